@@ -49,7 +49,8 @@ type change struct {
 
 // Patch compares the sandbox's repository with the base. Files that the repository ignores are left out unless it
 // tracks them; everything else that was added, changed or removed is part of the patch, whatever the agent did to the
-// repository's own git directory.
+// repository's own git directory. An error is never the agent's doing: a repository that it has closed, or blown up, or
+// removed as a whole gives a patch that omits "./".
 func (b *Base) Patch(ctx context.Context, sb Tree, o PatchOptions) (Patch, error) {
 	if o.MaxFile == 0 {
 		o.MaxFile = 16 << 20
@@ -58,19 +59,22 @@ func (b *Base) Patch(ctx context.Context, sb Tree, o PatchOptions) (Patch, error
 		o.MaxTotal = 64 << 20
 	}
 	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{})
+	if err != nil && ctx.Err() == nil && !errors.Is(err, env.ErrInfrastructure) {
+		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
+	}
 	if err != nil {
 		return Patch{}, fmt.Errorf("compute patch: %w", err)
 	}
-	changes := b.compare(entries)
+	changes, hidden := b.compare(entries)
+	p := Patch{Omitted: hidden}
 	if len(changes) == 0 {
-		return Patch{}, nil
+		return p, nil
 	}
 	dir, err := scratch.Make("", "patch")
 	if err != nil {
 		return Patch{}, fmt.Errorf("compute patch: %w", err)
 	}
 	defer scratch.Remove(dir)
-	var p Patch
 	changes, p.Ignored, err = b.dropIgnored(ctx, sb, dir, entries, changes)
 	if err != nil {
 		return Patch{}, fmt.Errorf("compute patch: %w", err)
@@ -82,16 +86,23 @@ func (b *Base) Patch(ctx context.Context, sb Tree, o PatchOptions) (Patch, error
 	if p.Diff, err = d.diff(ctx, changes); err != nil {
 		return Patch{}, fmt.Errorf("compute patch: %w", err)
 	}
-	p.Files, p.Omitted = d.files, d.omitted
+	p.Files, p.Omitted = d.files, append(p.Omitted, d.omitted...)
 	return p, nil
 }
 
-// compare returns what differs, sorted by path.
-func (b *Base) compare(entries []env.FileInfo) []change {
-	var changes []change
+// compare returns what differs, sorted by path, and the directories that hide what is in them: a file there may be as it
+// was, and counts as neither changed nor removed.
+func (b *Base) compare(entries []env.FileInfo) (changes []change, hidden []Omission) {
 	seen := make(map[string]bool, len(entries))
+	closed := make(map[string]bool)
 	for _, now := range entries {
 		seen[now.Path] = true
+		if now.Kind == env.KindDir { // a tree names no other directories
+			closed[now.Path] = true
+			if b.files[now.Path].Kind != env.KindDir { // one that was closed at the start is not the agent's doing
+				hidden = append(hidden, Omission{Path: now.Path + "/", Reason: "the directory cannot be read"})
+			}
+		}
 		was, ok := b.files[now.Path]
 		switch {
 		case !ok && carried(now):
@@ -101,12 +112,25 @@ func (b *Base) compare(entries []env.FileInfo) []change {
 		}
 	}
 	for path, was := range b.files {
-		if !seen[path] && carried(was) {
+		if !seen[path] && carried(was) && !below(closed, path) {
 			changes = append(changes, change{path: path, before: &was})
 		}
 	}
 	slices.SortFunc(changes, func(a, b change) int { return strings.Compare(a.path, b.path) })
-	return changes
+	return changes, hidden
+}
+
+// below tells whether a path lies in one of the directories.
+func below(dirs map[string]bool, path string) bool {
+	if len(dirs) == 0 {
+		return false
+	}
+	for i := range len(path) {
+		if path[i] == '/' && dirs[path[:i]] {
+			return true
+		}
+	}
+	return false
 }
 
 // carried tells whether git can store a file of this kind.

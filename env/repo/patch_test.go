@@ -1,10 +1,12 @@
 package repo
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -170,6 +172,60 @@ func TestPatchTellsWhatItOmits(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"huge", "sub/.GIT"}, omitted); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// closedTree is a tree whose directory "shut" may not be read: what the guest tells of one that an agent closed.
+type closedTree struct{ dirTree }
+
+func (c closedTree) Tree(ctx context.Context, root string, o env.TreeOptions) ([]env.FileInfo, error) {
+	all, err := c.dirTree.Tree(ctx, root, o)
+	all = slices.DeleteFunc(all, func(f env.FileInfo) bool { return strings.HasPrefix(f.Path, "shut/") })
+	return append(all, env.FileInfo{Path: "shut", Kind: env.KindDir}), err
+}
+
+// What a closed directory holds is unknown, and not deleted.
+func TestPatchDoesNotDeleteWhatItCannotSee(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after map[string]string
+		files         []string
+	}{
+		"nothing else":             {map[string]string{"shut/a": "x\n", "shut/b/c": "x\n"}, nil, nil},
+		"an edit":                  {map[string]string{"shut/a": "x\n", "a": "x\n"}, map[string]string{"a": "y\n"}, []string{"a"}},
+		"a name that begins alike": {map[string]string{"shut/a": "x\n", "shutter": "x\n"}, map[string]string{"b": "y\n"}, []string{"b", "shutter"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := t.TempDir()
+			write(t, source, test.before)
+			commit(t, source)
+			_, base, work := start(t, source)
+			wipe(t, work.dir)
+			write(t, work.dir, test.after)
+			p, err := base.Patch(t.Context(), closedTree{work}, PatchOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.files, p.Files); diff != "" {
+				t.Errorf("files (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]Omission{{Path: "shut/", Reason: "the directory cannot be read"}}, p.Omitted); diff != "" {
+				t.Errorf("omitted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// An agent that takes its own repository away has no patch; that is not the machine's failure.
+func TestPatchOfALostRepository(t *testing.T) {
+	source := t.TempDir()
+	write(t, source, map[string]string{"a": "one\n"})
+	_, base, work := start(t, source)
+	if err := os.RemoveAll(work.dir); err != nil {
+		t.Fatal(err)
+	}
+	p, err := base.Patch(t.Context(), work, PatchOptions{})
+	if err != nil || len(p.Diff) != 0 || len(p.Omitted) != 1 || p.Omitted[0].Path != "./" {
+		t.Errorf("patch = %+v, %v", p, err)
 	}
 }
 
