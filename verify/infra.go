@@ -36,7 +36,7 @@ var signatures = []struct {
 	{Infra: Infra{"network_unreachable", Environment}, texts: []string{"Could not resolve host", "Temporary failure in name resolution"}},
 	{Infra: Infra{"missing_module", Ambiguous}, texts: []string{"Cannot find module", "MODULE_NOT_FOUND", "ModuleNotFoundError"}},
 	{Infra: Infra{"no_tests_collected", Ambiguous}, texts: []string{"no tests ran", "collected 0 items"}},
-	{Infra: Infra{"tests_timed_out", Ambiguous}, matches: timedOut.MatchString},
+	{Infra: Infra{"tests_timed_out", Ambiguous}, matches: timedOut().MatchString},
 }
 
 // timedOut is what the harness itself appends to the log of a test run that it ended.

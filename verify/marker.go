@@ -2,7 +2,6 @@ package verify
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -46,7 +45,7 @@ func mark(text string) markedLog {
 		case strings.HasPrefix(rest, endMarker):
 			m.ends = append(m.ends, at)
 		case strings.HasPrefix(rest, exitMarker):
-			if code := exitCode.FindStringSubmatch(rest); code != nil {
+			if code := exitCode().FindStringSubmatch(rest); code != nil {
 				m.codes = append(m.codes, code[1])
 			}
 		case strings.HasPrefix(rest, patchFailed), strings.HasPrefix(rest, resetFailed),
@@ -104,7 +103,7 @@ func isZero(digit rune) bool {
 // be tried.
 var suiteCounts = []struct {
 	needs string
-	expr  *regexp.Regexp
+	expr  testlog.Expression
 }{
 	{"Executed ", testlog.Pattern(`Executed [1-9]\d* of \d`)},
 	{"TOTAL: ", testlog.Pattern(`TOTAL: [1-9]\d* (?:SUCCESS|FAILED)`)},
@@ -120,7 +119,7 @@ var suiteCounts = []struct {
 // silent about a good run but for such a count; one of zero is no evidence.
 func suiteRan(text string) bool {
 	for _, c := range suiteCounts {
-		if strings.Contains(text, c.needs) && c.expr.MatchString(text) {
+		if strings.Contains(text, c.needs) && c.expr().MatchString(text) {
 			return true
 		}
 	}

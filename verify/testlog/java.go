@@ -12,7 +12,7 @@ func maven(log string, _ Task) (*Results, error) {
 	for line := range lines(log) {
 		line = strip(line)
 		if strings.Contains(line, "-Dtest=") {
-			if m := mavenTest.FindStringSubmatch(line); m != nil {
+			if m := mavenTest().FindStringSubmatch(line); m != nil {
 				tests = append(tests, m[1])
 			}
 		}
@@ -61,7 +61,7 @@ func gradle(log string, _ Task) (*Results, error) {
 			continue
 		}
 		if strings.HasSuffix(line, "PASSED") || strings.HasSuffix(line, "FAILED") {
-			if m := gradleTest.FindStringSubmatch(line); m != nil {
+			if m := gradleTest().FindStringSubmatch(line); m != nil {
 				r.set(m[1], statuses[m[2]])
 				pending = ""
 				continue

@@ -2,7 +2,6 @@ package testlog
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -14,13 +13,13 @@ func jestFiles(log string, _ Task) (*Results, error) {
 		if status == "" {
 			continue
 		}
-		m := jestFile.FindStringSubmatch(line)
+		m := jestFile().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
 		name := m[1]
 		for _, timing := range jestTimings {
-			if i := timing.FindStringSubmatchIndex(name); i != nil {
+			if i := timing().FindStringSubmatchIndex(name); i != nil {
 				name = name[:i[3]]
 				break
 			}
@@ -33,7 +32,7 @@ func jestFiles(log string, _ Task) (*Results, error) {
 var (
 	jestFile = Pattern(`^(?:PASS|FAIL)\s(.*)`)
 	// jestTimings are tried in this order, each from the right; what stands behind a timing goes with it.
-	jestTimings = []*regexp.Regexp{
+	jestTimings = []Expression{
 		Pattern(`^(.*)\s\([\p{Nd}.]+ms\)`),
 		Pattern(`^(.*)\s\([\p{Nd}.]+\ss\)`),
 		Pattern(`^(.*)\s\([\p{Nd}.]+s\)`),
@@ -55,14 +54,14 @@ func grommet(log string, _ Task) (*Results, error) {
 	var r Results
 	for _, v := range []struct {
 		word   string
-		expr   *regexp.Regexp
+		expr   Expression
 		status Status
 	}{{"FAIL", grommetFail, Failed}, {"PASS", grommetPass, Passed}} {
 		if !strings.Contains(log, v.word) {
 			continue
 		}
-		for _, m := range v.expr.FindAllStringSubmatch(log, -1) {
-			r.set(grommetTiming.ReplaceAllLiteralString(strip(m[1]), ""), v.status)
+		for _, m := range v.expr().FindAllStringSubmatch(log, -1) {
+			r.set(grommetTiming().ReplaceAllLiteralString(strip(m[1]), ""), v.status)
 		}
 	}
 	return &r, nil
@@ -90,10 +89,10 @@ func calypso(log string, _ Task) (*Results, error) {
 				continue
 			}
 			expr := calypsoTest
-			if calypsoTiming.MatchString(line) {
+			if calypsoTiming().MatchString(line) {
 				expr = calypsoTimed
 			}
-			m := expr.FindStringSubmatch(line)
+			m := expr().FindStringSubmatch(line)
 			if m == nil {
 				return nil, fmt.Errorf("%q is no line of a test: %w", line, ErrMalformed)
 			}

@@ -2,7 +2,6 @@ package testlog
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -118,7 +117,7 @@ func (p *jsonReader) list(depth int) (any, bool) {
 }
 
 var (
-	jsonNumber = regexp.MustCompile(`^(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?`)
+	jsonNumber = expression(`^(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?`)
 	jsonWords  = []string{"NaN", "Infinity", "-Infinity"}
 )
 
@@ -130,7 +129,7 @@ func (p *jsonReader) number() (any, bool) {
 			literal = w
 		}
 	}
-	if m := jsonNumber.FindStringSubmatch(rest); literal == "" && m != nil {
+	if m := jsonNumber().FindStringSubmatch(rest); literal == "" && m != nil {
 		literal = m[0]
 		if literal == m[1] && len(strings.TrimPrefix(literal, "-")) > maxJSONDigits {
 			return nil, false

@@ -2,7 +2,6 @@ package testlog
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -11,7 +10,7 @@ import (
 // a line feed, so that it is tried on the whole log.
 type failure struct {
 	needs string // a text without which a log need not be tried
-	expr  *regexp.Regexp
+	expr  Expression
 }
 
 // failures makes a parser of expressions, which are tried one after the other.
@@ -22,7 +21,7 @@ func failures(clean func(string) string, list ...failure) Parser {
 			if !strings.Contains(log, f.needs) {
 				continue
 			}
-			for _, m := range f.expr.FindAllStringSubmatch(log, -1) {
+			for _, m := range f.expr().FindAllStringSubmatch(log, -1) {
 				r.set(clean(m[1]), Failed)
 			}
 		}
@@ -74,7 +73,7 @@ func karma(log string, _ Task) (*Results, error) {
 		if !started {
 			continue
 		}
-		m := karmaLine.FindStringSubmatch(line)
+		m := karmaLine().FindStringSubmatch(line)
 		if m == nil {
 			continue
 		}
@@ -107,7 +106,7 @@ var (
 // nextKarma reads the runs of Fusion Next, one for each command of the shell's trace, from the browser's start to the
 // totals. Suites are headings by indentation and go on from one run to the next.
 func nextKarma(log string, _ Task) (*Results, error) {
-	log = nextAssertion.ReplaceAllLiteralString(stripEscapes(log), "")
+	log = nextAssertion().ReplaceAllLiteralString(stripEscapes(log), "")
 	var r Results
 	var suites outline
 	for _, run := range afterFirsts(log, " xvfb-run ") {

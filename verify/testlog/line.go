@@ -2,14 +2,13 @@ package testlog
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
 // lineFormat describes runners that print one line per test with a mark for its status.
 type lineFormat struct {
 	// expr is tried on each line; its groups "mark" and "name" are what they say.
-	expr *regexp.Regexp
+	expr Expression
 	// needs is a text without which a line need not be tried.
 	needs string
 	// raw keeps the white space around a line, which is trimmed otherwise.
@@ -23,7 +22,7 @@ type lineFormat struct {
 // parse is the format's Parser.
 func (f lineFormat) parse(log string, _ Task) (*Results, error) {
 	var r Results
-	mark, name := f.expr.SubexpIndex("mark"), f.expr.SubexpIndex("name")
+	mark, name := f.expr().SubexpIndex("mark"), f.expr().SubexpIndex("name")
 	for line := range lines(log) {
 		if !strings.Contains(line, f.needs) {
 			continue
@@ -31,7 +30,7 @@ func (f lineFormat) parse(log string, _ Task) (*Results, error) {
 		if !f.raw {
 			line = strip(line)
 		}
-		m := f.expr.FindStringSubmatchIndex(line)
+		m := f.expr().FindStringSubmatchIndex(line)
 		if m == nil {
 			continue
 		}
@@ -88,7 +87,7 @@ var (
 			if s != Failed {
 				return name
 			}
-			return redisFile.ReplaceAllLiteralString(name, "")
+			return redisFile().ReplaceAllLiteralString(name, "")
 		},
 	}
 	redisFile = Pattern(`\s+in\s+\S+$`)
@@ -159,7 +158,7 @@ func rubyUnit(log string, _ Task) (*Results, error) {
 		if !strings.Contains(line, ":") {
 			continue
 		}
-		if m := rubyUnitTest.FindStringSubmatch(strip(line)); m != nil {
+		if m := rubyUnitTest().FindStringSubmatch(strip(line)); m != nil {
 			r.set(m[1], statuses[m[2][0]])
 		}
 	}
@@ -187,11 +186,11 @@ func phpunit(log string, _ Task) (*Results, error) {
 	suite := "None" // tests before the first suite get this name in the harness's reports
 	var r Results
 	for line := range lines(log) {
-		if m := testdoxSuite.FindStringSubmatch(line); m != nil {
+		if m := testdoxSuite().FindStringSubmatch(line); m != nil {
 			suite = m[1]
 			continue
 		}
-		if m := testdoxTest.FindStringSubmatch(line); m != nil {
+		if m := testdoxTest().FindStringSubmatch(line); m != nil {
 			r.set(suite+" > "+m[2], statuses[m[1]])
 		}
 	}

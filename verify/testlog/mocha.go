@@ -9,7 +9,7 @@ import (
 // highlightJS reads Mocha's "spec" reporter up to its counts: below is a list of failures that looks much the same.
 // An indented line names the suite of the tests that follow.
 func highlightJS(log string, _ Task) (*Results, error) {
-	if m := mochaCounts.FindStringIndex(log); m != nil {
+	if m := mochaCounts().FindStringIndex(log); m != nil {
 		log = log[:m[0]]
 	}
 	var r Results
@@ -19,7 +19,7 @@ func highlightJS(log string, _ Task) (*Results, error) {
 		switch {
 		case mark != "":
 			_, name, _ := strings.Cut(line, mark)
-			r.set(suite+strip(mochaTiming.ReplaceAllLiteralString(name, "")), status)
+			r.set(suite+strip(mochaTiming().ReplaceAllLiteralString(name, "")), status)
 		case strings.HasPrefix(line, "  "):
 			suite = strip(line) + "."
 		}
@@ -41,7 +41,7 @@ func mochaMark(line string) (mark string, s Status) {
 		return "✓", Passed
 	case strings.HasPrefix(line, "✔"):
 		return "✔", Passed
-	case mochaNumber.MatchString(line):
+	case mochaNumber().MatchString(line):
 		return ")", Failed
 	}
 	return "", ""
@@ -52,7 +52,7 @@ func mochaMark(line string) (mark string, s Status) {
 func p5js(log string, _ Task) (*Results, error) {
 	log = withoutElements(withoutJSON(stripEscapes(log)))
 	var r Results
-	for _, m := range p5jsFailure.FindAllStringSubmatch(log, -1) {
+	for _, m := range p5jsFailure().FindAllStringSubmatch(log, -1) {
 		var title []string
 		last, valid := 0, true
 		for line := range lines(m[1]) {
@@ -90,7 +90,7 @@ func lighthouse(log string, t Task) (*Results, error) {
 			status     Status
 		}{{`"passes": [`, "]", Passed}, {`"failures": [`, "],", Failed}} {
 			part := untilLast(lastPart(report, list.start), list.end)
-			for _, m := range fullTitle.FindAllStringSubmatch(part, -1) {
+			for _, m := range fullTitle().FindAllStringSubmatch(part, -1) {
 				r.set(m[1], list.status)
 			}
 		}
@@ -103,8 +103,8 @@ var fullTitle = Pattern(`"fullTitle":\s"(.*)",\n`)
 // mochaSpec reads runs of Mocha's "spec" reporter, each up to its counts, with the whole path of suites.
 func mochaSpec(log string, _ Task) (*Results, error) {
 	var r Results
-	for _, run := range mochaRun.Split(log, -1)[1:] {
-		if m := mochaPassing.FindStringIndex(run); m != nil {
+	for _, run := range mochaRun().Split(log, -1)[1:] {
+		if m := mochaPassing().FindStringIndex(run); m != nil {
 			run = run[:m[0]]
 		}
 		var suites outline
@@ -127,7 +127,7 @@ var (
 )
 
 func mochaSpecTest(line string) (name string, s Status) {
-	m := mochaTest.FindStringSubmatch(line)
+	m := mochaTest().FindStringSubmatch(line)
 	if m == nil {
 		return "", ""
 	}
@@ -135,7 +135,7 @@ func mochaSpecTest(line string) (name string, s Status) {
 	if m[1] == "✔" {
 		s = Passed
 	}
-	if timed := mochaTimed.FindStringSubmatch(name); timed != nil {
+	if timed := mochaTimed().FindStringSubmatch(name); timed != nil {
 		name = timed[1]
 	}
 	return name, s
@@ -152,17 +152,17 @@ func next(log string, t Task) (*Results, error) {
 // cypress reads specs one by one: a heading with the spec's title, then its tests, failures first.
 func cypress(log string, _ Task) (*Results, error) {
 	var r Results
-	specs := cypressSpec.FindAllStringSubmatchIndex(log, -1)
+	specs := cypressSpec().FindAllStringSubmatchIndex(log, -1)
 	for i, m := range specs {
 		title, end := log[m[2]:m[3]], len(log)
 		if i+1 < len(specs) {
 			end = specs[i+1][0]
 		}
 		tests := log[m[1]:end]
-		for _, t := range cypressFailed.FindAllStringSubmatch(tests, -1) {
+		for _, t := range cypressFailed().FindAllStringSubmatch(tests, -1) {
 			r.set(title+": "+strip(t[1]), Failed)
 		}
-		for _, t := range cypressPassed.FindAllStringSubmatch(tests, -1) {
+		for _, t := range cypressPassed().FindAllStringSubmatch(tests, -1) {
 			r.set(title+": "+strip(t[1]), Passed)
 		}
 	}

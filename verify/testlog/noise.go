@@ -43,7 +43,7 @@ func withoutElements(log string) string {
 	unclosed := map[string]bool{}
 	rest := log
 	for {
-		m := openingTag.FindStringSubmatchIndex(rest)
+		m := openingTag().FindStringSubmatchIndex(rest)
 		if m == nil {
 			done.WriteString(rest)
 			return done.String()
@@ -76,9 +76,9 @@ func withoutElements(log string) string {
 		}
 		// What the pair has separated may be two halves of a tag.
 		text := done.String()
-		if torn := tornTag.FindStringIndex(lastLine(text)); torn != nil {
+		if torn := tornTag().FindStringIndex(lastLine(text)); torn != nil {
 			at := len(text) - len(lastLine(text)) + torn[0]
-			if mendedTag.MatchString(text[at:] + rest) {
+			if mendedTag().MatchString(text[at:] + rest) {
 				rest = text + rest
 				done.Reset()
 				clear(unclosed)

@@ -1,7 +1,6 @@
 package testlog
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -19,7 +18,7 @@ func quarto(log string, _ Task) (*Results, error) {
 			continue
 		}
 		for _, expr := range quartoTemporary {
-			file := expr.FindString(line)
+			file := expr().FindString(line)
 			if file == "" {
 				continue
 			}
@@ -28,7 +27,7 @@ func quarto(log string, _ Task) (*Results, error) {
 				n = len(numbers)
 				numbers[file] = n
 			}
-			line = expr.ReplaceAllLiteralString(line, "/tmp/"+strconv.Itoa(n))
+			line = expr().ReplaceAllLiteralString(line, "/tmp/"+strconv.Itoa(n))
 		}
 		if quartoOther(line) {
 			continue
@@ -46,7 +45,7 @@ func quarto(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-var quartoTemporary = []*regexp.Regexp{Pattern(`/tmp/\w+\.qmd`), Pattern(`/tmp/\w+/`)}
+var quartoTemporary = []Expression{Pattern(`/tmp/\w+\.qmd`), Pattern(`/tmp/\w+/`)}
 
 // quartoOther tells lines that mention tests without being the result of one.
 func quartoOther(line string) bool {

@@ -3,7 +3,6 @@ package testlog
 import (
 	"bytes"
 	"iter"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -173,26 +172,12 @@ func collapse(s string) string {
 }
 
 // escape matches a terminal's control sequence, with or without parameters.
-var escape = regexp.MustCompile(`\x1B(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])`)
+var escape = expression(`\x1B(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])`)
 
 // stripEscapes removes control sequences of terminals.
 func stripEscapes(s string) string {
 	if strings.IndexByte(s, 0x1B) < 0 {
 		return s
 	}
-	return escape.ReplaceAllLiteralString(s, "")
-}
-
-// Pattern compiles an expression in which \s \S \d \w mean what they mean in Python: classes of Unicode, not of ASCII.
-// \b has no such meaning and must not be used. Which characters are digits and letters is decided by Go's tables; those
-// of a given Python may be a version of Unicode older or newer.
-func Pattern(expr string) *regexp.Regexp {
-	const space = `\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}`
-	return regexp.MustCompile(strings.NewReplacer(
-		`\\`, `\\`,
-		`\s`, `[`+space+`]`,
-		`\S`, `[^`+space+`]`,
-		`\d`, `\p{Nd}`,
-		`\w`, `[\p{L}\p{N}_]`,
-	).Replace(expr))
+	return escape().ReplaceAllLiteralString(s, "")
 }

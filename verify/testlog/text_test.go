@@ -57,7 +57,7 @@ func TestWhiteSpace(t *testing.T) {
 		if got := fields("a" + string(r) + "b"); !slices.Equal(got, []string{"a", "b"}) {
 			t.Errorf("%U does not split: %q", r, got)
 		}
-		if !Pattern(`^\s$`).MatchString(string(r)) || Pattern(`^\S$`).MatchString(string(r)) {
+		if !Pattern(`^\s$`)().MatchString(string(r)) || Pattern(`^\S$`)().MatchString(string(r)) {
 			t.Errorf(`\s does not match %U`, r)
 		}
 	}
@@ -65,14 +65,14 @@ func TestWhiteSpace(t *testing.T) {
 		if got := fields("a" + string(r) + "b"); len(got) != 1 {
 			t.Errorf("%U splits", r)
 		}
-		if Pattern(`\s`).MatchString(string(r)) {
+		if Pattern(`\s`)().MatchString(string(r)) {
 			t.Errorf(`\s matches %U`, r)
 		}
 	}
-	if !Pattern(`^\d\w\w\w$`).MatchString("٣é²_") {
+	if !Pattern(`^\d\w\w\w$`)().MatchString("٣é²_") {
 		t.Error(`\d and \w know ASCII only`)
 	}
-	if Pattern(`\w`).MatchString("-\u0301") {
+	if Pattern(`\w`)().MatchString("-\u0301") {
 		t.Error(`\w matches a combining mark`)
 	}
 }

@@ -2,7 +2,6 @@ package testlog
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -13,7 +12,7 @@ var djangoPasses = []string{" ... ok", " ... OK", " ...  OK"}
 // its own the verdict. Each has a text without which it need not be tried.
 var djangoSplit = []struct {
 	needs string
-	expr  *regexp.Regexp
+	expr  Expression
 }{
 	{"Testing against Django installed in ", Pattern(`(?m)^(.*?)\s\.\.\.\sTesting against Django installed in (?s:.*?) silenced\)\.\nok$`)},
 	{"Internal Server Error: /", Pattern(`(?m)^(.*?)\s\.\.\.\sInternal Server Error: /.*/\nok$`)},
@@ -64,7 +63,7 @@ func django(log string, _ Task) (*Results, error) {
 		if !strings.Contains(log, s.needs) {
 			continue
 		}
-		for _, m := range s.expr.FindAllStringSubmatch(log, -1) {
+		for _, m := range s.expr().FindAllStringSubmatch(log, -1) {
 			r.set(m[1], Passed)
 		}
 	}
