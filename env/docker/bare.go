@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/pkg/stdcopy"
@@ -36,7 +35,7 @@ func (p *Provider) Images(ctx context.Context) ([]Image, error) {
 	var all []Image
 	for _, found := range list.Items {
 		for _, tag := range found.RepoTags {
-			if tag != leaseImage && !strings.HasPrefix(tag, preparedImages+":") && tag != "<none>:<none>" {
+			if tag != leaseImage && !derived(tag) && tag != "<none>:<none>" {
 				all = append(all, Image{tag, found.Size})
 				break
 			}

@@ -20,7 +20,7 @@ import (
 	"deepswe/env/atomicfile"
 )
 
-// record is what is remembered of an image that we pulled or prepared. Images without a record are somebody else's, and
+// record is what is remembered of an image that we pulled, built or prepared. Images without a record are somebody else's, and
 // are never removed.
 type record struct {
 	Ref  string    `json:"ref"`

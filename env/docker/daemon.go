@@ -327,8 +327,8 @@ func (d *daemon) infrastructure(ctx context.Context, operation string, err error
 	if err == nil || errors.Is(err, env.ErrInfrastructure) || errors.Is(err, env.ErrUnsupported) {
 		return err
 	}
-	if _, ok := errors.AsType[*PrepareError](err); ok {
-		return err // the task's trouble, not the machinery's
+	if tasksOwn(err) {
+		return err
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))

@@ -24,7 +24,7 @@ type image struct {
 	workdir string
 }
 
-// image resolves a reference, and pulls the image if the daemon has none of that name. A reference keeps its meaning for
+// image resolves a reference, and builds or pulls the image if the daemon has none of that name. A reference keeps its meaning for
 // as long as the provider lives, so that the attempts at one task start from the same image.
 func (d *daemon) image(ctx context.Context, ref string) (image, error) {
 	d.mu.Lock()
@@ -39,7 +39,7 @@ func (d *daemon) image(ctx context.Context, ref string) (image, error) {
 		defer cancel()
 		img, err := d.inspectImage(ctx, ref)
 		if errdefs.IsNotFound(err) {
-			img, err = d.pull(ctx, ref)
+			img, err = d.obtain(ctx, ref)
 		}
 		if err != nil {
 			return image{}, d.infrastructure(ctx, "image "+ref, err)

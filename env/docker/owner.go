@@ -24,6 +24,7 @@ const (
 	labelRollout  = "deepswe.rollout"  // Spec.Rollout
 	labelCreated  = "deepswe.created"  // Unix seconds
 	labelPrepared = "deepswe.prepared" // on derived images: the hash of what was prepared
+	labelBuilt    = "deepswe.built"    // on built images: the hash of what they were built from
 	labelUser     = "deepswe.user"     // on derived images: the User of the image they were made from
 )
 

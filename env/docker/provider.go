@@ -13,7 +13,8 @@
 //   - One container per provider, never started, is its lease: a file in it is touched every thirty seconds. Owners on
 //     other machines are judged by it, owners on this one by their process. It also keeps the guest's volume in use.
 //   - The volume deepswe-guest-HASH holds the guest's binary. It stays for the next run, until nobody uses it.
-//   - Images named deepswe-prepared are what Spec.Prepare made of a task's image. They stay, within Options.ImageBudget.
+//   - Images named deepswe-prepared are what Spec.Prepare made of a task's image, images named deepswe-built what
+//     [Provider.Build] made of a folder. They stay, within Options.ImageBudget.
 //
 // What a dead owner left is removed by the first start of the next provider, and by [Provider.Reap].
 package docker
@@ -51,7 +52,7 @@ type Options struct {
 	// Mirror is a registry (host[:port][/path]) that is asked for Docker Hub's images first.
 	Mirror string
 	// ImageBudget is how many bytes all images of a daemon may take. Beyond it, the least recently used ones that this
-	// program pulled or prepared are removed; a user's own image never is. No limit when 0.
+	// program pulled, built or prepared are removed; a user's own image never is. No limit when 0.
 	ImageBudget int64
 	// State is the directory for what must outlive the process, which is when an image was last used: a directory below
 	// the user's cache when empty.
@@ -78,6 +79,9 @@ type Provider struct {
 	end   context.CancelFunc
 	work  sync.WaitGroup
 	begun sync.Once
+
+	mu      sync.Mutex
+	recipes map[string]*recipe // of the images that Build has named
 }
 
 var _ env.Provider = (*Provider)(nil)

@@ -241,13 +241,13 @@ func (d *daemon) reapVolumes(ctx context.Context, survivors map[string]bool, dry
 	return left, failures
 }
 
-// preparedKept is how long a prepared image that nobody uses is kept.
-const preparedKept = 14 * 24 * time.Hour
+// derivedKept is how long an image that we made is kept while nobody uses it.
+const derivedKept = 14 * 24 * time.Hour
 
-// reapImages removes the lease's image when no lease is left, and prepared images: those that were not used for two
-// weeks, or all of them with o.All.
+// reapImages removes the lease's image when no lease is left, and images that we made: those that were not used for
+// two weeks, or all of them with o.All.
 func (d *daemon) reapImages(ctx context.Context, c *census, survivors map[string]bool, o env.ReapOptions) ([]env.Leftover, error) {
-	list, err := d.cli.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("reference", leaseImage, preparedImages)})
+	list, err := d.cli.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("reference", leaseImage, preparedImages, builtImages)})
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
@@ -264,8 +264,8 @@ func (d *daemon) reapImages(ctx context.Context, c *census, survivors map[string
 			unused = time.Since(r.Used)
 		}
 		for _, tag := range found.RepoTags {
-			prepared := strings.HasPrefix(tag, preparedImages+":") && (o.All || unused > preparedKept)
-			if !prepared && (tag != leaseImage || survivors[leaseImage]) {
+			done := derived(tag) && (o.All || unused > derivedKept)
+			if !done && (tag != leaseImage || survivors[leaseImage]) {
 				continue
 			}
 			removed, err := d.reapImage(ctx, tag, found.ID, o.DryRun)
@@ -275,6 +275,11 @@ func (d *daemon) reapImages(ctx context.Context, c *census, survivors map[string
 		}
 	}
 	return left, failures
+}
+
+// derived tells that an image is one that we made.
+func derived(tag string) bool {
+	return strings.HasPrefix(tag, preparedImages+":") || strings.HasPrefix(tag, builtImages+":")
 }
 
 // reapImage removes a name of an image, and the image with its last one. One that a container uses stays.

@@ -1,0 +1,199 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	builder "github.com/moby/moby/api/types/build"
+	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/client"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// builtImages is the repository name of the images that were built from a folder.
+const builtImages = "deepswe-built"
+
+// Build returns the name of the image that a folder's Dockerfile makes. It is built on the daemon that a sandbox of it is
+// started on, when that daemon has none from the same content; until then Build only reads the folder.
+func (p *Provider) Build(_ context.Context, folder string) (image string, err error) {
+	if folder, err = filepath.Abs(folder); err != nil {
+		return "", fmt.Errorf("build: %w", err)
+	}
+	r, err := readRecipe(folder)
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w", folder, err)
+	}
+	ref := builtImages + ":" + r.key
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.recipes == nil {
+		p.recipes = map[string]*recipe{}
+	}
+	p.recipes[ref] = r
+	return ref, nil
+}
+
+func (p *Provider) recipe(ref string) *recipe {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.recipes[ref]
+}
+
+// obtain brings an image onto the daemon that it does not have.
+func (d *daemon) obtain(ctx context.Context, ref string) (image, error) {
+	if r := d.p.recipe(ref); r != nil {
+		return d.build(ctx, ref, r)
+	}
+	return d.pull(ctx, ref)
+}
+
+// buildTimeout is the longest that building one image may take.
+const buildTimeout = time.Hour
+
+// build builds an image. What it starts from is pulled first: our pull knows mirrors, credentials and when to try again.
+func (d *daemon) build(ctx context.Context, ref string, r *recipe) (image, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, fmt.Errorf("build %s: no end after %v", r.folder, buildTimeout))
+	defer cancel()
+	var missing error
+	for _, base := range r.bases {
+		// A line that looks like an instruction may be none, so only a build that fails makes this a failure.
+		if _, err := d.image(ctx, base); err != nil {
+			missing = errors.Join(missing, err)
+		}
+	}
+	select {
+	case d.pulls <- struct{}{}:
+		defer func() { <-d.pulls }()
+	case <-ctx.Done():
+		return image{}, ctx.Err()
+	}
+	if img, err := d.inspectImage(ctx, ref); err == nil || !errdefs.IsNotFound(err) {
+		return img, err // another process has built it meanwhile
+	}
+	d.p.log.Info("building an image", "image", ref, "folder", r.folder, "host", d.host)
+	if err := d.buildOnce(ctx, ref, r); err != nil {
+		return image{}, errors.Join(err, missing)
+	}
+	img, err := d.inspectImage(ctx, ref)
+	if err != nil {
+		return image{}, err
+	}
+	d.pulled(ctx, img)
+	return img, nil
+}
+
+// buildOnce builds with BuildKit, which every daemon since 19.03 has.
+func (d *daemon) buildOnce(ctx context.Context, ref string, r *recipe) error {
+	read, write := io.Pipe()
+	var sending sync.WaitGroup
+	sending.Go(func() { write.CloseWithError(r.archive(write)) })
+	defer sending.Wait()
+	defer read.Close()
+	response, err := d.cli.ImageBuild(ctx, read, client.ImageBuildOptions{
+		Tags: []string{ref}, Version: builder.BuilderBuildKit, Remove: true, ForceRemove: true,
+		Labels: map[string]string{labelBuilt: r.key},
+	})
+	if err != nil {
+		return fmt.Errorf("build %s: %w", r.folder, err)
+	}
+	defer response.Body.Close()
+	return follow(r.folder, response.Body)
+}
+
+// follow reads what a build says until it ends.
+func follow(folder string, stream io.Reader) error {
+	messages := json.NewDecoder(stream)
+	var said tail
+	for {
+		var m jsonstream.Message
+		err := messages.Decode(&m)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("build %s: %w", folder, err)
+		}
+		said.add([]byte(m.Stream))
+		if m.ID == "moby.buildkit.trace" && m.Aux != nil {
+			var status []byte
+			if json.Unmarshal(*m.Aux, &status) == nil {
+				said.add(logged(status))
+			}
+		}
+		if m.Error != nil {
+			return &BuildError{Folder: folder, Reason: m.Error.Message, Output: said.text}
+		}
+	}
+}
+
+// logged returns the output in a status message of BuildKit (moby.buildkit.v1.StatusResponse: field 3 holds the logs,
+// whose field 4 is the text). What cannot be read is left out: it is for people only.
+func logged(status []byte) []byte {
+	var out []byte
+	fields(status, 3, func(entry []byte) {
+		fields(entry, 4, func(text []byte) { out = append(out, text...) })
+	})
+	return out
+}
+
+// fields calls f with each value of a message's field of bytes.
+func fields(message []byte, wanted protowire.Number, f func([]byte)) {
+	for len(message) > 0 {
+		number, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return
+		}
+		message = message[n:]
+		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
+			return
+		}
+		if number == wanted && kind == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(message)
+			f(value)
+		}
+		message = message[n:]
+	}
+}
+
+// tail keeps the end of what is added to it.
+type tail struct{ text []byte }
+
+const tailSize = 2000
+
+func (t *tail) add(data []byte) {
+	t.text = append(t.text, data...)
+	if extra := len(t.text) - tailSize; extra > 0 {
+		t.text = append(t.text[:0], t.text[extra:]...)
+	}
+}
+
+// BuildError says that a Dockerfile makes no image. It is the task's, so trying again seldom helps.
+type BuildError struct {
+	Folder string
+	Reason string
+	// Output is the end of what its commands printed.
+	Output []byte
+}
+
+func (e *BuildError) Error() string {
+	text := fmt.Sprintf("build %s: %s", e.Folder, e.Reason)
+	if output := strings.TrimSpace(string(e.Output)); output != "" {
+		text += "\n" + output
+	}
+	return text
+}
+
+// tasksOwn tells that an error is the trouble of the task's own commands, and not the machinery's.
+func tasksOwn(err error) bool {
+	_, prepare := errors.AsType[*PrepareError](err)
+	_, built := errors.AsType[*BuildError](err)
+	return prepare || built
+}
