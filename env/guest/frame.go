@@ -47,6 +47,8 @@ type frame struct {
 	kind    kind
 	id      uint32
 	payload []byte
+	// more says that the next frame is about to be queued: both leave in one write. It does not travel.
+	more bool
 }
 
 var errFrame = errors.New("malformed frame")
@@ -112,25 +114,22 @@ func newSender() *sender {
 func (s *sender) run(w io.Writer) error {
 	defer close(s.done)
 	out := bufio.NewWriterSize(w, buffered)
+	var f frame
 	for {
-		var f frame
-		select {
-		case f = <-s.queue:
-		default:
+		if len(s.queue) == 0 && !f.more {
 			if err := out.Flush(); err != nil {
 				return err
 			}
-			select {
-			case f = <-s.queue:
-			case <-s.closed:
-				if len(s.queue) == 0 {
-					return nil
-				}
-				continue
-			}
 		}
-		if err := writeFrame(out, f); err != nil {
-			return err
+		select {
+		case f = <-s.queue:
+			if err := writeFrame(out, f); err != nil {
+				return err
+			}
+		case <-s.closed:
+			if len(s.queue) == 0 {
+				return out.Flush()
+			}
 		}
 	}
 }

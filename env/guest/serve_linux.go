@@ -31,19 +31,31 @@ type call struct {
 	server *server
 	id     uint32
 	body   *body
+	last   []byte // the latest piece of the result, which waits for the reply
 }
 
 // data sends a piece of the result, which belongs to the sender from then on. A cancelled call may still do so: a
-// command's output is worth having when it was interrupted.
+// command's output is worth having when it was interrupted. Pieces come one after the other.
 func (c *call) data(p []byte) error {
 	for len(p) > 0 {
-		n := min(len(p), chunk)
-		if err := c.server.out.send(c.server.ctx, frame{kind: kindData, id: c.id, payload: p[:n]}); err != nil {
+		if err := c.flush(false); err != nil {
 			return err
 		}
-		p = p[n:]
+		n := min(len(p), chunk)
+		c.last, p = p[:n], p[n:]
 	}
 	return nil
+}
+
+// flush sends the piece that waits, with the reply in the same write where it is the last one: what sits between guest
+// and host handles every write by itself.
+func (c *call) flush(more bool) error {
+	if len(c.last) == 0 {
+		return nil
+	}
+	piece := c.last
+	c.last = nil
+	return c.server.out.send(c.server.ctx, frame{kind: kindData, id: c.id, payload: piece, more: more})
 }
 
 // serve reads frames until the stream ends.
@@ -83,7 +95,8 @@ func (s *server) serve(in *bufio.Reader, heard chan<- struct{}) error {
 	}
 }
 
-// start answers a call on its own goroutine.
+// start lets a call be answered on a goroutine of its own, or on a thread for file verbs that is free: two changes of
+// threads would cost more than most file verbs themselves.
 func (s *server) start(f frame) error {
 	if len(f.payload) == 0 {
 		return fmt.Errorf("%w: a call without a verb", errFrame)
@@ -93,7 +106,7 @@ func (s *server) start(f frame) error {
 	c.body = newBody(c.ctx, func(n int) {
 		_ = s.out.send(c.ctx, frame{kind: kindCredit, id: c.id, payload: encode(&credit{n})})
 	})
-	handle, args := s.handler(verb(f.payload[0]))
+	handle, args, onFiles := s.handler(verb(f.payload[0]))
 	if handle == nil || !decode(f.payload[1:], args) {
 		return fmt.Errorf("%w: verb %d", errFrame, f.payload[0])
 	}
@@ -103,63 +116,69 @@ func (s *server) start(f frame) error {
 		return fmt.Errorf("%w: call %d is under way already", errFrame, f.id)
 	}
 	s.calls[f.id] = c
-	s.work.Go(func() {
-		defer c.cancel()
-		reply, err := guard(func() (message, error) { return handle(c) })
-		s.mu.Lock()
-		delete(s.calls, c.id)
-		s.mu.Unlock()
-		answer := frame{kind: kindReply, id: c.id}
-		if err != nil {
-			answer.kind, answer.payload = kindError, encode(newFailure(err))
-		} else {
-			answer.payload = encode(reply)
-		}
-		_ = s.out.send(s.ctx, answer) // a host that is gone needs no answer
-	})
+	s.work.Add(1)
+	work := func() { c.answer(guard(func() (message, error) { return handle(c) })) }
+	switch {
+	case !onFiles:
+		go work()
+	case !s.files.offer(work, func(err error) { c.answer(nil, err) }):
+		go func() {
+			if err := s.files.do(c.ctx, work); err != nil {
+				c.answer(nil, err)
+			}
+		}()
+	}
 	return nil
 }
 
-// handler returns what answers a verb, and the message that its arguments decode into.
-func (s *server) handler(v verb) (func(*call) (message, error), message) {
-	switch v {
-	case verbPing:
-		return func(*call) (message, error) { return nothing{}, nil }, nothing{}
-	case verbRun, verbPrepare:
-		r := new(runCall)
-		return func(c *call) (message, error) { return s.procs.command(c, *r, v == verbPrepare) }, r
-	case verbRead:
-		r := new(readCall)
-		return s.fileVerb(func(c *call) (message, error) { return read(c, s.path(r.path), r.ReadOptions) }), r
-	case verbWrite:
-		w := new(writeCall)
-		return s.fileVerb(func(c *call) (message, error) { return write(c, s.path(w.path), w.WriteOptions) }), w
-	case verbList:
-		l := new(listCall)
-		return s.fileVerb(func(c *call) (message, error) { return list(c, s.path(l.path), l.ListOptions) }), l
-	case verbSearch:
-		q := new(Query)
-		return s.fileVerb(func(c *call) (message, error) { return search(c, s.path(q.Path), *q) }), q
-	case verbTree:
-		t := new(treeCall)
-		return s.fileVerb(func(c *call) (message, error) { return tree(c, s.path(t.root), t.TreeOptions) }), t
-	case verbUnpack:
-		u := new(unpackCall)
-		return s.fileVerb(func(c *call) (message, error) { return unpack(c, s.path(u.dir)) }), u
+// answer ends the call.
+func (c *call) answer(reply message, err error) {
+	s := c.server
+	defer s.work.Done()
+	defer c.cancel()
+	s.mu.Lock()
+	delete(s.calls, c.id)
+	s.mu.Unlock()
+	f := frame{kind: kindReply, id: c.id}
+	if err != nil {
+		f.kind, f.payload = kindError, encode(newFailure(err))
+	} else {
+		f.payload = encode(reply)
 	}
-	return nil, nil
+	if c.flush(true) == nil {
+		_ = s.out.send(s.ctx, f) // a host that is gone needs no answer
+	}
 }
 
-// fileVerb answers with the rights of the command user.
-func (s *server) fileVerb(f func(*call) (message, error)) func(*call) (message, error) {
-	return func(c *call) (reply message, err error) {
-		if gone := s.files.do(c.ctx, func() {
-			reply, err = guard(func() (message, error) { return f(c) })
-		}); gone != nil {
-			return nil, gone
-		}
-		return reply, err
+// handler returns what answers a verb, the message that its arguments decode into, and whether it is answered with the
+// command user's rights on files.
+func (s *server) handler(v verb) (handle func(*call) (message, error), args message, onFiles bool) {
+	switch v {
+	case verbPing:
+		return func(*call) (message, error) { return nothing{}, nil }, nothing{}, false
+	case verbRun, verbPrepare:
+		r := new(runCall)
+		return func(c *call) (message, error) { return s.procs.command(c, *r, v == verbPrepare) }, r, false
+	case verbRead:
+		r := new(readCall)
+		return func(c *call) (message, error) { return read(c, s.path(r.path), r.ReadOptions) }, r, true
+	case verbWrite:
+		w := new(writeCall)
+		return func(c *call) (message, error) { return write(c, s.path(w.path), w.WriteOptions) }, w, true
+	case verbList:
+		l := new(listCall)
+		return func(c *call) (message, error) { return list(c, s.path(l.path), l.ListOptions) }, l, true
+	case verbSearch:
+		q := new(Query)
+		return func(c *call) (message, error) { return search(c, s.path(q.Path), *q) }, q, true
+	case verbTree:
+		t := new(treeCall)
+		return func(c *call) (message, error) { return tree(c, s.path(t.root), t.TreeOptions) }, t, true
+	case verbUnpack:
+		u := new(unpackCall)
+		return func(c *call) (message, error) { return unpack(c, s.path(u.dir)) }, u, true
 	}
+	return nil, nil, false
 }
 
 // guard turns a panic into an error: a file that we cannot cope with must not end the sandbox that it lies in.

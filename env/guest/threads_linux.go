@@ -42,6 +42,23 @@ func (t *threads) do(ctx context.Context, f func()) error {
 	}
 }
 
+// offer lets a thread that waits for work run f, and does not wait for it: refused is called instead where the thread
+// could not be set up. It reports whether there was such a thread.
+func (t *threads) offer(f func(), refused func(error)) bool {
+	select {
+	case t.jobs <- func(broken error) {
+		if broken != nil {
+			refused(broken)
+			return
+		}
+		f()
+	}:
+		return true
+	default:
+		return false
+	}
+}
+
 func (t *threads) hand(ctx context.Context, f func()) error {
 	done := make(chan error, 1)
 	job := func(broken error) {
