@@ -28,6 +28,9 @@ func treeCases() []testCase {
 func (b *bench) running(text string) int {
 	b.t.Helper()
 	all := b.run(env.Command{Line: `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <"$f"; echo; done 2>/dev/null`, Head: 8 << 20})
+	if all.ExitCode != 0 || all.Stdout.Size == 0 {
+		b.t.Fatalf("the processes cannot be listed: %+v", all)
+	}
 	return strings.Count(string(all.Stdout.Head), text)
 }
 
@@ -223,7 +226,8 @@ func testCloseKillsAll(t *testing.T, s *suite) {
 		b.run(env.Command{Line: line, Timeout: 20 * time.Second})
 	}
 	if n := b.running("sleep " + mark); n < 10 {
-		t.Fatalf("only %d are running", n)
+		r := b.run(env.Command{Line: "ps -ef || ps; ls /proc"})
+		t.Fatalf("only %d are running:\n%s%s", n, text(r.Stdout), text(r.Stderr))
 	}
 	if !s.options.Remote && holding(t, mark) == 0 {
 		t.Fatal("the processes cannot be seen from here; set Options.Remote")
