@@ -9,6 +9,7 @@ import (
 
 // recorder keeps the first and the last bytes of a stream and counts the others. It never holds more than its limits.
 type recorder struct {
+	reading sync.Mutex // held from a read until what it gave is written, which keeps the order
 	mu      sync.Mutex
 	most    int // of head
 	head    []byte
@@ -87,23 +88,49 @@ func (p *processes) record(to *recorder, from *os.File) {
 	}
 	for ended := false; !ended && err == nil; {
 		err = raw.Read(func(fd uintptr) (done bool) {
-			buf, ok := p.buffers.Get().(*[32 << 10]byte)
-			if !ok {
-				buf = new([32 << 10]byte)
-			}
-			defer p.buffers.Put(buf)
-			n, err := syscall.Read(int(fd), buf[:])
+			n, err := p.recordOnce(to, int(fd))
 			switch {
-			case n > 0:
-				_, _ = to.Write(buf[:n])
-			case err == nil:
-				ended = true
+			case n > 0, err == syscall.EINTR:
 			case err == syscall.EAGAIN:
 				return false // ask again when there is something
-			case err != syscall.EINTR:
+			default:
 				ended = true
 			}
 			return true
 		})
 	}
+}
+
+// recordOnce reads what there is, and never waits: n is 0 at the end, and where err says that there is nothing.
+func (p *processes) recordOnce(to *recorder, fd int) (n int, err error) {
+	buf, ok := p.buffers.Get().(*[32 << 10]byte)
+	if !ok {
+		buf = new([32 << 10]byte)
+	}
+	defer p.buffers.Put(buf)
+	to.reading.Lock()
+	defer to.reading.Unlock()
+	if n, err = syscall.Read(fd, buf[:]); n > 0 {
+		_, _ = to.Write(buf[:n])
+	}
+	return n, err
+}
+
+// drain records what lies in a stream now, without waiting for the goroutine that does so usually, and no more than a
+// pipe holds: a background process may write faster than anybody reads.
+func (p *processes) drain(to *recorder, from *os.File) {
+	const mostInPipe = 1 << 20
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // fails on a stream that has ended, and was recorded whole
+		for total := 0; total < mostInPipe; {
+			n, err := p.recordOnce(to, int(fd))
+			if n <= 0 && err != syscall.EINTR {
+				return
+			}
+			total += max(n, 0)
+		}
+	})
 }

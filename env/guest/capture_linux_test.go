@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"os"
 	"testing"
 	"time"
 
@@ -33,4 +34,26 @@ func TestRecorder(t *testing.T) {
 			t.Fatalf("after the end: %+v", again)
 		}
 	})
+}
+
+// TestDrain: what a command has written is recorded, also when the goroutine that records it has not had its turn.
+func TestDrain(t *testing.T) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	if _, err := to.WriteString("all of it"); err != nil {
+		t.Fatal(err)
+	}
+	p, r := &processes{}, newRecorder(100, 0, time.Time{})
+	p.drain(r, from) // the writer is still there, and nothing more comes
+	to.Close()
+	p.drain(r, from)
+	p.record(r, from)
+	from.Close()
+	p.drain(r, from)
+	if got := string(r.stop().Head); got != "all of it" {
+		t.Errorf("recorded %q", got)
+	}
 }

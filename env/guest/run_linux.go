@@ -25,6 +25,7 @@ type job struct {
 	mark           uint64
 	exited         chan syscall.WaitStatus
 	stdout, stderr *recorder
+	streams        [2]*os.File   // where they come from
 	silent         chan struct{} // closed when both streams have ended
 }
 
@@ -195,6 +196,7 @@ func (p *processes) connect(c *call, j *job, r runCall, ours []*os.File) {
 		})
 	}
 	stdout, stderr, first := next(), next(), make(chan struct{})
+	j.streams = [2]*os.File{stdout, stderr}
 	p.streams.Go(func() {
 		p.record(j.stdout, stdout)
 		p.drop(stdout)
@@ -258,13 +260,16 @@ func newAlarm(d time.Duration, ever bool) *time.Timer {
 	return t
 }
 
-// settle waits for the last output after the shell has exited, and counts what the command has left running.
+// settle waits for the last output after the shell has exited, and counts what the command has left running. What the
+// shell itself waited for lies in the pipes by now, and is recorded however busy the machine is.
 func (p *processes) settle(j *job) int {
 	timer := time.NewTimer(settle)
 	defer timer.Stop()
 	select {
 	case <-j.silent:
 	case <-timer.C:
+		p.drain(j.stdout, j.streams[0])
+		p.drain(j.stderr, j.streams[1])
 	}
 	return len(p.family(j))
 }
