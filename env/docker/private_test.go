@@ -235,13 +235,17 @@ func TestDaemonFreezes(t *testing.T) {
 func TestRestartUnderLoad(t *testing.T) {
 	daemon := privateDaemon(t)
 	p := provider(t, Options{Hosts: []string{daemon.host()}})
+	workers, calls := soak(t, 6, 400)
 	var failed atomic.Int64
-	attempt := func(i int) error {
+	var ready sync.WaitGroup // until all have a sandbox
+	ready.Add(workers)
+	attempt := func(i int, gather func()) error {
 		s, err := p.Start(t.Context(), env.Spec{Image: busybox, Run: "load", Rollout: fmt.Sprint(i)})
 		if err != nil {
 			return err
 		}
-		_, err = work(t.Context(), s, i, 400)
+		gather()
+		_, err = work(t.Context(), s, i, calls)
 		closed := s.Close(t.Context())
 		if err == nil {
 			return closed
@@ -249,10 +253,11 @@ func TestRestartUnderLoad(t *testing.T) {
 		return err
 	}
 	var wg sync.WaitGroup
-	for i := range 6 {
+	for i := range workers {
 		wg.Go(func() {
+			gather := sync.OnceFunc(func() { ready.Done(); ready.Wait() })
 			for {
-				err := attempt(i)
+				err := attempt(i, gather)
 				if err == nil {
 					return
 				}
@@ -265,7 +270,8 @@ func TestRestartUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(time.Second)
+	ready.Wait()
+	time.Sleep(200*time.Millisecond + time.Duration(workers)*10*time.Millisecond) // to the middle of the work
 	daemon.stop(syscall.SIGTERM)
 	time.Sleep(500 * time.Millisecond)
 	daemon.start()

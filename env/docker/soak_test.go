@@ -16,15 +16,20 @@ import (
 	"deepswe/env"
 )
 
-// TestMany has many sandboxes work at once: no call may fail, and nothing may be left. DEEPSWE_TEST_SOAK says how many
-// and how long, as in 128x200.
-func TestMany(t *testing.T) {
-	sandboxes, calls := 8, 40
+// soak is how many sandboxes make how many calls each: DEEPSWE_TEST_SOAK says so, as in 128x200.
+func soak(t *testing.T, sandboxes, calls int) (int, int) {
+	t.Helper()
 	if size := os.Getenv("DEEPSWE_TEST_SOAK"); size != "" {
 		if _, err := fmt.Sscanf(size, "%dx%d", &sandboxes, &calls); err != nil {
 			t.Fatalf("DEEPSWE_TEST_SOAK=%s: %v", size, err)
 		}
 	}
+	return sandboxes, calls
+}
+
+// TestMany has many sandboxes work at once: no call may fail, and nothing may be left.
+func TestMany(t *testing.T) {
+	sandboxes, calls := soak(t, 8, 40)
 	p := provider(t, Options{})
 	needImage(t, p, bookworm)
 	began := time.Now()
