@@ -335,12 +335,12 @@ func (b *bench) bounded() {
 func testLongLine(t *testing.T, s *suite) {
 	b := s.bench(t, s.start(t))
 	const size = 100 << 20
-	b.sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x > long; printf needle >> long", size))
+	b.sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x > long; printf needle >> long; tail -c %d long > shorter", size, size/8))
 	r := b.run(env.Command{Line: "cat long"})
 	if r.Stdout.Size != size+6 || !strings.HasSuffix(text(r.Stdout), "xneedle") {
 		t.Errorf("%d bytes", r.Stdout.Size)
 	}
-	for _, q := range []env.Query{{Term: "needle", Path: b.dir}, {Term: "ne+dle$", Regexp: true, Path: b.dir}} {
+	for _, q := range []env.Query{{Term: "needle", Path: b.path("long")}, {Term: "ne+dle$", Regexp: true, Path: b.path("shorter")}} {
 		m, err := b.Search(t.Context(), q)
 		if err != nil || len(m.Matches) != 1 || !m.Matches[0].Cut || !bytes.HasSuffix(m.Matches[0].Text, []byte("xneedle")) {
 			t.Errorf("search for %s: %+v, %v", q.Term, m, err)
