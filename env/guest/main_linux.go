@@ -87,12 +87,12 @@ func polled(f *os.File) *os.File {
 }
 
 func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
-	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 4))
+	processors := min(runtime.GOMAXPROCS(0), 4)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s := &server{
 		ctx: ctx, options: o, out: newSender(), calls: map[uint32]*call{},
-		files: newThreads(6, o.demote()), hands: newThreads(runtime.GOMAXPROCS(0), o.demote()),
+		files: newThreads(6, o.demote()), hands: newThreads(processors, o.demote()), width: newWidth(processors),
 		procs: newProcesses(o, adj),
 	}
 	reserveThreads(16)

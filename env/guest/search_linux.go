@@ -32,6 +32,8 @@ func search(c *call, root string, q Query) (message, error) {
 		return nil, fmt.Errorf("search for %q: %w", q.Term, &invalid{err})
 	}
 	var totals Matches
+	c.server.width.widen()
+	defer c.server.width.narrow()
 	out := batch{send: c.data}
 	searching := fan[string, []found]{
 		ctx: c.ctx, hands: c.server.hands,

@@ -14,6 +14,7 @@ type server struct {
 	options options
 	files   *threads // that file verbs run on
 	hands   *threads // that help them with many files
+	width   *width
 	procs   *processes
 	out     *sender
 

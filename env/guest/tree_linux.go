@@ -14,6 +14,8 @@ func tree(c *call, root string, o TreeOptions) (message, error) {
 	if o.MaxHash <= 0 {
 		o.MaxHash = defaultHash
 	}
+	c.server.width.widen()
+	defer c.server.width.narrow()
 	out := batch{send: c.data}
 	hashing := fan[FileInfo, []FileInfo]{
 		ctx: c.ctx, hands: c.server.hands,
