@@ -48,7 +48,7 @@ type pending struct {
 // Connect greets the guest at the other end of conn, which the client owns from then on, also when Connect fails. The
 // stream must be clean: a multiplexed one has to be taken apart first.
 func Connect(ctx context.Context, conn io.ReadWriteCloser) (*Client, error) {
-	c := &Client{conn: conn, out: newSender(), calls: map[uint32]*pending{}, ended: make(chan struct{})}
+	c := &Client{conn: conn, out: newSender(conn, true), calls: map[uint32]*pending{}, ended: make(chan struct{})}
 	in := bufio.NewReaderSize(conn, buffered)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	hello, err := readHello(in)
@@ -62,7 +62,7 @@ func Connect(ctx context.Context, conn io.ReadWriteCloser) (*Client, error) {
 	c.hello = hello
 	c.workers.Go(func() { c.fail(c.receive(in)) })
 	c.workers.Go(func() {
-		if err := c.out.run(conn); err != nil {
+		if err := c.out.run(); err != nil {
 			c.fail(err)
 		}
 	})

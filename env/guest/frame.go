@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 )
 
 // protocol is the number of the wire format; both ends must agree on it.
@@ -97,54 +98,100 @@ func writeFrame(w *bufio.Writer, f frame) error {
 	return err
 }
 
-// sender puts the frames of many goroutines on one stream. One goroutine writes, so that a caller who gives up leaves
-// no half frame behind, and frames that are ready together leave in one write.
+// sender puts the frames of many goroutines on one stream. Where nothing waits, whoever sends writes for itself, unless
+// the sender is patient; otherwise one goroutine writes, so that frames that are ready together leave in one write.
 type sender struct {
+	// patient is for senders whose callers may give up: a write cannot be given up without leaving half a frame behind.
+	patient bool
 	queue   chan frame
 	closing sync.Once
 	closed  chan struct{} // what is queued is written, and then nothing more
 	done    chan struct{} // the writer has ended
+	broken  chan error    // why a write outside of run failed
+
+	waiting atomic.Int32 // frames that are queued, or that run is writing
+	mu      sync.Mutex   // held while somebody writes
+	out     *bufio.Writer
 }
 
-func newSender() *sender {
-	return &sender{queue: make(chan frame, 16), closed: make(chan struct{}), done: make(chan struct{})}
+func newSender(w io.Writer, patient bool) *sender {
+	return &sender{
+		patient: patient, queue: make(chan frame, 16), closed: make(chan struct{}), done: make(chan struct{}),
+		broken: make(chan error, 1), out: bufio.NewWriterSize(w, buffered),
+	}
 }
 
 // run writes until stop is called or a write fails. It answers with the first error.
-func (s *sender) run(w io.Writer) error {
+func (s *sender) run() error {
 	defer close(s.done)
-	out := bufio.NewWriterSize(w, buffered)
-	var f frame
 	for {
-		if len(s.queue) == 0 && !f.more {
-			if err := out.Flush(); err != nil {
-				return err
-			}
-		}
 		select {
-		case f = <-s.queue:
-			if err := writeFrame(out, f); err != nil {
+		case f := <-s.queue:
+			s.mu.Lock()
+			err := s.write(f)
+			s.mu.Unlock()
+			s.waiting.Add(-1)
+			if err != nil {
 				return err
 			}
+		case err := <-s.broken:
+			return err
 		case <-s.closed:
 			if len(s.queue) == 0 {
-				return out.Flush()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.out.Flush()
 			}
 		}
 	}
 }
 
+// write writes a frame, and lets it go unless others follow at once. The caller holds mu.
+func (s *sender) write(f frame) error {
+	if err := writeFrame(s.out, f); err != nil {
+		return err
+	}
+	if f.more || len(s.queue) > 0 {
+		return nil
+	}
+	return s.out.Flush()
+}
+
+// writeNow is write for others than run, which has to know of a stream that is broken.
+func (s *sender) writeNow(f frame) error {
+	err := s.write(f)
+	if err == nil {
+		return nil
+	}
+	select {
+	case s.broken <- err:
+	default:
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, err)
+}
+
 // stop lets run end once the queue is empty.
 func (s *sender) stop() { s.closing.Do(func() { close(s.closed) }) }
 
-// send queues a frame, whose payload belongs to the sender from then on.
+// send writes or queues a frame, whose payload belongs to the sender from then on. The frames of one goroutine keep their
+// order.
 func (s *sender) send(ctx context.Context, f frame) error {
+	if !s.patient && s.waiting.Load() == 0 && s.mu.TryLock() {
+		if s.waiting.Load() == 0 {
+			defer s.mu.Unlock()
+			return s.writeNow(f)
+		}
+		s.mu.Unlock()
+	}
+	s.waiting.Add(1)
 	select {
 	case s.queue <- f:
 		return nil
 	case <-ctx.Done():
+		s.waiting.Add(-1)
 		return context.Cause(ctx)
 	case <-s.done:
+		s.waiting.Add(-1)
 		return ErrClosed
 	}
 }

@@ -16,6 +16,7 @@ func someFrame(t *rapid.T) frame {
 		kind:    kind(rapid.IntRange(int(kindHello), int(kindAlive)).Draw(t, "kind")),
 		id:      rapid.Uint32().Draw(t, "id"),
 		payload: rapid.SliceOfN(rapid.Byte(), 0, 3000).Draw(t, "payload"),
+		more:    rapid.Bool().Draw(t, "more"),
 	}
 }
 
@@ -24,9 +25,9 @@ func TestFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		frames := rapid.SliceOfN(rapid.Custom(someFrame), 1, 20).Draw(t, "frames")
 		var wire bytes.Buffer
-		s := newSender()
+		s := newSender(&wire, rapid.Bool().Draw(t, "patient"))
 		done := make(chan error, 1)
-		go func() { done <- s.run(&wire) }()
+		go func() { done <- s.run() }()
 		for _, f := range frames {
 			if err := s.send(context.Background(), f); err != nil {
 				t.Fatal(err)

@@ -42,12 +42,6 @@ func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
 		return 1
 	}
-	if f, ok := in.(*os.File); ok {
-		in = polled(f)
-	}
-	if f, ok := out.(*os.File); ok {
-		out = polled(f)
-	}
 	if err := serveStream(o, adj, in, out); err != nil && !errors.Is(err, io.EOF) {
 		fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
 		return 1
@@ -76,22 +70,12 @@ func ignoreSignals() (stop func()) {
 	return func() { signal.Stop(taken) }
 }
 
-// polled is a stream that the runtime waits for along with everything else. Standard streams block a thread in each call
-// otherwise, and waking it costs a good part of what a short verb does.
-func polled(f *os.File) *os.File {
-	fd := f.Fd()
-	if err := syscall.SetNonblock(int(fd), true); err != nil {
-		return f
-	}
-	return os.NewFile(fd, f.Name())
-}
-
 func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 	processors := min(runtime.GOMAXPROCS(0), 4)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s := &server{
-		ctx: ctx, options: o, out: newSender(), calls: map[uint32]*call{},
+		ctx: ctx, options: o, out: newSender(out, false), calls: map[uint32]*call{},
 		files: newThreads(6, o.demote()), hands: newThreads(processors, o.demote()), width: newWidth(processors),
 		procs: newProcesses(o, adj),
 	}
@@ -105,7 +89,7 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 	}
 	wrote, ended, heard := make(chan error, 1), make(chan error, 1), make(chan struct{}, 1)
 	// These two goroutines may be left behind, when the host neither speaks nor listens: the process ends then.
-	go func() { wrote <- s.out.run(out) }()
+	go func() { wrote <- s.out.run() }()
 	hello := o.hello()
 	if err := s.out.send(ctx, frame{kind: kindHello, payload: encode(&hello)}); err != nil {
 		return err

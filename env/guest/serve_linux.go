@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 )
 
@@ -15,6 +16,7 @@ type server struct {
 	files   *threads // that file verbs run on
 	hands   *threads // that help them with many files
 	width   *width
+	reads   bool // serve's own thread may read files
 	procs   *processes
 	out     *sender
 
@@ -59,8 +61,10 @@ func (c *call) flush(more bool) error {
 	return c.server.out.send(c.server.ctx, frame{kind: kindData, id: c.id, payload: piece, more: more})
 }
 
-// serve reads frames until the stream ends.
+// serve reads frames until the stream ends. Its thread has the command user's rights on files, and reads small ones
+// itself: a change of threads takes longer than that.
 func (s *server) serve(in *bufio.Reader, heard chan<- struct{}) error {
+	s.reads = s.files.join()
 	buf := make([]byte, chunk)
 	for {
 		f, err := readFrame(in, buf)
@@ -96,8 +100,8 @@ func (s *server) serve(in *bufio.Reader, heard chan<- struct{}) error {
 	}
 }
 
-// start lets a call be answered on a goroutine of its own, or on a thread for file verbs that is free: two changes of
-// threads would cost more than most file verbs themselves.
+// start lets a call be answered on a goroutine of its own, or on a thread for file verbs that is free, unless it is
+// answered at once.
 func (s *server) start(f frame) error {
 	if len(f.payload) == 0 {
 		return fmt.Errorf("%w: a call without a verb", errFrame)
@@ -111,13 +115,14 @@ func (s *server) start(f frame) error {
 	if handle == nil || !decode(f.payload[1:], args) {
 		return fmt.Errorf("%w: verb %d", errFrame, f.payload[0])
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.calls[f.id] != nil {
+	if !s.enter(c) {
 		return fmt.Errorf("%w: call %d is under way already", errFrame, f.id)
 	}
-	s.calls[f.id] = c
 	s.work.Add(1)
+	if reply, ok := s.atOnce(c, verb(f.payload[0]), args); ok {
+		c.answer(reply, nil)
+		return nil
+	}
 	work := func() { c.answer(guard(func() (message, error) { return handle(c) })) }
 	switch {
 	case !onFiles:
@@ -129,7 +134,32 @@ func (s *server) start(f frame) error {
 			}
 		}()
 	}
+	runtime.Gosched() // or the processor waits for the next frame along with this thread
 	return nil
+}
+
+// atOnce answers what takes no time that anybody could notice.
+func (s *server) atOnce(c *call, v verb, args message) (reply message, ok bool) {
+	switch r := args.(type) {
+	case *readCall:
+		if s.reads {
+			return readAtOnce(c, s.path(r.path), r.ReadOptions)
+		}
+	case nothing:
+		return nothing{}, v == verbPing
+	}
+	return nil, false
+}
+
+// enter makes a call known under its number, unless another one has it.
+func (s *server) enter(c *call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[c.id] != nil {
+		return false
+	}
+	s.calls[c.id] = c
+	return true
 }
 
 // answer ends the call.

@@ -84,6 +84,15 @@ func (t *threads) work() {
 	}
 }
 
+// join makes the calling goroutine's thread one of them, for good. It reports whether that could be done.
+func (t *threads) join() bool {
+	if t.setup == nil {
+		return true
+	}
+	runtime.LockOSThread()
+	return t.setup() == nil
+}
+
 // close waits for the threads to end. Nothing may be asked of them any more.
 func (t *threads) close() {
 	close(t.jobs)
