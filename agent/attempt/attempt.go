@@ -106,7 +106,7 @@ func (a *Attempt) Make(ctx context.Context, task env.Task, src Source, dir strin
 func (a *Attempt) work(ctx context.Context, task env.Task, src Source, log *trajectory.Writer, past []trajectory.Event) (result Result) {
 	a.enter(PhaseSandbox)
 	began := time.Now()
-	sb, err := a.Provider.Start(ctx, a.spec(task, src))
+	sb, err := a.Provider.Start(ctx, a.Spec(task, src))
 	result.StartTime = time.Since(began)
 	if err != nil {
 		result.fail(ctx, fmt.Errorf("start sandbox: %w", err))
@@ -162,7 +162,9 @@ func (a *Attempt) enter(p Phase) {
 	}
 }
 
-func (a *Attempt) spec(task env.Task, src Source) env.Spec {
+// Spec is the sandbox that an attempt at the task starts. One that was made ready ahead of time is only used where its spec
+// is the same in every word.
+func (a *Attempt) Spec(task env.Task, src Source) env.Spec {
 	s := env.Spec{
 		Image: task.Image, Dir: task.Dir, Prepare: task.Prepare, Env: task.Env,
 		Limits: task.Limits, Network: a.Network, Run: a.Run, Rollout: task.ID,

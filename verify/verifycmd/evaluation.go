@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"deepswe/agent/agentcmd"
+	"deepswe/agent/attempt"
 	"deepswe/agent/llm"
 	"deepswe/env"
 	"deepswe/rl/rollout"
@@ -177,7 +178,7 @@ func (e *evaluation) prefetch(ctx context.Context, plan []rollout.Attempt) (end 
 	})
 	e.ahead = newAhead(ctx, p, todo, e.o.workers, e.o.sandbox.warm, func(id string) (env.Spec, error) {
 		task, err := e.runner.images.complete(ctx, e.tasks[id])
-		return agentSpec(&e.runner.attempt, task), err
+		return e.runner.attempt.Spec(task, attempt.Source{}), err
 	}, e.d.Log)
 	return e.ahead.close
 }

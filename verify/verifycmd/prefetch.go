@@ -3,12 +3,9 @@ package verifycmd
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 
-	"deepswe/agent/attempt"
 	"deepswe/env"
-	"deepswe/env/repo"
 	"deepswe/rl/rollout"
 )
 
@@ -76,17 +73,4 @@ func (a *ahead) work(ctx context.Context) {
 func (a *ahead) close() {
 	a.stop()
 	a.workers.Wait()
-}
-
-// agentSpec is the sandbox that an attempt at a task will start: a sandbox that was made ready is only used for a spec
-// that is the same in every word.
-func agentSpec(a *attempt.Attempt, t env.Task) env.Spec {
-	s := env.Spec{
-		Image: t.Image, Dir: t.Dir, Prepare: append(slices.Clip(t.Prepare), repo.Hygiene("")), Env: t.Env, Limits: t.Limits,
-		Network: a.Network, Run: a.Run, Rollout: t.ID,
-	}
-	if s.Limits == (env.Limits{}) {
-		s.Limits = a.Sandbox
-	}
-	return s
 }

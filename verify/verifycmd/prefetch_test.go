@@ -2,7 +2,6 @@ package verifycmd
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -11,25 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deepswe/agent/attempt"
 	"deepswe/env"
 	"deepswe/rl/rollout"
 )
 
-// noting is a provider that remembers what it was asked to start, and starts nothing.
+// noting remembers what it was asked to make ready, and makes nothing.
 type noting struct {
-	env.Provider
-	started, prefetched []env.Spec
-	mu                  sync.Mutex
-}
-
-var errNothing = errors.New("nothing is started")
-
-func (n *noting) Name() string { return "noting" }
-
-func (n *noting) Start(_ context.Context, s env.Spec) (env.Sandbox, error) {
-	n.started = append(n.started, s)
-	return nil, errNothing
+	mu         sync.Mutex
+	prefetched []env.Spec
 }
 
 func (n *noting) Prefetch(_ context.Context, s env.Spec) error {
@@ -37,20 +25,6 @@ func (n *noting) Prefetch(_ context.Context, s env.Spec) error {
 	defer n.mu.Unlock()
 	n.prefetched = append(n.prefetched, s)
 	return nil
-}
-
-// What is made ready is what an attempt asks for.
-func TestAgentSpec(t *testing.T) {
-	for _, task := range append(repositories(t), numberTasks(1)...) {
-		p := &noting{}
-		a := &attempt.Attempt{Provider: p, Run: "a run", Network: true, Sandbox: env.Limits{CPUs: 1}}
-		if _, err := a.Make(t.Context(), task, attempt.Source{}, t.TempDir()); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(p.started, []env.Spec{agentSpec(a, task)}); diff != "" {
-			t.Errorf("%s (-started +made ready):\n%s", task.ID, diff)
-		}
-	}
 }
 
 // Sandboxes are made ready in the order of the plan, and no more of them than asked for.
