@@ -10,7 +10,8 @@ type Trainer interface {
 	ForwardBackward(ctx context.Context, rows []Row, o Objective) (Stats, error)
 	// Step applies the accumulated gradient and clears it.
 	Step(ctx context.Context, o Optimizer) (StepStats, error)
-	// Publish makes the sampler answer with the current weights from now on and returns their version.
+	// Publish makes the sampler answer with the current weights from now on and returns their version: the same as before
+	// where no weight has changed.
 	Publish(ctx context.Context) (version int64, err error)
 	// Save writes weights and optimizer state under the name; Load restores them exactly.
 	Save(ctx context.Context, name string) error
