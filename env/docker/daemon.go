@@ -333,5 +333,8 @@ func (d *daemon) infrastructure(ctx context.Context, operation string, err error
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", operation, context.Cause(ctx))
 	}
+	if client.IsErrConnectionFailed(err) {
+		return fmt.Errorf("%s: %w", operation, d.unreachable(err, ""))
+	}
 	return fmt.Errorf("%w: docker daemon at %s: %s: %w", env.ErrInfrastructure, d.host, operation, err)
 }
