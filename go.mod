@@ -27,6 +27,7 @@ require (
 )
 
 require (
+	github.com/docker/go-units v0.5.0
 	github.com/moby/patternmatcher v0.6.1
 	google.golang.org/protobuf v1.34.2
 )
@@ -40,7 +41,6 @@ require (
 	github.com/charmbracelet/x/term v0.2.1 // indirect
 	github.com/containerd/errdefs/pkg v0.3.0 // indirect
 	github.com/docker/go-connections v0.8.2 // indirect
-	github.com/docker/go-units v0.5.0 // indirect
 	github.com/felixge/httpsnoop v1.0.4 // indirect
 	github.com/go-logr/logr v1.4.2 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect

@@ -20,6 +20,9 @@ type Config struct {
 	Image   string `yaml:"image"`
 	Format  string `yaml:"format"`
 	Context int    `yaml:"context"`
+	// RegistryMirror and ImageBudget are --registry-mirror and --image-budget.
+	RegistryMirror string `yaml:"registry_mirror"`
+	ImageBudget    string `yaml:"image_budget"`
 }
 
 // configPath is where the file lies: $XDG_CONFIG_HOME/deepswe/config.yaml, or below ~/.config.

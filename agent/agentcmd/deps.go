@@ -14,6 +14,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/env"
+	"deepswe/env/docker"
 )
 
 // Deps is what the commands need of the world.
@@ -45,6 +46,11 @@ type ProviderChoice struct {
 	// Hosts are Docker daemons, Warm the number of sandboxes kept ready.
 	Hosts []string
 	Warm  int
+	// Mirror is asked for Docker Hub's images first. ImageBudget is how many bytes all images may take; no limit when 0.
+	Mirror      string
+	ImageBudget int64
+	// Pull is told how pulls of images go; from several goroutines.
+	Pull func(docker.Pull)
 }
 
 // ModelChoice says which endpoint and model are wanted. Empty fields leave the choice to the endpoint.

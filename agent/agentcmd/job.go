@@ -135,7 +135,9 @@ func (j *job) takeSnapshot(ctx context.Context) (*repo.Snapshot, error) {
 }
 
 func (j *job) openProvider(ctx context.Context) (env.Provider, error) {
-	p, err := j.d.Provider(ctx, ProviderChoice{Env: j.o.env, Image: j.o.image, Demo: j.o.demo, Hosts: j.o.hosts})
+	c := j.o.choice
+	c.Env, c.Image, c.Demo, c.Hosts, c.Pull = j.o.env, j.o.image, j.o.demo, j.o.hosts, j.watch.pull
+	p, err := j.d.Provider(ctx, c)
 	if err != nil {
 		return nil, err
 	}

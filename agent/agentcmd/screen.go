@@ -12,6 +12,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/env/docker"
 	"deepswe/env/repo"
 )
 
@@ -150,6 +151,17 @@ func (s *screen) note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now(text)
+}
+
+func (s *screen) pull(p docker.Pull) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !p.Done:
+		s.doing = plain(Pulling(p))
+	case p.Err == nil:
+		s.line(s.styles.dim.Render(plain(Pulling(p))))
+	}
 }
 
 func (s *screen) phase(p attempt.Phase) {

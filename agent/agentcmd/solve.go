@@ -26,6 +26,8 @@ type solveOptions struct {
 	image     string
 	network   bool
 	hosts     []string
+	images    ImageOptions
+	choice    ProviderChoice // what complete finds out about images
 	maxSteps  int
 	context   int
 	timeout   time.Duration
@@ -98,6 +100,7 @@ func (o *solveOptions) addFlags(cmd *cobra.Command) {
 	f.StringVar(&o.image, "image", "", "container image `REF` to work in (docker)")
 	f.BoolVar(&o.network, "network", false, "open the sandbox's network")
 	f.StringArrayVar(&o.hosts, "docker-host", nil, "Docker daemon `ADDRESS`; may be given more than once")
+	o.images.AddFlags(f)
 	f.IntVar(&o.maxSteps, "max-steps", 100, "most replies of the model")
 	f.IntVar(&o.context, "context", 65536, "most tokens of the conversation; less where the endpoint has less")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Hour, "longest `TIME` for the whole of it")
@@ -118,12 +121,16 @@ func (o *solveOptions) addFlags(cmd *cobra.Command) {
 // complete fills the flags that were not given from the user's configuration, and checks them. The demo is the same
 // everywhere: no configuration changes it.
 func (o *solveOptions) complete(given func(string) bool, d Deps) error {
+	var c Config
 	if !o.demo {
-		c, err := LoadConfig(d.Getenv)
-		if err != nil {
+		var err error
+		if c, err = LoadConfig(d.Getenv); err != nil {
 			return err
 		}
 		o.fill(given, c)
+	}
+	if err := o.images.Complete(c, &o.choice); err != nil {
+		return err
 	}
 	switch {
 	case o.maxSteps < 1:

@@ -5,6 +5,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/env/docker"
 	"deepswe/env/repo"
 )
 
@@ -13,6 +14,8 @@ type watcher interface {
 	start(s started)
 	// note tells about work before the rollout.
 	note(text string)
+	// pull tells how a pull of an image goes; it is called from several goroutines.
+	pull(p docker.Pull)
 	phase(p attempt.Phase)
 	// ready tells where the repository stands in the sandbox.
 	ready(dir string)

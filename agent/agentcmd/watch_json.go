@@ -3,17 +3,23 @@ package agentcmd
 import (
 	"encoding/json"
 	"io"
+	"sync"
 	"time"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/env/docker"
 )
 
 // jsonWatcher prints one JSON object a line. A reader that goes away must not end the rollout: only the result's own line
 // must be written, and the files on disk have everything.
-type jsonWatcher struct{ out io.Writer }
+type jsonWatcher struct {
+	mu  sync.Mutex // held while a line is written
+	out io.Writer
+}
 
-// jsonEvent is a line between start and result. Type is reply, call, observation, problem, notice, fallback or stop.
+// jsonEvent is a line between start and result. Type is pull (an image was pulled), reply, call, observation, problem,
+// notice, fallback or stop.
 type jsonEvent struct {
 	Type     string            `json:"type"`
 	Time     time.Time         `json:"time"`
@@ -30,6 +36,8 @@ type jsonEvent struct {
 }
 
 func (w *jsonWatcher) print(v any) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	enc := json.NewEncoder(w.out)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
@@ -76,6 +84,12 @@ func (w *jsonWatcher) check(command string, passed bool, output string) {
 		Passed  bool   `json:"passed"`
 		Output  string `json:"output"`
 	}{"check", command, passed, output})
+}
+
+func (w *jsonWatcher) pull(p docker.Pull) {
+	if p.Done && p.Err == nil {
+		_ = w.print(jsonEvent{Type: "pull", Time: time.Now().UTC(), Text: Pulling(p)})
+	}
 }
 
 func (w *jsonWatcher) note(string)         {}

@@ -53,7 +53,8 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 	for _, id := range e.ids {
 		all = append(all, e.tasks[id])
 	}
-	if e.provider, err = e.o.sandbox.open(ctx, e.d, all); err != nil {
+	e.progress = newProgress(e.d.Err, "rollouts")
+	if e.provider, err = e.o.sandbox.open(ctx, e.d, all, e.progress.pull); err != nil {
 		return err
 	}
 	if !e.o.resume {
@@ -65,7 +66,6 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		return err
 	}
 	e.gates = rollout.NewGates(rollout.Limits{Models: e.o.modelCalls, Gradings: e.o.gradeWorkers})
-	e.progress = newProgress(e.d.Err, "rollouts")
 	e.runner, err = newRunner(e)
 	return err
 }

@@ -57,18 +57,18 @@ func (g *grading) prepare(ctx context.Context) error {
 	}
 	g.results = map[rollout.Attempt]verify.Evaluation{}
 	g.evaluator = &verify.Evaluator{Timeout: g.o.timeout, Network: g.o.network, Run: filepath.Base(g.dir.Path())}
+	g.progress = newProgress(g.d.Err, "graded")
 	// Without anything to run, no daemon is needed.
 	if slices.ContainsFunc(g.plan(), func(a rollout.Attempt) bool { return !g.graded(a) }) {
 		var tasks []env.Task
 		for _, j := range g.jobs {
 			tasks = append(tasks, j.task)
 		}
-		if g.provider, err = g.o.sandbox.open(ctx, g.d, tasks); err != nil {
+		if g.provider, err = g.o.sandbox.open(ctx, g.d, tasks, g.progress.pull); err != nil {
 			return err
 		}
 		g.evaluator.Provider, g.images = g.provider, &images{provider: g.provider}
 	}
-	g.progress = newProgress(g.d.Err, "graded")
 	return nil
 }
 

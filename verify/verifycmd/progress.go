@@ -10,6 +10,9 @@ import (
 	"unicode"
 
 	"golang.org/x/term"
+
+	"deepswe/agent/agentcmd"
+	"deepswe/env/docker"
 )
 
 // progress shows people how far a run is: a line for everything that has ended and, on a terminal, one below them that
@@ -29,6 +32,7 @@ type progress struct {
 	solved  int
 	failed  int
 	tokens  int64
+	pulls   map[string]docker.Pull // that are under way, by host and image
 	shown   bool
 
 	stop chan struct{}
@@ -123,6 +127,24 @@ func (p *progress) end(solved, failed bool, text string) {
 	p.line(text)
 }
 
+// pull shows how a pull goes.
+func (p *progress) pull(now docker.Pull) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := now.Host + " " + now.Ref
+	if !now.Done {
+		if p.pulls == nil {
+			p.pulls = map[string]docker.Pull{}
+		}
+		p.pulls[key] = now
+		return
+	}
+	delete(p.pulls, key)
+	if now.Err == nil { // whoever needs the image tells of an error
+		p.line(agentcmd.Pulling(now))
+	}
+}
+
 // note prints a line of its own.
 func (p *progress) note(format string, args ...any) {
 	p.mu.Lock()
@@ -169,6 +191,17 @@ func (p *progress) status() string {
 		if left := p.total - p.ended; left > 0 {
 			fmt.Fprintf(&b, ", %s left", clock(time.Duration(float64(left)/rate*float64(time.Minute))))
 		}
+	}
+	var all docker.Pull
+	for _, pull := range p.pulls {
+		all.Ref, all.Bytes, all.Total = pull.Ref, all.Bytes+pull.Bytes, all.Total+pull.Total
+	}
+	switch n := len(p.pulls); {
+	case n > 1:
+		all.Ref = fmt.Sprintf("%d images", n)
+		fallthrough
+	case n == 1:
+		b.WriteString(", " + agentcmd.Pulling(all))
 	}
 	return b.String()
 }

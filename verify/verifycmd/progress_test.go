@@ -2,10 +2,13 @@ package verifycmd
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"deepswe/env/docker"
 )
 
 func TestProgress(t *testing.T) {
@@ -27,12 +30,20 @@ func TestProgress(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.end(false, true, "c: failed: \x1b[31mno disk\n")
 		p.note("%d things", 2)
+		p.pull(docker.Pull{Ref: "a", Bytes: 1e6, Total: 9e6})
+		p.pull(docker.Pull{Ref: "b", Bytes: 2e6, Total: 9e6})
+		p.start()
+		p.end(false, false, "d: unresolved")
+		p.pull(docker.Pull{Ref: "a", Done: true, Err: errors.New("no such image")})
+		p.pull(docker.Pull{Ref: "b", Total: 9e6, Done: true})
 		p.close()
 		want := []string{
 			"[3/10, 2 running, 2 solved, 1.5k tokens, 2.0/min, 3:30 left] a: solved",
 			"[4/10, 1 running, 2 solved, 2.0M tokens, 2.0/min, 3:00 left] b: unresolved",
 			"[5/10, 0 running, 2 solved, 1 failed, 2.0M tokens, 1.5/min, 3:20 left] c: failed: ·[31mno disk·",
-			"2 things", "",
+			"2 things",
+			"[6/10, 0 running, 2 solved, 1 failed, 2.0M tokens, 2.0/min, 2:00 left, pulling 2 images, 3MB of 18MB] d: unresolved",
+			"pulled b, 9MB", "",
 		}
 		if got := strings.Split(out.String(), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", out.String(), strings.Join(want, "\n"))

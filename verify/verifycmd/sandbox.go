@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent/agentcmd"
 	"deepswe/env"
+	"deepswe/env/docker"
 )
 
 // sandboxOptions are the flags that say where containers run.
@@ -17,15 +18,18 @@ type sandboxOptions struct {
 	env   string
 	hosts []string
 	warm  int
+
+	images agentcmd.ImageOptions
 }
 
 func (o *sandboxOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.env, "env", "auto", "sandbox: auto or docker")
 	f.StringArrayVar(&o.hosts, "docker-host", nil, "Docker daemon `ADDRESS`; may be given more than once")
+	o.images.AddFlags(f)
 }
 
-// open opens the provider that the tasks need.
-func (o *sandboxOptions) open(ctx context.Context, d Deps, tasks []env.Task) (env.Provider, error) {
+// open opens the provider that the tasks need. pull is told how pulls of images go.
+func (o *sandboxOptions) open(ctx context.Context, d Deps, tasks []env.Task, pull func(docker.Pull)) (env.Provider, error) {
 	image := ""
 	for _, t := range tasks {
 		switch {
@@ -37,7 +41,15 @@ func (o *sandboxOptions) open(ctx context.Context, d Deps, tasks []env.Task) (en
 			return nil, agentcmd.Usage(fmt.Errorf("task %s names no image: its repository cannot be had", t.ID))
 		}
 	}
-	p, err := d.Provider(ctx, agentcmd.ProviderChoice{Env: o.env, Image: image, Hosts: o.hosts, Warm: o.warm})
+	config, err := agentcmd.LoadConfig(d.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	choice := agentcmd.ProviderChoice{Env: o.env, Image: image, Hosts: o.hosts, Warm: o.warm, Pull: pull}
+	if err := o.images.Complete(config, &choice); err != nil {
+		return nil, err
+	}
+	p, err := d.Provider(ctx, choice)
 	if err != nil {
 		return nil, err
 	}
