@@ -42,6 +42,8 @@ func (o ImageOptions) Complete(c Config, choice *ProviderChoice) error {
 // Pulling says how far a pull has come.
 func Pulling(p docker.Pull) string {
 	switch {
+	case p.Done && p.Total == 0:
+		return "pulled " + p.Ref // all of its layers were there
 	case p.Done:
 		return fmt.Sprintf("pulled %s, %s", p.Ref, units.HumanSize(float64(p.Total)))
 	case p.Total > 0:

@@ -67,6 +67,7 @@ func TestPulling(t *testing.T) {
 	for want, p := range map[string]docker.Pull{
 		"pulling a":               {Ref: "a"},
 		"pulling a, 5MB of 1.2GB": {Ref: "a", Bytes: 5_000_000, Total: 1_200_000_000},
+		"pulled a":                {Ref: "a", Done: true},
 		"pulled a, 1.2GB":         {Ref: "a", Bytes: 1_200_000_000, Total: 1_200_000_000, Done: true},
 	} {
 		if got := Pulling(p); got != want {
