@@ -87,15 +87,15 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("make a home for commands: %w", err)
 		}
 	}
-	wrote, ended, heard := make(chan error, 1), make(chan error, 1), make(chan struct{}, 1)
+	wrote, ended := make(chan error, 1), make(chan error, 1)
 	// These two goroutines may be left behind, when the host neither speaks nor listens: the process ends then.
 	go func() { wrote <- s.out.run() }()
 	hello := o.hello()
 	if err := s.out.send(ctx, frame{kind: kindHello, payload: encode(&hello)}); err != nil {
 		return err
 	}
-	go func() { ended <- s.serve(bufio.NewReaderSize(in, buffered), heard) }()
-	err := s.listen(ended, wrote, heard)
+	go func() { ended <- s.serve(bufio.NewReaderSize(in, buffered)) }()
+	err := s.listen(ended, wrote)
 	cancel()
 	s.procs.close()
 	s.out.stop()
@@ -123,7 +123,7 @@ func (s *server) finish(patience time.Duration) bool {
 }
 
 // listen waits until the host is gone: its stream ends either way, or it has been silent for too long.
-func (s *server) listen(ended, wrote <-chan error, heard <-chan struct{}) error {
+func (s *server) listen(ended, wrote <-chan error) error {
 	var silence <-chan time.Time
 	if s.options.silence > 0 {
 		ticker := time.NewTicker(s.options.silence / 2)
@@ -137,10 +137,10 @@ func (s *server) listen(ended, wrote <-chan error, heard <-chan struct{}) error 
 			return err
 		case err := <-wrote:
 			return err
-		case <-heard:
-			quiet = 0
 		case <-silence:
-			if quiet++; quiet > 2 {
+			if s.heard.Swap(false) {
+				quiet = 0
+			} else if quiet++; quiet > 1 {
 				return fmt.Errorf("no word from the host for %v", s.options.silence)
 			}
 		}

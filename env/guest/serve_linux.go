@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // server answers the calls of one host.
@@ -16,7 +17,8 @@ type server struct {
 	files   *threads // that file verbs run on
 	hands   *threads // that help them with many files
 	width   *width
-	reads   bool // serve's own thread may read files
+	reads   bool        // serve's own thread may read files
+	heard   atomic.Bool // a frame has come since somebody looked
 	procs   *processes
 	out     *sender
 
@@ -63,7 +65,7 @@ func (c *call) flush(more bool) error {
 
 // serve reads frames until the stream ends. Its thread has the command user's rights on files, and reads small ones
 // itself: a change of threads takes longer than that.
-func (s *server) serve(in *bufio.Reader, heard chan<- struct{}) error {
+func (s *server) serve(in *bufio.Reader) error {
 	s.reads = s.files.join()
 	buf := make([]byte, chunk)
 	for {
@@ -71,10 +73,7 @@ func (s *server) serve(in *bufio.Reader, heard chan<- struct{}) error {
 		if err != nil {
 			return err
 		}
-		select {
-		case heard <- struct{}{}:
-		default:
-		}
+		s.heard.Store(true)
 		if f.kind == kindCall {
 			if err := s.start(f); err != nil {
 				return err
