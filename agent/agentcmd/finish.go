@@ -165,7 +165,7 @@ func (j *job) checkDemo(ctx context.Context, diff []byte) error {
 	if err := repo.Apply(ctx, dir, diff); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	sb, err := j.provider.Start(ctx, env.Spec{CopyIn: dir, Run: j.id, Rollout: "demo-check"})
+	sb, err := j.provider.Start(ctx, env.Spec{Image: j.task.Image, CopyIn: dir, Run: j.id, Rollout: "demo-check"})
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}

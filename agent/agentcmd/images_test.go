@@ -3,8 +3,11 @@ package agentcmd
 import (
 	"context"
 	"errors"
+	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"deepswe/env"
 	"deepswe/env/docker"
@@ -60,6 +63,39 @@ func TestSolvePulls(t *testing.T) {
 	w.run(t, append(args, "--json")...)
 	if said := w.out.String(); !strings.Contains(said, `"type":"pull"`) || !strings.Contains(said, "pulled python:3.12, 52MB") {
 		t.Errorf("the lines are\n%s", said)
+	}
+}
+
+// imaged is a scratch directory that takes itself for a container.
+type imaged struct {
+	env.Provider
+	images []string
+}
+
+func (p *imaged) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
+	p.images = append(p.images, s.Image)
+	s.Image = ""
+	return p.Provider.Start(ctx, s)
+}
+
+// The demo works, and is checked, in the image that is asked for.
+func TestDemoInAnImage(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("the demo's tests need go")
+	}
+	w := newWorld(t)
+	p := &imaged{}
+	open := w.deps.Provider
+	w.deps.Provider = func(ctx context.Context, _ ProviderChoice) (env.Provider, error) {
+		host, err := open(ctx, ProviderChoice{Env: envHost})
+		p.Provider = host
+		return p, err
+	}
+	if code := w.run(t, "solve", "--demo", "--image", "i", "--out", t.TempDir()+"/run"); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, w.err.String())
+	}
+	if diff := cmp.Diff([]string{"i", "i"}, p.images); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
 	}
 }
 

@@ -21,7 +21,7 @@ func (j *job) openTask(ctx context.Context) error {
 	}
 	switch {
 	case j.o.demo:
-		j.task = env.Task{ID: "demo", Source: "demo", Statement: j.in.text}
+		j.task = env.Task{ID: "demo", Source: "demo", Statement: j.in.text, Image: j.o.image}
 		j.target, err = j.scratch("demo")
 		if err != nil {
 			return err
@@ -33,8 +33,7 @@ func (j *job) openTask(ctx context.Context) error {
 	if j.target, err = filepath.Abs(j.o.repo); err != nil {
 		return Usage(err)
 	}
-	j.task = env.Task{ID: filepath.Base(j.target), Source: "text", Statement: j.in.text}
-	j.task.Image = j.o.image
+	j.task = env.Task{ID: filepath.Base(j.target), Source: "text", Statement: j.in.text, Image: j.o.image}
 	return nil
 }
 
