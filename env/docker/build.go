@@ -111,7 +111,7 @@ func (d *daemon) buildOnce(ctx context.Context, ref string, r *recipe) error {
 // follow reads what a build says until it ends.
 func follow(folder string, stream io.Reader) error {
 	messages := json.NewDecoder(stream)
-	var said tail
+	var said lastWords
 	for {
 		var m jsonstream.Message
 		err := messages.Decode(&m)
@@ -121,15 +121,15 @@ func follow(folder string, stream io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("build %s: %w", folder, err)
 		}
-		said.add([]byte(m.Stream))
+		_, _ = said.Write([]byte(m.Stream))
 		if m.ID == "moby.buildkit.trace" && m.Aux != nil {
 			var status []byte
 			if json.Unmarshal(*m.Aux, &status) == nil {
-				said.add(logged(status))
+				_, _ = said.Write(logged(status))
 			}
 		}
 		if m.Error != nil {
-			return &BuildError{Folder: folder, Reason: m.Error.Message, Output: said.text}
+			return &BuildError{Folder: folder, Reason: m.Error.Message, Output: said.String()}
 		}
 	}
 }
@@ -163,29 +163,17 @@ func fields(message []byte, wanted protowire.Number, f func([]byte)) {
 	}
 }
 
-// tail keeps the end of what is added to it.
-type tail struct{ text []byte }
-
-const tailSize = 2000
-
-func (t *tail) add(data []byte) {
-	t.text = append(t.text, data...)
-	if extra := len(t.text) - tailSize; extra > 0 {
-		t.text = append(t.text[:0], t.text[extra:]...)
-	}
-}
-
 // BuildError says that a Dockerfile makes no image. It is the task's, so trying again seldom helps.
 type BuildError struct {
 	Folder string
 	Reason string
 	// Output is the end of what its commands printed.
-	Output []byte
+	Output string
 }
 
 func (e *BuildError) Error() string {
 	text := fmt.Sprintf("build %s: %s", e.Folder, e.Reason)
-	if output := strings.TrimSpace(string(e.Output)); output != "" {
+	if output := strings.TrimSpace(e.Output); output != "" {
 		text += "\n" + output
 	}
 	return text

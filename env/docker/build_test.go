@@ -13,19 +13,6 @@ import (
 	"deepswe/env"
 )
 
-// folder writes a folder of files.
-func folder(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
-
 // built names a folder's image, which the test's end removes.
 func built(t *testing.T, p *Provider, folder string) string {
 	t.Helper()
@@ -41,7 +28,7 @@ func built(t *testing.T, p *Provider, folder string) string {
 func TestBuild(t *testing.T) {
 	p := provider(t, Options{})
 	needImage(t, p, busybox)
-	dir := folder(t, map[string]string{
+	dir := write(t, map[string]string{
 		"Dockerfile": "FROM " + busybox + " AS first\nRUN cat /proc/sys/kernel/random/uuid > /unique\n" +
 			"FROM first\nWORKDIR /work\nCOPY . .\nRUN --mount=type=tmpfs,target=/scratch \\\n  FROM=somewhere; chmod 751 run.sh && echo $FROM > /word\n",
 		".dockerignore": "secret\n*.log\n!kept.log\n",
@@ -80,7 +67,7 @@ func TestBuild(t *testing.T) {
 func TestBuildNamesTheContent(t *testing.T) {
 	p := provider(t, Options{})
 	name := func(files map[string]string) string {
-		ref, err := p.Build(t.Context(), folder(t, files))
+		ref, err := p.Build(t.Context(), write(t, files))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +106,7 @@ func TestBuildFails(t *testing.T) {
 		"an empty one":     {"\n", []string{"empty"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ref := built(t, p, folder(t, map[string]string{"Dockerfile": c.dockerfile}))
+			ref := built(t, p, write(t, map[string]string{"Dockerfile": c.dockerfile}))
 			s, err := p.Start(t.Context(), env.Spec{Image: ref})
 			if err == nil {
 				t.Fatal(errors.Join(errors.New("it was started"), s.Close(t.Context())))

@@ -24,8 +24,8 @@ type image struct {
 	workdir string
 }
 
-// image resolves a reference, and builds or pulls the image if the daemon has none of that name. A reference keeps its meaning for
-// as long as the provider lives, so that the attempts at one task start from the same image.
+// image resolves a reference, and builds or pulls the image if the daemon has none of that name. A reference keeps its
+// meaning for as long as the provider lives, so that the attempts at one task start from the same image.
 func (d *daemon) image(ctx context.Context, ref string) (image, error) {
 	d.mu.Lock()
 	img, ok := d.images[ref]

@@ -107,26 +107,29 @@ func notSelf(path string, f *os.File) error {
 }
 
 // readAtOnce is read for small files that nobody writes to, which take no time that anybody could notice. For all others,
-// failures included, ok is false.
-func readAtOnce(c *call, path string, o ReadOptions) (reply message, ok bool) {
+// failures included, it answers nil.
+func readAtOnce(c *call, path string, o ReadOptions) message {
 	f, info, err := openRegular(path, o.NoFollow)
 	if err != nil {
-		return nil, false
+		return nil
 	}
 	defer f.Close()
 	size := info.Size()
 	if size == 0 || size > chunk || o.Offset < 0 || o.Offset > size {
-		return nil, false // none is a small file, or it is one that the kernel makes up
+		return nil // none is a small file, or it is one that the kernel makes up
 	}
 	data := make([]byte, size+1)
 	n, err := io.ReadFull(f, data)
 	if !errors.Is(err, io.ErrUnexpectedEOF) || int64(n) != size {
-		return nil, false
+		return nil
 	}
 	sum := sha256.Sum256(data[:n])
 	d := describe(path, info)
 	d.Version = hex.EncodeToString(sum[:])
-	return &d, c.data(data[o.Offset:min(size, o.Offset+min(o.Limit, size))]) == nil
+	if c.data(data[o.Offset:min(size, o.Offset+min(o.Limit, size))]) != nil {
+		return nil
+	}
+	return &d
 }
 
 // read sends the part of a file that was asked for while it hashes the whole.

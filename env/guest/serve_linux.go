@@ -111,15 +111,15 @@ func (s *server) start(f frame) error {
 		_ = s.out.send(c.ctx, frame{kind: kindCredit, id: c.id, payload: encode(&credit{n})})
 	})
 	handle, args, onFiles := s.handler(verb(f.payload[0]))
-	if handle == nil || !decode(f.payload[1:], args) {
+	if args == nil || !decode(f.payload[1:], args) {
 		return fmt.Errorf("%w: verb %d", errFrame, f.payload[0])
 	}
 	if !s.enter(c) {
 		return fmt.Errorf("%w: call %d is under way already", errFrame, f.id)
 	}
 	s.work.Add(1)
-	if reply, ok := s.atOnce(c, verb(f.payload[0]), args); ok {
-		c.answer(reply, nil)
+	if reply, err := guard(func() (message, error) { return s.atOnce(c, args), nil }); reply != nil || err != nil {
+		c.answer(reply, err)
 		return nil
 	}
 	work := func() { c.answer(guard(func() (message, error) { return handle(c) })) }
@@ -137,17 +137,17 @@ func (s *server) start(f frame) error {
 	return nil
 }
 
-// atOnce answers what takes no time that anybody could notice.
-func (s *server) atOnce(c *call, v verb, args message) (reply message, ok bool) {
+// atOnce answers what takes no time that anybody could notice, and is nil for everything else.
+func (s *server) atOnce(c *call, args message) message {
 	switch r := args.(type) {
 	case *readCall:
 		if s.reads {
 			return readAtOnce(c, s.path(r.path), r.ReadOptions)
 		}
-	case nothing:
-		return nothing{}, v == verbPing
+	case nothing: // a ping
+		return nothing{}
 	}
-	return nil, false
+	return nil
 }
 
 // enter makes a call known under its number, unless another one has it.
@@ -180,12 +180,12 @@ func (c *call) answer(reply message, err error) {
 	}
 }
 
-// handler returns what answers a verb, the message that its arguments decode into, and whether it is answered with the
-// command user's rights on files.
+// handler returns what answers a verb unless that is done at once, the message that its arguments decode into, which is
+// nil for no verb of ours, and whether it is answered with the command user's rights on files.
 func (s *server) handler(v verb) (handle func(*call) (message, error), args message, onFiles bool) {
 	switch v {
 	case verbPing:
-		return func(*call) (message, error) { return nothing{}, nil }, nothing{}, false
+		return nil, nothing{}, false
 	case verbRun, verbPrepare:
 		r := new(runCall)
 		return func(c *call) (message, error) { return s.procs.command(c, *r, v == verbPrepare) }, r, false

@@ -43,12 +43,7 @@ func TestPatchReproducesTheChange(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := t.TempDir()
-			write(t, source, c.before)
-			commit(t, source)
-			_, base, work := start(t, source)
-			wipe(t, work.dir)
-			write(t, work.dir, c.after)
+			source, base, work := edited(t, c.before, c.after)
 			p, err := base.Patch(t.Context(), work, PatchOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -64,6 +59,18 @@ func TestPatchReproducesTheChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+// edited starts an agent on a repository of the files before, which it turns into those after.
+func edited(t *testing.T, before, after map[string]string) (source string, base *Base, work dirTree) {
+	t.Helper()
+	source = t.TempDir()
+	write(t, source, before)
+	commit(t, source)
+	_, base, work = start(t, source)
+	wipe(t, work.dir)
+	write(t, work.dir, after)
+	return source, base, work
 }
 
 // wipe removes everything but the git directory.
@@ -195,12 +202,7 @@ func TestPatchDoesNotDeleteWhatItCannotSee(t *testing.T) {
 		"a name that begins alike": {map[string]string{"shut/a": "x\n", "shutter": "x\n"}, map[string]string{"b": "y\n"}, []string{"b", "shutter"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			source := t.TempDir()
-			write(t, source, test.before)
-			commit(t, source)
-			_, base, work := start(t, source)
-			wipe(t, work.dir)
-			write(t, work.dir, test.after)
+			_, base, work := edited(t, test.before, test.after)
 			p, err := base.Patch(t.Context(), closedTree{work}, PatchOptions{})
 			if err != nil {
 				t.Fatal(err)

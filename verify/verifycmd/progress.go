@@ -196,11 +196,10 @@ func (p *progress) status() string {
 	for _, pull := range p.pulls {
 		all.Ref, all.Bytes, all.Total = pull.Ref, all.Bytes+pull.Bytes, all.Total+pull.Total
 	}
-	switch n := len(p.pulls); {
-	case n > 1:
+	if n := len(p.pulls); n > 1 {
 		all.Ref = fmt.Sprintf("%d images", n)
-		fallthrough
-	case n == 1:
+	}
+	if all.Ref != "" {
 		b.WriteString(", " + agentcmd.Pulling(all))
 	}
 	return b.String()
