@@ -20,11 +20,11 @@ import (
 
 	"deepswe/agent/agentcmd"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/docker"
 	"deepswe/env/envcmd"
 	"deepswe/env/guest"
 	"deepswe/env/local"
-	"deepswe/env/scratch"
 	"deepswe/rl/rlcmd"
 	"deepswe/rl/train"
 	"deepswe/verify/verifycmd"
@@ -138,7 +138,9 @@ func newRoot(in io.Reader, out, errOut io.Writer, abandon <-chan struct{}) (*cob
 			{Name: "bwrap", Open: func() (env.Provider, error) { return local.NewBwrap(local.Options{Log: log}) }},
 			{Name: "host", Open: func() (env.Provider, error) { return local.NewHost(local.Options{Log: log}) }},
 		},
-		Scratch: func(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) { return scratch.Reap(ctx, "", o) },
+		Scratch: func(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
+			return disk.ReapScratch(ctx, "", o)
+		},
 		Endpoint: func(ctx context.Context, baseURL, model string) []envcmd.Finding {
 			return agentcmd.CheckEndpoint(ctx, getenv, log, baseURL, model)
 		},

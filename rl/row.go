@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 
 	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 // Rollout is one attempt at a task as the sampler saw it: a line of rollouts.jsonl. Any harness can write them.
@@ -38,15 +39,8 @@ const (
 	NumericGroup
 )
 
-// Turn is one call of the model: the exact ids it read, the exact ids it sampled, and their log-probabilities under the
-// sampling policy. len(Logprobs) == len(CompletionIDs).
-type Turn struct {
-	PromptIDs     []int32   `json:"prompt_ids"`
-	CompletionIDs []int32   `json:"completion_ids"`
-	Logprobs      []float64 `json:"logprobs"`
-	// FormatError marks a completion that could not be parsed. Reinforcement learning takes no notice; imitation masks it.
-	FormatError bool `json:"format_error,omitempty"`
-}
+// Turn is one call of the model.
+type Turn = trajectory.Sample
 
 // Row is one training sequence: a line of rows.jsonl. IDs, Mask and Logprobs have the same length. The loss
 // coefficient of token t is Advantage * Scale * Mask[t].

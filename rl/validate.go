@@ -55,7 +55,7 @@ func (r *Rollout) Validate() error {
 		return fieldError("reward", "%v after a sandbox_error; a failure of the machinery has no reward: write null", *r.Reward)
 	}
 	for i := range r.Turns {
-		if err := r.Turns[i].validate(fmt.Sprintf("turns[%d]", i)); err != nil {
+		if err := validateTurn(&r.Turns[i], fmt.Sprintf("turns[%d]", i)); err != nil {
 			return err
 		}
 	}
@@ -75,7 +75,7 @@ func (a *Algorithm) Accepts(r *Rollout) error {
 		r.StopReason, joinReasons(StopReasons()), r.StopReason)
 }
 
-func (t *Turn) validate(at string) error {
+func validateTurn(t *Turn, at string) error {
 	const record = "record the token ids that the server returns (vLLM: return_token_ids); they are never guessed from text"
 	switch {
 	case len(t.PromptIDs) == 0:

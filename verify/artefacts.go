@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"deepswe/env"
-	"deepswe/env/atomicfile"
+	"deepswe/env/disk"
 )
 
 // The files of an evaluation. All but the last are the official harness's, under its names.
@@ -58,7 +58,7 @@ func (v Evaluation) save(dir string, t env.Task, patch []byte) error {
 		if f.data == nil {
 			continue
 		}
-		if err := atomicfile.Write(filepath.Join(dir, f.name), f.data); err != nil {
+		if err := disk.WriteFile(filepath.Join(dir, f.name), f.data); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (v Evaluation) save(dir string, t env.Task, patch []byte) error {
 	if err := enc.Encode(record{1, v}); err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, EvaluationFile), b.Bytes())
+	return disk.WriteFile(filepath.Join(dir, EvaluationFile), b.Bytes())
 }
 
 // instanceLog says what became of the patch, in the harness's words where it looks for them.

@@ -14,8 +14,8 @@ import (
 
 	"deepswe/agent/attempt"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/repo"
-	"deepswe/env/scratch"
 )
 
 // job is one run of solve: what it has opened, and closes again.
@@ -115,7 +115,7 @@ func (j *job) check(ctx context.Context) error {
 
 // reap removes the temporary files that killed runs left. That it fails is no reason not to work.
 func (j *job) reap(ctx context.Context) {
-	if _, err := scratch.Reap(ctx, "", env.ReapOptions{}); err != nil && ctx.Err() == nil {
+	if _, err := disk.ReapScratch(ctx, "", env.ReapOptions{}); err != nil && ctx.Err() == nil {
 		j.d.Log.Warn("what a killed run left could not be removed", "error", err)
 	}
 }

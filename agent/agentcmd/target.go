@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/github"
-	"deepswe/env/scratch"
 )
 
 // openTask makes the task and finds, clones or unpacks its repository.
@@ -75,11 +75,11 @@ func (j *job) openIssue(ctx context.Context) error {
 
 // scratch makes a directory that goes away with the job.
 func (j *job) scratch(what string) (string, error) {
-	dir, err := scratch.Make("", what)
+	dir, err := disk.MakeScratch("", what)
 	if err != nil {
 		return "", err
 	}
-	j.onClose(func() error { return scratch.Remove(dir) })
+	j.onClose(func() error { return disk.RemoveScratch(dir) })
 	return dir, nil
 }
 

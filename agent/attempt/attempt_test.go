@@ -18,7 +18,7 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
-	"deepswe/env/envtest"
+	"deepswe/env/sandboxtest"
 	"deepswe/env/repo"
 )
 
@@ -53,7 +53,7 @@ const (
 var task = env.Task{ID: "greeter", Statement: "say hello"}
 
 // setup is an attempt at a repository with one file, over sandboxes in memory.
-func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *envtest.FakeProvider, attempt.Source) {
+func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *sandboxtest.FakeProvider, attempt.Source) {
 	t.Helper()
 	source := t.TempDir()
 	if err := os.WriteFile(filepath.Join(source, "hello.txt"), []byte("goodbye\n"), 0o644); err != nil {
@@ -71,7 +71,7 @@ func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *envtest.FakeProvider
 			t.Error(err)
 		}
 	})
-	provider := &envtest.FakeProvider{}
+	provider := &sandboxtest.FakeProvider{}
 	format, _ := agent.FormatNamed("xml")
 	return &attempt.Attempt{
 		Provider: provider, Model: m, ModelName: "scripted", Format: format, Version: "test", Run: "run", Log: slog.New(slog.DiscardHandler),
@@ -148,7 +148,7 @@ func TestEveryWayOut(t *testing.T) {
 func TestSandboxDoesNotStart(t *testing.T) {
 	a, provider, source := setup(t, &scripted{then: unavailable})
 	broken := fmt.Errorf("%w: no disk", env.ErrInfrastructure)
-	provider.OnStart = func(env.Spec, *envtest.Fake) error { return broken }
+	provider.OnStart = func(env.Spec, *sandboxtest.Fake) error { return broken }
 	dir := t.TempDir()
 	result, err := a.Make(t.Context(), task, source, dir)
 	if err != nil || !errors.Is(result.Err, broken) || result.Outcome.StopReason != agent.SandboxError {

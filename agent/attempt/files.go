@@ -12,7 +12,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
-	"deepswe/env/atomicfile"
+	"deepswe/env/disk"
 	"deepswe/env/repo"
 )
 
@@ -96,7 +96,7 @@ func (f *files) write(task env.Task, a *Attempt, r *Result) error {
 		err = f.writeTrajectory(r.Outcome.Events)
 	}
 	if len(r.Patch.Diff) > 0 {
-		err = errors.Join(err, atomicfile.Write(filepath.Join(f.dir, PatchFile), r.Patch.Diff))
+		err = errors.Join(err, disk.WriteFile(filepath.Join(f.dir, PatchFile), r.Patch.Diff))
 	} else if rerr := os.Remove(filepath.Join(f.dir, PatchFile)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 		err = errors.Join(err, rerr) // of an earlier try that was killed
 	}
@@ -107,7 +107,7 @@ func (f *files) write(task env.Task, a *Attempt, r *Result) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(f.dir, ReportFile), data)
+	return disk.WriteFile(filepath.Join(f.dir, ReportFile), data)
 }
 
 func (f *files) writeTrajectory(events []trajectory.Event) error {

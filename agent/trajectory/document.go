@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"deepswe/env/atomicfile"
+	"deepswe/env/disk"
 )
 
 // SchemaVersion is the version of ATIF that this package writes.
@@ -149,7 +149,7 @@ func (d *Document) Encode(w io.Writer) error {
 
 // WriteFile puts the document at path, whole or not at all.
 func (d *Document) WriteFile(path string) error {
-	if err := atomicfile.Stream(path, d.Encode); err != nil {
+	if err := disk.WriteStream(path, d.Encode); err != nil {
 		return fmt.Errorf("write trajectory: %w", err)
 	}
 	return nil

@@ -4,7 +4,7 @@
 // The event log is the truth. It keeps every message exactly as it was sent and every reply exactly as it came, so that
 // a killed rollout goes on from it and a document can be made from it at any time. Nothing in it is ever rendered again.
 //
-// The package is a leaf: it imports env/atomicfile and the standard library, and knows no model, no tool and no sandbox.
+// The package is a leaf: it imports env/disk and the standard library, and knows no model, no tool and no sandbox.
 // A [Writer] is safe for concurrent use; everything else is plain data.
 package trajectory
 
@@ -75,6 +75,16 @@ type Tokens struct {
 	Prompt     []int32
 	Completion []int32
 	Logprobs   []float64
+}
+
+// Sample is one call of the model as token rows need it: the exact ids it read, the exact ids it sampled, and their
+// log-probabilities under the sampling policy. len(Logprobs) == len(CompletionIDs).
+type Sample struct {
+	PromptIDs     []int32   `json:"prompt_ids"`
+	CompletionIDs []int32   `json:"completion_ids"`
+	Logprobs      []float64 `json:"logprobs"`
+	// FormatError marks a completion that could not be parsed. Reinforcement learning takes no notice; imitation masks it.
+	FormatError bool `json:"format_error,omitempty"`
 }
 
 // Observation is a message that tells the model what became of its last reply: results of tools, or what was wrong with

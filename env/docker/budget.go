@@ -17,7 +17,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
-	"deepswe/env/atomicfile"
+	"deepswe/env/disk"
 )
 
 // record is what is remembered of an image that we pulled, built or prepared. Images without a record are somebody
@@ -61,7 +61,7 @@ func (r records) update(change func(map[string]record) (changed bool)) error {
 	if !change(all) {
 		return nil
 	}
-	return atomicfile.Stream(r.path, func(w io.Writer) error {
+	return disk.WriteStream(r.path, func(w io.Writer) error {
 		encoder := json.NewEncoder(w)
 		encoder.SetEscapeHTML(false)
 		encoder.SetIndent("", " ")

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"deepswe/env"
-	"deepswe/env/envtest"
+	"deepswe/env/sandboxtest"
 )
 
 // TestConformance runs the suite that every provider passes, over an image with everything and one with next to nothing,
@@ -17,13 +17,13 @@ func TestConformance(t *testing.T) {
 		"bookworm copied in": {Image: bookworm, CopyIn: repository},
 	} {
 		t.Run(name, func(t *testing.T) {
-			envtest.Run(t, func(t *testing.T) env.Provider {
+			sandboxtest.Run(t, func(t *testing.T) env.Provider {
 				state := t.TempDir()
 				p := provider(t, Options{State: state})
 				needImage(t, p, spec.Image)
 				t.Cleanup(func() { removePrepared(t, p, state) })
 				return p
-			}, envtest.Options{Spec: spec})
+			}, sandboxtest.Options{Spec: spec})
 		})
 	}
 }

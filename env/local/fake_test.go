@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"deepswe/env"
-	"deepswe/env/envtest"
+	"deepswe/env/sandboxtest"
 	"deepswe/env/guest"
 	"deepswe/env/local"
 )
@@ -36,7 +36,7 @@ func TestFakeIsLikeTheReal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		round++
 		dir := fmt.Sprintf("round%d/", round)
-		one, other := &transcript{sb: real, dir: dir}, &transcript{sb: envtest.NewFake(nil), dir: dir}
+		one, other := &transcript{sb: real, dir: dir}, &transcript{sb: sandboxtest.NewFake(nil), dir: dir}
 		for _, x := range []*transcript{one, other} { // a directory is there when something is in it
 			x.sb.Write(context.Background(), dir+"first", []byte("first\n"), env.WriteOptions{Parents: true})
 		}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/envtest"
+	"deepswe/env/sandboxtest"
 	"deepswe/env/local"
 )
 
@@ -49,10 +49,10 @@ func newBwrap(t *testing.T) env.Provider {
 	return p
 }
 
-func TestHost(t *testing.T) { envtest.Run(t, newHost, envtest.Options{}) }
+func TestHost(t *testing.T) { sandboxtest.Run(t, newHost, sandboxtest.Options{}) }
 
 func TestBwrap(t *testing.T) {
-	envtest.Run(t, newBwrap, envtest.Options{Attacker: os.Getenv("DEEPSWE_TEST_ATTACKER")})
+	sandboxtest.Run(t, newBwrap, sandboxtest.Options{Attacker: os.Getenv("DEEPSWE_TEST_ATTACKER")})
 }
 
 // TestBwrapAsUser runs TestBwrap once more without root's rights: the walls are other ones then.
@@ -87,7 +87,7 @@ func TestBwrapAsUser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestBwrap$", "-test.v="+verbose())
 	cmd.Dir = home
 	cmd.Env = []string{
-		"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH"), "DEEPSWE_TEST_ATTACKER=" + envtest.BuildAttacker(t, dir),
+		"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH"), "DEEPSWE_TEST_ATTACKER=" + sandboxtest.BuildAttacker(t, dir),
 		"DEEPSWE_TEST_REQUIRE=" + os.Getenv("DEEPSWE_TEST_REQUIRE"),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"deepswe/env/scratch"
+	"deepswe/env/disk"
 )
 
 // ErrConflict says that a patch does not fit the tree it was to be applied to. Nothing was changed.
@@ -29,11 +29,11 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	}
 	// Without a repository in sight, git takes the files as they are: no attribute, no filter, no line ending of a
 	// configuration comes between the patch and the bytes that it was computed from.
-	empty, err := scratch.Make("", "apply")
+	empty, err := disk.MakeScratch("", "apply")
 	if err != nil {
 		return fmt.Errorf("apply patch: %w", err)
 	}
-	defer scratch.Remove(empty)
+	defer disk.RemoveScratch(empty)
 	g := git{dir: root, env: []string{"GIT_DIR=" + filepath.Join(empty, "none.git")}}
 	before, err := remember(ctx, g, patch)
 	if err != nil {
@@ -100,11 +100,11 @@ func Branch(ctx context.Context, dir, name, message string, patch []byte) (strin
 	if err != nil {
 		return "", err
 	}
-	private, err := scratch.Make("", "branch")
+	private, err := disk.MakeScratch("", "branch")
 	if err != nil {
 		return "", fmt.Errorf("branch: %w", err)
 	}
-	defer scratch.Remove(private)
+	defer disk.RemoveScratch(private)
 	g.env = []string{"GIT_INDEX_FILE=" + filepath.Join(private, "index")}
 	if _, err := g.run(ctx, nil, "read-tree", parent); err != nil {
 		return "", fmt.Errorf("branch: %w", err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"deepswe/env"
-	"deepswe/env/scratch"
+	"deepswe/env/disk"
 )
 
 // Tree is the part of env.Sandbox that a patch is computed through.
@@ -55,11 +55,11 @@ func tracked(ctx context.Context, sb Tree) (map[string]bool, error) {
 		}
 		return nil, nil
 	}
-	dir, err := scratch.Make("", "index")
+	dir, err := disk.MakeScratch("", "index")
 	if err != nil {
 		return nil, err
 	}
-	defer scratch.Remove(dir)
+	defer disk.RemoveScratch(dir)
 	path := filepath.Join(dir, "index")
 	if err := os.WriteFile(path, index, 0o600); err != nil {
 		return nil, err

@@ -7,16 +7,16 @@ import (
 	"os"
 	"path/filepath"
 
-	"deepswe/env/scratch"
+	"deepswe/env/disk"
 )
 
 // Compare returns the difference between two texts as unified hunks, without a heading; empty when they are equal.
 func Compare(ctx context.Context, before, after []byte) ([]byte, error) {
-	dir, err := scratch.Make("", "compare")
+	dir, err := disk.MakeScratch("", "compare")
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
-	defer scratch.Remove(dir)
+	defer disk.RemoveScratch(dir)
 	for name, data := range map[string][]byte{"before": before, "after": after} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return nil, fmt.Errorf("compare: %w", err)

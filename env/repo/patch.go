@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"deepswe/env"
-	"deepswe/env/scratch"
+	"deepswe/env/disk"
 )
 
 // Patch is what an agent changed, as git reads and writes it.
@@ -70,11 +70,11 @@ func (b *Base) Patch(ctx context.Context, sb Tree, o PatchOptions) (Patch, error
 	if len(changes) == 0 {
 		return p, nil
 	}
-	dir, err := scratch.Make("", "patch")
+	dir, err := disk.MakeScratch("", "patch")
 	if err != nil {
 		return Patch{}, fmt.Errorf("compute patch: %w", err)
 	}
-	defer scratch.Remove(dir)
+	defer disk.RemoveScratch(dir)
 	changes, p.Ignored, err = b.dropIgnored(ctx, sb, dir, entries, changes)
 	if err != nil {
 		return Patch{}, fmt.Errorf("compute patch: %w", err)

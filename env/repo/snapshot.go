@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"deepswe/env/scratch"
+	"deepswe/env/disk"
 )
 
 // Snapshot is a private copy of a directory as it was at one moment, uncommitted changes included. A sandbox gets a copy
@@ -32,7 +32,7 @@ type Snapshot struct {
 
 // SnapshotOptions bounds a snapshot. The zero value is useful.
 type SnapshotOptions struct {
-	// Parent is where the copy is made: the system's directory for temporary files when empty, where scratch.Reap looks
+	// Parent is where the copy is made: the system's directory for temporary files when empty, where disk.ReapScratch looks
 	// for what a killed process left.
 	Parent string
 	// History is how many commits the agent may look back on: 50 when 0.
@@ -59,7 +59,7 @@ func Take(ctx context.Context, dir string, o SnapshotOptions) (*Snapshot, error)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
 	}
-	parent, err := scratch.Make(o.Parent, "base")
+	parent, err := disk.MakeScratch(o.Parent, "base")
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
 	}
@@ -110,5 +110,5 @@ func (s *Snapshot) Original(_ context.Context, path string) ([]byte, error) {
 
 // Close removes the copy.
 func (s *Snapshot) Close() error {
-	return scratch.Remove(s.parent)
+	return disk.RemoveScratch(s.parent)
 }

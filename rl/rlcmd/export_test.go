@@ -17,8 +17,8 @@ const (
 	torn   = `{"task":"a","group":"g","attempt":1,"reward":0,"stop_reason":"submitted","policy_version":1,"turns":[{"prompt_ids":[1,2],"completion_ids":[4,5],"logprobs":[-1]}]}`
 )
 
-// run executes the command as main would, and returns its exit code with what it wrote.
-func run(t *testing.T, d ExportDeps, args ...string) (code int, out, err string) {
+// runExport executes the command as main would, and returns its exit code with what it wrote.
+func runExport(t *testing.T, d ExportDeps, args ...string) (code int, out, err string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	d.Out, d.Err = &stdout, &stderr
@@ -50,7 +50,7 @@ func file(t *testing.T, name string, lines ...string) string {
 func TestExportRows(t *testing.T) {
 	path := file(t, "rollouts.jsonl", solved, failed)
 	args := []string{"--rollouts", path, "--format", "rows", "--algorithm", "grpo++", "--max-length", "32768", "--set", "filter.max_steps=mask"}
-	code, out, report := run(t, ExportDeps{}, args...)
+	code, out, report := runExport(t, ExportDeps{}, args...)
 	want := `{"task":"a","group":"g","attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5],"advantage":1,"scale":0.0000152587890625,"reward":1,"stop_reason":"submitted","policy_version":1,"trained":true}
 {"task":"a","group":"g","attempt":1,"row":0,"ids":[1,2,4],"mask":[0,0,0],"logprobs":[0,0,0],"advantage":-1,"scale":0.0000152587890625,"reward":0,"stop_reason":"max_steps","policy_version":1,"trained":false}
 `
@@ -64,7 +64,7 @@ func TestExportRows(t *testing.T) {
 	}
 
 	to := filepath.Join(t.TempDir(), "rows.jsonl.zst")
-	if code, out, report := run(t, ExportDeps{}, append(args, "--out", to)...); code != 0 || out != "" {
+	if code, out, report := runExport(t, ExportDeps{}, append(args, "--out", to)...); code != 0 || out != "" {
 		t.Fatalf("exit %d, %s, stdout %q", code, report, out)
 	}
 	f, err := os.Open(to)
@@ -91,15 +91,15 @@ func TestExportRows(t *testing.T) {
 
 func TestExportReadsStdinAndRuns(t *testing.T) {
 	args := []string{"--format", "rows", "--max-length", "10"}
-	_, want, _ := run(t, ExportDeps{}, append(args, "--rollouts", file(t, "r.jsonl", solved, failed))...)
+	_, want, _ := runExport(t, ExportDeps{}, append(args, "--rollouts", file(t, "r.jsonl", solved, failed))...)
 	if want == "" {
 		t.Fatal("nothing was exported")
 	}
-	_, out, report := run(t, ExportDeps{In: strings.NewReader(solved + "\n" + failed)}, append(args, "--rollouts", "-")...)
+	_, out, report := runExport(t, ExportDeps{In: strings.NewReader(solved + "\n" + failed)}, append(args, "--rollouts", "-")...)
 	if out != want {
 		t.Errorf("stdin: %s\n%s", out, report)
 	}
-	_, out, report = run(t, ExportDeps{}, append(args, "--run", filepath.Dir(file(t, "rollouts.jsonl", solved, failed)))...)
+	_, out, report = runExport(t, ExportDeps{}, append(args, "--run", filepath.Dir(file(t, "rollouts.jsonl", solved, failed)))...)
 	if out != want {
 		t.Errorf("a run with a file: %s\n%s", out, report)
 	}
@@ -109,26 +109,26 @@ func TestExportReadsStdinAndRuns(t *testing.T) {
 		}
 		return rl.OpenRollouts(file(t, "x", solved, failed), nil)
 	}
-	if _, out, report = run(t, ExportDeps{OpenRun: open}, append(args, "--run", "runs/7")...); out != want {
+	if _, out, report = runExport(t, ExportDeps{OpenRun: open}, append(args, "--run", "runs/7")...); out != want {
 		t.Errorf("a run: %s\n%s", out, report)
 	}
 }
 
 func TestExportOtherFormats(t *testing.T) {
 	path := file(t, "r.jsonl", solved, failed)
-	if code, out, report := run(t, ExportDeps{}, "--rollouts", path, "--format", "sft"); code != 0 ||
+	if code, out, report := runExport(t, ExportDeps{}, "--rollouts", path, "--format", "sft"); code != 0 ||
 		out != `{"task":"a","group":"g","attempt":0,"row":0,"input_ids":[1,2,3],"labels":[-100,-100,3]}`+"\n" ||
 		!strings.Contains(report, "1 of 2 rollouts solved their task") {
 		t.Errorf("sft: exit %d, %s\n%s", code, out, report)
 	}
-	if code, out, report := run(t, ExportDeps{}, "--rollouts", path, "--format", "atropos", "--algorithm", "dr-grpo", "--max-length", "9"); code != 0 ||
+	if code, out, report := runExport(t, ExportDeps{}, "--rollouts", path, "--format", "atropos", "--algorithm", "dr-grpo", "--max-length", "9"); code != 0 ||
 		!strings.HasPrefix(out, `{"tokens":[[1,2,3],[1,2,4]],"masks":[[-100,-100,3],[-100,-100,4]],"scores":[1,0],"advantages":[[0,0,0.5],[0,0,-0.5]]`) {
 		t.Errorf("atropos: exit %d, %s\n%s", code, out, report)
 	}
 }
 
 func TestExportDryRun(t *testing.T) {
-	code, out, report := run(t, ExportDeps{}, "--max-length", "9", "--set", "filter.stuck=drop", "--dry-run")
+	code, out, report := runExport(t, ExportDeps{}, "--max-length", "9", "--set", "filter.stuck=drop", "--dry-run")
 	for _, line := range []string{"baseline=leave_one_out\n", "filter.max_steps=mask\n", "filter.stuck=drop\n", "max_length=9\n", "clip.high=0.28\n"} {
 		if code != 0 || !strings.Contains(out, line) {
 			t.Errorf("exit %d, no %q in\n%s%s", code, line, out, report)
@@ -138,7 +138,7 @@ func TestExportDryRun(t *testing.T) {
 
 func TestExportWarns(t *testing.T) {
 	zero := `{"task":"b","group":"g","attempt":0,"reward":1,"stop_reason":"submitted","turns":[{"prompt_ids":[1,2],"completion_ids":[3,4],"logprobs":[0,0]}]}`
-	code, _, report := run(t, ExportDeps{}, "--rollouts", file(t, "r.jsonl", solved, solved, zero), "--max-length", "3", "--set", "filter.length=mask")
+	code, _, report := runExport(t, ExportDeps{}, "--rollouts", file(t, "r.jsonl", solved, solved, zero), "--max-length", "3", "--set", "filter.length=mask")
 	for _, want := range []string{"1 rows were longer than 3 tokens and lost 1 tokens", "logprobs of 1 turns are all 0",
 		"1 rollouts have the task, group and attempt of an earlier one", `no rollout stopped for "length"`} {
 		if code != 0 || !strings.Contains(report, want) {
@@ -171,7 +171,7 @@ func TestExportRefuses(t *testing.T) {
 		{"unknown flag: --rollout", []string{"--rollout", good}},
 		{"gone", []string{"--rollouts", good, "--max-length", "9", "--out", filepath.Join(filepath.Dir(good), "gone", "rows.jsonl")}},
 	} {
-		code, out, report := run(t, ExportDeps{}, c.args...)
+		code, out, report := runExport(t, ExportDeps{}, c.args...)
 		if code != 2 || out != "" || !strings.Contains(report, c.want) {
 			t.Errorf("%v: exit %d, stdout %q, want %q in\n%s", c.args, code, out, c.want, report)
 		}
@@ -181,7 +181,7 @@ func TestExportRefuses(t *testing.T) {
 // A failed export leaves the file that was there.
 func TestExportLeavesTheOldFile(t *testing.T) {
 	to := file(t, "rows.jsonl", "old")
-	if code, _, _ := run(t, ExportDeps{}, "--rollouts", file(t, "bad.jsonl", solved, torn), "--max-length", "9", "--out", to); code == 0 {
+	if code, _, _ := runExport(t, ExportDeps{}, "--rollouts", file(t, "bad.jsonl", solved, torn), "--max-length", "9", "--out", to); code == 0 {
 		t.Fatal("a torn rollout was exported")
 	}
 	if b, err := os.ReadFile(to); err != nil || string(b) != "old\n" {

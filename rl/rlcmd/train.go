@@ -20,9 +20,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"deepswe/agent/run"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
-	"deepswe/rl/rollout"
 	"deepswe/rl/train"
 )
 
@@ -119,10 +119,10 @@ func (t *training) execute(ctx context.Context) error {
 	results, err := t.watched(ctx, c, o)
 	err = errors.Join(err, stop())
 	switch {
-	case errors.Is(err, rollout.ErrInterrupted):
+	case errors.Is(err, run.ErrInterrupted):
 		fmt.Fprintf(t.deps.Err, "stopped; go on with: deepswe train --resume --out %s\n", dir)
 		return err
-	case errors.Is(err, rollout.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, rollout.ErrLocked), errors.Is(err, train.ErrOtherConfig):
+	case errors.Is(err, run.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, run.ErrLocked), errors.Is(err, train.ErrOtherConfig):
 		return inputError{err}
 	case err != nil:
 		return err

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"deepswe/rl/rollout"
+	"deepswe/agent/run"
 	"deepswe/rl/train"
 )
 
@@ -167,7 +167,7 @@ func TestTrainInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, errOut, err := runTrain(ctx, "--config", writeConfig(t), "--out", dir)
-	if !errors.Is(err, rollout.ErrInterrupted) || !errors.Is(err, context.Canceled) || !strings.Contains(errOut, "deepswe train --resume --out "+dir) {
+	if !errors.Is(err, run.ErrInterrupted) || !errors.Is(err, context.Canceled) || !strings.Contains(errOut, "deepswe train --resume --out "+dir) {
 		t.Errorf("%v; stderr %q", err, errOut)
 	}
 	if out, _, err := runTrain(t.Context(), "--resume", "--out", dir); err != nil || !strings.HasPrefix(out, "tiny: 3 steps") {
@@ -207,7 +207,7 @@ func TestTrainServesMetrics(t *testing.T) {
 		c := NewTrain(TrainDeps{Out: io.Discard, Err: errOut})
 		c.SilenceUsage, c.SilenceErrors = true, true
 		c.SetArgs([]string{"--config", writeConfig(t), "--out", filepath.Join(t.TempDir(), "run"), "--metrics-addr", "127.0.0.1:0", "--set", "steps=1000000"})
-		if err := c.ExecuteContext(ctx); !errors.Is(err, rollout.ErrInterrupted) {
+		if err := c.ExecuteContext(ctx); !errors.Is(err, run.ErrInterrupted) {
 			t.Error(err)
 		}
 	})

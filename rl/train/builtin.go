@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"deepswe/agent"
+	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/frozenlake"
-	"deepswe/rl/rollout"
 	"deepswe/rl/trainer/embedded"
 )
 
@@ -115,26 +115,26 @@ func (l *lakes) Tasks(s Split) []string {
 	return tasks
 }
 
-func (l *lakes) Runner(s Split) rollout.Runner {
+func (l *lakes) Runner(s Split) run.Runner {
 	temperature := 1.0
 	if s == Validation {
 		temperature = l.options.Temperature
 	}
-	return l.runner(func(rollout.Attempt) agent.Model { return l.model }, temperature)
+	return l.runner(func(run.Job) agent.Model { return l.model }, temperature)
 }
 
 // RandomRunner plays uniformly random valid moves.
-func (l *lakes) RandomRunner() rollout.Runner {
-	return l.runner(func(a rollout.Attempt) agent.Model {
+func (l *lakes) RandomRunner() run.Runner {
+	return l.runner(func(a run.Job) agent.Model {
 		return &frozenlake.Random{Rand: rand.New(rand.NewPCG(uint64(a.Seed(l.options.Seed, -2)), 0))}
 	}, 1)
 }
 
-func (l *lakes) runner(model func(rollout.Attempt) agent.Model, temperature float64) rollout.Runner {
-	return rollout.RunnerFunc(func(ctx context.Context, a rollout.Attempt) (rollout.Result, error) {
+func (l *lakes) runner(model func(run.Job) agent.Model, temperature float64) run.Runner {
+	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 		number, err := strconv.ParseUint(strings.TrimPrefix(a.Task, lakePrefix), 10, 64)
 		if err != nil {
-			return rollout.Result{}, rollout.Abort(fmt.Errorf("task %q is no lake: %w", a.Task, err))
+			return run.Result{}, run.Abort(fmt.Errorf("task %q is no lake: %w", a.Task, err))
 		}
 		s := l.settings
 		seed := func(turn int) int64 { return a.Seed(l.options.Seed, turn) }
@@ -145,9 +145,9 @@ func (l *lakes) runner(model func(rollout.Attempt) agent.Model, temperature floa
 		// Maps are the same for every seed of a run, so that runs can be compared; slips are not.
 		e := frozenlake.NewEpisode(frozenlake.Generate(number, s.maps()), s.Slippery, uint64(seed(-1)))
 		g, err := p.Play(ctx, e)
-		return rollout.Result{
-			Rollout: g.Rollout,
-			Times:   rollout.Times{Model: g.Model, Environment: g.Environment},
+		return run.Result{
+			Reward: g.Rollout.Reward, StopReason: g.Rollout.StopReason, Turns: g.Rollout.Turns, Messages: g.Rollout.Messages,
+			Times: run.Times{Model: g.Model, Environment: g.Environment},
 			Metrics: map[string]float64{
 				"invalid_replies": float64(g.Invalid), "tokens/think_per_turn": g.ThinkPerTurn(),
 			},

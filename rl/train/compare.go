@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"deepswe/env/atomicfile"
+	"deepswe/agent/run"
+	"deepswe/env/disk"
 	"deepswe/rl/report"
-	"deepswe/rl/rollout"
 )
 
 // runsDir holds the runs of an ablation: runs/<variant>/seed-<seed>.
@@ -39,7 +39,7 @@ func startAblation(ctx context.Context, c Config, o Options) (results []Result, 
 		for v, variant := range a.Variants {
 			g.Go(func() error {
 				if ctx.Err() != nil {
-					return fmt.Errorf("%w: %w", rollout.ErrInterrupted, context.Cause(ctx))
+					return fmt.Errorf("%w: %w", run.ErrInterrupted, context.Cause(ctx))
 				}
 				r, err := startMember(ctx, c, variant, seed, o, dir.Path(runsDir), workers)
 				mu.Lock()
@@ -60,7 +60,7 @@ func startMember(ctx context.Context, c Config, v Variant, seed uint64, o Option
 	name := "seed-" + strconv.FormatUint(seed, 10)
 	r := Result{Run: v.Name + " " + name, Variant: v.Name, Seed: seed, Dir: filepath.Join(dir, slug(v.Name), name)}
 	cfg.Name = c.Name + " " + r.Run
-	o.Resume = o.Resume && rollout.Exists(r.Dir)
+	o.Resume = o.Resume && run.Exists(r.Dir)
 	r, err := startRun(ctx, cfg, o, r, workers)
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", r.Run, err)
@@ -81,7 +81,7 @@ func collectResults(a *Ablation, at map[[2]int]Result) []Result {
 	return out
 }
 
-func writeComparison(dir *rollout.Dir, c Config, results []Result) error {
+func writeComparison(dir *run.Dir, c Config, results []Result) error {
 	text, err := c.YAML()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func writeComparison(dir *rollout.Dir, c Config, results []Result) error {
 	if err := report.WriteAblation(&b, page); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	return atomicfile.Write(dir.Path(ReportFile), b.Bytes())
+	return disk.WriteFile(dir.Path(ReportFile), b.Bytes())
 }
 
 // slug is a variant's name as a directory.

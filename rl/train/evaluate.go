@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"deepswe/rl/rollout"
+	"deepswe/agent/run"
 )
 
 // evaluate plays the validation tasks with the published policy.
@@ -41,9 +41,9 @@ func (l *Loop) random(ctx context.Context, values map[string]float64) error {
 	if !ok {
 		return nil
 	}
-	e := rollout.Engine{Runner: r.RandomRunner(), Log: l.Log, Options: rollout.Options{Workers: l.Config.Rollouts.Workers}}
+	e := run.Engine{Runner: r.RandomRunner(), Log: l.Log, Options: run.Options{Workers: l.Config.Rollouts.Workers}}
 	// The policy's attempts are for an interval; here the mean alone counts, and moves without a model cost nothing.
-	outcomes, err := e.Run(ctx, rollout.Plan(l.validation(), max(16, l.Config.Evaluate.Attempts)))
+	outcomes, err := e.Run(ctx, run.Plan(l.validation(), max(16, l.Config.Evaluate.Attempts)))
 	if err != nil {
 		return fmt.Errorf("random policy: %w", err)
 	}
@@ -60,8 +60,8 @@ func (l *Loop) validation() []string {
 }
 
 // validationPlan gives every step groups of its own: their names are in the seeds.
-func (l *Loop) validationPlan(step int, tasks []string) []rollout.Attempt {
-	plan := rollout.Plan(tasks, l.Config.Evaluate.Attempts)
+func (l *Loop) validationPlan(step int, tasks []string) []run.Job {
+	plan := run.Plan(tasks, l.Config.Evaluate.Attempts)
 	for i := range plan {
 		plan[i].Group = fmt.Sprintf("validation-%s.%d", stepName(step), i/l.Config.Evaluate.Attempts)
 	}
@@ -74,24 +74,24 @@ type result struct {
 	tasks, failed    int
 }
 
-func score(outcomes []rollout.Outcome) result {
+func score(outcomes []run.Outcome) result {
 	type tally struct{ attempts, solved int }
 	byTask := map[string]tally{}
 	var r result
 	var played float64
 	for _, o := range outcomes {
-		if o.Rollout.Reward == nil {
+		if o.Reward == nil {
 			r.failed++
 			continue
 		}
 		t := byTask[o.Task]
 		t.attempts++
-		if *o.Rollout.Reward >= 1 {
+		if *o.Reward >= 1 {
 			t.solved++
 		}
 		byTask[o.Task] = t
 		played++
-		r.turns += float64(len(o.Rollout.Turns))
+		r.turns += float64(len(o.Turns))
 	}
 	// The order of the tasks, not of a map, so that the sum has the same last bit every time.
 	for _, o := range outcomes {

@@ -9,28 +9,28 @@ import (
 	"path/filepath"
 	"sync"
 
+	"deepswe/agent/run"
 	"deepswe/rl"
-	"deepswe/rl/rollout"
 )
 
 // journal keeps the rollouts of one step. Its file is a rollouts.jsonl that deepswe export reads; each line has three
 // members more than the format, for a resumed run: tries, error, and what the engine measured.
 //
-// Unlike rollout.Dir it finds failures too: the step that is played again after a kill must have the same groups.
+// Unlike run.Dir it finds failures too: the step that is played again after a kill must have the same groups.
 type journal struct {
-	log *rollout.Log
+	log *run.Log
 
 	mu    sync.Mutex
-	known map[rollout.Attempt]rollout.Outcome
+	known map[run.Job]run.Outcome
 }
 
-var _ rollout.Journal = (*journal)(nil)
+var _ run.Journal = (*journal)(nil)
 
 // extras are the members beside those of rl.Rollout.
 type extras struct {
 	Tries   int                `json:"tries"`
 	Error   string             `json:"error,omitempty"`
-	Times   rollout.Times      `json:"times"`
+	Times   run.Times          `json:"times"`
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	Detail  json.RawMessage    `json:"detail,omitempty"`
 }
@@ -39,9 +39,9 @@ func openJournal(path string) (*journal, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j := &journal{known: map[rollout.Attempt]rollout.Outcome{}}
+	j := &journal{known: map[run.Job]run.Outcome{}}
 	var err error
-	j.log, err = rollout.OpenLog(path, j.remember)
+	j.log, err = run.OpenLog(path, j.remember)
 	return j, err
 }
 
@@ -51,16 +51,33 @@ func (j *journal) remember(line []byte) error {
 	if err := errors.Join(json.Unmarshal(line, &r), json.Unmarshal(line, &x)); err != nil {
 		return err
 	}
-	a := rollout.Attempt{Task: r.Task, Group: r.Group, Index: r.Attempt}
-	j.known[a] = rollout.Outcome{
-		Attempt: a, Err: x.Error, Tries: x.Tries,
-		Result: rollout.Result{Rollout: r, Times: x.Times, Metrics: x.Metrics, Detail: x.Detail},
+	a := run.Job{Task: r.Task, Group: r.Group, Index: r.Attempt}
+	o := run.Outcome{
+		Job: a, Err: x.Error, Tries: x.Tries,
+		Result: run.Result{
+			Reward: r.Reward, StopReason: r.StopReason, Turns: r.Turns, Messages: r.Messages, Times: x.Times, Metrics: x.Metrics, Detail: x.Detail,
+		},
 	}
+	if v, ok := r.PolicyVersion.Number(); ok {
+		o.PolicyVersion = &v
+	}
+	j.known[a] = o
 	return nil
 }
 
+// rolloutOf is an outcome as the algorithm and the files of rollouts take it.
+func rolloutOf(o run.Outcome) rl.Rollout {
+	r := rl.Rollout{
+		Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, StopReason: o.StopReason, Turns: o.Turns, Messages: o.Messages,
+	}
+	if o.PolicyVersion != nil {
+		r.PolicyVersion = rl.VersionNumber(*o.PolicyVersion)
+	}
+	return r
+}
+
 // Find returns what the file says of an attempt.
-func (j *journal) Find(a rollout.Attempt) (rollout.Outcome, bool) {
+func (j *journal) Find(a run.Job) (run.Outcome, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o, ok := j.known[a]
@@ -68,8 +85,9 @@ func (j *journal) Find(a rollout.Attempt) (rollout.Outcome, bool) {
 }
 
 // Record appends a line. It does not wait for the disk: a killed process loses nothing, and the checkpoint syncs.
-func (j *journal) Record(o rollout.Outcome) error {
-	head, err := o.Rollout.MarshalJSON()
+func (j *journal) Record(o run.Outcome) error {
+	r := rolloutOf(o)
+	head, err := r.MarshalJSON()
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"deepswe/rl/rollout"
+	"deepswe/agent/run"
 )
 
 // childDir is the variable that makes the test binary a training process in that directory.
@@ -20,7 +20,7 @@ const childDir = "DEEPSWE_TEST_TRAIN_DIR"
 func trainChild(dir string) int {
 	c, err := Load([]byte(tiny), BuiltIn())
 	if err == nil {
-		o := Options{Dir: dir, Resume: rollout.Exists(dir), Parts: BuiltIn(), Observer: observing(func(n int) { fmt.Println(n) })}
+		o := Options{Dir: dir, Resume: run.Exists(dir), Parts: BuiltIn(), Observer: observing(func(n int) { fmt.Println(n) })}
 		_, err = Start(context.Background(), c, o)
 	}
 	if err != nil {

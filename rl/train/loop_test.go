@@ -16,16 +16,16 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
-	"deepswe/rl/rollout"
 )
 
 // coin is an environment whose rewards are given by a function, and a trainer that counts: what the loop does with
 // groups and updates can be seen without a network.
 type coin struct {
-	Reward  func(a rollout.Attempt) (float64, error) `yaml:"-"`
-	Trainer *counting                                `yaml:"-"`
+	Reward  func(a run.Job) (float64, error) `yaml:"-"`
+	Trainer *counting                        `yaml:"-"`
 }
 
 func (c *coin) Validate() error { return nil }
@@ -40,14 +40,12 @@ func (c *coin) Tasks(s Split) []string {
 	return []string{"t0", "t1", "t2", "t3", "t4"}
 }
 
-func (c *coin) Runner(Split) rollout.Runner {
-	return rollout.RunnerFunc(func(_ context.Context, a rollout.Attempt) (rollout.Result, error) {
+func (c *coin) Runner(Split) run.Runner {
+	return run.RunnerFunc(func(_ context.Context, a run.Job) (run.Result, error) {
 		reward, err := c.Reward(a)
-		return rollout.Result{
-			Rollout: rl.Rollout{
-				Reward: &reward, StopReason: agent.Submitted,
-				Turns: []rl.Turn{{PromptIDs: []int32{1}, CompletionIDs: []int32{2}, Logprobs: []float64{-1}}},
-			},
+		return run.Result{
+			Reward: &reward, StopReason: agent.Submitted,
+			Turns:   []rl.Turn{{PromptIDs: []int32{1}, CompletionIDs: []int32{2}, Logprobs: []float64{-1}}},
 			Metrics: map[string]float64{"flips": 2},
 		}, err
 	})
@@ -112,14 +110,14 @@ checkpoint: {every: 1}
 `
 
 // flip starts a run of coins in a fresh directory.
-func flip(t *testing.T, c *counting, reward func(a rollout.Attempt) (float64, error), set ...string) (Result, string, error) {
+func flip(t *testing.T, c *counting, reward func(a run.Job) (float64, error), set ...string) (Result, string, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
 	r, err := flipIn(t, dir, false, c, reward, set...)
 	return r, dir, err
 }
 
-func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a rollout.Attempt) (float64, error), set ...string) (Result, error) {
+func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a run.Job) (float64, error), set ...string) (Result, error) {
 	t.Helper()
 	parts := Parts{
 		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings { return &coin{Reward: reward} }},
@@ -134,7 +132,7 @@ func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a ro
 }
 
 // heads gives the even attempts a reward.
-func heads(a rollout.Attempt) (float64, error) { return float64((a.Index + 1) % 2), nil }
+func heads(a run.Job) (float64, error) { return float64((a.Index + 1) % 2), nil }
 
 func TestOrderOfCalls(t *testing.T) {
 	c := &counting{norm: 3}
@@ -166,7 +164,7 @@ func TestOrderOfCalls(t *testing.T) {
 
 func TestNothingToLearn(t *testing.T) {
 	c := &counting{}
-	_, _, err := flip(t, c, func(rollout.Attempt) (float64, error) { return 1, nil }, "steps=1")
+	_, _, err := flip(t, c, func(run.Job) (float64, error) { return 1, nil }, "steps=1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +176,7 @@ func TestNothingToLearn(t *testing.T) {
 // With refills, groups whose rewards agree are replaced until there are enough, or the rounds are used up.
 func TestRefill(t *testing.T) {
 	var tasks []string
-	reward := func(a rollout.Attempt) (float64, error) {
+	reward := func(a run.Job) (float64, error) {
 		if a.Index == 0 {
 			tasks = append(tasks, a.Task)
 		}
@@ -231,7 +229,7 @@ func TestOrderOfTasks(t *testing.T) {
 
 // A failed attempt has no reward and is not a member of its group.
 func TestFailedAttempts(t *testing.T) {
-	reward := func(a rollout.Attempt) (float64, error) {
+	reward := func(a run.Job) (float64, error) {
 		if a.Index == 1 {
 			return 1, errors.New("no sandbox")
 		}
@@ -248,7 +246,7 @@ func TestFailedAttempts(t *testing.T) {
 
 func TestEverythingFails(t *testing.T) {
 	down := errors.New("connection refused")
-	_, _, err := flip(t, &counting{}, func(rollout.Attempt) (float64, error) { return 0, down }, "rollouts.max_failures=3")
+	_, _, err := flip(t, &counting{}, func(run.Job) (float64, error) { return 0, down }, "rollouts.max_failures=3")
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "3 rollouts in a row") {
 		t.Errorf("got %v", err)
 	}
@@ -323,12 +321,12 @@ func TestGuards(t *testing.T) {
 }
 
 func TestValidationScore(t *testing.T) {
-	o := func(task string, reward float64) rollout.Outcome {
-		return rollout.Outcome{Attempt: rollout.Attempt{Task: task}, Result: rollout.Result{Rollout: rl.Rollout{Reward: &reward, Turns: make([]rl.Turn, 3)}}}
+	o := func(task string, reward float64) run.Outcome {
+		return run.Outcome{Job: run.Job{Task: task}, Result: run.Result{Reward: &reward, Turns: make([]rl.Turn, 3)}}
 	}
-	lost := rollout.Outcome{Attempt: rollout.Attempt{Task: "c"}, Err: "x"}
+	lost := run.Outcome{Job: run.Job{Task: "c"}, Err: "x"}
 	// a: 1 of 2, b: 0 of 2, c: 1 of 1 and one lost, d: all lost.
-	s := score([]rollout.Outcome{o("a", 1), o("a", 0), o("b", 0), o("b", 0.5), o("c", 1), lost, {Attempt: rollout.Attempt{Task: "d"}, Err: "x"}})
+	s := score([]run.Outcome{o("a", 1), o("a", 0), o("b", 0), o("b", 0.5), o("c", 1), lost, {Job: run.Job{Task: "d"}, Err: "x"}})
 	if s.tasks != 3 || s.failed != 2 || math.Abs(s.mean-0.5) > 1e-12 || math.Abs(s.any-2.0/3) > 1e-12 || s.turns != 3 {
 		t.Errorf("%+v", s)
 	}
@@ -392,12 +390,12 @@ func TestJournalLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := rollout.Attempt{Task: "t <&>", Group: "g", Index: 2}
-	want := rollout.Outcome{
-		Attempt: a, Err: "no sandbox", Tries: 3,
-		Result: rollout.Result{
-			Rollout: rl.Rollout{Task: a.Task, Group: a.Group, Attempt: a.Index, StopReason: agent.SandboxError, PolicyVersion: "4", Turns: []rl.Turn{}},
-			Times:   rollout.Times{Total: 1.5}, Metrics: map[string]float64{"x": 0.1}, Detail: json.RawMessage(`[1]`),
+	a := run.Job{Task: "t <&>", Group: "g", Index: 2}
+	want := run.Outcome{
+		Job: a, Err: "no sandbox", Tries: 3,
+		Result: run.Result{
+			StopReason: agent.SandboxError, PolicyVersion: new(int64(4)), Turns: []rl.Turn{},
+			Times:   run.Times{Total: 1.5}, Metrics: map[string]float64{"x": 0.1}, Detail: json.RawMessage(`[1]`),
 		},
 	}
 	if err := errors.Join(j.Record(want), j.close()); err != nil {
@@ -421,7 +419,7 @@ func TestJournalLines(t *testing.T) {
 
 func TestReportThatCannotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	d, err := rollout.Create(dir, nil)
+	d, err := run.Create(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

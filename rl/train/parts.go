@@ -10,8 +10,8 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepswe/agent"
+	"deepswe/agent/run"
 	"deepswe/rl"
-	"deepswe/rl/rollout"
 )
 
 // Split says which tasks are meant.
@@ -29,12 +29,12 @@ type Environment interface {
 	Tasks(s Split) []string
 	// Runner plays them. The rollouts of Validation are sampled as the configuration says, those of Train at
 	// temperature 1.
-	Runner(s Split) rollout.Runner
+	Runner(s Split) run.Runner
 }
 
 // RandomPlayer is an Environment that knows what a policy without any skill reaches: a line for the plots.
 type RandomPlayer interface {
-	RandomRunner() rollout.Runner
+	RandomRunner() run.Runner
 }
 
 // EnvironmentSettings are a section of the configuration: a pointer to a struct with yaml tags, filled with defaults.
@@ -51,9 +51,9 @@ type EnvironmentOptions struct {
 	// Temperature of validation.
 	Temperature float64
 	// Gates bound sandboxes and gradings; calls of the model are bounded already.
-	Gates rollout.Gates
+	Gates run.Gates
 	// Directory returns the place for what an attempt leaves, making it when needed.
-	Directory func(a rollout.Attempt) (string, error)
+	Directory func(a run.Job) (string, error)
 	Log       *slog.Logger
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deepswe/agent"
+	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
-	"deepswe/rl/rollout"
 	"deepswe/rl/trainer/embedded"
 )
 
@@ -219,7 +219,7 @@ func TestInterruptAndResume(t *testing.T) {
 				}
 			})})
 			// Near the end nothing is left to interrupt.
-			if err != nil && !errors.Is(err, rollout.ErrInterrupted) {
+			if err != nil && !errors.Is(err, run.ErrInterrupted) {
 				t.Fatal(err)
 			}
 			if _, err := Start(t.Context(), c, Options{Dir: dir, Resume: true, Parts: BuiltIn()}); err != nil {
@@ -258,7 +258,7 @@ func TestStartRefuses(t *testing.T) {
 	if _, err := Start(t.Context(), c, Options{Dir: dir, Parts: BuiltIn()}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), c, Options{Dir: dir, Parts: BuiltIn()}); !errors.Is(err, rollout.ErrExists) {
+	if _, err := Start(t.Context(), c, Options{Dir: dir, Parts: BuiltIn()}); !errors.Is(err, run.ErrExists) {
 		t.Errorf("beginning twice: %v", err)
 	}
 	other := mustLoad(t, tiny, "steps=1", "evaluate.every=0", "optimizer.learning_rate=0.5", "filter.max_steps=drop", "rollouts.workers=2")

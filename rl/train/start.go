@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"deepswe/env/atomicfile"
+	"deepswe/agent/run"
+	"deepswe/env/disk"
 	"deepswe/rl/metrics"
-	"deepswe/rl/rollout"
 )
 
 // Options say where a run lives and who watches it.
@@ -88,36 +88,36 @@ const (
 )
 
 // openDir begins or resumes the run in a directory.
-func openDir(path string, c Config, o Options) (*rollout.Dir, error) {
+func openDir(path string, c Config, o Options) (*run.Dir, error) {
 	text, err := c.YAML()
 	if err != nil {
 		return nil, err
 	}
 	if !o.Resume {
-		d, err := rollout.Create(path, manifest{
+		d, err := run.Create(path, manifest{
 			Version: manifestVersion, Kind: manifestKind, Name: c.Name, Created: o.Now().UTC(), Program: program(), Config: string(text),
 		})
-		if errors.Is(err, rollout.ErrExists) {
+		if errors.Is(err, run.ErrExists) {
 			return nil, fmt.Errorf("%w; go on with --resume, or choose another directory with --out", err)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return d, keep(d, atomicfile.Write(d.Path(ConfigFile), text))
+		return d, keep(d, disk.WriteFile(d.Path(ConfigFile), text))
 	}
 	var m manifest
-	d, err := rollout.Open(path, &m)
+	d, err := run.Open(path, &m)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no run in %s to resume: %w", path, err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return d, keep(d, resumable(m, c, o.Parts), atomicfile.Write(d.Path(ConfigFile), text))
+	return d, keep(d, resumable(m, c, o.Parts), disk.WriteFile(d.Path(ConfigFile), text))
 }
 
 // keep closes the directory again where something went wrong.
-func keep(d *rollout.Dir, errs ...error) error {
+func keep(d *run.Dir, errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return errors.Join(err, d.Close())
 	}
@@ -208,7 +208,7 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 }
 
 // newLoop opens the parts that the configuration names.
-func newLoop(c Config, o Options, dir *rollout.Dir, workers int) (*Loop, error) {
+func newLoop(c Config, o Options, dir *run.Dir, workers int) (*Loop, error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func newLoop(c Config, o Options, dir *rollout.Dir, workers int) (*Loop, error) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", trainerKey, err)
 	}
-	gates := rollout.NewGates(rollout.Limits{
+	gates := run.NewGates(run.Limits{
 		Models: c.Rollouts.Models, Sandboxes: c.Rollouts.Sandboxes, Gradings: c.Rollouts.Gradings,
 	})
 	environment, err := c.Environment.Open(gates.Model.Guard(model), EnvironmentOptions{
@@ -231,7 +231,7 @@ func newLoop(c Config, o Options, dir *rollout.Dir, workers int) (*Loop, error) 
 }
 
 // openSinks opens the metrics behind the last step that counts; -1 keeps nothing, not even step 0.
-func openSinks(dir *rollout.Dir, after int, o Options, run string) (metrics.Sinks, error) {
+func openSinks(dir *run.Dir, after int, o Options, run string) (metrics.Sinks, error) {
 	j, err := metrics.OpenJSONL(dir.Path(MetricsFile), after)
 	if err != nil {
 		return nil, err

@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strconv"
 
-	"deepswe/env/atomicfile"
+	"deepswe/agent/run"
+	"deepswe/env/disk"
 	"deepswe/rl"
-	"deepswe/rl/rollout"
 )
 
-// The names in a run's directory, beside those of rollout.Dir.
+// The names in a run's directory, beside those of run.Dir.
 const (
 	ConfigFile     = "config.yaml"
 	MetricsFile    = "metrics.jsonl"
@@ -63,7 +63,7 @@ func (s state) weights() int {
 }
 
 // readState returns false for a run without a checkpoint.
-func readState(dir *rollout.Dir) (state, bool, error) {
+func readState(dir *run.Dir) (state, bool, error) {
 	var s state
 	data, err := os.ReadFile(dir.Path(stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,12 +78,12 @@ func readState(dir *rollout.Dir) (state, bool, error) {
 	return s, true, nil
 }
 
-func (s state) write(dir *rollout.Dir) error {
+func (s state) write(dir *run.Dir) error {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", stateFile, err)
 	}
-	return atomicfile.Write(dir.Path(stateFile), append(data, '\n'))
+	return disk.WriteFile(dir.Path(stateFile), append(data, '\n'))
 }
 
 // remover is a trainer that can delete what it saved.
@@ -190,7 +190,7 @@ func checkpointName(step int) string { return "step-" + stepName(step) }
 func stepName(step int) string { return fmt.Sprintf("%06d", step) }
 
 // journalPath is where the rollouts of a step are kept: rollouts.jsonl for training, validation.jsonl.
-func journalPath(dir *rollout.Dir, step int, s Split) string {
+func journalPath(dir *run.Dir, step int, s Split) string {
 	name := "rollouts.jsonl"
 	if s == Validation {
 		name = "validation.jsonl"

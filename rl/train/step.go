@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"deepswe/agent/run"
 	"deepswe/rl"
-	"deepswe/rl/rollout"
 )
 
 // order is the order in which tasks are taken: a new shuffle of all of them each time around. It follows from the seed
@@ -43,7 +43,7 @@ func (l *Loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 	rolled := l.Now()
 	rollouts := make([]rl.Rollout, len(outcomes))
 	for i, o := range outcomes {
-		rollouts[i] = o.Rollout
+		rollouts[i] = rolloutOf(o)
 	}
 	rows, batch, err := l.Config.RL().Rows(rollouts)
 	if err != nil {
@@ -79,19 +79,19 @@ func (l *Loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 }
 
 // collect plays the groups of a step: a round of them, and with Refill further rounds for as many as had equal rewards.
-func (l *Loop) collect(ctx context.Context, step, cursor int) ([]rollout.Outcome, int, error) {
+func (l *Loop) collect(ctx context.Context, step, cursor int) ([]run.Outcome, int, error) {
 	j, err := openJournal(journalPath(l.Dir, step, Train))
 	if err != nil {
 		return nil, 0, err
 	}
-	var all []rollout.Outcome
+	var all []run.Outcome
 	slot, want := 0, l.Config.Rollouts.Tasks
 	for round := 0; round <= l.Config.Rollouts.Refill && want > 0; round++ {
-		var plan []rollout.Attempt
+		var plan []run.Job
 		for range want {
 			group := fmt.Sprintf("%s.%d", stepName(step), slot)
 			for i := range l.Config.Rollouts.Group {
-				plan = append(plan, rollout.Attempt{Task: l.order.at(cursor), Group: group, Index: i})
+				plan = append(plan, run.Job{Task: l.order.at(cursor), Group: group, Index: i})
 			}
 			slot++
 			cursor++
@@ -107,12 +107,12 @@ func (l *Loop) collect(ctx context.Context, step, cursor int) ([]rollout.Outcome
 }
 
 // differing counts the groups of a plan with more than one reward.
-func differing(outcomes []rollout.Outcome, size int) int {
+func differing(outcomes []run.Outcome, size int) int {
 	n := 0
 	for g := 0; g < len(outcomes); g += size {
 		seen := map[float64]bool{}
 		for _, o := range outcomes[g : g+size] {
-			if r := o.Rollout.Reward; r != nil {
+			if r := o.Reward; r != nil {
 				seen[*r] = true
 			}
 		}
@@ -124,29 +124,29 @@ func differing(outcomes []rollout.Outcome, size int) int {
 }
 
 // play runs a plan with the settings of the configuration.
-func (l *Loop) play(ctx context.Context, step int, s Split, plan []rollout.Attempt, j rollout.Journal) ([]rollout.Outcome, error) {
+func (l *Loop) play(ctx context.Context, step int, s Split, plan []run.Job, j run.Journal) ([]run.Outcome, error) {
 	r := l.Config.Rollouts
 	runner := l.Environment.Runner(s)
-	version := rl.VersionNumber(l.version)
+	version := l.version
 	done := 0
 	retries := r.Retries
 	if retries == 0 {
 		retries = -1
 	}
-	e := rollout.Engine{
+	e := run.Engine{
 		Journal: j, Log: l.Log,
-		Runner: rollout.RunnerFunc(func(ctx context.Context, a rollout.Attempt) (rollout.Result, error) {
-			res, err := runner.Rollout(ctx, a)
-			if res.Rollout.PolicyVersion == "" {
-				res.Rollout.PolicyVersion = version
+		Runner: run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
+			res, err := runner.Run(ctx, a)
+			if res.PolicyVersion == nil {
+				res.PolicyVersion = &version
 			}
 			return res, err
 		}),
-		Options: rollout.Options{
+		Options: run.Options{
 			Workers: r.Workers, Deadline: time.Duration(r.Deadline), Drain: time.Duration(r.Drain), Abandon: l.Abandon,
 			Retries: retries, MaxFailures: r.MaxFailures,
-			Observe: func(e rollout.Event) {
-				if e.Kind == rollout.Finished || e.Kind == rollout.Failed {
+			Observe: func(e run.Event) {
+				if e.Kind == run.Finished || e.Kind == run.Failed {
 					done++
 					l.Observer.Playing(step, s, done, len(plan))
 				}
@@ -221,14 +221,14 @@ func (l *Loop) parts(rollouts []rl.Rollout) ([][]rl.Row, error) {
 }
 
 // means averages what engine and environment measured over the rollouts that have a reward.
-func means(outcomes []rollout.Outcome, values map[string]float64) {
+func means(outcomes []run.Outcome, values map[string]float64) {
 	sums, counts := map[string]float64{}, map[string]float64{}
 	add := func(name string, v float64) {
 		sums[name] += v
 		counts[name]++
 	}
 	for _, o := range outcomes {
-		if o.Rollout.Reward == nil {
+		if o.Reward == nil {
 			continue
 		}
 		t := o.Times
@@ -257,7 +257,7 @@ func metricName(name string) string {
 }
 
 // idle is the fraction of the workers' time without a rollout. Replayed rollouts took none of it.
-func idle(outcomes []rollout.Outcome, workers int, wall float64) float64 {
+func idle(outcomes []run.Outcome, workers int, wall float64) float64 {
 	busy := 0.0
 	for _, o := range outcomes {
 		if !o.Replayed {

@@ -15,9 +15,9 @@ import (
 	"math"
 	"time"
 
+	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
-	"deepswe/rl/rollout"
 )
 
 // Loop is one run.
@@ -25,7 +25,7 @@ type Loop struct {
 	Config      Config
 	Environment Environment
 	Trainer     rl.Trainer
-	Dir         *rollout.Dir
+	Dir         *run.Dir
 	Sink        metrics.Sink
 	// Observer is told how the run goes; nil is nobody.
 	Observer Observer
@@ -65,7 +65,7 @@ const flushTimeout = 2 * time.Minute
 // the run has written up to there.
 //
 // When ctx ends, rollouts under way get Config.Rollouts.Drain to end; then the state after the last update is saved, and
-// the error wraps rollout.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a kill, takes
+// the error wraps run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a kill, takes
 // the same steps as one that was never stopped.
 func (l *Loop) Run(ctx context.Context, history []metrics.Point) error {
 	if l.Observer == nil {
@@ -173,7 +173,7 @@ func (l *Loop) emit(p metrics.Point) error {
 // salvage saves what a run that was stopped has learned. After any other error the trainer may be what has failed, and
 // the checkpoint before has to do.
 func (l *Loop) salvage(ctx context.Context, s *state, cause error) error {
-	if !errors.Is(cause, rollout.ErrInterrupted) && !errors.Is(cause, ErrGuard) || s.weights() == 0 {
+	if !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, ErrGuard) || s.weights() == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)

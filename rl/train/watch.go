@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"time"
 
-	"deepswe/env/atomicfile"
+	"deepswe/agent/run"
+	"deepswe/env/disk"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
-	"deepswe/rl/rollout"
 )
 
 // reportEvery is how often the report of a run under way is written anew.
@@ -19,7 +19,7 @@ const reportEvery = 5 * time.Second
 type watch struct {
 	run    Result
 	config Config
-	dir    *rollout.Dir
+	dir    *run.Dir
 	next   Observer
 	now    func() time.Time
 	log    *slog.Logger
@@ -68,5 +68,5 @@ func (w *watch) report() error {
 	if err := report.WriteRun(&b, page); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	return atomicfile.Write(w.dir.Path(ReportFile), b.Bytes())
+	return disk.WriteFile(w.dir.Path(ReportFile), b.Bytes())
 }

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/rl"
-	"deepswe/rl/rollout"
 	"deepswe/verify"
 )
 
@@ -73,11 +72,11 @@ func censusGroup(kind, id string) string { return "census:" + kind + ":" + id }
 // takeCensus runs the census, or what of it is left to do, and writes it down.
 func (e *evaluation) takeCensus(ctx context.Context) error {
 	c := &census{evaluation: e, found: map[string]censusWord{}}
-	var plan []rollout.Attempt
+	var plan []run.Job
 	for _, id := range e.ids {
-		plan = append(plan, rollout.Attempt{Task: id, Group: censusGroup(empty, id)})
+		plan = append(plan, run.Job{Task: id, Group: censusGroup(empty, id)})
 		if e.tasks[id].Tests.GoldPatch != "" {
-			plan = append(plan, rollout.Attempt{Task: id, Group: censusGroup(gold, id)})
+			plan = append(plan, run.Job{Task: id, Group: censusGroup(gold, id)})
 		}
 	}
 	e.progress.plan("census", len(plan))
@@ -87,7 +86,7 @@ func (e *evaluation) takeCensus(ctx context.Context) error {
 			e.progress.known(false)
 		}
 	}
-	engine := rollout.Engine{Runner: c, Journal: e.dir, Options: rollout.Options{
+	engine := run.Engine{Runner: c, Journal: e.dir, Options: run.Options{
 		Workers: e.o.workers, Retries: 2, MaxFailures: max(12, 3*e.o.workers), Observe: c.observe, Deadline: e.deadline(),
 	}}
 	outcomes, err := engine.Run(ctx, plan)
@@ -99,11 +98,11 @@ func (e *evaluation) takeCensus(ctx context.Context) error {
 	return writeJSON(e.dir.Path(censusFile), c.report)
 }
 
-// Rollout grades one task, with no change or with its solution.
-func (c *census) Rollout(ctx context.Context, a rollout.Attempt) (rollout.Result, error) {
+// Run grades one task, with no change or with its solution.
+func (c *census) Run(ctx context.Context, a run.Job) (run.Result, error) {
 	task, err := c.runner.images.complete(ctx, c.tasks[a.Task])
 	if err != nil {
-		return rollout.Result{}, err
+		return run.Result{}, err
 	}
 	patch, kind := []byte{}, empty
 	if a.Group == censusGroup(gold, a.Task) {
@@ -114,12 +113,12 @@ func (c *census) Rollout(ctx context.Context, a rollout.Attempt) (rollout.Result
 	}
 	v, err := e.Evaluate(ctx, task, patch)
 	if err != nil {
-		return rollout.Result{}, err
+		return run.Result{}, err
 	}
 	if err := v.Save(c.dir.Path("census", kind, fileName(a.Task)), task, patch); err != nil {
-		return rollout.Result{}, rollout.Abort(err)
+		return run.Result{}, run.Abort(err)
 	}
-	result := rollout.Result{Rollout: rl.Rollout{Reward: &v.Reward}, Times: rollout.Times{Reward: v.Seconds}}
+	result := run.Result{Reward: &v.Reward, Times: run.Times{Reward: v.Seconds}}
 	d := detail{Status: v.Status, InfraReason: v.InfraReason}
 	for _, s := range v.Suspicious {
 		d.Suspicious = append(d.Suspicious, s.Kind)
@@ -128,24 +127,24 @@ func (c *census) Rollout(ctx context.Context, a rollout.Attempt) (rollout.Result
 	return result, err
 }
 
-func (c *census) observe(ev rollout.Event) {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(ev.Attempt.Group, "census:"), ":")
-	name := fmt.Sprintf("%s with %s", ev.Attempt.Task, map[string]string{empty: "no change", gold: "its solution"}[kind])
+func (c *census) observe(ev run.Event) {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(ev.Job.Group, "census:"), ":")
+	name := fmt.Sprintf("%s with %s", ev.Job.Task, map[string]string{empty: "no change", gold: "its solution"}[kind])
 	switch ev.Kind {
-	case rollout.Started:
+	case run.Started:
 		c.progress.start()
-	case rollout.Retrying:
+	case run.Retrying:
 		c.progress.note("%s: %v; trying again in %s", name, ev.Err, ev.Delay.Round(time.Second))
-	case rollout.Finished:
+	case run.Finished:
 		c.progress.end(solved(*ev.Outcome), false, name+": "+strings.ReplaceAll(string(detailOf(*ev.Outcome).Status), "_", " "))
-	case rollout.Failed:
+	case run.Failed:
 		c.progress.end(false, true, name+": failed: "+ev.Outcome.Err)
-	case rollout.GroupDone:
+	case run.GroupDone:
 	}
 }
 
 // judge turns the runs into a verdict on every task.
-func (c *census) judge(outcomes []rollout.Outcome) {
+func (c *census) judge(outcomes []run.Outcome) {
 	c.report = censusReport{
 		Version: 1, PassesEmpty: []string{}, FailsGold: []string{}, NoGold: []string{}, Ungradable: []string{}, Failed: []string{}, Results: []censusResult{},
 	}
@@ -153,8 +152,8 @@ func (c *census) judge(outcomes []rollout.Outcome) {
 	for _, o := range outcomes {
 		d := detailOf(o)
 		run := &censusRun{Status: d.Status, Suspicious: d.Suspicious, Error: o.Err}
-		if o.Rollout.Reward != nil {
-			run.Reward = *o.Rollout.Reward
+		if o.Reward != nil {
+			run.Reward = *o.Reward
 		}
 		runs[o.Group] = run
 	}

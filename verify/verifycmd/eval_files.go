@@ -12,22 +12,22 @@ import (
 	"unicode/utf8"
 
 	"deepswe/agent/attempt"
+	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
-	"deepswe/env/atomicfile"
+	"deepswe/env/disk"
 	"deepswe/rl"
-	"deepswe/rl/rollout"
 	"deepswe/verify"
 )
 
 // writePredictions writes preds.json: an object of predictions by task, which the official harness takes as it is. It
 // holds the first attempt at each task; the others stand in preds.1.json and so on.
-func (e *evaluation) writePredictions(outcomes []rollout.Outcome) error {
+func (e *evaluation) writePredictions(outcomes []run.Outcome) error {
 	for n := range e.o.attempts {
 		name := "preds.json"
 		if n > 0 {
 			name = fmt.Sprintf("preds.%d.json", n)
 		}
-		err := atomicfile.Stream(e.dir.Path(name), func(w io.Writer) error { return e.predictions(w, outcomes, n) })
+		err := disk.WriteStream(e.dir.Path(name), func(w io.Writer) error { return e.predictions(w, outcomes, n) })
 		if err != nil {
 			return err
 		}
@@ -37,7 +37,7 @@ func (e *evaluation) writePredictions(outcomes []rollout.Outcome) error {
 
 // predictions writes those of one attempt at each task, one at a time: all of them together may be large. Attempts that
 // the machinery failed in are not predictions.
-func (e *evaluation) predictions(w io.Writer, outcomes []rollout.Outcome, attemptNumber int) error {
+func (e *evaluation) predictions(w io.Writer, outcomes []run.Outcome, attemptNumber int) error {
 	separator := "{\n"
 	for _, o := range outcomes {
 		if o.Index != attemptNumber || o.Tries == 0 || o.Failed() {
@@ -74,8 +74,8 @@ func (e *evaluation) predictions(w io.Writer, outcomes []rollout.Outcome, attemp
 }
 
 // patch reads the patch that a rollout left; empty where there is none.
-func (e *evaluation) patch(o rollout.Outcome) (string, error) {
-	dir, err := e.dir.Attempt(o.Attempt)
+func (e *evaluation) patch(o run.Outcome) (string, error) {
+	dir, err := e.dir.Attempt(o.Job)
 	if err != nil {
 		return "", err
 	}
@@ -95,15 +95,15 @@ const rolloutsFile = "rollouts.jsonl"
 
 // writeRollouts writes rollouts.jsonl, from what the rollouts have recorded. One with a reply whose token ids are not
 // known is left out: nothing can be learned from it exactly.
-func (e *evaluation) writeRollouts(outcomes []rollout.Outcome) error {
+func (e *evaluation) writeRollouts(outcomes []run.Outcome) error {
 	left := 0
-	err := atomicfile.Stream(e.dir.Path(rolloutsFile), func(w io.Writer) error {
+	err := disk.WriteStream(e.dir.Path(rolloutsFile), func(w io.Writer) error {
 		out := rl.NewRolloutWriter(w)
 		for _, o := range outcomes {
 			if o.Tries == 0 || o.Failed() {
 				continue
 			}
-			dir, err := e.dir.Attempt(o.Attempt)
+			dir, err := e.dir.Attempt(o.Job)
 			if err != nil {
 				return err
 			}
@@ -111,8 +111,7 @@ func (e *evaluation) writeRollouts(outcomes []rollout.Outcome) error {
 			if err != nil {
 				return err
 			}
-			r := o.Rollout
-			r.Task, r.Group, r.Attempt = o.Task, o.Group, o.Index
+			r := rl.Rollout{Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, StopReason: o.StopReason}
 			var ok bool
 			if r.Turns, ok = turns(rec); !ok {
 				left++

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"deepswe/agent/agentcmd"
-	"deepswe/rl/rollout"
+	"deepswe/agent/run"
 	"deepswe/verify"
 )
 
@@ -69,8 +69,8 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 		path = newRunPath("eval")
 	}
 	var err error
-	e.dir, err = rollout.Create(path, e.manifest)
-	if errors.Is(err, rollout.ErrExists) {
+	e.dir, err = run.Create(path, e.manifest)
+	if errors.Is(err, run.ErrExists) {
 		err = fmt.Errorf("%w: go on with it (--resume), or choose another --out", err)
 	}
 	if err != nil {
@@ -100,7 +100,7 @@ func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 		return agentcmd.Usage(errors.New("--resume goes on with the run in a directory: say which with --out DIR"))
 	}
 	var err error
-	e.dir, err = rollout.Open(e.o.out, &e.manifest)
+	e.dir, err = run.Open(e.o.out, &e.manifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("there is no run in %s to go on with", e.o.out)
 	}

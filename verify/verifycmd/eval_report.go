@@ -10,7 +10,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
-	"deepswe/rl/rollout"
+	"deepswe/agent/run"
 	"deepswe/verify"
 )
 
@@ -90,7 +90,7 @@ type evalSeconds struct {
 }
 
 // report writes report.json, preds.json and rollouts.jsonl, and prints the report.
-func (e *evaluation) report(outcomes []rollout.Outcome, complete bool) error {
+func (e *evaluation) report(outcomes []run.Outcome, complete bool) error {
 	r := newEvalReport(outcomes, e.o.attempts, !e.o.noGrade)
 	r.Complete, r.Model = complete, e.model.Name
 	if e.census != nil {
@@ -118,7 +118,7 @@ func (e *evaluation) report(outcomes []rollout.Outcome, complete bool) error {
 	return nil
 }
 
-func newEvalReport(outcomes []rollout.Outcome, attempts int, graded bool) evalReport {
+func newEvalReport(outcomes []run.Outcome, attempts int, graded bool) evalReport {
 	r := evalReport{
 		Type: "report", Version: 1, Attempts: len(outcomes), PassAtK: []verify.Estimate{}, HarnessPassAtK: []verify.Estimate{},
 		StopReasons: map[agent.StopReason]int{}, Statuses: map[verify.Status]int{}, Suspicious: []suspect{}, Failures: []failure{},
@@ -159,10 +159,10 @@ func ks(attempts int) []int {
 }
 
 // add counts one outcome in, for its task by either reading.
-func (r *evalReport) add(o rollout.Outcome, strict, harness *verify.Attempts) {
+func (r *evalReport) add(o run.Outcome, strict, harness *verify.Attempts) {
 	d := detailOf(o)
 	result := attemptResult{
-		Attempt: o.Index, Reward: o.Rollout.Reward, Status: d.Status, StopReason: o.Rollout.StopReason, Steps: d.Steps, Tokens: d.Tokens, Patch: d.Patch,
+		Attempt: o.Index, Reward: o.Reward, Status: d.Status, StopReason: o.StopReason, Steps: d.Steps, Tokens: d.Tokens, Patch: d.Patch,
 	}
 	r.Results[len(r.Results)-1].Attempts = append(r.Results[len(r.Results)-1].Attempts, result)
 	r.Tries += o.Tries
@@ -176,11 +176,11 @@ func (r *evalReport) add(o rollout.Outcome, strict, harness *verify.Attempts) {
 		return
 	}
 	r.Finished++
-	r.StopReasons[o.Rollout.StopReason]++
+	r.StopReasons[o.StopReason]++
 	if d.Status != "" {
 		r.Statuses[d.Status]++
 	}
-	if o.Rollout.Reward != nil {
+	if o.Reward != nil {
 		strict.Made++
 		harness.Made++
 	}
@@ -243,7 +243,7 @@ func (e *evaluation) summary(r evalReport) {
 }
 
 // tell prints a rollout as a line of JSON.
-func (e *evaluation) tell(o rollout.Outcome) {
+func (e *evaluation) tell(o run.Outcome) {
 	d := detailOf(o)
 	printJSON(e.d.Out, struct {
 		Type    string `json:"type"`
@@ -252,10 +252,10 @@ func (e *evaluation) tell(o rollout.Outcome) {
 		attemptResult
 		Suspicious []verify.SuspicionKind `json:"suspicious,omitempty"`
 		Error      string                 `json:"error,omitempty"`
-		Seconds    rollout.Times          `json:"seconds"`
+		Seconds    run.Times              `json:"seconds"`
 	}{
 		"rollout", 1, o.Task,
-		attemptResult{o.Index, o.Rollout.Reward, d.Status, o.Rollout.StopReason, d.Steps, d.Tokens, d.Patch},
+		attemptResult{o.Index, o.Reward, d.Status, o.StopReason, d.Steps, d.Tokens, d.Patch},
 		d.Suspicious, o.Err, o.Times,
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"deepswe/agent/agentcmd"
 	"deepswe/agent/attempt"
 	"deepswe/agent/llm"
+	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/rl/rollout"
 	"deepswe/verify"
 )
 
@@ -23,12 +23,12 @@ type evaluation struct {
 	o *evalOptions
 
 	manifest evalManifest
-	dir      *rollout.Dir
+	dir      *run.Dir
 	ids      []string // of the tasks, in their order
 	tasks    map[string]env.Task
 	model    agentcmd.LiveModel
 	provider env.Provider
-	gates    rollout.Gates
+	gates    run.Gates
 	runner   *runner
 	progress *progress
 	census   *census
@@ -65,7 +65,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 	if err := errors.Join(e.sameTasks(), e.sameModel()); err != nil {
 		return err
 	}
-	e.gates = rollout.NewGates(rollout.Limits{Models: e.o.modelCalls, Gradings: e.o.gradeWorkers})
+	e.gates = run.NewGates(run.Limits{Models: e.o.modelCalls, Gradings: e.o.gradeWorkers})
 	e.runner, err = newRunner(e)
 	return err
 }
@@ -121,10 +121,10 @@ func (e *evaluation) run(ctx context.Context) error {
 	if e.o.soundOnly {
 		ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !e.census.sound(id) })
 	}
-	plan := rollout.Plan(ids, e.o.attempts)
+	plan := run.Plan(ids, e.o.attempts)
 	e.begun(plan)
 	defer e.prefetch(ctx, plan)()
-	engine := rollout.Engine{Runner: e.runner, Journal: e.dir, Options: rollout.Options{
+	engine := run.Engine{Runner: e.runner, Journal: e.dir, Options: run.Options{
 		Workers: e.o.workers, Retries: maxRetries, MaxFailures: max(12, 3*e.o.workers), Observe: e.observe,
 		Deadline: e.deadline(),
 	}}
@@ -167,12 +167,12 @@ func (e *evaluation) stopped(ctx context.Context, err error) error {
 }
 
 // prefetch makes sandboxes ready ahead of time where that is wanted and the provider can, and returns what ends it.
-func (e *evaluation) prefetch(ctx context.Context, plan []rollout.Attempt) (end func()) {
+func (e *evaluation) prefetch(ctx context.Context, plan []run.Job) (end func()) {
 	p, can := e.provider.(prefetcher)
 	if !can || e.o.sandbox.warm == 0 {
 		return func() {}
 	}
-	todo := slices.DeleteFunc(slices.Clone(plan), func(a rollout.Attempt) bool {
+	todo := slices.DeleteFunc(slices.Clone(plan), func(a run.Job) bool {
 		_, done := e.dir.Find(a)
 		return done
 	})
@@ -184,7 +184,7 @@ func (e *evaluation) prefetch(ctx context.Context, plan []rollout.Attempt) (end 
 }
 
 // begun tells the screen what there is to do.
-func (e *evaluation) begun(plan []rollout.Attempt) {
+func (e *evaluation) begun(plan []run.Job) {
 	what := fmt.Sprintf("%d tasks, %d attempts each", len(plan)/max(1, e.o.attempts), e.o.attempts)
 	e.progress.plan("rollouts", len(plan))
 	if len(plan) > 0 {
@@ -198,24 +198,24 @@ func (e *evaluation) begun(plan []rollout.Attempt) {
 }
 
 // observe shows what happens in the run.
-func (e *evaluation) observe(ev rollout.Event) {
-	name := fmt.Sprintf("%s #%d", ev.Attempt.Task, ev.Attempt.Index)
+func (e *evaluation) observe(ev run.Event) {
+	name := fmt.Sprintf("%s #%d", ev.Job.Task, ev.Job.Index)
 	switch ev.Kind {
-	case rollout.Started:
+	case run.Started:
 		e.progress.start()
 		if e.starts++; e.ahead != nil && e.starts > e.o.workers {
 			e.ahead.started()
 		}
-	case rollout.Retrying:
+	case run.Retrying:
 		e.progress.note("%s: %v; going on in %s", name, ev.Err, ev.Delay.Round(time.Second))
-	case rollout.Finished:
+	case run.Finished:
 		e.progress.end(solved(*ev.Outcome), false, name+": "+verdict(*ev.Outcome))
-	case rollout.Failed:
+	case run.Failed:
 		e.progress.end(false, true, name+": failed: "+ev.Outcome.Err)
-	case rollout.GroupDone:
+	case run.GroupDone:
 		return
 	}
-	if e.o.json && (ev.Kind == rollout.Finished || ev.Kind == rollout.Failed) {
+	if e.o.json && (ev.Kind == run.Finished || ev.Kind == run.Failed) {
 		e.tell(*ev.Outcome)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"deepswe/agent/agentcmd"
-	"deepswe/env/atomicfile"
-	"deepswe/rl/rollout"
+	"deepswe/agent/run"
+	"deepswe/env/disk"
 	"deepswe/verify"
 )
 
@@ -21,7 +21,7 @@ func (g *grading) report() error {
 	missing := 0
 	for _, j := range g.jobs {
 		r := verify.TaskResult{ID: j.task.ID, EmptyPatch: !j.runs()}
-		v, ok := g.known(rollout.Attempt{Task: j.task.ID, Group: j.task.ID})
+		v, ok := g.known(run.Job{Task: j.task.ID, Group: j.task.ID})
 		switch {
 		case ok:
 			r.Report, r.Infra = v.Report, v.Infra()
@@ -34,7 +34,7 @@ func (g *grading) report() error {
 		report.Results = append(report.Results, r)
 	}
 	name := g.dir.Path(fileName(report.Name(g.model, g.o.runID)))
-	if err := atomicfile.Write(name, report.JSON()); err != nil {
+	if err := disk.WriteFile(name, report.JSON()); err != nil {
 		return err
 	}
 	flaky := g.flaky()
@@ -110,7 +110,7 @@ func (g *grading) flaky() flakyReport {
 		var runs []verify.Evaluation
 		names := map[string]bool{}
 		for i := range g.o.repeat {
-			if v, ok := g.known(rollout.Attempt{Task: j.task.ID, Group: j.task.ID, Index: i}); ok {
+			if v, ok := g.known(run.Job{Task: j.task.ID, Group: j.task.ID, Index: i}); ok {
 				runs = append(runs, v)
 				t.Statuses = append(t.Statuses, v.Status)
 				if v.Tests != nil {
@@ -150,5 +150,5 @@ func writeJSON(path string, v any) error {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	return atomicfile.Write(path, b.Bytes())
+	return disk.WriteFile(path, b.Bytes())
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deepswe/agent/agentcmd"
+	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/rl/rollout"
 	"deepswe/verify"
 )
 
@@ -171,7 +171,7 @@ func TestGradePredictions(t *testing.T) {
 // What does not agree with itself is found among the runs of a patch.
 func TestFlaky(t *testing.T) {
 	task := env.Task{ID: "shelf-1", Tests: env.Tests{Parser: "parse_log_pytest", EvalType: "pass_and_fail", Script: "x", PassToPass: []string{"t.py::a", "t.py::b"}}}
-	run := func(log string) verify.Evaluation {
+	ran := func(log string) verify.Evaluation {
 		g, err := verify.GradeLog(task, verify.Evidence{Log: []byte(">>>>> Start Test Output\n" + log + ">>>>> End Test Output\n")})
 		if err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func TestFlaky(t *testing.T) {
 		}
 		return verify.Evaluation{Status: status, Tests: g.Results}
 	}
-	good, bad, short := run("PASSED t.py::a\nPASSED t.py::b\n"), run("PASSED t.py::a\nFAILED t.py::b\n"), run("PASSED t.py::a\n")
+	good, bad, short := ran("PASSED t.py::a\nPASSED t.py::b\n"), ran("PASSED t.py::a\nFAILED t.py::b\n"), ran("PASSED t.py::a\n")
 	for _, tc := range []struct {
 		name string
 		runs []verify.Evaluation
@@ -200,9 +200,9 @@ func TestFlaky(t *testing.T) {
 			ID: "shelf-1", Statuses: []verify.Status{verify.TimedOut, verify.PatchFailed}, Tests: map[string][]string{},
 		}}},
 	} {
-		g := grading{o: gradeOptions{repeat: len(tc.runs)}, jobs: []gradeJob{{task: task}}, results: map[rollout.Attempt]verify.Evaluation{}}
+		g := grading{o: gradeOptions{repeat: len(tc.runs)}, jobs: []gradeJob{{task: task}}, results: map[run.Job]verify.Evaluation{}}
 		for i, v := range tc.runs {
-			g.results[rollout.Attempt{Task: task.ID, Group: task.ID, Index: i}] = v
+			g.results[run.Job{Task: task.ID, Group: task.ID, Index: i}] = v
 		}
 		if diff := cmp.Diff(tc.want, g.flaky().Tasks); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)

@@ -18,9 +18,8 @@ import (
 	"time"
 
 	"deepswe/agent/agentcmd"
+	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/rl"
-	"deepswe/rl/rollout"
 	"deepswe/verify"
 )
 
@@ -33,7 +32,7 @@ type grading struct {
 	jobs  []gradeJob
 	at    map[string]int // a task's place among the jobs
 	model string         // of the first prediction
-	dir   *rollout.Dir
+	dir   *run.Dir
 
 	provider  env.Provider
 	images    *images
@@ -41,7 +40,7 @@ type grading struct {
 	progress  *progress
 
 	mu      sync.Mutex
-	results map[rollout.Attempt]verify.Evaluation
+	results map[run.Job]verify.Evaluation
 }
 
 func (g *grading) prepare(ctx context.Context) error {
@@ -55,11 +54,11 @@ func (g *grading) prepare(ctx context.Context) error {
 	if err := g.openDir(); err != nil {
 		return err
 	}
-	g.results = map[rollout.Attempt]verify.Evaluation{}
+	g.results = map[run.Job]verify.Evaluation{}
 	g.evaluator = &verify.Evaluator{Timeout: g.o.timeout, Network: g.o.network, Run: filepath.Base(g.dir.Path())}
 	g.progress = newProgress(g.d.Err, "graded")
 	// Without anything to run, no daemon is needed.
-	if slices.ContainsFunc(g.plan(), func(a rollout.Attempt) bool { return !g.graded(a) }) {
+	if slices.ContainsFunc(g.plan(), func(a run.Job) bool { return !g.graded(a) }) {
 		var tasks []env.Task
 		for _, j := range g.jobs {
 			tasks = append(tasks, j.task)
@@ -88,10 +87,10 @@ func (g *grading) openDir() error {
 	}
 	m := gradeManifest{Version: 1, Kind: "grade", Created: time.Now().UTC(), Program: "deepswe " + g.d.Version}
 	var err error
-	if rollout.Exists(path) {
-		g.dir, err = rollout.Open(path, &m)
+	if run.Exists(path) {
+		g.dir, err = run.Open(path, &m)
 	} else {
-		g.dir, err = rollout.Create(path, m)
+		g.dir, err = run.Create(path, m)
 	}
 	if err != nil {
 		return agentcmd.Usage(err)
@@ -124,12 +123,12 @@ func (g *grading) close() error {
 }
 
 // plan lists what is to be run: every patch as often as asked for.
-func (g *grading) plan() []rollout.Attempt {
-	var plan []rollout.Attempt
+func (g *grading) plan() []run.Job {
+	var plan []run.Job
 	for i := range g.o.repeat {
 		for _, j := range g.jobs {
 			if j.runs() {
-				plan = append(plan, rollout.Attempt{Task: j.task.ID, Group: j.task.ID, Index: i})
+				plan = append(plan, run.Job{Task: j.task.ID, Group: j.task.ID, Index: i})
 			}
 		}
 	}
@@ -137,7 +136,7 @@ func (g *grading) plan() []rollout.Attempt {
 }
 
 // path is where the results of an attempt lie: where the harness has them, further ones below.
-func (g *grading) path(a rollout.Attempt) string {
+func (g *grading) path(a run.Job) string {
 	j := g.jobs[g.at[a.Task]]
 	dir := g.dir.Path("logs", "run_evaluation", g.o.runID, fileName(strings.ReplaceAll(j.model, "/", "__")), fileName(a.Task))
 	if a.Index > 0 {
@@ -155,7 +154,7 @@ func fileName(s string) string {
 }
 
 // graded looks for the result of an earlier run that is still good, and takes it.
-func (g *grading) graded(a rollout.Attempt) bool {
+func (g *grading) graded(a run.Job) bool {
 	j := g.jobs[g.at[a.Task]]
 	v, err := verify.Load(g.path(a), j.task)
 	if err != nil || v.Key != g.evaluator.Key(j.task, j.patch) {
@@ -168,7 +167,7 @@ func (g *grading) graded(a rollout.Attempt) bool {
 	return true
 }
 
-func (g *grading) keep(a rollout.Attempt, v verify.Evaluation) {
+func (g *grading) keep(a run.Job, v verify.Evaluation) {
 	v.Log = nil
 	if g.o.repeat == 1 {
 		v.Tests = nil
@@ -178,37 +177,37 @@ func (g *grading) keep(a rollout.Attempt, v verify.Evaluation) {
 	g.results[a] = v
 }
 
-func (g *grading) known(a rollout.Attempt) (verify.Evaluation, bool) {
+func (g *grading) known(a run.Job) (verify.Evaluation, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v, ok := g.results[a]
 	return v, ok
 }
 
-// Rollout grades one patch once.
-func (g *grading) Rollout(ctx context.Context, a rollout.Attempt) (rollout.Result, error) {
+// Run grades one patch once.
+func (g *grading) Run(ctx context.Context, a run.Job) (run.Result, error) {
 	j := g.jobs[g.at[a.Task]]
 	task, err := g.images.complete(ctx, j.task)
 	if err != nil {
-		return rollout.Result{}, err
+		return run.Result{}, err
 	}
 	v, err := g.evaluator.Evaluate(ctx, task, j.patch)
 	if err != nil {
-		return rollout.Result{}, err
+		return run.Result{}, err
 	}
 	v.Key = g.evaluator.Key(j.task, j.patch)
 	if err := v.Save(g.path(a), task, j.patch); err != nil {
-		return rollout.Result{}, rollout.Abort(err)
+		return run.Result{}, run.Abort(err)
 	}
 	g.keep(a, v)
-	return rollout.Result{Rollout: rl.Rollout{Reward: &v.Reward}, Times: rollout.Times{Reward: v.Seconds}}, nil
+	return run.Result{Reward: &v.Reward, Times: run.Times{Reward: v.Seconds}}, nil
 }
 
 // run grades everything and reports.
 func (g *grading) run(ctx context.Context) error {
 	plan := g.plan()
 	g.progress.plan("graded", len(plan))
-	var todo []rollout.Attempt
+	var todo []run.Job
 	for _, a := range plan {
 		if v, ok := g.known(a); ok {
 			g.progress.known(v.Status == verify.Resolved)
@@ -217,7 +216,7 @@ func (g *grading) run(ctx context.Context) error {
 		}
 		todo = append(todo, a)
 	}
-	engine := rollout.Engine{Runner: g, Options: rollout.Options{
+	engine := run.Engine{Runner: g, Options: run.Options{
 		Workers: g.o.workers, Retries: 2, MaxFailures: max(12, 3*g.o.workers), Observe: g.observe,
 	}}
 	_, err := engine.Run(ctx, todo)
@@ -231,20 +230,20 @@ func (g *grading) run(ctx context.Context) error {
 	return g.report()
 }
 
-func (g *grading) observe(e rollout.Event) {
+func (g *grading) observe(e run.Event) {
 	switch e.Kind {
-	case rollout.Started:
+	case run.Started:
 		g.progress.start()
-	case rollout.Retrying:
-		g.progress.note("%s: %v; trying again in %s", e.Attempt.Task, e.Err, e.Delay.Round(time.Second))
-	case rollout.Finished:
-		v, _ := g.known(e.Attempt)
-		text := fmt.Sprintf("%s: %s", e.Attempt.Task, describe(v))
+	case run.Retrying:
+		g.progress.note("%s: %v; trying again in %s", e.Job.Task, e.Err, e.Delay.Round(time.Second))
+	case run.Finished:
+		v, _ := g.known(e.Job)
+		text := fmt.Sprintf("%s: %s", e.Job.Task, describe(v))
 		g.progress.end(v.Status == verify.Resolved, false, text)
-		g.tell(v, e.Attempt)
-	case rollout.Failed:
-		g.progress.end(false, true, fmt.Sprintf("%s: failed: %s", e.Attempt.Task, e.Outcome.Err))
-	case rollout.GroupDone:
+		g.tell(v, e.Job)
+	case run.Failed:
+		g.progress.end(false, true, fmt.Sprintf("%s: failed: %s", e.Job.Task, e.Outcome.Err))
+	case run.GroupDone:
 	}
 }
 
@@ -262,7 +261,7 @@ func describe(v verify.Evaluation) string {
 }
 
 // tell prints a result as a line of JSON where that is wanted. A reader that goes away must not end the run.
-func (g *grading) tell(v verify.Evaluation, a rollout.Attempt) {
+func (g *grading) tell(v verify.Evaluation, a run.Job) {
 	if !g.o.json {
 		return
 	}

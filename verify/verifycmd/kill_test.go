@@ -22,8 +22,8 @@ import (
 
 	"deepswe/agent/agentcmd"
 	"deepswe/agent/llm/llmtest"
+	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/rl/rollout"
 )
 
 // scale is how large the test of killed runs is. The whole of it takes minutes: DEEPSWE_TEST_FULL asks for it.
@@ -129,7 +129,7 @@ func TestKilledRuns(t *testing.T) {
 	again := []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL + "/v1"}
 	killed := 1
 	for ; killed < kills; killed++ {
-		if !rollout.Exists(disturbed) { // it did not come as far as its manifest
+		if !run.Exists(disturbed) { // it did not come as far as its manifest
 			again = append(args, "--out", disturbed, "--base-url", flaps.URL+"/v1")
 		}
 		if ended := command(t, again...).kill(t, time.Duration(1+rand.IntN(4000))*time.Millisecond); ended {
@@ -281,33 +281,33 @@ func stable(t *testing.T, run string) evalReport {
 }
 
 // once checks that the journal has each rollout exactly once.
-func once(t *testing.T, run string, want int) {
+func once(t *testing.T, path string, want int) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(run, "events.jsonl"))
+	f, err := os.Open(filepath.Join(path, "events.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	seen := map[rollout.Attempt]int{}
+	seen := map[run.Job]int{}
 	for s := bufio.NewScanner(f); s.Scan(); {
 		var e struct {
 			Event string `json:"event"`
-			rollout.Attempt
+			run.Job
 		}
 		if err := json.Unmarshal(s.Bytes(), &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.Event == string(rollout.Finished) {
-			seen[e.Attempt]++
+		if e.Event == string(run.Finished) {
+			seen[e.Job]++
 		}
 	}
 	for a, n := range seen {
 		if n != 1 {
-			t.Errorf("%s: %v finished %d times", run, a, n)
+			t.Errorf("%s: %v finished %d times", path, a, n)
 		}
 	}
 	if len(seen) != want {
-		t.Errorf("%s: %d rollouts finished, want %d", run, len(seen), want)
+		t.Errorf("%s: %d rollouts finished, want %d", path, len(seen), want)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/rl/rollout"
 )
 
 // prefetcher is a provider that can start sandboxes before anybody asks for them.
@@ -28,7 +28,7 @@ type ahead struct {
 }
 
 // newAhead begins to work for a plan. The first attempts, which start at once, are left out.
-func newAhead(ctx context.Context, p prefetcher, plan []rollout.Attempt, workers, warm int, spec func(string) (env.Spec, error), log *slog.Logger) *ahead {
+func newAhead(ctx context.Context, p prefetcher, plan []run.Job, workers, warm int, spec func(string) (env.Spec, error), log *slog.Logger) *ahead {
 	a := &ahead{provider: p, spec: spec, log: log, waiting: make(chan string, len(plan))}
 	for _, attempt := range plan[min(workers, len(plan)):] {
 		a.next = append(a.next, attempt.Task)

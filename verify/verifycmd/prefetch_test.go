@@ -8,8 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/rl/rollout"
 )
 
 // noting remembers what it was asked to make ready, and makes nothing.
@@ -29,7 +29,7 @@ func (n *noting) Prefetch(_ context.Context, s env.Spec) error {
 func TestAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &noting{}
-		plan := rollout.Plan([]string{"a", "b", "c", "d", "e", "f"}, 1)
+		plan := run.Plan([]string{"a", "b", "c", "d", "e", "f"}, 1)
 		a := newAhead(t.Context(), p, plan, 2, 2, func(task string) (env.Spec, error) { return env.Spec{Rollout: task}, nil }, slog.New(slog.DiscardHandler))
 		defer a.close()
 		ready := func() (tasks []string) {

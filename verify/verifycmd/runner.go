@@ -12,9 +12,8 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/rl"
-	"deepswe/rl/rollout"
 	"deepswe/verify"
 )
 
@@ -22,11 +21,11 @@ import (
 // already is not done again, so that a rollout goes on where it was cut off.
 type runner struct {
 	tasks     map[string]env.Task
-	dir       *rollout.Dir
+	dir       *run.Dir
 	attempt   attempt.Attempt
 	images    *images
 	evaluator *verify.Evaluator // nil to grade nothing
-	gates     rollout.Gates
+	gates     run.Gates
 	progress  *progress
 	// seed is the run's, nil to leave sampling to the endpoint.
 	seed *uint64
@@ -75,7 +74,7 @@ type detail struct {
 	Tokens       attempt.Tokens         `json:"tokens"`
 }
 
-func detailOf(o rollout.Outcome) detail {
+func detailOf(o run.Outcome) detail {
 	var d detail
 	_ = json.Unmarshal(o.Detail, &d) // a rollout that failed has none
 	return d
@@ -84,21 +83,21 @@ func detailOf(o rollout.Outcome) detail {
 // gradeDir is the directory of a rollout's grading, inside of the rollout's.
 const gradeDir = "grade"
 
-// Rollout plays one rollout.
-func (r *runner) Rollout(ctx context.Context, a rollout.Attempt) (rollout.Result, error) {
+// Run plays one rollout.
+func (r *runner) Run(ctx context.Context, a run.Job) (run.Result, error) {
 	dir, err := r.dir.Attempt(a)
 	if err != nil {
-		return rollout.Result{}, rollout.Abort(err)
+		return run.Result{}, run.Abort(err)
 	}
 	task, err := r.images.complete(ctx, r.tasks[a.Task])
 	if err != nil {
-		return rollout.Result{}, err
+		return run.Result{}, err
 	}
 	report, err := r.play(ctx, a, task, dir)
 	if err != nil {
-		return rollout.Result{}, err
+		return run.Result{}, err
 	}
-	result := rollout.Result{Rollout: rl.Rollout{StopReason: report.StopReason}}
+	result := run.Result{StopReason: report.StopReason}
 	result.Times.Model = report.Seconds.Model
 	result.Times.Environment = report.Seconds.Start + report.Seconds.Tools + report.Seconds.Patch
 	d := detail{
@@ -108,10 +107,10 @@ func (r *runner) Rollout(ctx context.Context, a rollout.Attempt) (rollout.Result
 	if report.StopReason != agent.Interrupted && r.evaluator != nil {
 		v, err := r.grade(ctx, task, dir)
 		if err != nil {
-			return rollout.Result{}, err
+			return run.Result{}, err
 		}
 		if !v.Void {
-			result.Rollout.Reward = &v.Reward
+			result.Reward = &v.Reward
 		}
 		d.Status, d.InfraReason, result.Times.Reward = v.Status, v.InfraReason, v.Seconds
 		for _, s := range v.Suspicious {
@@ -123,7 +122,7 @@ func (r *runner) Rollout(ctx context.Context, a rollout.Attempt) (rollout.Result
 }
 
 // play lets the agent work, unless it has ended already, and returns what it left.
-func (r *runner) play(ctx context.Context, a rollout.Attempt, task env.Task, dir string) (attempt.Report, error) {
+func (r *runner) play(ctx context.Context, a run.Job, task env.Task, dir string) (attempt.Report, error) {
 	report, err := attempt.ReadReport(dir)
 	if err == nil && ended(report) {
 		return report, nil
@@ -146,15 +145,15 @@ func (r *runner) play(ctx context.Context, a rollout.Attempt, task env.Task, dir
 	leave()
 	switch {
 	case err != nil:
-		return report, rollout.Abort(err) // the disk, not the rollout
-	case errors.Is(context.Cause(ctx), rollout.ErrDeadline):
+		return report, run.Abort(err) // the disk, not the rollout
+	case errors.Is(context.Cause(ctx), run.ErrDeadline):
 		return report, context.Cause(ctx) // it hangs in spite of its own limits
 	case made.Outcome.StopReason == agent.Interrupted:
 		return attempt.Report{StopReason: agent.Interrupted}, nil
 	case made.Err != nil:
 		return report, made.Err
 	case hopeless(made.Outcome.Err):
-		return report, rollout.Abort(made.Outcome.Err)
+		return report, run.Abort(made.Outcome.Err)
 	case made.Outcome.Err != nil:
 		return report, made.Outcome.Err
 	case made.PatchErr != nil:
@@ -194,16 +193,16 @@ func (r *runner) grade(ctx context.Context, task env.Task, dir string) (verify.E
 	}
 	v.Key = key
 	if err := v.Save(to, task, patch); err != nil {
-		return verify.Evaluation{}, rollout.Abort(err)
+		return verify.Evaluation{}, run.Abort(err)
 	}
 	return v, nil
 }
 
 // solved is the stricter verdict on a rollout.
-func solved(o rollout.Outcome) bool { return o.Rollout.Reward != nil && *o.Rollout.Reward >= 1 }
+func solved(o run.Outcome) bool { return o.Reward != nil && *o.Reward >= 1 }
 
 // verdict says in a line what a rollout came to.
-func verdict(o rollout.Outcome) string {
+func verdict(o run.Outcome) string {
 	d := detailOf(o)
 	word := "not graded"
 	switch {
@@ -215,6 +214,6 @@ func verdict(o rollout.Outcome) string {
 	for _, s := range d.Suspicious {
 		word += fmt.Sprintf(", suspicious (%s)", s)
 	}
-	return fmt.Sprintf("%s (%s after %d steps, %s)", word, strings.ReplaceAll(string(o.Rollout.StopReason), "_", " "), d.Steps,
+	return fmt.Sprintf("%s (%s after %d steps, %s)", word, strings.ReplaceAll(string(o.StopReason), "_", " "), d.Steps,
 		clock(secondsOf(o.Times.Total)))
 }

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"deepswe/env/atomicfile"
+	"deepswe/env/disk"
 )
 
 // A checkpoint is one file: the magic line, the length of a JSON header and the header, the vectors named there one after
@@ -53,7 +53,7 @@ func (p *Policy) Save(_ context.Context, name string) error {
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		return fmt.Errorf("save policy: %w", err)
 	}
-	if err := atomicfile.Write(path, p.encode()); err != nil {
+	if err := disk.WriteFile(path, p.encode()); err != nil {
 		return fmt.Errorf("save policy: %w", err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package rollout
+package run
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"deepswe/agent"
-	"deepswe/rl"
+	"deepswe/agent/trajectory"
 )
 
 type manifest struct{ Name string }
@@ -40,19 +40,19 @@ func mustClose(t *testing.T, c io.Closer) {
 func TestDirKeepsWhatHasEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs", "one")
 	d := mustCreate(t, path)
-	good, bad := Attempt{"t", "g", 0}, Attempt{"t", "g", 1}
+	good, bad := Job{"t", "g", 0}, Job{"t", "g", 1}
 	want := Outcome{
-		Attempt: good, Tries: 2,
+		Job: good, Tries: 2,
 		Result: Result{
-			Rollout: rl.Rollout{Task: "t", Group: "g", Reward: new(1.0), StopReason: agent.Submitted, PolicyVersion: "7", Turns: []rl.Turn{
+			Reward: new(1.0), StopReason: agent.Submitted, PolicyVersion: new(int64(7)), Turns: []trajectory.Sample{
 				{PromptIDs: []int32{1, 2}, CompletionIDs: []int32{3}, Logprobs: []float64{-0.1234567890123456789}},
-			}},
+			},
 			Times:   Times{Model: 1.5, Total: 2.25},
 			Metrics: map[string]float64{"steps": 3},
 			Detail:  json.RawMessage(`{"patch":"<x>"}`),
 		},
 	}
-	for _, o := range []Outcome{want, {Attempt: bad, Err: "no sandbox", Tries: 3, Result: Result{Rollout: rl.Rollout{Task: "t", Group: "g", StopReason: agent.SandboxError}}}} {
+	for _, o := range []Outcome{want, {Job: bad, Err: "no sandbox", Tries: 3, Result: Result{StopReason: agent.SandboxError}}} {
 		if err := d.Record(o); err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestAttemptDirectoriesStayInside(t *testing.T) {
 	defer mustClose(t, d)
 	seen := map[string]string{}
 	for _, group := range []string{"a", "a/b", "a%2Fb", "..", ".", "", "../../etc", ".hidden", "%", "%2E", "sympy__sympy-123", "a b"} {
-		dir, err := d.Attempt(Attempt{Group: group, Index: 3})
+		dir, err := d.Attempt(Job{Group: group, Index: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,9 +224,9 @@ func TestRunsOverADirectory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		path := t.TempDir()
 		plan := Plan([]string{"a", "b"}, 3)
-		played := map[Attempt]int{}
+		played := map[Job]int{}
 		var mu sync.Mutex
-		runner := RunnerFunc(func(_ context.Context, a Attempt) (Result, error) {
+		runner := RunnerFunc(func(_ context.Context, a Job) (Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			played[a]++
@@ -251,7 +251,7 @@ func TestRunsOverADirectory(t *testing.T) {
 			}
 			if runErr == nil {
 				for _, o := range out {
-					if o.Failed() || *o.Rollout.Reward != 1 {
+					if o.Failed() || *o.Reward != 1 {
 						rt.Fatalf("outcome %+v", o)
 					}
 				}
@@ -295,7 +295,7 @@ func FuzzReadLines(f *testing.F) {
 
 // What the engine adds to a rollout: scheduling, events, and a line in events.jsonl that is on the disk.
 func BenchmarkEngine(b *testing.B) {
-	runner := RunnerFunc(func(context.Context, Attempt) (Result, error) { return solved(), nil })
+	runner := RunnerFunc(func(context.Context, Job) (Result, error) { return solved(), nil })
 	for _, durable := range []bool{false, true} {
 		name := "memory"
 		if durable {

@@ -1,7 +1,4 @@
-// Package atomicfile writes files that appear whole or not at all, also when the process is killed or the machine goes
-// down in between. It imports the standard library only; calls for the same path at the same time each succeed, and one
-// of them wins.
-package atomicfile
+package disk
 
 import (
 	"errors"
@@ -11,17 +8,17 @@ import (
 	"path/filepath"
 )
 
-// Write replaces the file at the path with the data, under the mode 0644.
-func Write(path string, data []byte) error {
-	return Stream(path, func(w io.Writer) error {
+// WriteFile replaces the file at the path with the data, under the mode 0644.
+func WriteFile(path string, data []byte) error {
+	return WriteStream(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
 	})
 }
 
-// Stream is Write for data that comes piece by piece. The data goes to a temporary name in the same directory, is synced,
+// WriteStream is WriteFile for data that comes piece by piece. The data goes to a temporary name in the same directory, is synced,
 // and takes the path's place by a rename; after an error of write, nothing has changed.
-func Stream(path string, write func(io.Writer) error) (err error) {
+func WriteStream(path string, write func(io.Writer) error) (err error) {
 	dir, name := filepath.Split(path)
 	f, err := os.CreateTemp(dir, "."+name+".*")
 	if err != nil {

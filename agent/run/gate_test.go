@@ -1,4 +1,4 @@
-package rollout
+package run
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func TestGateBoundsModelCallsAndChargesTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := NewGate(1)
 		model := gate.Guard(slowModel{})
-		runner := RunnerFunc(func(ctx context.Context, _ Attempt) (Result, error) {
+		runner := RunnerFunc(func(ctx context.Context, _ Job) (Result, error) {
 			_, err := model.Complete(ctx, agent.Request{})
 			return solved(), err
 		})

@@ -1,4 +1,4 @@
-package atomicfile
+package disk
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 func TestWriteReplacesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	for _, data := range []string{"one", "", "three"} {
-		if err := Write(path, []byte(data)); err != nil {
+		if err := WriteFile(path, []byte(data)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != data {
@@ -23,11 +23,11 @@ func TestWriteReplacesTheFile(t *testing.T) {
 func TestAFailedWriteChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
-	if err := Write(path, []byte("old")); err != nil {
+	if err := WriteFile(path, []byte("old")); err != nil {
 		t.Fatal(err)
 	}
 	full := errors.New("no space left")
-	err := Stream(path, func(w io.Writer) error {
+	err := WriteStream(path, func(w io.Writer) error {
 		_, _ = io.WriteString(w, "half of the n")
 		return full
 	})

@@ -1,4 +1,4 @@
-package rollout
+package run
 
 import (
 	"bytes"
@@ -13,13 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"deepswe/env/atomicfile"
+	"deepswe/env/disk"
 )
 
 // Journal remembers how attempts ended.
 type Journal interface {
 	// Find returns the recorded outcome of an attempt that needs no further try.
-	Find(a Attempt) (Outcome, bool)
+	Find(a Job) (Outcome, bool)
 	// Record writes an outcome down for good. It is called once for an attempt and run, from many goroutines.
 	Record(o Outcome) error
 }
@@ -46,7 +46,7 @@ type Dir struct {
 	log  *Log
 
 	mu       sync.Mutex
-	finished map[Attempt]Outcome
+	finished map[Job]Outcome
 }
 
 var _ Journal = (*Dir)(nil)
@@ -87,10 +87,10 @@ func create(path string, l *os.File, manifest any) (*Dir, error) {
 		return nil, err
 	}
 	// The manifest comes last: a directory with one is a run that can be resumed.
-	if err := atomicfile.Write(name, data.Bytes()); err != nil {
+	if err := disk.WriteFile(name, data.Bytes()); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	return &Dir{path: path, lock: l, log: log, finished: map[Attempt]Outcome{}}, nil
+	return &Dir{path: path, lock: l, log: log, finished: map[Job]Outcome{}}, nil
 }
 
 // Open resumes the run in the directory and reads its manifest. It fails with fs.ErrNotExist where there is no run, and
@@ -110,7 +110,7 @@ func Open(path string, manifest any) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open run %s: %w", path, err)
 	}
-	d := &Dir{path: path, lock: l, finished: map[Attempt]Outcome{}}
+	d := &Dir{path: path, lock: l, finished: map[Job]Outcome{}}
 	d.log, err = OpenLog(filepath.Join(path, eventsFile), d.remember)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), l.Close())
@@ -140,15 +140,15 @@ func (d *Dir) remember(line []byte) error {
 		return err
 	}
 	if r.Event == string(Finished) && r.Outcome != nil {
-		d.finished[key(r.Attempt)] = *r.Outcome
+		d.finished[key(r.Job)] = *r.Outcome
 	}
 	return nil
 }
 
-func key(a Attempt) Attempt { return Attempt{Group: a.Group, Index: a.Index} }
+func key(a Job) Job { return Job{Group: a.Group, Index: a.Index} }
 
 // Find returns the outcome of an attempt that ended with a result.
-func (d *Dir) Find(a Attempt) (Outcome, bool) {
+func (d *Dir) Find(a Job) (Outcome, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o, ok := d.finished[key(a)]
@@ -170,7 +170,7 @@ func (d *Dir) Record(o Outcome) error {
 	if kind == Finished {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.finished[key(o.Attempt)] = o
+		d.finished[key(o.Job)] = o
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (d *Dir) Path(name ...string) string {
 
 // Attempt makes the directory for what an attempt leaves, and returns its path. Names of groups that are no file names
 // are percent-encoded.
-func (d *Dir) Attempt(a Attempt) (string, error) {
+func (d *Dir) Attempt(a Job) (string, error) {
 	path := d.Path(rolloutsDir, fileName(a.Group), strconv.Itoa(a.Index))
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return "", fmt.Errorf("attempt directory: %w", err)

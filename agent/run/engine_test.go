@@ -1,4 +1,4 @@
-package rollout
+package run
 
 import (
 	"context"
@@ -15,24 +15,23 @@ import (
 	"go.uber.org/goleak"
 
 	"deepswe/agent"
-	"deepswe/rl"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // solved is a result with a reward.
 func solved() Result {
-	return Result{Rollout: rl.Rollout{Reward: new(1.0), StopReason: agent.Submitted}}
+	return Result{Reward: new(1.0), StopReason: agent.Submitted}
 }
 
 // memory is a journal without a disk.
 type memory struct {
 	mu   sync.Mutex
-	kept map[Attempt]Outcome
+	kept map[Job]Outcome
 	err  error
 }
 
-func (m *memory) Find(a Attempt) (Outcome, bool) {
+func (m *memory) Find(a Job) (Outcome, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o, ok := m.kept[a]
@@ -43,15 +42,15 @@ func (m *memory) Record(o Outcome) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.kept == nil {
-		m.kept = map[Attempt]Outcome{}
+		m.kept = map[Job]Outcome{}
 	}
-	m.kept[o.Attempt] = o
+	m.kept[o.Job] = o
 	return m.err
 }
 
 func TestPlanIsGroupByGroup(t *testing.T) {
 	got := Plan([]string{"a", "b"}, 2)
-	want := []Attempt{{"a", "a", 0}, {"a", "a", 1}, {"b", "b", 0}, {"b", "b", 1}}
+	want := []Job{{"a", "a", 0}, {"a", "a", 1}, {"b", "b", 0}, {"b", "b", 1}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
 	}
@@ -59,7 +58,7 @@ func TestPlanIsGroupByGroup(t *testing.T) {
 
 func TestOutcomesInThePlansOrder(t *testing.T) {
 	plan := Plan([]string{"a", "b", "c"}, 4)
-	runner := RunnerFunc(func(_ context.Context, a Attempt) (Result, error) {
+	runner := RunnerFunc(func(_ context.Context, a Job) (Result, error) {
 		r := solved()
 		r.Metrics = map[string]float64{"index": float64(a.Index)}
 		return r, nil
@@ -69,18 +68,14 @@ func TestOutcomesInThePlansOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, o := range out {
-		ro := o.Rollout
-		if o.Attempt != plan[i] || o.Metrics["index"] != float64(plan[i].Index) || o.Tries != 1 || o.Failed() {
+		if o.Job != plan[i] || o.Metrics["index"] != float64(plan[i].Index) || o.Tries != 1 || o.Failed() {
 			t.Errorf("place %d has %+v", i, o)
-		}
-		if ro.Task != plan[i].Task || ro.Group != plan[i].Group || ro.Attempt != plan[i].Index {
-			t.Errorf("place %d: the rollout is named %s %s %d", i, ro.Task, ro.Group, ro.Attempt)
 		}
 	}
 }
 
 func TestTwiceInThePlan(t *testing.T) {
-	_, err := (&Engine{Runner: RunnerFunc(nil)}).Run(t.Context(), []Attempt{{"a", "g", 1}, {"b", "g", 1}})
+	_, err := (&Engine{Runner: RunnerFunc(nil)}).Run(t.Context(), []Job{{"a", "g", 1}, {"b", "g", 1}})
 	if err == nil || !strings.Contains(err.Error(), "twice") {
 		t.Errorf("got %v", err)
 	}
@@ -89,7 +84,7 @@ func TestTwiceInThePlan(t *testing.T) {
 func TestWorkersBoundWhatRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inside, most atomic.Int64
-		runner := RunnerFunc(func(context.Context, Attempt) (Result, error) {
+		runner := RunnerFunc(func(context.Context, Job) (Result, error) {
 			most.Store(max(most.Load(), inside.Add(1)))
 			time.Sleep(time.Second)
 			inside.Add(-1)
@@ -109,7 +104,7 @@ func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("the daemon is gone")
 		var tries atomic.Int64
-		runner := RunnerFunc(func(_ context.Context, a Attempt) (Result, error) {
+		runner := RunnerFunc(func(_ context.Context, a Job) (Result, error) {
 			if a.Task == "heals" && tries.Add(1) == 3 {
 				return solved(), nil
 			}
@@ -126,10 +121,10 @@ func TestRetries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out[0].Failed() || out[0].Tries != 3 || *out[0].Rollout.Reward != 1 {
+		if out[0].Failed() || out[0].Tries != 3 || *out[0].Reward != 1 {
 			t.Errorf("healed: %+v", out[0])
 		}
-		if s := out[1]; !s.Failed() || s.Tries != 3 || s.Rollout.Reward != nil || !strings.Contains(s.Err, broken.Error()) {
+		if s := out[1]; !s.Failed() || s.Tries != 3 || s.Reward != nil || !strings.Contains(s.Err, broken.Error()) {
 			t.Errorf("a failure of machinery has no reward: %+v", s)
 		}
 		var slept time.Duration
@@ -149,7 +144,7 @@ func TestRetries(t *testing.T) {
 func TestDelaysAreBounded(t *testing.T) {
 	o := Options{Backoff: time.Second, MaxBackoff: time.Minute}
 	for retry := 1; retry < 200; retry++ {
-		if d := o.delay(Attempt{Task: "t", Index: retry}, retry); d < time.Second/2 || d > time.Minute {
+		if d := o.delay(Job{Task: "t", Index: retry}, retry); d < time.Second/2 || d > time.Minute {
 			t.Errorf("retry %d waits %v", retry, d)
 		}
 	}
@@ -163,16 +158,16 @@ func TestStopReasonOfFailures(t *testing.T) {
 		{fmt.Errorf("call: %w", agent.ErrModelUnavailable), agent.ModelError},
 		{errors.New("no space left"), agent.SandboxError},
 	} {
-		runner := RunnerFunc(func(context.Context, Attempt) (Result, error) { return Result{}, tt.err })
+		runner := RunnerFunc(func(context.Context, Job) (Result, error) { return Result{}, tt.err })
 		out, err := (&Engine{Runner: runner, Options: Options{Retries: -1}}).Run(t.Context(), Plan([]string{"a"}, 1))
-		if err != nil || out[0].Rollout.StopReason != tt.want || out[0].Tries != 1 {
-			t.Errorf("%v: stopped by %s after %d tries, %v", tt.err, out[0].Rollout.StopReason, out[0].Tries, err)
+		if err != nil || out[0].StopReason != tt.want || out[0].Tries != 1 {
+			t.Errorf("%v: stopped by %s after %d tries, %v", tt.err, out[0].StopReason, out[0].Tries, err)
 		}
 	}
 }
 
 func TestPanicIsAFailureOfOneRollout(t *testing.T) {
-	runner := RunnerFunc(func(_ context.Context, a Attempt) (Result, error) {
+	runner := RunnerFunc(func(_ context.Context, a Job) (Result, error) {
 		if a.Index == 1 {
 			panic("boom")
 		}
@@ -194,7 +189,7 @@ func TestPanicIsAFailureOfOneRollout(t *testing.T) {
 
 func TestAbortStopsTheRun(t *testing.T) {
 	bad := errors.New("the key was refused")
-	runner := RunnerFunc(func(ctx context.Context, a Attempt) (Result, error) {
+	runner := RunnerFunc(func(ctx context.Context, a Job) (Result, error) {
 		if a.Index == 2 {
 			return Result{}, fmt.Errorf("ask: %w", Abort(bad))
 		}
@@ -222,7 +217,7 @@ func TestAbortStopsTheRun(t *testing.T) {
 func TestFailuresInARowStopTheRun(t *testing.T) {
 	down := errors.New("no route to host")
 	var calls atomic.Int64
-	runner := RunnerFunc(func(_ context.Context, a Attempt) (Result, error) {
+	runner := RunnerFunc(func(_ context.Context, a Job) (Result, error) {
 		calls.Add(1)
 		if a.Index == 3 {
 			return solved(), nil
@@ -237,11 +232,11 @@ func TestFailuresInARowStopTheRun(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		runner := RunnerFunc(func(ctx context.Context, a Attempt) (Result, error) {
+		runner := RunnerFunc(func(ctx context.Context, a Job) (Result, error) {
 			<-ctx.Done()
 			if a.Index == 0 {
 				r := solved()
-				r.Rollout.StopReason, r.Rollout.Reward = agent.Timeout, new(0.0)
+				r.StopReason, r.Reward = agent.Timeout, new(0.0)
 				return r, nil
 			}
 			return Result{}, ctx.Err()
@@ -250,10 +245,10 @@ func TestDeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out[0].Failed() || out[0].Rollout.StopReason != agent.Timeout || out[0].Times.Total != 60 {
+		if out[0].Failed() || out[0].StopReason != agent.Timeout || out[0].Times.Total != 60 {
 			t.Errorf("one that ends in good order: %+v", out[0])
 		}
-		if !out[1].Failed() || !strings.Contains(out[1].Err, "deadline of 1m0s") || out[1].Rollout.Reward != nil {
+		if !out[1].Failed() || !strings.Contains(out[1].Err, "deadline of 1m0s") || out[1].Reward != nil {
 			t.Errorf("one that does not: %+v", out[1])
 		}
 	})
@@ -261,13 +256,13 @@ func TestDeadline(t *testing.T) {
 
 func TestInterruptDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		runner := RunnerFunc(func(ctx context.Context, a Attempt) (Result, error) {
+		runner := RunnerFunc(func(ctx context.Context, a Job) (Result, error) {
 			select {
 			case <-time.After(time.Duration(a.Index+1) * time.Minute):
 				return solved(), nil
 			case <-ctx.Done():
 				r := solved()
-				r.Rollout.StopReason = agent.Interrupted
+				r.StopReason = agent.Interrupted
 				return r, nil
 			}
 		})
@@ -297,7 +292,7 @@ func TestInterruptDrains(t *testing.T) {
 
 func TestAbandonEndsTheDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		runner := RunnerFunc(func(ctx context.Context, _ Attempt) (Result, error) {
+		runner := RunnerFunc(func(ctx context.Context, _ Job) (Result, error) {
 			<-ctx.Done()
 			return Result{}, ctx.Err()
 		})
@@ -315,7 +310,7 @@ func TestAbandonEndsTheDrain(t *testing.T) {
 
 func TestInterruptedRetryIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		runner := RunnerFunc(func(context.Context, Attempt) (Result, error) { return Result{}, errors.New("down") })
+		runner := RunnerFunc(func(context.Context, Job) (Result, error) { return Result{}, errors.New("down") })
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		j := &memory{}
@@ -331,7 +326,7 @@ func TestJournalIsNotPlayedAgain(t *testing.T) {
 	plan := Plan([]string{"a", "b"}, 3)
 	j := &memory{}
 	var calls atomic.Int64
-	runner := RunnerFunc(func(context.Context, Attempt) (Result, error) {
+	runner := RunnerFunc(func(context.Context, Job) (Result, error) {
 		calls.Add(1)
 		return solved(), nil
 	})
@@ -342,7 +337,7 @@ func TestJournalIsNotPlayedAgain(t *testing.T) {
 	var groups []string
 	e.Options.Observe = func(ev Event) {
 		if ev.Kind == GroupDone {
-			groups = append(groups, ev.Attempt.Group)
+			groups = append(groups, ev.Job.Group)
 		}
 	}
 	out, err := e.Run(t.Context(), plan)
@@ -350,7 +345,7 @@ func TestJournalIsNotPlayedAgain(t *testing.T) {
 		t.Fatalf("%d calls, %v: want 6", calls.Load(), err)
 	}
 	for i, o := range out {
-		if o.Replayed != (i < 4) || *o.Rollout.Reward != 1 {
+		if o.Replayed != (i < 4) || *o.Reward != 1 {
 			t.Errorf("attempt %d: %+v", i, o)
 		}
 	}
@@ -362,7 +357,7 @@ func TestJournalIsNotPlayedAgain(t *testing.T) {
 
 func TestJournalThatFails(t *testing.T) {
 	full := errors.New("disk full")
-	runner := RunnerFunc(func(context.Context, Attempt) (Result, error) { return solved(), nil })
+	runner := RunnerFunc(func(context.Context, Job) (Result, error) { return solved(), nil })
 	_, err := (&Engine{Runner: runner, Journal: &memory{err: full}}).Run(t.Context(), Plan([]string{"a"}, 3))
 	if !errors.Is(err, full) {
 		t.Errorf("got %v", err)
@@ -370,9 +365,9 @@ func TestJournalThatFails(t *testing.T) {
 }
 
 func TestEventsComeInOrder(t *testing.T) {
-	runner := RunnerFunc(func(context.Context, Attempt) (Result, error) { return solved(), nil })
+	runner := RunnerFunc(func(context.Context, Job) (Result, error) { return solved(), nil })
 	var kinds []string
-	o := Options{Workers: 1, Observe: func(e Event) { kinds = append(kinds, fmt.Sprint(e.Kind, " ", e.Attempt.Group, e.Attempt.Index)) }}
+	o := Options{Workers: 1, Observe: func(e Event) { kinds = append(kinds, fmt.Sprint(e.Kind, " ", e.Job.Group, e.Job.Index)) }}
 	if _, err := (&Engine{Runner: runner, Options: o}).Run(t.Context(), Plan([]string{"a", "b"}, 2)); err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +384,7 @@ func TestSeeds(t *testing.T) {
 	seen := map[int64]bool{}
 	n := 0
 	for run := range uint64(3) {
-		for _, a := range append(Plan([]string{"a", "ab"}, 3), Attempt{"b", "a", 0}, Attempt{"a", "b", 0}, Attempt{"", "aab", 0}) {
+		for _, a := range append(Plan([]string{"a", "ab"}, 3), Job{"b", "a", 0}, Job{"a", "b", 0}, Job{"", "aab", 0}) {
 			for call := -1; call < 4; call++ {
 				s := a.Seed(run, call)
 				if s < 0 || s != a.Seed(run, call) {
@@ -404,7 +399,7 @@ func TestSeeds(t *testing.T) {
 		t.Errorf("%d different seeds for %d calls", len(seen), n)
 	}
 	// Runs are compared by seed and resumed by it: what a seed gives must not change.
-	if got := (Attempt{"lake-00001", "000001.0", 2}).Seed(1, 0); got != 959278576908790069 {
+	if got := (Job{"lake-00001", "000001.0", 2}).Seed(1, 0); got != 959278576908790069 {
 		t.Errorf("seed %d", got)
 	}
 }

@@ -1,4 +1,4 @@
-package rollout
+package run
 
 import (
 	"context"
@@ -77,8 +77,8 @@ const (
 
 // Event is something that happened to an attempt, or to the group of it.
 type Event struct {
-	Kind    EventKind
-	Attempt Attempt
+	Kind EventKind
+	Job  Job
 	// Outcome of Finished and Failed.
 	Outcome *Outcome
 	// Err and Delay of Retrying.
@@ -92,7 +92,7 @@ type Event struct {
 // An error means that the plan was not finished: one that wraps [ErrInterrupted] and the context's cause when ctx ended,
 // what a Runner marked with [Abort], or a journal that cannot be written. The outcomes up to then come with it; those of
 // attempts that did not end have Tries 0.
-func (e *Engine) Run(ctx context.Context, plan []Attempt) ([]Outcome, error) {
+func (e *Engine) Run(ctx context.Context, plan []Job) ([]Outcome, error) {
 	r := &run{Engine: *e, open: map[string]int{}, outcomes: make([]Outcome, len(plan))}
 	r.Options = r.Options.withDefaults()
 	if r.Log == nil {
@@ -126,19 +126,19 @@ type run struct {
 }
 
 // replay takes what the journal knows and returns the places in the plan that are left.
-func (r *run) replay(plan []Attempt) ([]int, error) {
-	seen := make(map[Attempt]bool, len(plan))
+func (r *run) replay(plan []Job) ([]int, error) {
+	seen := make(map[Job]bool, len(plan))
 	var todo []int
 	for i, a := range plan {
-		key := Attempt{Group: a.Group, Index: a.Index}
+		key := Job{Group: a.Group, Index: a.Index}
 		if seen[key] {
 			return nil, fmt.Errorf("plan has attempt %d of group %q twice", a.Index, a.Group)
 		}
 		seen[key] = true
-		r.outcomes[i].Attempt = a
+		r.outcomes[i].Job = a
 		if r.Journal != nil {
 			if o, ok := r.Journal.Find(a); ok {
-				o.Attempt, o.Replayed = a, true
+				o.Job, o.Replayed = a, true
 				r.outcomes[i] = o
 				continue
 			}
@@ -150,7 +150,7 @@ func (r *run) replay(plan []Attempt) ([]int, error) {
 }
 
 // all plays the attempts at the given places with a fixed number of workers, and returns when all of them have ended.
-func (r *run) all(ctx context.Context, plan []Attempt, todo []int) {
+func (r *run) all(ctx context.Context, plan []Job, todo []int) {
 	admit, stop := context.WithCancelCause(ctx)
 	r.stop = stop
 	playing, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -199,14 +199,14 @@ func (r *run) drain(playing context.Context) {
 }
 
 // attempt plays one attempt to its end, tries and all.
-func (r *run) attempt(admit, playing context.Context, out *Outcome, a Attempt) {
-	r.tell(Event{Kind: Started, Attempt: a})
+func (r *run) attempt(admit, playing context.Context, out *Outcome, a Job) {
+	r.tell(Event{Kind: Started, Job: a})
 	start := time.Now()
 	var waited atomic.Int64
 	playing = context.WithValue(playing, waitKey{}, &waited)
 	for try := 1; ; try++ {
 		res, err := r.try(playing, a)
-		interrupted := playing.Err() != nil && (err != nil || res.Rollout.StopReason == agent.Interrupted)
+		interrupted := playing.Err() != nil && (err != nil || res.StopReason == agent.Interrupted)
 		if interrupted {
 			r.unfinished.Add(1)
 			return
@@ -224,7 +224,7 @@ func (r *run) attempt(admit, playing context.Context, out *Outcome, a Attempt) {
 			}
 			res.Times.Queue = time.Duration(waited.Load()).Seconds()
 			res.Times.Total = time.Since(start).Seconds()
-			*out = Outcome{Attempt: a, Result: res, Tries: try}
+			*out = Outcome{Job: a, Result: res, Tries: try}
 			r.finish(out, err)
 			return
 		}
@@ -232,7 +232,7 @@ func (r *run) attempt(admit, playing context.Context, out *Outcome, a Attempt) {
 }
 
 // try calls the Runner once, under the deadline.
-func (r *run) try(ctx context.Context, a Attempt) (res Result, err error) {
+func (r *run) try(ctx context.Context, a Job) (res Result, err error) {
 	if r.Options.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.Options.Deadline, ErrDeadline)
@@ -243,7 +243,7 @@ func (r *run) try(ctx context.Context, a Attempt) (res Result, err error) {
 			res, err = Result{}, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	res, err = r.Runner.Rollout(ctx, a)
+	res, err = r.Runner.Run(ctx, a)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDeadline) {
 		err = fmt.Errorf("%w of %s: %w", ErrDeadline, r.Options.Deadline, err)
 	}
@@ -251,26 +251,24 @@ func (r *run) try(ctx context.Context, a Attempt) (res Result, err error) {
 }
 
 // again decides about a retry and waits for it.
-func (r *run) again(admit context.Context, a Attempt, try int, err error) bool {
+func (r *run) again(admit context.Context, a Job, try int, err error) bool {
 	if _, panicked := errors.AsType[*PanicError](err); panicked || try > r.Options.Retries {
 		return false
 	}
 	delay := r.Options.delay(a, try)
 	r.Log.Warn("rollout failed, trying again", "task", a.Task, "attempt", a.Index, "try", try, "delay", delay, "error", err)
-	r.tell(Event{Kind: Retrying, Attempt: a, Err: err, Delay: delay})
+	r.tell(Event{Kind: Retrying, Job: a, Err: err, Delay: delay})
 	return wait(admit, delay)
 }
 
 // finish writes the outcome down and then tells of it.
 func (r *run) finish(out *Outcome, err error) {
-	ro := &out.Rollout
-	ro.Task, ro.Group, ro.Attempt = out.Task, out.Group, out.Index
 	kind := Finished
 	if err != nil {
 		kind = Failed
-		out.Err, ro.Reward = err.Error(), nil
-		if ro.StopReason == "" {
-			ro.StopReason = stopReason(err)
+		out.Err, out.Reward = err.Error(), nil
+		if out.StopReason == "" {
+			out.StopReason = stopReason(err)
 		}
 		attrs := []any{"task", out.Task, "attempt", out.Index, "tries", out.Tries, "error", err}
 		if p, ok := errors.AsType[*PanicError](err); ok {
@@ -296,9 +294,9 @@ func (r *run) finish(out *Outcome, err error) {
 	if r.Options.MaxFailures > 0 && failures >= r.Options.MaxFailures {
 		r.die(fmt.Errorf("%d rollouts in a row failed, the last one: %w", failures, err))
 	}
-	r.tell(Event{Kind: kind, Attempt: out.Attempt, Outcome: out})
+	r.tell(Event{Kind: kind, Job: out.Job, Outcome: out})
 	if last {
-		r.tell(Event{Kind: GroupDone, Attempt: out.Attempt})
+		r.tell(Event{Kind: GroupDone, Job: out.Job})
 	}
 }
 

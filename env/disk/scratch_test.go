@@ -1,4 +1,4 @@
-package scratch
+package disk
 
 import (
 	"os"
@@ -16,7 +16,7 @@ const makeEnv = "SCRATCH_TEST_PARENT"
 
 func TestMain(m *testing.M) {
 	if parent := os.Getenv(makeEnv); parent != "" {
-		dir, err := Make(parent, "victim")
+		dir, err := MakeScratch(parent, "victim")
 		if err != nil {
 			panic(err)
 		}
@@ -59,7 +59,7 @@ func TestReapRemovesWhatTheDeadLeft(t *testing.T) {
 		t.Skip("this system does not tell when a process was started")
 	}
 	parent := t.TempDir()
-	living, err := Make(parent, "base")
+	living, err := MakeScratch(parent, "base")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,18 +75,18 @@ func TestReapRemovesWhatTheDeadLeft(t *testing.T) {
 	before := names(t, parent)
 	leave(t, parent)
 
-	would, err := Reap(t.Context(), parent, env.ReapOptions{DryRun: true})
+	would, err := ReapScratch(t.Context(), parent, env.ReapOptions{DryRun: true})
 	if err != nil || len(would) != 1 || len(names(t, parent)) != len(before)+1 {
 		t.Fatalf("a dry run found %v (%v) and left %q", would, err, names(t, parent))
 	}
-	did, err := Reap(t.Context(), parent, env.ReapOptions{})
+	did, err := ReapScratch(t.Context(), parent, env.ReapOptions{})
 	if err != nil || len(did) != 1 || did[0].ID != would[0].ID || did[0].Kind != "directory" {
 		t.Fatalf("reaped %v (%v), want %v", did, err, would)
 	}
 	if after := names(t, parent); !slices.Equal(after, before) {
 		t.Errorf("left %q, want %q", after, before)
 	}
-	if _, err := Reap(t.Context(), parent, env.ReapOptions{All: true}); err != nil {
+	if _, err := ReapScratch(t.Context(), parent, env.ReapOptions{All: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(living); !os.IsNotExist(err) {
@@ -126,7 +126,7 @@ func TestOnlyCertainDeathCounts(t *testing.T) {
 
 func TestNamesSayWhose(t *testing.T) {
 	me := thisOwner()
-	dir, err := Make(t.TempDir(), "patch")
+	dir, err := MakeScratch(t.TempDir(), "patch")
 	if err != nil {
 		t.Fatal(err)
 	}

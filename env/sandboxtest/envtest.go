@@ -1,9 +1,9 @@
-// Package envtest holds what every provider of sandboxes has to do: [Run] is the conformance suite, and [Fake] is a
+// Package sandboxtest holds what every provider of sandboxes has to do: [Run] is the conformance suite, and [Fake] is a
 // sandbox in memory for the tests of the layers above.
 //
 // It imports env and env/guest. The suite runs one case after the other, because what it does to a machine would show
 // up in a neighbour's results.
-package envtest
+package sandboxtest
 
 import (
 	"bytes"
@@ -250,7 +250,7 @@ func BuildAttacker(t *testing.T, dir string) string {
 		t.Skip("the attacking program is built with the go command, which is not here")
 	}
 	out := filepath.Join(dir, "attack")
-	cmd := exec.CommandContext(t.Context(), goTool, "build", "-o", out, "deepswe/env/envtest/testdata/attack")
+	cmd := exec.CommandContext(t.Context(), goTool, "build", "-o", out, "deepswe/env/sandboxtest/testdata/attack")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the attacking program: %v\n%s", err, said)

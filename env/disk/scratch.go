@@ -1,9 +1,9 @@
-// Package scratch makes directories for temporary files whose names say whose they are, so that what a killed process
+// Package disk keeps files: it makes directories for temporary files whose names say whose they are, so that what a killed process
 // left can be found and removed by the next one.
 //
 // It imports env for what a leftover is, and nothing else of ours. Its functions are safe for concurrent use, also by
 // several processes.
-package scratch
+package disk
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 // provider is the name under which a leftover is told: these directories are those of no sandbox.
 const provider = "temporary"
 
-// Make makes a directory below parent, the system's directory for temporary files when empty. What it is for becomes
+// MakeScratch makes a directory below parent, the system's directory for temporary files when empty. What it is for becomes
 // part of its name: a lower-case word.
-func Make(parent, what string) (string, error) {
+func MakeScratch(parent, what string) (string, error) {
 	dir, err := os.MkdirTemp(parent, "deepswe-"+what+"-"+thisOwner().String()+"-*")
 	if err != nil {
 		return "", fmt.Errorf("make a scratch directory: %w", err)
@@ -31,8 +31,8 @@ func Make(parent, what string) (string, error) {
 	return dir, nil
 }
 
-// Remove removes a directory and everything in it, also where something in it has taken away the right to.
-func Remove(dir string) error {
+// RemoveScratch removes a directory and everything in it, also where something in it has taken away the right to.
+func RemoveScratch(dir string) error {
 	if err := os.RemoveAll(dir); err == nil {
 		return nil
 	}
@@ -46,9 +46,9 @@ func Remove(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// Reap removes the directories below parent whose owner is dead, and returns them. Where processes cannot be looked at,
+// ReapScratch removes the directories below parent whose owner is dead, and returns them. Where processes cannot be looked at,
 // every owner counts as living. Directories of other users are left to them.
-func Reap(ctx context.Context, parent string, o env.ReapOptions) ([]env.Leftover, error) {
+func ReapScratch(ctx context.Context, parent string, o env.ReapOptions) ([]env.Leftover, error) {
 	if parent == "" {
 		parent = os.TempDir()
 	}
@@ -76,7 +76,7 @@ func Reap(ctx context.Context, parent string, o env.ReapOptions) ([]env.Leftover
 			Provider: provider, Kind: "directory", ID: dir, Owner: fmt.Sprintf("process %d", owner.pid), Age: time.Since(info.ModTime()),
 		})
 		if !o.DryRun {
-			failed = append(failed, Remove(dir))
+			failed = append(failed, RemoveScratch(dir))
 		}
 	}
 	if err := errors.Join(failed...); err != nil {

@@ -6,7 +6,7 @@
 //
 // The package imports agent and rl. An Engine runs one Run at a time; Runners, Gates, Logs and Dirs are used by many
 // goroutines at once.
-package rollout
+package run
 
 import (
 	"context"
@@ -14,11 +14,12 @@ import (
 	"encoding/json"
 	"hash/fnv"
 
-	"deepswe/rl"
+	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
-// Attempt names one rollout of a plan. Group and Index together are unique within a run.
-type Attempt struct {
+// Job names one attempt of a plan. Group and Index together are unique within a run.
+type Job struct {
 	Task string `json:"task"`
 	// Group holds the attempts that are compared with each other. An evaluation has one group a task, named like it.
 	Group string `json:"group"`
@@ -28,7 +29,7 @@ type Attempt struct {
 
 // Seed is a random seed for one call of the attempt, the same in every run with the same run seed, whatever ran before.
 // It is never negative: servers take it as a signed number or an unsigned one.
-func (a Attempt) Seed(run uint64, call int) int64 {
+func (a Job) Seed(run uint64, call int) int64 {
 	h := fnv.New64a()
 	var n [8]byte
 	number := func(v uint64) {
@@ -55,11 +56,11 @@ func mix(x uint64) uint64 {
 }
 
 // Plan lists k attempts at each task, task by task, so that groups are complete one after the other.
-func Plan(tasks []string, k int) []Attempt {
-	plan := make([]Attempt, 0, len(tasks)*k)
+func Plan(tasks []string, k int) []Job {
+	plan := make([]Job, 0, len(tasks)*k)
 	for _, t := range tasks {
 		for i := range k {
-			plan = append(plan, Attempt{Task: t, Group: t, Index: i})
+			plan = append(plan, Job{Task: t, Group: t, Index: i})
 		}
 	}
 	return plan
@@ -67,9 +68,16 @@ func Plan(tasks []string, k int) []Attempt {
 
 // Result is what a rollout came to.
 type Result struct {
-	// Rollout has the reward, the stop reason and the turns. The engine writes the attempt's names into it.
-	Rollout rl.Rollout `json:"rollout"`
-	Times   Times      `json:"times"`
+	// Reward is nil where there is none: nothing was graded, or an infrastructure failure ended the attempt.
+	Reward     *float64         `json:"reward"`
+	StopReason agent.StopReason `json:"stop_reason"`
+	// PolicyVersion is that of the policy that played, nil where it is not known.
+	PolicyVersion *int64 `json:"policy_version,omitempty"`
+	// Turns is what was sampled, for rollouts that keep it in memory rather than in their directory.
+	Turns []trajectory.Sample `json:"turns,omitempty"`
+	// Messages is the conversation as chat messages, where the runner keeps it.
+	Messages []json.RawMessage `json:"messages,omitempty"`
+	Times    Times             `json:"times"`
 	// Metrics are further numbers worth a mean over the rollouts, by name.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	// Detail is kept with the result for whoever made it; the engine does not look inside.
@@ -92,18 +100,18 @@ type Times struct {
 // can with a Result that says so (agent.Timeout, agent.Interrupted). An error is a failure of machinery: the rollout has
 // no reward and is tried again, unless the error is an [Abort].
 type Runner interface {
-	Rollout(ctx context.Context, a Attempt) (Result, error)
+	Run(ctx context.Context, a Job) (Result, error)
 }
 
 // RunnerFunc is a function that is a Runner.
-type RunnerFunc func(ctx context.Context, a Attempt) (Result, error)
+type RunnerFunc func(ctx context.Context, a Job) (Result, error)
 
-// Rollout calls f.
-func (f RunnerFunc) Rollout(ctx context.Context, a Attempt) (Result, error) { return f(ctx, a) }
+// Run calls f.
+func (f RunnerFunc) Run(ctx context.Context, a Job) (Result, error) { return f(ctx, a) }
 
 // Outcome is the end of an attempt.
 type Outcome struct {
-	Attempt
+	Job
 	Result
 	// Err is why there is no reward: the failure of the last try. Empty where the Runner came to a result.
 	Err string `json:"error,omitempty"`

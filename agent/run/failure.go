@@ -1,4 +1,4 @@
-package rollout
+package run
 
 import (
 	"errors"
@@ -39,7 +39,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("rollout panicked: %v",
 
 // delay before the given retry, the first being 1: doubled each time, up to the limit, and then up to a half taken off by
 // the attempt's own random number, so that what failed together does not come back together.
-func (o Options) delay(a Attempt, retry int) time.Duration {
+func (o Options) delay(a Job, retry int) time.Duration {
 	d := o.MaxBackoff
 	if shift := retry - 1; shift < 32 && o.Backoff<<shift > 0 {
 		d = min(o.Backoff<<shift, o.MaxBackoff)
