@@ -18,8 +18,8 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
-	"deepswe/env/sandboxtest"
 	"deepswe/env/repo"
+	"deepswe/env/sandboxtest"
 )
 
 // scripted is a model that gives its replies one after the other; what comes after them is up to then.

@@ -14,9 +14,9 @@ import (
 	"pgregory.net/rapid"
 
 	"deepswe/env"
-	"deepswe/env/sandboxtest"
 	"deepswe/env/guest"
 	"deepswe/env/local"
+	"deepswe/env/sandboxtest"
 )
 
 // TestFakeIsLikeTheReal does the same to a fake and to a real sandbox, and expects the same answers: a fake that behaves

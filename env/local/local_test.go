@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/sandboxtest"
 	"deepswe/env/local"
+	"deepswe/env/sandboxtest"
 )
 
 func newHost(t *testing.T) env.Provider {

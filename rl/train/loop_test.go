@@ -395,7 +395,7 @@ func TestJournalLines(t *testing.T) {
 		Job: a, Err: "no sandbox", Tries: 3,
 		Result: run.Result{
 			StopReason: agent.SandboxError, PolicyVersion: new(int64(4)), Turns: []rl.Turn{},
-			Times:   run.Times{Total: 1.5}, Metrics: map[string]float64{"x": 0.1}, Detail: json.RawMessage(`[1]`),
+			Times: run.Times{Total: 1.5}, Metrics: map[string]float64{"x": 0.1}, Detail: json.RawMessage(`[1]`),
 		},
 	}
 	if err := errors.Join(j.Record(want), j.close()); err != nil {
