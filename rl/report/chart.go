@@ -125,14 +125,19 @@ func (c chart) scale(p *plot) {
 	if c.Zero || c.Stacked {
 		p.y0, p.y1 = min(p.y0, 0), max(p.y1, 0)
 	}
-	if p.x0 == p.x1 {
-		p.x1++
-	}
-	if p.y0 == p.y1 {
-		p.y1++
-	}
+	p.x0, p.x1 = widen(p.x0, p.x1)
+	p.y0, p.y1 = widen(p.y0, p.y1)
 	step := tick(p.y1 - p.y0)
 	p.y0, p.y1 = math.Floor(p.y0/step)*step, math.Ceil(p.y1/step-1e-9)*step
+}
+
+// widen makes a range wide enough to be divided: a span of a few ulps has no round steps.
+func widen(low, high float64) (float64, float64) {
+	size := max(math.Abs(low), math.Abs(high))
+	if high-low > max(1e-9*size, 1e-100) {
+		return low, high
+	}
+	return low, low + max(1, 1e-6*size)
 }
 
 // tick is a round distance of about a quarter of a range.
@@ -153,11 +158,8 @@ func (p *plot) py(y float64) float64 {
 
 func (p *plot) axes() {
 	step := tick(p.y1 - p.y0)
-	for i := 0; ; i++ {
+	for i := range int(math.Round((p.y1-p.y0)/step)) + 1 {
 		y := p.y0 + float64(i)*step
-		if y > p.y1+step/1e6 {
-			break
-		}
 		if math.Abs(y) < step/1e6 {
 			y = 0
 		}
@@ -165,7 +167,9 @@ func (p *plot) axes() {
 			left, width-right, p.py(y), p.py(y), left-6, p.py(y)+4, short(y))
 	}
 	step = max(1, tick(p.x1-p.x0))
-	for x := math.Ceil(p.x0/step) * step; x <= p.x1+step/1e6; x += step {
+	first := math.Ceil(p.x0 / step)
+	for i := range max(0, int(math.Floor(p.x1/step+1e-6)-first)+1) {
+		x := (first + float64(i)) * step
 		fmt.Fprintf(p, `<text class="xlabel" x="%.1f" y="%g">%s</text>`, p.px(x), height-8, short(x))
 	}
 }

@@ -95,11 +95,16 @@ type series []point
 
 type point struct{ x, y float64 }
 
+// maxDrawable is above every value of a metric that means something, and far below where spans overflow.
+const maxDrawable = 1e100
+
 func collect(points []metrics.Point) curves {
 	c := curves{}
 	for _, p := range points {
 		for name, v := range p.Values {
-			c[name] = append(c[name], point{float64(p.Step), v})
+			if math.Abs(v) < maxDrawable { // false for NaN
+				c[name] = append(c[name], point{float64(p.Step), v})
+			}
 		}
 	}
 	return c
