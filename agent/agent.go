@@ -88,7 +88,6 @@ func (r *rollout) guarded(ctx context.Context) (stop StopReason, err error) {
 // finish records the end and completes the outcome.
 func (r *rollout) finish(stop StopReason, err error) (Outcome, error) {
 	r.out.StopReason, r.out.Err = stop, err
-	r.out.Messages = r.messages
 	r.out.Elapsed = r.now().Sub(r.started)
 	failure := ""
 	if err != nil {
@@ -97,7 +96,7 @@ func (r *rollout) finish(stop StopReason, err error) (Outcome, error) {
 	if r.format != nil { // else not even the first message was written, and there is nothing to record
 		r.out.Format = r.format.Name()
 		recordErr := r.record(trajectory.StopEvent(trajectory.Stop{
-			Reason: string(stop), Answer: r.out.Answer, Error: failure, Elapsed: r.out.Elapsed,
+			Reason: stop, Answer: r.out.Answer, Error: failure, Elapsed: r.out.Elapsed,
 		}))
 		if recordErr != nil && stop != SandboxError {
 			r.out.StopReason, r.out.Err = SandboxError, recordErr

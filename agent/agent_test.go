@@ -33,7 +33,7 @@ func TestRunToSubmission(t *testing.T) {
 		{Role: RoleAssistant, Content: submission},
 		{Role: RoleUser, Content: "Execution output of [finish]:\nSubmitted."},
 	}
-	if diff := cmp.Diff(want, out.Messages); diff != "" {
+	if diff := cmp.Diff(want, conversation(t, out)); diff != "" {
 		t.Errorf("conversation (-want +got):\n%s", diff)
 	}
 }
@@ -63,7 +63,7 @@ func TestRunNativeCallsInOrder(t *testing.T) {
 		t.Errorf("ran (-want +got):\n%s", diff)
 	}
 	answers := map[string]string{}
-	for _, m := range out.Messages {
+	for _, m := range conversation(t, out) {
 		if m.Role == RoleTool {
 			answers[m.ToolCallID] = m.Content
 		}
@@ -77,8 +77,8 @@ func TestRunNativeCallsInOrder(t *testing.T) {
 func TestNativeFormatReadsCallsFromTheText(t *testing.T) {
 	a := newAgent(scripted(bash("ls"), says(submission)))
 	a.Format = Native{}
-	if out := run(t, a); out.StopReason != Submitted || out.Messages[3].Role != RoleUser {
-		t.Errorf("ended as %s, the first call was answered by %+v", out.StopReason, out.Messages[3])
+	if out := run(t, a); out.StopReason != Submitted || conversation(t, out)[3].Role != RoleUser {
+		t.Errorf("ended as %s, the first call was answered by %+v", out.StopReason, conversation(t, out)[3])
 	}
 }
 
@@ -163,9 +163,9 @@ func TestRecorderFailureEndsTheRollout(t *testing.T) {
 
 func TestWarningBeforeStuck(t *testing.T) {
 	out := run(t, newAgent(scripted(bash("ls"), bash("ls"), bash("ls"), says(submission))))
-	contains(t, out.Messages[7].Content, "same result 3 times")
-	if strings.Contains(out.Messages[5].Content, "times in a row") {
-		t.Errorf("warned too early: %q", out.Messages[5].Content)
+	contains(t, conversation(t, out)[7].Content, "same result 3 times")
+	if strings.Contains(conversation(t, out)[5].Content, "times in a row") {
+		t.Errorf("warned too early: %q", conversation(t, out)[5].Content)
 	}
 }
 
@@ -185,9 +185,9 @@ func TestLastStepIsAnnounced(t *testing.T) {
 	a := newAgent(scripted(bash("1"), bash("2"), bash("3")))
 	a.Limits.Steps = 3
 	out := run(t, a)
-	contains(t, out.Messages[5].Content, "\nSteps Remaining: 1\n")
-	contains(t, out.Messages[5].Content, "call finish now")
-	if last := lastObservation(out.Messages); strings.Contains(last, "Steps Remaining") {
+	contains(t, conversation(t, out)[5].Content, "\nSteps Remaining: 1\n")
+	contains(t, conversation(t, out)[5].Content, "call finish now")
+	if last := lastObservation(conversation(t, out)); strings.Contains(last, "Steps Remaining") {
 		t.Errorf("a step is announced that does not come: %q", last)
 	}
 }
@@ -219,8 +219,8 @@ func TestModelIsToldUTF8(t *testing.T) {
 		return r, nil
 	}}
 	out := run(t, a)
-	contains(t, out.Messages[3].Content, "a\uFFFDb")
-	for _, m := range out.Messages {
+	contains(t, conversation(t, out)[3].Content, "a\uFFFDb")
+	for _, m := range conversation(t, out) {
 		if m.Role == RoleUser && !utf8.ValidString(m.Content) {
 			t.Errorf("not UTF-8: %q", m.Content)
 		}

@@ -53,7 +53,7 @@ func TestContextBudget(t *testing.T) {
 		}
 	}
 	warnings := 0
-	for _, msg := range out.Messages {
+	for _, msg := range conversation(t, out) {
 		if strings.Contains(msg.Content, "context is nearly full") {
 			warnings++
 		}
@@ -82,7 +82,7 @@ func TestHugeObservationIsShortenedToFit(t *testing.T) {
 	if out.StopReason != Submitted {
 		t.Errorf("ended as %s", out.StopReason)
 	}
-	told := out.Messages[3].Content
+	told := conversation(t, out)[3].Content
 	for _, part := range []string{"begin ", " end", "bytes left out", "finish your change", "Steps Remaining"} {
 		if !strings.Contains(told, part) {
 			t.Errorf("the observation of %d bytes lacks %q", len(told), part)

@@ -166,20 +166,43 @@ func checkOutcome(t testing.TB, a *Agent, out Outcome) {
 	default:
 		t.Errorf("the rollout ended with the reason %q", out.StopReason)
 	}
-	if s, ok := a.Model.(*script); ok {
-		checkHistory(t, s.requests, out.Messages)
-	}
-	checkAnswers(t, out.Messages)
-	if len(out.Messages) == 0 && len(out.Events) == 0 {
+	if len(out.Events) == 0 {
 		return // there was no prompt
 	}
-	if _, err := trajectory.Record(out.Events); err != nil {
-		t.Errorf("the trajectory: %v", err)
+	messages := conversation(t, out)
+	if s, ok := a.Model.(*script); ok {
+		checkHistory(t, s.requests, messages)
 	}
+	checkAnswers(t, messages)
 	last := out.Events[len(out.Events)-1]
-	if last.Stop == nil || last.Stop.Reason != string(out.StopReason) {
+	if last.Stop == nil || last.Stop.Reason != out.StopReason {
 		t.Errorf("the trajectory ends with %+v, the rollout with %s", last, out.StopReason)
 	}
+}
+
+func recording(t testing.TB, out Outcome) *trajectory.Recording {
+	t.Helper()
+	r, err := trajectory.Record(out.Events)
+	if err != nil {
+		t.Fatalf("the trajectory: %v", err)
+	}
+	return r
+}
+
+// conversation is all that was sent and received.
+func conversation(t testing.TB, out Outcome) []Message {
+	t.Helper()
+	return recording(t, out).Messages
+}
+
+// samples are the token ids of the replies.
+func samples(t testing.TB, out Outcome) []*Sample {
+	t.Helper()
+	var all []*Sample
+	for r := range recording(t, out).Replies() {
+		all = append(all, r.Tokens)
+	}
+	return all
 }
 
 // checkHistory: every request begins with all of the one before it, and so does the conversation in the end.

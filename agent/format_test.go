@@ -34,7 +34,7 @@ func TestFormatErrors(t *testing.T) {
 			if out.StopReason != FormatErrors || out.Steps != 3 || out.FormatErrors != 3 {
 				t.Errorf("%s after %d steps, %d of them wrong", out.StopReason, out.Steps, out.FormatErrors)
 			}
-			contains(t, out.Messages[3].Content, tt.told)
+			contains(t, conversation(t, out)[3].Content, tt.told)
 			if ran := a.Tools.(*fakeTools).ran; len(ran) > 0 {
 				t.Errorf("ran %v", ran)
 			}
@@ -59,7 +59,7 @@ func TestFallbackToXML(t *testing.T) {
 		if out.StopReason != Submitted || out.Format != "xml" {
 			t.Errorf("%s in %s", out.StopReason, out.Format)
 		}
-		contains(t, out.Messages[0].Content, "answer in xml")
+		contains(t, conversation(t, out)[0].Content, "answer in xml")
 		if h := out.Events[0].Header; h.Format != "xml" {
 			t.Errorf("the header tells the format %q", h.Format)
 		}

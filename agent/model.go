@@ -8,8 +8,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
+	"deepswe/agent/trajectory"
 	"deepswe/tools"
 )
 
@@ -34,33 +34,36 @@ var (
 	ErrReplayExhausted = errors.New("the recorded trajectory has no further step")
 )
 
-// The roles of a message.
-const (
-	RoleSystem    = "system"
-	RoleUser      = "user"
-	RoleAssistant = "assistant"
-	RoleTool      = "tool"
+// The vocabulary of a conversation is that of its records, see [trajectory].
+type (
+	Message    = trajectory.Message
+	ToolCall   = trajectory.ToolCall
+	Reply      = trajectory.Reply
+	Usage      = trajectory.Usage
+	Sample     = trajectory.Sample
+	StopReason = trajectory.StopReason
 )
 
-// Message is one entry of a conversation. An assistant's message is kept exactly as it came and sent back exactly so.
-type Message struct {
-	Role    string
-	Content string
-	// Reasoning is what the server separated from the content (reasoning, reasoning_content).
-	Reasoning string
-	// ToolCalls are the native calls of an assistant's message.
-	ToolCalls []ToolCall
-	// ToolCallID and Name answer one of them.
-	ToolCallID string
-	Name       string
-}
+// The roles of a message.
+const (
+	RoleSystem    = trajectory.RoleSystem
+	RoleUser      = trajectory.RoleUser
+	RoleAssistant = trajectory.RoleAssistant
+	RoleTool      = trajectory.RoleTool
+)
 
-// ToolCall is a native call as the server returned it. Arguments is the model's text and may be broken JSON.
-type ToolCall struct {
-	ID        string
-	Name      string
-	Arguments string
-}
+// The reasons for which a rollout ends.
+const (
+	Submitted    = trajectory.Submitted
+	MaxSteps     = trajectory.MaxSteps
+	MaxContext   = trajectory.MaxContext
+	Timeout      = trajectory.Timeout
+	FormatErrors = trajectory.FormatErrors
+	Stuck        = trajectory.Stuck
+	ModelError   = trajectory.ModelError
+	Interrupted  = trajectory.Interrupted
+	SandboxError = trajectory.SandboxError
+)
 
 // Sampling is how the next token is drawn. All of it is sent explicitly, zeros included: a server's own defaults would
 // bias the ratios of training. A nil pointer leaves that one setting to the server.
@@ -90,41 +93,3 @@ type Request struct {
 	// Extra is merged into the request's body, for what only some servers know (chat_template_kwargs).
 	Extra map[string]json.RawMessage
 }
-
-// Reply is one message and what is known about it.
-type Reply struct {
-	Message Message
-	// FinishReason is the server's word: stop, length, tool_calls.
-	FinishReason string
-	Usage        Usage
-	// Tokens is nil where the endpoint gives no ids.
-	Tokens *Tokens
-	// Model is the name that the server answered with; a policy's version where it has one.
-	Model   string
-	Elapsed time.Duration
-}
-
-// Usage counts tokens; zero where the endpoint does not say.
-type Usage struct {
-	Prompt     int
-	Completion int
-	Cached     int
-	Reasoning  int
-}
-
-// StopReason says why a rollout ended.
-type StopReason string
-
-// Every rollout ends with one of these.
-const (
-	Submitted    StopReason = "submitted"
-	MaxSteps     StopReason = "max_steps"
-	MaxContext   StopReason = "max_context"
-	Timeout      StopReason = "timeout"
-	FormatErrors StopReason = "format_errors"
-	Stuck        StopReason = "stuck"
-	ModelError   StopReason = "model_error"
-	Interrupted  StopReason = "interrupted"
-	// SandboxError is a failure of our machinery: such a rollout has no reward and is retried.
-	SandboxError StopReason = "sandbox_error"
-)

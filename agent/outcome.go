@@ -21,11 +21,7 @@ type Outcome struct {
 	FormatErrors int
 	// Usage sums the usage of all replies: Prompt counts a token once for each reply that read it.
 	Usage Usage
-	// Messages is the whole conversation.
-	Messages []Message
-	// Tokens has one entry for each reply: exactly what was sampled, nil where the endpoint gave no ids.
-	Tokens []*Tokens
-	// Events is the trajectory: trajectory.NewDocument makes the ATIF document of it.
+	// Events is the trajectory: trajectory.Record gives the conversation back, trajectory.NewDocument the ATIF document.
 	Events []trajectory.Event
 	// ModelTime and ToolTime are how long the model and the tools took; Elapsed is all of it. Of a resumed rollout,
 	// ModelTime counts the recorded replies too.

@@ -51,7 +51,7 @@ func (r *rollout) recordOpening() error {
 		if m.Role == RoleAssistant {
 			break // the reply that is about to be recorded
 		}
-		if err := r.put(trajectory.MessageEvent(recordedMessage(m))); err != nil {
+		if err := r.put(trajectory.MessageEvent(m)); err != nil {
 			return err
 		}
 	}
@@ -117,24 +117,16 @@ func limitsRecord(l Limits) map[string]any {
 }
 
 func (r *rollout) recordReply(reply Reply, reading Reading) error {
-	rec := trajectory.Reply{
-		Message:      recordedMessage(reply.Message),
-		Problem:      string(reading.Problem),
-		FinishReason: reply.FinishReason,
-		Model:        reply.Model,
-		Usage:        trajectory.Usage(reply.Usage),
-		Tokens:       reply.Tokens,
-		Elapsed:      reply.Elapsed,
-	}
+	reply.Calls, reply.Problem = nil, string(reading.Problem)
 	for _, a := range reading.Actions {
 		switch {
 		case a.runs():
-			rec.Calls = append(rec.Calls, trajectory.Call{ID: a.Call.ID, Name: a.Call.Name, Args: a.Call.Args})
-		case rec.Problem == "":
-			rec.Problem = string(a.Problem)
+			reply.Calls = append(reply.Calls, trajectory.Call(a.Call))
+		case reply.Problem == "":
+			reply.Problem = string(a.Problem)
 		}
 	}
-	return r.record(trajectory.ReplyEvent(rec))
+	return r.record(trajectory.ReplyEvent(reply))
 }
 
 // recordObservations records what the model is told, but for the first known messages.
@@ -143,7 +135,7 @@ func (r *rollout) recordObservations(reply Message, messages []Message, done []d
 		if i < known {
 			continue
 		}
-		o := trajectory.Observation{Message: recordedMessage(m)}
+		o := trajectory.Observation{Message: m}
 		switch {
 		case len(reply.ToolCalls) == 0:
 			for _, d := range done {
@@ -168,36 +160,4 @@ func (d deed) record(id string) trajectory.Result {
 		CallID: id, Output: valid(d.result.Output), Failed: d.result.Failed, ExitCode: d.result.ExitCode,
 		TimedOut: d.result.TimedOut, OutOfMemory: d.result.OutOfMemory, Elapsed: d.elapsed,
 	}
-}
-
-func recordedMessage(m Message) trajectory.Message {
-	out := trajectory.Message{
-		Role: m.Role, Content: m.Content, Reasoning: m.Reasoning, ToolCallID: m.ToolCallID, Name: m.Name,
-	}
-	for _, c := range m.ToolCalls {
-		out.ToolCalls = append(out.ToolCalls, trajectory.ToolCall(c))
-	}
-	return out
-}
-
-// message is the inverse of recordedMessage.
-func message(m trajectory.Message) Message {
-	out := Message{Role: m.Role, Content: m.Content, Reasoning: m.Reasoning, ToolCallID: m.ToolCallID, Name: m.Name}
-	for _, c := range m.ToolCalls {
-		out.ToolCalls = append(out.ToolCalls, ToolCall(c))
-	}
-	return out
-}
-
-// reply is a recorded reply as the model gave it.
-func reply(t trajectory.Reply) Reply {
-	out := Reply{
-		Message:      message(t.Message),
-		FinishReason: t.FinishReason,
-		Usage:        Usage(t.Usage),
-		Model:        t.Model,
-		Elapsed:      t.Elapsed,
-	}
-	out.Tokens = t.Tokens
-	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"deepswe/agent/trajectory"
@@ -25,11 +26,12 @@ var _ Model = (*ReplayModel)(nil)
 func NewReplayModel(rec *trajectory.Recording, dir string) *ReplayModel {
 	m := &ReplayModel{}
 	from := recordedDir(rec)
-	for recorded := range rec.Replies() {
-		r := reply(recorded)
+	for r := range rec.Replies() {
 		r.Elapsed = 0 // it takes no time now
+		r.Calls, r.Problem = nil, ""
 		r.Message.Content = relocate(r.Message.Content, from, dir)
 		r.Message.Reasoning = relocate(r.Message.Reasoning, from, dir)
+		r.Message.ToolCalls = slices.Clone(r.Message.ToolCalls)
 		for i := range r.Message.ToolCalls {
 			c := &r.Message.ToolCalls[i]
 			c.Arguments = relocate(c.Arguments, from, dir)

@@ -24,7 +24,7 @@ func recorded(t *testing.T, f Format) (Outcome, []answering) {
 			return Reply{
 				Message: Message{Content: bashCall("cat /testbed/a.py"), Reasoning: "First I look."},
 				Usage:   Usage{Prompt: 10, Completion: 3},
-				Tokens:  &Tokens{Prompt: []int32{1, 2, 3}, Completion: []int32{4, 5}, Logprobs: []float64{-0.5, -0.25}},
+				Tokens:  &Sample{PromptIDs: []int32{1, 2, 3}, CompletionIDs: []int32{4, 5}, Logprobs: []float64{-0.5, -0.25}},
 				Model:   "m@7",
 			}, nil
 		},
@@ -61,10 +61,10 @@ func TestResumeFromEveryEvent(t *testing.T) {
 				if out.StopReason != Submitted || out.Steps != whole.Steps || out.FormatErrors != whole.FormatErrors {
 					t.Errorf("%s after %d steps, %d of them wrong", out.StopReason, out.Steps, out.FormatErrors)
 				}
-				if diff := cmp.Diff(whole.Messages, out.Messages); diff != "" {
+				if diff := cmp.Diff(conversation(t, whole), conversation(t, out)); diff != "" {
 					t.Errorf("conversation (-whole +resumed):\n%s", diff)
 				}
-				if diff := cmp.Diff(whole.Tokens, out.Tokens); diff != "" {
+				if diff := cmp.Diff(samples(t, whole), samples(t, out)); diff != "" {
 					t.Errorf("tokens (-whole +resumed):\n%s", diff)
 				}
 				// The sandbox is new: every call has run in it.
@@ -93,7 +93,7 @@ func TestResumeKeepsWhatTheModelWasTold(t *testing.T) {
 		}
 	}
 	out := run(t, a)
-	if diff := cmp.Diff(whole.Messages[:4], out.Messages[:4]); diff != "" {
+	if diff := cmp.Diff(conversation(t, whole)[:4], conversation(t, out)[:4]); diff != "" {
 		t.Errorf("conversation (-whole +resumed):\n%s", diff)
 	}
 	if len(differences) != 1 || differences[0].Text != "cat /testbed/a.py" || differences[0].Result.Output != "dog /testbed/a.py" {
@@ -130,7 +130,7 @@ func TestResumeFromALog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rec.Turns) != len(answers) || rec.Stop.Reason != string(Submitted) {
+	if len(rec.Turns) != len(answers) || rec.Stop.Reason != Submitted {
 		t.Errorf("the log holds %d turns and ends with %s", len(rec.Turns), rec.Stop.Reason)
 	}
 }
@@ -184,10 +184,10 @@ func TestReplayModelRepeatsTheConversation(t *testing.T) {
 		if out.StopReason != Submitted {
 			t.Errorf("%s: ended as %s: %v", f.Name(), out.StopReason, out.Err)
 		}
-		if diff := cmp.Diff(whole.Messages, out.Messages); diff != "" {
+		if diff := cmp.Diff(conversation(t, whole), conversation(t, out)); diff != "" {
 			t.Errorf("%s: conversation (-recorded +replayed):\n%s", f.Name(), diff)
 		}
-		if diff := cmp.Diff(whole.Tokens, out.Tokens); diff != "" {
+		if diff := cmp.Diff(samples(t, whole), samples(t, out)); diff != "" {
 			t.Errorf("%s: tokens (-recorded +replayed):\n%s", f.Name(), diff)
 		}
 	}
@@ -210,10 +210,10 @@ func TestReplayModelInAnotherPlace(t *testing.T) {
 func TestReplayModelIsAskedInOrder(t *testing.T) {
 	whole, _ := recorded(t, XML{})
 	m := NewReplayModel(reread(t, whole.Events), "")
-	if _, err := m.Complete(t.Context(), Request{Messages: whole.Messages}); !errors.Is(err, ErrReplayExhausted) {
+	if _, err := m.Complete(t.Context(), Request{Messages: conversation(t, whole)}); !errors.Is(err, ErrReplayExhausted) {
 		t.Errorf("behind the end: %v", err)
 	}
-	other := slices.Clone(whole.Messages[:4])
+	other := slices.Clone(conversation(t, whole)[:4])
 	other[2].Content = "something else"
 	if _, err := m.Complete(t.Context(), Request{Messages: other}); !errors.Is(err, ErrReplayOrder) {
 		t.Errorf("in another conversation: %v", err)

@@ -60,7 +60,7 @@ func Rerun(ctx context.Context, rec *trajectory.Recording, t Tools, sb tools.San
 // recordedActions reads a recorded reply as it was read then. Of another agent's reply only the calls are known.
 func recordedActions(format string, specs []tools.Spec, turn trajectory.Turn) []Action {
 	if f, ours := FormatNamed(format); ours {
-		return read(f, specs, reply(turn.Reply)).Actions
+		return read(f, specs, turn.Reply).Actions
 	}
 	actions := make([]Action, len(turn.Reply.Calls))
 	for i, c := range turn.Reply.Calls {

@@ -31,8 +31,8 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 		return r.reopen(format, past.Messages)
 	}
 	// What stands before the first reply is the opening.
-	first := slices.IndexFunc(past.Messages, func(m trajectory.Message) bool { return m.Role == RoleAssistant })
-	r.start(format, messages(past.Messages[:first]))
+	first := slices.IndexFunc(past.Messages, func(m Message) bool { return m.Role == RoleAssistant })
+	r.start(format, past.Messages[:first:first])
 	for _, turn := range past.Turns {
 		if stop, err := r.again(ctx, turn); stop != "" {
 			return stop, err
@@ -42,16 +42,16 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 }
 
 // reopen completes an opening that may have been cut off.
-func (r *rollout) reopen(f Format, known []trajectory.Message) (StopReason, error) {
+func (r *rollout) reopen(f Format, known []Message) (StopReason, error) {
 	if err := r.open(f); err != nil {
 		return SandboxError, err
 	}
 	if len(known) > len(r.messages) {
 		return SandboxError, errors.New("resume the rollout: the prompt is not the recorded one")
 	}
-	copy(r.messages, messages(known))
+	copy(r.messages, known)
 	for _, m := range r.messages[len(known):] {
-		if err := r.put(trajectory.MessageEvent(recordedMessage(m))); err != nil {
+		if err := r.put(trajectory.MessageEvent(m)); err != nil {
 			return SandboxError, err
 		}
 	}
@@ -60,11 +60,11 @@ func (r *rollout) reopen(f Format, known []trajectory.Message) (StopReason, erro
 
 // again goes through one recorded turn. One that was cut off before all of it was observed is brought to its end.
 func (r *rollout) again(ctx context.Context, turn trajectory.Turn) (StopReason, error) {
-	reply := reply(turn.Reply)
+	reply := turn.Reply
 	reading := r.take(reply)
 	told := make([]Message, len(turn.Observations))
 	for i, o := range turn.Observations {
-		told[i] = message(o.Message)
+		told[i] = o.Message
 	}
 	if len(told) < max(1, len(reply.Message.ToolCalls)) {
 		return r.perform(ctx, reply.Message, reading, told)
@@ -111,11 +111,3 @@ func recordedResults(turn trajectory.Turn) []trajectory.Result {
 
 // sameOutput compares what two runs of a command printed, without what is different every time.
 func sameOutput(a, b string) bool { return a == b || steady(a) == steady(b) }
-
-func messages(recorded []trajectory.Message) []Message {
-	out := make([]Message, len(recorded))
-	for i, m := range recorded {
-		out[i] = message(m)
-	}
-	return out
-}

@@ -24,6 +24,7 @@ type rollout struct {
 	format  Format
 
 	messages []Message
+	samples  []*Sample // of the replies so far
 	budget   budget
 	circles  repetition
 	wrong    int  // format errors in a row
@@ -179,8 +180,8 @@ func (r *rollout) take(reply Reply) Reading {
 	o.Usage.Completion += reply.Usage.Completion
 	o.Usage.Cached += reply.Usage.Cached
 	o.Usage.Reasoning += reply.Usage.Reasoning
-	share(o.Tokens, reply.Tokens)
-	o.Tokens = append(o.Tokens, reply.Tokens)
+	share(r.samples, reply.Tokens)
+	r.samples = append(r.samples, reply.Tokens)
 	o.ModelTime += reply.Elapsed
 	if slices.ContainsFunc(reading.Actions, Action.runs) {
 		r.wrong = 0

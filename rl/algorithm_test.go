@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 func TestPresetsAreTheirTable(t *testing.T) {
 	filtered := func(a Algorithm) string {
 		var on []string
-		for _, r := range StopReasons() {
+		for _, r := range trajectory.StopReasons() {
 			if m := a.Filter[r]; m != "" && m != Keep {
 				on = append(on, string(r)+" "+string(m))
 			}

@@ -72,6 +72,8 @@ func (s *scanner) turn() (t Turn, err error) {
 			t.Logprobs, err = s.floats()
 		case "format_error":
 			err = s.value(&t.FormatError)
+		case "policy_version":
+			err = s.value(&t.PolicyVersion)
 		default:
 			_, err = s.raw()
 		}

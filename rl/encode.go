@@ -88,6 +88,10 @@ func (e *encoder) turn(t Turn) {
 	if t.FormatError {
 		e.raw(`,"format_error":true`)
 	}
+	if t.PolicyVersion != nil {
+		e.raw(`,"policy_version":`)
+		e.b = strconv.AppendInt(e.b, *t.PolicyVersion, 10)
+	}
 	e.raw(`}`)
 }
 

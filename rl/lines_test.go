@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -160,10 +161,13 @@ func TestVersionNumber(t *testing.T) {
 func drawRollout(t *rapid.T) Rollout {
 	r := Rollout{
 		Task: rapid.String().Draw(t, "task"), Group: "g", Attempt: rapid.IntRange(0, 9).Draw(t, "attempt"),
-		StopReason: rapid.SampledFrom(StopReasons()).Draw(t, "stop"), PolicyVersion: "4", Turns: drawTurns(t),
+		StopReason: rapid.SampledFrom(trajectory.StopReasons()).Draw(t, "stop"), PolicyVersion: "4", Turns: drawTurns(t),
 	}
 	r.Task = strings.ToValidUTF8(r.Task, "")
 	for i := range r.Turns {
+		if rapid.Bool().Draw(t, "versioned") {
+			r.Turns[i].PolicyVersion = new(rapid.Int64().Draw(t, "version"))
+		}
 		for k := range r.Turns[i].Logprobs {
 			r.Turns[i].Logprobs[k] = -math.Abs(rapid.Float64().Draw(t, "logprob"))
 		}

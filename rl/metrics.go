@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"deepswe/agent/trajectory"
 )
 
 // Metrics names the numbers of a batch for logs and plots. current is the policy that the batch trains, for the
@@ -47,7 +49,7 @@ func (b Batch) Metrics(current Version) map[string]float64 {
 		m["rollouts/"+string(f)] = float64(b.Fates[f])
 	}
 	// Every known reason is there at every step, so that no plot keeps an old value.
-	for _, r := range slices.Concat(StopReasons(), slices.Collect(maps.Keys(b.Stops))) {
+	for _, r := range slices.Concat(trajectory.StopReasons(), slices.Collect(maps.Keys(b.Stops))) {
 		m["stop/"+string(r)] = ratio(float64(b.Stops[r]), n)
 		m["masked/"+string(r)] = ratio(float64(b.MaskedStops[r]), n)
 		m["dropped/"+string(r)] = ratio(float64(b.DroppedStops[r]), n)

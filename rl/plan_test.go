@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 // attempt is a rollout of one group in a test: its reward, why it ended, and how many tokens it trains.
@@ -181,7 +182,7 @@ func drawMembers(t *rapid.T) []Member {
 
 func drawAlgorithm(t *rapid.T) Algorithm {
 	a := preset(t, rapid.SampledFrom(Presets()).Draw(t, "preset"))
-	for _, r := range StopReasons() {
+	for _, r := range trajectory.StopReasons() {
 		if err := a.Set("filter."+string(r), rapid.SampledFrom([]string{"keep", "mask", "drop"}).Draw(t, "mode")); err != nil {
 			t.Fatal(err)
 		}

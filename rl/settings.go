@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 // setting is one switch of an algorithm under the name that --set and the configuration use. A get of a zero value
@@ -42,7 +43,7 @@ func (a *Algorithm) Set(key, value string) error {
 		}
 	}
 	return fmt.Errorf("%q is not a setting of an algorithm; there are %s, and filter.REASON with a REASON of %s",
-		key, strings.Join(keys, ", "), joinReasons(StopReasons()))
+		key, strings.Join(keys, ", "), joinReasons(trajectory.StopReasons()))
 }
 
 // ownFilter makes the filter a map that no copy of the algorithm shares.
@@ -89,7 +90,7 @@ func (a *Algorithm) settings() []setting {
 		count("overlong.max", &a.Overlong.Max),
 		count("overlong.cache", &a.Overlong.Cache),
 	}
-	reasons := StopReasons()
+	reasons := trajectory.StopReasons()
 	for _, r := range slices.Sorted(maps.Keys(a.Filter)) {
 		if !slices.Contains(reasons, r) {
 			reasons = append(reasons, r)

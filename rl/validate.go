@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 // maxLogprob is above 0 because servers round: a probability may come out a hair over 1.
@@ -28,12 +29,6 @@ func (e *FieldError) Error() string {
 
 func fieldError(field, format string, args ...any) error {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
-}
-
-// StopReasons are those a rollout may end with; a filter may name others.
-func StopReasons() []agent.StopReason {
-	return []agent.StopReason{agent.Submitted, agent.MaxSteps, agent.MaxContext, agent.Timeout, agent.FormatErrors,
-		agent.Stuck, agent.ModelError, agent.Interrupted, agent.SandboxError}
 }
 
 // Validate refuses a rollout that cannot be learned from exactly. Its error is a [*FieldError]. A rollout without a reward
@@ -62,17 +57,17 @@ func (r *Rollout) Validate() error {
 	return nil
 }
 
-// Accepts refuses what [Rollout.Validate] does, and a stop reason that is neither one of [StopReasons] nor named by the
+// Accepts refuses what [Rollout.Validate] does, and a stop reason that is neither one of [trajectory.StopReasons] nor named by the
 // filter: another harness's word for "ran out of context" would else be trained on as if the agent had finished.
 func (a *Algorithm) Accepts(r *Rollout) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	if _, ok := a.Filter[r.StopReason]; ok || slices.Contains(StopReasons(), r.StopReason) {
+	if _, ok := a.Filter[r.StopReason]; ok || slices.Contains(trajectory.StopReasons(), r.StopReason) {
 		return nil
 	}
 	return fieldError("stop_reason", "%q is none of %s; name it with --set filter.%s=keep, mask or drop to accept it",
-		r.StopReason, joinReasons(StopReasons()), r.StopReason)
+		r.StopReason, joinReasons(trajectory.StopReasons()), r.StopReason)
 }
 
 func validateTurn(t *Turn, at string) error {

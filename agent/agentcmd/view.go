@@ -139,7 +139,7 @@ func viewTrajectory(out io.Writer, o viewOptions, path string) error {
 		}
 	}
 	if o.step == 0 && rec.Stop != nil {
-		fmt.Fprintf(out, "\n%s %s\n", v.name.Render("end"), strings.ReplaceAll(rec.Stop.Reason, "_", " "))
+		fmt.Fprintf(out, "\n%s %s\n", v.name.Render("end"), strings.ReplaceAll(string(rec.Stop.Reason), "_", " "))
 		v.text(rec.Stop.Error)
 	}
 	return nil

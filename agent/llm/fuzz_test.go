@@ -26,7 +26,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		reply, err := got.reply(agent.Request{Tokens: true}, c.o.Log)
-		if err == nil && reply.Tokens != nil && len(reply.Tokens.Logprobs) != len(reply.Tokens.Completion) {
+		if err == nil && reply.Tokens != nil && len(reply.Tokens.Logprobs) != len(reply.Tokens.CompletionIDs) {
 			t.Error("ids without logprobs")
 		}
 	})

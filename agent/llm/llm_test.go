@@ -210,13 +210,13 @@ func TestTokensAreExactlyWhatWasSampled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := llmtest.Detokenize(first.Tokens.Prompt); got != "<|im_start|>user\ngo<|im_end|>\n<|im_start|>assistant\n" {
+	if got := llmtest.Detokenize(first.Tokens.PromptIDs); got != "<|im_start|>user\ngo<|im_end|>\n<|im_start|>assistant\n" {
 		t.Errorf("prompt %q", got)
 	}
-	if got := llmtest.Detokenize(first.Tokens.Completion); got != "first<|im_end|>" {
+	if got := llmtest.Detokenize(first.Tokens.CompletionIDs); got != "first<|im_end|>" {
 		t.Errorf("completion %q", got)
 	}
-	for i, id := range first.Tokens.Completion {
+	for i, id := range first.Tokens.CompletionIDs {
 		if first.Tokens.Logprobs[i] != llmtest.Logprob(id) {
 			t.Errorf("token %d: logprob %v", i, first.Tokens.Logprobs[i])
 		}
@@ -226,8 +226,8 @@ func TestTokensAreExactlyWhatWasSampled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	grown := append(first.Tokens.Prompt, first.Tokens.Completion...)
-	if diff := cmp.Diff(grown, second.Tokens.Prompt[:len(grown)]); diff != "" {
+	grown := append(first.Tokens.PromptIDs, first.Tokens.CompletionIDs...)
+	if diff := cmp.Diff(grown, second.Tokens.PromptIDs[:len(grown)]); diff != "" {
 		t.Errorf("the second prompt does not extend the first turn: %s", diff)
 	}
 }

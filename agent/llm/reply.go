@@ -169,7 +169,7 @@ func (g completion) reply(r agent.Request, log *slog.Logger) (agent.Reply, error
 
 // tokens are the sampled ids and their logprobs; nil where the endpoint gives no ids. Ids that do not pair up with
 // logprobs are an error: training on them would be worse than not training.
-func (g completion) tokens(log *slog.Logger) (*agent.Tokens, error) {
+func (g completion) tokens(log *slog.Logger) (*agent.Sample, error) {
 	first := g.Choices[0]
 	if len(g.PromptTokenIDs) == 0 || first.TokenIDs == nil {
 		return nil, nil
@@ -182,7 +182,7 @@ func (g completion) tokens(log *slog.Logger) (*agent.Tokens, error) {
 	if len(probs) != len(first.TokenIDs) {
 		return nil, fmt.Errorf("%w: %d token ids and %d logprobs", errUnusable, len(first.TokenIDs), len(probs))
 	}
-	t := &agent.Tokens{Prompt: g.PromptTokenIDs, Completion: first.TokenIDs, Logprobs: make([]float64, len(probs))}
+	t := &agent.Sample{PromptIDs: g.PromptTokenIDs, CompletionIDs: first.TokenIDs, Logprobs: make([]float64, len(probs))}
 	for i, p := range probs {
 		if p.Logprob == nil {
 			return nil, fmt.Errorf("%w: token %d has no logprob", errUnusable, i)

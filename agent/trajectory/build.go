@@ -30,6 +30,7 @@ const (
 	extraTimedOut     = "timed_out"
 	extraOutOfMemory  = "out_of_memory"
 	extraReasoning    = "reasoning_tokens" // metrics
+	extraVersion      = "policy_version"   // metrics: Sample.PolicyVersion
 )
 
 // NewDocument makes an ATIF document from the events of a log. The rollout need not have ended.
@@ -249,19 +250,26 @@ func metricsOf(r *Reply) *Metrics {
 	if r.Usage == (Usage{}) && r.Tokens == nil {
 		return nil
 	}
-	u := r.Usage
-	if t := r.Tokens; t != nil && u.Prompt == 0 && u.Completion == 0 {
-		u.Prompt, u.Completion = len(t.Prompt), len(t.Completion)
+	u, t := r.Usage, r.Tokens
+	if t != nil && u.Prompt == 0 && u.Completion == 0 {
+		u.Prompt, u.Completion = len(t.PromptIDs), len(t.CompletionIDs)
 	}
 	m := &Metrics{PromptTokens: &u.Prompt, CompletionTokens: &u.Completion}
 	if u.Cached > 0 {
 		m.CachedTokens = &u.Cached
 	}
+	extra := map[string]any{}
 	if u.Reasoning > 0 {
-		m.Extra = map[string]any{extraReasoning: u.Reasoning}
+		extra[extraReasoning] = u.Reasoning
 	}
-	if t := r.Tokens; t != nil {
-		m.PromptTokenIDs, m.CompletionTokenIDs, m.Logprobs = t.Prompt, t.Completion, t.Logprobs
+	if t != nil {
+		m.PromptTokenIDs, m.CompletionTokenIDs, m.Logprobs = t.PromptIDs, t.CompletionIDs, t.Logprobs
+		if t.PolicyVersion != nil {
+			extra[extraVersion] = *t.PolicyVersion
+		}
+	}
+	if len(extra) > 0 {
+		m.Extra = extra
 	}
 	return m
 }

@@ -180,12 +180,42 @@ func TestRecordingOfAKilledRollout(t *testing.T) {
 	if r.Stop != nil {
 		t.Errorf("it never stopped, and has %+v", r.Stop)
 	}
-	left := r.Turns[len(r.Turns)-1].Unanswered()
-	if len(left) != 1 || left[0].ID != "call_2" {
-		t.Errorf("unanswered calls: %+v, want call_2", left)
+	last := r.Turns[len(r.Turns)-1]
+	if len(last.Reply.Calls) != 1 || len(last.Observations) != 0 {
+		t.Errorf("the last turn has %d calls and %d observations, want 1 and 0", len(last.Reply.Calls), len(last.Observations))
 	}
-	if left := r.Turns[0].Unanswered(); len(left) != 0 {
-		t.Errorf("unanswered calls of a reply without calls: %+v", left)
+}
+
+func TestSamples(t *testing.T) {
+	events := rollout()
+	sampled := func(id int32, version *int64) *trajectory.Sample {
+		return &trajectory.Sample{
+			PromptIDs: []int32{1}, CompletionIDs: []int32{id}, Logprobs: []float64{-1}, PolicyVersion: version,
+		}
+	}
+	events[3].Reply.Tokens = sampled(2, new(int64(7)))
+	events[5].Reply.Tokens = sampled(3, new(int64(8)))
+	events[7].Reply.Tokens = sampled(4, nil)
+	want := []trajectory.Sample{*sampled(2, new(int64(7))), *sampled(3, new(int64(8))), *sampled(4, nil)}
+	want[0].FormatError = true
+	_, encoded := document(t, events)
+	fromLog, err := trajectory.Record(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromDocument, err := trajectory.Parse(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*trajectory.Recording{"log": fromLog, "document": fromDocument} {
+		got, ok := r.Samples()
+		if diff := cmp.Diff(want, got); !ok || diff != "" {
+			t.Errorf("samples of the %s (-want +got), all known: %v:\n%s", name, ok, diff)
+		}
+		r.Turns[1].Reply.Tokens = nil
+		if got, ok := r.Samples(); ok {
+			t.Errorf("a reply of the %s has no ids, and the samples are %v", name, got)
+		}
 	}
 }
 
@@ -273,9 +303,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if r, err := trajectory.Parse(data); err == nil {
-			for _, turn := range r.Turns {
-				turn.Unanswered()
-			}
+			r.Samples()
 		}
 	})
 }

@@ -65,8 +65,7 @@ const (
 
 // Stop says how a rollout ended.
 type Stop struct {
-	// Reason is the agent's stop reason.
-	Reason string `json:"reason"`
+	Reason StopReason `json:"reason"`
 	// Answer is what the model said about its work when it submitted.
 	Answer string `json:"answer,omitempty"`
 	// Error is the failure behind the reason, where there is one.
@@ -112,8 +111,8 @@ func (e Event) check() error {
 	if (e.Kind == KindHeader) != (e.Seq == 1) {
 		return errors.New("a log has one header, and begins with it")
 	}
-	if t := e.tokens(); t != nil && len(t.Logprobs) != 0 && len(t.Logprobs) != len(t.Completion) {
-		return fmt.Errorf("%d logprobs for %d completion tokens", len(t.Logprobs), len(t.Completion))
+	if t := e.tokens(); t != nil && len(t.Logprobs) != 0 && len(t.Logprobs) != len(t.CompletionIDs) {
+		return fmt.Errorf("%d logprobs for %d completion tokens", len(t.Logprobs), len(t.CompletionIDs))
 	}
 	if e.Kind == KindReply {
 		return checkCalls(e.Reply.Calls)
@@ -132,7 +131,7 @@ func checkCalls(calls []Call) error {
 	return nil
 }
 
-func (e Event) tokens() *Tokens {
+func (e Event) tokens() *Sample {
 	if e.Reply == nil {
 		return nil
 	}

@@ -31,12 +31,12 @@ func rollout() []trajectory.Event {
 	noCall.Reply.Problem = "no_call"
 	withTokens := reply("<think>run</think>\n<function=execute_bash>\n<parameter=cmd>false</parameter>\n</function>\n",
 		trajectory.Call{ID: "call_2", Name: "execute_bash", Args: map[string]string{"cmd": "false"}})
-	withTokens.Reply.Tokens = &trajectory.Tokens{
-		Prompt: []int32{1, 2, 3}, Completion: []int32{4, 5}, Logprobs: []float64{-0.25, -1e-7},
+	withTokens.Reply.Tokens = &trajectory.Sample{
+		PromptIDs: []int32{1, 2, 3}, CompletionIDs: []int32{4, 5}, Logprobs: []float64{-0.25, -1e-7},
 	}
 	submit := reply("<function=finish>\n</function>", trajectory.Call{ID: "call_3", Name: "finish"})
-	submit.Reply.Tokens = &trajectory.Tokens{
-		Prompt: []int32{1, 2, 3, 4, 5, 6}, Completion: []int32{7}, Logprobs: []float64{0},
+	submit.Reply.Tokens = &trajectory.Sample{
+		PromptIDs: []int32{1, 2, 3, 4, 5, 6}, CompletionIDs: []int32{7}, Logprobs: []float64{0},
 	}
 	events := []trajectory.Event{
 		trajectory.HeaderEvent(trajectory.Header{

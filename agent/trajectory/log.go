@@ -254,3 +254,62 @@ func marshal(v any) ([]byte, error) {
 	}
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
+
+// wireTokens is how a log stores a Sample. A prompt nearly always begins with the last prompt and the last completion, so
+// only what differs is written: the log of a rollout grows with its length and not with the square of it.
+type wireTokens struct {
+	// Shared is how many ids the prompt has in common with the beginning of the last prompt plus completion.
+	Shared        int       `json:"shared,omitempty"`
+	Prompt        []int32   `json:"prompt"`
+	Completion    []int32   `json:"completion"`
+	Logprobs      []float64 `json:"logprobs,omitempty"`
+	PolicyVersion *int64    `json:"policy_version,omitempty"`
+}
+
+// sequence is the last prompt plus completion of a log, as its writer or reader has seen it.
+type sequence []int32
+
+// pack returns the stored form of the tokens of the next reply.
+func (s sequence) pack(t *Sample) *wireTokens {
+	shared := s.shared(t.PromptIDs)
+	return &wireTokens{
+		Shared: shared, Prompt: t.PromptIDs[shared:], Completion: t.CompletionIDs, Logprobs: t.Logprobs,
+		PolicyVersion: t.PolicyVersion,
+	}
+}
+
+// follow returns the sequence after a reply. It overwrites s.
+func (s sequence) follow(t *Sample) sequence {
+	shared := s.shared(t.PromptIDs)
+	return append(append(s[:shared], t.PromptIDs[shared:]...), t.CompletionIDs...)
+}
+
+func (s sequence) shared(prompt []int32) int {
+	n := min(len(s), len(prompt))
+	for i := range n {
+		if s[i] != prompt[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// unpack is the inverse of pack. Prompts that extend one another share their memory.
+func (s sequence) unpack(w wireTokens) (*Sample, sequence, error) {
+	if w.Shared < 0 || w.Shared > len(s) {
+		return nil, nil, fmt.Errorf("prompt shares %d tokens with a sequence of %d", w.Shared, len(s))
+	}
+	base := s
+	if w.Shared < len(s) {
+		base = append(make(sequence, 0, len(s)), s[:w.Shared]...)
+	}
+	prompt := append(base, w.Prompt...)
+	next := append(prompt, w.Completion...)
+	t := &Sample{
+		PromptIDs:     next[:len(prompt):len(prompt)],
+		CompletionIDs: next[len(prompt):len(next):len(next)],
+		Logprobs:      w.Logprobs,
+		PolicyVersion: w.PolicyVersion,
+	}
+	return t, next, nil
+}

@@ -142,7 +142,7 @@ func TestWriterRefuses(t *testing.T) {
 	}
 	events := rollout()
 	twice := trajectory.Reply{Calls: []trajectory.Call{{ID: "a"}, {ID: "a"}}}
-	short := trajectory.Reply{Tokens: &trajectory.Tokens{Completion: []int32{1, 2}, Logprobs: []float64{0}}}
+	short := trajectory.Reply{Tokens: &trajectory.Sample{CompletionIDs: []int32{1, 2}, Logprobs: []float64{0}}}
 	for name, bad := range map[string]trajectory.Event{
 		"no header first": events[1],
 		"empty":           {Kind: trajectory.KindStop},
@@ -241,9 +241,11 @@ func TestTokensSurviveTheLog(t *testing.T) {
 			keep := rapid.IntRange(0, len(full)).Draw(t, "keep")
 			prompt := append(append([]int32(nil), full[:keep]...), ids.Draw(t, "prompt")...)
 			completion := ids.Draw(t, "completion")
-			events = append(events, trajectory.ReplyEvent(trajectory.Reply{
-				Tokens: &trajectory.Tokens{Prompt: prompt, Completion: completion},
-			}))
+			sample := &trajectory.Sample{PromptIDs: prompt, CompletionIDs: completion}
+			if rapid.Bool().Draw(t, "versioned") {
+				sample.PolicyVersion = new(rapid.Int64().Draw(t, "version"))
+			}
+			events = append(events, trajectory.ReplyEvent(trajectory.Reply{Tokens: sample}))
 			full = append(append([]int32(nil), prompt...), completion...)
 		}
 		cut := rapid.IntRange(1, len(events)).Draw(t, "cut")
@@ -310,7 +312,7 @@ func BenchmarkAppend(b *testing.B) {
 		completion := make([]int32, 100)
 		events = append(events, trajectory.ReplyEvent(trajectory.Reply{
 			Message: trajectory.Message{Role: trajectory.RoleAssistant, Content: strings.Repeat("word ", 100)},
-			Tokens:  &trajectory.Tokens{Prompt: prompt, Completion: completion, Logprobs: make([]float64, 100)},
+			Tokens:  &trajectory.Sample{PromptIDs: prompt, CompletionIDs: completion, Logprobs: make([]float64, 100)},
 		}))
 		full = append(full, completion...)
 	}

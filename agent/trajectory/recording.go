@@ -35,6 +35,22 @@ func (r *Recording) Replies() iter.Seq[Reply] {
 	}
 }
 
+// Samples returns every reply as it was sampled, in order, and false where the ids or log-probabilities of one of them
+// are not known.
+func (r *Recording) Samples() ([]Sample, bool) {
+	var all []Sample
+	for _, t := range r.Turns {
+		tokens := t.Reply.Tokens
+		if tokens == nil || len(tokens.CompletionIDs) == 0 || len(tokens.Logprobs) != len(tokens.CompletionIDs) {
+			return nil, false
+		}
+		s := *tokens
+		s.FormatError = len(t.Reply.Calls) == 0 && t.Reply.Problem != ""
+		all = append(all, s)
+	}
+	return all, len(all) > 0
+}
+
 // Record gathers the events of a log.
 func Record(events []Event) (*Recording, error) {
 	if len(events) == 0 || events[0].Header == nil {

@@ -86,7 +86,10 @@ func (s *Step) turn() Turn {
 		reply.Usage = Usage{Prompt: deref(m.PromptTokens), Completion: deref(m.CompletionTokens), Cached: deref(m.CachedTokens)}
 		reply.Usage.Reasoning, _ = atoi(m.Extra[extraReasoning])
 		if len(m.CompletionTokenIDs) > 0 {
-			reply.Tokens = &Tokens{Prompt: m.PromptTokenIDs, Completion: m.CompletionTokenIDs, Logprobs: m.Logprobs}
+			reply.Tokens = &Sample{PromptIDs: m.PromptTokenIDs, CompletionIDs: m.CompletionTokenIDs, Logprobs: m.Logprobs}
+			if version, ok := atoi(m.Extra[extraVersion]); ok {
+				reply.Tokens.PolicyVersion = new(int64(version))
+			}
 		}
 	}
 	return Turn{Reply: reply, Observations: s.observations(inText), Answered: s.time()}

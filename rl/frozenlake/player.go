@@ -104,10 +104,10 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 		g.Messages = append(g.Messages, reply.Message)
 		action := ParseAction(reply.Message.Content)
 		if t := reply.Tokens; t != nil {
-			g.Rollout.Turns = append(g.Rollout.Turns, rl.Turn{
-				PromptIDs: t.Prompt, CompletionIDs: t.Completion, Logprobs: t.Logprobs, FormatError: action == Invalid,
-			})
-			g.sampled += len(t.Completion)
+			turn := *t
+			turn.FormatError = action == Invalid
+			g.Rollout.Turns = append(g.Rollout.Turns, turn)
+			g.sampled += len(turn.CompletionIDs)
 		}
 		if action == Invalid {
 			g.Invalid++

@@ -68,7 +68,7 @@ func (s *script) Complete(_ context.Context, r agent.Request) (agent.Reply, erro
 	}
 	return agent.Reply{
 		Message: agent.Message{Role: agent.RoleAssistant, Content: s.lines[n]},
-		Tokens:  &agent.Tokens{Prompt: []int32{1}, Completion: []int32{2, 3, 4}, Logprobs: []float64{-1, -2, -3}},
+		Tokens:  &agent.Sample{PromptIDs: []int32{1}, CompletionIDs: []int32{2, 3, 4}, Logprobs: []float64{-1, -2, -3}},
 	}, nil
 }
 

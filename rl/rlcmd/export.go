@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/agent"
+	"deepswe/agent/trajectory"
 	"deepswe/rl"
 )
 
@@ -255,7 +256,7 @@ func (x *export) report(b rl.Batch, a rl.Algorithm) {
 		x.say("warning: %d rollouts have the task, group and attempt of an earlier one", b.Duplicates)
 	}
 	for _, r := range slices.Sorted(maps.Keys(a.Filter)) {
-		if b.Stops[r] == 0 && !slices.Contains(rl.StopReasons(), r) {
+		if b.Stops[r] == 0 && !slices.Contains(trajectory.StopReasons(), r) {
 			x.say("warning: no rollout stopped for %q, which filter.%s names", r, r)
 		}
 	}

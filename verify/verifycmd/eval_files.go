@@ -113,7 +113,7 @@ func (e *evaluation) writeRollouts(outcomes []run.Outcome) error {
 			}
 			r := rl.Rollout{Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, StopReason: o.StopReason}
 			var ok bool
-			if r.Turns, ok = turns(rec); !ok {
+			if r.Turns, ok = rec.Samples(); !ok {
 				left++
 				continue
 			}
@@ -127,19 +127,4 @@ func (e *evaluation) writeRollouts(outcomes []run.Outcome) error {
 		e.progress.note("%d rollouts are not in %s, because the endpoint gave no token ids", left, rolloutsFile)
 	}
 	return err
-}
-
-// turns are the replies of a rollout as they were sampled; ok is false where that is not known of all of them.
-func turns(rec *trajectory.Recording) (all []rl.Turn, ok bool) {
-	for _, t := range rec.Turns {
-		tokens := t.Reply.Tokens
-		if tokens == nil || len(tokens.Completion) == 0 || len(tokens.Logprobs) != len(tokens.Completion) {
-			return nil, false
-		}
-		all = append(all, rl.Turn{
-			PromptIDs: tokens.Prompt, CompletionIDs: tokens.Completion, Logprobs: tokens.Logprobs,
-			FormatError: len(t.Reply.Calls) == 0 && t.Reply.Problem != "",
-		})
-	}
-	return all, len(all) > 0
 }

@@ -52,7 +52,7 @@ func conversation(t testing.TB, p *Policy, turns int, seed int64) rl.Rollout {
 		}
 		messages = append(messages, reply.Message)
 		ro.Turns = append(ro.Turns, rl.Turn{
-			PromptIDs: reply.Tokens.Prompt, CompletionIDs: reply.Tokens.Completion, Logprobs: reply.Tokens.Logprobs,
+			PromptIDs: reply.Tokens.PromptIDs, CompletionIDs: reply.Tokens.CompletionIDs, Logprobs: reply.Tokens.Logprobs,
 		})
 	}
 	return ro

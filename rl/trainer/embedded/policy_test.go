@@ -85,7 +85,7 @@ func TestSamplingFollowsTheSoftmax(t *testing.T) {
 		const n = 5000
 		for seed := range int64(n) {
 			r := ask(t, p, "ab", agent.Sampling{Temperature: &temperature, Seed: &seed}, 1)
-			id := r.Tokens.Completion[0]
+			id := r.Tokens.CompletionIDs[0]
 			counts[id]++
 			logprobs[id] = r.Tokens.Logprobs[0]
 		}
@@ -118,8 +118,8 @@ func TestSeeds(t *testing.T) {
 	answers := map[string]int{}
 	for seed := range int64(30) {
 		one, two := ask(t, p, "ab", agent.Sampling{Seed: &seed}, 0), ask(t, p, "ab", agent.Sampling{Seed: &seed}, 0)
-		if !slices.Equal(one.Tokens.Completion, two.Tokens.Completion) {
-			t.Fatalf("seed %d gave %v and %v", seed, one.Tokens.Completion, two.Tokens.Completion)
+		if !slices.Equal(one.Tokens.CompletionIDs, two.Tokens.CompletionIDs) {
+			t.Fatalf("seed %d gave %v and %v", seed, one.Tokens.CompletionIDs, two.Tokens.CompletionIDs)
 		}
 		answers[one.Message.Content]++
 	}
@@ -144,11 +144,11 @@ func TestGreedyTakesTheLikeliest(t *testing.T) {
 	}
 	counts := map[int32]int{}
 	for seed := range int64(500) {
-		counts[ask(t, p, "ab", agent.Sampling{Seed: &seed}, 1).Tokens.Completion[0]]++
+		counts[ask(t, p, "ab", agent.Sampling{Seed: &seed}, 1).Tokens.CompletionIDs[0]]++
 	}
 	for id, n := range counts {
-		if n > counts[want.Tokens.Completion[0]] {
-			t.Errorf("token %d is likelier than the greedy %d", id, want.Tokens.Completion[0])
+		if n > counts[want.Tokens.CompletionIDs[0]] {
+			t.Errorf("token %d is likelier than the greedy %d", id, want.Tokens.CompletionIDs[0])
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (p *Policy) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 		Elapsed:      time.Since(start),
 	}
 	if r.Tokens {
-		reply.Tokens = &agent.Tokens{Prompt: prompt, Completion: completion, Logprobs: logprobs}
+		reply.Tokens = &agent.Sample{PromptIDs: prompt, CompletionIDs: completion, Logprobs: logprobs}
 	}
 	return reply, nil
 }

@@ -1,11 +1,3 @@
-// Package trajectory holds what a rollout leaves behind: an append-only event log while it runs, an ATIF v1.7 document
-// (the Agent Trajectory Interchange Format) when it is done, and the way back from either to the model's recorded words.
-//
-// The event log is the truth. It keeps every message exactly as it was sent and every reply exactly as it came, so that
-// a killed rollout goes on from it and a document can be made from it at any time. Nothing in it is ever rendered again.
-//
-// The package is a leaf: it imports env/disk and the standard library, and knows no model, no tool and no sandbox.
-// A [Writer] is safe for concurrent use; everything else is plain data.
 package trajectory
 
 import "time"
@@ -48,17 +40,17 @@ type Call struct {
 // Reply is one answer of the model: its message, and what is known about it.
 type Reply struct {
 	Message Message `json:"message"`
-	// Calls are what the agent read from the message and is going to run, in order; empty after a format error.
-	Calls []Call `json:"calls,omitempty"`
-	// Problem says what was wrong with the format of the reply, in one of the agent's words.
+	// Calls are what the agent read from the message and is about to run, in order; empty after a format error. Problem
+	// says what was wrong with the format of the reply, in one of the agent's words. A model leaves both empty.
+	Calls   []Call `json:"calls,omitempty"`
 	Problem string `json:"problem,omitempty"`
 	// FinishReason is the server's word: stop, length, tool_calls.
 	FinishReason string `json:"finish_reason,omitempty"`
 	// Model is the name that the server answered with.
 	Model string `json:"model,omitempty"`
 	Usage Usage  `json:"usage,omitzero"`
-	// Tokens is nil where the endpoint gives no ids. A log stores them beside the reply, in a shorter form.
-	Tokens  *Tokens       `json:"-"`
+	// Tokens is nil where the endpoint returns no ids. A log stores them beside the reply, in a shorter form.
+	Tokens  *Sample       `json:"-"`
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
 }
 
@@ -70,21 +62,41 @@ type Usage struct {
 	Reasoning  int `json:"reasoning,omitempty"`
 }
 
-// Tokens is exactly what was sampled. Logprobs is empty or as long as Completion.
-type Tokens struct {
-	Prompt     []int32
-	Completion []int32
-	Logprobs   []float64
-}
-
-// Sample is one call of the model as token rows need it: the exact ids it read, the exact ids it sampled, and their
-// log-probabilities under the sampling policy. len(Logprobs) == len(CompletionIDs).
+// Sample is one call of the model as token rows need it: exactly the ids that it read, the ids that it sampled, and their
+// log-probabilities under the policy that sampled them. Logprobs is empty or as long as CompletionIDs.
 type Sample struct {
 	PromptIDs     []int32   `json:"prompt_ids"`
 	CompletionIDs []int32   `json:"completion_ids"`
 	Logprobs      []float64 `json:"logprobs"`
-	// FormatError marks a completion that could not be parsed. Reinforcement learning takes no notice; imitation masks it.
+	// FormatError marks a completion that could not be parsed. The environment sets it, never a model. Reinforcement
+	// learning ignores it; imitation masks the completion.
 	FormatError bool `json:"format_error,omitempty"`
+	// PolicyVersion is the version of the policy that sampled the completion; nil where it is unknown.
+	PolicyVersion *int64 `json:"policy_version,omitempty"`
+}
+
+// StopReason says why a rollout ended.
+type StopReason string
+
+// Every rollout ends with one of these.
+const (
+	Submitted    StopReason = "submitted"
+	MaxSteps     StopReason = "max_steps"
+	MaxContext   StopReason = "max_context"
+	Timeout      StopReason = "timeout"
+	FormatErrors StopReason = "format_errors"
+	Stuck        StopReason = "stuck"
+	ModelError   StopReason = "model_error"
+	Interrupted  StopReason = "interrupted"
+	// SandboxError is an infrastructure failure: such a rollout has no reward and is retried.
+	SandboxError StopReason = "sandbox_error"
+)
+
+// StopReasons returns all of them.
+func StopReasons() []StopReason {
+	return []StopReason{
+		Submitted, MaxSteps, MaxContext, Timeout, FormatErrors, Stuck, ModelError, Interrupted, SandboxError,
+	}
 }
 
 // Observation is a message that tells the model what became of its last reply: results of tools, or what was wrong with
@@ -114,21 +126,4 @@ type Turn struct {
 	Observations []Observation
 	// Answered tells when the reply came; zero where it is not known.
 	Answered time.Time
-}
-
-// Unanswered returns the calls of the turn that have no result: what a killed rollout was about to run.
-func (t Turn) Unanswered() []Call {
-	done := make(map[string]bool)
-	for _, o := range t.Observations {
-		for _, r := range o.Results {
-			done[r.CallID] = true
-		}
-	}
-	var left []Call
-	for _, c := range t.Reply.Calls {
-		if !done[c.ID] {
-			left = append(left, c)
-		}
-	}
-	return left
 }
