@@ -34,8 +34,6 @@ type TrainDeps struct {
 	Log *slog.Logger
 	// Abandon is closed when the user asks a second time to stop: rollouts under way are then given up.
 	Abandon <-chan struct{}
-	// Parts are the environments and trainers that a configuration can name; the zero value has those built in.
-	Parts train.Parts
 }
 
 // training is one run of the command.
@@ -92,9 +90,6 @@ func NewTrain(d TrainDeps) *cobra.Command {
 }
 
 func (t *training) execute(ctx context.Context) error {
-	if t.deps.Parts.Environments == nil {
-		t.deps.Parts = train.BuiltIn()
-	}
 	c, err := t.load()
 	if err != nil {
 		return inputError{err}
@@ -111,7 +106,7 @@ func (t *training) execute(ctx context.Context) error {
 	if dir == "" {
 		dir = filepath.Join("runs", c.Name)
 	}
-	o := train.Options{Dir: dir, Resume: t.resume, Parts: t.deps.Parts, Log: t.deps.Log, Abandon: t.deps.Abandon, Metrics: metrics.NewPrometheus()}
+	o := train.Options{Dir: dir, Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon, Metrics: metrics.NewPrometheus()}
 	stop, err := t.serve(o.Metrics, dir)
 	if err != nil {
 		return inputError{err}
@@ -151,7 +146,7 @@ func (t *training) load() (train.Config, error) {
 	if err != nil {
 		return train.Config{}, fmt.Errorf("read configuration: %w", err)
 	}
-	c, err := train.Load(data, t.deps.Parts, t.set...)
+	c, err := train.Load(data, train.BuiltIn(), t.set...)
 	if err != nil {
 		return train.Config{}, fmt.Errorf("%s: %w", path, err)
 	}

@@ -48,8 +48,22 @@ func (f *frozenLake) maps() frozenlake.Options {
 	}
 }
 
-// Validate checks the section.
-func (f *frozenLake) Validate() error {
+// Complete knows how long a reply has to be, and the longest row of compact episodes: in each turn two role marks, an
+// observation and its end, a reply and, where it was cut off, its end.
+func (f *frozenLake) Complete(c *Config) error {
+	if f.MaxTokens == 0 {
+		f.MaxTokens = 4
+		if f.Rendering == frozenlake.Chat {
+			f.MaxTokens = 1024
+		}
+	}
+	if c.Algorithm.MaxLength == 0 && f.Rendering == frozenlake.Compact {
+		c.Algorithm.MaxLength = f.MaxTurns * (frozenlake.CompactTokens(f.Radius) + 3 + f.MaxTokens + 1)
+	}
+	return f.validate()
+}
+
+func (f *frozenLake) validate() error {
 	errs := []error{f.maps().Validate()}
 	for key, v := range map[string]int{
 		"max_turns": f.MaxTurns, "radius": f.Radius, "max_tokens": f.MaxTokens, "train_tasks": f.TrainTasks,
@@ -67,37 +81,14 @@ func (f *frozenLake) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Defaults knows how long a reply has to be, and the longest row of compact episodes: in each turn two role marks, an
-// observation and its end, a reply and, where it was cut off, its end.
-func (f *frozenLake) Defaults(c *Config) {
-	if f.MaxTokens == 0 {
-		f.MaxTokens = 4
-		if f.Rendering == frozenlake.Chat {
-			f.MaxTokens = 1024
-		}
-	}
-	if c.Algorithm.MaxLength == 0 && f.Rendering == frozenlake.Compact {
-		c.Algorithm.MaxLength = f.MaxTurns * (frozenlake.CompactTokens(f.Radius) + 3 + f.MaxTokens + 1)
-	}
-}
-
-// Language tells the embedded policy what it has to read and write.
-func (f *frozenLake) Language() (vocabulary []string, window, reply int, err error) {
-	if f.Rendering != frozenlake.Compact {
-		return nil, 0, 0, fmt.Errorf("the embedded policy reads rendering %s only, not %s", frozenlake.Compact, f.Rendering)
-	}
-	return frozenlake.Vocabulary(), frozenlake.CompactTokens(f.Radius), f.MaxTokens, nil
-}
-
 // Open makes the environment.
-func (f *frozenLake) Open(m agent.Model, o EnvironmentOptions) (Environment, error) {
-	return &lakes{settings: *f, model: m, options: o}, nil
+func (f *frozenLake) Open(o EnvironmentOptions) (Environment, error) {
+	return &lakes{settings: *f, options: o}, nil
 }
 
 // lakes is FrozenLake as an environment. A task is the number of a map; validation has the numbers behind training's.
 type lakes struct {
 	settings frozenLake
-	model    agent.Model
 	options  EnvironmentOptions
 }
 
@@ -115,16 +106,27 @@ func (l *lakes) Tasks(s Split) []string {
 	return tasks
 }
 
-func (l *lakes) Runner(s Split) run.Runner {
+// Language is that of the compact rendering.
+func (l *lakes) Language() (embedded.Language, error) {
+	s := l.settings
+	if s.Rendering != frozenlake.Compact {
+		return embedded.Language{}, fmt.Errorf("the embedded policy reads rendering %s only, not %s", frozenlake.Compact, s.Rendering)
+	}
+	return embedded.Language{
+		Vocabulary: frozenlake.Vocabulary(), Window: frozenlake.CompactTokens(s.Radius), Reply: s.MaxTokens,
+	}, nil
+}
+
+func (l *lakes) Runner(s Split, m agent.Model) run.Runner {
 	temperature := 1.0
 	if s == Validation {
 		temperature = l.options.Temperature
 	}
-	return l.runner(func(run.Job) agent.Model { return l.model }, temperature)
+	return l.runner(func(run.Job) agent.Model { return m }, temperature)
 }
 
-// RandomRunner plays uniformly random valid moves.
-func (l *lakes) RandomRunner() run.Runner {
+// Random plays uniformly random valid moves.
+func (l *lakes) Random() run.Runner {
 	return l.runner(func(a run.Job) agent.Model {
 		return &frozenlake.Random{Rand: rand.New(rand.NewPCG(uint64(a.Seed(l.options.Seed, -2)), 0))}
 	}, 1)
@@ -162,35 +164,25 @@ type embeddedPolicy struct {
 
 func newEmbedded() *embeddedPolicy { return &embeddedPolicy{Hidden: 64} }
 
-// Validate checks the section.
-func (e *embeddedPolicy) Validate() error {
+// Complete knows a learning rate for a network this small.
+func (e *embeddedPolicy) Complete(c *Config) error {
+	if c.Optimizer.LearningRate == 0 {
+		c.Optimizer.LearningRate = 3e-3
+	}
 	if e.Hidden < 1 || e.Hidden > 4096 {
 		return fmt.Errorf("hidden is %d: want 1 to 4096", e.Hidden)
 	}
 	return nil
 }
 
-// Defaults knows a learning rate for a network this small.
-func (e *embeddedPolicy) Defaults(c *Config) {
-	if c.Optimizer.LearningRate == 0 {
-		c.Optimizer.LearningRate = 3e-3
-	}
-}
-
 // Open makes a fresh policy.
-func (e *embeddedPolicy) Open(settings EnvironmentSettings, o TrainerOptions) (rl.Trainer, agent.Model, error) {
-	speaker, ok := settings.(interface {
-		Language() (vocabulary []string, window, reply int, err error)
-	})
-	if !ok {
-		return nil, nil, errors.New("the embedded policy cannot read this environment: use the environment frozenlake, or another trainer")
+func (e *embeddedPolicy) Open(o TrainerOptions) (rl.Trainer, error) {
+	if o.Speaker == nil {
+		return nil, errors.New("the embedded policy cannot read this environment: use the environment frozenlake, or another trainer")
 	}
-	vocabulary, window, reply, err := speaker.Language()
+	language, err := o.Speaker.Language()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p, err := embedded.New(embedded.Options{
-		Vocabulary: vocabulary, Window: window, Reply: reply, Hidden: e.Hidden, Seed: o.Seed, Dir: o.Dir, Workers: o.Workers,
-	})
-	return p, p, err
+	return embedded.New(embedded.Options{Language: language, Hidden: e.Hidden, Seed: o.Seed, Dir: o.Dir, Workers: o.Workers})
 }

@@ -33,6 +33,7 @@ type Config struct {
 	Ablation *Ablation `yaml:"-"`
 
 	environmentName, trainerName string
+	parts                        Parts
 }
 
 // Rollouts says how many rollouts a step has and how they run.

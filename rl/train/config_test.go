@@ -77,7 +77,7 @@ func TestErrorsOfTheConfiguration(t *testing.T) {
 // The parts that a chat environment needs are refused where the policy cannot read it.
 func TestEmbeddedPolicyReadsCompactOnly(t *testing.T) {
 	c := mustLoad(t, least, "environment.rendering=chat", "algorithm.max_length=100")
-	if _, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Parts: BuiltIn()}); err == nil || !strings.Contains(err.Error(), "compact") {
+	if _, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run")}); err == nil || !strings.Contains(err.Error(), "compact") {
 		t.Errorf("got %v", err)
 	}
 }

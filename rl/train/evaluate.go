@@ -10,13 +10,13 @@ import (
 )
 
 // evaluate plays the validation tasks with the published policy.
-func (l *Loop) evaluate(ctx context.Context, step int, values map[string]float64) error {
-	start := l.Now()
+func (l *loop) evaluate(ctx context.Context, step int, values map[string]float64) error {
+	start := l.now()
 	tasks := l.validation()
 	if len(tasks) == 0 {
 		return errors.New("evaluate: the environment has no validation tasks; set evaluate.every to 0")
 	}
-	j, err := openJournal(journalPath(l.Dir, step, Validation))
+	j, err := openJournal(journalPath(l.dir, step, Validation))
 	if err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
@@ -27,23 +27,23 @@ func (l *Loop) evaluate(ctx context.Context, step int, values map[string]float64
 	s := score(outcomes)
 	values["val/pass@1"] = s.mean
 	values["val/pass@1_low"], values["val/pass@1_high"] = wilson(s.mean, s.tasks)
-	if k := l.Config.Evaluate.Attempts; k > 1 {
+	if k := l.config.Evaluate.Attempts; k > 1 {
 		values["val/pass@k"] = s.any
 	}
 	values["val/turns"], values["val/failed"] = s.turns, float64(s.failed)
-	values["time/evaluate"] = l.Now().Sub(start).Seconds()
+	values["time/evaluate"] = l.now().Sub(start).Seconds()
 	return nil
 }
 
 // random measures a policy without skill on the same tasks, where the environment has one.
-func (l *Loop) random(ctx context.Context, values map[string]float64) error {
-	r, ok := l.Environment.(RandomPlayer)
-	if !ok {
+func (l *loop) random(ctx context.Context, values map[string]float64) error {
+	runner := l.environment.Random()
+	if runner == nil {
 		return nil
 	}
-	e := run.Engine{Runner: r.RandomRunner(), Log: l.Log, Options: run.Options{Workers: l.Config.Rollouts.Workers}}
+	e := run.Engine{Runner: runner, Log: l.log, Options: run.Options{Workers: l.config.Rollouts.Workers}}
 	// The policy's attempts are for an interval; here the mean alone counts, and moves without a model cost nothing.
-	outcomes, err := e.Run(ctx, run.Plan(l.validation(), max(16, l.Config.Evaluate.Attempts)))
+	outcomes, err := e.Run(ctx, run.Plan(l.validation(), max(16, l.config.Evaluate.Attempts)))
 	if err != nil {
 		return fmt.Errorf("random policy: %w", err)
 	}
@@ -51,19 +51,19 @@ func (l *Loop) random(ctx context.Context, values map[string]float64) error {
 	return nil
 }
 
-func (l *Loop) validation() []string {
-	tasks := l.Environment.Tasks(Validation)
-	if n := l.Config.Evaluate.Tasks; n > 0 && n < len(tasks) {
+func (l *loop) validation() []string {
+	tasks := l.environment.Tasks(Validation)
+	if n := l.config.Evaluate.Tasks; n > 0 && n < len(tasks) {
 		tasks = tasks[:n]
 	}
 	return tasks
 }
 
 // validationPlan gives every step groups of its own: their names are in the seeds.
-func (l *Loop) validationPlan(step int, tasks []string) []run.Job {
-	plan := run.Plan(tasks, l.Config.Evaluate.Attempts)
+func (l *loop) validationPlan(step int, tasks []string) []run.Job {
+	plan := run.Plan(tasks, l.config.Evaluate.Attempts)
 	for i := range plan {
-		plan[i].Group = fmt.Sprintf("validation-%s.%d", stepName(step), i/l.Config.Evaluate.Attempts)
+		plan[i].Group = fmt.Sprintf("validation-%s.%d", stepName(step), i/l.config.Evaluate.Attempts)
 	}
 	return plan
 }

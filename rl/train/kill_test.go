@@ -20,7 +20,7 @@ const childDir = "DEEPSWE_TEST_TRAIN_DIR"
 func trainChild(dir string) int {
 	c, err := Load([]byte(tiny), BuiltIn())
 	if err == nil {
-		o := Options{Dir: dir, Resume: run.Exists(dir), Parts: BuiltIn(), Observer: observing(func(n int) { fmt.Println(n) })}
+		o := Options{Dir: dir, Resume: run.Exists(dir), Observer: observing(func(n int) { fmt.Println(n) })}
 		_, err = Start(context.Background(), c, o)
 	}
 	if err != nil {

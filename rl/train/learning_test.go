@@ -30,7 +30,7 @@ func TestPolicyLearns(t *testing.T) {
 		t.Run(preset, func(t *testing.T) {
 			t.Parallel()
 			c := mustLoad(t, small, "algorithm.preset="+preset)
-			results, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Parts: BuiltIn()})
+			results, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run")})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,7 +61,7 @@ ablation:
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var begun []string
-	o := Options{Dir: dir, Parts: BuiltIn(), Metrics: metrics.NewPrometheus()}
+	o := Options{Dir: dir, Metrics: metrics.NewPrometheus()}
 	// Stopped somewhere in the middle, and gone on with.
 	o.Observer = func(run string, _ Config) Observer {
 		begun = append(begun, run)
@@ -126,7 +126,7 @@ func BenchmarkStep(b *testing.B) {
 	c := mustLoad(b, small, "evaluate.every=0", "steps=1")
 	c.Steps = b.N
 	c.Checkpoint.Every = b.N
-	if _, err := Start(b.Context(), c, Options{Dir: filepath.Join(b.TempDir(), "run"), Parts: BuiltIn()}); err != nil {
+	if _, err := Start(b.Context(), c, Options{Dir: filepath.Join(b.TempDir(), "run")}); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -47,6 +47,7 @@ func load(root *yaml.Node, parts Parts) (Config, error) {
 		return Config{}, err
 	}
 	c := defaults()
+	c.parts = parts
 	if err := decode(plain, &c); err != nil {
 		return Config{}, err
 	}
@@ -58,12 +59,7 @@ func load(root *yaml.Node, parts Parts) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	for _, s := range []any{c.Environment, c.Trainer} {
-		if d, ok := s.(Defaulter); ok {
-			d.Defaults(&c)
-		}
-	}
-	if err := c.check(); err != nil {
+	if err := c.complete(); err != nil {
 		return Config{}, err
 	}
 	if n := sections[ablationKey]; n != nil {
@@ -96,14 +92,15 @@ func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 	return merge(root, over), nil
 }
 
-// check validates every section.
-func (c *Config) check() error {
+// complete lets the sections set what was left out, and validates everything.
+func (c *Config) complete() error {
+	environment, trainer := c.Environment.Complete(c), c.Trainer.Complete(c)
 	errs := []error{c.validate(), c.Algorithm.resolve()}
-	if err := c.Environment.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", environmentKey, err))
+	if environment != nil {
+		errs = append(errs, fmt.Errorf("%s: %w", environmentKey, environment))
 	}
-	if err := c.Trainer.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", trainerKey, err))
+	if trainer != nil {
+		errs = append(errs, fmt.Errorf("%s: %w", trainerKey, trainer))
 	}
 	return errors.Join(errs...)
 }
@@ -129,6 +126,38 @@ func cut(root *yaml.Node) (plain *yaml.Node, sections map[string]*yaml.Node, err
 		}
 	}
 	return plain, sections, nil
+}
+
+// section decodes a section whose key name chooses what it is.
+func section[T any](n *yaml.Node, key, fallback string, kinds map[string]func() T) (name string, settings T, err error) {
+	name = fallback
+	rest := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	if n != nil {
+		if n.Kind != yaml.MappingNode {
+			return "", settings, fmt.Errorf("line %d: %s: want settings as key: value", n.Line, key)
+		}
+		rest.Line = n.Line
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == "name" {
+				name = n.Content[i+1].Value
+				continue
+			}
+			rest.Content = append(rest.Content, n.Content[i], n.Content[i+1])
+		}
+	}
+	kind, ok := kinds[name]
+	if !ok {
+		names := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
+		if n == nil {
+			return "", settings, fmt.Errorf("%s.name is missing: want one of %s", key, names)
+		}
+		return "", settings, fmt.Errorf("line %d: %s.name is %q: want one of %s", n.Line, key, name, names)
+	}
+	settings = kind()
+	if err := decodeSection(rest, settings, key); err != nil {
+		return "", settings, err
+	}
+	return name, settings, nil
 }
 
 // decodeSection decodes a section and names it in errors.

@@ -28,10 +28,9 @@ type coin struct {
 	Trainer *counting                        `yaml:"-"`
 }
 
-func (c *coin) Validate() error { return nil }
-func (c *coin) Open(agent.Model, EnvironmentOptions) (Environment, error) {
-	return c, nil
-}
+func (c *coin) Complete(*Config) error                       { return nil }
+func (c *coin) Open(EnvironmentOptions) (Environment, error) { return c, nil }
+func (c *coin) Random() run.Runner                           { return nil }
 
 func (c *coin) Tasks(s Split) []string {
 	if s == Validation {
@@ -40,8 +39,11 @@ func (c *coin) Tasks(s Split) []string {
 	return []string{"t0", "t1", "t2", "t3", "t4"}
 }
 
-func (c *coin) Runner(Split) run.Runner {
-	return run.RunnerFunc(func(_ context.Context, a run.Job) (run.Result, error) {
+func (c *coin) Runner(_ Split, m agent.Model) run.Runner {
+	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
+		if _, err := m.Complete(ctx, agent.Request{}); err != nil {
+			return run.Result{}, err
+		}
 		reward, err := c.Reward(a)
 		return run.Result{
 			Reward: &reward, StopReason: agent.Submitted,
@@ -58,7 +60,9 @@ type counting struct {
 	norm    float64
 	skip    bool
 	err     error
-	version int64
+	asked   []int
+	removed []string
+	closed  int
 }
 
 func (c *counting) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
@@ -72,10 +76,20 @@ func (c *counting) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error)
 	return rl.StepStats{GradientNorm: c.norm, Skipped: c.skip}, nil
 }
 
-func (c *counting) Publish(context.Context) (int64, error) {
-	c.version = int64(c.steps)
+func (c *counting) Publish(context.Context) (rl.Policy, error) {
 	c.calls = append(c.calls, "publish")
-	return c.version, nil
+	return rl.Policy{Model: published{c, c.steps}, Version: int64(c.steps)}, nil
+}
+
+// published notes the version that is asked.
+type published struct {
+	c       *counting
+	version int
+}
+
+func (p published) Complete(context.Context, agent.Request) (agent.Reply, error) {
+	p.c.asked = append(p.c.asked, p.version)
+	return agent.Reply{}, nil
 }
 
 func (c *counting) Save(_ context.Context, name string) error {
@@ -88,15 +102,23 @@ func (c *counting) Load(_ context.Context, name string) error {
 	return nil
 }
 
+func (c *counting) Remove(_ context.Context, name string) error {
+	c.removed = append(c.removed, name)
+	return nil
+}
+
+func (c *counting) Close() error {
+	c.closed++
+	return nil
+}
+
 // counted are the settings of counting.
 type counted struct {
 	t *counting
 }
 
-func (c *counted) Validate() error { return nil }
-func (c *counted) Open(EnvironmentSettings, TrainerOptions) (rl.Trainer, agent.Model, error) {
-	return c.t, nil, nil
-}
+func (c *counted) Complete(*Config) error                  { return nil }
+func (c *counted) Open(TrainerOptions) (rl.Trainer, error) { return c.t, nil }
 
 const coins = `
 steps: 2
@@ -127,12 +149,30 @@ func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := Start(t.Context(), cfg, Options{Dir: dir, Resume: resume, Parts: parts})
+	results, err := Start(t.Context(), cfg, Options{Dir: dir, Resume: resume})
 	return results[0], err
 }
 
 // heads gives the even attempts a reward.
 func heads(a run.Job) (float64, error) { return float64((a.Index + 1) % 2), nil }
+
+// Each step is played with the model that was published last, and the trainer is closed at the end.
+func TestLoopPlaysThePublishedPolicy(t *testing.T) {
+	c := &counting{}
+	if _, _, err := flip(t, c, heads, "steps=4", "checkpoint.keep=2"); err != nil {
+		t.Fatal(err)
+	}
+	var want []int
+	for step := range 4 {
+		want = append(want, slices.Repeat([]int{step}, 8)...)
+	}
+	if !slices.Equal(c.asked, want) {
+		t.Errorf("versions that played %v, want %v", c.asked, want)
+	}
+	if want := []string{"step-000001", "step-000002"}; !slices.Equal(c.removed, want) || c.closed != 1 {
+		t.Errorf("removed %q, want %q; closed %d times, want once", c.removed, want, c.closed)
+	}
+}
 
 func TestOrderOfCalls(t *testing.T) {
 	c := &counting{norm: 3}

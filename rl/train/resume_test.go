@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
@@ -100,7 +99,7 @@ func observing(do func(n int)) func(string, Config) Observer {
 func undisturbed(t *testing.T, c Config) (outcome, int) {
 	t.Helper()
 	dir, events := filepath.Join(t.TempDir(), "run"), 0
-	if _, err := Start(t.Context(), c, Options{Dir: dir, Parts: BuiltIn(), Observer: observing(func(n int) { events = n })}); err != nil {
+	if _, err := Start(t.Context(), c, Options{Dir: dir, Observer: observing(func(n int) { events = n })}); err != nil {
 		t.Fatal(err)
 	}
 	return outcomeOf(t, dir, c), events
@@ -115,7 +114,7 @@ func TestResumeFromEveryMoment(t *testing.T) {
 	want, events := undisturbed(t, c)
 	snapshot := func(n int) string { return filepath.Join(root, fmt.Sprint(n)) }
 	const step = 5 // with 1 nothing else is found; it takes five times as long
-	o := Options{Dir: dir, Parts: BuiltIn(), Observer: observing(func(n int) {
+	o := Options{Dir: dir, Observer: observing(func(n int) {
 		if n%step == 0 {
 			if err := os.CopyFS(snapshot(n), os.DirFS(dir)); err != nil {
 				t.Error(err)
@@ -129,7 +128,7 @@ func TestResumeFromEveryMoment(t *testing.T) {
 	for n := step; n <= events; n += step {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			if _, err := Start(t.Context(), c, Options{Dir: snapshot(n), Resume: true, Parts: BuiltIn()}); err != nil {
+			if _, err := Start(t.Context(), c, Options{Dir: snapshot(n), Resume: true}); err != nil {
 				t.Fatal(err)
 			}
 			sameOutcome(t, want, outcomeOf(t, snapshot(n), c))
@@ -159,12 +158,12 @@ type hookedSettings struct {
 	do             func()
 }
 
-func (h *hookedSettings) Open(e EnvironmentSettings, o TrainerOptions) (rl.Trainer, agent.Model, error) {
-	_, m, err := h.embeddedPolicy.Open(e, o)
+func (h *hookedSettings) Open(o TrainerOptions) (rl.Trainer, error) {
+	t, err := h.embeddedPolicy.Open(o)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return hooked{m.(*embedded.Policy), h.do}, m, nil
+	return hooked{t.(*embedded.Policy), h.do}, nil
 }
 
 // A kill while a checkpoint is being made leaves one of the trainer that no state names, or one too many.
@@ -186,7 +185,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), hookedConfig, Options{Dir: dir, Parts: parts}); err != nil {
+	if _, err := Start(t.Context(), hookedConfig, Options{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	if n != 6+4 {
@@ -196,7 +195,7 @@ func TestKilledWhileSaving(t *testing.T) {
 		t.Run(fmt.Sprint(i+1), func(t *testing.T) {
 			t.Parallel()
 			snapshot := filepath.Join(root, fmt.Sprint(i+1))
-			if _, err := Start(t.Context(), c, Options{Dir: snapshot, Resume: true, Parts: BuiltIn()}); err != nil {
+			if _, err := Start(t.Context(), c, Options{Dir: snapshot, Resume: true}); err != nil {
 				t.Fatal(err)
 			}
 			sameOutcome(t, want, outcomeOf(t, snapshot, c))
@@ -213,7 +212,7 @@ func TestInterruptAndResume(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "run")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			_, err := Start(ctx, c, Options{Dir: dir, Parts: BuiltIn(), Observer: observing(func(k int) {
+			_, err := Start(ctx, c, Options{Dir: dir, Observer: observing(func(k int) {
 				if k == n {
 					cancel()
 				}
@@ -222,7 +221,7 @@ func TestInterruptAndResume(t *testing.T) {
 			if err != nil && !errors.Is(err, run.ErrInterrupted) {
 				t.Fatal(err)
 			}
-			if _, err := Start(t.Context(), c, Options{Dir: dir, Resume: true, Parts: BuiltIn()}); err != nil {
+			if _, err := Start(t.Context(), c, Options{Dir: dir, Resume: true}); err != nil {
 				t.Fatal(err)
 			}
 			sameOutcome(t, want, outcomeOf(t, dir, c))
@@ -240,10 +239,10 @@ func TestLongerRunGoesOn(t *testing.T) {
 	long := mustLoad(t, tiny)
 	want, _ := undisturbed(t, long)
 	dir := filepath.Join(t.TempDir(), "run")
-	if _, err := Start(t.Context(), mustLoad(t, tiny, "steps=4"), Options{Dir: dir, Parts: BuiltIn()}); err != nil {
+	if _, err := Start(t.Context(), mustLoad(t, tiny, "steps=4"), Options{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), long, Options{Dir: dir, Resume: true, Parts: BuiltIn()}); err != nil {
+	if _, err := Start(t.Context(), long, Options{Dir: dir, Resume: true}); err != nil {
 		t.Fatal(err)
 	}
 	sameOutcome(t, want, outcomeOf(t, dir, long))
@@ -252,17 +251,17 @@ func TestLongerRunGoesOn(t *testing.T) {
 func TestStartRefuses(t *testing.T) {
 	c := mustLoad(t, tiny, "steps=1", "evaluate.every=0")
 	dir := filepath.Join(t.TempDir(), "run")
-	if _, err := Start(t.Context(), c, Options{Dir: dir, Resume: true, Parts: BuiltIn()}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Start(t.Context(), c, Options{Dir: dir, Resume: true}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("resuming nothing: %v", err)
 	}
-	if _, err := Start(t.Context(), c, Options{Dir: dir, Parts: BuiltIn()}); err != nil {
+	if _, err := Start(t.Context(), c, Options{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), c, Options{Dir: dir, Parts: BuiltIn()}); !errors.Is(err, run.ErrExists) {
+	if _, err := Start(t.Context(), c, Options{Dir: dir}); !errors.Is(err, run.ErrExists) {
 		t.Errorf("beginning twice: %v", err)
 	}
 	other := mustLoad(t, tiny, "steps=1", "evaluate.every=0", "optimizer.learning_rate=0.5", "filter.max_steps=drop", "rollouts.workers=2")
-	_, err := Start(t.Context(), other, Options{Dir: dir, Resume: true, Parts: BuiltIn()})
+	_, err := Start(t.Context(), other, Options{Dir: dir, Resume: true})
 	if !errors.Is(err, ErrOtherConfig) {
 		t.Fatalf("resuming with another configuration: %v", err)
 	}

@@ -22,7 +22,6 @@ type Options struct {
 	Dir string
 	// Resume goes on with the run in Dir; without it Dir must not hold one.
 	Resume bool
-	Parts  Parts
 	// Observer returns the observer of a run by name; nil watches none.
 	Observer func(run string, c Config) Observer
 	// Metrics, when not nil, gets every run's points.
@@ -113,7 +112,7 @@ func openDir(path string, c Config, o Options) (*run.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d, keep(d, resumable(m, c, o.Parts), disk.WriteFile(d.Path(ConfigFile), text))
+	return d, keep(d, resumable(m, c), disk.WriteFile(d.Path(ConfigFile), text))
 }
 
 // keep closes the directory again where something went wrong.
@@ -136,11 +135,11 @@ func free() []string {
 var ErrOtherConfig = errors.New("the run began with another configuration")
 
 // resumable refuses a configuration under which the rest of the run would not fit its beginning.
-func resumable(m manifest, c Config, parts Parts) error {
+func resumable(m manifest, c Config) error {
 	if m.Kind != manifestKind || m.Version != manifestVersion {
 		return fmt.Errorf("the directory holds a run of kind %q, version %d: want %q, version %d", m.Kind, m.Version, manifestKind, manifestVersion)
 	}
-	began, err := Load([]byte(m.Config), parts)
+	began, err := Load([]byte(m.Config), c.parts)
 	if err != nil {
 		return fmt.Errorf("the run's own %w", err)
 	}
@@ -177,6 +176,7 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 	if err != nil {
 		return r, err
 	}
+	defer func() { err = errors.Join(err, l.trainer.Close()) }()
 	after := -1
 	if s, ok, err := readState(dir); err != nil {
 		return r, err
@@ -195,11 +195,11 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 	if o.Observer != nil {
 		w.next = o.Observer(r.Run, c)
 	}
-	l.Sink, l.Observer = sinks, w
+	l.sink, l.observer = sinks, w
 	if err := dir.Note("begin", map[string]int{"after": after}); err != nil {
 		return r, err
 	}
-	err = l.Run(ctx, r.Points)
+	err = l.run(ctx, r.Points)
 	end := map[string]string{}
 	if err != nil {
 		end["error"] = err.Error()
@@ -208,26 +208,30 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 }
 
 // newLoop opens the parts that the configuration names.
-func newLoop(c Config, o Options, dir *run.Dir, workers int) (*Loop, error) {
+func newLoop(c Config, o Options, dir *run.Dir, workers int) (*loop, error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return nil, err
-	}
-	trainer, model, err := c.Trainer.Open(c.Environment, TrainerOptions{
-		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Log: o.Log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", trainerKey, err)
 	}
 	gates := run.NewGates(run.Limits{
 		Models: c.Rollouts.Models, Sandboxes: c.Rollouts.Sandboxes, Gradings: c.Rollouts.Gradings,
 	})
-	environment, err := c.Environment.Open(gates.Model.Guard(model), EnvironmentOptions{
+	environment, err := c.Environment.Open(EnvironmentOptions{
 		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: gates, Directory: dir.Attempt, Log: o.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", environmentKey, err)
 	}
-	return &Loop{Config: c, Environment: environment, Trainer: trainer, Dir: dir, Log: o.Log, Abandon: o.Abandon, Now: o.Now}, nil
+	speaker, _ := environment.(Speaker)
+	trainer, err := c.Trainer.Open(TrainerOptions{
+		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Speaker: speaker, Log: o.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", trainerKey, err)
+	}
+	return &loop{
+		config: c, environment: environment, trainer: trainer, gates: gates, dir: dir,
+		log: o.Log, abandon: o.Abandon, now: o.Now,
+	}, nil
 }
 
 // openSinks opens the metrics behind the last step that counts; -1 keeps nothing, not even step 0.

@@ -86,13 +86,8 @@ func (s state) write(dir *run.Dir) error {
 	return disk.WriteFile(dir.Path(stateFile), append(data, '\n'))
 }
 
-// remover is a trainer that can delete what it saved.
-type remover interface {
-	Remove(ctx context.Context, name string) error
-}
-
 // save makes the state the one to go on from.
-func (l *Loop) save(ctx context.Context, s *state) error {
+func (l *loop) save(ctx context.Context, s *state) error {
 	at := progress{s.Step, s.Pending != nil}
 	if l.saved == at {
 		return nil
@@ -101,38 +96,36 @@ func (l *Loop) save(ctx context.Context, s *state) error {
 	next.Checkpoint = checkpointName(s.weights())
 	var old []string
 	if next.Checkpoint != s.Checkpoint {
-		if err := l.Trainer.Save(ctx, next.Checkpoint); err != nil {
+		if err := l.trainer.Save(ctx, next.Checkpoint); err != nil {
 			return err
 		}
 		next.Kept = append(slices.Clone(s.Kept), next.Checkpoint)
-		old = next.Kept[:max(0, len(next.Kept)-l.Config.Checkpoint.Keep)]
+		old = next.Kept[:max(0, len(next.Kept)-l.config.Checkpoint.Keep)]
 	}
 	// The metrics up to here must not be older than the state.
-	if err := l.Sink.Sync(); err != nil {
+	if err := l.sink.Sync(); err != nil {
 		return err
 	}
-	if err := next.write(l.Dir); err != nil {
+	if err := next.write(l.dir); err != nil {
 		return err
 	}
 	*s, l.saved = next, at
 	// Only from here on: a run killed before the old ones are gone is to remove them the next time.
 	s.Kept = s.Kept[len(old):]
-	if err := l.Dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
+	if err := l.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
 		return err
 	}
 	return l.forget(ctx, s.Step, old)
 }
 
 // forget removes what no resumed run needs: old checkpoints, and the rollouts that the newest one has learned from.
-func (l *Loop) forget(ctx context.Context, step int, checkpoints []string) error {
-	if r, ok := l.Trainer.(remover); ok {
-		for _, name := range checkpoints {
-			if err := r.Remove(ctx, name); err != nil {
-				return err
-			}
+func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error {
+	for _, name := range checkpoints {
+		if err := l.trainer.Remove(ctx, name); err != nil {
+			return err
 		}
 	}
-	entries, err := os.ReadDir(l.Dir.Path(stepsDir))
+	entries, err := os.ReadDir(l.dir.Path(stepsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("tidy rollouts: %w", err)
 	}
@@ -141,8 +134,8 @@ func (l *Loop) forget(ctx context.Context, step int, checkpoints []string) error
 		if err != nil || n > step {
 			continue
 		}
-		path := l.Dir.Path(stepsDir, e.Name())
-		if l.Config.Rollouts.KeepLogs {
+		path := l.dir.Path(stepsDir, e.Name())
+		if l.config.Rollouts.KeepLogs {
 			err = compress(path)
 		} else {
 			err = os.RemoveAll(path)

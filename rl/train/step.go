@@ -34,23 +34,23 @@ func (o *order) at(place int) string {
 }
 
 // step rolls out, updates and publishes. It returns the metrics and the cursor behind the tasks that it took.
-func (l *Loop) step(ctx context.Context, step, cursor int) (values map[string]float64, after int, err error) {
-	start := l.Now()
+func (l *loop) step(ctx context.Context, step, cursor int) (values map[string]float64, after int, err error) {
+	start := l.now()
 	outcomes, cursor, err := l.collect(ctx, step, cursor)
 	if err != nil {
 		return nil, 0, err
 	}
-	rolled := l.Now()
+	rolled := l.now()
 	rollouts := make([]rl.Rollout, len(outcomes))
 	for i, o := range outcomes {
 		rollouts[i] = rolloutOf(o)
 	}
-	rows, batch, err := l.Config.RL().Rows(rollouts)
+	rows, batch, err := l.config.RL().Rows(rollouts)
 	if err != nil {
 		return nil, 0, err
 	}
 	parts := [][]rl.Row{rows}
-	if l.Config.Optimizer.Minibatches > 1 {
+	if l.config.Optimizer.Minibatches > 1 {
 		parts, err = l.parts(rollouts)
 	} else if batch.Groups.Effective == 0 {
 		parts = nil
@@ -58,39 +58,39 @@ func (l *Loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 	if err != nil {
 		return nil, 0, err
 	}
-	values = batch.Metrics(rl.VersionNumber(l.version))
+	values = batch.Metrics(rl.VersionNumber(l.policy.Version))
 	means(outcomes, values)
-	values["time/rollouts"], values["time/rows"] = rolled.Sub(start).Seconds(), l.Now().Sub(rolled).Seconds()
-	values["workers/idle"] = idle(outcomes, min(l.Config.Rollouts.Workers, len(outcomes)), rolled.Sub(start).Seconds())
+	values["time/rollouts"], values["time/rows"] = rolled.Sub(start).Seconds(), l.now().Sub(rolled).Seconds()
+	values["workers/idle"] = idle(outcomes, min(l.config.Rollouts.Workers, len(outcomes)), rolled.Sub(start).Seconds())
 
 	// An update that has begun is finished: half of one could not be saved.
 	ctx = context.WithoutCancel(ctx)
 	if err := l.update(ctx, step, parts, values); err != nil {
 		return nil, 0, err
 	}
-	published := l.Now()
-	if l.version, err = l.Trainer.Publish(ctx); err != nil {
+	published := l.now()
+	if l.policy, err = l.trainer.Publish(ctx); err != nil {
 		return nil, 0, err
 	}
-	values["time/publish"] = l.Now().Sub(published).Seconds()
-	values["policy/version"] = float64(l.version)
-	values["time/step"] = l.Now().Sub(start).Seconds()
+	values["time/publish"] = l.now().Sub(published).Seconds()
+	values["policy/version"] = float64(l.policy.Version)
+	values["time/step"] = l.now().Sub(start).Seconds()
 	return values, cursor, nil
 }
 
 // collect plays the groups of a step: a round of them, and with Refill further rounds for as many as had equal rewards.
-func (l *Loop) collect(ctx context.Context, step, cursor int) ([]run.Outcome, int, error) {
-	j, err := openJournal(journalPath(l.Dir, step, Train))
+func (l *loop) collect(ctx context.Context, step, cursor int) ([]run.Outcome, int, error) {
+	j, err := openJournal(journalPath(l.dir, step, Train))
 	if err != nil {
 		return nil, 0, err
 	}
 	var all []run.Outcome
-	slot, want := 0, l.Config.Rollouts.Tasks
-	for round := 0; round <= l.Config.Rollouts.Refill && want > 0; round++ {
+	slot, want := 0, l.config.Rollouts.Tasks
+	for round := 0; round <= l.config.Rollouts.Refill && want > 0; round++ {
 		var plan []run.Job
 		for range want {
 			group := fmt.Sprintf("%s.%d", stepName(step), slot)
-			for i := range l.Config.Rollouts.Group {
+			for i := range l.config.Rollouts.Group {
 				plan = append(plan, run.Job{Task: l.order.at(cursor), Group: group, Index: i})
 			}
 			slot++
@@ -101,7 +101,7 @@ func (l *Loop) collect(ctx context.Context, step, cursor int) ([]run.Outcome, in
 			return nil, 0, errors.Join(err, j.close())
 		}
 		all = append(all, outcomes...)
-		want -= differing(outcomes, l.Config.Rollouts.Group)
+		want -= differing(outcomes, l.config.Rollouts.Group)
 	}
 	return all, cursor, j.close()
 }
@@ -124,17 +124,17 @@ func differing(outcomes []run.Outcome, size int) int {
 }
 
 // play runs a plan with the settings of the configuration.
-func (l *Loop) play(ctx context.Context, step int, s Split, plan []run.Job, j run.Journal) ([]run.Outcome, error) {
-	r := l.Config.Rollouts
-	runner := l.Environment.Runner(s)
-	version := l.version
+func (l *loop) play(ctx context.Context, step int, s Split, plan []run.Job, j run.Journal) ([]run.Outcome, error) {
+	r := l.config.Rollouts
+	runner := l.environment.Runner(s, l.gates.Model.Guard(l.policy.Model))
+	version := l.policy.Version
 	done := 0
 	retries := r.Retries
 	if retries == 0 {
 		retries = -1
 	}
 	e := run.Engine{
-		Journal: j, Log: l.Log,
+		Journal: j, Log: l.log,
 		Runner: run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 			res, err := runner.Run(ctx, a)
 			if res.PolicyVersion == nil {
@@ -143,12 +143,12 @@ func (l *Loop) play(ctx context.Context, step int, s Split, plan []run.Job, j ru
 			return res, err
 		}),
 		Options: run.Options{
-			Workers: r.Workers, Deadline: time.Duration(r.Deadline), Drain: time.Duration(r.Drain), Abandon: l.Abandon,
+			Workers: r.Workers, Deadline: time.Duration(r.Deadline), Drain: time.Duration(r.Drain), Abandon: l.abandon,
 			Retries: retries, MaxFailures: r.MaxFailures,
 			Observe: func(e run.Event) {
 				if e.Kind == run.Finished || e.Kind == run.Failed {
 					done++
-					l.Observer.Playing(step, s, done, len(plan))
+					l.observer.Playing(step, s, done, len(plan))
 				}
 			},
 		},
@@ -157,9 +157,9 @@ func (l *Loop) play(ctx context.Context, step int, s Split, plan []run.Job, j ru
 }
 
 // update makes the optimizer steps of a batch: one for each part in each epoch.
-func (l *Loop) update(ctx context.Context, step int, parts [][]rl.Row, values map[string]float64) error {
-	o := l.Config.Optimizer
-	start := l.Now()
+func (l *loop) update(ctx context.Context, step int, parts [][]rl.Row, values map[string]float64) error {
+	o := l.config.Optimizer
+	start := l.now()
 	rate := o.LearningRate
 	if step < o.Warmup {
 		rate *= float64(step) / float64(o.Warmup)
@@ -169,12 +169,12 @@ func (l *Loop) update(ctx context.Context, step int, parts [][]rl.Row, values ma
 	updates, skipped := 0, 0
 	for range o.Epochs {
 		for _, rows := range parts {
-			s, err := l.Trainer.ForwardBackward(ctx, rows, l.Config.RL().Objective)
+			s, err := l.trainer.ForwardBackward(ctx, rows, l.config.RL().Objective)
 			if err != nil {
 				return err
 			}
 			stats.Add(s)
-			done, err := l.Trainer.Step(ctx, rl.Optimizer{
+			done, err := l.trainer.Step(ctx, rl.Optimizer{
 				LearningRate: rate, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon,
 				WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
 			})
@@ -196,20 +196,20 @@ func (l *Loop) update(ctx context.Context, step int, parts [][]rl.Row, values ma
 		values["optim/grad_norm"] = norms / float64(updates)
 	}
 	values["optim/lr"], values["optim/updates"], values["optim/skipped"] = rate, float64(updates), float64(skipped)
-	values["time/update"] = l.Now().Sub(start).Seconds()
+	values["time/update"] = l.now().Sub(start).Seconds()
 	return nil
 }
 
 // parts are the rows of each minibatch. Shares of the loss are worked out within it, since each is an optimizer step of its
 // own. One in which no advantage differs from zero has nothing to teach and is left out: Adam would move on by its
 // momentum alone.
-func (l *Loop) parts(rollouts []rl.Rollout) ([][]rl.Row, error) {
+func (l *loop) parts(rollouts []rl.Rollout) ([][]rl.Row, error) {
 	var parts [][]rl.Row
-	groups := len(rollouts) / l.Config.Rollouts.Group
-	n := min(l.Config.Optimizer.Minibatches, groups)
+	groups := len(rollouts) / l.config.Rollouts.Group
+	n := min(l.config.Optimizer.Minibatches, groups)
 	for k := range n {
-		from, to := k*groups/n*l.Config.Rollouts.Group, (k+1)*groups/n*l.Config.Rollouts.Group
-		rows, batch, err := l.Config.RL().Rows(rollouts[from:to])
+		from, to := k*groups/n*l.config.Rollouts.Group, (k+1)*groups/n*l.config.Rollouts.Group
+		rows, batch, err := l.config.RL().Rows(rollouts[from:to])
 		if err != nil {
 			return nil, err
 		}

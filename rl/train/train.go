@@ -3,7 +3,7 @@
 //
 // [Load] reads a configuration, [Start] makes a run of it, or many for an ablation, in a directory. The arithmetic is in
 // package rl, the scheduling in rl/rollout; trainers and environments are joined by a configuration's [Parts]. The package
-// imports no cobra and no provider. A [Loop] belongs to one goroutine.
+// imports no cobra and no provider.
 package train
 
 import (
@@ -20,24 +20,24 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// Loop is one run.
-type Loop struct {
-	Config      Config
-	Environment Environment
-	Trainer     rl.Trainer
-	Dir         *run.Dir
-	Sink        metrics.Sink
-	// Observer is told how the run goes; nil is nobody.
-	Observer Observer
-	Log      *slog.Logger
-	// Abandon, when closed, ends the drain of a stopped run early.
-	Abandon <-chan struct{}
-	// Now is the clock.
-	Now func() time.Time
+// loop is one run.
+type loop struct {
+	config      Config
+	environment Environment
+	trainer     rl.Trainer
+	gates       run.Gates
+	dir         *run.Dir
+	sink        metrics.Sink
+	observer    Observer
+	log         *slog.Logger
+	// abandon, when closed, ends the drain of a stopped run early.
+	abandon <-chan struct{}
+	now     func() time.Time
 
-	guard   guard
-	version int64
-	order   order
+	guard guard
+	// policy is what the trainer published last.
+	policy rl.Policy
+	order  order
 	// saved is what state.json has.
 	saved progress
 }
@@ -52,27 +52,18 @@ type Observer interface {
 	Warning(text string)
 }
 
-type nobody struct{}
-
-func (nobody) Playing(int, Split, int, int) {}
-func (nobody) Point(metrics.Point)          {}
-func (nobody) Warning(string)               {}
-
 // flushTimeout bounds what is still done after the run's context has ended: it is to be saved, but nobody waits for ever.
 const flushTimeout = 2 * time.Minute
 
-// Run trains until Config.Steps steps are done, from the last checkpoint on where there is one. history is what metrics
-// the run has written up to there.
+// run trains until all steps are done, from the last checkpoint on where there is one. history is what metrics the run
+// has written up to there.
 //
-// When ctx ends, rollouts under way get Config.Rollouts.Drain to end; then the state after the last update is saved, and
+// When ctx ends, rollouts under way get the time of rollouts.drain to end; then the state after the last update is saved, and
 // the error wraps run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a kill, takes
 // the same steps as one that was never stopped.
-func (l *Loop) Run(ctx context.Context, history []metrics.Point) error {
-	if l.Observer == nil {
-		l.Observer = nobody{}
-	}
-	l.guard = guard{settings: l.Config.Guards}
-	l.order = order{seed: l.Config.Seed, tasks: l.Environment.Tasks(Train)}
+func (l *loop) run(ctx context.Context, history []metrics.Point) error {
+	l.guard = guard{settings: l.config.Guards}
+	l.order = order{seed: l.config.Seed, tasks: l.environment.Tasks(Train)}
 	if len(l.order.tasks) == 0 {
 		return errors.New("train: the environment has no tasks to learn from")
 	}
@@ -80,7 +71,7 @@ func (l *Loop) Run(ctx context.Context, history []metrics.Point) error {
 	if err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	for s.Step < l.Config.Steps {
+	for s.Step < l.config.Steps {
 		step := s.Step + 1
 		if err := l.next(ctx, &s); err != nil {
 			return errors.Join(fmt.Errorf("train: step %d: %w", step, err), l.salvage(ctx, &s, err))
@@ -90,41 +81,41 @@ func (l *Loop) Run(ctx context.Context, history []metrics.Point) error {
 }
 
 // begin loads the last checkpoint, or measures the fresh policy.
-func (l *Loop) begin(ctx context.Context, history []metrics.Point) (state, error) {
-	s, resumed, err := readState(l.Dir)
+func (l *loop) begin(ctx context.Context, history []metrics.Point) (state, error) {
+	s, resumed, err := readState(l.dir)
 	if err != nil {
 		return s, err
 	}
 	l.saved = progress{s.Step, s.Pending != nil}
 	if resumed {
-		if err := l.Trainer.Load(ctx, s.Checkpoint); err != nil {
+		if err := l.trainer.Load(ctx, s.Checkpoint); err != nil {
 			return s, err
 		}
 		for _, p := range history {
 			if _, err := l.guard.observe(p); err != nil {
-				l.Log.Warn("a guard had stopped this run", "step", p.Step, "error", err)
-				l.guard = guard{settings: l.Config.Guards}
+				l.log.Warn("a guard had stopped this run", "step", p.Step, "error", err)
+				l.guard = guard{settings: l.config.Guards}
 			}
 		}
 	}
-	if l.version, err = l.Trainer.Publish(ctx); err != nil {
+	if l.policy, err = l.trainer.Publish(ctx); err != nil {
 		return s, err
 	}
-	if resumed || !l.Config.Evaluate.Before || l.Config.Evaluate.Every == 0 {
+	if resumed || !l.config.Evaluate.Before || l.config.Evaluate.Every == 0 {
 		return s, nil
 	}
-	values := map[string]float64{"policy/version": float64(l.version)}
+	values := map[string]float64{"policy/version": float64(l.policy.Version)}
 	if err := l.evaluate(ctx, 0, values); err != nil {
 		return s, err
 	}
 	if err := l.random(ctx, values); err != nil {
 		return s, err
 	}
-	return s, l.emit(metrics.Point{Step: 0, Time: l.Now(), Values: values})
+	return s, l.emit(metrics.Point{Step: 0, Time: l.now(), Values: values})
 }
 
 // next takes one step and, where it is time, validates and saves.
-func (l *Loop) next(ctx context.Context, s *state) error {
+func (l *loop) next(ctx context.Context, s *state) error {
 	step := s.Step + 1
 	if s.Pending == nil {
 		values, cursor, err := l.step(ctx, step, s.Cursor)
@@ -136,43 +127,43 @@ func (l *Loop) next(ctx context.Context, s *state) error {
 		s.Pending = &pending{Values: values, Cursor: cursor}
 	}
 	values := s.Pending.Values
-	last := step == l.Config.Steps
-	if every := l.Config.Evaluate.Every; every > 0 && (last || step%every == 0) {
+	last := step == l.config.Steps
+	if every := l.config.Evaluate.Every; every > 0 && (last || step%every == 0) {
 		if err := l.evaluate(ctx, step, values); err != nil {
 			return err
 		}
 	}
-	p := metrics.Point{Step: step, Time: l.Now(), Values: values}
+	p := metrics.Point{Step: step, Time: l.now(), Values: values}
 	if err := l.emit(p); err != nil {
 		return err
 	}
 	s.Step, s.Cursor, s.Pending = step, s.Pending.Cursor, nil
 	warnings, stop := l.guard.observe(p)
 	for _, w := range warnings {
-		l.Log.Warn(w, "step", step)
-		l.Observer.Warning(fmt.Sprintf("step %d: %s", step, w))
+		l.log.Warn(w, "step", step)
+		l.observer.Warning(fmt.Sprintf("step %d: %s", step, w))
 	}
 	if stop != nil {
 		return stop
 	}
-	if last || step%l.Config.Checkpoint.Every == 0 {
+	if last || step%l.config.Checkpoint.Every == 0 {
 		// Half a checkpoint is of no use to anybody, and the trainer bounds its own waits.
 		return l.save(context.WithoutCancel(ctx), s)
 	}
 	return nil
 }
 
-func (l *Loop) emit(p metrics.Point) error {
-	if err := l.Sink.Write(p); err != nil {
+func (l *loop) emit(p metrics.Point) error {
+	if err := l.sink.Write(p); err != nil {
 		return err
 	}
-	l.Observer.Point(p)
+	l.observer.Point(p)
 	return nil
 }
 
 // salvage saves what a run that was stopped has learned. After any other error the trainer may be what has failed, and
 // the checkpoint before has to do.
-func (l *Loop) salvage(ctx context.Context, s *state, cause error) error {
+func (l *loop) salvage(ctx context.Context, s *state, cause error) error {
 	if !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, ErrGuard) || s.weights() == 0 {
 		return nil
 	}

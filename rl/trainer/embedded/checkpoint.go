@@ -36,7 +36,7 @@ type header struct {
 func (p *Policy) header() header {
 	return header{
 		Vocabulary: p.tokens.texts, Window: p.shape.window, Reply: p.shape.reply, Hidden: p.shape.hidden,
-		Steps: p.steps, Version: p.Version(), Unseeded: p.unseeded.Load(), Seed: p.seed, Parameters: len(p.weights),
+		Steps: p.steps, Version: p.published.version, Unseeded: p.unseeded.Load(), Seed: p.seed, Parameters: len(p.weights),
 	}
 }
 
@@ -59,7 +59,7 @@ func (p *Policy) Save(_ context.Context, name string) error {
 	return nil
 }
 
-// Load restores what Save wrote, the sampler's weights and their version included. It refuses a policy of another
+// Load restores what Save wrote, the published weights and their version included. It refuses a policy of another
 // vocabulary or size, and a damaged file. After an error nothing has changed.
 func (p *Policy) Load(_ context.Context, name string) error {
 	path, err := p.path(name)
@@ -76,7 +76,7 @@ func (p *Policy) Load(_ context.Context, name string) error {
 	return nil
 }
 
-// Remove deletes what Save wrote under the name; nothing there is no error.
+// Remove deletes what Save wrote under the name.
 func (p *Policy) Remove(_ context.Context, name string) error {
 	path, err := p.path(name)
 	if err != nil {
@@ -106,7 +106,7 @@ func (p *Policy) encode() []byte {
 	out := append([]byte(checkpointMagic), binary.LittleEndian.AppendUint32(nil, uint32(len(h)))...)
 	out = append(out, h...)
 	out = slices.Grow(out, 4*8*len(p.weights)+4)
-	for _, v := range [][]float64{p.weights, p.published.Load().weights, p.first, p.second} {
+	for _, v := range [][]float64{p.weights, p.published.weights, p.first, p.second} {
 		for _, f := range v {
 			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(f))
 		}
@@ -148,7 +148,7 @@ func (p *Policy) decode(data []byte) error {
 		return v
 	}
 	p.weights = vector()
-	p.published.Store(&snapshot{version: h.Version, weights: vector()})
+	p.published = &snapshot{version: h.Version, weights: vector()}
 	p.first, p.second = vector(), vector()
 	p.steps, p.seed = h.Steps, h.Seed
 	p.unseeded.Store(h.Unseeded)

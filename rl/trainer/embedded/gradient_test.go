@@ -13,7 +13,7 @@ import (
 
 // tinyOptions are a network small enough to check every one of its weights.
 func tinyOptions() Options {
-	return Options{Vocabulary: []string{"a", "b", "go "}, Window: 5, Reply: 3, Hidden: 6, Seed: 7, Workers: 2}
+	return Options{Language: Language{Vocabulary: []string{"a", "b", "go "}, Window: 5, Reply: 3}, Hidden: 6, Seed: 7, Workers: 2}
 }
 
 func newPolicy(t testing.TB, o Options) *Policy {
@@ -31,7 +31,7 @@ func shake(p *Policy, size float64) {
 	for i := range p.weights {
 		p.weights[i] += size * r.NormFloat64()
 	}
-	p.publish(p.Version() + 1)
+	p.publish(p.published.version + 1)
 }
 
 // conversation is some turns with the policy, and the rollout that a harness would record.
@@ -46,7 +46,7 @@ func conversation(t testing.TB, p *Policy, turns int, seed int64) rl.Rollout {
 			words = append(words, []string{"a", "b", "go ", "?"}[r.IntN(4)])
 		}
 		messages = append(messages, agent.Message{Role: agent.RoleUser, Content: strings.Join(words, "")})
-		reply, err := p.Complete(t.Context(), agent.Request{Messages: messages, Tokens: true, Sampling: agent.Sampling{Seed: new(seed*100 + int64(k))}})
+		reply, err := p.sampler().Complete(t.Context(), agent.Request{Messages: messages, Tokens: true, Sampling: agent.Sampling{Seed: new(seed*100 + int64(k))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestRowsThatWereNotSampledHere(t *testing.T) {
 func BenchmarkTrainingStep(b *testing.B) {
 	for _, rows := range []int{64, 256} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
-			p := newPolicy(b, Options{Vocabulary: []string{"a", "b", "go ", "?"}, Window: 64, Reply: 4, Hidden: 64})
+			p := newPolicy(b, Options{Language: Language{Vocabulary: []string{"a", "b", "go ", "?"}, Window: 64, Reply: 4}, Hidden: 64})
 			data := batch(b, p, rows, 6)
 			for b.Loop() {
 				if _, err := p.ForwardBackward(b.Context(), data, rl.Objective{}); err != nil {

@@ -2,25 +2,25 @@
 // sampled through agent.Model and trained through rl.Trainer like the large ones behind HTTP.
 //
 // It exists so that the whole learning loop runs, learns and is tested anywhere. Its ids and log-probabilities are exact,
-// and everything follows from seeds: the same calls give the same bits, however many goroutines do the work. The
-// package imports agent, rl and the standard library.
+// and everything follows from seeds: the same calls give the same bits, however many goroutines do the work.
 //
-// Concurrency: the sampler may be called from many goroutines, also while the weights change; it answers with the
-// weights of the last Publish. The calls of rl.Trainer are made one at a time.
+// Concurrency: the model that Publish returns may be called from many goroutines, also while the weights change; it keeps
+// answering with the weights that it was published with. The calls of rl.Trainer are made one at a time.
 package embedded
 
 import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"deepswe/agent"
 	"deepswe/rl"
 )
 
-// Options describe a policy. Vocabulary has no default.
-type Options struct {
+// Language is what a policy reads and writes. Vocabulary has no default.
+type Language struct {
 	// Vocabulary holds the texts that the policy can write, one a token. None may begin another. Bytes that begin no
 	// token are read as one unknown token each.
 	Vocabulary []string
@@ -29,6 +29,11 @@ type Options struct {
 	Window int
 	// Reply is the longest answer in tokens, the closing one included [8].
 	Reply int
+}
+
+// Options describe a policy.
+type Options struct {
+	Language
 	// Hidden is the width of both hidden layers [64].
 	Hidden int
 	// Seed makes the initial weights.
@@ -39,7 +44,7 @@ type Options struct {
 	Workers int
 }
 
-// Policy is the network, its optimizer's state and its sampler.
+// Policy is the network and its optimizer's state.
 type Policy struct {
 	tokens  *tokenizer
 	shape   shape
@@ -53,20 +58,20 @@ type Policy struct {
 	partial       [][]float64 // gradients of parts of a batch, kept for the next pass
 	pending       bool        // the gradient holds something
 
-	published atomic.Pointer[snapshot]
+	published *snapshot
 	// unseeded counts the requests that brought no seed.
 	unseeded atomic.Uint64
 	seed     uint64
 }
 
-// snapshot is what the sampler answers with. It is never written after it was stored.
+// snapshot is what was published. It is never written after it was stored.
 type snapshot struct {
 	version int64
 	weights []float64
 }
 
 var (
-	_ agent.Model = (*Policy)(nil)
+	_ agent.Model = sampler{}
 	_ rl.Trainer  = (*Policy)(nil)
 )
 
@@ -109,9 +114,6 @@ func New(o Options) (*Policy, error) {
 	return p, nil
 }
 
-// Version is that of the weights which the sampler answers with.
-func (p *Policy) Version() int64 { return p.published.Load().version }
-
 func (p *Policy) publish(version int64) {
-	p.published.Store(&snapshot{version: version, weights: append([]float64(nil), p.weights...)})
+	p.published = &snapshot{version: version, weights: slices.Clone(p.weights)}
 }

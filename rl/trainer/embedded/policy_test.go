@@ -5,9 +5,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -23,7 +25,7 @@ func TestVocabularyIsPrefixFree(t *testing.T) {
 	for name, v := range map[string][]string{
 		"none": nil, "empty token": {"a", ""}, "twice": {"a", "a"}, "prefix": {"ab", "a"}, "prefix the other way": {"a", "ab"},
 	} {
-		if _, err := New(Options{Vocabulary: v}); err == nil {
+		if _, err := New(Options{Language: Language{Vocabulary: v}}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -68,7 +70,12 @@ func TestPromptsExtendEachOther(t *testing.T) {
 
 func ask(t *testing.T, p *Policy, text string, s agent.Sampling, maxTokens int) agent.Reply {
 	t.Helper()
-	r, err := p.Complete(t.Context(), agent.Request{
+	return askModel(t, p.sampler(), text, s, maxTokens)
+}
+
+func askModel(t *testing.T, m agent.Model, text string, s agent.Sampling, maxTokens int) agent.Reply {
+	t.Helper()
+	r, err := m.Complete(t.Context(), agent.Request{
 		Messages: []agent.Message{{Role: agent.RoleUser, Content: text}}, Sampling: s, MaxTokens: maxTokens, Tokens: true,
 	})
 	if err != nil {
@@ -159,20 +166,20 @@ func TestRefusedSampling(t *testing.T) {
 		"top_p": {TopP: new(0.9)}, "top_k": {TopK: new(20)}, "min_p": {MinP: new(0.1)},
 		"repetition_penalty": {RepetitionPenalty: new(1.1)}, "temperature": {Temperature: new(math.NaN())},
 	} {
-		_, err := p.Complete(t.Context(), agent.Request{Sampling: s})
+		_, err := p.sampler().Complete(t.Context(), agent.Request{Sampling: s})
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	neutral := agent.Sampling{TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0)}
-	if _, err := p.Complete(t.Context(), agent.Request{Sampling: neutral}); err != nil {
+	if _, err := p.sampler().Complete(t.Context(), agent.Request{Sampling: neutral}); err != nil {
 		t.Errorf("neutral settings: %v", err)
 	}
 }
 
 func TestMessageBeyondTheWindow(t *testing.T) {
 	p := newPolicy(t, tinyOptions())
-	_, err := p.Complete(t.Context(), agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "ababab"}}})
+	_, err := p.sampler().Complete(t.Context(), agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "ababab"}}})
 	if !errors.Is(err, agent.ErrContextOverflow) {
 		t.Errorf("got %v", err)
 	}
@@ -216,7 +223,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 			oneUpdate(t, x)
 			publish(x)
 		}
-		if p.Version() != q.Version() || !slices.Equal(p.encode(), q.encode()) {
+		if p.published.version != q.published.version || !slices.Equal(p.encode(), q.encode()) {
 			t.Fatal("the loaded policy went another way")
 		}
 	}
@@ -226,8 +233,8 @@ func TestPublishingTwiceIsOneVersion(t *testing.T) {
 	p := newPolicy(t, tinyOptions())
 	for want := range int64(3) {
 		for range 2 {
-			if got, err := p.Publish(t.Context()); err != nil || got != want {
-				t.Errorf("version %d, %v: want %d", got, err, want)
+			if got, err := p.Publish(t.Context()); err != nil || got.Version != want {
+				t.Errorf("version %d, %v: want %d", got.Version, err, want)
 			}
 		}
 		oneUpdate(t, p)
@@ -330,9 +337,17 @@ func TestGradientThatIsNotFinite(t *testing.T) {
 	}
 }
 
-// The sampler may be asked at any time, also while the weights change.
+// A published policy may be asked at any time, also while the weights change, and it answers the same as before.
 func TestSamplingWhileTraining(t *testing.T) {
 	p := newPolicy(t, tinyOptions())
+	first, err := p.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seeded := agent.Sampling{Temperature: new(1.0), Seed: new(int64(5))}
+	before := askModel(t, first.Model, "ab", seeded, 0).Tokens
+	var current atomic.Pointer[rl.Policy]
+	current.Store(&first)
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for range 4 {
@@ -342,19 +357,27 @@ func TestSamplingWhileTraining(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					ask(t, p, "ab", agent.Sampling{}, 0)
+					askModel(t, current.Load().Model, "ab", agent.Sampling{}, 0)
 				}
 			}
 		})
 	}
 	for range 20 {
 		oneUpdate(t, p)
-		if _, err := p.Publish(t.Context()); err != nil {
+		next, err := p.Publish(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
+		current.Store(&next)
 	}
 	close(stop)
 	wg.Wait()
+	if after := askModel(t, first.Model, "ab", seeded, 0).Tokens; !reflect.DeepEqual(before, after) {
+		t.Errorf("the first policy answered %v, and %v after 20 updates", before, after)
+	}
+	if after := askModel(t, current.Load().Model, "ab", seeded, 0).Tokens; reflect.DeepEqual(before, after) {
+		t.Error("the last policy answers like the first")
+	}
 }
 
 func FuzzDecodeCheckpoint(f *testing.F) {

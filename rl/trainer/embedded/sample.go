@@ -11,18 +11,26 @@ import (
 	"deepswe/agent"
 )
 
-// Complete samples an answer from the published weights. The temperature is 1 unless the request says otherwise, and 0
+// sampler is a published policy as a model: it answers with the weights of one Publish.
+type sampler struct {
+	p       *Policy
+	weights *snapshot
+}
+
+func (p *Policy) sampler() sampler { return sampler{p, p.published} }
+
+// Complete samples an answer. The temperature is 1 unless the request says otherwise, and 0
 // takes the likeliest token; every filter that would bend the distribution (top_p, top_k, min_p, repetition penalty) is
 // refused unless it is neutral, because the log-probabilities would be wrong. They are those of the distribution that
 // was sampled from, so all zero at temperature 0.
 //
 // The same request with the same Sampling.Seed and the same weights is answered alike. Without a seed, answers follow
 // from the order of the calls.
-func (p *Policy) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return agent.Reply{}, err
 	}
-	start := time.Now()
+	p, start := m.p, time.Now()
 	temperature, err := samplingTemperature(r.Sampling)
 	if err != nil {
 		return agent.Reply{}, fmt.Errorf("embedded policy: %w", err)
@@ -38,8 +46,7 @@ func (p *Policy) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 	if r.MaxTokens > 0 {
 		limit = min(limit, r.MaxTokens)
 	}
-	weights := p.published.Load()
-	completion, logprobs := p.sample(weights.weights, observation, limit, temperature, p.random(r.Sampling.Seed))
+	completion, logprobs := p.sample(m.weights.weights, observation, limit, temperature, p.random(r.Sampling.Seed))
 	text := p.tokens.decode(completion)
 	finish := "length"
 	if completion[len(completion)-1] == p.tokens.end {
@@ -52,7 +59,7 @@ func (p *Policy) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 		Message:      agent.Message{Role: agent.RoleAssistant, Content: text},
 		FinishReason: finish,
 		Usage:        agent.Usage{Prompt: len(prompt), Completion: len(completion)},
-		Model:        "embedded-v" + strconv.FormatInt(weights.version, 10),
+		Model:        "embedded-v" + strconv.FormatInt(m.weights.version, 10),
 		Elapsed:      time.Since(start),
 	}
 	if r.Tokens {

@@ -26,7 +26,6 @@ func (p *Policy) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Object
 	if o.Decoupled {
 		old = make([][]float64, len(rows))
 	}
-	published := p.published.Load().weights
 	err := p.parallel(ctx, len(rows), func(i int) error {
 		var err error
 		if passes[i], err = p.plan(rows[i]); err != nil {
@@ -34,7 +33,7 @@ func (p *Policy) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Object
 		}
 		if o.Decoupled {
 			old[i] = make([]float64, len(rows[i].IDs))
-			passes[i].forward(p.shape, published, rows[i].IDs, old[i])
+			passes[i].forward(p.shape, p.published.weights, rows[i].IDs, old[i])
 		}
 		logprobs[i] = make([]float64, len(rows[i].IDs))
 		passes[i].forward(p.shape, p.weights, rows[i].IDs, logprobs[i])
@@ -239,16 +238,18 @@ func withDefaults(o rl.Optimizer) rl.Optimizer {
 	return o
 }
 
-// Publish makes the sampler answer with the current weights. A fresh policy is version 0, and each change counts one up;
-// weights that are published already keep their version, so that a run which is resumed counts on as if it never stopped.
-func (p *Policy) Publish(context.Context) (int64, error) {
-	now := p.published.Load()
-	if slices.Equal(now.weights, p.weights) {
-		return now.version, nil
+// Publish returns a model that samples from the current weights. A fresh policy is version 0, and each change counts one
+// up; weights that are published already keep their version, so that a run which is resumed counts on as if it never
+// stopped.
+func (p *Policy) Publish(context.Context) (rl.Policy, error) {
+	if !slices.Equal(p.published.weights, p.weights) {
+		p.publish(p.published.version + 1)
 	}
-	p.publish(now.version + 1)
-	return now.version + 1, nil
+	return rl.Policy{Model: p.sampler(), Version: p.published.version}, nil
 }
+
+// Close has nothing to end.
+func (p *Policy) Close() error { return nil }
 
 // parallel calls do for 0 to n-1 from at most p.workers goroutines and returns the error of the lowest number.
 func (p *Policy) parallel(ctx context.Context, n int, do func(int) error) error {
