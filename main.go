@@ -131,7 +131,7 @@ func newRoot(in io.Reader, out, errOut io.Writer, abandon <-chan struct{}) (*cob
 	})...)
 	add(root, "Look after this machine", envcmd.New(envcmd.Deps{
 		Out: out, Err: errOut,
-		Docker: func(ctx context.Context, hosts []string) (*docker.Provider, error) {
+		Docker: func(ctx context.Context, hosts []string) (env.Provider, error) {
 			return docker.New(ctx, docker.Options{Hosts: hosts, Log: log})
 		},
 		Local: []envcmd.Local{
@@ -141,7 +141,7 @@ func newRoot(in io.Reader, out, errOut io.Writer, abandon <-chan struct{}) (*cob
 		Scratch: func(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
 			return disk.ReapScratch(ctx, "", o)
 		},
-		Endpoint: func(ctx context.Context, baseURL, model string) []envcmd.Finding {
+		Endpoint: func(ctx context.Context, baseURL, model string) []env.Finding {
 			return agentcmd.CheckEndpoint(ctx, getenv, log, baseURL, model)
 		},
 	})...)

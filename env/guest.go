@@ -87,6 +87,11 @@ func (s *GuestSandbox) Unpack(ctx context.Context, dir string, tar io.Reader) er
 // Ping answers when the guest is alive.
 func (s *GuestSandbox) Ping(ctx context.Context) error { return lost(s.client.Ping(ctx)) }
 
+// Original answers ErrUnsupported: only a provider of images can do better.
+func (s *GuestSandbox) Original(_ context.Context, path string) ([]byte, error) {
+	return nil, fmt.Errorf("original %s: %w: it has no image to read it from", path, ErrUnsupported)
+}
+
 // Close hangs up and removes the sandbox. Every call, also one that comes while another is at it, returns when that is
 // done, with the same error.
 func (s *GuestSandbox) Close(ctx context.Context) error {

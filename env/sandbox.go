@@ -63,12 +63,16 @@ type Sandbox interface {
 	Unpack(ctx context.Context, dir string, tar io.Reader) error
 	// Ping answers when the guest is alive.
 	Ping(ctx context.Context) error
+	// Original returns the content of a file of the image as it was before the agent touched it (see [Origin]). A
+	// sandbox whose repository was copied in answers ErrUnsupported: the originals are where it was copied from.
+	Original(ctx context.Context, path string) ([]byte, error)
 	// Close removes the sandbox and everything in it. It may be called more than once. It works on its own deadline
 	// when ctx is already done.
 	Close(ctx context.Context) error
 }
 
-// Origin gives files as they were before the agent touched them, from a place that the agent cannot reach.
+// Origin gives files as they were before the agent touched them, from a place that the agent cannot reach. A [Sandbox]
+// is the origin of the files in its image; for a repository that was copied in, it is whatever was copied.
 type Origin interface {
 	// Original returns the content of the file at the path relative to the repository's root. A symbolic link is not
 	// followed. fs.ErrNotExist when there was no such file.
@@ -86,6 +90,9 @@ type Limits struct {
 type Spec struct {
 	// Image is a container image. Providers without images refuse a Spec that needs one.
 	Image string
+	// Dockerfile is a folder with a Dockerfile to build the image from, where Image is empty. The provider builds it
+	// when Start or Prefetch needs it, once for each content of the folder, and reads the folder only once.
+	Dockerfile string
 	// Dir is the repository's absolute path inside: /testbed when empty, where the provider can choose.
 	Dir string
 	// CopyIn is a host directory whose content is copied to Dir; empty where the image has the repository already.
@@ -122,6 +129,9 @@ type Provider interface {
 	Capabilities() Capabilities
 	// Start returns a ready sandbox, or cleans up after itself.
 	Start(ctx context.Context, s Spec) (Sandbox, error)
+	// Prefetch makes ready ahead of time what a Start of the spec will need, such as its image. It is never required
+	// before a Start. A provider that has nothing to make ready returns nil at once.
+	Prefetch(ctx context.Context, s Spec) error
 	// Reap removes what dead owners left and returns what it removed (or would remove, when o.DryRun is set).
 	Reap(ctx context.Context, o ReapOptions) ([]Leftover, error)
 	// Close releases the provider's own resources; sandboxes are closed by whoever started them.
@@ -148,9 +158,37 @@ type Leftover struct {
 	Age      time.Duration
 }
 
+// Action is what a provider does with an image.
+type Action string
+
+// The actions that Progress reports.
+const (
+	Pulling  Action = "pull"
+	Building Action = "build"
+)
+
+// Progress is how far the pull or the build of an image has come. A provider is given a func(Progress) when it is
+// opened, calls it from several goroutines, and expects it not to block. The last report about an image is Done, with
+// Err when it failed.
+type Progress struct {
+	Action Action
+	// Host is the machine that the image is brought to, Image its reference, or the folder that it is built from.
+	Host  string
+	Image string
+	// Layers counts the layers of the image that are known of, Ready those that are complete.
+	Layers, Ready int
+	// Bytes of Total have been downloaded, over the layers that have to be.
+	Bytes, Total int64
+	Done         bool
+	Err          error
+}
+
 // ErrInfrastructure marks failures of our machinery: the daemon, the guest, the disk. They are never observations and
 // never a reward of 0; the layer above retries them or reports them.
 var ErrInfrastructure = errors.New("sandbox failed")
 
-// ErrUnsupported says that a provider cannot do what a Spec asks; the message tells what can.
+// ErrUnsupported says that a provider cannot do what a Spec asks; the message says what can.
 var ErrUnsupported = errors.New("not supported by this sandbox")
+
+// ErrNoImage says that an image neither exists locally nor can be pulled from its registry. Retrying does not help.
+var ErrNoImage = errors.New("image not found")

@@ -52,6 +52,10 @@ func newScratch(t testing.TB, files map[string]string) *scratch {
 func (p *scratch) Name() string                   { return "scratch" }
 func (p *scratch) Capabilities() env.Capabilities { return env.Capabilities{} }
 func (p *scratch) Close() error                   { return nil }
+func (p *scratch) Prefetch(context.Context, env.Spec) error {
+	return nil
+}
+
 func (p *scratch) Reap(context.Context, env.ReapOptions) ([]env.Leftover, error) {
 	return nil, nil
 }

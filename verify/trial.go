@@ -89,7 +89,7 @@ func (t *trial) start(ctx context.Context) error {
 		}
 	}
 	s := env.Spec{
-		Image: t.task.Image, Dir: t.task.Dir, Prepare: t.task.Tests.Prepare, Env: t.task.Env, Limits: t.task.Limits,
+		Image: t.task.Image, Dockerfile: t.task.Dockerfile, Dir: t.task.Dir, Prepare: t.task.Tests.Prepare, Env: t.task.Env, Limits: t.task.Limits,
 		Network: t.v.Network, Run: t.Run, Rollout: t.task.ID,
 	}
 	if s.Limits == (env.Limits{}) {

@@ -14,7 +14,6 @@ import (
 
 	"deepswe/agent"
 	"deepswe/env"
-	"deepswe/env/docker"
 )
 
 // Deps is what the commands need of the world.
@@ -49,8 +48,8 @@ type ProviderChoice struct {
 	// Mirror is asked for Docker Hub's images first. ImageBudget is how many bytes all images may take; no limit when 0.
 	Mirror      string
 	ImageBudget int64
-	// Pull is told how pulls of images go; from several goroutines.
-	Pull func(docker.Pull)
+	// Progress is told how pulls and builds of images go; from several goroutines.
+	Progress func(env.Progress)
 }
 
 // ModelChoice says which endpoint and model are wanted. Empty fields leave the choice to the endpoint.

@@ -8,53 +8,53 @@ import (
 	"time"
 
 	"deepswe/agent/llm"
-	"deepswe/env/envcmd"
+	"deepswe/env"
 )
 
 // CheckEndpoint looks at the model endpoint for doctor. An endpoint that nobody has set, and that is not where vLLM
 // would be, is no failure: half of what deepswe does needs none.
-func CheckEndpoint(ctx context.Context, getenv func(string) string, log *slog.Logger, baseURL, model string) []envcmd.Finding {
+func CheckEndpoint(ctx context.Context, getenv func(string) string, log *slog.Logger, baseURL, model string) []env.Finding {
 	config, err := LoadConfig(getenv)
 	if err != nil {
-		return []envcmd.Finding{{Check: "configuration", Status: envcmd.Failed, Detail: err.Error(), Mend: "correct " + configPath(getenv)}}
+		return []env.Finding{{Check: "configuration", Status: env.Failed, Detail: err.Error(), Fix: "correct " + configPath(getenv)}}
 	}
 	choice := ResolveModel(getenv, config, baseURL, model)
 	client, err := llm.New(llm.Options{BaseURL: choice.BaseURL, APIKey: choice.APIKey, Model: choice.Model, MaxRetries: -1, Log: log})
 	if err != nil {
-		return []envcmd.Finding{{Check: "endpoint", Status: envcmd.Failed, Detail: err.Error(), Mend: "set DEEPSWE_BASE_URL"}}
+		return []env.Finding{{Check: "endpoint", Status: env.Failed, Detail: err.Error(), Fix: "set DEEPSWE_BASE_URL"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	h, err := client.Check(ctx)
 	if err != nil && len(h.Models) == 0 && choice.BaseURL == defaultBaseURL {
-		return []envcmd.Finding{{
-			Check: "endpoint", Status: envcmd.Skipped, Detail: "none is set, and none answers at " + defaultBaseURL,
-			Mend: "export DEEPSWE_BASE_URL=http://HOST:PORT/v1",
+		return []env.Finding{{
+			Check: "endpoint", Status: env.Skipped, Detail: "none is set, and none answers at " + defaultBaseURL,
+			Fix: "export DEEPSWE_BASE_URL=http://HOST:PORT/v1",
 		}}
 	}
 	return healthFindings(h, err)
 }
 
-func healthFindings(h llm.Health, err error) []envcmd.Finding {
-	endpoint := envcmd.Finding{Check: "endpoint", Status: envcmd.OK, Detail: fmt.Sprintf("%s serves %d models", h.Endpoint, len(h.Models))}
+func healthFindings(h llm.Health, err error) []env.Finding {
+	endpoint := env.Finding{Check: "endpoint", Status: env.OK, Detail: fmt.Sprintf("%s serves %d models", h.Endpoint, len(h.Models))}
 	if len(h.Models) == 0 && err != nil {
-		endpoint.Status, endpoint.Detail, endpoint.Mend = envcmd.Failed, unwrapped(err), "start the server, or set DEEPSWE_BASE_URL to where it is"
-		return []envcmd.Finding{endpoint}
+		endpoint.Status, endpoint.Detail, endpoint.Fix = env.Failed, unwrapped(err), "start the server, or set DEEPSWE_BASE_URL to where it is"
+		return []env.Finding{endpoint}
 	}
-	model := envcmd.Finding{Check: "model", Status: envcmd.OK, Detail: h.Model.ID}
+	model := env.Finding{Check: "model", Status: env.OK, Detail: h.Model.ID}
 	if h.Model.ID == "" {
-		model.Status, model.Mend = envcmd.Failed, "set DEEPSWE_MODEL to one that the endpoint serves"
+		model.Status, model.Fix = env.Failed, "set DEEPSWE_MODEL to one that the endpoint serves"
 		model.Detail = unwrapped(err)
-		return []envcmd.Finding{endpoint, model}
+		return []env.Finding{endpoint, model}
 	}
 	if h.Model.Context > 0 {
 		model.Detail += fmt.Sprintf(", context %d tokens", h.Model.Context)
 	}
-	findings := []envcmd.Finding{endpoint, model}
-	completion := envcmd.Finding{Check: "completion", Status: envcmd.OK, Detail: fmt.Sprintf("one token in %d ms", h.Latency.Milliseconds())}
+	findings := []env.Finding{endpoint, model}
+	completion := env.Finding{Check: "completion", Status: env.OK, Detail: fmt.Sprintf("one token in %d ms", h.Latency.Milliseconds())}
 	switch {
 	case err != nil:
-		completion.Status, completion.Detail, completion.Mend = envcmd.Failed, unwrapped(err), "see the server's own log"
+		completion.Status, completion.Detail, completion.Fix = env.Failed, unwrapped(err), "see the server's own log"
 	case h.TokenIDs:
 		completion.Detail += ", with token ids and logprobs: fit for training"
 	default:
@@ -62,7 +62,7 @@ func healthFindings(h llm.Health, err error) []envcmd.Finding {
 	}
 	findings = append(findings, completion)
 	for _, w := range h.Warnings {
-		findings = append(findings, envcmd.Finding{Check: "endpoint", Status: envcmd.Warning, Detail: w})
+		findings = append(findings, env.Finding{Check: "endpoint", Status: env.Warning, Detail: w})
 	}
 	return findings
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/docker/go-units"
 	"github.com/spf13/pflag"
 
-	"deepswe/env/docker"
+	"deepswe/env"
 )
 
 // ImageOptions are the flags that say where container images come from, and how much room they may take.
@@ -39,15 +39,19 @@ func (o ImageOptions) Complete(c Config, choice *ProviderChoice) error {
 	return nil
 }
 
-// Pulling says how far a pull has come.
-func Pulling(p docker.Pull) string {
+// Pulling says how far the pull or the build of an image has come.
+func Pulling(p env.Progress) string {
 	switch {
+	case p.Action == env.Building && p.Done:
+		return "built the image of " + p.Image
+	case p.Action == env.Building:
+		return "building the image of " + p.Image
 	case p.Done && p.Total == 0:
-		return "pulled " + p.Ref // all of its layers were there
+		return "pulled " + p.Image // all of its layers were there
 	case p.Done:
-		return fmt.Sprintf("pulled %s, %s", p.Ref, units.HumanSize(float64(p.Total)))
+		return fmt.Sprintf("pulled %s, %s", p.Image, units.HumanSize(float64(p.Total)))
 	case p.Total > 0:
-		return fmt.Sprintf("pulling %s, %s of %s", p.Ref, units.HumanSize(float64(p.Bytes)), units.HumanSize(float64(p.Total)))
+		return fmt.Sprintf("pulling %s, %s of %s", p.Image, units.HumanSize(float64(p.Bytes)), units.HumanSize(float64(p.Total)))
 	}
-	return "pulling " + p.Ref
+	return "pulling " + p.Image
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deepswe/env"
-	"deepswe/env/docker"
 )
 
 func TestImageOptions(t *testing.T) {
@@ -48,8 +47,8 @@ func TestSolvePulls(t *testing.T) {
 	var got ProviderChoice
 	w.deps.Provider = func(_ context.Context, c ProviderChoice) (env.Provider, error) {
 		got = c
-		c.Pull(docker.Pull{Ref: "python:3.12", Total: 52_000_000, Done: true})
-		c.Pull(docker.Pull{Ref: "python:3.13", Done: true, Err: errors.New("no such image")})
+		c.Progress(env.Progress{Action: env.Pulling, Image: "python:3.12", Total: 52_000_000, Done: true})
+		c.Progress(env.Progress{Action: env.Pulling, Image: "python:3.13", Done: true, Err: errors.New("no such image")})
 		return nil, errors.New("that is enough")
 	}
 	args := []string{"solve", "an issue", "--repo", t.TempDir(), "--image", "python:3.12", "--registry-mirror", "m", "--image-budget", "9GB", "--out", t.TempDir() + "/run"}
@@ -100,11 +99,13 @@ func TestDemoInAnImage(t *testing.T) {
 }
 
 func TestPulling(t *testing.T) {
-	for want, p := range map[string]docker.Pull{
-		"pulling a":               {Ref: "a"},
-		"pulling a, 5MB of 1.2GB": {Ref: "a", Bytes: 5_000_000, Total: 1_200_000_000},
-		"pulled a":                {Ref: "a", Done: true},
-		"pulled a, 1.2GB":         {Ref: "a", Bytes: 1_200_000_000, Total: 1_200_000_000, Done: true},
+	for want, p := range map[string]env.Progress{
+		"pulling a":               {Image: "a"},
+		"pulling a, 5MB of 1.2GB": {Image: "a", Bytes: 5_000_000, Total: 1_200_000_000},
+		"pulled a":                {Image: "a", Done: true},
+		"building the image of a": {Action: env.Building, Image: "a"},
+		"built the image of a":    {Action: env.Building, Image: "a", Done: true},
+		"pulled a, 1.2GB":         {Image: "a", Bytes: 1_200_000_000, Total: 1_200_000_000, Done: true},
 	} {
 		if got := Pulling(p); got != want {
 			t.Errorf("got %q, want %q", got, want)

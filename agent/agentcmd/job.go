@@ -136,7 +136,7 @@ func (j *job) takeSnapshot(ctx context.Context) (*repo.Snapshot, error) {
 
 func (j *job) openProvider(ctx context.Context) (env.Provider, error) {
 	c := j.o.choice
-	c.Env, c.Image, c.Demo, c.Hosts, c.Pull = j.o.env, j.o.image, j.o.demo, j.o.hosts, j.watch.pull
+	c.Env, c.Image, c.Demo, c.Hosts, c.Progress = j.o.env, j.o.image, j.o.demo, j.o.hosts, j.watch.pull
 	p, err := j.d.Provider(ctx, c)
 	if err != nil {
 		return nil, err

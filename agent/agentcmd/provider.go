@@ -73,7 +73,7 @@ func openAuto(ctx context.Context, log *slog.Logger, c ProviderChoice) (env.Prov
 
 func openDocker(ctx context.Context, log *slog.Logger, c ProviderChoice) (env.Provider, error) {
 	p, err := docker.New(ctx, docker.Options{
-		Hosts: c.Hosts, Warm: c.Warm, Log: log, Mirror: c.Mirror, ImageBudget: c.ImageBudget, Progress: c.Pull,
+		Hosts: c.Hosts, Warm: c.Warm, Log: log, Mirror: c.Mirror, ImageBudget: c.ImageBudget, Progress: c.Progress,
 	})
 	if err != nil {
 		return nil, sandboxError(err)

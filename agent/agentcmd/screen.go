@@ -12,7 +12,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
-	"deepswe/env/docker"
+	"deepswe/env"
 	"deepswe/env/repo"
 )
 
@@ -153,7 +153,7 @@ func (s *screen) note(text string) {
 	s.now(text)
 }
 
-func (s *screen) pull(p docker.Pull) {
+func (s *screen) pull(p env.Progress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -5,7 +5,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
-	"deepswe/env/docker"
+	"deepswe/env"
 	"deepswe/env/repo"
 )
 
@@ -15,7 +15,7 @@ type watcher interface {
 	// note tells about work before the rollout.
 	note(text string)
 	// pull tells how a pull of an image goes; it is called from several goroutines.
-	pull(p docker.Pull)
+	pull(p env.Progress)
 	phase(p attempt.Phase)
 	// ready tells where the repository stands in the sandbox.
 	ready(dir string)

@@ -8,7 +8,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
-	"deepswe/env/docker"
+	"deepswe/env"
 )
 
 // jsonWatcher prints one JSON object a line. A reader that goes away must not end the rollout: only the result's own line
@@ -86,7 +86,7 @@ func (w *jsonWatcher) check(command string, passed bool, output string) {
 	}{"check", command, passed, output})
 }
 
-func (w *jsonWatcher) pull(p docker.Pull) {
+func (w *jsonWatcher) pull(p env.Progress) {
 	if p.Done && p.Err == nil {
 		_ = w.print(jsonEvent{Type: "pull", Time: time.Now().UTC(), Text: Pulling(p)})
 	}

@@ -121,10 +121,9 @@ func (a *Attempt) work(ctx context.Context, task env.Task, src Source, log *traj
 	if a.OnReady != nil {
 		a.OnReady(sb.Dir())
 	}
-	origin, err := originOf(sb, src)
-	if err != nil {
-		result.fail(ctx, err)
-		return result
+	var origin env.Origin = sb
+	if src.Snapshot != nil {
+		origin = src.Snapshot
 	}
 	base, err := repo.Record(ctx, sb, origin)
 	if err != nil {
@@ -166,7 +165,7 @@ func (a *Attempt) enter(p Phase) {
 // is the same in every word.
 func (a *Attempt) Spec(task env.Task, src Source) env.Spec {
 	s := env.Spec{
-		Image: task.Image, Dir: task.Dir, Prepare: task.Prepare, Env: task.Env,
+		Image: task.Image, Dockerfile: task.Dockerfile, Dir: task.Dir, Prepare: task.Prepare, Env: task.Env,
 		Limits: task.Limits, Network: a.Network, Run: a.Run, Rollout: task.ID,
 	}
 	if s.Limits == (env.Limits{}) {
@@ -180,17 +179,6 @@ func (a *Attempt) Spec(task env.Task, src Source) env.Spec {
 	// preparation is where the agent starts; the record's base commit may lie before what that preparation hides.
 	s.Prepare = append(slices.Clip(s.Prepare), repo.Hygiene(""))
 	return s
-}
-
-// originOf finds where the untouched files can be had.
-func originOf(sb env.Sandbox, src Source) (env.Origin, error) {
-	if src.Snapshot != nil {
-		return src.Snapshot, nil
-	}
-	if o, ok := sb.(env.Origin); ok {
-		return o, nil
-	}
-	return nil, fmt.Errorf("%w: it cannot give the original files of the repository in its image", env.ErrUnsupported)
 }
 
 func (a *Attempt) agent(task env.Task, log *trajectory.Writer, past []trajectory.Event) *agent.Agent {

@@ -16,28 +16,33 @@ import (
 	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/client"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"deepswe/env"
 )
 
 // builtImages is the repository name of the images that were built from a folder.
 const builtImages = "deepswe-built"
 
-// Build returns the name of the image that a folder's Dockerfile makes. It is built on the daemon that a sandbox of it is
-// started on, when that daemon has none from the same content; until then Build only reads the folder.
-func (p *Provider) Build(_ context.Context, folder string) (image string, err error) {
+// built returns the reference of the image that a folder's Dockerfile makes. It only reads the folder: the image is
+// built on the daemon that a sandbox is started on, where it does not exist yet. Like a reference, a folder keeps its
+// meaning for as long as the provider lives, so that all attempts at a task start from the same image.
+func (p *Provider) built(folder string) (ref string, err error) {
 	if folder, err = filepath.Abs(folder); err != nil {
 		return "", fmt.Errorf("build: %w", err)
 	}
-	r, err := readRecipe(folder)
-	if err != nil {
-		return "", fmt.Errorf("build %s: %w", folder, err)
+	r := p.recipe(folder)
+	if r == nil {
+		if r, err = readRecipe(folder); err != nil {
+			return "", fmt.Errorf("build %s: %w", folder, err)
+		}
 	}
-	ref := builtImages + ":" + r.key
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.recipes == nil {
-		p.recipes = map[string]*recipe{}
+	if earlier := p.recipes[folder]; earlier != nil {
+		r = earlier // of a caller that came at the same time
 	}
-	p.recipes[ref] = r
+	ref = builtImages + ":" + r.key
+	p.recipes[folder], p.recipes[ref] = r, r
 	return ref, nil
 }
 
@@ -79,7 +84,11 @@ func (d *daemon) build(ctx context.Context, ref string, r *recipe) (image, error
 		return img, err // another process has built it meanwhile
 	}
 	d.p.log.Info("building an image", "image", ref, "folder", r.folder, "host", d.host)
-	if err := d.buildOnce(ctx, ref, r); err != nil {
+	progress := d.progress(env.Building, r.folder)
+	progress.report()
+	err := d.buildOnce(ctx, ref, r)
+	progress.finish(err)
+	if err != nil {
 		return image{}, errors.Join(err, missing)
 	}
 	img, err := d.inspectImage(ctx, ref)

@@ -16,7 +16,7 @@ import (
 // built names a folder's image, which the test's end removes.
 func built(t *testing.T, p *Provider, folder string) string {
 	t.Helper()
-	ref, err := p.Build(t.Context(), folder)
+	ref, err := p.built(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,13 @@ func built(t *testing.T, p *Provider, folder string) string {
 
 // TestBuild builds a folder once for many starts, with what only BuildKit knows.
 func TestBuild(t *testing.T) {
-	p := provider(t, Options{})
+	var mu sync.Mutex
+	var reports []env.Progress
+	p := provider(t, Options{Progress: func(r env.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		reports = append(reports, r)
+	}})
 	needImage(t, p, busybox)
 	dir := write(t, map[string]string{
 		"Dockerfile": "FROM " + busybox + " AS first\nRUN cat /proc/sys/kernel/random/uuid > /unique\n" +
@@ -37,13 +43,12 @@ func TestBuild(t *testing.T) {
 	if err := os.Symlink("run.sh", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	ref := built(t, p, dir)
-	var mu sync.Mutex
+	built(t, p, dir)
 	unique := map[string]bool{}
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			s, err := p.Start(t.Context(), env.Spec{Image: ref, Dir: "/work"})
+			s, err := p.Start(t.Context(), env.Spec{Dockerfile: dir, Dir: "/work"})
 			if err != nil {
 				t.Error(err)
 				return
@@ -61,13 +66,20 @@ func TestBuild(t *testing.T) {
 	if len(unique) != 1 {
 		t.Errorf("it was built %d times, want once", len(unique))
 	}
+	want := []env.Progress{
+		{Action: env.Building, Host: p.daemons[0].host, Image: dir},
+		{Action: env.Building, Host: p.daemons[0].host, Image: dir, Done: true},
+	}
+	if diff := cmp.Diff(want, reports); diff != "" {
+		t.Errorf("progress (-want +got):\n%s", diff)
+	}
 }
 
 // What a folder holds names its image: not where it lies, nor when it was written.
 func TestBuildNamesTheContent(t *testing.T) {
 	p := provider(t, Options{})
 	name := func(files map[string]string) string {
-		ref, err := p.Build(t.Context(), write(t, files))
+		ref, err := p.built(write(t, files))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +98,7 @@ func TestBuildNamesTheContent(t *testing.T) {
 			t.Errorf("another %s gives the same image", what)
 		}
 	}
-	if _, err := p.Build(t.Context(), t.TempDir()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := p.Start(t.Context(), env.Spec{Dockerfile: t.TempDir()}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a folder without a Dockerfile: %v", err)
 	}
 }

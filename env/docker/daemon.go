@@ -43,7 +43,7 @@ type daemon struct {
 	tidied   sync.Once
 
 	mu      sync.Mutex
-	facts   Daemon
+	facts   facts
 	down    error
 	lastOut time.Time
 	up      context.Context // ends when the daemon goes out of use
@@ -58,6 +58,24 @@ type daemon struct {
 	orphans map[string]struct{}  // containers that could not be removed yet
 }
 
+// facts are what a daemon says about itself when it is greeted.
+type facts struct {
+	host         string
+	version      string // of the engine
+	api          string // the version that is spoken
+	system       string // of the machine, for people
+	arch         string // amd64, arm64
+	cpus         int
+	memory       int64
+	storage      string // storage driver
+	cgroup       string // version 1 or 2, and the driver
+	memoryLimit  bool
+	cpuLimit     bool
+	processLimit bool
+	id           string
+	hub          string // the name of Docker Hub in a store of credentials
+}
+
 func newDaemon(p *Provider, ep endpoint) (*daemon, error) {
 	cli, err := ep.dial()
 	if err != nil {
@@ -70,16 +88,16 @@ func newDaemon(p *Provider, ep endpoint) (*daemon, error) {
 	return &daemon{
 		p: p, host: ep.host, cli: cli, pulls: make(chan struct{}, pulls),
 		live: map[string]*Sandbox{}, images: map[string]image{}, users: map[string]user{},
-		pins: map[string]int{}, touched: map[string]time.Time{}, orphans: map[string]struct{}{}, facts: Daemon{Host: ep.host},
+		pins: map[string]int{}, touched: map[string]time.Time{}, orphans: map[string]struct{}{}, facts: facts{host: ep.host},
 	}, nil
 }
 
-// DaemonError says why a daemon cannot be used, and what mends that.
+// DaemonError says why a daemon cannot be used, and how to fix that.
 type DaemonError struct {
 	Host string
-	// Reason is the trouble in plain words, Mend the command or the setting that ends it.
-	Reason, Mend string
-	Err          error
+	// Reason is the problem in plain words, Remedy the command or the setting that solves it.
+	Reason, Remedy string
+	Err            error
 }
 
 func (e *DaemonError) Error() string {
@@ -87,8 +105,11 @@ func (e *DaemonError) Error() string {
 	if e.Err != nil {
 		text += fmt.Sprintf(" (%v)", e.Err)
 	}
-	return text + "; what mends it: " + e.Mend
+	return text + "; to fix: " + e.Remedy
 }
+
+// Fix implements env.Fixer.
+func (e *DaemonError) Fix() (problem, fix string) { return e.Host + ": " + e.Reason, e.Remedy }
 
 // Unwrap makes every DaemonError an env.ErrInfrastructure.
 func (e *DaemonError) Unwrap() []error { return []error{env.ErrInfrastructure, e.Err} }
@@ -109,14 +130,12 @@ func (d *daemon) greet(ctx context.Context) error {
 		return d.unreachable(err, ping.APIVersion)
 	}
 	info := result.Info
-	facts := Daemon{
-		Host: d.host, Version: info.ServerVersion, API: d.cli.ClientVersion(), OS: info.OperatingSystem,
-		Arch: goArch(info.Architecture), CPUs: info.NCPU, Memory: info.MemTotal, Storage: info.Driver,
-		Root: info.DockerRootDir, Cgroup: strings.TrimSpace(info.CgroupVersion + " " + info.CgroupDriver),
-		MemoryLimit: info.MemoryLimit, CPULimit: info.CPUCfsQuota, ProcessLimit: info.PidsLimit, id: info.ID, hub: info.IndexServerAddress,
-	}
-	for _, option := range info.SecurityOptions {
-		facts.Rootless = facts.Rootless || strings.HasPrefix(option, "name=rootless")
+	facts := facts{
+		host: d.host, version: info.ServerVersion, api: d.cli.ClientVersion(), system: info.OperatingSystem,
+		arch: goArch(info.Architecture), cpus: info.NCPU, memory: info.MemTotal, storage: info.Driver,
+		cgroup:      strings.TrimSpace(info.CgroupVersion + " " + info.CgroupDriver),
+		memoryLimit: info.MemoryLimit, cpuLimit: info.CPUCfsQuota, processLimit: info.PidsLimit,
+		id: info.ID, hub: info.IndexServerAddress,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,7 +143,7 @@ func (d *daemon) greet(ctx context.Context) error {
 	if d.starts == nil {
 		parallel := d.p.options.Parallel
 		if parallel <= 0 {
-			parallel = min(max(2*facts.CPUs, 2), 8)
+			parallel = min(max(2*facts.cpus, 2), 8)
 		}
 		d.starts = make(chan struct{}, parallel)
 	}
@@ -153,25 +172,25 @@ func (d *daemon) unreachable(err error, api string) error {
 	switch {
 	case api != "" && versions.LessThan(api, client.MinAPIVersion):
 		e.Reason = "it is too old: it speaks API " + api + ", and " + client.MinAPIVersion + " (Docker 19.03) is the oldest that is understood"
-		e.Mend = "upgrade Docker: sudo apt-get install --only-upgrade docker-ce"
+		e.Remedy = "upgrade Docker: sudo apt-get install --only-upgrade docker-ce"
 	case strings.Contains(text, "permission denied") && strings.HasPrefix(d.host, "unix:"):
 		e.Reason = "permission denied"
-		e.Mend = "sudo usermod -aG docker $USER, then log in again"
+		e.Remedy = "sudo usermod -aG docker $USER, then log in again"
 	case strings.HasPrefix(d.host, "ssh:"):
 		e.Reason = "it cannot be reached"
-		e.Mend = "ssh " + d.host + " docker version has to work"
+		e.Remedy = "ssh " + d.host + " docker version has to work"
 	case strings.Contains(text, "TLS") || strings.Contains(text, "HTTPS") || strings.Contains(text, "certificate") || strings.Contains(text, "malformed HTTP response"):
 		e.Reason = "no agreement on TLS"
-		e.Mend = "set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
+		e.Remedy = "set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Reason = "it does not answer"
-		e.Mend = "sudo " + service("restart")
+		e.Remedy = "sudo " + service("restart")
 	case client.IsErrConnectionFailed(err) && strings.HasPrefix(d.host, "unix:"):
 		e.Reason = "nothing listens there"
-		e.Mend = "sudo " + service("start")
+		e.Remedy = "sudo " + service("start")
 	default:
 		e.Reason = "it cannot be reached"
-		e.Mend = "docker --host " + d.host + " version has to work"
+		e.Remedy = "docker --host " + d.host + " version has to work"
 	}
 	return e
 }
@@ -185,7 +204,7 @@ func service(verb string) string {
 }
 
 // known returns what is known about the daemon, and whether it is in use.
-func (d *daemon) known() (Daemon, bool) {
+func (d *daemon) known() (facts, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.facts, d.down == nil

@@ -2,16 +2,12 @@ package docker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/containerd/errdefs"
 
 	"deepswe/env"
 )
-
-// ErrNoImage says that an image is neither on the daemon nor to be had from its registry. Trying again does not help.
-var ErrNoImage = errors.New("image not found")
 
 // image is what an image reference stood for when it was resolved.
 type image struct {

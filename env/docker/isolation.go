@@ -23,7 +23,7 @@ const (
 // guestThreads is the most threads that a guest has at work.
 const guestThreads = 40
 
-func (f Daemon) limits(l env.Limits) env.Limits {
+func (f facts) limits(l env.Limits) env.Limits {
 	if l.Memory <= 0 {
 		l.Memory = defaultMemory
 	}
@@ -33,15 +33,15 @@ func (f Daemon) limits(l env.Limits) env.Limits {
 	if l.Processes <= 0 {
 		l.Processes = defaultProcesses
 	}
-	if f.CPUs > 0 {
-		l.CPUs = min(l.CPUs, float64(f.CPUs)) // a daemon refuses more than it has
+	if f.cpus > 0 {
+		l.CPUs = min(l.CPUs, float64(f.cpus)) // a daemon refuses more than it has
 	}
 	return l
 }
 
 // isolation is what keeps a sandbox in. The guest has the few capabilities that it takes to act as another user; nothing
 // that it starts has any.
-func (b box) isolation(facts Daemon) *container.HostConfig {
+func (b box) isolation(facts facts) *container.HostConfig {
 	limits := facts.limits(b.spec.Limits)
 	capabilities := []string{"SETUID", "SETGID", "SETPCAP", "KILL"}
 	if len(b.spec.Prepare) > 0 {
@@ -69,13 +69,13 @@ func (b box) isolation(facts Daemon) *container.HostConfig {
 	if !b.site.bare {
 		host.Mounts = []mount.Mount{guestMount(b.site, true)}
 	}
-	if facts.MemoryLimit {
+	if facts.memoryLimit {
 		host.Memory, host.MemorySwap = limits.Memory, limits.Memory // equal: no swap
 	}
-	if facts.CPULimit {
+	if facts.cpuLimit {
 		host.NanoCPUs = int64(limits.CPUs * 1e9)
 	}
-	if facts.ProcessLimit {
+	if facts.processLimit {
 		// The kernel counts threads, and the guest's own are not the commands' to pay for.
 		host.PidsLimit = new(limits.Processes + guestThreads)
 	}

@@ -195,7 +195,7 @@ func TestVolumeIsShared(t *testing.T) {
 		}
 	}
 	// The last provider still lives, so its volume does; then nobody does, and it goes.
-	binary, err := openGuest(guest, providers[0].daemons[0].facts.Arch)
+	binary, err := openGuest(guest, providers[0].daemons[0].facts.arch)
 	if err != nil {
 		t.Fatal(err)
 	}

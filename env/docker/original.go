@@ -26,8 +26,7 @@ type originals struct {
 	id string
 }
 
-// Original implements env.Origin: the content of a file of the image, or the target of a symbolic link, by its path
-// relative to the repository. With Spec.CopyIn the image has no repository, and whoever copied it has the originals.
+// Original implements env.Origin: the content of a file of the image, or the target of a symbolic link.
 func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	if s.spec.CopyIn != "" {
 		return nil, fmt.Errorf("original %s: %w: the repository was copied in from %s", name, env.ErrUnsupported, s.spec.CopyIn)

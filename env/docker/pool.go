@@ -38,7 +38,7 @@ func newPool(p *Provider) *pool { return &pool{p: p} }
 // Prefetch makes ready what a Start of the spec will need: it pulls the image, prepares it, and, while fewer than
 // Options.Warm sandboxes wait, starts one. It returns when that is done. Sandboxes nobody asks for are removed by Close.
 func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
-	s, err := complete(s)
+	s, err := p.complete(s)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@
 //   - One container per provider, never started, is its lease: a file in it is touched every thirty seconds. Owners on
 //     other machines are judged by it, owners on this one by their process. It also keeps the guest's volume in use.
 //   - The volume deepswe-guest-HASH holds the guest's binary. It stays for the next run, until nobody uses it.
-//   - Images named deepswe-prepared are what Spec.Prepare made of a task's image, images named deepswe-built what
-//     [Provider.Build] made of a folder. They stay, within Options.ImageBudget.
+//   - Images named deepswe-prepared are what Spec.Prepare made of a task's image, images named deepswe-built what was
+//     built from a Spec.Dockerfile. They stay, within Options.ImageBudget.
 //
 // What a dead owner left is removed by the first start of the next provider, and by [Provider.Reap].
 package docker
@@ -57,8 +57,8 @@ type Options struct {
 	// State is the directory for what must outlive the process, which is when an image was last used: a directory below
 	// the user's cache when empty.
 	State string
-	// Progress is told how pulls go. It is called from several goroutines and must not block.
-	Progress func(Pull)
+	// Progress is told how pulls and builds go.
+	Progress func(env.Progress)
 	// Owner names the owner of everything started, instead of this process. Such an owner is judged by its lease alone.
 	Owner string
 }
@@ -81,7 +81,7 @@ type Provider struct {
 	begun sync.Once
 
 	mu      sync.Mutex
-	recipes map[string]*recipe // of the images that Build has named
+	recipes map[string]*recipe // by folder and by the reference of the image that is built from it
 }
 
 var _ env.Provider = (*Provider)(nil)
@@ -89,7 +89,7 @@ var _ env.Provider = (*Provider)(nil)
 // New asks every daemon whether it is there. It fails with a [*DaemonError] when none is; with several hosts, those that
 // do not answer are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
-	p := &Provider{options: o, log: o.Log, owner: o.Owner, machine: thisMachine(), state: o.State}
+	p := &Provider{options: o, log: o.Log, owner: o.Owner, machine: thisMachine(), state: o.State, recipes: map[string]*recipe{}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
@@ -169,47 +169,11 @@ func (p *Provider) Capabilities() env.Capabilities {
 		if !up {
 			continue
 		}
-		c.MemoryLimit = c.MemoryLimit && facts.MemoryLimit
-		c.CPULimit = c.CPULimit && facts.CPULimit
-		c.ProcessLimit = c.ProcessLimit && facts.ProcessLimit
+		c.MemoryLimit = c.MemoryLimit && facts.memoryLimit
+		c.CPULimit = c.CPULimit && facts.cpuLimit
+		c.ProcessLimit = c.ProcessLimit && facts.processLimit
 	}
 	return c
-}
-
-// Daemon is what is known about one daemon.
-type Daemon struct {
-	Host         string
-	Version      string // of the engine
-	API          string // the version that is spoken
-	OS           string // of the machine, for people
-	Arch         string // amd64, arm64
-	CPUs         int
-	Memory       int64
-	Storage      string // storage driver
-	Root         string // where images and containers lie on the daemon's machine
-	Cgroup       string // version 1 or 2, and the driver
-	MemoryLimit  bool
-	CPULimit     bool
-	ProcessLimit bool
-	Rootless     bool
-	// Down says why the daemon is out of use at present; nil when it is in use.
-	Down error
-
-	id  string
-	hub string // the name of Docker Hub in a store of credentials
-}
-
-// Daemons describes the daemons in the order of Options.Hosts.
-func (p *Provider) Daemons() []Daemon {
-	var all []Daemon
-	for _, d := range p.daemons {
-		d.mu.Lock()
-		facts := d.facts
-		facts.Down = d.down
-		d.mu.Unlock()
-		all = append(all, facts)
-	}
-	return all
 }
 
 // begin starts the watch over each daemon, which goes on while sandboxes are in use. A provider that only lists or reaps

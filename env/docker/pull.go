@@ -15,18 +15,6 @@ import (
 	"deepswe/env"
 )
 
-// Pull is how far a pull has come. The last report of each pull is Done, with Err when it failed.
-type Pull struct {
-	Host string
-	Ref  string
-	// Layers counts the layers of the image that are known of, Ready those that are there.
-	Layers, Ready int
-	// Bytes of Total have been downloaded, over the layers that are being downloaded or have been.
-	Bytes, Total int64
-	Done         bool
-	Err          error
-}
-
 // A pull that fails for a reason that may pass is tried again, after pauses that double.
 const (
 	pullAttempts = 4
@@ -39,7 +27,7 @@ func (d *daemon) pull(ctx context.Context, ref string) (image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil || strings.HasPrefix(ref, "sha256:") {
 		// An image ID, or no reference at all: nothing that a registry could be asked for.
-		return image{}, fmt.Errorf("%w: %w: %s is not on the docker daemon at %s: docker images shows what is", env.ErrInfrastructure, ErrNoImage, ref, d.host)
+		return image{}, fmt.Errorf("%w: %w: %s is not on the docker daemon at %s: docker images shows what is", env.ErrInfrastructure, env.ErrNoImage, ref, d.host)
 	}
 	select {
 	case d.pulls <- struct{}{}:
@@ -47,7 +35,7 @@ func (d *daemon) pull(ctx context.Context, ref string) (image, error) {
 	case <-ctx.Done():
 		return image{}, ctx.Err()
 	}
-	progress := &progress{d: d, pull: Pull{Host: d.host, Ref: ref}}
+	progress := d.progress(env.Pulling, ref)
 	img, err := d.pullFrom(ctx, ref, named, progress)
 	progress.finish(err)
 	if err != nil {
@@ -167,7 +155,7 @@ func permanent(err error) bool {
 
 func (d *daemon) pullFailure(ref string, err error) error {
 	text := strings.ToLower(err.Error())
-	kind, hint := ErrNoImage, "check the name, build the image, or see what docker pull "+ref+" says"
+	kind, hint := env.ErrNoImage, "check the name, build the image, or see what docker pull "+ref+" says"
 	switch {
 	case strings.Contains(text, "no space left"):
 		kind, hint = nil, "make room: deepswe clean, docker system prune, or set an image budget"
@@ -184,12 +172,16 @@ func (d *daemon) pullFailure(ref string, err error) error {
 	return fmt.Errorf("%w: %w: %s is not on the docker daemon at %s and cannot be pulled: %w; %s", env.ErrInfrastructure, kind, ref, d.host, err, hint)
 }
 
-// progress adds up the messages of one pull. One goroutine uses it.
+// progress adds up the messages of one pull or build. One goroutine uses it.
 type progress struct {
-	d      *daemon
-	pull   Pull
+	to     func(env.Progress)
+	now    env.Progress
 	layers map[string]layer
 	last   time.Time
+}
+
+func (d *daemon) progress(action env.Action, image string) *progress {
+	return &progress{to: d.p.options.Progress, now: env.Progress{Action: action, Host: d.host, Image: image}}
 }
 
 type layer struct {
@@ -199,7 +191,7 @@ type layer struct {
 
 // take reports at most five times a second.
 func (p *progress) take(m jsonstream.Message) {
-	if m.ID == "" || p.d.p.options.Progress == nil {
+	if m.ID == "" || p.to == nil {
 		return
 	}
 	if p.layers == nil {
@@ -230,7 +222,10 @@ func (p *progress) take(m jsonstream.Message) {
 }
 
 func (p *progress) report() {
-	r := &p.pull
+	if p.to == nil {
+		return
+	}
+	r := &p.now
 	r.Layers, r.Ready, r.Bytes, r.Total = len(p.layers), 0, 0, 0
 	for _, l := range p.layers {
 		r.Bytes += l.bytes
@@ -239,16 +234,13 @@ func (p *progress) report() {
 			r.Ready++
 		}
 	}
-	p.d.p.options.Progress(*r)
+	p.to(*r)
 }
 
 func (p *progress) finish(err error) {
-	if p.d.p.options.Progress == nil {
-		return
-	}
-	p.pull.Done, p.pull.Err = true, err
+	p.now.Done, p.now.Err = true, err
 	if errors.Is(err, context.Canceled) {
-		p.pull.Err = context.Canceled
+		p.now.Err = context.Canceled
 	}
 	p.report()
 }

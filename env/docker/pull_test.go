@@ -141,8 +141,8 @@ func unpull(t *testing.T, p *Provider, ref string) {
 
 func TestPull(t *testing.T) {
 	var mu sync.Mutex
-	var reports []Pull
-	p := provider(t, Options{Progress: func(r Pull) {
+	var reports []env.Progress
+	p := provider(t, Options{Progress: func(r env.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
 		reports = append(reports, r)
@@ -165,7 +165,7 @@ func TestPull(t *testing.T) {
 		t.Errorf("the image was pulled %d times for 8 callers, want once", r.layers)
 	}
 	last := reports[len(reports)-1]
-	if !last.Done || last.Err != nil || last.Ref != ref || last.Layers != 1 || last.Ready != 1 {
+	if !last.Done || last.Err != nil || last.Image != ref || last.Layers != 1 || last.Ready != 1 {
 		t.Errorf("the last report is %+v", last)
 	}
 }
@@ -194,8 +194,8 @@ func TestPullFails(t *testing.T) {
 			}
 			r.mu.Unlock()
 			_, err := p.Start(t.Context(), env.Spec{Image: c.ref})
-			if !errors.Is(err, env.ErrInfrastructure) || errors.Is(err, ErrNoImage) != c.noImage {
-				t.Errorf("Start: %v; want env.ErrInfrastructure, and ErrNoImage: %v", err, c.noImage)
+			if !errors.Is(err, env.ErrInfrastructure) || errors.Is(err, env.ErrNoImage) != c.noImage {
+				t.Errorf("Start: %v; want env.ErrInfrastructure, and env.ErrNoImage: %v", err, c.noImage)
 			}
 			if err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("the error does not say what to do (%q): %v", c.want, err)

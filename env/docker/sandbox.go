@@ -13,8 +13,7 @@ import (
 	"deepswe/env"
 )
 
-// Sandbox is a running container. Its verbs are the guest's. Besides env.Sandbox it implements env.Origin, for images
-// that hold the repository.
+// Sandbox is a running container. Its verbs are the guest's.
 type Sandbox struct {
 	*env.GuestSandbox
 
@@ -40,10 +39,7 @@ type Sandbox struct {
 	closed bool
 }
 
-var (
-	_ env.Sandbox = (*Sandbox)(nil)
-	_ env.Origin  = (*Sandbox)(nil)
-)
+var _ env.Sandbox = (*Sandbox)(nil)
 
 // ID is the container's.
 func (s *Sandbox) ID() string { return s.id }

@@ -161,7 +161,7 @@ func TestNoDaemon(t *testing.T) {
 	} {
 		_, err := New(t.Context(), Options{Hosts: []string{host}})
 		var daemon *DaemonError
-		if !errors.As(err, &daemon) || !errors.Is(err, env.ErrInfrastructure) || !strings.Contains(daemon.Mend, want) {
+		if !errors.As(err, &daemon) || !errors.Is(err, env.ErrInfrastructure) || !strings.Contains(daemon.Remedy, want) {
 			t.Errorf("New with %s: %v, want a DaemonError that says %q", host, err, want)
 		}
 	}

@@ -90,7 +90,7 @@ func (d *daemon) unsettle(s *site) {
 
 func (d *daemon) makeSite(ctx context.Context) (*site, error) {
 	facts, _ := d.known()
-	binary, err := findGuest(d.p.options.Executable, facts.Arch)
+	binary, err := findGuest(d.p.options.Executable, facts.arch)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 // Start returns a ready sandbox: one that is kept warm, or a new one on the daemon with the most room. A daemon that
 // fails is taken out of use, and the next one is tried.
 func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	s, err := complete(s)
+	s, err := p.complete(s)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (p *Provider) pick(ctx context.Context, s env.Spec, tried map[*daemon]bool)
 func (d *daemon) room(s env.Spec) (load float64, up bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	load = float64(len(d.live)+d.coming) / float64(max(d.facts.CPUs, 1))
+	load = float64(len(d.live)+d.coming) / float64(max(d.facts.cpus, 1))
 	if _, ok := d.images[s.Image]; ok {
 		load -= 0.5
 	}
@@ -195,7 +195,13 @@ func (d *daemon) furnish(ctx context.Context, s *Sandbox) error {
 }
 
 // complete fills the gaps of a spec and refuses what cannot be done.
-func complete(s env.Spec) (env.Spec, error) {
+func (p *Provider) complete(s env.Spec) (_ env.Spec, err error) {
+	if s.Image == "" && s.Dockerfile != "" {
+		if s.Image, err = p.built(s.Dockerfile); err != nil {
+			return s, err
+		}
+	}
+	s.Dockerfile = ""
 	if s.Image == "" {
 		return s, fmt.Errorf("%w: a docker sandbox needs an image: name one with --image, or use --env bwrap", env.ErrUnsupported)
 	}

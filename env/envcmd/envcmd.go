@@ -12,14 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/env"
-	"deepswe/env/docker"
 )
 
 // Deps is what the commands need of the world.
 type Deps struct {
 	Out, Err io.Writer
 	// Docker opens the provider for these daemons, or, where there are none, for the docker command's.
-	Docker func(ctx context.Context, hosts []string) (*docker.Provider, error)
+	Docker func(ctx context.Context, hosts []string) (env.Provider, error)
 	// Local are the providers that work on this machine, in the order in which they are shown.
 	Local []Local
 	// Scratch removes temporary files of dead runs that belong to no sandbox. Nil where there are none.
@@ -27,14 +26,14 @@ type Deps struct {
 	// Endpoint looks at the model endpoint: whether it answers, with which model and context length, and whether it
 	// completes one token. Empty arguments leave the choice to the environment and the configuration. Nil where there is
 	// nothing to look at.
-	Endpoint func(ctx context.Context, baseURL, model string) []Finding
+	Endpoint func(ctx context.Context, baseURL, model string) []env.Finding
 }
 
 // Local is a provider of this machine's own.
 type Local struct {
 	Name string
-	// Mend is what to do when Open fails and its error does not say.
-	Mend string
+	// Fix is what to do when Open fails and its error does not say.
+	Fix  string
 	Open func() (env.Provider, error)
 }
 
@@ -44,7 +43,7 @@ func New(d Deps) []*cobra.Command {
 }
 
 // exitFailed is the exit code of a command that did its work and found that something is wrong; exitSandbox that of one
-// that could not do its work, because no sandbox can be had.
+// that could not do its work.
 const (
 	exitFailed  = 3
 	exitSandbox = 6

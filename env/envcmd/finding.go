@@ -7,26 +7,9 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/lipgloss"
+
+	"deepswe/env"
 )
-
-// Status is the outcome of a check.
-type Status string
-
-// A warning is something that works and will still disappoint; skipped is what could not be tried here.
-const (
-	OK      Status = "ok"
-	Warning Status = "warning"
-	Failed  Status = "failed"
-	Skipped Status = "skipped"
-)
-
-// Finding is what one check found. Mend is the one command, or the one setting, that ends the trouble.
-type Finding struct {
-	Check  string `json:"check"`
-	Status Status `json:"status"`
-	Detail string `json:"detail"`
-	Mend   string `json:"mend,omitempty"`
-}
 
 // line is how a finding, or anything else, is written with --json: one object on a line, with a type and a version.
 func line(out io.Writer, v any) error {
@@ -39,15 +22,15 @@ func line(out io.Writer, v any) error {
 type report struct {
 	out    io.Writer
 	json   bool
-	count  map[Status]int
-	styles map[Status]lipgloss.Style
+	count  map[env.Status]int
+	styles map[env.Status]lipgloss.Style
 }
 
 func newReport(out io.Writer, asJSON bool) *report {
 	r := lipgloss.NewRenderer(out)
-	return &report{out: out, json: asJSON, count: map[Status]int{}, styles: map[Status]lipgloss.Style{
-		OK: r.NewStyle().Foreground(lipgloss.Color("2")), Warning: r.NewStyle().Foreground(lipgloss.Color("3")),
-		Failed: r.NewStyle().Foreground(lipgloss.Color("1")), Skipped: r.NewStyle().Faint(true),
+	return &report{out: out, json: asJSON, count: map[env.Status]int{}, styles: map[env.Status]lipgloss.Style{
+		env.OK: r.NewStyle().Foreground(lipgloss.Color("2")), env.Warning: r.NewStyle().Foreground(lipgloss.Color("3")),
+		env.Failed: r.NewStyle().Foreground(lipgloss.Color("1")), env.Skipped: r.NewStyle().Faint(true),
 	}}
 }
 
@@ -58,7 +41,7 @@ const (
 	detailWidth = 80 - checkWidth - statusWidth
 )
 
-func (r *report) add(findings ...Finding) error {
+func (r *report) add(findings ...env.Finding) error {
 	for _, f := range findings {
 		r.count[f.Status]++
 		var err error
@@ -66,7 +49,7 @@ func (r *report) add(findings ...Finding) error {
 			err = line(r.out, struct {
 				Type    string `json:"type"`
 				Version int    `json:"version"`
-				Finding
+				env.Finding
 			}{"finding", 1, f})
 		} else {
 			_, err = io.WriteString(r.out, r.text(f))
@@ -78,14 +61,14 @@ func (r *report) add(findings ...Finding) error {
 	return nil
 }
 
-func (r *report) text(f Finding) string {
+func (r *report) text(f env.Finding) string {
 	var b strings.Builder
 	indent := strings.Repeat(" ", checkWidth+statusWidth)
 	status := r.styles[f.Status].Render(string(f.Status)) + strings.Repeat(" ", statusWidth-len(f.Status))
 	fmt.Fprintf(&b, "%-*s%s", checkWidth, f.Check, status)
 	lines := wrap(f.Detail, detailWidth)
-	if f.Mend != "" {
-		lines = append(lines, wrap("mend: "+f.Mend, detailWidth)...)
+	if f.Fix != "" {
+		lines = append(lines, wrap("to fix: "+f.Fix, detailWidth)...)
 	}
 	b.WriteString(strings.Join(lines, "\n"+indent) + "\n")
 	return b.String()
@@ -112,7 +95,7 @@ func wrap(text string, width int) []string {
 
 // finish closes the report. Its error tells how many checks failed.
 func (r *report) finish() error {
-	failed := r.count[Failed]
+	failed := r.count[env.Failed]
 	total := 0
 	for _, n := range r.count {
 		total += n
@@ -125,12 +108,12 @@ func (r *report) finish() error {
 			Failed   int    `json:"failed"`
 			Warnings int    `json:"warnings"`
 			Checks   int    `json:"checks"`
-		}{"result", 1, failed == 0, failed, r.count[Warning], total})
+		}{"result", 1, failed == 0, failed, r.count[env.Warning], total})
 		if err != nil {
 			return err
 		}
 	} else {
-		summary := fmt.Sprintf("\n%d checks, %d failed, %d with a warning\n", total, failed, r.count[Warning])
+		summary := fmt.Sprintf("\n%d checks, %d failed, %d with a warning\n", total, failed, r.count[env.Warning])
 		if _, err := io.WriteString(r.out, summary); err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"deepswe/env"
 )
 
 // How much free disk is enough: task images take gigabytes each.
@@ -17,32 +19,32 @@ const (
 )
 
 // checkDisk looks at the file systems that results and temporary files go to.
-func checkDisk() []Finding {
+func checkDisk() []env.Finding {
 	where := []string{"."}
 	if temp := os.TempDir(); !sameDisk(temp, ".") {
 		where = append(where, temp)
 	}
-	var findings []Finding
+	var findings []env.Finding
 	for _, path := range where {
 		name := path
 		if path == "." {
 			name = "the current directory"
 		}
-		f := Finding{Check: "disk", Status: OK}
+		f := env.Finding{Check: "disk", Status: env.OK}
 		var disk syscall.Statfs_t
 		if err := syscall.Statfs(path, &disk); err != nil {
-			f.Status, f.Detail = Failed, fmt.Sprintf("%s: %v", name, err)
+			f.Status, f.Detail = env.Failed, fmt.Sprintf("%s: %v", name, err)
 			findings = append(findings, f)
 			continue
 		}
 		free := int64(disk.Bavail) * int64(disk.Bsize)
 		f.Detail = fmt.Sprintf("%.1f GiB free for %s", float64(free)/(1<<30), name)
 		if free < diskEnough {
-			f.Status, f.Detail = Warning, f.Detail+"; images of tasks take gigabytes each"
-			f.Mend = "docker system prune"
+			f.Status, f.Detail = env.Warning, f.Detail+"; images of tasks take gigabytes each"
+			f.Fix = "docker system prune"
 		}
 		if free < diskLittle {
-			f.Status = Failed
+			f.Status = env.Failed
 		}
 		findings = append(findings, f)
 	}
@@ -55,12 +57,12 @@ func sameDisk(a, b string) bool {
 }
 
 // checkGit looks for the git command, which snapshots and patches of local repositories need.
-func checkGit(ctx context.Context) []Finding {
+func checkGit(ctx context.Context) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "git", "--version").Output()
 	if err != nil {
-		return []Finding{{Check: "git", Status: Failed, Detail: err.Error(), Mend: "apt-get install git"}}
+		return []env.Finding{{Check: "git", Status: env.Failed, Detail: err.Error(), Fix: "apt-get install git"}}
 	}
-	return []Finding{{Check: "git", Status: OK, Detail: strings.TrimSpace(string(out))}}
+	return []env.Finding{{Check: "git", Status: env.OK, Detail: strings.TrimSpace(string(out))}}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/docker"
 )
 
 // The limits under which a sandbox is tried: small enough that each can be exceeded within a second or two.
@@ -21,7 +20,7 @@ const (
 )
 
 // try starts a sandbox of the spec under small limits and finds out which promises it keeps. where says in what.
-func try(ctx context.Context, p env.Provider, s env.Spec, where string) []Finding {
+func try(ctx context.Context, p env.Provider, s env.Spec, where string) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	s.Limits = env.Limits{Memory: probeMemory, CPUs: probeCPUs, Processes: probeProcesses}
@@ -30,13 +29,13 @@ func try(ctx context.Context, p env.Provider, s env.Spec, where string) []Findin
 	began := time.Now()
 	sandbox, err := p.Start(ctx, s)
 	if err != nil {
-		return []Finding{{Check: name + " sandbox", Status: Failed, Detail: err.Error(), Mend: mendStart(err)}}
+		return []env.Finding{{Check: name + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: mendStart(err)}}
 	}
 	defer sandbox.Close(ctx)
 	if err := sandbox.Ping(ctx); err != nil {
-		return []Finding{{Check: name + " sandbox", Status: Failed, Detail: err.Error()}}
+		return []env.Finding{{Check: name + " sandbox", Status: env.Failed, Detail: err.Error()}}
 	}
-	findings := []Finding{{Check: name + " sandbox", Status: OK, Detail: strings.TrimSpace(fmt.Sprintf(
+	findings := []env.Finding{{Check: name + " sandbox", Status: env.OK, Detail: strings.TrimSpace(fmt.Sprintf(
 		"the guest is installed and answered after %v %s", time.Since(began).Round(time.Millisecond), where))}}
 	can := p.Capabilities()
 	if !can.Isolated {
@@ -64,18 +63,18 @@ func try(ctx context.Context, p env.Provider, s env.Spec, where string) []Findin
 func tryPromise(
 	ctx context.Context, s env.Sandbox, check string, promised bool,
 	try func(context.Context, env.Sandbox) (string, error), without string,
-) Finding {
-	f := Finding{Check: check, Status: OK}
+) env.Finding {
+	f := env.Finding{Check: check, Status: env.OK}
 	switch {
 	case !promised:
-		f.Status, f.Detail = Warning, "does not hold here: "+without
-		f.Mend = "for untrusted code use --env docker"
+		f.Status, f.Detail = env.Warning, "does not hold here: "+without
+		f.Fix = "for untrusted code use --env docker"
 	default:
 		detail, err := try(ctx, s)
 		f.Detail = detail
 		if err != nil {
-			f.Status, f.Detail = Failed, err.Error()
-			f.Mend = "do not run untrusted code here; see the kernel's control groups: cat /proc/cgroups"
+			f.Status, f.Detail = env.Failed, err.Error()
+			f.Fix = "do not run untrusted code here; see the kernel's control groups: cat /proc/cgroups"
 		}
 	}
 	return f
@@ -83,7 +82,7 @@ func tryPromise(
 
 func mendStart(err error) string {
 	switch {
-	case errors.Is(err, docker.ErrNoImage):
+	case errors.Is(err, env.ErrNoImage):
 		return "deepswe doctor --image REF, with an image that is there: docker images"
 	case strings.Contains(err.Error(), "no space left"):
 		return "docker system prune"
@@ -215,19 +214,25 @@ func firstLine(text string) string {
 	return line
 }
 
-// tryEmpty tries what can be tried without any program in the container: the guest itself, and its surroundings.
-func tryEmpty(ctx context.Context, p *docker.Provider, note string) []Finding {
+// tryEmpty tries what can be tried without any program in the sandbox: the guest itself, and its surroundings. lacking
+// says why there is none.
+func tryEmpty(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
+	s.Run, s.Rollout = "doctor", "doctor"
 	began := time.Now()
-	sandbox, err := p.StartEmpty(ctx)
+	sandbox, err := p.Start(ctx, s)
 	if err != nil {
-		return []Finding{{Check: "docker sandbox", Status: Failed, Detail: err.Error(), Mend: mendStart(err)}}
+		return []env.Finding{{Check: p.Name() + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: mendStart(err)}}
 	}
 	defer sandbox.Close(ctx)
-	return []Finding{
-		{Check: "docker sandbox", Status: OK, Detail: fmt.Sprintf("the guest is installed and answered after %v in an empty image", time.Since(began).Round(time.Millisecond))},
-		tryPromise(ctx, sandbox, "docker network off", true, tryNetwork, ""),
-		{Check: "docker limits", Status: Skipped, Detail: "not tried: " + note, Mend: "deepswe doctor --image REF"},
+	return []env.Finding{
+		{Check: p.Name() + " sandbox", Status: env.OK, Detail: fmt.Sprintf(
+			"the guest is installed and answered after %v in an empty image", time.Since(began).Round(time.Millisecond))},
+		tryPromise(ctx, sandbox, p.Name()+" network off", true, tryNetwork, ""),
+		{
+			Check: p.Name() + " limits", Status: env.Skipped, Detail: "not tried: " + lacking + ": name one with --image",
+			Fix: "deepswe doctor --image REF",
+		},
 	}
 }

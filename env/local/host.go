@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -117,6 +118,9 @@ func userName() string {
 // Name is the word of --env.
 func (b *base) Name() string { return b.name }
 
+// Prefetch implements env.Provider: there is nothing to make ready.
+func (b *base) Prefetch(context.Context, env.Spec) error { return nil }
+
 // Close releases the provider. Sandboxes are closed by whoever started them, before.
 func (b *base) Close() error {
 	b.forker.close()
@@ -137,8 +141,8 @@ func (b *base) limit(sc *scratch, l env.Limits) (err error) {
 
 // begin makes a scratch directory, starts a guest over it as prepare says, and runs what the Spec wants run.
 func (b *base) begin(ctx context.Context, s env.Spec, copy *tree, prepare func(*scratch) (launch, error)) (_ env.Sandbox, err error) {
-	if s.Image != "" {
-		return nil, fmt.Errorf("start a %s sandbox: image %s: %w: use --env docker", b.name, s.Image, env.ErrUnsupported)
+	if image := cmp.Or(s.Image, s.Dockerfile); image != "" {
+		return nil, fmt.Errorf("start a %s sandbox: image %s: %w: use --env docker", b.name, image, env.ErrUnsupported)
 	}
 	if s.Dir != "" && !filepath.IsAbs(s.Dir) {
 		return nil, fmt.Errorf("start a %s sandbox: directory %q is not absolute: %w", b.name, s.Dir, env.ErrUnsupported)

@@ -98,6 +98,11 @@ func (f *Fake) Run(ctx context.Context, c env.Command) (env.Result, error) {
 	return f.OnRun(ctx, c)
 }
 
+// Original answers env.ErrUnsupported: a fake has no image.
+func (f *Fake) Original(_ context.Context, path string) ([]byte, error) {
+	return nil, fmt.Errorf("original %s: %w", path, env.ErrUnsupported)
+}
+
 // Ping fails when the fake is closed.
 func (f *Fake) Ping(ctx context.Context) error {
 	leave, err := f.enter(ctx, "ping")

@@ -102,6 +102,9 @@ func (p *FakeProvider) Open() int {
 	return open
 }
 
+// Prefetch does nothing.
+func (p *FakeProvider) Prefetch(context.Context, env.Spec) error { return nil }
+
 // Reap finds nothing: a fake ends with its process.
 func (p *FakeProvider) Reap(context.Context, env.ReapOptions) ([]env.Leftover, error) {
 	return nil, nil

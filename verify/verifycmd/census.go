@@ -100,10 +100,7 @@ func (e *evaluation) takeCensus(ctx context.Context) error {
 
 // Run grades one task, with no change or with its solution.
 func (c *census) Run(ctx context.Context, a run.Job) (run.Result, error) {
-	task, err := c.runner.images.complete(ctx, c.tasks[a.Task])
-	if err != nil {
-		return run.Result{}, err
-	}
+	task := c.tasks[a.Task]
 	patch, kind := []byte{}, empty
 	if a.Group == censusGroup(gold, a.Task) {
 		patch, kind = []byte(task.Tests.GoldPatch), gold

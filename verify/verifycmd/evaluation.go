@@ -166,19 +166,17 @@ func (e *evaluation) stopped(ctx context.Context, err error) error {
 	return &exitError{code: agentcmd.ExitCode(err), err: fmt.Errorf("%w\n%s", err, again)}
 }
 
-// prefetch makes sandboxes ready ahead of time where that is wanted and the provider can, and returns what ends it.
+// prefetch makes sandboxes ready ahead of time where that is wanted, and returns what ends it.
 func (e *evaluation) prefetch(ctx context.Context, plan []run.Job) (end func()) {
-	p, can := e.provider.(prefetcher)
-	if !can || e.o.sandbox.warm == 0 {
+	if e.o.sandbox.warm == 0 {
 		return func() {}
 	}
 	todo := slices.DeleteFunc(slices.Clone(plan), func(a run.Job) bool {
 		_, done := e.dir.Find(a)
 		return done
 	})
-	e.ahead = newAhead(ctx, p, todo, e.o.workers, e.o.sandbox.warm, func(id string) (env.Spec, error) {
-		task, err := e.runner.images.complete(ctx, e.tasks[id])
-		return e.runner.attempt.Spec(task, attempt.Source{}), err
+	e.ahead = newAhead(ctx, e.provider, todo, e.o.workers, e.o.sandbox.warm, func(id string) env.Spec {
+		return e.runner.attempt.Spec(e.tasks[id], attempt.Source{})
 	}, e.d.Log)
 	return e.ahead.close
 }

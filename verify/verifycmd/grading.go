@@ -35,7 +35,6 @@ type grading struct {
 	dir   *run.Dir
 
 	provider  env.Provider
-	images    *images
 	evaluator *verify.Evaluator
 	progress  *progress
 
@@ -66,7 +65,7 @@ func (g *grading) prepare(ctx context.Context) error {
 		if g.provider, err = g.o.sandbox.open(ctx, g.d, tasks, g.progress.pull); err != nil {
 			return err
 		}
-		g.evaluator.Provider, g.images = g.provider, &images{provider: g.provider}
+		g.evaluator.Provider = g.provider
 	}
 	return nil
 }
@@ -187,16 +186,12 @@ func (g *grading) known(a run.Job) (verify.Evaluation, bool) {
 // Run grades one patch once.
 func (g *grading) Run(ctx context.Context, a run.Job) (run.Result, error) {
 	j := g.jobs[g.at[a.Task]]
-	task, err := g.images.complete(ctx, j.task)
-	if err != nil {
-		return run.Result{}, err
-	}
-	v, err := g.evaluator.Evaluate(ctx, task, j.patch)
+	v, err := g.evaluator.Evaluate(ctx, j.task, j.patch)
 	if err != nil {
 		return run.Result{}, err
 	}
 	v.Key = g.evaluator.Key(j.task, j.patch)
-	if err := v.Save(g.path(a), task, j.patch); err != nil {
+	if err := v.Save(g.path(a), j.task, j.patch); err != nil {
 		return run.Result{}, run.Abort(err)
 	}
 	g.keep(a, v)

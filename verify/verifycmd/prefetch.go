@@ -9,7 +9,7 @@ import (
 	"deepswe/env"
 )
 
-// prefetcher is a provider that can start sandboxes before anybody asks for them.
+// prefetcher is the part of env.Provider that makes sandboxes ready before they are needed.
 type prefetcher interface {
 	Prefetch(ctx context.Context, s env.Spec) error
 }
@@ -17,7 +17,7 @@ type prefetcher interface {
 // ahead makes sandboxes ready for the attempts that come next, a few at a time, while others run.
 type ahead struct {
 	provider prefetcher
-	spec     func(task string) (env.Spec, error)
+	spec     func(task string) env.Spec
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -28,7 +28,7 @@ type ahead struct {
 }
 
 // newAhead begins to work for a plan. The first attempts, which start at once, are left out.
-func newAhead(ctx context.Context, p prefetcher, plan []run.Job, workers, warm int, spec func(string) (env.Spec, error), log *slog.Logger) *ahead {
+func newAhead(ctx context.Context, p prefetcher, plan []run.Job, workers, warm int, spec func(string) env.Spec, log *slog.Logger) *ahead {
 	a := &ahead{provider: p, spec: spec, log: log, waiting: make(chan string, len(plan))}
 	for _, attempt := range plan[min(workers, len(plan)):] {
 		a.next = append(a.next, attempt.Task)
@@ -57,11 +57,7 @@ func (a *ahead) work(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case task := <-a.waiting:
-			s, err := a.spec(task)
-			if err == nil {
-				err = a.provider.Prefetch(ctx, s)
-			}
-			if err != nil && ctx.Err() == nil {
+			if err := a.provider.Prefetch(ctx, a.spec(task)); err != nil && ctx.Err() == nil {
 				// Whoever needs the sandbox will meet the same failure, and report it.
 				a.log.Info("a sandbox could not be made ready ahead of time", "task", task, "error", err)
 			}

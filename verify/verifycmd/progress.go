@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"deepswe/agent/agentcmd"
-	"deepswe/env/docker"
+	"deepswe/env"
 )
 
 // progress shows people how far a run is: a line for everything that has ended and, on a terminal, one below them that
@@ -32,7 +32,7 @@ type progress struct {
 	solved  int
 	failed  int
 	tokens  int64
-	pulls   map[string]docker.Pull // that are under way, by host and image
+	pulls   map[string]env.Progress // that are under way, by host and image
 	shown   bool
 
 	stop chan struct{}
@@ -128,13 +128,13 @@ func (p *progress) end(solved, failed bool, text string) {
 }
 
 // pull shows how a pull goes.
-func (p *progress) pull(now docker.Pull) {
+func (p *progress) pull(now env.Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	key := now.Host + " " + now.Ref
+	key := now.Host + " " + now.Image
 	if !now.Done {
 		if p.pulls == nil {
-			p.pulls = map[string]docker.Pull{}
+			p.pulls = map[string]env.Progress{}
 		}
 		p.pulls[key] = now
 		return
@@ -192,14 +192,14 @@ func (p *progress) status() string {
 			fmt.Fprintf(&b, ", %s left", clock(time.Duration(float64(left)/rate*float64(time.Minute))))
 		}
 	}
-	var all docker.Pull
+	var all env.Progress
 	for _, pull := range p.pulls {
-		all.Ref, all.Bytes, all.Total = pull.Ref, all.Bytes+pull.Bytes, all.Total+pull.Total
+		all.Action, all.Image, all.Bytes, all.Total = pull.Action, pull.Image, all.Bytes+pull.Bytes, all.Total+pull.Total
 	}
 	if n := len(p.pulls); n > 1 {
-		all.Ref = fmt.Sprintf("%d images", n)
+		all.Action, all.Image = env.Pulling, fmt.Sprintf("%d images", n)
 	}
-	if all.Ref != "" {
+	if all.Image != "" {
 		b.WriteString(", " + agentcmd.Pulling(all))
 	}
 	return b.String()

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"deepswe/env/docker"
+	"deepswe/env"
 )
 
 func TestProgress(t *testing.T) {
@@ -30,12 +30,12 @@ func TestProgress(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.end(false, true, "c: failed: \x1b[31mno disk\n")
 		p.note("%d things", 2)
-		p.pull(docker.Pull{Ref: "a", Bytes: 1e6, Total: 9e6})
-		p.pull(docker.Pull{Ref: "b", Bytes: 2e6, Total: 9e6})
+		p.pull(env.Progress{Action: env.Pulling, Image: "a", Bytes: 1e6, Total: 9e6})
+		p.pull(env.Progress{Action: env.Pulling, Image: "b", Bytes: 2e6, Total: 9e6})
 		p.start()
 		p.end(false, false, "d: unresolved")
-		p.pull(docker.Pull{Ref: "a", Done: true, Err: errors.New("no such image")})
-		p.pull(docker.Pull{Ref: "b", Total: 9e6, Done: true})
+		p.pull(env.Progress{Action: env.Pulling, Image: "a", Done: true, Err: errors.New("no such image")})
+		p.pull(env.Progress{Action: env.Pulling, Image: "b", Total: 9e6, Done: true})
 		p.close()
 		want := []string{
 			"[3/10, 2 running, 2 solved, 1.5k tokens, 2.0/min, 3:30 left] a: solved",

@@ -23,7 +23,6 @@ type runner struct {
 	tasks     map[string]env.Task
 	dir       *run.Dir
 	attempt   attempt.Attempt
-	images    *images
 	evaluator *verify.Evaluator // nil to grade nothing
 	gates     run.Gates
 	progress  *progress
@@ -33,7 +32,7 @@ type runner struct {
 
 func newRunner(e *evaluation) (*runner, error) {
 	r := &runner{
-		tasks: e.tasks, dir: e.dir, images: &images{provider: e.provider}, gates: e.gates, progress: e.progress,
+		tasks: e.tasks, dir: e.dir, gates: e.gates, progress: e.progress,
 	}
 	run := filepath.Base(e.dir.Path())
 	r.evaluator = &verify.Evaluator{Provider: e.provider, Timeout: e.o.gradeTimeout, Network: e.o.gradeNetwork, Run: run}
@@ -89,10 +88,7 @@ func (r *runner) Run(ctx context.Context, a run.Job) (run.Result, error) {
 	if err != nil {
 		return run.Result{}, run.Abort(err)
 	}
-	task, err := r.images.complete(ctx, r.tasks[a.Task])
-	if err != nil {
-		return run.Result{}, err
-	}
+	task := r.tasks[a.Task]
 	report, err := r.play(ctx, a, task, dir)
 	if err != nil {
 		return run.Result{}, err

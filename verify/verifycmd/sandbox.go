@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/spf13/pflag"
 
 	"deepswe/agent/agentcmd"
 	"deepswe/env"
-	"deepswe/env/docker"
 )
 
 // sandboxOptions are the flags that say where containers run.
@@ -28,8 +26,9 @@ func (o *sandboxOptions) addFlags(f *pflag.FlagSet) {
 	o.images.AddFlags(f)
 }
 
-// open opens the provider that the tasks need. pull is told how pulls of images go.
-func (o *sandboxOptions) open(ctx context.Context, d Deps, tasks []env.Task, pull func(docker.Pull)) (env.Provider, error) {
+// open opens the provider that the tasks need. progress is told how pulls and
+// builds of images go.
+func (o *sandboxOptions) open(ctx context.Context, d Deps, tasks []env.Task, progress func(env.Progress)) (env.Provider, error) {
 	image := ""
 	for _, t := range tasks {
 		switch {
@@ -45,7 +44,7 @@ func (o *sandboxOptions) open(ctx context.Context, d Deps, tasks []env.Task, pul
 	if err != nil {
 		return nil, err
 	}
-	choice := agentcmd.ProviderChoice{Env: o.env, Image: image, Hosts: o.hosts, Warm: o.warm, Pull: pull}
+	choice := agentcmd.ProviderChoice{Env: o.env, Image: image, Hosts: o.hosts, Warm: o.warm, Progress: progress}
 	if err := o.images.Complete(config, &choice); err != nil {
 		return nil, err
 	}
@@ -57,53 +56,4 @@ func (o *sandboxOptions) open(ctx context.Context, d Deps, tasks []env.Task, pul
 		return nil, errors.Join(p.Close(), agentcmd.Usage(fmt.Errorf("--env %s starts no images, and the tasks need theirs: use --env docker", p.Name())))
 	}
 	return p, nil
-}
-
-// builder is a provider that builds images. It keeps what it has built, and gives the same folder the same image.
-type builder interface {
-	Build(ctx context.Context, folder string) (image string, err error)
-}
-
-// images builds what tasks bring as a Dockerfile, each folder once.
-type images struct {
-	provider env.Provider
-
-	mu     sync.Mutex
-	folder map[string]*built
-}
-
-type built struct {
-	mu    sync.Mutex
-	image string // empty until it is built
-}
-
-// complete gives the task its image.
-func (i *images) complete(ctx context.Context, t env.Task) (env.Task, error) {
-	if t.Image != "" {
-		return t, nil
-	}
-	b, ok := i.provider.(builder)
-	if !ok {
-		return t, fmt.Errorf("task %s: %w: the image in %s has to be built, which --env %s cannot do", t.ID, env.ErrUnsupported, t.Dockerfile, i.provider.Name())
-	}
-	i.mu.Lock()
-	if i.folder == nil {
-		i.folder = map[string]*built{}
-	}
-	known := i.folder[t.Dockerfile]
-	if known == nil {
-		known = &built{}
-		i.folder[t.Dockerfile] = known
-	}
-	i.mu.Unlock()
-	known.mu.Lock()
-	defer known.mu.Unlock()
-	if known.image == "" {
-		var err error
-		if known.image, err = b.Build(ctx, t.Dockerfile); err != nil {
-			return t, fmt.Errorf("build the image of %s: %w", t.ID, err)
-		}
-	}
-	t.Image = known.image
-	return t, nil
 }
