@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -24,7 +25,7 @@ const provider = "temporary"
 // MakeScratch makes a directory below parent, the system's directory for temporary files when empty. What it is for becomes
 // part of its name: a lower-case word.
 func MakeScratch(parent, what string) (string, error) {
-	dir, err := os.MkdirTemp(parent, "deepswe-"+what+"-"+thisOwner().String()+"-*")
+	dir, err := os.MkdirTemp(parent, "deepswe-"+what+"-"+Self().String()+"-*")
 	if err != nil {
 		return "", fmt.Errorf("make a scratch directory: %w", err)
 	}
@@ -58,13 +59,13 @@ func ReapScratch(ctx context.Context, parent string, o env.ReapOptions) ([]env.L
 	}
 	var found []env.Leftover
 	var failed []error
-	me := thisOwner()
+	me := Self()
 	for _, entry := range entries {
 		if ctx.Err() != nil {
 			return found, context.Cause(ctx)
 		}
-		owner, ok := parse(entry.Name())
-		if !ok || !o.All && !owner.dead(me) {
+		owner, ok := scratchOwner(entry.Name())
+		if !ok || !o.All && owner.Liveness(me) != Dead {
 			continue
 		}
 		info, err := entry.Info()
@@ -73,7 +74,7 @@ func ReapScratch(ctx context.Context, parent string, o env.ReapOptions) ([]env.L
 		}
 		dir := filepath.Join(parent, entry.Name())
 		found = append(found, env.Leftover{
-			Provider: provider, Kind: "directory", ID: dir, Owner: fmt.Sprintf("process %d", owner.pid), Age: time.Since(info.ModTime()),
+			Provider: provider, Kind: "directory", ID: dir, Owner: fmt.Sprintf("process %d", owner.PID), Age: time.Since(info.ModTime()),
 		})
 		if !o.DryRun {
 			failed = append(failed, RemoveScratch(dir))
@@ -85,7 +86,17 @@ func ReapScratch(ctx context.Context, parent string, o env.ReapOptions) ([]env.L
 	return found, nil
 }
 
-// ours tells whether this process's user owns the file.
+// scratchOwner reads the owner from the name of a directory that MakeScratch made.
+func scratchOwner(name string) (Owner, bool) {
+	part := strings.Split(name, "-")
+	if len(part) != 4 || part[0] != "deepswe" || part[1] == "" || strings.Trim(part[1], "abcdefghijklmnopqrstuvwxyz") != "" ||
+		part[3] == "" || strings.Trim(part[3], "0123456789") != "" {
+		return Owner{}, false
+	}
+	return ParseOwner(part[2])
+}
+
+// ours reports whether this process's user owns the file.
 func ours(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()

@@ -55,7 +55,8 @@ func names(t *testing.T, dir string) []string {
 
 // What a dead process left goes; what lives, and what only looks like ours, stays.
 func TestReapRemovesWhatTheDeadLeft(t *testing.T) {
-	if thisOwner().start == unknown {
+	me := Self()
+	if me.Liveness(me) != Alive {
 		t.Skip("this system does not tell when a process was started")
 	}
 	parent := t.TempDir()
@@ -68,7 +69,7 @@ func TestReapRemovesWhatTheDeadLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	link := strings.Replace(filepath.Base(living), thisOwner().boot, "ffffffff", 1)
+	link := strings.Replace(filepath.Base(living), me.Boot[:8], "ffffffff", 1)
 	if err := os.Symlink(living, filepath.Join(parent, link)); err != nil {
 		t.Fatal(err)
 	}
@@ -94,43 +95,18 @@ func TestReapRemovesWhatTheDeadLeft(t *testing.T) {
 	}
 }
 
-func TestOnlyCertainDeathCounts(t *testing.T) {
-	me := owner{boot: "11111111", namespace: "4026531836", pid: os.Getpid(), start: "1"}
-	if start, err := started(me.pid); err == nil {
-		me.start = start
-	}
-	other := func(change func(*owner)) owner {
-		o := me
-		change(&o)
-		return o
-	}
-	for what, c := range map[string]struct {
-		owner owner
-		dead  bool
-	}{
-		"the same process":                 {me, false},
-		"another boot":                     {other(func(o *owner) { o.boot = "22222222" }), true},
-		"another namespace":                {other(func(o *owner) { o.namespace, o.pid = "4026532000", 1<<22+1 }), false},
-		"a number that was given again":    {other(func(o *owner) { o.start += "0" }), true},
-		"a number that nobody has":         {other(func(o *owner) { o.pid = 1<<22 + 1 }), true},
-		"a system that does not tell then": {other(func(o *owner) { o.start = unknown }), false},
-	} {
-		if _, err := started(me.pid); err != nil {
-			t.Skip("this system does not tell when a process was started")
-		}
-		if got := c.owner.dead(me); got != c.dead {
-			t.Errorf("%s: dead is %v", what, got)
-		}
-	}
-}
-
 func TestNamesSayWhose(t *testing.T) {
-	me := thisOwner()
 	dir, err := MakeScratch(t.TempDir(), "patch")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := parse(filepath.Base(dir)); !ok || got != me {
-		t.Errorf("parse(%q) = %+v, %v; want %+v", filepath.Base(dir), got, ok, me)
+	name := filepath.Base(dir)
+	if got, ok := scratchOwner(name); !ok || got.String() != Self().String() {
+		t.Errorf("scratchOwner(%q) = %+v, %v; want %+v", name, got, ok, Self())
+	}
+	for _, bad := range []string{"x" + name, name + "x", name + "-1", "deepswe-base-1", "deepswe-A-" + Self().String() + "-1"} {
+		if got, ok := scratchOwner(bad); ok {
+			t.Errorf("scratchOwner(%q) = %+v", bad, got)
+		}
 	}
 }

@@ -110,7 +110,7 @@ func TestReapJudges(t *testing.T) {
 	}
 	self := thisOwner()
 	gone, reborn := self, self
-	gone.pid, reborn.start = 1<<22+1, self.start+"0"
+	gone.PID, reborn.Start = 1<<22+1, 10*self.Start
 	silent, talking := "far1/12/34", "far2/12/34"
 	dead := []string{leave(gone.String(), kindSandbox), leave(reborn.String(), kindPrepare), leave(silent, kindSandbox), leave(silent, kindLease)}
 	living := []string{mine.id, leave(talking, kindSandbox)}

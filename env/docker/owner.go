@@ -1,17 +1,15 @@
 package docker
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"deepswe/env/disk"
 )
 
 // Labels say whose a thing is. Every container and volume of ours carries labelOwner; docker never changes a label, so
@@ -37,16 +35,16 @@ const (
 	kindFill     = "fill"     // never started: the guest's volume is filled through it
 )
 
-// owner is a process, by what tells it from every other one: the machine it runs on (this boot of it, this pid
-// namespace), its number there, and when it started.
+// owner is a process and the machine that it runs on: this boot of it, seen from this PID namespace.
 type owner struct {
 	machine string
-	pid     int
-	start   string
+	disk.Process
 }
 
 // String is what the label holds: machine/pid/start.
-func (o owner) String() string { return o.machine + "/" + strconv.Itoa(o.pid) + "/" + o.start }
+func (o owner) String() string {
+	return o.machine + "/" + strconv.Itoa(o.PID) + "/" + strconv.FormatUint(o.Start, 10)
+}
 
 func parseOwner(s string) (owner, bool) {
 	machine, rest, ok := strings.Cut(s, "/")
@@ -61,79 +59,30 @@ func parseOwner(s string) (owner, bool) {
 	if err != nil || pid <= 0 {
 		return owner{}, false
 	}
-	return owner{machine: machine, pid: pid, start: start}, true
+	ticks, err := strconv.ParseUint(start, 10, 64)
+	return owner{machine: machine, Process: disk.Process{PID: pid, Start: ticks}}, err == nil
 }
 
 // thisOwner is the running process.
-func thisOwner() owner {
-	o := owner{machine: thisMachine(), pid: os.Getpid()}
-	o.start, _, _ = processStart(o.pid)
-	return o
-}
+func thisOwner() owner { return owner{machine: thisMachine(), Process: disk.Self().Process} }
 
-// thisMachine names this boot of this machine, as seen from this pid namespace: two containers on one machine cannot
+// thisMachine names this boot of this machine, as seen from this PID namespace: two containers on one machine cannot
 // see each other's processes, so they must not judge them.
 func thisMachine() string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		name, _ := os.Hostname()
-		boot = []byte(name)
+	self := disk.Self()
+	if self.Boot == "" {
+		self.Boot, _ = os.Hostname()
 	}
-	namespace, _ := os.Readlink("/proc/self/ns/pid")
-	sum := sha256.Sum256(append(bytes.TrimSpace(boot), namespace...))
+	sum := sha256.Sum256([]byte(self.Boot + self.Namespace))
 	return hex.EncodeToString(sum[:6])
 }
 
-// vital is what is known about an owner.
-type vital int
-
-const (
-	unknown vital = iota // on another machine: its heartbeat decides
-	alive
-	dead
-)
-
-// vital judges an owner by the processes of this machine.
-func (o owner) vital(machine string) vital {
+// liveness judges an owner by the processes of this machine: of one on another machine, the heartbeat decides.
+func (o owner) liveness(machine string) disk.Liveness {
 	if o.machine != machine {
-		return unknown
+		return disk.Unknown
 	}
-	start, running, known := processStart(o.pid)
-	switch {
-	case known && !running:
-		return dead
-	case known && o.start != "":
-		if start == o.start {
-			return alive
-		}
-		return dead
-	}
-	// No /proc: a process with that number may be another one by now, so only its absence is proof.
-	p, err := os.FindProcess(o.pid)
-	if err != nil || errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
-		return dead
-	}
-	return unknown
-}
-
-// processStart reads when a process started, in clock ticks since boot. known is false where there is no /proc.
-func processStart(pid int) (start string, running, known bool) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		_, self := os.Stat("/proc/self/stat")
-		return "", false, self == nil
-	}
-	// The name in parentheses may hold anything, so fields are counted from its end: state is the 1st, start the 20th.
-	_, rest, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')'):], []byte(" "))
-	fields := strings.Fields(string(rest))
-	if !ok || len(fields) < 20 {
-		return "", false, false
-	}
-	// A zombie is dead: only its parent has not looked yet.
-	if fields[0] == "Z" || fields[0] == "X" {
-		return "", false, true
-	}
-	return fields[19], true, true
+	return o.Process.Liveness()
 }
 
 // labels are what every container and volume of this provider carries.

@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/moby/moby/client"
 	"pgregory.net/rapid"
+
+	"deepswe/env/disk"
 )
 
 func decodeAuth(t *testing.T, encoded string) string {
@@ -162,33 +164,36 @@ func TestOwner(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	kid := owner{machine: self.machine, pid: child.Process.Pid}
-	kid.start, _, _ = processStart(kid.pid)
+	kid := owner{machine: self.machine}
+	var err error
+	if kid.Process, err = disk.FindProcess(child.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
 	recycled := kid
-	recycled.start += "1"
-	foreign := owner{machine: "elsewhere", pid: 1, start: "1"}
-	check := func(name string, o owner, want vital) {
+	recycled.Start++
+	foreign := owner{machine: "elsewhere", Process: disk.Process{PID: 1, Start: 1}}
+	check := func(name string, o owner, want disk.Liveness) {
 		t.Helper()
-		if got := o.vital(self.machine); got != want {
+		if got := o.liveness(self.machine); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	check("this process", self, alive)
-	check("a child", kid, alive)
-	check("another process with that number", recycled, dead)
-	check("another machine", foreign, unknown)
+	check("this process", self, disk.Alive)
+	check("a child", kid, disk.Alive)
+	check("another process with that number", recycled, disk.Dead)
+	check("another machine", foreign, disk.Unknown)
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	for range 200 {
-		if kid.vital(self.machine) == dead {
+		if kid.liveness(self.machine) == disk.Dead {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	check("a zombie", kid, dead)
+	check("a zombie", kid, disk.Dead)
 	_ = child.Wait()
-	check("a child that was waited for", kid, dead)
+	check("a child that was waited for", kid, disk.Dead)
 }
 
 func TestLookupUser(t *testing.T) {

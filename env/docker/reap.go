@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // defaultStale is how long an owner on another machine may be silent before it counts as dead: four heartbeats.
@@ -80,10 +81,10 @@ func (c *census) lives(ctx context.Context, who string, stale time.Duration) boo
 
 func (c *census) judge(ctx context.Context, who string, stale time.Duration) bool {
 	if o, ok := parseOwner(who); ok {
-		switch o.vital(c.d.p.machine) {
-		case alive:
+		switch o.liveness(c.d.p.machine) {
+		case disk.Alive:
 			return true
-		case dead:
+		case disk.Dead:
 			return false
 		}
 	}
@@ -209,7 +210,7 @@ func (c *census) leftover(found container.Summary) env.Leftover {
 
 func describeOwner(labels map[string]string) string {
 	if o, ok := parseOwner(labels[labelOwner]); ok {
-		return labels[labelHost] + " pid " + strconv.Itoa(o.pid)
+		return labels[labelHost] + " pid " + strconv.Itoa(o.PID)
 	}
 	return labels[labelOwner]
 }

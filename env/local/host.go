@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/guest"
 )
 
@@ -179,7 +180,7 @@ func (b *base) begin(ctx context.Context, s env.Spec, copy *tree, prepare func(*
 		return nil, fail(errors.Join(err, remove(ctx)))
 	}
 	sandbox := env.NewGuestSandbox(guestProcess.client, remove)
-	if p, err := inspect(guestProcess.cmd.Process.Pid); err == nil {
+	if p, err := disk.FindProcess(guestProcess.cmd.Process.Pid); err == nil {
 		sc.owner.Guest = &p
 	}
 	if err := sc.owner.save(sc.dir); err != nil {

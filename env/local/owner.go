@@ -3,23 +3,17 @@
 package local
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-)
 
-// process names a process for good: a number alone may be given again.
-type process struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // ticks since boot
-}
+	"deepswe/env/disk"
+)
 
 // owner is who made a scratch directory. It lies in the directory, for whoever finds it when its owner is dead.
 type owner struct {
@@ -28,14 +22,14 @@ type owner struct {
 	Run      string    `json:"run,omitempty"`
 	Rollout  string    `json:"rollout,omitempty"`
 	Created  time.Time `json:"created"`
-	// Host, Boot and Namespace tell whether the numbers of processes mean here what they meant to the owner.
-	Host      string  `json:"host"`
-	Boot      string  `json:"boot"`
-	Namespace string  `json:"pid_namespace"`
-	Process   process `json:"process"`
+	// Host, Boot and Namespace say what the numbers of processes mean.
+	Host      string       `json:"host"`
+	Boot      string       `json:"boot"`
+	Namespace string       `json:"pid_namespace"`
+	Process   disk.Process `json:"process"`
 	// Guest is the sandbox's first process, once it runs.
-	Guest  *process `json:"guest,omitempty"`
-	Groups []string `json:"cgroups,omitempty"`
+	Guest  *disk.Process `json:"guest,omitempty"`
+	Groups []string      `json:"cgroups,omitempty"`
 }
 
 const ownerFile = "owner.json"
@@ -45,45 +39,11 @@ func newOwner(name, provider string) (owner, error) {
 	if err != nil {
 		return owner{}, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return owner{}, err
-	}
-	namespace, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return owner{}, err
-	}
-	self, err := inspect(os.Getpid())
-	if err != nil {
-		return owner{}, err
-	}
+	self := disk.Self()
 	return owner{
 		Name: name, Provider: provider, Created: time.Now().UTC(),
-		Host: host, Boot: strings.TrimSpace(string(boot)), Namespace: namespace, Process: self,
+		Host: host, Boot: self.Boot, Namespace: self.Namespace, Process: self.Process,
 	}, nil
-}
-
-// inspect names the process that has the number now.
-func inspect(pid int) (process, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return process{}, err
-	}
-	const state, start = 0, 19 // fields behind the program's name, which may hold anything
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) <= start {
-		return process{}, fmt.Errorf("/proc/%d/stat: %d fields", pid, len(fields))
-	}
-	if c := fields[state][0]; c == 'Z' || c == 'X' {
-		return process{}, fmt.Errorf("process %d has ended: %w", pid, fs.ErrNotExist)
-	}
-	ticks, err := strconv.ParseUint(string(fields[start]), 10, 64)
-	return process{PID: pid, Start: ticks}, err
-}
-
-func (p process) alive() bool {
-	now, err := inspect(p.PID)
-	return err == nil && now == p
 }
 
 func (o owner) save(dir string) error {
@@ -110,18 +70,14 @@ func loadOwner(dir string) (owner, error) {
 	return o, nil
 }
 
-// dead reports whether the owner is gone for sure, as seen by another process. One on another machine, or in another PID
+// dead reports whether the owner is certainly gone, as seen by another one. One on another machine, or in another PID
 // namespace of this one, cannot be seen, and counts as living.
 func (o owner) dead(me owner) bool {
-	switch {
-	case o.Host != me.Host:
-		return false
-	case o.Boot != me.Boot:
-		return true
-	case o.Namespace != me.Namespace:
-		return false
-	}
-	return !o.Process.alive()
+	return o.Host == me.Host && o.identity().Liveness(me.identity()) == disk.Dead
+}
+
+func (o owner) identity() disk.Owner {
+	return disk.Owner{Process: o.Process, Boot: o.Boot, Namespace: o.Namespace}
 }
 
 // prefix begins the names of the scratch directories and control groups of one owner, so that they can be told apart
@@ -131,16 +87,16 @@ func (o owner) prefix() string {
 }
 
 // parsePrefix reads a name that begins with a provider's prefix.
-func parsePrefix(name, provider string) (process, error) {
+func parsePrefix(name, provider string) (disk.Process, error) {
 	rest, ok := strings.CutPrefix(name, "deepswe-"+provider+"-")
 	f := strings.Split(rest, "-")
 	if !ok || len(f) < 3 {
-		return process{}, errors.New("not a name of ours")
+		return disk.Process{}, errors.New("not a name of ours")
 	}
 	pid, err := strconv.Atoi(f[0])
 	if err != nil {
-		return process{}, err
+		return disk.Process{}, err
 	}
 	start, err := strconv.ParseUint(f[1], 10, 64)
-	return process{PID: pid, Start: start}, err
+	return disk.Process{PID: pid, Start: start}, err
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // Reap removes the scratch directories, processes and control groups whose owner is dead.
@@ -102,7 +103,7 @@ func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
 // dispose ends what a scratch directory's owner has left running, and deletes the directory.
 func dispose(dir string, o owner) error {
 	var failed []error
-	if o.Guest != nil && o.Guest.alive() {
+	if o.Guest != nil && o.Guest.Liveness() == disk.Alive {
 		if p, err := os.FindProcess(o.Guest.PID); err == nil {
 			_ = p.Kill()
 		}

@@ -8,29 +8,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"deepswe/env/disk"
 )
 
 // inhabitants are the processes that belong to a scratch directory: they were started with its home, or are in it.
 func inhabitants(dir string) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
-	var pids []int
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		if lives(pid, dir) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+	pids, _ := disk.PIDs()
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !lives(pid, dir) })
 }
 
 func lives(pid int, dir string) bool {

@@ -1,0 +1,189 @@
+package disk
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Stat is what /proc/PID/stat says about a process.
+type Stat struct {
+	PID, Parent, Group, Session int
+
+	State byte
+	Start uint64 // in clock ticks since boot
+}
+
+// ReadStat looks at the process that has the number now. Its error is fs.ErrNotExist when there is none.
+func ReadStat(pid int) (Stat, error) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return Stat{}, err
+	}
+	s, ok := parseStat(text)
+	if !ok {
+		return Stat{}, fmt.Errorf("/proc/%d/stat: unexpected format: %q", pid, text)
+	}
+	s.PID = pid
+	return s, nil
+}
+
+// parseStat reads the fields of proc_pid_stat(5). The second one is the program's name in parentheses, and may hold
+// anything, spaces and parentheses included: only the last closing one counts.
+func parseStat(text []byte) (Stat, bool) {
+	end := bytes.LastIndexByte(text, ')')
+	if end < 0 {
+		return Stat{}, false
+	}
+	fields := bytes.Fields(text[end+1:])
+	const state, parent, group, session, start = 0, 1, 2, 3, 19 // from field 3 on
+	if len(fields) <= start {
+		return Stat{}, false
+	}
+	s := Stat{State: fields[state][0]}
+	var errs [4]error
+	s.Parent, errs[0] = strconv.Atoi(string(fields[parent]))
+	s.Group, errs[1] = strconv.Atoi(string(fields[group]))
+	s.Session, errs[2] = strconv.Atoi(string(fields[session]))
+	s.Start, errs[3] = strconv.ParseUint(string(fields[start]), 10, 64)
+	return s, errs == [4]error{}
+}
+
+// Alive reports whether the process still runs: a zombie only waits to be reaped.
+func (s Stat) Alive() bool { return s.State != 'Z' && s.State != 'X' }
+
+// PIDs lists the processes that /proc shows, in no order.
+func PIDs() ([]int, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
+// Process identifies a process of this boot and PID namespace for good: a number alone may be given again.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // in clock ticks since boot; 0 where unknown
+}
+
+// FindProcess identifies the living process that has the number now. Its error is fs.ErrNotExist when there is none.
+func FindProcess(pid int) (Process, error) {
+	s, err := ReadStat(pid)
+	if err == nil && !s.Alive() {
+		err = fmt.Errorf("process %d has ended: %w", pid, fs.ErrNotExist)
+	}
+	if err != nil {
+		return Process{}, err
+	}
+	return Process{PID: pid, Start: s.Start}, nil
+}
+
+// Liveness is what can be known about a process from here.
+type Liveness int
+
+// The answers. Unknown is neither: the process belongs to another machine, or cannot be seen.
+const (
+	Unknown Liveness = iota
+	Alive
+	Dead
+)
+
+// Liveness reports whether the process is alive, as far as this one can see.
+func (p Process) Liveness() Liveness {
+	s, err := ReadStat(p.PID)
+	switch {
+	case err == nil && !s.Alive():
+		return Dead
+	case err == nil && p.Start != 0:
+		if s.Start == p.Start {
+			return Alive
+		}
+		return Dead
+	}
+	// There is no /proc, or it hides the process. The number may be another process's, so only its absence is proof.
+	if errors.Is(syscall.Kill(p.PID, 0), syscall.ESRCH) {
+		return Dead
+	}
+	return Unknown
+}
+
+// Owner identifies a process wherever its name is read: on another boot of the machine, and in another PID namespace
+// that shares its files, the numbers of processes mean something else.
+type Owner struct {
+	Process
+	Boot      string // the boot's id, or how it begins; empty where unknown
+	Namespace string // as the link /proc/self/ns/pid has it; empty where unknown
+}
+
+// Self identifies the running process. What the system does not tell stays empty.
+func Self() Owner {
+	o := Owner{Process: Process{PID: os.Getpid()}}
+	if p, err := FindProcess(o.PID); err == nil {
+		o.Process = p
+	}
+	if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		o.Boot = strings.TrimSpace(string(id))
+	}
+	o.Namespace, _ = os.Readlink("/proc/self/ns/pid")
+	return o
+}
+
+// Liveness reports whether the owner is alive, as far as self can see.
+func (o Owner) Liveness(self Owner) Liveness {
+	switch {
+	case o.Boot == "" || self.Boot == "":
+		return Unknown
+	case !strings.HasPrefix(self.Boot, o.Boot):
+		return Dead
+	case o.Namespace != self.Namespace:
+		return Unknown
+	}
+	return o.Process.Liveness()
+}
+
+// String is a short name, made of digits, letters a to f and full stops, that [ParseOwner] reads.
+func (o Owner) String() string {
+	boot, namespace := o.Boot[:min(8, len(o.Boot))], strings.Trim(o.Namespace, "pid:[]")
+	if boot == "" {
+		boot = "0"
+	}
+	if namespace == "" {
+		namespace = "0"
+	}
+	return fmt.Sprintf("%s.%s.%d.%d", boot, namespace, o.PID, o.Start)
+}
+
+// ParseOwner reads what String wrote, and reports whether it could.
+func ParseOwner(s string) (Owner, bool) {
+	f := strings.Split(s, ".")
+	if len(f) != 4 || strings.Trim(f[0], "0123456789abcdef") != "" || f[0] == "" || strings.Trim(f[1], "0123456789") != "" {
+		return Owner{}, false
+	}
+	pid, pidErr := strconv.Atoi(f[2])
+	start, startErr := strconv.ParseUint(f[3], 10, 64)
+	if pidErr != nil || startErr != nil || pid <= 0 || f[1] == "" {
+		return Owner{}, false
+	}
+	o := Owner{Process: Process{PID: pid, Start: start}}
+	if f[0] != "0" {
+		o.Boot = f[0]
+	}
+	if f[1] != "0" {
+		o.Namespace = "pid:[" + f[1] + "]"
+	}
+	return o, true
+}
