@@ -70,7 +70,13 @@ func (e *encoder) rollout(r *Rollout) {
 	e.raw(`,"policy_version":`)
 	e.b = r.PolicyVersion.appendJSON(e.b)
 	e.raw(`,"turns":`)
-	appendArray(e, r.Turns, e.turn)
+	version, known := r.PolicyVersion.Number()
+	appendArray(e, r.Turns, func(t Turn) {
+		if known && t.PolicyVersion != nil && *t.PolicyVersion == version {
+			t.PolicyVersion = nil
+		}
+		e.turn(t)
+	})
 	if len(r.Messages) > 0 {
 		e.raw(`,"messages":`)
 		appendArray(e, r.Messages, e.message)

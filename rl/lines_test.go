@@ -166,7 +166,7 @@ func drawRollout(t *rapid.T) Rollout {
 	r.Task = strings.ToValidUTF8(r.Task, "")
 	for i := range r.Turns {
 		if rapid.Bool().Draw(t, "versioned") {
-			r.Turns[i].PolicyVersion = new(rapid.Int64().Draw(t, "version"))
+			r.Turns[i].PolicyVersion = new(rapid.Int64Min(5).Draw(t, "version"))
 		}
 		for k := range r.Turns[i].Logprobs {
 			r.Turns[i].Logprobs[k] = -math.Abs(rapid.Float64().Draw(t, "logprob"))

@@ -19,10 +19,11 @@ type Rollout struct {
 	Group   string `json:"group"`
 	Attempt int    `json:"attempt"`
 	// Reward is nil after an infrastructure failure: such a rollout is not a member of its group.
-	Reward        *float64         `json:"reward"`
-	StopReason    agent.StopReason `json:"stop_reason"`
-	PolicyVersion Version          `json:"policy_version"`
-	Turns         []Turn           `json:"turns"`
+	Reward     *float64         `json:"reward"`
+	StopReason agent.StopReason `json:"stop_reason"`
+	// PolicyVersion is that of all turns that do not have one of their own. Where they differ it is the oldest.
+	PolicyVersion Version `json:"policy_version"`
+	Turns         []Turn  `json:"turns"`
 	// Messages is the conversation as chat messages, where the harness kept it: only fine-tuning on text needs it. Each
 	// is an object with a role; "format_error": true marks an assistant's message that could not be parsed.
 	Messages []json.RawMessage `json:"messages,omitempty"`

@@ -44,7 +44,7 @@ func TestDirKeepsWhatHasEnded(t *testing.T) {
 	want := Outcome{
 		Job: good, Tries: 2,
 		Result: Result{
-			Reward: new(1.0), StopReason: agent.Submitted, PolicyVersion: new(int64(7)), Turns: []trajectory.Sample{
+			Reward: new(1.0), StopReason: agent.Submitted, Turns: []trajectory.Sample{
 				{PromptIDs: []int32{1, 2}, CompletionIDs: []int32{3}, Logprobs: []float64{-0.1234567890123456789}},
 			},
 			Times:   Times{Model: 1.5, Total: 2.25},

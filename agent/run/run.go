@@ -71,8 +71,6 @@ type Result struct {
 	// Reward is nil where there is none: nothing was graded, or an infrastructure failure ended the attempt.
 	Reward     *float64         `json:"reward"`
 	StopReason agent.StopReason `json:"stop_reason"`
-	// PolicyVersion is that of the policy that played, nil where it is not known.
-	PolicyVersion *int64 `json:"policy_version,omitempty"`
 	// Turns is what was sampled, for rollouts that keep it in memory rather than in their directory.
 	Turns []trajectory.Sample `json:"turns,omitempty"`
 	// Messages is the conversation as chat messages, where the runner keeps it.

@@ -16,7 +16,7 @@ func (l *loop) evaluate(ctx context.Context, step int, values map[string]float64
 	if len(tasks) == 0 {
 		return errors.New("evaluate: the environment has no validation tasks; set evaluate.every to 0")
 	}
-	j, err := openJournal(journalPath(l.dir, step, Validation))
+	j, err := openJournal(journalPath(l.dir, step, Validation), l.policy.Version)
 	if err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}

@@ -20,6 +20,9 @@ import (
 type journal struct {
 	log *run.Log
 
+	// version is that of a rollout without turns.
+	version int64
+
 	mu    sync.Mutex
 	known map[run.Job]run.Outcome
 }
@@ -35,11 +38,12 @@ type extras struct {
 	Detail  json.RawMessage    `json:"detail,omitempty"`
 }
 
-func openJournal(path string) (*journal, error) {
+// openJournal opens the journal of a step that is played with a version of the policy.
+func openJournal(path string, version int64) (*journal, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	j := &journal{known: map[run.Job]run.Outcome{}}
+	j := &journal{version: version, known: map[run.Job]run.Outcome{}}
 	var err error
 	j.log, err = run.OpenLog(path, j.remember)
 	return j, err
@@ -59,21 +63,34 @@ func (j *journal) remember(line []byte) error {
 		},
 	}
 	if v, ok := r.PolicyVersion.Number(); ok {
-		o.PolicyVersion = &v
+		stamp(o.Turns, v)
 	}
 	j.known[a] = o
 	return nil
 }
 
-// rolloutOf is an outcome as the algorithm and the files of rollouts take it.
-func rolloutOf(o run.Outcome) rl.Rollout {
-	r := rl.Rollout{
-		Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, StopReason: o.StopReason, Turns: o.Turns, Messages: o.Messages,
+// stamp gives a version to the turns that have none.
+func stamp(turns []rl.Turn, version int64) {
+	for i := range turns {
+		if turns[i].PolicyVersion == nil {
+			turns[i].PolicyVersion = &version
+		}
 	}
-	if o.PolicyVersion != nil {
-		r.PolicyVersion = rl.VersionNumber(*o.PolicyVersion)
+}
+
+// rolloutOf is an outcome as the algorithm and the files of rollouts take it. Its version is that of its oldest turn; current
+// where it has no turns.
+func rolloutOf(o run.Outcome, current int64) rl.Rollout {
+	version := current
+	for i, t := range o.Turns {
+		if t.PolicyVersion != nil && (i == 0 || *t.PolicyVersion < version) {
+			version = *t.PolicyVersion
+		}
 	}
-	return r
+	return rl.Rollout{
+		Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, StopReason: o.StopReason,
+		PolicyVersion: rl.VersionNumber(version), Turns: o.Turns, Messages: o.Messages,
+	}
 }
 
 // Find returns what the file says of an attempt.
@@ -86,7 +103,7 @@ func (j *journal) Find(a run.Job) (run.Outcome, bool) {
 
 // Record appends a line. It does not wait for the disk: a killed process loses nothing, and the checkpoint syncs.
 func (j *journal) Record(o run.Outcome) error {
-	r := rolloutOf(o)
+	r := rolloutOf(o, j.version)
 	head, err := r.MarshalJSON()
 	if err != nil {
 		return err

@@ -425,35 +425,54 @@ func TestKeptRolloutsCanBeExported(t *testing.T) {
 
 // A line of the journal is a line of rollouts.jsonl with more members, and comes back whole.
 func TestJournalLines(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "steps", "000001", "rollouts.jsonl")
-	j, err := openJournal(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := run.Job{Task: "t <&>", Group: "g", Index: 2}
-	want := run.Outcome{
-		Job: a, Err: "no sandbox", Tries: 3,
+	failed := run.Outcome{
+		Job: run.Job{Task: "t <&>", Group: "g", Index: 2}, Err: "no sandbox", Tries: 3,
 		Result: run.Result{
-			StopReason: agent.SandboxError, PolicyVersion: new(int64(4)), Turns: []rl.Turn{},
+			StopReason: agent.SandboxError, Turns: []rl.Turn{},
 			Times: run.Times{Total: 1.5}, Metrics: map[string]float64{"x": 0.1}, Detail: json.RawMessage(`[1]`),
 		},
 	}
-	if err := errors.Join(j.Record(want), j.close()); err != nil {
+	turn := func(version int64) rl.Turn {
+		return rl.Turn{PromptIDs: []int32{1}, CompletionIDs: []int32{2}, Logprobs: []float64{-1}, PolicyVersion: &version}
+	}
+	solved := run.Outcome{
+		Job: run.Job{Task: "t", Group: "g"}, Tries: 1,
+		Result: run.Result{Reward: new(1.0), StopReason: agent.Submitted, Turns: []rl.Turn{turn(5), turn(4), turn(4)}},
+	}
+	path := filepath.Join(t.TempDir(), "steps", "000001", "rollouts.jsonl")
+	j, err := openJournal(path, 6)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if j, err = openJournal(path); err != nil {
+	if err := errors.Join(j.Record(failed), j.Record(solved), j.close()); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = openJournal(path, 7); err != nil {
 		t.Fatal(err)
 	}
 	defer j.close()
-	got, ok := j.Find(a)
-	x, errX := json.Marshal(got)
-	y, errY := json.Marshal(want)
-	if !ok || errX != nil || errY != nil || !bytes.Equal(x, y) {
-		t.Errorf("got  %s\nwant %s", x, y)
+	for _, want := range []run.Outcome{failed, solved} {
+		got, ok := j.Find(want.Job)
+		x, errX := json.Marshal(got)
+		y, errY := json.Marshal(want)
+		if !ok || errX != nil || errY != nil || !bytes.Equal(x, y) {
+			t.Errorf("got  %s\nwant %s", x, y)
+		}
 	}
 	raw, err := os.ReadFile(path)
-	if err != nil || !strings.Contains(string(raw), `"t <&>"`) {
-		t.Errorf("%s, %v", raw, err)
+	lines := strings.Split(string(raw), "\n")
+	if err != nil || len(lines) != 3 {
+		t.Fatalf("%s, %v", raw, err)
+	}
+	for i, want := range []string{
+		`{"task":"t <&>","group":"g","attempt":2,"reward":null,"stop_reason":"sandbox_error","policy_version":6,"turns":[],`,
+		// Only what is not the oldest version has one of its own.
+		`"policy_version":4,"turns":[{"prompt_ids":[1],"completion_ids":[2],"logprobs":[-1],"policy_version":5},` +
+			`{"prompt_ids":[1],"completion_ids":[2],"logprobs":[-1]},{`,
+	} {
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("line %d is %s, without %s", i+1, lines[i], want)
+		}
 	}
 }
 

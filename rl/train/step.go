@@ -43,7 +43,7 @@ func (l *loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 	rolled := l.now()
 	rollouts := make([]rl.Rollout, len(outcomes))
 	for i, o := range outcomes {
-		rollouts[i] = rolloutOf(o)
+		rollouts[i] = rolloutOf(o, l.policy.Version)
 	}
 	rows, batch, err := l.config.RL().Rows(rollouts)
 	if err != nil {
@@ -80,7 +80,7 @@ func (l *loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 
 // collect plays the groups of a step: a round of them, and with Refill further rounds for as many as had equal rewards.
 func (l *loop) collect(ctx context.Context, step, cursor int) ([]run.Outcome, int, error) {
-	j, err := openJournal(journalPath(l.dir, step, Train))
+	j, err := openJournal(journalPath(l.dir, step, Train), l.policy.Version)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -137,9 +137,7 @@ func (l *loop) play(ctx context.Context, step int, s Split, plan []run.Job, j ru
 		Journal: j, Log: l.log,
 		Runner: run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 			res, err := runner.Run(ctx, a)
-			if res.PolicyVersion == nil {
-				res.PolicyVersion = &version
-			}
+			stamp(res.Turns, version)
 			return res, err
 		}),
 		Options: run.Options{
