@@ -54,7 +54,8 @@ var _ Journal = (*Dir)(nil)
 // ErrExists says that a directory holds a run already, which is resumed or left alone.
 var ErrExists = errors.New("the directory already holds a run")
 
-// Create begins a run in the directory, which may exist but not hold a run. The manifest is any value that JSON can hold.
+// Create begins a run in the directory, which may exist but not hold a run. The manifest is any value that JSON can
+// hold.
 func Create(path string, manifest any) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("create run: %w", err)

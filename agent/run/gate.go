@@ -45,8 +45,8 @@ func NewGate(n int) *Gate {
 	return g
 }
 
-// Enter waits for a place. The caller calls leave once, when it is done. The time spent waiting is charged to the rollout
-// whose context it is. The error is the context's.
+// Enter waits for a place. The caller calls leave once, when it is done. The time spent waiting is charged to the
+// rollout whose context it is. The error is the context's.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	if g.places == nil {
 		if err := ctx.Err(); err != nil {

@@ -22,8 +22,8 @@ type Log struct {
 }
 
 // OpenLog opens the log at the path, or begins it, and hands each line that is there to each. A torn last line, which a
-// killed writer leaves, is cut off; any other line that is not JSON is an error, and so is an error of each. The line is
-// only valid during the call.
+// killed writer leaves, is cut off; any other line that is not JSON is an error, and so is an error of each. The line
+// is only valid during the call.
 func OpenLog(path string, each func(line []byte) error) (*Log, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {

@@ -1,11 +1,3 @@
-// Package rollout runs many rollouts at once and loses none: eval and train share it.
-//
-// It knows nothing of what a rollout is. A [Runner] plays one attempt; the [Engine] schedules attempts group by group,
-// bounds how many run, retries what failed for want of machinery, recovers panics, and writes every end to a [Journal]
-// before it tells anybody, so that a run that was killed goes on where it stood. A [Dir] is the directory of such a run.
-//
-// The package imports agent and rl. An Engine runs one Run at a time; Runners, Gates, Logs and Dirs are used by many
-// goroutines at once.
 package run
 
 import (
@@ -47,8 +39,8 @@ func (a Job) Seed(run uint64, call int) int64 {
 	return int64(mix(h.Sum64()) >> 1)
 }
 
-// mix spreads every bit of x over the whole word (the finalizer of SplitMix64, Steele et al. 2014): seeds that differ by
-// one are to give streams that have nothing in common.
+// mix spreads every bit of x over the whole word (the finalizer of SplitMix64, Steele et al. 2014): seeds that differ
+// by one are to give streams that have nothing in common.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -94,9 +86,9 @@ type Times struct {
 
 // Runner plays one rollout. It is called from many goroutines.
 //
-// The context ends at the attempt's deadline, and when the run is abandoned; the Runner returns soon after either, if it
-// can with a Result that says so (agent.Timeout, agent.Interrupted). An error is a failure of machinery: the rollout has
-// no reward and is tried again, unless the error is an [Abort].
+// The context ends at the attempt's deadline, and when the run is abandoned; the Runner returns soon after either, if
+// it can with a Result that says so (agent.Timeout, agent.Interrupted). An error is a failure of machinery: the rollout
+// has no reward and is tried again, unless the error is an [Abort].
 type Runner interface {
 	Run(ctx context.Context, a Job) (Result, error)
 }

@@ -1,0 +1,182 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"deepswe/agent"
+)
+
+// Errors that decide how a run goes on.
+var (
+	// ErrInterrupted says that the run was stopped before its plan was done. What had ended is in the journal.
+	ErrInterrupted = errors.New("run interrupted")
+	// ErrDeadline is the cause of a rollout's context that ended at its own deadline.
+	ErrDeadline = errors.New("rollout exceeded its deadline")
+)
+
+// Abort marks an error after which no other attempt can do better: a refused key, an unknown model, a full disk. The
+// whole run stops.
+func Abort(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &abortError{err}
+}
+
+type abortError struct{ err error }
+
+func (e *abortError) Error() string { return e.err.Error() }
+func (e *abortError) Unwrap() error { return e.err }
+
+// PanicError is a panic of a Runner, recovered. It is not retried: the same code is likely to do the same again.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error tells the value; the stack is for the log.
+func (e *PanicError) Error() string { return fmt.Sprintf("rollout panicked: %v", e.Value) }
+
+// delay before the given retry, the first being 1: doubled each time, up to the limit, and then up to a half taken off
+// by the attempt's own random number, so that what failed together does not come back together.
+func (o Options) delay(a Job, retry int) time.Duration {
+	d := o.MaxBackoff
+	if shift := retry - 1; shift < 32 && o.Backoff<<shift > 0 {
+		d = min(o.Backoff<<shift, o.MaxBackoff)
+	}
+	half := uint64(d / 2)
+	if half == 0 {
+		return d
+	}
+	return d - time.Duration(uint64(a.Seed(0, retry))%half)
+}
+
+// attempt plays one attempt to its end, tries and all.
+func (r *run) attempt(playing context.Context, job Job) {
+	r.tell(Event{Kind: Started, Job: job})
+	start := time.Now()
+	var waited atomic.Int64
+	playing = context.WithValue(playing, waitKey{}, &waited)
+	for try := 1; ; try++ {
+		res, err := r.try(playing, job)
+		if playing.Err() != nil && (err != nil || res.StopReason == agent.Interrupted) {
+			r.cutShort(nil)
+			return
+		}
+		if fatal, ok := errors.AsType[*abortError](err); ok {
+			r.cutShort(fmt.Errorf("attempt %d at %s: %w", job.Index, job.Task, fatal.err))
+			return
+		}
+		if err != nil && r.again(job, try, err) {
+			continue
+		}
+		if err != nil && r.admit.Err() != nil {
+			r.cutShort(nil) // the retry was given up, not used up: a resumed run has all of them
+			return
+		}
+		res.Times.Queue = time.Duration(waited.Load()).Seconds()
+		res.Times.Total = time.Since(start).Seconds()
+		r.finish(Outcome{Job: job, Result: res, Tries: try}, err)
+		return
+	}
+}
+
+// cutShort notes an attempt that ends without an outcome, and the fatal error that ended it, if any.
+func (r *run) cutShort(fatal error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = true
+	if fatal != nil {
+		r.end(fatal)
+	}
+}
+
+// try calls the Runner once, under the deadline.
+func (r *run) try(ctx context.Context, a Job) (res Result, err error) {
+	if r.Options.Deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.Options.Deadline, ErrDeadline)
+		defer cancel()
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			res, err = Result{}, &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	res, err = r.Runner.Run(ctx, a)
+	if err != nil && errors.Is(context.Cause(ctx), ErrDeadline) {
+		err = fmt.Errorf("%w of %s: %w", ErrDeadline, r.Options.Deadline, err)
+	}
+	return res, err
+}
+
+// again decides about a retry and waits for it.
+func (r *run) again(a Job, try int, err error) bool {
+	if _, panicked := errors.AsType[*PanicError](err); panicked || try > r.Options.Retries {
+		return false
+	}
+	delay := r.Options.delay(a, try)
+	r.Log.Warn("rollout failed, trying again",
+		"task", a.Task, "attempt", a.Index, "try", try, "delay", delay, "error", err)
+	r.tell(Event{Kind: Retrying, Job: a, Err: err, Delay: delay})
+	return wait(r.admit, delay)
+}
+
+// finish writes the outcome down, then tells of it, then hands it out.
+func (r *run) finish(out Outcome, err error) {
+	kind := Finished
+	if err != nil {
+		kind = Failed
+		out.Err, out.Reward = err.Error(), nil
+		if out.StopReason == "" {
+			out.StopReason = stopReason(err)
+		}
+		attrs := []any{"task", out.Task, "attempt", out.Index, "tries", out.Tries, "error", err}
+		if p, ok := errors.AsType[*PanicError](err); ok {
+			attrs = append(attrs, "stack", string(p.Stack))
+		}
+		r.Log.Error("rollout failed", attrs...)
+	}
+	if r.Journal != nil {
+		if jerr := r.Journal.Record(out); jerr != nil {
+			r.cutShort(fmt.Errorf("record attempt %d at %s: %w", out.Index, out.Task, jerr))
+			return
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures++
+	if err == nil {
+		r.failures = 0
+	}
+	if r.Options.MaxFailures > 0 && r.failures >= r.Options.MaxFailures {
+		r.end(fmt.Errorf("%d rollouts in a row failed, the last one: %w", r.failures, err))
+	}
+	r.observe(Event{Kind: kind, Job: out.Job, Outcome: &out})
+	r.groupDone(r.groups.end(out.Job))
+	r.handOut(out)
+}
+
+func stopReason(err error) agent.StopReason {
+	if errors.Is(err, agent.ErrModelUnavailable) {
+		return agent.ModelError
+	}
+	return agent.SandboxError
+}
+
+// wait sleeps and reports whether the whole time passed.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
