@@ -127,7 +127,7 @@ func newRoot(in io.Reader, out, errOut io.Writer, abandon <-chan struct{}) (*cob
 	})...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{
 		In: in, Out: out, Err: errOut, Log: log, Getenv: getenv, Abandon: abandon, Version: version(),
-		Provider: provider, Model: model,
+		Provider: provider, Model: model, WriteRollouts: train.WriteRollouts,
 	})...)
 	add(root, "Look after this machine", envcmd.New(envcmd.Deps{
 		Out: out, Err: errOut,

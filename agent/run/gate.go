@@ -46,8 +46,11 @@ func NewGate(n int) *Gate {
 }
 
 // Enter waits for a place. The caller calls leave once, when it is done. The time spent waiting is charged to the
-// rollout whose context it is. The error is the context's.
+// rollout whose context it is. The error is the context's. A nil Gate has no bound.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
+	if g == nil {
+		g = &Gate{}
+	}
 	if g.places == nil {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)

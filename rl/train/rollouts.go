@@ -3,10 +3,12 @@ package train
 import (
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"path/filepath"
 	"slices"
 
+	"deepswe/agent/run"
 	"deepswe/rl"
 )
 
@@ -35,6 +37,24 @@ func OpenRollouts(dir string) (rl.Source, error) {
 		all = append(all, f)
 	}
 	return all, nil
+}
+
+// WriteRollouts writes the outcomes of an evaluation as rollouts.jsonl, which OpenRollouts finds. Which version of the
+// policy played them is not known.
+func WriteRollouts(w io.Writer, outcomes iter.Seq2[run.Outcome, error]) error {
+	out := rl.NewRolloutWriter(w)
+	for o, err := range outcomes {
+		if err != nil {
+			return err
+		}
+		err := out.Write(&rl.Rollout{
+			Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, StopReason: o.StopReason, Turns: o.Turns,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // kept is the files of several steps as one source.

@@ -14,6 +14,7 @@ import (
 	"deepswe/agent/llm"
 	"deepswe/env"
 	"deepswe/env/docker"
+	"deepswe/rl/train"
 )
 
 // deps are the real ones, with the guest that was built for the tests.
@@ -32,6 +33,7 @@ func deps(in io.Reader, out, errOut io.Writer, getenv func(string) string) Deps 
 			served, err := client.Discover(ctx)
 			return agentcmd.LiveModel{Model: client, Name: served.ID, Context: served.Context}, err
 		},
+		WriteRollouts: train.WriteRollouts,
 	}
 }
 

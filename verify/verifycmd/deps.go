@@ -7,11 +7,13 @@ package verifycmd
 import (
 	"context"
 	"io"
+	"iter"
 	"log/slog"
 
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/agentcmd"
+	"deepswe/agent/run"
 	"deepswe/env"
 )
 
@@ -30,6 +32,8 @@ type Deps struct {
 	Provider func(ctx context.Context, c agentcmd.ProviderChoice) (env.Provider, error)
 	// Model opens a live endpoint.
 	Model func(ctx context.Context, c agentcmd.ModelChoice) (agentcmd.LiveModel, error)
+	// WriteRollouts writes rollouts.jsonl, for eval --tokens. The outcomes have their turns.
+	WriteRollouts func(w io.Writer, rollouts iter.Seq2[run.Outcome, error]) error
 }
 
 // New returns the commands of this package.

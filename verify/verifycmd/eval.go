@@ -34,7 +34,7 @@ type evalOptions struct {
 	json         bool
 }
 
-const evalHelp = `Let the agent work on the tasks of a data set, and grade what it did.
+const evalHelp = `Let the agent work on the tasks of a dataset, and grade what it did.
 
 Each attempt at a task has a container of its own; its patch is graded in another one,
 by the rules of the official SWE-bench harness and by a stricter reading, which a
@@ -46,19 +46,19 @@ and which tasks were solved never, sometimes and always.
 A run that was stopped or killed goes on with --resume --out DIR: what had ended is not
 repeated, and what had begun goes on where it stood.
 
---census grades no change at all, and the reference solutions, before anything else,
-and lists the tasks that pass with nothing or fail with the answer. With -k 0 it is all
-that is done, and no model is needed.
+--census checks the soundness of the tasks before anything else: it grades no change at
+all, and the reference solutions, and lists the tasks that pass with nothing or fail
+with the answer. With -k 0 it is all that is done, and no model is needed.
 
 EXIT STATUS
-  0 done, whatever was solved · 2 wrong usage · 3 some attempts failed because the
-  machinery failed · 5 the endpoint failed · 6 the sandboxes failed · 130 interrupted`
+  0 done, whatever was solved · 2 wrong usage · 3 some attempts had an
+  infrastructure failure · 5 the endpoint failed · 6 the sandboxes failed · 130 interrupted`
 
 func newEval(d Deps) *cobra.Command {
 	var o evalOptions
 	cmd := &cobra.Command{
 		Use:   "eval --tasks PATH",
-		Short: "Measure the agent on a data set",
+		Short: "Measure the agent on a dataset",
 		Long:  evalHelp,
 		Example: `  deepswe eval --tasks verified.parquet --workers 16 --out runs/verified
   deepswe eval --tasks verified.parquet --slice :50 --shuffle 1 -k 4
@@ -88,8 +88,8 @@ func newEval(d Deps) *cobra.Command {
 	f.BoolVar(&o.noGrade, "no-grade", false, "collect patches and do not grade them")
 	f.DurationVar(&o.gradeTimeout, "grade-timeout", 0, "longest `TIME` for the tests of a patch; the task's own, or 30m, when not given")
 	f.BoolVar(&o.gradeNetwork, "grade-network", false, "open the network while tests run")
-	f.BoolVar(&o.census, "census", false, "first grade no change and the reference solutions, and list tasks that are not sound")
-	f.BoolVar(&o.soundOnly, "sound-only", false, "leave out the tasks that the census finds unsound")
+	f.BoolVar(&o.census, "census", false, "check the soundness of the tasks first: grade no change, and the reference solutions")
+	f.BoolVar(&o.soundOnly, "sound-only", false, "leave out the tasks that the soundness check rejects")
 	f.StringVar(&o.out, "out", "", "keep the run in `DIR`")
 	f.BoolVar(&o.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&o.json, "json", false, "print JSON lines on standard output: one a rollout, and the report at the end")
@@ -108,9 +108,9 @@ func (o *evalOptions) check() error {
 	case o.attempts < 0:
 		return errors.New("-k must not be negative")
 	case o.attempts == 0 && !o.census:
-		return errors.New("-k 0 makes no attempt: it is for --census alone")
+		return errors.New("-k 0 makes no attempt and requires --census")
 	case o.soundOnly && !o.census:
-		return errors.New("--sound-only goes by the census: say --census as well")
+		return errors.New("--sound-only requires --census")
 	case o.workers < 1:
 		return errors.New("--workers must be at least 1")
 	case o.gradeWorkers < 0 || o.modelCalls < 0 || o.sandbox.warm < 0:

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +18,7 @@ import (
 	"deepswe/env"
 	"deepswe/rl"
 	"deepswe/verify"
+	"deepswe/verify/swe"
 )
 
 func bash(cmd string) string {
@@ -76,9 +76,9 @@ func TestEvalUsage(t *testing.T) {
 		{"eval --resume", "say which with --out"},
 		{"eval --resume --out " + dir, "there is no run in"},
 		{"eval --tasks missing.jsonl --out " + dir + "/a", "missing.jsonl: no such file"},
-		{"eval --tasks x -k 0", "it is for --census alone"},
+		{"eval --tasks x -k 0", "requires --census"},
 		{"eval --tasks x -k -1", "-k must not be negative"},
-		{"eval --tasks x --sound-only", "say --census as well"},
+		{"eval --tasks x --sound-only", "--sound-only requires --census"},
 		{"eval --tasks x --workers 0", "--workers must be at least 1"},
 		{"eval --tasks x --format yaml", "choose auto, xml or tools"},
 		{"eval --tasks x --temperature 3", "--temperature must lie between 0 and 2"},
@@ -106,16 +106,16 @@ func TestEval(t *testing.T) {
 	if got.code != 0 {
 		t.Fatalf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 	}
-	var r evalReport
-	if err := readJSON(filepath.Join(out, reportFile), &r); err != nil {
+	var r swe.Report
+	if err := readReport(filepath.Join(out, swe.ReportFile), &r); err != nil {
 		t.Fatal(err)
 	}
-	want := evalReport{
+	want := swe.Report{
 		Type: "report", Version: 1, Complete: true, Model: "test-model", Tasks: 2, Attempts: 4, Finished: 4, Solved: 2, Resolved: 2,
 		StopReasons: r.StopReasons, Statuses: map[verify.Status]int{verify.Resolved: 2, verify.NoPatch: 2},
 		Split: verify.Split{Never: []string{quantile.ID}, Sometimes: []string{}, Always: []string{layered.ID}}, Steps: 10,
 	}
-	ignored := cmpopts.IgnoreFields(evalReport{}, "PassAtK", "HarnessPassAtK", "Tokens", "Results", "Census", "Seconds", "Tries", "Suspicious", "Failures")
+	ignored := cmpopts.IgnoreFields(swe.Report{}, "PassAtK", "HarnessPassAtK", "Tokens", "Results", "Soundness", "Seconds", "Tries", "Suspicious", "Failures")
 	if diff := cmp.Diff(want, r, ignored); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
@@ -125,8 +125,8 @@ func TestEval(t *testing.T) {
 	if r.StopReasons["submitted"] != 4 || r.Tokens.Completion == 0 || r.Seconds.Total == 0 || r.Seconds.Grading == 0 {
 		t.Errorf("ends %v, tokens %+v, seconds %+v", r.StopReasons, r.Tokens, r.Seconds)
 	}
-	if r.Census == nil || r.Census.Sound != 2 || len(r.Census.PassesEmpty)+len(r.Census.FailsGold) > 0 {
-		t.Errorf("census: %+v", r.Census)
+	if r.Soundness == nil || r.Soundness.Sound != 2 || len(r.Soundness.PassesEmpty)+len(r.Soundness.FailsGold) > 0 {
+		t.Errorf("soundness check: %+v", r.Soundness)
 	}
 	for _, line := range []string{"pass@1", "2 of 2 tasks are sound", "tasks     1 never, 0 sometimes, 1 always solved", "submitted 4"} {
 		if !strings.Contains(got.out, line) {
@@ -162,7 +162,7 @@ func TestEval(t *testing.T) {
 		}
 	})
 	t.Run("rollouts for training", func(t *testing.T) {
-		f, err := rl.OpenRollouts(filepath.Join(out, rolloutsFile), nil)
+		f, err := rl.OpenRollouts(filepath.Join(out, swe.RolloutsFile), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,12 +185,12 @@ func TestEval(t *testing.T) {
 		}
 	})
 	t.Run("resume when all is done", func(t *testing.T) {
-		before := read(t, filepath.Join(out, reportFile))
+		before := read(t, filepath.Join(out, swe.ReportFile))
 		got := deepswe(t, "eval", "--resume", "--out", out, "--base-url", endpoint.URL+"/v1")
 		if got.code != 0 {
 			t.Fatalf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 		}
-		if after := read(t, filepath.Join(out, reportFile)); after != before {
+		if after := read(t, filepath.Join(out, swe.ReportFile)); after != before {
 			t.Errorf("the report is another one:\n%s", cmp.Diff(before, after))
 		}
 	})
@@ -218,8 +218,8 @@ func TestEval(t *testing.T) {
 	})
 }
 
-// The census finds tasks that are not as they should be.
-func TestCensus(t *testing.T) {
+// The soundness check finds tasks that are not as they should be.
+func TestSoundnessCheck(t *testing.T) {
 	needDocker(t, bookworm)
 	dir := t.TempDir()
 	variant := func(id string, change func(*env.Task)) string {
@@ -241,8 +241,8 @@ func TestCensus(t *testing.T) {
 	if got.code != 0 {
 		t.Fatalf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 	}
-	var r censusReport
-	if err := readJSON(filepath.Join(out, censusFile), &r); err != nil {
+	var r swe.Soundness
+	if err := readReport(filepath.Join(out, swe.SoundnessFile), &r); err != nil {
 		t.Fatal(err)
 	}
 	got2 := fmt.Sprint(r.Sound, r.PassesEmpty, r.FailsGold, r.NoGold, r.Ungradable, r.Failed)
@@ -254,10 +254,11 @@ func TestCensus(t *testing.T) {
 	}
 }
 
-func TestKs(t *testing.T) {
-	for n, want := range map[int][]int{0: nil, 1: {1}, 2: {1, 2}, 3: {1, 2, 3}, 4: {1, 2, 4}, 6: {1, 2, 4, 6}, 16: {1, 2, 4, 8, 16}} {
-		if got := ks(n); !slices.Equal(got, want) {
-			t.Errorf("ks(%d) = %v, want %v", n, got, want)
-		}
+// readReport reads one of the reports of a run.
+func readReport(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
 	}
+	return json.Unmarshal(data, v)
 }

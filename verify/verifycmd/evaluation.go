@@ -4,17 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"deepswe/agent"
 	"deepswe/agent/agentcmd"
-	"deepswe/agent/attempt"
-	"deepswe/agent/llm"
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/verify"
+	"deepswe/verify/swe"
 )
 
 // evaluation is one run of eval.
@@ -22,19 +23,15 @@ type evaluation struct {
 	d Deps
 	o *evalOptions
 
-	manifest evalManifest
-	dir      *run.Dir
-	ids      []string // of the tasks, in their order
-	tasks    map[string]env.Task
-	model    agentcmd.LiveModel
-	provider env.Provider
-	gates    run.Gates
-	runner   *runner
-	progress *progress
-	census   *census
-	// ahead is nil where no sandbox is started ahead of time; starts counts the attempts that have started.
-	ahead  *ahead
-	starts int
+	manifest  evalManifest
+	dir       *run.Dir
+	ids       []string // of the tasks, in their order
+	tasks     map[string]env.Task
+	model     agentcmd.LiveModel
+	provider  env.Provider
+	swe       swe.Evaluation
+	soundness *swe.Soundness // nil where it was not checked
+	progress  *progress
 }
 
 // prepare opens everything that a run needs, the cheap and likely failures first. A run that cannot begin leaves no
@@ -43,9 +40,13 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 	if err := e.readTasks(); err != nil {
 		return err
 	}
-	var err error
+	runner := &swe.Runner{Tasks: e.tasks}
 	if e.o.attempts > 0 {
+		var err error
 		if e.model, err = e.o.model.open(ctx, e.d); err != nil {
+			return err
+		}
+		if runner.Attempt, err = e.o.model.attempt(e.model, e.o.network); err != nil {
 			return err
 		}
 	}
@@ -54,6 +55,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		all = append(all, e.tasks[id])
 	}
 	e.progress = newProgress(e.d.Err, "rollouts")
+	var err error
 	if e.provider, err = e.o.sandbox.open(ctx, e.d, all, e.progress.pull); err != nil {
 		return err
 	}
@@ -62,12 +64,40 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 			return err
 		}
 	}
-	if err := errors.Join(e.sameTasks(), e.sameModel()); err != nil {
-		return err
+	e.assemble(runner)
+	err = e.swe.KeepTasks()
+	if err == nil && e.o.attempts > 0 {
+		err = e.swe.KeepModel(e.model.Context)
 	}
-	e.gates = run.NewGates(run.Limits{Models: e.o.modelCalls, Gradings: e.o.gradeWorkers})
-	e.runner, err = newRunner(e)
+	if errors.Is(err, swe.ErrChanged) {
+		return agentcmd.Usage(err)
+	}
 	return err
+}
+
+// assemble makes the evaluation of what was opened.
+func (e *evaluation) assemble(r *swe.Runner) {
+	name := filepath.Base(e.dir.Path())
+	r.Dir = e.dir.Attempt
+	r.Gates = run.NewGates(run.Limits{Models: e.o.modelCalls, Gradings: e.o.gradeWorkers})
+	r.Attempt.Provider, r.Attempt.Run, r.Attempt.Version = e.provider, name, e.d.Version
+	r.Attempt.Abandon, r.Attempt.Log = e.d.Abandon, e.d.Log
+	r.OnEvent = func(_ run.Job, ev agent.Event) {
+		if ev.Kind == agent.EventReply && ev.Usage != nil {
+			e.progress.add(ev.Usage.Prompt + ev.Usage.Completion)
+		}
+	}
+	if e.o.seeded {
+		r.Seed = &e.o.seed
+	}
+	evaluator := &verify.Evaluator{Provider: e.provider, Timeout: e.o.gradeTimeout, Network: e.o.gradeNetwork, Run: name}
+	if !e.o.noGrade {
+		r.Evaluator = evaluator
+	}
+	e.swe = swe.Evaluation{
+		IDs: e.ids, K: e.o.attempts, Runner: r, Evaluator: evaluator, Dir: e.dir, Workers: e.o.workers, Warm: e.o.sandbox.warm,
+		Observe: e.observe, Log: e.d.Log,
+	}
 }
 
 // readTasks reads the chosen tasks.
@@ -110,25 +140,20 @@ func (e *evaluation) close() error {
 	return err
 }
 
-// run makes the census where it is wanted, then all attempts, and reports.
+// run checks the soundness of the tasks where that is wanted, makes all attempts, and reports.
 func (e *evaluation) run(ctx context.Context) error {
 	if e.o.census {
-		if err := e.takeCensus(ctx); err != nil {
+		if err := e.checkSoundness(ctx); err != nil {
 			return e.stopped(ctx, err)
 		}
 	}
 	ids := e.ids
 	if e.o.soundOnly {
-		ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !e.census.sound(id) })
+		ids = e.soundness.SoundTasks()
 	}
 	plan := run.Plan(ids, e.o.attempts)
 	e.begun(plan)
-	defer e.prefetch(ctx, plan)()
-	engine := run.Engine{Runner: e.runner, Journal: e.dir, Options: run.Options{
-		Workers: e.o.workers, Retries: maxRetries, MaxFailures: max(12, 3*e.o.workers), Observe: e.observe,
-		Deadline: e.deadline(),
-	}}
-	outcomes, err := engine.Run(ctx, plan)
+	outcomes, err := e.swe.Run(ctx, plan)
 	if reportErr := e.report(outcomes, err == nil); reportErr != nil {
 		return errors.Join(err, reportErr)
 	}
@@ -143,17 +168,19 @@ func (e *evaluation) run(ctx context.Context) error {
 	return nil
 }
 
-// maxRetries is how often an attempt is taken up again after a failure of the machinery. Each time it goes on where it
-// stood, so that a try costs little.
-const maxRetries = 4
-
-// deadline guards against a rollout that hangs in spite of its own limits.
-func (e *evaluation) deadline() time.Duration {
-	grading := e.o.gradeTimeout
-	for _, t := range e.tasks {
-		grading = max(grading, t.Tests.Timeout)
+// checkSoundness grades no change and the reference solutions.
+func (e *evaluation) checkSoundness(ctx context.Context) error {
+	plan := e.swe.SoundnessPlan()
+	e.progress.plan("soundness check", len(plan))
+	e.progress.note("soundness check of %d tasks: no change must not solve them, and the reference solution must", len(e.ids))
+	for _, j := range plan {
+		if _, ok := e.dir.Find(j); ok {
+			e.progress.known(false)
+		}
 	}
-	return 2*e.o.model.timeout + 3*max(grading, verify.EvaluationTimeout) + time.Hour
+	var err error
+	e.soundness, err = e.swe.CheckSoundness(ctx, e.observeSoundness)
+	return err
 }
 
 // stopped says why a run came to no end, and how it goes on.
@@ -166,21 +193,6 @@ func (e *evaluation) stopped(ctx context.Context, err error) error {
 	return &exitError{code: agentcmd.ExitCode(err), err: fmt.Errorf("%w\n%s", err, again)}
 }
 
-// prefetch makes sandboxes ready ahead of time where that is wanted, and returns what ends it.
-func (e *evaluation) prefetch(ctx context.Context, plan []run.Job) (end func()) {
-	if e.o.sandbox.warm == 0 {
-		return func() {}
-	}
-	todo := slices.DeleteFunc(slices.Clone(plan), func(a run.Job) bool {
-		_, done := e.dir.Find(a)
-		return done
-	})
-	e.ahead = newAhead(ctx, e.provider, todo, e.o.workers, e.o.sandbox.warm, func(id string) env.Spec {
-		return e.runner.attempt.Spec(e.tasks[id], attempt.Source{})
-	}, e.d.Log)
-	return e.ahead.close
-}
-
 // begun tells the screen what there is to do.
 func (e *evaluation) begun(plan []run.Job) {
 	what := fmt.Sprintf("%d tasks, %d attempts each", len(plan)/max(1, e.o.attempts), e.o.attempts)
@@ -188,9 +200,9 @@ func (e *evaluation) begun(plan []run.Job) {
 	if len(plan) > 0 {
 		e.progress.note("%s: %s in %s, kept in %s", e.model.Name, what, e.provider.Name(), e.dir.Path())
 	}
-	for _, a := range plan {
-		if o, ok := e.dir.Find(a); ok {
-			e.progress.known(solved(o))
+	for _, j := range plan {
+		if o, ok := e.dir.Find(j); ok {
+			e.progress.known(swe.Solved(o))
 		}
 	}
 }
@@ -201,13 +213,10 @@ func (e *evaluation) observe(ev run.Event) {
 	switch ev.Kind {
 	case run.Started:
 		e.progress.start()
-		if e.starts++; e.ahead != nil && e.starts > e.o.workers {
-			e.ahead.started()
-		}
 	case run.Retrying:
 		e.progress.note("%s: %v; going on in %s", name, ev.Err, ev.Delay.Round(time.Second))
 	case run.Finished:
-		e.progress.end(solved(*ev.Outcome), false, name+": "+verdict(*ev.Outcome))
+		e.progress.end(swe.Solved(*ev.Outcome), false, name+": "+verdict(*ev.Outcome))
 	case run.Failed:
 		e.progress.end(false, true, name+": failed: "+ev.Outcome.Err)
 	case run.GroupDone:
@@ -218,8 +227,40 @@ func (e *evaluation) observe(ev run.Event) {
 	}
 }
 
-// hopeless tells whether an endpoint's failure will meet every other request as well.
-func hopeless(err error) bool {
-	failure, ok := errors.AsType[*llm.Error](err)
-	return ok && (failure.Status == 401 || failure.Status == 403 || failure.Status == 404)
+// observeSoundness shows what happens in the soundness check.
+func (e *evaluation) observeSoundness(ev run.Event) {
+	with := "no change"
+	if swe.SoundnessPatch(ev.Job) == swe.Gold {
+		with = "its solution"
+	}
+	name := fmt.Sprintf("%s with %s", ev.Job.Task, with)
+	switch ev.Kind {
+	case run.Started:
+		e.progress.start()
+	case run.Retrying:
+		e.progress.note("%s: %v; trying again in %s", name, ev.Err, ev.Delay.Round(time.Second))
+	case run.Finished:
+		status := strings.ReplaceAll(string(swe.DetailOf(*ev.Outcome).Status), "_", " ")
+		e.progress.end(swe.Solved(*ev.Outcome), false, name+": "+status)
+	case run.Failed:
+		e.progress.end(false, true, name+": failed: "+ev.Outcome.Err)
+	case run.GroupDone:
+	}
+}
+
+// verdict describes a rollout in a line.
+func verdict(o run.Outcome) string {
+	d := swe.DetailOf(o)
+	word := "not graded"
+	switch {
+	case swe.Solved(o):
+		word = "solved"
+	case d.Status != "":
+		word = strings.ReplaceAll(string(d.Status), "_", " ")
+	}
+	for _, s := range d.Suspicious {
+		word += fmt.Sprintf(", suspicious (%s)", s)
+	}
+	return fmt.Sprintf("%s (%s after %d steps, %s)", word, strings.ReplaceAll(string(o.StopReason), "_", " "), d.Steps,
+		clock(secondsOf(o.Times.Total)))
 }

@@ -8,19 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/url"
+	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"deepswe/agent/agentcmd"
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/verify"
+	"deepswe/verify/swe"
 )
 
 // grading is one run of grade.
@@ -28,44 +26,86 @@ type grading struct {
 	d Deps
 	o gradeOptions
 
-	ids   []string // of all tasks that are meant
-	jobs  []gradeJob
-	at    map[string]int // a task's place among the jobs
-	model string         // of the first prediction
-	dir   *run.Dir
-
-	provider  env.Provider
-	evaluator *verify.Evaluator
-	progress  *progress
-
-	mu      sync.Mutex
-	results map[run.Job]verify.Evaluation
+	swe      swe.Grading
+	dir      *run.Dir
+	done     []run.Job // with a result from an earlier run
+	todo     []run.Job
+	provider env.Provider
+	progress *progress
 }
 
 func (g *grading) prepare(ctx context.Context) error {
-	predictions, err := g.predictions()
+	predictions, err := swe.ReadPredictions(g.o.predictions)
 	if err != nil {
 		return agentcmd.Usage(err)
 	}
+	g.swe = swe.Grading{Model: predictions.Model, RunID: g.o.runID, Repeat: g.o.repeat, Log: g.d.Log}
 	if err := g.match(predictions); err != nil {
 		return err
 	}
 	if err := g.openDir(); err != nil {
 		return err
 	}
-	g.results = map[run.Job]verify.Evaluation{}
-	g.evaluator = &verify.Evaluator{Timeout: g.o.timeout, Network: g.o.network, Run: filepath.Base(g.dir.Path())}
+	g.swe.Dir = g.dir
+	g.swe.Evaluator = &verify.Evaluator{Timeout: g.o.timeout, Network: g.o.network, Run: filepath.Base(g.dir.Path())}
 	g.progress = newProgress(g.d.Err, "graded")
-	// Without anything to run, no daemon is needed.
-	if slices.ContainsFunc(g.plan(), func(a run.Job) bool { return !g.graded(a) }) {
-		var tasks []env.Task
-		for _, j := range g.jobs {
-			tasks = append(tasks, j.task)
+	for _, j := range g.swe.Plan() {
+		if _, known := g.swe.Known(j); known {
+			g.done = append(g.done, j)
+		} else {
+			g.todo = append(g.todo, j)
 		}
-		if g.provider, err = g.o.sandbox.open(ctx, g.d, tasks, g.progress.pull); err != nil {
+	}
+	if len(g.todo) == 0 {
+		return nil // without anything to run, no daemon is needed
+	}
+	var tasks []env.Task
+	for _, c := range g.swe.Candidates {
+		tasks = append(tasks, c.Task)
+	}
+	if g.provider, err = g.o.sandbox.open(ctx, g.d, tasks, g.progress.pull); err != nil {
+		return err
+	}
+	g.swe.Evaluator.Provider = g.provider
+	return nil
+}
+
+// match finds the tasks of the predictions. Of other tasks, only the ids are kept.
+func (g *grading) match(predictions swe.Predictions) error {
+	tasks, counts, err := g.o.tasks.read(g.d)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for t, err := range tasks {
+		if err != nil {
 			return err
 		}
-		g.evaluator.Provider = g.provider
+		if len(g.o.ids) > 0 && !slices.Contains(g.o.ids, t.ID) {
+			continue
+		}
+		g.swe.IDs = append(g.swe.IDs, t.ID)
+		candidate, ok := predictions.Candidate(t)
+		if known[t.ID] && ok {
+			return agentcmd.Usage(fmt.Errorf("%s has two tasks with the id %s", g.o.tasks.path, t.ID))
+		}
+		if ok {
+			known[t.ID] = true
+			g.swe.Candidates = append(g.swe.Candidates, candidate)
+		}
+	}
+	narrowed := len(g.o.ids) > 0 || g.o.tasks.filter != "" || g.o.tasks.slice != "" || g.o.tasks.exclude != ""
+	unknown := predictions.Without(known)
+	switch {
+	case len(unknown) > 0 && !narrowed:
+		return agentcmd.Usage(fmt.Errorf("%d predictions are for tasks that %s does not have, such as %s",
+			len(unknown), g.o.tasks.path, slices.Min(unknown)))
+	case len(g.swe.IDs) == 0:
+		return g.o.tasks.nothing(counts)
+	case len(g.swe.Candidates) == 0 && g.o.predictions == swe.Gold:
+		return agentcmd.Usage(fmt.Errorf("none of the tasks in %s has a reference solution", g.o.tasks.path))
+	case len(g.swe.Candidates) == 0:
+		return agentcmd.Usage(errors.New("none of the predictions is for one of the tasks"))
 	}
 	return nil
 }
@@ -121,100 +161,18 @@ func (g *grading) close() error {
 	return err
 }
 
-// plan lists what is to be run: every patch as often as asked for.
-func (g *grading) plan() []run.Job {
-	var plan []run.Job
-	for i := range g.o.repeat {
-		for _, j := range g.jobs {
-			if j.runs() {
-				plan = append(plan, run.Job{Task: j.task.ID, Group: j.task.ID, Index: i})
-			}
-		}
-	}
-	return plan
-}
-
-// path is where the results of an attempt lie: where the harness has them, further ones below.
-func (g *grading) path(a run.Job) string {
-	j := g.jobs[g.at[a.Task]]
-	dir := g.dir.Path("logs", "run_evaluation", g.o.runID, fileName(strings.ReplaceAll(j.model, "/", "__")), fileName(a.Task))
-	if a.Index > 0 {
-		dir = filepath.Join(dir, "repeat", strconv.Itoa(a.Index))
-	}
-	return dir
-}
-
-// fileName keeps a name from leaving its directory and from hiding in it. Names as they are usual stay as they are.
-func fileName(s string) string {
-	if s == "" || s[0] == '.' || strings.ContainsAny(s, "/\\\x00%") || len(s) > 200 {
-		return "%" + url.PathEscape(s)
-	}
-	return s
-}
-
-// graded looks for the result of an earlier run that is still good, and takes it.
-func (g *grading) graded(a run.Job) bool {
-	j := g.jobs[g.at[a.Task]]
-	v, err := verify.Load(g.path(a), j.task)
-	if err != nil || v.Key != g.evaluator.Key(j.task, j.patch) {
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			g.d.Log.Warn("an earlier result cannot be used", "error", err)
-		}
-		return false
-	}
-	g.keep(a, v)
-	return true
-}
-
-func (g *grading) keep(a run.Job, v verify.Evaluation) {
-	v.Log = nil
-	if g.o.repeat == 1 {
-		v.Tests = nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.results[a] = v
-}
-
-func (g *grading) known(a run.Job) (verify.Evaluation, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	v, ok := g.results[a]
-	return v, ok
-}
-
-// Run grades one patch once.
-func (g *grading) Run(ctx context.Context, a run.Job) (run.Result, error) {
-	j := g.jobs[g.at[a.Task]]
-	v, err := g.evaluator.Evaluate(ctx, j.task, j.patch)
-	if err != nil {
-		return run.Result{}, err
-	}
-	v.Key = g.evaluator.Key(j.task, j.patch)
-	if err := v.Save(g.path(a), j.task, j.patch); err != nil {
-		return run.Result{}, run.Abort(err)
-	}
-	g.keep(a, v)
-	return run.Result{Reward: &v.Reward, Times: run.Times{Reward: v.Seconds}}, nil
-}
-
 // run grades everything and reports.
 func (g *grading) run(ctx context.Context) error {
-	plan := g.plan()
-	g.progress.plan("graded", len(plan))
-	var todo []run.Job
-	for _, a := range plan {
-		if v, ok := g.known(a); ok {
-			g.progress.known(v.Status == verify.Resolved)
-			g.tell(v, a)
-			continue
-		}
-		todo = append(todo, a)
+	g.progress.plan("graded", len(g.done)+len(g.todo))
+	for _, j := range g.done {
+		v, _ := g.swe.Known(j)
+		g.progress.known(v.Status == verify.Resolved)
+		g.tell(v, j)
 	}
-	engine := run.Engine{Runner: g, Options: run.Options{
+	engine := run.Engine{Runner: &g.swe, Options: run.Options{
 		Workers: g.o.workers, Retries: 2, MaxFailures: max(12, 3*g.o.workers), Observe: g.observe,
 	}}
-	_, err := engine.Run(ctx, todo)
+	_, err := engine.Run(ctx, g.todo)
 	if interrupted(ctx, err) {
 		fmt.Fprintf(g.d.Err, "stopped; the same command with --out %s goes on\n", g.dir.Path())
 		return &exitError{code: agentcmd.ExitInterrupted}
@@ -232,7 +190,7 @@ func (g *grading) observe(e run.Event) {
 	case run.Retrying:
 		g.progress.note("%s: %v; trying again in %s", e.Job.Task, e.Err, e.Delay.Round(time.Second))
 	case run.Finished:
-		v, _ := g.known(e.Job)
+		v, _ := g.swe.Known(e.Job)
 		text := fmt.Sprintf("%s: %s", e.Job.Task, describe(v))
 		g.progress.end(v.Status == verify.Resolved, false, text)
 		g.tell(v, e.Job)
@@ -256,7 +214,7 @@ func describe(v verify.Evaluation) string {
 }
 
 // tell prints a result as a line of JSON where that is wanted. A reader that goes away must not end the run.
-func (g *grading) tell(v verify.Evaluation, a run.Job) {
+func (g *grading) tell(v verify.Evaluation, j run.Job) {
 	if !g.o.json {
 		return
 	}
@@ -266,7 +224,7 @@ func (g *grading) tell(v verify.Evaluation, a run.Job) {
 		Repeat  int    `json:"repeat,omitempty"`
 		verify.Evaluation
 		Path string `json:"path"`
-	}{"evaluation", 1, a.Index, v, g.path(a)})
+	}{"evaluation", 1, j.Index, v, g.swe.Path(j)})
 }
 
 // printJSON prints a line of JSON, without escaping < > &.
@@ -274,4 +232,48 @@ func printJSON(w io.Writer, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(v)
+}
+
+// report writes the run's files, prints what there is to say, and returns the error that the exit code comes from.
+func (g *grading) report() error {
+	s, err := g.swe.Report()
+	if err != nil {
+		return err
+	}
+	total := len(g.swe.Candidates)
+	g.progress.plan("", 0) // the live line has done its work
+	if g.o.json {
+		printJSON(g.d.Out, struct {
+			Type     string `json:"type"`
+			Version  int    `json:"version"`
+			Tasks    int    `json:"tasks"`
+			Resolved int    `json:"resolved"`
+			Failed   int    `json:"failed"`
+			Flaky    int    `json:"flaky,omitempty"`
+			Report   string `json:"report"`
+		}{"report", 1, total, s.Statuses[verify.Resolved], s.Missing, len(s.Flaky.Tasks), s.Path})
+	} else {
+		g.summary(s)
+	}
+	switch {
+	case s.Missing == total:
+		return exit(agentcmd.ExitSandbox)
+	case s.Missing > 0:
+		return exit(agentcmd.ExitUnsolved)
+	}
+	return nil
+}
+
+func (g *grading) summary(s swe.GradingSummary) {
+	out, total, resolved := g.d.Out, len(g.swe.Candidates), s.Statuses[verify.Resolved]
+	for _, status := range slices.Sorted(maps.Keys(s.Statuses)) {
+		fmt.Fprintf(out, "%-14s %d\n", status, s.Statuses[status])
+	}
+	if s.Missing > 0 {
+		fmt.Fprintf(out, "%-14s %d\n", "failed", s.Missing)
+	}
+	for _, t := range s.Flaky.Tasks {
+		fmt.Fprintf(out, "flaky: %s: %v, %d tests\n", plain(t.ID), t.Statuses, len(t.Tests))
+	}
+	fmt.Fprintf(out, "%d of %d resolved (%.1f%%)\n%s\n", resolved, total, 100*float64(resolved)/float64(total), s.Path)
 }

@@ -24,6 +24,7 @@ import (
 	"deepswe/agent/llm/llmtest"
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/verify/swe"
 )
 
 // scale is how large the test of killed runs is. The whole of it takes minutes: DEEPSWE_TEST_FULL asks for it.
@@ -147,7 +148,7 @@ func TestKilledRuns(t *testing.T) {
 	if want.Finished != n*k || want.Solved == 0 || want.Solved == n*k {
 		t.Errorf("%d of %d rollouts finished, %d solved: that proves little", want.Finished, n*k, want.Solved)
 	}
-	for _, name := range []string{"preds.json", fmt.Sprintf("preds.%d.json", k-1), rolloutsFile} {
+	for _, name := range []string{"preds.json", fmt.Sprintf("preds.%d.json", k-1), swe.RolloutsFile} {
 		if read(t, filepath.Join(calm, name)) != read(t, filepath.Join(disturbed, name)) {
 			t.Errorf("%s differs", name)
 		}
@@ -270,13 +271,13 @@ func (r *running) kill(t *testing.T, after time.Duration) (ended bool) {
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
 // stable is a run's report without what depends on time.
-func stable(t *testing.T, run string) evalReport {
+func stable(t *testing.T, run string) swe.Report {
 	t.Helper()
-	var r evalReport
-	if err := readJSON(filepath.Join(run, reportFile), &r); err != nil {
+	var r swe.Report
+	if err := readReport(filepath.Join(run, swe.ReportFile), &r); err != nil {
 		t.Fatal(err)
 	}
-	r.Seconds, r.Tries = evalSeconds{}, 0
+	r.Seconds, r.Tries = swe.Seconds{}, 0
 	return r
 }
 

@@ -1,4 +1,4 @@
-package verifycmd
+package swe
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"deepswe/env"
 )
 
-// noting remembers what it was asked to make ready, and makes nothing.
+// noting remembers what it was asked to start, and makes nothing.
 type noting struct {
 	mu         sync.Mutex
 	prefetched []env.Spec
@@ -25,13 +25,14 @@ func (n *noting) Prefetch(_ context.Context, s env.Spec) error {
 	return nil
 }
 
-// Sandboxes are made ready in the order of the plan, and no more of them than asked for.
+// Sandboxes are started in the order of the plan, and no more of them than asked for.
 func TestAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &noting{}
 		plan := run.Plan([]string{"a", "b", "c", "d", "e", "f"}, 1)
 		a := newAhead(t.Context(), p, plan, 2, 2, func(task string) env.Spec { return env.Spec{Rollout: task} }, slog.New(slog.DiscardHandler))
 		defer a.close()
+		start := a.observing(nil)
 		ready := func() (tasks []string) {
 			synctest.Wait()
 			p.mu.Lock()
@@ -43,17 +44,23 @@ func TestAhead(t *testing.T) {
 			return tasks
 		}
 		if got := ready(); !slices.Equal(got, []string{"c", "d"}) {
-			t.Errorf("at the start, %q are ready", got)
+			t.Errorf("at the start, %q are started", got)
 		}
-		a.started()
+		for range 2 { // the first rollouts take none of them
+			start(run.Event{Kind: run.Started})
+		}
+		if got := ready(); !slices.Equal(got, []string{"c", "d"}) {
+			t.Errorf("after a and b have started, %q were started", got)
+		}
+		start(run.Event{Kind: run.Started})
 		if got := ready(); !slices.Equal(got, []string{"c", "d", "e"}) {
-			t.Errorf("after c has started, %q were made ready", got)
+			t.Errorf("after c has started, %q were started", got)
 		}
 		for range 5 {
-			a.started()
+			start(run.Event{Kind: run.Started})
 		}
 		if got := ready(); !slices.Equal(got, []string{"c", "d", "e", "f"}) {
-			t.Errorf("in the end, %q were made ready", got)
+			t.Errorf("in the end, %q were started", got)
 		}
 	})
 }

@@ -1,0 +1,99 @@
+package swe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"deepswe/env"
+	"deepswe/verify"
+)
+
+// The predictions that need no file.
+const (
+	Gold  = "gold"  // the reference solutions
+	Empty = "empty" // no change at all
+)
+
+// Candidate is one patch to grade.
+type Candidate struct {
+	Task  env.Task
+	Model string
+	// Patch is nil where the prediction has none. Such a prediction, and an empty one, is not run, unless Always is set.
+	Patch  []byte
+	Always bool
+}
+
+// Runs reports whether anything is run for the patch.
+func (c Candidate) Runs() bool { return c.Always || len(c.Patch) > 0 }
+
+// Predictions are the patches that a model, or one of the built-in names, proposes for tasks.
+type Predictions struct {
+	// Model is that of the first prediction.
+	Model string
+
+	builtin bool
+	byTask  map[string]verify.Prediction
+}
+
+// ReadPredictions reads a file of predictions, or takes one of the built-in ones: Gold or Empty.
+func ReadPredictions(name string) (Predictions, error) {
+	if name == Gold || name == Empty {
+		return Predictions{Model: name, builtin: true}, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return Predictions{}, err
+	}
+	defer f.Close()
+	list, err := verify.ReadPredictions(f)
+	if err == nil && len(list) == 0 {
+		err = errors.New("it holds no predictions")
+	}
+	if err != nil {
+		return Predictions{}, fmt.Errorf("%s: %w", name, err)
+	}
+	p := Predictions{Model: modelName(list[0]), byTask: make(map[string]verify.Prediction, len(list))}
+	for _, one := range list {
+		p.byTask[one.InstanceID] = one
+	}
+	return p, nil
+}
+
+// modelName is the harness's name for the model of a prediction.
+func modelName(p verify.Prediction) string {
+	if p.Model == "" {
+		return "None"
+	}
+	return p.Model
+}
+
+// Candidate returns the patch that is to be graded for a task; ok is false where there is none.
+func (p Predictions) Candidate(t env.Task) (c Candidate, ok bool) {
+	switch {
+	case p.builtin && p.Model == Gold:
+		return Candidate{Task: t, Model: Gold, Patch: []byte(t.Tests.GoldPatch)}, t.Tests.GoldPatch != ""
+	case p.builtin:
+		return Candidate{Task: t, Model: Empty, Patch: []byte{}, Always: true}, true
+	}
+	prediction, ok := p.byTask[t.ID]
+	if !ok {
+		return Candidate{}, false
+	}
+	c = Candidate{Task: t, Model: modelName(prediction)}
+	if prediction.Patch != nil {
+		c.Patch = []byte(*prediction.Patch)
+	}
+	return c, true
+}
+
+// Without returns the tasks of the predictions that known does not have, in no order.
+func (p Predictions) Without(known map[string]bool) []string {
+	var ids []string
+	for id := range p.byTask {
+		if !known[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,135 @@
+package swe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"time"
+
+	"deepswe/agent/attempt"
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/verify"
+)
+
+// Evaluation measures an agent: K rollouts for each task of a dataset, in a run directory.
+type Evaluation struct {
+	// IDs are the tasks in their order; Runner has them.
+	IDs []string
+	K   int
+	// Runner plays the rollouts. Evaluator checks the soundness of the tasks, also where Runner grades nothing.
+	Runner    *Runner
+	Evaluator *verify.Evaluator
+	// Dir is the run's directory.
+	Dir *run.Dir
+	// Workers is how many rollouts are played at once.
+	Workers int
+	// Warm is how many sandboxes are started ahead of time.
+	Warm int
+	// Observe, when not nil, is called for every event of the engine, one at a time.
+	Observe func(run.Event)
+	Log     *slog.Logger
+}
+
+// maxRetries is how often a rollout is resumed after an infrastructure failure. Each time it continues where it was, so
+// that a try costs little.
+const maxRetries = 4
+
+// Run plays the rollouts for the tasks that are not played yet, and returns the outcomes of all in the order of the plan.
+func (e *Evaluation) Run(ctx context.Context, plan []run.Job) ([]run.Outcome, error) {
+	observe := e.Observe
+	if e.Warm > 0 {
+		todo := slices.DeleteFunc(slices.Clone(plan), func(j run.Job) bool {
+			_, done := e.Dir.Find(j)
+			return done
+		})
+		a := newAhead(ctx, e.Runner.Attempt.Provider, todo, e.Workers, e.Warm, e.spec, e.Log)
+		defer a.close()
+		observe = a.observing(observe)
+	}
+	return e.engine(e.Runner, maxRetries, observe).Run(ctx, plan)
+}
+
+func (e *Evaluation) engine(r run.Runner, retries int, observe func(run.Event)) *run.Engine {
+	return &run.Engine{Runner: r, Journal: e.Dir, Options: run.Options{
+		Workers: e.Workers, Retries: retries, MaxFailures: max(12, 3*e.Workers), Observe: observe, Deadline: e.deadline(),
+	}}
+}
+
+// spec is the sandbox that an attempt at a task will ask for.
+func (e *Evaluation) spec(id string) env.Spec {
+	return e.Runner.Attempt.Spec(e.Runner.Tasks[id], attempt.Source{})
+}
+
+// deadline guards against a rollout that hangs in spite of its own limits.
+func (e *Evaluation) deadline() time.Duration {
+	grading := e.Evaluator.Timeout
+	for _, t := range e.Runner.Tasks {
+		grading = max(grading, t.Tests.Timeout)
+	}
+	return 2*e.Runner.Attempt.Limits.Wall + 3*max(grading, verify.EvaluationTimeout) + time.Hour
+}
+
+// ErrChanged says that a run cannot be resumed, because its tasks or its model are not those that it began with.
+var ErrChanged = errors.New("not what the run began with")
+
+// The files that keep what a run began with.
+const (
+	tasksFile = "tasks.json"
+	modelFile = "model.json"
+)
+
+// keptTasks is tasks.json: the tasks in their order, and for each a key that changes when what it is graded by does.
+type keptTasks struct {
+	Version int        `json:"version"`
+	Tasks   []keptTask `json:"tasks"`
+}
+
+type keptTask struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
+}
+
+// KeepTasks writes down the tasks of a new run. For a resumed one it checks that they are the same, else the error wraps
+// ErrChanged.
+func (e *Evaluation) KeepTasks() error {
+	now := keptTasks{Version: 1}
+	for _, id := range e.IDs {
+		now.Tasks = append(now.Tasks, keptTask{id, (&verify.Evaluator{}).Key(e.Runner.Tasks[id], nil)})
+	}
+	before, resumed, err := keep(e.Dir.Path(tasksFile), now)
+	if err == nil && resumed && !slices.Equal(now.Tasks, before.Tasks) {
+		err = fmt.Errorf("the tasks are %w in %s", ErrChanged, e.Dir.Path())
+	}
+	return err
+}
+
+// keptModel is model.json: the model as the endpoint served it.
+type keptModel struct {
+	Version int    `json:"version"`
+	Name    string `json:"name"`
+	Context int    `json:"context,omitempty"`
+}
+
+// KeepModel does the same for the model and its context length, which is 0 where the endpoint does not say.
+func (e *Evaluation) KeepModel(context int) error {
+	now := keptModel{Version: 1, Name: e.Runner.Attempt.ModelName, Context: context}
+	before, resumed, err := keep(e.Dir.Path(modelFile), now)
+	if err == nil && resumed && now != before {
+		err = fmt.Errorf("the model is %w: the run in %s is of %s with a context of %d tokens, and the endpoint now serves %s with %d",
+			ErrChanged, e.Dir.Path(), before.Name, before.Context, now.Name, now.Context)
+	}
+	return err
+}
+
+// keep writes a file, unless it is there already: then it returns what that holds.
+func keep[T any](path string, now T) (before T, resumed bool, err error) {
+	err = readJSON(path, &before)
+	if errors.Is(err, fs.ErrNotExist) {
+		return now, false, writeJSON(path, now)
+	}
+	return before, true, err
+}

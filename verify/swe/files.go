@@ -1,0 +1,161 @@
+package swe
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"deepswe/agent/attempt"
+	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
+	"deepswe/env/disk"
+	"deepswe/verify"
+)
+
+// writePredictions writes preds.json: an object of predictions by task, which the official harness takes as it is. It
+// holds the first attempt at each task; the others are in preds.1.json and so on.
+func (e *Evaluation) writePredictions(outcomes []run.Outcome) error {
+	for n := range e.K {
+		name := "preds.json"
+		if n > 0 {
+			name = fmt.Sprintf("preds.%d.json", n)
+		}
+		err := disk.WriteStream(e.Dir.Path(name), func(w io.Writer) error { return e.predictions(w, outcomes, n) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// predictions writes those of one attempt at each task, one at a time: all of them together may be large. Attempts that
+// ended with an infrastructure failure are not predictions.
+func (e *Evaluation) predictions(w io.Writer, outcomes []run.Outcome, index int) error {
+	separator := "{\n"
+	for _, o := range outcomes {
+		if o.Index != index || o.Tries == 0 || o.Failed() {
+			continue
+		}
+		patch, err := e.patch(o)
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		b.WriteString(separator)
+		if err := enc.Encode(o.Task); err != nil {
+			return err
+		}
+		b.Truncate(b.Len() - 1) // the line feed that the encoder ends with
+		b.WriteString(": ")
+		p := verify.Prediction{InstanceID: o.Task, Model: e.Runner.Attempt.ModelName, Patch: &patch}
+		if err := enc.Encode(p); err != nil {
+			return err
+		}
+		b.Truncate(b.Len() - 1)
+		if _, err := w.Write(b.Bytes()); err != nil {
+			return err
+		}
+		separator = ",\n"
+	}
+	if separator == "{\n" {
+		_, err := io.WriteString(w, "{}\n")
+		return err
+	}
+	_, err := io.WriteString(w, "\n}\n")
+	return err
+}
+
+// patch reads the patch that a rollout left; empty where there is none.
+func (e *Evaluation) patch(o run.Outcome) (string, error) {
+	dir, err := e.Dir.Attempt(o.Job)
+	if err != nil {
+		return "", err
+	}
+	patch, err := readPatch(dir)
+	if err != nil {
+		return "", err
+	}
+	if !utf8.Valid(patch) {
+		e.Log.Warn("a patch is not UTF-8, which JSON cannot hold: its prediction has U+FFFD in places, its patch.diff is exact",
+			"task", o.Task, "attempt", o.Index)
+	}
+	return string(patch), nil
+}
+
+// RolloutsFile has the rollouts as training reads them.
+const RolloutsFile = "rollouts.jsonl"
+
+// WriteRollouts writes rollouts.jsonl, from what the rollouts have recorded, with a writer that is called once. Left out
+// are those with a reply whose token ids are not known; it returns their number.
+func (e *Evaluation) WriteRollouts(outcomes []run.Outcome, write func(io.Writer, iter.Seq2[run.Outcome, error]) error) (left int, err error) {
+	sampled := func(yield func(run.Outcome, error) bool) {
+		for _, o := range outcomes {
+			if o.Tries == 0 || o.Failed() {
+				continue
+			}
+			rec, err := e.recording(o.Job)
+			if err != nil {
+				yield(o, err)
+				return
+			}
+			var ok bool
+			if o.Turns, ok = rec.Samples(); !ok {
+				left++
+			} else if !yield(o, nil) {
+				return
+			}
+		}
+	}
+	err = disk.WriteStream(e.Dir.Path(RolloutsFile), func(w io.Writer) error { return write(w, sampled) })
+	return left, err
+}
+
+// recording reads what a rollout has recorded.
+func (e *Evaluation) recording(j run.Job) (*trajectory.Recording, error) {
+	dir, err := e.Dir.Attempt(j)
+	if err != nil {
+		return nil, err
+	}
+	return trajectory.Open(filepath.Join(dir, attempt.StepsFile))
+}
+
+// fileName keeps a name from leaving its directory and from hiding in it. Ordinary names are kept as they are.
+func fileName(s string) string {
+	if s == "" || s[0] == '.' || strings.ContainsAny(s, "/\\\x00%") || len(s) > 200 {
+		return "%" + url.PathEscape(s)
+	}
+	return s
+}
+
+// writeJSON writes a file of JSON for people and programs, without escaping < > &.
+func writeJSON(path string, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return disk.WriteFile(path, b.Bytes())
+}
+
+// readJSON reads a file that writeJSON wrote.
+func readJSON(path string, v any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}

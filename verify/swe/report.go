@@ -1,0 +1,195 @@
+package swe
+
+import (
+	"deepswe/agent"
+	"deepswe/agent/attempt"
+	"deepswe/agent/run"
+	"deepswe/verify"
+)
+
+// ReportFile is the report on a run.
+const ReportFile = "report.json"
+
+// Report is report.json of an evaluation. Everything but Seconds, Tries and the texts of Failures is the same for the
+// same replies of the model, however often the run was stopped and resumed.
+type Report struct {
+	Type    string `json:"type"` // "report"
+	Version int    `json:"version"`
+	// Complete is false for a run that was stopped before its end.
+	Complete bool   `json:"complete"`
+	Model    string `json:"model,omitempty"`
+	Tasks    int    `json:"tasks"`
+	Attempts int    `json:"attempts"`
+	// Finished attempts have a verdict; Failed ones have none because of an infrastructure failure; Missing ones were not
+	// made.
+	Finished int `json:"finished"`
+	Failed   int `json:"failed"`
+	Missing  int `json:"missing"`
+	// Solved counts attempts by the stricter reading, Resolved by the official harness's rules.
+	Solved   int `json:"solved"`
+	Resolved int `json:"resolved"`
+
+	PassAtK        []verify.Estimate        `json:"pass_at_k"`
+	HarnessPassAtK []verify.Estimate        `json:"harness_pass_at_k"`
+	StopReasons    map[agent.StopReason]int `json:"stop_reasons"`
+	Statuses       map[verify.Status]int    `json:"statuses"`
+	Tokens         attempt.Tokens           `json:"tokens"`
+	Steps          int                      `json:"steps"`
+	FormatErrors   int                      `json:"format_errors"`
+	Split          verify.Split             `json:"split"`
+	Suspicious     []Suspect                `json:"suspicious"`
+	Failures       []Failure                `json:"failures"`
+	Results        []TaskResult             `json:"results"`
+	Soundness      *Soundness               `json:"census,omitempty"`
+	Seconds        Seconds                  `json:"seconds"`
+	Tries          int                      `json:"tries"`
+}
+
+// Suspect is an attempt that the stricter reading holds something against.
+type Suspect struct {
+	Task    string                 `json:"task"`
+	Attempt int                    `json:"attempt"`
+	Kinds   []verify.SuspicionKind `json:"kinds"`
+}
+
+// Failure is an attempt that ended with an infrastructure failure.
+type Failure struct {
+	Task    string `json:"task"`
+	Attempt int    `json:"attempt"`
+	Error   string `json:"error"`
+}
+
+// TaskResult is the outcome of the attempts at one task.
+type TaskResult struct {
+	Task     string          `json:"task"`
+	Made     int             `json:"made"`
+	Solved   int             `json:"solved"`
+	Attempts []AttemptResult `json:"attempts"`
+}
+
+// AttemptResult is the outcome of one attempt.
+type AttemptResult struct {
+	Attempt    int              `json:"attempt"`
+	Reward     *float64         `json:"reward"`
+	Status     verify.Status    `json:"status,omitempty"`
+	StopReason agent.StopReason `json:"stop_reason,omitempty"`
+	Steps      int              `json:"steps"`
+	Tokens     attempt.Tokens   `json:"tokens"`
+	Patch      string           `json:"patch,omitempty"`
+}
+
+// NewAttemptResult returns the outcome of a Runner's job for a report.
+func NewAttemptResult(o run.Outcome) AttemptResult {
+	d := DetailOf(o)
+	return AttemptResult{
+		Attempt: o.Index, Reward: o.Reward, Status: d.Status, StopReason: o.StopReason, Steps: d.Steps, Tokens: d.Tokens,
+		Patch: d.Patch,
+	}
+}
+
+// Seconds sums up where the time of the rollouts went.
+type Seconds struct {
+	Queue       float64 `json:"queue"`
+	Model       float64 `json:"model"`
+	Environment float64 `json:"environment"`
+	Grading     float64 `json:"grading"`
+	Total       float64 `json:"total"`
+}
+
+// Report writes report.json and the predictions of the outcomes of Run, and returns the report. complete is false for a
+// run that was stopped; s is nil where soundness was not checked.
+func (e *Evaluation) Report(outcomes []run.Outcome, complete bool, s *Soundness) (Report, error) {
+	r := newReport(outcomes, e.K, e.Runner.Evaluator != nil)
+	r.Complete, r.Model, r.Soundness = complete, e.Runner.Attempt.ModelName, s
+	if err := writeJSON(e.Dir.Path(ReportFile), r); err != nil {
+		return r, err
+	}
+	return r, e.writePredictions(outcomes)
+}
+
+func newReport(outcomes []run.Outcome, attempts int, graded bool) Report {
+	r := Report{
+		Type: "report", Version: 1, Attempts: len(outcomes), PassAtK: []verify.Estimate{}, HarnessPassAtK: []verify.Estimate{},
+		StopReasons: map[agent.StopReason]int{}, Statuses: map[verify.Status]int{}, Suspicious: []Suspect{},
+		Failures: []Failure{}, Results: []TaskResult{},
+	}
+	var strict, harness []verify.Attempts
+	for _, o := range outcomes {
+		if n := len(r.Results); n == 0 || r.Results[n-1].Task != o.Task {
+			r.Results = append(r.Results, TaskResult{Task: o.Task})
+			strict, harness = append(strict, verify.Attempts{Task: o.Task}), append(harness, verify.Attempts{Task: o.Task})
+		}
+		r.add(o, &strict[len(strict)-1], &harness[len(harness)-1])
+	}
+	for i, s := range strict {
+		r.Results[i].Made, r.Results[i].Solved = s.Made, s.Solved
+	}
+	r.Tasks = len(r.Results)
+	r.Split = verify.SplitTasks(strict)
+	for _, k := range ks(attempts) {
+		if graded {
+			r.PassAtK = append(r.PassAtK, verify.PassRate(strict, k))
+			r.HarnessPassAtK = append(r.HarnessPassAtK, verify.PassRate(harness, k))
+		}
+	}
+	return r
+}
+
+// ks are the k of pass@k that are worth a line: the powers of two, and all attempts together.
+func ks(attempts int) []int {
+	var all []int
+	for k := 1; k < attempts; k *= 2 {
+		all = append(all, k)
+	}
+	if attempts > 0 {
+		all = append(all, attempts)
+	}
+	return all
+}
+
+// add counts one outcome, for its task by either reading.
+func (r *Report) add(o run.Outcome, strict, harness *verify.Attempts) {
+	task := &r.Results[len(r.Results)-1]
+	task.Attempts = append(task.Attempts, NewAttemptResult(o))
+	r.Tries += o.Tries
+	switch {
+	case o.Tries == 0:
+		r.Missing++
+		return
+	case o.Failed():
+		r.Failed++
+		r.Failures = append(r.Failures, Failure{o.Task, o.Index, o.Err})
+		return
+	}
+	d := DetailOf(o)
+	r.Finished++
+	r.StopReasons[o.StopReason]++
+	if d.Status != "" {
+		r.Statuses[d.Status]++
+	}
+	if o.Reward != nil {
+		strict.Made++
+		harness.Made++
+	}
+	if Solved(o) {
+		r.Solved++
+		strict.Solved++
+	}
+	if d.Status == verify.Resolved {
+		r.Resolved++
+		harness.Solved++
+	}
+	if len(d.Suspicious) > 0 {
+		r.Suspicious = append(r.Suspicious, Suspect{o.Task, o.Index, d.Suspicious})
+	}
+	r.Steps += d.Steps
+	r.FormatErrors += d.FormatErrors
+	r.Tokens.Prompt += d.Tokens.Prompt
+	r.Tokens.Completion += d.Tokens.Completion
+	r.Tokens.Cached += d.Tokens.Cached
+	r.Seconds.Queue += o.Times.Queue
+	r.Seconds.Model += o.Times.Model
+	r.Seconds.Environment += o.Times.Environment
+	r.Seconds.Grading += o.Times.Reward
+	r.Seconds.Total += o.Times.Total
+}

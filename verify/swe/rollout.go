@@ -1,0 +1,211 @@
+package swe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"deepswe/agent"
+	"deepswe/agent/attempt"
+	"deepswe/agent/llm"
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/verify"
+)
+
+// Runner plays graded rollouts: the agent's attempt in a sandbox of its own, then the grading of its patch in pristine
+// ones. What a rollout's directory already holds is not done again, so that a rollout continues where it was cut off.
+// The fields are set before the first Run and not changed afterwards; Tasks, Dir and Attempt are required.
+type Runner struct {
+	// Tasks are the tasks by their ids.
+	Tasks map[string]env.Task
+	// Dir makes the directory of a rollout and returns its path.
+	Dir func(run.Job) (string, error)
+	// Attempt says how the agent works on a task. Its model gets the gate, and its sampling the seed, from here.
+	Attempt attempt.Attempt
+	// Evaluator grades the patches. When nil, nothing is graded and rollouts have no reward.
+	Evaluator *verify.Evaluator
+	// Gates bound what happens at once.
+	Gates run.Gates
+	// Seed is the run's, from which every rollout gets its own; nil leaves sampling to the endpoint.
+	Seed *uint64
+	// OnEvent, when not nil, is called for what the agents do, on the goroutines of Run.
+	OnEvent func(run.Job, agent.Event)
+}
+
+var _ run.Runner = (*Runner)(nil)
+
+// Detail is what the journal keeps of a rollout beside its reward.
+type Detail struct {
+	// Status is the harness's verdict; empty where nothing was graded.
+	Status       verify.Status          `json:"status,omitempty"`
+	Suspicious   []verify.SuspicionKind `json:"suspicious,omitempty"`
+	InfraReason  string                 `json:"infra_failure_reason,omitempty"`
+	Patch        string                 `json:"patch,omitempty"` // hex SHA-256
+	Files        int                    `json:"files"`
+	Omitted      int                    `json:"omitted,omitempty"`
+	Steps        int                    `json:"steps"`
+	FormatErrors int                    `json:"format_errors"`
+	Format       string                 `json:"format,omitempty"`
+	Tokens       attempt.Tokens         `json:"tokens"`
+}
+
+// DetailOf returns the detail of an outcome of a Runner, zero for a rollout that failed.
+func DetailOf(o run.Outcome) Detail {
+	var d Detail
+	_ = json.Unmarshal(o.Detail, &d) // a rollout that failed has none
+	return d
+}
+
+// grade adds the verdict.
+func (d *Detail) grade(v verify.Evaluation) {
+	d.Status, d.InfraReason = v.Status, v.InfraReason
+	for _, s := range v.Suspicious {
+		d.Suspicious = append(d.Suspicious, s.Kind)
+	}
+}
+
+// Solved reports whether a rollout solved its task, by the stricter verdict.
+func Solved(o run.Outcome) bool { return o.Reward != nil && *o.Reward >= 1 }
+
+// gradeDir is the directory of a rollout's grading, inside the rollout's.
+const gradeDir = "grade"
+
+// Run plays one rollout. Its reward is nil where there is no verdict: the agent was interrupted, nothing is graded, or
+// the task itself is at fault. A failure of the endpoint that every other rollout would meet aborts the run.
+func (r *Runner) Run(ctx context.Context, j run.Job) (run.Result, error) {
+	dir, err := r.Dir(j)
+	if err != nil {
+		return run.Result{}, run.Abort(err)
+	}
+	task, ok := r.Tasks[j.Task]
+	if !ok {
+		return run.Result{}, run.Abort(fmt.Errorf("no task %s", j.Task))
+	}
+	report, err := r.play(ctx, j, task, dir)
+	if err != nil {
+		return run.Result{}, err
+	}
+	result := run.Result{StopReason: report.StopReason}
+	result.Times.Model = report.Seconds.Model
+	result.Times.Environment = report.Seconds.Start + report.Seconds.Tools + report.Seconds.Patch
+	d := Detail{
+		Patch: report.Patch, Files: len(report.Files), Omitted: len(report.Omitted), Steps: report.Steps,
+		FormatErrors: report.FormatErrors, Format: report.Format, Tokens: report.Tokens,
+	}
+	if report.StopReason != agent.Interrupted && r.Evaluator != nil {
+		v, err := r.grade(ctx, task, dir)
+		if err != nil {
+			return run.Result{}, err
+		}
+		if !v.Void {
+			result.Reward = &v.Reward
+		}
+		d.grade(v)
+		result.Times.Reward = v.Seconds
+	}
+	result.Detail, err = json.Marshal(d)
+	return result, err
+}
+
+// play lets the agent work, unless its attempt has ended already, and returns the report on it.
+func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string) (attempt.Report, error) {
+	report, err := attempt.ReadReport(dir)
+	if err == nil && ended(report) {
+		return report, nil
+	}
+	leave, err := r.Gates.Sandbox.Enter(ctx)
+	if err != nil {
+		return report, err
+	}
+	a := r.attempt(j)
+	made, err := a.Make(ctx, task, attempt.Source{}, dir)
+	leave()
+	switch {
+	case err != nil:
+		return report, run.Abort(err) // the disk, not the rollout
+	case errors.Is(context.Cause(ctx), run.ErrDeadline):
+		return report, context.Cause(ctx) // it hangs in spite of its own limits
+	case made.Outcome.StopReason == agent.Interrupted:
+		return attempt.Report{StopReason: agent.Interrupted}, nil
+	case made.Err != nil:
+		return report, made.Err
+	case permanent(made.Outcome.Err):
+		return report, run.Abort(made.Outcome.Err)
+	case made.Outcome.Err != nil:
+		return report, made.Outcome.Err
+	case made.PatchErr != nil:
+		return report, fmt.Errorf("compute the patch: %w", made.PatchErr)
+	}
+	return attempt.ReadReport(dir)
+}
+
+// attempt is the attempt of one job.
+func (r *Runner) attempt(j run.Job) attempt.Attempt {
+	a := r.Attempt
+	if r.Seed != nil {
+		seed := j.Seed(*r.Seed, 0)
+		a.Sampling.Seed = &seed
+	}
+	if r.OnEvent != nil {
+		a.OnEvent = func(e agent.Event) { r.OnEvent(j, e) }
+	}
+	if _, recorded := a.Model.(attempt.Relocatable); !recorded { // a recording is not scarce
+		a.Model = r.Gates.Model.Guard(a.Model)
+	}
+	return a
+}
+
+// ended reports whether an attempt has come to an end that says something about the model.
+func ended(r attempt.Report) bool {
+	switch r.StopReason {
+	case "", agent.Interrupted, agent.ModelError, agent.SandboxError:
+		return false
+	}
+	return r.Error == "" && r.PatchError == ""
+}
+
+// permanent reports whether every other request would meet the same failure of the endpoint.
+func permanent(err error) bool {
+	failure, ok := errors.AsType[*llm.Error](err)
+	return ok && (failure.Status == 401 || failure.Status == 403 || failure.Status == 404)
+}
+
+// grade grades the patch that the attempt left, unless that was done already.
+func (r *Runner) grade(ctx context.Context, task env.Task, dir string) (verify.Evaluation, error) {
+	patch, err := readPatch(dir)
+	if err != nil {
+		return verify.Evaluation{}, err
+	}
+	to := filepath.Join(dir, gradeDir)
+	key := r.Evaluator.Key(task, patch)
+	if v, err := verify.Load(to, task); err == nil && v.Key == key {
+		return v, nil
+	}
+	leave, err := r.Gates.Grading.Enter(ctx)
+	if err != nil {
+		return verify.Evaluation{}, err
+	}
+	defer leave()
+	v, err := r.Evaluator.Evaluate(ctx, task, patch)
+	if err != nil {
+		return verify.Evaluation{}, err
+	}
+	if err := v.Save(to, task, patch); err != nil {
+		return verify.Evaluation{}, run.Abort(err)
+	}
+	return v, nil
+}
+
+// readPatch reads the patch that an attempt left in its directory, nil where it changed nothing.
+func readPatch(dir string) ([]byte, error) {
+	patch, err := os.ReadFile(filepath.Join(dir, attempt.PatchFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return patch, nil
+}

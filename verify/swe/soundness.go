@@ -1,0 +1,175 @@
+package swe
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/verify"
+)
+
+// Soundness is census.json: the outcome of grading every task twice, without any change, which must not solve it, and
+// with its reference solution, which must.
+type Soundness struct {
+	Version int `json:"version"`
+	// Sound counts the tasks that pass the check.
+	Sound int `json:"sound"`
+	// The tasks that do not, by what is wrong: their tests pass without a change; fail with the reference solution; they
+	// have no reference solution; they cannot be graded at all; or there was an infrastructure failure.
+	PassesEmpty []string `json:"passes_empty"`
+	FailsGold   []string `json:"fails_gold"`
+	NoGold      []string `json:"no_gold"`
+	Ungradable  []string `json:"ungradable"`
+	Failed      []string `json:"failed"`
+
+	Results []TaskSoundness `json:"results"`
+}
+
+// TaskSoundness is the check of one task.
+type TaskSoundness struct {
+	Task    string           `json:"task"`
+	Verdict SoundnessVerdict `json:"verdict"`
+	Empty   *SoundnessRun    `json:"empty"`
+	Gold    *SoundnessRun    `json:"gold"`
+}
+
+// SoundnessRun is the grading of one of the two patches.
+type SoundnessRun struct {
+	Status     verify.Status          `json:"status,omitempty"`
+	Reward     float64                `json:"reward"`
+	Suspicious []verify.SuspicionKind `json:"suspicious,omitempty"`
+	Error      string                 `json:"error,omitempty"`
+}
+
+// SoundnessVerdict says in one word what is wrong with a task.
+type SoundnessVerdict string
+
+// The verdicts, named like the lists in Soundness.
+const (
+	Sound            SoundnessVerdict = "sound"
+	PassesEmpty      SoundnessVerdict = "passes_empty"
+	FailsGold        SoundnessVerdict = "fails_gold"
+	NoGold           SoundnessVerdict = "no_gold"
+	Ungradable       SoundnessVerdict = "ungradable"
+	SoundnessUnknown SoundnessVerdict = "failed"
+)
+
+// SoundnessFile has the Soundness, in the run's directory. Beside it, soundnessDir has the evaluations.
+const (
+	SoundnessFile = "census.json"
+	soundnessDir  = "census"
+)
+
+// soundnessGroup names the group of a job of the check: the two of a task are not compared with each other, nor with
+// rollouts.
+func soundnessGroup(patch, id string) string { return soundnessDir + ":" + patch + ":" + id }
+
+// SoundnessPatch returns which patch a job of the check grades, Gold or Empty.
+func SoundnessPatch(j run.Job) string {
+	patch, _, _ := strings.Cut(strings.TrimPrefix(j.Group, soundnessDir+":"), ":")
+	return patch
+}
+
+// SoundnessPlan lists the jobs of the soundness check.
+func (e *Evaluation) SoundnessPlan() []run.Job {
+	var plan []run.Job
+	for _, id := range e.IDs {
+		plan = append(plan, run.Job{Task: id, Group: soundnessGroup(Empty, id)})
+		if e.Runner.Tasks[id].Tests.GoldPatch != "" {
+			plan = append(plan, run.Job{Task: id, Group: soundnessGroup(Gold, id)})
+		}
+	}
+	return plan
+}
+
+// CheckSoundness runs the soundness check, or what is left of it, and writes census.json. observe is called for the
+// events of its jobs.
+func (e *Evaluation) CheckSoundness(ctx context.Context, observe func(run.Event)) (*Soundness, error) {
+	outcomes, err := e.engine(run.RunnerFunc(e.gradeBuiltin), 2, observe).Run(ctx, e.SoundnessPlan())
+	if err != nil {
+		return nil, err
+	}
+	s := newSoundness(e.IDs, e.Runner.Tasks, outcomes)
+	return s, writeJSON(e.Dir.Path(SoundnessFile), s)
+}
+
+// gradeBuiltin grades one task, with no change or with its solution.
+func (e *Evaluation) gradeBuiltin(ctx context.Context, j run.Job) (run.Result, error) {
+	task, name, patch := e.Runner.Tasks[j.Task], SoundnessPatch(j), []byte{}
+	if name == Gold {
+		patch = []byte(task.Tests.GoldPatch)
+	}
+	v, err := e.Evaluator.Evaluate(ctx, task, patch)
+	if err != nil {
+		return run.Result{}, err
+	}
+	if err := v.Save(e.Dir.Path(soundnessDir, name, fileName(j.Task)), task, patch); err != nil {
+		return run.Result{}, run.Abort(err)
+	}
+	var d Detail
+	d.grade(v)
+	result := run.Result{Reward: &v.Reward, Times: run.Times{Reward: v.Seconds}}
+	result.Detail, err = json.Marshal(d)
+	return result, err
+}
+
+// newSoundness turns the outcomes of the check into a verdict on every task.
+func newSoundness(ids []string, tasks map[string]env.Task, outcomes []run.Outcome) *Soundness {
+	s := &Soundness{
+		Version: 1, PassesEmpty: []string{}, FailsGold: []string{}, NoGold: []string{}, Ungradable: []string{},
+		Failed: []string{}, Results: []TaskSoundness{},
+	}
+	runs := map[string]*SoundnessRun{}
+	for _, o := range outcomes {
+		d := DetailOf(o)
+		r := &SoundnessRun{Status: d.Status, Suspicious: d.Suspicious, Error: o.Err}
+		if o.Reward != nil {
+			r.Reward = *o.Reward
+		}
+		runs[o.Group] = r
+	}
+	lists := map[SoundnessVerdict]*[]string{
+		PassesEmpty: &s.PassesEmpty, FailsGold: &s.FailsGold, NoGold: &s.NoGold, Ungradable: &s.Ungradable,
+		SoundnessUnknown: &s.Failed,
+	}
+	for _, id := range ids {
+		t := TaskSoundness{Task: id, Empty: runs[soundnessGroup(Empty, id)], Gold: runs[soundnessGroup(Gold, id)]}
+		t.Verdict = t.judge(tasks[id])
+		s.Results = append(s.Results, t)
+		if list, ok := lists[t.Verdict]; ok {
+			*list = append(*list, id)
+		} else {
+			s.Sound++
+		}
+	}
+	return s
+}
+
+func (s TaskSoundness) judge(t env.Task) SoundnessVerdict {
+	switch {
+	case verify.Gradable(t) != nil:
+		return Ungradable
+	case s.Empty.Error != "" || s.Gold != nil && s.Gold.Error != "":
+		return SoundnessUnknown
+	case s.Empty.Status == verify.Resolved:
+		return PassesEmpty
+	case s.Gold == nil:
+		return NoGold
+	case s.Gold.Reward < 1:
+		return FailsGold
+	}
+	return Sound
+}
+
+// SoundTasks are the ids of the tasks that pass the check, in their order.
+func (s *Soundness) SoundTasks() []string {
+	var ids []string
+	for _, t := range s.Results {
+		if t.Verdict == Sound {
+			ids = append(ids, t.Task)
+		}
+	}
+	return ids
+}
