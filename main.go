@@ -139,7 +139,14 @@ func newRoot(in io.Reader, out, errOut io.Writer, abandon <-chan struct{}) (*cob
 			{Name: "host", Open: func() (env.Provider, error) { return local.NewHost(local.Options{Log: log}) }},
 		},
 		Scratch: func(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
-			return disk.ReapScratch(ctx, "", o)
+			found, err := disk.ReapScratch(ctx, "", disk.Reaping{All: o.All, DryRun: o.DryRun})
+			var left []env.Leftover
+			for _, f := range found {
+				left = append(left, env.Leftover{
+					Provider: "temporary", Kind: "directory", ID: f.Dir, Owner: fmt.Sprintf("process %d", f.PID), Age: f.Age,
+				})
+			}
+			return left, err
 		},
 		Endpoint: func(ctx context.Context, baseURL, model string) []env.Finding {
 			return agentcmd.CheckEndpoint(ctx, getenv, log, baseURL, model)

@@ -115,7 +115,7 @@ func (j *job) check(ctx context.Context) error {
 
 // reap removes the temporary files that killed runs left. That it fails is no reason not to work.
 func (j *job) reap(ctx context.Context) {
-	if _, err := disk.ReapScratch(ctx, "", env.ReapOptions{}); err != nil && ctx.Err() == nil {
+	if _, err := disk.ReapScratch(ctx, "", disk.Reaping{}); err != nil && ctx.Err() == nil {
 		j.d.Log.Warn("what a killed run left could not be removed", "error", err)
 	}
 }

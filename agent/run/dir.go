@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,14 +41,17 @@ const (
 // As a Journal it finds what has ended with a result and lets failures be tried again.
 type Dir struct {
 	path string
-	lock *os.File
-	log  *Log
+	lock *disk.Lock
+	log  *disk.Log
 
 	mu       sync.Mutex
 	finished map[Job]Outcome
 }
 
 var _ Journal = (*Dir)(nil)
+
+// ErrLocked says that another process works in the run directory.
+var ErrLocked = disk.ErrLocked
 
 // ErrExists says that a directory holds a run already, which is resumed or left alone.
 var ErrExists = errors.New("the directory already holds a run")
@@ -60,7 +62,7 @@ func Create(path string, manifest any) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("create run: %w", err)
 	}
-	l, err := lock(filepath.Join(path, lockFile))
+	l, err := disk.TryLock(filepath.Join(path, lockFile))
 	if err != nil {
 		return nil, fmt.Errorf("create run %s: %w", path, err)
 	}
@@ -71,24 +73,17 @@ func Create(path string, manifest any) (*Dir, error) {
 	return d, nil
 }
 
-func create(path string, l *os.File, manifest any) (*Dir, error) {
+func create(path string, l *disk.Lock, manifest any) (*Dir, error) {
 	name := filepath.Join(path, manifestFile)
 	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(ErrExists, err)
 	}
-	var data bytes.Buffer
-	enc := json.NewEncoder(&data)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(manifest); err != nil {
-		return nil, err
-	}
-	log, err := OpenLog(filepath.Join(path, eventsFile), nil)
+	log, err := disk.OpenLog(filepath.Join(path, eventsFile), nil)
 	if err != nil {
 		return nil, err
 	}
 	// The manifest comes last: a directory with one is a run that can be resumed.
-	if err := disk.WriteFile(name, data.Bytes()); err != nil {
+	if err := disk.WriteJSON(name, manifest); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return &Dir{path: path, lock: l, log: log, finished: map[Job]Outcome{}}, nil
@@ -107,12 +102,12 @@ func Open(path string, manifest any) (*Dir, error) {
 			return nil, fmt.Errorf("open run: %s: %w", name, err)
 		}
 	}
-	l, err := lock(filepath.Join(path, lockFile))
+	l, err := disk.TryLock(filepath.Join(path, lockFile))
 	if err != nil {
 		return nil, fmt.Errorf("open run %s: %w", path, err)
 	}
 	d := &Dir{path: path, lock: l, finished: map[Job]Outcome{}}
-	d.log, err = OpenLog(filepath.Join(path, eventsFile), d.remember)
+	d.log, err = disk.OpenLog(filepath.Join(path, eventsFile), d.remember)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open run: %w", err), l.Close())
 	}

@@ -135,90 +135,6 @@ func TestAttemptDirectoriesStayInside(t *testing.T) {
 	}
 }
 
-// However much of the last line is on the disk, all whole lines are found, and the log goes on after them.
-func TestTornTail(t *testing.T) {
-	lines := []string{`{"n":1}`, `{"n":2,"text":"<ü>"}`, `{"n":3}`}
-	whole := strings.Join(lines, "\n") + "\n"
-	for cut := range len(whole) + 1 {
-		path := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(path, []byte(whole[:cut]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		l, err := OpenLog(path, func(line []byte) error {
-			got = append(got, string(line))
-			return nil
-		})
-		if err != nil {
-			t.Fatalf("cut at %d: %v", cut, err)
-		}
-		n := strings.Count(whole[:cut], "\n")
-		if strings.Join(got, "\n") != strings.Join(lines[:n], "\n") {
-			t.Errorf("cut at %d: read %q", cut, got)
-		}
-		if err := l.Append(map[string]string{"new": "<line>"}); err != nil {
-			t.Fatal(err)
-		}
-		mustClose(t, l)
-		after, err := os.ReadFile(path)
-		want := strings.Join(append(lines[:n:n], `{"new":"<line>"}`), "\n") + "\n"
-		if err != nil || string(after) != want {
-			t.Errorf("cut at %d: the file holds %q, want %q", cut, after, want)
-		}
-	}
-}
-
-func TestDamagedLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte("{\"n\":1}\n{\"n\":\n{\"n\":3}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := OpenLog(path, nil); err == nil || !strings.Contains(err.Error(), "line 2") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestLogOfManyWriters(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	l, err := OpenLog(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	for w := range 8 {
-		wg.Go(func() {
-			for i := range 20 {
-				if err := errors.Join(l.Append([]int{w, i}), l.Sync()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	mustClose(t, l)
-	next := map[int]int{}
-	l, err = OpenLog(path, func(line []byte) error {
-		var v [2]int
-		if err := json.Unmarshal(line, &v); err != nil {
-			return err
-		}
-		if v[1] != next[v[0]] {
-			t.Errorf("writer %d: line %d, want %d", v[0], v[1], next[v[0]])
-		}
-		next[v[0]]++
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustClose(t, l)
-	for w := range 8 {
-		if next[w] != 20 {
-			t.Errorf("writer %d: %d lines", w, next[w])
-		}
-	}
-}
-
 // A run over a directory that is stopped at any event and opened again plays each attempt to one result.
 func TestRunsOverADirectory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -266,29 +182,6 @@ func TestRunsOverADirectory(t *testing.T) {
 			if played[a] != 1 {
 				rt.Fatalf("%v was played %d times", a, played[a])
 			}
-		}
-	})
-}
-
-func FuzzReadLines(f *testing.F) {
-	f.Add([]byte("{}\n[1]\n\"torn"))
-	f.Add([]byte("\n\n"))
-	f.Add([]byte("{}{}\n1\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var again bytes.Buffer
-		good, err := readLines(bytes.NewReader(data), func(line []byte) error {
-			if !json.Valid(line) {
-				t.Errorf("%q is not JSON", line)
-			}
-			again.Write(line)
-			again.WriteByte('\n')
-			return nil
-		})
-		if !bytes.Equal(again.Bytes(), data[:good]) {
-			t.Errorf("the good part of %q was read as %q", data, again.Bytes())
-		}
-		if err == nil && bytes.IndexByte(data[good:], '\n') >= 0 && bytes.IndexByte(data[good:], '\n') != len(data[good:])-1 {
-			t.Errorf("whole lines were taken for a torn tail: %q", data[good:])
 		}
 	})
 }

@@ -1,8 +1,3 @@
-// Package disk keeps files: it makes directories for temporary files whose names say whose they are, so that what a killed process
-// left can be found and removed by the next one.
-//
-// It imports env for what a leftover is, and nothing else of ours. Its functions are safe for concurrent use, also by
-// several processes.
 package disk
 
 import (
@@ -15,15 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"deepswe/env"
 )
 
-// provider is the name under which a leftover is told: these directories are those of no sandbox.
-const provider = "temporary"
-
-// MakeScratch makes a directory below parent, the system's directory for temporary files when empty. What it is for becomes
-// part of its name: a lower-case word.
+// MakeScratch makes a directory below parent, the system's directory for temporary files when empty. What it is for
+// becomes part of its name: a lower-case word.
 func MakeScratch(parent, what string) (string, error) {
 	dir, err := os.MkdirTemp(parent, "deepswe-"+what+"-"+Self().String()+"-*")
 	if err != nil {
@@ -37,7 +27,7 @@ func RemoveScratch(dir string) error {
 	if err := os.RemoveAll(dir); err == nil {
 		return nil
 	}
-	// What cannot be entered or changed is told by the second try.
+	// What cannot be entered or changed is reported by the second try.
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
 		if d != nil && d.IsDir() {
 			_ = os.Chmod(path, 0o700)
@@ -47,9 +37,19 @@ func RemoveScratch(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// ReapScratch removes the directories below parent whose owner is dead, and returns them. Where processes cannot be looked at,
-// every owner counts as living. Directories of other users are left to them.
-func ReapScratch(ctx context.Context, parent string, o env.ReapOptions) ([]env.Leftover, error) {
+// Abandoned is a scratch directory whose process is dead.
+type Abandoned struct {
+	Dir string
+	PID int
+	Age time.Duration
+}
+
+// Reaping chooses what ReapScratch removes: with All the directories of living processes, too; with DryRun nothing.
+type Reaping struct{ All, DryRun bool }
+
+// ReapScratch removes the directories below parent whose process is dead, and returns them. Where processes cannot be
+// looked at, every one counts as alive. Directories of other users are left alone.
+func ReapScratch(ctx context.Context, parent string, o Reaping) ([]Abandoned, error) {
 	if parent == "" {
 		parent = os.TempDir()
 	}
@@ -57,7 +57,7 @@ func ReapScratch(ctx context.Context, parent string, o env.ReapOptions) ([]env.L
 	if err != nil {
 		return nil, fmt.Errorf("reap scratch directories: %w", err)
 	}
-	var found []env.Leftover
+	var found []Abandoned
 	var failed []error
 	me := Self()
 	for _, entry := range entries {
@@ -70,12 +70,10 @@ func ReapScratch(ctx context.Context, parent string, o env.ReapOptions) ([]env.L
 		}
 		info, err := entry.Info()
 		if err != nil || !info.IsDir() || !ours(info) {
-			continue // gone meanwhile, or not what we make
+			continue // gone meanwhile, or not made by MakeScratch
 		}
 		dir := filepath.Join(parent, entry.Name())
-		found = append(found, env.Leftover{
-			Provider: provider, Kind: "directory", ID: dir, Owner: fmt.Sprintf("process %d", owner.PID), Age: time.Since(info.ModTime()),
-		})
+		found = append(found, Abandoned{Dir: dir, PID: owner.PID, Age: time.Since(info.ModTime())})
 		if !o.DryRun {
 			failed = append(failed, RemoveScratch(dir))
 		}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"deepswe/env"
 )
 
 // makeEnv, when set, makes the test binary a process that makes a scratch directory there and dies.
@@ -76,18 +74,18 @@ func TestReapRemovesWhatTheDeadLeft(t *testing.T) {
 	before := names(t, parent)
 	leave(t, parent)
 
-	would, err := ReapScratch(t.Context(), parent, env.ReapOptions{DryRun: true})
+	would, err := ReapScratch(t.Context(), parent, Reaping{DryRun: true})
 	if err != nil || len(would) != 1 || len(names(t, parent)) != len(before)+1 {
 		t.Fatalf("a dry run found %v (%v) and left %q", would, err, names(t, parent))
 	}
-	did, err := ReapScratch(t.Context(), parent, env.ReapOptions{})
-	if err != nil || len(did) != 1 || did[0].ID != would[0].ID || did[0].Kind != "directory" {
+	did, err := ReapScratch(t.Context(), parent, Reaping{})
+	if err != nil || len(did) != 1 || did[0].Dir != would[0].Dir || did[0].PID == 0 {
 		t.Fatalf("reaped %v (%v), want %v", did, err, would)
 	}
 	if after := names(t, parent); !slices.Equal(after, before) {
 		t.Errorf("left %q, want %q", after, before)
 	}
-	if _, err := ReapScratch(t.Context(), parent, env.ReapOptions{All: true}); err != nil {
+	if _, err := ReapScratch(t.Context(), parent, Reaping{All: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(living); !os.IsNotExist(err) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"deepswe/agent/run"
+	"deepswe/env/disk"
 	"deepswe/rl"
 )
 
@@ -18,7 +19,7 @@ import (
 //
 // Unlike run.Dir it finds failures too: the step that is played again after a kill must have the same groups.
 type journal struct {
-	log *run.Log
+	log *disk.Log
 
 	// version is that of a rollout without turns.
 	version int64
@@ -45,7 +46,7 @@ func openJournal(path string, version int64) (*journal, error) {
 	}
 	j := &journal{version: version, known: map[run.Job]run.Outcome{}}
 	var err error
-	j.log, err = run.OpenLog(path, j.remember)
+	j.log, err = disk.OpenLog(path, j.remember)
 	return j, err
 }
 
@@ -113,7 +114,7 @@ func (j *journal) Record(o run.Outcome) error {
 		return err
 	}
 	// The extras stand behind the members of the rollout, in the same object.
-	return j.log.AppendJSON(append(append(bytes.TrimSuffix(head, []byte("}")), ','), tail[1:]...))
+	return j.log.AppendLine(append(append(bytes.TrimSuffix(head, []byte("}")), ','), tail[1:]...))
 }
 
 func (j *journal) close() error { return j.log.Close() }

@@ -16,8 +16,8 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
-// WriteStream is WriteFile for data that comes piece by piece. The data goes to a temporary name in the same directory, is synced,
-// and takes the path's place by a rename; after an error of write, nothing has changed.
+// WriteStream is WriteFile for data that comes piece by piece. The data goes to a temporary name in the same directory,
+// is synced, and takes the path's place by a rename; after an error of write, nothing has changed.
 func WriteStream(path string, write func(io.Writer) error) (err error) {
 	dir, name := filepath.Split(path)
 	f, err := os.CreateTemp(dir, "."+name+".*")

@@ -1,0 +1,193 @@
+package disk
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// ErrDamaged marks a log with a line that is not JSON, other than the last one.
+var ErrDamaged = errors.New("the file was damaged")
+
+// Log is an append-only file of JSON lines. A line is handed to the operating system whole before Append returns, so a
+// killed process loses none; what a machine that went down can lose is what was appended after the last Sync.
+type Log struct {
+	mu   sync.Mutex
+	file *os.File
+	err  error
+	// written and synced count lines, so that callers who wait for the disk at the same time share one trip to it.
+	written, synced int64
+	syncing         sync.Mutex
+}
+
+// CreateLog begins a log. It fails with fs.ErrExist where there is a file at the path.
+func CreateLog(path string) (*Log, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("create log: %w", err)
+	}
+	return &Log{file: f}, nil
+}
+
+// OpenLog opens the log at the path, or begins it, and hands the lines that are there to each, as [ReadLines] does. A
+// torn last line is cut off, and so is everything from the line on at which each returned io.EOF.
+func OpenLog(path string, each func(line []byte) error) (*Log, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	good, err := readLines(f, each)
+	if err == nil {
+		err = f.Truncate(good)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open log %s: %w", path, err), f.Close())
+	}
+	return &Log{file: f}, nil
+}
+
+// Append writes v as one line. After a failed write or Sync every further Append fails with the same error, so that a log never
+// has a hole.
+func (l *Log) Append(v any) error {
+	line, err := MarshalJSON(v)
+	if err != nil {
+		return fmt.Errorf("append to log: %w", err)
+	}
+	return l.AppendLine(line)
+}
+
+// AppendLine is Append for a line that is JSON already, without a line break; it is not checked.
+func (l *Log) AppendLine(line []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return l.err
+	}
+	// One write per line: a kill between two writes leaves whole lines.
+	if _, err := l.file.Write(append(line[:len(line):len(line)], '\n')); err != nil {
+		l.err = fmt.Errorf("append to log: %w", err)
+	}
+	l.written++
+	return l.err
+}
+
+// Sync returns when everything appended before the call is on the disk.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	want := l.written
+	l.mu.Unlock()
+
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if l.synced >= want {
+		return nil
+	}
+	l.mu.Lock()
+	now, err := l.written, l.err
+	l.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := l.file.Sync(); err != nil {
+		err = fmt.Errorf("sync log: %w", err)
+		l.mu.Lock()
+		l.err = err // the system may have dropped what it could not write, and would not say so again
+		l.mu.Unlock()
+		return err
+	}
+	l.synced = now
+	return nil
+}
+
+// Close syncs and closes the file.
+func (l *Log) Close() error {
+	return errors.Join(l.Sync(), l.file.Close())
+}
+
+// ReadLog is ReadLines of the file at the path. It takes no lock and changes nothing, so the log may be one that a
+// process is writing.
+func ReadLog(path string, each func(line []byte) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	defer f.Close()
+	if err := ReadLines(f, each); err != nil {
+		return fmt.Errorf("read log %s: %w", path, err)
+	}
+	return nil
+}
+
+// ReadLines hands each line of a log to each, without its line break. A torn last line, which a killed writer leaves, is
+// left out; any other line that is not JSON is an error ([ErrDamaged]), and so is an error of each, except for io.EOF,
+// which ends the reading. The line is only valid during the call. each may be nil.
+func ReadLines(r io.Reader, each func(line []byte) error) error {
+	_, err := readLines(r, each)
+	return err
+}
+
+// readLines returns the length of the lines at the beginning of the log that were read.
+func readLines(log io.Reader, each func([]byte) error) (good int64, err error) {
+	r := lineReader{r: bufio.NewReaderSize(log, 1<<16)}
+	for n := 1; ; n++ {
+		line, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return good, nil
+		}
+		if err != nil {
+			return good, err
+		}
+		body := bytes.TrimSuffix(line, []byte("\n"))
+		whole := len(body) < len(line) && json.Valid(body)
+		switch {
+		case !whole && r.last():
+			return good, nil
+		case !whole:
+			return good, fmt.Errorf("line %d is not JSON: %w", n, ErrDamaged)
+		}
+		if each != nil {
+			err = each(body)
+		}
+		if errors.Is(err, io.EOF) {
+			return good, nil
+		}
+		if err != nil {
+			return good, fmt.Errorf("line %d: %w", n, err)
+		}
+		good += int64(len(line))
+	}
+}
+
+// lineReader reads lines of any length, with their line break.
+type lineReader struct {
+	r   *bufio.Reader
+	buf []byte
+}
+
+// next returns a line that is valid until the next call. A last line without a line break comes without one, then
+// io.EOF.
+func (l *lineReader) next() ([]byte, error) {
+	l.buf = l.buf[:0]
+	for {
+		part, err := l.r.ReadSlice('\n')
+		l.buf = append(l.buf, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && len(l.buf) > 0:
+			return l.buf, nil
+		default:
+			return l.buf, err
+		}
+	}
+}
+
+// last reports whether nothing follows the line that next returned.
+func (l *lineReader) last() bool {
+	_, err := l.r.Peek(1)
+	return errors.Is(err, io.EOF)
+}
