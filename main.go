@@ -8,6 +8,7 @@ package main
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/env/docker"
@@ -38,24 +40,28 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
 		os.Exit(guest.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(os.Args[1:]))
 }
 
 // run executes one command line and returns the exit code.
-func run(args []string, in io.Reader, out, errOut io.Writer) int {
-	ctx, abandon, stop := interrupts(errOut)
+func run(args []string) int {
+	screen := cli.NewScreen(os.Stderr)
+	ctx, abandon, stop := interrupts(screen)
 	defer stop()
-	root, err := newRoot(in, out, errOut, abandon)
+	root, err := newRoot(cli.World{
+		In: os.Stdin, Out: cli.Stdout{File: os.Stdout}, Err: screen, Log: cli.NewLog(screen), Getenv: os.Getenv,
+		Abandon: abandon, Version: version(),
+	})
 	if err != nil {
-		fmt.Fprintf(errOut, "deepswe: %v\n", err)
-		return agentcmd.ExitInternal
+		fmt.Fprintf(screen, "deepswe: %v\n", err)
+		return cli.ExitInternal
 	}
 	root.SetArgs(args)
 	err = root.ExecuteContext(ctx)
-	if err != nil && err.Error() != "" {
-		agentcmd.Say(errOut, err.Error())
+	if err != nil && err.Error() != "" && !errors.Is(err, cli.ErrReaderGone) {
+		cli.Say(screen, err.Error())
 	}
-	return agentcmd.ExitCode(err)
+	return cli.ExitCode(err)
 }
 
 // interrupts turns the signals that ask to stop into a context that ends with the first one, and a channel that is
@@ -78,12 +84,12 @@ func interrupts(errOut io.Writer) (context.Context, <-chan struct{}, func()) {
 			}
 			switch n {
 			case 1:
-				agentcmd.Say(errOut, "stopping (once more to leave at once)")
+				cli.Say(errOut, "stopping (once more to leave at once)")
 				cancel()
 			case 2:
 				close(abandon)
 			default:
-				os.Exit(agentcmd.ExitInterrupted)
+				os.Exit(cli.ExitInterrupted)
 			}
 		}
 	}()
@@ -94,7 +100,7 @@ func interrupts(errOut io.Writer) (context.Context, <-chan struct{}, func()) {
 	}
 }
 
-func newRoot(in io.Reader, out, errOut io.Writer, abandon <-chan struct{}) (*cobra.Command, error) {
+func newRoot(w cli.World) (*cobra.Command, error) {
 	demoFS, err := fs.Sub(demo, "testdata/demo")
 	if err != nil {
 		return nil, err
@@ -103,40 +109,29 @@ func newRoot(in io.Reader, out, errOut io.Writer, abandon <-chan struct{}) (*cob
 		Use:           "deepswe",
 		Short:         "An open coding agent that is trained, not only prompted",
 		Long:          rootHelp,
-		Version:       version(),
+		Version:       w.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
+	root.SetIn(w.In)
+	root.SetOut(w.Out)
+	root.SetErr(w.Err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return agentcmd.Usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
+		return cli.Usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	log := agentcmd.NewLog(errOut)
-	getenv := os.Getenv
-	provider := func(ctx context.Context, c agentcmd.ProviderChoice) (env.Provider, error) {
-		return agentcmd.OpenProvider(ctx, log, c)
-	}
-	model := func(ctx context.Context, c agentcmd.ModelChoice) (agentcmd.LiveModel, error) {
-		return agentcmd.OpenModel(ctx, log, c)
-	}
-	add(root, "Fix an issue", agentcmd.New(agentcmd.Deps{
-		In: in, Out: out, Err: errOut, Log: log, Getenv: getenv, Abandon: abandon, Demo: demoFS, Version: version(),
-		Provider: provider, Model: model,
-	})...)
+	add(root, "Fix an issue", agentcmd.New(agentcmd.Deps{World: w, Demo: demoFS})...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{
-		In: in, Out: out, Err: errOut, Log: log, Getenv: getenv, Abandon: abandon, Version: version(),
-		Provider: provider, Model: model, WriteRollouts: train.WriteRollouts,
+		In: w.In, Out: w.Out, Err: w.Err, Log: w.Log, Getenv: w.Getenv, Abandon: w.Abandon, Version: w.Version,
+		Provider: w.Sandbox, Model: w.Model, WriteRollouts: train.WriteRollouts,
 	})...)
 	add(root, "Look after this machine", envcmd.New(envcmd.Deps{
-		Out: out, Err: errOut,
+		Out: w.Out, Err: w.Err,
 		Docker: func(ctx context.Context, hosts []string) (env.Provider, error) {
-			return docker.New(ctx, docker.Options{Hosts: hosts, Log: log})
+			return docker.New(ctx, docker.Options{Hosts: hosts, Log: w.Log})
 		},
 		Local: []envcmd.Local{
-			{Name: "bwrap", Open: func() (env.Provider, error) { return local.NewBwrap(local.Options{Log: log}) }},
-			{Name: "host", Open: func() (env.Provider, error) { return local.NewHost(local.Options{Log: log}) }},
+			{Name: "bwrap", Open: func() (env.Provider, error) { return local.NewBwrap(local.Options{Log: w.Log}) }},
+			{Name: "host", Open: func() (env.Provider, error) { return local.NewHost(local.Options{Log: w.Log}) }},
 		},
 		Scratch: func(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
 			found, err := disk.ReapScratch(ctx, "", disk.Reaping{All: o.All, DryRun: o.DryRun})
@@ -149,12 +144,12 @@ func newRoot(in io.Reader, out, errOut io.Writer, abandon <-chan struct{}) (*cob
 			return left, err
 		},
 		Endpoint: func(ctx context.Context, baseURL, model string) []env.Finding {
-			return agentcmd.CheckEndpoint(ctx, getenv, log, baseURL, model)
+			return agentcmd.CheckEndpoint(ctx, w, baseURL, model)
 		},
 	})...)
 	add(root, "Train a model",
-		rlcmd.NewTrain(rlcmd.TrainDeps{In: in, Out: out, Err: errOut, Log: log, Abandon: abandon}),
-		rlcmd.NewExport(rlcmd.ExportDeps{In: in, Out: out, Err: errOut, OpenRun: train.OpenRollouts}))
+		rlcmd.NewTrain(rlcmd.TrainDeps{In: w.In, Out: w.Out, Err: w.Err, Log: w.Log, Abandon: w.Abandon}),
+		rlcmd.NewExport(rlcmd.ExportDeps{In: w.In, Out: w.Out, Err: w.Err, OpenRun: train.OpenRollouts}))
 	return root, nil
 }
 

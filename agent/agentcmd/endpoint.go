@@ -4,31 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
+	"deepswe/agent/cli"
 	"deepswe/agent/llm"
 	"deepswe/env"
 )
 
 // CheckEndpoint looks at the model endpoint for doctor. An endpoint that nobody has set, and that is not where vLLM
 // would be, is no failure: half of what deepswe does needs none.
-func CheckEndpoint(ctx context.Context, getenv func(string) string, log *slog.Logger, baseURL, model string) []env.Finding {
-	config, err := LoadConfig(getenv)
+func CheckEndpoint(ctx context.Context, w cli.World, baseURL, model string) []env.Finding {
+	config, err := w.LoadConfig()
 	if err != nil {
-		return []env.Finding{{Check: "configuration", Status: env.Failed, Detail: err.Error(), Fix: "correct " + configPath(getenv)}}
+		return []env.Finding{{Check: "configuration", Status: env.Failed, Detail: err.Error(), Fix: "correct " + w.ConfigPath()}}
 	}
-	choice := ResolveModel(getenv, config, baseURL, model)
-	client, err := llm.New(llm.Options{BaseURL: choice.BaseURL, APIKey: choice.APIKey, Model: choice.Model, MaxRetries: -1, Log: log})
+	choice := w.ResolveModel(config, baseURL, model)
+	client, err := llm.New(llm.Options{BaseURL: choice.BaseURL, APIKey: choice.APIKey, Model: choice.Model, MaxRetries: -1, Log: w.Logger()})
 	if err != nil {
 		return []env.Finding{{Check: "endpoint", Status: env.Failed, Detail: err.Error(), Fix: "set DEEPSWE_BASE_URL"}}
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	h, err := client.Check(ctx)
-	if err != nil && len(h.Models) == 0 && choice.BaseURL == defaultBaseURL {
+	if err != nil && len(h.Models) == 0 && choice.BaseURL == cli.DefaultBaseURL {
 		return []env.Finding{{
-			Check: "endpoint", Status: env.Skipped, Detail: "none is set, and none answers at " + defaultBaseURL,
+			Check: "endpoint", Status: env.Skipped, Detail: "none is set, and none answers at " + cli.DefaultBaseURL,
 			Fix: "export DEEPSWE_BASE_URL=http://HOST:PORT/v1",
 		}}
 	}

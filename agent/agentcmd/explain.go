@@ -5,6 +5,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 )
 
 // explain says in a sentence why a rollout ended as it did and what can be done about it; empty where the stop reason or
@@ -17,7 +18,7 @@ func explain(r attempt.Result, l agent.Limits) string {
 	}
 	switch out.StopReason {
 	case agent.MaxSteps:
-		return fmt.Sprintf("the limit of %s is reached; --max-steps allows more", steps(l.Steps))
+		return fmt.Sprintf("the limit of %s is reached; --max-steps allows more", cli.Plural(l.Steps, "step"))
 	case agent.MaxContext:
 		if out.Steps == 0 {
 			return fmt.Sprintf("the prompt alone does not fit into %s: serve the model with a longer one, or shorten the issue", window)
@@ -39,4 +40,26 @@ func explain(r attempt.Result, l agent.Limits) string {
 		}
 	}
 	return ""
+}
+
+// stopCode is the exit code of a finished rollout.
+func stopCode(stop agent.StopReason, patched bool) int {
+	switch stop {
+	case agent.Interrupted:
+		return cli.ExitInterrupted
+	case agent.ModelError:
+		return cli.ExitModel
+	case agent.SandboxError:
+		return cli.ExitSandbox
+	case agent.Submitted:
+		if patched {
+			return cli.ExitDone
+		}
+		return cli.ExitUnsolved
+	default:
+		if patched {
+			return cli.ExitLimit
+		}
+		return cli.ExitUnsolved
+	}
 }

@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/repo"
 )
@@ -48,9 +48,9 @@ type outcome struct {
 // failed is the outcome where there was no rollout.
 func failed(ctx context.Context, err error) outcome {
 	if ctx.Err() != nil {
-		return outcome{Status: string(agent.Interrupted), ExitCode: ExitInterrupted}
+		return outcome{Status: string(agent.Interrupted), ExitCode: cli.ExitInterrupted}
 	}
-	return outcome{Status: "failed", ExitCode: ExitCode(err)}
+	return outcome{Status: "failed", ExitCode: cli.ExitCode(err)}
 }
 
 // finish delivers the patch where it was asked for, and says what the attempt came to.
@@ -75,11 +75,11 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 		report.Detail = "stopped a second time: there was no time for the patch"
 	default:
 		err = errors.Join(err, fmt.Errorf("the patch could not be computed: %w", r.PatchErr))
-		report.ExitCode = ExitSandbox
+		report.ExitCode = cli.ExitSandbox
 	}
 	if writeErr != nil {
 		err = errors.Join(err, writeErr)
-		report.ExitCode = ExitInternal
+		report.ExitCode = cli.ExitInternal
 	}
 	switch wanted := j.o.apply || j.o.branch != ""; {
 	case !wanted || !patched || err != nil:
@@ -98,21 +98,21 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 func (j *job) end(report outcome, err error) error {
 	if err != nil {
 		report.Error = err.Error()
-		if report.ExitCode == ExitDone {
-			report.ExitCode = ExitCode(err)
+		if report.ExitCode == cli.ExitDone {
+			report.ExitCode = cli.ExitCode(err)
 		}
 	}
-	told := errors.Join(j.watch.finish(report), j.watch.close())
-	if told != nil && !errors.Is(told, syscall.EPIPE) { // whoever reads may have seen enough
+	told := j.watch.finish(report)
+	if told != nil && !errors.Is(told, cli.ErrReaderGone) {
 		err = errors.Join(err, fmt.Errorf("the result could not be printed: %w", told))
-		if report.ExitCode == ExitDone {
-			report.ExitCode = ExitInternal
+		if report.ExitCode == cli.ExitDone {
+			report.ExitCode = cli.ExitInternal
 		}
 	}
-	if report.ExitCode == ExitDone {
+	if report.ExitCode == cli.ExitDone {
 		return nil
 	}
-	return &codeError{code: report.ExitCode, err: err}
+	return &cli.ExitError{Code: report.ExitCode, Err: err}
 }
 
 // path is where a file of the attempt lies, nil when it was not written.
@@ -132,13 +132,13 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 	if j.o.branch != "" {
 		commit, err := repo.Branch(ctx, j.target, j.o.branch, commitMessage(j.task), report.diff)
 		if err != nil {
-			return &codeError{code: ExitUsage, err: err}
+			return &cli.ExitError{Code: cli.ExitUsage, Err: err}
 		}
 		report.Branch, report.Commit = j.o.branch, commit
 	}
 	if j.o.apply {
 		if err := repo.Apply(ctx, j.target, report.diff); err != nil {
-			return &codeError{code: ExitUsage, err: fmt.Errorf("%w: the repository has changed since; the patch is kept", err)}
+			return &cli.ExitError{Code: cli.ExitUsage, Err: fmt.Errorf("%w: the repository has changed since; the patch is kept", err)}
 		}
 		report.Applied = true
 	}
@@ -146,7 +146,7 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 }
 
 func commitMessage(t env.Task) string {
-	title := firstLine(t.Statement, 60)
+	title := cli.FirstLine(t.Statement, 60)
 	if t.Source == "github" {
 		return fmt.Sprintf("Fix: %s\n\n%s\n", title, t.ID)
 	}
@@ -173,9 +173,9 @@ func (j *job) checkDemo(ctx context.Context, diff []byte) error {
 	if err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	j.watch.check("go test ./...", r.ExitCode == 0, string(r.Stdout.Head))
+	j.watch.show(checked{Command: "go test ./...", Passed: r.ExitCode == 0, Output: string(r.Stdout.Head)})
 	if r.ExitCode != 0 {
-		return &codeError{code: ExitUnsolved, err: errors.New("demo: the tests fail after the fix")}
+		return &cli.ExitError{Code: cli.ExitUnsolved, Err: errors.New("demo: the tests fail after the fix")}
 	}
 	return nil
 }

@@ -2,17 +2,16 @@ package agentcmd
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"time"
 
+	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/env/repo"
@@ -29,11 +28,11 @@ type job struct {
 	dir      string // the attempt's directory in it
 	task     env.Task
 	target   string // the repository on the host
-	prompts  prompts
 	snapshot *repo.Snapshot
 	provider env.Provider
 	attempt  *attempt.Attempt
 	watch    watcher
+	stream   bool // the watcher wants the model's text as it arrives
 
 	// closers run in reverse order.
 	closers []func() error
@@ -72,43 +71,36 @@ func (j *job) prepare(ctx context.Context) error {
 		return err
 	}
 	if err := os.MkdirAll(j.dir, 0o755); err != nil {
-		return Usage(fmt.Errorf("the run's directory: %w (choose another with --out)", err))
+		return cli.Usage(fmt.Errorf("the run's directory: %w (choose another with --out)", err))
 	}
 	if j.attempt, err = j.newAttempt(j.provider, model); err != nil {
 		return err
 	}
-	j.watch.start(started{
-		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target, Demo: j.o.demo, Recorded: model.recorded(),
-		MaxSteps: j.o.maxSteps, NotCopied: j.snapshot.Omitted,
+	j.watch.show(started{
+		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target, Demo: j.o.demo, Recorded: model.IsRecorded(),
+		MaxSteps: j.o.MaxSteps, NotCopied: j.snapshot.Omitted,
 	})
 	return nil
 }
 
 // check looks at what the command line names, before anything is asked or copied.
 func (j *job) check(ctx context.Context) error {
-	var err error
-	if j.prompts, err = openPrompts(j.o.promptPack, j.o.network); err != nil {
-		return Usage(err)
-	}
-	for _, note := range j.prompts.notes() {
-		j.d.Log.Warn(note)
-	}
 	if _, err := exec.LookPath("git"); err != nil {
-		return Usage(repo.ErrNoGit)
+		return cli.Usage(repo.ErrNoGit)
 	}
-	if _, err := exec.LookPath("go"); err != nil && j.o.demo && j.o.image == "" {
-		return Usage(errors.New("the demo's tests are Go tests, and go is not installed, or not on PATH"))
+	if _, err := exec.LookPath("go"); err != nil && j.o.demo && j.o.Image == "" {
+		return cli.Usage(errors.New("the demo's tests are Go tests, and go is not installed, or not on PATH"))
 	}
 	if j.o.demo || j.in.url != "" && !j.o.repoGiven {
 		return nil // the repository is still to come
 	}
 	if info, err := os.Stat(j.o.repo); err != nil {
-		return Usage(fmt.Errorf("--repo: %w", err))
+		return cli.Usage(fmt.Errorf("--repo: %w", err))
 	} else if !info.IsDir() {
-		return Usage(fmt.Errorf("--repo %s is not a directory", j.o.repo))
+		return cli.Usage(fmt.Errorf("--repo %s is not a directory", j.o.repo))
 	}
 	if j.o.branch != "" {
-		return Usage(repo.CheckBranch(ctx, j.o.repo, j.o.branch))
+		return cli.Usage(repo.CheckBranch(ctx, j.o.repo, j.o.branch))
 	}
 	return nil
 }
@@ -122,13 +114,13 @@ func (j *job) reap(ctx context.Context) {
 
 // takeSnapshot copies the repository.
 func (j *job) takeSnapshot(ctx context.Context) (*repo.Snapshot, error) {
-	j.watch.note("copying the repository")
+	j.watch.show(note("copying the repository"))
 	s, err := repo.Take(ctx, j.target, repo.SnapshotOptions{})
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, repo.ErrNoGit) || errors.Is(err, repo.ErrSource) {
-			return nil, Usage(err)
+			return nil, cli.Usage(err)
 		}
-		return nil, sandboxError(err)
+		return nil, &cli.ExitError{Code: cli.ExitSandbox, Err: err}
 	}
 	j.onClose(s.Close)
 	return s, nil
@@ -136,8 +128,8 @@ func (j *job) takeSnapshot(ctx context.Context) (*repo.Snapshot, error) {
 
 func (j *job) openProvider(ctx context.Context) (env.Provider, error) {
 	c := j.o.choice
-	c.Env, c.Image, c.Demo, c.Hosts, c.Progress = j.o.env, j.o.image, j.o.demo, j.o.hosts, j.watch.pull
-	p, err := j.d.Provider(ctx, c)
+	c.Progress = func(p env.Progress) { j.watch.show(p) }
+	p, err := j.d.Sandbox(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -149,36 +141,50 @@ func (j *job) openProvider(ctx context.Context) (env.Provider, error) {
 func (j *job) nameRun() error {
 	run := j.o.out
 	if run == "" {
-		run = filepath.Join(stateDir(j.d.Getenv), "runs", j.id)
+		run = j.d.RunDir(j.id)
 	}
 	var err error
 	if j.run, err = filepath.Abs(run); err != nil {
-		return Usage(err)
+		return cli.Usage(err)
 	}
 	j.dir = filepath.Join(j.run, "rollouts", pathName(j.task.ID), "0")
 	if _, err := os.Lstat(filepath.Join(j.dir, attempt.StepsFile)); err == nil {
-		return Usage(fmt.Errorf("%s holds a run already: choose another --out", j.run))
+		return cli.Usage(fmt.Errorf("%s holds a run already: choose another --out", j.run))
 	}
 	return nil
 }
 
-// stateDir is where runs are kept when nobody says: $XDG_STATE_HOME/deepswe, ~/.local/state/deepswe, or below the
-// directory for temporary files.
-func stateDir(getenv func(string) string) string {
-	if dir := getenv("XDG_STATE_HOME"); dir != "" {
-		return filepath.Join(dir, "deepswe")
+// work does the job, and reports what came of it.
+func (j *job) work(ctx context.Context) (outcome, error) {
+	if err := j.prepare(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted before the first step; nothing was changed")}
+		}
+		return failed(ctx, err), err
 	}
-	if home := getenv("HOME"); home != "" {
-		return filepath.Join(home, ".local", "state", "deepswe")
-	}
-	return filepath.Join(os.TempDir(), "deepswe")
+	result, err := j.attempt.Make(ctx, j.task, attempt.Source{Snapshot: j.snapshot}, j.dir)
+	return j.finish(ctx, result, err)
 }
 
-// newID names a run: sortable by time, and unique.
-func newID(now time.Time) (string, error) {
-	var b [3]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return "", err
+// openModel opens the model. Only a flag makes the demo a live one: with whatever else is set, it is the same
+// everywhere.
+func (j *job) openModel(ctx context.Context) (cli.LiveModel, error) {
+	if !j.o.demo || j.o.Name != "" || j.o.BaseURL != "" {
+		return j.o.Open(ctx, j.d.World)
 	}
-	return now.UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:]), nil
+	rec, err := openDemo(j.d.Demo)
+	if err != nil {
+		return cli.LiveModel{}, err
+	}
+	return j.o.Recorded(rec)
+}
+
+// newAttempt says how the task is attempted.
+func (j *job) newAttempt(provider env.Provider, m cli.LiveModel) (*attempt.Attempt, error) {
+	a, err := j.o.Attempt(j.d.World, m, j.o.Network)
+	a.Provider, a.Run, a.Stream = provider, j.id, j.stream
+	a.OnEvent = func(e agent.Event) { j.watch.show(e) }
+	a.OnPhase = func(p attempt.Phase) { j.watch.show(p) }
+	a.OnReady = func(dir string) { j.watch.show(ready(dir)) }
+	return &a, err
 }

@@ -3,16 +3,16 @@ package agentcmd
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"deepswe/agent"
+	"deepswe/agent/cli"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/repo"
@@ -31,12 +31,9 @@ EXIT STATUS
 
 // replayOptions are the flags of replay.
 type replayOptions struct {
+	cli.SandboxFlags
 	repo    string
-	env     string
-	image   string
 	dir     string
-	network bool
-	hosts   []string
 	demo    bool
 	timeout time.Duration
 	json    bool
@@ -51,7 +48,7 @@ func newReplay(d Deps) *cobra.Command {
 		Example: "  deepswe replay trajectory.json --repo .\n  deepswe replay steps.jsonl --image python:3.12 --dir /testbed",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 && !o.demo {
-				return Usage(errors.New("replay takes one trajectory: a trajectory.json or a steps.jsonl"))
+				return cli.Usage(errors.New("replay takes one trajectory: a trajectory.json or a steps.jsonl"))
 			}
 			return nil
 		},
@@ -59,21 +56,19 @@ func newReplay(d Deps) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.repo, "repo", ".", "the repository in `DIR`")
-	f.StringVar(&o.env, "env", "auto", "sandbox: auto, docker, bwrap or host (no isolation)")
-	f.StringVar(&o.image, "image", "", "container image `REF`")
+	o.Add(cmd)
 	f.StringVar(&o.dir, "dir", "", "the repository is in the image, at `PATH`")
-	f.BoolVar(&o.network, "network", false, "open the sandbox's network")
-	f.StringArrayVar(&o.hosts, "docker-host", nil, "Docker daemon `ADDRESS`; may be given more than once")
 	f.BoolVar(&o.demo, "demo", false, "replay the bundled demo")
-	f.DurationVar(&o.timeout, "command-timeout", 90*time.Second, "longest `TIME` for one command")
+	cli.AddCommandTimeout(cmd, &o.timeout)
 	f.BoolVar(&o.json, "json", false, "print a JSON line for every call; the last one is the result")
 	return cmd
 }
 
 func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err error) {
 	// The parts of a job that need no model are those of solve.
-	j := &job{d: d, o: solveOptions{repo: o.repo, env: o.env, image: o.image, hosts: o.hosts, demo: o.demo, json: true}}
-	j.watch = &jsonWatcher{out: nowhere{}}
+	choice := cli.SandboxChoice{Env: o.Env, Image: o.Image, Demo: o.demo, Hosts: o.Hosts}
+	j := &job{d: d, o: solveOptions{SandboxFlags: o.SandboxFlags, repo: o.repo, demo: o.demo, choice: choice}}
+	j.watch = &jsonWatcher{cli.NewJSONLines(io.Discard)}
 	defer func() { err = errors.Join(err, j.close()) }()
 	var rec *trajectory.Recording
 	if o.demo {
@@ -82,12 +77,12 @@ func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err
 		rec, err = trajectory.Open(args[0])
 	}
 	if err != nil {
-		return Usage(err)
+		return cli.Usage(err)
 	}
-	if err := checkProvider(ProviderChoice{Env: o.env, Image: o.image}); err != nil {
+	if err := choice.Check(); err != nil {
 		return err
 	}
-	spec := env.Spec{Image: o.image, Dir: o.dir, Network: o.network, Rollout: "replay"}
+	spec := env.Spec{Image: o.Image, Dir: o.dir, Network: o.Network, Rollout: "replay"}
 	if err := j.openTask(ctx); err != nil {
 		return err
 	}
@@ -107,15 +102,8 @@ func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err
 		return fmt.Errorf("start sandbox: %w", err)
 	}
 	j.onClose(func() error { return sb.Close(context.WithoutCancel(ctx)) })
-	if err := compare(ctx, d, o, rec, sb); !errors.Is(err, syscall.EPIPE) { // whoever reads may have seen enough
-		return err
-	}
-	return nil
+	return compare(ctx, d, o, rec, sb)
 }
-
-type nowhere struct{}
-
-func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
 // compared is a line of --json.
 type compared struct {
@@ -139,8 +127,7 @@ type replayed struct {
 
 func compare(ctx context.Context, d Deps, o replayOptions, rec *trajectory.Recording, sb env.Sandbox) error {
 	sum := replayed{Type: "result", Version: 1}
-	enc := json.NewEncoder(d.Out)
-	enc.SetEscapeHTML(false)
+	lines := cli.NewJSONLines(d.Out)
 	for c, err := range agent.Rerun(ctx, rec, tools.New(tools.Options{CommandTimeout: o.timeout}), sb) {
 		if err != nil {
 			return err
@@ -154,7 +141,7 @@ func compare(ctx context.Context, d Deps, o replayOptions, rec *trajectory.Recor
 			if !c.Same {
 				line.Recorded, line.Got = c.Recorded.Output, c.Got.Output
 			}
-			if err := enc.Encode(line); err != nil {
+			if err := lines.Print(line); err != nil {
 				return err
 			}
 			continue
@@ -164,17 +151,17 @@ func compare(ctx context.Context, d Deps, o replayOptions, rec *trajectory.Recor
 		}
 	}
 	if sum.Different > 0 {
-		sum.ExitCode = ExitUnsolved
+		sum.ExitCode = cli.ExitUnsolved
 	}
 	if o.json {
-		if err := enc.Encode(sum); err != nil {
+		if err := lines.Print(sum); err != nil {
 			return err
 		}
 	} else {
 		fmt.Fprintf(d.Out, "%d calls, %d with another result than recorded\n", sum.Calls, sum.Different)
 	}
 	if sum.Different > 0 {
-		return &codeError{code: ExitUnsolved}
+		return cli.Exit(cli.ExitUnsolved)
 	}
 	return nil
 }
@@ -184,7 +171,7 @@ func printComparison(ctx context.Context, d Deps, c agent.Comparison, dir string
 	if !c.Same {
 		mark = "DIFFERENT"
 	}
-	fmt.Fprintf(d.Out, "%3d  %-9s  %s\n", c.Step, mark, cut(describe(&c.Call, dir), 64))
+	fmt.Fprintf(d.Out, "%3d  %-9s  %s\n", c.Step, mark, cli.Cut(describe(&c.Call, dir), 64))
 	if c.Same {
 		return nil
 	}
@@ -193,7 +180,7 @@ func printComparison(ctx context.Context, d Deps, c agent.Comparison, dir string
 		return err
 	}
 	for line := range bytes.Lines(diff) {
-		fmt.Fprintln(d.Out, "     "+plain(strings.TrimRight(string(line), "\r\n")))
+		fmt.Fprintln(d.Out, "     "+cli.Plain(strings.TrimRight(string(line), "\r\n")))
 	}
 	return nil
 }

@@ -16,14 +16,14 @@ func rollout(w watcher) error {
 	call := func(name string, args map[string]string) *tools.Call {
 		return &tools.Call{ID: "call_1", Name: name, Args: args}
 	}
-	w.note("copying the repository")
-	w.start(started{
+	w.show(note("copying the repository"))
+	w.show(started{
 		Run: "/state/runs/1", Task: "release", Model: "DeepSWE-Preview", Sandbox: "docker", Repo: "/home/ann/release", MaxSteps: 100,
 		NotCopied: []repo.Omission{{Path: "secret\x1b[2J.pem", Reason: "not readable"}},
 	})
-	w.phase(attempt.PhaseSandbox)
-	w.ready("/testbed")
-	w.phase(attempt.PhaseAgent)
+	w.show(attempt.PhaseSandbox)
+	w.show(ready("/testbed"))
+	w.show(attempt.PhaseAgent)
 	view := call("file_editor", map[string]string{"command": "view", "path": "/testbed/compare.go", "view_range": "[1, 40]"})
 	run := call("execute_bash", map[string]string{"cmd": "go test ./... -run 'TestCompare|TestLatest' -count=1 -v 2>&1 | grep -v '^=== RUN' | tail -20"})
 	finish := call("finish", map[string]string{"command": "submit"})
@@ -56,10 +56,10 @@ func rollout(w watcher) error {
 		{Kind: agent.EventStop, Step: 5, StopReason: agent.Submitted},
 	} {
 		e.Time = at
-		w.event(e)
+		w.show(e)
 	}
-	w.phase(attempt.PhasePatch)
-	w.check("go test ./...", true, "ok  \texample.com/release\t0.003s\n")
+	w.show(attempt.PhasePatch)
+	w.show(checked{Command: "go test ./...", Passed: true, Output: "ok  \texample.com/release\t0.003s\n"})
 	patch, trajectory := "/state/runs/1/rollouts/release/0/patch.diff", "/state/runs/1/rollouts/release/0/trajectory.json"
 	return w.finish(outcome{
 		Status: "submitted", Patch: &patch, Trajectory: &trajectory, Run: "/state/runs/1", Steps: 5, Files: []string{"compare.go"},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -19,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/agent"
-	"deepswe/env"
+	"deepswe/agent/cli"
 )
 
 // scripted is a model that gives its replies one after the other, and keeps what it was asked.
@@ -48,6 +47,20 @@ const (
 	submit   = "<function=finish>\n<parameter=command>submit</parameter>\n</function>"
 )
 
+func environment(vars map[string]string) func(string) string {
+	return func(name string) string { return vars[name] }
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // world is a user's machine: a home, a directory for temporary files, and a model.
 type world struct {
 	deps     Deps
@@ -63,14 +76,12 @@ func newWorld(t *testing.T, replies ...string) *world {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	w := &world{vars: map[string]string{"HOME": t.TempDir()}, model: &scripted{replies: replies}}
-	log := slog.New(slog.DiscardHandler)
-	w.deps = Deps{
-		In: strings.NewReader(""), Out: &w.out, Err: &w.err, Log: log, Getenv: environment(w.vars), Version: "test", Demo: os.DirFS("../../testdata/demo"),
-		Provider: func(ctx context.Context, c ProviderChoice) (env.Provider, error) { return OpenProvider(ctx, log, c) },
-		Model: func(context.Context, ModelChoice) (LiveModel, error) {
-			return LiveModel{Model: w.model, Name: "scripted", Context: 32768}, nil
+	w.deps = Deps{Demo: os.DirFS("../../testdata/demo"), World: cli.World{
+		In: strings.NewReader(""), Out: &w.out, Err: &w.err, Getenv: environment(w.vars), Version: "test",
+		OpenModel: func(context.Context, cli.ModelChoice) (cli.LiveModel, error) {
+			return cli.LiveModel{Model: w.model, Name: "scripted", Context: 32768}, nil
 		},
-	}
+	}}
 	return w
 }
 
@@ -84,12 +95,12 @@ func (w *world) run(t *testing.T, args ...string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(t.Context())
 	if err != nil {
-		Say(&w.err, err.Error())
+		cli.Say(&w.err, err.Error())
 	}
 	if left, _ := os.ReadDir(os.TempDir()); len(left) > 0 {
 		t.Errorf("%v left %v", args, left)
 	}
-	return ExitCode(err)
+	return cli.ExitCode(err)
 }
 
 // result is the last line of --json.
@@ -160,7 +171,7 @@ func TestSolveFromAnIssuesAddress(t *testing.T) {
 	w.vars["DEEPSWE_GITHUB_API"] = server.URL + "/api"
 	url := server.URL + "/o/greeter/issues/7"
 
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--json", url); code != ExitDone {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--json", url); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s%s", code, &w.out, &w.err)
 	}
 	if got := fmt.Sprint(w.result(t)["files"]); got != "[hello.txt]" {
@@ -176,7 +187,7 @@ func TestSolveFromAnIssuesAddress(t *testing.T) {
 	// A copy of one's own is worked on where one says so, and the branch is made there.
 	w.model.asked = nil
 	script(t, own, "git config user.name u; git config user.email u@u")
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--branch", "fix-7", url); code != ExitDone {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--branch", "fix-7", url); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s%s", code, &w.out, &w.err)
 	}
 	if got := script(t, own, "git show fix-7:hello.txt; git log -1 --format=%s fix-7; git status --porcelain"); got != "hello\nFix: It says goodbye\n" {
@@ -192,8 +203,8 @@ func TestSolveFromAnIssuesAddress(t *testing.T) {
 		{[]string{url, "--repo", own, "--branch", "fix-7"}, "exists already"},
 	} {
 		w.model.asked = nil
-		if code := w.run(t, append([]string{"solve", "--env", "host"}, c.args...)...); code != ExitUsage || !strings.Contains(w.err.String(), c.says) {
-			t.Errorf("%v: exit code %d, says %q; want %d and %q", c.args, code, &w.err, ExitUsage, c.says)
+		if code := w.run(t, append([]string{"solve", "--env", "host"}, c.args...)...); code != cli.ExitUsage || !strings.Contains(w.err.String(), c.says) {
+			t.Errorf("%v: exit code %d, says %q; want %d and %q", c.args, code, &w.err, cli.ExitUsage, c.says)
 		}
 	}
 }
@@ -207,14 +218,14 @@ func TestSolveAlwaysTellsAResult(t *testing.T) {
 		args []string
 		code int
 	}{
-		"nothing to solve":   {nil, ExitUsage},
-		"an unknown sandbox": {[]string{"--env", "cellar", "x"}, ExitUsage},
-		"no repository":      {[]string{"--repo", "missing", "x"}, ExitUsage},
-		"no such recording":  {[]string{"--model", "replay:missing", "x"}, ExitUsage},
-		"a wrong limit":      {[]string{"--max-steps", "0", "x"}, ExitUsage},
-		"a bad branch":       {[]string{"--branch", "a..b", "x"}, ExitUsage},
-		"a pack that is not": {[]string{"--prompt-pack", "hello.txt", "x"}, ExitUsage},
-		"a failing endpoint": {[]string{"--env", "host", "x"}, ExitModel},
+		"nothing to solve":   {nil, cli.ExitUsage},
+		"an unknown sandbox": {[]string{"--env", "cellar", "x"}, cli.ExitUsage},
+		"no repository":      {[]string{"--repo", "missing", "x"}, cli.ExitUsage},
+		"no such recording":  {[]string{"--model", "replay:missing", "x"}, cli.ExitUsage},
+		"a wrong limit":      {[]string{"--max-steps", "0", "x"}, cli.ExitUsage},
+		"a bad branch":       {[]string{"--branch", "a..b", "x"}, cli.ExitUsage},
+		"a pack that is not": {[]string{"--prompt-pack", "hello.txt", "x"}, cli.ExitUsage},
+		"a failing endpoint": {[]string{"--env", "host", "x"}, cli.ExitModel},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code := w.run(t, append([]string{"solve", "--json"}, c.args...)...)
@@ -230,14 +241,14 @@ func TestSolveAlwaysTellsAResult(t *testing.T) {
 func TestApplyIsForFinishedWork(t *testing.T) {
 	w := newWorld(t, sayHello, submit)
 	own := repository(t)
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "--max-steps", "1", "say hello"); code != ExitLimit {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "--max-steps", "1", "say hello"); code != cli.ExitLimit {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	if got := script(t, own, "cat hello.txt"); got != "goodbye\n" || !strings.Contains(w.err.String(), "not applied") {
 		t.Errorf("the file says %q, and the summary\n%s", got, &w.err)
 	}
 	w.model.asked = nil
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "say hello"); code != ExitDone {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "say hello"); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	if got := script(t, own, "cat hello.txt"); got != "hello\n" {
@@ -245,7 +256,7 @@ func TestApplyIsForFinishedWork(t *testing.T) {
 	}
 	// The same again: somebody has changed the file since, so nothing is touched and the patch is kept.
 	w.model.asked, w.model.replies = nil, []string{"<function=execute_bash>\n<parameter=cmd>echo bye > hello.txt; echo mine > " + filepath.Join(own, "hello.txt") + "</parameter>\n</function>", submit}
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "say bye"); code != ExitUsage {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "say bye"); code != cli.ExitUsage {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	if got := script(t, own, "cat hello.txt"); got != "mine\n" || !strings.Contains(w.err.String(), "patch saved") {
@@ -260,7 +271,7 @@ func TestDemoIgnoresTheConfiguration(t *testing.T) {
 		t.Skip("needs go")
 	}
 	writeFile(t, filepath.Join(w.vars["HOME"], ".config", "deepswe", "config.yaml"), "env: docker\nimage: no/such:image\nformat: tools\nmodel: other\n")
-	if code := w.run(t, "solve", "--demo", "--env", "host"); code != ExitDone {
+	if code := w.run(t, "solve", "--demo", "--env", "host"); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	for _, want := range []string{"answers are recorded", "DEEPSWE_BASE_URL", "passes", "solved (submitted)"} {
@@ -273,7 +284,7 @@ func TestDemoIgnoresTheConfiguration(t *testing.T) {
 	}
 	// One that is asked for by a flag makes it a live one.
 	w.model.replies = []string{submit}
-	if code := w.run(t, "solve", "--demo", "--env", "host", "--format", "xml", "--base-url", "http://localhost"); code != ExitUnsolved || strings.Contains(w.err.String(), "recorded") {
+	if code := w.run(t, "solve", "--demo", "--env", "host", "--format", "xml", "--base-url", "http://localhost"); code != cli.ExitUnsolved || strings.Contains(w.err.String(), "recorded") {
 		t.Errorf("exit code %d\n%s", code, &w.err)
 	}
 }

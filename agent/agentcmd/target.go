@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
+	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/env/github"
@@ -16,12 +16,10 @@ import (
 // openTask makes the task and finds, clones or unpacks its repository.
 func (j *job) openTask(ctx context.Context) error {
 	var err error
-	if j.id, err = newID(time.Now()); err != nil {
-		return err
-	}
+	j.id = j.d.RunID()
 	switch {
 	case j.o.demo:
-		j.task = env.Task{ID: "demo", Source: "demo", Statement: j.in.text, Image: j.o.image}
+		j.task = env.Task{ID: "demo", Source: "demo", Statement: j.in.text, Image: j.o.Image}
 		j.target, err = j.scratch("demo")
 		if err != nil {
 			return err
@@ -31,44 +29,44 @@ func (j *job) openTask(ctx context.Context) error {
 		return j.openIssue(ctx)
 	}
 	if j.target, err = filepath.Abs(j.o.repo); err != nil {
-		return Usage(err)
+		return cli.Usage(err)
 	}
-	j.task = env.Task{ID: filepath.Base(j.target), Source: "text", Statement: j.in.text, Image: j.o.image}
+	j.task = env.Task{ID: filepath.Base(j.target), Source: "text", Statement: j.in.text, Image: j.o.Image}
 	return nil
 }
 
 // openIssue reads the issue from its host, and clones its repository unless --repo names a copy.
 func (j *job) openIssue(ctx context.Context) error {
 	client, err := github.New(github.Options{
-		Token: first(j.d.Getenv("GITHUB_TOKEN"), j.d.Getenv("GH_TOKEN")), API: j.d.Getenv("DEEPSWE_GITHUB_API"), Log: j.d.Log,
+		Token: cli.First(j.d.Getenv("GITHUB_TOKEN"), j.d.Getenv("GH_TOKEN")), API: j.d.Getenv("DEEPSWE_GITHUB_API"), Log: j.d.Log,
 	})
 	if err != nil {
-		return Usage(err)
+		return cli.Usage(err)
 	}
-	j.watch.note("reading " + j.in.url)
+	j.watch.show(note("reading " + j.in.url))
 	issue, err := client.Issue(ctx, j.in.url)
 	if err != nil {
-		return Usage(err)
+		return cli.Usage(err)
 	}
 	j.task = env.Task{
 		ID: fmt.Sprintf("%s__%s-%d", issue.Owner, issue.Repo, issue.Number), Source: "github",
-		Repo: issue.Owner + "/" + issue.Repo, Statement: issue.Statement(), Image: j.o.image,
+		Repo: issue.Owner + "/" + issue.Repo, Statement: issue.Statement(), Image: j.o.Image,
 	}
 	if j.o.repoGiven {
 		j.target, err = filepath.Abs(j.o.repo)
 		return err
 	}
 	if j.o.apply || j.o.branch != "" {
-		return Usage(errors.New("--apply and --branch need a repository of yours: say --repo DIR"))
+		return cli.Usage(errors.New("--apply and --branch need a repository of yours: say --repo DIR"))
 	}
 	parent, err := j.scratch("clone")
 	if err != nil {
 		return err
 	}
 	j.target = filepath.Join(parent, issue.Repo)
-	j.watch.note("cloning " + j.task.Repo)
+	j.watch.show(note("cloning " + j.task.Repo))
 	if err := client.Clone(ctx, issue, j.target); err != nil {
-		return Usage(err)
+		return cli.Usage(err)
 	}
 	return nil
 }

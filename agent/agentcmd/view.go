@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 	"deepswe/agent/trajectory"
 )
 
@@ -38,7 +39,7 @@ func newView(d Deps) *cobra.Command {
 		Example: "  deepswe view trajectory.json\n  deepswe view --step 7 --full runs/20261121-101500-abc123",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return Usage(errors.New("view takes one path: of a trajectory, or of a run's directory"))
+				return cli.Usage(errors.New("view takes one path: of a trajectory, or of a run's directory"))
 			}
 			return nil
 		},
@@ -52,7 +53,7 @@ func newView(d Deps) *cobra.Command {
 func runView(d Deps, o viewOptions, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
-		return Usage(err)
+		return cli.Usage(err)
 	}
 	if !info.IsDir() {
 		return viewTrajectory(d.Out, o, path)
@@ -63,7 +64,7 @@ func runView(d Deps, o viewOptions, path string) error {
 	}
 	switch len(attempts) {
 	case 0:
-		return Usage(fmt.Errorf("%s holds no attempt (no %s below it)", path, attempt.StepsFile))
+		return cli.Usage(fmt.Errorf("%s holds no attempt (no %s below it)", path, attempt.StepsFile))
 	case 1:
 		return viewAttempt(d.Out, o, attempts[0])
 	}
@@ -110,10 +111,10 @@ func listAttempts(out io.Writer, root string, dirs []string) error {
 		}
 		r, err := attempt.ReadReport(dir)
 		if err != nil {
-			fmt.Fprintf(w, "%s\tunfinished\t\t\n", plain(name))
+			fmt.Fprintf(w, "%s\tunfinished\t\t\n", cli.Plain(name))
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", plain(name), strings.ReplaceAll(string(r.StopReason), "_", " "), r.Steps, len(r.Files))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", cli.Plain(name), strings.ReplaceAll(string(r.StopReason), "_", " "), r.Steps, len(r.Files))
 	}
 	return w.Flush()
 }
@@ -121,13 +122,13 @@ func listAttempts(out io.Writer, root string, dirs []string) error {
 func viewTrajectory(out io.Writer, o viewOptions, path string) error {
 	rec, err := trajectory.Open(path)
 	if err != nil {
-		return Usage(err)
+		return cli.Usage(err)
 	}
 	if o.step < 0 {
-		return Usage(errors.New("--step counts from 1"))
+		return cli.Usage(errors.New("--step counts from 1"))
 	}
 	if o.step > len(rec.Turns) {
-		return Usage(fmt.Errorf("there is no step %d: the trajectory has %d", o.step, len(rec.Turns)))
+		return cli.Usage(fmt.Errorf("there is no step %d: the trajectory has %d", o.step, len(rec.Turns)))
 	}
 	v := viewer{out: out, full: o.full, name: lipgloss.NewRenderer(out).NewStyle().Bold(true)}
 	if o.step == 0 {
@@ -154,8 +155,8 @@ type viewer struct {
 
 func (v viewer) heading(rec *trajectory.Recording) {
 	h := rec.Header
-	fmt.Fprintf(v.out, "%s  %s, format %s, %d steps\n", v.name.Render(plain(first(h.Task, h.Trajectory, "trajectory"))),
-		plain(first(h.Model, "unknown model")), first(h.Format, "unknown"), len(rec.Turns))
+	fmt.Fprintf(v.out, "%s  %s, format %s, %d steps\n", v.name.Render(cli.Plain(cli.First(h.Task, h.Trajectory, "trajectory"))),
+		cli.Plain(cli.First(h.Model, "unknown model")), cli.First(h.Format, "unknown"), len(rec.Turns))
 	for _, m := range rec.Messages {
 		if m.Role == trajectory.RoleAssistant {
 			break
@@ -197,7 +198,7 @@ func (v viewer) text(s string) {
 		lines = lines[:shownLines]
 	}
 	for _, l := range lines {
-		fmt.Fprintln(v.out, "  "+plain(strings.TrimSuffix(l, "\r")))
+		fmt.Fprintln(v.out, "  "+cli.Plain(strings.TrimSuffix(l, "\r")))
 	}
 	if left > 0 {
 		fmt.Fprintf(v.out, "  … %d more lines (--full)\n", left)

@@ -1,35 +1,25 @@
 package agentcmd
 
 import (
-	"github.com/charmbracelet/lipgloss"
+	"time"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/repo"
 )
 
 // watcher shows a rollout as it goes on.
 type watcher interface {
-	start(s started)
-	// note tells about work before the rollout.
-	note(text string)
-	// pull tells how a pull of an image goes; it is called from several goroutines.
-	pull(p env.Progress)
-	phase(p attempt.Phase)
-	// ready tells where the repository stands in the sandbox.
-	ready(dir string)
-	event(e agent.Event)
-	// check shows what the demo's tests said.
-	check(command string, passed bool, output string)
-	// finish tells the result. Its error is that of the stream that the result belongs on.
+	// show shows what happens: started, note, env.Progress, attempt.Phase, ready, agent.Event or checked. Pulls come from
+	// several goroutines.
+	show(happened any)
+	// finish shows the result, and ends the watcher. Its error is that of the stream that the result belongs on.
 	finish(o outcome) error
-	// streams tells whether the model's text is wanted as it arrives.
-	streams() bool
-	close() error
 }
 
-// started says what begins.
+// started says what begins. With note, ready and checked it is what a watcher hears of beside the agent's own events.
 type started struct {
 	Type    string `json:"type"` // "start"
 	Version int    `json:"version"`
@@ -39,16 +29,100 @@ type started struct {
 	Sandbox string `json:"sandbox"`
 	Repo    string `json:"repo,omitempty"`
 	Demo    bool   `json:"demo,omitempty"`
-	// Recorded tells that no model is asked: its answers are those of a recording.
+	// Recorded is set where no model is asked: the answers are those of a recording.
 	Recorded bool `json:"recorded,omitempty"`
 	MaxSteps int  `json:"max_steps"`
 	// NotCopied are files of the repository that the agent does not get to see.
 	NotCopied []repo.Omission `json:"not_copied,omitempty"`
 }
 
-func newWatcher(d Deps, o solveOptions) watcher {
+type (
+	// note is work before the rollout, in a few words.
+	note string
+	// ready is where the repository is in the sandbox.
+	ready string
+)
+
+// checked is what the demo's tests said.
+type checked struct {
+	Type    string `json:"type"` // "check"
+	Command string `json:"command"`
+	Passed  bool   `json:"passed"`
+	Output  string `json:"output"`
+}
+
+// newWatcher opens what the flags ask for, and reports whether it wants the model's text as it arrives.
+func newWatcher(d Deps, o solveOptions) (w watcher, stream bool) {
 	if o.json {
-		return &jsonWatcher{out: d.Out}
+		return &jsonWatcher{cli.NewJSONLines(d.Out)}, false
 	}
-	return newScreen(d.Out, d.Err, terminalOf(d.Out, d.Err), newStyles(lipgloss.NewRenderer(d.Err)))
+	on := cli.ScreenOf(d.Err)
+	return newScreen(d.Out, on.Live() && cli.IsTerminal(d.Out), on, newStyles(on.Renderer())), on.Live()
+}
+
+// jsonWatcher prints one JSON object a line. A reader that goes away must not end the rollout: only the result's own line
+// must be written, and the files on disk have everything.
+type jsonWatcher struct{ out *cli.JSONLines }
+
+// jsonEvent is a line between start and result. Type is pull (an image was pulled), reply, call, observation, problem,
+// notice, fallback or stop.
+type jsonEvent struct {
+	Type     string            `json:"type"`
+	Time     time.Time         `json:"time"`
+	Step     int               `json:"step"`
+	Text     string            `json:"text,omitempty"`
+	Tool     string            `json:"tool,omitempty"`
+	Args     map[string]string `json:"args,omitempty"`
+	Output   *string           `json:"output,omitempty"`
+	Failed   bool              `json:"failed,omitempty"`
+	ExitCode *int              `json:"exit_code,omitempty"`
+	Tokens   *attempt.Tokens   `json:"tokens,omitempty"`
+	Seconds  float64           `json:"seconds,omitempty"`
+	Reason   agent.StopReason  `json:"reason,omitempty"`
+}
+
+func (w *jsonWatcher) show(happened any) {
+	switch h := happened.(type) {
+	case started:
+		h.Type, h.Version = "start", 1
+		_ = w.out.Print(h)
+	case checked:
+		h.Type = "check"
+		_ = w.out.Print(h)
+	case env.Progress:
+		if h.Done && h.Err == nil {
+			_ = w.out.Print(jsonEvent{Type: "pull", Time: time.Now().UTC(), Text: cli.Pulling(h)})
+		}
+	case agent.Event:
+		w.event(h)
+	}
+}
+
+func (w *jsonWatcher) event(e agent.Event) {
+	line := jsonEvent{Time: e.Time.UTC(), Step: e.Step, Text: e.Text, Seconds: e.Elapsed.Seconds()}
+	switch e.Kind {
+	case agent.EventReply:
+		line.Type = "reply"
+		line.Tokens = &attempt.Tokens{Prompt: e.Usage.Prompt, Completion: e.Usage.Completion, Cached: e.Usage.Cached}
+	case agent.EventCall:
+		line.Type, line.Tool, line.Args = "call", e.Call.Name, e.Call.Args
+	case agent.EventResult:
+		line.Type, line.Tool, line.Output = "observation", e.Call.Name, &e.Result.Output
+		line.Failed, line.ExitCode = e.Result.Failed, e.Result.ExitCode
+	case agent.EventProblem, agent.EventNotice, agent.EventFallback:
+		line.Type = string(e.Kind)
+	case agent.EventStop:
+		line.Type, line.Reason = "stop", e.StopReason
+	default:
+		return
+	}
+	_ = w.out.Print(line)
+}
+
+func (w *jsonWatcher) finish(o outcome) error {
+	o.Type, o.Version = "result", 1
+	if o.Files == nil {
+		o.Files = []string{}
+	}
+	return w.out.Print(o)
 }

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"deepswe/agent/cli"
 )
 
 // The lines of --json are a contract: what is in this golden file is only ever added to.
 func TestJSONLines(t *testing.T) {
 	var out bytes.Buffer
-	if err := rollout(&jsonWatcher{out: &out}); err != nil {
+	if err := rollout(&jsonWatcher{cli.NewJSONLines(&out)}); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "events.golden.jsonl", out.String())
@@ -22,7 +24,7 @@ func (b broken) Write([]byte) (int, error) { return 0, b.error }
 // A stream that breaks does not end the rollout; that the result was lost is told at its end.
 func TestJSONTellsThatTheResultWasLost(t *testing.T) {
 	full := errors.New("no space left")
-	if err := rollout(&jsonWatcher{out: broken{full}}); !errors.Is(err, full) {
+	if err := rollout(&jsonWatcher{cli.NewJSONLines(broken{full})}); !errors.Is(err, full) {
 		t.Errorf("error = %v, want %v", err, full)
 	}
 }

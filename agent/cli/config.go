@@ -1,4 +1,4 @@
-package agentcmd
+package cli
 
 import (
 	"errors"
@@ -25,21 +25,21 @@ type Config struct {
 	ImageBudget    string `yaml:"image_budget"`
 }
 
-// configPath is where the file lies: $XDG_CONFIG_HOME/deepswe/config.yaml, or below ~/.config.
-func configPath(getenv func(string) string) string {
-	if dir := getenv("XDG_CONFIG_HOME"); dir != "" {
+// ConfigPath is $XDG_CONFIG_HOME/deepswe/config.yaml, else ~/.config/deepswe/config.yaml; empty where there is no home.
+func (w World) ConfigPath() string {
+	if dir := w.Getenv("XDG_CONFIG_HOME"); dir != "" {
 		return filepath.Join(dir, "deepswe", "config.yaml")
 	}
-	if home := getenv("HOME"); home != "" {
+	if home := w.Getenv("HOME"); home != "" {
 		return filepath.Join(home, ".config", "deepswe", "config.yaml")
 	}
 	return ""
 }
 
-// LoadConfig reads the user's configuration. No file is an empty one; a key that is not known is an error.
-func LoadConfig(getenv func(string) string) (Config, error) {
+// LoadConfig reads the user's configuration. A missing file is an empty one; an unknown key is an error.
+func (w World) LoadConfig() (Config, error) {
 	var c Config
-	path := configPath(getenv)
+	path := w.ConfigPath()
 	if path == "" {
 		return c, nil
 	}
@@ -57,14 +57,4 @@ func LoadConfig(getenv func(string) string) (Config, error) {
 		return c, Usage(fmt.Errorf("configuration %s: %w", path, err))
 	}
 	return c, nil
-}
-
-// first returns the first of the values that is not empty.
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
 }

@@ -1,4 +1,4 @@
-package agentcmd
+package cli
 
 import (
 	"context"
@@ -12,17 +12,12 @@ import (
 
 // NewLog returns a logger for people: one line for each record, like the other messages of a command.
 func NewLog(w io.Writer) *slog.Logger {
-	h := &lineHandler{w: w, mu: new(sync.Mutex)}
-	if isTerminal(w) {
-		h.clear = clearRow // a live line may stand there
-	}
-	return slog.New(h)
+	return slog.New(&lineHandler{w: w, mu: new(sync.Mutex)})
 }
 
 type lineHandler struct {
 	w      io.Writer
 	mu     *sync.Mutex
-	clear  string
 	prefix string // attributes that came with the logger
 }
 
@@ -43,7 +38,7 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, err := fmt.Fprintf(h.w, "%sdeepswe: %s: %s%s\n", h.clear, word(r.Level), plain(r.Message), plain(detail))
+	_, err := fmt.Fprintf(h.w, "deepswe: %s: %s%s\n", word(r.Level), Plain(r.Message), Plain(detail))
 	return err
 }
 
@@ -54,7 +49,7 @@ func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for _, a := range attrs {
 		appendAttr(&b, a)
 	}
-	return &lineHandler{w: h.w, mu: h.mu, clear: h.clear, prefix: b.String()}
+	return &lineHandler{w: h.w, mu: h.mu, prefix: b.String()}
 }
 
 // WithGroup implements slog.Handler. Groups mean nothing to people.

@@ -1,58 +1,30 @@
 package agentcmd
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
-	"deepswe/env"
+	"deepswe/agent/cli"
 	"deepswe/env/repo"
 )
-
-func TestExitCode(t *testing.T) {
-	program := exec.CommandContext(t.Context(), "sh", "-c", "exit 42").Run()
-	if program == nil {
-		t.Fatal("sh did not fail")
-	}
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{nil, ExitDone},
-		{errors.New("a defect"), ExitInternal},
-		{fmt.Errorf("git: %w", program), ExitInternal},
-		{Usage(fmt.Errorf("git: %w", program)), ExitUsage},
-		{Usage(nil), ExitDone},
-		{fmt.Errorf("solve: %w", context.Canceled), ExitInterrupted},
-		{fmt.Errorf("ask: %w", agent.ErrModelUnavailable), ExitModel},
-		{agent.ErrContextOverflow, ExitModel},
-		{fmt.Errorf("start: %w", env.ErrInfrastructure), ExitSandbox},
-		{errors.Join(nil, &codeError{code: ExitLimit}), ExitLimit},
-	} {
-		if got := ExitCode(c.err); got != c.want {
-			t.Errorf("ExitCode(%v) = %d, want %d", c.err, got, c.want)
-		}
-	}
-}
 
 // Every stop reason has an exit code, with and without a patch.
 func TestStopCode(t *testing.T) {
 	for stop, want := range map[agent.StopReason][2]int{
-		agent.Submitted:    {ExitUnsolved, ExitDone},
-		agent.MaxSteps:     {ExitUnsolved, ExitLimit},
-		agent.MaxContext:   {ExitUnsolved, ExitLimit},
-		agent.Timeout:      {ExitUnsolved, ExitLimit},
-		agent.FormatErrors: {ExitUnsolved, ExitLimit},
-		agent.Stuck:        {ExitUnsolved, ExitLimit},
-		agent.ModelError:   {ExitModel, ExitModel},
-		agent.SandboxError: {ExitSandbox, ExitSandbox},
-		agent.Interrupted:  {ExitInterrupted, ExitInterrupted},
+		agent.Submitted:    {cli.ExitUnsolved, cli.ExitDone},
+		agent.MaxSteps:     {cli.ExitUnsolved, cli.ExitLimit},
+		agent.MaxContext:   {cli.ExitUnsolved, cli.ExitLimit},
+		agent.Timeout:      {cli.ExitUnsolved, cli.ExitLimit},
+		agent.FormatErrors: {cli.ExitUnsolved, cli.ExitLimit},
+		agent.Stuck:        {cli.ExitUnsolved, cli.ExitLimit},
+		agent.ModelError:   {cli.ExitModel, cli.ExitModel},
+		agent.SandboxError: {cli.ExitSandbox, cli.ExitSandbox},
+		agent.Interrupted:  {cli.ExitInterrupted, cli.ExitInterrupted},
 	} {
 		if got := [2]int{stopCode(stop, false), stopCode(stop, true)}; got != want {
 			t.Errorf("%s: %v, want %v", stop, got, want)
@@ -84,5 +56,37 @@ func TestExplain(t *testing.T) {
 		if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 			t.Errorf("%s after %d steps: %q, want %q", c.result.Outcome.StopReason, c.result.Outcome.Steps, got, c.says)
 		}
+	}
+}
+
+// What was not given comes from the configuration, and the whole must fit together.
+func TestFill(t *testing.T) {
+	config := cli.Config{Env: "docker", Image: "python:3.12", Format: "tools", Context: 1000}
+	type settings struct {
+		env, image, format string
+		context            int
+	}
+	for name, c := range map[string]struct {
+		given settings
+		flags []string
+		want  settings
+	}{
+		"nothing given":            {settings{cli.EnvAuto, "", "auto", 65536}, nil, settings{"docker", "python:3.12", "tools", 1000}},
+		"everything given":         {settings{cli.EnvDocker, "i", "xml", 5}, []string{"env", "image", "format", "context"}, settings{cli.EnvDocker, "i", "xml", 5}},
+		"a sandbox without images": {settings{cli.EnvBwrap, "", "auto", 0}, []string{"env", "context"}, settings{cli.EnvBwrap, "", "tools", 0}},
+		"an image for containers":  {settings{cli.EnvAuto, "i", "auto", 0}, []string{"image", "context"}, settings{"docker", "i", "tools", 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var o solveOptions
+			o.Env, o.Image, o.Format, o.Context = c.given.env, c.given.image, c.given.format, c.given.context
+			o.Given = func(flag string) bool { return slices.Contains(c.flags, flag) }
+			o.fill(config)
+			if got := (settings{o.Env, o.Image, o.Format, o.Context}); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			if err := (cli.SandboxChoice{Env: o.Env, Image: o.Image}).Check(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -1,0 +1,24 @@
+// Package agentcmd holds the commands about one rollout: solve, replay and view.
+//
+// Everything that a command touches outside comes in through [Deps]. A command runs once.
+package agentcmd
+
+import (
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"deepswe/agent/cli"
+)
+
+// Deps is what the commands need.
+type Deps struct {
+	cli.World
+	// Demo holds the demo's repository, issue and recording.
+	Demo fs.FS
+}
+
+// New returns the commands of this package.
+func New(d Deps) []*cobra.Command {
+	return []*cobra.Command{newSolve(d), newReplay(d), newView(d)}
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"deepswe/agent"
+	"deepswe/env"
+)
+
+// The exit codes of every command; the table is part of the command line's contract.
+const (
+	ExitDone        = 0   // solved: a patch that the agent submitted; or simply done
+	ExitInternal    = 1   // a defect of ours
+	ExitUsage       = 2   // the command line or the input is wrong
+	ExitUnsolved    = 3   // finished without a patch, or some tasks failed
+	ExitLimit       = 4   // a limit was reached; the patch so far was saved
+	ExitModel       = 5   // the model endpoint failed
+	ExitSandbox     = 6   // the sandbox failed
+	ExitInterrupted = 130 // stopped by the user
+)
+
+// ExitError is an error with an exit code. With a nil Err there is nothing left to print.
+type ExitError struct {
+	Code int
+	Err  error
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// ExitCode is what main exits with.
+func (e *ExitError) ExitCode() int { return e.Code }
+
+// Exit returns an error that ends the program with a code and prints nothing; nil for [ExitDone].
+func Exit(code int) error {
+	if code == ExitDone {
+		return nil
+	}
+	return &ExitError{Code: code}
+}
+
+// Usage marks err as a usage error (exit 2); nil stays nil.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &ExitError{Code: ExitUsage, Err: err}
+}
+
+// Usagef is a usage error with a message of its own.
+func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
+
+// ExitCode returns the exit code for err: its own where it has one, else that of the first known cause.
+func ExitCode(err error) int {
+	if err == nil || errors.Is(err, ErrReaderGone) {
+		return ExitDone
+	}
+	// An interface until verifycmd uses ExitError. That of exec.ExitError, which does not unwrap, is not ours.
+	var own interface {
+		ExitCode() int
+		Unwrap() error
+	}
+	switch {
+	case errors.As(err, &own):
+		return own.ExitCode()
+	case errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case errors.Is(err, agent.ErrModelUnavailable), errors.Is(err, agent.ErrContextOverflow):
+		return ExitModel
+	case errors.Is(err, env.ErrInfrastructure):
+		return ExitSandbox
+	default:
+		return ExitInternal
+	}
+}
+
+// Interrupted reports whether err comes from the user's request to stop.
+func Interrupted(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)
+}

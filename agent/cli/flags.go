@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Choices gives a flag completion values. Whether a value is one of them is checked where it is used.
+func Choices(cmd *cobra.Command, flag string, words ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag does not exist, or was given choices twice: a defect of the command's declaration
+	}
+}
+
+// NoArgs refuses arguments, and names the flags that they may have been meant for.
+func NoArgs(flags ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		meant := ""
+		if len(flags) > 0 {
+			meant = fmt.Sprintf("; is %q meant for %s?", args[0], strings.Join(flags, " or "))
+		}
+		return Usagef("%s takes no arguments%s", cmd.Name(), meant)
+	}
+}

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepswe/agent"
+	"deepswe/agent/attempt"
+	"deepswe/agent/llm"
+	"deepswe/agent/prompt"
+	"deepswe/agent/trajectory"
+	"deepswe/env"
+	"deepswe/tools"
+)
+
+// ReplayPrefix marks a --model that is a recorded trajectory.
+const ReplayPrefix = "replay:"
+
+// DefaultBaseURL is where vLLM listens by default.
+const DefaultBaseURL = "http://localhost:8000/v1"
+
+// ModelChoice says which endpoint and model are wanted. Empty fields leave the choice to the endpoint.
+type ModelChoice struct {
+	BaseURL string
+	Model   string
+	APIKey  string
+}
+
+// LiveModel is an endpoint's model, and what the endpoint says about it.
+type LiveModel struct {
+	agent.Model
+	// Name is the model's, as requests ask for it.
+	Name string
+	// Context is its context length in tokens, 0 where the endpoint does not say.
+	Context int
+}
+
+// OpenModel opens a live endpoint and asks it which model it serves, so that a wrong address is reported at once.
+func OpenModel(ctx context.Context, log *slog.Logger, c ModelChoice) (LiveModel, error) {
+	client, err := llm.New(llm.Options{BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Log: log})
+	if err != nil {
+		return LiveModel{}, Usage(err)
+	}
+	served, err := client.Discover(ctx)
+	if err != nil {
+		return LiveModel{}, err
+	}
+	return LiveModel{Model: client, Name: served.ID, Context: served.Context}, nil
+}
+
+// ResolveModel fills what flags leave open from the environment and the user's configuration.
+func (w World) ResolveModel(c Config, baseURL, model string) ModelChoice {
+	return ModelChoice{
+		BaseURL: First(baseURL, w.Getenv("DEEPSWE_BASE_URL"), w.Getenv("OPENAI_BASE_URL"), c.BaseURL, DefaultBaseURL),
+		Model:   First(model, w.Getenv("DEEPSWE_MODEL"), c.Model),
+		APIKey:  First(w.Getenv("OPENAI_API_KEY"), c.APIKey),
+	}
+}
+
+// ModelFlags are the flags about the model and how it works.
+type ModelFlags struct {
+	Name, BaseURL string
+	Format, Pack  string
+
+	MaxSteps    int
+	Context     int
+	Timeout     time.Duration
+	Command     time.Duration
+	Temperature float64
+
+	// Given reports whether a flag was given. [ModelFlags.Add] sets it to ask the command's flags.
+	Given func(flag string) bool
+
+	pack *prompt.Pack // the user's own, once Check has read it
+}
+
+// Add adds the flags to a command's.
+func (o *ModelFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "model", "", "model `NAME` as the endpoint serves it, or replay:FILE")
+	f.StringVar(&o.BaseURL, "base-url", "", "`URL` of the OpenAI-compatible endpoint")
+	f.StringVar(&o.Format, "format", "auto", "how the model calls tools: auto, xml or tools")
+	f.StringVar(&o.Pack, "prompt-pack", "", "prompts from the YAML `FILE`")
+	f.IntVar(&o.MaxSteps, "max-steps", 100, "most replies of the model")
+	f.IntVar(&o.Context, "context", 65536, "most tokens of a conversation; less where the endpoint has less")
+	f.DurationVar(&o.Timeout, "timeout", 2*time.Hour, "longest `TIME` for a rollout")
+	AddCommandTimeout(cmd, &o.Command)
+	f.Float64Var(&o.Temperature, "temperature", 0, "sampling temperature (default: the endpoint's own)")
+	Choices(cmd, "format", "auto", trajectory.FormatXML, trajectory.FormatTools)
+	o.Given = f.Changed
+}
+
+// AddCommandTimeout adds --command-timeout.
+func AddCommandTimeout(cmd *cobra.Command, d *time.Duration) {
+	cmd.Flags().DurationVar(d, "command-timeout", 90*time.Second, "longest `TIME` for one command")
+}
+
+// Check validates the flags, and reads the prompt pack that they name.
+func (o *ModelFlags) Check() error {
+	switch {
+	case o.MaxSteps < 1:
+		return Usagef("--max-steps must be at least 1")
+	case o.Context < 0:
+		return Usagef("--context must not be negative")
+	case o.Timeout <= 0 || o.Command <= 0:
+		return Usagef("--timeout and --command-timeout must be positive")
+	case o.Temperature < 0 || o.Temperature > 2:
+		return Usagef("--temperature must be between 0 and 2")
+	}
+	if o.Pack != "" {
+		pack, err := prompt.Load(o.Pack)
+		if err != nil {
+			return Usage(err)
+		}
+		o.pack = &pack
+	}
+	_, err := o.ActionFormat()
+	return err
+}
+
+// ActionFormat is the format that the flags ask for; nil where the model's name decides.
+func (o *ModelFlags) ActionFormat() (agent.Format, error) {
+	if o.Format == "auto" {
+		return nil, nil
+	}
+	f, ok := agent.FormatNamed(o.Format)
+	if !ok {
+		return nil, Usagef("invalid --format %q: choose auto, xml or tools", o.Format)
+	}
+	return f, nil
+}
+
+// Open opens the model that the flags, the environment and the user's configuration ask for, in that order.
+func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
+	if path, ok := strings.CutPrefix(o.Name, ReplayPrefix); ok {
+		rec, err := trajectory.Open(path)
+		if err != nil {
+			return LiveModel{}, Usage(err)
+		}
+		return o.Recorded(rec)
+	}
+	c, err := w.LoadConfig()
+	if err != nil {
+		return LiveModel{}, err
+	}
+	return w.Model(ctx, w.ResolveModel(c, o.BaseURL, o.Name))
+}
+
+// Recorded answers with a recording's replies, in the format that they were given in unless a flag says another.
+func (o *ModelFlags) Recorded(rec *trajectory.Recording) (LiveModel, error) {
+	if len(rec.Turns) == 0 {
+		return LiveModel{}, Usage(errors.New("the recorded trajectory has no reply of a model"))
+	}
+	if !o.Given("format") && rec.Header.Format != "" {
+		o.Format = rec.Header.Format
+	}
+	return LiveModel{Model: recording{agent.NewReplayModel(rec, ""), rec}, Name: First(rec.Header.Model, "recorded")}, nil
+}
+
+// IsRecorded reports whether the answers come from a recording.
+func (m LiveModel) IsRecorded() bool {
+	_, ok := m.Model.(recording)
+	return ok
+}
+
+// recording is a recorded model that finds the repository wherever the sandbox has it.
+type recording struct {
+	*agent.ReplayModel
+	rec *trajectory.Recording
+}
+
+var _ attempt.Relocatable = recording{}
+
+// In returns the same model for a repository at dir.
+func (r recording) In(dir string) agent.Model { return agent.NewReplayModel(r.rec, dir) }
+
+// Attempt describes how tasks are attempted with the model, as far as the flags say. Check comes first.
+func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attempt, error) {
+	format, err := o.ActionFormat()
+	if err != nil {
+		return attempt.Attempt{}, err
+	}
+	if o.pack != nil {
+		for _, note := range o.pack.Notes {
+			w.Logger().Warn(note)
+		}
+	}
+	a := attempt.Attempt{
+		Model: m.Model, ModelName: m.Name, Prompt: o.prompts(network), Format: format, Network: network,
+		Limits:  agent.Limits{Steps: o.MaxSteps, Wall: o.Timeout, Context: o.Context},
+		Tools:   tools.Options{CommandTimeout: o.Command},
+		Version: w.Version, Abandon: w.Abandon, Log: w.Logger(),
+	}
+	if m.Context > 0 && (o.Context == 0 || m.Context < o.Context) {
+		a.Limits.Context = m.Context
+	}
+	if o.Given("temperature") {
+		a.Sampling.Temperature = &o.Temperature
+	}
+	return a, nil
+}
+
+// prompts returns what opens a conversation: the user's own pack for either format, else the one made for it.
+func (o *ModelFlags) prompts(network bool) func(agent.Format, env.Task, string) ([]agent.Message, error) {
+	own := o.pack
+	specs := tools.New(tools.Options{}).Specs()
+	return func(f agent.Format, t env.Task, dir string) ([]agent.Message, error) {
+		pack := own
+		if pack == nil {
+			built, err := prompt.Builtin(f.Name())
+			if err != nil {
+				return nil, fmt.Errorf("open the conversation: %w", err)
+			}
+			pack = &built
+		}
+		return pack.Messages(prompt.Values{Statement: t.Statement, Dir: dir, Network: network, Tools: specs})
+	}
+}

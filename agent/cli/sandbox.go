@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"deepswe/env"
+	"deepswe/env/docker"
+	"deepswe/env/local"
+)
+
+// The words of --env that the program itself refers to.
+const (
+	EnvAuto   = "auto"
+	EnvDocker = "docker"
+	EnvBwrap  = "bwrap"
+	EnvHost   = "host"
+)
+
+// SandboxKind is a line of the table behind --env.
+type SandboxKind struct {
+	// Name is the word of --env, Remark what help says beside it.
+	Name   string
+	Remark string
+	// Images is set where sandboxes are started from container images; the others use the host's own programs.
+	Images bool
+	Open   func(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error)
+}
+
+// SandboxKinds is the table of all kinds of sandboxes.
+func SandboxKinds() []SandboxKind {
+	return []SandboxKind{
+		{Name: EnvDocker, Images: true, Open: openDocker},
+		{Name: EnvBwrap, Open: func(_ context.Context, log *slog.Logger, _ SandboxChoice) (env.Provider, error) {
+			return local.NewBwrap(local.Options{Log: log})
+		}},
+		{Name: EnvHost, Remark: "no isolation", Open: func(_ context.Context, log *slog.Logger, _ SandboxChoice) (env.Provider, error) {
+			return local.NewHost(local.Options{Log: log})
+		}},
+	}
+}
+
+func openDocker(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
+	return docker.New(ctx, docker.Options{
+		Hosts: c.Hosts, Warm: c.Warm, Log: log, Mirror: c.Mirror, ImageBudget: c.ImageBudget, Progress: c.Progress,
+	})
+}
+
+// SandboxChoice says which sandbox is wanted.
+type SandboxChoice struct {
+	// Env is the word of --env; auto when empty.
+	Env string
+	// Image is the container image, where one is known: without one, auto does not choose docker.
+	Image string
+	// Demo lets auto fall back to host, which is otherwise chosen by name only.
+	Demo bool
+	// Hosts are Docker daemons, Warm the number of sandboxes kept ready.
+	Hosts []string
+	Warm  int
+	// Mirror is asked for Docker Hub's images first. ImageBudget is how many bytes all images may take; no limit when 0.
+	Mirror      string
+	ImageBudget int64
+	// Progress is told how pulls and builds of images go; from several goroutines.
+	Progress func(env.Progress)
+}
+
+// kind is the table's line for the choice. auto is docker where an image is known, else bwrap.
+func (c SandboxChoice) kind() (SandboxKind, error) {
+	name := First(c.Env, EnvAuto)
+	if name == EnvAuto {
+		if name = EnvBwrap; c.Image != "" {
+			name = EnvDocker
+		}
+	}
+	for _, k := range SandboxKinds() {
+		if k.Name == name {
+			return k, nil
+		}
+	}
+	words := envWords(SandboxKinds())
+	return SandboxKind{}, Usagef("invalid --env %q: choose %s", c.Env, orList(words))
+}
+
+// Check validates a choice without opening anything.
+func (c SandboxChoice) Check() error {
+	k, err := c.kind()
+	switch {
+	case err != nil:
+		return err
+	case k.Images && c.Image == "":
+		return Usagef("--env %s requires --image", k.Name)
+	case !k.Images && c.Image != "":
+		return Usagef("--env %s uses the host's own programs and takes no --image", k.Name)
+	}
+	return nil
+}
+
+// OpenSandbox opens the provider that the choice asks for. host, which isolates nothing, is only chosen by name, or for
+// the demo.
+func OpenSandbox(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	k, err := c.kind()
+	if err != nil {
+		return nil, err
+	}
+	p, err := k.open(ctx, log, c)
+	if err == nil || k.Images || First(c.Env, EnvAuto) != EnvAuto {
+		return p, err
+	}
+	if c.Demo {
+		c.Env = EnvHost
+		return OpenSandbox(ctx, log, c)
+	}
+	return nil, &ExitError{Code: ExitSandbox, Err: fmt.Errorf("%w\nwithout bubblewrap there are two other choices: "+
+		"--image REF works in a container of that image (needs Docker), and "+
+		"--env host works on a scratch copy with no isolation at all", err)}
+}
+
+// open opens a provider. One that works on this machine removes what killed runs left only when it is told to.
+func (k SandboxKind) open(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
+	p, err := k.Open(ctx, log, c)
+	if err != nil {
+		return nil, &ExitError{Code: ExitSandbox, Err: err}
+	}
+	if !k.Images {
+		if _, err := p.Reap(ctx, env.ReapOptions{}); err != nil && ctx.Err() == nil {
+			log.Warn("what a killed run left could not be removed", "error", err)
+		}
+	}
+	return p, nil
+}
+
+// SandboxFlags are the flags that say where commands run.
+type SandboxFlags struct {
+	Env     string
+	Hosts   []string
+	Image   string
+	Network bool
+	Images  ImageFlags
+}
+
+// Add adds all flags, for a command that works on one repository.
+func (o *SandboxFlags) Add(cmd *cobra.Command) {
+	kinds := SandboxKinds()
+	o.addEnv(cmd, kinds)
+	cmd.Flags().StringVar(&o.Image, "image", "", "container image `REF` to work in")
+	cmd.Flags().BoolVar(&o.Network, "network", false, "open the sandbox's network")
+}
+
+// AddForTasks adds the flags of a command whose tasks bring their images.
+func (o *SandboxFlags) AddForTasks(cmd *cobra.Command) {
+	var kinds []SandboxKind
+	for _, k := range SandboxKinds() {
+		if k.Images {
+			kinds = append(kinds, k)
+		}
+	}
+	o.addEnv(cmd, kinds)
+	o.Images.Add(cmd)
+}
+
+func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
+	words := envWords(kinds)
+	var help []string
+	for _, k := range kinds {
+		word := k.Name
+		if k.Remark != "" {
+			word += " (" + k.Remark + ")"
+		}
+		help = append(help, word)
+	}
+	cmd.Flags().StringVar(&o.Env, "env", EnvAuto, "sandbox: "+orList(append([]string{EnvAuto}, help...)))
+	Choices(cmd, "env", words...)
+	AddHosts(cmd, &o.Hosts)
+}
+
+// AddHosts adds --docker-host.
+func AddHosts(cmd *cobra.Command, hosts *[]string) {
+	cmd.Flags().StringArrayVar(hosts, "docker-host", nil,
+		"Docker daemon `ADDRESS` (unix, tcp or ssh URL, or context:NAME); may be repeated")
+}
+
+// Choice is what the flags ask for, completed with the user's configuration.
+func (o *SandboxFlags) Choice(c Config) (SandboxChoice, error) {
+	choice := SandboxChoice{Env: o.Env, Image: o.Image, Hosts: o.Hosts}
+	return choice, o.Images.Complete(c, &choice)
+}
+
+func envWords(kinds []SandboxKind) []string {
+	words := []string{EnvAuto}
+	for _, k := range kinds {
+		words = append(words, k.Name)
+	}
+	return words
+}
+
+// orList joins words as in "a, b or c".
+func orList(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// ImageFlags are the flags that say where container images come from, and how much room they may take.
+type ImageFlags struct {
+	Mirror string
+	Budget string
+}
+
+// Add adds the flags to a command's.
+func (o *ImageFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Mirror, "registry-mirror", "", "registry `HOST` to ask for Docker Hub's images first")
+	f.StringVar(&o.Budget, "image-budget", "", "keep all images within `SIZE` (200GB) by removing the least recently used")
+}
+
+// Complete completes a choice with the flags, or with the user's configuration where they are not given.
+func (o ImageFlags) Complete(c Config, choice *SandboxChoice) error {
+	choice.Mirror = First(o.Mirror, c.RegistryMirror)
+	budget, from := o.Budget, "--image-budget"
+	if budget == "" {
+		budget, from = c.ImageBudget, "image_budget of the configuration"
+	}
+	if budget == "" {
+		return nil
+	}
+	size, err := units.FromHumanSize(budget)
+	if err != nil || size <= 0 {
+		return Usagef("%s: invalid size %q (for example 200GB or 1.5TB)", from, budget)
+	}
+	choice.ImageBudget = size
+	return nil
+}
+
+// Pulling says how far the pull or the build of an image has come.
+func Pulling(p env.Progress) string {
+	switch {
+	case p.Action == env.Building && p.Done:
+		return "built the image of " + p.Image
+	case p.Action == env.Building:
+		return "building the image of " + p.Image
+	case p.Done && p.Total == 0:
+		return "pulled " + p.Image // all of its layers were there
+	case p.Done:
+		return fmt.Sprintf("pulled %s, %s", p.Image, units.HumanSize(float64(p.Total)))
+	case p.Total > 0:
+		return fmt.Sprintf("pulling %s, %s of %s", p.Image, units.HumanSize(float64(p.Bytes)), units.HumanSize(float64(p.Total)))
+	}
+	return "pulling " + p.Image
+}

@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/charmbracelet/lipgloss"
+	"golang.org/x/term"
+)
+
+// Terminal is what is known about the place where people read.
+type Terminal struct {
+	// Live is set where lines can be redrawn.
+	Live bool
+	// Width is how many columns there are now: people change that. 80 when nil.
+	Width func() int
+}
+
+const (
+	narrow = 80
+	// wipe clears the screen from the cursor's row on.
+	wipe = "\r\x1b[J"
+	// repaint is how often live lines are redrawn.
+	repaint = 100 * time.Millisecond
+)
+
+// IsTerminal reports whether lines on w can be redrawn.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(interface{ Fd() uintptr })
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+func terminalOf(w io.Writer) Terminal {
+	f, ok := w.(*os.File)
+	if !ok || !IsTerminal(w) {
+		return Terminal{}
+	}
+	return Terminal{Live: true, Width: func() int {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n >= 20 {
+			return n
+		}
+		return narrow
+	}}
+}
+
+// Screen is standard error as people see it: lines that stay and, on a terminal, a few live ones below them that are
+// redrawn. Whatever is written to it, by a log or by another command's part, appears above the live lines. In a pipe
+// nothing is redrawn.
+//
+// Its lock also guards what the live lines are drawn from: whoever changes that holds it. The first failed write ends
+// all output, because no work stops when nobody can see it.
+type Screen struct {
+	sync.Mutex
+	out      io.Writer
+	terminal Terminal
+
+	draw  func(width int) []string
+	shown int // live lines that are on the screen
+	err   error
+
+	stop chan struct{}
+	done chan struct{}
+}
+
+// NewScreen shows lines on w, whose terminal, if it is one, it looks up.
+func NewScreen(w io.Writer) *Screen { return NewScreenOn(w, terminalOf(w)) }
+
+// NewScreenOn shows lines on w as the terminal allows.
+func NewScreenOn(w io.Writer, t Terminal) *Screen {
+	if t.Width == nil {
+		t.Width = func() int { return narrow }
+	}
+	return &Screen{out: w, terminal: t}
+}
+
+// ScreenOf returns w where it is a Screen, else one on it.
+func ScreenOf(w io.Writer) *Screen {
+	if s, ok := w.(*Screen); ok {
+		return s
+	}
+	return NewScreen(w)
+}
+
+// Live reports whether lines are redrawn.
+func (s *Screen) Live() bool { return s.terminal.Live }
+
+// Width is how many columns the screen has now.
+func (s *Screen) Width() int { return s.terminal.Width() }
+
+// Renderer makes styles with the colours that the screen has.
+func (s *Screen) Renderer() *lipgloss.Renderer { return lipgloss.NewRenderer(s.out) }
+
+// Show begins to redraw live lines until [Screen.Close]. draw is called with the lock held; none of its lines may be
+// wider than the width minus one, because some terminals wrap there.
+func (s *Screen) Show(draw func(width int) []string) {
+	if !s.terminal.Live {
+		return
+	}
+	s.Lock()
+	defer s.Unlock()
+	s.draw, s.stop, s.done = draw, make(chan struct{}), make(chan struct{})
+	go func(stop, done chan struct{}) {
+		defer close(done)
+		tick := time.NewTicker(repaint)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				s.Lock()
+				s.Redraw()
+				s.Unlock()
+			}
+		}
+	}(s.stop, s.done)
+}
+
+// Close ends the live lines and wipes them, or leaves their last state on the screen where keep is set. It returns the
+// first error that a write had.
+func (s *Screen) Close(keep bool) error {
+	if s.stop != nil {
+		close(s.stop)
+		<-s.done
+	}
+	s.Lock()
+	defer s.Unlock()
+	if keep {
+		s.Redraw()
+		if s.shown > 0 {
+			s.write("\n")
+		}
+	} else {
+		s.write(s.wiped())
+	}
+	s.draw, s.shown, s.stop = nil, 0, nil
+	return s.err
+}
+
+// Redraw draws the live lines at once. The lock is held.
+func (s *Screen) Redraw() {
+	if s.draw != nil {
+		s.paint("")
+	}
+}
+
+// Line prints a line above the live ones. The lock is held.
+func (s *Screen) Line(text string) { s.paint(text + "\n") }
+
+// Write prints a text, which should end with a line's end, above the live lines.
+func (s *Screen) Write(p []byte) (int, error) {
+	s.Lock()
+	defer s.Unlock()
+	if s.paint(string(p)); s.err != nil {
+		return 0, s.err
+	}
+	return len(p), nil
+}
+
+// paint prints a text in place of the live lines, and these again below it: in one write, so that nothing flickers.
+func (s *Screen) paint(text string) {
+	text = s.wiped() + text
+	if s.draw != nil {
+		lines := s.draw(s.Width())
+		s.shown = len(lines)
+		text += strings.Join(lines, "\n")
+	}
+	s.write(text)
+}
+
+// wiped is what takes the live lines off the screen.
+func (s *Screen) wiped() string {
+	n := s.shown
+	s.shown = 0
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return wipe
+	}
+	return fmt.Sprintf("\x1b[%dA", n-1) + wipe
+}
+
+func (s *Screen) write(text string) {
+	if s.err == nil && text != "" {
+		_, s.err = io.WriteString(s.out, text)
+	}
+}
+
+// Say prints a message of the program to people. What a model, an endpoint or a repository put into the text cannot
+// steer the terminal.
+func Say(w io.Writer, text string) {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for i, l := range lines {
+		lines[i] = Plain(l)
+	}
+	fmt.Fprintf(w, "deepswe: %s\n", strings.Join(lines, "\n"))
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Plain replaces what is not printable: what a model, a task or a repository wrote must not steer the terminal.
+func Plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\t' {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return '·'
+		}
+		return r
+	}, s)
+}
+
+// FirstLine is the first line with something on it, without control characters and at most n columns wide; 0 does not
+// limit it.
+func FirstLine(s string, n int) string {
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" {
+			return Cut(Plain(line), n)
+		}
+	}
+	return ""
+}
+
+// LastLine is the last line with something on it, without control characters.
+func LastLine(s string) string {
+	s = strings.TrimRight(s, "\r\n\t ")
+	return Plain(strings.TrimSpace(s[strings.LastIndex(s, "\n")+1:]))
+}
+
+// Cut shortens a text to its first n columns of a terminal; 0 does not limit it.
+func Cut(s string, n int) string {
+	if n < 1 {
+		return s
+	}
+	return ansi.Truncate(s, n, "…")
+}
+
+// CutLeft shortens a text to its last n columns.
+func CutLeft(s string, n int) string {
+	over := ansi.StringWidth(s) - n
+	if over <= 0 {
+		return s
+	}
+	return ansi.TruncateLeft(s, over+1, "…")
+}
+
+// Clock is a duration as a clock shows it: 1:30, or 1:02:05.
+func Clock(d time.Duration) string {
+	d = d.Round(time.Second)
+	if d >= time.Hour {
+		return fmt.Sprintf("%d:%02d:%02d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+// Count is a large number in a few characters: 999, 1.2k, 3.4M.
+func Count[N int | int64](n N) string {
+	switch {
+	case n >= 1_000_000:
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	case n >= 1000:
+		return fmt.Sprintf("%.1fk", float64(n)/1e3)
+	}
+	return fmt.Sprint(n)
+}
+
+// Plural is a number with its noun: 1 step, 2 steps.
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// First returns the first of the values that is not empty.
+func First(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}

@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"deepswe/env"
+)
+
+// World is what every command needs of the outside. A command package adds what only it needs in a Deps of its own.
+type World struct {
+	In io.Reader
+	// Out takes results, Err is for people: a [Screen] where live lines are wanted.
+	Out, Err io.Writer
+	// Log prints warnings for people; nil is silent.
+	Log    *slog.Logger
+	Getenv func(string) string
+	// Abandon is closed when the user asks a second time to stop: what is under way is then given up.
+	Abandon <-chan struct{}
+	// Version is deepswe's own.
+	Version string
+	// Now is the clock; time.Now when nil.
+	Now func() time.Time
+	// OpenSandbox replaces [OpenSandbox], and OpenModel replaces [OpenModel], where they are not nil.
+	OpenSandbox func(ctx context.Context, c SandboxChoice) (env.Provider, error)
+	OpenModel   func(ctx context.Context, c ModelChoice) (LiveModel, error)
+}
+
+// Logger returns the log, never nil.
+func (w World) Logger() *slog.Logger {
+	if w.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return w.Log
+}
+
+func (w World) now() time.Time {
+	if w.Now == nil {
+		return time.Now()
+	}
+	return w.Now()
+}
+
+// Sandbox opens the provider that the choice asks for.
+func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, error) {
+	if w.OpenSandbox != nil {
+		return w.OpenSandbox(ctx, c)
+	}
+	return OpenSandbox(ctx, w.Logger(), c)
+}
+
+// Model opens a live endpoint.
+func (w World) Model(ctx context.Context, c ModelChoice) (LiveModel, error) {
+	if w.OpenModel != nil {
+		return w.OpenModel(ctx, c)
+	}
+	return OpenModel(ctx, w.Logger(), c)
+}
+
+// RunID returns a name for a new run: unique, and sortable by time.
+func (w World) RunID() string {
+	var b [3]byte
+	rand.Read(b[:]) // never fails
+	return w.now().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
+}
+
+// RunDir is where the run with the id is kept unless --out names another directory. It is the same place for all
+// commands: $XDG_STATE_HOME/deepswe/runs, else ~/.local/state/deepswe/runs, else below the temporary directory.
+func (w World) RunDir(id string) string {
+	state := filepath.Join(os.TempDir(), "deepswe")
+	if dir := w.Getenv("XDG_STATE_HOME"); dir != "" {
+		state = filepath.Join(dir, "deepswe")
+	} else if home := w.Getenv("HOME"); home != "" {
+		state = filepath.Join(home, ".local", "state", "deepswe")
+	}
+	return filepath.Join(state, "runs", id)
+}
+
+// ErrReaderGone is the error of a write to a standard output that nobody reads any more (| head). A command ends with
+// it quietly.
+var ErrReaderGone = errors.New("the reader of standard output has gone away")
+
+// Stdout is a process's standard output, which returns [ErrReaderGone] where it would return EPIPE.
+type Stdout struct{ *os.File }
+
+func (s Stdout) Write(p []byte) (int, error) { return readerGone(s.File.Write(p)) }
+
+// WriteString is Write without a copy.
+func (s Stdout) WriteString(text string) (int, error) { return readerGone(s.File.WriteString(text)) }
+
+func readerGone(n int, err error) (int, error) {
+	if errors.Is(err, syscall.EPIPE) {
+		err = fmt.Errorf("%w (%w)", ErrReaderGone, err)
+	}
+	return n, err
+}
+
+// JSONLines prints objects as JSON lines, for several goroutines at once. < > & are not escaped. The first error is
+// kept: nothing is printed after it.
+type JSONLines struct {
+	mu  sync.Mutex
+	w   io.Writer
+	err error
+}
+
+// NewJSONLines prints on w.
+func NewJSONLines(w io.Writer) *JSONLines { return &JSONLines{w: w} }
+
+// Print prints one object on a line of its own, and returns the first error that any line had.
+func (j *JSONLines) Print(v any) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.err == nil {
+		enc := json.NewEncoder(j.w)
+		enc.SetEscapeHTML(false)
+		j.err = enc.Encode(v)
+	}
+	return j.err
+}
