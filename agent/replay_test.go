@@ -103,7 +103,7 @@ func TestResumeKeepsWhatTheModelWasTold(t *testing.T) {
 
 func TestResumeFromALog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	log, err := trajectory.Create(path, trajectory.LogOptions{Sync: trajectory.SyncNever})
+	log, err := trajectory.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestResumeFromALog(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	log, past, err := trajectory.Resume(path, trajectory.LogOptions{Sync: trajectory.SyncNever})
+	log, past, err := trajectory.Resume(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,14 +73,14 @@ func open(dir string) (*files, []trajectory.Event, error) {
 		return nil, nil, err
 	}
 	path := filepath.Join(dir, StepsFile)
-	log, err := trajectory.Create(path, trajectory.LogOptions{})
+	log, err := trajectory.Create(path)
 	if err == nil {
 		return &files{dir: dir, log: log}, nil, nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
 		return nil, nil, err
 	}
-	log, past, err := trajectory.Resume(path, trajectory.LogOptions{})
+	log, past, err := trajectory.Resume(path)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"deepswe/env/disk"
 )
 
 // Keys of the extra objects through which a document keeps what ATIF has no field for.
@@ -163,7 +165,7 @@ func textCalls(calls []Call) []StepToolCall {
 		if args == nil {
 			args = map[string]string{}
 		}
-		object, err := marshal(args)
+		object, err := disk.MarshalJSON(args)
 		if err != nil {
 			panic(err) // a map of strings has a JSON form
 		}

@@ -3,6 +3,8 @@ package trajectory
 import (
 	"bytes"
 	"encoding/json"
+
+	"deepswe/env/disk"
 )
 
 // Content is a message or a result: plain text, or, where Parts is not nil, a list of texts and pictures.
@@ -55,9 +57,9 @@ func (c Content) String() string {
 // MarshalJSON writes a string or an array.
 func (c Content) MarshalJSON() ([]byte, error) {
 	if c.Parts != nil {
-		return marshal(c.Parts)
+		return disk.MarshalJSON(c.Parts)
 	}
-	return marshal(c.Text)
+	return disk.MarshalJSON(c.Text)
 }
 
 // UnmarshalJSON reads a string or an array.

@@ -139,9 +139,7 @@ func Decode(r io.Reader) (*Document, error) {
 
 // Encode writes the document as JSON on one line: indented, its token ids would take a line each.
 func (d *Document) Encode(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(d); err != nil {
+	if err := disk.EncodeJSON(w, d); err != nil {
 		return fmt.Errorf("write trajectory: %w", err)
 	}
 	return nil

@@ -1,7 +1,6 @@
 package trajectory
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,35 +9,18 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"deepswe/env/disk"
 )
 
-// Sync says when a log is forced to the disk. Every event is handed to the operating system before Append returns, so
-// whatever the policy, a killed process loses nothing; the policy is about a machine that goes down.
-type Sync int
-
-// The sync policies. SyncReplies waits for the disk where work was expensive: after replies and at the end.
-const (
-	SyncReplies Sync = iota
-	SyncAlways
-	SyncNever
-)
-
-// LogOptions sets up a Writer. The zero value is useful.
-type LogOptions struct {
-	Sync Sync
-	// Now is the clock: time.Now when nil.
-	Now func() time.Time
-}
-
-// Writer appends events to a log. After a failed write every further Append fails with the same error: a log has no
-// holes.
+// Writer appends events to a log, which is on the disk after every reply and at the end: there work was expensive. After
+// a failed write every further Append fails with the same error: a log has no holes.
 type Writer struct {
-	mu   sync.Mutex
-	file *os.File
-	o    LogOptions
-	seq  int64
-	last sequence
-	err  error
+	mu     sync.Mutex
+	log    *disk.Log
+	seq    int64
+	last   sequence
+	closed bool
 }
 
 // storedEvent is one line of a log.
@@ -48,41 +30,27 @@ type storedEvent struct {
 }
 
 // Create begins a new log. It fails with fs.ErrExist where there is a file already.
-func Create(path string, o LogOptions) (*Writer, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+func Create(path string) (*Writer, error) {
+	log, err := disk.CreateLog(path)
 	if err != nil {
-		return nil, fmt.Errorf("create event log: %w", err)
+		return nil, fmt.Errorf("event log: %w", err)
 	}
-	return newWriter(f, o), nil
+	return &Writer{log: log}, nil
 }
 
 // Resume opens a log that a killed rollout left, cuts off a torn last line, and returns the events in it. The Writer goes
 // on after the last of them.
-func Resume(path string, o LogOptions) (*Writer, []Event, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
-	if err != nil {
+func Resume(path string) (*Writer, []Event, error) {
+	if _, err := os.Stat(path); err != nil {
 		return nil, nil, fmt.Errorf("resume event log: %w", err)
 	}
-	r := newReader(f)
-	events, err := r.all()
-	if err == nil {
-		err = f.Truncate(r.good)
-	}
+	var r reader
+	log, err := disk.OpenLog(path, r.read)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("resume event log %s: %w", path, err), f.Close())
+		return nil, nil, fmt.Errorf("resume event log: %w", asLogError(err))
 	}
-	w := newWriter(f, o)
-	w.seq = r.seq
 	// The events share their memory with r.last, which the writer is going to overwrite.
-	w.last = append(sequence(nil), r.last...)
-	return w, events, nil
-}
-
-func newWriter(f *os.File, o LogOptions) *Writer {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return &Writer{file: f, o: o}
+	return &Writer{log: log, seq: r.seq, last: append(sequence(nil), r.last...)}, r.events, nil
 }
 
 // Append logs an event. The first one must be a header, and only the first one. Text that is not valid UTF-8 is kept as
@@ -90,21 +58,15 @@ func newWriter(f *os.File, o LogOptions) *Writer {
 func (w *Writer) Append(e Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
-		return w.err
-	}
 	line, err := w.encode(&e)
+	if err == nil {
+		err = w.log.AppendLine(line)
+	}
+	if err == nil && (e.Kind == KindReply || e.Kind == KindStop) {
+		err = w.log.Sync()
+	}
 	if err != nil {
 		return fmt.Errorf("append to event log: %w", err)
-	}
-	// One write per line: a kill between two writes leaves whole lines.
-	_, err = w.file.Write(line)
-	if err == nil && (w.o.Sync == SyncAlways || w.o.Sync == SyncReplies && (e.Kind == KindReply || e.Kind == KindStop)) {
-		err = w.file.Sync()
-	}
-	if err != nil {
-		w.err = fmt.Errorf("append to event log: %w", err)
-		return w.err
 	}
 	w.seq = e.Seq
 	if t := e.tokens(); t != nil {
@@ -117,7 +79,7 @@ func (w *Writer) Append(e Event) error {
 func (w *Writer) encode(e *Event) ([]byte, error) {
 	e.Seq = w.seq + 1
 	if e.Time.IsZero() {
-		e.Time = w.o.Now()
+		e.Time = time.Now()
 	}
 	e.Time = e.Time.UTC()
 	if e.Header != nil {
@@ -132,87 +94,55 @@ func (w *Writer) encode(e *Event) ([]byte, error) {
 	if t := e.tokens(); t != nil {
 		stored.Tokens = w.last.pack(t)
 	}
-	line, err := marshal(stored)
-	return append(line, '\n'), err
+	return disk.MarshalJSON(stored)
 }
 
-// Close forces the log to the disk, unless the policy is SyncNever, and closes it. A second Close does nothing.
+// Close forces the log to the disk and closes it. A second Close does nothing.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file == nil {
+	if w.closed {
 		return nil
 	}
-	var err error
-	if w.o.Sync != SyncNever {
-		err = w.file.Sync()
-	}
-	err = errors.Join(err, w.file.Close())
-	w.file = nil
-	if w.err == nil {
-		w.err = fmt.Errorf("append to event log: %w", os.ErrClosed)
-	}
-	if err != nil {
+	w.closed = true
+	if err := w.log.Close(); err != nil {
 		return fmt.Errorf("close event log: %w", err)
 	}
 	return nil
 }
 
 // ReadEvents returns the events of a log. A torn last line is left out.
-func ReadEvents(r io.Reader) ([]Event, error) {
-	events, err := newReader(r).all()
-	if err != nil {
-		return nil, fmt.Errorf("read event log: %w", err)
+func ReadEvents(log io.Reader) ([]Event, error) {
+	var r reader
+	if err := disk.ReadLines(log, r.read); err != nil {
+		return nil, fmt.Errorf("read event log: %w", asLogError(err))
 	}
-	return events, nil
+	return r.events, nil
 }
 
-// reader reads a log's events and remembers what a writer needs to go on after them.
+// asLogError marks a damaged file as ErrLog, too.
+func asLogError(err error) error {
+	if errors.Is(err, disk.ErrDamaged) {
+		return fmt.Errorf("%w: %w", ErrLog, err)
+	}
+	return err
+}
+
+// reader collects a log's events, and what a writer needs to go on after them.
 type reader struct {
-	in   *bufio.Reader
-	seq  int64
-	last sequence
-	good int64 // bytes up to the end of the last whole event
+	events []Event
+	seq    int64
+	last   sequence
 }
 
-func newReader(r io.Reader) *reader { return &reader{in: bufio.NewReaderSize(r, 64<<10)} }
-
-func (r *reader) all() ([]Event, error) {
-	var events []Event
-	for {
-		e, err := r.next()
-		if errors.Is(err, io.EOF) {
-			return events, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		events = append(events, e)
-	}
-}
-
-// next returns io.EOF at the end of the log, and where a torn line ends it.
-func (r *reader) next() (Event, error) {
-	line, err := r.in.ReadBytes('\n')
-	if err != nil {
-		// A line without an end is torn, even where it happens to be whole JSON: its writer was not done.
-		return Event{}, err
-	}
+func (r *reader) read(line []byte) error {
 	e, last, err := r.decode(line)
 	if err != nil {
-		if !json.Valid(line) && r.atEnd() {
-			return Event{}, io.EOF
-		}
-		return Event{}, fmt.Errorf("%w: event %d: %w", ErrLog, r.seq+1, err)
+		return fmt.Errorf("%w: event %d: %w", ErrLog, r.seq+1, err)
 	}
+	r.events = append(r.events, e)
 	r.seq, r.last = e.Seq, last
-	r.good += int64(len(line))
-	return e, nil
-}
-
-func (r *reader) atEnd() bool {
-	_, err := r.in.Peek(1)
-	return errors.Is(err, io.EOF)
+	return nil
 }
 
 func (r *reader) decode(line []byte) (Event, sequence, error) {
@@ -242,17 +172,6 @@ func (r *reader) decode(line []byte) (Event, sequence, error) {
 		}
 	}
 	return e, last, nil
-}
-
-// marshal is json.Marshal without its habit of escaping < > &.
-func marshal(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 // wireTokens is how a log stores a Sample. A prompt nearly always begins with the last prompt and the last completion, so

@@ -26,7 +26,7 @@ var sent = cmp.Options{
 
 func write(t testing.TB, path string, events []trajectory.Event) []byte {
 	t.Helper()
-	w, err := trajectory.Create(path, trajectory.LogOptions{Sync: trajectory.SyncNever})
+	w, err := trajectory.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestLogIsCutAnywhere(t *testing.T) {
 		if err := os.WriteFile(path, data[:size], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		w, got, err := trajectory.Resume(path, trajectory.LogOptions{Sync: trajectory.SyncNever})
+		w, got, err := trajectory.Resume(path)
 		if err != nil {
 			t.Fatalf("cut at %d: %v", size, err)
 		}
@@ -133,11 +133,11 @@ func TestBrokenLogIsRefused(t *testing.T) {
 
 func TestWriterRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	w, err := trajectory.Create(path, trajectory.LogOptions{})
+	w, err := trajectory.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := trajectory.Create(path, trajectory.LogOptions{}); !errors.Is(err, fs.ErrExist) {
+	if _, err := trajectory.Create(path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Create over a log: %v", err)
 	}
 	events := rollout()
@@ -192,7 +192,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = c.Wait() // it was killed: the error is the expected one
-	w, events, err := trajectory.Resume(path, trajectory.LogOptions{})
+	w, events, err := trajectory.Resume(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func readFull(r interface{ Read([]byte) (int, error) }, p []byte) (int, error) {
 }
 
 func writeForEver(path string) {
-	w, err := trajectory.Create(path, trajectory.LogOptions{})
+	w, err := trajectory.Create(path)
 	if err != nil {
 		os.Exit(3)
 	}
@@ -256,7 +256,7 @@ func TestTokensSurviveTheLog(t *testing.T) {
 		defer os.RemoveAll(dir)
 		path := filepath.Join(dir, "events.jsonl")
 		writeAll(t, path, events[:cut])
-		w, before, err := trajectory.Resume(path, trajectory.LogOptions{Sync: trajectory.SyncNever})
+		w, before, err := trajectory.Resume(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,7 +286,7 @@ func TestTokensSurviveTheLog(t *testing.T) {
 }
 
 func writeAll(t *rapid.T, path string, events []trajectory.Event) {
-	w, err := trajectory.Create(path, trajectory.LogOptions{Sync: trajectory.SyncNever})
+	w, err := trajectory.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 	for i := 0; b.Loop(); i++ {
 		path := filepath.Join(b.TempDir(), "events.jsonl")
-		w, err := trajectory.Create(path, trajectory.LogOptions{Sync: trajectory.SyncNever})
+		w, err := trajectory.Create(path)
 		if err != nil {
 			b.Fatal(err)
 		}

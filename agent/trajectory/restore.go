@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"deepswe/env/disk"
 )
 
 // Recording turns a document back into the conversation. From a document of deepswe the messages are exactly those that
@@ -195,7 +197,7 @@ func milliseconds(extra map[string]any) time.Duration {
 // that was read.
 func recode[T any](v any) (T, error) {
 	var out T
-	data, err := marshal(v)
+	data, err := disk.MarshalJSON(v)
 	if err != nil {
 		return out, err
 	}
