@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"slices"
 
 	"deepswe/agent/trajectory"
+	"deepswe/env/disk"
 	"deepswe/tools"
 )
 
@@ -82,14 +82,10 @@ func (r *rollout) header() (trajectory.Header, error) {
 
 // functionTool is a tool's definition in the shape of OpenAI's function tools.
 func functionTool(s tools.Spec) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(struct {
+	return disk.MarshalJSON(struct {
 		Type     string     `json:"type"`
 		Function tools.Spec `json:"function"`
 	}{"function", s})
-	return bytes.TrimSpace(b.Bytes()), err
 }
 
 func samplingRecord(s Sampling) map[string]any {

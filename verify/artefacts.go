@@ -62,14 +62,7 @@ func (v Evaluation) save(dir string, t env.Task, patch []byte) error {
 			return err
 		}
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(record{1, v}); err != nil {
-		return err
-	}
-	return disk.WriteFile(filepath.Join(dir, EvaluationFile), b.Bytes())
+	return disk.WriteJSON(filepath.Join(dir, EvaluationFile), record{1, v})
 }
 
 // instanceLog says what became of the patch, in the harness's words where it looks for them.

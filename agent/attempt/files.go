@@ -1,7 +1,6 @@
 package attempt
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,11 +102,7 @@ func (f *files) write(task env.Task, a *Attempt, r *Result) error {
 	if err != nil {
 		return err
 	}
-	data, err := marshal(newReport(task, a, r))
-	if err != nil {
-		return err
-	}
-	return disk.WriteFile(filepath.Join(f.dir, ReportFile), data)
+	return disk.WriteJSON(filepath.Join(f.dir, ReportFile), newReport(task, a, r))
 }
 
 func (f *files) writeTrajectory(events []trajectory.Event) error {
@@ -159,13 +154,4 @@ func ReadReport(dir string) (Report, error) {
 		return r, fmt.Errorf("read %s: %w", filepath.Join(dir, ReportFile), err)
 	}
 	return r, nil
-}
-
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(v)
-	return b.Bytes(), err
 }

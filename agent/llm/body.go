@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 	openai "github.com/sashabaranov/go-openai"
 
 	"deepswe/agent"
+	"deepswe/env/disk"
 )
 
 // body is one request: what go-openai can say, and the patch that says the rest.
@@ -72,7 +72,7 @@ func sendable(arguments string) string {
 	if arguments == "" {
 		return "{}"
 	}
-	wrapped, err := marshal(map[string]string{"invalid_arguments": arguments})
+	wrapped, err := disk.MarshalJSON(map[string]string{"invalid_arguments": arguments})
 	if err != nil {
 		return "{}"
 	}
@@ -84,7 +84,7 @@ func members(r agent.Request, model string, d *dialect) (map[string]json.RawMess
 	out := map[string]json.RawMessage{}
 	var failed error
 	set := func(key string, v any) {
-		raw, err := marshal(v)
+		raw, err := disk.MarshalJSON(v)
 		if err != nil && failed == nil {
 			failed = fmt.Errorf("request member %s: %w", key, err)
 		}
@@ -153,7 +153,7 @@ func patch(raw []byte, members map[string]json.RawMessage, d *dialect) ([]byte, 
 			}
 		}
 	}
-	completed, err := marshal(messages)
+	completed, err := disk.MarshalJSON(messages)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func patch(raw []byte, members map[string]json.RawMessage, d *dialect) ([]byte, 
 	for key, value := range members {
 		top[key] = value
 	}
-	return marshal(top)
+	return disk.MarshalJSON(top)
 }
 
 // unescape writes the < > and & that the library escaped as they are. A backslash begins an escape of two bytes or more,
@@ -186,15 +186,4 @@ func unescape(raw []byte) []byte {
 		i++
 	}
 	return out
-}
-
-// marshal is json.Marshal without the escapes of < > and &.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -3,15 +3,11 @@ package docker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -46,27 +42,19 @@ func (r records) update(change func(map[string]record) (changed bool)) error {
 	if err := os.MkdirAll(filepath.Dir(r.path), 0o755); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(r.path+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := disk.WaitLock(r.path + ".lock")
 	if err != nil {
 		return err
 	}
-	defer lock.Close() // and with it the lock
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return fmt.Errorf("lock %s: %w", r.path, err)
-	}
+	defer lock.Close()
 	all := map[string]record{}
-	if err := readJSON(r.path, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := disk.ReadJSON(r.path, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if !change(all) {
 		return nil
 	}
-	return disk.WriteStream(r.path, func(w io.Writer) error {
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		encoder.SetIndent("", " ")
-		return encoder.Encode(all)
-	})
+	return disk.WriteJSON(r.path, all)
 }
 
 // pulled remembers that an image is ours to remove, and makes room if it was one too many.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/env/disk"
+
 	"github.com/distribution/reference"
 	"github.com/moby/moby/api/pkg/authconfig"
 	"github.com/moby/moby/api/types/registry"
@@ -40,7 +42,7 @@ func (e environment) registryAuth(ctx context.Context, ref, hub string) (string,
 		CredsStore  string            `json:"credsStore"`
 		CredHelpers map[string]string `json:"credHelpers"`
 	}
-	err = readJSON(filepath.Join(e.configDir(), "config.json"), &config)
+	err = disk.ReadJSON(filepath.Join(e.configDir(), "config.json"), &config)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

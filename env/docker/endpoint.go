@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"deepswe/env/disk"
 
 	"github.com/moby/moby/client"
 )
@@ -65,7 +66,7 @@ func (e environment) resolve(name string) (endpoint, error) {
 	var config struct {
 		CurrentContext string `json:"currentContext"`
 	}
-	if err := readJSON(filepath.Join(e.configDir(), "config.json"), &config); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := disk.ReadJSON(filepath.Join(e.configDir(), "config.json"), &config); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return endpoint{}, fmt.Errorf("docker configuration: %w", err)
 	}
 	if config.CurrentContext != "" {
@@ -115,7 +116,7 @@ func (e environment) context(name string) (endpoint, error) {
 			SkipTLSVerify bool
 		}
 	}
-	err := readJSON(filepath.Join(contexts, "meta", id, "meta.json"), &meta)
+	err := disk.ReadJSON(filepath.Join(contexts, "meta", id, "meta.json"), &meta)
 	if errors.Is(err, fs.ErrNotExist) {
 		return endpoint{}, fmt.Errorf("docker context %q does not exist: docker context ls shows those that do", name)
 	}
@@ -188,15 +189,4 @@ func (ep endpoint) tls() (*tls.Config, error) {
 		return nil, err
 	}
 	return config, nil
-}
-
-func readJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
 }

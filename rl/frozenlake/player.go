@@ -1,7 +1,6 @@
 package frozenlake
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env/disk"
 	"deepswe/rl"
 )
 
@@ -213,16 +213,12 @@ func (p Player) finish(g Game, e *Episode, stop agent.StopReason, start time.Tim
 func transcript(messages []agent.Message) []json.RawMessage {
 	out := make([]json.RawMessage, len(messages))
 	for i, m := range messages {
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
 		// Strings and a boolean always encode.
-		_ = enc.Encode(struct {
+		out[i], _ = disk.MarshalJSON(struct {
 			Role        string `json:"role"`
 			Content     string `json:"content"`
 			FormatError bool   `json:"format_error,omitempty"`
 		}{m.Role, m.Content, m.Role == agent.RoleAssistant && ParseAction(m.Content) == Invalid})
-		out[i] = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	}
 	return out
 }

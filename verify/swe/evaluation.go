@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/verify"
 )
 
@@ -127,9 +128,9 @@ func (e *Evaluation) KeepModel(context int) error {
 
 // keep writes a file, unless it is there already: then it returns what that holds.
 func keep[T any](path string, now T) (before T, resumed bool, err error) {
-	err = readJSON(path, &before)
+	err = disk.ReadJSON(path, &before)
 	if errors.Is(err, fs.ErrNotExist) {
-		return now, false, writeJSON(path, now)
+		return now, false, disk.WriteJSON(path, now)
 	}
 	return before, true, err
 }

@@ -1,13 +1,10 @@
 package swe
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -47,21 +44,15 @@ func (e *Evaluation) predictions(w io.Writer, outcomes []run.Outcome, index int)
 		if err != nil {
 			return err
 		}
-		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		b.WriteString(separator)
-		if err := enc.Encode(o.Task); err != nil {
+		id, err := disk.MarshalJSON(o.Task)
+		if err != nil {
 			return err
 		}
-		b.Truncate(b.Len() - 1) // the line feed that the encoder ends with
-		b.WriteString(": ")
-		p := verify.Prediction{InstanceID: o.Task, Model: e.Runner.Attempt.ModelName, Patch: &patch}
-		if err := enc.Encode(p); err != nil {
+		p, err := disk.MarshalJSON(verify.Prediction{InstanceID: o.Task, Model: e.Runner.Attempt.ModelName, Patch: &patch})
+		if err != nil {
 			return err
 		}
-		b.Truncate(b.Len() - 1)
-		if _, err := w.Write(b.Bytes()); err != nil {
+		if _, err := fmt.Fprintf(w, "%s%s: %s", separator, id, p); err != nil {
 			return err
 		}
 		separator = ",\n"
@@ -134,28 +125,4 @@ func fileName(s string) string {
 		return "%" + url.PathEscape(s)
 	}
 	return s
-}
-
-// writeJSON writes a file of JSON for people and programs, without escaping < > &.
-func writeJSON(path string, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return disk.WriteFile(path, b.Bytes())
-}
-
-// readJSON reads a file that writeJSON wrote.
-func readJSON(path string, v any) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	return nil
 }

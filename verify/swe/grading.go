@@ -157,7 +157,7 @@ func (g *Grading) Report() (GradingSummary, error) {
 		return s, err
 	}
 	if g.Repeat > 1 {
-		return s, writeJSON(g.Dir.Path(flakyFile), s.Flaky)
+		return s, disk.WriteJSON(g.Dir.Path(flakyFile), s.Flaky)
 	}
 	return s, nil
 }

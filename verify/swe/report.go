@@ -4,6 +4,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/run"
+	"deepswe/env/disk"
 	"deepswe/verify"
 )
 
@@ -101,7 +102,7 @@ type Seconds struct {
 func (e *Evaluation) Report(outcomes []run.Outcome, complete bool, s *Soundness) (Report, error) {
 	r := newReport(outcomes, e.K, e.Runner.Evaluator != nil)
 	r.Complete, r.Model, r.Soundness = complete, e.Runner.Attempt.ModelName, s
-	if err := writeJSON(e.Dir.Path(ReportFile), r); err != nil {
+	if err := disk.WriteJSON(e.Dir.Path(ReportFile), r); err != nil {
 		return r, err
 	}
 	return r, e.writePredictions(outcomes)

@@ -7,6 +7,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/verify"
 )
 
@@ -92,7 +93,7 @@ func (e *Evaluation) CheckSoundness(ctx context.Context, observe func(run.Event)
 		return nil, err
 	}
 	s := newSoundness(e.IDs, e.Runner.Tasks, outcomes)
-	return s, writeJSON(e.Dir.Path(SoundnessFile), s)
+	return s, disk.WriteJSON(e.Dir.Path(SoundnessFile), s)
 }
 
 // gradeBuiltin grades one task, with no change or with its solution.

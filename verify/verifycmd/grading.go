@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"deepswe/agent/agentcmd"
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/verify"
 	"deepswe/verify/swe"
 )
@@ -229,9 +229,7 @@ func (g *grading) tell(v verify.Evaluation, j run.Job) {
 
 // printJSON prints a line of JSON, without escaping < > &.
 func printJSON(w io.Writer, v any) {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
+	_ = disk.EncodeJSON(w, v)
 }
 
 // report writes the run's files, prints what there is to say, and returns the error that the exit code comes from.

@@ -15,9 +15,10 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"deepswe/env/disk"
 )
 
 // Model is an entry of /v1/models.
@@ -228,11 +229,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 }
 
 func encode(v any) []byte {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	data, err := disk.MarshalJSON(v)
+	if err != nil {
 		panic("llmtest: " + err.Error()) // only what this package builds comes here
 	}
-	return []byte(strings.TrimSuffix(b.String(), "\n"))
+	return data
 }
