@@ -26,6 +26,7 @@ import (
 	"deepswe/env/docker"
 	"deepswe/env/envcmd"
 	"deepswe/env/guest"
+	"deepswe/env/guest/inside"
 	"deepswe/env/local"
 	"deepswe/rl/rlcmd"
 	"deepswe/rl/train"
@@ -38,7 +39,7 @@ var demo embed.FS
 func main() {
 	// Before anything else: a guest must start within milliseconds, and must not know any of what follows.
 	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
-		os.Exit(guest.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(run(os.Args[1:]))
 }

@@ -16,11 +16,12 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/guest"
+	"deepswe/env/guest/inside"
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
-		os.Exit(guest.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)
 }

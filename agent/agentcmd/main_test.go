@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"deepswe/env/guest"
+	"deepswe/env/guest/inside"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -17,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func TestMain(m *testing.M) {
 	// The host sandbox executes this binary as its guest.
 	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
-		os.Exit(guest.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)
 }

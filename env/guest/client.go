@@ -36,7 +36,7 @@ type Client struct {
 // caller looks at only after done was closed.
 type pending struct {
 	data  func([]byte) error
-	reply message
+	reply Message
 	err   error
 	done  chan struct{}
 
@@ -218,10 +218,10 @@ func (p *pending) spend(want int) int {
 type request struct {
 	name  string // for messages
 	verb  verb
-	args  message
+	args  Message
 	body  io.Reader // nil for verbs without one
 	data  func([]byte) error
-	reply message
+	reply Message
 	grace time.Duration // how much longer than usual a cancelled call may take to end
 }
 

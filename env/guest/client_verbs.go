@@ -18,7 +18,6 @@ const (
 	defaultMatches = 1_000
 	defaultLine    = 400
 	defaultTree    = 1_000_000
-	defaultHash    = 1 << 30
 	// mostCapture bounds Head and Tail: both ends hold them in memory.
 	mostCapture = 256 << 20
 )
@@ -28,23 +27,23 @@ var errGreedy = errors.New("the guest sends more than was asked for")
 
 // Ping answers when the guest is alive.
 func (c *Client) Ping(ctx context.Context) error {
-	_, err := c.do(ctx, request{name: "ping", verb: verbPing, args: nothing{}, reply: nothing{}})
+	_, err := c.do(ctx, request{name: "ping", verb: verbPing, args: &PingCall{}, reply: nothing{}})
 	return err
 }
 
 // Run executes a command line in a fresh shell as the command user. When ctx ends, the command's processes are ended,
 // and what there was of its result is returned, marked Cancelled, together with ctx's error.
 func (c *Client) Run(ctx context.Context, cmd Command) (Result, error) {
-	return c.run(ctx, "run", verbRun, cmd)
+	return c.run(ctx, "run", RunCall{Command: cmd})
 }
 
 // Prepare is Run as the guest's own user, with the rights that it has: for what a provider does before anybody else
 // gets the sandbox.
 func (c *Client) Prepare(ctx context.Context, cmd Command) (Result, error) {
-	return c.run(ctx, "prepare", verbPrepare, cmd)
+	return c.run(ctx, "prepare", RunCall{Command: cmd, AsGuest: true})
 }
 
-func (c *Client) run(ctx context.Context, name string, v verb, cmd Command) (Result, error) {
+func (c *Client) run(ctx context.Context, name string, cmd RunCall) (Result, error) {
 	if cmd.Head == 0 && cmd.Tail == 0 {
 		cmd.Head, cmd.Tail = defaultCapture, defaultCapture
 	}
@@ -52,15 +51,16 @@ func (c *Client) run(ctx context.Context, name string, v verb, cmd Command) (Res
 	if cmd.Grace <= 0 {
 		cmd.Grace = defaultGrace
 	}
+	cmd.HasStdin = len(cmd.Stdin) > 0
 	var captured []byte
 	var reply runReply
 	most := 2 * (cmd.Head + cmd.Tail)
 	var stdin io.Reader
-	if len(cmd.Stdin) > 0 {
+	if cmd.HasStdin {
 		stdin = bytes.NewReader(cmd.Stdin)
 	}
 	ok, err := c.do(ctx, request{
-		name: name, verb: v, args: &runCall{cmd, stdin != nil}, reply: &reply, body: stdin, grace: cmd.Grace,
+		name: name, verb: verbRun, args: &cmd, reply: &reply, body: stdin, grace: cmd.Grace,
 		data: func(p []byte) error {
 			if len(captured)+len(p) > most {
 				return errGreedy
@@ -101,7 +101,7 @@ func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, 
 	var data []byte
 	var info FileInfo
 	ok, err := c.do(ctx, request{
-		name: "read", verb: verbRead, args: &readCall{path, o}, reply: &info,
+		name: "read", verb: verbRead, args: &ReadCall{path, o}, reply: &info,
 		data: func(p []byte) error {
 			if int64(len(data)+len(p)) > o.Limit {
 				return errGreedy
@@ -120,7 +120,7 @@ func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, 
 func (c *Client) Write(ctx context.Context, path string, data []byte, o WriteOptions) (FileInfo, error) {
 	var info FileInfo
 	_, err := c.do(ctx, request{
-		name: "write", verb: verbWrite, args: &writeCall{path, o}, reply: &info, body: bytes.NewReader(data),
+		name: "write", verb: verbWrite, args: &WriteCall{path, o}, reply: &info, body: bytes.NewReader(data),
 	})
 	if err != nil {
 		return FileInfo{}, err
@@ -134,14 +134,14 @@ func (c *Client) List(ctx context.Context, path string, o ListOptions) (Listing,
 		o.Limit = defaultList
 	}
 	var l Listing
-	var reply listReply
+	var entries []FileInfo
 	_, err := c.do(ctx, request{
-		name: "list", verb: verbList, args: &listCall{path, o}, reply: &reply, data: collect(&l.Entries, o.Limit),
+		name: "list", verb: verbList, args: &ListCall{path, o}, reply: &l, data: collect(&entries, o.Limit),
 	})
 	if err != nil {
 		return Listing{}, err
 	}
-	l.Truncated = reply.truncated
+	l.Entries = entries
 	return l, nil
 }
 
@@ -173,7 +173,7 @@ func (c *Client) Tree(ctx context.Context, root string, o TreeOptions) ([]FileIn
 	}
 	var files []FileInfo
 	_, err := c.do(ctx, request{
-		name: "tree", verb: verbTree, args: &treeCall{root, o}, reply: nothing{}, data: collect(&files, o.Limit),
+		name: "tree", verb: verbTree, args: &TreeCall{root, o}, reply: nothing{}, data: collect(&files, o.Limit),
 	})
 	if err != nil {
 		return nil, err
@@ -184,14 +184,14 @@ func (c *Client) Tree(ctx context.Context, root string, o TreeOptions) ([]FileIn
 // Unpack extracts a tar stream below dir. The stream is read on the caller's goroutine: a Read that blocks holds up the
 // end of a cancelled context.
 func (c *Client) Unpack(ctx context.Context, dir string, tar io.Reader) error {
-	_, err := c.do(ctx, request{name: "unpack", verb: verbUnpack, args: &unpackCall{dir}, reply: nothing{}, body: tar})
+	_, err := c.do(ctx, request{name: "unpack", verb: verbUnpack, args: &UnpackCall{dir}, reply: nothing{}, body: tar})
 	return err
 }
 
 // collect decodes batches of messages into a list of at most limit.
 func collect[T any, M interface {
 	*T
-	message
+	Message
 }](list *[]T, limit int) func([]byte) error {
 	return func(payload []byte) error {
 		c := coder{buf: payload, reading: true}

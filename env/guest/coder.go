@@ -15,17 +15,17 @@ type coder struct {
 	failed  bool
 }
 
-// message is what can travel as a payload.
-type message interface{ code(c *coder) }
+// Message is what can travel as a payload. Only this package has any.
+type Message interface{ code(c *coder) }
 
-func encode(m message) []byte {
+func encode(m Message) []byte {
 	c := coder{}
 	m.code(&c)
 	return c.buf
 }
 
 // decode fills m and reports whether the payload was exactly that.
-func decode(payload []byte, m message) bool {
+func decode(payload []byte, m Message) bool {
 	c := coder{buf: payload, reading: true}
 	m.code(&c)
 	return !c.failed && len(c.buf) == 0

@@ -10,22 +10,22 @@ import (
 )
 
 // messages makes one of each, empty.
-func messages() map[string]func() message {
-	return map[string]func() message{
-		"hello":     func() message { return new(Hello) },
-		"run":       func() message { return new(runCall) },
-		"run reply": func() message { return new(runReply) },
-		"file":      func() message { return new(FileInfo) },
-		"read":      func() message { return new(readCall) },
-		"write":     func() message { return new(writeCall) },
-		"list":      func() message { return new(listCall) },
-		"listed":    func() message { return new(listReply) },
-		"query":     func() message { return new(Query) },
-		"match":     func() message { return new(Match) },
-		"tree":      func() message { return new(treeCall) },
-		"unpack":    func() message { return new(unpackCall) },
-		"credit":    func() message { return new(credit) },
-		"failure":   func() message { return new(failure) },
+func messages() map[string]func() Message {
+	return map[string]func() Message{
+		"hello":     func() Message { return new(Hello) },
+		"run":       func() Message { return new(RunCall) },
+		"run reply": func() Message { return new(runReply) },
+		"file":      func() Message { return new(FileInfo) },
+		"read":      func() Message { return new(ReadCall) },
+		"write":     func() Message { return new(WriteCall) },
+		"list":      func() Message { return new(ListCall) },
+		"listed":    func() Message { return new(Listing) },
+		"query":     func() Message { return new(Query) },
+		"match":     func() Message { return new(Match) },
+		"tree":      func() Message { return new(TreeCall) },
+		"unpack":    func() Message { return new(UnpackCall) },
+		"credit":    func() Message { return new(credit) },
+		"failure":   func() Message { return new(failure) },
 	}
 }
 
@@ -57,7 +57,7 @@ func fill(t *rapid.T, v reflect.Value) {
 			*x = rapid.Bool().Draw(t, field.Name)
 		case *fs.FileMode:
 			*x = fs.FileMode(rapid.Uint32().Draw(t, field.Name))
-		case *Output: // travels as data
+		case *Output, *[]FileInfo: // travel as data
 		default:
 			if f.Kind() != reflect.Struct {
 				t.Fatalf("field %s has a type that this test does not know", field.Name)

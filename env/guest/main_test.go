@@ -1,59 +1,9 @@
 package guest
 
 import (
-	"context"
-	"errors"
-	"io"
-	"os"
-	"os/exec"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == Arg {
-		os.Exit(Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// pipes is a process's standard input and output as one stream.
-type pipes struct {
-	io.ReadCloser
-	in io.WriteCloser
-}
-
-func (p pipes) Write(b []byte) (int, error) { return p.in.Write(b) }
-func (p pipes) Close() error                { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
-
-// start runs this test binary as a guest of the directory.
-func start(t testing.TB, dir string, args ...string) *Client {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], append([]string{Arg, "--dir", dir}, args...)...)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := Connect(context.Background(), pipes{out, in})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the guest ended with %v", err)
-		}
-	})
-	return c
-}
-
-func background() context.Context { return context.Background() }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,12 +1,18 @@
 package guest
 
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"syscall"
+)
+
 // verb is what a call asks for.
 type verb byte
 
 const (
 	verbPing verb = iota + 1
 	verbRun
-	verbPrepare
 	verbRead
 	verbWrite
 	verbList
@@ -14,6 +20,29 @@ const (
 	verbTree
 	verbUnpack
 )
+
+// request makes the message that a verb's arguments are decoded into; nil for an unknown verb.
+func (v verb) request() Message {
+	switch v {
+	case verbPing:
+		return new(PingCall)
+	case verbRun:
+		return new(RunCall)
+	case verbRead:
+		return new(ReadCall)
+	case verbWrite:
+		return new(WriteCall)
+	case verbList:
+		return new(ListCall)
+	case verbSearch:
+		return new(Query)
+	case verbTree:
+		return new(TreeCall)
+	case verbUnpack:
+		return new(UnpackCall)
+	}
+	return nil
+}
 
 func (h *Hello) code(c *coder) {
 	c.int(&h.Protocol)
@@ -28,18 +57,23 @@ func (h *Hello) code(c *coder) {
 	c.duration(&h.Silence)
 }
 
-// nothing is the message of verbs without arguments or without a result.
+// nothing is the reply of verbs without a result.
 type nothing struct{}
 
 func (nothing) code(*coder) {}
 
-// runCall is a Command. Its Stdin, where there is any, travels as the call's body.
-type runCall struct {
+// PingCall asks for an empty reply.
+type PingCall struct{ nothing }
+
+// RunCall asks for a command. Its Stdin, where HasStdin is set, travels as the call's body.
+type RunCall struct {
 	Command
-	stdin bool
+	HasStdin bool
+	// AsGuest runs the command as the guest's own user, with the rights that it has.
+	AsGuest bool
 }
 
-func (r *runCall) code(c *coder) {
+func (r *RunCall) code(c *coder) {
 	str(c, &r.Line)
 	str(c, &r.Shell)
 	str(c, &r.Dir)
@@ -49,10 +83,11 @@ func (r *runCall) code(c *coder) {
 	c.duration(&r.Grace)
 	c.int(&r.Head)
 	c.int(&r.Tail)
-	c.bool(&r.stdin)
+	c.bool(&r.HasStdin)
+	c.bool(&r.AsGuest)
 }
 
-// capture is the part of an Output that a reply tells; the bytes precede the reply as data.
+// capture is the part of an Output that is in a reply; the bytes precede the reply as data.
 type capture struct {
 	head, tail int
 	size       int64
@@ -92,48 +127,48 @@ func (f *FileInfo) code(c *coder) {
 	str(c, &f.Target)
 }
 
-type readCall struct {
-	path string
+// ReadCall asks for a file.
+type ReadCall struct {
+	Path string
 	ReadOptions
 }
 
-func (r *readCall) code(c *coder) {
-	str(c, &r.path)
+func (r *ReadCall) code(c *coder) {
+	str(c, &r.Path)
 	c.int64(&r.Offset)
 	c.int64(&r.Limit)
 	c.bool(&r.NoFollow)
 }
 
-// A writeCall's bytes travel as the call's body.
-type writeCall struct {
-	path string
+// WriteCall replaces or creates a file. Its bytes travel as the call's body.
+type WriteCall struct {
+	Path string
 	WriteOptions
 }
 
-func (w *writeCall) code(c *coder) {
-	str(c, &w.path)
+func (w *WriteCall) code(c *coder) {
+	str(c, &w.Path)
 	str(c, &w.IfVersion)
 	c.bool(&w.Create)
 	c.bool(&w.Parents)
 	c.mode(&w.Mode)
 }
 
-type listCall struct {
-	path string
+// ListCall asks for a directory's entries.
+type ListCall struct {
+	Path string
 	ListOptions
 }
 
-func (l *listCall) code(c *coder) {
-	str(c, &l.path)
+func (l *ListCall) code(c *coder) {
+	str(c, &l.Path)
 	c.int(&l.Depth)
 	c.bool(&l.Hidden)
 	c.int(&l.Limit)
 }
 
-// listReply ends a listing, whose entries precede it as data.
-type listReply struct{ truncated bool }
-
-func (l *listReply) code(c *coder) { c.bool(&l.truncated) }
+// code leaves the entries themselves out: they precede the reply as data.
+func (l *Listing) code(c *coder) { c.bool(&l.Truncated) }
 
 func (q *Query) code(c *coder) {
 	str(c, &q.Term)
@@ -160,22 +195,74 @@ func (m *Matches) code(c *coder) {
 	c.int(&m.Unreadable)
 }
 
-type treeCall struct {
-	root string
+// TreeCall asks for all files below a directory.
+type TreeCall struct {
+	Root string
 	TreeOptions
 }
 
-func (t *treeCall) code(c *coder) {
-	str(c, &t.root)
+func (t *TreeCall) code(c *coder) {
+	str(c, &t.Root)
 	c.int(&t.Limit)
 	c.int64(&t.MaxHash)
 }
 
-type unpackCall struct{ dir string }
+// UnpackCall extracts a tar stream, which travels as the call's body.
+type UnpackCall struct{ Dir string }
 
-func (u *unpackCall) code(c *coder) { str(c, &u.dir) }
+func (u *UnpackCall) code(c *coder) { str(c, &u.Dir) }
 
 // credit lets the host send that many more bytes of a body.
 type credit struct{ bytes int }
 
 func (r *credit) code(c *coder) { c.int(&r.bytes) }
+
+// failure is an error that has crossed the wire: its text, and the sentinel that it stands for.
+type failure struct {
+	sentinel int
+	text     string
+}
+
+func (f *failure) code(c *coder) {
+	c.int(&f.sentinel)
+	str(c, &f.text)
+}
+
+func (f *failure) Error() string { return f.text }
+
+func (f *failure) Unwrap() error {
+	known := sentinels()
+	if f.sentinel <= 0 || f.sentinel > len(known) {
+		return nil
+	}
+	return known[f.sentinel-1]
+}
+
+// sentinels are the errors that keep their identity, in the order of their numbers on the wire.
+func sentinels() []error {
+	return []error{
+		ErrChanged, ErrIsDirectory, ErrNotDirectory, ErrNotRegular, ErrTooLarge, fs.ErrNotExist, fs.ErrExist,
+		fs.ErrPermission, fs.ErrInvalid, context.Canceled,
+	}
+}
+
+func newFailure(err error) *failure {
+	f := &failure{text: err.Error()}
+	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		err = ErrNotDirectory
+	case errors.Is(err, syscall.EISDIR):
+		err = ErrIsDirectory
+	case errors.Is(err, syscall.EROFS):
+		err = fs.ErrPermission
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP):
+		err = fs.ErrInvalid
+	}
+	for i, s := range sentinels() {
+		if errors.Is(err, s) {
+			f.sentinel = i + 1
+			break
+		}
+	}
+	return f
+}

@@ -1,13 +1,3 @@
-// Package guest is the part of deepswe that runs inside a sandbox, and the host's client for it.
-//
-// The same binary is executed again in the container with [Arg] as its first argument. It serves framed requests that
-// arrive on standard input and answers on standard output, many at once over the one stream. It knows verbs only: run,
-// prepare, read, write, list, search, tree, unpack, ping. What a tool is, and what a model gets to see, is decided on the
-// host, so that a prompt can change without touching a container.
-//
-// The package imports nothing but the standard library: what it links is carried into every container.
-//
-// A [Client] is safe for concurrent use. The server ends, and kills everything it started, when its input ends.
 package guest
 
 import (
@@ -15,9 +5,6 @@ import (
 	"io/fs"
 	"time"
 )
-
-// Arg is the first argument that turns the deepswe binary into a guest.
-const Arg = "guest-serve"
 
 // Errors that cross the wire and keep their identity for [errors.Is]. Besides these, the errors of package fs
 // (ErrNotExist, ErrExist, ErrPermission, ErrInvalid) do so too. ErrInvalid is for requests that can never be answered: a
@@ -67,7 +54,7 @@ type Output struct {
 	Size int64
 }
 
-// Result is what became of a command. A command that fails is a Result; an error means that the sandbox failed.
+// Result is the outcome of a command. A command that fails is a Result; an error means that the sandbox failed.
 type Result struct {
 	// ExitCode is the shell's exit code, or 128 plus the number of the signal that ended it.
 	ExitCode int
@@ -75,7 +62,7 @@ type Result struct {
 	Signal string
 	Stdout Output
 	Stderr Output
-	// TimedOut and Idle tell which limit ended the command; Cancelled that the caller did.
+	// TimedOut and Idle are set when that limit ended the command; Cancelled, when the caller did.
 	TimedOut  bool
 	Idle      bool
 	Cancelled bool

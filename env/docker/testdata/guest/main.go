@@ -6,11 +6,12 @@ import (
 	"os"
 
 	"deepswe/env/guest"
+	"deepswe/env/guest/inside"
 )
 
 func main() {
 	if len(os.Args) < 2 || os.Args[1] != guest.Arg {
 		os.Exit(2)
 	}
-	os.Exit(guest.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 }

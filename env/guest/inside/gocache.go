@@ -1,0 +1,223 @@
+//go:build linux
+
+package inside
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// goCache is a build cache for the go command (GOCACHEPROG, Go 1.24 and later): it reads from two directories and writes
+// to one. A sandbox can thus use what the host has compiled already without being able to change it: a poisoned cache
+// would be code that the host executes.
+//
+// Both directories have the go command's own layout: "xx/ACTION-a" names an output, "xx/OUTPUT-d" holds it.
+type goCache struct {
+	own, shared string
+}
+
+// cacheRequest and cacheResponse are the go command's messages: JSON, one after the other.
+type cacheRequest struct {
+	ID       int64
+	Command  string
+	ActionID []byte `json:",omitempty"`
+	OutputID []byte `json:",omitempty"`
+	BodySize int64  `json:",omitempty"`
+}
+
+type cacheResponse struct {
+	ID            int64
+	Err           string     `json:",omitempty"`
+	KnownCommands []string   `json:",omitempty"`
+	Miss          bool       `json:",omitempty"`
+	OutputID      []byte     `json:",omitempty"`
+	Size          int64      `json:",omitempty"`
+	Time          *time.Time `json:",omitempty"`
+	DiskPath      string     `json:",omitempty"`
+}
+
+// serveGoCache answers until the go command hangs up or says good-bye.
+func serveGoCache(shared string, in io.Reader, out io.Writer) error {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return err
+	}
+	c := goCache{own: filepath.Join(dir, "go-build"), shared: shared}
+	answers := json.NewEncoder(out)
+	if err := answers.Encode(cacheResponse{KnownCommands: []string{"get", "put", "close"}}); err != nil {
+		return err
+	}
+	requests := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, err := requests.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(strings.TrimSpace(string(line))) == 0 {
+			continue
+		}
+		var r cacheRequest
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("request: %w", err)
+		}
+		answer, err := c.answer(r, requests)
+		if err != nil {
+			answer = cacheResponse{Err: err.Error()}
+		}
+		answer.ID = r.ID
+		if err := answers.Encode(answer); err != nil {
+			return err
+		}
+		if r.Command == "close" {
+			return nil
+		}
+	}
+}
+
+func (c goCache) answer(r cacheRequest, in *bufio.Reader) (cacheResponse, error) {
+	switch r.Command {
+	case "close":
+		return cacheResponse{}, nil
+	case "get":
+		for _, dir := range []string{c.own, c.shared} {
+			if found, ok := lookUp(dir, r.ActionID); ok {
+				return found, nil
+			}
+		}
+		return cacheResponse{Miss: true}, nil
+	case "put":
+		return c.put(r, in)
+	}
+	return cacheResponse{}, fmt.Errorf("unknown command %q", r.Command)
+}
+
+func entry(dir string, id []byte, suffix string) string {
+	name := hex.EncodeToString(id)
+	if len(name) < 2 {
+		name = "00" + name
+	}
+	return filepath.Join(dir, name[:2], name+suffix)
+}
+
+// lookUp finds what an action's entry says, and whether its output is there.
+func lookUp(dir string, action []byte) (cacheResponse, bool) {
+	data, err := os.ReadFile(entry(dir, action, "-a"))
+	if err != nil {
+		return cacheResponse{}, false
+	}
+	f := strings.Fields(string(data)) // v1, action, output, size, time in nanoseconds
+	if len(f) != 5 || f[0] != "v1" || f[1] != hex.EncodeToString(action) {
+		return cacheResponse{}, false
+	}
+	output, err := hex.DecodeString(f[2])
+	if err != nil {
+		return cacheResponse{}, false
+	}
+	size, sizeErr := strconv.ParseInt(f[3], 10, 64)
+	nanos, timeErr := strconv.ParseInt(f[4], 10, 64)
+	path := entry(dir, output, "-d")
+	info, err := os.Stat(path)
+	if err := errors.Join(sizeErr, timeErr, err); err != nil || info.Size() != size {
+		return cacheResponse{}, false
+	}
+	made := time.Unix(0, nanos)
+	return cacheResponse{OutputID: output, Size: size, Time: &made, DiskPath: path}, true
+}
+
+// put stores an output, which follows the request as a JSON string in base64, and then the entry that names it.
+func (c goCache) put(r cacheRequest, in *bufio.Reader) (cacheResponse, error) {
+	body := io.Reader(strings.NewReader(""))
+	if r.BodySize > 0 {
+		if err := skipTo(in, '"'); err != nil {
+			return cacheResponse{}, err
+		}
+		body = base64.NewDecoder(base64.StdEncoding, &quoted{in: in})
+	}
+	path := entry(c.own, r.OutputID, "-d")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		_, _ = io.Copy(io.Discard, body)
+		return cacheResponse{}, err
+	}
+	n, err := replace(path, body)
+	if err != nil {
+		_, _ = io.Copy(io.Discard, body)
+		return cacheResponse{}, err
+	}
+	if n != r.BodySize {
+		return cacheResponse{}, fmt.Errorf("%d bytes announced, %d sent", r.BodySize, n)
+	}
+	text := fmt.Sprintf("v1 %x %x %20d %20d\n", r.ActionID, r.OutputID, n, time.Now().UnixNano())
+	action := entry(c.own, r.ActionID, "-a")
+	if err := os.MkdirAll(filepath.Dir(action), 0o755); err != nil {
+		return cacheResponse{}, err
+	}
+	if _, err := replace(action, strings.NewReader(text)); err != nil {
+		return cacheResponse{}, err
+	}
+	return cacheResponse{DiskPath: path}, nil
+}
+
+// replace writes a file whole or not at all.
+func replace(path string, content io.Reader) (int64, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name()) // fails once the file has its name
+	n, err := io.Copy(f, content)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return 0, err
+	}
+	return n, os.Rename(f.Name(), path)
+}
+
+func skipTo(in *bufio.Reader, mark byte) error {
+	for {
+		c, err := in.ReadByte()
+		if err != nil || c == mark {
+			return err
+		}
+	}
+}
+
+// quoted reads up to the quotation mark that ends a string, and takes it away.
+type quoted struct {
+	in   *bufio.Reader
+	done bool
+}
+
+func (q *quoted) Read(p []byte) (int, error) {
+	if q.done {
+		return 0, io.EOF
+	}
+	n := 0
+	for n < len(p) {
+		c, err := q.in.ReadByte()
+		if err != nil {
+			return n, err
+		}
+		if c == '"' {
+			q.done = true
+			return n, io.EOF
+		}
+		p[n] = c
+		n++
+		if q.in.Buffered() == 0 {
+			return n, nil
+		}
+	}
+	return n, nil
+}

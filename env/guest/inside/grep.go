@@ -1,0 +1,271 @@
+//go:build linux
+
+package inside
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"regexp"
+	"unicode/utf8"
+
+	"deepswe/env/guest"
+)
+
+const (
+	// wholeLine is the longest line that is held in memory at once. A longer one is searched as a stream.
+	wholeLine = 1 << 20
+	// binaryHead is where a NUL byte marks a binary file.
+	binaryHead = 8 << 10
+)
+
+// pattern is what is searched for: a text, or a regular expression.
+type pattern struct {
+	text   []byte
+	regexp *regexp.Regexp
+}
+
+func newPattern(q guest.Query) (pattern, error) {
+	if !q.Regexp {
+		return pattern{text: []byte(q.Term)}, nil
+	}
+	re, err := regexp.Compile(q.Term)
+	if err != nil {
+		return pattern{}, err
+	}
+	if text, _ := re.LiteralPrefix(); text != "" && regexp.QuoteMeta(text) == q.Term {
+		return pattern{text: []byte(text)}, nil // the fast way
+	}
+	return pattern{regexp: re}, nil
+}
+
+// find returns where the pattern first matches a line; nil when it does not.
+func (p pattern) find(line []byte) []int {
+	if p.regexp != nil {
+		return p.regexp.FindIndex(line)
+	}
+	if i := bytes.Index(line, p.text); i >= 0 {
+		return []int{i, i + len(p.text)}
+	}
+	return nil
+}
+
+// grep searches one file, line by line.
+type grep struct {
+	ctx     context.Context
+	pattern pattern
+	most    int // matches that are kept
+	width   int // bytes of a match's line that are kept
+	in      *bufio.Reader
+
+	matches []guest.Match // without their path
+	total   int
+	binary  bool
+}
+
+// search reads the file to its end, or to the end that it had in the beginning.
+func (g *grep) search(file io.ReaderAt, size int64) error {
+	in := g.in
+	in.Reset(io.NewSectionReader(file, 0, size))
+	if head, _ := in.Peek(binaryHead); bytes.IndexByte(head, 0) >= 0 {
+		g.binary = true
+		return nil
+	}
+	var long []byte // the beginning of a line that the reader's buffer does not hold
+	at := int64(0)  // where the line starts
+	for number := 1; ; number++ {
+		if (number%256 == 0 || len(long) > 0) && g.ctx.Err() != nil {
+			return g.ctx.Err()
+		}
+		line, err := in.ReadSlice('\n')
+		for errors.Is(err, bufio.ErrBufferFull) && len(long)+len(line) <= wholeLine {
+			long = append(long, line...)
+			line, err = in.ReadSlice('\n')
+		}
+		length := int64(len(long) + len(line))
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			if length, err = g.stream(file, at, size, number); err != nil {
+				return err
+			}
+			in.Reset(io.NewSectionReader(file, at+length, size-at-length))
+		case err != nil && !errors.Is(err, io.EOF):
+			return err
+		case length == 0:
+			return nil
+		case len(long) > 0:
+			g.line(append(long, line...), number)
+		default:
+			g.line(line, number)
+		}
+		at, long = at+length, long[:0]
+	}
+}
+
+func (g *grep) line(line []byte, number int) {
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	at := g.pattern.find(line)
+	if at == nil {
+		return
+	}
+	if g.total++; g.total > g.most {
+		return
+	}
+	from, to := around(at[0], at[1], len(line), g.width)
+	g.keep(number, line[from:to], from > 0, to < len(line))
+}
+
+// keep remembers a match, cut where its line goes on but not within a character.
+func (g *grep) keep(number int, text []byte, cutBefore, cutAfter bool) {
+	if cutBefore {
+		for i := range min(len(text), utf8.UTFMax) {
+			if utf8.RuneStart(text[i]) {
+				text = text[i:]
+				break
+			}
+		}
+	}
+	if cutAfter {
+		for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
+			if utf8.RuneStart(text[i]) {
+				if !utf8.FullRune(text[i:]) {
+					text = text[:i]
+				}
+				break
+			}
+		}
+	}
+	g.matches = append(g.matches, guest.Match{Line: number, Text: bytes.Clone(text), Cut: cutBefore || cutAfter})
+}
+
+// around chooses which width bytes of a line to show of a match: as much before it as after it.
+func around(start, end, length, width int) (from, to int) {
+	if length <= width {
+		return 0, length
+	}
+	from = max(start-max(width-(end-start), 0)/2, 0)
+	to = min(from+width, length)
+	return max(to-width, 0), to
+}
+
+// stream searches a line that is too long to be held, and returns its length, the line feed included.
+func (g *grep) stream(file io.ReaderAt, at, size int64, number int) (int64, error) {
+	line := &lineReader{ctx: g.ctx, in: bufio.NewReaderSize(io.NewSectionReader(file, at, size-at), 256<<10)}
+	found, err := g.pattern.findStream(line)
+	if err != nil {
+		return 0, err
+	}
+	if err := line.skip(); err != nil {
+		return 0, err
+	}
+	if found == nil {
+		return line.read, nil
+	}
+	if g.total++; g.total <= g.most {
+		length := int(line.length())
+		from, to := around(found[0], found[1], length, g.width)
+		text := make([]byte, to-from)
+		n, err := file.ReadAt(text, at+int64(from))
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		g.keep(number, text[:n], from > 0, to < length)
+	}
+	return line.read, nil
+}
+
+// findStream is find for a line that comes bit by bit.
+func (p pattern) findStream(line *lineReader) ([]int, error) {
+	if p.regexp != nil {
+		return p.regexp.FindReaderIndex(line), line.err
+	}
+	held := make([]byte, 0, 256<<10+len(p.text))
+	for dropped := 0; ; {
+		part, more := line.next()
+		held = append(held, part...)
+		if i := bytes.Index(held, p.text); i >= 0 {
+			return []int{dropped + i, dropped + i + len(p.text)}, nil
+		}
+		if !more {
+			return nil, line.err
+		}
+		// What is left could be the beginning of a match.
+		if drop := len(held) - len(p.text) + 1; drop > 0 {
+			dropped += drop
+			held = held[:copy(held, held[drop:])]
+		}
+	}
+}
+
+// lineReader reads one line of a file, as bytes or as runes, without holding it.
+type lineReader struct {
+	ctx   context.Context
+	in    *bufio.Reader
+	read  int64
+	ended bool // the line feed was read
+	err   error
+}
+
+// length is the line's, without its line feed, once it was read to the end.
+func (l *lineReader) length() int64 {
+	if l.ended {
+		return l.read - 1
+	}
+	return l.read
+}
+
+// next returns the next part of the line and whether there may be more.
+func (l *lineReader) next() ([]byte, bool) {
+	if l.ended || l.err != nil {
+		return nil, false
+	}
+	if l.err = l.ctx.Err(); l.err != nil {
+		return nil, false
+	}
+	part, err := l.in.ReadSlice('\n')
+	l.read += int64(len(part))
+	switch {
+	case err == nil:
+		l.ended = true
+		return part[:len(part)-1], false
+	case errors.Is(err, bufio.ErrBufferFull):
+		return part, true
+	case !errors.Is(err, io.EOF):
+		l.err = err
+	}
+	return part, false
+}
+
+func (l *lineReader) skip() error {
+	for more := !l.ended; more; {
+		_, more = l.next()
+	}
+	return l.err
+}
+
+// ReadRune makes the line a text for package regexp.
+func (l *lineReader) ReadRune() (rune, int, error) {
+	if l.ended || l.err != nil {
+		return 0, 0, io.EOF
+	}
+	if l.read%(1<<20) == 0 {
+		if l.err = l.ctx.Err(); l.err != nil {
+			return 0, 0, io.EOF
+		}
+	}
+	r, n, err := l.in.ReadRune()
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			l.err = err
+		}
+		return 0, 0, io.EOF
+	}
+	l.read += int64(n)
+	if r == '\n' {
+		l.ended = true
+		return 0, 0, io.EOF
+	}
+	return r, n, nil
+}

@@ -1,0 +1,145 @@
+//go:build linux
+
+package inside
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"deepswe/env/guest"
+)
+
+// options are what the guest is started with.
+type options struct {
+	dir      string
+	uid, gid int // of commands
+	build    string
+	silence  time.Duration
+	oomFile  string
+	home     string
+	goCache  string
+	// memory bounds the private writable memory of a single process and processes the command user's processes, where
+	// no control group does better; 0 is no bound.
+	memory, processes uint64
+
+	environment []string // of commands, before their own additions
+}
+
+func parse(args []string) (options, error) {
+	o := options{}
+	flags := flag.NewFlagSet(guest.Arg, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.dir, "dir", "/", "working directory of commands")
+	flags.IntVar(&o.uid, "uid", -1, "user of commands")
+	flags.IntVar(&o.gid, "gid", -1, "group of commands")
+	flags.StringVar(&o.build, "build", "", "what the greeting says the binary is")
+	flags.DurationVar(&o.silence, "silence", 0, "end when the host says nothing for this long")
+	flags.StringVar(&o.oomFile, "oom-file", "", "where the control group counts out-of-memory kills")
+	flags.StringVar(&o.home, "home", "", "home of commands, which is made")
+	flags.StringVar(&o.goCache, "go-cache", "", "be a build cache for the go command, on top of this one")
+	flags.Uint64Var(&o.memory, "rlimit-memory", 0, "private memory of one process, in bytes")
+	flags.Uint64Var(&o.processes, "rlimit-processes", 0, "processes of the command user")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if !filepath.IsAbs(o.dir) {
+		return o, fmt.Errorf("--dir %q is not absolute", o.dir)
+	}
+	o.dir = filepath.Clean(o.dir)
+	if o.uid < 0 {
+		o.uid = os.Getuid()
+	}
+	if o.gid < 0 {
+		o.gid = os.Getgid()
+	}
+	if o.separate() && o.uid == os.Getuid() {
+		return o, errors.New("--gid without another --uid: a user that can signal the guest is none of its own")
+	}
+	o.environment = o.baseEnvironment()
+	if o.home != "" {
+		o.environment = overlay(o.environment, []string{"HOME=" + o.home})
+	}
+	return o, nil
+}
+
+func (o options) hello() guest.Hello {
+	return guest.Hello{
+		Build: o.build, PID: os.Getpid(), UID: os.Getuid(), GID: os.Getgid(),
+		CommandUID: o.uid, CommandGID: o.gid, Dir: o.dir, Arch: runtime.GOARCH, Silence: o.silence,
+	}
+}
+
+// separate reports whether commands run as another user than the guest.
+func (o options) separate() bool { return o.uid != os.Getuid() || o.gid != os.Getgid() }
+
+// credential makes a forked process the command user, without supplementary groups. Giving up user 0 gives up every
+// capability with it.
+func (o options) credential() *syscall.Credential {
+	if !o.separate() {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}
+}
+
+// baseEnvironment is the guest's own environment. Where commands run as another user, HOME and the names of the user
+// are that user's: programs that find the guest's home unwritable fail in surprising ways.
+func (o options) baseEnvironment() []string {
+	env := os.Environ()
+	if !o.separate() {
+		return env
+	}
+	name, home := lookupUser("/etc/passwd", o.uid)
+	if info, err := os.Stat(home); err != nil || !info.IsDir() || int(info.Sys().(*syscall.Stat_t).Uid) != o.uid {
+		home = os.TempDir()
+	}
+	own := []string{"HOME=" + home}
+	if name != "" {
+		own = append(own, "USER="+name, "LOGNAME="+name)
+	}
+	return overlay(env, own)
+}
+
+// lookupUser finds a user by number, without the libraries that package os/user may need.
+func lookupUser(passwd string, uid int) (name, home string) {
+	data, err := os.ReadFile(passwd)
+	if err != nil {
+		return "", ""
+	}
+	for line := range strings.Lines(string(data)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
+		if len(f) >= 6 && f[2] == strconv.Itoa(uid) {
+			return f[0], f[5]
+		}
+	}
+	return "", ""
+}
+
+// overlay returns the environment with more on top; of several values for a key the last one counts.
+func overlay(env, more []string) []string {
+	at := make(map[string]int, len(env)+len(more))
+	var merged []string
+	for _, list := range [][]string{env, more} {
+		for _, kv := range list {
+			key, _, _ := strings.Cut(kv, "=")
+			if i, ok := at[key]; ok {
+				merged[i] = kv
+				continue
+			}
+			at[key] = len(merged)
+			merged = append(merged, kv)
+		}
+	}
+	return merged
+}

@@ -1,0 +1,271 @@
+//go:build linux
+
+package inside
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"deepswe/env/disk"
+	"deepswe/env/guest"
+)
+
+// processes starts, reaps and kills what runs inside. Orphans become children of the guest (it is PID 1, or a subreaper),
+// so that nothing that was ever started escapes.
+//
+// One goroutine reaps. It takes the lock to do so, and so does whoever forks: a child is known before it can be reaped.
+type processes struct {
+	options options
+	spawner *threads // its one thread has given up whatever a command must not have
+	shell   string
+	oom     oomCounter
+	adj     *oomScore // nil where that cannot be said
+
+	mu       sync.Mutex
+	children map[int]chan syscall.WaitStatus // those that were started here and not reaped yet
+	next     uint64                          // the next command's mark
+	started  int                             // commands so far
+	pipes    map[io.Closer]struct{}          // this side's ends of the commands' streams
+	closed   bool
+
+	buffers sync.Pool     // for what is read from the streams of commands
+	scan    sync.Mutex    // one look at the process table at a time: they are slow, and each holds a thread
+	born    chan struct{} // wakes the reaper after it had no child
+	stop    chan struct{}
+	reaped  chan struct{} // closed when the reaper has ended
+	streams sync.WaitGroup
+}
+
+func newProcesses(o options, adj *oomScore) *processes {
+	p := &processes{
+		options: o, spawner: newThreads(1, o.harden), shell: findShell(o.environment), oom: newOOMCounter(o.oomFile), adj: adj,
+		children: map[int]chan syscall.WaitStatus{}, pipes: map[io.Closer]struct{}{},
+		born: make(chan struct{}, 1), stop: make(chan struct{}), reaped: make(chan struct{}), next: firstMark(),
+	}
+	go p.reap()
+	return p
+}
+
+// findShell prefers bash, which is what models write for.
+func findShell(environ []string) string {
+	for _, path := range []string{"/bin/bash", "/usr/bin/bash"} {
+		if executable(path) {
+			return path
+		}
+	}
+	if path := lookPath("bash", environ); executable(path) {
+		return path
+	}
+	return "/bin/sh"
+}
+
+// lookPath finds a program by name in an environment's PATH; a path stays as it is.
+func lookPath(name string, environ []string) string {
+	if strings.Contains(name, "/") {
+		return name
+	}
+	for _, kv := range environ {
+		path, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(path) {
+			if candidate := filepath.Join(dir, name); executable(candidate) {
+				return candidate
+			}
+		}
+	}
+	return name
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// Parts of waitid(2) that package syscall does not name.
+const (
+	waitAll      = 0
+	waitNoHang   = 1
+	waitExited   = 4
+	waitNoReap   = 0x1000000
+	siginfoSize  = 128
+	siginfoPIDAt = 16 // of si_pid, on every 64-bit Linux
+)
+
+// waitAny finds a child that has ended, and leaves it unreaped.
+func waitAny(flags uintptr) (pid int, errno syscall.Errno) {
+	var info [siginfoSize / 8]uint64
+	_, _, errno = syscall.Syscall6(syscall.SYS_WAITID, waitAll, 0, uintptr(unsafe.Pointer(&info)), waitExited|waitNoReap|flags, 0, 0)
+	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), siginfoPIDAt))), errno
+}
+
+// childless reports whether no process is left below the guest. A process is adopted before its dead parent can be
+// reaped, so the answer is exact.
+func childless() bool {
+	_, errno := waitAny(waitNoHang)
+	return errno == syscall.ECHILD
+}
+
+// reap collects every child that ends, adopted or not, and tells whoever started it.
+func (p *processes) reap() {
+	defer close(p.reaped)
+	for {
+		pid, errno := waitAny(0)
+		switch errno {
+		case 0:
+			p.collect(pid)
+		case syscall.ECHILD:
+			select {
+			case <-p.born:
+			case <-p.stop:
+				return
+			}
+		}
+	}
+}
+
+func (p *processes) collect(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var status syscall.WaitStatus
+	if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); err != nil || got != pid {
+		return // a child that failed to exec is waited for by whoever forked it
+	}
+	if done := p.children[pid]; done != nil {
+		delete(p.children, pid)
+		done <- status
+	}
+}
+
+// start forks and executes a job's shell.
+func (p *processes) start(j *job, path string, argv []string, attr *syscall.ProcAttr) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return guest.ErrClosed
+	}
+	p.started++
+	j.mark = p.brand()
+	restore := p.volunteer()
+	pid, err := syscall.ForkExec(path, argv, attr)
+	restore()
+	if err != nil {
+		return err
+	}
+	j.pid, j.exited = pid, make(chan syscall.WaitStatus, 1)
+	p.children[pid] = j.exited
+	select {
+	case p.born <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// volunteer makes the guest the out-of-memory killer's favourite for as long as it takes to fork: children inherit that,
+// and the guest may go back, where lowering the score of a child would take a privilege.
+func (p *processes) volunteer() (restore func()) {
+	if p.adj == nil {
+		return func() {}
+	}
+	_, _ = p.adj.file.WriteAt([]byte("1000"), 0)
+	return func() { _, _ = p.adj.file.WriteAt(p.adj.own, 0) }
+}
+
+// keep remembers a pipe that has to be closed for its reader or writer to end.
+func (p *processes) keep(pipes ...io.Closer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pipe := range pipes {
+		p.pipes[pipe] = struct{}{}
+	}
+}
+
+func (p *processes) drop(pipe io.Closer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pipes, pipe)
+	pipe.Close()
+}
+
+// close kills everything below the guest, and waits until it is gone.
+func (p *processes) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	gone := p.extinguish(5 * time.Second)
+	close(p.stop)
+	if gone {
+		<-p.reaped
+	}
+	p.mu.Lock()
+	for pipe := range p.pipes {
+		pipe.Close()
+	}
+	p.mu.Unlock()
+	p.streams.Wait()
+	p.spawner.close()
+	p.oom.close()
+}
+
+// extinguish kills everything below the guest and reports whether it is gone.
+func (p *processes) extinguish(patience time.Duration) bool {
+	deadline := time.Now().Add(patience)
+	for pause := 100 * time.Microsecond; !childless(); pause = min(2*pause, 10*time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+		if os.Getpid() == 1 {
+			// All at once, as no fork can get in between. Nobody else is left in this PID namespace but the guest.
+			syscall.Kill(-1, syscall.SIGKILL)
+		} else {
+			p.kill(func() (targets, others []disk.Stat) { return descendants(os.Getpid()), nil })
+		}
+		time.Sleep(pause)
+	}
+	return true
+}
+
+// table reads the process table. Processes that end meanwhile are left out.
+func table() []disk.Stat {
+	pids, _ := disk.PIDs()
+	var all []disk.Stat
+	for _, pid := range pids {
+		if s, err := disk.ReadStat(pid); err == nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// descendants are the living processes below root, root left out; parents come first.
+func descendants(root int) []disk.Stat {
+	children := map[int][]disk.Stat{}
+	for _, s := range table() {
+		children[s.Parent] = append(children[s.Parent], s)
+	}
+	var below []disk.Stat
+	for queue := children[root]; len(queue) > 0; queue = queue[1:] {
+		s := queue[0]
+		if s.Alive() {
+			below = append(below, s)
+		}
+		queue = append(queue, children[s.PID]...)
+	}
+	return below
+}
+
+// send signals processes, each only if it still is the one that was seen.
+func send(signal syscall.Signal, all []disk.Stat) {
+	for _, s := range all {
+		if now, err := disk.ReadStat(s.PID); err == nil && now.Start == s.Start {
+			syscall.Kill(s.PID, signal)
+		}
+	}
+}

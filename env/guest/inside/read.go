@@ -1,0 +1,219 @@
+//go:build linux
+
+package inside
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"deepswe/env/guest"
+)
+
+// openRegular opens a regular file for reading. It never blocks on what is no regular file, and never touches a device:
+// the kind is looked at before the file is opened, and once more after, because names can be exchanged in between.
+func openRegular(path string, noFollow bool) (*os.File, os.FileInfo, error) {
+	look, flags := os.Stat, syscall.O_NONBLOCK|syscall.O_NOCTTY
+	if noFollow {
+		look, flags = os.Lstat, flags|syscall.O_NOFOLLOW
+	}
+	info, err := look(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := regular(path, info); err != nil {
+		return nil, nil, err
+	}
+	f, err := open(path, os.O_RDONLY|flags)
+	if err != nil {
+		if noFollow && errors.Is(err, syscall.ELOOP) {
+			err = fmt.Errorf("%s: %w", path, guest.ErrNotRegular)
+		}
+		return nil, nil, err
+	}
+	if info, err = f.Stat(); err == nil {
+		err = regular(path, info)
+	}
+	if err == nil {
+		err = notSelf(path, f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// open opens a file by a path on which there is none of the links of /proc that lead into a process: as the guest's, they
+// would lead where a command cannot go. Kernels before 5.6 open any path.
+func open(path string, flags int) (*os.File, error) {
+	const sysOpenat2, noMagicLinks = 437, 2 // alike on every platform
+	how := struct{ flags, mode, resolve uint64 }{uint64(flags | syscall.O_CLOEXEC | syscall.O_LARGEFILE), 0, noMagicLinks}
+	name, err := syscall.BytePtrFromString(path)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	const here = -100 // AT_FDCWD
+	at := here
+	for {
+		fd, _, errno := syscall.Syscall6(sysOpenat2, uintptr(at), uintptr(unsafe.Pointer(name)),
+			uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
+		switch errno {
+		case 0:
+			return os.NewFile(fd, path), nil
+		case syscall.EINTR, syscall.EAGAIN: // a name changed meanwhile
+		case syscall.ENOSYS, syscall.EPERM: // an old kernel, or an old filter around the guest
+			return os.OpenFile(path, flags, 0)
+		default:
+			return nil, &fs.PathError{Op: "open", Path: path, Err: errno}
+		}
+	}
+}
+
+func regular(path string, info os.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return fmt.Errorf("%s: %w", path, guest.ErrIsDirectory)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", path, guest.ErrNotRegular)
+	}
+	return nil
+}
+
+// notSelf keeps file verbs out of the guest's own folder in /proc: a process may always look into itself, and a command
+// may not look into the guest.
+func notSelf(path string, f *os.File) error {
+	const procMagic = 0x9fa0
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var stat syscall.Statfs_t
+	_ = raw.Control(func(fd uintptr) { err = syscall.Fstatfs(int(fd), &stat) })
+	if err != nil || int64(stat.Type) != procMagic {
+		return nil
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil || strings.HasPrefix(resolved+"/", "/proc/"+strconv.Itoa(os.Getpid())+"/") {
+		return fmt.Errorf("%s: %w", path, fs.ErrPermission)
+	}
+	return nil
+}
+
+// smallFile is the largest one that is read at once; mostHashed, the largest one that has a version.
+const (
+	smallFile  = 64 << 10
+	mostHashed = 1 << 30
+)
+
+// readAtOnce is read for small files that nobody writes to, which take no time that anybody could notice. For all others,
+// failures included, it answers nil.
+func readAtOnce(c *guest.Call, path string, o guest.ReadOptions) guest.Message {
+	f, info, err := openRegular(path, o.NoFollow)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	size := info.Size()
+	if size == 0 || size > smallFile || o.Offset < 0 || o.Offset > size {
+		return nil // none is a small file, or it is one that the kernel makes up
+	}
+	data := make([]byte, size+1)
+	n, err := io.ReadFull(f, data)
+	if !errors.Is(err, io.ErrUnexpectedEOF) || int64(n) != size {
+		return nil
+	}
+	sum := sha256.Sum256(data[:n])
+	d := describe(path, info)
+	d.Version = hex.EncodeToString(sum[:])
+	if c.Send(data[o.Offset:min(size, o.Offset+min(o.Limit, size))]) != nil {
+		return nil
+	}
+	return &d
+}
+
+// read sends the part of a file that was asked for while it hashes the whole.
+func read(c *guest.Call, path string, o guest.ReadOptions) (guest.Message, error) {
+	if o.Offset < 0 {
+		return nil, fmt.Errorf("read %s: offset %d: %w", path, o.Offset, fs.ErrInvalid)
+	}
+	f, info, err := openRegular(path, o.NoFollow)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	reply := describe(path, info)
+	if info.Size() > mostHashed {
+		// Nobody edits a file of this size, and hashing it would take as long as a command may take.
+		part := io.NewSectionReader(f, o.Offset, o.Limit)
+		_, err := copyData(c, part)
+		return &reply, err
+	}
+	w := &windowWriter{call: c, from: o.Offset, to: o.Offset + o.Limit}
+	if w.to < 0 {
+		w.to = 1<<63 - 1
+	}
+	reply.Version, reply.Size, err = version(c.Context(), io.TeeReader(f, w), buffer(info.Size()), mostHashed)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return &reply, nil
+}
+
+// buffer is one to read a file of that size with, its end included.
+func buffer(size int64) []byte { return make([]byte, min(max(size+1, 512), 64<<10)) }
+
+// copyData sends a stream as the call's result.
+func copyData(c *guest.Call, from io.Reader) (int64, error) {
+	return io.Copy(&windowWriter{call: c, to: 1<<63 - 1}, from)
+}
+
+// windowWriter sends the part of a stream that lies between two offsets.
+type windowWriter struct {
+	call         *guest.Call
+	at, from, to int64
+}
+
+func (w *windowWriter) Write(p []byte) (int, error) {
+	start, end := max(w.from-w.at, 0), min(w.to-w.at, int64(len(p)))
+	w.at += int64(len(p))
+	if start >= end {
+		return len(p), w.call.Context().Err()
+	}
+	if err := w.call.Context().Err(); err != nil {
+		return 0, err
+	}
+	part := append([]byte(nil), p[start:end]...) // the sender keeps it
+	return len(p), w.call.Send(part)
+}
+
+// version hashes a file from its beginning to its end, and says how long it was. A file that somebody makes longer as
+// fast as it is read ends at the limit, for which there is no version.
+func version(ctx context.Context, f io.Reader, buf []byte, most int64) (sum string, size int64, err error) {
+	hash := sha256.New()
+	for {
+		n, err := f.Read(buf)
+		hash.Write(buf[:n])
+		size += int64(n)
+		switch {
+		case errors.Is(err, io.EOF):
+			return hex.EncodeToString(hash.Sum(nil)), size, nil
+		case err != nil:
+			return "", size, err
+		case size > most:
+			return "", size, nil
+		case ctx.Err() != nil:
+			return "", size, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,314 @@
+//go:build linux
+
+package inside
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"deepswe/env/guest"
+)
+
+const (
+	// settle is how long output is awaited after the shell has exited while somebody else holds the streams.
+	settle = 50 * time.Millisecond
+	// longestArgument is the kernel's limit on one argument, its final zero included.
+	longestArgument = 128 << 10
+	// notStarted is a shell's exit code for what it could not execute.
+	notStarted = 126
+)
+
+// job is one command under way.
+type job struct {
+	pid            int
+	mark           uint64
+	exited         chan syscall.WaitStatus
+	stdout, stderr *recorder
+	streams        [2]*os.File   // where they come from
+	silent         chan struct{} // closed when both streams have ended
+}
+
+func newJob(c guest.Command) *job {
+	now := time.Now()
+	return &job{stdout: newRecorder(c.Head, c.Tail, now), stderr: newRecorder(c.Head, c.Tail, now), silent: make(chan struct{})}
+}
+
+// command runs one command line to its result. A command that cannot be started is a result too: the line is a model's,
+// and the sandbox is in the state that the model's commands have brought it to.
+func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, error) {
+	began := time.Now()
+	if r.Dir == "" {
+		r.Dir = p.options.dir
+	} else if !filepath.IsAbs(r.Dir) {
+		r.Dir = filepath.Join(p.options.dir, r.Dir)
+	}
+	if r.Shell == "" {
+		r.Shell = p.shell
+	}
+	r.Shell = lookPath(r.Shell, p.options.environment)
+	killed := p.oom.count()
+	var result guest.Result
+	j, note, err := p.launchPatiently(c, r)
+	if err != nil {
+		if c.Context().Err() != nil || errors.Is(err, guest.ErrClosed) {
+			return nil, err
+		}
+		j = newJob(r.Command)
+		_, _ = j.stderr.Write([]byte("deepswe: " + explain(r, err) + "\n"))
+		result.ExitCode, result.Elapsed = notStarted, time.Since(began)
+		return j.report(c, result)
+	}
+	_, _ = j.stderr.Write([]byte(note))
+	status := p.await(c, j, r.Command, began, &result)
+	result.Background = p.settle(j)
+	result.ExitCode, result.Signal = exit(status)
+	result.OutOfMemory = p.oom.count() > killed
+	result.Elapsed = time.Since(began)
+	return j.report(c, result)
+}
+
+// report completes a command's result with what was captured, and sends it.
+func (j *job) report(c *guest.Call, r guest.Result) (guest.Message, error) {
+	r.Stdout, r.Stderr = j.stdout.stop(), j.stderr.stop()
+	return c.Result(r)
+}
+
+// launchPatiently starts the shell, also when the process limit is reached for a moment. When it stays reached, what
+// earlier commands have left running is ended: nothing could be run in this sandbox ever again.
+func (p *processes) launchPatiently(c *guest.Call, r guest.RunCall) (j *job, note string, err error) {
+	for try := range 6 {
+		if j, err = p.launch(c, r); !errors.Is(err, syscall.EAGAIN) {
+			return j, note, err
+		}
+		if try == 4 {
+			p.kill(p.leftovers)
+			note = "deepswe: the process limit was reached; processes left by earlier commands were ended\n"
+			continue
+		}
+		select {
+		case <-time.After(20 * time.Millisecond << try):
+		case <-c.Context().Done():
+			return nil, "", c.Context().Err()
+		}
+	}
+	return nil, "", err
+}
+
+// launch starts the shell, and the goroutines that feed and drain it.
+func (p *processes) launch(c *guest.Call, r guest.RunCall) (*job, error) {
+	j := newJob(r.Command)
+	var ours []*os.File
+	var err error
+	fork := func() { ours, err = p.fork(j, r) }
+	if r.AsGuest {
+		fork()
+	} else if broken := p.spawner.do(c.Context(), fork); broken != nil {
+		err = broken
+	}
+	if err != nil {
+		return nil, err
+	}
+	p.connect(c, j, r, ours)
+	return j, nil
+}
+
+// fork makes the streams and starts the shell. The streams belong to the command user, who may want to open them again
+// by name ("> /dev/stderr"), so this runs on the spawner's thread too. It returns this side's ends: what is fed into
+// standard input, if anything is, then standard output and error, then a pipe for a line that is too long.
+func (p *processes) fork(j *job, r guest.RunCall) (ours []*os.File, err error) {
+	var theirs []*os.File
+	defer func() {
+		closeAll(theirs)
+		if err != nil {
+			closeAll(ours)
+		}
+	}()
+	argv := []string{filepath.Base(r.Shell), "-c", r.Line}
+	streams := []bool{false, true, true} // which of them this side reads
+	if len(r.Line) >= longestArgument {
+		argv[2] = ". /dev/fd/3" // the shell reads it from a pipe, for want of room in its arguments
+		streams = append(streams, false)
+	}
+	for i, reading := range streams {
+		if i == 0 && !r.HasStdin {
+			null, err := os.Open(os.DevNull)
+			if err != nil {
+				return nil, err
+			}
+			theirs = append(theirs, null)
+			continue
+		}
+		from, to, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		if reading {
+			from, to = to, from
+		}
+		theirs, ours = append(theirs, from), append(ours, to)
+	}
+	attr := &syscall.ProcAttr{
+		Dir: r.Dir, Env: overlay(p.options.environment, r.Env),
+		Sys: &syscall.SysProcAttr{Setsid: true, Credential: p.options.credential()},
+	}
+	if r.AsGuest {
+		attr.Env, attr.Sys.Credential = overlay(os.Environ(), r.Env), nil
+	}
+	if os.Getpid() != 1 {
+		attr.Sys.Pdeathsig = syscall.SIGKILL // where the end of the guest is not the end of the namespace
+	}
+	for _, f := range theirs {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	return ours, p.start(j, r.Shell, argv, attr)
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// connect starts the goroutines at this side's ends of the streams. They may outlive the command by far: they last until
+// nobody holds the other ends any more, and what comes after the result goes nowhere.
+func (p *processes) connect(c *guest.Call, j *job, r guest.RunCall, ours []*os.File) {
+	for _, f := range ours {
+		p.keep(f)
+	}
+	next := func() *os.File {
+		f := ours[0]
+		ours = ours[1:]
+		return f
+	}
+	if r.HasStdin {
+		feed := next()
+		p.streams.Go(func() {
+			_, _ = io.Copy(feed, c.Body())
+			p.drop(feed)
+		})
+	}
+	stdout, stderr, first := next(), next(), make(chan struct{})
+	j.streams = [2]*os.File{stdout, stderr}
+	p.streams.Go(func() {
+		p.record(j.stdout, stdout)
+		p.drop(stdout)
+		close(first)
+	})
+	p.streams.Go(func() {
+		p.record(j.stderr, stderr)
+		p.drop(stderr)
+		<-first
+		close(j.silent)
+	})
+	if len(ours) > 0 {
+		script := next()
+		p.streams.Go(func() {
+			_, _ = io.WriteString(script, r.Line)
+			p.drop(script)
+		})
+	}
+}
+
+// await waits for the shell, and ends its processes when a limit passes or the caller gives up.
+func (p *processes) await(c *guest.Call, j *job, cmd guest.Command, began time.Time, result *guest.Result) syscall.WaitStatus {
+	wall := newAlarm(cmd.Timeout-time.Since(began), cmd.Timeout > 0)
+	defer wall.Stop()
+	idle := newAlarm(cmd.IdleTimeout, cmd.IdleTimeout > 0)
+	defer idle.Stop()
+	for {
+		select {
+		case status := <-j.exited:
+			return status
+		case <-wall.C:
+			result.TimedOut = true
+			return p.end(j, cmd.Grace)
+		case <-idle.C:
+			quiet := time.Since(later(j.stdout.latest(), j.stderr.latest()))
+			if quiet >= cmd.IdleTimeout {
+				result.Idle = true
+				return p.end(j, cmd.Grace)
+			}
+			idle.Reset(cmd.IdleTimeout - quiet)
+		case <-c.Context().Done():
+			result.Cancelled = true
+			return p.end(j, cmd.Grace)
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// newAlarm rings once after d, or never.
+func newAlarm(d time.Duration, ever bool) *time.Timer {
+	t := time.NewTimer(d)
+	if !ever {
+		t.Stop()
+	}
+	return t
+}
+
+// settle waits for the last output after the shell has exited, and counts what the command has left running. What the
+// shell itself waited for lies in the pipes by now, and is recorded however busy the machine is.
+func (p *processes) settle(j *job) int {
+	timer := time.NewTimer(settle)
+	defer timer.Stop()
+	select {
+	case <-j.silent:
+	case <-timer.C:
+		p.drain(j.stdout, j.streams[0])
+		p.drain(j.stderr, j.streams[1])
+	}
+	return len(p.family(j))
+}
+
+// exit translates a wait status into a shell's terms.
+func exit(status syscall.WaitStatus) (code int, signal string) {
+	if status.Signaled() {
+		return 128 + int(status.Signal()), signalName(status.Signal())
+	}
+	return status.ExitStatus(), ""
+}
+
+// explain says why a shell could not be started.
+func explain(r guest.RunCall, err error) string {
+	switch {
+	case errors.Is(err, syscall.EAGAIN):
+		return "cannot start a shell: the process limit of the sandbox is reached"
+	case errors.Is(err, syscall.E2BIG):
+		return "cannot start a shell: the environment is too long"
+	case errors.Is(err, syscall.EINVAL):
+		return "cannot start a shell: the command line has a NUL byte"
+	}
+	if info, statErr := os.Stat(r.Dir); statErr != nil {
+		return fmt.Sprintf("cannot start a shell: the working directory %s is gone: %v", r.Dir, statErr)
+	} else if !info.IsDir() {
+		return fmt.Sprintf("cannot start a shell: the working directory %s is not a directory", r.Dir)
+	}
+	return fmt.Sprintf("cannot start %s in %s: %v", r.Shell, r.Dir, err)
+}
+
+// signalName is the usual name of a signal.
+func signalName(s syscall.Signal) string {
+	names := [...]string{
+		1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+		9: "SIGKILL", 10: "SIGUSR1", 11: "SIGSEGV", 12: "SIGUSR2", 13: "SIGPIPE", 14: "SIGALRM", 15: "SIGTERM",
+		16: "SIGSTKFLT", 17: "SIGCHLD", 18: "SIGCONT", 19: "SIGSTOP", 20: "SIGTSTP", 21: "SIGTTIN", 22: "SIGTTOU",
+		23: "SIGURG", 24: "SIGXCPU", 25: "SIGXFSZ", 26: "SIGVTALRM", 27: "SIGPROF", 28: "SIGWINCH", 29: "SIGIO",
+		30: "SIGPWR", 31: "SIGSYS",
+	}
+	if int(s) < len(names) && names[s] != "" {
+		return names[s]
+	}
+	return "signal " + strconv.Itoa(int(s))
+}

@@ -1,0 +1,236 @@
+//go:build linux
+
+package inside
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"deepswe/env/guest"
+)
+
+// threads runs functions on operating-system threads that were set up for them: rights, capabilities and filters belong
+// to a thread, not to a process. Without a setup the functions run where they are called, still no more than the limit
+// at once. All threads are there from the beginning: when a fork bomb has filled the process limit, no thread can be
+// had, and a Go program that needs one dies.
+type threads struct {
+	setup func() error
+	slots chan struct{}
+	jobs  chan func(error)
+	ended sync.WaitGroup
+}
+
+func newThreads(limit int, setup func() error) *threads {
+	t := &threads{setup: setup, slots: make(chan struct{}, limit), jobs: make(chan func(error))}
+	if setup != nil {
+		for range limit {
+			t.ended.Go(t.work)
+		}
+	}
+	return t
+}
+
+// do runs f and waits for it. The error is ctx's, or says that the thread could not be set up; f did not run then.
+func (t *threads) do(ctx context.Context, f func()) error {
+	if t.setup != nil {
+		return t.hand(ctx, f)
+	}
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+		f()
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// offer lets a thread that waits for work run f, and does not wait for it: refused is called instead where the thread
+// could not be set up. It reports whether there was such a thread.
+func (t *threads) offer(f func(), refused func(error)) bool {
+	select {
+	case t.jobs <- func(broken error) {
+		if broken != nil {
+			refused(broken)
+			return
+		}
+		f()
+	}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *threads) hand(ctx context.Context, f func()) error {
+	done := make(chan error, 1)
+	job := func(broken error) {
+		if broken == nil {
+			f()
+		}
+		done <- broken
+	}
+	select {
+	case t.jobs <- job:
+		return <-done
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// work never unlocks its thread, so that the thread ends with it: nobody else may run with these rights.
+func (t *threads) work() {
+	runtime.LockOSThread()
+	broken := t.setup()
+	for job := range t.jobs {
+		job(broken)
+	}
+}
+
+// join makes the calling goroutine's thread one of them, for good. It reports whether that could be done.
+func (t *threads) join() bool {
+	if t.setup == nil {
+		return true
+	}
+	runtime.LockOSThread()
+	return t.setup() == nil
+}
+
+// close waits for the threads to end. Nothing may be asked of them any more.
+func (t *threads) close() {
+	close(t.jobs)
+	t.ended.Wait()
+}
+
+// reserveThreads makes the runtime create n threads, which it keeps and uses from then on.
+func reserveThreads(n int) {
+	var ready, done sync.WaitGroup
+	release := make(chan struct{})
+	ready.Add(n)
+	for range n {
+		done.Go(func() {
+			runtime.LockOSThread() // a goroutine that waits like this holds its thread, so the next one needs another
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			<-release
+		})
+	}
+	ready.Wait()
+	close(release)
+	done.Wait()
+}
+
+// fan lets several threads work on files and delivers the results in the order in which the files came, so that the
+// memory it takes does not depend on how many there are. It belongs to one goroutine.
+type fan[T, R any] struct {
+	ctx     context.Context
+	helpers *threads
+	work    func([]T) R
+	deliver func(R) error
+
+	group   []T
+	weight  int64
+	queue   []*share[R]
+	workers sync.WaitGroup
+}
+
+// share is one group's result to be.
+type share[R any] struct {
+	done   chan struct{}
+	result R
+	err    error
+}
+
+const (
+	// A group is worth a change of threads.
+	groupFiles  = 64
+	groupWeight = 1 << 20
+	// groupsAhead bounds what is worked on or waits to be delivered.
+	groupsAhead = 16
+)
+
+// add takes one more item, whose weight is in bytes.
+func (f *fan[T, R]) add(item T, weight int64) error {
+	f.group = append(f.group, item)
+	if f.weight += weight; len(f.group) < groupFiles && f.weight < groupWeight {
+		return nil
+	}
+	return f.hand()
+}
+
+func (f *fan[T, R]) hand() error {
+	group, s := f.group, &share[R]{done: make(chan struct{})}
+	f.group, f.weight = nil, 0
+	f.queue = append(f.queue, s)
+	f.workers.Go(func() {
+		defer close(s.done)
+		gone := f.helpers.do(f.ctx, func() {
+			_, s.err = guard(func() (guest.Message, error) {
+				s.result = f.work(group)
+				return nil, nil
+			})
+		})
+		if gone != nil {
+			s.err = gone
+		}
+	})
+	if len(f.queue) < groupsAhead {
+		return nil
+	}
+	return f.next()
+}
+
+func (f *fan[T, R]) next() error {
+	s := f.queue[0]
+	f.queue = f.queue[1:]
+	<-s.done
+	if s.err != nil {
+		return s.err
+	}
+	return f.deliver(s.result)
+}
+
+// finish delivers what is left. It waits for the workers also after an error, which it is told and hands back.
+func (f *fan[T, R]) finish(err error) error {
+	if err == nil && len(f.group) > 0 {
+		err = f.hand()
+	}
+	for err == nil && len(f.queue) > 0 {
+		err = f.next()
+	}
+	f.workers.Wait()
+	return err
+}
+
+// width is how many processors the guest uses. Verbs that work on many files widen it; everything else runs on one,
+// because waking a thread on another costs a short verb more than it gains, and hundreds of guests share a machine.
+type width struct {
+	most int
+
+	mu    sync.Mutex
+	users int
+}
+
+func newWidth(most int) *width {
+	runtime.GOMAXPROCS(1)
+	return &width{most: most}
+}
+
+// widen lasts until narrow is called as often.
+func (w *width) widen() { w.change(1) }
+
+func (w *width) narrow() { w.change(-1) }
+
+func (w *width) change(by int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.users > 0
+	w.users += by
+	switch now := w.users > 0; {
+	case now && !before:
+		runtime.GOMAXPROCS(w.most)
+	case before && !now:
+		runtime.GOMAXPROCS(1)
+	}
+}

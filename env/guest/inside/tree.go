@@ -1,0 +1,257 @@
+//go:build linux
+
+package inside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"deepswe/env/guest"
+)
+
+// tree sends every file below root, sorted by path, hashed by several threads at once.
+func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Message, error) {
+	if o.MaxHash <= 0 {
+		o.MaxHash = mostHashed
+	}
+	s.width.widen()
+	defer s.width.narrow()
+	hashing := fan[guest.FileInfo, []guest.FileInfo]{
+		ctx: c.Context(), helpers: s.helpers,
+		work: func(files []guest.FileInfo) []guest.FileInfo {
+			buf := make([]byte, 64<<10)
+			for i := range files {
+				hash(c.Context(), root, &files[i], buf, o.MaxHash)
+			}
+			return files
+		},
+		deliver: func(files []guest.FileInfo) error {
+			for i := range files {
+				if err := c.Add(&files[i]); err != nil {
+					return err
+				}
+			}
+			return c.Context().Err()
+		},
+	}
+	count := 0
+	add := func(path string, info fs.FileInfo) error {
+		if count++; count > o.Limit {
+			return fmt.Errorf("%s: more than %d files: %w", root, o.Limit, guest.ErrTooLarge)
+		}
+		f := describe(path, info)
+		f.Path = strings.TrimPrefix(strings.TrimPrefix(path, root), "/")
+		return hashing.add(f, min(f.Size, o.MaxHash))
+	}
+	walk := walker{
+		ctx:    c.Context(),
+		enter:  func(_, name string) bool { return name != ".git" },
+		file:   func(path string, entry os.DirEntry) error { return treeFile(path, entry, add) },
+		broken: func(path string, err error) error { return treeBroken(path, err, add) },
+	}
+	if err := hashing.finish(walk.walk(root)); err != nil {
+		return nil, err
+	}
+	return nil, nil
+}
+
+// treeFile adds a file, if it is still there. A file named .git links a submodule or a work tree to its repository.
+func treeFile(path string, entry os.DirEntry, add func(string, fs.FileInfo) error) error {
+	if entry.Name() == ".git" {
+		return nil
+	}
+	info, err := entry.Info()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return add(path, info)
+}
+
+// treeBroken adds a directory that cannot be read: whoever compares trees must know that something is hidden there.
+func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(broken, fs.ErrNotExist), errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return broken
+	}
+	return add(path, info)
+}
+
+// hash fills in a regular file's version, where it can be read.
+func hash(ctx context.Context, root string, f *guest.FileInfo, buf []byte, most int64) {
+	if f.Kind != guest.KindFile || f.Size > most {
+		return
+	}
+	file, _, err := openRegular(join(root, f.Path), true)
+	if err != nil {
+		return
+	}
+	defer file.Close()
+	f.Version, f.Size, _ = version(ctx, file, buf, most)
+}
+
+// hugeDirectory is how many names of one directory are held in memory; a directory with more counts as unreadable.
+const hugeDirectory = 250_000
+
+// walker visits the files below a directory in the byte order of their paths. Symbolic links are not followed, and the
+// kernel's own file systems (/proc, /sys) are left out unless the walk starts in one: reading them has no end.
+type walker struct {
+	ctx context.Context
+	// enter decides whether a directory is walked.
+	enter func(path, name string) bool
+	// file is told of everything else.
+	file func(path string, entry os.DirEntry) error
+	// broken is told of directories that cannot be read.
+	broken func(path string, err error) error
+}
+
+func (w walker) walk(root string) error {
+	var stat syscall.Stat_t
+	if err := syscall.Stat(root, &stat); err != nil {
+		return &fs.PathError{Op: "stat", Path: root, Err: err}
+	}
+	return w.directory(root, stat.Dev, true)
+}
+
+func (w walker) directory(dir string, device uint64, top bool) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	entries, err := readDirectory(dir)
+	if err != nil {
+		if top {
+			return err
+		}
+		return w.broken(dir, err)
+	}
+	slices.SortFunc(entries, byPath)
+	for _, entry := range entries {
+		path := join(dir, entry.Name())
+		if !entry.IsDir() {
+			if err := w.file(path, entry); err != nil {
+				return err
+			}
+			continue
+		}
+		if !w.enter(path, entry.Name()) {
+			continue
+		}
+		below, ok := mounted(path, device)
+		if !ok {
+			continue
+		}
+		if err := w.directory(path, below, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func join(dir, name string) string {
+	if strings.HasSuffix(dir, "/") {
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
+// byPath sorts a directory as the paths of all files below it sort: what a directory holds comes after "name/".
+func byPath(a, b os.DirEntry) int {
+	an, bn := a.Name(), b.Name()
+	n := min(len(an), len(bn))
+	if c := strings.Compare(an[:n], bn[:n]); c != 0 {
+		return c
+	}
+	next := func(e os.DirEntry) int {
+		switch {
+		case len(e.Name()) > n:
+			return int(e.Name()[n])
+		case e.IsDir():
+			return '/'
+		}
+		return -1
+	}
+	return next(a) - next(b)
+}
+
+// readDirectory reads all names of a directory, unsorted. It never waits for something that is none.
+func readDirectory(path string) ([]os.DirEntry, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var all []os.DirEntry
+	for {
+		some, err := f.ReadDir(4096)
+		all = append(all, some...)
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(all) > hugeDirectory {
+			return nil, fmt.Errorf("%s: more than %d names: %w", path, hugeDirectory, guest.ErrTooLarge)
+		}
+	}
+}
+
+// mounted tells on which device a directory lies, and whether it may be walked into from another one.
+func mounted(path string, from uint64) (uint64, bool) {
+	var stat syscall.Stat_t
+	if err := syscall.Lstat(path, &stat); err != nil {
+		return from, true // reading it will say what is wrong
+	}
+	return stat.Dev, stat.Dev == from || !synthetic(path)
+}
+
+// synthetic reports whether a path lies on a file system that the kernel makes up.
+func synthetic(path string) bool {
+	const (
+		proc, sysfs, debugfs, tracefs = 0x9fa0, 0x62656572, 0x64626720, 0x74726163
+		cgroup, cgroup2, securityfs   = 0x27e0eb, 0x63677270, 0x73636673
+		devpts, bpf                   = 0x1cd1, 0xcafe4a11
+	)
+	var stat syscall.Statfs_t
+	if err := syscall.Statfs(path, &stat); err != nil {
+		return false
+	}
+	switch int64(stat.Type) {
+	case proc, sysfs, debugfs, tracefs, cgroup, cgroup2, securityfs, devpts, bpf:
+		return true
+	}
+	return false
+}
+
+// describe turns what lstat says into a FileInfo, without a version.
+func describe(path string, info fs.FileInfo) guest.FileInfo {
+	f := guest.FileInfo{Path: path, Mode: info.Mode().Perm(), Size: info.Size(), Kind: kindOf(info.Mode())}
+	if f.Kind == guest.KindSymlink {
+		f.Target, _ = os.Readlink(path)
+	}
+	return f
+}
+
+func kindOf(mode fs.FileMode) guest.Kind {
+	switch {
+	case mode.IsRegular():
+		return guest.KindFile
+	case mode.IsDir():
+		return guest.KindDir
+	case mode&fs.ModeSymlink != 0:
+		return guest.KindSymlink
+	}
+	return guest.KindOther
+}

@@ -1,0 +1,154 @@
+//go:build linux
+
+package inside
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+
+	"deepswe/env/guest"
+)
+
+// unpacking extracts a tar stream below one directory. Every name is resolved by [os.Root], one element after the other,
+// so that neither ".." nor a symbolic link, planted before or brought along, leads outside.
+type unpacking struct {
+	root *os.Root
+	made string // the directory that was made last: most files follow a neighbour
+	// dirs get their modes and times in the end, when nothing is written into them any more.
+	dirs []*tar.Header
+}
+
+func unpack(c *guest.Call, dir string) (guest.Message, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	u := unpacking{root: root}
+	archive := tar.NewReader(c.Body())
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("unpack: %w", err)
+		}
+		if err := u.extract(header, archive); err != nil {
+			return nil, fmt.Errorf("unpack %q: %w", header.Name, err)
+		}
+	}
+	if err := u.finish(); err != nil {
+		return nil, fmt.Errorf("unpack: %w", err)
+	}
+	_, err = io.Copy(io.Discard, c.Body()) // what pads the archive
+	return nil, err
+}
+
+func (u *unpacking) extract(h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	name := path.Clean(h.Name)
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("the name leads outside: %w", fs.ErrInvalid)
+	}
+	if h.Typeflag == tar.TypeDir {
+		return u.directory(name, h)
+	}
+	if name == "." {
+		return fmt.Errorf("not a directory: %w", fs.ErrInvalid)
+	}
+	if err := u.parents(path.Dir(name)); err != nil {
+		return err
+	}
+	if err := u.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	u.made = path.Dir(name)
+	switch h.Typeflag {
+	case tar.TypeReg:
+		return u.file(name, h, content)
+	case tar.TypeSymlink:
+		return u.root.Symlink(h.Linkname, name)
+	case tar.TypeLink:
+		to := path.Clean(h.Linkname)
+		if !filepath.IsLocal(to) {
+			return fmt.Errorf("the link leads outside to %q: %w", h.Linkname, fs.ErrInvalid)
+		}
+		return u.root.Link(to, name)
+	}
+	return fmt.Errorf("entries of type %q are not unpacked: %w", h.Typeflag, guest.ErrNotRegular)
+}
+
+func (u *unpacking) parents(dir string) error {
+	if dir == u.made || dir == "." {
+		return nil
+	}
+	return u.root.MkdirAll(dir, 0o755)
+}
+
+func (u *unpacking) directory(name string, h *tar.Header) error {
+	if name != "." {
+		info, err := u.root.Lstat(name)
+		if err == nil && !info.IsDir() {
+			err = u.root.Remove(name)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err := u.root.MkdirAll(name, 0o755); err != nil {
+			return err
+		}
+		u.made = name
+	}
+	u.dirs = append(u.dirs, &tar.Header{Name: name, Mode: h.Mode, ModTime: h.ModTime})
+	return nil
+}
+
+func (u *unpacking) file(name string, h *tar.Header, content io.Reader) error {
+	f, err := u.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, content)
+	if err == nil {
+		err = f.Chmod(permissions(h))
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return u.root.Chtimes(name, time.Time{}, h.ModTime)
+}
+
+func (u *unpacking) finish() error {
+	for i := len(u.dirs) - 1; i >= 0; i-- { // a closed directory after what is in it
+		h := u.dirs[i]
+		info, err := u.root.Lstat(h.Name)
+		if err != nil || !info.IsDir() {
+			continue // the archive itself has put something else there
+		}
+		if h.Name != "." {
+			if err := u.root.Chmod(h.Name, permissions(h)); err != nil {
+				return err
+			}
+		}
+		if err := u.root.Chtimes(h.Name, time.Time{}, h.ModTime); err != nil && h.Name != "." {
+			return err
+		}
+	}
+	return nil
+}
+
+// permissions leaves out set-user-ID and its like.
+func permissions(h *tar.Header) fs.FileMode { return fs.FileMode(h.Mode) & fs.ModePerm }

@@ -1,0 +1,294 @@
+package guest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+)
+
+// Server is the guest's end of the stream: it reads calls, hands them over, and sends their answers.
+type Server struct {
+	ctx    context.Context // of all calls
+	out    *sender
+	handle func(*Call)
+	heard  atomic.Bool // a frame has come since somebody asked
+
+	mu    sync.Mutex
+	calls map[uint32]*Call
+	work  sync.WaitGroup
+}
+
+// NewServer returns a server that writes to out. It hands each call to handle on the goroutine of [Server.Read], which
+// reads nothing meanwhile; every call must be answered. All calls are cancelled when ctx is done.
+func NewServer(ctx context.Context, out io.Writer, handle func(*Call)) *Server {
+	return &Server{ctx: ctx, out: newSender(out, false), handle: handle, calls: map[uint32]*Call{}}
+}
+
+// Greet sends the first frame.
+func (s *Server) Greet(h Hello) error {
+	h.Protocol = protocol
+	return s.out.send(s.ctx, frame{kind: kindHello, payload: encode(&h)})
+}
+
+// Write writes what is sent, until [Server.Stop] is called and everything is written, or until a write fails.
+func (s *Server) Write() error { return s.out.run() }
+
+// Stop lets Write return.
+func (s *Server) Stop() { s.out.stop() }
+
+// Wait waits for the answers of all calls. Read must have returned, or not be heard of any more.
+func (s *Server) Wait() { s.work.Wait() }
+
+// Heard reports whether the host has said anything since Heard was called last.
+func (s *Server) Heard() bool { return s.heard.Swap(false) }
+
+// Read reads frames until the stream ends, with [io.EOF] where it ends as it should.
+func (s *Server) Read(from io.Reader) error {
+	in := bufio.NewReaderSize(from, buffered)
+	buf := make([]byte, chunk)
+	for {
+		f, err := readFrame(in, buf)
+		if err != nil {
+			return err
+		}
+		s.heard.Store(true)
+		if f.kind == kindCall {
+			if err := s.start(f); err != nil {
+				return err
+			}
+			continue
+		}
+		s.mu.Lock()
+		c := s.calls[f.id]
+		s.mu.Unlock()
+		if c == nil {
+			continue // it was answered already
+		}
+		switch f.kind {
+		case kindData:
+			c.body.push(append([]byte(nil), f.payload...))
+		case kindEnd:
+			c.body.end(io.EOF)
+		case kindAbort:
+			c.body.end(errAborted)
+		case kindCancel:
+			c.cancel()
+		}
+	}
+}
+
+func (s *Server) start(f frame) error {
+	if len(f.payload) == 0 {
+		return fmt.Errorf("%w: a call without a verb", errFrame)
+	}
+	c := &Call{server: s, id: f.id, Request: verb(f.payload[0]).request()}
+	if c.Request == nil || !decode(f.payload[1:], c.Request) {
+		return fmt.Errorf("%w: verb %d", errFrame, f.payload[0])
+	}
+	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	c.body = newBody(c.ctx, func(n int) {
+		_ = s.out.send(c.ctx, frame{kind: kindCredit, id: c.id, payload: encode(&credit{n})})
+	})
+	if !s.enter(c) {
+		c.cancel()
+		return fmt.Errorf("%w: call %d is under way already", errFrame, f.id)
+	}
+	s.work.Add(1)
+	s.handle(c)
+	return nil
+}
+
+// enter makes a call known under its number, unless another one has it.
+func (s *Server) enter(c *Call) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls[c.id] != nil {
+		return false
+	}
+	s.calls[c.id] = c
+	return true
+}
+
+// Call is one request under way. Its methods belong to one goroutine at a time.
+type Call struct {
+	// Request is one of *PingCall, *RunCall, *ReadCall, *WriteCall, *ListCall, *Query, *TreeCall and *UnpackCall.
+	Request Message
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	server *Server
+	id     uint32
+	body   *body
+	last   []byte // the latest piece of the result, which waits for the reply
+	items  coder  // the items that wait to be sent together
+}
+
+// Context ends when the caller gives up, when the call is answered, and when the host is gone.
+func (c *Call) Context() context.Context { return c.ctx }
+
+// Body is the stream that comes with the call.
+func (c *Call) Body() io.Reader { return c.body }
+
+// Send sends a piece of the result, which belongs to the server from then on. A cancelled call may still do so: a
+// command's output is worth having when it was interrupted.
+func (c *Call) Send(p []byte) error {
+	for len(p) > 0 {
+		n := min(len(p), chunk)
+		if err := c.push(p[:n]); err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
+}
+
+// Add sends an item of a result that is a list, together with others.
+func (c *Call) Add(item Message) error {
+	item.code(&c.items)
+	if len(c.items.buf) < chunk/2 {
+		return nil
+	}
+	return c.flushItems()
+}
+
+// flushItems sends items as one piece: the client decodes every piece by itself.
+func (c *Call) flushItems() error {
+	full := c.items.buf
+	c.items.buf = nil
+	return c.push(full)
+}
+
+// Result sends the output of a command and returns the reply that goes with it.
+func (c *Call) Result(r Result) (Message, error) {
+	for _, part := range [][]byte{r.Stdout.Head, r.Stdout.Tail, r.Stderr.Head, r.Stderr.Tail} {
+		if err := c.Send(part); err != nil {
+			return nil, err
+		}
+	}
+	size := func(o Output) capture { return capture{len(o.Head), len(o.Tail), o.Size} }
+	return &runReply{Result: r, stdout: size(r.Stdout), stderr: size(r.Stderr)}, nil
+}
+
+// Answer ends the call, with an error or a reply; a reply may be nil. What Add was given goes before it.
+func (c *Call) Answer(reply Message, err error) {
+	s := c.server
+	defer s.work.Done()
+	defer c.cancel()
+	s.mu.Lock()
+	delete(s.calls, c.id)
+	s.mu.Unlock()
+	if reply == nil {
+		reply = nothing{}
+	}
+	if err == nil {
+		err = c.flushItems()
+	}
+	f := frame{kind: kindReply, id: c.id}
+	if err != nil {
+		f.kind, f.payload = kindError, encode(newFailure(err))
+	} else {
+		f.payload = encode(reply)
+	}
+	if c.flush(true) == nil {
+		_ = s.out.send(s.ctx, f) // a host that is gone needs no answer
+	}
+}
+
+// push sends the piece that waits, and lets this one wait.
+func (c *Call) push(piece []byte) error {
+	if len(piece) == 0 {
+		return nil
+	}
+	if err := c.flush(false); err != nil {
+		return err
+	}
+	c.last = piece
+	return nil
+}
+
+// flush sends the piece that waits, with the reply in the same write where it is the last one: what sits between guest
+// and host handles every write by itself.
+func (c *Call) flush(more bool) error {
+	if len(c.last) == 0 {
+		return nil
+	}
+	piece := c.last
+	c.last = nil
+	return c.server.out.send(c.server.ctx, frame{kind: kindData, id: c.id, payload: piece, more: more})
+}
+
+var errAborted = errors.New("the caller could not go on sending")
+
+// body is the stream that comes with a call. It holds a window of bytes at most, because the host sends no more than it
+// was given credit for.
+type body struct {
+	ctx   context.Context
+	grant func(n int) // tells the host that n more bytes are welcome
+
+	mu     sync.Mutex
+	held   [][]byte
+	err    error // what Read answers once held is empty
+	change chan struct{}
+	eaten  int // consumed and not yet granted again
+}
+
+func newBody(ctx context.Context, grant func(int)) *body {
+	return &body{ctx: ctx, grant: grant, change: make(chan struct{}, 1)}
+}
+
+func (b *body) push(p []byte) { b.update(func() { b.held = append(b.held, p) }) }
+
+// end makes Read answer err after what was pushed: io.EOF for a body that is complete.
+func (b *body) end(err error) { b.update(func() { b.err = err }) }
+
+func (b *body) update(f func()) {
+	b.mu.Lock()
+	if b.err == nil {
+		f()
+	}
+	b.mu.Unlock()
+	select {
+	case b.change <- struct{}{}:
+	default:
+	}
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	for {
+		n, err := b.take(p)
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+		select {
+		case <-b.change:
+		case <-b.ctx.Done():
+			return 0, b.ctx.Err()
+		}
+	}
+}
+
+func (b *body) take(p []byte) (int, error) {
+	b.mu.Lock()
+	if len(b.held) == 0 {
+		defer b.mu.Unlock()
+		return 0, b.err
+	}
+	n := copy(p, b.held[0])
+	if b.held[0] = b.held[0][n:]; len(b.held[0]) == 0 {
+		b.held = b.held[1:]
+	}
+	b.eaten += n
+	grant := 0
+	if b.eaten >= window/4 && b.err != io.EOF {
+		grant, b.eaten = b.eaten, 0
+	}
+	b.mu.Unlock()
+	if grant > 0 {
+		b.grant(grant)
+	}
+	return n, nil
+}
