@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,9 +9,14 @@ import (
 	"time"
 
 	"deepswe/agent/trajectory"
-	"deepswe/env"
 	"deepswe/tools"
 )
+
+// Issue is all that the agent knows of a task.
+type Issue struct {
+	ID        string
+	Statement string
+}
 
 // Tools are what the model works with: a tools.Set, made for this rollout alone.
 type Tools interface {
@@ -21,51 +25,116 @@ type Tools interface {
 	Run(ctx context.Context, sb tools.Sandbox, c tools.Call) (tools.Result, error)
 }
 
-// Recorder takes the events of a trajectory as they come: a trajectory.Writer.
+// Recorder receives the events of a trajectory as they happen: a trajectory.Writer.
 type Recorder interface {
 	Append(e trajectory.Event) error
 }
 
-// Agent is one rollout, ready to run. Model, Tools and Prompt are required.
-type Agent struct {
+// Settings are what the rollouts of a run have in common. Model and Prompt are required.
+type Settings struct {
 	Model Model
-	Tools Tools
-	// Prompt returns the messages that the conversation begins with, in the words that fit the format. The repository
-	// stands at dir in the sandbox.
-	Prompt func(f Format, t env.Task, dir string) ([]Message, error)
-	// Format is how the model writes its calls. When it is nil, Header.Model's name decides, and a server that takes no
-	// native calls turns the rollout to XML before its first step.
+	// ModelName is recorded, and chooses the format where Format is nil.
+	ModelName string
+	// Prompt returns the messages that open the conversation about an issue, worded for the format. The repository is at
+	// dir in the sandbox.
+	Prompt func(f Format, issue Issue, dir string) ([]Message, error)
+	// Format is how the model writes its calls. When it is nil, ModelName decides, and a server that accepts no native
+	// calls switches the rollout to XML before its first step.
 	Format   Format
 	Limits   Limits
 	Sampling Sampling
-	// Tokens asks for the token ids and logprobs of every reply.
+	// Tokens requests the token ids and logprobs of every reply.
 	Tokens bool
-	// Extra is merged into every request, see [Request].
-	Extra map[string]json.RawMessage
-	// Header begins the trajectory. Run adds the format, the tools, the task's id, and to Extra what the rollout ran with.
+	// OnEvent, when not nil, is called with what happens, on Run's goroutine. Stream requests the model's text as it
+	// arrives.
+	OnEvent func(Event)
+	Stream  bool
+	// Log gets warnings; nil discards them.
+	Log *slog.Logger
+}
+
+// Agent is one rollout, ready to run. Tools are required.
+type Agent struct {
+	Settings
+	Tools Tools
+	// Header begins the trajectory. Run adds the model, the format, the tools, the issue's id, and to Extra the settings
+	// of the rollout.
 	Header trajectory.Header
 	// Record, when not nil, gets every event before it is acted upon. A failure to record ends the rollout.
 	Record Recorder
-	// Past are the events of a killed rollout that this one goes on from, with its sandbox started afresh: the recorded
-	// calls run again, the recorded conversation stays. Record, when set, already holds them.
+	// Past holds the events of a killed rollout that this one resumes in a fresh sandbox: the recorded calls run again,
+	// the recorded conversation stays. Record, when set, already holds them.
 	Past []trajectory.Event
-	// OnEvent, when not nil, is told what happens, on Run's goroutine. Stream asks the model for its text as it arrives.
-	OnEvent func(Event)
-	Stream  bool
-	// Clock is time.Now when nil; Log gets warnings, and nothing when nil.
+	// Clock is time.Now when nil.
 	Clock func() time.Time
-	Log   *slog.Logger
+}
+
+// Limits bound a rollout. A zero field takes its default; a negative one lifts the limit where that makes sense.
+type Limits struct {
+	// Steps is the maximum number of replies: 100 by default.
+	Steps int
+	// Wall is the maximum duration; unlimited by default. A resumed rollout gets all of it again.
+	Wall time.Duration
+	// Context is how many tokens prompt and reply may take together; 0 is unknown: the server reports when it is full.
+	Context int
+	// ReplyTokens is the maximum number of tokens of one reply; 0 leaves it to the server, within the context.
+	ReplyTokens int
+	// FormatErrors is how many consecutive replies may hold no call that can be run: 3 by default.
+	FormatErrors int
+	// Repeats is how often the same calls with the same results may follow each other: 5 by default. The model is warned
+	// two rounds before.
+	Repeats int
+}
+
+func (l Limits) withDefaults() Limits {
+	for _, d := range []struct {
+		field *int
+		value int
+	}{{&l.Steps, 100}, {&l.FormatErrors, 3}, {&l.Repeats, 5}} {
+		if *d.field == 0 {
+			*d.field = d.value
+		}
+	}
+	return l
+}
+
+// reached reports whether n has come to a limit that may be lifted.
+func reached(n, limit int) bool { return limit > 0 && n >= limit }
+
+// Outcome is how a rollout ended. It holds no patch: whoever started the rollout computes the patch from the sandbox,
+// however the rollout ended, and never takes it from what the model wrote.
+type Outcome struct {
+	StopReason StopReason
+	// Err is the failure behind ModelError and SandboxError, and nil for every other reason.
+	Err error
+	// Answer is what the model said about its work when it submitted.
+	Answer string
+	// Format is the action format that was used in the end.
+	Format string
+	// Steps counts the model's replies. FormatErrors counts those among them from which nothing could be run.
+	Steps        int
+	FormatErrors int
+	// Usage sums the usage of all replies: Prompt counts a token once for each reply that read it.
+	Usage Usage
+	// Events is the trajectory: trajectory.Record restores the conversation, trajectory.NewDocument makes the ATIF
+	// document.
+	Events []trajectory.Event
+	// ModelTime and ToolTime are how long the model and the tools took; Elapsed is the whole duration. In a resumed
+	// rollout ModelTime includes the recorded replies.
+	ModelTime time.Duration
+	ToolTime  time.Duration
+	Elapsed   time.Duration
 }
 
 // errWall is the cause of a context that Limits.Wall ended.
 var errWall = errors.New("the rollout's time is up")
 
-// Run runs the rollout until the model submits or a limit is reached. It always returns an Outcome with a stop reason,
-// and with the trajectory up to there, which is empty where not even the prompt could be written. The error is not nil only where our own machinery failed (SandboxError): such a
-// rollout says nothing about the model, and must be repeated. A failing model, a full context, a cancelled ctx are
-// outcomes.
-func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, task env.Task) (Outcome, error) {
-	r := newRollout(a, sb, task)
+// Run runs the rollout until the model submits or a limit is reached. It always returns an Outcome with a stop reason
+// and the trajectory up to there, which is empty where not even the prompt could be written. A failing model, a full
+// context and a cancelled ctx are outcomes. The error is non-nil only for infrastructure failures (SandboxError): such a
+// rollout says nothing about the model and must be repeated.
+func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, issue Issue) (Outcome, error) {
+	r := newRollout(a, sb, issue)
 	if a.Limits.Wall > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, a.Limits.Wall, errWall)
@@ -75,7 +144,7 @@ func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, task env.Task) (Outco
 	return r.finish(stop, err)
 }
 
-// guarded turns a panic of ours into an error: a rollout must not take its neighbours along.
+// guarded turns a panic into an error, so that one rollout cannot take down the others.
 func (r *rollout) guarded(ctx context.Context) (stop StopReason, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -102,9 +171,52 @@ func (r *rollout) finish(stop StopReason, err error) (Outcome, error) {
 			r.out.StopReason, r.out.Err = SandboxError, recordErr
 		}
 	}
-	r.tell(Event{Kind: EventStop, StopReason: r.out.StopReason, Text: failure})
+	r.emit(Event{Kind: EventStop, StopReason: r.out.StopReason, Text: failure})
 	if r.out.StopReason == SandboxError {
 		return r.out, r.out.Err
 	}
 	return r.out, nil
+}
+
+// EventKind says what happened in an [Event].
+type EventKind string
+
+// The kinds of events, in the order of a step.
+const (
+	// EventStart: the rollout begins; Text is the action format.
+	EventStart EventKind = "start"
+	// EventStep: the model is asked.
+	EventStep EventKind = "step"
+	// EventText: a piece of the reply arrived in Text. Only with [Settings.Stream].
+	EventText EventKind = "text"
+	// EventReply: the whole reply is there, in Text; Usage and Elapsed are its own.
+	EventReply EventKind = "reply"
+	// EventProblem: nothing can be run from the reply, or not this call of it; Text is what the model is told.
+	EventProblem EventKind = "problem"
+	// EventCall: Call is about to run.
+	EventCall EventKind = "call"
+	// EventResult: Call has run, with Result.
+	EventResult EventKind = "result"
+	// EventDifference: while resuming, Result of Call differs from the recorded output in Text.
+	EventDifference EventKind = "difference"
+	// EventNotice: the model is warned that it repeats itself or runs out of context; Text is what it is told.
+	EventNotice EventKind = "notice"
+	// EventFallback: the server accepts no tool calls, and the rollout continues in the format Text.
+	EventFallback EventKind = "fallback"
+	// EventStop: the rollout ended for the reason StopReason; Text is the error behind it, if any.
+	EventStop EventKind = "stop"
+)
+
+// Event reports the progress of a rollout. Besides Kind, Time and Step only the fields that the kind names are set.
+type Event struct {
+	Kind EventKind
+	Time time.Time
+	// Step counts replies from 1; 0 before the first.
+	Step       int
+	Text       string
+	Call       *tools.Call
+	Result     *tools.Result
+	Usage      *Usage
+	Elapsed    time.Duration
+	StopReason StopReason
 }

@@ -70,7 +70,7 @@ func TestRunNativeCallsInOrder(t *testing.T) {
 	}
 	contains(t, answers["call_8"], "not run")
 	contains(t, answers["b"], "file_editor, search, execute_bash, finish")
-	contains(t, answers[""], "too early")
+	contains(t, answers[""], "unexpected end of JSON")
 	contains(t, answers["z"], "not run")
 }
 
@@ -119,10 +119,10 @@ func TestStopReasons(t *testing.T) {
 		{"recording", scripted(fails(ErrReplayExhausted)), nil, ModelError, 0},
 		{"sandbox", scripted(bash("ls")), func(a *Agent) { a.Tools = &fakeTools{run: broken} }, SandboxError, 1},
 		{"prompt", scripted(bash("ls")), func(a *Agent) {
-			a.Prompt = func(Format, env.Task, string) ([]Message, error) { return nil, errDisk }
+			a.Prompt = func(Format, Issue, string) ([]Message, error) { return nil, errDisk }
 		}, SandboxError, 0},
 		{"empty prompt", scripted(bash("ls")), func(a *Agent) {
-			a.Prompt = func(Format, env.Task, string) ([]Message, error) { return nil, nil }
+			a.Prompt = func(Format, Issue, string) ([]Message, error) { return nil, nil }
 		}, SandboxError, 0},
 		{"a tool that panics", scripted(bash("ls")), func(a *Agent) {
 			a.Tools = &fakeTools{run: func(context.Context, tools.Call) (tools.Result, error) { panic("a defect") }}
@@ -204,7 +204,7 @@ func TestObservationHeadings(t *testing.T) {
 		{tools.Result{Output: ""}, "Execution output of [execute_bash]:\n"},
 	}
 	for _, tt := range tests {
-		d := deed{action: Action{Call: tools.Call{Name: "execute_bash"}}, result: tt.result}
+		d := callResult{action: Action{Call: tools.Call{Name: "execute_bash"}}, result: tt.result}
 		if got := d.observation(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}

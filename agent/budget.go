@@ -2,9 +2,9 @@ package agent
 
 import "deepswe/tools"
 
-// budget keeps count of how much of the context the conversation takes. What the server has counted is exact; what
-// came after its last count is guessed from its length, on the safe side for code and prose. Digits can take three times
-// as much: where a guess was too low, the server says so.
+// budget tracks how much of the context the conversation takes. What the server has counted is exact; what came after
+// its last count is estimated from its length, on the safe side for code and prose. Digits can take three times as much:
+// where an estimate was too low, the server says so.
 type budget struct {
 	context  int // tokens; 0 is unknown
 	prompted int // tokens of the longest prompt that the server has counted
@@ -17,9 +17,9 @@ const (
 	bytesPerToken = 3
 	// messageOverhead is what a chat template adds to a message, in bytes.
 	messageOverhead = 8 * bytesPerToken
-	// warnAt is the share of what can be used of the context, in percent, from which on the model is told to submit.
+	// warnAt is the share of the usable context, in percent, from which on the model is told to submit.
 	warnAt = 90
-	// slack is what a bound on a reply leaves free, in tokens, for what no guess foresees.
+	// slack is what a bound on a reply leaves free, in tokens, for errors of the estimate.
 	slack = 64
 )
 
@@ -40,8 +40,8 @@ func (b *budget) addTools(specs []tools.Spec) {
 	}
 }
 
-// replied counts a reply. The server's own count replaces all guesses. A prompt never shrinks, so a server that leaves
-// out what it had cached is not believed.
+// replied counts a reply. The server's own count replaces all estimates. A prompt never shrinks, so a smaller count, of
+// a server that leaves out what it had cached, is ignored.
 func (b *budget) replied(r Reply) {
 	if r.Usage.Prompt > 0 {
 		b.prompted = max(b.prompted, r.Usage.Prompt)
@@ -57,15 +57,15 @@ func (b *budget) prompt() int { return b.counted + (b.pending+bytesPerToken-1)/b
 // reserve is what must be left for a reply, so that the model can still submit.
 func (b *budget) reserve() int { return min(4096, b.context/8) }
 
-// full tells that no further reply fits.
+// full reports whether the context has no room for another reply.
 func (b *budget) full() bool { return b.context > 0 && b.prompt()+b.reserve() > b.context }
 
-// nearlyFull tells that the model should come to an end.
+// nearlyFull reports whether the model should finish.
 func (b *budget) nearlyFull() bool {
 	return b.context > 0 && b.prompt()*100 >= (b.context-b.reserve())*warnAt
 }
 
-// room is how many bytes of observation still fit, and false where any number does.
+// room is how many bytes of observation still fit, and false where there is no bound.
 func (b *budget) room() (bytes int, bounded bool) {
 	if b.context <= 0 {
 		return 0, false

@@ -83,7 +83,7 @@ func TestHugeObservationIsShortenedToFit(t *testing.T) {
 		t.Errorf("ended as %s", out.StopReason)
 	}
 	told := conversation(t, out)[3].Content
-	for _, part := range []string{"begin ", " end", "bytes left out", "finish your change", "Steps Remaining"} {
+	for _, part := range []string{"begin ", " end", "bytes omitted", "Complete your change", "Steps Remaining"} {
 		if !strings.Contains(told, part) {
 			t.Errorf("the observation of %d bytes lacks %q", len(told), part)
 		}

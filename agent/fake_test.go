@@ -133,19 +133,19 @@ func (nowhere) List(context.Context, string, env.ListOptions) (env.Listing, erro
 
 func (nowhere) Search(context.Context, env.Query) (env.Matches, error) { return env.Matches{}, nil }
 
-var issue = env.Task{ID: "demo-1", Statement: "It is broken."}
+var issue = Issue{ID: "demo-1", Statement: "It is broken."}
 
 // prompt is a system message and the issue.
-func prompt(f Format, t env.Task, dir string) ([]Message, error) {
+func prompt(f Format, i Issue, dir string) ([]Message, error) {
 	return []Message{
 		{Role: RoleSystem, Content: "You fix issues in " + dir + " and answer in " + f.Name() + "."},
-		{Role: RoleUser, Content: t.Statement},
+		{Role: RoleUser, Content: i.Statement},
 	}, nil
 }
 
 // newAgent works in XML with the fake tools.
 func newAgent(m Model) *Agent {
-	return &Agent{Model: m, Tools: &fakeTools{}, Prompt: prompt, Format: XML{}}
+	return &Agent{Settings: Settings{Model: m, Prompt: prompt, Format: XML{}}, Tools: &fakeTools{}}
 }
 
 // run runs the rollout and checks what holds for every one.

@@ -21,12 +21,12 @@ type Format interface {
 	Parse(r Reply) Reading
 }
 
-// Reading is what a format made of a reply: the calls to run, or what to tell the model about a reply without any.
+// Reading is a parsed reply: the calls to run, or what to tell the model about a reply without any.
 type Reading struct {
 	// Actions are in the order of the reply. A reply with native calls has one Action for each of them, because servers
 	// refuse a conversation in which a call has no answer.
 	Actions []Action
-	// Problem and Advice are set where no action can be run. Advice is for the model, in words that help it on.
+	// Problem and Advice are set where no action can be run. Advice is for the model.
 	Problem Problem
 	Advice  string
 	// Note is told to the model beside the results.
@@ -35,7 +35,7 @@ type Reading struct {
 
 // Action is one call of a reply, or the reason why it is not run.
 type Action struct {
-	// Call has an ID that is unique in its reply and never empty, also where the server's was.
+	// Call has an ID that is unique in its reply and never empty, even where the server's was.
 	Call tools.Call
 	// Problem and Refusal are empty for a call that runs. Refusal is told to the model in place of a result.
 	Problem Problem
@@ -64,7 +64,7 @@ const (
 // problem returns the reading of a reply from which nothing can be run.
 func problem(p Problem, advice string) Reading { return Reading{Problem: p, Advice: advice} }
 
-// FormatNamed returns the format with that name, and false for a name that is none.
+// FormatNamed returns the format with that name, and false for an unknown name.
 func FormatNamed(name string) (Format, bool) {
 	switch name {
 	case trajectory.FormatXML:
@@ -75,18 +75,18 @@ func FormatNamed(name string) (Format, bool) {
 	return nil, false
 }
 
-// xmlModels are the names of models that learnt to act through XML in their text. Everything else gets native calls,
-// and falls back to XML where the server takes none:
+// xmlModels matches models that learned to call tools through XML in their text. Everything else gets native calls, and
+// falls back to XML where the server accepts none:
 //
 //	DeepSWE-Preview, R2E-Gym agents       XML    trained in this very format
 //	Qwen3-32B and its dense and MoE kin   XML    the base of DeepSWE: RL starts from it in this format
 //	OpenHands-LM, SWE-Gym                 XML    trained on the same notation
 //	Qwen3-Coder, Qwen3-Next, Qwen3.5 on   tools  their template has an XML of its own, which the server parses
-//	gpt, o3, claude, gemini, grok, …      tools  hosted: the endpoint's own format is the one they were trained in
-//	any other name                        tools  and XML after the server's first refusal
+//	gpt, o3, claude, gemini, grok, …      tools  hosted: trained in the endpoint's own format
+//	any other name                        tools  falls back to XML after the server's first refusal
 var xmlModels = regexp.MustCompile(`(?i)deepswe|r2e-?gym|openhands-lm|swe-?gym|qwen-?3(:latest|[-_:/]?\d+(\.\d+)?b([^a-z]|$)|$)`)
 
-// FormatFor returns the format that a model is most likely to know, by its name alone.
+// FormatFor returns the format that a model is most likely to know, judged by its name.
 func FormatFor(model string) Format {
 	if xmlModels.MatchString(model) {
 		return XML{}
@@ -114,8 +114,8 @@ func toolNames(specs []tools.Spec) string {
 	return strings.Join(names, ", ")
 }
 
-// answer returns the messages that tell the model what became of its reply, one body for each action or one for a
-// problem. Native calls are answered one by one and in order; everything else in one message of the user.
+// answer returns the messages that answer a reply, given one body for each action or one for a problem. Native calls are
+// answered one by one and in order; everything else in one user message.
 func answer(reply Message, bodies []string) []Message {
 	if len(reply.ToolCalls) == 0 || len(bodies) != len(reply.ToolCalls) {
 		return []Message{{Role: RoleUser, Content: strings.Join(bodies, "\n\n")}}

@@ -12,8 +12,8 @@ import (
 	"deepswe/tools"
 )
 
-// Native is the format of tool calls that the server reads from the model's output itself. A reply may hold several;
-// they run in order, up to [MaxCalls].
+// Native is the format of tool calls that the server parses. A reply may hold several; they run in order, up to
+// [MaxCalls].
 type Native struct{}
 
 // MaxCalls is how many native calls of one reply are run. The rest are answered, and not run.
@@ -28,8 +28,8 @@ func (Native) Name() string { return trajectory.FormatTools }
 // Offer returns all tools.
 func (Native) Offer(specs []tools.Spec) []tools.Spec { return specs }
 
-// Parse reads the calls of a reply. A call that the model wrote into its text in XML counts where there is no other:
-// servers that accept tools without a parser for the model at hand leave it there.
+// Parse reads the calls of a reply. An XML call in the text counts where there is no other: servers that accept tools
+// without a parser for the model leave it there.
 func (Native) Parse(r Reply) Reading {
 	calls := r.Message.ToolCalls
 	if len(calls) == 0 {
@@ -57,7 +57,7 @@ func (Native) Parse(r Reply) Reading {
 	return reading
 }
 
-// withoutCalls reads a reply that has no native call.
+// withoutCalls reads a reply without native calls.
 func withoutCalls(r Reply) Reading {
 	reading := parseText(r)
 	if reading.Problem == ProblemNoCall {
@@ -66,7 +66,7 @@ func withoutCalls(r Reply) Reading {
 	return reading
 }
 
-// uniqueID returns the server's id, or one of ours where that is empty or was used already.
+// uniqueID returns the server's id, or one of ours where that is empty or already used.
 func uniqueID(used map[string]bool, id string, i int) string {
 	for n := i + 1; id == "" || used[id]; n++ {
 		id = fmt.Sprintf("call_%d", n)
@@ -77,7 +77,7 @@ func uniqueID(used map[string]bool, id string, i int) string {
 
 // parseArguments returns the members of a JSON object as text: a string's value, any other value in its JSON form. A null
 // is left out, because models write it for a parameter that they do not give; an empty text is how some servers write a
-// call without parameters. What is wrong is returned in words.
+// call without parameters. The second result describes what is wrong.
 func parseArguments(text string) (args map[string]string, wrong string) {
 	if blank(text) {
 		return map[string]string{}, ""
@@ -88,10 +88,10 @@ func parseArguments(text string) (args map[string]string, wrong string) {
 		return nil, explainJSON(text, err)
 	}
 	if members == nil {
-		return nil, "they are null, and must be a JSON object"
+		return nil, "expected a JSON object, got null"
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Sprintf("something follows the JSON object at %s", position(text, dec.InputOffset()))
+		return nil, fmt.Sprintf("unexpected text after the JSON object at %s", position(text, dec.InputOffset()))
 	}
 	args = make(map[string]string, len(members))
 	for key, raw := range members {
@@ -111,21 +111,21 @@ func argument(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// explainJSON says where a JSON text is broken.
+// explainJSON describes where a JSON text is broken.
 func explainJSON(text string, err error) string {
 	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("they are a JSON %s, and must be a JSON object", wrongType.Value)
+		return fmt.Sprintf("expected a JSON object, got a JSON %s", wrongType.Value)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Sprintf("%v at %s", err, position(text, syntax.Offset))
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Sprintf("the JSON ends too early, at %s", position(text, int64(len(text))))
+		return fmt.Sprintf("unexpected end of JSON at %s", position(text, int64(len(text))))
 	}
 	return err.Error()
 }
 
-// position tells where the byte at the offset (counted from 1) stands, and what is there.
+// position describes the place of the byte at the offset (counted from 1), and what is there.
 func position(text string, offset int64) string {
 	at := int(min(max(offset, 0), int64(len(text))))
 	line := strings.Count(text[:at], "\n") + 1

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-
-	"deepswe/env"
 )
 
 func TestFormatErrors(t *testing.T) {
@@ -16,15 +14,15 @@ func TestFormatErrors(t *testing.T) {
 		reply  answering
 		told   string
 	}{
-		{"no call", XML{}, says("What do you think?"), "exactly one call"},
+		{"no call", XML{}, says("What do you think?"), "exactly one function call"},
 		{"empty", XML{}, says(""), "empty"},
 		{"unclosed thought", XML{}, says("<think> hm " + submission), "</think>"},
-		{"unknown tool", XML{}, says("<function=rm></function>"), "The tools are: file_editor, search, execute_bash, finish."},
-		{"no native call", Native{}, says("What do you think?"), "Every reply must call one of the tools"},
+		{"unknown tool", XML{}, says("<function=rm></function>"), "Available tools: file_editor, search, execute_bash, finish."},
+		{"no native call", Native{}, says("What do you think?"), "must call at least one of the available tools"},
 		{"broken JSON", Native{}, calls(ToolCall{ID: "x", Name: "search", Arguments: "{\n \"path\": /}"}), "line 2"},
 		{"no object", Native{}, calls(ToolCall{ID: "x", Name: "search", Arguments: `[1]`}), "JSON array"},
 		{"null", Native{}, calls(ToolCall{ID: "x", Name: "search", Arguments: "null"}), "null"},
-		{"unknown native tool", Native{}, calls(ToolCall{ID: "x", Name: "rm", Arguments: `{}`}), `no tool named "rm"`},
+		{"unknown native tool", Native{}, calls(ToolCall{ID: "x", Name: "rm", Arguments: `{}`}), `Unknown tool "rm"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,11 +65,11 @@ func TestFallbackToXML(t *testing.T) {
 	t.Run("not without a prompt for it", func(t *testing.T) {
 		a := newAgent(refusal(vllm))
 		a.Format = nil
-		a.Prompt = func(f Format, task env.Task, dir string) ([]Message, error) {
+		a.Prompt = func(f Format, i Issue, dir string) ([]Message, error) {
 			if f.Name() == "xml" {
 				return nil, errDisk
 			}
-			return prompt(f, task, dir)
+			return prompt(f, i, dir)
 		}
 		if out := run(t, a); out.StopReason != SandboxError || !errors.Is(out.Err, errDisk) {
 			t.Errorf("%s, %v", out.StopReason, out.Err)

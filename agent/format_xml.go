@@ -14,11 +14,11 @@ import (
 //	<parameter=KEY>VALUE</parameter>
 //	</function>
 //
-// A value keeps every byte. There is one exception, the frame: a value that begins with a line break was written in the
-// block form that the prompt shows for values of several lines, and there the first line break and the last one (with
-// the closing tag's own indentation) belong to the tags. That is how the renderers and parsers of this notation
-// read it (Qwen3-Coder's template, vLLM, Tunix); the reference strips all white space at both ends, and with it the
-// indentation of old_str. The text of a whole file keeps its last line break even so: a file ends with one.
+// A value keeps every byte, with one exception, the frame: a value that begins with a line break is in the block form
+// that the prompt shows for values of several lines, where the first line break and the last one (with the closing tag's
+// own indentation) belong to the tags. That is how the renderers and parsers of this notation read it (Qwen3-Coder's
+// template, vLLM, Tunix); the reference strips all whitespace at both ends, and with it the indentation of old_str. The
+// text of a whole file keeps its last line break even so: a file ends with one.
 type XML struct{}
 
 // Name returns "xml".
@@ -27,17 +27,14 @@ func (XML) Name() string { return trajectory.FormatXML }
 // Offer returns nothing: the prompt describes the tools.
 func (XML) Offer([]tools.Spec) []tools.Spec { return nil }
 
-// Parse reads the first call of the reply's text. Calls that the server took out of the text, though none were offered,
-// are read as native ones: what the model wrote is gone, and what it meant is not.
+// Parse reads the first call of the reply's text. Calls that the server extracted from the text, though none were
+// offered, are read as native ones: the text is gone, the meaning is not.
 func (XML) Parse(r Reply) Reading {
 	if len(r.Message.ToolCalls) > 0 {
 		return Native{}.Parse(r)
 	}
 	return parseText(r)
 }
-
-// ParseXML reads the first call of a text, with the rules of [XML].
-func ParseXML(text string) Reading { return parseText(Reply{Message: Message{Content: text}}) }
 
 func parseText(r Reply) Reading {
 	text := r.Message.Content
@@ -64,7 +61,7 @@ func parseText(r Reply) Reading {
 	return problem(ProblemNoCall, adviceNoCall)
 }
 
-// emptyReply tells apart a model that said nothing from one whose whole reply the server took for reasoning.
+// emptyReply distinguishes a model that said nothing from one whose whole reply the server took for reasoning.
 func emptyReply(r Reply) Reading {
 	reasoned := scanText(r.Message.Reasoning)
 	if reasoned.call != nil || reasoned.wrong != "" {
@@ -73,19 +70,19 @@ func emptyReply(r Reply) Reading {
 	return problem(ProblemEmpty, adviceEmpty)
 }
 
-// scanned is what a reply's text holds outside of its thoughts.
+// scanned is what a reply's text holds outside of its <think> blocks.
 type scanned struct {
 	call     *tools.Call // the first well-formed call
 	more     int         // calls after it
-	wrong    string      // what is wrong with the first thing that looks like a call and is none
-	broken   bool        // that thing was meant to be a call: nothing after it counts
-	thought  bool        // a call stands inside a thought
+	wrong    string      // what is wrong with the first malformed call
+	broken   bool        // it was meant to be a call: nothing after it counts
+	thought  bool        // a call is inside a thought
 	unclosed bool        // a thought has no end
-	reopened bool        // a </think> without a beginning was seen
+	reopened bool        // a </think> without an opening tag was seen
 }
 
-// scanText goes from left to right. What stands inside a call's values is never looked at as a thought, so that a model
-// may edit a file that talks about <think>.
+// scanText goes from left to right. A call's values are never read as thoughts, so that a model may edit a file that
+// mentions <think>.
 func scanText(text string) scanned {
 	var s scanned
 	tags := findTags(text)
@@ -100,7 +97,7 @@ func scanText(text string) scanned {
 			}
 			i = end + 1
 		case t.kind == closeThink && !s.reopened:
-			// The template opened the thought in the prompt: all that came before was one.
+			// The template opened the thought in the prompt: everything before was one.
 			s = scanned{reopened: true, thought: s.thought || s.call != nil || s.wrong != ""}
 			i++
 		case t.kind == openFunction && !s.broken:
@@ -134,8 +131,8 @@ func (s *scanned) readFunction(text string, tags []tag, i int) int {
 // firstCallID names the only call of a reply in XML.
 const firstCallID = "call_1"
 
-// isAttempt tells a broken call from a sentence that only mentions the tag: right behind a call's tag stands a parameter
-// or the call's end. After a mere mention a real call may still come.
+// isAttempt distinguishes a broken call from a sentence that only mentions the tag: a call's tag is directly followed by
+// a parameter or the call's end. After a mere mention a real call may still come.
 func isAttempt(text string, tags []tag, i int) bool {
 	if i+1 == len(tags) || !blank(text[tags[i].end:tags[i+1].start]) {
 		return false
@@ -150,38 +147,38 @@ const mostParameters = 64
 // wrong with the call.
 func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong string) {
 	if tags[i].name == "" {
-		return call, 0, "it names no function"
+		return call, 0, "the function has no name"
 	}
 	call = tools.Call{Name: tags[i].name, Args: map[string]string{}}
 	at, j := tags[i].end, i+1
 	for {
 		if j == len(tags) {
-			return call, 0, "it has no </function> at its end"
+			return call, 0, "missing </function> at the end"
 		}
 		t := tags[j]
 		gap := text[at:t.start]
 		switch {
 		case t.kind == openFunction:
-			return call, 0, "it has no </function> before the next call begins"
+			return call, 0, "missing </function> before the next function call"
 		case !blank(gap):
-			return call, 0, fmt.Sprintf("there is text outside of its parameters (%q)", excerpt(gap))
+			return call, 0, fmt.Sprintf("unexpected text outside the parameters (%q)", excerpt(gap))
 		case t.kind == closeFunction:
 			return call, j + 1, ""
 		case t.kind != openParameter:
-			return call, 0, fmt.Sprintf("a stray %s stands between its parameters", text[t.start:t.end])
+			return call, 0, fmt.Sprintf("unexpected %s between the parameters", text[t.start:t.end])
 		}
 		end := valueEnd(text, tags, j)
 		indent, _ := indentation(text, t.start)
 		_, twice := call.Args[t.name]
 		switch {
 		case end < 0:
-			return call, 0, fmt.Sprintf("its parameter %q has no </parameter>", t.name)
+			return call, 0, fmt.Sprintf("parameter %q has no closing </parameter>", t.name)
 		case t.name == "":
-			return call, 0, "one of its parameters has no name"
+			return call, 0, "a parameter has no name"
 		case twice:
-			return call, 0, fmt.Sprintf("its parameter %q is given twice", t.name)
+			return call, 0, fmt.Sprintf("parameter %q is given twice", t.name)
 		case len(call.Args) == mostParameters:
-			return call, 0, "it has too many parameters"
+			return call, 0, "too many parameters"
 		}
 		call.Args[t.name] = unframe(text[t.end:tags[end].start], t.name, indent)
 		at, j = tags[end].end, end+1
@@ -230,7 +227,7 @@ func valueEnd(text string, tags []tag, j int) int {
 	return last // the call is broken behind it, and readCall says how
 }
 
-// canEnd tells whether a call can go on after the </parameter> at tags[k].
+// canEnd reports whether a call can continue after the </parameter> at tags[k].
 func canEnd(text string, tags []tag, k int) bool {
 	if k+1 == len(tags) || !blank(text[tags[k].end:tags[k+1].start]) {
 		return false
@@ -254,7 +251,7 @@ func nextTag(tags []tag, from int, kind tagKind) int {
 	return len(tags)
 }
 
-// indentation is the white space between the beginning of the line and at. It is not ok where something else stands there.
+// indentation is the whitespace between the beginning of the line and at. It is not ok where there is anything else.
 func indentation(text string, at int) (indent string, ok bool) {
 	before := strings.TrimRight(text[:at], " \t")
 	if before != "" && !strings.HasSuffix(before, "\n") {
@@ -298,3 +295,83 @@ func excerpt(s string) string {
 	}
 	return s
 }
+
+// tagKind is one of the six tags that mean something in a reply.
+type tagKind byte
+
+const (
+	openFunction tagKind = iota
+	closeFunction
+	openParameter
+	closeParameter
+	openThink
+	closeThink
+)
+
+// tag is a tag and its place: text[start:end].
+type tag struct {
+	kind       tagKind
+	start, end int
+	name       string // of a function or a parameter; may be empty
+}
+
+// longestTag bounds how far the ">" of a tag is searched, so that parsing stays linear for any text.
+const longestTag = 200
+
+// findTags returns every tag of the text in order. Spaces around "=" and before ">" are allowed, and quotes around a name.
+func findTags(text string) []tag {
+	var tags []tag
+	for at := 0; ; {
+		next := strings.IndexByte(text[at:], '<')
+		if next < 0 {
+			return tags
+		}
+		at += next
+		if t, ok := readTag(text, at); ok {
+			tags = append(tags, t)
+			at = t.end
+		} else {
+			at++
+		}
+	}
+}
+
+// readTag reads the tag that begins at text[at].
+func readTag(text string, at int) (tag, bool) {
+	rest := text[at+1 : min(len(text), at+longestTag)]
+	inner, _, closed := strings.Cut(rest, ">")
+	if !closed || strings.ContainsAny(inner, "<\n") {
+		return tag{}, false
+	}
+	t := tag{start: at, end: at + len(inner) + 2}
+	word, name, named := strings.Cut(inner, "=")
+	switch word = strings.TrimSpace(word); {
+	case word == "function" && named:
+		t.kind, t.name = openFunction, tagName(name)
+	case word == "parameter" && named:
+		t.kind, t.name = openParameter, tagName(name)
+	case word == "/function" && !named:
+		t.kind = closeFunction
+	case word == "/parameter" && !named:
+		t.kind = closeParameter
+	case word == "think" && !named:
+		t.kind = openThink
+	case word == "/think" && !named:
+		t.kind = closeThink
+	default:
+		return tag{}, false
+	}
+	return t, true
+}
+
+func tagName(s string) string {
+	s = strings.TrimSpace(s)
+	for _, quote := range []string{`"`, "'"} {
+		if len(s) > 1 && strings.HasPrefix(s, quote) && strings.HasSuffix(s, quote) {
+			return s[1 : len(s)-1]
+		}
+	}
+	return s
+}
+
+func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+func parseXML(text string) Reading { return XML{}.Parse(Reply{Message: Message{Content: text}}) }
+
 func TestParseXML(t *testing.T) {
 	tests := []struct {
 		name string
@@ -182,7 +184,7 @@ func TestParseXML(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := ParseXML(tt.text)
+			got := parseXML(tt.text)
 			if got.Problem != "" {
 				t.Fatalf("problem %s: %s", got.Problem, got.Advice)
 			}
@@ -213,26 +215,26 @@ func TestParseXMLProblems(t *testing.T) {
 	}{
 		{"empty", text(""), ProblemEmpty, "empty"},
 		{"white space", text(" \n\t"), ProblemEmpty, "empty"},
-		{"no call", text("I think it is fixed. Shall I go on?"), ProblemNoCall, "exactly one call"},
+		{"no call", text("I think it is fixed. Shall I go on?"), ProblemNoCall, "exactly one function call"},
 		{"only reasoning", Reply{Message: Message{Reasoning: "hm"}}, ProblemEmpty, "empty"},
-		{"call in the server's reasoning", Reply{Message: Message{Reasoning: call}}, ProblemInThought, "inside your thoughts"},
-		{"call in a thought", text("<think>" + call + "</think>"), ProblemInThought, "inside your thoughts"},
-		{"call before the end of a thought", text(call + "</think> Done."), ProblemInThought, "inside your thoughts"},
+		{"call in the server's reasoning", Reply{Message: Message{Reasoning: call}}, ProblemInThought, "inside a <think> block"},
+		{"call in a thought", text("<think>" + call + "</think>"), ProblemInThought, "inside a <think> block"},
+		{"call before the end of a thought", text(call + "</think> Done."), ProblemInThought, "inside a <think> block"},
 		{"thought without end", text("<think>I call " + call), ProblemUnclosed, "</think>"},
-		{"cut in a thought", cut("<think>I call"), ProblemTruncated, "cut off"},
-		{"cut in a call", cut("<function=f><parameter=a>1"), ProblemTruncated, "cut off"},
-		{"no end of the function", text("<function=f><parameter=a>1</parameter>"), ProblemMalformed, "no </function>"},
-		{"no end before the next call", text("<function=f><parameter=a>1</parameter>" + call), ProblemMalformed, "before the next call"},
-		{"no end of the parameter", text("<function=f><parameter=a>1</function>"), ProblemMalformed, `"a" has no </parameter>`},
-		{"no end of the first parameter", text("<function=f>\n<parameter=a>1\n<parameter=b>2</parameter>\n</function>"), ProblemMalformed, `"a" has no </parameter>`},
-		{"no end of a parameter, and another call", text("<function=f><parameter=a>1</function>" + call), ProblemMalformed, `"a" has no </parameter>`},
+		{"cut in a thought", cut("<think>I call"), ProblemTruncated, "truncated"},
+		{"cut in a call", cut("<function=f><parameter=a>1"), ProblemTruncated, "truncated"},
+		{"no end of the function", text("<function=f><parameter=a>1</parameter>"), ProblemMalformed, "missing </function>"},
+		{"no end before the next function call", text("<function=f><parameter=a>1</parameter>" + call), ProblemMalformed, "before the next function call"},
+		{"no end of the parameter", text("<function=f><parameter=a>1</function>"), ProblemMalformed, `"a" has no closing </parameter>`},
+		{"no end of the first parameter", text("<function=f>\n<parameter=a>1\n<parameter=b>2</parameter>\n</function>"), ProblemMalformed, `"a" has no closing </parameter>`},
+		{"no end of a parameter, and another call", text("<function=f><parameter=a>1</function>" + call), ProblemMalformed, `"a" has no closing </parameter>`},
 		{"text in place of parameters", text("<function=execute_bash>\nls -la\n</function>"), ProblemMalformed, "ls -la"},
-		{"no name", text("<function=></function>"), ProblemMalformed, "names no function"},
+		{"no name", text("<function=></function>"), ProblemMalformed, "function has no name"},
 		{"a parameter without a name", text("<function=f><parameter=>1</parameter></function>"), ProblemMalformed, "no name"},
 		{"a parameter twice", text("<function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>"), ProblemMalformed, "twice"},
-		{"a stray end", text("<function=f></parameter></function>"), ProblemMalformed, "stray </parameter>"},
-		{"only the beginning", text("<function=f>"), ProblemMalformed, "no </function>"},
-		{"a call as JSON", text(`<tool_call>{"name":"search"}</tool_call>`), ProblemNoCall, "exactly one call"},
+		{"a stray end", text("<function=f></parameter></function>"), ProblemMalformed, "unexpected </parameter>"},
+		{"only the beginning", text("<function=f>"), ProblemMalformed, "missing </function>"},
+		{"a call as JSON", text(`<tool_call>{"name":"search"}</tool_call>`), ProblemNoCall, "exactly one function call"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -247,7 +249,7 @@ func TestParseXMLProblems(t *testing.T) {
 	}
 }
 
-// text is a reply that says it; cut one that was cut off there.
+// text is a reply that says it; cut one that was truncated there.
 func text(s string) Reply { return Reply{Message: Message{Role: RoleAssistant, Content: s}} }
 func cut(s string) Reply {
 	r := text(s)
@@ -280,7 +282,7 @@ func TestValuesSurviveRendering(t *testing.T) {
 	value := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOf(pieces).Draw(t, "pieces"), "") })
 	rapid.Check(t, func(t *rapid.T) {
 		args := rapid.MapOfN(rapid.SampledFrom([]string{"cmd", "old_str", "new_str"}), value, 1, 3).Draw(t, "args")
-		got := ParseXML("Well.\n" + renderBlock("f", args))
+		got := parseXML("Well.\n" + renderBlock("f", args))
 		if got.Problem != "" {
 			t.Fatalf("block form: %s: %s", got.Problem, got.Advice)
 		}
@@ -292,7 +294,7 @@ func TestValuesSurviveRendering(t *testing.T) {
 				args[key] = "." + v // inline, a leading line break is the sign of the block form
 			}
 		}
-		got = ParseXML(renderInline("f", args))
+		got = parseXML(renderInline("f", args))
 		if got.Problem != "" {
 			t.Fatalf("inline form: %s: %s", got.Problem, got.Advice)
 		}
@@ -310,8 +312,8 @@ func TestParseXMLStaysLinear(t *testing.T) {
 		"<function=a><parameter=b></think>", "<parameter=a><parameter=a></parameter>", "<function=a></function>",
 		"<function=a><parameter=b>1</parameter></function><function=a><parameter=b>", "</parameter></function>",
 	} {
-		ParseXML("<function=x><parameter=y>" + strings.Repeat(piece, n))
-		ParseXML(strings.Repeat(piece, n))
+		parseXML("<function=x><parameter=y>" + strings.Repeat(piece, n))
+		parseXML(strings.Repeat(piece, n))
 	}
 }
 

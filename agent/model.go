@@ -1,12 +1,7 @@
-// Package agent runs one rollout: a model and its tools in turns, until the patch is done or a limit is reached.
-//
-// It imports tools, env and its own leaf agent/trajectory; it knows no HTTP (that is agent/llm), no provider and no
-// grading. One [Agent] runs one rollout at a time; several may run at once over one Model.
 package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"deepswe/agent/trajectory"
@@ -22,15 +17,15 @@ type Model interface {
 
 // Errors that decide how a rollout goes on.
 var (
-	// ErrContextOverflow says that the conversation does not fit into the model's context. Never retried.
+	// ErrContextOverflow: the conversation does not fit into the model's context. Never retried.
 	ErrContextOverflow = errors.New("conversation exceeds the model's context")
-	// ErrModelUnavailable says that the endpoint failed, after whatever retries there were.
+	// ErrModelUnavailable: the endpoint failed, after any retries.
 	ErrModelUnavailable = errors.New("model endpoint failed")
-	// ErrToolsUnsupported says that the server or its model takes no native tool calls (vLLM without
-	// --enable-auto-tool-choice, llama.cpp without --jinja, an Ollama model without a tool template). Never retried:
-	// with an automatic format the rollout goes on in XML.
-	ErrToolsUnsupported = errors.New("the endpoint takes no tool calls")
-	// ErrReplayExhausted says that a recorded model has no further answer.
+	// ErrToolsUnsupported: the server or its model accepts no native tool calls (vLLM without --enable-auto-tool-choice,
+	// llama.cpp without --jinja, an Ollama model without a tool template). Never retried: with an automatic format the
+	// rollout continues in XML.
+	ErrToolsUnsupported = errors.New("the endpoint does not support tool calls")
+	// ErrReplayExhausted: a recorded model has no further reply.
 	ErrReplayExhausted = errors.New("the recorded trajectory has no further step")
 )
 
@@ -84,12 +79,10 @@ type Request struct {
 	Sampling Sampling
 	// MaxTokens bounds the reply: 0 leaves it to the server.
 	MaxTokens int
-	// Tokens asks for token ids and logprobs; such a request is never streamed.
+	// Tokens requests token ids and logprobs; such a request is never streamed.
 	Tokens bool
-	// Stop are strings that end the reply.
-	Stop []string
 	// OnText, when not nil, receives pieces of the reply as they arrive, for people to watch.
 	OnText func(text string)
-	// Extra is merged into the request's body, for what only some servers know (chat_template_kwargs).
-	Extra map[string]json.RawMessage
+	// Dir is where the repository is in the sandbox. Only a recorded model needs it: it puts its paths there.
+	Dir string
 }

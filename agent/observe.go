@@ -5,61 +5,111 @@ import (
 	"strings"
 )
 
-// observed is what a model is told after a reply, one body for each action or one for a problem.
-type observed struct {
-	bodies []string
-	// fits tells whether another reply still fits into the context behind them.
-	fits bool
+// What a model is told about a reply that could not be run. Each text says what happened, and what to write instead.
+const (
+	callForm = `<function=NAME>
+<parameter=KEY>VALUE</parameter>
+</function>`
+
+	adviceNoCall = `Your response has no function call, so nothing was run. ` +
+		`Every response must end with exactly one function call in this form, with nothing after it:
+
+` + callForm + `
+
+Do not ask for human help: decide for yourself and continue. When the work is done, call finish.`
+
+	adviceNoNativeCall = `Your response has no tool call, so nothing was run. ` +
+		`Every response must call at least one of the available tools. ` +
+		`Do not ask for human help: decide for yourself and continue. When the work is done, call finish.`
+
+	adviceEmpty = `Your response was empty, so nothing was run. ` +
+		`Briefly state your next step, then make one function call.`
+
+	adviceUnclosed = `Your response opens a <think> block and never closes it, so no function call in it was run. ` +
+		`Think more briefly, close the block with </think>, then make one function call.`
+
+	adviceInThought = `Your function call is inside a <think> block, so it was not run. ` +
+		`Close the block with </think>, then make the call.`
+
+	adviceTruncated = `Your response was truncated at the length limit before a function call was complete, ` +
+		`so nothing was run. Be more concise: think in fewer words, and write large files in several steps.`
+
+	adviceMalformed = `The function call in your response could not be parsed, so nothing was run: %s. ` +
+		`Write it again in exactly this form, with every tag closed:
+
+` + callForm
+
+	adviceMoreCalls = `Only the first function call in your response was run (%d ignored). Make one call per response.`
+
+	adviceArguments = `The arguments of the %s call could not be parsed, so it was not run: %s. ` +
+		`Send them again as one JSON object.`
+
+	adviceTooMany = `This call was not run: at most %d calls per response are run. Make it again if you still need it.`
+
+	adviceUnknown = `Unknown tool %q, so nothing was run. Available tools: %s.`
+
+	adviceTooLate = `This call was not run because finish was called before it.`
+)
+
+// adviceRepeating warns a model that repeats itself.
+func adviceRepeating(times, length int) string {
+	what := "made the same call with the same result"
+	if length > 1 {
+		what = fmt.Sprintf("repeated the same sequence of %d calls with the same results", length)
+	}
+	return fmt.Sprintf("\nYou have %s %d times in a row. Try a different approach, or call finish if the work is done.",
+		what, times)
 }
 
-// observe writes what the model is told. Only where the rollout goes on does the model need to know how much time is left.
-func (r *rollout) observe(reading Reading, done []deed, warning string, goesOn bool) observed {
-	o := observed{bodies: []string{reading.Advice}, fits: true}
+// observe returns what the model is told about its reply: one body for each action or one for a problem, and whether
+// another reply still fits into the context after them. Reminders of the remaining budget are added only where the
+// rollout continues.
+func (r *rollout) observe(reading Reading, results []callResult, warning string, continues bool) ([]string, bool) {
+	bodies := []string{reading.Advice}
 	if reading.Problem == "" {
-		o.bodies = make([]string, len(done))
-		for i, d := range done {
-			o.bodies[i] = d.observation()
+		bodies = make([]string, len(results))
+		for i, c := range results {
+			bodies[i] = c.observation()
 		}
 	}
-	for i, b := range o.bodies {
-		o.bodies[i] = valid(b)
+	for i, b := range bodies {
+		bodies[i] = valid(b)
 	}
-	last := len(o.bodies) - 1
 	tail := warning
 	if reading.Note != "" {
 		tail = "\n" + reading.Note + tail
 	}
-	if goesOn {
+	fits := true
+	if continues {
 		if warning != "" {
-			r.tell(Event{Kind: EventNotice, Text: strings.TrimSpace(warning)})
+			r.emit(Event{Kind: EventNotice, Text: strings.TrimSpace(warning)})
 		}
-		o.bodies, o.fits = r.fit(o.bodies, tail)
-		if o.fits {
-			tail += r.reminder(o.bodies, tail)
+		if bodies, fits = r.fit(bodies, tail); fits {
+			tail += r.reminder(bodies, tail)
 		}
 	}
-	o.bodies[last] += tail
-	return o
+	bodies[len(bodies)-1] += tail
+	return bodies, fits
 }
 
-// observation shapes a result as the reference does, because models were trained on it: a heading with the tool's name,
+// observation formats a result as the reference does, because models were trained on it: a heading with the tool's name,
 // and for a command its exit code before that.
-func (d deed) observation() string {
-	if !d.action.runs() {
-		return d.action.Refusal
+func (c callResult) observation() string {
+	if !c.action.runs() {
+		return c.action.Refusal
 	}
-	output := d.result.Output
-	heading := "Execution output of [" + d.action.Call.Name + "]:\n"
-	code := d.result.ExitCode
+	output := c.result.Output
+	heading := "Execution output of [" + c.action.Call.Name + "]:\n"
+	code := c.result.ExitCode
 	if code == nil {
 		return heading + output
 	}
-	// The tool says the code too, for who sees its output alone.
+	// The tool's own output begins with the code too, for those who see nothing else.
 	if first, rest, _ := strings.Cut(output, "\n"); strings.HasPrefix(first, "Exit code: ") {
 		output = rest
 	}
 	switch {
-	case d.result.TimedOut:
+	case c.result.TimedOut:
 		return "Exit code: -1\n" + heading + output
 	case *code == 0:
 		return "Exit code: 0\n" + heading + output
@@ -67,7 +117,7 @@ func (d deed) observation() string {
 	return fmt.Sprintf("Exit code: Error: Exit code %d\n", *code) + heading + output
 }
 
-// valid is a text as UTF-8: anything else would arrive as something else at the server, and at a reader of the trajectory.
+// valid replaces invalid UTF-8, which the server would otherwise replace in its own way.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 const (
@@ -77,7 +127,7 @@ const (
 	noteRoom = 512
 )
 
-// fit shortens what does not fit into the context any more. It fails where too little of it would be left to be of use.
+// fit shortens bodies that no longer fit into the context. It fails where too little of them would be left to be useful.
 func (r *rollout) fit(bodies []string, tail string) ([]string, bool) {
 	room, bounded := r.budget.room()
 	if !bounded {
@@ -102,14 +152,43 @@ func (r *rollout) fit(bodies []string, tail string) ([]string, bool) {
 	return short, true
 }
 
-// shorten keeps the beginning and the end of a text in at most most bytes.
-func shorten(s string, most int) string {
-	if len(s) <= most {
+// shorten keeps the beginning and the end of a text in at most limit bytes.
+func shorten(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	const mark = "\n[… %d bytes left out: the context is nearly full …]\n"
-	keep := max(most-len(mark)-10, 0) / 2
+	const mark = "\n[… %d bytes omitted: the context is nearly full …]\n"
+	keep := max(limit-len(mark)-10, 0) / 2
 	head := strings.ToValidUTF8(s[:keep], "")
 	tail := strings.ToValidUTF8(s[len(s)-keep:], "")
 	return head + fmt.Sprintf(mark, len(s)-len(head)-len(tail)) + tail
+}
+
+// reminder states how much budget is left after the given bodies. It becomes part of the newest observation and never
+// changes afterwards: the history only grows, and a prompt always begins with the one before it.
+func (r *rollout) reminder(bodies []string, tail string) string {
+	text := ""
+	b := r.budget
+	for _, body := range bodies {
+		b.pending += messageOverhead + len(body)
+	}
+	b.pending += len(tail)
+	if b.nearlyFull() {
+		text = fmt.Sprintf("\nThe context is nearly full (about %d of %d tokens). Complete your change and call finish now.",
+			b.prompt(), b.context)
+		r.emit(Event{Kind: EventNotice, Text: strings.TrimSpace(text)})
+	}
+	if left := r.limits.Steps - r.out.Steps; left > 0 {
+		text += stepsRemaining(left)
+	}
+	return text
+}
+
+// stepsRemaining is the reference's line with the number of replies that are left.
+func stepsRemaining(left int) string {
+	line := fmt.Sprintf("\nSteps Remaining: %d", left)
+	if left == 1 {
+		line += "\nThis is your last step: call finish now. The changes that you have made are kept."
+	}
+	return line
 }

@@ -12,10 +12,10 @@ import (
 	"deepswe/tools"
 )
 
-// extraDir is the key of a header's extra object under which the repository's place in the sandbox is found again.
+// extraDir is the key of a header's extra object that holds the repository's directory in the sandbox.
 const extraDir = "dir"
 
-// record keeps an event, and hands it to the recorder before anybody acts upon it.
+// record keeps an event, and hands it to the recorder before it is acted upon.
 func (r *rollout) record(e trajectory.Event) error {
 	if !r.opened {
 		if err := r.recordOpening(); err != nil {
@@ -37,7 +37,7 @@ func (r *rollout) put(e trajectory.Event) error {
 	return nil
 }
 
-// recordOpening waits for the first reply, or for the end: only then the format is certain.
+// recordOpening is called at the first reply, or at the end: only then is the format certain.
 func (r *rollout) recordOpening() error {
 	r.opened = true
 	header, err := r.header()
@@ -61,7 +61,7 @@ func (r *rollout) recordOpening() error {
 func (r *rollout) header() (trajectory.Header, error) {
 	h := r.Header
 	h.Agent, h.AgentVersion = cmp.Or(h.Agent, "deepswe"), cmp.Or(h.AgentVersion, "dev") // ATIF wants both
-	h.Task = r.task.ID
+	h.Model, h.Task = r.ModelName, r.issue.ID
 	h.Format = r.format.Name()
 	h.Extra = maps.Clone(h.Extra)
 	if h.Extra == nil {
@@ -125,8 +125,8 @@ func (r *rollout) recordReply(reply Reply, reading Reading) error {
 	return r.record(trajectory.ReplyEvent(reply))
 }
 
-// recordObservations records what the model is told, but for the first known messages.
-func (r *rollout) recordObservations(reply Message, messages []Message, done []deed, known int) error {
+// recordObservations records what the model is told, except for the first known messages.
+func (r *rollout) recordObservations(reply Message, messages []Message, results []callResult, known int) error {
 	for i, m := range messages {
 		if i < known {
 			continue
@@ -134,12 +134,12 @@ func (r *rollout) recordObservations(reply Message, messages []Message, done []d
 		o := trajectory.Observation{Message: m}
 		switch {
 		case len(reply.ToolCalls) == 0:
-			for _, d := range done {
-				o.Results = append(o.Results, d.record(d.action.Call.ID))
+			for _, c := range results {
+				o.Results = append(o.Results, c.record(c.action.Call.ID))
 			}
 		default:
-			// The server's own id, also where it is not unique: the document finds the call by it.
-			o.Results = []trajectory.Result{done[i].record(reply.ToolCalls[i].ID)}
+			// The server's own id, even where it is not unique: the document finds the call by it.
+			o.Results = []trajectory.Result{results[i].record(reply.ToolCalls[i].ID)}
 		}
 		if err := r.record(trajectory.ObservationEvent(o)); err != nil {
 			return err
@@ -148,12 +148,12 @@ func (r *rollout) recordObservations(reply Message, messages []Message, done []d
 	return nil
 }
 
-func (d deed) record(id string) trajectory.Result {
-	if !d.action.runs() {
-		return trajectory.Result{CallID: id, Output: valid(d.action.Refusal), Failed: true}
+func (c callResult) record(id string) trajectory.Result {
+	if !c.action.runs() {
+		return trajectory.Result{CallID: id, Output: valid(c.action.Refusal), Failed: true}
 	}
 	return trajectory.Result{
-		CallID: id, Output: valid(d.result.Output), Failed: d.result.Failed, ExitCode: d.result.ExitCode,
-		TimedOut: d.result.TimedOut, OutOfMemory: d.result.OutOfMemory, Elapsed: d.elapsed,
+		CallID: id, Output: valid(c.result.Output), Failed: c.result.Failed, ExitCode: c.result.ExitCode,
+		TimedOut: c.result.TimedOut, OutOfMemory: c.result.OutOfMemory, Elapsed: c.elapsed,
 	}
 }

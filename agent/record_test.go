@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +25,8 @@ func TestDocument(t *testing.T) {
 	a.Limits = Limits{Steps: 9, Wall: time.Hour, Context: 32768}
 	a.Sampling = Sampling{Temperature: new(1.0), TopP: new(1.0)}
 	a.Tokens = true
-	a.Header = trajectory.Header{Session: "run-1", Trajectory: "run-1/demo-1/0", AgentVersion: "1.0", Model: "m"}
+	a.Header = trajectory.Header{Session: "run-1", Trajectory: "run-1/demo-1/0", AgentVersion: "1.0"}
+	a.ModelName = "m"
 	a.Clock = func() time.Time { now = now.Add(time.Second); return now }
 	out := run(t, a)
 	d, err := trajectory.NewDocument(out.Events)
@@ -53,5 +55,37 @@ func TestDocument(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("%s (-want +got), -update writes it anew:\n%s", golden, diff)
+	}
+}
+func TestPromptsShareTheirMemory(t *testing.T) {
+	var past []*Sample
+	for n := range 5 {
+		next := &Sample{PromptIDs: make([]int32, 10*(n+1))}
+		for i := range next.PromptIDs {
+			next.PromptIDs[i] = int32(i)
+		}
+		sharePrompts(past, next)
+		past = append(past, next)
+	}
+	last := past[len(past)-1]
+	for n, p := range past {
+		if len(p.PromptIDs) != 10*(n+1) || &p.PromptIDs[0] != &last.PromptIDs[0] {
+			t.Errorf("prompt %d has %d ids, and memory of its own: %v", n, len(p.PromptIDs), &p.PromptIDs[0] != &last.PromptIDs[0])
+		}
+	}
+	// What is appended to a prompt must not reach the others.
+	_ = append(past[0].PromptIDs, -1)
+	if last.PromptIDs[10] != 10 {
+		t.Error("appending to the first prompt changed the last one")
+	}
+}
+
+func TestAPromptThatDivergesKeepsItsIDs(t *testing.T) {
+	first := &Sample{PromptIDs: []int32{1, 2, 3}}
+	second := &Sample{PromptIDs: []int32{1, 2, 4, 5}}
+	sharePrompts([]*Sample{nil, first}, second)
+	sharePrompts([]*Sample{first, second, nil}, nil)
+	if !slices.Equal(first.PromptIDs, []int32{1, 2, 3}) || !slices.Equal(second.PromptIDs, []int32{1, 2, 4, 5}) {
+		t.Errorf("prompts = %v, %v", first.PromptIDs, second.PromptIDs)
 	}
 }

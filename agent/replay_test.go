@@ -177,7 +177,7 @@ func reread(t *testing.T, events []trajectory.Event) *trajectory.Recording {
 func TestReplayModelRepeatsTheConversation(t *testing.T) {
 	for _, f := range formats() {
 		whole, _ := recorded(t, f)
-		a := newAgent(NewReplayModel(reread(t, whole.Events), ""))
+		a := newAgent(NewReplayModel(reread(t, whole.Events)))
 		a.Format = f
 		a.Limits.Steps = 9
 		out := run(t, a)
@@ -196,7 +196,7 @@ func TestReplayModelRepeatsTheConversation(t *testing.T) {
 func TestReplayModelInAnotherPlace(t *testing.T) {
 	for _, f := range formats() {
 		whole, _ := recorded(t, f)
-		a := newAgent(NewReplayModel(reread(t, whole.Events), "/tmp/copy"))
+		a := newAgent(NewReplayModel(reread(t, whole.Events)))
 		a.Format = f
 		if _, err := a.Run(t.Context(), nowhere{dir: "/tmp/copy"}, issue); err != nil {
 			t.Fatal(err)
@@ -209,7 +209,7 @@ func TestReplayModelInAnotherPlace(t *testing.T) {
 
 func TestReplayModelIsAskedInOrder(t *testing.T) {
 	whole, _ := recorded(t, XML{})
-	m := NewReplayModel(reread(t, whole.Events), "")
+	m := NewReplayModel(reread(t, whole.Events))
 	if _, err := m.Complete(t.Context(), Request{Messages: conversation(t, whole)}); !errors.Is(err, ErrReplayExhausted) {
 		t.Errorf("behind the end: %v", err)
 	}

@@ -9,9 +9,9 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// resume takes up a rollout that was killed. Its sandbox is gone, so every recorded call runs again in the new one; the
-// conversation stays as it was recorded, also where a call now has another result, because all that the model said
-// since was said to that conversation.
+// resume continues a rollout that was killed. Its sandbox is gone, so every recorded call runs again in the new one. The
+// conversation stays as it was recorded, even where a call now has another result, because everything that the model
+// said since was an answer to that conversation.
 func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	past, err := trajectory.Record(r.Past)
 	if err != nil {
@@ -22,15 +22,15 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 		return SandboxError, fmt.Errorf("resume the rollout: its trajectory has the unknown format %q", past.Header.Format)
 	}
 	if from, to := recordedDir(past), r.sandbox.Dir(); from != "" && from != to {
-		return SandboxError, fmt.Errorf("resume the rollout: its repository stood at %s and now stands at %s, which the conversation does "+
-			"not know: remove its event log to start it anew", from, to)
+		return SandboxError, fmt.Errorf("resume the rollout: its repository was at %s and is now at %s, which the conversation "+
+			"does not know: remove its event log to start over", from, to)
 	}
 	r.out.Events = slices.Clip(r.Past)
 	r.opened = true
 	if len(past.Turns) == 0 {
 		return r.reopen(format, past.Messages)
 	}
-	// What stands before the first reply is the opening.
+	// What comes before the first reply is the opening.
 	first := slices.IndexFunc(past.Messages, func(m Message) bool { return m.Role == RoleAssistant })
 	r.start(format, past.Messages[:first:first])
 	for _, turn := range past.Turns {
@@ -58,56 +58,44 @@ func (r *rollout) reopen(f Format, known []Message) (StopReason, error) {
 	return "", nil
 }
 
-// again goes through one recorded turn. One that was cut off before all of it was observed is brought to its end.
+// again goes through one recorded turn. A turn that was cut off before all of it was observed is completed.
 func (r *rollout) again(ctx context.Context, turn trajectory.Turn) (StopReason, error) {
 	reply := turn.Reply
 	reading := r.take(reply)
-	told := make([]Message, len(turn.Observations))
+	known := make([]Message, len(turn.Observations))
 	for i, o := range turn.Observations {
-		told[i] = o.Message
+		known[i] = o.Message
 	}
-	if len(told) < max(1, len(reply.Message.ToolCalls)) {
-		return r.perform(ctx, reply.Message, reading, told)
+	if len(known) < max(1, len(reply.Message.ToolCalls)) {
+		return r.perform(ctx, reply.Message, reading, known)
 	}
-	done, err := r.act(ctx, reading.Actions)
+	results, err := r.act(ctx, reading.Actions)
 	if err != nil {
 		if stop := stopped(ctx); stop != "" {
 			return stop, nil
 		}
 		return SandboxError, fmt.Errorf("resume the rollout: step %d: %w", r.out.Steps, err)
 	}
-	r.adopt(done, turn)
-	stop, _ := r.judge(done)
-	r.messages = append(r.messages, told...)
-	r.budget.add(told...)
+	r.restore(results, turn)
+	stop, _ := r.judge(results)
+	r.messages = append(r.messages, known...)
+	r.budget.add(known...)
 	return stop, nil
 }
 
-// adopt puts the recorded outputs in the place of the new ones, and tells where they differ.
-func (r *rollout) adopt(done []deed, turn trajectory.Turn) {
+// restore replaces the new outputs by the recorded ones, and reports where they differ.
+func (r *rollout) restore(results []callResult, turn trajectory.Turn) {
 	recorded := recordedResults(turn)
-	for i := range done {
-		if i >= len(recorded) || !done[i].action.runs() {
+	for i := range results {
+		if i >= len(recorded) || !results[i].action.runs() {
 			continue
 		}
-		d := &done[i]
-		if !sameOutput(recorded[i].Output, valid(d.result.Output)) {
-			result := d.result
-			r.tell(Event{Kind: EventDifference, Call: &d.action.Call, Result: &result, Text: recorded[i].Output})
-			r.log.Info("a resumed call has another result than before", "step", r.out.Steps, "tool", d.action.Call.Name)
+		c := &results[i]
+		if !sameOutput(recorded[i].Output, valid(c.result.Output)) {
+			result := c.result
+			r.emit(Event{Kind: EventDifference, Call: &c.action.Call, Result: &result, Text: recorded[i].Output})
+			r.log.Info("a resumed call has another result than before", "step", r.out.Steps, "tool", c.action.Call.Name)
 		}
-		d.result.Output = recorded[i].Output
+		c.result.Output = recorded[i].Output
 	}
 }
-
-// recordedResults are the results of a turn in the order of its calls.
-func recordedResults(turn trajectory.Turn) []trajectory.Result {
-	var all []trajectory.Result
-	for _, o := range turn.Observations {
-		all = append(all, o.Results...)
-	}
-	return all
-}
-
-// sameOutput compares what two runs of a command printed, without what is different every time.
-func sameOutput(a, b string) bool { return a == b || steady(a) == steady(b) }

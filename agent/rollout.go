@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"time"
 
-	"deepswe/env"
 	"deepswe/tools"
 )
 
@@ -16,7 +16,7 @@ import (
 type rollout struct {
 	*Agent
 	sandbox tools.Sandbox
-	task    env.Task
+	issue   Issue
 	limits  Limits
 	log     *slog.Logger
 	started time.Time
@@ -26,16 +26,16 @@ type rollout struct {
 	messages []Message
 	samples  []*Sample // of the replies so far
 	budget   budget
-	circles  repetition
-	wrong    int  // format errors in a row
+	loops    repetition
+	invalid  int  // consecutive format errors
 	opened   bool // the header and the first messages are recorded
-	// unbounded is set once our own bound on a reply had been in the way.
+	// unbounded is set once the server refused our own bound on a reply.
 	unbounded bool
 	out       Outcome
 }
 
-func newRollout(a *Agent, sb tools.Sandbox, task env.Task) *rollout {
-	r := &rollout{Agent: a, sandbox: sb, task: task, limits: a.Limits.withDefaults(), log: a.Log}
+func newRollout(a *Agent, sb tools.Sandbox, issue Issue) *rollout {
+	r := &rollout{Agent: a, sandbox: sb, issue: issue, limits: a.Limits.withDefaults(), log: a.Log}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -50,7 +50,8 @@ func (r *rollout) now() time.Time {
 	return time.Now()
 }
 
-func (r *rollout) tell(e Event) {
+// emit reports an event to OnEvent.
+func (r *rollout) emit(e Event) {
 	if r.OnEvent == nil {
 		return
 	}
@@ -59,7 +60,7 @@ func (r *rollout) tell(e Event) {
 	r.OnEvent(e)
 }
 
-// run returns why the rollout ended, and the failure behind it where there is one.
+// run returns why the rollout ended, and the failure behind it, if any.
 func (r *rollout) run(ctx context.Context) (StopReason, error) {
 	r.specs = r.Tools.Specs()
 	stop, err := r.begin(ctx)
@@ -69,14 +70,14 @@ func (r *rollout) run(ctx context.Context) (StopReason, error) {
 	return stop, err
 }
 
-// begin writes the first messages, or takes up the conversation where Past left it.
+// begin writes the first messages, or continues the conversation where Past left it.
 func (r *rollout) begin(ctx context.Context) (StopReason, error) {
 	if len(r.Past) > 0 {
 		return r.resume(ctx)
 	}
 	format := r.Format
 	if format == nil {
-		format = FormatFor(r.Header.Model)
+		format = FormatFor(r.ModelName)
 	}
 	if err := r.open(format); err != nil {
 		return SandboxError, err
@@ -86,7 +87,7 @@ func (r *rollout) begin(ctx context.Context) (StopReason, error) {
 
 // open begins the conversation in the given format.
 func (r *rollout) open(f Format) error {
-	messages, err := r.Prompt(f, r.task, r.sandbox.Dir())
+	messages, err := r.Prompt(f, r.issue, r.sandbox.Dir())
 	if err != nil {
 		return fmt.Errorf("write the prompt: %w", err)
 	}
@@ -107,15 +108,15 @@ func (r *rollout) start(f Format, messages []Message) {
 	r.budget = budget{context: r.limits.Context}
 	r.budget.add(messages...)
 	r.budget.addTools(f.Offer(r.specs))
-	r.tell(Event{Kind: EventStart, Text: f.Name()})
+	r.emit(Event{Kind: EventStart, Text: f.Name()})
 }
 
-// step asks the model once and runs what it wants to be run.
+// step asks the model once and runs the calls of its reply.
 func (r *rollout) step(ctx context.Context) (StopReason, error) {
 	if stop := r.exhausted(ctx); stop != "" {
 		return stop, nil
 	}
-	r.tell(Event{Kind: EventStep, Step: r.out.Steps + 1})
+	r.emit(Event{Kind: EventStep, Step: r.out.Steps + 1})
 	reply, err := r.ask(ctx)
 	if err != nil {
 		return r.unanswered(ctx, err)
@@ -127,7 +128,7 @@ func (r *rollout) step(ctx context.Context) (StopReason, error) {
 	return r.perform(ctx, reply.Message, reading, nil)
 }
 
-// exhausted tells whether a limit forbids another step.
+// exhausted returns the limit that forbids another step, or "".
 func (r *rollout) exhausted(ctx context.Context) StopReason {
 	switch {
 	case ctx.Err() != nil:
@@ -140,7 +141,7 @@ func (r *rollout) exhausted(ctx context.Context) StopReason {
 	return ""
 }
 
-// stopped tells why ctx is done; empty while it is not.
+// stopped returns why ctx is done, or "" while it is not.
 func stopped(ctx context.Context) StopReason {
 	switch {
 	case ctx.Err() == nil:
@@ -151,7 +152,83 @@ func stopped(ctx context.Context) StopReason {
 	return Interrupted
 }
 
-// unanswered sorts the failure of a request.
+// errFallback marks a rollout that could not switch to XML.
+var errFallback = errors.New("fall back to XML")
+
+// ask gets the next reply. Where the format was ours to choose, a server that accepts no tool calls is asked again in
+// XML, before anything has happened.
+func (r *rollout) ask(ctx context.Context) (Reply, error) {
+	reply, err := r.complete(ctx)
+	undecided := r.Format == nil && !r.opened
+	if !undecided || !errors.Is(err, ErrToolsUnsupported) {
+		return reply, err
+	}
+	r.log.Warn("the endpoint does not support tool calls: continuing in XML", "model", r.ModelName, "error", err)
+	r.emit(Event{Kind: EventFallback, Text: XML{}.Name()})
+	if err := r.open(XML{}); err != nil {
+		return Reply{}, fmt.Errorf("%w: %w", errFallback, err)
+	}
+	return r.complete(ctx)
+}
+
+// complete makes the request, and repeats it where only our own bound on the reply was at fault.
+func (r *rollout) complete(ctx context.Context) (Reply, error) {
+	request := Request{
+		Messages:  slices.Clip(r.messages),
+		Tools:     r.format.Offer(r.specs),
+		Sampling:  r.Sampling,
+		MaxTokens: r.replyTokens(),
+		Tokens:    r.Tokens,
+		Dir:       r.sandbox.Dir(),
+	}
+	if r.Stream && r.OnEvent != nil {
+		request.OnText = func(text string) { r.emit(Event{Kind: EventText, Step: r.out.Steps + 1, Text: text}) }
+	}
+	start := r.now()
+	reply, err := r.Model.Complete(ctx, request)
+	if err != nil && ctx.Err() == nil && r.loosen(&request, err) {
+		reply, err = r.Model.Complete(ctx, request)
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	reply.Message.Role = RoleAssistant
+	if reply.Elapsed == 0 {
+		reply.Elapsed = r.now().Sub(start)
+	}
+	return reply, nil
+}
+
+// replyTokens bounds the next reply: by the limit, and by what is left of the context. 0 is unbounded.
+func (r *rollout) replyTokens() int {
+	limit := max(r.limits.ReplyTokens, 0)
+	left := r.budget.left()
+	if left == 0 || r.unbounded {
+		return limit
+	}
+	if limit == 0 {
+		return left
+	}
+	return min(limit, left)
+}
+
+// boundRefused matches how hosted endpoints refuse a bound above what their model ever writes.
+var boundRefused = regexp.MustCompile(`max_(completion_)?tokens`)
+
+// loosen takes our own bound off a request and reports whether it is worth repeating. Either prompt and bound together
+// were too long: the prompt's length was underestimated, and a server without a bound finds the right one. Or the bound
+// itself was refused: it was only meant for servers whose context is larger than ours.
+func (r *rollout) loosen(request *Request, err error) bool {
+	limit := max(r.limits.ReplyTokens, 0)
+	if request.MaxTokens == limit || !errors.Is(err, ErrContextOverflow) && !boundRefused.MatchString(err.Error()) {
+		return false
+	}
+	r.unbounded = true
+	request.MaxTokens = limit
+	return true
+}
+
+// unanswered classifies the failure of a request.
 func (r *rollout) unanswered(ctx context.Context, err error) (StopReason, error) {
 	if stop := stopped(ctx); stop != "" {
 		return stop, nil
@@ -180,40 +257,61 @@ func (r *rollout) take(reply Reply) Reading {
 	o.Usage.Completion += reply.Usage.Completion
 	o.Usage.Cached += reply.Usage.Cached
 	o.Usage.Reasoning += reply.Usage.Reasoning
-	share(r.samples, reply.Tokens)
+	sharePrompts(r.samples, reply.Tokens)
 	r.samples = append(r.samples, reply.Tokens)
 	o.ModelTime += reply.Elapsed
 	if slices.ContainsFunc(reading.Actions, Action.runs) {
-		r.wrong = 0
+		r.invalid = 0
 	} else {
-		r.wrong++
+		r.invalid++
 		o.FormatErrors++
 	}
-	r.tell(Event{Kind: EventReply, Text: reply.Message.Content, Usage: &reply.Usage, Elapsed: reply.Elapsed})
+	r.emit(Event{Kind: EventReply, Text: reply.Message.Content, Usage: &reply.Usage, Elapsed: reply.Elapsed})
 	return reading
 }
 
-// perform runs the calls of a reply and tells the model what became of them. Of a reply that was recorded before, the
-// observations in told are known already.
-func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, told []Message) (StopReason, error) {
-	if reading.Problem != "" {
-		r.tell(Event{Kind: EventProblem, Text: reading.Advice})
+// sharePrompts lets the prompts of past replies use the memory of the next reply's prompt, which usually begins with
+// them. Without it, a rollout would hold the square of its length in ids.
+func sharePrompts(past []*Sample, next *Sample) {
+	if next == nil {
+		return
 	}
-	done, err := r.act(ctx, reading.Actions)
+	var known []int32 // a prompt that next begins with
+	for _, t := range slices.Backward(past) {
+		if t == nil || len(t.PromptIDs) == 0 {
+			continue
+		}
+		n := len(t.PromptIDs)
+		inKnown := n <= len(known) && &t.PromptIDs[0] == &known[0]
+		if !inKnown && (n > len(next.PromptIDs) || !slices.Equal(t.PromptIDs, next.PromptIDs[:n])) {
+			return
+		}
+		known = t.PromptIDs
+		t.PromptIDs = next.PromptIDs[:n:n]
+	}
+}
+
+// perform runs the calls of a reply and adds the model's observations to the conversation. Of a reply that was recorded
+// before, the observations in known are already recorded.
+func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, known []Message) (StopReason, error) {
+	if reading.Problem != "" {
+		r.emit(Event{Kind: EventProblem, Text: reading.Advice})
+	}
+	results, err := r.act(ctx, reading.Actions)
 	if err != nil {
 		if stop := stopped(ctx); stop != "" {
 			return stop, nil
 		}
 		return SandboxError, fmt.Errorf("step %d: %w", r.out.Steps, err)
 	}
-	stop, warning := r.judge(done)
-	observed := r.observe(reading, done, warning, stop == "")
-	if stop == "" && !observed.fits {
+	stop, warning := r.judge(results)
+	bodies, fits := r.observe(reading, results, warning, stop == "")
+	if stop == "" && !fits {
 		stop = MaxContext
 	}
-	messages := answer(reply, observed.bodies)
-	copy(messages, told)
-	if err := r.recordObservations(reply, messages, done, len(told)); err != nil {
+	messages := answer(reply, bodies)
+	copy(messages, known)
+	if err := r.recordObservations(reply, messages, results, len(known)); err != nil {
 		return SandboxError, err
 	}
 	r.messages = append(r.messages, messages...)
@@ -221,26 +319,62 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, t
 	return stop, nil
 }
 
-// judge tells whether the rollout ends with what was done, for a reason that lies in what the model did. The warning is
-// for a model that repeats itself.
-func (r *rollout) judge(done []deed) (stop StopReason, warning string) {
-	if i := slices.IndexFunc(done, func(d deed) bool { return d.result.Finished }); i >= 0 {
-		r.out.Answer = done[i].result.Answer
+// callResult is an action together with the result of running it, if it ran.
+type callResult struct {
+	action  Action
+	result  tools.Result
+	elapsed time.Duration
+}
+
+// act runs the actions in order. Nothing runs after a submission.
+func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, error) {
+	results := make([]callResult, len(actions))
+	submitted := false
+	for i, a := range actions {
+		if submitted && a.runs() {
+			a.Problem, a.Refusal = ProblemTooLate, adviceTooLate
+		}
+		results[i].action = a
+		if !a.runs() {
+			r.emit(Event{Kind: EventProblem, Call: &a.Call, Text: a.Refusal})
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		r.emit(Event{Kind: EventCall, Call: &a.Call})
+		start := r.now()
+		result, err := r.Tools.Run(ctx, r.sandbox, a.Call)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", a.Call.Name, err)
+		}
+		results[i].result, results[i].elapsed = result, r.now().Sub(start)
+		r.out.ToolTime += results[i].elapsed
+		r.emit(Event{Kind: EventResult, Call: &a.Call, Result: &result, Elapsed: results[i].elapsed})
+		submitted = submitted || result.Finished
+	}
+	return results, nil
+}
+
+// judge returns the reason to end the rollout after these results, or a warning for a model that repeats itself.
+func (r *rollout) judge(results []callResult) (stop StopReason, warning string) {
+	if i := slices.IndexFunc(results, func(c callResult) bool { return c.result.Finished }); i >= 0 {
+		r.out.Answer = results[i].result.Answer
 		return Submitted, ""
 	}
-	if reached(r.wrong, r.limits.FormatErrors) {
+	if reached(r.invalid, r.limits.FormatErrors) {
 		return FormatErrors, ""
 	}
-	ran := slices.DeleteFunc(slices.Clone(done), func(d deed) bool { return !d.action.runs() })
+	ran := slices.DeleteFunc(slices.Clone(results), func(c callResult) bool { return !c.action.runs() })
 	if len(ran) == 0 {
 		return "", ""
 	}
-	times, length := r.circles.see(sign(ran))
+	times, length := r.loops.add(sign(ran))
 	switch limit := r.limits.Repeats; {
 	case reached(times, limit):
 		return Stuck, ""
 	case limit > 0 && times >= max(limit-2, 2):
-		return "", repeating(times, length)
+		return "", adviceRepeating(times, length)
 	}
 	return "", ""
 }

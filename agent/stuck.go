@@ -4,47 +4,63 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 )
 
-// signature stands for the calls of one reply together with their results.
+// signature identifies the calls of one reply together with their results.
 type signature [sha256.Size]byte
 
-// sign hashes what was done. What changes from run to run in a result, such as durations, is left out.
-func sign(done []deed) signature {
+// sign hashes calls and results, without what changes from run to run in a result, such as durations.
+func sign(results []callResult) signature {
 	h := sha256.New()
 	write := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
-	for _, d := range done {
-		write(d.action.Call.Name)
-		for _, key := range slices.Sorted(maps.Keys(d.action.Call.Args)) {
+	for _, c := range results {
+		write(c.action.Call.Name)
+		for _, key := range slices.Sorted(maps.Keys(c.action.Call.Args)) {
 			write(key)
-			write(d.action.Call.Args[key])
+			write(c.action.Call.Args[key])
 		}
-		write(steady(d.result.Output))
+		write(steady(c.result.Output))
 	}
 	return signature(h.Sum(nil))
 }
 
-// repetition notices a model that goes round in circles: the same calls with the same results over and over, or a round
-// of two or three that comes back.
+// volatile is what differs between two runs of a command that did the same: times, durations, addresses, names of
+// temporary files.
+var volatile = regexp.MustCompile(
+	`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?` + // a time stamp
+		`|\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b` +
+		`|\b\d+(?:\.\d+)?\s?(?:ns|µs|us|ms|s|secs?|seconds?|minutes?|min)\b` + // a duration
+		`|\b0x[0-9a-fA-F]{6,}\b` + // an address
+		`|/tmp/[\w.+-]*\d[\w.+-]*`) // a temporary file with a number in its name
+
+// steady replaces what is volatile in a tool's output.
+func steady(output string) string { return volatile.ReplaceAllString(output, "~") }
+
+// sameOutput compares what two runs of a command printed, except for what is volatile.
+func sameOutput(a, b string) bool { return a == b || steady(a) == steady(b) }
+
+// repetition detects a model that repeats itself: the same calls with the same results over and over, or a cycle of two
+// or three replies.
 type repetition struct {
 	seen []signature
 }
 
-// longestRound is how many replies a round may hold to be noticed.
-const longestRound = 3
+// longestCycle is the most replies of a cycle that is detected.
+const longestCycle = 3
 
-// see takes the next signature and returns how often its round has been made, and how long the round is.
-func (r *repetition) see(s signature) (times, length int) {
+// add takes the next signature and returns how often its cycle has been repeated, and how long the cycle is.
+func (r *repetition) add(s signature) (times, length int) {
 	r.seen = append(r.seen, s)
 	times, length = 1, 1
-	for n := 1; n <= longestRound; n++ {
+	for n := 1; n <= longestCycle; n++ {
 		same := 0
 		for i := len(r.seen) - 1; i >= n && r.seen[i] == r.seen[i-n]; i-- {
 			same++
 		}
-		if rounds := same/n + 1; rounds > times {
-			times, length = rounds, n
+		if cycles := same/n + 1; cycles > times {
+			times, length = cycles, n
 		}
 	}
 	return times, length

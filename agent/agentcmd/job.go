@@ -162,7 +162,7 @@ func (j *job) work(ctx context.Context) (outcome, error) {
 		}
 		return failed(ctx, err), err
 	}
-	result, err := j.attempt.Make(ctx, j.task, attempt.Source{Snapshot: j.snapshot}, j.dir)
+	result, err := j.attempt.Make(ctx, j.task, j.snapshot, j.dir)
 	return j.finish(ctx, result, err)
 }
 

@@ -1,17 +1,9 @@
-// Package attempt makes one attempt at a task, from a sandbox that is started to a patch on disk: solve makes one of
-// them, an evaluation many.
-//
-// The order never changes: start the sandbox, describe the repository, let the agent work, compute the patch on every
-// way out, write what there is, remove the sandbox. The package imports agent, tools and env; it knows neither a
-// provider nor an endpoint by name. An [Attempt] is a description and may be run many times, also at once.
 package attempt
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -23,37 +15,25 @@ import (
 	"deepswe/tools"
 )
 
-// Attempt says how tasks are attempted. Provider, Model and Prompt are required.
+// Attempt says how tasks are attempted: the agent's settings, and the sandbox around it. Provider, Model and Prompt are
+// required.
 type Attempt struct {
+	agent.Settings
 	Provider env.Provider
-	Model    agent.Model
-	// ModelName goes into the record, and decides on the format where Format is nil.
-	ModelName string
-	Prompt    func(f agent.Format, t env.Task, dir string) ([]agent.Message, error)
-	Format    agent.Format
-	Limits    agent.Limits
-	Sampling  agent.Sampling
-	Tools     tools.Options
-	// Tokens asks for token ids and logprobs, Stream for text as it arrives.
-	Tokens bool
-	Stream bool
-	Extra  map[string]json.RawMessage
+	Tools    tools.Options
 	// Sandbox bounds the sandbox where the task does not; Network opens its network.
 	Sandbox env.Limits
 	Network bool
 	// Version is deepswe's own, Run the name of the run.
 	Version string
 	Run     string
-	// Salvage is how long computing the patch may take once the attempt was interrupted: one minute when 0.
-	// Abandon, when it is closed, ends that too.
+	// Salvage is how long computing the patch may take after an interrupt: one minute when 0. Closing Abandon ends it.
 	Salvage time.Duration
 	Abandon <-chan struct{}
-	// OnEvent and OnPhase, when not nil, are told what happens, on the goroutine of Make. OnReady is told where the
-	// repository stands in the sandbox.
-	OnEvent func(agent.Event)
+	// OnPhase, when not nil, is called on the goroutine of Make as each phase begins, OnReady with the repository's
+	// directory once the sandbox has started.
 	OnPhase func(Phase)
 	OnReady func(dir string)
-	Log     *slog.Logger
 }
 
 // Phase is a part of an attempt.
@@ -66,54 +46,47 @@ const (
 	PhasePatch   Phase = "patch"
 )
 
-// Relocatable is a model whose words depend on where the repository stands in the sandbox: a recording.
-type Relocatable interface {
-	In(dir string) agent.Model
-}
-
-// Source is where the repository comes from, when it is not in the task's image: a snapshot that is copied in.
-type Source struct {
-	Snapshot *repo.Snapshot
-}
-
-// Result is what an attempt came to.
+// Result is how an attempt ended.
 type Result struct {
 	Outcome agent.Outcome
 	Patch   repo.Patch
-	// Err is the failure of machinery that ended it, nil otherwise. Its rollout says nothing about the model.
+	// Err is the infrastructure failure that ended it, nil otherwise. Such a rollout says nothing about the model.
 	Err error
-	// PatchErr is why there is no patch although the agent worked; the rollout's own end stands beside it.
+	// PatchErr is why there is no patch although the agent worked, beside the rollout's own outcome.
 	PatchErr error
-	// StartTime is how long it took until the sandbox was ready, PatchTime how long the patch took.
+	// StartTime is how long the sandbox took to start, PatchTime how long the patch took.
 	StartTime time.Duration
 	PatchTime time.Duration
 }
 
-// Make attempts the task once and leaves its files in the directory, which it creates. The Result is complete whatever
-// happened; the error is that of writing the files.
-func (a *Attempt) Make(ctx context.Context, task env.Task, src Source, dir string) (Result, error) {
+// Make attempts the task once and leaves its files in the directory, which it creates. The repository is the snapshot's
+// or, where that is nil, the one in the task's image. The Result is always complete; the error is that of writing the
+// files.
+func (a *Attempt) Make(ctx context.Context, task env.Task, snapshot *repo.Snapshot, dir string) (Result, error) {
 	files, past, err := open(dir)
 	if err != nil {
 		return Result{}, fmt.Errorf("attempt %s: %w", task.ID, err)
 	}
-	result := a.work(ctx, task, src, files.log, past)
+	result := a.work(ctx, task, snapshot, files.log, past)
 	if err := errors.Join(files.write(task, a, &result), files.close()); err != nil {
 		return result, fmt.Errorf("attempt %s: %w", task.ID, err)
 	}
 	return result, nil
 }
 
-func (a *Attempt) work(ctx context.Context, task env.Task, src Source, log *trajectory.Writer, past []trajectory.Event) (result Result) {
+func (a *Attempt) work(
+	ctx context.Context, task env.Task, snapshot *repo.Snapshot, log *trajectory.Writer, past []trajectory.Event,
+) (result Result) {
 	a.enter(PhaseSandbox)
 	began := time.Now()
-	sb, err := a.Provider.Start(ctx, a.Spec(task, src))
+	sb, err := a.Provider.Start(ctx, a.Spec(task, snapshot))
 	result.StartTime = time.Since(began)
 	if err != nil {
 		result.fail(ctx, fmt.Errorf("start sandbox: %w", err))
 		return result
 	}
 	defer func() {
-		// Close has a deadline of its own, and must be tried even when nobody waits any more.
+		// Close has a deadline of its own, and must be tried even after an interrupt.
 		if err := sb.Close(context.WithoutCancel(ctx)); err != nil {
 			result.Err = errors.Join(result.Err, fmt.Errorf("remove sandbox: %w", err))
 		}
@@ -122,8 +95,8 @@ func (a *Attempt) work(ctx context.Context, task env.Task, src Source, log *traj
 		a.OnReady(sb.Dir())
 	}
 	var origin env.Origin = sb
-	if src.Snapshot != nil {
-		origin = src.Snapshot
+	if snapshot != nil {
+		origin = snapshot
 	}
 	base, err := repo.Record(ctx, sb, origin)
 	if err != nil {
@@ -133,10 +106,7 @@ func (a *Attempt) work(ctx context.Context, task env.Task, src Source, log *traj
 
 	a.enter(PhaseAgent)
 	runner := a.agent(task, log, past)
-	if m, ok := a.Model.(Relocatable); ok {
-		runner.Model = m.In(sb.Dir())
-	}
-	result.Outcome, result.Err = runner.Run(ctx, sb, task)
+	result.Outcome, result.Err = runner.Run(ctx, sb, agent.Issue{ID: task.ID, Statement: task.Statement})
 
 	a.enter(PhasePatch)
 	began = time.Now()
@@ -161,9 +131,9 @@ func (a *Attempt) enter(p Phase) {
 	}
 }
 
-// Spec is the sandbox that an attempt at the task starts. One that was made ready ahead of time is only used where its spec
-// is the same in every word.
-func (a *Attempt) Spec(task env.Task, src Source) env.Spec {
+// Spec describes the sandbox of an attempt at the task. A sandbox that was prepared ahead of time is used only where its
+// spec is identical.
+func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 	s := env.Spec{
 		Image: task.Image, Dockerfile: task.Dockerfile, Dir: task.Dir, Prepare: task.Prepare, Env: task.Env,
 		Limits: task.Limits, Network: a.Network, Run: a.Run, Rollout: task.ID,
@@ -171,29 +141,29 @@ func (a *Attempt) Spec(task env.Task, src Source) env.Spec {
 	if s.Limits == (env.Limits{}) {
 		s.Limits = a.Sandbox
 	}
-	if src.Snapshot != nil {
-		s.CopyIn = src.Snapshot.Dir
+	if snapshot != nil {
+		s.CopyIn = snapshot.Dir
 		return s
 	}
-	// The image was built when the fix was known, and may well hold it. What is checked out after the task's own
-	// preparation is where the agent starts; the record's base commit may lie before what that preparation hides.
+	// The image was built when the fix was known, and may well contain it. What is checked out after the task's own
+	// preparation is where the agent starts; the record's base commit may predate what that preparation hides.
 	s.Prepare = append(slices.Clip(s.Prepare), repo.Hygiene(""))
 	return s
 }
 
 func (a *Attempt) agent(task env.Task, log *trajectory.Writer, past []trajectory.Event) *agent.Agent {
 	return &agent.Agent{
-		Model: a.Model, Tools: tools.New(a.Tools), Prompt: a.Prompt, Format: a.Format, Limits: a.Limits,
-		Sampling: a.Sampling, Tokens: a.Tokens, Extra: a.Extra, Stream: a.Stream, OnEvent: a.OnEvent, Log: a.Log,
+		Settings: a.Settings,
+		Tools:    tools.New(a.Tools),
 		Header: trajectory.Header{
-			Session: a.Run, Trajectory: task.ID, Agent: "deepswe", AgentVersion: a.Version, Model: a.ModelName, Task: task.ID,
+			Session: a.Run, Trajectory: task.ID, Agent: "deepswe", AgentVersion: a.Version,
 			Extra: map[string]any{"sandbox": a.Provider.Name()},
 		},
 		Record: log, Past: past,
 	}
 }
 
-// longestPatch is how long computing the patch may take while nobody waits for an end.
+// longestPatch is how long computing the patch may take without an interrupt.
 const longestPatch = 10 * time.Minute
 
 // patch computes the patch, also when ctx is done: what the agent did must not be lost.
@@ -212,7 +182,7 @@ func (a *Attempt) patch(ctx context.Context, base *repo.Base, sb env.Sandbox) (r
 	return base.Patch(working, sb, repo.PatchOptions{})
 }
 
-// patience returns the reason to give up the patch, or nil when it is done.
+// patience returns the reason to give up on the patch, or nil when it is done.
 func (a *Attempt) patience(ctx context.Context, limit time.Duration, done <-chan struct{}) error {
 	calm := time.NewTimer(longestPatch)
 	defer calm.Stop()
@@ -222,7 +192,7 @@ func (a *Attempt) patience(ctx context.Context, limit time.Duration, done <-chan
 	case <-a.Abandon:
 		return context.Canceled
 	case <-calm.C:
-		return fmt.Errorf("it takes longer than %s", longestPatch)
+		return fmt.Errorf("not finished within %s", longestPatch)
 	case <-ctx.Done():
 	}
 	hurry := time.NewTimer(limit)
@@ -233,6 +203,6 @@ func (a *Attempt) patience(ctx context.Context, limit time.Duration, done <-chan
 	case <-a.Abandon:
 		return context.Canceled
 	case <-hurry.C:
-		return fmt.Errorf("it takes longer than %s, which is all that an interrupt leaves", limit)
+		return fmt.Errorf("not finished within %s of the interrupt", limit)
 	}
 }

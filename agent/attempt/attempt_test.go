@@ -53,7 +53,7 @@ const (
 var task = env.Task{ID: "greeter", Statement: "say hello"}
 
 // setup is an attempt at a repository with one file, over sandboxes in memory.
-func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *sandboxtest.FakeProvider, attempt.Source) {
+func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *sandboxtest.FakeProvider, *repo.Snapshot) {
 	t.Helper()
 	source := t.TempDir()
 	if err := os.WriteFile(filepath.Join(source, "hello.txt"), []byte("goodbye\n"), 0o644); err != nil {
@@ -74,11 +74,14 @@ func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *sandboxtest.FakeProv
 	provider := &sandboxtest.FakeProvider{}
 	format, _ := agent.FormatNamed("xml")
 	return &attempt.Attempt{
-		Provider: provider, Model: m, ModelName: "scripted", Format: format, Version: "test", Run: "run", Log: slog.New(slog.DiscardHandler),
-		Prompt: func(_ agent.Format, t env.Task, dir string) ([]agent.Message, error) {
-			return []agent.Message{{Role: agent.RoleUser, Content: t.Statement + " in " + dir}}, nil
+		Settings: agent.Settings{
+			Model: m, ModelName: "scripted", Format: format, Log: slog.New(slog.DiscardHandler),
+			Prompt: func(_ agent.Format, i agent.Issue, dir string) ([]agent.Message, error) {
+				return []agent.Message{{Role: agent.RoleUser, Content: i.Statement + " in " + dir}}, nil
+			},
 		},
-	}, provider, attempt.Source{Snapshot: snapshot}
+		Provider: provider, Version: "test", Run: "run",
+	}, provider, snapshot
 }
 
 func written(t *testing.T, dir string) []string {

@@ -15,7 +15,6 @@ import (
 	"deepswe/agent/llm"
 	"deepswe/agent/prompt"
 	"deepswe/agent/trajectory"
-	"deepswe/env"
 	"deepswe/tools"
 )
 
@@ -160,25 +159,14 @@ func (o *ModelFlags) Recorded(rec *trajectory.Recording) (LiveModel, error) {
 	if !o.Given("format") && rec.Header.Format != "" {
 		o.Format = rec.Header.Format
 	}
-	return LiveModel{Model: recording{agent.NewReplayModel(rec, ""), rec}, Name: First(rec.Header.Model, "recorded")}, nil
+	return LiveModel{Model: agent.NewReplayModel(rec), Name: First(rec.Header.Model, "recorded")}, nil
 }
 
 // IsRecorded reports whether the answers come from a recording.
 func (m LiveModel) IsRecorded() bool {
-	_, ok := m.Model.(recording)
+	_, ok := m.Model.(*agent.ReplayModel)
 	return ok
 }
-
-// recording is a recorded model that finds the repository wherever the sandbox has it.
-type recording struct {
-	*agent.ReplayModel
-	rec *trajectory.Recording
-}
-
-var _ attempt.Relocatable = recording{}
-
-// In returns the same model for a repository at dir.
-func (r recording) In(dir string) agent.Model { return agent.NewReplayModel(r.rec, dir) }
 
 // Attempt describes how tasks are attempted with the model, as far as the flags say. Check comes first.
 func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attempt, error) {
@@ -192,10 +180,11 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 		}
 	}
 	a := attempt.Attempt{
-		Model: m.Model, ModelName: m.Name, Prompt: o.prompts(network), Format: format, Network: network,
-		Limits:  agent.Limits{Steps: o.MaxSteps, Wall: o.Timeout, Context: o.Context},
-		Tools:   tools.Options{CommandTimeout: o.Command},
-		Version: w.Version, Abandon: w.Abandon, Log: w.Logger(),
+		Settings: agent.Settings{
+			Model: m.Model, ModelName: m.Name, Prompt: o.prompts(network), Format: format, Log: w.Logger(),
+			Limits: agent.Limits{Steps: o.MaxSteps, Wall: o.Timeout, Context: o.Context},
+		},
+		Network: network, Tools: tools.Options{CommandTimeout: o.Command}, Version: w.Version, Abandon: w.Abandon,
 	}
 	if m.Context > 0 && (o.Context == 0 || m.Context < o.Context) {
 		a.Limits.Context = m.Context
@@ -207,10 +196,10 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 }
 
 // prompts returns what opens a conversation: the user's own pack for either format, else the one made for it.
-func (o *ModelFlags) prompts(network bool) func(agent.Format, env.Task, string) ([]agent.Message, error) {
+func (o *ModelFlags) prompts(network bool) func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
 	own := o.pack
 	specs := tools.New(tools.Options{}).Specs()
-	return func(f agent.Format, t env.Task, dir string) ([]agent.Message, error) {
+	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
 		pack := own
 		if pack == nil {
 			built, err := prompt.Builtin(f.Name())
@@ -219,6 +208,6 @@ func (o *ModelFlags) prompts(network bool) func(agent.Format, env.Task, string) 
 			}
 			pack = &built
 		}
-		return pack.Messages(prompt.Values{Statement: t.Statement, Dir: dir, Network: network, Tools: specs})
+		return pack.Messages(prompt.Values{Statement: issue.Statement, Dir: dir, Network: network, Tools: specs})
 	}
 }

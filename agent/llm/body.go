@@ -26,7 +26,6 @@ func newBody(r agent.Request, model string, d *dialect) (body, error) {
 	typed := openai.ChatCompletionRequest{
 		Model:    anyModel,
 		Messages: make([]openai.ChatCompletionMessage, len(r.Messages)),
-		Stop:     r.Stop,
 		Stream:   r.OnText != nil && !r.Tokens,
 	}
 	for i, m := range r.Messages {
@@ -119,12 +118,6 @@ func members(r agent.Request, model string, d *dialect) (map[string]json.RawMess
 				set(key, true)
 			}
 		}
-	}
-	for key, raw := range r.Extra {
-		if key == "stream" { // decides how the answer is read, so it cannot be overruled here
-			continue
-		}
-		set(key, raw)
 	}
 	return out, failed
 }

@@ -38,12 +38,9 @@ func TestBodies(t *testing.T) {
 			Messages: ask("x").Messages, MaxTokens: 512,
 			Sampling: agent.Sampling{Temperature: new(0.0), TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0), Seed: new(int64(1 << 40))},
 		},
-		"conversation": {Messages: conversation, Tools: []tools.Spec{search}, Stop: []string{"</function>"}},
+		"conversation": {Messages: conversation, Tools: []tools.Spec{search}},
 		"tokens":       {Messages: ask("x").Messages, Tokens: true, Sampling: agent.Sampling{Temperature: new(1.0)}},
 		"streamed":     {Messages: ask("x").Messages, OnText: func(string) {}},
-		"extra": {Messages: ask("x").Messages, Extra: map[string]json.RawMessage{
-			"chat_template_kwargs": json.RawMessage(`{"enable_thinking":false}`), "stream": json.RawMessage("true"),
-		}},
 	}
 	for name, r := range tests {
 		t.Run(name, func(t *testing.T) {

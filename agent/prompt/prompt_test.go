@@ -93,7 +93,7 @@ func TestXMLPackTeachesTheRealTools(t *testing.T) {
 		}
 	}
 	_, example, _ := strings.Cut(system, "between line breaks of its own:\n\n")
-	reading := agent.ParseXML(example)
+	reading := agent.XML{}.Parse(agent.Reply{Message: agent.Message{Content: example}})
 	want := map[string]string{
 		"command": "str_replace", "path": "/absolute/path/to/file.py",
 		"old_str": "    if value:\n        return value",

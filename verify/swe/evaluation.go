@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"deepswe/agent/attempt"
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -62,7 +61,7 @@ func (e *Evaluation) engine(r run.Runner, retries int, observe func(run.Event)) 
 
 // spec is the sandbox that an attempt at a task will ask for.
 func (e *Evaluation) spec(id string) env.Spec {
-	return e.Runner.Attempt.Spec(e.Runner.Tasks[id], attempt.Source{})
+	return e.Runner.Attempt.Spec(e.Runner.Tasks[id], nil)
 }
 
 // deadline guards against a rollout that hangs in spite of its own limits.

@@ -123,7 +123,7 @@ func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string)
 		return report, err
 	}
 	a := r.attempt(j)
-	made, err := a.Make(ctx, task, attempt.Source{}, dir)
+	made, err := a.Make(ctx, task, nil, dir)
 	leave()
 	switch {
 	case err != nil:
@@ -154,9 +154,7 @@ func (r *Runner) attempt(j run.Job) attempt.Attempt {
 	if r.OnEvent != nil {
 		a.OnEvent = func(e agent.Event) { r.OnEvent(j, e) }
 	}
-	if _, recorded := a.Model.(attempt.Relocatable); !recorded { // a recording is not scarce
-		a.Model = r.Gates.Model.Guard(a.Model)
-	}
+	a.Model = r.Gates.Model.Guard(a.Model)
 	return a
 }
 

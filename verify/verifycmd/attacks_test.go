@@ -36,13 +36,16 @@ func attempted(t testing.TB, p env.Provider, task env.Task, m agent.Model) (patc
 	t.Helper()
 	format, _ := agent.FormatNamed("xml")
 	a := attempt.Attempt{
-		Provider: p, Model: m, ModelName: "scripted", Format: format, Run: "test-attack", Limits: agent.Limits{Steps: 20},
-		Prompt: func(_ agent.Format, t env.Task, _ string) ([]agent.Message, error) {
-			return []agent.Message{{Role: agent.RoleUser, Content: t.Statement}}, nil
+		Settings: agent.Settings{
+			Model: m, ModelName: "scripted", Format: format, Limits: agent.Limits{Steps: 20},
+			Prompt: func(_ agent.Format, i agent.Issue, _ string) ([]agent.Message, error) {
+				return []agent.Message{{Role: agent.RoleUser, Content: i.Statement}}, nil
+			},
 		},
+		Provider: p, Run: "test-attack",
 	}
 	dir := t.TempDir()
-	r, err := a.Make(t.Context(), task, attempt.Source{}, dir)
+	r, err := a.Make(t.Context(), task, nil, dir)
 	if err != nil || r.Err != nil || r.PatchErr != nil || r.Outcome.StopReason != agent.Submitted {
 		t.Fatalf("the attempt ended with %s: %v, %v, %v", r.Outcome.StopReason, err, r.Err, r.PatchErr)
 	}

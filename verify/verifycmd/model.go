@@ -14,7 +14,6 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/prompt"
 	"deepswe/agent/trajectory"
-	"deepswe/env"
 	"deepswe/tools"
 )
 
@@ -91,7 +90,7 @@ func (o *modelOptions) open(ctx context.Context, d Deps) (agentcmd.LiveModel, er
 		if name == "" {
 			name = "recorded"
 		}
-		return agentcmd.LiveModel{Model: recording{agent.NewReplayModel(rec, ""), rec}, Name: name}, nil
+		return agentcmd.LiveModel{Model: agent.NewReplayModel(rec), Name: name}, nil
 	}
 	c, err := agentcmd.LoadConfig(d.Getenv)
 	if err != nil {
@@ -99,17 +98,6 @@ func (o *modelOptions) open(ctx context.Context, d Deps) (agentcmd.LiveModel, er
 	}
 	return d.Model(ctx, agentcmd.ResolveModel(d.Getenv, c, o.baseURL, o.name))
 }
-
-// recording is a recorded model that finds the repository wherever the sandbox has it.
-type recording struct {
-	*agent.ReplayModel
-	rec *trajectory.Recording
-}
-
-// In returns the same model for a repository at dir.
-func (r recording) In(dir string) agent.Model { return agent.NewReplayModel(r.rec, dir) }
-
-var _ attempt.Relocatable = recording{}
 
 // attempt says how tasks are attempted with the model.
 func (o *modelOptions) attempt(m agentcmd.LiveModel, network bool) (attempt.Attempt, error) {
@@ -122,8 +110,11 @@ func (o *modelOptions) attempt(m agentcmd.LiveModel, network bool) (attempt.Atte
 		return attempt.Attempt{}, agentcmd.Usage(err)
 	}
 	a := attempt.Attempt{
-		Model: m.Model, ModelName: m.Name, Prompt: prompts, Format: format, Network: network, Tokens: o.tokens,
-		Limits: agent.Limits{Steps: o.maxSteps, Wall: o.timeout, Context: o.context}, Tools: tools.Options{CommandTimeout: o.command},
+		Settings: agent.Settings{
+			Model: m.Model, ModelName: m.Name, Prompt: prompts, Format: format, Tokens: o.tokens,
+			Limits: agent.Limits{Steps: o.maxSteps, Wall: o.timeout, Context: o.context},
+		},
+		Network: network, Tools: tools.Options{CommandTimeout: o.command},
 	}
 	if m.Context > 0 && (o.context == 0 || m.Context < o.context) {
 		a.Limits.Context = m.Context
@@ -135,7 +126,7 @@ func (o *modelOptions) attempt(m agentcmd.LiveModel, network bool) (attempt.Atte
 }
 
 // prompts returns what opens a conversation: the user's own pack, else the one that was made for the format.
-func (o *modelOptions) prompts(network bool) (func(agent.Format, env.Task, string) ([]agent.Message, error), error) {
+func (o *modelOptions) prompts(network bool) (func(agent.Format, agent.Issue, string) ([]agent.Message, error), error) {
 	var own *prompt.Pack
 	if o.pack != "" {
 		pack, err := prompt.Load(o.pack)
@@ -145,7 +136,7 @@ func (o *modelOptions) prompts(network bool) (func(agent.Format, env.Task, strin
 		own = &pack
 	}
 	specs := tools.New(tools.Options{}).Specs()
-	return func(f agent.Format, t env.Task, dir string) ([]agent.Message, error) {
+	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
 		pack := own
 		if pack == nil {
 			built, err := prompt.Builtin(f.Name())
@@ -154,6 +145,6 @@ func (o *modelOptions) prompts(network bool) (func(agent.Format, env.Task, strin
 			}
 			pack = &built
 		}
-		return pack.Messages(prompt.Values{Statement: t.Statement, Dir: dir, Network: network, Tools: specs})
+		return pack.Messages(prompt.Values{Statement: issue.Statement, Dir: dir, Network: network, Tools: specs})
 	}, nil
 }
