@@ -150,7 +150,7 @@ func newRoot(w cli.World) (*cobra.Command, error) {
 	})...)
 	add(root, "Train a model",
 		rlcmd.NewTrain(rlcmd.TrainDeps{In: w.In, Out: w.Out, Err: w.Err, Log: w.Log, Abandon: w.Abandon}),
-		rlcmd.NewExport(rlcmd.ExportDeps{In: w.In, Out: w.Out, Err: w.Err, OpenRun: train.OpenRollouts}))
+		rlcmd.NewExport(rlcmd.ExportDeps{In: w.In, Out: w.Out, Err: w.Err}))
 	return root, nil
 }
 

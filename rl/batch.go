@@ -1,16 +1,20 @@
 package rl
 
 import (
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 // Batch describes a planned batch of rollouts. Counts are of rollouts where nothing else is said.
 type Batch struct {
 	Rollouts int
-	// Fates counts rollouts by what became of them.
-	Fates map[Fate]int
+	// Dispositions counts rollouts by what became of them.
+	Dispositions map[Disposition]int
 	// Stops counts all by stop reason, MaskedStops those that were masked and DroppedStops those that the filter dropped.
 	Stops, MaskedStops, DroppedStops map[agent.StopReason]int
 	// Versions counts all by the policy that sampled them.
@@ -69,7 +73,7 @@ func ratio(a, b float64) float64 {
 // summarize describes a planned batch; groups are those that the filter left.
 func (a *Algorithm) summarize(members []Member, placements []Placement, groups [][]int) Batch {
 	b := Batch{
-		Rollouts: len(members), Fates: map[Fate]int{}, Stops: map[agent.StopReason]int{},
+		Rollouts: len(members), Dispositions: map[Disposition]int{}, Stops: map[agent.StopReason]int{},
 		MaskedStops: map[agent.StopReason]int{}, DroppedStops: map[agent.StopReason]int{}, Versions: map[Version]int{},
 	}
 	type id struct {
@@ -94,10 +98,10 @@ func (a *Algorithm) summarize(members []Member, placements []Placement, groups [
 
 // count takes one rollout in.
 func (b *Batch) count(m Member, p Placement) {
-	b.Fates[p.Fate]++
+	b.Dispositions[p.Disposition]++
 	b.Stops[m.StopReason]++
 	b.Versions[m.PolicyVersion]++
-	switch p.Fate {
+	switch p.Disposition {
 	case Masked:
 		b.MaskedStops[m.StopReason]++
 	case Filtered:
@@ -117,7 +121,7 @@ func (b *Batch) count(m Member, p Placement) {
 	b.Sampled.add(float64(m.Shape.Sampled))
 	b.Environment.add(float64(m.Shape.Environment))
 	b.Length.add(float64(m.Shape.Prompt + m.Shape.Sampled + m.Shape.Environment))
-	if p.Fate.HasRows() {
+	if p.Disposition.HasRows() {
 		b.Shape.add(m.Shape)
 	}
 }
@@ -165,13 +169,13 @@ func (g *Groups) solved(members []Member) {
 
 // countGroup takes in one group that the filter left.
 func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placements []Placement) {
-	first := placements[group[0]].Fate
+	first := placements[group[0]].Disposition
 	if !first.HasRows() {
 		g.Dropped++
 	}
 	same, effective := true, false
 	reward := func(i int) float64 {
-		f := placements[i].Fate
+		f := placements[i].Disposition
 		// A dropped group's members have lost the fate that the filter gave them.
 		if a.Filter[members[i].StopReason] == Mask {
 			f = Masked
@@ -180,7 +184,7 @@ func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placeme
 	}
 	for _, i := range group {
 		same = same && reward(i) == reward(group[0])
-		effective = effective || placements[i].Fate == Trained && placements[i].Advantage != 0
+		effective = effective || placements[i].Disposition == Trained && placements[i].Advantage != 0
 	}
 	switch {
 	case len(group) == 1:
@@ -191,4 +195,105 @@ func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placeme
 	if effective {
 		g.Effective++
 	}
+}
+
+// Metrics names the numbers of a batch for logs and plots. current is the policy that the batch trains, for the
+// staleness of its rollouts; a version that is no number leaves that out. Fractions are of all rollouts of the batch.
+func (b Batch) Metrics(current Version) map[string]float64 {
+	n := float64(b.Rollouts)
+	m := map[string]float64{
+		"rollouts/total":             n,
+		"rollouts/duplicates":        float64(b.Duplicates),
+		"groups/total":               float64(b.Groups.Total),
+		"groups/solve_none":          float64(b.Groups.SolveNone),
+		"groups/solve_partial":       float64(b.Groups.SolvePartial),
+		"groups/solve_all":           float64(b.Groups.SolveAll),
+		"groups/uniform":             float64(b.Groups.Uniform),
+		"groups/singleton":           float64(b.Groups.Singletons),
+		"groups/effective":           float64(b.Groups.Effective),
+		"groups/dropped":             float64(b.Groups.Dropped),
+		"reward/mean_trained":        b.TrainedReward.Mean(),
+		"advantage/abs_mean":         b.AdvantageSize.Mean(),
+		"rows/total":                 float64(b.Shape.Rows),
+		"rows/trained":               float64(b.TrainedRows),
+		"rows/per_rollout":           ratio(float64(b.Shape.Rows), float64(b.Dispositions[Trained]+b.Dispositions[Masked])),
+		"rows/truncated":             float64(b.Shape.TruncatedRows),
+		"rows/turns_per_row":         ratio(float64(b.Shape.Turns), float64(b.Shape.Rows)),
+		"tokens/trained":             float64(b.TrainedTokens),
+		"tokens/truncated":           float64(b.Shape.TruncatedTokens),
+		"tokens/sampled_ratio":       ratio(b.Sampled.Sum, b.Length.Sum),
+		"turns/zero_logprobs":        float64(b.Shape.ZeroLogprobs),
+		"splits/total":               float64(b.Shape.Splits.Total()),
+		"splits/prompt_shorter":      float64(b.Shape.Splits.PromptShorter),
+		"splits/prompt_diverges":     float64(b.Shape.Splits.PromptDiverges),
+		"splits/completion_diverges": float64(b.Shape.Splits.CompletionDiverges),
+	}
+	for name, s := range map[string]Spread{
+		"reward": b.Reward, "advantage": b.Advantage, "turns": b.Turns, "length": b.Length,
+		"tokens/sampled": b.Sampled, "tokens/environment": b.Environment,
+	} {
+		m[name+"/mean"], m[name+"/min"], m[name+"/max"] = s.Mean(), s.Min, s.Max
+	}
+	for _, f := range []Disposition{Trained, Masked, NoReward, Filtered, SmallGroup, UniformGroup} {
+		m["rollouts/"+string(f)] = float64(b.Dispositions[f])
+	}
+	// Every known reason is there at every step, so that no plot keeps an old value.
+	for _, r := range slices.Concat(trajectory.StopReasons(), slices.Collect(maps.Keys(b.Stops))) {
+		m["stop/"+string(r)] = ratio(float64(b.Stops[r]), n)
+		m["masked/"+string(r)] = ratio(float64(b.MaskedStops[r]), n)
+		m["dropped/"+string(r)] = ratio(float64(b.DroppedStops[r]), n)
+	}
+	b.staleness(current, m)
+	return m
+}
+
+// staleness counts rollouts by how many versions they are behind the current policy, and those of which nobody knows.
+func (b Batch) staleness(current Version, m map[string]float64) {
+	now, ok := current.Number()
+	if !ok {
+		return
+	}
+	var s Spread
+	unknown := 0
+	for v, c := range b.Versions {
+		then, ok := v.Number()
+		if !ok {
+			unknown += c
+			continue
+		}
+		for range c {
+			s.add(float64(now - then))
+		}
+		m[fmt.Sprintf("staleness/%d", now-then)] += float64(c)
+	}
+	m["staleness/mean"], m["staleness/max"], m["staleness/unknown"] = s.Mean(), s.Max, float64(unknown)
+}
+
+// Metrics names the numbers of a forward/backward pass. What corrections masked is a fraction of the rows, all else of
+// the trained tokens.
+func (s Stats) Metrics() map[string]float64 {
+	n, rows := float64(s.Tokens), float64(s.Rows)
+	m := map[string]float64{
+		"loss/total":                 s.Loss,
+		"loss/clip_fraction":         ratio(float64(s.ClippedLow+s.ClippedHigh), n),
+		"loss/clip_fraction_low":     ratio(float64(s.ClippedLow), n),
+		"loss/clip_fraction_high":    ratio(float64(s.ClippedHigh), n),
+		"loss/clip_fraction_dual":    ratio(float64(s.DualClipped), n),
+		"loss/kl_k1":                 ratio(s.KL1, n),
+		"loss/kl_k3":                 ratio(s.KL3, n),
+		"loss/ratio_min":             s.RatioMin,
+		"loss/ratio_max":             s.RatioMax,
+		"mismatch/kl_k1":             ratio(s.MismatchKL1, n),
+		"mismatch/kl_k3":             ratio(s.MismatchKL3, n),
+		"mismatch/ratio_min":         s.MismatchMin,
+		"mismatch/ratio_max":         s.MismatchMax,
+		"corrections/vetoed_rows":    ratio(float64(s.VetoedRows), rows),
+		"corrections/geometric_rows": ratio(float64(s.GeometricRows), rows),
+		"corrections/masked_tokens":  ratio(float64(s.MaskedTokens), n),
+		"corrections/truncated":      ratio(float64(s.TruncatedTokens), n),
+	}
+	if s.EntropyTokens > 0 {
+		m["entropy/mean"] = s.Entropy / float64(s.EntropyTokens)
+	}
+	return m
 }

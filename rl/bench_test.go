@@ -1,27 +1,31 @@
-package rl
+package rl_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"deepswe/rl"
+	"deepswe/rl/rowfile"
 )
 
 // benchmarkBatch is a batch of 64 groups of 8 rollouts of 32k tokens each, in so many turns whose prompts repeat the
 // history. In one turn it is 512 * (4096 + 28672) tokens.
-func benchmarkBatch(turns int) []Rollout {
+func benchmarkBatch(turns int) []rl.Rollout {
 	const prompt, total = 4096, 32768
 	rng := rand.New(rand.NewPCG(1, uint64(turns)))
-	rollouts := make([]Rollout, 512)
+	rollouts := make([]rl.Rollout, 512)
 	for i := range rollouts {
 		reward := float64(rng.IntN(2))
-		r := Rollout{Task: fmt.Sprintf("task-%d", i/8), Group: "0", Attempt: i % 8, Reward: &reward, StopReason: "submitted", PolicyVersion: "3"}
+		r := rl.Rollout{Task: fmt.Sprintf("task-%d", i/8), Group: "0", Attempt: i % 8, Reward: &reward, StopReason: "submitted", PolicyVersion: "3"}
 		all := make([]int32, total)
 		for k := range all {
 			all[k] = rng.Int32N(152000)
@@ -32,7 +36,7 @@ func benchmarkBatch(turns int) []Rollout {
 			if turns > 1 {
 				from += step / 2
 			}
-			t := Turn{PromptIDs: slices.Clone(all[:from]), CompletionIDs: slices.Clone(all[from:to]), Logprobs: make([]float64, to-from)}
+			t := rl.Turn{PromptIDs: slices.Clone(all[:from]), CompletionIDs: slices.Clone(all[from:to]), Logprobs: make([]float64, to-from)}
 			for p := range t.Logprobs {
 				t.Logprobs[p] = -rng.ExpFloat64()
 			}
@@ -43,13 +47,22 @@ func benchmarkBatch(turns int) []Rollout {
 	return rollouts
 }
 
-func size(rollouts []Rollout) (bytes int64) {
+func size(rollouts []rl.Rollout) (bytes int64) {
 	for _, r := range rollouts {
 		for _, t := range r.Turns {
 			bytes += int64(4*len(t.PromptIDs) + 4*len(t.CompletionIDs) + 8*len(t.Logprobs))
 		}
 	}
 	return bytes
+}
+
+func grpo(b *testing.B) rl.Algorithm {
+	a, err := rl.Preset(rl.DefaultPreset)
+	if err != nil {
+		b.Fatal(err)
+	}
+	a.MaxLength = 32768
+	return a
 }
 
 // watchHeap samples the heap while a benchmark runs, and returns its peak.
@@ -84,7 +97,7 @@ func BenchmarkBatch(b *testing.B) {
 	for _, turns := range []int{1, 40} {
 		b.Run(fmt.Sprintf("turns=%d", turns), func(b *testing.B) {
 			rollouts := benchmarkBatch(turns)
-			a := preset(b, "grpo++", "max_length=32768")
+			a := grpo(b)
 			peak := watchHeap(b)
 			var rowTime, lossTime time.Duration
 			for b.Loop() {
@@ -104,7 +117,7 @@ func BenchmarkBatch(b *testing.B) {
 				}
 				b.StartTimer()
 				start = time.Now()
-				if _, err := Loss(rows, current, nil, a.Objective, current); err != nil {
+				if _, err := rl.Loss(rows, current, nil, a.Objective, current); err != nil {
 					b.Fatal(err)
 				}
 				lossTime += time.Since(start)
@@ -121,16 +134,23 @@ func BenchmarkFile(b *testing.B) {
 	for _, turns := range []int{1, 40} {
 		rollouts := benchmarkBatch(turns)[:64]
 		var file bytes.Buffer
-		w := NewRolloutWriter(&file)
 		for i := range rollouts {
-			if err := w.Write(&rollouts[i]); err != nil {
+			if err := rowfile.WriteRollout(&file, &rollouts[i]); err != nil {
 				b.Fatal(err)
 			}
+		}
+		path := filepath.Join(b.TempDir(), "rollouts.jsonl")
+		if err := os.WriteFile(path, file.Bytes(), 0o644); err != nil {
+			b.Fatal(err)
+		}
+		src, err := rowfile.Open(nil, path)
+		if err != nil {
+			b.Fatal(err)
 		}
 		b.Run(fmt.Sprintf("read/turns=%d", turns), func(b *testing.B) {
 			b.SetBytes(int64(file.Len()))
 			for b.Loop() {
-				for _, err := range ReadRollouts(bytes.NewReader(file.Bytes()), (*Rollout).Validate) {
+				for _, err := range rowfile.Read(bytes.NewReader(file.Bytes()), (*rl.Rollout).Validate) {
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -138,10 +158,10 @@ func BenchmarkFile(b *testing.B) {
 			}
 		})
 		b.Run(fmt.Sprintf("export/turns=%d", turns), func(b *testing.B) {
-			a := preset(b, "grpo++", "max_length=32768")
+			a := grpo(b)
 			b.SetBytes(int64(file.Len()))
 			for b.Loop() {
-				if _, err := ExportRows(context.Background(), io.Discard, inMemory(file.Bytes()), a); err != nil {
+				if _, err := rowfile.ExportRows(b.Context(), io.Discard, src, a); err != nil {
 					b.Fatal(err)
 				}
 			}

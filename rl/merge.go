@@ -57,7 +57,7 @@ func layout(turns []Turn) ([]span, Splits) {
 	return spans, splits
 }
 
-// extends tells whether prompt starts with all of the previous turn, and counts the cause where it does not.
+// extends reports whether prompt starts with all of the previous turn, and counts the cause where it does not.
 func (s *Splits) extends(prev Turn, prompt []int32) bool {
 	p, c := len(prev.PromptIDs), len(prev.CompletionIDs)
 	n := commonPrefix(prompt, prev.PromptIDs)
@@ -93,12 +93,7 @@ func commonPrefix(a, b []int32) int {
 	return i
 }
 
-// Measure tells what [Merge] will make of the turns, without making it.
-func Measure(turns []Turn, maxLength int) Shape {
-	spans, splits := layout(turns)
-	return measure(turns, spans, splits, maxLength)
-}
-
+// measure says what [merge] will make of the spans.
 func measure(turns []Turn, spans []span, splits Splits, maxLength int) Shape {
 	s := Shape{Turns: len(turns), Rows: len(spans), Splits: splits}
 	for _, sp := range spans {
@@ -147,6 +142,24 @@ func allZero(x []float64) bool {
 func Merge(r Rollout, maxLength int) []Row {
 	spans, _ := layout(r.Turns)
 	return merge(r, spans, maxLength)
+}
+
+// Imitate turns a rollout into rows for fine-tuning: what the policy sampled is trained, but for turns with a format error.
+// It returns how many turns those are.
+func Imitate(r Rollout, maxLength int) (rows []Row, masked int) {
+	spans, _ := layout(r.Turns)
+	rows = merge(r, spans, maxLength)
+	for i, sp := range spans {
+		mask := rows[i].Mask
+		for _, t := range r.Turns[sp.first : sp.last+1] {
+			if t.FormatError {
+				masked++
+				from := min(len(t.PromptIDs), len(mask))
+				clear(mask[from:min(from+len(t.CompletionIDs), len(mask))])
+			}
+		}
+	}
+	return rows, masked
 }
 
 func merge(r Rollout, spans []span, maxLength int) []Row {

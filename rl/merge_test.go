@@ -20,6 +20,10 @@ func turn(prompt, completion []int32) Turn {
 
 func ids(ids ...int32) []int32 { return ids }
 
+func shapeOf(turns []Turn, maxLength int) Shape {
+	return Measure(&Rollout{Turns: turns, Reward: new(1.0)}, maxLength).Shape
+}
+
 func TestMerge(t *testing.T) {
 	first := turn(ids(1, 2), ids(10, 11))
 	for _, c := range []struct {
@@ -66,7 +70,7 @@ func TestMerge(t *testing.T) {
 			if d := cmp.Diff(c.masks, gotMasks); d != "" {
 				t.Errorf("masks (-want +got)\n%s", d)
 			}
-			if s := Measure(c.turns, c.max); s.Splits != c.splits || s.Rows != len(rows) {
+			if s := shapeOf(c.turns, c.max); s.Splits != c.splits || s.Rows != len(rows) {
 				t.Errorf("shape %+v, want splits %+v", s, c.splits)
 			}
 		})
@@ -107,7 +111,7 @@ func TestMergeKeepsWhatWasSampled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		turns := drawTurns(t)
 		rows := Merge(Rollout{Turns: turns}, 0)
-		shape := Measure(turns, 0)
+		shape := shapeOf(turns, 0)
 		k, total := 0, 0
 		for _, r := range rows {
 			total += len(r.IDs)
@@ -148,7 +152,7 @@ func TestMeasureForetellsMerge(t *testing.T) {
 				trained += int(m)
 			}
 		}
-		if s := Measure(turns, limit); s.Trained != trained {
+		if s := shapeOf(turns, limit); s.Trained != trained {
 			t.Fatalf("%d trained tokens were foretold, there are %d", s.Trained, trained)
 		}
 	})

@@ -21,9 +21,17 @@ type Member struct {
 	Shape         Shape
 }
 
-// member measures a rollout. maxLength is that of the algorithm. The spans are what [merge] makes rows of.
-func member(r *Rollout, maxLength int) (Member, []span) {
-	m := Member{Task: r.Task, Group: r.Group, Attempt: r.Attempt, Reward: r.Reward, StopReason: r.StopReason, PolicyVersion: r.PolicyVersion}
+// Measure says what [Algorithm.Plan] has to know of a rollout. maxLength is that of the algorithm.
+func Measure(r *Rollout, maxLength int) Member {
+	m, _ := measured(r, maxLength)
+	return m
+}
+
+// measured returns also the spans that [merge] makes rows of.
+func measured(r *Rollout, maxLength int) (Member, []span) {
+	m := Member{
+		Task: r.Task, Group: r.Group, Attempt: r.Attempt, Reward: r.Reward, StopReason: r.StopReason, PolicyVersion: r.PolicyVersion,
+	}
 	if r.Reward == nil {
 		return m, nil
 	}
@@ -37,39 +45,92 @@ type groupKey struct{ task, group string }
 
 func (m *Member) group() groupKey { return groupKey{m.Task, m.Group} }
 
-// Fate is what becomes of a rollout in a batch.
-type Fate string
+// Disposition is how a batch uses a rollout.
+type Disposition string
 
 const (
 	// Trained and Masked rollouts have rows; the mask of a masked one is zero everywhere.
-	Trained Fate = "trained"
-	Masked  Fate = "masked"
+	Trained Disposition = "trained"
+	Masked  Disposition = "masked"
 	// The others were dropped: for want of a reward, by the filter, or with their whole group.
-	NoReward     Fate = "no_reward"
-	Filtered     Fate = "filtered"
-	SmallGroup   Fate = "small_group"
-	UniformGroup Fate = "uniform_group"
+	NoReward     Disposition = "no_reward"
+	Filtered     Disposition = "filtered"
+	SmallGroup   Disposition = "small_group"
+	UniformGroup Disposition = "uniform_group"
 )
 
-// HasRows tells whether rollouts of this fate have rows.
-func (f Fate) HasRows() bool { return f == Trained || f == Masked }
+// HasRows reports whether such rollouts have rows.
+func (d Disposition) HasRows() bool { return d == Trained || d == Masked }
 
 // Placement is a rollout's place in its batch.
 type Placement struct {
-	Fate Fate
+	Disposition Disposition
 	// Advantage is also given for a masked rollout, where nothing comes of it.
 	Advantage float64
 	// Scale is the share of each of its tokens in the loss, by the aggregation mode.
 	Scale float64
 }
 
+// Rows merges a rollout and places its rows; a dropped one has none.
+func (p Placement) Rows(r Rollout, maxLength int) []Row {
+	spans, _ := layout(r.Turns)
+	return p.rows(r, spans, maxLength)
+}
+
+// rows makes the placed rows of a rollout from its layout.
+func (p Placement) rows(r Rollout, spans []span, maxLength int) []Row {
+	if !p.Disposition.HasRows() {
+		return nil
+	}
+	rows := merge(r, spans, maxLength)
+	for i := range rows {
+		p.place(&rows[i])
+	}
+	return rows
+}
+
 // place writes a placement into a row.
 func (p Placement) place(row *Row) {
 	row.Advantage, row.Scale = p.Advantage, p.Scale
-	if row.Trained = p.Fate == Trained; !row.Trained {
+	if row.Trained = p.Disposition == Trained; !row.Trained {
 		clear(row.Mask)
 		clear(row.Logprobs)
 	}
+}
+
+// Rows turns the rollouts of a batch, all in memory, into training rows in the order of the rollouts. Rollouts that were
+// dropped have none. See [Algorithm.Plan] for what is computed; a batch that does not
+// fit into memory is planned with [Measure] and merged with [Placement.Rows].
+func (a Algorithm) Rows(rollouts []Rollout) ([]Row, Batch, error) {
+	members := make([]Member, len(rollouts))
+	spans := make([][]span, len(rollouts))
+	errs := make([]error, len(rollouts))
+	parallel(len(rollouts), func(i int) {
+		if errs[i] = a.Accepts(&rollouts[i]); errs[i] == nil {
+			members[i], spans[i] = measured(&rollouts[i], a.MaxLength)
+		}
+	})
+	for i, err := range errs {
+		if err != nil {
+			return nil, Batch{}, fmt.Errorf("rollout %d (task %s, attempt %d): %w", i, rollouts[i].Task, rollouts[i].Attempt, err)
+		}
+	}
+	placements, batch, err := a.Plan(members)
+	if err != nil {
+		return nil, Batch{}, err
+	}
+	start := make([]int, len(rollouts)+1)
+	for i, p := range placements {
+		start[i+1] = start[i]
+		if p.Disposition.HasRows() {
+			start[i+1] += members[i].Shape.Rows
+		}
+	}
+	rows := make([]Row, start[len(rollouts)])
+	parallel(len(rollouts), func(i int) {
+		copy(rows[start[i]:start[i+1]], placements[i].rows(rollouts[i], spans[i], a.MaxLength))
+	})
+	return rows, batch, nil
 }
 
 // Plan places the rollouts of a batch: which are dropped or masked, their advantages within their groups, and their share
@@ -100,15 +161,15 @@ func (a *Algorithm) group(members []Member, placements []Placement) [][]int {
 	for i, m := range members {
 		switch mode := a.Filter[m.StopReason]; {
 		case m.Reward == nil:
-			placements[i].Fate = NoReward
+			placements[i].Disposition = NoReward
 			continue
 		case mode == Drop:
-			placements[i].Fate = Filtered
+			placements[i].Disposition = Filtered
 			continue
 		case mode == Mask:
-			placements[i].Fate = Masked
+			placements[i].Disposition = Masked
 		default:
-			placements[i].Fate = Trained
+			placements[i].Disposition = Trained
 		}
 		g, ok := at[m.group()]
 		if !ok {
@@ -124,14 +185,14 @@ func (a *Algorithm) group(members []Member, placements []Placement) [][]int {
 // advantages places the members of one group.
 func (a *Algorithm) advantages(group []int, members []Member, placements []Placement) {
 	n := len(group)
-	drop := func(f Fate) {
+	drop := func(f Disposition) {
 		for _, i := range group {
-			placements[i].Fate = f
+			placements[i].Disposition = f
 		}
 	}
 	rewards := make([]float64, n)
 	for k, i := range group {
-		rewards[k] = a.baselineReward(members[i], placements[i].Fate)
+		rewards[k] = a.baselineReward(members[i], placements[i].Disposition)
 	}
 	switch {
 	case n < a.MinGroup, n == 1 && a.Singleton == SingletonDrop:
@@ -144,7 +205,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 	// The penalty of length is no part of the question whether the group is uniform: DAPO asks it of correctness.
 	sum := 0.0
 	for k, i := range group {
-		if placements[i].Fate == Trained || a.MaskedReward == RecordedReward {
+		if placements[i].Disposition == Trained || a.MaskedReward == RecordedReward {
 			rewards[k] += a.Overlong.penalty(members[i].Shape.Sampled)
 		}
 		sum += rewards[k]
@@ -158,7 +219,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 	}
 }
 
-func (a *Algorithm) baselineReward(m Member, f Fate) float64 {
+func (a *Algorithm) baselineReward(m Member, f Disposition) float64 {
 	if f == Masked && a.MaskedReward == ZeroReward {
 		return 0
 	}
@@ -201,11 +262,11 @@ func uniform(x []float64) bool {
 func (a *Algorithm) scales(members []Member, placements []Placement) error {
 	rollouts, tokens := 0, 0
 	for i, p := range placements {
-		if !p.Fate.HasRows() {
+		if !p.Disposition.HasRows() {
 			continue
 		}
 		rollouts++
-		if p.Fate == Trained {
+		if p.Disposition == Trained {
 			tokens += members[i].Shape.Trained
 		}
 		if s := members[i].Shape; s.TruncatedRows > 0 && a.Overflow == Refuse {
@@ -215,11 +276,11 @@ func (a *Algorithm) scales(members []Member, placements []Placement) error {
 	}
 	for i := range placements {
 		p := &placements[i]
-		if !p.Fate.HasRows() {
+		if !p.Disposition.HasRows() {
 			continue
 		}
 		own := 0
-		if p.Fate == Trained {
+		if p.Disposition == Trained {
 			own = members[i].Shape.Trained
 		}
 		p.Scale = a.Aggregation.scale(rollouts, a.MaxLength, tokens, own)

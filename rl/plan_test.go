@@ -100,10 +100,10 @@ func TestAdvantages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			letters := map[Fate]byte{Trained: 't', Masked: 'm', NoReward: 'n', Filtered: 'f', SmallGroup: 's', UniformGroup: 'u'}
+			letters := map[Disposition]byte{Trained: 't', Masked: 'm', NoReward: 'n', Filtered: 'f', SmallGroup: 's', UniformGroup: 'u'}
 			for i, p := range ps {
-				if letters[p.Fate] != c.fates[i] || !near(p.Advantage, c.want[i]) {
-					t.Errorf("attempt %d: %s with advantage %g, want %c with %g", i, p.Fate, p.Advantage, c.fates[i], c.want[i])
+				if letters[p.Disposition] != c.fates[i] || !near(p.Advantage, c.want[i]) {
+					t.Errorf("attempt %d: %s with advantage %g, want %c with %g", i, p.Disposition, p.Advantage, c.fates[i], c.want[i])
 				}
 			}
 		})
@@ -133,7 +133,7 @@ func TestScales(t *testing.T) {
 				t.Errorf("%s: rollout %d has scale %g, want %g", mode, i, p.Scale, want[i])
 			}
 		}
-		if b.TrainedTokens != 30 || b.Fates[Masked] != 1 || b.Fates[Filtered] != 1 || b.Fates[NoReward] != 1 {
+		if b.TrainedTokens != 30 || b.Dispositions[Masked] != 1 || b.Dispositions[Filtered] != 1 || b.Dispositions[NoReward] != 1 {
 			t.Errorf("%s: batch %+v", mode, b)
 		}
 	}
@@ -207,13 +207,13 @@ func TestLeaveOneOutIsTheCentredRewardScaled(t *testing.T) {
 		}
 		size := map[string]float64{}
 		for i, p := range loo {
-			if p.Fate == Trained {
+			if p.Disposition == Trained {
 				size[ms[i].Group]++
 			}
 		}
 		for i, p := range loo {
 			n := size[ms[i].Group]
-			if p.Fate != Trained || n < 2 {
+			if p.Disposition != Trained || n < 2 {
 				continue
 			}
 			if math.Abs(p.Advantage-n/(n-1)*centred[i].Advantage) > 1e-12 {
@@ -241,7 +241,7 @@ func TestPlanDoesNotDependOnTheOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for to, from := range order {
-			if got[to].Fate != want[from].Fate || math.Abs(got[to].Advantage-want[from].Advantage) > 1e-9 || !near(got[to].Scale, want[from].Scale) {
+			if got[to].Disposition != want[from].Disposition || math.Abs(got[to].Advantage-want[from].Advantage) > 1e-9 || !near(got[to].Scale, want[from].Scale) {
 				t.Fatalf("rollout %d: %+v, and %+v in another order", from, want[from], got[to])
 			}
 		}
@@ -258,7 +258,7 @@ func TestAdvantagesOfAGroupSumToZero(t *testing.T) {
 		}
 		sum, n := map[string]float64{}, map[string]int{}
 		for i, p := range ps {
-			if p.Fate.HasRows() {
+			if p.Disposition.HasRows() {
 				sum[ms[i].Group] += p.Advantage
 				n[ms[i].Group]++
 			}

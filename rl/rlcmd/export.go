@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,15 +15,14 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
+	"deepswe/rl/rowfile"
+	"deepswe/rl/train"
 )
 
 // ExportDeps is what export needs of the world.
 type ExportDeps struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// OpenRun finds the rollouts in a run's directory, and a source that is an io.Closer is closed; nil looks for a
-	// rollouts.jsonl in it, or a rollouts.jsonl.zst.
-	OpenRun func(dir string) (rl.Source, error)
 }
 
 // inputError is an error of the command line or of the data, with the exit code for both.
@@ -96,7 +93,7 @@ func NewExport(d ExportDeps) *cobra.Command {
 	f.IntVar(&x.maxLength, "max-length", 0, "longest row in tokens, and W of the constant length; 0 does not limit")
 	f.StringArrayVar(&x.set, "set", nil, "change a switch of the preset, `KEY=VALUE`; --dry-run lists them")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the algorithm with all its switches and stop")
-	f.StringVar(&x.sftForm, "sft-form", string(rl.SFTAuto), "of sft: auto, tokens or messages")
+	f.StringVar(&x.sftForm, "sft-form", string(rowfile.SFTAuto), "of sft: auto, tokens or messages")
 	f.Float64Var(&x.minReward, "min-reward", 1, "of sft: the least reward of a success")
 	return c
 }
@@ -117,9 +114,7 @@ func (x *export) execute(ctx context.Context, changed func(string) bool) error {
 	if err != nil {
 		return inputError{err}
 	}
-	if c, ok := src.(io.Closer); ok {
-		defer c.Close()
-	}
+	defer src.Close()
 	return x.write(func(w io.Writer) error { return x.convert(ctx, w, src, a) })
 }
 
@@ -161,22 +156,11 @@ func (x *export) resolve(changed func(string) bool) (rl.Algorithm, error) {
 }
 
 // source opens the rollouts.
-func (x *export) source() (rl.Source, error) {
-	path := x.rollouts
+func (x *export) source() (*rowfile.Source, error) {
 	if x.run != "" {
-		if x.deps.OpenRun != nil {
-			return x.deps.OpenRun(x.run)
-		}
-		path = filepath.Join(x.run, "rollouts.jsonl")
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			path += ".zst"
-		}
+		return train.OpenRollouts(x.run)
 	}
-	f, err := rl.OpenRollouts(path, x.deps.In)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+	return rowfile.Open(x.deps.In, x.rollouts)
 }
 
 // write gives do the place for its output. A file is there when do has succeeded, and not before.
@@ -188,33 +172,33 @@ func (x *export) write(do func(w io.Writer) error) (err error) {
 		}
 		return w.Flush()
 	}
-	f, err := rl.CreateOutput(x.out)
-	if err != nil {
+	begun := false
+	err = rowfile.Create(x.out, func(w io.Writer) error {
+		begun = true
+		return do(w)
+	})
+	if err != nil && !begun {
 		return inputError{err}
 	}
-	defer f.Close()
-	if err := do(f); err != nil {
-		return err
-	}
-	return f.Commit()
+	return err
 }
 
-func (x *export) convert(ctx context.Context, w io.Writer, src rl.Source, a rl.Algorithm) error {
+func (x *export) convert(ctx context.Context, w io.Writer, src *rowfile.Source, a rl.Algorithm) error {
 	switch x.format {
 	case "sft":
-		rep, err := rl.ExportSFT(ctx, w, src, rl.SFT{Form: rl.SFTForm(x.sftForm), MinReward: x.minReward, MaxLength: x.maxLength})
+		rep, err := rowfile.ExportSFT(ctx, w, src, rowfile.SFT{Form: rowfile.SFTForm(x.sftForm), MinReward: x.minReward, MaxLength: x.maxLength})
 		if err == nil {
 			x.reportSFT(rep)
 		}
 		return err
 	case "atropos":
-		b, err := rl.ExportAtropos(ctx, w, src, a)
+		b, err := rowfile.ExportAtropos(ctx, w, src, a)
 		if err == nil {
 			x.report(b, a)
 		}
 		return err
 	default:
-		b, err := rl.ExportRows(ctx, w, src, a)
+		b, err := rowfile.ExportRows(ctx, w, src, a)
 		if err == nil {
 			x.report(b, a)
 		}
@@ -228,8 +212,8 @@ func (x *export) say(format string, args ...any) { fmt.Fprintf(x.deps.Err, forma
 func (x *export) report(b rl.Batch, a rl.Algorithm) {
 	s := b.Shape
 	x.say("%d rollouts in %d groups: %d trained, %d masked, %d without a reward, %d dropped by the filter, %d with their group",
-		b.Rollouts, b.Groups.Total, b.Fates[rl.Trained], b.Fates[rl.Masked], b.Fates[rl.NoReward], b.Fates[rl.Filtered],
-		b.Fates[rl.SmallGroup]+b.Fates[rl.UniformGroup])
+		b.Rollouts, b.Groups.Total, b.Dispositions[rl.Trained], b.Dispositions[rl.Masked], b.Dispositions[rl.NoReward], b.Dispositions[rl.Filtered],
+		b.Dispositions[rl.SmallGroup]+b.Dispositions[rl.UniformGroup])
 	for _, m := range []struct {
 		what  string
 		stops map[agent.StopReason]int
@@ -262,7 +246,7 @@ func (x *export) report(b rl.Batch, a rl.Algorithm) {
 	}
 }
 
-func (x *export) reportSFT(r rl.SFTReport) {
+func (x *export) reportSFT(r rowfile.SFTReport) {
 	x.say("%d of %d rollouts solved their task: %d lines of %s", r.Successes, r.Rollouts, r.Lines, r.Form)
 	if r.MaskedTurns > 0 {
 		x.say("%d turns with a format error are not trained", r.MaskedTurns)

@@ -3,12 +3,14 @@ package rlcmd
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"deepswe/rl"
+	"github.com/klauspost/compress/zstd"
 )
 
 const (
@@ -72,20 +74,13 @@ func TestExportRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	r, err := rl.Decompress(f)
+	r, err := zstd.NewReader(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	n := 0
-	for _, err := range rl.ReadRows(r) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		n++
-	}
-	if n != 2 {
-		t.Errorf("%d rows in the file", n)
+	if packed, err := io.ReadAll(r); err != nil || string(packed) != want {
+		t.Errorf("the file holds %s, %v", packed, err)
 	}
 }
 
@@ -103,14 +98,18 @@ func TestExportReadsStdinAndRuns(t *testing.T) {
 	if out != want {
 		t.Errorf("a run with a file: %s\n%s", out, report)
 	}
-	open := func(dir string) (rl.Source, error) {
-		if dir != "runs/7" {
-			t.Errorf("run %s", dir)
+	steps := filepath.Join(t.TempDir(), "steps")
+	for i, line := range []string{solved, failed} {
+		dir := filepath.Join(steps, fmt.Sprintf("%06d", i+1))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
 		}
-		return rl.OpenRollouts(file(t, "x", solved, failed), nil)
+		if err := os.WriteFile(filepath.Join(dir, "rollouts.jsonl"), []byte(line+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, out, report = runExport(t, ExportDeps{OpenRun: open}, append(args, "--run", "runs/7")...); out != want {
-		t.Errorf("a run: %s\n%s", out, report)
+	if _, out, report = runExport(t, ExportDeps{}, append(args, "--run", filepath.Dir(steps))...); out != want {
+		t.Errorf("a training run: %s\n%s", out, report)
 	}
 }
 
@@ -166,7 +165,7 @@ func TestExportRefuses(t *testing.T) {
 		{"--set has no part in --format sft", []string{"--rollouts", good, "--format", "sft", "--set", "std=true"}},
 		{"--min-reward has no part in --format rows", []string{"--rollouts", good, "--max-length", "9", "--min-reward", "0.5"}},
 		{"no such file", []string{"--rollouts", good + ".gone", "--max-length", "9"}},
-		{"is a directory; a run's directory is given with --run", []string{"--rollouts", filepath.Dir(good), "--max-length", "9"}},
+		{"is a directory; use --run for the directory of a run", []string{"--rollouts", filepath.Dir(good), "--max-length", "9"}},
 		{"takes no arguments", []string{good}},
 		{"unknown flag: --rollout", []string{"--rollout", good}},
 		{"gone", []string{"--rollouts", good, "--max-length", "9", "--out", filepath.Join(filepath.Dir(good), "gone", "rows.jsonl")}},

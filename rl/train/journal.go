@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl"
+	"deepswe/rl/rowfile"
 )
 
 // journal keeps the rollouts of one step. Its file is a rollouts.jsonl that deepswe export reads; each line has three
@@ -51,9 +52,9 @@ func openJournal(path string, version int64) (*journal, error) {
 }
 
 func (j *journal) remember(line []byte) error {
-	var r rl.Rollout
 	var x extras
-	if err := errors.Join(json.Unmarshal(line, &r), json.Unmarshal(line, &x)); err != nil {
+	r, err := rowfile.DecodeRollout(line)
+	if err = errors.Join(err, json.Unmarshal(line, &x)); err != nil {
 		return err
 	}
 	a := run.Job{Task: r.Task, Group: r.Group, Index: r.Attempt}
@@ -79,18 +80,21 @@ func stamp(turns []rl.Turn, version int64) {
 	}
 }
 
-// rolloutOf is an outcome as the algorithm and the files of rollouts take it. Its version is that of its oldest turn; current
-// where it has no turns.
-func rolloutOf(o run.Outcome, current int64) rl.Rollout {
-	version := current
-	for i, t := range o.Turns {
-		if t.PolicyVersion != nil && (i == 0 || *t.PolicyVersion < version) {
-			version = *t.PolicyVersion
+// rolloutOf is an outcome as the algorithm and the files of rollouts take it. Its version is that of its oldest turn, or the
+// given one where no turn has any.
+func rolloutOf(o run.Outcome, version rl.Version) rl.Rollout {
+	var oldest *int64
+	for _, t := range o.Turns {
+		if v := t.PolicyVersion; v != nil && (oldest == nil || *v < *oldest) {
+			oldest = v
 		}
+	}
+	if oldest != nil {
+		version = rl.VersionNumber(*oldest)
 	}
 	return rl.Rollout{
 		Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, StopReason: o.StopReason,
-		PolicyVersion: rl.VersionNumber(version), Turns: o.Turns, Messages: o.Messages,
+		PolicyVersion: version, Turns: o.Turns, Messages: o.Messages,
 	}
 }
 
@@ -104,8 +108,8 @@ func (j *journal) Find(a run.Job) (run.Outcome, bool) {
 
 // Record appends a line. It does not wait for the disk: a killed process loses nothing, and the checkpoint syncs.
 func (j *journal) Record(o run.Outcome) error {
-	r := rolloutOf(o, j.version)
-	head, err := r.MarshalJSON()
+	r := rolloutOf(o, rl.VersionNumber(j.version))
+	head, err := rowfile.AppendRollout(nil, &r)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
-	"deepswe/rl"
+	"deepswe/rl/rowfile"
 )
 
 // The names in a run's directory, beside those of run.Dir.
@@ -167,15 +167,10 @@ func pack(name string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := rl.CreateOutput(name + ".zst")
-	if err != nil {
+	return rowfile.Create(name+".zst", func(out io.Writer) error {
+		_, err := io.Copy(out, in)
 		return err
-	}
-	defer out.Close()
-	if _, err := io.Copy(out, in); err != nil {
-		return err
-	}
-	return out.Commit()
+	})
 }
 
 func checkpointName(step int) string { return "step-" + stepName(step) }

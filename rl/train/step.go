@@ -43,7 +43,7 @@ func (l *loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 	rolled := l.now()
 	rollouts := make([]rl.Rollout, len(outcomes))
 	for i, o := range outcomes {
-		rollouts[i] = rolloutOf(o, l.policy.Version)
+		rollouts[i] = rolloutOf(o, rl.VersionNumber(l.policy.Version))
 	}
 	rows, batch, err := l.config.RL().Rows(rollouts)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"deepswe/agent/llm/llmtest"
 	"deepswe/env"
 	"deepswe/rl"
+	"deepswe/rl/rowfile"
 	"deepswe/verify"
 	"deepswe/verify/swe"
 )
@@ -162,7 +163,7 @@ func TestEval(t *testing.T) {
 		}
 	})
 	t.Run("rollouts for training", func(t *testing.T) {
-		f, err := rl.OpenRollouts(filepath.Join(out, swe.RolloutsFile), nil)
+		f, err := rowfile.Open(nil, filepath.Join(out, swe.RolloutsFile))
 		if err != nil {
 			t.Fatal(err)
 		}

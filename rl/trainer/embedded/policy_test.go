@@ -62,7 +62,7 @@ func TestPromptsExtendEachOther(t *testing.T) {
 	shake(p, 0.5)
 	for seed := range int64(50) {
 		ro := conversation(t, p, 6, seed)
-		if s := rl.Measure(ro.Turns, 0); s.Rows != 1 {
+		if s := rl.Measure(&ro, 0).Shape; s.Rows != 1 {
 			t.Fatalf("seed %d: %d rows: %+v", seed, s.Rows, s.Splits)
 		}
 	}

@@ -1,4 +1,4 @@
-package rl
+package rowfile
 
 import (
 	"bufio"
@@ -9,40 +9,26 @@ import (
 	"iter"
 	"runtime"
 	"sync"
+
+	"deepswe/rl"
 )
 
-// maxLine bounds what a file that is no JSONL can make us hold.
+// maxLine bounds what a file that is not JSONL can make us hold.
 const maxLine = 1 << 30
 
-// ReadRollouts reads rollouts.jsonl, a line at a time, and asks check, which may be nil, about each rollout. Lines are
-// decoded on all processors, of which each holds one or two; they come out in order. The first error ends the sequence; it
-// names the line and the field where that is what is wrong.
-func ReadRollouts(r io.Reader, check func(*Rollout) error) iter.Seq2[Rollout, error] {
-	return readLines(r, func(line []byte) (ro Rollout, err error) {
-		if err = ro.UnmarshalJSON(line); err == nil && check != nil {
+// Read reads rollouts.jsonl, a line at a time, and asks check, which may be nil, about each rollout. Lines are decoded on
+// all processors, of which each holds one or two; they come out in order. The first error ends the sequence; it names the
+// line and the field where that is what is wrong.
+func Read(r io.Reader, check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
+	return ordered(lines(r), func(l line) (rl.Rollout, error) {
+		ro, err := DecodeRollout(l.text)
+		if err == nil && check != nil {
 			err = check(&ro)
 		}
-		return ro, err
-	})
-}
-
-// ReadRows reads rows.jsonl in the same way, and validates each row.
-func ReadRows(r io.Reader) iter.Seq2[Row, error] {
-	return readLines(r, func(line []byte) (row Row, err error) {
-		if err = row.UnmarshalJSON(line); err == nil {
-			err = row.Validate()
-		}
-		return row, err
-	})
-}
-
-func readLines[T any](r io.Reader, decode func(line []byte) (T, error)) iter.Seq2[T, error] {
-	return ordered(lines(r), func(l line) (T, error) {
-		v, err := decode(l.text)
 		if err != nil {
-			return v, l.locate(err)
+			return ro, l.locate(err)
 		}
-		return v, nil
+		return ro, nil
 	})
 }
 
@@ -54,7 +40,7 @@ type line struct {
 
 // locate adds the line to an error.
 func (l line) locate(err error) error {
-	fe, ok := errors.AsType[*FieldError](err)
+	fe, ok := errors.AsType[*rl.FieldError](err)
 	if !ok {
 		return fmt.Errorf("line %d: %w", l.number, err)
 	}
@@ -154,48 +140,4 @@ func ordered[T, U any](in iter.Seq2[T, error], do func(T) (U, error)) iter.Seq2[
 			}
 		}
 	}
-}
-
-// RolloutWriter writes rollouts.jsonl.
-type RolloutWriter struct {
-	w io.Writer
-	e encoder
-}
-
-// NewRolloutWriter writes to w, in one call for each rollout.
-func NewRolloutWriter(w io.Writer) *RolloutWriter { return &RolloutWriter{w: w} }
-
-// Write appends one rollout.
-func (w *RolloutWriter) Write(r *Rollout) error {
-	w.e = encoder{b: w.e.b[:0]}
-	w.e.rollout(r)
-	return w.e.flush(w.w, "write rollout")
-}
-
-// RowWriter writes rows.jsonl.
-type RowWriter struct {
-	w io.Writer
-	e encoder
-}
-
-// NewRowWriter writes to w, in one call for each row.
-func NewRowWriter(w io.Writer) *RowWriter { return &RowWriter{w: w} }
-
-// Write appends one row.
-func (w *RowWriter) Write(r *Row) error {
-	w.e = encoder{b: w.e.b[:0]}
-	w.e.row(r)
-	return w.e.flush(w.w, "write row")
-}
-
-// flush writes what was encoded as one line.
-func (e *encoder) flush(w io.Writer, operation string) error {
-	if e.err != nil {
-		return fmt.Errorf("%s: %w", operation, e.err)
-	}
-	e.b = append(e.b, '\n')
-	if _, err := w.Write(e.b); err != nil {
-		return fmt.Errorf("%s: %w", operation, err)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package rl
+package rowfile
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"deepswe/rl"
 )
 
 // SFTForm is what a line of fine-tuning data holds.
@@ -47,7 +49,7 @@ type SFTReport struct {
 }
 
 // ExportSFT writes data for rejection fine-tuning, in the order of the rollouts. The source is read twice.
-func ExportSFT(ctx context.Context, w io.Writer, src Source, o SFT) (SFTReport, error) {
+func ExportSFT(ctx context.Context, w io.Writer, src *Source, o SFT) (SFTReport, error) {
 	if o.MinReward == 0 {
 		o.MinReward = 1
 	}
@@ -55,7 +57,7 @@ func ExportSFT(ctx context.Context, w io.Writer, src Source, o SFT) (SFTReport, 
 	if err != nil {
 		return SFTReport{}, err
 	}
-	for r, err := range src.Rollouts((*Rollout).Validate) {
+	for r, err := range src.Rollouts((*rl.Rollout).Validate) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -76,12 +78,12 @@ func ExportSFT(ctx context.Context, w io.Writer, src Source, o SFT) (SFTReport, 
 	return rep, nil
 }
 
-func (o SFT) imitates(r *Rollout) bool { return r.Reward != nil && *r.Reward >= o.MinReward }
+func (o SFT) imitates(r *rl.Rollout) bool { return r.Reward != nil && *r.Reward >= o.MinReward }
 
 // survey counts the rollouts and settles the form.
-func (o SFT) survey(ctx context.Context, src Source) (rep SFTReport, err error) {
+func (o SFT) survey(ctx context.Context, src *Source) (rep SFTReport, err error) {
 	without := 0
-	for r, err := range src.Rollouts((*Rollout).Validate) {
+	for r, err := range src.Rollouts((*rl.Rollout).Validate) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -112,32 +114,25 @@ func (o SFT) survey(ctx context.Context, src Source) (rep SFTReport, err error) 
 }
 
 // lines encodes one rollout.
-func (o SFT) lines(r *Rollout, rep *SFTReport) (e encoder, err error) {
+func (o SFT) lines(r *rl.Rollout, rep *SFTReport) (e encoder, err error) {
 	if rep.Form == SFTMessages {
 		rep.Lines++
 		masked, err := e.conversation(r)
 		rep.MaskedTurns += masked
 		return e, err
 	}
-	shape := Measure(r.Turns, o.MaxLength)
-	rep.TruncatedRows += shape.TruncatedRows
-	spans, _ := layout(r.Turns)
-	for i, row := range Merge(*r, o.MaxLength) {
-		for _, t := range r.Turns[spans[i].first : spans[i].last+1] {
-			if t.FormatError {
-				rep.MaskedTurns++
-				from := min(len(t.PromptIDs), len(row.Mask))
-				clear(row.Mask[from:min(from+len(t.CompletionIDs), len(row.Mask))])
-			}
-		}
-		rep.Lines++
-		e.labelled(&row)
+	rep.TruncatedRows += rl.Measure(r, o.MaxLength).Shape.TruncatedRows
+	rows, masked := rl.Imitate(*r, o.MaxLength)
+	rep.MaskedTurns += masked
+	rep.Lines += len(rows)
+	for i := range rows {
+		e.labelled(&rows[i])
 	}
 	return e, e.err
 }
 
 // labelled writes a row as input_ids and labels.
-func (e *encoder) labelled(r *Row) {
+func (e *encoder) labelled(r *rl.Row) {
 	e.head(r.Task, r.Group, r.Attempt, r.IDForm)
 	e.raw(`,"row":`)
 	e.b = strconv.AppendInt(e.b, int64(r.Row), 10)
@@ -149,7 +144,7 @@ func (e *encoder) labelled(r *Row) {
 }
 
 // labels are the ids where they are trained.
-func labels(r *Row) []int32 {
+func labels(r *rl.Row) []int32 {
 	out := slices.Clone(r.IDs)
 	for t, m := range r.Mask {
 		if m == 0 {
@@ -161,13 +156,13 @@ func labels(r *Row) []int32 {
 
 // conversation writes a rollout as messages, each as its harness wrote it but for what is added and taken away here. It
 // returns how many of them had a format error.
-func (e *encoder) conversation(r *Rollout) (masked int, err error) {
+func (e *encoder) conversation(r *rl.Rollout) (masked int, err error) {
 	messages, assistants, err := parseMessages(r.Messages)
 	if err != nil {
 		return 0, err
 	}
 	matched := len(assistants) == len(r.Turns)
-	if !matched && slices.ContainsFunc(r.Turns, func(t Turn) bool { return t.FormatError }) {
+	if !matched && slices.ContainsFunc(r.Turns, func(t rl.Turn) bool { return t.FormatError }) {
 		return 0, fmt.Errorf("a turn has a format error, but %d turns cannot be matched with %d messages of the assistant; "+
 			"mark the messages with format_error, or export tokens", len(r.Turns), len(assistants))
 	}
@@ -197,14 +192,14 @@ func parseMessages(raw []json.RawMessage) (all, assistants []*chatMessage, err e
 		m := &chatMessage{}
 		field := fmt.Sprintf("messages[%d]", i)
 		if err := json.Unmarshal(b, &m.members); err != nil {
-			return nil, nil, fieldError(field, "%.40s is no object", b)
+			return nil, nil, fieldError(field, "%.40s is not an object", b)
 		}
 		if err := json.Unmarshal(m.members["role"], &m.role); err != nil || m.role == "" {
 			return nil, nil, fieldError(field+".role", "missing")
 		}
 		if mark, ok := m.members["format_error"]; ok {
 			if err := json.Unmarshal(mark, &m.formatError); err != nil {
-				return nil, nil, fieldError(field+".format_error", "%.40s is no bool", mark)
+				return nil, nil, fieldError(field+".format_error", "%.40s is not a bool", mark)
 			}
 		}
 		all = append(all, m)
@@ -217,13 +212,13 @@ func parseMessages(raw []json.RawMessage) (all, assistants []*chatMessage, err e
 
 func (e *encoder) chat(m *chatMessage) {
 	e.raw(`{"role":`)
-	e.b = appendString(e.b, m.role)
+	e.text(m.role)
 	for _, key := range slices.Sorted(maps.Keys(m.members)) {
 		if key == "role" || key == "format_error" || key == "weight" && m.role == "assistant" {
 			continue
 		}
 		e.raw(",")
-		e.b = appendString(e.b, key)
+		e.text(key)
 		e.raw(":")
 		e.message(m.members[key])
 	}

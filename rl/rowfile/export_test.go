@@ -1,4 +1,4 @@
-package rl
+package rowfile
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,15 +13,39 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+
+	"deepswe/rl"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// inMemory is a Source that is a file in memory.
-type inMemory []byte
+// source is a file of its own with the data in it.
+func source(t testing.TB, data []byte) *Source {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rollouts.jsonl")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(nil, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
-func (f inMemory) Rollouts(check func(*Rollout) error) iter.Seq2[Rollout, error] {
-	return ReadRollouts(bytes.NewReader(f), check)
+func preset(t testing.TB, name string, settings ...string) rl.Algorithm {
+	t.Helper()
+	a, err := rl.Preset(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range append([]string{"max_length=100"}, settings...) {
+		key, value, _ := strings.Cut(s, "=")
+		if err := a.Set(key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a
 }
 
 func testdata(t *testing.T, name string) []byte {
@@ -47,27 +70,27 @@ func golden(t *testing.T, name string, got []byte) {
 
 func TestExportRows(t *testing.T) {
 	var out bytes.Buffer
-	b, err := ExportRows(t.Context(), &out, inMemory(testdata(t, "rollouts.jsonl")), preset(t, "grpo++"))
+	b, err := ExportRows(t.Context(), &out, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo++"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "rows.jsonl", out.Bytes())
-	if b.Rollouts != 7 || b.Fates[NoReward] != 1 || b.Fates[Masked] != 1 || b.Shape.Rows != 9 ||
-		(b.Shape.Splits != Splits{PromptShorter: 1, PromptDiverges: 1, CompletionDiverges: 1}) {
+	if b.Rollouts != 7 || b.Dispositions[rl.NoReward] != 1 || b.Dispositions[rl.Masked] != 1 || b.Shape.Rows != 9 ||
+		(b.Shape.Splits != rl.Splits{PromptShorter: 1, PromptDiverges: 1, CompletionDiverges: 1}) {
 		t.Errorf("batch %+v", b)
 	}
 }
 
 // Streaming and in memory, the rows are the same.
 func TestExportRowsIsRows(t *testing.T) {
-	for _, name := range Presets() {
+	for _, name := range rl.Presets() {
 		a := preset(t, name, "max_length=9")
 		var streamed, whole bytes.Buffer
-		got, err := ExportRows(t.Context(), &streamed, inMemory(testdata(t, "rollouts.jsonl")), a)
+		got, err := ExportRows(t.Context(), &streamed, source(t, testdata(t, "rollouts.jsonl")), a)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rollouts, err := readAll(ReadRollouts(bytes.NewReader(testdata(t, "rollouts.jsonl")), nil))
+		rollouts, err := readAll(Read(bytes.NewReader(testdata(t, "rollouts.jsonl")), nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,9 +98,10 @@ func TestExportRowsIsRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := NewRowWriter(&whole)
 		for i := range rows {
-			if err := w.Write(&rows[i]); err != nil {
+			var e encoder
+			e.row(&rows[i])
+			if err := e.flush(&whole, "write row"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,16 +111,12 @@ func TestExportRowsIsRows(t *testing.T) {
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s (-memory +stream)\n%s", name, d)
 		}
-		var again bytes.Buffer
-		if _, err := ExportRows(t.Context(), &again, Slice(rollouts), a); err != nil || again.String() != whole.String() {
-			t.Errorf("%s from a slice: %v\n%s", name, err, again.String())
-		}
 	}
 }
 
 func TestExportAtropos(t *testing.T) {
 	var out bytes.Buffer
-	if _, err := ExportAtropos(t.Context(), &out, inMemory(testdata(t, "rollouts.jsonl")), preset(t, "grpo++")); err != nil {
+	if _, err := ExportAtropos(t.Context(), &out, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo++")); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "atropos.jsonl", out.Bytes())
@@ -113,7 +133,7 @@ func TestExportSFT(t *testing.T) {
 		{"conversations.jsonl", "sft-messages.jsonl", SFT{}, SFTReport{Form: SFTMessages, Rollouts: 3, Successes: 2, Lines: 2, MaskedTurns: 2}},
 	} {
 		var out bytes.Buffer
-		rep, err := ExportSFT(t.Context(), &out, inMemory(testdata(t, c.in)), c.o)
+		rep, err := ExportSFT(t.Context(), &out, source(t, testdata(t, c.in)), c.o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,27 +145,29 @@ func TestExportSFT(t *testing.T) {
 }
 
 func TestExportSFTRefuses(t *testing.T) {
-	reward := 1.0
-	source := func(messages string, turns ...Turn) Slice {
-		r := Rollout{Task: "t", Reward: &reward, StopReason: "submitted", Turns: turns}
+	solved := func(messages string, turns ...rl.Turn) *Source {
+		r := rl.Rollout{Task: "t", Reward: new(1.0), StopReason: "submitted", Turns: turns}
 		for m := range strings.FieldsSeq(messages) {
 			r.Messages = append(r.Messages, []byte(m))
 		}
-		return Slice{r}
+		line, err := AppendRollout(nil, &r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return source(t, line)
 	}
-	marked := turn(ids(1), ids(2))
-	marked.FormatError = true
+	marked := rl.Turn{PromptIDs: []int32{1}, CompletionIDs: []int32{2}, Logprobs: []float64{-1}, FormatError: true}
 	for _, c := range []struct {
-		src  Source
+		src  *Source
 		form SFTForm
 		want string
 	}{
-		{source(""), SFTMessages, "1 of 1 successful rollouts have no messages"},
-		{source(""), "text", "none of auto, tokens, messages"},
-		{source(`3`), "", "messages[0]: 3 is no object"},
-		{source(`{"content":"x"}`), "", "messages[0].role: missing"},
-		{source(`{"role":"assistant","format_error":1}`), "", "messages[0].format_error: 1 is no bool"},
-		{source(`{"role":"user"}`, marked), "", "1 turns cannot be matched with 0 messages"},
+		{solved(""), SFTMessages, "1 of 1 successful rollouts have no messages"},
+		{solved(""), "text", "none of auto, tokens, messages"},
+		{solved(`3`), "", "messages[0]: 3 is not an object"},
+		{solved(`{"content":"x"}`), "", "messages[0].role: missing"},
+		{solved(`{"role":"assistant","format_error":1}`), "", "messages[0].format_error: 1 is not a bool"},
+		{solved(`{"role":"user"}`, marked), "", "1 turns cannot be matched with 0 messages"},
 	} {
 		_, err := ExportSFT(t.Context(), io.Discard, c.src, SFT{Form: c.form})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -154,29 +176,25 @@ func TestExportSFTRefuses(t *testing.T) {
 	}
 }
 
-// changing is a Source that has another file each time.
-type changing struct {
-	files [][]byte
-	next  int
-}
-
-func (c *changing) Rollouts(check func(*Rollout) error) iter.Seq2[Rollout, error] {
-	c.next++
-	return inMemory(c.files[c.next-1]).Rollouts(check)
-}
-
 func TestExportNoticesAChange(t *testing.T) {
 	all := testdata(t, "rollouts.jsonl")
 	lines := bytes.SplitAfter(all, []byte("\n"))
 	fewer := bytes.Join(lines[:5], nil)
 	swapped := bytes.Join([][]byte{lines[1], lines[0], bytes.Join(lines[2:], nil)}, nil)
-	for name, files := range map[string][][]byte{"more": {fewer, all}, "fewer": {all, fewer}, "another order": {all, swapped}} {
-		for format, export := range map[string]func(context.Context, io.Writer, Source, Algorithm) (Batch, error){
-			"rows": ExportRows, "atropos": ExportAtropos,
-		} {
-			if _, err := export(t.Context(), io.Discard, &changing{files: files}, preset(t, "grpo")); !errors.Is(err, errChanged) {
-				t.Errorf("%s, %s: error %v", format, name, err)
-			}
+	a := preset(t, "grpo")
+	for name, files := range map[string][2][]byte{
+		"nothing": {all, all}, "more": {fewer, all}, "fewer": {all, fewer}, "another order": {all, swapped},
+	} {
+		_, members, _, err := survey(t.Context(), source(t, files[0]), a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var changed bool
+		for _, err := range placed(t.Context(), source(t, files[1]), a, members) {
+			changed = errors.Is(err, errChanged)
+		}
+		if changed != (name != "nothing") {
+			t.Errorf("%s: noticed: %t", name, changed)
 		}
 	}
 }
@@ -184,14 +202,14 @@ func TestExportNoticesAChange(t *testing.T) {
 func TestExportStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := ExportRows(ctx, io.Discard, inMemory(testdata(t, "rollouts.jsonl")), preset(t, "grpo")); !errors.Is(err, context.Canceled) {
+	if _, err := ExportRows(ctx, io.Discard, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo")); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	full := errors.New("the disk is full")
-	if _, err := ExportRows(t.Context(), failing{full}, inMemory(testdata(t, "rollouts.jsonl")), preset(t, "grpo")); !errors.Is(err, full) {
+	if _, err := ExportRows(t.Context(), failing{full}, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo")); !errors.Is(err, full) {
 		t.Errorf("the output failed: %v", err)
 	}
-	if _, err := ExportRows(t.Context(), io.Discard, inMemory(testdata(t, "rollouts.jsonl")), preset(t, "grpo", "max_length=4", "overflow=refuse")); err == nil ||
+	if _, err := ExportRows(t.Context(), io.Discard, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo", "max_length=4", "overflow=refuse")); err == nil ||
 		!strings.Contains(err.Error(), "longer than the maximum length of 4") {
 		t.Errorf("too long: %v", err)
 	}
@@ -201,66 +219,66 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// An output is compressed by its name and read by its content, and nothing is there before Commit.
+// An output is compressed by its name and read by its content, and nothing is there before it is complete.
 func TestFiles(t *testing.T) {
 	want := testdata(t, "rollouts.jsonl")
+	full := errors.New("the disk is full")
 	for _, name := range []string{"plain.jsonl", "packed.jsonl.zst"} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, name)
-		o, err := CreateOutput(path)
+		err := Create(path, func(w io.Writer) error {
+			_, err := w.Write(want)
+			if _, stat := os.Stat(path); !errors.Is(stat, os.ErrNotExist) {
+				t.Errorf("before the end: %v", stat)
+			}
+			return err
+		})
 		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := o.Write(want); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("before Commit: %v", err)
-		}
-		if err := errors.Join(o.Commit(), o.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if raw, err := os.ReadFile(path); err != nil || bytes.Equal(raw, want) == strings.HasSuffix(name, ".zst") {
 			t.Errorf("%s: error %v, %d bytes", name, err, len(raw))
 		}
-		f, err := OpenRollouts(path, nil)
-		if err != nil {
-			t.Fatal(err)
+		read := func() {
+			s, err := Open(nil, path, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := readAll(s.Rollouts((*rl.Rollout).Validate)); err != nil || len(got) != 14 {
+				t.Errorf("%s: %d rollouts, %v", name, len(got), err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
 		}
-		if got, err := readAll(f.Rollouts((*Rollout).Validate)); err != nil || len(got) != 7 {
-			t.Errorf("%s: %d rollouts, %v", name, len(got), err)
+		read()
+		err = Create(path, func(w io.Writer) error {
+			_, _ = io.WriteString(w, "half")
+			return full
+		})
+		if err != full {
+			t.Errorf("error %v, want what went wrong", err)
 		}
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-
-		o, err = CreateOutput(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Close(); err != nil {
-			t.Error(err)
-		}
+		read()
 		if left, _ := os.ReadDir(dir); len(left) != 1 {
-			t.Errorf("an output that was given up left %v", left)
+			t.Errorf("an output that failed left %v", left)
 		}
 	}
 }
 
 // A device is written to and stays one.
 func TestOutputToADevice(t *testing.T) {
-	o, err := CreateOutput(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
+	write := func(w io.Writer) error {
+		_, err := io.WriteString(w, "x")
+		return err
 	}
-	_, _ = o.Write([]byte("x"))
-	if err := errors.Join(o.Commit(), o.Close()); err != nil {
+	if err := Create(os.DevNull, write); err != nil {
 		t.Error(err)
 	}
 	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
 		t.Fatalf("%s is now %v, %v", os.DevNull, info.Mode(), err)
 	}
-	if _, err := CreateOutput(t.TempDir()); err == nil {
+	if err := Create(t.TempDir(), write); err == nil {
 		t.Error("a directory was opened for writing")
 	}
 }
@@ -278,12 +296,12 @@ func TestOpenRolloutsFromAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, stdin := range [][]byte{testdata(t, "rollouts.jsonl"), packed.Bytes()} {
-		f, err := OpenRollouts("-", bytes.NewReader(stdin))
+		f, err := Open(bytes.NewReader(stdin), "-")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if got, err := readAll(f.Rollouts((*Rollout).Validate)); err != nil || len(got) != 7 {
+			if got, err := readAll(f.Rollouts((*rl.Rollout).Validate)); err != nil || len(got) != 7 {
 				t.Errorf("%d rollouts, %v", len(got), err)
 			}
 		}
@@ -294,7 +312,7 @@ func TestOpenRolloutsFromAPipe(t *testing.T) {
 	if left, _ := os.ReadDir(os.TempDir()); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if _, err := OpenRollouts(t.TempDir(), nil); err == nil || !strings.Contains(err.Error(), "--run") {
+	if _, err := Open(nil, t.TempDir()); err == nil || !strings.Contains(err.Error(), "--run") {
 		t.Errorf("a directory: %v", err)
 	}
 }
@@ -302,12 +320,11 @@ func TestOpenRolloutsFromAPipe(t *testing.T) {
 // A torn archive is an error, not an end.
 func TestTornArchive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.zst")
-	o, err := CreateOutput(path)
+	err := Create(path, func(w io.Writer) error {
+		_, err := w.Write(bytes.Repeat(testdata(t, "rollouts.jsonl"), 50))
+		return err
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = o.Write(bytes.Repeat(testdata(t, "rollouts.jsonl"), 50))
-	if err := o.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	whole, err := os.ReadFile(path)
@@ -317,7 +334,7 @@ func TestTornArchive(t *testing.T) {
 	if err := os.WriteFile(path, whole[:len(whole)/2], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenRollouts(path, nil)
+	f, err := Open(nil, path)
 	if err != nil {
 		t.Fatal(err)
 	}

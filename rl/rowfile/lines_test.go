@@ -1,4 +1,4 @@
-package rl
+package rowfile
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/trajectory"
+	"deepswe/rl"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -85,7 +87,7 @@ func TestReadRolloutsRefuses(t *testing.T) {
 		{"task of another kind", rolloutLine("task", "{}"), "task: {} is neither a string nor a number"},
 		{"attempt in words", rolloutLine("attempt", `"first"`), `attempt: "first" is not a whole number`},
 		{"version of another kind", rolloutLine("policy_version", "[]"), "policy_version: [] is neither"},
-		{"stop reason of another kind", rolloutLine("stop_reason", "3"), "stop_reason: 3 is no string"},
+		{"stop reason of another kind", rolloutLine("stop_reason", "3"), "stop_reason: 3 is not a string"},
 		{"no object", "[1]", "byte 1 of the line is '['"},
 		{"torn", `{"task":"a"`, "unexpected end"},
 		{"two objects", rolloutLine("", "") + "{}", "more after the object"},
@@ -93,7 +95,7 @@ func TestReadRolloutsRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := preset(t, "grpo++")
-			_, err := readAll(ReadRollouts(strings.NewReader("\n"+rolloutLine("", "")+"\n"+c.line+"\n"), a.Accepts))
+			_, err := readAll(Read(strings.NewReader("\n"+rolloutLine("", "")+"\n"+c.line+"\n"), a.Accepts))
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "line 3: ") {
 				t.Errorf("error %v, want line 3 and %q", err, c.want)
 			}
@@ -114,7 +116,7 @@ func TestReadRolloutsIsLenientAboutTheRest(t *testing.T) {
 		"a filtered stop reason":  `{"task":"a","reward":0,"stop_reason":"length","turns":[]}`,
 		"rounding above zero":     `{"task":"a","reward":0,"stop_reason":"submitted","turns":[{"prompt_ids":[1],"completion_ids":[3],"logprobs":[1e-7]}]}`,
 	} {
-		if _, err := readAll(ReadRollouts(strings.NewReader(line), a.Accepts)); err != nil {
+		if _, err := readAll(Read(strings.NewReader(line), a.Accepts)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -124,17 +126,17 @@ func TestReadRolloutsIsLenientAboutTheRest(t *testing.T) {
 func TestIDsKeepTheirForm(t *testing.T) {
 	for _, version := range []string{`12`, `"v12"`, `"12"`, `null`, `-1`, `1.5`, `""`, `"\"12\""`, `"\"x"`, `"a<b>&c"`, `12345678901234567890`} {
 		for _, id := range []string{`"a"`, `"3"`, `3`, `"<&>"`, `1e3`} {
-			var r Rollout
 			in := fmt.Sprintf(`{"task":%s,"group":%s,"attempt":0,"reward":1,"stop_reason":"submitted","policy_version":%s,"turns":[%s]}`,
 				id, id, version, goodTurn)
-			if err := r.UnmarshalJSON([]byte(in)); err != nil {
+			r, err := DecodeRollout([]byte(in))
+			if err != nil {
 				t.Fatal(err)
 			}
 			var e encoder
 			if e.rollout(&r); string(e.b) != in {
 				t.Errorf("rollout\n%s came back as\n%s", in, e.b)
 			}
-			row := Merge(r, 0)[0]
+			row := rl.Merge(r, 0)[0]
 			e = encoder{}
 			e.row(&row)
 			head := fmt.Sprintf(`{"task":%s,"group":%s,"attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5]`, id, id)
@@ -145,21 +147,8 @@ func TestIDsKeepTheirForm(t *testing.T) {
 	}
 }
 
-func TestVersionNumber(t *testing.T) {
-	for v, want := range map[Version]int64{VersionNumber(7): 7, `"7"`: 7, "-2": -2} {
-		if n, ok := v.Number(); !ok || n != want {
-			t.Errorf("%s is %d, %t", v, n, ok)
-		}
-	}
-	for _, v := range []Version{"", "v7", "1.5", `"x"`} {
-		if n, ok := v.Number(); ok {
-			t.Errorf("%s is the number %d", v, n)
-		}
-	}
-}
-
-func drawRollout(t *rapid.T) Rollout {
-	r := Rollout{
+func drawRollout(t *rapid.T) rl.Rollout {
+	r := rl.Rollout{
 		Task: rapid.String().Draw(t, "task"), Group: "g", Attempt: rapid.IntRange(0, 9).Draw(t, "attempt"),
 		StopReason: rapid.SampledFrom(trajectory.StopReasons()).Draw(t, "stop"), PolicyVersion: "4", Turns: drawTurns(t),
 	}
@@ -179,19 +168,35 @@ func drawRollout(t *rapid.T) Rollout {
 	return r
 }
 
+// drawTurns makes turns of which some extend the one before.
+func drawTurns(t *rapid.T) []rl.Turn {
+	some := func(name string, least, most int) []int32 {
+		return rapid.SliceOfN(rapid.Int32Range(0, math.MaxInt32), least, most).Draw(t, name)
+	}
+	var turns []rl.Turn
+	for k := range rapid.IntRange(1, 6).Draw(t, "turns") {
+		prompt := some("prompt", 1, 12)
+		if k > 0 && rapid.Bool().Draw(t, "extends") {
+			prompt = slices.Concat(turns[k-1].PromptIDs, turns[k-1].CompletionIDs, some("environment", 0, 4))
+		}
+		completion := some("completion", 1, 40)
+		turns = append(turns, rl.Turn{PromptIDs: prompt, CompletionIDs: completion, Logprobs: make([]float64, len(completion))})
+	}
+	return turns
+}
+
 func TestRolloutsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var file bytes.Buffer
-		var want []Rollout
-		w := NewRolloutWriter(&file)
+		var want []rl.Rollout
 		for range rapid.IntRange(0, 5).Draw(t, "rollouts") {
 			r := drawRollout(t)
 			want = append(want, r)
-			if err := w.Write(&r); err != nil {
+			if err := WriteRollout(&file, &r); err != nil {
 				t.Fatal(err)
 			}
 		}
-		got, err := readAll(ReadRollouts(&file, nil))
+		got, err := readAll(Read(&file, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,74 +206,61 @@ func TestRolloutsRoundTrip(t *testing.T) {
 	})
 }
 
-func TestRowsRoundTrip(t *testing.T) {
+// A row as encoding/json reads it.
+type wireRow struct {
+	Task, Group   string
+	Attempt, Row  int
+	IDs           []int32
+	Mask          []int
+	Logprobs      []float64
+	Advantage     float64
+	Scale         float64
+	Reward        float64
+	StopReason    string `json:"stop_reason"`
+	PolicyVersion any    `json:"policy_version"`
+	Trained       bool
+}
+
+// What is written as a row is JSON that any reader understands, with every number as it was.
+func TestRowsAreJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var file bytes.Buffer
-		w := NewRowWriter(&file)
-		var want []Row
 		r := drawRollout(t)
-		for _, row := range Merge(r, 0) {
+		for _, row := range rl.Merge(r, 0) {
 			row.Advantage, row.Scale = rapid.Float64Range(-9, 9).Draw(t, "advantage"), rapid.Float64Range(0, 1).Draw(t, "scale")
-			want = append(want, row)
-			if err := w.Write(&row); err != nil {
+			want := wireRow{
+				Task: row.Task, Group: row.Group, Attempt: row.Attempt, Row: row.Row, IDs: row.IDs, Logprobs: row.Logprobs,
+				Advantage: row.Advantage, Scale: row.Scale, Reward: row.Reward, StopReason: string(row.StopReason),
+				PolicyVersion: 4.0, Trained: true,
+			}
+			for _, m := range row.Mask {
+				want.Mask = append(want.Mask, int(m))
+			}
+			var e encoder
+			e.row(&row)
+			var got wireRow
+			if err := errors.Join(e.err, json.Unmarshal(e.b, &got)); err != nil {
 				t.Fatal(err)
 			}
-		}
-		got, err := readAll(ReadRows(&file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Fatal(d)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Fatal(d)
+			}
 		}
 	})
 }
 
-// encoding/json agrees with what the writers write, so that a row inside another document is the same row.
-func TestJSONOfARow(t *testing.T) {
-	row := Row{Task: "a<b", IDs: ids(1, 2), Mask: []uint8{0, 1}, Logprobs: []float64{0, -0.25}, Advantage: 1e-9, Scale: 1e30, Trained: true}
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(row); err != nil {
-		t.Fatal(err)
+func TestBytesOfARow(t *testing.T) {
+	row := rl.Row{
+		Task: "a<b", IDs: []int32{1, 2}, Mask: []uint8{0, 1}, Logprobs: []float64{0, -0.25}, Advantage: 1e-9, Scale: 1e30, Trained: true,
 	}
+	var e encoder
+	e.row(&row)
 	want := `{"task":"a<b","group":"","attempt":0,"row":0,"ids":[1,2],"mask":[0,1],"logprobs":[0,-0.25],"advantage":1e-09,` +
-		`"scale":1e+30,"reward":0,"stop_reason":"","policy_version":null,"trained":true}` + "\n"
-	if out.String() != want {
-		t.Errorf("got\n%swant\n%s", out.String(), want)
+		`"scale":1e+30,"reward":0,"stop_reason":"","policy_version":null,"trained":true}`
+	if string(e.b) != want || e.err != nil {
+		t.Errorf("got\n%s, %v, want\n%s", e.b, e.err, want)
 	}
-	var back Row
-	if err := json.Unmarshal(out.Bytes(), &back); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(row, back); d != "" {
-		t.Error(d)
-	}
-	if err := NewRowWriter(io.Discard).Write(&Row{Advantage: math.NaN()}); err == nil {
+	if e.row(&rl.Row{Advantage: math.NaN()}); e.flush(io.Discard, "") == nil {
 		t.Error("a NaN was written")
-	}
-}
-
-func TestReadRowsRefuses(t *testing.T) {
-	good := `{"task":"a","ids":[1,2],"mask":[0,1],"logprobs":[0,-1],"advantage":1,"scale":1,"trained":true}`
-	if _, err := readAll(ReadRows(strings.NewReader(good))); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ from, to, want string }{
-		{`[0,1]`, `[0]`, "mask: 1 for 2 ids"},
-		{`[0,1]`, `[0,2]`, "mask[1]"},
-		{`[0,-1]`, `[0]`, "logprobs: 1 for 2 ids"},
-		{`[0,-1]`, `[0,3]`, "logprobs[1]: 3 is not"},
-		{`[1,2]`, `[]`, "ids: none"},
-		{`"scale":1`, `"scale":-1`, "scale: -1"},
-		{`"scale":1`, `"scale":"1"`, `scale: "1" is no float64`},
-		{`true`, `false`, "mask[1]: 1 in a row that is not trained"},
-	} {
-		_, err := readAll(ReadRows(strings.NewReader(strings.Replace(good, c.from, c.to, 1))))
-		if err == nil || !strings.Contains(err.Error(), "line 1: "+c.want) {
-			t.Errorf("%s for %s: error %v, want %q", c.to, c.from, err, c.want)
-		}
 	}
 }
 
@@ -313,57 +305,30 @@ func TestOrdered(t *testing.T) {
 	}
 }
 
-func FuzzReadRollouts(f *testing.F) {
+func FuzzRead(f *testing.F) {
 	f.Add([]byte(rolloutLine("", "")))
 	f.Add([]byte(rolloutLine("policy_version", `"v1"`) + "\n\n" + rolloutLine("reward", "null")))
 	f.Add([]byte(`{"turns":[{"prompt_ids":[1,2`))
 	f.Add([]byte(`{"task":3,"reward":-0.0,"stop_reason":"stuck","turns":[],"messages":[{"role":"user"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		first, err := readAll(ReadRollouts(bytes.NewReader(b), (*Rollout).Validate))
+		first, err := readAll(Read(bytes.NewReader(b), (*rl.Rollout).Validate))
 		if err != nil {
 			return
 		}
 		var file bytes.Buffer
-		w := NewRolloutWriter(&file)
 		for i := range first {
-			if err := w.Write(&first[i]); err != nil {
+			if err := WriteRollout(&file, &first[i]); err != nil {
 				t.Fatal(err)
 			}
-			for _, row := range Merge(first[i], 7) {
-				if first[i].Reward != nil {
-					if err := row.Validate(); err != nil {
-						t.Fatalf("a valid rollout has the row %+v: %v", row, err)
-					}
+			for _, row := range rl.Merge(first[i], 7) {
+				if n := len(row.IDs); first[i].Reward != nil && (n == 0 || n > 7 || len(row.Mask) != n || len(row.Logprobs) != n) {
+					t.Fatalf("a valid rollout has the row %+v", row)
 				}
 			}
 		}
-		again, err := readAll(ReadRollouts(bytes.NewReader(file.Bytes()), (*Rollout).Validate))
+		again, err := readAll(Read(bytes.NewReader(file.Bytes()), (*rl.Rollout).Validate))
 		if err != nil {
 			t.Fatalf("what was written is refused: %v\n%s", err, file.Bytes())
-		}
-		if d := cmp.Diff(first, again); d != "" {
-			t.Fatal(d)
-		}
-	})
-}
-
-func FuzzReadRows(f *testing.F) {
-	f.Add([]byte(`{"task":"a","ids":[1,2],"mask":[0,1],"logprobs":[0,-1],"advantage":1,"scale":1,"trained":true}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		first, err := readAll(ReadRows(bytes.NewReader(b)))
-		if err != nil {
-			return
-		}
-		var file bytes.Buffer
-		w := NewRowWriter(&file)
-		for i := range first {
-			if err := w.Write(&first[i]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		again, err := readAll(ReadRows(&file))
-		if err != nil {
-			t.Fatal(err)
 		}
 		if d := cmp.Diff(first, again); d != "" {
 			t.Fatal(d)

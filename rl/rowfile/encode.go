@@ -1,12 +1,15 @@
-package rl
+package rowfile
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
+
+	"deepswe/rl"
 )
 
 // encoder appends JSON as it is documented, in the order in which it is documented. Only a number that is not finite can
@@ -16,21 +19,21 @@ type encoder struct {
 	err error
 }
 
-// MarshalJSON writes a line of rows.jsonl.
-func (r Row) MarshalJSON() ([]byte, error) {
-	var e encoder
-	e.row(&r)
+// AppendRollout appends a line of rollouts.jsonl, without its newline.
+func AppendRollout(b []byte, r *rl.Rollout) ([]byte, error) {
+	e := encoder{b: b}
+	e.rollout(r)
 	return e.b, e.err
 }
 
-// MarshalJSON writes a line of rollouts.jsonl.
-func (r Rollout) MarshalJSON() ([]byte, error) {
+// WriteRollout writes a line of rollouts.jsonl in one call.
+func WriteRollout(w io.Writer, r *rl.Rollout) error {
 	var e encoder
-	e.rollout(&r)
-	return e.b, e.err
+	e.rollout(r)
+	return e.flush(w, "write rollout")
 }
 
-func (e *encoder) row(r *Row) {
+func (e *encoder) row(r *rl.Row) {
 	// An id, a mask and a logprob take about so much; growing step by step would copy it all several times.
 	e.b = slices.Grow(e.b, 30*len(r.IDs)+512)
 	e.head(r.Task, r.Group, r.Attempt, r.IDForm)
@@ -49,15 +52,15 @@ func (e *encoder) row(r *Row) {
 	e.raw(`,"reward":`)
 	e.number(r.Reward)
 	e.raw(`,"stop_reason":`)
-	e.b = appendString(e.b, string(r.StopReason))
+	e.text(string(r.StopReason))
 	e.raw(`,"policy_version":`)
-	e.b = r.PolicyVersion.appendJSON(e.b)
+	e.version(r.PolicyVersion)
 	e.raw(`,"trained":`)
 	e.b = strconv.AppendBool(e.b, r.Trained)
 	e.raw(`}`)
 }
 
-func (e *encoder) rollout(r *Rollout) {
+func (e *encoder) rollout(r *rl.Rollout) {
 	e.head(r.Task, r.Group, r.Attempt, r.IDForm)
 	e.raw(`,"reward":`)
 	if r.Reward == nil {
@@ -66,12 +69,12 @@ func (e *encoder) rollout(r *Rollout) {
 		e.number(*r.Reward)
 	}
 	e.raw(`,"stop_reason":`)
-	e.b = appendString(e.b, string(r.StopReason))
+	e.text(string(r.StopReason))
 	e.raw(`,"policy_version":`)
-	e.b = r.PolicyVersion.appendJSON(e.b)
+	e.version(r.PolicyVersion)
 	e.raw(`,"turns":`)
 	version, known := r.PolicyVersion.Number()
-	appendArray(e, r.Turns, func(t Turn) {
+	appendArray(e, r.Turns, func(t rl.Turn) {
 		if known && t.PolicyVersion != nil && *t.PolicyVersion == version {
 			t.PolicyVersion = nil
 		}
@@ -84,7 +87,7 @@ func (e *encoder) rollout(r *Rollout) {
 	e.raw(`}`)
 }
 
-func (e *encoder) turn(t Turn) {
+func (e *encoder) turn(t rl.Turn) {
 	e.raw(`{"prompt_ids":`)
 	appendArray(e, t.PromptIDs, e.id)
 	e.raw(`,"completion_ids":`)
@@ -111,11 +114,11 @@ func (e *encoder) message(m json.RawMessage) {
 }
 
 // head begins an object with what names a rollout.
-func (e *encoder) head(task, group string, attempt int, form IDForm) {
+func (e *encoder) head(task, group string, attempt int, form rl.IDForm) {
 	e.raw(`{"task":`)
-	e.label(task, form&NumericTask != 0)
+	e.label(task, form&rl.NumericTask != 0)
 	e.raw(`,"group":`)
-	e.label(group, form&NumericGroup != 0)
+	e.label(group, form&rl.NumericGroup != 0)
 	e.raw(`,"attempt":`)
 	e.b = strconv.AppendInt(e.b, int64(attempt), 10)
 }
@@ -130,7 +133,7 @@ func (e *encoder) label(id string, numeric bool) {
 		e.raw(id)
 		return
 	}
-	e.b = appendString(e.b, id)
+	e.text(id)
 }
 
 // number writes the shortest decimal that reads back as the same number.
@@ -157,4 +160,38 @@ func appendArray[S ~[]T, T any](e *encoder, x S, element func(T)) {
 		element(v)
 	}
 	e.b = append(e.b, ']')
+}
+
+// version writes what the harness wrote.
+func (e *encoder) version(v rl.Version) {
+	switch {
+	case v == "":
+		e.raw("null")
+	case isJSONNumber([]byte(v)), v[0] == '"' && json.Valid([]byte(v)):
+		e.raw(string(v))
+	default:
+		e.text(string(v))
+	}
+}
+
+// text quotes s as JSON and leaves < > & as they are.
+func (e *encoder) text(s string) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	// A string always encodes: invalid UTF-8 becomes the replacement character.
+	_ = enc.Encode(s)
+	e.b = append(e.b, bytes.TrimSuffix(out.Bytes(), []byte("\n"))...)
+}
+
+// flush writes what was encoded as one line.
+func (e *encoder) flush(w io.Writer, operation string) error {
+	if e.err != nil {
+		return fmt.Errorf("%s: %w", operation, e.err)
+	}
+	e.b = append(e.b, '\n')
+	if _, err := w.Write(e.b); err != nil {
+		return fmt.Errorf("%s: %w", operation, err)
+	}
+	return nil
 }

@@ -1,0 +1,175 @@
+package rowfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"deepswe/rl"
+)
+
+func fieldError(field, format string, args ...any) error {
+	return &rl.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// DecodeRollout reads a line of rollouts.jsonl. Members that the format does not have are ignored. Its error is an
+// [*rl.FieldError] where one member is to blame; [rl.Rollout.Validate] then says whether the rollout can be learned from.
+func DecodeRollout(line []byte) (r rl.Rollout, err error) {
+	s := &scanner{b: line}
+	var reward, stop, turns bool
+	err = s.object(func(key string) (err error) {
+		switch key {
+		case "task":
+			r.Task, err = s.label(&r.IDForm, rl.NumericTask)
+		case "group":
+			r.Group, err = s.label(&r.IDForm, rl.NumericGroup)
+		case "attempt":
+			r.Attempt, err = s.attempt()
+		case "reward":
+			reward = true
+			r.Reward, err = s.reward()
+		case "stop_reason":
+			stop = true
+			err = s.value(&r.StopReason)
+		case "policy_version":
+			r.PolicyVersion, err = s.version()
+		case "turns":
+			turns = true
+			r.Turns, err = s.turns()
+		case "messages":
+			err = s.value(&r.Messages)
+		default:
+			_, err = s.raw()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return r, err
+	case !reward:
+		return r, fieldError("reward", "missing; write null where the rollout failed for reasons that are not the agent's")
+	case !stop:
+		return r, fieldError("stop_reason", "missing")
+	case !turns && r.Reward != nil:
+		return r, fieldError("turns", "missing")
+	}
+	return r, s.end()
+}
+
+func (s *scanner) turns() (turns []rl.Turn, err error) {
+	err = s.array(func() error {
+		t, err := s.turn()
+		turns = append(turns, t)
+		return err
+	})
+	return turns, err
+}
+
+func (s *scanner) turn() (t rl.Turn, err error) {
+	err = s.object(func(key string) (err error) {
+		switch key {
+		case "prompt_ids":
+			t.PromptIDs, err = s.ids()
+		case "completion_ids":
+			t.CompletionIDs, err = s.ids()
+		case "logprobs":
+			t.Logprobs, err = s.floats()
+		case "format_error":
+			err = s.value(&t.FormatError)
+		case "policy_version":
+			err = s.value(&t.PolicyVersion)
+		default:
+			_, err = s.raw()
+		}
+		return err
+	})
+	return t, err
+}
+
+// value consumes one value into v.
+func (s *scanner) value(v any) error {
+	raw, err := s.raw()
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return fmt.Errorf("%.40s is not a %s", raw, te.Type.Kind())
+		}
+		return err
+	}
+	return nil
+}
+
+// label consumes an id: a string, a number, which is noted in form, or null for none.
+func (s *scanner) label(form *rl.IDForm, numeric rl.IDForm) (string, error) {
+	raw, err := s.raw()
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case string(raw) == "null":
+		return "", nil
+	case isJSONNumber(raw):
+		*form |= numeric
+		return string(raw), nil
+	case raw[0] != '"':
+		return "", fmt.Errorf("%.40s is neither a string nor a number", raw)
+	}
+	*form &^= numeric
+	var id string
+	err = json.Unmarshal(raw, &id)
+	return id, err
+}
+
+// attempt consumes a whole number, which may be written as a string.
+func (s *scanner) attempt() (n int, err error) {
+	raw, err := s.raw()
+	if err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal([]byte(strings.Trim(string(raw), `"`)), &n); err != nil {
+		return 0, fmt.Errorf("%.40s is not a whole number", raw)
+	}
+	return n, nil
+}
+
+func (s *scanner) reward() (*float64, error) {
+	if s.null() {
+		return nil, nil
+	}
+	raw, err := s.raw()
+	if err != nil {
+		return nil, err
+	}
+	v, err := parseNumber(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%.40s is neither a number nor null", raw)
+	}
+	return &v, nil
+}
+
+// version consumes a number, a string or null, in the form of [rl.Version].
+func (s *scanner) version() (rl.Version, error) {
+	raw, err := s.raw()
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case string(raw) == "null":
+		return "", nil
+	case isJSONNumber(raw):
+		return rl.Version(raw), nil
+	case raw[0] != '"':
+		return "", fmt.Errorf("%.40s is neither a number nor a string", raw)
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return "", err
+	}
+	if text == "" || text[0] == '"' || isJSONNumber([]byte(text)) {
+		return rl.Version(raw), nil
+	}
+	return rl.Version(text), nil
+}

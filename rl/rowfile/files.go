@@ -1,0 +1,182 @@
+package rowfile
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"deepswe/env/disk"
+	"deepswe/rl"
+)
+
+// Source is the rollouts of one batch: files of rollouts.jsonl, one after the other, compressed or not. It may be read
+// more than once, and has the same rollouts in the same order each time.
+type Source struct{ files []file }
+
+// file is one file of a source.
+type file struct {
+	path string
+	// name is what the user called it.
+	name string
+	// spooled files are ours to remove.
+	spooled bool
+}
+
+// Open opens files to be read more than once. "-" is stdin; that and anything else that cannot be read twice, such as a
+// pipe, is copied to a temporary file first. Close removes it.
+func Open(stdin io.Reader, paths ...string) (*Source, error) {
+	s := &Source{}
+	for _, path := range paths {
+		f, err := open(stdin, path)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open rollouts: %w", err), s.Close())
+		}
+		s.files = append(s.files, f)
+	}
+	return s, nil
+}
+
+func open(stdin io.Reader, path string) (file, error) {
+	if path == "-" {
+		return spool(stdin, "stdin")
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return file{}, err
+	case info.IsDir():
+		return file{}, fmt.Errorf("%s is a directory; use --run for the directory of a run", path)
+	case info.Mode().IsRegular():
+		return file{path: path, name: path}, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return file{}, err
+	}
+	defer f.Close()
+	return spool(f, path)
+}
+
+func spool(r io.Reader, name string) (file, error) {
+	f, err := os.CreateTemp("", "deepswe-rollouts-*")
+	if err != nil {
+		return file{}, fmt.Errorf("spool %s: %w", name, err)
+	}
+	_, err = io.Copy(f, r)
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(f.Name())
+		return file{}, fmt.Errorf("spool %s: %w", name, err)
+	}
+	return file{path: f.Name(), name: name, spooled: true}, nil
+}
+
+// Close removes what was spooled.
+func (s *Source) Close() error {
+	var errs []error
+	for _, f := range s.files {
+		if f.spooled {
+			errs = append(errs, os.Remove(f.path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Rollouts reads the files from their start. It asks check about each rollout, and names the place of one that is refused.
+// An error ends the sequence.
+func (s *Source) Rollouts(check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
+	return func(yield func(rl.Rollout, error) bool) {
+		for _, f := range s.files {
+			for r, err := range f.rollouts(check) {
+				if err != nil {
+					err = fmt.Errorf("%s: %w", f.name, err)
+				}
+				if !yield(r, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (f file) rollouts(check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
+	return func(yield func(rl.Rollout, error) bool) {
+		in, err := os.Open(f.path)
+		if err != nil {
+			yield(rl.Rollout{}, fmt.Errorf("open rollouts: %w", err))
+			return
+		}
+		defer in.Close()
+		r, err := decompress(in)
+		if err != nil {
+			yield(rl.Rollout{}, err)
+			return
+		}
+		defer r.Close()
+		Read(r, check)(yield)
+	}
+}
+
+// decompress reads zstd where r begins like it, and passes anything else through. It does not close r.
+func decompress(r io.Reader) (io.ReadCloser, error) {
+	br := bufio.NewReaderSize(r, 1<<16)
+	if head, _ := br.Peek(4); !bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
+		return io.NopCloser(br), nil
+	}
+	d, err := zstd.NewReader(br)
+	if err != nil {
+		return nil, fmt.Errorf("read zstd: %w", err)
+	}
+	return d.IOReadCloser(), nil
+}
+
+// Create writes a file, compressed where its name ends in .zst. What was at the path is replaced when write has succeeded,
+// and not before; a pipe or another device is written to directly. An error of write is returned as it is.
+func Create(path string, write func(io.Writer) error) error {
+	var failed error
+	do := func(w io.Writer) error {
+		if strings.HasSuffix(path, ".zst") {
+			failed = compressed(w, write)
+		} else {
+			failed = buffered(w, write)
+		}
+		return failed
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
+		err = disk.WriteStream(path, do)
+		return cmp.Or(failed, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	return errors.Join(do(f), f.Close())
+}
+
+func buffered(w io.Writer, write func(io.Writer) error) error {
+	b := bufio.NewWriterSize(w, 1<<20)
+	if err := write(b); err != nil {
+		return err
+	}
+	return b.Flush()
+}
+
+func compressed(w io.Writer, write func(io.Writer) error) error {
+	z, err := zstd.NewWriter(w)
+	if err != nil {
+		return err
+	}
+	if err := buffered(z, write); err != nil {
+		// Its goroutines end; what it still writes is thrown away.
+		_ = z.Close()
+		return err
+	}
+	return z.Close()
+}

@@ -1,0 +1,175 @@
+package rowfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"deepswe/rl"
+)
+
+// errChanged says that a source was not the same when it was read again.
+var errChanged = errors.New("the rollouts changed while they were read; export a run that has ended, or a copy")
+
+// ExportRows writes rows.jsonl, in the order of the rollouts. The source is read twice: an advantage needs all of its group
+// and a share all of the batch, so the first time everything is checked and counted, and the second time each rollout is
+// merged, placed and written. Memory holds a few rollouts at a time, wherever in the source the members of a group are.
+func ExportRows(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm) (rl.Batch, error) {
+	placements, members, batch, err := survey(ctx, src, a)
+	if err != nil {
+		return rl.Batch{}, err
+	}
+	encoded := ordered(placed(ctx, src, a, members), func(i indexed) (encoder, error) {
+		var e encoder
+		for _, row := range placements[i.index].Rows(i.rollout, a.MaxLength) {
+			e.row(&row)
+			e.b = append(e.b, '\n')
+		}
+		return e, e.err
+	})
+	for e, err := range encoded {
+		if err != nil {
+			return rl.Batch{}, fmt.Errorf("export rows: %w", err)
+		}
+		if _, err := w.Write(e.b); err != nil {
+			return rl.Batch{}, fmt.Errorf("export rows: %w", err)
+		}
+	}
+	return batch, nil
+}
+
+// survey reads the source for the first time and places its rollouts.
+func survey(ctx context.Context, src *Source, a rl.Algorithm) ([]rl.Placement, []rl.Member, rl.Batch, error) {
+	if err := a.Check(); err != nil {
+		return nil, nil, rl.Batch{}, err
+	}
+	var members []rl.Member
+	for m, err := range ordered(src.Rollouts(a.Accepts), func(r rl.Rollout) (rl.Member, error) {
+		return rl.Measure(&r, a.MaxLength), ctx.Err()
+	}) {
+		if err != nil {
+			return nil, nil, rl.Batch{}, fmt.Errorf("read rollouts: %w", err)
+		}
+		members = append(members, m)
+	}
+	placements, batch, err := a.Plan(members)
+	return placements, members, batch, err
+}
+
+// indexed is a rollout with its place in the source.
+type indexed struct {
+	rollout rl.Rollout
+	index   int
+}
+
+// placed reads the source again and counts along, to tie each rollout to its placement.
+func placed(ctx context.Context, src *Source, a rl.Algorithm, members []rl.Member) iter.Seq2[indexed, error] {
+	return func(yield func(indexed, error) bool) {
+		i := 0
+		for r, err := range src.Rollouts(a.Accepts) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil && (i == len(members) || !isOf(&members[i], &r)) {
+				err = errChanged
+			}
+			if !yield(indexed{r, i}, err) || err != nil {
+				return
+			}
+			i++
+		}
+		if i < len(members) {
+			yield(indexed{}, errChanged)
+		}
+	}
+}
+
+// isOf reports whether m seems to be the measure of r.
+func isOf(m *rl.Member, r *rl.Rollout) bool {
+	return m.Task == r.Task && m.Group == r.Group && m.Attempt == r.Attempt && m.StopReason == r.StopReason &&
+		(m.Reward == nil) == (r.Reward == nil) && (m.Reward == nil || *m.Reward == *r.Reward && m.Shape.Turns == len(r.Turns))
+}
+
+// maskedLogprob is what Atropos expects where no token was sampled; no logprob is positive.
+const maskedLogprob = 1.0
+
+// ExportAtropos writes a line for each group, which is the body of a POST to /scored_data of an Atropos server: tokens,
+// masks (the token id where it is trained, else -100), scores (rewards), advantages and inference_logprobs for each row.
+//
+// A score alone would weigh a rollout by its number of rows and know nothing of the filter, so each token also has its
+// advantage, without the share: dividing is that trainer's part. Dropped rollouts are left out. The source is read twice;
+// memory holds the rows of the groups that have begun and not ended, so a source that has its groups together needs
+// memory for one.
+func ExportAtropos(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm) (rl.Batch, error) {
+	placements, members, batch, err := survey(ctx, src, a)
+	if err != nil {
+		return rl.Batch{}, err
+	}
+	missing := map[group]int{}
+	for i, p := range placements {
+		if p.Disposition.HasRows() {
+			missing[groupOf(&members[i])]++
+		}
+	}
+	open := map[group][]rl.Row{}
+	for i, err := range placed(ctx, src, a, members) {
+		if err != nil {
+			return rl.Batch{}, fmt.Errorf("export atropos: %w", err)
+		}
+		if !placements[i.index].Disposition.HasRows() {
+			continue
+		}
+		key := groupOf(&members[i.index])
+		open[key] = append(open[key], placements[i.index].Rows(i.rollout, a.MaxLength)...)
+		if missing[key]--; missing[key] > 0 {
+			continue
+		}
+		if rows := open[key]; len(rows) > 0 {
+			var e encoder
+			e.scored(rows)
+			if err := e.flush(w, "export atropos"); err != nil {
+				return rl.Batch{}, err
+			}
+		}
+		delete(open, key)
+	}
+	return batch, nil
+}
+
+// group names a group.
+type group struct{ task, name string }
+
+func groupOf(m *rl.Member) group { return group{m.Task, m.Group} }
+
+// scored writes one group.
+func (e *encoder) scored(rows []rl.Row) {
+	e.raw(`{"tokens":`)
+	appendArray(e, rows, func(r rl.Row) { appendArray(e, r.IDs, e.id) })
+	e.raw(`,"masks":`)
+	appendArray(e, rows, func(r rl.Row) { appendArray(e, labels(&r), e.id) })
+	e.raw(`,"scores":`)
+	appendArray(e, rows, func(r rl.Row) { e.number(r.Reward) })
+	e.raw(`,"advantages":`)
+	appendArray(e, rows, func(r rl.Row) {
+		appendArray(e, r.Mask, func(m uint8) {
+			if m == 0 {
+				e.raw("0")
+				return
+			}
+			e.number(r.Advantage)
+		})
+	})
+	e.raw(`,"inference_logprobs":`)
+	appendArray(e, rows, func(r rl.Row) {
+		t := -1
+		appendArray(e, r.Logprobs, func(lp float64) {
+			if t++; r.Mask[t] == 0 {
+				lp = maskedLogprob
+			}
+			e.number(lp)
+		})
+	})
+	e.raw(`}`)
+}
