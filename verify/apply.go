@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -18,8 +16,7 @@ import (
 // applyTimeout is the longest that one command about the patch may take.
 const applyTimeout = 5 * time.Minute
 
-// patchPath is where the patch lies while it is applied. The name differs, because not every sandbox has a /tmp of its
-// own.
+// patchPath is where the patch is while it is applied. The name differs, because not every sandbox has a /tmp of its own.
 func (t *trial) patchPath() string { return "/tmp/deepswe-" + t.v.Patch[:16] + ".diff" }
 
 // applyCommands are the harness's, in its order.
@@ -30,8 +27,8 @@ var applyCommands = []string{
 // trusting lets git work on a repository whoever owns it, without leaving a configuration file in the sandbox.
 var trusting = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
 
-// apply tries what the harness tries until the patch is in the tree, and returns the command that did it. command is
-// empty where none could; words is then what the first one said. Where the image has no git, the host's git does it.
+// apply tries what the harness tries until the patch is applied, and returns the command that did it. command is
+// empty where none could; words is then what the first one printed. Where the image has no git, the host's git does it.
 func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 	if len(bytes.TrimSpace(t.patch)) == 0 {
 		return "nothing to apply", "", nil
@@ -62,10 +59,10 @@ func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 		case i == 0 && r.ExitCode == commandNotFound:
 			return t.applyOnHost(ctx)
 		case i == 0:
-			words = said(r)
+			words = output(r)
 		}
 	}
-	// Together, the attempts may have brought all of the patch into the tree although each of them failed.
+	// Together, the attempts may have applied all of the patch although each of them failed.
 	r, err := t.git(ctx, "git apply --check --reverse "+t.patchPath())
 	if err != nil {
 		return "", "", fmt.Errorf("apply the patch: %w", err)
@@ -107,7 +104,7 @@ const swebench = "swe-bench"
 // intoRepository finds a path in the patch that belongs to a repository's own files: a hook or a setting there would be
 // obeyed by the next git command. Git refuses such patches, the patch command does not.
 func intoRepository(patch []byte) (name string, found bool) {
-	for _, name := range touched(patch) {
+	for _, name := range patchedPaths(patch) {
 		for part := range strings.SplitSeq(name, "/") {
 			if strings.EqualFold(part, ".git") {
 				return name, true
@@ -117,7 +114,7 @@ func intoRepository(patch []byte) (name string, found bool) {
 	return "", false
 }
 
-// applyOnHost applies the patch to copies of the files that it names, and puts the outcome into the sandbox.
+// applyOnHost applies the patch to copies of the files that it names, and writes the result into the sandbox.
 func (t *trial) applyOnHost(ctx context.Context) (command, words string, err error) {
 	dir, err := os.MkdirTemp("", "deepswe-grade-")
 	if err != nil {
@@ -129,7 +126,7 @@ func (t *trial) applyOnHost(ctx context.Context) (command, words string, err err
 		return "", "", fmt.Errorf("apply the patch: %w", err)
 	}
 	defer root.Close()
-	// The outline of a repository: else git would take the one that dir happens to lie in for the place to work in.
+	// The outline of a repository: else git would work in the one that dir happens to be inside.
 	for _, d := range []string{".git/objects", ".git/refs"} {
 		err = errors.Join(err, root.MkdirAll(d, 0o755))
 	}
@@ -138,8 +135,8 @@ func (t *trial) applyOnHost(ctx context.Context) (command, words string, err err
 		return "", "", fmt.Errorf("apply the patch: %w", err)
 	}
 	var before []file
-	for _, name := range touched(t.patch) {
-		f, err := look(ctx, t.sb, name)
+	for _, name := range patchedPaths(t.patch) {
+		f, err := readFile(ctx, t.sb, name)
 		if err == nil {
 			err = f.store(root)
 		}
@@ -164,60 +161,5 @@ func (t *trial) applyOnHost(ctx context.Context) (command, words string, err err
 			changed = append(changed, f)
 		}
 	}
-	return "git apply on the host", "", lay(ctx, t.sb, changed)
-}
-
-func (f file) store(root *os.Root) error {
-	switch f.kind {
-	case "":
-		return nil
-	case env.KindDir:
-		return root.MkdirAll(f.name, 0o755)
-	}
-	if err := root.MkdirAll(filepath.Dir(f.name), 0o755); err != nil {
-		return err
-	}
-	if f.kind == env.KindSymlink {
-		return root.Symlink(f.target, f.name)
-	}
-	return root.WriteFile(f.name, f.data, f.mode.Perm())
-}
-
-func stored(root *os.Root, name string) (file, error) {
-	info, err := root.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return file{name: name}, nil
-	case err != nil:
-		return file{}, err
-	case info.Mode()&fs.ModeSymlink != 0:
-		target, err := root.Readlink(name)
-		return file{name: name, kind: env.KindSymlink, target: target}, err
-	case info.IsDir():
-		return file{name: name, kind: env.KindDir}, nil
-	}
-	data, err := root.ReadFile(name)
-	return file{name: name, kind: env.KindFile, mode: info.Mode(), data: data}, err
-}
-
-// steered reads the files that the patch could steer the tests with, as they are before it is applied.
-func (t *trial) steered(ctx context.Context) ([]file, error) {
-	listing, err := t.sb.List(ctx, t.sb.Dir(), env.ListOptions{Hidden: true})
-	if err != nil {
-		return nil, fmt.Errorf("list the repository: %w", err)
-	}
-	var root []string
-	for _, e := range listing.Entries {
-		root = append(root, filepath.Base(e.Path))
-	}
-	names := steeringFiles(t.task, t.patch, root)
-	originals := make([]file, 0, len(names))
-	for _, name := range names {
-		f, err := look(ctx, t.sb, name)
-		if err != nil {
-			return nil, err
-		}
-		originals = append(originals, f)
-	}
-	return originals, nil
+	return "git apply on the host", "", writeFiles(ctx, t.sb, changed)
 }

@@ -1,43 +1,41 @@
 package verify
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"deepswe/env"
+	"deepswe/verify/harness"
 	"deepswe/verify/testlog"
 )
 
-// The limits on a test run: the one that rewards are given under, and the official harness's.
-const (
-	TrainingTimeout   = 300 * time.Second
-	EvaluationTimeout = 1800 * time.Second
-)
+// EvaluationTimeout is the official harness's limit on a test run.
+const EvaluationTimeout = 1800 * time.Second
 
 // Evaluator grades patches by running tests in pristine sandboxes. Nothing but the patch comes from the agent. The zero
 // value but for Provider is useful. It is safe for concurrent use.
 type Evaluator struct {
 	Provider env.Provider
-	// Timeout is the longest that the tests may run. When 0, the task's own limit counts, and where it has none,
-	// EvaluationTimeout for Evaluate and TrainingTimeout for Reward.
+	// Timeout is the longest that the tests may run: when 0, the task's own limit, or EvaluationTimeout where it has none.
 	Timeout time.Duration
-	// Limits bound the sandbox where the task does not.
-	Limits env.Limits
 	// Network opens the network while tests run, also for tasks that do not ask for it.
 	Network bool
-	// MaxLog is the most of a test log that is kept: 128 MiB when 0. Of a longer one nothing is believed.
-	MaxLog int
 	// Run names the run, for labels.
 	Run string
+
+	maxLog int // for tests: the constant of that name when 0
 }
 
-// Status says in one word what became of an evaluation.
+// Status says in one word how an evaluation ended.
 type Status string
 
-// The statuses. None of them is a failure of machinery, which is an error.
+// The statuses. An infrastructure failure is none of them, but an error.
 const (
 	Resolved    Status = "resolved"
 	Unresolved  Status = "unresolved"
@@ -47,13 +45,13 @@ const (
 	Ungradable  Status = "ungradable" // see ErrUngradable
 )
 
-// Evaluation is what an evaluation came to.
+// Evaluation is the outcome of evaluating a patch.
 type Evaluation struct {
 	Task   string `json:"task"`
 	Patch  string `json:"patch,omitempty"` // hex SHA-256
 	Grader string `json:"grader"`
 	Key    string `json:"key"` // see [Evaluator.Key]
-	// Status is by the official harness's rules, in which Suspicious has no say.
+	// Status is by the official harness's rules, in which Suspicious does not count.
 	Status Status `json:"status"`
 	// Reward is that of the stricter reading: 1 or 0, but for tasks whose script gives the reward itself.
 	Reward float64 `json:"reward"`
@@ -62,9 +60,9 @@ type Evaluation struct {
 	// Detail says more about a status: the words of git, the limit, the reason of ErrUngradable.
 	Detail     string      `json:"detail,omitempty"`
 	Suspicious []Suspicion `json:"suspicious,omitempty"`
-	// InfraReason and InfraTier are the class of failures of the environment that the logs show, see [Classify].
-	InfraReason string `json:"infra_failure_reason,omitempty"`
-	InfraTier   Tier   `json:"infra_failure_tier,omitempty"`
+	// InfraReason and InfraTier are the class of failures of the environment that the logs show, see [harness.Classify].
+	InfraReason string       `json:"infra_failure_reason,omitempty"`
+	InfraTier   harness.Tier `json:"infra_failure_tier,omitempty"`
 	// Fixed are the FAIL_TO_PASS tests that pass now, Broken the PASS_TO_PASS tests that do not any more.
 	Fixed  []string `json:"fixed,omitempty"`
 	Broken []string `json:"broken,omitempty"`
@@ -81,7 +79,7 @@ type Evaluation struct {
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
 
 	// Report is the official harness's, nil where it would write none.
-	Report *Report `json:"-"`
+	Report *harness.Report `json:"-"`
 	// Tests are the tests that the log names, nil where it was not read.
 	Tests *testlog.Results `json:"-"`
 	// Log is what the test script printed.
@@ -89,11 +87,11 @@ type Evaluation struct {
 }
 
 // Infra is the class of failures of the environment that the logs show, nil for none.
-func (v Evaluation) Infra() *Infra {
+func (v Evaluation) Infra() *harness.Infra {
 	if v.InfraReason == "" {
 		return nil
 	}
-	return &Infra{Reason: v.InfraReason, Tier: v.InfraTier}
+	return &harness.Infra{Reason: v.InfraReason, Tier: v.InfraTier}
 }
 
 // Solved is the stricter verdict.
@@ -101,9 +99,10 @@ func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
 // would. A nil patch is a prediction without one. Where the tests pass and the patch touches what decides about tests
-// (see [Steering]), they run once more, with all of that as it was: Reward is of the second run, all else of the first.
+// (see [TestTampering]), they run once more, with all of that as it was: Reward is of the second run, all else of the
+// first.
 //
-// The error is a failure of our machinery: there is no verdict, and the evaluation is to be repeated.
+// The error is an infrastructure failure: there is no verdict, and the evaluation has to be repeated.
 func (e *Evaluator) Evaluate(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
 	began := time.Now()
 	v, err := e.evaluate(ctx, t, patch)
@@ -115,61 +114,36 @@ func (e *Evaluator) Evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 }
 
 func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
-	limit := e.limit(t, EvaluationTimeout)
+	limit := e.limit(t)
 	if patch == nil {
-		v := e.blank(t, patch, limit)
+		v := e.newEvaluation(t, patch, limit)
 		v.Status = NoPatch
 		grade, err := GradeLog(t, Evidence{NoPatch: true})
 		v.Report = &grade.Report
 		return v, err
 	}
 	full := &trial{task: t, patch: patch, limit: limit}
-	if err := e.try(ctx, full); err != nil || full.v.Reward == 0 || len(full.withheld) == 0 {
+	if err := e.runTrial(ctx, full); err != nil || full.v.Reward == 0 || len(full.reverted) == 0 {
 		return full.v, err
 	}
 	strict := &trial{task: t, patch: patch, limit: limit, strict: true}
-	if err := e.try(ctx, strict); err != nil {
+	if err := e.runTrial(ctx, strict); err != nil {
 		return full.v, err
 	}
 	v := full.v
 	if strict.v.Reward < v.Reward {
 		v.Reward = strict.v.Reward
-		v.Suspicious = append(v.Suspicious, Suspicion{Steering, fmt.Sprintf(
-			"the tests do not pass without the patch's changes to %s (%s)", names(full.withheld), strict.v.Status)})
+		v.Suspicious = append(v.Suspicious, Suspicion{TestTampering, fmt.Sprintf(
+			"the tests do not pass without the patch's changes to %s (%s)", listNames(full.reverted), strict.v.Status)})
 	}
 	return v, nil
 }
 
-// Reward grades a patch for training, by the stricter reading alone: the tests run once, with every file that decides
-// about tests as it was before the patch. An empty patch is worth 0, and nothing is run for it. Where the task is Void,
-// there is no reward.
-func (e *Evaluator) Reward(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
-	began := time.Now()
-	limit := e.limit(t, TrainingTimeout)
-	if len(strings.TrimSpace(string(patch))) == 0 {
-		v := e.blank(t, patch, limit)
-		v.Status = NoPatch
-		return v, nil
-	}
-	strict := &trial{task: t, patch: patch, limit: limit, strict: true}
-	if err := e.try(ctx, strict); err != nil {
-		return Evaluation{}, fmt.Errorf("reward %s: %w", t.ID, err)
-	}
-	strict.v.Seconds = time.Since(began).Seconds()
-	return strict.v, nil
+func (e *Evaluator) limit(t env.Task) time.Duration {
+	return cmp.Or(max(e.Timeout, 0), max(t.Tests.Timeout, 0), EvaluationTimeout)
 }
 
-func (e *Evaluator) limit(t env.Task, standard time.Duration) time.Duration {
-	switch {
-	case e.Timeout > 0:
-		return e.Timeout
-	case t.Tests.Timeout > 0:
-		return t.Tests.Timeout
-	}
-	return standard
-}
-
-func (e *Evaluator) blank(t env.Task, patch []byte, limit time.Duration) Evaluation {
+func (e *Evaluator) newEvaluation(t env.Task, patch []byte, limit time.Duration) Evaluation {
 	v := Evaluation{
 		Task: t.ID, Grader: Grader, Key: e.Key(t, patch), Network: e.Network || t.Tests.Network, Timeout: limit.Seconds(),
 	}
@@ -179,9 +153,9 @@ func (e *Evaluator) blank(t env.Task, patch []byte, limit time.Duration) Evaluat
 	return v
 }
 
-// try runs one trial from the start of its sandbox to its end.
-func (e *Evaluator) try(ctx context.Context, t *trial) (err error) {
-	t.Evaluator, t.v = e, e.blank(t.task, t.patch, t.limit)
+// runTrial runs one trial from the start of its sandbox to its end.
+func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
+	t.Evaluator, t.v = e, e.newEvaluation(t.task, t.patch, t.limit)
 	if err := Gradable(t.task); err != nil {
 		t.v.Status, t.v.Void, t.v.Detail = Ungradable, true, err.Error()
 		return nil
@@ -193,4 +167,48 @@ func (e *Evaluator) try(ctx context.Context, t *trial) (err error) {
 		}
 	}()
 	return t.run(ctx)
+}
+
+// Gradable returns the reason why no patch for a task can be graded, whatever its tests would say, as an error that wraps
+// ErrUngradable. It is nil for a task that is fine.
+func Gradable(t env.Task) error {
+	fail := func(reason Reason, err error) error { return &GradingError{t.ID, reason, err} }
+	if t.Tests.Script == "" {
+		return fail(NoTests, errors.New("the task has no test script"))
+	}
+	if t.Tests.RewardFile != "" {
+		return nil
+	}
+	if _, err := testlog.Lookup(t.Tests.Parser); err != nil {
+		return fail(UnknownParser, err)
+	}
+	if t.Tests.Expected == nil && t.Tests.EvalType != PassAndFail && t.Tests.EvalType != FailOnly {
+		return fail(UnknownEvalType, fmt.Errorf("%w %q", errEvalType, t.Tests.EvalType))
+	}
+	return nil
+}
+
+// Key identifies the outcome of evaluating the patch: it changes with the patch, the version of the grader, what the task
+// is graded by, and the limits. A result under the same key may be used again.
+func (e *Evaluator) Key(t env.Task, patch []byte) string {
+	t.Statement, t.Prepare = "", nil // the grader sees neither
+	spelled, err := json.Marshal(struct {
+		Task    env.Task
+		Patch   string
+		None    bool
+		Grader  string
+		Timeout time.Duration
+		Network bool
+		Limits  env.Limits // this and the next: of older keys, which stay valid
+		MaxLog  int
+	}{Task: t, Patch: hashOf(patch), None: patch == nil, Grader: Grader, Timeout: e.Timeout, Network: e.Network})
+	if err != nil {
+		return "" // plain data always can be
+	}
+	return hashOf(spelled)
+}
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }

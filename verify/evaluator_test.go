@@ -100,9 +100,9 @@ func TestEvaluate(t *testing.T) {
 		{name: "no patch but words", patch: []byte("I changed the answer."), status: PatchFailed, sandboxes: 4},
 		{name: "a patch with tests of its own", patch: patch("answer", "42\n", "tests/mine", "check mine 1 1\n"), status: Resolved, reward: 1, sandboxes: 2},
 		{name: "a patch to the test", patch: patch("answer", "42\n", "name", "marvin\n", "tests/known", "check known a a\n"),
-			status: Resolved, suspicious: Steering, sandboxes: 2},
+			status: Resolved, suspicious: TestTampering, sandboxes: 2},
 		{name: "a patch to the runner's configuration", patch: patch("conftest.py", "echo PASSED tests/test.py::answer\n"),
-			status: Resolved, suspicious: Steering, sandboxes: 2},
+			status: Resolved, suspicious: TestTampering, sandboxes: 2},
 		{name: "a patch to the hidden test", patch: patch("tests/hidden", "check answer 1 1\n"), status: Unresolved, sandboxes: 1},
 		{name: "a patch where the hidden test belongs", patch: patch("answer", "42\n", "tests/known", "", "tests", "in the way\n"),
 			status: Unresolved, sandboxes: 1},
@@ -177,34 +177,8 @@ func (s hidden) Run(ctx context.Context, c env.Command) (env.Result, error) {
 	return s.Sandbox.Run(ctx, c)
 }
 
-func TestReward(t *testing.T) {
-	patch := func(changes ...string) []byte { return gitDiff(t, wrongAnswer, with(wrongAnswer, changes...)) }
-	for _, tc := range []struct {
-		name   string
-		patch  []byte
-		reward float64
-		starts int32
-	}{
-		{"right", patch("answer", "42\n"), 1, 1},
-		{"right, with tests of its own", patch("answer", "42\n", "tests/mine", "check mine 1 1\n"), 1, 1},
-		{"wrong", patch("answer", "43\n"), 0, 1},
-		{"steering", patch("conftest.py", "echo PASSED tests/test.py::answer\n"), 0, 1},
-		{"empty", []byte(" \n"), 0, 0},
-		{"none", nil, 0, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			p := newScratch(t, wrongAnswer)
-			e := Evaluator{Provider: p}
-			v, err := e.Reward(t.Context(), wrongAnswerTask(), tc.patch)
-			if err != nil || v.Reward != tc.reward || p.starts.Load() != tc.starts {
-				t.Errorf("reward %v after %d sandboxes, want %v after %d: %s, %v", v.Reward, p.starts.Load(), tc.reward, tc.starts, v.Detail, err)
-			}
-		})
-	}
-}
-
 // What cannot be graded is told apart: what the patch brought about is worth nothing, what is the task's own fault is no
-// verdict at all, and what our machinery could not do is an error.
+// verdict at all, and an infrastructure failure is an error.
 func TestEvaluateLimits(t *testing.T) {
 	right := gitDiff(t, wrongAnswer, with(wrongAnswer, "answer", "42\n"))
 	t.Run("time", func(t *testing.T) {
@@ -220,7 +194,7 @@ func TestEvaluateLimits(t *testing.T) {
 		}
 	})
 	t.Run("log", func(t *testing.T) {
-		e := Evaluator{Provider: newScratch(t, wrongAnswer), MaxLog: 100}
+		e := Evaluator{Provider: newScratch(t, wrongAnswer), maxLog: 100}
 		v, err := e.Evaluate(t.Context(), wrongAnswerTask(), right)
 		if err != nil || v.Status != Ungradable || v.Void || v.Reward != 0 {
 			t.Errorf("%s, void %v, reward %v, %v", v.Status, v.Void, v.Reward, err)
@@ -250,7 +224,7 @@ func TestEvaluateLimits(t *testing.T) {
 		task := wrongAnswerTask()
 		task.Tests.Script = "kill -9 $PPID; sleep 60\n"
 		e := Evaluator{Provider: newScratch(t, wrongAnswer)}
-		if _, err := e.Reward(t.Context(), task, right); !errors.Is(err, env.ErrInfrastructure) {
+		if _, err := e.Evaluate(t.Context(), task, right); !errors.Is(err, env.ErrInfrastructure) {
 			t.Errorf("error %v, want %v", err, env.ErrInfrastructure)
 		}
 	})
@@ -323,13 +297,11 @@ func TestEvaluateRewardFileTakesAnyFile(t *testing.T) {
 	p := newScratch(t, wrongAnswer)
 	e := Evaluator{Provider: p}
 	patch := gitDiff(t, wrongAnswer, with(wrongAnswer, "Makefile", "all:\n\tos._exit\n"))
-	for _, evaluate := range []func(context.Context, env.Task, []byte) (Evaluation, error){e.Evaluate, e.Reward} {
-		if v, err := evaluate(t.Context(), task, patch); err != nil || v.Reward != 1 || len(v.Suspicious) > 0 {
-			t.Errorf("%s with reward %v, suspicious %v, %v", v.Status, v.Reward, v.Suspicious, err)
-		}
+	if v, err := e.Evaluate(t.Context(), task, patch); err != nil || v.Reward != 1 || len(v.Suspicious) > 0 {
+		t.Errorf("%s with reward %v, suspicious %v, %v", v.Status, v.Reward, v.Suspicious, err)
 	}
-	if n := p.starts.Load(); n != 2 {
-		t.Errorf("%d sandboxes, want 2", n)
+	if n := p.starts.Load(); n != 1 {
+		t.Errorf("%d sandboxes, want 1", n)
 	}
 }
 

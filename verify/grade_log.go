@@ -1,11 +1,3 @@
-// Package verify decides whether a patch is right: it grades test logs, scores candidates and selects among them.
-//
-// Grading a log is pure: [GradeLog] turns a task and the output of its test script into a [Grade], and starts nothing.
-// The report in it is the official harness's (swebench 5.0.2), byte for byte. Beside it stands a stricter reading, which
-// is the one that a reward is made of, and which says what it holds against the log.
-//
-// The package imports env, agent and verify/testlog; it knows no provider. Functions that only compute may be called
-// concurrently.
 package verify
 
 import (
@@ -16,6 +8,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/verify/harness"
 	"deepswe/verify/testlog"
 )
 
@@ -45,7 +38,7 @@ type Evidence struct {
 // Grade is the verdict on one log.
 type Grade struct {
 	// Report is the harness's report.
-	Report Report
+	Report harness.Report
 	// Resolved is the stricter verdict: the harness's, and nothing suspicious. A reward is made of this one.
 	Resolved bool
 	// Suspicious says where the stricter reading differs.
@@ -77,6 +70,8 @@ const (
 	UnknownEvalType Reason = "unknown_eval_type"
 	MalformedLog    Reason = "malformed_log"
 	BadExitCode     Reason = "bad_exit_code"
+	// NoTests says that a task has no tests.
+	NoTests Reason = "no_tests"
 	// OtherGrading says that the task is not graded by its log at all.
 	OtherGrading Reason = "other_grading"
 )
@@ -90,7 +85,7 @@ func (e *GradingError) Unwrap() []error { return []error{ErrUngradable, e.Err} }
 // GradeLog grades the log of a task whose verdict is made of test results: every task but Harbor's, whose script leaves
 // a reward (see [ReadReward]). The error is a *GradingError.
 func GradeLog(t env.Task, e Evidence) (Grade, error) {
-	g := Grade{Report: Report{ID: t.ID}, Grader: Grader}
+	g := Grade{Report: harness.Report{ID: t.ID}, Grader: Grader}
 	if e.NoPatch {
 		g.Report.PatchIsNone = true
 		return g, nil
@@ -138,8 +133,8 @@ func gradeHarness(t env.Task, log markedLog, g *Grade) error {
 		return err
 	}
 	if !ok {
-		if class, found := Classify(log.text); found {
-			g.Report.InfraFailure = class.Tier == Environment
+		if class, found := harness.Classify(log.text); found {
+			g.Report.InfraFailure = class.Tier == harness.Environment
 			g.Report.InfraReason = class.Reason
 		}
 		return nil
@@ -151,7 +146,7 @@ func gradeHarness(t env.Task, log markedLog, g *Grade) error {
 		return err
 	}
 	g.Report.Tests = &tests
-	g.Report.Resolved = tests.resolved()
+	g.Report.Resolved = tests.Resolved()
 	return nil
 }
 
@@ -191,16 +186,16 @@ func readResults(t env.Task, log markedLog) (r *testlog.Results, ok bool, err er
 }
 
 // compare sorts the expected tests. A test whose status is an unknown word lands in neither list of PassAndFail.
-func compare(tests env.Tests, r *testlog.Results) (TestsStatus, error) {
-	var s TestsStatus
+func compare(tests env.Tests, r *testlog.Results) (harness.TestsStatus, error) {
+	var s harness.TestsStatus
 	switch tests.EvalType {
 	case PassAndFail:
 	case FailOnly:
 		for _, id := range tests.FailToPass {
-			s.FailToPass.add(id, failOnly(id, r))
+			sortInto(&s.FailToPass, id, failOnly(id, r))
 		}
 		for _, id := range tests.PassToPass {
-			s.PassToPass.add(id, failOnly(id, r))
+			sortInto(&s.PassToPass, id, failOnly(id, r))
 		}
 		return s, nil
 	default:
@@ -211,19 +206,19 @@ func compare(tests env.Tests, r *testlog.Results) (TestsStatus, error) {
 		if err != nil {
 			return s, err
 		}
-		s.FailToPass.add(id, v)
+		sortInto(&s.FailToPass, id, v)
 	}
 	for _, id := range tests.PassToPass {
 		v, err := passAndFail(id, r, true)
 		if err != nil {
 			return s, err
 		}
-		s.PassToPass.add(id, v)
+		sortInto(&s.PassToPass, id, v)
 	}
 	return s, nil
 }
 
-// verdict is what became of one expected test.
+// verdict is the outcome of one expected test.
 type verdict int
 
 const (
@@ -231,6 +226,17 @@ const (
 	succeeded
 	failed
 )
+
+// sortInto adds a test to the list that its verdict belongs in.
+func sortInto(l *harness.TestLists, id string, v verdict) {
+	switch v {
+	case succeeded:
+		l.Success = append(l.Success, id)
+	case failed:
+		l.Failure = append(l.Failure, id)
+	case undecided:
+	}
+}
 
 // passAndFail judges a test by its status. A skipped one has not failed to stay as it was, but is no fix.
 func passAndFail(id string, r *testlog.Results, maintained bool) (verdict, error) {
@@ -280,7 +286,7 @@ func gradeExpected(t env.Task, log markedLog, g *Grade) error {
 		name, _, _ = strings.Cut(name, " - ")
 		expected[name] = testlog.Worse(expected[name], testlog.Status(status))
 	}
-	var tests TestsStatus
+	var tests harness.TestsStatus
 	equal := true
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
 		if name == "" {
@@ -290,7 +296,7 @@ func gradeExpected(t env.Task, log markedLog, g *Grade) error {
 		if s, found := g.Results.Status(name); found && s == expected[name] {
 			v = succeeded
 		}
-		tests.FailToPass.add(name, v)
+		sortInto(&tests.FailToPass, name, v)
 		equal = equal && v == succeeded
 	}
 	for name := range g.Results.All() {
@@ -299,8 +305,8 @@ func gradeExpected(t env.Task, log markedLog, g *Grade) error {
 	}
 	g.Report.PatchApplied = g.Results.Len() > 0
 	if !g.Report.PatchApplied {
-		if class, found := Classify(log.text); found {
-			g.Report.InfraFailure, g.Report.InfraReason = class.Tier == Environment, class.Reason
+		if class, found := harness.Classify(log.text); found {
+			g.Report.InfraFailure, g.Report.InfraReason = class.Tier == harness.Environment, class.Reason
 		}
 		return nil
 	}

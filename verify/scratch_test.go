@@ -83,7 +83,7 @@ func (p *scratch) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	})
 	for _, line := range s.Prepare {
 		if r, err := sb.Run(ctx, env.Command{Line: line, Timeout: time.Minute}); err != nil || r.ExitCode != 0 {
-			return nil, errors.Join(err, fmt.Errorf("prepare: %s", said(r)), sb.Close(ctx))
+			return nil, errors.Join(err, fmt.Errorf("prepare: %s", output(r)), sb.Close(ctx))
 		}
 	}
 	return sb, nil

@@ -134,19 +134,6 @@ func suspiciousTests(t env.Task, text string, script evalScript, results *testlo
 	return found
 }
 
-// exitVariable is where the harness's script keeps the exit code of the tests.
-const exitVariable = "SWEBENCH_TEST_EXIT_CODE"
-
-// ExitingScript returns the task's script, ending with the exit code of the test command where the script keeps it: what
-// the sandbox then reports is an [Evidence.ExitCode] that nothing in the log can forge. The log gains one line at its
-// end, which no parser reads.
-func ExitingScript(t env.Task) string {
-	if !strings.Contains(t.Tests.Script, exitVariable+"=$?") {
-		return t.Tests.Script
-	}
-	return t.Tests.Script + "exit \"$" + exitVariable + "\"\n"
-}
-
 // evalScript is what a test script says about the log that it makes.
 type evalScript struct {
 	text   string

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/verify/harness"
 	"deepswe/verify/testlog"
 )
 
@@ -22,16 +24,16 @@ type trial struct {
 	task  env.Task
 	patch []byte
 	limit time.Duration
-	// strict takes back what the patch changes of the files that decide about tests.
+	// strict reverts what the patch changes of the files that control the tests.
 	strict bool
 
 	sb env.Sandbox
 	v  Evaluation
-	// withheld are those files, as they are without the patch.
-	withheld []file
+	// reverted are those files, as they are without the patch.
+	reverted []file
 }
 
-// run is the trial in its order. Whatever the patch has brought about lands in v; an error is our machinery's.
+// run is the trial in its order. What the patch has caused is recorded in v; an error is an infrastructure failure.
 func (t *trial) run(ctx context.Context) error {
 	if err := t.start(ctx); err != nil {
 		return err
@@ -48,38 +50,38 @@ func (t *trial) run(ctx context.Context) error {
 		t.v.Status, t.v.Detail = PatchFailed, failure
 		return nil
 	}
-	words, err := t.telling(ctx, before)
+	indicators, err := t.indicators(ctx, before)
 	if err != nil {
 		return err
 	}
 	if t.strict {
-		if ok, err := t.place(ctx, t.withheld); !ok {
+		if ok, err := t.install(ctx, t.reverted); !ok {
 			return err
 		}
 	}
 	err = t.test(ctx)
-	if len(words) > 0 {
+	if len(indicators) > 0 {
 		t.v.Reward = 0
-		t.v.Suspicious = append(t.v.Suspicious, Suspicion{Telltale, fmt.Sprintf(
-			"the patch brings words into the code that forging results takes: %s", strings.Join(words, ", "))})
+		t.v.Suspicious = append(t.v.Suspicious, Suspicion{ForgeryIndicator, fmt.Sprintf(
+			"the patch adds code that is typical of forged results: %s", strings.Join(indicators, ", "))})
 	}
 	return err
 }
 
-// examine looks at what the patch is going to change: it finds the files to withhold and returns the others. A script that
-// gives the reward itself is the only judge of what it is given, because any file may be what was asked for: then there is
-// nothing to examine.
+// examine looks at what the patch is going to change: it finds the files to revert and returns the content of the others.
+// A script that gives the reward itself is the only judge of a patch, because any file may be what was asked for: then
+// there is nothing to examine.
 func (t *trial) examine(ctx context.Context) (code map[string][]byte, err error) {
 	if t.task.Tests.RewardFile != "" {
 		return nil, nil
 	}
-	if t.withheld, err = t.steered(ctx); err != nil {
+	if t.reverted, err = t.controlFiles(ctx); err != nil {
 		return nil, err
 	}
 	return t.code(ctx)
 }
 
-// start gives the trial a pristine sandbox, in the place of the one that it may have had.
+// start gives the trial a pristine sandbox, in place of the one that it may have had.
 func (t *trial) start(ctx context.Context) error {
 	if t.sb != nil {
 		old := t.sb
@@ -89,11 +91,8 @@ func (t *trial) start(ctx context.Context) error {
 		}
 	}
 	s := env.Spec{
-		Image: t.task.Image, Dockerfile: t.task.Dockerfile, Dir: t.task.Dir, Prepare: t.task.Tests.Prepare, Env: t.task.Env, Limits: t.task.Limits,
-		Network: t.v.Network, Run: t.Run, Rollout: t.task.ID,
-	}
-	if s.Limits == (env.Limits{}) {
-		s.Limits = t.Limits
+		Image: t.task.Image, Dockerfile: t.task.Dockerfile, Dir: t.task.Dir, Prepare: t.task.Tests.Prepare, Env: t.task.Env,
+		Limits: t.task.Limits, Network: t.v.Network, Run: t.Run, Rollout: t.task.ID,
 	}
 	var err error
 	if t.sb, err = t.Provider.Start(ctx, s); err != nil {
@@ -103,19 +102,19 @@ func (t *trial) start(ctx context.Context) error {
 	return nil
 }
 
-// place puts files of the repository that the patch has no say in where they belong, over whatever it left there. ok is
-// false where it has made that impossible.
-func (t *trial) place(ctx context.Context, files []file) (ok bool, err error) {
-	err = lay(ctx, t.sb, files)
-	if err == nil || machinery(ctx, err) {
+// install writes files of the repository that the patch must not decide about, over whatever it left there. ok is false
+// where it has made that impossible.
+func (t *trial) install(ctx context.Context, files []file) (ok bool, err error) {
+	err = writeFiles(ctx, t.sb, files)
+	if err == nil || infrastructure(ctx, err) {
 		return err == nil, err
 	}
 	t.v.Status, t.v.Detail = Unresolved, "with the patch, the tests cannot be put in place: "+err.Error()
 	return false, nil
 }
 
-// placeTests puts the grader's own files in place.
-func (t *trial) placeTests(ctx context.Context) (ok bool, err error) {
+// installTests writes the grader's own files.
+func (t *trial) installTests(ctx context.Context) (ok bool, err error) {
 	var files []file
 	for _, name := range slices.Sorted(maps.Keys(t.task.Tests.Files)) {
 		data := []byte(t.task.Tests.Files[name])
@@ -129,23 +128,23 @@ func (t *trial) placeTests(ctx context.Context) (ok bool, err error) {
 		}
 		files = append(files, file{name: name, kind: env.KindFile, mode: 0o755, data: data})
 	}
-	return t.place(ctx, files)
+	return t.install(ctx, files)
 }
+
+// maxLog is the most of a test log that is kept. A longer one is not graded.
+const maxLog = 128 << 20
 
 // test runs the script and reads its verdict.
 func (t *trial) test(ctx context.Context) error {
-	if ok, err := t.placeTests(ctx); !ok {
+	if ok, err := t.installTests(ctx); !ok {
 		return err
 	}
 	if err := t.clearRewards(ctx); err != nil {
 		return err
 	}
-	maxLog := t.MaxLog
-	if maxLog == 0 {
-		maxLog = 128 << 20
-	}
+	limit := cmp.Or(t.maxLog, maxLog)
 	c := scriptCommand(t.task.Tests.Script)
-	c.Timeout, c.Head, c.Tail = t.limit, maxLog, 1
+	c.Timeout, c.Head, c.Tail = t.limit, limit, 1
 	r, err := t.sb.Run(ctx, c)
 	if err != nil {
 		return fmt.Errorf("run the tests: %w", err)
@@ -155,10 +154,10 @@ func (t *trial) test(ctx context.Context) error {
 	switch {
 	case r.TimedOut:
 		v.Status, v.Detail = TimedOut, fmt.Sprintf("the tests took longer than %s", t.limit)
-		// The harness's own words, which the class tests_timed_out is known by.
+		// The harness's own words, which the class tests_timed_out is recognised by.
 		v.Log = fmt.Appendf(v.Log, "\n\nTimeout error: %d seconds exceeded.", int(t.limit.Seconds()))
-	case r.Stdout.Size > int64(maxLog):
-		v.Status, v.Detail = Ungradable, fmt.Sprintf("the test log of %d bytes is longer than %d", r.Stdout.Size, maxLog)
+	case r.Stdout.Size > int64(limit):
+		v.Status, v.Detail = Ungradable, fmt.Sprintf("the test log of %d bytes is longer than %d", r.Stdout.Size, limit)
 	case t.task.Tests.RewardFile != "":
 		return t.readRewards(ctx)
 	default:
@@ -209,7 +208,7 @@ func (v *Evaluation) classify() {
 	if v.Status == Resolved || v.Status == NoPatch {
 		return
 	}
-	if class, found := Classify(testlog.Decode(v.Log) + "\n" + string(v.instanceLog())); found {
+	if class, found := harness.Classify(testlog.Decode(v.Log) + "\n" + string(v.instanceLog())); found {
 		v.InfraReason, v.InfraTier = class.Reason, class.Tier
 	}
 }
@@ -225,7 +224,7 @@ func (t *trial) clearRewards(ctx context.Context) error {
 	}
 	r, err := t.sb.Run(ctx, env.Command{Line: line, Timeout: applyTimeout})
 	if err == nil && r.ExitCode != 0 {
-		err = errors.New(said(r))
+		err = errors.New(output(r))
 	}
 	if err != nil {
 		return fmt.Errorf("clear the reward: %w", err)
@@ -241,7 +240,7 @@ func (t *trial) readRewards(ctx context.Context) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil && machinery(ctx, err) {
+		if err != nil && infrastructure(ctx, err) {
 			return fmt.Errorf("read the reward: %w", err)
 		}
 		if err == nil {
@@ -261,11 +260,12 @@ func (t *trial) readRewards(ctx context.Context) error {
 		v.Report = rewardReport(t.task, v.Status)
 		return nil
 	}
-	v.Status, v.Detail = Ungradable, fmt.Sprintf("the test script left no reward in %s", strings.Join(RewardFiles(t.task.Tests.RewardFile), " or "))
+	files := strings.Join(RewardFiles(t.task.Tests.RewardFile), " or ")
+	v.Status, v.Detail = Ungradable, "the test script left no reward in "+files
 	return nil
 }
 
-// rewardReport is the report on a task that the harness does not know.
-func rewardReport(t env.Task, s Status) *Report {
-	return &Report{ID: t.ID, PatchExists: true, PatchApplied: true, Resolved: s == Resolved}
+// rewardReport is the report for a task that the harness does not know.
+func rewardReport(t env.Task, s Status) *harness.Report {
+	return &harness.Report{ID: t.ID, PatchExists: true, PatchApplied: true, Resolved: s == Resolved}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"deepswe/agent/run"
+	"deepswe/verify/swe"
 )
 
 // evaluate plays the validation tasks with the published policy.
@@ -26,7 +26,8 @@ func (l *loop) evaluate(ctx context.Context, step int, values map[string]float64
 	}
 	s := score(outcomes)
 	values["val/pass@1"] = s.mean
-	values["val/pass@1_low"], values["val/pass@1_high"] = wilson(s.mean, s.tasks)
+	// A task's mean over several attempts counts as one draw, which can only make the interval wider than need be.
+	values["val/pass@1_low"], values["val/pass@1_high"] = swe.Wilson(s.mean, float64(s.tasks))
 	if k := l.config.Evaluate.Attempts; k > 1 {
 		values["val/pass@k"] = s.any
 	}
@@ -112,17 +113,4 @@ func score(outcomes []run.Outcome) result {
 		r.turns /= played
 	}
 	return r
-}
-
-// wilson is the 95% score interval of a proportion p over n tasks (Wilson 1927). It treats a task's mean over several
-// attempts as one draw, which can only make it wider than need be.
-func wilson(p float64, n int) (low, high float64) {
-	if n == 0 {
-		return 0, 1
-	}
-	const z = 1.959963984540054
-	d := 1 + z*z/float64(n)
-	mid := (p + z*z/(2*float64(n))) / d
-	half := z / d * math.Sqrt(p*(1-p)/float64(n)+z*z/(4*float64(n)*float64(n)))
-	return max(0, mid-half), min(1, mid+half)
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"deepswe/env"
-	"deepswe/verify"
+	"deepswe/verify/harness"
 )
 
 // The predictions that need no file.
@@ -33,7 +33,7 @@ type Predictions struct {
 	Model string
 
 	builtin bool
-	byTask  map[string]verify.Prediction
+	byTask  map[string]harness.Prediction
 }
 
 // ReadPredictions reads a file of predictions, or takes one of the built-in ones: Gold or Empty.
@@ -46,14 +46,14 @@ func ReadPredictions(name string) (Predictions, error) {
 		return Predictions{}, err
 	}
 	defer f.Close()
-	list, err := verify.ReadPredictions(f)
+	list, err := harness.ReadPredictions(f)
 	if err == nil && len(list) == 0 {
 		err = errors.New("it holds no predictions")
 	}
 	if err != nil {
 		return Predictions{}, fmt.Errorf("%s: %w", name, err)
 	}
-	p := Predictions{Model: modelName(list[0]), byTask: make(map[string]verify.Prediction, len(list))}
+	p := Predictions{Model: modelName(list[0]), byTask: make(map[string]harness.Prediction, len(list))}
 	for _, one := range list {
 		p.byTask[one.InstanceID] = one
 	}
@@ -61,7 +61,7 @@ func ReadPredictions(name string) (Predictions, error) {
 }
 
 // modelName is the harness's name for the model of a prediction.
-func modelName(p verify.Prediction) string {
+func modelName(p harness.Prediction) string {
 	if p.Model == "" {
 		return "None"
 	}

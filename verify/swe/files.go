@@ -13,7 +13,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
 	"deepswe/env/disk"
-	"deepswe/verify"
+	"deepswe/verify/harness"
 )
 
 // writePredictions writes preds.json: an object of predictions by task, which the official harness takes as it is. It
@@ -48,7 +48,7 @@ func (e *Evaluation) predictions(w io.Writer, outcomes []run.Outcome, index int)
 		if err != nil {
 			return err
 		}
-		p, err := disk.MarshalJSON(verify.Prediction{InstanceID: o.Task, Model: e.Runner.Attempt.ModelName, Patch: &patch})
+		p, err := disk.MarshalJSON(harness.Prediction{InstanceID: o.Task, Model: e.Runner.Attempt.ModelName, Patch: &patch})
 		if err != nil {
 			return err
 		}

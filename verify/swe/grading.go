@@ -16,6 +16,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/verify"
+	"deepswe/verify/harness"
 	"deepswe/verify/testlog"
 )
 
@@ -137,9 +138,9 @@ type GradingSummary struct {
 // Report writes the official harness's report on the run and, where patches were graded more than once, flaky.json.
 func (g *Grading) Report() (GradingSummary, error) {
 	s := GradingSummary{Statuses: map[verify.Status]int{}, Flaky: g.flaky()}
-	report := verify.RunReport{Tasks: g.IDs}
+	report := harness.RunReport{Tasks: g.IDs}
 	for _, c := range g.Candidates {
-		r := verify.TaskResult{ID: c.Task.ID, EmptyPatch: !c.Runs()}
+		r := harness.TaskResult{ID: c.Task.ID, EmptyPatch: !c.Runs()}
 		v, ok := g.result(run.Job{Task: c.Task.ID, Group: c.Task.ID})
 		switch {
 		case ok:

@@ -30,14 +30,14 @@ type Report struct {
 	Solved   int `json:"solved"`
 	Resolved int `json:"resolved"`
 
-	PassAtK        []verify.Estimate        `json:"pass_at_k"`
-	HarnessPassAtK []verify.Estimate        `json:"harness_pass_at_k"`
+	PassAtK        []Estimate               `json:"pass_at_k"`
+	HarnessPassAtK []Estimate               `json:"harness_pass_at_k"`
 	StopReasons    map[agent.StopReason]int `json:"stop_reasons"`
 	Statuses       map[verify.Status]int    `json:"statuses"`
 	Tokens         attempt.Tokens           `json:"tokens"`
 	Steps          int                      `json:"steps"`
 	FormatErrors   int                      `json:"format_errors"`
-	Split          verify.Split             `json:"split"`
+	Split          Split                    `json:"split"`
 	Suspicious     []Suspect                `json:"suspicious"`
 	Failures       []Failure                `json:"failures"`
 	Results        []TaskResult             `json:"results"`
@@ -110,15 +110,15 @@ func (e *Evaluation) Report(outcomes []run.Outcome, complete bool, s *Soundness)
 
 func newReport(outcomes []run.Outcome, attempts int, graded bool) Report {
 	r := Report{
-		Type: "report", Version: 1, Attempts: len(outcomes), PassAtK: []verify.Estimate{}, HarnessPassAtK: []verify.Estimate{},
+		Type: "report", Version: 1, Attempts: len(outcomes), PassAtK: []Estimate{}, HarnessPassAtK: []Estimate{},
 		StopReasons: map[agent.StopReason]int{}, Statuses: map[verify.Status]int{}, Suspicious: []Suspect{},
 		Failures: []Failure{}, Results: []TaskResult{},
 	}
-	var strict, harness []verify.Attempts
+	var strict, harness []Attempts
 	for _, o := range outcomes {
 		if n := len(r.Results); n == 0 || r.Results[n-1].Task != o.Task {
 			r.Results = append(r.Results, TaskResult{Task: o.Task})
-			strict, harness = append(strict, verify.Attempts{Task: o.Task}), append(harness, verify.Attempts{Task: o.Task})
+			strict, harness = append(strict, Attempts{Task: o.Task}), append(harness, Attempts{Task: o.Task})
 		}
 		r.add(o, &strict[len(strict)-1], &harness[len(harness)-1])
 	}
@@ -126,11 +126,11 @@ func newReport(outcomes []run.Outcome, attempts int, graded bool) Report {
 		r.Results[i].Made, r.Results[i].Solved = s.Made, s.Solved
 	}
 	r.Tasks = len(r.Results)
-	r.Split = verify.SplitTasks(strict)
+	r.Split = SplitTasks(strict)
 	for _, k := range ks(attempts) {
 		if graded {
-			r.PassAtK = append(r.PassAtK, verify.PassRate(strict, k))
-			r.HarnessPassAtK = append(r.HarnessPassAtK, verify.PassRate(harness, k))
+			r.PassAtK = append(r.PassAtK, PassRate(strict, k))
+			r.HarnessPassAtK = append(r.HarnessPassAtK, PassRate(harness, k))
 		}
 	}
 	return r
@@ -149,7 +149,7 @@ func ks(attempts int) []int {
 }
 
 // add counts one outcome, for its task by either reading.
-func (r *Report) add(o run.Outcome, strict, harness *verify.Attempts) {
+func (r *Report) add(o run.Outcome, strict, harness *Attempts) {
 	task := &r.Results[len(r.Results)-1]
 	task.Attempts = append(task.Attempts, NewAttemptResult(o))
 	r.Tries += o.Tries

@@ -309,18 +309,11 @@ func TestAttacks(t *testing.T) {
 				t.Errorf("Evaluate: reward %v, %v\n%s", v.Reward, err, v.Log)
 			}
 			t.Logf("%s, suspicious: %v", v.Status, v.Suspicious)
-			if v.Status != verify.Resolved {
-				return
-			}
-			// The harness's rules are taken in; training's must not be.
-			if v, err = e.Reward(t.Context(), task, patch); err != nil || v.Reward != 0 {
-				t.Errorf("Reward: %v, %v\n%s", v.Reward, err, v.Log)
-			}
 		})
 	}
 	// Whatever was done to the sandboxes, later ones know nothing of it.
 	for name, task := range attacked {
-		if v, err := e.Reward(t.Context(), task, []byte(task.Tests.GoldPatch)); err != nil || v.Reward != 1 {
+		if v, err := e.Evaluate(t.Context(), task, []byte(task.Tests.GoldPatch)); err != nil || v.Reward != 1 {
 			t.Errorf("after the attacks, the solution of %s has the reward %v, %v\n%s", name, v.Reward, err, v.Log)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
 	"deepswe/verify"
+	"deepswe/verify/harness"
 	"deepswe/verify/swe"
 )
 
@@ -114,7 +115,7 @@ func TestEval(t *testing.T) {
 	want := swe.Report{
 		Type: "report", Version: 1, Complete: true, Model: "test-model", Tasks: 2, Attempts: 4, Finished: 4, Solved: 2, Resolved: 2,
 		StopReasons: r.StopReasons, Statuses: map[verify.Status]int{verify.Resolved: 2, verify.NoPatch: 2},
-		Split: verify.Split{Never: []string{quantile.ID}, Sometimes: []string{}, Always: []string{layered.ID}}, Steps: 10,
+		Split: swe.Split{Never: []string{quantile.ID}, Sometimes: []string{}, Always: []string{layered.ID}}, Steps: 10,
 	}
 	ignored := cmpopts.IgnoreFields(swe.Report{}, "PassAtK", "HarnessPassAtK", "Tokens", "Results", "Soundness", "Seconds", "Tries", "Suspicious", "Failures")
 	if diff := cmp.Diff(want, r, ignored); diff != "" {
@@ -155,7 +156,7 @@ func TestEval(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer f.Close()
-			preds, err := verify.ReadPredictions(f)
+			preds, err := harness.ReadPredictions(f)
 			if err != nil || len(preds) != 2 || preds[0].InstanceID != layered.ID || preds[0].Model != "test-model" ||
 				!strings.HasPrefix(*preds[0].Patch, "diff --git") || *preds[1].Patch != "" {
 				t.Errorf("%s: %+v, %v", name, preds, err)

@@ -12,6 +12,7 @@ import (
 
 	"deepswe/agent/agentcmd"
 	"deepswe/verify"
+	"deepswe/verify/harness"
 )
 
 func write(t testing.TB, path, content string) string {
@@ -105,7 +106,7 @@ func TestGradePredictions(t *testing.T) {
 	tasks := repositories(t)
 	keypath, layered, quantile := tasks[0], tasks[1], tasks[2]
 	patch := func(p string) *string { return &p }
-	predictions := map[string]verify.Prediction{
+	predictions := map[string]harness.Prediction{
 		"a": {InstanceID: keypath.ID, Model: "org/model", Patch: patch("")},
 		"b": {InstanceID: layered.ID, Model: "org/model", Patch: &layered.Tests.GoldPatch},
 		"c": {InstanceID: quantile.ID, Model: "org/model", Patch: patch("no patch")},
@@ -154,7 +155,7 @@ func TestGradePredictions(t *testing.T) {
 		}
 	})
 	t.Run("another patch", func(t *testing.T) {
-		predictions["b"] = verify.Prediction{InstanceID: layered.ID, Model: "org/model", Patch: patch(layered.Tests.TestPatch)}
+		predictions["b"] = harness.Prediction{InstanceID: layered.ID, Model: "org/model", Patch: patch(layered.Tests.TestPatch)}
 		data, err := json.Marshal(predictions)
 		if err != nil {
 			t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deepswe/verify"
+	"deepswe/verify/harness"
 )
 
 // harnessProgram asks the official swebench package about the directory of a graded run: it reads the predictions, grades
@@ -56,9 +56,9 @@ func TestOfficialHarness(t *testing.T) {
 		})
 	}
 	wrong := strings.Replace(tasks[2].Tests.GoldPatch, "[...values]", "values", 1)
-	byID := map[string]verify.Prediction{}
+	byID := map[string]harness.Prediction{}
 	for i, patch := range []string{"", tasks[1].Tests.GoldPatch, wrong} {
-		byID[tasks[i].ID] = verify.Prediction{InstanceID: tasks[i].ID, Model: "org/a model", Patch: &patch}
+		byID[tasks[i].ID] = harness.Prediction{InstanceID: tasks[i].ID, Model: "org/a model", Patch: &patch}
 	}
 	dump := func(name string, v any) string {
 		data, err := json.Marshal(v)

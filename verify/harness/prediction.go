@@ -1,4 +1,4 @@
-package verify
+package harness
 
 import (
 	"bufio"
@@ -118,18 +118,4 @@ func decodePredictions(list []json.RawMessage) ([]Prediction, error) {
 		predictions = append(predictions, p)
 	}
 	return predictions, nil
-}
-
-// WritePredictions writes preds.json: a list that the official harness takes as it is.
-func WritePredictions(w io.Writer, predictions []Prediction) error {
-	if predictions == nil {
-		predictions = []Prediction{}
-	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(predictions); err != nil {
-		return fmt.Errorf("write predictions: %w", err)
-	}
-	return nil
 }

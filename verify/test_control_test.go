@@ -10,7 +10,7 @@ import (
 	"deepswe/env"
 )
 
-func TestTouched(t *testing.T) {
+func TestPatchedPaths(t *testing.T) {
 	for _, tc := range []struct {
 		name, patch string
 		want        []string
@@ -33,14 +33,14 @@ func TestTouched(t *testing.T) {
 		{"nothing", "some words\n", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, touched([]byte(tc.patch))); diff != "" {
-				t.Errorf("touched (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tc.want, patchedPaths([]byte(tc.patch))); diff != "" {
+				t.Errorf("paths (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestSteers(t *testing.T) {
+func TestControlsTests(t *testing.T) {
 	for _, tc := range []struct {
 		names string
 		want  bool
@@ -53,8 +53,8 @@ func TestSteers(t *testing.T) {
 		{"src/conf.py babel/core.py karma.py lib/configuration.rb ABTest.tsx", false},
 	} {
 		for name := range strings.FieldsSeq(tc.names) {
-			if got := steers(name); got != tc.want {
-				t.Errorf("steers(%q) = %v", name, got)
+			if got := controlsTests(name); got != tc.want {
+				t.Errorf("controlsTests(%q) = %v", name, got)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestSteeringFiles(t *testing.T) {
 	}}
 	patch := "--- a/setup.cfg\n+++ b/setup.cfg\n--- a/tox.ini\n+++ b/tox.ini\n--- a/checks/odd.py\n+++ b/checks/odd.py\n--- a/src/a.py\n+++ b/src/a.py\n"
 	want := []string{"checks/odd.py", "tox.ini"}
-	if got := steeringFiles(task, []byte(patch), nil); !slices.Equal(got, want) {
+	if got := controlPaths(task, []byte(patch), nil); !slices.Equal(got, want) {
 		t.Errorf("steering files %q, want %q: what the solution changes may be changed, what is expected to pass may not", got, want)
 	}
 }
@@ -99,7 +99,7 @@ func TestIntoRepository(t *testing.T) {
 func FuzzTouched(f *testing.F) {
 	f.Add([]byte("diff --git \"a/\\303\" b/x\n--- a/../x\n+++ b/./y\t1\n"))
 	f.Fuzz(func(t *testing.T, patch []byte) {
-		for _, name := range touched(patch) {
+		for _, name := range patchedPaths(patch) {
 			if name == "" || name[0] == '/' || name == ".." || strings.HasPrefix(name, "../") || strings.Contains(name, "/../") {
 				t.Errorf("touched found %q", name)
 			}

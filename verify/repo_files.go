@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +18,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// file is one path of the repository and what is there: nothing, where kind is empty. What is neither a file nor a link
-// is left alone.
+// file is one path of the repository with its content: nothing, where kind is empty. What is neither a file nor a link is
+// left alone.
 type file struct {
 	name   string // relative to the repository
 	kind   env.Kind
@@ -26,11 +28,11 @@ type file struct {
 	target string // of a symbolic link
 }
 
-// maxFile is the largest file that grading carries about; a patch does not carry larger ones.
+// maxFile is the largest file that grading copies; a patch has no larger ones.
 const maxFile = 64 << 20
 
-// look reads what stands at a path of the repository in the sandbox. What cannot be read has the kind KindOther.
-func look(ctx context.Context, sb env.Sandbox, name string) (file, error) {
+// readFile reads a path of the repository in the sandbox. What cannot be read has the kind KindOther.
+func readFile(ctx context.Context, sb env.Sandbox, name string) (file, error) {
 	full := path.Join(sb.Dir(), name)
 	data, info, err := sb.Read(ctx, full, env.ReadOptions{Limit: maxFile, NoFollow: true})
 	switch {
@@ -38,7 +40,7 @@ func look(ctx context.Context, sb env.Sandbox, name string) (file, error) {
 		return file{name: name, kind: env.KindOther}, nil
 	case err == nil:
 		return file{name: name, kind: env.KindFile, mode: info.Mode, data: data}, nil
-	case machinery(ctx, err):
+	case infrastructure(ctx, err):
 		return file{}, fmt.Errorf("read %s: %w", name, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, guest.ErrNotDirectory):
 		return file{name: name}, nil
@@ -57,13 +59,14 @@ func look(ctx context.Context, sb env.Sandbox, name string) (file, error) {
 	return file{name: name, kind: env.KindOther}, nil
 }
 
-// machinery tells whether an error is ours. All else lies in what the patch has made of the repository.
-func machinery(ctx context.Context, err error) bool {
+// infrastructure reports whether an error is an infrastructure failure. Any other comes from what the patch has made of
+// the repository.
+func infrastructure(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, env.ErrInfrastructure)
 }
 
-// lay makes paths of the repository in the sandbox what they are described as, whatever stands there.
-func lay(ctx context.Context, sb env.Sandbox, files []file) error {
+// writeFiles makes paths of the repository in the sandbox what they are described as, whatever is there.
+func writeFiles(ctx context.Context, sb env.Sandbox, files []file) error {
 	files = slices.DeleteFunc(slices.Clone(files), func(f file) bool { return f.kind == env.KindDir || f.kind == env.KindOther })
 	if len(files) == 0 {
 		return nil
@@ -99,7 +102,7 @@ func lay(ctx context.Context, sb env.Sandbox, files []file) error {
 	return nil
 }
 
-// remove takes the paths away, a few thousand at a time: a command line has its limits.
+// remove removes the paths, a few thousand at a time: a command line has its limits.
 func remove(ctx context.Context, sb env.Sandbox, files []file) error {
 	const most = 64 << 10
 	for len(files) > 0 {
@@ -115,19 +118,54 @@ func remove(ctx context.Context, sb env.Sandbox, files []file) error {
 			return fmt.Errorf("remove files: %w", err)
 		}
 		if r.ExitCode != 0 {
-			return fmt.Errorf("remove files: %s", said(r))
+			return fmt.Errorf("remove files: %s", output(r))
 		}
 	}
 	return nil
 }
 
-// equal tells whether two descriptions of a path are of the same thing.
+// store writes the file below a directory of the host.
+func (f file) store(root *os.Root) error {
+	switch f.kind {
+	case "":
+		return nil
+	case env.KindDir:
+		return root.MkdirAll(f.name, 0o755)
+	}
+	if err := root.MkdirAll(filepath.Dir(f.name), 0o755); err != nil {
+		return err
+	}
+	if f.kind == env.KindSymlink {
+		return root.Symlink(f.target, f.name)
+	}
+	return root.WriteFile(f.name, f.data, f.mode.Perm())
+}
+
+// stored reads back a file from there.
+func stored(root *os.Root, name string) (file, error) {
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return file{name: name}, nil
+	case err != nil:
+		return file{}, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		target, err := root.Readlink(name)
+		return file{name: name, kind: env.KindSymlink, target: target}, err
+	case info.IsDir():
+		return file{name: name, kind: env.KindDir}, nil
+	}
+	data, err := root.ReadFile(name)
+	return file{name: name, kind: env.KindFile, mode: info.Mode(), data: data}, err
+}
+
+// equal reports whether two descriptions of a path are the same.
 func (f file) equal(g file) bool {
 	return f.kind == g.kind && f.target == g.target && f.mode.Perm() == g.mode.Perm() && bytes.Equal(f.data, g.data)
 }
 
-// names lists files for people.
-func names(files []file) string {
+// listNames lists files for people.
+func listNames(files []file) string {
 	const most = 5
 	var b strings.Builder
 	for i, f := range files {
@@ -146,8 +184,8 @@ func names(files []file) string {
 // shellQuoted is one word for a shell.
 func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// said is what a command printed, errors first.
-func said(r env.Result) string {
+// output is what a command printed, errors first.
+func output(r env.Result) string {
 	var b strings.Builder
 	for _, part := range [][]byte{r.Stderr.Head, r.Stderr.Tail, r.Stdout.Head, r.Stdout.Tail} {
 		b.Write(part)

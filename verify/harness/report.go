@@ -1,4 +1,4 @@
-package verify
+package harness
 
 // Report is what the official harness writes for one task as report.json.
 type Report struct {
@@ -14,29 +14,19 @@ type Report struct {
 	Tests *TestsStatus
 }
 
-// TestsStatus sorts the expected tests by what became of them. The last two are always empty: the harness keeps them
-// for tests that no record names.
+// TestsStatus sorts the expected tests by their outcome. The last two are always empty: the harness keeps them for tests
+// that no record names.
 type TestsStatus struct {
-	FailToPass, PassToPass, FailToFail, PassToFail Outcome
+	FailToPass, PassToPass, FailToFail, PassToFail TestLists
 }
 
-// Outcome lists tests in the record's order.
-type Outcome struct {
+// TestLists are tests in the record's order.
+type TestLists struct {
 	Success, Failure []string
 }
 
-func (o *Outcome) add(id string, v verdict) {
-	switch v {
-	case succeeded:
-		o.Success = append(o.Success, id)
-	case failed:
-		o.Failure = append(o.Failure, id)
-	case undecided:
-	}
-}
-
-// resolved wants no failure; two empty lists are resolved.
-func (s TestsStatus) resolved() bool {
+// Resolved reports whether no test failed; two empty lists are resolved.
+func (s TestsStatus) Resolved() bool {
 	return len(s.FailToPass.Failure) == 0 && len(s.PassToPass.Failure) == 0
 }
 
@@ -64,6 +54,6 @@ func (r Report) JSON() []byte {
 	return appendJSON(nil, object{{r.ID, report}}, 0)
 }
 
-func (o Outcome) object() object {
-	return object{{"success", o.Success}, {"failure", o.Failure}}
+func (l TestLists) object() object {
+	return object{{"success", l.Success}, {"failure", l.Failure}}
 }

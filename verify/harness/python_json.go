@@ -1,4 +1,4 @@
-package verify
+package harness
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func appendJSON(b []byte, value any, depth int) []byte {
 		}
 		return append(appendLine(b, depth), '}')
 	}
-	panic(fmt.Sprintf("verify: no JSON form for %T", value))
+	panic(fmt.Sprintf("harness: no JSON form for %T", value))
 }
 
 // appendItem begins the item i of a list or object.

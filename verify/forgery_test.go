@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A word that forging takes speaks against a patch only where nobody used it before.
-func TestTelltale(t *testing.T) {
+// An indicator of forgery counts against a patch only where the code did not have it before.
+func TestForgeryIndicators(t *testing.T) {
 	forging := "42\n# os._exit\n"
 	for _, tc := range []struct {
 		name   string
@@ -33,18 +33,13 @@ func TestTelltale(t *testing.T) {
 			task.Tests.GoldPatch = tc.gold
 			patch := gitDiff(t, before, with(before, append(tc.change, "answer", "42\n")...))
 			e := Evaluator{Provider: newScratch(t, before)}
-			for name, evaluate := range map[string]func() (Evaluation, error){
-				"Evaluate": func() (Evaluation, error) { return e.Evaluate(t.Context(), task, patch) },
-				"Reward":   func() (Evaluation, error) { return e.Reward(t.Context(), task, patch) },
-			} {
-				v, err := evaluate()
-				if err != nil || v.Status != Resolved || v.Reward != tc.reward {
-					t.Fatalf("%s: %s with reward %v, want %v: %s, %v", name, v.Status, v.Reward, tc.reward, v.Detail, err)
-				}
-				told := len(v.Suspicious) > 0 && v.Suspicious[0].Kind == Telltale && strings.HasSuffix(v.Suspicious[0].Detail, "os._exit")
-				if told != (tc.reward == 0) {
-					t.Errorf("%s: suspicious %v", name, v.Suspicious)
-				}
+			v, err := e.Evaluate(t.Context(), task, patch)
+			if err != nil || v.Status != Resolved || v.Reward != tc.reward {
+				t.Fatalf("%s with reward %v, want %v: %s, %v", v.Status, v.Reward, tc.reward, v.Detail, err)
+			}
+			told := len(v.Suspicious) > 0 && v.Suspicious[0].Kind == ForgeryIndicator && strings.HasSuffix(v.Suspicious[0].Detail, "os._exit")
+			if told != (tc.reward == 0) {
+				t.Errorf("suspicious %v", v.Suspicious)
 			}
 		})
 	}

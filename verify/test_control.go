@@ -1,25 +1,28 @@
 package verify
 
 import (
+	"context"
+	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"deepswe/env"
 )
 
-// Steering: the patch's changes to tests and to what configures them are needed for it to pass.
-const Steering SuspicionKind = "steering"
+// TestTampering: the tests pass only with the patch's changes to tests and to what configures them.
+const TestTampering SuspicionKind = "steering"
 
 // A patch can pass tests by fixing the code, or by changing what the tests are and how they run. What it changes of the
-// second kind is not evidence, and is not forbidden either: good patches come with tests. So the stricter reading puts
-// those files back as they were and looks whether the patch still passes. The files that the task's own solution
-// changes are left alone: there, the change is part of what was asked for.
+// second kind is not evidence, and is not forbidden either: good patches come with tests. So the stricter reading reverts
+// those files and checks whether the patch still passes. The files that the task's own solution changes are left alone:
+// there, the change is part of what was asked for.
 
-// steeringFiles returns the paths that a patch touches and that have a say in the tests, sorted. root are the names of
-// what stands at the root of the repository without the patch.
-func steeringFiles(t env.Task, patch []byte, root []string) []string {
-	solution := touched([]byte(t.Tests.GoldPatch))
+// controlPaths returns the paths that a patch changes and that control the tests, sorted. root are the names of the
+// entries at the root of the repository without the patch.
+func controlPaths(t env.Task, patch []byte, root []string) []string {
+	solution := patchedPaths([]byte(t.Tests.GoldPatch))
 	expected := map[string]bool{}
 	for _, ids := range [][]string{t.Tests.FailToPass, t.Tests.PassToPass} {
 		for _, id := range ids {
@@ -28,14 +31,14 @@ func steeringFiles(t env.Task, patch []byte, root []string) []string {
 			}
 		}
 	}
-	return slices.DeleteFunc(touched(patch), func(name string) bool {
+	return slices.DeleteFunc(patchedPaths(patch), func(name string) bool {
 		_, found := slices.BinarySearch(solution, name)
-		return found || !expected[name] && !steers(name) && !shadows(name, root)
+		return found || !expected[name] && !controlsTests(name) && !shadows(name, root)
 	})
 }
 
-// steers tells whether a file can decide which tests run, how they run, or what they find, by its name.
-func steers(name string) bool {
+// controlsTests reports whether a file can decide which tests run, how they run, or what they find, by its name.
+func controlsTests(name string) bool {
 	dirs := strings.Split(name, "/")
 	base := dirs[len(dirs)-1]
 	dirs = dirs[:len(dirs)-1]
@@ -59,10 +62,10 @@ var runnerFiles = []string{
 // karma.conf.js).
 var runnerConfigs = []string{"jest", "vitest", "vite", "karma", "playwright", "cypress", "ava", "jasmine", "mocha", "babel"}
 
-// installed are directories of other people's code.
+// installed are directories of third-party code.
 var installed = []string{".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", "vendor", ".git"}
 
-// isTest tells whether a file's name is that of tests, in the conventions of the common runners.
+// isTest reports whether a file's name is that of tests, in the conventions of the common runners.
 func isTest(base, stem, ext string) bool {
 	switch ext {
 	case "py", "pyx":
@@ -80,8 +83,8 @@ func isTest(base, stem, ext string) bool {
 	return strings.HasSuffix(base, ".snap")
 }
 
-// holdsTests tells whether a directory is one that tests and their data lie in. In Python, one called test or spec is as
-// often a part of the product (django/test).
+// holdsTests reports whether a directory is one for tests and their data. In Python, one called test or spec is as often a
+// part of the product (django/test).
 func holdsTests(dir, ext string) bool {
 	switch dir {
 	case "tests", "__tests__", "__snapshots__", "__mocks__", "testdata", "r2e_tests":
@@ -92,8 +95,8 @@ func holdsTests(dir, ext string) bool {
 	return false
 }
 
-// shadows tells whether a path brings a module to the root that has the name of the test runner, or of something that
-// the runner is made of: the working directory comes first where Python looks for modules. A repository that has such a
+// shadows reports whether a path adds a module at the root that has the name of the test runner, or of a module that the
+// runner uses: the working directory comes first where Python looks for modules. A repository that has such a
 // module of its own is the one that it is installed from.
 func shadows(name string, root []string) bool {
 	top, _, deeper := strings.Cut(name, "/")
@@ -109,4 +112,26 @@ var runnerModules = []string{
 	"xdist", "pytest_cov", "coverage", "hypothesis", "atexit", "argparse", "ast", "collections", "contextlib", "dataclasses",
 	"enum", "functools", "importlib", "inspect", "io", "json", "logging", "os", "pathlib", "posixpath", "re", "shutil",
 	"site", "sys", "sysconfig", "tempfile", "traceback", "types", "typing", "warnings", "builtins", "encodings",
+}
+
+// controlFiles reads the files by which the patch could control the tests, as they are before it is applied.
+func (t *trial) controlFiles(ctx context.Context) ([]file, error) {
+	listing, err := t.sb.List(ctx, t.sb.Dir(), env.ListOptions{Hidden: true})
+	if err != nil {
+		return nil, fmt.Errorf("list the repository: %w", err)
+	}
+	var root []string
+	for _, e := range listing.Entries {
+		root = append(root, filepath.Base(e.Path))
+	}
+	names := controlPaths(t.task, t.patch, root)
+	originals := make([]file, 0, len(names))
+	for _, name := range names {
+		f, err := readFile(ctx, t.sb, name)
+		if err != nil {
+			return nil, err
+		}
+		originals = append(originals, f)
+	}
+	return originals, nil
 }

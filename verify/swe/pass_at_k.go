@@ -1,8 +1,8 @@
-package verify
+package swe
 
 import "math"
 
-// Attempts counts what became of the attempts at one task. Attempts that our machinery failed in are not counted.
+// Attempts counts the attempts at one task. Those that ended with an infrastructure failure are not counted.
 type Attempts struct {
 	Task   string
 	Made   int
@@ -47,15 +47,12 @@ func PassRate(tasks []Attempts, k int) Estimate {
 			made += t.Made
 		}
 	}
-	if e.Tasks = len(rates); e.Tasks == 0 {
-		e.High = 1
-		return e
-	}
+	e.Tasks = len(rates)
 	for _, r := range rates {
 		e.Rate += r / float64(len(rates))
 	}
 	e.Rate = min(e.Rate, 1)
-	e.Low, e.High = wilson(e.Rate, effective(rates, e.Rate, float64(made)/float64(k)))
+	e.Low, e.High = Wilson(e.Rate, effective(rates, e.Rate, float64(made)/float64(k)))
 	return e
 }
 
@@ -76,8 +73,11 @@ func effective(rates []float64, p, most float64) float64 {
 	return min(most, p*(1-p)*n*(n-1)/spread)
 }
 
-// wilson is the 95% score interval of a share p of n draws.
-func wilson(p, n float64) (low, high float64) {
+// Wilson is the 95% score interval of a share p of n draws (Wilson 1927): everything, where n is 0.
+func Wilson(p, n float64) (low, high float64) {
+	if n == 0 {
+		return 0, 1
+	}
 	const z = 1.959963984540054
 	middle := (p + z*z/(2*n)) / (1 + z*z/n)
 	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))

@@ -1,4 +1,4 @@
-package verify
+package swe
 
 import (
 	"math"
@@ -113,5 +113,19 @@ func TestSplitTasks(t *testing.T) {
 	want := Split{Never: []string{"c"}, Sometimes: []string{"b"}, Always: []string{"a", "e"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The worked example of Newcombe 1998, method 3: 81 of 263 is 0.2553 to 0.3662; and the ends.
+func TestWilson(t *testing.T) {
+	low, high := Wilson(81.0/263, 263)
+	if math.Abs(low-0.2553) > 5e-5 || math.Abs(high-0.3662) > 5e-5 {
+		t.Errorf("%.4f to %.4f", low, high)
+	}
+	if low, high := Wilson(0, 20); low != 0 || math.Abs(high-0.1611) > 5e-5 {
+		t.Errorf("0 of 20: %.4f to %.4f", low, high)
+	}
+	if low, high := Wilson(0, 0); low != 0 || high != 1 {
+		t.Errorf("of nothing: %v to %v", low, high)
 	}
 }

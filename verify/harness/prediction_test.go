@@ -1,7 +1,6 @@
-package verify
+package harness
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -42,21 +41,5 @@ func TestReadPredictions(t *testing.T) {
 	}
 	if got, err := ReadPredictions(strings.NewReader(" \n")); err != nil || got != nil {
 		t.Errorf("nothing reads as %v, %v", got, err)
-	}
-}
-
-func TestWritePredictions(t *testing.T) {
-	patch := "+ if a < b && c > d:\n"
-	want := []Prediction{{"a-1", "m", &patch}, {"b-2", "m", nil}}
-	var b bytes.Buffer
-	if err := WritePredictions(&b, want); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(b.String(), "a < b && c > d") {
-		t.Errorf("characters of HTML are escaped: %s", b.String())
-	}
-	got, err := ReadPredictions(&b)
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("read again: %v (-want +got):\n%s", err, diff)
 	}
 }

@@ -1,4 +1,4 @@
-package verify
+package harness
 
 import (
 	"maps"
@@ -11,13 +11,11 @@ import (
 type RunReport struct {
 	// Tasks are the ids of the dataset, as often as they occur in it.
 	Tasks []string
-	// Results are what became of the predictions, at most one for a task. Tasks without one are incomplete.
+	// Results are the outcomes of the predictions, at most one for a task. Tasks without one are incomplete.
 	Results []TaskResult
-	// Leftovers, when not nil, adds what the harness says about containers and images after a run in Docker.
-	Leftovers *Leftovers
 }
 
-// TaskResult is what became of one prediction.
+// TaskResult is the outcome of one prediction.
 type TaskResult struct {
 	ID string
 	// EmptyPatch says that the prediction has no patch, or an empty one: the harness does not run such a task.
@@ -26,11 +24,6 @@ type TaskResult struct {
 	Report *Report
 	// Infra is the class of the task's logs (see [Classify]), nil for none. It is looked at where a task was not solved.
 	Infra *Infra
-}
-
-// Leftovers are names of containers and images.
-type Leftovers struct {
-	Containers, Images []string
 }
 
 // Name returns the name of the report's file for the model that made the predictions.
@@ -112,13 +105,6 @@ func (r RunReport) JSON() []byte {
 		{"failure_reasons", reasons},
 		{"error_ids", ids(o.failed)},
 		{"schema_version", 2},
-	}
-	if l := r.Leftovers; l != nil {
-		report = append(report,
-			member{"unstopped_instances", len(l.Containers)},
-			member{"unstopped_containers", slices.Sorted(slices.Values(l.Containers))},
-			member{"unremoved_images", slices.Sorted(slices.Values(l.Images))},
-		)
 	}
 	return append(appendJSON(nil, report, 0), '\n')
 }

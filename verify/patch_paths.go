@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// touched names every path that a patch could write to, sorted, as seen from the repository's root. It looks at whatever
-// git or the patch command might take for a file's name, in headers as well as in lines that only look like one: a name
-// too many costs nothing, and one that is missed would be a way around [steers].
-func touched(patch []byte) []string {
+// patchedPaths lists every path that a patch could write to, sorted, relative to the repository's root. It looks at
+// whatever git or the patch command might take for a file's name, in headers as well as in lines that only look like one:
+// a name too many costs nothing, and one that is missed would be a way around [controlsTests].
+func patchedPaths(patch []byte) []string {
 	names := map[string]bool{}
 	add := func(name string) {
 		if name = path.Clean(unquoted(strings.TrimSpace(name))); filepath.IsLocal(name) && name != "." {
@@ -45,7 +45,7 @@ func touched(patch []byte) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// stripped takes the time stamp off a header's name, and its first directory, as -p1 does.
+// stripped removes the time stamp from a header's name, and its first directory, as -p1 does.
 func stripped(name string) string {
 	if !strings.HasPrefix(name, `"`) {
 		name, _, _ = strings.Cut(name, "\t")
