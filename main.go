@@ -21,13 +21,8 @@ import (
 
 	"deepswe/agent/agentcmd"
 	"deepswe/agent/cli"
-	"deepswe/env"
-	"deepswe/env/disk"
-	"deepswe/env/docker"
-	"deepswe/env/envcmd"
 	"deepswe/env/guest"
 	"deepswe/env/guest/inside"
-	"deepswe/env/local"
 	"deepswe/rl/rlcmd"
 	"deepswe/rl/train"
 	"deepswe/verify/verifycmd"
@@ -120,34 +115,13 @@ func newRoot(w cli.World) (*cobra.Command, error) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.Usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
 	})
-	add(root, "Fix an issue", agentcmd.New(agentcmd.Deps{World: w, Demo: demoFS})...)
+	agentDeps := agentcmd.Deps{World: w, Demo: demoFS}
+	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{
 		In: w.In, Out: w.Out, Err: w.Err, Log: w.Log, Getenv: w.Getenv, Abandon: w.Abandon, Version: w.Version,
 		Provider: w.Sandbox, Model: w.Model, WriteRollouts: train.WriteRollouts,
 	})...)
-	add(root, "Look after this machine", envcmd.New(envcmd.Deps{
-		Out: w.Out, Err: w.Err,
-		Docker: func(ctx context.Context, hosts []string) (env.Provider, error) {
-			return docker.New(ctx, docker.Options{Hosts: hosts, Log: w.Log})
-		},
-		Local: []envcmd.Local{
-			{Name: "bwrap", Open: func() (env.Provider, error) { return local.NewBwrap(local.Options{Log: w.Log}) }},
-			{Name: "host", Open: func() (env.Provider, error) { return local.NewHost(local.Options{Log: w.Log}) }},
-		},
-		Scratch: func(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
-			found, err := disk.ReapScratch(ctx, "", disk.Reaping{All: o.All, DryRun: o.DryRun})
-			var left []env.Leftover
-			for _, f := range found {
-				left = append(left, env.Leftover{
-					Provider: "temporary", Kind: "directory", ID: f.Dir, Owner: fmt.Sprintf("process %d", f.PID), Age: f.Age,
-				})
-			}
-			return left, err
-		},
-		Endpoint: func(ctx context.Context, baseURL, model string) []env.Finding {
-			return agentcmd.CheckEndpoint(ctx, w, baseURL, model)
-		},
-	})...)
+	add(root, "Look after this machine", agentcmd.NewMachine(agentDeps)...)
 	add(root, "Train a model",
 		rlcmd.NewTrain(rlcmd.TrainDeps{In: w.In, Out: w.Out, Err: w.Err, Log: w.Log, Abandon: w.Abandon}),
 		rlcmd.NewExport(rlcmd.ExportDeps{In: w.In, Out: w.Out, Err: w.Err}))

@@ -1,4 +1,5 @@
-// Package agentcmd holds the commands about one rollout: solve, replay and view.
+// Package agentcmd holds the commands about one rollout (solve, replay and view) and about
+// this machine (doctor and clean).
 //
 // Everything that a command touches outside comes in through [Deps]. A command runs once.
 package agentcmd
@@ -18,7 +19,12 @@ type Deps struct {
 	Demo fs.FS
 }
 
-// New returns the commands of this package.
+// New returns the commands about a rollout.
 func New(d Deps) []*cobra.Command {
 	return []*cobra.Command{newSolve(d), newReplay(d), newView(d)}
+}
+
+// NewMachine returns the commands about this machine.
+func NewMachine(d Deps) []*cobra.Command {
+	return []*cobra.Command{newDoctor(d), newClean(d)}
 }

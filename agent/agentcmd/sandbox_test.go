@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os/exec"
 	"strings"
 	"testing"
@@ -17,12 +18,12 @@ import (
 func TestSolvePulls(t *testing.T) {
 	w := newWorld(t)
 	var got cli.SandboxChoice
-	w.deps.OpenSandbox = func(_ context.Context, c cli.SandboxChoice) (env.Provider, error) {
+	w.sandbox(cli.EnvDocker, true, func(_ context.Context, _ *slog.Logger, c cli.SandboxChoice) (env.Provider, error) {
 		got = c
 		c.Progress(env.Progress{Action: env.Pulling, Image: "python:3.12", Total: 52_000_000, Done: true})
 		c.Progress(env.Progress{Action: env.Pulling, Image: "python:3.13", Done: true, Err: errors.New("no such image")})
 		return nil, errors.New("that is enough")
-	}
+	})
 	args := []string{"solve", "an issue", "--repo", t.TempDir(), "--image", "python:3.12", "--registry-mirror", "m", "--image-budget", "9GB", "--out", t.TempDir() + "/run"}
 	w.run(t, args...)
 	if got.Mirror != "m" || got.ImageBudget != 9_000_000_000 || got.Image != "python:3.12" {
@@ -56,11 +57,11 @@ func TestDemoInAnImage(t *testing.T) {
 	}
 	w := newWorld(t)
 	p := &imaged{}
-	w.deps.OpenSandbox = func(ctx context.Context, _ cli.SandboxChoice) (env.Provider, error) {
+	w.sandbox(cli.EnvDocker, true, func(ctx context.Context, _ *slog.Logger, _ cli.SandboxChoice) (env.Provider, error) {
 		host, err := cli.World{}.Sandbox(ctx, cli.SandboxChoice{Env: cli.EnvHost})
 		p.Provider = host
 		return p, err
-	}
+	})
 	if code := w.run(t, "solve", "--demo", "--image", "i", "--out", t.TempDir()+"/run"); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, w.err.String())
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/cli"
+	"deepswe/env"
 )
 
 // scripted is a model that gives its replies one after the other, and keeps what it was asked.
@@ -83,6 +85,11 @@ func newWorld(t *testing.T, replies ...string) *world {
 		},
 	}}
 	return w
+}
+
+// sandbox replaces the table behind --env with one kind.
+func (w *world) sandbox(name string, images bool, open func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error)) {
+	w.deps.Sandboxes = []cli.SandboxKind{{Name: name, Images: images, Open: open}}
 }
 
 // run executes a command line, returns its exit code, and checks that it left no temporary file.

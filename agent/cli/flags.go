@@ -9,7 +9,8 @@ import (
 
 // Choices gives a flag completion values. Whether a value is one of them is checked where it is used.
 func Choices(cmd *cobra.Command, flag string, words ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	complete := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err) // the flag does not exist, or was given choices twice: a defect of the command's declaration
 	}
 }

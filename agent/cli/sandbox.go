@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/docker/go-units"
@@ -29,19 +30,24 @@ type SandboxKind struct {
 	Remark string
 	// Images is set where sandboxes are started from container images; the others use the host's own programs.
 	Images bool
-	Open   func(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error)
+	// Fix is what helps where Open fails and its error does not say.
+	Fix  string
+	Open openFunc
 }
 
-// SandboxKinds is the table of all kinds of sandboxes.
-func SandboxKinds() []SandboxKind {
+type openFunc = func(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error)
+
+// sandboxKinds is the table of all kinds of sandboxes, in the order in which doctor shows them.
+func sandboxKinds() []SandboxKind {
+	here := func(open func(local.Options) (env.Provider, error)) openFunc {
+		return func(_ context.Context, log *slog.Logger, _ SandboxChoice) (env.Provider, error) {
+			return open(local.Options{Log: log})
+		}
+	}
 	return []SandboxKind{
-		{Name: EnvDocker, Images: true, Open: openDocker},
-		{Name: EnvBwrap, Open: func(_ context.Context, log *slog.Logger, _ SandboxChoice) (env.Provider, error) {
-			return local.NewBwrap(local.Options{Log: log})
-		}},
-		{Name: EnvHost, Remark: "no isolation", Open: func(_ context.Context, log *slog.Logger, _ SandboxChoice) (env.Provider, error) {
-			return local.NewHost(local.Options{Log: log})
-		}},
+		{Name: EnvDocker, Images: true, Fix: "docker version says more", Open: openDocker},
+		{Name: EnvBwrap, Open: here(func(o local.Options) (env.Provider, error) { return local.NewBwrap(o) })},
+		{Name: EnvHost, Remark: "no isolation", Open: here(func(o local.Options) (env.Provider, error) { return local.NewHost(o) })},
 	}
 }
 
@@ -69,29 +75,27 @@ type SandboxChoice struct {
 	Progress func(env.Progress)
 }
 
-// kind is the table's line for the choice. auto is docker where an image is known, else bwrap.
-func (c SandboxChoice) kind() (SandboxKind, error) {
+// kind is the word of --env that the choice comes to: auto is docker where an image is known, else bwrap.
+func (c SandboxChoice) kind(kinds []SandboxKind) (SandboxKind, bool) {
 	name := First(c.Env, EnvAuto)
 	if name == EnvAuto {
 		if name = EnvBwrap; c.Image != "" {
 			name = EnvDocker
 		}
 	}
-	for _, k := range SandboxKinds() {
-		if k.Name == name {
-			return k, nil
-		}
+	i := slices.IndexFunc(kinds, func(k SandboxKind) bool { return k.Name == name })
+	if i < 0 {
+		return SandboxKind{}, false
 	}
-	words := envWords(SandboxKinds())
-	return SandboxKind{}, Usagef("invalid --env %q: choose %s", c.Env, orList(words))
+	return kinds[i], true
 }
 
 // Check validates a choice without opening anything.
 func (c SandboxChoice) Check() error {
-	k, err := c.kind()
+	k, ok := c.kind(sandboxKinds())
 	switch {
-	case err != nil:
-		return err
+	case !ok:
+		return Usagef("invalid --env %q: choose %s", c.Env, orList(envWords(sandboxKinds())))
 	case k.Images && c.Image == "":
 		return Usagef("--env %s requires --image", k.Name)
 	case !k.Images && c.Image != "":
@@ -100,41 +104,42 @@ func (c SandboxChoice) Check() error {
 	return nil
 }
 
-// OpenSandbox opens the provider that the choice asks for. host, which isolates nothing, is only chosen by name, or for
-// the demo.
-func OpenSandbox(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
+// SandboxKinds is the table behind --env.
+func (w World) SandboxKinds() []SandboxKind {
+	if w.Sandboxes != nil {
+		return w.Sandboxes
+	}
+	return sandboxKinds()
+}
+
+// Sandbox opens the provider that the choice asks for. host, which isolates nothing, is only chosen by name, or for the
+// demo.
+func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	k, err := c.kind()
-	if err != nil {
-		return nil, err
+	k, ok := c.kind(w.SandboxKinds())
+	if !ok {
+		return nil, Usagef("--env %s is not available here", c.Env)
 	}
-	p, err := k.open(ctx, log, c)
-	if err == nil || k.Images || First(c.Env, EnvAuto) != EnvAuto {
-		return p, err
-	}
-	if c.Demo {
-		c.Env = EnvHost
-		return OpenSandbox(ctx, log, c)
-	}
-	return nil, &ExitError{Code: ExitSandbox, Err: fmt.Errorf("%w\nwithout bubblewrap there are two other choices: "+
-		"--image REF works in a container of that image (needs Docker), and "+
-		"--env host works on a scratch copy with no isolation at all", err)}
-}
-
-// open opens a provider. One that works on this machine removes what killed runs left only when it is told to.
-func (k SandboxKind) open(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
-	p, err := k.Open(ctx, log, c)
-	if err != nil {
-		return nil, &ExitError{Code: ExitSandbox, Err: err}
-	}
-	if !k.Images {
+	p, err := k.Open(ctx, w.Logger(), c)
+	switch {
+	case err == nil && k.Images:
+		return p, nil
+	case err == nil:
+		// A provider that works on this machine removes what killed runs left only when it is told to.
 		if _, err := p.Reap(ctx, env.ReapOptions{}); err != nil && ctx.Err() == nil {
-			log.Warn("what a killed run left could not be removed", "error", err)
+			w.Logger().Warn("what a killed run left could not be removed", "error", err)
 		}
+		return p, nil
+	case !k.Images && First(c.Env, EnvAuto) == EnvAuto && c.Demo:
+		c.Env = EnvHost
+		return w.Sandbox(ctx, c)
+	case !k.Images && First(c.Env, EnvAuto) == EnvAuto:
+		err = fmt.Errorf("%w\nwithout bubblewrap there are two other choices: --image REF works in a container of that image "+
+			"(needs Docker), and --env host works on a scratch copy with no isolation at all", err)
 	}
-	return p, nil
+	return nil, &ExitError{Code: ExitSandbox, Err: err}
 }
 
 // SandboxFlags are the flags that say where commands run.
@@ -148,36 +153,26 @@ type SandboxFlags struct {
 
 // Add adds all flags, for a command that works on one repository.
 func (o *SandboxFlags) Add(cmd *cobra.Command) {
-	kinds := SandboxKinds()
-	o.addEnv(cmd, kinds)
+	o.addEnv(cmd, sandboxKinds())
 	cmd.Flags().StringVar(&o.Image, "image", "", "container image `REF` to work in")
 	cmd.Flags().BoolVar(&o.Network, "network", false, "open the sandbox's network")
 }
 
 // AddForTasks adds the flags of a command whose tasks bring their images.
 func (o *SandboxFlags) AddForTasks(cmd *cobra.Command) {
-	var kinds []SandboxKind
-	for _, k := range SandboxKinds() {
-		if k.Images {
-			kinds = append(kinds, k)
-		}
-	}
-	o.addEnv(cmd, kinds)
+	o.addEnv(cmd, slices.DeleteFunc(sandboxKinds(), func(k SandboxKind) bool { return !k.Images }))
 	o.Images.Add(cmd)
 }
 
 func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
-	words := envWords(kinds)
-	var help []string
+	help := []string{EnvAuto}
 	for _, k := range kinds {
-		word := k.Name
-		if k.Remark != "" {
-			word += " (" + k.Remark + ")"
+		if help = append(help, k.Name); k.Remark != "" {
+			help[len(help)-1] += " (" + k.Remark + ")"
 		}
-		help = append(help, word)
 	}
-	cmd.Flags().StringVar(&o.Env, "env", EnvAuto, "sandbox: "+orList(append([]string{EnvAuto}, help...)))
-	Choices(cmd, "env", words...)
+	cmd.Flags().StringVar(&o.Env, "env", EnvAuto, "sandbox: "+orList(help))
+	Choices(cmd, "env", envWords(kinds)...)
 	AddHosts(cmd, &o.Hosts)
 }
 
@@ -250,7 +245,8 @@ func Pulling(p env.Progress) string {
 	case p.Done:
 		return fmt.Sprintf("pulled %s, %s", p.Image, units.HumanSize(float64(p.Total)))
 	case p.Total > 0:
-		return fmt.Sprintf("pulling %s, %s of %s", p.Image, units.HumanSize(float64(p.Bytes)), units.HumanSize(float64(p.Total)))
+		return fmt.Sprintf("pulling %s, %s of %s",
+			p.Image, units.HumanSize(float64(p.Bytes)), units.HumanSize(float64(p.Total)))
 	}
 	return "pulling " + p.Image
 }

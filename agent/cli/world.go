@@ -14,8 +14,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"deepswe/env"
 )
 
 // World is what every command needs of the outside. A command package adds what only it needs in a Deps of its own.
@@ -32,9 +30,9 @@ type World struct {
 	Version string
 	// Now is the clock; time.Now when nil.
 	Now func() time.Time
-	// OpenSandbox replaces [OpenSandbox], and OpenModel replaces [OpenModel], where they are not nil.
-	OpenSandbox func(ctx context.Context, c SandboxChoice) (env.Provider, error)
-	OpenModel   func(ctx context.Context, c ModelChoice) (LiveModel, error)
+	// Sandboxes replaces the table behind --env, and OpenModel replaces [OpenModel], where they are not nil.
+	Sandboxes []SandboxKind
+	OpenModel func(ctx context.Context, c ModelChoice) (LiveModel, error)
 }
 
 // Logger returns the log, never nil.
@@ -50,14 +48,6 @@ func (w World) now() time.Time {
 		return time.Now()
 	}
 	return w.Now()
-}
-
-// Sandbox opens the provider that the choice asks for.
-func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, error) {
-	if w.OpenSandbox != nil {
-		return w.OpenSandbox(ctx, c)
-	}
-	return OpenSandbox(ctx, w.Logger(), c)
 }
 
 // Model opens a live endpoint.

@@ -1,4 +1,4 @@
-package envcmd
+package agentcmd
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/agent/cli"
 	"deepswe/env"
 )
 
@@ -19,8 +20,8 @@ const (
 	probeTimeout   = 2 * time.Minute
 )
 
-// try starts a sandbox of the spec under small limits and finds out which promises it keeps. where says in what.
-func try(ctx context.Context, p env.Provider, s env.Spec, where string) []env.Finding {
+// try starts a sandbox of the spec under small limits and finds out which promises it keeps.
+func try(ctx context.Context, p env.Provider, s env.Spec) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	s.Limits = env.Limits{Memory: probeMemory, CPUs: probeCPUs, Processes: probeProcesses}
@@ -29,14 +30,17 @@ func try(ctx context.Context, p env.Provider, s env.Spec, where string) []env.Fi
 	began := time.Now()
 	sandbox, err := p.Start(ctx, s)
 	if err != nil {
-		return []env.Finding{{Check: name + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: mendStart(err)}}
+		return []env.Finding{{Check: name + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: fixStart(err)}}
 	}
 	defer sandbox.Close(ctx)
 	if err := sandbox.Ping(ctx); err != nil {
 		return []env.Finding{{Check: name + " sandbox", Status: env.Failed, Detail: err.Error()}}
 	}
-	findings := []env.Finding{{Check: name + " sandbox", Status: env.OK, Detail: strings.TrimSpace(fmt.Sprintf(
-		"the guest is installed and answered after %v %s", time.Since(began).Round(time.Millisecond), where))}}
+	findings := []env.Finding{{Check: name + " sandbox", Status: env.OK, Detail: fmt.Sprintf(
+		"the guest is installed and answered after %v", time.Since(began).Round(time.Millisecond))}}
+	if s.Image != "" {
+		findings[0].Detail += " in " + s.Image
+	}
 	can := p.Capabilities()
 	if !can.Isolated {
 		findings[0].Detail += "; it isolates nothing, so it is only used when asked for by name"
@@ -80,7 +84,7 @@ func tryPromise(
 	return f
 }
 
-func mendStart(err error) string {
+func fixStart(err error) string {
 	switch {
 	case errors.Is(err, env.ErrNoImage):
 		return "deepswe doctor --image REF, with an image that is there: docker images"
@@ -110,7 +114,7 @@ func tryNetwork(ctx context.Context, s env.Sandbox) (string, error) {
 			return "", fmt.Errorf("the sandbox has a network interface: %s", strings.TrimSpace(name))
 		}
 	}
-	return "holds: there is no interface but the loopback", nil
+	return "enforced: there is no interface but the loopback", nil
 }
 
 // tryNetworkBare asks the same where there is no program to ask with.
@@ -124,7 +128,7 @@ func tryNetworkBare(ctx context.Context, s env.Sandbox) (string, error) {
 			return "", fmt.Errorf("the sandbox has a network interface: %s", path.Base(i.Path))
 		}
 	}
-	return "holds: there is no interface but the loopback", nil
+	return "enforced: there is no interface but the loopback", nil
 }
 
 // tryMemory fills a shell variable with more than the limit.
@@ -138,9 +142,9 @@ func tryMemory(ctx context.Context, s env.Sandbox) (string, error) {
 		return "", fmt.Errorf("200 MB were allocated under a limit of %d MiB", probeMemory>>20)
 	}
 	if !r.OutOfMemory {
-		return "holds; but a command that is killed for memory is not recognised as such", nil
+		return "enforced, but a command that is killed for memory is not recognised as such", nil
 	}
-	return fmt.Sprintf("bites: allocating 200 MB under %d MiB was killed, and recognised", probeMemory>>20), nil
+	return fmt.Sprintf("enforced: allocating 200 MB under %d MiB was killed, and recognised", probeMemory>>20), nil
 }
 
 // tryCPU keeps a CPU busy for a second and asks how much of it was had.
@@ -151,12 +155,12 @@ func tryCPU(ctx context.Context, s env.Sandbox) (string, error) {
 	}
 	used, ok := parseTimes(said)
 	if !ok {
-		return "is set; the sandbox's shell cannot tell whether it bites", nil
+		return "is set; the sandbox's shell cannot tell whether it is enforced", nil
 	}
 	if used > 800*time.Millisecond {
 		return "", fmt.Errorf("a busy command got %v of CPU in a second, under a limit of %v CPUs", used, probeCPUs)
 	}
-	return fmt.Sprintf("bites: a busy command got %v of CPU in a second, under %v CPUs", used.Round(10*time.Millisecond), probeCPUs), nil
+	return fmt.Sprintf("enforced: a busy command got %v of CPU in a second, under %v CPUs", used.Round(10*time.Millisecond), probeCPUs), nil
 }
 
 // parseTimes reads the shell's own user and system time from what "times" prints: "0m0.480s 0m0.010s".
@@ -183,14 +187,14 @@ func tryProcesses(ctx context.Context, s env.Sandbox) (string, error) {
 	if err := s.Ping(ctx); err != nil {
 		return "", fmt.Errorf("the guest did not survive: %w", err)
 	}
-	return fmt.Sprintf("bites: 100 processes could not be started under %d", probeProcesses), nil
+	return fmt.Sprintf("enforced: 100 processes could not be started under %d", probeProcesses), nil
 }
 
 // tryUser asks whom commands run as, and whether they have any of root's powers.
 func tryUser(ctx context.Context, s env.Sandbox) (string, error) {
 	r, said, err := shell(ctx, s, "grep -E '^(Uid|CapEff|CapBnd):' /proc/self/status", 10*time.Second)
 	if err != nil || r.ExitCode != 0 {
-		return "commands' rights could not be looked at: " + firstLine(said), err
+		return "commands' rights could not be looked at: " + cli.FirstLine(said, 0), err
 	}
 	fields := map[string]string{}
 	for line := range strings.Lines(said) {
@@ -206,12 +210,7 @@ func tryUser(ctx context.Context, s env.Sandbox) (string, error) {
 	if fields["Uid:"] == "0" {
 		return "commands are root in name, as the image says, without any of its powers", nil
 	}
-	return "holds: commands run as user " + fields["Uid:"] + ", without any capability", nil
-}
-
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
+	return "enforced: commands run as user " + fields["Uid:"] + ", without any capability", nil
 }
 
 // tryEmpty tries what can be tried without any program in the sandbox: the guest itself, and its surroundings. lacking
@@ -223,7 +222,7 @@ func tryEmpty(ctx context.Context, p env.Provider, s env.Spec, lacking string) [
 	began := time.Now()
 	sandbox, err := p.Start(ctx, s)
 	if err != nil {
-		return []env.Finding{{Check: p.Name() + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: mendStart(err)}}
+		return []env.Finding{{Check: p.Name() + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: fixStart(err)}}
 	}
 	defer sandbox.Close(ctx)
 	return []env.Finding{

@@ -1,15 +1,18 @@
-package envcmd
+package agentcmd
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 const cleanHelp = `Remove what dead runs left: containers and volumes on the Docker daemon, scratch
@@ -34,45 +37,42 @@ func newClean(d Deps) *cobra.Command {
 		Use:   "clean",
 		Short: "Remove containers, volumes and files that dead runs left",
 		Long:  cleanHelp,
-		Args:  cobra.NoArgs,
+		Args:  cli.NoArgs(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return runClean(cmd.Context(), d, o) },
 	}
-	flags := cmd.Flags()
-	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be removed")
-	flags.BoolVar(&o.all, "all", false, "remove what living runs use, too, and all prepared images")
-	flags.BoolVar(&o.json, "json", false, "print JSON lines")
-	flags.StringArrayVar(&o.hosts, "docker-host", nil, "a Docker daemon: unix, tcp or ssh `URL`, or context:NAME; may be repeated")
-	flags.DurationVar(&o.stale, "stale", 2*time.Minute, "how long a run on another machine may be silent before it counts as dead")
+	f := cmd.Flags()
+	f.BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be removed")
+	f.BoolVar(&o.all, "all", false, "remove what live runs use, too, and all prepared images")
+	f.BoolVar(&o.json, "json", false, "print JSON lines")
+	cli.AddHosts(cmd, &o.hosts)
+	f.DurationVar(&o.stale, "stale", 2*time.Minute, "`TIME` after which a silent run on another machine counts as dead")
 	return cmd
 }
 
 func runClean(ctx context.Context, d Deps, o cleanOptions) error {
 	var left []env.Leftover
 	var failures error
-	reap := func(p env.Provider, err error) {
-		if err != nil {
-			// What cannot be opened leaves nothing behind either, so it is worth a word and no failure.
+	for _, k := range d.SandboxKinds() {
+		p, err := k.Open(ctx, d.Logger(), cli.SandboxChoice{Hosts: o.hosts})
+		switch {
+		case err == nil:
+			found, err := p.Reap(ctx, env.ReapOptions{DryRun: o.dryRun, All: o.all, Stale: o.stale})
+			left = append(left, found...)
+			failures = errors.Join(failures, err, p.Close())
+		case k.Name == cli.EnvDocker && len(o.hosts) > 0:
+			failures = errors.Join(failures, err) // asked for by name
+		default:
+			// What cannot be opened leaves nothing behind either, so it is worth a word and not a failure.
 			fmt.Fprintf(d.Err, "not looked at: %v\n", err)
-			return
 		}
-		found, err := p.Reap(ctx, env.ReapOptions{DryRun: o.dryRun, All: o.all, Stale: o.stale})
-		left = append(left, found...)
-		failures = errors.Join(failures, err, p.Close())
 	}
-	p, err := d.Docker(ctx, o.hosts)
-	if err != nil && len(o.hosts) > 0 {
-		failures = err // asked for by name
-	} else {
-		reap(p, err)
+	found, err := disk.ReapScratch(ctx, "", disk.Reaping{All: o.all, DryRun: o.dryRun})
+	for _, f := range found {
+		left = append(left, env.Leftover{
+			Provider: "temporary", Kind: "directory", ID: f.Dir, Owner: fmt.Sprintf("process %d", f.PID), Age: f.Age,
+		})
 	}
-	for _, l := range d.Local {
-		reap(l.open())
-	}
-	if d.Scratch != nil {
-		found, err := d.Scratch(ctx, env.ReapOptions{DryRun: o.dryRun, All: o.all})
-		left = append(left, found...)
-		failures = errors.Join(failures, err)
-	}
+	failures = errors.Join(failures, err)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("clean: %w", err)
 	}
@@ -80,14 +80,14 @@ func runClean(ctx context.Context, d Deps, o cleanOptions) error {
 		return err
 	}
 	if failures != nil {
-		return &exitError{exitSandbox, fmt.Errorf("clean: %w", failures)}
+		return &cli.ExitError{Code: cli.ExitSandbox, Err: fmt.Errorf("clean: %w", failures)}
 	}
 	return nil
 }
 
 func showLeftovers(d Deps, o cleanOptions, left []env.Leftover) error {
 	if o.json {
-		return leftoverLines(d, o, left)
+		return leftoverLines(d.Out, o, left)
 	}
 	if len(left) == 0 {
 		_, err := fmt.Fprintln(d.Out, "nothing to clean")
@@ -96,7 +96,8 @@ func showLeftovers(d Deps, o cleanOptions, left []env.Leftover) error {
 	w := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WHERE\tWHAT\tID\tAGE\tRUN\tOWNER")
 	for _, l := range left {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", l.Provider, l.Kind, shorten(l.ID, 31), age(l.Age), shorten(l.Run, 20), l.Owner)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
+			l.Provider, l.Kind, cli.Cut(l.ID, 31), age(l.Age), cli.Cut(l.Run, 20), l.Owner)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -109,9 +110,10 @@ func showLeftovers(d Deps, o cleanOptions, left []env.Leftover) error {
 	return err
 }
 
-func leftoverLines(d Deps, o cleanOptions, left []env.Leftover) error {
+func leftoverLines(out io.Writer, o cleanOptions, left []env.Leftover) error {
+	lines := cli.NewJSONLines(out)
 	for _, l := range left {
-		err := line(d.Out, struct {
+		err := lines.Print(struct {
 			Type       string  `json:"type"`
 			Version    int     `json:"version"`
 			Provider   string  `json:"provider"`
@@ -127,7 +129,7 @@ func leftoverLines(d Deps, o cleanOptions, left []env.Leftover) error {
 			return err
 		}
 	}
-	return line(d.Out, struct {
+	return lines.Print(struct {
 		Type    string `json:"type"`
 		Version int    `json:"version"`
 		Found   int    `json:"found"`
@@ -135,7 +137,7 @@ func leftoverLines(d Deps, o cleanOptions, left []env.Leftover) error {
 	}{"result", 1, len(left), o.dryRun})
 }
 
-// age is a duration as people say it.
+// age is a duration in its largest unit.
 func age(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -146,12 +148,4 @@ func age(d time.Duration) string {
 		return fmt.Sprintf("%dm", int(d.Minutes()))
 	}
 	return fmt.Sprintf("%ds", int(d.Seconds()))
-}
-
-// shorten cuts a long word, and shows that it did.
-func shorten(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return s[:n-1] + "…"
 }

@@ -1,15 +1,17 @@
-package envcmd
+package agentcmd
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
+	"log/slog"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,29 +20,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
+	"deepswe/agent/cli"
+	"deepswe/agent/llm/llmtest"
 	"deepswe/env"
 	"deepswe/env/docker"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares what a command printed with a file.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 // fake is a provider whose leftovers and sandboxes are made up.
 type fake struct {
@@ -70,8 +54,15 @@ func (f *fake) Close() error {
 	return nil
 }
 
-// noDaemon is what a machine without Docker answers.
-func noDaemon(context.Context, []string) (env.Provider, error) { return nil, daemonError{} }
+// kind is a line of the table behind --env.
+func kind(name string, p env.Provider, err error) cli.SandboxKind {
+	return cli.SandboxKind{Name: name, Images: name == cli.EnvDocker, Open: func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
+		return p, err
+	}}
+}
+
+// noDaemon is a machine without Docker.
+func noDaemon() cli.SandboxKind { return kind(cli.EnvDocker, nil, daemonError{}) }
 
 type daemonError struct{}
 
@@ -81,30 +72,15 @@ func (daemonError) Fix() (problem, fix string) {
 	return "unix:///var/run/docker.sock: nothing listens there", "sudo systemctl start docker"
 }
 
-// execute runs one command line.
-func execute(t *testing.T, d Deps, args ...string) (out, errOut string, err error) {
+// onMachine runs one command line on a machine with these sandboxes.
+func onMachine(t *testing.T, kinds []cli.SandboxKind, vars map[string]string, args ...string) (out, errOut string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	d.Out, d.Err = &stdout, &stderr
 	root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(New(d)...)
+	root.AddCommand(NewMachine(Deps{World: cli.World{Out: &stdout, Err: &stderr, Getenv: environment(vars), Sandboxes: kinds}})...)
 	root.SetArgs(args)
-	root.SetOut(&stdout)
-	root.SetErr(&stderr)
 	err = root.ExecuteContext(t.Context())
 	return stdout.String(), stderr.String(), err
-}
-
-// code is the exit code that main would use.
-func code(err error) int {
-	var coder interface{ ExitCode() int }
-	switch {
-	case err == nil:
-		return 0
-	case errors.As(err, &coder):
-		return coder.ExitCode()
-	}
-	return 1
 }
 
 func TestClean(t *testing.T) {
@@ -112,6 +88,7 @@ func TestClean(t *testing.T) {
 		{Provider: "bwrap", Kind: "directory", ID: "/tmp/deepswe-bwrap-0123456789abcdef", Run: "r<1>", Rollout: "task/2", Owner: "me@host pid 12", Age: 90 * time.Second},
 		{Provider: "bwrap", Kind: "cgroup", ID: "/sys/fs/cgroup/memory/deepswe-0123456789abcdef", Owner: "me@host pid 12", Age: 50 * time.Hour},
 	}
+	t.Setenv("TMPDIR", t.TempDir()) // where nobody has left anything
 	for _, c := range []struct {
 		name string
 		args []string
@@ -128,13 +105,10 @@ func TestClean(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := &fake{name: "bwrap", left: c.left, err: c.err}
-			d := Deps{Docker: noDaemon, Local: []Local{
-				{Name: "bwrap", Open: func() (env.Provider, error) { return f, nil }},
-				{Name: "host", Open: func() (env.Provider, error) { return nil, errors.New("not on this system") }},
-			}}
-			out, errOut, err := execute(t, d, append([]string{"clean"}, c.args...)...)
-			if code(err) != c.code {
-				t.Errorf("exit code %d (%v), want %d", code(err), err, c.code)
+			kinds := []cli.SandboxKind{noDaemon(), kind("bwrap", f, nil), kind("host", nil, errors.New("host: not on this system"))}
+			out, errOut, err := onMachine(t, kinds, nil, append([]string{"clean"}, c.args...)...)
+			if cli.ExitCode(err) != c.code {
+				t.Errorf("exit code %d (%v), want %d", cli.ExitCode(err), err, c.code)
 			}
 			golden(t, c.name+".txt", out+"--- stderr\n"+errOut)
 			if diff := cmp.Diff([]env.ReapOptions{c.want}, f.reaped); diff != "" {
@@ -146,31 +120,25 @@ func TestClean(t *testing.T) {
 		})
 	}
 	// A daemon that was named must be there.
-	if _, _, err := execute(t, Deps{Docker: noDaemon}, "clean", "--docker-host", "unix:///nowhere"); code(err) != 6 {
+	if _, _, err := onMachine(t, []cli.SandboxKind{noDaemon()}, nil, "clean", "--docker-host", "unix:///nowhere"); cli.ExitCode(err) != 6 {
 		t.Errorf("clean of a daemon that is not there: %v, want exit code 6", err)
 	}
 }
 
 func TestDoctorReports(t *testing.T) {
-	d := Deps{
-		Docker: noDaemon,
-		Local: []Local{
-			{Name: "bwrap", Fix: "apt-get install bubblewrap", Open: func() (env.Provider, error) { return nil, errors.New("bubblewrap is not installed") }},
-			{Name: "host", Open: func() (env.Provider, error) { return &fake{name: "host"}, nil }},
-		},
-		Endpoint: func(_ context.Context, url, model string) []env.Finding {
-			return []env.Finding{
-				{Check: "endpoint", Status: env.OK, Detail: url + " answers"},
-				{Check: "model", Status: env.Warning, Detail: model + ": a context of 8192 tokens is short for an agent, and this explanation is long enough to be wrapped", Fix: "vllm serve --max-model-len 65536"},
-			}
-		},
-	}
+	bwrap := kind("bwrap", nil, errors.New("bwrap: bubblewrap is not installed"))
+	bwrap.Fix = "apt-get install bubblewrap"
+	kinds := []cli.SandboxKind{noDaemon(), bwrap, kind("host", &fake{name: "host"}, nil)}
+	server := llmtest.New(llmtest.Text("Hello."), llmtest.Text("Hello."))
+	server.Models = []llmtest.Model{{ID: "m", Context: 8192}}
+	endpoint := httptest.NewServer(server)
+	defer endpoint.Close()
 	for name, args := range map[string][]string{"doctor": nil, "doctor-json": {"--json"}} {
-		out, _, err := execute(t, d, append([]string{"doctor", "--base-url", "http://h:1/v1", "--model", "m"}, args...)...)
-		if code(err) != 3 || err.Error() != "" {
+		out, _, err := onMachine(t, kinds, nil, append([]string{"doctor", "--base-url", endpoint.URL + "/v1"}, args...)...)
+		if cli.ExitCode(err) != 3 || err.Error() != "" {
 			t.Errorf("%s: %v, want exit code 3 without further words", name, err)
 		}
-		golden(t, name+".txt", steady(out))
+		golden(t, name+".txt", steady(regexp.MustCompile(`\d+ ms`).ReplaceAllString(strings.ReplaceAll(out, endpoint.URL, "http://h:1"), "5 ms")))
 	}
 }
 
@@ -214,17 +182,17 @@ func TestParseTimes(t *testing.T) {
 }
 
 // openDocker opens the real daemon, with a guest that is built for the test.
-func openDocker(t *testing.T) func(context.Context, []string) (env.Provider, error) {
+func openDocker(t *testing.T) func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
 	t.Helper()
 	guest := filepath.Join(t.TempDir(), "guest")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", guest, "../docker/testdata/guest")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", guest, "../../env/docker/testdata/guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the guest: %v\n%s", err, out)
 	}
 	state := t.TempDir()
-	open := func(ctx context.Context, hosts []string) (env.Provider, error) {
-		return docker.New(ctx, docker.Options{Hosts: hosts, Executable: guest, State: state})
+	open := func(ctx context.Context, _ *slog.Logger, _ cli.SandboxChoice) (env.Provider, error) {
+		return docker.New(ctx, docker.Options{Executable: guest, State: state})
 	}
 	if err := exec.CommandContext(t.Context(), "docker", "image", "inspect", busybox).Run(); err != nil {
 		if slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), "docker") {
@@ -239,10 +207,10 @@ const busybox = "deepswe-test:busybox"
 
 // TestDoctorTries runs against the real daemon: every limit has to bite.
 func TestDoctorTries(t *testing.T) {
-	d := Deps{Docker: openDocker(t)}
-	out, _, err := execute(t, d, "doctor", "--json", "--image", busybox)
+	kinds := []cli.SandboxKind{{Name: cli.EnvDocker, Images: true, Open: openDocker(t)}}
+	out, _, err := onMachine(t, kinds, nil, "doctor", "--json", "--image", busybox)
 	if err != nil {
-		t.Errorf("doctor: exit code %d\n%s", code(err), out)
+		t.Errorf("doctor: exit code %d\n%s", cli.ExitCode(err), out)
 	}
 	status := map[string]env.Finding{}
 	for line := range strings.Lines(out) {
@@ -257,15 +225,15 @@ func TestDoctorTries(t *testing.T) {
 	}
 	for check, want := range map[string]string{
 		"docker": "Docker ", "docker sandbox": "the guest is installed", "docker network off": "no interface",
-		"docker memory limit": "was killed, and recognised", "docker CPU limit": "bites", "docker process limit": "bites",
+		"docker memory limit": "was killed, and recognised", "docker CPU limit": "enforced", "docker process limit": "enforced",
 	} {
 		if f := status[check]; f.Status != env.OK || !strings.Contains(f.Detail, want) {
 			t.Errorf("%s: %+v, want ok and %q", check, f, want)
 		}
 	}
-	out, _, err = execute(t, d, "doctor", "--image", "127.0.0.1:1/no/such:image")
-	if code(err) != 3 || !strings.Contains(out, "cannot be pulled") {
-		t.Errorf("doctor with an image that is not there: exit code %d\n%s", code(err), out)
+	out, _, err = onMachine(t, kinds, nil, "doctor", "--image", "127.0.0.1:1/no/such:image")
+	if cli.ExitCode(err) != 3 || !strings.Contains(out, "cannot be pulled") {
+		t.Errorf("doctor with an image that is not there: exit code %d\n%s", cli.ExitCode(err), out)
 	}
 }
 
@@ -284,7 +252,7 @@ func (s sample) Sample(context.Context) (env.Spec, string, error) {
 // With no program in the image, what can be tried is tried.
 func TestDoctorTriesEmpty(t *testing.T) {
 	open := openDocker(t)
-	p, err := open(t.Context(), nil)
+	p, err := open(t.Context(), nil, cli.SandboxChoice{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,12 +260,9 @@ func TestDoctorTriesEmpty(t *testing.T) {
 	if err := p.Prefetch(t.Context(), env.Spec{Image: busybox}); err != nil { // which brings the empty image
 		t.Fatal(err)
 	}
-	d := Deps{Docker: func(ctx context.Context, hosts []string) (env.Provider, error) {
-		inner, err := open(ctx, hosts)
-		return sample{inner, "deepswe-lease:1"}, err
-	}}
-	out, _, err := execute(t, d, "doctor")
+	kinds := []cli.SandboxKind{kind(cli.EnvDocker, sample{p, "deepswe-lease:1"}, nil)}
+	out, _, err := onMachine(t, kinds, nil, "doctor")
 	if err != nil || !strings.Contains(out, "in an empty image") || !strings.Contains(out, "there is no image") {
-		t.Errorf("doctor in an empty image: exit code %d\n%s", code(err), out)
+		t.Errorf("doctor in an empty image: exit code %d\n%s", cli.ExitCode(err), out)
 	}
 }
