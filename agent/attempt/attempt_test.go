@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,8 +20,10 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
+	"deepswe/env/guest"
+	"deepswe/env/guest/inside"
+	"deepswe/env/local"
 	"deepswe/env/repo"
-	"deepswe/env/sandboxtest"
 )
 
 // scripted is a model that gives its replies one after the other; what comes after them is up to then.
@@ -52,8 +56,60 @@ const (
 
 var task = env.Task{ID: "greeter", Statement: "say hello"}
 
-// setup is an attempt at a repository with one file, over sandboxes in memory.
-func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *sandboxtest.FakeProvider, *repo.Snapshot) {
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
+		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// provider counts the sandboxes that are started and closed, and fails as it is told.
+type provider struct {
+	env.Provider
+	broken error  // of every start
+	dir    string // a link to the repository of the sandbox that was started last, which has this Dir, unless empty
+
+	started, open atomic.Int32
+}
+
+func (p *provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
+	if p.broken != nil {
+		return nil, fmt.Errorf("start a sandbox: %w", p.broken)
+	}
+	sb, err := p.Provider.Start(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	p.started.Add(1)
+	p.open.Add(1)
+	c := &counted{Sandbox: sb, open: &p.open, dir: sb.Dir()}
+	if p.dir != "" {
+		_ = os.Remove(p.dir)
+		if err := os.Symlink(sb.Dir(), p.dir); err != nil {
+			return nil, errors.Join(err, c.Close(ctx))
+		}
+		c.dir = p.dir
+	}
+	return c, nil
+}
+
+// counted is a sandbox that is open until it is closed.
+type counted struct {
+	env.Sandbox
+	dir  string
+	open *atomic.Int32
+	once sync.Once
+}
+
+func (c *counted) Dir() string { return c.dir }
+
+func (c *counted) Close(ctx context.Context) error {
+	defer c.once.Do(func() { c.open.Add(-1) })
+	return c.Sandbox.Close(ctx)
+}
+
+// setup is an attempt at a repository with one file, over sandboxes in a temporary directory.
+func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *provider, *repo.Snapshot) {
 	t.Helper()
 	source := t.TempDir()
 	if err := os.WriteFile(filepath.Join(source, "hello.txt"), []byte("goodbye\n"), 0o644); err != nil {
@@ -71,7 +127,19 @@ func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *sandboxtest.FakeProv
 			t.Error(err)
 		}
 	})
-	provider := &sandboxtest.FakeProvider{}
+	if runtime.GOOS != "linux" {
+		t.Skip("sandboxes on the host need Linux")
+	}
+	host, err := local.NewHost(local.Options{Scratch: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p := &provider{Provider: host}
 	format, _ := agent.FormatNamed("xml")
 	return &attempt.Attempt{
 		Settings: agent.Settings{
@@ -80,8 +148,8 @@ func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *sandboxtest.FakeProv
 				return []agent.Message{{Role: agent.RoleUser, Content: i.Statement + " in " + dir}}, nil
 			},
 		},
-		Provider: provider, Version: "test", Run: "run",
-	}, provider, snapshot
+		Provider: p, Version: "test", Run: "run",
+	}, p, snapshot
 }
 
 func written(t *testing.T, dir string) []string {
@@ -133,11 +201,11 @@ func TestEveryWayOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if report.StopReason != c.stop || report.Task != "greeter" || report.Sandbox != "fake" || report.Steps != len(c.replies) ||
+			if report.StopReason != c.stop || report.Task != "greeter" || report.Sandbox != "host" || report.Steps != len(c.replies) ||
 				!slices.Equal(report.Files, c.files) || (report.Patch != "") != (c.files != nil) {
 				t.Errorf("the report says %+v", report)
 			}
-			if open := provider.Open(); open != 0 {
+			if open := provider.open.Load(); open != 0 {
 				t.Errorf("%d sandboxes are left", open)
 			}
 			if want := []attempt.Phase{attempt.PhaseSandbox, attempt.PhaseAgent, attempt.PhasePatch}; !slices.Equal(phases, want) {
@@ -151,7 +219,7 @@ func TestEveryWayOut(t *testing.T) {
 func TestSandboxDoesNotStart(t *testing.T) {
 	a, provider, source := setup(t, &scripted{then: unavailable})
 	broken := fmt.Errorf("%w: no disk", env.ErrInfrastructure)
-	provider.OnStart = func(env.Spec, *sandboxtest.Fake) error { return broken }
+	provider.broken = broken
 	dir := t.TempDir()
 	result, err := a.Make(t.Context(), task, source, dir)
 	if err != nil || !errors.Is(result.Err, broken) || result.Outcome.StopReason != agent.SandboxError {
@@ -187,7 +255,7 @@ func TestInterrupt(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(dir, attempt.PatchFile)); (err == nil) == abandoned {
 				t.Errorf("the patch: %v", err)
 			}
-			if provider.Open() != 0 {
+			if provider.open.Load() != 0 {
 				t.Error("the sandbox is left")
 			}
 		})
@@ -197,7 +265,8 @@ func TestInterrupt(t *testing.T) {
 // An attempt that was killed is taken up from its event log: what it did is done again, and the model is asked only for
 // what is missing. The patch of the first try does not outlive it.
 func TestKilledAttemptGoesOn(t *testing.T) {
-	a, _, source := setup(t, &scripted{replies: []string{edit}, then: unavailable})
+	a, provider, source := setup(t, &scripted{replies: []string{edit}, then: unavailable})
+	provider.dir = filepath.Join(t.TempDir(), "repo") // a rollout goes on where the conversation says that it is
 	dir := t.TempDir()
 	if _, err := a.Make(t.Context(), task, source, dir); err != nil {
 		t.Fatal(err)
@@ -219,8 +288,8 @@ func TestKilledAttemptGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if result.Outcome.StopReason != agent.Submitted || result.Outcome.Steps != 2 || model.asked != 1 || !slices.Equal(result.Patch.Files, []string{"hello.txt"}) {
-		t.Errorf("stopped by %s after %d steps, of which %d were new, with a patch of %v",
-			result.Outcome.StopReason, result.Outcome.Steps, model.asked, result.Patch.Files)
+		t.Errorf("stopped by %s (%v) after %d steps, of which %d were new, with a patch of %v", result.Outcome.StopReason, result.Err,
+			result.Outcome.Steps, model.asked, result.Patch.Files)
 	}
 	rec, err := trajectory.Open(filepath.Join(dir, attempt.TrajectoryFile))
 	if err != nil || len(rec.Turns) != 2 {
@@ -255,8 +324,8 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if provider.Open() != 0 || len(provider.Started()) != 8 {
-		t.Errorf("%d sandboxes were started, %d are left", len(provider.Started()), provider.Open())
+	if provider.open.Load() != 0 || provider.started.Load() != 8 {
+		t.Errorf("%d sandboxes were started, %d are left", provider.started.Load(), provider.open.Load())
 	}
 }
 

@@ -206,7 +206,7 @@ func (g cgroups) make(name string, l env.Limits) (*group, error) {
 	}
 	for c, dir := range made.dirs {
 		for _, s := range g.settings(c, l) {
-			err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.value), 0)
+			err := set(filepath.Join(dir, s.file), s.value)
 			if err != nil && (!s.optional || !errors.Is(err, fs.ErrNotExist)) {
 				return nil, errors.Join(fmt.Errorf("limit a control group: %w", err), made.remove())
 			}
@@ -269,7 +269,17 @@ func (g *group) fork(attr *syscall.SysProcAttr, start func() error) error {
 }
 
 // enter moves the calling thread, and only that, into a group of the first generation.
-func enter(dir string) error { return os.WriteFile(filepath.Join(dir, "tasks"), []byte("0"), 0) }
+func enter(dir string) error { return set(filepath.Join(dir, "tasks"), "0") }
+
+// set writes a control file. It never creates one: the kernel has those that it knows.
+func set(file, value string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
 
 // oomFile is where the kernel counts out-of-memory kills; empty without a memory controller.
 func (g *group) oomFile() string {

@@ -67,12 +67,20 @@ func TestSecondGeneration(t *testing.T) {
 	if got := available(delegated); !slices.Equal(got, []string{"memory", "pids"}) {
 		t.Errorf("%q", got)
 	}
+	dir := filepath.Join(delegated, "deepswe-x")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"memory.max", "pids.max"} { // as a kernel without swap accounting makes them
+		if err := os.WriteFile(filepath.Join(dir, file), []byte("max\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	g := cgroups{unified: true, parents: map[string]string{"memory": delegated, "pids": delegated}}
 	made, err := g.make("deepswe-x", env.Limits{Memory: 1 << 20, CPUs: 1, Processes: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(delegated, "deepswe-x")
 	for file, want := range map[string]string{"memory.max": "1048576", "pids.max": "7"} {
 		data, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil || string(data) != want {

@@ -1,8 +1,6 @@
-// Package sandboxtest holds what every provider of sandboxes has to do: [Run] is the conformance suite, and [Fake] is a
-// sandbox in memory for the tests of the layers above.
+// Package sandboxtest is the conformance suite of sandbox providers: [Run] checks one.
 //
-// It imports env and env/guest. The suite runs one case after the other, because what it does to a machine would show
-// up in a neighbour's results.
+// The suite runs one case after the other, because what it does to a machine would show up in a neighbour's results.
 package sandboxtest
 
 import (
@@ -37,7 +35,7 @@ const secret = "DEEPSWE_TEST_SECRET"
 // Run checks a provider. The provider must be closed by newProvider's own clean-up.
 func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
 	t.Setenv(secret, rand.Text())
-	s := &suite{provider: newProvider(t), options: o, run: "envtest-" + rand.Text()[:8]}
+	s := &suite{provider: newProvider(t), options: o, run: "sandboxtest-" + rand.Text()[:8]}
 	s.can = s.provider.Capabilities()
 	for _, group := range []struct {
 		name  string
