@@ -122,7 +122,7 @@ func (t *training) execute(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	return t.finish(results, dir)
+	return t.finish(c, results, dir)
 }
 
 // load reads the configuration that the flags name.
@@ -233,7 +233,7 @@ func (j *jsonLines) write(e event) {
 }
 
 // finish says what came out.
-func (t *training) finish(results []train.Result, dir string) error {
+func (t *training) finish(c train.Config, results []train.Result, dir string) error {
 	if t.json {
 		out := &jsonLines{on: true, w: t.deps.Out}
 		for _, r := range results {
@@ -251,7 +251,7 @@ func (t *training) finish(results []train.Result, dir string) error {
 	if len(results) == 1 {
 		b.WriteString(single(results[0]))
 	} else {
-		b.WriteString(compare(results))
+		b.WriteString(c.Ablation.Compare(results))
 	}
 	fmt.Fprintf(&b, "report: %s\n", filepath.Join(dir, train.ReportFile))
 	_, err := io.WriteString(t.deps.Out, b.String())
@@ -274,17 +274,4 @@ func single(r train.Result) string {
 		text += fmt.Sprintf(", random moves %.3f", random)
 	}
 	return text + "\n"
-}
-
-// compare is the outcome of an ablation as a table.
-func compare(results []train.Result) string {
-	var variants []report.Variant
-	for _, r := range results {
-		if n := len(variants); n == 0 || variants[n-1].Name != r.Variant {
-			variants = append(variants, report.Variant{Name: r.Variant})
-		}
-		v := &variants[len(variants)-1]
-		v.Runs = append(v.Runs, report.SeedRun{Seed: r.Seed, Points: r.Points})
-	}
-	return report.CompareText(variants)
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"deepswe/rl/metrics"
-	"deepswe/rl/report"
 )
 
 // small is a task that a fresh policy learns within seconds: lakes of up to four cells a side.
@@ -105,21 +104,9 @@ ablation:
 	if err != nil || !strings.Contains(string(html), "6 of 6 runs") {
 		t.Errorf("report: %v", err)
 	}
-	if text := compareText(results); !strings.Contains(text, "control (the same)") || !strings.Contains(text, "+0.000 ± 0.000") {
+	if text := c.Ablation.Compare(results); !strings.Contains(text, "control (the same)") || !strings.Contains(text, "+0.000 ± 0.000") {
 		t.Errorf("comparison:\n%s", text)
 	}
-}
-
-func compareText(results []Result) string {
-	var variants []report.Variant
-	for _, r := range results {
-		if n := len(variants); n == 0 || variants[n-1].Name != r.Variant {
-			variants = append(variants, report.Variant{Name: r.Variant})
-		}
-		v := &variants[len(variants)-1]
-		v.Runs = append(v.Runs, report.SeedRun{Seed: r.Seed, Points: r.Points})
-	}
-	return report.CompareText(variants)
 }
 
 func BenchmarkStep(b *testing.B) {

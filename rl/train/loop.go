@@ -1,9 +1,3 @@
-// Package train is the learning loop: sample tasks, roll out groups, turn rewards into advantages and rows, update the
-// policy, publish it, measure it now and then, and be able to go on after being killed.
-//
-// [Load] reads a configuration, [Start] makes a run of it, or many for an ablation, in a directory. The arithmetic is in
-// package rl, the scheduling in rl/rollout; trainers and environments are joined by a configuration's [Parts]. The package
-// imports no cobra and no provider.
 package train
 
 import (
@@ -40,16 +34,6 @@ type loop struct {
 	order  order
 	// saved is what state.json has.
 	saved progress
-}
-
-// Observer watches a run. Its methods are called one at a time and must not block.
-type Observer interface {
-	// Playing tells how many rollouts of a step's split have ended, of how many.
-	Playing(step int, s Split, done, total int)
-	// Point has the numbers of a finished step.
-	Point(p metrics.Point)
-	// Warning is something that people should look at.
-	Warning(text string)
 }
 
 // flushTimeout bounds what is still done after the run's context has ended: it is to be saved, but nobody waits for ever.

@@ -191,7 +191,7 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 	if r.Points, err = metrics.ReadJSONL(dir.Path(MetricsFile)); err != nil {
 		return r, err
 	}
-	w := &watch{run: r, config: c, dir: dir, now: o.Now, log: o.Log}
+	w := &recorder{run: r, config: c, dir: dir, now: o.Now, log: o.Log}
 	if o.Observer != nil {
 		w.next = o.Observer(r.Run, c)
 	}

@@ -12,11 +12,21 @@ import (
 	"deepswe/rl/report"
 )
 
-// reportEvery is how often the report of a run under way is written anew.
+// Observer watches a run. Its methods are called one at a time and must not block.
+type Observer interface {
+	// Playing says how many rollouts of a step's split have ended, of how many.
+	Playing(step int, s Split, done, total int)
+	// Point has the numbers of a finished step.
+	Point(p metrics.Point)
+	// Warning is something that people should look at.
+	Warning(text string)
+}
+
+// reportEvery is how often the report of a live run is written again.
 const reportEvery = 5 * time.Second
 
-// watch collects the points of a run, keeps its report fresh, and passes everything on.
-type watch struct {
+// recorder collects the points of a run, keeps its report up to date, and passes everything on.
+type recorder struct {
 	run    Result
 	config Config
 	dir    *run.Dir
@@ -28,34 +38,34 @@ type watch struct {
 	written  time.Time
 }
 
-func (w *watch) Playing(step int, s Split, done, total int) {
+func (w *recorder) Playing(step int, s Split, done, total int) {
 	if w.next != nil {
 		w.next.Playing(step, s, done, total)
 	}
 }
 
-func (w *watch) Warning(text string) {
+func (w *recorder) Warning(text string) {
 	w.warnings = append(w.warnings, text)
 	if w.next != nil {
 		w.next.Warning(text)
 	}
 }
 
-func (w *watch) Point(p metrics.Point) {
+func (w *recorder) Point(p metrics.Point) {
 	w.run.Points = append(w.run.Points, p)
 	if w.next != nil {
 		w.next.Point(p)
 	}
 	if now := w.now(); now.Sub(w.written) >= reportEvery {
 		w.written = now
-		// A report that could not be written is no reason to stop learning; the last one is, at the end.
+		// A report that could not be written does not stop the training; only the last one is an error.
 		if err := w.report(); err != nil {
 			w.log.Warn("report not written", "error", err)
 		}
 	}
 }
 
-func (w *watch) report() error {
+func (w *recorder) report() error {
 	text, err := w.config.YAML()
 	if err != nil {
 		return err
