@@ -1,15 +1,14 @@
 package run
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"deepswe/env/disk"
@@ -23,98 +22,112 @@ type Journal interface {
 	Record(o Outcome) error
 }
 
-// The names in a run directory.
-const (
-	manifestFile = "manifest.json"
-	eventsFile   = "events.jsonl"
-	lockFile     = "LOCK"
-	rolloutsDir  = "rollouts"
-)
-
-// Dir is a run directory, held by one process:
+// Dir is a run directory that this process writes:
 //
-//	manifest.json                   what was asked for, written once
+//	manifest.json                   what the run is, written once
 //	events.jsonl                    what happened, appended
-//	rollouts/<group>/<attempt>/     what the rollouts left
-//	LOCK                            who works here
+//	rollouts/<group>/<attempt>/     the files of an attempt
+//	LOCK                            the process that writes
 //
-// As a Journal it finds what has ended with a result and lets failures be tried again.
+// As a Journal it finds the attempts that ended with a result; failed ones are tried again.
 type Dir struct {
+	// Manifest is what the run is.
+	Manifest Manifest
+
 	path string
 	lock *disk.Lock
 	log  *disk.Log
 
 	mu       sync.Mutex
 	finished map[Job]Outcome
+	folded   map[string]string // groups by their names without case
 }
 
 var _ Journal = (*Dir)(nil)
 
-// ErrLocked says that another process works in the run directory.
+// ErrLocked says that another process writes the run directory.
 var ErrLocked = disk.ErrLocked
 
 // ErrExists says that a directory holds a run already, which is resumed or left alone.
 var ErrExists = errors.New("the directory already holds a run")
 
-// Create begins a run in the directory, which may exist but not hold a run. The manifest is any value that JSON can
-// hold.
-func Create(path string, manifest any) (*Dir, error) {
+// Create begins a run in the directory, which may exist but not hold a run. It fills in the Version of the manifest,
+// and where they are missing ID, the directory's name, and Created.
+func Create(path string, m Manifest) (*Dir, error) {
+	m.Version = Version
+	if m.Created.IsZero() {
+		m.Created = time.Now()
+	}
+	m.Created = m.Created.UTC()
+	if m.ID == "" {
+		m.ID = idOf(path)
+	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, fmt.Errorf("create run: %w", err)
+		return nil, fmt.Errorf("create run: %w", writable(err))
 	}
 	l, err := disk.TryLock(filepath.Join(path, lockFile))
 	if err != nil {
-		return nil, fmt.Errorf("create run %s: %w", path, err)
+		return nil, fmt.Errorf("create run in %s: %w", path, writable(err))
 	}
-	d, err := create(path, l, manifest)
+	d, err := create(path, l, m)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("create run %s: %w", path, err), l.Close())
+		return nil, errors.Join(fmt.Errorf("create run in %s: %w", path, writable(err)), l.Close())
 	}
 	return d, nil
 }
 
-func create(path string, l *disk.Lock, manifest any) (*Dir, error) {
-	name := filepath.Join(path, manifestFile)
-	if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(ErrExists, err)
+func create(path string, l *disk.Lock, m Manifest) (*Dir, error) {
+	// Runs of solve had no manifest once.
+	for _, name := range []string{manifestFile, rolloutsDir} {
+		if _, err := os.Lstat(filepath.Join(path, name)); err == nil {
+			return nil, ErrExists
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	log, err := disk.OpenLog(filepath.Join(path, eventsFile), nil)
 	if err != nil {
 		return nil, err
 	}
 	// The manifest comes last: a directory with one is a run that can be resumed.
-	if err := disk.WriteJSON(name, manifest); err != nil {
+	if err := disk.WriteJSON(filepath.Join(path, manifestFile), m); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	return &Dir{path: path, lock: l, log: log, finished: map[Job]Outcome{}}, nil
+	return newDir(path, m, l, log), nil
 }
 
-// Open resumes the run in the directory and reads its manifest. It fails with fs.ErrNotExist where there is no run, and
-// with [ErrLocked] where a living process works in it.
-func Open(path string, manifest any) (*Dir, error) {
-	name := filepath.Join(path, manifestFile)
-	data, err := os.ReadFile(name)
+func newDir(path string, m Manifest, l *disk.Lock, log *disk.Log) *Dir {
+	return &Dir{Manifest: m, path: path, lock: l, log: log, finished: map[Job]Outcome{}, folded: map[string]string{}}
+}
+
+// Open resumes the run in the directory, which must be of the kind and in today's format (else [ErrOther]). It fails
+// with fs.ErrNotExist where there is no run, and with [ErrLocked] where a living process works in it.
+func Open(path string, kind Kind) (*Dir, error) {
+	m, err := resumable(path, kind)
 	if err != nil {
-		return nil, fmt.Errorf("open run: %w", err)
-	}
-	if manifest != nil {
-		if err := json.Unmarshal(data, manifest); err != nil {
-			return nil, fmt.Errorf("open run: %s: %w", name, err)
-		}
+		return nil, err
 	}
 	l, err := disk.TryLock(filepath.Join(path, lockFile))
 	if err != nil {
-		return nil, fmt.Errorf("open run %s: %w", path, err)
+		return nil, fmt.Errorf("open run %s: %w", path, writable(err))
 	}
-	d := &Dir{path: path, lock: l, finished: map[Job]Outcome{}}
+	d := newDir(path, m, l, nil)
 	d.log, err = disk.OpenLog(filepath.Join(path, eventsFile), d.remember)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open run: %w", err), l.Close())
+		return nil, errors.Join(fmt.Errorf("open run: %w", writable(err)), l.Close())
 	}
 	return d, nil
 }
 
-// Exists tells whether a directory holds a run.
+// writable adds to an error that comes of a directory that must not be changed what to do.
+func writable(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w (a run needs a directory that it can write: choose another with --out)", err)
+	}
+	return err
+}
+
+// Exists reports whether a directory holds a run.
 func Exists(path string) bool {
 	_, err := os.Lstat(filepath.Join(path, manifestFile))
 	return err == nil
@@ -131,14 +144,11 @@ type record struct {
 }
 
 func (d *Dir) remember(line []byte) error {
-	var r record
-	if err := json.Unmarshal(line, &r); err != nil {
-		return err
+	e, err := parseRecord(line)
+	if err == nil && e.Event == string(Finished) && e.Outcome != nil {
+		d.finished[key(e.Job)] = *e.Outcome
 	}
-	if r.Event == string(Finished) && r.Outcome != nil {
-		d.finished[key(r.Job)] = *r.Outcome
-	}
-	return nil
+	return err
 }
 
 func key(a Job) Job { return Job{Group: a.Group, Index: a.Index} }
@@ -181,25 +191,27 @@ func (d *Dir) Path(name ...string) string {
 	return filepath.Join(append([]string{d.path}, name...)...)
 }
 
-// Attempt makes the directory for what an attempt leaves, and returns its path. Names of groups that are no file names
-// are percent-encoded.
-func (d *Dir) Attempt(a Job) (string, error) {
-	path := d.Path(rolloutsDir, fileName(a.Group), strconv.Itoa(a.Index))
+// Attempt makes the directory of an attempt and returns its path. It refuses a group whose name differs from another
+// one's in case only.
+func (d *Dir) Attempt(job Job) (string, error) {
+	if err := d.fold(job.Group); err != nil {
+		return "", err
+	}
+	path := attemptPath(d.path, job)
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return "", fmt.Errorf("attempt directory: %w", err)
 	}
 	return path, nil
 }
 
-// fileName keeps a name from leaving its directory and from hiding in it.
-func fileName(s string) string {
-	switch s = url.PathEscape(s); {
-	case s == "":
-		return "%"
-	case s[0] == '.':
-		return "%2E" + s[1:]
-	}
-	return s
+func (d *Dir) fold(group string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return foldName(d.folded, group)
+}
+
+func attemptPath(run string, job Job) string {
+	return filepath.Join(run, rolloutsDir, PathName(job.Group), strconv.Itoa(job.Index))
 }
 
 // Close gives the directory back.

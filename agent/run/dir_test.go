@@ -19,11 +19,9 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-type manifest struct{ Name string }
-
 func mustCreate(t *testing.T, path string) *Dir {
 	t.Helper()
-	d, err := Create(path, manifest{"<a & b>"})
+	d, err := Create(path, Manifest{Kind: Eval, Program: "deepswe <a & b>", Settings: json.RawMessage(`{"flags":{"tasks":"<t>"}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,13 +60,14 @@ func TestDirKeepsWhatHasEnded(t *testing.T) {
 	}
 	mustClose(t, d)
 
-	var m manifest
-	d, err := Open(path, &m)
+	created := d.Manifest
+	d, err := Open(path, Eval)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mustClose(t, d)
-	if m.Name != "<a & b>" {
+	m := d.Manifest
+	if m.Version != 2 || m.ID != "one" || m.Program != "deepswe <a & b>" || m.Created.IsZero() || !m.Created.Equal(created.Created) {
 		t.Errorf("manifest %+v", m)
 	}
 	if raw, err := os.ReadFile(d.Path("manifest.json")); err != nil || !bytes.Contains(raw, []byte("<a & b>")) {
@@ -88,17 +87,17 @@ func TestDirKeepsWhatHasEnded(t *testing.T) {
 func TestDirHasOneOwner(t *testing.T) {
 	path := t.TempDir()
 	d := mustCreate(t, path)
-	if _, err := Open(path, nil); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "by process") {
+	if _, err := Open(path, Eval); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "by process") {
 		t.Errorf("opened twice: %v", err)
 	}
 	mustClose(t, d)
-	if _, err := Create(path, nil); !errors.Is(err, ErrExists) {
+	if _, err := Create(path, Manifest{Kind: Eval}); !errors.Is(err, ErrExists) {
 		t.Errorf("created twice: %v", err)
 	}
 	if !Exists(path) || Exists(t.TempDir()) {
 		t.Error("Exists does not tell runs from other directories")
 	}
-	if _, err := Open(t.TempDir(), nil); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Open(t.TempDir(), Eval); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("opened nothing: %v", err)
 	}
 }
@@ -148,7 +147,7 @@ func TestRunsOverADirectory(t *testing.T) {
 			played[a]++
 			return solved(), nil
 		})
-		d, err := Create(path, nil)
+		d, err := Create(path, Manifest{Kind: Eval})
 		for round := 0; ; round++ {
 			if err != nil {
 				rt.Fatal(err)
@@ -176,7 +175,7 @@ func TestRunsOverADirectory(t *testing.T) {
 			if !errors.Is(runErr, ErrInterrupted) {
 				rt.Fatal(runErr)
 			}
-			d, err = Open(path, nil)
+			d, err = Open(path, Eval)
 		}
 		for _, a := range plan {
 			if played[a] != 1 {
@@ -197,7 +196,7 @@ func BenchmarkEngine(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			e := Engine{Runner: runner, Options: Options{Workers: 64}}
 			if durable {
-				d, err := Create(b.TempDir(), nil)
+				d, err := Create(b.TempDir(), Manifest{Kind: Eval})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -20,7 +20,7 @@ func TestPathName(t *testing.T) {
 		"a/b":                          "a%2Fb",
 		"a%2Fb":                        "a%252Fb",
 		"a b":                          "a%20b",
-		"image:tag":                    "image%3Atag",
+		"qwen3:32b":                    "qwen3:32b",
 		"back\\slash\x00\n":            "back%5Cslash%00%0A",
 		"ü":                            "%C3%BC",
 		strings.Repeat("a", 255):       strings.Repeat("a", 255),

@@ -1,9 +1,11 @@
 package disk
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -16,11 +18,37 @@ var ErrLocked = errors.New("in use")
 // ends. The file stays.
 type Lock struct{ file *os.File }
 
-// holder is what the file of a lock says, for people.
-type holder struct {
+// Holder is the process that holds a lock, as the lock's file says.
+type Holder struct {
 	PID     int       `json:"pid"`
 	Host    string    `json:"host"`
 	Started time.Time `json:"started"`
+	Process string    `json:"process,omitempty"` // an Owner
+}
+
+// String names the holder for people.
+func (h Holder) String() string {
+	return fmt.Sprintf("process %d on %s since %s", h.PID, h.Host, h.Started.Format(time.DateTime))
+}
+
+// ReadHolder reads who holds the lock at the path, or fails with fs.ErrNotExist where nobody does. It does not touch
+// the lock, so that the file need not be writable. The answer is Unknown where the process cannot be seen from here.
+func ReadHolder(path string) (h Holder, l Liveness, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return h, Dead, err
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return h, Dead, fs.ErrNotExist // given up
+	}
+	if err := json.Unmarshal(data, &h); err != nil {
+		return h, Unknown, fmt.Errorf("read lock %s: %w", path, err)
+	}
+	owner, ok := ParseOwner(h.Process)
+	if host, err := os.Hostname(); !ok || err != nil || host != h.Host {
+		return h, Unknown, nil
+	}
+	return h, owner.Liveness(Self()), nil
 }
 
 // TryLock takes the lock at the path, or fails with [ErrLocked] and says who holds it.
@@ -30,15 +58,15 @@ func TryLock(path string) (*Lock, error) {
 		return nil, err
 	}
 	if err := l.flock(syscall.LOCK_EX | syscall.LOCK_NB); err != nil {
-		defer l.Close()
+		defer l.file.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		var h holder
+		var h Holder
 		if json.NewDecoder(l.file).Decode(&h) != nil {
 			return nil, fmt.Errorf("%w by another process", ErrLocked)
 		}
-		return nil, fmt.Errorf("%w by process %d on %s since %s", ErrLocked, h.PID, h.Host, h.Started.Format(time.DateTime))
+		return nil, fmt.Errorf("%w by %s", ErrLocked, h)
 	}
 	if err := l.sign(); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), l.Close())
@@ -53,13 +81,16 @@ func WaitLock(path string) (*Lock, error) {
 		return nil, err
 	}
 	if err := l.flock(syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), l.Close())
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), l.file.Close())
 	}
 	return l, nil
 }
 
 // Close gives up the lock.
-func (l *Lock) Close() error { return l.file.Close() }
+func (l *Lock) Close() error {
+	// The file of a lock that nobody holds is empty.
+	return errors.Join(l.file.Truncate(0), l.file.Close())
+}
 
 func openLock(path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
@@ -83,7 +114,9 @@ func (l *Lock) sign() error {
 	if err != nil {
 		host = "an unnamed host"
 	}
-	line, err := MarshalJSON(holder{PID: os.Getpid(), Host: host, Started: time.Now().UTC().Truncate(time.Second)})
+	line, err := MarshalJSON(Holder{
+		PID: os.Getpid(), Host: host, Started: time.Now().UTC().Truncate(time.Second), Process: Self().String(),
+	})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +18,9 @@ func TestLock(t *testing.T) {
 	}
 	if _, err := TryLock(path); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) {
 		t.Errorf("locked twice: %v", err)
+	}
+	if h, alive, err := ReadHolder(path); err != nil || alive == Dead || h.PID != os.Getpid() {
+		t.Errorf("held by %v, %v, %v", h, alive, err)
 	}
 	taken := make(chan error)
 	go func() {
@@ -34,6 +38,9 @@ func TestLock(t *testing.T) {
 	mustClose(t, first)
 	if err := <-taken; err != nil {
 		t.Error(err)
+	}
+	if h, _, err := ReadHolder(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("held by %v, %v, after it was given up", h, err)
 	}
 	third, err := TryLock(path)
 	if err != nil {

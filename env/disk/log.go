@@ -143,8 +143,10 @@ func readLines(log io.Reader, each func([]byte) error) (good int64, err error) {
 			return good, err
 		}
 		body := bytes.TrimSuffix(line, []byte("\n"))
-		whole := len(body) < len(line) && json.Valid(body)
-		switch {
+		if len(body) == len(line) {
+			return good, nil // torn, or a process is writing it just now
+		}
+		switch whole := json.Valid(body); {
 		case !whole && r.last():
 			return good, nil
 		case !whole:

@@ -117,7 +117,8 @@ func (t *training) execute(ctx context.Context) error {
 	case errors.Is(err, run.ErrInterrupted):
 		fmt.Fprintf(t.deps.Err, "stopped; go on with: deepswe train --resume --out %s\n", dir)
 		return err
-	case errors.Is(err, run.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, run.ErrLocked), errors.Is(err, train.ErrOtherConfig):
+	case errors.Is(err, run.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, run.ErrLocked), errors.Is(err, run.ErrOther),
+		errors.Is(err, train.ErrOtherConfig):
 		return inputError{err}
 	case err != nil:
 		return err
@@ -130,6 +131,9 @@ func (t *training) load() (train.Config, error) {
 	path := t.config
 	switch {
 	case path == "" && t.resume && t.out != "":
+		if err := run.Resumable(t.out, run.Train); err != nil {
+			return train.Config{}, err
+		}
 		path = filepath.Join(t.out, train.ConfigFile)
 	case path == "" && t.resume:
 		return train.Config{}, errors.New("--resume needs --out DIR, or --config FILE")

@@ -464,7 +464,7 @@ func TestJournalLines(t *testing.T) {
 
 func TestReportThatCannotBeWritten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	d, err := run.Create(dir, nil)
+	d, err := run.Create(dir, run.Manifest{Kind: run.Train})
 	if err != nil {
 		t.Fatal(err)
 	}

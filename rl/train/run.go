@@ -2,9 +2,9 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -70,21 +70,12 @@ func Start(ctx context.Context, c Config, o Options) ([]Result, error) {
 	return []Result{r}, err
 }
 
-// manifest is manifest.json of a training run.
-type manifest struct {
-	Version int       `json:"version"`
-	Kind    string    `json:"kind"`
-	Name    string    `json:"name"`
-	Created time.Time `json:"created"`
-	Program string    `json:"program"`
+// settings are those in the manifest of a training run.
+type settings struct {
+	Name string `json:"name"`
 	// Config is the resolved configuration that the run began with.
 	Config string `json:"config"`
 }
-
-const (
-	manifestVersion = 1
-	manifestKind    = "train"
-)
 
 // openDir begins or resumes the run in a directory.
 func openDir(path string, c Config, o Options) (*run.Dir, error) {
@@ -92,35 +83,32 @@ func openDir(path string, c Config, o Options) (*run.Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !o.Resume {
-		d, err := run.Create(path, manifest{
-			Version: manifestVersion, Kind: manifestKind, Name: c.Name, Created: o.Now().UTC(), Program: program(), Config: string(text),
-		})
+	var d *run.Dir
+	if o.Resume {
+		if d, err = run.Open(path, run.Train); err != nil {
+			return nil, err
+		}
+		err = resumable(d.Manifest, c)
+	} else {
+		own, err := disk.MarshalJSON(settings{Name: c.Name, Config: string(text)})
+		if err != nil {
+			return nil, err
+		}
+		d, err = run.Create(path, run.Manifest{Kind: run.Train, Created: o.Now(), Program: program(), Settings: own})
 		if errors.Is(err, run.ErrExists) {
 			return nil, fmt.Errorf("%w; go on with --resume, or choose another directory with --out", err)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return d, keep(d, disk.WriteFile(d.Path(ConfigFile), text))
 	}
-	var m manifest
-	d, err := run.Open(path, &m)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no run in %s to resume: %w", path, err)
+	if err == nil {
+		err = disk.WriteFile(d.Path(ConfigFile), text)
 	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.Close())
 	}
-	return d, keep(d, resumable(m, c), disk.WriteFile(d.Path(ConfigFile), text))
-}
-
-// keep closes the directory again where something went wrong.
-func keep(d *run.Dir, errs ...error) error {
-	if err := errors.Join(errs...); err != nil {
-		return errors.Join(err, d.Close())
-	}
-	return nil
+	return d, nil
 }
 
 // free are the keys that a resumed run may change: they do not change what is learned.
@@ -135,11 +123,12 @@ func free() []string {
 var ErrOtherConfig = errors.New("the run began with another configuration")
 
 // resumable refuses a configuration under which the rest of the run would not fit its beginning.
-func resumable(m manifest, c Config) error {
-	if m.Kind != manifestKind || m.Version != manifestVersion {
-		return fmt.Errorf("the directory holds a run of kind %q, version %d: want %q, version %d", m.Kind, m.Version, manifestKind, manifestVersion)
+func resumable(m run.Manifest, c Config) error {
+	var own settings
+	if err := json.Unmarshal(m.Settings, &own); err != nil {
+		return fmt.Errorf("the settings in the run's manifest: %w", err)
 	}
-	began, err := Load([]byte(m.Config), c.parts)
+	began, err := Load([]byte(own.Config), c.parts)
 	if err != nil {
 		return fmt.Errorf("the run's own %w", err)
 	}

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"net/url"
 	"path/filepath"
-	"strings"
 	"unicode/utf8"
 
 	"deepswe/agent/attempt"
@@ -117,12 +115,4 @@ func (e *Evaluation) recording(j run.Job) (*trajectory.Recording, error) {
 		return nil, err
 	}
 	return trajectory.Open(filepath.Join(dir, attempt.StepsFile))
-}
-
-// fileName keeps a name from leaving its directory and from hiding in it. Ordinary names are kept as they are.
-func fileName(s string) string {
-	if s == "" || s[0] == '.' || strings.ContainsAny(s, "/\\\x00%") || len(s) > 200 {
-		return "%" + url.PathEscape(s)
-	}
-	return s
 }

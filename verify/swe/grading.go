@@ -71,7 +71,7 @@ func (g *Grading) candidate(task string) Candidate {
 // Path is the directory of a job's results: the harness's for the first, further ones below it.
 func (g *Grading) Path(j run.Job) string {
 	model := strings.ReplaceAll(g.candidate(j.Task).Model, "/", "__")
-	dir := g.Dir.Path("logs", "run_evaluation", g.RunID, fileName(model), fileName(j.Task))
+	dir := g.Dir.Path("logs", "run_evaluation", run.PathName(g.RunID), run.PathName(model), run.PathName(j.Task))
 	if j.Index > 0 {
 		dir = filepath.Join(dir, "repeat", strconv.Itoa(j.Index))
 	}
@@ -153,7 +153,7 @@ func (g *Grading) Report() (GradingSummary, error) {
 		}
 		report.Results = append(report.Results, r)
 	}
-	s.Path = g.Dir.Path(fileName(report.Name(g.Model, g.RunID)))
+	s.Path = g.Dir.Path(run.PathName(report.Name(g.Model, g.RunID)))
 	if err := disk.WriteFile(s.Path, report.JSON()); err != nil {
 		return s, err
 	}

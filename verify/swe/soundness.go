@@ -106,7 +106,7 @@ func (e *Evaluation) gradeBuiltin(ctx context.Context, j run.Job) (run.Result, e
 	if err != nil {
 		return run.Result{}, err
 	}
-	if err := v.Save(e.Dir.Path(soundnessDir, name, fileName(j.Task)), task, patch); err != nil {
+	if err := v.Save(e.Dir.Path(soundnessDir, name, run.PathName(j.Task)), task, patch); err != nil {
 		return run.Result{}, run.Abort(err)
 	}
 	var d Detail

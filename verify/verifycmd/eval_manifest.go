@@ -1,13 +1,12 @@
 package verifycmd
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -15,22 +14,13 @@ import (
 	"deepswe/agent/run"
 )
 
-// evalManifest is manifest.json of a run of eval: what was asked for.
-type evalManifest struct {
-	Version int       `json:"version"`
-	Kind    string    `json:"kind"`
-	Created time.Time `json:"created"`
-	Program string    `json:"program"`
+// evalSettings are the settings in the manifest of a run of eval.
+type evalSettings struct {
 	// Flags are the settings that decide about results, by the names of their flags, those left at their defaults included.
 	Flags map[string]string `json:"flags"`
 	// Given are those that were given: some mean something else when they are not.
 	Given []string `json:"given"`
 }
-
-const (
-	manifestVersion = 1
-	manifestKind    = "eval"
-)
 
 // open takes the directory of a run that goes on, brings the flags to what it began with, and checks them.
 func (e *evaluation) open(flags *pflag.FlagSet) error {
@@ -47,28 +37,28 @@ func (e *evaluation) open(flags *pflag.FlagSet) error {
 }
 
 func (e *evaluation) given(flags *pflag.FlagSet, name string) bool {
-	return flags.Changed(name) || slices.Contains(e.manifest.Given, name)
+	return flags.Changed(name) || slices.Contains(e.settings.Given, name)
 }
 
 // begin makes a new run's directory.
 func (e *evaluation) begin(flags *pflag.FlagSet) error {
-	e.manifest = evalManifest{
-		Version: manifestVersion, Kind: manifestKind, Created: time.Now().UTC(), Program: "deepswe " + e.d.Version,
-		Flags: map[string]string{}, Given: []string{},
-	}
+	e.settings = evalSettings{Flags: map[string]string{}, Given: []string{}}
 	for _, name := range settled {
 		f := flags.Lookup(name)
-		e.manifest.Flags[name] = settledValue(f)
+		e.settings.Flags[name] = settledValue(f)
 		if f.Changed {
-			e.manifest.Given = append(e.manifest.Given, name)
+			e.settings.Given = append(e.settings.Given, name)
 		}
 	}
 	path := e.o.out
 	if path == "" {
 		path = newRunPath("eval")
 	}
-	var err error
-	e.dir, err = run.Create(path, e.manifest)
+	settings, err := json.Marshal(e.settings)
+	if err != nil {
+		return err
+	}
+	e.dir, err = run.Create(path, run.Manifest{Kind: run.Eval, Program: "deepswe " + e.d.Version, Settings: settings})
 	if errors.Is(err, run.ErrExists) {
 		err = fmt.Errorf("%w: go on with it (--resume), or choose another --out", err)
 	}
@@ -99,19 +89,15 @@ func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 		return agentcmd.Usage(errors.New("--resume goes on with the run in a directory: say which with --out DIR"))
 	}
 	var err error
-	e.dir, err = run.Open(e.o.out, &e.manifest)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("there is no run in %s to go on with", e.o.out)
-	}
+	e.dir, err = run.Open(e.o.out, run.Eval)
 	if err != nil {
 		return agentcmd.Usage(err)
 	}
-	if e.manifest.Kind != manifestKind || e.manifest.Version != manifestVersion {
-		return agentcmd.Usage(fmt.Errorf("%s holds a run of %s, version %d: want %s, version %d", e.o.out,
-			e.manifest.Kind, e.manifest.Version, manifestKind, manifestVersion))
+	if err := json.Unmarshal(e.dir.Manifest.Settings, &e.settings); err != nil {
+		return agentcmd.Usage(fmt.Errorf("%s: the settings in the manifest: %w", e.o.out, err))
 	}
 	for _, name := range settled {
-		f, value := flags.Lookup(name), e.manifest.Flags[name]
+		f, value := flags.Lookup(name), e.settings.Flags[name]
 		if !f.Changed {
 			if err := f.Value.Set(value); err != nil {
 				return agentcmd.Usage(fmt.Errorf("%s: the run began with --%s %q: %w", e.o.out, name, value, err))
@@ -120,7 +106,7 @@ func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 		}
 		now := settledValue(f)
 		// What is not given is the endpoint's own, which no value stands for.
-		own := slices.Contains([]string{"temperature", "seed"}, name) && !slices.Contains(e.manifest.Given, name)
+		own := slices.Contains([]string{"temperature", "seed"}, name) && !slices.Contains(e.settings.Given, name)
 		if own {
 			value = "the endpoint's own"
 		}

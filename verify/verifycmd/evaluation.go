@@ -23,7 +23,7 @@ type evaluation struct {
 	d Deps
 	o *evalOptions
 
-	manifest  evalManifest
+	settings  evalSettings
 	dir       *run.Dir
 	ids       []string // of the tasks, in their order
 	tasks     map[string]env.Task
@@ -122,6 +122,9 @@ func (e *evaluation) readTasks() error {
 	}
 	if len(e.ids) == 0 {
 		return e.o.tasks.nothing(counts)
+	}
+	if err := run.CheckNames(e.ids); err != nil {
+		return agentcmd.Usage(fmt.Errorf("%s: %w", e.o.tasks.path, err))
 	}
 	return nil
 }

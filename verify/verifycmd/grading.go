@@ -107,15 +107,10 @@ func (g *grading) match(predictions swe.Predictions) error {
 	case len(g.swe.Candidates) == 0:
 		return agentcmd.Usage(errors.New("none of the predictions is for one of the tasks"))
 	}
+	if err := run.CheckNames(slices.Collect(maps.Keys(known))); err != nil {
+		return agentcmd.Usage(fmt.Errorf("%s: %w", g.o.tasks.path, err))
+	}
 	return nil
-}
-
-// gradeManifest is manifest.json of a directory of grade.
-type gradeManifest struct {
-	Version int       `json:"version"`
-	Kind    string    `json:"kind"`
-	Created time.Time `json:"created"`
-	Program string    `json:"program"`
 }
 
 // openDir takes the directory, which may hold results already.
@@ -124,18 +119,14 @@ func (g *grading) openDir() error {
 	if path == "" {
 		path = newRunPath("grade")
 	}
-	m := gradeManifest{Version: 1, Kind: "grade", Created: time.Now().UTC(), Program: "deepswe " + g.d.Version}
 	var err error
 	if run.Exists(path) {
-		g.dir, err = run.Open(path, &m)
+		g.dir, err = run.Open(path, run.Grade)
 	} else {
-		g.dir, err = run.Create(path, m)
+		g.dir, err = run.Create(path, run.Manifest{Kind: run.Grade, Program: "deepswe " + g.d.Version})
 	}
 	if err != nil {
 		return agentcmd.Usage(err)
-	}
-	if m.Kind != "grade" {
-		return agentcmd.Usage(fmt.Errorf("%s holds a run of %s: choose another --out", path, m.Kind))
 	}
 	return nil
 }
