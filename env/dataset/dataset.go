@@ -74,8 +74,8 @@ func (e *RecordError) Unwrap() error { return e.Err }
 // Read yields the tasks at a path: a file (.jsonl, .json, .parquet, the first two also with .gz or .zst), a pattern of
 // files, a directory of such files, a Harbor task, or a directory of Harbor tasks.
 //
-// A *RecordError among the errors is about one record, and the sequence goes on, unless Options.Strict is set. After any
-// other error the sequence ends.
+// A *RecordError among the errors is about one record, and the sequence goes on, unless Options.Strict is set. After
+// any other error the sequence ends.
 func Read(path string, o Options) iter.Seq2[env.Task, error] {
 	return func(yield func(env.Task, error) bool) {
 		if o.Counts == nil {

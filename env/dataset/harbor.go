@@ -57,8 +57,8 @@ const (
 	harborFiles = 64 << 20
 )
 
-// readHarbor reads a task folder. It is graded by what its script leaves in the reward file: reward.json or, where there
-// is none, reward.txt.
+// readHarbor reads a task folder. It is graded by what its script leaves in the reward file: reward.json or, where
+// there is none, reward.txt.
 func readHarbor(folder string) (env.Task, error) {
 	h := harborReader{folder: folder}
 	t := h.task()

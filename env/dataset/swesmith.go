@@ -16,8 +16,8 @@ const smithHidden = "/deepswe-tests.tar"
 // repository without it. So the change becomes part of the commit that is checked out, the tests that fail are taken
 // away, and what solves the task is the change reversed.
 //
-// Only its Python repositories are supported, and they are tested in the common way: pytest on the files of the expected
-// tests.
+// Only its Python repositories are supported, and they are tested in the common way: pytest on the files of the
+// expected tests.
 func (f *fieldReader) sweSmith() env.Task {
 	id, bug := f.text("instance_id"), f.text("patch")
 	failing, passing := f.list("FAIL_TO_PASS"), f.list("PASS_TO_PASS")

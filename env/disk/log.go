@@ -51,8 +51,8 @@ func OpenLog(path string, each func(line []byte) error) (*Log, error) {
 	return &Log{file: f}, nil
 }
 
-// Append writes v as one line. After a failed write or Sync every further Append fails with the same error, so that a log never
-// has a hole.
+// Append writes v as one line. After a failed write or Sync every further Append fails with the same error, so that a
+// log never has a hole.
 func (l *Log) Append(v any) error {
 	line, err := MarshalJSON(v)
 	if err != nil {
@@ -123,9 +123,9 @@ func ReadLog(path string, each func(line []byte) error) error {
 	return nil
 }
 
-// ReadLines hands each line of a log to each, without its line break. A torn last line, which a killed writer leaves, is
-// left out; any other line that is not JSON is an error ([ErrDamaged]), and so is an error of each, except for io.EOF,
-// which ends the reading. The line is only valid during the call. each may be nil.
+// ReadLines hands each line of a log to each, without its line break. A torn last line, which a killed writer leaves,
+// is left out; any other line that is not JSON is an error ([ErrDamaged]), and so is an error of each, except for
+// io.EOF, which ends the reading. The line is only valid during the call. each may be nil.
 func ReadLines(r io.Reader, each func(line []byte) error) error {
 	_, err := readLines(r, each)
 	return err

@@ -24,7 +24,7 @@ func BenchmarkReady(b *testing.B) {
 	start(b, p, spec)
 	b.Run("bare", func(b *testing.B) {
 		for b.Loop() {
-			id, err := bareStart(b.Context(), p.daemons[0], bookworm)
+			id, err := plainStart(b.Context(), p.daemons[0], bookworm)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -53,8 +53,8 @@ func BenchmarkReady(b *testing.B) {
 	})
 }
 
-// bareStart is what starting a container costs without us.
-func bareStart(ctx context.Context, d *daemon, image string) (string, error) {
+// plainStart is what starting a container costs without us.
+func plainStart(ctx context.Context, d *daemon, image string) (string, error) {
 	created, err := d.cli.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Config: &container.Config{Image: image, Cmd: []string{"sleep", "60"}, Labels: d.p.labels(kindOriginal, "", "")},
 		HostConfig: &container.HostConfig{
@@ -118,8 +118,8 @@ func BenchmarkVerbs(b *testing.B) {
 	}
 }
 
-// execIn runs a program in a container through the daemon, the way that tools without a guest do it: three requests, and
-// a process that is new to the container.
+// execIn runs a program in a container through the daemon, the way that tools without a guest do it: three requests,
+// and a process that is new to the container.
 func execIn(ctx context.Context, s *Sandbox, argv ...string) (stdout []byte, exit int, err error) {
 	cli := s.d.cli
 	created, err := cli.ExecCreate(ctx, s.id, client.ExecCreateOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})

@@ -16,8 +16,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// record is what is remembered of an image that we pulled, built or prepared. Images without a record are somebody
-// else's, and are never removed.
+// record is what is remembered of an image that we pulled, built or prepared. Images without a record belong to
+// others, and are never removed.
 type record struct {
 	Ref  string    `json:"ref"`
 	Used time.Time `json:"used"`

@@ -30,31 +30,31 @@ func (p *Provider) built(folder string) (ref string, err error) {
 	if folder, err = filepath.Abs(folder); err != nil {
 		return "", fmt.Errorf("build: %w", err)
 	}
-	r := p.recipe(folder)
+	r := p.buildContext(folder)
 	if r == nil {
-		if r, err = readRecipe(folder); err != nil {
+		if r, err = readBuildContext(folder); err != nil {
 			return "", fmt.Errorf("build %s: %w", folder, err)
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if earlier := p.recipes[folder]; earlier != nil {
+	if earlier := p.builds[folder]; earlier != nil {
 		r = earlier // of a caller that came at the same time
 	}
 	ref = builtImages + ":" + r.key
-	p.recipes[folder], p.recipes[ref] = r, r
+	p.builds[folder], p.builds[ref] = r, r
 	return ref, nil
 }
 
-func (p *Provider) recipe(ref string) *recipe {
+func (p *Provider) buildContext(ref string) *buildContext {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.recipes[ref]
+	return p.builds[ref]
 }
 
-// obtain brings an image onto the daemon that it does not have.
+// obtain builds or pulls an image that the daemon does not have.
 func (d *daemon) obtain(ctx context.Context, ref string) (image, error) {
-	if r := d.p.recipe(ref); r != nil {
+	if r := d.p.buildContext(ref); r != nil {
 		return d.build(ctx, ref, r)
 	}
 	return d.pull(ctx, ref)
@@ -63,9 +63,10 @@ func (d *daemon) obtain(ctx context.Context, ref string) (image, error) {
 // buildTimeout is the longest that building one image may take.
 const buildTimeout = time.Hour
 
-// build builds an image. What it starts from is pulled first: our pull knows mirrors, credentials and when to try again.
-func (d *daemon) build(ctx context.Context, ref string, r *recipe) (image, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, fmt.Errorf("build %s: no end after %v", r.folder, buildTimeout))
+// build builds an image. Its base images are pulled first: pull knows mirrors, credentials and retries.
+func (d *daemon) build(ctx context.Context, ref string, r *buildContext) (image, error) {
+	late := fmt.Errorf("build %s: not finished after %v", r.folder, buildTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, late)
 	defer cancel()
 	var missing error
 	for _, base := range r.bases {
@@ -100,7 +101,7 @@ func (d *daemon) build(ctx context.Context, ref string, r *recipe) (image, error
 }
 
 // buildOnce builds with BuildKit, which every daemon since 19.03 has.
-func (d *daemon) buildOnce(ctx context.Context, ref string, r *recipe) error {
+func (d *daemon) buildOnce(ctx context.Context, ref string, r *buildContext) error {
 	read, write := io.Pipe()
 	var sending sync.WaitGroup
 	sending.Go(func() { write.CloseWithError(r.archive(write)) })
@@ -117,7 +118,7 @@ func (d *daemon) buildOnce(ctx context.Context, ref string, r *recipe) error {
 	return follow(r.folder, response.Body)
 }
 
-// follow reads what a build says until it ends.
+// follow reads the messages of a build until it ends.
 func follow(folder string, stream io.Reader) error {
 	messages := json.NewDecoder(stream)
 	var said lastWords
@@ -172,7 +173,7 @@ func fields(message []byte, wanted protowire.Number, f func([]byte)) {
 	}
 }
 
-// BuildError says that a Dockerfile makes no image. It is the task's, so trying again seldom helps.
+// BuildError says that a Dockerfile cannot be built. It belongs to the task, so retrying seldom helps.
 type BuildError struct {
 	Folder string
 	Reason string
@@ -188,8 +189,8 @@ func (e *BuildError) Error() string {
 	return text
 }
 
-// tasksOwn tells that an error is the trouble of the task's own commands, and not the machinery's.
-func tasksOwn(err error) bool {
+// isTaskFailure reports whether the task's own commands failed, and not the infrastructure.
+func isTaskFailure(err error) bool {
 	_, prepare := errors.AsType[*PrepareError](err)
 	_, built := errors.AsType[*BuildError](err)
 	return prepare || built

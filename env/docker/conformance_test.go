@@ -7,8 +7,8 @@ import (
 	"deepswe/env/sandboxtest"
 )
 
-// TestConformance runs the suite that every provider passes, over an image with everything and one with next to nothing,
-// with commands as root without powers and as a user of their own.
+// TestConformance runs the suite that every provider passes, over an image with everything and one with next to
+// nothing, with commands as root without powers and as a user of their own.
 func TestConformance(t *testing.T) {
 	repository := write(t, map[string]string{"README": "a repository\n"})
 	for name, spec := range map[string]env.Spec{

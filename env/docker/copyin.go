@@ -19,12 +19,12 @@ import (
 	"deepswe/env"
 )
 
-// makeDir sees to it that there is a directory to work in, where the image does not have it.
+// makeDir makes the directory to work in, where the image does not have it.
 func (s *Sandbox) makeDir(ctx context.Context) error {
 	if _, err := s.List(ctx, s.spec.Dir, env.ListOptions{Limit: 1}); !errors.Is(err, fs.ErrNotExist) {
-		return nil // it is there; if it is no good, the first call says so
+		return nil // it exists; if it cannot be used, the first call fails
 	}
-	// The guest acts with the command user's rights. Where they do not suffice, the daemon's do; it takes longer.
+	// The guest acts with the command user's rights. Where they do not suffice, the daemon's do, but it is slower.
 	var archive bytes.Buffer
 	if err := pack(ctx, &archive, s.spec, s.user); err != nil {
 		return err
@@ -32,12 +32,12 @@ func (s *Sandbox) makeDir(ctx context.Context) error {
 	if s.Unpack(ctx, "/", &archive) == nil {
 		return nil
 	}
-	return s.d.place(ctx, s)
+	return s.d.copyIn(ctx, s)
 }
 
-// place puts into a container what its spec asks for: the copied repository, or an empty directory to work in. The daemon
-// writes, so that the files can belong to the command user though the guest may not give files away.
-func (d *daemon) place(ctx context.Context, s *Sandbox) error {
+// copyIn puts into a container what its spec asks for: the copied repository, or an empty directory to work in. The
+// daemon writes, so that the files can belong to the command user though the guest may not change owners.
+func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
@@ -58,7 +58,7 @@ func (d *daemon) place(ctx context.Context, s *Sandbox) error {
 	return nil
 }
 
-// pack writes the tar stream for place, rooted at the container's root.
+// pack writes the tar stream for copyIn, rooted at the container's root.
 func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
 	tw := tar.NewWriter(to)
 	now := time.Now().Truncate(time.Second)
@@ -69,7 +69,7 @@ func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
 		})
 		return errors.Join(err, tw.Close())
 	}
-	// A user whom the image does not know has no home but this, and small images lack it.
+	// /tmp is the home of a user missing from the image's passwd, and small images lack it.
 	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, ModTime: now}); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func packEntry(tw *tar.Writer, root, path, prefix string, entry fs.DirEntry, own
 }
 
 func packFile(tw *tar.Writer, h *tar.Header, path string) error {
-	// Whatever stands there by now, a link is not followed and a pipe is not waited for.
+	// The file may have been replaced meanwhile: a link is not followed, and a pipe is not waited for.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os/exec"
 	"strings"
 	"sync"
@@ -17,14 +16,17 @@ import (
 	"deepswe/env"
 )
 
-// How long the daemon may take. A busy one takes seconds to create a container, and never minutes to answer a ping.
+// The daemon's time limits. A busy one takes seconds to create a container, but never minutes to answer a ping.
 const (
 	pingTimeout   = 10 * time.Second
 	callTimeout   = 2 * time.Minute
 	removeTimeout = 30 * time.Second
 )
 
-// quiet is how long after a daemon went out of use the next time is not worth a warning.
+// pullsAtOnce is how many images are pulled or built at once on each daemon.
+const pullsAtOnce = 3
+
+// quiet is how long after a daemon was marked down the next time is not worth a warning.
 const quiet = 10 * time.Second
 
 // daemon is one Docker daemon, and what this provider has on it.
@@ -36,29 +38,29 @@ type daemon struct {
 	starts chan struct{} // one token for each container being started
 	pulls  chan struct{} // one for each image being pulled
 
-	greeted  flights[struct{}]
-	settled  flights[*site]
-	resolved flights[image]
-	prepared flights[image]
-	tidied   sync.Once
+	greeting   callGroup[struct{}]
+	installing callGroup[*installation]
+	resolving  callGroup[image]
+	preparing  callGroup[image]
+	tidied     sync.Once
 
-	mu      sync.Mutex
-	facts   facts
-	down    error
-	lastOut time.Time
-	up      context.Context // ends when the daemon goes out of use
-	fell    context.CancelCauseFunc
-	site    *site // what sandboxes need on the daemon; nil until it is there
-	live    map[string]*Sandbox
-	coming  int // sandboxes being started
-	images  map[string]image
-	users   map[string]user
-	pins    map[string]int       // images that a start is under way with
-	touched map[string]time.Time // when an image's use was last written down
-	orphans map[string]struct{}  // containers that could not be removed yet
+	mu           sync.Mutex
+	facts        facts
+	down         error
+	lastDown     time.Time
+	up           context.Context // ends when the daemon is marked down
+	wentDown     context.CancelCauseFunc
+	installation *installation // nil until it is complete
+	live         map[string]*Sandbox
+	coming       int // sandboxes being started
+	images       map[string]image
+	users        map[string]user
+	pins         map[string]int       // images that a start is under way with
+	touched      map[string]time.Time // when an image's use was last written down
+	orphans      map[string]struct{}  // containers that could not be removed yet
 }
 
-// facts are what a daemon says about itself when it is greeted.
+// facts are what a daemon reports about itself in greet.
 type facts struct {
 	host         string
 	version      string // of the engine
@@ -81,12 +83,8 @@ func newDaemon(p *Provider, ep endpoint) (*daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("docker host %s: %w", ep.host, err)
 	}
-	pulls := p.options.Pulls
-	if pulls <= 0 {
-		pulls = 3
-	}
 	return &daemon{
-		p: p, host: ep.host, cli: cli, pulls: make(chan struct{}, pulls),
+		p: p, host: ep.host, cli: cli, pulls: make(chan struct{}, pullsAtOnce),
 		live: map[string]*Sandbox{}, images: map[string]image{}, users: map[string]user{},
 		pins: map[string]int{}, touched: map[string]time.Time{}, orphans: map[string]struct{}{}, facts: facts{host: ep.host},
 	}, nil
@@ -141,14 +139,11 @@ func (d *daemon) greet(ctx context.Context) error {
 	defer d.mu.Unlock()
 	d.facts = facts
 	if d.starts == nil {
-		parallel := d.p.options.Parallel
-		if parallel <= 0 {
-			parallel = min(max(2*facts.cpus, 2), 8)
-		}
-		d.starts = make(chan struct{}, parallel)
+		// Beyond so many containers that are started at once, a daemon only gets slower.
+		d.starts = make(chan struct{}, min(max(2*facts.cpus, 2), 8))
 	}
 	if d.up == nil || d.up.Err() != nil {
-		d.up, d.fell = context.WithCancelCause(d.p.life)
+		d.up, d.wentDown = context.WithCancelCause(d.p.life)
 	}
 	d.down = nil
 	return nil
@@ -171,7 +166,8 @@ func (d *daemon) unreachable(err error, api string) error {
 	text := err.Error()
 	switch {
 	case api != "" && versions.LessThan(api, client.MinAPIVersion):
-		e.Reason = "it is too old: it speaks API " + api + ", and " + client.MinAPIVersion + " (Docker 19.03) is the oldest that is understood"
+		e.Reason = "it is too old: it speaks API " + api + ", and the oldest supported is " + client.MinAPIVersion +
+			" (Docker 19.03)"
 		e.Remedy = "upgrade Docker: sudo apt-get install --only-upgrade docker-ce"
 	case strings.Contains(text, "permission denied") && strings.HasPrefix(d.host, "unix:"):
 		e.Reason = "permission denied"
@@ -179,7 +175,7 @@ func (d *daemon) unreachable(err error, api string) error {
 	case strings.HasPrefix(d.host, "ssh:"):
 		e.Reason = "it cannot be reached"
 		e.Remedy = "ssh " + d.host + " docker version has to work"
-	case strings.Contains(text, "TLS") || strings.Contains(text, "HTTPS") || strings.Contains(text, "certificate") || strings.Contains(text, "malformed HTTP response"):
+	case containsAny(text, "TLS", "HTTPS", "certificate", "malformed HTTP response"):
 		e.Reason = "no agreement on TLS"
 		e.Remedy = "set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
 	case errors.Is(err, context.DeadlineExceeded):
@@ -210,85 +206,8 @@ func (d *daemon) known() (facts, bool) {
 	return d.facts, d.down == nil
 }
 
-// takeOut stops using the daemon. Its sandboxes are cut off, because a connection to a machine that has gone can stay
-// silent for many minutes.
-func (d *daemon) takeOut(cause error) {
-	d.mu.Lock()
-	if d.down != nil || d.p.life.Err() != nil {
-		d.mu.Unlock()
-		return
-	}
-	d.down = cause
-	level := slog.LevelWarn
-	if time.Since(d.lastOut) < quiet {
-		// A daemon that is shutting down still answers on connections that it has, and goes in and out of use.
-		level = slog.LevelDebug
-	}
-	d.lastOut = time.Now()
-	if d.site != nil {
-		d.orphans[d.site.lease] = struct{}{}
-	}
-	d.site, d.images = nil, map[string]image{}
-	if d.fell != nil {
-		d.fell(cause)
-	}
-	cut := make([]*Sandbox, 0, len(d.live))
-	for _, s := range d.live {
-		cut = append(cut, s)
-	}
-	d.mu.Unlock()
-	d.p.log.Log(d.p.life, level, "docker daemon out of use", "host", d.host, "sandboxes", len(cut), "error", cause)
-	for _, s := range cut {
-		_ = s.stream.Close()
-	}
-}
-
-// while ends with ctx, and as soon as the daemon goes out of use: a request to a machine that has gone may never come
-// back by itself.
-func (d *daemon) while(ctx context.Context) (context.Context, context.CancelFunc) {
-	d.mu.Lock()
-	up := d.up
-	d.mu.Unlock()
-	if up == nil {
-		return ctx, func() {}
-	}
-	during, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(up, func() { cancel(context.Cause(up)) })
-	return during, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-// suspect looks whether the daemon is still there after something went wrong with it, and takes it out when it is not.
-func (d *daemon) suspect() (gone bool) {
-	ctx, cancel := context.WithTimeout(d.p.life, pingTimeout)
-	defer cancel()
-	_, err := d.cli.Ping(ctx, client.PingOptions{})
-	if err == nil || d.p.life.Err() != nil {
-		return false
-	}
-	d.takeOut(d.unreachable(err, ""))
-	return true
-}
-
-// usable tells whether the daemon is in use. One that is not is asked again first, by one caller for all.
-func (d *daemon) usable(ctx context.Context) error {
-	if _, up := d.known(); up {
-		return nil
-	}
-	_, err := d.greeted.do(ctx, d.p.life, &d.p.work, "", func(ctx context.Context) (struct{}, error) {
-		err := d.greet(ctx)
-		if err == nil {
-			d.p.log.Info("docker daemon back in use", "host", d.host)
-		}
-		return struct{}{}, err
-	})
-	return err
-}
-
-// remove removes a container and its anonymous volumes, whatever it is doing. One that is gone, or going, is fine. What
-// cannot be removed now is tried again when the daemon is back.
+// remove removes a container and its anonymous volumes, whatever it is doing. It is no error when the container is gone
+// already. What cannot be removed now is tried again when the daemon is back.
 func (d *daemon) remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
@@ -297,7 +216,7 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 		return nil
 	}
 	if errdefs.IsConflict(err) {
-		// It ended by itself, and the daemon is at it already.
+		// It ended by itself, and the daemon is removing it already.
 		if err = d.awaitGone(ctx, id); err == nil {
 			return nil
 		}
@@ -346,7 +265,7 @@ func (d *daemon) infrastructure(ctx context.Context, operation string, err error
 	if err == nil || errors.Is(err, env.ErrInfrastructure) || errors.Is(err, env.ErrUnsupported) {
 		return err
 	}
-	if tasksOwn(err) {
+	if isTaskFailure(err) {
 		return err
 	}
 	if ctx.Err() != nil {

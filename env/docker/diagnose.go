@@ -3,12 +3,10 @@ package docker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
@@ -53,8 +51,8 @@ func (f facts) finding() env.Finding {
 	return found
 }
 
-// Sample implements env.Diagnoser, on the first daemon: the smallest image there that has a shell. Looking into an image
-// costs a container, so only a few are tried.
+// Sample implements env.Diagnoser, on the first daemon: the smallest image there that has a shell. Looking into an
+// image costs a container, so only a few are tried.
 func (p *Provider) Sample(ctx context.Context) (s env.Spec, lacking string, err error) {
 	const most, shell = 10, "/bin/sh"
 	d := p.daemons[0]
@@ -67,8 +65,8 @@ func (p *Provider) Sample(ctx context.Context) (s env.Spec, lacking string, err 
 			return env.Spec{Image: ref}, "", err
 		}
 	}
-	// The lease's image has nothing in it, and comes with the guest's installation.
-	if _, err := d.settle(ctx); err != nil {
+	// The lease's image is empty, and comes with the installation.
+	if _, err := d.install(ctx); err != nil {
 		return env.Spec{}, "", err
 	}
 	return env.Spec{Image: leaseImage, Dir: leaseDir}, "no image with " + shell + " is on the daemon", nil
@@ -93,22 +91,4 @@ func (d *daemon) sampleImages(ctx context.Context) ([]string, error) {
 	}
 	slices.SortFunc(refs, func(a, b string) int { return cmp.Or(cmp.Compare(size[a], size[b]), cmp.Compare(a, b)) })
 	return refs, nil
-}
-
-// contains reports whether an image has a file, without starting anything of it.
-func (d *daemon) contains(ctx context.Context, ref, path string) (bool, error) {
-	img, err := d.image(ctx, ref)
-	if err != nil {
-		return false, err
-	}
-	id, err := d.createOriginal(ctx, img, env.Spec{})
-	if err != nil {
-		return false, d.infrastructure(ctx, "look into "+ref, err)
-	}
-	_, err = d.cli.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: path})
-	has := err == nil
-	if errdefs.IsNotFound(err) {
-		err = nil
-	}
-	return has, d.infrastructure(ctx, "look into "+ref, errors.Join(err, d.remove(ctx, id)))
 }

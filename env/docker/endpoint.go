@@ -16,10 +16,19 @@ import (
 
 	"deepswe/env/disk"
 
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"os/exec"
+
+	"github.com/distribution/reference"
+	"github.com/moby/moby/api/pkg/authconfig"
+	"github.com/moby/moby/api/types/registry"
 	"github.com/moby/moby/client"
 )
 
-// endpoint is where a daemon listens, and what it takes to be let in.
+// endpoint is where a daemon listens, and what a connection to it requires.
 type endpoint struct {
 	// host is a URL: unix:///path, tcp://name:port, ssh://user@name.
 	host string
@@ -48,8 +57,9 @@ func (e environment) configDir() string {
 	return filepath.Join(e.home, ".docker")
 }
 
-// resolve finds the endpoint that a name stands for: a URL, "context:NAME", or, when name is empty, whatever the docker
-// command would use: DOCKER_HOST, then DOCKER_CONTEXT, then the current context of config.json, then the usual socket.
+// resolve finds the endpoint that a name stands for: a URL, "context:NAME", or, when name is empty, the one that the
+// docker command would use: DOCKER_HOST, then DOCKER_CONTEXT, then the current context of config.json, then the usual
+// socket.
 func (e environment) resolve(name string) (endpoint, error) {
 	if ctx, ok := strings.CutPrefix(name, "context:"); ok {
 		return e.context(ctx)
@@ -66,7 +76,8 @@ func (e environment) resolve(name string) (endpoint, error) {
 	var config struct {
 		CurrentContext string `json:"currentContext"`
 	}
-	if err := disk.ReadJSON(filepath.Join(e.configDir(), "config.json"), &config); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := disk.ReadJSON(filepath.Join(e.configDir(), "config.json"), &config)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return endpoint{}, fmt.Errorf("docker configuration: %w", err)
 	}
 	if config.CurrentContext != "" {
@@ -82,7 +93,8 @@ func (e environment) direct(host string) (endpoint, error) {
 	}
 	scheme, rest, ok := strings.Cut(host, "://")
 	if !ok || rest == "" {
-		return endpoint{}, fmt.Errorf("docker host %q: give unix:///path, tcp://host:port, ssh://user@host or context:NAME", host)
+		return endpoint{}, fmt.Errorf(
+			"invalid docker host %q: want unix:///path, tcp://host:port, ssh://user@host or context:NAME", host)
 	}
 	switch scheme {
 	case "unix", "ssh", "npipe":
@@ -99,7 +111,7 @@ func (e environment) direct(host string) (endpoint, error) {
 	return endpoint{}, fmt.Errorf("docker host %q: unknown scheme %q (unix, tcp and ssh are known)", host, scheme)
 }
 
-// context reads one docker context. Its files lie under the SHA-256 of its name.
+// context reads one docker context. Its files are kept under the SHA-256 of its name.
 func (e environment) context(name string) (endpoint, error) {
 	if name == "default" {
 		if host := e.getenv("DOCKER_HOST"); host != "" {
@@ -148,9 +160,12 @@ func (ep endpoint) dial() (*client.Client, error) {
 		}
 		// Starts run in parallel, each with several requests: with the default of two idle connections most of them would
 		// shake hands anew.
-		transport := &http.Transport{TLSClientConfig: config, MaxIdleConns: 32, MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second}
-		// Only with TLS: the client takes any transport of ours for one that speaks it.
-		options = append(options, client.WithHTTPClient(&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}))
+		transport := &http.Transport{
+			TLSClientConfig: config, MaxIdleConns: 32, MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second,
+		}
+		// Only with TLS: the client assumes TLS for any custom transport.
+		options = append(options, client.WithHTTPClient(
+			&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}))
 	}
 	if destination, ok := strings.CutPrefix(ep.host, "ssh://"); ok {
 		dialer, err := newSSHDialer(destination)
@@ -165,7 +180,8 @@ func (ep endpoint) dial() (*client.Client, error) {
 	return client.New(options...)
 }
 
-// tls reads the certificates of the endpoint. A missing client certificate is no error: not every daemon asks for one.
+// tls reads the certificates of the endpoint. A missing client certificate is not an error: not every daemon asks for
+// one.
 func (ep endpoint) tls() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: ep.insecure}
 	if ep.certs == "" {
@@ -189,4 +205,94 @@ func (ep endpoint) tls() (*tls.Config, error) {
 		return nil, err
 	}
 	return config, nil
+}
+
+// registryAuth returns what docker login left for the registry of an image, ready to be sent to the daemon; empty where
+// there is nothing. It comes from the docker command's own store, and is sent only to the daemon. hub is the name under
+// which Docker Hub's credentials are kept; the daemon knows it.
+func (e environment) registryAuth(ctx context.Context, ref, hub string) (string, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return "", err
+	}
+	domain := reference.Domain(named)
+	key := domain
+	if onHub(named) {
+		key = hub
+	}
+	var config struct {
+		Auths map[string]struct {
+			Auth          string `json:"auth"`
+			IdentityToken string `json:"identitytoken"`
+			RegistryToken string `json:"registrytoken"`
+		} `json:"auths"`
+		CredsStore  string            `json:"credsStore"`
+		CredHelpers map[string]string `json:"credHelpers"`
+	}
+	err = disk.ReadJSON(filepath.Join(e.configDir(), "config.json"), &config)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	helper := config.CredsStore
+	if own := config.CredHelpers[domain]; own != "" {
+		helper = own
+	}
+	if helper != "" {
+		auth, err := askHelper(ctx, helper, key)
+		if err != nil || auth.Username != "" || auth.IdentityToken != "" {
+			return encodeAuth(auth, err)
+		}
+	}
+	kept, ok := config.Auths[key]
+	if !ok {
+		kept, ok = config.Auths["https://"+domain]
+	}
+	if !ok {
+		return "", nil
+	}
+	auth := registry.AuthConfig{ServerAddress: key, IdentityToken: kept.IdentityToken, RegistryToken: kept.RegistryToken}
+	if kept.Auth != "" {
+		plain, err := base64.StdEncoding.DecodeString(kept.Auth)
+		if err != nil {
+			return "", fmt.Errorf("credentials for %s: %w", domain, err)
+		}
+		auth.Username, auth.Password, _ = strings.Cut(strings.TrimRight(string(plain), "\x00"), ":")
+	}
+	return encodeAuth(auth, nil)
+}
+
+func encodeAuth(auth registry.AuthConfig, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	return authconfig.Encode(auth)
+}
+
+// askHelper runs a credential helper: it reads the registry's name and answers in JSON.
+func askHelper(ctx context.Context, helper, key string) (registry.AuthConfig, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "docker-credential-"+helper, "get")
+	cmd.Stdin = strings.NewReader(key)
+	cmd.WaitDelay = time.Second
+	var said bytes.Buffer
+	cmd.Stdout = &said
+	if err := cmd.Run(); err != nil {
+		if strings.Contains(said.String(), "credentials not found") {
+			return registry.AuthConfig{}, nil
+		}
+		return registry.AuthConfig{}, fmt.Errorf("docker-credential-%s: %w", helper, err)
+	}
+	var answer struct{ ServerURL, Username, Secret string }
+	if err := json.Unmarshal(said.Bytes(), &answer); err != nil {
+		return registry.AuthConfig{}, fmt.Errorf("docker-credential-%s: %w", helper, err)
+	}
+	auth := registry.AuthConfig{ServerAddress: key, Username: answer.Username, Password: answer.Secret}
+	if answer.Username == "<token>" {
+		auth.Username, auth.Password, auth.IdentityToken = "", "", answer.Secret
+	}
+	return auth, nil
 }

@@ -76,7 +76,7 @@ func TestResolve(t *testing.T) {
 			env: map[string]string{"DOCKER_TLS_VERIFY": "1"}, want: endpoint{host: "tcp://h:2376", certs: filepath.Join(home, ".docker")},
 		},
 		{name: "no such context", home: home, host: "context:none", err: "docker context ls"},
-		{name: "no scheme", home: home, host: "somewhere", err: "give unix:///path"},
+		{name: "no scheme", home: home, host: "somewhere", err: "want unix:///path"},
 		{name: "unknown scheme", home: home, host: "gopher://h", err: "unknown scheme"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

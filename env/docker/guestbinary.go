@@ -29,7 +29,7 @@ type guestBinary struct {
 	hash string // SHA-256, in hex
 }
 
-// findGuest picks the program that becomes the guest on daemons of an architecture.
+// findGuest returns the program that becomes the guest on daemons of an architecture.
 func findGuest(executable, arch string) (guestBinary, error) {
 	if executable != "" {
 		return openGuest(executable, arch)
@@ -50,7 +50,8 @@ func findGuest(executable, arch string) (guestBinary, error) {
 	if !errors.Is(otherErr, os.ErrNotExist) {
 		err = errors.Join(err, otherErr)
 	}
-	return guestBinary{}, fmt.Errorf("%w; build one beside it: CGO_ENABLED=0 GOOS=linux GOARCH=%s go build -o %s deepswe", err, arch, beside)
+	return guestBinary{}, fmt.Errorf(
+		"%w; to fix: build one beside it: CGO_ENABLED=0 GOOS=linux GOARCH=%s go build -o %s deepswe", err, arch, beside)
 }
 
 // openGuest checks that a file runs in any Linux container of an architecture.
@@ -81,8 +82,8 @@ func openGuest(path, arch string) (guestBinary, error) {
 	return guestBinary{path: path, size: size, hash: hex.EncodeToString(hash.Sum(nil))}, nil
 }
 
-// archive is the binary as a tar stream, below prefix, with whatever more is wanted after it. Everybody may read and run
-// it, nobody may write.
+// archive is the binary as a tar stream, below prefix, with whatever more is wanted after it. Everybody may read and
+// run it, nobody may write.
 func (g guestBinary) archive(prefix string, after ...tar.Header) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {

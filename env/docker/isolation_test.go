@@ -11,8 +11,8 @@ import (
 	"deepswe/env"
 )
 
-// TestIsolation tries to break out from inside, in both kinds of sandboxes: where the repository belongs to the image and
-// commands are root in name, and where it was copied in and they are another user.
+// TestIsolation tries to break out from inside, in both kinds of sandboxes: where the repository belongs to the image
+// and commands are root in name, and where it was copied in and they are another user.
 func TestIsolation(t *testing.T) {
 	t.Setenv("DEEPSWE_TEST_SECRET", "hunter2")
 	p := provider(t, Options{})

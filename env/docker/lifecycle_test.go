@@ -117,9 +117,9 @@ func TestReapJudges(t *testing.T) {
 	lease := leave(talking, kindLease)
 	living = append(living, lease)
 	time.Sleep(2100 * time.Millisecond) // longer than the silence that is allowed below
-	other := &daemon{p: &Provider{owner: talking}, cli: d.cli, site: &site{lease: lease}}
+	other := &daemon{p: &Provider{owner: talking}, cli: d.cli, installation: &installation{lease: lease}}
 	makeDir(t, d, lease, leaseDir)
-	if err := other.beat(t.Context()); err != nil {
+	if err := other.renewLease(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	options := env.ReapOptions{Stale: 2 * time.Second, DryRun: true}
@@ -154,7 +154,7 @@ func TestReapJudges(t *testing.T) {
 
 func makeDir(t *testing.T, d *daemon, id, dir string) {
 	t.Helper()
-	if err := d.place(t.Context(), &Sandbox{id: id, spec: env.Spec{Dir: dir}}); err != nil {
+	if err := d.copyIn(t.Context(), &Sandbox{id: id, spec: env.Spec{Dir: dir}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,11 +31,11 @@ const (
 	kindSandbox  = "sandbox"  // a rollout works in it
 	kindPrepare  = "prepare"  // becomes a derived image
 	kindOriginal = "original" // never started: original files are read from it
-	kindLease    = "lease"    // never started: says that its owner lives, and keeps the guest's volume in use
+	kindLease    = "lease"    // never started: says that its owner is alive, and keeps the guest's volume in use
 	kindFill     = "fill"     // never started: the guest's volume is filled through it
 )
 
-// owner is a process and the machine that it runs on: this boot of it, seen from this PID namespace.
+// owner is a process and its machine: this boot of it, seen from this PID namespace.
 type owner struct {
 	machine string
 	disk.Process

@@ -107,9 +107,9 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-func TestFlights(t *testing.T) {
+func TestCallGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var fs flights[int]
+		var fs callGroup[int]
 		var work sync.WaitGroup
 		ran := 0
 		slow := func(ctx context.Context) (int, error) {

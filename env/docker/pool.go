@@ -20,7 +20,7 @@ type pool struct {
 	closed bool
 }
 
-// early is a sandbox that is being started, or was, for whoever asks for its spec first.
+// early is a sandbox that was started, or is being started, before a Start asks for its spec.
 type early struct {
 	key     string
 	rollout string
@@ -36,7 +36,7 @@ const tooLate = 10 * time.Minute
 func newPool(p *Provider) *pool { return &pool{p: p} }
 
 // Prefetch makes ready what a Start of the spec will need: it pulls the image, prepares it, and, while fewer than
-// Options.Warm sandboxes wait, starts one. It returns when that is done. Sandboxes nobody asks for are removed by Close.
+// Options.Warm sandboxes wait, starts one. It returns when that is done. Unused sandboxes are removed by Close.
 func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	s, err := p.complete(s)
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *pool) start(e *early, s env.Spec) {
 	}
 }
 
-// leave takes a place out of the pool. It reports whether it was still there.
+// leave removes an entry from the pool, and reports whether it was still there.
 func (w *pool) leave(e *early) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,7 +164,7 @@ func (w *pool) find(key, rollout string) *early {
 	return e
 }
 
-// drop closes a sandbox that nobody gets.
+// drop closes a sandbox that is not handed out.
 func (w *pool) drop(ctx context.Context, e *early) {
 	<-e.done
 	if e.sandbox == nil {

@@ -33,8 +33,8 @@ func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, er
 		d.used(img)
 		return img, nil
 	}
-	return d.prepared.do(ctx, d.p.life, &d.p.work, ref, func(ctx context.Context) (image, error) {
-		ctx, cancel := d.while(ctx)
+	return d.preparing.do(ctx, d.p.life, &d.p.work, ref, func(ctx context.Context) (image, error) {
+		ctx, cancel := d.whileUp(ctx)
 		defer cancel()
 		var img image
 		there := func(ctx context.Context) (bool, error) {
@@ -86,11 +86,11 @@ func prepareKey(base image, s env.Spec) (string, error) {
 }
 
 func (d *daemon) bootPreparation(ctx context.Context, name string, base image, s env.Spec) (*Sandbox, error) {
-	site, err := d.settle(ctx)
+	installed, err := d.install(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sandbox, err := d.boot(ctx, box{kind: kindPrepare, name: name, spec: s, image: base, site: site})
+	sandbox, err := d.boot(ctx, launch{kind: kindPrepare, name: name, spec: s, image: base, installation: installed})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (d *daemon) bootPreparation(ctx context.Context, name string, base image, s
 	return sandbox, nil
 }
 
-// makePrepared runs the commands and keeps what became of the container.
+// makePrepared runs the commands and commits the container.
 func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key string) (image, error) {
 	if err := runPrepare(ctx, sandbox, sandbox.spec); err != nil {
 		return image{}, err
@@ -108,7 +108,7 @@ func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key st
 	base := sandbox.image
 	_, err := d.cli.ContainerCommit(ctx, sandbox.id, client.ContainerCommitOptions{
 		Reference: ref, Comment: "deepswe: " + base.ref + ", prepared",
-		// The image's own words again, and not those of the container that it was prepared in.
+		// The image's own configuration, and not that of the container that it was prepared in.
 		Config: &container.Config{
 			User: base.user, Env: base.env, Cmd: base.command, Entrypoint: base.entry, WorkingDir: base.workdir,
 			Labels: map[string]string{
@@ -145,7 +145,7 @@ func runPrepare(ctx context.Context, sandbox *Sandbox, s env.Spec) error {
 	return nil
 }
 
-// PrepareError says that one of a spec's Prepare commands failed. The commands are the task's, so trying again does not
+// PrepareError says that one of a spec's Prepare commands failed. The commands are the task's, so retrying does not
 // help.
 type PrepareError struct {
 	Step, Steps int

@@ -174,7 +174,7 @@ func TestDaemonRestart(t *testing.T) {
 			wantGone(t, "a later call", err)
 			if _, err := p.Start(t.Context(), env.Spec{Image: busybox}); !errors.Is(err, env.ErrInfrastructure) {
 				t.Errorf("Start without a daemon: %v, want env.ErrInfrastructure", err)
-			} else if !strings.Contains(err.Error(), "what mends it") {
+			} else if !strings.Contains(err.Error(), "to fix") {
 				t.Errorf("the error does not say what to do: %v", err)
 			}
 			daemon.start()
@@ -230,8 +230,8 @@ func TestDaemonFreezes(t *testing.T) {
 	must(t, start(t, p, env.Spec{Image: busybox}), "true")
 }
 
-// TestRestartUnderLoad stops and starts the daemon while sandboxes work. Whoever tries again, as the layer above does, gets
-// through; every failure is one of the infrastructure.
+// TestRestartUnderLoad stops and starts the daemon while sandboxes work. Whoever tries again, as the layer above does,
+// gets through; every failure is one of the infrastructure.
 func TestRestartUnderLoad(t *testing.T) {
 	daemon := privateDaemon(t)
 	p := provider(t, Options{Hosts: []string{daemon.host()}})

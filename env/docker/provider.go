@@ -1,22 +1,3 @@
-// Package docker starts sandboxes as Docker containers, on one daemon or on several.
-//
-// A container's first process is the guest, reached over its attached standard input and output; nothing is ever executed
-// through the daemon once it runs. The package imports env, env/guest and the moby client, and no command-line code. A
-// [Provider] and its sandboxes are safe for concurrent use.
-//
-// # What lies on a daemon
-//
-// Everything carries the label deepswe.owner, which names a process: this boot of this machine, pid, start time.
-//
-//   - Sandboxes are containers that remove themselves when their guest ends, and the guest ends when its host hangs up.
-//     So a host that is killed leaves nothing behind but what had not been started yet.
-//   - One container per provider, never started, is its lease: a file in it is touched every thirty seconds. Owners on
-//     other machines are judged by it, owners on this one by their process. It also keeps the guest's volume in use.
-//   - The volume deepswe-guest-HASH holds the guest's binary. It stays for the next run, until nobody uses it.
-//   - Images named deepswe-prepared are what Spec.Prepare made of a task's image, images named deepswe-built what was
-//     built from a Spec.Dockerfile. They stay, within Options.ImageBudget.
-//
-// What a dead owner left is removed by the first start of the next provider, and by [Provider.Reap].
 package docker
 
 import (
@@ -40,15 +21,10 @@ type Options struct {
 	// Executable is a static Linux build of deepswe for the daemons' architecture, which becomes the guest: this program
 	// when empty, or deepswe-linux-ARCH beside it where this program would not run there.
 	Executable string
-	// Log gets what goes wrong in the background; nothing is logged when nil.
+	// Log gets the errors of background work; nothing is logged when nil.
 	Log *slog.Logger
 	// Warm is how many sandboxes [Provider.Prefetch] keeps ready: none when 0.
 	Warm int
-	// Parallel is how many containers are started at once on each daemon; more starts queue. Twice the daemon's CPUs,
-	// between 2 and 8, when 0: beyond that a daemon only gets slower.
-	Parallel int
-	// Pulls is how many images are pulled at once on each daemon: 3 when 0.
-	Pulls int
 	// Mirror is a registry (host[:port][/path]) that is asked for Docker Hub's images first.
 	Mirror string
 	// ImageBudget is how many bytes all images of a daemon may take. Beyond it, the least recently used ones that this
@@ -59,8 +35,6 @@ type Options struct {
 	State string
 	// Progress is told how pulls and builds go.
 	Progress func(env.Progress)
-	// Owner names the owner of everything started, instead of this process. Such an owner is judged by its lease alone.
-	Owner string
 }
 
 // Provider starts sandboxes on one or more daemons.
@@ -80,21 +54,21 @@ type Provider struct {
 	work  sync.WaitGroup
 	begun sync.Once
 
-	mu      sync.Mutex
-	recipes map[string]*recipe // by folder and by the reference of the image that is built from it
+	mu     sync.Mutex
+	builds map[string]*buildContext // by folder and by the reference of the image that is built from it
 }
 
 var _ env.Provider = (*Provider)(nil)
 
-// New asks every daemon whether it is there. It fails with a [*DaemonError] when none is; with several hosts, those that
-// do not answer are left out until they do.
+// New asks every daemon whether it is there. It fails with a [*DaemonError] when none is; with several hosts, those
+// that do not answer are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
-	p := &Provider{options: o, log: o.Log, owner: o.Owner, machine: thisMachine(), state: o.State, recipes: map[string]*recipe{}}
+	p := &Provider{
+		options: o, log: o.Log, owner: thisOwner().String(), machine: thisMachine(), state: o.State,
+		builds: map[string]*buildContext{},
+	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
-	}
-	if p.owner == "" {
-		p.owner = thisOwner().String()
 	}
 	p.hostname, _ = os.Hostname()
 	if p.state == "" {
@@ -134,7 +108,7 @@ func (p *Provider) connect(ctx context.Context) error {
 	for i, d := range p.daemons {
 		wg.Go(func() {
 			if failures[i] = d.greet(ctx); failures[i] != nil {
-				d.takeOut(failures[i])
+				d.markDown(failures[i])
 			}
 		})
 	}
@@ -157,9 +131,9 @@ func (p *Provider) connect(ctx context.Context) error {
 // Name is the word of --env.
 func (p *Provider) Name() string { return "docker" }
 
-// Capabilities are those that every daemon of the provider has. SeparateUser is not among them, because it depends on the
-// image: commands run as its user, or as user 1000 over a repository that was copied in, but where the image's user is
-// root, they are root too, with none of its powers.
+// Capabilities are those that every daemon of the provider has. SeparateUser is not among them, because it depends on
+// the image: commands run as its user, or as user 1000 over a repository that was copied in, but where the image's user
+// is root, they are root too, with none of its powers.
 func (p *Provider) Capabilities() env.Capabilities {
 	c := env.Capabilities{
 		Images: true, Isolated: true, NetworkOff: true, MemoryLimit: true, CPULimit: true, ProcessLimit: true,
@@ -176,8 +150,7 @@ func (p *Provider) Capabilities() env.Capabilities {
 	return c
 }
 
-// begin starts the watch over each daemon, which goes on while sandboxes are in use. A provider that only lists or reaps
-// never gets here.
+// begin starts the watch over each daemon. A provider that only lists or reaps needs none.
 func (p *Provider) begin() {
 	p.begun.Do(func() {
 		for _, d := range p.daemons {
@@ -194,7 +167,7 @@ func (p *Provider) Close() error {
 	p.end()
 	p.work.Wait()
 	for _, d := range p.daemons {
-		err = errors.Join(err, d.leave(ctx))
+		err = errors.Join(err, d.dropLease(ctx))
 	}
 	return errors.Join(err, p.closeClients())
 }

@@ -20,10 +20,10 @@ import (
 )
 
 // defaultStale is how long an owner on another machine may be silent before it counts as dead: four heartbeats.
-const defaultStale = 4 * beats
+const defaultStale = 4 * leaseInterval
 
-// Reap removes what dead owners left on all daemons: containers, and guests' volumes that nobody uses any more. With
-// o.All it removes what living owners have, too, and the images that Spec.Prepare made.
+// Reap removes what dead owners left on all daemons: containers, and guests' volumes that are not in use. With o.All it
+// removes what living owners have, too, and the images that Spec.Prepare made.
 func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
 	found := make([][]env.Leftover, len(p.daemons))
 	failures := make([]error, len(p.daemons))
@@ -39,26 +39,28 @@ func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover,
 	return slices.Concat(found...), errors.Join(failures...)
 }
 
-// census is what there is of ours, or of other processes like this one, on a daemon at one moment.
-type census struct {
+// inventory lists the containers of all deepswe processes on a daemon at one moment.
+type inventory struct {
 	d          *daemon
 	now        time.Time // the daemon's
 	containers []container.Summary
 	verdicts   map[string]bool
 }
 
-func (d *daemon) census(ctx context.Context) (*census, error) {
+func (d *daemon) inventory(ctx context.Context) (*inventory, error) {
 	now, err := d.now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	list, err := d.cli.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", labelOwner)})
+	list, err := d.cli.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: make(client.Filters).Add("label", labelOwner),
+	})
 	if err != nil {
 		return nil, err
 	}
-	c := &census{d: d, now: now, verdicts: map[string]bool{}}
+	c := &inventory{d: d, now: now, verdicts: map[string]bool{}}
 	for _, found := range list.Items {
-		// A container that somebody made of a prepared image inherits the label, without an owner in it.
+		// A container that was made of a prepared image by hand inherits the label, with no owner in it.
 		if found.Labels[labelOwner] != "" {
 			c.containers = append(c.containers, found)
 		}
@@ -67,7 +69,7 @@ func (d *daemon) census(ctx context.Context) (*census, error) {
 }
 
 // lives judges an owner: one on this machine by its process, another by its lease.
-func (c *census) lives(ctx context.Context, who string, stale time.Duration) bool {
+func (c *inventory) lives(ctx context.Context, who string, stale time.Duration) bool {
 	if who == c.d.p.owner {
 		return true
 	}
@@ -79,7 +81,7 @@ func (c *census) lives(ctx context.Context, who string, stale time.Duration) boo
 	return verdict
 }
 
-func (c *census) judge(ctx context.Context, who string, stale time.Duration) bool {
+func (c *inventory) judge(ctx context.Context, who string, stale time.Duration) bool {
 	if o, ok := parseOwner(who); ok {
 		switch o.liveness(c.d.p.machine) {
 		case disk.Alive:
@@ -100,7 +102,7 @@ func (c *census) judge(ctx context.Context, who string, stale time.Duration) boo
 			if stat, err := c.d.cli.ContainerStatPath(ctx, found.ID, client.ContainerStatPathOptions{Path: path}); err == nil {
 				seen = stat.Stat.Mtime
 			} else if !errdefs.IsNotFound(err) {
-				return true // not to be judged now
+				return true // unknown: counts as alive
 			}
 		}
 		if seen.After(last) {
@@ -139,7 +141,7 @@ func (d *daemon) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, e
 }
 
 func (d *daemon) reapOnce(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
-	c, err := d.census(ctx)
+	c, err := d.inventory(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +160,7 @@ func (d *daemon) reapOnce(ctx context.Context, o env.ReapOptions) ([]env.Leftove
 			condemned = append(condemned, found)
 		}
 	}
-	// Leases go last: as long as they stand, another reaper knows what this one knew.
+	// Leases are removed last: until then, other reapers judge by them.
 	left, err := d.reapContainers(ctx, c, condemned, o.DryRun)
 	more, leaseErr := d.reapContainers(ctx, c, leases, o.DryRun)
 	left, err = append(left, more...), errors.Join(err, leaseErr)
@@ -169,7 +171,9 @@ func (d *daemon) reapOnce(ctx context.Context, o env.ReapOptions) ([]env.Leftove
 }
 
 // reapContainers removes containers, a few at a time.
-func (d *daemon) reapContainers(ctx context.Context, c *census, condemned []container.Summary, dryRun bool) ([]env.Leftover, error) {
+func (d *daemon) reapContainers(
+	ctx context.Context, c *inventory, condemned []container.Summary, dryRun bool,
+) ([]env.Leftover, error) {
 	failures := make([]error, len(condemned))
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, 4)
@@ -193,7 +197,7 @@ func (d *daemon) reapContainers(ctx context.Context, c *census, condemned []cont
 	return left, errors.Join(append(failures, ctx.Err())...)
 }
 
-func (c *census) leftover(found container.Summary) env.Leftover {
+func (c *inventory) leftover(found container.Summary) env.Leftover {
 	l := env.Leftover{
 		Provider: "docker", Kind: "container", ID: found.ID[:min(12, len(found.ID))],
 		Run: found.Labels[labelRun], Rollout: found.Labels[labelRollout], Owner: describeOwner(found.Labels),
@@ -242,13 +246,17 @@ func (d *daemon) reapVolumes(ctx context.Context, survivors map[string]bool, dry
 	return left, failures
 }
 
-// derivedKept is how long an image that we made is kept while nobody uses it.
+// derivedKept is how long an unused image that we made is kept.
 const derivedKept = 14 * 24 * time.Hour
 
 // reapImages removes the lease's image when no lease is left, and images that we made: those that were not used for
 // two weeks, or all of them with o.All.
-func (d *daemon) reapImages(ctx context.Context, c *census, survivors map[string]bool, o env.ReapOptions) ([]env.Leftover, error) {
-	list, err := d.cli.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("reference", leaseImage, preparedImages, builtImages)})
+func (d *daemon) reapImages(
+	ctx context.Context, c *inventory, survivors map[string]bool, o env.ReapOptions,
+) ([]env.Leftover, error) {
+	list, err := d.cli.ImageList(ctx, client.ImageListOptions{
+		Filters: make(client.Filters).Add("reference", leaseImage, preparedImages, builtImages),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
@@ -271,14 +279,15 @@ func (d *daemon) reapImages(ctx context.Context, c *census, survivors map[string
 			}
 			removed, err := d.reapImage(ctx, tag, found.ID, o.DryRun)
 			if failures = errors.Join(failures, err); removed {
-				left = append(left, env.Leftover{Provider: "docker", Kind: "image", ID: tag, Age: c.now.Sub(created).Round(time.Second)})
+				age := c.now.Sub(created).Round(time.Second)
+				left = append(left, env.Leftover{Provider: "docker", Kind: "image", ID: tag, Age: age})
 			}
 		}
 	}
 	return left, failures
 }
 
-// derived tells that an image is one that we made.
+// derived reports whether an image is one that we made.
 func derived(tag string) bool {
 	return strings.HasPrefix(tag, preparedImages+":") || strings.HasPrefix(tag, builtImages+":")
 }

@@ -27,7 +27,7 @@ type Sandbox struct {
 	// leaving is closed when Close begins: from then on the end of the stream needs no reason.
 	leaving chan struct{}
 	leave   sync.Once
-	// ended is closed when the daemon says that the container's first process is gone; exit and oom are set before.
+	// ended is closed when the daemon reports the end of the container's first process; exit and oom are set before.
 	ended   chan struct{}
 	endOnce sync.Once
 	exit    string
@@ -52,19 +52,19 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		return nil
 	}
 	s.leave.Do(func() { close(s.leaving) })
-	// The removal comes first: a guest that is hung up on would end by itself, and the two would meet.
+	// The container is removed before the guest is hung up on, which would end it at the same time.
 	err := errors.Join(s.d.remove(ctx, s.id), s.original.close(ctx))
-	s.d.forget(s)
+	s.d.unregister(s)
 	s.closed = err == nil
 	return errors.Join(err, s.GuestSandbox.Close(ctx))
 }
 
-// gone says why the stream to the guest ended.
+// gone explains why the stream to the guest ended.
 func (s *Sandbox) gone(err error) error {
 	if _, up := s.d.known(); !up {
 		return fmt.Errorf("the docker daemon at %s went away", s.d.host)
 	}
-	// The daemon's word on the end of a container comes a moment after the end of its stream.
+	// The daemon reports the end of a container a moment after the end of its stream.
 	select {
 	case <-s.leaving:
 		return errors.New("the sandbox was closed")
@@ -82,7 +82,7 @@ func (s *Sandbox) gone(err error) error {
 	return errors.New(why)
 }
 
-// end is called with the daemon's word that the container has ended.
+// end is called when the daemon reports that the container has ended.
 func (s *Sandbox) end(exit string, oom bool) {
 	s.endOnce.Do(func() {
 		s.exit, s.oom = exit, oom
@@ -91,12 +91,13 @@ func (s *Sandbox) end(exit string, oom bool) {
 }
 
 // claim gives a sandbox that was started ahead of time to the rollout of a spec. Labels cannot be changed any more, so
-// the container's name tells.
+// the container is renamed.
 func (s *Sandbox) claim(ctx context.Context, spec env.Spec) {
 	s.spec.Rollout, s.spec.CopyIn = spec.Rollout, spec.CopyIn
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	if _, err := s.d.cli.ContainerRename(ctx, s.id, client.ContainerRenameOptions{NewName: sandboxName(spec)}); err != nil {
+	_, err := s.d.cli.ContainerRename(ctx, s.id, client.ContainerRenameOptions{NewName: sandboxName(spec)})
+	if err != nil {
 		s.d.p.log.Warn("renaming a container", "error", err)
 	}
 }

@@ -39,7 +39,7 @@ func newSSHDialer(destination string) (*sshDialer, error) {
 	if _, set := u.User.Password(); set {
 		return nil, fmt.Errorf("docker host ssh://%s@%s: a password cannot be given; use a key", u.User.Username(), u.Host)
 	}
-	// Nobody sits there to answer a question, and a dead peer must not keep a call waiting for ever.
+	// There is nobody to answer a prompt, and a dead peer must not keep a call waiting for ever.
 	args := []string{"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-T"}
 	if user := u.User.Username(); user != "" {
 		args = append(args, "-l", user)
@@ -98,7 +98,7 @@ func (c *sshConn) Read(p []byte) (int, error) {
 func (c *sshConn) Write(p []byte) (int, error) {
 	n, err := c.stdin.Write(p)
 	if err != nil {
-		// The reason stands on ssh's standard error, which may come a moment later than the broken pipe.
+		// The reason is on ssh's standard error, which may come a moment later than the broken pipe.
 		for range 20 {
 			if said := c.stderr.String(); said != "" {
 				return n, fmt.Errorf("ssh to %s: %s", c.name, said)
@@ -133,7 +133,7 @@ type sshAddr string
 func (a sshAddr) Network() string { return "ssh" }
 func (a sshAddr) String() string  { return string(a) }
 
-// firstWords keeps the beginning of what a program says.
+// firstWords keeps the beginning of a program's output.
 type firstWords struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

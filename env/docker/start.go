@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 
@@ -30,7 +31,7 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 			return nil, err
 		}
 	}
-	if err := sandbox.d.furnish(ctx, sandbox); err != nil {
+	if err := sandbox.d.copyAndPrepare(ctx, sandbox); err != nil {
 		return nil, errors.Join(err, sandbox.Close(ctx))
 	}
 	return sandbox, nil
@@ -55,7 +56,7 @@ func (p *Provider) startOn(ctx context.Context, s env.Spec) (*Sandbox, error) {
 		if ctx.Err() != nil || !errors.Is(err, env.ErrInfrastructure) {
 			return nil, err
 		}
-		d.suspect()
+		d.recheck()
 		failures, tried[d] = append(failures, err), true
 	}
 }
@@ -89,8 +90,8 @@ func (p *Provider) pick(ctx context.Context, s env.Spec, tried map[*daemon]bool)
 	return best, errors.Join(failures...)
 }
 
-// room is how full a daemon is: sandboxes per CPU. One that has the image already counts as a little emptier, because a
-// pull costs more than a start.
+// room is a daemon's load in sandboxes per CPU. It counts as lower where the image is known already, because a pull
+// costs more than a start.
 func (d *daemon) room(s env.Spec) (load float64, up bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,9 +102,9 @@ func (d *daemon) room(s env.Spec) (load float64, up bool) {
 	return load, d.down == nil
 }
 
-// start starts a container for a spec. What is copied in and run in it comes later, in furnish.
+// start starts a container for a spec. What is copied in and run in it comes later, in copyAndPrepare.
 func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
-	ctx, cancel := d.while(ctx)
+	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
 	for again := false; ; again = true {
 		b, err := d.plan(ctx, s)
@@ -118,9 +119,9 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 		}
 		d.unpin(b.image)
 		if err != nil && vanished(err) && !again {
-			// The image went away after we had looked, or somebody cleaned up the guest's volume.
+			// The image, or the guest's volume, was removed after we had looked.
 			d.dropImage(b.image)
-			d.unsettle(b.site)
+			d.dropInstallation(b.installation)
 			continue
 		}
 		if err != nil {
@@ -130,32 +131,26 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	}
 }
 
-// vanished tells that something that was there when it was looked for was not there any more when it was needed.
+// vanished reports whether something was removed between being found and being used.
 func vanished(err error) bool {
-	return errdefs.IsNotFound(err) || strings.Contains(err.Error(), guestPath) && strings.Contains(err.Error(), "no such file")
+	text := err.Error()
+	return errdefs.IsNotFound(err) || strings.Contains(text, guestPath) && strings.Contains(text, "no such file")
 }
 
-// plan finds out all that a container is made of. It pins the image.
-func (d *daemon) plan(ctx context.Context, s env.Spec) (box, error) {
-	ctx, cancel := d.while(ctx)
+// plan resolves everything that a container is made of. It pins the image.
+func (d *daemon) plan(ctx context.Context, s env.Spec) (launch, error) {
+	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
-	b := box{kind: kindSandbox, name: sandboxName(s), spec: s}
-	type settled struct {
-		site *site
-		err  error
-	}
-	ready := make(chan settled, 1)
-	go func() {
-		site, err := d.settle(ctx)
-		ready <- settled{site, err}
-	}()
-	var err error
-	b.image, err = d.image(ctx, s.Image)
-	got := <-ready
-	if err = errors.Join(err, got.err); err != nil {
+	b := launch{kind: kindSandbox, name: sandboxName(s), spec: s}
+	var installErr error
+	var installing sync.WaitGroup
+	installing.Go(func() { b.installation, installErr = d.install(ctx) })
+	img, err := d.image(ctx, s.Image)
+	installing.Wait()
+	if err = errors.Join(err, installErr); err != nil {
 		return b, d.infrastructure(ctx, "start sandbox", err)
 	}
-	b.site = got.site
+	b.image = img
 	if len(s.Prepare) > 0 && s.CopyIn == "" {
 		if b.image, err = d.prepare(ctx, b.image, s); err != nil {
 			return b, err
@@ -169,14 +164,14 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (box, error) {
 	return b, nil
 }
 
-// furnish copies the repository into a started sandbox and prepares it there, where the spec says so.
-func (d *daemon) furnish(ctx context.Context, s *Sandbox) error {
+// copyAndPrepare copies the repository into a started sandbox and prepares it there, where the spec says so.
+func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) error {
 	if s.spec.CopyIn == "" {
 		return nil
 	}
-	ctx, cancel := d.while(ctx)
+	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
-	if err := d.place(ctx, s); err != nil {
+	if err := d.copyIn(ctx, s); err != nil {
 		return d.infrastructure(ctx, "start sandbox", err)
 	}
 	if len(s.spec.Prepare) == 0 {
@@ -185,16 +180,18 @@ func (d *daemon) furnish(ctx context.Context, s *Sandbox) error {
 	if err := runPrepare(ctx, s, s.spec); err != nil {
 		return d.infrastructure(ctx, "start sandbox", err)
 	}
-	// What the guest's user made must be the command user's to change.
+	// The command user must be able to change the files that the guest's user made.
 	give := fmt.Sprintf(`chown -hR %d:%d -- "$DEEPSWE_DIR"`, s.user.uid, s.user.gid)
-	result, err := s.Guest().Prepare(ctx, env.Command{Line: give, Env: []string{"DEEPSWE_DIR=" + s.spec.Dir}, Timeout: prepareTimeout})
+	result, err := s.Guest().Prepare(ctx, env.Command{
+		Line: give, Env: []string{"DEEPSWE_DIR=" + s.spec.Dir}, Timeout: prepareTimeout,
+	})
 	if err == nil && result.ExitCode != 0 {
 		err = fmt.Errorf("give %s to the command user: exit code %d: %s", s.spec.Dir, result.ExitCode, result.Stderr.Head)
 	}
 	return d.infrastructure(ctx, "start sandbox", err)
 }
 
-// complete fills the gaps of a spec and refuses what cannot be done.
+// complete fills in a spec's defaults and refuses what cannot be done.
 func (p *Provider) complete(s env.Spec) (_ env.Spec, err error) {
 	if s.Image == "" && s.Dockerfile != "" {
 		if s.Image, err = p.built(s.Dockerfile); err != nil {
@@ -203,13 +200,13 @@ func (p *Provider) complete(s env.Spec) (_ env.Spec, err error) {
 	}
 	s.Dockerfile = ""
 	if s.Image == "" {
-		return s, fmt.Errorf("%w: a docker sandbox needs an image: name one with --image, or use --env bwrap", env.ErrUnsupported)
+		return s, fmt.Errorf("%w: a docker sandbox requires --image (--env bwrap does not)", env.ErrUnsupported)
 	}
 	if s.Dir == "" {
 		s.Dir = "/testbed"
 	}
 	if !path.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0) {
-		return s, fmt.Errorf("%w: the repository's path in the image must be absolute, and %q is not", env.ErrUnsupported, s.Dir)
+		return s, fmt.Errorf("%w: the repository's path in the image must be absolute: %q", env.ErrUnsupported, s.Dir)
 	}
 	s.Dir = path.Clean(s.Dir)
 	if s.CopyIn != "" {

@@ -11,9 +11,9 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// stream is the guest's standard input and output, as an attach hands them over: what it writes comes in frames of an
-// eight byte header (stream number, three zeros, big-endian length) and a payload. Frames of standard output are read;
-// the end of standard error is kept, because it is what a guest that dies has to say.
+// stream is the guest's standard input and output, as attached: the output comes in frames of an eight byte header
+// (stream number, three zeros, big-endian length) and a payload. Frames of standard output are read; the end of
+// standard error is kept, because it is what a guest that dies has to say.
 //
 // One goroutine reads, any number may close. Writes are not serialised here.
 type stream struct {
@@ -22,14 +22,14 @@ type stream struct {
 	left int // payload of standard output not read yet
 
 	stderr lastWords
-	// gone turns the end of the stream into an error that says why it ended.
+	// gone explains the error that ended the stream.
 	gone func(error) error
 
 	closing sync.Once
 	err     error
 }
 
-// The stream numbers of a frame's header. A daemon reports its own trouble on the last one.
+// The stream numbers of a frame's header. A daemon reports its own errors on the last one.
 const (
 	frameStdout = 1
 	frameStderr = 2

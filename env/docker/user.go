@@ -1,17 +1,12 @@
 package docker
 
 import (
-	"archive/tar"
 	"bufio"
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
-
-	"github.com/containerd/errdefs"
-	"github.com/moby/moby/client"
 
 	"deepswe/env"
 )
@@ -20,14 +15,14 @@ import (
 type user struct{ uid, gid int }
 
 // agent is the user of a repository that we copy in: not root, so that commands are not the guest's user.
-func agent() user { return user{1000, 1000} }
+func agentUser() user { return user{1000, 1000} }
 
 // commandUser decides whom the commands of a sandbox run as: the image's user where that is not root; else, where the
 // repository is copied in, and so can belong to anybody, a user of our own; else root, without any of root's powers.
 func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, error) {
 	if name, _, _ := strings.Cut(img.user, ":"); name == "" || name == "root" || name == "0" {
 		if s.CopyIn != "" {
-			return agent(), nil
+			return agentUser(), nil
 		}
 		return user{}, nil
 	}
@@ -100,39 +95,4 @@ func entries(file []byte, n int) func(func([]string) bool) {
 			}
 		}
 	}
-}
-
-// readFromImage reads one file of an image, through a container that is never started. No such file is no content.
-func (d *daemon) readFromImage(ctx context.Context, img image, path string) ([]byte, error) {
-	id, err := d.createOriginal(ctx, img, env.Spec{})
-	if err != nil {
-		return nil, err
-	}
-	data, _, err := d.readFromContainer(ctx, id, path)
-	if removeErr := d.remove(ctx, id); removeErr != nil {
-		d.p.log.Warn("removing a helper container", "error", removeErr)
-	}
-	if errdefs.IsNotFound(err) {
-		return nil, nil
-	}
-	return data, err
-}
-
-// readFromContainer returns a file's bytes and its tar header. A symbolic link is not followed.
-func (d *daemon) readFromContainer(ctx context.Context, id, path string) ([]byte, *tar.Header, error) {
-	result, err := d.cli.CopyFromContainer(ctx, id, client.CopyFromContainerOptions{SourcePath: path})
-	if err != nil {
-		return nil, nil, err
-	}
-	defer result.Content.Close()
-	archive := tar.NewReader(result.Content)
-	header, err := archive.Next()
-	if err != nil {
-		return nil, nil, err
-	}
-	if header.Typeflag != tar.TypeReg {
-		return nil, header, nil
-	}
-	data, err := io.ReadAll(archive)
-	return data, header, err
 }

@@ -2,44 +2,45 @@ package docker
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/moby/moby/api/types/events"
 	"github.com/moby/moby/client"
 )
 
-// How often a daemon is looked after.
+// How often a daemon is pinged, and the lease on it renewed.
 const (
-	pulse = 5 * time.Second  // is it there? also: is it back?
-	beats = 30 * time.Second // our lease on it
+	pingInterval  = 5 * time.Second
+	leaseInterval = 30 * time.Second
 )
 
-// watch looks after a daemon while the provider lives: it hears of containers that end, notices a daemon that is gone or
+// watch follows a daemon while the provider lives: it notices containers that end and a daemon that goes down or comes
 // back, and renews the lease.
 func (d *daemon) watch() {
-	d.p.work.Go(d.listen)
+	d.p.work.Go(d.followEvents)
 	ctx := d.p.life
-	pulse, beats := time.NewTicker(pulse), time.NewTicker(beats)
-	defer pulse.Stop()
-	defer beats.Stop()
+	ping, lease := time.NewTicker(pingInterval), time.NewTicker(leaseInterval)
+	defer ping.Stop()
+	defer lease.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-pulse.C:
-			d.look(ctx)
-		case <-beats.C:
+		case <-ping.C:
+			d.check(ctx)
+		case <-lease.C:
 			if _, up := d.known(); !up {
 				continue
 			}
-			if err := d.beat(ctx); err != nil && ctx.Err() == nil {
+			if err := d.renewLease(ctx); err != nil && ctx.Err() == nil {
 				d.p.log.Warn("renewing the lease", "host", d.host, "error", err)
 			}
 		}
 	}
 }
 
-func (d *daemon) look(ctx context.Context) {
+func (d *daemon) check(ctx context.Context) {
 	d.mu.Lock()
 	down, idle, waiting := d.down != nil, len(d.live)+d.coming == 0, len(d.orphans) > 0
 	d.mu.Unlock()
@@ -51,7 +52,7 @@ func (d *daemon) look(ctx context.Context) {
 	case idle && !waiting:
 		return
 	default:
-		if d.suspect() {
+		if d.recheck() {
 			return
 		}
 	}
@@ -60,14 +61,14 @@ func (d *daemon) look(ctx context.Context) {
 	}
 }
 
-// listen passes on what the daemon says of our containers: that they ended, or ran out of memory.
-func (d *daemon) listen() {
+// followEvents reads the daemon's events about our containers, again and again as the daemon comes and goes.
+func (d *daemon) followEvents() {
 	ctx := d.p.life
 	for ctx.Err() == nil {
 		if _, up := d.known(); up {
-			d.hear(ctx)
+			d.readEvents(ctx)
 			if ctx.Err() == nil {
-				d.suspect() // the stream only ends with the daemon
+				d.recheck() // the stream only ends with the daemon
 			}
 		}
 		select {
@@ -77,7 +78,7 @@ func (d *daemon) listen() {
 	}
 }
 
-func (d *daemon) hear(ctx context.Context) {
+func (d *daemon) readEvents(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream := d.cli.Events(ctx, client.EventsListOptions{Filters: make(client.Filters).
@@ -104,4 +105,81 @@ func (d *daemon) hear(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// markDown stops using the daemon. The connections to its sandboxes are closed, because a connection to a machine that
+// is gone can stay silent for many minutes.
+func (d *daemon) markDown(cause error) {
+	d.mu.Lock()
+	if d.down != nil || d.p.life.Err() != nil {
+		d.mu.Unlock()
+		return
+	}
+	d.down = cause
+	level := slog.LevelWarn
+	if time.Since(d.lastDown) < quiet {
+		// A daemon that is shutting down still answers on open connections, and seems to come and go.
+		level = slog.LevelDebug
+	}
+	d.lastDown = time.Now()
+	if d.installation != nil {
+		d.orphans[d.installation.lease] = struct{}{}
+	}
+	d.installation, d.images = nil, map[string]image{}
+	if d.wentDown != nil {
+		d.wentDown(cause)
+	}
+	cut := make([]*Sandbox, 0, len(d.live))
+	for _, s := range d.live {
+		cut = append(cut, s)
+	}
+	d.mu.Unlock()
+	d.p.log.Log(d.p.life, level, "docker daemon out of use", "host", d.host, "sandboxes", len(cut), "error", cause)
+	for _, s := range cut {
+		_ = s.stream.Close()
+	}
+}
+
+// whileUp returns a context that ends with ctx, and as soon as the daemon is marked down: a request to a machine that
+// is gone may never return by itself.
+func (d *daemon) whileUp(ctx context.Context) (context.Context, context.CancelFunc) {
+	d.mu.Lock()
+	up := d.up
+	d.mu.Unlock()
+	if up == nil {
+		return ctx, func() {}
+	}
+	during, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(up, func() { cancel(context.Cause(up)) })
+	return during, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// recheck pings the daemon after an error, and marks it down when it does not answer.
+func (d *daemon) recheck() (gone bool) {
+	ctx, cancel := context.WithTimeout(d.p.life, pingTimeout)
+	defer cancel()
+	_, err := d.cli.Ping(ctx, client.PingOptions{})
+	if err == nil || d.p.life.Err() != nil {
+		return false
+	}
+	d.markDown(d.unreachable(err, ""))
+	return true
+}
+
+// usable returns an error when the daemon is down. Then it greets the daemon again first, once for all callers.
+func (d *daemon) usable(ctx context.Context) error {
+	if _, up := d.known(); up {
+		return nil
+	}
+	_, err := d.greeting.do(ctx, d.p.life, &d.p.work, "", func(ctx context.Context) (struct{}, error) {
+		err := d.greet(ctx)
+		if err == nil {
+			d.p.log.Info("docker daemon back in use", "host", d.host)
+		}
+		return struct{}{}, err
+	})
+	return err
 }

@@ -13,8 +13,8 @@ import (
 	"syscall"
 )
 
-// copyAll copies what is listed, one after the other: the file system is what it waits for. What may not be read is left
-// out, and told.
+// copyAll copies what is listed, one after the other: the file system is what it waits for. What may not be read is
+// left out, and told.
 func (s *Snapshot) copyAll(ctx context.Context, l *listing) error {
 	s.Omitted = l.omitted
 	made := "" // the directory that was made last: names come sorted

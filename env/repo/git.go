@@ -100,8 +100,8 @@ func (g git) environ() []string {
 	return env
 }
 
-// isolate keeps git out of the terminal's foreground: an interrupt from the keyboard is for us, who still want the patch.
-// A cancel ends git with all that it has started.
+// isolate keeps git out of the terminal's foreground: an interrupt from the keyboard is for us, who still want the
+// patch. A cancel ends git with all that it has started.
 func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

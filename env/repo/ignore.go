@@ -41,8 +41,8 @@ func (b *Base) dropIgnored(ctx context.Context, sb Tree, dir string, entries []e
 	return kept, dropped, nil
 }
 
-// ignored asks the host's git which of the NUL-separated paths the repository's rules leave out. The rules are copied to
-// a directory of ours, whose other content git never sees.
+// ignored asks the host's git which of the NUL-separated paths the repository's rules leave out. The rules are copied
+// to a directory of ours, whose other content git never sees.
 func (b *Base) ignored(ctx context.Context, sb Tree, dir string, entries []env.FileInfo, candidates *bytes.Buffer) (map[string]bool, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err

@@ -90,8 +90,8 @@ func (b *Base) Patch(ctx context.Context, sb Tree, o PatchOptions) (Patch, error
 	return p, nil
 }
 
-// compare returns what differs, sorted by path, and the directories that hide what is in them: a file there may be as it
-// was, and counts as neither changed nor removed.
+// compare returns what differs, sorted by path, and the directories that hide what is in them: a file there may be as
+// it was, and counts as neither changed nor removed.
 func (b *Base) compare(entries []env.FileInfo) (changes []change, hidden []Omission) {
 	seen := make(map[string]bool, len(entries))
 	closed := make(map[string]bool)

@@ -11,12 +11,12 @@ import (
 	"deepswe/env/disk"
 )
 
-// Snapshot is a private copy of a directory as it was at one moment, uncommitted changes included. A sandbox gets a copy
-// of it, and a patch is computed against it. It implements env.Origin.
+// Snapshot is a private copy of a directory as it was at one moment, uncommitted changes included. A sandbox gets a
+// copy of it, and a patch is computed against it. It implements env.Origin.
 //
-// Where the source is a git work tree, the copy is a repository of its own: the last commits of the source, and one more
-// on top with what was uncommitted, so that an agent's "git checkout -- file" cannot lose the user's work. Nothing of
-// the source's configuration is in it: no remote, no credential, no hook.
+// Where the source is a git work tree, the copy is a repository of its own: the last commits of the source, and one
+// more on top with what was uncommitted, so that an agent's "git checkout -- file" cannot lose the user's work. Nothing
+// of the source's configuration is in it: no remote, no credential, no hook.
 type Snapshot struct {
 	// Dir holds the copy.
 	Dir string
@@ -32,8 +32,8 @@ type Snapshot struct {
 
 // SnapshotOptions bounds a snapshot. The zero value is useful.
 type SnapshotOptions struct {
-	// Parent is where the copy is made: the system's directory for temporary files when empty, where disk.ReapScratch looks
-	// for what a killed process left.
+	// Parent is where the copy is made: the system's directory for temporary files when empty, where disk.ReapScratch
+	// looks for what a killed process left.
 	Parent string
 	// History is how many commits the agent may look back on: 50 when 0.
 	History int
@@ -41,8 +41,8 @@ type SnapshotOptions struct {
 	Bare bool
 }
 
-// Take copies dir, or, where dir lies in a git work tree, all of that. Ignored files are left out; so are devices, sockets
-// and pipes. The source is only read.
+// Take copies dir, or, where dir lies in a git work tree, all of that. Ignored files are left out; so are devices,
+// sockets and pipes. The source is only read.
 func Take(ctx context.Context, dir string, o SnapshotOptions) (*Snapshot, error) {
 	source, err := filepath.Abs(dir)
 	if err != nil {

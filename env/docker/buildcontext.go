@@ -19,24 +19,24 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-// recipe is a folder with a Dockerfile: what an image is built from.
-type recipe struct {
+// buildContext is a folder with a Dockerfile, as it was when it was read.
+type buildContext struct {
 	folder string
 	// entries are what the daemon gets, in the order of their names.
 	entries []*tar.Header
-	// bases are the images that it starts from, as far as they are spelled out.
+	// bases are the base images that the Dockerfile names without variables.
 	bases []string
-	// key names the recipe by its content: everything but times and owners.
+	// key is a hash of the content: everything but times and owners.
 	key string
 }
 
-// readRecipe reads a folder. What its .dockerignore names is left out.
-func readRecipe(folder string) (*recipe, error) {
+// readBuildContext reads a folder. What its .dockerignore names is left out.
+func readBuildContext(folder string) (*buildContext, error) {
 	file, err := os.ReadFile(filepath.Join(folder, "Dockerfile"))
 	if err != nil {
 		return nil, err
 	}
-	r := &recipe{folder: folder, bases: basesOf(string(file))}
+	r := &buildContext{folder: folder, bases: basesOf(string(file))}
 	ignored, err := readIgnored(folder)
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func readIgnored(folder string) (*patternmatcher.PatternMatcher, error) {
 	return matcher, nil
 }
 
-func (r *recipe) add(path string, d fs.DirEntry, ignored *patternmatcher.PatternMatcher) error {
+func (r *buildContext) add(path string, d fs.DirEntry, ignored *patternmatcher.PatternMatcher) error {
 	name, err := filepath.Rel(r.folder, path)
 	if err != nil || name == "." {
 		return err
@@ -120,8 +120,8 @@ func (r *recipe) add(path string, d fs.DirEntry, ignored *patternmatcher.Pattern
 	return nil
 }
 
-// content writes a regular file's bytes: as many as its header says, or an error.
-func (r *recipe) content(w io.Writer, h *tar.Header) error {
+// content writes a regular file's bytes, exactly as many as in its header.
+func (r *buildContext) content(w io.Writer, h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (r *recipe) content(w io.Writer, h *tar.Header) error {
 }
 
 // archive is the folder as a tar stream.
-func (r *recipe) archive(to io.Writer) error {
+func (r *buildContext) archive(to io.Writer) error {
 	w := tar.NewWriter(to)
 	for _, h := range r.entries {
 		if err := w.WriteHeader(h); err != nil {

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// patience is how long a caller whose context has ended waits for what it began to be undone. Longer takes only a daemon
-// that does not answer.
+// patience is how long a caller whose context has ended waits for its work to be undone. Only a daemon that does not
+// answer takes longer.
 const patience = 10 * time.Second
 
-// flights runs one piece of work for each key at a time, however many callers want its outcome. The work goes on while
-// anybody waits for it, and is cancelled when the last one has given up, who then waits for it to end.
-type flights[T any] struct {
+// callGroup runs one call for each key at a time, however many callers want its result. The call goes on while a caller
+// waits for it, and is cancelled when the last one gives up, who then waits for it to end.
+type callGroup[T any] struct {
 	mu  sync.Mutex
-	all map[string]*flight[T]
+	all map[string]*call[T]
 }
 
-type flight[T any] struct {
+type call[T any] struct {
 	waiting int
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -25,16 +25,18 @@ type flight[T any] struct {
 	err     error
 }
 
-// do joins the work for a key, or begins it. work runs on a goroutine that counts, under a context that ends with life
+// do joins the call for a key, or begins it. work runs on a goroutine of counts, under a context that ends with life
 // and carries no deadline of a single caller.
-func (fs *flights[T]) do(ctx, life context.Context, counts *sync.WaitGroup, key string, work func(context.Context) (T, error)) (T, error) {
+func (fs *callGroup[T]) do(
+	ctx, life context.Context, counts *sync.WaitGroup, key string, work func(context.Context) (T, error),
+) (T, error) {
 	fs.mu.Lock()
 	if fs.all == nil {
-		fs.all = map[string]*flight[T]{}
+		fs.all = map[string]*call[T]{}
 	}
 	f := fs.all[key]
 	if f == nil {
-		f = &flight[T]{done: make(chan struct{})}
+		f = &call[T]{done: make(chan struct{})}
 		var during context.Context
 		during, f.cancel = context.WithCancel(life)
 		fs.all[key] = f
@@ -57,7 +59,7 @@ func (fs *flights[T]) do(ctx, life context.Context, counts *sync.WaitGroup, key 
 	f.waiting--
 	last := f.waiting == 0
 	if last {
-		// Whoever comes next must not join work that is being cancelled.
+		// The next caller must not join work that is being cancelled.
 		f.cancel()
 		if fs.all[key] == f {
 			delete(fs.all, key)
@@ -74,7 +76,7 @@ func (fs *flights[T]) do(ctx, life context.Context, counts *sync.WaitGroup, key 
 	return none, context.Cause(ctx)
 }
 
-func (fs *flights[T]) forget(key string, f *flight[T]) {
+func (fs *callGroup[T]) forget(key string, f *call[T]) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if fs.all[key] == f {

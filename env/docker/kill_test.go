@@ -35,7 +35,7 @@ func victim(scenario string) int {
 func churn() int {
 	ctx := context.Background()
 	p, err := New(ctx, Options{
-		Executable: os.Getenv("DEEPSWE_TEST_GUEST"), State: os.Getenv("DEEPSWE_TEST_STATE"), Warm: 1, Parallel: 3,
+		Executable: os.Getenv("DEEPSWE_TEST_GUEST"), State: os.Getenv("DEEPSWE_TEST_STATE"), Warm: 1,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -62,9 +62,7 @@ func churn() int {
 					continue
 				}
 				_, _ = s.Run(ctx, env.Command{Line: "sleep 1000 & echo started"})
-				if o, ok := s.(env.Origin); ok {
-					_, _ = o.Original(ctx, "nothing")
-				}
+				_, _ = s.Original(ctx, "nothing")
 				_ = s.Close(ctx)
 			}
 		})

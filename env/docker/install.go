@@ -17,14 +17,14 @@ import (
 	"deepswe/env"
 )
 
-// site is what sandboxes need on a daemon before the first of them can start: the guest's binary, and the lease that
-// says that its owner lives.
-type site struct {
+// installation is what sandboxes need on a daemon before the first of them can start: the guest's binary, and the lease
+// that says that its owner is alive.
+type installation struct {
 	binary guestBinary
 	volume string
-	// bare says that the daemon refuses volumes, so that the binary is copied into each container.
-	bare  bool
-	lease string // container ID
+	// noVolumes says that the daemon refuses volumes, so that the binary is copied into each container.
+	noVolumes bool
+	lease     string // container ID
 }
 
 const (
@@ -36,27 +36,27 @@ const (
 	heartbeat  = "heartbeat"
 )
 
-// settle makes the site, once for all callers.
-func (d *daemon) settle(ctx context.Context) (*site, error) {
+// install makes the installation, once for all callers.
+func (d *daemon) install(ctx context.Context) (*installation, error) {
 	d.mu.Lock()
-	s := d.site
+	s := d.installation
 	d.mu.Unlock()
 	if s != nil {
 		return s, nil
 	}
-	return d.settled.do(ctx, d.p.life, &d.p.work, "", func(ctx context.Context) (*site, error) {
-		ctx, cancel := d.while(ctx)
+	return d.installing.do(ctx, d.p.life, &d.p.work, "", func(ctx context.Context) (*installation, error) {
+		ctx, cancel := d.whileUp(ctx)
 		defer cancel()
-		s, err := d.makeSite(ctx)
+		s, err := d.newInstallation(ctx)
 		if errdefs.IsNotFound(err) {
 			// Another process was cleaning up, and took the lease's image away between two of our steps.
-			s, err = d.makeSite(ctx)
+			s, err = d.newInstallation(ctx)
 		}
 		if err != nil {
 			return nil, d.infrastructure(ctx, "install the guest", err)
 		}
 		d.mu.Lock()
-		d.site = s
+		d.installation = s
 		d.mu.Unlock()
 		// Only now, when our own lease keeps the guest's volume in use: the reaping would take it for abandoned.
 		d.tidied.Do(func() { d.p.work.Go(d.tidy) })
@@ -77,24 +77,24 @@ func (d *daemon) tidy() {
 	}
 }
 
-// unsettle gives a site up that turned out to be no good; the next start makes another.
-func (d *daemon) unsettle(s *site) {
+// dropInstallation gives up an installation that turned out to be incomplete; the next start makes another.
+func (d *daemon) dropInstallation(s *installation) {
 	d.mu.Lock()
-	if d.site == s {
-		d.site = nil
+	if d.installation == s {
+		d.installation = nil
 		d.orphans[s.lease] = struct{}{}
 	}
 	d.mu.Unlock()
 	d.retryOrphans()
 }
 
-func (d *daemon) makeSite(ctx context.Context) (*site, error) {
+func (d *daemon) newInstallation(ctx context.Context) (*installation, error) {
 	facts, _ := d.known()
 	binary, err := findGuest(d.p.options.Executable, facts.arch)
 	if err != nil {
 		return nil, err
 	}
-	s := &site{binary: binary, volume: guestVolumes + binary.hash[:16]}
+	s := &installation{binary: binary, volume: guestVolumes + binary.hash[:16]}
 	if err := d.importLeaseImage(ctx); err != nil {
 		return nil, fmt.Errorf("lease image: %w", err)
 	}
@@ -102,10 +102,10 @@ func (d *daemon) makeSite(ctx context.Context) (*site, error) {
 		if ctx.Err() != nil || client.IsErrConnectionFailed(err) || errdefs.IsNotFound(err) {
 			return nil, err
 		}
-		// Some daemons are set up to refuse volumes. Then there is no shared binary, and each container gets its own.
-		s.bare = true
-		if bareErr := d.takeLease(ctx, s); bareErr != nil {
-			return nil, errors.Join(err, bareErr)
+		// Some daemons are configured to refuse volumes. Then each container gets its own copy of the binary.
+		s.noVolumes = true
+		if copyErr := d.takeLease(ctx, s); copyErr != nil {
+			return nil, errors.Join(err, copyErr)
 		}
 		d.p.log.Warn("docker daemon refuses volumes; the guest is copied into each container", "host", d.host, "error", err)
 		return s, nil
@@ -123,12 +123,16 @@ func (d *daemon) importLeaseImage(ctx context.Context) error {
 	}
 	var archive bytes.Buffer
 	tw := tar.NewWriter(&archive)
-	err = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: leaseDir[1:] + "/", Mode: 0o755, ModTime: time.Unix(1, 0)})
+	err = tw.WriteHeader(&tar.Header{
+		Typeflag: tar.TypeDir, Name: leaseDir[1:] + "/", Mode: 0o755, ModTime: time.Unix(1, 0),
+	})
 	if err := errors.Join(err, tw.Close()); err != nil {
 		return err
 	}
-	result, err := d.cli.ImageImport(ctx, client.ImageImportSource{Source: &archive, SourceName: "-"}, leaseImage,
-		client.ImageImportOptions{Message: "deepswe: what leases are made of", Changes: []string{"LABEL " + labelKind + "=" + kindLease}})
+	source := client.ImageImportSource{Source: &archive, SourceName: "-"}
+	result, err := d.cli.ImageImport(ctx, source, leaseImage, client.ImageImportOptions{
+		Message: "deepswe: image of leases", Changes: []string{"LABEL " + labelKind + "=" + kindLease},
+	})
 	if err != nil {
 		return err
 	}
@@ -138,16 +142,16 @@ func (d *daemon) importLeaseImage(ctx context.Context) error {
 }
 
 // takeLease creates the container that holds the volume and the heartbeat.
-func (d *daemon) takeLease(ctx context.Context, s *site) error {
+func (d *daemon) takeLease(ctx context.Context, s *installation) error {
 	id, err := d.createIdle(ctx, kindLease, "deepswe-lease-"+shortHash(d.p.owner)+"-"+nonce(), s)
 	s.lease = id
 	return err
 }
 
 // createIdle creates a container that is never started, with the guest's volume in it, writable.
-func (d *daemon) createIdle(ctx context.Context, kind, name string, s *site) (string, error) {
+func (d *daemon) createIdle(ctx context.Context, kind, name string, s *installation) (string, error) {
 	host := &container.HostConfig{NetworkMode: "none", LogConfig: container.LogConfig{Type: "none"}}
-	if !s.bare {
+	if !s.noVolumes {
 		host.Mounts = []mount.Mount{guestMount(s, false)}
 	}
 	return d.create(ctx, client.ContainerCreateOptions{
@@ -160,7 +164,7 @@ func (d *daemon) createIdle(ctx context.Context, kind, name string, s *site) (st
 }
 
 // create creates a container and returns its ID also when ctx ends meanwhile: a request that is torn off leaves a
-// container that nobody knows of.
+// container that is not accounted for.
 func (d *daemon) create(ctx context.Context, o client.ContainerCreateOptions) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -171,7 +175,7 @@ func (d *daemon) create(ctx context.Context, o client.ContainerCreateOptions) (s
 	return result.ID, err
 }
 
-func guestMount(s *site, readOnly bool) mount.Mount {
+func guestMount(s *installation, readOnly bool) mount.Mount {
 	return mount.Mount{
 		Type: mount.TypeVolume, Source: s.volume, Target: guestDir, ReadOnly: readOnly,
 		VolumeOptions: &mount.VolumeOptions{NoCopy: true, Labels: map[string]string{labelKind: "guest"}},
@@ -179,8 +183,8 @@ func guestMount(s *site, readOnly bool) mount.Mount {
 }
 
 // fillVolume puts the binary into the volume, unless it is there. Processes that come at the same time take turns: a
-// binary is never written over while somebody starts it.
-func (d *daemon) fillVolume(ctx context.Context, s *site) error {
+// binary is never overwritten while a container starts it.
+func (d *daemon) fillVolume(ctx context.Context, s *installation) error {
 	complete := func(ctx context.Context) (bool, error) {
 		_, err := d.cli.ContainerStatPath(ctx, s.lease, client.ContainerStatPathOptions{Path: guestDir + "/" + guestMark})
 		if errdefs.IsNotFound(err) {
@@ -198,7 +202,7 @@ func (d *daemon) fillVolume(ctx context.Context, s *site) error {
 				}
 			}()
 			if ok, err := complete(ctx); ok || err != nil {
-				return err // whoever had the lock before us did it
+				return err // done by the lock's last holder
 			}
 			archive := s.binary.archive("", tar.Header{
 				Typeflag: tar.TypeReg, Name: guestMark, Mode: 0o444, ModTime: time.Unix(1, 0),
@@ -210,8 +214,8 @@ func (d *daemon) fillVolume(ctx context.Context, s *site) error {
 }
 
 // exclusively does work that must be done once among all the processes that share a daemon. The lock is the name of the
-// container that begin creates: the daemon gives a name to one only. done tells that the work is done already, and work
-// has to ask once more, because the last holder may have done it. A lock whose owner is dead is broken.
+// container that begin creates: the daemon gives a name to one only. done reports whether the work is done already;
+// work has to ask again, because the last holder may have done it. A lock whose owner is dead is broken.
 func exclusively[T any](
 	ctx context.Context, d *daemon, name string, done func(context.Context) (bool, error),
 	begin func(context.Context) (T, error), work func(context.Context, T) error,
@@ -247,7 +251,7 @@ func (d *daemon) breakLock(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c, err := d.census(ctx)
+	c, err := d.inventory(ctx)
 	if err != nil {
 		return err
 	}
@@ -258,10 +262,10 @@ func (d *daemon) breakLock(ctx context.Context, name string) error {
 	return d.remove(ctx, found.Container.ID)
 }
 
-// beat renews the lease. The time is the daemon's own, so that nobody's clock matters.
-func (d *daemon) beat(ctx context.Context) error {
+// renewLease touches the heartbeat file. The time is the daemon's own, so that no other clock matters.
+func (d *daemon) renewLease(ctx context.Context) error {
 	d.mu.Lock()
-	s := d.site
+	s := d.installation
 	d.mu.Unlock()
 	if s == nil {
 		return nil
@@ -278,11 +282,12 @@ func (d *daemon) beat(ctx context.Context) error {
 	if err := errors.Join(err, tw.Close()); err != nil {
 		return err
 	}
-	_, err = d.cli.CopyToContainer(ctx, s.lease, client.CopyToContainerOptions{DestinationPath: leaseDir, Content: &archive})
+	to := client.CopyToContainerOptions{DestinationPath: leaseDir, Content: &archive}
+	_, err = d.cli.CopyToContainer(ctx, s.lease, to)
 	if errdefs.IsNotFound(err) {
 		// Somebody removed it by hand. The next start makes another.
 		d.mu.Lock()
-		d.site = nil
+		d.installation = nil
 		d.mu.Unlock()
 	}
 	return err
@@ -297,11 +302,11 @@ func (d *daemon) now(ctx context.Context) (time.Time, error) {
 	return time.Parse(time.RFC3339Nano, info.Info.SystemTime)
 }
 
-// leave gives up the lease.
-func (d *daemon) leave(ctx context.Context) error {
+// dropLease removes the lease.
+func (d *daemon) dropLease(ctx context.Context) error {
 	d.mu.Lock()
-	s := d.site
-	d.site = nil
+	s := d.installation
+	d.installation = nil
 	d.mu.Unlock()
 	if s == nil {
 		return nil

@@ -1,0 +1,242 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/moby/moby/api/types/mount"
+
+	"deepswe/env"
+	"deepswe/env/guest"
+)
+
+// launch describes a container that is about to be started.
+type launch struct {
+	kind         string
+	name         string
+	spec         env.Spec
+	image        image
+	user         user
+	installation *installation
+}
+
+// boot creates and starts a container and greets its guest. When ctx ends early, what was begun is undone before boot
+// returns; on a daemon that does not answer, afterwards.
+func (d *daemon) boot(ctx context.Context, b launch) (*Sandbox, error) {
+	select {
+	case d.starts <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("start sandbox: %w", context.Cause(ctx))
+	}
+	var s *Sandbox
+	var err error
+	done := make(chan struct{})
+	d.p.work.Go(func() {
+		defer close(done)
+		s, err = d.bootNow(ctx, b)
+		<-d.starts
+		if err == nil && ctx.Err() != nil {
+			if closeErr := s.Close(ctx); closeErr != nil {
+				d.p.log.Warn("removing a sandbox whose start was cancelled", "error", closeErr)
+			}
+			err = fmt.Errorf("start sandbox: %w", context.Cause(ctx))
+		}
+	})
+	select {
+	case <-done:
+		return s, err
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return s, err
+	case <-time.After(patience):
+		return nil, fmt.Errorf("start sandbox: %w", context.Cause(ctx))
+	}
+}
+
+func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) {
+	s := &Sandbox{
+		d: d, image: b.image, spec: b.spec, user: b.user, leaving: make(chan struct{}), ended: make(chan struct{}),
+	}
+	s.original.s = s
+	if s.id, err = d.create(ctx, b.config(d)); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		d.unregister(s)
+		if s.GuestSandbox != nil {
+			_ = s.GuestSandbox.Close(ctx)
+		} else if s.stream != nil {
+			_ = s.stream.Close()
+		}
+		if removeErr := d.remove(ctx, s.id); removeErr != nil {
+			err = errors.Join(err, removeErr)
+		}
+	}()
+	if b.installation.noVolumes {
+		if err := d.copyGuest(ctx, s.id, b.installation); err != nil {
+			return nil, fmt.Errorf("copy the guest: %w", err)
+		}
+	}
+	// Attached before it starts, so that no output is lost, and registered, so that its end is noticed.
+	attached, err := d.cli.ContainerAttach(ctx, s.id, client.ContainerAttachOptions{
+		Stream: true, Stdin: true, Stdout: true, Stderr: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("attach: %w", err)
+	}
+	s.stream = newStream(attached.HijackedResponse, s.gone)
+	d.register(s)
+	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	if _, err := d.cli.ContainerStart(during, s.id, client.ContainerStartOptions{}); err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	client, err := guest.Connect(during, s.stream)
+	if err != nil {
+		return nil, err
+	}
+	s.GuestSandbox = env.NewGuestSandbox(client, nil)
+	if said := client.Hello().Build; said != b.installation.binary.hash {
+		return nil, fmt.Errorf("%w: the guest on %s is another build (%.12s, not %.12s): run deepswe clean, and start again",
+			env.ErrInfrastructure, d.host, said, b.installation.binary.hash)
+	}
+	return s, nil
+}
+
+func (d *daemon) copyGuest(ctx context.Context, id string, s *installation) error {
+	archive := s.binary.archive(guestDir[1:] + "/")
+	defer archive.Close()
+	_, err := d.cli.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: "/", Content: archive})
+	return err
+}
+
+// config is the container's: the guest as its first process, and nothing else that the image would start.
+func (b launch) config(d *daemon) client.ContainerCreateOptions {
+	facts, _ := d.known()
+	arguments := []string{
+		guest.Arg, "--dir", b.spec.Dir, "--uid", strconv.Itoa(b.user.uid), "--gid", strconv.Itoa(b.user.gid),
+		"--build", b.installation.binary.hash,
+	}
+	if !strings.HasPrefix(d.host, "unix:") {
+		// A socket on this machine is closed when the host is gone; over a network that may go unnoticed.
+		arguments = append(arguments, "--silence", "5m")
+	}
+	return client.ContainerCreateOptions{
+		Name: b.name,
+		Config: &container.Config{
+			Hostname: "sandbox", Image: b.image.id, User: "0:0", WorkingDir: guestDir,
+			Entrypoint: []string{guestPath}, Cmd: arguments, Env: b.spec.Env,
+			OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true, AttachStderr: true,
+			// A health check would run a program of the image in the sandbox, as root and unasked.
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+			Labels:      d.p.labels(b.kind, b.spec.Run, b.spec.Rollout),
+			StopSignal:  "SIGKILL",
+		},
+		HostConfig: b.isolation(facts),
+	}
+}
+
+// register lets the daemon's events reach the sandbox.
+func (d *daemon) register(s *Sandbox) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.live[s.id] = s
+}
+
+func (d *daemon) unregister(s *Sandbox) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.live, s.id)
+}
+
+// limits are the spec's, with the defaults filled in and cut to what the daemon has.
+func (s *Sandbox) limits() env.Limits {
+	facts, _ := s.d.known()
+	return facts.limits(s.spec.Limits)
+}
+
+// The limits of a spec that names none.
+const (
+	defaultMemory    = 4 << 30
+	defaultCPUs      = 2
+	defaultProcesses = 512
+)
+
+// guestThreads is the most threads that a guest has at work.
+const guestThreads = 40
+
+func (f facts) limits(l env.Limits) env.Limits {
+	if l.Memory <= 0 {
+		l.Memory = defaultMemory
+	}
+	if l.CPUs <= 0 {
+		l.CPUs = defaultCPUs
+	}
+	if l.Processes <= 0 {
+		l.Processes = defaultProcesses
+	}
+	if f.cpus > 0 {
+		l.CPUs = min(l.CPUs, float64(f.cpus)) // a daemon refuses more than it has
+	}
+	return l
+}
+
+// isolation is the host configuration that confines a sandbox. The guest has the few capabilities that acting as
+// another user requires; its commands have none.
+func (b launch) isolation(facts facts) *container.HostConfig {
+	limits := facts.limits(b.spec.Limits)
+	capabilities := []string{"SETUID", "SETGID", "SETPCAP", "KILL"}
+	if len(b.spec.Prepare) > 0 {
+		// Preparing may change files of the image's owner and of the repository's.
+		capabilities = append(capabilities, "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID")
+	}
+	host := &container.HostConfig{
+		AutoRemove:  true,
+		NetworkMode: "none",
+		CapDrop:     []string{"ALL"},
+		CapAdd:      capabilities,
+		SecurityOpt: []string{"no-new-privileges"},
+		LogConfig:   container.LogConfig{Type: "none"},
+		IpcMode:     container.IPCModePrivate,
+		// Files in /dev and /dev/shm use up the sandbox's memory, until no command can be started any more.
+		ReadonlyPaths: readonlyPaths(),
+		ShmSize:       min(64<<20, limits.Memory/4),
+		// When the machine itself runs out of memory, sandboxes should be killed first.
+		OomScoreAdj: 500,
+		Resources:   container.Resources{Ulimits: []*container.Ulimit{{Name: "core"}}},
+	}
+	if b.spec.Network {
+		host.NetworkMode = "bridge"
+	}
+	if !b.installation.noVolumes {
+		host.Mounts = []mount.Mount{guestMount(b.installation, true)}
+	}
+	if facts.memoryLimit {
+		host.Memory, host.MemorySwap = limits.Memory, limits.Memory // equal: no swap
+	}
+	if facts.cpuLimit {
+		host.NanoCPUs = int64(limits.CPUs * 1e9)
+	}
+	if facts.processLimit {
+		// The kernel counts threads, and the guest's own must not count against the commands' limit.
+		host.PidsLimit = new(limits.Processes + guestThreads)
+	}
+	return host
+}
+
+// readonlyPaths are those that a daemon makes read-only by default, and /dev. Its devices can be used all the same.
+func readonlyPaths() []string {
+	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/dev"}
+}
