@@ -16,8 +16,8 @@ const (
 	reasoningContent = "reasoning_content"
 )
 
-// dialect is what an endpoint turned out to want. It is learned from its refusals, kept for the client's life, and never
-// changed in place. Sampling is not part of it: what the caller asked for is sent, or the request fails.
+// dialect is what an endpoint turned out to accept. It is learned from its refusals, kept for the client's life, and
+// never changed in place. Sampling is not part of it: what the caller asked for is sent, or the request fails.
 type dialect struct {
 	// completionTokens is set for hosted reasoning models, which refuse max_tokens. Everybody else knows it, and
 	// llama.cpp and Ollama long knew nothing newer.
@@ -27,17 +27,10 @@ type dialect struct {
 
 func (d *dialect) refuses(key string) bool { return d.refused[key] }
 
-func (d *dialect) maxTokens() string {
-	if d.completionTokens {
-		return "max_completion_tokens"
-	}
-	return "max_tokens"
-}
-
-// objects matches how servers say that they do not know a member.
+// objects matches how servers refuse a member that they do not know.
 var objects = regexp.MustCompile(`(?i)unsupported|not supported|does not support|cannot find field|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|additional propert`)
 
-// learn takes a refusal in and reports whether the request is worth repeating at once: the dialect that it was sent in
+// learn adapts to a refusal and reports whether the request is worth repeating at once: the dialect that it was sent in
 // is no longer the client's, or changes now.
 func (c *Client) learn(sent *dialect, e *Error) bool {
 	if e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {

@@ -10,23 +10,19 @@ import (
 	"time"
 )
 
-// The longest line of an event stream that is accepted.
+// maxEvent is the longest line of an event stream that is accepted.
 const maxEvent = 16 << 20
 
-// events hands an event stream's data lines on and drops the rest. go-openai counts comments as garbage, gives up after
-// some hundreds of them (a long prefill sends that many), and cannot read an error that follows one.
-//
-// An error event ends the stream with an errorEvent, and done tells whether the stream ended with its mark.
+// events reads the events of a stream.
 type events struct {
 	body  io.Closer
 	in    *bufio.Reader
 	alive func()
-	rest  []byte // what is left of the line being handed on
-	done  bool
+	done  bool // the end mark was read
 	err   error
 }
 
-// errorEvent is what a server says in the middle of a stream when it has to give up.
+// errorEvent is the error of a server that gives up in the middle of a stream.
 type errorEvent struct{ payload []byte }
 
 func (e *errorEvent) Error() string { return "the stream ended with an error: " + string(e.payload) }
@@ -47,40 +43,32 @@ func (e *events) Close() error {
 	return e.body.Close()
 }
 
-func (e *events) Read(p []byte) (int, error) {
-	for len(e.rest) == 0 {
-		if e.err != nil {
-			return 0, e.err
+// next returns the data of the next event. Its error is io.EOF after the end mark, io.ErrUnexpectedEOF where the stream
+// ends without it, and an errorEvent where the server reports one. Comments are skipped. A last line without a line break
+// counts if it is complete otherwise.
+func (e *events) next() ([]byte, error) {
+	for e.err == nil {
+		var line []byte
+		line, e.err = e.line()
+		if len(line) > 0 {
+			e.alive()
 		}
-		e.next()
+		data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data:"))
+		data = bytes.TrimSpace(data)
+		switch {
+		case !ok || len(data) == 0:
+		case string(data) == "[DONE]":
+			e.done, e.err = true, io.EOF
+		case isError(data):
+			e.err = &errorEvent{payload: data}
+		case e.err == nil || json.Valid(data):
+			return data, nil
+		}
 	}
-	n := copy(p, e.rest)
-	e.rest = e.rest[n:]
-	return n, nil
-}
-
-// next reads one line. A last line without its end counts if it is whole otherwise.
-func (e *events) next() {
-	line, err := e.line()
-	e.err = err
-	if len(line) > 0 {
-		e.alive()
+	if e.err == io.EOF && !e.done {
+		return nil, io.ErrUnexpectedEOF
 	}
-	data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data:"))
-	if !ok {
-		return
-	}
-	data = bytes.TrimSpace(data)
-	switch {
-	case len(data) == 0, err != nil && !json.Valid(data) && string(data) != "[DONE]":
-	case string(data) == "[DONE]":
-		e.done, e.err = true, io.EOF
-	case isError(data):
-		e.err = &errorEvent{payload: data}
-	default:
-		// The blank after the brace keeps the library from taking {"error":null,…} for an error.
-		e.rest = append(append([]byte("data: "), bytes.Replace(data, []byte("{"), []byte("{ "), 1)...), '\n')
-	}
+	return nil, e.err
 }
 
 // isError reports whether an event is an error rather than a piece of the answer.

@@ -9,18 +9,19 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"deepswe/env/disk"
 )
 
-// The most that is read of one answer: a 128k-token completion with logprobs is about 20 MB.
+// maxAnswer is the most that is read of one answer: a 128k-token completion with logprobs is about 20 MB.
 const maxAnswer = 256 << 20
 
-// exchange is the HTTP layer below go-openai, for one request: it patches what is sent, keeps what is answered, and
-// reads an answer that is not streamed to its end, so that a connection that breaks half-way is an error here.
+// exchange is the HTTP layer below go-openai, for one request: it sends its own body and keeps the answer, see the package
+// documentation. An answer that is not streamed is read to its end, so that a connection that breaks is an error here.
 type exchange struct {
-	http   *http.Client
-	patch  func(raw []byte) ([]byte, error) // nil where there is no body
-	stream bool
-	watch  *watchdog
+	http  *http.Client
+	body  *body // nil for a GET
+	watch *watchdog
 
 	status int
 	header http.Header
@@ -31,9 +32,9 @@ type exchange struct {
 // ok reports whether the endpoint answered with success.
 func (x *exchange) ok() bool { return x.status >= 200 && x.status < 300 }
 
-// Do implements go-openai's HTTPDoer.
+// Do implements go-openai's HTTPDoer. The library gets an empty answer.
 func (x *exchange) Do(req *http.Request) (*http.Response, error) {
-	if err := x.rewrite(req); err != nil {
+	if err := x.encode(req); err != nil {
 		return nil, err
 	}
 	resp, err := x.http.Do(req)
@@ -41,13 +42,14 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.status, x.header = resp.StatusCode, resp.Header
-	in := bufio.NewReaderSize(resp.Body, 32<<10)
-	if x.ok() && x.stream && !whole(in) {
-		x.events = newEvents(resp.Body, in, x.watch.alive)
-		resp.Body = x.events
+	answer := resp.Body
+	resp.Body = http.NoBody
+	in := bufio.NewReaderSize(answer, 32<<10)
+	if x.ok() && x.body != nil && x.body.Stream && !whole(in) {
+		x.events = &events{body: answer, in: in, alive: x.watch.alive}
 		return resp, nil
 	}
-	defer resp.Body.Close()
+	defer answer.Close()
 	raw, err := io.ReadAll(io.LimitReader(in, maxAnswer+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
@@ -56,17 +58,31 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
 	}
 	x.raw = raw
-	resp.Body = io.NopCloser(bytes.NewReader(raw))
 	return resp, nil
 }
 
-// whole reports whether an answer is JSON or a web page rather than a stream of events. The first byte that is no white
-// space tells; content types are wrong or missing too often.
+// encode replaces the library's body by our own.
+func (x *exchange) encode(req *http.Request) error {
+	if x.body == nil {
+		return nil
+	}
+	raw, err := disk.MarshalJSON(x.body)
+	if err != nil {
+		return fmt.Errorf("encode the request: %w", err)
+	}
+	req.ContentLength = int64(len(raw))
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
+	req.Body, err = req.GetBody()
+	return err
+}
+
+// whole reports whether an answer is JSON or a web page rather than a stream of events, judged by its first byte that is
+// not whitespace: content types are wrong or missing too often.
 func whole(in *bufio.Reader) bool {
 	for n := 1; n <= 64; n++ {
 		ahead, err := in.Peek(n)
 		if err != nil {
-			return false // the stream says so when it is read
+			return false // the error comes back when the stream is read
 		}
 		switch ahead[n-1] {
 		case ' ', '\t', '\r', '\n':
@@ -77,25 +93,6 @@ func whole(in *bufio.Reader) bool {
 		}
 	}
 	return false
-}
-
-// rewrite patches the request's body.
-func (x *exchange) rewrite(req *http.Request) error {
-	if x.patch == nil || req.Body == nil {
-		return nil
-	}
-	raw, err := io.ReadAll(req.Body)
-	if err != nil {
-		return fmt.Errorf("read the library's request: %w", err)
-	}
-	req.Body.Close()
-	if raw, err = x.patch(raw); err != nil {
-		return err
-	}
-	req.ContentLength = int64(len(raw))
-	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(raw)), nil }
-	req.Body, err = req.GetBody()
-	return err
 }
 
 // errSilent ends a request that waited too long for the endpoint.

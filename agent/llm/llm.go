@@ -1,9 +1,3 @@
-// Package llm is the model behind an OpenAI-compatible endpoint: vLLM first, and SGLang, llama.cpp, Ollama and hosted
-// services as well. It needs no tokenizer, no price table and no download.
-//
-// go-openai builds and sends the requests. A layer under it adds what its typed structs drop (temperature 0, empty tool
-// output, token ids) and keeps what the server really said. The package imports agent, tools and go-openai; it knows no
-// sandbox and no command line. A [Client] is safe for concurrent use and starts no goroutine that outlives a call.
 package llm
 
 import (
@@ -11,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,10 +18,10 @@ import (
 	"deepswe/agent"
 )
 
-// Options say where the model is and how patient to be. Only BaseURL is required.
+// Options say where the model is and how long to wait for it. Only BaseURL is required.
 type Options struct {
 	// BaseURL is the endpoint's root, "http://localhost:8000/v1". A missing scheme, a missing /v1 on a bare host and a
-	// trailing /chat/completions are put right.
+	// trailing /chat/completions are corrected.
 	BaseURL string
 	// APIKey is sent as a bearer token; empty sends none. It never appears in an error or in the log.
 	APIKey string
@@ -36,9 +29,6 @@ type Options struct {
 	Model string
 	// Transport carries the requests: one with a 10 s dial timeout and the environment's proxy when nil.
 	Transport http.RoundTripper
-	// Concurrency is how many requests may be under way at once; 0 is no limit. A request that waits for its next
-	// attempt does not count.
-	Concurrency int
 	// MaxRetries is how often a failed request is repeated: 8 times when 0, never when negative. Requests that ran into
 	// one of the timeouts below are repeated twice at most.
 	MaxRetries int
@@ -63,7 +53,6 @@ type Client struct {
 	base string // normalised, as requests use it
 	name string // the same for people: no user, no password
 	http *http.Client
-	slot chan struct{} // nil when there is no limit
 
 	dialect atomic.Pointer[dialect]
 
@@ -81,7 +70,7 @@ func New(o Options) (*Client, error) {
 	}
 	o.APIKey = strings.TrimSpace(o.APIKey)
 	if strings.ContainsFunc(o.APIKey, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return nil, errors.New("OPENAI_API_KEY holds characters that no key has")
+		return nil, errors.New("OPENAI_API_KEY contains control or non-ASCII characters")
 	}
 	if o.MaxRetries == 0 {
 		o.MaxRetries = 8
@@ -105,9 +94,6 @@ func New(o Options) (*Client, error) {
 	c.http = &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
-	if o.Concurrency > 0 {
-		c.slot = make(chan struct{}, o.Concurrency)
-	}
 	c.dialect.Store(&dialect{})
 	return c, nil
 }
@@ -130,12 +116,8 @@ func (c *Client) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 	}
 	var reply agent.Reply
 	err = c.retry(ctx, c.o.MaxRetries, func(ctx context.Context, d *dialect) *Error {
-		b, err := newBody(r, model, d)
-		if err != nil {
-			return &Error{Message: err.Error(), sentinel: agent.ErrModelUnavailable}
-		}
 		var failed *Error
-		reply, failed = c.attempt(ctx, b, r, model)
+		reply, failed = c.attempt(ctx, newBody(r, model, d), r)
 		return failed
 	})
 	if failed, ok := errors.AsType[*Error](err); ok && failed.Status == http.StatusNotFound && failed.Hint == "" {
@@ -148,25 +130,24 @@ func (c *Client) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 }
 
 // attempt sends the request once.
-func (c *Client) attempt(ctx context.Context, b body, r agent.Request, model string) (agent.Reply, *Error) {
+func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.Reply, *Error) {
 	start := time.Now()
 	patience := c.o.Answer
-	if b.typed.Stream {
+	if b.Stream {
 		patience = c.o.FirstByte
 	}
 	ctx, w := watch(ctx, patience, c.o.Idle)
 	defer w.stop()
-	x := &exchange{http: c.http, patch: b.patch, stream: b.typed.Stream, watch: w}
+	x := &exchange{http: c.http, body: b, watch: w}
 	var got completion
-	var err error
-	if b.typed.Stream {
-		got, err = receive(ctx, c.api(x), b.typed, x, r.OnText)
-	} else {
-		// The typed answer is ignored: x.raw holds all of it, and its error says less than x does.
-		_, err = c.api(x).CreateChatCompletion(ctx, b.typed)
-		if x.ok() {
-			got, err = decode(x.raw)
-		}
+	err := c.send(ctx, x)
+	switch {
+	case !x.ok() || x.raw == nil && x.events == nil:
+		// err says why.
+	case b.Stream:
+		got, err = receive(ctx, x, r.OnText)
+	default:
+		got, err = decode(x.raw)
 	}
 	if err == nil {
 		err = got.usable()
@@ -178,7 +159,7 @@ func (c *Client) attempt(ctx context.Context, b body, r agent.Request, model str
 	if err != nil {
 		failed := c.failure(ctx, x, err)
 		var ok bool
-		if reply, ok = misreadReply(failed, model, got.text()); !ok {
+		if reply, ok = misreadReply(failed, b.Model, got.text()); !ok {
 			return agent.Reply{}, failed
 		}
 		c.o.Log.Warn("the server could not read the model's reply", "error", failed.Message)
@@ -187,26 +168,23 @@ func (c *Client) attempt(ctx context.Context, b body, r agent.Request, model str
 	return reply, nil
 }
 
+// send posts the exchange's body. The typed request only addresses it, and the typed answer is empty, see exchange.
+func (c *Client) send(ctx context.Context, x *exchange) error {
+	address := openai.ChatCompletionRequest{Model: "model"} // some real names would be refused
+	if !x.body.Stream {
+		_, err := c.api(x).CreateChatCompletion(ctx, address)
+		return err
+	}
+	_, err := c.api(x).CreateChatCompletionStream(ctx, address)
+	return err
+}
+
 // api is go-openai over one exchange. It is a small struct: connections belong to c.http.
 func (c *Client) api(x *exchange) *openai.Client {
 	cfg := openai.DefaultConfig(c.o.APIKey)
 	cfg.BaseURL = c.base
 	cfg.HTTPClient = x
-	cfg.EmptyMessagesLimit = math.MaxUint // our own layer drops keep-alive comments, and the watch ends silence
 	return openai.NewClientWithConfig(cfg)
-}
-
-// acquire waits for one of the places of Options.Concurrency.
-func (c *Client) acquire(ctx context.Context) (release func(), err error) {
-	if c.slot == nil {
-		return func() {}, nil
-	}
-	select {
-	case c.slot <- struct{}{}:
-		return func() { <-c.slot }, nil
-	case <-ctx.Done():
-		return nil, ended(ctx)
-	}
 }
 
 func normalize(raw string) (*url.URL, error) {
@@ -220,7 +198,7 @@ func normalize(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// A parse error repeats the whole URL, and with it a password.
-		return nil, errors.New("the model endpoint is no URL: set --base-url to something like http://localhost:8000/v1")
+		return nil, errors.New("the model endpoint is not a valid URL: set --base-url, for example to http://localhost:8000/v1")
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("model endpoint %s: want http or https, a host, and neither query nor fragment", u.Redacted())

@@ -269,36 +269,6 @@ func TestTokensThatDoNotPairUp(t *testing.T) {
 	}
 }
 
-func TestConcurrencyIsLimited(t *testing.T) {
-	const limit, all = 3, 12
-	entered, gate := make(chan struct{}, all), make(chan struct{})
-	fake := &llmtest.Server{Answer: func(llmtest.Request) llmtest.Reply {
-		entered <- struct{}{}
-		<-gate
-		return llmtest.Text("x")
-	}}
-	c := dial(t, fake, llm.Options{Model: "test-model", Concurrency: limit})
-	done := make(chan error)
-	for range all {
-		go func() {
-			_, err := c.Complete(t.Context(), ask("x"))
-			done <- err
-		}()
-	}
-	for range limit {
-		<-entered
-	}
-	close(gate)
-	for range all {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	if fake.Peak() != limit {
-		t.Errorf("%d requests at once", fake.Peak())
-	}
-}
-
 func TestNewRefusesAndMendsBaseURLs(t *testing.T) {
 	tests := map[string]string{
 		"http://localhost:8000":                   "http://localhost:8000/v1",
@@ -310,7 +280,7 @@ func TestNewRefusesAndMendsBaseURLs(t *testing.T) {
 		"":                                        "error: no model endpoint: set --base-url or DEEPSWE_BASE_URL, for example to http://localhost:8000/v1",
 		"ftp://host/v1":                           "error: model endpoint ftp://host/v1: want http or https, a host, and neither query nor fragment",
 		"http://host/v1?key=1":                    "error: model endpoint http://host/v1?key=1: want http or https, a host, and neither query nor fragment",
-		"http://user:hunter2@ho st/%zz":           "error: the model endpoint is no URL: set --base-url to something like http://localhost:8000/v1",
+		"http://user:hunter2@ho st/%zz":           "error: the model endpoint is not a valid URL: set --base-url, for example to http://localhost:8000/v1",
 	}
 	for in, want := range tests {
 		c, err := llm.New(llm.Options{BaseURL: in})

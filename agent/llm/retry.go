@@ -18,20 +18,16 @@ const (
 	longestPause = 30 * time.Second
 )
 
-// retry sends until it succeeds, the failure is one that a repetition cannot mend, or there were enough attempts. A
-// place of Options.Concurrency is held while sending and given back while waiting.
+// retry sends until it succeeds, the failure is permanent, or there were enough attempts.
 func (c *Client) retry(ctx context.Context, retries int, send func(context.Context, *dialect) *Error) error {
 	silences := 0
 	for attempt := 1; ; attempt++ {
 		sent := c.dialect.Load()
-		failed, err := c.once(ctx, sent, send)
-		if err != nil {
-			return err
-		}
+		failed := send(ctx, sent)
 		if failed == nil {
 			return nil
 		}
-		if ctx.Err() != nil { // what failed is that nobody waits any more
+		if ctx.Err() != nil { // it failed because the caller gave up
 			return ended(ctx)
 		}
 		failed.Attempts = attempt
@@ -53,15 +49,6 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 			return err
 		}
 	}
-}
-
-func (c *Client) once(ctx context.Context, d *dialect, send func(context.Context, *dialect) *Error) (*Error, error) {
-	release, err := c.acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return send(ctx, d), nil
 }
 
 // pause is the wait before the next attempt: anything up to the doubled limit (the "full jitter" of Brooker, Exponential

@@ -386,30 +386,3 @@ func TestCancelEndsEveryWait(t *testing.T) {
 		})
 	}
 }
-
-func TestCancelWhileWaitingForAPlace(t *testing.T) {
-	entered := make(chan struct{})
-	fake := &llmtest.Server{Answer: func(llmtest.Request) llmtest.Reply {
-		close(entered)
-		return llmtest.Silent()
-	}}
-	c := dial(t, fake, llm.Options{Model: "test-model", Concurrency: 1})
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan error)
-	go func() {
-		_, err := c.Complete(ctx, ask("x"))
-		first <- err
-	}()
-	<-entered
-	second := make(chan error)
-	go func() {
-		_, err := c.Complete(ctx, ask("x"))
-		second <- err
-	}()
-	cancel()
-	for _, done := range []chan error{first, second} {
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	}
-}

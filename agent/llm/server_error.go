@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"deepswe/agent"
 )
 
 // serverError is what a server says about a failure, in whichever of the shapes in use.
@@ -84,4 +86,68 @@ func readable(text string) string {
 		text = string([]rune(text)[:maxSaid]) + "…"
 	}
 	return text
+}
+
+// overflowed matches how endpoints say that a conversation does not fit: error codes first, then the wordings of vLLM,
+// SGLang, llama.cpp, Ollama, LM Studio, OpenAI, Anthropic, Gemini, Mistral, Kimi, TGI and TensorRT-LLM. Most of them
+// have no code for it.
+var overflowed = regexp.MustCompile(`(?i)` +
+	`context_length_exceeded|context_window_exceeded|exceed_context_size|context_exceeded|prompt_too_long|` +
+	`ContextWindowExceeded|max_prompt_tokens_exceeded|` +
+	// "This model's maximum context length is 32768 tokens", "exceeds model's maximum context length (262144)",
+	// "the model's context length is only 8192 tokens"
+	`maximum context length|context length is (only )?\d|maximum model length|` +
+	// "longer than the model's context length", "exceeds the context window", "greater than the context length",
+	// "exceeds the available context size", "exceed context limit", "context window exceeds limit"
+	`(larger than|longer than|exceeds?|exceeded|greater than)( the| your)?( model'?s?| model)?( available| configured| maximum| max)? ?` +
+	`context (length|size|window|limit)|context (length|size|window) exceed|` +
+	// "Prompt too long: 5152 tokens exceeds max_seq_len", "prompt is too long: 215000 tokens > 200000 maximum"
+	`(prompt|input|conversation)( is)? too long|(larger|greater|longer) than max_(model|seq)_len|exceeds? max_(model|seq)_len|` +
+	`length of (all |the )?messages is too long|reduce the length of|` +
+	// "exceeds the maximum number of tokens allowed", "exceeds the maximum allowed input length of 131040 tokens"
+	`exceeds? the maximum (number of tokens|allowed input length|allowed length|prompt length)|maximum prompt length|` +
+	`too large for model with|exceeded model token limit|input tokens exceed|` +
+	// "max_tokens must be at least 1, got -186": what is left of the context after a prompt that fills it
+	`max_(completion_)?tokens must be at least 1, got -|max_new_tokens.{0,3} must be`)
+
+// throttled guards against wordings of a rate limit that look alike ("Too many tokens, please wait").
+var throttled = regexp.MustCompile(`(?i)rate.?limit|throttl|too many requests|tokens per (minute|min|day)|quota`)
+
+// isOverflow reports whether a refusal says that the conversation exceeds the model's context.
+func isOverflow(status int, s serverError) bool {
+	if status == 429 || status == 503 || throttled.MatchString(s.Message+" "+s.Code+" "+s.Type) {
+		return false
+	}
+	return overflowed.MatchString(s.Code) || overflowed.MatchString(s.Type) || overflowed.MatchString(s.Message)
+}
+
+// FinishMisread is the finish reason of a reply that the server could not read calls from and threw away, for an error
+// (llama.cpp, Ollama, Groq). The fault is the model's, so it is the model that must hear of it: asking again would
+// bias what is sampled, and at temperature 0 change nothing.
+const FinishMisread = "misread"
+
+// misread matches how servers say so.
+var misread = regexp.MustCompile(`(?i)model produced output that does not match|failed to parse input at pos|error parsing tool call: raw=|` +
+	`tool_use_failed|failed to call a function|tool call validation failed`)
+
+// misreadReply is the reply that a server refused to pass on: as much of its text as the server or the stream gave away,
+// often nothing.
+func misreadReply(e *Error, model, streamed string) (agent.Reply, bool) {
+	if !misread.MatchString(e.said.Message + " " + e.said.Code) {
+		return agent.Reply{}, false
+	}
+	content := streamed
+	if e.said.Generation != "" {
+		content = e.said.Generation
+	}
+	if _, after, ok := strings.Cut(e.said.whole, "error parsing tool call: raw='"); ok && content == "" {
+		if end := strings.LastIndex(after, "', err="); end >= 0 {
+			content = after[:end]
+		}
+	}
+	return agent.Reply{
+		Message:      agent.Message{Role: agent.RoleAssistant, Content: content},
+		FinishReason: FinishMisread,
+		Model:        model,
+	}, true
 }

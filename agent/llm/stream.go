@@ -7,57 +7,43 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	openai "github.com/sashabaranov/go-openai"
 )
 
-// receive reads a streamed answer and hands its text on as it comes. When the stream breaks after some text was handed
-// on, it says so, because the next attempt begins from the start.
-func receive(ctx context.Context, api *openai.Client, req openai.ChatCompletionRequest, x *exchange, onText func(string)) (completion, error) {
-	s, err := api.CreateChatCompletionStream(ctx, req)
-	if err != nil {
-		return completion{}, err
-	}
+// receive reads the answer to a streamed request and passes its text on as it comes. When the stream breaks after some
+// text was passed on, it says so, because the next attempt starts over.
+func receive(ctx context.Context, x *exchange, onText func(string)) (completion, error) {
 	if x.events == nil { // a server that cannot stream, or will not with tools, answers whole
-		if !x.ok() {
-			return completion{}, errors.New("the request was refused")
-		}
 		got, err := decode(x.raw)
 		if err == nil && len(got.Choices) > 0 {
 			hand(onText, got.Choices[0].Message)
 		}
 		return got, err
 	}
-	defer func() { _ = s.Close() }()
+	defer x.events.Close()
 	var j joined
 	for {
-		raw, err := s.RecvRaw()
+		raw, err := x.events.next()
 		if err == nil {
 			var chunk completion
-			if err = json.Unmarshal(raw, &chunk); err != nil {
-				err = fmt.Errorf("%w in %q", err, readable(string(raw)))
-			} else {
+			if err = json.Unmarshal(raw, &chunk); err == nil {
 				j.add(chunk, onText)
 				continue
 			}
+			err = fmt.Errorf("%w in %q", err, readable(string(raw)))
 		}
-		if errors.Is(err, io.EOF) && x.events.done || j.finished() && isBroken(err) {
+		if x.events.done || j.finished() && isBroken(err) {
 			return j.completion(), nil
 		}
 		if j.started && ctx.Err() == nil {
 			onText("\n[the stream broke off]\n")
 		}
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
 		return j.completion(), err
 	}
 }
 
-// isBroken reports whether a stream just ended, rather than said something wrong: after its finish_reason nothing that
-// matters is missing.
+// isBroken reports whether a stream just ended early: after its finish_reason nothing that matters is missing.
 func isBroken(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isConnection(err)
+	return errors.Is(err, io.ErrUnexpectedEOF) || isConnection(err)
 }
 
 func hand(onText func(string), m message) {
@@ -74,7 +60,7 @@ type joined struct {
 	calls                      []*joinedCall
 	finish, model              string
 	usage                      *usage
-	started                    bool // some text was handed on
+	started                    bool // some text was passed on
 	chosen                     bool // a chunk with a choice came
 }
 
@@ -122,7 +108,7 @@ func (j *joined) add(c completion, onText func(string)) {
 }
 
 // call finds the call that a piece belongs to: the one of its index, except where servers give every call the index 0
-// or none and tell them apart by their ids.
+// or none and distinguish them by their ids.
 func (j *joined) call(piece toolCall) *joinedCall {
 	last := len(j.calls) - 1
 	if piece.Index == nil {

@@ -46,8 +46,6 @@ type Server struct {
 	mu       sync.Mutex
 	script   []Reply
 	requests []Request
-	active   int
-	peak     int
 }
 
 // New returns a server that gives the replies in order, one for every request for a completion, failures included.
@@ -58,13 +56,6 @@ func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
-}
-
-// Peak is the most requests for a completion that were under way at once.
-func (s *Server) Peak() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.peak
 }
 
 // Remaining is how many replies of the script were not asked for.
@@ -132,8 +123,7 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "body is no JSON: "+err.Error(), "BadRequestError")
 		return
 	}
-	leave := s.enter(&req)
-	defer leave()
+	s.record(&req)
 	if status, message := s.refusal(req); status != 0 {
 		refuse(w, status, message, map[int]string{404: "NotFoundError"}[status])
 		return
@@ -159,19 +149,12 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 	reply.serve(w, r, req)
 }
 
-// enter records the request and counts it as active.
-func (s *Server) enter(req *Request) (leave func()) {
+// record keeps the request and numbers it.
+func (s *Server) record(req *Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	req.N = len(s.requests)
 	s.requests = append(s.requests, *req)
-	s.active++
-	s.peak = max(s.peak, s.active)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.active--
-	}
 }
 
 func (s *Server) next(req Request) (Reply, bool) {
