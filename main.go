@@ -117,10 +117,7 @@ func newRoot(w cli.World) (*cobra.Command, error) {
 	})
 	agentDeps := agentcmd.Deps{World: w, Demo: demoFS}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
-	add(root, "Measure", verifycmd.New(verifycmd.Deps{
-		In: w.In, Out: w.Out, Err: w.Err, Log: w.Log, Getenv: w.Getenv, Abandon: w.Abandon, Version: w.Version,
-		Provider: w.Sandbox, Model: w.Model, WriteRollouts: train.WriteRollouts,
-	})...)
+	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: train.WriteRollouts})...)
 	add(root, "Look after this machine", agentcmd.NewMachine(agentDeps)...)
 	add(root, "Train a model",
 		rlcmd.NewTrain(rlcmd.TrainDeps{In: w.In, Out: w.Out, Err: w.Err, Log: w.Log, Abandon: w.Abandon}),

@@ -63,7 +63,7 @@ func ExitCode(err error) int {
 	if err == nil || errors.Is(err, ErrReaderGone) {
 		return ExitDone
 	}
-	// An interface until verifycmd uses ExitError. That of exec.ExitError, which does not unwrap, is not ours.
+	// An interface until rlcmd uses ExitError. That of exec.ExitError, which does not unwrap, is not ours.
 	var own interface {
 		ExitCode() int
 		Unwrap() error

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/agent/llm"
 	"deepswe/env"
 	"deepswe/env/docker"
@@ -20,21 +20,21 @@ import (
 // deps are the real ones, with the guest that was built for the tests.
 func deps(in io.Reader, out, errOut io.Writer, getenv func(string) string) Deps {
 	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return Deps{
+	w := cli.World{
 		In: in, Out: out, Err: errOut, Log: log, Getenv: getenv, Version: "test",
-		Provider: func(ctx context.Context, c agentcmd.ProviderChoice) (env.Provider, error) {
+		Sandboxes: []cli.SandboxKind{{Name: cli.EnvDocker, Images: true, Open: func(ctx context.Context, _ *slog.Logger, c cli.SandboxChoice) (env.Provider, error) {
 			return docker.New(ctx, docker.Options{Executable: shared.guest, State: shared.state, Hosts: c.Hosts, Warm: c.Warm, Log: log})
-		},
-		Model: func(ctx context.Context, c agentcmd.ModelChoice) (agentcmd.LiveModel, error) {
+		}}},
+		OpenModel: func(ctx context.Context, c cli.ModelChoice) (cli.LiveModel, error) {
 			client, err := llm.New(llm.Options{BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Log: log})
 			if err != nil {
-				return agentcmd.LiveModel{}, err
+				return cli.LiveModel{}, err
 			}
 			served, err := client.Discover(ctx)
-			return agentcmd.LiveModel{Model: client, Name: served.ID, Context: served.Context}, err
+			return cli.LiveModel{Model: client, Name: served.ID, Context: served.Context}, err
 		},
-		WriteRollouts: train.WriteRollouts,
 	}
+	return Deps{World: w, WriteRollouts: train.WriteRollouts}
 }
 
 // newRoot is the command line, with the commands of this package only.
@@ -43,7 +43,7 @@ func newRoot(d Deps, args ...string) *cobra.Command {
 	root.SetIn(d.In)
 	root.SetOut(d.Out)
 	root.SetErr(d.Err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return agentcmd.Usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(err) })
 	root.AddCommand(New(d)...)
 	root.SetArgs(args)
 	return root
@@ -69,5 +69,5 @@ func deepsweWith(t testing.TB, stdin string, environment map[string]string, args
 	if err != nil && err.Error() != "" {
 		errOut.WriteString("deepswe: " + err.Error() + "\n")
 	}
-	return outcome{agentcmd.ExitCode(err), out.String(), errOut.String()}
+	return outcome{cli.ExitCode(err), out.String(), errOut.String()}
 }

@@ -3,26 +3,26 @@ package verifycmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 )
 
 // evalOptions are the flags of eval.
 type evalOptions struct {
-	tasks   taskOptions
-	sandbox sandboxOptions
-	model   modelOptions
+	tasks   cli.TaskFlags
+	sandbox cli.SandboxFlags
+	model   cli.ModelFlags
 
+	warm         int
+	tokens       bool
 	attempts     int
 	workers      int
 	gradeWorkers int
 	modelCalls   int
 	seed         uint64
-	seeded       bool
 	network      bool
 	noGrade      bool
 	gradeTimeout time.Duration
@@ -64,21 +64,17 @@ func newEval(d Deps) *cobra.Command {
   deepswe eval --tasks verified.parquet --slice :50 --shuffle 1 -k 4
   deepswe eval --resume --out runs/verified
   deepswe eval --tasks tasks.jsonl --census -k 0`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return agentcmd.Usage(fmt.Errorf("eval takes no arguments; is %q meant for --tasks?", args[0]))
-			}
-			return nil
-		},
+		Args: cli.NoArgs("--tasks"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runEval(cmd.Context(), d, &o, cmd)
 		},
 	}
 	f := cmd.Flags()
-	o.tasks.addFlags(f)
-	o.sandbox.addFlags(f)
-	f.IntVar(&o.sandbox.warm, "warm", 0, "sandboxes to start ahead of time")
-	o.model.addFlags(f)
+	o.tasks.Add(cmd)
+	o.sandbox.AddForTasks(cmd)
+	f.IntVar(&o.warm, "warm", 0, "sandboxes to start ahead of time")
+	o.model.Add(cmd)
+	f.BoolVar(&o.tokens, "tokens", false, "ask for token ids and logprobs, and write rollouts.jsonl with them")
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "attempts at each task")
 	f.IntVar(&o.workers, "workers", 4, "rollouts at once")
 	f.IntVar(&o.gradeWorkers, "grade-workers", 0, "gradings at once; as many as rollouts when 0")
@@ -113,19 +109,19 @@ func (o *evalOptions) check() error {
 		return errors.New("--sound-only requires --census")
 	case o.workers < 1:
 		return errors.New("--workers must be at least 1")
-	case o.gradeWorkers < 0 || o.modelCalls < 0 || o.sandbox.warm < 0:
+	case o.gradeWorkers < 0 || o.modelCalls < 0 || o.warm < 0:
 		return errors.New("--grade-workers, --model-calls and --warm must not be negative")
 	case o.gradeTimeout < 0:
 		return errors.New("--grade-timeout must not be negative")
-	case o.tasks.path == "":
-		return errors.New("--tasks is missing: where are the tasks?")
+	case o.tasks.Path == "":
+		return errors.New("--tasks PATH is missing")
 	}
-	return o.model.check()
+	return o.model.Check()
 }
 
 // runEval is eval from its command line to its exit code.
 func runEval(ctx context.Context, d Deps, o *evalOptions, cmd *cobra.Command) (err error) {
-	e := &evaluation{d: d, o: o}
+	e := &evaluation{d: d, o: o, lines: cli.NewJSONLines(d.Out)}
 	defer func() { err = errors.Join(err, e.close()) }()
 	if err := e.open(cmd.Flags()); err != nil {
 		return err

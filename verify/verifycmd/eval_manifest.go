@@ -10,8 +10,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
+	"deepswe/env/disk"
 )
 
 // evalSettings are the settings in the manifest of a run of eval.
@@ -29,15 +30,8 @@ func (e *evaluation) open(flags *pflag.FlagSet) error {
 			return err
 		}
 	}
-	e.o.seeded, e.o.model.tempGiven = e.given(flags, "seed"), e.given(flags, "temperature")
-	if err := e.o.check(); err != nil {
-		return agentcmd.Usage(err)
-	}
-	return nil
-}
-
-func (e *evaluation) given(flags *pflag.FlagSet, name string) bool {
-	return flags.Changed(name) || slices.Contains(e.settings.Given, name)
+	e.o.model.Given = func(name string) bool { return flags.Changed(name) || slices.Contains(e.settings.Given, name) }
+	return cli.Usage(e.o.check())
 }
 
 // begin makes a new run's directory.
@@ -52,9 +46,9 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 	}
 	path := e.o.out
 	if path == "" {
-		path = newRunPath("eval")
+		path = e.d.RunDir(e.d.RunID())
 	}
-	settings, err := json.Marshal(e.settings)
+	settings, err := disk.MarshalJSON(e.settings)
 	if err != nil {
 		return err
 	}
@@ -63,7 +57,7 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 		err = fmt.Errorf("%w: go on with it (--resume), or choose another --out", err)
 	}
 	if err != nil {
-		return agentcmd.Usage(err)
+		return cli.Usage(err)
 	}
 	return nil
 }
@@ -71,9 +65,9 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 // settledValue is a flag's value as a manifest keeps it. Paths are absolute: a run may be resumed from another directory.
 func settledValue(f *pflag.Flag) string {
 	prefix, path := "", f.Value.String()
-	recorded := f.Name == "model" && strings.HasPrefix(path, replayPrefix)
+	recorded := f.Name == "model" && strings.HasPrefix(path, cli.ReplayPrefix)
 	if recorded {
-		prefix, path = replayPrefix, strings.TrimPrefix(path, replayPrefix)
+		prefix, path = cli.ReplayPrefix, strings.TrimPrefix(path, cli.ReplayPrefix)
 	}
 	if recorded || slices.Contains([]string{"tasks", "exclude-repos-of", "prompt-pack"}, f.Name) && path != "" {
 		if full, err := filepath.Abs(path); err == nil {
@@ -86,21 +80,21 @@ func settledValue(f *pflag.Flag) string {
 // takeUp opens the run in the directory and sets the flags that it began with. One that was given again must be the same.
 func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 	if e.o.out == "" {
-		return agentcmd.Usage(errors.New("--resume goes on with the run in a directory: say which with --out DIR"))
+		return cli.Usagef("--resume goes on with the run in a directory: say which with --out DIR")
 	}
 	var err error
 	e.dir, err = run.Open(e.o.out, run.Eval)
 	if err != nil {
-		return agentcmd.Usage(err)
+		return cli.Usage(err)
 	}
 	if err := json.Unmarshal(e.dir.Manifest.Settings, &e.settings); err != nil {
-		return agentcmd.Usage(fmt.Errorf("%s: the settings in the manifest: %w", e.o.out, err))
+		return cli.Usagef("%s: the settings in the manifest: %w", e.o.out, err)
 	}
 	for _, name := range settled {
 		f, value := flags.Lookup(name), e.settings.Flags[name]
 		if !f.Changed {
 			if err := f.Value.Set(value); err != nil {
-				return agentcmd.Usage(fmt.Errorf("%s: the run began with --%s %q: %w", e.o.out, name, value, err))
+				return cli.Usagef("%s: the run began with --%s %q: %w", e.o.out, name, value, err)
 			}
 			continue
 		}
@@ -111,8 +105,8 @@ func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 			value = "the endpoint's own"
 		}
 		if now != value {
-			return agentcmd.Usage(fmt.Errorf("the run in %s began with --%s %q and cannot go on with %q: leave it out, or begin a new run with another --out",
-				e.o.out, name, value, now))
+			return cli.Usagef("the run in %s began with --%s %q and cannot go on with %q: leave it out, or begin a new run with another --out",
+				e.o.out, name, value, now)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/verify"
 	"deepswe/verify/swe"
@@ -18,7 +19,7 @@ func (e *evaluation) report(outcomes []run.Outcome, complete bool) error {
 	if err != nil {
 		return err
 	}
-	if e.o.model.tokens {
+	if e.o.tokens {
 		left, err := e.swe.WriteRollouts(outcomes, e.d.WriteRollouts)
 		if err != nil {
 			return err
@@ -29,7 +30,7 @@ func (e *evaluation) report(outcomes []run.Outcome, complete bool) error {
 	}
 	e.progress.plan("", 0) // the live line has done its work
 	if e.o.json {
-		printJSON(e.d.Out, r)
+		_ = e.lines.Print(r)
 		return nil
 	}
 	e.summary(r)
@@ -65,11 +66,11 @@ func (e *evaluation) summary(r swe.Report) {
 	}
 	s := r.Seconds
 	fmt.Fprintf(out, "\ntokens    %s read, %s written, in %d steps\n",
-		count(int64(r.Tokens.Prompt)), count(int64(r.Tokens.Completion)), r.Steps)
+		cli.Count(r.Tokens.Prompt), cli.Count(r.Tokens.Completion), r.Steps)
 	if s.Total > 0 {
 		fmt.Fprintf(out, "time      %.0f%% model, %.0f%% sandbox, %.0f%% grading, %.0f%% waiting; %s a rollout\n",
 			100*s.Model/s.Total, 100*s.Environment/s.Total, 100*s.Grading/s.Total, 100*s.Queue/s.Total,
-			clock(secondsOf(s.Total/float64(max(1, r.Finished)))))
+			cli.Clock(secondsOf(s.Total/float64(max(1, r.Finished)))))
 	}
 	fmt.Fprintln(out, e.dir.Path(swe.ReportFile))
 }
@@ -90,14 +91,14 @@ func (e *evaluation) soundnessSummary() {
 		{"not graded, because of an infrastructure failure", s.Failed},
 	} {
 		if len(list.tasks) > 0 {
-			fmt.Fprintf(e.d.Out, "  %d %s: %s\n", len(list.tasks), list.says, plain(strings.Join(list.tasks, " ")))
+			fmt.Fprintf(e.d.Out, "  %d %s: %s\n", len(list.tasks), list.says, cli.Plain(strings.Join(list.tasks, " ")))
 		}
 	}
 }
 
 // tell prints a rollout as a line of JSON.
 func (e *evaluation) tell(o run.Outcome) {
-	printJSON(e.d.Out, struct {
+	_ = e.lines.Print(struct {
 		Type    string `json:"type"`
 		Version int    `json:"version"`
 		Task    string `json:"task"`

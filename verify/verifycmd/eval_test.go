@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"deepswe/agent/agentcmd"
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 	"deepswe/agent/llm/llmtest"
 	"deepswe/env"
 	"deepswe/rl"
@@ -73,7 +73,7 @@ func knowing(tasks []env.Task, solves func(task string, r llmtest.Request) bool)
 func TestEvalUsage(t *testing.T) {
 	dir := t.TempDir()
 	for _, tc := range []struct{ args, says string }{
-		{"eval", "--tasks is missing"},
+		{"eval", "--tasks PATH is missing"},
 		{"eval tasks.jsonl", "takes no arguments"},
 		{"eval --resume", "say which with --out"},
 		{"eval --resume --out " + dir, "there is no run in"},
@@ -83,12 +83,12 @@ func TestEvalUsage(t *testing.T) {
 		{"eval --tasks x --sound-only", "--sound-only requires --census"},
 		{"eval --tasks x --workers 0", "--workers must be at least 1"},
 		{"eval --tasks x --format yaml", "choose auto, xml or tools"},
-		{"eval --tasks x --temperature 3", "--temperature must lie between 0 and 2"},
+		{"eval --tasks x --temperature 3", "--temperature must be between 0 and 2"},
 		{"eval --tasks " + tasksFile + " --model replay:missing.json --out " + dir + "/b", "missing.json"},
 	} {
 		got := deepswe(t, strings.Fields(tc.args)...)
-		if got.code != agentcmd.ExitUsage || !strings.Contains(got.errOut, tc.says) {
-			t.Errorf("%s: exit code %d, %q, want %d and %q", tc.args, got.code, got.errOut, agentcmd.ExitUsage, tc.says)
+		if got.code != cli.ExitUsage || !strings.Contains(got.errOut, tc.says) {
+			t.Errorf("%s: exit code %d, %q, want %d and %q", tc.args, got.code, got.errOut, cli.ExitUsage, tc.says)
 		}
 	}
 }
@@ -182,7 +182,7 @@ func TestEval(t *testing.T) {
 		}
 	})
 	t.Run("again", func(t *testing.T) {
-		if got := deepswe(t, args...); got.code != agentcmd.ExitUsage || !strings.Contains(got.errOut, "--resume") {
+		if got := deepswe(t, args...); got.code != cli.ExitUsage || !strings.Contains(got.errOut, "--resume") {
 			t.Errorf("exit code %d, %s", got.code, got.errOut)
 		}
 	})
@@ -199,7 +199,7 @@ func TestEval(t *testing.T) {
 	t.Run("resume with other settings", func(t *testing.T) {
 		for _, args := range [][]string{{"-k", "3"}, {"--filter", "layered"}, {"--tasks", "other.jsonl"}, {"--temperature", "0"}} {
 			got := deepswe(t, append([]string{"eval", "--resume", "--out", out, "--base-url", endpoint.URL + "/v1"}, args...)...)
-			if got.code != agentcmd.ExitUsage || !strings.Contains(got.errOut, "began with") {
+			if got.code != cli.ExitUsage || !strings.Contains(got.errOut, "began with") {
 				t.Errorf("%v: exit code %d, %s", args, got.code, got.errOut)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"deepswe/agent"
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/verify"
@@ -27,11 +27,12 @@ type evaluation struct {
 	dir       *run.Dir
 	ids       []string // of the tasks, in their order
 	tasks     map[string]env.Task
-	model     agentcmd.LiveModel
+	model     cli.LiveModel
 	provider  env.Provider
 	swe       swe.Evaluation
 	soundness *swe.Soundness // nil where it was not checked
 	progress  *progress
+	lines     *cli.JSONLines
 }
 
 // prepare opens everything that a run needs, the cheap and likely failures first. A run that cannot begin leaves no
@@ -43,10 +44,10 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 	runner := &swe.Runner{Tasks: e.tasks}
 	if e.o.attempts > 0 {
 		var err error
-		if e.model, err = e.o.model.open(ctx, e.d); err != nil {
+		if e.model, err = e.o.model.Open(ctx, e.d.World); err != nil {
 			return err
 		}
-		if runner.Attempt, err = e.o.model.attempt(e.model, e.o.network); err != nil {
+		if runner.Attempt, err = e.o.model.Attempt(e.d.World, e.model, e.o.network); err != nil {
 			return err
 		}
 	}
@@ -56,7 +57,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 	}
 	e.progress = newProgress(e.d.Err, "rollouts")
 	var err error
-	if e.provider, err = e.o.sandbox.open(ctx, e.d, all, e.progress.pull); err != nil {
+	if e.provider, err = openSandbox(ctx, e.d, &e.o.sandbox, e.o.warm, all, e.progress.pull); err != nil {
 		return err
 	}
 	if !e.o.resume {
@@ -70,7 +71,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		err = e.swe.KeepModel(e.model.Context)
 	}
 	if errors.Is(err, swe.ErrChanged) {
-		return agentcmd.Usage(err)
+		return cli.Usage(err)
 	}
 	return err
 }
@@ -80,14 +81,13 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	name := filepath.Base(e.dir.Path())
 	r.Dir = e.dir.Attempt
 	r.Gates = run.NewGates(run.Limits{Models: e.o.modelCalls, Gradings: e.o.gradeWorkers})
-	r.Attempt.Provider, r.Attempt.Run, r.Attempt.Version = e.provider, name, e.d.Version
-	r.Attempt.Abandon, r.Attempt.Log = e.d.Abandon, e.d.Log
+	r.Attempt.Provider, r.Attempt.Run, r.Attempt.Tokens = e.provider, name, e.o.tokens
 	r.OnEvent = func(_ run.Job, ev agent.Event) {
 		if ev.Kind == agent.EventReply && ev.Usage != nil {
 			e.progress.add(ev.Usage.Prompt + ev.Usage.Completion)
 		}
 	}
-	if e.o.seeded {
+	if e.o.model.Given("seed") {
 		r.Seed = &e.o.seed
 	}
 	evaluator := &verify.Evaluator{Provider: e.provider, Timeout: e.o.gradeTimeout, Network: e.o.gradeNetwork, Run: name}
@@ -95,14 +95,14 @@ func (e *evaluation) assemble(r *swe.Runner) {
 		r.Evaluator = evaluator
 	}
 	e.swe = swe.Evaluation{
-		IDs: e.ids, K: e.o.attempts, Runner: r, Evaluator: evaluator, Dir: e.dir, Workers: e.o.workers, Warm: e.o.sandbox.warm,
+		IDs: e.ids, K: e.o.attempts, Runner: r, Evaluator: evaluator, Dir: e.dir, Workers: e.o.workers, Warm: e.o.warm,
 		Observe: e.observe, Log: e.d.Log,
 	}
 }
 
 // readTasks reads the chosen tasks.
 func (e *evaluation) readTasks() error {
-	tasks, counts, err := e.o.tasks.read(e.d)
+	tasks, counts, err := e.o.tasks.Read(e.d.World)
 	if err != nil {
 		return err
 	}
@@ -112,19 +112,19 @@ func (e *evaluation) readTasks() error {
 			return err
 		}
 		if _, twice := e.tasks[t.ID]; twice {
-			return agentcmd.Usage(fmt.Errorf("%s has two tasks with the id %s", e.o.tasks.path, t.ID))
+			return cli.Usagef("%s has two tasks with the id %s", e.o.tasks.Path, t.ID)
 		}
 		if err := verify.Gradable(t); err != nil && !e.o.noGrade {
-			fmt.Fprintf(e.d.Err, "no patch for %s can be graded: %v\n", plain(t.ID), err)
+			fmt.Fprintf(e.d.Err, "no patch for %s can be graded: %v\n", cli.Plain(t.ID), err)
 		}
 		e.ids = append(e.ids, t.ID)
 		e.tasks[t.ID] = t
 	}
 	if len(e.ids) == 0 {
-		return e.o.tasks.nothing(counts)
+		return e.o.tasks.NoTasks(counts)
 	}
 	if err := run.CheckNames(e.ids); err != nil {
-		return agentcmd.Usage(fmt.Errorf("%s: %w", e.o.tasks.path, err))
+		return cli.Usagef("%s: %w", e.o.tasks.Path, err)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (e *evaluation) run(ctx context.Context) error {
 	}
 	for _, o := range outcomes {
 		if o.Failed() {
-			return exit(agentcmd.ExitUnsolved)
+			return cli.Exit(cli.ExitUnsolved)
 		}
 	}
 	return nil
@@ -189,11 +189,11 @@ func (e *evaluation) checkSoundness(ctx context.Context) error {
 // stopped says why a run came to no end, and how it goes on.
 func (e *evaluation) stopped(ctx context.Context, err error) error {
 	again := fmt.Sprintf("go on with: deepswe eval --resume --out %s", e.dir.Path())
-	if interrupted(ctx, err) {
+	if cli.Interrupted(ctx, err) {
 		fmt.Fprintf(e.d.Err, "stopped; %s\n", again)
-		return &exitError{code: agentcmd.ExitInterrupted}
+		return cli.Exit(cli.ExitInterrupted)
 	}
-	return &exitError{code: agentcmd.ExitCode(err), err: fmt.Errorf("%w\n%s", err, again)}
+	return &cli.ExitError{Code: cli.ExitCode(err), Err: fmt.Errorf("%w\n%s", err, again)}
 }
 
 // begun tells the screen what there is to do.
@@ -265,5 +265,5 @@ func verdict(o run.Outcome) string {
 		word += fmt.Sprintf(", suspicious (%s)", s)
 	}
 	return fmt.Sprintf("%s (%s after %d steps, %s)", word, strings.ReplaceAll(string(o.StopReason), "_", " "), d.Steps,
-		clock(secondsOf(o.Times.Total)))
+		cli.Clock(secondsOf(o.Times.Total)))
 }

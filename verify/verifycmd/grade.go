@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 )
 
 // gradeOptions are the flags of grade.
 type gradeOptions struct {
-	tasks       taskOptions
-	sandbox     sandboxOptions
+	tasks       cli.TaskFlags
+	sandbox     cli.SandboxFlags
 	predictions string
 	log         string
 	ids         []string
@@ -60,15 +60,10 @@ func newGrade(d Deps) *cobra.Command {
 		Example: `  deepswe grade --tasks verified.parquet --predictions gold --workers 8
   deepswe grade --tasks verified.parquet --predictions preds.json --out graded
   deepswe grade --tasks verified.parquet --id django__django-11099 --log test_output.txt --json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return agentcmd.Usage(fmt.Errorf("grade takes no arguments; is %q meant for --predictions?", args[0]))
-			}
-			return nil
-		},
+		Args: cli.NoArgs("--predictions"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
-				return agentcmd.Usage(err)
+				return cli.Usage(err)
 			}
 			if o.log != "" {
 				return gradeLog(d, o)
@@ -77,8 +72,8 @@ func newGrade(d Deps) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	o.tasks.addFlags(f)
-	o.sandbox.addFlags(f)
+	o.tasks.Add(cmd)
+	o.sandbox.AddForTasks(cmd)
 	f.StringVar(&o.predictions, "predictions", "", "predictions in `FILE`, or gold, or empty")
 	f.StringVar(&o.log, "log", "", "grade the test log in `FILE` (- is standard input)")
 	f.StringArrayVar(&o.ids, "id", nil, "only the task of this `ID`; may be given more than once")
@@ -112,7 +107,7 @@ func (o *gradeOptions) check() error {
 
 // gradePredictions is grade with everything about the command line behind it.
 func gradePredictions(ctx context.Context, d Deps, o gradeOptions) (err error) {
-	g := &grading{d: d, o: o}
+	g := &grading{d: d, o: o, lines: cli.NewJSONLines(d.Out)}
 	defer func() { err = errors.Join(err, g.close()) }()
 	if err := g.prepare(ctx); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"os"
 	"slices"
 
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/verify"
 )
@@ -23,11 +23,11 @@ func gradeLog(d Deps, o gradeOptions) error {
 	}
 	log, err := readLog(d.In, o.log)
 	if err != nil {
-		return agentcmd.Usage(err)
+		return cli.Usage(err)
 	}
 	g, err := verify.GradeLog(task, verify.Evidence{Log: log})
 	if err != nil {
-		return agentcmd.Usage(err)
+		return cli.Usage(err)
 	}
 	if o.json {
 		_, err := d.Out.Write(g.Report.JSON())
@@ -37,12 +37,12 @@ func gradeLog(d Deps, o gradeOptions) error {
 	if g.Report.Resolved {
 		verdict = verify.Resolved
 	}
-	fmt.Fprintf(d.Out, "%s: %s\n", plain(task.ID), verdict)
+	fmt.Fprintf(d.Out, "%s: %s\n", cli.Plain(task.ID), verdict)
 	if t := g.Report.Tests; t != nil {
 		fmt.Fprintf(d.Out, "FAIL_TO_PASS %d of %d pass, PASS_TO_PASS %d of %d pass\n", len(t.FailToPass.Success),
 			len(t.FailToPass.Success)+len(t.FailToPass.Failure), len(t.PassToPass.Success), len(t.PassToPass.Success)+len(t.PassToPass.Failure))
 		for _, id := range slices.Concat(t.FailToPass.Failure, t.PassToPass.Failure) {
-			fmt.Fprintf(d.Out, "fails: %s\n", plain(id))
+			fmt.Fprintf(d.Out, "fails: %s\n", cli.Plain(id))
 		}
 	} else {
 		fmt.Fprintln(d.Out, "the log is no evidence of a test run")
@@ -51,19 +51,19 @@ func gradeLog(d Deps, o gradeOptions) error {
 		fmt.Fprintf(d.Out, "the environment: %s\n", g.Report.InfraReason)
 	}
 	for _, s := range g.Suspicious {
-		fmt.Fprintf(d.Out, "suspicious: %s: %s\n", s.Kind, plain(s.Detail))
+		fmt.Fprintf(d.Out, "suspicious: %s: %s\n", s.Kind, cli.Plain(s.Detail))
 	}
 	return nil
 }
 
 // oneTask is the task that the log belongs to.
 func (o *gradeOptions) oneTask(d Deps) (env.Task, error) {
-	tasks, counts, err := o.tasks.read(d)
+	tasks, counts, err := o.tasks.Read(d.World)
 	if err != nil {
 		return env.Task{}, err
 	}
 	if len(o.ids) > 1 {
-		return env.Task{}, agentcmd.Usage(errors.New("a log is of one task: give --id once"))
+		return env.Task{}, cli.Usagef("a log is of one task: give --id once")
 	}
 	var found *env.Task
 	for t, err := range tasks {
@@ -74,8 +74,8 @@ func (o *gradeOptions) oneTask(d Deps) (env.Task, error) {
 			return t, nil
 		case len(o.ids) > 0:
 		case found != nil:
-			return env.Task{}, agentcmd.Usage(fmt.Errorf("a log is of one task, and there are several, such as %s and %s: say which with --id",
-				found.ID, t.ID))
+			return env.Task{}, cli.Usagef("a log is of one task, and there are several, such as %s and %s: say which with --id",
+				found.ID, t.ID)
 		default:
 			found = &t
 		}
@@ -84,9 +84,9 @@ func (o *gradeOptions) oneTask(d Deps) (env.Task, error) {
 	case found != nil:
 		return *found, nil
 	case len(o.ids) > 0:
-		return env.Task{}, agentcmd.Usage(fmt.Errorf("%s has no task %s", o.tasks.path, o.ids[0]))
+		return env.Task{}, cli.Usagef("%s has no task %s", o.tasks.Path, o.ids[0])
 	}
-	return env.Task{}, o.tasks.nothing(counts)
+	return env.Task{}, o.tasks.NoTasks(counts)
 }
 
 func readLog(stdin io.Reader, path string) ([]byte, error) {

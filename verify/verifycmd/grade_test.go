@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/verify"
 	"deepswe/verify/harness"
 )
@@ -43,7 +43,7 @@ func TestGradeUsage(t *testing.T) {
 		says string
 	}{
 		{"grade", "what is to be graded?"},
-		{"grade --predictions gold", "--tasks is missing"},
+		{"grade --predictions gold", "--tasks PATH is missing"},
 		{"grade --predictions gold --log x --tasks " + tasksFile, "give one of them"},
 		{"grade --predictions missing.json --tasks " + tasksFile, "missing.json: no such file"},
 		{"grade --predictions " + preds + " --tasks " + tasksFile, "predictions are for tasks that"},
@@ -51,7 +51,7 @@ func TestGradeUsage(t *testing.T) {
 		{"grade --predictions gold --filter nothing --tasks " + tasksFile, "3 did not match --filter"},
 		{"grade --predictions gold --filter ( --tasks " + tasksFile, "--filter: error parsing regexp"},
 		{"grade --predictions gold --slice a:b --tasks " + tasksFile, `parse slice "a:b"`},
-		{"grade --predictions gold --shuffle x --tasks " + tasksFile, "is no whole number"},
+		{"grade --predictions gold --shuffle x --tasks " + tasksFile, "must be a whole number"},
 		{"grade --predictions gold --workers 0 --tasks " + tasksFile, "--workers must be at least 1"},
 		{"grade --predictions gold --run-id ../x --tasks " + tasksFile, "is no name for a file"},
 		{"grade --log " + preds + " --tasks " + tasksFile, "say which with --id"},
@@ -59,8 +59,8 @@ func TestGradeUsage(t *testing.T) {
 		{"grade preds.json", "takes no arguments"},
 	} {
 		got := deepswe(t, strings.Fields(tc.args)...)
-		if got.code != agentcmd.ExitUsage || !strings.Contains(got.errOut, tc.says) || got.out != "" {
-			t.Errorf("%s: exit code %d, %q, want %d and %q", tc.args, got.code, got.errOut, agentcmd.ExitUsage, tc.says)
+		if got.code != cli.ExitUsage || !strings.Contains(got.errOut, tc.says) || got.out != "" {
+			t.Errorf("%s: exit code %d, %q, want %d and %q", tc.args, got.code, got.errOut, cli.ExitUsage, tc.says)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestGradeLog(t *testing.T) {
 		t.Errorf("a log that contradicts itself: exit code %d\n%s", got.code, got.out)
 	}
 	broken := write(t, filepath.Join(dir, "broken"), strings.Replace(text, "Code: 0", "Code: "+strings.Repeat("1", 5000), 1))
-	if got := deepswe(t, append(args, broken, "--json")...); got.code != agentcmd.ExitUsage || !strings.Contains(got.errOut, "bad_exit_code") || got.out != "" {
+	if got := deepswe(t, append(args, broken, "--json")...); got.code != cli.ExitUsage || !strings.Contains(got.errOut, "bad_exit_code") || got.out != "" {
 		t.Errorf("a log on which the harness raises: exit code %d, %q, %s", got.code, got.out, got.errOut)
 	}
 }

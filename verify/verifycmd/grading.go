@@ -2,21 +2,17 @@ package verifycmd
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/env/disk"
 	"deepswe/verify"
 	"deepswe/verify/swe"
 )
@@ -32,12 +28,13 @@ type grading struct {
 	todo     []run.Job
 	provider env.Provider
 	progress *progress
+	lines    *cli.JSONLines
 }
 
 func (g *grading) prepare(ctx context.Context) error {
 	predictions, err := swe.ReadPredictions(g.o.predictions)
 	if err != nil {
-		return agentcmd.Usage(err)
+		return cli.Usage(err)
 	}
 	g.swe = swe.Grading{Model: predictions.Model, RunID: g.o.runID, Repeat: g.o.repeat, Log: g.d.Log}
 	if err := g.match(predictions); err != nil {
@@ -63,7 +60,7 @@ func (g *grading) prepare(ctx context.Context) error {
 	for _, c := range g.swe.Candidates {
 		tasks = append(tasks, c.Task)
 	}
-	if g.provider, err = g.o.sandbox.open(ctx, g.d, tasks, g.progress.pull); err != nil {
+	if g.provider, err = openSandbox(ctx, g.d, &g.o.sandbox, 0, tasks, g.progress.pull); err != nil {
 		return err
 	}
 	g.swe.Evaluator.Provider = g.provider
@@ -72,7 +69,7 @@ func (g *grading) prepare(ctx context.Context) error {
 
 // match finds the tasks of the predictions. Of other tasks, only the ids are kept.
 func (g *grading) match(predictions swe.Predictions) error {
-	tasks, counts, err := g.o.tasks.read(g.d)
+	tasks, counts, err := g.o.tasks.Read(g.d.World)
 	if err != nil {
 		return err
 	}
@@ -87,28 +84,28 @@ func (g *grading) match(predictions swe.Predictions) error {
 		g.swe.IDs = append(g.swe.IDs, t.ID)
 		candidate, ok := predictions.Candidate(t)
 		if known[t.ID] && ok {
-			return agentcmd.Usage(fmt.Errorf("%s has two tasks with the id %s", g.o.tasks.path, t.ID))
+			return cli.Usagef("%s has two tasks with the id %s", g.o.tasks.Path, t.ID)
 		}
 		if ok {
 			known[t.ID] = true
 			g.swe.Candidates = append(g.swe.Candidates, candidate)
 		}
 	}
-	narrowed := len(g.o.ids) > 0 || g.o.tasks.filter != "" || g.o.tasks.slice != "" || g.o.tasks.exclude != ""
+	narrowed := len(g.o.ids) > 0 || g.o.tasks.Filter != "" || g.o.tasks.Slice != "" || g.o.tasks.Exclude != ""
 	unknown := predictions.Without(known)
 	switch {
 	case len(unknown) > 0 && !narrowed:
-		return agentcmd.Usage(fmt.Errorf("%d predictions are for tasks that %s does not have, such as %s",
-			len(unknown), g.o.tasks.path, slices.Min(unknown)))
+		return cli.Usagef("%d predictions are for tasks that %s does not have, such as %s",
+			len(unknown), g.o.tasks.Path, slices.Min(unknown))
 	case len(g.swe.IDs) == 0:
-		return g.o.tasks.nothing(counts)
+		return g.o.tasks.NoTasks(counts)
 	case len(g.swe.Candidates) == 0 && g.o.predictions == swe.Gold:
-		return agentcmd.Usage(fmt.Errorf("none of the tasks in %s has a reference solution", g.o.tasks.path))
+		return cli.Usagef("none of the tasks in %s has a reference solution", g.o.tasks.Path)
 	case len(g.swe.Candidates) == 0:
-		return agentcmd.Usage(errors.New("none of the predictions is for one of the tasks"))
+		return cli.Usagef("none of the predictions is for one of the tasks")
 	}
 	if err := run.CheckNames(slices.Collect(maps.Keys(known))); err != nil {
-		return agentcmd.Usage(fmt.Errorf("%s: %w", g.o.tasks.path, err))
+		return cli.Usagef("%s: %w", g.o.tasks.Path, err)
 	}
 	return nil
 }
@@ -117,7 +114,7 @@ func (g *grading) match(predictions swe.Predictions) error {
 func (g *grading) openDir() error {
 	path := g.o.out
 	if path == "" {
-		path = newRunPath("grade")
+		path = g.d.RunDir(g.d.RunID())
 	}
 	var err error
 	if run.Exists(path) {
@@ -126,16 +123,9 @@ func (g *grading) openDir() error {
 		g.dir, err = run.Create(path, run.Manifest{Kind: run.Grade, Program: "deepswe " + g.d.Version})
 	}
 	if err != nil {
-		return agentcmd.Usage(err)
+		return cli.Usage(err)
 	}
 	return nil
-}
-
-// newRunPath is where a run lies when nobody says: below runs in the working directory.
-func newRunPath(kind string) string {
-	var b [3]byte
-	rand.Read(b[:]) // never fails
-	return filepath.Join("runs", kind+"-"+time.Now().UTC().Format("20060102-150405")+"-"+hex.EncodeToString(b[:]))
 }
 
 func (g *grading) close() error {
@@ -164,9 +154,9 @@ func (g *grading) run(ctx context.Context) error {
 		Workers: g.o.workers, Retries: 2, MaxFailures: max(12, 3*g.o.workers), Observe: g.observe,
 	}}
 	_, err := engine.Run(ctx, g.todo)
-	if interrupted(ctx, err) {
+	if cli.Interrupted(ctx, err) {
 		fmt.Fprintf(g.d.Err, "stopped; the same command with --out %s goes on\n", g.dir.Path())
-		return &exitError{code: agentcmd.ExitInterrupted}
+		return cli.Exit(cli.ExitInterrupted)
 	}
 	if err != nil {
 		g.progress.note("stopped: %v", err)
@@ -209,18 +199,13 @@ func (g *grading) tell(v verify.Evaluation, j run.Job) {
 	if !g.o.json {
 		return
 	}
-	printJSON(g.d.Out, struct {
+	_ = g.lines.Print(struct {
 		Type    string `json:"type"`
 		Version int    `json:"version"`
 		Repeat  int    `json:"repeat,omitempty"`
 		verify.Evaluation
 		Path string `json:"path"`
 	}{"evaluation", 1, j.Index, v, g.swe.Path(j)})
-}
-
-// printJSON prints a line of JSON, without escaping < > &.
-func printJSON(w io.Writer, v any) {
-	_ = disk.EncodeJSON(w, v)
 }
 
 // report writes the run's files, prints what there is to say, and returns the error that the exit code comes from.
@@ -232,7 +217,7 @@ func (g *grading) report() error {
 	total := len(g.swe.Candidates)
 	g.progress.plan("", 0) // the live line has done its work
 	if g.o.json {
-		printJSON(g.d.Out, struct {
+		_ = g.lines.Print(struct {
 			Type     string `json:"type"`
 			Version  int    `json:"version"`
 			Tasks    int    `json:"tasks"`
@@ -246,9 +231,9 @@ func (g *grading) report() error {
 	}
 	switch {
 	case s.Missing == total:
-		return exit(agentcmd.ExitSandbox)
+		return cli.Exit(cli.ExitSandbox)
 	case s.Missing > 0:
-		return exit(agentcmd.ExitUnsolved)
+		return cli.Exit(cli.ExitUnsolved)
 	}
 	return nil
 }
@@ -262,7 +247,7 @@ func (g *grading) summary(s swe.GradingSummary) {
 		fmt.Fprintf(out, "%-14s %d\n", "failed", s.Missing)
 	}
 	for _, t := range s.Flaky.Tasks {
-		fmt.Fprintf(out, "flaky: %s: %v, %d tests\n", plain(t.ID), t.Statuses, len(t.Tests))
+		fmt.Fprintf(out, "flaky: %s: %v, %d tests\n", cli.Plain(t.ID), t.Statuses, len(t.Tests))
 	}
 	fmt.Fprintf(out, "%d of %d resolved (%.1f%%)\n%s\n", resolved, total, 100*float64(resolved)/float64(total), s.Path)
 }

@@ -3,27 +3,18 @@ package verifycmd
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
-	"sync"
 	"time"
-	"unicode"
 
-	"golang.org/x/term"
-
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/env"
 )
 
-// progress shows people how far a run is: a line for everything that has ended and, on a terminal, one below them that
-// keeps moving. A reader that goes away must not end a run, so that write errors are dropped.
+// progress shows people how far a run is: a line for everything that has ended and, on a terminal, a live one below them.
 type progress struct {
-	out  io.Writer
-	live bool
-	what string // rollouts, evaluations
-	now  func() time.Time
+	*cli.Screen        // its lock guards what follows
+	what        string // rollouts, evaluations
 
-	mu      sync.Mutex
 	began   time.Time
 	total   int
 	ended   int // in this session and before
@@ -33,62 +24,26 @@ type progress struct {
 	failed  int
 	tokens  int64
 	pulls   map[string]env.Progress // that are under way, by host and image
-	shown   bool
-
-	stop chan struct{}
-	done chan struct{}
 }
 
-// repaint is how often the live line moves.
-const repaint = 200 * time.Millisecond
-
-const clearRow = "\r\x1b[K"
-
 func newProgress(out io.Writer, what string) *progress {
-	p := &progress{out: out, what: what, now: time.Now, live: isTerminal(out), stop: make(chan struct{}), done: make(chan struct{})}
-	p.began = p.now()
-	go p.paint()
+	p := &progress{Screen: cli.ScreenOf(out), what: what, began: time.Now(), pulls: map[string]env.Progress{}}
+	p.Show(p.draw)
 	return p
 }
 
-// isTerminal tells whether lines on w can be taken back.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
-}
-
-func (p *progress) paint() {
-	defer close(p.done)
-	if !p.live {
-		<-p.stop
-		return
-	}
-	tick := time.NewTicker(repaint)
-	defer tick.Stop()
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-tick.C:
-			p.mu.Lock()
-			p.draw()
-			p.mu.Unlock()
-		}
-	}
-}
-
-// plan begins a part of the run: how many there are, and how many of them ended in an earlier session.
+// plan begins a part of the run: what it plays, and how many of them.
 func (p *progress) plan(what string, total int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.what, p.total, p.began = what, total, p.now()
+	p.Lock()
+	defer p.Unlock()
+	p.what, p.total, p.began = what, total, time.Now()
 	p.ended, p.before, p.running, p.solved, p.failed, p.tokens = 0, 0, 0, 0, 0, 0
 }
 
 // known counts one that ended in an earlier session.
 func (p *progress) known(solved bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	p.ended++
 	p.before++
 	if solved {
@@ -97,22 +52,22 @@ func (p *progress) known(solved bool) {
 }
 
 func (p *progress) start() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	p.running++
 }
 
 // add counts tokens as they are sampled and read.
 func (p *progress) add(tokens int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	p.tokens += int64(tokens)
 }
 
-// end counts one that has ended, and says what it came to.
+// end counts one that has ended, and prints how.
 func (p *progress) end(solved, failed bool, text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	p.running--
 	p.ended++
 	if solved {
@@ -121,58 +76,40 @@ func (p *progress) end(solved, failed bool, text string) {
 	if failed {
 		p.failed++
 	}
-	if !p.live {
+	if !p.Live() {
 		text = "[" + p.status() + "] " + text
 	}
-	p.line(text)
+	p.Line(cli.Plain(text))
 }
 
-// pull shows how a pull goes.
+// pull shows the progress of a pull or a build.
 func (p *progress) pull(now env.Progress) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	key := now.Host + " " + now.Image
 	if !now.Done {
-		if p.pulls == nil {
-			p.pulls = map[string]env.Progress{}
-		}
 		p.pulls[key] = now
 		return
 	}
 	delete(p.pulls, key)
-	if now.Err == nil { // whoever needs the image tells of an error
-		p.line(agentcmd.Pulling(now))
+	if now.Err == nil { // an error is reported by what needs the image
+		p.Line(cli.Plain(cli.Pulling(now)))
 	}
 }
 
 // note prints a line of its own.
 func (p *progress) note(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.line(fmt.Sprintf(format, args...))
+	p.Lock()
+	defer p.Unlock()
+	p.Line(cli.Plain(fmt.Sprintf(format, args...)))
 }
 
-// line prints above the live line. The lock is held.
-func (p *progress) line(text string) {
-	if p.shown {
-		fmt.Fprint(p.out, clearRow)
-		p.shown = false
+// draw is the live line.
+func (p *progress) draw(width int) []string {
+	if p.total == 0 {
+		return nil
 	}
-	fmt.Fprintln(p.out, plain(text))
-	p.draw()
-}
-
-// draw puts the live line on the screen. The lock is held.
-func (p *progress) draw() {
-	if !p.live || p.total == 0 {
-		return
-	}
-	text := p.what + " " + p.status()
-	if width, _, err := term.GetSize(int(p.out.(*os.File).Fd())); err == nil && width > 20 && len(text) >= width {
-		text = text[:width-1]
-	}
-	fmt.Fprint(p.out, clearRow+text)
-	p.shown = true
+	return []string{cli.Cut(cli.Plain(p.what+" "+p.status()), width-1)}
 }
 
 // status is the state of the run in a few words.
@@ -183,13 +120,13 @@ func (p *progress) status() string {
 		fmt.Fprintf(&b, ", %d failed", p.failed)
 	}
 	if p.tokens > 0 {
-		fmt.Fprintf(&b, ", %s tokens", count(p.tokens))
+		fmt.Fprintf(&b, ", %s tokens", cli.Count(p.tokens))
 	}
-	if took, n := p.now().Sub(p.began), p.ended-p.before; n > 0 && took > 0 {
+	if took, n := time.Since(p.began), p.ended-p.before; n > 0 && took > 0 {
 		rate := float64(n) / took.Minutes()
 		fmt.Fprintf(&b, ", %.1f/min", rate)
 		if left := p.total - p.ended; left > 0 {
-			fmt.Fprintf(&b, ", %s left", clock(time.Duration(float64(left)/rate*float64(time.Minute))))
+			fmt.Fprintf(&b, ", %s left", cli.Clock(time.Duration(float64(left)/rate*float64(time.Minute))))
 		}
 	}
 	var all env.Progress
@@ -200,51 +137,10 @@ func (p *progress) status() string {
 		all.Action, all.Image = env.Pulling, fmt.Sprintf("%d images", n)
 	}
 	if all.Image != "" {
-		b.WriteString(", " + agentcmd.Pulling(all))
+		b.WriteString(", " + cli.Pulling(all))
 	}
 	return b.String()
 }
 
-// close takes the live line away.
-func (p *progress) close() {
-	close(p.stop)
-	<-p.done
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.shown {
-		fmt.Fprint(p.out, clearRow)
-	}
-}
-
-// clock is a time as people say it.
-func clock(d time.Duration) string {
-	d = d.Round(time.Second)
-	if d >= time.Hour {
-		return fmt.Sprintf("%d:%02d:%02d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60)
-	}
-	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
-}
-
-// count is a large number as people say it.
-func count(n int64) string {
-	switch {
-	case n >= 1_000_000:
-		return fmt.Sprintf("%.1fM", float64(n)/1e6)
-	case n >= 1000:
-		return fmt.Sprintf("%.1fk", float64(n)/1e3)
-	}
-	return fmt.Sprint(n)
-}
-
-// plain replaces what could steer a terminal: texts of tasks and of tests are not ours.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return ' '
-		case !unicode.IsPrint(r):
-			return '·'
-		}
-		return r
-	}, s)
-}
+// close wipes the live line. A screen that has gone away does not end a run.
+func (p *progress) close() { _ = p.Close(false) }

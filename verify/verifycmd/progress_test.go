@@ -50,16 +50,3 @@ func TestProgress(t *testing.T) {
 		}
 	})
 }
-
-func TestClockAndCount(t *testing.T) {
-	for d, want := range map[time.Duration]string{0: "0:00", 59600 * time.Millisecond: "1:00", 3725 * time.Second: "1:02:05"} {
-		if got := clock(d); got != want {
-			t.Errorf("clock(%v) = %s, want %s", d, got, want)
-		}
-	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1.0k", 1_234_567: "1.2M"} {
-		if got := count(n); got != want {
-			t.Errorf("count(%d) = %s, want %s", n, got, want)
-		}
-	}
-}

@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"deepswe/agent/agentcmd"
+	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/docker"
 )
@@ -60,7 +60,7 @@ func asCommand(args []string) int {
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, "deepswe:", err)
 	}
-	return agentcmd.ExitCode(err)
+	return cli.ExitCode(err)
 }
 
 // buildGuest builds a static program that can be a guest: this one is not static under the race detector.
