@@ -22,19 +22,24 @@ func MakeScratch(parent, what string) (string, error) {
 	return dir, nil
 }
 
-// RemoveScratch removes a directory and everything in it, also where something in it has taken away the right to.
+// RemoveScratch removes a directory and everything in it, also what hostile code has made hard to delete.
 func RemoveScratch(dir string) error {
-	if err := os.RemoveAll(dir); err == nil {
-		return nil
-	}
-	// What cannot be entered or changed is reported by the second try.
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700)
+	var err error
+	for try := range 5 {
+		if err = os.RemoveAll(dir); err == nil {
+			return nil
 		}
-		return nil
-	})
-	return os.RemoveAll(dir)
+		if try > 0 {
+			time.Sleep(10 * time.Millisecond << try) // a process that is being killed may still write
+		}
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
+			if d != nil && d.IsDir() {
+				_ = os.Chmod(path, 0o700) // a directory without permissions cannot be emptied
+			}
+			return nil
+		})
+	}
+	return fmt.Errorf("remove %s: %w", dir, err)
 }
 
 // Abandoned is a scratch directory whose process is dead.

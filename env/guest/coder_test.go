@@ -3,6 +3,7 @@ package guest
 import (
 	"io/fs"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -105,4 +106,11 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%d files", len(files))
 		}
 	})
+}
+
+func TestOverlay(t *testing.T) {
+	got := Overlay([]string{"A=1", "B=2", "A=3"}, nil, []string{"C=", "B=x=y", "NO_VALUE"}, []string{"A=5"})
+	if want := []string{"A=5", "B=x=y", "C=", "NO_VALUE"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

@@ -3,6 +3,8 @@ package guest
 import (
 	"errors"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -199,4 +201,20 @@ type Hello struct {
 	// Silence is how long the guest waits for a word from the host before it takes the host for dead and ends; 0 is for
 	// ever. A Client keeps it content by itself.
 	Silence time.Duration
+}
+
+// Overlay joins environments; of several values for a key the last one counts.
+func Overlay(lists ...[]string) []string {
+	at := map[string]int{}
+	var merged []string
+	for _, kv := range slices.Concat(lists...) {
+		key, _, _ := strings.Cut(kv, "=")
+		if i, ok := at[key]; ok {
+			merged[i] = kv
+			continue
+		}
+		at[key] = len(merged)
+		merged = append(merged, kv)
+	}
+	return merged
 }

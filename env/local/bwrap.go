@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/guest"
 )
 
@@ -79,7 +80,7 @@ func (b *Bwrap) shareEtc(ctx context.Context) error {
 func (b *Bwrap) Close() error {
 	err := b.base.Close()
 	if b.etc != "" {
-		err = errors.Join(err, removeAll(filepath.Dir(b.etc)))
+		err = errors.Join(err, disk.RemoveScratch(filepath.Dir(b.etc)))
 	}
 	return err
 }
@@ -271,5 +272,5 @@ func (b *Bwrap) environment(s env.Spec) []string {
 	if b.toolchain.goCache != "" {
 		own = append(own, "GOCACHEPROG="+guestPath+" "+guest.Arg+" --go-cache "+b.toolchain.goCache)
 	}
-	return merge(b.toolchain.environment(s.Network), own, s.Env)
+	return guest.Overlay(b.toolchain.environment(s.Network), own, s.Env)
 }

@@ -54,7 +54,7 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		if counter := sc.group.oomFile(); counter != "" {
 			args = append(args, "--oom-file", counter)
 		}
-		return launch{path: h.executable, args: args, env: merge(h.toolchain.environment(s.Network), own, s.Env)}, nil
+		return launch{path: h.executable, args: args, env: guest.Overlay(h.toolchain.environment(s.Network), own, s.Env)}, nil
 	})
 }
 
@@ -72,7 +72,7 @@ type base struct {
 }
 
 func newBase(name string, o Options) (*base, error) {
-	b := &base{name: name, executable: o.Executable, parent: o.Scratch, log: o.Log}
+	b := &base{name: name, parent: o.Scratch, log: o.Log}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -83,19 +83,13 @@ func newBase(name string, o Options) (*base, error) {
 	if b.parent, err = filepath.Abs(b.parent); err != nil {
 		return nil, fmt.Errorf("%s sandboxes: %w", name, err)
 	}
-	if b.executable == "" {
-		if b.executable, err = os.Executable(); err != nil {
-			return nil, fmt.Errorf("%s sandboxes: find this program's own file: %w", name, err)
-		}
+	if b.executable, err = os.Executable(); err != nil {
+		return nil, fmt.Errorf("%s sandboxes: find this program's own file: %w", name, err)
 	}
 	if b.executable, err = filepath.EvalSymlinks(b.executable); err != nil {
 		return nil, fmt.Errorf("%s sandboxes: the guest's program: %w", name, err)
 	}
-	if o.Owner == "" {
-		host, _ := os.Hostname()
-		o.Owner = userName() + "@" + host
-	}
-	if b.owner, err = newOwner(o.Owner, name); err != nil {
+	if b.owner, err = newOwner(name); err != nil {
 		return nil, fmt.Errorf("%s sandboxes: %w", name, err)
 	}
 	info, err := os.Stat(b.executable)
@@ -107,13 +101,6 @@ func newBase(name string, o Options) (*base, error) {
 	b.groups = here(b.owner.prefix() + rand.Text()[:8])
 	b.forker = newForker()
 	return b, nil
-}
-
-func userName() string {
-	if name := os.Getenv("USER"); name != "" {
-		return name
-	}
-	return fmt.Sprintf("uid %d", os.Getuid())
 }
 
 // Name is the word of --env.

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"deepswe/env/guest"
 )
 
 // toolchain is the host's own compilers and interpreters: what commands get to see of the host.
@@ -115,25 +117,11 @@ func (t *toolchain) environment(network bool) []string {
 	}
 	if !network {
 		// Without a network, say so: the alternative is a long wait for a name server.
-		env = merge(env, []string{"GOPROXY=off", "GOTOOLCHAIN=local", "CARGO_NET_OFFLINE=true", "PIP_NO_INDEX=1", "npm_config_offline=true"})
+		env = guest.Overlay(env, []string{
+			"GOPROXY=off", "GOTOOLCHAIN=local", "CARGO_NET_OFFLINE=true", "PIP_NO_INDEX=1", "npm_config_offline=true",
+		})
 	}
 	return env
-}
-
-// merge joins environments; of several values for a key the last one counts.
-func merge(lists ...[]string) []string {
-	at := map[string]int{}
-	var merged []string
-	for _, kv := range slices.Concat(lists...) {
-		key, _, _ := strings.Cut(kv, "=")
-		if i, ok := at[key]; ok {
-			merged[i] = kv
-			continue
-		}
-		at[key] = len(merged)
-		merged = append(merged, kv)
-	}
-	return merged
 }
 
 // managers are directories of version managers: all of it is programs, and their shims need all of it.

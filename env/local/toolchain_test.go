@@ -97,10 +97,3 @@ func TestParents(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
-
-func TestMerge(t *testing.T) {
-	got := merge([]string{"A=1", "B=2"}, nil, []string{"A=3", "C=4"}, []string{"A=5"})
-	if want := []string{"A=5", "B=2", "C=4"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}

@@ -4,6 +4,7 @@ package inside
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,13 +15,13 @@ func TestStandardLibraryOnly(t *testing.T) {
 	if err != nil {
 		t.Skip("needs the go command")
 	}
-	out, err := exec.CommandContext(t.Context(), goTool, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").CombinedOutput()
+	const notStandard = "{{if not .Standard}}{{.ImportPath}}{{end}}"
+	out, err := exec.CommandContext(t.Context(), goTool, "list", "-deps", "-f", notStandard, ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, path := range strings.Fields(string(out)) {
-		if !strings.HasPrefix(path, "deepswe/env") {
-			t.Errorf("env/guest/inside links %s", path)
-		}
+	want := []string{"deepswe/env/disk", "deepswe/env/guest", "deepswe/env/guest/inside"}
+	if got := strings.Fields(string(out)); !slices.Equal(got, want) {
+		t.Errorf("links %q, want %q and the standard library", got, want)
 	}
 }

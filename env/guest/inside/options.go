@@ -69,7 +69,7 @@ func parse(args []string) (options, error) {
 	}
 	o.environment = o.baseEnvironment()
 	if o.home != "" {
-		o.environment = overlay(o.environment, []string{"HOME=" + o.home})
+		o.environment = guest.Overlay(o.environment, []string{"HOME=" + o.home})
 	}
 	return o, nil
 }
@@ -108,7 +108,7 @@ func (o options) baseEnvironment() []string {
 	if name != "" {
 		own = append(own, "USER="+name, "LOGNAME="+name)
 	}
-	return overlay(env, own)
+	return guest.Overlay(env, own)
 }
 
 // lookupUser finds a user by number, without the libraries that package os/user may need.
@@ -124,22 +124,4 @@ func lookupUser(passwd string, uid int) (name, home string) {
 		}
 	}
 	return "", ""
-}
-
-// overlay returns the environment with more on top; of several values for a key the last one counts.
-func overlay(env, more []string) []string {
-	at := make(map[string]int, len(env)+len(more))
-	var merged []string
-	for _, list := range [][]string{env, more} {
-		for _, kv := range list {
-			key, _, _ := strings.Cut(kv, "=")
-			if i, ok := at[key]; ok {
-				merged[i] = kv
-				continue
-			}
-			at[key] = len(merged)
-			merged = append(merged, kv)
-		}
-	}
-	return merged
 }

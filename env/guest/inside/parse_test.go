@@ -58,13 +58,6 @@ func TestLookupUser(t *testing.T) {
 	}
 }
 
-func TestOverlay(t *testing.T) {
-	got := overlay([]string{"A=1", "B=2", "A=3"}, []string{"C=", "B=x=y", "NO_VALUE"})
-	if want := []string{"A=3", "B=x=y", "C=", "NO_VALUE"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-}
-
 // fakeEntry is a directory entry with nothing but a name and a kind.
 type fakeEntry struct {
 	os.DirEntry

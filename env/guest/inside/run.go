@@ -154,11 +154,11 @@ func (p *processes) fork(j *job, r guest.RunCall) (ours []*os.File, err error) {
 		theirs, ours = append(theirs, from), append(ours, to)
 	}
 	attr := &syscall.ProcAttr{
-		Dir: r.Dir, Env: overlay(p.options.environment, r.Env),
+		Dir: r.Dir, Env: guest.Overlay(p.options.environment, r.Env),
 		Sys: &syscall.SysProcAttr{Setsid: true, Credential: p.options.credential()},
 	}
 	if r.AsGuest {
-		attr.Env, attr.Sys.Credential = overlay(os.Environ(), r.Env), nil
+		attr.Env, attr.Sys.Credential = guest.Overlay(os.Environ(), r.Env), nil
 	}
 	if os.Getpid() != 1 {
 		attr.Sys.Pdeathsig = syscall.SIGKILL // where the end of the guest is not the end of the namespace
