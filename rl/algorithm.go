@@ -49,7 +49,7 @@ const (
 	Drop Mode = "drop"
 )
 
-// Singleton says what becomes of a group with one member, which has nothing to be compared with.
+// Singleton is what to do with a group of one member, which has nothing to be compared with.
 type Singleton string
 
 const (
@@ -126,7 +126,8 @@ const DefaultPreset = "grpo++"
 // Presets are the names that [Preset] knows.
 func Presets() []string { return []string{"grpo++", "grpo", "dr-grpo", "rloo", "dapo"} }
 
-// Preset returns a named algorithm. Only GRPO++ and DAPO clip asymmetrically; the others have the 0.2 of PPO on both sides.
+// Preset returns a named algorithm. Only GRPO++ and DAPO clip asymmetrically; the others have the 0.2 of PPO on both
+// sides.
 func Preset(name string) (Algorithm, error) {
 	a := Algorithm{
 		Baseline: LeaveOneOut, Aggregation: ConstantLength, Filter: map[agent.StopReason]Mode{},

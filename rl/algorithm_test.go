@@ -36,7 +36,8 @@ func TestPresetsAreTheirTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Baseline != want.baseline || a.Std != want.std || a.Aggregation != want.aggregation || filtered(a) != want.filter ||
+		if a.Baseline != want.baseline || a.Std != want.std || a.Aggregation != want.aggregation ||
+			filtered(a) != want.filter ||
 			a.DropUniform != want.uniform || a.Objective.ClipHigh != want.high || a.Singleton != SingletonZero {
 			t.Errorf("%s is %+v", name, a)
 		}
@@ -48,9 +49,12 @@ func TestPresetsAreTheirTable(t *testing.T) {
 
 func TestSet(t *testing.T) {
 	a := preset(t, "grpo++")
-	for _, s := range []string{"baseline=mean", "std=true", "aggregation=token-mean", "singleton=drop", "uniform=drop", "min-group=2",
-		"masked_reward=zero", "max_length=4096", "overflow=refuse", "overlong.max=20480", "overlong.cache=4096", "filter.max-steps=drop",
-		"filter.length=mask", "surrogate=importance-sampling", "clip.low=0.1", "clip.high=0.3", "clip.dual=3", "entropy=0.001",
+	for _, s := range []string{"baseline=mean", "std=true", "aggregation=token-mean", "singleton=drop", "uniform=drop",
+		"min-group=2",
+		"masked_reward=zero", "max_length=4096", "overflow=refuse", "overlong.max=20480", "overlong.cache=4096",
+		"filter.max-steps=drop",
+		"filter.length=mask", "surrogate=importance-sampling", "clip.low=0.1", "clip.high=0.3", "clip.dual=3",
+		"entropy=0.001",
 		"decoupled=true", "corrections.truncate_token=2", "corrections.geometric_min=0.99", "corrections.geometric_max=1.01",
 		"corrections.veto_below=1e-4", "corrections.veto_above=100"} {
 		key, value, _ := strings.Cut(s, "=")
@@ -58,15 +62,18 @@ func TestSet(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := Algorithm{Baseline: Mean, Std: true, Aggregation: TokenMean, Singleton: SingletonDrop, DropUniform: true, MinGroup: 2,
+	want := Algorithm{Baseline: Mean, Std: true, Aggregation: TokenMean, Singleton: SingletonDrop, DropUniform: true,
+		MinGroup:     2,
 		MaskedReward: ZeroReward, MaxLength: 4096, Overflow: Refuse, Overlong: Overlong{20480, 4096},
 		Filter: map[agent.StopReason]Mode{"max_steps": Drop, "max_context": Mask, "timeout": Mask, "length": Mask},
-		Objective: Objective{Surrogate: ImportanceSampling, ClipLow: 0.1, ClipHigh: 0.3, DualClip: 3, Entropy: 0.001, Decoupled: true,
+		Objective: Objective{Surrogate: ImportanceSampling, ClipLow: 0.1, ClipHigh: 0.3, DualClip: 3, Entropy: 0.001,
+			Decoupled:   true,
 			Corrections: Corrections{TruncateToken: 2, GeometricMin: 0.99, GeometricMax: 1.01, VetoBelow: 1e-4, VetoAbove: 100}}}
 	if a.String() != want.String() {
 		t.Errorf("set\n%swant\n%s", a, want)
 	}
-	if a.Filter["max_steps"] != Drop || a.Objective != want.Objective || a.Overlong != want.Overlong || a.MaxLength != want.MaxLength {
+	if a.Filter["max_steps"] != Drop || a.Objective != want.Objective || a.Overlong != want.Overlong ||
+		a.MaxLength != want.MaxLength {
 		t.Errorf("set %+v", a)
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Batch describes a planned batch of rollouts. Counts are of rollouts where nothing else is said.
 type Batch struct {
 	Rollouts int
-	// Dispositions counts rollouts by what became of them.
+	// Dispositions counts rollouts by how the batch uses them.
 	Dispositions map[Disposition]int
 	// Stops counts all by stop reason, MaskedStops those that were masked and DroppedStops those that the filter dropped.
 	Stops, MaskedStops, DroppedStops map[agent.StopReason]int
@@ -176,7 +176,7 @@ func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placeme
 	same, effective := true, false
 	reward := func(i int) float64 {
 		f := placements[i].Disposition
-		// A dropped group's members have lost the fate that the filter gave them.
+		// The members of a dropped group no longer have the disposition that the filter gave them.
 		if a.Filter[members[i].StopReason] == Mask {
 			f = Masked
 		}
@@ -198,7 +198,8 @@ func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placeme
 }
 
 // Metrics names the numbers of a batch for logs and plots. current is the policy that the batch trains, for the
-// staleness of its rollouts; a version that is no number leaves that out. Fractions are of all rollouts of the batch.
+// staleness of its rollouts; where it is not a number, there is no staleness. Fractions are of all rollouts of the
+// batch.
 func (b Batch) Metrics(current Version) map[string]float64 {
 	n := float64(b.Rollouts)
 	m := map[string]float64{
@@ -247,7 +248,7 @@ func (b Batch) Metrics(current Version) map[string]float64 {
 	return m
 }
 
-// staleness counts rollouts by how many versions they are behind the current policy, and those of which nobody knows.
+// staleness counts rollouts by how many versions they are behind the current policy, and those of unknown age.
 func (b Batch) staleness(current Version, m map[string]float64) {
 	now, ok := current.Number()
 	if !ok {

@@ -25,7 +25,8 @@ func benchmarkBatch(turns int) []rl.Rollout {
 	rollouts := make([]rl.Rollout, 512)
 	for i := range rollouts {
 		reward := float64(rng.IntN(2))
-		r := rl.Rollout{Task: fmt.Sprintf("task-%d", i/8), Group: "0", Attempt: i % 8, Reward: &reward, StopReason: "submitted", PolicyVersion: "3"}
+		r := rl.Rollout{Task: fmt.Sprintf("task-%d", i/8), Group: "0", Attempt: i % 8, Reward: &reward,
+			StopReason: "submitted", PolicyVersion: "3"}
 		all := make([]int32, total)
 		for k := range all {
 			all[k] = rng.Int32N(152000)
@@ -36,7 +37,8 @@ func benchmarkBatch(turns int) []rl.Rollout {
 			if turns > 1 {
 				from += step / 2
 			}
-			t := rl.Turn{PromptIDs: slices.Clone(all[:from]), CompletionIDs: slices.Clone(all[from:to]), Logprobs: make([]float64, to-from)}
+			t := rl.Turn{PromptIDs: slices.Clone(all[:from]), CompletionIDs: slices.Clone(all[from:to]),
+				Logprobs: make([]float64, to-from)}
 			for p := range t.Logprobs {
 				t.Logprobs[p] = -rng.ExpFloat64()
 			}

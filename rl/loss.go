@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 )
 
-// maxLogRatio bounds every log-ratio before it is exponentiated, as verl does: beyond it a ratio is noise, and the token
-// has no gradient.
+// maxLogRatio bounds every log-ratio before it is exponentiated, as verl does: beyond it a ratio is noise, and the
+// token has no gradient.
 const maxLogRatio = 20
 
 // Loss evaluates the objective over rows and, where grad is not nil, its gradient.
 //
-// current[i][t] is the logprob that the policy now gives to rows[i].IDs[t], whatever it is where Mask is 0; old[i][t] is
-// the old policy's, and nil stands for the sampler's, Row.Logprobs. A Decoupled objective needs old; a trainer that makes
-// one update a batch passes current for it. grad[i][t] is set to dLoss/dcurrent[i][t]; grad may be current itself, which
-// is then overwritten. All have the shape of the rows' IDs.
+// current[i][t] is the logprob that the policy now gives to rows[i].IDs[t], whatever it is where Mask is 0; old[i][t]
+// is the old policy's, and nil stands for the sampler's, Row.Logprobs. A Decoupled objective needs old; a trainer that
+// makes one update a batch passes current for it. grad[i][t] is set to dLoss/dcurrent[i][t]; grad may be current
+// itself, which is then overwritten. All have the shape of the rows' IDs.
 //
 // Rows are shared out over the processors, and neither the loss nor the gradient depends on their number. Nothing is
 // checked for NaN: a NaN comes out as NaN, so that a step can be skipped.
@@ -85,8 +85,8 @@ func (o Objective) resolve() (Objective, error) {
 	case c.TruncateToken > 0 && c.TruncateSequence > 0:
 		return o, fmt.Errorf("objective: token and sequence truncation are both on; turn one off")
 	case truncates && o.Surrogate != Reinforce && !o.Decoupled:
-		return o, fmt.Errorf("objective: truncation would count the ratio of %s twice; set decoupled, or take the surrogate %s",
-			o.Surrogate, Reinforce)
+		return o, fmt.Errorf("objective: truncation would count the ratio of %s twice; set decoupled, "+
+			"or take the surrogate %s", o.Surrogate, Reinforce)
 	case c.GeometricMax > 0 && c.GeometricMin > c.GeometricMax:
 		return o, fmt.Errorf("objective: geometric min %v is above geometric max %v", c.GeometricMin, c.GeometricMax)
 	}
@@ -110,8 +110,8 @@ func checkShapes(rows []Row, current, old [][]float64, o Objective, grad [][]flo
 		ok := len(r.Mask) == n && len(r.Logprobs) == n && len(current[i]) == n
 		ok = ok && (!o.Decoupled || len(old[i]) == n) && (grad == nil || len(grad[i]) == n)
 		if !ok {
-			return fmt.Errorf("loss: row %d of task %s attempt %d has %d ids, but a mask, logprobs or gradient of another length",
-				r.Row, r.Task, r.Attempt, n)
+			return fmt.Errorf("loss: row %d of task %s attempt %d has %d ids, "+
+				"but a mask, logprobs or gradient of another length", r.Row, r.Task, r.Attempt, n)
 		}
 	}
 	return nil
@@ -164,8 +164,8 @@ func (r *rowLoss) evaluate() Stats {
 	return s
 }
 
-// correct applies the corrections that look at a whole row, before its tokens are evaluated. It returns the row's weight
-// (1 but for TruncateSequence) and whether the row takes part at all.
+// correct applies the corrections that look at a whole row, before its tokens are evaluated. It returns the row's
+// weight (1 but for TruncateSequence) and whether the row takes part at all.
 func (r *rowLoss) correct(s *Stats) (weight float64, keep bool) {
 	c := &r.o.Corrections
 	var sum, clamped float64

@@ -32,7 +32,8 @@ var objectives = map[string]Objective{
 func randomRows(rng *rand.Rand, n, maxLen int, noise float64) (rows []Row, current, old [][]float64) {
 	for i := range n {
 		length := 1 + rng.IntN(maxLen)
-		r := Row{Task: "t", Group: fmt.Sprint(i / 3), Attempt: i, Advantage: rng.NormFloat64(), Scale: rng.Float64(), Trained: true}
+		r := Row{Task: "t", Group: fmt.Sprint(i / 3), Attempt: i, Advantage: rng.NormFloat64(), Scale: rng.Float64(),
+			Trained: true}
 		cur, prev := make([]float64, length), make([]float64, length)
 		for t := range length {
 			r.IDs = append(r.IDs, int32(rng.IntN(1000)))
@@ -57,8 +58,8 @@ func like(x [][]float64) [][]float64 {
 	return out
 }
 
-// A correction's weight depends on the current policy where nothing is decoupled, and is a constant for the gradient all
-// the same; the objectives of this test hold it still.
+// A correction's weight depends on the current policy where nothing is decoupled, and is a constant for the gradient
+// all the same; the objectives of this test hold it still.
 func TestGradientIsTheSlopeOfTheLoss(t *testing.T) {
 	const h = 1e-6
 	for name, o := range objectives {
@@ -99,7 +100,8 @@ func TestGradientIsTheSlopeOfTheLoss(t *testing.T) {
 
 func TestLossByHand(t *testing.T) {
 	row := func(advantage float64) Row {
-		return Row{IDs: []int32{1, 2, 3}, Mask: []uint8{0, 1, 1}, Logprobs: []float64{0, -1, -1}, Advantage: advantage, Scale: 0.5}
+		return Row{IDs: []int32{1, 2, 3}, Mask: []uint8{0, 1, 1}, Logprobs: []float64{0, -1, -1}, Advantage: advantage,
+			Scale: 0.5}
 	}
 	// The ratios of the two sampled tokens are 1.5 and 0.5.
 	current := [][]float64{{-7, -1 + math.Log(1.5), -1 + math.Log(0.5)}}
@@ -115,14 +117,17 @@ func TestLossByHand(t *testing.T) {
 		{"a good token gains no more above 1.28", 2, Objective{}, -0.5 * 2 * (1.28 + 0.5), []float64{0, 0, -0.5}, 0, 1, 0},
 		{"a bad token loses no more below 0.8", -2, Objective{}, 0.5 * 2 * (1.5 + 0.8), []float64{0, 1.5, 0}, 1, 0, 0},
 		{"symmetric bounds", 2, Objective{ClipHigh: 0.2}, -0.5 * 2 * (1.2 + 0.5), []float64{0, 0, -0.5}, 0, 1, 0},
-		{"the dual clip bounds a bad token's loss", -2, Objective{DualClip: 1.4}, 0.5 * 2 * (1.4 + 0.8), []float64{0, 0, 0}, 1, 0, 1},
+		{"the dual clip bounds a bad token's loss", -2, Objective{DualClip: 1.4}, 0.5 * 2 * (1.4 + 0.8), []float64{0, 0, 0},
+			1, 0, 1},
 		{"importance sampling", 2, Objective{Surrogate: ImportanceSampling}, -2, []float64{0, -1.5, -0.5}, 0, 0, 0},
 		{"reinforce", 2, Objective{Surrogate: Reinforce}, 2 - math.Log(0.75), []float64{0, -1, -1}, 0, 0, 0},
 		{"reinforce, weighted", 2, Objective{Surrogate: Reinforce, Corrections: Corrections{TruncateToken: 1.2}},
 			-(1.2*(-1+math.Log(1.5)) + 0.5*(-1+math.Log(0.5))), []float64{0, -1.2, -0.5}, 0, 0, 0},
 		{"vetoed", 2, Objective{Corrections: Corrections{VetoAbove: 1.4}}, 0, []float64{0, 0, 0}, 0, 0, 0},
-		{"geometric mean 0.866 is too low", 2, Objective{Corrections: Corrections{GeometricMin: 0.9}}, 0, []float64{0, 0, 0}, 0, 0, 0},
-		{"geometric mean 0.866 will do", 2, Objective{Surrogate: ImportanceSampling, Corrections: Corrections{GeometricMin: 0.86}}, -2,
+		{"geometric mean 0.866 is too low", 2, Objective{Corrections: Corrections{GeometricMin: 0.9}}, 0, []float64{0, 0, 0},
+			0, 0, 0},
+		{"geometric mean 0.866 will do", 2,
+			Objective{Surrogate: ImportanceSampling, Corrections: Corrections{GeometricMin: 0.86}}, -2,
 			[]float64{0, -1.5, -0.5}, 0, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -228,7 +233,8 @@ func TestStatsAddUp(t *testing.T) {
 			func(s Stats) float64 { return s.MismatchKL3 }, func(s Stats) float64 { return s.RatioMin },
 			func(s Stats) float64 { return s.RatioMax }, func(s Stats) float64 { return s.MismatchMin },
 			func(s Stats) float64 { return s.MismatchMax }, func(s Stats) float64 { return float64(s.Tokens) },
-			func(s Stats) float64 { return float64(s.MaskedTokens) }, func(s Stats) float64 { return float64(s.TruncatedTokens) },
+			func(s Stats) float64 { return float64(s.MaskedTokens) },
+			func(s Stats) float64 { return float64(s.TruncatedTokens) },
 		} {
 			if !near(f(sum), f(whole)) {
 				t.Fatalf("parts %+v, whole %+v", sum, whole)
@@ -262,10 +268,12 @@ func TestLossRefuses(t *testing.T) {
 		{"no old policy", Objective{Decoupled: true}, [][]float64{{0, 0}}, "needs the old policy"},
 		{"unknown surrogate", Objective{Surrogate: "gspo"}, [][]float64{{0, 0}}, `"gspo"`},
 		{"weight counted twice", Objective{Corrections: Corrections{TruncateToken: 2}}, [][]float64{{0, 0}}, "set decoupled"},
-		{"two truncations", Objective{Decoupled: true, Corrections: Corrections{TruncateToken: 2, TruncateSequence: 2}}, [][]float64{{0, 0}}, "both on"},
+		{"two truncations", Objective{Decoupled: true, Corrections: Corrections{TruncateToken: 2, TruncateSequence: 2}},
+			[][]float64{{0, 0}}, "both on"},
 		{"dual clip inside the ratio", Objective{DualClip: 0.5}, [][]float64{{0, 0}}, "above 1"},
 		{"NaN bound", Objective{ClipHigh: math.NaN()}, [][]float64{{0, 0}}, "clip high"},
-		{"empty band", Objective{Corrections: Corrections{GeometricMin: 1.1, GeometricMax: 1}}, [][]float64{{0, 0}}, "geometric"},
+		{"empty band", Objective{Corrections: Corrections{GeometricMin: 1.1, GeometricMax: 1}}, [][]float64{{0, 0}},
+			"geometric"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Loss([]Row{row}, c.current, nil, c.o, nil)

@@ -6,8 +6,8 @@ type Splits struct {
 	PromptShorter int
 	// PromptDiverges: the prompt differs within the previous prompt. History was rewritten: compaction, another template.
 	PromptDiverges int
-	// CompletionDiverges: the prompt differs within the previous completion. What the model wrote was rendered or tokenised
-	// again: a stripped thought, re-serialised tool calls, a re-encoded text.
+	// CompletionDiverges: the prompt differs within the previous completion. What the model wrote was rendered or
+	// tokenised again: a stripped thought, re-serialised tool calls, a re-encoded text.
 	CompletionDiverges int
 }
 
@@ -77,8 +77,8 @@ func (s *Splits) extends(prev Turn, prompt []int32) bool {
 	return false
 }
 
-// commonPrefix is the length of the longest common prefix. Prompts repeat the whole history, so this is most of the work
-// of a long rollout: arrays are compared at once.
+// commonPrefix is the length of the longest common prefix. Prompts repeat the whole history, so this is most of the
+// work of a long rollout: arrays are compared at once.
 func commonPrefix(a, b []int32) int {
 	n := min(len(a), len(b))
 	i := 0
@@ -144,8 +144,8 @@ func Merge(r Rollout, maxLength int) []Row {
 	return merge(r, spans, maxLength)
 }
 
-// Imitate turns a rollout into rows for fine-tuning: what the policy sampled is trained, but for turns with a format error.
-// It returns how many turns those are.
+// Imitate turns a rollout into rows for fine-tuning: what the policy sampled is trained, but for turns with a format
+// error. It returns how many turns those are.
 func Imitate(r Rollout, maxLength int) (rows []Row, masked int) {
 	spans, _ := layout(r.Turns)
 	rows = merge(r, spans, maxLength)

@@ -131,7 +131,8 @@ func TestMergeKeepsWhatWasSampled(t *testing.T) {
 		if k != len(turns) {
 			t.Fatalf("%d of %d turns are trained", k, len(turns))
 		}
-		if shape.Prompt+shape.Sampled+shape.Environment != total || shape.Trained != shape.Sampled || shape.Rows != len(rows) ||
+		if shape.Prompt+shape.Sampled+shape.Environment != total || shape.Trained != shape.Sampled ||
+			shape.Rows != len(rows) ||
 			shape.Splits.Total() != len(rows)-1 {
 			t.Fatalf("shape %+v of %d rows with %d tokens", shape, len(rows), total)
 		}
@@ -189,11 +190,13 @@ func TestSplittingDoesNotChangeTheWeight(t *testing.T) {
 
 func TestMaskedRolloutsHaveRowsWithoutATrainedToken(t *testing.T) {
 	reward := 1.0
-	rows, _, err := preset(t, "grpo++").Rows([]Rollout{{Task: "t", Reward: &reward, StopReason: "timeout", Turns: []Turn{turn(ids(1), ids(2, 3))}}})
+	rows, _, err := preset(t,
+		"grpo++").Rows([]Rollout{{Task: "t", Reward: &reward, StopReason: "timeout", Turns: []Turn{turn(ids(1), ids(2, 3))}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 1 || rows[0].Trained || slices.Contains(rows[0].Mask, 1) || rows[0].Reward != 1 || slices.ContainsFunc(rows[0].Logprobs, func(x float64) bool { return x != 0 }) {
+	if len(rows) != 1 || rows[0].Trained || slices.Contains(rows[0].Mask,
+		1) || rows[0].Reward != 1 || slices.ContainsFunc(rows[0].Logprobs, func(x float64) bool { return x != 0 }) {
 		t.Errorf("rows %+v", rows)
 	}
 }

@@ -30,7 +30,8 @@ func Measure(r *Rollout, maxLength int) Member {
 // measured returns also the spans that [merge] makes rows of.
 func measured(r *Rollout, maxLength int) (Member, []span) {
 	m := Member{
-		Task: r.Task, Group: r.Group, Attempt: r.Attempt, Reward: r.Reward, StopReason: r.StopReason, PolicyVersion: r.PolicyVersion,
+		Task: r.Task, Group: r.Group, Attempt: r.Attempt, Reward: r.Reward, StopReason: r.StopReason,
+		PolicyVersion: r.PolicyVersion,
 	}
 	if r.Reward == nil {
 		return m, nil
@@ -40,7 +41,8 @@ func measured(r *Rollout, maxLength int) (Member, []span) {
 	return m, spans
 }
 
-// groupKey names a group. Harnesses number groups from 0 for each task as well as all through, so the task is part of it.
+// groupKey names a group. Harnesses number groups from 0 for each task as well as all through, so the task is part of
+// it.
 type groupKey struct{ task, group string }
 
 func (m *Member) group() groupKey { return groupKey{m.Task, m.Group} }
@@ -98,9 +100,9 @@ func (p Placement) place(row *Row) {
 	}
 }
 
-// Rows turns the rollouts of a batch, all in memory, into training rows in the order of the rollouts. Rollouts that were
-// dropped have none. See [Algorithm.Plan] for what is computed; a batch that does not
-// fit into memory is planned with [Measure] and merged with [Placement.Rows].
+// Rows turns the rollouts of a batch, all in memory, into training rows in the order of the rollouts. Rollouts that
+// were dropped have none. See [Algorithm.Plan] for what is computed; a batch that does not fit into memory is planned
+// with [Measure] and merged with [Placement.Rows].
 func (a Algorithm) Rows(rollouts []Rollout) ([]Row, Batch, error) {
 	members := make([]Member, len(rollouts))
 	spans := make([][]span, len(rollouts))
@@ -112,7 +114,8 @@ func (a Algorithm) Rows(rollouts []Rollout) ([]Row, Batch, error) {
 	})
 	for i, err := range errs {
 		if err != nil {
-			return nil, Batch{}, fmt.Errorf("rollout %d (task %s, attempt %d): %w", i, rollouts[i].Task, rollouts[i].Attempt, err)
+			return nil, Batch{}, fmt.Errorf("rollout %d (task %s, attempt %d): %w", i, rollouts[i].Task, rollouts[i].Attempt,
+				err)
 		}
 	}
 	placements, batch, err := a.Plan(members)
@@ -133,9 +136,9 @@ func (a Algorithm) Rows(rollouts []Rollout) ([]Row, Batch, error) {
 	return rows, batch, nil
 }
 
-// Plan places the rollouts of a batch: which are dropped or masked, their advantages within their groups, and their share
-// in the loss. A group is the rollouts with the same task and group. placements[i] belongs to members[i]; the order of
-// members matters for nothing else.
+// Plan places the rollouts of a batch: which are dropped or masked, their advantages within their groups, and their
+// share in the loss. A group is the rollouts with the same task and group. placements[i] belongs to members[i]; the
+// order of members matters for nothing else.
 func (a Algorithm) Plan(members []Member) (placements []Placement, batch Batch, err error) {
 	if err := a.Check(); err != nil {
 		return nil, Batch{}, err
@@ -154,7 +157,8 @@ func (a Algorithm) Plan(members []Member) (placements []Placement, batch Batch, 
 	return placements, a.summarize(members, placements, groups), nil
 }
 
-// group applies the filter and gathers the rest by task and group, in order of appearance. Each group is a list of indices.
+// group applies the filter and gathers the rest by task and group, in order of appearance. Each group is a list of
+// indices.
 func (a *Algorithm) group(members []Member, placements []Placement) [][]int {
 	at := map[groupKey]int{}
 	var groups [][]int
@@ -202,7 +206,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 		drop(UniformGroup)
 		return
 	}
-	// The penalty of length is no part of the question whether the group is uniform: DAPO asks it of correctness.
+	// The length penalty does not count when asking whether the group is uniform: DAPO asks that of correctness.
 	sum := 0.0
 	for k, i := range group {
 		if placements[i].Disposition == Trained || a.MaskedReward == RecordedReward {
@@ -271,7 +275,8 @@ func (a *Algorithm) scales(members []Member, placements []Placement) error {
 		}
 		if s := members[i].Shape; s.TruncatedRows > 0 && a.Overflow == Refuse {
 			return fmt.Errorf("attempt %d of task %s: %d rows are longer than the maximum length of %d by %d tokens in all; "+
-				"raise it, or set overflow=truncate", members[i].Attempt, members[i].Task, s.TruncatedRows, a.MaxLength, s.TruncatedTokens)
+				"raise it, or set overflow=truncate",
+				members[i].Attempt, members[i].Task, s.TruncatedRows, a.MaxLength, s.TruncatedTokens)
 		}
 	}
 	for i := range placements {
@@ -289,7 +294,7 @@ func (a *Algorithm) scales(members []Member, placements []Placement) error {
 }
 
 // scale is the share of each trained token of a rollout with own of them, in a batch with so many rollouts and tokens.
-// Where there is no trained token there is nothing to share, and it is 0.
+// Without a trained token it is 0.
 func (m Aggregation) scale(rollouts, maxLength, tokens, own int) float64 {
 	divisor := 0.0
 	switch m {

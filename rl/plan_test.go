@@ -72,7 +72,8 @@ func TestAdvantages(t *testing.T) {
 		{"masked stays in the baseline", "grpo++", nil, oneOfFour, "tttm", []float64{1, -third, -third, -third}},
 		{"dropped does not", "grpo++", []string{"filter.max_steps=drop"}, oneOfFour, "tttf", []float64{1, -half, -half, 0}},
 		{"kept", "grpo++", []string{"filter.max_steps=keep"}, oneOfFour, "tttt", []float64{1, -third, -third, -third}},
-		{"one success among masked", "grpo++", nil, []attempt{ok(1), out(0), out(0), out(0)}, "tmmm", []float64{1, -third, -third, -third}},
+		{"one success among masked", "grpo++", nil, []attempt{ok(1), out(0), out(0), out(0)}, "tmmm",
+			[]float64{1, -third, -third, -third}},
 		{"the same, dropped: a singleton", "grpo++", []string{"filter.max_steps=drop"},
 			[]attempt{ok(1), out(0), out(0), out(0)}, "tfff", []float64{1, 0, 0, 0}},
 		{"the same, singletons dropped", "grpo++", []string{"filter.max_steps=drop", "singleton=drop"},
@@ -81,7 +82,8 @@ func TestAdvantages(t *testing.T) {
 		{"group too small", "rloo", []string{"min_group=3"}, []attempt{ok(1), ok(0)}, "ss", []float64{0, 0}},
 		{"a failure of the machinery is no member", "grpo++", nil, []attempt{ok(1), none, ok(0)}, "tnt", []float64{1, 0, -1}},
 		{"the salvaged patch of a masked rollout counts", "grpo++", nil, []attempt{ok(0), out(1)}, "tm", []float64{-1, 1}},
-		{"unless it is taken as DeepSWE took it", "grpo++", []string{"masked_reward=zero"}, []attempt{ok(1), out(1)}, "tm", []float64{1, -1}},
+		{"unless it is taken as DeepSWE took it", "grpo++", []string{"masked_reward=zero"}, []attempt{ok(1), out(1)}, "tm",
+			[]float64{1, -1}},
 		{"grpo", "grpo", nil, oneOfFour, "tttt", []float64{.75 / std4, -.25 / std4, -.25 / std4, -.25 / std4}},
 		{"grpo, uniform", "grpo", nil, []attempt{ok(1), ok(1)}, "tt", []float64{0, 0}},
 		{"grpo, singleton", "grpo", nil, []attempt{ok(1)}, "t", []float64{1 / (1 + 1e-6)}},
@@ -89,7 +91,8 @@ func TestAdvantages(t *testing.T) {
 		{"rloo", "rloo", nil, oneOfFour, "tttt", []float64{1, -third, -third, -third}},
 		{"dapo drops uniform groups", "dapo", nil, []attempt{ok(0), ok(0), out(0)}, "uuu", []float64{0, 0, 0}},
 		{"dapo keeps a singleton", "dapo", nil, []attempt{ok(1)}, "t", []float64{1 / (1 + 1e-6)}},
-		{"dapo trains what ran out of steps", "dapo", []string{"std=false"}, []attempt{ok(1), out(0)}, "tt", []float64{half, -half}},
+		{"dapo trains what ran out of steps", "dapo", []string{"std=false"}, []attempt{ok(1), out(0)}, "tt",
+			[]float64{half, -half}},
 		{"dapo's penalty, half way up", "dapo", []string{"std=false", "overlong.max=6", "overlong.cache=4"},
 			[]attempt{{1, agent.Submitted, 4}, {0, agent.Submitted, 1}}, "tt", []float64{.25, -.25}},
 		{"no baseline", "rloo", []string{"baseline=none"}, []attempt{ok(1), ok(0)}, "tt", []float64{1, 0}},
@@ -100,7 +103,8 @@ func TestAdvantages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			letters := map[Disposition]byte{Trained: 't', Masked: 'm', NoReward: 'n', Filtered: 'f', SmallGroup: 's', UniformGroup: 'u'}
+			letters := map[Disposition]byte{Trained: 't', Masked: 'm', NoReward: 'n', Filtered: 'f', SmallGroup: 's',
+				UniformGroup: 'u'}
 			for i, p := range ps {
 				if letters[p.Disposition] != c.fates[i] || !near(p.Advantage, c.want[i]) {
 					t.Errorf("attempt %d: %s with advantage %g, want %c with %g", i, p.Disposition, p.Advantage, c.fates[i], c.want[i])
@@ -133,7 +137,8 @@ func TestScales(t *testing.T) {
 				t.Errorf("%s: rollout %d has scale %g, want %g", mode, i, p.Scale, want[i])
 			}
 		}
-		if b.TrainedTokens != 30 || b.Dispositions[Masked] != 1 || b.Dispositions[Filtered] != 1 || b.Dispositions[NoReward] != 1 {
+		if b.TrainedTokens != 30 || b.Dispositions[Masked] != 1 || b.Dispositions[Filtered] != 1 ||
+			b.Dispositions[NoReward] != 1 {
 			t.Errorf("%s: batch %+v", mode, b)
 		}
 	}
@@ -183,7 +188,8 @@ func drawMembers(t *rapid.T) []Member {
 func drawAlgorithm(t *rapid.T) Algorithm {
 	a := preset(t, rapid.SampledFrom(Presets()).Draw(t, "preset"))
 	for _, r := range trajectory.StopReasons() {
-		if err := a.Set("filter."+string(r), rapid.SampledFrom([]string{"keep", "mask", "drop"}).Draw(t, "mode")); err != nil {
+		if err := a.Set("filter."+string(r),
+			rapid.SampledFrom([]string{"keep", "mask", "drop"}).Draw(t, "mode")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,14 +247,16 @@ func TestPlanDoesNotDependOnTheOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for to, from := range order {
-			if got[to].Disposition != want[from].Disposition || math.Abs(got[to].Advantage-want[from].Advantage) > 1e-9 || !near(got[to].Scale, want[from].Scale) {
+			if got[to].Disposition != want[from].Disposition || math.Abs(got[to].Advantage-want[from].Advantage) > 1e-9 ||
+				!near(got[to].Scale, want[from].Scale) {
 				t.Fatalf("rollout %d: %+v, and %+v in another order", from, want[from], got[to])
 			}
 		}
 	})
 }
 
-// Whatever is filtered, the advantages of leave-one-out and of the mean sum to zero over a group with its masked members.
+// Whatever is filtered, the advantages of leave-one-out and of the mean sum to zero over a group with its masked
+// members.
 func TestAdvantagesOfAGroupSumToZero(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, ms := drawAlgorithm(t), drawMembers(t)
@@ -286,7 +294,8 @@ func TestGroupCounts(t *testing.T) {
 		}
 		return g
 	}
-	_, b, err := preset(t, "dapo", "uniform=keep").Plan(members(sub(1, 1), sub(0, 0, 0), sub(1, 0), sub(1), sub(math.NaN(), math.NaN()),
+	_, b, err := preset(t, "dapo",
+		"uniform=keep").Plan(members(sub(1, 1), sub(0, 0, 0), sub(1, 0), sub(1), sub(math.NaN(), math.NaN()),
 		[]attempt{{1, agent.Submitted, 3}, {0, agent.MaxContext, 3}}))
 	if err != nil {
 		t.Fatal(err)
@@ -297,8 +306,9 @@ func TestGroupCounts(t *testing.T) {
 	}
 	m := b.Metrics("3")
 	for key, want := range map[string]float64{
-		"rollouts/total": 12, "rollouts/no_reward": 2, "rollouts/masked": 1, "masked/max_context": 1. / 12, "stop/submitted": 11. / 12,
-		"reward/mean": 0.5, "groups/effective": 3, "staleness/unknown": 12,
+		"rollouts/total": 12, "rollouts/no_reward": 2, "rollouts/masked": 1, "masked/max_context": 1. / 12,
+		"stop/submitted": 11. / 12,
+		"reward/mean":    0.5, "groups/effective": 3, "staleness/unknown": 12,
 	} {
 		if got, ok := m[key]; !ok || !near(got, want) {
 			t.Errorf("metric %s is %g (there: %t), want %g", key, got, ok, want)
@@ -309,7 +319,8 @@ func TestGroupCounts(t *testing.T) {
 func TestStaleness(t *testing.T) {
 	b := Batch{Rollouts: 6, Versions: map[Version]int{"7": 3, "5": 2, "main": 1}}
 	m := b.Metrics(VersionNumber(7))
-	for key, want := range map[string]float64{"staleness/0": 3, "staleness/2": 2, "staleness/mean": 0.8, "staleness/max": 2, "staleness/unknown": 1} {
+	for key, want := range map[string]float64{"staleness/0": 3, "staleness/2": 2, "staleness/mean": 0.8,
+		"staleness/max": 2, "staleness/unknown": 1} {
 		if m[key] != want {
 			t.Errorf("%s is %g, want %g", key, m[key], want)
 		}

@@ -62,9 +62,10 @@ const (
 	NumericGroup
 )
 
-// Version names the policy that sampled a rollout. Harnesses write a number (12) or a name ("v12"), and what was written
-// is written back: a Version that is a JSON number in text is a number in JSON, and any other text is a string. A string
-// that looks like a number is held in its JSON quotes, so that 12 and "12" stay apart. The empty Version is null: unknown.
+// Version names the policy that sampled a rollout. Harnesses write a number (12) or a name ("v12"), and what was
+// written is written back: a Version that is a JSON number in text is a number in JSON, and any other text is a string.
+// A string that looks like a number is held in its JSON quotes, so that 12 and "12" stay apart. The empty Version is
+// null: unknown.
 type Version string
 
 // VersionNumber is the version of a trainer that counts its weights.
@@ -97,8 +98,8 @@ func fieldError(field, format string, args ...any) error {
 	return &FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// Validate refuses a rollout that cannot be learned from exactly. Its error is a [*FieldError]. A rollout without a reward
-// is not learned from, and its turns are ignored.
+// Validate refuses a rollout that cannot be learned from exactly. Its error is a [*FieldError]. A rollout without a
+// reward is not learned from, and its turns are ignored.
 func (r *Rollout) Validate() error {
 	switch {
 	case r.Task == "" && r.Group == "":
@@ -113,7 +114,8 @@ func (r *Rollout) Validate() error {
 		return fieldError("reward", "%v is not a finite number", *r.Reward)
 	}
 	if r.StopReason == agent.SandboxError {
-		return fieldError("reward", "%v after a sandbox_error; an infrastructure failure has no reward: write null", *r.Reward)
+		return fieldError("reward", "%v after a sandbox_error; an infrastructure failure has no reward: write null",
+			*r.Reward)
 	}
 	for i := range r.Turns {
 		if err := validateTurn(&r.Turns[i], fmt.Sprintf("turns[%d]", i)); err != nil {
@@ -123,8 +125,9 @@ func (r *Rollout) Validate() error {
 	return nil
 }
 
-// Accepts refuses what [Rollout.Validate] does, and a stop reason that is neither one of [trajectory.StopReasons] nor named
-// by the filter: another harness's word for "ran out of context" would else be trained on as if the agent had finished.
+// Accepts refuses what [Rollout.Validate] does, and a stop reason that is neither one of [trajectory.StopReasons] nor
+// named by the filter: another harness's word for "ran out of context" would else be trained on as if the agent had
+// finished.
 func (a *Algorithm) Accepts(r *Rollout) error {
 	if err := r.Validate(); err != nil {
 		return err
@@ -137,7 +140,8 @@ func (a *Algorithm) Accepts(r *Rollout) error {
 }
 
 func validateTurn(t *Turn, at string) error {
-	const record = "record the token ids that the server returns (vLLM: return_token_ids); they are never guessed from text"
+	const record = "record the token ids that the server returns (vLLM: return_token_ids); " +
+		"they are never guessed from text"
 	switch {
 	case len(t.PromptIDs) == 0:
 		return fieldError(at+".prompt_ids", "no token ids; %s", record)

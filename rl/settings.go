@@ -56,8 +56,8 @@ func (a *Algorithm) ownFilter() {
 // Setting is one switch with its value.
 type Setting struct{ Key, Value string }
 
-// Settings lists every switch with its value in force, in a fixed order: what a dry run prints, and what [Algorithm.Set]
-// takes back.
+// Settings lists every switch with its value in force, in a fixed order: what a dry run prints, and what
+// [Algorithm.Set] takes back.
 func (a Algorithm) Settings() []Setting {
 	var out []Setting
 	for _, s := range a.settings() {

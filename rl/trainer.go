@@ -17,8 +17,8 @@ type Trainer interface {
 	// Publish makes the current weights available for sampling. Where no weight has changed since the last call, the
 	// version is the same. Policies that were published before go on answering until nothing in flight needs them.
 	Publish(ctx context.Context) (Policy, error)
-	// Save writes weights and optimizer state under the name, Load restores them exactly, and Remove deletes them; removing
-	// a name that does not exist is not an error.
+	// Save writes weights and optimizer state under the name, Load restores them exactly, and Remove deletes them;
+	// removing a name that does not exist is not an error.
 	Save(ctx context.Context, name string) error
 	Load(ctx context.Context, name string) error
 	Remove(ctx context.Context, name string) error

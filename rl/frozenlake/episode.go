@@ -5,6 +5,71 @@ import (
 	"strings"
 )
 
+// Action is a move. The numbers are those of the reference environment.
+type Action int
+
+// The actions. Invalid is whatever could not be read; it moves nothing.
+const (
+	Invalid Action = iota
+	Left
+	Down
+	Right
+	Up
+)
+
+// String is the word that a reply uses for the action.
+func (a Action) String() string {
+	switch a {
+	case Left:
+		return "Left"
+	case Down:
+		return "Down"
+	case Right:
+		return "Right"
+	case Up:
+		return "Up"
+	default:
+		return "Invalid"
+	}
+}
+
+const fence = "```"
+
+// ParseAction reads the action out of a reply: the content of the last closed block in triple backticks, a word or a
+// number from 1 to 4. A reply without such a block, or with anything else in it, is Invalid.
+func ParseAction(reply string) Action {
+	body, ok := lastBlock(reply)
+	if !ok {
+		return Invalid
+	}
+	switch strings.ToLower(strings.TrimSpace(body)) {
+	case "1", "left":
+		return Left
+	case "2", "down":
+		return Down
+	case "3", "right":
+		return Right
+	case "4", "up":
+		return Up
+	}
+	return Invalid
+}
+
+// lastBlock pairs the fences from the left, as a reader does: an unclosed last fence opens nothing.
+func lastBlock(s string) (body string, ok bool) {
+	for {
+		_, after, open := strings.Cut(s, fence)
+		if !open {
+			return body, ok
+		}
+		inside, rest, closed := strings.Cut(after, fence)
+		if !closed {
+			return body, ok
+		}
+		body, ok, s = inside, true, rest
+	}
+}
+
 // Outcome is the state of an episode.
 type Outcome int
 
@@ -23,13 +88,13 @@ type Episode struct {
 	slips    *rand.Rand
 }
 
-// NewEpisode puts the player on the start. On a slippery lake a move goes where it was meant to with probability 1/3, and
-// to either side of it with 1/3 each; the slips follow from the seed.
+// NewEpisode puts the player on the start. On a slippery lake a move goes where it was meant to with probability 1/3,
+// and to either side of it with 1/3 each; the slips follow from the seed.
 func NewEpisode(m Map, slippery bool, seed uint64) *Episode {
 	return &Episode{lake: m, at: m.Start, slippery: slippery, slips: rand.New(rand.NewPCG(seed, slipStream))}
 }
 
-// Outcome tells how the episode stands.
+// Outcome is the state that the episode is in.
 func (e *Episode) Outcome() Outcome {
 	switch e.lake.Cells[e.at] {
 	case Goal:
@@ -47,15 +112,15 @@ func (e *Episode) Step(a Action) Outcome {
 		return e.Outcome()
 	}
 	if e.slippery {
-		// The actions stand in a circle, so the sides of one are its neighbours.
+		// The actions are in a circle, so the sides of one are its neighbours.
 		a = (a-Left+Action(e.slips.IntN(3))+3)%4 + Left
 	}
 	e.at = e.lake.move(e.at, a)
 	return e.Outcome()
 }
 
-// Grid draws the map for a reader: one line a row, cells parted by tabs. _ is frozen, O a hole, G the goal, P the player,
-// X the player in a hole, √ the player on the goal.
+// Grid draws the map for a reader: one line a row, cells parted by tabs. _ is frozen, O a hole, G the goal, P the
+// player, X the player in a hole, √ the player on the goal.
 func (e *Episode) Grid() string {
 	var b strings.Builder
 	for i, c := range e.lake.Cells {
@@ -82,9 +147,9 @@ func (e *Episode) Grid() string {
 	return b.String()
 }
 
-// Compact draws what lies within radius moves of the player, in a form made for a policy that is learned from nothing:
+// Compact draws what lies within radius moves of the player, in a form made for a policy that starts from nothing:
 // one character a cell, row by row from the top, no separators, the player in the middle and '#' outside the map. Every
-// drawing of one radius has [CompactCells] characters, and a place relative to the player always stands at the same one.
+// drawing of one radius has [CompactCells] characters, and a place relative to the player is always at the same one.
 // With a radius of at least MaxSteps nothing that the player could reach in time is left out.
 func (e *Episode) Compact(radius int) string {
 	row, col := e.at/e.lake.Size, e.at%e.lake.Size

@@ -1,9 +1,3 @@
-// Package frozenlake is a small text game that proves the learning loop: a player crosses a frozen lake to a goal, in
-// turns of a chat, and is rewarded only for arriving.
-//
-// A map, an episode and every slip follow from a seed, so a task is a number and a rollout can be repeated. The package
-// speaks to a model through agent.Model alone; it imports agent, rl and rl/rollout. A [Map] is never changed and may be
-// shared, an [Episode] belongs to one goroutine, and a [Player] may play many episodes at once.
 package frozenlake
 
 import (
@@ -54,7 +48,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate tells what is wrong with the options, if anything is.
+// Validate refuses options that no map satisfies.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	switch {
@@ -62,7 +56,8 @@ func (o Options) Validate() error {
 		return fmt.Errorf("map size: want 2 <= min_size <= max_size <= %d, got %d and %d", maxSize, o.MinSize, o.MaxSize)
 	// The negated form also refuses NaN.
 	case !(o.MinFrozen > 0 && o.MinFrozen <= o.MaxFrozen && o.MaxFrozen <= 1):
-		return fmt.Errorf("frozen probability: want 0 < min_frozen <= max_frozen <= 1, got %g and %g", o.MinFrozen, o.MaxFrozen)
+		return fmt.Errorf("frozen probability: want 0 < min_frozen <= max_frozen <= 1, got %g and %g", o.MinFrozen,
+			o.MaxFrozen)
 	case o.MaxSteps < 1:
 		return errors.New("max_steps: want at least 1")
 	}

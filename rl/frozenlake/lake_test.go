@@ -97,7 +97,8 @@ func cells(m Map) []byte {
 	return b
 }
 
-// The defaults are the published distribution: all sizes about equally often, and the frozen part in between the bounds.
+// The defaults are the published distribution: all sizes about equally often, and the frozen part in between the
+// bounds.
 func TestDefaultDistribution(t *testing.T) {
 	const n = 4000
 	sizes := map[int]int{}

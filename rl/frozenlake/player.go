@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -51,15 +52,12 @@ type Player struct {
 	MaxTurns int
 	// MaxInvalid replies in a row without a valid action end it with agent.FormatErrors [never].
 	MaxInvalid int
-	// MaxTokens bounds a reply, MaxContext prompt and reply together, in tokens [no bound of ours].
-	MaxTokens  int
-	MaxContext int
-	// Temperature of the sampling [1]; everything else is neutral, said explicitly.
+	// MaxTokens bounds a reply [unbounded].
+	MaxTokens int
+	// Temperature of the sampling [1]; everything else is neutral, and set explicitly.
 	Temperature *float64
 	// Seed makes the seed of the call of the model for a turn, counted from 0; nil lets the model choose.
 	Seed func(turn int) int64
-	// Now is the clock [time.Now].
-	Now func() time.Time
 }
 
 // Game is an episode that has been played.
@@ -84,18 +82,18 @@ func (g Game) ThinkPerTurn() float64 {
 	return max(0, float64(g.sampled)/float64(len(g.Rollout.Turns))-2)
 }
 
-// Play plays one episode. The error is the model's, other than a full context, or the context's other than its deadline;
-// the game is what was played until then.
+// Play plays one episode. The error is the model's, other than a full context, or the context's other than its
+// deadline; the game is what was played until then.
 func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 	p = p.withDefaults()
 	g := Game{Messages: p.opening()}
-	start := p.Now()
+	start := time.Now()
 	invalid := 0
 	for g.Turns < p.MaxTurns && e.Outcome() == Playing {
 		g.Messages = append(g.Messages, p.observe(e, g.Turns, invalid > 0))
-		asked := p.Now()
+		asked := time.Now()
 		reply, err := p.Model.Complete(ctx, p.request(g))
-		g.Model += p.Now().Sub(asked).Seconds()
+		g.Model += time.Since(asked).Seconds()
 		if err != nil {
 			stop, err := p.failed(ctx, err)
 			return p.finish(g, e, stop, start), err
@@ -139,9 +137,6 @@ func (p Player) withDefaults() Player {
 	if p.Temperature == nil {
 		p.Temperature = new(1.0)
 	}
-	if p.Now == nil {
-		p.Now = time.Now
-	}
 	return p
 }
 
@@ -163,10 +158,11 @@ func (p Player) observe(e *Episode, turn int, invalid bool) agent.Message {
 	}
 	var b strings.Builder
 	if invalid {
-		b.WriteString("Your last reply held no valid action, so the player did not move. End with one of Left, Down, Right, Up " +
-			"in triple backticks.\n\n")
+		b.WriteString("Your last reply held no valid action, so the player did not move. " +
+			"End with one of Left, Down, Right, Up in triple backticks.\n\n")
 	}
-	fmt.Fprintf(&b, "Observation %d:\n%s\n\nThe player P is not on the goal G yet. Moves left: %d. What is the next action?",
+	fmt.Fprintf(&b, "Observation %d:\n%s\n\n"+
+		"The player P is not on the goal G yet. Moves left: %d. What is the next action?",
 		turn, e.Grid(), p.MaxTurns-turn)
 	return agent.Message{Role: agent.RoleUser, Content: b.String()}
 }
@@ -181,7 +177,8 @@ func (p Player) request(g Game) agent.Request {
 	return agent.Request{Messages: g.Messages, Sampling: s, MaxTokens: p.MaxTokens, Tokens: true}
 }
 
-// failed turns an error of the model into the stop reason of a rollout, or into an error that the rollout has no reward.
+// failed turns an error of the model into the stop reason of a rollout, or into an error that the rollout has no
+// reward.
 func (p Player) failed(ctx context.Context, err error) (agent.StopReason, error) {
 	switch {
 	case errors.Is(err, agent.ErrContextOverflow):
@@ -202,14 +199,14 @@ func (p Player) finish(g Game, e *Episode, stop agent.StopReason, start time.Tim
 	}
 	g.Rollout.Reward = &reward
 	g.Rollout.StopReason = stop
-	g.Environment = p.Now().Sub(start).Seconds() - g.Model
+	g.Environment = time.Since(start).Seconds() - g.Model
 	if p.Rendering == Chat {
 		g.Rollout.Messages = transcript(g.Messages)
 	}
 	return g
 }
 
-// transcript is the conversation as fine-tuning on text wants it. A compact one is of use to nobody.
+// transcript is the conversation for fine-tuning on text. A compact one is not worth keeping.
 func transcript(messages []agent.Message) []json.RawMessage {
 	out := make([]json.RawMessage, len(messages))
 	for i, m := range messages {
@@ -221,4 +218,14 @@ func transcript(messages []agent.Message) []json.RawMessage {
 		}{m.Role, m.Content, m.Role == agent.RoleAssistant && ParseAction(m.Content) == Invalid})
 	}
 	return out
+}
+
+// Random is a model without skill: every answer is one of the four moves, each as likely as the others. It belongs to
+// one goroutine.
+type Random struct{ Rand *rand.Rand }
+
+// Complete answers with a move.
+func (r *Random) Complete(context.Context, agent.Request) (agent.Reply, error) {
+	move := Left + Action(r.Rand.IntN(4))
+	return agent.Reply{Message: agent.Message{Role: agent.RoleAssistant, Content: fence + move.String() + fence}}, nil
 }

@@ -89,13 +89,19 @@ func TestPlay(t *testing.T) {
 		invalid int
 		fails   error
 	}{
-		{name: "arrives", lines: []string{"```Down```", "```2```", "```Right```", "```Right```"}, stop: agent.Submitted, reward: 1, turns: 4},
+		{name: "arrives", lines: []string{"```Down```", "```2```", "```Right```", "```Right```"}, stop: agent.Submitted,
+			reward: 1, turns: 4},
 		{name: "falls", lines: []string{"```Right```", "```Right```"}, stop: agent.Submitted, turns: 2},
-		{name: "walks on the spot", player: Player{MaxTurns: 3}, lines: []string{"```Up```", "```Up```", "```Up```"}, stop: agent.MaxSteps, turns: 3},
-		{name: "arrives with the last turn", player: Player{MaxTurns: 4}, lines: []string{"```Down```", "```2```", "```Right```", "```Right```"}, stop: agent.Submitted, reward: 1, turns: 4},
-		{name: "says nothing that is valid", player: Player{MaxInvalid: 2}, lines: []string{"hm", "hm"}, stop: agent.FormatErrors, turns: 2, invalid: 2},
-		{name: "may mumble", player: Player{MaxInvalid: 2, MaxTurns: 4}, lines: []string{"hm", "```Up```", "hm", "```Up```"}, stop: agent.MaxSteps, turns: 4, invalid: 2},
-		{name: "fills its context", lines: []string{"```Up```"}, err: fmt.Errorf("too long: %w", agent.ErrContextOverflow), stop: agent.MaxContext, turns: 1},
+		{name: "walks on the spot", player: Player{MaxTurns: 3}, lines: []string{"```Up```", "```Up```", "```Up```"},
+			stop: agent.MaxSteps, turns: 3},
+		{name: "arrives with the last turn", player: Player{MaxTurns: 4},
+			lines: []string{"```Down```", "```2```", "```Right```", "```Right```"}, stop: agent.Submitted, reward: 1, turns: 4},
+		{name: "says nothing that is valid", player: Player{MaxInvalid: 2}, lines: []string{"hm", "hm"},
+			stop: agent.FormatErrors, turns: 2, invalid: 2},
+		{name: "may mumble", player: Player{MaxInvalid: 2, MaxTurns: 4}, lines: []string{"hm", "```Up```", "hm", "```Up```"},
+			stop: agent.MaxSteps, turns: 4, invalid: 2},
+		{name: "fills its context", lines: []string{"```Up```"}, err: fmt.Errorf("too long: %w", agent.ErrContextOverflow),
+			stop: agent.MaxContext, turns: 1},
 		{name: "loses its model", err: broken, stop: agent.ModelError, fails: broken},
 	}
 	for _, tt := range tests {
@@ -107,8 +113,10 @@ func TestPlay(t *testing.T) {
 				t.Fatalf("error %v, want %v", err, tt.fails)
 			}
 			r := g.Rollout
-			if r.StopReason != tt.stop || *r.Reward != tt.reward || g.Turns != tt.turns || g.Invalid != tt.invalid || len(r.Turns) != tt.turns {
-				t.Errorf("stopped by %s with %v after %d turns (%d recorded), %d invalid", r.StopReason, *r.Reward, g.Turns, len(r.Turns), g.Invalid)
+			if r.StopReason != tt.stop || *r.Reward != tt.reward || g.Turns != tt.turns || g.Invalid != tt.invalid ||
+				len(r.Turns) != tt.turns {
+				t.Errorf("stopped by %s with %v after %d turns (%d recorded), %d invalid", r.StopReason, *r.Reward, g.Turns,
+					len(r.Turns), g.Invalid)
 			}
 			for i, turn := range r.Turns {
 				if turn.FormatError != (ParseAction(tt.lines[i]) == Invalid) {
@@ -140,12 +148,14 @@ func TestConversation(t *testing.T) {
 			switch recorded := g.Rollout.Messages; {
 			case r == Compact && recorded != nil:
 				t.Errorf("recorded %s", recorded)
-			case r == Chat && (len(recorded) != len(g.Messages) || string(recorded[4]) != `{"role":"assistant","content":"hm","format_error":true}`):
+			case r == Chat && (len(recorded) != len(g.Messages) ||
+				string(recorded[4]) != `{"role":"assistant","content":"hm","format_error":true}`):
 				t.Errorf("recorded %s", recorded)
 			}
 			for i, q := range m.asked {
 				s := q.Sampling
-				if *s.Temperature != 1 || *s.TopP != 1 || *s.TopK != -1 || *s.MinP != 0 || *s.RepetitionPenalty != 1 || *s.Seed != int64(100+i) || !q.Tokens {
+				if *s.Temperature != 1 || *s.TopP != 1 || *s.TopK != -1 || *s.MinP != 0 || *s.RepetitionPenalty != 1 ||
+					*s.Seed != int64(100+i) || !q.Tokens {
 					t.Errorf("turn %d was not sampled as said: %+v", i, s)
 				}
 				// Each conversation begins with the one before: history is never rewritten.

@@ -7,14 +7,14 @@ import (
 
 // Definition says what a metric means.
 type Definition struct {
-	// Name is the metric's, or ends in a slash and stands for every name below it.
+	// Name is the name of one metric or, where it ends in a slash, the prefix of several.
 	Name string
 	Help string
 	// Unit is empty for counts, fractions and what has none.
 	Unit string
 }
 
-// Describe returns what is known of a name. One that nobody described says so.
+// Describe returns the definition of a name, or a general one for a name that is not in the catalogue.
 func Describe(name string) Definition {
 	best := Definition{Name: name, Help: "Reported by the environment or the trainer under this name."}
 	length := 0
@@ -44,7 +44,7 @@ func quality() []Definition {
 		{Name: "val/pass@1_high", Help: "Upper end of the 95% interval of val/pass@1 (Wilson, over tasks)."},
 		{Name: "val/pass@k", Help: "Fraction of validation tasks that one of the k attempts solves."},
 		{Name: "val/random", Help: "What uniformly random valid moves reach on the validation tasks."},
-		{Name: "val/failed", Help: "Validation attempts without a reward: machinery failed."},
+		{Name: "val/failed", Help: "Validation attempts without a reward because of an infrastructure failure."},
 		{Name: "val/turns", Help: "Mean turns of a validation rollout."},
 		{Name: "groups/total", Help: "Groups of the step."},
 		{Name: "groups/solve_none", Help: "Groups in which no rollout solved the task."},
@@ -61,8 +61,8 @@ func quality() []Definition {
 func data() []Definition {
 	return []Definition{
 		{Name: "rollouts/total", Help: "Rollouts of the step."},
-		{Name: "rollouts/no_reward", Help: "Rollouts without a reward: machinery failed."},
-		{Name: "rollouts/", Help: "Rollouts of the step by what became of them."},
+		{Name: "rollouts/no_reward", Help: "Rollouts without a reward because of an infrastructure failure."},
+		{Name: "rollouts/", Help: "Rollouts of the step, by how the batch used them."},
 		{Name: "stop/", Help: "Fraction of the rollouts that ended for a reason."},
 		{Name: "masked/", Help: "Fraction of the rollouts that ended for a reason and were masked for it."},
 		{Name: "dropped/", Help: "Fraction of the rollouts that ended for a reason and were dropped for it."},
@@ -92,8 +92,8 @@ func update() []Definition {
 		{Name: "loss/kl_k3", Help: "Estimate k3 of KL(old policy, new policy) at the trained tokens."},
 		{Name: "loss/clip_fraction", Help: "Fraction of the trained tokens whose ratio was clipped."},
 		{Name: "loss/", Help: "Statistics of the loss."},
-		{Name: "mismatch/kl_k1", Help: "Estimate k1 of KL(sampler, trainer): what the two disagree about."},
-		{Name: "mismatch/kl_k3", Help: "Estimate k3 of KL(sampler, trainer): what the two disagree about."},
+		{Name: "mismatch/kl_k1", Help: "Estimate k1 of KL(sampler, trainer): how far the two disagree."},
+		{Name: "mismatch/kl_k3", Help: "Estimate k3 of KL(sampler, trainer): how far the two disagree."},
 		{Name: "mismatch/", Help: "Probability ratio of trainer over sampler, extremes."},
 		{Name: "corrections/", Help: "What the corrections for mismatch did."},
 		{Name: "entropy/mean", Help: "Mean entropy of the policy at the trained tokens, in nats."},

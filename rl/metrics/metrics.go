@@ -1,7 +1,3 @@
-// Package metrics carries the numbers of a training run to where people look at them: JSON lines, TensorBoard event files
-// and a page in Prometheus text format. All are written here, by hand: each format is smaller than a dependency.
-//
-// The package imports the standard library. Sinks are safe for concurrent use.
 package metrics
 
 import (

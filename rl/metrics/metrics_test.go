@@ -127,7 +127,8 @@ func TestReadJSONLSaysWhatIsWrong(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{\"step\":1}\n{\"step\":2,\"x\":\"text\"}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadJSONL(path); err == nil || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), "x:") {
+	if _, err := ReadJSONL(path); err == nil || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(),
+		"x:") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -194,7 +195,8 @@ func TestTensorBoardFiles(t *testing.T) {
 		t.Errorf("session % x\nwant % x", events[1], want)
 	}
 	half := binary.LittleEndian.AppendUint32(nil, math.Float32bits(0.5))
-	if want := slices.Concat(wall, []byte{0x2a, 20, 0x0a, 18, 0x0a, 11}, []byte("reward/mean"), []byte{0x15}, half); !bytes.Equal(events[2], want) {
+	if want := slices.Concat(wall, []byte{0x2a, 20, 0x0a, 18, 0x0a, 11}, []byte("reward/mean"), []byte{0x15},
+		half); !bytes.Equal(events[2], want) {
 		t.Errorf("scalar % x\nwant % x", events[2], want)
 	}
 	// The first bytes of every event file there is.
@@ -227,7 +229,8 @@ func TestPrometheusPage(t *testing.T) {
 		s := p.Run(run)
 		values := everything()
 		values["rollouts/total"], values["tokens/trained"] = 64, 100
-		write(t, s, point(0, map[string]float64{"val/pass@1": 0.1}), point(1, values), point(2, map[string]float64{"rollouts/total": 64, "x": math.NaN()}))
+		write(t, s, point(0, map[string]float64{"val/pass@1": 0.1}), point(1, values),
+			point(2, map[string]float64{"rollouts/total": 64, "x": math.NaN()}))
 	}
 	w := httptest.NewRecorder()
 	p.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -253,8 +256,8 @@ func TestPrometheusPage(t *testing.T) {
 	}
 }
 
-// lint checks what Prometheus' own linter does, as far as this page can go wrong: one HELP and one TYPE before the samples
-// of each name, names of the right form, the suffixes of counters and histograms, no sample twice.
+// lint checks what Prometheus' own linter does, as far as this page can go wrong: one HELP and one TYPE before the
+// samples of each name, names of the right form, the suffixes of counters and histograms, no sample twice.
 func lint(t *testing.T, page string) {
 	t.Helper()
 	header := regexp.MustCompile(`^# (HELP|TYPE) ([a-z_][a-z0-9_]*) (.+)$`)

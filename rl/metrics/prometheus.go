@@ -43,7 +43,7 @@ func (e *exposed) Write(p Point) error {
 	values := p.finite()
 	e.page.mu.Lock()
 	defer e.page.mu.Unlock()
-	// A value stands until there is a newer one: the validation is not run at every step.
+	// A value stays until there is a newer one: the validation is not run at every step.
 	if e.run.values == nil {
 		e.run.values = map[string]float64{}
 	}

@@ -21,8 +21,8 @@ type TensorBoard struct {
 	file *os.File
 }
 
-// OpenTensorBoard begins a new event file in the directory, for the points after the given step. It opens with the start
-// of a session at the next step: readers then forget what an earlier, killed session wrote from there on.
+// OpenTensorBoard begins a new event file in the directory, for the points after the given step. It opens with the
+// start of a session at the next step: readers then forget what an earlier, killed session wrote from there on.
 func OpenTensorBoard(dir string, after int, now time.Time) (*TensorBoard, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("open event file: %w", err)

@@ -50,20 +50,23 @@ func WriteAblation(w io.Writer, a Ablation) error {
 		done += len(v.Runs)
 	}
 	p := page{
-		Title:    a.Name,
-		Subtitle: fmt.Sprintf("ablation · %d variants · %d of %d runs · %d steps each", len(a.Variants), done, len(a.Variants)*a.Seeds, a.Steps),
-		Config:   a.Config,
-		Compare:  a.compare(),
-		Note: template.HTML(`Curves are means over the seeds. Bands and intervals are 95% Student t intervals of that mean: with few seeds
-they are wide, and two that overlap decide nothing. <em>Final</em> is the validation pass@1 after the last step, <em>area</em> its mean over
-all validations of a run, which also counts how soon it was learned. <em>Difference</em> is to the first variant, in area, paired by seed.`),
+		Title: a.Name,
+		Subtitle: fmt.Sprintf("ablation · %d variants · %d of %d runs · %d steps each", len(a.Variants), done,
+			len(a.Variants)*a.Seeds, a.Steps),
+		Config:  a.Config,
+		Compare: a.compare(),
+		Note: template.HTML(`Curves are means over the seeds. Bands and intervals are 95% Student t intervals of that mean:
+with few seeds they are wide, and two that overlap decide nothing. <em>Final</em> is the validation pass@1 after the last
+step, <em>area</em> its mean over all validations of a run, which also counts how soon it was learned.
+<em>Difference</em> is to the first variant, in area, paired by seed.`),
 	}
 	main := a.Variants
 	if len(main) > 2 {
 		main = main[:2]
 	}
 	p.Sections = append(p.Sections, section{"Validation and reward", draw(
-		a.chart("Validation pass@1", "val/pass@1", main, true), a.chart("Mean reward of the training rollouts", "reward/mean", main, false),
+		a.chart("Validation pass@1", "val/pass@1", main, true), a.chart("Mean reward of the training rollouts", "reward/mean",
+			main, false),
 	)})
 	if len(a.Variants) > 2 {
 		var charts []chart
@@ -76,7 +79,7 @@ all validations of a run, which also counts how soon it was learned. <em>Differe
 		}
 		p.Sections = append(p.Sections, section{"One switch at a time, against " + a.Variants[0].Name, draw(charts...)})
 	}
-	p.Sections = append(p.Sections, section{"What goes on inside", draw(
+	p.Sections = append(p.Sections, section{"Diagnostics", draw(
 		a.chart("Entropy at the trained tokens, in nats", "entropy/mean", main, false),
 		a.chart("Tokens of a reply before its action", "tokens/think_per_turn", main, false),
 		a.chart("Norm of the gradient, before clipping", "optim/grad_norm", main, false),

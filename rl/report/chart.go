@@ -27,7 +27,7 @@ type line struct {
 	Low, High series
 	// Color is the place in the palette.
 	Color int
-	// Faint lines stand behind others, and Dots mark each point.
+	// Faint lines are drawn behind others, and Dots mark each point.
 	Faint, Dots bool
 }
 
@@ -74,14 +74,17 @@ func (c chart) svg() template.HTML {
 	}
 	c.scale(p)
 	fmt.Fprintf(p, `<figure><figcaption>%s</figcaption>`, template.HTMLEscapeString(c.Title))
-	fmt.Fprintf(p, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, template.HTMLEscapeString(c.Title))
+	fmt.Fprintf(p, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height,
+		template.HTMLEscapeString(c.Title))
 	p.axes()
 	for _, l := range c.Lines {
 		p.band(l, c.Stacked)
 	}
 	for _, m := range c.Marks {
-		fmt.Fprintf(p, `<line class="mark" x1="%g" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="marklabel" x="%.1f" y="%.1f">%s %s</text>`,
-			left, width-right, p.py(m.Y), p.py(m.Y), width-right, p.py(m.Y)-4, template.HTMLEscapeString(m.Label), number(m.Y))
+		fmt.Fprintf(p, `<line class="mark" x1="%g" x2="%.1f" y1="%.1f" y2="%.1f"/>`,
+			left, width-right, p.py(m.Y), p.py(m.Y))
+		fmt.Fprintf(p, `<text class="marklabel" x="%.1f" y="%.1f">%s %s</text>`,
+			width-right, p.py(m.Y)-4, template.HTMLEscapeString(m.Label), number(m.Y))
 	}
 	for _, l := range c.Lines {
 		p.line(l)
@@ -163,8 +166,8 @@ func (p *plot) axes() {
 		if math.Abs(y) < step/1e6 {
 			y = 0
 		}
-		fmt.Fprintf(p, `<line class="grid" x1="%g" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="ylabel" x="%g" y="%.1f">%s</text>`,
-			left, width-right, p.py(y), p.py(y), left-6, p.py(y)+4, short(y))
+		fmt.Fprintf(p, `<line class="grid" x1="%g" x2="%.1f" y1="%.1f" y2="%.1f"/>`, left, width-right, p.py(y), p.py(y))
+		fmt.Fprintf(p, `<text class="ylabel" x="%g" y="%.1f">%s</text>`, left-6, p.py(y)+4, short(y))
 	}
 	step = max(1, tick(p.x1-p.x0))
 	first := math.Ceil(p.x0 / step)
@@ -174,7 +177,7 @@ func (p *plot) axes() {
 	}
 }
 
-// thin leaves out points that lie too close to be seen, but never the last.
+// thin leaves out points that are too close to be seen, but never the last.
 func thin(s series) series {
 	if len(s) <= maxDrawn {
 		return s
@@ -226,8 +229,9 @@ func (p *plot) line(l line) {
 			continue
 		}
 		// Every point can be read off by pointing at it.
-		fmt.Fprintf(p, `<circle class="dot c%d" cx="%.1f" cy="%.1f" r="%g"/><circle class="touch" cx="%.1f" cy="%.1f" r="6"><title>%s, step %s: %s</title></circle>`,
-			l.Color%colors, p.px(q.x), p.py(q.y), radius, p.px(q.x), p.py(q.y), template.HTMLEscapeString(l.Label), number(q.x), number(q.y))
+		fmt.Fprintf(p, `<circle class="dot c%d" cx="%.1f" cy="%.1f" r="%g"/>`, l.Color%colors, p.px(q.x), p.py(q.y), radius)
+		fmt.Fprintf(p, `<circle class="touch" cx="%.1f" cy="%.1f" r="6"><title>%s, step %s: %s</title></circle>`,
+			p.px(q.x), p.py(q.y), template.HTMLEscapeString(l.Label), number(q.x), number(q.y))
 	}
 }
 

@@ -1,8 +1,3 @@
-// Package report shows a training run to people: a page of curves in one HTML file that needs no network, and lines or a
-// live view for a terminal.
-//
-// It draws what package metrics recorded and computes nothing that a later reader could not; it imports rl/metrics and
-// lipgloss. Writers of pages are pure functions; a [View] is safe for concurrent use.
 package report
 
 import (
@@ -162,7 +157,8 @@ func (c curves) learning() []template.HTML {
 		{Label: "smoothed", Points: smooth(c["reward/mean"]), Color: 0},
 	}}
 	val := chart{Title: "Validation pass@1, with its 95% interval", Zero: true, Lines: []line{
-		{Label: "pass@1", Points: c["val/pass@1"], Color: 2, Dots: true, Low: c["val/pass@1_low"], High: c["val/pass@1_high"]},
+		{Label: "pass@1", Points: c["val/pass@1"], Color: 2, Dots: true, Low: c["val/pass@1_low"],
+			High: c["val/pass@1_high"]},
 		{Label: "pass@k", Points: c["val/pass@k"], Color: 3, Dots: true},
 	}}
 	if v, ok := c.last("val/random"); ok {
@@ -188,7 +184,8 @@ func (c curves) rollouts() []template.HTML {
 			{Label: "environment", Points: c["tokens/environment/mean"], Color: 5},
 			{Label: "policy", Points: c["tokens/sampled/mean"], Color: 0},
 		}},
-		chart{Title: "Tokens of a reply before its action", Zero: true, Lines: []line{{Label: "mean", Points: c["tokens/think_per_turn"], Color: 3}}},
+		chart{Title: "Tokens of a reply before its action", Zero: true,
+			Lines: []line{{Label: "mean", Points: c["tokens/think_per_turn"], Color: 3}}},
 		chart{Title: "Age of the rollouts, in policy versions", Zero: true, Lines: []line{
 			{Label: "mean", Points: c["staleness/mean"], Color: 0}, {Label: "max", Points: c["staleness/max"], Color: 1},
 		}},
@@ -197,18 +194,24 @@ func (c curves) rollouts() []template.HTML {
 
 func (c curves) update() []template.HTML {
 	return draw(
-		chart{Title: "Entropy at the trained tokens, in nats", Zero: true, Lines: []line{{Label: "mean", Points: c["entropy/mean"], Color: 0}}},
-		chart{Title: "Norm of the gradient, before clipping", Zero: true, Lines: []line{{Label: "mean", Points: c["optim/grad_norm"], Color: 0}}},
+		chart{Title: "Entropy at the trained tokens, in nats", Zero: true,
+			Lines: []line{{Label: "mean", Points: c["entropy/mean"], Color: 0}}},
+		chart{Title: "Norm of the gradient, before clipping", Zero: true,
+			Lines: []line{{Label: "mean", Points: c["optim/grad_norm"], Color: 0}}},
 		chart{Title: "Fraction of the tokens that were clipped", Zero: true, Lines: []line{
 			{Label: "above, with a positive advantage", Points: c["loss/clip_fraction_high"], Color: 2},
 			{Label: "below, with a negative one", Points: c["loss/clip_fraction_low"], Color: 1},
 		}},
-		chart{Title: "KL(old policy, new policy), estimate k3", Zero: true, Lines: []line{{Label: "k3", Points: c["loss/kl_k3"], Color: 0}}},
-		chart{Title: "KL(sampler, trainer), estimate k3", Zero: true, Lines: []line{{Label: "k3", Points: c["mismatch/kl_k3"], Color: 1}}},
+		chart{Title: "KL(old policy, new policy), estimate k3", Zero: true,
+			Lines: []line{{Label: "k3", Points: c["loss/kl_k3"], Color: 0}}},
+		chart{Title: "KL(sampler, trainer), estimate k3", Zero: true,
+			Lines: []line{{Label: "k3", Points: c["mismatch/kl_k3"], Color: 1}}},
 		chart{Title: "Extremes of the probability ratio", Lines: []line{
-			{Label: "largest", Points: c["loss/ratio_max"], Color: 2}, {Label: "smallest", Points: c["loss/ratio_min"], Color: 1},
+			{Label: "largest", Points: c["loss/ratio_max"], Color: 2},
+			{Label: "smallest", Points: c["loss/ratio_min"], Color: 1},
 		}},
-		chart{Title: "Size of the advantages", Zero: true, Lines: []line{{Label: "mean", Points: c["advantage/abs_mean"], Color: 0}}},
+		chart{Title: "Size of the advantages", Zero: true,
+			Lines: []line{{Label: "mean", Points: c["advantage/abs_mean"], Color: 0}}},
 		chart{Title: "Learning rate", Zero: true, Lines: []line{{Label: "learning rate", Points: c["optim/lr"], Color: 0}}},
 	)
 }
@@ -223,7 +226,8 @@ func (c curves) time() []template.HTML {
 			{Label: "model", Points: c["time/model"], Color: 0}, {Label: "environment", Points: c["time/environment"], Color: 2},
 			{Label: "reward", Points: c["time/reward"], Color: 3}, {Label: "waiting", Points: c["time/queue"], Color: 1},
 		}},
-		chart{Title: "Fraction of the workers' time without a rollout", Zero: true, Lines: []line{{Label: "idle", Points: c["workers/idle"], Color: 1}}},
+		chart{Title: "Fraction of the workers' time without a rollout", Zero: true,
+			Lines: []line{{Label: "idle", Points: c["workers/idle"], Color: 1}}},
 	)
 }
 

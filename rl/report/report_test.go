@@ -66,7 +66,8 @@ func TestRunPage(t *testing.T) {
 		t.Errorf("%d drawings", n)
 	}
 	for _, want := range []string{
-		"<title>lake &lt;1&gt;</title>", "grpo&#43;&#43; · seed 3 · step 59 of 100", "a: &lt;b&gt; &amp; c", "look &lt;here&gt;",
+		"<title>lake &lt;1&gt;</title>", "grpo&#43;&#43; · seed 3 · step 59 of 100", "a: &lt;b&gt; &amp; c",
+		"look &lt;here&gt;",
 		"Validation pass@1", "random moves 0.2", "a/&lt;script&gt;", "Mean reward of all rollouts that have one",
 	} {
 		if !strings.Contains(html, want) {
@@ -81,7 +82,8 @@ func TestRunPage(t *testing.T) {
 
 func TestPagesOfAlmostNothing(t *testing.T) {
 	one := []metrics.Point{{Step: 0, Values: map[string]float64{"val/pass@1": 0}}}
-	same := []metrics.Point{{Step: 5, Values: map[string]float64{"reward/mean": -3}}, {Step: 5, Values: map[string]float64{"reward/mean": -3}}}
+	same := []metrics.Point{{Step: 5, Values: map[string]float64{"reward/mean": -3}},
+		{Step: 5, Values: map[string]float64{"reward/mean": -3}}}
 	for name, points := range map[string][]metrics.Point{"none": nil, "one": one, "same": same, "many": somePoints(5000)} {
 		t.Run(name, func(t *testing.T) {
 			html := written(t, func(w io.Writer) error { return WriteRun(w, Run{Name: name, Points: points}) })
@@ -90,7 +92,9 @@ func TestPagesOfAlmostNothing(t *testing.T) {
 				t.Errorf("%d bytes", len(html))
 			}
 			wellFormed(t, written(t, func(w io.Writer) error {
-				return WriteAblation(w, Ablation{Name: name, Seeds: 1, Variants: []Variant{{Name: "a", Runs: []SeedRun{{1, points}}}, {Name: "b"}, {Name: "c"}}})
+				return WriteAblation(w,
+					Ablation{Name: name, Seeds: 1,
+						Variants: []Variant{{Name: "a", Runs: []SeedRun{{1, points}}}, {Name: "b"}, {Name: "c"}}})
 			}))
 		})
 	}
@@ -121,7 +125,8 @@ func TestAblationPage(t *testing.T) {
 	if n := wellFormed(t, html); n < 7 {
 		t.Errorf("%d drawings", n)
 	}
-	for _, want := range []string{"ablation · 3 variants · 13 of 15 runs · 20 steps each", "without &lt;clip&gt;: validation", `class="band`} {
+	for _, want := range []string{"ablation · 3 variants · 13 of 15 runs · 20 steps each",
+		"without &lt;clip&gt;: validation", `class="band`} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -177,7 +182,8 @@ func TestTicksAreRound(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0", 1: "1", 160: "160", 0.5: "0.500", 0.01234: "0.0123", 1e-5: "1.00e-05", 12.345: "12.35", 123.456: "123.5", -2.5: "-2.500", 1234567: "1.23e+06",
+		0: "0", 1: "1", 160: "160", 0.5: "0.500", 0.01234: "0.0123", 1e-5: "1.00e-05", 12.345: "12.35", 123.456: "123.5",
+		-2.5: "-2.500", 1234567: "1.23e+06",
 	} {
 		if got := number(v); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)

@@ -142,7 +142,7 @@ func TestTrainUsage(t *testing.T) {
 		{[]string{"--config", "nowhere.yaml"}, "nowhere.yaml"},
 		{[]string{"--resume"}, "--resume needs --out"},
 		{[]string{"--config", config, "--set", "stepps=1"}, "stepps"},
-		{[]string{"--config", config, "--out", begun}, "go on with --resume"},
+		{[]string{"--config", config, "--out", begun}, "continue it with --resume"},
 		{[]string{"--config", config, "--out", begun, "--resume", "--set", "seed=9"}, "seed cannot change"},
 		{[]string{"--config", config, "--out", filepath.Join(begun, "no"), "--resume"}, "no run"},
 		{[]string{"--config", config, "--out", begun, "--metrics-addr", "nowhere:x"}, "--metrics-addr"},

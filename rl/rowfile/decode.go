@@ -14,7 +14,8 @@ func fieldError(field, format string, args ...any) error {
 }
 
 // DecodeRollout reads a line of rollouts.jsonl. Members that the format does not have are ignored. Its error is an
-// [*rl.FieldError] where one member is to blame; [rl.Rollout.Validate] then says whether the rollout can be learned from.
+// [*rl.FieldError] where one member is to blame; [rl.Rollout.Validate] then says whether the rollout can be learned
+// from.
 func DecodeRollout(line []byte) (r rl.Rollout, err error) {
 	s := &scanner{b: line}
 	var reward, stop, turns bool

@@ -12,8 +12,8 @@ import (
 	"deepswe/rl"
 )
 
-// encoder appends JSON as it is documented, in the order in which it is documented. Only a number that is not finite can
-// fail, and the first to do so stays in err.
+// encoder appends JSON as it is documented, in the order in which it is documented. Only a number that is not finite
+// can fail, and the first to do so stays in err.
 type encoder struct {
 	b   []byte
 	err error

@@ -116,7 +116,8 @@ func TestExportRowsIsRows(t *testing.T) {
 
 func TestExportAtropos(t *testing.T) {
 	var out bytes.Buffer
-	if _, err := ExportAtropos(t.Context(), &out, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo++")); err != nil {
+	if _, err := ExportAtropos(t.Context(), &out, source(t, testdata(t, "rollouts.jsonl")),
+		preset(t, "grpo++")); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "atropos.jsonl", out.Bytes())
@@ -128,9 +129,12 @@ func TestExportSFT(t *testing.T) {
 		o          SFT
 		want       SFTReport
 	}{
-		{"rollouts.jsonl", "sft-tokens.jsonl", SFT{}, SFTReport{Form: SFTTokens, Rollouts: 7, Successes: 2, Lines: 3, MaskedTurns: 1}},
-		{"rollouts.jsonl", "sft-short.jsonl", SFT{MaxLength: 9}, SFTReport{Form: SFTTokens, Rollouts: 7, Successes: 2, Lines: 3, MaskedTurns: 1, TruncatedRows: 1}},
-		{"conversations.jsonl", "sft-messages.jsonl", SFT{}, SFTReport{Form: SFTMessages, Rollouts: 3, Successes: 2, Lines: 2, MaskedTurns: 2}},
+		{"rollouts.jsonl", "sft-tokens.jsonl", SFT{},
+			SFTReport{Form: SFTTokens, Rollouts: 7, Successes: 2, Lines: 3, MaskedTurns: 1}},
+		{"rollouts.jsonl", "sft-short.jsonl", SFT{MaxLength: 9},
+			SFTReport{Form: SFTTokens, Rollouts: 7, Successes: 2, Lines: 3, MaskedTurns: 1, TruncatedRows: 1}},
+		{"conversations.jsonl", "sft-messages.jsonl", SFT{},
+			SFTReport{Form: SFTMessages, Rollouts: 3, Successes: 2, Lines: 2, MaskedTurns: 2}},
 	} {
 		var out bytes.Buffer
 		rep, err := ExportSFT(t.Context(), &out, source(t, testdata(t, c.in)), c.o)
@@ -202,14 +206,17 @@ func TestExportNoticesAChange(t *testing.T) {
 func TestExportStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := ExportRows(ctx, io.Discard, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo")); !errors.Is(err, context.Canceled) {
+	if _, err := ExportRows(ctx, io.Discard, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo")); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	full := errors.New("the disk is full")
-	if _, err := ExportRows(t.Context(), failing{full}, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo")); !errors.Is(err, full) {
+	if _, err := ExportRows(t.Context(), failing{full}, source(t, testdata(t, "rollouts.jsonl")),
+		preset(t, "grpo")); !errors.Is(err, full) {
 		t.Errorf("the output failed: %v", err)
 	}
-	if _, err := ExportRows(t.Context(), io.Discard, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo", "max_length=4", "overflow=refuse")); err == nil ||
+	if _, err := ExportRows(t.Context(), io.Discard, source(t, testdata(t, "rollouts.jsonl")),
+		preset(t, "grpo", "max_length=4", "overflow=refuse")); err == nil ||
 		!strings.Contains(err.Error(), "longer than the maximum length of 4") {
 		t.Errorf("too long: %v", err)
 	}

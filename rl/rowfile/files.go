@@ -89,8 +89,8 @@ func (s *Source) Close() error {
 	return errors.Join(errs...)
 }
 
-// Rollouts reads the files from their start. It asks check about each rollout, and names the place of one that is refused.
-// An error ends the sequence.
+// Rollouts reads the files from their start. It asks check about each rollout, and names the place of one that is
+// refused. An error ends the sequence.
 func (s *Source) Rollouts(check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
 	return func(yield func(rl.Rollout, error) bool) {
 		for _, f := range s.files {
@@ -137,8 +137,8 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 	return d.IOReadCloser(), nil
 }
 
-// Create writes a file, compressed where its name ends in .zst. What was at the path is replaced when write has succeeded,
-// and not before; a pipe or another device is written to directly. An error of write is returned as it is.
+// Create writes a file, compressed where its name ends in .zst. What was at the path is replaced when write has
+// succeeded, and not before; a pipe or another device is written to directly. An error of write is returned as it is.
 func Create(path string, write func(io.Writer) error) error {
 	var failed error
 	do := func(w io.Writer) error {

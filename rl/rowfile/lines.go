@@ -16,9 +16,9 @@ import (
 // maxLine bounds what a file that is not JSONL can make us hold.
 const maxLine = 1 << 30
 
-// Read reads rollouts.jsonl, a line at a time, and asks check, which may be nil, about each rollout. Lines are decoded on
-// all processors, of which each holds one or two; they come out in order. The first error ends the sequence; it names the
-// line and the field where that is what is wrong.
+// Read reads rollouts.jsonl, a line at a time, and asks check, which may be nil, about each rollout. Lines are decoded
+// on all processors, of which each holds one or two; they come out in order. The first error ends the sequence; it
+// names the line and the field where that is what is wrong.
 func Read(r io.Reader, check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
 	return ordered(lines(r), func(l line) (rl.Rollout, error) {
 		ro, err := DecodeRollout(l.text)

@@ -55,20 +55,29 @@ func TestReadRolloutsRefuses(t *testing.T) {
 	turnWith := func(members string) string { return rolloutLine("turns", "["+goodTurn+",{"+members+"}]") }
 	for _, c := range []struct{ name, line, want string }{
 		{"no completion", turnWith(`"prompt_ids":[1],"logprobs":[]`), "turns[1].completion_ids: no token ids; record"},
-		{"null completion", turnWith(`"prompt_ids":[1],"completion_ids":null,"logprobs":null`), "turns[1].completion_ids: no token ids"},
-		{"empty completion", turnWith(`"prompt_ids":[1],"completion_ids":[],"logprobs":[]`), "turns[1].completion_ids: no token ids"},
+		{"null completion", turnWith(`"prompt_ids":[1],"completion_ids":null,"logprobs":null`),
+			"turns[1].completion_ids: no token ids"},
+		{"empty completion", turnWith(`"prompt_ids":[1],"completion_ids":[],"logprobs":[]`),
+			"turns[1].completion_ids: no token ids"},
 		{"no prompt", turnWith(`"prompt_ids":[],"completion_ids":[2],"logprobs":[-1]`), "turns[1].prompt_ids: no token ids"},
 		{"no logprobs", turnWith(`"prompt_ids":[1],"completion_ids":[2]`), "turns[1].logprobs: none for 1 completion_ids"},
 		{"null logprobs", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":null`), "turns[1].logprobs: none"},
-		{"fewer logprobs", turnWith(`"prompt_ids":[1],"completion_ids":[2,3],"logprobs":[-1]`), "turns[1].logprobs: 1 for 2 completion_ids"},
-		{"more logprobs", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":[-1,-1]`), "turns[1].logprobs: 2 for 1 completion_ids"},
-		{"NaN", turnWith(`"prompt_ids":[1],"completion_ids":[2,3],"logprobs":[-1,NaN]`), `turns[1].logprobs[1]: "NaN" is not a number`},
-		{"infinite", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":[-Infinity]`), `turns[1].logprobs[0]: "-Infinity"`},
+		{"fewer logprobs", turnWith(`"prompt_ids":[1],"completion_ids":[2,3],"logprobs":[-1]`),
+			"turns[1].logprobs: 1 for 2 completion_ids"},
+		{"more logprobs", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":[-1,-1]`),
+			"turns[1].logprobs: 2 for 1 completion_ids"},
+		{"NaN", turnWith(`"prompt_ids":[1],"completion_ids":[2,3],"logprobs":[-1,NaN]`),
+			`turns[1].logprobs[1]: "NaN" is not a number`},
+		{"infinite", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":[-Infinity]`),
+			`turns[1].logprobs[0]: "-Infinity"`},
 		{"too large", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":[-1e999]`), "turns[1].logprobs[0]"},
 		{"null logprob", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":[null]`), `turns[1].logprobs[0]: "null"`},
-		{"positive", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":[0.5]`), "turns[1].logprobs[0]: 0.5 is not the logarithm"},
-		{"fractional id", turnWith(`"prompt_ids":[1.5],"completion_ids":[2],"logprobs":[-1]`), `turns[1].prompt_ids[0]: "1.5" is not a token id`},
-		{"negative id", turnWith(`"prompt_ids":[1],"completion_ids":[-2],"logprobs":[-1]`), `turns[1].completion_ids[0]: "-2"`},
+		{"positive", turnWith(`"prompt_ids":[1],"completion_ids":[2],"logprobs":[0.5]`),
+			"turns[1].logprobs[0]: 0.5 is not the logarithm"},
+		{"fractional id", turnWith(`"prompt_ids":[1.5],"completion_ids":[2],"logprobs":[-1]`),
+			`turns[1].prompt_ids[0]: "1.5" is not a token id`},
+		{"negative id", turnWith(`"prompt_ids":[1],"completion_ids":[-2],"logprobs":[-1]`),
+			`turns[1].completion_ids[0]: "-2"`},
 		{"huge id", turnWith(`"prompt_ids":[1],"completion_ids":[2147483648],"logprobs":[-1]`), "is not a token id"},
 		{"words for ids", turnWith(`"prompt_ids":["a"],"completion_ids":[2],"logprobs":[-1]`), "turns[1].prompt_ids[0]"},
 		{"a nested array", turnWith(`"prompt_ids":[[1]],"completion_ids":[2],"logprobs":[-1]`), "turns[1].prompt_ids[0]"},
@@ -80,7 +89,8 @@ func TestReadRolloutsRefuses(t *testing.T) {
 		{"reward in words", rolloutLine("reward", `"1"`), `reward: "1" is neither a number nor null`},
 		{"reward NaN", rolloutLine("reward", `NaN`), "reward"},
 		{"reward of a broken sandbox", rolloutLine("stop_reason", `"sandbox_error"`), "reward: 1 after a sandbox_error"},
-		{"unknown stop reason", rolloutLine("stop_reason", `"length"`), `stop_reason: "length" is none of submitted, max_steps`},
+		{"unknown stop reason", rolloutLine("stop_reason", `"length"`),
+			`stop_reason: "length" is none of submitted, max_steps`},
 		{"no stop reason", rolloutLine("stop_reason", ""), "stop_reason: missing"},
 		{"null stop reason", rolloutLine("stop_reason", "null"), "stop_reason: empty"},
 		{"neither task nor group", `{"task":null,"reward":1,"stop_reason":"submitted","turns":[]}`, "task: neither"},
@@ -106,15 +116,20 @@ func TestReadRolloutsRefuses(t *testing.T) {
 func TestReadRolloutsIsLenientAboutTheRest(t *testing.T) {
 	a := preset(t, "grpo++", "filter.length=mask")
 	for name, line := range map[string]string{
-		"numbers for ids":         `{"task":17,"group":3,"attempt":"2","reward":0.5,"stop_reason":"submitted","policy_version":"v12","turns":[` + goodTurn + `]}`,
-		"no group, no attempt":    `{"task":"a","reward":0,"stop_reason":"submitted","turns":[]}`,
-		"members of others":       `{"extra":{"a":[1,{"b":"]}"}]},"task":"a","reward":0,"stop_reason":"submitted","turns":[]}`,
-		"escapes":                 `{"t\u0061sk":"a\n\"b\"","reward":0,"stop_reason":"submitted","turns":[]}`,
-		"white space":             "\t{ \"task\" : \"a\" , \"reward\" : 0 , \"stop_reason\" : \"submitted\" , \"turns\" : [ { \"prompt_ids\" : [ 1 , 2 ] , \"completion_ids\" : [ 3 ] , \"logprobs\" : [ -1e-3 ] } ] } \r",
-		"a failure needs nothing": `{"task":"a","reward":null,"stop_reason":"model_error","turns":[{"prompt_ids":[1],"completion_ids":null}]}`,
-		"without turns at all":    `{"task":"a","reward":null,"stop_reason":"sandbox_error"}`,
-		"a filtered stop reason":  `{"task":"a","reward":0,"stop_reason":"length","turns":[]}`,
-		"rounding above zero":     `{"task":"a","reward":0,"stop_reason":"submitted","turns":[{"prompt_ids":[1],"completion_ids":[3],"logprobs":[1e-7]}]}`,
+		"numbers for ids": `{"task":17,"group":3,"attempt":"2","reward":0.5,"stop_reason":"submitted",` +
+			`"policy_version":"v12","turns":[` + goodTurn + `]}`,
+		"no group, no attempt": `{"task":"a","reward":0,"stop_reason":"submitted","turns":[]}`,
+		"members of others": `{"extra":{"a":[1,{"b":"]}"}]},` +
+			`"task":"a","reward":0,"stop_reason":"submitted","turns":[]}`,
+		"escapes": `{"t\u0061sk":"a\n\"b\"","reward":0,"stop_reason":"submitted","turns":[]}`,
+		"white space": "\t{ \"task\" : \"a\" , \"reward\" : 0 , \"stop_reason\" : \"submitted\" , " +
+			"\"turns\" : [ { \"prompt_ids\" : [ 1 , 2 ] , \"completion_ids\" : [ 3 ] , \"logprobs\" : [ -1e-3 ] } ] } \r",
+		"a failure needs nothing": `{"task":"a","reward":null,"stop_reason":"model_error",` +
+			`"turns":[{"prompt_ids":[1],"completion_ids":null}]}`,
+		"without turns at all":   `{"task":"a","reward":null,"stop_reason":"sandbox_error"}`,
+		"a filtered stop reason": `{"task":"a","reward":0,"stop_reason":"length","turns":[]}`,
+		"rounding above zero": `{"task":"a","reward":0,"stop_reason":"submitted",` +
+			`"turns":[{"prompt_ids":[1],"completion_ids":[3],"logprobs":[1e-7]}]}`,
 	} {
 		if _, err := readAll(Read(strings.NewReader(line), a.Accepts)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -124,9 +139,11 @@ func TestReadRolloutsIsLenientAboutTheRest(t *testing.T) {
 
 // What a harness wrote for its ids comes back as it was, in rollouts and in rows.
 func TestIDsKeepTheirForm(t *testing.T) {
-	for _, version := range []string{`12`, `"v12"`, `"12"`, `null`, `-1`, `1.5`, `""`, `"\"12\""`, `"\"x"`, `"a<b>&c"`, `12345678901234567890`} {
+	for _, version := range []string{`12`, `"v12"`, `"12"`, `null`, `-1`, `1.5`, `""`, `"\"12\""`, `"\"x"`, `"a<b>&c"`,
+		`12345678901234567890`} {
 		for _, id := range []string{`"a"`, `"3"`, `3`, `"<&>"`, `1e3`} {
-			in := fmt.Sprintf(`{"task":%s,"group":%s,"attempt":0,"reward":1,"stop_reason":"submitted","policy_version":%s,"turns":[%s]}`,
+			in := fmt.Sprintf(`{"task":%s,"group":%s,"attempt":0,"reward":1,"stop_reason":"submitted",`+
+				`"policy_version":%s,"turns":[%s]}`,
 				id, id, version, goodTurn)
 			r, err := DecodeRollout([]byte(in))
 			if err != nil {
@@ -139,7 +156,8 @@ func TestIDsKeepTheirForm(t *testing.T) {
 			row := rl.Merge(r, 0)[0]
 			e = encoder{}
 			e.row(&row)
-			head := fmt.Sprintf(`{"task":%s,"group":%s,"attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5]`, id, id)
+			head := fmt.Sprintf(`{"task":%s,"group":%s,"attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5]`,
+				id, id)
 			if !bytes.HasPrefix(e.b, []byte(head)) || !bytes.Contains(e.b, []byte(`"policy_version":`+version+`,`)) {
 				t.Errorf("row of\n%s is\n%s", in, e.b)
 			}
@@ -180,7 +198,8 @@ func drawTurns(t *rapid.T) []rl.Turn {
 			prompt = slices.Concat(turns[k-1].PromptIDs, turns[k-1].CompletionIDs, some("environment", 0, 4))
 		}
 		completion := some("completion", 1, 40)
-		turns = append(turns, rl.Turn{PromptIDs: prompt, CompletionIDs: completion, Logprobs: make([]float64, len(completion))})
+		turns = append(turns, rl.Turn{PromptIDs: prompt, CompletionIDs: completion,
+			Logprobs: make([]float64, len(completion))})
 	}
 	return turns
 }
@@ -250,12 +269,13 @@ func TestRowsAreJSON(t *testing.T) {
 
 func TestBytesOfARow(t *testing.T) {
 	row := rl.Row{
-		Task: "a<b", IDs: []int32{1, 2}, Mask: []uint8{0, 1}, Logprobs: []float64{0, -0.25}, Advantage: 1e-9, Scale: 1e30, Trained: true,
+		Task: "a<b", IDs: []int32{1, 2}, Mask: []uint8{0, 1}, Logprobs: []float64{0,
+			-0.25}, Advantage: 1e-9, Scale: 1e30, Trained: true,
 	}
 	var e encoder
 	e.row(&row)
-	want := `{"task":"a<b","group":"","attempt":0,"row":0,"ids":[1,2],"mask":[0,1],"logprobs":[0,-0.25],"advantage":1e-09,` +
-		`"scale":1e+30,"reward":0,"stop_reason":"","policy_version":null,"trained":true}`
+	want := `{"task":"a<b","group":"","attempt":0,"row":0,"ids":[1,2],"mask":[0,1],` +
+		`"logprobs":[0,-0.25],"advantage":1e-09,"scale":1e+30,"reward":0,"stop_reason":"","policy_version":null,"trained":true}`
 	if string(e.b) != want || e.err != nil {
 		t.Errorf("got\n%s, %v, want\n%s", e.b, e.err, want)
 	}
@@ -285,7 +305,8 @@ func TestOrdered(t *testing.T) {
 	for _, c := range []struct {
 		n, stop, want int
 		err           error
-	}{{600, -1, 600, io.ErrUnexpectedEOF}, {800, -1, 700, io.ErrClosedPipe}, {800, 30, 31, nil}, {0, -1, 0, io.ErrUnexpectedEOF}} {
+	}{{600, -1, 600, io.ErrUnexpectedEOF}, {800, -1, 700, io.ErrClosedPipe}, {800, 30, 31, nil}, {0, -1, 0,
+		io.ErrUnexpectedEOF}} {
 		i := 0
 		var got error
 		for v, err := range ordered(count(c.n), double) {

@@ -13,9 +13,10 @@ import (
 // errChanged says that a source was not the same when it was read again.
 var errChanged = errors.New("the rollouts changed while they were read; export a run that has ended, or a copy")
 
-// ExportRows writes rows.jsonl, in the order of the rollouts. The source is read twice: an advantage needs all of its group
-// and a share all of the batch, so the first time everything is checked and counted, and the second time each rollout is
-// merged, placed and written. Memory holds a few rollouts at a time, wherever in the source the members of a group are.
+// ExportRows writes rows.jsonl, in the order of the rollouts. The source is read twice: an advantage needs all of its
+// group and a share all of the batch, so the first time everything is checked and counted, and the second time each
+// rollout is merged, placed and written. Memory holds a few rollouts at a time, wherever in the source the members of a
+// group are.
 func ExportRows(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm) (rl.Batch, error) {
 	placements, members, batch, err := survey(ctx, src, a)
 	if err != nil {
@@ -96,12 +97,13 @@ func isOf(m *rl.Member, r *rl.Rollout) bool {
 const maskedLogprob = 1.0
 
 // ExportAtropos writes a line for each group, which is the body of a POST to /scored_data of an Atropos server: tokens,
-// masks (the token id where it is trained, else -100), scores (rewards), advantages and inference_logprobs for each row.
+// masks (the token id where it is trained, else -100), scores (rewards), advantages and inference_logprobs for each
+// row.
 //
 // A score alone would weigh a rollout by its number of rows and know nothing of the filter, so each token also has its
-// advantage, without the share: dividing is that trainer's part. Dropped rollouts are left out. The source is read twice;
-// memory holds the rows of the groups that have begun and not ended, so a source that has its groups together needs
-// memory for one.
+// advantage, without the share: dividing is that trainer's part. Dropped rollouts are left out. The source is read
+// twice; memory holds the rows of the groups that have begun and not ended, so a source that has its groups together
+// needs memory for one.
 func ExportAtropos(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm) (rl.Batch, error) {
 	placements, members, batch, err := survey(ctx, src, a)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"deepswe/rl"
 )
 
-// scanner walks one JSON value. encoding/json would do, but for the arrays of numbers: they are nearly all of a file, and
-// here they are parsed several times faster, into slices of exactly their length.
+// scanner walks one JSON value. encoding/json would do, but for the arrays of numbers: they are nearly all of a file,
+// and here they are parsed several times faster, into slices of exactly their length.
 type scanner struct {
 	b []byte
 	i int

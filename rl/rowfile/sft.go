@@ -28,8 +28,8 @@ const (
 // notTrained is the label that cross-entropy passes over in the libraries that read these files.
 const notTrained = -100
 
-// SFT says what imitation learns from: rejection fine-tuning, in which only rollouts that solved their task are imitated,
-// and of them every turn but those with a format error.
+// SFT says what imitation learns from: rejection fine-tuning, in which only rollouts that solved their task are
+// imitated, and of them every turn but those with a format error.
 type SFT struct {
 	// Form is SFTAuto where it is empty.
 	Form SFTForm
@@ -101,7 +101,8 @@ func (o SFT) survey(ctx context.Context, src *Source) (rep SFTReport, err error)
 	}
 	switch rep.Form = o.Form; {
 	case o.Form == SFTMessages && without > 0:
-		return rep, fmt.Errorf("export sft: %d of %d successful rollouts have no messages; export tokens", without, rep.Successes)
+		return rep, fmt.Errorf("export sft: %d of %d successful rollouts have no messages; export tokens", without,
+			rep.Successes)
 	case o.Form == SFTMessages, o.Form == SFTTokens:
 	case o.Form != "" && o.Form != SFTAuto:
 		return rep, fmt.Errorf("export sft: form %q is none of %s, %s, %s", o.Form, SFTAuto, SFTTokens, SFTMessages)

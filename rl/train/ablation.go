@@ -140,8 +140,8 @@ func (a *Ablation) node() (*yaml.Node, error) {
 // runsDir holds the runs of an ablation: runs/<variant>/seed-<seed>.
 const runsDir = "runs"
 
-// startAblation makes all runs of an ablation, seed by seed, so that what there is can be compared at any time. Each is a
-// run directory of its own; those that are finished are not made again.
+// startAblation makes all runs of an ablation, seed by seed, so that what there is can be compared at any time. Each is
+// a run directory of its own; those that are finished are not made again.
 func startAblation(ctx context.Context, c Config, o Options) (results []Result, err error) {
 	dir, err := openDir(o.Dir, c, o)
 	if err != nil {
@@ -173,7 +173,8 @@ func startAblation(ctx context.Context, c Config, o Options) (results []Result, 
 }
 
 // startMember makes one run of an ablation.
-func startMember(ctx context.Context, c Config, v Variant, seed uint64, o Options, dir string, workers int) (Result, error) {
+func startMember(ctx context.Context, c Config, v Variant, seed uint64, o Options, dir string, workers int) (Result,
+	error) {
 	cfg := v.Config
 	cfg.Seed = seed
 	name := "seed-" + strconv.FormatUint(seed, 10)
@@ -206,7 +207,8 @@ func writeComparison(dir *run.Dir, c Config, results []Result) error {
 		return err
 	}
 	page := report.Ablation{
-		Name: c.Name, Steps: c.Steps, Seeds: len(c.Ablation.Seeds), Config: string(text), Variants: variants(c.Ablation, results),
+		Name: c.Name, Steps: c.Steps, Seeds: len(c.Ablation.Seeds), Config: string(text), Variants: variants(c.Ablation,
+			results),
 	}
 	var b bytes.Buffer
 	if err := report.WriteAblation(&b, page); err != nil {

@@ -48,7 +48,7 @@ func (f *frozenLake) maps() frozenlake.Options {
 	}
 }
 
-// Complete knows how long a reply has to be, and the longest row of compact episodes: in each turn two role marks, an
+// Complete sets how long a reply may be, and the longest row of compact episodes: in each turn two role marks, an
 // observation and its end, a reply and, where it was cut off, its end.
 func (f *frozenLake) Complete(c *Config) error {
 	if f.MaxTokens == 0 {
@@ -110,7 +110,8 @@ func (l *lakes) Tasks(s Split) []string {
 func (l *lakes) Language() (embedded.Language, error) {
 	s := l.settings
 	if s.Rendering != frozenlake.Compact {
-		return embedded.Language{}, fmt.Errorf("the embedded policy reads rendering %s only, not %s", frozenlake.Compact, s.Rendering)
+		return embedded.Language{}, fmt.Errorf("the embedded policy reads rendering %s only, not %s", frozenlake.Compact,
+			s.Rendering)
 	}
 	return embedded.Language{
 		Vocabulary: frozenlake.Vocabulary(), Window: frozenlake.CompactTokens(s.Radius), Reply: s.MaxTokens,
@@ -136,7 +137,7 @@ func (l *lakes) runner(model func(run.Job) agent.Model, temperature float64) run
 	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 		number, err := strconv.ParseUint(strings.TrimPrefix(a.Task, lakePrefix), 10, 64)
 		if err != nil {
-			return run.Result{}, run.Abort(fmt.Errorf("task %q is no lake: %w", a.Task, err))
+			return run.Result{}, run.Abort(fmt.Errorf("task %q is not a lake: %w", a.Task, err))
 		}
 		s := l.settings
 		seed := func(turn int) int64 { return a.Seed(l.options.Seed, turn) }
@@ -164,7 +165,7 @@ type embeddedPolicy struct {
 
 func newEmbedded() *embeddedPolicy { return &embeddedPolicy{Hidden: 64} }
 
-// Complete knows a learning rate for a network this small.
+// Complete sets a learning rate for a network this small.
 func (e *embeddedPolicy) Complete(c *Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 3e-3
@@ -178,11 +179,13 @@ func (e *embeddedPolicy) Complete(c *Config) error {
 // Open makes a fresh policy.
 func (e *embeddedPolicy) Open(o TrainerOptions) (rl.Trainer, error) {
 	if o.Speaker == nil {
-		return nil, errors.New("the embedded policy cannot read this environment: use the environment frozenlake, or another trainer")
+		return nil, errors.New("the embedded policy cannot read this environment; " +
+			"to fix: use the environment frozenlake, or another trainer")
 	}
 	language, err := o.Speaker.Language()
 	if err != nil {
 		return nil, err
 	}
-	return embedded.New(embedded.Options{Language: language, Hidden: e.Hidden, Seed: o.Seed, Dir: o.Dir, Workers: o.Workers})
+	return embedded.New(embedded.Options{Language: language, Hidden: e.Hidden, Seed: o.Seed, Dir: o.Dir,
+		Workers: o.Workers})
 }

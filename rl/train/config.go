@@ -52,7 +52,7 @@ type Rollouts struct {
 	// Deadline ends a rollout that hangs, 0 for never; Drain is what rollouts under way get when the run is interrupted.
 	Deadline Duration `yaml:"deadline"`
 	Drain    Duration `yaml:"drain"`
-	// Retries after failures of machinery; MaxFailures in a row end the run, 0 for never.
+	// Retries after infrastructure failures; MaxFailures in a row end the run, 0 for never.
 	Retries     int `yaml:"retries"`
 	MaxFailures int `yaml:"max_failures"`
 	// KeepLogs leaves the rollouts of every step on the disk, compressed; without it they go when a checkpoint has their
@@ -110,7 +110,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil || v < 0 {
-		return fmt.Errorf("line %d: %q is no duration: write it like 90s or 1h30m", n.Line, n.Value)
+		return fmt.Errorf("line %d: invalid duration %q (for example 90s or 1h30m)", n.Line, n.Value)
 	}
 	*d = Duration(v)
 	return nil

@@ -24,39 +24,49 @@ func TestErrorsOfTheConfiguration(t *testing.T) {
 		want       []string
 	}{
 		{"unknown key", least + "stepps: 3\n", []string{"line 3", `unknown key "stepps"`, `did you mean "steps"?`}},
-		{"unknown key in a section", least + "optimizer:\n  lerning_rate: 3\n", []string{"line 4", "in optimizer", `"learning_rate"?`}},
-		{"unknown key of the environment", "environment:\n  name: frozenlake\n  radios: 3\ntrainer: {name: embedded}\n", []string{"line 3", "in environment", `"radius"?`}},
-		{"unknown key of the trainer", "environment: {name: frozenlake}\ntrainer:\n  name: embedded\n  layers: 3\n", []string{"line 4", "in trainer", "it has hidden"}},
-		{"unknown key deep down", least + "guards:\n  collapse:\n    windows: 3\n", []string{"line 5", "guards.collapse", `"window"?`}},
+		{"unknown key in a section", least + "optimizer:\n  lerning_rate: 3\n",
+			[]string{"line 4", "in optimizer", `"learning_rate"?`}},
+		{"unknown key of the environment", "environment:\n  name: frozenlake\n  radios: 3\ntrainer: {name: embedded}\n",
+			[]string{"line 3", "in environment", `"radius"?`}},
+		{"unknown key of the trainer", "environment: {name: frozenlake}\ntrainer:\n  name: embedded\n  layers: 3\n",
+			[]string{"line 4", "in trainer", "it has hidden"}},
+		{"unknown key deep down", least + "guards:\n  collapse:\n    windows: 3\n",
+			[]string{"line 5", "guards.collapse", `"window"?`}},
 		{"with dashes", least + "rollouts: {keep-logs: true}\n", []string{`"keep_logs"?`}},
 		{"nothing near", least + "zzzzzzzz: 3\n", []string{"it has name, seed, steps", "environment, trainer, ablation"}},
 		{"wrong type", least + "steps: many\n", []string{"line 3", "many"}},
 		{"twice", least + "steps: 1\nsteps: 2\n", []string{"line 4", "steps", "already defined at line 3"}},
-		{"section twice", least + "trainer: {name: embedded}\n", []string{"line 3", "trainer stands there twice"}},
+		{"section twice", least + "trainer: {name: embedded}\n", []string{"line 3", "trainer is given twice"}},
 		{"no environment", "trainer: {name: embedded}\n", []string{"environment.name is missing", "frozenlake"}},
 		{"no trainer", "environment: {name: frozenlake}\n", []string{"trainer.name is missing", "embedded"}},
-		{"another environment", "environment: {name: lakes}\ntrainer: {name: embedded}\n", []string{"line 1", `"lakes"`, "frozenlake"}},
+		{"another environment", "environment: {name: lakes}\ntrainer: {name: embedded}\n",
+			[]string{"line 1", `"lakes"`, "frozenlake"}},
 		{"a list", "- 1\n", []string{"line 1", "key: value"}},
 		{"two documents", least + "---\nsteps: 2\n", []string{"second document"}},
 		{"not YAML", least + "steps: [1\n", []string{"line"}},
 		{"preset", least + "algorithm: {preset: ppo}\n", []string{"algorithm.preset", `"ppo"`, "grpo++"}},
 		{"switch", least + "algorithm: {set: {bseline: mean}}\n", []string{"algorithm.set", "bseline", "baseline"}},
-		{"value of a switch", least + "algorithm: {set: {baseline: median}}\n", []string{"baseline", "median", "leave_one_out"}},
+		{"value of a switch", least + "algorithm: {set: {baseline: median}}\n",
+			[]string{"baseline", "median", "leave_one_out"}},
 		{"max_length among the switches", least + "algorithm: {set: {max_length: 3}}\n", []string{"algorithm.max_length"}},
 		{"steps", least + "steps: 0\n", []string{"steps is 0"}},
-		{"several at once", least + "steps: 0\nrollouts: {tasks: 0, group: -1}\n", []string{"steps", "rollouts.tasks is 0", "rollouts.group is -1"}},
+		{"several at once", least + "steps: 0\nrollouts: {tasks: 0, group: -1}\n",
+			[]string{"steps", "rollouts.tasks is 0", "rollouts.group is -1"}},
 		{"minibatches", least + "rollouts: {tasks: 3}\noptimizer: {minibatches: 4}\n", []string{"minibatches is 4", "(3)"}},
 		{"learning rate", least + "optimizer: {learning_rate: -1}\n", []string{"learning_rate is -1"}},
 		{"not a number", least + "optimizer: {weight_decay: .nan}\n", []string{"weight_decay is NaN"}},
 		{"duration", least + "rollouts: {deadline: soon}\n", []string{"line 3", "soon", "90s"}},
 		{"action", least + "guards: {collapse: {action: scream}}\n", []string{"line 3", "scream", "off, warn, stop"}},
-		{"lake", "environment: {name: frozenlake, min_size: 1}\ntrainer: {name: embedded}\n", []string{"environment", "min_size"}},
+		{"lake", "environment: {name: frozenlake, min_size: 1}\ntrainer: {name: embedded}\n",
+			[]string{"environment", "min_size"}},
 		{"ablation without variants", least + "ablation: {seeds: [1]}\n", []string{"line 3", "one variant"}},
 		{"variant without a name", least + "ablation:\n  variants:\n    - steps: 2\n", []string{"line 5", "needs a name"}},
 		{"variants alike", least + "ablation:\n  variants:\n    - name: A b\n    - name: a-B\n", []string{"line 6", "a-B"}},
 		{"variant with a path for a name", least + "ablation:\n  variants:\n    - name: ../x\n", []string{"line 5", "../x"}},
-		{"unknown key in a variant", least + "ablation:\n  variants:\n    - name: x\n      optimizer: {warmpu: 1}\n", []string{"line 6", `variant "x"`, `"warmup"?`}},
-		{"variant that changes the seed", least + "ablation:\n  variants:\n    - {name: x, seed: 2}\n", []string{"cannot change seed"}},
+		{"unknown key in a variant", least + "ablation:\n  variants:\n    - name: x\n      optimizer: {warmpu: 1}\n",
+			[]string{"line 6", `variant "x"`, `"warmup"?`}},
+		{"variant that changes the seed", least + "ablation:\n  variants:\n    - {name: x, seed: 2}\n",
+			[]string{"cannot change seed"}},
 		{"the same seed twice", least + "ablation: {seeds: [1, 1], variants: [{name: x}]}\n", []string{"line 3", "1 twice"}},
 	}
 	for _, tt := range tests {
@@ -77,7 +87,8 @@ func TestErrorsOfTheConfiguration(t *testing.T) {
 // The parts that a chat environment needs are refused where the policy cannot read it.
 func TestEmbeddedPolicyReadsCompactOnly(t *testing.T) {
 	c := mustLoad(t, least, "environment.rendering=chat", "algorithm.max_length=100")
-	if _, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run")}); err == nil || !strings.Contains(err.Error(), "compact") {
+	if _, err := Start(t.Context(), c,
+		Options{Dir: filepath.Join(t.TempDir(), "run")}); err == nil || !strings.Contains(err.Error(), "compact") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -98,7 +109,8 @@ func TestSet(t *testing.T) {
 	c := mustLoad(t, tiny, "steps=9", "optimizer.learning_rate=1e-3", "filter.max-steps=drop", "algorithm.set.std=true",
 		"environment.max_size=5", "rollouts.deadline=90s", "uniform=drop")
 	a := c.RL()
-	if c.Steps != 9 || c.Optimizer.LearningRate != 1e-3 || a.Filter[agent.MaxSteps] != rl.Drop || !a.Std || !a.DropUniform ||
+	if c.Steps != 9 || c.Optimizer.LearningRate != 1e-3 || a.Filter[agent.MaxSteps] != rl.Drop || !a.Std ||
+		!a.DropUniform ||
 		c.Environment.(*frozenLake).MaxSize != 5 || c.Rollouts.Deadline != Duration(90e9) {
 		t.Errorf("%+v %+v", c, a)
 	}
@@ -122,7 +134,8 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		set := []string{"algorithm.preset=" + rapid.SampledFrom(rl.Presets()).Draw(rt, "preset")}
 		set = append(set, rapid.SliceOf(rapid.SampledFrom([]string{
-			"seed=18446744073709551615", "filter.timeout=drop", "clip.high=0.5", "rollouts.deadline=1h30m", "guards.collapse.action=off",
+			"seed=18446744073709551615", "filter.timeout=drop", "clip.high=0.5", "rollouts.deadline=1h30m",
+			"guards.collapse.action=off",
 			"environment.slippery=true", "trainer.hidden=7", "name=a b", "overlong.max=100", "checkpoint.keep=5", "entropy=0.01",
 		})).Draw(rt, "set")...)
 		c, err := Load([]byte(rapid.SampledFrom(texts).Draw(rt, "text")), BuiltIn(), set...)
@@ -228,7 +241,8 @@ func TestREADME(t *testing.T) {
 	for key := range documented {
 		section, _, _ := strings.Cut(key, ".")
 		if _, ok := inForce[key]; !ok && section != "ablation" && inForce[section] == "" && strings.Contains(key, ".") &&
-			!strings.ContainsAny(key, "/ ") && !strings.HasSuffix(key, ".name") && !strings.HasSuffix(key, ".json") && !strings.HasSuffix(key, ".set") &&
+			!strings.ContainsAny(key, "/ ") && !strings.HasSuffix(key, ".name") && !strings.HasSuffix(key,
+			".json") && !strings.HasSuffix(key, ".set") &&
 			!strings.HasSuffix(key, ".yaml") && !strings.HasSuffix(key, ".jsonl") && !strings.HasSuffix(key, ".html") {
 			t.Errorf("README.md has %s, which is no key", key)
 		}

@@ -75,8 +75,8 @@ type TrainerOptions struct {
 	Log     *slog.Logger
 }
 
-// Parts are the environments and trainers that a configuration can name. Each function returns fresh settings with their
-// defaults.
+// Parts are the environments and trainers that a configuration can name. Each function returns fresh settings with
+// their defaults.
 type Parts struct {
 	Environments map[string]func() EnvironmentSettings
 	Trainers     map[string]func() TrainerSettings
@@ -85,7 +85,11 @@ type Parts struct {
 // BuiltIn has the parts that need nothing but this program: the environment frozenlake and the trainer embedded.
 func BuiltIn() Parts {
 	return Parts{
-		Environments: map[string]func() EnvironmentSettings{"frozenlake": func() EnvironmentSettings { return newFrozenLake() }},
-		Trainers:     map[string]func() TrainerSettings{"embedded": func() TrainerSettings { return newEmbedded() }},
+		Environments: map[string]func() EnvironmentSettings{
+			"frozenlake": func() EnvironmentSettings { return newFrozenLake() },
+		},
+		Trainers: map[string]func() TrainerSettings{
+			"embedded": func() TrainerSettings { return newEmbedded() },
+		},
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// Guards watch a run for what has ended others: gradients that are not finite, a trainer that disagrees with its sampler,
-// rewards that fall and do not come back.
+// Guards watch a run for what has ended others: gradients that are not finite, a trainer that disagrees with its
+// sampler, a sustained collapse of the reward.
 type Guards struct {
 	// MaxSkipped optimizer steps in a row without a finite gradient stop the run; 0 is never.
 	MaxSkipped int `yaml:"max_skipped"`
@@ -54,9 +54,11 @@ func (g Guards) validate() error {
 		errs = append(errs, fmt.Errorf("guards.max_skipped is %d: want 0 or more", g.MaxSkipped))
 	}
 	if c := g.Collapse; c.Window < 1 || c.Patience < 1 {
-		errs = append(errs, fmt.Errorf("guards.collapse has window %d and patience %d: want at least 1", c.Window, c.Patience))
+		errs = append(errs, fmt.Errorf("guards.collapse has window %d and patience %d: want at least 1", c.Window,
+			c.Patience))
 	}
-	errs = append(errs, fraction("guards.mismatch_kl", g.MismatchKL, 1e6), fraction("guards.collapse.fraction", g.Collapse.Fraction, 1))
+	errs = append(errs, fraction("guards.mismatch_kl", g.MismatchKL, 1e6),
+		fraction("guards.collapse.fraction", g.Collapse.Fraction, 1))
 	return errors.Join(errs...)
 }
 
@@ -85,12 +87,13 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 		g.skipped = 0
 	}
 	if g.settings.MaxSkipped > 0 && g.skipped >= g.settings.MaxSkipped {
-		err = fmt.Errorf("%w: %d optimizer steps in a row had no finite gradient; lower optimizer.learning_rate, or look at the "+
-			"corrections for mismatch", ErrGuard, g.skipped)
+		err = fmt.Errorf("%w: %d optimizer steps in a row had no finite gradient; "+
+			"to fix: lower optimizer.learning_rate, or look at the corrections for mismatch", ErrGuard, g.skipped)
 	}
 	if kl := p.Values["mismatch/kl_k3"]; g.settings.MismatchKL > 0 && kl > g.settings.MismatchKL {
-		warnings = append(warnings, fmt.Sprintf("sampler and trainer disagree: mismatch/kl_k3 is %.3g; check that both compute "+
-			"in the same precision and that the sampler uses no filters, or set algorithm.set corrections", kl))
+		warnings = append(warnings,
+			fmt.Sprintf("sampler and trainer disagree: mismatch/kl_k3 is %.3g; check that both compute "+
+				"in the same precision and that the sampler uses no filters, or set algorithm.set corrections", kl))
 	}
 	collapsed := g.collapsed(p)
 	switch {
@@ -103,7 +106,7 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 	return warnings, err
 }
 
-// collapsed tells whether the mean of the window has been below its mark for as long as the patience lasts.
+// collapsed reports whether the mean of the window has been below its mark for as long as the patience lasts.
 func (g *guard) collapsed(p metrics.Point) bool {
 	c := g.settings.Collapse
 	reward, ok := p.Values["reward/mean"]
@@ -133,5 +136,6 @@ func (g *guard) collapsed(p metrics.Point) bool {
 
 func (g *guard) collapse() string {
 	c := g.settings.Collapse
-	return fmt.Sprintf("the mean reward over %d steps has been below %g of its best (%.3f) for %d steps", c.Window, c.Fraction, g.best, g.below)
+	return fmt.Sprintf("the mean reward over %d steps has been below %g of its best (%.3f) for %d steps", c.Window,
+		c.Fraction, g.best, g.below)
 }

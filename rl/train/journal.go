@@ -64,7 +64,8 @@ func (j *journal) remember(line []byte) error {
 	o := run.Outcome{
 		Job: a, Err: x.Error, Tries: x.Tries,
 		Result: run.Result{
-			Reward: r.Reward, StopReason: r.StopReason, Turns: r.Turns, Messages: r.Messages, Times: x.Times, Metrics: x.Metrics, Detail: x.Detail,
+			Reward: r.Reward, StopReason: r.StopReason, Turns: r.Turns, Messages: r.Messages, Times: x.Times, Metrics: x.Metrics,
+			Detail: x.Detail,
 		},
 	}
 	if v, ok := r.PolicyVersion.Number(); ok {
@@ -83,8 +84,8 @@ func stamp(turns []rl.Turn, version int64) {
 	}
 }
 
-// rolloutOf is an outcome as the algorithm and the files of rollouts take it. Its version is that of its oldest turn, or the
-// given one where no turn has any.
+// rolloutOf is an outcome as the algorithm and the files of rollouts take it. Its version is that of its oldest turn,
+// or the given one where no turn has any.
 func rolloutOf(o run.Outcome, version rl.Version) rl.Rollout {
 	var oldest *int64
 	for _, t := range o.Turns {
@@ -120,14 +121,15 @@ func (j *journal) Record(o run.Outcome) error {
 	if err != nil {
 		return err
 	}
-	// The extras stand behind the members of the rollout, in the same object.
+	// The extras follow the members of the rollout, in the same object.
 	return j.log.AppendLine(append(append(bytes.TrimSuffix(head, []byte("}")), ','), tail[1:]...))
 }
 
 func (j *journal) close() error { return j.log.Close() }
 
-// OpenRollouts finds the rollouts in a run's directory, for deepswe export. A training run has them step by step, all of
-// them where rollouts.keep_logs is set, else those behind the last checkpoint; an evaluation with --tokens has one file.
+// OpenRollouts finds the rollouts in a run's directory, for deepswe export. A training run has them step by step, all
+// of them where rollouts.keep_logs is set, else those behind the last checkpoint; an evaluation with --tokens has one
+// file.
 func OpenRollouts(dir string) (*rowfile.Source, error) {
 	files, err := filepath.Glob(filepath.Join(dir, stepsDir, "*", "rollouts.jsonl*"))
 	if err != nil {
@@ -139,7 +141,8 @@ func OpenRollouts(dir string) (*rowfile.Source, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("open rollouts: %s has none; train keeps them with rollouts.keep_logs, and eval with --tokens", dir)
+		return nil, fmt.Errorf("open rollouts: %s has none; train keeps them with rollouts.keep_logs, and eval with --tokens",
+			dir)
 	}
 	slices.Sort(files)
 	return rowfile.Open(nil, files...)

@@ -40,7 +40,8 @@ func TestPolicyLearns(t *testing.T) {
 			t.Logf("before %.3f, random moves %.3f, after %.3f", first["val/pass@1"], first["val/random"], pass)
 			// The whole interval is to lie well above what no skill reaches, and what the fresh policy did.
 			if low < first["val/random"]+0.2 || low < first["val/pass@1"]+0.2 {
-				t.Errorf("validation pass@1 is %.3f, at least %.3f: want well above %.3f and %.3f", pass, low, first["val/random"], first["val/pass@1"])
+				t.Errorf("validation pass@1 is %.3f, at least %.3f: want well above %.3f and %.3f", pass, low, first["val/random"],
+					first["val/pass@1"])
 			}
 		})
 	}
@@ -90,7 +91,8 @@ ablation:
 			t.Errorf("%s has %d points", r.Run, n)
 		}
 	}
-	want := []string{"GRPO++ seed-1", "GRPO++ seed-2", "GRPO seed-1", "GRPO seed-2", "control (the same) seed-1", "control (the same) seed-2"}
+	want := []string{"GRPO++ seed-1", "GRPO++ seed-2", "GRPO seed-1", "GRPO seed-2", "control (the same) seed-1",
+		"control (the same) seed-2"}
 	if !slices.Equal(names, want) {
 		t.Errorf("results %q", names)
 	}
@@ -104,7 +106,8 @@ ablation:
 	if err != nil || !strings.Contains(string(html), "6 of 6 runs") {
 		t.Errorf("report: %v", err)
 	}
-	if text := c.Ablation.Compare(results); !strings.Contains(text, "control (the same)") || !strings.Contains(text, "+0.000 ± 0.000") {
+	if text := c.Ablation.Compare(results); !strings.Contains(text, "control (the same)") || !strings.Contains(text,
+		"+0.000 ± 0.000") {
 		t.Errorf("comparison:\n%s", text)
 	}
 }

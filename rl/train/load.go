@@ -21,8 +21,8 @@ const (
 
 func sectionKeys() []string { return []string{environmentKey, trainerKey, ablationKey} }
 
-// Load reads a configuration, fills in the defaults and checks it. A key that nothing has is an error that names its line
-// and the key that was probably meant.
+// Load reads a configuration, fills in the defaults and checks it. A key that nothing has is an error that names its
+// line and the key that was probably meant.
 //
 // Each of set changes one thing, as KEY=VALUE: KEY is a path of the configuration, as in optimizer.learning_rate, or a
 // switch of the algorithm, as in filter.max_steps.
@@ -70,7 +70,7 @@ func load(root *yaml.Node, parts Parts) (Config, error) {
 	return c, nil
 }
 
-// override lays KEY=VALUE over a configuration.
+// override applies KEY=VALUE to a configuration.
 func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 	key, value, ok := strings.Cut(setting, "=")
 	if !ok || key == "" {
@@ -116,7 +116,7 @@ func cut(root *yaml.Node) (plain *yaml.Node, sections map[string]*yaml.Node, err
 		switch _, ok := fields[key.Value]; {
 		case slices.Contains(known, key.Value):
 			if sections[key.Value] != nil {
-				return nil, nil, fmt.Errorf("line %d: %s stands there twice", key.Line, key.Value)
+				return nil, nil, fmt.Errorf("line %d: %s is given twice", key.Line, key.Value)
 			}
 			sections[key.Value] = value
 		case !ok:
@@ -129,7 +129,8 @@ func cut(root *yaml.Node) (plain *yaml.Node, sections map[string]*yaml.Node, err
 }
 
 // section decodes a section whose key name chooses what it is.
-func section[T any](n *yaml.Node, key, fallback string, kinds map[string]func() T) (name string, settings T, err error) {
+func section[T any](n *yaml.Node, key, fallback string, kinds map[string]func() T) (name string, settings T,
+	err error) {
 	name = fallback
 	rest := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	if n != nil {

@@ -36,15 +36,16 @@ type loop struct {
 	saved progress
 }
 
-// flushTimeout bounds what is still done after the run's context has ended: it is to be saved, but nobody waits for ever.
+// flushTimeout bounds what is still done after the run's context has ended: it is to be saved, but not waited for
+// indefinitely.
 const flushTimeout = 2 * time.Minute
 
 // run trains until all steps are done, from the last checkpoint on where there is one. history is what metrics the run
 // has written up to there.
 //
-// When ctx ends, rollouts under way get the time of rollouts.drain to end; then the state after the last update is saved, and
-// the error wraps run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a kill, takes
-// the same steps as one that was never stopped.
+// When ctx ends, rollouts under way get the time of rollouts.drain to end; then the state after the last update is
+// saved, and the error wraps run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a
+// kill, takes the same steps as one that was never stopped.
 func (l *loop) run(ctx context.Context, history []metrics.Point) error {
 	l.guard = guard{settings: l.config.Guards}
 	l.order = order{seed: l.config.Seed, tasks: l.environment.Tasks(Train)}

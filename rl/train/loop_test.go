@@ -139,11 +139,14 @@ func flip(t *testing.T, c *counting, reward func(a run.Job) (float64, error), se
 	return r, dir, err
 }
 
-func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a run.Job) (float64, error), set ...string) (Result, error) {
+func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a run.Job) (float64, error),
+	set ...string) (Result, error) {
 	t.Helper()
 	parts := Parts{
-		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings { return &coin{Reward: reward} }},
-		Trainers:     map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &counted{c} }},
+		Environments: map[string]func() EnvironmentSettings{
+			"coin": func() EnvironmentSettings { return &coin{Reward: reward} },
+		},
+		Trainers: map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &counted{c} }},
 	}
 	cfg, err := Load([]byte(coins), parts, set...)
 	if err != nil {
@@ -184,13 +187,15 @@ func TestOrderOfCalls(t *testing.T) {
 		part := []string{"rows 4", "step " + rate}
 		return slices.Concat(part, part, part, part, []string{"publish"})
 	}
-	want := slices.Concat([]string{"publish"}, update("0.025"), []string{"save step-000001"}, update("0.05"), []string{"save step-000002"})
+	want := slices.Concat([]string{"publish"}, update("0.025"), []string{"save step-000001"}, update("0.05"),
+		[]string{"save step-000002"})
 	if !slices.Equal(c.calls, want) {
 		t.Errorf("got  %q\nwant %q", c.calls, want)
 	}
 	v := r.Points[1].Values
 	for name, want := range map[string]float64{
-		"optim/updates": 4, "optim/lr": 0.05, "optim/grad_norm": 3, "rollout/flips": 2, "groups/solve_partial": 4, "reward/mean": 0.5,
+		"optim/updates": 4, "optim/lr": 0.05, "optim/grad_norm": 3, "rollout/flips": 2, "groups/solve_partial": 4,
+		"reward/mean":    0.5,
 		"policy/version": 8, "staleness/mean": 0, "rollouts/total": 8,
 	} {
 		if v[name] != want {
@@ -280,7 +285,8 @@ func TestFailedAttempts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := r.Points[0].Values; v["rollouts/no_reward"] != 4 || v["reward/mean"] != 1 || v["groups/solve_all"] != 4 {
-		t.Errorf("%v without a reward, mean %v, %v solved by all", v["rollouts/no_reward"], v["reward/mean"], v["groups/solve_all"])
+		t.Errorf("%v without a reward, mean %v, %v solved by all", v["rollouts/no_reward"], v["reward/mean"],
+			v["groups/solve_all"])
 	}
 }
 
@@ -317,13 +323,15 @@ func TestSkippedStepsStopTheRun(t *testing.T) {
 	}
 	// Resumed, it is given another chance.
 	c.skip = false
-	if r, err = flipIn(t, dir, true, c, heads, "guards.max_skipped=3", "steps=9", "checkpoint.every=100"); err != nil || len(r.Points) != 9 {
+	if r, err = flipIn(t, dir, true, c, heads, "guards.max_skipped=3", "steps=9",
+		"checkpoint.every=100"); err != nil || len(r.Points) != 9 {
 		t.Errorf("%d steps, %v", len(r.Points), err)
 	}
 }
 
 func TestGuards(t *testing.T) {
-	g := guard{settings: Guards{MaxSkipped: 2, MismatchKL: 0.1, Collapse: Collapse{Window: 2, Fraction: 0.5, Patience: 3, Action: Warn}}}
+	g := guard{settings: Guards{MaxSkipped: 2, MismatchKL: 0.1,
+		Collapse: Collapse{Window: 2, Fraction: 0.5, Patience: 3, Action: Warn}}}
 	var all []string
 	for step, v := range []map[string]float64{
 		{"reward/mean": 9}, // step 0 is no step
@@ -345,7 +353,8 @@ func TestGuards(t *testing.T) {
 		}
 	}
 	// Windows: .8, .45, .1, .1, .1: below half of .8 from step 4 on, for the third time at step 6, and told once.
-	want := []string{"2 sampler and trainer di", "3 1 optimizer steps ski", "5 1 optimizer steps ski", "6 the mean reward over"}
+	want := []string{"2 sampler and trainer di", "3 1 optimizer steps ski", "5 1 optimizer steps ski",
+		"6 the mean reward over"}
 	for i, w := range all {
 		if i >= len(want) || !strings.HasPrefix(w, want[i][:20]) {
 			t.Errorf("warning %q", w)
@@ -355,7 +364,8 @@ func TestGuards(t *testing.T) {
 		t.Errorf("warnings %q", all)
 	}
 	g.settings.Collapse.Action = Stop
-	if _, err := g.observe(metrics.Point{Step: 9, Values: map[string]float64{"reward/mean": 0}}); !errors.Is(err, ErrGuard) {
+	if _, err := g.observe(metrics.Point{Step: 9, Values: map[string]float64{"reward/mean": 0}}); !errors.Is(err,
+		ErrGuard) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -366,7 +376,8 @@ func TestValidationScore(t *testing.T) {
 	}
 	lost := run.Outcome{Job: run.Job{Task: "c"}, Err: "x"}
 	// a: 1 of 2, b: 0 of 2, c: 1 of 1 and one lost, d: all lost.
-	s := score([]run.Outcome{o("a", 1), o("a", 0), o("b", 0), o("b", 0.5), o("c", 1), lost, {Job: run.Job{Task: "d"}, Err: "x"}})
+	s := score([]run.Outcome{o("a", 1), o("a", 0), o("b", 0), o("b", 0.5), o("c", 1), lost,
+		{Job: run.Job{Task: "d"}, Err: "x"}})
 	if s.tasks != 3 || s.failed != 2 || math.Abs(s.mean-0.5) > 1e-12 || math.Abs(s.any-2.0/3) > 1e-12 || s.turns != 3 {
 		t.Errorf("%+v", s)
 	}

@@ -72,7 +72,8 @@ func (w *recorder) report() error {
 	}
 	var b bytes.Buffer
 	page := report.Run{
-		Name: w.run.Run, Steps: w.config.Steps, Seed: w.config.Seed, Algorithm: w.config.Algorithm.Preset, Config: string(text),
+		Name: w.run.Run, Steps: w.config.Steps, Seed: w.config.Seed, Algorithm: w.config.Algorithm.Preset,
+		Config:   string(text),
 		Warnings: w.warnings, Points: w.run.Points,
 	}
 	if err := report.WriteRun(&b, page); err != nil {

@@ -138,19 +138,19 @@ func TestResumeFromEveryMoment(t *testing.T) {
 
 // hooked is the embedded policy with something done after each save and before each removal.
 type hooked struct {
-	*embedded.Policy
+	*embedded.Trainer
 	do func()
 }
 
 func (h hooked) Save(ctx context.Context, name string) error {
-	err := h.Policy.Save(ctx, name)
+	err := h.Trainer.Save(ctx, name)
 	h.do()
 	return err
 }
 
 func (h hooked) Remove(ctx context.Context, name string) error {
 	h.do()
-	return h.Policy.Remove(ctx, name)
+	return h.Trainer.Remove(ctx, name)
 }
 
 type hookedSettings struct {
@@ -163,7 +163,7 @@ func (h *hookedSettings) Open(o TrainerOptions) (rl.Trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hooked{t.(*embedded.Policy), h.do}, nil
+	return hooked{t.(*embedded.Trainer), h.do}, nil
 }
 
 // A kill while a checkpoint is being made leaves one of the trainer that no state names, or one too many.
@@ -260,7 +260,8 @@ func TestStartRefuses(t *testing.T) {
 	if _, err := Start(t.Context(), c, Options{Dir: dir}); !errors.Is(err, run.ErrExists) {
 		t.Errorf("beginning twice: %v", err)
 	}
-	other := mustLoad(t, tiny, "steps=1", "evaluate.every=0", "optimizer.learning_rate=0.5", "filter.max_steps=drop", "rollouts.workers=2")
+	other := mustLoad(t, tiny, "steps=1", "evaluate.every=0", "optimizer.learning_rate=0.5", "filter.max_steps=drop",
+		"rollouts.workers=2")
 	_, err := Start(t.Context(), other, Options{Dir: dir, Resume: true})
 	if !errors.Is(err, ErrOtherConfig) {
 		t.Fatalf("resuming with another configuration: %v", err)

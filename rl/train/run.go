@@ -16,11 +16,11 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// Options say where a run lives and who watches it.
+// Options are the directory of a run, and who watches it.
 type Options struct {
 	// Dir is the run's directory.
 	Dir string
-	// Resume goes on with the run in Dir; without it Dir must not hold one.
+	// Resume continues the run in Dir; without it Dir must not hold one.
 	Resume bool
 	// Observer returns the observer of a run by name; nil watches none.
 	Observer func(run string, c Config) Observer
@@ -54,8 +54,8 @@ func (r Result) Final(name string) (float64, bool) {
 	return 0, false
 }
 
-// Start makes the run that the configuration describes, or all runs of its ablation, and writes the report. It returns what
-// there is also with an error.
+// Start makes the run that the configuration describes, or all runs of its ablation, and writes the report. It returns
+// what there is also with an error.
 func Start(ctx context.Context, c Config, o Options) ([]Result, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -96,7 +96,7 @@ func openDir(path string, c Config, o Options) (*run.Dir, error) {
 		}
 		d, err = run.Create(path, run.Manifest{Kind: run.Train, Created: o.Now(), Program: program(), Settings: own})
 		if errors.Is(err, run.ErrExists) {
-			return nil, fmt.Errorf("%w; go on with --resume, or choose another directory with --out", err)
+			return nil, fmt.Errorf("%w; to fix: continue it with --resume, or choose another directory with --out", err)
 		}
 		if err != nil {
 			return nil, err
@@ -114,12 +114,13 @@ func openDir(path string, c Config, o Options) (*run.Dir, error) {
 // free are the keys that a resumed run may change: they do not change what is learned.
 func free() []string {
 	return []string{
-		"steps", "name", "evaluate", "checkpoint", "guards", "rollouts.workers", "rollouts.models", "rollouts.sandboxes", "rollouts.gradings",
+		"steps", "name", "evaluate", "checkpoint", "guards", "rollouts.workers", "rollouts.models", "rollouts.sandboxes",
+		"rollouts.gradings",
 		"rollouts.deadline", "rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
 	}
 }
 
-// ErrOtherConfig says that a run cannot go on with the configuration that it was given.
+// ErrOtherConfig reports a configuration with which a run cannot be resumed.
 var ErrOtherConfig = errors.New("the run began with another configuration")
 
 // resumable refuses a configuration under which the rest of the run would not fit its beginning.
@@ -140,7 +141,8 @@ func resumable(m run.Manifest, c Config) error {
 		return slices.ContainsFunc(free(), func(f string) bool { return key == f || strings.HasPrefix(key, f+".") })
 	})
 	if len(keys) > 0 {
-		return fmt.Errorf("%w: %s cannot change; leave out --config to go on with its own, or begin a new run with --out",
+		return fmt.Errorf("%w: %s cannot change; to fix: leave out --config to resume with its own, "+
+			"or start a new run with --out",
 			ErrOtherConfig, strings.Join(keys, ", "))
 	}
 	return nil

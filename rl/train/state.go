@@ -28,8 +28,8 @@ const (
 	stepsDir       = "steps"
 )
 
-// state is what a run goes on from. It is written after the trainer's checkpoint that it names, so that a run killed in
-// between goes on from the one before.
+// state is what a run resumes from. It is written after the trainer's checkpoint that it names, so that a run killed in
+// between resumes from the one before.
 type state struct {
 	// Step was the last one done.
 	Step int `json:"step"`
@@ -86,7 +86,7 @@ func (s state) write(dir *run.Dir) error {
 	return disk.WriteFile(dir.Path(stateFile), append(data, '\n'))
 }
 
-// save makes the state the one to go on from.
+// save makes the state the one to resume from.
 func (l *loop) save(ctx context.Context, s *state) error {
 	at := progress{s.Step, s.Pending != nil}
 	if l.saved == at {

@@ -198,8 +198,8 @@ func (l *loop) update(ctx context.Context, step int, parts [][]rl.Row, values ma
 	return nil
 }
 
-// parts are the rows of each minibatch. Shares of the loss are worked out within it, since each is an optimizer step of its
-// own. One in which no advantage differs from zero has nothing to teach and is left out: Adam would move on by its
+// parts are the rows of each minibatch. Shares of the loss are worked out within it, since each is an optimizer step of
+// its own. One in which no advantage differs from zero has nothing to teach and is left out: Adam would move on by its
 // momentum alone.
 func (l *loop) parts(rollouts []rl.Rollout) ([][]rl.Row, error) {
 	var parts [][]rl.Row

@@ -45,8 +45,8 @@ func decode(n *yaml.Node, dst any) error {
 	return n.Decode(dst)
 }
 
-// checkKeys walks a document beside the type it is for. yaml.v3 can refuse unknown keys itself, but then neither names the
-// section nor helps with the spelling.
+// checkKeys walks a document beside the type it is for. yaml.v3 can refuse unknown keys itself, but then neither names
+// the section nor helps with the spelling.
 func checkKeys(n *yaml.Node, t reflect.Type, section string) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -147,8 +147,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// merge lays a mapping over another and returns the result; neither is changed. Mappings are merged key by key, anything
-// else is replaced. Lines stay those of the file, for messages.
+// merge lays a mapping over another and returns the result; neither is changed. Mappings are merged key by key,
+// anything else is replaced. Lines stay those of the file, for messages.
 func merge(base, over *yaml.Node) *yaml.Node {
 	if base == nil || base.Kind != yaml.MappingNode || over.Kind != yaml.MappingNode {
 		return over

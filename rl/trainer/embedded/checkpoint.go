@@ -16,8 +16,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// A checkpoint is one file: the magic line, the length of a JSON header and the header, the vectors named there one after
-// the other as little-endian float64, and the CRC-32C of everything before it.
+// A checkpoint is one file: the magic line, the length of a JSON header and the header, the vectors named there one
+// after the other as little-endian float64, and the CRC-32C of everything before it.
 const checkpointMagic = "deepswe embedded policy 1\n"
 
 // header is everything but the vectors. Window to Vocabulary say which network the vectors belong to.
@@ -33,16 +33,16 @@ type header struct {
 	Parameters int      `json:"parameters"`
 }
 
-func (p *Policy) header() header {
+func (p *Trainer) header() header {
 	return header{
 		Vocabulary: p.tokens.texts, Window: p.shape.window, Reply: p.shape.reply, Hidden: p.shape.hidden,
 		Steps: p.steps, Version: p.published.version, Unseeded: p.unseeded.Load(), Seed: p.seed, Parameters: len(p.weights),
 	}
 }
 
-// Save writes weights, published weights and optimizer state under the name, whole or not at all. It is an error while a
-// gradient waits for its Step: a checkpoint lies between updates.
-func (p *Policy) Save(_ context.Context, name string) error {
+// Save writes weights, published weights and optimizer state under the name, whole or not at all. It is an error while
+// a gradient waits for its Step: checkpoints are made between updates.
+func (p *Trainer) Save(_ context.Context, name string) error {
 	path, err := p.path(name)
 	if err != nil {
 		return fmt.Errorf("save policy: %w", err)
@@ -61,7 +61,7 @@ func (p *Policy) Save(_ context.Context, name string) error {
 
 // Load restores what Save wrote, the published weights and their version included. It refuses a policy of another
 // vocabulary or size, and a damaged file. After an error nothing has changed.
-func (p *Policy) Load(_ context.Context, name string) error {
+func (p *Trainer) Load(_ context.Context, name string) error {
 	path, err := p.path(name)
 	if err != nil {
 		return fmt.Errorf("load policy: %w", err)
@@ -77,7 +77,7 @@ func (p *Policy) Load(_ context.Context, name string) error {
 }
 
 // Remove deletes what Save wrote under the name.
-func (p *Policy) Remove(_ context.Context, name string) error {
+func (p *Trainer) Remove(_ context.Context, name string) error {
 	path, err := p.path(name)
 	if err != nil {
 		return fmt.Errorf("remove policy: %w", err)
@@ -88,7 +88,7 @@ func (p *Policy) Remove(_ context.Context, name string) error {
 	return nil
 }
 
-func (p *Policy) path(name string) (string, error) {
+func (p *Trainer) path(name string) (string, error) {
 	if p.dir == "" {
 		return "", errors.New("the policy has no directory for checkpoints")
 	}
@@ -98,7 +98,7 @@ func (p *Policy) path(name string) (string, error) {
 	return filepath.Join(p.dir, name+".policy"), nil
 }
 
-func (p *Policy) encode() []byte {
+func (p *Trainer) encode() []byte {
 	h, err := json.Marshal(p.header())
 	if err != nil {
 		panic(err) // strings and numbers always encode
@@ -111,16 +111,18 @@ func (p *Policy) encode() []byte {
 			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(f))
 		}
 	}
-	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, crc32.MakeTable(crc32.Castagnoli)))
+	return binary.LittleEndian.AppendUint32(out, checksum(out))
 }
 
-func (p *Policy) decode(data []byte) error {
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+
+func (p *Trainer) decode(data []byte) error {
 	body, ok := bytes.CutPrefix(data, []byte(checkpointMagic))
 	if !ok {
 		return errors.New("not a checkpoint of an embedded policy, or of another version")
 	}
 	sum := len(data) - 4
-	if len(body) < 8 || binary.LittleEndian.Uint32(data[sum:]) != crc32.Checksum(data[:sum], crc32.MakeTable(crc32.Castagnoli)) {
+	if len(body) < 8 || binary.LittleEndian.Uint32(data[sum:]) != checksum(data[:sum]) {
 		return errors.New("the checkpoint is damaged: its checksum does not match")
 	}
 	size := binary.LittleEndian.Uint32(body)

@@ -13,10 +13,11 @@ import (
 
 // tinyOptions are a network small enough to check every one of its weights.
 func tinyOptions() Options {
-	return Options{Language: Language{Vocabulary: []string{"a", "b", "go "}, Window: 5, Reply: 3}, Hidden: 6, Seed: 7, Workers: 2}
+	return Options{Language: Language{Vocabulary: []string{"a", "b", "go "}, Window: 5, Reply: 3}, Hidden: 6, Seed: 7,
+		Workers: 2}
 }
 
-func newPolicy(t testing.TB, o Options) *Policy {
+func newPolicy(t testing.TB, o Options) *Trainer {
 	t.Helper()
 	p, err := New(o)
 	if err != nil {
@@ -26,7 +27,7 @@ func newPolicy(t testing.TB, o Options) *Policy {
 }
 
 // shake moves every weight, so that nothing is zero or symmetric as in a fresh policy.
-func shake(p *Policy, size float64) {
+func shake(p *Trainer, size float64) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range p.weights {
 		p.weights[i] += size * r.NormFloat64()
@@ -35,7 +36,7 @@ func shake(p *Policy, size float64) {
 }
 
 // conversation is some turns with the policy, and the rollout that a harness would record.
-func conversation(t testing.TB, p *Policy, turns int, seed int64) rl.Rollout {
+func conversation(t testing.TB, p *Trainer, turns int, seed int64) rl.Rollout {
 	t.Helper()
 	var messages []agent.Message
 	ro := rl.Rollout{Task: "t", Group: "g", Reward: new(1.0), StopReason: agent.Submitted}
@@ -46,7 +47,8 @@ func conversation(t testing.TB, p *Policy, turns int, seed int64) rl.Rollout {
 			words = append(words, []string{"a", "b", "go ", "?"}[r.IntN(4)])
 		}
 		messages = append(messages, agent.Message{Role: agent.RoleUser, Content: strings.Join(words, "")})
-		reply, err := p.sampler().Complete(t.Context(), agent.Request{Messages: messages, Tokens: true, Sampling: agent.Sampling{Seed: new(seed*100 + int64(k))}})
+		reply, err := p.sampler().Complete(t.Context(),
+			agent.Request{Messages: messages, Tokens: true, Sampling: agent.Sampling{Seed: new(seed*100 + int64(k))}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +61,7 @@ func conversation(t testing.TB, p *Policy, turns int, seed int64) rl.Rollout {
 }
 
 // batch is rows of several conversations, with advantages of both signs.
-func batch(t testing.TB, p *Policy, conversations, turns int) []rl.Row {
+func batch(t testing.TB, p *Trainer, conversations, turns int) []rl.Row {
 	t.Helper()
 	var rows []rl.Row
 	for i := range conversations {
@@ -131,7 +133,8 @@ func TestSamplerAndTrainerAgreeExactly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Tokens == 0 || s.RatioMin != 1 || s.RatioMax != 1 || s.KL3 != 0 || s.MismatchKL3 != 0 {
-		t.Errorf("%d tokens, ratios %v to %v, kl %v, mismatch %v: want ratios of exactly 1", s.Tokens, s.RatioMin, s.RatioMax, s.KL3, s.MismatchKL3)
+		t.Errorf("%d tokens, ratios %v to %v, kl %v, mismatch %v: want ratios of exactly 1", s.Tokens, s.RatioMin, s.RatioMax,
+			s.KL3, s.MismatchKL3)
 	}
 	if s.EntropyTokens != s.Tokens || s.Entropy <= 0 {
 		t.Errorf("entropy %v over %d of %d tokens", s.Entropy, s.EntropyTokens, s.Tokens)
@@ -212,7 +215,8 @@ func TestRowsThatWereNotSampledHere(t *testing.T) {
 func BenchmarkTrainingStep(b *testing.B) {
 	for _, rows := range []int{64, 256} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
-			p := newPolicy(b, Options{Language: Language{Vocabulary: []string{"a", "b", "go ", "?"}, Window: 64, Reply: 4}, Hidden: 64})
+			p := newPolicy(b, Options{Language: Language{Vocabulary: []string{"a", "b", "go ", "?"}, Window: 64, Reply: 4},
+				Hidden: 64})
 			data := batch(b, p, rows, 6)
 			for b.Loop() {
 				if _, err := p.ForwardBackward(b.Context(), data, rl.Objective{}); err != nil {

@@ -5,15 +5,15 @@ import (
 	"math/rand/v2"
 )
 
-// shape is the size of the network. Two windows of one-hot tokens, the turn's observation and the reply so far, meet two
-// hidden layers and a softmax over the tokens that can be spoken:
+// shape is the size of the network. Two windows of one-hot tokens, the turn's observation and the reply so far, meet
+// two hidden layers and a softmax over the tokens that can be spoken:
 //
 //	h1 = relu(b1 + sum_s Observe[s][token_s] + sum_k Reply[k][token_k])
 //	h2 = relu(b2 + Mix h1)
 //	logits = b3 + Speak h2
 //
-// It is the neural language model of Bengio et al. 2003 with the embedding and the first layer in one: a token at a place
-// of the window has a vector of its own.
+// It is the neural language model of Bengio et al. 2003 with the embedding and the first layer in one: a token at a
+// place of the window has a vector of its own.
 type shape struct {
 	vocabulary int // tokens that can be read
 	spoken     int // tokens that can be sampled: the first ones of the vocabulary
@@ -104,7 +104,8 @@ func (s shape) newScratch() *scratch {
 // backward adds to g the gradient of a loss whose derivative with respect to the spoken token's log-probability is
 // dlogprob, and with respect to the entropy is dentropy. It returns the gradient at the first layer's sum, which the
 // caller adds up over the tokens that share it; it is overwritten by the next call.
-func (s shape) backward(p []float64, a *activations, token int32, dlogprob, dentropy float64, g []float64, x *scratch) []float64 {
+func (s shape) backward(p []float64, a *activations, token int32, dlogprob, dentropy float64, g []float64,
+	x *scratch) []float64 {
 	for i, lp := range a.logprobs {
 		q := math.Exp(lp)
 		// d logprob[token] / d logit[i] is 1(i = token) - q; d entropy / d logit[i] is -q (log q + entropy).

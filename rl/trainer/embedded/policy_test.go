@@ -23,7 +23,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestVocabularyIsPrefixFree(t *testing.T) {
 	for name, v := range map[string][]string{
-		"none": nil, "empty token": {"a", ""}, "twice": {"a", "a"}, "prefix": {"ab", "a"}, "prefix the other way": {"a", "ab"},
+		"none": nil, "empty token": {"a", ""}, "twice": {"a", "a"}, "prefix": {"ab", "a"}, "prefix the other way": {"a",
+			"ab"},
 	} {
 		if _, err := New(Options{Language: Language{Vocabulary: v}}); err == nil {
 			t.Errorf("%s: no error", name)
@@ -68,7 +69,7 @@ func TestPromptsExtendEachOther(t *testing.T) {
 	}
 }
 
-func ask(t *testing.T, p *Policy, text string, s agent.Sampling, maxTokens int) agent.Reply {
+func ask(t *testing.T, p *Trainer, text string, s agent.Sampling, maxTokens int) agent.Reply {
 	t.Helper()
 	return askModel(t, p.sampler(), text, s, maxTokens)
 }
@@ -179,14 +180,15 @@ func TestRefusedSampling(t *testing.T) {
 
 func TestMessageBeyondTheWindow(t *testing.T) {
 	p := newPolicy(t, tinyOptions())
-	_, err := p.sampler().Complete(t.Context(), agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "ababab"}}})
+	_, err := p.sampler().Complete(t.Context(),
+		agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "ababab"}}})
 	if !errors.Is(err, agent.ErrContextOverflow) {
 		t.Errorf("got %v", err)
 	}
 }
 
 // oneUpdate trains on a fresh batch.
-func oneUpdate(t *testing.T, p *Policy) {
+func oneUpdate(t *testing.T, p *Trainer) {
 	t.Helper()
 	if _, err := p.ForwardBackward(t.Context(), batch(t, p, 9, 3), rl.Objective{}); err != nil {
 		t.Fatal(err)
@@ -200,7 +202,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 	o := tinyOptions()
 	o.Dir = filepath.Join(t.TempDir(), "checkpoints")
 	p := newPolicy(t, o)
-	publish := func(p *Policy) {
+	publish := func(p *Trainer) {
 		if _, err := p.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +220,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		for _, x := range []*Policy{p, q} {
+		for _, x := range []*Trainer{p, q} {
 			ask(t, x, "a", agent.Sampling{}, 0)
 			oneUpdate(t, x)
 			publish(x)

@@ -13,11 +13,11 @@ import (
 
 // sampler is a published policy as a model: it answers with the weights of one Publish.
 type sampler struct {
-	p       *Policy
+	p       *Trainer
 	weights *snapshot
 }
 
-func (p *Policy) sampler() sampler { return sampler{p, p.published} }
+func (p *Trainer) sampler() sampler { return sampler{p, p.published} }
 
 // Complete samples an answer. The temperature is 1 unless the request says otherwise, and 0
 // takes the likeliest token; every filter that would bend the distribution (top_p, top_k, min_p, repetition penalty) is
@@ -69,7 +69,8 @@ func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 }
 
 // sample draws tokens until the end of the message or the limit.
-func (p *Policy) sample(w []float64, observation []int32, limit int, temperature float64, r *rand.Rand) (ids []int32, logprobs []float64) {
+func (p *Trainer) sample(w []float64, observation []int32, limit int, temperature float64, r *rand.Rand) (ids []int32,
+	logprobs []float64) {
 	sum := make([]float64, p.shape.hidden)
 	a := p.shape.newActivations()
 	p.shape.read(w, observation, sum)
@@ -116,7 +117,7 @@ func draw(logprobs []float64, temperature float64, r *rand.Rand) (int32, float64
 	return int32(last), logprobs[last]
 }
 
-func (p *Policy) random(seed *int64) *rand.Rand {
+func (p *Trainer) random(seed *int64) *rand.Rand {
 	if seed != nil {
 		return rand.New(rand.NewPCG(uint64(*seed), sampleStream))
 	}

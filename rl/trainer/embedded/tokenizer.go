@@ -20,8 +20,8 @@ type tokenizer struct {
 
 const marks = 5
 
-// newTokenizer refuses a vocabulary in which one token begins another: without that, and only without that, text that was
-// sampled as ids becomes the same ids when it is read again.
+// newTokenizer refuses a vocabulary in which one token begins another: without that, and only without that, text that
+// was sampled as ids becomes the same ids when it is read again.
 func newTokenizer(vocabulary []string) (*tokenizer, error) {
 	if len(vocabulary) == 0 {
 		return nil, errors.New("the vocabulary is empty")
@@ -73,8 +73,8 @@ func (t *tokenizer) decode(ids []int32) string {
 	return b.String()
 }
 
-// render writes a conversation as the policy reads it, up to the place where it is to answer. Every message is a mark, its
-// text and the end, so a longer conversation begins with the shorter one and with what was sampled there.
+// render writes a conversation as the policy reads it, up to the place where it is to answer. Every message is a mark,
+// its text and the end, so a longer conversation begins with the shorter one and with what was sampled there.
 func (t *tokenizer) render(messages []agent.Message) []int32 {
 	size := 1
 	for _, m := range messages {
@@ -95,7 +95,7 @@ func (t *tokenizer) render(messages []agent.Message) []int32 {
 	return append(ids, t.assistant)
 }
 
-// turn is one answer inside a sequence of ids: what stood before it since the last mark of a user, and where it begins.
+// turn is one answer inside a sequence of ids: what came before it since the last mark of a user, and where it begins.
 type turn struct {
 	observation []int32
 	start, end  int

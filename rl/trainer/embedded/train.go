@@ -12,14 +12,14 @@ import (
 	"deepswe/rl"
 )
 
-// shards is the number of partial gradients of a pass. It is fixed, and they are added up in order, so that the sum does
-// not depend on how many goroutines filled them.
+// shards is the number of partial gradients of a pass. It is fixed, and they are added up in order, so that the sum
+// does not depend on how many goroutines filled them.
 const shards = 8
 
-// ForwardBackward adds the gradient over the rows to what is accumulated. The rows are the policy's own: every answer in
-// them was read and sampled with its vocabulary and windows, else it is an error. Where the objective is decoupled, the
-// old policy is the published one.
-func (p *Policy) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
+// ForwardBackward adds the gradient over the rows to what is accumulated. The rows are the policy's own: every answer
+// in them was read and sampled with its vocabulary and windows, else it is an error. Where the objective is decoupled,
+// the old policy is the published one.
+func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
 	passes := make([]pass, len(rows))
 	logprobs := make([][]float64, len(rows))
 	var old [][]float64
@@ -67,7 +67,7 @@ type pass struct {
 }
 
 // plan finds the trained tokens of a row and refuses what this network cannot have sampled.
-func (p *Policy) plan(r rl.Row) (pass, error) {
+func (p *Trainer) plan(r rl.Row) (pass, error) {
 	if len(r.Mask) != len(r.IDs) {
 		return pass{}, fmt.Errorf("%d ids and a mask of %d", len(r.IDs), len(r.Mask))
 	}
@@ -98,7 +98,7 @@ func (p *Policy) plan(r rl.Row) (pass, error) {
 			case int(r.IDs[t]) >= p.shape.spoken:
 				return pass{}, fmt.Errorf("token %d is trained, but a policy cannot sample id %d", t, r.IDs[t])
 			case t-turn.start >= p.shape.reply:
-				return pass{}, fmt.Errorf("token %d is trained, but stands beyond the %d tokens of an answer", t, p.shape.reply)
+				return pass{}, fmt.Errorf("token %d is trained, but is beyond the %d tokens of an answer", t, p.shape.reply)
 			}
 		}
 		if n == 0 {
@@ -112,7 +112,7 @@ func (p *Policy) plan(r rl.Row) (pass, error) {
 		out.turns = append(out.turns, turn)
 	}
 	if found != trained {
-		return pass{}, fmt.Errorf("%d of %d trained tokens stand outside an answer", trained-found, trained)
+		return pass{}, fmt.Errorf("%d of %d trained tokens are outside an answer", trained-found, trained)
 	}
 	return out, nil
 }
@@ -136,7 +136,8 @@ func (x *pass) forward(s shape, w []float64, ids []int32, logprobs []float64) {
 }
 
 // backward adds the gradient of a loss with the given derivatives with respect to the log-probabilities to g.
-func (x *pass) backward(s shape, w []float64, ids []int32, dlogprobs []float64, dentropy float64, g []float64, k *scratch) {
+func (x *pass) backward(s shape, w []float64, ids []int32, dlogprobs []float64, dentropy float64, g []float64,
+	k *scratch) {
 	total := make([]float64, s.hidden)
 	next := 0
 	for _, turn := range x.turns {
@@ -168,7 +169,8 @@ func (x *pass) backward(s shape, w []float64, ids []int32, dlogprobs []float64, 
 	}
 }
 
-func (p *Policy) backward(ctx context.Context, rows []rl.Row, passes []pass, dlogprobs [][]float64, entropy float64) error {
+func (p *Trainer) backward(ctx context.Context, rows []rl.Row, passes []pass, dlogprobs [][]float64,
+	entropy float64) error {
 	n := min(shards, len(rows))
 	for len(p.partial) < n {
 		p.partial = append(p.partial, make([]float64, len(p.weights)))
@@ -192,9 +194,9 @@ func (p *Policy) backward(ctx context.Context, rows []rl.Row, passes []pass, dlo
 	return nil
 }
 
-// Step applies the accumulated gradient with Adam and clears it. A gradient that is not finite changes nothing, the count
-// of steps included.
-func (p *Policy) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) {
+// Step applies the accumulated gradient with Adam and clears it. A gradient that is not finite changes nothing, the
+// count of steps included.
+func (p *Trainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) {
 	if !(o.LearningRate >= 0) || math.IsInf(o.LearningRate, 1) {
 		return rl.StepStats{}, fmt.Errorf("embedded policy: learning rate %g: want a number from 0", o.LearningRate)
 	}
@@ -220,7 +222,8 @@ func (p *Policy) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) {
 		g *= factor
 		p.first[i] = o.Beta1*p.first[i] + (1-o.Beta1)*g
 		p.second[i] = o.Beta2*p.second[i] + (1-o.Beta2)*g*g
-		p.weights[i] -= o.LearningRate * (p.first[i]/bias1/(math.Sqrt(p.second[i]/bias2)+o.Epsilon) + o.WeightDecay*p.weights[i])
+		update := p.first[i]/bias1/(math.Sqrt(p.second[i]/bias2)+o.Epsilon) + o.WeightDecay*p.weights[i]
+		p.weights[i] -= o.LearningRate * update
 	}
 	return stats, nil
 }
@@ -238,10 +241,10 @@ func withDefaults(o rl.Optimizer) rl.Optimizer {
 	return o
 }
 
-// Publish returns a model that samples from the current weights. A fresh policy is version 0, and each change counts one
-// up; weights that are published already keep their version, so that a run which is resumed counts on as if it never
-// stopped.
-func (p *Policy) Publish(context.Context) (rl.Policy, error) {
+// Publish returns a model that samples from the current weights. A fresh policy is version 0, and each change counts
+// one up; weights that are published already keep their version, so that a run which is resumed counts on as if it
+// never stopped.
+func (p *Trainer) Publish(context.Context) (rl.Policy, error) {
 	if !slices.Equal(p.published.weights, p.weights) {
 		p.publish(p.published.version + 1)
 	}
@@ -249,10 +252,10 @@ func (p *Policy) Publish(context.Context) (rl.Policy, error) {
 }
 
 // Close has nothing to end.
-func (p *Policy) Close() error { return nil }
+func (p *Trainer) Close() error { return nil }
 
 // parallel calls do for 0 to n-1 from at most p.workers goroutines and returns the error of the lowest number.
-func (p *Policy) parallel(ctx context.Context, n int, do func(int) error) error {
+func (p *Trainer) parallel(ctx context.Context, n int, do func(int) error) error {
 	errs := make([]error, n)
 	var next atomic.Int64
 	var wg sync.WaitGroup

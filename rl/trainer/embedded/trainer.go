@@ -1,11 +1,3 @@
-// Package embedded is a policy that needs neither a GPU nor Python: a small network over tokens with a real softmax,
-// sampled through agent.Model and trained through rl.Trainer like the large ones behind HTTP.
-//
-// It exists so that the whole learning loop runs, learns and is tested anywhere. Its ids and log-probabilities are exact,
-// and everything follows from seeds: the same calls give the same bits, however many goroutines do the work.
-//
-// Concurrency: the model that Publish returns may be called from many goroutines, also while the weights change; it keeps
-// answering with the weights that it was published with. The calls of rl.Trainer are made one at a time.
 package embedded
 
 import (
@@ -19,22 +11,22 @@ import (
 	"deepswe/rl"
 )
 
-// Language is what a policy reads and writes. Vocabulary has no default.
+// Language is what a policy reads and writes.
 type Language struct {
 	// Vocabulary holds the texts that the policy can write, one a token. None may begin another. Bytes that begin no
 	// token are read as one unknown token each.
 	Vocabulary []string
-	// Window is the number of tokens that the policy sees of the last user's message [64]. A longer message is an error
+	// Window is the number of tokens that the policy sees of the last user's message. A longer message is an error
 	// that wraps agent.ErrContextOverflow.
 	Window int
-	// Reply is the longest answer in tokens, the closing one included [8].
+	// Reply is the longest answer in tokens, the closing one included.
 	Reply int
 }
 
-// Options describe a policy.
+// Options describe a policy. Language and Hidden have no defaults.
 type Options struct {
 	Language
-	// Hidden is the width of both hidden layers [64].
+	// Hidden is the width of both hidden layers.
 	Hidden int
 	// Seed makes the initial weights.
 	Seed uint64
@@ -44,8 +36,8 @@ type Options struct {
 	Workers int
 }
 
-// Policy is the network and its optimizer's state.
-type Policy struct {
+// Trainer is the network and its optimizer's state.
+type Trainer struct {
 	tokens  *tokenizer
 	shape   shape
 	dir     string
@@ -72,7 +64,7 @@ type snapshot struct {
 
 var (
 	_ agent.Model = sampler{}
-	_ rl.Trainer  = (*Policy)(nil)
+	_ rl.Trainer  = (*Trainer)(nil)
 )
 
 // Streams keep the random numbers of different uses apart where they follow from one seed.
@@ -82,18 +74,9 @@ const (
 	unseededStream = 0x756e7365
 )
 
-// New makes a fresh policy and publishes it as version 0. It is exactly uniform: before it is trained, every token that it
-// can write is as likely as any other.
-func New(o Options) (*Policy, error) {
-	if o.Window == 0 {
-		o.Window = 64
-	}
-	if o.Reply == 0 {
-		o.Reply = 8
-	}
-	if o.Hidden == 0 {
-		o.Hidden = 64
-	}
+// New makes a fresh policy and publishes it as version 0. It is exactly uniform: before it is trained, every token that
+// it can write is as likely as any other.
+func New(o Options) (*Trainer, error) {
 	if o.Workers == 0 {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
@@ -106,7 +89,7 @@ func New(o Options) (*Policy, error) {
 	}
 	s := shape{vocabulary: t.read(), spoken: t.spoken(), window: o.Window, reply: o.Reply, hidden: o.Hidden}
 	n := s.parameters()
-	p := &Policy{
+	p := &Trainer{
 		tokens: t, shape: s, dir: o.Dir, workers: o.Workers, seed: o.Seed,
 		weights: s.initial(o.Seed), gradient: make([]float64, n), first: make([]float64, n), second: make([]float64, n),
 	}
@@ -114,6 +97,6 @@ func New(o Options) (*Policy, error) {
 	return p, nil
 }
 
-func (p *Policy) publish(version int64) {
+func (p *Trainer) publish(version int64) {
 	p.published = &snapshot{version: version, weights: slices.Clone(p.weights)}
 }

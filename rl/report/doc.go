@@ -1,0 +1,3 @@
+// Package report shows a training run to people: a page of curves in one HTML file that needs no network, and lines or
+// a live view for a terminal. It draws what package metrics recorded. Writers of pages are pure functions.
+package report
