@@ -11,6 +11,7 @@ import (
 
 // TestStandardLibraryOnly: whatever the guest links is carried into every container.
 func TestStandardLibraryOnly(t *testing.T) {
+	t.Parallel()
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("needs the go command")

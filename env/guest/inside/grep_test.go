@@ -66,6 +66,7 @@ func TestGrep(t *testing.T) {
 
 // TestGrepLongLine: a line that is not held in memory is searched all the same, and what is shown is around the match.
 func TestGrepLongLine(t *testing.T) {
+	t.Parallel()
 	filler := strings.Repeat("ü", wholeLine)
 	for name, c := range map[string]struct {
 		content, term string

@@ -5,13 +5,16 @@ package inside
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"deepswe/env/guest"
@@ -39,6 +42,7 @@ func alive(mark string) int {
 
 // TestHangUp: when the host goes, so does everything, however far it has run from its parents.
 func TestHangUp(t *testing.T) {
+	t.Parallel()
 	mark := fmt.Sprint(2_000_000_000 + time.Now().UnixNano()%1_000_000_000)
 	sleep := "sleep " + mark
 	c := start(t, t.TempDir())
@@ -65,6 +69,7 @@ func TestHangUp(t *testing.T) {
 
 // TestSilence: a host that says nothing for as long as was agreed is taken for dead, although its stream is open.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], guest.Arg, "--silence", "200ms")
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -76,16 +81,55 @@ func TestSilence(t *testing.T) {
 	if err := cmd.Run(); err == nil || !strings.Contains(said.String(), "no word from the host") {
 		t.Errorf("%v: %s", err, said.String())
 	}
-	// And one that does talk is not.
-	c := start(t, t.TempDir(), "--silence", "2s")
-	time.Sleep(5 * time.Second)
-	if err := c.Ping(t.Context()); err != nil {
-		t.Error(err)
+}
+
+// TestTalkativeHost: a host that has nothing to ask is not taken for dead, because its client says so now and then.
+func TestTalkativeHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		s := &server{options: options{silence: 2 * time.Second}}
+		s.wire = guest.NewServer(t.Context(), theirs, func(c *guest.Call) { c.Answer(nil, nil) })
+		wrote, ended, listened := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		go func() { wrote <- s.wire.Write() }()
+		go func() { ended <- s.wire.Read(theirs) }()
+		go func() { listened <- s.listen(ended, wrote) }()
+		go s.wire.Greet(guest.Hello{Silence: s.options.silence})
+		c, err := guest.Connect(t.Context(), ours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if err := c.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-listened; !errors.Is(err, io.EOF) {
+			t.Errorf("the guest ended with %v", err)
+		}
+		s.wire.Stop()
+		s.wire.Wait()
+	})
+}
+
+// TestLongMatches: what does not fit into one frame of the usual size arrives all the same.
+func TestLongMatches(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	short, long := strings.Repeat("x", 30<<10), strings.Repeat("x", 60<<10)
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte(short+"\n"+long+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := start(t, dir).Search(t.Context(), guest.Query{Term: "x", MaxLine: len(long)})
+	if err != nil || len(m.Matches) != 2 || string(m.Matches[0].Text) != short || string(m.Matches[1].Text) != long {
+		t.Errorf("%d matches, %v", len(m.Matches), err)
 	}
 }
 
 // TestBrokenHost: junk from the host ends the guest, and the guest says why.
 func TestBrokenHost(t *testing.T) {
+	t.Parallel()
 	const ping = "\x00\x00\x00\x01\x02\x00\x00\x00\x01\x01" // a payload of one byte, a call, number 1, verb 1
 	for name, wire := range map[string]string{
 		"junk":            "GET / HTTP/1.1\r\n\r\n",
@@ -111,6 +155,7 @@ func TestBrokenHost(t *testing.T) {
 
 // TestManyBackgrounds: what a rollout leaves behind step after step costs file descriptors, and no more than a few.
 func TestManyBackgrounds(t *testing.T) {
+	t.Parallel()
 	c := start(t, t.TempDir())
 	for range 40 {
 		if r, err := c.Run(t.Context(), guest.Command{Line: "sleep 1000 & true"}); err != nil || r.Background != 1 {
@@ -124,6 +169,7 @@ func TestManyBackgrounds(t *testing.T) {
 
 // TestGoCache: a build finds what the shared cache has, and writes to its own only.
 func TestGoCache(t *testing.T) {
+	t.Parallel()
 	goTool, err := exec.LookPath("go")
 	if err != nil || testing.Short() {
 		t.Skip("needs the go command, and some time")
@@ -201,6 +247,7 @@ func FuzzGoCache(f *testing.F) {
 
 // TestCancelWhileFeeding: neither side is left waiting for the other when a call with a body ends early.
 func TestCancelWhileFeeding(t *testing.T) {
+	t.Parallel()
 	c := start(t, t.TempDir())
 	for i := range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Millisecond)
