@@ -3,19 +3,13 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"deepswe/agent/trajectory"
+	"deepswe/env/testkit"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // TestDocument shows what a rollout leaves behind: the document in testdata is a complete example.
 func TestDocument(t *testing.T) {
@@ -43,19 +37,7 @@ func TestDocument(t *testing.T) {
 	if err := json.Indent(&got, encoded.Bytes(), "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join("testdata", "rollout.json")
-	if *update {
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("%s (-want +got), -update writes it anew:\n%s", golden, diff)
-	}
+	testkit.Golden(t, "testdata/rollout.json", got.String())
 }
 func TestPromptsShareTheirMemory(t *testing.T) {
 	var past []*Sample

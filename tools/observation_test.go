@@ -1,39 +1,16 @@
 package tools_test
 
 import (
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"deepswe/env/testkit"
 	"deepswe/tools"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-// golden compares got with a file under testdata.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("differs from %s (-golden +got), -update rewrites it:\n%s", path, diff)
-	}
-}
 
 // use is one call: a tool's name and its parameters as key, value, key, value.
 type use []string
@@ -135,7 +112,7 @@ func TestObservations(t *testing.T) {
 				}
 				b.WriteString("\n" + strings.ReplaceAll(r.Output, sb.dir, "/testbed") + "\n\n")
 			}
-			golden(t, filepath.Join("observations", strings.ReplaceAll(name, " ", "_")+".golden"), b.String())
+			testkit.Golden(t, filepath.Join("testdata", "observations", strings.ReplaceAll(name, " ", "_")+".golden"), b.String())
 		})
 	}
 }

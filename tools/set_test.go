@@ -14,6 +14,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/guest"
+	"deepswe/env/testkit"
 	"deepswe/tools"
 )
 
@@ -26,7 +27,7 @@ func TestSpecs(t *testing.T) {
 			t.Errorf("%s: a limit is not filled in", s.Name)
 		}
 	}
-	golden(t, "specs.golden", b.String())
+	testkit.Golden(t, "testdata/specs.golden", b.String())
 }
 
 // TestSchemas holds the schemas to the reference's names, which models were trained on.

@@ -3,7 +3,6 @@ package verify
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,10 +13,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"deepswe/env"
+	"deepswe/env/testkit"
 	"deepswe/verify/testlog"
 )
-
-var update = flag.Bool("update", false, "write what grading says into testdata")
 
 // Each file in testdata/grade is a task, a log that was written for the purpose, the report that the official harness
 // writes about it, and the stricter verdict.
@@ -41,7 +39,7 @@ func TestGradeLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			report, verdict := string(g.Report.JSON())+"\n", describe(g)
-			if *update {
+			if testkit.Updating() {
 				archive.Files[2].Data, archive.Files[3].Data = []byte(report), []byte(verdict)
 				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 					t.Fatal(err)

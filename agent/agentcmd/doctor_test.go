@@ -8,11 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +20,7 @@ import (
 	"deepswe/agent/llm/llmtest"
 	"deepswe/env"
 	"deepswe/env/docker"
+	"deepswe/env/testkit"
 )
 
 // fake is a provider whose leftovers and sandboxes are made up.
@@ -110,7 +107,7 @@ func TestClean(t *testing.T) {
 			if cli.ExitCode(err) != c.code {
 				t.Errorf("exit code %d (%v), want %d", cli.ExitCode(err), err, c.code)
 			}
-			golden(t, c.name+".txt", out+"--- stderr\n"+errOut)
+			testkit.Golden(t, "testdata/"+c.name+".txt", out+"--- stderr\n"+errOut)
 			if diff := cmp.Diff([]env.ReapOptions{c.want}, f.reaped); diff != "" {
 				t.Errorf("Reap was called with (-want +got):\n%s", diff)
 			}
@@ -138,7 +135,7 @@ func TestDoctorReports(t *testing.T) {
 		if cli.ExitCode(err) != 3 || err.Error() != "" {
 			t.Errorf("%s: %v, want exit code 3 without further words", name, err)
 		}
-		golden(t, name+".txt", steady(regexp.MustCompile(`\d+ ms`).ReplaceAllString(strings.ReplaceAll(out, endpoint.URL, "http://h:1"), "5 ms")))
+		testkit.Golden(t, "testdata/"+name+".txt", steady(regexp.MustCompile(`\d+ ms`).ReplaceAllString(strings.ReplaceAll(out, endpoint.URL, "http://h:1"), "5 ms")))
 	}
 }
 
@@ -184,21 +181,10 @@ func TestParseTimes(t *testing.T) {
 // openDocker opens the real daemon, with a guest that is built for the test.
 func openDocker(t *testing.T) func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
 	t.Helper()
-	guest := filepath.Join(t.TempDir(), "guest")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", guest, "../../env/docker/testdata/guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the guest: %v\n%s", err, out)
-	}
-	state := t.TempDir()
+	testkit.Images(t, busybox)
+	guest, state := testkit.Guest(t), t.TempDir()
 	open := func(ctx context.Context, _ *slog.Logger, _ cli.SandboxChoice) (env.Provider, error) {
 		return docker.New(ctx, docker.Options{Executable: guest, State: state})
-	}
-	if err := exec.CommandContext(t.Context(), "docker", "image", "inspect", busybox).Run(); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), "docker") {
-			t.Fatal(err)
-		}
-		t.Skip("needs Docker and the test images: ", err)
 	}
 	return open
 }

@@ -16,6 +16,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
+	"deepswe/env/testkit"
 	"deepswe/tools"
 )
 
@@ -49,7 +50,7 @@ func TestScreen(t *testing.T) {
 				if out.String() != "diff --git a/compare.go b/compare.go\n" {
 					t.Errorf("standard output is %q", out.String())
 				}
-				golden(t, "screen-"+name+".golden", visible(t, err.String()))
+				testkit.Golden(t, "testdata/screen-"+name+".golden", visible(t, err.String()))
 				for line := range strings.Lines(visible(t, err.String())) {
 					words := strings.TrimSuffix(line, "\n")
 					if w := ansi.StringWidth(words); w > c.width && strings.Contains(words[:5], "+") {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"deepswe/agent/cli"
+	"deepswe/env/testkit"
 )
 
 // What view shows of a run that solve made, and of its parts.
@@ -55,7 +56,7 @@ func TestView(t *testing.T) {
 	if err := os.Remove(filepath.Join(run, "rollouts", "other", "0", "report.json")); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "view-list.golden", view(cli.ExitDone, run))
+	testkit.Golden(t, "testdata/view-list.golden", view(cli.ExitDone, run))
 
 	broken := filepath.Join(t.TempDir(), "broken.json")
 	writeFile(t, broken, "{}")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"deepswe/agent/cli"
+	"deepswe/env/testkit"
 )
 
 // The lines of --json are a contract: what is in this golden file is only ever added to.
@@ -14,7 +15,7 @@ func TestJSONLines(t *testing.T) {
 	if err := rollout(&jsonWatcher{cli.NewJSONLines(&out)}); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "events.golden.jsonl", out.String())
+	testkit.Golden(t, "testdata/events.golden.jsonl", out.String())
 }
 
 type broken struct{ error }

@@ -3,15 +3,13 @@ package llm_test
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"deepswe/agent"
 	"deepswe/agent/llm"
 	"deepswe/agent/llm/llmtest"
+	"deepswe/env/testkit"
 	"deepswe/tools"
 )
 
@@ -55,28 +53,8 @@ func TestBodies(t *testing.T) {
 				t.Fatal(err)
 			}
 			got.WriteByte('\n')
-			golden(t, filepath.Join("testdata", "body", name+".json"), got.Bytes())
+			testkit.Golden(t, filepath.Join("testdata", "body", name+".json"), got.Bytes())
 		})
-	}
-}
-
-func golden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (write it with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s (write it with -update): %s", path, diff)
 	}
 }
 

@@ -2,9 +2,6 @@ package prompt_test
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,28 +10,9 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/prompt"
+	"deepswe/env/testkit"
 	"deepswe/tools"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (write it with -update)", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (write it with -update): %s", path, diff)
-	}
-}
 
 // specs stand for the real tools, whose words are tested where they are.
 var specs = []tools.Spec{
@@ -60,7 +38,7 @@ func TestBuiltinPacks(t *testing.T) {
 			for _, m := range messages {
 				b.WriteString("--- " + m.Role + "\n" + m.Content + "\n")
 			}
-			golden(t, name+".golden", b.String())
+			testkit.Golden(t, "testdata/"+name+".golden", b.String())
 		})
 	}
 }

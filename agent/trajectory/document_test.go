@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"deepswe/agent/trajectory"
+	"deepswe/env/testkit"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func document(t testing.TB, events []trajectory.Event) (*trajectory.Document, []byte) {
 	t.Helper()
@@ -44,20 +43,7 @@ func TestDocumentIsATIF(t *testing.T) {
 			if err := json.Indent(&indented, got, "", " "); err != nil {
 				t.Fatal(err)
 			}
-			got = indented.Bytes()
-			golden := filepath.Join("testdata", name+".json")
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("document differs from %s (-golden +got), -update rewrites it:\n%s", golden, diff)
-			}
+			testkit.Golden(t, filepath.Join("testdata", name+".json"), indented.Bytes())
 		})
 	}
 }
@@ -70,10 +56,7 @@ func TestDocumentPassesThePublishedModels(t *testing.T) {
 		python = "python3"
 	}
 	if err := exec.Command(python, "-c", "import atif").Run(); err != nil {
-		if slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), "atif") {
-			t.Fatalf("%s cannot import atif: %v", python, err)
-		}
-		t.Skipf("%s cannot import atif: %v", python, err)
+		testkit.Skip(t, "atif", fmt.Errorf("%s cannot import it: %w", python, err))
 	}
 	const program = "import sys, atif\natif.Trajectory.model_validate_json(sys.stdin.buffer.read())"
 	validate := func(doc []byte) error {

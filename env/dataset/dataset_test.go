@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,13 +14,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
 	"deepswe/env"
+	"deepswe/env/testkit"
 )
-
-var update = flag.Bool("update", false, "write what the readers say into testdata")
 
 // collect reads a path to its end.
 func collect(path string, o Options) (tasks []env.Task, errs []error) {
@@ -99,19 +96,7 @@ func golden(t *testing.T, file string, tasks []env.Task) {
 	if err := e.Encode(tasks); err != nil {
 		t.Fatal(err)
 	}
-	got := strings.ReplaceAll(b.String(), working(t), "WORKING_DIRECTORY")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("tasks (-want +got):\n%s", diff)
-	}
+	testkit.Golden(t, file, strings.ReplaceAll(b.String(), working(t), "WORKING_DIRECTORY"))
 }
 
 func working(t *testing.T) string {

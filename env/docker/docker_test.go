@@ -5,18 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
-	"go.uber.org/goleak"
 
 	"deepswe/env"
+	"deepswe/env/testkit"
 )
 
 // The images that .ci/run builds; a test that needs one skips where it is absent.
@@ -25,70 +21,18 @@ const (
 	busybox  = "deepswe-test:busybox"
 )
 
-// rig is what the tests of a run share.
-type rig struct {
-	guest string // the guest's binary
-	err   error
-}
-
-// shared is set before the tests run and only read by them.
-var shared rig
-
 func TestMain(m *testing.M) {
 	if scenario := os.Getenv("DEEPSWE_TEST_VICTIM"); scenario != "" {
 		os.Exit(victim(scenario))
 	}
-	dir, err := os.MkdirTemp("", "deepswe-docker-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	shared = buildGuest(dir)
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, "goroutines are left over:", err)
-			code = 1
-		}
-	}
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-func buildGuest(dir string) rig {
-	if path := os.Getenv("DEEPSWE_TEST_GUEST"); path != "" {
-		return rig{guest: path}
-	}
-	path := filepath.Join(dir, "guest")
-	build := exec.Command("go", "build", "-trimpath", "-o", path, "./testdata/guest")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	if out, err := build.CombinedOutput(); err != nil {
-		return rig{err: fmt.Errorf("building the guest: %w\n%s", err, out)}
-	}
-	return rig{guest: path}
-}
-
-// required tells that a missing tool is a failure and not a reason to skip.
-func required(tool string) bool {
-	return slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), tool)
-}
-
-func skip(t testing.TB, tool, reason string) {
-	t.Helper()
-	if required(tool) {
-		t.Fatalf("%s (DEEPSWE_TEST_REQUIRE names %s)", reason, tool)
-	}
-	t.Skip(reason)
+	testkit.Main(m)
 }
 
 // provider starts a provider for one test. It is closed at the end, and must have left nothing by then.
 func provider(t testing.TB, o Options) *Provider {
 	t.Helper()
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
 	if o.Executable == "" {
-		o.Executable = shared.guest
+		o.Executable = testkit.Guest(t)
 	}
 	if o.State == "" {
 		o.State = t.TempDir()
@@ -98,7 +42,7 @@ func provider(t testing.TB, o Options) *Provider {
 	}
 	p, err := New(t.Context(), o)
 	if err != nil {
-		skip(t, "docker", "needs a Docker daemon: "+err.Error())
+		testkit.Skip(t, "docker", err)
 	}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
@@ -112,7 +56,7 @@ func provider(t testing.TB, o Options) *Provider {
 func needImage(t testing.TB, p *Provider, ref string) {
 	t.Helper()
 	if _, err := p.daemons[0].cli.ImageInspect(t.Context(), ref); err != nil {
-		skip(t, "docker", "needs the image "+ref+" (.ci/run builds it): "+err.Error())
+		testkit.Skip(t, "docker", fmt.Errorf("the image %s, which .ci/run builds: %w", ref, err))
 	}
 }
 

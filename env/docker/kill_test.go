@@ -17,6 +17,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/testkit"
 )
 
 // victim is what the test binary does when a test runs it again as another process.
@@ -127,7 +128,7 @@ func killAtRandom(t *testing.T, state string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "DEEPSWE_TEST_VICTIM=churn", "DEEPSWE_TEST_GUEST="+shared.guest, "DEEPSWE_TEST_STATE="+state)
+	cmd.Env = append(os.Environ(), "DEEPSWE_TEST_VICTIM=churn", "DEEPSWE_TEST_GUEST="+testkit.Guest(t), "DEEPSWE_TEST_STATE="+state)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()

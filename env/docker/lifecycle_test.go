@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/testkit"
 )
 
 // TestDeath tells why a sandbox ended by itself.
@@ -163,7 +164,7 @@ func makeDir(t *testing.T, d *daemon, id, dir string) {
 func TestVolumeIsShared(t *testing.T) {
 	needImage(t, provider(t, Options{}), busybox)
 	// A guest of its own, so that its volume is not there yet.
-	data, err := os.ReadFile(shared.guest)
+	data, err := os.ReadFile(testkit.Guest(t))
 	if err != nil {
 		t.Fatal(err)
 	}

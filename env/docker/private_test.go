@@ -23,6 +23,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/guest"
+	"deepswe/env/testkit"
 )
 
 // private is a Docker daemon of a test's own, which can be stopped and started without hurting anybody.
@@ -38,7 +39,7 @@ func privateDaemon(t *testing.T) *private {
 	t.Helper()
 	program, err := exec.LookPath("dockerd")
 	if err != nil || os.Getuid() != 0 {
-		skip(t, "dockerd", "needs to be root and to have dockerd, for a daemon of its own")
+		testkit.Skip(t, "dockerd", "a daemon of its own takes root and dockerd")
 	}
 	// Not t.TempDir: a socket's path must be short, and the daemon's mounts have to be gone before the removal.
 	dir, err := os.MkdirTemp("", "dswed")
@@ -136,7 +137,7 @@ func (p *private) load(ref string) {
 	defer to.Close()
 	saved, err := from.ImageSave(p.t.Context(), []string{ref})
 	if err != nil {
-		skip(p.t, "docker", "needs the image "+ref+": "+err.Error())
+		testkit.Skip(p.t, "docker", fmt.Errorf("the image %s, which .ci/run builds: %w", ref, err))
 	}
 	defer saved.Close()
 	loaded, err := to.ImageLoad(p.t.Context(), saved)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/local"
 	"deepswe/env/sandboxtest"
+	"deepswe/env/testkit"
 )
 
 func newHost(t *testing.T) env.Provider {
@@ -30,20 +30,12 @@ func newHost(t *testing.T) env.Provider {
 	return p
 }
 
-// required reports whether the environment forbids to skip what a test needs.
-func required(what string) bool {
-	return slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), what)
-}
-
 // newBwrap skips where bubblewrap does not work, unless the environment says that it has to.
 func newBwrap(t *testing.T) env.Provider {
 	t.Helper()
 	p, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
-	if err != nil && required("bwrap") {
-		t.Fatal(err)
-	}
 	if err != nil {
-		t.Skip(err)
+		testkit.Skip(t, "bwrap", err)
 	}
 	t.Cleanup(func() { p.Close() })
 	return p
@@ -92,7 +84,7 @@ func TestBwrapAsUser(t *testing.T) {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	out, err := cmd.CombinedOutput()
-	if strings.Contains(string(out), "do not work here") && !required("bwrap") {
+	if strings.Contains(string(out), "do not work here") && !testkit.Required("bwrap") {
 		t.Skipf("%s", out)
 	}
 	if err != nil {

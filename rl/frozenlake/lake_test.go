@@ -1,40 +1,16 @@
 package frozenlake
 
 import (
-	"flag"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"deepswe/env/testkit"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with a file in testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; run with -update if it should\n--- got\n%s\n--- want\n%s", path, got, want)
-	}
-}
 
 func options(t *rapid.T) Options {
 	low := rapid.IntRange(2, 9).Draw(t, "min size")
@@ -136,7 +112,7 @@ func TestMapsStayTheSame(t *testing.T) {
 		m := Generate(seed, Options{})
 		fmt.Fprintf(&b, "seed %d, %d moves\n%s\n\n", seed, m.Shortest, NewEpisode(m, false, 0).Grid())
 	}
-	golden(t, "maps.txt", b.String())
+	testkit.Golden(t, "testdata/maps.txt", b.String())
 }
 
 func TestValidate(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env/testkit"
 )
 
 func TestParseAction(t *testing.T) {
@@ -144,7 +145,7 @@ func TestConversation(t *testing.T) {
 			for _, m := range g.Messages {
 				fmt.Fprintf(&b, "[%s]\n%s\n\n", m.Role, m.Content)
 			}
-			golden(t, string(r)+".txt", b.String())
+			testkit.Golden(t, "testdata/"+string(r)+".txt", b.String())
 			switch recorded := g.Rollout.Messages; {
 			case r == Compact && recorded != nil:
 				t.Errorf("recorded %s", recorded)

@@ -2,40 +2,16 @@ package report
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"deepswe/env/testkit"
 	"deepswe/rl/metrics"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; run with -update if it should\n--- got\n%s\n--- want\n%s", path, got, want)
-	}
-}
 
 // stepped is a clock that moves on by a second at each look.
 func stepped() func() time.Time {
@@ -88,7 +64,7 @@ func TestLiveView(t *testing.T) {
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "live.txt", last(b.String()))
+	testkit.Golden(t, "testdata/live.txt", last(b.String()))
 }
 
 func TestLiveViewOfAnAblation(t *testing.T) {
@@ -103,7 +79,7 @@ func TestLiveViewOfAnAblation(t *testing.T) {
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "live-ablation.txt", last(b.String()))
+	testkit.Golden(t, "testdata/live-ablation.txt", last(b.String()))
 }
 
 func TestPlainLines(t *testing.T) {
@@ -118,7 +94,7 @@ func TestPlainLines(t *testing.T) {
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "plain.txt", b.String())
+	testkit.Golden(t, "testdata/plain.txt", b.String())
 	if strings.Contains(b.String(), "\x1b") {
 		t.Error("escape codes in a log")
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -14,10 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
+	"deepswe/env/testkit"
 	"deepswe/rl"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // source is a file of its own with the data in it.
 func source(t testing.TB, data []byte) *Source {
@@ -56,25 +54,13 @@ func testdata(t *testing.T, name string) []byte {
 	return b
 }
 
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(filepath.Join("testdata", name), got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if d := cmp.Diff(string(testdata(t, name)), string(got)); d != "" {
-		t.Errorf("%s (-want +got)\n%s", name, d)
-	}
-}
-
 func TestExportRows(t *testing.T) {
 	var out bytes.Buffer
 	b, err := ExportRows(t.Context(), &out, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo++"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "rows.jsonl", out.Bytes())
+	testkit.Golden(t, "testdata/rows.jsonl", out.Bytes())
 	if b.Rollouts != 7 || b.Dispositions[rl.NoReward] != 1 || b.Dispositions[rl.Masked] != 1 || b.Shape.Rows != 9 ||
 		(b.Shape.Splits != rl.Splits{PromptShorter: 1, PromptDiverges: 1, CompletionDiverges: 1}) {
 		t.Errorf("batch %+v", b)
@@ -120,7 +106,7 @@ func TestExportAtropos(t *testing.T) {
 		preset(t, "grpo++")); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "atropos.jsonl", out.Bytes())
+	testkit.Golden(t, "testdata/atropos.jsonl", out.Bytes())
 }
 
 func TestExportSFT(t *testing.T) {
@@ -141,7 +127,7 @@ func TestExportSFT(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, c.golden, out.Bytes())
+		testkit.Golden(t, "testdata/"+c.golden, out.Bytes())
 		if rep != c.want {
 			t.Errorf("%s: %+v, want %+v", c.golden, rep, c.want)
 		}

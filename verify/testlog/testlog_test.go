@@ -2,7 +2,6 @@ package testlog
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
-)
 
-var update = flag.Bool("update", false, "write what the parsers say into testdata")
+	"deepswe/env/testkit"
+)
 
 // Each file in testdata is a log that was written for the purpose, in the format of one runner, with what its parser
 // must make of it: "STATUS name" a line, or the error.
@@ -41,7 +40,7 @@ func TestParsers(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := describe(parse(Decode(archive.Files[0].Data), Task{ID: head["id"], Version: head["version"]}))
-			if *update {
+			if testkit.Updating() {
 				archive.Files[1].Data = []byte(got)
 				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 					t.Fatal(err)

@@ -11,11 +11,12 @@ import (
 
 	"deepswe/agent/llm/llmtest"
 	"deepswe/env"
+	"deepswe/env/testkit"
 )
 
 // Tasks that bring a Dockerfile, one of our own and one of Harbor's, are attempted and graded in the image it makes.
 func TestDockerfileTasks(t *testing.T) {
-	needDocker(t, bookworm)
+	testkit.Images(t, bookworm)
 	r := readRepository(t, filepath.Join(tasksDir, "layered.txtar"))
 	source := r.task(t)
 	dir := t.TempDir()

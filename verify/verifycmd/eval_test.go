@@ -16,6 +16,7 @@ import (
 	"deepswe/agent/cli"
 	"deepswe/agent/llm/llmtest"
 	"deepswe/env"
+	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
 	"deepswe/verify"
@@ -94,7 +95,7 @@ func TestEvalUsage(t *testing.T) {
 }
 
 func TestEval(t *testing.T) {
-	needDocker(t, bookworm)
+	testkit.Images(t, bookworm)
 	tasks := repositories(t)
 	layered, quantile := tasks[1], tasks[2]
 	endpoint := httptest.NewServer(&llmtest.Server{Answer: knowing(tasks, func(task string, _ llmtest.Request) bool { return task == layered.ID })})
@@ -222,7 +223,7 @@ func TestEval(t *testing.T) {
 
 // The soundness check finds tasks that are not as they should be.
 func TestSoundnessCheck(t *testing.T) {
-	needDocker(t, bookworm)
+	testkit.Images(t, bookworm)
 	dir := t.TempDir()
 	variant := func(id string, change func(*env.Task)) string {
 		task := named(t, "layered")

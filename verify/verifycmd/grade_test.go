@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deepswe/agent/cli"
+	"deepswe/env/testkit"
 	"deepswe/verify"
 	"deepswe/verify/harness"
 )
@@ -102,7 +103,7 @@ func TestGradeLog(t *testing.T) {
 }
 
 func TestGradePredictions(t *testing.T) {
-	needDocker(t, bookworm)
+	testkit.Images(t, bookworm)
 	tasks := repositories(t)
 	keypath, layered, quantile := tasks[0], tasks[1], tasks[2]
 	patch := func(p string) *string { return &p }
@@ -169,7 +170,7 @@ func TestGradePredictions(t *testing.T) {
 
 // Grading twice runs the tests twice, and keeps both results.
 func TestGradeRepeat(t *testing.T) {
-	needDocker(t, bookworm)
+	testkit.Images(t, bookworm)
 	out := filepath.Join(t.TempDir(), "out")
 	got := deepswe(t, "grade", "--tasks", tasksFile, "--filter", "layered", "--predictions", "gold", "--repeat", "2", "--out", out, "--json")
 	if got.code != 0 {

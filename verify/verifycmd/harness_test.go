@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deepswe/env/testkit"
 	"deepswe/verify/harness"
 )
 
@@ -44,7 +45,7 @@ func TestOfficialHarness(t *testing.T) {
 	if python == "" {
 		t.Skip("needs DEEPSWE_TEST_SWEBENCH=PYTHON, a Python with the swebench package")
 	}
-	needDocker(t, bookworm)
+	testkit.Images(t, bookworm)
 	dir := t.TempDir()
 	tasks := repositories(t)
 	var instances []map[string]any

@@ -24,6 +24,7 @@ import (
 	"deepswe/agent/llm/llmtest"
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/testkit"
 	"deepswe/verify/swe"
 )
 
@@ -106,7 +107,7 @@ func (f *flapping) answer(r llmtest.Request) llmtest.Reply {
 // TestKilledRuns kills an evaluation at random moments and takes it up again, over an endpoint that flaps. In the end its
 // results are those of an undisturbed run, nothing was lost or done twice, and nothing is left on the daemon.
 func TestKilledRuns(t *testing.T) {
-	needDocker(t, busybox)
+	testkit.Images(t, busybox)
 	n, k, kills, workers := scale()
 	dir := t.TempDir()
 	tasks := writeTasks(t, filepath.Join(dir, "tasks.jsonl"), numberTasks(n))
@@ -166,7 +167,7 @@ func TestKilledRuns(t *testing.T) {
 
 // TestInterruptedRun stops an evaluation as a user does, and goes on with it.
 func TestInterruptedRun(t *testing.T) {
-	needDocker(t, busybox)
+	testkit.Images(t, busybox)
 	dir := t.TempDir()
 	tasks := writeTasks(t, filepath.Join(dir, "tasks.jsonl"), numberTasks(2))
 	asked := make(chan struct{}, 100)
@@ -233,7 +234,8 @@ func command(t *testing.T, args ...string) *running {
 		t.Fatal(err)
 	}
 	r := &running{cmd: exec.Command(self, args...), errOut: &bytes.Buffer{}, done: make(chan error, 1)}
-	r.cmd.Env = append(os.Environ(), "DEEPSWE_TEST_COMMAND="+shared.guest, "DEEPSWE_TEST_STATE="+shared.state)
+	o := dockerOptions(t)
+	r.cmd.Env = append(os.Environ(), "DEEPSWE_TEST_GUEST="+o.Executable, "DEEPSWE_TEST_STATE="+o.State)
 	r.cmd.Stdout, r.cmd.Stderr = r.errOut, r.errOut
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package verifycmd
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -16,9 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"deepswe/env"
+	"deepswe/env/testkit"
 )
-
-var update = flag.Bool("update", false, "write testdata/tasks/tasks.jsonl anew")
 
 const (
 	tasksDir  = "../../testdata/tasks"
@@ -193,16 +191,5 @@ func TestTasksFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if *update {
-		if err := os.WriteFile(tasksFile, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	data, err := os.ReadFile(tasksFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(data, b.Bytes()) {
-		t.Errorf("%s is not what its archives make: run go test -run TestTasksFile -update", tasksFile)
-	}
+	testkit.Golden(t, tasksFile, b.Bytes())
 }

@@ -1,0 +1,126 @@
+package testkit
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// Updating reports whether the tests were run with -update, for expected text that is part of a larger file.
+func Updating() bool { return *update }
+
+// Golden compares got with the file at path. With -update, it writes the file first.
+func Golden[T ~string | ~[]byte](t testing.TB, path string, got T) {
+	t.Helper()
+	if *update {
+		WriteFile(t, path, string(got))
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (-update writes it)", err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got), -update rewrites it:\n%s", path, diff)
+	}
+}
+
+// WriteFile writes a file and the directories above it, and returns its path.
+func WriteFile(t testing.TB, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Required reports whether DEEPSWE_TEST_REQUIRE, a list with commas, names what.
+func Required(what string) bool {
+	return slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), what)
+}
+
+// Skip skips a test that cannot run without what, and says why. Where what is required, the test fails instead.
+func Skip(t testing.TB, what string, why any) {
+	t.Helper()
+	if Required(what) {
+		t.Fatalf("%v (DEEPSWE_TEST_REQUIRE names %s)", why, what)
+	}
+	t.Skipf("needs %s: %v", what, why)
+}
+
+// Images skips a test that cannot run without Docker and these images, which .ci/run builds.
+func Images(t testing.TB, images ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "docker", "version").CombinedOutput(); err != nil {
+		Skip(t, "docker", fmt.Sprintf("%v: %s", err, out))
+	}
+	for _, image := range images {
+		if out, err := exec.CommandContext(t.Context(), "docker", "image", "inspect", image).CombinedOutput(); err != nil {
+			Skip(t, "docker", fmt.Sprintf("the image %s, which .ci/run builds: %s", image, out))
+		}
+	}
+}
+
+// Main runs the tests of a package that uses Scratch or Guest: it looks for leaked goroutines and removes the scratch
+// directory at the end.
+func Main(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if dir, err := scratch(); err == nil {
+			os.RemoveAll(dir)
+		}
+		os.Exit(code)
+	}))
+}
+
+var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "deepswe-test-") })
+
+// Scratch returns a directory that all tests of the package share and Main removes.
+func Scratch(t testing.TB) string {
+	t.Helper()
+	dir, err := scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// Guest returns the path of a static program that serves as the guest of a container; a test binary is not static under
+// the race detector. It is built once. DEEPSWE_TEST_GUEST names one that is there already: for processes that tests start.
+func Guest(t testing.TB) string {
+	t.Helper()
+	path, err := guest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var guest = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("DEEPSWE_TEST_GUEST"); path != "" {
+		return path, nil
+	}
+	dir, err := scratch()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "guest")
+	build := exec.Command("go", "build", "-trimpath", "-o", path, "deepswe/env/docker/testdata/guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building the guest: %w\n%s", err, out)
+	}
+	return path, nil
+})
