@@ -48,16 +48,3 @@ func TestReadInput(t *testing.T) {
 		})
 	}
 }
-
-// Whatever a task is called, its name is that of one directory in the run's.
-func FuzzPathName(f *testing.F) {
-	for _, id := range []string{"", ".", "..", "a/b", `a\b`, "C:x", "a\nb", "\x00", "o__r-1", "日本語"} {
-		f.Add(id)
-	}
-	f.Fuzz(func(t *testing.T, id string) {
-		name := pathName(id)
-		if !filepath.IsLocal(name) || filepath.Base(name) != name || name == "." || strings.ContainsAny(name, "\x00\n") {
-			t.Errorf("pathName(%q) = %q", id, name)
-		}
-	})
-}

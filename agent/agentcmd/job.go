@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
+	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/env/repo"
@@ -25,7 +27,8 @@ type job struct {
 
 	id       string // of the run
 	run      string // the run's directory
-	dir      string // the attempt's directory in it
+	journal  *run.Dir
+	dir      string // the attempt's directory in the run's
 	task     env.Task
 	target   string // the repository on the host
 	snapshot *repo.Snapshot
@@ -70,10 +73,10 @@ func (j *job) prepare(ctx context.Context) error {
 	if j.provider, err = j.openProvider(ctx); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(j.dir, 0o755); err != nil {
-		return cli.Usage(fmt.Errorf("the run's directory: %w (choose another with --out)", err))
-	}
 	if j.attempt, err = j.newAttempt(j.provider, model); err != nil {
+		return err
+	}
+	if err := j.createRun(model.Name); err != nil {
 		return err
 	}
 	j.watch.show(started{
@@ -137,21 +140,73 @@ func (j *job) openProvider(ctx context.Context) (env.Provider, error) {
 	return p, nil
 }
 
-// nameRun decides on the run's directory: the one that was asked for, or a new one where such things belong.
+// nameRun decides on the run's directory: the one that was asked for, or a new one in the usual place.
 func (j *job) nameRun() error {
-	run := j.o.out
-	if run == "" {
-		run = j.d.RunDir(j.id)
+	dir := j.o.out
+	if dir == "" {
+		dir = j.d.RunDir(j.id)
 	}
 	var err error
-	if j.run, err = filepath.Abs(run); err != nil {
+	if j.run, err = filepath.Abs(dir); err == nil && run.Exists(j.run) {
+		err = j.exists()
+	}
+	return cli.Usage(err)
+}
+
+func (j *job) exists() error {
+	return fmt.Errorf("%s holds a run already: choose another --out", j.run)
+}
+
+// solveSettings are the settings in the manifest of a run of solve.
+type solveSettings struct {
+	Task    string `json:"task"`
+	Repo    string `json:"repo,omitempty"`  // on the host; empty where it was cloned for the run
+	Issue   string `json:"issue,omitempty"` // its URL
+	Model   string `json:"model"`
+	Sandbox string `json:"sandbox"`
+}
+
+// createRun begins the run's directory.
+func (j *job) createRun(model string) error {
+	s := solveSettings{Task: j.task.ID, Issue: j.in.url, Model: model, Sandbox: j.provider.Name()}
+	if !j.o.demo && (j.in.url == "" || j.o.repoGiven) {
+		s.Repo = j.target
+	}
+	settings, err := disk.MarshalJSON(s)
+	if err != nil {
+		return err
+	}
+	j.journal, err = run.Create(j.run, run.Manifest{
+		Kind: run.Solve, ID: j.id, Program: "deepswe " + j.d.Version, Settings: settings,
+	})
+	if errors.Is(err, run.ErrExists) {
+		err = j.exists()
+	}
+	if err != nil {
 		return cli.Usage(err)
 	}
-	j.dir = filepath.Join(j.run, "rollouts", pathName(j.task.ID), "0")
-	if _, err := os.Lstat(filepath.Join(j.dir, attempt.StepsFile)); err == nil {
-		return cli.Usage(fmt.Errorf("%s holds a run already: choose another --out", j.run))
+	j.onClose(j.journal.Close)
+	j.dir, err = j.journal.Attempt(j.runJob())
+	return err
+}
+
+// runJob is the one job of the run.
+func (j *job) runJob() run.Job { return run.Job{Task: j.task.ID, Group: j.task.ID} }
+
+// record writes the outcome of the attempt to the run's events. One that was interrupted has none, as in every run.
+func (j *job) record(r attempt.Result) error {
+	out := r.Outcome
+	if out.StopReason == agent.Interrupted {
+		return j.journal.Note("interrupted", j.runJob())
 	}
-	return nil
+	o := run.Outcome{Job: j.runJob(), Tries: 1, Result: run.Result{StopReason: out.StopReason, Times: run.Times{
+		Model: out.ModelTime.Seconds(), Environment: (r.StartTime + out.ToolTime + r.PatchTime).Seconds(),
+		Total: (r.StartTime + out.Elapsed + r.PatchTime).Seconds(),
+	}}}
+	if err := cmp.Or(r.Err, out.Err, r.PatchErr); err != nil {
+		o.Err = err.Error()
+	}
+	return j.journal.Record(o)
 }
 
 // work does the job, and reports what came of it.
@@ -163,7 +218,7 @@ func (j *job) work(ctx context.Context) (outcome, error) {
 		return failed(ctx, err), err
 	}
 	result, err := j.attempt.Make(ctx, j.task, j.snapshot, j.dir)
-	return j.finish(ctx, result, err)
+	return j.finish(ctx, result, errors.Join(err, j.record(result)))
 }
 
 // openModel opens the model. Only a flag makes the demo a live one: with whatever else is set, it is the same

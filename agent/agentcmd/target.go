@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"deepswe/agent/cli"
 	"deepswe/env"
@@ -79,19 +78,4 @@ func (j *job) scratch(what string) (string, error) {
 	}
 	j.onClose(func() error { return disk.RemoveScratch(dir) })
 	return dir, nil
-}
-
-// pathName turns a task's id into a name for one directory: what could lead elsewhere is replaced.
-func pathName(id string) string {
-	name := strings.Map(func(r rune) rune {
-		switch {
-		case r == '/' || r == '\\' || r == ':' || r < 0x20 || r == 0x7f:
-			return '_'
-		}
-		return r
-	}, id)
-	if name == "" || strings.Trim(name, ".") == "" {
-		return "_" + name
-	}
-	return name
 }

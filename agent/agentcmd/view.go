@@ -8,21 +8,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
+	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
+	"deepswe/env/disk"
 )
 
 const viewHelp = `Show a trajectory, or what is in a run's directory.
 
 PATH is a trajectory.json (any ATIF document), a steps.jsonl, or a directory: of one
-attempt, which is shown, or of a run, whose attempts are listed.`
+attempt, which is shown, or of a run of solve, eval, grade or train, whose attempts are
+listed. The run may still be going on.`
 
 // viewOptions are the flags of view.
 type viewOptions struct {
@@ -58,17 +63,98 @@ func runView(d Deps, o viewOptions, path string) error {
 	if !info.IsDir() {
 		return viewTrajectory(d.Out, o, path)
 	}
+	r, err := run.Read(path)
+	if err == nil {
+		return viewRun(d.Out, o, path, r)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return cli.Usage(err)
+	}
 	attempts, err := findAttempts(path)
 	if err != nil {
 		return err
 	}
 	switch len(attempts) {
 	case 0:
-		return cli.Usage(fmt.Errorf("%s holds no attempt (no %s below it)", path, attempt.StepsFile))
+		return cli.Usage(fmt.Errorf("%s holds neither a run nor an attempt (no %s below it)", path, attempt.StepsFile))
 	case 1:
 		return viewAttempt(d.Out, o, attempts[0])
 	}
-	return listAttempts(d.Out, path, attempts)
+	return listAttempts(d.Out, path, attempts, nil)
+}
+
+// viewRun shows a run as far as it has come: its only attempt, or a list of all.
+func viewRun(out io.Writer, o viewOptions, path string, r *run.Reader) error {
+	dirs, err := r.AttemptDirs()
+	if err != nil {
+		return err
+	}
+	holder, alive := r.Writer()
+	if len(dirs) == 1 && (r.Manifest.Kind == run.Solve || len(r.Outcomes) < 2) {
+		if alive == disk.Alive && o.step == 0 {
+			fmt.Fprintf(out, "running: %s\n\n", cli.Plain(holder.String()))
+		}
+		return viewAttempt(out, o, dirs[0])
+	}
+	if o.step != 0 {
+		return cli.Usage(fmt.Errorf("--step is for one attempt, and %s holds %d: name its directory", path, len(dirs)))
+	}
+	m := r.Manifest
+	fmt.Fprintf(out, "%s  %s, begun %s by %s\n",
+		cli.Plain(m.ID), cli.Plain(string(m.Kind)), m.Created.Format(time.DateTime), cli.Plain(m.Program))
+	fmt.Fprintln(out, cli.Plain(runState(holder, alive, r.Last)))
+	outcomes := map[string]run.Outcome{}
+	for _, ended := range r.Outcomes {
+		dir := r.AttemptDir(ended.Job)
+		if _, err := os.Lstat(dir); err != nil {
+			dirs = append(dirs, dir) // of grade, whose results are elsewhere
+		}
+		outcomes[dir] = ended
+	}
+	fmt.Fprintln(out, tally(r.Outcomes))
+	if len(dirs) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return listAttempts(out, path, dirs, outcomes)
+}
+
+// tally counts the attempts that have ended.
+func tally(outcomes []run.Outcome) string {
+	failed, graded, solved := 0, 0, 0
+	for _, o := range outcomes {
+		if o.Failed() {
+			failed++
+		}
+		if o.Reward != nil {
+			graded++
+			if *o.Reward >= 1 {
+				solved++
+			}
+		}
+	}
+	text := fmt.Sprintf("attempts: %d finished, %d failed", len(outcomes)-failed, failed)
+	if graded > 0 {
+		text += fmt.Sprintf("; %d of %d graded are solved", solved, graded)
+	}
+	return text
+}
+
+// runState says whether a run goes on.
+func runState(holder disk.Holder, alive disk.Liveness, last time.Time) string {
+	state := "not running"
+	switch {
+	case alive == disk.Alive:
+		state = "running: " + holder.String()
+	case alive == disk.Unknown:
+		state = "running, or killed: " + holder.String() + ", which cannot be seen from here"
+	case holder.PID != 0:
+		state = "killed: it was " + holder.String()
+	}
+	if !last.IsZero() {
+		state += "; last event " + last.Format(time.DateTime)
+	}
+	return state
 }
 
 // findAttempts returns the directories at and below path that hold an attempt.
@@ -101,20 +187,41 @@ func viewAttempt(out io.Writer, o viewOptions, dir string) error {
 	return err
 }
 
-func listAttempts(out io.Writer, root string, dirs []string) error {
+// listAttempts prints a line for each attempt, with what its report says or else its outcome.
+func listAttempts(out io.Writer, root string, dirs []string, outcomes map[string]run.Outcome) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ATTEMPT\tEND\tSTEPS\tFILES")
+	graded := false
+	for _, o := range outcomes {
+		graded = graded || o.Reward != nil
+	}
+	heading := "ATTEMPT\tEND\tSTEPS\tFILES"
+	if graded {
+		heading += "\tREWARD"
+	}
+	fmt.Fprintln(w, heading)
 	for _, dir := range dirs {
 		name, err := filepath.Rel(root, dir)
 		if err != nil {
 			name = dir
 		}
-		r, err := attempt.ReadReport(dir)
-		if err != nil {
-			fmt.Fprintf(w, "%s\tunfinished\t\t\n", cli.Plain(name))
-			continue
+		end, steps, files, reward := "unfinished", "", "", ""
+		o, ended := outcomes[dir]
+		if ended {
+			end = cli.First(string(o.StopReason), "done")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%d\n", cli.Plain(name), strings.ReplaceAll(string(r.StopReason), "_", " "), r.Steps, len(r.Files))
+		if r, err := attempt.ReadReport(dir); err == nil {
+			end, steps, files = string(r.StopReason), strconv.Itoa(r.Steps), strconv.Itoa(len(r.Files))
+		}
+		if o.Failed() {
+			end = "failed"
+		}
+		if graded {
+			reward = "\t"
+		}
+		if o.Reward != nil {
+			reward += strconv.FormatFloat(*o.Reward, 'g', 3, 64)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", cli.Plain(name), strings.ReplaceAll(end, "_", " "), steps, files, reward)
 	}
 	return w.Flush()
 }

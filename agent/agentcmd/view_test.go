@@ -1,12 +1,16 @@
 package agentcmd
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"deepswe/agent/cli"
+	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
 	"deepswe/env/testkit"
 )
 
@@ -56,7 +60,8 @@ func TestView(t *testing.T) {
 	if err := os.Remove(filepath.Join(run, "rollouts", "other", "0", "report.json")); err != nil {
 		t.Fatal(err)
 	}
-	testkit.Golden(t, "testdata/view-list.golden", view(cli.ExitDone, run))
+	volatile := regexp.MustCompile(`\d{8}-\d{6}-[0-9a-f]{6}|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
+	testkit.Golden(t, "testdata/view-list.golden", volatile.ReplaceAllString(view(cli.ExitDone, run), "X"))
 
 	broken := filepath.Join(t.TempDir(), "broken.json")
 	writeFile(t, broken, "{}")
@@ -94,5 +99,75 @@ func TestReplay(t *testing.T) {
 		if code := w.run(t, append([]string{"replay"}, args...)...); code != cli.ExitUsage {
 			t.Errorf("replay %v: exit code %d: %s", args, code, &w.err)
 		}
+	}
+}
+
+// Every kind of run is shown as far as it has come, also while it goes on.
+func TestViewOfRuns(t *testing.T) {
+	w := newWorld(t)
+	view := func(want int, path string, texts ...string) {
+		t.Helper()
+		if code := w.run(t, "view", path); code != want {
+			t.Errorf("view %s: exit code %d, want %d: %s", path, code, want, &w.err)
+		}
+		for _, text := range texts {
+			if got := w.out.String() + w.err.String(); !strings.Contains(got, text) {
+				t.Errorf("it does not show %q:\n%s", text, got)
+			}
+		}
+	}
+	path := t.TempDir()
+	d, err := run.Create(path, run.Manifest{Kind: run.Grade, ID: "g1", Program: "deepswe test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view(cli.ExitDone, path, "g1  grade, begun ", "\nrunning: process ", "attempts: 0 finished, 0 failed\n")
+	for i, o := range []run.Outcome{{Result: run.Result{Reward: new(1.0)}}, {Err: "no sandbox"}, {Result: run.Result{Reward: new(0.0)}}} {
+		o.Job, o.Tries = run.Job{Task: "t", Group: "a/b", Index: i}, 1
+		if err := d.Record(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	view(cli.ExitDone, path, "attempts: 2 finished, 1 failed; 1 of 2 graded are solved\n",
+		"rollouts/a%2Fb/0  done                  1\n", "rollouts/a%2Fb/1  failed  ", "rollouts/a%2Fb/2  done                  0\n")
+	events := filepath.Join(path, "events.jsonl")
+	whole, err := os.ReadFile(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, events, string(whole[:len(whole)-10]))
+	view(cli.ExitDone, path, "attempts: 1 finished, 1 failed; 1 of 1 graded are solved\n")
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	view(cli.ExitDone, path, "\nnot running; last event ")
+	writeFile(t, filepath.Join(path, "manifest.json"), `{"version":9,"kind":"grade","program":"deepswe 9"}`)
+	view(cli.ExitUsage, path, "was made by deepswe 9, in format 9", "use a newer deepswe")
+}
+
+// A run of solve is a run directory like the others.
+func TestRunOfSolve(t *testing.T) {
+	w := newWorld(t, sayHello, submit)
+	own, path := repository(t), filepath.Join(t.TempDir(), "run")
+	args := []string{"solve", "--env", "host", "--format", "xml", "--repo", own, "--out", path, "x"}
+	if code := w.run(t, args...); code != cli.ExitDone {
+		t.Fatalf("exit code %d\n%s", code, &w.err)
+	}
+	r, err := run.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s solveSettings
+	if err := json.Unmarshal(r.Manifest.Settings, &s); err != nil {
+		t.Fatal(err)
+	}
+	if r.Manifest.Kind != run.Solve || r.Manifest.ID == "" || s.Repo != own || s.Task != "greeter" || s.Sandbox == "" {
+		t.Errorf("manifest %+v, settings %+v", r.Manifest, s)
+	}
+	if len(r.Outcomes) != 1 || r.Outcomes[0].StopReason != trajectory.Submitted || r.Outcomes[0].Task != "greeter" || r.Outcomes[0].Failed() {
+		t.Errorf("outcomes %+v", r.Outcomes)
+	}
+	if code := w.run(t, args...); code != cli.ExitUsage || !strings.Contains(w.err.String(), "holds a run already: choose another --out") {
+		t.Errorf("a second run in the same place: exit code %d: %s", code, &w.err)
 	}
 }
