@@ -24,7 +24,7 @@ var applyCommands = []string{
 	"git apply --verbose", "git apply --verbose --3way", "git apply --verbose --reject", "patch --batch --forward --fuzz=5 -p1 -i",
 }
 
-// trusting lets git work on a repository whoever owns it, without leaving a configuration file in the sandbox.
+// trusting lets git work on a repository that another user owns, without leaving a configuration file in the sandbox.
 var trusting = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
 
 // apply tries what the harness tries until the patch is applied, and returns the command that did it. command is

@@ -65,7 +65,7 @@ func (v Evaluation) save(dir string, t env.Task, patch []byte) error {
 	return disk.WriteJSON(filepath.Join(dir, EvaluationFile), record{1, v})
 }
 
-// instanceLog says what became of the patch, in the harness's words where it looks for them.
+// instanceLog describes how the evaluation went, in the harness's words where it looks for them.
 func (v Evaluation) instanceLog() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "task %s, graded by %s\n", v.Task, v.Grader)

@@ -55,7 +55,7 @@ type Evaluation struct {
 	Status Status `json:"status"`
 	// Reward is that of the stricter reading: 1 or 0, but for tasks whose script gives the reward itself.
 	Reward float64 `json:"reward"`
-	// Void says that the task itself is at fault: there is no verdict on any patch.
+	// Void is set where the task itself is at fault: no patch gets a verdict.
 	Void bool `json:"void,omitempty"`
 	// Detail says more about a status: the words of git, the limit, the reason of ErrUngradable.
 	Detail     string      `json:"detail,omitempty"`
@@ -98,7 +98,7 @@ func (v Evaluation) Infra() *harness.Infra {
 func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
-// would. A nil patch is a prediction without one. Where the tests pass and the patch touches what decides about tests
+// would. A nil patch is a prediction without one. Where the tests pass and the patch changes what controls the tests
 // (see [TestTampering]), they run once more, with all of that as it was: Reward is of the second run, all else of the
 // first.
 //

@@ -150,7 +150,7 @@ func gradeHarness(t env.Task, log markedLog, g *Grade) error {
 	return nil
 }
 
-// readResults parses what stands between the markers; ok is false where the log is no evidence of a test run.
+// readResults parses the text between the markers; ok is false where the log does not show that tests ran.
 func readResults(t env.Task, log markedLog) (r *testlog.Results, ok bool, err error) {
 	parse, err := testlog.Lookup(t.Tests.Parser)
 	if err != nil {
@@ -238,7 +238,7 @@ func sortInto(l *harness.TestLists, id string, v verdict) {
 	}
 }
 
-// passAndFail judges a test by its status. A skipped one has not failed to stay as it was, but is no fix.
+// passAndFail judges a test by its status. A skipped one counts as maintained, but not as fixed.
 func passAndFail(id string, r *testlog.Results, maintained bool) (verdict, error) {
 	name, found, err := r.Resolve(id)
 	if err != nil {
@@ -269,7 +269,7 @@ func failOnly(id string, r *testlog.Results) verdict {
 }
 
 // gradeExpected grades a task of R2E-Gym: exactly the expected tests, each with the expected status, which need not be
-// a pass. In the report the expected tests stand as FAIL_TO_PASS.
+// a pass. In the report the expected tests are listed as FAIL_TO_PASS.
 //
 // A test without a name is a file that could not be collected. It fails the task, unless the truth has one too: then
 // the reference solution's log had such lines, and they say nothing.

@@ -8,7 +8,7 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// What the harness's evaluation script prints around the tests, and what voids a log wherever it stands.
+// What the harness's evaluation script prints around the tests, and what makes a log void wherever it occurs.
 const (
 	startMarker   = ">>>>> Start Test Output"
 	endMarker     = ">>>>> End Test Output"
@@ -69,7 +69,7 @@ var exitCode = testlog.Pattern(`^` + exitMarker + `:\s*(-?\d+)`)
 // maxDigits is how long an integer Python reads from text.
 const maxDigits = 4300
 
-// failedExit tells whether an exit code is another than 0. The digits may be those of any script.
+// failedExit reports whether an exit code is not 0. The digits may be those of any script.
 func failedExit(code string) (bool, error) {
 	digits := []rune(strings.TrimPrefix(code, "-"))
 	if len(digits) > maxDigits {
@@ -83,7 +83,7 @@ func failedExit(code string) (bool, error) {
 	return false, nil
 }
 
-// isZero tells whether a decimal digit is a zero: every range of digits begins with one and counts to nine over and
+// isZero reports whether a decimal digit is a zero: every range of digits begins with one and counts to nine over and
 // over.
 func isZero(digit rune) bool {
 	for _, r := range unicode.Nd.R16 {
@@ -115,8 +115,8 @@ var suiteCounts = []struct {
 	{"': ok", testlog.Pattern(`(?m)': ok$`)},
 }
 
-// suiteRan tells whether a log without results shows that tests ran all the same. Runners that print failures only are
-// silent about a good run but for such a count; one of zero is no evidence.
+// suiteRan reports whether a log without results shows that tests ran all the same. Of a good run, runners that
+// print failures only show nothing but such a count; a count of zero does not show it.
 func suiteRan(text string) bool {
 	for _, c := range suiteCounts {
 		if strings.Contains(text, c.needs) && c.expr().MatchString(text) {

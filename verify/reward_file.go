@@ -57,7 +57,7 @@ func readReward(name string, data []byte) (Rewards, error) {
 				rewards[key] = 1
 			}
 		default:
-			return nil, fmt.Errorf("%q is no number", key)
+			return nil, fmt.Errorf("%q is not a number", key)
 		}
 	}
 	return rewards, nil

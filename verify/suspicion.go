@@ -30,13 +30,13 @@ const (
 	SilentFailure SuspicionKind = "silent_failure"
 	// Contradiction: an expected test is reported as failing, and passing later.
 	Contradiction SuspicionKind = "contradiction"
-	// OutsideSummary: an expected test passes by a line that does not stand in the runner's summary.
+	// OutsideSummary: an expected test passes by a line outside the runner's summary.
 	OutsideSummary SuspicionKind = "outside_summary"
 	// UnknownStatus: an expected test's status is a word that means nothing.
 	UnknownStatus SuspicionKind = "unknown_status"
 )
 
-// suspicions reads a log again and returns what speaks against it. exit is the test command's exit code where it is
+// suspicions reads a log again and returns what counts against it. exit is the test command's exit code where it is
 // known from elsewhere. results are what the first reading saw, nil when it saw nothing.
 func suspicions(t env.Task, log markedLog, exit *int, results *testlog.Results) []Suspicion {
 	var found []Suspicion
@@ -50,7 +50,7 @@ func suspicions(t env.Task, log markedLog, exit *int, results *testlog.Results) 
 			at     []int
 		}{{startMarker, log.starts}, {endMarker, log.ends}} {
 			if n, most := len(m.at), script.prints(m.marker); n > most {
-				note(ForgedMarker, "%q stands in the log %d times, and the script prints it %d times", m.marker, n, most)
+				note(ForgedMarker, "the log has %q %d times, and the script prints it %d times", m.marker, n, most)
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func suspiciousTests(t env.Task, text string, script evalScript, results *testlo
 		return nil
 	}
 	summary, summarised := script.summary(t, text)
-	// Some records expect tests that pytest's own tests have run, or odd ends of lines: they never stand in the summary.
+	// Some records expect tests that pytest's own tests have run, or odd line ends: they are never in the summary.
 	reported := map[string]bool{"": false}
 	if summarised {
 		for name := range summary.All() {
@@ -123,7 +123,7 @@ func suspiciousTests(t env.Task, text string, script evalScript, results *testlo
 		says string
 	}{
 		{Contradiction, "are reported as failing first, and as passing later"},
-		{OutsideSummary, "pass by lines that do not stand in the runner's last summary"},
+		{OutsideSummary, "pass by lines that are not in the runner's last summary"},
 		{UnknownStatus, "have a status that is neither a pass nor a failure"},
 	} {
 		if ids := tests[s.kind]; len(ids) > 0 {
@@ -138,7 +138,7 @@ func suspiciousTests(t env.Task, text string, script evalScript, results *testlo
 type evalScript struct {
 	text   string
 	traced bool // the shell prints each command
-	// commands is how many lines stand between the markers, words what they are made of.
+	// commands is how many lines are between the markers, words what they consist of.
 	commands int
 	words    []string
 }
@@ -152,7 +152,7 @@ func testFile(id string) string {
 	return file
 }
 
-// runs tells whether the script names a file of tests, or a directory that it is in.
+// runs reports whether the script names a file of tests, or a directory that it is in.
 func (s evalScript) runs(file string) bool {
 	return file != "" && slices.ContainsFunc(s.words, func(word string) bool {
 		word = strings.Trim(word, `'"`)

@@ -6,14 +6,14 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Tier tells how sure a class of failures is.
+// Tier says how certain it is that the environment caused a failure.
 type Tier string
 
 // The tiers.
 const (
-	// Environment failures cannot come from a change of source code.
+	// Environment failures cannot be caused by a change of source code.
 	Environment Tier = "environment"
-	// Ambiguous ones can come from a broken environment as well as from a bad patch.
+	// Ambiguous ones can be caused by a broken environment as well as by a bad patch.
 	Ambiguous Tier = "ambiguous"
 )
 
@@ -23,7 +23,7 @@ type Infra struct {
 	Tier   Tier
 }
 
-// signatures are tried in this order. A log that holds one of the texts, or matches, is of the class.
+// signatures are tried in this order. A log is of the class if it contains one of the texts or matches.
 var signatures = []struct {
 	Infra
 	texts   []string
@@ -48,7 +48,7 @@ func killed(text string) bool {
 }
 
 // Classify names the failure of the environment that a decoded log shows; found is false where it shows none. It is
-// advice: a task that was not solved stays so. Several logs of one task are joined by a line feed.
+// advice: an unsolved task stays unsolved. Several logs of one task are joined by a line feed.
 func Classify(text string) (class Infra, found bool) {
 	for _, s := range signatures {
 		for _, t := range s.texts {

@@ -31,7 +31,7 @@ func jestFiles(log string, _ Task) (*Results, error) {
 
 var (
 	jestFile = Pattern(`^(?:PASS|FAIL)\s(.*)`)
-	// jestTimings are tried in this order, each from the right; what stands behind a timing goes with it.
+	// jestTimings are tried in this order, each from the right; what follows a timing goes with it.
 	jestTimings = []Expression{
 		Pattern(`^(.*)\s\([\p{Nd}.]+ms\)`),
 		Pattern(`^(.*)\s\([\p{Nd}.]+\ss\)`),
@@ -49,7 +49,7 @@ func jestVerdict(line string) Status {
 	return ""
 }
 
-// grommet reads the same lines with failures first, and lets a file's name stand on the line after its verdict.
+// grommet reads the same lines with failures first, and with a file's name on the line after its verdict.
 func grommet(log string, _ Task) (*Results, error) {
 	var r Results
 	for _, v := range []struct {
@@ -94,7 +94,7 @@ func calypso(log string, _ Task) (*Results, error) {
 			}
 			m := expr().FindStringSubmatch(line)
 			if m == nil {
-				return nil, fmt.Errorf("%q is no line of a test: %w", line, ErrMalformed)
+				return nil, fmt.Errorf("%q is not a line of a test: %w", line, ErrMalformed)
 			}
 			r.set(strip(suites.join()+" - "+m[1]), status)
 		}

@@ -57,7 +57,7 @@ const blank = `[\t\v\f\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2
 func chartJS(log string, t Task) (*Results, error) { return chartFailures(stripEscapes(log), t) }
 
 // karma reads the "mocha" reporter of Karma between the browser's start and the summary: suites by indentation, tests
-// with a mark. A line that is indented less than the one before closes a suite and is no heading itself.
+// with a mark. A line that is indented less than the one before closes a suite and is not a heading itself.
 func karma(log string, _ Task) (*Results, error) {
 	var r Results
 	var suites []string

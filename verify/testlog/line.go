@@ -7,7 +7,7 @@ import (
 
 // lineFormat describes runners that print one line per test with a mark for its status.
 type lineFormat struct {
-	// expr is tried on each line; its groups "mark" and "name" are what they say.
+	// expr is tried on each line; it has the groups "mark" and "name".
 	expr Expression
 	// needs is a text without which a line need not be tried.
 	needs string
@@ -15,7 +15,7 @@ type lineFormat struct {
 	raw bool
 	// statuses translates marks. A mark that is missing here says nothing about the test.
 	statuses map[string]Status
-	// rename, when set, makes the test's name from what stands in the line.
+	// rename, when set, makes the test's name from the one in the line.
 	rename func(name string, s Status) string
 }
 

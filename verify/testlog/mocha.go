@@ -2,6 +2,7 @@ package testlog
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -78,7 +79,7 @@ func lighthouse(log string, t Task) (*Results, error) {
 	}
 	version, err := strconv.ParseFloat(strip(t.Version), 64)
 	if err != nil {
-		return nil, fmt.Errorf("version %q is no number: %w", t.Version, ErrUnsuitable)
+		return nil, fmt.Errorf("version %q is not a number: %w", t.Version, ErrUnsuitable)
 	}
 	if version >= 3 {
 		return jestFiles(log, t)
@@ -174,3 +175,35 @@ var (
 	cypressFailed = Pattern(`(?m)^\s{4}\d+\)\s(.*)`)
 	cypressPassed = Pattern(`(?m)^\s{4}✓\s(.*)\(`)
 )
+
+// outline is the path of headings above a test, in reports that show nesting by indentation.
+type outline struct {
+	headings []heading
+}
+
+type heading struct {
+	text   string
+	indent int
+}
+
+// heading takes an indented line for a heading: it closes those that are indented as far or farther. Other lines
+// change nothing.
+func (o *outline) heading(line string) {
+	n := indent(line)
+	if n == 0 {
+		return
+	}
+	for len(o.headings) > 0 && o.headings[len(o.headings)-1].indent >= n {
+		o.headings = o.headings[:len(o.headings)-1]
+	}
+	o.headings = append(o.headings, heading{strip(line), n})
+}
+
+// join returns the headings, and a test below them where one is given, with dashes between.
+func (o *outline) join(test ...string) string {
+	var path []string
+	for _, h := range o.headings {
+		path = append(path, h.text)
+	}
+	return strings.Join(slices.Concat(path, test), " - ")
+}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// prismCommand stands in the shell's trace before each JSON report.
+// prismCommand precedes each JSON report in the shell's trace.
 const prismCommand = "./node_modules/.bin/mocha tests/run.js --reporter json"
 
 // prism reads the JSON reports of Mocha, from the first brace behind each command to the last one.
@@ -26,7 +26,7 @@ func prism(log string, _ Task) (*Results, error) {
 		}{{"failures", Failed}, {"passes", Passed}} {
 			tests, ok := asList(lists[list.key])
 			if !ok {
-				return nil, fmt.Errorf("%s is no list of tests: %w", list.key, ErrMalformed)
+				return nil, fmt.Errorf("%s is not a list of tests: %w", list.key, ErrMalformed)
 			}
 			for _, test := range tests {
 				fields, _ := test.(map[string]any)

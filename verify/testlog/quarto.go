@@ -47,7 +47,7 @@ func quarto(log string, _ Task) (*Results, error) {
 
 var quartoTemporary = []Expression{Pattern(`/tmp/\w+\.qmd`), Pattern(`/tmp/\w+/`)}
 
-// quartoOther tells lines that mention tests without being the result of one.
+// quartoOther reports whether a line mentions tests without being the result of one.
 func quartoOther(line string) bool {
 	counts := strings.Contains(line, "passed") && strings.Contains(line, "failed") && strings.Contains(line, "steps")
 	return counts || strings.HasPrefix(line, "test result:") || strings.Contains(line, "34mINFO")

@@ -36,7 +36,7 @@ func (r *Results) Status(name string) (Status, bool) {
 	return r.entries[i].status, true
 }
 
-// Overruled tells whether a test that does not count as failed was reported so earlier in the log.
+// Overruled reports whether a test that does not count as failed was reported so earlier in the log.
 func (r *Results) Overruled(name string) bool {
 	i := r.index.find(name, r.entries)
 	return i >= 0 && r.entries[i].overruled && !r.entries[i].status.fails()
@@ -53,7 +53,7 @@ func (r *Results) All() iter.Seq2[string, Status] {
 	}
 }
 
-// Any tells whether some test has one of the statuses.
+// Any reports whether some test has one of the statuses.
 func (r *Results) Any(statuses ...Status) bool {
 	for _, e := range r.entries {
 		for _, s := range statuses {
@@ -65,8 +65,8 @@ func (r *Results) Any(statuses ...Status) bool {
 	return false
 }
 
-// Resolve returns the test that an expected id stands for. Some published ids are cut inside their parameters
-// ("test_fit[log(x"), which shows as more opening brackets than closing ones: such an id stands for the first test that
+// Resolve returns the test that an expected id names. Some published ids are cut inside their parameters
+// ("test_fit[log(x"), which shows as more opening brackets than closing ones: such an id names the first test that
 // it is a prefix of, if all of those agree on having passed or not. Where the harness would fail over a name that is
 // no text, the error wraps ErrMalformed.
 func (r *Results) Resolve(id string) (name string, ok bool, err error) {
@@ -95,7 +95,7 @@ func (r *Results) Resolve(id string) (name string, ok bool, err error) {
 	return r.entries[first].name, true, nil
 }
 
-// passes tells whether the status counts as a pass; an expected failure does.
+// passes reports whether the status counts as a pass; an expected failure does.
 func (s Status) passes() bool { return s == Passed || s == XFailed }
 
 func (s Status) fails() bool { return s == Failed || s == Errored }

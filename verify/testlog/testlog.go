@@ -1,4 +1,4 @@
-// Package testlog reads what a test runner printed and tells what became of each test.
+// Package testlog reads the output of a test runner and returns the status of each test.
 //
 // A [Parser] is a pure function from text to [Results]. There is one for every parser name that a SWE-bench v5 record
 // can carry, and each gives the answer of the official harness (swebench 5.0.2) on any bytes, its lenient corners

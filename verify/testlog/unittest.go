@@ -94,7 +94,7 @@ var sympyMarks = []struct {
 }{{" E", Errored}, {" F", Failed}, {" ok", Passed}}
 
 // sympy reads the runner's own format: failures as rules of underscores around "path/test_x.py:test_y", and
-// "test_y ok" for each test. The former come first, wherever they stand.
+// "test_y ok" for each test. The former come first, wherever they are.
 func sympy(log string, _ Task) (*Results, error) {
 	var r Results
 	for line := range lines(log) {

@@ -304,7 +304,7 @@ func (p *xmlReader) name() string {
 	return rest
 }
 
-// xmlName tells whether s is a name without a colon. The tables behind encoding/xml know which letters are.
+// xmlName reports whether s is a name without a colon. The tables behind encoding/xml know which letters are.
 func xmlName(s string) bool {
 	if s == "" || strings.ContainsAny(s, xmlSpace+"!?:=/><\"'&[]") {
 		return false

@@ -43,12 +43,12 @@ forged log does not pass. The run's directory has every trajectory, patch and te
 with its confidence interval, why rollouts ended, where the time and the tokens went,
 and which tasks were solved never, sometimes and always.
 
-A run that was stopped or killed goes on with --resume --out DIR: what had ended is not
-repeated, and what had begun goes on where it stood.
+A run that was stopped or killed is resumed with --resume --out DIR: finished rollouts
+are not repeated, and unfinished ones continue where they were.
 
 --census checks the soundness of the tasks before anything else: it grades no change at
-all, and the reference solutions, and lists the tasks that pass with nothing or fail
-with the answer. With -k 0 it is all that is done, and no model is needed.
+all, and the reference solutions, and lists the tasks that pass without a change or
+fail with the solution. With -k 0 nothing else is done, and no model is needed.
 
 EXIT STATUS
   0 done, whatever was solved · 2 wrong usage · 3 some attempts had an
@@ -77,22 +77,22 @@ func newEval(d Deps) *cobra.Command {
 	f.BoolVar(&o.tokens, "tokens", false, "ask for token ids and logprobs, and write rollouts.jsonl with them")
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "attempts at each task")
 	f.IntVar(&o.workers, "workers", 4, "rollouts at once")
-	f.IntVar(&o.gradeWorkers, "grade-workers", 0, "gradings at once; as many as rollouts when 0")
-	f.IntVar(&o.modelCalls, "model-calls", 0, "requests to the endpoint at once; as many as rollouts when 0")
-	f.Uint64Var(&o.seed, "seed", 0, "sampling seed of the run, of which every attempt gets its own; the endpoint's own when not given")
+	f.IntVar(&o.gradeWorkers, "grade-workers", 0, "gradings at once (0: as many as rollouts)")
+	f.IntVar(&o.modelCalls, "model-calls", 0, "requests to the endpoint at once (0: as many as rollouts)")
+	f.Uint64Var(&o.seed, "seed", 0, "sampling seed of the run, from which every attempt gets its own (default: the endpoint's own)")
 	f.BoolVar(&o.network, "network", false, "open the network of the agent's sandboxes")
 	f.BoolVar(&o.noGrade, "no-grade", false, "collect patches and do not grade them")
-	f.DurationVar(&o.gradeTimeout, "grade-timeout", 0, "longest `TIME` for the tests of a patch; the task's own, or 30m, when not given")
+	f.DurationVar(&o.gradeTimeout, "grade-timeout", 0, "longest `TIME` for the tests of a patch (default: the task's own, or 30m)")
 	f.BoolVar(&o.gradeNetwork, "grade-network", false, "open the network while tests run")
 	f.BoolVar(&o.census, "census", false, "check the soundness of the tasks first: grade no change, and the reference solutions")
 	f.BoolVar(&o.soundOnly, "sound-only", false, "leave out the tasks that the soundness check rejects")
 	f.StringVar(&o.out, "out", "", "keep the run in `DIR`")
-	f.BoolVar(&o.resume, "resume", false, "go on with the run in the directory")
-	f.BoolVar(&o.json, "json", false, "print JSON lines on standard output: one a rollout, and the report at the end")
+	f.BoolVar(&o.resume, "resume", false, "resume the run in the directory")
+	f.BoolVar(&o.json, "json", false, "print JSON lines on standard output: one per rollout, and the report at the end")
 	return cmd
 }
 
-// settled are the flags that decide what a run's results are. A resumed run has those that it began with.
+// settled are the flags that decide about a run's results. A resumed run has the values that it began with.
 var settled = []string{
 	"tasks", "filter", "slice", "shuffle", "exclude-repos-of", "strict", "env",
 	"model", "format", "prompt-pack", "max-steps", "context", "timeout", "command-timeout", "temperature", "tokens",

@@ -23,7 +23,7 @@ type evalSettings struct {
 	Given []string `json:"given"`
 }
 
-// open takes the directory of a run that goes on, brings the flags to what it began with, and checks them.
+// open opens the directory of a resumed run, sets the flags to what it began with, and checks them.
 func (e *evaluation) open(flags *pflag.FlagSet) error {
 	if e.o.resume {
 		if err := e.takeUp(flags); err != nil {
@@ -54,7 +54,7 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 	}
 	e.dir, err = run.Create(path, run.Manifest{Kind: run.Eval, Program: "deepswe " + e.d.Version, Settings: settings})
 	if errors.Is(err, run.ErrExists) {
-		err = fmt.Errorf("%w: go on with it (--resume), or choose another --out", err)
+		err = fmt.Errorf("%w: resume it (--resume), or choose another --out", err)
 	}
 	if err != nil {
 		return cli.Usage(err)
@@ -80,7 +80,7 @@ func settledValue(f *pflag.Flag) string {
 // takeUp opens the run in the directory and sets the flags that it began with. One that was given again must be the same.
 func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 	if e.o.out == "" {
-		return cli.Usagef("--resume goes on with the run in a directory: say which with --out DIR")
+		return cli.Usagef("--resume requires --out DIR, the directory of the run")
 	}
 	var err error
 	e.dir, err = run.Open(e.o.out, run.Eval)
@@ -99,13 +99,13 @@ func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 			continue
 		}
 		now := settledValue(f)
-		// What is not given is the endpoint's own, which no value stands for.
+		// Without the flag, the endpoint's own setting counts, which has no value here.
 		own := slices.Contains([]string{"temperature", "seed"}, name) && !slices.Contains(e.settings.Given, name)
 		if own {
 			value = "the endpoint's own"
 		}
 		if now != value {
-			return cli.Usagef("the run in %s began with --%s %q and cannot go on with %q: leave it out, or begin a new run with another --out",
+			return cli.Usagef("the run in %s began with --%s %q and cannot be resumed with %q: leave out the flag, or begin a new run with another --out",
 				e.o.out, name, value, now)
 		}
 	}

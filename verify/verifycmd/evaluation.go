@@ -186,9 +186,9 @@ func (e *evaluation) checkSoundness(ctx context.Context) error {
 	return err
 }
 
-// stopped says why a run came to no end, and how it goes on.
+// stopped is the error of a run that did not end, with the command that resumes it.
 func (e *evaluation) stopped(ctx context.Context, err error) error {
-	again := fmt.Sprintf("go on with: deepswe eval --resume --out %s", e.dir.Path())
+	again := fmt.Sprintf("resume with: deepswe eval --resume --out %s", e.dir.Path())
 	if cli.Interrupted(ctx, err) {
 		fmt.Fprintf(e.d.Err, "stopped; %s\n", again)
 		return cli.Exit(cli.ExitInterrupted)
@@ -196,7 +196,7 @@ func (e *evaluation) stopped(ctx context.Context, err error) error {
 	return &cli.ExitError{Code: cli.ExitCode(err), Err: fmt.Errorf("%w\n%s", err, again)}
 }
 
-// begun tells the screen what there is to do.
+// begun shows what there is to do.
 func (e *evaluation) begun(plan []run.Job) {
 	what := fmt.Sprintf("%d tasks, %d attempts each", len(plan)/max(1, e.o.attempts), e.o.attempts)
 	e.progress.plan("rollouts", len(plan))
@@ -217,7 +217,7 @@ func (e *evaluation) observe(ev run.Event) {
 	case run.Started:
 		e.progress.start()
 	case run.Retrying:
-		e.progress.note("%s: %v; going on in %s", name, ev.Err, ev.Delay.Round(time.Second))
+		e.progress.note("%s: %v; continuing in %s", name, ev.Err, ev.Delay.Round(time.Second))
 	case run.Finished:
 		e.progress.end(swe.Solved(*ev.Outcome), false, name+": "+verdict(*ev.Outcome))
 	case run.Failed:

@@ -31,8 +31,8 @@ type gradeOptions struct {
 const gradeHelp = `Grade patches by running tests, by the rules of the official SWE-bench harness.
 
 Each patch is applied in a fresh container of the task's image, and the task's tests
-run there. Beside the harness's verdict stands a stricter one, which a log that was
-forged, or a patch that decides about its own tests, does not pass.
+run there. Beside the harness's verdict there is a stricter one, which a forged log, or
+a patch that controls its own tests, does not pass.
 
 --predictions takes a file (a JSON list, an object, or JSON lines, of instance_id,
 model_name_or_path and model_patch), or one of two words: gold grades the reference
@@ -40,7 +40,7 @@ solutions, empty grades no change at all.
 
 The directory (--out) has the harness's files under logs/run_evaluation/RUN/MODEL/ID,
 with evaluation.json beside each report.json: how long it took, what was suspicious,
-which tests came to pass and which broke. MODEL.RUN.json sums up. A second run with the
+which tests were fixed and which broke. MODEL.RUN.json is the summary. A second run with the
 same directory grades only what has changed: patch, task, grader or limits.
 
 --log grades one saved log instead, and starts nothing: with --json it prints the
@@ -48,7 +48,7 @@ harness's report, byte for byte.
 
 EXIT STATUS
   0 graded, whatever the verdicts · 2 wrong usage, or a log that cannot be graded ·
-  3 some could not be graded, because the machinery failed · 6 none could ·
+  3 some could not be graded: infrastructure failures · 6 none could ·
   130 interrupted`
 
 func newGrade(d Deps) *cobra.Command {
@@ -76,10 +76,10 @@ func newGrade(d Deps) *cobra.Command {
 	o.sandbox.AddForTasks(cmd)
 	f.StringVar(&o.predictions, "predictions", "", "predictions in `FILE`, or gold, or empty")
 	f.StringVar(&o.log, "log", "", "grade the test log in `FILE` (- is standard input)")
-	f.StringArrayVar(&o.ids, "id", nil, "only the task of this `ID`; may be given more than once")
+	f.StringArrayVar(&o.ids, "id", nil, "only the task of this `ID`; may be repeated")
 	f.IntVar(&o.workers, "workers", 4, "patches to grade at once")
-	f.DurationVar(&o.timeout, "timeout", 0, "longest `TIME` for the tests of a patch; the task's own, or 30m, when not given")
-	f.IntVar(&o.repeat, "repeat", 1, "grade every patch `N` times, and report tests that do not agree with themselves")
+	f.DurationVar(&o.timeout, "timeout", 0, "longest `TIME` for the tests of a patch (default: the task's own, or 30m)")
+	f.IntVar(&o.repeat, "repeat", 1, "grade every patch `N` times, and report flaky tests")
 	f.BoolVar(&o.network, "network", false, "open the network while tests run")
 	f.StringVar(&o.out, "out", "", "keep results in `DIR`")
 	f.StringVar(&o.runID, "run-id", "deepswe", "`NAME` of the run in the names of files")
@@ -90,7 +90,7 @@ func newGrade(d Deps) *cobra.Command {
 func (o *gradeOptions) check() error {
 	switch {
 	case o.log == "" && o.predictions == "":
-		return errors.New("what is to be graded? say --predictions FILE (or gold, or empty), or --log FILE")
+		return errors.New("--predictions FILE (or gold, or empty) or --log FILE is missing")
 	case o.log != "" && o.predictions != "":
 		return errors.New("--log grades a saved log, --predictions grades patches: give one of them")
 	case o.workers < 1:
@@ -100,7 +100,7 @@ func (o *gradeOptions) check() error {
 	case o.timeout < 0:
 		return errors.New("--timeout must not be negative")
 	case o.runID == "" || filepath.Base(o.runID) != o.runID || o.runID[0] == '.':
-		return fmt.Errorf("--run-id %q is no name for a file", o.runID)
+		return fmt.Errorf("invalid --run-id %q: must be a file name", o.runID)
 	}
 	return nil
 }

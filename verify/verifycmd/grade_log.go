@@ -45,7 +45,7 @@ func gradeLog(d Deps, o gradeOptions) error {
 			fmt.Fprintf(d.Out, "fails: %s\n", cli.Plain(id))
 		}
 	} else {
-		fmt.Fprintln(d.Out, "the log is no evidence of a test run")
+		fmt.Fprintln(d.Out, "the log does not show that tests ran")
 	}
 	if g.Report.InfraReason != "" {
 		fmt.Fprintf(d.Out, "the environment: %s\n", g.Report.InfraReason)

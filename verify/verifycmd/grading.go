@@ -155,7 +155,7 @@ func (g *grading) run(ctx context.Context) error {
 	}}
 	_, err := engine.Run(ctx, g.todo)
 	if cli.Interrupted(ctx, err) {
-		fmt.Fprintf(g.d.Err, "stopped; the same command with --out %s goes on\n", g.dir.Path())
+		fmt.Fprintf(g.d.Err, "stopped; to resume, run the same command with --out %s\n", g.dir.Path())
 		return cli.Exit(cli.ExitInterrupted)
 	}
 	if err != nil {

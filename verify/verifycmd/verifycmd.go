@@ -1,7 +1,7 @@
 // Package verifycmd has the commands that measure: eval and grade.
 //
-// It declares their flags and prints their results; everything else is in package swe and package cli. Everything that it
-// touches outside comes in through [Deps]; it keeps no state. A command runs once.
+// It declares their flags and prints their results; everything else is in the packages swe and cli. What it needs from
+// outside comes in through [Deps]; it keeps no state. A command runs once.
 package verifycmd
 
 import (

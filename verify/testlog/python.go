@@ -3,7 +3,9 @@ package testlog
 import (
 	"bytes"
 	"iter"
+	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -38,7 +40,7 @@ func decode(b *strings.Builder, p []byte) {
 	b.Write(p)
 }
 
-// illFormed returns the length of what one U+FFFD stands for at the beginning of b: a well-formed U+FFFD itself, or the
+// illFormed returns the length of what one U+FFFD replaces at the beginning of b: a well-formed U+FFFD itself, or the
 // longest beginning of a well-formed sequence that is there, or one byte.
 func illFormed(b []byte) int {
 	if r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1 {
@@ -70,7 +72,7 @@ func illFormed(b []byte) int {
 	return n
 }
 
-// lines yields what stands between line feeds: for a text that ends in one, the last line is empty.
+// lines yields the lines between line feeds: for a text that ends in one, the last line is empty.
 func lines(s string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for {
@@ -83,7 +85,7 @@ func lines(s string) iter.Seq[string] {
 	}
 }
 
-// isSpace is Python's idea of white space, which knows four separators that Go's does not.
+// isSpace reports whether Python takes a character for white space: Go misses four separators.
 func isSpace(r rune) bool {
 	if r < utf8.RuneSelf {
 		return asciiSpace[r]
@@ -129,7 +131,7 @@ func indent(line string) int {
 	return utf8.RuneCountInString(line) - utf8.RuneCountInString(lstrip(line))
 }
 
-// hasAnyPrefix tells whether s begins with one of the prefixes.
+// hasAnyPrefix reports whether s begins with one of the prefixes.
 func hasAnyPrefix(s string, prefixes ...string) bool {
 	for _, p := range prefixes {
 		if strings.HasPrefix(s, p) {
@@ -180,4 +182,29 @@ func stripEscapes(s string) string {
 		return s
 	}
 	return escape().ReplaceAllLiteralString(s, "")
+}
+
+// Expression is a regular expression that is compiled when it is first asked for: a program that parses no log starts
+// without the cost of those that it does not use.
+type Expression func() *regexp.Regexp
+
+// expression is for what Go and Python read alike.
+func expression(expr string) Expression {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
+// Pattern is an expression in which \s \S \d \w mean what they mean in Python: classes of Unicode, not of ASCII.
+// \b has no such meaning and must not be used. Which characters are digits and letters is decided by Go's tables; those
+// of a given Python may be a version of Unicode older or newer.
+func Pattern(expr string) Expression {
+	const space = `\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}`
+	return sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(strings.NewReplacer(
+			`\\`, `\\`,
+			`\s`, `[`+space+`]`,
+			`\S`, `[^`+space+`]`,
+			`\d`, `\p{Nd}`,
+			`\w`, `[\p{L}\p{N}_]`,
+		).Replace(expr))
+	})
 }
