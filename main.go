@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -28,8 +29,10 @@ import (
 	"deepswe/verify/verifycmd"
 )
 
-//go:embed all:testdata/demo
-var demo embed.FS
+// bundled is what the program brings: the demo, and example configurations of train.
+//
+//go:embed all:testdata/demo testdata/*.yaml
+var bundled embed.FS
 
 func main() {
 	// Before anything else: a guest must start within milliseconds, and must not know any of what follows.
@@ -44,7 +47,8 @@ func run(args []string) int {
 	screen := cli.NewScreen(os.Stderr)
 	ctx, abandon, stop := interrupts(screen)
 	defer stop()
-	root, err := newRoot(cli.World{
+	begun := false
+	root, err := newRoot(&begun, cli.World{
 		In: os.Stdin, Out: cli.Stdout{File: os.Stdout}, Err: screen, Log: cli.NewLog(screen), Getenv: os.Getenv,
 		Abandon: abandon, Version: version(),
 	})
@@ -54,6 +58,9 @@ func run(args []string) int {
 	}
 	root.SetArgs(args)
 	err = root.ExecuteContext(ctx)
+	if !begun {
+		err = cli.Usage(err) // an unknown command, flag or argument
+	}
 	if err != nil && err.Error() != "" && !errors.Is(err, cli.ErrReaderGone) {
 		cli.Say(screen, err.Error())
 	}
@@ -96,8 +103,13 @@ func interrupts(errOut io.Writer) (context.Context, <-chan struct{}, func()) {
 	}
 }
 
-func newRoot(w cli.World) (*cobra.Command, error) {
-	demoFS, err := fs.Sub(demo, "testdata/demo")
+// newRoot makes the tree of commands. begun is set when one of them has been found and its command line accepted.
+func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
+	configs, err := fs.Sub(bundled, "testdata")
+	if err != nil {
+		return nil, err
+	}
+	demo, err := fs.Sub(configs, "demo")
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +124,36 @@ func newRoot(w cli.World) (*cobra.Command, error) {
 	root.SetIn(w.In)
 	root.SetOut(w.Out)
 	root.SetErr(w.Err)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return cli.Usage(fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath()))
+		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	})
-	agentDeps := agentcmd.Deps{World: w, Demo: demoFS}
+	agentDeps := agentcmd.Deps{World: w, Demo: demo}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: train.WriteRollouts})...)
 	add(root, "Look after this machine", agentcmd.NewMachine(agentDeps)...)
-	add(root, "Train a model",
-		rlcmd.NewTrain(rlcmd.TrainDeps{In: w.In, Out: w.Out, Err: w.Err, Log: w.Log, Abandon: w.Abandon}),
-		rlcmd.NewExport(rlcmd.ExportDeps{In: w.In, Out: w.Out, Err: w.Err}))
+	add(root, "Train a model", rlcmd.New(rlcmd.Deps{World: w, Configs: configs})...)
+	for _, c := range root.Commands() {
+		execute := c.RunE
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			*begun = true
+			return execute(cmd, args)
+		}
+	}
+	// cobra's own commands would answer what they do not know with help and success.
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "help":
+			c.Args = func(_ *cobra.Command, topic []string) error {
+				_, _, err := root.Find(topic)
+				return err
+			}
+		case "completion":
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root, nil
 }
 
@@ -134,8 +166,8 @@ func add(root *cobra.Command, heading string, commands ...*cobra.Command) {
 	}
 }
 
-const rootHelp = `deepswe fixes software issues with a language model, measures how well it does, and
-trains the model. (The benchmark of the same name is another project.)
+const rootHelp = `deepswe fixes software issues with a language model, measures how well it does,
+and trains the model. (The benchmark of the same name is another project.)
 
 EXIT STATUS
   0    solved (a patch, submitted by the agent), or done

@@ -16,8 +16,8 @@ import (
 )
 
 const cleanHelp = `Remove what dead runs left: containers and volumes on the Docker daemon, scratch
-directories, processes and control groups on this machine. What a living run uses
-is not touched, also not that of another machine on the same daemon.
+directories, processes and control groups on this machine. What a living run
+uses is not touched, also not that of another machine on the same daemon.
 
 EXIT STATUS
   0  everything was removed, or there was nothing

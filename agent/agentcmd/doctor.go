@@ -14,10 +14,10 @@ import (
 	"deepswe/env"
 )
 
-const doctorHelp = `Check what works here: the Docker daemon, the guest in a container, isolation and
-limits (each is tried, not only looked up), bubblewrap and namespaces, the model
-endpoint with its context length, disk and git. Whatever fails comes with the one
-command that fixes it.
+const doctorHelp = `Check what works here: the Docker daemon, the guest in a container, isolation
+and limits (each is tried, not only looked up), bubblewrap and namespaces, the
+model endpoint with its context length, disk and git. Whatever fails comes with
+the one command that fixes it.
 
 EXIT STATUS
   0 nothing failed · 3 something failed`

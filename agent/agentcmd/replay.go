@@ -19,12 +19,12 @@ import (
 	"deepswe/tools"
 )
 
-const replayHelp = `Run a recorded trajectory's actions again, in a fresh sandbox, and show where the
-results differ from the recorded ones. Times, addresses and temporary names do not
-count as differences.
+const replayHelp = `Run a recorded trajectory's actions again, in a fresh sandbox, and show where
+the results differ from the recorded ones. Times, addresses and temporary names
+do not count as differences.
 
-The repository is the current directory or --repo DIR, in the state that the recording
-began with; with --image and --dir it is the one in the image.
+The repository is the current directory or --repo DIR, in the state that the
+recording began with; with --image and --dir it is the one in the image.
 
 EXIT STATUS
   0 all results are the recorded ones · 3 some differ · 6 the sandbox failed`

@@ -29,20 +29,20 @@ type solveOptions struct {
 const solveHelp = `Fix an issue in a repository.
 
 The issue is a URL (https://HOST/OWNER/REPO/issues/N), a text, a file
-(--issue-file), or standard input (-). The repository is the current directory, or
---repo DIR, or the one that the issue's URL belongs to. It is copied, uncommitted
-changes included, into a sandbox; nothing on disk changes without --apply or
---branch, which are for work that the agent has finished. The patch goes to standard
-output and to the run's directory.
+(--issue-file), or standard input (-). The repository is the current directory,
+or --repo DIR, or the one that the issue's URL belongs to. It is copied,
+uncommitted changes included, into a sandbox; nothing on disk changes without
+--apply or --branch, which are for work that the agent has finished. The patch
+goes to standard output and to the run's directory.
 
 The model is any OpenAI-compatible endpoint: --base-url, else DEEPSWE_BASE_URL,
 OPENAI_BASE_URL, base_url in ~/.config/deepswe/config.yaml, and finally
 http://localhost:8000/v1, where vLLM listens. The key is OPENAI_API_KEY.
 
 EXIT STATUS
-  0 solved · 2 wrong usage · 3 finished without a patch · 4 a limit was reached, the
-  patch so far is saved · 5 the endpoint failed · 6 the sandbox failed ·
-  130 interrupted, the patch so far is saved`
+  0 solved · 2 wrong usage · 3 finished without a patch · 4 a limit was
+  reached, the patch so far is saved · 5 the endpoint failed · 6 the sandbox
+  failed · 130 interrupted, the patch so far is saved`
 
 func newSolve(d Deps) *cobra.Command {
 	var o solveOptions

@@ -25,9 +25,9 @@ import (
 
 const viewHelp = `Show a trajectory, or what is in a run's directory.
 
-PATH is a trajectory.json (any ATIF document), a steps.jsonl, or a directory: of one
-attempt, which is shown, or of a run of solve, eval, grade or train, whose attempts are
-listed. The run may still be going on.`
+PATH is a trajectory.json (any ATIF document), a steps.jsonl, or a directory: of
+one attempt, which is shown, or of a run of solve, eval, grade or train, whose
+attempts are listed. The run may still be going on.`
 
 // viewOptions are the flags of view.
 type viewOptions struct {

@@ -43,11 +43,12 @@ func (w World) Logger() *slog.Logger {
 	return w.Log
 }
 
-func (w World) now() time.Time {
+// Clock returns the clock, never nil.
+func (w World) Clock() func() time.Time {
 	if w.Now == nil {
-		return time.Now()
+		return time.Now
 	}
-	return w.Now()
+	return w.Now
 }
 
 // Model opens a live endpoint.
@@ -62,7 +63,7 @@ func (w World) Model(ctx context.Context, c ModelChoice) (LiveModel, error) {
 func (w World) RunID() string {
 	var b [3]byte
 	rand.Read(b[:]) // never fails
-	return w.now().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
+	return w.Clock()().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
 }
 
 // RunDir is where the run with the id is kept unless --out names another directory. It is the same place for all
@@ -116,5 +117,12 @@ func (j *JSONLines) Print(v any) error {
 		enc.SetEscapeHTML(false)
 		j.err = enc.Encode(v)
 	}
+	return j.err
+}
+
+// Err returns the first error that any line had.
+func (j *JSONLines) Err() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	return j.err
 }

@@ -84,7 +84,7 @@ func (c chart) svg() template.HTML {
 		fmt.Fprintf(p, `<line class="mark" x1="%g" x2="%.1f" y1="%.1f" y2="%.1f"/>`,
 			left, width-right, p.py(m.Y), p.py(m.Y))
 		fmt.Fprintf(p, `<text class="marklabel" x="%.1f" y="%.1f">%s %s</text>`,
-			width-right, p.py(m.Y)-4, template.HTMLEscapeString(m.Label), number(m.Y))
+			width-right, p.py(m.Y)-4, template.HTMLEscapeString(m.Label), Number(m.Y))
 	}
 	for _, l := range c.Lines {
 		p.line(l)
@@ -231,7 +231,7 @@ func (p *plot) line(l line) {
 		// Every point can be read off by pointing at it.
 		fmt.Fprintf(p, `<circle class="dot c%d" cx="%.1f" cy="%.1f" r="%g"/>`, l.Color%colors, p.px(q.x), p.py(q.y), radius)
 		fmt.Fprintf(p, `<circle class="touch" cx="%.1f" cy="%.1f" r="6"><title>%s, step %s: %s</title></circle>`,
-			p.px(q.x), p.py(q.y), template.HTMLEscapeString(l.Label), number(q.x), number(q.y))
+			p.px(q.x), p.py(q.y), template.HTMLEscapeString(l.Label), Number(q.x), Number(q.y))
 	}
 }
 

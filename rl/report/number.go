@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// number writes a value with about three digits that count.
-func number(v float64) string {
+// Number writes a value with about three digits that count.
+func Number(v float64) string {
 	switch a := math.Abs(v); {
 	case a == 0:
 		return "0"
@@ -28,9 +28,9 @@ func number(v float64) string {
 	}
 }
 
-// short is number without the zeros at its end, for axes.
+// short is Number without the zeros at its end, for axes.
 func short(v float64) string {
-	s := number(v)
+	s := Number(v)
 	if strings.ContainsAny(s, "e") || !strings.Contains(s, ".") {
 		return s
 	}
@@ -39,8 +39,8 @@ func short(v float64) string {
 
 func percent(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) }
 
-// duration writes seconds as people say them.
-func duration(seconds float64) string {
+// Duration writes seconds as 9.5s, 3m20s or 1h02m.
+func Duration(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)); {
 	case d < 10*time.Second:
 		return d.Round(100 * time.Millisecond).String()

@@ -139,14 +139,14 @@ func (c curves) cards() []card {
 		out = append(out, card{"Before training", percent(s[0].y), "validation pass@1"})
 	}
 	put("Random moves", "val/random", "on the same tasks", percent)
-	put("Reward", "reward/mean", "mean of the last step", number)
-	put("Entropy", "entropy/mean", "nats per token", number)
+	put("Reward", "reward/mean", "mean of the last step", Number)
+	put("Entropy", "entropy/mean", "nats per token", Number)
 	total := 0.0
 	for _, p := range c["time/step"] {
 		total += p.y
 	}
 	if total > 0 {
-		out = append(out, card{"Time", duration(total), "in steps"})
+		out = append(out, card{"Time", Duration(total), "in steps"})
 	}
 	return out
 }
@@ -255,7 +255,7 @@ func (c curves) table() []tableRow {
 		}
 		d := metrics.Describe(name)
 		rows = append(rows, tableRow{
-			Name: name, Help: d.Help, Last: number(s[len(s)-1].y), Min: number(low), Max: number(high), Spark: spark(s),
+			Name: name, Help: d.Help, Last: Number(s[len(s)-1].y), Min: Number(low), Max: Number(high), Spark: spark(s),
 		})
 	}
 	return rows

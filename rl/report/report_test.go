@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -52,6 +51,28 @@ func selfContained(t *testing.T, html string) {
 	if found := regexp.MustCompile(`(?i)(src|href)\s*=|@import|url\(|https?:|<script`).FindString(html); found != "" {
 		t.Errorf("the page refers to something outside: %s", found)
 	}
+}
+
+// somePoints are a run as it might have been.
+func somePoints(n int) []metrics.Point {
+	var points []metrics.Point
+	for step := range n {
+		x := float64(step) / float64(n)
+		v := map[string]float64{
+			"reward/mean": 0.2 + 0.6*x, "entropy/mean": 2.5 - 2*x, "loss/clip_fraction": 0.0123, "optim/grad_norm": 0.00234,
+			"time/step": 12.34, "groups/total": 32, "groups/solve_none": 12, "groups/solve_partial": 15, "groups/solve_all": 5,
+			"groups/effective": 15, "loss/kl_k3": 1e-5, "stop/max_steps": 0.5 - 0.3*x, "stop/submitted": 0.5 + 0.3*x,
+			"stop/timeout": 0, "a/<script>": 1, "time/rollouts": 10, "time/update": 2,
+		}
+		if step%5 == 0 {
+			v["val/pass@1"], v["val/pass@1_low"], v["val/pass@1_high"], v["val/random"] = x, max(0, x-0.1), min(1, x+0.1), 0.2
+		}
+		if step == 0 {
+			v = map[string]float64{"val/pass@1": 0.1, "val/pass@1_low": 0.05, "val/pass@1_high": 0.2, "val/random": 0.2}
+		}
+		points = append(points, metrics.Point{Step: step, Values: v})
+	}
+	return points
 }
 
 func TestRunPage(t *testing.T) {
@@ -185,7 +206,7 @@ func TestNumbers(t *testing.T) {
 		0: "0", 1: "1", 160: "160", 0.5: "0.500", 0.01234: "0.0123", 1e-5: "1.00e-05", 12.345: "12.35", 123.456: "123.5",
 		-2.5: "-2.500", 1234567: "1.23e+06",
 	} {
-		if got := number(v); got != want {
+		if got := Number(v); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
 	}
@@ -194,12 +215,4 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
 	}
-}
-
-func Example_sparkline() {
-	fmt.Println(sparkline([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 8))
-	fmt.Println(bar(3, 4, 8))
-	// Output:
-	// ▁▂▃▄▅▆▇█
-	// ██████░░
 }

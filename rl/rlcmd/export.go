@@ -13,29 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/agent"
+	"deepswe/agent/cli"
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
 	"deepswe/rl/train"
 )
 
-// ExportDeps is what export needs of the world.
-type ExportDeps struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
-
-// inputError is an error of the command line or of the data, with the exit code for both.
-type inputError struct{ error }
-
-func (e inputError) Unwrap() error { return e.error }
-
-// ExitCode is 2, as for any wrong use.
-func (inputError) ExitCode() int { return 2 }
-
 // export is one run of the command.
 type export struct {
-	deps ExportDeps
+	deps Deps
 
 	rollouts, run, format, algorithm, out string
 	maxLength                             int
@@ -45,74 +32,72 @@ type export struct {
 	dryRun                                bool
 }
 
-const exportLong = `Turns rollouts into the data that a trainer reads.
+const exportLong = `Turn rollouts into the data that a trainer reads.
 
-  rows      rows.jsonl: token rows with mask, logprobs, advantage and share of the loss
-  sft       rejection fine-tuning: rollouts that solved their task, as labelled tokens or
-            as chat messages; turns with a format error are not trained
-  atropos   one group a line, as POST /scored_data of an Atropos server takes it
+  rows      rows.jsonl: token rows with mask, logprobs, advantage and share of
+            the loss
+  sft       rejection fine-tuning: rollouts that solved their task, as labelled
+            tokens or as chat messages; turns with a format error are masked
+  atropos   a group a line, as POST /scored_data of an Atropos server takes it
 
-Rollouts are read from a file (rollouts.jsonl, zstd or not, or - for stdin) or from the
-directory of a run. Both formats are documented in rl/README.md. A rollout that cannot be
-learned from exactly is refused with its line and field; nothing is guessed.`
+Rollouts are read from a file (rollouts.jsonl, zstd or not, or - for stdin) or
+from the directory of a run. Both formats are documented in rl/README.md. A
+rollout that cannot be learned from exactly is refused with its line and field;
+nothing is guessed.`
 
-const exportExample = `  deepswe export --rollouts rollouts.jsonl --format rows --max-length 32768 --out rows.jsonl.zst
-  deepswe export --run runs/2026-11-21 --format rows --algorithm dapo --max-length 32768 \
-      --set filter.timeout=drop --set overlong.max=20480 --set overlong.cache=4096
+const exportExample = `  deepswe export --rollouts r.jsonl --max-length 32768 --out rows.jsonl.zst
+  deepswe export --run verified --algorithm dapo --max-length 32768 \
+      --set overlong.max=20480 --set overlong.cache=4096
   deepswe export --rollouts rollouts.jsonl --format sft --out sft.jsonl`
 
-// NewExport is "deepswe export".
-func NewExport(d ExportDeps) *cobra.Command {
+func newExport(d Deps) *cobra.Command {
 	x := &export{deps: d}
 	c := &cobra.Command{
 		Use:     "export (--rollouts FILE | --run DIR) --format rows|sft|atropos",
 		Short:   "Write rollouts as data for other trainers",
 		Long:    exportLong,
 		Example: exportExample,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return inputError{fmt.Errorf("export takes no arguments; is %q meant for --rollouts or --run?", args[0])}
-			}
-			return nil
-		},
+		Args:    cli.NoArgs("--rollouts", "--run"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := x.execute(c.Context(), c.Flags().Changed)
 			if _, ok := errors.AsType[*rl.FieldError](err); ok {
-				return inputError{err}
+				return cli.Usage(err)
 			}
 			return err
 		},
 	}
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return inputError{err} })
 	f := c.Flags()
-	f.StringVar(&x.rollouts, "rollouts", "", "rollouts.jsonl to read, - for stdin")
-	f.StringVar(&x.run, "run", "", "directory of a run to read")
-	f.StringVar(&x.format, "format", "rows", "rows, sft or atropos")
-	f.StringVar(&x.out, "out", "-", "file to write, compressed where it ends in .zst; - for stdout")
-	f.StringVar(&x.algorithm, "algorithm", rl.DefaultPreset, "preset: "+strings.Join(rl.Presets(), ", "))
-	f.IntVar(&x.maxLength, "max-length", 0, "longest row in tokens, and W of the constant length; 0 does not limit")
+	f.StringVar(&x.rollouts, "rollouts", "", "read rollouts from `FILE`, - for stdin")
+	f.StringVar(&x.run, "run", "", "read the rollouts of the run in `DIR`")
+	f.StringVar(&x.format, "format", "rows", "`FORMAT` to write: rows, sft or atropos")
+	f.StringVar(&x.out, "out", "-", "`FILE` to write, compressed where it ends in .zst; - for stdout")
+	f.StringVar(&x.algorithm, "algorithm", rl.DefaultPreset, "`PRESET` of the algorithm: "+strings.Join(rl.Presets(), ", "))
+	f.IntVar(&x.maxLength, "max-length", 0, "most `TOKENS` of a row, and W of the constant length; 0 does not limit")
 	f.StringArrayVar(&x.set, "set", nil, "change a switch of the preset, `KEY=VALUE`; --dry-run lists them")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the algorithm with all its switches and stop")
-	f.StringVar(&x.sftForm, "sft-form", string(rowfile.SFTAuto), "of sft: auto, tokens or messages")
-	f.Float64Var(&x.minReward, "min-reward", 1, "of sft: the least reward of a success")
+	f.StringVar(&x.sftForm, "sft-form", string(rowfile.SFTAuto), "sft: `FORM` of the lines: auto, tokens or messages")
+	f.Float64Var(&x.minReward, "min-reward", 1, "sft: minimum reward to export")
+	cli.Choices(c, "format", "rows", "sft", "atropos")
+	cli.Choices(c, "algorithm", rl.Presets()...)
+	cli.Choices(c, "sft-form", "auto", "tokens", "messages")
 	return c
 }
 
 func (x *export) execute(ctx context.Context, changed func(string) bool) error {
 	a, err := x.resolve(changed)
 	if err != nil {
-		return inputError{err}
+		return cli.Usage(err)
 	}
 	if x.dryRun {
 		_, err := io.WriteString(x.deps.Out, a.String())
 		return err
 	}
 	if (x.rollouts == "") == (x.run == "") {
-		return inputError{errors.New("export reads either --rollouts FILE or --run DIR")}
+		return cli.Usagef("export reads either --rollouts FILE or --run DIR")
 	}
 	src, err := x.source()
 	if err != nil {
-		return inputError{err}
+		return cli.Usage(err)
 	}
 	defer src.Close()
 	return x.write(func(w io.Writer) error { return x.convert(ctx, w, src, a) })
@@ -125,11 +110,11 @@ func (x *export) resolve(changed func(string) bool) (rl.Algorithm, error) {
 	}
 	flags, ok := unused[x.format]
 	if !ok {
-		return rl.Algorithm{}, fmt.Errorf("--format %q is none of rows, sft, atropos", x.format)
+		return rl.Algorithm{}, fmt.Errorf("invalid --format %q: choose rows, sft, atropos", x.format)
 	}
 	for _, f := range flags {
 		if changed(f) {
-			return rl.Algorithm{}, fmt.Errorf("--%s has no part in --format %s", f, x.format)
+			return rl.Algorithm{}, fmt.Errorf("--%s does not apply to --format %s", f, x.format)
 		}
 	}
 	a, err := rl.Preset(x.algorithm)
@@ -178,7 +163,7 @@ func (x *export) write(do func(w io.Writer) error) (err error) {
 		return do(w)
 	})
 	if err != nil && !begun {
-		return inputError{err}
+		return cli.Usage(err)
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package rlcmd
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"deepswe/agent/cli"
 )
 
 const (
@@ -20,21 +21,16 @@ const (
 )
 
 // runExport executes the command as main would, and returns its exit code with what it wrote.
-func runExport(t *testing.T, d ExportDeps, args ...string) (code int, out, err string) {
+func runExport(t *testing.T, stdin io.Reader, args ...string) (code int, out, err string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	d.Out, d.Err = &stdout, &stderr
-	c := NewExport(d)
+	c := newExport(deps(stdin, &stdout, &stderr))
 	c.SetArgs(args)
 	c.SetOut(&stdout)
 	c.SetErr(&stderr)
 	c.SilenceUsage, c.SilenceErrors = true, true
 	if e := c.ExecuteContext(t.Context()); e != nil {
-		code = 1
-		var coder interface{ ExitCode() int }
-		if errors.As(e, &coder) {
-			code = coder.ExitCode()
-		}
+		code = cli.ExitCode(e)
 		stderr.WriteString(e.Error())
 	}
 	return code, stdout.String(), stderr.String()
@@ -52,7 +48,7 @@ func file(t *testing.T, name string, lines ...string) string {
 func TestExportRows(t *testing.T) {
 	path := file(t, "rollouts.jsonl", solved, failed)
 	args := []string{"--rollouts", path, "--format", "rows", "--algorithm", "grpo++", "--max-length", "32768", "--set", "filter.max_steps=mask"}
-	code, out, report := runExport(t, ExportDeps{}, args...)
+	code, out, report := runExport(t, nil, args...)
 	want := `{"task":"a","group":"g","attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5],"advantage":1,"scale":0.0000152587890625,"reward":1,"stop_reason":"submitted","policy_version":1,"trained":true}
 {"task":"a","group":"g","attempt":1,"row":0,"ids":[1,2,4],"mask":[0,0,0],"logprobs":[0,0,0],"advantage":-1,"scale":0.0000152587890625,"reward":0,"stop_reason":"max_steps","policy_version":1,"trained":false}
 `
@@ -66,7 +62,7 @@ func TestExportRows(t *testing.T) {
 	}
 
 	to := filepath.Join(t.TempDir(), "rows.jsonl.zst")
-	if code, out, report := runExport(t, ExportDeps{}, append(args, "--out", to)...); code != 0 || out != "" {
+	if code, out, report := runExport(t, nil, append(args, "--out", to)...); code != 0 || out != "" {
 		t.Fatalf("exit %d, %s, stdout %q", code, report, out)
 	}
 	f, err := os.Open(to)
@@ -86,15 +82,15 @@ func TestExportRows(t *testing.T) {
 
 func TestExportReadsStdinAndRuns(t *testing.T) {
 	args := []string{"--format", "rows", "--max-length", "10"}
-	_, want, _ := runExport(t, ExportDeps{}, append(args, "--rollouts", file(t, "r.jsonl", solved, failed))...)
+	_, want, _ := runExport(t, nil, append(args, "--rollouts", file(t, "r.jsonl", solved, failed))...)
 	if want == "" {
 		t.Fatal("nothing was exported")
 	}
-	_, out, report := runExport(t, ExportDeps{In: strings.NewReader(solved + "\n" + failed)}, append(args, "--rollouts", "-")...)
+	_, out, report := runExport(t, strings.NewReader(solved+"\n"+failed), append(args, "--rollouts", "-")...)
 	if out != want {
 		t.Errorf("stdin: %s\n%s", out, report)
 	}
-	_, out, report = runExport(t, ExportDeps{}, append(args, "--run", filepath.Dir(file(t, "rollouts.jsonl", solved, failed)))...)
+	_, out, report = runExport(t, nil, append(args, "--run", filepath.Dir(file(t, "rollouts.jsonl", solved, failed)))...)
 	if out != want {
 		t.Errorf("a run with a file: %s\n%s", out, report)
 	}
@@ -108,26 +104,26 @@ func TestExportReadsStdinAndRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, out, report = runExport(t, ExportDeps{}, append(args, "--run", filepath.Dir(steps))...); out != want {
+	if _, out, report = runExport(t, nil, append(args, "--run", filepath.Dir(steps))...); out != want {
 		t.Errorf("a training run: %s\n%s", out, report)
 	}
 }
 
 func TestExportOtherFormats(t *testing.T) {
 	path := file(t, "r.jsonl", solved, failed)
-	if code, out, report := runExport(t, ExportDeps{}, "--rollouts", path, "--format", "sft"); code != 0 ||
+	if code, out, report := runExport(t, nil, "--rollouts", path, "--format", "sft"); code != 0 ||
 		out != `{"task":"a","group":"g","attempt":0,"row":0,"input_ids":[1,2,3],"labels":[-100,-100,3]}`+"\n" ||
 		!strings.Contains(report, "1 of 2 rollouts solved their task") {
 		t.Errorf("sft: exit %d, %s\n%s", code, out, report)
 	}
-	if code, out, report := runExport(t, ExportDeps{}, "--rollouts", path, "--format", "atropos", "--algorithm", "dr-grpo", "--max-length", "9"); code != 0 ||
+	if code, out, report := runExport(t, nil, "--rollouts", path, "--format", "atropos", "--algorithm", "dr-grpo", "--max-length", "9"); code != 0 ||
 		!strings.HasPrefix(out, `{"tokens":[[1,2,3],[1,2,4]],"masks":[[-100,-100,3],[-100,-100,4]],"scores":[1,0],"advantages":[[0,0,0.5],[0,0,-0.5]]`) {
 		t.Errorf("atropos: exit %d, %s\n%s", code, out, report)
 	}
 }
 
 func TestExportDryRun(t *testing.T) {
-	code, out, report := runExport(t, ExportDeps{}, "--max-length", "9", "--set", "filter.stuck=drop", "--dry-run")
+	code, out, report := runExport(t, nil, "--max-length", "9", "--set", "filter.stuck=drop", "--dry-run")
 	for _, line := range []string{"baseline=leave_one_out\n", "filter.max_steps=mask\n", "filter.stuck=drop\n", "max_length=9\n", "clip.high=0.28\n"} {
 		if code != 0 || !strings.Contains(out, line) {
 			t.Errorf("exit %d, no %q in\n%s%s", code, line, out, report)
@@ -137,7 +133,7 @@ func TestExportDryRun(t *testing.T) {
 
 func TestExportWarns(t *testing.T) {
 	zero := `{"task":"b","group":"g","attempt":0,"reward":1,"stop_reason":"submitted","turns":[{"prompt_ids":[1,2],"completion_ids":[3,4],"logprobs":[0,0]}]}`
-	code, _, report := runExport(t, ExportDeps{}, "--rollouts", file(t, "r.jsonl", solved, solved, zero), "--max-length", "3", "--set", "filter.length=mask")
+	code, _, report := runExport(t, nil, "--rollouts", file(t, "r.jsonl", solved, solved, zero), "--max-length", "3", "--set", "filter.length=mask")
 	for _, want := range []string{"1 rows were longer than 3 tokens and lost 1 tokens", "logprobs of 1 turns are all 0",
 		"1 rollouts have the task, group and attempt of an earlier one", `no rollout stopped for "length"`} {
 		if code != 0 || !strings.Contains(report, want) {
@@ -162,15 +158,14 @@ func TestExportRefuses(t *testing.T) {
 		{"rows, sft, atropos", []string{"--rollouts", good, "--format", "parquet"}},
 		{"want KEY=VALUE", []string{"--rollouts", good, "--max-length", "9", "--set", "std"}},
 		{"there are baseline", []string{"--rollouts", good, "--max-length", "9", "--set", "beta=1"}},
-		{"--set has no part in --format sft", []string{"--rollouts", good, "--format", "sft", "--set", "std=true"}},
-		{"--min-reward has no part in --format rows", []string{"--rollouts", good, "--max-length", "9", "--min-reward", "0.5"}},
+		{"--set does not apply to --format sft", []string{"--rollouts", good, "--format", "sft", "--set", "std=true"}},
+		{"--min-reward does not apply to --format rows", []string{"--rollouts", good, "--max-length", "9", "--min-reward", "0.5"}},
 		{"no such file", []string{"--rollouts", good + ".gone", "--max-length", "9"}},
 		{"is a directory; use --run for the directory of a run", []string{"--rollouts", filepath.Dir(good), "--max-length", "9"}},
 		{"takes no arguments", []string{good}},
-		{"unknown flag: --rollout", []string{"--rollout", good}},
 		{"gone", []string{"--rollouts", good, "--max-length", "9", "--out", filepath.Join(filepath.Dir(good), "gone", "rows.jsonl")}},
 	} {
-		code, out, report := runExport(t, ExportDeps{}, c.args...)
+		code, out, report := runExport(t, nil, c.args...)
 		if code != 2 || out != "" || !strings.Contains(report, c.want) {
 			t.Errorf("%v: exit %d, stdout %q, want %q in\n%s", c.args, code, out, c.want, report)
 		}
@@ -180,7 +175,7 @@ func TestExportRefuses(t *testing.T) {
 // A failed export leaves the file that was there.
 func TestExportLeavesTheOldFile(t *testing.T) {
 	to := file(t, "rows.jsonl", "old")
-	if code, _, _ := runExport(t, ExportDeps{}, "--rollouts", file(t, "bad.jsonl", solved, torn), "--max-length", "9", "--out", to); code == 0 {
+	if code, _, _ := runExport(t, nil, "--rollouts", file(t, "bad.jsonl", solved, torn), "--max-length", "9", "--out", to); code == 0 {
 		t.Fatal("a torn rollout was exported")
 	}
 	if b, err := os.ReadFile(to); err != nil || string(b) != "old\n" {

@@ -1,98 +1,84 @@
-// Package rlcmd holds the commands about learning: train and export.
-//
-// It is one of the packages where cobra lives. Everything that a command touches outside comes in through its Deps; the
-// package keeps no state. A command runs once.
 package rlcmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
-	"deepswe/rl/report"
 	"deepswe/rl/train"
 )
 
-// TrainDeps is what train needs of the world.
-type TrainDeps struct {
-	In       io.Reader
-	Out, Err io.Writer
-	// Log hears what does not belong on the screen; nil is silent.
-	Log *slog.Logger
-	// Abandon is closed when the user asks a second time to stop: rollouts under way are then given up.
-	Abandon <-chan struct{}
-}
-
 // training is one run of the command.
 type training struct {
-	deps TrainDeps
+	deps Deps
 
 	config, out, metricsAddr string
 	set                      []string
 	dryRun, resume, json     bool
 }
 
-const trainLong = `Learns a policy by reinforcement: samples tasks, rolls out groups, turns rewards into
-advantages and token rows, updates the policy, publishes it, measures it now and then.
+const trainLong = `Train a policy by reinforcement learning: sample tasks, roll out groups, turn
+rewards into advantages and token rows, update the policy, publish it, and
+evaluate it periodically.
 
-The configuration is YAML; rl/train/README.md documents every key and its default, and
---dry-run prints it with all of them. A run lives in a directory (runs/NAME): metrics as
-JSON lines and as TensorBoard event files, checkpoints, and report.html with the curves.
-A run that was stopped or killed goes on with --resume, with the same steps that it would
-have taken.
+The configuration is YAML: a bundled one (%s),
+or a file's. A name without a slash and without an extension is a bundled one
+where there is one of that name; ./NAME is always a file. rl/train/README.md
+documents every key and its default; --dry-run prints the whole configuration.
 
-A configuration with an ablation makes one run for each variant and seed, and compares
-them in one report.`
+A run has a directory: metrics as JSON lines and as TensorBoard event files,
+checkpoints, and report.html with the curves. A run that was stopped or killed
+goes on with --resume, with the same steps that it would have taken.
 
-const trainExample = `  deepswe train --config testdata/frozenlake.yaml
-  deepswe train --config testdata/frozenlake.yaml --set algorithm.preset=grpo --set seed=2 --out runs/grpo
-  deepswe train --config testdata/frozenlake.yaml --set filter.max_steps=drop --dry-run
-  deepswe train --resume --out runs/frozenlake --metrics-addr 127.0.0.1:9100`
+A configuration with an ablation makes one run for each variant and seed, and
+compares them in one report.`
 
-// NewTrain is "deepswe train".
-func NewTrain(d TrainDeps) *cobra.Command {
+const trainExample = `  deepswe train --config frozenlake
+  deepswe train --config frozenlake --set algorithm.preset=grpo --out grpo
+  deepswe train --config ./mine.yaml --set filter.max_steps=drop --dry-run
+  deepswe train --resume --out grpo --metrics-addr 127.0.0.1:9100`
+
+func newTrain(d Deps) *cobra.Command {
 	t := &training{deps: d}
 	c := &cobra.Command{
-		Use:     "train --config FILE",
+		Use:     "train --config NAME|FILE",
 		Short:   "Train a policy by reinforcement learning",
-		Long:    trainLong,
+		Long:    fmt.Sprintf(trainLong, strings.Join(t.bundled(), ", ")),
 		Example: trainExample,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return inputError{fmt.Errorf("train takes no arguments; is %q meant for --config?", args[0])}
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return t.execute(c.Context()) },
+		Args:    cli.NoArgs("--config"),
+		RunE:    func(c *cobra.Command, _ []string) error { return t.execute(c.Context()) },
 	}
 	f := c.Flags()
-	f.StringVar(&t.config, "config", "", "configuration to read; with --resume the run's own where this is left out")
-	f.StringVar(&t.out, "out", "", "directory of the run [runs/NAME]")
-	f.StringArrayVar(&t.set, "set", nil, "change the configuration, `KEY=VALUE`: a path like steps or optimizer.learning_rate, or a switch of the algorithm")
-	f.BoolVar(&t.dryRun, "dry-run", false, "print the configuration in full and stop")
+	f.StringVar(&t.config, "config", "", "configuration: a bundled `NAME`, a file, or - (default with --resume: the run's own)")
+	f.StringVar(&t.out, "out", "", "keep the run in `DIR` (default: the configuration's name below the state directory)")
+	f.StringArrayVar(&t.set, "set", nil, "change `KEY=VALUE`: a path like optimizer.learning_rate, or a switch of the algorithm")
+	f.BoolVar(&t.dryRun, "dry-run", false, "print the complete configuration and stop")
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
-	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one a step, one at the end of each run")
-	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, and the report, at this `ADDRESS`")
+	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
+	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, and the report, at `ADDRESS`")
+	cli.ChoicesAndFiles(c, "config", t.bundled()...)
 	return c
 }
 
 func (t *training) execute(ctx context.Context) error {
 	c, err := t.load()
 	if err != nil {
-		return inputError{err}
+		return cli.Usage(err)
 	}
 	if t.dryRun {
 		text, err := c.YAML()
@@ -104,12 +90,12 @@ func (t *training) execute(ctx context.Context) error {
 	}
 	dir := t.out
 	if dir == "" {
-		dir = filepath.Join("runs", c.Name)
+		dir = t.deps.RunDir(c.Name)
 	}
 	o := train.Options{Dir: dir, Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon, Metrics: metrics.NewPrometheus()}
 	stop, err := t.serve(o.Metrics, dir)
 	if err != nil {
-		return inputError{err}
+		return cli.Usage(err)
 	}
 	results, err := t.watched(ctx, c, o)
 	err = errors.Join(err, stop())
@@ -117,89 +103,100 @@ func (t *training) execute(ctx context.Context) error {
 	case errors.Is(err, run.ErrInterrupted):
 		fmt.Fprintf(t.deps.Err, "stopped; go on with: deepswe train --resume --out %s\n", dir)
 		return err
-	case errors.Is(err, run.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, run.ErrLocked), errors.Is(err, run.ErrOther),
-		errors.Is(err, train.ErrOtherConfig):
-		return inputError{err}
+	case errors.Is(err, run.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, run.ErrLocked),
+		errors.Is(err, run.ErrOther), errors.Is(err, train.ErrOtherConfig):
+		return cli.Usage(err)
 	case err != nil:
 		return err
 	}
 	return t.finish(c, results, dir)
 }
 
+// bundled lists the configurations that the program brings, by name.
+func (t *training) bundled() []string {
+	files, _ := fs.Glob(t.deps.Configs, "*"+configSuffix) // the only error is that of a bad pattern
+	for i, f := range files {
+		files[i] = strings.TrimSuffix(f, configSuffix)
+	}
+	return files
+}
+
+const configSuffix = ".yaml"
+
 // load reads the configuration that the flags name.
 func (t *training) load() (train.Config, error) {
-	path := t.config
+	name := t.config
 	switch {
-	case path == "" && t.resume && t.out != "":
+	case name == "" && t.resume && t.out != "":
 		if err := run.Resumable(t.out, run.Train); err != nil {
 			return train.Config{}, err
 		}
-		path = filepath.Join(t.out, train.ConfigFile)
-	case path == "" && t.resume:
-		return train.Config{}, errors.New("--resume needs --out DIR, or --config FILE")
-	case path == "":
-		return train.Config{}, errors.New("--config FILE is missing; testdata/frozenlake.yaml is one that runs anywhere")
+		name = filepath.Join(t.out, train.ConfigFile)
+	case name == "" && t.resume:
+		return train.Config{}, errors.New("--resume requires --out DIR or --config")
+	case name == "":
+		return train.Config{}, fmt.Errorf("--config is missing (bundled: %s)", strings.Join(t.bundled(), ", "))
 	}
-	var data []byte
-	var err error
-	if path == "-" {
-		data, err = io.ReadAll(t.deps.In)
-	} else {
-		data, err = os.ReadFile(path)
-	}
+	data, err := t.read(name)
 	if err != nil {
 		return train.Config{}, fmt.Errorf("read configuration: %w", err)
 	}
 	c, err := train.Load(data, train.BuiltIn(), t.set...)
 	if err != nil {
-		return train.Config{}, fmt.Errorf("%s: %w", path, err)
+		return train.Config{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return c, nil
 }
 
-// watched trains while somebody watches: a terminal, a log, or a program.
-func (t *training) watched(ctx context.Context, c train.Config, o train.Options) ([]train.Result, error) {
-	live, width := terminal(t.deps.Err)
-	view := report.NewView(t.deps.Err, report.ViewOptions{Live: live, Width: width})
-	out := &jsonLines{on: t.json, w: t.deps.Out}
-	o.Observer = func(run string, c train.Config) train.Observer {
-		return &audience{run: run, view: view.Run(run, c.Steps), out: out}
+// read reads a configuration: a bundled one, a file's, or standard input's.
+func (t *training) read(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(t.deps.In)
 	}
-	results, err := train.Start(ctx, c, o)
-	return results, errors.Join(err, out.err, ignoreClosed(view.Close()))
+	isName := !strings.ContainsRune(name, filepath.Separator) && filepath.Ext(name) == ""
+	if isName && slices.Contains(t.bundled(), name) {
+		if _, err := os.Lstat(name); err == nil {
+			fmt.Fprintf(t.deps.Err, "--config %s is the bundled configuration; for the file of that name use --config ./%s\n", name, name)
+		}
+		return fs.ReadFile(t.deps.Configs, name+configSuffix)
+	}
+	data, err := os.ReadFile(name)
+	if isName && errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w, and no bundled configuration has that name (bundled: %s)", err, strings.Join(t.bundled(), ", "))
+	}
+	return data, err
 }
 
-// ignoreClosed forgives a screen that went away: the run did not need it.
-func ignoreClosed(error) error { return nil }
-
-// terminal tells whether a writer is one, and how wide.
-func terminal(w io.Writer) (live bool, width int) {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return false, 0
+// watched trains and shows how it goes: on a terminal, in a log, or to a program.
+func (t *training) watched(ctx context.Context, c train.Config, o train.Options) ([]train.Result, error) {
+	shown := newView(cli.ScreenOf(t.deps.Err), t.deps.Clock())
+	out := &events{on: t.json, lines: cli.NewJSONLines(t.deps.Out)}
+	o.Observer = func(run string, c train.Config) train.Observer {
+		return &audience{run: run, view: shown.run(run, c.Steps), out: out}
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	return err == nil, width
+	results, err := train.Start(ctx, c, o)
+	_ = shown.Close(true) // a screen that went away is not an error: the run did not need it
+	return results, errors.Join(err, out.err())
 }
 
 // audience passes what happens in a run to the screen and to stdout.
 type audience struct {
 	run  string
-	view *report.RunView
-	out  *jsonLines
+	view *runView
+	out  *events
 }
 
 func (a *audience) Playing(step int, s train.Split, done, total int) {
-	a.view.Playing(step, string(s), done, total)
+	a.view.playing(step, string(s), done, total)
 }
 
 func (a *audience) Warning(text string) {
-	a.view.Warning(text)
+	a.view.warning(text)
 	a.out.write(event{Event: "warning", Run: a.run, Text: text})
 }
 
 func (a *audience) Point(p metrics.Point) {
-	a.view.Point(p)
+	a.view.point(p)
 	a.out.write(event{Event: "step", Run: a.run, Step: &p.Step, Metrics: p.Values})
 }
 
@@ -214,32 +211,30 @@ type event struct {
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 }
 
-// jsonLines writes events from several runs.
-type jsonLines struct {
-	on  bool
-	mu  sync.Mutex
-	w   io.Writer
-	err error
+// events prints the events of several runs, where that is wanted.
+type events struct {
+	on    bool
+	lines *cli.JSONLines
 }
 
-func (j *jsonLines) write(e event) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if !j.on || j.err != nil {
-		return
+func (j *events) write(e event) {
+	if j.on {
+		e.Version = 1
+		_ = j.lines.Print(e) // err has it
 	}
-	e.Version = 1
-	enc := json.NewEncoder(j.w)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
-		j.err = fmt.Errorf("write --json: %w", err)
+}
+
+func (j *events) err() error {
+	if err := j.lines.Err(); err != nil {
+		return fmt.Errorf("write --json: %w", err)
 	}
+	return nil
 }
 
 // finish says what came out.
 func (t *training) finish(c train.Config, results []train.Result, dir string) error {
 	if t.json {
-		out := &jsonLines{on: true, w: t.deps.Out}
+		out := &events{on: true, lines: cli.NewJSONLines(t.deps.Out)}
 		for _, r := range results {
 			final := map[string]float64{}
 			for _, name := range []string{"val/pass@1", "val/pass@1_low", "val/pass@1_high", "val/random", "reward/mean"} {
@@ -249,7 +244,7 @@ func (t *training) finish(c train.Config, results []train.Result, dir string) er
 			}
 			out.write(event{Event: "done", Run: r.Run, Dir: r.Dir, Metrics: final})
 		}
-		return out.err
+		return out.err()
 	}
 	var b strings.Builder
 	if len(results) == 1 {
@@ -278,4 +273,39 @@ func single(r train.Result) string {
 		text += fmt.Sprintf(", random moves %.3f", random)
 	}
 	return text + "\n"
+}
+
+// serve offers metrics and report over HTTP while the run lasts. stop ends it and waits for it.
+func (t *training) serve(page *metrics.Prometheus, dir string) (stop func() error, err error) {
+	if t.metricsAddr == "" {
+		return func() error { return nil }, nil
+	}
+	l, err := net.Listen("tcp", t.metricsAddr)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-addr: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", page)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, filepath.Join(dir, train.ReportFile))
+	})
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
+	var wg sync.WaitGroup
+	var served error
+	wg.Go(func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			served = fmt.Errorf("serve metrics: %w", err)
+		}
+	})
+	fmt.Fprintf(t.deps.Err, "metrics: http://%s/metrics, report: http://%s/\n", l.Addr(), l.Addr())
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		err := s.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = s.Close()
+		}
+		wg.Wait()
+		return errors.Join(err, served)
+	}, nil
 }

@@ -14,8 +14,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/rl/train"
 )
@@ -29,10 +31,18 @@ rollouts: {tasks: 2, group: 2}
 evaluate: {every: 2}
 `
 
+// deps are those of a machine with one bundled configuration and without a home.
+func deps(in io.Reader, out, errOut io.Writer) Deps {
+	return Deps{
+		World:   cli.World{In: in, Out: out, Err: errOut, Getenv: func(string) string { return "" }},
+		Configs: fstest.MapFS{"tiny.yaml": {Data: []byte(tinyRun)}},
+	}
+}
+
 // runTrain runs the command and returns what it wrote.
 func runTrain(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	var out, errOut bytes.Buffer
-	c := NewTrain(TrainDeps{In: strings.NewReader(tinyRun), Out: &out, Err: &errOut})
+	c := newTrain(deps(strings.NewReader(tinyRun), &out, &errOut))
 	c.SetArgs(args)
 	c.SilenceUsage, c.SilenceErrors = true, true
 	c.SetOut(io.Discard)
@@ -78,6 +88,47 @@ func TestTrain(t *testing.T) {
 func TestTrainReadsStdin(t *testing.T) {
 	if out, _, err := runTrain(t.Context(), "--config", "-", "--out", filepath.Join(t.TempDir(), "run")); err != nil || !strings.HasPrefix(out, "tiny: 3 steps") {
 		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// A bundled name wins over a file or a directory of that name, which is mentioned; ./NAME is the file.
+func TestTrainBundled(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dryRun := func(config string) (steps int, stderr string) {
+		t.Helper()
+		out, errOut, err := runTrain(t.Context(), "--config", config, "--dry-run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := train.Load([]byte(out), train.BuiltIn())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Steps, errOut
+	}
+	if steps, errOut := dryRun("tiny"); steps != 3 || errOut != "" {
+		t.Errorf("the bundled one has %d steps, stderr %q", steps, errOut)
+	}
+	if err := os.WriteFile("tiny", []byte(strings.Replace(tinyRun, "steps: 3", "steps: 7", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if steps, errOut := dryRun("tiny"); steps != 3 || !strings.Contains(errOut, "--config ./tiny") {
+		t.Errorf("beside a file: %d steps, stderr %q", steps, errOut)
+	}
+	if steps, errOut := dryRun("./tiny"); steps != 7 || errOut != "" {
+		t.Errorf("the file has %d steps, stderr %q", steps, errOut)
+	}
+	if err := os.Rename("tiny", "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if steps, errOut := dryRun("mine"); steps != 7 || errOut != "" {
+		t.Errorf("a file without extension has %d steps, stderr %q", steps, errOut)
+	}
+	if err := os.Mkdir("tiny", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if steps, errOut := dryRun("tiny"); steps != 3 || !strings.Contains(errOut, "--config ./tiny") {
+		t.Errorf("beside a directory: %d steps, stderr %q", steps, errOut)
 	}
 }
 
@@ -137,10 +188,12 @@ func TestTrainUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "--config FILE is missing"},
+		{nil, "--config is missing (bundled: tiny)"},
 		{[]string{"x.yaml"}, `"x.yaml" meant for --config?`},
-		{[]string{"--config", "nowhere.yaml"}, "nowhere.yaml"},
-		{[]string{"--resume"}, "--resume needs --out"},
+		{[]string{"--config", "nowhere.yaml"}, "open nowhere.yaml: no such file or directory"},
+		{[]string{"--config", "nowhere"}, "no bundled configuration has that name (bundled: tiny)"},
+		{[]string{"--config", "tiny.yaml"}, "open tiny.yaml: no such file or directory"},
+		{[]string{"--resume"}, "--resume requires --out"},
 		{[]string{"--config", config, "--set", "stepps=1"}, "stepps"},
 		{[]string{"--config", config, "--out", begun}, "continue it with --resume"},
 		{[]string{"--config", config, "--out", begun, "--resume", "--set", "seed=9"}, "seed cannot change"},
@@ -152,12 +205,8 @@ func TestTrainUsage(t *testing.T) {
 			t.Errorf("%q: %v, want %q", tt.args, err, tt.want)
 			continue
 		}
-		coder, ok := errors.AsType[interface {
-			error
-			ExitCode() int
-		}](err)
-		if !ok || coder.ExitCode() != 2 {
-			t.Errorf("%q: %v has no exit code 2", tt.args, err)
+		if code := cli.ExitCode(err); code != cli.ExitUsage {
+			t.Errorf("%q: %v has the exit code %d", tt.args, err, code)
 		}
 	}
 }
@@ -204,7 +253,7 @@ func TestTrainServesMetrics(t *testing.T) {
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		c := NewTrain(TrainDeps{Out: io.Discard, Err: errOut})
+		c := newTrain(deps(nil, io.Discard, errOut))
 		c.SilenceUsage, c.SilenceErrors = true, true
 		c.SetArgs([]string{"--config", writeConfig(t), "--out", filepath.Join(t.TempDir(), "run"), "--metrics-addr", "127.0.0.1:0", "--set", "steps=1000000"})
 		if err := c.ExecuteContext(ctx); !errors.Is(err, run.ErrInterrupted) {

@@ -1,87 +1,54 @@
-package report
+package rlcmd
 
 import (
 	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/charmbracelet/x/ansi"
 
+	"deepswe/agent/cli"
 	"deepswe/rl/metrics"
+	"deepswe/rl/report"
 )
 
-// ViewOptions say how a View shows runs.
-type ViewOptions struct {
-	// Live repaints in place, for a terminal; else every step is a line.
-	Live bool
-	// Width is the terminal's, in columns [80].
-	Width int
-	// Now is the clock [time.Now].
-	Now func() time.Time
+// view shows training on a screen: on a terminal live lines with the state of each run, else a line for each step.
+type view struct {
+	*cli.Screen // its lock guards what follows
+	now         func() time.Time
+	style       styles
+	runs        []*runView
 }
 
-// View shows runs on a terminal while they go on. The first failed write ends it: training does not stop because nobody
-// can see it.
-type View struct {
-	mu      sync.Mutex
-	out     io.Writer
-	o       ViewOptions
-	style   styles
-	runs    []*RunView
-	painted int // lines that are on the screen
-	last    time.Time
-	err     error
-}
+type styles struct{ title, soft, good, warn lipgloss.Style }
 
-// styles of the live view, made for the writer: what it can show decides about colours.
-type styles struct {
-	title, soft, good, warn lipgloss.Style
-}
-
-// repaint is the shortest time between two paintings.
-const repaint = 100 * time.Millisecond
-
-// NewView shows runs on w.
-func NewView(w io.Writer, o ViewOptions) *View {
-	if o.Width <= 0 {
-		o.Width = 80
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	r := lipgloss.NewRenderer(w)
-	return &View{out: w, o: o, style: styles{
+func newView(on *cli.Screen, now func() time.Time) *view {
+	r := on.Renderer()
+	v := &view{Screen: on, now: now, style: styles{
 		title: r.NewStyle().Bold(true),
 		soft:  r.NewStyle().Foreground(lipgloss.Color("8")),
 		good:  r.NewStyle().Foreground(lipgloss.Color("2")),
 		warn:  r.NewStyle().Foreground(lipgloss.Color("3")),
 	}}
+	v.Show(v.draw)
+	return v
 }
 
-// Run begins to show a run of so many steps.
-func (v *View) Run(name string, steps int) *RunView {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	r := &RunView{view: v, name: name, steps: steps, begun: v.o.Now(), from: -1}
+// run begins to show a run of so many steps.
+func (v *view) run(name string, steps int) *runView {
+	v.Lock()
+	defer v.Unlock()
+	r := &runView{view: v, name: name, steps: steps, begun: v.now(), from: -1}
 	v.runs = append(v.runs, r)
 	return r
 }
 
-// Close leaves the last state on the screen.
-func (v *View) Close() error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.paint(true)
-	return v.err
-}
-
-// RunView is one run in a View.
-type RunView struct {
-	view  *View
+// runView is one run in a view.
+type runView struct {
+	view  *view
 	name  string
 	steps int
 	begun time.Time
@@ -94,26 +61,22 @@ type RunView struct {
 	finished    bool
 }
 
-// Playing tells how many rollouts of a phase of a step have ended.
-func (r *RunView) Playing(step int, phase string, done, total int) {
-	v := r.view
-	v.mu.Lock()
-	defer v.mu.Unlock()
+// playing reports how many rollouts of a phase of a step have ended.
+func (r *runView) playing(step int, phase string, done, total int) {
+	r.view.Lock()
+	defer r.view.Unlock()
 	r.step, r.phase, r.done, r.total = step, phase, done, total
-	v.paint(false)
 }
 
-// Point has the numbers of a finished step.
-func (r *RunView) Point(p metrics.Point) {
+// point has the numbers of a finished step.
+func (r *runView) point(p metrics.Point) {
 	v := r.view
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	v.Lock()
+	defer v.Unlock()
 	if r.values == nil {
 		r.values = map[string]float64{}
 	}
-	for name, value := range p.Values {
-		r.values[name] = value
-	}
+	maps.Copy(r.values, p.Values)
 	if r.from < 0 && p.Step > 0 {
 		r.from = p.Step - 1
 	}
@@ -122,62 +85,37 @@ func (r *RunView) Point(p metrics.Point) {
 		r.rewards = append(r.rewards, reward)
 	}
 	r.finished = p.Step >= r.steps
-	if !v.o.Live {
-		v.write(r.plain(p) + "\n")
-		return
+	if !v.Live() {
+		v.Line(r.line(p))
 	}
-	v.paint(r.finished)
 }
 
-// Warning puts a line above the live view.
-func (r *RunView) Warning(text string) {
+// warning prints a line above the live ones.
+func (r *runView) warning(text string) {
 	v := r.view
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.write(v.erased() + ansi.Wrap(v.style.warn.Render("warning: ")+r.name+": "+text, v.o.Width-1, "") + "\n")
-	v.paint(true)
+	v.Lock()
+	defer v.Unlock()
+	v.Line(ansi.Wrap(v.style.warn.Render("warning: ")+r.name+": "+text, v.Width()-1, ""))
 }
 
-func (v *View) write(text string) {
-	if v.err == nil {
-		_, v.err = io.WriteString(v.out, text)
-	}
-}
-
-// erased is what takes the live view off the screen. It is written together with what comes in its place, so that nothing
-// flickers.
-func (v *View) erased() string {
-	if v.painted == 0 {
-		return ""
-	}
-	n := v.painted
-	v.painted = 0
-	return fmt.Sprintf("\x1b[%dA\x1b[J", n)
-}
-
-// paint draws the live view, unless it was drawn a moment ago and need not be.
-func (v *View) paint(must bool) {
-	now := v.o.Now()
-	if !v.o.Live || !must && now.Sub(v.last) < repaint {
-		return
-	}
-	v.last = now
+// draw makes the live lines.
+func (v *view) draw(width int) []string {
 	var lines []string
-	if len(v.runs) == 1 {
-		lines = v.single(v.runs[0], now)
-	} else {
+	switch len(v.runs) {
+	case 0:
+	case 1:
+		lines = v.single(v.runs[0], v.now())
+	default:
 		lines = v.several()
 	}
 	for i, l := range lines {
-		// The last column stays free: some terminals wrap there.
-		lines[i] = ansi.Truncate(l, v.o.Width-1, "…")
+		lines[i] = cli.Cut(l, width-1)
 	}
-	v.write(v.erased() + strings.Join(lines, "\n") + "\n")
-	v.painted = len(lines)
+	return lines
 }
 
 // single shows one run in detail.
-func (v *View) single(r *RunView, now time.Time) []string {
+func (v *view) single(r *runView, now time.Time) []string {
 	s := v.style
 	lines := []string{s.title.Render(r.name) + s.soft.Render(fmt.Sprintf("  step %d of %d%s", r.step, r.steps, r.left(now)))}
 	working := ""
@@ -199,13 +137,13 @@ func (v *View) single(r *RunView, now time.Time) []string {
 		lines = append(lines, fmt.Sprintf("groups  %.0f none  %.0f some  %.0f all solved", r.values["groups/solve_none"],
 			r.values["groups/solve_partial"], r.values["groups/solve_all"]),
 			fmt.Sprintf("update  entropy %.3f  clipped %.3f  gradient %s  kl %s", r.values["entropy/mean"],
-				r.values["loss/clip_fraction"], number(r.values["optim/grad_norm"]), number(r.values["loss/kl_k3"])))
+				r.values["loss/clip_fraction"], report.Number(r.values["optim/grad_norm"]), report.Number(r.values["loss/kl_k3"])))
 	}
 	return lines
 }
 
 // several shows a line for each run under way and counts the rest.
-func (v *View) several() []string {
+func (v *view) several() []string {
 	var lines []string
 	done := 0
 	for _, r := range v.runs {
@@ -219,7 +157,7 @@ func (v *View) several() []string {
 	return append([]string{v.style.title.Render(fmt.Sprintf("%d runs finished", done))}, lines...)
 }
 
-func (r *RunView) brief() string {
+func (r *runView) brief() string {
 	var parts []string
 	if n := len(r.rewards); n > 0 {
 		parts = append(parts, fmt.Sprintf("reward %.2f", r.rewards[n-1]))
@@ -231,16 +169,16 @@ func (r *RunView) brief() string {
 }
 
 // left is how long the steps still to come will take, by those that this process took.
-func (r *RunView) left(now time.Time) string {
+func (r *runView) left(now time.Time) string {
 	taken := r.step - r.from
 	if r.from < 0 || taken < 1 || r.step >= r.steps {
 		return ""
 	}
-	return ", " + duration(now.Sub(r.begun).Seconds()/float64(taken)*float64(r.steps-r.step)) + " left"
+	return ", " + report.Duration(now.Sub(r.begun).Seconds()/float64(taken)*float64(r.steps-r.step)) + " left"
 }
 
-// plain is a step as one line of at most 80 columns.
-func (r *RunView) plain(p metrics.Point) string {
+// line is a step as one line of at most 80 columns.
+func (r *runView) line(p metrics.Point) string {
 	head := fmt.Sprintf("step %d/%d", p.Step, r.steps)
 	if len(r.view.runs) > 1 {
 		head = shorten(r.name, 36) + " " + head

@@ -1,25 +1,24 @@
-package report
+package rlcmd
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
+	"deepswe/agent/cli"
 	"deepswe/env/testkit"
 	"deepswe/rl/metrics"
 )
 
-// stepped is a clock that moves on by a second at each look.
-func stepped() func() time.Time {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return func() time.Time {
-		now = now.Add(time.Second)
-		return now
-	}
+// viewOn shows runs on a writer that is a terminal of that width, or is not one.
+func viewOn(w io.Writer, live bool, width int) *view {
+	return newView(cli.NewScreenOn(w, cli.Terminal{Live: live, Width: func() int { return width }}), time.Now)
 }
 
 // somePoints are a run as it might have been.
@@ -53,30 +52,33 @@ func last(screen string) string {
 }
 
 func TestLiveView(t *testing.T) {
-	var b strings.Builder
-	v := NewView(&b, ViewOptions{Live: true, Now: stepped()})
-	r := v.Run("frozenlake", 160)
-	for _, p := range somePoints(60) {
-		r.Playing(p.Step, "train", 3, 256)
-		r.Point(p)
-	}
-	r.Playing(60, "train", 128, 256)
-	if err := v.Close(); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Golden(t, "testdata/live.txt", last(b.String()))
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		v := viewOn(&b, true, 80)
+		r := v.run("frozenlake", 160)
+		for _, p := range somePoints(60) {
+			r.playing(p.Step, "train", 3, 256)
+			time.Sleep(122 * time.Second / 60)
+			r.point(p)
+		}
+		r.playing(60, "train", 128, 256)
+		if err := v.Close(true); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Golden(t, "testdata/live.txt", last(b.String()))
+	})
 }
 
 func TestLiveViewOfAnAblation(t *testing.T) {
 	var b strings.Builder
-	v := NewView(&b, ViewOptions{Live: true, Now: stepped()})
+	v := viewOn(&b, true, 80)
 	for i, n := range []int{20, 10, 5} {
-		r := v.Run(fmt.Sprintf("a variant with quite a long name seed-%d", i), 19)
+		r := v.run(fmt.Sprintf("a variant with quite a long name seed-%d", i), 19)
 		for _, p := range somePoints(n) {
-			r.Point(p)
+			r.point(p)
 		}
 	}
-	if err := v.Close(); err != nil {
+	if err := v.Close(true); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Golden(t, "testdata/live-ablation.txt", last(b.String()))
@@ -84,14 +86,14 @@ func TestLiveViewOfAnAblation(t *testing.T) {
 
 func TestPlainLines(t *testing.T) {
 	var b strings.Builder
-	v := NewView(&b, ViewOptions{Now: stepped()})
-	r := v.Run("frozenlake", 160)
+	v := viewOn(&b, false, 80)
+	r := v.run("frozenlake", 160)
 	for _, p := range somePoints(8) {
-		r.Playing(p.Step, "train", 1, 2)
-		r.Point(p)
+		r.playing(p.Step, "train", 1, 2)
+		r.point(p)
 	}
-	r.Warning("step 7: the gradient was not finite")
-	if err := v.Close(); err != nil {
+	r.warning("step 7: the gradient was not finite")
+	if err := v.Close(true); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Golden(t, "testdata/plain.txt", b.String())
@@ -105,45 +107,30 @@ func TestNothingIsWiderThanTheScreen(t *testing.T) {
 		for _, width := range []int{80, 40} {
 			for _, runs := range []int{1, 3} {
 				var b strings.Builder
-				v := NewView(&b, ViewOptions{Live: live, Width: width, Now: stepped()})
+				v := viewOn(&b, live, width)
 				for i := range runs {
-					r := v.Run(strings.Repeat("long name ", 9)+fmt.Sprint(i), 100000)
+					r := v.run(strings.Repeat("long name ", 9)+fmt.Sprint(i), 100000)
 					for _, p := range somePoints(12) {
 						p.Step += 99980
-						r.Playing(p.Step, "validation", 100, 100000)
-						r.Point(p)
+						r.playing(p.Step, "validation", 100, 100000)
+						r.point(p)
 					}
-					r.Warning(strings.Repeat("something to look at ", 20))
+					r.warning(strings.Repeat("something to look at ", 20))
 				}
-				if err := v.Close(); err != nil {
+				if err := v.Close(true); err != nil {
 					t.Fatal(err)
 				}
 				limit := width
 				if !live {
 					limit = 80
 				}
-				for line := range strings.SplitSeq(ansi.Strip(b.String()), "\n") {
+				for line := range strings.SplitSeq(strings.ReplaceAll(ansi.Strip(b.String()), "\r", "\n"), "\n") {
 					if w := ansi.StringWidth(line); w >= limit {
 						t.Errorf("live %v, %d runs: %d columns of %d: %q", live, runs, w, limit, line)
 					}
 				}
 			}
 		}
-	}
-}
-
-// Painting is cheap, but a fast run has thousands of events a second.
-func TestRepaintsAreBounded(t *testing.T) {
-	var b strings.Builder
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	v := NewView(&b, ViewOptions{Live: true, Now: func() time.Time { return now }})
-	r := v.Run("x", 10)
-	for i := range 1000 {
-		now = now.Add(time.Millisecond)
-		r.Playing(1, "train", i, 1000)
-	}
-	if n := strings.Count(b.String(), "step 1 of 10"); n > 11 {
-		t.Errorf("painted %d times in a second", n)
 	}
 }
 
@@ -157,12 +144,20 @@ func (p *brokenPipe) Write([]byte) (int, error) {
 
 func TestAScreenThatGoesAway(t *testing.T) {
 	p := &brokenPipe{}
-	v := NewView(p, ViewOptions{Now: stepped()})
-	r := v.Run("x", 10)
+	v := viewOn(p, false, 80)
+	r := v.run("x", 10)
 	for _, point := range somePoints(5) {
-		r.Point(point)
+		r.point(point)
 	}
-	if err := v.Close(); err == nil || p.writes != 1 {
+	if err := v.Close(true); err == nil || p.writes != 1 {
 		t.Errorf("%d writes, %v: want one, and its error", p.writes, err)
 	}
+}
+
+func Example_sparkline() {
+	fmt.Println(sparkline([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 8))
+	fmt.Println(bar(3, 4, 8))
+	// Output:
+	// ▁▂▃▄▅▆▇█
+	// ██████░░
 }
