@@ -118,6 +118,7 @@ func (t *training) bundled() []string {
 	for i, f := range files {
 		files[i] = strings.TrimSuffix(f, configSuffix)
 	}
+	slices.Sort(files)
 	return files
 }
 
