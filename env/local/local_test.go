@@ -41,9 +41,13 @@ func newBwrap(t *testing.T) env.Provider {
 	return p
 }
 
-func TestHost(t *testing.T) { sandboxtest.Run(t, newHost, sandboxtest.Options{}) }
+func TestHost(t *testing.T) {
+	t.Parallel()
+	sandboxtest.Run(t, newHost, sandboxtest.Options{})
+}
 
 func TestBwrap(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Run(t, newBwrap, sandboxtest.Options{Attacker: os.Getenv("DEEPSWE_TEST_ATTACKER")})
 }
 
@@ -55,6 +59,7 @@ func TestBwrapAsUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the suite once more")
 	}
+	t.Parallel()
 	newBwrap(t)
 	const user = 54321
 	dir, err := os.MkdirTemp("", "deepswe-user-*")

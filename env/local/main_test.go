@@ -5,6 +5,7 @@ package local_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -17,8 +18,8 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
 		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	if kind := os.Getenv("DEEPSWE_TEST_VICTIM"); kind != "" {
-		fmt.Fprintln(os.Stderr, victim(kind, os.Getenv("DEEPSWE_TEST_SCRATCH"), os.Getenv("DEEPSWE_TEST_SOURCE")))
+	if f := strings.Split(os.Getenv(victimEnv), ":"); len(f) == 4 {
+		fmt.Fprintln(os.Stderr, victim{kind: f[0], scratch: f[1], source: f[2], mark: f[3]}.run())
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)

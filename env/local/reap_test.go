@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,24 +16,31 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/local"
 )
 
 // victim is the other process of TestReap: it starts sandboxes until it is killed.
-func victim(kind, scratch, source string) error {
-	p, err := newProvider(kind, scratch)
+type victim struct{ kind, scratch, source, mark string }
+
+// victimEnv makes the test binary a victim.
+const victimEnv = "DEEPSWE_TEST_VICTIM"
+
+func (v victim) run() error {
+	p, err := newProvider(v.kind, v.scratch)
 	if err != nil {
 		return err
 	}
 	fmt.Println("ready")
+	sleep := fmt.Sprintf("setsid sleep %s >/dev/null 2>&1 & sleep %[1]s &", v.mark)
 	for i := 0; ; i++ {
 		sb, err := p.Start(context.Background(), env.Spec{
-			CopyIn: source, Run: "victim", Rollout: fmt.Sprint(i), Prepare: []string{"echo prepared > prepared"},
+			CopyIn: v.source, Run: "victim", Rollout: fmt.Sprint(i), Prepare: []string{"echo prepared > prepared"},
 		})
 		if err != nil {
 			return err
 		}
-		if _, err := sb.Run(context.Background(), env.Command{Line: "setsid sleep 1234567 >/dev/null 2>&1 & sleep 1234567 &"}); err != nil {
+		if _, err := sb.Run(context.Background(), env.Command{Line: sleep}); err != nil {
 			return err
 		}
 		if i%2 == 0 {
@@ -55,9 +63,11 @@ func newProvider(kind, scratch string) (env.Provider, error) {
 func TestReap(t *testing.T) {
 	for _, kind := range []string{"host", "bwrap"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			if kind == "bwrap" {
 				newBwrap(t)
 			}
+			mark := fmt.Sprint(1_000_000_000 + rand.IntN(1_000_000_000)) // seconds that no other process sleeps
 			scratch := t.TempDir()
 			source := t.TempDir()
 			for i := range 200 {
@@ -81,7 +91,7 @@ func TestReap(t *testing.T) {
 			}
 			reaped := 0
 			for round := range rounds {
-				killVictim(t, kind, scratch, source, time.Duration(round)*11*time.Millisecond)
+				killVictim(t, victim{kind: kind, scratch: scratch, source: source, mark: mark}, time.Duration(round)*11*time.Millisecond)
 				dry, err := p.Reap(t.Context(), env.ReapOptions{DryRun: true})
 				if err != nil {
 					t.Fatal(err)
@@ -99,7 +109,7 @@ func TestReap(t *testing.T) {
 						t.Errorf("reaped %+v", l)
 					}
 				}
-				nothingOf(t, scratch, "victim")
+				nothingOf(t, scratch, mark)
 				if err := neighbour.Ping(t.Context()); err != nil {
 					t.Fatalf("round %d: the neighbour: %v", round, err)
 				}
@@ -112,10 +122,10 @@ func TestReap(t *testing.T) {
 }
 
 // killVictim runs a victim and kills it a while after it has begun.
-func killVictim(t *testing.T, kind, scratch, source string, after time.Duration) {
+func killVictim(t *testing.T, v victim, after time.Duration) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "DEEPSWE_TEST_VICTIM="+kind, "DEEPSWE_TEST_SCRATCH="+scratch, "DEEPSWE_TEST_SOURCE="+source)
+	cmd.Env = append(os.Environ(), victimEnv+"="+strings.Join([]string{v.kind, v.scratch, v.source, v.mark}, ":"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -136,26 +146,27 @@ func killVictim(t *testing.T, kind, scratch, source string, after time.Duration)
 }
 
 // nothingOf looks for what a dead process's sandboxes could have left.
-func nothingOf(t *testing.T, scratch, run string) {
+func nothingOf(t *testing.T, scratch, mark string) {
 	t.Helper()
 	owners, err := filepath.Glob(filepath.Join(scratch, "deepswe-*", "owner.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range owners {
-		if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), `"`+run+`"`) {
+		if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), `"victim"`) {
 			t.Errorf("%s is left", filepath.Dir(path))
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		var left []string
-		entries, err := os.ReadDir("/proc")
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		var left []int
+		pids, err := disk.PIDs()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range entries {
-			if line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")); err == nil && strings.Contains(string(line), "1234567") {
-				left = append(left, e.Name())
+		for _, pid := range pids {
+			line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if err == nil && strings.Contains(string(line), mark) {
+				left = append(left, pid)
 			}
 		}
 		if len(left) == 0 {
