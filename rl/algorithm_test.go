@@ -9,6 +9,7 @@ import (
 )
 
 func TestPresetsAreTheirTable(t *testing.T) {
+	t.Parallel()
 	filtered := func(a Algorithm) string {
 		var on []string
 		for _, r := range trajectory.StopReasons() {
@@ -48,6 +49,7 @@ func TestPresetsAreTheirTable(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
+	t.Parallel()
 	a := preset(t, "grpo++")
 	for _, s := range []string{"baseline=mean", "std=true", "aggregation=token-mean", "singleton=drop", "uniform=drop",
 		"min-group=2",
@@ -80,6 +82,7 @@ func TestSet(t *testing.T) {
 
 // What a dry run prints can be set again, and says the same.
 func TestSettingsRoundTrip(t *testing.T) {
+	t.Parallel()
 	for _, name := range Presets() {
 		a := preset(t, name, "filter.length=mask")
 		var b Algorithm
@@ -95,6 +98,7 @@ func TestSettingsRoundTrip(t *testing.T) {
 }
 
 func TestSetDoesNotReachIntoACopy(t *testing.T) {
+	t.Parallel()
 	a := preset(t, "grpo++")
 	b := a
 	if err := b.Set("filter.max_steps", "drop"); err != nil {
@@ -106,6 +110,7 @@ func TestSetDoesNotReachIntoACopy(t *testing.T) {
 }
 
 func TestSetRefuses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ key, value, want string }{
 		{"filters.max_steps", "mask", "there are baseline, std, aggregation"},
 		{"filter.max_steps", "skip", "keep, mask, drop"},
@@ -127,6 +132,7 @@ func TestSetRefuses(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	for want, a := range map[string]Algorithm{
 		"--max-length":                 {},
 		"max_length: \"-1\"":           {MaxLength: -1},
@@ -146,6 +152,7 @@ func TestCheck(t *testing.T) {
 
 // DAPO's penalty with its own numbers.
 func TestOverlong(t *testing.T) {
+	t.Parallel()
 	o := Overlong{Max: 20480, Cache: 4096}
 	for y, want := range map[int]float64{0: 0, 16384: 0, 17408: -0.25, 20480: -1, 20481: -1, 90000: -1} {
 		if got := o.penalty(y); !near(got, want) {

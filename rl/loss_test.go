@@ -61,6 +61,7 @@ func like(x [][]float64) [][]float64 {
 // A correction's weight depends on the current policy where nothing is decoupled, and is a constant for the gradient
 // all the same; the objectives of this test hold it still.
 func TestGradientIsTheSlopeOfTheLoss(t *testing.T) {
+	t.Parallel()
 	const h = 1e-6
 	for name, o := range objectives {
 		t.Run(name, func(t *testing.T) {
@@ -99,6 +100,7 @@ func TestGradientIsTheSlopeOfTheLoss(t *testing.T) {
 }
 
 func TestLossByHand(t *testing.T) {
+	t.Parallel()
 	row := func(advantage float64) Row {
 		return Row{IDs: []int32{1, 2, 3}, Mask: []uint8{0, 1, 1}, Logprobs: []float64{0, -1, -1}, Advantage: advantage,
 			Scale: 0.5}
@@ -188,6 +190,7 @@ func TestLossDoesNotDependOnTheProcessors(t *testing.T) {
 }
 
 func TestGradientMayOverwriteTheLogprobs(t *testing.T) {
+	t.Parallel()
 	for name, o := range objectives {
 		rows, current, old := randomRows(rand.New(rand.NewPCG(5, 6)), 20, 30, 0.3)
 		grad := like(current)
@@ -209,6 +212,7 @@ func TestGradientMayOverwriteTheLogprobs(t *testing.T) {
 
 // The sum of the parts is the whole: a trainer may split a batch over many passes.
 func TestStatsAddUp(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		rows, current, old := randomRows(rng, rapid.IntRange(0, 12).Draw(t, "rows"), 6, 0.5)
@@ -244,6 +248,7 @@ func TestStatsAddUp(t *testing.T) {
 }
 
 func TestExtremeRatiosStayFinite(t *testing.T) {
+	t.Parallel()
 	row := Row{IDs: []int32{1, 2}, Mask: []uint8{1, 1}, Logprobs: []float64{-1e-9, -900}, Advantage: -1, Scale: 1}
 	grad := [][]float64{{9, 9}}
 	s, err := Loss([]Row{row}, [][]float64{{-800, -1}}, nil, Objective{Surrogate: ImportanceSampling}, grad)
@@ -256,6 +261,7 @@ func TestExtremeRatiosStayFinite(t *testing.T) {
 }
 
 func TestLossRefuses(t *testing.T) {
+	t.Parallel()
 	row := Row{Task: "a", IDs: []int32{1, 2}, Mask: []uint8{0, 1}, Logprobs: []float64{0, -1}}
 	for _, c := range []struct {
 		name    string

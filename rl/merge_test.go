@@ -25,6 +25,7 @@ func shapeOf(turns []Turn, maxLength int) Shape {
 }
 
 func TestMerge(t *testing.T) {
+	t.Parallel()
 	first := turn(ids(1, 2), ids(10, 11))
 	for _, c := range []struct {
 		name   string
@@ -108,6 +109,7 @@ func drawTurns(t *rapid.T) []Turn {
 
 // Every sampled token is trained exactly once, with its own logprob and after its own prompt.
 func TestMergeKeepsWhatWasSampled(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		turns := drawTurns(t)
 		rows := Merge(Rollout{Turns: turns}, 0)
@@ -141,6 +143,7 @@ func TestMergeKeepsWhatWasSampled(t *testing.T) {
 
 // What Measure says in advance is what Merge then does.
 func TestMeasureForetellsMerge(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		turns := drawTurns(t)
 		limit := rapid.IntRange(1, 40).Draw(t, "limit")
@@ -161,6 +164,7 @@ func TestMeasureForetellsMerge(t *testing.T) {
 
 // A rollout whose rows break apart weighs in the loss what it would weigh in one row.
 func TestSplittingDoesNotChangeTheWeight(t *testing.T) {
+	t.Parallel()
 	whole := []Turn{turn(ids(1), ids(2, 3)), turn(ids(1, 2, 3, 4), ids(5)), turn(ids(1, 2, 3, 4, 5, 6), ids(7, 8))}
 	broken := []Turn{whole[0], turn(ids(9, 3, 4), ids(5)), turn(ids(8, 5, 6), ids(7, 8))}
 	reward := func(r float64) *float64 { return &r }
@@ -189,6 +193,7 @@ func TestSplittingDoesNotChangeTheWeight(t *testing.T) {
 }
 
 func TestMaskedRolloutsHaveRowsWithoutATrainedToken(t *testing.T) {
+	t.Parallel()
 	reward := 1.0
 	rows, _, err := preset(t,
 		"grpo++").Rows([]Rollout{{Task: "t", Reward: &reward, StopReason: "timeout", Turns: []Turn{turn(ids(1), ids(2, 3))}}})

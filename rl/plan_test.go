@@ -55,6 +55,7 @@ func preset(t interface{ Fatal(...any) }, name string, settings ...string) Algor
 
 // The examples of DeepSWE's compact filtering: one success, three failures, some of which ran out of steps.
 func TestAdvantages(t *testing.T) {
+	t.Parallel()
 	const third, half = 1. / 3, 1. / 2
 	ok := func(r float64) attempt { return attempt{r, agent.Submitted, 4} }
 	out := func(r float64) attempt { return attempt{r, agent.MaxSteps, 4} }
@@ -115,6 +116,7 @@ func TestAdvantages(t *testing.T) {
 }
 
 func TestScales(t *testing.T) {
+	t.Parallel()
 	groups := [][]attempt{
 		{{1, agent.Submitted, 10}, {0, agent.MaxSteps, 30}, {0, agent.Submitted, 0}},
 		{{1, agent.Stuck, 7}, {0, agent.Submitted, 20}, {math.NaN(), agent.ModelError, 0}},
@@ -145,6 +147,7 @@ func TestScales(t *testing.T) {
 }
 
 func TestScaleOfNothingIsZero(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"constant_length", "token_mean", "sequence_mean_token_sum", "sequence_mean_token_mean"} {
 		a := preset(t, "grpo++", "aggregation="+mode)
 		for name, ms := range map[string][]Member{
@@ -198,6 +201,7 @@ func drawAlgorithm(t *rapid.T) Algorithm {
 
 // Leave-one-out is n/(n-1) times the centred reward.
 func TestLeaveOneOutIsTheCentredRewardScaled(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		ms := drawMembers(t)
 		for i := range ms {
@@ -231,6 +235,7 @@ func TestLeaveOneOutIsTheCentredRewardScaled(t *testing.T) {
 
 // The order of the rollouts changes nothing but the order of the answers.
 func TestPlanDoesNotDependOnTheOrder(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, ms := drawAlgorithm(t), drawMembers(t)
 		want, _, err := a.Plan(ms)
@@ -258,6 +263,7 @@ func TestPlanDoesNotDependOnTheOrder(t *testing.T) {
 // Whatever is filtered, the advantages of leave-one-out and of the mean sum to zero over a group with its masked
 // members.
 func TestAdvantagesOfAGroupSumToZero(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, ms := drawAlgorithm(t), drawMembers(t)
 		ps, _, err := a.Plan(ms)
@@ -288,6 +294,7 @@ func indices(n int) []int {
 }
 
 func TestGroupCounts(t *testing.T) {
+	t.Parallel()
 	sub := func(rewards ...float64) (g []attempt) {
 		for _, r := range rewards {
 			g = append(g, attempt{r, agent.Submitted, 3})
@@ -317,6 +324,7 @@ func TestGroupCounts(t *testing.T) {
 }
 
 func TestStaleness(t *testing.T) {
+	t.Parallel()
 	b := Batch{Rollouts: 6, Versions: map[Version]int{"7": 3, "5": 2, "main": 1}}
 	m := b.Metrics(VersionNumber(7))
 	for key, want := range map[string]float64{"staleness/0": 3, "staleness/2": 2, "staleness/mean": 0.8,

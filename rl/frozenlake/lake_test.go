@@ -41,6 +41,7 @@ func reachable(m Map, n int) map[int]bool {
 }
 
 func TestMapsCanBeSolved(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		o := options(t)
 		if err := o.Validate(); err != nil {
@@ -76,6 +77,7 @@ func cells(m Map) []byte {
 // The defaults are the published distribution: all sizes about equally often, and the frozen part in between the
 // bounds.
 func TestDefaultDistribution(t *testing.T) {
+	t.Parallel()
 	const n = 4000
 	sizes := map[int]int{}
 	frozen, inner := 0, 0
@@ -107,6 +109,7 @@ func TestDefaultDistribution(t *testing.T) {
 
 // A task is a number, so the map that belongs to it must never change.
 func TestMapsStayTheSame(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	for seed := range uint64(6) {
 		m := Generate(seed, Options{})
@@ -116,6 +119,7 @@ func TestMapsStayTheSame(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Options{
 		{MinSize: 1}, {MinSize: 5, MaxSize: 4}, {MaxSize: maxSize + 1}, {MinFrozen: -0.1}, {MaxFrozen: 1.1},
 		{MinFrozen: 0.9, MaxFrozen: 0.8}, {MinFrozen: math.NaN()}, {MaxSteps: -1},
@@ -145,6 +149,7 @@ func draw(rows ...string) Map {
 }
 
 func TestSteps(t *testing.T) {
+	t.Parallel()
 	lake := draw(
 		"S_O",
 		"_O_",
@@ -176,6 +181,7 @@ func TestSteps(t *testing.T) {
 
 // On slippery ice a move goes where it was meant to, or to either side of it, equally often, and never back.
 func TestSlipping(t *testing.T) {
+	t.Parallel()
 	lake := draw(
 		"_____",
 		"_____",
@@ -207,6 +213,7 @@ func TestSlipping(t *testing.T) {
 }
 
 func TestSlipsFollowFromTheSeed(t *testing.T) {
+	t.Parallel()
 	m := Generate(3, Options{MinSize: 8})
 	play := func(seed uint64) string {
 		e := NewEpisode(m, true, seed)
@@ -232,6 +239,7 @@ func TestSlipsFollowFromTheSeed(t *testing.T) {
 }
 
 func TestCompact(t *testing.T) {
+	t.Parallel()
 	lake := draw(
 		"S_O",
 		"_O_",

@@ -16,6 +16,7 @@ import (
 )
 
 func TestParseAction(t *testing.T) {
+	t.Parallel()
 	tests := map[string]Action{
 		"```Left```":                    Left,
 		"I go down.\n```\ndown\n```":    Down,
@@ -74,6 +75,7 @@ func (s *script) Complete(_ context.Context, r agent.Request) (agent.Reply, erro
 }
 
 func TestPlay(t *testing.T) {
+	t.Parallel()
 	lake := draw(
 		"S_O",
 		"_O_",
@@ -129,6 +131,7 @@ func TestPlay(t *testing.T) {
 }
 
 func TestConversation(t *testing.T) {
+	t.Parallel()
 	lake := draw(
 		"S_O",
 		"_O_",
@@ -179,6 +182,7 @@ func (blocked) Complete(ctx context.Context, _ agent.Request) (agent.Reply, erro
 }
 
 func TestDeadlineIsATimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -193,6 +197,7 @@ func TestDeadlineIsATimeout(t *testing.T) {
 }
 
 func TestCancelIsAnInterrupt(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	g, err := Player{Model: blocked{}}.Play(ctx, NewEpisode(Generate(1, Options{}), false, 0))
@@ -202,6 +207,7 @@ func TestCancelIsAnInterrupt(t *testing.T) {
 }
 
 func TestRandomPlaysValidMoves(t *testing.T) {
+	t.Parallel()
 	m := &Random{Rand: rand.New(rand.NewPCG(1, 1))}
 	arrived := 0
 	for seed := range uint64(300) {

@@ -52,6 +52,7 @@ func write(t *testing.T, s Sink, points ...Point) {
 }
 
 func TestJSONLLines(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "m.jsonl")
 	write(t, mustOpenJSONL(t, path, -1),
 		point(0, map[string]float64{"val/pass@1": 0.25, "b": math.NaN(), "a": math.Inf(1)}),
@@ -69,6 +70,7 @@ func TestJSONLLines(t *testing.T) {
 }
 
 func TestJSONLComesBackExactly(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -91,6 +93,7 @@ func TestJSONLComesBackExactly(t *testing.T) {
 }
 
 func TestJSONLGoesOnAfterAStep(t *testing.T) {
+	t.Parallel()
 	for after, want := range map[int][]int{-1: {9}, 0: {0, 9}, 2: {0, 1, 2, 9}, 7: {0, 1, 2, 3, 9}} {
 		path := filepath.Join(t.TempDir(), "m.jsonl")
 		write(t, mustOpenJSONL(t, path, -1), point(0, nil), point(1, nil), point(2, nil), point(3, nil))
@@ -120,6 +123,7 @@ func TestJSONLGoesOnAfterAStep(t *testing.T) {
 }
 
 func TestReadJSONLSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "m.jsonl")
 	if points, err := ReadJSONL(path); err != nil || points != nil {
 		t.Errorf("no file: %v, %v", points, err)
@@ -174,6 +178,7 @@ func readEvents(t *testing.T, name string) [][]byte {
 func bitsRotateRight15(x uint32) uint32 { return x>>15 | x<<17 }
 
 func TestTensorBoardFiles(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "tb")
 	for _, after := range []int{-1, 4} {
 		s, err := OpenTensorBoard(dir, after, noon)
@@ -224,6 +229,7 @@ func everything() map[string]float64 {
 }
 
 func TestPrometheusPage(t *testing.T) {
+	t.Parallel()
 	p := NewPrometheus()
 	for _, run := range []string{"a", `b "\ `} {
 		s := p.Run(run)
@@ -299,6 +305,7 @@ func lint(t *testing.T, page string) {
 }
 
 func TestCatalogue(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for _, d := range Catalogue() {
 		if seen[d.Name] || d.Help == "" || !strings.HasSuffix(d.Help, ".") {
@@ -324,6 +331,7 @@ func (f failing) Sync() error       { return f.err }
 func (f failing) Close() error      { return f.err }
 
 func TestOneSinkDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("full")
 	path := filepath.Join(t.TempDir(), "m.jsonl")
 	s := Sinks{failing{broken}, mustOpenJSONL(t, path, -1)}

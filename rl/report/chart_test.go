@@ -12,6 +12,7 @@ import (
 // A single point is smoothed to a value that may differ from it by one ulp, and an axis over one ulp has no round
 // steps. Each mean reward that the first step of a run can have must give a small drawing.
 func TestAxisOverOneUlp(t *testing.T) {
+	t.Parallel()
 	for n := 16; n <= 512; n++ {
 		for k := range n + 1 {
 			s := series{{1, float64(k) / float64(n)}}

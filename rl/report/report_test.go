@@ -76,6 +76,7 @@ func somePoints(n int) []metrics.Point {
 }
 
 func TestRunPage(t *testing.T) {
+	t.Parallel()
 	html := written(t, func(w io.Writer) error {
 		return WriteRun(w, Run{
 			Name: "lake <1>", Algorithm: "grpo++", Seed: 3, Steps: 100, Config: "a: <b> & c\n",
@@ -102,6 +103,7 @@ func TestRunPage(t *testing.T) {
 }
 
 func TestPagesOfAlmostNothing(t *testing.T) {
+	t.Parallel()
 	one := []metrics.Point{{Step: 0, Values: map[string]float64{"val/pass@1": 0}}}
 	same := []metrics.Point{{Step: 5, Values: map[string]float64{"reward/mean": -3}},
 		{Step: 5, Values: map[string]float64{"reward/mean": -3}}}
@@ -137,6 +139,7 @@ func seeds(n int, offset float64) []SeedRun {
 }
 
 func TestAblationPage(t *testing.T) {
+	t.Parallel()
 	a := Ablation{Name: "ab", Config: "x: 1", Steps: 20, Seeds: 5, Variants: []Variant{
 		{Name: "GRPO++", Algorithm: "grpo++", Runs: seeds(5, 0)}, {Name: "GRPO", Algorithm: "grpo", Runs: seeds(5, 0.1)},
 		{Name: "without <clip>", Algorithm: "grpo++", Runs: seeds(3, -0.1)},
@@ -156,6 +159,7 @@ func TestAblationPage(t *testing.T) {
 
 // Differences are between runs of the same seed, whichever of them there are.
 func TestDifferencesArePaired(t *testing.T) {
+	t.Parallel()
 	run := func(seed uint64, values ...float64) SeedRun {
 		r := SeedRun{Seed: seed}
 		for i, v := range values {
@@ -178,6 +182,7 @@ func TestDifferencesArePaired(t *testing.T) {
 
 // By the definition: half of the interval is t s / sqrt(n).
 func TestMeanInterval(t *testing.T) {
+	t.Parallel()
 	mean, half := meanInterval([]float64{1, 2, 3, 4, 5})
 	if math.Abs(mean-3) > 1e-12 || math.Abs(half-2.776*math.Sqrt(2.5/5)) > 1e-9 {
 		t.Errorf("%v ± %v", mean, half)
@@ -188,6 +193,7 @@ func TestMeanInterval(t *testing.T) {
 }
 
 func TestTicksAreRound(t *testing.T) {
+	t.Parallel()
 	for _, span := range []float64{1e-9, 0.013, 0.8, 1, 3, 7, 99, 160, 12345, 6e7} {
 		step := tick(span)
 		mantissa := step / math.Pow(10, math.Floor(math.Log10(step)+1e-9))
@@ -202,6 +208,7 @@ func TestTicksAreRound(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
+	t.Parallel()
 	for v, want := range map[float64]string{
 		0: "0", 1: "1", 160: "160", 0.5: "0.500", 0.01234: "0.0123", 1e-5: "1.00e-05", 12.345: "12.35", 123.456: "123.5",
 		-2.5: "-2.500", 1234567: "1.23e+06",

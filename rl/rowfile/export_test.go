@@ -55,6 +55,7 @@ func testdata(t *testing.T, name string) []byte {
 }
 
 func TestExportRows(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	b, err := ExportRows(t.Context(), &out, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo++"))
 	if err != nil {
@@ -69,6 +70,7 @@ func TestExportRows(t *testing.T) {
 
 // Streaming and in memory, the rows are the same.
 func TestExportRowsIsRows(t *testing.T) {
+	t.Parallel()
 	for _, name := range rl.Presets() {
 		a := preset(t, name, "max_length=9")
 		var streamed, whole bytes.Buffer
@@ -101,6 +103,7 @@ func TestExportRowsIsRows(t *testing.T) {
 }
 
 func TestExportAtropos(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	if _, err := ExportAtropos(t.Context(), &out, source(t, testdata(t, "rollouts.jsonl")),
 		preset(t, "grpo++")); err != nil {
@@ -110,6 +113,7 @@ func TestExportAtropos(t *testing.T) {
 }
 
 func TestExportSFT(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		in, golden string
 		o          SFT
@@ -135,6 +139,7 @@ func TestExportSFT(t *testing.T) {
 }
 
 func TestExportSFTRefuses(t *testing.T) {
+	t.Parallel()
 	solved := func(messages string, turns ...rl.Turn) *Source {
 		r := rl.Rollout{Task: "t", Reward: new(1.0), StopReason: "submitted", Turns: turns}
 		for m := range strings.FieldsSeq(messages) {
@@ -167,6 +172,7 @@ func TestExportSFTRefuses(t *testing.T) {
 }
 
 func TestExportNoticesAChange(t *testing.T) {
+	t.Parallel()
 	all := testdata(t, "rollouts.jsonl")
 	lines := bytes.SplitAfter(all, []byte("\n"))
 	fewer := bytes.Join(lines[:5], nil)
@@ -190,6 +196,7 @@ func TestExportNoticesAChange(t *testing.T) {
 }
 
 func TestExportStops(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := ExportRows(ctx, io.Discard, source(t, testdata(t, "rollouts.jsonl")), preset(t, "grpo")); !errors.Is(err,
@@ -214,6 +221,7 @@ func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
 // An output is compressed by its name and read by its content, and nothing is there before it is complete.
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	want := testdata(t, "rollouts.jsonl")
 	full := errors.New("the disk is full")
 	for _, name := range []string{"plain.jsonl", "packed.jsonl.zst"} {
@@ -261,6 +269,7 @@ func TestFiles(t *testing.T) {
 
 // A device is written to and stays one.
 func TestOutputToADevice(t *testing.T) {
+	t.Parallel()
 	write := func(w io.Writer) error {
 		_, err := io.WriteString(w, "x")
 		return err
@@ -312,6 +321,7 @@ func TestOpenRolloutsFromAPipe(t *testing.T) {
 
 // A torn archive is an error, not an end.
 func TestTornArchive(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.zst")
 	err := Create(path, func(w io.Writer) error {
 		_, err := w.Write(bytes.Repeat(testdata(t, "rollouts.jsonl"), 50))

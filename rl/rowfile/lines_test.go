@@ -52,6 +52,7 @@ func readAll[T any](seq iter.Seq2[T, error]) (out []T, err error) {
 }
 
 func TestReadRolloutsRefuses(t *testing.T) {
+	t.Parallel()
 	turnWith := func(members string) string { return rolloutLine("turns", "["+goodTurn+",{"+members+"}]") }
 	for _, c := range []struct{ name, line, want string }{
 		{"no completion", turnWith(`"prompt_ids":[1],"logprobs":[]`), "turns[1].completion_ids: no token ids; record"},
@@ -114,6 +115,7 @@ func TestReadRolloutsRefuses(t *testing.T) {
 }
 
 func TestReadRolloutsIsLenientAboutTheRest(t *testing.T) {
+	t.Parallel()
 	a := preset(t, "grpo++", "filter.length=mask")
 	for name, line := range map[string]string{
 		"numbers for ids": `{"task":17,"group":3,"attempt":"2","reward":0.5,"stop_reason":"submitted",` +
@@ -139,6 +141,7 @@ func TestReadRolloutsIsLenientAboutTheRest(t *testing.T) {
 
 // What a harness wrote for its ids comes back as it was, in rollouts and in rows.
 func TestIDsKeepTheirForm(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{`12`, `"v12"`, `"12"`, `null`, `-1`, `1.5`, `""`, `"\"12\""`, `"\"x"`, `"a<b>&c"`,
 		`12345678901234567890`} {
 		for _, id := range []string{`"a"`, `"3"`, `3`, `"<&>"`, `1e3`} {
@@ -205,6 +208,7 @@ func drawTurns(t *rapid.T) []rl.Turn {
 }
 
 func TestRolloutsRoundTrip(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var file bytes.Buffer
 		var want []rl.Rollout
@@ -242,6 +246,7 @@ type wireRow struct {
 
 // What is written as a row is JSON that any reader understands, with every number as it was.
 func TestRowsAreJSON(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRollout(t)
 		for _, row := range rl.Merge(r, 0) {
@@ -268,6 +273,7 @@ func TestRowsAreJSON(t *testing.T) {
 }
 
 func TestBytesOfARow(t *testing.T) {
+	t.Parallel()
 	row := rl.Row{
 		Task: "a<b", IDs: []int32{1, 2}, Mask: []uint8{0, 1}, Logprobs: []float64{0,
 			-0.25}, Advantage: 1e-9, Scale: 1e30, Trained: true,
@@ -286,6 +292,7 @@ func TestBytesOfARow(t *testing.T) {
 
 // Lines come out in order however long each takes, and stopping early leaves nothing behind (see TestMain).
 func TestOrdered(t *testing.T) {
+	t.Parallel()
 	count := func(n int) iter.Seq2[int, error] {
 		return func(yield func(int, error) bool) {
 			for i := range n {

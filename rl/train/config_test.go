@@ -19,6 +19,7 @@ import (
 const least = "environment: {name: frozenlake}\ntrainer: {name: embedded}\n"
 
 func TestErrorsOfTheConfiguration(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, text string
 		want       []string
@@ -86,6 +87,7 @@ func TestErrorsOfTheConfiguration(t *testing.T) {
 
 // The parts that a chat environment needs are refused where the policy cannot read it.
 func TestEmbeddedPolicyReadsCompactOnly(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, least, "environment.rendering=chat", "algorithm.max_length=100")
 	if _, err := Start(t.Context(), c,
 		Options{Dir: filepath.Join(t.TempDir(), "run")}); err == nil || !strings.Contains(err.Error(), "compact") {
@@ -94,6 +96,7 @@ func TestEmbeddedPolicyReadsCompactOnly(t *testing.T) {
 }
 
 func TestDefaultsFromEnvironmentAndTrainer(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, least)
 	// 10 turns of 62 tokens to read, 3 marks, and 4 to write with a closing one.
 	if c.RL().MaxLength != 10*(62+3+4+1) || c.Optimizer.LearningRate != 3e-3 {
@@ -106,6 +109,7 @@ func TestDefaultsFromEnvironmentAndTrainer(t *testing.T) {
 }
 
 func TestSet(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, tiny, "steps=9", "optimizer.learning_rate=1e-3", "filter.max-steps=drop", "algorithm.set.std=true",
 		"environment.max_size=5", "rollouts.deadline=90s", "uniform=drop")
 	a := c.RL()
@@ -123,6 +127,7 @@ func TestSet(t *testing.T) {
 
 // What a dry run prints is the configuration: loading it again gives the same, of every variant too.
 func TestYAMLLoadsToTheSame(t *testing.T) {
+	t.Parallel()
 	texts := []string{least, tiny}
 	for _, name := range []string{"frozenlake.yaml", "frozenlake-ablation.yaml"} {
 		text, err := os.ReadFile(filepath.Join("../../testdata", name))
@@ -177,6 +182,7 @@ func same(t *rapid.T, a, b Config) {
 }
 
 func TestVariants(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, tiny+`
 algorithm: {preset: grpo++, set: {entropy: 0.01}}
 ablation:
@@ -202,6 +208,7 @@ ablation:
 
 // README.md has every key, with the default that is in force.
 func TestREADME(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

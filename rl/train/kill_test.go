@@ -32,6 +32,7 @@ func trainChild(dir string) int {
 
 // The process is killed after every 40th line that it writes, wherever it then is, and started again until it is done.
 func TestKillMinusNine(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, tiny)
 	want, _ := undisturbed(t, c)
 	dir := filepath.Join(t.TempDir(), "run")

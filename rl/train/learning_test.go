@@ -25,6 +25,7 @@ checkpoint: {every: 50}
 
 // A fresh policy learns to cross lakes. The seeds are fixed, so this is the same run each time.
 func TestPolicyLearns(t *testing.T) {
+	t.Parallel()
 	for _, preset := range []string{"grpo++", "grpo"} {
 		t.Run(preset, func(t *testing.T) {
 			t.Parallel()
@@ -48,6 +49,7 @@ func TestPolicyLearns(t *testing.T) {
 }
 
 func TestAblation(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, tiny+`
 ablation:
   seeds: [1, 2]

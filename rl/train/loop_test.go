@@ -161,6 +161,7 @@ func heads(a run.Job) (float64, error) { return float64((a.Index + 1) % 2), nil 
 
 // Each step is played with the model that was published last, and the trainer is closed at the end.
 func TestLoopPlaysThePublishedPolicy(t *testing.T) {
+	t.Parallel()
 	c := &counting{}
 	if _, _, err := flip(t, c, heads, "steps=4", "checkpoint.keep=2"); err != nil {
 		t.Fatal(err)
@@ -178,6 +179,7 @@ func TestLoopPlaysThePublishedPolicy(t *testing.T) {
 }
 
 func TestOrderOfCalls(t *testing.T) {
+	t.Parallel()
 	c := &counting{norm: 3}
 	r, _, err := flip(t, c, heads, "optimizer.minibatches=2", "optimizer.epochs=2", "optimizer.warmup=4")
 	if err != nil {
@@ -208,6 +210,7 @@ func TestOrderOfCalls(t *testing.T) {
 }
 
 func TestNothingToLearn(t *testing.T) {
+	t.Parallel()
 	c := &counting{}
 	_, _, err := flip(t, c, func(run.Job) (float64, error) { return 1, nil }, "steps=1")
 	if err != nil {
@@ -220,6 +223,7 @@ func TestNothingToLearn(t *testing.T) {
 
 // With refills, groups whose rewards agree are replaced until there are enough, or the rounds are used up.
 func TestRefill(t *testing.T) {
+	t.Parallel()
 	var tasks []string
 	reward := func(a run.Job) (float64, error) {
 		if a.Index == 0 {
@@ -245,6 +249,7 @@ func TestRefill(t *testing.T) {
 
 // Each task comes once before any comes again, in an order that changes from round to round and follows from the seed.
 func TestOrderOfTasks(t *testing.T) {
+	t.Parallel()
 	tasks := []string{"a", "b", "c", "d", "e", "f", "g"}
 	rounds := map[string]bool{}
 	for seed := range uint64(2) {
@@ -274,6 +279,7 @@ func TestOrderOfTasks(t *testing.T) {
 
 // A failed attempt has no reward and is not a member of its group.
 func TestFailedAttempts(t *testing.T) {
+	t.Parallel()
 	reward := func(a run.Job) (float64, error) {
 		if a.Index == 1 {
 			return 1, errors.New("no sandbox")
@@ -291,6 +297,7 @@ func TestFailedAttempts(t *testing.T) {
 }
 
 func TestEverythingFails(t *testing.T) {
+	t.Parallel()
 	down := errors.New("connection refused")
 	_, _, err := flip(t, &counting{}, func(run.Job) (float64, error) { return 0, down }, "rollouts.max_failures=3")
 	if !errors.Is(err, down) || !strings.Contains(err.Error(), "3 rollouts in a row") {
@@ -299,6 +306,7 @@ func TestEverythingFails(t *testing.T) {
 }
 
 func TestTrainerThatFails(t *testing.T) {
+	t.Parallel()
 	out := errors.New("out of memory")
 	c := &counting{err: out}
 	_, _, err := flip(t, c, heads)
@@ -313,6 +321,7 @@ func TestTrainerThatFails(t *testing.T) {
 }
 
 func TestSkippedStepsStopTheRun(t *testing.T) {
+	t.Parallel()
 	c := &counting{skip: true}
 	r, dir, err := flip(t, c, heads, "guards.max_skipped=3", "steps=9", "checkpoint.every=100")
 	if !errors.Is(err, ErrGuard) {
@@ -330,6 +339,7 @@ func TestSkippedStepsStopTheRun(t *testing.T) {
 }
 
 func TestGuards(t *testing.T) {
+	t.Parallel()
 	g := guard{settings: Guards{MaxSkipped: 2, MismatchKL: 0.1,
 		Collapse: Collapse{Window: 2, Fraction: 0.5, Patience: 3, Action: Warn}}}
 	var all []string
@@ -371,6 +381,7 @@ func TestGuards(t *testing.T) {
 }
 
 func TestValidationScore(t *testing.T) {
+	t.Parallel()
 	o := func(task string, reward float64) run.Outcome {
 		return run.Outcome{Job: run.Job{Task: task}, Result: run.Result{Reward: &reward, Turns: make([]rl.Turn, 3)}}
 	}
@@ -387,6 +398,7 @@ func TestValidationScore(t *testing.T) {
 }
 
 func TestKeptRolloutsCanBeExported(t *testing.T) {
+	t.Parallel()
 	for _, every := range []string{"1", "2"} {
 		_, dir, err := flip(t, &counting{}, heads, "checkpoint.every="+every)
 		if err != nil {
@@ -422,6 +434,7 @@ func TestKeptRolloutsCanBeExported(t *testing.T) {
 
 // A line of the journal is a line of rollouts.jsonl with more members, and comes back whole.
 func TestJournalLines(t *testing.T) {
+	t.Parallel()
 	failed := run.Outcome{
 		Job: run.Job{Task: "t <&>", Group: "g", Index: 2}, Err: "no sandbox", Tries: 3,
 		Result: run.Result{
@@ -474,6 +487,7 @@ func TestJournalLines(t *testing.T) {
 }
 
 func TestReportThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
 	d, err := run.Create(dir, run.Manifest{Kind: run.Train})
 	if err != nil {

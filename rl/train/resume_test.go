@@ -108,6 +108,7 @@ func undisturbed(t *testing.T, c Config) (outcome, int) {
 // A killed process leaves the directory as it is at that moment. So a copy made at each event, resumed, must end as the
 // run that was copied.
 func TestResumeFromEveryMoment(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, tiny)
 	root := t.TempDir()
 	dir := filepath.Join(root, "run")
@@ -168,6 +169,7 @@ func (h *hookedSettings) Open(o TrainerOptions) (rl.Trainer, error) {
 
 // A kill while a checkpoint is being made leaves one of the trainer that no state names, or one too many.
 func TestKilledWhileSaving(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, tiny, "checkpoint.every=1")
 	want, _ := undisturbed(t, c)
 	root := t.TempDir()
@@ -204,6 +206,7 @@ func TestKilledWhileSaving(t *testing.T) {
 }
 
 func TestInterruptAndResume(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, tiny)
 	want, events := undisturbed(t, c)
 	for n := 1; n < events; n += 7 {
@@ -230,12 +233,14 @@ func TestInterruptAndResume(t *testing.T) {
 }
 
 func TestWorkersDoNotMatter(t *testing.T) {
+	t.Parallel()
 	want, _ := undisturbed(t, mustLoad(t, tiny))
 	got, _ := undisturbed(t, mustLoad(t, tiny, "rollouts.workers=1"))
 	sameOutcome(t, want, got)
 }
 
 func TestLongerRunGoesOn(t *testing.T) {
+	t.Parallel()
 	long := mustLoad(t, tiny)
 	want, _ := undisturbed(t, long)
 	dir := filepath.Join(t.TempDir(), "run")
@@ -249,6 +254,7 @@ func TestLongerRunGoesOn(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
+	t.Parallel()
 	c := mustLoad(t, tiny, "steps=1", "evaluate.every=0")
 	dir := filepath.Join(t.TempDir(), "run")
 	if _, err := Start(t.Context(), c, Options{Dir: dir, Resume: true}); !errors.Is(err, os.ErrNotExist) {

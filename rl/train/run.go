@@ -114,9 +114,9 @@ func openDir(path string, c Config, o Options) (*run.Dir, error) {
 // free are the keys that a resumed run may change: they do not change what is learned.
 func free() []string {
 	return []string{
-		"steps", "name", "evaluate", "checkpoint", "guards", "rollouts.workers", "rollouts.models", "rollouts.sandboxes",
-		"rollouts.gradings",
-		"rollouts.deadline", "rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
+		"steps", "name", "evaluate", "checkpoint", "guards",
+		"rollouts.workers", "rollouts.models", "rollouts.sandboxes", "rollouts.gradings", "rollouts.deadline",
+		"rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
 	}
 }
 

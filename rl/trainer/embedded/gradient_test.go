@@ -75,6 +75,7 @@ func batch(t testing.TB, p *Trainer, conversations, turns int) []rl.Row {
 }
 
 func TestGradientAgainstFiniteDifferences(t *testing.T) {
+	t.Parallel()
 	objectives := map[string]rl.Objective{
 		"ppo":       {},
 		"reinforce": {Surrogate: rl.Reinforce},
@@ -125,6 +126,7 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 
 // What the sampler said of a token is, to the last bit, what the trainer says of it while the weights are the same.
 func TestSamplerAndTrainerAgreeExactly(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	shake(p, 0.5)
 	rows := batch(t, p, 20, 4)
@@ -142,6 +144,7 @@ func TestSamplerAndTrainerAgreeExactly(t *testing.T) {
 }
 
 func TestGradientsAddUp(t *testing.T) {
+	t.Parallel()
 	p, q := newPolicy(t, tinyOptions()), newPolicy(t, tinyOptions())
 	shake(p, 0.3)
 	shake(q, 0.3)
@@ -162,6 +165,7 @@ func TestGradientsAddUp(t *testing.T) {
 }
 
 func TestWorkersDoNotChangeTheGradient(t *testing.T) {
+	t.Parallel()
 	var want []float64
 	for _, workers := range []int{1, 2, 7} {
 		o := tinyOptions()
@@ -183,6 +187,7 @@ func TestWorkersDoNotChangeTheGradient(t *testing.T) {
 }
 
 func TestRowsThatWereNotSampledHere(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	good := batch(t, p, 1, 2)[0]
 	train := func(r rl.Row, at int) rl.Row {

@@ -22,6 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestVocabularyIsPrefixFree(t *testing.T) {
+	t.Parallel()
 	for name, v := range map[string][]string{
 		"none": nil, "empty token": {"a", ""}, "twice": {"a", "a"}, "prefix": {"ab", "a"}, "prefix the other way": {"a",
 			"ab"},
@@ -34,6 +35,7 @@ func TestVocabularyIsPrefixFree(t *testing.T) {
 
 // Text that was sampled as ids becomes the same ids when it is read again: without that no two turns would share a row.
 func TestTextAndIDsAreTheSame(t *testing.T) {
+	t.Parallel()
 	tok, err := newTokenizer([]string{"```Left```", "```Up```", "_", "O", "hm ", "héé", "."})
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +49,7 @@ func TestTextAndIDsAreTheSame(t *testing.T) {
 }
 
 func TestUnknownBytes(t *testing.T) {
+	t.Parallel()
 	tok, err := newTokenizer([]string{"a", "bcd"})
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +62,7 @@ func TestUnknownBytes(t *testing.T) {
 
 // Every prompt begins with the one before it and what was sampled there, whatever was sampled.
 func TestPromptsExtendEachOther(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	shake(p, 0.5)
 	for seed := range int64(50) {
@@ -86,6 +90,7 @@ func askModel(t *testing.T, m agent.Model, text string, s agent.Sampling, maxTok
 }
 
 func TestSamplingFollowsTheSoftmax(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	shake(p, 0.7)
 	for _, temperature := range []float64{1, 0.5} {
@@ -113,6 +118,7 @@ func TestSamplingFollowsTheSoftmax(t *testing.T) {
 }
 
 func TestFreshPolicyIsUniform(t *testing.T) {
+	t.Parallel()
 	r := ask(t, newPolicy(t, tinyOptions()), "ab", agent.Sampling{Seed: new(int64(3))}, 0)
 	for _, lp := range r.Tokens.Logprobs {
 		if math.Abs(lp+math.Log(4)) > 1e-12 {
@@ -122,6 +128,7 @@ func TestFreshPolicyIsUniform(t *testing.T) {
 }
 
 func TestSeeds(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	answers := map[string]int{}
 	for seed := range int64(30) {
@@ -144,6 +151,7 @@ func TestSeeds(t *testing.T) {
 }
 
 func TestGreedyTakesTheLikeliest(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	shake(p, 0.7)
 	want := ask(t, p, "ab", agent.Sampling{Temperature: new(0.0)}, 1)
@@ -162,6 +170,7 @@ func TestGreedyTakesTheLikeliest(t *testing.T) {
 }
 
 func TestRefusedSampling(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	for name, s := range map[string]agent.Sampling{
 		"top_p": {TopP: new(0.9)}, "top_k": {TopK: new(20)}, "min_p": {MinP: new(0.1)},
@@ -179,6 +188,7 @@ func TestRefusedSampling(t *testing.T) {
 }
 
 func TestMessageBeyondTheWindow(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	_, err := p.sampler().Complete(t.Context(),
 		agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "ababab"}}})
@@ -199,6 +209,7 @@ func oneUpdate(t *testing.T, p *Trainer) {
 }
 
 func TestSaveAndLoadAreExact(t *testing.T) {
+	t.Parallel()
 	o := tinyOptions()
 	o.Dir = filepath.Join(t.TempDir(), "checkpoints")
 	p := newPolicy(t, o)
@@ -232,6 +243,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 }
 
 func TestPublishingTwiceIsOneVersion(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	for want := range int64(3) {
 		for range 2 {
@@ -244,6 +256,7 @@ func TestPublishingTwiceIsOneVersion(t *testing.T) {
 }
 
 func TestDamagedCheckpoints(t *testing.T) {
+	t.Parallel()
 	o := tinyOptions()
 	o.Dir = t.TempDir()
 	p := newPolicy(t, o)
@@ -286,6 +299,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 }
 
 func TestCheckpointsLieBetweenUpdates(t *testing.T) {
+	t.Parallel()
 	o := tinyOptions()
 	o.Dir = t.TempDir()
 	p := newPolicy(t, o)
@@ -299,6 +313,7 @@ func TestCheckpointsLieBetweenUpdates(t *testing.T) {
 
 // Adam with decoupled weight decay and a clip, for one weight, as the papers write it.
 func TestAdam(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	const at = 3
 	w, m, v := p.weights[at], 0.0, 0.0
@@ -322,6 +337,7 @@ func TestAdam(t *testing.T) {
 }
 
 func TestGradientThatIsNotFinite(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	before := p.encode()
 	for _, bad := range []float64{math.NaN(), math.Inf(1)} {
@@ -341,6 +357,7 @@ func TestGradientThatIsNotFinite(t *testing.T) {
 
 // A published policy may be asked at any time, also while the weights change, and it answers the same as before.
 func TestSamplingWhileTraining(t *testing.T) {
+	t.Parallel()
 	p := newPolicy(t, tinyOptions())
 	first, err := p.Publish(t.Context())
 	if err != nil {

@@ -1,0 +1,100 @@
+package rl_test
+
+import (
+	"fmt"
+
+	"deepswe/agent/trajectory"
+	"deepswe/rl"
+)
+
+// group is four rollouts of one task, of which the first solved it and the last ran out of steps.
+func group() []rl.Rollout {
+	rollouts := make([]rl.Rollout, 4)
+	for i := range rollouts {
+		rollouts[i] = rl.Rollout{
+			Task: "fix-the-parser", Group: "1", Attempt: i, Reward: new(0.0), StopReason: trajectory.Submitted,
+			Turns: []rl.Turn{
+				{PromptIDs: []int32{1, 2}, CompletionIDs: []int32{10, 11}, Logprobs: []float64{-0.5, -0.1}},
+				// The second prompt begins with the first one and its completion: one row for both.
+				{PromptIDs: []int32{1, 2, 10, 11, 3}, CompletionIDs: []int32{12}, Logprobs: []float64{-0.7}},
+			},
+		}
+	}
+	*rollouts[0].Reward = 1
+	rollouts[3].StopReason = trajectory.MaxSteps
+	return rollouts
+}
+
+// Each preset compares the rollouts of a group in its own way. GRPO++ masks the rollout that ran out of steps, and
+// keeps its reward in the baseline of the others.
+func ExampleAlgorithm_Rows() {
+	for _, name := range []string{"grpo++", "dr-grpo", "grpo"} {
+		a, err := rl.Preset(name)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		a.MaxLength = 100
+		rows, _, err := a.Rows(group())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Printf("%-8s", name)
+		for _, r := range rows {
+			if r.Trained {
+				fmt.Printf(" %+.3f", r.Advantage)
+			} else {
+				fmt.Print(" masked")
+			}
+		}
+		fmt.Println()
+	}
+	// Output:
+	// grpo++   +1.000 -0.333 -0.333 masked
+	// dr-grpo  +0.750 -0.250 -0.250 -0.250
+	// grpo     +1.500 -0.500 -0.500 -0.500
+}
+
+// The turns of a rollout share a row where each prompt extends the last; what the environment wrote is not trained.
+func ExampleMerge() {
+	for _, row := range rl.Merge(group()[0], 0) {
+		fmt.Println("ids", row.IDs)
+		fmt.Println("mask", row.Mask)
+		fmt.Println("logprobs", row.Logprobs)
+	}
+	// Output:
+	// ids [1 2 10 11 3 12]
+	// mask [0 0 1 1 0 1]
+	// logprobs [0 0 -0.5 -0.1 0 -0.7]
+}
+
+// Every choice of a preset is a switch of its own. A dropped rollout does not count in the baseline: one success
+// against two failures, and not against three.
+func ExampleAlgorithm_Set() {
+	a, err := rl.Preset("grpo++")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range []rl.Setting{{Key: "max_length", Value: "100"}, {Key: "filter.max_steps", Value: "drop"}} {
+		if err := a.Set(s.Key, s.Value); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	rows, batch, err := a.Rows(group())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, r := range rows {
+		fmt.Printf("attempt %d: %+.2f\n", r.Attempt, r.Advantage)
+	}
+	fmt.Println("dropped:", batch.Dispositions[rl.Filtered])
+	// Output:
+	// attempt 0: +1.00
+	// attempt 1: -0.50
+	// attempt 2: -0.50
+	// dropped: 1
+}
