@@ -207,9 +207,9 @@ func listAttempts(out io.Writer, root string, dirs []string, outcomes map[string
 		end, steps, files, reward := "unfinished", "", "", ""
 		o, ended := outcomes[dir]
 		if ended {
-			end = cli.First(string(o.StopReason), "done")
+			end = cli.First(string(o.StopReason), verdict(o), "done")
 		}
-		if r, err := attempt.ReadReport(dir); err == nil {
+		if r, err := attempt.ReadSummary(dir); err == nil {
 			end, steps, files = string(r.StopReason), strconv.Itoa(r.Steps), strconv.Itoa(len(r.Files))
 		}
 		if o.Failed() {
@@ -224,6 +224,15 @@ func listAttempts(out io.Writer, root string, dirs []string, outcomes map[string
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s%s\n", cli.Plain(name), strings.ReplaceAll(end, "_", " "), steps, files, reward)
 	}
 	return w.Flush()
+}
+
+// verdict is the status of an outcome of grade, empty for others.
+func verdict(o run.Outcome) string {
+	var d struct {
+		Status string `json:"status"`
+	}
+	_ = json.Unmarshal(o.Detail, &d) // one that failed has none
+	return d.Status
 }
 
 func viewTrajectory(out io.Writer, o viewOptions, path string) error {

@@ -197,7 +197,7 @@ func TestEveryWayOut(t *testing.T) {
 			if diff := cmp.Diff(c.wrote, written(t, dir)); diff != "" {
 				t.Errorf("files (-want +got)\n%s", diff)
 			}
-			report, err := attempt.ReadReport(dir)
+			report, err := attempt.ReadSummary(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +225,7 @@ func TestSandboxDoesNotStart(t *testing.T) {
 	if err != nil || !errors.Is(result.Err, broken) || result.Outcome.StopReason != agent.SandboxError {
 		t.Errorf("result %+v, %v", result, err)
 	}
-	if report, err := attempt.ReadReport(dir); err != nil || report.StopReason != agent.SandboxError || !strings.Contains(report.Error, "no disk") {
+	if report, err := attempt.ReadSummary(dir); err != nil || report.StopReason != agent.SandboxError || !strings.Contains(report.Error, "no disk") {
 		t.Errorf("the report says %+v (%v)", report, err)
 	}
 }
@@ -329,15 +329,15 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-func TestReadReportTellsWhatIsWrong(t *testing.T) {
+func TestReadSummaryTellsWhatIsWrong(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := attempt.ReadReport(dir); !errors.Is(err, os.ErrNotExist) {
+	if _, err := attempt.ReadSummary(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no report: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, attempt.ReportFile), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := attempt.ReadReport(dir); err == nil || !strings.Contains(err.Error(), attempt.ReportFile) {
+	if _, err := attempt.ReadSummary(dir); err == nil || !strings.Contains(err.Error(), attempt.ReportFile) {
 		t.Errorf("half a report: %v", err)
 	}
 }

@@ -20,11 +20,11 @@ const (
 	StepsFile      = "steps.jsonl"     // the event log, step by step
 	TrajectoryFile = "trajectory.json" // the ATIF document
 	PatchFile      = "patch.diff"      // only where something changed
-	ReportFile     = "report.json"     // a Report
+	ReportFile     = "report.json"     // a Summary
 )
 
-// Report is the short account of an attempt, report.json.
-type Report struct {
+// Summary is the short account of an attempt, report.json.
+type Summary struct {
 	Version    int              `json:"version"`
 	Task       string           `json:"task"`
 	Model      string           `json:"model,omitempty"`
@@ -102,7 +102,7 @@ func (f *files) write(task env.Task, a *Attempt, r *Result) error {
 	if err != nil {
 		return err
 	}
-	return disk.WriteJSON(filepath.Join(f.dir, ReportFile), newReport(task, a, r))
+	return disk.WriteJSON(filepath.Join(f.dir, ReportFile), newSummary(task, a, r))
 }
 
 func (f *files) writeTrajectory(events []trajectory.Event) error {
@@ -113,8 +113,8 @@ func (f *files) writeTrajectory(events []trajectory.Event) error {
 	return doc.WriteFile(filepath.Join(f.dir, TrajectoryFile))
 }
 
-func newReport(task env.Task, a *Attempt, r *Result) Report {
-	report := Report{
+func newSummary(task env.Task, a *Attempt, r *Result) Summary {
+	report := Summary{
 		Version: 1, Task: task.ID, Model: a.ModelName, Format: r.Outcome.Format, Sandbox: a.Provider.Name(),
 		StopReason: r.Outcome.StopReason, Answer: r.Outcome.Answer,
 		Steps: r.Outcome.Steps, FormatErrors: r.Outcome.FormatErrors,
@@ -143,9 +143,9 @@ func newReport(task env.Task, a *Attempt, r *Result) Report {
 	return report
 }
 
-// ReadReport reads the report of an attempt's directory.
-func ReadReport(dir string) (Report, error) {
-	var r Report
+// ReadSummary reads the summary of an attempt's directory.
+func ReadSummary(dir string) (Summary, error) {
+	var r Summary
 	data, err := os.ReadFile(filepath.Join(dir, ReportFile))
 	if err != nil {
 		return r, err

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"deepswe/agent/run"
@@ -17,6 +17,9 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
 )
+
+// rolloutsFile has the rollouts of a step, or of an evaluation.
+const rolloutsFile = "rollouts.jsonl"
 
 // journal keeps the rollouts of one step. Its file is a rollouts.jsonl that deepswe export reads; each line has three
 // members more than the format, for a resumed run: tries, error, and what the engine measured.
@@ -131,21 +134,36 @@ func (j *journal) close() error { return j.log.Close() }
 // of them where rollouts.keep_logs is set, else those behind the last checkpoint; an evaluation with --tokens has one
 // file.
 func OpenRollouts(dir string) (*rowfile.Source, error) {
-	files, err := filepath.Glob(filepath.Join(dir, stepsDir, "*", "rollouts.jsonl*"))
-	if err != nil {
+	// A folder with rollouts of other origin has no manifest.
+	if r, err := run.Read(dir); err == nil && r.Manifest.Kind != run.Train && r.Manifest.Kind != run.Eval {
+		return nil, fmt.Errorf("open rollouts: %s holds a run of %s, which has none", dir, r.Manifest.Kind)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open rollouts: %w", err)
 	}
-	if len(files) == 0 {
-		if files, err = filepath.Glob(filepath.Join(dir, "rollouts.jsonl*")); err != nil {
-			return nil, fmt.Errorf("open rollouts: %w", err)
-		}
+	steps, err := os.ReadDir(filepath.Join(dir, stepsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open rollouts: %w", err)
+	}
+	files := rolloutsIn(nil, dir)
+	for _, s := range steps {
+		files = rolloutsIn(files, filepath.Join(dir, stepsDir, s.Name()))
 	}
 	if len(files) == 0 {
 		return nil, fmt.Errorf("open rollouts: %s has none; train keeps them with rollouts.keep_logs, and eval with --tokens",
 			dir)
 	}
-	slices.Sort(files)
 	return rowfile.Open(nil, files...)
+}
+
+// rolloutsIn adds the file of rollouts in a folder, if there is one. A run that was killed may have it packed as well.
+func rolloutsIn(files []string, dir string) []string {
+	for _, name := range []string{rolloutsFile, rolloutsFile + ".zst"} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); err == nil {
+			return append(files, path)
+		}
+	}
+	return files
 }
 
 // WriteRollouts writes the outcomes of an evaluation as rollouts.jsonl, which OpenRollouts finds.

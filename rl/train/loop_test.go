@@ -430,6 +430,14 @@ func TestKeptRolloutsCanBeExported(t *testing.T) {
 	if _, err := OpenRollouts(dir); err == nil || !strings.Contains(err.Error(), "keep_logs") {
 		t.Errorf("got %v", err)
 	}
+	graded, err := run.Create(t.TempDir(), run.Manifest{Kind: run.Grade})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer graded.Close()
+	if _, err := OpenRollouts(graded.Path()); err == nil || !strings.Contains(err.Error(), "a run of grade") {
+		t.Errorf("a run of grade: %v", err)
+	}
 }
 
 // A line of the journal is a line of rollouts.jsonl with more members, and comes back whole.

@@ -179,7 +179,7 @@ func stepName(step int) string { return fmt.Sprintf("%06d", step) }
 
 // journalPath is where the rollouts of a step are kept: rollouts.jsonl for training, validation.jsonl.
 func journalPath(dir *run.Dir, step int, s Split) string {
-	name := "rollouts.jsonl"
+	name := rolloutsFile
 	if s == Validation {
 		name = "validation.jsonl"
 	}

@@ -3,8 +3,8 @@ package swe
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
-
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -20,8 +20,9 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Grading grades patches that were not made here, each Repeat times, and keeps the results in a run's directory under the
-// names that the official harness gives them. It is a run.Runner; results that are there already are taken with Known.
+// Grading grades patches that were not made here, each Repeat times, and keeps the results in a run's directory under
+// the names that the official harness gives them. It is a run.Runner, and the journal of its run; results that are
+// there already are taken with Known.
 type Grading struct {
 	// Candidates are the patches, at most one for a task. IDs are the tasks of the whole dataset.
 	Candidates []Candidate
@@ -40,7 +41,10 @@ type Grading struct {
 	at      map[string]int // the candidate of a task
 }
 
-var _ run.Runner = (*Grading)(nil)
+var (
+	_ run.Runner  = (*Grading)(nil)
+	_ run.Journal = (*Grading)(nil)
+)
 
 // Plan lists what is to be run: every patch as often as asked for.
 func (g *Grading) Plan() []run.Job {
@@ -78,7 +82,8 @@ func (g *Grading) Path(j run.Job) string {
 	return dir
 }
 
-// Known returns the result of a job, from this run or from an earlier one that had the same patch, task, grader and limits.
+// Known returns the result of a job, from this run or from an earlier one that had the same patch, task, grader and
+// limits.
 func (g *Grading) Known(j run.Job) (verify.Evaluation, bool) {
 	g.mu.Lock()
 	v, ok := g.results[j]
@@ -122,8 +127,22 @@ func (g *Grading) Run(ctx context.Context, j run.Job) (run.Result, error) {
 		return run.Result{}, run.Abort(err)
 	}
 	g.keep(j, v)
-	return run.Result{Reward: &v.Reward, Times: run.Times{Reward: v.Seconds}}, nil
+	return graded(v)
 }
+
+// graded is the result of a job that only grades.
+func graded(v verify.Evaluation) (run.Result, error) {
+	var d Detail
+	d.grade(v)
+	detail, err := json.Marshal(d)
+	return run.Result{Reward: &v.Reward, Times: run.Times{Reward: v.Seconds}, Detail: detail}, err
+}
+
+// Find finds nothing: an earlier result is looked up with Known, since it is good for the same patch only.
+func (g *Grading) Find(run.Job) (run.Outcome, bool) { return run.Outcome{}, false }
+
+// Record appends the outcome of a job to the run's events.
+func (g *Grading) Record(o run.Outcome) error { return g.Dir.Record(o) }
 
 // GradingSummary is the outcome of a grading run.
 type GradingSummary struct {

@@ -11,9 +11,9 @@ import (
 // ReportFile is the report on a run.
 const ReportFile = "report.json"
 
-// Report is report.json of an evaluation. Everything but Seconds, Tries and the texts of Failures is the same for the
+// EvaluationReport is report.json of an evaluation. Everything but Seconds, Tries and the texts of Failures is the same for the
 // same replies of the model, however often the run was stopped and resumed.
-type Report struct {
+type EvaluationReport struct {
 	Type    string `json:"type"` // "report"
 	Version int    `json:"version"`
 	// Complete is false for a run that was stopped before its end.
@@ -99,7 +99,7 @@ type Seconds struct {
 
 // Report writes report.json and the predictions of the outcomes of Run, and returns the report. complete is false for a
 // run that was stopped; s is nil where soundness was not checked.
-func (e *Evaluation) Report(outcomes []run.Outcome, complete bool, s *Soundness) (Report, error) {
+func (e *Evaluation) Report(outcomes []run.Outcome, complete bool, s *Soundness) (EvaluationReport, error) {
 	r := newReport(outcomes, e.K, e.Runner.Evaluator != nil)
 	r.Complete, r.Model, r.Soundness = complete, e.Runner.Attempt.ModelName, s
 	if err := disk.WriteJSON(e.Dir.Path(ReportFile), r); err != nil {
@@ -108,8 +108,8 @@ func (e *Evaluation) Report(outcomes []run.Outcome, complete bool, s *Soundness)
 	return r, e.writePredictions(outcomes)
 }
 
-func newReport(outcomes []run.Outcome, attempts int, graded bool) Report {
-	r := Report{
+func newReport(outcomes []run.Outcome, attempts int, graded bool) EvaluationReport {
+	r := EvaluationReport{
 		Type: "report", Version: 1, Attempts: len(outcomes), PassAtK: []Estimate{}, HarnessPassAtK: []Estimate{},
 		StopReasons: map[agent.StopReason]int{}, Statuses: map[verify.Status]int{}, Suspicious: []Suspect{},
 		Failures: []Failure{}, Results: []TaskResult{},
@@ -149,7 +149,7 @@ func ks(attempts int) []int {
 }
 
 // add counts one outcome, for its task by either reading.
-func (r *Report) add(o run.Outcome, strict, harness *Attempts) {
+func (r *EvaluationReport) add(o run.Outcome, strict, harness *Attempts) {
 	task := &r.Results[len(r.Results)-1]
 	task.Attempts = append(task.Attempts, NewAttemptResult(o))
 	r.Tries += o.Tries

@@ -113,8 +113,8 @@ func (r *Runner) Run(ctx context.Context, j run.Job) (run.Result, error) {
 }
 
 // play lets the agent work, unless its attempt has ended already, and returns the report on it.
-func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string) (attempt.Report, error) {
-	report, err := attempt.ReadReport(dir)
+func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string) (attempt.Summary, error) {
+	report, err := attempt.ReadSummary(dir)
 	if err == nil && ended(report) {
 		return report, nil
 	}
@@ -131,7 +131,7 @@ func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string)
 	case errors.Is(context.Cause(ctx), run.ErrDeadline):
 		return report, context.Cause(ctx) // it hangs in spite of its own limits
 	case made.Outcome.StopReason == agent.Interrupted:
-		return attempt.Report{StopReason: agent.Interrupted}, nil
+		return attempt.Summary{StopReason: agent.Interrupted}, nil
 	case made.Err != nil:
 		return report, made.Err
 	case permanent(made.Outcome.Err):
@@ -141,7 +141,7 @@ func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string)
 	case made.PatchErr != nil:
 		return report, fmt.Errorf("compute the patch: %w", made.PatchErr)
 	}
-	return attempt.ReadReport(dir)
+	return attempt.ReadSummary(dir)
 }
 
 // attempt is the attempt of one job.
@@ -159,7 +159,7 @@ func (r *Runner) attempt(j run.Job) attempt.Attempt {
 }
 
 // ended reports whether an attempt has come to an end that says something about the model.
-func ended(r attempt.Report) bool {
+func ended(r attempt.Summary) bool {
 	switch r.StopReason {
 	case "", agent.Interrupted, agent.ModelError, agent.SandboxError:
 		return false

@@ -2,7 +2,6 @@ package swe
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"deepswe/agent/run"
@@ -109,11 +108,7 @@ func (e *Evaluation) gradeBuiltin(ctx context.Context, j run.Job) (run.Result, e
 	if err := v.Save(e.Dir.Path(soundnessDir, name, run.PathName(j.Task)), task, patch); err != nil {
 		return run.Result{}, run.Abort(err)
 	}
-	var d Detail
-	d.grade(v)
-	result := run.Result{Reward: &v.Reward, Times: run.Times{Reward: v.Seconds}}
-	result.Detail, err = json.Marshal(d)
-	return result, err
+	return graded(v)
 }
 
 // newSoundness turns the outcomes of the check into a verdict on every task.

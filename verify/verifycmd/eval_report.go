@@ -38,7 +38,7 @@ func (e *evaluation) report(outcomes []run.Outcome, complete bool) error {
 }
 
 // summary prints the report for people.
-func (e *evaluation) summary(r swe.Report) {
+func (e *evaluation) summary(r swe.EvaluationReport) {
 	out := e.d.Out
 	e.soundnessSummary()
 	if r.Attempts == 0 {

@@ -109,16 +109,16 @@ func TestEval(t *testing.T) {
 	if got.code != 0 {
 		t.Fatalf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 	}
-	var r swe.Report
+	var r swe.EvaluationReport
 	if err := readReport(filepath.Join(out, swe.ReportFile), &r); err != nil {
 		t.Fatal(err)
 	}
-	want := swe.Report{
+	want := swe.EvaluationReport{
 		Type: "report", Version: 1, Complete: true, Model: "test-model", Tasks: 2, Attempts: 4, Finished: 4, Solved: 2, Resolved: 2,
 		StopReasons: r.StopReasons, Statuses: map[verify.Status]int{verify.Resolved: 2, verify.NoPatch: 2},
 		Split: swe.Split{Never: []string{quantile.ID}, Sometimes: []string{}, Always: []string{layered.ID}}, Steps: 10,
 	}
-	ignored := cmpopts.IgnoreFields(swe.Report{}, "PassAtK", "HarnessPassAtK", "Tokens", "Results", "Soundness", "Seconds", "Tries", "Suspicious", "Failures")
+	ignored := cmpopts.IgnoreFields(swe.EvaluationReport{}, "PassAtK", "HarnessPassAtK", "Tokens", "Results", "Soundness", "Seconds", "Tries", "Suspicious", "Failures")
 	if diff := cmp.Diff(want, r, ignored); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}

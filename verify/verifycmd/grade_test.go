@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deepswe/agent/cli"
+	"deepswe/agent/run"
 	"deepswe/env/testkit"
 	"deepswe/verify"
 	"deepswe/verify/harness"
@@ -144,6 +145,10 @@ func TestGradePredictions(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(logs, name)); (err == nil) != there {
 			t.Errorf("%s: %v, want it there: %v", name, err, there)
 		}
+	}
+
+	if r, err := run.Read(out); err != nil || r.Manifest.Kind != run.Grade || len(r.Outcomes) != 2 {
+		t.Errorf("the run is %+v, %v; want an outcome for each patch that was run", r, err)
 	}
 
 	t.Run("again", func(t *testing.T) {

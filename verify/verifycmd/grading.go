@@ -150,7 +150,7 @@ func (g *grading) run(ctx context.Context) error {
 		g.progress.known(v.Status == verify.Resolved)
 		g.tell(v, j)
 	}
-	engine := run.Engine{Runner: &g.swe, Options: run.Options{
+	engine := run.Engine{Runner: &g.swe, Journal: &g.swe, Options: run.Options{
 		Workers: g.o.workers, Retries: 2, MaxFailures: max(12, 3*g.o.workers), Observe: g.observe,
 	}}
 	_, err := engine.Run(ctx, g.todo)

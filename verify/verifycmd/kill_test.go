@@ -273,9 +273,9 @@ func (r *running) kill(t *testing.T, after time.Duration) (ended bool) {
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
 // stable is a run's report without what depends on time.
-func stable(t *testing.T, run string) swe.Report {
+func stable(t *testing.T, run string) swe.EvaluationReport {
 	t.Helper()
-	var r swe.Report
+	var r swe.EvaluationReport
 	if err := readReport(filepath.Join(run, swe.ReportFile), &r); err != nil {
 		t.Fatal(err)
 	}
