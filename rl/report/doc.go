@@ -1,5 +1,3 @@
-// Package report shows training runs to people, as a page of curves in one HTML file that needs no network.
-//
-// It draws what package metrics recorded and computes nothing that a later reader could not. Writers of pages are pure
-// functions.
+// Package report shows a training run to people: a page of curves, in one HTML file that needs no network, for a run or
+// for an ablation. It draws what package metrics recorded. Writers of pages are pure functions.
 package report

@@ -107,7 +107,7 @@ func TestPagesOfAlmostNothing(t *testing.T) {
 	one := []metrics.Point{{Step: 0, Values: map[string]float64{"val/pass@1": 0}}}
 	same := []metrics.Point{{Step: 5, Values: map[string]float64{"reward/mean": -3}},
 		{Step: 5, Values: map[string]float64{"reward/mean": -3}}}
-	for name, points := range map[string][]metrics.Point{"none": nil, "one": one, "same": same, "many": somePoints(5000)} {
+	for name, points := range map[string][]metrics.Point{"none": nil, "one": one, "same": same, "many": somePoints(2000)} {
 		t.Run(name, func(t *testing.T) {
 			html := written(t, func(w io.Writer) error { return WriteRun(w, Run{Name: name, Points: points}) })
 			wellFormed(t, html)
