@@ -15,8 +15,8 @@ import (
 	"deepswe/env"
 )
 
-// checkEndpoint checks the model endpoint. That none is set, and none answers where vLLM would, is not a failure: half of
-// what deepswe does needs none.
+// checkEndpoint checks the model endpoint. That none is set, and none answers where vLLM would, is not a failure: half
+// of what deepswe does needs none.
 func checkEndpoint(ctx context.Context, w cli.World, baseURL, model string) []env.Finding {
 	config, err := w.LoadConfig()
 	if err != nil {

@@ -160,7 +160,8 @@ func tryCPU(ctx context.Context, s env.Sandbox) (string, error) {
 	if used > 800*time.Millisecond {
 		return "", fmt.Errorf("a busy command got %v of CPU in a second, under a limit of %v CPUs", used, probeCPUs)
 	}
-	return fmt.Sprintf("enforced: a busy command got %v of CPU in a second, under %v CPUs", used.Round(10*time.Millisecond), probeCPUs), nil
+	return fmt.Sprintf("enforced: a busy command got %v of CPU in a second, under %v CPUs",
+		used.Round(10*time.Millisecond), probeCPUs), nil
 }
 
 // parseTimes reads the shell's own user and system time from what "times" prints: "0m0.480s 0m0.010s".

@@ -48,7 +48,7 @@ func newReplay(d Deps) *cobra.Command {
 		Example: "  deepswe replay trajectory.json --repo .\n  deepswe replay steps.jsonl --image python:3.12 --dir /testbed",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 && !o.demo {
-				return cli.Usage(errors.New("replay takes one trajectory: a trajectory.json or a steps.jsonl"))
+				return cli.Usagef("replay takes one trajectory: a trajectory.json or a steps.jsonl")
 			}
 			return nil
 		},

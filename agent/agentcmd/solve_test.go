@@ -205,7 +205,7 @@ func TestSolveFromAnIssuesAddress(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{url, "--apply"}, "say --repo DIR"},
+		{[]string{url, "--apply"}, "require --repo DIR"},
 		{[]string{server.URL + "/o/greeter/issues/8"}, "8"},
 		{[]string{url, "--repo", own, "--branch", "fix-7"}, "exists already"},
 	} {

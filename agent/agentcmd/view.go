@@ -44,7 +44,7 @@ func newView(d Deps) *cobra.Command {
 		Example: "  deepswe view trajectory.json\n  deepswe view --step 7 --full runs/20261121-101500-abc123",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return cli.Usage(errors.New("view takes one path: of a trajectory, or of a run's directory"))
+				return cli.Usagef("view takes one path: of a trajectory, or of a run's directory")
 			}
 			return nil
 		},
@@ -76,7 +76,7 @@ func runView(d Deps, o viewOptions, path string) error {
 	}
 	switch len(attempts) {
 	case 0:
-		return cli.Usage(fmt.Errorf("%s holds neither a run nor an attempt (no %s below it)", path, attempt.StepsFile))
+		return cli.Usagef("%s holds neither a run nor an attempt (no %s below it)", path, attempt.StepsFile)
 	case 1:
 		return viewAttempt(d.Out, o, attempts[0])
 	}
@@ -97,7 +97,7 @@ func viewRun(out io.Writer, o viewOptions, path string, r *run.Reader) error {
 		return viewAttempt(out, o, dirs[0])
 	}
 	if o.step != 0 {
-		return cli.Usage(fmt.Errorf("--step is for one attempt, and %s holds %d: name its directory", path, len(dirs)))
+		return cli.Usagef("--step is for one attempt, and %s holds %d: name its directory", path, len(dirs))
 	}
 	m := r.Manifest
 	fmt.Fprintf(out, "%s  %s, begun %s by %s\n",
@@ -241,10 +241,10 @@ func viewTrajectory(out io.Writer, o viewOptions, path string) error {
 		return cli.Usage(err)
 	}
 	if o.step < 0 {
-		return cli.Usage(errors.New("--step counts from 1"))
+		return cli.Usagef("--step counts from 1")
 	}
 	if o.step > len(rec.Turns) {
-		return cli.Usage(fmt.Errorf("there is no step %d: the trajectory has %d", o.step, len(rec.Turns)))
+		return cli.Usagef("there is no step %d: the trajectory has %d", o.step, len(rec.Turns))
 	}
 	v := viewer{out: out, full: o.full, name: lipgloss.NewRenderer(out).NewStyle().Bold(true)}
 	if o.step == 0 {
@@ -271,7 +271,8 @@ type viewer struct {
 
 func (v viewer) heading(rec *trajectory.Recording) {
 	h := rec.Header
-	fmt.Fprintf(v.out, "%s  %s, format %s, %d steps\n", v.name.Render(cli.Plain(cli.First(h.Task, h.Trajectory, "trajectory"))),
+	fmt.Fprintf(v.out, "%s  %s, format %s, %d steps\n",
+		v.name.Render(cli.Plain(cli.First(h.Task, h.Trajectory, "trajectory"))),
 		cli.Plain(cli.First(h.Model, "unknown model")), cli.First(h.Format, "unknown"), len(rec.Turns))
 	for _, m := range rec.Messages {
 		if m.Role == trajectory.RoleAssistant {

@@ -25,7 +25,7 @@ func TestExitCode(t *testing.T) {
 		{nil, ExitDone},
 		{errors.New("a defect"), ExitInternal},
 		{fmt.Errorf("git: %w", program), ExitInternal},
-		{Usage(fmt.Errorf("git: %w", program)), ExitUsage},
+		{Usagef("git: %w", program), ExitUsage},
 		{Usage(nil), ExitDone},
 		{fmt.Errorf("solve: %w", context.Canceled), ExitInterrupted},
 		{fmt.Errorf("ask: %w", agent.ErrModelUnavailable), ExitModel},

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -48,13 +47,13 @@ func (w World) LoadConfig() (Config, error) {
 		return c, nil
 	}
 	if err != nil {
-		return c, Usage(fmt.Errorf("configuration: %w", err))
+		return c, Usagef("configuration: %w", err)
 	}
 	defer f.Close()
 	d := yaml.NewDecoder(f)
 	d.KnownFields(true)
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, Usage(fmt.Errorf("configuration %s: %w", path, err))
+		return c, Usagef("configuration %s: %w", path, err)
 	}
 	return c, nil
 }

@@ -36,9 +36,6 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode is what main exits with.
-func (e *ExitError) ExitCode() int { return e.Code }
-
 // Exit returns an error that ends the program with a code and prints nothing; nil for [ExitDone].
 func Exit(code int) error {
 	if code == ExitDone {
@@ -63,14 +60,10 @@ func ExitCode(err error) int {
 	if err == nil || errors.Is(err, ErrReaderGone) {
 		return ExitDone
 	}
-	// An interface until rlcmd uses ExitError. That of exec.ExitError, which does not unwrap, is not ours.
-	var own interface {
-		ExitCode() int
-		Unwrap() error
-	}
+	own, ok := errors.AsType[*ExitError](err)
 	switch {
-	case errors.As(err, &own):
-		return own.ExitCode()
+	case ok:
+		return own.Code
 	case errors.Is(err, context.Canceled):
 		return ExitInterrupted
 	case errors.Is(err, agent.ErrModelUnavailable), errors.Is(err, agent.ErrContextOverflow):

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -154,7 +153,7 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 // Recorded answers with a recording's replies, in the format that they were given in unless a flag says another.
 func (o *ModelFlags) Recorded(rec *trajectory.Recording) (LiveModel, error) {
 	if len(rec.Turns) == 0 {
-		return LiveModel{}, Usage(errors.New("the recorded trajectory has no reply of a model"))
+		return LiveModel{}, Usagef("the recorded trajectory has no reply of a model")
 	}
 	if !o.Given("format") && rec.Header.Format != "" {
 		o.Format = rec.Header.Format

@@ -47,7 +47,9 @@ func sandboxKinds() []SandboxKind {
 	return []SandboxKind{
 		{Name: EnvDocker, Images: true, Fix: "docker version says more", Open: openDocker},
 		{Name: EnvBwrap, Open: here(func(o local.Options) (env.Provider, error) { return local.NewBwrap(o) })},
-		{Name: EnvHost, Remark: "no isolation", Open: here(func(o local.Options) (env.Provider, error) { return local.NewHost(o) })},
+		{Name: EnvHost, Remark: "no isolation", Open: here(func(o local.Options) (env.Provider, error) {
+			return local.NewHost(o)
+		})},
 	}
 }
 
@@ -136,8 +138,8 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 		c.Env = EnvHost
 		return w.Sandbox(ctx, c)
 	case !k.Images && First(c.Env, EnvAuto) == EnvAuto:
-		err = fmt.Errorf("%w\nwithout bubblewrap there are two other choices: --image REF works in a container of that image "+
-			"(needs Docker), and --env host works on a scratch copy with no isolation at all", err)
+		err = fmt.Errorf("%w\nwithout bubblewrap there are two other choices: --image REF works in a container of that "+
+			"image (requires Docker), and --env host works on a scratch copy with no isolation at all", err)
 	}
 	return nil, &ExitError{Code: ExitSandbox, Err: err}
 }

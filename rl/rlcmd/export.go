@@ -71,7 +71,7 @@ func newExport(d Deps) *cobra.Command {
 	f.StringVar(&x.run, "run", "", "read the rollouts of the run in `DIR`")
 	f.StringVar(&x.format, "format", "rows", "`FORMAT` to write: rows, sft or atropos")
 	f.StringVar(&x.out, "out", "-", "`FILE` to write, compressed where it ends in .zst; - for stdout")
-	f.StringVar(&x.algorithm, "algorithm", rl.DefaultPreset, "`PRESET` of the algorithm: "+strings.Join(rl.Presets(), ", "))
+	f.StringVar(&x.algorithm, "algorithm", rl.DefaultPreset, "`PRESET`: "+strings.Join(rl.Presets(), ", "))
 	f.IntVar(&x.maxLength, "max-length", 0, "most `TOKENS` of a row, and W of the constant length; 0 does not limit")
 	f.StringArrayVar(&x.set, "set", nil, "change a switch of the preset, `KEY=VALUE`; --dry-run lists them")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the algorithm with all its switches and stop")
@@ -171,7 +171,9 @@ func (x *export) write(do func(w io.Writer) error) (err error) {
 func (x *export) convert(ctx context.Context, w io.Writer, src *rowfile.Source, a rl.Algorithm) error {
 	switch x.format {
 	case "sft":
-		rep, err := rowfile.ExportSFT(ctx, w, src, rowfile.SFT{Form: rowfile.SFTForm(x.sftForm), MinReward: x.minReward, MaxLength: x.maxLength})
+		rep, err := rowfile.ExportSFT(ctx, w, src, rowfile.SFT{
+			Form: rowfile.SFTForm(x.sftForm), MinReward: x.minReward, MaxLength: x.maxLength,
+		})
 		if err == nil {
 			x.reportSFT(rep)
 		}
@@ -196,8 +198,9 @@ func (x *export) say(format string, args ...any) { fmt.Fprintf(x.deps.Err, forma
 // report tells people what became of their rollouts, and above all of those that are not there.
 func (x *export) report(b rl.Batch, a rl.Algorithm) {
 	s := b.Shape
-	x.say("%d rollouts in %d groups: %d trained, %d masked, %d without a reward, %d dropped by the filter, %d with their group",
-		b.Rollouts, b.Groups.Total, b.Dispositions[rl.Trained], b.Dispositions[rl.Masked], b.Dispositions[rl.NoReward], b.Dispositions[rl.Filtered],
+	x.say("%d rollouts in %d groups: %d trained, %d masked, %d without a reward, %d dropped by the filter, "+
+		"%d with their group", b.Rollouts, b.Groups.Total, b.Dispositions[rl.Trained], b.Dispositions[rl.Masked],
+		b.Dispositions[rl.NoReward], b.Dispositions[rl.Filtered],
 		b.Dispositions[rl.SmallGroup]+b.Dispositions[rl.UniformGroup])
 	for _, m := range []struct {
 		what  string
@@ -208,15 +211,16 @@ func (x *export) report(b rl.Batch, a rl.Algorithm) {
 		}
 	}
 	x.say("groups: %d solved by none, %d by some, %d by all; %d uniform, %d with one member, %d with something to learn",
-		b.Groups.SolveNone, b.Groups.SolvePartial, b.Groups.SolveAll, b.Groups.Uniform, b.Groups.Singletons, b.Groups.Effective)
+		b.Groups.SolveNone, b.Groups.SolvePartial, b.Groups.SolveAll, b.Groups.Uniform, b.Groups.Singletons,
+		b.Groups.Effective)
 	x.say("%d rows, %d trained tokens, mean reward %.4g", s.Rows, b.TrainedTokens, b.Reward.Mean())
 	if n := s.Splits.Total(); n > 0 {
 		x.say("%d turns could not extend their row: prompt shorter than the row %d, differs within the last prompt %d, "+
 			"within the last completion %d", n, s.Splits.PromptShorter, s.Splits.PromptDiverges, s.Splits.CompletionDiverges)
 	}
 	if s.TruncatedRows > 0 {
-		x.say("warning: %d rows were longer than %d tokens and lost %d tokens at their end (overflow=refuse makes this an error)",
-			s.TruncatedRows, a.MaxLength, s.TruncatedTokens)
+		x.say("warning: %d rows were longer than %d tokens and lost %d tokens at their end "+
+			"(overflow=refuse makes this an error)", s.TruncatedRows, a.MaxLength, s.TruncatedTokens)
 	}
 	if s.ZeroLogprobs > 0 {
 		x.say("warning: the logprobs of %d turns are all 0: did the server send any?", s.ZeroLogprobs)

@@ -64,9 +64,9 @@ func newTrain(d Deps) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return t.execute(c.Context()) },
 	}
 	f := c.Flags()
-	f.StringVar(&t.config, "config", "", "configuration: a bundled `NAME`, a file, or - (default with --resume: the run's own)")
+	f.StringVar(&t.config, "config", "", "bundled configuration `NAME`, a file, or -; by default that of the resumed run")
 	f.StringVar(&t.out, "out", "", "keep the run in `DIR` (default: the configuration's name below the state directory)")
-	f.StringArrayVar(&t.set, "set", nil, "change `KEY=VALUE`: a path like optimizer.learning_rate, or a switch of the algorithm")
+	f.StringArrayVar(&t.set, "set", nil, "change `KEY=VALUE`: optimizer.learning_rate, or a switch of the algorithm")
 	f.BoolVar(&t.dryRun, "dry-run", false, "print the complete configuration and stop")
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
@@ -92,7 +92,9 @@ func (t *training) execute(ctx context.Context) error {
 	if dir == "" {
 		dir = t.deps.RunDir(c.Name)
 	}
-	o := train.Options{Dir: dir, Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon, Metrics: metrics.NewPrometheus()}
+	o := train.Options{
+		Dir: dir, Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon, Metrics: metrics.NewPrometheus(),
+	}
 	stop, err := t.serve(o.Metrics, dir)
 	if err != nil {
 		return cli.Usage(err)
@@ -157,7 +159,8 @@ func (t *training) read(name string) ([]byte, error) {
 	isName := !strings.ContainsRune(name, filepath.Separator) && filepath.Ext(name) == ""
 	if isName && slices.Contains(t.bundled(), name) {
 		if _, err := os.Lstat(name); err == nil {
-			fmt.Fprintf(t.deps.Err, "--config %s is the bundled configuration; for the file of that name use --config ./%s\n", name, name)
+			fmt.Fprintf(t.deps.Err, "--config %s is the bundled configuration; for the file of that name use --config ./%s\n",
+				name, name)
 		}
 		return fs.ReadFile(t.deps.Configs, name+configSuffix)
 	}
@@ -290,7 +293,9 @@ func (t *training) serve(page *metrics.Prometheus, dir string) (stop func() erro
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, filepath.Join(dir, train.ReportFile))
 	})
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute}
+	s := &http.Server{
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+	}
 	var wg sync.WaitGroup
 	var served error
 	wg.Go(func() {

@@ -117,14 +117,17 @@ func (v *view) draw(width int) []string {
 // single shows one run in detail.
 func (v *view) single(r *runView, now time.Time) []string {
 	s := v.style
-	lines := []string{s.title.Render(r.name) + s.soft.Render(fmt.Sprintf("  step %d of %d%s", r.step, r.steps, r.left(now)))}
+	lines := []string{
+		s.title.Render(r.name) + s.soft.Render(fmt.Sprintf("  step %d of %d%s", r.step, r.steps, r.left(now))),
+	}
 	working := ""
 	if r.total > 0 {
 		working = s.soft.Render(fmt.Sprintf("  %s %d/%d", r.phase, r.done, r.total))
 	}
 	lines = append(lines, s.good.Render(bar(r.step, r.steps, 40))+working)
 	if len(r.rewards) > 0 {
-		lines = append(lines, fmt.Sprintf("reward  %.3f  %s", r.rewards[len(r.rewards)-1], s.good.Render(sparkline(r.rewards, 40))))
+		spark := s.good.Render(sparkline(r.rewards, 40))
+		lines = append(lines, fmt.Sprintf("reward  %.3f  %s", r.rewards[len(r.rewards)-1], spark))
 	}
 	if pass, ok := r.values["val/pass@1"]; ok {
 		text := fmt.Sprintf("val     %.3f  [%.2f, %.2f]", pass, r.values["val/pass@1_low"], r.values["val/pass@1_high"])

@@ -59,7 +59,8 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 	patched := len(r.Patch.Diff) > 0
 	report := outcome{
 		Status: string(out.StopReason), ExitCode: stopCode(out.StopReason, patched), Run: j.run, Steps: out.Steps,
-		Files: r.Patch.Files, Omitted: r.Patch.Omitted, Answer: out.Answer, Detail: explain(r, j.attempt.Limits), diff: r.Patch.Diff,
+		Files: r.Patch.Files, Omitted: r.Patch.Omitted, Answer: out.Answer,
+		Detail: explain(r, j.attempt.Limits), diff: r.Patch.Diff,
 		Tokens:  attempt.Tokens{Prompt: out.Usage.Prompt, Completion: out.Usage.Completion, Cached: out.Usage.Cached},
 		Seconds: (r.StartTime + out.Elapsed + r.PatchTime).Round(time.Millisecond).Seconds(),
 	}
@@ -86,7 +87,8 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 	case out.StopReason == agent.Submitted:
 		err = j.deliver(context.WithoutCancel(ctx), &report)
 	case report.Patch != nil:
-		report.Detail = strings.TrimPrefix(report.Detail+"; not applied, because the agent did not finish (git apply "+*report.Patch+")", "; ")
+		report.Detail = strings.TrimPrefix(report.Detail+
+			"; not applied, because the agent did not finish (git apply "+*report.Patch+")", "; ")
 	}
 	if err == nil && j.o.demo && out.StopReason == agent.Submitted {
 		err = j.checkDemo(ctx, r.Patch.Diff)
@@ -132,13 +134,13 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 	if j.o.branch != "" {
 		commit, err := repo.Branch(ctx, j.target, j.o.branch, commitMessage(j.task), report.diff)
 		if err != nil {
-			return &cli.ExitError{Code: cli.ExitUsage, Err: err}
+			return cli.Usage(err)
 		}
 		report.Branch, report.Commit = j.o.branch, commit
 	}
 	if j.o.apply {
 		if err := repo.Apply(ctx, j.target, report.diff); err != nil {
-			return &cli.ExitError{Code: cli.ExitUsage, Err: fmt.Errorf("%w: the repository has changed since; the patch is kept", err)}
+			return cli.Usagef("%w: the repository has changed since; the patch is kept", err)
 		}
 		report.Applied = true
 	}
@@ -178,4 +180,62 @@ func (j *job) checkDemo(ctx context.Context, diff []byte) error {
 		return &cli.ExitError{Code: cli.ExitUnsolved, Err: errors.New("demo: the tests fail after the fix")}
 	}
 	return nil
+}
+
+// explain says in a sentence why a rollout ended as it did and what can be done about it; empty where the stop reason
+// or an error says it all.
+func explain(r attempt.Result, l agent.Limits) string {
+	out := r.Outcome
+	window := "the model's context"
+	if l.Context > 0 {
+		window = fmt.Sprintf("the context of %d tokens", l.Context)
+	}
+	switch out.StopReason {
+	case agent.MaxSteps:
+		return fmt.Sprintf("the limit of %s is reached; --max-steps allows more", cli.Plural(l.Steps, "step"))
+	case agent.MaxContext:
+		if out.Steps == 0 {
+			return fmt.Sprintf("the prompt alone does not fit into %s: serve the model with a longer one, or shorten the issue",
+				window)
+		}
+		return fmt.Sprintf("the conversation has filled %s; --context allows more, up to what the endpoint serves", window)
+	case agent.Timeout:
+		return fmt.Sprintf("the time limit of %s is reached; --timeout allows more", l.Wall)
+	case agent.FormatErrors:
+		return fmt.Sprintf("the last replies contained no valid call; if the model uses another format than %s, use --format",
+			out.Format)
+	case agent.Stuck:
+		return "the model is stuck: it repeats the same calls with the same results"
+	case agent.Submitted:
+		switch {
+		case r.PatchErr != nil || len(r.Patch.Diff) > 0:
+		case r.Patch.Ignored > 0:
+			return fmt.Sprintf("the only changes are %d new files that .gitignore leaves out", r.Patch.Ignored)
+		case len(r.Patch.Omitted) == 0:
+			return "the agent submitted without having changed a file"
+		}
+	}
+	return ""
+}
+
+// stopCode is the exit code of a finished rollout.
+func stopCode(stop agent.StopReason, patched bool) int {
+	switch stop {
+	case agent.Interrupted:
+		return cli.ExitInterrupted
+	case agent.ModelError:
+		return cli.ExitModel
+	case agent.SandboxError:
+		return cli.ExitSandbox
+	case agent.Submitted:
+		if patched {
+			return cli.ExitDone
+		}
+		return cli.ExitUnsolved
+	default:
+		if patched {
+			return cli.ExitLimit
+		}
+		return cli.ExitUnsolved
+	}
 }

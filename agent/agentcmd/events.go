@@ -60,8 +60,8 @@ func newWatcher(d Deps, o solveOptions) (w watcher, stream bool) {
 	return newScreen(d.Out, on.Live() && cli.IsTerminal(d.Out), on, newStyles(on.Renderer())), on.Live()
 }
 
-// jsonWatcher prints one JSON object a line. A reader that goes away must not end the rollout: only the result's own line
-// must be written, and the files on disk have everything.
+// jsonWatcher prints JSON lines. A reader that goes away must not end the rollout: only the result's own line must be
+// written, and the files on disk have everything.
 type jsonWatcher struct{ out *cli.JSONLines }
 
 // jsonEvent is a line between start and result. Type is pull (an image was pulled), reply, call, observation, problem,

@@ -45,7 +45,7 @@ func TestExplain(t *testing.T) {
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.MaxSteps}}, "7 steps"},
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.Timeout}}, "2h0m0s"},
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.FormatErrors, Format: "xml"}}, "--format"},
-		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.Stuck}}, "circles"},
+		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.Stuck}}, "stuck"},
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.Submitted}}, "without having changed a file"},
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.Submitted}, Patch: repo.Patch{Ignored: 2}}, "2 new files"},
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.Submitted}, Patch: patch}, ""},

@@ -80,8 +80,8 @@ func (j *job) prepare(ctx context.Context) error {
 		return err
 	}
 	j.watch.show(started{
-		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target, Demo: j.o.demo, Recorded: model.IsRecorded(),
-		MaxSteps: j.o.MaxSteps, NotCopied: j.snapshot.Omitted,
+		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target,
+		Demo: j.o.demo, Recorded: model.IsRecorded(), MaxSteps: j.o.MaxSteps, NotCopied: j.snapshot.Omitted,
 	})
 	return nil
 }
@@ -92,15 +92,15 @@ func (j *job) check(ctx context.Context) error {
 		return cli.Usage(repo.ErrNoGit)
 	}
 	if _, err := exec.LookPath("go"); err != nil && j.o.demo && j.o.Image == "" {
-		return cli.Usage(errors.New("the demo's tests are Go tests, and go is not installed, or not on PATH"))
+		return cli.Usagef("the demo's tests are Go tests, and go is not installed, or not on PATH")
 	}
 	if j.o.demo || j.in.url != "" && !j.o.repoGiven {
 		return nil // the repository is still to come
 	}
 	if info, err := os.Stat(j.o.repo); err != nil {
-		return cli.Usage(fmt.Errorf("--repo: %w", err))
+		return cli.Usagef("--repo: %w", err)
 	} else if !info.IsDir() {
-		return cli.Usage(fmt.Errorf("--repo %s is not a directory", j.o.repo))
+		return cli.Usagef("--repo %s is not a directory", j.o.repo)
 	}
 	if j.o.branch != "" {
 		return cli.Usage(repo.CheckBranch(ctx, j.o.repo, j.o.branch))
@@ -111,7 +111,7 @@ func (j *job) check(ctx context.Context) error {
 // reap removes the temporary files that killed runs left. That it fails is no reason not to work.
 func (j *job) reap(ctx context.Context) {
 	if _, err := disk.ReapScratch(ctx, "", disk.Reaping{}); err != nil && ctx.Err() == nil {
-		j.d.Log.Warn("what a killed run left could not be removed", "error", err)
+		j.d.Logger().Warn("what a killed run left could not be removed", "error", err)
 	}
 }
 
@@ -119,10 +119,12 @@ func (j *job) reap(ctx context.Context) {
 func (j *job) takeSnapshot(ctx context.Context) (*repo.Snapshot, error) {
 	j.watch.show(note("copying the repository"))
 	s, err := repo.Take(ctx, j.target, repo.SnapshotOptions{})
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, repo.ErrNoGit) || errors.Is(err, repo.ErrSource) {
-			return nil, cli.Usage(err)
-		}
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, repo.ErrNoGit),
+		errors.Is(err, repo.ErrSource):
+		return nil, cli.Usage(err)
+	default:
 		return nil, &cli.ExitError{Code: cli.ExitSandbox, Err: err}
 	}
 	j.onClose(s.Close)
@@ -213,7 +215,8 @@ func (j *job) record(r attempt.Result) error {
 func (j *job) work(ctx context.Context) (outcome, error) {
 	if err := j.prepare(ctx); err != nil {
 		if ctx.Err() != nil {
-			err = &cli.ExitError{Code: cli.ExitInterrupted, Err: errors.New("interrupted before the first step; nothing was changed")}
+			err = errors.New("interrupted before the first step; nothing was changed")
+			err = &cli.ExitError{Code: cli.ExitInterrupted, Err: err}
 		}
 		return failed(ctx, err), err
 	}

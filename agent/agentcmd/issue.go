@@ -1,0 +1,197 @@
+package agentcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"deepswe/agent/cli"
+	"deepswe/agent/trajectory"
+	"deepswe/env"
+	"deepswe/env/disk"
+	"deepswe/env/github"
+)
+
+// maxStatement is the most that is read of an issue's text: far above any issue, far below any context.
+const maxStatement = 1 << 20
+
+// issuePath is the path of an issue on GitHub and on what speaks like it.
+var issuePath = regexp.MustCompile(`^/[^/]+/[^/]+/(issues|pull)/\d+/?$`)
+
+// input is what there is to solve: a text, or the address of an issue.
+type input struct {
+	text string
+	url  string
+}
+
+// readInput takes the issue from where the command line says: an argument, a file, or standard input for "-".
+func readInput(args []string, file string, stdin io.Reader) (input, error) {
+	switch {
+	case len(args) > 0 && file != "":
+		return input{}, errors.New("give the issue once: as an argument or with --issue-file")
+	case file == "-" || len(args) == 1 && args[0] == "-":
+		return statement(stdin, "standard input")
+	case file != "":
+		f, err := os.Open(file)
+		if err != nil {
+			return input{}, err
+		}
+		defer f.Close()
+		return statement(f, file)
+	case len(args) == 0:
+		return input{}, errors.New("nothing to solve: give an issue's URL, its text, - for standard input, " +
+			"or --issue-file FILE; --demo shows how it works")
+	}
+	text := strings.Join(args, " ")
+	switch u, err := url.Parse(text); {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	case issuePath.MatchString(u.Path):
+		return input{url: text}, nil
+	case !strings.ContainsAny(text, " \n"):
+		return input{}, fmt.Errorf("%s is not the address of an issue (https://HOST/OWNER/REPO/issues/NUMBER)", text)
+	}
+	return statement(strings.NewReader(text), "the argument")
+}
+
+func statement(r io.Reader, where string) (input, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxStatement+1))
+	if err != nil {
+		return input{}, fmt.Errorf("read the issue from %s: %w", where, err)
+	}
+	switch {
+	case len(data) > maxStatement:
+		return input{}, fmt.Errorf("the issue from %s is longer than %d bytes: give the part that matters",
+			where, maxStatement)
+	case len(bytes.TrimSpace(data)) == 0:
+		return input{}, fmt.Errorf("the issue from %s is empty", where)
+	case !utf8.Valid(data):
+		return input{}, fmt.Errorf("the issue from %s is not UTF-8 text", where)
+	}
+	return input{text: string(data)}, nil
+}
+
+// openTask makes the task and finds, clones or unpacks its repository.
+func (j *job) openTask(ctx context.Context) error {
+	var err error
+	j.id = j.d.RunID()
+	switch {
+	case j.o.demo:
+		j.task = env.Task{ID: "demo", Source: "demo", Statement: j.in.text, Image: j.o.Image}
+		j.target, err = j.scratch("demo")
+		if err != nil {
+			return err
+		}
+		return writeDemo(j.d.Demo, j.target)
+	case j.in.url != "":
+		return j.openIssue(ctx)
+	}
+	if j.target, err = filepath.Abs(j.o.repo); err != nil {
+		return cli.Usage(err)
+	}
+	j.task = env.Task{ID: filepath.Base(j.target), Source: "text", Statement: j.in.text, Image: j.o.Image}
+	return nil
+}
+
+// openIssue reads the issue from its host, and clones its repository unless --repo names a copy.
+func (j *job) openIssue(ctx context.Context) error {
+	client, err := github.New(github.Options{
+		Token: cli.First(j.d.Getenv("GITHUB_TOKEN"), j.d.Getenv("GH_TOKEN")),
+		API:   j.d.Getenv("DEEPSWE_GITHUB_API"), Log: j.d.Logger(),
+	})
+	if err != nil {
+		return cli.Usage(err)
+	}
+	j.watch.show(note("reading " + j.in.url))
+	issue, err := client.Issue(ctx, j.in.url)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	j.task = env.Task{
+		ID: fmt.Sprintf("%s__%s-%d", issue.Owner, issue.Repo, issue.Number), Source: "github",
+		Repo: issue.Owner + "/" + issue.Repo, Statement: issue.Statement(), Image: j.o.Image,
+	}
+	if j.o.repoGiven {
+		j.target, err = filepath.Abs(j.o.repo)
+		return err
+	}
+	if j.o.apply || j.o.branch != "" {
+		return cli.Usagef("--apply and --branch require --repo DIR")
+	}
+	parent, err := j.scratch("clone")
+	if err != nil {
+		return err
+	}
+	j.target = filepath.Join(parent, issue.Repo)
+	j.watch.show(note("cloning " + j.task.Repo))
+	if err := client.Clone(ctx, issue, j.target); err != nil {
+		return cli.Usage(err)
+	}
+	return nil
+}
+
+// scratch makes a directory that goes away with the job.
+func (j *job) scratch(what string) (string, error) {
+	dir, err := disk.MakeScratch("", what)
+	if err != nil {
+		return "", err
+	}
+	j.onClose(func() error { return disk.RemoveScratch(dir) })
+	return dir, nil
+}
+
+// The parts of the demo. Its go.mod is stored under another name, because a folder with a go.mod of its own cannot be
+// embedded.
+const (
+	demoRepo       = "repo"
+	demoStatement  = "issue.md"
+	demoTrajectory = "trajectory.json"
+	storedSuffix   = ".txt"
+)
+
+func demoIssue(demo fs.FS) (input, error) {
+	data, err := fs.ReadFile(demo, demoStatement)
+	if err != nil {
+		return input{}, fmt.Errorf("demo: %w", err)
+	}
+	return input{text: string(data)}, nil
+}
+
+func openDemo(demo fs.FS) (*trajectory.Recording, error) {
+	data, err := fs.ReadFile(demo, demoTrajectory)
+	if err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	rec, err := trajectory.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	return rec, nil
+}
+
+// writeDemo puts the demo's repository into the directory.
+func writeDemo(demo fs.FS, dir string) error {
+	return fs.WalkDir(demo, demoRepo, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(demo, path)
+		if err != nil {
+			return err
+		}
+		name := filepath.FromSlash(strings.TrimPrefix(path, demoRepo+"/"))
+		to := filepath.Join(dir, strings.TrimSuffix(name, storedSuffix))
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(to, data, 0o644)
+	})
+}
