@@ -18,21 +18,21 @@ var bashDescription string
 var bashSchema string
 
 // bash runs a command line in a fresh shell.
-type bash struct{ o Options }
+type bash struct{ timeout time.Duration }
 
-func (b *bash) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
-	line, err := b.line(c)
+func (b bash) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
+	line, err := commandLine(c)
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := command(ctx, sb, env.Command{Line: line, Timeout: b.o.CommandTimeout, IdleTimeout: b.o.IdleTimeout})
+	r, err := command(ctx, sb, env.Command{Line: line, Timeout: b.timeout})
 	switch {
 	case err == nil:
 		return b.result(r), nil
-	case machinery(ctx, err):
+	case infrastructure(ctx, err):
 		return Result{}, err
 	}
-	return Result{}, tell("the command could not be run: %s.", err.Error())
+	return Result{}, tell("The command could not be run: %s.", err.Error())
 }
 
 // command runs a command in the sandbox. One that was cancelled has no result, whatever it printed until then.
@@ -44,8 +44,8 @@ func command(ctx context.Context, sb Sandbox, c env.Command) (env.Result, error)
 	return r, err
 }
 
-// line reads the command line. command, its name in other agents, is as good as cmd.
-func (b *bash) line(c Call) (string, error) {
+// commandLine reads the command line. command, its name in other agents, is accepted for cmd.
+func commandLine(c Call) (string, error) {
 	p, err := newParams("execute_bash", c.Args, "cmd", "command")
 	if err != nil {
 		return "", err
@@ -54,31 +54,30 @@ func (b *bash) line(c Call) (string, error) {
 	alias, aliased := p.optional("command")
 	switch {
 	case ok && aliased && line != alias:
-		return "", tell("cmd and command are the same parameter, and hold different things. Give cmd only. Nothing was run.")
+		return "", tell("cmd and command are the same parameter and have different values. Use cmd only. Nothing was run.")
 	case !ok && !aliased:
-		return "", tell("the parameter cmd is missing: it is the command line to run.")
+		return "", tell("Missing required parameter cmd: the command line to run.")
 	case !ok:
 		line = alias
 	}
 	switch {
 	case strings.TrimSpace(line) == "":
-		return "", tell("cmd is empty. Every call is a shell of its own that has ended when you see its output: there is nothing to wait for.")
+		return "", tell("cmd is empty. Every call runs in its own shell, which has exited when you see its output: there is nothing to wait for.")
 	case strings.ContainsRune(line, 0):
-		return "", tell("cmd holds a NUL byte, which no shell takes. Nothing was run.")
+		return "", tell("cmd contains a NUL byte, which shells do not accept. Nothing was run.")
 	}
 	return line, nil
 }
 
-// result renders what became of a command in the shape that the reference's models know: the exit code, then both
+// result formats a command's result as the reference does, because models were trained on it: the exit code, then both
 // streams.
-func (b *bash) result(r env.Result) Result {
+func (b bash) result(r env.Result) Result {
 	stdout, stderr := newStream(r.Stdout), newStream(r.Stderr)
-	outLines, errLines := share(stdout.lines(), stderr.lines(), b.o.MaxLines)
-	outChars, errChars := share(stdout.chars(), stderr.chars(), b.o.MaxChars)
+	outLines, errLines := share(stdout.lines(), stderr.lines(), maxLines)
+	outChars, errChars := share(stdout.chars(), stderr.chars(), maxChars)
 	var out strings.Builder
-	killed := r.TimedOut || r.Idle
-	if killed {
-		out.WriteString("Exit code: -1 (the command was stopped)\n")
+	if r.TimedOut {
+		out.WriteString("Exit code: -1 (the command was killed)\n")
 	} else {
 		fmt.Fprintf(&out, "Exit code: %d\n", r.ExitCode)
 	}
@@ -89,9 +88,9 @@ func (b *bash) result(r env.Result) Result {
 	}
 	return Result{
 		Output:      out.String(),
-		Failed:      killed || r.ExitCode != 0,
+		Failed:      r.TimedOut || r.ExitCode != 0,
 		ExitCode:    &r.ExitCode,
-		TimedOut:    killed,
+		TimedOut:    r.TimedOut,
 		OutOfMemory: r.OutOfMemory,
 	}
 }
@@ -103,25 +102,22 @@ func section(title, text string) string {
 	return title + "\n\n" + text + "\n"
 }
 
-// verdicts says what the exit code alone does not.
-func (b *bash) verdicts(r env.Result) []string {
+// verdicts explains what the exit code alone does not.
+func (b bash) verdicts(r env.Result) []string {
 	var notes []string
 	switch {
 	case r.TimedOut:
-		notes = append(notes, fmt.Sprintf("the command ran longer than %s and was stopped, with everything that it had started. "+
-			"Above is what it printed until then. Do less at once (one test, a smaller input), keep a program from waiting for input, "+
-			"or start it in the background: `COMMAND > /tmp/out.txt 2>&1 &`, and look at the file later.", seconds(b.o.CommandTimeout)))
-	case r.Idle:
-		notes = append(notes, fmt.Sprintf("the command printed nothing for %s and was stopped, with everything that it had started. "+
-			"Programs get no input here: use flags instead of prompts, editors and pagers.", seconds(b.o.IdleTimeout)))
+		notes = append(notes, fmt.Sprintf("the command timed out after %s and was killed, with all processes that it had started. "+
+			"Its output until then is above. Do less at once (one test, a smaller input), make sure that no program waits for "+
+			"input, or run it in the background with its output in a file: `COMMAND > /tmp/out.txt 2>&1 &`.", seconds(b.timeout)))
 	case r.Signal != "":
-		notes = append(notes, fmt.Sprintf("the shell was ended by %s.", r.Signal))
+		notes = append(notes, fmt.Sprintf("the shell was terminated by %s.", r.Signal))
 	}
 	if r.OutOfMemory {
-		notes = append(notes, "a process was killed because the memory was used up. Work on less data at once, or with fewer processes.")
+		notes = append(notes, "a process was killed because it ran out of memory. Use less data at once, or fewer processes.")
 	}
 	if r.Background > 0 {
-		notes = append(notes, fmt.Sprintf("left running in the background: %s. What is printed there from now on is lost, unless it goes to a file.",
+		notes = append(notes, fmt.Sprintf("%s still running in the background. Further output is lost unless it goes to a file.",
 			plural(r.Background, "process")))
 	}
 	return notes

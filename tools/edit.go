@@ -62,7 +62,7 @@ func (e *fileEditor) edit(ctx context.Context, sb Sandbox, command, path string,
 	}
 	info, err := sb.Write(ctx, path, after, env.WriteOptions{IfVersion: f.version})
 	if errors.Is(err, guest.ErrChanged) {
-		return "", tell("%s changed while it was edited, so nothing was written. View it again and repeat the edit.", name(path))
+		return "", tell("%s was changed by another process during the edit. No changes were made. View it again and repeat the edit.", name(path))
 	}
 	if err != nil {
 		return "", explain(ctx, sb, path, err)
@@ -71,13 +71,13 @@ func (e *fileEditor) edit(ctx context.Context, sb Sandbox, command, path string,
 	if c.note != "" {
 		p.note("%s", c.note)
 	}
-	return e.snippet(fmt.Sprintf("The file %s was edited.", name(path)), path, after, c.at, len(c.new)) +
-		"\nReview the change, and edit the file again if it is not what you meant.", nil
+	return e.snippet(fmt.Sprintf("The file %s has been edited.", name(path)), path, after, c.at, len(c.new)) +
+		"\nReview the changes and make sure they are as expected. Edit the file again if necessary.", nil
 }
 
 // create writes a new file.
 func (e *fileEditor) create(ctx context.Context, sb Sandbox, path string, lint bool, p *params) (string, error) {
-	content, err := p.required("file_text", "it is the new file's whole text, which may be empty")
+	content, err := p.required("file_text", "the full text of the new file, which may be empty")
 	if err != nil {
 		return "", err
 	}
@@ -88,7 +88,7 @@ func (e *fileEditor) create(ctx context.Context, sb Sandbox, path string, lint b
 	}
 	info, err := sb.Write(ctx, path, []byte(content), env.WriteOptions{Create: true, Parents: true})
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, guest.ErrIsDirectory) {
-		return "", tell("%s exists already, and create does not overwrite. Change a file with str_replace or insert; to replace all of it, remove it with execute_bash first.", name(path))
+		return "", tell("File already exists at: %s. Cannot overwrite files using command create. Edit it with str_replace or insert; to replace it, remove it with execute_bash first.", name(path))
 	}
 	if err != nil {
 		return "", explain(ctx, sb, path, err)
@@ -96,26 +96,26 @@ func (e *fileEditor) create(ctx context.Context, sb Sandbox, path string, lint b
 	e.remember(path, step{created: true, version: info.Version})
 	f := file{text: newText([]byte(content)), path: path, size: int64(len(content))}
 	if f.lines() == 0 {
-		return fmt.Sprintf("The new, empty file %s was created.", name(path)), nil
+		return fmt.Sprintf("File created successfully at: %s. It is empty.", name(path)), nil
 	}
-	heading := fmt.Sprintf("The new file %s (%s) was created:", name(path), f.length())
+	heading := fmt.Sprintf("File created successfully at: %s (%s). Here's the result of running `cat -n` on the file:", name(path), f.length())
 	return e.render(heading, f, span{1, f.lines()}, nil), nil
 }
 
 // planInsert reads the parameters of insert and returns what makes a change from a file.
 func planInsert(p *params) (func(file) (change, error), error) {
-	after, err := p.number("insert_line", "the text goes in after the line with that number, 0 for the file's beginning")
+	after, err := p.number("insert_line", "the text is inserted after that line, 0 for the beginning of the file")
 	if err != nil {
 		return nil, err
 	}
-	text, err := p.required("new_str", "it is the text to insert")
+	text, err := p.required("new_str", "the text to insert")
 	if err != nil {
 		return nil, err
 	}
 	return func(f file) (change, error) {
 		n := f.lines()
 		if after < 0 || after > n {
-			return change{}, tell("insert_line is %d and must be within [0, %d]: %s has %s. Nothing was changed.", after, n, name(f.path), f.length())
+			return change{}, tell("Invalid insert_line parameter: %d. It must be in [0, %d]: %s has %s. No changes were made.", after, n, name(f.path), f.length())
 		}
 		c := change{at: f.offset(after + 1)}
 		if crlf(f.data) && strings.Contains(strings.ReplaceAll(text, "\r\n", ""), "\n") {
@@ -128,7 +128,7 @@ func planInsert(p *params) (func(file) (change, error), error) {
 		}
 		switch {
 		case after == n && f.unfinished():
-			// The file had no line break at its end, and has none after the edit unless the text brings one.
+			// The file had no newline at its end, and has none after the edit unless the text brings one.
 			text = ending + text
 		case !strings.HasSuffix(text, "\n"):
 			text += ending
@@ -138,14 +138,13 @@ func planInsert(p *params) (func(file) (change, error), error) {
 	}, nil
 }
 
-// crlfNote tells what was done to line breaks.
-const crlfNote = "the file's lines end with CR LF, so the line breaks of your text were written as CR LF too."
+const crlfNote = "the file uses CRLF line endings, so your text was written with CRLF line endings too."
 
 // snippet shows the lines around an edit.
 func (e *fileEditor) snippet(done, path string, after []byte, at, length int) string {
 	f := file{text: newText(after), path: path, size: int64(len(after))}
 	if f.lines() == 0 {
-		return done + " It is empty now."
+		return done + " It is now empty."
 	}
 	first := max(1, f.lineAt(at)-snippetLines)
 	end := at
@@ -154,27 +153,27 @@ func (e *fileEditor) snippet(done, path string, after []byte, at, length int) st
 	}
 	last := min(f.lines(), f.lineAt(end)+snippetLines)
 	around := span{first, last}
-	return e.render(fmt.Sprintf("%s Now, at %v:", done, around), f, around, nil)
+	return e.render(fmt.Sprintf("%s Here's the result of running `cat -n` on a snippet of it (%v):", done, around), f, around, nil)
 }
 
 // lint refuses Python source that does not compile, with the compiler's own words.
 func (e *fileEditor) lint(ctx context.Context, sb Sandbox, path string, source []byte, p *params) error {
 	if !isPython(path) {
-		p.note("enable_linting checks Python files only.")
+		p.note("enable_linting only applies to Python files.")
 		return nil
 	}
 	r, err := command(ctx, sb, env.Command{
 		Line:    `python3 -c 'import ast, sys; ast.parse(sys.stdin.buffer.read())'`,
 		Stdin:   source,
-		Timeout: e.o.CommandTimeout,
+		Timeout: e.timeout,
 	})
 	switch {
 	case err != nil:
 		return fmt.Errorf("lint: %w", err)
 	case r.ExitCode == 1:
-		return tell("the edit was not made, because the file would not be valid Python:\n%s", lastLines(r.Stderr, 4))
+		return tell("No changes were made: the edit would introduce a Python syntax error:\n%s", lastLines(r.Stderr, 4))
 	case r.ExitCode != 0:
-		p.note("the file was not checked: python3 is missing here, or does not answer.")
+		p.note("the file was not linted: python3 is not available.")
 	}
 	return nil
 }

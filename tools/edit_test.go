@@ -101,7 +101,7 @@ func TestEditMeetsAnother(t *testing.T) {
 	sb.before = func(path string) { os.WriteFile(path, []byte("a\nb\n"), 0o644) }
 	set := tools.New(tools.Options{})
 	r := call(t, set, sb, "file_editor", editor("str_replace", "f", "old_str", "a", "new_str", "x").args())
-	if !r.Failed || !strings.Contains(r.Output, "changed while") {
+	if !r.Failed || !strings.Contains(r.Output, "was changed by another process") {
 		t.Errorf("told: %s", r.Output)
 	}
 	if got := sb.read(t, "f"); got != "a\nb\n" {

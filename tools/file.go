@@ -9,7 +9,7 @@ import (
 	"deepswe/env"
 )
 
-// largestFile is the most of a file that is read at once: what is longer can be viewed up to here, and not edited.
+// largestFile is the most of a file that is read at once: a larger one can be viewed up to here, and not edited.
 const largestFile = 16 << 20
 
 // file is a text file as it was read.
@@ -20,14 +20,14 @@ type file struct {
 	size    int64
 }
 
-// readFile reads a text file, or as much of it as fits. What is no text is an observation.
+// readFile reads a text file, or as much of it as fits. A binary file is an observation.
 func readFile(ctx context.Context, sb Sandbox, path string) (file, error) {
 	data, info, err := sb.Read(ctx, path, env.ReadOptions{Limit: largestFile})
 	if err != nil {
 		return file{}, err
 	}
 	if binary(data) {
-		return file{}, tell("%s is a binary file of %s bytes%s: it is neither shown nor edited here. execute_bash can look into it (file, xxd | head, strings | head).",
+		return file{}, tell("%s is a binary file of %s bytes%s, which cannot be viewed or edited. Inspect it with execute_bash (file, xxd | head, strings | head).",
 			name(path), count(info.Size), kindOfBinary(data))
 	}
 	return file{text: newText(data), path: path, version: info.Version, size: info.Size}, nil
@@ -37,13 +37,13 @@ func readFile(ctx context.Context, sb Sandbox, path string) (file, error) {
 func readWhole(ctx context.Context, sb Sandbox, path string) (file, error) {
 	f, err := readFile(ctx, sb, path)
 	if err == nil && f.cut() {
-		err = tell("%s has %s bytes; files above %s are not edited here. Use execute_bash, with sed or a small script.",
+		err = tell("%s has %s bytes, which is too large to edit (the limit is %s). Use execute_bash with sed or a short script.",
 			name(path), count(f.size), count(largestFile))
 	}
 	return f, err
 }
 
-// cut tells whether the file goes on after what was read.
+// cut reports whether the file continues after what was read.
 func (f file) cut() bool { return int64(len(f.data)) < f.size }
 
 // length is the number of lines as a phrase.
@@ -54,21 +54,21 @@ func (f file) length() string {
 	return plural(f.lines(), "line")
 }
 
-// peculiarities are the things about a file's bytes that its view does not show, or shows otherwise.
+// peculiarities are properties of a file's bytes that its view does not show, or shows differently.
 func (f file) peculiarities() []string {
 	var out []string
 	if f.cut() {
-		out = append(out, fmt.Sprintf("the file has %s bytes, of which the first %s were read. For the rest use execute_bash (sed -n '100,200p', grep -n, tail).",
+		out = append(out, fmt.Sprintf("only the first %[2]s of %[1]s bytes were read. Use execute_bash for the rest (sed -n '100,200p', grep -n, tail).",
 			count(f.size), count(len(f.data))))
 	}
 	if strings.HasPrefix(string(f.data[:min(3, len(f.data))]), byteOrderMark) {
-		out = append(out, "the file begins with a byte order mark, which is not shown and is kept by edits.")
+		out = append(out, "the file starts with a byte order mark (BOM), which is not shown. Edits preserve it.")
 	}
 	if crlf(f.data) {
-		out = append(out, `its lines end with CR LF. Write plain line breaks: edits keep the CR LF.`)
+		out = append(out, `the file uses CRLF line endings. Write plain newlines: edits preserve the CRLF.`)
 	}
 	if !f.cut() && !utf8.Valid(f.data) {
-		out = append(out, `the file is not UTF-8 throughout. Wrong bytes appear as \xNN, also in old_str and new_str, and are kept by edits.`)
+		out = append(out, `the file is not valid UTF-8. Invalid bytes are shown as \xNN, which you can use in old_str and new_str. Edits preserve them.`)
 	}
 	return out
 }
@@ -95,15 +95,15 @@ func show(n int, line []byte, crlf bool) (shown string, shortened bool) {
 	return text, false
 }
 
-// kindOfBinary says what a binary file's first bytes give away.
+// kindOfBinary identifies a binary file by its first bytes.
 func kindOfBinary(data []byte) string {
 	for _, k := range []struct{ magic, kind string }{
 		{"\xff\xfe", "UTF-16 text"},
 		{"\xfe\xff", "UTF-16 text"},
-		{"\x7fELF", "an ELF program or library"},
-		{"\x89PNG", "a PNG picture"},
-		{"\xff\xd8\xff", "a JPEG picture"},
-		{"GIF8", "a GIF picture"},
+		{"\x7fELF", "an ELF executable or library"},
+		{"\x89PNG", "a PNG image"},
+		{"\xff\xd8\xff", "a JPEG image"},
+		{"GIF8", "a GIF image"},
 		{"PK\x03\x04", "a zip archive"},
 		{"\x1f\x8b", "gzip data"},
 		{"SQLite format 3", "an SQLite database"},

@@ -3,7 +3,9 @@ package tools
 import (
 	"context"
 	_ "embed"
+	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed file_editor.md
@@ -12,9 +14,9 @@ var fileEditorDescription string
 //go:embed file_editor.json
 var fileEditorSchema string
 
-// fileEditor views, creates and edits files, and takes edits back.
+// fileEditor views, creates and edits files, and undoes edits.
 type fileEditor struct {
-	o Options
+	timeout time.Duration
 
 	mu   sync.Mutex
 	past history
@@ -29,16 +31,16 @@ func (e *fileEditor) run(ctx context.Context, sb Sandbox, c Call) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	command, err := p.required("command", "it is one of "+editorCommands)
+	command, err := p.required("command", "one of "+editorCommands)
 	if err != nil {
 		return Result{}, err
 	}
-	path, err := p.path(sb, "path", "it names the file or the directory")
+	path, err := p.path(sb, "path", "the file or directory")
 	if err != nil {
 		return Result{}, err
 	}
 	var out string
-	switch command = trim(command); command {
+	switch command = strings.TrimSpace(command); command {
 	case "view":
 		out, err = e.view(ctx, sb, path, p)
 	case "create", "str_replace", "insert":
@@ -46,7 +48,7 @@ func (e *fileEditor) run(ctx context.Context, sb Sandbox, c Call) (Result, error
 	case "undo_edit":
 		out, err = e.undo(ctx, sb, path)
 	default:
-		return Result{}, tell("file_editor has no command %s. The commands are %s.", quote(command), editorCommands)
+		return Result{}, tell("Unrecognized command %s. The allowed commands for file_editor are: %s.", quote(command), editorCommands)
 	}
 	if err != nil {
 		return Result{}, err

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// window is the part of a file that is most like a text that was not found in it.
+// window is the part of a file that is most similar to a text that was not found in it.
 type window struct {
 	span
-	// spacesOnly tells that every line agrees but for white space.
+	// spacesOnly is set where the lines differ in whitespace only.
 	spacesOnly bool
 	// difference is the index of the first line that differs, -1 where there is none or it is unknown.
 	difference int
 }
 
-// Bounds of the search for what is near: a line that stands everywhere says nothing about a place, and a huge file must
+// Bounds of the search for similar text: a line that occurs everywhere says nothing about a place, and a huge file must
 // not cost more than the answer is worth.
 const (
 	commonLine    = 50
@@ -24,9 +24,9 @@ const (
 	leastLikeness = 0.5
 )
 
-// nearest finds the lines of a file that are most like the given ones. Every line that agrees, white space at its ends
-// aside, votes for the place where the text would then begin; without any vote, the single line that is most like the
-// first one of the text decides.
+// nearest finds the lines of a file that are most similar to the given ones. Every line that is equal, except for
+// whitespace at its ends, votes for the place where the text would then begin; without any vote, the single line that is
+// most similar to the first one of the text decides.
 func nearest(f file, lines []string) (window, bool) {
 	places := make(map[string][]int)
 	wanted := make(map[string]bool, len(lines))
@@ -80,7 +80,7 @@ func compare(f file, lines []string, first int) window {
 	return w
 }
 
-// likeliest finds the line that is most like the first line of the text that is not blank.
+// likeliest finds the line that is most similar to the first line of the text that is not blank.
 func likeliest(f file, lines []string) (window, bool) {
 	want := ""
 	for _, l := range lines {
@@ -109,7 +109,7 @@ func likeliest(f file, lines []string) (window, bool) {
 	return window{span: span{max(1, best-1), min(f.lines(), best+1)}, difference: -1}, true
 }
 
-// whiteSpaceDifference shows the first line that differs with its white space made visible.
+// whiteSpaceDifference shows the first line that differs with its whitespace made visible.
 func whiteSpaceDifference(f file, w window, lines []string) string {
 	for n, line := range f.from(w.first) {
 		if n > w.last {
@@ -118,8 +118,8 @@ func whiteSpaceDifference(f file, w window, lines []string) string {
 		if has, l := string(line), lines[n-w.first]; has != l {
 			has = shorten(fmt.Sprintf("%q", has), 300)
 			l = shorten(fmt.Sprintf("%q", l), 300)
-			return fmt.Sprintf("\nLine %d is %s in the file, and %s in old_str.", n, has, l)
+			return fmt.Sprintf("\nLine %d is %s in the file and %s in old_str.", n, has, l)
 		}
 	}
-	return "\nThe difference is in the line break at the end of old_str."
+	return "\nThe difference is the newline at the end of old_str."
 }

@@ -56,7 +56,7 @@ func TestObservations(t *testing.T) {
 		"empty.txt":    "",
 		"picture.png":  "\x89PNG\r\n\x1a\n\x00\x00",
 		"wide.txt":     strings.Repeat("wide ", 1000) + "\nnext\n",
-		"many.txt":     strings.Repeat("a line of text\n", 1000),
+		"many.txt":     strings.Repeat("a line of text"+strings.Repeat(" and so on", 9)+"\n", 1000),
 		"src/main.go":  "package main\n\nfunc main() {}\n",
 		"src/a/b/c.go": "package b\n",
 		"src/app.js":   "function main() {}\n",
@@ -93,7 +93,7 @@ func TestObservations(t *testing.T) {
 	for name, uses := range tests {
 		t.Run(name, func(t *testing.T) {
 			sb := newSandbox(t, files)
-			set := tools.New(tools.Options{MaxChars: 4_000})
+			set := tools.New(tools.Options{})
 			var b strings.Builder
 			for _, u := range uses {
 				args := u.args()

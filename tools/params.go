@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// params reads the parameters of one call. Nothing of them is passed over in silence: a wrong value is an error that says
-// what is right, and a parameter without meaning for the command is named in notes.
+// params reads the parameters of one call. Nothing is ignored silently: an invalid value is an error that says what is
+// valid, and a parameter that the command does not use is named in notes.
 type params struct {
 	args  map[string]string
 	used  map[string]bool
@@ -30,7 +30,7 @@ func newParams(tool string, args map[string]string, known ...string) (*params, e
 	if len(unknown) > 5 {
 		unknown = append(unknown[:5], "…")
 	}
-	return nil, tell("%s does not take %s. Its parameters are %s. Nothing was done.", tool, strings.Join(unknown, ", "), strings.Join(known, ", "))
+	return nil, tell("Unknown parameter for %s: %s. Valid parameters: %s. Nothing was done.", tool, strings.Join(unknown, ", "), strings.Join(known, ", "))
 }
 
 // optional returns a parameter's value, byte for byte.
@@ -40,16 +40,16 @@ func (p *params) optional(key string) (string, bool) {
 	return v, ok
 }
 
-// required is optional for a parameter without which nothing can be done. The reason says what it is for.
+// required is optional for a required parameter. The reason says what it is for.
 func (p *params) required(key, reason string) (string, error) {
 	v, ok := p.optional(key)
 	if !ok {
-		return "", tell("the parameter %s is missing: %s. Nothing was done.", key, reason)
+		return "", tell("Missing required parameter %s: %s. Nothing was done.", key, reason)
 	}
 	return v, nil
 }
 
-// absent tells whether a value is a model's way to leave a parameter out.
+// absent reports whether a value is a model's way to leave a parameter out.
 func absent(v string) bool {
 	switch strings.TrimSpace(v) {
 	case "", "null", "None":
@@ -70,7 +70,7 @@ func (p *params) flag(key string, def bool) (bool, error) {
 	case "false", "0", "no":
 		return false, nil
 	}
-	return false, tell("%s must be true or false, and is %s. Nothing was done.", key, quote(v))
+	return false, tell("%s must be true or false, got %s. Nothing was done.", key, quote(v))
 }
 
 // number reads a whole number.
@@ -81,7 +81,7 @@ func (p *params) number(key, reason string) (int, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(v))
 	if err != nil {
-		return 0, tell("%s must be a whole number, and is %s. Nothing was done.", key, quote(v))
+		return 0, tell("%s must be an integer, got %s. Nothing was done.", key, quote(v))
 	}
 	return n, nil
 }
@@ -93,7 +93,7 @@ func (p *params) lineRange(key string) (first, last int, given bool, err error) 
 		return 0, 0, false, nil
 	}
 	fields := strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune("[](), \t\r\n\"'", r) })
-	wrong := tell("%s must be two line numbers, [first, last], the last one -1 for the end of the file; it is %s. Nothing was done.", key, quote(v))
+	wrong := tell("Invalid %s parameter: %s. It must be a list of two integers, [first, last], with last = -1 for the end of the file. Nothing was done.", key, quote(v))
 	if len(fields) != 2 {
 		return 0, 0, false, wrong
 	}
@@ -110,8 +110,8 @@ func (p *params) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// remarks ends the reading of parameters: it names those that were given and never looked at, and returns all notes as
-// lines of their own.
+// remarks ends the reading of parameters: it names those that were given and never used, and returns all notes as lines
+// of their own.
 func (p *params) remarks(command string) string {
 	var idle []string
 	for key, v := range p.args {
@@ -121,7 +121,7 @@ func (p *params) remarks(command string) string {
 	}
 	slices.Sort(idle)
 	if len(idle) > 0 {
-		p.note("%s does not use %s: ignored.", command, strings.Join(idle, ", "))
+		p.note("%s does not use %s, which was ignored.", command, strings.Join(idle, ", "))
 	}
 	var b strings.Builder
 	for _, n := range p.notes {

@@ -13,53 +13,53 @@ import (
 	"deepswe/env/guest"
 )
 
-// longestPath is longer than any path that Linux takes.
+// longestPath is the longest path that Linux accepts.
 const longestPath = 4096
 
-// path reads a path. A relative one belongs to the repository, and the result says how it was understood.
+// path reads a path. A relative one is resolved against the repository, and the result says so.
 func (p *params) path(sb Sandbox, key, reason string) (string, error) {
 	v, err := p.required(key, reason)
 	switch {
 	case err != nil:
 		return "", err
 	case v == "":
-		return "", tell("the parameter %s is empty: %s. Nothing was done.", key, reason)
+		return "", tell("The parameter %s is empty: %s. Nothing was done.", key, reason)
 	case strings.ContainsRune(v, 0) || len(v) > longestPath:
-		return "", tell("%s is no path: it holds a NUL byte or is longer than %s characters. Nothing was done.", key, count(longestPath))
+		return "", tell("Invalid %s parameter: it contains a NUL byte or is longer than %s characters. Nothing was done.", key, count(longestPath))
 	case path.IsAbs(v):
 		return path.Clean(v), nil
 	}
 	full := path.Join(sb.Dir(), v)
-	p.note("the relative path %s was taken as %s.", name(v), name(full))
+	p.note("the relative path %s was resolved to %s.", name(v), name(full))
 	return full, nil
 }
 
-// explain turns what a sandbox said about a path into words for the model. Errors of machinery, and what is
-// in words already, pass unchanged.
+// explain turns a sandbox's error about a path into an observation for the model. Infrastructure failures and
+// observations pass unchanged.
 func explain(ctx context.Context, sb Sandbox, p string, err error) error {
-	if _, told := errors.AsType[*observation](err); told || machinery(ctx, err) {
+	if _, told := errors.AsType[*observation](err); told || infrastructure(ctx, err) {
 		return err
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return tell("there is no file or directory %s.%s", name(p), nearby(ctx, sb, p))
+		return tell("The path %s does not exist.%s", name(p), nearby(ctx, sb, p))
 	case errors.Is(err, guest.ErrIsDirectory):
-		return tell("%s is a directory; this needs a file.", name(p))
+		return tell("%s is a directory, and only the view command can be used on directories.", name(p))
 	case errors.Is(err, guest.ErrNotDirectory):
-		return tell("%s cannot be used: something on the way to it is a file, not a directory.", name(p))
+		return tell("%s: not a directory: a parent in the path is a file.", name(p))
 	case errors.Is(err, guest.ErrNotRegular):
-		return tell("%s is no regular file (a device, a pipe or a socket); it is neither read nor written.", name(p))
+		return tell("%s is not a regular file (but a device, pipe or socket) and cannot be read or written.", name(p))
 	case errors.Is(err, fs.ErrPermission):
-		return tell("no permission for %s.", name(p))
+		return tell("Permission denied: %s.", name(p))
 	}
 	text := shorten(strings.ReplaceAll(err.Error(), p, "it"), 500)
-	return tell("%s cannot be used: %s.", name(p), text)
+	return tell("%s: %s.", name(p), text)
 }
 
-// nearby names what the model may have meant by a path that does not exist.
+// nearby suggests what the model may have meant by a path that does not exist.
 func nearby(ctx context.Context, sb Sandbox, p string) string {
 	if trimmed := strings.TrimSpace(p); trimmed != p {
-		return " The path has white space at its ends: leave it out."
+		return " Remove the leading or trailing whitespace from the path."
 	}
 	if strings.Contains(p, "/~") {
 		return " ~ is not expanded: use an absolute path."
@@ -77,8 +77,8 @@ func nearby(ctx context.Context, sb Sandbox, p string) string {
 	}
 }
 
-// alternatives says how much of a path exists, and which names in its last existing directory are most like the one that
-// was asked for.
+// alternatives says how much of a path exists, and which names in its last existing directory are most similar to the
+// missing one.
 func alternatives(p, dir string, l env.Listing) string {
 	missing, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(p, dir), "/"), "/")
 	type candidate struct {
@@ -96,7 +96,7 @@ func alternatives(p, dir string, l env.Listing) string {
 		}
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].score > all[j].score })
-	text := fmt.Sprintf("%s exists, and has no %s.", name(dir), name(missing))
+	text := fmt.Sprintf("%s exists but has no %s.", name(dir), name(missing))
 	if len(all) == 0 {
 		return text
 	}
@@ -104,7 +104,7 @@ func alternatives(p, dir string, l env.Listing) string {
 	for _, c := range all[:min(len(all), 5)] {
 		names = append(names, name(c.name))
 	}
-	return text + " Similar names there: " + strings.Join(names, ", ") + "."
+	return text + " Did you mean: " + strings.Join(names, ", ") + "?"
 }
 
 // likeness is the Dice coefficient of the two texts' pairs of bytes: 0 for nothing in common, 1 for the same pairs.

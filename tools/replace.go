@@ -12,22 +12,22 @@ import (
 
 // planReplace reads the parameters of str_replace and returns what makes a change from a file.
 func planReplace(p *params) (func(file) (change, error), error) {
-	before, err := p.required("old_str", "it is the text to replace, exactly as it stands in the file")
+	before, err := p.required("old_str", "the text to replace, exactly as it appears in the file")
 	if err != nil {
 		return nil, err
 	}
 	after, _ := p.optional("new_str")
 	switch before {
 	case "":
-		return nil, tell("old_str is empty, and would match everywhere. Use insert to add text.")
+		return nil, tell("old_str is empty. Use insert to add text. No replacement was performed.")
 	case after:
-		return nil, tell("old_str and new_str are the same: nothing would change.")
+		return nil, tell("No replacement was performed: old_str and new_str are identical.")
 	}
 	return func(f file) (change, error) { return replace(f, before, after) }, nil
 }
 
-// replace finds the one place where old_str stands. Where the exact text is not there, it is tried again in the forms in
-// which a model cannot help writing it: with the file's line breaks, and with wrong bytes as the view shows them.
+// replace finds the one place where old_str occurs. Where the exact text does not occur, it tries the forms in which a
+// model has to write it: with the file's line endings, and with invalid bytes as the view shows them.
 func replace(f file, before, after string) (change, error) {
 	for _, form := range forms(f.data, before, after) {
 		places := occurrences(f.data, []byte(form.before), mostPlaces+1)
@@ -56,14 +56,14 @@ func replace(f file, before, after string) (change, error) {
 	return change{}, ambiguous(f, starts)
 }
 
-// breaksPair tells whether a place begins between a carriage return and its line feed: an edit there would leave half of
+// breaksPair reports whether a place begins between a carriage return and its line feed: an edit there would leave half of
 // a line break behind.
 func breaksPair(data []byte, at int) bool {
 	return at > 0 && at < len(data) && data[at] == '\n' && data[at-1] == '\r'
 }
 
-// looseOccurrences returns where a text of several lines stands in a file that mixes kinds of line breaks, whichever kind
-// each of them is there: a model does not see them. Each place is the text's first byte and the first one after it.
+// looseOccurrences returns where a text of several lines occurs in a file with mixed line endings, whichever they are
+// there: a model does not see them. Each place is the text's first byte and the first one after it.
 func looseOccurrences(data []byte, before string) [][2]int {
 	before = strings.ReplaceAll(before, "\r\n", "\n")
 	if !strings.Contains(before, "\n") || !bytes.Contains(data, []byte("\r\n")) {
@@ -94,10 +94,10 @@ func looseOccurrences(data []byte, before string) [][2]int {
 // ones are.
 func looseChange(data []byte, place [2]int, after string) change {
 	c := change{at: place[0], old: data[place[0]:place[1]], new: []byte(strings.ReplaceAll(after, "\r\n", "\n"))}
-	c.note = "the file mixes line breaks: old_str was found whatever they are, and new_str was written with plain ones."
+	c.note = "the file has mixed line endings: they were ignored to match old_str, and new_str was written with LF."
 	if crlf(c.old) {
 		c.new = []byte(toCRLF(after))
-		c.note = "the file mixes line breaks: old_str stands there with CR LF, and new_str was written with CR LF."
+		c.note = "the file has mixed line endings: old_str was matched with CRLF, and new_str was written with CRLF."
 	}
 	return c
 }
@@ -109,21 +109,21 @@ func forms(data []byte, before, after string) []form {
 	all := []form{{before: before, after: after}}
 	switch {
 	case crlf(data):
-		// The exact text is no candidate beside this one: where it holds a bare line feed, it could match only behind a
-		// carriage return that it does not name.
+		// The exact text is not tried as well: where it has a bare line feed, it could match only after a carriage return
+		// that it does not include.
 		if b, a := toCRLF(before), toCRLF(after); b != before || a != after {
-			all = []form{{b, a, "the file's lines end with CR LF, so the line breaks of old_str and new_str were taken as CR LF."}}
+			all = []form{{b, a, "the file uses CRLF line endings, so old_str and new_str were converted to CRLF."}}
 		}
 	case strings.Contains(before, "\r\n") && !bytes.Contains(data, []byte("\r")):
 		all = append(all, form{strings.ReplaceAll(before, "\r\n", "\n"), strings.ReplaceAll(after, "\r\n", "\n"),
-			"the file has no CR LF, so the line breaks of old_str and new_str were taken as plain ones."})
+			"the file uses LF line endings, so old_str and new_str were converted to LF."})
 	}
 	if utf8.Valid(data) {
 		return all
 	}
 	for _, f := range all {
 		if b := unescape(f.before); b != f.before {
-			all = append(all, form{b, unescape(f.after), strings.TrimSpace(f.note + ` \xNN in old_str and new_str was read as that byte.`)})
+			all = append(all, form{b, unescape(f.after), strings.TrimSpace(f.note + ` \xNN in old_str and new_str was taken as that byte.`)})
 		}
 	}
 	return all
@@ -145,7 +145,7 @@ func unescape(s string) string {
 // mostPlaces is how many places of an ambiguous text are named.
 const mostPlaces = 20
 
-// occurrences returns where part stands in data, overlaps included, up to a limit.
+// occurrences returns where part occurs in data, overlaps included, up to a limit.
 func occurrences(data, part []byte, limit int) []int {
 	var places []int
 	for from := 0; len(places) < limit; {
@@ -166,33 +166,33 @@ func ambiguous(f file, places []int) error {
 	}
 	more := ""
 	if len(places) > mostPlaces {
-		more = " and further ones"
+		more = " and others"
 	}
-	return tell("old_str stands in %s in more than one place, so nothing was replaced. It begins in lines %s%s. Add lines before or after it to old_str until it is unique.",
+	return tell("No replacement was performed. Multiple occurrences of old_str in %s, starting at lines %s%s. Add surrounding lines to make old_str unique.",
 		name(f.path), strings.Join(at, ", "), more)
 }
 
 // mostNear is how many lines of the nearest text are shown.
 const mostNear = 30
 
-// noMatch explains why old_str was not found, with the nearest text that there is.
+// noMatch explains why old_str was not found, and shows the most similar text.
 func noMatch(f file, before string) error {
-	message := fmt.Sprintf("old_str does not stand in %s, so nothing was replaced.", name(f.path))
+	message := fmt.Sprintf("No replacement was performed, old_str did not appear verbatim in %s.", name(f.path))
 	lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(before, "\r\n", "\n"), "\n"), "\n")
 	if numbered(lines) {
-		return tell("%s It seems to hold the line numbers of a view: leave them out.", message)
+		return tell("%s It seems to include the line numbers of a view: remove them.", message)
 	}
 	if f.lines() == 0 {
 		return tell("%s The file is empty.", message)
 	}
 	w, ok := nearest(f, lines)
 	if !ok {
-		return tell("%s Nothing in the file is like it. View the file, and copy the text from there.", message)
+		return tell("%s The file has no similar text. View the file and copy the text exactly.", message)
 	}
 	if w.spacesOnly {
-		message += fmt.Sprintf(" The text at %v differs from it only in white space (indentation, tabs or ends of lines):", w.span)
+		message += fmt.Sprintf(" The text at %v differs only in whitespace (indentation, tabs or line endings):", w.span)
 	} else {
-		message += fmt.Sprintf(" The nearest text is at %v:", w.span)
+		message += fmt.Sprintf(" The most similar text is at %v:", w.span)
 	}
 	var b strings.Builder
 	crlf := crlf(f.data)
@@ -208,14 +208,14 @@ func noMatch(f file, before string) error {
 		b.WriteString(whiteSpaceDifference(f, w, lines))
 	} else if d := w.difference; d >= 0 {
 		had := shorten(fmt.Sprintf("%q", lines[d]), 300)
-		fmt.Fprintf(&b, "\nThe first difference is in line %d; old_str has %s there.", w.first+d, had)
+		fmt.Fprintf(&b, "\nThe first difference is at line %d, where old_str has %s.", w.first+d, had)
 	}
 	return tell("%s%s", message, b.String())
 }
 
 var viewPrefix = regexp.MustCompile(`^ *\d+\t`)
 
-// numbered tells whether every line begins as a line of a view does.
+// numbered reports whether every line begins as a line of a view does.
 func numbered(lines []string) bool {
 	for _, l := range lines {
 		if !viewPrefix.MatchString(l) {

@@ -18,20 +18,18 @@ var searchDescription string
 //go:embed search.json
 var searchSchema string
 
-// search finds lines that contain a text, literally, in a file and in a directory alike.
-type search struct{ o Options }
-
 const (
 	mostMatches   = 1_000 // matching lines that are looked at
 	mostMatchLine = 200   // bytes of one matching line that are shown
 )
 
-func (s *search) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
+// search finds lines that contain a text, literally, in a file and in a directory alike.
+func search(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	p, err := newParams("search", c.Args, "search_term", "path", "python_only")
 	if err != nil {
 		return Result{}, err
 	}
-	term, err := p.required("search_term", "it is the text to look for")
+	term, err := p.required("search_term", "the text to search for")
 	if err != nil {
 		return Result{}, err
 	}
@@ -41,27 +39,27 @@ func (s *search) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	}
 	switch {
 	case term == "":
-		return Result{}, tell("search_term is empty, and would match every line. To see which files there are, view a directory with file_editor.")
+		return Result{}, tell("search_term is empty. To list files, view a directory with file_editor.")
 	case strings.ContainsAny(strings.TrimSuffix(term, "\n"), "\n\x00"):
-		return Result{}, tell("search_term holds a line break or a NUL byte. The search goes line by line: look for one line of the text.")
+		return Result{}, tell("search_term contains a newline or a NUL byte. The search is line by line: search for one line of the text.")
 	case strings.HasSuffix(term, "\n"):
 		term = strings.TrimSuffix(term, "\n")
-		p.note("the line break at the end of search_term was left out: the search goes line by line.")
+		p.note("the newline at the end of search_term was removed: the search is line by line.")
 	}
 	path := sb.Dir()
 	if v, _ := p.optional("path"); !absent(v) {
-		if path, err = p.path(sb, "path", "it is the file or directory to search"); err != nil {
+		if path, err = p.path(sb, "path", "the file or directory to search"); err != nil {
 			return Result{}, err
 		}
 	}
-	out, err := s.find(ctx, sb, term, path, pythonOnly, p)
+	out, err := find(ctx, sb, term, path, pythonOnly, p)
 	if err != nil {
 		return Result{}, err
 	}
 	return Result{Output: out + p.remarks("search")}, nil
 }
 
-func (s *search) find(ctx context.Context, sb Sandbox, term, path string, pythonOnly bool, p *params) (string, error) {
+func find(ctx context.Context, sb Sandbox, term, path string, pythonOnly bool, p *params) (string, error) {
 	q := env.Query{Term: term, Path: path, MaxMatches: mostMatches, MaxLine: mostMatchLine}
 	if pythonOnly {
 		q.Names = []string{"*.py", "*.pyi"}
@@ -70,32 +68,32 @@ func (s *search) find(ctx context.Context, sb Sandbox, term, path string, python
 	if err == nil && pythonOnly && m.Total == 0 {
 		q.Names = nil
 		if m, err = sb.Search(ctx, q); err == nil && m.Total > 0 {
-			p.note("no Python file matches; these are the matches in other files.")
+			p.note("no matches in Python files; these are in other files.")
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", tell("there is nothing to search at %s.%s", name(path), nearby(ctx, sb, path))
+		return "", tell("The path %s does not exist.%s", name(path), nearby(ctx, sb, path))
 	}
 	if err != nil {
 		return "", explain(ctx, sb, path, err)
 	}
 	if m.Total == 0 {
-		return s.nothing(ctx, sb, term, path, m), nil
+		return nothing(ctx, sb, term, path, m), nil
 	}
-	return s.render(term, path, m), nil
+	return renderMatches(term, path, m), nil
 }
 
 // meta matches what looks like a regular expression.
 var meta = regexp.MustCompile(`\.\*|\.\+|\\[a-zA-Z().|\[\]]|\|\w|^\^|\$$|\[[^\]]+\][*+?]`)
 
-// nothing tells that nothing was found, and what may be the reason.
-func (s *search) nothing(ctx context.Context, sb Sandbox, term, path string, m env.Matches) string {
+// nothing reports that nothing was found, and the likely reason.
+func nothing(ctx context.Context, sb Sandbox, term, path string, m env.Matches) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "No line of any text file in %s contains %s.", name(path), quote(term))
+	fmt.Fprintf(&b, "No matches found for %s in %s.", quote(term), name(path))
 	if meta.MatchString(term) {
-		b.WriteString(" The term is taken literally; for a regular expression use `grep -rnE` in execute_bash.")
+		b.WriteString(" search_term is literal, not a regular expression; for that use `grep -rnE` with execute_bash.")
 	} else if any, err := sb.Search(ctx, env.Query{Term: "(?i)" + regexp.QuoteMeta(term), Regexp: true, Path: path, MaxMatches: 1}); err == nil && any.Total > 0 {
-		fmt.Fprintf(&b, " In another mix of upper and lower case it stands in %s: `grep -rni` in execute_bash finds them.", plural(any.Total, "line"))
+		fmt.Fprintf(&b, " Case-insensitively it matches %s: use `grep -rni` with execute_bash.", plural(any.Total, "line"))
 	}
 	b.WriteString(skipped(m))
 	return b.String()
@@ -118,9 +116,9 @@ type found struct {
 	lines []env.Match
 }
 
-// render lists the matches by file. Where they are too many, it is the lines of each file that become fewer, down to
+// renderMatches lists the matches by file. Where they are too many, it is the lines of each file that become fewer, down to
 // none: which files match is worth more than where else in the first of them.
-func (s *search) render(term, path string, m env.Matches) string {
+func renderMatches(term, path string, m env.Matches) string {
 	files := group(m.Matches)
 	heading := fmt.Sprintf("Found %s of %s in %s", plural(m.Total, "match"), quote(term), name(path))
 	single := len(files) == 1 && files[0].path == path
@@ -131,21 +129,21 @@ func (s *search) render(term, path string, m env.Matches) string {
 	var body string
 	for _, perFile := range []int{mostMatches, 200, 100, 50, 20, 10, 5, 3, 1, 0} {
 		var all bool
-		body, all = s.list(files, perFile, single)
+		body, all = list(files, perFile, single)
 		if all {
 			break
 		}
 	}
 	out := heading + body
 	if m.Total > len(m.Matches) {
-		out += fmt.Sprintf("\nNOTE: only the first %s of %s were looked at. Search for something rarer, or in a directory further down.",
+		out += fmt.Sprintf("\nNOTE: only the first %s of %s are listed. Narrow the search with a longer search_term or a subdirectory as path.",
 			count(len(m.Matches)), plural(m.Total, "match"))
 	}
 	return out + skipped(m)
 }
 
 // list shows up to perFile lines of each file. It returns false where that does not fit.
-func (s *search) list(files []found, perFile int, single bool) (string, bool) {
+func list(files []found, perFile int, single bool) (string, bool) {
 	var b strings.Builder
 	for i, f := range files {
 		var part strings.Builder
@@ -159,11 +157,11 @@ func (s *search) list(files []found, perFile int, single bool) (string, bool) {
 		if left := len(f.lines) - shown; left > 0 && shown > 0 {
 			fmt.Fprintf(&part, "      \t… %s more\n", count(left))
 		}
-		if b.Len()+part.Len() > s.o.MaxChars {
+		if b.Len()+part.Len() > maxChars {
 			if perFile > 0 {
 				return "", false
 			}
-			fmt.Fprintf(&b, "… and %s more. Narrow the search with path, or with a longer search_term.\n", plural(len(files)-i, "file"))
+			fmt.Fprintf(&b, "… and %s more. Narrow the search with path or a longer search_term.\n", plural(len(files)-i, "file"))
 			break
 		}
 		b.WriteString(part.String())

@@ -2,8 +2,12 @@ package tools
 
 import (
 	"context"
+	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,115 +15,140 @@ import (
 	"deepswe/env/guest"
 )
 
-// Options bounds what a model gets to see of a call. The zero value is the reference's: 10,000 characters, 80 lines of
-// a command's output, 90 seconds.
-type Options struct {
-	// MaxChars is the most of a file, a search or a command's output that is shown. It is counted in bytes of UTF-8,
-	// which is nearer than letters to what a text costs a model. What frames the text adds at most a few lines.
-	MaxChars int
-	// MaxLines is the most lines of a command's output that are shown.
-	MaxLines int
-	// CommandTimeout is the longest that a command may run, IdleTimeout the longest that it may say nothing; no limit of
-	// the latter kind when 0.
-	CommandTimeout time.Duration
-	IdleTimeout    time.Duration
+// Sandbox is the part of env.Sandbox that tools use.
+type Sandbox interface {
+	Dir() string
+	Run(ctx context.Context, c env.Command) (env.Result, error)
+	Read(ctx context.Context, path string, o env.ReadOptions) ([]byte, env.FileInfo, error)
+	Write(ctx context.Context, path string, data []byte, o env.WriteOptions) (env.FileInfo, error)
+	List(ctx context.Context, path string, o env.ListOptions) (env.Listing, error)
+	Search(ctx context.Context, q env.Query) (env.Matches, error)
 }
 
-func (o Options) withDefaults() Options {
-	if o.MaxChars <= 0 {
-		o.MaxChars = 10_000
-	}
-	if o.MaxLines <= 0 {
-		o.MaxLines = 80
-	}
-	if o.CommandTimeout <= 0 {
-		o.CommandTimeout = 90 * time.Second
-	}
-	return o
+// Spec is what a model is told about a tool. Parameters is a JSON schema, kept verbatim: it is prompt text.
+type Spec struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
 }
+
+// Call is one use of a tool, as the model wrote it. Args holds every parameter as text: a JSON string's value, and any
+// other JSON value in its JSON form ("12", "[1, 40]", "true"). Every byte counts, leading and trailing space included.
+type Call struct {
+	ID   string
+	Name string
+	Args map[string]string
+}
+
+// Result is what the model sees of a call. A failing command, a missing file and a wrong parameter are Results.
+type Result struct {
+	// Output is the observation, capped.
+	Output string
+	// Failed is set where the call did not do what was asked: an error for the model to read, or a non-zero exit.
+	Failed bool
+	// ExitCode is the command's exit code, for execute_bash only.
+	ExitCode *int
+	// Finished ends the rollout: the model has submitted. Answer is what it said about its work.
+	Finished bool
+	Answer   string
+	// TimedOut and OutOfMemory repeat the sandbox's verdict on a command.
+	TimedOut    bool
+	OutOfMemory bool
+}
+
+// Options bounds the commands of a [Set].
+type Options struct {
+	// CommandTimeout is the longest that a command may run: 90 seconds when 0.
+	CommandTimeout time.Duration
+}
+
+// Bounds of what a model sees of a call. The reference's are the same.
+const (
+	// maxChars is the most of a file, a search or a command's output that is shown. It is counted in bytes of UTF-8, which
+	// is closer than characters to what a text costs a model. What frames the text adds at most a few lines.
+	maxChars = 10_000
+	// maxLines is the most lines of a command's output that are shown.
+	maxLines = 80
+	// maxFrame is how much longer than maxChars an output may be, for headings and notes.
+	maxFrame = 2_000
+)
 
 // Set is the tools of one rollout.
-type Set struct{ tools []Tool }
+type Set struct{ tools []tool }
+
+// tool is a description and the function that runs a call. The function reports a mistake of the model as an
+// [observation] among its errors.
+type tool struct {
+	Spec
+	run func(ctx context.Context, sb Sandbox, c Call) (Result, error)
+}
 
 // New returns the four tools: file_editor, search, execute_bash and finish.
 func New(o Options) *Set {
-	o = o.withDefaults()
-	editor, search, bash := &fileEditor{o: o}, &search{o: o}, &bash{o: o}
-	s := &Set{}
-	for _, t := range []answering{
-		{spec: newSpec("file_editor", fileEditorDescription, fileEditorSchema, o), run: editor.run},
-		{spec: newSpec("search", searchDescription, searchSchema, o), run: search.run},
-		{spec: newSpec("execute_bash", bashDescription, bashSchema, o), run: bash.run},
-		{spec: newSpec("finish", finishDescription, finishSchema, o), run: submit},
-	} {
-		t.most = o.MaxChars + frame
-		s.tools = append(s.tools, t)
+	if o.CommandTimeout <= 0 {
+		o.CommandTimeout = 90 * time.Second
 	}
-	return s
+	editor, bash := &fileEditor{timeout: o.CommandTimeout}, bash{timeout: o.CommandTimeout}
+	return &Set{tools: []tool{
+		{newSpec("file_editor", fileEditorDescription, fileEditorSchema, o), editor.run},
+		{newSpec("search", searchDescription, searchSchema, o), search},
+		{newSpec("execute_bash", bashDescription, bashSchema, o), bash.run},
+		{newSpec("finish", finishDescription, finishSchema, o), finish},
+	}}
+}
+
+// newSpec fills the limits into a tool's description. The schema stays as it is written.
+func newSpec(name, description, schema string, o Options) Spec {
+	limits := strings.NewReplacer(
+		"{{max_chars}}", count(maxChars),
+		"{{max_lines}}", count(maxLines),
+		"{{timeout}}", strconv.FormatFloat(o.CommandTimeout.Seconds(), 'f', -1, 64),
+		"{{condense_above}}", fmt.Sprint(condenseAbove),
+		"{{max_matches}}", fmt.Sprint(mostMatches),
+	)
+	return Spec{
+		Name:        name,
+		Description: limits.Replace(strings.TrimSpace(description)),
+		Parameters:  json.RawMessage(strings.TrimSpace(schema)),
+	}
 }
 
 // Specs returns what a model is told about the tools, in a fixed order.
 func (s *Set) Specs() []Spec {
-	specs := make([]Spec, 0, len(s.tools))
-	for _, t := range s.tools {
-		specs = append(specs, t.Spec())
+	specs := make([]Spec, len(s.tools))
+	for i, t := range s.tools {
+		specs[i] = t.Spec
 	}
 	return specs
 }
 
-// Lookup returns the tool with that very name.
-func (s *Set) Lookup(name string) (Tool, bool) {
-	for _, t := range s.tools {
-		if t.Spec().Name == name {
-			return t, true
-		}
-	}
-	return nil, false
-}
-
-// Run runs one call. Whatever the model got wrong is a Result that tells it so; an error means that the sandbox failed
-// or that ctx ended.
+// Run runs one call. A mistake of the model is a Result that says so; an error means that the sandbox failed or that ctx
+// ended.
 func (s *Set) Run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
-	t, ok := s.Lookup(c.Name)
-	if !ok {
-		return failure("there is no tool named %s. The tools are %s.", quote(c.Name), s.names()), nil
+	i := slices.IndexFunc(s.tools, func(t tool) bool { return t.Name == c.Name })
+	if i < 0 {
+		return failure("Unknown tool %s. Available tools: %s.", quote(c.Name), s.names()), nil
 	}
-	return t.Run(ctx, sb, c)
-}
-
-func (s *Set) names() string {
-	names := make([]string, 0, len(s.tools))
-	for _, t := range s.tools {
-		names = append(names, t.Spec().Name)
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
-}
-
-// frame is how much longer than MaxChars an output may be, for headings and advice.
-const frame = 2_000
-
-// answering makes a Tool of a function that reports what the model got wrong as an [observation] among its errors.
-type answering struct {
-	spec Spec
-	run  func(ctx context.Context, sb Sandbox, c Call) (Result, error)
-	most int // the longest output
-}
-
-func (a answering) Spec() Spec { return a.spec }
-
-func (a answering) Run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
-	r, err := a.run(ctx, sb, c)
+	r, err := s.tools[i].run(ctx, sb, c)
 	if told, ok := errors.AsType[*observation](err); ok {
 		r = failure("%s", told.text)
 	} else if err != nil {
-		return Result{}, fmt.Errorf("run %s: %w", a.spec.Name, err)
+		return Result{}, fmt.Errorf("run %s: %w", c.Name, err)
 	}
-	// What the sandbox says in an error may be any bytes; a conversation is UTF-8.
-	r.Output = clipEnd(strings.ToValidUTF8(r.Output, "\uFFFD"), a.most)
+	// A sandbox's error may hold any bytes; a conversation is UTF-8.
+	r.Output = clipEnd(strings.ToValidUTF8(r.Output, "\uFFFD"), maxChars+maxFrame)
 	return r, nil
 }
 
-// observation is an error that the model is told and can do something about.
+func (s *Set) names() string {
+	names := make([]string, len(s.tools))
+	for i, t := range s.tools {
+		names[i] = t.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// observation is an error that the model is told, and can correct.
 type observation struct{ text string }
 
 func (o *observation) Error() string { return o.text }
@@ -132,9 +161,25 @@ func failure(format string, args ...any) Result {
 	return Result{Output: "ERROR: " + fmt.Sprintf(format, args...), Failed: true}
 }
 
-// machinery tells whether an error of the sandbox means that it is broken or that the rollout was ended, as opposed to a
-// file that is not what the model thought.
-func machinery(ctx context.Context, err error) bool {
+// infrastructure reports whether an error of the sandbox means that it is broken or that the rollout was ended, as opposed
+// to a file that is not what the model expected.
+func infrastructure(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, env.ErrInfrastructure) || errors.Is(err, guest.ErrClosed) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+//go:embed finish.md
+var finishDescription string
+
+//go:embed finish.json
+var finishSchema string
+
+// finish ends the rollout, whatever else the call holds: a model that calls it is done.
+func finish(_ context.Context, _ Sandbox, c Call) (Result, error) {
+	p := &params{args: c.Args, used: make(map[string]bool)}
+	if command, ok := p.optional("command"); ok && !absent(command) && strings.TrimSpace(command) != "submit" {
+		p.note("command is %s and was taken as submit.", quote(command))
+	}
+	answer, _ := p.optional("result")
+	return Result{Output: "Submitted." + p.remarks("finish"), Finished: true, Answer: answer}, nil
 }

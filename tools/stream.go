@@ -69,7 +69,7 @@ func (s stream) clip(maxLines, maxChars int) string {
 	if s.lost == 0 {
 		gap = missing(front[end:begin])
 	} else {
-		gap = fmt.Sprintf("%s characters left out here", count(s.lost+int64(len(front)-end+begin)))
+		gap = fmt.Sprintf("%s characters truncated", count(s.lost+int64(len(front)-end+begin)))
 	}
 	const rule = "--------------------------------------------------"
 	return strings.TrimRight(front[:end], "\n") + "\n" + rule + "\n[" + gap + "]\n" + rule + "\n" + back[begin:]
@@ -78,9 +78,9 @@ func (s stream) clip(maxLines, maxChars int) string {
 // missing says how much a cut leaves out.
 func missing(s string) string {
 	if n := strings.Count(s, "\n"); n > 0 {
-		return fmt.Sprintf("%s, %s characters left out here", plural(n, "line"), count(len(s)))
+		return fmt.Sprintf("%s, %s characters truncated", plural(n, "line"), count(len(s)))
 	}
-	return fmt.Sprintf("%s characters of a line left out here", count(len(s)))
+	return fmt.Sprintf("%s characters of a line truncated", count(len(s)))
 }
 
 // worthwhile is how much of a line, in bytes, is worth showing without the rest of it.

@@ -31,14 +31,14 @@ func TestStreamClip(t *testing.T) {
 	}{
 		{"fits", whole("a\nb\n"), 2, 3, "a\nb"},
 		{"nothing", whole(""), 2, 3, ""},
-		{"too many lines", whole(lines(1, 9)), 4, 100, "1\n2" + cutRule + "[5 lines, 10 characters left out here]" + cutRule + "8\n9"},
-		{"too many characters", whole(lines(1, 9)), 100, 8, "1\n2" + cutRule + "[5 lines, 10 characters left out here]" + cutRule + "8\n9"},
-		{"one long line", whole(strings.Repeat("ab", 50)), 10, 10, "ababa" + cutRule + "[90 characters of a line left out here]" + cutRule + "babab"},
-		{"runes stay whole", whole(strings.Repeat("é", 50)), 10, 10, "éé" + cutRule + "[92 characters of a line left out here]" + cutRule + "éé"},
+		{"too many lines", whole(lines(1, 9)), 4, 100, "1\n2" + cutRule + "[5 lines, 10 characters truncated]" + cutRule + "8\n9"},
+		{"too many characters", whole(lines(1, 9)), 100, 8, "1\n2" + cutRule + "[5 lines, 10 characters truncated]" + cutRule + "8\n9"},
+		{"one long line", whole(strings.Repeat("ab", 50)), 10, 10, "ababa" + cutRule + "[90 characters of a line truncated]" + cutRule + "babab"},
+		{"runes stay whole", whole(strings.Repeat("é", 50)), 10, 10, "éé" + cutRule + "[92 characters of a line truncated]" + cutRule + "éé"},
 		{"the sandbox kept both ends", env.Output{Head: []byte("a\nb"), Tail: []byte("y\nz\n"), Size: 1007}, 10, 100,
-			"a" + cutRule + "[1,003 characters left out here]" + cutRule + "z"},
+			"a" + cutRule + "[1,003 characters truncated]" + cutRule + "z"},
 		{"the sandbox kept parts of one line", env.Output{Head: []byte("aé")[:2], Tail: []byte("é" + "zz")[1:], Size: 100}, 10, 100,
-			"a" + cutRule + "[97 characters left out here]" + cutRule + "zz"},
+			"a" + cutRule + "[97 characters truncated]" + cutRule + "zz"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -73,7 +73,7 @@ func (e *fileEditor) forget(path string, s step) {
 func (e *fileEditor) undo(ctx context.Context, sb Sandbox, path string) (string, error) {
 	s, ok := e.last(path)
 	if !ok {
-		return "", tell("there is no edit of %s to undo: only what file_editor changed in this session can be taken back, edit by edit.", name(path))
+		return "", tell("No edit history found for %s: only edits made with file_editor in this session can be undone.", name(path))
 	}
 	// Not as text: an edit may have made the file what file_editor does not open.
 	data, info, err := sb.Read(ctx, path, env.ReadOptions{})
@@ -87,7 +87,7 @@ func (e *fileEditor) undo(ctx context.Context, sb Sandbox, path string) (string,
 		return e.remove(ctx, sb, path, s)
 	}
 	if int64(len(data)) < info.Size || s.at+s.length > len(data) {
-		return "", tell("%s is too large by now to undo its edit.", name(path))
+		return "", tell("%s has become too large to undo its last edit.", name(path))
 	}
 	before := change{at: s.at, old: data[s.at : s.at+s.length], new: s.old}.apply(data)
 	_, err = sb.Write(ctx, path, before, env.WriteOptions{IfVersion: s.version})
@@ -98,16 +98,16 @@ func (e *fileEditor) undo(ctx context.Context, sb Sandbox, path string) (string,
 		return "", explain(ctx, sb, path, err)
 	}
 	e.forget(path, s)
-	return e.snippet(fmt.Sprintf("The last edit of %s was undone.", name(path)), path, before, s.at, len(s.old)), nil
+	return e.snippet(fmt.Sprintf("Last edit to %s undone successfully.", name(path)), path, before, s.at, len(s.old)), nil
 }
 
 func changedSince(path string) error {
-	return tell("%s is not as the last edit left it, so that edit was not undone: something else (a command, for instance) changed the file since. View it, and edit it by hand.", name(path))
+	return tell("%s has changed since the last edit (for example by a command), so the edit was not undone. View the file and edit it again.", name(path))
 }
 
 // remove undoes the creation of a file.
 func (e *fileEditor) remove(ctx context.Context, sb Sandbox, path string, s step) (string, error) {
-	r, err := command(ctx, sb, env.Command{Line: "rm -f -- " + shellQuote(path), Timeout: e.o.CommandTimeout})
+	r, err := command(ctx, sb, env.Command{Line: "rm -f -- " + shellQuote(path), Timeout: e.timeout})
 	if err != nil {
 		return "", fmt.Errorf("remove the created file: %w", err)
 	}
@@ -115,7 +115,7 @@ func (e *fileEditor) remove(ctx context.Context, sb Sandbox, path string, s step
 		return "", tell("%s could not be removed: %s", name(path), lastLines(r.Stderr, 3))
 	}
 	e.forget(path, s)
-	return fmt.Sprintf("The creation of %s was undone: the file was removed.", name(path)), nil
+	return fmt.Sprintf("Last edit to %s undone successfully: the file was removed.", name(path)), nil
 }
 
 // shellQuote makes one word of a text for a POSIX shell.

@@ -34,7 +34,7 @@ func (e *fileEditor) view(ctx context.Context, sb Sandbox, path string, p *param
 	f, err := readFile(ctx, sb, path)
 	if errors.Is(err, guest.ErrIsDirectory) {
 		if ranged {
-			return "", tell("%s is a directory: view_range is for files.", name(path))
+			return "", tell("The view_range parameter is not allowed when path points to a directory (%s).", name(path))
 		}
 		return e.viewDirectory(ctx, sb, path, pythonOnly)
 	}
@@ -42,7 +42,7 @@ func (e *fileEditor) view(ctx context.Context, sb Sandbox, path string, p *param
 		return "", explain(ctx, sb, path, err)
 	}
 	if pythonOnly && !isPython(path) {
-		p.note("python_only chooses what a directory's view lists; a file is shown whatever it is.")
+		p.note("python_only only applies to directories.")
 	}
 	for _, s := range f.peculiarities() {
 		p.note("%s", s)
@@ -55,7 +55,7 @@ func (e *fileEditor) view(ctx context.Context, sb Sandbox, path string, p *param
 	case concise && isPython(path) && (forced || f.lines() > condenseAbove):
 		return e.viewCondensed(f, p), nil
 	case forced:
-		p.note("concise is for Python files.")
+		p.note("concise only applies to Python files.")
 	}
 	return e.viewWhole(f), nil
 }
@@ -63,50 +63,50 @@ func (e *fileEditor) view(ctx context.Context, sb Sandbox, path string, p *param
 func isPython(p string) bool { return path.Ext(p) == ".py" || path.Ext(p) == ".pyi" }
 
 func (e *fileEditor) viewWhole(f file) string {
-	heading := fmt.Sprintf("The file %s (%s), numbered as by `cat -n`:", name(f.path), f.length())
+	heading := fmt.Sprintf("Here's the result of running `cat -n` on %s (%s):", name(f.path), f.length())
 	return e.render(heading, f, span{1, f.lines()}, nil)
 }
 
 func (e *fileEditor) viewRange(f file, first, last int, p *params) (string, error) {
 	n := f.lines()
 	if first < 1 {
-		p.note("lines count from 1: view_range was taken from there.")
+		p.note("line numbers start at 1, so view_range was adjusted.")
 		first = 1
 	}
 	switch {
 	case first > n && f.cut():
-		return "", tell("view_range begins at line %d, beyond the first %s bytes of %s, which is what is read of so large a file: it has %d lines. Use execute_bash (sed -n '%d,+40p').",
+		return "", tell("Invalid view_range parameter: line %d is beyond the first %s bytes of %s, which is all that is read of such a large file (%d lines). Use execute_bash (sed -n '%d,+40p').",
 			first, count(len(f.data)), name(f.path), n, first)
 	case first > n:
-		return "", tell("view_range begins at line %d, but %s has %s.", first, name(f.path), f.length())
+		return "", tell("Invalid view_range parameter: it starts at line %d, but %s has %s.", first, name(f.path), f.length())
 	case last != -1 && last < first:
-		return "", tell("view_range [%d, %d] ends before it begins. It must be [first, last] within [1, %d], the last one -1 for the end of the file.", first, last, n)
+		return "", tell("Invalid view_range parameter: [%d, %d]. It must be [first, last] in [1, %d] with first <= last, or last = -1 for the end of the file.", first, last, n)
 	case last > n:
-		p.note("the file has %s: view_range was taken to the last one.", f.length())
+		p.note("the file has %s, so view_range was adjusted.", f.length())
 	}
 	if last == -1 || last > n {
 		last = n
 	}
 	part := span{first, last}
-	heading := fmt.Sprintf("The file %s (%s), %v, numbered as by `cat -n`:", name(f.path), f.length(), part)
+	heading := fmt.Sprintf("Here's the result of running `cat -n` on %s (%s), %v:", name(f.path), f.length(), part)
 	return e.render(heading, f, part, nil), nil
 }
 
-// viewCondensed shows Python source without its function bodies, and everything where the source cannot be read.
+// viewCondensed shows Python source without its function bodies, and everything where the source cannot be parsed.
 func (e *fileEditor) viewCondensed(f file, p *params) string {
 	if f.cut() {
 		return e.viewWhole(f)
 	}
 	folds, err := pythonFolds(f.data)
 	if err != nil {
-		p.note("this is no complete Python source (brackets, strings or indentation do not add up), so nothing of it was condensed.")
+		p.note("the file is not valid Python (brackets, strings or indentation are unbalanced), so it is shown in full.")
 		return e.viewWhole(f)
 	}
 	if len(folds) == 0 {
 		return e.viewWhole(f)
 	}
-	heading := fmt.Sprintf("The file %s (%s), condensed: the bodies of functions are left out, and lines are numbered as by `cat -n`. "+
-		"See a part in full with view_range, or everything with concise false.", name(f.path), f.length())
+	heading := fmt.Sprintf("Here's a condensed view of %s (%s) with the bodies of functions elided. "+
+		"Use view_range to view a part in full, or concise=false to view everything.", name(f.path), f.length())
 	return e.render(heading, f, span{1, f.lines()}, folds)
 }
 
@@ -115,8 +115,8 @@ func (e *fileEditor) render(heading string, f file, lines span, folds []span) st
 	var b strings.Builder
 	b.WriteString(heading + "\n")
 	crlf := crlf(f.data)
-	most := b.Len() + e.o.MaxChars
-	b.Grow(min(e.o.MaxChars, len(f.data)+8*f.lines()))
+	most := b.Len() + maxChars
+	b.Grow(min(maxChars, len(f.data)+8*f.lines()))
 	shortened, complete := false, lines.last == f.lines() && !f.cut()
 	hidden := 0 // the last line that the latest fold hides
 	for n, line := range f.from(lines.first) {
@@ -132,7 +132,7 @@ func (e *fileEditor) render(heading string, f file, lines span, folds []span) st
 			hidden, folds = folds[0].last, folds[1:]
 		}
 		if b.Len()+len(text)+8 > most && n > lines.first {
-			fmt.Fprintf(&b, "NOTE: the view was cut before line %d, at %s characters. Go on with view_range [%d, %d].", n, count(e.o.MaxChars), n, min(lines.last, n+200))
+			fmt.Fprintf(&b, "NOTE: the view was truncated before line %d (limit: %s characters). Continue with view_range [%d, %d].", n, count(maxChars), n, min(lines.last, n+200))
 			complete = false
 			break
 		}
@@ -141,10 +141,10 @@ func (e *fileEditor) render(heading string, f file, lines span, folds []span) st
 	}
 	out := strings.TrimSuffix(b.String(), "\n")
 	if complete && f.unfinished() {
-		out += "\nNOTE: the last line has no line break at its end."
+		out += "\nNOTE: no newline at end of file."
 	}
 	if shortened {
-		out += "\nNOTE: long lines are cut. `sed -n 'Np' FILE | cut -c 2000-4000` in execute_bash shows the rest of line N."
+		out += "\nNOTE: long lines are truncated. To see the rest of line N, use `sed -n 'Np' FILE | cut -c 2000-4000` with execute_bash."
 	}
 	return out
 }
@@ -174,25 +174,25 @@ func indentOf(line []byte) string {
 // mostEntries is how many entries of a directory are looked at.
 const mostEntries = 2_000
 
-// viewDirectory lists two levels, and one where two are too much: what lies beside a huge directory is worth more than
-// what lies in it.
+// viewDirectory lists two levels, and one where two are too many: the siblings of a huge directory are worth more than
+// its contents.
 func (e *fileEditor) viewDirectory(ctx context.Context, sb Sandbox, dir string, pythonOnly bool) (string, error) {
 	what := "Files and directories"
 	if pythonOnly {
 		what = "Directories and Python files"
 	}
 	l, err := e.listing(ctx, sb, dir, 2, pythonOnly)
-	deep := "two levels deep"
+	deep := "up to 2 levels deep"
 	if err == nil && l.left > 0 {
 		l, err = e.listing(ctx, sb, dir, 1, pythonOnly)
-		deep = "one level deep (two are too many entries)"
+		deep = "1 level deep (2 levels have too many entries)"
 	}
 	if err != nil {
 		return "", explain(ctx, sb, dir, err)
 	}
-	out := fmt.Sprintf("%s in %s, %s, hidden ones left out:\n%s\n%s", what, name(dir), deep, name(dir), l.text)
+	out := fmt.Sprintf("%s in %s %s, excluding hidden items:\n%s\n%s", what, name(dir), deep, name(dir), l.text)
 	if l.left > 0 {
-		out += fmt.Sprintf("NOTE: at least %s more are not listed. Narrow it down with `ls` or `find` in execute_bash.\n", count(l.left))
+		out += fmt.Sprintf("NOTE: at least %s more are not listed. Use `ls` or `find` with execute_bash to narrow it down.\n", count(l.left))
 	}
 	return strings.TrimSuffix(out, "\n"), nil
 }
@@ -215,7 +215,7 @@ func (e *fileEditor) listing(ctx context.Context, sb Sandbox, dir string, depth 
 			continue
 		}
 		line := entryLine(entry)
-		if left > 0 || b.Len()+len(line) > e.o.MaxChars {
+		if left > 0 || b.Len()+len(line) > maxChars {
 			left++
 			continue
 		}
@@ -225,7 +225,7 @@ func (e *fileEditor) listing(ctx context.Context, sb Sandbox, dir string, depth 
 		left++
 	}
 	if len(l.Entries) == 0 {
-		b.WriteString("(nothing)\n")
+		b.WriteString("(empty)\n")
 	}
 	return listing{b.String(), left}, nil
 }
@@ -238,7 +238,7 @@ func entryLine(entry env.FileInfo) string {
 	case guest.KindSymlink:
 		line += " -> " + name(entry.Target)
 	case guest.KindOther:
-		line += " (no regular file)"
+		line += " (not a regular file)"
 	}
 	return line + "\n"
 }

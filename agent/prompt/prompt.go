@@ -65,9 +65,9 @@ func (p Pack) system(specs []tools.Spec) string {
 
 // fields are the placeholders and their values.
 func (v Values) fields() map[string]string {
-	network := "There is no network: nothing can be downloaded or installed."
+	network := "There is no network access: nothing can be downloaded or installed."
 	if v.Network {
-		network = "The network can be reached."
+		network = "Network access is available."
 	}
 	return map[string]string{
 		"problem_statement": statement(v.Statement),

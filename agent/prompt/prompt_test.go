@@ -70,7 +70,7 @@ func TestXMLPackTeachesTheRealTools(t *testing.T) {
 			}
 		}
 	}
-	_, example, _ := strings.Cut(system, "between line breaks of its own:\n\n")
+	_, example, _ := strings.Cut(system, "starts and ends on its own lines:\n\n")
 	reading := agent.XML{}.Parse(agent.Reply{Message: agent.Message{Content: example}})
 	want := map[string]string{
 		"command": "str_replace", "path": "/absolute/path/to/file.py",
@@ -105,7 +105,7 @@ func TestTheNetworkIsToldTruthfully(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for network, want := range map[bool]string{false: "There is no network", true: "The network can be reached"} {
+	for network, want := range map[bool]string{false: "There is no network", true: "Network access is available"} {
 		messages, err := p.Messages(prompt.Values{Network: network})
 		if err != nil || !strings.Contains(messages[1].Content, want) {
 			t.Errorf("network %v: %v\n%s", network, err, messages[1].Content)
