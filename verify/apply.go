@@ -16,9 +16,6 @@ import (
 // applyTimeout is the longest that one command about the patch may take.
 const applyTimeout = 5 * time.Minute
 
-// patchPath is where the patch is while it is applied. The name differs, because not every sandbox has a /tmp of its own.
-func (t *trial) patchPath() string { return "/tmp/deepswe-" + t.v.Patch[:16] + ".diff" }
-
 // applyCommands are the harness's, in its order.
 var applyCommands = []string{
 	"git apply --verbose", "git apply --verbose --3way", "git apply --verbose --reject", "patch --batch --forward --fuzz=5 -p1 -i",
@@ -36,11 +33,11 @@ func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 	if name, ok := intoRepository(t.patch); ok {
 		return "", fmt.Sprintf("the patch reaches into the repository itself: %s", name), nil
 	}
-	if _, err := t.sb.Write(ctx, t.patchPath(), t.patch, env.WriteOptions{}); err != nil {
+	if _, err := t.sb.Write(ctx, t.patchPath, t.patch, env.WriteOptions{}); err != nil {
 		return "", "", fmt.Errorf("write the patch: %w", err)
 	}
 	defer func() {
-		if _, rerr := t.sb.Run(ctx, env.Command{Line: "rm -f " + t.patchPath(), Timeout: applyTimeout}); rerr != nil && err == nil {
+		if _, rerr := t.sb.Run(ctx, env.Command{Line: "rm -f " + t.patchPath, Timeout: applyTimeout}); rerr != nil && err == nil {
 			err = fmt.Errorf("remove the patch: %w", rerr)
 		}
 	}()
@@ -50,7 +47,7 @@ func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 				return "", "", fmt.Errorf("clean the tree: %w", err)
 			}
 		}
-		r, err := t.git(ctx, c+" "+t.patchPath())
+		r, err := t.git(ctx, c+" "+t.patchPath)
 		switch {
 		case err != nil:
 			return "", "", fmt.Errorf("apply the patch: %w", err)
@@ -63,7 +60,7 @@ func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 		}
 	}
 	// Together, the attempts may have applied all of the patch although each of them failed.
-	r, err := t.git(ctx, "git apply --check --reverse "+t.patchPath())
+	r, err := t.git(ctx, "git apply --check --reverse "+t.patchPath)
 	if err != nil {
 		return "", "", fmt.Errorf("apply the patch: %w", err)
 	}
@@ -94,7 +91,7 @@ func (t *trial) clean(ctx context.Context) error {
 	if err := t.start(ctx); err != nil {
 		return err
 	}
-	_, err := t.sb.Write(ctx, t.patchPath(), t.patch, env.WriteOptions{})
+	_, err := t.sb.Write(ctx, t.patchPath, t.patch, env.WriteOptions{})
 	return err
 }
 

@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -156,6 +157,7 @@ func (e *Evaluator) newEvaluation(t env.Task, patch []byte, limit time.Duration)
 // runTrial runs one trial from the start of its sandbox to its end.
 func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
 	t.Evaluator, t.v = e, e.newEvaluation(t.task, t.patch, t.limit)
+	t.patchPath = "/tmp/deepswe-" + rand.Text() + ".diff"
 	if err := Gradable(t.task); err != nil {
 		t.v.Status, t.v.Void, t.v.Detail = Ungradable, true, err.Error()
 		return nil

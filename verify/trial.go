@@ -29,6 +29,9 @@ type trial struct {
 
 	sb env.Sandbox
 	v  Evaluation
+	// patchPath is where the patch is while it is applied. No other trial has the same, because not every sandbox has a /tmp
+	// of its own.
+	patchPath string
 	// reverted are those files, as they are without the patch.
 	reverted []file
 }

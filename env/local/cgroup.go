@@ -316,14 +316,17 @@ func (g *group) remove() error {
 	return errors.Join(failed...)
 }
 
-// removeGroup kills what is left in a control group and removes it.
+// removeGroup kills what is left in a control group and removes it. On a loaded machine, a killed process may take
+// seconds to end.
 func removeGroup(dir string) error {
-	for pause := 100 * time.Microsecond; ; pause *= 2 {
+	const patience = 20 * time.Second
+	began := time.Now()
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, time.Second) {
 		err := syscall.Rmdir(dir)
 		if err == nil || errors.Is(err, syscall.ENOENT) {
 			return nil
 		}
-		if pause > time.Second {
+		if time.Since(began) > patience {
 			return fmt.Errorf("remove control group %s: %w", dir, err)
 		}
 		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
