@@ -15,6 +15,7 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/agent/llm/llmtest"
+	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/env/testkit"
 	"deepswe/rl"
@@ -264,4 +265,95 @@ func readReport(path string, v any) error {
 		return err
 	}
 	return json.Unmarshal(data, v)
+}
+
+// Whatever tasks are called, each has files of its own inside of the run's directory, or is left out with the reason.
+func TestOddTaskIDs(t *testing.T) {
+	testkit.Images(t, bookworm)
+	layered := repositories(t)[1]
+	ids := []string{"a/b", "a%2Fb", ".hidden x", strings.Repeat("long", 100), strings.Repeat("long", 100) + "er"}
+	dir := t.TempDir()
+	file := copiesOf(t, dir, layered, append(ids, "..", "../../up")...)
+	endpoint := httptest.NewServer(&llmtest.Server{Answer: func(llmtest.Request) llmtest.Reply { return llmtest.Text(finish) }})
+	defer endpoint.Close()
+	for _, args := range [][]string{
+		{"eval", "--no-grade", "--base-url", endpoint.URL + "/v1", "--format", "xml"},
+		{"grade", "--predictions", "gold"},
+	} {
+		out := filepath.Join(dir, "runs", args[0])
+		args = append(args, "--tasks", file, "--workers", "2", "--out", out)
+		got := deepswe(t, args...)
+		if got.code != 0 || strings.Count(got.errOut, "cannot be a path below a run's directory") != 2 {
+			t.Fatalf("%s: exit code %d\n%s%s", args[0], got.code, got.out, got.errOut)
+		}
+		r, err := run.Read(out)
+		if err != nil || len(r.Outcomes) != len(ids) {
+			t.Fatalf("%s: %d outcomes, %v\n%s%s", args[0], len(r.Outcomes), err, got.out, got.errOut)
+		}
+		for _, o := range r.Outcomes {
+			path := filepath.Join(r.AttemptDir(o.Job), attempt.ReportFile)
+			if args[0] == "grade" {
+				path = filepath.Join(out, "logs", "run_evaluation", "deepswe", "gold", run.PathName(o.Task), verify.ReportFile)
+			}
+			if _, err := os.Stat(path); err != nil || o.Failed() {
+				t.Errorf("%s: %.40q: %v, %s", args[0], o.Task, err, o.Err)
+			}
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "runs"))
+	if err != nil || len(entries) != 2 {
+		t.Errorf("beside the runs there are %v, %v", entries, err)
+	}
+}
+
+// copiesOf writes copies of a task under other ids.
+func copiesOf(t *testing.T, dir string, task env.Task, ids ...string) string {
+	t.Helper()
+	var tasks []env.Task
+	for _, id := range ids {
+		task.ID = id
+		tasks = append(tasks, task)
+	}
+	return writeTasks(t, filepath.Join(dir, "tasks.jsonl"), tasks)
+}
+
+// What cannot be a run's directory, or tasks of a run, is refused with what to do, before anything is started.
+func TestRunsThatAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	manifest := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(path, "manifest.json"), text)
+		return path
+	}
+	old := manifest("old", `{"version":1,"kind":"eval","program":"deepswe 0.1","flags":{}}`)
+	newer := manifest("newer", `{"version":7,"kind":"eval","program":"deepswe 7"}`)
+	live, err := run.Create(filepath.Join(dir, "live"), run.Manifest{Kind: run.Eval})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer live.Close()
+	graded, err := run.Create(filepath.Join(dir, "graded"), run.Manifest{Kind: run.Grade})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer graded.Close()
+	twice := copiesOf(t, dir, repositories(t)[1], "layered", "Layered")
+	for _, tc := range []struct{ args, says string }{
+		{"eval --resume --out " + old, "made by an older program (deepswe 0.1), in format 1: resume it with that one, or"},
+		{"eval --resume --out " + newer, "made by deepswe 7, in format 7, and this program knows formats up to 2"},
+		{"eval --resume --out " + live.Path(), "in use by process"},
+		{"eval --resume --out " + graded.Path(), "holds a run of grade, not of eval"},
+		{"grade --predictions gold --tasks " + tasksFile + " --out " + live.Path(), "holds a run of eval, not of grade"},
+		{"grade --predictions gold --tasks " + tasksFile + " --out " + graded.Path(), "in use by process"},
+		{"grade --predictions gold --tasks " + twice, `"layered" and "Layered" differ only in upper and lower case`},
+		{"eval --model replay:x --tasks " + twice, "differ only in upper and lower case"},
+	} {
+		got := deepswe(t, strings.Fields(tc.args)...)
+		if got.code != cli.ExitUsage || !strings.Contains(got.errOut, tc.says) {
+			t.Errorf("%s: exit code %d, %q, want %d and %q", tc.args, got.code, got.errOut, cli.ExitUsage, tc.says)
+		}
+	}
 }
