@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// patience is how long a cancelled call waits for the guest's word on what became of it, beside the grace of a command.
-const patience = 5 * time.Second
+// cancelTimeout is how long a cancelled call waits for the guest's answer, in addition to the grace of a command.
+const cancelTimeout = 5 * time.Second
 
 // Client calls one guest. All its methods may be called at once; each call is a few frames on the one stream.
 //
@@ -116,7 +116,7 @@ func (c *Client) fail(cause error) {
 }
 
 func (c *Client) lost(operation string) error {
-	<-c.ended // whoever noticed first may not have said so yet
+	<-c.ended // another goroutine may have noticed first, and not closed it yet
 	return fmt.Errorf("%s: %w", operation, c.failure)
 }
 
@@ -225,7 +225,7 @@ type request struct {
 	grace time.Duration // how much longer than usual a cancelled call may take to end
 }
 
-// do makes a call. When it returns ctx's error, ok tells whether the guest's reply is there all the same.
+// do makes a call. When it returns ctx's error, ok reports whether the guest replied all the same.
 func (c *Client) do(ctx context.Context, r request) (ok bool, err error) {
 	p := &pending{data: r.data, reply: r.reply, done: make(chan struct{}), credit: window, more: make(chan struct{}, 1)}
 	id := c.register(p)
@@ -236,7 +236,7 @@ func (c *Client) do(ctx context.Context, r request) (ok bool, err error) {
 	}
 	switch {
 	case ctx.Err() != nil && err != nil:
-		return c.cancel(id, p, patience+r.grace), fmt.Errorf("%s: %w", r.name, ctx.Err())
+		return c.cancel(id, p, cancelTimeout+r.grace), fmt.Errorf("%s: %w", r.name, ctx.Err())
 	case errors.Is(err, ErrClosed):
 		return false, c.lost(r.name)
 	case err != nil:

@@ -132,7 +132,9 @@ func TestHostileGuest(t *testing.T) {
 		}, func(t *testing.T, c *Client) error {
 			return c.Ping(t.Context())
 		}},
-		"more than the limit": {func(s *script, id uint32) { s.send(kindData, id, make([]byte, 11)) }, func(t *testing.T, c *Client) error {
+		"more than the limit": {func(s *script, id uint32) {
+			s.send(kindData, id, make([]byte, 11))
+		}, func(t *testing.T, c *Client) error {
 			_, _, err := c.Read(t.Context(), "x", ReadOptions{Limit: 10})
 			return err
 		}},
@@ -182,7 +184,7 @@ func testSilentGuest(t *testing.T) {
 	if err := client.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
-	if waited := time.Since(began); waited != time.Second+patience {
+	if waited := time.Since(began); waited != time.Second+cancelTimeout {
 		t.Errorf("gave up after %v", waited)
 	}
 	close(release)

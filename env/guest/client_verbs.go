@@ -22,8 +22,8 @@ const (
 	mostCapture = 256 << 20
 )
 
-// errGreedy refuses a guest that sends more than it was asked for.
-var errGreedy = errors.New("the guest sends more than was asked for")
+// errUnrequested refuses a guest that sends more than it was asked for.
+var errUnrequested = errors.New("the guest sends more than was asked for")
 
 // Ping answers when the guest is alive.
 func (c *Client) Ping(ctx context.Context) error {
@@ -37,8 +37,8 @@ func (c *Client) Run(ctx context.Context, cmd Command) (Result, error) {
 	return c.run(ctx, "run", RunCall{Command: cmd})
 }
 
-// Prepare is Run as the guest's own user, with the rights that it has: for what a provider does before anybody else
-// gets the sandbox.
+// Prepare is Run as the guest's own user, with the rights that it has: for what a provider does before anything else
+// uses the sandbox.
 func (c *Client) Prepare(ctx context.Context, cmd Command) (Result, error) {
 	return c.run(ctx, "prepare", RunCall{Command: cmd, AsGuest: true})
 }
@@ -63,7 +63,7 @@ func (c *Client) run(ctx context.Context, name string, cmd RunCall) (Result, err
 		name: name, verb: verbRun, args: &cmd, reply: &reply, body: stdin, grace: cmd.Grace,
 		data: func(p []byte) error {
 			if len(captured)+len(p) > most {
-				return errGreedy
+				return errUnrequested
 			}
 			captured = append(captured, p...)
 			return nil
@@ -104,7 +104,7 @@ func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, 
 		name: "read", verb: verbRead, args: &ReadCall{path, o}, reply: &info,
 		data: func(p []byte) error {
 			if int64(len(data)+len(p)) > o.Limit {
-				return errGreedy
+				return errUnrequested
 			}
 			data = append(data, p...)
 			return nil
@@ -202,7 +202,7 @@ func collect[T any, M interface {
 				return errFrame
 			}
 			if len(*list) == limit {
-				return errGreedy
+				return errUnrequested
 			}
 			*list = append(*list, item)
 		}

@@ -70,7 +70,7 @@ func (c *coder) bool(v *bool) {
 	*v = u != 0
 }
 
-// bytes copies when it reads: payloads lie in buffers that are used again.
+// bytes copies when it reads: payloads are in buffers that are reused.
 func (c *coder) bytes(v *[]byte) {
 	n := uint64(len(*v))
 	c.uint(&n)

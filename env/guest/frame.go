@@ -38,7 +38,7 @@ const (
 	kindEnd                    // host: the body is complete
 	kindAbort                  // host: the body cannot be completed
 	kindCancel                 // host: end the call
-	kindCredit                 // guest: that many more bytes of body are welcome
+	kindCredit                 // guest: the guest accepts that many more bytes of the body
 	kindReply                  // guest: the call's result, or what remains of it
 	kindError                  // guest: the call failed
 	kindAlive                  // host: nothing to say, still here
@@ -54,7 +54,7 @@ type frame struct {
 
 var errFrame = errors.New("malformed frame")
 
-// readFrame reads one frame. The payload lies in buf where it fits, else in new memory.
+// readFrame reads one frame. The payload is in buf where it fits, else in new memory.
 func readFrame(r *bufio.Reader, buf []byte) (frame, error) {
 	header, err := r.Peek(frameHeader)
 	if err != nil {
@@ -98,7 +98,7 @@ func writeFrame(w *bufio.Writer, f frame) error {
 	return err
 }
 
-// sender puts the frames of many goroutines on one stream. Where nothing waits, whoever sends writes for itself, unless
+// sender puts the frames of many goroutines on one stream. Where nothing waits, the caller writes by itself, unless
 // the sender is patient; otherwise one goroutine writes, so that frames that are ready together leave in one write.
 type sender struct {
 	// patient is for senders whose callers may give up: a write cannot be given up without leaving half a frame behind.
@@ -173,8 +173,8 @@ func (s *sender) writeNow(f frame) error {
 // stop lets run end once the queue is empty.
 func (s *sender) stop() { s.closing.Do(func() { close(s.closed) }) }
 
-// send writes or queues a frame, whose payload belongs to the sender from then on. The frames of one goroutine keep their
-// order.
+// send writes or queues a frame, whose payload belongs to the sender from then on. The frames of one goroutine keep
+// their order.
 func (s *sender) send(ctx context.Context, f frame) error {
 	if !s.patient && s.waiting.Load() == 0 && s.mu.TryLock() {
 		if s.waiting.Load() == 0 {

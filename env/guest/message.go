@@ -217,7 +217,7 @@ type credit struct{ bytes int }
 
 func (r *credit) code(c *coder) { c.int(&r.bytes) }
 
-// failure is an error that has crossed the wire: its text, and the sentinel that it stands for.
+// failure is an error that has crossed the wire: its text, and the number of its sentinel.
 type failure struct {
 	sentinel int
 	text     string

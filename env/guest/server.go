@@ -40,7 +40,7 @@ func (s *Server) Write() error { return s.out.run() }
 // Stop lets Write return.
 func (s *Server) Stop() { s.out.stop() }
 
-// Wait waits for the answers of all calls. Read must have returned, or not be heard of any more.
+// Wait waits for the answers of all calls. Nothing may be read after that.
 func (s *Server) Wait() { s.work.Wait() }
 
 // Heard reports whether the host has said anything since Heard was called last.
@@ -210,8 +210,8 @@ func (c *Call) push(piece []byte) error {
 	return nil
 }
 
-// flush sends the piece that waits, with the reply in the same write where it is the last one: what sits between guest
-// and host handles every write by itself.
+// flush sends the piece that waits, with the reply in the same write where it is the last one: whatever relays
+// the stream between guest and host handles every write separately.
 func (c *Call) flush(more bool) error {
 	if len(c.last) == 0 {
 		return nil
@@ -227,13 +227,13 @@ var errAborted = errors.New("the caller could not go on sending")
 // was given credit for.
 type body struct {
 	ctx   context.Context
-	grant func(n int) // tells the host that n more bytes are welcome
+	grant func(n int) // lets the host send n more bytes
 
-	mu     sync.Mutex
-	held   [][]byte
-	err    error // what Read answers once held is empty
-	change chan struct{}
-	eaten  int // consumed and not yet granted again
+	mu       sync.Mutex
+	held     [][]byte
+	err      error // what Read answers once held is empty
+	change   chan struct{}
+	consumed int // consumed and not yet granted again
 }
 
 func newBody(ctx context.Context, grant func(int)) *body {
@@ -281,10 +281,10 @@ func (b *body) take(p []byte) (int, error) {
 	if b.held[0] = b.held[0][n:]; len(b.held[0]) == 0 {
 		b.held = b.held[1:]
 	}
-	b.eaten += n
+	b.consumed += n
 	grant := 0
-	if b.eaten >= window/4 && b.err != io.EOF {
-		grant, b.eaten = b.eaten, 0
+	if b.consumed >= window/4 && b.err != io.EOF {
+		grant, b.consumed = b.consumed, 0
 	}
 	b.mu.Unlock()
 	if grant > 0 {

@@ -9,8 +9,8 @@ import (
 )
 
 // Errors that cross the wire and keep their identity for [errors.Is]. Besides these, the errors of package fs
-// (ErrNotExist, ErrExist, ErrPermission, ErrInvalid) do so too. ErrInvalid is for requests that can never be answered: a
-// broken pattern, a name that is too long or has a NUL byte, symbolic links in a circle.
+// (ErrNotExist, ErrExist, ErrPermission, ErrInvalid) do so too. ErrInvalid is for requests that can never be answered:
+// a broken pattern, a name that is too long or has a NUL byte, symbolic links in a circle.
 var (
 	// ErrChanged refuses a write because the file is not what the writer last read.
 	ErrChanged = errors.New("file changed since it was read")
@@ -105,14 +105,14 @@ type FileInfo struct {
 type ReadOptions struct {
 	Offset int64
 	// Limit is the most bytes returned: 64 MiB when 0. A longer file is returned up to the limit, and its FileInfo
-	// tells the real size.
+	// has the real size.
 	Limit int64
 	// NoFollow refuses a path whose last element is a symbolic link, with ErrNotRegular.
 	NoFollow bool
 }
 
-// WriteOptions guards a write. The zero value creates or replaces. A file that is there keeps its mode, its owner and its
-// other hard links, and symbolic links stay links. One that the command user may not write is refused with
+// WriteOptions guards a write. The zero value creates or replaces. A file that is there keeps its mode, its owner and
+// its other hard links, and symbolic links stay links. One that the command user may not write is refused with
 // fs.ErrPermission.
 type WriteOptions struct {
 	// IfVersion, when not empty, refuses with ErrChanged unless the file still has this version.
@@ -178,9 +178,9 @@ type Matches struct {
 	Unreadable int
 }
 
-// TreeOptions says what a Tree holds. The zero value walks everything below the root but what is named .git: directories,
-// and the files that take their place in submodules. A regular file that cannot be read has no Version. A directory that
-// cannot be read is an entry itself, as a KindDir: what is in it would pass for deleted otherwise.
+// TreeOptions says what a Tree holds. The zero value walks everything below the root but what is named .git:
+// directories, and the files that take their place in submodules. A regular file that cannot be read has no Version. A
+// directory that cannot be read is an entry itself, as a KindDir: what is in it would pass for deleted otherwise.
 type TreeOptions struct {
 	// Limit is the most entries: 1,000,000 when 0; beyond it the call fails with ErrTooLarge.
 	Limit int

@@ -25,9 +25,10 @@ import (
 // Bwrap starts sandboxes in namespaces of their own: a copy of the repository, a temporary home, the host's programs
 // read-only, and nothing else of the host. No image is needed, and no daemon.
 //
-// Started by root, the guest keeps the right to change users and to signal, and nothing else, and commands run as a user
-// that exists nowhere else, one for each sandbox. Started by anybody else, there is a user namespace around it all, and
-// commands run as the user who runs deepswe: the guest is then protected by being PID 1, untraceable, and by a filter.
+// Started by root, the guest keeps the right to change users and to signal, and nothing else, and commands run as a
+// user that exists nowhere else, one for each sandbox. Started by anybody else, there is a user namespace around it
+// all, and commands run as the user who runs deepswe: the guest is then protected by being PID 1, untraceable, and by
+// a filter.
 type Bwrap struct {
 	base
 	program string
@@ -44,7 +45,8 @@ var _ env.Provider = (*Bwrap)(nil)
 func NewBwrap(o Options) (*Bwrap, error) {
 	program, err := exec.LookPath("bwrap")
 	if err != nil {
-		return nil, fmt.Errorf("bwrap sandboxes: bubblewrap is not installed: apt-get install bubblewrap (or dnf, pacman, apk): %w", err)
+		return nil, fmt.Errorf("bwrap sandboxes: bubblewrap is not installed: to fix: "+
+			"apt-get install bubblewrap (or dnf, pacman, apk): %w", err)
 	}
 	common, err := newBase("bwrap", o)
 	if err != nil {
@@ -76,7 +78,7 @@ func (b *Bwrap) shareEtc(ctx context.Context) error {
 	return makeEtc(ctx, b.etc)
 }
 
-// Close releases the provider. Sandboxes are closed by whoever started them, before.
+// Close releases the provider. All sandboxes must be closed before.
 func (b *Bwrap) Close() error {
 	err := b.base.Close()
 	if b.etc != "" {
@@ -100,21 +102,27 @@ func (b *Bwrap) try(ctx context.Context) error {
 // advice turns what bwrap says into what to do.
 func advice(said string) string {
 	for _, known := range []struct{ sign, what string }{
-		{"No permissions to create", "\nuser namespaces are disabled: sysctl kernel.unprivileged_userns_clone=1, and user.max_user_namespaces above 0; inside a container: use --env docker, or start it with --security-opt seccomp=unconfined"},
-		{"Creating new namespace failed", "\nnamespaces are not allowed here: sysctl user.max_user_namespaces=15000; inside a container: use --env docker, or start it with --privileged"},
-		{"setting up uid map", "\nAppArmor forbids user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give bwrap a profile that allows them"},
-		{"RTM_NEWADDR", "\nthe namespace's network cannot be set up: sysctl kernel.apparmor_restrict_unprivileged_userns=0"},
-		{"mount proc", "\n/proc cannot be mounted: inside a container, start it with --security-opt systempaths=unconfined, or use --env docker"},
-		{"Unknown option", "\nthis bubblewrap is too old: 0.8 or later is needed"},
+		{"No permissions to create", "user namespaces are disabled: to fix: sysctl kernel.unprivileged_userns_clone=1, " +
+			"and user.max_user_namespaces above 0; inside a container: use --env docker, " +
+			"or start it with --security-opt seccomp=unconfined"},
+		{"Creating new namespace failed", "namespaces are not allowed here: to fix: sysctl user.max_user_namespaces=15000; " +
+			"inside a container: use --env docker, or start it with --privileged"},
+		{"setting up uid map", "AppArmor forbids user namespaces: to fix: " +
+			"sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give bwrap a profile that allows them"},
+		{"RTM_NEWADDR", "the namespace's network cannot be set up: to fix: " +
+			"sysctl kernel.apparmor_restrict_unprivileged_userns=0"},
+		{"mount proc", "/proc cannot be mounted: inside a container, " +
+			"start it with --security-opt systempaths=unconfined, or use --env docker"},
+		{"Unknown option", "this bubblewrap is too old: 0.8 or later is needed"},
 	} {
 		if strings.Contains(said, known.sign) {
-			return known.what
+			return "\n" + known.what
 		}
 	}
 	return ""
 }
 
-// Capabilities tells which promises hold on this machine.
+// Capabilities reports what holds on this machine.
 func (b *Bwrap) Capabilities() env.Capabilities {
 	c := b.groups.capabilities()
 	c.Isolated, c.NetworkOff, c.HostToolchain, c.SeparateUser = true, true, true, b.root
@@ -122,8 +130,8 @@ func (b *Bwrap) Capabilities() env.Capabilities {
 	return c
 }
 
-// countsProcesses reports whether the limit on a user's processes counts those of one sandbox only: its user is nobody
-// else's, or, since Linux 5.14, is counted for each user namespace.
+// countsProcesses reports whether the limit on a user's processes counts those of one sandbox only: no other
+// sandbox has its user, or, since Linux 5.14, is counted for each user namespace.
 func (b *Bwrap) countsProcesses() bool {
 	if b.root {
 		return true
@@ -147,8 +155,8 @@ func (b *Bwrap) countsProcesses() bool {
 // Start copies the Spec's directory and starts a guest in namespaces around the copy.
 func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	if taken := b.taken(inside(s)); taken != "" {
-		return nil, fmt.Errorf("start a bwrap sandbox: the repository cannot lie at %s, because %s is the host's: %w: choose another directory",
-			inside(s), taken, env.ErrUnsupported)
+		return nil, fmt.Errorf("start a bwrap sandbox: the repository cannot be at %s, because %s belongs to the host: %w: "+
+			"choose another directory", inside(s), taken, env.ErrUnsupported)
 	}
 	limits := withDefaults(s.Limits)
 	uid, gid, copied := os.Getuid(), os.Getgid(), &tree{uid: -1, gid: -1}
@@ -165,7 +173,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		if err != nil {
 			return launch{}, err
 		}
-		// Command lines are open to everybody on the machine; the environment in this one is nobody else's business.
+		// Command lines are open to everybody on the machine; the environment in this one is private.
 		file, err := writeArguments(sc.dir, options)
 		if err != nil {
 			return launch{}, err
@@ -175,7 +183,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	})
 }
 
-// taken returns what of the host's a repository at that path would hide or lie in; empty when there is room.
+// taken returns the host's directory that a repository at that path would hide or be in; empty when the path is free.
 func (b *Bwrap) taken(dir string) string {
 	for _, shown := range slices.Concat(b.shown, []string{"/etc", "/proc", "/dev", "/run/deepswe", "/tmp/home"}) {
 		if within(dir, shown) || within(shown, dir) {
@@ -193,7 +201,7 @@ func freshUser() int {
 	return first + int(binary.LittleEndian.Uint32(random[:])&(1<<bits-1))
 }
 
-// writeArguments puts arguments into a file that nobody else can open, in the form that bwrap reads.
+// writeArguments puts arguments into a file that no other user can open, in the form that bwrap reads.
 func writeArguments(dir string, args []string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "args-*")
 	if err != nil {
@@ -239,7 +247,7 @@ func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (
 		// What the host has compiled. It is not for those who could carry it away.
 		args = append(append(args, parents(cache)...), "--ro-bind-try", cache, cache)
 	}
-	// What lies in these counts as the sandbox's memory, and no kill frees it: half of it must be left for programs.
+	// Files in these count as the sandbox's memory, and no kill frees it: half of it must be left for programs.
 	shared := min(l.Memory/8, 256<<20)
 	args = append(args,
 		"--proc", "/proc", "--dev", "/dev",
@@ -248,7 +256,8 @@ func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (
 	args = append(append(args, parents(dir)...), "--bind", sc.repo(s), dir)
 	args = append(args, "--ro-bind", b.executable, guestPath)
 	guestArgs := []string{
-		guest.Arg, "--dir", dir, "--home", homePath, "--build", b.build, "--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(gid),
+		guest.Arg, "--dir", dir, "--home", homePath, "--build", b.build,
+		"--uid", strconv.Itoa(uid), "--gid", strconv.Itoa(gid),
 	}
 	if counter := sc.group.oomFile(); counter != "" {
 		args = append(args, "--ro-bind", counter, oomPath)

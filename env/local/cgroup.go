@@ -20,8 +20,8 @@ import (
 	"deepswe/env"
 )
 
-// cgroups says where this process may make control groups: one parent directory per controller in the first generation,
-// one and the same for all in the second.
+// cgroups says where this process may make control groups: one parent directory per controller with cgroup v1, the same
+// one for all with cgroup v2.
 type cgroups struct {
 	unified bool
 	parents map[string]string // controller -> directory
@@ -39,13 +39,13 @@ func findGroups(mountinfo, membership []byte, name string) cgroups {
 	for _, c := range controllers() {
 		if m, ok := mounts[c]; ok {
 			chain := m.chain(own[c])
-			if dir := firstUsable(chain, name, func(dir string) bool { return firstGeneration(c, dir) }); dir != "" {
+			if dir := firstUsable(chain, name, func(dir string) bool { return usableV1(c, dir) }); dir != "" {
 				g.parents[c], g.home[c] = dir, chain[0]
 			}
 		}
 	}
 	if m, ok := mounts[""]; ok && len(g.parents) == 0 {
-		dir := firstUsable(m.chain(own[""]), name, secondGeneration)
+		dir := firstUsable(m.chain(own[""]), name, usableV2)
 		for _, c := range available(dir) {
 			g.unified, g.parents[c] = true, dir
 		}
@@ -54,13 +54,13 @@ func findGroups(mountinfo, membership []byte, name string) cgroups {
 }
 
 // here finds the control groups of this machine. Where there are none, there are no limits, and capabilities says so.
-func here(name string) cgroups {
+func detectGroups(name string) cgroups {
 	mountinfo, _ := os.ReadFile("/proc/self/mountinfo")
 	membership, _ := os.ReadFile("/proc/self/cgroup")
 	return findGroups(mountinfo, membership, name)
 }
 
-// capabilities tells which limits will hold.
+// capabilities reports which limits will hold.
 func (g cgroups) capabilities() env.Capabilities {
 	return env.Capabilities{
 		MemoryLimit: g.parents["memory"] != "", CPULimit: g.parents["cpu"] != "", ProcessLimit: g.parents["pids"] != "",
@@ -93,13 +93,13 @@ func firstUsable(dirs []string, name string, works func(dir string) bool) string
 	return ""
 }
 
-func firstGeneration(controller, dir string) bool {
-	limit := map[string]string{"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}[controller]
-	return writable(filepath.Join(dir, limit)) && writable(filepath.Join(dir, "tasks"))
+func usableV1(controller, dir string) bool {
+	limits := map[string]string{"memory": "memory.limit_in_bytes", "pids": "pids.max", "cpu": "cpu.cfs_quota_us"}
+	return writable(filepath.Join(dir, limits[controller])) && writable(filepath.Join(dir, "tasks"))
 }
 
-// secondGeneration wants memory and pids at least; cpu is often not delegated.
-func secondGeneration(dir string) bool {
+// usableV2 requires memory and pids; cpu is often not delegated.
+func usableV2(dir string) bool {
 	return writable(filepath.Join(dir, "memory.max")) && writable(filepath.Join(dir, "pids.max")) &&
 		writable(filepath.Join(dir, "cgroup.procs"))
 }
@@ -149,7 +149,7 @@ func (m mount) chain(group string) []string {
 	}
 }
 
-// parseMounts finds the hierarchies in /proc/self/mountinfo, by controller; the second generation's has the name "".
+// parseMounts finds the hierarchies in /proc/self/mountinfo, by controller; that of cgroup v2 has the name "".
 func parseMounts(mountinfo []byte) map[string]mount {
 	mounts := map[string]mount{}
 	for line := range strings.Lines(string(mountinfo)) {
@@ -233,13 +233,16 @@ func (g cgroups) settings(controller string, l env.Limits) []setting {
 	case g.unified:
 		return []setting{{file: "cpu.max", value: quota + " " + strconv.Itoa(period)}}
 	case controller == "memory":
-		return []setting{{file: "memory.limit_in_bytes", value: memory}, {file: "memory.memsw.limit_in_bytes", value: memory, optional: true}}
+		return []setting{
+			{file: "memory.limit_in_bytes", value: memory},
+			{file: "memory.memsw.limit_in_bytes", value: memory, optional: true},
+		}
 	}
 	return []setting{{file: "cpu.cfs_period_us", value: strconv.Itoa(period)}, {file: "cpu.cfs_quota_us", value: quota}}
 }
 
-// fork starts a process inside of the group, from the first moment on. The second generation does that by itself. In the
-// first one, the calling thread moves in, forks, and moves out again.
+// fork starts a process inside of the group, from the first moment on. cgroup v2 supports that. With
+// cgroup v1, the calling thread moves in, forks, and moves out again.
 func (g *group) fork(attr *syscall.SysProcAttr, start func() error) error {
 	if g.groups.unified {
 		dir, err := os.Open(g.paths()[0])
@@ -268,10 +271,10 @@ func (g *group) fork(attr *syscall.SysProcAttr, start func() error) error {
 	return err
 }
 
-// enter moves the calling thread, and only that, into a group of the first generation.
+// enter moves the calling thread, and only that, into a group of cgroup v1.
 func enter(dir string) error { return set(filepath.Join(dir, "tasks"), "0") }
 
-// set writes a control file. It never creates one: the kernel has those that it knows.
+// set writes a control file. It never creates one: the kernel provides them.
 func set(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {

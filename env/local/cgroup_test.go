@@ -32,7 +32,9 @@ broken line
 
 func TestMembership(t *testing.T) {
 	own := parseMembership([]byte("9:name=systemd:/\n4:memory:/a/b\n1:cpu,cpuacct:/c\n0::/user.slice/x:y.scope\nbroken\n"))
-	for controller, want := range map[string]string{"memory": "/a/b", "cpu": "/c", "cpuacct": "/c", "": "/user.slice/x:y.scope", "pids": ""} {
+	for controller, want := range map[string]string{
+		"memory": "/a/b", "cpu": "/c", "cpuacct": "/c", "": "/user.slice/x:y.scope", "pids": "",
+	} {
 		if own[controller] != want {
 			t.Errorf("%q: %q, want %q", controller, own[controller], want)
 		}
@@ -54,14 +56,15 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// TestSecondGeneration: a directory stands for the mount, because this machine may have the first generation only.
-func TestSecondGeneration(t *testing.T) {
+// TestCgroupV2: a directory takes the place of the mount, because this machine may have cgroup v1 only.
+func TestCgroupV2(t *testing.T) {
 	root := t.TempDir()
 	delegated := filepath.Join(root, "user/app")
 	if err := os.MkdirAll(delegated, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(delegated, "cgroup.subtree_control"), []byte("memory pids\n"), 0o644); err != nil {
+	control := filepath.Join(delegated, "cgroup.subtree_control")
+	if err := os.WriteFile(control, []byte("memory pids\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if got := available(delegated); !slices.Equal(got, []string{"memory", "pids"}) {

@@ -20,10 +20,10 @@ import (
 // copyWorkers is how many files are copied at once.
 const copyWorkers = 4
 
-// tree copies what a directory holds. Modes, times and symbolic links stay what they are, no link is followed, and where
-// the file system can, blocks are shared instead of copied. Devices, sockets and pipes are left out.
+// tree copies what a directory holds. Modes, times and symbolic links stay what they are, no link is followed, and
+// where the file system can, blocks are shared instead of copied. Devices, sockets and pipes are left out.
 type tree struct {
-	// uid and gid own the copy; -1 for whoever copies.
+	// uid and gid own the copy; -1 for the copying user.
 	uid, gid int
 
 	mu   sync.Mutex
@@ -155,7 +155,7 @@ func (t *tree) symlink(j copyJob) error {
 	}
 	if info, err := j.entry.Info(); err == nil {
 		at := unix.NsecToTimespec(info.ModTime().UnixNano())
-		_ = unix.UtimesNanoAt(unix.AT_FDCWD, j.to, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW) // a nicety
+		_ = unix.UtimesNanoAt(unix.AT_FDCWD, j.to, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW) // best effort
 	}
 	return t.own(j.to)
 }

@@ -1,5 +1,6 @@
 // Package local starts sandboxes on the machine that deepswe runs on, without images: [Host] is a scratch copy of a
-// directory and nothing more, [Bwrap] puts namespaces around such a copy, with the host's own programs read-only inside.
+// directory and nothing more, [Bwrap] puts namespaces around such a copy, with the host's own programs read-only
+// inside.
 //
 // The package works on Linux only; elsewhere its constructors say so. Providers are safe for concurrent use.
 package local

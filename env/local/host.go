@@ -17,8 +17,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// Host starts sandboxes that are none: commands run as the user who runs deepswe, on a copy of the repository, with a
-// home of their own and without the host's environment. Nothing keeps them from the rest of the machine.
+// Host starts sandboxes without isolation: commands run as the user who runs deepswe, on a copy of the repository,
+// with a home of their own and without the host's environment. Nothing keeps them from the rest of the machine.
 type Host struct{ base }
 
 var _ env.Provider = (*Host)(nil)
@@ -32,7 +32,7 @@ func NewHost(o Options) (*Host, error) {
 	return &Host{base: *b}, nil
 }
 
-// Capabilities promises the host's own programs, and the limits that this machine lets us set.
+// Capabilities reports the host's own programs, and the limits that this machine lets us set.
 func (h *Host) Capabilities() env.Capabilities {
 	c := h.groups.capabilities()
 	c.HostToolchain = true
@@ -98,7 +98,7 @@ func newBase(name string, o Options) (*base, error) {
 	}
 	b.build = fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
 	b.toolchain = newToolchain(os.Environ())
-	b.groups = here(b.owner.prefix() + rand.Text()[:8])
+	b.groups = detectGroups(b.owner.prefix() + rand.Text()[:8])
 	b.forker = newForker()
 	return b, nil
 }
@@ -109,7 +109,7 @@ func (b *base) Name() string { return b.name }
 // Prefetch implements env.Provider: there is nothing to make ready.
 func (b *base) Prefetch(context.Context, env.Spec) error { return nil }
 
-// Close releases the provider. Sandboxes are closed by whoever started them, before.
+// Close releases the provider. All sandboxes must be closed before.
 func (b *base) Close() error {
 	b.forker.close()
 	return nil
@@ -127,8 +127,10 @@ func (b *base) limit(sc *scratch, l env.Limits) (err error) {
 	return sc.owner.save(sc.dir)
 }
 
-// begin makes a scratch directory, starts a guest over it as prepare says, and runs what the Spec wants run.
-func (b *base) begin(ctx context.Context, s env.Spec, copy *tree, prepare func(*scratch) (launch, error)) (_ env.Sandbox, err error) {
+// begin makes a scratch directory, starts a guest over it as prepare says, and runs the preparation of the Spec.
+func (b *base) begin(
+	ctx context.Context, s env.Spec, copy *tree, prepare func(*scratch) (launch, error),
+) (_ env.Sandbox, err error) {
 	if image := cmp.Or(s.Image, s.Dockerfile); image != "" {
 		return nil, fmt.Errorf("start a %s sandbox: image %s: %w: use --env docker", b.name, image, env.ErrUnsupported)
 	}

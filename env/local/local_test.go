@@ -84,7 +84,8 @@ func TestBwrapAsUser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestBwrap$", "-test.v="+verbose())
 	cmd.Dir = home
 	cmd.Env = []string{
-		"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH"), "DEEPSWE_TEST_ATTACKER=" + sandboxtest.BuildAttacker(t, dir),
+		"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH"),
+		"DEEPSWE_TEST_ATTACKER=" + sandboxtest.BuildAttacker(t, dir),
 		"DEEPSWE_TEST_REQUIRE=" + os.Getenv("DEEPSWE_TEST_REQUIRE"),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
@@ -163,12 +164,14 @@ func TestBwrapTools(t *testing.T) {
 	}
 	t.Cleanup(func() { sb.Close(context.Background()) })
 	for tool, line := range map[string]string{
-		"bash":    "bash -c 'echo ok'",
-		"git":     "git init -q r && cd r && git -c user.name=a -c user.email=b commit -q --allow-empty -m x && git log >/dev/null && echo ok",
+		"bash": "bash -c 'echo ok'",
+		"git": "git init -q r && cd r && git -c user.name=a -c user.email=b commit -q --allow-empty -m x && " +
+			"git log >/dev/null && echo ok",
 		"python3": "python3 -c 'import socket, ssl, sqlite3, subprocess; print(\"ok\")'",
 		"node":    "node -e 'console.log(\"ok\")'",
 		"gcc":     "printf 'int main(void) { return 0; }' >a.c && gcc a.c -o a && ./a && echo ok",
-		"go":      "mkdir m && cd m && go mod init m 2>/dev/null; printf 'package m\\nimport \"testing\"\\nfunc TestM(t *testing.T) {}\\n' >m_test.go && go test . >out && echo ok || cat out",
+		"go": "mkdir m && cd m && go mod init m 2>/dev/null; printf 'package m\\nimport \"testing\"\\n" +
+			"func TestM(t *testing.T) {}\\n' >m_test.go && go test . >out && echo ok || cat out",
 	} {
 		if _, err := exec.LookPath(tool); err != nil {
 			continue

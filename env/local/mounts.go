@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// Where our own things lie inside of a bwrap sandbox.
+// Paths of our own files inside a bwrap sandbox.
 const (
 	guestPath = "/run/deepswe/guest"
 	oomPath   = "/run/deepswe/oom"
 	homePath  = "/tmp/home"
 )
 
-// configuration is what programs read below /etc that is nobody's secret. Patterns are allowed.
+// configuration lists what programs read below /etc and what holds no secrets. Patterns are allowed.
 func configuration() []string {
 	return []string{
 		"alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts", "gai.conf",

@@ -18,8 +18,9 @@ import (
 	"deepswe/env/guest"
 )
 
-// forker starts processes from one thread that lives as long as the provider. What a child inherits from the thread that
-// forked it (its control groups), and a death signal that fires when that thread ends, both need to know which one it is.
+// forker starts processes from one thread that lives as long as the provider. What a child inherits from the
+// thread that forked it (its control groups), and a death signal that fires when that thread ends, both need to know
+// which one it is.
 type forker struct {
 	jobs   chan func()
 	once   sync.Once
@@ -118,7 +119,8 @@ func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 	defer cancel()
 	r.client, err = guest.Connect(ctx, ours)
 	if err == nil && r.client.Hello().Build != l.build {
-		err = errors.Join(fmt.Errorf("the guest is another build (%s) than this program", r.client.Hello().Build), r.client.Close())
+		err = fmt.Errorf("the guest is another build (%s) than this program", r.client.Hello().Build)
+		err = errors.Join(err, r.client.Close())
 	}
 	if err != nil {
 		stopErr := r.stop() // the guest sees its stream end

@@ -46,7 +46,7 @@ func (b *base) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, err
 			Age: time.Since(found.Created),
 		}
 		all = append(all, left)
-		for _, pid := range inhabitants(dir) {
+		for _, pid := range processesIn(dir) {
 			left.Kind, left.ID = "process", fmt.Sprint(pid)
 			all = append(all, left)
 		}
@@ -118,25 +118,26 @@ func dispose(dir string, o owner) error {
 	return errors.Join(errors.Join(failed...), sweep(dir), disk.RemoveScratch(dir))
 }
 
-// inhabitants are the processes that belong to a scratch directory: they were started with its home, or are in it.
-func inhabitants(dir string) []int {
+// processesIn are the processes that belong to a scratch directory: they were started with its home, or are in it.
+func processesIn(dir string) []int {
 	pids, _ := disk.PIDs()
-	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !lives(pid, dir) })
+	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !belongsTo(pid, dir) })
 }
 
-func lives(pid int, dir string) bool {
+func belongsTo(pid int, dir string) bool {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
-	if cwd, err := os.Readlink(filepath.Join(proc, "cwd")); err == nil && within(strings.TrimSuffix(cwd, " (deleted)"), dir) {
+	cwd, err := os.Readlink(filepath.Join(proc, "cwd"))
+	if err == nil && within(strings.TrimSuffix(cwd, " (deleted)"), dir) {
 		return true
 	}
 	environ, err := os.ReadFile(filepath.Join(proc, "environ"))
 	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+dir+"/"))
 }
 
-// sweep kills what still lives in a scratch directory.
+// sweep kills the processes that belong to a scratch directory.
 func sweep(dir string) error {
 	for pause := time.Millisecond; ; pause *= 2 {
-		pids := inhabitants(dir)
+		pids := processesIn(dir)
 		if len(pids) == 0 {
 			return nil
 		}

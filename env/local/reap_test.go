@@ -58,8 +58,8 @@ func newProvider(kind, scratch string) (env.Provider, error) {
 	return local.NewBwrap(local.Options{Scratch: scratch})
 }
 
-// TestReap kills a process that uses sandboxes, at any moment, and expects one reap to leave nothing of it, and a living
-// neighbour untouched.
+// TestReap kills a process that uses sandboxes, at any moment, and expects one reap to leave nothing of it, and a
+// living neighbour untouched.
 func TestReap(t *testing.T) {
 	for _, kind := range []string{"host", "bwrap"} {
 		t.Run(kind, func(t *testing.T) {
@@ -91,7 +91,8 @@ func TestReap(t *testing.T) {
 			}
 			reaped := 0
 			for round := range rounds {
-				killVictim(t, victim{kind: kind, scratch: scratch, source: source, mark: mark}, time.Duration(round)*11*time.Millisecond)
+				v := victim{kind: kind, scratch: scratch, source: source, mark: mark}
+				killVictim(t, v, time.Duration(round)*11*time.Millisecond)
 				dry, err := p.Reap(t.Context(), env.ReapOptions{DryRun: true})
 				if err != nil {
 					t.Fatal(err)
@@ -125,7 +126,7 @@ func TestReap(t *testing.T) {
 func killVictim(t *testing.T, v victim, after time.Duration) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), victimEnv+"="+strings.Join([]string{v.kind, v.scratch, v.source, v.mark}, ":"))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s:%s:%s:%s", victimEnv, v.kind, v.scratch, v.source, v.mark))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -217,7 +218,8 @@ func TestReapBelieves(t *testing.T) {
 	if err := os.Mkdir(foreign, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(foreign, "owner.json"), []byte(fmt.Sprintf(`{"guest":{"pid":%d,"start":1}}`, os.Getpid())), 0o644); err != nil {
+	owner := fmt.Appendf(nil, `{"guest":{"pid":%d,"start":1}}`, os.Getpid())
+	if err := os.WriteFile(filepath.Join(foreign, "owner.json"), owner, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chown(foreign, 12345, 12345); err != nil {

@@ -17,7 +17,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// scratch is one sandbox's directory on the host. Nobody but its owner can enter it: what commands get to see of it is
+// scratch is one sandbox's directory on the host. Only its owner can enter it: what commands see of it is
 // the repository's copy and, without isolation, a home and a place for temporary files.
 type scratch struct {
 	dir   string
@@ -51,7 +51,8 @@ func newScratch(ctx context.Context, parent string, o owner, s env.Spec, to *tre
 	return sc, nil
 }
 
-// repo is where the repository's copy lies. Its last element is the one that the Spec asks for: some programs go by it.
+// repo is the path of the repository's copy. Its last element is the one that the Spec asks for: some programs go by
+// it.
 func (sc *scratch) repo(s env.Spec) string {
 	return filepath.Join(sc.dir, "repo", filepath.Base(inside(s)))
 }
@@ -67,7 +68,7 @@ func inside(s env.Spec) string {
 // remove deletes the directory.
 func (sc *scratch) remove() error { return disk.RemoveScratch(sc.dir) }
 
-// owner is who made a scratch directory. It lies in the directory, for whoever finds it when its owner is dead.
+// owner identifies the process that made a scratch directory. A file in the directory holds it, for Reap.
 type owner struct {
 	Name     string    `json:"owner"`
 	Provider string    `json:"provider"`

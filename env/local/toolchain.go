@@ -23,7 +23,7 @@ type toolchain struct {
 	goCache, goModCache string // empty without Go
 }
 
-// passed are the variables that say where toolchains lie, and how they are to behave. No other variable of the host's
+// passed are the variables that locate and configure toolchains. No other variable of the host's
 // environment reaches a sandbox: most secrets live there.
 func passed() []string {
 	return []string{
@@ -57,7 +57,7 @@ func newToolchain(environ []string) *toolchain {
 	return t
 }
 
-// defaults names what toolchains look for below the home directory, which is another one in a sandbox.
+// defaults names what toolchains look for below the home directory, which is different in a sandbox.
 func (t *toolchain) defaults() {
 	for key, dir := range map[string]string{
 		"PYENV_ROOT": ".pyenv", "RBENV_ROOT": ".rbenv", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo", "NVM_DIR": ".nvm",
@@ -95,7 +95,7 @@ func (t *toolchain) askGo() {
 	cmd.Env = append(cmd.Env, "GOTOOLCHAIN=local")
 	out, err := cmd.Output()
 	if err != nil {
-		return // a broken go command is the host's affair
+		return // a broken go command is not ours to report
 	}
 	var answer struct{ GOCACHE, GOMODCACHE, GOROOT string }
 	if json.Unmarshal(out, &answer) != nil {
@@ -134,7 +134,7 @@ func managers() []string {
 
 // roots are the host's directories that have to be seen for the programs of PATH to run, beside the system's own. Below
 // the home directory only what is known to hold programs and nothing else is among them: never the home itself, and
-// never a place where credentials lie.
+// never a place that holds credentials.
 func (t *toolchain) roots() []string {
 	var all []string
 	add := func(dir string) {
@@ -154,12 +154,15 @@ func (t *toolchain) roots() []string {
 			}
 		}
 	}
-	for _, key := range []string{"GOROOT", "JAVA_HOME", "PYENV_ROOT", "RBENV_ROOT", "RUSTUP_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "DOTNET_ROOT", "GEM_HOME"} {
+	for _, key := range []string{
+		"GOROOT", "JAVA_HOME", "PYENV_ROOT", "RBENV_ROOT", "RUSTUP_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "DOTNET_ROOT",
+		"GEM_HOME",
+	} {
 		add(t.vars[key])
 	}
 	for _, name := range []string{"bin", "registry", "git", "env"} {
 		if cargo := t.vars["CARGO_HOME"]; cargo != "" {
-			add(filepath.Join(cargo, name)) // beside them lie the registry's tokens
+			add(filepath.Join(cargo, name)) // the registry's tokens are beside them
 		}
 	}
 	add(t.goModCache)
@@ -169,7 +172,7 @@ func (t *toolchain) roots() []string {
 	return outermost(all)
 }
 
-// rootsOf tells what a directory of PATH needs to work.
+// rootsOf returns the directories that the programs in a directory of PATH need.
 func (t *toolchain) rootsOf(dir string) []string {
 	if t.home != "" && t.home != "/" && within(dir, t.home) {
 		first, _, _ := strings.Cut(strings.TrimPrefix(dir, t.home+"/"), "/")
@@ -194,7 +197,7 @@ func (t *toolchain) private(dir string) bool {
 	}
 	for _, d := range []string{dir, real} {
 		if d == "/" || t.home != "" && within(t.home, d) {
-			return true // the home itself, or what it lies in
+			return true // the home itself, or a directory above it
 		}
 		if t.home == "" || t.home == "/" || !within(d, t.home) {
 			continue
@@ -207,10 +210,13 @@ func (t *toolchain) private(dir string) bool {
 	return false
 }
 
-// interpreters finds where the programs that everybody uses really lie, when PATH has only links to them.
+// interpreters finds the real directories of common programs that PATH has only links to.
 func (t *toolchain) interpreters() []string {
 	var dirs []string
-	for _, name := range []string{"bash", "sh", "git", "make", "gcc", "cc", "python3", "python", "pip", "pytest", "uv", "node", "npm", "go", "ruby", "java", "cargo", "rustc"} {
+	for _, name := range []string{
+		"bash", "sh", "git", "make", "gcc", "cc", "python3", "python", "pip", "pytest", "uv", "node", "npm", "go", "ruby",
+		"java", "cargo", "rustc",
+	} {
 		for _, dir := range t.path {
 			real, err := filepath.EvalSymlinks(filepath.Join(dir, name))
 			if err != nil {
@@ -228,7 +234,7 @@ func system() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 }
 
-// outermost drops what lies in another one, or in the system's own directories.
+// outermost drops directories within another one, or within the system's own directories.
 func outermost(dirs []string) []string {
 	slices.Sort(dirs)
 	var kept []string
@@ -241,7 +247,7 @@ func outermost(dirs []string) []string {
 	return kept
 }
 
-// within reports whether a path is dir, or lies below it.
+// within reports whether a path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -40,9 +40,12 @@ func TestRoots(t *testing.T) {
 	place(t, root,
 		"home/me/.ssh/id", "home/me/.npmrc", "home/me/work/secret", "home/me/bin/tool", "home/me/lib/x",
 		"home/me/.local/bin/pipx", "home/me/.local/lib/x", "home/me/.local/share/keyrings/k",
-		"home/me/.cargo/bin/cargo", "home/me/.cargo/registry/x", "home/me/.cargo/credentials.toml", "home/me/.cargo/config.toml",
-		"home/me/.rustup/toolchains/x", "home/me/.pyenv/shims/python3", "home/me/.pyenv/bin/pyenv", "home/me/.pyenv/versions/3/bin/python3",
-		"home/me/.nvm/versions/node/v20/bin/node", "home/me/.nvm/versions/node/v20/lib/x", "home/me/sdk/go/bin/go2", "home/me/sdk/go/lib/x",
+		"home/me/.cargo/bin/cargo", "home/me/.cargo/registry/x", "home/me/.cargo/credentials.toml",
+		"home/me/.cargo/config.toml",
+		"home/me/.rustup/toolchains/x", "home/me/.pyenv/shims/python3", "home/me/.pyenv/bin/pyenv",
+		"home/me/.pyenv/versions/3/bin/python3",
+		"home/me/.nvm/versions/node/v20/bin/node", "home/me/.nvm/versions/node/v20/lib/x", "home/me/sdk/go/bin/go2",
+		"home/me/sdk/go/lib/x",
 		"home/me/go/bin/gopls", "home/me/go/src/private/x", "home/me/project/.venv/bin/python", "home/me/project/.venv/lib/x",
 		"opt/tool/bin/tool", "opt/tool/lib/x", "opt/flat/tool", "real/node/bin/node", "real/node/lib/x", "links/x",
 	)
@@ -52,18 +55,21 @@ func TestRoots(t *testing.T) {
 	var path []string
 	for _, dir := range []string{
 		"home/me/bin", "home/me/.local/bin", "home/me/.cargo/bin", "home/me/.pyenv/shims", "home/me/.pyenv/bin",
-		"home/me/sdk/go/bin", "home/me/go/bin", "home/me/project/.venv/bin", "opt/tool/bin", "opt/flat", "links", "nowhere", "home/me", "",
+		"home/me/sdk/go/bin", "home/me/go/bin", "home/me/project/.venv/bin", "opt/tool/bin", "opt/flat", "links",
+		"nowhere", "home/me", "",
 	} {
 		path = append(path, filepath.Join(root, dir))
 	}
 	path = append(path, "relative/bin", "/usr/bin")
 	chain := newToolchain([]string{
-		"HOME=" + home, "PATH=" + strings.Join(path, ":"), "API_KEY=secret", "VIRTUAL_ENV=" + filepath.Join(home, "project/.venv"),
+		"HOME=" + home, "PATH=" + strings.Join(path, ":"), "API_KEY=secret",
+		"VIRTUAL_ENV=" + filepath.Join(home, "project/.venv"),
 		"GEM_HOME=" + filepath.Join(home, ".local"), "JAVA_HOME=" + home,
 	})
 	var want []string
 	for _, dir := range []string{
-		"home/me/.cargo/bin", "home/me/.cargo/registry", "home/me/.local/bin", "home/me/.pyenv", "home/me/.rustup", "home/me/bin",
+		"home/me/.cargo/bin", "home/me/.cargo/registry", "home/me/.local/bin", "home/me/.pyenv", "home/me/.rustup",
+		"home/me/bin",
 		"home/me/go/bin", "home/me/project/.venv", "home/me/sdk/go", "links", "opt/flat", "opt/tool", "real/node",
 	} {
 		want = append(want, filepath.Join(root, dir))
@@ -77,7 +83,8 @@ func TestRoots(t *testing.T) {
 			t.Errorf("the environment has %s", kv)
 		}
 	}
-	if !slices.Contains(chain.environment(false), "GOPROXY=off") || slices.Contains(chain.environment(true), "GOPROXY=off") {
+	offline := func(network bool) bool { return slices.Contains(chain.environment(network), "GOPROXY=off") }
+	if !offline(false) || offline(true) {
 		t.Error("GOPROXY does not go by the network")
 	}
 }

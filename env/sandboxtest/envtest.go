@@ -241,8 +241,8 @@ func holding(t *testing.T, text string) int {
 	return count
 }
 
-// BuildAttacker builds the program that does from inside what a shell has no words for. It skips the test where there is
-// no go command.
+// BuildAttacker builds the program that does from inside what a shell has no words for. It skips the test where there
+// is no go command.
 func BuildAttacker(t *testing.T, dir string) string {
 	t.Helper()
 	goTool, err := exec.LookPath("go")

@@ -19,7 +19,7 @@ type recorder struct {
 	head    []byte
 	ring    []byte // the tail: grows up to its limit, then turns
 	limit   int
-	at      int // where the ring's oldest byte lies once it is full
+	at      int // the index of the ring's oldest byte once it is full
 	size    int64
 	last    time.Time // of the latest output
 	stopped bool
@@ -120,7 +120,7 @@ func (p *processes) recordOnce(to *recorder, fd int) (n int, err error) {
 	return n, err
 }
 
-// drain records what lies in a stream now, without waiting for the goroutine that does so usually, and no more than a
+// drain records what is in a stream now, without waiting for the goroutine that usually does, and no more than a
 // pipe holds: a background process may write faster than anybody reads.
 func (p *processes) drain(to *recorder, from *os.File) {
 	const mostInPipe = 1 << 20

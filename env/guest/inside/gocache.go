@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// goCache is a build cache for the go command (GOCACHEPROG, Go 1.24 and later): it reads from two directories and writes
-// to one. A sandbox can thus use what the host has compiled already without being able to change it: a poisoned cache
-// would be code that the host executes.
+// goCache is a build cache for the go command (GOCACHEPROG, Go 1.24 and later): it reads from two directories and
+// writes to one. A sandbox can thus use what the host has compiled already without being able to change it: a poisoned
+// cache would be code that the host executes.
 //
 // Both directories have the go command's own layout: "xx/ACTION-a" names an output, "xx/OUTPUT-d" holds it.
 type goCache struct {
@@ -46,7 +46,7 @@ type cacheResponse struct {
 	DiskPath      string     `json:",omitempty"`
 }
 
-// serveGoCache answers until the go command hangs up or says good-bye.
+// serveGoCache answers until the go command closes its end or sends "close".
 func serveGoCache(shared string, in io.Reader, out io.Writer) error {
 	dir, err := os.UserCacheDir()
 	if err != nil {

@@ -30,7 +30,9 @@ func search1(t interface{ Fatal(...any) }, q guest.Query, content []byte) *grep 
 
 // TestGrep compares with the obvious way: split into lines, and look at each.
 func TestGrep(t *testing.T) {
-	terms := []string{"a", "ab", "é", "a.b", "x y", "^a", "b$", "^$", "a*", "[^a]", `\s`, "(?i)AB", "a|b", `a\.b`, "^a.*b$"}
+	terms := []string{
+		"a", "ab", "é", "a.b", "x y", "^a", "b$", "^$", "a*", "[^a]", `\s`, "(?i)AB", "a|b", `a\.b`, "^a.*b$",
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		content := []byte(strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{
 			"a", "b", "ab", "a.b", "é", "\n", "\n", "\r\n", " ", "x y", "\xff", "AB", strings.Repeat("long ", 40),

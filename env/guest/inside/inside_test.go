@@ -78,7 +78,7 @@ func TestSilence(t *testing.T) {
 	defer in.Close()
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	if err := cmd.Run(); err == nil || !strings.Contains(said.String(), "no word from the host") {
+	if err := cmd.Run(); err == nil || !strings.Contains(said.String(), "nothing heard from the host") {
 		t.Errorf("%v: %s", err, said.String())
 	}
 }
@@ -206,7 +206,8 @@ func TestGoCache(t *testing.T) {
 	if out := build(program); strings.Contains(out, "/compile ") {
 		t.Errorf("the shared cache was not used:\n%s", out)
 	}
-	if err := os.WriteFile(filepath.Join(module, "b.go"), []byte("package x\n\nfunc B() int { return 2 }\n"), 0o644); err != nil {
+	more := []byte("package x\n\nfunc B() int { return 2 }\n")
+	if err := os.WriteFile(filepath.Join(module, "b.go"), more, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if out := build(program); !strings.Contains(out, "/compile ") {

@@ -15,15 +15,15 @@ import (
 	"deepswe/env/disk"
 )
 
-// family are the living processes of a job.
-func (p *processes) family(j *job) []disk.Stat {
-	ours, _ := p.kin(j)
+// members are the living processes of a job.
+func (p *processes) members(j *job) []disk.Stat {
+	ours, _ := p.partition(j)
 	return ours
 }
 
-// kin tells the living processes of a job from all others below the guest: what bears its mark, what is in its session,
-// and what descends from those.
-func (p *processes) kin(j *job) (ours, others []disk.Stat) {
+// partition separates the living processes of a job from all others below the guest. Those of the job carry its mark,
+// are in its session, or descend from such a process.
+func (p *processes) partition(j *job) (ours, others []disk.Stat) {
 	p.scan.Lock()
 	defer p.scan.Unlock()
 	if childless() {
@@ -41,7 +41,7 @@ func (p *processes) kin(j *job) (ours, others []disk.Stat) {
 	return ours, others
 }
 
-// leftovers tells the living processes whose commands have their results already from those of commands under way.
+// leftovers separates the living processes whose commands have ended from those of running commands.
 func (p *processes) leftovers() (left, busy []disk.Stat) {
 	p.scan.Lock()
 	defer p.scan.Unlock()
@@ -65,9 +65,9 @@ func (p *processes) leftovers() (left, busy []disk.Stat) {
 
 // end asks a job's processes to stop and, when grace has passed, makes them. It returns how the shell ended.
 func (p *processes) end(j *job, grace time.Duration) syscall.WaitStatus {
-	all := p.family(j)
+	all := p.members(j)
 	send(syscall.SIGTERM, all)
-	send(syscall.SIGCONT, all) // what is stopped cannot take its leave
+	send(syscall.SIGCONT, all) // a stopped process cannot handle SIGTERM
 	status, exited := syscall.WaitStatus(0), false
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -78,32 +78,32 @@ func (p *processes) end(j *job, grace time.Duration) syscall.WaitStatus {
 		case <-timer.C:
 		}
 		timer.Stop()
-		if exited && len(p.family(j)) == 0 {
+		if exited && len(p.members(j)) == 0 {
 			return status
 		}
 		if !time.Now().Before(deadline) {
 			break
 		}
 	}
-	p.kill(func() (targets, others []disk.Stat) { return p.kin(j) })
+	p.kill(func() (targets, others []disk.Stat) { return p.partition(j) })
 	if exited {
 		return status
 	}
 	select {
 	case status = <-j.exited:
 		return status
-	case <-time.After(stuck): // in the kernel, where no signal reaches
+	case <-time.After(killTimeout): // in the kernel, where no signal reaches
 		return syscall.WaitStatus(syscall.SIGKILL)
 	}
 }
 
-// stuck is how long killed processes may take to go.
-const stuck = 5 * time.Second
+// killTimeout is how long killed processes may take to go.
+const killTimeout = 5 * time.Second
 
-// kill kills processes until none of them is left, and nobody else. They are stopped first: what is stopped forks no
-// more, so that the hunt ends even when they multiply faster than they can be counted.
+// kill kills processes until none of the targets is left, and no others. They are stopped first: a stopped process
+// does not fork, so this ends even when they multiply faster than they can be counted.
 func (p *processes) kill(find func() (targets, others []disk.Stat)) {
-	for deadline := time.Now().Add(stuck); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); {
 		before := p.forks()
 		targets, others := find()
 		if len(targets) == 0 {
@@ -131,8 +131,9 @@ func (p *processes) forks() int {
 	return p.started
 }
 
-// killAll kills everything there is, unless a command was started since the caller saw that nobody else would be hit. It
-// reports whether it did. Only PID 1 can do that: it signals all the others in one step that no fork gets around.
+// killAll kills everything there is, unless a command was started since the caller saw that there are no other
+// processes. It reports whether it did. Only PID 1 can do that: it signals all the others in one step that no fork
+// gets around.
 func (p *processes) killAll(started int) bool {
 	p.mu.Lock() // so that no command is started meanwhile
 	defer p.mu.Unlock()
@@ -170,8 +171,9 @@ func prlimit(resource uintptr, set, get *syscall.Rlimit) error {
 	return nil
 }
 
-// brand gives the next process that is forked a mark of its own, and returns it: 0 where the kernel has no such limit.
-func (p *processes) brand() uint64 {
+// markNext gives the next process that is forked a mark of its own, and returns it: 0 where the kernel has no such
+// limit.
+func (p *processes) markNext() uint64 {
 	mark := p.next
 	if mark < 2*markSpan || prlimit(rlimitLocks, &syscall.Rlimit{Cur: mark, Max: mark}, nil) != nil {
 		return 0

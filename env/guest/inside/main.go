@@ -20,11 +20,11 @@ import (
 // Main is the guest: it serves the host at the other end of in and out, and returns the exit code when in ends. By then
 // everything that it started is gone. The process should end upon that: what Main did to itself cannot be undone.
 //
-// A provider starts the guest as PID 1 where it can, and says with --dir where commands run and with --uid and --gid as
-// whom. To have them run as another user, the guest needs the capabilities SETUID, SETGID and KILL, and uses SETPCAP if
-// it has it; it needs no other, and no command inherits any. --build comes back in the greeting, --silence ends a guest
-// whose host went away without a word, --home is made and set, --oom-file says where out-of-memory kills are counted, and
-// --rlimit-memory and --rlimit-processes stand in for control groups.
+// A provider starts the guest as PID 1 where it can, and says with --dir where commands run and with --uid and --gid
+// as whom. To have them run as another user, the guest needs the capabilities SETUID, SETGID and KILL, and uses
+// SETPCAP if it has it; it needs no other, and no command inherits any. --build comes back in the greeting, --silence
+// ends a guest whose host went away without a word, --home is made and set, --oom-file says where out-of-memory kills
+// are counted, and --rlimit-memory and --rlimit-processes replace control groups.
 func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 	o, err := parse(args)
 	if err != nil {
@@ -78,7 +78,7 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	s := &server{
-		ctx: ctx, options: o, width: newWidth(processors), procs: newProcesses(o, adj),
+		ctx: ctx, options: o, parallel: newParallelism(processors), procs: newProcesses(o, adj),
 		files: newThreads(6, o.demote()), helpers: newThreads(processors, o.demote()),
 	}
 	s.wire = guest.NewServer(ctx, out, s.handle)
@@ -104,7 +104,7 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 	cancel()
 	s.procs.close()
 	s.wire.Stop()
-	if !s.finish(stuck) {
+	if !s.finish(killTimeout) {
 		return errors.Join(err, errors.New("some calls do not end"))
 	}
 	s.files.close()
@@ -146,7 +146,7 @@ func (s *server) listen(ended, wrote <-chan error) error {
 			if s.wire.Heard() {
 				quiet = 0
 			} else if quiet++; quiet > 1 {
-				return fmt.Errorf("no word from the host for %v", s.options.silence)
+				return fmt.Errorf("nothing heard from the host for %v", s.options.silence)
 			}
 		}
 	}

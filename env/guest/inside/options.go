@@ -28,7 +28,7 @@ type options struct {
 	home     string
 	goCache  string
 	// memory bounds the private writable memory of a single process and processes the command user's processes, where
-	// no control group does better; 0 is no bound.
+	// no control group does; 0 is no bound.
 	memory, processes uint64
 
 	environment []string // of commands, before their own additions
@@ -65,7 +65,7 @@ func parse(args []string) (options, error) {
 		o.gid = os.Getgid()
 	}
 	if o.separate() && o.uid == os.Getuid() {
-		return o, errors.New("--gid without another --uid: a user that can signal the guest is none of its own")
+		return o, errors.New("--gid without another --uid: commands would run as a user that can signal the guest")
 	}
 	o.environment = o.baseEnvironment()
 	if o.home != "" {

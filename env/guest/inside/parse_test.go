@@ -21,7 +21,9 @@ func TestParseMark(t *testing.T) {
 			t.Errorf("%q: %d, %v", text, got, ok)
 		}
 	}
-	for _, text := range []string{"", "Max file locks            unlimited            unlimited            locks     \n", "Max file locks"} {
+	for _, text := range []string{
+		"", "Max file locks            unlimited            unlimited            locks     \n", "Max file locks",
+	} {
 		if got, ok := parseMark([]byte(text)); ok {
 			t.Errorf("%q: %d", text, got)
 		}
@@ -47,7 +49,9 @@ func TestParseOOMKills(t *testing.T) {
 
 func TestLookupUser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "passwd")
-	if err := os.WriteFile(file, []byte("root:x:0:0:root:/root:/bin/sh\nbroken\ndev:x:1000:1000::/home/dev:/bin/sh\ndev2:x:1000:1000::/home/2:/bin/sh"), 0o644); err != nil {
+	const passwd = "root:x:0:0:root:/root:/bin/sh\nbroken\ndev:x:1000:1000::/home/dev:/bin/sh\n" +
+		"dev2:x:1000:1000::/home/2:/bin/sh"
+	if err := os.WriteFile(file, []byte(passwd), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if name, home := lookupUser(file, 1000); name != "dev" || home != "/home/dev" {

@@ -16,10 +16,10 @@ import (
 	"deepswe/env/guest"
 )
 
-// processes starts, reaps and kills what runs inside. Orphans become children of the guest (it is PID 1, or a subreaper),
-// so that nothing that was ever started escapes.
+// processes starts, reaps and kills what runs inside. Orphans become children of the guest (it is PID 1, or a
+// subreaper), so that nothing that was ever started escapes.
 //
-// One goroutine reaps. It takes the lock to do so, and so does whoever forks: a child is known before it can be reaped.
+// One goroutine reaps. It takes the lock to do so, and so does every fork: a child is known before it can be reaped.
 type processes struct {
 	options options
 	spawner *threads // its one thread has given up whatever a command must not have
@@ -44,7 +44,8 @@ type processes struct {
 
 func newProcesses(o options, adj *oomScore) *processes {
 	p := &processes{
-		options: o, spawner: newThreads(1, o.harden), shell: findShell(o.environment), oom: newOOMCounter(o.oomFile), adj: adj,
+		options: o, spawner: newThreads(1, o.harden), shell: findShell(o.environment),
+		oom: newOOMCounter(o.oomFile), adj: adj,
 		children: map[int]chan syscall.WaitStatus{}, pipes: map[io.Closer]struct{}{},
 		born: make(chan struct{}, 1), stop: make(chan struct{}), reaped: make(chan struct{}), next: firstMark(),
 	}
@@ -102,7 +103,8 @@ const (
 // waitAny finds a child that has ended, and leaves it unreaped.
 func waitAny(flags uintptr) (pid int, errno syscall.Errno) {
 	var info [siginfoSize / 8]uint64
-	_, _, errno = syscall.Syscall6(syscall.SYS_WAITID, waitAll, 0, uintptr(unsafe.Pointer(&info)), waitExited|waitNoReap|flags, 0, 0)
+	_, _, errno = syscall.Syscall6(syscall.SYS_WAITID, waitAll, 0, uintptr(unsafe.Pointer(&info)),
+		waitExited|waitNoReap|flags, 0, 0)
 	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), siginfoPIDAt))), errno
 }
 
@@ -113,7 +115,7 @@ func childless() bool {
 	return errno == syscall.ECHILD
 }
 
-// reap collects every child that ends, adopted or not, and tells whoever started it.
+// reap collects every child that ends, adopted or not, and passes on its status.
 func (p *processes) reap() {
 	defer close(p.reaped)
 	for {
@@ -136,7 +138,7 @@ func (p *processes) collect(pid int) {
 	defer p.mu.Unlock()
 	var status syscall.WaitStatus
 	if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); err != nil || got != pid {
-		return // a child that failed to exec is waited for by whoever forked it
+		return // ForkExec itself waits for a child that failed to exec
 	}
 	if done := p.children[pid]; done != nil {
 		delete(p.children, pid)
@@ -152,8 +154,8 @@ func (p *processes) start(j *job, path string, argv []string, attr *syscall.Proc
 		return guest.ErrClosed
 	}
 	p.started++
-	j.mark = p.brand()
-	restore := p.volunteer()
+	j.mark = p.markNext()
+	restore := p.preferForOOM()
 	pid, err := syscall.ForkExec(path, argv, attr)
 	restore()
 	if err != nil {
@@ -168,9 +170,9 @@ func (p *processes) start(j *job, path string, argv []string, attr *syscall.Proc
 	return nil
 }
 
-// volunteer makes the guest the out-of-memory killer's favourite for as long as it takes to fork: children inherit that,
-// and the guest may go back, where lowering the score of a child would take a privilege.
-func (p *processes) volunteer() (restore func()) {
+// preferForOOM makes the guest the out-of-memory killer's first choice while it forks. Children inherit that; the guest
+// may restore its own score, while lowering a child's would need a privilege.
+func (p *processes) preferForOOM() (restore func()) {
 	if p.adj == nil {
 		return func() {}
 	}
@@ -199,7 +201,7 @@ func (p *processes) close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	gone := p.extinguish(5 * time.Second)
+	gone := p.killBelow(5 * time.Second)
 	close(p.stop)
 	if gone {
 		<-p.reaped
@@ -214,15 +216,15 @@ func (p *processes) close() {
 	p.oom.close()
 }
 
-// extinguish kills everything below the guest and reports whether it is gone.
-func (p *processes) extinguish(patience time.Duration) bool {
+// killBelow kills everything below the guest and reports whether it is gone.
+func (p *processes) killBelow(patience time.Duration) bool {
 	deadline := time.Now().Add(patience)
 	for pause := 100 * time.Microsecond; !childless(); pause = min(2*pause, 10*time.Millisecond) {
 		if time.Now().After(deadline) {
 			return false
 		}
 		if os.Getpid() == 1 {
-			// All at once, as no fork can get in between. Nobody else is left in this PID namespace but the guest.
+			// All at once, so that no fork can get in between. Only the guest is left in this PID namespace.
 			syscall.Kill(-1, syscall.SIGKILL)
 		} else {
 			p.kill(func() (targets, others []disk.Stat) { return descendants(os.Getpid()), nil })

@@ -20,7 +20,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// openRegular opens a regular file for reading. It never blocks on what is no regular file, and never touches a device:
+// openRegular opens a regular file for reading. It never blocks on another kind of file, and never touches a device:
 // the kind is looked at before the file is opened, and once more after, because names can be exchanged in between.
 func openRegular(path string, noFollow bool) (*os.File, os.FileInfo, error) {
 	look, flags := os.Stat, syscall.O_NONBLOCK|syscall.O_NOCTTY
@@ -54,8 +54,8 @@ func openRegular(path string, noFollow bool) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// open opens a file by a path on which there is none of the links of /proc that lead into a process: as the guest's, they
-// would lead where a command cannot go. Kernels before 5.6 open any path.
+// open opens a file, but not through the links of /proc that lead into a process: followed by the guest, they would
+// lead where a command cannot go. Kernels before 5.6 open any path.
 func open(path string, flags int) (*os.File, error) {
 	const sysOpenat2, noMagicLinks = 437, 2 // alike on every platform
 	how := struct{ flags, mode, resolve uint64 }{uint64(flags | syscall.O_CLOEXEC | syscall.O_LARGEFILE), 0, noMagicLinks}
@@ -116,8 +116,7 @@ const (
 	mostHashed = 1 << 30
 )
 
-// readAtOnce is read for small files that nobody writes to, which take no time that anybody could notice. For all others,
-// failures included, it answers nil.
+// readAtOnce is read for small files, which take no noticeable time. For all others, and for failures, it answers nil.
 func readAtOnce(c *guest.Call, path string, o guest.ReadOptions) guest.Message {
 	f, info, err := openRegular(path, o.NoFollow)
 	if err != nil {
@@ -154,7 +153,7 @@ func read(c *guest.Call, path string, o guest.ReadOptions) (guest.Message, error
 	defer f.Close()
 	reply := describe(path, info)
 	if info.Size() > mostHashed {
-		// Nobody edits a file of this size, and hashing it would take as long as a command may take.
+		// Files of this size are not edited, and hashing one would take as long as a command may.
 		part := io.NewSectionReader(f, o.Offset, o.Limit)
 		_, err := copyData(c, part)
 		return &reply, err
@@ -178,7 +177,7 @@ func copyData(c *guest.Call, from io.Reader) (int64, error) {
 	return io.Copy(&windowWriter{call: c, to: 1<<63 - 1}, from)
 }
 
-// windowWriter sends the part of a stream that lies between two offsets.
+// windowWriter sends the part of a stream between two offsets.
 type windowWriter struct {
 	call         *guest.Call
 	at, from, to int64
@@ -197,8 +196,8 @@ func (w *windowWriter) Write(p []byte) (int, error) {
 	return len(p), w.call.Send(part)
 }
 
-// version hashes a file from its beginning to its end, and says how long it was. A file that somebody makes longer as
-// fast as it is read ends at the limit, for which there is no version.
+// version hashes a file from its beginning to its end, and says how long it was. A file that grows as fast
+// as it is read ends at the limit, and has no version.
 func version(ctx context.Context, f io.Reader, buf []byte, most int64) (sum string, size int64, err error) {
 	hash := sha256.New()
 	for {

@@ -28,8 +28,8 @@ func prctl(option, value, more uintptr) error {
 	return nil
 }
 
-// prepareSelf makes the guest what it has to be before anything else runs: nobody traces it or reads its memory, and
-// orphans become its children.
+// prepareSelf prepares the guest before anything else runs: no process can trace it or read its memory, and orphans
+// become its children.
 func (o options) prepareSelf() (*oomScore, error) {
 	syscall.Umask(0o022)
 	if err := o.limitResources(); err != nil {
@@ -47,7 +47,7 @@ func (o options) prepareSelf() (*oomScore, error) {
 	return adj, nil
 }
 
-// limitResources sets what commands inherit. A core dump would be a file that nobody wrote in the repository.
+// limitResources sets what commands inherit. A core dump would be a stray file in the repository.
 func (o options) limitResources() error {
 	limits := map[uintptr]uint64{syscall.RLIMIT_CORE: 0}
 	if o.memory > 0 {
@@ -70,10 +70,10 @@ func (o options) limitResources() error {
 	return nil
 }
 
-// harden prepares the thread that commands are forked from: no program started from it can ever gain a privilege. Where
-// commands run as the guest's own user, it loses every capability too; otherwise a command loses them when it becomes
-// its user. The thread itself stays the guest's user, because whoever shares all of a thread's users may change the
-// resource limits of its whole process.
+// harden prepares the thread that commands are forked from: no program started from it can ever gain a privilege.
+// Where commands run as the guest's own user, it loses every capability too; otherwise a command loses them when it
+// becomes its user. The thread itself stays the guest's user, because a process with the same user ids as a thread may
+// change the resource limits of the thread's whole process.
 func (o options) harden() error {
 	if err := prctl(prSetNoNewPrivs, 1, 0); err != nil {
 		return fmt.Errorf("forbid new privileges: %w", err)
@@ -100,8 +100,8 @@ func filtered() bool {
 	return err == nil && bytes.Contains(status, []byte("\nSeccomp:\t2\n"))
 }
 
-// setCapabilities empties the calling thread's capability sets. A thread that has yet to become another user keeps those
-// it may use, without passing any on.
+// setCapabilities empties the calling thread's capability sets. A thread that has yet to become another user keeps
+// those it may use, without passing any on.
 func setCapabilities(keep bool) error {
 	header := struct {
 		version uint32
@@ -122,8 +122,8 @@ func setCapabilities(keep bool) error {
 }
 
 // demote returns what gives a thread the command user's rights on files, or nil where the guest has no others: the
-// editor shall not reach what the shell cannot. Only the file system's idea of the user changes. Signals and limits go
-// by the other ones, and stay out of the command user's reach.
+// editor must not reach what the shell cannot. Only the user for file access changes. Signals and limits go by the
+// other user ids, and stay out of the command user's reach.
 func (o options) demote() func() error {
 	if !o.separate() {
 		if os.Getuid() != 0 {
@@ -140,7 +140,7 @@ func (o options) demote() func() error {
 			value int
 		}{{syscall.SYS_SETFSGID, o.gid}, {syscall.SYS_SETFSUID, o.uid}} {
 			_, _, _ = syscall.RawSyscall(id.call, uintptr(id.value), 0, 0)
-			// The call answers with the previous value and never with an error: asking again tells.
+			// The call returns the previous value and never an error: a second call shows whether the first one worked.
 			if got, _, _ := syscall.RawSyscall(id.call, uintptr(id.value), 0, 0); int(got) != id.value {
 				return fmt.Errorf("act as user %d, group %d on files: %w", o.uid, o.gid, syscall.EPERM)
 			}
@@ -149,14 +149,14 @@ func (o options) demote() func() error {
 	}
 }
 
-// oomScore says how welcome the guest is to the out-of-memory killer.
+// oomScore is the guest's out-of-memory score.
 type oomScore struct {
 	file *os.File
 	own  []byte // as the guest was started; what a command may have made of it later does not count
 }
 
-// openOOMScore must be called before the guest becomes untraceable: the file is another one's from then on. Nil where
-// there is no such file.
+// openOOMScore must be called before the guest becomes untraceable: from then on the file belongs to another user. Nil
+// where there is no such file.
 func openOOMScore() *oomScore {
 	f, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
 	if err != nil {

@@ -36,7 +36,9 @@ type job struct {
 
 func newJob(c guest.Command) *job {
 	now := time.Now()
-	return &job{stdout: newRecorder(c.Head, c.Tail, now), stderr: newRecorder(c.Head, c.Tail, now), silent: make(chan struct{})}
+	return &job{
+		stdout: newRecorder(c.Head, c.Tail, now), stderr: newRecorder(c.Head, c.Tail, now), silent: make(chan struct{}),
+	}
 }
 
 // command runs one command line to its result. A command that cannot be started is a result too: the line is a model's,
@@ -175,8 +177,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// connect starts the goroutines at this side's ends of the streams. They may outlive the command by far: they last until
-// nobody holds the other ends any more, and what comes after the result goes nowhere.
+// connect starts the goroutines at this side's ends of the streams. They may outlive the command by far: they last
+// until no process holds the other ends any more, and what comes after the result is discarded.
 func (p *processes) connect(c *guest.Call, j *job, r guest.RunCall, ours []*os.File) {
 	for _, f := range ours {
 		p.keep(f)
@@ -216,10 +218,12 @@ func (p *processes) connect(c *guest.Call, j *job, r guest.RunCall, ours []*os.F
 }
 
 // await waits for the shell, and ends its processes when a limit passes or the caller gives up.
-func (p *processes) await(c *guest.Call, j *job, cmd guest.Command, began time.Time, result *guest.Result) syscall.WaitStatus {
-	wall := newAlarm(cmd.Timeout-time.Since(began), cmd.Timeout > 0)
+func (p *processes) await(
+	c *guest.Call, j *job, cmd guest.Command, began time.Time, result *guest.Result,
+) syscall.WaitStatus {
+	wall := newTimer(cmd.Timeout-time.Since(began), cmd.Timeout > 0)
 	defer wall.Stop()
-	idle := newAlarm(cmd.IdleTimeout, cmd.IdleTimeout > 0)
+	idle := newTimer(cmd.IdleTimeout, cmd.IdleTimeout > 0)
 	defer idle.Stop()
 	for {
 		select {
@@ -249,8 +253,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// newAlarm rings once after d, or never.
-func newAlarm(d time.Duration, ever bool) *time.Timer {
+// newTimer rings once after d, or never.
+func newTimer(d time.Duration, ever bool) *time.Timer {
 	t := time.NewTimer(d)
 	if !ever {
 		t.Stop()
@@ -259,7 +263,7 @@ func newAlarm(d time.Duration, ever bool) *time.Timer {
 }
 
 // settle waits for the last output after the shell has exited, and counts what the command has left running. What the
-// shell itself waited for lies in the pipes by now, and is recorded however busy the machine is.
+// shell itself waited for is in the pipes by now, and is recorded however busy the machine is.
 func (p *processes) settle(j *job) int {
 	timer := time.NewTimer(settle)
 	defer timer.Stop()
@@ -269,7 +273,7 @@ func (p *processes) settle(j *job) int {
 		p.drain(j.stdout, j.streams[0])
 		p.drain(j.stderr, j.streams[1])
 	}
-	return len(p.family(j))
+	return len(p.members(j))
 }
 
 // exit translates a wait status into a shell's terms.

@@ -36,15 +36,16 @@ func (s *server) search(c *guest.Call, root string, q guest.Query) (guest.Messag
 		return nil, fmt.Errorf("search for %q: %w", q.Term, &invalid{err})
 	}
 	var totals guest.Matches
-	s.width.widen()
-	defer s.width.narrow()
+	s.parallel.widen()
+	defer s.parallel.narrow()
 	searching := fan[string, []found]{
 		ctx: c.Context(), helpers: s.helpers,
 		work: func(paths []string) []found {
 			all := make([]found, len(paths))
 			in := bufio.NewReaderSize(nil, 64<<10)
 			for i, p := range paths {
-				all[i] = found{path: p, grep: grep{ctx: c.Context(), pattern: pattern, most: q.MaxMatches, width: q.MaxLine, in: in}}
+				g := grep{ctx: c.Context(), pattern: pattern, most: q.MaxMatches, width: q.MaxLine, in: in}
+				all[i] = found{path: p, grep: g}
 				all[i].unreadable = searchFile(&all[i]) != nil
 			}
 			return all

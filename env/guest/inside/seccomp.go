@@ -18,12 +18,12 @@ const (
 // filterSystemCalls takes from the calling thread, and from all it forks, a few calls that no test suite needs and that
 // hostile code could use:
 //
-//   - new user namespaces and a few more doorways to the kernel's defects, unless whoever started the guest has put a
-//     filter of its own in place (that of containers has them all, and more);
+//   - new user namespaces and a few other calls whose defects are often exploited, unless the guest was started under
+//     a filter already (that of containers has all of them, and more);
 //   - where commands run as the guest's user, what would let them end the guest although it is PID 1: changing its
 //     resource limits, and forging the signals of a memory fault, which the Go runtime has to believe.
 //
-// A kernel without seccomp goes without: the other walls stand.
+// A kernel without seccomp has no filter: the other protections remain.
 func filterSystemCalls(sameUser, filtered bool) error {
 	if filtered && !sameUser {
 		return nil
@@ -58,7 +58,7 @@ const (
 	refuse           = 0x00050000
 )
 
-// low and high are where an argument's halves lie; both platforms are little endian.
+// low and high are the offsets of an argument's halves; both platforms are little endian.
 func low(argument uint32) uint32  { return 16 + 8*argument }
 func high(argument uint32) uint32 { return low(argument) + 4 }
 
@@ -86,13 +86,13 @@ func filter(sameUser bool) []instruction {
 	if x32 != 0 {
 		program = append(program, instruction{code: bpfAnySet, no: 1, number: x32}, deny(syscall.ENOSYS))
 	}
-	program = append(program, on(sysClone3, deny(syscall.ENOSYS))...) // its flags lie in memory; C libraries fall back
+	program = append(program, on(sysClone3, deny(syscall.ENOSYS))...) // its flags are in memory; C libraries fall back
 	for _, number := range []uint32{syscall.SYS_CLONE, syscall.SYS_UNSHARE} {
 		newUser := instruction{code: bpfAnySet, no: 1, number: syscall.CLONE_NEWUSER}
 		program = append(program, on(number, load(low(0)), newUser, deny(syscall.EPERM), pass())...)
 	}
 	program = append(program, on(sysIOUringSetup, deny(syscall.ENOSYS))...)
-	for _, number := range doorways() {
+	for _, number := range deniedCalls() {
 		program = append(program, on(number, deny(syscall.EPERM))...)
 	}
 	if sameUser {

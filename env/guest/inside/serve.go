@@ -13,14 +13,14 @@ import (
 
 // server answers the calls of one host.
 type server struct {
-	ctx     context.Context // ends with the stream
-	options options
-	wire    *guest.Server
-	files   *threads // that file verbs run on
-	helpers *threads // that help them with many files
-	width   *width
-	reads   bool // the thread that reads calls may read files
-	procs   *processes
+	ctx      context.Context // ends with the stream
+	options  options
+	wire     *guest.Server
+	files    *threads // that file verbs run on
+	helpers  *threads // that help them with many files
+	parallel *parallelism
+	reads    bool // the thread that reads calls may read files
+	procs    *processes
 
 	writes sync.Mutex // held while a write takes effect
 }
@@ -79,7 +79,7 @@ func (s *server) answer(c *guest.Call) (guest.Message, error) {
 	return nil, fmt.Errorf("guest: no answer to %T", c.Request)
 }
 
-// guard turns a panic into an error: a file that we cannot cope with must not end the sandbox that it lies in.
+// guard turns a panic into an error: a file that we cannot cope with must not end the sandbox that holds it.
 func guard(f func() (guest.Message, error)) (reply guest.Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {

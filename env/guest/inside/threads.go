@@ -79,7 +79,7 @@ func (t *threads) hand(ctx context.Context, f func()) error {
 	}
 }
 
-// work never unlocks its thread, so that the thread ends with it: nobody else may run with these rights.
+// work never unlocks its thread, so that the thread ends with it: nothing else may run with these rights.
 func (t *threads) work() {
 	runtime.LockOSThread()
 	broken := t.setup()
@@ -203,33 +203,34 @@ func (f *fan[T, R]) finish(err error) error {
 	return err
 }
 
-// width is how many processors the guest uses. Verbs that work on many files widen it; everything else runs on one,
-// because waking a thread on another costs a short verb more than it gains, and hundreds of guests share a machine.
-type width struct {
+// parallelism is how many processors the guest uses. Verbs that work on many files widen it; everything else runs on
+// one, because waking a thread on another costs a short verb more than it gains, and hundreds of guests share a
+// machine.
+type parallelism struct {
 	most int
 
 	mu    sync.Mutex
 	users int
 }
 
-func newWidth(most int) *width {
+func newParallelism(most int) *parallelism {
 	runtime.GOMAXPROCS(1)
-	return &width{most: most}
+	return &parallelism{most: most}
 }
 
 // widen lasts until narrow is called as often.
-func (w *width) widen() { w.change(1) }
+func (p *parallelism) widen() { p.change(1) }
 
-func (w *width) narrow() { w.change(-1) }
+func (p *parallelism) narrow() { p.change(-1) }
 
-func (w *width) change(by int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	before := w.users > 0
-	w.users += by
-	switch now := w.users > 0; {
+func (p *parallelism) change(by int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.users > 0
+	p.users += by
+	switch now := p.users > 0; {
 	case now && !before:
-		runtime.GOMAXPROCS(w.most)
+		runtime.GOMAXPROCS(p.most)
 	case before && !now:
 		runtime.GOMAXPROCS(1)
 	}

@@ -21,8 +21,8 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 	if o.MaxHash <= 0 {
 		o.MaxHash = mostHashed
 	}
-	s.width.widen()
-	defer s.width.narrow()
+	s.parallel.widen()
+	defer s.parallel.narrow()
 	hashing := fan[guest.FileInfo, []guest.FileInfo]{
 		ctx: c.Context(), helpers: s.helpers,
 		work: func(files []guest.FileInfo) []guest.FileInfo {
@@ -77,7 +77,7 @@ func treeFile(path string, entry os.DirEntry, add func(string, fs.FileInfo) erro
 	return add(path, info)
 }
 
-// treeBroken adds a directory that cannot be read: whoever compares trees must know that something is hidden there.
+// treeBroken adds a directory that cannot be read: a comparison of trees must know that something is hidden there.
 func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -185,7 +185,7 @@ func byPath(a, b os.DirEntry) int {
 	return next(a) - next(b)
 }
 
-// readDirectory reads all names of a directory, unsorted. It never waits for something that is none.
+// readDirectory reads all names of a directory, unsorted. It never blocks on another kind of file.
 func readDirectory(path string) ([]os.DirEntry, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -208,7 +208,7 @@ func readDirectory(path string) ([]os.DirEntry, error) {
 	}
 }
 
-// mounted tells on which device a directory lies, and whether it may be walked into from another one.
+// mounted returns the device of a directory, and whether it may be entered from another device.
 func mounted(path string, from uint64) (uint64, bool) {
 	var stat syscall.Stat_t
 	if err := syscall.Lstat(path, &stat); err != nil {
@@ -217,7 +217,7 @@ func mounted(path string, from uint64) (uint64, bool) {
 	return stat.Dev, stat.Dev == from || !synthetic(path)
 }
 
-// synthetic reports whether a path lies on a file system that the kernel makes up.
+// synthetic reports whether a path is on a file system that the kernel generates.
 func synthetic(path string) bool {
 	const (
 		proc, sysfs, debugfs, tracefs = 0x9fa0, 0x62656572, 0x64626720, 0x74726163

@@ -16,8 +16,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// unpacking extracts a tar stream below one directory. Every name is resolved by [os.Root], one element after the other,
-// so that neither ".." nor a symbolic link, planted before or brought along, leads outside.
+// unpacking extracts a tar stream below one directory. Every name is resolved by [os.Root], one element after the
+// other, so that neither ".." nor a symbolic link, planted before or brought along, leads outside.
 type unpacking struct {
 	root *os.Root
 	made string // the directory that was made last: most files follow a neighbour
