@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepswe/env/backoff"
 )
 
 // The wait before the first retry is up to firstPause, and doubles up to longestPause: nine attempts span a minute or
@@ -55,8 +57,7 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 // Backoff And Jitter, 2015), so that rollouts that failed together do not return together; and at least what the
 // server asked for, within the cap.
 func pause(attempt int, asked, limit time.Duration) time.Duration {
-	ceiling := firstPause << min(attempt-1, 16)
-	jitter := rand.N(min(ceiling, longestPause) + 1)
+	jitter := rand.N(backoff.Limit(attempt, firstPause, longestPause) + 1)
 	if asked <= 0 {
 		return min(jitter, limit)
 	}
@@ -87,14 +88,10 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if backoff.Sleep(ctx, d) != nil {
 		return ended(ctx)
 	}
+	return nil
 }
 
 // ended is the context's own error. Its cause stays with the context: callers tell an interrupt from a failure by

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env/backoff"
 )
 
 // Errors that decide how a run goes on.
@@ -45,10 +46,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("rollout panicked: %v",
 // delay before the given retry, the first being 1: doubled each time, up to the limit, and then up to a half taken off
 // by the attempt's own random number, so that what failed together does not come back together.
 func (o Options) delay(a Job, retry int) time.Duration {
-	d := o.MaxBackoff
-	if shift := retry - 1; shift < 32 && o.Backoff<<shift > 0 {
-		d = min(o.Backoff<<shift, o.MaxBackoff)
-	}
+	d := backoff.Limit(retry, o.Backoff, o.MaxBackoff)
 	half := uint64(d / 2)
 	if half == 0 {
 		return d
@@ -124,7 +122,7 @@ func (r *run) again(a Job, try int, err error) bool {
 	r.Log.Warn("rollout failed, trying again",
 		"task", a.Task, "attempt", a.Index, "try", try, "delay", delay, "error", err)
 	r.tell(Event{Kind: Retrying, Job: a, Err: err, Delay: delay})
-	return wait(r.admit, delay)
+	return backoff.Sleep(r.admit, delay) == nil
 }
 
 // finish writes the outcome down, then tells of it, then hands it out.
@@ -167,16 +165,4 @@ func stopReason(err error) agent.StopReason {
 		return agent.ModelError
 	}
 	return agent.SandboxError
-}
-
-// wait sleeps and reports whether the whole time passed.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

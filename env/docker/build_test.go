@@ -26,6 +26,7 @@ func built(t *testing.T, p *Provider, folder string) string {
 
 // TestBuild builds a folder once for many starts, with what only BuildKit knows.
 func TestBuild(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var reports []env.Progress
 	p := provider(t, Options{Progress: func(r env.Progress) {
@@ -77,6 +78,7 @@ func TestBuild(t *testing.T) {
 
 // What a folder holds names its image: not where it lies, nor when it was written.
 func TestBuildNamesTheContent(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	name := func(files map[string]string) string {
 		ref, err := p.built(write(t, files))
@@ -104,6 +106,7 @@ func TestBuildNamesTheContent(t *testing.T) {
 }
 
 func TestBuildFails(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	needImage(t, p, busybox)
 	for name, c := range map[string]struct {
@@ -136,6 +139,7 @@ func TestBuildFails(t *testing.T) {
 }
 
 func TestBasesOf(t *testing.T) {
+	t.Parallel()
 	const dockerfile = `# syntax=docker/dockerfile:1
 ARG TAG=3
 FROM --platform=linux/amd64 golang:1.26 AS Build

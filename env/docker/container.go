@@ -57,7 +57,7 @@ func (d *daemon) boot(ctx context.Context, b launch) (*Sandbox, error) {
 	select {
 	case <-done:
 		return s, err
-	case <-time.After(patience):
+	case <-time.After(d.p.waits.undo):
 		return nil, fmt.Errorf("start sandbox: %w", context.Cause(ctx))
 	}
 }

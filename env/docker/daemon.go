@@ -16,9 +16,8 @@ import (
 	"deepswe/env"
 )
 
-// The daemon's time limits. A busy one takes seconds to create a container, but never minutes to answer a ping.
+// The daemon's time limits. A busy one takes seconds to create a container.
 const (
-	pingTimeout   = 10 * time.Second
 	callTimeout   = 2 * time.Minute
 	removeTimeout = 30 * time.Second
 )
@@ -114,7 +113,7 @@ func (e *DaemonError) Unwrap() []error { return []error{env.ErrInfrastructure, e
 
 // greet negotiates the API version and learns what the daemon can do.
 func (d *daemon) greet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.p.waits.ping)
 	defer cancel()
 	ping, err := d.cli.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
 	if err != nil {

@@ -8,7 +8,7 @@
 // Several processes, on several machines, may use one daemon. What each of them has there carries labels, and anybody
 // may remove what belongs to a dead process:
 //
-//	deepswe.owner     the process: machine/pid/start time, where machine is a hash of the boot and the PID namespace
+//	deepswe.owner     the provider: machine/pid/start time/nonce, where machine is a hash of boot and PID namespace
 //	deepswe.host      its host name, for people
 //	deepswe.kind      sandbox, prepare, original, lease, fill, guest
 //	deepswe.run       Spec.Run

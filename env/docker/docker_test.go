@@ -22,8 +22,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if scenario := os.Getenv("DEEPSWE_TEST_VICTIM"); scenario != "" {
-		os.Exit(victim(scenario))
+	if scenario := os.Getenv("DEEPSWE_TEST_CHILD"); scenario != "" {
+		os.Exit(child(scenario))
 	}
 	testkit.Main(m)
 }
@@ -113,4 +113,21 @@ func ours(t testing.TB, d *daemon, owner string) map[string][]container.Summary 
 		found[c.Labels[labelKind]] = append(found[c.Labels[labelKind]], c)
 	}
 	return found
+}
+
+// eventually waits for a condition that must come true. How long that takes does not matter: the limit is for tests
+// that fail.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after a minute it does not hold that %s", what)
+		}
+	}
+}
+
+// hasty makes a provider notice soon that a daemon is down or back.
+func hasty(p *Provider) *Provider {
+	p.waits = waits{ping: time.Second, watch: 200 * time.Millisecond, undo: 200 * time.Millisecond, retry: time.Millisecond}
+	return p
 }

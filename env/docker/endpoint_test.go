@@ -34,6 +34,7 @@ func contextID(name string) string {
 }
 
 func TestResolve(t *testing.T) {
+	t.Parallel()
 	far, bare := contextID("far"), contextID("bare")
 	home := write(t, map[string]string{
 		".docker/config.json":                            `{"currentContext": "far"}`,
@@ -99,6 +100,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestSSHArguments(t *testing.T) {
+	t.Parallel()
 	for destination, want := range map[string]string{
 		"host":             "-- host docker system dial-stdio",
 		"me@host":          "-l me -- host docker system dial-stdio",

@@ -17,6 +17,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/backoff"
 )
 
 // image is what an image reference stood for when it was resolved.
@@ -91,10 +92,7 @@ func (d *daemon) inspectImage(ctx context.Context, ref string) (image, error) {
 }
 
 // A pull that fails for a temporary reason is retried, after pauses that double.
-const (
-	pullAttempts = 4
-	pullPause    = 500 * time.Millisecond
-)
+const pullAttempts = 4
 
 // pull brings an image onto the daemon: from the mirror where there is one and the image is Docker Hub's, else, or when
 // the mirror fails, from its own registry.
@@ -174,19 +172,16 @@ func (d *daemon) adoptMirrored(ctx context.Context, ref string, named reference.
 
 // download pulls, and retries where that can help.
 func (d *daemon) download(ctx context.Context, ref string, p *progress) error {
-	pause := pullPause
 	for attempt := 1; ; attempt++ {
 		err := d.downloadOnce(ctx, ref, p)
 		if err == nil || ctx.Err() != nil || attempt == pullAttempts || permanent(err) {
 			return err
 		}
 		d.p.log.Warn("pull failed, trying again", "image", ref, "attempt", attempt, "error", err)
-		select {
-		case <-time.After(pause/2 + rand.N(pause)):
-		case <-ctx.Done():
-			return ctx.Err()
+		pause := backoff.Limit(attempt, d.p.waits.retry, time.Minute)
+		if err := backoff.Sleep(ctx, pause/2+rand.N(pause)); err != nil {
+			return err
 		}
-		pause *= 2
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/backoff"
 )
 
 // installation is what sandboxes need on a daemon before the first of them can start: the guest's binary, and the lease
@@ -234,9 +235,7 @@ func exclusively[T any](
 		if err := d.breakLock(ctx, name); err != nil {
 			return err
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, 50*time.Millisecond) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -262,7 +261,7 @@ func (d *daemon) breakLock(ctx context.Context, name string) error {
 	return d.remove(ctx, found.Container.ID)
 }
 
-// renewLease touches the heartbeat file. The time is the daemon's own, so that no other clock matters.
+// renewLease touches the lease's heartbeat file. The time is the daemon's own, so that no other clock matters.
 func (d *daemon) renewLease(ctx context.Context) error {
 	d.mu.Lock()
 	s := d.installation
@@ -270,26 +269,30 @@ func (d *daemon) renewLease(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, d.p.waits.ping)
 	defer cancel()
 	now, err := d.now(ctx)
 	if err != nil {
 		return err
 	}
-	var archive bytes.Buffer
-	tw := tar.NewWriter(&archive)
-	err = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: heartbeat, Mode: 0o444, ModTime: now})
-	if err := errors.Join(err, tw.Close()); err != nil {
-		return err
-	}
-	to := client.CopyToContainerOptions{DestinationPath: leaseDir, Content: &archive}
-	_, err = d.cli.CopyToContainer(ctx, s.lease, to)
-	if errdefs.IsNotFound(err) {
+	if err = d.touchLease(ctx, s.lease, now); errdefs.IsNotFound(err) {
 		// Somebody removed it by hand. The next start makes another.
 		d.mu.Lock()
 		d.installation = nil
 		d.mu.Unlock()
 	}
+	return err
+}
+
+func (d *daemon) touchLease(ctx context.Context, id string, now time.Time) error {
+	var archive bytes.Buffer
+	tw := tar.NewWriter(&archive)
+	err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: heartbeat, Mode: 0o444, ModTime: now})
+	if err := errors.Join(err, tw.Close()); err != nil {
+		return err
+	}
+	to := client.CopyToContainerOptions{DestinationPath: leaseDir, Content: &archive}
+	_, err = d.cli.CopyToContainer(ctx, id, to)
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/moby/moby/client"
 
@@ -20,8 +19,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// victim is what the test binary does when a test runs it again as another process.
-func victim(scenario string) int {
+// child is what the test binary does when a test runs it again as another process.
+func child(scenario string) int {
 	switch scenario {
 	case "churn":
 		return churn()
@@ -53,17 +52,20 @@ func churn() int {
 		wg.Go(func() {
 			for round := 0; ; round++ {
 				spec := specs[(i+round)%len(specs)]
-				spec.Run, spec.Rollout = "victim", fmt.Sprint(i, "/", round)
+				spec.Run, spec.Rollout = "child", fmt.Sprint(i, "/", round)
 				if i == 3 {
 					_ = p.Prefetch(ctx, spec)
 				}
+				fmt.Println("start")
 				s, err := p.Start(ctx, spec)
 				if err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					continue
 				}
+				fmt.Println("run")
 				_, _ = s.Run(ctx, env.Command{Line: "sleep 1000 & echo started"})
 				_, _ = s.Original(ctx, "nothing")
+				fmt.Println("close")
 				_ = s.Close(ctx)
 			}
 		})
@@ -90,6 +92,7 @@ func dialStdio() int {
 // TestKilledHost kills a process like this one at random moments. One reaping later nothing of it may be left, and a
 // neighbour on the same daemon must not have noticed.
 func TestKilledHost(t *testing.T) {
+	t.Parallel()
 	neighbour := provider(t, Options{})
 	s := start(t, neighbour, env.Spec{Image: busybox, Run: "neighbour"})
 	must(t, s, "echo still here > /tmp/mark")
@@ -120,7 +123,7 @@ func TestKilledHost(t *testing.T) {
 	removePrepared(t, neighbour, state)
 }
 
-// killAtRandom runs a victim, kills it, and returns whom it was.
+// killAtRandom runs a child, kills it, and returns its owner.
 func killAtRandom(t *testing.T, state string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -128,7 +131,8 @@ func killAtRandom(t *testing.T, state string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), "DEEPSWE_TEST_VICTIM=churn", "DEEPSWE_TEST_GUEST="+testkit.Guest(t), "DEEPSWE_TEST_STATE="+state)
+	cmd.Env = append(os.Environ(),
+		"DEEPSWE_TEST_CHILD=churn", "DEEPSWE_TEST_GUEST="+testkit.Guest(t), "DEEPSWE_TEST_STATE="+state)
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()
@@ -140,15 +144,21 @@ func killAtRandom(t *testing.T, state string) string {
 	}
 	var owner string
 	if _, err := fmt.Fscanln(out, &owner); err != nil {
-		t.Fatalf("the victim did not begin: %v\n%s", err, complaints.String())
+		t.Fatalf("the child did not begin: %v\n%s", err, complaints.String())
 	}
-	time.Sleep(rand.N(2 * time.Second))
+	// It prints a line before each of its steps: this is a moment in one of the first, or somewhere later.
+	for range rand.N(60) {
+		var step string
+		if _, err := fmt.Fscanln(out, &step); err != nil {
+			t.Fatalf("the child ended: %v\n%s", err, complaints.String())
+		}
+	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	if complaints.Len() > 0 {
-		t.Errorf("the victim complained before it was killed:\n%s", complaints.String())
+		t.Errorf("the child complained before it was killed:\n%s", complaints.String())
 	}
 	return owner
 }
@@ -179,7 +189,7 @@ func TestSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	script := "#!/bin/sh\necho \"$@\" > " + dir + "/args\nDEEPSWE_TEST_VICTIM=dial-stdio exec " + self + "\n"
+	script := "#!/bin/sh\necho \"$@\" > " + dir + "/args\nDEEPSWE_TEST_CHILD=dial-stdio exec " + self + "\n"
 	if err := os.WriteFile(filepath.Join(dir, "ssh"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}

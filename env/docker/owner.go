@@ -15,7 +15,7 @@ import (
 // Labels say whose a thing is. Every container and volume of ours carries labelOwner; docker never changes a label, so
 // what changes (that the owner is still alive) is kept in the lease.
 const (
-	labelOwner    = "deepswe.owner"    // owner.String
+	labelOwner    = "deepswe.owner"    // owner.String/nonce
 	labelHost     = "deepswe.host"     // the owner's host name, for people
 	labelKind     = "deepswe.kind"     // kindSandbox and its siblings
 	labelRun      = "deepswe.run"      // Spec.Run
@@ -35,13 +35,14 @@ const (
 	kindFill     = "fill"     // never started: the guest's volume is filled through it
 )
 
-// owner is a process and its machine: this boot of it, seen from this PID namespace.
+// owner is a process and its machine: this boot of it, seen from this PID namespace. What a label holds has one part
+// more, which is the provider's in that process.
 type owner struct {
 	machine string
 	disk.Process
 }
 
-// String is what the label holds: machine/pid/start.
+// String is machine/pid/start.
 func (o owner) String() string {
 	return o.machine + "/" + strconv.Itoa(o.PID) + "/" + strconv.FormatUint(o.Start, 10)
 }
@@ -55,6 +56,7 @@ func parseOwner(s string) (owner, bool) {
 	if !ok {
 		return owner{}, false
 	}
+	start, _, _ = strings.Cut(start, "/")
 	pid, err := strconv.Atoi(number)
 	if err != nil || pid <= 0 {
 		return owner{}, false

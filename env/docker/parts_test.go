@@ -54,6 +54,7 @@ func asStream(r io.Reader) *stream {
 // TestStream splits what a guest writes into any frames, with anything on standard error between them, and reads it in
 // any pieces.
 func TestStream(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var wire, want, errors []byte
 		for range rapid.IntRange(0, 20).Draw(t, "frames") {
@@ -81,6 +82,7 @@ func TestStream(t *testing.T) {
 }
 
 func TestStreamBreaks(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		wire []byte
 		want string
@@ -108,6 +110,7 @@ func FuzzStream(f *testing.F) {
 }
 
 func TestCallGroup(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var fs callGroup[int]
 		var work sync.WaitGroup
@@ -151,9 +154,13 @@ func TestCallGroup(t *testing.T) {
 }
 
 func TestOwner(t *testing.T) {
+	t.Parallel()
 	self := thisOwner()
 	if back, ok := parseOwner(self.String()); !ok || back != self {
 		t.Errorf("parseOwner(%q) = %v, %v", self, back, ok)
+	}
+	if back, ok := parseOwner(self.String() + "/some-provider"); !ok || back != self {
+		t.Errorf("a provider of %q is of %v, %v", self, back, ok)
 	}
 	for _, bad := range []string{"", "a", "a/b", "a/b/c", "a/0/c", "a/-1/c"} {
 		if o, ok := parseOwner(bad); ok {
@@ -185,18 +192,13 @@ func TestOwner(t *testing.T) {
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for range 200 {
-		if kid.liveness(self.machine) == disk.Dead {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	check("a zombie", kid, disk.Dead)
+	eventually(t, "a zombie counts as dead", func() bool { return kid.liveness(self.machine) == disk.Dead })
 	_ = child.Wait()
 	check("a child that was waited for", kid, disk.Dead)
 }
 
 func TestLookupUser(t *testing.T) {
+	t.Parallel()
 	passwd := "root:x:0:0:root:/root:/bin/bash\nbroken\ndev:x:1001:100:,,,:/home/dev:/bin/sh\n"
 	group := "root:x:0:\nusers:x:100:\nwheel:x:10:dev\n"
 	for spec, want := range map[string]string{
@@ -215,6 +217,7 @@ func TestLookupUser(t *testing.T) {
 }
 
 func TestPackTree(t *testing.T) {
+	t.Parallel()
 	root := write(t, map[string]string{
 		"a":                                  "a\n",
 		"dir/b":                              "b\r\n",
@@ -276,6 +279,7 @@ func TestPackTree(t *testing.T) {
 }
 
 func TestRecords(t *testing.T) {
+	t.Parallel()
 	r := records{filepath.Join(t.TempDir(), "deep", "images.json")}
 	var wg sync.WaitGroup
 	for i := range 20 {
@@ -306,6 +310,7 @@ func TestRecords(t *testing.T) {
 
 // TestClientFloor guards against a client that no longer speaks to the daemons that are out there.
 func TestClientFloor(t *testing.T) {
+	t.Parallel()
 	if client.MinAPIVersion > "1.41" {
 		t.Errorf("the moby client needs API %s; Docker 20.10 speaks 1.41", client.MinAPIVersion)
 	}

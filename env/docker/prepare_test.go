@@ -15,6 +15,7 @@ import (
 
 // TestPrepare runs the commands once for many starts at once, and keeps the image's own configuration.
 func TestPrepare(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	base := build(t, p, &container.Config{User: "7:8", Env: []string{"A=1"}, Cmd: []string{"/bin/sh"}, WorkingDir: "/"}, "mkdir -p /testbed && chown 7 /testbed")
 	spec := env.Spec{Image: base, Prepare: []string{"id -u > /who", "date +%s%N > /when; cat /proc/sys/kernel/random/uuid >> /when", "chmod 755 /testbed", "(sleep 1000 &)"}}
@@ -78,6 +79,7 @@ func TestPrepare(t *testing.T) {
 }
 
 func TestPrepareFails(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	needImage(t, p, busybox)
 	for _, copyIn := range []string{"", t.TempDir()} {
@@ -96,6 +98,7 @@ func TestPrepareFails(t *testing.T) {
 }
 
 func TestWarm(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{Warm: 2})
 	needImage(t, p, busybox)
 	spec := env.Spec{Image: busybox, Run: "r"}

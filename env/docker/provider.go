@@ -42,6 +42,7 @@ type Provider struct {
 	options  Options
 	log      *slog.Logger
 	owner    string
+	waits    waits
 	hostname string
 	machine  string
 	state    string
@@ -64,8 +65,8 @@ var _ env.Provider = (*Provider)(nil)
 // that do not answer are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{
-		options: o, log: o.Log, owner: thisOwner().String(), machine: thisMachine(), state: o.State,
-		builds: map[string]*buildContext{},
+		options: o, log: o.Log, owner: thisOwner().String() + "/" + nonce(), machine: thisMachine(), state: o.State,
+		builds: map[string]*buildContext{}, waits: defaultWaits(),
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)

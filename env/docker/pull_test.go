@@ -140,6 +140,7 @@ func unpull(t *testing.T, p *Provider, ref string) {
 }
 
 func TestPull(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var reports []env.Progress
 	p := provider(t, Options{Progress: func(r env.Progress) {
@@ -171,7 +172,8 @@ func TestPull(t *testing.T) {
 }
 
 func TestPullFails(t *testing.T) {
-	p := provider(t, Options{})
+	t.Parallel()
+	p := hasty(provider(t, Options{}))
 	r := newHub(t)
 	r.put(t, "team/limited", "v1", 10)
 	for name, c := range map[string]struct {
@@ -205,6 +207,7 @@ func TestPullFails(t *testing.T) {
 }
 
 func TestMirror(t *testing.T) {
+	t.Parallel()
 	r := newHub(t)
 	sum := r.put(t, "cache/team/mirrored", "v1", 100)
 	p := provider(t, Options{Mirror: "http://" + r.host() + "/cache/"})

@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/backoff"
 	"deepswe/env/disk"
 )
 
@@ -124,7 +125,11 @@ func (d *daemon) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, e
 	defer cancel()
 	var all []env.Leftover
 	for round := 0; ; round++ {
-		left, err := d.reapOnce(ctx, o)
+		var left []env.Leftover
+		c, err := d.inventory(ctx)
+		if err == nil {
+			left, err = d.reapOnce(ctx, c, o)
+		}
 		all = append(all, left...)
 		if err != nil {
 			return all, d.infrastructure(ctx, "reap", err)
@@ -132,19 +137,14 @@ func (d *daemon) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, e
 		if len(left) == 0 || o.DryRun || round == reapRounds {
 			return all, nil
 		}
-		select {
-		case <-time.After(reapPause):
-		case <-ctx.Done():
-			return all, d.infrastructure(ctx, "reap", ctx.Err())
+		if err := backoff.Sleep(ctx, reapPause); err != nil {
+			return all, d.infrastructure(ctx, "reap", err)
 		}
 	}
 }
 
-func (d *daemon) reapOnce(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
-	c, err := d.inventory(ctx)
-	if err != nil {
-		return nil, err
-	}
+// reapOnce removes what an inventory finds.
+func (d *daemon) reapOnce(ctx context.Context, c *inventory, o env.ReapOptions) ([]env.Leftover, error) {
 	var condemned, leases []container.Summary
 	survivors := map[string]bool{} // volumes that stay in use, and the lease's image
 	for _, found := range c.containers {

@@ -94,7 +94,7 @@ func (s *Sandbox) end(exit string, oom bool) {
 // the container is renamed.
 func (s *Sandbox) claim(ctx context.Context, spec env.Spec) {
 	s.spec.Rollout, s.spec.CopyIn = spec.Rollout, spec.CopyIn
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.d.p.waits.ping)
 	defer cancel()
 	_, err := s.d.cli.ContainerRename(ctx, s.id, client.ContainerRenameOptions{NewName: sandboxName(spec)})
 	if err != nil {

@@ -16,8 +16,10 @@ import (
 )
 
 func TestSandboxAnswers(t *testing.T) {
+	t.Parallel()
 	for _, image := range []string{busybox, bookworm} {
 		t.Run(image, func(t *testing.T) {
+			t.Parallel()
 			p := provider(t, Options{})
 			s := start(t, p, env.Spec{Image: image})
 			if s.Dir() != "/testbed" {
@@ -65,6 +67,7 @@ func build(t *testing.T, p *Provider, config *container.Config, script string) s
 }
 
 func TestCopyIn(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	root := write(t, map[string]string{
 		"a.txt": "one\n", "new\nline": "n", "latin-\xe9": "x", ".git/HEAD": "ref: refs/heads/main\n", "sub/deep/f": strings.Repeat("z", 100_000),
@@ -96,6 +99,7 @@ func TestCopyIn(t *testing.T) {
 }
 
 func TestImageUser(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	image := build(t, p, &container.Config{User: "dev:users", Env: []string{"FROM_IMAGE=1"}},
 		"echo 'dev:x:1234:55:Dev:/home/dev:/bin/sh' >> /etc/passwd; echo 'users:x:77:' >> /etc/group; mkdir -p /home/dev /src; chown 1234 /home/dev /src")
@@ -110,6 +114,7 @@ func TestImageUser(t *testing.T) {
 }
 
 func TestOriginal(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	image := build(t, p, &container.Config{}, `mkdir -p /testbed/sub && cd /testbed && printf 'as it was\r\n' > f && ln -s f link && ln -s sub linkdir && echo deep > sub/f`)
 	s := start(t, p, env.Spec{Image: image})
@@ -140,6 +145,7 @@ func TestOriginal(t *testing.T) {
 }
 
 func TestRefusedSpecs(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	needImage(t, p, busybox)
 	for name, s := range map[string]env.Spec{
@@ -155,6 +161,7 @@ func TestRefusedSpecs(t *testing.T) {
 }
 
 func TestNoDaemon(t *testing.T) {
+	t.Parallel()
 	for host, want := range map[string]string{
 		"unix:///nowhere.sock": "start",
 		"tcp://127.0.0.1:1":    "docker --host tcp://127.0.0.1:1 version",
@@ -168,6 +175,7 @@ func TestNoDaemon(t *testing.T) {
 }
 
 func TestOutputSurvivesTheStream(t *testing.T) {
+	t.Parallel()
 	p := provider(t, Options{})
 	s := start(t, p, env.Spec{Image: busybox})
 	content := bytes.Repeat([]byte{0, 1, 2, 255, '\n', '\r'}, 500_000)

@@ -7,20 +7,31 @@ import (
 
 	"github.com/moby/moby/api/types/events"
 	"github.com/moby/moby/client"
+
+	"deepswe/env/backoff"
 )
 
-// How often a daemon is pinged, and the lease on it renewed.
-const (
-	pingInterval  = 5 * time.Second
-	leaseInterval = 30 * time.Second
-)
+// leaseInterval is how often the lease on a daemon is renewed.
+const leaseInterval = 30 * time.Second
+
+// waits are how long this provider waits for what. They are fields so that tests can wait less.
+type waits struct {
+	ping  time.Duration // for a quick answer of the daemon
+	watch time.Duration // between two pings
+	undo  time.Duration // for a start to be undone after its context has ended; a daemon that does not answer takes longer
+	retry time.Duration // before a failed pull is retried, at first
+}
+
+func defaultWaits() waits {
+	return waits{ping: 10 * time.Second, watch: 5 * time.Second, undo: patience, retry: 500 * time.Millisecond}
+}
 
 // watch follows a daemon while the provider lives: it notices containers that end and a daemon that goes down or comes
 // back, and renews the lease.
 func (d *daemon) watch() {
 	d.p.work.Go(d.followEvents)
 	ctx := d.p.life
-	ping, lease := time.NewTicker(pingInterval), time.NewTicker(leaseInterval)
+	ping, lease := time.NewTicker(d.p.waits.watch), time.NewTicker(leaseInterval)
 	defer ping.Stop()
 	defer lease.Stop()
 	for {
@@ -71,10 +82,7 @@ func (d *daemon) followEvents() {
 				d.recheck() // the stream only ends with the daemon
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(500 * time.Millisecond):
-		}
+		_ = backoff.Sleep(ctx, 500*time.Millisecond)
 	}
 }
 
@@ -159,7 +167,7 @@ func (d *daemon) whileUp(ctx context.Context) (context.Context, context.CancelFu
 
 // recheck pings the daemon after an error, and marks it down when it does not answer.
 func (d *daemon) recheck() (gone bool) {
-	ctx, cancel := context.WithTimeout(d.p.life, pingTimeout)
+	ctx, cancel := context.WithTimeout(d.p.life, d.p.waits.ping)
 	defer cancel()
 	_, err := d.cli.Ping(ctx, client.PingOptions{})
 	if err == nil || d.p.life.Err() != nil {

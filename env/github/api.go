@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepswe/env/backoff"
 )
 
 const (
@@ -79,7 +81,7 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 			return next, err
 		}
 		if wait == 0 {
-			wait = time.Second << (attempt - 1)
+			wait = backoff.Limit(attempt, time.Second, longestWait)
 		}
 		s.o.Log.Warn("the issue's host failed, trying again", "error", err, "wait", wait)
 		if err := s.o.Sleep(ctx, wait); err != nil {

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepswe/env/backoff"
 )
 
 // Options say how to reach the host. The zero value reads public issues.
@@ -65,7 +67,7 @@ func New(o Options) (*Client, error) {
 		c.o.Git = "git"
 	}
 	if o.Sleep == nil {
-		c.o.Sleep = sleep
+		c.o.Sleep = backoff.Sleep
 	}
 	if o.Log == nil {
 		c.o.Log = slog.New(slog.DiscardHandler)
@@ -138,15 +140,4 @@ func mayCarry(u *url.URL) bool {
 	host := u.Hostname()
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
