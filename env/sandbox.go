@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"deepswe/env/guest"
@@ -69,6 +70,15 @@ type Sandbox interface {
 	// Close removes the sandbox and everything in it. It may be called more than once. It works on its own deadline
 	// when ctx is already done.
 	Close(ctx context.Context) error
+}
+
+// ShellQuote writes words for a command line, so that a POSIX shell reads each as one word, byte for byte.
+func ShellQuote(words ...string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
 }
 
 // Origin gives files as they were before the agent touched them, from a place that the agent cannot reach. A [Sandbox]

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"deepswe/env"
 	"deepswe/env/guest"
@@ -107,7 +106,7 @@ func changedSince(path string) error {
 
 // remove undoes the creation of a file.
 func (e *fileEditor) remove(ctx context.Context, sb Sandbox, path string, s step) (string, error) {
-	r, err := command(ctx, sb, env.Command{Line: "rm -f -- " + shellQuote(path), Timeout: e.timeout})
+	r, err := command(ctx, sb, env.Command{Line: "rm -f -- " + env.ShellQuote(path), Timeout: e.timeout})
 	if err != nil {
 		return "", fmt.Errorf("remove the created file: %w", err)
 	}
@@ -117,6 +116,3 @@ func (e *fileEditor) remove(ctx context.Context, sb Sandbox, path string, s step
 	e.forget(path, s)
 	return fmt.Sprintf("Last edit to %s undone successfully: the file was removed.", name(path)), nil
 }
-
-// shellQuote makes one word of a text for a POSIX shell.
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -110,7 +110,7 @@ func remove(ctx context.Context, sb env.Sandbox, files []file) error {
 		line.WriteString("rm -rf --")
 		n := 0
 		for ; n < len(files) && (n == 0 || line.Len() < most); n++ {
-			line.WriteString(" " + shellQuoted(files[n].name))
+			line.WriteString(" " + env.ShellQuote(files[n].name))
 		}
 		files = files[n:]
 		r, err := sb.Run(ctx, env.Command{Line: line.String(), Timeout: applyTimeout})
@@ -180,9 +180,6 @@ func listNames(files []file) string {
 	}
 	return b.String()
 }
-
-// shellQuoted is one word for a shell.
-func shellQuoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // output is what a command printed, errors first.
 func output(r env.Result) string {

@@ -221,9 +221,9 @@ func (t *trial) clearRewards(ctx context.Context) error {
 	if t.task.Tests.RewardFile == "" {
 		return nil
 	}
-	line := "mkdir -p " + shellQuoted(path.Dir(t.task.Tests.RewardFile)) + " && rm -rf --"
+	line := "mkdir -p " + env.ShellQuote(path.Dir(t.task.Tests.RewardFile)) + " && rm -rf --"
 	for _, name := range RewardFiles(t.task.Tests.RewardFile) {
-		line += " " + shellQuoted(name)
+		line += " " + env.ShellQuote(name)
 	}
 	r, err := t.sb.Run(ctx, env.Command{Line: line, Timeout: applyTimeout})
 	if err == nil && r.ExitCode != 0 {

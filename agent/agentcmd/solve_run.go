@@ -118,7 +118,7 @@ func (j *job) reap(ctx context.Context) {
 // takeSnapshot copies the repository.
 func (j *job) takeSnapshot(ctx context.Context) (*repo.Snapshot, error) {
 	j.watch.show(note("copying the repository"))
-	s, err := repo.Take(ctx, j.target, repo.SnapshotOptions{})
+	s, err := repo.Take(ctx, j.target)
 	switch {
 	case err == nil:
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, repo.ErrNoGit),

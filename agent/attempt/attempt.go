@@ -179,7 +179,7 @@ func (a *Attempt) patch(ctx context.Context, base *repo.Base, sb env.Sandbox) (r
 	watch.Go(func() { cancel(a.patience(ctx, limit, done)) })
 	defer watch.Wait()
 	defer close(done)
-	return base.Patch(working, sb, repo.PatchOptions{})
+	return base.Patch(working, sb)
 }
 
 // patience returns the reason to give up on the patch, or nil when it is done.

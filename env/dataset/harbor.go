@@ -308,9 +308,9 @@ const harborLogs = "mkdir -p /logs/verifier /logs/agent /logs/artifacts && chmod
 // script runs test.sh from the working directory, as Harbor does.
 func (h *harborReader) script(dir string) string {
 	var b strings.Builder
-	b.WriteString("#!/bin/bash\ncd " + quote(dir) + "\n")
+	b.WriteString("#!/bin/bash\ncd " + env.ShellQuote(dir) + "\n")
 	for _, v := range h.environ("verifier.env", h.config.Verifier.Env) {
-		b.WriteString("export " + quote(v) + "\n")
+		b.WriteString("export " + env.ShellQuote(v) + "\n")
 	}
 	b.WriteString(harborTests + "/test.sh\n")
 	return b.String()

@@ -11,18 +11,6 @@ const keepUntracked = asRoot +
 	"if git rev-parse --git-dir >/dev/null 2>&1; then " +
 	"git -c core.quotePath=false ls-files --others --exclude-standard --directory | sed 's|^|/|' >>\"$(git rev-parse --git-dir)/info/exclude\"; fi"
 
-// quote makes one word of s for a shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-// quoteAll quotes words and puts blanks between.
-func quoteAll(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = quote(w)
-	}
-	return strings.Join(quoted, " ")
-}
-
 // heredoc returns the end of a command line that feeds it text, byte for byte.
 func heredoc(text string) string {
 	end := "END_OF_INPUT"

@@ -32,7 +32,7 @@ func (f *fieldReader) sweSmith() env.Task {
 		f.fail("patch", err)
 	}
 	bugged := asRoot + "git checkout --quiet --detach && git apply --whitespace=nowarn - " + heredoc(bug)
-	commit := asRoot + "git rm --quiet --ignore-unmatch -- " + quoteAll(hidden) +
+	commit := asRoot + "git rm --quiet --ignore-unmatch -- " + env.ShellQuote(hidden...) +
 		" && git add --all && git -c user.name=deepswe -c user.email=deepswe@localhost commit --quiet --amend --no-verify --no-edit"
 	return env.Task{
 		ID: id, Source: SWESmith, Repo: repo, BaseCommit: f.optional("base_commit"),
@@ -41,10 +41,10 @@ func (f *fieldReader) sweSmith() env.Task {
 		Prepare: []string{keepUntracked, bugged, commit},
 		Tests: env.Tests{
 			FailToPass: failing, PassToPass: passing, Parser: "parse_log_pytest", EvalType: "pass_and_fail", GoldPatch: gold,
-			Prepare: []string{keepUntracked, bugged, "tar -cf " + smithHidden + " -- " + quoteAll(files) + " && chmod a+r " + smithHidden, commit},
+			Prepare: []string{keepUntracked, bugged, "tar -cf " + smithHidden + " -- " + env.ShellQuote(files...) + " && chmod a+r " + smithHidden, commit},
 			Script: testScript([]string{
 				"source /opt/miniconda3/bin/activate", "conda activate testbed", "cd /testbed", "tar -xf " + smithHidden,
-			}, "pytest --disable-warnings --color=no --tb=no --verbose -rA -p no:cacheprovider "+quoteAll(files)),
+			}, "pytest --disable-warnings --color=no --tb=no --verbose -rA -p no:cacheprovider "+env.ShellQuote(files...)),
 		},
 	}
 }

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepswe/env/repo"
 )
 
 // Clone copies the issue's repository to dir, which must not exist or be empty, at the tip of its default branch.
@@ -73,7 +75,7 @@ func (c *Client) clone(ctx context.Context, i Issue, dir string) error {
 	cmd.Env = c.environment(u, i, allowed)
 	said := &tail{}
 	cmd.Stdout, cmd.Stderr = said, said
-	isolate(cmd)
+	repo.OwnGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {

@@ -5,50 +5,66 @@ import (
 	"strings"
 )
 
-var fence = regexp.MustCompile("^ {0,3}(`{3,}|~{3,})")
+var fencePattern = regexp.MustCompile("^ {0,3}(`{3,}|~{3,})")
 
 // clean is Markdown with line feeds for line ends, without HTML comments, and without the white space around it. Inside
 // of code, fenced or inline, a comment is somebody's example and stays.
 func clean(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	var out strings.Builder
-	open := "" // the fence that the line is in
+	block := "" // the fence of the code block that the line is in
 	for text != "" {
-		line, rest, _ := strings.Cut(text, "\n")
-		m := fence.FindStringSubmatch(line)
-		if m != nil && m[1][0] == '`' && strings.Contains(line[len(m[0]):], "`") {
-			m = nil // inline code that begins a line
+		end := strings.IndexByte(text, '\n') + 1
+		if end == 0 {
+			end = len(text)
 		}
+		line := strings.TrimSuffix(text[:end], "\n")
+		fence := fenceOf(line)
 		switch {
-		case open != "":
-			if m != nil && strings.HasPrefix(m[1], open) && strings.Trim(line, " "+open[:1]) == "" {
-				open = ""
+		case block == "" && fence == "":
+			if before, after, ok := cutComment(text, line); ok {
+				out.WriteString(before)
+				text = afterComment(out.String(), after)
+				continue
 			}
-		case m != nil:
-			open = m[1]
-		default:
-			if at := comment(line); at >= 0 {
-				if end := strings.Index(text[at:], "-->"); end >= 0 {
-					out.WriteString(text[:at])
-					text = text[at+end+len("-->"):]
-					// A line that held nothing but the comment goes with it.
-					if lineBlank(out.String()) {
-						trimmed := strings.TrimLeft(text, " \t")
-						if strings.HasPrefix(trimmed, "\n") {
-							text = trimmed[1:]
-						}
-					}
-					continue
-				}
-			}
+		case block == "":
+			block = fence
+		case strings.HasPrefix(fence, block) && strings.Trim(line, " "+block[:1]) == "":
+			block = ""
 		}
-		out.WriteString(line)
-		if len(line) < len(text) {
-			out.WriteByte('\n')
-		}
-		text = rest
+		out.WriteString(text[:end])
+		text = text[end:]
 	}
 	return strings.TrimSpace(out.String())
+}
+
+// fenceOf is the fence that begins or ends a code block in this line; empty where none does.
+func fenceOf(line string) string {
+	m := fencePattern.FindStringSubmatch(line)
+	if m == nil || m[1][0] == '`' && strings.Contains(line[len(m[0]):], "`") { // inline code that begins a line
+		return ""
+	}
+	return m[1]
+}
+
+// cutComment cuts a comment that begins in the text's first line, and may end in another one.
+func cutComment(text, line string) (before, after string, ok bool) {
+	at := comment(line)
+	if at < 0 {
+		return "", "", false
+	}
+	_, after, ok = strings.Cut(text[at:], "-->")
+	return text[:at], after, ok
+}
+
+// afterComment is the text behind a comment, without the end of a line that held nothing but the comment.
+func afterComment(before, after string) string {
+	if lineBlank(before) {
+		if rest, ok := strings.CutPrefix(strings.TrimLeft(after, " \t"), "\n"); ok {
+			return rest
+		}
+	}
+	return after
 }
 
 // comment is where an HTML comment begins in a line, outside of inline code; -1 where none does.

@@ -17,7 +17,7 @@ func changed(t *testing.T, source, script string) []byte {
 	t.Helper()
 	_, base, work := start(t, source)
 	shell(t, work.dir, script)
-	p, err := base.Patch(t.Context(), work, PatchOptions{})
+	p, err := base.Patch(t.Context(), work)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 	write(t, source, map[string]string{"a": "one\n", "b": "one\n"})
 	_, base, work := start(t, source)
 	write(t, work.dir, map[string]string{"a": "two\n", "b": "two\n"})
-	p, err := base.Patch(t.Context(), work, PatchOptions{})
+	p, err := base.Patch(t.Context(), work)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestBranchLeavesTheWorkTreeAlone(t *testing.T) {
 	shell(t, source, "git config user.name u && git config user.email u@u")
 	_, base, work := start(t, source)
 	write(t, work.dir, map[string]string{"a": "two\n"})
-	p, err := base.Patch(t.Context(), work, PatchOptions{})
+	p, err := base.Patch(t.Context(), work)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +12,7 @@ import (
 
 // commit makes the copy a repository: the source's last commits, then one with everything that was not committed. The
 // absent files are in the source's commit, and not in its work tree because it does not want them there.
-func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string, o SnapshotOptions) error {
+func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string) error {
 	g := git{dir: s.Dir, env: identity}
 	if _, err := g.run(ctx, nil, "init", "-q", "-b", "main", "."); err != nil {
 		return err
@@ -22,7 +21,7 @@ func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string,
 		return err
 	}
 	if repository {
-		if err := s.history(ctx, g, o); err != nil {
+		if err := s.history(ctx, g); err != nil {
 			return err
 		}
 		if err := s.adopt(ctx, g, absent); err != nil {
@@ -80,9 +79,12 @@ func (s *Snapshot) adopt(ctx context.Context, g git, absent []string) error {
 	return nil
 }
 
+// historyDepth is how many commits the agent may look back on.
+const historyDepth = "50"
+
 // history brings the source's last commits. A source that has none, or whose objects cannot be had (a partial clone
 // without its remote), gives a repository without history rather than an error.
-func (s *Snapshot) history(ctx context.Context, g git, o SnapshotOptions) error {
+func (s *Snapshot) history(ctx context.Context, g git) error {
 	out, err := git{dir: s.Source, user: true}.run(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -91,14 +93,10 @@ func (s *Snapshot) history(ctx context.Context, g git, o SnapshotOptions) error 
 		return nil
 	}
 	head := strings.TrimSpace(string(out))
-	depth := o.History
-	if depth == 0 {
-		depth = 50
-	}
 	// The other end of the fetch does not inherit our settings, and would refuse a repository of another user.
 	const upload = "git -c safe.directory='*' -c core.fsmonitor=false upload-pack"
 	_, err = g.run(ctx, nil, "fetch", "-q", "--no-tags", "--no-recurse-submodules", "--update-shallow",
-		"--depth", fmt.Sprint(depth), "--upload-pack", upload, s.Source, "HEAD")
+		"--depth", historyDepth, "--upload-pack", upload, s.Source, "HEAD")
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -73,7 +73,7 @@ func (g git) stream(ctx context.Context, stdin io.Reader, stdout io.Writer, args
 	cmd.Stdout = stdout
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	isolate(cmd)
+	OwnGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
@@ -100,9 +100,9 @@ func (g git) environ() []string {
 	return env
 }
 
-// isolate keeps git out of the terminal's foreground: an interrupt from the keyboard is for us, who still want the
-// patch. A cancel ends git with all that it has started.
-func isolate(cmd *exec.Cmd) {
+// OwnGroup gives a git command a process group of its own: an interrupt from the keyboard does not reach it, and a
+// cancel ends it with all the helpers that it has started.
+func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }

@@ -2,7 +2,8 @@ package repo
 
 import (
 	_ "embed"
-	"strings"
+
+	"deepswe/env"
 )
 
 //go:embed hygiene.sh
@@ -16,7 +17,5 @@ func Hygiene(base string) string {
 	if base == "" {
 		base = "HEAD"
 	}
-	return "set -- " + shellQuote(base) + "\n" + hygiene
+	return "set -- " + env.ShellQuote(base) + "\n" + hygiene
 }
-
-func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"deepswe/env"
 )
 
 // future makes a repository whose base is followed by a fix, which is reachable in every way that git has.
@@ -88,7 +90,7 @@ func TestHygieneRefusesAnUnknownBase(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"a": "x\n"})
 	commit(t, dir)
-	script := "sh -c " + shellQuote(Hygiene("0123456789012345678901234567890123456789")) + " 2>&1 && exit 1 || true"
+	script := "sh -c " + env.ShellQuote(Hygiene("0123456789012345678901234567890123456789")) + " 2>&1 && exit 1 || true"
 	if got := shell(t, dir, script); !strings.Contains(got, "Needed a single revision") {
 		t.Errorf("it said %q", got)
 	}

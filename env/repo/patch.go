@@ -32,13 +32,11 @@ type Omission struct {
 	Reason string `json:"reason"`
 }
 
-// PatchOptions bounds a patch. The zero value is useful.
-type PatchOptions struct {
-	// MaxFile is the largest file that is carried: 16 MiB when 0. MaxTotal bounds all of them, before and after the
-	// change: 64 MiB when 0.
-	MaxFile  int64
-	MaxTotal int64
-}
+// A patch carries files of up to maxFile bytes, and maxTotal bytes in all, before and after the change.
+const (
+	maxFile  = 16 << 20
+	maxTotal = 64 << 20
+)
 
 // change is one path that differs from the base.
 type change struct {
@@ -51,13 +49,7 @@ type change struct {
 // tracks them; everything else that was added, changed or removed is part of the patch, whatever the agent did to the
 // repository's own git directory. An error is never the agent's doing: a repository that it has closed, or blown up, or
 // removed as a whole gives a patch that omits "./".
-func (b *Base) Patch(ctx context.Context, sb Tree, o PatchOptions) (Patch, error) {
-	if o.MaxFile == 0 {
-		o.MaxFile = 16 << 20
-	}
-	if o.MaxTotal == 0 {
-		o.MaxTotal = 64 << 20
-	}
+func (b *Base) Patch(ctx context.Context, sb Tree) (Patch, error) {
 	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, env.ErrInfrastructure) {
 		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
@@ -82,7 +74,7 @@ func (b *Base) Patch(ctx context.Context, sb Tree, o PatchOptions) (Patch, error
 	if len(changes) == 0 {
 		return p, nil
 	}
-	d := differ{base: b, sb: sb, dir: dir, options: o}
+	d := differ{base: b, sb: sb, dir: dir}
 	if p.Diff, err = d.diff(ctx, changes); err != nil {
 		return Patch{}, fmt.Errorf("compute patch: %w", err)
 	}
@@ -162,10 +154,9 @@ func gitMode(f env.FileInfo) string {
 
 // differ turns changes into a diff, in a repository of its own that holds nothing but the changed files.
 type differ struct {
-	base    *Base
-	sb      Tree
-	dir     string
-	options PatchOptions
+	base *Base
+	sb   Tree
+	dir  string
 
 	total   int64
 	files   []string
@@ -209,8 +200,8 @@ func (d *differ) load(ctx context.Context, c change) (f content, ok bool, err er
 	}
 	f.path = c.path
 	if c.after != nil {
-		if c.after.Kind == env.KindFile && c.after.Size > d.options.MaxFile {
-			d.omit(c.path, fmt.Sprintf("it has %s, and a patch carries %s of one file", size(c.after.Size), size(d.options.MaxFile)))
+		if c.after.Kind == env.KindFile && c.after.Size > maxFile {
+			d.omit(c.path, fmt.Sprintf("it has %s; the limit for one file is %s", size(c.after.Size), size(maxFile)))
 			return content{}, false, nil
 		}
 		f.after, f.modeAfter, err = d.current(ctx, *c.after)
@@ -230,9 +221,9 @@ func (d *differ) load(ctx context.Context, c change) (f content, ok bool, err er
 		}
 		f.modeBefore = gitMode(*c.before)
 	}
-	if d.total += int64(len(f.before) + len(f.after)); d.total > d.options.MaxTotal {
+	if d.total += int64(len(f.before) + len(f.after)); d.total > maxTotal {
 		d.total -= int64(len(f.before) + len(f.after))
-		d.omit(c.path, fmt.Sprintf("a patch carries %s in all", size(d.options.MaxTotal)))
+		d.omit(c.path, fmt.Sprintf("the patch would exceed %s", size(maxTotal)))
 		return content{}, false, nil
 	}
 	return f, c.before != nil || c.after != nil, nil
@@ -243,7 +234,7 @@ func (d *differ) current(ctx context.Context, f env.FileInfo) ([]byte, string, e
 	if f.Kind == env.KindSymlink {
 		return []byte(f.Target), gitMode(f), nil
 	}
-	o := env.ReadOptions{Limit: d.options.MaxFile, NoFollow: true}
+	o := env.ReadOptions{Limit: maxFile, NoFollow: true}
 	data, info, err := d.sb.Read(ctx, d.sb.Dir()+"/"+f.Path, o)
 	if err != nil {
 		return nil, "", err

@@ -44,7 +44,7 @@ func TestPatchReproducesTheChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			source, base, work := edited(t, c.before, c.after)
-			p, err := base.Patch(t.Context(), work, PatchOptions{})
+			p, err := base.Patch(t.Context(), work)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,7 +101,7 @@ func TestPatchLeavesOutWhatTheRepositoryIgnores(t *testing.T) {
 	}
 	_, base, work := start(t, source)
 	write(t, work.dir, map[string]string{"new.log": "x", "build/out": "x", "kept.log": "changed\n", "b": "new\n"})
-	p, err := base.Patch(t.Context(), work, PatchOptions{})
+	p, err := base.Patch(t.Context(), work)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestPatchSurvivesWhatAnAgentDoesToGit(t *testing.T) {
 			_, base, work := start(t, source)
 			write(t, work.dir, map[string]string{"a": "two\n", "new": "x\n"})
 			shell(t, work.dir, hostile)
-			p, err := base.Patch(t.Context(), work, PatchOptions{})
+			p, err := base.Patch(t.Context(), work)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +156,7 @@ func TestPatchRefusesATamperedOriginal(t *testing.T) {
 	s, base, work := start(t, source)
 	write(t, work.dir, map[string]string{"a": "two\n"})
 	write(t, s.Dir, map[string]string{"a": "forged\n"})
-	if _, err := base.Patch(t.Context(), work, PatchOptions{}); !errors.Is(err, env.ErrInfrastructure) {
+	if _, err := base.Patch(t.Context(), work); !errors.Is(err, env.ErrInfrastructure) {
 		t.Errorf("error = %v, want an infrastructure failure", err)
 	}
 }
@@ -165,8 +165,8 @@ func TestPatchTellsWhatItOmits(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n"})
 	_, base, work := start(t, source)
-	write(t, work.dir, map[string]string{"a": "two\n", "huge": strings.Repeat("x", 2000), "sub/.GIT": "x"})
-	p, err := base.Patch(t.Context(), work, PatchOptions{MaxFile: 1000})
+	write(t, work.dir, map[string]string{"a": "two\n", "huge": strings.Repeat("x", maxFile+1), "sub/.GIT": "x"})
+	p, err := base.Patch(t.Context(), work)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestPatchDoesNotDeleteWhatItCannotSee(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, base, work := edited(t, test.before, test.after)
-			p, err := base.Patch(t.Context(), closedTree{work}, PatchOptions{})
+			p, err := base.Patch(t.Context(), closedTree{work})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +225,7 @@ func TestPatchOfALostRepository(t *testing.T) {
 	if err := os.RemoveAll(work.dir); err != nil {
 		t.Fatal(err)
 	}
-	p, err := base.Patch(t.Context(), work, PatchOptions{})
+	p, err := base.Patch(t.Context(), work)
 	if err != nil || len(p.Diff) != 0 || len(p.Omitted) != 1 || p.Omitted[0].Path != "./" {
 		t.Errorf("patch = %+v, %v", p, err)
 	}
@@ -235,7 +235,7 @@ func TestPatchOfNothingIsEmpty(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n"})
 	_, base, work := start(t, source)
-	p, err := base.Patch(t.Context(), work, PatchOptions{})
+	p, err := base.Patch(t.Context(), work)
 	if err != nil || len(p.Diff) != 0 {
 		t.Errorf("patch = %q, %v", p.Diff, err)
 	}
@@ -257,7 +257,7 @@ func TestPatchTellsWhyGitFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	if _, err := base.Patch(t.Context(), work, PatchOptions{}); err == nil || !strings.Contains(err.Error(), "No space left on device") {
+	if _, err := base.Patch(t.Context(), work); err == nil || !strings.Contains(err.Error(), "No space left on device") {
 		t.Errorf("error = %v", err)
 	}
 }

@@ -140,7 +140,7 @@ func commit(t *testing.T, dir string) {
 // start takes a snapshot of source and gives an agent its own copy to work on.
 func start(t *testing.T, source string) (*Snapshot, *Base, dirTree) {
 	t.Helper()
-	s, err := Take(t.Context(), source, SnapshotOptions{Parent: t.TempDir()})
+	s, err := Take(t.Context(), source)
 	if err != nil {
 		t.Fatal(err)
 	}

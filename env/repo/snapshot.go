@@ -30,20 +30,9 @@ type Snapshot struct {
 	parent string
 }
 
-// SnapshotOptions bounds a snapshot. The zero value is useful.
-type SnapshotOptions struct {
-	// Parent is where the copy is made: the system's directory for temporary files when empty, where disk.ReapScratch
-	// looks for what a killed process left.
-	Parent string
-	// History is how many commits the agent may look back on: 50 when 0.
-	History int
-	// Bare leaves out the repository: the copy has the files only.
-	Bare bool
-}
-
-// Take copies dir, or, where dir lies in a git work tree, all of that. Ignored files are left out; so are devices,
+// Take copies dir, or, where dir is in a git work tree, all of that. Ignored files are left out; so are devices,
 // sockets and pipes. The source is only read.
-func Take(ctx context.Context, dir string, o SnapshotOptions) (*Snapshot, error) {
+func Take(ctx context.Context, dir string) (*Snapshot, error) {
 	source, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
@@ -59,7 +48,7 @@ func Take(ctx context.Context, dir string, o SnapshotOptions) (*Snapshot, error)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
 	}
-	parent, err := disk.MakeScratch(o.Parent, "base")
+	parent, err := disk.MakeScratch("", "base")
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
 	}
@@ -67,13 +56,13 @@ func Take(ctx context.Context, dir string, o SnapshotOptions) (*Snapshot, error)
 	if root != "" {
 		s.Source = root
 	}
-	if err := s.fill(ctx, root != "", o); err != nil {
+	if err := s.fill(ctx, root != ""); err != nil {
 		return nil, errors.Join(fmt.Errorf("snapshot %s: %w", dir, err), s.Close())
 	}
 	return s, nil
 }
 
-func (s *Snapshot) fill(ctx context.Context, repository bool, o SnapshotOptions) error {
+func (s *Snapshot) fill(ctx context.Context, repository bool) error {
 	if err := os.Mkdir(s.Dir, 0o755); err != nil {
 		return err
 	}
@@ -84,10 +73,7 @@ func (s *Snapshot) fill(ctx context.Context, repository bool, o SnapshotOptions)
 	if err := s.copyAll(ctx, files); err != nil {
 		return err
 	}
-	if o.Bare {
-		return nil
-	}
-	return s.commit(ctx, repository, files.absent, o)
+	return s.commit(ctx, repository, files.absent)
 }
 
 // Original implements env.Origin.

@@ -14,7 +14,7 @@ import (
 // took makes a snapshot of dir that goes away with the test.
 func took(t *testing.T, dir string) *Snapshot {
 	t.Helper()
-	s, err := Take(t.Context(), dir, SnapshotOptions{Parent: t.TempDir()})
+	s, err := Take(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,8 @@ func TestSnapshotRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			parent, scratch := t.TempDir(), t.TempDir()
 			shell(t, parent, identify+c.script)
-			_, err := Take(t.Context(), filepath.Join(parent, c.dir), SnapshotOptions{Parent: scratch})
+			t.Setenv("TMPDIR", scratch)
+			_, err := Take(t.Context(), filepath.Join(parent, c.dir))
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("error = %v, want one that says %q", err, c.says)
 			}

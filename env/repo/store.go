@@ -42,7 +42,7 @@ func newStore(ctx context.Context, dir string) (*store, error) {
 	s.cmd.Dir = dir
 	s.cmd.Env = append(g.environ(), g.env...)
 	s.cmd.Stderr = s.stderr
-	isolate(s.cmd)
+	OwnGroup(s.cmd)
 	s.cmd.WaitDelay = 5 * time.Second
 	if s.in, err = s.cmd.StdinPipe(); err != nil {
 		cancel()
