@@ -3,9 +3,12 @@ package docker
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,125 +19,253 @@ import (
 	"deepswe/env"
 )
 
-// BenchmarkReady is the time from asking for a sandbox to its first answer, beside the bare creation and start of a
-// container of the same image with the same limits.
-func BenchmarkReady(b *testing.B) {
+// What sandboxes cost, each number beside the daemon's or the machine's own primitive:
+//
+//	go test -run=none -bench=. ./env/docker
+
+// viewed is the file that is viewed: 4 KB of lines.
+const viewed = "/tmp/deepswe-bench.txt"
+
+func viewable(b *testing.B, p *Provider) *Sandbox {
+	b.Helper()
+	s := start(b, p, env.Spec{Image: bookworm})
+	text := bytes.Repeat([]byte("a line of sixty-four characters, the last of which is a newline\n"), 64)
+	if _, err := s.Write(b.Context(), viewed, text, env.WriteOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+func view(ctx context.Context, s env.Sandbox) error {
+	_, _, err := s.Read(ctx, viewed, env.ReadOptions{})
+	return err
+}
+
+// BenchmarkView is a view of a 4 KB file, beside an echo of as much through an attached stream of the same daemon, and
+// beside the way of tools without a guest: an exec of a Python program for each call.
+func BenchmarkView(b *testing.B) {
 	p := provider(b, Options{})
-	spec := env.Spec{Image: bookworm}
-	start(b, p, spec)
-	b.Run("bare", func(b *testing.B) {
-		for b.Loop() {
-			id, err := plainStart(b.Context(), p.daemons[0], bookworm)
-			if err != nil {
-				b.Fatal(err)
-			}
-			b.StopTimer()
-			if err := p.daemons[0].remove(b.Context(), id); err != nil {
-				b.Fatal(err)
-			}
-			b.StartTimer()
-		}
+	s := viewable(b, p)
+	b.Run("sandbox", func(b *testing.B) { measure(b, func() error { return view(b.Context(), s) }) })
+	b.Run("echo", func(b *testing.B) {
+		call := echo(b, p)
+		measure(b, call)
 	})
-	b.Run("sandbox", func(b *testing.B) {
-		for b.Loop() {
-			s, err := p.Start(b.Context(), spec)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if err := s.Ping(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-			b.StopTimer()
-			if err := s.Close(b.Context()); err != nil {
-				b.Fatal(err)
-			}
-			b.StartTimer()
+	b.Run("exec-of-python", func(b *testing.B) {
+		const tool = "/tmp/deepswe-bench.py"
+		if _, err := s.Write(b.Context(), tool, []byte(pythonView), env.WriteOptions{}); err != nil {
+			b.Fatal(err)
 		}
+		measure(b, func() error {
+			return execIn(b.Context(), s, "/bin/sh", "-c", "timeout 90 python3 "+tool+" view --path "+viewed)
+		})
 	})
 }
 
-// plainStart is what starting a container costs without us.
-func plainStart(ctx context.Context, d *daemon, image string) (string, error) {
+// pythonView is a typical tool: a command line program with the usual imports, which keeps its state in a file.
+const pythonView = `import argparse, ast, json, os, pathlib, re, subprocess, sys, typing
+parser = argparse.ArgumentParser()
+parser.add_argument("command")
+parser.add_argument("--path")
+parser.add_argument("--view_range")
+args = parser.parse_args()
+state = pathlib.Path("/tmp/deepswe-bench-state.json")
+history = json.loads(state.read_text()) if state.exists() else {}
+lines = pathlib.Path(args.path).read_text().split("\\n")
+print("\\n".join("%6d %s" % (n, line) for n, line in enumerate(lines, 1)))
+state.write_text(json.dumps(history))
+`
+
+// BenchmarkParallelView is a view while 32 sandboxes view at once, beside as many echoes.
+func BenchmarkParallelView(b *testing.B) {
+	p := provider(b, Options{})
+	b.Run("sandbox", func(b *testing.B) {
+		measureParallel(b, func() func() error {
+			s := viewable(b, p)
+			return func() error { return view(b.Context(), s) }
+		})
+	})
+	b.Run("echo", func(b *testing.B) {
+		measureParallel(b, func() func() error { return echo(b, p) })
+	})
+}
+
+// BenchmarkBash is "bash -c true" in a sandbox and on this machine.
+func BenchmarkBash(b *testing.B) {
+	s := start(b, provider(b, Options{}), env.Spec{Image: bookworm})
+	b.Run("sandbox", func(b *testing.B) {
+		measure(b, func() error {
+			_, err := s.Run(b.Context(), env.Command{Line: "true"})
+			return err
+		})
+	})
+	b.Run("host", func(b *testing.B) {
+		measure(b, func() error { return exec.CommandContext(b.Context(), "bash", "-c", "true").Run() })
+	})
+}
+
+// BenchmarkReady is the time from asking for a sandbox to its first answer, and that of its removal, beside those of a
+// plain container of the same image with the same limits.
+func BenchmarkReady(b *testing.B) {
+	p := provider(b, Options{})
+	spec := env.Spec{Image: bookworm}
+	start(b, p, spec) // so that the guest is installed
+	lives := func(b *testing.B, begin func() (end func() error, err error)) {
+		var ready, removed []time.Duration
+		for b.Loop() {
+			began := time.Now()
+			end, err := begin()
+			if err != nil {
+				b.Fatal(err)
+			}
+			ready = append(ready, time.Since(began))
+			began = time.Now()
+			if err := end(); err != nil {
+				b.Fatal(err)
+			}
+			removed = append(removed, time.Since(began))
+		}
+		b.ReportMetric(percentile(ready, 50), "p50-ms/ready")
+		b.ReportMetric(percentile(removed, 50), "p50-ms/removed")
+	}
+	b.Run("sandbox", func(b *testing.B) {
+		lives(b, func() (func() error, error) {
+			s, err := p.Start(b.Context(), spec)
+			if err != nil {
+				return nil, err
+			}
+			return func() error { return s.Close(b.Context()) }, s.Ping(b.Context())
+		})
+	})
+	b.Run("container", func(b *testing.B) {
+		lives(b, func() (func() error, error) {
+			id, _, err := plainStart(b.Context(), p.daemons[0], "sleep", "1000")
+			return func() error { return p.daemons[0].remove(b.Context(), id) }, err
+		})
+	})
+}
+
+// plainStart starts a container without a guest, and attaches to it.
+func plainStart(ctx context.Context, d *daemon, command ...string) (string, client.HijackedResponse, error) {
+	var none client.HijackedResponse
 	created, err := d.cli.ContainerCreate(ctx, client.ContainerCreateOptions{
-		Config: &container.Config{Image: image, Cmd: []string{"sleep", "60"}, Labels: d.p.labels(kindOriginal, "", "")},
+		Config: &container.Config{
+			Image: bookworm, Cmd: command, Labels: d.p.labels(kindSandbox, "bench", ""),
+			OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true, AttachStderr: true,
+		},
 		HostConfig: &container.HostConfig{
 			NetworkMode: "none", LogConfig: container.LogConfig{Type: "none"}, CapDrop: []string{"ALL"},
 			Resources: container.Resources{Memory: 4 << 30, MemorySwap: 4 << 30, NanoCPUs: 2e9, PidsLimit: new(int64(512))},
 		},
 	})
 	if err != nil {
-		return "", err
+		return "", none, err
 	}
-	_, err = d.cli.ContainerStart(ctx, created.ID, client.ContainerStartOptions{})
-	return created.ID, err
+	attached, err := d.cli.ContainerAttach(ctx, created.ID, client.ContainerAttachOptions{
+		Stream: true, Stdin: true, Stdout: true, Stderr: true,
+	})
+	if err != nil {
+		return "", none, errors.Join(err, d.remove(ctx, created.ID))
+	}
+	if _, err := d.cli.ContainerStart(ctx, created.ID, client.ContainerStartOptions{}); err != nil {
+		return "", none, errors.Join(err, d.remove(ctx, created.ID))
+	}
+	return created.ID, attached.HijackedResponse, nil
 }
 
-// BenchmarkRemove is the time that it takes to remove a sandbox.
-func BenchmarkRemove(b *testing.B) {
-	p := provider(b, Options{})
-	for b.Loop() {
-		b.StopTimer()
-		s, err := p.Start(b.Context(), env.Spec{Image: bookworm})
-		if err != nil {
-			b.Fatal(err)
-		}
-		must(b, s, "sleep 100 >/dev/null 2>&1 & true")
-		b.StartTimer()
-		began := time.Now()
-		if err := s.Close(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		if testing.Verbose() {
-			fmt.Println("removed in", time.Since(began))
-		}
-	}
-}
-
-// BenchmarkVerbs is what a call costs, round trip.
-func BenchmarkVerbs(b *testing.B) {
-	p := provider(b, Options{})
-	s := start(b, p, env.Spec{Image: bookworm})
-	if _, err := s.Write(b.Context(), "/testbed/f", make([]byte, 4096), env.WriteOptions{Parents: true}); err != nil {
+// echo returns a call that sends 4 KB to a container and has them back.
+func echo(b *testing.B, p *Provider) func() error {
+	b.Helper()
+	id, attached, err := plainStart(b.Context(), p.daemons[0], "cat")
+	if err != nil {
 		b.Fatal(err)
 	}
-	for name, call := range map[string]func() error{
-		"ping": func() error { return s.Ping(b.Context()) },
-		"view": func() error { _, _, err := s.Read(b.Context(), "/testbed/f", env.ReadOptions{}); return err },
-		"bash": func() error { _, err := s.Run(b.Context(), env.Command{Line: "true"}); return err },
-		// What the same costs without us: a shell on the host, and a Python program through the daemon.
-		"bash on the host": func() error { return exec.CommandContext(b.Context(), "bash", "-c", "true").Run() },
-		"exec of Python": func() error {
-			_, _, err := execIn(b.Context(), s, "python3", "-c", "import argparse, json, pathlib, re, subprocess; print(open('/testbed/f').read())")
+	s := newStream(attached, func(err error) error { return err })
+	b.Cleanup(func() {
+		if err := errors.Join(s.Close(), p.daemons[0].remove(context.WithoutCancel(b.Context()), id)); err != nil {
+			b.Error(err)
+		}
+	})
+	text := make([]byte, 4096)
+	return func() error {
+		if _, err := s.Write(text); err != nil {
 			return err
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				if err := call(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		}
+		_, err := io.ReadFull(s, text)
+		return err
 	}
 }
 
-// execIn runs a program in a container through the daemon, the way that tools without a guest do it: three requests,
-// and a process that is new to the container.
-func execIn(ctx context.Context, s *Sandbox, argv ...string) (stdout []byte, exit int, err error) {
+// execIn runs a program in a container through the daemon: three requests, and a process that is new to the container.
+func execIn(ctx context.Context, s *Sandbox, argv ...string) error {
 	cli := s.d.cli
 	created, err := cli.ExecCreate(ctx, s.id, client.ExecCreateOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	attached, err := cli.ExecAttach(ctx, created.ID, client.ExecAttachOptions{})
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	defer attached.Close()
-	var out bytes.Buffer
-	if _, err := stdcopy.StdCopy(&out, io.Discard, attached.Reader); err != nil {
-		return nil, 0, err
+	if _, err := stdcopy.StdCopy(io.Discard, io.Discard, attached.Reader); err != nil {
+		return err
 	}
 	done, err := cli.ExecInspect(ctx, created.ID, client.ExecInspectOptions{})
-	return out.Bytes(), done.ExitCode, err
+	if err == nil && done.ExitCode != 0 {
+		err = fmt.Errorf("%v: exit code %d", argv, done.ExitCode)
+	}
+	return err
+}
+
+// measure reports the median of a call, too: a mean is at the mercy of the machine's other work.
+func measure(b *testing.B, call func() error) {
+	var took []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if err := call(); err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(began))
+	}
+	b.ReportMetric(percentile(took, 50), "p50-ms")
+	b.ReportMetric(percentile(took, 95), "p95-ms")
+}
+
+// measureParallel measures 20 calls at a time in each of 32 places at once.
+func measureParallel(b *testing.B, place func() func() error) {
+	calls := make([]func() error, 32)
+	var starting sync.WaitGroup
+	for i := range calls {
+		starting.Go(func() { calls[i] = place() })
+	}
+	starting.Wait()
+	var mu sync.Mutex
+	var took []time.Duration
+	for b.Loop() {
+		var wg sync.WaitGroup
+		for _, call := range calls {
+			wg.Go(func() {
+				for range 20 {
+					began := time.Now()
+					if err := call(); err != nil {
+						b.Error(err)
+					}
+					now := time.Since(began)
+					mu.Lock()
+					took = append(took, now)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+	}
+	b.ReportMetric(percentile(took, 50), "p50-ms")
+	b.ReportMetric(percentile(took, 95), "p95-ms")
+}
+
+// percentile is the nearest-rank percentile in milliseconds.
+func percentile(took []time.Duration, p int) float64 {
+	slices.Sort(took)
+	return took[max((len(took)*p+99)/100, 1)-1].Seconds() * 1000
 }

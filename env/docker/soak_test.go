@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -134,45 +133,4 @@ func resident(t testing.TB) int64 {
 	}
 	t.Fatal("no VmRSS in /proc/self/status")
 	return 0
-}
-
-// BenchmarkParallelView is a view while 32 sandboxes view at once; it reports the 95th percentile.
-func BenchmarkParallelView(b *testing.B) {
-	p := provider(b, Options{})
-	var sandboxes []*Sandbox
-	for range 32 {
-		sandboxes = append(sandboxes, nil)
-	}
-	var starting sync.WaitGroup
-	for i := range sandboxes {
-		starting.Go(func() { sandboxes[i] = start(b, p, env.Spec{Image: bookworm}) })
-	}
-	starting.Wait()
-	for _, s := range sandboxes {
-		if _, err := s.Write(b.Context(), "/tmp/f", make([]byte, 4096), env.WriteOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	var mu sync.Mutex
-	var took []time.Duration
-	for b.Loop() {
-		var wg sync.WaitGroup
-		for _, s := range sandboxes {
-			wg.Go(func() {
-				for range 20 {
-					began := time.Now()
-					if _, _, err := s.Read(b.Context(), "/tmp/f", env.ReadOptions{}); err != nil {
-						b.Error(err)
-					}
-					mu.Lock()
-					took = append(took, time.Since(began))
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-	}
-	slices.SortFunc(took, cmp.Compare)
-	b.ReportMetric(float64(took[len(took)*95/100].Microseconds())/1000, "p95-ms/view")
-	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms/view")
 }
