@@ -147,7 +147,7 @@ func killAtRandom(t *testing.T, state string) string {
 		t.Fatalf("the child did not begin: %v\n%s", err, complaints.String())
 	}
 	// It prints a line before each of its steps: this is a moment in one of the first, or somewhere later.
-	for range rand.N(60) {
+	for range rand.N(30) {
 		var step string
 		if _, err := fmt.Fscanln(out, &step); err != nil {
 			t.Fatalf("the child ended: %v\n%s", err, complaints.String())
