@@ -150,7 +150,7 @@ func Preset(name string) (Algorithm, error) {
 		a.Filter[agent.MaxContext] = Mask
 		a.DropUniform = true
 	default:
-		return Algorithm{}, fmt.Errorf("algorithm %q is none of %s", name, strings.Join(Presets(), ", "))
+		return Algorithm{}, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(Presets(), ", "))
 	}
 	return a, nil
 }

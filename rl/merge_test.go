@@ -141,8 +141,8 @@ func TestMergeKeepsWhatWasSampled(t *testing.T) {
 	})
 }
 
-// What Measure says in advance is what Merge then does.
-func TestMeasureForetellsMerge(t *testing.T) {
+// What Measure counts is what Merge then makes.
+func TestMeasureAgreesWithMerge(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		turns := drawTurns(t)
@@ -157,7 +157,7 @@ func TestMeasureForetellsMerge(t *testing.T) {
 			}
 		}
 		if s := shapeOf(turns, limit); s.Trained != trained {
-			t.Fatalf("%d trained tokens were foretold, there are %d", s.Trained, trained)
+			t.Fatalf("%d trained tokens were measured, there are %d", s.Trained, trained)
 		}
 	})
 }

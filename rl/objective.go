@@ -5,11 +5,11 @@ type Surrogate string
 
 const (
 	// PPO is min(r A, clip(r, 1-ClipLow, 1+ClipHigh) A) (Schulman et al. 2017; two bounds as in DAPO 2025). The zero
-	// Surrogate stands for it.
+	// Surrogate means it.
 	PPO Surrogate = "ppo"
 	// ImportanceSampling is r A without a clip.
 	ImportanceSampling Surrogate = "importance_sampling"
-	// Reinforce is A logprob: the ratio has no part in it, except through Corrections.
+	// Reinforce is A logprob: the ratio matters only to Corrections.
 	Reinforce Surrogate = "reinforce"
 )
 
@@ -17,7 +17,7 @@ const (
 // 1.28, no dual clip, no entropy term, no corrections. The divisor of the aggregation is in Row.Scale, never here.
 type Objective struct {
 	Surrogate Surrogate
-	// ClipLow and ClipHigh bound the ratio to [1-ClipLow, 1+ClipHigh]; zero stands for 0.2 and 0.28.
+	// ClipLow and ClipHigh bound the ratio to [1-ClipLow, 1+ClipHigh]; zero means 0.2 and 0.28.
 	ClipLow, ClipHigh float64
 	// DualClip, where it is above 1, bounds the loss of a token with a negative advantage to -DualClip A
 	// (Ye et al. 2020). Zero is off.

@@ -135,7 +135,7 @@ func (a *Algorithm) Accepts(r *Rollout) error {
 	if _, ok := a.Filter[r.StopReason]; ok || slices.Contains(trajectory.StopReasons(), r.StopReason) {
 		return nil
 	}
-	return fieldError("stop_reason", "%q is none of %s; name it with --set filter.%s=keep, mask or drop to accept it",
+	return fieldError("stop_reason", "%q is not one of %s; name it with --set filter.%s=keep, mask or drop to accept it",
 		r.StopReason, joinReasons(trajectory.StopReasons()), r.StopReason)
 }
 

@@ -182,7 +182,7 @@ func choose[T ~string](value string, choices ...T) (T, error) {
 	for i, c := range choices {
 		words[i] = string(c)
 	}
-	return "", fmt.Errorf("%q is none of %s", value, strings.Join(words, ", "))
+	return "", fmt.Errorf("%q is not one of %s", value, strings.Join(words, ", "))
 }
 
 func toggle(key string, p *bool, off, on string) setting {
@@ -219,7 +219,7 @@ func count(key string, p *int) setting {
 	}
 }
 
-// number is a setting for which 0 stands for unset.
+// number is a setting for which 0 means unset.
 func number(key string, p *float64, unset float64) setting {
 	return setting{
 		key: key,
@@ -236,7 +236,7 @@ func number(key string, p *float64, unset float64) setting {
 				return fmt.Errorf("%q is not a number from 0 up", value)
 			}
 			if v == 0 && unset != 0 {
-				return fmt.Errorf("0 stands for the default of %v; for no clip take the surrogate %s", unset, ImportanceSampling)
+				return fmt.Errorf("0 means the default of %v; for no clip use the surrogate %s", unset, ImportanceSampling)
 			}
 			*p = v
 			return nil

@@ -33,7 +33,7 @@ type Policy struct {
 }
 
 // Optimizer is Adam with decoupled weight decay (Loshchilov and Hutter 2019) and a clip on the gradient's global norm.
-// A zero Beta1, Beta2 or Epsilon stands for 0.9, 0.999 and 1e-8; a zero ClipNorm does not clip.
+// A zero Beta1, Beta2 or Epsilon means 0.9, 0.999 and 1e-8; a zero ClipNorm does not clip.
 type Optimizer struct {
 	LearningRate float64
 	Beta1, Beta2 float64

@@ -33,7 +33,7 @@ func OpenJSONL(path string, after int) (*JSONL, error) {
 	return &JSONL{log}, nil
 }
 
-// Write appends a line. It is in the hands of the operating system when Write returns.
+// Write appends a line. When it returns, the operating system has it: a killed process loses nothing.
 func (j *JSONL) Write(p Point) error {
 	if err := j.log.AppendLine(appendLine(nil, p)); err != nil {
 		return fmt.Errorf("write metrics: %w", err)

@@ -158,7 +158,7 @@ func TestExportSFTRefuses(t *testing.T) {
 		want string
 	}{
 		{solved(""), SFTMessages, "1 of 1 successful rollouts have no messages"},
-		{solved(""), "text", "none of auto, tokens, messages"},
+		{solved(""), "text", "not one of auto, tokens, messages"},
 		{solved(`3`), "", "messages[0]: 3 is not an object"},
 		{solved(`{"content":"x"}`), "", "messages[0].role: missing"},
 		{solved(`{"role":"assistant","format_error":1}`), "", "messages[0].format_error: 1 is not a bool"},

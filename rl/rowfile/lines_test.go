@@ -91,7 +91,7 @@ func TestReadRolloutsRefuses(t *testing.T) {
 		{"reward NaN", rolloutLine("reward", `NaN`), "reward"},
 		{"reward of a broken sandbox", rolloutLine("stop_reason", `"sandbox_error"`), "reward: 1 after a sandbox_error"},
 		{"unknown stop reason", rolloutLine("stop_reason", `"length"`),
-			`stop_reason: "length" is none of submitted, max_steps`},
+			`stop_reason: "length" is not one of submitted, max_steps`},
 		{"no stop reason", rolloutLine("stop_reason", ""), "stop_reason: missing"},
 		{"null stop reason", rolloutLine("stop_reason", "null"), "stop_reason: empty"},
 		{"neither task nor group", `{"task":null,"reward":1,"stop_reason":"submitted","turns":[]}`, "task: neither"},

@@ -33,7 +33,7 @@ const notTrained = -100
 type SFT struct {
 	// Form is SFTAuto where it is empty.
 	Form SFTForm
-	// MinReward is the least reward of a success; 0 stands for 1.
+	// MinReward is the minimum reward of a success; 0 means 1.
 	MinReward float64
 	// MaxLength cuts rows of tokens, and leaves messages alone; 0 does not limit.
 	MaxLength int
@@ -105,7 +105,7 @@ func (o SFT) survey(ctx context.Context, src *Source) (rep SFTReport, err error)
 			rep.Successes)
 	case o.Form == SFTMessages, o.Form == SFTTokens:
 	case o.Form != "" && o.Form != SFTAuto:
-		return rep, fmt.Errorf("export sft: form %q is none of %s, %s, %s", o.Form, SFTAuto, SFTTokens, SFTMessages)
+		return rep, fmt.Errorf("export sft: form %q is not one of %s, %s, %s", o.Form, SFTAuto, SFTTokens, SFTMessages)
 	case without > 0:
 		rep.Form = SFTTokens
 	default:

@@ -36,7 +36,7 @@ type Config struct {
 	parts                        Parts
 }
 
-// Rollouts says how many rollouts a step has and how they run.
+// Rollouts is how many rollouts a step has and how they run.
 type Rollouts struct {
 	// Tasks is the number of groups of a step, Group the rollouts in each.
 	Tasks int `yaml:"tasks"`
@@ -86,7 +86,7 @@ type Optimizer struct {
 	Epochs      int `yaml:"epochs"`
 }
 
-// Evaluate says when and how the policy is measured on tasks that it never learns from.
+// Evaluate is when and how the policy is measured on tasks that it never learns from.
 type Evaluate struct {
 	// Every so many steps, and after the last; 0 is never. Before measures the fresh policy as well.
 	Every  int  `yaml:"every"`
@@ -97,7 +97,7 @@ type Evaluate struct {
 	Temperature float64 `yaml:"temperature"`
 }
 
-// Checkpoint says how often the run is saved and how many checkpoints stay.
+// Checkpoint is how often the run is saved and how many checkpoints stay.
 type Checkpoint struct {
 	Every int `yaml:"every"`
 	Keep  int `yaml:"keep"`

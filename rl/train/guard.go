@@ -62,7 +62,7 @@ func (g Guards) validate() error {
 	return errors.Join(errs...)
 }
 
-// ErrGuard says that a guard stopped the run. What had been learned is in the last checkpoint.
+// ErrGuard reports that a guard stopped the run. What had been learned is in the last checkpoint.
 var ErrGuard = errors.New("stopped by a guard")
 
 // guard follows a run step by step. What it remembers follows from the metrics, so a resumed run feeds it the old ones.
