@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 // Baseline is what is subtracted from a reward.
@@ -90,7 +90,7 @@ type Algorithm struct {
 	Std         bool
 	Aggregation Aggregation
 	// Filter has a mode for a stop reason; one that is not there is kept.
-	Filter map[agent.StopReason]Mode
+	Filter map[trajectory.StopReason]Mode
 	// DropUniform drops a group of two or more whose members all have the same reward: it teaches nothing, and without it
 	// R and the number of tokens count only what does (DAPO's dynamic sampling, without the sampling).
 	DropUniform bool
@@ -130,14 +130,14 @@ func Presets() []string { return []string{"grpo++", "grpo", "dr-grpo", "rloo", "
 // sides.
 func Preset(name string) (Algorithm, error) {
 	a := Algorithm{
-		Baseline: LeaveOneOut, Aggregation: ConstantLength, Filter: map[agent.StopReason]Mode{},
+		Baseline: LeaveOneOut, Aggregation: ConstantLength, Filter: map[trajectory.StopReason]Mode{},
 		Singleton: SingletonZero, MaskedReward: RecordedReward, Overflow: Truncate,
 		Objective: Objective{Surrogate: PPO, ClipLow: 0.2, ClipHigh: 0.2},
 	}
 	switch name {
 	case "grpo++":
 		a.Objective.ClipHigh = 0.28
-		a.Filter[agent.MaxSteps], a.Filter[agent.MaxContext], a.Filter[agent.Timeout] = Mask, Mask, Mask
+		a.Filter[trajectory.MaxSteps], a.Filter[trajectory.MaxContext], a.Filter[trajectory.Timeout] = Mask, Mask, Mask
 	case "grpo":
 		a.Baseline, a.Std, a.Aggregation = Mean, true, SequenceMeanTokenMean
 	case "dr-grpo":
@@ -147,7 +147,7 @@ func Preset(name string) (Algorithm, error) {
 	case "dapo":
 		a.Baseline, a.Std, a.Aggregation = Mean, true, TokenMean
 		a.Objective.ClipHigh = 0.28
-		a.Filter[agent.MaxContext] = Mask
+		a.Filter[trajectory.MaxContext] = Mask
 		a.DropUniform = true
 	default:
 		return Algorithm{}, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(Presets(), ", "))

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"deepswe/agent"
 	"deepswe/agent/trajectory"
 )
 
@@ -67,7 +66,7 @@ func TestSet(t *testing.T) {
 	want := Algorithm{Baseline: Mean, Std: true, Aggregation: TokenMean, Singleton: SingletonDrop, DropUniform: true,
 		MinGroup:     2,
 		MaskedReward: ZeroReward, MaxLength: 4096, Overflow: Refuse, Overlong: Overlong{20480, 4096},
-		Filter: map[agent.StopReason]Mode{"max_steps": Drop, "max_context": Mask, "timeout": Mask, "length": Mask},
+		Filter: map[trajectory.StopReason]Mode{"max_steps": Drop, "max_context": Mask, "timeout": Mask, "length": Mask},
 		Objective: Objective{Surrogate: ImportanceSampling, ClipLow: 0.1, ClipHigh: 0.3, DualClip: 3, Entropy: 0.001,
 			Decoupled:   true,
 			Corrections: Corrections{TruncateToken: 2, GeometricMin: 0.99, GeometricMax: 1.01, VetoBelow: 1e-4, VetoAbove: 100}}}
@@ -104,7 +103,7 @@ func TestSetDoesNotReachIntoACopy(t *testing.T) {
 	if err := b.Set("filter.max_steps", "drop"); err != nil {
 		t.Fatal(err)
 	}
-	if a.Filter[agent.MaxSteps] != Mask {
+	if a.Filter[trajectory.MaxSteps] != Mask {
 		t.Error("the filter of the original has changed")
 	}
 }
@@ -139,7 +138,7 @@ func TestCheck(t *testing.T) {
 		"overlong.cache":               {MaxLength: 9, Overlong: Overlong{Max: 4, Cache: 5}},
 		"baseline":                     {MaxLength: 9, Baseline: "median"},
 		"count the ratio of ppo twice": {MaxLength: 9, Objective: Objective{Corrections: Corrections{TruncateToken: 2}}},
-		"filter.stuck":                 {MaxLength: 9, Filter: map[agent.StopReason]Mode{agent.Stuck: "forget"}},
+		"filter.stuck":                 {MaxLength: 9, Filter: map[trajectory.StopReason]Mode{trajectory.Stuck: "forget"}},
 	} {
 		if err := a.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want one with %q", a, err, want)

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"deepswe/agent"
 	"deepswe/agent/trajectory"
 )
 
@@ -16,7 +15,7 @@ type Batch struct {
 	// Dispositions counts rollouts by how the batch uses them.
 	Dispositions map[Disposition]int
 	// Stops counts all by stop reason, MaskedStops those that were masked and DroppedStops those that the filter dropped.
-	Stops, MaskedStops, DroppedStops map[agent.StopReason]int
+	Stops, MaskedStops, DroppedStops map[trajectory.StopReason]int
 	// Versions counts all by the policy that sampled them.
 	Versions map[Version]int
 	// Duplicates have the task, group and attempt of an earlier rollout.
@@ -73,8 +72,8 @@ func ratio(a, b float64) float64 {
 // summarize describes a planned batch; groups are those that the filter left.
 func (a *Algorithm) summarize(members []Member, placements []Placement, groups [][]int) Batch {
 	b := Batch{
-		Rollouts: len(members), Dispositions: map[Disposition]int{}, Stops: map[agent.StopReason]int{},
-		MaskedStops: map[agent.StopReason]int{}, DroppedStops: map[agent.StopReason]int{}, Versions: map[Version]int{},
+		Rollouts: len(members), Dispositions: map[Disposition]int{}, Stops: map[trajectory.StopReason]int{},
+		MaskedStops: map[trajectory.StopReason]int{}, DroppedStops: map[trajectory.StopReason]int{}, Versions: map[Version]int{},
 	}
 	type id struct {
 		group   groupKey

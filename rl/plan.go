@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"deepswe/agent"
+	"deepswe/agent/trajectory"
 )
 
 // stdEpsilon keeps the division by a standard deviation of zero finite, as in GRPO's and verl's code.
@@ -16,7 +16,7 @@ type Member struct {
 	Task, Group   string
 	Attempt       int
 	Reward        *float64
-	StopReason    agent.StopReason
+	StopReason    trajectory.StopReason
 	PolicyVersion Version
 	Shape         Shape
 }

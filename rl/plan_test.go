@@ -8,14 +8,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"deepswe/agent"
 	"deepswe/agent/trajectory"
 )
 
 // attempt is a rollout of one group in a test: its reward, why it ended, and how many tokens it trains.
 type attempt struct {
 	reward float64
-	stop   agent.StopReason
+	stop   trajectory.StopReason
 	tokens int
 }
 
@@ -57,9 +56,9 @@ func preset(t interface{ Fatal(...any) }, name string, settings ...string) Algor
 func TestAdvantages(t *testing.T) {
 	t.Parallel()
 	const third, half = 1. / 3, 1. / 2
-	ok := func(r float64) attempt { return attempt{r, agent.Submitted, 4} }
-	out := func(r float64) attempt { return attempt{r, agent.MaxSteps, 4} }
-	none := attempt{math.NaN(), agent.ModelError, 0}
+	ok := func(r float64) attempt { return attempt{r, trajectory.Submitted, 4} }
+	out := func(r float64) attempt { return attempt{r, trajectory.MaxSteps, 4} }
+	none := attempt{math.NaN(), trajectory.ModelError, 0}
 	oneOfFour := []attempt{ok(1), ok(0), ok(0), out(0)}
 	std4 := 0.5 + 1e-6
 	for _, c := range []struct {
@@ -95,7 +94,7 @@ func TestAdvantages(t *testing.T) {
 		{"dapo trains what ran out of steps", "dapo", []string{"std=false"}, []attempt{ok(1), out(0)}, "tt",
 			[]float64{half, -half}},
 		{"dapo's penalty, half way up", "dapo", []string{"std=false", "overlong.max=6", "overlong.cache=4"},
-			[]attempt{{1, agent.Submitted, 4}, {0, agent.Submitted, 1}}, "tt", []float64{.25, -.25}},
+			[]attempt{{1, trajectory.Submitted, 4}, {0, trajectory.Submitted, 1}}, "tt", []float64{.25, -.25}},
 		{"no baseline", "rloo", []string{"baseline=none"}, []attempt{ok(1), ok(0)}, "tt", []float64{1, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -118,8 +117,8 @@ func TestAdvantages(t *testing.T) {
 func TestScales(t *testing.T) {
 	t.Parallel()
 	groups := [][]attempt{
-		{{1, agent.Submitted, 10}, {0, agent.MaxSteps, 30}, {0, agent.Submitted, 0}},
-		{{1, agent.Stuck, 7}, {0, agent.Submitted, 20}, {math.NaN(), agent.ModelError, 0}},
+		{{1, trajectory.Submitted, 10}, {0, trajectory.MaxSteps, 30}, {0, trajectory.Submitted, 0}},
+		{{1, trajectory.Stuck, 7}, {0, trajectory.Submitted, 20}, {math.NaN(), trajectory.ModelError, 0}},
 	}
 	// Five rollouts have a reward; stuck is dropped, max_steps is masked: R is 4 and 30 tokens are trained.
 	settings := []string{"filter.stuck=drop", "filter.max_steps=mask"}
@@ -152,9 +151,9 @@ func TestScaleOfNothingIsZero(t *testing.T) {
 		a := preset(t, "grpo++", "aggregation="+mode)
 		for name, ms := range map[string][]Member{
 			"no rollouts":    nil,
-			"none rewarded":  members([]attempt{{math.NaN(), agent.ModelError, 0}}),
-			"all masked":     members([]attempt{{1, agent.MaxSteps, 5}, {0, agent.Timeout, 5}}),
-			"nothing to say": members([]attempt{{1, agent.Submitted, 0}, {0, agent.Submitted, 0}}),
+			"none rewarded":  members([]attempt{{math.NaN(), trajectory.ModelError, 0}}),
+			"all masked":     members([]attempt{{1, trajectory.MaxSteps, 5}, {0, trajectory.Timeout, 5}}),
+			"nothing to say": members([]attempt{{1, trajectory.Submitted, 0}, {0, trajectory.Submitted, 0}}),
 		} {
 			ps, b, err := a.Plan(ms)
 			if err != nil {
@@ -175,7 +174,7 @@ func TestScaleOfNothingIsZero(t *testing.T) {
 }
 
 func drawMembers(t *rapid.T) []Member {
-	reasons := []agent.StopReason{agent.Submitted, agent.MaxSteps, agent.MaxContext, agent.Timeout, agent.Stuck}
+	reasons := []trajectory.StopReason{trajectory.Submitted, trajectory.MaxSteps, trajectory.MaxContext, trajectory.Timeout, trajectory.Stuck}
 	var groups [][]attempt
 	for range rapid.IntRange(0, 5).Draw(t, "groups") {
 		var g []attempt
@@ -205,7 +204,7 @@ func TestLeaveOneOutIsTheCentredRewardScaled(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ms := drawMembers(t)
 		for i := range ms {
-			ms[i].StopReason = agent.Submitted
+			ms[i].StopReason = trajectory.Submitted
 		}
 		loo, _, err := preset(t, "rloo").Plan(ms)
 		if err != nil {
@@ -297,13 +296,13 @@ func TestGroupCounts(t *testing.T) {
 	t.Parallel()
 	sub := func(rewards ...float64) (g []attempt) {
 		for _, r := range rewards {
-			g = append(g, attempt{r, agent.Submitted, 3})
+			g = append(g, attempt{r, trajectory.Submitted, 3})
 		}
 		return g
 	}
 	_, b, err := preset(t, "dapo",
 		"uniform=keep").Plan(members(sub(1, 1), sub(0, 0, 0), sub(1, 0), sub(1), sub(math.NaN(), math.NaN()),
-		[]attempt{{1, agent.Submitted, 3}, {0, agent.MaxContext, 3}}))
+		[]attempt{{1, trajectory.Submitted, 3}, {0, trajectory.MaxContext, 3}}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"deepswe/agent"
 	"deepswe/agent/trajectory"
 )
 
@@ -18,7 +17,7 @@ type Rollout struct {
 	Attempt     int
 	// Reward is nil after an infrastructure failure: such a rollout is not a member of its group.
 	Reward     *float64
-	StopReason agent.StopReason
+	StopReason trajectory.StopReason
 	// PolicyVersion is that of all turns that do not have one of their own. Where they differ it is the oldest.
 	PolicyVersion Version
 	Turns         []Turn
@@ -45,7 +44,7 @@ type Row struct {
 	Logprobs         []float64
 	Advantage, Scale float64
 	Reward           float64
-	StopReason       agent.StopReason
+	StopReason       trajectory.StopReason
 	PolicyVersion    Version
 	// Trained is false for a row whose rollout was masked by a filter: its mask is zero everywhere.
 	Trained bool
@@ -113,7 +112,7 @@ func (r *Rollout) Validate() error {
 	if math.IsNaN(*r.Reward) || math.IsInf(*r.Reward, 0) {
 		return fieldError("reward", "%v is not a finite number", *r.Reward)
 	}
-	if r.StopReason == agent.SandboxError {
+	if r.StopReason == trajectory.SandboxError {
 		return fieldError("reward", "%v after a sandbox_error; an infrastructure failure has no reward: write null",
 			*r.Reward)
 	}
@@ -161,7 +160,7 @@ func validateTurn(t *Turn, at string) error {
 	return nil
 }
 
-func joinReasons(reasons []agent.StopReason) string {
+func joinReasons(reasons []trajectory.StopReason) string {
 	words := make([]string, len(reasons))
 	for i, r := range reasons {
 		words[i] = string(r)

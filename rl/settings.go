@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"deepswe/agent"
 	"deepswe/agent/trajectory"
 )
 
@@ -25,7 +24,7 @@ func (a *Algorithm) Set(key, value string) error {
 	key, value = strings.ReplaceAll(key, "-", "_"), strings.TrimSpace(value)
 	a.ownFilter()
 	if reason, ok := strings.CutPrefix(key, "filter."); ok && reason != "" {
-		if err := a.filter(agent.StopReason(reason)).set(value); err != nil {
+		if err := a.filter(trajectory.StopReason(reason)).set(value); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
 		return nil
@@ -49,7 +48,7 @@ func (a *Algorithm) Set(key, value string) error {
 // ownFilter makes the filter a map that no copy of the algorithm shares.
 func (a *Algorithm) ownFilter() {
 	if a.Filter = maps.Clone(a.Filter); a.Filter == nil {
-		a.Filter = map[agent.StopReason]Mode{}
+		a.Filter = map[trajectory.StopReason]Mode{}
 	}
 }
 
@@ -134,7 +133,7 @@ func (a *Algorithm) aggregation() setting {
 	return s
 }
 
-func (a *Algorithm) filter(r agent.StopReason) setting {
+func (a *Algorithm) filter(r trajectory.StopReason) setting {
 	return setting{
 		key: "filter." + string(r),
 		get: func() string {

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"deepswe/agent"
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
 )
@@ -182,7 +181,7 @@ func drawRollout(t *rapid.T) rl.Rollout {
 			r.Turns[i].Logprobs[k] = -math.Abs(rapid.Float64().Draw(t, "logprob"))
 		}
 	}
-	if r.StopReason != agent.SandboxError && rapid.Bool().Draw(t, "rewarded") {
+	if r.StopReason != trajectory.SandboxError && rapid.Bool().Draw(t, "rewarded") {
 		reward := rapid.Float64Range(-1, 1).Draw(t, "reward")
 		r.Reward = &reward
 	}

@@ -105,7 +105,7 @@ func (c *Config) complete() error {
 	return errors.Join(errs...)
 }
 
-// cut parts the sections that are decoded by their own rules from the rest.
+// cut separates the sections that are decoded by their own rules from the rest.
 func cut(root *yaml.Node) (plain *yaml.Node, sections map[string]*yaml.Node, err error) {
 	plain = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: root.Line}
 	sections = map[string]*yaml.Node{}

@@ -49,11 +49,11 @@ func (l *loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 	if err != nil {
 		return nil, 0, err
 	}
-	parts := [][]rl.Row{rows}
+	batches := [][]rl.Row{rows}
 	if l.config.Optimizer.Minibatches > 1 {
-		parts, err = l.parts(rollouts)
+		batches, err = l.minibatches(rollouts)
 	} else if batch.Groups.Effective == 0 {
-		parts = nil
+		batches = nil
 	}
 	if err != nil {
 		return nil, 0, err
@@ -65,7 +65,7 @@ func (l *loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 
 	// An update that has begun is finished: half of one could not be saved.
 	ctx = context.WithoutCancel(ctx)
-	if err := l.update(ctx, step, parts, values); err != nil {
+	if err := l.update(ctx, step, batches, values); err != nil {
 		return nil, 0, err
 	}
 	published := l.now()
@@ -155,7 +155,7 @@ func (l *loop) play(ctx context.Context, step int, s Split, plan []run.Job, j ru
 }
 
 // update makes the optimizer steps of a batch: one for each part in each epoch.
-func (l *loop) update(ctx context.Context, step int, parts [][]rl.Row, values map[string]float64) error {
+func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values map[string]float64) error {
 	o := l.config.Optimizer
 	start := l.now()
 	rate := o.LearningRate
@@ -166,7 +166,7 @@ func (l *loop) update(ctx context.Context, step int, parts [][]rl.Row, values ma
 	var norms float64
 	updates, skipped := 0, 0
 	for range o.Epochs {
-		for _, rows := range parts {
+		for _, rows := range batches {
 			s, err := l.trainer.ForwardBackward(ctx, rows, l.config.RL().Objective)
 			if err != nil {
 				return err
@@ -198,11 +198,11 @@ func (l *loop) update(ctx context.Context, step int, parts [][]rl.Row, values ma
 	return nil
 }
 
-// parts are the rows of each minibatch. Shares of the loss are worked out within it, since each is an optimizer step of
+// minibatches are the rows of each minibatch. Shares of the loss are worked out within it, since each is an optimizer step of
 // its own. One in which no advantage differs from zero has nothing to teach and is left out: Adam would move on by its
 // momentum alone.
-func (l *loop) parts(rollouts []rl.Rollout) ([][]rl.Row, error) {
-	var parts [][]rl.Row
+func (l *loop) minibatches(rollouts []rl.Rollout) ([][]rl.Row, error) {
+	var batches [][]rl.Row
 	groups := len(rollouts) / l.config.Rollouts.Group
 	n := min(l.config.Optimizer.Minibatches, groups)
 	for k := range n {
@@ -212,10 +212,10 @@ func (l *loop) parts(rollouts []rl.Rollout) ([][]rl.Row, error) {
 			return nil, err
 		}
 		if batch.Groups.Effective > 0 {
-			parts = append(parts, rows)
+			batches = append(batches, rows)
 		}
 	}
-	return parts, nil
+	return batches, nil
 }
 
 // means averages what engine and environment measured over the rollouts that have a reward.
