@@ -1,6 +1,7 @@
 package trajectory
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,8 @@ import (
 // SchemaVersion is the version of ATIF that this package writes.
 const SchemaVersion = "ATIF-v1.7"
 
-// Document is an ATIF trajectory. The field names are those of the format; absent is a nil pointer or an empty value.
+// Document is an ATIF trajectory. The field names are those of the format; absent is a nil pointer or an empty value. What
+// deepswe neither writes nor shows of the format (costs, subagents, continuations) is ignored when a document is read.
 type Document struct {
 	SchemaVersion string `json:"schema_version"`
 	// SessionID names the run and may be shared; TrajectoryID names this document.
@@ -22,12 +24,8 @@ type Document struct {
 	Steps        []Step `json:"steps"`
 	Notes        string `json:"notes,omitempty"`
 
-	FinalMetrics *FinalMetrics `json:"final_metrics,omitempty"`
-	// ContinuedTrajectoryRef points to the file that goes on where this one ends.
-	ContinuedTrajectoryRef string         `json:"continued_trajectory_ref,omitempty"`
-	Extra                  map[string]any `json:"extra,omitempty"`
-	// SubagentTrajectories are whole documents, each with a TrajectoryID of its own.
-	SubagentTrajectories []Document `json:"subagent_trajectories,omitempty"`
+	FinalMetrics *FinalMetrics  `json:"final_metrics,omitempty"`
+	Extra        map[string]any `json:"extra,omitempty"`
 }
 
 // Agent is the program that acted.
@@ -47,7 +45,7 @@ const (
 	SourceAgent  = "agent"
 )
 
-// Step is one turn: a system prompt, a user's message, or a reply of the model with what became of it. ModelName,
+// Step is one turn: a system prompt, a user's message, or a reply of the model with its observations. ModelName,
 // ReasoningEffort, ReasoningContent, ToolCalls and Metrics belong to steps of the agent alone.
 type Step struct {
 	// StepID counts from 1 without gaps.
@@ -86,18 +84,9 @@ type StepObservation struct {
 
 // StepResult is one answer. SourceCallID names a call of the same step, or is empty where no call was answered.
 type StepResult struct {
-	SourceCallID          string         `json:"source_call_id,omitempty"`
-	Content               *Content       `json:"content,omitempty"`
-	SubagentTrajectoryRef []SubagentRef  `json:"subagent_trajectory_ref,omitempty"`
-	Extra                 map[string]any `json:"extra,omitempty"`
-}
-
-// SubagentRef points to the trajectory of a subagent: one in this document by its id, or a file by its path.
-type SubagentRef struct {
-	TrajectoryID   string         `json:"trajectory_id,omitempty"`
-	TrajectoryPath string         `json:"trajectory_path,omitempty"`
-	SessionID      string         `json:"session_id,omitempty"`
-	Extra          map[string]any `json:"extra,omitempty"`
+	SourceCallID string         `json:"source_call_id,omitempty"`
+	Content      *Content       `json:"content,omitempty"`
+	Extra        map[string]any `json:"extra,omitempty"`
 }
 
 // Metrics is what a step cost. Logprobs has one entry for each completion token. PromptTokens counts cached ones too.
@@ -105,7 +94,6 @@ type Metrics struct {
 	PromptTokens       *int           `json:"prompt_tokens,omitempty"`
 	CompletionTokens   *int           `json:"completion_tokens,omitempty"`
 	CachedTokens       *int           `json:"cached_tokens,omitempty"`
-	CostUSD            *float64       `json:"cost_usd,omitempty"`
 	PromptTokenIDs     []int32        `json:"prompt_token_ids,omitempty"`
 	CompletionTokenIDs []int32        `json:"completion_token_ids,omitempty"`
 	Logprobs           []float64      `json:"logprobs,omitempty"`
@@ -117,13 +105,12 @@ type FinalMetrics struct {
 	TotalPromptTokens     *int           `json:"total_prompt_tokens,omitempty"`
 	TotalCompletionTokens *int           `json:"total_completion_tokens,omitempty"`
 	TotalCachedTokens     *int           `json:"total_cached_tokens,omitempty"`
-	TotalCostUSD          *float64       `json:"total_cost_usd,omitempty"`
 	TotalSteps            *int           `json:"total_steps,omitempty"`
 	Extra                 map[string]any `json:"extra,omitempty"`
 }
 
-// Decode reads a document. Fields that it does not know are passed over: the format grows, and a newer document is still
-// worth reading. Validate tells whether what was read is sound.
+// Decode reads a document. Unknown fields are ignored: the format grows, and a newer document is still worth reading.
+// Validate reports whether it is valid.
 func Decode(r io.Reader) (*Document, error) {
 	dec := json.NewDecoder(r)
 	dec.UseNumber() // an id in some extra must not become a float
@@ -151,4 +138,62 @@ func (d *Document) WriteFile(path string) error {
 		return fmt.Errorf("write trajectory: %w", err)
 	}
 	return nil
+}
+
+// Content is a message or a result: plain text, or, where Parts is not nil, a list of texts and images.
+type Content struct {
+	Text  string
+	Parts []ContentPart
+}
+
+// ContentPart is a text, or a reference to an image or a sound beside the trajectory. Media are read in the documents of
+// other agents, and never written.
+type ContentPart struct {
+	Type   string       `json:"type"`
+	Text   *string      `json:"text,omitempty"`
+	Source *MediaSource `json:"source,omitempty"`
+}
+
+// MediaSource says where an image or a sound is: the path of a file, or a URL.
+type MediaSource struct {
+	MediaType string `json:"media_type"`
+	Path      string `json:"path"`
+}
+
+// Text makes plain content.
+func Text(s string) Content { return Content{Text: s} }
+
+// String returns the text of the content, with a mark in square brackets for every other part.
+func (c Content) String() string {
+	if c.Parts == nil {
+		return c.Text
+	}
+	var b bytes.Buffer
+	for _, p := range c.Parts {
+		switch {
+		case p.Text != nil:
+			b.WriteString(*p.Text)
+		case p.Source != nil:
+			b.WriteString("[" + p.Type + ": " + p.Source.Path + "]")
+		}
+	}
+	return b.String()
+}
+
+// MarshalJSON writes a string or an array.
+func (c Content) MarshalJSON() ([]byte, error) {
+	if c.Parts != nil {
+		return disk.MarshalJSON(c.Parts)
+	}
+	return disk.MarshalJSON(c.Text)
+}
+
+// UnmarshalJSON reads a string or an array.
+func (c *Content) UnmarshalJSON(data []byte) error {
+	*c = Content{}
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+		c.Parts = []ContentPart{}
+		return json.Unmarshal(data, &c.Parts)
+	}
+	return json.Unmarshal(data, &c.Text)
 }

@@ -68,6 +68,18 @@ func TestLogIsCutAnywhere(t *testing.T) {
 	events := rollout()
 	data := write(t, filepath.Join(dir, "whole"), events)
 	for size := range data {
+		got, err := trajectory.ReadEvents(bytes.NewReader(data[:size]))
+		if err != nil {
+			t.Fatalf("cut at %d: %v", size, err)
+		}
+		whole := bytes.Count(data[:size], []byte("\n"))
+		if diff := cmp.Diff(events[:whole], got, sent); diff != "" {
+			t.Fatalf("cut at %d (-logged +read):\n%s", size, diff)
+		}
+		// A resumed writer waits for the disk, so it goes on from a few cuts of each line only.
+		if next := size + 1; size > 0 && data[size-1] != '\n' && (next == len(data) || data[next] != '\n') && size%499 != 0 {
+			continue
+		}
 		path := filepath.Join(dir, "torn")
 		if err := os.WriteFile(path, data[:size], 0o644); err != nil {
 			t.Fatal(err)
@@ -76,9 +88,8 @@ func TestLogIsCutAnywhere(t *testing.T) {
 		if err != nil {
 			t.Fatalf("cut at %d: %v", size, err)
 		}
-		whole := bytes.Count(data[:size], []byte("\n"))
 		if diff := cmp.Diff(events[:whole], got, sent); diff != "" {
-			t.Fatalf("cut at %d (-logged +read):\n%s", size, diff)
+			t.Fatalf("cut at %d (-logged +resumed):\n%s", size, diff)
 		}
 		for _, e := range events[whole:] {
 			if err := w.Append(e); err != nil {

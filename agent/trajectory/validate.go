@@ -16,12 +16,12 @@ var knownVersion = regexp.MustCompile(`^ATIF-v1\.[0-8]$`)
 // ErrInvalid marks a document that breaks a rule of ATIF.
 var ErrInvalid = errors.New("invalid trajectory")
 
-// Validate checks the document against the rules of ATIF: numbered steps, ISO 8601 times, fields that only an agent's
-// steps may have, results that answer calls of their own step, aligned logprobs, subagents that can be found. The error
+// Validate checks the document against the rules of ATIF for what this package writes: numbered steps, ISO 8601 times,
+// fields that only an agent's steps may have, results that answer calls of their own step, aligned logprobs. The error
 // names every broken rule.
 func (d *Document) Validate() error {
 	var p problems
-	p.document("", d)
+	p.document(d)
 	if len(p.errs) == 0 {
 		return nil
 	}
@@ -37,33 +37,26 @@ func (p *problems) check(ok bool, at, format string, args ...any) {
 	}
 }
 
-func (p *problems) document(at string, d *Document) {
-	p.check(knownVersion.MatchString(d.SchemaVersion), at+"schema_version", "%q is no known version; this program writes %s", d.SchemaVersion, SchemaVersion)
-	p.check(d.Agent.Name != "", at+"agent.name", "is missing")
-	p.check(d.Agent.Version != "", at+"agent.version", "is missing")
+func (p *problems) document(d *Document) {
+	p.check(knownVersion.MatchString(d.SchemaVersion), "schema_version", "unknown version %q; this program writes %s",
+		d.SchemaVersion, SchemaVersion)
+	p.check(d.Agent.Name != "", "agent.name", "is missing")
+	p.check(d.Agent.Version != "", "agent.version", "is missing")
 	for i, t := range d.Agent.ToolDefinitions {
-		p.check(isObject(t), fmt.Sprintf("%sagent.tool_definitions[%d]", at, i), "is no JSON object")
+		p.check(isObject(t), fmt.Sprintf("agent.tool_definitions[%d]", i), "is not a JSON object")
 	}
-	p.check(len(d.Steps) > 0, at+"steps", "is empty")
+	p.check(len(d.Steps) > 0, "steps", "is empty")
 	for i := range d.Steps {
 		s := &d.Steps[i]
-		where := fmt.Sprintf("%ssteps[%d].", at, i)
+		where := fmt.Sprintf("steps[%d].", i)
 		p.check(s.StepID == i+1, where+"step_id", "is %d, not %d", s.StepID, i+1)
 		p.step(where, s)
-	}
-	seen := make(map[string]bool)
-	for i := range d.SubagentTrajectories {
-		sub := &d.SubagentTrajectories[i]
-		where := fmt.Sprintf("%ssubagent_trajectories[%d].", at, i)
-		p.check(sub.TrajectoryID != "", where+"trajectory_id", "is missing")
-		p.check(!seen[sub.TrajectoryID], where+"trajectory_id", "%q is used twice", sub.TrajectoryID)
-		seen[sub.TrajectoryID] = true
-		p.document(where, sub)
 	}
 }
 
 func (p *problems) step(at string, s *Step) {
-	p.check(slices.Contains([]string{SourceSystem, SourceUser, SourceAgent}, s.Source), at+"source", "%q is not system, user or agent", s.Source)
+	sources := []string{SourceSystem, SourceUser, SourceAgent}
+	p.check(slices.Contains(sources, s.Source), at+"source", "%q is not system, user or agent", s.Source)
 	if s.Timestamp != "" {
 		_, err := parseTime(s.Timestamp)
 		p.check(err == nil, at+"timestamp", "%q is not ISO 8601", s.Timestamp)
@@ -83,9 +76,9 @@ func (p *problems) step(at string, s *Step) {
 	}
 	if s.LLMCallCount != nil {
 		p.check(*s.LLMCallCount >= 0, at+"llm_call_count", "is negative")
-		p.check(*s.LLMCallCount > 0 || s.Metrics == nil && s.ReasoningContent == "", at+"llm_call_count", "is 0, but the step has metrics or reasoning")
+		p.check(*s.LLMCallCount > 0 || s.Metrics == nil && s.ReasoningContent == "", at+"llm_call_count",
+			"is 0, but the step has metrics or reasoning")
 	}
-	p.content(at+"message", s.Message)
 	p.calls(at, s)
 	if s.Metrics != nil {
 		p.metrics(at+"metrics.", s.Metrics)
@@ -96,48 +89,19 @@ func (p *problems) calls(at string, s *Step) {
 	ids := make(map[string]bool)
 	for i, c := range s.ToolCalls {
 		where := fmt.Sprintf("%stool_calls[%d].", at, i)
-		p.check(c.ToolCallID != "" && !ids[c.ToolCallID], where+"tool_call_id", "%q is empty or used twice", c.ToolCallID)
+		p.check(c.ToolCallID != "" && !ids[c.ToolCallID], where+"tool_call_id",
+			"%q is empty or used twice", c.ToolCallID)
 		ids[c.ToolCallID] = true
-		p.check(isObject(c.Arguments), where+"arguments", "is no JSON object")
+		p.check(isObject(c.Arguments), where+"arguments", "is not a JSON object")
 	}
 	if s.Observation == nil {
 		return
 	}
 	for i, r := range s.Observation.Results {
 		where := fmt.Sprintf("%sobservation.results[%d].", at, i)
-		p.check(r.SourceCallID == "" || ids[r.SourceCallID], where+"source_call_id", "%q is no call of this step", r.SourceCallID)
-		if r.Content != nil {
-			p.content(where+"content", *r.Content)
-		}
-		for _, ref := range r.SubagentTrajectoryRef {
-			p.check(ref.TrajectoryID != "" || ref.TrajectoryPath != "", where+"subagent_trajectory_ref", "has neither trajectory_id nor trajectory_path")
-		}
+		p.check(r.SourceCallID == "" || ids[r.SourceCallID], where+"source_call_id",
+			"%q is not a call of this step", r.SourceCallID)
 	}
-}
-
-func (p *problems) content(at string, c Content) {
-	for i, part := range c.Parts {
-		where := fmt.Sprintf("%s[%d]", at, i)
-		switch part.Type {
-		case PartText:
-			p.check(part.Text != nil && part.Source == nil, where, "a text part has text and no source")
-		case PartImage, PartAudio:
-			ok := part.Source != nil && part.Source.Path != "" && part.Text == nil
-			p.check(ok, where, "a part of type %s has a source and no text", part.Type)
-			if part.Source != nil {
-				p.check(slices.Contains(mediaTypes(part.Type), part.Source.MediaType), where+".source.media_type", "%q is not allowed for %s", part.Source.MediaType, part.Type)
-			}
-		default:
-			p.check(false, where+".type", "%q is not text, image or audio", part.Type)
-		}
-	}
-}
-
-func mediaTypes(part string) []string {
-	if part == PartImage {
-		return []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
-	}
-	return []string{"audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac", "audio/webm", "audio/aiff"}
 }
 
 func (p *problems) metrics(at string, m *Metrics) {
@@ -145,7 +109,8 @@ func (p *problems) metrics(at string, m *Metrics) {
 	p.check(deref(m.CompletionTokens) >= 0, at+"completion_tokens", "is negative")
 	p.check(deref(m.CachedTokens) >= 0, at+"cached_tokens", "is negative")
 	// The format says that the two align; training depends on it.
-	p.check(len(m.Logprobs) == 0 || len(m.CompletionTokenIDs) == 0 || len(m.Logprobs) == len(m.CompletionTokenIDs), at+"logprobs",
+	aligned := len(m.Logprobs) == len(m.CompletionTokenIDs)
+	p.check(aligned || len(m.Logprobs) == 0 || len(m.CompletionTokenIDs) == 0, at+"logprobs",
 		"has %d entries for %d completion tokens", len(m.Logprobs), len(m.CompletionTokenIDs))
 }
 
@@ -156,7 +121,10 @@ func isObject(data []byte) bool {
 // parseTime reads the forms of ISO 8601 that trajectories are found with.
 func parseTime(s string) (time.Time, error) {
 	var err error
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", time.DateOnly} {
+	for _, layout := range []string{
+		time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00",
+		"2006-01-02 15:04:05.999999999", time.DateOnly,
+	} {
 		var t time.Time
 		if t, err = time.Parse(layout, s); err == nil {
 			return t, nil
