@@ -27,7 +27,8 @@ const viewHelp = `Show a trajectory, or what is in a run's directory.
 
 PATH is a trajectory.json (any ATIF document), a steps.jsonl, or a directory: of
 one attempt, which is shown, or of a run of solve, eval, grade or train, whose
-attempts are listed. The run may still be going on.`
+attempts are listed. The run may still be going on. The id of a run in the
+default directory is enough.`
 
 // viewOptions are the flags of view.
 type viewOptions struct {
@@ -41,7 +42,7 @@ func newView(d Deps) *cobra.Command {
 		Use:     "view PATH",
 		Short:   "Show a trajectory or a run",
 		Long:    viewHelp,
-		Example: "  deepswe view trajectory.json\n  deepswe view --step 7 --full runs/20261121-101500-abc123",
+		Example: "  deepswe view trajectory.json\n  deepswe view --step 7 --full 20261121-101500-abc123",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return cli.Usagef("view takes one path: of a trajectory, or of a run's directory")
@@ -57,6 +58,12 @@ func newView(d Deps) *cobra.Command {
 
 func runView(d Deps, o viewOptions, path string) error {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) && filepath.Base(path) == path {
+		if dir := d.RunDir(path); run.Exists(dir) {
+			path = dir
+			info, err = os.Stat(path)
+		}
+	}
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -111,7 +118,13 @@ func viewRun(out io.Writer, o viewOptions, path string, r *run.Reader) error {
 		}
 		outcomes[dir] = ended
 	}
-	fmt.Fprintln(out, tally(r.Outcomes))
+	if report := filepath.Join(path, "report.html"); m.Kind == run.Train {
+		if _, err := os.Lstat(report); err == nil {
+			fmt.Fprintln(out, cli.Plain(report))
+		}
+	} else {
+		fmt.Fprintln(out, tally(r.Outcomes))
+	}
 	if len(dirs) == 0 {
 		return nil
 	}

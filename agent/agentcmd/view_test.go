@@ -141,6 +141,15 @@ func TestViewOfRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	view(cli.ExitDone, path, "\nnot running; last event ")
+	trained, err := run.Create(w.deps.RunDir("lake"), run.Manifest{Kind: run.Train})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := trained.Close(); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, trained.Path("report.html"), "")
+	view(cli.ExitDone, "lake", "lake  train, begun ", "/lake/report.html\n")
 	writeFile(t, filepath.Join(path, "manifest.json"), `{"version":9,"kind":"grade","program":"deepswe 9"}`)
 	view(cli.ExitUsage, path, "was made by deepswe 9, in format 9", "use a newer deepswe")
 }

@@ -90,7 +90,7 @@ func (t *training) execute(ctx context.Context) error {
 	}
 	dir := t.out
 	if dir == "" {
-		dir = t.deps.RunDir(c.Name)
+		dir = t.deps.RunDir(run.PathName(c.Name))
 	}
 	o := train.Options{
 		Dir: dir, Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon, Metrics: metrics.NewPrometheus(),
