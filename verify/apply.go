@@ -18,7 +18,8 @@ const applyTimeout = 5 * time.Minute
 
 // applyCommands are the harness's, in its order.
 var applyCommands = []string{
-	"git apply --verbose", "git apply --verbose --3way", "git apply --verbose --reject", "patch --batch --forward --fuzz=5 -p1 -i",
+	"git apply --verbose", "git apply --verbose --3way", "git apply --verbose --reject",
+	"patch --batch --forward --fuzz=5 -p1 -i",
 }
 
 // trusting lets git work on a repository that another user owns, without leaving a configuration file in the sandbox.
@@ -37,7 +38,8 @@ func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 		return "", "", fmt.Errorf("write the patch: %w", err)
 	}
 	defer func() {
-		if _, rerr := t.sb.Run(ctx, env.Command{Line: "rm -f " + t.patchPath, Timeout: applyTimeout}); rerr != nil && err == nil {
+		_, rerr := t.sb.Run(ctx, env.Command{Line: "rm -f " + t.patchPath, Timeout: applyTimeout})
+		if rerr != nil && err == nil {
 			err = fmt.Errorf("remove the patch: %w", rerr)
 		}
 	}()
@@ -81,8 +83,8 @@ func (t *trial) git(ctx context.Context, line string) (env.Result, error) {
 	return r, err
 }
 
-// clean undoes what a failed attempt has left. For the harness's own tasks it does so in the harness's way; other images
-// hold files that git would remove and the tests need, so that only a new sandbox is as it was.
+// clean undoes what a failed attempt has left. For the harness's own tasks it does so in the harness's way; other
+// images hold files that git would remove and the tests need, so that only a new sandbox is as it was.
 func (t *trial) clean(ctx context.Context) error {
 	if t.task.Source == swebench {
 		_, err := t.git(ctx, "git checkout -- . ; git clean -fd")

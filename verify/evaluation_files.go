@@ -50,7 +50,10 @@ func (v Evaluation) save(dir string, t env.Task, patch []byte) error {
 	files := []struct {
 		name string
 		data []byte
-	}{{PatchFile, patch}, {ScriptFile, []byte(t.Tests.Script)}, {InstanceFile, v.instanceLog()}, {LogFile, v.Log}, {ReportFile, nil}}
+	}{
+		{PatchFile, patch}, {ScriptFile, []byte(t.Tests.Script)}, {InstanceFile, v.instanceLog()}, {LogFile, v.Log},
+		{ReportFile, nil},
+	}
 	if v.Report != nil {
 		files[len(files)-1].data = v.Report.JSON()
 	}

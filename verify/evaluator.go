@@ -171,8 +171,8 @@ func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
 	return t.run(ctx)
 }
 
-// Gradable returns the reason why no patch for a task can be graded, whatever its tests would say, as an error that wraps
-// ErrUngradable. It is nil for a task that is fine.
+// Gradable returns the reason why no patch for a task can be graded, whatever its tests would say, as an error that
+// wraps ErrUngradable. It is nil for a task that is fine.
 func Gradable(t env.Task) error {
 	fail := func(reason Reason, err error) error { return &GradingError{t.ID, reason, err} }
 	if t.Tests.Script == "" {
@@ -190,8 +190,8 @@ func Gradable(t env.Task) error {
 	return nil
 }
 
-// Key identifies the outcome of evaluating the patch: it changes with the patch, the version of the grader, what the task
-// is graded by, and the limits. A result under the same key may be used again.
+// Key identifies the outcome of evaluating the patch: it changes with the patch, the version of the grader, what the
+// task is graded by, and the limits. A result under the same key may be used again.
 func (e *Evaluator) Key(t env.Task, patch []byte) string {
 	t.Statement, t.Prepare = "", nil // the grader sees neither
 	spelled, err := json.Marshal(struct {

@@ -177,8 +177,8 @@ func (s hidden) Run(ctx context.Context, c env.Command) (env.Result, error) {
 	return s.Sandbox.Run(ctx, c)
 }
 
-// What cannot be graded is told apart: what the patch brought about is worth nothing, what is the task's own fault is no
-// verdict at all, and an infrastructure failure is an error.
+// What cannot be graded is told apart: what the patch brought about is worth nothing, what is the task's own fault is
+// no verdict at all, and an infrastructure failure is an error.
 func TestEvaluateLimits(t *testing.T) {
 	right := gitDiff(t, wrongAnswer, with(wrongAnswer, "answer", "42\n"))
 	t.Run("time", func(t *testing.T) {

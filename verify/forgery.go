@@ -14,13 +14,15 @@ import (
 const ForgeryIndicator SuspicionKind = "telltale"
 
 // forgeryIndicators are strings in such code: what grading and runners print, what reaches into a runner from the code
-// that it tests, and what ends a process before its runner can report. Code under test shares a process with its runner:
-// a patch that builds these strings at run time can still forge results, but the easy way is closed.
+// that it tests, and what ends a process before its runner can report. Code under test shares a process with its
+// runner: a patch that builds these strings at run time can still forge results, but the easy way is closed.
 var forgeryIndicators = []string{
 	startMarker, endMarker, exitMarker, "short test summary info", "--- PASS: ", "# Subtest",
-	"_pytest", "pytest_runtest", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "sys.modules[\"pytest\"]", "sys.modules['pytest']",
+	"_pytest", "pytest_runtest", "PYTEST_CURRENT_TEST", "PYTEST_VERSION",
+	"sys.modules[\"pytest\"]", "sys.modules['pytest']",
 	"TestReport", "node:test", "testing.Testing", "JEST_WORKER_ID",
-	"os._exit", "os.abort", "os.execv", "os.execl", "os.Exit(", "syscall.Exit(", "syscall.Exec(", "process.exit(", "process.reallyExit",
+	"os._exit", "os.abort", "os.execv", "os.execl", "os.Exit(", "syscall.Exit(", "syscall.Exec(",
+	"process.exit(", "process.reallyExit",
 	"process.abort(", "System.exit(", "Runtime.getRuntime().halt",
 }
 
@@ -78,7 +80,8 @@ func (t *trial) indicators(ctx context.Context, before map[string][]byte) ([]str
 	return found, nil
 }
 
-// uses reports whether the code of the repository has the string, except in tests and in the files that the patch changes.
+// uses reports whether the code of the repository has the string, except in tests and in the files that the patch
+// changes.
 func (t *trial) uses(ctx context.Context, s string, patched map[string][]byte) (bool, error) {
 	found, err := t.sb.Search(ctx, env.Query{Term: s})
 	if err != nil {

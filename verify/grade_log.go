@@ -92,7 +92,8 @@ func GradeLog(t env.Task, e Evidence) (Grade, error) {
 	}
 	g.Report.PatchExists = true
 	if t.Tests.RewardFile != "" {
-		return Grade{}, &GradingError{t.ID, OtherGrading, fmt.Errorf("the task's script leaves its verdict in %s", t.Tests.RewardFile)}
+		err := fmt.Errorf("the task's script leaves its verdict in %s", t.Tests.RewardFile)
+		return Grade{}, &GradingError{t.ID, OtherGrading, err}
 	}
 	log := mark(testlog.Decode(e.Log))
 	grade := gradeHarness

@@ -18,8 +18,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// file is one path of the repository with its content: nothing, where kind is empty. What is neither a file nor a link is
-// left alone.
+// file is one path of the repository with its content: nothing, where kind is empty. What is neither a file nor a link
+// is left alone.
 type file struct {
 	name   string // relative to the repository
 	kind   env.Kind
@@ -67,7 +67,9 @@ func infrastructure(ctx context.Context, err error) bool {
 
 // writeFiles makes paths of the repository in the sandbox what they are described as, whatever is there.
 func writeFiles(ctx context.Context, sb env.Sandbox, files []file) error {
-	files = slices.DeleteFunc(slices.Clone(files), func(f file) bool { return f.kind == env.KindDir || f.kind == env.KindOther })
+	files = slices.DeleteFunc(slices.Clone(files), func(f file) bool {
+		return f.kind == env.KindDir || f.kind == env.KindOther
+	})
 	if len(files) == 0 {
 		return nil
 	}

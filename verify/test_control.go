@@ -15,9 +15,9 @@ import (
 const TestTampering SuspicionKind = "steering"
 
 // A patch can pass tests by fixing the code, or by changing what the tests are and how they run. What it changes of the
-// second kind is not evidence, and is not forbidden either: good patches come with tests. So the stricter reading reverts
-// those files and checks whether the patch still passes. The files that the task's own solution changes are left alone:
-// there, the change is part of what was asked for.
+// second kind is not evidence, and is not forbidden either: good patches come with tests. So the stricter reading
+// reverts those files and checks whether the patch still passes. The files that the task's own solution changes are
+// left alone: there, the change is part of what was asked for.
 
 // controlPaths returns the paths that a patch changes and that control the tests, sorted. root are the names of the
 // entries at the root of the repository without the patch.
@@ -60,10 +60,16 @@ var runnerFiles = []string{
 
 // runnerConfigs are what a configuration file is called that may be written in several languages (jest.config.mjs,
 // karma.conf.js).
-var runnerConfigs = []string{"jest", "vitest", "vite", "karma", "playwright", "cypress", "ava", "jasmine", "mocha", "babel"}
+var runnerConfigs = []string{
+	"jest", "vitest", "vite", "karma", "playwright", "cypress", "ava", "jasmine",
+	"mocha", "babel",
+}
 
 // installed are directories of third-party code.
-var installed = []string{".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", "vendor", ".git"}
+var installed = []string{
+	".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", "vendor",
+	".git",
+}
 
 // isTest reports whether a file's name is that of tests, in the conventions of the common runners.
 func isTest(base, stem, ext string) bool {
@@ -83,8 +89,8 @@ func isTest(base, stem, ext string) bool {
 	return strings.HasSuffix(base, ".snap")
 }
 
-// holdsTests reports whether a directory is one for tests and their data. In Python, one called test or spec is as often a
-// part of the product (django/test).
+// holdsTests reports whether a directory is one for tests and their data. In Python, one called test or spec is as
+// often a part of the product (django/test).
 func holdsTests(dir, ext string) bool {
 	switch dir {
 	case "tests", "__tests__", "__snapshots__", "__mocks__", "testdata", "r2e_tests":
@@ -95,8 +101,8 @@ func holdsTests(dir, ext string) bool {
 	return false
 }
 
-// shadows reports whether a path adds a module at the root that has the name of the test runner, or of a module that the
-// runner uses: the working directory comes first where Python looks for modules. A repository that has such a
+// shadows reports whether a path adds a module at the root that has the name of the test runner, or of a module that
+// the runner uses: the working directory comes first where Python looks for modules. A repository that has such a
 // module of its own is the one that it is installed from.
 func shadows(name string, root []string) bool {
 	top, _, deeper := strings.Cut(name, "/")
@@ -109,7 +115,8 @@ func shadows(name string, root []string) bool {
 
 var runnerModules = []string{
 	"pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "unittest", "nose", "trial",
-	"xdist", "pytest_cov", "coverage", "hypothesis", "atexit", "argparse", "ast", "collections", "contextlib", "dataclasses",
+	"xdist", "pytest_cov", "coverage", "hypothesis", "atexit", "argparse", "ast", "collections", "contextlib",
+	"dataclasses",
 	"enum", "functools", "importlib", "inspect", "io", "json", "logging", "os", "pathlib", "posixpath", "re", "shutil",
 	"site", "sys", "sysconfig", "tempfile", "traceback", "types", "typing", "warnings", "builtins", "encodings",
 }

@@ -29,8 +29,8 @@ type trial struct {
 
 	sb env.Sandbox
 	v  Evaluation
-	// patchPath is where the patch is while it is applied. No other trial has the same, because not every sandbox has a /tmp
-	// of its own.
+	// patchPath is where the patch is while it is applied. No other trial has the same, because not every sandbox has a
+	// /tmp of its own.
 	patchPath string
 	// reverted are those files, as they are without the patch.
 	reverted []file
@@ -71,9 +71,9 @@ func (t *trial) run(ctx context.Context) error {
 	return err
 }
 
-// examine looks at what the patch is going to change: it finds the files to revert and returns the content of the others.
-// A script that gives the reward itself is the only judge of a patch, because any file may be what was asked for: then
-// there is nothing to examine.
+// examine looks at what the patch is going to change: it finds the files to revert and returns the content of the
+// others. A script that gives the reward itself is the only judge of a patch, because any file may be what was asked
+// for: then there is nothing to examine.
 func (t *trial) examine(ctx context.Context) (code map[string][]byte, err error) {
 	if t.task.Tests.RewardFile != "" {
 		return nil, nil
@@ -179,7 +179,9 @@ func scriptCommand(script string) env.Command {
 		return env.Command{Line: "exec 2>&1\n" + script}
 	}
 	// The x keeps line feeds at the end.
-	return env.Command{Line: `exec 2>&1; script=$(cat; echo x); exec </dev/null; eval "${script%x}"`, Stdin: []byte(script)}
+	return env.Command{
+		Line: `exec 2>&1; script=$(cat; echo x); exec </dev/null; eval "${script%x}"`, Stdin: []byte(script),
+	}
 }
 
 // grade reads the log.

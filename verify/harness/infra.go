@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"strings"
 
 	"deepswe/verify/testlog"
@@ -25,18 +26,25 @@ type Infra struct {
 
 // signatures are tried in this order. A log is of the class if it contains one of the texts or matches.
 var signatures = []struct {
-	Infra
+	reason  string
+	tier    Tier // Environment when empty
 	texts   []string
 	matches func(text string) bool
 }{
-	{Infra: Infra{"browser_launch_failed", Environment}, texts: []string{"Failed to launch", "Failed to connect to the bus"}},
-	{Infra: Infra{"display_unavailable", Environment}, texts: []string{"cannot open display", "Missing X server", "unable to open X display"}},
-	{Infra: Infra{"out_of_memory", Environment}, texts: []string{"Cannot allocate memory", "OutOfMemoryError"}, matches: killed},
-	{Infra: Infra{"container_unavailable", Environment}, texts: []string{"Error response from daemon", "Cannot connect to the Docker daemon"}},
-	{Infra: Infra{"network_unreachable", Environment}, texts: []string{"Could not resolve host", "Temporary failure in name resolution"}},
-	{Infra: Infra{"missing_module", Ambiguous}, texts: []string{"Cannot find module", "MODULE_NOT_FOUND", "ModuleNotFoundError"}},
-	{Infra: Infra{"no_tests_collected", Ambiguous}, texts: []string{"no tests ran", "collected 0 items"}},
-	{Infra: Infra{"tests_timed_out", Ambiguous}, matches: timedOut().MatchString},
+	{reason: "browser_launch_failed", texts: []string{"Failed to launch", "Failed to connect to the bus"}},
+	{reason: "display_unavailable", texts: []string{"cannot open display", "Missing X server", "unable to open X display"}},
+	{reason: "out_of_memory", texts: []string{"Cannot allocate memory", "OutOfMemoryError"}, matches: killed},
+	{
+		reason: "container_unavailable",
+		texts:  []string{"Error response from daemon", "Cannot connect to the Docker daemon"},
+	},
+	{reason: "network_unreachable", texts: []string{"Could not resolve host", "Temporary failure in name resolution"}},
+	{
+		reason: "missing_module", tier: Ambiguous,
+		texts: []string{"Cannot find module", "MODULE_NOT_FOUND", "ModuleNotFoundError"},
+	},
+	{reason: "no_tests_collected", tier: Ambiguous, texts: []string{"no tests ran", "collected 0 items"}},
+	{reason: "tests_timed_out", tier: Ambiguous, matches: timedOut().MatchString},
 }
 
 // timedOut is what the harness itself appends to the log of a test run that it ended.
@@ -51,13 +59,14 @@ func killed(text string) bool {
 // advice: an unsolved task stays unsolved. Several logs of one task are joined by a line feed.
 func Classify(text string) (class Infra, found bool) {
 	for _, s := range signatures {
+		class := Infra{s.reason, cmp.Or(s.tier, Environment)}
 		for _, t := range s.texts {
 			if strings.Contains(text, t) {
-				return s.Infra, true
+				return class, true
 			}
 		}
 		if s.matches != nil && s.matches(text) {
-			return s.Infra, true
+			return class, true
 		}
 	}
 	return Infra{}, false

@@ -14,8 +14,8 @@ type Report struct {
 	Tests *TestsStatus
 }
 
-// TestsStatus sorts the expected tests by their outcome. The last two are always empty: the harness keeps them for tests
-// that no record names.
+// TestsStatus sorts the expected tests by their outcome. The last two are always empty: the harness keeps them for
+// tests that no record names.
 type TestsStatus struct {
 	FailToPass, PassToPass, FailToFail, PassToFail TestLists
 }

@@ -1,6 +1,7 @@
 package swe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,14 +32,15 @@ type Evaluation struct {
 	Warm int
 	// Observe, when not nil, is called for every event of the engine, one at a time.
 	Observe func(run.Event)
-	Log     *slog.Logger
+	Log     *slog.Logger // nil is silent
 }
 
 // maxRetries is how often a rollout is resumed after an infrastructure failure. Each time it continues where it was, so
 // that a try costs little.
 const maxRetries = 4
 
-// Run plays the rollouts for the tasks that are not played yet, and returns the outcomes of all in the order of the plan.
+// Run plays the rollouts for the tasks that are not played yet, and returns the outcomes of all in the order of the
+// plan.
 func (e *Evaluation) Run(ctx context.Context, plan []run.Job) ([]run.Outcome, error) {
 	observe := e.Observe
 	if e.Warm > 0 {
@@ -46,7 +48,7 @@ func (e *Evaluation) Run(ctx context.Context, plan []run.Job) ([]run.Outcome, er
 			_, done := e.Dir.Find(j)
 			return done
 		})
-		a := newAhead(ctx, e.Runner.Attempt.Provider, todo, e.Workers, e.Warm, e.spec, e.Log)
+		a := newAhead(ctx, e.Runner.Attempt.Provider, todo, e.Workers, e.Warm, e.spec, logger(e.Log))
 		defer a.close()
 		observe = a.observing(observe)
 	}
@@ -73,6 +75,10 @@ func (e *Evaluation) deadline() time.Duration {
 	return 2*e.Runner.Attempt.Limits.Wall + 3*max(grading, verify.EvaluationTimeout) + time.Hour
 }
 
+func logger(l *slog.Logger) *slog.Logger {
+	return cmp.Or(l, slog.New(slog.DiscardHandler))
+}
+
 // ErrChanged says that a run cannot be resumed, because its tasks or its model are not those that it began with.
 var ErrChanged = errors.New("not what the run began with")
 
@@ -93,8 +99,8 @@ type keptTask struct {
 	Key string `json:"key"`
 }
 
-// KeepTasks writes down the tasks of a new run. For a resumed one it checks that they are the same, else the error wraps
-// ErrChanged.
+// KeepTasks writes down the tasks of a new run. For a resumed one it checks that they are the same, else the error
+// wraps ErrChanged.
 func (e *Evaluation) KeepTasks() error {
 	now := keptTasks{Version: 1}
 	for _, id := range e.IDs {
@@ -119,7 +125,8 @@ func (e *Evaluation) KeepModel(context int) error {
 	now := keptModel{Version: 1, Name: e.Runner.Attempt.ModelName, Context: context}
 	before, resumed, err := keep(e.Dir.Path(modelFile), now)
 	if err == nil && resumed && now != before {
-		err = fmt.Errorf("the model is %w: the run in %s is of %s with a context of %d tokens, and the endpoint now serves %s with %d",
+		err = fmt.Errorf("the model is %w: the run in %s is of %s with a context of %d tokens, "+
+			"and the endpoint now serves %s with %d",
 			ErrChanged, e.Dir.Path(), before.Name, before.Context, now.Name, now.Context)
 	}
 	return err

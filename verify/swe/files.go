@@ -74,7 +74,7 @@ func (e *Evaluation) patch(o run.Outcome) (string, error) {
 		return "", err
 	}
 	if !utf8.Valid(patch) {
-		e.Log.Warn("a patch is not UTF-8, which JSON cannot hold: its prediction has U+FFFD in places, its patch.diff is exact",
+		logger(e.Log).Warn("a patch is not UTF-8, as JSON must be: its prediction has U+FFFD in places, its patch.diff is exact",
 			"task", o.Task, "attempt", o.Index)
 	}
 	return string(patch), nil
@@ -83,9 +83,11 @@ func (e *Evaluation) patch(o run.Outcome) (string, error) {
 // RolloutsFile has the rollouts as training reads them.
 const RolloutsFile = "rollouts.jsonl"
 
-// WriteRollouts writes rollouts.jsonl, from what the rollouts have recorded, with a writer that is called once. Left out
-// are those with a reply whose token ids are not known; it returns their number.
-func (e *Evaluation) WriteRollouts(outcomes []run.Outcome, write func(io.Writer, iter.Seq2[run.Outcome, error]) error) (left int, err error) {
+// WriteRollouts writes rollouts.jsonl, from what the rollouts have recorded, with a writer that is called once. Left
+// out are those with a reply whose token ids are not known; it returns their number.
+func (e *Evaluation) WriteRollouts(
+	outcomes []run.Outcome, write func(io.Writer, iter.Seq2[run.Outcome, error]) error,
+) (left int, err error) {
 	sampled := func(yield func(run.Outcome, error) bool) {
 		for _, o := range outcomes {
 			if o.Tries == 0 || o.Failed() {

@@ -34,7 +34,7 @@ type Grading struct {
 	Dir    *run.Dir
 	// Evaluator grades. Its provider may be missing as long as nothing is run.
 	Evaluator *verify.Evaluator
-	Log       *slog.Logger
+	Log       *slog.Logger // nil is silent
 
 	mu      sync.Mutex
 	results map[run.Job]verify.Evaluation
@@ -95,7 +95,7 @@ func (g *Grading) Known(j run.Job) (verify.Evaluation, bool) {
 	v, err := verify.Load(g.Path(j), c.Task)
 	if err != nil || v.Key != g.Evaluator.Key(c.Task, c.Patch) {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			g.Log.Warn("an earlier result cannot be used", "error", err)
+			logger(g.Log).Warn("an earlier result cannot be used", "error", err)
 		}
 		return verify.Evaluation{}, false
 	}

@@ -10,8 +10,8 @@ type Attempts struct {
 }
 
 // PassAtK is the probability that at least one of k attempts, drawn without replacement from n attempts of which c
-// solved the task, is one that did: 1 - C(n-c, k) / C(n, k), the unbiased estimate of Chen et al. 2021 ("Evaluating Large
-// Language Models Trained on Code"). It wants 0 <= c <= n and 1 <= k <= n.
+// solved the task, is one that did: 1 - C(n-c, k) / C(n, k), the unbiased estimate of Chen et al. 2021 ("Evaluating
+// Large Language Models Trained on Code"). It wants 0 <= c <= n and 1 <= k <= n.
 func PassAtK(n, c, k int) float64 {
 	if n-c < k {
 		return 1
@@ -33,8 +33,8 @@ type Estimate struct {
 	High  float64 `json:"high"`
 }
 
-// PassRate is the mean of PassAtK over the tasks. Its interval treats the tasks as the sample: it is the score interval of
-// Wilson 1927 for a share, with the number of draws that would have the standard error that the tasks have among
+// PassRate is the mean of PassAtK over the tasks. Its interval treats the tasks as the sample: it is the score interval
+// of Wilson 1927 for a share, with the number of draws that would have the standard error that the tasks have among
 // themselves (Kish's effective sample size). Unlike the normal approximation it does not shrink to a point where every
 // task is solved or none.
 func PassRate(tasks []Attempts, k int) Estimate {

@@ -11,8 +11,8 @@ import (
 // ReportFile is the report on a run.
 const ReportFile = "report.json"
 
-// EvaluationReport is report.json of an evaluation. Everything but Seconds, Tries and the texts of Failures is the same for the
-// same replies of the model, however often the run was stopped and resumed.
+// EvaluationReport is report.json of an evaluation. Everything but Seconds, Tries and the texts of Failures is the same
+// for the same replies of the model, however often the run was stopped and resumed.
 type EvaluationReport struct {
 	Type    string `json:"type"` // "report"
 	Version int    `json:"version"`

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// A log can name hundreds of thousands of tests. The two types here keep that cheap: with a map of strings, which hashes
-// every name again when it grows, BenchmarkPytest takes 1.5 to 2.5 times as long, and names that are copied one by one cost
-// as much again.
+// A log can name hundreds of thousands of tests. The two types here keep that cheap: with a map of strings, which
+// hashes every name again when it grows, BenchmarkPytest takes 1.5 to 2.5 times as long, and names that are copied one
+// by one cost as much again.
 
 // index finds entries by name. It is an open-addressed table of at most half its length; a slot holds the upper half of
 // a name's hash and the entry's number plus one.

@@ -4,8 +4,8 @@ import "strings"
 
 // What p5.js's tests print themselves is removed before their failures are looked for.
 
-// withoutJSON drops lines that look like a JSON value, and everything from a line that opens one to the line that closes
-// it. Objects and lists are tracked apart, without depth.
+// withoutJSON drops lines that look like a JSON value, and everything from a line that opens one to the line that
+// closes it. Objects and lists are tracked apart, without depth.
 func withoutJSON(log string) string {
 	var kept []string
 	object, list := false, false

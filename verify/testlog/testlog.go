@@ -3,7 +3,8 @@
 // A [Parser] is a pure function from text to [Results]. There is one for every parser name that a SWE-bench v5 record
 // can carry, and each gives the answer of the official harness (swebench 5.0.2) on any bytes, its lenient corners
 // included, because a score is only comparable when the reading is the same. What is stricter than the harness stands
-// in package verify, as a second reading. R2E-Gym's summary has a parser too; there the reference's mistakes are mended.
+// in package verify, as a second reading. R2E-Gym's summary has a parser too; there the reference's mistakes are
+// mended.
 //
 // The package imports the standard library only. Everything in it may be used concurrently, except that a Results must
 // not be read while a parser still fills it.
@@ -16,8 +17,8 @@ import (
 	"slices"
 )
 
-// Status is the word that a log has for a test. Some parsers copy it from the log as it stands, so that it can be a word
-// that is none of the constants ("PASSED," or "ERRORS"); such a test has neither passed nor failed.
+// Status is the word that a log has for a test. Some parsers copy it from the log as it stands, so that it can be a
+// word that is none of the constants ("PASSED," or "ERRORS"); such a test has neither passed nor failed.
 type Status string
 
 // The words that grading knows.

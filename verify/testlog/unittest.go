@@ -14,9 +14,15 @@ var djangoSplit = []struct {
 	needs string
 	expr  Expression
 }{
-	{"Testing against Django installed in ", Pattern(`(?m)^(.*?)\s\.\.\.\sTesting against Django installed in (?s:.*?) silenced\)\.\nok$`)},
+	{
+		"Testing against Django installed in ",
+		Pattern(`(?m)^(.*?)\s\.\.\.\sTesting against Django installed in (?s:.*?) silenced\)\.\nok$`),
+	},
 	{"Internal Server Error: /", Pattern(`(?m)^(.*?)\s\.\.\.\sInternal Server Error: /.*/\nok$`)},
-	{"System check identified no issues (0 silenced)\nok", Pattern(`(?m)^(.*?)\s\.\.\.\sSystem check identified no issues \(0 silenced\)\nok$`)},
+	{
+		"System check identified no issues (0 silenced)\nok",
+		Pattern(`(?m)^(.*?)\s\.\.\.\sSystem check identified no issues \(0 silenced\)\nok$`),
+	},
 }
 
 // django reads the verbose output of Django's runner: "test_x (module.Class) ... ok", a docstring in the place of the

@@ -17,7 +17,8 @@ import (
 
 // evalSettings are the settings in the manifest of a run of eval.
 type evalSettings struct {
-	// Flags are the settings that decide about results, by the names of their flags, those left at their defaults included.
+	// Flags are the settings that decide about results, by the names of their flags, those left at their defaults
+	// included.
 	Flags map[string]string `json:"flags"`
 	// Given are those that were given: some mean something else when they are not.
 	Given []string `json:"given"`
@@ -62,7 +63,8 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// settledValue is a flag's value as a manifest keeps it. Paths are absolute: a run may be resumed from another directory.
+// settledValue is a flag's value as a manifest keeps it. Paths are absolute: a run may be resumed from another
+// directory.
 func settledValue(f *pflag.Flag) string {
 	prefix, path := "", f.Value.String()
 	recorded := f.Name == "model" && strings.HasPrefix(path, cli.ReplayPrefix)
@@ -77,7 +79,8 @@ func settledValue(f *pflag.Flag) string {
 	return prefix + path
 }
 
-// takeUp opens the run in the directory and sets the flags that it began with. One that was given again must be the same.
+// takeUp opens the run in the directory and sets the flags that it began with. One that was given again must be the
+// same.
 func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 	if e.o.out == "" {
 		return cli.Usagef("--resume requires --out DIR, the directory of the run")
@@ -105,7 +108,8 @@ func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 			value = "the endpoint's own"
 		}
 		if now != value {
-			return cli.Usagef("the run in %s began with --%s %q and cannot be resumed with %q: leave out the flag, or begin a new run with another --out",
+			return cli.Usagef("the run in %s began with --%s %q and cannot be resumed with %q: "+
+				"leave out the flag, or begin a new run with another --out",
 				e.o.out, name, value, now)
 		}
 	}

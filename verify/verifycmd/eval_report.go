@@ -46,7 +46,8 @@ func (e *evaluation) summary(r swe.EvaluationReport) {
 		return
 	}
 	for _, p := range r.PassAtK {
-		fmt.Fprintf(out, "pass@%-4d %5.1f%%  (95%%: %.1f to %.1f, %d tasks)\n", p.K, 100*p.Rate, 100*p.Low, 100*p.High, p.Tasks)
+		fmt.Fprintf(out, "pass@%-4d %5.1f%%  (95%%: %.1f to %.1f, %d tasks)\n",
+			p.K, 100*p.Rate, 100*p.Low, 100*p.High, p.Tasks)
 	}
 	fmt.Fprintf(out, "attempts  %d solved of %d", r.Solved, r.Finished)
 	if r.Resolved != r.Solved {

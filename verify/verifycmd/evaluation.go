@@ -175,7 +175,7 @@ func (e *evaluation) run(ctx context.Context) error {
 func (e *evaluation) checkSoundness(ctx context.Context) error {
 	plan := e.swe.SoundnessPlan()
 	e.progress.plan("soundness check", len(plan))
-	e.progress.note("soundness check of %d tasks: no change must not solve them, and the reference solution must", len(e.ids))
+	e.progress.note("soundness check of %d tasks: no change must not solve them, the reference solution must", len(e.ids))
 	for _, j := range plan {
 		if _, ok := e.dir.Find(j); ok {
 			e.progress.known(false)

@@ -39,8 +39,9 @@ func gradeLog(d Deps, o gradeOptions) error {
 	}
 	fmt.Fprintf(d.Out, "%s: %s\n", cli.Plain(task.ID), verdict)
 	if t := g.Report.Tests; t != nil {
-		fmt.Fprintf(d.Out, "FAIL_TO_PASS %d of %d pass, PASS_TO_PASS %d of %d pass\n", len(t.FailToPass.Success),
-			len(t.FailToPass.Success)+len(t.FailToPass.Failure), len(t.PassToPass.Success), len(t.PassToPass.Success)+len(t.PassToPass.Failure))
+		fmt.Fprintf(d.Out, "FAIL_TO_PASS %d of %d pass, PASS_TO_PASS %d of %d pass\n",
+			len(t.FailToPass.Success), len(t.FailToPass.Success)+len(t.FailToPass.Failure),
+			len(t.PassToPass.Success), len(t.PassToPass.Success)+len(t.PassToPass.Failure))
 		for _, id := range slices.Concat(t.FailToPass.Failure, t.PassToPass.Failure) {
 			fmt.Fprintf(d.Out, "fails: %s\n", cli.Plain(id))
 		}

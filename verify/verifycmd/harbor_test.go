@@ -37,8 +37,8 @@ func buildHarborImage(t testing.TB, r repository) {
 	})
 }
 
-// harborTask writes a Harbor task folder about the repository. The verdict is what the shell lines in reward leave; $? is
-// pytest's.
+// harborTask writes a Harbor task folder about the repository. The verdict is what the shell lines in reward leave; $?
+// is pytest's.
 func harborTask(t testing.TB, dir string, task env.Task, reward string) string {
 	t.Helper()
 	write(t, filepath.Join(dir, "task.toml"), fmt.Sprintf(`version = "1.0"

@@ -14,8 +14,8 @@ import (
 	"deepswe/verify/harness"
 )
 
-// harnessProgram asks the official swebench package about the directory of a graded run: it reads the predictions, grades
-// each saved log again, and makes its own report on the run.
+// harnessProgram asks the official swebench package about the directory of a graded run: it reads the predictions,
+// grades each saved log again, and makes its own report on the run.
 const harnessProgram = `
 import json, os, sys
 from pathlib import Path

@@ -104,8 +104,8 @@ func (f *flapping) answer(r llmtest.Request) llmtest.Reply {
 	return reply
 }
 
-// TestKilledRuns kills an evaluation at random moments and takes it up again, over an endpoint that flaps. In the end its
-// results are those of an undisturbed run, nothing was lost or done twice, and nothing is left on the daemon.
+// TestKilledRuns kills an evaluation at random moments and takes it up again, over an endpoint that flaps. In the end
+// its results are those of an undisturbed run, nothing was lost or done twice, and nothing is left on the daemon.
 func TestKilledRuns(t *testing.T) {
 	testkit.Images(t, busybox)
 	n, k, kills, workers := scale()

@@ -10,7 +10,8 @@ import (
 	"deepswe/env"
 )
 
-// progress shows people how far a run is: a line for everything that has ended and, on a terminal, a live one below them.
+// progress shows people how far a run is: a line for everything that has ended and, on a terminal, a live one below
+// them.
 type progress struct {
 	*cli.Screen        // its lock guards what follows
 	what        string // rollouts, evaluations

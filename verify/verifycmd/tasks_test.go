@@ -25,8 +25,9 @@ const (
 	busybox   = "deepswe-test:busybox"
 )
 
-// repository is one of the small repositories in testdata/tasks: a history, the commit that fixes its bug, and how it is
-// tested. The archive's sections are N/FILE for the commit N, fix/FILE for the last one, and a few without a directory.
+// repository is one of the small repositories in testdata/tasks: a history, the commit that fixes its bug, and how it
+// is tested. The archive's sections are N/FILE for the commit N, fix/FILE for the last one, and a few without a
+// directory.
 type repository struct {
 	name    string
 	commits []commit // the last one is the fix
@@ -111,9 +112,9 @@ func isTest(name string) bool {
 	return strings.HasPrefix(name, "test") || strings.HasSuffix(name, "_test.go")
 }
 
-// task makes the record. The repository comes into being in the sandbox, from the history in the record: the image needs
-// git and a toolchain, and knows nothing of the task. As in real images, the fix is in the history that the agent's
-// sandbox starts from.
+// task makes the record. The repository comes into being in the sandbox, from the history in the record: the image
+// needs git and a toolchain, and knows nothing of the task. As in real images, the fix is in the history that the
+// agent's sandbox starts from.
 func (r repository) task(t testing.TB) env.Task {
 	t.Helper()
 	dir := t.TempDir()

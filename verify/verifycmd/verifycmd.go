@@ -30,7 +30,9 @@ func New(d Deps) []*cobra.Command {
 }
 
 // openSandbox opens the provider that the tasks need.
-func openSandbox(ctx context.Context, d Deps, o *cli.SandboxFlags, warm int, tasks []env.Task, progress func(env.Progress)) (env.Provider, error) {
+func openSandbox(
+	ctx context.Context, d Deps, o *cli.SandboxFlags, warm int, tasks []env.Task, progress func(env.Progress),
+) (env.Provider, error) {
 	config, err := d.LoadConfig()
 	if err != nil {
 		return nil, err
