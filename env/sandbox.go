@@ -193,9 +193,16 @@ type Progress struct {
 	Err          error
 }
 
-// ErrInfrastructure marks failures of our machinery: the daemon, the guest, the disk. They are never observations and
+// ErrInfrastructure marks infrastructure failures: of the daemon, the guest, the disk. They are never observations and
 // never a reward of 0; the layer above retries them or reports them.
 var ErrInfrastructure = errors.New("sandbox failed")
+
+// IsInfrastructure reports whether an error of a sandbox means that it is broken or that the caller has given up, as
+// opposed to a file or a program that is not as expected.
+func IsInfrastructure(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, ErrInfrastructure) || errors.Is(err, guest.ErrClosed) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
 
 // ErrUnsupported says that a provider cannot do what a Spec asks; the message says what can.
 var ErrUnsupported = errors.New("not supported by this sandbox")

@@ -29,7 +29,7 @@ func (b bash) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	switch {
 	case err == nil:
 		return b.result(r), nil
-	case infrastructure(ctx, err):
+	case env.IsInfrastructure(ctx, err):
 		return Result{}, err
 	}
 	return Result{}, tell("The command could not be run: %s.", err.Error())

@@ -37,7 +37,7 @@ func (p *params) path(sb Sandbox, key, reason string) (string, error) {
 // explain turns a sandbox's error about a path into an observation for the model. Infrastructure failures and
 // observations pass unchanged.
 func explain(ctx context.Context, sb Sandbox, p string, err error) error {
-	if _, told := errors.AsType[*observation](err); told || infrastructure(ctx, err) {
+	if _, told := errors.AsType[*observation](err); told || env.IsInfrastructure(ctx, err) {
 		return err
 	}
 	switch {

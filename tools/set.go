@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/guest"
 )
 
 // Sandbox is the part of env.Sandbox that tools use.
@@ -159,13 +158,6 @@ func tell(format string, args ...any) error { return &observation{text: fmt.Spri
 // failure is a Result for a call that did not do what was asked.
 func failure(format string, args ...any) Result {
 	return Result{Output: "ERROR: " + fmt.Sprintf(format, args...), Failed: true}
-}
-
-// infrastructure reports whether an error of the sandbox means that it is broken or that the rollout was ended, as opposed
-// to a file that is not what the model expected.
-func infrastructure(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, env.ErrInfrastructure) || errors.Is(err, guest.ErrClosed) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 //go:embed finish.md

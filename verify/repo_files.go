@@ -40,7 +40,7 @@ func readFile(ctx context.Context, sb env.Sandbox, name string) (file, error) {
 		return file{name: name, kind: env.KindOther}, nil
 	case err == nil:
 		return file{name: name, kind: env.KindFile, mode: info.Mode, data: data}, nil
-	case infrastructure(ctx, err):
+	case env.IsInfrastructure(ctx, err):
 		return file{}, fmt.Errorf("read %s: %w", name, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, guest.ErrNotDirectory):
 		return file{name: name}, nil
@@ -57,12 +57,6 @@ func readFile(ctx context.Context, sb env.Sandbox, name string) (file, error) {
 		}
 	}
 	return file{name: name, kind: env.KindOther}, nil
-}
-
-// infrastructure reports whether an error is an infrastructure failure. Any other comes from what the patch has made of
-// the repository.
-func infrastructure(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, env.ErrInfrastructure)
 }
 
 // writeFiles makes paths of the repository in the sandbox what they are described as, whatever is there.

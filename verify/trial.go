@@ -109,7 +109,7 @@ func (t *trial) start(ctx context.Context) error {
 // where it has made that impossible.
 func (t *trial) install(ctx context.Context, files []file) (ok bool, err error) {
 	err = writeFiles(ctx, t.sb, files)
-	if err == nil || infrastructure(ctx, err) {
+	if err == nil || env.IsInfrastructure(ctx, err) {
 		return err == nil, err
 	}
 	t.v.Status, t.v.Detail = Unresolved, "with the patch, the tests cannot be put in place: "+err.Error()
@@ -245,7 +245,7 @@ func (t *trial) readRewards(ctx context.Context) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil && infrastructure(ctx, err) {
+		if err != nil && env.IsInfrastructure(ctx, err) {
 			return fmt.Errorf("read the reward: %w", err)
 		}
 		if err == nil {
