@@ -120,7 +120,7 @@ type Spec struct {
 	Rollout string
 }
 
-// Capabilities tells what a provider's sandboxes really hold, so that callers can say it rather than guess.
+// Capabilities are the promises that a provider's sandboxes keep on this machine.
 type Capabilities struct {
 	Images        bool // starts container images
 	Isolated      bool // the host's files cannot be reached
@@ -144,7 +144,7 @@ type Provider interface {
 	Prefetch(ctx context.Context, s Spec) error
 	// Reap removes what dead owners left and returns what it removed (or would remove, when o.DryRun is set).
 	Reap(ctx context.Context, o ReapOptions) ([]Leftover, error)
-	// Close releases the provider's own resources; sandboxes are closed by whoever started them.
+	// Close releases the provider's own resources; callers close their sandboxes.
 	Close() error
 }
 

@@ -2,7 +2,7 @@ package env
 
 import "time"
 
-// Task is one issue to fix. What the agent may know stands in Task itself; what only the grader may know stands in
+// Task is one issue to fix. What the agent may know is in Task itself; what only the grader may know is in
 // Task.Tests and never enters the agent's sandbox or prompt.
 type Task struct {
 	// ID is unique in its dataset ("django__django-11099").

@@ -36,7 +36,7 @@ type Options struct {
 	Counts *Counts
 }
 
-// Counts says what became of the records of a dataset.
+// Counts are the numbers of records of a dataset by outcome.
 type Counts struct {
 	Records  int // that were read
 	Bad      int // of those, could not be understood

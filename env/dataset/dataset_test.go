@@ -145,10 +145,10 @@ func TestBadRecords(t *testing.T) {
 		{7, "problem_statement", "is empty"},
 		{8, "expected_output_json", `"a" is a number`},
 		{9, "FAIL_TO_PASS", `"TestA" names no Python file`},
-		{10, "titel", "no field of a task"},
+		{10, "titel", "not a field of a task"},
 		{11, "tests.fail_to_pass", "is string"},
 		{12, "tests.script", "is missing"},
-		{13, "tests.timeout", "no duration"},
+		{13, "tests.timeout", "invalid duration"},
 		{14, "", "no known kind, with the fields answer"},
 		{15, "", "cannot be a path"},
 	}

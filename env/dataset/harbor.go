@@ -136,7 +136,7 @@ func (h *harborReader) exists(name string) bool {
 	return err == nil
 }
 
-// unsupported refuses what a patch and one pristine container cannot stand for.
+// unsupported refuses tasks that a patch and one pristine container cannot reproduce.
 func (h *harborReader) unsupported() {
 	c := h.config
 	separate := c.Verifier.Environment != nil && c.Verifier.Environment.Image != ""
@@ -146,10 +146,19 @@ func (h *harborReader) unsupported() {
 		what  string
 	}{
 		{len(c.Steps) > 0, "steps", "tasks of several steps"},
-		{c.Environment.OS != "" && !strings.EqualFold(c.Environment.OS, "linux"), "environment.os", "systems other than Linux"},
+		{
+			c.Environment.OS != "" && !strings.EqualFold(c.Environment.OS, "linux"),
+			"environment.os", "systems other than Linux",
+		},
 		{c.Environment.GPUs > 0, "environment.gpus", "GPUs"},
-		{separate || c.Verifier.Mode == "separate" && h.exists("tests/Dockerfile"), "verifier.environment", "verifiers with an image of their own"},
-		{h.exists("environment/docker-compose.yaml"), "environment/docker-compose.yaml", "environments of several containers"},
+		{
+			separate || c.Verifier.Mode == "separate" && h.exists("tests/Dockerfile"),
+			"verifier.environment", "verifiers with an image of their own",
+		},
+		{
+			h.exists("environment/docker-compose.yaml"),
+			"environment/docker-compose.yaml", "environments of several containers",
+		},
 	} {
 		if u.is {
 			h.fail("task.toml", u.field, fmt.Errorf("%s are not supported", u.what))
@@ -191,9 +200,10 @@ func (h *harborReader) place(t *env.Task) {
 		t.Dir = workdir(recipe)
 	}
 	if t.Dir == "" {
-		h.fail("task.toml", "environment.workdir", errors.New("is missing, and there is no Dockerfile with a WORKDIR: where is the repository?"))
+		h.fail("task.toml", "environment.workdir", errors.New(
+			"is missing, and there is no Dockerfile with a WORKDIR: the repository's directory is not known"))
 	} else if !path.IsAbs(t.Dir) || strings.Contains(t.Dir, "$") {
-		h.fail("task.toml", "environment.workdir", fmt.Errorf("%q is no absolute path", t.Dir))
+		h.fail("task.toml", "environment.workdir", fmt.Errorf("%q is not an absolute path", t.Dir))
 	}
 }
 
@@ -258,12 +268,12 @@ func (h *harborReader) memory() int64 {
 	n, err := fmt.Sscanf(text, "%f%s", &number, &unit)
 	factor := map[string]float64{"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[unit]
 	if err != nil || n != 2 || factor == 0 || number < 0 || math.IsInf(number, 0) {
-		h.fail("task.toml", "environment.memory", fmt.Errorf("%q is no size like 2G or 512M", e.Memory))
+		h.fail("task.toml", "environment.memory", fmt.Errorf("invalid size %q (for example 2G or 512M)", e.Memory))
 	}
 	return int64(number * factor)
 }
 
-// network tells whether the tests may use the network. The task's word is about the verifier first, then about the
+// network reports whether the tests may use the network. The task's word is about the verifier first, then about the
 // whole environment, which is open unless it says otherwise.
 func (h *harborReader) network() bool {
 	e := h.config.Environment
@@ -302,7 +312,7 @@ func (h *harborReader) environ(field string, variables map[string]string) []stri
 	return list
 }
 
-// harborLogs are the directories that a task may count on, for whoever its commands run as.
+// harborLogs are the directories that a task may count on, whichever user its commands run as.
 const harborLogs = "mkdir -p /logs/verifier /logs/agent /logs/artifacts && chmod -R a+rwX /logs"
 
 // script runs test.sh from the working directory, as Harbor does.

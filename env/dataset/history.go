@@ -9,7 +9,8 @@ const asRoot = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CO
 // to the image. A patch must not contain them, and cleaning the tree must not remove them.
 const keepUntracked = asRoot +
 	"if git rev-parse --git-dir >/dev/null 2>&1; then " +
-	"git -c core.quotePath=false ls-files --others --exclude-standard --directory | sed 's|^|/|' >>\"$(git rev-parse --git-dir)/info/exclude\"; fi"
+	"git -c core.quotePath=false ls-files --others --exclude-standard --directory | " +
+	"sed 's|^|/|' >>\"$(git rev-parse --git-dir)/info/exclude\"; fi"
 
 // heredoc returns the end of a command line that feeds it text, byte for byte.
 func heredoc(text string) string {

@@ -71,7 +71,7 @@ func unpacked(file string, f io.Reader) (r io.Reader, closer func(), err error) 
 	return f, func() {}, nil
 }
 
-// startsList tells whether the first thing in a file is the bracket of a list.
+// startsList reports whether the first thing in a file is the bracket of a list.
 func startsList(b *bufio.Reader) bool {
 	for n := 1; ; n++ {
 		p, err := b.Peek(n)

@@ -31,7 +31,7 @@ func (f *fieldReader) deepswe() env.Task {
 		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 			field, err = te.Field, fmt.Errorf("is %s, want %s", te.Value, te.Type)
 		} else if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-			field, err = strings.Trim(name, `"`), errors.New("is no field of a task")
+			field, err = strings.Trim(name, `"`), errors.New("is not a field of a task")
 		}
 		f.fail(field, err)
 		return env.Task{}
@@ -72,8 +72,14 @@ func (f *fieldReader) complete(t *env.Task) {
 		{t.Image != "" && t.Dockerfile != "", "dockerfile", "and an image are both given: want one of them"},
 		{graded && tests.Script == "", "tests.script", "is missing: how do the tests run?"},
 		{graded && tests.Parser == "", "tests.parser", "is missing: how is their log read?"},
-		{graded && tests.Expected != nil, "tests.expected", "and fail_to_pass or pass_to_pass are both given: want one of them"},
-		{tests.EvalType != "" && tests.EvalType != "pass_and_fail" && tests.EvalType != "fail_only", "tests.eval_type", "is neither pass_and_fail nor fail_only"},
+		{
+			graded && tests.Expected != nil,
+			"tests.expected", "and fail_to_pass or pass_to_pass are both given: want one of them",
+		},
+		{
+			tests.EvalType != "" && tests.EvalType != "pass_and_fail" && tests.EvalType != "fail_only",
+			"tests.eval_type", "is neither pass_and_fail nor fail_only",
+		},
 	} {
 		if m.missing {
 			f.fail(m.field, errors.New(m.why))
@@ -91,7 +97,7 @@ func withDuration(text []byte) ([]byte, error) {
 	}
 	d, err := time.ParseDuration(timeout)
 	if err != nil || d <= 0 {
-		return nil, fmt.Errorf("%q is no duration like 30m or 90s", timeout)
+		return nil, fmt.Errorf("invalid duration %q (for example 30m or 90s)", timeout)
 	}
 	if tests["timeout"], err = json.Marshal(d); err != nil {
 		return nil, err

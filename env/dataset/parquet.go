@@ -9,7 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// looksParquet tells whether a file is one, by its first bytes.
+// looksParquet reports whether a file is one, by its first bytes.
 func looksParquet(f *os.File) bool {
 	var magic [4]byte
 	n, _ := f.ReadAt(magic[:], 0)
@@ -114,7 +114,7 @@ type table struct {
 	row     int
 }
 
-// read yields the records of a row group, and tells whether to go on.
+// read yields the records of a row group, and reports whether to go on.
 func (t *table) read(rows parquet.Rows, yield func(record, error) bool) (more bool) {
 	buffer := make([]parquet.Row, 16)
 	for {

@@ -10,7 +10,7 @@ import (
 	"deepswe/env"
 )
 
-// In an image of R2E-Gym, the repository stands at the parent of the commit that fixes the issue. Beside it are the
+// In an image of R2E-Gym, the repository is at the parent of the commit that fixes the issue. Beside it are the
 // hidden tests, in /r2e_tests, and the script that runs them; what was copied into the repository is not part of it.
 const (
 	r2eDir    = "/testbed"
@@ -19,7 +19,7 @@ const (
 	// r2eHide removes the tests and what an interpreter has kept of them.
 	r2eHide = "rm -rf " + r2eHidden + " && find " + r2eDir + " -name __pycache__ -type d -prune -exec rm -rf {} +"
 
-	// r2eKeep puts the tests where no patch and no cleaning of the tree reaches them, readable for whoever runs them.
+	// r2eKeep puts the tests where no patch and no cleaning of the tree reaches them, readable for any user.
 	r2eKeep = "mkdir -p /r2e && for f in " + r2eHidden + "; do n=/r2e/$(basename \"$f\"); " +
 		"if [ -e \"$f\" ] && [ ! -L \"$f\" ] && [ ! -e \"$n\" ]; then mv \"$f\" \"$n\"; else rm -rf \"$f\"; fi; done && " +
 		"[ -d /r2e/r2e_tests ] && [ -f /r2e/run_tests.sh ] && chmod -R a+rwX /r2e"
@@ -131,7 +131,7 @@ func (f *fieldReader) parsedCommit() parsedCommit {
 		return c
 	}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		f.fail("parsed_commit_content", fmt.Errorf("is no parsed commit: %w", err))
+		f.fail("parsed_commit_content", fmt.Errorf("is not a parsed commit: %w", err))
 	}
 	return c
 }
@@ -182,7 +182,8 @@ func (d fileDiff) write(b *strings.Builder) {
 	}
 	marks := map[string]string{"context": " ", "added": "+", "deleted": "-", "note": `\ `}
 	for _, h := range d.Hunks {
-		fmt.Fprintln(b, strings.TrimRight(fmt.Sprintf("@@ -%s +%s @@ %s", h.Descriptor.Old, h.Descriptor.New, h.Descriptor.Section), " "))
+		heading := fmt.Sprintf("@@ -%s +%s @@ %s", h.Descriptor.Old, h.Descriptor.New, h.Descriptor.Section)
+		fmt.Fprintln(b, strings.TrimRight(heading, " "))
 		for _, l := range h.Lines.All {
 			b.WriteString(marks[l.Type] + l.Content + "\n")
 		}

@@ -14,18 +14,19 @@ import (
 	"deepswe/env"
 )
 
-// record is one entry of a file: what a parquet row or a JSON object holds, less what nobody here reads.
+// record is one entry of a file: what a parquet row or a JSON object holds, less the fields that are not used.
 type record struct {
 	file   string
 	line   int
 	fields map[string]any // string, bool, float64, int64, []any, map[string]any; absent where null
-	raw    []byte         // the JSON object as it stands; nil from parquet
+	raw    []byte         // the JSON object word for word; nil from parquet
 	names  []string       // of all fields, also those that are not read
 }
 
 // taskFields are the fields that make a task, in any of the formats; a wide record has much more in it.
 var taskFields = []string{
-	"instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch", "version", "FAIL_TO_PASS", "PASS_TO_PASS",
+	"instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch", "version",
+	"FAIL_TO_PASS", "PASS_TO_PASS",
 	"image", "eval_script", "log_parser", "eval_type", "image_assets", // SWE-bench
 	"image_name",                                                                                // SWE-smith
 	"repo_name", "docker_image", "commit_hash", "parsed_commit_content", "expected_output_json", // R2E-Gym
@@ -60,9 +61,10 @@ func (r record) task() (env.Task, error) {
 	return t, nil
 }
 
-// usable tells whether an id can name a task's files: it is a path that does not lead elsewhere.
+// usable reports whether an id can name a task's files: it is a path that does not lead elsewhere.
 func usable(id string) bool {
-	return filepath.IsLocal(id) && path.Clean(id) == id && !strings.Contains(id, `\`) && !strings.ContainsFunc(id, unicode.IsControl)
+	return filepath.IsLocal(id) && path.Clean(id) == id && !strings.Contains(id, `\`) &&
+		!strings.ContainsFunc(id, unicode.IsControl)
 }
 
 func (r record) has(field string) bool {

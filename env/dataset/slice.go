@@ -39,7 +39,7 @@ func ParseSlice(s string) (Slice, error) {
 	return slice, nil
 }
 
-// fromEnd tells whether the sequence's length must be known first.
+// fromEnd reports whether the sequence's length must be known first.
 func (s Slice) fromEnd() bool {
 	return s.Start != nil && *s.Start < 0 || s.End != nil && *s.End < 0
 }
@@ -59,7 +59,7 @@ func (s Slice) bounds(n int) (start, end int) {
 	return start, max(start, clamp(s.End, n))
 }
 
-// ahead takes the part while reading, and stops reading behind it. Errors are no elements and pass.
+// ahead takes the part while reading, and stops reading behind it. Errors do not count as elements, and pass.
 func (s Slice) ahead(tasks iter.Seq2[env.Task, error]) iter.Seq2[env.Task, error] {
 	return func(yield func(env.Task, error) bool) {
 		if s.End != nil && (*s.End <= 0 || s.Start != nil && *s.End <= *s.Start) {

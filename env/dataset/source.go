@@ -14,7 +14,7 @@ import (
 	"deepswe/env"
 )
 
-// source is what a path stands for: record files, or Harbor task folders.
+// source is what a path names: record files, or Harbor task folders.
 type source struct {
 	files   []string
 	folders []string
@@ -110,9 +110,11 @@ func find(path string) (source, error) {
 func (s source) check(path string) error {
 	switch {
 	case len(s.files) == 0 && len(s.folders) == 0:
-		return fmt.Errorf("%s holds neither record files (.parquet, .jsonl, .json) nor Harbor tasks (folders with a task.toml)", path)
+		return fmt.Errorf("%s holds neither record files (.parquet, .jsonl, .json) nor Harbor tasks "+
+			"(folders with a task.toml)", path)
 	case len(s.files) > 0 && len(s.folders) > 0:
-		return fmt.Errorf("%s holds record files (%s) as well as Harbor tasks (%s): name one of them", path, s.files[0], s.folders[0])
+		return fmt.Errorf("%s holds record files (%s) as well as Harbor tasks (%s): name one of them",
+			path, s.files[0], s.folders[0])
 	}
 	splits := map[string]bool{}
 	for _, f := range s.files {
@@ -141,12 +143,13 @@ func split(file string) string {
 	return name
 }
 
-// isRecords tells whether a file holds records, by its name.
+// isRecords reports whether a file holds records, by its name.
 func isRecords(name string) bool {
 	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
 	switch filepath.Ext(name) {
 	case ".jsonl", ".ndjson", ".json", ".parquet":
-		return filepath.Base(name) != "dataset_info.json" && filepath.Base(name) != "state.json" && !strings.HasSuffix(name, ".schema.json")
+		base := filepath.Base(name)
+		return base != "dataset_info.json" && base != "state.json" && !strings.HasSuffix(name, ".schema.json")
 	}
 	return false
 }

@@ -27,7 +27,8 @@ func (f *fieldReader) sweBench() env.Task {
 	}
 	if len(missing) > 0 {
 		f.fail(strings.Join(missing, ", "), fmt.Errorf(
-			"missing: this is a SWE-bench record from before version 5, which does not say how its tests run; use the data set's present version"))
+			"missing: this is a SWE-bench record from before version 5, which does not say how its tests run; "+
+				"use the dataset's present version"))
 	}
 	f.assets()
 	t := env.Task{
@@ -46,7 +47,8 @@ func (f *fieldReader) sweBench() env.Task {
 }
 
 // condaPath puts the environment that these images hold in front, for shells that read no profile.
-const condaPath = "PATH=/opt/miniconda3/envs/testbed/bin:/opt/miniconda3/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+const condaPath = "PATH=/opt/miniconda3/envs/testbed/bin:/opt/miniconda3/bin:" +
+	"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // assets refuses multimodal tasks whose tests need files that only a network address is known of. Without them the
 // tests fail whatever the patch does.
@@ -59,13 +61,14 @@ func (f *fieldReader) assets() {
 		Path string `json:"path"`
 	}
 	if err := json.Unmarshal([]byte(text), &assets); err != nil {
-		f.fail("image_assets", fmt.Errorf("is no object of lists: %w", err))
+		f.fail("image_assets", fmt.Errorf("is not an object of lists: %w", err))
 		return
 	}
 	for _, list := range []string{"test_patch", "patch"} {
 		for _, a := range assets[list] {
 			if a.Path != "" {
-				f.fail("image_assets", fmt.Errorf("the tests need files from the network, such as %s, which is not supported", a.Path))
+				f.fail("image_assets", fmt.Errorf(
+					"the tests need files from the network, such as %s, which is not supported", a.Path))
 				return
 			}
 		}

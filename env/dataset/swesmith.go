@@ -33,7 +33,8 @@ func (f *fieldReader) sweSmith() env.Task {
 	}
 	bugged := asRoot + "git checkout --quiet --detach && git apply --whitespace=nowarn - " + heredoc(bug)
 	commit := asRoot + "git rm --quiet --ignore-unmatch -- " + env.ShellQuote(hidden...) +
-		" && git add --all && git -c user.name=deepswe -c user.email=deepswe@localhost commit --quiet --amend --no-verify --no-edit"
+		" && git add --all && git -c user.name=deepswe -c user.email=deepswe@localhost" +
+		" commit --quiet --amend --no-verify --no-edit"
 	return env.Task{
 		ID: id, Source: SWESmith, Repo: repo, BaseCommit: f.optional("base_commit"),
 		Statement: f.text("problem_statement"), Image: smithImage(f.text("image_name")), Dir: "/testbed",
@@ -41,7 +42,10 @@ func (f *fieldReader) sweSmith() env.Task {
 		Prepare: []string{keepUntracked, bugged, commit},
 		Tests: env.Tests{
 			FailToPass: failing, PassToPass: passing, Parser: "parse_log_pytest", EvalType: "pass_and_fail", GoldPatch: gold,
-			Prepare: []string{keepUntracked, bugged, "tar -cf " + smithHidden + " -- " + env.ShellQuote(files...) + " && chmod a+r " + smithHidden, commit},
+			Prepare: []string{
+				keepUntracked, bugged,
+				"tar -cf " + smithHidden + " -- " + env.ShellQuote(files...) + " && chmod a+r " + smithHidden, commit,
+			},
 			Script: testScript([]string{
 				"source /opt/miniconda3/bin/activate", "conda activate testbed", "cd /testbed", "tar -xf " + smithHidden,
 			}, "pytest --disable-warnings --color=no --tb=no --verbose -rA -p no:cacheprovider "+env.ShellQuote(files...)),

@@ -224,8 +224,8 @@ func TestDaemonFreezes(t *testing.T) {
 	must(t, start(t, p, env.Spec{Image: busybox}), "true")
 }
 
-// TestRestartUnderLoad stops and starts the daemon while sandboxes work. Every failure is one of the infrastructure, and
-// a worker that tries again, as the layer above does, gets through.
+// TestRestartUnderLoad stops and starts the daemon while sandboxes work. Every failure is one of the infrastructure,
+// and a worker that tries again, as the layer above does, gets through.
 func TestRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	daemon := privateDaemon(t)

@@ -90,7 +90,7 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 	}
 }
 
-// try makes one request. A wait below 0 says that there is no use in another one.
+// try makes one request. A negative wait says that a retry is of no use.
 func (s *session) try(ctx context.Context, target string, into any) (next string, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, perRequest)
 	defer cancel()
@@ -118,7 +118,8 @@ func (s *session) try(ctx context.Context, target string, into any) (next string
 		return "", -1, fmt.Errorf("%s answered with more than %d MiB", s.root.Host, maxPage>>20)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return "", -1, fmt.Errorf("%s did not answer as GitHub's API does: %w; is this a GitHub host? DEEPSWE_GITHUB_API sets the API's address", s.root.Host, err)
+		return "", -1, fmt.Errorf("%s did not answer as GitHub's API does: %w; is this a GitHub host? "+
+			"DEEPSWE_GITHUB_API sets the API's address", s.root.Host, err)
 	}
 	return nextPage(resp.Header), 0, nil
 }
@@ -134,7 +135,7 @@ func unwrapURL(err error) error {
 var nextLink = regexp.MustCompile(`<([^>]*)>\s*;[^,]*\brel="?next"?`)
 
 // nextPage is the next page's query out of the Link header (RFC 8288), empty on the last page. The link's host does not
-// count: behind a proxy it is another one than ours, and nobody but us decides where requests go.
+// count: behind a proxy it differs from ours, and the server must not decide where requests go.
 func nextPage(h http.Header) string {
 	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
 	if m == nil {
@@ -147,7 +148,7 @@ func nextPage(h http.Header) string {
 	return u.RawQuery
 }
 
-// explain turns a refusal into words, and tells how long to wait before another attempt: not at all when negative.
+// explain turns an error response into an error, with the wait before another attempt: none is of use when negative.
 func (s *session) explain(resp *http.Response, body []byte) (time.Duration, error) {
 	var said struct{ Message string }
 	_ = json.Unmarshal(body, &said) // a proxy's page leaves it empty
@@ -157,7 +158,8 @@ func (s *session) explain(resp *http.Response, body []byte) (time.Duration, erro
 	}
 	noToken := s.o.Token == ""
 	limited := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusForbidden &&
-		(resp.Header.Get("X-RateLimit-Remaining") == "0" || resp.Header.Get("Retry-After") != "" || strings.Contains(strings.ToLower(said.Message), "rate limit"))
+		(resp.Header.Get("X-RateLimit-Remaining") == "0" || resp.Header.Get("Retry-After") != "" ||
+			strings.Contains(strings.ToLower(said.Message), "rate limit"))
 	switch code := resp.StatusCode; {
 	case limited:
 		return s.limited(resp, noToken)
@@ -168,7 +170,8 @@ func (s *session) explain(resp *http.Response, body []byte) (time.Duration, erro
 	case code == http.StatusNotFound && noToken:
 		return -1, errors.New(text + "; there is no such issue, or the repository is private: then set GITHUB_TOKEN")
 	case code == http.StatusNotFound, code == http.StatusForbidden:
-		return -1, errors.New(text + "; there is no such issue, or GITHUB_TOKEN may not read the repository (it needs read access to contents and issues)")
+		return -1, errors.New(text + "; there is no such issue, or GITHUB_TOKEN may not read the repository " +
+			"(it needs read access to contents and issues)")
 	case code == http.StatusGone:
 		return -1, errors.New(text + "; the issue was deleted")
 	case code >= 500:

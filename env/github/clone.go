@@ -57,7 +57,7 @@ func discard(dir string, whole bool) {
 func (c *Client) clone(ctx context.Context, i Issue, dir string) error {
 	u, err := url.Parse(i.CloneURL)
 	if err != nil || u.User != nil || u.Host == "" && u.Scheme != "file" {
-		return fmt.Errorf("%q is no address to clone from", i.CloneURL)
+		return fmt.Errorf("invalid clone address %q", i.CloneURL)
 	}
 	allowed := c.protocols(u, i)
 	if u.Scheme == "ssh" || !slices.Contains(strings.Split(allowed, ":"), u.Scheme) {
@@ -86,9 +86,9 @@ func (c *Client) clone(ctx context.Context, i Issue, dir string) error {
 	return nil
 }
 
-// protocols are those that git may use. Plain http is for this machine, for a stand-in of the API and for hosts whose
-// pages are plain, too; files are for a stand-in. ssh is never what we ask for, but a user's own insteadOf may turn
-// https into it.
+// protocols are those that git may use. Plain http is for this machine, for a replacement of the API and for hosts
+// whose pages are plain, too; files are for a replacement. ssh is never what we ask for, but a user's own insteadOf may
+// turn https into it.
 func (c *Client) protocols(u *url.URL, i Issue) string {
 	switch {
 	case u.Scheme == "http" && (c.api != nil || mayCarry(u) || strings.HasPrefix(i.URL, "http://")):
@@ -128,13 +128,14 @@ func (c *Client) environment(u *url.URL, i Issue, protocols string) []string {
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		certificates := name == "GIT_SSL_CAINFO" || name == "GIT_SSL_CAPATH"
-		if strings.HasPrefix(name, "GIT_") && !certificates || name == "GITHUB_TOKEN" || name == "GH_TOKEN" || name == "SSH_ASKPASS" {
+		secret := name == "GITHUB_TOKEN" || name == "GH_TOKEN"
+		if strings.HasPrefix(name, "GIT_") && !certificates || secret || name == "SSH_ASKPASS" {
 			continue
 		}
 		env = append(env, kv)
 	}
-	env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "GIT_SSH_COMMAND=ssh -oBatchMode=yes", "GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C",
-		"GIT_ALLOW_PROTOCOL="+protocols, "GIT_CONFIG_COUNT="+strconv.Itoa(len(config)))
+	env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "GIT_SSH_COMMAND=ssh -oBatchMode=yes",
+		"GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C", "GIT_ALLOW_PROTOCOL="+protocols, "GIT_CONFIG_COUNT="+strconv.Itoa(len(config)))
 	for n, kv := range config {
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, kv[1]))
 	}

@@ -26,7 +26,7 @@ type Options struct {
 	// Token authorizes: GITHUB_TOKEN or GH_TOKEN. Public issues need none, within a low rate limit.
 	Token string
 	// API replaces the API's address, which otherwise follows from the issue's: https://api.github.com for github.com,
-	// https://HOST/api/v3 for other hosts. It is for proxies and for stand-ins (DEEPSWE_GITHUB_API).
+	// https://HOST/api/v3 for other hosts. It is for proxies and for tests (DEEPSWE_GITHUB_API).
 	API string
 	// Depth is how many commits of history a clone gets: 50 when 0, all of them when negative.
 	Depth int
@@ -56,7 +56,7 @@ func New(o Options) (*Client, error) {
 	if o.API != "" {
 		u, err := url.Parse(strings.TrimRight(o.API, "/"))
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-			return nil, fmt.Errorf("DEEPSWE_GITHUB_API: %q is no http or https address", o.API)
+			return nil, fmt.Errorf("invalid DEEPSWE_GITHUB_API %q (for example https://api.github.com)", o.API)
 		}
 		c.api = u
 	}
@@ -75,7 +75,7 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// address is where an issue stands.
+// address is an issue's URL, taken apart.
 type address struct {
 	scheme, host string // of the web pages
 	owner, repo  string
@@ -102,7 +102,8 @@ func parseAddress(raw string) (address, error) {
 		return address{}, fmt.Errorf("%s is not the URL of an issue: %s", u, want)
 	}
 	owner, repo, kind := m[1], m[2], m[3]
-	if !nameForm.MatchString(owner) || !nameForm.MatchString(repo) || strings.Trim(owner, ".") == "" || strings.Trim(repo, ".") == "" {
+	if !nameForm.MatchString(owner) || !nameForm.MatchString(repo) ||
+		strings.Trim(owner, ".") == "" || strings.Trim(repo, ".") == "" {
 		return address{}, fmt.Errorf("%s names no repository: %s", u, want)
 	}
 	switch kind {
@@ -115,7 +116,8 @@ func parseAddress(raw string) (address, error) {
 	if err != nil || number == 0 {
 		return address{}, fmt.Errorf("%s has no issue's number: %s", u, want)
 	}
-	return address{scheme: u.Scheme, host: strings.TrimPrefix(strings.ToLower(u.Host), "www."), owner: owner, repo: repo, number: number}, nil
+	host := strings.TrimPrefix(strings.ToLower(u.Host), "www.")
+	return address{scheme: u.Scheme, host: host, owner: owner, repo: repo, number: number}, nil
 }
 
 // apiFor is the root of the API that knows the issue.

@@ -20,7 +20,7 @@ type Issue struct {
 	State  string // open or closed
 	Title  string
 	// Body and the comments are Markdown as it was written, with line feeds for line ends and without the HTML comments
-	// that templates leave, which nobody sees on the page.
+	// that templates leave, which the page does not show.
 	Body   string
 	Author string
 	// Comments are those of people, oldest first; those of bots are left out.
@@ -111,7 +111,8 @@ func (s *session) issue(ctx context.Context, a address) (Issue, error) {
 		return Issue{}, errors.New("it is a pull request; give the issue that it is about")
 	}
 	if got.Title == "" {
-		return Issue{}, fmt.Errorf("%s did not answer with an issue; is this a GitHub host? DEEPSWE_GITHUB_API sets the API's address", s.root.Host)
+		return Issue{}, fmt.Errorf("%s did not answer with an issue; is this a GitHub host? "+
+			"DEEPSWE_GITHUB_API sets the API's address", s.root.Host)
 	}
 	a = a.moved(got)
 	out := Issue{

@@ -8,7 +8,7 @@ import (
 var fencePattern = regexp.MustCompile("^ {0,3}(`{3,}|~{3,})")
 
 // clean is Markdown with line feeds for line ends, without HTML comments, and without the white space around it. Inside
-// of code, fenced or inline, a comment is somebody's example and stays.
+// of code, fenced or inline, a comment is an example and stays.
 func clean(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	var out strings.Builder

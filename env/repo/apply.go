@@ -50,7 +50,7 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	return refused(root, err)
 }
 
-// refused tells what git's refusal of a patch means.
+// refused explains git's refusal of a patch.
 func refused(root string, err error) error {
 	if exitedWith(err, 1) {
 		return fmt.Errorf("%w to %s: %s", ErrConflict, root, reason(err))
@@ -58,13 +58,13 @@ func refused(root string, err error) error {
 	return fmt.Errorf("apply patch: %w", err)
 }
 
-// CheckBranch tells what would keep Branch from making the branch of that name, so that nobody works for hours first.
+// CheckBranch returns the error that Branch would fail with for the branch of that name, before hours of work.
 func CheckBranch(ctx context.Context, dir, name string) error {
 	_, _, err := branchBase(ctx, dir, name)
 	return err
 }
 
-// branchBase returns the repository that dir lies in and the commit that a new branch begins with.
+// branchBase returns the repository that dir is in and the commit that a new branch begins with.
 func branchBase(ctx context.Context, dir, name string) (g git, commit string, err error) {
 	root, err := toplevel(ctx, dir)
 	switch {
@@ -73,7 +73,7 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 	case root == "":
 		return g, "", fmt.Errorf("branch: %s is in no git repository", dir)
 	}
-	g = git{dir: root, user: true} // from its root: elsewhere, git leaves out what lies above
+	g = git{dir: root, user: true} // from its root: in a subdirectory, git would leave out what is above it
 	if _, err := g.run(ctx, nil, "check-ref-format", "--branch", name); err != nil {
 		return g, "", fmt.Errorf("branch: %q is not a name that git takes for a branch", name)
 	}
@@ -88,7 +88,8 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 		if ctx.Err() != nil {
 			return g, "", context.Cause(ctx)
 		}
-		return g, "", errors.New("branch: git does not know who commits: set user.name and user.email (git config --global user.name NAME)")
+		return g, "", errors.New("branch: git has no committer identity; " +
+			"to fix: git config --global user.name NAME, and user.email ADDRESS")
 	}
 	return g, strings.TrimSpace(string(head)), nil
 }
@@ -110,7 +111,8 @@ func Branch(ctx context.Context, dir, name, message string, patch []byte) (strin
 		return "", fmt.Errorf("branch: %w", err)
 	}
 	if _, err := g.run(ctx, bytes.NewReader(patch), "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
-		return "", fmt.Errorf("branch: %w to the last commit: %s (it builds on uncommitted changes, or on files that git stores in another form than they have on disk: commit the changes first, or use --apply)", ErrConflict, reason(err))
+		return "", fmt.Errorf("branch: %w to the last commit: %s (it builds on uncommitted changes, or on files that git "+
+			"stores in another form than they have on disk: commit the changes first, or use --apply)", ErrConflict, reason(err))
 	}
 	tree, err := g.run(ctx, nil, "write-tree")
 	if err != nil {
@@ -121,7 +123,7 @@ func Branch(ctx context.Context, dir, name, message string, patch []byte) (strin
 		return "", fmt.Errorf("branch: %w", err)
 	}
 	id := strings.TrimSpace(string(commit))
-	// The old value, all zeros, makes git refuse a branch that somebody made meanwhile.
+	// The old value, all zeros, makes git refuse a branch that was made meanwhile.
 	if _, err := g.run(ctx, nil, "update-ref", "refs/heads/"+name, id, strings.Repeat("0", 40)); err != nil {
 		return "", fmt.Errorf("branch: %w", err)
 	}

@@ -85,7 +85,7 @@ func tracked(ctx context.Context, sb Tree) (map[string]bool, error) {
 	return names, nil
 }
 
-// isTracked tells whether a file that was there at the start belongs to the repository.
+// isTracked reports whether a file that was there at the start belongs to the repository.
 func (b *Base) isTracked(path string) bool {
 	if _, ok := b.files[path]; !ok {
 		return false

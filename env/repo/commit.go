@@ -40,7 +40,7 @@ func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string)
 	return err
 }
 
-// configure names somebody who commits: an agent that wants to must not stumble over that.
+// configure sets a committer identity, so that an agent can commit.
 func (s *Snapshot) configure() error {
 	f, err := os.OpenFile(filepath.Join(s.Dir, ".git", "config"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -72,7 +72,8 @@ func (s *Snapshot) adopt(ctx context.Context, g git, absent []string) error {
 		return nil
 	}
 	// A file that was staged and then left out is not in the commit. Then all of them look deleted, which is no loss.
-	_, err = g.run(ctx, strings.NewReader(strings.Join(absent, "\x00")+"\x00"), "update-index", "-z", "--skip-worktree", "--stdin")
+	paths := strings.NewReader(strings.Join(absent, "\x00") + "\x00")
+	_, err = g.run(ctx, paths, "update-index", "-z", "--skip-worktree", "--stdin")
 	if ctx.Err() != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ func Compare(ctx context.Context, before, after []byte) ([]byte, error) {
 			return nil, fmt.Errorf("compare: %w", err)
 		}
 	}
-	out, err := git{dir: dir}.run(ctx, nil, "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color", "--text", "before", "after")
+	out, err := git{dir: dir}.run(ctx, nil, "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color",
+		"--text", "before", "after")
 	if err != nil && !exitedWith(err, 1) { // 1: they differ
 		return nil, fmt.Errorf("compare: %w", err)
 	}

@@ -23,7 +23,7 @@ import (
 // ErrNoGit says that the host has no git command.
 var ErrNoGit = errors.New("git is not installed: install it (apt-get install git) and make sure that it is on PATH")
 
-// ErrSource says that a directory cannot be worked on; the message tells why.
+// ErrSource says that a directory cannot be worked on; the message says why.
 var ErrSource = errors.New("cannot work on it")
 
 // pins switch off everything through which a repository's content could make git run a program or bend a diff.
@@ -93,7 +93,8 @@ func (g git) environ() []string {
 			env = append(env, kv)
 		}
 	}
-	env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_ATTR_NOSYSTEM=1", "LC_ALL=C")
+	env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_ATTR_NOSYSTEM=1",
+		"LC_ALL=C")
 	if !g.user {
 		env = append(env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull)
 	}
@@ -148,7 +149,7 @@ func toplevel(ctx context.Context, dir string) (string, error) {
 	}
 	// A repository's own configuration may name any directory as its work tree.
 	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
-		return "", fmt.Errorf("%w: its git configuration says that the work tree is %s (core.worktree), where it does not lie", ErrSource, root)
+		return "", fmt.Errorf("%w: core.worktree is %s, which is not this directory", ErrSource, root)
 	}
 	if root != real {
 		if foreign, err := ignoredAround(ctx, g); foreign || err != nil {
@@ -158,7 +159,7 @@ func toplevel(ctx context.Context, dir string) (string, error) {
 	return root, nil
 }
 
-// ignoredAround tells whether the repository around g's directory ignores it, and tracks nothing in it.
+// ignoredAround reports whether the repository around g's directory ignores it, and tracks nothing in it.
 func ignoredAround(ctx context.Context, g git) (bool, error) {
 	if _, err := g.run(ctx, nil, "check-ignore", "-q", "."); err != nil {
 		if ctx.Err() != nil {

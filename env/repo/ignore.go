@@ -14,7 +14,9 @@ import (
 
 // dropIgnored leaves out changes to files that the repository does not track and that its .gitignore files, as they are
 // now, leave out: what "git add -A" would do. It counts the new ones.
-func (b *Base) dropIgnored(ctx context.Context, sb Tree, dir string, entries []env.FileInfo, changes []change) ([]change, int, error) {
+func (b *Base) dropIgnored(
+	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, changes []change,
+) ([]change, int, error) {
 	var candidates bytes.Buffer
 	for _, c := range changes {
 		if !b.isTracked(c.path) && unfit(c.path) == "" {
@@ -43,7 +45,9 @@ func (b *Base) dropIgnored(ctx context.Context, sb Tree, dir string, entries []e
 
 // ignored asks the host's git which of the NUL-separated paths the repository's rules leave out. The rules are copied
 // to a directory of ours, whose other content git never sees.
-func (b *Base) ignored(ctx context.Context, sb Tree, dir string, entries []env.FileInfo, candidates *bytes.Buffer) (map[string]bool, error) {
+func (b *Base) ignored(
+	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, candidates *bytes.Buffer,
+) (map[string]bool, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}

@@ -83,8 +83,8 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 	return l.walk(ctx, source, name)
 }
 
-// behindLink tells whether a directory is reached through a link. A tracked file behind one is deleted as git sees it,
-// and what lies there is not the repository's.
+// behindLink reports whether a directory is reached through a link. A tracked file behind one is deleted as git sees
+// it, and what is there is not the repository's.
 func (l *listing) behindLink(source, dir string) bool {
 	if dir == "." {
 		return false

@@ -112,7 +112,7 @@ func (b *Base) compare(entries []env.FileInfo) (changes []change, hidden []Omiss
 	return changes, hidden
 }
 
-// below tells whether a path lies in one of the directories.
+// below reports whether a path is in one of the directories.
 func below(dirs map[string]bool, path string) bool {
 	if len(dirs) == 0 {
 		return false
@@ -125,7 +125,7 @@ func below(dirs map[string]bool, path string) bool {
 	return false
 }
 
-// carried tells whether git can store a file of this kind.
+// carried reports whether git can store a file of this kind.
 func carried(f env.FileInfo) bool { return f.Kind == env.KindFile || f.Kind == env.KindSymlink }
 
 func present(f env.FileInfo) *env.FileInfo {
@@ -260,7 +260,7 @@ func (d *differ) omit(path, reason string) {
 	d.omitted = append(d.omitted, Omission{Path: path, Reason: reason})
 }
 
-// unfit tells why git would refuse a path, or "".
+// unfit says why git would refuse a path, or "".
 func unfit(path string) string {
 	for part := range strings.SplitSeq(path, "/") {
 		switch {

@@ -38,7 +38,8 @@ func newStore(ctx context.Context, dir string) (*store, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &store{git: g, cancel: cancel, stderr: new(bytes.Buffer)}
-	s.cmd = exec.CommandContext(ctx, path, append(append([]string{}, pins...), "-c", "pack.compression=0", "fast-import", "--quiet", "--done")...)
+	s.cmd = exec.CommandContext(ctx, path,
+		append(append([]string{}, pins...), "-c", "pack.compression=0", "fast-import", "--quiet", "--done")...)
 	s.cmd.Dir = dir
 	s.cmd.Env = append(g.environ(), g.env...)
 	s.cmd.Stderr = s.stderr
@@ -110,7 +111,7 @@ func (s *store) diff(ctx context.Context) ([]byte, error) {
 		"--no-renames", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", "refs/deepswe/base", "refs/deepswe/head")
 }
 
-// failed tells why the import could not go on: what it says itself comes before the broken pipe that we see.
+// failed explains why the import ended: its own message comes before the broken pipe that we see.
 func (s *store) failed(ctx context.Context, err error) error {
 	err = errors.Join(err, s.end())
 	if ctx.Err() != nil {

@@ -140,7 +140,7 @@ func (u *undo) putBack(was remembered) error {
 	return u.root.Chmod(was.path, was.mode.Perm())
 }
 
-// same tells whether a file is as it was.
+// same reports whether a file is as it was.
 func (u *undo) same(was remembered) bool {
 	info, err := u.root.Lstat(was.path)
 	if err != nil || info.Mode() != was.mode {
