@@ -85,10 +85,11 @@ func testStdin(t *testing.T, s *suite) {
 		t.Errorf("got %q", text(r.Stdout))
 	}
 	large := bytes.Repeat([]byte("0123456789abcdef"), 300_000)
-	if r := b.run(env.Command{Line: "wc -c", Stdin: large}); strings.TrimSpace(text(r.Stdout)) != strconv.Itoa(len(large)) {
+	r := b.run(env.Command{Line: "wc -c", Stdin: large})
+	if strings.TrimSpace(text(r.Stdout)) != strconv.Itoa(len(large)) {
 		t.Errorf("of %d bytes arrived %s", len(large), text(r.Stdout))
 	}
-	// Input that nobody reads holds nothing up.
+	// Input that is not read holds nothing up.
 	if r := b.run(env.Command{Line: "exit 3", Stdin: large}); r.ExitCode != 3 {
 		t.Errorf("unread input: %+v", r)
 	}
@@ -146,7 +147,8 @@ func testShells(t *testing.T, s *suite) {
 	if r := b.run(env.Command{Line: long}); strings.TrimSpace(text(r.Stdout)) != "300000" || r.ExitCode != 7 {
 		t.Errorf("a long line: exit code %d, %q, %q", r.ExitCode, text(r.Stdout), text(r.Stderr))
 	}
-	if r := b.run(env.Command{Line: "printf '%s\\n' 'two\nlines' \"quo'te\" \\$x"}); text(r.Stdout) != "two\nlines\nquo'te\n$x\n" {
+	r := b.run(env.Command{Line: "printf '%s\\n' 'two\nlines' \"quo'te\" \\$x"})
+	if text(r.Stdout) != "two\nlines\nquo'te\n$x\n" {
 		t.Errorf("quoting: %q", text(r.Stdout))
 	}
 }
@@ -235,14 +237,18 @@ func testCapture(t *testing.T, s *suite) {
 		fmt.Fprintf(&want, "line %d\n", i)
 	}
 	b.write("text", want.String())
-	for _, c := range []struct{ head, tail int }{{100, 200}, {0, 1}, {1, 0}, {1 << 20, 0}, {0, 1 << 20}, {70_000, 90_000}, {3 << 20, 3 << 20}} {
+	for _, c := range []struct{ head, tail int }{
+		{100, 200}, {0, 1}, {1, 0}, {1 << 20, 0}, {0, 1 << 20}, {70_000, 90_000}, {3 << 20, 3 << 20},
+	} {
 		r := b.run(env.Command{Line: "cat text", Head: c.head, Tail: c.tail})
 		all := want.Bytes()
 		wantHead := all[:min(c.head, len(all))]
 		rest := all[len(wantHead):]
 		wantTail := rest[max(0, len(rest)-c.tail):]
-		if !bytes.Equal(r.Stdout.Head, wantHead) || !bytes.Equal(r.Stdout.Tail, wantTail) || r.Stdout.Size != int64(len(all)) {
-			t.Errorf("head %d, tail %d: got %d and %d of %d bytes", c.head, c.tail, len(r.Stdout.Head), len(r.Stdout.Tail), r.Stdout.Size)
+		if !bytes.Equal(r.Stdout.Head, wantHead) || !bytes.Equal(r.Stdout.Tail, wantTail) ||
+			r.Stdout.Size != int64(len(all)) {
+			t.Errorf("head %d, tail %d: got %d and %d of %d bytes", c.head, c.tail, len(r.Stdout.Head), len(r.Stdout.Tail),
+				r.Stdout.Size)
 		}
 	}
 	r := b.run(env.Command{Line: "cat text"})
@@ -254,18 +260,21 @@ func testCapture(t *testing.T, s *suite) {
 func testTimeout(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	r := b.run(env.Command{Line: "echo partial; echo err >&2; sleep 100", Timeout: time.Second})
-	if !r.TimedOut || r.Idle || r.Cancelled || text(r.Stdout) != "partial\n" || text(r.Stderr) != "err\n" || r.ExitCode == 0 {
+	if !r.TimedOut || r.Idle || r.Cancelled || text(r.Stdout) != "partial\n" || text(r.Stderr) != "err\n" ||
+		r.ExitCode == 0 {
 		t.Errorf("%+v", r)
 	}
 	if r := b.run(env.Command{Line: "sleep 0.01", Timeout: time.Minute}); r.TimedOut || r.ExitCode != 0 {
 		t.Errorf("in time, and yet %+v", r)
 	}
 	// The grace between the two signals is used, and is enough.
-	r = b.run(env.Command{Line: "trap 'echo bye; exit 9' TERM; while :; do sleep 0.01; done", Timeout: time.Second, Grace: time.Minute})
+	r = b.run(env.Command{Line: "trap 'echo bye; exit 9' TERM; while :; do sleep 0.01; done", Timeout: time.Second,
+		Grace: time.Minute})
 	if !r.TimedOut || r.ExitCode != 9 || text(r.Stdout) != "bye\n" {
 		t.Errorf("a polite program: %+v, %q", r, text(r.Stdout))
 	}
-	r = b.run(env.Command{Line: "trap '' TERM; while :; do sleep 0.01; done", Timeout: time.Second, Grace: 100 * time.Millisecond})
+	r = b.run(env.Command{Line: "trap '' TERM; while :; do sleep 0.01; done", Timeout: time.Second,
+		Grace: 100 * time.Millisecond})
 	if !r.TimedOut || r.Signal != "SIGKILL" || r.ExitCode != 137 {
 		t.Errorf("a deaf program: %+v", r)
 	}
@@ -288,7 +297,8 @@ func testCancel(t *testing.T, s *suite) {
 	mark := marker()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(time.Second, cancel)
-	r, err := b.Run(ctx, env.Command{Line: "echo before; setsid sleep " + mark + " & sleep " + mark, Grace: 100 * time.Millisecond})
+	r, err := b.Run(ctx, env.Command{Line: "echo before; setsid sleep " + mark + " & sleep " + mark,
+		Grace: 100 * time.Millisecond})
 	if !errors.Is(err, context.Canceled) || errors.Is(err, env.ErrInfrastructure) {
 		t.Errorf("error %v", err)
 	}
@@ -335,12 +345,15 @@ func (b *bench) bounded() {
 func testLongLine(t *testing.T, s *suite) {
 	b := s.bench(t, s.start(t))
 	const size = 100 << 20
-	b.sh(fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x > long; printf needle >> long; tail -c %d long > shorter", size, size/8))
+	const line = "head -c %d /dev/zero | tr '\\0' x > long; printf needle >> long; tail -c %d long > shorter"
+	b.sh(fmt.Sprintf(line, size, size/8))
 	r := b.run(env.Command{Line: "cat long"})
 	if r.Stdout.Size != size+6 || !strings.HasSuffix(text(r.Stdout), "xneedle") {
 		t.Errorf("%d bytes", r.Stdout.Size)
 	}
-	for _, q := range []env.Query{{Term: "needle", Path: b.path("long")}, {Term: "ne+dle$", Regexp: true, Path: b.path("shorter")}} {
+	for _, q := range []env.Query{
+		{Term: "needle", Path: b.path("long")}, {Term: "ne+dle$", Regexp: true, Path: b.path("shorter")},
+	} {
 		m, err := b.Search(t.Context(), q)
 		if err != nil || len(m.Matches) != 1 || !m.Matches[0].Cut || !bytes.HasSuffix(m.Matches[0].Text, []byte("xneedle")) {
 			t.Errorf("search for %s: %+v, %v", q.Term, m, err)

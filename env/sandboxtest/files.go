@@ -81,7 +81,8 @@ func testDescribe(t *testing.T, s *suite) {
 	if err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
-	if _, got, err = b.Read(t.Context(), b.path("link"), env.ReadOptions{}); err != nil || got.Size != 5 || got.Kind != guest.KindFile {
+	if _, got, err = b.Read(t.Context(), b.path("link"), env.ReadOptions{}); err != nil || got.Size != 5 ||
+		got.Kind != guest.KindFile {
 		t.Errorf("through a link: %+v, %v", got, err)
 	}
 	rel := strings.TrimPrefix(b.path("f"), b.Dir()+"/")
@@ -146,23 +147,27 @@ func testCompareAndSwap(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"), env.WriteOptions{IfVersion: info.Version}); !errors.Is(err, guest.ErrChanged) {
+	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"),
+		env.WriteOptions{IfVersion: info.Version}); !errors.Is(err, guest.ErrChanged) {
 		t.Errorf("an old version: %v", err)
 	}
 	b.sh("printf meanwhile > f")
-	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"), env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
+	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"),
+		env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
 		t.Errorf("changed by the shell: %v", err)
 	}
 	if got := b.read("f"); got != "meanwhile" {
 		t.Errorf("read %q", got)
 	}
 	b.sh("rm f")
-	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"), env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
+	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"),
+		env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
 		t.Errorf("deleted: %v", err)
 	}
 	// The same content is the same version, however it came back.
 	b.sh("printf two > f")
-	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"), env.WriteOptions{IfVersion: second.Version}); err != nil {
+	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"),
+		env.WriteOptions{IfVersion: second.Version}); err != nil {
 		t.Errorf("restored: %v", err)
 	}
 }
@@ -211,7 +216,8 @@ func testOneWins(t *testing.T, s *suite) {
 // testKeeps: an edit changes a file's content and nothing else of it.
 func testKeeps(t *testing.T, s *suite) {
 	b := s.sandbox(t)
-	b.sh("printf old > script; chmod 751 script; printf old > a; ln a b; printf old > ro; chmod 444 ro; mkdir d; printf old > d/f; chmod 555 d")
+	b.sh("printf old > script; chmod 751 script; printf old > a; ln a b; printf old > ro; chmod 444 ro; " +
+		"mkdir d; printf old > d/f; chmod 555 d")
 	for _, name := range []string{"script", "a", "d/f"} {
 		if _, err := b.Write(t.Context(), b.path(name), []byte("new content"), env.WriteOptions{Mode: 0o600}); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -238,7 +244,8 @@ func testKeeps(t *testing.T, s *suite) {
 
 func testSymlinks(t *testing.T, s *suite) {
 	b := s.sandbox(t)
-	b.sh("mkdir -p real; printf old > real/f; ln -s real/f link; ln -s link chain; ln -s real/new dangling; ln -s loop2 loop; ln -s loop loop2; ln -s real dirlink; ln -s ../" +
+	b.sh("mkdir -p real; printf old > real/f; ln -s real/f link; ln -s link chain; ln -s real/new dangling; " +
+		"ln -s loop2 loop; ln -s loop loop2; ln -s real dirlink; ln -s ../" +
 		b.dir[strings.LastIndexByte(b.dir, '/')+1:] + "/real/f around")
 	for _, name := range []string{"link", "chain", "around", "dirlink/f"} {
 		if _, err := b.Write(t.Context(), b.path(name), []byte("through "+name), env.WriteOptions{}); err != nil {
@@ -249,7 +256,8 @@ func testSymlinks(t *testing.T, s *suite) {
 		}
 	}
 	b.sh("test -L link && test -L chain && test -L around")
-	if _, err := b.Write(t.Context(), b.path("dangling"), []byte("made"), env.WriteOptions{}); err != nil || b.read("real/new") != "made" {
+	if _, err := b.Write(t.Context(), b.path("dangling"), []byte("made"), env.WriteOptions{}); err != nil ||
+		b.read("real/new") != "made" {
 		t.Errorf("a link to nothing: %v", err)
 	}
 	if _, err := b.Write(t.Context(), b.path("loop"), []byte("x"), env.WriteOptions{}); !errors.Is(err, fs.ErrInvalid) {
@@ -258,15 +266,17 @@ func testSymlinks(t *testing.T, s *suite) {
 	if _, _, err := b.Read(t.Context(), b.path("loop"), env.ReadOptions{}); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("reading a loop: %v", err)
 	}
-	if _, _, err := b.Read(t.Context(), b.path("link"), env.ReadOptions{NoFollow: true}); !errors.Is(err, guest.ErrNotRegular) {
+	_, _, err := b.Read(t.Context(), b.path("link"), env.ReadOptions{NoFollow: true})
+	if !errors.Is(err, guest.ErrNotRegular) {
 		t.Errorf("reading a link itself: %v", err)
 	}
-	if data, _, err := b.Read(t.Context(), b.path("dirlink/f"), env.ReadOptions{NoFollow: true}); err != nil || len(data) == 0 {
+	if data, _, err := b.Read(t.Context(), b.path("dirlink/f"), env.ReadOptions{NoFollow: true}); err != nil ||
+		len(data) == 0 {
 		t.Errorf("a link on the way: %v", err)
 	}
 }
 
-// testNotRegular: nothing blocks, whatever lies in the way.
+// testNotRegular: nothing blocks, whatever kind of file there is.
 func testNotRegular(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("mkfifo fifo; mkdir dir; ln -s fifo tofifo; ln -s /dev/zero tozero; ln -s dir todir")
@@ -274,7 +284,8 @@ func testNotRegular(t *testing.T, s *suite) {
 		path string
 		want error
 	}{
-		{b.path("fifo"), guest.ErrNotRegular}, {b.path("tofifo"), guest.ErrNotRegular}, {b.path("tozero"), guest.ErrNotRegular},
+		{b.path("fifo"), guest.ErrNotRegular}, {b.path("tofifo"), guest.ErrNotRegular},
+		{b.path("tozero"), guest.ErrNotRegular},
 		{"/dev/zero", guest.ErrNotRegular}, {"/dev/tty", guest.ErrNotRegular}, {b.path("dir"), guest.ErrIsDirectory},
 		{b.path("todir"), guest.ErrIsDirectory}, {"/", guest.ErrIsDirectory}, {b.path("nowhere"), fs.ErrNotExist},
 	} {
@@ -327,7 +338,8 @@ func testWindow(t *testing.T, s *suite) {
 	content := strings.Repeat("0123456789", 40_000)
 	b.write("f", content)
 	for _, c := range []struct{ offset, limit int64 }{
-		{0, 0}, {0, 5}, {3, 4}, {399_995, 100}, {400_000, 1}, {500_000, 1}, {100_000, 200_000}, {0, 1 << 62}, {1, 1<<63 - 1}, {131_071, 2},
+		{0, 0}, {0, 5}, {3, 4}, {399_995, 100}, {400_000, 1}, {500_000, 1}, {100_000, 200_000}, {0, 1 << 62},
+		{1, 1<<63 - 1}, {131_071, 2},
 	} {
 		data, info, err := b.Read(t.Context(), b.path("f"), env.ReadOptions{Offset: c.offset, Limit: c.limit})
 		from := min(c.offset, int64(len(content)))
@@ -335,7 +347,8 @@ func testWindow(t *testing.T, s *suite) {
 		if c.limit > 0 && c.limit < to-from {
 			to = from + c.limit
 		}
-		if err != nil || string(data) != content[from:to] || info.Size != int64(len(content)) || info.Version != sum([]byte(content)) {
+		if err != nil || string(data) != content[from:to] || info.Size != int64(len(content)) ||
+			info.Version != sum([]byte(content)) {
 			t.Errorf("%+v: %d bytes, %+v, %v", c, len(data), info, err)
 		}
 	}
@@ -356,13 +369,14 @@ func testLarge(t *testing.T, s *suite) {
 		t.Errorf("by default %d bytes of %d are read, %v", len(data), got.Size, err)
 	}
 	b.sh("truncate -s 20G sparse")
-	if data, got, err := b.Read(t.Context(), b.path("sparse"), env.ReadOptions{Offset: 10 << 30, Limit: 3}); err != nil || !bytes.Equal(data, make([]byte, 3)) || got.Size != 20<<30 {
+	data, got, err = b.Read(t.Context(), b.path("sparse"), env.ReadOptions{Offset: 10 << 30, Limit: 3})
+	if err != nil || !bytes.Equal(data, make([]byte, 3)) || got.Size != 20<<30 {
 		t.Errorf("%q, %+v, %v", data, got, err)
 	}
 	b.bounded()
 }
 
-// testWhose: what the editor makes belongs to whoever runs the shell.
+// testWhose: what the editor makes belongs to the user who runs the shell.
 func testWhose(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.write("made/by/editor", "x")

@@ -42,8 +42,11 @@ func testNoPrivileges(t *testing.T, s *suite) {
 	if !strings.Contains(status, "NoNewPrivs:\t1\n") {
 		t.Errorf("a command has %s", line(status, "NoNewPrivs"))
 	}
-	if out := b.sh("find /usr/bin /bin -maxdepth 1 -name su -o -maxdepth 1 -name sudo -o -maxdepth 1 -name mount 2>/dev/null; true"); out != "" {
-		b.run(env.Command{Line: "su root -c 'touch owned' </dev/null; sudo -n touch owned; mount -t tmpfs none . && touch owned", Timeout: 10 * time.Second})
+	const find = "find /usr/bin /bin -maxdepth 1 -name su -o -maxdepth 1 -name sudo -o -maxdepth 1 -name mount " +
+		"2>/dev/null; true"
+	if out := b.sh(find); out != "" {
+		const line = "su root -c 'touch owned' </dev/null; sudo -n touch owned; mount -t tmpfs none . && touch owned"
+		b.run(env.Command{Line: line, Timeout: 10 * time.Second})
 		if b.separate() && b.run(env.Command{Line: "test -e owned"}).ExitCode == 0 {
 			t.Error("a set-user-ID program has given root away")
 		}
@@ -84,7 +87,8 @@ func testNoHostFiles(t *testing.T, s *suite) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for _, try := range []string{path, "/proc/1/root" + path, "/proc/self/root" + path, "/proc/1/cwd/.." + path, "/.." + path} {
+	for _, try := range []string{path, "/proc/1/root" + path, "/proc/self/root" + path, "/proc/1/cwd/.." + path,
+		"/.." + path} {
 		if data, _, err := b.Read(t.Context(), try, env.ReadOptions{}); err == nil {
 			t.Errorf("read %s: %q", try, data)
 		}
@@ -96,24 +100,28 @@ func testNoHostFiles(t *testing.T, s *suite) {
 	if err != nil {
 		home = "/root"
 	}
-	for _, name := range []string{".ssh", ".gitconfig", ".npmrc", ".netrc", ".docker", ".aws", ".config", ".bash_history", ".cargo/credentials.toml"} {
+	for _, name := range []string{".ssh", ".gitconfig", ".npmrc", ".netrc", ".docker", ".aws", ".config",
+		".bash_history", ".cargo/credentials.toml"} {
 		if b.run(env.Command{Line: "ls -d '" + filepath.Join(home, name) + "'"}).ExitCode == 0 {
 			t.Errorf("%s of the host's user is inside", name)
 		}
 	}
-	for _, socket := range []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock", "/run/dbus/system_bus_socket"} {
+	for _, socket := range []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock",
+		"/run/dbus/system_bus_socket"} {
 		if b.run(env.Command{Line: "ls " + socket}).ExitCode == 0 {
 			t.Errorf("%s is inside", socket)
 		}
 	}
-	for _, device := range []string{"/dev/kvm", "/dev/mem", "/dev/sda", "/dev/vda", "/dev/fuse", "/dev/net/tun", "/proc/kcore"} {
+	for _, device := range []string{"/dev/kvm", "/dev/mem", "/dev/sda", "/dev/vda", "/dev/fuse", "/dev/net/tun",
+		"/proc/kcore"} {
 		if b.run(env.Command{Line: "head -c 1 " + device + " && : <>" + device, Timeout: 5 * time.Second}).ExitCode == 0 {
 			t.Errorf("%s can be opened", device)
 		}
 	}
 	// What is shown of the host cannot be changed.
 	for _, line := range []string{
-		"echo x > /usr/owned", "echo x > /bin/owned", "echo x > /etc/passwd", "echo x > /etc/owned", "echo 1 > /proc/sys/kernel/panic",
+		"echo x > /usr/owned", "echo x > /bin/owned", "echo x > /etc/passwd", "echo x > /etc/owned",
+		"echo 1 > /proc/sys/kernel/panic",
 		"echo b > /proc/sysrq-trigger", "mkdir /sys/owned", "mkdir /sys/fs/cgroup/memory/owned",
 	} {
 		if r := b.run(env.Command{Line: line}); r.ExitCode == 0 && b.separate() {
@@ -159,7 +167,9 @@ func testGuestLives(t *testing.T, s *suite) {
 	needs(t, s.can.Isolated, "a guest out of reach")
 	b := s.sandbox(t)
 	b.run(env.Command{Line: `i=1; while [ $i -le 64 ]; do kill -$i 1; kill -$i $PPID; i=$((i+1)); done 2>/dev/null`})
-	b.run(env.Command{Line: `for t in /proc/1/task/*; do i=1; while [ $i -le 64 ]; do kill -$i ${t##*/}; i=$((i+1)); done; done 2>/dev/null`})
+	b.run(env.Command{Line: `for t in /proc/1/task/*; do
+		i=1; while [ $i -le 64 ]; do kill -$i ${t##*/}; i=$((i+1)); done
+	done 2>/dev/null`})
 	b.run(env.Command{Line: "kill -9 -1", Timeout: 10 * time.Second})
 	b.run(env.Command{Line: "kill -STOP 1; kill -STOP -1", Timeout: time.Second, Grace: 100 * time.Millisecond})
 	if err := b.Ping(t.Context()); err != nil {
@@ -174,9 +184,11 @@ func testGuestLives(t *testing.T, s *suite) {
 func testGuestIsSealed(t *testing.T, s *suite) {
 	needs(t, s.can.Isolated, "a guest out of reach")
 	b := s.sandbox(t)
-	for _, file := range []string{"mem", "environ", "maps", "syscall", "stack", "auxv", "io", "fd/0", "fd/1", "exe", "root/etc/passwd", "cwd/x", "map_files"} {
+	for _, file := range []string{"mem", "environ", "maps", "syscall", "stack", "auxv", "io", "fd/0", "fd/1", "exe",
+		"root/etc/passwd", "cwd/x", "map_files"} {
 		path := "/proc/1/" + file
-		if r := b.run(env.Command{Line: "cat " + path + " 2>/dev/null | head -c 1 | grep -q .", Timeout: 5 * time.Second}); r.ExitCode == 0 {
+		if r := b.run(env.Command{Line: "cat " + path + " 2>/dev/null | head -c 1 | grep -q .",
+			Timeout: 5 * time.Second}); r.ExitCode == 0 {
 			t.Errorf("a command can read %s", path)
 		}
 		if r := b.run(env.Command{Line: "echo x > " + path, Timeout: 5 * time.Second}); r.ExitCode == 0 {
@@ -232,7 +244,7 @@ func testGuestMemory(t *testing.T, s *suite) {
 	b := s.bench(t, s.start(t, func(spec *env.Spec) { spec.Limits.Memory = 128 << 20 }))
 	for _, dir := range []string{"/tmp", "/dev/shm", "/dev", "/run", "/var/tmp", "/"} {
 		if strings.TrimSpace(b.sh("stat -f -c %T "+dir+" 2>/dev/null; true")) != "tmpfs" {
-			continue // on a disk, which is no matter of memory
+			continue // on a disk, so memory does not matter
 		}
 		b.run(env.Command{Line: "head -c 500000000 /dev/zero > " + dir + "/fill", Timeout: time.Minute})
 		if err := b.Ping(t.Context()); err != nil {
@@ -302,7 +314,8 @@ func testProcessor(t *testing.T, s *suite) {
 	b := s.bench(t, s.start(t, func(spec *env.Spec) { spec.Limits.CPUs = 0.2 }))
 	s.attack(b)
 	// Processor time and wall time are counted inside: a busy machine lowers their ratio and never raises it.
-	if out := b.sh("./attack spin"); !strings.HasPrefix(out, "share ") || strings.TrimSpace(strings.TrimPrefix(out, "share ")) > "0.40" {
+	if out := b.sh("./attack spin"); !strings.HasPrefix(out, "share ") ||
+		strings.TrimSpace(strings.TrimPrefix(out, "share ")) > "0.40" {
 		t.Errorf("of a fifth of a processor: %s", out)
 	}
 }

@@ -96,7 +96,7 @@ func testCloseUnderWork(t *testing.T, s *suite) {
 	}
 }
 
-// testCloseCancelled: whoever is interrupted closes with a context that is done, and still leaves nothing.
+// testCloseCancelled: an interrupted caller closes with a context that is done, and still leaves nothing.
 func testCloseCancelled(t *testing.T, s *suite) {
 	sb := s.start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +131,8 @@ func testStartCancelled(t *testing.T, s *suite) {
 			sb.Close(context.Background())
 		}
 	}
-	for _, after := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 80 * time.Millisecond} {
+	for _, after := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond,
+		80 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
 		if sb, err := s.provider.Start(ctx, spec); err == nil {
 			err = sb.Close(context.Background())
@@ -171,7 +172,8 @@ func repository(t *testing.T) string {
 	put(".git/HEAD", "ref: refs/heads/main\n", 0o644)
 	put("new\nline \"quoted\" \xff", "x", 0o644)
 	put("empty", "", 0o600)
-	for link, to := range map[string]string{"link": "a.txt", "out": "/etc/hostname", "broken": "nowhere", "up": "../../../..", "dirlink": "bin"} {
+	for link, to := range map[string]string{"link": "a.txt", "out": "/etc/hostname", "broken": "nowhere",
+		"up": "../../../..", "dirlink": "bin"} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +188,8 @@ func testCopyIn(t *testing.T, s *suite) {
 	source := repository(t)
 	sb := s.start(t, func(spec *env.Spec) { spec.CopyIn = source })
 	b := &bench{Sandbox: sb, t: t, dir: sb.Dir()}
-	for name, want := range map[string]string{"a.txt": "text\r\n", ".git/HEAD": "ref: refs/heads/main\n", "new\nline \"quoted\" \xff": "x", "empty": ""} {
+	for name, want := range map[string]string{"a.txt": "text\r\n", ".git/HEAD": "ref: refs/heads/main\n",
+		"new\nline \"quoted\" \xff": "x", "empty": ""} {
 		if got := b.read(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
@@ -196,7 +199,8 @@ func testCopyIn(t *testing.T, s *suite) {
 			t.Errorf("%s: %s, want mode %s", name, got, want)
 		}
 	}
-	for link, to := range map[string]string{"link": "a.txt", "out": "/etc/hostname", "broken": "nowhere", "up": "../../../..", "dirlink": "bin"} {
+	for link, to := range map[string]string{"link": "a.txt", "out": "/etc/hostname", "broken": "nowhere",
+		"up": "../../../..", "dirlink": "bin"} {
 		if got := b.sh("readlink " + link); got != to+"\n" {
 			t.Errorf("%s leads to %q, want %q", link, got, to)
 		}
@@ -205,7 +209,8 @@ func testCopyIn(t *testing.T, s *suite) {
 		t.Error("the copy does not work")
 	}
 	// All of it is the command user's: tests and editors write everywhere.
-	b.sh("test -O . && test -O a.txt && test -O bin && test -O 'read only' && touch new bin/new && rm -r .git bin nothing && echo x > a.txt")
+	b.sh("test -O . && test -O a.txt && test -O bin && test -O 'read only' && touch new bin/new && " +
+		"rm -r .git bin nothing && echo x > a.txt")
 	data, err := os.ReadFile(filepath.Join(source, "a.txt"))
 	if err != nil || string(data) != "text\r\n" {
 		t.Errorf("the source has %q, %v", data, err)
@@ -223,7 +228,8 @@ func testCopyInMany(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 		for f := range 100 {
-			if err := os.WriteFile(filepath.Join(dir, string(rune('a'+f%26))+string(rune('a'+f/26))), []byte{byte(d), byte(f)}, 0o644); err != nil {
+			name := filepath.Join(dir, string(rune('a'+f%26))+string(rune('a'+f/26)))
+			if err := os.WriteFile(name, []byte{byte(d), byte(f)}, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -247,7 +253,8 @@ func testCopyInMany(t *testing.T, s *suite) {
 
 func testPrepare(t *testing.T, s *suite) {
 	sb := s.start(t, func(spec *env.Spec) {
-		spec.Prepare = []string{"echo one > prepared && pwd > where", "cat prepared && echo two >> prepared && chmod 666 prepared"}
+		spec.Prepare = []string{"echo one > prepared && pwd > where",
+			"cat prepared && echo two >> prepared && chmod 666 prepared"}
 	})
 	b := &bench{Sandbox: sb, t: t, dir: sb.Dir()}
 	if got := b.read("prepared"); got != "one\ntwo\n" {

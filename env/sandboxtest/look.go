@@ -33,8 +33,10 @@ func (b *bench) shape() {
 	b.sh(`mkdir -p src/deep/er .git/objects .hidden sub/.git empty
 printf 'alpha\nbeta\n' > src/a.py; printf 'beta\n' > src/b.txt; printf 'gamma beta\n' > src/deep/er/c.py
 printf 'beta\n' > .git/config; printf 'beta\n' > .hidden/d; printf 'beta\n' > .env; printf 'gitdir: x\n' > sub/.gitfile
-printf 'beta\n' > sub/.git/HEAD; printf 'beta\n' > sub/e; mkdir module; printf 'gitdir: ../.git\n' > module/.git; printf x > module/f
-printf 'a\000beta\n' > binary; ln -s src link; ln -s src/a.py filelink; ln -s /etc/passwd out; ln -s nowhere broken; mkfifo fifo
+printf 'beta\n' > sub/.git/HEAD; printf 'beta\n' > sub/e; mkdir module
+printf 'gitdir: ../.git\n' > module/.git; printf x > module/f
+printf 'a\000beta\n' > binary; ln -s src link; ln -s src/a.py filelink; ln -s /etc/passwd out
+ln -s nowhere broken; mkfifo fifo
 printf x > src-x; printf x > src.x; chmod 755 src/b.txt`)
 }
 
@@ -65,7 +67,10 @@ func testList(t *testing.T, s *suite) {
 		want string
 		cut  bool
 	}{
-		{"one level", "", env.ListOptions{}, "binary broken@ empty/ fifo| filelink@ link@ module/ out@ src/ src-x src.x sub/", false},
+		{
+			"one level", "", env.ListOptions{},
+			"binary broken@ empty/ fifo| filelink@ link@ module/ out@ src/ src-x src.x sub/", false,
+		},
 		{"two levels", "src", env.ListOptions{Depth: 2}, "src/a.py src/b.txt src/deep/ src/deep/er/", false},
 		{"all levels", "src", env.ListOptions{Depth: 9}, "src/a.py src/b.txt src/deep/ src/deep/er/ src/deep/er/c.py", false},
 		{"hidden", "sub", env.ListOptions{Hidden: true}, "sub/.git/ sub/.gitfile sub/e", false},
@@ -92,7 +97,8 @@ func testList(t *testing.T, s *suite) {
 	if l, err := b.List(t.Context(), b.dir, env.ListOptions{}); err != nil || l.Entries[1].Target != "nowhere" {
 		t.Errorf("%+v, %v", l.Entries[1], err)
 	}
-	for path, want := range map[string]error{"nowhere": fs.ErrNotExist, "binary": guest.ErrNotDirectory, "fifo": guest.ErrNotDirectory} {
+	for path, want := range map[string]error{"nowhere": fs.ErrNotExist, "binary": guest.ErrNotDirectory,
+		"fifo": guest.ErrNotDirectory} {
 		if _, err := b.List(t.Context(), b.path(path), env.ListOptions{}); !errors.Is(err, want) {
 			t.Errorf("listing %s: %v", path, err)
 		}
@@ -109,7 +115,8 @@ func testListMany(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	l, err := b.List(t.Context(), b.dir, env.ListOptions{Limit: 10})
-	if err != nil || len(l.Entries) != 10 || !l.Truncated || l.Entries[0].Path != b.path("f10000") || l.Entries[1].Path != b.path("f7001") {
+	if err != nil || len(l.Entries) != 10 || !l.Truncated || l.Entries[0].Path != b.path("f10000") ||
+		l.Entries[1].Path != b.path("f7001") {
 		t.Errorf("%q, %v", b.paths(l.Entries), err)
 	}
 }
@@ -129,7 +136,8 @@ func testSearch(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "matches", found(m, b.dir), []string{"src/a.py:2:beta", "src/b.txt:1:beta", "src/deep/er/c.py:1:gamma beta", "sub/e:1:beta"})
+	same(t, "matches", found(m, b.dir), []string{"src/a.py:2:beta", "src/b.txt:1:beta", "src/deep/er/c.py:1:gamma beta",
+		"sub/e:1:beta"})
 	if m.Files != 4 || m.Total != 4 || m.Binary != 1 || m.Unreadable != 0 {
 		t.Errorf("%+v", m)
 	}
@@ -163,7 +171,8 @@ func testSearchRegexp(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.write("f", "foo(bar)\nfoobar\n  foo\nFOO\nfóo\n\xfffoo\n")
 	for pattern, want := range map[string]string{
-		`^foo`: "1 2", `foo$`: "3 6", `foo\(`: "1", `(?i)^foo$`: "4", `f.o`: "1 2 3 5 6", `^\s+foo$`: "3", `^$`: "", `x*`: "1 2 3 4 5 6",
+		`^foo`: "1 2", `foo$`: "3 6", `foo\(`: "1", `(?i)^foo$`: "4", `f.o`: "1 2 3 5 6", `^\s+foo$`: "3", `^$`: "",
+		`x*`: "1 2 3 4 5 6",
 	} {
 		m, err := b.Search(t.Context(), env.Query{Term: pattern, Regexp: true, Path: b.dir})
 		var lines []string
@@ -198,7 +207,8 @@ func testSearchScope(t *testing.T, s *suite) {
 			t.Errorf("%s: %q, %v", c.name, found(m, b.dir), err)
 		}
 	}
-	if m, err := b.Search(t.Context(), env.Query{Term: "beta", Path: b.path("binary")}); err != nil || m.Binary != 1 || m.Total != 0 {
+	if m, err := b.Search(t.Context(), env.Query{Term: "beta", Path: b.path("binary")}); err != nil || m.Binary != 1 ||
+		m.Total != 0 {
 		t.Errorf("a binary file: %+v, %v", m, err)
 	}
 	if _, err := b.Search(t.Context(), env.Query{Term: "x", Path: b.path("fifo")}); !errors.Is(err, guest.ErrNotRegular) {
@@ -218,8 +228,10 @@ func testSearchKernel(t *testing.T, s *suite) {
 	}
 	b := s.sandbox(t)
 	b.write("unique-needle-file", "unique-needle-of-the-suite\n")
-	m, err := b.Search(t.Context(), env.Query{Term: "unique-needle-of-the-suite", Path: "/", Names: []string{"unique-needle-*", "status", "maps", "mem", "pagemap", "kmsg"}})
-	if err != nil || !slices.ContainsFunc(m.Matches, func(x env.Match) bool { return x.Path == b.path("unique-needle-file") }) {
+	m, err := b.Search(t.Context(), env.Query{Term: "unique-needle-of-the-suite", Path: "/",
+		Names: []string{"unique-needle-*", "status", "maps", "mem", "pagemap", "kmsg"}})
+	isIt := func(x env.Match) bool { return x.Path == b.path("unique-needle-file") }
+	if err != nil || !slices.ContainsFunc(m.Matches, isIt) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if _, err := b.List(t.Context(), "/", env.ListOptions{Depth: 3}); err != nil {
@@ -235,14 +247,16 @@ func testTree(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	same(t, "tree", b.paths(files), strings.Fields(
-		".env .hidden/d binary broken@ fifo| filelink@ link@ module/f out@ src-x src.x src/a.py src/b.txt src/deep/er/c.py sub/.gitfile sub/e"))
+		".env .hidden/d binary broken@ fifo| filelink@ link@ module/f out@ src-x src.x src/a.py src/b.txt "+
+			"src/deep/er/c.py sub/.gitfile sub/e"))
 	if !slices.IsSortedFunc(files, func(a, b env.FileInfo) int { return strings.Compare(a.Path, b.Path) }) {
 		t.Error("not sorted")
 	}
 	for _, f := range files {
 		switch f.Path {
 		case "src/b.txt":
-			if f != (env.FileInfo{Path: "src/b.txt", Kind: guest.KindFile, Mode: 0o755, Size: 5, Version: sum([]byte("beta\n"))}) {
+			if f != (env.FileInfo{Path: "src/b.txt", Kind: guest.KindFile, Mode: 0o755, Size: 5,
+				Version: sum([]byte("beta\n"))}) {
 				t.Errorf("%+v", f)
 			}
 		case "out":
@@ -259,7 +273,8 @@ func testTree(t *testing.T, s *suite) {
 	}
 	b.write("big", strings.Repeat("x", 5000))
 	files, err = b.Tree(t.Context(), b.dir, env.TreeOptions{MaxHash: 4999})
-	if i := slices.IndexFunc(files, func(f env.FileInfo) bool { return f.Path == "big" }); err != nil || i < 0 || files[i].Version != "" || files[i].Size != 5000 {
+	if i := slices.IndexFunc(files, func(f env.FileInfo) bool { return f.Path == "big" }); err != nil || i < 0 ||
+		files[i].Version != "" || files[i].Size != 5000 {
 		t.Errorf("a file too large to hash: %v, %v", files, err)
 	}
 	for path, want := range map[string]error{"nowhere": fs.ErrNotExist, "big": guest.ErrNotDirectory} {

@@ -27,7 +27,8 @@ func treeCases() []testCase {
 // running counts the sandbox's processes whose command line holds a text.
 func (b *bench) running(text string) int {
 	b.t.Helper()
-	all := b.run(env.Command{Line: `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <"$f"; echo; done 2>/dev/null`, Head: 8 << 20})
+	all := b.run(env.Command{Line: `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <"$f"; echo; done 2>/dev/null`,
+		Head: 8 << 20})
 	if all.ExitCode != 0 || all.Stdout.Size == 0 {
 		b.t.Fatalf("the processes cannot be listed: %+v", all)
 	}
@@ -80,7 +81,7 @@ func testTimeoutKillsAll(t *testing.T, s *suite) {
 	}
 }
 
-// testNeighboursLive: a timeout ends its own command's processes and nobody else's.
+// testNeighboursLive: a timeout ends the processes of its own command only.
 func testNeighboursLive(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	left, neighbour, victim := marker(), marker(), marker()
@@ -93,7 +94,8 @@ func testNeighboursLive(t *testing.T, s *suite) {
 		b.Run(ctx, env.Command{Line: "(setsid sleep " + neighbour + " &) ; sleep 100", Grace: 100 * time.Millisecond})
 	})
 	eventually(t, "the neighbour has started", func() bool { return b.running("sleep "+neighbour) == 1 })
-	r := b.run(env.Command{Line: "(setsid sleep " + victim + " &) ; sleep 100", Timeout: 200 * time.Millisecond, Grace: 100 * time.Millisecond})
+	r := b.run(env.Command{Line: "(setsid sleep " + victim + " &) ; sleep 100", Timeout: 200 * time.Millisecond,
+		Grace: 100 * time.Millisecond})
 	if !r.TimedOut {
 		t.Errorf("%+v", r)
 	}
@@ -134,7 +136,7 @@ func testBackground(t *testing.T, s *suite) {
 	}
 }
 
-// testBackgroundGoesOn: nobody reads a background process's output any more, and it must not die of that.
+// testBackgroundGoesOn: a background process's output is no longer read, and it must not die of that.
 func testBackgroundGoesOn(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	r := b.run(env.Command{Line: "(sleep 0.3; head -c 1000000 /dev/zero; echo still; touch alive) &"})

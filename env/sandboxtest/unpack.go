@@ -112,7 +112,8 @@ func testUnpackAgain(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"f": "content of f", "other": "old", "link": "content of link", "was-dir": "content of was-dir"} {
+	for name, want := range map[string]string{"f": "content of f", "other": "old", "link": "content of link",
+		"was-dir": "content of was-dir"} {
 		if got := b.read(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
@@ -139,7 +140,8 @@ func testUnpackHostile(t *testing.T, s *suite) {
 		"through a link":      {link("l", "../outer"), {Name: "l/victim"}},
 		"through an absolute": {link("l", b.path("outer")), {Name: "l/victim"}},
 		"through two links":   {link("l", "m"), link("m", "../outer"), {Name: "l/victim"}},
-		"a link's directory":  {link("l", "../outer"), {Name: "l/sub/", Typeflag: tar.TypeDir, Mode: 0o755}, {Name: "l/sub/victim"}},
+		"a link's directory": {link("l", "../outer"), {Name: "l/sub/", Typeflag: tar.TypeDir, Mode: 0o755},
+			{Name: "l/sub/victim"}},
 		"a hard link out":     {{Name: "h", Typeflag: tar.TypeLink, Linkname: "../outer/victim"}, {Name: "h"}},
 		"a hard link by link": {link("l", "../outer"), {Name: "h", Typeflag: tar.TypeLink, Linkname: "l/victim"}},
 		"a hard link, abs":    {{Name: "h", Typeflag: tar.TypeLink, Linkname: b.path("outer/victim")}},
@@ -153,7 +155,8 @@ func testUnpackHostile(t *testing.T, s *suite) {
 		if err := b.Unpack(t.Context(), b.path("inner"), archive(t, headers...)); err == nil {
 			t.Errorf("%s: unpacked", name)
 		}
-		if got := b.sh("cat outer/victim; ls outer; ls " + b.Dir() + "/victim /victim 2>/dev/null; true"); got != "safevictim\n" {
+		got := b.sh("cat outer/victim; ls outer; ls " + b.Dir() + "/victim /victim 2>/dev/null; true")
+		if got != "safevictim\n" {
 			t.Errorf("%s: outside there is now %q", name, got)
 		}
 		if got := b.sh("find inner -type f -o -type p -o -type c -o -type b | grep -v '/h$'; true"); got != "" {
@@ -178,7 +181,8 @@ func testUnpackPlanted(t *testing.T, s *suite) {
 	if err := b.Unpack(t.Context(), b.path("inner"), archive(t, tar.Header{Name: "file"})); err != nil {
 		t.Error(err)
 	}
-	if err := b.Unpack(t.Context(), b.path("inner"), archive(t, tar.Header{Name: "dir/", Typeflag: tar.TypeDir, Mode: 0o755}, tar.Header{Name: "dir/victim"})); err != nil {
+	dir := tar.Header{Name: "dir/", Typeflag: tar.TypeDir, Mode: 0o755}
+	if err := b.Unpack(t.Context(), b.path("inner"), archive(t, dir, tar.Header{Name: "dir/victim"})); err != nil {
 		t.Error(err)
 	}
 	if got := b.read("outer/victim"); got != "safe" {
@@ -203,7 +207,8 @@ func testUnpackBroken(t *testing.T, s *suite) {
 	if !errors.Is(err, broken) {
 		t.Errorf("a stream that breaks: %v", err)
 	}
-	if err := b.Unpack(t.Context(), "/proc/nowhere/x", bytes.NewReader(full)); err == nil || errors.Is(err, env.ErrInfrastructure) {
+	if err := b.Unpack(t.Context(), "/proc/nowhere/x", bytes.NewReader(full)); err == nil ||
+		errors.Is(err, env.ErrInfrastructure) {
 		t.Errorf("nowhere: %v", err)
 	}
 	b.write("file", "x")

@@ -1,6 +1,3 @@
-// Package sandboxtest is the conformance suite of sandbox providers: [Run] checks one.
-//
-// The suite runs one case after the other, because what it does to a machine would show up in a neighbour's results.
 package sandboxtest
 
 import (
@@ -23,7 +20,7 @@ import (
 type Options struct {
 	// Spec is what every sandbox is started with: the image, for providers that have images. Its Network must be off.
 	Spec env.Spec
-	// Remote tells that the sandboxes' processes cannot be seen in this machine's /proc.
+	// Remote is set when the sandboxes' processes cannot be seen in this machine's /proc.
 	Remote bool
 	// Attacker is the program that [BuildAttacker] has built; it is built when needed, if empty.
 	Attacker string
@@ -276,5 +273,5 @@ func (s *suite) attack(b *bench) {
 	}
 }
 
-// gone tells what every call must fail with once a sandbox is closed.
+// gone reports whether err is what every call fails with once a sandbox is closed.
 func gone(err error) bool { return errors.Is(err, env.ErrInfrastructure) }
