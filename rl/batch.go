@@ -73,7 +73,8 @@ func ratio(a, b float64) float64 {
 func (a *Algorithm) summarize(members []Member, placements []Placement, groups [][]int) Batch {
 	b := Batch{
 		Rollouts: len(members), Dispositions: map[Disposition]int{}, Stops: map[trajectory.StopReason]int{},
-		MaskedStops: map[trajectory.StopReason]int{}, DroppedStops: map[trajectory.StopReason]int{}, Versions: map[Version]int{},
+		MaskedStops: map[trajectory.StopReason]int{}, DroppedStops: map[trajectory.StopReason]int{},
+		Versions: map[Version]int{},
 	}
 	type id struct {
 		group   groupKey

@@ -54,7 +54,8 @@ func (o Objective) resolve() (Objective, error) {
 		o.Surrogate = PPO
 	case PPO, ImportanceSampling, Reinforce:
 	default:
-		return o, fmt.Errorf("objective: surrogate %q is not one of %s, %s, %s", o.Surrogate, PPO, ImportanceSampling, Reinforce)
+		return o, fmt.Errorf("objective: surrogate %q is not one of %s, %s, %s",
+			o.Surrogate, PPO, ImportanceSampling, Reinforce)
 	}
 	if o.ClipLow == 0 {
 		o.ClipLow = 0.2

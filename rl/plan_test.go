@@ -174,7 +174,9 @@ func TestScaleOfNothingIsZero(t *testing.T) {
 }
 
 func drawMembers(t *rapid.T) []Member {
-	reasons := []trajectory.StopReason{trajectory.Submitted, trajectory.MaxSteps, trajectory.MaxContext, trajectory.Timeout, trajectory.Stuck}
+	reasons := []trajectory.StopReason{
+		trajectory.Submitted, trajectory.MaxSteps, trajectory.MaxContext, trajectory.Timeout, trajectory.Stuck,
+	}
 	var groups [][]attempt
 	for range rapid.IntRange(0, 5).Draw(t, "groups") {
 		var g []attempt

@@ -56,8 +56,8 @@ func WriteAblation(w io.Writer, a Ablation) error {
 		Config:  a.Config,
 		Compare: a.compare(),
 		Note: template.HTML(`Curves are means over the seeds. Bands and intervals are 95% Student t intervals of that mean:
-with few seeds they are wide, and two that overlap decide nothing. <em>Final</em> is the validation pass@1 after the last
-step, <em>area</em> its mean over all validations of a run, which also counts how soon it was learned.
+with few seeds they are wide, and two that overlap decide nothing. <em>Final</em> is the validation pass@1 after the
+last step, <em>area</em> its mean over all validations of a run, which also counts how soon it was learned.
 <em>Difference</em> is to the first variant, in area, paired by seed.`),
 	}
 	main := a.Variants
