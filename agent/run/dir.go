@@ -17,8 +17,8 @@ import (
 // Journal remembers how attempts ended.
 type Journal interface {
 	// Find returns the recorded outcome of an attempt that needs no further try.
-	Find(a Job) (Outcome, bool)
-	// Record writes an outcome down for good. It is called once for an attempt and run, from many goroutines.
+	Find(j Job) (Outcome, bool)
+	// Record stores an outcome durably. It is called once for an attempt and run, from many goroutines.
 	Record(o Outcome) error
 }
 
@@ -151,13 +151,13 @@ func (d *Dir) remember(line []byte) error {
 	return err
 }
 
-func key(a Job) Job { return Job{Group: a.Group, Index: a.Index} }
+func key(j Job) Job { return Job{Group: j.Group, Index: j.Index} }
 
 // Find returns the outcome of an attempt that ended with a result.
-func (d *Dir) Find(a Job) (Outcome, bool) {
+func (d *Dir) Find(j Job) (Outcome, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	o, ok := d.finished[key(a)]
+	o, ok := d.finished[key(j)]
 	return o, ok
 }
 
@@ -181,7 +181,7 @@ func (d *Dir) Record(o Outcome) error {
 	return nil
 }
 
-// Note appends an event of the caller's own to events.jsonl. The names of the engine's events are taken.
+// Note appends an event of the caller's own to events.jsonl, under a name that is not one of the engine's.
 func (d *Dir) Note(event string, data any) error {
 	return d.log.Append(record{Time: time.Now().UTC(), Event: event, Data: data})
 }
@@ -214,7 +214,7 @@ func attemptPath(run string, job Job) string {
 	return filepath.Join(run, rolloutsDir, PathName(job.Group), strconv.Itoa(job.Index))
 }
 
-// Close gives the directory back.
+// Close syncs the events and gives up the directory.
 func (d *Dir) Close() error {
 	return errors.Join(d.log.Close(), d.lock.Close())
 }

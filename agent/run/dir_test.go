@@ -21,7 +21,8 @@ import (
 
 func mustCreate(t *testing.T, path string) *Dir {
 	t.Helper()
-	d, err := Create(path, Manifest{Kind: Eval, Program: "deepswe <a & b>", Settings: json.RawMessage(`{"flags":{"tasks":"<t>"}}`)})
+	d, err := Create(path, Manifest{Kind: Eval, Program: "deepswe <a & b>",
+		Settings: json.RawMessage(`{"flags":{"tasks":"<t>"}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,8 @@ func TestDirKeepsWhatHasEnded(t *testing.T) {
 			Detail:  json.RawMessage(`{"patch":"<x>"}`),
 		},
 	}
-	for _, o := range []Outcome{want, {Job: bad, Err: "no sandbox", Tries: 3, Result: Result{StopReason: agent.SandboxError}}} {
+	for _, o := range []Outcome{want, {Job: bad, Err: "no sandbox", Tries: 3,
+		Result: Result{StopReason: agent.SandboxError}}} {
 		if err := d.Record(o); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +69,8 @@ func TestDirKeepsWhatHasEnded(t *testing.T) {
 	}
 	defer mustClose(t, d)
 	m := d.Manifest
-	if m.Version != 2 || m.ID != "one" || m.Program != "deepswe <a & b>" || m.Created.IsZero() || !m.Created.Equal(created.Created) {
+	if m.Version != 2 || m.ID != "one" || m.Program != "deepswe <a & b>" || m.Created.IsZero() ||
+		!m.Created.Equal(created.Created) {
 		t.Errorf("manifest %+v", m)
 	}
 	if raw, err := os.ReadFile(d.Path("manifest.json")); err != nil || !bytes.Contains(raw, []byte("<a & b>")) {
@@ -118,7 +121,8 @@ func TestAttemptDirectoriesStayInside(t *testing.T) {
 	d := mustCreate(t, path)
 	defer mustClose(t, d)
 	seen := map[string]string{}
-	for _, group := range []string{"a", "a/b", "a%2Fb", "..", ".", "", "../../etc", ".hidden", "%", "%2E", "sympy__sympy-123", "a b"} {
+	for _, group := range []string{"a", "a/b", "a%2Fb", "..", ".", "", "../../etc", ".hidden", "%",
+		"%2E", "sympy__sympy-123", "a b"} {
 		dir, err := d.Attempt(Job{Group: group, Index: 3})
 		if err != nil {
 			t.Fatal(err)

@@ -5,5 +5,5 @@
 // panics, and writes every outcome to a [Journal] before it reports it, so that a run that was killed resumes where it
 // stopped. A [Dir] is the directory of a run.
 //
-// An Engine runs one Run or Stream at a time. Runners, Gates, Logs and Dirs are used by many goroutines at once.
+// An Engine runs one Run or Stream at a time. Runners, Gates and Dirs are used by many goroutines at once.
 package run

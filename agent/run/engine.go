@@ -15,7 +15,7 @@ type Engine struct {
 	// Journal remembers outcomes between runs; nil remembers nothing.
 	Journal Journal
 	Options Options
-	// Log hears of retries and failures; nil is silent.
+	// Log gets retries and failures; nil is silent.
 	Log *slog.Logger
 }
 
@@ -23,23 +23,22 @@ type Engine struct {
 type Options struct {
 	// Workers is the number of rollouts at once [16].
 	Workers int
-	// Deadline ends a rollout [none]. It is the guard against one that hangs: limits that are part of the task belong
-	// to the Runner, which can end a rollout in good order.
+	// Deadline ends a rollout [none]. It guards against one that hangs: limits that are part of the task belong to the
+	// Runner, which can end a rollout in an orderly way.
 	Deadline time.Duration
-	// Retries is how often an attempt is tried again after a failure of machinery [2]; negative is never.
+	// Retries is how often an attempt is tried again after an infrastructure failure [2]; never when negative.
 	Retries int
 	// Backoff before the first retry [1 s], doubled up to MaxBackoff [1 min].
 	Backoff    time.Duration
 	MaxBackoff time.Duration
-	// MaxFailures in a row, over all attempts, stop the run: something is down, and going on would only fail every
-	// attempt [off].
+	// MaxFailures in a row, over all attempts, stop the run: something is down, and every further attempt would fail
+	// as well [off].
 	MaxFailures int
 	// Drain is how long rollouts under way may go on after the run's context ended [not at all]; Abandon, when closed,
 	// ends the drain early.
 	Drain   time.Duration
 	Abandon <-chan struct{}
-	// Observe is told of everything that happens, one event at a time, from the goroutine it happened in. It must not
-	// block.
+	// Observe is called for every event, one at a time, from the goroutine in which it happened. It must not block.
 	Observe func(Event)
 }
 
@@ -59,10 +58,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// EventKind says what happened.
+// EventKind is what happened.
 type EventKind string
 
-// What happens in a run. GroupDone comes after the last attempt of a group has ended; its Job is that one.
+// The events of a run. GroupDone comes after the last attempt of a group has ended; its Job is that one.
 const (
 	Started   EventKind = "started"
 	Retrying  EventKind = "retrying"
@@ -71,7 +70,7 @@ const (
 	GroupDone EventKind = "group_done"
 )
 
-// Event is something that happened to an attempt, or to the group of it.
+// Event is something that happened to an attempt, or to its group.
 type Event struct {
 	Kind EventKind
 	Job  Job

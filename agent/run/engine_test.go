@@ -91,7 +91,8 @@ func TestWorkersBoundWhatRuns(t *testing.T) {
 			return solved(), nil
 		})
 		start := time.Now()
-		if _, err := (&Engine{Runner: runner, Options: Options{Workers: 3}}).Run(t.Context(), Plan([]string{"a"}, 9)); err != nil {
+		e := &Engine{Runner: runner, Options: Options{Workers: 3}}
+		if _, err := e.Run(t.Context(), Plan([]string{"a"}, 9)); err != nil {
 			t.Fatal(err)
 		}
 		if most.Load() != 3 || time.Since(start) != 3*time.Second {
@@ -125,7 +126,7 @@ func TestRetries(t *testing.T) {
 			t.Errorf("healed: %+v", out[0])
 		}
 		if s := out[1]; !s.Failed() || s.Tries != 3 || s.Reward != nil || !strings.Contains(s.Err, broken.Error()) {
-			t.Errorf("a failure of machinery has no reward: %+v", s)
+			t.Errorf("an infrastructure failure has no reward: %+v", s)
 		}
 		var slept time.Duration
 		for i, e := range retries {
@@ -200,7 +201,8 @@ func TestAbortStopsTheRun(t *testing.T) {
 		return solved(), nil
 	})
 	j := &memory{}
-	out, err := (&Engine{Runner: runner, Journal: j, Options: Options{Workers: 2}}).Run(t.Context(), Plan([]string{"a"}, 50))
+	e := &Engine{Runner: runner, Journal: j, Options: Options{Workers: 2}}
+	out, err := e.Run(t.Context(), Plan([]string{"a"}, 50))
 	if !errors.Is(err, bad) || errors.Is(err, ErrInterrupted) {
 		t.Fatalf("error %v", err)
 	}
@@ -224,7 +226,8 @@ func TestFailuresInARowStopTheRun(t *testing.T) {
 		}
 		return Result{}, down
 	})
-	_, err := (&Engine{Runner: runner, Options: Options{Workers: 1, Retries: -1, MaxFailures: 5}}).Run(t.Context(), Plan([]string{"a"}, 100))
+	e := &Engine{Runner: runner, Options: Options{Workers: 1, Retries: -1, MaxFailures: 5}}
+	_, err := e.Run(t.Context(), Plan([]string{"a"}, 100))
 	if !errors.Is(err, down) || calls.Load() != 9 {
 		t.Errorf("after %d calls: %v; want 3 failures, a success, and 5 in a row", calls.Load(), err)
 	}
@@ -241,7 +244,8 @@ func TestDeadline(t *testing.T) {
 			}
 			return Result{}, ctx.Err()
 		})
-		out, err := (&Engine{Runner: runner, Options: Options{Deadline: time.Minute, Retries: -1}}).Run(t.Context(), Plan([]string{"a"}, 2))
+		e := &Engine{Runner: runner, Options: Options{Deadline: time.Minute, Retries: -1}}
+		out, err := e.Run(t.Context(), Plan([]string{"a"}, 2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +275,8 @@ func TestInterruptDrains(t *testing.T) {
 		time.AfterFunc(30*time.Second, func() { cancel(why) })
 		j := &memory{}
 		start := time.Now()
-		out, err := (&Engine{Runner: runner, Journal: j, Options: Options{Workers: 3, Drain: 100 * time.Second}}).Run(ctx, Plan([]string{"a"}, 9))
+		e := &Engine{Runner: runner, Journal: j, Options: Options{Workers: 3, Drain: 100 * time.Second}}
+		out, err := e.Run(ctx, Plan([]string{"a"}, 9))
 		if !errors.Is(err, ErrInterrupted) || !errors.Is(err, why) {
 			t.Fatalf("error %v", err)
 		}
@@ -301,7 +306,8 @@ func TestAbandonEndsTheDrain(t *testing.T) {
 		abandon := make(chan struct{})
 		time.AfterFunc(2*time.Minute, func() { close(abandon) })
 		start := time.Now()
-		_, err := (&Engine{Runner: runner, Options: Options{Drain: time.Hour, Abandon: abandon}}).Run(ctx, Plan([]string{"a"}, 2))
+		e := &Engine{Runner: runner, Options: Options{Drain: time.Hour, Abandon: abandon}}
+		_, err := e.Run(ctx, Plan([]string{"a"}, 2))
 		if !errors.Is(err, ErrInterrupted) || time.Since(start) != 2*time.Minute {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
@@ -367,7 +373,9 @@ func TestJournalThatFails(t *testing.T) {
 func TestEventsComeInOrder(t *testing.T) {
 	runner := RunnerFunc(func(context.Context, Job) (Result, error) { return solved(), nil })
 	var kinds []string
-	o := Options{Workers: 1, Observe: func(e Event) { kinds = append(kinds, fmt.Sprint(e.Kind, " ", e.Job.Group, e.Job.Index)) }}
+	o := Options{Workers: 1, Observe: func(e Event) {
+		kinds = append(kinds, fmt.Sprint(e.Kind, " ", e.Job.Group, e.Job.Index))
+	}}
 	if _, err := (&Engine{Runner: runner, Options: o}).Run(t.Context(), Plan([]string{"a", "b"}, 2)); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,8 @@ func TestPathName(t *testing.T) {
 func TestPathNamesAreDifferentAndStayInside(t *testing.T) {
 	letters := rapid.StringOfN(rapid.SampledFrom([]rune("a%2FfE./\\-~ü\x00\x7f")), -1, 8, -1)
 	repeated := rapid.Custom(func(t *rapid.T) string {
-		return letters.Draw(t, "begin") + strings.Repeat(letters.Draw(t, "part"), rapid.IntRange(0, 300).Draw(t, "times")) + letters.Draw(t, "end")
+		part := strings.Repeat(letters.Draw(t, "part"), rapid.IntRange(0, 300).Draw(t, "times"))
+		return letters.Draw(t, "begin") + part + letters.Draw(t, "end")
 	})
 	id := rapid.OneOf(letters, repeated)
 	rapid.Check(t, func(t *rapid.T) {
@@ -44,7 +45,8 @@ func TestPathNamesAreDifferentAndStayInside(t *testing.T) {
 			t.Fatalf("%q and %q: %q and %q", a, b, PathName(a), PathName(b))
 		}
 		name := PathName(a)
-		if name == "" || len(name) > 255 || name[0] == '.' || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' || r == '\\' }) {
+		if name == "" || len(name) > 255 || name[0] == '.' ||
+			strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' || r == '\\' }) {
 			t.Fatalf("%q: name %q", a, name)
 		}
 		// Names of names differ as well: a name can itself be an id.
@@ -69,7 +71,8 @@ func TestNamesThatDifferInCaseOnly(t *testing.T) {
 	if err := CheckNames([]string{"a", "b", "a", "a/b", "a%2fb", "ü", "Ü"}); err != nil {
 		t.Error(err)
 	}
-	if err := CheckNames([]string{"django-1", "x", "Django-1"}); err == nil || !strings.Contains(err.Error(), `"django-1" and "Django-1"`) {
+	if err := CheckNames([]string{"django-1", "x", "Django-1"}); err == nil ||
+		!strings.Contains(err.Error(), `"django-1" and "Django-1"`) {
 		t.Errorf("got %v", err)
 	}
 }

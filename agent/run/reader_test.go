@@ -48,7 +48,8 @@ func TestReadALiveRun(t *testing.T) {
 	if holder, alive := r.Writer(); alive != disk.Alive || holder.PID != os.Getpid() {
 		t.Errorf("written by %+v, %v", holder, alive)
 	}
-	if r.Manifest.Kind != Eval || r.Last.IsZero() || len(r.Outcomes) != 2 || !r.Outcomes[0].Failed() || r.Outcomes[1].Reward == nil {
+	if r.Manifest.Kind != Eval || r.Last.IsZero() || len(r.Outcomes) != 2 || !r.Outcomes[0].Failed() ||
+		r.Outcomes[1].Reward == nil {
 		t.Errorf("read %+v", r)
 	}
 	// The writer goes on: a failure that was tried again has its last outcome, and what was read stays as it was.
@@ -56,7 +57,8 @@ func TestReadALiveRun(t *testing.T) {
 	if err := d.Record(healed); err != nil {
 		t.Fatal(err)
 	}
-	if again := mustRead(t, path); len(again.Outcomes) != 2 || again.Outcomes[0].Failed() || len(r.Outcomes) != 2 || !r.Outcomes[0].Failed() {
+	if again := mustRead(t, path); len(again.Outcomes) != 2 || again.Outcomes[0].Failed() ||
+		len(r.Outcomes) != 2 || !r.Outcomes[0].Failed() {
 		t.Errorf("read %+v, then %+v", r.Outcomes, again.Outcomes)
 	}
 	mustClose(t, d)
@@ -136,7 +138,8 @@ func TestReadOnlyRun(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return // may write everywhere
 	}
-	for _, err := range []error{second(Open(path, Eval)), second(Create(filepath.Join(path, "below"), Manifest{Kind: Eval}))} {
+	below := filepath.Join(path, "below")
+	for _, err := range []error{second(Open(path, Eval)), second(Create(below, Manifest{Kind: Eval}))} {
 		if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "--out") {
 			t.Errorf("written: %v", err)
 		}
@@ -155,7 +158,7 @@ func TestOtherRuns(t *testing.T) {
 		"older": {
 			`{"version":1,"kind":"eval","program":"deepswe 0.1","flags":{"tasks":"t"}}`, "", "by an older program (deepswe 0.1)",
 		},
-		"newer":          {`{"version":3,"kind":"eval","program":"deepswe 9"}`, "by deepswe 9, in format 3", "use a newer deepswe"},
+		"newer":          {`{"version":3,"kind":"eval","program":"deepswe 9"}`, "by deepswe 9, in format 3", "a newer deepswe"},
 		"no manifest":    {`{"name":"something else"}`, "is not the manifest of a run", "is not the manifest of a run"},
 		"torn manifest":  {`{"version":2,`, manifestFile, manifestFile},
 		"empty manifest": {``, manifestFile, manifestFile},
@@ -170,7 +173,8 @@ func TestOtherRuns(t *testing.T) {
 			t.Errorf("%s: %+v", name, r.Manifest)
 		}
 		_, err = Open(path, Eval)
-		if err == nil || !strings.Contains(err.Error(), c.open) || errors.Is(err, ErrOther) != json.Valid([]byte(c.manifest)) {
+		if err == nil || !strings.Contains(err.Error(), c.open) ||
+			errors.Is(err, ErrOther) != json.Valid([]byte(c.manifest)) {
 			t.Errorf("%s: opened: %v", name, err)
 		}
 		if _, err := Create(path, Manifest{Kind: Eval}); !errors.Is(err, ErrExists) {

@@ -21,7 +21,7 @@ type Job struct {
 
 // Seed is a random seed for one call of the attempt, the same in every run with the same run seed, whatever ran before.
 // It is never negative: servers take it as a signed number or an unsigned one.
-func (a Job) Seed(run uint64, call int) int64 {
+func (j Job) Seed(run uint64, call int) int64 {
 	h := fnv.New64a()
 	var n [8]byte
 	number := func(v uint64) {
@@ -30,11 +30,11 @@ func (a Job) Seed(run uint64, call int) int64 {
 	}
 	number(run)
 	// The lengths keep the borders of the names apart.
-	for _, s := range []string{a.Group, a.Task} {
+	for _, s := range []string{j.Group, j.Task} {
 		number(uint64(len(s)))
 		h.Write([]byte(s))
 	}
-	number(uint64(a.Index))
+	number(uint64(j.Index))
 	number(uint64(call))
 	return int64(mix(h.Sum64()) >> 1)
 }
@@ -58,7 +58,7 @@ func Plan(tasks []string, k int) []Job {
 	return plan
 }
 
-// Result is what a rollout came to.
+// Result is what a rollout yields.
 type Result struct {
 	// Reward is nil where there is none: nothing was graded, or an infrastructure failure ended the attempt.
 	Reward     *float64         `json:"reward"`
@@ -70,11 +70,11 @@ type Result struct {
 	Times    Times             `json:"times"`
 	// Metrics are further numbers worth a mean over the rollouts, by name.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	// Detail is kept with the result for whoever made it; the engine does not look inside.
+	// Detail is the Runner's own; the engine does not look inside.
 	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
-// Times says where the wall time of a rollout went, in seconds. Queue, the time spent waiting at gates, and Total are
+// Times is how the wall time of a rollout was spent, in seconds. Queue, the time spent waiting at gates, and Total are
 // measured by the engine; the others by the Runner.
 type Times struct {
 	Queue       float64 `json:"queue"`
@@ -87,23 +87,23 @@ type Times struct {
 // Runner plays one rollout. It is called from many goroutines.
 //
 // The context ends at the attempt's deadline, and when the run is abandoned; the Runner returns soon after either, if
-// it can with a Result that says so (agent.Timeout, agent.Interrupted). An error is a failure of machinery: the rollout
-// has no reward and is tried again, unless the error is an [Abort].
+// it can with a Result that says so (agent.Timeout, agent.Interrupted). An error is an infrastructure failure: the
+// rollout has no reward and is tried again, unless the error is an [Abort].
 type Runner interface {
-	Run(ctx context.Context, a Job) (Result, error)
+	Run(ctx context.Context, j Job) (Result, error)
 }
 
 // RunnerFunc is a function that is a Runner.
-type RunnerFunc func(ctx context.Context, a Job) (Result, error)
+type RunnerFunc func(ctx context.Context, j Job) (Result, error)
 
 // Run calls f.
-func (f RunnerFunc) Run(ctx context.Context, a Job) (Result, error) { return f(ctx, a) }
+func (f RunnerFunc) Run(ctx context.Context, j Job) (Result, error) { return f(ctx, j) }
 
-// Outcome is the end of an attempt.
+// Outcome is how an attempt ended.
 type Outcome struct {
 	Job
 	Result
-	// Err is why there is no reward: the failure of the last try. Empty where the Runner came to a result.
+	// Err is why there is no reward: the failure of the last try. Empty where the Runner returned a result.
 	Err string `json:"error,omitempty"`
 	// Tries counts the calls of the Runner.
 	Tries int `json:"tries"`
@@ -111,5 +111,5 @@ type Outcome struct {
 	Replayed bool `json:"-"`
 }
 
-// Failed tells that machinery failed: there is no reward, and nothing is known of the policy.
+// Failed reports an infrastructure failure: the rollout has no reward and says nothing about the policy.
 func (o Outcome) Failed() bool { return o.Err != "" }

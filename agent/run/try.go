@@ -40,21 +40,21 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error tells the value; the stack is for the log.
+// Error names the value; the stack is for the log.
 func (e *PanicError) Error() string { return fmt.Sprintf("rollout panicked: %v", e.Value) }
 
 // delay before the given retry, the first being 1: doubled each time, up to the limit, and then up to a half taken off
 // by the attempt's own random number, so that what failed together does not come back together.
-func (o Options) delay(a Job, retry int) time.Duration {
+func (o Options) delay(j Job, retry int) time.Duration {
 	d := backoff.Limit(retry, o.Backoff, o.MaxBackoff)
 	half := uint64(d / 2)
 	if half == 0 {
 		return d
 	}
-	return d - time.Duration(uint64(a.Seed(0, retry))%half)
+	return d - time.Duration(uint64(j.Seed(0, retry))%half)
 }
 
-// attempt plays one attempt to its end, tries and all.
+// attempt plays one attempt to its end, retries included.
 func (r *run) attempt(playing context.Context, job Job) {
 	r.tell(Event{Kind: Started, Job: job})
 	start := time.Now()
@@ -95,7 +95,7 @@ func (r *run) cutShort(fatal error) {
 }
 
 // try calls the Runner once, under the deadline.
-func (r *run) try(ctx context.Context, a Job) (res Result, err error) {
+func (r *run) try(ctx context.Context, j Job) (res Result, err error) {
 	if r.Options.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, r.Options.Deadline, ErrDeadline)
@@ -106,22 +106,22 @@ func (r *run) try(ctx context.Context, a Job) (res Result, err error) {
 			res, err = Result{}, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	res, err = r.Runner.Run(ctx, a)
+	res, err = r.Runner.Run(ctx, j)
 	if err != nil && errors.Is(context.Cause(ctx), ErrDeadline) {
 		err = fmt.Errorf("%w of %s: %w", ErrDeadline, r.Options.Deadline, err)
 	}
 	return res, err
 }
 
-// again decides about a retry and waits for it.
-func (r *run) again(a Job, try int, err error) bool {
+// again decides whether there is a retry, and waits until it is due.
+func (r *run) again(j Job, try int, err error) bool {
 	if _, panicked := errors.AsType[*PanicError](err); panicked || try > r.Options.Retries {
 		return false
 	}
-	delay := r.Options.delay(a, try)
+	delay := r.Options.delay(j, try)
 	r.Log.Warn("rollout failed, trying again",
-		"task", a.Task, "attempt", a.Index, "try", try, "delay", delay, "error", err)
-	r.tell(Event{Kind: Retrying, Job: a, Err: err, Delay: delay})
+		"task", j.Task, "attempt", j.Index, "try", try, "delay", delay, "error", err)
+	r.tell(Event{Kind: Retrying, Job: j, Err: err, Delay: delay})
 	return backoff.Sleep(r.admit, delay) == nil
 }
 
