@@ -36,23 +36,26 @@ type evalOptions struct {
 
 const evalHelp = `Let the agent work on the tasks of a dataset, and grade what it did.
 
-Each attempt at a task has a container of its own; its patch is graded in another one,
-by the rules of the official SWE-bench harness and by a stricter reading, which a
-forged log does not pass. The run's directory has every trajectory, patch and test log
-(rollouts/TASK/ATTEMPT), preds.json for the official harness, and report.json: pass@k
-with its confidence interval, why rollouts ended, where the time and the tokens went,
-and which tasks were solved never, sometimes and always.
+Each attempt at a task has a container of its own; its patch is graded in
+another one, by the rules of the official SWE-bench harness and by a stricter
+reading, which a forged log does not pass. The run's directory has every
+trajectory, patch and test log (rollouts/TASK/ATTEMPT), preds.json for the
+official harness, and report.json: pass@k with its confidence interval, why
+rollouts ended, where the time and the tokens went, and which tasks were solved
+never, sometimes and always.
 
-A run that was stopped or killed is resumed with --resume --out DIR: finished rollouts
-are not repeated, and unfinished ones continue where they were.
+A run that was stopped or killed is resumed with --resume --out DIR: finished
+rollouts are not repeated, and unfinished ones continue where they were.
 
---census checks the soundness of the tasks before anything else: it grades no change at
-all, and the reference solutions, and lists the tasks that pass without a change or
-fail with the solution. With -k 0 nothing else is done, and no model is needed.
+--census checks the soundness of the tasks before anything else: it grades no
+change at all, and the reference solutions, and lists the tasks that pass
+without a change or fail with the solution. With -k 0 nothing else is done, and
+no model is needed.
 
 EXIT STATUS
   0 done, whatever was solved · 2 wrong usage · 3 some attempts had an
-  infrastructure failure · 5 the endpoint failed · 6 the sandboxes failed · 130 interrupted`
+  infrastructure failure · 5 the endpoint failed · 6 the sandboxes failed ·
+  130 interrupted`
 
 func newEval(d Deps) *cobra.Command {
 	var o evalOptions

@@ -30,26 +30,27 @@ type gradeOptions struct {
 
 const gradeHelp = `Grade patches by running tests, by the rules of the official SWE-bench harness.
 
-Each patch is applied in a fresh container of the task's image, and the task's tests
-run there. Beside the harness's verdict there is a stricter one, which a forged log, or
-a patch that controls its own tests, does not pass.
+Each patch is applied in a fresh container of the task's image, and the task's
+tests run there. Beside the harness's verdict there is a stricter one, which a
+forged log, or a patch that controls its own tests, does not pass.
 
---predictions takes a file (a JSON list, an object, or JSON lines, of instance_id,
-model_name_or_path and model_patch), or one of two words: gold grades the reference
-solutions, empty grades no change at all.
+--predictions takes a file (a JSON list, an object, or JSON lines, of
+instance_id, model_name_or_path and model_patch), or one of two words: gold
+grades the reference solutions, empty grades no change at all.
 
-The directory (--out) has the harness's files under logs/run_evaluation/RUN/MODEL/ID,
-with evaluation.json beside each report.json: how long it took, what was suspicious,
-which tests were fixed and which broke. MODEL.RUN.json is the summary. A second run with the
-same directory grades only what has changed: patch, task, grader or limits.
+The directory (--out) has the harness's files under
+logs/run_evaluation/RUN/MODEL/ID, with evaluation.json beside each report.json:
+how long it took, what was suspicious, which tests were fixed and which broke.
+MODEL.RUN.json is the summary. A second run with the same directory grades only
+what has changed: patch, task, grader or limits.
 
---log grades one saved log instead, and starts nothing: with --json it prints the
-harness's report, byte for byte.
+--log grades one saved log instead, and starts nothing: with --json it prints
+the harness's report, byte for byte.
 
 EXIT STATUS
-  0 graded, whatever the verdicts · 2 wrong usage, or a log that cannot be graded ·
-  3 some could not be graded: infrastructure failures · 6 none could ·
-  130 interrupted`
+  0 graded, whatever the verdicts · 2 wrong usage, or a log that cannot be
+  graded · 3 some could not be graded: infrastructure failures ·
+  6 none could · 130 interrupted`
 
 func newGrade(d Deps) *cobra.Command {
 	var o gradeOptions
@@ -59,7 +60,7 @@ func newGrade(d Deps) *cobra.Command {
 		Long:  gradeHelp,
 		Example: `  deepswe grade --tasks verified.parquet --predictions gold --workers 8
   deepswe grade --tasks verified.parquet --predictions preds.json --out graded
-  deepswe grade --tasks verified.parquet --id django__django-11099 --log test_output.txt --json`,
+  deepswe grade --tasks verified.parquet --id django__django-11099 --log log.txt`,
 		Args: cli.NoArgs("--predictions"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
