@@ -1,8 +1,3 @@
-// Package env holds what is to be fixed and where that happens: a [Task], the [Sandbox] that it is fixed in, and the
-// [Provider] that starts sandboxes.
-//
-// Providers live in sub-packages (docker, local) and are imported by commands only. This package imports env/guest and
-// the standard library. A Sandbox and a Provider are safe for concurrent use.
 package env
 
 import (

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -158,4 +159,16 @@ func start(t *testing.T, source string) (*Snapshot, *Base, dirTree) {
 		t.Fatal(err)
 	}
 	return s, b, work
+}
+
+// shell runs a script of the test's own in dir and returns what it printed.
+func shell(t *testing.T, dir, script string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return string(out)
 }
