@@ -166,7 +166,7 @@ func TestHostileGuest(t *testing.T) {
 	}
 }
 
-// TestSilentGuest: a caller who gives up gets away, and what comes later for nobody is dropped.
+// TestSilentGuest: a caller who gives up gets away, and what comes later for the forgotten call is dropped.
 func TestSilentGuest(t *testing.T) { synctest.Test(t, testSilentGuest) }
 
 func testSilentGuest(t *testing.T) {
@@ -253,7 +253,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestKeepAlive: a client that has nothing to say still tells a guest that it is there.
+// TestKeepAlive: a client that has nothing to say still keeps the guest alive.
 func TestKeepAlive(t *testing.T) { synctest.Test(t, testKeepAlive) }
 
 func testKeepAlive(t *testing.T) {

@@ -44,7 +44,7 @@ func begin(b *testing.B, p env.Provider) env.Sandbox {
 	return sb
 }
 
-// BenchmarkStart is from nothing to the first answer; BenchmarkBareBwrap stands beside it.
+// BenchmarkStart is from nothing to the first answer. Compare it with BenchmarkBareBwrap.
 func BenchmarkStart(b *testing.B) {
 	for name, p := range providers(b) {
 		b.Run(name, func(b *testing.B) {
@@ -97,7 +97,7 @@ func BenchmarkView4K(b *testing.B) {
 	}
 }
 
-// BenchmarkBash stands beside BenchmarkHostBash: the same shell, forked from here.
+// BenchmarkBash is to be compared with BenchmarkHostBash: the same shell, forked from here.
 func BenchmarkBash(b *testing.B) {
 	for name, p := range providers(b) {
 		b.Run(name, func(b *testing.B) {

@@ -124,7 +124,7 @@ func copyProgram(t *testing.T, from, to string) {
 	}
 }
 
-// TestBwrapPlaces: the repository lies where the Spec wants it, and never over what the host shows.
+// TestBwrapPlaces: the repository is where the Spec says, and never over a directory of the host.
 func TestBwrapPlaces(t *testing.T) {
 	p := newBwrap(t)
 	for _, dir := range []string{"", "/testbed", "/home/me/work/project", "/tmp/project", "/srv/a b"} {

@@ -35,7 +35,7 @@ func BenchmarkRead4K(b *testing.B) {
 	}
 }
 
-// BenchmarkBash stands beside BenchmarkHostBash: the same shell, forked from here.
+// BenchmarkBash is to be compared with BenchmarkHostBash: the same shell, forked from here.
 func BenchmarkBash(b *testing.B) {
 	c := start(b, b.TempDir())
 	for b.Loop() {
