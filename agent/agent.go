@@ -131,8 +131,8 @@ var errWall = errors.New("the rollout's time is up")
 
 // Run runs the rollout until the model submits or a limit is reached. It always returns an Outcome with a stop reason
 // and the trajectory up to there, which is empty where not even the prompt could be written. A failing model, a full
-// context and a cancelled ctx are outcomes. The error is non-nil only for infrastructure failures (SandboxError): such a
-// rollout says nothing about the model and must be repeated.
+// context and a cancelled ctx are outcomes. The error is non-nil only for infrastructure failures (SandboxError): such
+// a rollout says nothing about the model and must be repeated.
 func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, issue Issue) (Outcome, error) {
 	r := newRollout(a, sb, issue)
 	if a.Limits.Wall > 0 {

@@ -3,8 +3,8 @@ package agent
 import "deepswe/tools"
 
 // budget tracks how much of the context the conversation takes. What the server has counted is exact; what came after
-// its last count is estimated from its length, on the safe side for code and prose. Digits can take three times as much:
-// where an estimate was too low, the server says so.
+// its last count is estimated from its length, on the safe side for code and prose. Digits can take three times as
+// much: where an estimate was too low, the server says so.
 type budget struct {
 	context  int // tokens; 0 is unknown
 	prompted int // tokens of the longest prompt that the server has counted

@@ -84,7 +84,8 @@ func FormatNamed(name string) (Format, bool) {
 //	Qwen3-Coder, Qwen3-Next, Qwen3.5 on   tools  their template has an XML of its own, which the server parses
 //	gpt, o3, claude, gemini, grok, …      tools  hosted: trained in the endpoint's own format
 //	any other name                        tools  falls back to XML after the server's first refusal
-var xmlModels = regexp.MustCompile(`(?i)deepswe|r2e-?gym|openhands-lm|swe-?gym|qwen-?3(:latest|[-_:/]?\d+(\.\d+)?b([^a-z]|$)|$)`)
+var xmlModels = regexp.MustCompile(`(?i)deepswe|r2e-?gym|openhands-lm|swe-?gym|qwen-?3(:latest|` +
+	`[-_:/]?\d+(\.\d+)?b([^a-z]|$)|$)`)
 
 // FormatFor returns the format that a model is most likely to know, judged by its name.
 func FormatFor(model string) Format {
@@ -114,8 +115,8 @@ func toolNames(specs []tools.Spec) string {
 	return strings.Join(names, ", ")
 }
 
-// answer returns the messages that answer a reply, given one body for each action or one for a problem. Native calls are
-// answered one by one and in order; everything else in one user message.
+// answer returns the messages that answer a reply, given one body for each action or one for a problem. Native calls
+// are answered one by one and in order; everything else in one user message.
 func answer(reply Message, bodies []string) []Message {
 	if len(reply.ToolCalls) == 0 || len(bodies) != len(reply.ToolCalls) {
 		return []Message{{Role: RoleUser, Content: strings.Join(bodies, "\n\n")}}

@@ -75,9 +75,9 @@ func uniqueID(used map[string]bool, id string, i int) string {
 	return id
 }
 
-// parseArguments returns the members of a JSON object as text: a string's value, any other value in its JSON form. A null
-// is left out, because models write it for a parameter that they do not give; an empty text is how some servers write a
-// call without parameters. The second result describes what is wrong.
+// parseArguments returns the members of a JSON object as text: a string's value, any other value in its JSON form. A
+// null is left out, because models write it for a parameter that they do not give; an empty text is how some servers
+// write a call without parameters. The second result describes what is wrong.
 func parseArguments(text string) (args map[string]string, wrong string) {
 	if blank(text) {
 		return map[string]string{}, ""

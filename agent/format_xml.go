@@ -15,10 +15,10 @@ import (
 //	</function>
 //
 // A value keeps every byte, with one exception, the frame: a value that begins with a line break is in the block form
-// that the prompt shows for values of several lines, where the first line break and the last one (with the closing tag's
-// own indentation) belong to the tags. That is how the renderers and parsers of this notation read it (Qwen3-Coder's
-// template, vLLM, Tunix); the reference strips all whitespace at both ends, and with it the indentation of old_str. The
-// text of a whole file keeps its last line break even so: a file ends with one.
+// that the prompt shows for values of several lines, where the first line break and the last one (with the closing
+// tag's own indentation) belong to the tags. That is how the renderers and parsers of this notation read it
+// (Qwen3-Coder's template, vLLM, Tunix); the reference strips all whitespace at both ends, and with it the indentation
+// of old_str. The text of a whole file keeps its last line break even so: a file ends with one.
 type XML struct{}
 
 // Name returns "xml".
@@ -131,8 +131,8 @@ func (s *scanned) readFunction(text string, tags []tag, i int) int {
 // firstCallID names the only call of a reply in XML.
 const firstCallID = "call_1"
 
-// isAttempt distinguishes a broken call from a sentence that only mentions the tag: a call's tag is directly followed by
-// a parameter or the call's end. After a mere mention a real call may still come.
+// isAttempt distinguishes a broken call from a sentence that only mentions the tag: a call's tag is directly followed
+// by a parameter or the call's end. After a mere mention a real call may still come.
 func isAttempt(text string, tags []tag, i int) bool {
 	if i+1 == len(tags) || !blank(text[tags[i].end:tags[i+1].start]) {
 		return false
@@ -143,8 +143,8 @@ func isAttempt(text string, tags []tag, i int) bool {
 // mostParameters bounds the parameters of a call: no tool has a tenth of them, and each costs a walk over the reply.
 const mostParameters = 64
 
-// readCall reads from the <function=…> at tags[i] to its end. It returns the index of the tag after the call, or what is
-// wrong with the call.
+// readCall reads from the <function=…> at tags[i] to its end. It returns the index of the tag after the call, or what
+// is wrong with the call.
 func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong string) {
 	if tags[i].name == "" {
 		return call, 0, "the function has no name"
@@ -188,9 +188,10 @@ func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong 
 // valueEnd returns the index of the </parameter> that ends the value begun at tags[j], or -1.
 //
 // A value may hold the very tags that surround it: somebody edits a parser, or a prompt. So the end is the first
-// </parameter> that the call can go on from (the next parameter, or a </function> that is not itself inside a value) and
-// that closes as many parameters as the value opened. Where the value opens more than it closes, the first that the call
-// can go on from will do, unless the surplus looks like a parameter of the call whose predecessor was not closed.
+// </parameter> that the call can go on from (the next parameter, or a </function> that is not itself inside a value)
+// and that closes as many parameters as the value opened. Where the value opens more than it closes, the first that
+// the call can go on from will do, unless the surplus looks like a parameter of the call whose predecessor was not
+// closed.
 func valueEnd(text string, tags []tag, j int) int {
 	open, first, last := 1, -1, -1
 	doubtful := false
@@ -318,7 +319,8 @@ type tag struct {
 // longestTag bounds how far the ">" of a tag is searched, so that parsing stays linear for any text.
 const longestTag = 200
 
-// findTags returns every tag of the text in order. Spaces around "=" and before ">" are allowed, and quotes around a name.
+// findTags returns every tag of the text in order. Spaces around "=" and before ">" are allowed, and quotes around a
+// name.
 func findTags(text string) []tag {
 	var tags []tag
 	for at := 0; ; {

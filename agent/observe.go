@@ -92,8 +92,8 @@ func (r *rollout) observe(reading Reading, results []callResult, warning string,
 	return bodies, fits
 }
 
-// observation formats a result as the reference does, because models were trained on it: a heading with the tool's name,
-// and for a command its exit code before that.
+// observation formats a result as the reference does, because models were trained on it: a heading with the tool's
+// name, and for a command its exit code before that.
 func (c callResult) observation() string {
 	if !c.action.runs() {
 		return c.action.Refusal
@@ -127,7 +127,8 @@ const (
 	noteRoom = 512
 )
 
-// fit shortens bodies that no longer fit into the context. It fails where too little of them would be left to be useful.
+// fit shortens bodies that no longer fit into the context. It fails where too little of them would be left to be
+// useful.
 func (r *rollout) fit(bodies []string, tail string) ([]string, bool) {
 	room, bounded := r.budget.room()
 	if !bounded {

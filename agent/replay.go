@@ -16,8 +16,8 @@ import (
 // ErrReplayOrder: a recorded model was asked in a conversation other than its own.
 var ErrReplayOrder = errors.New("the conversation differs from the recorded one")
 
-// ReplayModel answers with the replies of a recorded trajectory: the model of the demo, of tests and of bug reports. The
-// request alone determines the reply, so one ReplayModel may serve many rollouts at once.
+// ReplayModel answers with the replies of a recorded trajectory: the model of the demo, of tests and of bug reports.
+// The request alone determines the reply, so one ReplayModel may serve many rollouts at once.
 type ReplayModel struct {
 	replies []Reply
 	dir     string // of the recorded repository
@@ -124,8 +124,8 @@ type Comparison struct {
 	Same bool
 }
 
-// Rerun runs the calls of a recorded trajectory again, in order, in a fresh sandbox, and compares the results. Calls that
-// were refused then are left out. It ends with the first error, which means that the sandbox failed or ctx ended.
+// Rerun runs the calls of a recorded trajectory again, in order, in a fresh sandbox, and compares the results. Calls
+// that were refused then are left out. It ends with the first error, which means that the sandbox failed or ctx ended.
 func Rerun(
 	ctx context.Context, rec *trajectory.Recording, t Tools, sb tools.Sandbox,
 ) iter.Seq2[Comparison, error] {

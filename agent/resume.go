@@ -9,9 +9,9 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// resume continues a rollout that was killed. Its sandbox is gone, so every recorded call runs again in the new one. The
-// conversation stays as it was recorded, even where a call now has another result, because everything that the model
-// said since was an answer to that conversation.
+// resume continues a rollout that was killed. Its sandbox is gone, so every recorded call runs again in the new one.
+// The conversation stays as it was recorded, even where a call now has another result, because everything that the
+// model said since was an answer to that conversation.
 func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	past, err := trajectory.Record(r.Past)
 	if err != nil {
@@ -22,7 +22,8 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 		return SandboxError, fmt.Errorf("resume the rollout: its trajectory has the unknown format %q", past.Header.Format)
 	}
 	if from, to := recordedDir(past), r.sandbox.Dir(); from != "" && from != to {
-		return SandboxError, fmt.Errorf("resume the rollout: its repository was at %s and is now at %s, which the conversation "+
+		return SandboxError, fmt.Errorf("resume the rollout: its repository was at %s and is now at %s, which the "+
+			"conversation "+
 			"does not know: remove its event log to start over", from, to)
 	}
 	r.out.Events = slices.Clip(r.Past)

@@ -62,7 +62,8 @@ func commandLine(c Call) (string, error) {
 	}
 	switch {
 	case strings.TrimSpace(line) == "":
-		return "", tell("cmd is empty. Every call runs in its own shell, which has exited when you see its output: there is nothing to wait for.")
+		return "", tell("cmd is empty. Every call runs in its own shell, which has exited when you see its output: " +
+			"there is nothing to wait for.")
 	case strings.ContainsRune(line, 0):
 		return "", tell("cmd contains a NUL byte, which shells do not accept. Nothing was run.")
 	}
@@ -81,7 +82,8 @@ func (b bash) result(r env.Result) Result {
 	} else {
 		fmt.Fprintf(&out, "Exit code: %d\n", r.ExitCode)
 	}
-	text := section("[STDOUT]", stdout.clip(outLines, outChars)) + "\n" + section("[STDERR]", stderr.clip(errLines, errChars))
+	text := section("[STDOUT]", stdout.clip(outLines, outChars)) + "\n" +
+		section("[STDERR]", stderr.clip(errLines, errChars))
 	out.WriteString(strings.TrimSuffix(text, "\n"))
 	for _, n := range b.verdicts(r) {
 		out.WriteString("\nNOTE: " + n)
@@ -107,9 +109,11 @@ func (b bash) verdicts(r env.Result) []string {
 	var notes []string
 	switch {
 	case r.TimedOut:
-		notes = append(notes, fmt.Sprintf("the command timed out after %s and was killed, with all processes that it had started. "+
+		notes = append(notes, fmt.Sprintf("the command timed out after %s and was killed, with all processes that it "+
+			"had started. "+
 			"Its output until then is above. Do less at once (one test, a smaller input), make sure that no program waits for "+
-			"input, or run it in the background with its output in a file: `COMMAND > /tmp/out.txt 2>&1 &`.", seconds(b.timeout)))
+			"input, or run it in the background with its output in a file: `COMMAND > /tmp/out.txt 2>&1 "+
+			"&`.", seconds(b.timeout)))
 	case r.Signal != "":
 		notes = append(notes, fmt.Sprintf("the shell was terminated by %s.", r.Signal))
 	}
@@ -117,7 +121,8 @@ func (b bash) verdicts(r env.Result) []string {
 		notes = append(notes, "a process was killed because it ran out of memory. Use less data at once, or fewer processes.")
 	}
 	if r.Background > 0 {
-		notes = append(notes, fmt.Sprintf("%s still running in the background. Further output is lost unless it goes to a file.",
+		notes = append(notes, fmt.Sprintf("%s still running in the background. Further output is lost unless it goes "+
+			"to a file.",
 			plural(r.Background, "process")))
 	}
 	return notes

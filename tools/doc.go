@@ -2,6 +2,6 @@
 // a sandbox.
 //
 // Names and parameters are those of the reference agent, because models were trained on them; the descriptions that a
-// model reads are the Markdown files beside the code. A [Set] belongs to one rollout: it remembers what can be undone. It
-// is safe for concurrent use.
+// model reads are the Markdown files beside the code. A [Set] belongs to one rollout: it remembers what can be undone.
+// It is safe for concurrent use.
 package tools

@@ -62,7 +62,8 @@ func (e *fileEditor) edit(ctx context.Context, sb Sandbox, command, path string,
 	}
 	info, err := sb.Write(ctx, path, after, env.WriteOptions{IfVersion: f.version})
 	if errors.Is(err, guest.ErrChanged) {
-		return "", tell("%s was changed by another process during the edit. No changes were made. View it again and repeat the edit.", name(path))
+		return "", tell("%s was changed by another process during the edit. No changes were made. View it again and "+
+			"repeat the edit.", name(path))
 	}
 	if err != nil {
 		return "", explain(ctx, sb, path, err)
@@ -88,7 +89,8 @@ func (e *fileEditor) create(ctx context.Context, sb Sandbox, path string, lint b
 	}
 	info, err := sb.Write(ctx, path, []byte(content), env.WriteOptions{Create: true, Parents: true})
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, guest.ErrIsDirectory) {
-		return "", tell("File already exists at: %s. Cannot overwrite files using command create. Edit it with str_replace or insert; to replace it, remove it with execute_bash first.", name(path))
+		return "", tell("File already exists at: %s. Cannot overwrite files using command create. Edit it with "+
+			"str_replace or insert; to replace it, remove it with execute_bash first.", name(path))
 	}
 	if err != nil {
 		return "", explain(ctx, sb, path, err)
@@ -98,7 +100,8 @@ func (e *fileEditor) create(ctx context.Context, sb Sandbox, path string, lint b
 	if f.lines() == 0 {
 		return fmt.Sprintf("File created successfully at: %s. It is empty.", name(path)), nil
 	}
-	heading := fmt.Sprintf("File created successfully at: %s (%s). Here's the result of running `cat -n` on the file:", name(path), f.length())
+	heading := fmt.Sprintf("File created successfully at: %s (%s). Here's the result of running `cat -n` on the "+
+		"file:", name(path), f.length())
 	return e.render(heading, f, span{1, f.lines()}, nil), nil
 }
 
@@ -115,7 +118,8 @@ func planInsert(p *params) (func(file) (change, error), error) {
 	return func(f file) (change, error) {
 		n := f.lines()
 		if after < 0 || after > n {
-			return change{}, tell("Invalid insert_line parameter: %d. It must be in [0, %d]: %s has %s. No changes were made.", after, n, name(f.path), f.length())
+			return change{}, tell("Invalid insert_line parameter: %d. It must be in [0, %d]: %s has %s. No changes were "+
+				"made.", after, n, name(f.path), f.length())
 		}
 		c := change{at: f.offset(after + 1)}
 		if crlf(f.data) && strings.Contains(strings.ReplaceAll(text, "\r\n", ""), "\n") {
@@ -153,7 +157,8 @@ func (e *fileEditor) snippet(done, path string, after []byte, at, length int) st
 	}
 	last := min(f.lines(), f.lineAt(end)+snippetLines)
 	around := span{first, last}
-	return e.render(fmt.Sprintf("%s Here's the result of running `cat -n` on a snippet of it (%v):", done, around), f, around, nil)
+	return e.render(fmt.Sprintf("%s Here's the result of running `cat -n` on a snippet of it "+
+		"(%v):", done, around), f, around, nil)
 }
 
 // lint refuses Python source that does not compile, with the compiler's own words.

@@ -27,7 +27,8 @@ func readFile(ctx context.Context, sb Sandbox, path string) (file, error) {
 		return file{}, err
 	}
 	if binary(data) {
-		return file{}, tell("%s is a binary file of %s bytes%s, which cannot be viewed or edited. Inspect it with execute_bash (file, xxd | head, strings | head).",
+		return file{}, tell("%s is a binary file of %s bytes%s, which cannot be viewed or edited. Inspect it with "+
+			"execute_bash (file, xxd | head, strings | head).",
 			name(path), count(info.Size), kindOfBinary(data))
 	}
 	return file{text: newText(data), path: path, version: info.Version, size: info.Size}, nil
@@ -37,7 +38,8 @@ func readFile(ctx context.Context, sb Sandbox, path string) (file, error) {
 func readWhole(ctx context.Context, sb Sandbox, path string) (file, error) {
 	f, err := readFile(ctx, sb, path)
 	if err == nil && f.cut() {
-		err = tell("%s has %s bytes, which is too large to edit (the limit is %s). Use execute_bash with sed or a short script.",
+		err = tell("%s has %s bytes, which is too large to edit (the limit is %s). Use execute_bash with sed or a "+
+			"short script.",
 			name(path), count(f.size), count(largestFile))
 	}
 	return f, err
@@ -58,7 +60,8 @@ func (f file) length() string {
 func (f file) peculiarities() []string {
 	var out []string
 	if f.cut() {
-		out = append(out, fmt.Sprintf("only the first %[2]s of %[1]s bytes were read. Use execute_bash for the rest (sed -n '100,200p', grep -n, tail).",
+		out = append(out, fmt.Sprintf("only the first %[2]s of %[1]s bytes were read. Use execute_bash for the rest "+
+			"(sed -n '100,200p', grep -n, tail).",
 			count(f.size), count(len(f.data))))
 	}
 	if strings.HasPrefix(string(f.data[:min(3, len(f.data))]), byteOrderMark) {
@@ -68,7 +71,8 @@ func (f file) peculiarities() []string {
 		out = append(out, `the file uses CRLF line endings. Write plain newlines: edits preserve the CRLF.`)
 	}
 	if !f.cut() && !utf8.Valid(f.data) {
-		out = append(out, `the file is not valid UTF-8. Invalid bytes are shown as \xNN, which you can use in old_str and new_str. Edits preserve them.`)
+		out = append(out, `the file is not valid UTF-8. Invalid bytes are shown as \xNN, which you can use in old_str `+
+			`and new_str. Edits preserve them.`)
 	}
 	return out
 }

@@ -48,7 +48,8 @@ func (e *fileEditor) run(ctx context.Context, sb Sandbox, c Call) (Result, error
 	case "undo_edit":
 		out, err = e.undo(ctx, sb, path)
 	default:
-		return Result{}, tell("Unrecognized command %s. The allowed commands for file_editor are: %s.", quote(command), editorCommands)
+		return Result{}, tell("Unrecognized command %s. The allowed commands for file_editor are: "+
+			"%s.", quote(command), editorCommands)
 	}
 	if err != nil {
 		return Result{}, err

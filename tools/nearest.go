@@ -25,8 +25,8 @@ const (
 )
 
 // nearest finds the lines of a file that are most similar to the given ones. Every line that is equal, except for
-// whitespace at its ends, votes for the place where the text would then begin; without any vote, the single line that is
-// most similar to the first one of the text decides.
+// whitespace at its ends, votes for the place where the text would then begin; without any vote, the single line that
+// is most similar to the first one of the text decides.
 func nearest(f file, lines []string) (window, bool) {
 	places := make(map[string][]int)
 	wanted := make(map[string]bool, len(lines))

@@ -30,7 +30,8 @@ func newParams(tool string, args map[string]string, known ...string) (*params, e
 	if len(unknown) > 5 {
 		unknown = append(unknown[:5], "…")
 	}
-	return nil, tell("Unknown parameter for %s: %s. Valid parameters: %s. Nothing was done.", tool, strings.Join(unknown, ", "), strings.Join(known, ", "))
+	return nil, tell("Unknown parameter for %s: %s. Valid parameters: %s. Nothing was "+
+		"done.", tool, strings.Join(unknown, ", "), strings.Join(known, ", "))
 }
 
 // optional returns a parameter's value, byte for byte.
@@ -93,7 +94,8 @@ func (p *params) lineRange(key string) (first, last int, given bool, err error) 
 		return 0, 0, false, nil
 	}
 	fields := strings.FieldsFunc(v, func(r rune) bool { return strings.ContainsRune("[](), \t\r\n\"'", r) })
-	wrong := tell("Invalid %s parameter: %s. It must be a list of two integers, [first, last], with last = -1 for the end of the file. Nothing was done.", key, quote(v))
+	wrong := tell("Invalid %s parameter: %s. It must be a list of two integers, [first, last], with last = -1 for "+
+		"the end of the file. Nothing was done.", key, quote(v))
 	if len(fields) != 2 {
 		return 0, 0, false, wrong
 	}

@@ -25,7 +25,8 @@ func (p *params) path(sb Sandbox, key, reason string) (string, error) {
 	case v == "":
 		return "", tell("The parameter %s is empty: %s. Nothing was done.", key, reason)
 	case strings.ContainsRune(v, 0) || len(v) > longestPath:
-		return "", tell("Invalid %s parameter: it contains a NUL byte or is longer than %s characters. Nothing was done.", key, count(longestPath))
+		return "", tell("Invalid %s parameter: it contains a NUL byte or is longer than %s characters. Nothing was "+
+			"done.", key, count(longestPath))
 	case path.IsAbs(v):
 		return path.Clean(v), nil
 	}

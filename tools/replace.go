@@ -56,8 +56,8 @@ func replace(f file, before, after string) (change, error) {
 	return change{}, ambiguous(f, starts)
 }
 
-// breaksPair reports whether a place begins between a carriage return and its line feed: an edit there would leave half of
-// a line break behind.
+// breaksPair reports whether a place begins between a carriage return and its line feed: an edit there would leave
+// half of a line break behind.
 func breaksPair(data []byte, at int) bool {
 	return at > 0 && at < len(data) && data[at] == '\n' && data[at-1] == '\r'
 }
@@ -123,7 +123,8 @@ func forms(data []byte, before, after string) []form {
 	}
 	for _, f := range all {
 		if b := unescape(f.before); b != f.before {
-			all = append(all, form{b, unescape(f.after), strings.TrimSpace(f.note + ` \xNN in old_str and new_str was taken as that byte.`)})
+			all = append(all, form{b, unescape(f.after), strings.TrimSpace(f.note + ` \xNN in old_str and new_str was ` +
+				`taken as that byte.`)})
 		}
 	}
 	return all
@@ -168,7 +169,8 @@ func ambiguous(f file, places []int) error {
 	if len(places) > mostPlaces {
 		more = " and others"
 	}
-	return tell("No replacement was performed. Multiple occurrences of old_str in %s, starting at lines %s%s. Add surrounding lines to make old_str unique.",
+	return tell("No replacement was performed. Multiple occurrences of old_str in %s, starting at lines %s%s. Add "+
+		"surrounding lines to make old_str unique.",
 		name(f.path), strings.Join(at, ", "), more)
 }
 

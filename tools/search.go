@@ -41,7 +41,8 @@ func search(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	case term == "":
 		return Result{}, tell("search_term is empty. To list files, view a directory with file_editor.")
 	case strings.ContainsAny(strings.TrimSuffix(term, "\n"), "\n\x00"):
-		return Result{}, tell("search_term contains a newline or a NUL byte. The search is line by line: search for one line of the text.")
+		return Result{}, tell("search_term contains a newline or a NUL byte. The search is line by line: search for " +
+			"one line of the text.")
 	case strings.HasSuffix(term, "\n"):
 		term = strings.TrimSuffix(term, "\n")
 		p.note("the newline at the end of search_term was removed: the search is line by line.")
@@ -92,7 +93,9 @@ func nothing(ctx context.Context, sb Sandbox, term, path string, m env.Matches) 
 	fmt.Fprintf(&b, "No matches found for %s in %s.", quote(term), name(path))
 	if meta.MatchString(term) {
 		b.WriteString(" search_term is literal, not a regular expression; for that use `grep -rnE` with execute_bash.")
-	} else if any, err := sb.Search(ctx, env.Query{Term: "(?i)" + regexp.QuoteMeta(term), Regexp: true, Path: path, MaxMatches: 1}); err == nil && any.Total > 0 {
+	} else if any, err := sb.Search(ctx, env.Query{
+		Term: "(?i)" + regexp.QuoteMeta(term), Regexp: true, Path: path, MaxMatches: 1,
+	}); err == nil && any.Total > 0 {
 		fmt.Fprintf(&b, " Case-insensitively it matches %s: use `grep -rni` with execute_bash.", plural(any.Total, "line"))
 	}
 	b.WriteString(skipped(m))
@@ -116,8 +119,8 @@ type found struct {
 	lines []env.Match
 }
 
-// renderMatches lists the matches by file. Where they are too many, it is the lines of each file that become fewer, down to
-// none: which files match is worth more than where else in the first of them.
+// renderMatches lists the matches by file. Where they are too many, it is the lines of each file that become fewer,
+// down to none: which files match is worth more than where else in the first of them.
 func renderMatches(term, path string, m env.Matches) string {
 	files := group(m.Matches)
 	heading := fmt.Sprintf("Found %s of %s in %s", plural(m.Total, "match"), quote(term), name(path))
@@ -136,7 +139,8 @@ func renderMatches(term, path string, m env.Matches) string {
 	}
 	out := heading + body
 	if m.Total > len(m.Matches) {
-		out += fmt.Sprintf("\nNOTE: only the first %s of %s are listed. Narrow the search with a longer search_term or a subdirectory as path.",
+		out += fmt.Sprintf("\nNOTE: only the first %s of %s are listed. Narrow the search with a longer search_term "+
+			"or a subdirectory as path.",
 			count(len(m.Matches)), plural(m.Total, "match"))
 	}
 	return out + skipped(m)
@@ -161,7 +165,8 @@ func list(files []found, perFile int, single bool) (string, bool) {
 			if perFile > 0 {
 				return "", false
 			}
-			fmt.Fprintf(&b, "… and %s more. Narrow the search with path or a longer search_term.\n", plural(len(files)-i, "file"))
+			fmt.Fprintf(&b, "… and %s more. Narrow the search with path or a longer "+
+				"search_term.\n", plural(len(files)-i, "file"))
 			break
 		}
 		b.WriteString(part.String())

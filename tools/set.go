@@ -121,8 +121,8 @@ func (s *Set) Specs() []Spec {
 	return specs
 }
 
-// Run runs one call. A mistake of the model is a Result that says so; an error means that the sandbox failed or that ctx
-// ended.
+// Run runs one call. A mistake of the model is a Result that says so; an error means that the sandbox failed or that
+// ctx ended.
 func (s *Set) Run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	i := slices.IndexFunc(s.tools, func(t tool) bool { return t.Name == c.Name })
 	if i < 0 {

@@ -10,7 +10,8 @@ import (
 	"deepswe/env"
 )
 
-// stream is a command's output, made safe to show: its beginning and, where the sandbox did not keep the middle, its end.
+// stream is a command's output, made safe to show: its beginning and, where the sandbox did not keep the middle, its
+// end.
 type stream struct {
 	head, tail string
 	// lost is how many bytes the sandbox discarded between the two.
@@ -86,8 +87,8 @@ func missing(s string) string {
 // worthwhile is how much of a line, in bytes, is worth showing without the rest of it.
 const worthwhile = 200
 
-// frontEnd returns where the first lines end that fit. A line that does not is cut where nothing else would be shown, or
-// where there is room for a good part of it.
+// frontEnd returns where the first lines end that fit. A line that does not is cut where nothing else would be shown,
+// or where there is room for a good part of it.
 func frontEnd(s string, lines, chars int) int {
 	end := 0
 	for range lines {

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// terminal renders a command's output as a screen would have ended up showing it: colours and other escape sequences are
-// gone, and what a carriage return, a backspace or an erase sequence took back is gone with them. Other control characters
-// and bytes that are not UTF-8 appear as \xNN. Output that is mostly such bytes is described instead.
+// terminal renders a command's output as a screen would have ended up showing it: colours and other escape sequences
+// are gone, and what a carriage return, a backspace or an erase sequence took back is gone with them. Other control
+// characters and bytes that are not UTF-8 appear as \xNN. Output that is mostly such bytes is described instead.
 func terminal(raw []byte) string {
 	if n := unprintable(raw); n > 32 && n > len(raw)/10 {
 		begin, _ := visible(raw[:min(len(raw), 64)])

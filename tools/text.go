@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// text is a file's bytes, seen as lines counted from 1. A line ends with a line feed, which is not part of it; a last line
-// feed begins no further line. There is no index of the lines: for a file of nothing but line feeds it would be many times
-// larger than the file.
+// text is a file's bytes, seen as lines counted from 1. A line ends with a line feed, which is not part of it; a last
+// line feed begins no further line. There is no index of the lines: for a file of nothing but line feeds it would be
+// many times larger than the file.
 type text struct {
 	data []byte
 	n    int
@@ -81,8 +81,8 @@ func binary(data []byte) bool {
 // byteOrderMark is what some editors put before UTF-8.
 const byteOrderMark = "\uFEFF"
 
-// visible returns text that is safe to show: bytes that are not UTF-8 and control characters, other than the tab, appear
-// as \xNN, a carriage return as \r. The second result tells whether anything had to be replaced.
+// visible returns text that is safe to show: bytes that are not UTF-8 and control characters, other than the tab,
+// appear as \xNN, a carriage return as \r. The second result tells whether anything had to be replaced.
 func visible(b []byte) (string, bool) {
 	clean := 0
 	for clean < len(b) {
@@ -162,7 +162,8 @@ func name(path string) string {
 	if len(path) > 1_000 {
 		return quote(path)
 	}
-	if _, changed := visible([]byte(path)); changed || strings.TrimSpace(path) != path || strings.ContainsAny(path, "\t\u2028\u2029") {
+	_, changed := visible([]byte(path))
+	if changed || strings.TrimSpace(path) != path || strings.ContainsAny(path, "\t\u2028\u2029") {
 		return fmt.Sprintf("%q", path)
 	}
 	return path

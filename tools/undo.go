@@ -11,8 +11,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// step is what it takes to undo one edit: the bytes that were replaced and where, or that there was no file. The version
-// is that of the file after the edit: in any other state the step does not fit.
+// step is what it takes to undo one edit: the bytes that were replaced and where, or that there was no file. The
+// version is that of the file after the edit: in any other state the step does not fit.
 type step struct {
 	created bool
 	at      int
@@ -72,7 +72,8 @@ func (e *fileEditor) forget(path string, s step) {
 func (e *fileEditor) undo(ctx context.Context, sb Sandbox, path string) (string, error) {
 	s, ok := e.last(path)
 	if !ok {
-		return "", tell("No edit history found for %s: only edits made with file_editor in this session can be undone.", name(path))
+		return "", tell("No edit history found for %s: only edits made with file_editor in this session can be "+
+			"undone.", name(path))
 	}
 	// Not as text: an edit may have made the file what file_editor does not open.
 	data, info, err := sb.Read(ctx, path, env.ReadOptions{})
@@ -101,7 +102,8 @@ func (e *fileEditor) undo(ctx context.Context, sb Sandbox, path string) (string,
 }
 
 func changedSince(path string) error {
-	return tell("%s has changed since the last edit (for example by a command), so the edit was not undone. View the file and edit it again.", name(path))
+	return tell("%s has changed since the last edit (for example by a command), so the edit was not undone. View "+
+		"the file and edit it again.", name(path))
 }
 
 // remove undoes the creation of a file.

@@ -75,12 +75,14 @@ func (e *fileEditor) viewRange(f file, first, last int, p *params) (string, erro
 	}
 	switch {
 	case first > n && f.cut():
-		return "", tell("Invalid view_range parameter: line %d is beyond the first %s bytes of %s, which is all that is read of such a large file (%d lines). Use execute_bash (sed -n '%d,+40p').",
+		return "", tell("Invalid view_range parameter: line %d is beyond the first %s bytes of %s, which is all that "+
+			"is read of such a large file (%d lines). Use execute_bash (sed -n '%d,+40p').",
 			first, count(len(f.data)), name(f.path), n, first)
 	case first > n:
 		return "", tell("Invalid view_range parameter: it starts at line %d, but %s has %s.", first, name(f.path), f.length())
 	case last != -1 && last < first:
-		return "", tell("Invalid view_range parameter: [%d, %d]. It must be [first, last] in [1, %d] with first <= last, or last = -1 for the end of the file.", first, last, n)
+		return "", tell("Invalid view_range parameter: [%d, %d]. It must be [first, last] in [1, %d] with first <= "+
+			"last, or last = -1 for the end of the file.", first, last, n)
 	case last > n:
 		p.note("the file has %s, so view_range was adjusted.", f.length())
 	}
@@ -132,7 +134,8 @@ func (e *fileEditor) render(heading string, f file, lines span, folds []span) st
 			hidden, folds = folds[0].last, folds[1:]
 		}
 		if b.Len()+len(text)+8 > most && n > lines.first {
-			fmt.Fprintf(&b, "NOTE: the view was truncated before line %d (limit: %s characters). Continue with view_range [%d, %d].", n, count(maxChars), n, min(lines.last, n+200))
+			fmt.Fprintf(&b, "NOTE: the view was truncated before line %d (limit: %s characters). Continue with "+
+				"view_range [%d, %d].", n, count(maxChars), n, min(lines.last, n+200))
 			complete = false
 			break
 		}
@@ -144,7 +147,8 @@ func (e *fileEditor) render(heading string, f file, lines span, folds []span) st
 		out += "\nNOTE: no newline at end of file."
 	}
 	if shortened {
-		out += "\nNOTE: long lines are truncated. To see the rest of line N, use `sed -n 'Np' FILE | cut -c 2000-4000` with execute_bash."
+		out += "\nNOTE: long lines are truncated. To see the rest of line N, use `sed -n 'Np' FILE | cut -c " +
+			"2000-4000` with execute_bash."
 	}
 	return out
 }
@@ -192,7 +196,8 @@ func (e *fileEditor) viewDirectory(ctx context.Context, sb Sandbox, dir string, 
 	}
 	out := fmt.Sprintf("%s in %s %s, excluding hidden items:\n%s\n%s", what, name(dir), deep, name(dir), l.text)
 	if l.left > 0 {
-		out += fmt.Sprintf("NOTE: at least %s more are not listed. Use `ls` or `find` with execute_bash to narrow it down.\n", count(l.left))
+		out += fmt.Sprintf("NOTE: at least %s more are not listed. Use `ls` or `find` with execute_bash to narrow it "+
+			"down.\n", count(l.left))
 	}
 	return strings.TrimSuffix(out, "\n"), nil
 }

@@ -131,8 +131,8 @@ func (a *Attempt) enter(p Phase) {
 	}
 }
 
-// Spec describes the sandbox of an attempt at the task. A sandbox that was prepared ahead of time is used only where its
-// spec is identical.
+// Spec describes the sandbox of an attempt at the task. A sandbox that was prepared ahead of time is used only where
+// its spec is identical.
 func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 	s := env.Spec{
 		Image: task.Image, Dockerfile: task.Dockerfile, Dir: task.Dir, Prepare: task.Prepare, Env: task.Env,

@@ -119,7 +119,9 @@ func newSummary(task env.Task, a *Attempt, r *Result) Summary {
 		StopReason: r.Outcome.StopReason, Answer: r.Outcome.Answer,
 		Steps: r.Outcome.Steps, FormatErrors: r.Outcome.FormatErrors,
 		Files: r.Patch.Files, Omitted: r.Patch.Omitted,
-		Tokens: Tokens{Prompt: r.Outcome.Usage.Prompt, Completion: r.Outcome.Usage.Completion, Cached: r.Outcome.Usage.Cached},
+		Tokens: Tokens{
+			Prompt: r.Outcome.Usage.Prompt, Completion: r.Outcome.Usage.Completion, Cached: r.Outcome.Usage.Cached,
+		},
 		Seconds: Seconds{
 			Start: r.StartTime.Seconds(), Model: r.Outcome.ModelTime.Seconds(),
 			Tools: r.Outcome.ToolTime.Seconds(), Patch: r.PatchTime.Seconds(),

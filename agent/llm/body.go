@@ -96,9 +96,9 @@ func newMessage(m agent.Message, d *dialect) wireMessage {
 	return w
 }
 
-// sendable returns a call's arguments as servers accept them in a history: vLLM, llama.cpp and Ollama parse them before
-// they render the chat template, and refuse the whole conversation, in every later turn, for anything but a JSON object.
-// Such a text is sent as the value of one member.
+// sendable returns a call's arguments as servers accept them in a history: vLLM, llama.cpp and Ollama parse them
+// before they render the chat template, and refuse the whole conversation, in every later turn, for anything but a
+// JSON object. Such a text is sent as the value of one member.
 func sendable(arguments string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {

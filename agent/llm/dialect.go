@@ -28,7 +28,8 @@ type dialect struct {
 func (d *dialect) refuses(key string) bool { return d.refused[key] }
 
 // objects matches how servers refuse a member that they do not know.
-var objects = regexp.MustCompile(`(?i)unsupported|not supported|does not support|cannot find field|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|additional propert`)
+var objects = regexp.MustCompile(`(?i)unsupported|not supported|does not support|cannot find field|unknown|` +
+	`unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|additional propert`)
 
 // learn adapts to a refusal and reports whether the request is worth repeating at once: the dialect that it was sent in
 // is no longer the client's, or changes now.

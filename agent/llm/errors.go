@@ -113,7 +113,8 @@ func (c *Client) failure(ctx context.Context, x *exchange, err error) *Error {
 
 // toolsRefused matches how a server says that it takes no tool calls: vLLM without --enable-auto-tool-choice, llama.cpp
 // without --jinja (two generations of it), an Ollama model without a tool template, and OpenRouter.
-var toolsRefused = regexp.MustCompile(`(?i)enable-auto-tool-choice|tool-call-parser|tools param requires|unsupported param: tools|` +
+var toolsRefused = regexp.MustCompile(`(?i)enable-auto-tool-choice|tool-call-parser|tools param requires|` +
+	`unsupported param: tools|` +
 	`does not support (tools|tool use|function calling)|no endpoints found that support tool`)
 
 // refusal explains an answer with an error status.
@@ -129,7 +130,8 @@ func (c *Client) refusal(e *Error, x *exchange) {
 		return
 	}
 	if toolsRefused.MatchString(e.said.Message) {
-		e.noTools, e.Hint = true, "serve the model with tool calls (vLLM: --enable-auto-tool-choice --tool-call-parser NAME), or use --format xml"
+		e.noTools, e.Hint = true, "serve the model with tool calls (vLLM: --enable-auto-tool-choice "+
+			"--tool-call-parser NAME), or use --format xml"
 		return
 	}
 	switch code := x.status; {
@@ -192,7 +194,8 @@ func (c *Client) mangled(x *exchange, err error) (string, repetition) {
 		return err.Error(), never
 	}
 	if strings.Contains(x.header.Get("Content-Type"), "html") {
-		return "answered with " + parseServerError(x.raw).Message + " instead of a completion: check --base-url, it usually ends in /v1", never
+		return "answered with " + parseServerError(x.raw).Message + " instead of a completion: check --base-url, it " +
+			"usually ends in /v1", never
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isConnection(err) {
 		return "the connection broke in the middle of the answer", often

@@ -16,8 +16,9 @@ import (
 // maxAnswer is the most that is read of one answer: a 128k-token completion with logprobs is about 20 MB.
 const maxAnswer = 256 << 20
 
-// exchange is the HTTP layer below go-openai, for one request: it sends its own body and keeps the answer, see the package
-// documentation. An answer that is not streamed is read to its end, so that a connection that breaks is an error here.
+// exchange is the HTTP layer below go-openai, for one request: it sends its own body and keeps the answer, see the
+// package documentation. An answer that is not streamed is read to its end, so that a connection that breaks is an
+// error here.
 type exchange struct {
 	http  *http.Client
 	body  *body // nil for a GET
@@ -76,8 +77,8 @@ func (x *exchange) encode(req *http.Request) error {
 	return err
 }
 
-// whole reports whether an answer is JSON or a web page rather than a stream of events, judged by its first byte that is
-// not whitespace: content types are wrong or missing too often.
+// whole reports whether an answer is JSON or a web page rather than a stream of events, judged by its first byte that
+// is not whitespace: content types are wrong or missing too often.
 func whole(in *bufio.Reader) bool {
 	for n := 1; n <= 64; n++ {
 		ahead, err := in.Peek(n)

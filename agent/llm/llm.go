@@ -190,7 +190,8 @@ func (c *Client) api(x *exchange) *openai.Client {
 func normalize(raw string) (*url.URL, error) {
 	raw = strings.TrimSpace(raw)
 	if raw == "" {
-		return nil, errors.New("no model endpoint: set --base-url or DEEPSWE_BASE_URL, for example to http://localhost:8000/v1")
+		return nil, errors.New("no model endpoint: set --base-url or DEEPSWE_BASE_URL, for example to " +
+			"http://localhost:8000/v1")
 	}
 	if !strings.Contains(raw, "://") {
 		raw = "http://" + raw
@@ -198,7 +199,8 @@ func normalize(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// A parse error repeats the whole URL, and with it a password.
-		return nil, errors.New("the model endpoint is not a valid URL: set --base-url, for example to http://localhost:8000/v1")
+		return nil, errors.New("the model endpoint is not a valid URL: set --base-url, for example to " +
+			"http://localhost:8000/v1")
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("model endpoint %s: want http or https, a host, and neither query nor fragment", u.Redacted())

@@ -69,7 +69,8 @@ func (c *Client) Discover(ctx context.Context) (ServedModel, error) {
 
 // listless reports whether a list of models failed because the endpoint has none.
 func (e *Error) listless() bool {
-	return e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed || e.Status == http.StatusNotImplemented
+	return e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed ||
+		e.Status == http.StatusNotImplemented
 }
 
 func (c *Client) undecided(served []ServedModel) error {
@@ -231,7 +232,8 @@ func (c *Client) Check(ctx context.Context) (Health, error) {
 		h.Warnings = append(h.Warnings, "the endpoint does not tell the length of its context: pass --context")
 	}
 	if h.Model.Context > 0 && h.Model.Context < 32768 {
-		h.Warnings = append(h.Warnings, fmt.Sprintf("a context of %d tokens is short for an agent: serve the model with 32768 or more", h.Model.Context))
+		h.Warnings = append(h.Warnings, fmt.Sprintf("a context of %d tokens is short for an agent: serve the model "+
+			"with 32768 or more", h.Model.Context))
 	}
 	return h, nil
 }

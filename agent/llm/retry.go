@@ -53,9 +53,9 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 	}
 }
 
-// pause is the wait before the next attempt: anything up to the doubled limit (the "full jitter" of Brooker, Exponential
-// Backoff And Jitter, 2015), so that rollouts that failed together do not return together; and at least what the
-// server asked for, within the cap.
+// pause is the wait before the next attempt: anything up to the doubled limit (the "full jitter" of Brooker,
+// Exponential Backoff And Jitter, 2015), so that rollouts that failed together do not return together; and at least
+// what the server asked for, within the cap.
 func pause(attempt int, asked, limit time.Duration) time.Duration {
 	jitter := rand.N(backoff.Limit(attempt, firstPause, longestPause) + 1)
 	if asked <= 0 {

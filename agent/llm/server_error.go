@@ -25,8 +25,8 @@ type serverError struct {
 // maxSaid is the most runes of a server's message that are shown.
 const maxSaid = 400
 
-// parseServerError reads a failure's body: {"error": {…}} of OpenAI and newer vLLM, the same flat or in an array, {"error": "…"},
-// FastAPI's {"detail": …}, a proxy's HTML page, or plain text.
+// parseServerError reads a failure's body: {"error": {…}} of OpenAI and newer vLLM, the same flat or in an array,
+// {"error": "…"}, FastAPI's {"detail": …}, a proxy's HTML page, or plain text.
 func parseServerError(raw []byte) serverError {
 	raw = bytes.TrimSpace(raw)
 	var list []json.RawMessage
@@ -99,10 +99,12 @@ var overflowed = regexp.MustCompile(`(?i)` +
 	`maximum context length|context length is (only )?\d|maximum model length|` +
 	// "longer than the model's context length", "exceeds the context window", "greater than the context length",
 	// "exceeds the available context size", "exceed context limit", "context window exceeds limit"
-	`(larger than|longer than|exceeds?|exceeded|greater than)( the| your)?( model'?s?| model)?( available| configured| maximum| max)? ?` +
+	`(larger than|longer than|exceeds?|exceeded|greater than)( the| your)?( model'?s?| model)?( available| ` +
+	`configured| maximum| max)? ?` +
 	`context (length|size|window|limit)|context (length|size|window) exceed|` +
 	// "Prompt too long: 5152 tokens exceeds max_seq_len", "prompt is too long: 215000 tokens > 200000 maximum"
-	`(prompt|input|conversation)( is)? too long|(larger|greater|longer) than max_(model|seq)_len|exceeds? max_(model|seq)_len|` +
+	`(prompt|input|conversation)( is)? too long|(larger|greater|longer) than max_(model|seq)_len|exceeds? ` +
+	`max_(model|seq)_len|` +
 	`length of (all |the )?messages is too long|reduce the length of|` +
 	// "exceeds the maximum number of tokens allowed", "exceeds the maximum allowed input length of 131040 tokens"
 	`exceeds? the maximum (number of tokens|allowed input length|allowed length|prompt length)|maximum prompt length|` +
@@ -127,11 +129,12 @@ func isOverflow(status int, s serverError) bool {
 const FinishMisread = "misread"
 
 // misread matches how servers say so.
-var misread = regexp.MustCompile(`(?i)model produced output that does not match|failed to parse input at pos|error parsing tool call: raw=|` +
+var misread = regexp.MustCompile(`(?i)model produced output that does not match|failed to parse input at pos|` +
+	`error parsing tool call: raw=|` +
 	`tool_use_failed|failed to call a function|tool call validation failed`)
 
-// misreadReply is the reply that a server refused to pass on: as much of its text as the server or the stream gave away,
-// often nothing.
+// misreadReply is the reply that a server refused to pass on: as much of its text as the server or the stream gave
+// away, often nothing.
 func misreadReply(e *Error, model, streamed string) (agent.Reply, bool) {
 	if !misread.MatchString(e.said.Message + " " + e.said.Code) {
 		return agent.Reply{}, false

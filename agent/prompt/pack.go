@@ -25,7 +25,8 @@ const (
 func Builtin(name string) (Pack, error) {
 	data, err := packs.ReadFile("packs/" + name + ".yaml")
 	if err != nil {
-		return Pack{}, fmt.Errorf("no prompt pack named %q; there are %s and %s, and --prompt-pack takes a YAML file", name, XML, Tools)
+		return Pack{}, fmt.Errorf("no prompt pack named %q; there are %s and %s, and --prompt-pack takes a YAML "+
+			"file", name, XML, Tools)
 	}
 	return Parse(name, data)
 }
@@ -93,7 +94,8 @@ func Parse(name string, data []byte) (Pack, error) {
 		default:
 			note, known := elsewhere[key.Value]
 			if !known {
-				return fail("line %d: %q is no key of a prompt pack; those are name, system_prompt and instance_prompt", key.Line, key.Value)
+				return fail("line %d: %q is no key of a prompt pack; those are name, system_prompt and "+
+					"instance_prompt", key.Line, key.Value)
 			}
 			p.Notes = append(p.Notes, fmt.Sprintf("%s of prompt pack %s is not used: %s", key.Value, name, note))
 			continue
@@ -110,7 +112,8 @@ func Parse(name string, data []byte) (Pack, error) {
 		return Pack{}, fmt.Errorf("%w (instance_prompt begins in line %d)", err, lines["instance_prompt"])
 	}
 	if !strings.Contains(p.Instance, "{problem_statement}") {
-		return fail("line %d: instance_prompt has no {problem_statement}, so the model would not get to see the issue", lines["instance_prompt"])
+		return fail("line %d: instance_prompt has no {problem_statement}, so the model would not get to see the "+
+			"issue", lines["instance_prompt"])
 	}
 	return p, nil
 }

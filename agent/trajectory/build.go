@@ -222,7 +222,9 @@ func (s *Step) result(r Result) StepResult {
 	if r.ExitCode != nil {
 		out.Extra[extraExitCode] = *r.ExitCode
 	}
-	for key, set := range map[string]bool{extraFailed: r.Failed, extraTimedOut: r.TimedOut, extraOutOfMemory: r.OutOfMemory} {
+	for key, set := range map[string]bool{
+		extraFailed: r.Failed, extraTimedOut: r.TimedOut, extraOutOfMemory: r.OutOfMemory,
+	} {
 		if set {
 			out.Extra[key] = true
 		}

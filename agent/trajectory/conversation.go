@@ -62,8 +62,8 @@ type Usage struct {
 	Reasoning  int `json:"reasoning,omitempty"`
 }
 
-// Sample is one call of the model as token rows need it: exactly the ids that it read, the ids that it sampled, and their
-// log-probabilities under the policy that sampled them. Logprobs is empty or as long as CompletionIDs.
+// Sample is one call of the model as token rows need it: exactly the ids that it read, the ids that it sampled, and
+// their log-probabilities under the policy that sampled them. Logprobs is empty or as long as CompletionIDs.
 type Sample struct {
 	PromptIDs     []int32   `json:"prompt_ids"`
 	CompletionIDs []int32   `json:"completion_ids"`

@@ -13,8 +13,9 @@ import (
 // SchemaVersion is the version of ATIF that this package writes.
 const SchemaVersion = "ATIF-v1.7"
 
-// Document is an ATIF trajectory. The field names are those of the format; absent is a nil pointer or an empty value. What
-// deepswe neither writes nor shows of the format (costs, subagents, continuations) is ignored when a document is read.
+// Document is an ATIF trajectory. The field names are those of the format; absent is a nil pointer or an empty value.
+// What deepswe neither writes nor shows of the format (costs, subagents, continuations) is ignored when a document is
+// read.
 type Document struct {
 	SchemaVersion string `json:"schema_version"`
 	// SessionID names the run and may be shared; TrajectoryID names this document.
@@ -146,8 +147,8 @@ type Content struct {
 	Parts []ContentPart
 }
 
-// ContentPart is a text, or a reference to an image or a sound beside the trajectory. Media are read in the documents of
-// other agents, and never written.
+// ContentPart is a text, or a reference to an image or a sound beside the trajectory. Media are read in the documents
+// of other agents, and never written.
 type ContentPart struct {
 	Type   string       `json:"type"`
 	Text   *string      `json:"text,omitempty"`

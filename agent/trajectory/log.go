@@ -13,8 +13,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// Writer appends events to a log, which is on the disk after every reply and at the end: there work was expensive. After
-// a failed write every further Append fails with the same error: a log has no holes.
+// Writer appends events to a log, which is on the disk after every reply and at the end: there work was expensive.
+// After a failed write every further Append fails with the same error: a log has no holes.
 type Writer struct {
 	mu     sync.Mutex
 	log    *disk.Log
@@ -38,8 +38,8 @@ func Create(path string) (*Writer, error) {
 	return &Writer{log: log}, nil
 }
 
-// Resume opens a log that a killed rollout left, cuts off a torn last line, and returns the events in it. The Writer goes
-// on after the last of them.
+// Resume opens a log that a killed rollout left, cuts off a torn last line, and returns the events in it. The Writer
+// goes on after the last of them.
 func Resume(path string) (*Writer, []Event, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil, fmt.Errorf("resume event log: %w", err)
@@ -160,7 +160,8 @@ func (r *reader) decode(line []byte) (Event, sequence, error) {
 		return Event{}, nil, err
 	}
 	if e.Header != nil && e.Header.Version > LogVersion {
-		return Event{}, nil, fmt.Errorf("the log has version %d, this program reads %d: use a newer deepswe", e.Header.Version, LogVersion)
+		return Event{}, nil, fmt.Errorf("the log has version %d, this program reads %d: use a newer "+
+			"deepswe", e.Header.Version, LogVersion)
 	}
 	if stored.Tokens != nil {
 		if e.Reply == nil {
@@ -174,8 +175,8 @@ func (r *reader) decode(line []byte) (Event, sequence, error) {
 	return e, last, nil
 }
 
-// wireTokens is how a log stores a Sample. A prompt nearly always begins with the last prompt and the last completion, so
-// only what differs is written: the log of a rollout grows with its length and not with the square of it.
+// wireTokens is how a log stores a Sample. A prompt nearly always begins with the last prompt and the last completion,
+// so only what differs is written: the log of a rollout grows with its length and not with the square of it.
 type wireTokens struct {
 	// Shared is how many ids the prompt has in common with the beginning of the last prompt plus completion.
 	Shared        int       `json:"shared,omitempty"`

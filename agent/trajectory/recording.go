@@ -116,6 +116,7 @@ func Parse(data []byte) (*Recording, error) {
 		}
 		return Record(events)
 	default:
-		return nil, errors.New("neither an event log (its first line is a header) nor an ATIF document (it has a schema_version)")
+		return nil, errors.New("neither an event log (its first line is a header) nor an ATIF document (it has a " +
+			"schema_version)")
 	}
 }

@@ -85,7 +85,9 @@ func (s *Step) turn() Turn {
 		}
 	}
 	if m := s.Metrics; m != nil {
-		reply.Usage = Usage{Prompt: deref(m.PromptTokens), Completion: deref(m.CompletionTokens), Cached: deref(m.CachedTokens)}
+		reply.Usage = Usage{
+			Prompt: deref(m.PromptTokens), Completion: deref(m.CompletionTokens), Cached: deref(m.CachedTokens),
+		}
 		reply.Usage.Reasoning, _ = atoi(m.Extra[extraReasoning])
 		if len(m.CompletionTokenIDs) > 0 {
 			reply.Tokens = &Sample{PromptIDs: m.PromptTokenIDs, CompletionIDs: m.CompletionTokenIDs, Logprobs: m.Logprobs}

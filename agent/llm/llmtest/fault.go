@@ -57,7 +57,8 @@ func Flat(code int, message string) Reply {
 
 // Malformed answers with JSON that breaks off.
 func Malformed() Reply {
-	return Body(http.StatusOK, "application/json", `{"id":"chatcmpl-0","object":"chat.completion","choices":[{"index":0,"mess`)
+	return Body(http.StatusOK, "application/json",
+		`{"id":"chatcmpl-0","object":"chat.completion","choices":[{"index":0,"mess`)
 }
 
 // NoChoices answers with an empty list of choices.
@@ -139,22 +140,30 @@ func Silent() Reply {
 func Overflow(server string) Reply {
 	switch server {
 	case "vllm":
-		return Status(http.StatusBadRequest, "This model's maximum context length is 32768 tokens. However, your request has "+
+		return Status(http.StatusBadRequest, "This model's maximum context length is 32768 tokens. However, your "+
+			"request has "+
 			"40000 input tokens. Please reduce the length of the input messages.")
 	case "vllm-flat":
-		return Flat(http.StatusBadRequest, "This model's maximum context length is 32768 tokens. However, you requested 40000 "+
+		return Flat(http.StatusBadRequest, "This model's maximum context length is 32768 tokens. However, you "+
+			"requested 40000 "+
 			"tokens (36000 in the messages, 4000 in the completion). Please reduce the length of the messages or completion.")
 	case "sglang":
-		return Flat(http.StatusBadRequest, "The input (61709 tokens) is longer than the model's context length (40960 tokens).")
+		return Flat(http.StatusBadRequest, "The input (61709 tokens) is longer than the model's context length (40960 "+
+			"tokens).")
 	case "llama.cpp":
-		return Body(http.StatusBadRequest, "application/json", `{"error":{"code":400,"message":"request (9000 tokens) exceeds the `+
-			`available context size (8192 tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}`)
+		return Body(http.StatusBadRequest, "application/json", `{"error":{"code":400,"message":"request (9000 tokens) `+
+			`exceeds the `+
+			`available context size (8192 tokens), try increasing `+
+			`it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}`)
 	case "ollama":
-		return Body(http.StatusInternalServerError, "application/json", `{"error":{"message":"the input length exceeds the context `+
+		return Body(http.StatusInternalServerError, "application/json", `{"error":{"message":"the input length `+
+			`exceeds the context `+
 			`length","type":"api_error","param":null,"code":null}}`)
 	case "openai":
-		return Body(http.StatusBadRequest, "application/json", `{"error":{"message":"Your input exceeds the context window of this `+
-			`model. Please adjust your input and try again.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`)
+		return Body(http.StatusBadRequest, "application/json", `{"error":{"message":"Your input exceeds the context `+
+			`window of this `+
+			`model. Please adjust your input and try `+
+			`again.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`)
 	}
 	panic(fmt.Sprintf("llmtest: no overflow of %q is known", server))
 }

@@ -65,7 +65,9 @@ func (r Reply) answer(req Request) answer {
 		if c.ID == "" {
 			c.ID = fmt.Sprintf("call_%d_%d", req.N, i)
 		}
-		a.calls = append(a.calls, toolCall{ID: c.ID, Type: "function", Function: functionCall{Name: c.Name, Arguments: c.Arguments}})
+		a.calls = append(a.calls, toolCall{
+			ID: c.ID, Type: "function", Function: functionCall{Name: c.Name, Arguments: c.Arguments},
+		})
 	}
 	cut := false
 	if limit := req.maxTokens(); limit > 0 && len(a.calls) == 0 && len(Tokenize(a.content)) > limit {

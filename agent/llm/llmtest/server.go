@@ -189,7 +189,8 @@ func (s *Server) refusal(req Request) (status int, message string) {
 		return http.StatusBadRequest, problem
 	}
 	if n, limit := len(req.PromptTokens()), s.models()[at].context(); n > limit {
-		return http.StatusBadRequest, fmt.Sprintf("This model's maximum context length is %d tokens. However, your request has "+
+		return http.StatusBadRequest, fmt.Sprintf("This model's maximum context length is %d tokens. However, your "+
+			"request has "+
 			"%d input tokens. Please reduce the length of the input messages.", limit, n)
 	}
 	return 0, ""
