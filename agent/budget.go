@@ -65,7 +65,7 @@ func (b *budget) nearlyFull() bool {
 	return b.context > 0 && b.prompt()*100 >= (b.context-b.reserve())*warnAt
 }
 
-// room is how many bytes of observation still fit, and false where there is no bound.
+// room is how many bytes of observation still fit, and false where the context is unknown.
 func (b *budget) room() (bytes int, bounded bool) {
 	if b.context <= 0 {
 		return 0, false

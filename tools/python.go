@@ -74,7 +74,7 @@ type logicalLine struct {
 	opens      bool   // it ends with a colon
 }
 
-// is tells whether the line begins with that keyword, async aside.
+// is reports whether the line begins with that keyword, async aside.
 func (l logicalLine) is(keyword string) bool {
 	words := strings.Fields(l.words)
 	if len(words) > 1 && words[0] == "async" {
@@ -229,8 +229,8 @@ func (s *pythonScanner) continuation() bool {
 	return true
 }
 
-// stringPrefix returns the length of the letters before a string's quote (r, b, f, u, t and their pairs), 0 where none
-// stand here.
+// stringPrefix returns the length of the letters before a string's quote (r, b, f, u, t and their pairs), 0 where
+// there are none.
 func (s *pythonScanner) stringPrefix() int {
 	if s.at > 0 && wordByte(s.src[s.at-1]) {
 		return 0

@@ -58,10 +58,10 @@ func (t text) lineAt(offset int) int {
 	return max(1, min(t.n, bytes.Count(t.data[:offset], []byte("\n"))+1))
 }
 
-// unfinished tells whether the last line has no line feed.
+// unfinished reports whether the last line has no line feed.
 func (t text) unfinished() bool { return len(t.data) > 0 && t.data[len(t.data)-1] != '\n' }
 
-// crlf tells whether every line feed follows a carriage return.
+// crlf reports whether every line feed follows a carriage return.
 func crlf(data []byte) bool {
 	n := bytes.Count(data, []byte("\r\n"))
 	return n > 0 && n == bytes.Count(data, []byte("\n"))
@@ -72,7 +72,7 @@ func toCRLF(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")
 }
 
-// binary tells whether a file's beginning is not text: it has a NUL byte in the first 8 KiB, as the sandbox's search
+// binary reports whether a file's beginning is not text: it has a NUL byte in the first 8 KiB, as the sandbox's search
 // decides it too.
 func binary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0
@@ -82,7 +82,7 @@ func binary(data []byte) bool {
 const byteOrderMark = "\uFEFF"
 
 // visible returns text that is safe to show: bytes that are not UTF-8 and control characters, other than the tab,
-// appear as \xNN, a carriage return as \r. The second result tells whether anything had to be replaced.
+// appear as \xNN, a carriage return as \r. The second result reports whether anything had to be replaced.
 func visible(b []byte) (string, bool) {
 	clean := 0
 	for clean < len(b) {
@@ -118,7 +118,7 @@ func visible(b []byte) (string, bool) {
 	return out.String(), true
 }
 
-// unshowable tells whether a decoded rune is broken UTF-8, or a control character (C0, DEL, C1) other than the tab.
+// unshowable reports whether a decoded rune is broken UTF-8, or a control character (C0, DEL, C1) other than the tab.
 func unshowable(r rune, size int) bool {
 	return r == utf8.RuneError && size <= 1 || r < 0x20 && r != '\t' || r >= 0x7f && r <= 0x9f
 }

@@ -62,7 +62,7 @@ func refusedMember(s serverError) string {
 		return ""
 	}
 	// reasoning_content is looked for before reasoning, which is a part of it. max_tokens is refused only where the
-	// message offers the other name, so that a word about its value is no refusal.
+	// message offers the other name, so that a complaint about its value is not taken for one.
 	for _, key := range []string{streamOptions, tokenIDs, reasoningContent, reasoning, logprobs} {
 		if s.Param == key || names(text, key) {
 			return key

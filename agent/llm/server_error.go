@@ -57,7 +57,7 @@ func parseServerError(raw []byte) serverError {
 	return s
 }
 
-// scalar is a JSON value as text: a string's value, and anything else as it stands.
+// scalar is a JSON value as text: a string's value, and anything else as its JSON text.
 func scalar(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

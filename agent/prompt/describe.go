@@ -73,7 +73,7 @@ func (p parameter) kind() string {
 	return strings.Join(words, ", ")
 }
 
-// parametersOf reads a schema's properties in the order in which they are written. What is no such schema has none.
+// parametersOf reads a schema's properties in the order in which they are written. Anything but such a schema has none.
 func parametersOf(schema json.RawMessage) []parameter {
 	var object struct {
 		Properties json.RawMessage `json:"properties"`

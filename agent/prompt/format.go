@@ -28,16 +28,16 @@ func format(template string, fields map[string]string) (string, error) {
 			continue
 		}
 		if brace == '}' {
-			return "", fmt.Errorf("%s: a } stands alone; write }} for a brace", position(template, at))
+			return "", fmt.Errorf("%s: single }; write }} for a literal brace", position(template, at))
 		}
 		end := strings.IndexAny(template[at+1:], "{}")
 		if end < 0 || template[at+1+end] == '{' {
-			return "", fmt.Errorf("%s: a { is not closed; write {{ for a brace", position(template, at))
+			return "", fmt.Errorf("%s: { without }; write {{ for a literal brace", position(template, at))
 		}
 		name := template[at+1 : at+1+end]
 		value, ok := fields[name]
 		if !ok {
-			return "", fmt.Errorf("%s: {%s} is no placeholder; the placeholders are %s, and a brace is written {{",
+			return "", fmt.Errorf("%s: unknown placeholder {%s}; the placeholders are %s, and a literal brace is written {{",
 				position(template, at), name, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 		}
 		out.WriteString(value)
@@ -46,7 +46,7 @@ func format(template string, fields map[string]string) (string, error) {
 	return out.String(), nil
 }
 
-// position tells where a byte of the template stands, both counted from 1.
+// position is the line and column of a byte of the template, both counted from 1.
 func position(template string, at int) string {
 	before := template[:at]
 	line := strings.Count(before, "\n") + 1

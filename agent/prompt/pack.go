@@ -80,7 +80,7 @@ func Parse(name string, data []byte) (Pack, error) {
 	for i := 0; i+1 < len(doc.Content[0].Content); i += 2 {
 		key, value := doc.Content[0].Content[i], doc.Content[0].Content[i+1]
 		if line, twice := seen[key.Value]; twice {
-			return fail("line %d: %s stands twice, first in line %d", key.Line, key.Value, line)
+			return fail("line %d: duplicate key %s, first in line %d", key.Line, key.Value, line)
 		}
 		seen[key.Value], lines[key.Value] = key.Line, value.Line
 		var target *string
@@ -94,7 +94,7 @@ func Parse(name string, data []byte) (Pack, error) {
 		default:
 			note, known := elsewhere[key.Value]
 			if !known {
-				return fail("line %d: %q is no key of a prompt pack; those are name, system_prompt and "+
+				return fail("line %d: unknown key %q; the keys of a prompt pack are name, system_prompt and "+
 					"instance_prompt", key.Line, key.Value)
 			}
 			p.Notes = append(p.Notes, fmt.Sprintf("%s of prompt pack %s is not used: %s", key.Value, name, note))

@@ -1,8 +1,3 @@
-// Package prompt holds prompt packs: the words that a rollout begins with, in YAML with the reference agent's keys, so
-// that the very file that a checkpoint was trained with can be loaded as it is.
-//
-// It imports agent and tools, and knows nothing of models or sandboxes. A [Pack] is a value and is never changed;
-// everything here may be used concurrently.
 package prompt
 
 import (
@@ -25,7 +20,7 @@ type Pack struct {
 	Name     string
 	System   string
 	Instance string
-	// Notes tell what the file asked for that this agent decides elsewhere.
+	// Notes name the settings of the file that are ignored here, and where they are set instead.
 	Notes []string
 }
 
@@ -35,7 +30,7 @@ type Values struct {
 	Statement string
 	// Dir is the repository's absolute path in the sandbox.
 	Dir string
-	// Network tells whether commands can reach the network.
+	// Network reports whether commands can reach the network.
 	Network bool
 	// Tools are described where the pack asks for it: in the XML format, in which the prompt is all that a model knows.
 	Tools []tools.Spec

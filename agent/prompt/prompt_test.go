@@ -187,21 +187,21 @@ func TestMarksAreTakenOff(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	ok := "system_prompt: x\n"
 	tests := map[string]struct{ file, want string }{
-		"an unknown key":         {ok + "instance_prompt: '{problem_statement}'\ntool_prompt: y\n", `prompt pack p.yaml: line 3: "tool_prompt" is no key of a prompt pack`},
-		"a key twice":            {ok + "instance_prompt: '{problem_statement}'\nsystem_prompt: y\n", "line 3: system_prompt stands twice, first in line 1"},
+		"an unknown key":         {ok + "instance_prompt: '{problem_statement}'\ntool_prompt: y\n", `prompt pack p.yaml: line 3: unknown key "tool_prompt"; the keys of a prompt pack are`},
+		"a key twice":            {ok + "instance_prompt: '{problem_statement}'\nsystem_prompt: y\n", "line 3: duplicate key system_prompt, first in line 1"},
 		"a list":                 {"- x\n", "want a mapping"},
 		"nothing":                {"", "want a mapping"},
 		"no instance prompt":     {ok, "instance_prompt is missing or empty"},
 		"no issue":               {ok + "instance_prompt: fix it\n", "line 2: instance_prompt has no {problem_statement}"},
 		"a prompt that is a map": {ok + "instance_prompt: {problem_statement}\n", "line 2: instance_prompt must be a text"},
 		"broken YAML":            {"system_prompt: [\n", "prompt pack p.yaml: yaml:"},
-		"an unknown placeholder": {ok + "instance_prompt: |-\n  {problem_statement}\n  now {dir}\n", "line 2, column 5: {dir} is no placeholder; the placeholders are candidate_patch,"},
+		"an unknown placeholder": {ok + "instance_prompt: |-\n  {problem_statement}\n  now {dir}\n", "line 2, column 5: unknown placeholder {dir}; the placeholders are candidate_patch,"},
 		"where it begins":        {ok + "instance_prompt: |-\n  {problem_statement}\n  now {dir}\n", "(instance_prompt begins in line 2)"},
-		"an open brace":          {ok + "instance_prompt: 'é {problem_statement'\n", "line 1, column 3: a { is not closed"},
-		"a closing brace":        {ok + "instance_prompt: '{problem_statement} }'\n", "line 1, column 21: a } stands alone"},
-		"a conversion":           {ok + "instance_prompt: '{problem_statement!r}'\n", "{problem_statement!r} is no placeholder"},
-		"an attribute":           {ok + "instance_prompt: '{problem_statement.x}'\n", "is no placeholder"},
-		"a number":               {ok + "instance_prompt: '{}'\n", "{} is no placeholder"},
+		"an open brace":          {ok + "instance_prompt: 'é {problem_statement'\n", "line 1, column 3: { without }"},
+		"a closing brace":        {ok + "instance_prompt: '{problem_statement} }'\n", "line 1, column 21: single }"},
+		"a conversion":           {ok + "instance_prompt: '{problem_statement!r}'\n", "unknown placeholder {problem_statement!r}"},
+		"an attribute":           {ok + "instance_prompt: '{problem_statement.x}'\n", "unknown placeholder"},
+		"a number":               {ok + "instance_prompt: '{}'\n", "unknown placeholder {}"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

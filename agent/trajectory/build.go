@@ -18,7 +18,7 @@ const (
 	extraTask         = "task"          // document: Header.Task
 	extraRun          = "run"           // document: Header.Extra
 	extraStop         = "stop"          // document: Stop
-	extraCallsInText  = "calls_in_text" // step: the calls stand in the message's text as well
+	extraCallsInText  = "calls_in_text" // step: the calls are in the message's text as well
 	extraProblem      = "format_problem"
 	extraFinishReason = "finish_reason"
 	extraElapsed      = "elapsed_ms"    // step, result
@@ -235,7 +235,7 @@ func (s *Step) result(r Result) StepResult {
 	return out
 }
 
-// call finds the call that a result answers. Where one server id stands for several calls, each result takes the next.
+// call finds the call that a result answers. Where several calls share one server id, each result takes the next.
 func (s *Step) call(id string) (string, bool) {
 	answered := make(map[string]bool)
 	for _, r := range s.Observation.Results {

@@ -99,7 +99,7 @@ func StopReasons() []StopReason {
 	}
 }
 
-// Observation is a message that tells the model what became of its last reply: results of tools, or what was wrong with
+// Observation is the message that answers a reply: results of tools, or what was wrong with
 // the reply's format.
 type Observation struct {
 	// Message is the message as sent, with whatever the agent added to the tools' output.
@@ -108,7 +108,7 @@ type Observation struct {
 	Results []Result `json:"results,omitempty"`
 }
 
-// Result is what became of one call.
+// Result is the result of one call.
 type Result struct {
 	CallID string `json:"call_id"`
 	// Output is what the tool itself said. It may be left empty where the message holds nothing else.

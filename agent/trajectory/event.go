@@ -48,7 +48,7 @@ type Header struct {
 	AgentVersion string `json:"agent_version,omitempty"`
 	// Model is the name that requests ask for.
 	Model string `json:"model,omitempty"`
-	// Format is the action format: "xml" where calls stand in the text, "tools" where they are native.
+	// Format is the action format: "xml" where calls are in the text, "tools" where they are native.
 	Format string `json:"format,omitempty"`
 	// Tools are the definitions that the model was offered, in the shape of OpenAI's function tools.
 	Tools []json.RawMessage `json:"tools,omitempty"`
@@ -139,5 +139,5 @@ func (e Event) tokens() *Sample {
 }
 
 // ErrLog marks a log that cannot be trusted: an event that is broken, out of order or of a newer version. A torn last
-// line is no such error: it is what a killed writer leaves, and is dropped.
+// line is not an error: it is what a killed writer leaves, and is dropped.
 var ErrLog = errors.New("broken event log")
