@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Whatever is written appears above the live lines, which follow what they are drawn from.
+func TestScreen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b strings.Builder
+		s := NewScreenOn(&b, Terminal{Live: true})
+		n := 1
+		s.Show(func(int) []string {
+			lines := []string{"one", "two", "three"}
+			return lines[:n]
+		})
+		NewLog(s).Warn("look")
+		s.Lock()
+		n = 3
+		s.Unlock()
+		time.Sleep(repaint)
+		synctest.Wait()
+		Say(s, "again")
+		if err := s.Close(true); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(s, "the end")
+		want := "deepswe: warning: look\none" + wipe + "one\ntwo\nthree" +
+			"\x1b[2A" + wipe + "deepswe: again\none\ntwo\nthree" + "\x1b[2A" + wipe + "one\ntwo\nthree\nthe end\n"
+		if b.String() != want {
+			t.Errorf("got\n%q\nwant\n%q", b.String(), want)
+		}
+	})
+}
+
+// In a pipe nothing is redrawn.
+func TestScreenInAPipe(t *testing.T) {
+	var b strings.Builder
+	s := NewScreen(&b)
+	s.Show(func(int) []string { return []string{"live"} })
+	fmt.Fprintln(s, "a line")
+	if err := s.Close(true); err != nil || b.String() != "a line\n" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+	if ScreenOf(s) != s {
+		t.Error("a screen on a screen")
+	}
+}
+
+type closed struct{ writes int }
+
+func (c *closed) Write([]byte) (int, error) {
+	c.writes++
+	return 0, errors.New("closed")
+}
+
+// The first failed write ends all output, of lines and of JSON.
+func TestOutputEnds(t *testing.T) {
+	w := &closed{}
+	s := NewScreen(w)
+	fmt.Fprintln(s, "a")
+	if _, err := fmt.Fprintln(s, "b"); err == nil || w.writes != 1 {
+		t.Errorf("%d writes, %v", w.writes, err)
+	}
+	w = &closed{}
+	lines := NewJSONLines(w)
+	if lines.Print(1) == nil || lines.Print(2) == nil || lines.Err() == nil || w.writes != 1 {
+		t.Errorf("%d writes of JSON", w.writes)
+	}
+}
+
+func TestRunDir(t *testing.T) {
+	t.Setenv("TMPDIR", "/tmp/of-mine")
+	for want, vars := range map[string]map[string]string{
+		"/state/deepswe/runs/1":               {"XDG_STATE_HOME": "/state", "HOME": "/home/u"},
+		"/home/u/.local/state/deepswe/runs/1": {"HOME": "/home/u"},
+		"/tmp/of-mine/deepswe/runs/1":         {},
+	} {
+		if got := (World{Getenv: environment(vars)}).RunDir("1"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	now := time.Date(2026, 11, 22, 4, 5, 6, 0, time.UTC)
+	w := World{Now: func() time.Time { return now }}
+	if a, b := w.RunID(), w.RunID(); a == b || !strings.HasPrefix(a, "20261122-040506-") || len(a) != len("20261122-040506-abcdef") {
+		t.Errorf("run ids %s and %s", a, b)
+	}
+}
