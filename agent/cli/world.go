@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"deepswe/env/disk"
 )
 
 // World is what every command needs of the outside. A command package adds what only it needs in a Deps of its own.
@@ -113,9 +114,7 @@ func (j *JSONLines) Print(v any) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.err == nil {
-		enc := json.NewEncoder(j.w)
-		enc.SetEscapeHTML(false)
-		j.err = enc.Encode(v)
+		j.err = disk.EncodeJSON(j.w, v)
 	}
 	return j.err
 }

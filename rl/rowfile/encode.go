@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"deepswe/env/disk"
 	"deepswe/rl"
 )
 
@@ -176,12 +177,8 @@ func (e *encoder) version(v rl.Version) {
 
 // text quotes s as JSON and leaves < > & as they are.
 func (e *encoder) text(s string) {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	// A string always encodes: invalid UTF-8 becomes the replacement character.
-	_ = enc.Encode(s)
-	e.b = append(e.b, bytes.TrimSuffix(out.Bytes(), []byte("\n"))...)
+	quoted, _ := disk.MarshalJSON(s) // a string always encodes: invalid UTF-8 becomes the replacement character
+	e.b = append(e.b, quoted...)
 }
 
 // flush writes what was encoded as one line.
