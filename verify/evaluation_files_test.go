@@ -16,6 +16,7 @@ import (
 )
 
 func TestSaveAndLoad(t *testing.T) {
+	t.Parallel()
 	task := wrongAnswerTask()
 	p := newScratch(t, wrongAnswer)
 	e := Evaluator{Provider: p}

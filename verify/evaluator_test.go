@@ -80,6 +80,7 @@ func with(files map[string]string, changes ...string) map[string]string {
 }
 
 func TestEvaluate(t *testing.T) {
+	t.Parallel()
 	patch := func(changes ...string) []byte { return gitDiff(t, wrongAnswer, with(wrongAnswer, changes...)) }
 	right := patch("answer", "42\n")
 	for _, tc := range []struct {
@@ -108,6 +109,7 @@ func TestEvaluate(t *testing.T) {
 			status: Unresolved, sandboxes: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			p := newScratch(t, wrongAnswer)
 			e := Evaluator{Provider: p}
 			v, err := e.Evaluate(t.Context(), wrongAnswerTask(), tc.patch)
@@ -136,6 +138,7 @@ func TestEvaluate(t *testing.T) {
 
 // Without git in the image, the host's git applies the patch.
 func TestEvaluateWithoutGit(t *testing.T) {
+	t.Parallel()
 	before := with(wrongAnswer, "old", "to be removed\n", "dir/kept", "x\n")
 	after := with(before, "old", "", "new/deep/file", "new\n", "answer", "42\n", "data/crlf.tx", "one\r\n2\r\n", "bin", "\x00\x01\xff")
 	task := wrongAnswerTask()
@@ -180,8 +183,10 @@ func (s hidden) Run(ctx context.Context, c env.Command) (env.Result, error) {
 // What cannot be graded is told apart: what the patch brought about is worth nothing, what is the task's own fault is
 // no verdict at all, and an infrastructure failure is an error.
 func TestEvaluateLimits(t *testing.T) {
+	t.Parallel()
 	right := gitDiff(t, wrongAnswer, with(wrongAnswer, "answer", "42\n"))
 	t.Run("time", func(t *testing.T) {
+		t.Parallel()
 		task := wrongAnswerTask()
 		task.Tests.Script += "sleep 600\n"
 		e := Evaluator{Provider: newScratch(t, wrongAnswer), Timeout: 300 * time.Millisecond}
@@ -194,6 +199,7 @@ func TestEvaluateLimits(t *testing.T) {
 		}
 	})
 	t.Run("log", func(t *testing.T) {
+		t.Parallel()
 		e := Evaluator{Provider: newScratch(t, wrongAnswer), maxLog: 100}
 		v, err := e.Evaluate(t.Context(), wrongAnswerTask(), right)
 		if err != nil || v.Status != Ungradable || v.Void || v.Reward != 0 {
@@ -201,6 +207,7 @@ func TestEvaluateLimits(t *testing.T) {
 		}
 	})
 	t.Run("parser", func(t *testing.T) {
+		t.Parallel()
 		task := wrongAnswerTask()
 		task.Tests.Parser = "parse_log_nothing"
 		e := Evaluator{Provider: newScratch(t, wrongAnswer)}
@@ -213,6 +220,7 @@ func TestEvaluateLimits(t *testing.T) {
 		}
 	})
 	t.Run("sandbox", func(t *testing.T) {
+		t.Parallel()
 		p := newScratch(t, wrongAnswer)
 		p.fail = func(int) error { return fmt.Errorf("%w: the disk is full", env.ErrInfrastructure) }
 		e := Evaluator{Provider: p}
@@ -221,6 +229,7 @@ func TestEvaluateLimits(t *testing.T) {
 		}
 	})
 	t.Run("guest lost", func(t *testing.T) {
+		t.Parallel()
 		task := wrongAnswerTask()
 		task.Tests.Script = "kill -9 $PPID; sleep 60\n"
 		e := Evaluator{Provider: newScratch(t, wrongAnswer)}
@@ -229,6 +238,7 @@ func TestEvaluateLimits(t *testing.T) {
 		}
 	})
 	t.Run("cancelled", func(t *testing.T) {
+		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		task := wrongAnswerTask()
@@ -242,11 +252,13 @@ func TestEvaluateLimits(t *testing.T) {
 
 // The code under test can change every file that it may write to, but not the script that is running.
 func TestScriptCannotBeRewritten(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		padding string
 	}{{"short", ""}, {"too long for an argument", strings.Repeat("# "+strings.Repeat("-", 97)+"\n", 2000)}} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			task := wrongAnswerTask()
 			task.Tests.Files["tests/hidden"] += "for f in /proc/$PPID/fd/* /proc/$$/fd/*; do :; done; read -r stolen && echo \"stolen: $stolen\"\n"
 			task.Tests.Script = tc.padding + task.Tests.Script
@@ -260,6 +272,7 @@ func TestScriptCannotBeRewritten(t *testing.T) {
 }
 
 func TestEvaluateRewardFile(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, script string
 		status       Status
@@ -274,6 +287,7 @@ func TestEvaluateRewardFile(t *testing.T) {
 		{"left by somebody else", "cat $R.txt", Ungradable, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			file := filepath.Join(t.TempDir(), "logs", "reward.txt")
 			if tc.name == "left by somebody else" {
 				writeFile(t, file, "1\n")
@@ -292,6 +306,7 @@ func TestEvaluateRewardFile(t *testing.T) {
 
 // Where the script gives the reward itself, a file of any name may be what was asked for.
 func TestEvaluateRewardFileTakesAnyFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "reward.txt")
 	task := env.Task{ID: "harbor", Tests: env.Tests{Script: "grep -c os._exit Makefile > " + file, RewardFile: file}}
 	p := newScratch(t, wrongAnswer)
@@ -306,6 +321,7 @@ func TestEvaluateRewardFileTakesAnyFile(t *testing.T) {
 }
 
 func TestKey(t *testing.T) {
+	t.Parallel()
 	task, patch := wrongAnswerTask(), []byte("x")
 	e := Evaluator{}
 	key := e.Key(task, patch)

@@ -7,6 +7,7 @@ import (
 
 // An indicator of forgery counts against a patch only where the code did not have it before.
 func TestForgeryIndicators(t *testing.T) {
+	t.Parallel()
 	forging := "42\n# os._exit\n"
 	for _, tc := range []struct {
 		name   string
@@ -25,6 +26,7 @@ func TestForgeryIndicators(t *testing.T) {
 		{name: "as a binary patch", files: map[string]string{"blob": "\x00\x01"}, change: []string{"blob", "\x00os._exit(0)"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			before := with(wrongAnswer)
 			for name, content := range tc.files {
 				before[name] = content

@@ -20,6 +20,7 @@ import (
 // Each file in testdata/grade is a task, a log that was written for the purpose, the report that the official harness
 // writes about it, and the stricter verdict.
 func TestGradeLog(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/grade/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases: %v", err)
@@ -65,6 +66,7 @@ func describe(g Grade) string {
 }
 
 func TestGradeLogWithoutPatch(t *testing.T) {
+	t.Parallel()
 	g, err := GradeLog(env.Task{ID: "a-1", Tests: env.Tests{Parser: "no such parser"}}, Evidence{NoPatch: true})
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +80,7 @@ const resolvedLog = "+ : '>>>>> Start Test Output'\nPASSED a\n+ : '>>>>> End Tes
 
 // On these, the harness raises an exception and writes no report.
 func TestGradeLogCannot(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		tests  env.Tests
@@ -104,6 +107,7 @@ func TestGradeLogCannot(t *testing.T) {
 
 // What the harness does not look at does not make it raise.
 func TestGradeLogLooksNoFurther(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		tests env.Tests
@@ -122,6 +126,7 @@ func TestGradeLogLooksNoFurther(t *testing.T) {
 }
 
 func TestKnownExitCode(t *testing.T) {
+	t.Parallel()
 	task := env.Task{ID: "a-1", Tests: env.Tests{Parser: "parse_log_pytest", EvalType: PassAndFail, FailToPass: []string{"a"}}}
 	for _, c := range []struct {
 		log  string
@@ -144,6 +149,7 @@ func TestKnownExitCode(t *testing.T) {
 }
 
 func TestFailedExit(t *testing.T) {
+	t.Parallel()
 	for code, want := range map[string]bool{"0": false, "-0": false, "000": false, "٠": false, "০0": false, "1": true, "-1": true, "٠١": true, "𝟎": false, "𝟏": true, "𝟗": true} {
 		if got, err := failedExit(code); err != nil || got != want {
 			t.Errorf("failedExit(%q) = %t, %v, want %t", code, got, err, want)

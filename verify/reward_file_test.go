@@ -7,6 +7,7 @@ import (
 )
 
 func TestReadReward(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, data string
 		want       float64
@@ -44,6 +45,7 @@ func TestReadReward(t *testing.T) {
 }
 
 func TestRewardFiles(t *testing.T) {
+	t.Parallel()
 	want := []string{"/logs/verifier/reward.json", "/logs/verifier/reward.txt"}
 	for _, file := range want {
 		if got := RewardFiles(file); !slices.Equal(got, want) {

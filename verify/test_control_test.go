@@ -11,6 +11,7 @@ import (
 )
 
 func TestPatchedPaths(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, patch string
 		want        []string
@@ -41,6 +42,7 @@ func TestPatchedPaths(t *testing.T) {
 }
 
 func TestControlsTests(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		names string
 		want  bool
@@ -61,6 +63,7 @@ func TestControlsTests(t *testing.T) {
 }
 
 func TestShadows(t *testing.T) {
+	t.Parallel()
 	root := []string{"src", "coverage", "io.py"}
 	for name, want := range map[string]bool{
 		"pytest.py": true, "pytest/__init__.py": true, "_pytest/runner.py": true, "re.py": true, "json.cpython-311.so": true,
@@ -73,6 +76,7 @@ func TestShadows(t *testing.T) {
 }
 
 func TestSteeringFiles(t *testing.T) {
+	t.Parallel()
 	task := env.Task{Tests: env.Tests{
 		GoldPatch:  "--- a/setup.cfg\n+++ b/setup.cfg\n",
 		FailToPass: []string{"checks/odd.py::test_a", "test_b (module.Case)"},
@@ -85,6 +89,7 @@ func TestSteeringFiles(t *testing.T) {
 }
 
 func TestIntoRepository(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{".git/hooks/post-checkout", "sub/.GIT/config"} {
 		if _, found := intoRepository([]byte("--- /dev/null\n+++ b/" + name + "\n")); !found {
 			t.Errorf("a patch to %s passed", name)

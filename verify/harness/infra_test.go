@@ -3,6 +3,7 @@ package harness
 import "testing"
 
 func TestClassify(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ log, reason string }{
 		{"Error: Failed to launch the browser", "browser_launch_failed"},
 		{"Failed to connect to the bus: x", "browser_launch_failed"},

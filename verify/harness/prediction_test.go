@@ -8,6 +8,7 @@ import (
 )
 
 func TestReadPredictions(t *testing.T) {
+	t.Parallel()
 	patch := "diff --git a/x b/x\n"
 	want := []Prediction{{"a-1", "m", &patch}, {"b-2", "m", nil}}
 	for name, text := range map[string]string{

@@ -7,6 +7,7 @@ import (
 )
 
 func TestRunReport(t *testing.T) {
+	t.Parallel()
 	solved, unsolved := &Report{Resolved: true}, &Report{}
 	r := RunReport{
 		Tasks: []string{"d", "c", "b", "a", "é", "f", "c"},

@@ -12,6 +12,7 @@ import (
 
 // What does not agree with itself is found among the runs of a patch.
 func TestFlaky(t *testing.T) {
+	t.Parallel()
 	task := env.Task{ID: "shelf-1", Tests: env.Tests{Parser: "parse_log_pytest", EvalType: "pass_and_fail", Script: "x", PassToPass: []string{"t.py::a", "t.py::b"}}}
 	ran := func(log string) verify.Evaluation {
 		g, err := verify.GradeLog(task, verify.Evidence{Log: []byte(">>>>> Start Test Output\n" + log + ">>>>> End Test Output\n")})

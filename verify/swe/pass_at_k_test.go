@@ -11,6 +11,7 @@ import (
 )
 
 func TestPassAtK(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		n, c, k int
 		want    float64
@@ -25,6 +26,7 @@ func TestPassAtK(t *testing.T) {
 
 // The product in PassAtK is the quotient of binomial coefficients, also where those are beyond a float.
 func TestPassAtKIsExact(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 2000).Draw(t, "n")
 		c := rapid.IntRange(0, n).Draw(t, "c")
@@ -38,6 +40,7 @@ func TestPassAtKIsExact(t *testing.T) {
 }
 
 func TestPassRate(t *testing.T) {
+	t.Parallel()
 	tasks := []Attempts{{"a", 4, 0}, {"b", 4, 1}, {"c", 4, 4}, {"d", 2, 2}, {"e", 0, 0}}
 	for _, tc := range []struct {
 		k, tasks int
@@ -70,6 +73,7 @@ func make10(solved int) []Attempts {
 
 // The interval holds the truth about as often as it says, for tasks of very different difficulty, few or many attempts.
 func TestPassRateCovers(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, tc := range []struct{ tasks, attempts, k int }{{10, 1, 1}, {50, 1, 1}, {50, 8, 1}, {50, 8, 4}, {20, 16, 2}} {
 		const rounds = 2000
@@ -109,6 +113,7 @@ func truth(k int) float64 {
 }
 
 func TestSplitTasks(t *testing.T) {
+	t.Parallel()
 	got := SplitTasks([]Attempts{{"a", 4, 4}, {"b", 4, 1}, {"c", 3, 0}, {"d", 0, 0}, {"e", 1, 1}})
 	want := Split{Never: []string{"c"}, Sometimes: []string{"b"}, Always: []string{"a", "e"}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -118,6 +123,7 @@ func TestSplitTasks(t *testing.T) {
 
 // The worked example of Newcombe 1998, method 3: 81 of 263 is 0.2553 to 0.3662; and the ends.
 func TestWilson(t *testing.T) {
+	t.Parallel()
 	low, high := Wilson(81.0/263, 263)
 	if math.Abs(low-0.2553) > 5e-5 || math.Abs(high-0.3662) > 5e-5 {
 		t.Errorf("%.4f to %.4f", low, high)

@@ -11,6 +11,7 @@ import (
 
 // What Python's json.loads says, which is not what encoding/json says.
 func TestReadJSON(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		text string
 		want any

@@ -8,6 +8,7 @@ import (
 )
 
 func TestDecode(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, log, want string }{
 		{"plain", "a\nb\n", "a\nb\n"},
 		{"line ends", "a\r\nb\rc\r\r\nd\r", "a\nb\nc\n\nd\n"},
@@ -52,6 +53,7 @@ func FuzzDecode(f *testing.F) {
 
 // Python's white space is not Go's, and the harness splits and trims by it.
 func TestWhiteSpace(t *testing.T) {
+	t.Parallel()
 	const spaces = "\t\n\v\f\r\x1c\x1d\x1e\x1f \u0085\u00a0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000"
 	for _, r := range spaces {
 		if got := fields("a" + string(r) + "b"); !slices.Equal(got, []string{"a", "b"}) {
@@ -78,6 +80,7 @@ func TestWhiteSpace(t *testing.T) {
 }
 
 func TestWord(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ in, first, rest string }{
 		{"", "", ""},
 		{" \x1c ", "", ""},
@@ -92,6 +95,7 @@ func TestWord(t *testing.T) {
 }
 
 func TestWithoutElements(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ in, want string }{
 		{"a<x>b</x>c", "ac"},
 		{"<x><y>1</y></x>", ""},

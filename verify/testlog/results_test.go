@@ -10,6 +10,7 @@ import (
 
 // Results are an ordered map: what a map and a list of keys say, they say.
 func TestResultsAreAnOrderedMap(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var r Results
 		want := map[string]Status{}
@@ -52,6 +53,7 @@ func TestResultsAreAnOrderedMap(t *testing.T) {
 }
 
 func TestResolve(t *testing.T) {
+	t.Parallel()
 	var r Results
 	r.set("f[log(x) y]", Passed)
 	r.set("f[log(x) z]", XFailed)
@@ -82,6 +84,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestWorse(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ a, b, want Status }{
 		{"", Passed, Passed}, {Passed, Errored, Errored}, {Failed, Errored, Failed}, {Failed, Passed, Failed},
 	} {

@@ -17,6 +17,7 @@ import (
 // Each file in testdata is a log that was written for the purpose, in the format of one runner, with what its parser
 // must make of it: "STATUS name" a line, or the error.
 func TestParsers(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases: %v", err)
@@ -76,6 +77,7 @@ func describe(r *Results, err error) string {
 }
 
 func TestLookupUnknown(t *testing.T) {
+	t.Parallel()
 	if _, err := Lookup("parse_log_cobol"); !errors.Is(err, ErrUnknownParser) {
 		t.Errorf("error is %v, want ErrUnknownParser", err)
 	}

@@ -6,6 +6,7 @@ import (
 )
 
 func TestReadXMLRefuses(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		`<a>`, `<a></b>`, `<a/><b/>`, `<a/>x`, `<a b="1" b="2"/>`, `<a b="1"c="2"/>`, `<a b=1/>`, `<a b="<"/>`, `<a b/>`, `<a / >`,
 		`<a>&nbsp;</a>`, `<a>&#0;</a>`, `<a>&#xD800;</a>`, `<a>&#x110000;</a>`, `<a>&</a>`, `<a>]]></a>`, `<a><!-- -- --></a>`,
@@ -20,6 +21,7 @@ func TestReadXMLRefuses(t *testing.T) {
 }
 
 func TestReadXML(t *testing.T) {
+	t.Parallel()
 	doc, err := readXML("<a n='1&#10;&lt;\n\"' ><!-- c --><?p x?><b xmlns='u'><c/></b><![CDATA[<]]>&gt;<c xmlns:p=\"v\" p:n='2'/></a >\n<!-- end -->")
 	if err != nil {
 		t.Fatal(err)

@@ -285,6 +285,7 @@ END_OF_FILE`},
 
 // Every known way to a reward without a solution ends with none, or with a patch that says what was done.
 func TestAttacks(t *testing.T) {
+	t.Parallel()
 	p := openDocker(t, bookworm)
 	e := verify.Evaluator{Provider: p, Run: "test-attack"}
 	attacked := map[string]env.Task{}

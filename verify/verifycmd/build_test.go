@@ -16,6 +16,7 @@ import (
 
 // Tasks that bring a Dockerfile, one of our own and one of Harbor's, are attempted and graded in the image it makes.
 func TestDockerfileTasks(t *testing.T) {
+	t.Parallel()
 	testkit.Images(t, bookworm)
 	r := readRepository(t, filepath.Join(tasksDir, "layered.txtar"))
 	source := r.task(t)

@@ -73,6 +73,7 @@ func knowing(tasks []env.Task, solves func(task string, r llmtest.Request) bool)
 }
 
 func TestEvalUsage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, tc := range []struct{ args, says string }{
 		{"eval", "--tasks PATH is missing"},
@@ -96,6 +97,7 @@ func TestEvalUsage(t *testing.T) {
 }
 
 func TestEval(t *testing.T) {
+	t.Parallel()
 	testkit.Images(t, bookworm)
 	tasks := repositories(t)
 	layered, quantile := tasks[1], tasks[2]
@@ -224,6 +226,7 @@ func TestEval(t *testing.T) {
 
 // The soundness check finds tasks that are not as they should be.
 func TestSoundnessCheck(t *testing.T) {
+	t.Parallel()
 	testkit.Images(t, bookworm)
 	dir := t.TempDir()
 	variant := func(id string, change func(*env.Task)) string {
@@ -269,6 +272,7 @@ func readReport(path string, v any) error {
 
 // Whatever tasks are called, each has files of its own inside of the run's directory, or is left out with the reason.
 func TestOddTaskIDs(t *testing.T) {
+	t.Parallel()
 	testkit.Images(t, bookworm)
 	layered := repositories(t)[1]
 	ids := []string{"a/b", "a%2Fb", ".hidden x", strings.Repeat("long", 100), strings.Repeat("long", 100) + "er"}
@@ -319,6 +323,7 @@ func copiesOf(t *testing.T, dir string, task env.Task, ids ...string) string {
 
 // What cannot be a run's directory, or tasks of a run, is refused with what to do, before anything is started.
 func TestRunsThatAreRefused(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	manifest := func(name, text string) string {
 		path := filepath.Join(dir, name)

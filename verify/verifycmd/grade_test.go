@@ -38,6 +38,7 @@ func read(t testing.TB, path string) string {
 }
 
 func TestGradeUsage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	preds := write(t, filepath.Join(dir, "preds.json"), `[{"instance_id": "nowhere", "model_patch": ""}]`)
 	for _, tc := range []struct {
@@ -69,6 +70,7 @@ func TestGradeUsage(t *testing.T) {
 
 // A saved log is graded without any machinery, and the report is printed byte for byte.
 func TestGradeLog(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var lines []string
 	task := repositories(t)[1]
@@ -104,6 +106,7 @@ func TestGradeLog(t *testing.T) {
 }
 
 func TestGradePredictions(t *testing.T) {
+	t.Parallel()
 	testkit.Images(t, bookworm)
 	tasks := repositories(t)
 	keypath, layered, quantile := tasks[0], tasks[1], tasks[2]
@@ -175,6 +178,7 @@ func TestGradePredictions(t *testing.T) {
 
 // Grading twice runs the tests twice, and keeps both results.
 func TestGradeRepeat(t *testing.T) {
+	t.Parallel()
 	testkit.Images(t, bookworm)
 	out := filepath.Join(t.TempDir(), "out")
 	got := deepswe(t, "grade", "--tasks", tasksFile, "--filter", "layered", "--predictions", "gold", "--repeat", "2", "--out", out, "--json")

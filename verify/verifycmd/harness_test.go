@@ -41,6 +41,7 @@ print(json.dumps({"reports": reports, "run": made.read_text()}))
 // TestOfficialHarness compares with the official harness itself, where DEEPSWE_TEST_SWEBENCH names a Python that has it
 // installed.
 func TestOfficialHarness(t *testing.T) {
+	t.Parallel()
 	python := os.Getenv("DEEPSWE_TEST_SWEBENCH")
 	if python == "" {
 		t.Skip("needs DEEPSWE_TEST_SWEBENCH=PYTHON, a Python with the swebench package")

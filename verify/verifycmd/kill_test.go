@@ -107,6 +107,7 @@ func (f *flapping) answer(r llmtest.Request) llmtest.Reply {
 // TestKilledRuns kills an evaluation at random moments and takes it up again, over an endpoint that flaps. In the end
 // its results are those of an undisturbed run, nothing was lost or done twice, and nothing is left on the daemon.
 func TestKilledRuns(t *testing.T) {
+	t.Parallel()
 	testkit.Images(t, busybox)
 	n, k, kills, workers := scale()
 	dir := t.TempDir()
@@ -167,6 +168,7 @@ func TestKilledRuns(t *testing.T) {
 
 // TestInterruptedRun stops an evaluation as a user does, and goes on with it.
 func TestInterruptedRun(t *testing.T) {
+	t.Parallel()
 	testkit.Images(t, busybox)
 	dir := t.TempDir()
 	tasks := writeTasks(t, filepath.Join(dir, "tasks.jsonl"), numberTasks(2))

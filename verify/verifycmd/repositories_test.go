@@ -8,6 +8,7 @@ import (
 
 // Each of the small repositories is solved by its solution, and by nothing else.
 func TestRepositories(t *testing.T) {
+	t.Parallel()
 	e := verify.Evaluator{Provider: openDocker(t, bookworm), Run: "test-repositories"}
 	for _, task := range repositories(t) {
 		t.Run(task.ID, func(t *testing.T) {

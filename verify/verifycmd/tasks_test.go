@@ -184,6 +184,7 @@ func repositories(t testing.TB) []env.Task {
 
 // The records in tasks.jsonl are made of the archives beside them.
 func TestTasksFile(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
