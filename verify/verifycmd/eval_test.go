@@ -78,7 +78,7 @@ func TestEvalUsage(t *testing.T) {
 	for _, tc := range []struct{ args, says string }{
 		{"eval", "--tasks PATH is missing"},
 		{"eval tasks.jsonl", "takes no arguments"},
-		{"eval --resume", "say which with --out"},
+		{"eval --resume", "--resume requires --out DIR"},
 		{"eval --resume --out " + dir, "there is no run in"},
 		{"eval --tasks missing.jsonl --out " + dir + "/a", "missing.jsonl: no such file"},
 		{"eval --tasks x -k 0", "requires --census"},

@@ -45,7 +45,7 @@ func TestGradeUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"grade", "what is to be graded?"},
+		{"grade", "--predictions FILE (or gold, or empty) or --log FILE is missing"},
 		{"grade --predictions gold", "--tasks PATH is missing"},
 		{"grade --predictions gold --log x --tasks " + tasksFile, "give one of them"},
 		{"grade --predictions missing.json --tasks " + tasksFile, "missing.json: no such file"},
@@ -56,7 +56,7 @@ func TestGradeUsage(t *testing.T) {
 		{"grade --predictions gold --slice a:b --tasks " + tasksFile, `parse slice "a:b"`},
 		{"grade --predictions gold --shuffle x --tasks " + tasksFile, "must be a whole number"},
 		{"grade --predictions gold --workers 0 --tasks " + tasksFile, "--workers must be at least 1"},
-		{"grade --predictions gold --run-id ../x --tasks " + tasksFile, "is no name for a file"},
+		{"grade --predictions gold --run-id ../x --tasks " + tasksFile, "must be a file name"},
 		{"grade --log " + preds + " --tasks " + tasksFile, "say which with --id"},
 		{"grade --log " + preds + " --id nobody --tasks " + tasksFile, "has no task nobody"},
 		{"grade preds.json", "takes no arguments"},

@@ -194,7 +194,7 @@ func TestInterruptedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := <-r.done
-	if code := r.cmd.ProcessState.ExitCode(); code != cli.ExitInterrupted || !strings.Contains(r.errOut.String(), "go on with: deepswe eval --resume --out "+out) {
+	if code := r.cmd.ProcessState.ExitCode(); code != cli.ExitInterrupted || !strings.Contains(r.errOut.String(), "resume with: deepswe eval --resume --out "+out) {
 		t.Fatalf("exit code %d, %v:\n%s", code, err, r.errOut.String())
 	}
 	if before := stable(t, out); before.Complete || before.Missing == 0 {
