@@ -179,7 +179,7 @@ func (j *job) createRun(model string) error {
 		return err
 	}
 	j.journal, err = run.Create(j.run, run.Manifest{
-		Kind: run.Solve, ID: j.id, Program: "deepswe " + j.d.Version, Settings: settings,
+		Kind: run.Solve, ID: j.id, Program: j.d.Program(), Settings: settings,
 	})
 	if errors.Is(err, run.ErrExists) {
 		err = j.exists()

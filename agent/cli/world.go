@@ -60,6 +60,9 @@ func (w World) Model(ctx context.Context, c ModelChoice) (LiveModel, error) {
 	return OpenModel(ctx, w.Logger(), c)
 }
 
+// Program is the name and version of this program, as the manifests of runs have it.
+func (w World) Program() string { return "deepswe " + w.Version }
+
 // RunID returns a name for a new run: unique, and sortable by time.
 func (w World) RunID() string {
 	var b [3]byte

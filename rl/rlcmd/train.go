@@ -93,7 +93,8 @@ func (t *training) execute(ctx context.Context) error {
 		dir = t.deps.RunDir(run.PathName(c.Name))
 	}
 	o := train.Options{
-		Dir: dir, Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon, Metrics: metrics.NewPrometheus(),
+		Dir: dir, Program: t.deps.Program(), Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon,
+		Metrics: metrics.NewPrometheus(),
 	}
 	stop, err := t.serve(o.Metrics, dir)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -20,6 +19,8 @@ import (
 type Options struct {
 	// Dir is the run's directory.
 	Dir string
+	// Program is the name and version that the run's manifest has.
+	Program string
 	// Resume continues the run in Dir; without it Dir must not hold one.
 	Resume bool
 	// Observer returns the observer of a run by name; nil watches none.
@@ -94,7 +95,7 @@ func openDir(path string, c Config, o Options) (*run.Dir, error) {
 		if err != nil {
 			return nil, err
 		}
-		d, err = run.Create(path, run.Manifest{Kind: run.Train, Created: o.Now(), Program: program(), Settings: own})
+		d, err = run.Create(path, run.Manifest{Kind: run.Train, Created: o.Now(), Program: o.Program, Settings: own})
 		if errors.Is(err, run.ErrExists) {
 			return nil, fmt.Errorf("%w; to fix: continue it with --resume, or choose another directory with --out", err)
 		}
@@ -146,14 +147,6 @@ func resumable(m run.Manifest, c Config) error {
 			ErrOtherConfig, strings.Join(keys, ", "))
 	}
 	return nil
-}
-
-func program() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "deepswe"
-	}
-	return strings.TrimSpace(info.Main.Path + " " + info.Main.Version + " " + info.GoVersion)
 }
 
 // startRun makes one run. workers bounds the processors of its trainer, 0 for all.

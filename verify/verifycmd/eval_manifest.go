@@ -53,7 +53,7 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	e.dir, err = run.Create(path, run.Manifest{Kind: run.Eval, Program: "deepswe " + e.d.Version, Settings: settings})
+	e.dir, err = run.Create(path, run.Manifest{Kind: run.Eval, Program: e.d.Program(), Settings: settings})
 	if errors.Is(err, run.ErrExists) {
 		err = fmt.Errorf("%w: resume it (--resume), or choose another --out", err)
 	}

@@ -120,7 +120,7 @@ func (g *grading) openDir() error {
 	if run.Exists(path) {
 		g.dir, err = run.Open(path, run.Grade)
 	} else {
-		g.dir, err = run.Create(path, run.Manifest{Kind: run.Grade, Program: "deepswe " + g.d.Version})
+		g.dir, err = run.Create(path, run.Manifest{Kind: run.Grade, Program: g.d.Program()})
 	}
 	if err != nil {
 		return cli.Usage(err)
