@@ -117,7 +117,7 @@ func tryNetwork(ctx context.Context, s env.Sandbox) (string, error) {
 	return "enforced: there is no interface but the loopback", nil
 }
 
-// tryNetworkBare asks the same where there is no program to ask with.
+// tryNetworkBare checks the same where there is no program to ask with.
 func tryNetworkBare(ctx context.Context, s env.Sandbox) (string, error) {
 	interfaces, err := s.List(ctx, "/sys/class/net", env.ListOptions{})
 	if err != nil {
@@ -155,7 +155,7 @@ func tryCPU(ctx context.Context, s env.Sandbox) (string, error) {
 	}
 	used, ok := parseTimes(said)
 	if !ok {
-		return "is set; the sandbox's shell cannot tell whether it is enforced", nil
+		return "is set; whether it is enforced could not be measured in this sandbox's shell", nil
 	}
 	if used > 800*time.Millisecond {
 		return "", fmt.Errorf("a busy command got %v of CPU in a second, under a limit of %v CPUs", used, probeCPUs)

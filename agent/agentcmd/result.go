@@ -96,7 +96,7 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 	return report, err
 }
 
-// end tells the result, and returns the error that the exit code comes from.
+// end prints the result, and returns the error that the exit code comes from.
 func (j *job) end(report outcome, err error) error {
 	if err != nil {
 		report.Error = err.Error()

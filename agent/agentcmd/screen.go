@@ -123,7 +123,7 @@ func (s *screen) start(b started) {
 // manyOmissions is how many files are told one by one.
 const manyOmissions = 5
 
-// omissions tells about files that are left out.
+// omissions prints the files that are left out.
 func (s *screen) omissions(what string, all []repo.Omission) {
 	for i, m := range all {
 		if i == manyOmissions && len(all) > i+1 {
@@ -275,7 +275,7 @@ func (s *screen) answer(text string) {
 	}
 }
 
-// describe is a call in a few words: the tool, and the arguments that tell most, with paths as seen from dir.
+// describe is a call in a few words: the tool, and its most important arguments, with paths as seen from dir.
 func describe(c *tools.Call, dir string) string {
 	words := []string{c.Name}
 	for _, key := range []string{"command", "cmd", "search_term", "path", "view_range", "insert_line"} {

@@ -108,7 +108,7 @@ func (j *job) check(ctx context.Context) error {
 	return nil
 }
 
-// reap removes the temporary files that killed runs left. That it fails is no reason not to work.
+// reap removes the temporary files that killed runs left. A failure does not stop the work.
 func (j *job) reap(ctx context.Context) {
 	if _, err := disk.ReapScratch(ctx, "", disk.Reaping{}); err != nil && ctx.Err() == nil {
 		j.d.Logger().Warn("what a killed run left could not be removed", "error", err)

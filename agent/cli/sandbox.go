@@ -45,7 +45,7 @@ func sandboxKinds() []SandboxKind {
 		}
 	}
 	return []SandboxKind{
-		{Name: EnvDocker, Images: true, Fix: "docker version says more", Open: openDocker},
+		{Name: EnvDocker, Images: true, Fix: "run docker version for details", Open: openDocker},
 		{Name: EnvBwrap, Open: here(func(o local.Options) (env.Provider, error) { return local.NewBwrap(o) })},
 		{Name: EnvHost, Remark: "no isolation", Open: here(func(o local.Options) (env.Provider, error) {
 			return local.NewHost(o)

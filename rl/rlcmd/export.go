@@ -195,7 +195,7 @@ func (x *export) convert(ctx context.Context, w io.Writer, src *rowfile.Source, 
 
 func (x *export) say(format string, args ...any) { fmt.Fprintf(x.deps.Err, format+"\n", args...) }
 
-// report tells people what became of their rollouts, and above all of those that are not there.
+// report prints how many rollouts were exported, and above all why others were not.
 func (x *export) report(b rl.Batch, a rl.Algorithm) {
 	s := b.Shape
 	x.say("%d rollouts in %d groups: %d trained, %d masked, %d without a reward, %d dropped by the filter, "+
