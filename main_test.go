@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"deepswe/agent/llm/llmtest"
 	"deepswe/env/guest"
 	"deepswe/env/local"
+	"deepswe/env/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -32,9 +34,15 @@ func TestMain(m *testing.M) {
 //	endpoint FILE...   starts a model endpoint that answers with the files' texts, one after the other
 //	result FILE KEY V  checks a key of the last line of a file of JSON lines
 //	waitfor FILE TEXT  waits until the file holds the text
+//	static             makes deepswe a static program, as Docker needs it: the tests' own is not under the race detector
 //
-// and the condition [sandbox:bwrap], which tells whether that sandbox works here.
+// the conditions [sandbox:bwrap] and [docker], which report whether these work here, and $TASKS, the bundled tasks.
 func TestScripts(t *testing.T) {
+	tasks, err := filepath.Abs("testdata/tasks/tasks.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	static := sync.OnceValues(func() (string, error) { return buildStatic(t.TempDir()) })
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
@@ -45,6 +53,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("GOCACHE", goEnv(t, "GOCACHE"))
 			e.Setenv("GOFLAGS", "")
 			e.Setenv("NO_PROXY", "127.0.0.1")
+			e.Setenv("TASKS", tasks)
 			if err := os.Mkdir(filepath.Join(e.WorkDir, "home"), 0o755); err != nil {
 				return err
 			}
@@ -54,15 +63,32 @@ func TestScripts(t *testing.T) {
 			"endpoint": startEndpoint,
 			"waitfor":  waitFor,
 			"result":   checkResult,
+			"static": func(ts *testscript.TestScript, _ bool, _ []string) {
+				dir, err := static()
+				ts.Check(err)
+				ts.Setenv("PATH", dir+string(filepath.ListSeparator)+ts.Getenv("PATH"))
+			},
 		},
 		Condition: func(cond string) (bool, error) {
-			if cond == "sandbox:bwrap" {
+			switch cond {
+			case "sandbox:bwrap":
 				return bwrapWorks(t), nil
+			case "docker":
+				return dockerWorks(t), nil
 			}
 			_, err := exec.LookPath(cond)
 			return err == nil, nil
 		},
 	})
+}
+
+func buildStatic(dir string) (string, error) {
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "deepswe"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return dir, nil
 }
 
 func goEnv(t *testing.T, name string) string {
@@ -99,12 +125,21 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s did not come to hold %q", args[0], args[1])
 }
 
-// bwrapWorks tells whether bubblewrap sandboxes work here. Where DEEPSWE_TEST_REQUIRE asks for them, they must.
+// dockerWorks reports whether the image of the bundled tasks is here. Where DEEPSWE_TEST_REQUIRE names docker, it must be.
+func dockerWorks(t *testing.T) bool {
+	err := exec.CommandContext(t.Context(), "docker", "image", "inspect", "deepswe-test:bookworm").Run()
+	if err != nil && testkit.Required("docker") {
+		t.Errorf("DEEPSWE_TEST_REQUIRE names docker: %v", err)
+	}
+	return err == nil
+}
+
+// bwrapWorks reports whether bubblewrap sandboxes work here. Where DEEPSWE_TEST_REQUIRE names bwrap, they must.
 func bwrapWorks(t *testing.T) bool {
 	p, err := local.NewBwrap(local.Options{})
 	if err != nil {
-		if slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), "bwrap") {
-			t.Errorf("DEEPSWE_TEST_REQUIRE asks for bwrap: %v", err)
+		if testkit.Required("bwrap") {
+			t.Errorf("DEEPSWE_TEST_REQUIRE names bwrap: %v", err)
 		}
 		return false
 	}
