@@ -3,9 +3,10 @@ package env
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
-	"time"
+	"sync"
 
 	"deepswe/env/guest"
 )
@@ -115,92 +116,39 @@ type Spec struct {
 	Rollout string
 }
 
-// Capabilities are the promises that a provider's sandboxes keep on this machine.
-type Capabilities struct {
-	Images        bool // starts container images
-	Isolated      bool // the host's files cannot be reached
-	NetworkOff    bool // Spec.Network false is enforced
-	MemoryLimit   bool
-	CPULimit      bool
-	ProcessLimit  bool
-	SeparateUser  bool // commands run as another user than the guest
-	HostToolchain bool // commands see the host's own programs
+// GuestSandbox is a Sandbox behind a guest: what every provider hands out. Its calls are those of the client.
+type GuestSandbox struct {
+	*guest.Client
+	remove func(ctx context.Context) error
+
+	once   sync.Once
+	closed chan struct{}
+	err    error
 }
 
-// Provider starts sandboxes.
-type Provider interface {
-	// Name is the word of --env: docker, bwrap, host.
-	Name() string
-	Capabilities() Capabilities
-	// Start returns a ready sandbox, or cleans up after itself.
-	Start(ctx context.Context, s Spec) (Sandbox, error)
-	// Prefetch makes ready ahead of time what a Start of the spec will need, such as its image. It is never required
-	// before a Start. A provider that has nothing to make ready returns nil at once.
-	Prefetch(ctx context.Context, s Spec) error
-	// Reap removes what dead owners left and returns what it removed (or would remove, when o.DryRun is set).
-	Reap(ctx context.Context, o ReapOptions) ([]Leftover, error)
-	// Close releases the provider's own resources; callers close their sandboxes.
-	Close() error
+var _ Sandbox = (*GuestSandbox)(nil)
+
+// NewGuestSandbox returns the sandbox that the client talks to. Close hangs up and then calls remove, once, with a
+// context that is not done yet; remove has its own deadline and may be nil.
+func NewGuestSandbox(client *guest.Client, remove func(ctx context.Context) error) *GuestSandbox {
+	return &GuestSandbox{Client: client, remove: remove, closed: make(chan struct{})}
 }
 
-// ReapOptions chooses what to reap. The zero value removes what dead owners left.
-type ReapOptions struct {
-	DryRun bool
-	// All removes living owners' things too.
-	All bool
-	// Stale is how long an owner on another machine may be silent before it counts as dead: 2 minutes when 0.
-	Stale time.Duration
+// Original answers ErrUnsupported: only a provider of images can do better.
+func (s *GuestSandbox) Original(_ context.Context, path string) ([]byte, error) {
+	return nil, fmt.Errorf("original %s: %w: it has no image to read it from", path, ErrUnsupported)
 }
 
-// Leftover is one thing that outlived its owner.
-type Leftover struct {
-	Provider string
-	Kind     string // container, volume, network, image, directory, process, cgroup
-	ID       string
-	Run      string
-	Rollout  string
-	Owner    string
-	Age      time.Duration
+// Close hangs up and removes the sandbox. Every call, also one that comes while another is at it, returns when that is
+// done, with the same error.
+func (s *GuestSandbox) Close(ctx context.Context) error {
+	s.once.Do(func() {
+		defer close(s.closed)
+		s.err = s.Client.Close()
+		if s.remove != nil {
+			s.err = errors.Join(s.err, s.remove(context.WithoutCancel(ctx)))
+		}
+	})
+	<-s.closed
+	return s.err
 }
-
-// Action is what a provider does with an image.
-type Action string
-
-// The actions that Progress reports.
-const (
-	Pulling  Action = "pull"
-	Building Action = "build"
-)
-
-// Progress is how far the pull or the build of an image has come. A provider is given a func(Progress) when it is
-// opened, calls it from several goroutines, and expects it not to block. The last report about an image is Done, with
-// Err when it failed.
-type Progress struct {
-	Action Action
-	// Host is the machine that the image is brought to, Image its reference, or the folder that it is built from.
-	Host  string
-	Image string
-	// Layers counts the layers of the image that are known of, Ready those that are complete.
-	Layers, Ready int
-	// Bytes of Total have been downloaded, over the layers that have to be.
-	Bytes, Total int64
-	Done         bool
-	Err          error
-}
-
-// ErrInfrastructure marks infrastructure failures: of the daemon, the guest, the disk. They are never observations and
-// never a reward of 0; the layer above retries them or reports them.
-var ErrInfrastructure = errors.New("sandbox failed")
-
-// IsInfrastructure reports whether an error of a sandbox means that it is broken or that the caller has given up, as
-// opposed to a file or a program that is not as expected.
-func IsInfrastructure(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, ErrInfrastructure) || errors.Is(err, guest.ErrClosed) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// ErrUnsupported says that a provider cannot do what a Spec asks; the message says what can.
-var ErrUnsupported = errors.New("not supported by this sandbox")
-
-// ErrNoImage says that an image neither exists locally nor can be pulled from its registry. Retrying does not help.
-var ErrNoImage = errors.New("image not found")

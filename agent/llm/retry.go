@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"deepswe/env/backoff"
+	"deepswe/env"
 )
 
 // The wait before the first retry is up to firstPause, and doubles up to longestPause: nine attempts span a minute or
@@ -57,7 +57,7 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 // Exponential Backoff And Jitter, 2015), so that rollouts that failed together do not return together; and at least
 // what the server asked for, within the cap.
 func pause(attempt int, asked, limit time.Duration) time.Duration {
-	jitter := rand.N(backoff.Limit(attempt, firstPause, longestPause) + 1)
+	jitter := rand.N(env.Backoff(attempt, firstPause, longestPause) + 1)
 	if asked <= 0 {
 		return min(jitter, limit)
 	}
@@ -88,7 +88,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	if backoff.Sleep(ctx, d) != nil {
+	if env.Sleep(ctx, d) != nil {
 		return ended(ctx)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"deepswe/agent"
-	"deepswe/env/backoff"
+	"deepswe/env"
 )
 
 // Errors that decide how a run goes on.
@@ -46,7 +46,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("rollout panicked: %v",
 // delay before the given retry, the first being 1: doubled each time, up to the limit, and then up to a half taken off
 // by the attempt's own random number, so that what failed together does not come back together.
 func (o Options) delay(j Job, retry int) time.Duration {
-	d := backoff.Limit(retry, o.Backoff, o.MaxBackoff)
+	d := env.Backoff(retry, o.Backoff, o.MaxBackoff)
 	half := uint64(d / 2)
 	if half == 0 {
 		return d
@@ -122,7 +122,7 @@ func (r *run) again(j Job, try int, err error) bool {
 	r.Log.Warn("rollout failed, trying again",
 		"task", j.Task, "attempt", j.Index, "try", try, "delay", delay, "error", err)
 	r.tell(Event{Kind: Retrying, Job: j, Err: err, Delay: delay})
-	return backoff.Sleep(r.admit, delay) == nil
+	return env.Sleep(r.admit, delay) == nil
 }
 
 // finish writes the outcome down, then tells of it, then hands it out.

@@ -17,7 +17,6 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/backoff"
 )
 
 // image is what an image reference stood for when it was resolved.
@@ -178,8 +177,8 @@ func (d *daemon) download(ctx context.Context, ref string, p *progress) error {
 			return err
 		}
 		d.p.log.Warn("pull failed, trying again", "image", ref, "attempt", attempt, "error", err)
-		pause := backoff.Limit(attempt, d.p.waits.retry, time.Minute)
-		if err := backoff.Sleep(ctx, pause/2+rand.N(pause)); err != nil {
+		pause := env.Backoff(attempt, d.p.waits.retry, time.Minute)
+		if err := env.Sleep(ctx, pause/2+rand.N(pause)); err != nil {
 			return err
 		}
 	}

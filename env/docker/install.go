@@ -15,7 +15,6 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/backoff"
 )
 
 // installation is what sandboxes need on a daemon before the first of them can start: the guest's binary, and the lease
@@ -235,7 +234,7 @@ func exclusively[T any](
 		if err := d.breakLock(ctx, name); err != nil {
 			return err
 		}
-		if backoff.Sleep(ctx, 50*time.Millisecond) != nil {
+		if env.Sleep(ctx, 50*time.Millisecond) != nil {
 			return context.Cause(ctx)
 		}
 	}

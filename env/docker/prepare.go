@@ -134,7 +134,7 @@ const prepareTimeout = 30 * time.Minute
 // runPrepare runs a spec's Prepare commands as the guest's own user.
 func runPrepare(ctx context.Context, sandbox *Sandbox, s env.Spec) error {
 	for i, line := range s.Prepare {
-		result, err := sandbox.Guest().Prepare(ctx, env.Command{Line: line, Timeout: prepareTimeout})
+		result, err := sandbox.Prepare(ctx, env.Command{Line: line, Timeout: prepareTimeout})
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,6 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/backoff"
 	"deepswe/env/disk"
 )
 
@@ -137,7 +136,7 @@ func (d *daemon) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, e
 		if len(left) == 0 || o.DryRun || round == reapRounds {
 			return all, nil
 		}
-		if err := backoff.Sleep(ctx, reapPause); err != nil {
+		if err := env.Sleep(ctx, reapPause); err != nil {
 			return all, d.infrastructure(ctx, "reap", err)
 		}
 	}

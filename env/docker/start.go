@@ -182,7 +182,7 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) error {
 	}
 	// The command user must be able to change the files that the guest's user made.
 	give := fmt.Sprintf(`chown -hR %d:%d -- "$DEEPSWE_DIR"`, s.user.uid, s.user.gid)
-	result, err := s.Guest().Prepare(ctx, env.Command{
+	result, err := s.Prepare(ctx, env.Command{
 		Line: give, Env: []string{"DEEPSWE_DIR=" + s.spec.Dir}, Timeout: prepareTimeout,
 	})
 	if err == nil && result.ExitCode != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/moby/moby/api/types/events"
 	"github.com/moby/moby/client"
 
-	"deepswe/env/backoff"
+	"deepswe/env"
 )
 
 // leaseInterval is how often the lease on a daemon is renewed.
@@ -82,7 +82,7 @@ func (d *daemon) followEvents() {
 				d.recheck() // the stream only ends with the daemon
 			}
 		}
-		_ = backoff.Sleep(ctx, 500*time.Millisecond)
+		_ = env.Sleep(ctx, 500*time.Millisecond)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"deepswe/env/backoff"
+	"deepswe/env"
 )
 
 const (
@@ -81,7 +81,7 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 			return next, err
 		}
 		if wait == 0 {
-			wait = backoff.Limit(attempt, time.Second, longestWait)
+			wait = env.Backoff(attempt, time.Second, longestWait)
 		}
 		s.o.Log.Warn("the issue's host failed, trying again", "error", err, "wait", wait)
 		if err := s.o.Sleep(ctx, wait); err != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"deepswe/env/backoff"
+	"deepswe/env"
 )
 
 // Options say how to reach the host. The zero value reads public issues.
@@ -62,7 +62,7 @@ func New(o Options) (*Client, error) {
 		c.o.Git = "git"
 	}
 	if o.Sleep == nil {
-		c.o.Sleep = backoff.Sleep
+		c.o.Sleep = env.Sleep
 	}
 	if o.Log == nil {
 		c.o.Log = slog.New(slog.DiscardHandler)

@@ -108,7 +108,7 @@ func (c *Client) Close() error {
 // fail ends the stream, once, for the reason given.
 func (c *Client) fail(cause error) {
 	c.hangUp.Do(func() {
-		c.failure = fmt.Errorf("%w: %w", ErrClosed, cause)
+		c.failure = fmt.Errorf("%w: %w: %w", ErrInfrastructure, ErrClosed, cause)
 		close(c.ended)
 		c.out.stop()
 		c.conn.Close()
@@ -154,8 +154,7 @@ func (c *Client) receive(in *bufio.Reader) error {
 			continue // its caller has given up
 		}
 		if err := p.take(f); err != nil {
-			p.finish(fmt.Errorf("%w: %w", ErrClosed, err))
-			return err
+			return err // the call fails with the stream
 		}
 	}
 }
@@ -245,8 +244,6 @@ func (c *Client) do(ctx context.Context, r request) (ok bool, err error) {
 		return false, fmt.Errorf("%s: %w", r.name, broken)
 	case p.err != nil && ctx.Err() != nil:
 		return false, fmt.Errorf("%s: %w", r.name, ctx.Err())
-	case errors.Is(p.err, ErrClosed):
-		return false, fmt.Errorf("%s: %w", r.name, p.err)
 	}
 	return p.err == nil, p.err
 }

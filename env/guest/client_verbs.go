@@ -82,9 +82,8 @@ func (c *Client) run(ctx context.Context, name string, cmd RunCall) (Result, err
 			size int
 		}{{&o.to.Head, o.from.head}, {&o.to.Tail, o.from.tail}} {
 			if part.size < 0 || part.size > len(captured) {
-				err := fmt.Errorf("%w: output of %d bytes is missing", errFrame, part.size)
-				c.fail(err)
-				return Result{}, fmt.Errorf("%s: %w: %w", name, ErrClosed, err)
+				c.fail(fmt.Errorf("%w: output of %d bytes is missing", errFrame, part.size))
+				return Result{}, c.lost(name)
 			}
 			*part.to, captured = captured[:part.size:part.size], captured[part.size:]
 		}

@@ -21,8 +21,10 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooLarge refuses what would not fit into the limits of the request.
 	ErrTooLarge = errors.New("too large")
-	// ErrClosed says that the guest is gone: every call of its client fails with it.
+	// ErrClosed says that the guest is gone: every call of its client fails with it, and with ErrInfrastructure.
 	ErrClosed = errors.New("guest is gone")
+	// ErrInfrastructure marks the failures that are the sandbox's, and not those of a command or a file.
+	ErrInfrastructure = errors.New("sandbox failed")
 )
 
 // Command is one command line for a fresh shell. The zero value of every field but Line is useful.

@@ -188,7 +188,7 @@ func (b *base) begin(
 // prepare runs the Spec's command lines. The copy belongs to the command user, so they run as that one.
 func (b *base) prepare(ctx context.Context, sandbox *env.GuestSandbox, s env.Spec) error {
 	for _, line := range s.Prepare {
-		r, err := sandbox.Guest().Run(ctx, guest.Command{Line: line})
+		r, err := sandbox.Run(ctx, guest.Command{Line: line})
 		if err != nil {
 			return fmt.Errorf("prepare: %w", err)
 		}

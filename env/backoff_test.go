@@ -1,4 +1,4 @@
-package backoff
+package env
 
 import (
 	"context"
@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-func TestLimit(t *testing.T) {
+func TestBackoff(t *testing.T) {
 	for retry, want := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 6: 32, 7: 60, 1000: 60} {
-		if got := Limit(retry, time.Second, time.Minute); got != want*time.Second {
+		if got := Backoff(retry, time.Second, time.Minute); got != want*time.Second {
 			t.Errorf("retry %d: %v, want %v", retry, got, want*time.Second)
 		}
 	}
-	if got := Limit(1, time.Hour, time.Minute); got != time.Minute {
+	if got := Backoff(1, time.Hour, time.Minute); got != time.Minute {
 		t.Errorf("more than the longest: %v", got)
 	}
-	if got := Limit(1<<20, 3, math.MaxInt64); got != math.MaxInt64 {
+	if got := Backoff(1<<20, 3, math.MaxInt64); got != math.MaxInt64 {
 		t.Errorf("without a cap: %v", got)
 	}
 }
