@@ -60,15 +60,16 @@ const (
 	SandboxError = trajectory.SandboxError
 )
 
-// Sampling is how the next token is drawn. All of it is sent explicitly, zeros included: a server's own defaults would
-// bias the ratios of training. A nil pointer leaves that one setting to the server.
+// Sampling is how the next token is drawn, under the names that requests and trajectories use. All of it is sent
+// explicitly, zeros included: a server's own defaults would bias the ratios of training. A nil pointer leaves that one
+// setting to the server.
 type Sampling struct {
-	Temperature       *float64
-	TopP              *float64
-	TopK              *int
-	MinP              *float64
-	RepetitionPenalty *float64
-	Seed              *int64
+	MinP              *float64 `json:"min_p,omitempty"`
+	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
+	Seed              *int64   `json:"seed,omitempty"`
+	Temperature       *float64 `json:"temperature,omitempty"`
+	TopK              *int     `json:"top_k,omitempty"`
+	TopP              *float64 `json:"top_p,omitempty"`
 }
 
 // Request asks for one message.

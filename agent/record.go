@@ -68,7 +68,7 @@ func (r *rollout) header() (trajectory.Header, error) {
 		h.Extra = map[string]any{}
 	}
 	h.Extra[extraDir] = r.sandbox.Dir()
-	h.Extra["sampling"] = samplingRecord(r.Sampling)
+	h.Extra["sampling"] = r.Sampling
 	h.Extra["limits"] = limitsRecord(r.limits)
 	for _, s := range r.specs {
 		definition, err := functionTool(s)
@@ -86,23 +86,6 @@ func functionTool(s tools.Spec) (json.RawMessage, error) {
 		Type     string     `json:"type"`
 		Function tools.Spec `json:"function"`
 	}{"function", s})
-}
-
-func samplingRecord(s Sampling) map[string]any {
-	m := map[string]any{}
-	set(m, "temperature", s.Temperature)
-	set(m, "top_p", s.TopP)
-	set(m, "top_k", s.TopK)
-	set(m, "min_p", s.MinP)
-	set(m, "repetition_penalty", s.RepetitionPenalty)
-	set(m, "seed", s.Seed)
-	return m
-}
-
-func set[T any](m map[string]any, key string, value *T) {
-	if value != nil {
-		m[key] = *value
-	}
 }
 
 func limitsRecord(l Limits) map[string]any {

@@ -20,12 +20,7 @@ type body struct {
 	MaxTokens           int `json:"max_tokens,omitempty"`
 	MaxCompletionTokens int `json:"max_completion_tokens,omitempty"`
 
-	Temperature       *float64 `json:"temperature,omitempty"`
-	TopP              *float64 `json:"top_p,omitempty"`
-	TopK              *int     `json:"top_k,omitempty"`
-	MinP              *float64 `json:"min_p,omitempty"`
-	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
-	Seed              *int64   `json:"seed,omitempty"`
+	agent.Sampling
 
 	Logprobs       bool `json:"logprobs,omitempty"`
 	ReturnTokenIDs bool `json:"return_token_ids,omitempty"`
@@ -49,13 +44,11 @@ type wireTool struct {
 
 // newBody translates a request for this model into the endpoint's dialect.
 func newBody(r agent.Request, model string, d *dialect) *body {
-	s := r.Sampling
 	b := &body{
-		Model:       model,
-		Messages:    make([]wireMessage, len(r.Messages)),
-		Stream:      r.OnText != nil && !r.Tokens,
-		Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP,
-		RepetitionPenalty: s.RepetitionPenalty, Seed: s.Seed,
+		Model:          model,
+		Messages:       make([]wireMessage, len(r.Messages)),
+		Stream:         r.OnText != nil && !r.Tokens,
+		Sampling:       r.Sampling,
 		Logprobs:       r.Tokens && !d.refuses(logprobs),
 		ReturnTokenIDs: r.Tokens && !d.refuses(tokenIDs),
 	}

@@ -89,7 +89,8 @@ func TestDialectIsLearned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fake := llmtest.New(tt.refusal, llmtest.Text("ok"), llmtest.Text("ok"))
 			var w waits
-			c := dial(t, fake, llm.Options{Sleep: w.sleep, MaxRetries: -1})
+			c := dial(t, fake, llm.Options{MaxRetries: -1})
+			c.SetSleep(w.sleep)
 			for range 2 {
 				if _, err := c.Complete(t.Context(), tt.request); err != nil {
 					t.Fatal(err)

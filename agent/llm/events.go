@@ -27,11 +27,6 @@ type errorEvent struct{ payload []byte }
 
 func (e *errorEvent) Error() string { return "the stream ended with an error: " + string(e.payload) }
 
-// newEvents reads in, which reads from body.
-func newEvents(body io.Closer, in *bufio.Reader, alive func()) *events {
-	return &events{body: body, in: in, alive: alive}
-}
-
 // Close reads the few bytes that may follow the end mark first: only a stream that was read to its end leaves a
 // connection that the next request can use.
 func (e *events) Close() error {

@@ -103,21 +103,24 @@ var errSilent = errors.New("no answer in time")
 // that keeps coming is a good one.
 type watchdog struct {
 	timer *time.Timer
-	idle  time.Duration
 	end   context.CancelCauseFunc
 }
 
-// watch returns a context that ends with errSilent unless alive is called within first, and then again within idle.
-func watch(ctx context.Context, first, idle time.Duration) (context.Context, *watchdog) {
+// watch returns a context that ends with errSilent unless alive is called within patience, and then again within idle.
+func watch(ctx context.Context, patience time.Duration) (context.Context, *watchdog) {
 	ctx, end := context.WithCancelCause(ctx)
-	w := &watchdog{idle: idle, end: end}
-	w.timer = time.AfterFunc(first, func() { end(fmt.Errorf("%w: silent for %s", errSilent, first)) })
+	w := &watchdog{end: end}
+	w.wait(patience)
 	return ctx, w
+}
+
+func (w *watchdog) wait(patience time.Duration) {
+	w.timer = time.AfterFunc(patience, func() { w.end(fmt.Errorf("%w: silent for %s", errSilent, patience)) })
 }
 
 func (w *watchdog) alive() {
 	if w.timer.Stop() {
-		w.timer = time.AfterFunc(w.idle, func() { w.end(fmt.Errorf("%w: silent for %s", errSilent, w.idle)) })
+		w.wait(idle)
 	}
 }
 

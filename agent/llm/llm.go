@@ -30,22 +30,21 @@ type Options struct {
 	// Transport carries the requests: one with a 10 s dial timeout and the environment's proxy when nil.
 	Transport http.RoundTripper
 	// MaxRetries is how often a failed request is repeated: 8 times when 0, never when negative. Requests that ran into
-	// one of the timeouts below are repeated twice at most.
+	// a timeout are repeated twice at most.
 	MaxRetries int
-	// MaxPause caps the wait before a retry, whatever Retry-After says: 2 minutes when 0.
-	MaxPause time.Duration
-	// FirstByte is the longest wait for the first byte of a streamed answer, Idle the longest silence inside it: 5
-	// minutes each when 0. There is no limit on the whole of it.
-	FirstByte time.Duration
-	Idle      time.Duration
-	// Answer is the longest wait for an answer that is not streamed, for which a server sends nothing until the last
-	// token is there: 30 minutes when 0.
-	Answer time.Duration
-	// Sleep waits between attempts: a timer that ends with the context when nil.
-	Sleep func(ctx context.Context, d time.Duration) error
 	// Log gets a warning for every retry: nowhere when nil.
 	Log *slog.Logger
 }
+
+// The longest silences that are waited for. There is no limit on the whole of a streamed answer.
+const (
+	// firstByte bounds the wait for the first byte of a streamed answer, idle every silence after it.
+	firstByte = 5 * time.Minute
+	idle      = 5 * time.Minute
+	// wholeAnswer bounds the wait for an answer that is not streamed, for which a server sends nothing until the last
+	// token is there.
+	wholeAnswer = 30 * time.Minute
+)
 
 // Client is an endpoint. It implements agent.Model.
 type Client struct {
@@ -53,6 +52,8 @@ type Client struct {
 	base string // normalised, as requests use it
 	name string // the same for people: no user, no password
 	http *http.Client
+	// sleep waits between attempts. Tests replace it.
+	sleep func(ctx context.Context, d time.Duration) error
 
 	dialect atomic.Pointer[dialect]
 
@@ -76,20 +77,13 @@ func New(o Options) (*Client, error) {
 		o.MaxRetries = 8
 	}
 	o.MaxRetries = max(o.MaxRetries, 0)
-	o.MaxPause = orDefault(o.MaxPause, 2*time.Minute)
-	o.FirstByte = orDefault(o.FirstByte, 5*time.Minute)
-	o.Idle = orDefault(o.Idle, 5*time.Minute)
-	o.Answer = orDefault(o.Answer, 30*time.Minute)
-	if o.Sleep == nil {
-		o.Sleep = sleep
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Transport == nil {
 		o.Transport = newTransport()
 	}
-	c := &Client{o: o, base: base.String(), name: base.Redacted(), model: o.Model}
+	c := &Client{o: o, base: base.String(), name: base.Redacted(), model: o.Model, sleep: sleep}
 	// A redirected POST would arrive as a GET without a body: better to say where the endpoint went.
 	c.http = &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
@@ -100,9 +94,6 @@ func New(o Options) (*Client, error) {
 
 // Endpoint is the base URL that requests go to, without credentials.
 func (c *Client) Endpoint() string { return c.name }
-
-// CloseIdleConnections closes the connections that no request uses.
-func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
 // Complete asks for one message. Its errors wrap the context's error when ctx ended, and an [*Error] otherwise.
 //
@@ -132,11 +123,11 @@ func (c *Client) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 // attempt sends the request once.
 func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.Reply, *Error) {
 	start := time.Now()
-	patience := c.o.Answer
+	patience := wholeAnswer
 	if b.Stream {
-		patience = c.o.FirstByte
+		patience = firstByte
 	}
-	ctx, w := watch(ctx, patience, c.o.Idle)
+	ctx, w := watch(ctx, patience)
 	defer w.stop()
 	x := &exchange{http: c.http, body: b, watch: w}
 	var got completion
@@ -224,11 +215,4 @@ func newTransport() http.RoundTripper {
 		IdleConnTimeout:       90 * time.Second,
 		MaxIdleConnsPerHost:   256, // Go keeps 2, and hundreds of rollouts share this endpoint
 	}
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d <= 0 {
-		return otherwise
-	}
-	return d
 }

@@ -31,13 +31,11 @@ func dial(t *testing.T, h http.Handler, o llm.Options) *llm.Client {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	o.BaseURL = srv.URL
-	if o.Sleep == nil {
-		o.Sleep = new(waits).sleep
-	}
 	c, err := llm.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.SetSleep(new(waits).sleep)
 	t.Cleanup(c.CloseIdleConnections)
 	return c
 }

@@ -99,8 +99,7 @@ func (c *Client) modelName(ctx context.Context) (string, error) {
 func (c *Client) Models(ctx context.Context) ([]ServedModel, error) {
 	var served []ServedModel
 	err := c.retry(ctx, min(listRetries, c.o.MaxRetries), func(ctx context.Context, _ *dialect) *Error {
-		patience := min(listPatience, c.o.Answer)
-		ctx, w := watch(ctx, patience, patience)
+		ctx, w := watch(ctx, listPatience)
 		defer w.stop()
 		x := &exchange{http: c.http, watch: w}
 		_, err := c.api(x).ListModels(ctx) // its answer is empty, see exchange

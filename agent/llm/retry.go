@@ -18,6 +18,8 @@ import (
 const (
 	firstPause   = 500 * time.Millisecond
 	longestPause = 30 * time.Second
+	// longestAsked caps the wait that a server asks for.
+	longestAsked = 2 * time.Minute
 )
 
 // retry sends until it succeeds, the failure is permanent, or there were enough attempts.
@@ -43,11 +45,11 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 		if failed.repeat == never || attempt > retries || silences > 2 {
 			return failed
 		}
-		wait := pause(attempt, failed.after, c.o.MaxPause)
+		wait := pause(attempt, failed.after)
 		c.o.Log.LogAttrs(ctx, slog.LevelWarn, "model endpoint failed, trying again",
 			slog.Int("status", failed.Status), slog.String("error", failed.Message),
 			slog.Int("attempt", attempt), slog.Int("of", retries+1), slog.Duration("wait", wait))
-		if err := c.o.Sleep(ctx, wait); err != nil {
+		if err := c.sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
@@ -56,12 +58,12 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 // pause is the wait before the next attempt: anything up to the doubled limit (the "full jitter" of Brooker,
 // Exponential Backoff And Jitter, 2015), so that rollouts that failed together do not return together; and at least
 // what the server asked for, within the cap.
-func pause(attempt int, asked, limit time.Duration) time.Duration {
+func pause(attempt int, asked time.Duration) time.Duration {
 	jitter := rand.N(env.Backoff(attempt, firstPause, longestPause) + 1)
 	if asked <= 0 {
-		return min(jitter, limit)
+		return jitter
 	}
-	return min(asked+jitter/4, limit)
+	return min(asked+jitter/4, longestAsked)
 }
 
 // retryAfter reads how long a server asks to wait: Retry-After in seconds or as a date, or retry-after-ms. A date is

@@ -55,7 +55,9 @@ func TestFailuresThatPassAreRetried(t *testing.T) {
 			if tt.streamed {
 				r.OnText = func(s string) { watched.WriteString(s) }
 			}
-			got, err := dial(t, fake, llm.Options{Sleep: w.sleep}).Complete(t.Context(), r)
+			c := dial(t, fake, llm.Options{})
+			c.SetSleep(w.sleep)
+			got, err := c.Complete(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +83,7 @@ func TestFailuresThatStayAreNotRetried(t *testing.T) {
 		"403":                {llmtest.Status(403, "not yours"), llm.Options{}, "not yours; the key may not use this model"},
 		"404":                {llmtest.Status(404, "no such model"), llm.Options{Model: "other"}, "set --model to one that the endpoint serves: test-model"},
 		"501":                {llmtest.Status(501, "not supported"), llm.Options{}, "501 Not Implemented"},
-		"flat":               {llmtest.Flat(400, "flat words"), llm.Options{}, "flat words"},
+		"flat":               {flat(400, "flat words"), llm.Options{}, "flat words"},
 		"FastAPI":            {llmtest.Body(422, "application/json", `{"detail":[{"loc":["body","n"],"msg":"bad n"}]}`), llm.Options{}, `"msg":"bad n"`},
 		"web page":           {llmtest.Body(200, "text/html", "<!doctype html><html><head><title>Welcome</title></head></html>"), llm.Options{}, "a web page, “Welcome” instead of a completion: check --base-url"},
 		"moved":              {llmtest.Body(308, "text/plain", "", "Location", "https://elsewhere/v1/chat/completions"), llm.Options{}, "set --base-url to that address"},
@@ -153,9 +155,9 @@ func TestMisreadRepliesAreReplies(t *testing.T) {
 }
 
 func TestOverflowIsRecognisedAndNotRetried(t *testing.T) {
-	for _, server := range []string{"vllm", "vllm-flat", "sglang", "llama.cpp", "ollama", "openai"} {
+	for server, fault := range overflows() {
 		t.Run(server, func(t *testing.T) {
-			fake := llmtest.New(llmtest.Overflow(server))
+			fake := llmtest.New(fault)
 			_, err := dial(t, fake, llm.Options{}).Complete(t.Context(), ask("x"))
 			if !errors.Is(err, agent.ErrContextOverflow) || errors.Is(err, agent.ErrModelUnavailable) || len(fake.Requests()) != 1 {
 				t.Errorf("after %d requests: %v", len(fake.Requests()), err)
@@ -189,16 +191,17 @@ func TestRetryAfterIsHonouredAndCapped(t *testing.T) {
 	}{
 		"seconds":      {llmtest.RateLimited(3 * time.Second), 3 * time.Second, 4 * time.Second},
 		"milliseconds": {llmtest.Body(429, "application/json", "{}", "Retry-After-Ms", "1500"), 1500 * time.Millisecond, 2 * time.Second},
-		"a date":       {llmtest.RateLimitedUntil(soon), 17 * time.Second, 21 * time.Second},
-		"an hour":      {llmtest.RateLimited(time.Hour), time.Minute, time.Minute},
-		"a past date":  {llmtest.RateLimitedUntil(soon.Add(-time.Hour)), 0, 500 * time.Millisecond},
+		"a date":       {rateLimitedUntil(soon), 17 * time.Second, 21 * time.Second},
+		"an hour":      {llmtest.RateLimited(time.Hour), 2 * time.Minute, 2 * time.Minute},
+		"a past date":  {rateLimitedUntil(soon.Add(-time.Hour)), 0, 500 * time.Millisecond},
 		"nonsense":     {llmtest.Body(503, "text/plain", "", "Retry-After", "soon"), 0, 500 * time.Millisecond},
 		"less than 0":  {llmtest.Body(503, "text/plain", "", "Retry-After", "-7"), 0, 500 * time.Millisecond},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var w waits
-			c := dial(t, llmtest.New(tt.fault, llmtest.Text("ok")), llm.Options{Sleep: w.sleep, MaxPause: time.Minute})
+			c := dial(t, llmtest.New(tt.fault, llmtest.Text("ok")), llm.Options{})
+			c.SetSleep(w.sleep)
 			if _, err := c.Complete(t.Context(), ask("x")); err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +218,8 @@ func TestRetriesEndAndTheErrorTellsAll(t *testing.T) {
 	}}
 	var w waits
 	var logged strings.Builder
-	c := dial(t, fake, llm.Options{APIKey: "sk-hidden", MaxRetries: 3, Sleep: w.sleep, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	c := dial(t, fake, llm.Options{APIKey: "sk-hidden", MaxRetries: 3, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	c.SetSleep(w.sleep)
 	_, err := c.Complete(t.Context(), ask("x"))
 	want := fmt.Sprintf("model endpoint %s: status 503 Service Unavailable: engine [key] is loading (after 4 attempts)", c.Endpoint())
 	if err == nil || err.Error() != want {
@@ -239,10 +243,11 @@ func TestNobodyIsThere(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	srv.Close()
 	var w waits
-	c, err := llm.New(llm.Options{BaseURL: "http://key:hunter2@" + srv.Listener.Addr().String(), Model: "m", MaxRetries: 2, Sleep: w.sleep})
+	c, err := llm.New(llm.Options{BaseURL: "http://key:hunter2@" + srv.Listener.Addr().String(), Model: "m", MaxRetries: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.SetSleep(w.sleep)
 	_, err = c.Complete(t.Context(), ask("x"))
 	if !errors.Is(err, agent.ErrModelUnavailable) || !strings.Contains(err.Error(), "connection refused; is the server running") || len(w) != 2 {
 		t.Errorf("after %v: %v", w, err)
@@ -291,10 +296,11 @@ func TestWrongSchemes(t *testing.T) {
 	}
 	for url, want := range tests {
 		var w waits
-		c, err := llm.New(llm.Options{BaseURL: url, Model: "m", Sleep: w.sleep})
+		c, err := llm.New(llm.Options{BaseURL: url, Model: "m"})
 		if err != nil {
 			t.Fatal(err)
 		}
+		c.SetSleep(w.sleep)
 		if _, err := c.Complete(t.Context(), ask("x")); err == nil || !strings.Contains(err.Error(), want) || len(w) != 0 {
 			t.Errorf("%s: %v", url, err)
 		}
@@ -315,17 +321,17 @@ func TestSilence(t *testing.T) {
 		retried int
 	}{
 		"a slow first byte is waited for":  {[]llmtest.Reply{slow}, onText, "slow", 4 * time.Minute, 0},
-		"no first byte":                    {[]llmtest.Reply{llmtest.Silent(), llmtest.Text("then")}, onText, "then", 5 * time.Minute, 1},
+		"no first byte":                    {[]llmtest.Reply{silent(), llmtest.Text("then")}, onText, "then", 5 * time.Minute, 1},
 		"a stalled stream":                 {[]llmtest.Reply{llmtest.Stall(slow), llmtest.Text("then")}, onText, "then", 5 * time.Minute, 1},
 		"a whole answer may take longer":   {[]llmtest.Reply{{Content: "long", Wait: 29 * time.Minute}}, nil, "long", 29 * time.Minute, 0},
-		"and has its own limit":            {[]llmtest.Reply{llmtest.Silent(), llmtest.Text("then")}, nil, "then", 30 * time.Minute, 1},
-		"silence is retried twice at most": {[]llmtest.Reply{llmtest.Silent(), llmtest.Silent(), llmtest.Silent(), llmtest.Text("late")}, onText, "error", 15 * time.Minute, 2},
+		"and has its own limit":            {[]llmtest.Reply{silent(), llmtest.Text("then")}, nil, "then", 30 * time.Minute, 1},
+		"silence is retried twice at most": {[]llmtest.Reply{silent(), silent(), silent(), llmtest.Text("late")}, onText, "error", 15 * time.Minute, 2},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := llmtest.New(tt.script...)
-				c, err := llm.New(llm.Options{BaseURL: "http://fake", Model: "test-model", Transport: llmtest.Transport(fake)})
+				c, err := llm.New(llm.Options{BaseURL: "http://fake", Model: "test-model", Transport: inMemory(fake)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -356,7 +362,7 @@ func TestCancelEndsEveryWait(t *testing.T) {
 		reply  llmtest.Reply
 		onText bool
 	}{
-		"before the first byte": {reply: llmtest.Silent()},
+		"before the first byte": {reply: silent()},
 		"inside a stream":       {reply: llmtest.Stall(llmtest.Text("some text")), onText: true},
 		"between attempts":      {reply: llmtest.RateLimited(time.Minute)},
 	}
@@ -364,7 +370,7 @@ func TestCancelEndsEveryWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := llmtest.New(tt.reply)
-				c, err := llm.New(llm.Options{BaseURL: "http://fake", Model: "test-model", Transport: llmtest.Transport(fake)})
+				c, err := llm.New(llm.Options{BaseURL: "http://fake", Model: "test-model", Transport: inMemory(fake)})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,7 +1,6 @@
 package llmtest
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -36,23 +35,10 @@ func RateLimited(after time.Duration) Reply {
 	})
 }
 
-// RateLimitedUntil fails with 429 and gives a date to wait for.
-func RateLimitedUntil(at time.Time) Reply {
-	return Body(http.StatusTooManyRequests, "application/json", `{"error":{"message":"slow down"}}`,
-		"Retry-After", at.UTC().Format(http.TimeFormat))
-}
-
 // BadGateway fails as a proxy does: 502 and a page of HTML.
 func BadGateway() Reply {
 	return Body(http.StatusBadGateway, "text/html", "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n"+
 		"<center><h1>502 Bad Gateway</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n")
-}
-
-// Flat fails with the flat body of vLLM before 0.11 and of SGLang.
-func Flat(code int, message string) Reply {
-	return Body(code, "application/json", string(encode(map[string]any{
-		"object": "error", "message": message, "type": "BadRequestError", "param": nil, "code": code,
-	})))
 }
 
 // Malformed answers with JSON that breaks off.
@@ -65,21 +51,6 @@ func Malformed() Reply {
 func NoChoices() Reply {
 	r := Text("")
 	r.Edit = func(answer map[string]any) { answer["choices"] = []any{} }
-	return r
-}
-
-// NullContent answers with content null and no call, as reasoning parsers do when all of a reply was reasoning.
-func NullContent() Reply {
-	r := Text("")
-	r.Edit = func(answer map[string]any) {
-		for _, c := range answer["choices"].([]any) {
-			for _, part := range []string{"message", "delta"} {
-				if m, ok := c.(map[string]any)[part].(map[string]any); ok {
-					m["content"] = nil
-				}
-			}
-		}
-	}
 	return r
 }
 
@@ -129,43 +100,6 @@ func Stall(r Reply) Reply {
 		}
 		<-req.Context().Done()
 	})
-}
-
-// Silent accepts the request and never answers.
-func Silent() Reply {
-	return fault(func(_ http.ResponseWriter, req *http.Request, _ Request) { <-req.Context().Done() })
-}
-
-// Overflow fails as a server does whose context is exceeded: vllm, vllm-flat, sglang, llama.cpp, ollama or openai.
-func Overflow(server string) Reply {
-	switch server {
-	case "vllm":
-		return Status(http.StatusBadRequest, "This model's maximum context length is 32768 tokens. However, your "+
-			"request has "+
-			"40000 input tokens. Please reduce the length of the input messages.")
-	case "vllm-flat":
-		return Flat(http.StatusBadRequest, "This model's maximum context length is 32768 tokens. However, you "+
-			"requested 40000 "+
-			"tokens (36000 in the messages, 4000 in the completion). Please reduce the length of the messages or completion.")
-	case "sglang":
-		return Flat(http.StatusBadRequest, "The input (61709 tokens) is longer than the model's context length (40960 "+
-			"tokens).")
-	case "llama.cpp":
-		return Body(http.StatusBadRequest, "application/json", `{"error":{"code":400,"message":"request (9000 tokens) `+
-			`exceeds the `+
-			`available context size (8192 tokens), try increasing `+
-			`it","type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192}}`)
-	case "ollama":
-		return Body(http.StatusInternalServerError, "application/json", `{"error":{"message":"the input length `+
-			`exceeds the context `+
-			`length","type":"api_error","param":null,"code":null}}`)
-	case "openai":
-		return Body(http.StatusBadRequest, "application/json", `{"error":{"message":"Your input exceeds the context `+
-			`window of this `+
-			`model. Please adjust your input and try `+
-			`again.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`)
-	}
-	panic(fmt.Sprintf("llmtest: no overflow of %q is known", server))
 }
 
 func fault(f func(http.ResponseWriter, *http.Request, Request)) Reply { return Reply{fault: f} }

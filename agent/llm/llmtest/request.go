@@ -21,12 +21,10 @@ type Request struct {
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	MaxTokens           int      `json:"max_tokens"`
-	MaxCompletionTokens int      `json:"max_completion_tokens"`
-	Temperature         *float64 `json:"temperature"`
-	Logprobs            bool     `json:"logprobs"`
-	ReturnTokenIDs      bool     `json:"return_token_ids"`
-	Stop                []string `json:"stop"`
+	MaxTokens           int  `json:"max_tokens"`
+	MaxCompletionTokens int  `json:"max_completion_tokens"`
+	Logprobs            bool `json:"logprobs"`
+	ReturnTokenIDs      bool `json:"return_token_ids"`
 }
 
 // Message is a message of the conversation. Content is nil where the member is missing or null.

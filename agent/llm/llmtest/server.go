@@ -38,8 +38,6 @@ type Server struct {
 	Key string
 	// Answer, when not nil, is asked for every completion in place of the script.
 	Answer func(Request) Reply
-	// Lenient lets requests through that vLLM would refuse.
-	Lenient bool
 	// Without names request members that are refused as unknown, as hosted services do.
 	Without []string
 
@@ -56,13 +54,6 @@ func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
-}
-
-// Remaining is how many replies of the script were not asked for.
-func (s *Server) Remaining() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.script)
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -181,9 +172,6 @@ func (s *Server) refusal(req Request) (status int, message string) {
 		if req.has(key) {
 			return http.StatusBadRequest, fmt.Sprintf("Unknown parameter: '%s'.", key)
 		}
-	}
-	if s.Lenient {
-		return 0, ""
 	}
 	if problem := req.problem(); problem != "" {
 		return http.StatusBadRequest, problem

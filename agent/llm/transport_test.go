@@ -1,4 +1,4 @@
-package llmtest
+package llm_test
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Transport carries requests to a handler without a network, so that a test can run under testing/synctest, where an
+// inMemory carries requests to a handler without a network, so that a test can run under testing/synctest, where an
 // hour of silence takes no time. The handler runs in a goroutine that ends with it.
-func Transport(h http.Handler) http.RoundTripper { return transport{h} }
+func inMemory(h http.Handler) http.RoundTripper { return transport{h} }
 
 type transport struct{ handler http.Handler }
 
@@ -105,7 +105,7 @@ func (w *pipeWriter) FlushError() error { return nil }
 
 func (w *pipeWriter) abort(err error) {
 	w.once.Do(func() {
-		w.failed = errors.New("llmtest: the connection was closed before an answer")
+		w.failed = errors.New("the connection was closed before an answer")
 		close(w.sent)
 	})
 	w.body.CloseWithError(err)
