@@ -100,24 +100,24 @@ func (o Options) choose(path string) (iter.Seq2[env.Task, error], error) {
 	if err != nil {
 		return nil, fmt.Errorf("exclude repositories of %s: %w", o.ExcludeReposOf, err)
 	}
-	records, err := open(path)
+	records, err := open(path, taskFields, readHarbor, record.task)
 	if err != nil {
 		return nil, err
 	}
 	tasks := func(yield func(env.Task, error) bool) {
 		for t, err := range records {
-			switch _, bad := errors.AsType[*RecordError](err); {
-			case err == nil:
+			_, bad := errors.AsType[*RecordError](err)
+			if err == nil || bad {
 				o.Counts.Records++
-			case bad:
-				o.Counts.Records++
-				o.Counts.Bad++
 			}
-			if err == nil && o.Filter != nil && !o.Filter.MatchString(t.ID) {
+			switch {
+			case bad:
+				o.Counts.Bad++
+			case err != nil: // it ends the sequence
+			case o.Filter != nil && !o.Filter.MatchString(t.ID):
 				o.Counts.Filtered++
 				continue
-			}
-			if err == nil && excluded.has(t.Repo) {
+			case excluded.has(t.Repo):
 				o.Counts.Excluded++
 				continue
 			}

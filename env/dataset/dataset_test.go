@@ -138,18 +138,18 @@ func TestBadRecords(t *testing.T) {
 		field string
 		says  string
 	}{
-		{2, "", "no JSON object"},
+		{2, "", "not a JSON object"},
 		{4, "FAIL_TO_PASS", "element 0 is a number, want text"},
 		{5, "image, eval_script, log_parser, eval_type", "before version 5"},
 		{6, "image", "before version 5"},
 		{7, "problem_statement", "is empty"},
 		{8, "expected_output_json", `"a" is a number`},
-		{9, "FAIL_TO_PASS", `"TestA" names no Python file`},
+		{9, "FAIL_TO_PASS", `"TestA" does not name a Python file`},
 		{10, "titel", "not a field of a task"},
 		{11, "tests.fail_to_pass", "is string"},
 		{12, "tests.script", "is missing"},
 		{13, "tests.timeout", "invalid duration"},
-		{14, "", "no known kind, with the fields answer"},
+		{14, "", "unknown kind of record, with the fields answer"},
 		{15, "", "cannot be a path"},
 	}
 	if len(errs) != len(want) {

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -97,7 +98,7 @@ func (h *harborReader) task() env.Task {
 		},
 	}
 	if t.ID == "" {
-		t.ID = h.name()
+		t.ID = filepath.Base(absolute(h.folder))
 	}
 	if !usable(t.ID) {
 		h.fail("task.toml", "task.name", fmt.Errorf("%q cannot be a path below a run's directory", t.ID))
@@ -113,13 +114,12 @@ func (h *harborReader) task() env.Task {
 	return t
 }
 
-// name is the folder's, where the task has none of its own.
-func (h *harborReader) name() string {
-	full, err := filepath.Abs(h.folder)
-	if err != nil {
-		full = h.folder
+// absolute is the absolute path, where the working directory is known.
+func absolute(name string) string {
+	if full, err := filepath.Abs(name); err == nil {
+		return full
 	}
-	return filepath.Base(full)
+	return name
 }
 
 // file returns the text of one of the folder's files.
@@ -187,18 +187,12 @@ func (h *harborReader) place(t *env.Task) {
 	if h.exists("environment/Dockerfile") {
 		recipe = h.file("environment/Dockerfile")
 		if t.Image == "" {
-			t.Dockerfile = filepath.Join(h.folder, "environment")
-			if full, err := filepath.Abs(t.Dockerfile); err == nil {
-				t.Dockerfile = full
-			}
+			t.Dockerfile = absolute(filepath.Join(h.folder, "environment"))
 		}
 	} else if t.Image == "" {
 		h.fail("environment/Dockerfile", "", errors.New("is missing, and task.toml names no environment.docker_image"))
 	}
-	t.Dir = h.config.Environment.Workdir
-	if t.Dir == "" {
-		t.Dir = workdir(recipe)
-	}
+	t.Dir = cmp.Or(h.config.Environment.Workdir, workdir(recipe))
 	if t.Dir == "" {
 		h.fail("task.toml", "environment.workdir", errors.New(
 			"is missing, and there is no Dockerfile with a WORKDIR: the repository's directory is not known"))
@@ -277,10 +271,7 @@ func (h *harborReader) memory() int64 {
 // whole environment, which is open unless it says otherwise.
 func (h *harborReader) network() bool {
 	e := h.config.Environment
-	mode := h.config.Verifier.Network
-	if mode == "" {
-		mode = e.Network
-	}
+	mode := cmp.Or(h.config.Verifier.Network, e.Network)
 	switch mode {
 	case "":
 		return e.Internet == nil || *e.Internet

@@ -34,7 +34,9 @@ func records(file string, wanted []string) iter.Seq2[record, error] {
 		}
 		defer f.Close()
 		if looksParquet(f) {
-			readParquet(file, f, wanted, yield)
+			if err := readParquet(file, f, wanted, yield); err != nil {
+				yield(record{}, fmt.Errorf("%s: %w", file, err))
+			}
 			return
 		}
 		r, closer, err := unpacked(file, f)
@@ -147,7 +149,7 @@ func readList(file string, b *bufio.Reader, wanted []string, yield func(record, 
 func parse(file string, line int, text []byte, wanted []string) (record, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
-		return record{}, &RecordError{File: file, Line: line, Err: fmt.Errorf("no JSON object: %w", err)}
+		return record{}, &RecordError{File: file, Line: line, Err: fmt.Errorf("not a JSON object: %w", err)}
 	}
 	r := record{file: file, line: line, fields: map[string]any{}, raw: text, names: slices.Sorted(maps.Keys(all))}
 	for _, field := range wanted {

@@ -9,9 +9,82 @@ import (
 	"iter"
 	"math/rand/v2"
 	"os"
+	"strconv"
+	"strings"
 
 	"deepswe/env"
 )
+
+// Slice is a part of a sequence with Python's rules: it begins at Start and ends before End, a negative bound counts
+// from the end, and a bound beyond the sequence is its end. The zero value is everything.
+type Slice struct {
+	Start, End *int
+}
+
+// ParseSlice reads "A:B", where either bound may be missing; "N" alone is ":N".
+func ParseSlice(s string) (Slice, error) {
+	left, right, both := strings.Cut(s, ":")
+	if !both {
+		left, right = "", s
+	}
+	var slice Slice
+	for _, bound := range []struct {
+		text string
+		to   **int
+	}{{left, &slice.Start}, {right, &slice.End}} {
+		text := strings.TrimSpace(bound.text)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return Slice{}, fmt.Errorf("parse slice %q: want A:B with whole numbers", s)
+		}
+		*bound.to = &n
+	}
+	return slice, nil
+}
+
+// fromEnd reports whether the sequence's length must be known first.
+func (s Slice) fromEnd() bool {
+	return s.Start != nil && *s.Start < 0 || s.End != nil && *s.End < 0
+}
+
+// bounds returns the part of a sequence of n elements.
+func (s Slice) bounds(n int) (start, end int) {
+	clamp := func(bound *int, missing int) int {
+		if bound == nil {
+			return missing
+		}
+		if *bound < 0 {
+			return max(0, n+*bound)
+		}
+		return min(*bound, n)
+	}
+	start = clamp(s.Start, 0)
+	return start, max(start, clamp(s.End, n))
+}
+
+// ahead takes the part while reading, and stops reading behind it. Errors do not count as elements, and pass.
+func (s Slice) ahead(tasks iter.Seq2[env.Task, error]) iter.Seq2[env.Task, error] {
+	return func(yield func(env.Task, error) bool) {
+		if s.End != nil && (*s.End <= 0 || s.Start != nil && *s.End <= *s.Start) {
+			return
+		}
+		i := 0
+		for t, err := range tasks {
+			if err == nil {
+				i++
+				if s.Start != nil && i <= *s.Start {
+					continue
+				}
+			}
+			if !yield(t, err) || s.End != nil && err == nil && i >= *s.End {
+				return
+			}
+		}
+	}
+}
 
 // reordered yields tasks shuffled and sliced. It reads all of them first; errors come at once.
 func reordered(tasks iter.Seq2[env.Task, error], o Options) iter.Seq2[env.Task, error] {
@@ -49,15 +122,11 @@ func reordered(tasks iter.Seq2[env.Task, error], o Options) iter.Seq2[env.Task, 
 	}
 }
 
-// store holds tasks by number: in memory, and in a temporary file when they are many.
+// store holds tasks by number, in a temporary file: a dataset may be larger than memory.
 type store struct {
-	memory bytes.Buffer
-	file   *os.File
-	ends   []int64
+	file *os.File
+	ends []int64
 }
-
-// maxMemory is how much of a store stays in memory.
-const maxMemory = 64 << 20
 
 func (s *store) add(t env.Task) error {
 	var b bytes.Buffer
@@ -65,32 +134,22 @@ func (s *store) add(t env.Task) error {
 	if err := gob.NewEncoder(&b).Encode(t); err != nil {
 		return fmt.Errorf("keep task %s: %w", t.ID, err)
 	}
-	if s.file == nil && s.memory.Len()+b.Len() > maxMemory {
+	if s.file == nil {
 		f, err := os.CreateTemp("", "deepswe-tasks-")
 		if err != nil {
 			return fmt.Errorf("keep tasks: %w", err)
 		}
-		// Without a name, nothing is left behind whatever happens.
 		s.file = f
-		if err := errors.Join(os.Remove(f.Name()), s.spill()); err != nil {
-			return err
+		// Without a name, nothing is left behind whatever happens.
+		if err := os.Remove(f.Name()); err != nil {
+			return fmt.Errorf("keep tasks: %w", err)
 		}
 	}
-	size := int64(b.Len())
-	if s.file == nil {
-		b.WriteTo(&s.memory) //nolint:errcheck // memory takes everything
-	} else if _, err := b.WriteTo(s.file); err != nil {
+	size, err := b.WriteTo(s.file)
+	if err != nil {
 		return fmt.Errorf("keep tasks: %w", err)
 	}
 	s.ends = append(s.ends, s.start(len(s.ends))+size)
-	return nil
-}
-
-func (s *store) spill() error {
-	if _, err := s.memory.WriteTo(s.file); err != nil {
-		return fmt.Errorf("keep tasks: %w", err)
-	}
-	s.memory = bytes.Buffer{}
 	return nil
 }
 
@@ -102,13 +161,8 @@ func (s *store) start(i int) int64 {
 }
 
 func (s *store) get(i int) (t env.Task, err error) {
-	start, end := s.start(i), s.ends[i]
-	var r io.Reader
-	if s.file != nil {
-		r = io.NewSectionReader(s.file, start, end-start)
-	} else {
-		r = bytes.NewReader(s.memory.Bytes()[start:end])
-	}
+	start := s.start(i)
+	r := io.NewSectionReader(s.file, start, s.ends[i]-start)
 	if err := gob.NewDecoder(r).Decode(&t); err != nil {
 		return t, fmt.Errorf("fetch task %d: %w", i, err)
 	}

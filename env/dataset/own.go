@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,14 +43,9 @@ func (f *fieldReader) deepswe() env.Task {
 
 // complete fills in what may be left out, and refuses what may not.
 func (f *fieldReader) complete(t *env.Task) {
-	if t.Source == "" {
-		t.Source = DeepSWE
-	}
+	t.Source = cmp.Or(t.Source, DeepSWE)
 	if t.Dockerfile != "" && !filepath.IsAbs(t.Dockerfile) {
-		t.Dockerfile = filepath.Join(filepath.Dir(f.file), t.Dockerfile)
-		if full, err := filepath.Abs(t.Dockerfile); err == nil {
-			t.Dockerfile = full
-		}
+		t.Dockerfile = absolute(filepath.Join(filepath.Dir(f.file), t.Dockerfile))
 	}
 	tests := &t.Tests
 	if tests.Prepare == nil {
@@ -91,8 +87,8 @@ func (f *fieldReader) complete(t *env.Task) {
 func withDuration(text []byte) ([]byte, error) {
 	task := members(text)
 	tests := members(task["tests"])
-	timeout, isText := asText(tests["timeout"])
-	if !isText {
+	var timeout string
+	if json.Unmarshal(tests["timeout"], &timeout) != nil {
 		return text, nil
 	}
 	d, err := time.ParseDuration(timeout)
@@ -110,13 +106,6 @@ func withDuration(text []byte) ([]byte, error) {
 
 // members returns an object's members, none for anything else.
 func members(value json.RawMessage) (m map[string]json.RawMessage) {
-	if json.Unmarshal(value, &m) != nil {
-		return nil
-	}
+	_ = json.Unmarshal(value, &m)
 	return m
-}
-
-func asText(value json.RawMessage) (s string, ok bool) {
-	ok = json.Unmarshal(value, &s) == nil
-	return s, ok
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 )
@@ -19,45 +20,44 @@ func looksParquet(f *os.File) bool {
 // readParquet yields the rows of a parquet file, row group by row group, and touches only the columns that are wanted.
 // Columns are taken by their path, never through a struct: files disagree on what the child of a list is called, and a
 // struct tag that guesses wrong reads empty strings.
-func readParquet(file string, f *os.File, wanted []string, yield func(record, error) bool) {
-	fail := func(err error) { yield(record{}, fmt.Errorf("%s: %w", file, err)) }
+func readParquet(file string, f *os.File, wanted []string, yield func(record, error) bool) error {
 	info, err := f.Stat()
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
 	p, err := openParquet(f, info.Size())
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
 	part, names := project(p.Schema(), wanted)
 	conversion, err := parquet.Convert(part, p.Schema())
 	if err != nil {
-		fail(err)
-		return
+		return err
 	}
 	t := table{file: file, columns: leaves(part), names: names}
 	for _, group := range p.RowGroups() {
 		rows := parquet.ConvertRowGroup(group, conversion).Rows()
-		more := t.read(rows, yield)
-		if err := rows.Close(); err != nil && more {
-			fail(err)
-			return
+		more, err := t.read(rows, yield)
+		closed := rows.Close()
+		if err != nil || !more {
+			return err
 		}
-		if !more {
-			return
+		if closed != nil {
+			return closed
 		}
+	}
+	return nil
+}
+
+// damaged turns a panic into an error: the reader panics over some damaged files.
+func damaged(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("damaged parquet file: %v", r)
 	}
 }
 
-// openParquet opens a file; the reader panics over some damaged ones.
 func openParquet(f *os.File, size int64) (p *parquet.File, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("damaged parquet file: %v", r)
-		}
-	}()
+	defer damaged(&err)
 	return parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 }
 
@@ -67,10 +67,8 @@ func project(s *parquet.Schema, wanted []string) (*parquet.Schema, []string) {
 	var names []string
 	for _, field := range s.Fields() {
 		names = append(names, field.Name())
-		for _, w := range wanted {
-			if field.Name() == w {
-				part[w] = field
-			}
+		if slices.Contains(wanted, field.Name()) {
+			part[field.Name()] = field
 		}
 	}
 	return parquet.NewSchema(s.Name(), part), names
@@ -84,8 +82,8 @@ type leaf struct {
 	present, element int
 }
 
-// leaves describes the columns in the order of their numbers. A column below a field that is no plain list of values is
-// not read.
+// leaves describes the columns in the order of their numbers. A column below a field that is not a plain list of values
+// is not read.
 func leaves(s *parquet.Schema) []leaf {
 	optional := map[string]int{}
 	for _, field := range s.Fields() {
@@ -115,32 +113,27 @@ type table struct {
 }
 
 // read yields the records of a row group, and reports whether to go on.
-func (t *table) read(rows parquet.Rows, yield func(record, error) bool) (more bool) {
+func (t *table) read(rows parquet.Rows, yield func(record, error) bool) (more bool, err error) {
 	buffer := make([]parquet.Row, 16)
 	for {
 		n, err := readRows(rows, buffer)
 		for _, row := range buffer[:n] {
 			t.row++
 			if !yield(t.record(row), nil) {
-				return false
+				return false, nil
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return true
+			return true, nil
 		}
 		if err != nil {
-			yield(record{}, fmt.Errorf("%s: row %d: %w", t.file, t.row+1, err))
-			return false
+			return false, fmt.Errorf("row %d: %w", t.row+1, err)
 		}
 	}
 }
 
 func readRows(rows parquet.Rows, buffer []parquet.Row) (n int, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			n, err = 0, fmt.Errorf("damaged parquet file: %v", r)
-		}
-	}()
+	defer damaged(&err)
 	return rows.ReadRows(buffer)
 }
 

@@ -24,8 +24,19 @@ const (
 		"if [ -e \"$f\" ] && [ ! -L \"$f\" ] && [ ! -e \"$n\" ]; then mv \"$f\" \"$n\"; else rm -rf \"$f\"; fi; done && " +
 		"[ -d /r2e/r2e_tests ] && [ -f /r2e/run_tests.sh ] && chmod -R a+rwX /r2e"
 
-	r2eScript = "#!/bin/bash\ncd " + r2eDir + "\nrm -rf r2e_tests\nln -s /r2e/r2e_tests r2e_tests\nbash /r2e/run_tests.sh\n"
+	r2eScript = "#!/bin/bash\ncd " + r2eDir +
+		"\nrm -rf r2e_tests\nln -s /r2e/r2e_tests r2e_tests\nbash /r2e/run_tests.sh\n"
 )
+
+// asRoot are git's settings for commands that run as another user than the one who owns the repository.
+const asRoot = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; "
+
+// keepUntracked makes git ignore the files that it does not know by now: caches, environments and scripts that belong
+// to the image. A patch must not contain them, and cleaning the tree must not remove them.
+const keepUntracked = asRoot +
+	"if git rev-parse --git-dir >/dev/null 2>&1; then " +
+	"git -c core.quotePath=false ls-files --others --exclude-standard --directory | " +
+	"sed 's|^|/|' >>\"$(git rev-parse --git-dir)/info/exclude\"; fi"
 
 // r2eGym makes a task of a record of R2E-Gym. It is graded by equality: every expected test with the expected status.
 func (f *fieldReader) r2eGym() env.Task {

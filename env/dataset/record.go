@@ -49,7 +49,7 @@ func (r record) task() (env.Task, error) {
 	case r.has("instance_id"):
 		t = f.sweBench()
 	default:
-		f.fail("", fmt.Errorf("a record of no known kind, with the fields %s: want instance_id (SWE-bench, SWE-smith), "+
+		f.fail("", fmt.Errorf("unknown kind of record, with the fields %s: want instance_id (SWE-bench, SWE-smith), "+
 			"docker_image and expected_output_json (R2E-Gym), or statement (deepswe)", strings.Join(r.names, ", ")))
 	}
 	if f.err == nil && !usable(t.ID) {
@@ -98,15 +98,12 @@ var errMissing = errors.New("is missing")
 
 // text returns a field that must hold some text.
 func (f *fieldReader) text(field string) string {
-	v, ok := f.fields[field]
-	if !ok {
-		f.fail(field, errMissing)
-		return ""
-	}
-	s, ok := v.(string)
+	s, ok := f.fields[field].(string)
 	switch {
+	case !f.has(field):
+		f.fail(field, errMissing)
 	case !ok:
-		f.fail(field, fmt.Errorf("is %s, want text", kind(v)))
+		f.fail(field, fmt.Errorf("is %s, want text", kind(f.fields[field])))
 	case s == "":
 		f.fail(field, errors.New("is empty"))
 	}
@@ -115,62 +112,49 @@ func (f *fieldReader) text(field string) string {
 
 // list returns a field that must hold a list of texts, or the JSON of one.
 func (f *fieldReader) list(field string) []string {
-	v, ok := f.fields[field]
-	if !ok {
+	if !f.has(field) {
 		f.fail(field, errMissing)
-		return nil
 	}
-	if s, ok := v.(string); ok {
-		var decoded any
-		if err := json.Unmarshal([]byte(s), &decoded); err != nil {
-			f.fail(field, fmt.Errorf("is text, but not the JSON of a list: %w", err))
-			return nil
-		}
-		v = decoded
-	}
+	v := f.decoded(field, "a list")
 	elements, ok := v.([]any)
 	if !ok {
 		f.fail(field, fmt.Errorf("is %s, want a list of texts", kind(v)))
-		return nil
 	}
-	list := make([]string, 0, len(elements))
+	list := make([]string, len(elements))
 	for i, e := range elements {
-		s, ok := e.(string)
-		if !ok {
+		if list[i], ok = e.(string); !ok {
 			f.fail(field, fmt.Errorf("element %d is %s, want text", i, kind(e)))
-			return nil
 		}
-		list = append(list, s)
 	}
 	return list
 }
 
 // object returns a field that must hold an object of texts, or the JSON of one.
 func (f *fieldReader) object(field string) map[string]string {
-	v := f.fields[field]
-	if s, ok := v.(string); ok {
-		var decoded any
-		if err := json.Unmarshal([]byte(s), &decoded); err != nil {
-			f.fail(field, fmt.Errorf("is text, but not the JSON of an object: %w", err))
-			return nil
-		}
-		v = decoded
-	}
+	v := f.decoded(field, "an object")
 	members, ok := v.(map[string]any)
 	if !ok {
 		f.fail(field, fmt.Errorf("is %s, want an object", kind(v)))
-		return nil
 	}
 	object := make(map[string]string, len(members))
 	for _, key := range slices.Sorted(maps.Keys(members)) {
-		s, ok := members[key].(string)
-		if !ok {
+		if object[key], ok = members[key].(string); !ok {
 			f.fail(field, fmt.Errorf("%q is %s, want text", key, kind(members[key])))
-			return nil
 		}
-		object[key] = s
 	}
 	return object
+}
+
+// decoded returns a field's value, and the value of the JSON in it where it is text.
+func (f *fieldReader) decoded(field, what string) any {
+	v := f.fields[field]
+	if s, ok := v.(string); ok {
+		v = nil
+		if err := json.Unmarshal([]byte(s), &v); err != nil {
+			f.fail(field, fmt.Errorf("is text, but not the JSON of %s: %w", what, err))
+		}
+	}
+	return v
 }
 
 // kind names a JSON value's type for people.

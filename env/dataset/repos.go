@@ -1,8 +1,6 @@
 package dataset
 
-import (
-	"strings"
-)
+import "strings"
 
 // repos is a set of repositories.
 type repos map[string]bool
@@ -14,7 +12,10 @@ func reposOf(path string) (repos, error) {
 		return nil, nil
 	}
 	found := repos{}
-	names, err := openRepos(path)
+	names, err := open(path, repoFields, func(folder string) (string, error) {
+		t, err := readHarbor(folder)
+		return t.Repo, err
+	}, func(r record) (string, error) { return r.optional(repoFields...), nil })
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"deepswe/env"
 )
 
 // source is what a path names: record files, or Harbor task folders.
@@ -20,48 +18,27 @@ type source struct {
 	folders []string
 }
 
-// open returns the tasks at a path.
-func open(path string) (iter.Seq2[env.Task, error], error) {
+// open yields what is made of the Harbor tasks and of the records at a path, which hold the fields that are wanted.
+func open[T any](
+	path string, wanted []string, folder func(string) (T, error), entry func(record) (T, error),
+) (iter.Seq2[T, error], error) {
 	s, err := find(path)
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(env.Task, error) bool) {
-		for _, folder := range s.folders {
-			if !yield(readHarbor(folder)) {
+	return func(yield func(T, error) bool) {
+		for _, name := range s.folders {
+			if !yield(folder(name)) {
 				return
 			}
 		}
 		for _, file := range s.files {
-			for r, err := range records(file, taskFields) {
-				var t env.Task
+			for r, err := range records(file, wanted) {
+				var t T
 				if err == nil {
-					t, err = r.task()
+					t, err = entry(r)
 				}
 				if !yield(t, err) {
-					return
-				}
-			}
-		}
-	}, nil
-}
-
-// openRepos returns the repositories of the records at a path.
-func openRepos(path string) (iter.Seq2[string, error], error) {
-	s, err := find(path)
-	if err != nil {
-		return nil, err
-	}
-	return func(yield func(string, error) bool) {
-		for _, folder := range s.folders {
-			t, err := readHarbor(folder)
-			if !yield(t.Repo, err) {
-				return
-			}
-		}
-		for _, file := range s.files {
-			for r, err := range records(file, repoFields) {
-				if !yield(r.optional("repo", "repo_name"), err) {
 					return
 				}
 			}

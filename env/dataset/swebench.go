@@ -83,7 +83,7 @@ const (
 )
 
 // evalScript returns the script that the official harness makes of a record's: under its own two first lines, with the
-// exit code of what stands right before the first end marker taken there and printed behind it.
+// exit code of the line before the first end marker saved there and printed after it.
 func evalScript(script string) string {
 	lines := []string{"#!/bin/bash", "set -uxo pipefail"}
 	ended := false

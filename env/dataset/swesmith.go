@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -22,7 +21,9 @@ func (f *fieldReader) sweSmith() env.Task {
 	id, bug := f.text("instance_id"), f.text("patch")
 	failing, passing := f.list("FAIL_TO_PASS"), f.list("PASS_TO_PASS")
 	hidden := f.testFiles("FAIL_TO_PASS", failing)
-	files := slices.Sorted(maps.Keys(set(hidden, f.testFiles("PASS_TO_PASS", passing))))
+	files := slices.Concat(hidden, f.testFiles("PASS_TO_PASS", passing))
+	slices.Sort(files)
+	files = slices.Compact(files)
 	repo := f.optional("repo")
 	if repo == "" {
 		repo, _, _ = strings.Cut(id, ".")
@@ -55,28 +56,30 @@ func (f *fieldReader) sweSmith() env.Task {
 
 // testFiles returns the files of tests, sorted.
 func (f *fieldReader) testFiles(field string, tests []string) []string {
+	var files []string
 	for _, test := range tests {
-		if file, _, ok := strings.Cut(test, "::"); !ok || !strings.HasSuffix(file, ".py") {
-			f.fail(field, fmt.Errorf("%q names no Python file: of SWE-smith, only the Python repositories are supported", test))
+		file, _, ok := strings.Cut(test, "::")
+		if !ok || !strings.HasSuffix(file, ".py") {
+			f.fail(field, fmt.Errorf(
+				"%q does not name a Python file: of SWE-smith, only the Python repositories are supported", test))
 			return nil
 		}
-	}
-	files := make([]string, len(tests))
-	for i, test := range tests {
-		files[i], _, _ = strings.Cut(test, "::")
+		files = append(files, file)
 	}
 	slices.Sort(files)
 	return slices.Compact(files)
 }
 
-func set(lists ...[]string) map[string]bool {
-	s := map[string]bool{}
-	for _, list := range lists {
-		for _, e := range list {
-			s[e] = true
-		}
+// heredoc returns the end of a command line that feeds it text, byte for byte.
+func heredoc(text string) string {
+	end := "END_OF_INPUT"
+	for strings.Contains(text, end) {
+		end += "_"
 	}
-	return s
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return "<<'" + end + "'\n" + text + end
 }
 
 // smithImage completes an image's name: earlier records leave out who published it, and spell the repository's name as
