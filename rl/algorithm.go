@@ -1,6 +1,7 @@
 package rl
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -155,31 +156,28 @@ func Preset(name string) (Algorithm, error) {
 	return a, nil
 }
 
-// Check refuses settings that contradict each other.
+// Check refuses unknown names and settings that contradict each other.
 func (a Algorithm) Check() error {
-	r, err := a.resolve()
-	if err != nil {
-		return err
-	}
-	if _, err := r.Objective.resolve(); err != nil {
-		return err
-	}
-	switch {
-	case r.Aggregation == ConstantLength && r.MaxLength == 0:
-		return fmt.Errorf("aggregation constant_length divides by the maximum length; set max_length (--max-length)")
-	case r.Overlong.Cache > r.Overlong.Max:
-		return fmt.Errorf("overlong.cache is %d, more than overlong.max of %d", r.Overlong.Cache, r.Overlong.Max)
-	}
-	return nil
+	_, err := a.resolve()
+	return err
 }
 
-// resolve puts the names of the defaults in and refuses names that mean nothing.
+// resolve checks the algorithm and returns it with the names of the defaults filled in.
 func (a Algorithm) resolve() (Algorithm, error) {
 	a.ownFilter()
 	for _, s := range a.settings() {
 		if err := s.set(s.get()); err != nil {
 			return a, fmt.Errorf("%s: %w", s.key, err)
 		}
+	}
+	_, err := a.Objective.resolve()
+	switch {
+	case err != nil:
+		return a, err
+	case a.Aggregation == ConstantLength && a.MaxLength == 0:
+		return a, errors.New("aggregation constant_length divides by the maximum length; set max_length (--max-length)")
+	case a.Overlong.Cache > a.Overlong.Max:
+		return a, fmt.Errorf("overlong.cache is %d, more than overlong.max of %d", a.Overlong.Cache, a.Overlong.Max)
 	}
 	return a, nil
 }

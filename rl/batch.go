@@ -77,12 +77,12 @@ func (a *Algorithm) summarize(members []Member, placements []Placement, groups [
 		Versions: map[Version]int{},
 	}
 	type id struct {
-		group   groupKey
+		group   GroupKey
 		attempt int
 	}
 	seen := map[id]bool{}
 	for i, m := range members {
-		k := id{m.group(), m.Attempt}
+		k := id{m.GroupKey(), m.Attempt}
 		if seen[k] {
 			b.Duplicates++
 		}
@@ -142,17 +142,17 @@ func (s *Shape) add(o Shape) {
 // solved counts the groups by how many of their members solved the task.
 func (g *Groups) solved(members []Member) {
 	type tally struct{ members, solved int }
-	tallies := map[groupKey]tally{}
+	tallies := map[GroupKey]tally{}
 	for _, m := range members {
 		if m.Reward == nil {
 			continue
 		}
-		t := tallies[m.group()]
+		t := tallies[m.GroupKey()]
 		t.members++
 		if *m.Reward >= 1 {
 			t.solved++
 		}
-		tallies[m.group()] = t
+		tallies[m.GroupKey()] = t
 	}
 	g.Total = len(tallies)
 	for _, t := range tallies {
@@ -169,8 +169,7 @@ func (g *Groups) solved(members []Member) {
 
 // countGroup takes in one group that the filter left.
 func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placements []Placement) {
-	first := placements[group[0]].Disposition
-	if !first.HasRows() {
+	if !placements[group[0]].Disposition.HasRows() {
 		g.Dropped++
 	}
 	same, effective := true, false

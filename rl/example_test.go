@@ -57,8 +57,8 @@ func ExampleAlgorithm_Rows() {
 }
 
 // The turns of a rollout share a row where each prompt extends the last; what the environment wrote is not trained.
-func ExampleMerge() {
-	for _, row := range rl.Merge(group()[0], 0) {
+func ExamplePlacement_Rows() {
+	for _, row := range (rl.Placement{Disposition: rl.Trained}).Rows(group()[0], 0) {
 		fmt.Println("ids", row.IDs)
 		fmt.Println("mask", row.Mask)
 		fmt.Println("logprobs", row.Logprobs)

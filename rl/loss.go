@@ -1,11 +1,12 @@
 package rl
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // maxLogRatio bounds every log-ratio before it is exponentiated, as verl does: beyond it a ratio is noise, and the
@@ -49,19 +50,10 @@ func Loss(rows []Row, current, old [][]float64, o Objective, grad [][]float64) (
 
 // resolve puts the defaults in and refuses what means nothing.
 func (o Objective) resolve() (Objective, error) {
-	switch o.Surrogate {
-	case "":
-		o.Surrogate = PPO
-	case PPO, ImportanceSampling, Reinforce:
-	default:
-		return o, fmt.Errorf("objective: surrogate %q is not one of %s, %s, %s",
-			o.Surrogate, PPO, ImportanceSampling, Reinforce)
-	}
-	if o.ClipLow == 0 {
-		o.ClipLow = 0.2
-	}
-	if o.ClipHigh == 0 {
-		o.ClipHigh = 0.28
+	o.ClipLow, o.ClipHigh = cmp.Or(o.ClipLow, 0.2), cmp.Or(o.ClipHigh, 0.28)
+	var err error
+	if o.Surrogate, err = choose(cmp.Or(o.Surrogate, PPO), PPO, ImportanceSampling, Reinforce); err != nil {
+		return o, fmt.Errorf("objective: surrogate %w", err)
 	}
 	c := o.Corrections
 	for _, v := range []struct {
@@ -260,25 +252,13 @@ func clampLog(d float64) float64 {
 // parallel calls do(0) to do(n-1), each once, from as many goroutines as there are processors, and returns when all are
 // done. What do(i) computes must depend on i alone.
 func parallel(n int, do func(i int)) {
-	workers := min(runtime.GOMAXPROCS(0), n)
-	if workers <= 1 {
-		for i := range n {
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		g.Go(func() error {
 			do(i)
-		}
-		return
-	}
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				do(i)
-			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = g.Wait() // no call fails
 }

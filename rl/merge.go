@@ -1,5 +1,7 @@
 package rl
 
+import "slices"
+
 // Splits counts, by cause, the turns whose prompt did not extend what the row held, so that a new row had to start.
 type Splits struct {
 	// PromptShorter: the prompt ends inside the row. History was cut, or the last turn was sampled again.
@@ -46,13 +48,11 @@ func layout(turns []Turn) ([]span, Splits) {
 	var spans []span
 	var splits Splits
 	for k := range turns {
-		switch {
-		case k == 0:
-		case splits.extends(turns[k-1], turns[k].PromptIDs):
+		if k > 0 && splits.extends(turns[k-1], turns[k].PromptIDs) {
 			spans[len(spans)-1].last = k
-			continue
+		} else {
+			spans = append(spans, span{k, k})
 		}
-		spans = append(spans, span{k, k})
 	}
 	return spans, splits
 }
@@ -102,7 +102,7 @@ func measure(turns []Turn, spans []span, splits Splits, maxLength int) Shape {
 		for _, t := range turns[sp.first : sp.last+1] {
 			sampled += len(t.CompletionIDs)
 			s.Trained += max(0, min(len(t.CompletionIDs), kept-len(t.PromptIDs)))
-			if len(t.Logprobs) > 1 && allZero(t.Logprobs) {
+			if len(t.Logprobs) > 1 && !slices.ContainsFunc(t.Logprobs, func(v float64) bool { return v != 0 }) {
 				s.ZeroLogprobs++
 			}
 		}
@@ -127,22 +127,6 @@ func (s span) lengths(turns []Turn, maxLength int) (length, kept int) {
 	return length, length
 }
 
-func allZero(x []float64) bool {
-	for _, v := range x {
-		if v != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// Merge turns a rollout into rows: turns share a row as long as each prompt starts with the previous prompt and
-// completion, and what the policy sampled is trained. Rows longer than maxLength lose their end; 0 does not limit.
-// Advantage and Scale are left to [Algorithm.Plan].
-func Merge(r Rollout, maxLength int) []Row {
-	spans, _ := layout(r.Turns)
-	return merge(r, spans, maxLength)
-}
 
 // Imitate turns a rollout into rows for fine-tuning: what the policy sampled is trained, but for turns with a format
 // error. It returns how many turns those are.
@@ -162,6 +146,8 @@ func Imitate(r Rollout, maxLength int) (rows []Row, masked int) {
 	return rows, masked
 }
 
+// merge turns a rollout into rows, one for each span, in which what the policy sampled is trained. Rows longer than
+// maxLength lose their end; 0 does not limit.
 func merge(r Rollout, spans []span, maxLength int) []Row {
 	rows := make([]Row, len(spans))
 	for i, sp := range spans {

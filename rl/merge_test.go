@@ -56,7 +56,7 @@ func TestMerge(t *testing.T) {
 		{"no turns", nil, 0, nil, nil, Splits{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rows := Merge(Rollout{Task: "t", Turns: c.turns}, c.max)
+			rows := Placement{Disposition: Trained}.Rows(Rollout{Task: "t", Turns: c.turns}, c.max)
 			var gotIDs [][]int32
 			var gotMasks []string
 			for i, r := range rows {
@@ -112,7 +112,7 @@ func TestMergeKeepsWhatWasSampled(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		turns := drawTurns(t)
-		rows := Merge(Rollout{Turns: turns}, 0)
+		rows := Placement{Disposition: Trained}.Rows(Rollout{Turns: turns}, 0)
 		shape := shapeOf(turns, 0)
 		k, total := 0, 0
 		for _, r := range rows {
@@ -148,7 +148,7 @@ func TestMeasureAgreesWithMerge(t *testing.T) {
 		turns := drawTurns(t)
 		limit := rapid.IntRange(1, 40).Draw(t, "limit")
 		trained := 0
-		for _, r := range Merge(Rollout{Turns: turns}, limit) {
+		for _, r := range (Placement{Disposition: Trained}).Rows(Rollout{Turns: turns}, limit) {
 			if len(r.IDs) > limit {
 				t.Fatalf("a row of %d tokens, the limit is %d", len(r.IDs), limit)
 			}

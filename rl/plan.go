@@ -41,11 +41,12 @@ func measured(r *Rollout, maxLength int) (Member, []span) {
 	return m, spans
 }
 
-// groupKey names a group. Harnesses number groups from 0 for each task as well as all through, so the task is part of
-// it.
-type groupKey struct{ task, group string }
+// GroupKey identifies a group. Harnesses number groups from 0 for each task as well as all through, so the task is part
+// of it.
+type GroupKey struct{ task, group string }
 
-func (m *Member) group() groupKey { return groupKey{m.Task, m.Group} }
+// GroupKey identifies the group of the rollout.
+func (m *Member) GroupKey() GroupKey { return GroupKey{m.Task, m.Group} }
 
 // Disposition is how a batch uses a rollout.
 type Disposition string
@@ -73,7 +74,8 @@ type Placement struct {
 	Scale float64
 }
 
-// Rows merges a rollout and places its rows; a dropped one has none.
+// Rows merges a rollout and places its rows; a dropped one has none. Turns share a row as long as each prompt starts
+// with the previous prompt and completion. Rows longer than maxLength lose their end; 0 does not limit.
 func (p Placement) Rows(r Rollout, maxLength int) []Row {
 	spans, _ := layout(r.Turns)
 	return p.rows(r, spans, maxLength)
@@ -86,18 +88,14 @@ func (p Placement) rows(r Rollout, spans []span, maxLength int) []Row {
 	}
 	rows := merge(r, spans, maxLength)
 	for i := range rows {
-		p.place(&rows[i])
+		row := &rows[i]
+		row.Advantage, row.Scale = p.Advantage, p.Scale
+		if row.Trained = p.Disposition == Trained; !row.Trained {
+			clear(row.Mask)
+			clear(row.Logprobs)
+		}
 	}
 	return rows
-}
-
-// place writes a placement into a row.
-func (p Placement) place(row *Row) {
-	row.Advantage, row.Scale = p.Advantage, p.Scale
-	if row.Trained = p.Disposition == Trained; !row.Trained {
-		clear(row.Mask)
-		clear(row.Logprobs)
-	}
 }
 
 // Rows turns the rollouts of a batch, all in memory, into training rows in the order of the rollouts. Rollouts that
@@ -114,8 +112,8 @@ func (a Algorithm) Rows(rollouts []Rollout) ([]Row, Batch, error) {
 	})
 	for i, err := range errs {
 		if err != nil {
-			return nil, Batch{}, fmt.Errorf("rollout %d (task %s, attempt %d): %w", i, rollouts[i].Task, rollouts[i].Attempt,
-				err)
+			r := &rollouts[i]
+			return nil, Batch{}, fmt.Errorf("rollout %d (task %s, attempt %d): %w", i, r.Task, r.Attempt, err)
 		}
 	}
 	placements, batch, err := a.Plan(members)
@@ -140,9 +138,6 @@ func (a Algorithm) Rows(rollouts []Rollout) ([]Row, Batch, error) {
 // share in the loss. A group is the rollouts with the same task and group. placements[i] belongs to members[i]; the
 // order of members matters for nothing else.
 func (a Algorithm) Plan(members []Member) (placements []Placement, batch Batch, err error) {
-	if err := a.Check(); err != nil {
-		return nil, Batch{}, err
-	}
 	if a, err = a.resolve(); err != nil {
 		return nil, Batch{}, err
 	}
@@ -160,7 +155,7 @@ func (a Algorithm) Plan(members []Member) (placements []Placement, batch Batch, 
 // group applies the filter and gathers the rest by task and group, in order of appearance. Each group is a list of
 // indices.
 func (a *Algorithm) group(members []Member, placements []Placement) [][]int {
-	at := map[groupKey]int{}
+	at := map[GroupKey]int{}
 	var groups [][]int
 	for i, m := range members {
 		switch mode := a.Filter[m.StopReason]; {
@@ -175,10 +170,10 @@ func (a *Algorithm) group(members []Member, placements []Placement) [][]int {
 		default:
 			placements[i].Disposition = Trained
 		}
-		g, ok := at[m.group()]
+		g, ok := at[m.GroupKey()]
 		if !ok {
 			g = len(groups)
-			at[m.group()] = g
+			at[m.GroupKey()] = g
 			groups = append(groups, nil)
 		}
 		groups[g] = append(groups[g], i)
@@ -202,7 +197,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 	case n < a.MinGroup, n == 1 && a.Singleton == SingletonDrop:
 		drop(SmallGroup)
 		return
-	case n > 1 && a.DropUniform && uniform(rewards):
+	case n > 1 && a.DropUniform && slices.Min(rewards) == slices.Max(rewards):
 		drop(UniformGroup)
 		return
 	}
@@ -258,9 +253,6 @@ func sampleStd(x []float64, mean float64) float64 {
 	return math.Sqrt(squares / float64(len(x)-1))
 }
 
-func uniform(x []float64) bool {
-	return slices.Min(x) == slices.Max(x)
-}
 
 // scales gives every rollout that has rows its share by the aggregation mode.
 func (a *Algorithm) scales(members []Member, placements []Placement) error {

@@ -113,8 +113,7 @@ func (r *Rollout) Validate() error {
 		return fieldError("reward", "%v is not a finite number", *r.Reward)
 	}
 	if r.StopReason == trajectory.SandboxError {
-		return fieldError("reward", "%v after a sandbox_error; an infrastructure failure has no reward: write null",
-			*r.Reward)
+		return fieldError("reward", "%v after a sandbox_error; an infrastructure failure has no reward: write null", *r.Reward)
 	}
 	for i := range r.Turns {
 		if err := validateTurn(&r.Turns[i], fmt.Sprintf("turns[%d]", i)); err != nil {
@@ -135,7 +134,7 @@ func (a *Algorithm) Accepts(r *Rollout) error {
 		return nil
 	}
 	return fieldError("stop_reason", "%q is not one of %s; name it with --set filter.%s=keep, mask or drop to accept it",
-		r.StopReason, joinReasons(trajectory.StopReasons()), r.StopReason)
+		r.StopReason, list(trajectory.StopReasons()), r.StopReason)
 }
 
 func validateTurn(t *Turn, at string) error {
@@ -158,12 +157,4 @@ func validateTurn(t *Turn, at string) error {
 		}
 	}
 	return nil
-}
-
-func joinReasons(reasons []trajectory.StopReason) string {
-	words := make([]string, len(reasons))
-	for i, r := range reasons {
-		words[i] = string(r)
-	}
-	return strings.Join(words, ", ")
 }

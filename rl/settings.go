@@ -1,6 +1,7 @@
 package rl
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -23,14 +24,12 @@ type setting struct {
 func (a *Algorithm) Set(key, value string) error {
 	key, value = strings.ReplaceAll(key, "-", "_"), strings.TrimSpace(value)
 	a.ownFilter()
+	all := a.settings()
 	if reason, ok := strings.CutPrefix(key, "filter."); ok && reason != "" {
-		if err := a.filter(trajectory.StopReason(reason)).set(value); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-		return nil
+		all = []setting{a.filter(trajectory.StopReason(reason))}
 	}
 	var keys []string
-	for _, s := range a.settings() {
+	for _, s := range all {
 		if s.key == key {
 			if err := s.set(value); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
@@ -42,7 +41,7 @@ func (a *Algorithm) Set(key, value string) error {
 		}
 	}
 	return fmt.Errorf("%q is not a setting of an algorithm; there are %s, and filter.REASON with a REASON of %s",
-		key, strings.Join(keys, ", "), joinReasons(trajectory.StopReasons()))
+		key, strings.Join(keys, ", "), list(trajectory.StopReasons()))
 }
 
 // ownFilter makes the filter a map that no copy of the algorithm shares.
@@ -68,15 +67,15 @@ func (a Algorithm) Settings() []Setting {
 // String lists the settings, one a line.
 func (a Algorithm) String() string {
 	var b strings.Builder
-	for _, s := range a.Settings() {
-		fmt.Fprintf(&b, "%s=%s\n", s.Key, s.Value)
+	for _, s := range a.settings() {
+		fmt.Fprintf(&b, "%s=%s\n", s.key, s.get())
 	}
 	return b.String()
 }
 
 func (a *Algorithm) settings() []setting {
 	o, c := &a.Objective, &a.Objective.Corrections
-	list := []setting{
+	all := []setting{
 		oneOf("baseline", &a.Baseline, LeaveOneOut, Mean, NoBaseline),
 		toggle("std", &a.Std, "false", "true"),
 		a.aggregation(),
@@ -96,9 +95,9 @@ func (a *Algorithm) settings() []setting {
 		}
 	}
 	for _, r := range reasons {
-		list = append(list, a.filter(r))
+		all = append(all, a.filter(r))
 	}
-	return append(list,
+	return append(all,
 		oneOf("surrogate", &o.Surrogate, PPO, ImportanceSampling, Reinforce),
 		number("clip.low", &o.ClipLow, 0.2),
 		number("clip.high", &o.ClipHigh, 0.28),
@@ -136,14 +135,9 @@ func (a *Algorithm) aggregation() setting {
 func (a *Algorithm) filter(r trajectory.StopReason) setting {
 	return setting{
 		key: "filter." + string(r),
-		get: func() string {
-			if m := a.Filter[r]; m != "" {
-				return string(m)
-			}
-			return string(Keep)
-		},
+		get: func() string { return string(cmp.Or(a.Filter[r], Keep)) },
 		set: func(value string) error {
-			mode, err := choose(value, Keep, Mask, Drop)
+			mode, err := choose(Mode(value), Keep, Mask, Drop)
 			if err == nil {
 				a.Filter[r] = mode
 			}
@@ -156,14 +150,9 @@ func (a *Algorithm) filter(r trajectory.StopReason) setting {
 func oneOf[T ~string](key string, p *T, choices ...T) setting {
 	return setting{
 		key: key,
-		get: func() string {
-			if *p == "" {
-				return string(choices[0])
-			}
-			return string(*p)
-		},
+		get: func() string { return string(cmp.Or(*p, choices[0])) },
 		set: func(value string) error {
-			v, err := choose(value, choices...)
+			v, err := choose(T(value), choices...)
 			if err == nil {
 				*p = v
 			}
@@ -172,16 +161,20 @@ func oneOf[T ~string](key string, p *T, choices ...T) setting {
 	}
 }
 
-func choose[T ~string](value string, choices ...T) (T, error) {
-	v := T(strings.ReplaceAll(value, "-", "_"))
+func choose[T ~string](value T, choices ...T) (T, error) {
+	v := T(strings.ReplaceAll(string(value), "-", "_"))
 	if slices.Contains(choices, v) {
 		return v, nil
 	}
-	words := make([]string, len(choices))
-	for i, c := range choices {
-		words[i] = string(c)
+	return "", fmt.Errorf("%q is not one of %s", value, list(choices))
+}
+
+func list[T ~string](words []T) string {
+	var text []string
+	for _, w := range words {
+		text = append(text, string(w))
 	}
-	return "", fmt.Errorf("%q is not one of %s", value, strings.Join(words, ", "))
+	return strings.Join(text, ", ")
 }
 
 func toggle(key string, p *bool, off, on string) setting {
@@ -222,13 +215,7 @@ func count(key string, p *int) setting {
 func number(key string, p *float64, unset float64) setting {
 	return setting{
 		key: key,
-		get: func() string {
-			v := *p
-			if v == 0 {
-				v = unset
-			}
-			return strconv.FormatFloat(v, 'g', -1, 64)
-		},
+		get: func() string { return strconv.FormatFloat(cmp.Or(*p, unset), 'g', -1, 64) },
 		set: func(value string) error {
 			v, err := strconv.ParseFloat(value, 64)
 			if err != nil || !(v >= 0) || math.IsInf(v, 0) {

@@ -47,3 +47,113 @@ type StepStats struct {
 	GradientNorm float64
 	Skipped      bool
 }
+
+// Surrogate names what is maximised for one token: A is its advantage, r = exp(logprob - old logprob).
+type Surrogate string
+
+const (
+	// PPO is min(r A, clip(r, 1-ClipLow, 1+ClipHigh) A) (Schulman et al. 2017; two bounds as in DAPO 2025). The zero
+	// Surrogate means it.
+	PPO Surrogate = "ppo"
+	// ImportanceSampling is r A without a clip.
+	ImportanceSampling Surrogate = "importance_sampling"
+	// Reinforce is A logprob: the ratio matters only to Corrections.
+	Reinforce Surrogate = "reinforce"
+)
+
+// Objective says what a forward/backward pass maximises. The zero value is the loss of GRPO++: PPO clipped at 0.8 and
+// 1.28, no dual clip, no entropy term, no corrections. The divisor of the aggregation is in Row.Scale, never here.
+type Objective struct {
+	Surrogate Surrogate
+	// ClipLow and ClipHigh bound the ratio to [1-ClipLow, 1+ClipHigh]; zero means 0.2 and 0.28.
+	ClipLow, ClipHigh float64
+	// DualClip, where it is above 1, bounds the loss of a token with a negative advantage to -DualClip A
+	// (Ye et al. 2020). Zero is off.
+	DualClip float64
+	// Entropy is the coefficient of an entropy bonus: a trainer that knows the whole distribution subtracts
+	// Entropy * Scale * (sum of the entropies at trained tokens) from the loss. One that does not refuses a value other
+	// than zero.
+	Entropy float64
+	// Decoupled takes the old policy of the ratio from the trainer, as it was before the batch's first update, and not
+	// from the sampler: what lies between sampler and trainer is then left to Corrections (Hilton et al. 2021).
+	Decoupled bool
+	// Corrections weigh or mask what the sampler and the trainer disagree about.
+	Corrections Corrections
+}
+
+// Corrections act on m = exp(trainer logprob - sampler logprob) of the trained tokens; the trainer's policy is the old
+// one where Objective.Decoupled, else the current one. Weights and masks are constants: no gradient flows through them.
+// Every zero field is off.
+type Corrections struct {
+	// TruncateToken is C of the token weight min(m, C); 2 is usual. At most one of the two truncations is on. With PPO
+	// and ImportanceSampling they need Decoupled: without it the ratio already is m, and the weight would count twice.
+	TruncateToken float64
+	// TruncateSequence is C of the row weight min(product of m, C); 2 to 10 is usual.
+	TruncateSequence float64
+	// GeometricMin and GeometricMax keep a row whose exp(mean log m) lies within them, and mask it otherwise; 0.99 and
+	// 1.01 are usual. A zero bound is open.
+	GeometricMin, GeometricMax float64
+	// VetoBelow and VetoAbove mask a row with any m below or above them; 1e-4 and 100 are usual.
+	VetoBelow, VetoAbove float64
+}
+
+// Stats describes a forward/backward pass. All but the extremes are sums, so passes over parts of a batch add up with
+// [Stats.Add]; divide by Tokens for means.
+type Stats struct {
+	// Loss is the sum over tokens of -(Scale * Mask * weight * surrogate), what the gradient is of.
+	Loss float64
+	// Rows were given, Tokens of them are trained: Mask 1. Those that corrections mask still count.
+	Rows, Tokens int
+	// ClippedLow counts tokens with a negative advantage whose ratio is under the lower bound, ClippedHigh those with a
+	// positive one over the upper bound, DualClipped those that the dual clip stopped: none of them has a gradient.
+	ClippedLow, ClippedHigh, DualClipped int
+	// KL1 and KL3 sum two estimates of KL(old || current) at the sampled tokens: with d = logprob - old logprob they are
+	// -d and exp(d) - 1 - d (Schulman 2020).
+	KL1, KL3 float64
+	// RatioMin and RatioMax are the extremes of the ratio; both 0 where Tokens is 0.
+	RatioMin, RatioMax float64
+	// MismatchKL1 and MismatchKL3 are the same estimates of KL(sampler || trainer), with d = log m of Corrections, and
+	// MismatchMin and MismatchMax the extremes of m.
+	MismatchKL1, MismatchKL3 float64
+	MismatchMin, MismatchMax float64
+	// VetoedRows and GeometricRows were masked by those corrections, with MaskedTokens trained tokens between them. A row
+	// that fails both counts as vetoed. TruncatedTokens had their weight cut.
+	VetoedRows, GeometricRows     int
+	MaskedTokens, TruncatedTokens int
+	// Entropy sums the policy's entropy over EntropyTokens tokens; both 0 where the trainer does not know it.
+	Entropy       float64
+	EntropyTokens int
+}
+
+// Add takes another part of the same batch into s.
+func (s *Stats) Add(o Stats) {
+	s.RatioMin, s.RatioMax = widen(s.Tokens, s.RatioMin, s.RatioMax, o.Tokens, o.RatioMin, o.RatioMax)
+	s.MismatchMin, s.MismatchMax = widen(s.Tokens, s.MismatchMin, s.MismatchMax, o.Tokens, o.MismatchMin, o.MismatchMax)
+	s.Loss += o.Loss
+	s.Rows += o.Rows
+	s.Tokens += o.Tokens
+	s.ClippedLow += o.ClippedLow
+	s.ClippedHigh += o.ClippedHigh
+	s.DualClipped += o.DualClipped
+	s.KL1 += o.KL1
+	s.KL3 += o.KL3
+	s.MismatchKL1 += o.MismatchKL1
+	s.MismatchKL3 += o.MismatchKL3
+	s.VetoedRows += o.VetoedRows
+	s.GeometricRows += o.GeometricRows
+	s.MaskedTokens += o.MaskedTokens
+	s.TruncatedTokens += o.TruncatedTokens
+	s.Entropy += o.Entropy
+	s.EntropyTokens += o.EntropyTokens
+}
+
+// widen joins two ranges, of which one over no tokens says nothing.
+func widen(n int, lo, hi float64, m int, lo2, hi2 float64) (float64, float64) {
+	switch {
+	case m == 0:
+		return lo, hi
+	case n == 0:
+		return lo2, hi2
+	}
+	return min(lo, lo2), max(hi, hi2)
+}

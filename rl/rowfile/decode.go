@@ -22,9 +22,9 @@ func DecodeRollout(line []byte) (r rl.Rollout, err error) {
 	err = s.object(func(key string) (err error) {
 		switch key {
 		case "task":
-			r.Task, err = s.label(&r.IDForm, rl.NumericTask)
+			r.Task, err = s.id(&r.IDForm, rl.NumericTask)
 		case "group":
-			r.Group, err = s.label(&r.IDForm, rl.NumericGroup)
+			r.Group, err = s.id(&r.IDForm, rl.NumericGroup)
 		case "attempt":
 			r.Attempt, err = s.attempt()
 		case "reward":
@@ -71,11 +71,11 @@ func (s *scanner) turn() (t rl.Turn, err error) {
 	err = s.object(func(key string) (err error) {
 		switch key {
 		case "prompt_ids":
-			t.PromptIDs, err = s.ids()
+			t.PromptIDs, err = scalars(s, parseID)
 		case "completion_ids":
-			t.CompletionIDs, err = s.ids()
+			t.CompletionIDs, err = scalars(s, parseID)
 		case "logprobs":
-			t.Logprobs, err = s.floats()
+			t.Logprobs, err = scalars(s, parseNumber)
 		case "format_error":
 			err = s.value(&t.FormatError)
 		case "policy_version":
@@ -103,24 +103,32 @@ func (s *scanner) value(v any) error {
 	return nil
 }
 
-// label consumes an id: a string, a number, which is noted in form, or null for none.
-func (s *scanner) label(form *rl.IDForm, numeric rl.IDForm) (string, error) {
+// label consumes a string, a number or null, and returns it as it was written: with its quotes, or "" for null.
+func (s *scanner) label() ([]byte, error) {
 	raw, err := s.raw()
-	if err != nil {
-		return "", err
-	}
 	switch {
+	case err != nil:
+		return nil, err
 	case string(raw) == "null":
-		return "", nil
-	case isJSONNumber(raw):
-		*form |= numeric
-		return string(raw), nil
-	case raw[0] != '"':
-		return "", fmt.Errorf("%.40s is neither a string nor a number", raw)
+		return nil, nil
+	case raw[0] != '"' && !isJSONNumber(raw):
+		return nil, fmt.Errorf("%.40s is neither a string nor a number", raw)
 	}
-	*form &^= numeric
-	var id string
-	err = json.Unmarshal(raw, &id)
+	return raw, nil
+}
+
+// id consumes the name of a task or a group. A number is noted in form.
+func (s *scanner) id(form *rl.IDForm, numeric rl.IDForm) (id string, err error) {
+	raw, err := s.label()
+	switch {
+	case len(raw) == 0:
+	case raw[0] == '"':
+		*form &^= numeric
+		err = json.Unmarshal(raw, &id)
+	default:
+		*form |= numeric
+		id = string(raw)
+	}
 	return id, err
 }
 
@@ -151,19 +159,11 @@ func (s *scanner) reward() (*float64, error) {
 	return &v, nil
 }
 
-// version consumes a number, a string or null, in the form of [rl.Version].
+// version consumes a label, in the form of [rl.Version].
 func (s *scanner) version() (rl.Version, error) {
-	raw, err := s.raw()
-	if err != nil {
-		return "", err
-	}
-	switch {
-	case string(raw) == "null":
-		return "", nil
-	case isJSONNumber(raw):
-		return rl.Version(raw), nil
-	case raw[0] != '"':
-		return "", fmt.Errorf("%.40s is neither a number nor a string", raw)
+	raw, err := s.label()
+	if len(raw) == 0 || raw[0] != '"' {
+		return rl.Version(raw), err
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {

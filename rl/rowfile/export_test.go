@@ -245,7 +245,7 @@ func TestFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := readAll(s.Rollouts((*rl.Rollout).Validate)); err != nil || len(got) != 14 {
+			if got, err := readAll(s.Rollouts(t.Context(), (*rl.Rollout).Validate)); err != nil || len(got) != 14 {
 				t.Errorf("%s: %d rollouts, %v", name, len(got), err)
 			}
 			if err := s.Close(); err != nil {
@@ -303,7 +303,7 @@ func TestOpenRolloutsFromAPipe(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if got, err := readAll(f.Rollouts((*rl.Rollout).Validate)); err != nil || len(got) != 7 {
+			if got, err := readAll(f.Rollouts(t.Context(), (*rl.Rollout).Validate)); err != nil || len(got) != 7 {
 				t.Errorf("%d rollouts, %v", len(got), err)
 			}
 		}
@@ -341,7 +341,7 @@ func TestTornArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readAll(f.Rollouts(nil)); err == nil {
+	if _, err := readAll(f.Rollouts(t.Context(), nil)); err == nil {
 		t.Error("half an archive was read without an error")
 	}
 }

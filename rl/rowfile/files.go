@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -90,13 +91,15 @@ func (s *Source) Close() error {
 }
 
 // Rollouts reads the files from their start. It asks check about each rollout, and names the place of one that is
-// refused. An error ends the sequence.
-func (s *Source) Rollouts(check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
+// refused. An error, or the end of ctx, ends the sequence.
+func (s *Source) Rollouts(ctx context.Context, check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
 	return func(yield func(rl.Rollout, error) bool) {
 		for _, f := range s.files {
 			for r, err := range f.rollouts(check) {
 				if err != nil {
 					err = fmt.Errorf("%s: %w", f.name, err)
+				} else {
+					err = ctx.Err()
 				}
 				if !yield(r, err) || err != nil {
 					return

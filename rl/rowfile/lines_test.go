@@ -155,7 +155,7 @@ func TestIDsKeepTheirForm(t *testing.T) {
 			if e.rollout(&r); string(e.b) != in {
 				t.Errorf("rollout\n%s came back as\n%s", in, e.b)
 			}
-			row := rl.Merge(r, 0)[0]
+			row := rl.Placement{Disposition: rl.Trained}.Rows(r, 0)[0]
 			e = encoder{}
 			e.row(&row)
 			head := fmt.Sprintf(`{"task":%s,"group":%s,"attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5]`,
@@ -248,7 +248,7 @@ func TestRowsAreJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRollout(t)
-		for _, row := range rl.Merge(r, 0) {
+		for _, row := range (rl.Placement{Disposition: rl.Trained}).Rows(r, 0) {
 			row.Advantage, row.Scale = rapid.Float64Range(-9, 9).Draw(t, "advantage"), rapid.Float64Range(0, 1).Draw(t, "scale")
 			want := wireRow{
 				Task: row.Task, Group: row.Group, Attempt: row.Attempt, Row: row.Row, IDs: row.IDs, Logprobs: row.Logprobs,
@@ -348,7 +348,7 @@ func FuzzRead(f *testing.F) {
 			if err := WriteRollout(&file, &first[i]); err != nil {
 				t.Fatal(err)
 			}
-			for _, row := range rl.Merge(first[i], 7) {
+			for _, row := range (rl.Placement{Disposition: rl.Trained}).Rows(first[i], 7) {
 				if n := len(row.IDs); first[i].Reward != nil && (n == 0 || n > 7 || len(row.Mask) != n || len(row.Logprobs) != n) {
 					t.Fatalf("a valid rollout has the row %+v", row)
 				}

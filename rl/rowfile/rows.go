@@ -47,8 +47,8 @@ func survey(ctx context.Context, src *Source, a rl.Algorithm) ([]rl.Placement, [
 		return nil, nil, rl.Batch{}, err
 	}
 	var members []rl.Member
-	for m, err := range ordered(src.Rollouts(a.Accepts), func(r rl.Rollout) (rl.Member, error) {
-		return rl.Measure(&r, a.MaxLength), ctx.Err()
+	for m, err := range ordered(src.Rollouts(ctx, a.Accepts), func(r rl.Rollout) (rl.Member, error) {
+		return rl.Measure(&r, a.MaxLength), nil
 	}) {
 		if err != nil {
 			return nil, nil, rl.Batch{}, fmt.Errorf("read rollouts: %w", err)
@@ -69,10 +69,7 @@ type indexed struct {
 func placed(ctx context.Context, src *Source, a rl.Algorithm, members []rl.Member) iter.Seq2[indexed, error] {
 	return func(yield func(indexed, error) bool) {
 		i := 0
-		for r, err := range src.Rollouts(a.Accepts) {
-			if err == nil {
-				err = ctx.Err()
-			}
+		for r, err := range src.Rollouts(ctx, a.Accepts) {
 			if err == nil && (i == len(members) || !isOf(&members[i], &r)) {
 				err = errChanged
 			}
@@ -109,13 +106,13 @@ func ExportAtropos(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm
 	if err != nil {
 		return rl.Batch{}, err
 	}
-	missing := map[group]int{}
+	missing := map[rl.GroupKey]int{}
 	for i, p := range placements {
 		if p.Disposition.HasRows() {
-			missing[groupOf(&members[i])]++
+			missing[members[i].GroupKey()]++
 		}
 	}
-	open := map[group][]rl.Row{}
+	open := map[rl.GroupKey][]rl.Row{}
 	for i, err := range placed(ctx, src, a, members) {
 		if err != nil {
 			return rl.Batch{}, fmt.Errorf("export atropos: %w", err)
@@ -123,7 +120,7 @@ func ExportAtropos(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm
 		if !placements[i.index].Disposition.HasRows() {
 			continue
 		}
-		key := groupOf(&members[i.index])
+		key := members[i.index].GroupKey()
 		open[key] = append(open[key], placements[i.index].Rows(i.rollout, a.MaxLength)...)
 		if missing[key]--; missing[key] > 0 {
 			continue
@@ -140,10 +137,6 @@ func ExportAtropos(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm
 	return batch, nil
 }
 
-// group names a group.
-type group struct{ task, name string }
-
-func groupOf(m *rl.Member) group { return group{m.Task, m.Group} }
 
 // scored writes one group.
 func (e *encoder) scored(rows []rl.Row) {

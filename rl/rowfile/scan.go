@@ -66,14 +66,7 @@ func (s *scanner) expect(c byte) error {
 
 // object calls member for each key with the scanner at its value, which member has to consume.
 func (s *scanner) object(member func(key string) error) error {
-	if err := s.expect('{'); err != nil {
-		return err
-	}
-	if s.peek() == '}' {
-		s.i++
-		return nil
-	}
-	for {
+	return s.sequence('{', '}', func(int) error {
 		raw, err := s.raw()
 		if err != nil {
 			return err
@@ -85,17 +78,8 @@ func (s *scanner) object(member func(key string) error) error {
 		if err := s.expect(':'); err != nil {
 			return err
 		}
-		if err := member(key); err != nil {
-			return within(key, err)
-		}
-		if s.peek() == '}' {
-			s.i++
-			return nil
-		}
-		if err := s.expect(','); err != nil {
-			return err
-		}
-	}
+		return within(key, member(key))
+	})
 }
 
 // array calls element with the scanner at each element, which it has to consume. null is an empty array.
@@ -103,25 +87,26 @@ func (s *scanner) array(element func() error) error {
 	if s.null() {
 		return nil
 	}
-	if err := s.expect('['); err != nil {
+	return s.sequence('[', ']', func(k int) error { return within(fmt.Sprintf("[%d]", k), element()) })
+}
+
+// sequence calls element with the scanner at the start of each element between two brackets.
+func (s *scanner) sequence(open, end byte, element func(k int) error) error {
+	if err := s.expect(open); err != nil {
 		return err
 	}
-	if s.peek() == ']' {
-		s.i++
-		return nil
-	}
-	for k := 0; ; k++ {
-		if err := element(); err != nil {
-			return within(fmt.Sprintf("[%d]", k), err)
+	for k := 0; s.peek() != end; k++ {
+		if k > 0 {
+			if err := s.expect(','); err != nil {
+				return err
+			}
 		}
-		if s.peek() == ']' {
-			s.i++
-			return nil
-		}
-		if err := s.expect(','); err != nil {
+		if err := element(k); err != nil {
 			return err
 		}
 	}
+	s.i++
+	return nil
 }
 
 func (s *scanner) null() bool {
@@ -198,104 +183,64 @@ func (s *scanner) skipString() bool {
 	return false
 }
 
-// open consumes the start of an array of scalars and returns how many there are, by the commas before its end. An empty
-// array and null are consumed whole.
-func (s *scanner) open() (n int, err error) {
+// scalars consumes an array of scalars, each read by parse. Prompts repeat the history in every turn, so this is where
+// most of a file goes. null is an empty array.
+func scalars[T any](s *scanner, parse func([]byte) (T, error)) ([]T, error) {
 	if s.null() {
-		return 0, nil
+		return nil, nil
 	}
 	if err := s.expect('['); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if s.peek() == ']' {
 		s.i++
-		return 0, nil
+		return nil, nil
 	}
 	length := bytes.IndexByte(s.b[s.i:], ']')
 	if length < 0 {
-		return 0, errEnd
+		return nil, errEnd
 	}
-	return bytes.Count(s.b[s.i:s.i+length], []byte(",")) + 1, nil
-}
-
-// element consumes a scalar up to what separates it from the next.
-func (s *scanner) element() []byte {
-	s.peek()
-	start := s.i
-	for s.i < len(s.b) && s.b[s.i] != ',' && s.b[s.i] != ']' && s.b[s.i] > ' ' {
-		s.i++
-	}
-	return s.b[start:s.i]
-}
-
-// separate consumes what follows the k-th of n elements.
-func (s *scanner) separate(k, n int) error {
-	want := byte(',')
-	if k == n-1 {
-		want = ']'
-	}
-	if s.i < len(s.b) && s.b[s.i] == want {
-		s.i++
-		return nil
-	}
-	if err := s.expect(want); err != nil {
-		return within(fmt.Sprintf("[%d]", k), err)
-	}
-	return nil
-}
-
-// ids consumes an array of token ids. Prompts repeat the history in every turn, so this is where most of a file goes.
-func (s *scanner) ids() ([]int32, error) {
-	n, err := s.open()
-	if n == 0 || err != nil {
-		return nil, err
-	}
-	ids := make([]int32, n)
-	for k := range ids {
-		text := s.element()
-		id, ok := parseID(text)
-		if !ok {
-			return nil, within(fmt.Sprintf("[%d]", k), fmt.Errorf("%.20q is not a token id", text))
+	values := make([]T, bytes.Count(s.b[s.i:s.i+length], []byte(","))+1)
+	for k := range values {
+		s.peek()
+		start := s.i
+		for s.i < len(s.b) && s.b[s.i] != ',' && s.b[s.i] != ']' && s.b[s.i] > ' ' {
+			s.i++
 		}
-		ids[k] = id
-		if err := s.separate(k, n); err != nil {
-			return nil, err
+		v, err := parse(s.b[start:s.i])
+		values[k] = v
+		separator := byte(',')
+		if k == len(values)-1 {
+			separator = ']'
+		}
+		switch {
+		case err == nil && s.i < len(s.b) && s.b[s.i] == separator:
+			s.i++
+			continue
+		case err == nil:
+			err = s.expect(separator)
+		}
+		if err != nil {
+			return nil, within(fmt.Sprintf("[%d]", k), err)
 		}
 	}
-	return ids, nil
+	return values, nil
 }
 
 // parseID reads a whole number from 0 to the largest id.
-func parseID(text []byte) (int32, bool) {
-	if len(text) == 0 || len(text) > 10 || text[0] == '0' && len(text) > 1 {
-		return 0, false
-	}
+func parseID(text []byte) (int32, error) {
 	v := uint64(0)
 	for _, c := range text {
 		if c -= '0'; c > 9 {
-			return 0, false
+			v = math.MaxUint32
+			break
 		}
 		v = v*10 + uint64(c)
 	}
-	return int32(v), v <= math.MaxInt32
-}
-
-// floats consumes an array of finite numbers.
-func (s *scanner) floats() ([]float64, error) {
-	n, err := s.open()
-	if n == 0 || err != nil {
-		return nil, err
+	if v > math.MaxInt32 || len(text) == 0 || len(text) > 10 || text[0] == '0' && len(text) > 1 {
+		return 0, fmt.Errorf("%.20q is not a token id", text)
 	}
-	x := make([]float64, n)
-	for k := range x {
-		if x[k], err = parseNumber(s.element()); err != nil {
-			return nil, within(fmt.Sprintf("[%d]", k), err)
-		}
-		if err := s.separate(k, n); err != nil {
-			return nil, err
-		}
-	}
-	return x, nil
+	return int32(v), nil
 }
 
 // parseNumber reads a finite JSON number. ParseFloat alone would also read .5, +1, 0x1p-2 and NaN.

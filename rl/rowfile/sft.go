@@ -57,10 +57,7 @@ func ExportSFT(ctx context.Context, w io.Writer, src *Source, o SFT) (SFTReport,
 	if err != nil {
 		return SFTReport{}, err
 	}
-	for r, err := range src.Rollouts((*rl.Rollout).Validate) {
-		if err == nil {
-			err = ctx.Err()
-		}
+	for r, err := range src.Rollouts(ctx, (*rl.Rollout).Validate) {
 		if err != nil {
 			return SFTReport{}, fmt.Errorf("export sft: %w", err)
 		}
@@ -83,10 +80,7 @@ func (o SFT) imitates(r *rl.Rollout) bool { return r.Reward != nil && *r.Reward 
 // survey counts the rollouts and settles the form.
 func (o SFT) survey(ctx context.Context, src *Source) (rep SFTReport, err error) {
 	without := 0
-	for r, err := range src.Rollouts((*rl.Rollout).Validate) {
-		if err == nil {
-			err = ctx.Err()
-		}
+	for r, err := range src.Rollouts(ctx, (*rl.Rollout).Validate) {
 		if err != nil {
 			return rep, fmt.Errorf("read rollouts: %w", err)
 		}

@@ -409,7 +409,7 @@ func TestKeptRolloutsCanBeExported(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, groups := 0, map[string]int{}
-		for r, err := range src.Rollouts(func(r *rl.Rollout) error { return r.Validate() }) {
+		for r, err := range src.Rollouts(t.Context(), func(r *rl.Rollout) error { return r.Validate() }) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,7 +65,7 @@ func batch(t testing.TB, p *Trainer, conversations, turns int) []rl.Row {
 	t.Helper()
 	var rows []rl.Row
 	for i := range conversations {
-		for _, row := range rl.Merge(conversation(t, p, turns, int64(i+1)), 0) {
+		for _, row := range (rl.Placement{Disposition: rl.Trained}).Rows(conversation(t, p, turns, int64(i+1)), 0) {
 			row.Advantage = float64(i%3) - 0.8
 			row.Scale = 1 / float64(10+i)
 			rows = append(rows, row)
