@@ -127,7 +127,6 @@ func (s span) lengths(turns []Turn, maxLength int) (length, kept int) {
 	return length, length
 }
 
-
 // Imitate turns a rollout into rows for fine-tuning: what the policy sampled is trained, but for turns with a format
 // error. It returns how many turns those are.
 func Imitate(r Rollout, maxLength int) (rows []Row, masked int) {

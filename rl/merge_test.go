@@ -141,7 +141,7 @@ func TestMergeKeepsWhatWasSampled(t *testing.T) {
 	})
 }
 
-// What Measure counts is what Merge then makes.
+// What Measure counts is what Rows then makes.
 func TestMeasureAgreesWithMerge(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -253,7 +253,6 @@ func sampleStd(x []float64, mean float64) float64 {
 	return math.Sqrt(squares / float64(len(x)-1))
 }
 
-
 // scales gives every rollout that has rows its share by the aggregation mode.
 func (a *Algorithm) scales(members []Member, placements []Placement) error {
 	rollouts, tokens := 0, 0

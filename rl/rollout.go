@@ -113,7 +113,8 @@ func (r *Rollout) Validate() error {
 		return fieldError("reward", "%v is not a finite number", *r.Reward)
 	}
 	if r.StopReason == trajectory.SandboxError {
-		return fieldError("reward", "%v after a sandbox_error; an infrastructure failure has no reward: write null", *r.Reward)
+		return fieldError("reward", "%v after a sandbox_error; an infrastructure failure has no reward: write null",
+			*r.Reward)
 	}
 	for i := range r.Turns {
 		if err := validateTurn(&r.Turns[i], fmt.Sprintf("turns[%d]", i)); err != nil {

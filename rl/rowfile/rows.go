@@ -137,7 +137,6 @@ func ExportAtropos(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm
 	return batch, nil
 }
 
-
 // scored writes one group.
 func (e *encoder) scored(rows []rl.Row) {
 	e.raw(`{"tokens":`)

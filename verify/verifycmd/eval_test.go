@@ -173,7 +173,7 @@ func TestEval(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := 0
-		for r, err := range f.Rollouts((*rl.Rollout).Validate) {
+		for r, err := range f.Rollouts(t.Context(), (*rl.Rollout).Validate) {
 			if err != nil {
 				t.Fatal(err)
 			}

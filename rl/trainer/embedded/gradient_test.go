@@ -47,7 +47,7 @@ func conversation(t testing.TB, p *Trainer, turns int, seed int64) rl.Rollout {
 			words = append(words, []string{"a", "b", "go ", "?"}[r.IntN(4)])
 		}
 		messages = append(messages, agent.Message{Role: agent.RoleUser, Content: strings.Join(words, "")})
-		reply, err := p.sampler().Complete(t.Context(),
+		reply, err := sampler{p, p.published}.Complete(t.Context(),
 			agent.Request{Messages: messages, Tokens: true, Sampling: agent.Sampling{Seed: new(seed*100 + int64(k))}})
 		if err != nil {
 			t.Fatal(err)

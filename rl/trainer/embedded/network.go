@@ -3,6 +3,7 @@ package embedded
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // shape is the size of the network. Two windows of one-hot tokens, the turn's observation and the reply so far, meet
@@ -144,11 +145,7 @@ func (s shape) backward(p []float64, a *activations, token int32, dlogprob, dent
 
 // logSoftmax turns logits into log-probabilities in place and returns the entropy.
 func logSoftmax(v []float64) (entropy float64) {
-	top := v[0]
-	for _, x := range v {
-		top = max(top, x)
-	}
-	var sum float64
+	top, sum := slices.Max(v), 0.0
 	for _, x := range v {
 		sum += math.Exp(x - top)
 	}

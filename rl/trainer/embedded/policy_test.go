@@ -75,7 +75,7 @@ func TestPromptsExtendEachOther(t *testing.T) {
 
 func ask(t *testing.T, p *Trainer, text string, s agent.Sampling, maxTokens int) agent.Reply {
 	t.Helper()
-	return askModel(t, p.sampler(), text, s, maxTokens)
+	return askModel(t, sampler{p, p.published}, text, s, maxTokens)
 }
 
 func askModel(t *testing.T, m agent.Model, text string, s agent.Sampling, maxTokens int) agent.Reply {
@@ -176,13 +176,13 @@ func TestRefusedSampling(t *testing.T) {
 		"top_p": {TopP: new(0.9)}, "top_k": {TopK: new(20)}, "min_p": {MinP: new(0.1)},
 		"repetition_penalty": {RepetitionPenalty: new(1.1)}, "temperature": {Temperature: new(math.NaN())},
 	} {
-		_, err := p.sampler().Complete(t.Context(), agent.Request{Sampling: s})
+		_, err := sampler{p, p.published}.Complete(t.Context(), agent.Request{Sampling: s})
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	neutral := agent.Sampling{TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0)}
-	if _, err := p.sampler().Complete(t.Context(), agent.Request{Sampling: neutral}); err != nil {
+	if _, err := (sampler{p, p.published}).Complete(t.Context(), agent.Request{Sampling: neutral}); err != nil {
 		t.Errorf("neutral settings: %v", err)
 	}
 }
@@ -190,7 +190,7 @@ func TestRefusedSampling(t *testing.T) {
 func TestMessageBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, tinyOptions())
-	_, err := p.sampler().Complete(t.Context(),
+	_, err := sampler{p, p.published}.Complete(t.Context(),
 		agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "ababab"}}})
 	if !errors.Is(err, agent.ErrContextOverflow) {
 		t.Errorf("got %v", err)

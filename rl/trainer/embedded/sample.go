@@ -17,12 +17,10 @@ type sampler struct {
 	weights *snapshot
 }
 
-func (p *Trainer) sampler() sampler { return sampler{p, p.published} }
-
-// Complete samples an answer. The temperature is 1 unless the request says otherwise, and 0
-// takes the likeliest token; every filter that would bend the distribution (top_p, top_k, min_p, repetition penalty) is
-// refused unless it is neutral, because the log-probabilities would be wrong. They are those of the distribution that
-// was sampled from, so all zero at temperature 0.
+// Complete samples an answer. The temperature is 1 unless the request says otherwise, and 0 takes the likeliest token;
+// every filter that would bend the distribution (top_p, top_k, min_p, repetition penalty) is refused unless it is
+// neutral, because the log-probabilities would be wrong. They are those of the distribution that was sampled from, so
+// all zero at temperature 0.
 //
 // The same request with the same Sampling.Seed and the same weights is answered alike. Without a seed, answers follow
 // from the order of the calls.
@@ -69,8 +67,9 @@ func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 }
 
 // sample draws tokens until the end of the message or the limit.
-func (p *Trainer) sample(w []float64, observation []int32, limit int, temperature float64, r *rand.Rand) (ids []int32,
-	logprobs []float64) {
+func (p *Trainer) sample(
+	w []float64, observation []int32, limit int, temperature float64, r *rand.Rand,
+) (ids []int32, logprobs []float64) {
 	sum := make([]float64, p.shape.hidden)
 	a := p.shape.newActivations()
 	p.shape.read(w, observation, sum)

@@ -1,13 +1,14 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"deepswe/rl"
 )
@@ -22,10 +23,7 @@ const shards = 8
 func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
 	passes := make([]pass, len(rows))
 	logprobs := make([][]float64, len(rows))
-	var old [][]float64
-	if o.Decoupled {
-		old = make([][]float64, len(rows))
-	}
+	old := make([][]float64, len(rows))
 	err := p.parallel(ctx, len(rows), func(i int) error {
 		var err error
 		if passes[i], err = p.plan(rows[i]); err != nil {
@@ -200,7 +198,7 @@ func (p *Trainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) 
 	if !(o.LearningRate >= 0) || math.IsInf(o.LearningRate, 1) {
 		return rl.StepStats{}, fmt.Errorf("embedded policy: learning rate %g: want a number from 0", o.LearningRate)
 	}
-	o = withDefaults(o)
+	o.Beta1, o.Beta2, o.Epsilon = cmp.Or(o.Beta1, 0.9), cmp.Or(o.Beta2, 0.999), cmp.Or(o.Epsilon, 1e-8)
 	norm := math.Sqrt(dot(p.gradient, p.gradient))
 	stats := rl.StepStats{GradientNorm: norm}
 	defer func() {
@@ -228,19 +226,6 @@ func (p *Trainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) 
 	return stats, nil
 }
 
-func withDefaults(o rl.Optimizer) rl.Optimizer {
-	if o.Beta1 == 0 {
-		o.Beta1 = 0.9
-	}
-	if o.Beta2 == 0 {
-		o.Beta2 = 0.999
-	}
-	if o.Epsilon == 0 {
-		o.Epsilon = 1e-8
-	}
-	return o
-}
-
 // Publish returns a model that samples from the current weights. A fresh policy is version 0, and each change counts
 // one up; weights that are published already keep their version, so that a run which is resumed counts on as if it
 // never stopped.
@@ -248,30 +233,25 @@ func (p *Trainer) Publish(context.Context) (rl.Policy, error) {
 	if !slices.Equal(p.published.weights, p.weights) {
 		p.publish(p.published.version + 1)
 	}
-	return rl.Policy{Model: p.sampler(), Version: p.published.version}, nil
+	return rl.Policy{Model: sampler{p, p.published}, Version: p.published.version}, nil
 }
 
 // Close has nothing to end.
 func (p *Trainer) Close() error { return nil }
 
-// parallel calls do for 0 to n-1 from at most p.workers goroutines and returns the error of the lowest number.
+// parallel calls do for 0 to n-1 from at most p.workers goroutines and returns their errors in that order.
 func (p *Trainer) parallel(ctx context.Context, n int, do func(int) error) error {
 	errs := make([]error, n)
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(p.workers, n) {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if errs[i] = ctx.Err(); errs[i] == nil {
-					errs[i] = do(i)
-				}
+	var g errgroup.Group
+	g.SetLimit(p.workers)
+	for i := range n {
+		g.Go(func() error {
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = do(i)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = g.Wait() // errs has the errors in order
 	return errors.Join(errs...)
 }
