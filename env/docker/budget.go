@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,8 +18,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// record is what is remembered of an image that we pulled, built or prepared. Images without a record belong to
-// others, and are never removed.
+// record describes an image that we pulled, built or prepared. Images without a record belong to others, and are never
+// removed to make room.
 type record struct {
 	Ref  string    `json:"ref"`
 	Used time.Time `json:"used"`
@@ -47,17 +49,25 @@ func (r records) update(change func(map[string]record) (changed bool)) error {
 		return err
 	}
 	defer lock.Close()
-	all := map[string]record{}
-	if err := disk.ReadJSON(r.path, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	all, err := r.read()
+	if err != nil || !change(all) {
 		return err
-	}
-	if !change(all) {
-		return nil
 	}
 	return disk.WriteJSON(r.path, all)
 }
 
-// pulled remembers that an image is ours to remove, and makes room if it was one too many.
+func (r records) read() (map[string]record, error) {
+	all := map[string]record{}
+	if r.path == "" {
+		return all, nil
+	}
+	if err := disk.ReadJSON(r.path, &all); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return all, nil
+}
+
+// pulled records that an image is ours to remove, and makes room if it exceeds the budget.
 func (d *daemon) pulled(ctx context.Context, img image) {
 	err := d.records().update(func(all map[string]record) bool {
 		all[img.id] = record{Ref: img.ref, Used: time.Now().UTC()}
@@ -73,7 +83,7 @@ func (d *daemon) pulled(ctx context.Context, img image) {
 	}
 }
 
-// used writes down that an image of ours was used, once a minute at most.
+// used records that an image of ours was used, once a minute at most.
 func (d *daemon) used(img image) {
 	d.mu.Lock()
 	fresh := time.Since(d.touched[img.id]) < time.Minute
@@ -93,11 +103,11 @@ func (d *daemon) used(img image) {
 		return ours
 	})
 	if err != nil {
-		d.p.log.Warn("writing down when an image was used", "error", err)
+		d.p.log.Warn("recording when an image was used", "error", err)
 	}
 }
 
-// pin keeps an image while a container is being made of it.
+// pin protects an image from evict until unpin, while a container is made of it.
 func (d *daemon) pin(img image) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,57 +122,51 @@ func (d *daemon) unpin(img image) {
 	}
 }
 
-// evict removes our images, the least recently used first, until all images of the daemon fit into the budget or none
-// that may go is left. One that a container uses is refused by the daemon, and stays.
+// evict removes our images, the least recently used first, until all images of the daemon fit into the budget.
 func (d *daemon) evict(ctx context.Context) error {
-	var candidates []string
-	var all map[string]record
-	err := d.records().update(func(now map[string]record) bool {
-		all = now
-		return false
-	})
+	all, err := d.records().read()
 	if err != nil {
 		return err
 	}
-	for id := range all {
-		candidates = append(candidates, id)
-	}
-	slices.SortFunc(candidates, func(a, b string) int {
+	oldestFirst := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
 		return cmp.Or(all[a].Used.Compare(all[b].Used), cmp.Compare(a, b))
 	})
-	for _, id := range candidates {
+	for _, id := range oldestFirst {
 		usage, err := d.cli.DiskUsage(ctx, client.DiskUsageOptions{Images: true})
+		if err != nil || usage.Images.TotalSize <= d.p.options.ImageBudget {
+			return err
+		}
+		d.mu.Lock()
+		pinned := d.pins[id] > 0
+		d.mu.Unlock()
+		if pinned {
+			continue
+		}
+		removed, err := d.removeImage(ctx, all[id].Ref, id)
 		if err != nil {
 			return err
 		}
-		if usage.Images.TotalSize <= d.p.options.ImageBudget {
-			return nil
-		}
-		if err := d.evictOne(ctx, id, all[id]); err != nil {
-			return err
+		if removed {
+			d.p.log.Info("removed an image to keep to the image budget", "image", all[id].Ref, "last used", all[id].Used)
 		}
 	}
 	return nil
 }
 
-func (d *daemon) evictOne(ctx context.Context, id string, r record) error {
-	d.mu.Lock()
-	pinned := d.pins[id] > 0
-	d.mu.Unlock()
-	if pinned {
-		return nil
-	}
-	_, err := d.cli.ImageRemove(ctx, r.Ref, client.ImageRemoveOptions{PruneChildren: true})
+// removeImage removes a name of an image, and the image with its last one, and forgets it. An image that a container
+// uses stays.
+func (d *daemon) removeImage(ctx context.Context, ref, id string) (removed bool, err error) {
+	_, err = d.cli.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
 	if errdefs.IsConflict(err) {
-		return nil
+		return false, nil
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
-		return err
+		return false, fmt.Errorf("image %s: %w", ref, err)
 	}
 	d.dropImage(image{id: id})
-	d.p.log.Info("removed an image to keep to the image budget", "image", r.Ref, "last used", r.Used)
-	return d.records().update(func(now map[string]record) bool {
-		delete(now, id)
-		return true
+	return err == nil, d.records().update(func(all map[string]record) bool {
+		_, known := all[id]
+		delete(all, id)
+		return known
 	})
 }

@@ -1,12 +1,20 @@
 package docker
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +23,8 @@ import (
 	builder "github.com/moby/moby/api/types/build"
 	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/client"
+	"github.com/moby/patternmatcher"
+	"github.com/moby/patternmatcher/ignorefile"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"deepswe/env"
@@ -23,9 +33,9 @@ import (
 // builtImages is the repository name of the images that were built from a folder.
 const builtImages = "deepswe-built"
 
-// built returns the reference of the image that a folder's Dockerfile makes. It only reads the folder: the image is
-// built on the daemon that a sandbox is started on, where it does not exist yet. Like a reference, a folder keeps its
-// meaning for as long as the provider lives, so that all attempts at a task start from the same image.
+// built returns the reference of the image that a folder's Dockerfile makes. It only reads the folder: a daemon builds the
+// image when a sandbox is started on it. A folder is read once in the life of the provider, so that all attempts at a
+// task start from the same image.
 func (p *Provider) built(folder string) (ref string, err error) {
 	if folder, err = filepath.Abs(folder); err != nil {
 		return "", fmt.Errorf("build: %w", err)
@@ -52,35 +62,25 @@ func (p *Provider) buildContext(ref string) *buildContext {
 	return p.builds[ref]
 }
 
-// obtain builds or pulls an image that the daemon does not have.
-func (d *daemon) obtain(ctx context.Context, ref string) (image, error) {
-	if r := d.p.buildContext(ref); r != nil {
-		return d.build(ctx, ref, r)
-	}
-	return d.pull(ctx, ref)
-}
-
 // buildTimeout is the longest that building one image may take.
 const buildTimeout = time.Hour
 
-// build builds an image. Its base images are pulled first: pull knows mirrors, credentials and retries.
+// build builds an image. Its base images are pulled first, with the mirror, credentials and retries of pull.
 func (d *daemon) build(ctx context.Context, ref string, r *buildContext) (image, error) {
 	late := fmt.Errorf("build %s: not finished after %v", r.folder, buildTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, late)
 	defer cancel()
 	var missing error
 	for _, base := range r.bases {
-		// A line that looks like an instruction may be none, so only a build that fails makes this a failure.
+		// Not every line that looks like FROM is one, so this counts only if the build fails.
 		if _, err := d.image(ctx, base); err != nil {
 			missing = errors.Join(missing, err)
 		}
 	}
-	select {
-	case d.pulls <- struct{}{}:
-		defer func() { <-d.pulls }()
-	case <-ctx.Done():
-		return image{}, ctx.Err()
+	if err := acquire(ctx, d.pulls); err != nil {
+		return image{}, err
 	}
+	defer func() { <-d.pulls }()
 	if img, err := d.inspectImage(ctx, ref); err == nil || !errdefs.IsNotFound(err) {
 		return img, err // another process has built it meanwhile
 	}
@@ -121,7 +121,7 @@ func (d *daemon) buildOnce(ctx context.Context, ref string, r *buildContext) err
 // follow reads the messages of a build until it ends.
 func follow(folder string, stream io.Reader) error {
 	messages := json.NewDecoder(stream)
-	var said lastWords
+	var said tailBuffer
 	for {
 		var m jsonstream.Message
 		err := messages.Decode(&m)
@@ -145,7 +145,7 @@ func follow(folder string, stream io.Reader) error {
 }
 
 // logged returns the output in a status message of BuildKit (moby.buildkit.v1.StatusResponse: field 3 holds the logs,
-// whose field 4 is the text). What cannot be read is left out: it is for people only.
+// whose field 4 is the text). What cannot be parsed is left out: the output is only shown to people.
 func logged(status []byte) []byte {
 	var out []byte
 	fields(status, 3, func(entry []byte) {
@@ -173,7 +173,7 @@ func fields(message []byte, wanted protowire.Number, f func([]byte)) {
 	}
 }
 
-// BuildError says that a Dockerfile cannot be built. It belongs to the task, so retrying seldom helps.
+// BuildError says that a Dockerfile cannot be built. The fault is the task's, so retrying seldom helps.
 type BuildError struct {
 	Folder string
 	Reason string
@@ -189,9 +189,157 @@ func (e *BuildError) Error() string {
 	return text
 }
 
-// isTaskFailure reports whether the task's own commands failed, and not the infrastructure.
-func isTaskFailure(err error) bool {
-	_, prepare := errors.AsType[*PrepareError](err)
-	_, built := errors.AsType[*BuildError](err)
-	return prepare || built
+// buildContext is a folder with a Dockerfile, as it was when it was read.
+type buildContext struct {
+	folder string
+	// entries are what the daemon gets, in the order of their names.
+	entries []*tar.Header
+	// bases are the base images that the Dockerfile names without variables.
+	bases []string
+	// key is a hash of the content: everything but times and owners.
+	key string
+}
+
+// readBuildContext reads a folder. What its .dockerignore names is left out.
+func readBuildContext(folder string) (*buildContext, error) {
+	file, err := os.ReadFile(filepath.Join(folder, "Dockerfile"))
+	if err != nil {
+		return nil, err
+	}
+	r := &buildContext{folder: folder, bases: basesOf(string(file))}
+	ignored, err := readIgnored(folder)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return r.add(path, d, ignored)
+	})
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.New()
+	for _, h := range r.entries {
+		fmt.Fprintf(hash, "%q %c %o %q %d\n", h.Name, h.Typeflag, h.Mode, h.Linkname, h.Size)
+		if err := r.content(hash, h); err != nil {
+			return nil, err
+		}
+	}
+	r.key = hex.EncodeToString(hash.Sum(nil)[:16])
+	return r, nil
+}
+
+func readIgnored(folder string) (*patternmatcher.PatternMatcher, error) {
+	const name = ".dockerignore"
+	data, err := os.ReadFile(filepath.Join(folder, name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var matcher *patternmatcher.PatternMatcher
+	patterns, err := ignorefile.ReadAll(bytes.NewReader(data))
+	if err == nil {
+		matcher, err = patternmatcher.New(patterns)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return matcher, nil
+}
+
+func (r *buildContext) add(path string, d fs.DirEntry, ignored *patternmatcher.PatternMatcher) error {
+	name, err := filepath.Rel(r.folder, path)
+	if err != nil || name == "." {
+		return err
+	}
+	if name != "Dockerfile" {
+		switch out, err := ignored.MatchesOrParentMatches(name); {
+		case err != nil:
+			return err
+		case out && d.IsDir() && !ignored.Exclusions():
+			return fs.SkipDir
+		case out:
+			return nil
+		}
+	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	target := ""
+	switch kind := info.Mode().Type(); kind {
+	case 0, fs.ModeDir:
+	case fs.ModeSymlink:
+		if target, err = os.Readlink(path); err != nil {
+			return err
+		}
+	default:
+		return nil // sockets and devices cannot be copied into an image
+	}
+	h, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return err
+	}
+	h.Name, h.Uid, h.Gid, h.Uname, h.Gname = filepath.ToSlash(name), 0, 0, "", ""
+	if d.IsDir() {
+		h.Name += "/"
+	}
+	r.entries = append(r.entries, h)
+	return nil
+}
+
+// content writes a regular file's bytes, exactly as many as in its header.
+func (r *buildContext) content(w io.Writer, h *tar.Header) error {
+	if h.Typeflag != tar.TypeReg {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(r.folder, filepath.FromSlash(h.Name)))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := io.CopyN(w, f, h.Size); err != nil {
+		return fmt.Errorf("%s changes while it is read: %w", h.Name, err)
+	}
+	return nil
+}
+
+// archive writes the folder as a tar stream.
+func (r *buildContext) archive(to io.Writer) error {
+	w := tar.NewWriter(to)
+	for _, h := range r.entries {
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+		if err := r.content(w, h); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// basesOf finds the images that a Dockerfile starts from, and its frontend, where it names one. Those that depend on
+// arguments are left to the daemon.
+func basesOf(dockerfile string) []string {
+	var bases []string
+	stages := map[string]bool{"scratch": true}
+	frontend := regexp.MustCompile(`(?i)^#\s*syntax\s*=\s*(\S+)`)
+	from := regexp.MustCompile(`(?i)^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?`)
+	for line := range strings.Lines(dockerfile) {
+		found := frontend.FindStringSubmatch(line)
+		if found == nil {
+			found = from.FindStringSubmatch(line)
+		}
+		if found == nil {
+			continue
+		}
+		if ref := found[1]; !stages[strings.ToLower(ref)] && !strings.Contains(ref, "$") && !slices.Contains(bases, ref) {
+			bases = append(bases, ref)
+		}
+		if len(found) > 2 && found[2] != "" {
+			stages[strings.ToLower(found[2])] = true
+		}
+	}
+	return bases
 }

@@ -27,48 +27,48 @@ type call[T any] struct {
 
 // do joins the call for a key, or begins it. work runs on a goroutine of counts, under a context that ends with life
 // and carries no deadline of a single caller.
-func (fs *callGroup[T]) do(
+func (g *callGroup[T]) do(
 	ctx, life context.Context, counts *sync.WaitGroup, key string, work func(context.Context) (T, error),
 ) (T, error) {
-	fs.mu.Lock()
-	if fs.all == nil {
-		fs.all = map[string]*call[T]{}
+	g.mu.Lock()
+	if g.all == nil {
+		g.all = map[string]*call[T]{}
 	}
-	f := fs.all[key]
-	if f == nil {
-		f = &call[T]{done: make(chan struct{})}
+	c := g.all[key]
+	if c == nil {
+		c = &call[T]{done: make(chan struct{})}
 		var during context.Context
-		during, f.cancel = context.WithCancel(life)
-		fs.all[key] = f
+		during, c.cancel = context.WithCancel(life)
+		g.all[key] = c
 		counts.Go(func() {
-			defer f.cancel()
-			f.value, f.err = work(during)
-			fs.forget(key, f)
-			close(f.done)
+			defer c.cancel()
+			c.value, c.err = work(during)
+			g.mu.Lock()
+			g.forget(key, c)
+			g.mu.Unlock()
+			close(c.done)
 		})
 	}
-	f.waiting++
-	fs.mu.Unlock()
+	c.waiting++
+	g.mu.Unlock()
 
 	select {
-	case <-f.done:
-		return f.value, f.err
+	case <-c.done:
+		return c.value, c.err
 	case <-ctx.Done():
 	}
-	fs.mu.Lock()
-	f.waiting--
-	last := f.waiting == 0
+	g.mu.Lock()
+	c.waiting--
+	last := c.waiting == 0
 	if last {
 		// The next caller must not join work that is being cancelled.
-		f.cancel()
-		if fs.all[key] == f {
-			delete(fs.all, key)
-		}
+		c.cancel()
+		g.forget(key, c)
 	}
-	fs.mu.Unlock()
+	g.mu.Unlock()
 	if last {
 		select {
-		case <-f.done:
+		case <-c.done:
 		case <-time.After(patience):
 		}
 	}
@@ -76,10 +76,8 @@ func (fs *callGroup[T]) do(
 	return none, context.Cause(ctx)
 }
 
-func (fs *callGroup[T]) forget(key string, f *call[T]) {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	if fs.all[key] == f {
-		delete(fs.all, key)
+func (g *callGroup[T]) forget(key string, c *call[T]) {
+	if g.all[key] == c {
+		delete(g.all, key)
 	}
 }

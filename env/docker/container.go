@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
-
 	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
 
 	"deepswe/env"
 	"deepswe/env/guest"
@@ -30,10 +29,8 @@ type launch struct {
 // boot creates and starts a container and greets its guest. When ctx ends early, what was begun is undone before boot
 // returns; on a daemon that does not answer, afterwards.
 func (d *daemon) boot(ctx context.Context, b launch) (*Sandbox, error) {
-	select {
-	case d.starts <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("start sandbox: %w", context.Cause(ctx))
+	if err := acquire(ctx, d.starts); err != nil {
+		return nil, err
 	}
 	var s *Sandbox
 	var err error
@@ -46,7 +43,7 @@ func (d *daemon) boot(ctx context.Context, b launch) (*Sandbox, error) {
 			if closeErr := s.Close(ctx); closeErr != nil {
 				d.p.log.Warn("removing a sandbox whose start was cancelled", "error", closeErr)
 			}
-			err = fmt.Errorf("start sandbox: %w", context.Cause(ctx))
+			err = context.Cause(ctx)
 		}
 	})
 	select {
@@ -58,15 +55,12 @@ func (d *daemon) boot(ctx context.Context, b launch) (*Sandbox, error) {
 	case <-done:
 		return s, err
 	case <-time.After(d.p.waits.undo):
-		return nil, fmt.Errorf("start sandbox: %w", context.Cause(ctx))
+		return nil, context.Cause(ctx)
 	}
 }
 
 func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) {
-	s := &Sandbox{
-		d: d, image: b.image, spec: b.spec, user: b.user, leaving: make(chan struct{}), ended: make(chan struct{}),
-	}
-	s.original.s = s
+	s := newSandbox(d, b)
 	if s.id, err = d.create(ctx, b.config(d)); err != nil {
 		return nil, err
 	}
@@ -80,12 +74,13 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 		} else if s.stream != nil {
 			_ = s.stream.Close()
 		}
-		if removeErr := d.remove(ctx, s.id); removeErr != nil {
-			err = errors.Join(err, removeErr)
-		}
+		err = errors.Join(err, d.remove(ctx, s.id))
 	}()
 	if b.installation.noVolumes {
-		if err := d.copyGuest(ctx, s.id, b.installation); err != nil {
+		archive := b.installation.binary.archive(guestDir[1:] + "/")
+		defer archive.Close()
+		to := client.CopyToContainerOptions{DestinationPath: "/", Content: archive}
+		if _, err := d.cli.CopyToContainer(ctx, s.id, to); err != nil {
 			return nil, fmt.Errorf("copy the guest: %w", err)
 		}
 	}
@@ -103,23 +98,16 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 	if _, err := d.cli.ContainerStart(during, s.id, client.ContainerStartOptions{}); err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	client, err := guest.Connect(during, s.stream)
+	connection, err := guest.Connect(during, s.stream)
 	if err != nil {
 		return nil, err
 	}
-	s.GuestSandbox = env.NewGuestSandbox(client, nil)
-	if said := client.Hello().Build; said != b.installation.binary.hash {
+	s.GuestSandbox = env.NewGuestSandbox(connection, nil)
+	if said := connection.Hello().Build; said != b.installation.binary.hash {
 		return nil, fmt.Errorf("%w: the guest on %s is another build (%.12s, not %.12s): run deepswe clean, and start again",
 			env.ErrInfrastructure, d.host, said, b.installation.binary.hash)
 	}
 	return s, nil
-}
-
-func (d *daemon) copyGuest(ctx context.Context, id string, s *installation) error {
-	archive := s.binary.archive(guestDir[1:] + "/")
-	defer archive.Close()
-	_, err := d.cli.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: "/", Content: archive})
-	return err
 }
 
 // config is the container's: the guest as its first process, and nothing else that the image would start.
@@ -161,12 +149,6 @@ func (d *daemon) unregister(s *Sandbox) {
 	delete(d.live, s.id)
 }
 
-// limits are the spec's, with the defaults filled in and cut to what the daemon has.
-func (s *Sandbox) limits() env.Limits {
-	facts, _ := s.d.known()
-	return facts.limits(s.spec.Limits)
-}
-
 // The limits of a spec that names none.
 const (
 	defaultMemory    = 4 << 30
@@ -174,9 +156,10 @@ const (
 	defaultProcesses = 512
 )
 
-// guestThreads is the most threads that a guest has at work.
+// guestThreads is the most threads that a guest uses.
 const guestThreads = 40
 
+// limits are a spec's, with the defaults filled in and cut to what the daemon has.
 func (f facts) limits(l env.Limits) env.Limits {
 	if l.Memory <= 0 {
 		l.Memory = defaultMemory
@@ -193,8 +176,8 @@ func (f facts) limits(l env.Limits) env.Limits {
 	return l
 }
 
-// isolation is the host configuration that confines a sandbox. The guest has the few capabilities that acting as
-// another user requires; its commands have none.
+// isolation is the host configuration that confines a sandbox. The guest has the few capabilities that running commands
+// as another user requires; the commands have none.
 func (b launch) isolation(facts facts) *container.HostConfig {
 	limits := facts.limits(b.spec.Limits)
 	capabilities := []string{"SETUID", "SETGID", "SETPCAP", "KILL"}
@@ -211,7 +194,8 @@ func (b launch) isolation(facts facts) *container.HostConfig {
 		LogConfig:   container.LogConfig{Type: "none"},
 		IpcMode:     container.IPCModePrivate,
 		// Files in /dev and /dev/shm use up the sandbox's memory, until no command can be started any more.
-		ReadonlyPaths: readonlyPaths(),
+		// Beside /dev, these are the daemon's defaults. Devices can be used all the same.
+		ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/dev"},
 		ShmSize:       min(64<<20, limits.Memory/4),
 		// When the machine itself runs out of memory, sandboxes should be killed first.
 		OomScoreAdj: 500,
@@ -234,9 +218,4 @@ func (b launch) isolation(facts facts) *container.HostConfig {
 		host.PidsLimit = new(limits.Processes + guestThreads)
 	}
 	return host
-}
-
-// readonlyPaths are those that a daemon makes read-only by default, and /dev. Its devices can be used all the same.
-func readonlyPaths() []string {
-	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/dev"}
 }

@@ -4,12 +4,16 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"debug/elf"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,7 +28,7 @@ func (s *Sandbox) makeDir(ctx context.Context) error {
 	if _, err := s.List(ctx, s.spec.Dir, env.ListOptions{Limit: 1}); !errors.Is(err, fs.ErrNotExist) {
 		return nil // it exists; if it cannot be used, the first call fails
 	}
-	// The guest acts with the command user's rights. Where they do not suffice, the daemon's do, but it is slower.
+	// The guest acts with the command user's rights. Where they do not suffice, the daemon does it, which is slower.
 	var archive bytes.Buffer
 	if err := pack(ctx, &archive, s.spec, s.user); err != nil {
 		return err
@@ -35,8 +39,8 @@ func (s *Sandbox) makeDir(ctx context.Context) error {
 	return s.d.copyIn(ctx, s)
 }
 
-// copyIn puts into a container what its spec asks for: the copied repository, or an empty directory to work in. The
-// daemon writes, so that the files can belong to the command user though the guest may not change owners.
+// copyIn copies the spec's repository into a container, or makes an empty directory to work in. The daemon writes, so that
+// the files can belong to the command user although the guest may not change owners.
 func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
@@ -50,7 +54,7 @@ func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 	})
 	r.Close()
 	if packErr := <-packed; packErr != nil && !errors.Is(packErr, io.ErrClosedPipe) {
-		return fmt.Errorf("copy in: %w", packErr)
+		err = packErr
 	}
 	if err != nil {
 		return fmt.Errorf("copy in: %w", err)
@@ -61,26 +65,24 @@ func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 // pack writes the tar stream for copyIn, rooted at the container's root.
 func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
 	tw := tar.NewWriter(to)
-	now := time.Now().Truncate(time.Second)
 	inside := strings.TrimPrefix(s.Dir, "/")
-	if s.CopyIn == "" {
-		err := tw.WriteHeader(&tar.Header{
-			Typeflag: tar.TypeDir, Name: inside + "/", Mode: 0o755, Uid: owner.uid, Gid: owner.gid, ModTime: now,
-		})
-		return errors.Join(err, tw.Close())
-	}
 	// /tmp is the home of a user missing from the image's passwd, and small images lack it.
-	if err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, ModTime: now}); err != nil {
-		return err
+	dir := tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, ModTime: time.Now().Truncate(time.Second)}
+	if s.CopyIn == "" {
+		dir.Name, dir.Mode, dir.Uid, dir.Gid = inside+"/", 0o755, owner.uid, owner.gid
 	}
-	if err := packTree(ctx, tw, s.CopyIn, inside, owner); err != nil {
+	err := tw.WriteHeader(&dir)
+	if err == nil && s.CopyIn != "" {
+		err = packTree(ctx, tw, s.CopyIn, inside, owner)
+	}
+	if err != nil {
 		return err
 	}
 	return tw.Close()
 }
 
 // packTree packs a directory's content below prefix. Symbolic links are packed as links; sockets, pipes and devices are
-// left out, and so is what vanishes meanwhile.
+// left out, and so are files that are removed in the meantime.
 func packTree(ctx context.Context, tw *tar.Writer, root, prefix string, owner user) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -130,7 +132,7 @@ func packEntry(tw *tar.Writer, root, path, prefix string, entry fs.DirEntry, own
 }
 
 func packFile(tw *tar.Writer, h *tar.Header, path string) error {
-	// The file may have been replaced meanwhile: a link is not followed, and a pipe is not waited for.
+	// The file may have been replaced by now: do not follow a link, and do not wait for a pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		return nil
@@ -152,4 +154,103 @@ func packFile(tw *tar.Writer, h *tar.Header, path string) error {
 		return fmt.Errorf("%s was cut short while it was copied, from %d to %d bytes", path, h.Size, n)
 	}
 	return err
+}
+
+// Where the guest's binary is found inside a container.
+const (
+	guestDir  = "/.deepswe"
+	guestName = "deepswe"
+	guestPath = guestDir + "/" + guestName
+	// guestMark is written after the binary: a volume without it is not complete.
+	guestMark = "complete"
+)
+
+// guestBinary is a program that can be a guest.
+type guestBinary struct {
+	path string
+	size int64
+	hash string // SHA-256, in hex
+}
+
+// findGuest returns the program that becomes the guest on daemons of an architecture.
+func findGuest(executable, arch string) (guestBinary, error) {
+	if executable != "" {
+		return openGuest(executable, arch)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return guestBinary{}, fmt.Errorf("guest: %w", err)
+	}
+	own, err := openGuest(self, arch)
+	if err == nil {
+		return own, nil
+	}
+	beside := filepath.Join(filepath.Dir(self), "deepswe-linux-"+arch)
+	other, otherErr := openGuest(beside, arch)
+	if otherErr == nil {
+		return other, nil
+	}
+	if !errors.Is(otherErr, os.ErrNotExist) {
+		err = errors.Join(err, otherErr)
+	}
+	return guestBinary{}, fmt.Errorf(
+		"%w; to fix: build one beside it: CGO_ENABLED=0 GOOS=linux GOARCH=%s go build -o %s deepswe", err, arch, beside)
+}
+
+// openGuest checks that a file runs in any Linux container of an architecture.
+func openGuest(path, arch string) (guestBinary, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return guestBinary{}, fmt.Errorf("guest: %w", err)
+	}
+	defer f.Close()
+	program, err := elf.NewFile(f)
+	if err != nil {
+		return guestBinary{}, fmt.Errorf("guest: %s is not a Linux program", path)
+	}
+	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+	if want, known := machines[arch]; known && program.Machine != want {
+		return guestBinary{}, fmt.Errorf("guest: %s is built for %v, the daemon runs %s", path, program.Machine, arch)
+	}
+	if slices.ContainsFunc(program.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		return guestBinary{}, fmt.Errorf("guest: %s is not static, so it does not run in every image", path)
+	}
+	hash := sha256.New()
+	size, err := io.Copy(hash, io.NewSectionReader(f, 0, 1<<62))
+	if err != nil {
+		return guestBinary{}, fmt.Errorf("guest: %w", err)
+	}
+	return guestBinary{path: path, size: size, hash: hex.EncodeToString(hash.Sum(nil))}, nil
+}
+
+// archive is the binary as a tar stream, below prefix, with more entries after it. All users may read and run it, none
+// may write it.
+func (g guestBinary) archive(prefix string, after ...tar.Header) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		w.CloseWithError(func() error {
+			f, err := os.Open(g.path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			tw := tar.NewWriter(w)
+			if err := tw.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeReg, Name: prefix + guestName, Mode: 0o555, Size: g.size, ModTime: time.Unix(1, 0),
+			}); err != nil {
+				return err
+			}
+			// A binary that was replaced by now is noticed: by its size here, by its hash in the guest's greeting.
+			if _, err := io.CopyN(tw, f, g.size); err != nil {
+				return err
+			}
+			for _, h := range after {
+				if err := tw.WriteHeader(&h); err != nil {
+					return err
+				}
+			}
+			return tw.Close()
+		}())
+	}()
+	return r
 }

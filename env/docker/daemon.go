@@ -25,8 +25,18 @@ const (
 // pullsAtOnce is how many images are pulled or built at once on each daemon.
 const pullsAtOnce = 3
 
-// quiet is how long after a daemon was marked down the next time is not worth a warning.
+// quiet is how long after a daemon went down it may go down again without another warning.
 const quiet = 10 * time.Second
+
+// acquire takes a slot of a semaphore, and fails when ctx ends first.
+func acquire(ctx context.Context, slots chan struct{}) error {
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // daemon is one Docker daemon, and what this provider has on it.
 type daemon struct {
@@ -40,7 +50,6 @@ type daemon struct {
 	greeting   callGroup[struct{}]
 	installing callGroup[*installation]
 	resolving  callGroup[image]
-	preparing  callGroup[image]
 	tidied     sync.Once
 
 	mu           sync.Mutex
@@ -54,8 +63,8 @@ type daemon struct {
 	coming       int // sandboxes being started
 	images       map[string]image
 	users        map[string]user
-	pins         map[string]int       // images that a start is under way with
-	touched      map[string]time.Time // when an image's use was last written down
+	pins         map[string]int       // how many starts under way use an image
+	touched      map[string]time.Time // when an image's use was last recorded
 	orphans      map[string]struct{}  // containers that could not be removed yet
 }
 
@@ -159,7 +168,7 @@ func goArch(machine string) string {
 	return machine
 }
 
-// unreachable puts a failed greeting into words.
+// unreachable explains why a daemon cannot be reached.
 func (d *daemon) unreachable(err error, api string) error {
 	e := &DaemonError{Host: d.host, Err: err}
 	text := err.Error()
@@ -190,7 +199,7 @@ func (d *daemon) unreachable(err error, api string) error {
 	return e
 }
 
-// service is the command that does something to this machine's daemon.
+// service is the command that starts or restarts this machine's daemon.
 func service(verb string) string {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		return "service docker " + verb
@@ -227,20 +236,16 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 }
 
 func (d *daemon) awaitGone(ctx context.Context, id string) error {
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
 	for {
 		_, err := d.cli.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
-		switch {
-		case errdefs.IsNotFound(err):
+		if errdefs.IsNotFound(err) {
 			return nil
-		case err != nil:
-			return err
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err == nil {
+			err = env.Sleep(ctx, 20*time.Millisecond)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -258,13 +263,12 @@ func (d *daemon) retryOrphans() {
 	}
 }
 
-// infrastructure marks an error of the daemon as ours, with the name of what was tried. A cancelled context stays what
-// it is, and so does what has been put into words already.
+// infrastructure marks an error of the daemon as an infrastructure failure of an operation. Failures of the task's own
+// commands and errors that are marked already stay as they are.
 func (d *daemon) infrastructure(ctx context.Context, operation string, err error) error {
-	if err == nil || errors.Is(err, env.ErrInfrastructure) || errors.Is(err, env.ErrUnsupported) {
-		return err
-	}
-	if isTaskFailure(err) {
+	_, prepare := errors.AsType[*PrepareError](err)
+	_, build := errors.AsType[*BuildError](err)
+	if err == nil || prepare || build || errors.Is(err, env.ErrInfrastructure) || errors.Is(err, env.ErrUnsupported) {
 		return err
 	}
 	if ctx.Err() != nil {

@@ -1,31 +1,31 @@
 package docker
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"deepswe/env/disk"
-
-	"bytes"
-	"context"
-	"encoding/base64"
-	"encoding/json"
-	"os/exec"
 
 	"github.com/distribution/reference"
 	"github.com/moby/moby/api/pkg/authconfig"
 	"github.com/moby/moby/api/types/registry"
 	"github.com/moby/moby/client"
+
+	"deepswe/env/disk"
 )
 
 // endpoint is where a daemon listens, and what a connection to it requires.
@@ -38,7 +38,7 @@ type endpoint struct {
 	insecure bool
 }
 
-// environment is what an endpoint is looked up in, so that a test can hand in its own.
+// environment is where an endpoint is looked up; a test has its own.
 type environment struct {
 	getenv func(string) string
 	home   string
@@ -57,6 +57,24 @@ func (e environment) configDir() string {
 	return filepath.Join(e.home, ".docker")
 }
 
+// config is the docker command's config.json; empty when there is none.
+func (e environment) config() (c struct {
+	CurrentContext string `json:"currentContext"`
+	Auths          map[string]struct {
+		Auth          string `json:"auth"`
+		IdentityToken string `json:"identitytoken"`
+		RegistryToken string `json:"registrytoken"`
+	} `json:"auths"`
+	CredsStore  string            `json:"credsStore"`
+	CredHelpers map[string]string `json:"credHelpers"`
+}, err error) {
+	err = disk.ReadJSON(filepath.Join(e.configDir(), "config.json"), &c)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return c, err
+}
+
 // resolve finds the endpoint that a name stands for: a URL, "context:NAME", or, when name is empty, the one that the
 // docker command would use: DOCKER_HOST, then DOCKER_CONTEXT, then the current context of config.json, then the usual
 // socket.
@@ -73,11 +91,8 @@ func (e environment) resolve(name string) (endpoint, error) {
 	if ctx := e.getenv("DOCKER_CONTEXT"); ctx != "" {
 		return e.context(ctx)
 	}
-	var config struct {
-		CurrentContext string `json:"currentContext"`
-	}
-	err := disk.ReadJSON(filepath.Join(e.configDir(), "config.json"), &config)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	config, err := e.config()
+	if err != nil {
 		return endpoint{}, fmt.Errorf("docker configuration: %w", err)
 	}
 	if config.CurrentContext != "" {
@@ -158,8 +173,8 @@ func (ep endpoint) dial() (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Starts run in parallel, each with several requests: with the default of two idle connections most of them would
-		// shake hands anew.
+		// Starts run in parallel, each with several requests: with the default of two idle connections, most requests
+		// would open a new one.
 		transport := &http.Transport{
 			TLSClientConfig: config, MaxIdleConns: 32, MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second,
 		}
@@ -180,8 +195,7 @@ func (ep endpoint) dial() (*client.Client, error) {
 	return client.New(options...)
 }
 
-// tls reads the certificates of the endpoint. A missing client certificate is not an error: not every daemon asks for
-// one.
+// tls reads the certificates of the endpoint. A missing client certificate is no error: not every daemon asks for one.
 func (ep endpoint) tls() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: ep.insecure}
 	if ep.certs == "" {
@@ -207,9 +221,9 @@ func (ep endpoint) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// registryAuth returns what docker login left for the registry of an image, ready to be sent to the daemon; empty where
-// there is nothing. It comes from the docker command's own store, and is sent only to the daemon. hub is the name under
-// which Docker Hub's credentials are kept; the daemon knows it.
+// registryAuth returns the credentials that docker login stored for the registry of an image, encoded for the daemon;
+// empty where there are none. They are sent only to the daemon. hub is the daemon's name for Docker Hub, under which its
+// credentials are stored.
 func (e environment) registryAuth(ctx context.Context, ref, hub string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
@@ -220,30 +234,17 @@ func (e environment) registryAuth(ctx context.Context, ref, hub string) (string,
 	if onHub(named) {
 		key = hub
 	}
-	var config struct {
-		Auths map[string]struct {
-			Auth          string `json:"auth"`
-			IdentityToken string `json:"identitytoken"`
-			RegistryToken string `json:"registrytoken"`
-		} `json:"auths"`
-		CredsStore  string            `json:"credsStore"`
-		CredHelpers map[string]string `json:"credHelpers"`
-	}
-	err = disk.ReadJSON(filepath.Join(e.configDir(), "config.json"), &config)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
+	config, err := e.config()
 	if err != nil {
 		return "", err
 	}
-	helper := config.CredsStore
-	if own := config.CredHelpers[domain]; own != "" {
-		helper = own
-	}
-	if helper != "" {
+	if helper := cmp.Or(config.CredHelpers[domain], config.CredsStore); helper != "" {
 		auth, err := askHelper(ctx, helper, key)
-		if err != nil || auth.Username != "" || auth.IdentityToken != "" {
-			return encodeAuth(auth, err)
+		if err != nil {
+			return "", err
+		}
+		if auth.Username != "" || auth.IdentityToken != "" {
+			return authconfig.Encode(auth)
 		}
 	}
 	kept, ok := config.Auths[key]
@@ -261,13 +262,6 @@ func (e environment) registryAuth(ctx context.Context, ref, hub string) (string,
 		}
 		auth.Username, auth.Password, _ = strings.Cut(strings.TrimRight(string(plain), "\x00"), ":")
 	}
-	return encodeAuth(auth, nil)
-}
-
-func encodeAuth(auth registry.AuthConfig, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
 	return authconfig.Encode(auth)
 }
 
@@ -278,16 +272,15 @@ func askHelper(ctx context.Context, helper, key string) (registry.AuthConfig, er
 	cmd := exec.CommandContext(ctx, "docker-credential-"+helper, "get")
 	cmd.Stdin = strings.NewReader(key)
 	cmd.WaitDelay = time.Second
-	var said bytes.Buffer
-	cmd.Stdout = &said
-	if err := cmd.Run(); err != nil {
-		if strings.Contains(said.String(), "credentials not found") {
+	said, err := cmd.Output()
+	if err != nil {
+		if bytes.Contains(said, []byte("credentials not found")) {
 			return registry.AuthConfig{}, nil
 		}
 		return registry.AuthConfig{}, fmt.Errorf("docker-credential-%s: %w", helper, err)
 	}
 	var answer struct{ ServerURL, Username, Secret string }
-	if err := json.Unmarshal(said.Bytes(), &answer); err != nil {
+	if err := json.Unmarshal(said, &answer); err != nil {
 		return registry.AuthConfig{}, fmt.Errorf("docker-credential-%s: %w", helper, err)
 	}
 	auth := registry.AuthConfig{ServerAddress: key, Username: answer.Username, Password: answer.Secret}

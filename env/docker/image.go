@@ -2,16 +2,14 @@ package docker
 
 import (
 	"context"
-	"fmt"
-	"slices"
-
-	"github.com/containerd/errdefs"
-
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/distribution/reference"
 	"github.com/moby/moby/api/types/jsonstream"
 	"github.com/moby/moby/client"
@@ -19,7 +17,7 @@ import (
 	"deepswe/env"
 )
 
-// image is what an image reference stood for when it was resolved.
+// image is an image of the daemon, as it was when its reference was resolved.
 type image struct {
 	ref     string
 	id      string
@@ -30,38 +28,49 @@ type image struct {
 	workdir string
 }
 
-// image resolves a reference, and builds or pulls the image if the daemon has none of that name. A reference keeps its
-// meaning for as long as the provider lives, so that the attempts at one task start from the same image.
+// image resolves a reference, and builds or pulls the image if the daemon has none of that name.
 func (d *daemon) image(ctx context.Context, ref string) (image, error) {
+	return d.resolve(ctx, ref, "image "+ref, func(ctx context.Context) (image, error) {
+		img, err := d.inspectImage(ctx, ref)
+		if !errdefs.IsNotFound(err) {
+			return img, err
+		}
+		if folder := d.p.buildContext(ref); folder != nil {
+			return d.build(ctx, ref, folder)
+		}
+		return d.pull(ctx, ref)
+	})
+}
+
+// resolve returns the image of a reference, which find obtains, once for all callers. A reference keeps its meaning for
+// as long as the provider lives, so that all attempts at one task start from the same image.
+func (d *daemon) resolve(
+	ctx context.Context, ref, operation string, find func(context.Context) (image, error),
+) (img image, err error) {
 	d.mu.Lock()
 	img, ok := d.images[ref]
 	d.mu.Unlock()
-	if ok {
-		d.used(img)
-		return img, nil
+	if !ok {
+		img, err = d.resolving.do(ctx, d.p.life, &d.p.work, ref, func(ctx context.Context) (image, error) {
+			ctx, cancel := d.whileUp(ctx)
+			defer cancel()
+			img, err := find(ctx)
+			if err != nil {
+				return image{}, d.infrastructure(ctx, operation, err)
+			}
+			d.mu.Lock()
+			d.images[ref] = img
+			d.mu.Unlock()
+			return img, nil
+		})
 	}
-	img, err := d.resolving.do(ctx, d.p.life, &d.p.work, ref, func(ctx context.Context) (image, error) {
-		ctx, cancel := d.whileUp(ctx)
-		defer cancel()
-		img, err := d.inspectImage(ctx, ref)
-		if errdefs.IsNotFound(err) {
-			img, err = d.obtain(ctx, ref)
-		}
-		if err != nil {
-			return image{}, d.infrastructure(ctx, "image "+ref, err)
-		}
-		d.mu.Lock()
-		d.images[ref] = img
-		d.mu.Unlock()
-		return img, nil
-	})
 	if err == nil {
 		d.used(img)
 	}
 	return img, err
 }
 
-// dropImage forgets which image references were resolved to, because it is gone.
+// dropImage forgets the references to an image that was removed.
 func (d *daemon) dropImage(img image) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,16 +107,14 @@ const pullAttempts = 4
 func (d *daemon) pull(ctx context.Context, ref string) (image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil || strings.HasPrefix(ref, "sha256:") {
-		// An image ID, or no reference at all: nothing that a registry could be asked for.
+		// An image ID, or not a reference: no registry can have it.
 		return image{}, fmt.Errorf("%w: %w: %s is not on the docker daemon at %s: docker images lists those that are",
 			env.ErrInfrastructure, env.ErrNoImage, ref, d.host)
 	}
-	select {
-	case d.pulls <- struct{}{}:
-		defer func() { <-d.pulls }()
-	case <-ctx.Done():
-		return image{}, ctx.Err()
+	if err := acquire(ctx, d.pulls); err != nil {
+		return image{}, err
 	}
+	defer func() { <-d.pulls }()
 	progress := d.progress(env.Pulling, ref)
 	img, err := d.pullFrom(ctx, ref, named, progress)
 	progress.finish(err)
@@ -147,7 +154,7 @@ func mirror(mirror string, named reference.Named) (string, bool) {
 	return mirror + strings.TrimPrefix(named.String(), reference.Domain(named)), true
 }
 
-// onHub reports whether an image is Docker Hub's, the only registry whose name may be left out.
+// onHub reports whether an image is on Docker Hub, the only registry whose name may be left out.
 func onHub(named reference.Named) bool {
 	return !strings.HasPrefix(reference.FamiliarName(named), reference.Domain(named)+"/")
 }
@@ -208,7 +215,7 @@ func (d *daemon) downloadOnce(ctx context.Context, ref string, p *progress) erro
 	return ctx.Err()
 }
 
-// permanent reports whether a retry cannot succeed. Registries and daemons say so in words only.
+// permanent reports whether a retry cannot succeed. Registries and daemons give no error codes, only messages.
 func permanent(err error) bool {
 	return containsAny(strings.ToLower(err.Error()),
 		"not found", "manifest unknown", "name unknown", "does not exist", "no such image", "unauthorized", "denied",
@@ -258,7 +265,7 @@ type layer struct {
 	ready        bool
 }
 
-// take reports at most five times a second.
+// take adds a message, and reports at most five times a second.
 func (p *progress) take(m jsonstream.Message) {
 	if m.ID == "" || p.to == nil {
 		return

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,11 +21,9 @@ import (
 	"deepswe/env"
 )
 
-// originals reads files as the image has them: from a second container of the same image, which is never started, so
-// that nothing that runs in the sandbox can have touched it.
-type originals struct {
-	s *Sandbox
-
+// original is a second container of a sandbox's image, which is never started, so that nothing that runs in the sandbox
+// can have changed it. It is created when the first file is read from it.
+type original struct {
 	mu sync.Mutex
 	id string
 }
@@ -37,23 +37,18 @@ func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	if !filepath.IsLocal(name) || strings.ContainsRune(name, 0) {
 		return nil, fmt.Errorf("original %q: %w", name, fs.ErrInvalid)
 	}
-	return s.original.read(ctx, path.Join(s.spec.Dir, name), name)
-}
-
-func (o *originals) read(ctx context.Context, full, name string) ([]byte, error) {
-	d := o.s.d
-	ctx, cancel := d.whileUp(ctx)
+	ctx, cancel := s.d.whileUp(ctx)
 	defer cancel()
-	id, err := o.container(ctx)
+	id, err := s.openOriginal(ctx)
 	if err != nil {
-		return nil, d.infrastructure(ctx, "original "+name, err)
+		return nil, s.d.infrastructure(ctx, "original "+name, err)
 	}
-	data, header, err := d.readFromContainer(ctx, id, full)
+	data, header, err := s.d.readFromContainer(ctx, id, path.Join(s.spec.Dir, name))
 	switch {
 	case errdefs.IsNotFound(err), err != nil && strings.Contains(err.Error(), "not a directory"):
 		return nil, fmt.Errorf("original %s: %w", name, fs.ErrNotExist)
 	case err != nil:
-		return nil, d.infrastructure(ctx, "original "+name, err)
+		return nil, s.d.infrastructure(ctx, "original "+name, err)
 	case header.Typeflag == tar.TypeSymlink:
 		return []byte(header.Linkname), nil
 	case header.Typeflag != tar.TypeReg:
@@ -62,28 +57,24 @@ func (o *originals) read(ctx context.Context, full, name string) ([]byte, error)
 	return data, nil
 }
 
-func (o *originals) container(ctx context.Context) (string, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.id != "" {
-		return o.id, nil
+func (s *Sandbox) openOriginal(ctx context.Context) (id string, err error) {
+	s.original.mu.Lock()
+	defer s.original.mu.Unlock()
+	if s.original.id == "" {
+		s.original.id, err = s.d.createOriginal(ctx, s.image, s.spec)
 	}
-	id, err := o.s.d.createOriginal(ctx, o.s.image, o.s.spec)
-	if err == nil {
-		o.id = id
-	}
-	return id, err
+	return s.original.id, err
 }
 
-func (o *originals) close(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.id == "" {
+func (s *Sandbox) closeOriginal(ctx context.Context) error {
+	s.original.mu.Lock()
+	defer s.original.mu.Unlock()
+	if s.original.id == "" {
 		return nil
 	}
-	err := o.s.d.remove(ctx, o.id)
+	err := s.d.remove(ctx, s.original.id)
 	if err == nil {
-		o.id = ""
+		s.original.id = ""
 	}
 	return err
 }
@@ -150,4 +141,86 @@ func (d *daemon) contains(ctx context.Context, ref, path string) (bool, error) {
 		err = nil
 	}
 	return has, d.infrastructure(ctx, "look into "+ref, errors.Join(err, d.remove(ctx, id)))
+}
+
+// user is the user that commands run as. The guest finds the user's home and name in the image by itself.
+type user struct{ uid, gid int }
+
+// commandUser returns the user that the commands of a sandbox run as: the image's user where that is not root; else user
+// 1000 where the repository is copied in, and so can belong to any user; else root, without any of root's powers.
+func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, error) {
+	if name, _, _ := strings.Cut(img.user, ":"); name == "" || name == "root" || name == "0" {
+		if s.CopyIn != "" {
+			return user{1000, 1000}, nil
+		}
+		return user{}, nil
+	}
+	d.mu.Lock()
+	known, ok := d.users[img.id]
+	d.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	passwd, err := d.readFromImage(ctx, img, "/etc/passwd")
+	if err != nil {
+		return user{}, err
+	}
+	group, err := d.readFromImage(ctx, img, "/etc/group")
+	if err != nil {
+		return user{}, err
+	}
+	u, err := lookupUser(img.user, passwd, group)
+	if err != nil {
+		return user{}, fmt.Errorf("image %s: %w", img.ref, err)
+	}
+	d.mu.Lock()
+	d.users[img.id] = u
+	d.mu.Unlock()
+	return u, nil
+}
+
+// lookupUser resolves an image's User ("name", "uid", either with ":group" or ":gid") the way a container's start does.
+func lookupUser(spec string, passwd, group []byte) (user, error) {
+	name, groupName, hasGroup := strings.Cut(spec, ":")
+	u := user{uid: -1}
+	if uid, err := strconv.Atoi(name); err == nil && uid >= 0 {
+		u.uid = uid
+	}
+	for fields := range entries(passwd, 4) {
+		uid, err := strconv.Atoi(fields[2])
+		gid, gidErr := strconv.Atoi(fields[3])
+		if err != nil || gidErr != nil || (fields[0] != name && uid != u.uid) {
+			continue
+		}
+		u = user{uid, gid}
+		break
+	}
+	if u.uid < 0 {
+		return user{}, fmt.Errorf("its user %q is not in its /etc/passwd", name)
+	}
+	if !hasGroup {
+		return u, nil
+	}
+	if gid, err := strconv.Atoi(groupName); err == nil && gid >= 0 {
+		u.gid = gid
+		return u, nil
+	}
+	for fields := range entries(group, 3) {
+		if gid, err := strconv.Atoi(fields[2]); err == nil && fields[0] == groupName {
+			u.gid = gid
+			return u, nil
+		}
+	}
+	return user{}, fmt.Errorf("its group %q is not in its /etc/group", groupName)
+}
+
+// entries yields the lines of a passwd or group file that have at least n fields.
+func entries(file []byte, n int) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for line := range strings.Lines(string(file)) {
+			if fields := strings.Split(strings.TrimSpace(line), ":"); len(fields) >= n && !yield(fields) {
+				return
+			}
+		}
+	}
 }

@@ -17,8 +17,8 @@ import (
 	"deepswe/env"
 )
 
-// installation is what sandboxes need on a daemon before the first of them can start: the guest's binary, and the lease
-// that says that its owner is alive.
+// installation is what a daemon must have before the first sandbox can start: the guest's binary, and the lease, which
+// shows that its owner is alive.
 type installation struct {
 	binary guestBinary
 	volume string
@@ -30,7 +30,7 @@ type installation struct {
 const (
 	// guestVolumes is what the names of all guests' volumes begin with.
 	guestVolumes = "deepswe-guest-"
-	// leaseImage is an image with nothing in it but an empty directory: a container needs one.
+	// leaseImage is the image of leases: a container needs one. It has an empty directory.
 	leaseImage = "deepswe-lease:1"
 	leaseDir   = "/lease"
 	heartbeat  = "heartbeat"
@@ -38,10 +38,7 @@ const (
 
 // install makes the installation, once for all callers.
 func (d *daemon) install(ctx context.Context) (*installation, error) {
-	d.mu.Lock()
-	s := d.installation
-	d.mu.Unlock()
-	if s != nil {
+	if s := d.installed(); s != nil {
 		return s, nil
 	}
 	return d.installing.do(ctx, d.p.life, &d.p.work, "", func(ctx context.Context) (*installation, error) {
@@ -58,10 +55,17 @@ func (d *daemon) install(ctx context.Context) (*installation, error) {
 		d.mu.Lock()
 		d.installation = s
 		d.mu.Unlock()
-		// Only now, when our own lease keeps the guest's volume in use: the reaping would take it for abandoned.
+		// Not earlier: without our own lease, the guest's volume would count as abandoned.
 		d.tidied.Do(func() { d.p.work.Go(d.tidy) })
 		return s, nil
 	})
+}
+
+// installed returns the installation, or nil before it is complete.
+func (d *daemon) installed() *installation {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.installation
 }
 
 // tidy removes what dead runs left on the daemon.
@@ -77,7 +81,7 @@ func (d *daemon) tidy() {
 	}
 }
 
-// dropInstallation gives up an installation that turned out to be incomplete; the next start makes another.
+// dropInstallation discards an incomplete installation; the next start makes another.
 func (d *daemon) dropInstallation(s *installation) {
 	d.mu.Lock()
 	if d.installation == s {
@@ -98,13 +102,17 @@ func (d *daemon) newInstallation(ctx context.Context) (*installation, error) {
 	if err := d.importLeaseImage(ctx); err != nil {
 		return nil, fmt.Errorf("lease image: %w", err)
 	}
-	if err := d.takeLease(ctx, s); err != nil {
+	takeLease := func() (err error) {
+		s.lease, err = d.createIdle(ctx, kindLease, "deepswe-lease-"+shortHash(d.p.owner)+"-"+nonce(), s)
+		return err
+	}
+	if err := takeLease(); err != nil {
 		if ctx.Err() != nil || client.IsErrConnectionFailed(err) || errdefs.IsNotFound(err) {
 			return nil, err
 		}
 		// Some daemons are configured to refuse volumes. Then each container gets its own copy of the binary.
 		s.noVolumes = true
-		if copyErr := d.takeLease(ctx, s); copyErr != nil {
+		if copyErr := takeLease(); copyErr != nil {
 			return nil, errors.Join(err, copyErr)
 		}
 		d.p.log.Warn("docker daemon refuses volumes; the guest is copied into each container", "host", d.host, "error", err)
@@ -121,15 +129,9 @@ func (d *daemon) importLeaseImage(ctx context.Context) error {
 	if err == nil || !errdefs.IsNotFound(err) {
 		return err
 	}
-	var archive bytes.Buffer
-	tw := tar.NewWriter(&archive)
-	err = tw.WriteHeader(&tar.Header{
+	source := client.ImageImportSource{SourceName: "-", Source: tarOf(tar.Header{
 		Typeflag: tar.TypeDir, Name: leaseDir[1:] + "/", Mode: 0o755, ModTime: time.Unix(1, 0),
-	})
-	if err := errors.Join(err, tw.Close()); err != nil {
-		return err
-	}
-	source := client.ImageImportSource{Source: &archive, SourceName: "-"}
+	})}
 	result, err := d.cli.ImageImport(ctx, source, leaseImage, client.ImageImportOptions{
 		Message: "deepswe: image of leases", Changes: []string{"LABEL " + labelKind + "=" + kindLease},
 	})
@@ -139,13 +141,6 @@ func (d *daemon) importLeaseImage(ctx context.Context) error {
 	// The import is cut short unless its answer is read to the end.
 	_, err = io.Copy(io.Discard, result)
 	return errors.Join(err, result.Close())
-}
-
-// takeLease creates the container that holds the volume and the heartbeat.
-func (d *daemon) takeLease(ctx context.Context, s *installation) error {
-	id, err := d.createIdle(ctx, kindLease, "deepswe-lease-"+shortHash(d.p.owner)+"-"+nonce(), s)
-	s.lease = id
-	return err
 }
 
 // createIdle creates a container that is never started, with the guest's volume in it, writable.
@@ -163,8 +158,8 @@ func (d *daemon) createIdle(ctx context.Context, kind, name string, s *installat
 	})
 }
 
-// create creates a container and returns its ID also when ctx ends meanwhile: a request that is torn off leaves a
-// container that is not accounted for.
+// create creates a container, and returns its ID also when ctx ends meanwhile: a request cut short could leave a
+// container whose ID we do not know.
 func (d *daemon) create(ctx context.Context, o client.ContainerCreateOptions) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -182,8 +177,8 @@ func guestMount(s *installation, readOnly bool) mount.Mount {
 	}
 }
 
-// fillVolume puts the binary into the volume, unless it is there. Processes that come at the same time take turns: a
-// binary is never overwritten while a container starts it.
+// fillVolume puts the binary into the volume, unless it is there. Processes take turns at it, so that a binary is never
+// overwritten while a container starts it.
 func (d *daemon) fillVolume(ctx context.Context, s *installation) error {
 	complete := func(ctx context.Context) (bool, error) {
 		_, err := d.cli.ContainerStatPath(ctx, s.lease, client.ContainerStatPathOptions{Path: guestDir + "/" + guestMark})
@@ -262,9 +257,7 @@ func (d *daemon) breakLock(ctx context.Context, name string) error {
 
 // renewLease touches the lease's heartbeat file. The time is the daemon's own, so that no other clock matters.
 func (d *daemon) renewLease(ctx context.Context) error {
-	d.mu.Lock()
-	s := d.installation
-	d.mu.Unlock()
+	s := d.installed()
 	if s == nil {
 		return nil
 	}
@@ -275,24 +268,26 @@ func (d *daemon) renewLease(ctx context.Context) error {
 		return err
 	}
 	if err = d.touchLease(ctx, s.lease, now); errdefs.IsNotFound(err) {
-		// Somebody removed it by hand. The next start makes another.
-		d.mu.Lock()
-		d.installation = nil
-		d.mu.Unlock()
+		d.dropInstallation(s) // a user removed the lease by hand
 	}
 	return err
 }
 
 func (d *daemon) touchLease(ctx context.Context, id string, now time.Time) error {
-	var archive bytes.Buffer
-	tw := tar.NewWriter(&archive)
-	err := tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: heartbeat, Mode: 0o444, ModTime: now})
-	if err := errors.Join(err, tw.Close()); err != nil {
-		return err
-	}
-	to := client.CopyToContainerOptions{DestinationPath: leaseDir, Content: &archive}
-	_, err = d.cli.CopyToContainer(ctx, id, to)
+	_, err := d.cli.CopyToContainer(ctx, id, client.CopyToContainerOptions{
+		DestinationPath: leaseDir,
+		Content:         tarOf(tar.Header{Typeflag: tar.TypeReg, Name: heartbeat, Mode: 0o444, ModTime: now}),
+	})
 	return err
+}
+
+// tarOf is a tar stream of one entry without content.
+func tarOf(h tar.Header) io.Reader {
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	_ = w.WriteHeader(&h) // a buffer takes everything, and a tar without the entry is refused
+	_ = w.Close()
+	return &archive
 }
 
 // now is the daemon's time.

@@ -4,14 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"deepswe/env"
 )
 
-// pool keeps sandboxes that were started before anybody asked for them, in the order in which they were announced.
+// pool keeps sandboxes that were started ahead of time, the oldest first.
 type pool struct {
 	p *Provider
 
@@ -30,23 +30,17 @@ type early struct {
 	err     error
 }
 
-// tooLate is how long a sandbox waits before another one may take its place.
+// tooLate is how long an unused sandbox keeps its place in a full pool.
 const tooLate = 10 * time.Minute
 
-func newPool(p *Provider) *pool { return &pool{p: p} }
-
-// Prefetch makes ready what a Start of the spec will need: it pulls the image, prepares it, and, while fewer than
-// Options.Warm sandboxes wait, starts one. It returns when that is done. Unused sandboxes are removed by Close.
+// Prefetch prepares for a Start of the spec: it pulls the image, runs the spec's Prepare commands on it, and, while fewer
+// than Options.Warm sandboxes wait, starts one. Unused sandboxes are removed by Close.
 func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
-	s, err := p.complete(s)
+	s, err := p.accept(s)
 	if err != nil {
 		return err
 	}
-	if p.life.Err() != nil {
-		return fmt.Errorf("%w: the docker provider is closed", env.ErrInfrastructure)
-	}
-	p.begin()
-	if e := p.warm.announce(ctx, s); e != nil {
+	if e := p.warm.reserve(ctx, s); e != nil {
 		p.work.Go(func() { p.warm.start(e, s) })
 		select {
 		case <-e.done:
@@ -59,11 +53,7 @@ func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	if d == nil {
 		return err
 	}
-	defer func() {
-		d.mu.Lock()
-		d.coming--
-		d.mu.Unlock()
-	}()
+	defer d.expect(-1)
 	b, err := d.plan(ctx, s)
 	if err == nil {
 		d.unpin(b.image)
@@ -71,20 +61,17 @@ func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	return err
 }
 
-// announce reserves a place, or returns nil when there is none.
-func (w *pool) announce(ctx context.Context, s env.Spec) *early {
+// reserve reserves a place, or returns nil when there is none.
+func (w *pool) reserve(ctx context.Context, s env.Spec) *early {
 	e := &early{key: warmKey(s), rollout: s.Rollout, since: time.Now(), done: make(chan struct{})}
 	w.mu.Lock()
-	if w.closed || w.p.options.Warm <= 0 {
+	full := len(w.idle) >= w.p.options.Warm
+	if w.closed || w.p.options.Warm <= 0 || full && time.Since(w.idle[0].since) < tooLate {
 		w.mu.Unlock()
 		return nil
 	}
 	var stale *early
-	if len(w.idle) >= w.p.options.Warm {
-		if time.Since(w.idle[0].since) < tooLate {
-			w.mu.Unlock()
-			return nil
-		}
+	if full {
 		stale, w.idle = w.idle[0], w.idle[1:]
 	}
 	w.idle = append(w.idle, e)
@@ -97,28 +84,16 @@ func (w *pool) announce(ctx context.Context, s env.Spec) *early {
 
 func (w *pool) start(e *early, s env.Spec) {
 	defer close(e.done)
-	e.sandbox, e.err = w.p.startOn(w.p.life, s)
-	if e.err != nil {
+	if e.sandbox, e.err = w.p.startOn(w.p.life, s); e.err != nil {
 		w.p.log.Warn("starting a sandbox ahead of time", "image", s.Image, "error", e.err)
-		w.leave(e)
+		w.mu.Lock()
+		w.idle = slices.DeleteFunc(w.idle, func(other *early) bool { return other == e })
+		w.mu.Unlock()
 	}
 }
 
-// leave removes an entry from the pool, and reports whether it was still there.
-func (w *pool) leave(e *early) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, other := range w.idle {
-		if other == e {
-			w.idle = append(w.idle[:i:i], w.idle[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
-// take hands out a waiting sandbox of the spec: one of the same rollout, else one of no rollout. It waits for one that
-// is being started. It returns nil when there is none, or none that is still alive.
+// take hands out a sandbox for the spec: one of the same rollout, else one of no rollout. It waits for one that is being
+// started. It returns nil when there is none, or none that is still alive.
 func (w *pool) take(ctx context.Context, s env.Spec) *Sandbox {
 	key := warmKey(s)
 	for {
@@ -144,24 +119,19 @@ func (w *pool) take(ctx context.Context, s env.Spec) *Sandbox {
 	}
 }
 
+// find takes the entry that suits a spec best out of the pool; nil when there is none.
 func (w *pool) find(key, rollout string) *early {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	best := -1
-	for i, e := range w.idle {
-		if e.key == key && (e.rollout == rollout || e.rollout == "" && best < 0) {
-			best = i
-			if e.rollout == rollout {
-				break
-			}
+	for _, wanted := range []string{rollout, ""} {
+		i := slices.IndexFunc(w.idle, func(e *early) bool { return e.key == key && e.rollout == wanted })
+		if i >= 0 {
+			e := w.idle[i]
+			w.idle = slices.Delete(w.idle, i, i+1)
+			return e
 		}
 	}
-	if best < 0 {
-		return nil
-	}
-	e := w.idle[best]
-	w.idle = append(w.idle[:best:best], w.idle[best+1:]...)
-	return e
+	return nil
 }
 
 // drop closes a sandbox that is not handed out.
@@ -195,16 +165,13 @@ func (w *pool) close(ctx context.Context) error {
 	return err
 }
 
-// warmKey is equal for specs that one sandbox can serve. What is copied in, and what is prepared after that, comes when
-// the sandbox is handed out.
+// warmKey is equal for specs that the same sandbox can serve. A repository is copied in, and prepared, only when the
+// sandbox is handed out.
 func warmKey(s env.Spec) string {
 	s.Rollout = ""
 	if s.CopyIn != "" {
 		s.CopyIn = "copied"
 	}
-	key, err := json.Marshal(s)
-	if err != nil {
-		return "" // strings and numbers always can be
-	}
+	key, _ := json.Marshal(s) // strings and numbers can always be encoded
 	return string(key)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -26,16 +27,7 @@ func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, er
 		return image{}, err
 	}
 	ref := preparedImages + ":" + key
-	d.mu.Lock()
-	img, ok := d.images[ref]
-	d.mu.Unlock()
-	if ok {
-		d.used(img)
-		return img, nil
-	}
-	return d.preparing.do(ctx, d.p.life, &d.p.work, ref, func(ctx context.Context) (image, error) {
-		ctx, cancel := d.whileUp(ctx)
-		defer cancel()
+	return d.resolve(ctx, ref, "prepare "+base.ref, func(ctx context.Context) (image, error) {
 		var img image
 		there := func(ctx context.Context) (bool, error) {
 			var err error
@@ -60,18 +52,11 @@ func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, er
 				img, err = d.makePrepared(ctx, sandbox, ref, key)
 				return err
 			})
-		if err != nil {
-			return image{}, d.infrastructure(ctx, "prepare "+base.ref, err)
-		}
-		d.mu.Lock()
-		d.images[ref] = img
-		d.mu.Unlock()
-		d.used(img)
-		return img, nil
+		return img, err
 	})
 }
 
-// prepareKey names the outcome of preparing: the same commands on the same image, seen from the same place.
+// prepareKey identifies a prepared image by all that its content depends on.
 func prepareKey(base image, s env.Spec) (string, error) {
 	spelled, err := json.Marshal(struct {
 		Image, Dir   string
@@ -102,7 +87,7 @@ func (d *daemon) bootPreparation(ctx context.Context, name string, base image, s
 
 // makePrepared runs the commands and commits the container.
 func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key string) (image, error) {
-	if err := runPrepare(ctx, sandbox, sandbox.spec); err != nil {
+	if err := sandbox.prepare(ctx); err != nil {
 		return image{}, err
 	}
 	base := sandbox.image
@@ -131,22 +116,21 @@ func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key st
 // prepareTimeout is the longest that one Prepare command may take.
 const prepareTimeout = 30 * time.Minute
 
-// runPrepare runs a spec's Prepare commands as the guest's own user.
-func runPrepare(ctx context.Context, sandbox *Sandbox, s env.Spec) error {
-	for i, line := range s.Prepare {
-		result, err := sandbox.Prepare(ctx, env.Command{Line: line, Timeout: prepareTimeout})
+// prepare runs the spec's Prepare commands as the guest's own user.
+func (s *Sandbox) prepare(ctx context.Context) error {
+	for i, line := range s.spec.Prepare {
+		result, err := s.Prepare(ctx, env.Command{Line: line, Timeout: prepareTimeout})
 		if err != nil {
 			return err
 		}
 		if result.ExitCode != 0 || result.TimedOut {
-			return &PrepareError{Step: i + 1, Steps: len(s.Prepare), Line: line, Result: result}
+			return &PrepareError{Step: i + 1, Steps: len(s.spec.Prepare), Line: line, Result: result}
 		}
 	}
 	return nil
 }
 
-// PrepareError says that one of a spec's Prepare commands failed. The commands are the task's, so retrying does not
-// help.
+// PrepareError says that one of a spec's Prepare commands failed. The fault is the task's, so retrying does not help.
 type PrepareError struct {
 	Step, Steps int
 	Line        string
@@ -158,12 +142,10 @@ func (e *PrepareError) Error() string {
 	if e.Result.TimedOut {
 		how = fmt.Sprintf("no end after %v", prepareTimeout)
 	}
-	said := append(append([]byte{}, e.Result.Stderr.Head...), e.Result.Stderr.Tail...)
+	said := slices.Concat(e.Result.Stderr.Head, e.Result.Stderr.Tail)
 	if len(said) == 0 {
-		said = append(append(said, e.Result.Stdout.Head...), e.Result.Stdout.Tail...)
+		said = slices.Concat(e.Result.Stdout.Head, e.Result.Stdout.Tail)
 	}
-	if len(said) > 500 {
-		said = said[len(said)-500:]
-	}
+	said = said[max(0, len(said)-500):]
 	return fmt.Sprintf("prepare command %d of %d failed with %s: %s\n%s", e.Step, e.Steps, how, e.Line, said)
 }

@@ -1,14 +1,19 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/moby/moby/client"
 
 	"deepswe/env"
 )
@@ -21,7 +26,7 @@ type Options struct {
 	// Executable is a static Linux build of deepswe for the daemons' architecture, which becomes the guest: this program
 	// when empty, or deepswe-linux-ARCH beside it where this program would not run there.
 	Executable string
-	// Log gets the errors of background work; nothing is logged when nil.
+	// Log gets the errors of background work; nil logs nothing.
 	Log *slog.Logger
 	// Warm is how many sandboxes [Provider.Prefetch] keeps ready: none when 0.
 	Warm int
@@ -30,10 +35,9 @@ type Options struct {
 	// ImageBudget is how many bytes all images of a daemon may take. Beyond it, the least recently used ones that this
 	// program pulled, built or prepared are removed; a user's own image never is. No limit when 0.
 	ImageBudget int64
-	// State is the directory for what must outlive the process, which is when an image was last used: a directory below
-	// the user's cache when empty.
+	// State is the directory that records when an image was last used: one below the user's cache when empty.
 	State string
-	// Progress is told how pulls and builds go.
+	// Progress is called as pulls and builds go on.
 	Progress func(env.Progress)
 }
 
@@ -49,7 +53,7 @@ type Provider struct {
 	daemons  []*daemon
 	warm     *pool
 
-	// life ends with Close, and with it everything in the background, which work counts.
+	// life ends with Close, and with it the background work, which work counts.
 	life  context.Context
 	end   context.CancelFunc
 	work  sync.WaitGroup
@@ -59,10 +63,13 @@ type Provider struct {
 	builds map[string]*buildContext // by folder and by the reference of the image that is built from it
 }
 
-var _ env.Provider = (*Provider)(nil)
+var (
+	_ env.Provider  = (*Provider)(nil)
+	_ env.Diagnoser = (*Provider)(nil)
+)
 
-// New asks every daemon whether it is there. It fails with a [*DaemonError] when none is; with several hosts, those
-// that do not answer are left out until they do.
+// New connects to the daemons. It fails with a [*DaemonError] when none answers; with several hosts, those that do not
+// answer are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{
 		options: o, log: o.Log, owner: thisOwner().String() + "/" + nonce(), machine: thisMachine(), state: o.State,
@@ -94,7 +101,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		p.daemons = append(p.daemons, d)
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	p.warm = newPool(p)
+	p.warm = &pool{p: p}
 	if err := p.connect(ctx); err != nil {
 		p.end()
 		return nil, errors.Join(err, p.closeClients())
@@ -102,7 +109,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	return p, nil
 }
 
-// connect greets all daemons at once.
+// connect greets all daemons in parallel.
 func (p *Provider) connect(ctx context.Context) error {
 	failures := make([]error, len(p.daemons))
 	var wg sync.WaitGroup
@@ -117,16 +124,10 @@ func (p *Provider) connect(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("docker: %w", err)
 	}
-	answered := 0
-	for _, err := range failures {
-		if err == nil {
-			answered++
-		}
+	if slices.Contains(failures, nil) {
+		return nil
 	}
-	if answered == 0 {
-		return errors.Join(failures...)
-	}
-	return nil
+	return errors.Join(failures...)
 }
 
 // Name is the word of --env.
@@ -179,4 +180,83 @@ func (p *Provider) closeClients() error {
 		err = errors.Join(err, d.cli.Close())
 	}
 	return err
+}
+
+// Diagnose implements env.Diagnoser: one finding for each daemon.
+func (p *Provider) Diagnose(context.Context) []env.Finding {
+	var findings []env.Finding
+	for _, d := range p.daemons {
+		d.mu.Lock()
+		facts, down := d.facts, d.down
+		d.mu.Unlock()
+		if down != nil {
+			findings = append(findings, env.FindingOf("docker", down))
+		} else {
+			findings = append(findings, facts.finding())
+		}
+	}
+	return findings
+}
+
+func (f facts) finding() env.Finding {
+	found := env.Finding{Check: "docker", Status: env.OK, Detail: fmt.Sprintf(
+		"Docker %s (API %s) at %s: %s/%s, %d CPUs, %.0f GiB, %s, cgroup %s",
+		f.version, f.api, f.host, f.system, f.arch, f.cpus, float64(f.memory)/(1<<30), f.storage, f.cgroup)}
+	var missing []string
+	for _, limit := range []struct {
+		name string
+		has  bool
+	}{{"memory", f.memoryLimit}, {"CPU", f.cpuLimit}, {"process", f.processLimit}} {
+		if !limit.has {
+			missing = append(missing, limit.name)
+		}
+	}
+	if len(missing) > 0 {
+		found.Status = env.Warning
+		found.Detail += "; it cannot enforce these limits: " + strings.Join(missing, ", ")
+		found.Fix = "give the daemon its control groups: with systemd, Delegate=cpu cpuset io memory pids"
+	}
+	return found
+}
+
+// Sample implements env.Diagnoser, on the first daemon: the smallest image there that has a shell. Looking into an
+// image costs a container, so only a few are tried.
+func (p *Provider) Sample(ctx context.Context) (s env.Spec, lacking string, err error) {
+	const most, shell = 10, "/bin/sh"
+	d := p.daemons[0]
+	images, err := d.sampleImages(ctx)
+	if err != nil {
+		return env.Spec{}, "", err
+	}
+	for _, ref := range images[:min(most, len(images))] {
+		if has, err := d.contains(ctx, ref, shell); has || err != nil {
+			return env.Spec{Image: ref}, "", err
+		}
+	}
+	// The lease's image is empty, and comes with the installation.
+	if _, err := d.install(ctx); err != nil {
+		return env.Spec{}, "", err
+	}
+	return env.Spec{Image: leaseImage, Dir: leaseDir}, "no image with " + shell + " is on the daemon", nil
+}
+
+// sampleImages lists the images that have a name, the smallest first, without those that deepswe made for itself.
+func (d *daemon) sampleImages(ctx context.Context) ([]string, error) {
+	list, err := d.cli.ImageList(ctx, client.ImageListOptions{})
+	if err != nil {
+		return nil, d.infrastructure(ctx, "list images", err)
+	}
+	size := map[string]int64{}
+	var refs []string
+	for _, found := range list.Items {
+		for _, tag := range found.RepoTags {
+			if tag != leaseImage && !derived(tag) && tag != "<none>:<none>" {
+				size[tag] = found.Size
+				refs = append(refs, tag)
+				break
+			}
+		}
+	}
+	slices.SortFunc(refs, func(a, b string) int { return cmp.Or(cmp.Compare(size[a], size[b]), cmp.Compare(a, b)) })
+	return refs, nil
 }

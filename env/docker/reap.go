@@ -259,8 +259,8 @@ func (d *daemon) reapImages(
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
-	var used map[string]record
-	if err := d.records().update(func(all map[string]record) bool { used = all; return false }); err != nil {
+	used, err := d.records().read()
+	if err != nil {
 		return nil, err
 	}
 	var left []env.Leftover
@@ -276,8 +276,12 @@ func (d *daemon) reapImages(
 			if !done && (tag != leaseImage || survivors[leaseImage]) {
 				continue
 			}
-			removed, err := d.reapImage(ctx, tag, found.ID, o.DryRun)
-			if failures = errors.Join(failures, err); removed {
+			removed := o.DryRun
+			if !o.DryRun {
+				removed, err = d.removeImage(ctx, tag, found.ID)
+				failures = errors.Join(failures, err)
+			}
+			if removed {
 				age := c.now.Sub(created).Round(time.Second)
 				left = append(left, env.Leftover{Provider: "docker", Kind: "image", ID: tag, Age: age})
 			}
@@ -289,26 +293,6 @@ func (d *daemon) reapImages(
 // derived reports whether an image is one that we made.
 func derived(tag string) bool {
 	return strings.HasPrefix(tag, preparedImages+":") || strings.HasPrefix(tag, builtImages+":")
-}
-
-// reapImage removes a name of an image, and the image with its last one. One that a container uses stays.
-func (d *daemon) reapImage(ctx context.Context, tag, id string, dryRun bool) (removed bool, err error) {
-	if dryRun {
-		return true, nil
-	}
-	_, err = d.cli.ImageRemove(ctx, tag, client.ImageRemoveOptions{PruneChildren: true})
-	if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("image %s: %w", tag, err)
-	}
-	d.dropImage(image{id: id})
-	return true, d.records().update(func(all map[string]record) bool {
-		_, known := all[id]
-		delete(all, id)
-		return known
-	})
 }
 
 func age(created string) time.Duration {

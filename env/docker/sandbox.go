@@ -1,9 +1,13 @@
 package docker
 
 import (
+	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +17,7 @@ import (
 	"deepswe/env"
 )
 
-// Sandbox is a running container. Its verbs are the guest's.
+// Sandbox is a running container. Its methods are carried out by the guest.
 type Sandbox struct {
 	*env.GuestSandbox
 
@@ -24,22 +28,27 @@ type Sandbox struct {
 	user   user
 	stream *stream
 
-	// leaving is closed when Close begins: from then on the end of the stream needs no reason.
-	leaving chan struct{}
-	leave   sync.Once
-	// ended is closed when the daemon reports the end of the container's first process; exit and oom are set before.
-	ended   chan struct{}
-	endOnce sync.Once
-	exit    string
-	oom     bool
+	// closing ends when Close begins: from then on, the end of the stream is expected.
+	closing context.Context
+	leave   context.CancelFunc
+	// ended ends, with the reason as its cause, when the daemon reports the end of the container's first process.
+	ended context.Context
+	end   context.CancelCauseFunc
 
-	original originals
+	original original
 
 	mu     sync.Mutex
 	closed bool
 }
 
 var _ env.Sandbox = (*Sandbox)(nil)
+
+func newSandbox(d *daemon, b launch) *Sandbox {
+	s := &Sandbox{d: d, image: b.image, spec: b.spec, user: b.user}
+	s.closing, s.leave = context.WithCancel(context.Background())
+	s.ended, s.end = context.WithCancelCause(context.Background())
+	return s
+}
 
 // ID is the container's.
 func (s *Sandbox) ID() string { return s.id }
@@ -51,9 +60,9 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	if s.closed {
 		return nil
 	}
-	s.leave.Do(func() { close(s.leaving) })
-	// The container is removed before the guest is hung up on, which would end it at the same time.
-	err := errors.Join(s.d.remove(ctx, s.id), s.original.close(ctx))
+	s.leave()
+	// The container is removed before the connection to the guest is closed, which would end it at the same time.
+	err := errors.Join(s.d.remove(ctx, s.id), s.closeOriginal(ctx))
 	s.d.unregister(s)
 	s.closed = err == nil
 	return errors.Join(err, s.GuestSandbox.Close(ctx))
@@ -66,28 +75,27 @@ func (s *Sandbox) gone(err error) error {
 	}
 	// The daemon reports the end of a container a moment after the end of its stream.
 	select {
-	case <-s.leaving:
+	case <-s.closing.Done():
 		return errors.New("the sandbox was closed")
-	case <-s.ended:
+	case <-s.ended.Done():
 	case <-time.After(300 * time.Millisecond):
 		return fmt.Errorf("the connection to the container broke: %w", err)
 	}
-	why := "the container ended with exit code " + s.exit
-	if s.oom {
-		why = fmt.Sprintf("the container ran out of memory (limit %d MiB)", s.limits().Memory>>20)
-	}
+	why := context.Cause(s.ended)
 	if said := strings.TrimSpace(s.stream.stderr.String()); said != "" {
-		why += ": " + said
+		why = fmt.Errorf("%w: %s", why, said)
 	}
-	return errors.New(why)
+	return why
 }
 
-// end is called when the daemon reports that the container has ended.
-func (s *Sandbox) end(exit string, oom bool) {
-	s.endOnce.Do(func() {
-		s.exit, s.oom = exit, oom
-		close(s.ended)
-	})
+// reportEnd takes the daemon's report that the container has ended.
+func (s *Sandbox) reportEnd(exit string, outOfMemory bool) {
+	why := errors.New("the container ended with exit code " + exit)
+	if outOfMemory {
+		facts, _ := s.d.known()
+		why = fmt.Errorf("the container ran out of memory (limit %d MiB)", facts.limits(s.spec.Limits).Memory>>20)
+	}
+	s.end(why)
 }
 
 // claim gives a sandbox that was started ahead of time to the rollout of a spec. Labels cannot be changed any more, so
@@ -100,4 +108,121 @@ func (s *Sandbox) claim(ctx context.Context, spec env.Spec) {
 	if err != nil {
 		s.d.p.log.Warn("renaming a container", "error", err)
 	}
+}
+
+// stream is the guest's standard input and output, as attached: the output comes in frames of an eight byte header
+// (stream number, three zeros, big-endian length) and a payload. Frames of standard output are read; the end of
+// standard error is kept, because there a guest that dies says why.
+//
+// One goroutine reads, any number may close. Callers serialise their writes.
+type stream struct {
+	conn net.Conn
+	in   *bufio.Reader
+	left int // payload of standard output not read yet
+
+	stderr tailBuffer
+	// gone explains the error that ended the stream.
+	gone func(error) error
+
+	closeOnce func() error
+}
+
+// The stream numbers of a frame's header. A daemon reports its own errors on the last one.
+const (
+	frameStdout = 1
+	frameStderr = 2
+	frameDaemon = 3
+)
+
+func newStream(h client.HijackedResponse, gone func(error) error) *stream {
+	return &stream{
+		conn: h.Conn, in: bufio.NewReaderSize(h.Reader, 16<<10), gone: gone, closeOnce: sync.OnceValue(h.Conn.Close),
+	}
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.read(p)
+	if err != nil {
+		err = s.gone(err)
+	}
+	return n, err
+}
+
+func (s *stream) read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for s.left == 0 {
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+	}
+	// Large reads bypass the buffer of bufio.
+	n, err := s.in.Read(p[:min(len(p), s.left)])
+	s.left -= n
+	return n, within(err)
+}
+
+// within turns the end of the stream inside a frame into an error.
+func within(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// next reads frames up to the beginning of standard output's next payload.
+func (s *stream) next() error {
+	var header [8]byte
+	if _, err := io.ReadFull(s.in, header[:]); err != nil {
+		return err
+	}
+	size := int64(binary.BigEndian.Uint32(header[4:]))
+	switch header[0] {
+	case frameStdout:
+		s.left = int(size)
+		return nil
+	case frameStderr:
+		_, err := io.CopyN(&s.stderr, s.in, size)
+		return within(err)
+	case frameDaemon:
+		said, err := io.ReadAll(io.LimitReader(s.in, min(size, 4096)))
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("the daemon broke the stream: %s", said)
+	}
+	return fmt.Errorf("unknown frame %d on the attached stream", header[0])
+}
+
+func (s *stream) Write(p []byte) (int, error) {
+	n, err := s.conn.Write(p)
+	if err != nil {
+		err = s.gone(err)
+	}
+	return n, err
+}
+
+func (s *stream) Close() error { return s.closeOnce() }
+
+// tailBuffer keeps the last 2 KiB of what is written to it.
+type tailBuffer struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (w *tailBuffer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf = append(w.buf, p...)
+	if over := len(w.buf) - 2048; over > 0 {
+		w.buf = append(w.buf[:0], w.buf[over:]...)
+	}
+	return len(p), nil
+}
+
+func (w *tailBuffer) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return string(w.buf)
 }

@@ -1,7 +1,7 @@
 package docker
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +39,7 @@ func newSSHDialer(destination string) (*sshDialer, error) {
 	if _, set := u.User.Password(); set {
 		return nil, fmt.Errorf("docker host ssh://%s@%s: a password cannot be given; use a key", u.User.Username(), u.Host)
 	}
-	// There is nobody to answer a prompt, and a dead peer must not keep a call waiting for ever.
+	// No prompts, and no waiting for ever for a machine that is gone.
 	args := []string{"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-T"}
 	if user := u.User.Username(); user != "" {
 		args = append(args, "-l", user)
@@ -57,7 +57,7 @@ func (d *sshDialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	// The connection outlives the request that it is dialled for, so ctx must not end the program.
 	cmd := exec.Command(d.program, d.args...)
-	// A process group of its own: the terminal's Ctrl-C must not cut the connection that we clean up through.
+	// A process group of its own: the terminal's Ctrl-C must not cut the connection, which cleaning up requires.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c := &sshConn{cmd: cmd, name: d.name}
 	cmd.Stderr = &c.stderr
@@ -80,7 +80,7 @@ type sshConn struct {
 	name   string
 	stdin  io.WriteCloser
 	stdout io.ReadCloser
-	stderr firstWords
+	stderr tailBuffer
 
 	closing sync.Once
 }
@@ -88,11 +88,17 @@ type sshConn struct {
 func (c *sshConn) Read(p []byte) (int, error) {
 	n, err := c.stdout.Read(p)
 	if err != nil && n == 0 {
-		if said := c.stderr.String(); said != "" {
-			return 0, fmt.Errorf("ssh to %s: %s", c.name, said)
-		}
+		err = cmp.Or(c.complaint(), err)
 	}
 	return n, err
+}
+
+// complaint is what ssh has written to its standard error; nil when that is nothing.
+func (c *sshConn) complaint() error {
+	if said := strings.Fields(c.stderr.String()); len(said) > 0 {
+		return fmt.Errorf("ssh to %s: %s", c.name, strings.Join(said, " "))
+	}
+	return nil
 }
 
 func (c *sshConn) Write(p []byte) (int, error) {
@@ -100,8 +106,8 @@ func (c *sshConn) Write(p []byte) (int, error) {
 	if err != nil {
 		// The reason is on ssh's standard error, which may come a moment later than the broken pipe.
 		for range 20 {
-			if said := c.stderr.String(); said != "" {
-				return n, fmt.Errorf("ssh to %s: %s", c.name, said)
+			if why := c.complaint(); why != nil {
+				return n, why
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -132,24 +138,3 @@ type sshAddr string
 
 func (a sshAddr) Network() string { return "ssh" }
 func (a sshAddr) String() string  { return string(a) }
-
-// firstWords keeps the beginning of a program's output.
-type firstWords struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (w *firstWords) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if room := 2048 - w.buf.Len(); room > 0 {
-		w.buf.Write(p[:min(room, len(p))])
-	}
-	return len(p), nil
-}
-
-func (w *firstWords) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strings.Join(strings.Fields(w.buf.String()), " ")
-}

@@ -1,11 +1,13 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -17,14 +19,10 @@ import (
 // Start returns a ready sandbox: one that is kept warm, or a new one on the daemon with the most room. A daemon that
 // fails is taken out of use, and the next one is tried.
 func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	s, err := p.complete(s)
+	s, err := p.accept(s)
 	if err != nil {
 		return nil, err
 	}
-	if p.life.Err() != nil {
-		return nil, fmt.Errorf("%w: the docker provider is closed", env.ErrInfrastructure)
-	}
-	p.begin()
 	sandbox := p.warm.take(ctx, s)
 	if sandbox == nil {
 		if sandbox, err = p.startOn(ctx, s); err != nil {
@@ -47,9 +45,7 @@ func (p *Provider) startOn(ctx context.Context, s env.Spec) (*Sandbox, error) {
 			return nil, errors.Join(append(failures, err)...)
 		}
 		sandbox, err := d.start(ctx, s)
-		d.mu.Lock()
-		d.coming--
-		d.mu.Unlock()
+		d.expect(-1)
 		if err == nil {
 			return sandbox, nil
 		}
@@ -62,37 +58,41 @@ func (p *Provider) startOn(ctx context.Context, s env.Spec) (*Sandbox, error) {
 }
 
 // pick chooses the daemon with the most room among those not tried yet, and counts a start on it. Daemons that are out
-// of use are only asked again when no other is left; otherwise their watch finds out when they are back.
+// of use are only asked again when no other is left; otherwise their watch notices when they are back.
 func (p *Provider) pick(ctx context.Context, s env.Spec, tried map[*daemon]bool) (*daemon, error) {
 	var best *daemon
 	var least float64
 	for _, d := range p.daemons {
-		if room, up := d.room(s); up && !tried[d] && (best == nil || room < least) {
-			best, least = d, room
+		if load, up := d.load(s); up && !tried[d] && (best == nil || load < least) {
+			best, least = d, load
 		}
 	}
-	var failures []error
+	var failures error
 	for _, d := range p.daemons {
-		if best != nil || tried[d] {
-			continue
+		if best == nil && !tried[d] {
+			if err := d.usable(ctx); err != nil {
+				failures = errors.Join(failures, err)
+			} else {
+				best = d
+			}
 		}
-		if err := d.usable(ctx); err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		best = d
 	}
 	if best != nil {
-		best.mu.Lock()
-		best.coming++
-		best.mu.Unlock()
+		best.expect(+1)
 	}
-	return best, errors.Join(failures...)
+	return best, failures
 }
 
-// room is a daemon's load in sandboxes per CPU. It counts as lower where the image is known already, because a pull
-// costs more than a start.
-func (d *daemon) room(s env.Spec) (load float64, up bool) {
+// expect changes the number of sandboxes that are being started on the daemon.
+func (d *daemon) expect(change int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.coming += change
+}
+
+// load is a daemon's sandboxes per CPU. It counts as lower where the image is known already, because a pull costs more
+// than a start.
+func (d *daemon) load(s env.Spec) (load float64, up bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	load = float64(len(d.live)+d.coming) / float64(max(d.facts.cpus, 1))
@@ -119,7 +119,7 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 		}
 		d.unpin(b.image)
 		if err != nil && vanished(err) && !again {
-			// The image, or the guest's volume, was removed after we had looked.
+			// The image, or the guest's volume, was removed in between.
 			d.dropImage(b.image)
 			d.dropInstallation(b.installation)
 			continue
@@ -138,19 +138,19 @@ func vanished(err error) bool {
 }
 
 // plan resolves everything that a container is made of. It pins the image.
-func (d *daemon) plan(ctx context.Context, s env.Spec) (launch, error) {
+func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
-	b := launch{kind: kindSandbox, name: sandboxName(s), spec: s}
+	defer func() { err = d.infrastructure(ctx, "start sandbox", err) }()
+	b = launch{kind: kindSandbox, name: sandboxName(s), spec: s}
 	var installErr error
 	var installing sync.WaitGroup
 	installing.Go(func() { b.installation, installErr = d.install(ctx) })
-	img, err := d.image(ctx, s.Image)
+	b.image, err = d.image(ctx, s.Image)
 	installing.Wait()
 	if err = errors.Join(err, installErr); err != nil {
-		return b, d.infrastructure(ctx, "start sandbox", err)
+		return b, err
 	}
-	b.image = img
 	if len(s.Prepare) > 0 && s.CopyIn == "" {
 		if b.image, err = d.prepare(ctx, b.image, s); err != nil {
 			return b, err
@@ -158,41 +158,39 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (launch, error) {
 		b.spec.Prepare = nil // done
 	}
 	if b.user, err = d.commandUser(ctx, b.image, s); err != nil {
-		return b, d.infrastructure(ctx, "start sandbox", err)
+		return b, err
 	}
 	d.pin(b.image)
 	return b, nil
 }
 
 // copyAndPrepare copies the repository into a started sandbox and prepares it there, where the spec says so.
-func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) error {
+func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	if s.spec.CopyIn == "" {
 		return nil
 	}
 	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
-	if err := d.copyIn(ctx, s); err != nil {
-		return d.infrastructure(ctx, "start sandbox", err)
+	defer func() { err = d.infrastructure(ctx, "start sandbox", err) }()
+	if err := d.copyIn(ctx, s); err != nil || len(s.spec.Prepare) == 0 {
+		return err
 	}
-	if len(s.spec.Prepare) == 0 {
-		return nil
-	}
-	if err := runPrepare(ctx, s, s.spec); err != nil {
-		return d.infrastructure(ctx, "start sandbox", err)
+	if err := s.prepare(ctx); err != nil {
+		return err
 	}
 	// The command user must be able to change the files that the guest's user made.
-	give := fmt.Sprintf(`chown -hR %d:%d -- "$DEEPSWE_DIR"`, s.user.uid, s.user.gid)
 	result, err := s.Prepare(ctx, env.Command{
-		Line: give, Env: []string{"DEEPSWE_DIR=" + s.spec.Dir}, Timeout: prepareTimeout,
+		Line:    fmt.Sprintf(`chown -hR %d:%d -- %s`, s.user.uid, s.user.gid, env.ShellQuote(s.spec.Dir)),
+		Timeout: prepareTimeout,
 	})
 	if err == nil && result.ExitCode != 0 {
 		err = fmt.Errorf("give %s to the command user: exit code %d: %s", s.spec.Dir, result.ExitCode, result.Stderr.Head)
 	}
-	return d.infrastructure(ctx, "start sandbox", err)
+	return err
 }
 
-// complete fills in a spec's defaults and refuses what cannot be done.
-func (p *Provider) complete(s env.Spec) (_ env.Spec, err error) {
+// accept fills in a spec's defaults, refuses what cannot be done, and starts the provider's background work.
+func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	if s.Image == "" && s.Dockerfile != "" {
 		if s.Image, err = p.built(s.Dockerfile); err != nil {
 			return s, err
@@ -223,29 +221,22 @@ func (p *Provider) complete(s env.Spec) (_ env.Spec, err error) {
 			return s, fmt.Errorf("%w: environment entry %q is not KEY=value", env.ErrUnsupported, kv)
 		}
 	}
+	if p.life.Err() != nil {
+		return s, fmt.Errorf("%w: the docker provider is closed", env.ErrInfrastructure)
+	}
+	p.begin()
 	return s, nil
 }
 
-// sandboxName is what a person sees in docker ps.
+// sandboxName is what docker ps shows.
 func sandboxName(s env.Spec) string {
-	about := s.Rollout
-	if about == "" {
-		about = s.Run
+	name := cmp.Or(s.Rollout, s.Run)
+	name = invalidInName.ReplaceAllString(name[:min(len(name), 48)], "-")
+	if name != "" {
+		name += "-"
 	}
-	clean := make([]byte, 0, 48)
-	for i := range len(about) {
-		c := about[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' {
-			clean = append(clean, c)
-		} else {
-			clean = append(clean, '-')
-		}
-		if len(clean) == cap(clean) {
-			break
-		}
-	}
-	if len(clean) == 0 {
-		return "deepswe-" + nonce()
-	}
-	return "deepswe-" + string(clean) + "-" + nonce()
+	return "deepswe-" + name + nonce()
 }
+
+// invalidInName are the characters that a container's name cannot have, and the dash.
+var invalidInName = regexp.MustCompile(`[^a-zA-Z0-9._]`)

@@ -105,7 +105,7 @@ func (d *daemon) readEvents(ctx context.Context) {
 			s := d.live[m.Actor.ID]
 			d.mu.Unlock()
 			if s != nil {
-				s.end(m.Actor.Attributes["exitCode"], outOfMemory[m.Actor.ID])
+				s.reportEnd(m.Actor.Attributes["exitCode"], outOfMemory[m.Actor.ID])
 			}
 			delete(outOfMemory, m.Actor.ID)
 		case err := <-stream.Err:
