@@ -1,11 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"deepswe/agent/trajectory"
@@ -87,14 +86,7 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	for _, d := range []struct {
-		field *int
-		value int
-	}{{&l.Steps, 100}, {&l.FormatErrors, 3}, {&l.Repeats, 5}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
-	}
+	l.Steps, l.FormatErrors, l.Repeats = cmp.Or(l.Steps, 100), cmp.Or(l.FormatErrors, 3), cmp.Or(l.Repeats, 5)
 	return l
 }
 
@@ -140,18 +132,8 @@ func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, issue Issue) (Outcome
 		ctx, cancel = context.WithTimeoutCause(ctx, a.Limits.Wall, errWall)
 		defer cancel()
 	}
-	stop, err := r.guarded(ctx)
+	stop, err := r.run(ctx)
 	return r.finish(stop, err)
-}
-
-// guarded turns a panic into an error, so that one rollout cannot take down the others.
-func (r *rollout) guarded(ctx context.Context) (stop StopReason, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			stop, err = SandboxError, fmt.Errorf("internal error in step %d: %v\n%s", r.out.Steps, p, debug.Stack())
-		}
-	}()
-	return r.run(ctx)
 }
 
 // finish records the end and completes the outcome.

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/tools"
 )
@@ -344,12 +343,6 @@ func TestEveryRolloutEnds(t *testing.T) {
 			rt.Fatal(err)
 		}
 		checkOutcome(t, a, out)
-		d, err := trajectory.NewDocument(out.Events)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		if err := d.Validate(); err != nil {
-			rt.Fatal(err)
-		}
+		document(t, out.Events)
 	})
 }

@@ -189,6 +189,39 @@ func recording(t testing.TB, out Outcome) *trajectory.Recording {
 	return r
 }
 
+// document makes the ATIF document of a rollout, and checks the rules of ATIF that the rollout's events could break: the
+// agent has a name and a version, every call has an id of its own and an object of arguments, and every result answers
+// a call of its step or none. The tests of trajectory check the other rules for every log.
+func document(t testing.TB, events []trajectory.Event) *trajectory.Document {
+	t.Helper()
+	d, err := trajectory.NewDocument(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Agent.Name == "" || d.Agent.Version == "" || len(d.Steps) == 0 {
+		t.Fatalf("incomplete document: agent %+v, %d steps", d.Agent, len(d.Steps))
+	}
+	for i, s := range d.Steps {
+		ids := map[string]bool{"": true}
+		for _, c := range s.ToolCalls {
+			var arguments map[string]any
+			if ids[c.ToolCallID] || json.Unmarshal(c.Arguments, &arguments) != nil || arguments == nil {
+				t.Fatalf("step %d: invalid call %+v", i+1, c)
+			}
+			ids[c.ToolCallID] = true
+		}
+		if s.Observation == nil {
+			continue
+		}
+		for _, r := range s.Observation.Results {
+			if !ids[r.SourceCallID] {
+				t.Fatalf("step %d: result %+v answers no call of it", i+1, r)
+			}
+		}
+	}
+	return d
+}
+
 // conversation is all that was sent and received.
 func conversation(t testing.TB, out Outcome) []Message {
 	t.Helper()
@@ -199,8 +232,8 @@ func conversation(t testing.TB, out Outcome) []Message {
 func samples(t testing.TB, out Outcome) []*Sample {
 	t.Helper()
 	var all []*Sample
-	for r := range recording(t, out).Replies() {
-		all = append(all, r.Tokens)
+	for _, turn := range recording(t, out).Turns {
+		all = append(all, turn.Reply.Tokens)
 	}
 	return all
 }

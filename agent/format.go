@@ -101,18 +101,10 @@ func read(f Format, specs []tools.Spec, reply Reply) Reading {
 	for i := range reading.Actions {
 		a := &reading.Actions[i]
 		if a.runs() && !slices.ContainsFunc(specs, func(s tools.Spec) bool { return s.Name == a.Call.Name }) {
-			a.Problem, a.Refusal = ProblemUnknown, fmt.Sprintf(adviceUnknown, excerpt(a.Call.Name), toolNames(specs))
+			a.Problem, a.Refusal = ProblemUnknown, fmt.Sprintf(adviceUnknown, excerpt(a.Call.Name), tools.Names(specs))
 		}
 	}
 	return reading
-}
-
-func toolNames(specs []tools.Spec) string {
-	names := make([]string, len(specs))
-	for i, s := range specs {
-		names[i] = s.Name
-	}
-	return strings.Join(names, ", ")
 }
 
 // answer returns the messages that answer a reply, given one body for each action or one for a problem. Native calls

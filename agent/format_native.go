@@ -33,7 +33,11 @@ func (Native) Offer(specs []tools.Spec) []tools.Spec { return specs }
 func (Native) Parse(r Reply) Reading {
 	calls := r.Message.ToolCalls
 	if len(calls) == 0 {
-		return withoutCalls(r)
+		reading := parseText(r)
+		if reading.Problem == ProblemNoCall {
+			reading.Advice = adviceNoNativeCall
+		}
+		return reading
 	}
 	reading := Reading{Actions: make([]Action, len(calls))}
 	ids := make(map[string]bool, len(calls))
@@ -53,15 +57,6 @@ func (Native) Parse(r Reply) Reading {
 			runnable++
 		}
 		reading.Actions[i] = a
-	}
-	return reading
-}
-
-// withoutCalls reads a reply without native calls.
-func withoutCalls(r Reply) Reading {
-	reading := parseText(r)
-	if reading.Problem == ProblemNoCall {
-		reading.Advice = adviceNoNativeCall
 	}
 	return reading
 }

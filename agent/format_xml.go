@@ -56,18 +56,13 @@ func parseText(r Reply) Reading {
 	case found.thought:
 		return problem(ProblemInThought, adviceInThought)
 	case blank(text):
-		return emptyReply(r)
+		// The server may have taken the whole reply for reasoning.
+		if reasoned := scanText(r.Message.Reasoning); reasoned.call != nil || reasoned.wrong != "" {
+			return problem(ProblemInThought, adviceInThought)
+		}
+		return problem(ProblemEmpty, adviceEmpty)
 	}
 	return problem(ProblemNoCall, adviceNoCall)
-}
-
-// emptyReply distinguishes a model that said nothing from one whose whole reply the server took for reasoning.
-func emptyReply(r Reply) Reading {
-	reasoned := scanText(r.Message.Reasoning)
-	if reasoned.call != nil || reasoned.wrong != "" {
-		return problem(ProblemInThought, adviceInThought)
-	}
-	return problem(ProblemEmpty, adviceEmpty)
 }
 
 // scanned is what a reply's text holds outside of its <think> blocks.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"deepswe/agent/trajectory"
 	"deepswe/tools"
 )
 
@@ -150,13 +149,7 @@ func TestMutatedReplies(t *testing.T) {
 		}
 		reasons[out.StopReason]++
 		checkOutcome(t, a, out)
-		d, err := trajectory.NewDocument(out.Events)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		document(t, out.Events)
 	}
 	for _, reason := range []StopReason{Submitted, MaxSteps, FormatErrors} {
 		if reasons[reason] == 0 {

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,21 +70,17 @@ func (r *rollout) header() (trajectory.Header, error) {
 	h.Extra["sampling"] = r.Sampling
 	h.Extra["limits"] = limitsRecord(r.limits)
 	for _, s := range r.specs {
-		definition, err := functionTool(s)
+		// The shape of OpenAI's function tools.
+		definition, err := disk.MarshalJSON(struct {
+			Type     string     `json:"type"`
+			Function tools.Spec `json:"function"`
+		}{"function", s})
 		if err != nil {
 			return h, fmt.Errorf("describe the tool %s: %w", s.Name, err)
 		}
 		h.Tools = append(slices.Clip(h.Tools), definition)
 	}
 	return h, nil
-}
-
-// functionTool is a tool's definition in the shape of OpenAI's function tools.
-func functionTool(s tools.Spec) (json.RawMessage, error) {
-	return disk.MarshalJSON(struct {
-		Type     string     `json:"type"`
-		Function tools.Spec `json:"function"`
-	}{"function", s})
 }
 
 func limitsRecord(l Limits) map[string]any {
@@ -110,17 +105,13 @@ func (r *rollout) recordReply(reply Reply, reading Reading) error {
 
 // recordObservations records what the model is told, except for the first known messages.
 func (r *rollout) recordObservations(reply Message, messages []Message, results []callResult, known int) error {
-	for i, m := range messages {
-		if i < known {
-			continue
-		}
-		o := trajectory.Observation{Message: m}
-		switch {
-		case len(reply.ToolCalls) == 0:
+	for i := known; i < len(messages); i++ {
+		o := trajectory.Observation{Message: messages[i]}
+		if len(reply.ToolCalls) == 0 {
 			for _, c := range results {
 				o.Results = append(o.Results, c.record(c.action.Call.ID))
 			}
-		default:
+		} else {
 			// The server's own id, even where it is not unique: the document finds the call by it.
 			o.Results = []trajectory.Result{results[i].record(reply.ToolCalls[i].ID)}
 		}

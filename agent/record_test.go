@@ -23,13 +23,7 @@ func TestDocument(t *testing.T) {
 	a.ModelName = "m"
 	a.Clock = func() time.Time { now = now.Add(time.Second); return now }
 	out := run(t, a)
-	d, err := trajectory.NewDocument(out.Events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Validate(); err != nil {
-		t.Error(err)
-	}
+	d := document(t, out.Events)
 	var encoded, got bytes.Buffer
 	if err := d.Encode(&encoded); err != nil {
 		t.Fatal(err)

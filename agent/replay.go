@@ -28,7 +28,8 @@ var _ Model = (*ReplayModel)(nil)
 // NewReplayModel takes the replies of a recording.
 func NewReplayModel(rec *trajectory.Recording) *ReplayModel {
 	m := &ReplayModel{dir: recordedDir(rec)}
-	for r := range rec.Replies() {
+	for _, t := range rec.Turns {
+		r := t.Reply
 		r.Elapsed, r.Calls, r.Problem = 0, nil, "" // none of it is the model's
 		m.replies = append(m.replies, r)
 	}

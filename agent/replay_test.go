@@ -156,13 +156,7 @@ func TestBrokenPastIsAnError(t *testing.T) {
 // reread writes the trajectory as an ATIF document and reads it again.
 func reread(t *testing.T, events []trajectory.Event) *trajectory.Recording {
 	t.Helper()
-	d, err := trajectory.NewDocument(events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	d := document(t, events)
 	var file bytes.Buffer
 	if err := d.Encode(&file); err != nil {
 		t.Fatal(err)

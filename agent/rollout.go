@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -19,6 +20,7 @@ type rollout struct {
 	issue   Issue
 	limits  Limits
 	log     *slog.Logger
+	now     func() time.Time
 	started time.Time
 	specs   []tools.Spec
 	format  Format
@@ -35,19 +37,15 @@ type rollout struct {
 }
 
 func newRollout(a *Agent, sb tools.Sandbox, issue Issue) *rollout {
-	r := &rollout{Agent: a, sandbox: sb, issue: issue, limits: a.Limits.withDefaults(), log: a.Log}
+	r := &rollout{Agent: a, sandbox: sb, issue: issue, limits: a.Limits.withDefaults(), log: a.Log, now: a.Clock}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
+	if r.now == nil {
+		r.now = time.Now
+	}
 	r.started = r.now()
 	return r
-}
-
-func (r *rollout) now() time.Time {
-	if r.Clock != nil {
-		return r.Clock()
-	}
-	return time.Now()
 }
 
 // emit reports an event to OnEvent.
@@ -60,10 +58,16 @@ func (r *rollout) emit(e Event) {
 	r.OnEvent(e)
 }
 
-// run returns why the rollout ended, and the failure behind it, if any.
-func (r *rollout) run(ctx context.Context) (StopReason, error) {
+// run returns why the rollout ended, and the failure behind it, if any. A panic becomes an error, so that one rollout
+// cannot take down the others.
+func (r *rollout) run(ctx context.Context) (stop StopReason, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			stop, err = SandboxError, fmt.Errorf("internal error in step %d: %v\n%s", r.out.Steps, p, debug.Stack())
+		}
+	}()
 	r.specs = r.Tools.Specs()
-	stop, err := r.begin(ctx)
+	stop, err = r.begin(ctx)
 	for stop == "" {
 		stop, err = r.step(ctx)
 	}

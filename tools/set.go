@@ -126,7 +126,7 @@ func (s *Set) Specs() []Spec {
 func (s *Set) Run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	i := slices.IndexFunc(s.tools, func(t tool) bool { return t.Name == c.Name })
 	if i < 0 {
-		return failure("Unknown tool %s. Available tools: %s.", quote(c.Name), s.names()), nil
+		return failure("Unknown tool %s. Available tools: %s.", quote(c.Name), Names(s.Specs())), nil
 	}
 	r, err := s.tools[i].run(ctx, sb, c)
 	if told, ok := errors.AsType[*observation](err); ok {
@@ -139,10 +139,11 @@ func (s *Set) Run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	return r, nil
 }
 
-func (s *Set) names() string {
-	names := make([]string, len(s.tools))
-	for i, t := range s.tools {
-		names[i] = t.Name
+// Names lists the tools' names.
+func Names(specs []Spec) string {
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = s.Name
 	}
 	return strings.Join(names, ", ")
 }

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,12 +64,12 @@ type Result struct {
 // or, where that is nil, the one in the task's image. The Result is always complete; the error is that of writing the
 // files.
 func (a *Attempt) Make(ctx context.Context, task env.Task, snapshot *repo.Snapshot, dir string) (Result, error) {
-	files, past, err := open(dir)
+	log, past, err := openLog(dir)
 	if err != nil {
 		return Result{}, fmt.Errorf("attempt %s: %w", task.ID, err)
 	}
-	result := a.work(ctx, task, snapshot, files.log, past)
-	if err := errors.Join(files.write(task, a, &result), files.close()); err != nil {
+	result := a.work(ctx, task, snapshot, log, past)
+	if err := errors.Join(a.write(dir, task, &result), log.Close()); err != nil {
 		return result, fmt.Errorf("attempt %s: %w", task.ID, err)
 	}
 	return result, nil
@@ -168,41 +169,33 @@ const longestPatch = 10 * time.Minute
 
 // patch computes the patch, also when ctx is done: what the agent did must not be lost.
 func (a *Attempt) patch(ctx context.Context, base *repo.Base, sb env.Sandbox) (repo.Patch, error) {
-	limit := a.Salvage
-	if limit == 0 {
-		limit = time.Minute
-	}
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	done := make(chan struct{})
 	var watch sync.WaitGroup
-	watch.Go(func() { cancel(a.patience(ctx, limit, done)) })
+	watch.Go(func() { cancel(a.patience(ctx, done)) })
 	defer watch.Wait()
 	defer close(done)
 	return base.Patch(working, sb)
 }
 
 // patience returns the reason to give up on the patch, or nil when it is done.
-func (a *Attempt) patience(ctx context.Context, limit time.Duration, done <-chan struct{}) error {
-	calm := time.NewTimer(longestPatch)
-	defer calm.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-a.Abandon:
-		return context.Canceled
-	case <-calm.C:
-		return fmt.Errorf("not finished within %s", longestPatch)
-	case <-ctx.Done():
-	}
-	hurry := time.NewTimer(limit)
-	defer hurry.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-a.Abandon:
-		return context.Canceled
-	case <-hurry.C:
-		return fmt.Errorf("not finished within %s of the interrupt", limit)
+func (a *Attempt) patience(ctx context.Context, done <-chan struct{}) error {
+	timer := time.NewTimer(longestPatch)
+	defer timer.Stop()
+	interrupt, reason := ctx.Done(), fmt.Errorf("not finished within %s", longestPatch)
+	for {
+		select {
+		case <-done:
+			return nil
+		case <-a.Abandon:
+			return context.Canceled
+		case <-timer.C:
+			return reason
+		case <-interrupt:
+			limit := cmp.Or(a.Salvage, time.Minute)
+			timer.Reset(limit)
+			interrupt, reason = nil, fmt.Errorf("not finished within %s of the interrupt", limit)
+		}
 	}
 }

@@ -1,9 +1,8 @@
 package attempt
 
 import (
-	"encoding/json"
+	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -59,58 +58,38 @@ type Seconds struct {
 	Patch float64 `json:"patch"`
 }
 
-// files are the open files of a running attempt.
-type files struct {
-	dir string
-	log *trajectory.Writer
-}
-
-// open makes the directory and its event log. A log that is there already is that of an attempt that was killed: its
-// events are returned, and the log goes on after them.
-func open(dir string) (*files, []trajectory.Event, error) {
+// openLog makes the directory and its event log. A log that exists already is that of an attempt that was killed: its
+// events are returned, and the log continues after them.
+func openLog(dir string) (*trajectory.Writer, []trajectory.Event, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, err
 	}
 	path := filepath.Join(dir, StepsFile)
 	log, err := trajectory.Create(path)
-	if err == nil {
-		return &files{dir: dir, log: log}, nil, nil
+	if errors.Is(err, fs.ErrExist) {
+		return trajectory.Resume(path)
 	}
-	if !errors.Is(err, fs.ErrExist) {
-		return nil, nil, err
-	}
-	log, past, err := trajectory.Resume(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return &files{dir: dir, log: log}, past, nil
+	return log, nil, err
 }
 
-func (f *files) close() error { return f.log.Close() }
-
-// write leaves the attempt's outcome. Each file appears whole or not at all, the report last.
-func (f *files) write(task env.Task, a *Attempt, r *Result) error {
+// write leaves the result's files. Each appears whole or not at all, the report last.
+func (a *Attempt) write(dir string, task env.Task, r *Result) error {
 	var err error
 	if len(r.Outcome.Events) > 0 {
-		err = f.writeTrajectory(r.Outcome.Events)
+		var doc *trajectory.Document
+		if doc, err = trajectory.NewDocument(r.Outcome.Events); err == nil {
+			err = doc.WriteFile(filepath.Join(dir, TrajectoryFile))
+		}
 	}
 	if len(r.Patch.Diff) > 0 {
-		err = errors.Join(err, disk.WriteFile(filepath.Join(f.dir, PatchFile), r.Patch.Diff))
-	} else if rerr := os.Remove(filepath.Join(f.dir, PatchFile)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		err = errors.Join(err, disk.WriteFile(filepath.Join(dir, PatchFile), r.Patch.Diff))
+	} else if rerr := os.Remove(filepath.Join(dir, PatchFile)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 		err = errors.Join(err, rerr) // of an earlier try that was killed
 	}
 	if err != nil {
 		return err
 	}
-	return disk.WriteJSON(filepath.Join(f.dir, ReportFile), newSummary(task, a, r))
-}
-
-func (f *files) writeTrajectory(events []trajectory.Event) error {
-	doc, err := trajectory.NewDocument(events)
-	if err != nil {
-		return err
-	}
-	return doc.WriteFile(filepath.Join(f.dir, TrajectoryFile))
+	return disk.WriteJSON(filepath.Join(dir, ReportFile), newSummary(task, a, r))
 }
 
 func newSummary(task env.Task, a *Attempt, r *Result) Summary {
@@ -133,11 +112,8 @@ func newSummary(task env.Task, a *Attempt, r *Result) Summary {
 	if len(r.Patch.Diff) > 0 {
 		report.Patch = r.Patch.Hash()
 	}
-	switch {
-	case r.Err != nil:
-		report.Error = r.Err.Error()
-	case r.Outcome.Err != nil:
-		report.Error = r.Outcome.Err.Error()
+	if err := cmp.Or(r.Err, r.Outcome.Err); err != nil {
+		report.Error = err.Error()
 	}
 	if r.PatchErr != nil {
 		report.PatchError = r.PatchErr.Error()
@@ -148,12 +124,6 @@ func newSummary(task env.Task, a *Attempt, r *Result) Summary {
 // ReadSummary reads the summary of an attempt's directory.
 func ReadSummary(dir string) (Summary, error) {
 	var r Summary
-	data, err := os.ReadFile(filepath.Join(dir, ReportFile))
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(data, &r); err != nil {
-		return r, fmt.Errorf("read %s: %w", filepath.Join(dir, ReportFile), err)
-	}
-	return r, nil
+	err := disk.ReadJSON(filepath.Join(dir, ReportFile), &r)
+	return r, err
 }

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,9 +56,7 @@ type Client struct {
 	sleep func(ctx context.Context, d time.Duration) error
 
 	dialect atomic.Pointer[dialect]
-
-	mu    sync.Mutex
-	model string // chosen by Discover when Options.Model is empty
+	model   atomic.Pointer[string] // chosen by Discover when Options.Model is empty
 }
 
 var _ agent.Model = (*Client)(nil)
@@ -73,17 +71,15 @@ func New(o Options) (*Client, error) {
 	if strings.ContainsFunc(o.APIKey, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return nil, errors.New("OPENAI_API_KEY contains control or non-ASCII characters")
 	}
-	if o.MaxRetries == 0 {
-		o.MaxRetries = 8
-	}
-	o.MaxRetries = max(o.MaxRetries, 0)
+	o.MaxRetries = max(cmp.Or(o.MaxRetries, 8), 0)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Transport == nil {
 		o.Transport = newTransport()
 	}
-	c := &Client{o: o, base: base.String(), name: base.Redacted(), model: o.Model, sleep: sleep}
+	c := &Client{o: o, base: base.String(), name: base.Redacted(), sleep: sleep}
+	c.model.Store(&o.Model)
 	// A redirected POST would arrive as a GET without a body: better to say where the endpoint went.
 	c.http = &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse

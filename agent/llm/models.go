@@ -34,9 +34,7 @@ type ServedModel struct {
 // serves exactly one model, that one is used from now on; when it serves several, the error names them. A model that
 // the endpoint does not list is not refused here: some endpoints answer to any name.
 func (c *Client) Discover(ctx context.Context) (ServedModel, error) {
-	c.mu.Lock()
-	model := c.model
-	c.mu.Unlock()
+	model := *c.model.Load()
 	served, err := c.Models(ctx)
 	if err != nil {
 		failed, ok := errors.AsType[*Error](err)
@@ -61,9 +59,7 @@ func (c *Client) Discover(ctx context.Context) (ServedModel, error) {
 	if len(served) != 1 {
 		return ServedModel{}, c.undecided(served)
 	}
-	c.mu.Lock()
-	c.model = served[0].ID
-	c.mu.Unlock()
+	c.model.Store(&served[0].ID)
 	return served[0], nil
 }
 
@@ -85,10 +81,7 @@ func (c *Client) undecided(served []ServedModel) error {
 
 // modelName is the model that requests go to.
 func (c *Client) modelName(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	model := c.model
-	c.mu.Unlock()
-	if model != "" {
+	if model := *c.model.Load(); model != "" {
 		return model, nil
 	}
 	m, err := c.Discover(ctx)

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,10 +43,7 @@ type message struct {
 
 // thoughts is the reasoning under whichever name it came.
 func (m message) thoughts() string {
-	if m.Reasoning != "" {
-		return string(m.Reasoning)
-	}
-	return string(m.ReasoningContent)
+	return string(cmp.Or(m.Reasoning, m.ReasoningContent))
 }
 
 type toolCall struct {
@@ -137,13 +135,11 @@ func (g completion) reply(r agent.Request, log *slog.Logger) (agent.Reply, error
 	first := g.Choices[0]
 	out := agent.Reply{
 		Message: agent.Message{
-			Role: agent.RoleAssistant, Content: string(first.Message.Content), Reasoning: first.Message.thoughts(),
+			Role: agent.RoleAssistant, Content: string(cmp.Or(first.Message.Content, first.Message.Refusal)),
+			Reasoning: first.Message.thoughts(),
 		},
 		FinishReason: first.FinishReason,
 		Model:        g.Model,
-	}
-	if out.Message.Content == "" {
-		out.Message.Content = string(first.Message.Refusal)
 	}
 	for i, call := range first.Message.ToolCalls {
 		id := call.ID

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"html"
 	"regexp"
@@ -139,10 +140,7 @@ func misreadReply(e *Error, model, streamed string) (agent.Reply, bool) {
 	if !misread.MatchString(e.said.Message + " " + e.said.Code) {
 		return agent.Reply{}, false
 	}
-	content := streamed
-	if e.said.Generation != "" {
-		content = e.said.Generation
-	}
+	content := cmp.Or(e.said.Generation, streamed)
 	if _, after, ok := strings.Cut(e.said.whole, "error parsing tool call: raw='"); ok && content == "" {
 		if end := strings.LastIndex(after, "', err="); end >= 0 {
 			content = after[:end]

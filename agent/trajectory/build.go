@@ -73,14 +73,9 @@ func documentOf(h *Header) *Document {
 		SchemaVersion: SchemaVersion,
 		SessionID:     h.Session,
 		TrajectoryID:  h.Trajectory,
-		Agent: Agent{
-			Name:            h.Agent,
-			Version:         h.AgentVersion,
-			ModelName:       h.Model,
-			ToolDefinitions: h.Tools,
-		},
-		Steps: []Step{},
-		Extra: map[string]any{},
+		Agent:         Agent{Name: h.Agent, Version: h.AgentVersion, ModelName: h.Model, ToolDefinitions: h.Tools},
+		Steps:         []Step{},
+		Extra:         map[string]any{},
 	}
 	if h.Format != "" {
 		d.Agent.Extra = map[string]any{extraFormat: h.Format}
@@ -315,17 +310,9 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
+// atoi reads a number of an extra object: a Go integer in a document that was built here, a json.Number in one that was
+// read.
 func atoi(v any) (int, bool) {
-	switch v := v.(type) {
-	case int:
-		return v, true
-	case int64:
-		return int(v), true
-	case float64:
-		return int(v), true
-	case json.Number:
-		n, err := strconv.Atoi(v.String())
-		return n, err == nil
-	}
-	return 0, false
+	n, err := strconv.Atoi(fmt.Sprint(v))
+	return n, err == nil
 }

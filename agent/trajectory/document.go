@@ -14,7 +14,7 @@ import (
 const SchemaVersion = "ATIF-v1.7"
 
 // Document is an ATIF trajectory. The field names are those of the format; absent is a nil pointer or an empty value.
-// What deepswe neither writes nor shows of the format (costs, subagents, continuations) is ignored when a document is
+// What deepswe neither writes nor shows of the format (costs, notes, subagents, continuations) is ignored when a document is
 // read.
 type Document struct {
 	SchemaVersion string `json:"schema_version"`
@@ -23,7 +23,6 @@ type Document struct {
 	TrajectoryID string `json:"trajectory_id,omitempty"`
 	Agent        Agent  `json:"agent"`
 	Steps        []Step `json:"steps"`
-	Notes        string `json:"notes,omitempty"`
 
 	FinalMetrics *FinalMetrics  `json:"final_metrics,omitempty"`
 	Extra        map[string]any `json:"extra,omitempty"`
@@ -47,16 +46,14 @@ const (
 )
 
 // Step is one turn: a system prompt, a user's message, or a reply of the model with its observations. ModelName,
-// ReasoningEffort, ReasoningContent, ToolCalls and Metrics belong to steps of the agent alone.
+// ReasoningContent, ToolCalls and Metrics belong to steps of the agent alone.
 type Step struct {
 	// StepID counts from 1 without gaps.
 	StepID int `json:"step_id"`
 	// Timestamp is ISO 8601.
-	Timestamp string `json:"timestamp,omitempty"`
-	Source    string `json:"source"`
-	ModelName string `json:"model_name,omitempty"`
-	// ReasoningEffort is a string or a number.
-	ReasoningEffort  any            `json:"reasoning_effort,omitempty"`
+	Timestamp        string         `json:"timestamp,omitempty"`
+	Source           string         `json:"source"`
+	ModelName        string         `json:"model_name,omitempty"`
 	Message          Content        `json:"message"`
 	ReasoningContent string         `json:"reasoning_content,omitempty"`
 	ToolCalls        []StepToolCall `json:"tool_calls,omitempty"`
@@ -103,15 +100,13 @@ type Metrics struct {
 
 // FinalMetrics sums up the metrics of all steps.
 type FinalMetrics struct {
-	TotalPromptTokens     *int           `json:"total_prompt_tokens,omitempty"`
-	TotalCompletionTokens *int           `json:"total_completion_tokens,omitempty"`
-	TotalCachedTokens     *int           `json:"total_cached_tokens,omitempty"`
-	TotalSteps            *int           `json:"total_steps,omitempty"`
-	Extra                 map[string]any `json:"extra,omitempty"`
+	TotalPromptTokens     *int `json:"total_prompt_tokens,omitempty"`
+	TotalCompletionTokens *int `json:"total_completion_tokens,omitempty"`
+	TotalCachedTokens     *int `json:"total_cached_tokens,omitempty"`
+	TotalSteps            *int `json:"total_steps,omitempty"`
 }
 
 // Decode reads a document. Unknown fields are ignored: the format grows, and a newer document is still worth reading.
-// Validate reports whether it is valid.
 func Decode(r io.Reader) (*Document, error) {
 	dec := json.NewDecoder(r)
 	dec.UseNumber() // an id in some extra must not become a float

@@ -36,7 +36,7 @@ func TestDocumentIsATIF(t *testing.T) {
 	for name, events := range map[string][]trajectory.Event{"xml": rollout(), "native": nativeRollout()} {
 		t.Run(name, func(t *testing.T) {
 			d, got := document(t, events)
-			if err := d.Validate(); err != nil {
+			if err := validate(d); err != nil {
 				t.Error(err)
 			}
 			var indented bytes.Buffer
@@ -131,11 +131,8 @@ func TestReplies(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for reply := range r.Replies() {
-		got = append(got, reply.Message.Content)
-		if len(got) == 2 {
-			break
-		}
+	for _, turn := range r.Turns[:2] {
+		got = append(got, turn.Reply.Message.Content)
 	}
 	want := []string{"Let me think.\n", "<think>run</think>\n<function=execute_bash>\n<parameter=cmd>false</parameter>\n</function>\n"}
 	if !slices.Equal(got, want) {
@@ -281,7 +278,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if err := d.Validate(); err != nil && events[0].Header.Agent != "" && events[0].Header.AgentVersion != "" && len(d.Steps) > 0 {
+			if err := validate(d); err != nil && events[0].Header.Agent != "" && events[0].Header.AgentVersion != "" && len(d.Steps) > 0 {
 				t.Errorf("a log that can be read makes an invalid document: %v", err)
 			}
 		}

@@ -69,11 +69,8 @@ type Stop struct {
 	// Answer is what the model said about its work when it submitted.
 	Answer string `json:"answer,omitempty"`
 	// Error is the failure behind the reason, where there is one.
-	Error string `json:"error,omitempty"`
-	// Patch is the hex SHA-256 of the patch; empty without one.
-	Patch   string         `json:"patch,omitempty"`
-	Elapsed time.Duration  `json:"elapsed_ns,omitempty"`
-	Extra   map[string]any `json:"extra,omitempty"`
+	Error   string        `json:"error,omitempty"`
+	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
 }
 
 // HeaderEvent, MessageEvent, ReplyEvent, ObservationEvent and StopEvent wrap what is to be logged.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"time"
 )
@@ -22,17 +21,6 @@ type Recording struct {
 	Stop *Stop
 	// Started is the time of the first event; zero where it is not known.
 	Started time.Time
-}
-
-// Replies yields the model's recorded messages as they were, in order.
-func (r *Recording) Replies() iter.Seq[Reply] {
-	return func(yield func(Reply) bool) {
-		for _, t := range r.Turns {
-			if !yield(t.Reply) {
-				return
-			}
-		}
-	}
 }
 
 // Samples returns every reply as it was sampled, in order, and false where the ids or log-probabilities of one of them

@@ -10,7 +10,7 @@ import (
 )
 
 // Recording turns a document back into the conversation. From a document of deepswe the messages are exactly those that
-// were sent. In another agent's document the tools' results become tool messages: the nearest thing that it can tell.
+// were sent. In another agent's document the tools' results become tool messages, which is the closest it allows.
 func (d *Document) Recording() (*Recording, error) {
 	r := &Recording{Header: d.header()}
 	if v, ok := d.Extra[extraStop]; ok {
@@ -49,13 +49,8 @@ func (d *Document) Recording() (*Recording, error) {
 
 func (d *Document) header() Header {
 	h := Header{
-		Version:      LogVersion,
-		Session:      d.SessionID,
-		Trajectory:   d.TrajectoryID,
-		Agent:        d.Agent.Name,
-		AgentVersion: d.Agent.Version,
-		Model:        d.Agent.ModelName,
-		Tools:        d.Agent.ToolDefinitions,
+		Version: LogVersion, Session: d.SessionID, Trajectory: d.TrajectoryID, Agent: d.Agent.Name,
+		AgentVersion: d.Agent.Version, Model: d.Agent.ModelName, Tools: d.Agent.ToolDefinitions,
 	}
 	h.Format, _ = d.Agent.Extra[extraFormat].(string)
 	h.Task, _ = d.Extra[extraTask].(string)
@@ -63,9 +58,17 @@ func (d *Document) header() Header {
 	return h
 }
 
+// time reads the forms of ISO 8601 that trajectories are found with; it is zero where there is none of them.
 func (s *Step) time() time.Time {
-	t, _ := parseTime(s.Timestamp)
-	return t
+	for _, layout := range []string{
+		time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00",
+		"2006-01-02 15:04:05.999999999", time.DateOnly,
+	} {
+		if t, err := time.Parse(layout, s.Timestamp); err == nil {
+			return t
+		}
+	}
+	return time.Time{}
 }
 
 // turn reads a step of the agent.

@@ -1,8 +1,10 @@
 package llmtest
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -60,6 +62,7 @@ type answer struct {
 }
 
 func (r Reply) answer(req Request) answer {
+	r.ReasoningName = cmp.Or(r.ReasoningName, "reasoning")
 	a := answer{Reply: r, content: r.Content, finish: r.FinishReason, prompt: req.PromptTokens()}
 	for i, c := range r.Calls {
 		if c.ID == "" {
@@ -113,13 +116,6 @@ func (a answer) usage() map[string]any {
 	}
 }
 
-func (a answer) reasoningName() string {
-	if a.ReasoningName == "" {
-		return "reasoning"
-	}
-	return a.ReasoningName
-}
-
 // serve writes the answer, streamed or whole.
 func (r Reply) serve(w http.ResponseWriter, req *http.Request, body Request) {
 	a := r.answer(body)
@@ -140,7 +136,7 @@ func (a answer) whole(req Request) map[string]any {
 		message["tool_calls"] = []any{}
 	}
 	if a.Reasoning != "" {
-		message[a.reasoningName()] = a.Reasoning
+		message[a.ReasoningName] = a.Reasoning
 	}
 	choice := map[string]any{
 		"index": 0, "message": message, "logprobs": nil, "finish_reason": a.finish, "stop_reason": nil,
@@ -186,7 +182,7 @@ func (a answer) events(req Request) []string {
 	}
 	delta(map[string]any{"role": "assistant", "content": ""}, nil)
 	for _, piece := range pieces(a.Reasoning) {
-		delta(map[string]any{a.reasoningName(): piece}, nil)
+		delta(map[string]any{a.ReasoningName: piece}, nil)
 	}
 	for _, piece := range pieces(a.content) {
 		delta(map[string]any{"content": piece}, nil)
@@ -209,11 +205,8 @@ func (a answer) events(req Request) []string {
 // pieces cuts a text into pieces of a few runes.
 func pieces(text string) []string {
 	var out []string
-	runes := []rune(text)
-	for len(runes) > 0 {
-		n := min(7, len(runes))
-		out = append(out, string(runes[:n]))
-		runes = runes[n:]
+	for runes := range slices.Chunk([]rune(text), 7) {
+		out = append(out, string(runes))
 	}
 	return out
 }

@@ -10,6 +10,7 @@
 package llmtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -97,12 +98,7 @@ func (s *Server) serveModels(w http.ResponseWriter) {
 	writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": data})
 }
 
-func (m Model) context() int {
-	if m.Context == 0 {
-		return 1 << 20
-	}
-	return m.Context
-}
+func (m Model) context() int { return cmp.Or(m.Context, 1<<20) }
 
 func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
@@ -178,17 +174,14 @@ func (s *Server) refusal(req Request) (status int, message string) {
 	}
 	if n, limit := len(req.PromptTokens()), s.models()[at].context(); n > limit {
 		return http.StatusBadRequest, fmt.Sprintf("This model's maximum context length is %d tokens. However, your "+
-			"request has "+
-			"%d input tokens. Please reduce the length of the input messages.", limit, n)
+			"request has %d input tokens. Please reduce the length of the input messages.", limit, n)
 	}
 	return 0, ""
 }
 
 // refuse writes an error in the nested shape of OpenAI and of vLLM since 0.11.
 func refuse(w http.ResponseWriter, status int, message, kind string) {
-	if kind == "" {
-		kind = "BadRequestError"
-	}
+	kind = cmp.Or(kind, "BadRequestError")
 	writeJSON(w, status, map[string]any{
 		"error": map[string]any{"message": message, "type": kind, "param": nil, "code": status},
 	})

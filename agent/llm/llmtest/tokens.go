@@ -1,6 +1,9 @@
 package llmtest
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // The fake's tokenizer cuts a text into pieces of three bytes, so that a count of tokens is about as large as a real
 // one's and every id can be read back. Ids of one, two and three bytes follow each other, then come the marks of the
@@ -64,16 +67,9 @@ func (r Request) PromptTokens() []int32 {
 		segment("tools", string(tools))
 	}
 	for _, m := range r.Messages {
-		segment(m.Role, rendered(m.thoughts(), m.text(), m.ToolCalls)...)
+		segment(m.Role, rendered(cmp.Or(m.Reasoning, m.ReasoningContent), m.text(), m.ToolCalls)...)
 	}
 	return append(append(ids, imStart), Tokenize("assistant\n")...)
-}
-
-func (m Message) thoughts() string {
-	if m.Reasoning != "" {
-		return m.Reasoning
-	}
-	return m.ReasoningContent
 }
 
 // rendered are the parts of an assistant's message as the template writes them and as the model samples them.
