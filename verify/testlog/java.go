@@ -16,7 +16,12 @@ func maven(log string, _ Task) (*Results, error) {
 				tests = append(tests, m[1])
 			}
 		}
-		verdict := mavenVerdict(line)
+		verdict := Status("")
+		if strings.HasSuffix(line, "BUILD SUCCESS") {
+			verdict = Passed
+		} else if strings.HasSuffix(line, "BUILD FAILURE") {
+			verdict = Failed
+		}
 		switch {
 		case verdict == "":
 		case len(tests) == 0:
@@ -35,34 +40,23 @@ func maven(log string, _ Task) (*Results, error) {
 // mavenTest takes the last one of a line that has a value.
 var mavenTest = Pattern(`^.*-Dtest=(\S+)`)
 
-func mavenVerdict(line string) Status {
-	switch {
-	case strings.HasSuffix(line, "BUILD SUCCESS"):
-		return Passed
-	case strings.HasSuffix(line, "BUILD FAILURE"):
-		return Failed
-	}
-	return ""
-}
-
 // gradle reads "Class > method PASSED", also where other output has pushed the verdict to a line of its own. A line
 // that begins with ">" is a prompt.
 func gradle(log string, _ Task) (*Results, error) {
-	statuses := map[string]Status{"PASSED": Passed, "FAILED": Failed}
 	var r Results
 	pending := ""
 	for line := range lines(log) {
 		line = strip(line)
-		if status, alone := statuses[line]; alone {
+		if line == "PASSED" || line == "FAILED" {
 			if pending != "" {
-				r.set(pending, status)
+				r.set(pending, marks[line])
 				pending = ""
 			}
 			continue
 		}
 		if strings.HasSuffix(line, "PASSED") || strings.HasSuffix(line, "FAILED") {
 			if m := gradleTest().FindStringSubmatch(line); m != nil {
-				r.set(m[1], statuses[m[2]])
+				r.set(m[1], marks[m[2]])
 				pending = ""
 				continue
 			}

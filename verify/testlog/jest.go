@@ -2,35 +2,31 @@ package testlog
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // jestFiles reads Jest's default output, which has a line per file: "PASS src/a.test.js (5.3 s)".
-func jestFiles(log string, _ Task) (*Results, error) {
-	var r Results
-	for line := range lines(log) {
-		status := jestVerdict(line)
-		if status == "" {
-			continue
-		}
-		m := jestFile().FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		name := m[1]
-		for _, timing := range jestTimings {
-			if i := timing().FindStringSubmatchIndex(name); i != nil {
-				name = name[:i[3]]
-				break
-			}
-		}
-		r.set(name, status)
+var jestFiles = eachLine(func(line string) (string, Status) {
+	if anyPrefix(line, "PASS", "FAIL") == "" {
+		return "", ""
 	}
-	return &r, nil
-}
+	m := jestFile().FindStringSubmatch(line)
+	if m == nil {
+		return "", ""
+	}
+	name := m[2]
+	for _, timing := range jestTimings {
+		if t := timing().FindStringSubmatch(name); t != nil {
+			name = t[1]
+			break
+		}
+	}
+	return name, marks[m[1]]
+})
 
 var (
-	jestFile = Pattern(`^(?:PASS|FAIL)\s(.*)`)
+	jestFile = Pattern(`^(PASS|FAIL)\s(.*)`)
 	// jestTimings are tried in this order, each from the right; what follows a timing goes with it.
 	jestTimings = []Expression{
 		Pattern(`^(.*)\s\([\p{Nd}.]+ms\)`),
@@ -39,37 +35,19 @@ var (
 	}
 )
 
-func jestVerdict(line string) Status {
-	switch {
-	case strings.HasPrefix(line, "PASS"):
-		return Passed
-	case strings.HasPrefix(line, "FAIL"):
-		return Failed
-	}
-	return ""
-}
-
 // grommet reads the same lines with failures first, and with a file's name on the line after its verdict.
 func grommet(log string, _ Task) (*Results, error) {
 	var r Results
-	for _, v := range []struct {
-		word   string
-		expr   Expression
-		status Status
-	}{{"FAIL", grommetFail, Failed}, {"PASS", grommetPass, Passed}} {
-		if !strings.Contains(log, v.word) {
-			continue
-		}
-		for _, m := range v.expr().FindAllStringSubmatch(log, -1) {
-			r.set(grommetTiming().ReplaceAllLiteralString(strip(m[1]), ""), v.status)
+	for _, expr := range grommetFiles {
+		for _, m := range expr().FindAllStringSubmatch(log, -1) {
+			r.set(grommetTiming().ReplaceAllLiteralString(strip(m[2]), ""), marks[m[1]])
 		}
 	}
 	return &r, nil
 }
 
 var (
-	grommetFail   = Pattern(`(?m)^FAIL\s(.*)`)
-	grommetPass   = Pattern(`(?m)^PASS\s(.*)`)
+	grommetFiles  = []Expression{Pattern(`(?m)^(FAIL)\s(.*)`), Pattern(`(?m)^(PASS)\s(.*)`)}
 	grommetTiming = Pattern(`\s\([\p{Nd}.]+\s?(?:ms|s)\)$`)
 )
 
@@ -80,11 +58,11 @@ func calypso(log string, _ Task) (*Results, error) {
 	var suites outline
 	for _, report := range afterFirsts(log, " ./node_modules/.bin/jest ") {
 		for line := range lines(report) {
-			if hasAnyPrefix(line, "Test Suites", "  ● ") {
+			if anyPrefix(line, "Test Suites", "  ● ") != "" {
 				break
 			}
-			status := calypsoMark(line)
-			if status == "" {
+			mark := anyPrefix(lstrip(line), "✓", "✕")
+			if mark == "" {
 				suites.heading(line)
 				continue
 			}
@@ -96,7 +74,7 @@ func calypso(log string, _ Task) (*Results, error) {
 			if m == nil {
 				return nil, fmt.Errorf("%q is not a line of a test: %w", line, ErrMalformed)
 			}
-			r.set(strip(suites.join()+" - "+m[1]), status)
+			r.set(strip(suites.join()+" - "+m[1]), marks[mark])
 		}
 	}
 	return &r, nil
@@ -108,16 +86,6 @@ var (
 	calypsoTiming = Pattern(`\(\d+ms\)`)
 )
 
-func calypsoMark(line string) Status {
-	switch line = lstrip(line); {
-	case strings.HasPrefix(line, "✓"):
-		return Passed
-	case strings.HasPrefix(line, "✕"):
-		return Failed
-	}
-	return ""
-}
-
 // immutableJS's tasks use one of two reporters, by the number of their pull request.
 func immutableJS(log string, t Task) (*Results, error) {
 	switch lastPart(t.ID, "-") {
@@ -127,4 +95,48 @@ func immutableJS(log string, t Task) (*Results, error) {
 		return jestTransformed.parse(log, t)
 	}
 	return nil, fmt.Errorf("no reporter is known for task %q: %w", t.ID, ErrUnsuitable)
+}
+
+// quarto reads the coloured output of Deno's runner up to the list of failures. Names of temporary files in titles are
+// numbered in order of appearance, so that they agree between runs. A title without a verdict failed.
+func quarto(log string, _ Task) (*Results, error) {
+	var r Results
+	numbers := map[string]int{}
+	for line := range lines(log) {
+		if strings.Contains(line, "ERRORS") || strings.Contains(line, "failures:") {
+			break
+		}
+		if !strings.Contains(line, "[smoke]") && !strings.Contains(line, "[unit]") {
+			continue
+		}
+		for _, expr := range quartoTemporary {
+			if file := expr().FindString(line); file != "" {
+				if _, known := numbers[file]; !known {
+					numbers[file] = len(numbers)
+				}
+				line = expr().ReplaceAllLiteralString(line, "/tmp/"+strconv.Itoa(numbers[file]))
+			}
+		}
+		if quartoOther(line) {
+			continue
+		}
+		name, _, _ := strings.Cut(line, "...")
+		name = strip(name)
+		if strings.Contains(line, "32mok") {
+			r.set(name, Passed)
+		} else if strings.Contains(line, "31mFAILED") {
+			r.set(name, Failed)
+		} else if _, known := r.Status(name); !known {
+			r.set(name, Failed)
+		}
+	}
+	return &r, nil
+}
+
+var quartoTemporary = []Expression{Pattern(`/tmp/\w+\.qmd`), Pattern(`/tmp/\w+/`)}
+
+// quartoOther reports whether a line mentions tests without being the result of one.
+func quartoOther(line string) bool {
+	counts := strings.Contains(line, "passed") && strings.Contains(line, "failed") && strings.Contains(line, "steps")
+	return counts || strings.HasPrefix(line, "test result:") || strings.Contains(line, "34mINFO")
 }

@@ -8,6 +8,75 @@ import (
 	"unicode/utf8"
 )
 
+// prismCommand precedes each JSON report in the shell's trace.
+const prismCommand = "./node_modules/.bin/mocha tests/run.js --reporter json"
+
+// prism reads the JSON reports of Mocha, from the first brace behind each command to the last one.
+func prism(log string, _ Task) (*Results, error) {
+	var r Results
+	for _, report := range afterFirsts(log, prismCommand) {
+		if _, body, ok := strings.Cut(report, "{"); ok {
+			report = body
+		}
+		value, err := readJSON("{" + untilLast(report, "}") + "}")
+		if err != nil {
+			return nil, err
+		}
+		lists := value.(map[string]any)
+		for _, list := range []struct {
+			key    string
+			status Status
+		}{{"failures", Failed}, {"passes", Passed}} {
+			tests, ok := asList(lists[list.key])
+			if !ok {
+				return nil, fmt.Errorf("%s is not a list of tests: %w", list.key, ErrMalformed)
+			}
+			for _, test := range tests {
+				fields, _ := test.(map[string]any)
+				title, ok := asKey(fields["fullTitle"])
+				if _, given := fields["fullTitle"]; !given || !ok {
+					return nil, fmt.Errorf("a test in %s has no full title: %w", list.key, ErrMalformed)
+				}
+				r.set(title, list.status)
+			}
+		}
+	}
+	return &r, nil
+}
+
+// asList returns what Python would iterate over; of other values than lists that are the empty ones only, because the
+// elements of the others are no tests.
+func asList(v any) (list []any, ok bool) {
+	switch v := v.(type) {
+	case []any:
+		return v, true
+	case map[string]any:
+		return nil, len(v) == 0
+	case string:
+		return nil, v == ""
+	}
+	return nil, false
+}
+
+// asKey returns a test's name. Other values than strings that Python takes as a key become names that are not text;
+// true and 1 are the same key.
+func asKey(v any) (name string, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case nil:
+		return notText + "null", true
+	case bool:
+		if v {
+			return asKey(1.0)
+		}
+		return asKey(0.0)
+	case float64:
+		return fmt.Sprint(notText, v), true
+	}
+	return "", false
+}
+
 // readJSON decodes what Python's json.loads decodes, which is not quite what encoding/json does: NaN and the infinities
 // are numbers, the length of integers and the depth of nesting are bounded, and half a surrogate pair stays apart from
 // U+FFFD. Objects become map[string]any, where the last of equal keys counts, lists []any, and numbers float64.
@@ -54,9 +123,26 @@ func (p *jsonReader) value(depth int) (any, bool) {
 	}
 	switch {
 	case p.accept("{"):
-		return p.object(depth)
+		m := map[string]any{}
+		return m, p.items("}", func() bool {
+			if !p.accept(`"`) {
+				return false
+			}
+			key, ok := p.string()
+			if !ok || !p.accept(":") {
+				return false
+			}
+			m[key], ok = p.value(depth - 1)
+			return ok
+		})
 	case p.accept("["):
-		return p.list(depth)
+		l := []any{}
+		ok := p.items("]", func() bool {
+			v, ok := p.value(depth - 1)
+			l = append(l, v)
+			return ok
+		})
+		return l, ok
 	case p.accept(`"`):
 		return p.string()
 	case p.accept("null"):
@@ -69,51 +155,20 @@ func (p *jsonReader) value(depth int) (any, bool) {
 	return p.number()
 }
 
-func (p *jsonReader) object(depth int) (any, bool) {
-	m := map[string]any{}
-	if p.accept("}") {
-		return m, true
+// items reads what an object or list holds, up to its end.
+func (p *jsonReader) items(end string, item func() bool) bool {
+	if p.accept(end) {
+		return true
 	}
-	for {
-		if !p.accept(`"`) {
-			return nil, false
-		}
-		key, ok := p.string()
-		if !ok || !p.accept(":") {
-			return nil, false
-		}
-		v, ok := p.value(depth - 1)
-		if !ok {
-			return nil, false
-		}
-		m[key] = v
-		if p.accept("}") {
-			return m, true
+	for item() {
+		if p.accept(end) {
+			return true
 		}
 		if !p.accept(",") {
-			return nil, false
+			return false
 		}
 	}
-}
-
-func (p *jsonReader) list(depth int) (any, bool) {
-	l := []any{}
-	if p.accept("]") {
-		return l, true
-	}
-	for {
-		v, ok := p.value(depth - 1)
-		if !ok {
-			return nil, false
-		}
-		l = append(l, v)
-		if p.accept("]") {
-			return l, true
-		}
-		if !p.accept(",") {
-			return nil, false
-		}
-	}
+	return false
 }
 
 var (

@@ -79,7 +79,7 @@ func karma(log string, _ Task) (*Results, error) {
 		}
 		name := m[3]
 		if m[2] != "" {
-			r.set(strings.Join(append(suites[:len(suites):len(suites)], name), " > "), karmaMarks[m[2]])
+			r.set(strings.Join(append(suites[:len(suites):len(suites)], name), " > "), marks[m[2]])
 			continue
 		}
 		switch n := utf8.RuneCountInString(m[1]); {
@@ -98,10 +98,7 @@ func karma(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-var (
-	karmaLine  = Pattern(`^(\s*)([✔✖])?\s(.*)$`)
-	karmaMarks = map[string]Status{"✔": Passed, "✖": Failed}
-)
+var karmaLine = Pattern(`^(\s*)([✔✖])?\s(.*)$`)
 
 // nextKarma reads the runs of Fusion Next, one for each command of the shell's trace, from the browser's start to the
 // totals. Suites are headings by indentation and go on from one run to the next.
@@ -114,7 +111,7 @@ func nextKarma(log string, _ Task) (*Results, error) {
 			if strings.HasPrefix(line, "TOTAL") {
 				break
 			}
-			if hasAnyPrefix(lstrip(line), "ERROR", "LOG", "WARN", "Check", "in") {
+			if anyPrefix(lstrip(line), "ERROR", "LOG", "WARN", "Check", "in") != "" {
 				continue
 			}
 			if _, name, failed := strings.Cut(line, "✗"); failed {

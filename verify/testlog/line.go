@@ -5,6 +5,29 @@ import (
 	"strings"
 )
 
+// marks are the words and signs that runners print for the status of a test. Which of them a runner uses is in its
+// expression.
+var marks = map[string]Status{
+	"✓": Passed, "✔": Passed, ".": Passed, "ok": Passed, "OK": Passed, "pass": Passed, "passed": Passed, "PASS": Passed,
+	"PASSED": Passed,
+	"✕":      Failed, "×": Failed, "✖": Failed, "✘": Failed, "F": Failed, "E": Failed, ")": Failed, "not ok": Failed,
+	"err": Failed, "ERR": Failed, "failed": Failed, "FAIL": Failed, "FAILED": Failed,
+	"○": Skipped, "↓": Skipped, "↩": Skipped, "O": Skipped, "skip": Skipped, "SKIP": Skipped, "ignore": Skipped,
+}
+
+// eachLine makes a parser of what a single line says about a test: nothing, where the status is empty.
+func eachLine(read func(line string) (name string, s Status)) Parser {
+	return func(log string, _ Task) (*Results, error) {
+		var r Results
+		for line := range lines(log) {
+			if name, s := read(line); s != "" {
+				r.set(name, s)
+			}
+		}
+		return &r, nil
+	}
+}
+
 // lineFormat describes runners that print one line per test with a mark for its status.
 type lineFormat struct {
 	// expr is tried on each line; it has the groups "mark" and "name".
@@ -13,76 +36,56 @@ type lineFormat struct {
 	needs string
 	// raw keeps the white space around a line, which is trimmed otherwise.
 	raw bool
-	// statuses translates marks. A mark that is missing here says nothing about the test.
-	statuses map[string]Status
 	// rename, when set, makes the test's name from the one in the line.
 	rename func(name string, s Status) string
 }
 
 // parse is the format's Parser.
-func (f lineFormat) parse(log string, _ Task) (*Results, error) {
-	var r Results
-	mark, name := f.expr().SubexpIndex("mark"), f.expr().SubexpIndex("name")
-	for line := range lines(log) {
+func (f lineFormat) parse(log string, t Task) (*Results, error) {
+	expr := f.expr()
+	mark, name := expr.SubexpIndex("mark"), expr.SubexpIndex("name")
+	return eachLine(func(line string) (string, Status) {
 		if !strings.Contains(line, f.needs) {
-			continue
+			return "", ""
 		}
 		if !f.raw {
 			line = strip(line)
 		}
-		m := f.expr().FindStringSubmatchIndex(line)
+		m := expr.FindStringSubmatch(line)
 		if m == nil {
-			continue
+			return "", ""
 		}
-		s, ok := f.statuses[line[m[2*mark]:m[2*mark+1]]]
-		if !ok {
-			continue
-		}
-		test := line[m[2*name]:m[2*name+1]]
+		test, s := m[name], marks[m[mark]]
 		if f.rename != nil {
 			test = f.rename(test, s)
 		}
-		r.set(test, s)
-	}
-	return &r, nil
+		return test, s
+	})(log, t)
 }
 
 var (
 	// jest prints describe blocks as headings, which are not part of the name here: equal names collapse.
 	jest = lineFormat{
-		expr:     Pattern(`^(?P<mark>[✓✕○])\s(?P<name>.+?)(?:\s\(\d+\s*m?s\))?$`),
-		statuses: map[string]Status{"✓": Passed, "✕": Failed, "○": Skipped},
-		rename:   func(name string, _ Status) string { return strip(name) },
+		expr:   Pattern(`^(?P<mark>[✓✕○])\s(?P<name>.+?)(?:\s\(\d+\s*m?s\))?$`),
+		rename: func(name string, _ Status) string { return strip(name) },
 	}
 	// jestTransformed is Jest's JSON report after a filter has made lines with full names of it.
-	jestTransformed = lineFormat{
-		expr:     Pattern(`^\[(?P<mark>PASSED|FAILED)\]\s(?P<name>.+)$`),
-		statuses: map[string]Status{"PASSED": Passed, "FAILED": Failed},
-	}
-	vitest = lineFormat{
-		expr:     Pattern(`^(?P<mark>[✓×↓])\s(?P<name>.+?)(?:\s(?:\d+\s*m?s?|\[skipped\]))?$`),
-		statuses: map[string]Status{"✓": Passed, "×": Failed, "↓": Skipped},
-	}
-	tap = lineFormat{
-		expr:     Pattern(`^(?P<mark>ok|not ok) \d+ (?P<name>.+)$`),
-		statuses: map[string]Status{"ok": Passed, "not ok": Failed},
-	}
+	jestTransformed = lineFormat{expr: Pattern(`^\[(?P<mark>PASSED|FAILED)\]\s(?P<name>.+)$`)}
+	vitest          = lineFormat{expr: Pattern(`^(?P<mark>[✓×↓])\s(?P<name>.+?)(?:\s(?:\d+\s*m?s?|\[skipped\]))?$`)}
+	tap             = lineFormat{expr: Pattern(`^(?P<mark>ok|not ok) \d+ (?P<name>.+)$`)}
 	// marked's runner is Jasmine, which numbers what failed and is silent about the rest.
 	marked = lineFormat{
-		expr:     Pattern(`^\d+(?P<mark>\))\s(?P<name>.*)`),
-		raw:      true,
-		statuses: map[string]Status{")": Failed},
-		rename:   func(name string, _ Status) string { return strip(name) },
+		expr:   Pattern(`^\d+(?P<mark>\))\s(?P<name>.*)`),
+		raw:    true,
+		rename: func(name string, _ Status) string { return strip(name) },
 	}
 
-	goTest = lineFormat{
-		expr:     Pattern(`^--- (?P<mark>PASS|FAIL|SKIP): (?P<name>.+) \(.+\)$`),
-		statuses: map[string]Status{"PASS": Passed, "FAIL": Failed, "SKIP": Skipped},
-	}
+	goTest = lineFormat{expr: Pattern(`^--- (?P<mark>PASS|FAIL|SKIP): (?P<name>.+) \(.+\)$`)}
+	// A line of cargo's with more than four words is of another kind, such as a benchmark's.
+	cargo = lineFormat{needs: "...", expr: Pattern(`^test\s+(?P<name>\S+)\s+\.\.\.\s+(?P<mark>ok|FAILED)$`)}
 
 	redis = lineFormat{
-		expr:     Pattern(`^\[(?P<mark>ok|err|skip|ignore)\]:\s(?P<name>.+?)(?:\s\(\d+\s*m?s\))?$`),
-		statuses: map[string]Status{"ok": Passed, "err": Failed, "skip": Skipped, "ignore": Skipped},
+		expr: Pattern(`^\[(?P<mark>ok|err|skip|ignore)\]:\s(?P<name>.+?)(?:\s\(\d+\s*m?s\))?$`),
 		rename: func(name string, s Status) string {
 			if s != Failed {
 				return name
@@ -92,80 +95,29 @@ var (
 	}
 	redisFile = Pattern(`\s+in\s+\S+$`)
 
-	jq = lineFormat{
-		expr:     Pattern(`^(?P<mark>PASS|FAIL):\s(?P<name>.+)$`),
-		statuses: map[string]Status{"PASS": Passed, "FAIL": Failed},
-	}
-	micropython = lineFormat{
-		expr:     Pattern(`^(?P<mark>pass|FAIL|skip)\s+(?P<name>.+)$`),
-		statuses: map[string]Status{"pass": Passed, "FAIL": Failed, "skip": Skipped},
-	}
-	googleTest = lineFormat{
-		needs:    "]",
-		expr:     Pattern(`^.*\[\s*(?P<mark>OK|FAILED)\s*\]\s(?P<name>.*)\s\(.*\)$`),
-		statuses: map[string]Status{"OK": Passed, "FAILED": Failed},
-	}
+	jq          = lineFormat{expr: Pattern(`^(?P<mark>PASS|FAIL):\s(?P<name>.+)$`)}
+	micropython = lineFormat{expr: Pattern(`^(?P<mark>pass|FAIL|skip)\s+(?P<name>.+)$`)}
+	googleTest  = lineFormat{needs: "]", expr: Pattern(`^.*\[\s*(?P<mark>OK|FAILED)\s*\]\s(?P<name>.*)\s\(.*\)$`)}
 
-	ant = lineFormat{
-		expr:     Pattern(`^\[junit\]\s+\[(?P<mark>PASS|FAIL|ERR)\]\s+(?P<name>.*)$`),
-		statuses: map[string]Status{"PASS": Passed, "FAIL": Failed, "ERR": Failed},
-	}
+	ant = lineFormat{expr: Pattern(`^\[junit\]\s+\[(?P<mark>PASS|FAIL|ERR)\]\s+(?P<name>.*)$`)}
 
-	minitest = lineFormat{
-		needs:    "=",
-		expr:     Pattern(`^(?P<name>.+)\. .*=.*(?P<mark>[.FE])`),
-		statuses: map[string]Status{".": Passed, "F": Failed, "E": Failed},
-	}
-	cucumber = lineFormat{
-		needs:    " .",
-		expr:     Pattern(`^(?P<name>.*) \.+(?P<mark>[.F])`),
-		statuses: map[string]Status{".": Passed, "F": Failed},
-	}
-	rspec = lineFormat{
-		needs:    " - ",
-		expr:     Pattern(`^(?P<name>.+) - (?P<mark>passed|failed)`),
-		statuses: map[string]Status{"passed": Passed, "failed": Failed},
-	}
-)
+	minitest = lineFormat{needs: "=", expr: Pattern(`^(?P<name>.+)\. .*=.*(?P<mark>[.FE])`)}
+	cucumber = lineFormat{needs: " .", expr: Pattern(`^(?P<name>.*) \.+(?P<mark>[.F])`)}
+	rspec    = lineFormat{needs: " - ", expr: Pattern(`^(?P<name>.+) - (?P<mark>passed|failed)`)}
 
-// cargo reads "test path::name ... ok". More than four words make another kind of line, such as a benchmark's.
-func cargo(log string, _ Task) (*Results, error) {
-	var r Results
-	for line := range lines(log) {
-		line = strip(line)
-		if !strings.HasPrefix(line, "test") {
-			continue
-		}
-		f := fields(line)
-		if len(f) != 4 || f[0] != "test" || f[2] != "..." {
-			continue
-		}
-		switch f[3] {
-		case "ok":
-			r.set(f[1], Passed)
-		case "FAILED":
-			r.set(f[1], Failed)
-		}
-	}
-	return &r, nil
-}
-
-// rubyUnit reads test-unit's verbose output, "test: name: ." with a dot or a letter that ends a word.
-func rubyUnit(log string, _ Task) (*Results, error) {
-	statuses := map[byte]Status{'.': Passed, 'E': Failed, 'F': Failed, 'O': Skipped}
-	var r Results
-	for line := range lines(log) {
+	// rubyUnit is test-unit's verbose output, "test: name: ." with a dot or a letter that ends a word.
+	rubyUnit = eachLine(func(line string) (string, Status) {
 		if !strings.Contains(line, ":") {
-			continue
+			return "", ""
 		}
-		if m := rubyUnitTest().FindStringSubmatch(strip(line)); m != nil {
-			r.set(m[1], statuses[m[2][0]])
+		m := rubyUnitTest().FindStringSubmatch(strip(line))
+		if m == nil {
+			return "", ""
 		}
-	}
-	return &r, nil
-}
-
-var rubyUnitTest = Pattern(`^(?:test: )?(.+):\s+(\.|[EFO](?:[^\p{L}\p{N}_]|$))`)
+		return m[1], marks[m[2][:1]]
+	})
+	rubyUnitTest = Pattern(`^(?:test: )?(.+):\s+(\.|[EFO](?:[^\p{L}\p{N}_]|$))`)
+)
 
 // jekyll's tasks use one of two runners, by the number of their pull request.
 func jekyll(log string, t Task) (*Results, error) {
@@ -182,7 +134,6 @@ func jekyll(log string, t Task) (*Results, error) {
 
 // phpunit reads the output of --testdox: a suite's name with its class in brackets, then its tests below.
 func phpunit(log string, _ Task) (*Results, error) {
-	statuses := map[string]Status{"✔": Passed, "✘": Failed, "↩": Skipped}
 	suite := "None" // tests before the first suite get this name in the harness's reports
 	var r Results
 	for line := range lines(log) {
@@ -191,7 +142,7 @@ func phpunit(log string, _ Task) (*Results, error) {
 			continue
 		}
 		if m := testdoxTest().FindStringSubmatch(line); m != nil {
-			r.set(suite+" > "+m[2], statuses[m[1]])
+			r.set(suite+" > "+m[2], marks[m[1]])
 		}
 	}
 	return &r, nil

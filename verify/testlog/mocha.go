@@ -1,6 +1,7 @@
 package testlog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,11 +17,14 @@ func highlightJS(log string, _ Task) (*Results, error) {
 	var r Results
 	suite := ""
 	for line := range lines(log) {
-		mark, status := mochaMark(line)
+		mark := anyPrefix(lstrip(line), "✓", "✔")
+		if mark == "" && mochaNumber().MatchString(lstrip(line)) {
+			mark = ")"
+		}
 		switch {
 		case mark != "":
 			_, name, _ := strings.Cut(line, mark)
-			r.set(suite+strip(mochaTiming().ReplaceAllLiteralString(name, "")), status)
+			r.set(suite+strip(mochaTiming().ReplaceAllLiteralString(name, "")), marks[mark])
 		case strings.HasPrefix(line, "  "):
 			suite = strip(line) + "."
 		}
@@ -33,20 +37,6 @@ var (
 	mochaTiming = Pattern(`\(\d+ms\)`)
 	mochaNumber = Pattern(`^\d+\)`)
 )
-
-// mochaMark returns what separates the mark of a line from the test's name.
-func mochaMark(line string) (mark string, s Status) {
-	line = lstrip(line)
-	switch {
-	case strings.HasPrefix(line, "✓"):
-		return "✓", Passed
-	case strings.HasPrefix(line, "✔"):
-		return "✔", Passed
-	case mochaNumber().MatchString(line):
-		return ")", Failed
-	}
-	return "", ""
-}
 
 // p5js reads the failures below Mocha's counts, once JSON and markup that the tests printed are out of the way. A title
 // over several lines has each one indented farther than the last.
@@ -110,11 +100,16 @@ func mochaSpec(log string, _ Task) (*Results, error) {
 		}
 		var suites outline
 		for line := range lines(strip(run)) {
-			if name, status := mochaSpecTest(strip(line)); status != "" {
-				r.set(suites.join(name), status)
-			} else {
+			m := mochaTest().FindStringSubmatch(strip(line))
+			if m == nil {
 				suites.heading(line)
+				continue
 			}
+			name, status := m[2], marks[m[1]] // Passed, or nothing for a number
+			if timed := mochaTimed().FindStringSubmatch(name); timed != nil {
+				name = timed[1]
+			}
+			r.set(suites.join(name), cmp.Or(status, Failed))
 		}
 	}
 	return &r, nil
@@ -126,21 +121,6 @@ var (
 	mochaTest    = Pattern(`^(✔|\d+\))\s(.*)`)
 	mochaTimed   = Pattern(`^(.*)\s\(\d+m+s\)`)
 )
-
-func mochaSpecTest(line string) (name string, s Status) {
-	m := mochaTest().FindStringSubmatch(line)
-	if m == nil {
-		return "", ""
-	}
-	name, s = m[2], Failed
-	if m[1] == "✔" {
-		s = Passed
-	}
-	if timed := mochaTimed().FindStringSubmatch(name); timed != nil {
-		name = timed[1]
-	}
-	return name, s
-}
 
 // next has used two runners.
 func next(log string, t Task) (*Results, error) {
@@ -206,4 +186,90 @@ func (o *outline) join(test ...string) string {
 		path = append(path, h.text)
 	}
 	return strings.Join(slices.Concat(path, test), " - ")
+}
+
+// What p5.js's tests print themselves is removed before their failures are looked for.
+
+// withoutJSON drops lines that look like a JSON value, and everything from a line that opens one to the line that
+// closes it. Objects and lists are tracked apart, without depth.
+func withoutJSON(log string) string {
+	var kept []string
+	object, list := false, false
+	for line := range lines(log) {
+		text := rstrip(line)
+		switch {
+		case strings.HasSuffix(text, "{"):
+			object = true
+		case strings.HasSuffix(text, "["):
+			list = true
+		case text == "}" && object:
+			object = false
+		case text == "]" && list:
+			list = false
+		case object || list:
+		case strings.HasPrefix(text, "{") && strings.HasSuffix(text, "}"):
+		case strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]"):
+		default:
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+var (
+	openingTag = Pattern(`<(\w+)>`)
+	tornTag    = Pattern(`</?\w*$`)
+	mendedTag  = Pattern(`^</?\w+>`)
+)
+
+// withoutElements removes markup from "<tag>" to the next "</tag>", the first such pair first, until there is none. An
+// opening tag of the same name inside a pair stays behind in its place and may pair with a later "</tag>".
+func withoutElements(log string) string {
+	var done strings.Builder // holds no opening tag that rest could close
+	unclosed := map[string]bool{}
+	rest := log
+	for {
+		m := openingTag().FindStringSubmatchIndex(rest)
+		if m == nil {
+			done.WriteString(rest)
+			return done.String()
+		}
+		name, tag := rest[m[2]:m[3]], rest[m[0]:m[1]]
+		closing := "</" + name + ">"
+		if unclosed[name] || !strings.Contains(rest[m[1]:], closing) {
+			unclosed[name] = true
+			done.WriteString(rest[:m[1]])
+			rest = rest[m[1]:]
+			continue
+		}
+		done.WriteString(rest[:m[0]])
+		rest = rest[m[1]:]
+		open := 1
+		for open > 0 {
+			inner, after, closed := strings.Cut(rest, closing)
+			if !closed {
+				unclosed[name] = true
+				break
+			}
+			open += strings.Count(inner, tag) - 1
+			rest = after
+		}
+		for range open {
+			done.WriteString(tag)
+		}
+		if open > 0 {
+			continue
+		}
+		// What the pair has separated may be two halves of a tag.
+		text := done.String()
+		last := lastPart(text, "\n")
+		if torn := tornTag().FindStringIndex(last); torn != nil {
+			at := len(text) - len(last) + torn[0]
+			if mendedTag().MatchString(text[at:] + rest) {
+				rest = text + rest
+				done.Reset()
+				clear(unclosed)
+			}
+		}
+	}
 }

@@ -1,71 +1,54 @@
 package testlog
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The parsers of this file read the lines that "pytest -rA" prints for each test: a status, then the test's id.
 
-// pytest takes the first two words of a line that begins with a status.
-func pytest(log string, _ Task) (*Results, error) {
-	var r Results
-	for line := range lines(log) {
-		if status, name, ok := shortSummary(line); ok {
-			r.set(name, status)
-		}
-	}
-	return &r, nil
-}
+var (
+	// pytest takes the first two words of a line that begins with a status.
+	pytest = eachLine(shortSummary)
 
-// pytestOptions shortens a parameter that is an absolute path to its last element, because the path depends on where
-// the tests ran. "//" begins no path but a URL without its scheme.
-func pytestOptions(log string, _ Task) (*Results, error) {
-	var r Results
-	for line := range lines(log) {
-		status, name, ok := shortSummary(line)
-		if !ok {
-			continue
-		}
+	// pytestOptions shortens a parameter that is an absolute path to its last element, because the path depends on
+	// where the tests ran. "//" begins no path but a URL without its scheme.
+	pytestOptions = eachLine(func(line string) (string, Status) {
+		name, s := shortSummary(line)
 		left, right := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
 		if left < 0 || right < left {
-			r.set(name, status)
-			continue
+			return name, s
 		}
 		option := name[left+1 : right]
 		if strings.HasPrefix(option, "/") && !strings.HasPrefix(option, "//") && !strings.Contains(option, "*") {
 			option = option[strings.LastIndexByte(option, '/'):]
 		}
-		r.set(name[:left]+"["+option+"]", status)
-	}
-	return &r, nil
-}
+		return name[:left+1] + option + "]", s
+	})
 
-// matplotlib undoes a change of how one enumeration prints, which made its way into test ids.
-func matplotlib(log string, _ Task) (*Results, error) {
-	buttons := strings.NewReplacer("MouseButton.LEFT", "1", "MouseButton.RIGHT", "3")
-	var r Results
-	for line := range lines(log) {
+	// matplotlib undoes a change of how one enumeration prints, which made its way into test ids.
+	matplotlib = eachLine(func(line string) (string, Status) {
 		if strings.Contains(line, "MouseButton.") {
-			line = buttons.Replace(line)
+			line = strings.NewReplacer("MouseButton.LEFT", "1", "MouseButton.RIGHT", "3").Replace(line)
 		}
-		if status, name, ok := shortSummary(line); ok {
-			r.set(name, status)
-		}
-	}
-	return &r, nil
-}
+		return shortSummary(line)
+	})
+)
 
 // shortSummary reads "STATUS id" and "FAILED id - message". It goes by prefix, not by word, so that the status can be
 // a longer word than was looked for.
-func shortSummary(line string) (status Status, name string, ok bool) {
+func shortSummary(line string) (name string, s Status) {
 	if !startsWithStatus(line) {
-		return "", "", false
+		return "", ""
 	}
 	if strings.HasPrefix(line, string(Failed)) {
 		line = strings.ReplaceAll(line, " - ", " ")
 	}
 	first, rest := word(line)
-	name, _ = word(rest)
-	status = Status(first)
-	return status, name, name != "" && !skipCount(status, name)
+	if name, _ = word(rest); name == "" || skipCount(Status(first), name) {
+		return "", ""
+	}
+	return name, Status(first)
 }
 
 // startsWithStatus reports whether the line begins with one of the known statuses.
@@ -75,7 +58,7 @@ func startsWithStatus(line string) bool {
 	}
 	switch line[0] { // most lines of a log are neither, and a log has millions of them
 	case 'P', 'F', 'S', 'E', 'X':
-		return hasAnyPrefix(line, string(Passed), string(Failed), string(Skipped), string(Errored), string(XFailed))
+		return slices.ContainsFunc(statuses, func(s Status) bool { return strings.HasPrefix(line, string(s)) })
 	}
 	return false
 }
@@ -90,28 +73,25 @@ func skipCount(status Status, name string) bool {
 
 // pytestV2 keeps the blanks inside an id and knows lines that end with the status, as older releases print them.
 // Colours are removed first.
-func pytestV2(log string, _ Task) (*Results, error) {
-	var r Results
-	for line := range lines(log) {
-		line = plain(line)
-		switch {
-		case startsWithStatus(line):
-			if strings.HasPrefix(line, string(Failed)) {
-				line, _, _ = strings.Cut(line, " - ")
-			}
-			status, rest := word(line)
-			if first, _ := word(rest); first != "" && !skipCount(Status(status), first) {
-				r.set(collapse(rest), Status(status))
-			}
-		case endsWithStatus(line):
-			if f := fields(line); len(f) >= 2 {
-				last := len(f) - 1
-				r.set(strings.Join(f[:last], " "), Status(f[last]))
-			}
+var pytestV2 = eachLine(func(line string) (string, Status) {
+	line = plain(line)
+	switch {
+	case startsWithStatus(line):
+		if strings.HasPrefix(line, string(Failed)) {
+			line, _, _ = strings.Cut(line, " - ")
+		}
+		status, rest := word(line)
+		if first, _ := word(rest); first != "" && !skipCount(Status(status), first) {
+			return collapse(rest), Status(status)
+		}
+	case endsWithStatus(line):
+		if f := fields(line); len(f) >= 2 {
+			last := len(f) - 1
+			return strings.Join(f[:last], " "), Status(f[last])
 		}
 	}
-	return &r, nil
-}
+	return "", ""
+})
 
 // endsWithStatus reports whether the line ends with one of the known statuses.
 func endsWithStatus(line string) bool {
@@ -120,11 +100,7 @@ func endsWithStatus(line string) bool {
 	}
 	switch line[len(line)-1] {
 	case 'D', 'R', 'L':
-		for _, s := range []Status{Failed, Passed, Skipped, Errored, XFailed} {
-			if strings.HasSuffix(line, string(s)) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(statuses, func(s Status) bool { return strings.HasSuffix(line, string(s)) })
 	}
 	return false
 }
@@ -164,25 +140,22 @@ func withoutColours(line string) string {
 }
 
 // seaborn takes passes in two shapes, "PASSED id" and "id PASSED [ 3%]", and failures in one.
-func seaborn(log string, _ Task) (*Results, error) {
-	var r Results
-	for line := range lines(log) {
-		first, rest := word(line)
-		second, _ := word(rest)
-		switch {
-		case second == "":
-		case strings.HasPrefix(line, string(Failed)):
-			r.set(second, Failed)
-		case strings.Contains(line, " "+string(Passed)+" "):
-			if second == string(Passed) {
-				r.set(first, Passed)
-			}
-		case strings.HasPrefix(line, string(Passed)):
-			r.set(second, Passed)
+var seaborn = eachLine(func(line string) (string, Status) {
+	first, rest := word(line)
+	second, _ := word(rest)
+	switch {
+	case second == "":
+	case strings.HasPrefix(line, string(Failed)):
+		return second, Failed
+	case strings.Contains(line, " "+string(Passed)+" "):
+		if second == string(Passed) {
+			return first, Passed
 		}
+	case strings.HasPrefix(line, string(Passed)):
+		return second, Passed
 	}
-	return &r, nil
-}
+	return "", ""
+})
 
 // r2eGym reads pytest's short summary as the records of R2E-Gym name tests: the parts of the id behind the file, joined
 // by dots, without what follows " - ".

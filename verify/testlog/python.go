@@ -16,28 +16,17 @@ func Decode(log []byte) string {
 	if bytes.IndexByte(log, '\r') < 0 && utf8.Valid(log) {
 		return string(log)
 	}
+	log = bytes.ReplaceAll(bytes.ReplaceAll(log, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
 	var b strings.Builder
 	b.Grow(len(log))
-	for {
-		piece, rest, more := bytes.Cut(log, []byte("\r"))
-		decode(&b, piece)
-		if !more {
-			return b.String()
-		}
-		b.WriteByte('\n')
-		log = bytes.TrimPrefix(rest, []byte("\n"))
-	}
-}
-
-// decode writes p with every ill-formed part replaced.
-func decode(b *strings.Builder, p []byte) {
-	for !utf8.Valid(p) {
-		n := bytes.IndexRune(p, utf8.RuneError)
-		b.Write(p[:n])
+	for !utf8.Valid(log) {
+		n := bytes.IndexRune(log, utf8.RuneError)
+		b.Write(log[:n])
 		b.WriteRune(utf8.RuneError)
-		p = p[n+illFormed(p[n:]):]
+		log = log[n+illFormed(log[n:]):]
 	}
-	b.Write(p)
+	b.Write(log)
+	return b.String()
 }
 
 // illFormed returns the length of what one U+FFFD replaces at the beginning of b: a well-formed U+FFFD itself, or the
@@ -46,28 +35,9 @@ func illFormed(b []byte) int {
 	if r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1 {
 		return n
 	}
-	// The second byte's range depends on the first (Unicode table 3-7); the ranges of all further bytes do not.
-	low, high, length := byte(0x80), byte(0xBF), 1
-	switch first := b[0]; {
-	case 0xC2 <= first && first <= 0xDF:
-		length = 2
-	case first == 0xE0:
-		low, length = 0xA0, 3
-	case first == 0xED:
-		high, length = 0x9F, 3
-	case 0xE1 <= first && first <= 0xEF:
-		length = 3
-	case first == 0xF0:
-		low, length = 0x90, 4
-	case 0xF1 <= first && first <= 0xF3:
-		length = 4
-	case first == 0xF4:
-		high, length = 0x8F, 4
-	}
 	n := 1
-	for n < length && n < len(b) && low <= b[n] && b[n] <= high {
+	for n < len(b) && !utf8.FullRune(b[:n+1]) {
 		n++
-		low, high = 0x80, 0xBF
 	}
 	return n
 }
@@ -131,14 +101,14 @@ func indent(line string) int {
 	return utf8.RuneCountInString(line) - utf8.RuneCountInString(lstrip(line))
 }
 
-// hasAnyPrefix reports whether s begins with one of the prefixes.
-func hasAnyPrefix(s string, prefixes ...string) bool {
+// anyPrefix returns the first of the prefixes that s begins with, nothing for none.
+func anyPrefix(s string, prefixes ...string) string {
 	for _, p := range prefixes {
 		if strings.HasPrefix(s, p) {
-			return true
+			return p
 		}
 	}
-	return false
+	return ""
 }
 
 // lastPart returns what follows the last separator, or all of s.

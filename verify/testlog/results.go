@@ -3,6 +3,7 @@ package testlog
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 )
 
@@ -55,14 +56,7 @@ func (r *Results) All() iter.Seq2[string, Status] {
 
 // Any reports whether some test has one of the statuses.
 func (r *Results) Any(statuses ...Status) bool {
-	for _, e := range r.entries {
-		for _, s := range statuses {
-			if e.status == s {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.entries, func(e entry) bool { return slices.Contains(statuses, e.status) })
 }
 
 // Resolve returns the test that an expected id names. Some published ids are cut inside their parameters
@@ -114,17 +108,8 @@ func (r *Results) set(name string, s Status) {
 
 // own returns the status without a reference to the text that it may have been cut from.
 func (r *Results) own(s Status) Status {
-	switch s {
-	case Passed:
-		return Passed
-	case Failed:
-		return Failed
-	case Skipped:
-		return Skipped
-	case Errored:
-		return Errored
-	case XFailed:
-		return XFailed
+	if i := slices.Index(statuses, s); i >= 0 {
+		return statuses[i]
 	}
 	return Status(r.names.copy(string(s)))
 }

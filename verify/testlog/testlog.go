@@ -30,6 +30,8 @@ const (
 	XFailed Status = "XFAIL"
 )
 
+var statuses = []Status{Passed, Failed, Skipped, Errored, XFailed}
+
 // Task is what a few parsers must know beside the log, because the format changed with the project's version.
 type Task struct {
 	ID      string // "jekyll__jekyll-9141"
@@ -131,5 +133,5 @@ var parsers = map[string]Parser{
 	"parse_log_rspec_transformed_json": rspec.parse,
 	"parse_log_ruby_unit":              rubyUnit,
 
-	"parse_log_cargo": cargo,
+	"parse_log_cargo": cargo.parse,
 }

@@ -4,10 +4,40 @@ import (
 	"encoding/xml"
 	"fmt"
 	"iter"
+	"maps"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
+
+// doctest reads the XML report of the C++ framework of that name: a subcase passes when all expressions below it do.
+func doctest(log string, _ Task) (*Results, error) {
+	var r Results
+	_, report, found := strings.Cut(log, "<doctest")
+	if !found {
+		return &r, nil
+	}
+	body, _, closed := strings.Cut("<doctest"+report, "</doctest>")
+	if !closed {
+		return nil, fmt.Errorf("the report has no end: %w", ErrMalformed)
+	}
+	doc, err := readXML(body + "</doctest>")
+	if err != nil {
+		return nil, err
+	}
+	for testCase := range doc.below(0, "TestCase") {
+		for subCase := range doc.below(testCase, "SubCase") {
+			status := Passed
+			for expression := range doc.below(subCase, "Expression") {
+				if doc[expression].attribute("success") != "true" {
+					status = Failed
+				}
+			}
+			r.set(doc[testCase].attribute("name")+" > "+doc[subCase].attribute("name"), status)
+		}
+	}
+	return &r, nil
+}
 
 // document is the elements of an XML document in the order of their opening tags; the first is the root.
 type document []element
@@ -41,7 +71,7 @@ func (d document) below(i int, tag string) iter.Seq[int] {
 // declared (XML 1.0, Namespaces in XML 1.0). encoding/xml is too lenient for that: repeated attributes, attributes
 // without space between them, a second root and more pass it.
 func readXML(text string) (document, error) {
-	p := xmlReader{text: text, scopes: []map[string]string{{"": "", "xml": xmlNamespace}}}
+	p := xmlReader{text: text}
 	for p.at < len(text) {
 		if err := p.next(); err != nil {
 			return nil, fmt.Errorf("XML at byte %d: %w: %w", p.at, err, ErrMalformed)
@@ -59,22 +89,29 @@ const (
 	xmlSpace       = " \t\r\n"
 )
 
+// The parts of an opening tag: its name, its attributes, and a slash where the element is empty. Whether the names are
+// names is checked apart.
+var (
+	xmlTag = expression(`^<([^ \t\r\n=/><"'&]+)` +
+		`((?:[ \t\r\n]+[^ \t\r\n=/><"'&]+[ \t\r\n]*=[ \t\r\n]*(?:"[^<"]*"|'[^<']*'))*)[ \t\r\n]*(/?)>`)
+	xmlAttribute = expression(`([^ \t\r\n=/><"'&]+)[ \t\r\n]*=[ \t\r\n]*(?:"([^"]*)"|'([^']*)')`)
+)
+
 type xmlError string
 
 func (e xmlError) Error() string { return string(e) }
 
 type xmlReader struct {
-	text   string
-	at     int
-	doc    document
-	open   []openElement
-	scopes []map[string]string // from prefix to namespace, the innermost last
+	text string
+	at   int
+	doc  document
+	open []openElement
 }
 
 type openElement struct {
-	index  int
-	name   string
-	scopes int // how many scopes there were outside
+	index int
+	name  string
+	scope map[string]string // from prefix to namespace
 }
 
 // next reads one piece of markup or of text.
@@ -82,23 +119,35 @@ func (p *xmlReader) next() error {
 	rest := p.text[p.at:]
 	switch {
 	case strings.HasPrefix(rest, "<!--"):
-		comment, _, ok := strings.Cut(rest[4:], "--")
-		if !ok || !strings.HasPrefix(rest[4+len(comment):], "-->") {
+		comment, err := p.section("<!--", "-->")
+		if strings.Contains(comment, "--") || strings.HasSuffix(comment, "-") {
 			return xmlError("bad comment")
 		}
-		p.at += len("<!---->") + len(comment)
-		return xmlCharacters(comment)
+		return err
 	case strings.HasPrefix(rest, "<![CDATA[") && len(p.open) > 0:
-		data, _, ok := strings.Cut(rest[9:], "]]>")
-		if !ok {
-			return xmlError("open section")
-		}
-		p.at += len("<![CDATA[]]>") + len(data)
-		return xmlCharacters(data)
+		_, err := p.section("<![CDATA[", "]]>")
+		return err
 	case strings.HasPrefix(rest, "<?"):
-		return p.instruction()
+		body, err := p.section("<?", "?>")
+		target := body
+		if i := strings.IndexAny(body, xmlSpace); i >= 0 {
+			target = body[:i]
+		}
+		if err == nil && (!xmlName(target) || strings.EqualFold(target, "xml")) {
+			err = xmlError("bad instruction")
+		}
+		return err
 	case strings.HasPrefix(rest, "</"):
-		return p.closingTag()
+		tag, _, ok := strings.Cut(rest[2:], ">")
+		if !ok || len(p.open) == 0 {
+			return xmlError("stray closing tag")
+		}
+		if strings.TrimRight(tag, xmlSpace) != p.open[len(p.open)-1].name {
+			return xmlError("mismatched closing tag")
+		}
+		p.at += len("</>") + len(tag)
+		p.close()
+		return nil
 	case strings.HasPrefix(rest, "<"):
 		return p.openingTag()
 	}
@@ -117,191 +166,106 @@ func (p *xmlReader) next() error {
 	return err
 }
 
-func (p *xmlReader) instruction() error {
-	body, _, ok := strings.Cut(p.text[p.at+2:], "?>")
+// section reads what is between two delimiters, the first of which comes next.
+func (p *xmlReader) section(opening, closing string) (string, error) {
+	body, _, ok := strings.Cut(p.text[p.at+len(opening):], closing)
 	if !ok {
-		return xmlError("open instruction")
+		return "", xmlError(opening + " without an end")
 	}
-	p.at += len("<??>") + len(body)
-	target := body
-	if i := strings.IndexAny(body, xmlSpace); i >= 0 {
-		target = body[:i]
-	}
-	if !xmlName(target) || strings.EqualFold(target, "xml") {
-		return xmlError("bad instruction")
-	}
-	return xmlCharacters(body)
-}
-
-func (p *xmlReader) closingTag() error {
-	tag, _, ok := strings.Cut(p.text[p.at+2:], ">")
-	if !ok || len(p.open) == 0 {
-		return xmlError("stray closing tag")
-	}
-	last := p.open[len(p.open)-1]
-	if strings.TrimRight(tag, xmlSpace) != last.name {
-		return xmlError("mismatched closing tag")
-	}
-	p.at += len("</>") + len(tag)
-	p.close()
-	return nil
+	p.at += len(opening) + len(body) + len(closing)
+	return body, xmlCharacters(body)
 }
 
 // close ends the innermost element.
 func (p *xmlReader) close() {
-	last := p.open[len(p.open)-1]
-	p.doc[last.index].end = len(p.doc)
-	p.open = p.open[:len(p.open)-1]
-	p.scopes = p.scopes[:last.scopes]
+	last := len(p.open) - 1
+	p.doc[p.open[last].index].end = len(p.doc)
+	p.open = p.open[:last]
 }
 
 func (p *xmlReader) openingTag() error {
-	if len(p.open) == 0 && len(p.doc) > 0 {
+	scope := map[string]string{"": "", "xml": xmlNamespace}
+	if len(p.open) > 0 {
+		scope = p.open[len(p.open)-1].scope
+	} else if len(p.doc) > 0 {
 		return xmlError("second root")
 	}
-	p.at++
-	name := p.name()
-	if name == "" {
+	m := xmlTag().FindStringSubmatch(p.text[p.at:])
+	if m == nil {
 		return xmlError("bad tag")
 	}
-	p.open = append(p.open, openElement{len(p.doc), name, len(p.scopes)})
-	var attributes [][2]string
-	for {
-		spaced := p.space()
-		if p.accept("/>") || p.accept(">") {
-			break
-		}
-		attribute := p.name()
-		p.space()
-		if !spaced || attribute == "" || !p.accept("=") {
-			return xmlError("bad tag")
-		}
-		p.space()
-		value, err := p.value()
+	p.at += len(m[0])
+	seen, values := map[string]bool{}, map[string]string{}
+	for _, a := range xmlAttribute().FindAllStringSubmatch(m[2], -1) {
+		value, err := xmlUnescape(strings.NewReplacer("\t", " ", "\r", " ", "\n", " ").Replace(a[2] + a[3]))
 		if err != nil {
 			return err
 		}
-		attributes = append(attributes, [2]string{attribute, value})
+		if seen[a[1]] {
+			return xmlError("repeated attribute")
+		}
+		seen[a[1]] = true
+		if a[1] != "xmlns" && !strings.HasPrefix(a[1], "xmlns:") {
+			values[a[1]] = value
+		} else if scope, err = declare(scope, a[1], value); err != nil {
+			return err
+		}
 	}
-	empty := p.text[p.at-2] == '/'
-	e, err := p.element(name, attributes)
-	if err != nil {
+	e := element{attributes: map[string]string{}}
+	var err error
+	if e.tag, err = expand(m[1], scope, true); err != nil {
 		return err
 	}
+	for name, value := range values {
+		key, err := expand(name, scope, false)
+		if err != nil {
+			return err
+		}
+		e.attributes[key] = value
+	}
+	if len(e.attributes) < len(values) {
+		return xmlError("repeated attribute")
+	}
+	p.open = append(p.open, openElement{len(p.doc), m[1], scope})
 	p.doc = append(p.doc, e)
-	if empty {
+	if m[3] == "/" {
 		p.close()
 	}
 	return nil
 }
 
-// element resolves the namespaces of a tag.
-func (p *xmlReader) element(name string, attributes [][2]string) (element, error) {
-	scope, err := declarations(attributes)
-	if err != nil {
-		return element{}, err
+// declare returns the scope with the namespace that an attribute declares, of the name xmlns or xmlns:prefix.
+func declare(scope map[string]string, name, uri string) (map[string]string, error) {
+	prefix, prefixed := strings.CutPrefix(name, "xmlns:")
+	if !prefixed {
+		prefix = ""
 	}
-	if scope != nil {
-		p.scopes = append(p.scopes, scope)
+	switch {
+	case prefixed && (uri == "" || !xmlName(prefix)), prefix == "xmlns", (prefix == "xml") != (uri == xmlNamespace),
+		uri == xmlnsNamespace, strings.Contains(uri, "}"):
+		return nil, xmlError("bad namespace")
 	}
-	e := element{attributes: map[string]string{}}
-	if e.tag, err = p.expand(name, true); err != nil {
-		return element{}, err
-	}
-	seen := map[string]bool{}
-	for _, a := range attributes {
-		if seen[a[0]] {
-			return element{}, xmlError("repeated attribute")
-		}
-		seen[a[0]] = true
-		if a[0] == "xmlns" || strings.HasPrefix(a[0], "xmlns:") {
-			continue
-		}
-		key, err := p.expand(a[0], false)
-		if err != nil {
-			return element{}, err
-		}
-		if _, repeated := e.attributes[key]; repeated {
-			return element{}, xmlError("repeated attribute")
-		}
-		e.attributes[key] = a[1]
-	}
-	return e, nil
-}
-
-// declarations returns the namespaces that a tag declares, nil for none.
-func declarations(attributes [][2]string) (map[string]string, error) {
-	var scope map[string]string
-	for _, a := range attributes {
-		prefix, declares := strings.CutPrefix(a[0], "xmlns:")
-		if !declares && a[0] != "xmlns" {
-			continue
-		}
-		if !declares {
-			prefix = ""
-		}
-		switch {
-		case prefix != "" && a[1] == "",
-			prefix == "xmlns",
-			(prefix == "xml") != (a[1] == xmlNamespace),
-			a[1] == xmlnsNamespace,
-			strings.Contains(a[1], "}"):
-			return nil, xmlError("bad namespace")
-		}
-		if scope == nil {
-			scope = map[string]string{}
-		}
-		scope[prefix] = a[1]
-	}
+	scope = maps.Clone(scope)
+	scope[prefix] = uri
 	return scope, nil
 }
 
 // expand puts the namespace in front of a name. A name without a prefix has the default one, if it is an element's.
-func (p *xmlReader) expand(name string, isElement bool) (string, error) {
+func expand(name string, scope map[string]string, isElement bool) (string, error) {
 	prefix, local, prefixed := strings.Cut(name, ":")
 	if !prefixed {
 		prefix, local = "", name
-		if !isElement {
-			return name, nil
-		}
 	}
-	for i := len(p.scopes) - 1; i >= 0; i-- {
-		if uri, ok := p.scopes[i][prefix]; ok {
-			if uri == "" {
-				return local, nil
-			}
-			return "{" + uri + "}" + local, nil
-		}
+	uri, known := scope[prefix]
+	switch {
+	case !xmlName(local) || name[0] == ':':
+		return "", xmlError("bad name")
+	case !known:
+		return "", xmlError("undeclared namespace")
+	case uri == "" || !prefixed && !isElement:
+		return local, nil
 	}
-	return "", xmlError("undeclared namespace")
-}
-
-func (p *xmlReader) accept(token string) bool {
-	ok := strings.HasPrefix(p.text[p.at:], token)
-	if ok {
-		p.at += len(token)
-	}
-	return ok
-}
-
-func (p *xmlReader) space() bool {
-	before := p.at
-	p.at = len(p.text) - len(strings.TrimLeft(p.text[p.at:], xmlSpace))
-	return p.at > before
-}
-
-// name reads a name with at most one prefix; it returns nothing for none.
-func (p *xmlReader) name() string {
-	rest := p.text[p.at:]
-	if i := strings.IndexAny(rest, xmlSpace+"=/><\"'&"); i >= 0 {
-		rest = rest[:i]
-	}
-	prefix, local, prefixed := strings.Cut(rest, ":")
-	if !xmlName(prefix) || prefixed && !xmlName(local) {
-		return ""
-	}
-	p.at += len(rest)
-	return rest
+	return "{" + uri + "}" + local, nil
 }
 
 // xmlName reports whether s is a name without a colon. The tables behind encoding/xml know which letters are.
@@ -311,22 +275,6 @@ func xmlName(s string) bool {
 	}
 	_, err := xml.NewDecoder(strings.NewReader("<" + s + "/>")).RawToken()
 	return err == nil
-}
-
-// value reads an attribute's value with its quotes.
-func (p *xmlReader) value() (string, error) {
-	for _, quote := range []string{`"`, "'"} {
-		if !p.accept(quote) {
-			continue
-		}
-		raw, _, ok := strings.Cut(p.text[p.at:], quote)
-		if !ok || strings.Contains(raw, "<") {
-			return "", xmlError("bad value")
-		}
-		p.at += len(raw) + 1
-		return xmlUnescape(strings.NewReplacer("\t", " ", "\r", " ", "\n", " ").Replace(raw))
-	}
-	return "", xmlError("value without quotes")
 }
 
 var xmlEntities = map[string]string{"lt": "<", "gt": ">", "amp": "&", "quot": `"`, "apos": "'"}
