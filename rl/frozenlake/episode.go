@@ -2,6 +2,7 @@ package frozenlake
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"strings"
 )
 
@@ -18,20 +19,7 @@ const (
 )
 
 // String is the word that a reply uses for the action.
-func (a Action) String() string {
-	switch a {
-	case Left:
-		return "Left"
-	case Down:
-		return "Down"
-	case Right:
-		return "Right"
-	case Up:
-		return "Up"
-	default:
-		return "Invalid"
-	}
-}
+func (a Action) String() string { return [...]string{"Invalid", "Left", "Down", "Right", "Up"}[a] }
 
 const fence = "```"
 
@@ -42,15 +30,11 @@ func ParseAction(reply string) Action {
 	if !ok {
 		return Invalid
 	}
-	switch strings.ToLower(strings.TrimSpace(body)) {
-	case "1", "left":
-		return Left
-	case "2", "down":
-		return Down
-	case "3", "right":
-		return Right
-	case "4", "up":
-		return Up
+	word := strings.ToLower(strings.TrimSpace(body))
+	for a := Left; a <= Up; a++ {
+		if word == strings.ToLower(a.String()) || word == strconv.Itoa(int(a)) {
+			return a
+		}
 	}
 	return Invalid
 }
@@ -119,7 +103,7 @@ func (e *Episode) Step(a Action) Outcome {
 	return e.Outcome()
 }
 
-// Grid draws the map for a reader: one line a row, cells parted by tabs. _ is frozen, O a hole, G the goal, P the
+// Grid draws the map for a reader: one line a row, cells separated by tabs. _ is frozen, O a hole, G the goal, P the
 // player, X the player in a hole, √ the player on the goal.
 func (e *Episode) Grid() string {
 	var b strings.Builder
@@ -147,7 +131,7 @@ func (e *Episode) Grid() string {
 	return b.String()
 }
 
-// Compact draws what lies within radius moves of the player, in a form made for a policy that starts from nothing:
+// Compact draws what is within radius moves of the player, in a form made for a policy that starts from nothing:
 // one character a cell, row by row from the top, no separators, the player in the middle and '#' outside the map. Every
 // drawing of one radius has [CompactCells] characters, and a place relative to the player is always at the same one.
 // With a radius of at least MaxSteps nothing that the player could reach in time is left out.

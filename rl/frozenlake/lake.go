@@ -1,6 +1,7 @@
 package frozenlake
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -30,21 +31,9 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.MinSize == 0 {
-		o.MinSize = 2
-	}
-	if o.MaxSize == 0 {
-		o.MaxSize = max(9, o.MinSize)
-	}
-	if o.MinFrozen == 0 {
-		o.MinFrozen = 0.6
-	}
-	if o.MaxFrozen == 0 {
-		o.MaxFrozen = max(0.85, o.MinFrozen)
-	}
-	if o.MaxSteps == 0 {
-		o.MaxSteps = 8
-	}
+	o.MinSize, o.MinFrozen = cmp.Or(o.MinSize, 2), cmp.Or(o.MinFrozen, 0.6)
+	o.MaxSize, o.MaxFrozen = cmp.Or(o.MaxSize, max(9, o.MinSize)), cmp.Or(o.MaxFrozen, max(0.85, o.MinFrozen))
+	o.MaxSteps = cmp.Or(o.MaxSteps, 8)
 	return o
 }
 
@@ -117,8 +106,7 @@ const (
 // with a visited set, as the reference has it, rejects maps that can be solved.
 func (m Map) distance() (int, bool) {
 	steps := make([]int, len(m.Cells))
-	queue := make([]int, 1, len(m.Cells))
-	queue[0] = m.Start
+	queue := []int{m.Start}
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]

@@ -1,6 +1,7 @@
 package frozenlake
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -22,7 +23,7 @@ const (
 	// Chat is for language models: the rules as a system message, then the map as a table with a sentence around it.
 	Chat Rendering = "chat"
 	// Compact is for a policy that starts from nothing: no rules, and the map as [Episode.Compact] draws it, with an
-	// exclamation mark before it where the last reply had no valid action and a dot where it had. Steps left are not told.
+	// exclamation mark before it where the last reply had no valid action and a dot where it had, without the moves left.
 	Compact Rendering = "compact"
 )
 
@@ -86,7 +87,10 @@ func (g Game) ThinkPerTurn() float64 {
 // deadline; the game is what was played until then.
 func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 	p = p.withDefaults()
-	g := Game{Messages: p.opening()}
+	var g Game
+	if p.Rendering == Chat {
+		g.Messages = []agent.Message{{Role: agent.RoleSystem, Content: rules}}
+	}
 	start := time.Now()
 	invalid := 0
 	for g.Turns < p.MaxTurns && e.Outcome() == Playing {
@@ -118,33 +122,17 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 		invalid = 0
 		e.Step(action)
 	}
+	stop := agent.Submitted
 	if e.Outcome() == Playing {
-		return p.finish(g, e, agent.MaxSteps, start), nil
+		stop = agent.MaxSteps
 	}
-	return p.finish(g, e, agent.Submitted, start), nil
+	return p.finish(g, e, stop, start), nil
 }
 
 func (p Player) withDefaults() Player {
-	if p.Rendering == "" {
-		p.Rendering = Chat
-	}
-	if p.Radius == 0 {
-		p.Radius = 8
-	}
-	if p.MaxTurns == 0 {
-		p.MaxTurns = 10
-	}
-	if p.Temperature == nil {
-		p.Temperature = new(1.0)
-	}
+	p.Rendering, p.Radius, p.MaxTurns = cmp.Or(p.Rendering, Chat), cmp.Or(p.Radius, 8), cmp.Or(p.MaxTurns, 10)
+	p.Temperature = cmp.Or(p.Temperature, new(1.0))
 	return p
-}
-
-func (p Player) opening() []agent.Message {
-	if p.Rendering == Compact {
-		return nil
-	}
-	return []agent.Message{{Role: agent.RoleSystem, Content: rules}}
 }
 
 // observe writes the user's message of a turn.

@@ -17,7 +17,9 @@ type Prometheus struct {
 	runs map[string]*latest
 }
 
+// latest is the sink of one run.
 type latest struct {
+	page                    *Prometheus // its lock guards what follows
 	values                  map[string]float64
 	steps, rollouts, tokens float64
 }
@@ -29,36 +31,28 @@ func NewPrometheus() *Prometheus { return &Prometheus{runs: map[string]*latest{}
 func (p *Prometheus) Run(name string) Sink {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := &latest{}
+	l := &latest{page: p, values: map[string]float64{}}
 	p.runs[name] = l
-	return &exposed{page: p, run: l}
+	return l
 }
 
-type exposed struct {
-	page *Prometheus
-	run  *latest
-}
-
-func (e *exposed) Write(p Point) error {
+func (l *latest) Write(p Point) error {
 	values := p.finite()
-	e.page.mu.Lock()
-	defer e.page.mu.Unlock()
+	l.page.mu.Lock()
+	defer l.page.mu.Unlock()
 	// A value stays until there is a newer one: the validation is not run at every step.
-	if e.run.values == nil {
-		e.run.values = map[string]float64{}
-	}
-	maps.Copy(e.run.values, values)
-	e.run.values["step"] = float64(p.Step)
+	maps.Copy(l.values, values)
+	l.values["step"] = float64(p.Step)
 	if p.Step > 0 {
-		e.run.steps++
+		l.steps++
 	}
-	e.run.rollouts += values["rollouts/total"]
-	e.run.tokens += values["tokens/trained"]
+	l.rollouts += values["rollouts/total"]
+	l.tokens += values["tokens/trained"]
 	return nil
 }
 
-func (e *exposed) Sync() error  { return nil }
-func (e *exposed) Close() error { return nil }
+func (l *latest) Sync() error  { return nil }
+func (l *latest) Close() error { return nil }
 
 // ServeHTTP writes the page.
 func (p *Prometheus) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
@@ -96,11 +90,12 @@ func (p *Prometheus) page() []byte {
 	p.mu.Unlock()
 
 	var b bytes.Buffer
+	help, label := strings.NewReplacer(`\`, `\\`, "\n", `\n`), strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		f := families[name]
-		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, helpEscaper().Replace(f.help), name, f.kind)
+		fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s %s\n", name, help.Replace(f.help), name, f.kind)
 		for _, run := range slices.Sorted(maps.Keys(f.samples)) {
-			fmt.Fprintf(&b, "%s{run=\"%s\"} %s\n", name, labelEscaper().Replace(run),
+			fmt.Fprintf(&b, "%s{run=\"%s\"} %s\n", name, label.Replace(run),
 				strconv.FormatFloat(f.samples[run], 'g', -1, 64))
 		}
 	}
@@ -128,10 +123,4 @@ func gaugeName(name, unit string) string {
 		s += "_" + unit
 	}
 	return namespace + s
-}
-
-func helpEscaper() *strings.Replacer { return strings.NewReplacer("\\", `\\`, "\n", `\n`) }
-
-func labelEscaper() *strings.Replacer {
-	return strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`)
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"time"
 )
@@ -15,12 +16,8 @@ type Point struct {
 
 // finite drops what no sink can hold: NaN and infinity have no JSON, and a curve has no place for them.
 func (p Point) finite() map[string]float64 {
-	out := make(map[string]float64, len(p.Values))
-	for name, v := range p.Values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			out[name] = v
-		}
-	}
+	out := maps.Clone(p.Values)
+	maps.DeleteFunc(out, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	return out
 }
 
@@ -32,32 +29,22 @@ type Sink interface {
 	Close() error
 }
 
-// Sinks is several as one.
+// Sinks is several as one. When one fails, the others are called as well.
 type Sinks []Sink
 
-// Write writes to each, also when one fails.
-func (s Sinks) Write(p Point) error {
-	var errs []error
-	for _, k := range s {
-		errs = append(errs, k.Write(p))
-	}
-	return errors.Join(errs...)
-}
+// Write writes to each.
+func (s Sinks) Write(p Point) error { return s.each(func(k Sink) error { return k.Write(p) }) }
 
 // Sync syncs each.
-func (s Sinks) Sync() error {
-	var errs []error
-	for _, k := range s {
-		errs = append(errs, k.Sync())
-	}
-	return errors.Join(errs...)
-}
+func (s Sinks) Sync() error { return s.each(Sink.Sync) }
 
 // Close closes each.
-func (s Sinks) Close() error {
+func (s Sinks) Close() error { return s.each(Sink.Close) }
+
+func (s Sinks) each(do func(Sink) error) error {
 	var errs []error
 	for _, k := range s {
-		errs = append(errs, k.Close())
+		errs = append(errs, do(k))
 	}
 	return errors.Join(errs...)
 }

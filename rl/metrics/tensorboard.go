@@ -10,16 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 )
 
 // TensorBoard is a directory that TensorBoard can be pointed at. Each TensorBoard writes an event file of its own: a
 // sequence of TFRecords, each with an Event message of TensorFlow's event.proto.
-type TensorBoard struct {
-	mu   sync.Mutex
-	file *os.File
-}
+type TensorBoard struct{ file *os.File }
 
 // OpenTensorBoard begins a new event file in the directory, for the points after the given step. It opens with the
 // start of a session at the next step: readers then forget what an earlier, killed session wrote from there on.
@@ -41,7 +37,7 @@ func OpenTensorBoard(dir string, after int, now time.Time) (*TensorBoard, error)
 		if err != nil {
 			return nil, fmt.Errorf("open event file: %w", err)
 		}
-		t := &TensorBoard{file: f}
+		t := &TensorBoard{f}
 		version := stringField(event(now, 0), 3, "brain.Event:2")
 		// Event.session_log = 7: SessionLog{status: START = 1}.
 		start := bytesField(event(now, after+1), 7, varintField(nil, 1, 1))
@@ -67,8 +63,6 @@ func (t *TensorBoard) Write(p Point) error {
 }
 
 func (t *TensorBoard) write(b []byte) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if _, err := t.file.Write(b); err != nil {
 		return fmt.Errorf("write event file: %w", err)
 	}
@@ -77,8 +71,6 @@ func (t *TensorBoard) write(b []byte) error {
 
 // Sync returns when all points are on the disk.
 func (t *TensorBoard) Sync() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if err := t.file.Sync(); err != nil {
 		return fmt.Errorf("sync event file: %w", err)
 	}
