@@ -56,8 +56,8 @@ func loadAblation(n, root *yaml.Node, parts Parts) (*Ablation, error) {
 	if len(in.Seeds) == 0 || len(in.Variants) == 0 {
 		return nil, fmt.Errorf("line %d: ablation: want at least one seed and one variant", n.Line)
 	}
-	if in.Parallel < 1 {
-		return nil, fmt.Errorf("line %d: ablation.parallel is %d: want at least 1", n.Line, in.Parallel)
+	if err := positive("ablation.parallel", in.Parallel); err != nil {
+		return nil, fmt.Errorf("line %d: %w", n.Line, err)
 	}
 	for i, s := range in.Seeds {
 		if slices.Contains(in.Seeds[:i], s) {
@@ -151,7 +151,10 @@ func startAblation(ctx context.Context, c Config, o Options) (results []Result, 
 	a := c.Ablation
 	workers := max(1, runtime.GOMAXPROCS(0)/a.Parallel)
 	var mu sync.Mutex
-	at := map[[2]int]Result{}
+	all := make([]Result, len(a.Variants)*len(a.Seeds)) // variant by variant
+	begun := func() []Result {
+		return slices.DeleteFunc(slices.Clone(all), func(r Result) bool { return r.Run == "" })
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(a.Parallel)
 	for s, seed := range a.Seeds {
@@ -163,18 +166,19 @@ func startAblation(ctx context.Context, c Config, o Options) (results []Result, 
 				r, err := startMember(ctx, c, variant, seed, o, dir.Path(runsDir), workers)
 				mu.Lock()
 				defer mu.Unlock()
-				at[[2]int{v, s}] = r
-				return errors.Join(err, writeComparison(dir, c, collectResults(a, at)))
+				all[v*len(a.Seeds)+s] = r
+				return errors.Join(err, writeComparison(dir, c, begun()))
 			})
 		}
 	}
 	err = g.Wait()
-	return collectResults(a, at), err
+	return begun(), err
 }
 
 // startMember makes one run of an ablation.
-func startMember(ctx context.Context, c Config, v Variant, seed uint64, o Options, dir string, workers int) (Result,
-	error) {
+func startMember(
+	ctx context.Context, c Config, v Variant, seed uint64, o Options, dir string, workers int,
+) (Result, error) {
 	cfg := v.Config
 	cfg.Seed = seed
 	name := "seed-" + strconv.FormatUint(seed, 10)
@@ -188,27 +192,14 @@ func startMember(ctx context.Context, c Config, v Variant, seed uint64, o Option
 	return r, nil
 }
 
-// collectResults lists the results there are, variant by variant.
-func collectResults(a *Ablation, at map[[2]int]Result) []Result {
-	var out []Result
-	for v := range a.Variants {
-		for s := range a.Seeds {
-			if r, ok := at[[2]int{v, s}]; ok {
-				out = append(out, r)
-			}
-		}
-	}
-	return out
-}
-
 func writeComparison(dir *run.Dir, c Config, results []Result) error {
 	text, err := c.YAML()
 	if err != nil {
 		return err
 	}
 	page := report.Ablation{
-		Name: c.Name, Steps: c.Steps, Seeds: len(c.Ablation.Seeds), Config: string(text), Variants: variants(c.Ablation,
-			results),
+		Name: c.Name, Steps: c.Steps, Seeds: len(c.Ablation.Seeds), Config: string(text),
+		Variants: variants(c.Ablation, results),
 	}
 	var b bytes.Buffer
 	if err := report.WriteAblation(&b, page); err != nil {
@@ -219,15 +210,14 @@ func writeComparison(dir *run.Dir, c Config, results []Result) error {
 
 // variants gathers the results of each variant.
 func variants(a *Ablation, results []Result) []report.Variant {
-	var out []report.Variant
-	for _, v := range a.Variants {
-		variant := report.Variant{Name: v.Name, Algorithm: v.Config.Algorithm.Preset}
+	out := make([]report.Variant, len(a.Variants))
+	for i, v := range a.Variants {
+		out[i] = report.Variant{Name: v.Name, Algorithm: v.Config.Algorithm.Preset}
 		for _, r := range results {
 			if r.Variant == v.Name {
-				variant.Runs = append(variant.Runs, report.SeedRun{Seed: r.Seed, Points: r.Points})
+				out[i].Runs = append(out[i].Runs, report.SeedRun{Seed: r.Seed, Points: r.Points})
 			}
 		}
-		out = append(out, variant)
 	}
 	return out
 }
@@ -238,7 +228,7 @@ func (a *Ablation) Compare(results []Result) string { return report.CompareText(
 // slug is a variant's name as a directory.
 func slug(name string) string {
 	return strings.Map(func(r rune) rune {
-		if r == ' ' || r == '(' || r == ')' || r == ',' || r == '=' {
+		if strings.ContainsRune(" (),=", r) {
 			return '-'
 		}
 		return r

@@ -64,21 +64,15 @@ func (f *frozenLake) Complete(c *Config) error {
 }
 
 func (f *frozenLake) validate() error {
-	errs := []error{f.maps().Validate()}
-	for key, v := range map[string]int{
-		"max_turns": f.MaxTurns, "radius": f.Radius, "max_tokens": f.MaxTokens, "train_tasks": f.TrainTasks,
-	} {
-		if v < 1 {
-			errs = append(errs, fmt.Errorf("%s is %d: want at least 1", key, v))
-		}
-	}
-	if f.MaxInvalid < 0 || f.ValidationTasks < 0 {
-		errs = append(errs, errors.New("max_invalid and validation_tasks: want 0 or more"))
-	}
+	var rendering error
 	if f.Rendering != frozenlake.Chat && f.Rendering != frozenlake.Compact {
-		errs = append(errs, fmt.Errorf("rendering is %q: want %s or %s", f.Rendering, frozenlake.Compact, frozenlake.Chat))
+		rendering = fmt.Errorf("rendering is %q: want %s or %s", f.Rendering, frozenlake.Compact, frozenlake.Chat)
 	}
-	return errors.Join(errs...)
+	return errors.Join(f.maps().Validate(),
+		positive("max_turns", f.MaxTurns), positive("radius", f.Radius), positive("max_tokens", f.MaxTokens),
+		positive("train_tasks", f.TrainTasks), natural("max_invalid", f.MaxInvalid),
+		natural("validation_tasks", f.ValidationTasks), rendering,
+	)
 }
 
 // Open makes the environment.

@@ -138,18 +138,6 @@ func defaults() Config {
 
 // validate refuses what cannot be meant, in the words of the configuration.
 func (c *Config) validate() error {
-	positive := func(key string, v int) error {
-		if v < 1 {
-			return fmt.Errorf("%s is %d: want at least 1", key, v)
-		}
-		return nil
-	}
-	natural := func(key string, v int) error {
-		if v < 0 {
-			return fmt.Errorf("%s is %d: want 0 or more", key, v)
-		}
-		return nil
-	}
 	r, o, e := c.Rollouts, c.Optimizer, c.Evaluate
 	return errors.Join(
 		positive("steps", c.Steps),
@@ -166,24 +154,34 @@ func (c *Config) validate() error {
 }
 
 func (o Optimizer) validate(tasks int) error {
-	var errs []error
+	var rate, batches error
 	if !(o.LearningRate > 0) || o.LearningRate > 1 {
-		errs = append(errs, fmt.Errorf("optimizer.learning_rate is %g: want a number above 0, at most 1", o.LearningRate))
+		rate = fmt.Errorf("optimizer.learning_rate is %g: want a number above 0, at most 1", o.LearningRate)
 	}
-	errs = append(errs, fraction("optimizer.weight_decay", o.WeightDecay, 1), fraction("optimizer.epsilon", o.Epsilon, 1),
-		fraction("optimizer.beta1", o.Beta1, 0.999999), fraction("optimizer.beta2", o.Beta2, 0.999999999),
-		fraction("optimizer.clip_norm", o.ClipNorm, 1e12))
 	if o.Minibatches < 1 || o.Minibatches > tasks {
-		errs = append(errs, fmt.Errorf("optimizer.minibatches is %d: want 1 to rollouts.tasks (%d), a group is never split",
-			o.Minibatches, tasks))
+		batches = fmt.Errorf("optimizer.minibatches is %d: want 1 to rollouts.tasks (%d), a group is never split",
+			o.Minibatches, tasks)
 	}
-	if o.Epochs < 1 {
-		errs = append(errs, fmt.Errorf("optimizer.epochs is %d: want at least 1", o.Epochs))
+	return errors.Join(rate,
+		fraction("optimizer.weight_decay", o.WeightDecay, 1), fraction("optimizer.epsilon", o.Epsilon, 1),
+		fraction("optimizer.beta1", o.Beta1, 0.999999), fraction("optimizer.beta2", o.Beta2, 0.999999999),
+		fraction("optimizer.clip_norm", o.ClipNorm, 1e12),
+		batches, positive("optimizer.epochs", o.Epochs), natural("optimizer.warmup", o.Warmup),
+	)
+}
+
+func positive(key string, v int) error {
+	if v < 1 {
+		return fmt.Errorf("%s is %d: want at least 1", key, v)
 	}
-	if o.Warmup < 0 {
-		errs = append(errs, fmt.Errorf("optimizer.warmup is %d: want 0 or more steps", o.Warmup))
+	return nil
+}
+
+func natural(key string, v int) error {
+	if v < 0 {
+		return fmt.Errorf("%s is %d: want 0 or more", key, v)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // fraction refuses numbers outside [0, most], NaN included.

@@ -20,7 +20,12 @@ func (l *loop) evaluate(ctx context.Context, step int, values map[string]float64
 	if err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
-	outcomes, err := l.play(ctx, step, Validation, l.validationPlan(step, tasks), j)
+	plan := run.Plan(tasks, l.config.Evaluate.Attempts)
+	for i := range plan {
+		// Each step has groups of its own: their names are in the seeds.
+		plan[i].Group = fmt.Sprintf("validation-%s.%d", stepName(step), i/l.config.Evaluate.Attempts)
+	}
+	outcomes, err := l.play(ctx, step, Validation, plan, j)
 	if err = errors.Join(err, j.close()); err != nil {
 		return fmt.Errorf("evaluate: %w", err)
 	}
@@ -36,7 +41,7 @@ func (l *loop) evaluate(ctx context.Context, step int, values map[string]float64
 	return nil
 }
 
-// random measures a policy without skill on the same tasks, where the environment has one.
+// random measures random play on the same tasks, where the environment offers it.
 func (l *loop) random(ctx context.Context, values map[string]float64) error {
 	runner := l.environment.Random()
 	if runner == nil {
@@ -54,19 +59,10 @@ func (l *loop) random(ctx context.Context, values map[string]float64) error {
 
 func (l *loop) validation() []string {
 	tasks := l.environment.Tasks(Validation)
-	if n := l.config.Evaluate.Tasks; n > 0 && n < len(tasks) {
-		tasks = tasks[:n]
+	if n := l.config.Evaluate.Tasks; n > 0 {
+		tasks = tasks[:min(n, len(tasks))]
 	}
 	return tasks
-}
-
-// validationPlan gives every step groups of its own: their names are in the seeds.
-func (l *loop) validationPlan(step int, tasks []string) []run.Job {
-	plan := run.Plan(tasks, l.config.Evaluate.Attempts)
-	for i := range plan {
-		plan[i].Group = fmt.Sprintf("validation-%s.%d", stepName(step), i/l.config.Evaluate.Attempts)
-	}
-	return plan
 }
 
 // result is what a policy reaches. An attempt without a reward says nothing about it.

@@ -49,17 +49,12 @@ func (a *Action) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func (g Guards) validate() error {
-	var errs []error
-	if g.MaxSkipped < 0 {
-		errs = append(errs, fmt.Errorf("guards.max_skipped is %d: want 0 or more", g.MaxSkipped))
-	}
-	if c := g.Collapse; c.Window < 1 || c.Patience < 1 {
-		errs = append(errs, fmt.Errorf("guards.collapse has window %d and patience %d: want at least 1", c.Window,
-			c.Patience))
-	}
-	errs = append(errs, fraction("guards.mismatch_kl", g.MismatchKL, 1e6),
-		fraction("guards.collapse.fraction", g.Collapse.Fraction, 1))
-	return errors.Join(errs...)
+	c := g.Collapse
+	return errors.Join(
+		natural("guards.max_skipped", g.MaxSkipped), fraction("guards.mismatch_kl", g.MismatchKL, 1e6),
+		positive("guards.collapse.window", c.Window), positive("guards.collapse.patience", c.Patience),
+		fraction("guards.collapse.fraction", c.Fraction, 1),
+	)
 }
 
 // ErrGuard reports that a guard stopped the run. What had been learned is in the last checkpoint.

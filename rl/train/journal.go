@@ -144,26 +144,25 @@ func OpenRollouts(dir string) (*rowfile.Source, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open rollouts: %w", err)
 	}
-	files := rolloutsIn(nil, dir)
+	dirs := []string{dir}
 	for _, s := range steps {
-		files = rolloutsIn(files, filepath.Join(dir, stepsDir, s.Name()))
+		dirs = append(dirs, filepath.Join(dir, stepsDir, s.Name()))
+	}
+	var files []string
+	for _, d := range dirs {
+		for _, name := range []string{rolloutsFile, rolloutsFile + ".zst"} {
+			path := filepath.Join(d, name)
+			if _, err := os.Lstat(path); err == nil {
+				files = append(files, path)
+				break // a run that was killed may have left the same rollouts packed as well
+			}
+		}
 	}
 	if len(files) == 0 {
 		return nil, fmt.Errorf("open rollouts: %s has none; train keeps them with rollouts.keep_logs, and eval with --tokens",
 			dir)
 	}
 	return rowfile.Open(nil, files...)
-}
-
-// rolloutsIn adds the file of rollouts in a folder, if there is one. A run that was killed may have it packed as well.
-func rolloutsIn(files []string, dir string) []string {
-	for _, name := range []string{rolloutsFile, rolloutsFile + ".zst"} {
-		path := filepath.Join(dir, name)
-		if _, err := os.Lstat(path); err == nil {
-			return append(files, path)
-		}
-	}
-	return files
 }
 
 // WriteRollouts writes the outcomes of an evaluation as rollouts.jsonl, which OpenRollouts finds.

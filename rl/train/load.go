@@ -36,9 +36,9 @@ func Load(data []byte, parts Parts, set ...string) (Config, error) {
 	}
 	c, err := load(root, parts)
 	if err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", err)
+		err = fmt.Errorf("configuration: %w", err)
 	}
-	return c, nil
+	return c, err
 }
 
 func load(root *yaml.Node, parts Parts) (Config, error) {
@@ -48,15 +48,14 @@ func load(root *yaml.Node, parts Parts) (Config, error) {
 	}
 	c := defaults()
 	c.parts = parts
-	if err := decode(plain, &c); err != nil {
+	if err := decodeSection(plain, &c, ""); err != nil {
 		return Config{}, err
 	}
-	c.environmentName, c.Environment, err = section(sections[environmentKey], environmentKey, "", parts.Environments)
+	c.environmentName, c.Environment, err = section(sections[environmentKey], environmentKey, parts.Environments)
 	if err != nil {
 		return Config{}, err
 	}
-	c.trainerName, c.Trainer, err = section(sections[trainerKey], trainerKey, "", parts.Trainers)
-	if err != nil {
+	if c.trainerName, c.Trainer, err = section(sections[trainerKey], trainerKey, parts.Trainers); err != nil {
 		return Config{}, err
 	}
 	if err := c.complete(); err != nil {
@@ -129,39 +128,26 @@ func cut(root *yaml.Node) (plain *yaml.Node, sections map[string]*yaml.Node, err
 }
 
 // section decodes a section whose key name chooses what it is.
-func section[T any](n *yaml.Node, key, fallback string, kinds map[string]func() T) (name string, settings T,
-	err error) {
-	name = fallback
-	rest := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	if n != nil {
-		if n.Kind != yaml.MappingNode {
-			return "", settings, fmt.Errorf("line %d: %s: want settings as key: value", n.Line, key)
-		}
-		rest.Line = n.Line
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == "name" {
-				name = n.Content[i+1].Value
-				continue
-			}
-			rest.Content = append(rest.Content, n.Content[i], n.Content[i+1])
-		}
+func section[T any](n *yaml.Node, key string, kinds map[string]func() T) (name string, settings T, err error) {
+	names := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
+	if n == nil {
+		return "", settings, fmt.Errorf("%s.name is missing: want one of %s", key, names)
+	}
+	if n.Kind != yaml.MappingNode {
+		return "", settings, fmt.Errorf("line %d: %s: want settings as key: value", n.Line, key)
+	}
+	if at := child(n, "name"); at >= 0 {
+		name = n.Content[at].Value
 	}
 	kind, ok := kinds[name]
 	if !ok {
-		names := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
-		if n == nil {
-			return "", settings, fmt.Errorf("%s.name is missing: want one of %s", key, names)
-		}
 		return "", settings, fmt.Errorf("line %d: %s.name is %q: want one of %s", n.Line, key, name, names)
 	}
 	settings = kind()
-	if err := decodeSection(rest, settings, key); err != nil {
-		return "", settings, err
-	}
-	return name, settings, nil
+	return name, settings, decodeSection(without(n, "name"), settings, key)
 }
 
-// decodeSection decodes a section and names it in errors.
+// decodeSection fills dst, a pointer to a struct, and refuses keys that it has no field for. Errors name the section.
 func decodeSection(n *yaml.Node, dst any, section string) error {
 	if err := checkKeys(n, reflect.TypeOf(dst), section); err != nil {
 		return err
@@ -224,12 +210,9 @@ func scalar(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag:
 
 // differences names the keys in which two configurations differ, as paths.
 func differences(a, b Config) ([]string, error) {
-	an, err := a.node()
-	if err != nil {
-		return nil, err
-	}
-	bn, err := b.node()
-	if err != nil {
+	an, errA := a.node()
+	bn, errB := b.node()
+	if err := errors.Join(errA, errB); err != nil {
 		return nil, err
 	}
 	left, right := map[string]string{}, map[string]string{}

@@ -63,19 +63,12 @@ func (s state) weights() int {
 }
 
 // readState returns false for a run without a checkpoint.
-func readState(dir *run.Dir) (state, bool, error) {
-	var s state
-	data, err := os.ReadFile(dir.Path(stateFile))
+func readState(dir *run.Dir) (s state, found bool, err error) {
+	err = disk.ReadJSON(dir.Path(stateFile), &s)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, &s)
-	}
-	if err != nil {
-		return s, false, fmt.Errorf("read %s: %w", stateFile, err)
-	}
-	return s, true, nil
+	return s, err == nil, err
 }
 
 func (s state) write(dir *run.Dir) error {
@@ -154,7 +147,10 @@ func compress(dir string) error {
 		return err
 	}
 	for _, name := range names {
-		if err := errors.Join(pack(name), os.Remove(name)); err != nil {
+		if err := pack(name); err != nil {
+			return err
+		}
+		if err := os.Remove(name); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"deepswe/agent/run"
@@ -109,9 +112,9 @@ func (l *loop) collect(ctx context.Context, step, cursor int) ([]run.Outcome, in
 // differing counts the groups of a plan with more than one reward.
 func differing(outcomes []run.Outcome, size int) int {
 	n := 0
-	for g := 0; g < len(outcomes); g += size {
+	for group := range slices.Chunk(outcomes, size) {
 		seen := map[float64]bool{}
-		for _, o := range outcomes[g : g+size] {
+		for _, o := range group {
 			if r := o.Reward; r != nil {
 				seen[*r] = true
 			}
@@ -187,9 +190,7 @@ func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values 
 			norms += done.GradientNorm
 		}
 	}
-	for name, v := range stats.Metrics() {
-		values[name] = v
-	}
+	maps.Copy(values, stats.Metrics())
 	if updates > 0 {
 		values["optim/grad_norm"] = norms / float64(updates)
 	}
@@ -218,7 +219,8 @@ func (l *loop) minibatches(rollouts []rl.Rollout) ([][]rl.Row, error) {
 	return batches, nil
 }
 
-// means averages what engine and environment measured over the rollouts that have a reward.
+// means averages what engine and environment measured over the rollouts that have a reward. A name of the environment
+// that is not a path is put below rollout/.
 func means(outcomes []run.Outcome, values map[string]float64) {
 	sums, counts := map[string]float64{}, map[string]float64{}
 	add := func(name string, v float64) {
@@ -236,22 +238,15 @@ func means(outcomes []run.Outcome, values map[string]float64) {
 		add("time/queue", t.Queue)
 		add("time/rollout", t.Total)
 		for name, v := range o.Metrics {
-			add(metricName(name), v)
+			if !strings.Contains(name, "/") {
+				name = "rollout/" + name
+			}
+			add(name, v)
 		}
 	}
 	for name, sum := range sums {
 		values[name] = sum / counts[name]
 	}
-}
-
-// metricName places what an environment counts: a path is its own name, a word goes below rollout.
-func metricName(name string) string {
-	for _, c := range name {
-		if c == '/' {
-			return name
-		}
-	}
-	return "rollout/" + name
 }
 
 // idle is the fraction of the workers' time without a rollout. Replayed rollouts took none of it.

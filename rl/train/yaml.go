@@ -2,10 +2,12 @@ package train
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -24,25 +26,14 @@ func parse(data []byte) (*yaml.Node, error) {
 		}
 		return nil, fmt.Errorf("line %d: a second document begins: want one", more.Line)
 	}
-	if len(doc.Content) == 0 {
-		return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1}, nil
-	}
-	root := doc.Content[0]
-	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
-		return &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: root.Line}, nil
+	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: 1}
+	if len(doc.Content) > 0 && doc.Content[0].Tag != "!!null" {
+		root = doc.Content[0]
 	}
 	if root.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: want settings as key: value", root.Line)
 	}
 	return root, nil
-}
-
-// decode fills dst, a pointer to a struct, and refuses keys that it has no field for.
-func decode(n *yaml.Node, dst any) error {
-	if err := checkKeys(n, reflect.TypeOf(dst), ""); err != nil {
-		return err
-	}
-	return n.Decode(dst)
 }
 
 // checkKeys walks a document beside the type it is for. yaml.v3 can refuse unknown keys itself, but then neither names
@@ -87,15 +78,11 @@ func join(section, key string) string {
 }
 
 func unknownKey(key *yaml.Node, section string, known []string) error {
-	where := "the configuration"
-	if section != "" {
-		where = section
-	}
 	hint := "it has " + strings.Join(known, ", ")
 	if near := nearest(key.Value, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return fmt.Errorf("line %d: unknown key %q in %s: %s", key.Line, key.Value, where, hint)
+	return fmt.Errorf("line %d: unknown key %q in %s: %s", key.Line, key.Value, cmp.Or(section, "the configuration"), hint)
 }
 
 // yamlFields returns the keys of a struct with the types below them, inlined structs included, and the keys in order.
@@ -113,7 +100,7 @@ func yamlFields(t reflect.Type) (map[string]reflect.Type, []string) {
 	return fields, names
 }
 
-// nearest is the known word that a misspelled one most likely stands for, or nothing where none is close.
+// nearest is the known word that a misspelled one most likely means, or "" where none is close.
 func nearest(word string, known []string) string {
 	best, least := "", len(word)/3+2
 	for _, k := range known {
@@ -154,7 +141,7 @@ func merge(base, over *yaml.Node) *yaml.Node {
 		return over
 	}
 	out := *base
-	out.Content = append([]*yaml.Node(nil), base.Content...)
+	out.Content = slices.Clone(base.Content)
 	for i := 0; i+1 < len(over.Content); i += 2 {
 		key, value := over.Content[i], over.Content[i+1]
 		at := child(&out, key.Value)
