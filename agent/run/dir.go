@@ -1,18 +1,130 @@
 package run
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"deepswe/env/disk"
 )
+
+// The names in a run directory.
+const (
+	manifestFile = "manifest.json"
+	eventsFile   = "events.jsonl"
+	lockFile     = "LOCK"
+	rolloutsDir  = "rollouts"
+)
+
+// Version is the format of run directories that this program writes. Those of version 1 can be read, but not resumed.
+const Version = 2
+
+// Kind is the command that a run belongs to.
+type Kind string
+
+// The kinds of runs.
+const (
+	Solve Kind = "solve"
+	Eval  Kind = "eval"
+	Grade Kind = "grade"
+	Train Kind = "train"
+)
+
+// Manifest is manifest.json: what a run is. It does not change while the run goes on.
+type Manifest struct {
+	Version int       `json:"version"`
+	Kind    Kind      `json:"kind"`
+	ID      string    `json:"id"`
+	Created time.Time `json:"created"`
+	// Program made the run.
+	Program string `json:"program"`
+	// Settings are the kind's own.
+	Settings json.RawMessage `json:"settings,omitempty"`
+}
+
+// Why a directory cannot be written as a run.
+var (
+	// ErrLocked: another process writes it.
+	ErrLocked = disk.ErrLocked
+	// ErrExists: it already holds a run, so it can be resumed but not created.
+	ErrExists = errors.New("the directory already holds a run")
+	// ErrOther: it holds a run of another kind, or in another format.
+	ErrOther = errors.New("another kind of run")
+)
+
+// otherError is an ErrOther that says what to do.
+type otherError string
+
+func (e otherError) Error() string        { return string(e) }
+func (e otherError) Is(target error) bool { return target == ErrOther }
+
+func other(format string, args ...any) error { return otherError(fmt.Sprintf(format, args...)) }
+
+// readManifest reads the manifest of the run in the directory. It fails with fs.ErrNotExist where there is no run, and
+// with ErrOther where a newer program made it.
+func readManifest(path string) (Manifest, error) {
+	var m Manifest
+	name := filepath.Join(path, manifestFile)
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, fmt.Errorf("there is no run in %s: %w", path, err)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read run: %w", err)
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("read run: %s: %w", name, err)
+	}
+	switch {
+	case m.Version > Version:
+		return m, other("%s was made by %s, in format %d, and this program knows formats up to %d: use a newer deepswe",
+			path, m.Program, m.Version, Version)
+	case m.Version < 1 || m.Kind == "":
+		return m, other("%s is not the manifest of a run", name)
+	case m.Version == 1: // the settings were beside the other members
+		m.ID, m.Settings = idOf(path), data
+	}
+	return m, nil
+}
+
+// Resumable reports why the run in the directory cannot be resumed as one of the kind, whether or not a process writes
+// it: there is none (fs.ErrNotExist), or it is of another kind or in another format (ErrOther).
+func Resumable(path string, kind Kind) error {
+	_, err := resumable(path, kind)
+	return err
+}
+
+func resumable(path string, kind Kind) (Manifest, error) {
+	m, err := readManifest(path)
+	switch {
+	case err != nil:
+		return m, err
+	case m.Kind != kind:
+		return m, other("%s holds a run of %s, not of %s: choose another --out", path, m.Kind, kind)
+	case m.Version < Version:
+		return m, other("%s was made by an older program (%s), in format %d: resume it with that one, or begin a new run "+
+			"with another --out", path, m.Program, m.Version)
+	}
+	return m, nil
+}
+
+// idOf is the id of a run that has no other: the name of its directory.
+func idOf(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		path = full
+	}
+	return filepath.Base(path)
+}
 
 // Journal remembers how attempts ended.
 type Journal interface {
@@ -44,12 +156,6 @@ type Dir struct {
 }
 
 var _ Journal = (*Dir)(nil)
-
-// ErrLocked says that another process writes the run directory.
-var ErrLocked = disk.ErrLocked
-
-// ErrExists says that a directory holds a run already, which is resumed or left alone.
-var ErrExists = errors.New("the directory already holds a run")
 
 // Create begins a run in the directory, which may exist but not hold a run. It fills in the Version of the manifest,
 // and where they are missing ID, the directory's name, and Created.
@@ -119,7 +225,7 @@ func Open(path string, kind Kind) (*Dir, error) {
 	return d, nil
 }
 
-// writable adds to an error that comes of a directory that must not be changed what to do.
+// writable adds advice to an error about a directory that may not be written.
 func writable(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w (a run needs a directory that it can write: choose another with --out)", err)
@@ -194,7 +300,10 @@ func (d *Dir) Path(name ...string) string {
 // Attempt makes the directory of an attempt and returns its path. It refuses a group whose name differs from another
 // one's in case only.
 func (d *Dir) Attempt(job Job) (string, error) {
-	if err := d.fold(job.Group); err != nil {
+	d.mu.Lock()
+	err := foldName(d.folded, job.Group)
+	d.mu.Unlock()
+	if err != nil {
 		return "", err
 	}
 	path := attemptPath(d.path, job)
@@ -204,12 +313,6 @@ func (d *Dir) Attempt(job Job) (string, error) {
 	return path, nil
 }
 
-func (d *Dir) fold(group string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return foldName(d.folded, group)
-}
-
 func attemptPath(run string, job Job) string {
 	return filepath.Join(run, rolloutsDir, PathName(job.Group), strconv.Itoa(job.Index))
 }
@@ -217,4 +320,59 @@ func attemptPath(run string, job Job) string {
 // Close syncs the events and gives up the directory.
 func (d *Dir) Close() error {
 	return errors.Join(d.log.Close(), d.lock.Close())
+}
+
+// maxName is the longest name that Linux file systems take, in bytes.
+const maxName = 255
+
+// PathName is the name of the file or directory of an id: a task, a group, a model. Usual ids are their own names. In
+// others, every byte but ASCII letters, digits and - _ + , : = @ ~ and . is percent-encoded, and so is a leading full
+// stop; one that would be longer than 255 bytes ends in a hash instead. Different ids have different names, which are
+// never empty, never lead elsewhere and hide nothing.
+//
+// Names that differ in case only are one name on some file systems: see [CheckNames].
+func PathName(id string) string {
+	var b strings.Builder
+	for i := range len(id) {
+		if c := id[i]; isNameByte(c) && (c != '.' || i > 0) {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	switch name := b.String(); {
+	case name == "":
+		return "%" // as no other id, since digits follow there
+	case len(name) > maxName:
+		sum := sha256.Sum256([]byte(id))
+		suffix := "%-" + hex.EncodeToString(sum[:16])
+		return name[:maxName-len(suffix)] + suffix
+	default:
+		return name
+	}
+}
+
+func isNameByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_+,:=@~.", c) >= 0
+}
+
+// CheckNames refuses ids that differ in case only: where the file system ignores case, their files would be the same.
+func CheckNames(ids []string) error {
+	folded := make(map[string]string, len(ids))
+	for _, id := range ids {
+		if err := foldName(folded, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// foldName adds an id to those that are known by their names without case.
+func foldName(folded map[string]string, id string) error {
+	name := strings.ToLower(PathName(id))
+	if other, ok := folded[name]; ok && other != id {
+		return fmt.Errorf("the ids %q and %q differ only in upper and lower case: rename one, or leave one out", other, id)
+	}
+	folded[name] = id
+	return nil
 }

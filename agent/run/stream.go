@@ -91,7 +91,10 @@ func (r *run) start(ctx context.Context, jobs iter.Seq[Job]) (end func()) {
 	all.Go(func() {
 		defer close(dispatched)
 		if r.dispatch(playing, jobs) && ctx.Err() == nil { // a sequence may end because the context has
-			r.complete()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.whole = true
+			r.groupDone(r.groups.close())
 		}
 	})
 	all.Go(func() {
@@ -160,14 +163,6 @@ func (r *run) dispatch(playing context.Context, jobs iter.Seq[Job]) bool {
 	return true
 }
 
-// complete notes that no job follows.
-func (r *run) complete() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.whole = true
-	r.groupDone(r.groups.close())
-}
-
 // begin counts the job in, or hands out what the journal has of it. It reports whether the job is to be played, and
 // whether the run goes on.
 func (r *run) begin(job Job) (play, ok bool) {
@@ -234,23 +229,17 @@ func (r *run) end(err error) {
 	}
 }
 
-// tell hands an event to the observer.
-func (r *run) tell(e Event) {
+// observe reports an event to the observer.
+func (r *run) observe(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.observe(e)
+	r.Options.Observe(e)
 }
 
-func (r *run) observe(e Event) {
-	if r.Options.Observe != nil {
-		r.Options.Observe(e)
-	}
-}
-
-// groupDone tells of a group that is done. The caller holds r.mu.
-func (r *run) groupDone(last Job, done bool) {
-	if done {
-		r.observe(Event{Kind: GroupDone, Job: last})
+// groupDone reports a group that is done, unless it is nil. The caller holds r.mu.
+func (r *run) groupDone(g *group) {
+	if g != nil {
+		r.Options.Observe(Event{Kind: GroupDone, Job: *g.last})
 	}
 }
 
@@ -267,8 +256,7 @@ type group struct {
 	name   string
 	left   int  // attempts begun that have not ended
 	closed bool // no attempt follows
-	played bool // by this run, rather than found in the journal
-	last   Job  // that ended
+	last   *Job // that was played and ended; nil while all were found in the journal
 }
 
 func newGroups(sizes map[string]int) groups {
@@ -279,13 +267,13 @@ func newGroups(sizes map[string]int) groups {
 	return g
 }
 
-// begin counts a job in. With the first one of a group it closes the group before, and reports whether that is done.
-func (g *groups) begin(job Job, replayed bool) (last Job, done bool) {
+// begin counts a job in. With the first one of a group it closes the group before, and returns that if it is done.
+func (g *groups) begin(job Job, replayed bool) (done *group) {
 	if g.sized {
-		return Job{}, false
+		return nil
 	}
 	if g.current == nil || g.current.name != job.Group {
-		last, done = g.close()
+		done = g.close()
 		g.current = g.open[job.Group]
 		if g.current == nil {
 			g.current = &group{name: job.Group}
@@ -296,32 +284,35 @@ func (g *groups) begin(job Job, replayed bool) (last Job, done bool) {
 	if !replayed {
 		g.current.left++
 	}
-	return last, done
+	return done
 }
 
-// end counts a job out.
-func (g *groups) end(job Job) (last Job, done bool) {
+// end counts a job out, and returns its group if that is done.
+func (g *groups) end(job Job) (done *group) {
 	c := g.open[job.Group]
 	c.left--
-	c.played, c.last = true, job
+	c.last = &job
 	return g.done(c)
 }
 
-// close ends the current group.
-func (g *groups) close() (last Job, done bool) {
+// close ends the current group, and returns it if it is done.
+func (g *groups) close() (done *group) {
 	c := g.current
 	if c == nil {
-		return Job{}, false
+		return nil
 	}
 	g.current, c.closed = nil, true
 	return g.done(c)
 }
 
-// done forgets a group without a job to come, and reports whether it had one that was played.
-func (g *groups) done(c *group) (last Job, done bool) {
+// done forgets a group without a job to come, and returns it if it had one that was played.
+func (g *groups) done(c *group) *group {
 	if !c.closed || c.left > 0 {
-		return Job{}, false
+		return nil
 	}
 	delete(g.open, c.name)
-	return c.last, c.played
+	if c.last == nil {
+		return nil
+	}
+	return c
 }
