@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (j *job) openTask(ctx context.Context) error {
 // openIssue reads the issue from its host, and clones its repository unless --repo names a copy.
 func (j *job) openIssue(ctx context.Context) error {
 	client, err := github.New(github.Options{
-		Token: cli.First(j.d.Getenv("GITHUB_TOKEN"), j.d.Getenv("GH_TOKEN")),
+		Token: cmp.Or(j.d.Getenv("GITHUB_TOKEN"), j.d.Getenv("GH_TOKEN")),
 		API:   j.d.Getenv("DEEPSWE_GITHUB_API"), Log: j.d.Logger(),
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -65,7 +66,7 @@ func newSolve(d Deps) *cobra.Command {
 	f.StringVar(&o.issueFile, "issue-file", "", "read the issue from `FILE`")
 	f.BoolVar(&o.demo, "demo", false, "fix the bundled repository with recorded answers of a model")
 	o.SandboxFlags.Add(cmd)
-	o.Images.Add(cmd)
+	o.AddImages(cmd)
 	o.ModelFlags.Add(cmd)
 	f.BoolVar(&o.apply, "apply", false, "apply the patch to the repository, all of it or nothing")
 	f.StringVar(&o.branch, "branch", "", "commit the patch as the new branch `NAME`")
@@ -98,14 +99,14 @@ func (o *solveOptions) complete(w cli.World) error {
 // fill takes from the configuration what was not given.
 func (o *solveOptions) fill(c cli.Config) {
 	if !o.Given("env") {
-		o.Env = cli.First(c.Env, o.Env)
+		o.Env = cmp.Or(c.Env, o.Env)
 	}
 	// Who asks for a sandbox that takes no image by name does not mean the configured one.
 	if !o.Given("image") && (o.Env == cli.EnvAuto || o.Env == cli.EnvDocker) {
 		o.Image = c.Image
 	}
 	if !o.Given("format") {
-		o.Format = cli.First(c.Format, o.Format)
+		o.Format = cmp.Or(c.Format, o.Format)
 	}
 	if !o.Given("context") && c.Context != 0 {
 		o.Context = c.Context

@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -220,7 +221,7 @@ func listAttempts(out io.Writer, root string, dirs []string, outcomes map[string
 		end, steps, files, reward := "unfinished", "", "", ""
 		o, ended := outcomes[dir]
 		if ended {
-			end = cli.First(string(o.StopReason), verdict(o), "done")
+			end = cmp.Or(string(o.StopReason), verdict(o), "done")
 		}
 		if r, err := attempt.ReadSummary(dir); err == nil {
 			end, steps, files = string(r.StopReason), strconv.Itoa(r.Steps), strconv.Itoa(len(r.Files))
@@ -285,8 +286,8 @@ type viewer struct {
 func (v viewer) heading(rec *trajectory.Recording) {
 	h := rec.Header
 	fmt.Fprintf(v.out, "%s  %s, format %s, %d steps\n",
-		v.name.Render(cli.Plain(cli.First(h.Task, h.Trajectory, "trajectory"))),
-		cli.Plain(cli.First(h.Model, "unknown model")), cli.First(h.Format, "unknown"), len(rec.Turns))
+		v.name.Render(cli.Plain(cmp.Or(h.Task, h.Trajectory, "trajectory"))),
+		cli.Plain(cmp.Or(h.Model, "unknown model")), cmp.Or(h.Format, "unknown"), len(rec.Turns))
 	for _, m := range rec.Messages {
 		if m.Role == trajectory.RoleAssistant {
 			break

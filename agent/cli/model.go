@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -23,12 +23,8 @@ const ReplayPrefix = "replay:"
 // DefaultBaseURL is where vLLM listens by default.
 const DefaultBaseURL = "http://localhost:8000/v1"
 
-// ModelChoice says which endpoint and model are wanted. Empty fields leave the choice to the endpoint.
-type ModelChoice struct {
-	BaseURL string
-	Model   string
-	APIKey  string
-}
+// ModelChoice names an endpoint and a model. An empty field leaves the choice to the endpoint.
+type ModelChoice struct{ BaseURL, Model, APIKey string }
 
 // LiveModel is an endpoint's model, and what the endpoint says about it.
 type LiveModel struct {
@@ -39,9 +35,12 @@ type LiveModel struct {
 	Context int
 }
 
-// OpenModel opens a live endpoint and asks it which model it serves, so that a wrong address is reported at once.
-func OpenModel(ctx context.Context, log *slog.Logger, c ModelChoice) (LiveModel, error) {
-	client, err := llm.New(llm.Options{BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Log: log})
+// openModel opens a live endpoint and asks it which model it serves, so that a wrong address is reported at once.
+func (w World) openModel(ctx context.Context, c ModelChoice) (LiveModel, error) {
+	if w.OpenModel != nil {
+		return w.OpenModel(ctx, c)
+	}
+	client, err := llm.New(llm.Options{BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Log: w.Logger()})
 	if err != nil {
 		return LiveModel{}, Usage(err)
 	}
@@ -55,9 +54,9 @@ func OpenModel(ctx context.Context, log *slog.Logger, c ModelChoice) (LiveModel,
 // ResolveModel fills what flags leave open from the environment and the user's configuration.
 func (w World) ResolveModel(c Config, baseURL, model string) ModelChoice {
 	return ModelChoice{
-		BaseURL: First(baseURL, w.Getenv("DEEPSWE_BASE_URL"), w.Getenv("OPENAI_BASE_URL"), c.BaseURL, DefaultBaseURL),
-		Model:   First(model, w.Getenv("DEEPSWE_MODEL"), c.Model),
-		APIKey:  First(w.Getenv("OPENAI_API_KEY"), c.APIKey),
+		BaseURL: cmp.Or(baseURL, w.Getenv("DEEPSWE_BASE_URL"), w.Getenv("OPENAI_BASE_URL"), c.BaseURL, DefaultBaseURL),
+		Model:   cmp.Or(model, w.Getenv("DEEPSWE_MODEL"), c.Model),
+		APIKey:  cmp.Or(w.Getenv("OPENAI_API_KEY"), c.APIKey),
 	}
 }
 
@@ -83,13 +82,13 @@ func (o *ModelFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "model", "", "model `NAME` as the endpoint serves it, or replay:FILE")
 	f.StringVar(&o.BaseURL, "base-url", "", "`URL` of the OpenAI-compatible endpoint")
-	f.StringVar(&o.Format, "format", "auto", "how the model calls tools: auto, xml or tools")
+	f.StringVar(&o.Format, "format", "auto", "`FORMAT` of tool calls: auto, xml or tools")
 	f.StringVar(&o.Pack, "prompt-pack", "", "prompts from the YAML `FILE`")
-	f.IntVar(&o.MaxSteps, "max-steps", 100, "most replies of the model")
-	f.IntVar(&o.Context, "context", 65536, "most tokens of a conversation; less where the endpoint has less")
+	f.IntVar(&o.MaxSteps, "max-steps", 100, "stop after `N` replies of the model")
+	f.IntVar(&o.Context, "context", 65536, "stop at `N` tokens of conversation, or what the endpoint has if less")
 	f.DurationVar(&o.Timeout, "timeout", 2*time.Hour, "longest `TIME` for a rollout")
 	AddCommandTimeout(cmd, &o.Command)
-	f.Float64Var(&o.Temperature, "temperature", 0, "sampling temperature (default: the endpoint's own)")
+	f.Float64Var(&o.Temperature, "temperature", 0, "sampling temperature `T` (default: the endpoint's own)")
 	Choices(cmd, "format", "auto", trajectory.FormatXML, trajectory.FormatTools)
 	o.Given = f.Changed
 }
@@ -147,10 +146,10 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	if err != nil {
 		return LiveModel{}, err
 	}
-	return w.Model(ctx, w.ResolveModel(c, o.BaseURL, o.Name))
+	return w.openModel(ctx, w.ResolveModel(c, o.BaseURL, o.Name))
 }
 
-// Recorded answers with a recording's replies, in the format that they were given in unless a flag says another.
+// Recorded returns a model that answers with a recording's replies, in their format unless a flag names another.
 func (o *ModelFlags) Recorded(rec *trajectory.Recording) (LiveModel, error) {
 	if len(rec.Turns) == 0 {
 		return LiveModel{}, Usagef("the recorded trajectory has no reply of a model")
@@ -158,7 +157,7 @@ func (o *ModelFlags) Recorded(rec *trajectory.Recording) (LiveModel, error) {
 	if !o.Given("format") && rec.Header.Format != "" {
 		o.Format = rec.Header.Format
 	}
-	return LiveModel{Model: agent.NewReplayModel(rec), Name: First(rec.Header.Model, "recorded")}, nil
+	return LiveModel{Model: agent.NewReplayModel(rec), Name: cmp.Or(rec.Header.Model, "recorded")}, nil
 }
 
 // IsRecorded reports whether the answers come from a recording.
@@ -194,12 +193,11 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 	return a, nil
 }
 
-// prompts returns what opens a conversation: the user's own pack for either format, else the one made for it.
+// prompts returns what writes the first messages: the user's own pack for either format, else the one made for it.
 func (o *ModelFlags) prompts(network bool) func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
-	own := o.pack
 	specs := tools.New(tools.Options{}).Specs()
 	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
-		pack := own
+		pack := o.pack
 		if pack == nil {
 			built, err := prompt.Builtin(f.Name())
 			if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -39,17 +40,16 @@ type openFunc = func(ctx context.Context, log *slog.Logger, c SandboxChoice) (en
 
 // sandboxKinds is the table of all kinds of sandboxes, in the order in which doctor shows them.
 func sandboxKinds() []SandboxKind {
-	here := func(open func(local.Options) (env.Provider, error)) openFunc {
-		return func(_ context.Context, log *slog.Logger, _ SandboxChoice) (env.Provider, error) {
-			return open(local.Options{Log: log})
-		}
-	}
 	return []SandboxKind{
 		{Name: EnvDocker, Images: true, Fix: "run docker version for details", Open: openDocker},
-		{Name: EnvBwrap, Open: here(func(o local.Options) (env.Provider, error) { return local.NewBwrap(o) })},
-		{Name: EnvHost, Remark: "no isolation", Open: here(func(o local.Options) (env.Provider, error) {
-			return local.NewHost(o)
-		})},
+		{Name: EnvBwrap, Open: openLocal(local.NewBwrap)},
+		{Name: EnvHost, Remark: "no isolation", Open: openLocal(local.NewHost)},
+	}
+}
+
+func openLocal[P env.Provider](open func(local.Options) (P, error)) openFunc {
+	return func(_ context.Context, log *slog.Logger, _ SandboxChoice) (env.Provider, error) {
+		return open(local.Options{Log: log})
 	}
 }
 
@@ -59,7 +59,7 @@ func openDocker(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Pro
 	})
 }
 
-// SandboxChoice says which sandbox is wanted.
+// SandboxChoice names a sandbox.
 type SandboxChoice struct {
 	// Env is the word of --env; auto when empty.
 	Env string
@@ -73,13 +73,13 @@ type SandboxChoice struct {
 	// Mirror is asked for Docker Hub's images first. ImageBudget is how many bytes all images may take; no limit when 0.
 	Mirror      string
 	ImageBudget int64
-	// Progress is told how pulls and builds of images go; from several goroutines.
+	// Progress is called as images are pulled and built, from several goroutines.
 	Progress func(env.Progress)
 }
 
 // kind is the word of --env that the choice comes to: auto is docker where an image is known, else bwrap.
 func (c SandboxChoice) kind(kinds []SandboxKind) (SandboxKind, bool) {
-	name := First(c.Env, EnvAuto)
+	name := cmp.Or(c.Env, EnvAuto)
 	if name == EnvAuto {
 		if name = EnvBwrap; c.Image != "" {
 			name = EnvDocker
@@ -129,31 +129,33 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 	case err == nil && k.Images:
 		return p, nil
 	case err == nil:
-		// A provider that works on this machine removes what killed runs left only when it is told to.
+		// A provider that works on this machine removes what killed runs left only on request.
 		if _, err := p.Reap(ctx, env.ReapOptions{}); err != nil && ctx.Err() == nil {
 			w.Logger().Warn("what a killed run left could not be removed", "error", err)
 		}
 		return p, nil
-	case !k.Images && First(c.Env, EnvAuto) == EnvAuto && c.Demo:
+	case !k.Images && cmp.Or(c.Env, EnvAuto) == EnvAuto && c.Demo:
 		c.Env = EnvHost
 		return w.Sandbox(ctx, c)
-	case !k.Images && First(c.Env, EnvAuto) == EnvAuto:
+	case !k.Images && cmp.Or(c.Env, EnvAuto) == EnvAuto:
 		err = fmt.Errorf("%w\nwithout bubblewrap there are two other choices: --image REF works in a container of that "+
 			"image (requires Docker), and --env host works on a scratch copy with no isolation at all", err)
 	}
 	return nil, &ExitError{Code: ExitSandbox, Err: err}
 }
 
-// SandboxFlags are the flags that say where commands run.
+// SandboxFlags are the flags about where commands run.
 type SandboxFlags struct {
 	Env     string
 	Hosts   []string
 	Image   string
 	Network bool
-	Images  ImageFlags
+	// Mirror and Budget are about container images: where they come from, and how much room they may take.
+	Mirror string
+	Budget string
 }
 
-// Add adds all flags, for a command that works on one repository.
+// Add adds the flags of a command that works on one repository.
 func (o *SandboxFlags) Add(cmd *cobra.Command) {
 	o.addEnv(cmd, sandboxKinds())
 	cmd.Flags().StringVar(&o.Image, "image", "", "container image `REF` to work in")
@@ -163,7 +165,14 @@ func (o *SandboxFlags) Add(cmd *cobra.Command) {
 // AddForTasks adds the flags of a command whose tasks bring their images.
 func (o *SandboxFlags) AddForTasks(cmd *cobra.Command) {
 	o.addEnv(cmd, slices.DeleteFunc(sandboxKinds(), func(k SandboxKind) bool { return !k.Images }))
-	o.Images.Add(cmd)
+	o.AddImages(cmd)
+}
+
+// AddImages adds the flags about container images.
+func (o *SandboxFlags) AddImages(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Mirror, "registry-mirror", "", "registry `HOST` to ask for Docker Hub's images first")
+	f.StringVar(&o.Budget, "image-budget", "", "keep all images within `SIZE` (200GB) by removing the least recently used")
 }
 
 func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
@@ -173,7 +182,7 @@ func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
 			help[len(help)-1] += " (" + k.Remark + ")"
 		}
 	}
-	cmd.Flags().StringVar(&o.Env, "env", EnvAuto, "sandbox: "+orList(help))
+	cmd.Flags().StringVar(&o.Env, "env", EnvAuto, "run commands in the sandbox `KIND`: "+orList(help))
 	Choices(cmd, "env", envWords(kinds)...)
 	AddHosts(cmd, &o.Hosts)
 }
@@ -186,8 +195,19 @@ func AddHosts(cmd *cobra.Command, hosts *[]string) {
 
 // Choice is what the flags ask for, completed with the user's configuration.
 func (o *SandboxFlags) Choice(c Config) (SandboxChoice, error) {
-	choice := SandboxChoice{Env: o.Env, Image: o.Image, Hosts: o.Hosts}
-	return choice, o.Images.Complete(c, &choice)
+	choice := SandboxChoice{Env: o.Env, Image: o.Image, Hosts: o.Hosts, Mirror: cmp.Or(o.Mirror, c.RegistryMirror)}
+	budget, from := o.Budget, "--image-budget"
+	if budget == "" {
+		budget, from = c.ImageBudget, "image_budget of the configuration"
+	}
+	if budget == "" {
+		return choice, nil
+	}
+	var err error
+	if choice.ImageBudget, err = units.FromHumanSize(budget); err != nil || choice.ImageBudget <= 0 {
+		return SandboxChoice{}, Usagef("%s: invalid size %q (for example 200GB or 1.5TB)", from, budget)
+	}
+	return choice, nil
 }
 
 func envWords(kinds []SandboxKind) []string {
@@ -204,38 +224,7 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// ImageFlags are the flags that say where container images come from, and how much room they may take.
-type ImageFlags struct {
-	Mirror string
-	Budget string
-}
-
-// Add adds the flags to a command's.
-func (o *ImageFlags) Add(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&o.Mirror, "registry-mirror", "", "registry `HOST` to ask for Docker Hub's images first")
-	f.StringVar(&o.Budget, "image-budget", "", "keep all images within `SIZE` (200GB) by removing the least recently used")
-}
-
-// Complete completes a choice with the flags, or with the user's configuration where they are not given.
-func (o ImageFlags) Complete(c Config, choice *SandboxChoice) error {
-	choice.Mirror = First(o.Mirror, c.RegistryMirror)
-	budget, from := o.Budget, "--image-budget"
-	if budget == "" {
-		budget, from = c.ImageBudget, "image_budget of the configuration"
-	}
-	if budget == "" {
-		return nil
-	}
-	size, err := units.FromHumanSize(budget)
-	if err != nil || size <= 0 {
-		return Usagef("%s: invalid size %q (for example 200GB or 1.5TB)", from, budget)
-	}
-	choice.ImageBudget = size
-	return nil
-}
-
-// Pulling says how far the pull or the build of an image has come.
+// Pulling describes the pull or the build of an image for people.
 func Pulling(p env.Progress) string {
 	switch {
 	case p.Action == env.Building && p.Done:

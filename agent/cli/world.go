@@ -20,7 +20,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// World is what every command needs of the outside. A command package adds what only it needs in a Deps of its own.
+// World is what every command needs from outside. A command package adds its own needs in a Deps.
 type World struct {
 	In io.Reader
 	// Out takes results, Err is for people: a [Screen] where live lines are wanted.
@@ -32,9 +32,7 @@ type World struct {
 	Abandon <-chan struct{}
 	// Version is deepswe's own.
 	Version string
-	// Now is the clock; time.Now when nil.
-	Now func() time.Time
-	// Sandboxes replaces the table behind --env, and OpenModel replaces [OpenModel], where they are not nil.
+	// Sandboxes replaces the table behind --env, and OpenModel the way to a live endpoint, where they are not nil.
 	Sandboxes []SandboxKind
 	OpenModel func(ctx context.Context, c ModelChoice) (LiveModel, error)
 }
@@ -47,22 +45,6 @@ func (w World) Logger() *slog.Logger {
 	return w.Log
 }
 
-// Clock returns the clock, never nil.
-func (w World) Clock() func() time.Time {
-	if w.Now == nil {
-		return time.Now
-	}
-	return w.Now
-}
-
-// Model opens a live endpoint.
-func (w World) Model(ctx context.Context, c ModelChoice) (LiveModel, error) {
-	if w.OpenModel != nil {
-		return w.OpenModel(ctx, c)
-	}
-	return OpenModel(ctx, w.Logger(), c)
-}
-
 // Program is the name and version of this program, as the manifests of runs have it.
 func (w World) Program() string { return "deepswe " + w.Version }
 
@@ -70,7 +52,7 @@ func (w World) Program() string { return "deepswe " + w.Version }
 func (w World) RunID() string {
 	var b [3]byte
 	rand.Read(b[:]) // never fails
-	return w.Clock()().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
+	return time.Now().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
 }
 
 // RunDir is where the run with the id is kept unless --out names another directory. It is the same place for all
@@ -85,8 +67,8 @@ func (w World) RunDir(id string) string {
 	return filepath.Join(state, "runs", id)
 }
 
-// ErrReaderGone is the error of a write to a standard output that nobody reads any more (| head). A command ends with
-// it quietly.
+// ErrReaderGone is the error of a write to a standard output whose reader has gone (| head). A command ends with it
+// quietly.
 var ErrReaderGone = errors.New("the reader of standard output has gone away")
 
 // Stdout is a process's standard output, which returns [ErrReaderGone] where it would return EPIPE.

@@ -174,7 +174,7 @@ func (t *training) read(name string) ([]byte, error) {
 
 // watched trains and shows how it goes: on a terminal, in a log, or to a program.
 func (t *training) watched(ctx context.Context, c train.Config, o train.Options) ([]train.Result, error) {
-	shown := newView(cli.ScreenOf(t.deps.Err), t.deps.Clock())
+	shown := newView(cli.ScreenOf(t.deps.Err), time.Now)
 	out := &events{on: t.json, lines: cli.NewJSONLines(t.deps.Out)}
 	o.Observer = func(run string, c train.Config) train.Observer {
 		return &audience{run: run, view: shown.run(run, c.Steps), out: out}

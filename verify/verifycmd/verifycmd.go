@@ -5,6 +5,7 @@
 package verifycmd
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"iter"
@@ -47,7 +48,7 @@ func openSandbox(
 		}
 	}
 	for _, t := range tasks {
-		if choice.Image = cli.First(t.Image, t.Dockerfile); choice.Image == "" {
+		if choice.Image = cmp.Or(t.Image, t.Dockerfile); choice.Image == "" {
 			return nil, cli.Usagef("task %s names no image: its repository is not available", t.ID)
 		}
 	}
