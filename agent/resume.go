@@ -23,8 +23,7 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	}
 	if from, to := recordedDir(past), r.sandbox.Dir(); from != "" && from != to {
 		return SandboxError, fmt.Errorf("resume the rollout: its repository was at %s and is now at %s, which the "+
-			"conversation "+
-			"does not know: remove its event log to start over", from, to)
+			"conversation does not know: remove its event log to start over", from, to)
 	}
 	r.out.Events = slices.Clip(r.Past)
 	r.opened = true

@@ -109,11 +109,10 @@ func (b bash) verdicts(r env.Result) []string {
 	var notes []string
 	switch {
 	case r.TimedOut:
-		notes = append(notes, fmt.Sprintf("the command timed out after %s and was killed, with all processes that it "+
-			"had started. "+
-			"Its output until then is above. Do less at once (one test, a smaller input), make sure that no program waits for "+
-			"input, or run it in the background with its output in a file: `COMMAND > /tmp/out.txt 2>&1 "+
-			"&`.", seconds(b.timeout)))
+		notes = append(notes, fmt.Sprintf("the command timed out after %g seconds and was killed, with all processes that "+
+			"it had started. Its output until then is above. Do less at once (one test, a smaller input), make sure that no "+
+			"program waits for input, or run it in the background with its output in a file: "+
+			"`COMMAND > /tmp/out.txt 2>&1 &`.", b.timeout.Seconds()))
 	case r.Signal != "":
 		notes = append(notes, fmt.Sprintf("the shell was terminated by %s.", r.Signal))
 	}
@@ -121,14 +120,11 @@ func (b bash) verdicts(r env.Result) []string {
 		notes = append(notes, "a process was killed because it ran out of memory. Use less data at once, or fewer processes.")
 	}
 	if r.Background > 0 {
-		notes = append(notes, fmt.Sprintf("%s still running in the background. Further output is lost unless it goes "+
-			"to a file.",
-			plural(r.Background, "process")))
+		notes = append(notes, plural(r.Background, "process")+" still running in the background. Further output is lost "+
+			"unless it goes to a file.")
 	}
 	return notes
 }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%g seconds", d.Seconds()) }
 
 // share divides a limit between two needs: what one does not need, the other may have.
 func share(a, b, most int) (int, int) {

@@ -122,13 +122,13 @@ func planInsert(p *params) (func(file) (change, error), error) {
 				"made.", after, n, name(f.path), f.length())
 		}
 		c := change{at: f.offset(after + 1)}
-		if crlf(f.data) && strings.Contains(strings.ReplaceAll(text, "\r\n", ""), "\n") {
-			text = toCRLF(text)
-			c.note = crlfNote
-		}
 		ending := "\n"
 		if crlf(f.data) {
 			ending = "\r\n"
+			if converted := toCRLF(text); converted != text {
+				text = converted
+				c.note = "the file uses CRLF line endings, so your text was written with CRLF line endings too."
+			}
 		}
 		switch {
 		case after == n && f.unfinished():
@@ -141,8 +141,6 @@ func planInsert(p *params) (func(file) (change, error), error) {
 		return c, nil
 	}, nil
 }
-
-const crlfNote = "the file uses CRLF line endings, so your text was written with CRLF line endings too."
 
 // snippet shows the lines around an edit.
 func (e *fileEditor) snippet(done, path string, after []byte, at, length int) string {
@@ -189,8 +187,7 @@ func lastLines(o env.Output, n int) string {
 	var out []string
 	for _, l := range lines[max(0, len(lines)-n):] {
 		shown, _ := visible([]byte(l))
-		shown = shorten(shown, 500)
-		out = append(out, shown)
+		out = append(out, shorten(shown, 500))
 	}
 	return strings.Join(out, "\n")
 }

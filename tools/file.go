@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -28,8 +29,7 @@ func readFile(ctx context.Context, sb Sandbox, path string) (file, error) {
 	}
 	if binary(data) {
 		return file{}, tell("%s is a binary file of %s bytes%s, which cannot be viewed or edited. Inspect it with "+
-			"execute_bash (file, xxd | head, strings | head).",
-			name(path), count(info.Size), kindOfBinary(data))
+			"execute_bash (file, xxd | head, strings | head).", name(path), count(info.Size), kindOfBinary(data))
 	}
 	return file{text: newText(data), path: path, version: info.Version, size: info.Size}, nil
 }
@@ -39,8 +39,7 @@ func readWhole(ctx context.Context, sb Sandbox, path string) (file, error) {
 	f, err := readFile(ctx, sb, path)
 	if err == nil && f.cut() {
 		err = tell("%s has %s bytes, which is too large to edit (the limit is %s). Use execute_bash with sed or a "+
-			"short script.",
-			name(path), count(f.size), count(largestFile))
+			"short script.", name(path), count(f.size), count(largestFile))
 	}
 	return f, err
 }
@@ -61,10 +60,9 @@ func (f file) peculiarities() []string {
 	var out []string
 	if f.cut() {
 		out = append(out, fmt.Sprintf("only the first %[2]s of %[1]s bytes were read. Use execute_bash for the rest "+
-			"(sed -n '100,200p', grep -n, tail).",
-			count(f.size), count(len(f.data))))
+			"(sed -n '100,200p', grep -n, tail).", count(f.size), count(len(f.data))))
 	}
-	if strings.HasPrefix(string(f.data[:min(3, len(f.data))]), byteOrderMark) {
+	if bytes.HasPrefix(f.data, []byte(byteOrderMark)) {
 		out = append(out, "the file starts with a byte order mark (BOM), which is not shown. Edits preserve it.")
 	}
 	if crlf(f.data) {
@@ -114,7 +112,7 @@ func kindOfBinary(data []byte) string {
 		{"%PDF", "a PDF document"},
 		{"\x00asm", "WebAssembly"},
 	} {
-		if strings.HasPrefix(string(data[:min(len(data), 16)]), k.magic) {
+		if bytes.HasPrefix(data, []byte(k.magic)) {
 			return " (" + k.kind + ")"
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 )
 
@@ -116,9 +117,8 @@ func whiteSpaceDifference(f file, w window, lines []string) string {
 			break
 		}
 		if has, l := string(line), lines[n-w.first]; has != l {
-			has = shorten(fmt.Sprintf("%q", has), 300)
-			l = shorten(fmt.Sprintf("%q", l), 300)
-			return fmt.Sprintf("\nLine %d is %s in the file and %s in old_str.", n, has, l)
+			return fmt.Sprintf("\nLine %d is %s in the file and %s in old_str.", n,
+				shorten(strconv.Quote(has), 300), shorten(strconv.Quote(l), 300))
 		}
 	}
 	return "\nThe difference is the newline at the end of old_str."

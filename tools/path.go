@@ -1,12 +1,13 @@
 package tools
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"deepswe/env"
@@ -96,8 +97,8 @@ func alternatives(p, dir string, l env.Listing) string {
 			all = append(all, candidate{base, s})
 		}
 	}
-	sort.SliceStable(all, func(i, j int) bool { return all[i].score > all[j].score })
-	text := fmt.Sprintf("%s exists but has no %s.", name(dir), name(missing))
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(b.score, a.score) })
+	text := fmt.Sprintf("%s exists, but does not contain %s.", name(dir), name(missing))
 	if len(all) == 0 {
 		return text
 	}

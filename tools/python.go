@@ -69,7 +69,7 @@ func pythonFolds(src []byte) ([]span, error) {
 type logicalLine struct {
 	span
 	indent     int    // columns, tabs to the next multiple of eight
-	words      string // the first words, up to a character that no keyword has
+	words      string // the first words, up to a character that no word has
 	onlyString bool   // it is a string literal and nothing else
 	opens      bool   // it ends with a colon
 }
@@ -175,14 +175,11 @@ func (s *pythonScanner) logicalLine() (logicalLine, bool, error) {
 func (l logicalLine) finish(text []byte, code bool, last int) logicalLine {
 	l.last = last
 	l.onlyString = l.onlyString && code
-	end := bytes.IndexFunc(text, func(r rune) bool {
-		word := r == ' ' || r == '\t' || r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || r >= 0x80
-		return !word
-	})
-	if end < 0 {
-		end = len(text)
+	end := 0
+	for end < min(len(text), 80) && (wordByte(text[end]) || text[end] == ' ' || text[end] == '\t') {
+		end++
 	}
-	l.words = string(text[:min(end, 80)])
+	l.words = string(text[:end])
 	return l
 }
 
@@ -210,17 +207,14 @@ func (s *pythonScanner) indentation() int {
 }
 
 func (s *pythonScanner) comment() {
-	if end := bytes.IndexByte(s.src[s.at:], '\n'); end >= 0 {
-		s.at += end
-		return
+	for s.at < len(s.src) && s.src[s.at] != '\n' {
+		s.at++
 	}
-	s.at = len(s.src)
 }
 
 // continuation passes over a backslash and the end of its line; it returns false where something else follows.
 func (s *pythonScanner) continuation() bool {
-	rest := s.src[s.at+1:]
-	rest = bytes.TrimPrefix(rest, []byte("\r"))
+	rest := bytes.TrimPrefix(s.src[s.at+1:], []byte("\r"))
 	if !bytes.HasPrefix(rest, []byte("\n")) {
 		return false
 	}

@@ -170,8 +170,7 @@ func ambiguous(f file, places []int) error {
 		more = " and others"
 	}
 	return tell("No replacement was performed. Multiple occurrences of old_str in %s, starting at lines %s%s. Add "+
-		"surrounding lines to make old_str unique.",
-		name(f.path), strings.Join(at, ", "), more)
+		"surrounding lines to make old_str unique.", name(f.path), strings.Join(at, ", "), more)
 }
 
 // mostNear is how many lines of the nearest text are shown.
@@ -203,14 +202,13 @@ func noMatch(f file, before string) error {
 			break
 		}
 		text, _ := show(n, line, crlf)
-		text = shorten(text, 300)
-		fmt.Fprintf(&b, "\n%6d\t%s", n, text)
+		fmt.Fprintf(&b, "\n%6d\t%s", n, shorten(text, 300))
 	}
 	if w.spacesOnly {
 		b.WriteString(whiteSpaceDifference(f, w, lines))
 	} else if d := w.difference; d >= 0 {
-		had := shorten(fmt.Sprintf("%q", lines[d]), 300)
-		fmt.Fprintf(&b, "\nThe first difference is at line %d, where old_str has %s.", w.first+d, had)
+		fmt.Fprintf(&b, "\nThe first difference is at line %d, where old_str has %s.", w.first+d,
+			shorten(strconv.Quote(lines[d]), 300))
 	}
 	return tell("%s%s", message, b.String())
 }

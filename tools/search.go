@@ -96,7 +96,7 @@ func nothing(ctx context.Context, sb Sandbox, term, path string, m env.Matches) 
 	} else if any, err := sb.Search(ctx, env.Query{
 		Term: "(?i)" + regexp.QuoteMeta(term), Regexp: true, Path: path, MaxMatches: 1,
 	}); err == nil && any.Total > 0 {
-		fmt.Fprintf(&b, " Case-insensitively it matches %s: use `grep -rni` with execute_bash.", plural(any.Total, "line"))
+		fmt.Fprintf(&b, " A case-insensitive search matches %s: use `grep -rni` with execute_bash.", plural(any.Total, "line"))
 	}
 	b.WriteString(skipped(m))
 	return b.String()
@@ -140,8 +140,7 @@ func renderMatches(term, path string, m env.Matches) string {
 	out := heading + body
 	if m.Total > len(m.Matches) {
 		out += fmt.Sprintf("\nNOTE: only the first %s of %s are listed. Narrow the search with a longer search_term "+
-			"or a subdirectory as path.",
-			count(len(m.Matches)), plural(m.Total, "match"))
+			"or a subdirectory as path.", count(len(m.Matches)), plural(m.Total, "match"))
 	}
 	return out + skipped(m)
 }

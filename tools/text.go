@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -152,7 +153,7 @@ func wholeRunes(s string) string {
 func quote(s string) string {
 	const most = 200
 	if len(s) <= most {
-		return fmt.Sprintf("%q", s)
+		return strconv.Quote(s)
 	}
 	return fmt.Sprintf("%q… (%s characters)", wholeRunes(s[:most]), count(len(s)))
 }
@@ -164,7 +165,7 @@ func name(path string) string {
 	}
 	_, changed := visible([]byte(path))
 	if changed || strings.TrimSpace(path) != path || strings.ContainsAny(path, "\t\u2028\u2029") {
-		return fmt.Sprintf("%q", path)
+		return strconv.Quote(path)
 	}
 	return path
 }

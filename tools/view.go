@@ -75,9 +75,8 @@ func (e *fileEditor) viewRange(f file, first, last int, p *params) (string, erro
 	}
 	switch {
 	case first > n && f.cut():
-		return "", tell("Invalid view_range parameter: line %d is beyond the first %s bytes of %s, which is all that "+
-			"is read of such a large file (%d lines). Use execute_bash (sed -n '%d,+40p').",
-			first, count(len(f.data)), name(f.path), n, first)
+		return "", tell("Invalid view_range parameter: only the first %s bytes of %s (%d lines) can be viewed, and line %d "+
+			"is after them. Use execute_bash (sed -n '%d,+40p').", count(len(f.data)), name(f.path), n, first, first)
 	case first > n:
 		return "", tell("Invalid view_range parameter: it starts at line %d, but %s has %s.", first, name(f.path), f.length())
 	case last != -1 && last < first:
