@@ -24,11 +24,7 @@ func commandCases() []testCase {
 		{"NotStarted", testNotStarted},
 		{"Bytes", testBytes},
 		{"Concurrent", testConcurrent},
-		{"Ping", func(t *testing.T, s *suite) {
-			if err := s.sandbox(t).Ping(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}},
+		{"Ping", func(t *testing.T, s *suite) { s.sandbox(t).ping() }},
 	}
 }
 
@@ -103,7 +99,7 @@ func testDirAndEnv(t *testing.T, s *suite) {
 	for _, c := range []struct {
 		name, dir, line, want string
 	}{
-		{"default", "-", "pwd", b.Dir()},
+		{"default", "", "pwd", b.Dir()},
 		{"absolute", b.dir, "pwd", b.dir},
 		{"relative", strings.TrimPrefix(b.dir, b.Dir()+"/"), "pwd", b.dir},
 		{"elsewhere", "/", "pwd", "/"},
@@ -112,9 +108,6 @@ func testDirAndEnv(t *testing.T, s *suite) {
 		{"replaced", "/", `printf %s "$LANG"`, "xx"},
 	} {
 		cmd := env.Command{Line: c.line, Dir: c.dir, Env: []string{"DEEPSWE_X=a b=c\n\xff", "TWICE=1", "TWICE=2", "LANG=xx"}}
-		if c.dir == "-" {
-			cmd.Dir = ""
-		}
 		r, err := b.Run(t.Context(), cmd)
 		if err != nil || strings.TrimSuffix(text(r.Stdout), "\n") != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.name, text(r.Stdout), err, c.want)
@@ -240,15 +233,13 @@ func testCapture(t *testing.T, s *suite) {
 	for _, c := range []struct{ head, tail int }{
 		{100, 200}, {0, 1}, {1, 0}, {1 << 20, 0}, {0, 1 << 20}, {70_000, 90_000}, {3 << 20, 3 << 20},
 	} {
-		r := b.run(env.Command{Line: "cat text", Head: c.head, Tail: c.tail})
+		got := b.run(env.Command{Line: "cat text", Head: c.head, Tail: c.tail}).Stdout
 		all := want.Bytes()
-		wantHead := all[:min(c.head, len(all))]
-		rest := all[len(wantHead):]
-		wantTail := rest[max(0, len(rest)-c.tail):]
-		if !bytes.Equal(r.Stdout.Head, wantHead) || !bytes.Equal(r.Stdout.Tail, wantTail) ||
-			r.Stdout.Size != int64(len(all)) {
-			t.Errorf("head %d, tail %d: got %d and %d of %d bytes", c.head, c.tail, len(r.Stdout.Head), len(r.Stdout.Tail),
-				r.Stdout.Size)
+		head := all[:min(c.head, len(all))]
+		rest := all[len(head):]
+		tail := rest[max(0, len(rest)-c.tail):]
+		if !bytes.Equal(got.Head, head) || !bytes.Equal(got.Tail, tail) || got.Size != int64(len(all)) {
+			t.Errorf("head %d, tail %d: got %d and %d of %d bytes", c.head, c.tail, len(got.Head), len(got.Tail), got.Size)
 		}
 	}
 	r := b.run(env.Command{Line: "cat text"})
@@ -268,13 +259,13 @@ func testTimeout(t *testing.T, s *suite) {
 		t.Errorf("in time, and yet %+v", r)
 	}
 	// The grace between the two signals is used, and is enough.
-	r = b.run(env.Command{Line: "trap 'echo bye; exit 9' TERM; while :; do sleep 0.01; done", Timeout: time.Second,
-		Grace: time.Minute})
+	polite := "trap 'echo bye; exit 9' TERM; while :; do sleep 0.01; done"
+	r = b.run(env.Command{Line: polite, Timeout: time.Second, Grace: time.Minute})
 	if !r.TimedOut || r.ExitCode != 9 || text(r.Stdout) != "bye\n" {
 		t.Errorf("a polite program: %+v, %q", r, text(r.Stdout))
 	}
-	r = b.run(env.Command{Line: "trap '' TERM; while :; do sleep 0.01; done", Timeout: time.Second,
-		Grace: 100 * time.Millisecond})
+	deaf := "trap '' TERM; while :; do sleep 0.01; done"
+	r = b.run(env.Command{Line: deaf, Timeout: time.Second, Grace: 100 * time.Millisecond})
 	if !r.TimedOut || r.Signal != "SIGKILL" || r.ExitCode != 137 {
 		t.Errorf("a deaf program: %+v", r)
 	}
@@ -318,32 +309,21 @@ func testCancel(t *testing.T, s *suite) {
 	}
 }
 
-// guestMemory is the most memory that the guest has used so far, in kilobytes.
-func (b *bench) guestMemory() int {
-	b.t.Helper()
-	line := b.sh("grep VmHWM /proc/$PPID/status")
-	fields := strings.Fields(line)
-	if len(fields) < 2 {
-		b.t.Fatalf("VmHWM: %q", line)
-	}
-	kb, err := strconv.Atoi(fields[1])
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return kb
-}
-
-// bounded checks that the guest has stayed small.
+// bounded checks that the guest has never used much memory.
 func (b *bench) bounded() {
 	b.t.Helper()
-	const most = 96 << 10
-	if kb := b.guestMemory(); kb > most {
+	line := b.sh("grep VmHWM /proc/$PPID/status")
+	var kb int
+	if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kb); err != nil {
+		b.t.Fatalf("%q: %v", line, err)
+	}
+	if kb > 96<<10 {
 		b.t.Errorf("the guest has used %d MiB", kb>>10)
 	}
 }
 
 func testLongLine(t *testing.T, s *suite) {
-	b := s.bench(t, s.start(t))
+	b := own(t, s.start(t))
 	const size = 100 << 20
 	const line = "head -c %d /dev/zero | tr '\\0' x > long; printf needle >> long; tail -c %d long > shorter"
 	b.sh(fmt.Sprintf(line, size, size/8))
@@ -373,7 +353,7 @@ func testLongLine(t *testing.T, s *suite) {
 }
 
 func testFlood(t *testing.T, s *suite) {
-	b := s.bench(t, s.start(t))
+	b := own(t, s.start(t))
 	r := b.run(env.Command{Line: "yes", Timeout: 1500 * time.Millisecond})
 	if !r.TimedOut || r.Stdout.Size < 256<<10 || !strings.HasPrefix(text(r.Stdout), "y\ny\n") {
 		t.Errorf("%d bytes, %+v", r.Stdout.Size, r.TimedOut)
@@ -389,7 +369,5 @@ func testFlood(t *testing.T, s *suite) {
 	}
 	calls.Wait()
 	b.bounded()
-	if err := b.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
+	b.ping()
 }

@@ -93,10 +93,6 @@ func testDescribe(t *testing.T, s *suite) {
 
 func testWriteOptions(t *testing.T, s *suite) {
 	b := s.sandbox(t)
-	put := func(name string, o env.WriteOptions) error {
-		_, err := b.Write(t.Context(), b.path(name), []byte("new"), o)
-		return err
-	}
 	b.write("old", "old")
 	b.sh("ln -s nowhere dangling")
 	for _, c := range []struct {
@@ -117,7 +113,7 @@ func testWriteOptions(t *testing.T, s *suite) {
 		{"a name that is too long", strings.Repeat("x", 256), env.WriteOptions{}, fs.ErrInvalid},
 		{"a NUL", "x\x00y", env.WriteOptions{}, fs.ErrInvalid},
 	} {
-		if err := put(c.file, c.o); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		if err := b.put(c.file, "new", c.o); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
@@ -125,7 +121,7 @@ func testWriteOptions(t *testing.T, s *suite) {
 		t.Errorf("a refused write has written %q", got)
 	}
 	for want, o := range map[string]env.WriteOptions{"644": {}, "755": {Mode: 0o755}, "600": {Mode: 0o600}} {
-		if err := put("mode"+want, o); err != nil {
+		if err := b.put("mode"+want, "new", o); err != nil {
 			t.Error(err)
 		}
 		if got := strings.TrimSpace(b.sh("stat -c %a mode" + want)); got != want {
@@ -147,27 +143,23 @@ func testCompareAndSwap(t *testing.T, s *suite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"),
-		env.WriteOptions{IfVersion: info.Version}); !errors.Is(err, guest.ErrChanged) {
+	if err := b.put("f", "three", env.WriteOptions{IfVersion: info.Version}); !errors.Is(err, guest.ErrChanged) {
 		t.Errorf("an old version: %v", err)
 	}
 	b.sh("printf meanwhile > f")
-	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"),
-		env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
+	if err := b.put("f", "three", env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
 		t.Errorf("changed by the shell: %v", err)
 	}
 	if got := b.read("f"); got != "meanwhile" {
 		t.Errorf("read %q", got)
 	}
 	b.sh("rm f")
-	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"),
-		env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
+	if err := b.put("f", "three", env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
 		t.Errorf("deleted: %v", err)
 	}
 	// The same content is the same version, however it came back.
 	b.sh("printf two > f")
-	if _, err := b.Write(t.Context(), b.path("f"), []byte("three"),
-		env.WriteOptions{IfVersion: second.Version}); err != nil {
+	if err := b.put("f", "three", env.WriteOptions{IfVersion: second.Version}); err != nil {
 		t.Errorf("restored: %v", err)
 	}
 }
@@ -219,7 +211,7 @@ func testKeeps(t *testing.T, s *suite) {
 	b.sh("printf old > script; chmod 751 script; printf old > a; ln a b; printf old > ro; chmod 444 ro; " +
 		"mkdir d; printf old > d/f; chmod 555 d")
 	for _, name := range []string{"script", "a", "d/f"} {
-		if _, err := b.Write(t.Context(), b.path(name), []byte("new content"), env.WriteOptions{Mode: 0o600}); err != nil {
+		if err := b.put(name, "new content", env.WriteOptions{Mode: 0o600}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -232,11 +224,11 @@ func testKeeps(t *testing.T, s *suite) {
 	if got := b.read("d/f"); got != "new content" {
 		t.Errorf("a file in a closed directory has %q", got)
 	}
-	_, err := b.Write(t.Context(), b.path("ro"), []byte("new"), env.WriteOptions{})
+	err := b.put("ro", "new", env.WriteOptions{})
 	if !errors.Is(err, fs.ErrPermission) || b.read("ro") != "old" {
 		t.Errorf("a read-only file: %v, content %q", err, b.read("ro"))
 	}
-	if _, err := b.Write(t.Context(), b.path("a"), []byte("x"), env.WriteOptions{}); err != nil || b.read("b") != "x" {
+	if err := b.put("a", "x", env.WriteOptions{}); err != nil || b.read("b") != "x" {
 		t.Errorf("a shorter content: %v, %q", err, b.read("b"))
 	}
 	b.sh("chmod 755 d")
@@ -248,7 +240,7 @@ func testSymlinks(t *testing.T, s *suite) {
 		"ln -s loop2 loop; ln -s loop loop2; ln -s real dirlink; ln -s ../" +
 		b.dir[strings.LastIndexByte(b.dir, '/')+1:] + "/real/f around")
 	for _, name := range []string{"link", "chain", "around", "dirlink/f"} {
-		if _, err := b.Write(t.Context(), b.path(name), []byte("through "+name), env.WriteOptions{}); err != nil {
+		if err := b.put(name, "through "+name, env.WriteOptions{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := b.read("real/f"); got != "through "+name {
@@ -256,11 +248,11 @@ func testSymlinks(t *testing.T, s *suite) {
 		}
 	}
 	b.sh("test -L link && test -L chain && test -L around")
-	if _, err := b.Write(t.Context(), b.path("dangling"), []byte("made"), env.WriteOptions{}); err != nil ||
+	if err := b.put("dangling", "made", env.WriteOptions{}); err != nil ||
 		b.read("real/new") != "made" {
 		t.Errorf("a link to nothing: %v", err)
 	}
-	if _, err := b.Write(t.Context(), b.path("loop"), []byte("x"), env.WriteOptions{}); !errors.Is(err, fs.ErrInvalid) {
+	if err := b.put("loop", "x", env.WriteOptions{}); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("writing to a loop: %v", err)
 	}
 	if _, _, err := b.Read(t.Context(), b.path("loop"), env.ReadOptions{}); !errors.Is(err, fs.ErrInvalid) {
@@ -358,7 +350,7 @@ func testWindow(t *testing.T, s *suite) {
 }
 
 func testLarge(t *testing.T, s *suite) {
-	b := s.bench(t, s.start(t))
+	b := own(t, s.start(t))
 	content := bytes.Repeat([]byte("0123456789abcdef\n"), 4<<20) // 68 MiB
 	info, err := b.Write(t.Context(), b.path("f"), content, env.WriteOptions{})
 	if err != nil || info.Version != sum(content) {

@@ -3,6 +3,7 @@ package sandboxtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/guest"
+	"deepswe/env/testkit"
 )
 
 func lifecycleCases() []testCase {
@@ -73,7 +75,7 @@ func testClose(t *testing.T, s *suite) {
 
 // testCloseUnderWork: calls that are under way end, with the error that says why.
 func testCloseUnderWork(t *testing.T, s *suite) {
-	b := s.bench(t, s.start(t))
+	b := own(t, s.start(t))
 	mark := marker()
 	errs := make(chan error, 8)
 	for range cap(errs) {
@@ -83,17 +85,13 @@ func testCloseUnderWork(t *testing.T, s *suite) {
 		}()
 	}
 	eventually(t, "the commands run", func() bool { return b.running("sleep "+mark) >= 2*cap(errs) })
-	if err := b.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	b.close()
 	for range cap(errs) {
-		if err := <-errs; !gone(err) {
+		if err := <-errs; !errors.Is(err, env.ErrInfrastructure) {
 			t.Errorf("a call under way: %v", err)
 		}
 	}
-	if !s.options.Remote && holding(t, mark) != 0 {
-		t.Errorf("%d processes have survived", holding(t, mark))
-	}
+	s.killed(t, mark)
 }
 
 // testCloseCancelled: an interrupted caller closes with a context that is done, and still leaves nothing.
@@ -104,39 +102,19 @@ func testCloseCancelled(t *testing.T, s *suite) {
 	if err := sb.Close(ctx); err != nil {
 		t.Error(err)
 	}
-	s.noneOf(t, t.Name())
-}
-
-func (s *suite) noneOf(t *testing.T, rollout string) {
-	t.Helper()
-	left, err := s.provider.Reap(context.Background(), env.ReapOptions{DryRun: true, All: true})
-	if err != nil {
-		t.Error(err)
-	}
-	for _, l := range left {
-		if l.Run == s.run && l.Rollout == rollout {
-			t.Errorf("left over: %s %s", l.Kind, l.ID)
-		}
-	}
+	s.nothingLeft(t, t.Name())
 }
 
 func testStartCancelled(t *testing.T, s *suite) {
-	spec := s.options.Spec
-	spec.Run, spec.Rollout = s.run, t.Name()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if sb, err := s.provider.Start(ctx, spec); err == nil || !errors.Is(err, context.Canceled) {
+	if err := s.fail(ctx, t); !errors.Is(err, context.Canceled) {
 		t.Errorf("a start that was called off: %v", err)
-		if err == nil {
-			sb.Close(context.Background())
-		}
 	}
-	for _, after := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond,
-		80 * time.Millisecond} {
+	for after := time.Millisecond; after < 100*time.Millisecond; after *= 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
-		if sb, err := s.provider.Start(ctx, spec); err == nil {
-			err = sb.Close(context.Background())
-			if err != nil {
+		if sb, err := s.provider.Start(ctx, s.spec(t)); err == nil {
+			if err := sb.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
 		} else if !errors.Is(err, context.DeadlineExceeded) {
@@ -144,7 +122,7 @@ func testStartCancelled(t *testing.T, s *suite) {
 		}
 		cancel()
 	}
-	s.noneOf(t, t.Name())
+	s.nothingLeft(t, t.Name())
 }
 
 // repository makes a directory with everything that a copy can lose.
@@ -152,17 +130,8 @@ func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	put := func(name, content string, mode os.FileMode) {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(path, time.Time{}, time.Unix(1_500_000_000, 0)); err != nil {
+		path := testkit.WriteFile(t, filepath.Join(dir, name), content)
+		if err := errors.Join(os.Chmod(path, mode), os.Chtimes(path, time.Time{}, time.Unix(1_500_000_000, 0))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,8 +141,7 @@ func repository(t *testing.T) string {
 	put(".git/HEAD", "ref: refs/heads/main\n", 0o644)
 	put("new\nline \"quoted\" \xff", "x", 0o644)
 	put("empty", "", 0o600)
-	for link, to := range map[string]string{"link": "a.txt", "out": "/etc/hostname", "broken": "nowhere",
-		"up": "../../../..", "dirlink": "bin"} {
+	for link, to := range links() {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -184,12 +152,19 @@ func repository(t *testing.T) string {
 	return dir
 }
 
+// links are the symbolic links of a repository.
+func links() map[string]string {
+	return map[string]string{
+		"link": "a.txt", "out": "/etc/hostname", "broken": "nowhere", "up": "../../../..", "dirlink": "bin",
+	}
+}
+
 func testCopyIn(t *testing.T, s *suite) {
 	source := repository(t)
-	sb := s.start(t, func(spec *env.Spec) { spec.CopyIn = source })
-	b := &bench{Sandbox: sb, t: t, dir: sb.Dir()}
-	for name, want := range map[string]string{"a.txt": "text\r\n", ".git/HEAD": "ref: refs/heads/main\n",
-		"new\nline \"quoted\" \xff": "x", "empty": ""} {
+	b := s.start(t, func(spec *env.Spec) { spec.CopyIn = source })
+	for name, want := range map[string]string{
+		"a.txt": "text\r\n", ".git/HEAD": "ref: refs/heads/main\n", "new\nline \"quoted\" \xff": "x", "empty": "",
+	} {
 		if got := b.read(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
@@ -199,8 +174,7 @@ func testCopyIn(t *testing.T, s *suite) {
 			t.Errorf("%s: %s, want mode %s", name, got, want)
 		}
 	}
-	for link, to := range map[string]string{"link": "a.txt", "out": "/etc/hostname", "broken": "nowhere",
-		"up": "../../../..", "dirlink": "bin"} {
+	for link, to := range links() {
 		if got := b.sh("readlink " + link); got != to+"\n" {
 			t.Errorf("%s leads to %q, want %q", link, got, to)
 		}
@@ -222,67 +196,41 @@ func testCopyIn(t *testing.T, s *suite) {
 
 func testCopyInMany(t *testing.T, s *suite) {
 	source := t.TempDir()
-	for d := range 10 {
-		dir := filepath.Join(source, string(rune('a'+d)))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		for f := range 100 {
-			name := filepath.Join(dir, string(rune('a'+f%26))+string(rune('a'+f/26)))
-			if err := os.WriteFile(name, []byte{byte(d), byte(f)}, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
+	for i := range 1000 {
+		testkit.WriteFile(t, filepath.Join(source, fmt.Sprint("d", i%10), fmt.Sprint(i)), fmt.Sprint(i))
 	}
 	sb := s.start(t, func(spec *env.Spec) { spec.CopyIn = source })
 	files, err := sb.Tree(t.Context(), sb.Dir(), env.TreeOptions{})
 	if err != nil || len(files) < 1000 {
 		t.Errorf("%d files, %v", len(files), err)
 	}
-	if err := sb.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	spec := s.options.Spec
-	spec.Run, spec.Rollout, spec.CopyIn = s.run, t.Name(), filepath.Join(source, "nowhere")
-	if sb, err := s.provider.Start(t.Context(), spec); err == nil {
-		sb.Close(context.Background())
-		t.Error("a source that is not there was copied")
-	}
-	s.noneOf(t, t.Name())
+	sb.close()
+	_ = s.fail(t.Context(), t, func(spec *env.Spec) { spec.CopyIn = filepath.Join(source, "nowhere") })
+	s.nothingLeft(t, t.Name())
 }
 
 func testPrepare(t *testing.T, s *suite) {
-	sb := s.start(t, func(spec *env.Spec) {
-		spec.Prepare = []string{"echo one > prepared && pwd > where",
-			"cat prepared && echo two >> prepared && chmod 666 prepared"}
+	b := s.start(t, func(spec *env.Spec) {
+		spec.Prepare = []string{
+			"echo one > prepared && pwd > where", "cat prepared && echo two >> prepared && chmod 666 prepared",
+		}
 	})
-	b := &bench{Sandbox: sb, t: t, dir: sb.Dir()}
 	if got := b.read("prepared"); got != "one\ntwo\n" {
 		t.Errorf("prepared: %q", got)
 	}
-	if got := b.read("where"); got != sb.Dir()+"\n" {
+	if got := b.read("where"); got != b.Dir()+"\n" {
 		t.Errorf("prepared in %q", got)
 	}
-	spec := s.options.Spec
-	spec.Run, spec.Rollout = s.run, t.Name()
-	spec.Prepare = []string{"echo the reason >&2; exit 7"}
-	failed, err := s.provider.Start(t.Context(), spec)
-	if err == nil {
-		failed.Close(context.Background())
-		t.Fatal("a sandbox that could not be prepared has started")
-	}
+	err := s.fail(t.Context(), t, func(spec *env.Spec) { spec.Prepare = []string{"echo the reason >&2; exit 7"} })
 	if !strings.Contains(err.Error(), "the reason") || !strings.Contains(err.Error(), "7") {
 		t.Errorf("the error does not say why: %v", err)
 	}
-	if err := sb.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	s.noneOf(t, t.Name())
+	b.close()
+	s.nothingLeft(t, t.Name())
 }
 
 func testEnvironment(t *testing.T, s *suite) {
-	sb := s.start(t, func(spec *env.Spec) { spec.Env = []string{"DEEPSWE_A=1 2=3", "DEEPSWE_B="} })
-	b := &bench{Sandbox: sb, t: t, dir: sb.Dir()}
+	b := s.start(t, func(spec *env.Spec) { spec.Env = []string{"DEEPSWE_A=1 2=3", "DEEPSWE_B="} })
 	if got := b.sh(`printf '%s|%s|%s' "$DEEPSWE_A" "${DEEPSWE_B-unset}" "${DEEPSWE_C-unset}"`); got != "1 2=3||unset" {
 		t.Errorf("%q", got)
 	}
@@ -302,7 +250,7 @@ func testStartRefused(t *testing.T, s *suite) {
 
 // testApart: two sandboxes do not see each other.
 func testApart(t *testing.T, s *suite) {
-	one, two := s.bench(t, s.start(t)), s.bench(t, s.start(t))
+	one, two := own(t, s.start(t)), own(t, s.start(t))
 	mark := marker()
 	one.run(env.Command{Line: "sleep " + mark + " >/dev/null 2>&1 & echo mine > here"})
 	if s.can.Isolated {
@@ -313,9 +261,7 @@ func testApart(t *testing.T, s *suite) {
 			t.Errorf("a neighbour's file: %v", err)
 		}
 	}
-	if err := one.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	one.close()
 	if two.sh("echo ok") != "ok\n" {
 		t.Error("a neighbour's end was felt")
 	}
@@ -326,9 +272,7 @@ func testMany(t *testing.T, s *suite) {
 	var work sync.WaitGroup
 	for range many {
 		work.Go(func() {
-			spec := s.options.Spec
-			spec.Run, spec.Rollout = s.run, t.Name()
-			sb, err := s.provider.Start(t.Context(), spec)
+			sb, err := s.provider.Start(t.Context(), s.spec(t))
 			if err != nil {
 				t.Error(err)
 				return
@@ -345,7 +289,7 @@ func testMany(t *testing.T, s *suite) {
 		})
 	}
 	work.Wait()
-	s.noneOf(t, t.Name())
+	s.nothingLeft(t, t.Name())
 }
 
 func testReapSparesTheLiving(t *testing.T, s *suite) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // Options adapt the suite to a provider. The zero value is useful.
@@ -50,7 +50,7 @@ func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
 			s.closeShared(t)
 		})
 	}
-	s.nothingLeft(t)
+	s.nothingLeft(t, "")
 }
 
 type testCase struct {
@@ -67,53 +67,59 @@ type suite struct {
 	attacker []byte
 }
 
-// start returns a sandbox of the case's own.
-func (s *suite) start(t *testing.T, change ...func(*env.Spec)) env.Sandbox {
-	t.Helper()
+// spec is what a case starts a sandbox with.
+func (s *suite) spec(t *testing.T, change ...func(*env.Spec)) env.Spec {
 	spec := s.options.Spec
 	spec.Run, spec.Rollout = s.run, t.Name()
 	for _, f := range change {
 		f(&spec)
 	}
-	sandbox, err := s.provider.Start(t.Context(), spec)
+	return spec
+}
+
+// start starts a sandbox of the case's own. The case works in its repository.
+func (s *suite) start(t *testing.T, change ...func(*env.Spec)) *bench {
+	t.Helper()
+	sandbox, err := s.provider.Start(t.Context(), s.spec(t, change...))
 	if err != nil {
 		t.Fatalf("start: %v", err)
 	}
-	t.Cleanup(func() {
-		if err := sandbox.Close(context.Background()); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	return sandbox
+	b := &bench{Sandbox: sandbox, t: t, dir: sandbox.Dir()}
+	t.Cleanup(b.close)
+	return b
+}
+
+// fail starts a sandbox, which must not succeed, and returns the error.
+func (s *suite) fail(ctx context.Context, t *testing.T, change ...func(*env.Spec)) error {
+	t.Helper()
+	sandbox, err := s.provider.Start(ctx, s.spec(t, change...))
+	if err == nil {
+		sandbox.Close(context.Background())
+		t.Fatal("a sandbox has started")
+	}
+	return err
 }
 
 // sandbox returns one that the cases of a group share. Each case works in a directory of its own.
 func (s *suite) sandbox(t *testing.T) *bench {
 	t.Helper()
 	if s.shared == nil {
-		spec := s.options.Spec
-		spec.Run, spec.Rollout = s.run, "shared"
+		spec := s.spec(t, func(spec *env.Spec) { spec.Rollout = "shared" })
 		sandbox, err := s.provider.Start(context.WithoutCancel(t.Context()), spec)
 		if err != nil {
 			t.Fatalf("start: %v", err)
 		}
 		s.shared = sandbox
 	}
-	b := &bench{Sandbox: s.shared, t: t}
-	b.dir = s.shared.Dir() + "/" + rand.Text()[:8]
-	b.sh("mkdir " + b.dir)
-	return b
+	return own(t, s.shared)
 }
 
 func (s *suite) closeShared(t *testing.T) {
 	t.Helper()
-	if s.shared == nil {
-		return
+	if s.shared != nil {
+		(&bench{Sandbox: s.shared, t: t}).close()
+		s.shared = nil
 	}
-	if err := s.shared.Close(context.Background()); err != nil {
-		t.Errorf("close: %v", err)
-	}
-	s.shared = nil
 }
 
 // needs skips a case whose promise this provider does not make.
@@ -124,15 +130,15 @@ func needs(t *testing.T, holds bool, promise string) {
 	}
 }
 
-// nothingLeft asks the provider for leftovers of this process, once all sandboxes are closed.
-func (s *suite) nothingLeft(t *testing.T) {
+// nothingLeft asks the provider for leftovers of a rollout of this process, or of all where it is empty.
+func (s *suite) nothingLeft(t *testing.T, rollout string) {
 	t.Helper()
 	left, err := s.provider.Reap(context.Background(), env.ReapOptions{DryRun: true, All: true})
 	if err != nil {
 		t.Errorf("reap: %v", err)
 	}
 	for _, l := range left {
-		if l.Run == s.run {
+		if l.Run == s.run && (rollout == "" || l.Rollout == rollout) {
 			t.Errorf("left over: %s %s of %s", l.Kind, l.ID, l.Rollout)
 		}
 	}
@@ -145,14 +151,46 @@ type bench struct {
 	dir string
 }
 
-func (s *suite) bench(t *testing.T, sandbox env.Sandbox) *bench {
+// own makes a new directory in a sandbox.
+func own(t *testing.T, sandbox env.Sandbox) *bench {
 	t.Helper()
 	b := &bench{Sandbox: sandbox, t: t, dir: sandbox.Dir() + "/" + rand.Text()[:8]}
 	b.sh("mkdir " + b.dir)
 	return b
 }
 
-func (b *bench) path(name string) string { return b.dir + "/" + name }
+// path is the absolute path of a name in the case's directory; an absolute name stays as it is.
+func (b *bench) path(name string) string {
+	if strings.HasPrefix(name, "/") {
+		return name
+	}
+	return b.dir + "/" + name
+}
+
+func (b *bench) close() {
+	b.t.Helper()
+	if err := b.Close(context.Background()); err != nil {
+		b.t.Errorf("close: %v", err)
+	}
+}
+
+func (b *bench) ping() {
+	b.t.Helper()
+	if err := b.Ping(b.t.Context()); err != nil {
+		b.t.Fatalf("the guest does not answer: %v", err)
+	}
+}
+
+// alive checks that the guest answers, reads, writes and runs commands.
+func (b *bench) alive() {
+	b.t.Helper()
+	b.ping()
+	const name = ".alive"
+	b.write(name, "x")
+	if b.read(name) != "x" || b.sh("rm "+name+"; echo ok") != "ok\n" {
+		b.t.Fatal("the guest does not work any more")
+	}
+}
 
 // run runs a command line in the case's directory.
 func (b *bench) run(c env.Command) env.Result {
@@ -184,9 +222,14 @@ func (b *bench) sh(line string) string {
 // write puts a file where a case wants it.
 func (b *bench) write(name, content string) {
 	b.t.Helper()
-	if _, err := b.Write(b.t.Context(), b.path(name), []byte(content), env.WriteOptions{Parents: true}); err != nil {
+	if err := b.put(name, content, env.WriteOptions{Parents: true}); err != nil {
 		b.t.Fatalf("write %q: %v", name, err)
 	}
+}
+
+func (b *bench) put(name, content string, o env.WriteOptions) error {
+	_, err := b.Write(b.t.Context(), b.path(name), []byte(content), o)
+	return err
 }
 
 func (b *bench) read(name string) string {
@@ -211,31 +254,35 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Errorf("not so after 10 s: %s", what)
 }
 
-// marker is a number of seconds to sleep that no other process sleeps, so that a process can be found by it.
-//
-// None begins as the other sleeps of the suite do, which some tests take out of a line.
+// marker is a number of seconds to sleep that no other process sleeps, so that a process can be found by it. None begins
+// like the other sleeps of the suite, which some tests take out of a line.
 func marker() string {
-	return fmt.Sprintf("%d", 1_200_000_000+time.Now().UnixNano()%800_000_000)
+	return fmt.Sprint(1_200_000_000 + time.Now().UnixNano()%800_000_000)
 }
 
 // holding counts the processes of this machine whose command line holds a text.
 func holding(t *testing.T, text string) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc")
+	pids, err := disk.PIDs()
 	if err != nil {
 		t.Fatal(err)
 	}
 	count := 0
-	for _, e := range entries {
-		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err != nil || !strings.ContainsAny(e.Name()[:1], "123456789") {
-			continue
-		}
+	for _, pid := range pids {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
 		if bytes.Contains(line, []byte(text)) {
 			count++
 		}
 	}
 	return count
+}
+
+// killed checks that no process of this machine bears a mark, where its processes can be seen.
+func (s *suite) killed(t *testing.T, mark string) {
+	t.Helper()
+	if n := holding(t, mark); !s.options.Remote && n != 0 {
+		t.Errorf("%d processes have survived", n)
+	}
 }
 
 // BuildAttacker builds the program that does from inside what a shell has no words for. It skips the test where there
@@ -268,10 +315,7 @@ func (s *suite) attack(b *bench) {
 			b.t.Fatal(err)
 		}
 	}
-	if _, err := b.Write(b.t.Context(), b.path("attack"), s.attacker, env.WriteOptions{Mode: 0o755}); err != nil {
+	if err := b.put("attack", string(s.attacker), env.WriteOptions{Mode: 0o755}); err != nil {
 		b.t.Fatal(err)
 	}
 }
-
-// gone reports whether err is what every call fails with once a sandbox is closed.
-func gone(err error) bool { return errors.Is(err, env.ErrInfrastructure) }

@@ -27,8 +27,8 @@ func treeCases() []testCase {
 // running counts the sandbox's processes whose command line holds a text.
 func (b *bench) running(text string) int {
 	b.t.Helper()
-	all := b.run(env.Command{Line: `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <"$f"; echo; done 2>/dev/null`,
-		Head: 8 << 20})
+	const list = `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <"$f"; echo; done 2>/dev/null`
+	all := b.run(env.Command{Line: list, Head: 8 << 20})
 	if all.ExitCode != 0 || all.Stdout.Size == 0 {
 		b.t.Fatalf("the processes cannot be listed: %+v", all)
 	}
@@ -94,8 +94,9 @@ func testNeighboursLive(t *testing.T, s *suite) {
 		b.Run(ctx, env.Command{Line: "(setsid sleep " + neighbour + " &) ; sleep 100", Grace: 100 * time.Millisecond})
 	})
 	eventually(t, "the neighbour has started", func() bool { return b.running("sleep "+neighbour) == 1 })
-	r := b.run(env.Command{Line: "(setsid sleep " + victim + " &) ; sleep 100", Timeout: 200 * time.Millisecond,
-		Grace: 100 * time.Millisecond})
+	r := b.run(env.Command{
+		Line: "(setsid sleep " + victim + " &) ; sleep 100", Timeout: 200 * time.Millisecond, Grace: 100 * time.Millisecond,
+	})
 	if !r.TimedOut {
 		t.Errorf("%+v", r)
 	}
@@ -113,7 +114,7 @@ func testNeighboursLive(t *testing.T, s *suite) {
 }
 
 func testBackground(t *testing.T, s *suite) {
-	b := s.bench(t, s.start(t))
+	b := own(t, s.start(t))
 	mark := marker()
 	r := b.run(env.Command{Line: "sleep " + mark + " & echo done", Timeout: time.Minute})
 	if r.ExitCode != 0 || r.TimedOut || text(r.Stdout) != "done\n" || r.Background != 1 {
@@ -166,14 +167,12 @@ const bomb = "bomb() { bomb | bomb & }; bomb"
 
 func testForkBomb(t *testing.T, s *suite) {
 	needs(t, s.can.ProcessLimit, "a limit on processes")
-	b := s.bench(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 200 }))
+	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 200 }))
 	r := b.run(env.Command{Line: bomb + "; sleep 100", Timeout: 2 * time.Second, Grace: 100 * time.Millisecond})
 	if !r.TimedOut {
 		t.Errorf("%+v", r)
 	}
-	if err := b.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.ping()
 	if r := b.run(env.Command{Line: "echo still here"}); text(r.Stdout) != "still here\n" || r.Background != 0 {
 		t.Errorf("%+v, %q", r, text(r.Stderr))
 	}
@@ -182,12 +181,10 @@ func testForkBomb(t *testing.T, s *suite) {
 // testForkBombLeft: the shell is gone at once and the bomb goes off behind it; what comes next must work all the same.
 func testForkBombLeft(t *testing.T, s *suite) {
 	needs(t, s.can.ProcessLimit, "a limit on processes")
-	b := s.bench(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 200 }))
+	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 200 }))
 	b.run(env.Command{Line: bomb, Timeout: 10 * time.Second})
 	time.Sleep(500 * time.Millisecond)
-	if err := b.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.ping()
 	b.write("file", "x")
 	if got := b.read("file"); got != "x" {
 		t.Errorf("read %q", got)
@@ -200,7 +197,7 @@ func testForkBombLeft(t *testing.T, s *suite) {
 
 func testOutOfMemory(t *testing.T, s *suite) {
 	needs(t, s.can.MemoryLimit, "a limit on memory")
-	b := s.bench(t, s.start(t, func(spec *env.Spec) { spec.Limits.Memory = 128 << 20 }))
+	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Memory = 128 << 20 }))
 	if r := b.run(env.Command{Line: "true"}); r.OutOfMemory {
 		t.Error("out of memory for nothing")
 	}
@@ -209,9 +206,7 @@ func testOutOfMemory(t *testing.T, s *suite) {
 	if !r.OutOfMemory {
 		t.Errorf("the limit did not bite: %+v, %q, %q", r, text(r.Stdout), text(r.Stderr))
 	}
-	if err := b.Ping(t.Context()); err != nil {
-		t.Fatalf("the guest was killed in a command's stead: %v", err)
-	}
+	b.ping() // the guest must not be killed instead of a command
 	if r := b.run(env.Command{Line: "echo still here"}); text(r.Stdout) != "still here\n" || r.OutOfMemory {
 		t.Errorf("%+v", r)
 	}
@@ -219,7 +214,7 @@ func testOutOfMemory(t *testing.T, s *suite) {
 
 func testCloseKillsAll(t *testing.T, s *suite) {
 	mark := marker()
-	b := s.bench(t, s.start(t))
+	b := own(t, s.start(t))
 	for name, line := range escapes(mark) {
 		line = strings.NewReplacer("sleep 100", "true", "wait", "true").Replace(line)
 		if strings.HasPrefix(name, "respawning") || name == "deep" {
@@ -234,13 +229,6 @@ func testCloseKillsAll(t *testing.T, s *suite) {
 	if !s.options.Remote && holding(t, mark) == 0 {
 		t.Fatal("the processes cannot be seen from here; set Options.Remote")
 	}
-	if err := b.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if s.options.Remote {
-		return
-	}
-	if n := holding(t, mark); n != 0 {
-		t.Errorf("%d processes have survived", n)
-	}
+	b.close()
+	s.killed(t, mark)
 }
