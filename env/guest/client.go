@@ -144,6 +144,11 @@ func (c *Client) receive(in *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
+		select {
+		case <-c.ended:
+			return ErrClosed // a guest that was hung up on may still answer what that has ended
+		default:
+		}
 		c.mu.Lock()
 		p := c.calls[f.id]
 		if f.kind == kindReply || f.kind == kindError {

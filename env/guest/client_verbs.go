@@ -25,6 +25,14 @@ const (
 // errUnrequested refuses a guest that sends more than it was asked for.
 var errUnrequested = errors.New("the guest sends more than was asked for")
 
+// positive returns an option's value, or its default where the value is none.
+func positive[T int | int64 | time.Duration](value, otherwise T) T {
+	if value > 0 {
+		return value
+	}
+	return otherwise
+}
+
 // Ping answers when the guest is alive.
 func (c *Client) Ping(ctx context.Context) error {
 	_, err := c.do(ctx, request{name: "ping", verb: verbPing, args: &PingCall{}, reply: nothing{}})
@@ -48,9 +56,7 @@ func (c *Client) run(ctx context.Context, name string, cmd RunCall) (Result, err
 		cmd.Head, cmd.Tail = defaultCapture, defaultCapture
 	}
 	cmd.Head, cmd.Tail = min(max(cmd.Head, 0), mostCapture), min(max(cmd.Tail, 0), mostCapture)
-	if cmd.Grace <= 0 {
-		cmd.Grace = defaultGrace
-	}
+	cmd.Grace = positive(cmd.Grace, defaultGrace)
 	cmd.HasStdin = len(cmd.Stdin) > 0
 	var captured []byte
 	var reply runReply
@@ -94,9 +100,7 @@ func (c *Client) run(ctx context.Context, name string, cmd RunCall) (Result, err
 
 // Read returns a regular file's bytes, from o.Offset on, and its description; the Version is that of the whole file.
 func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, FileInfo, error) {
-	if o.Limit <= 0 {
-		o.Limit = defaultRead
-	}
+	o.Limit = positive(o.Limit, defaultRead)
 	var data []byte
 	var info FileInfo
 	ok, err := c.do(ctx, request{
@@ -121,17 +125,12 @@ func (c *Client) Write(ctx context.Context, path string, data []byte, o WriteOpt
 	_, err := c.do(ctx, request{
 		name: "write", verb: verbWrite, args: &WriteCall{path, o}, reply: &info, body: bytes.NewReader(data),
 	})
-	if err != nil {
-		return FileInfo{}, err
-	}
-	return info, nil
+	return info, err
 }
 
 // List returns a directory's entries.
 func (c *Client) List(ctx context.Context, path string, o ListOptions) (Listing, error) {
-	if o.Limit <= 0 {
-		o.Limit = defaultList
-	}
+	o.Limit = positive(o.Limit, defaultList)
 	var l Listing
 	var entries []FileInfo
 	_, err := c.do(ctx, request{
@@ -146,12 +145,8 @@ func (c *Client) List(ctx context.Context, path string, o ListOptions) (Listing,
 
 // Search returns the lines that contain a text.
 func (c *Client) Search(ctx context.Context, q Query) (Matches, error) {
-	if q.MaxMatches <= 0 {
-		q.MaxMatches = defaultMatches
-	}
-	if q.MaxLine <= 0 {
-		q.MaxLine = defaultLine
-	}
+	q.MaxMatches = positive(q.MaxMatches, defaultMatches)
+	q.MaxLine = positive(q.MaxLine, defaultLine)
 	q.MaxLine = min(q.MaxLine, chunk)
 	var m Matches
 	var found []Match
@@ -167,9 +162,7 @@ func (c *Client) Search(ctx context.Context, q Query) (Matches, error) {
 
 // Tree describes every file below root, directories left out, sorted by path.
 func (c *Client) Tree(ctx context.Context, root string, o TreeOptions) ([]FileInfo, error) {
-	if o.Limit <= 0 {
-		o.Limit = defaultTree
-	}
+	o.Limit = positive(o.Limit, defaultTree)
 	var files []FileInfo
 	_, err := c.do(ctx, request{
 		name: "tree", verb: verbTree, args: &TreeCall{root, o}, reply: nothing{}, data: collect(&files, o.Limit),

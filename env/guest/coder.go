@@ -51,9 +51,19 @@ func signed[T ~int | ~int64](c *coder, v *T) {
 	*v = T(int64(u>>1) ^ -int64(u&1))
 }
 
-func (c *coder) int(v *int)                { signed(c, v) }
-func (c *coder) int64(v *int64)            { signed(c, v) }
-func (c *coder) duration(v *time.Duration) { signed(c, v) }
+func (c *coder) int64(v *int64) { signed(c, v) }
+
+func (c *coder) ints(list ...*int) {
+	for _, v := range list {
+		signed(c, v)
+	}
+}
+
+func (c *coder) durations(list ...*time.Duration) {
+	for _, v := range list {
+		signed(c, v)
+	}
+}
 
 func (c *coder) mode(v *fs.FileMode) {
 	u := uint64(*v)
@@ -61,13 +71,15 @@ func (c *coder) mode(v *fs.FileMode) {
 	*v = fs.FileMode(u)
 }
 
-func (c *coder) bool(v *bool) {
-	var u uint64
-	if *v {
-		u = 1
+func (c *coder) bools(list ...*bool) {
+	for _, v := range list {
+		var u uint64
+		if *v {
+			u = 1
+		}
+		c.uint(&u)
+		*v = u != 0
 	}
-	c.uint(&u)
-	*v = u != 0
 }
 
 // bytes copies when it reads: payloads are in buffers that are reused.

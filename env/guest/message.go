@@ -45,16 +45,12 @@ func (v verb) request() Message {
 }
 
 func (h *Hello) code(c *coder) {
-	c.int(&h.Protocol)
+	c.ints(&h.Protocol)
 	str(c, &h.Build)
-	c.int(&h.PID)
-	c.int(&h.UID)
-	c.int(&h.GID)
-	c.int(&h.CommandUID)
-	c.int(&h.CommandGID)
+	c.ints(&h.PID, &h.UID, &h.GID, &h.CommandUID, &h.CommandGID)
 	str(c, &h.Dir)
 	str(c, &h.Arch)
-	c.duration(&h.Silence)
+	c.durations(&h.Silence)
 }
 
 // nothing is the reply of verbs without a result.
@@ -78,13 +74,9 @@ func (r *RunCall) code(c *coder) {
 	str(c, &r.Shell)
 	str(c, &r.Dir)
 	c.strings(&r.Env)
-	c.duration(&r.Timeout)
-	c.duration(&r.IdleTimeout)
-	c.duration(&r.Grace)
-	c.int(&r.Head)
-	c.int(&r.Tail)
-	c.bool(&r.HasStdin)
-	c.bool(&r.AsGuest)
+	c.durations(&r.Timeout, &r.IdleTimeout, &r.Grace)
+	c.ints(&r.Head, &r.Tail)
+	c.bools(&r.HasStdin, &r.AsGuest)
 }
 
 // capture is the part of an Output that is in a reply; the bytes precede the reply as data.
@@ -94,8 +86,7 @@ type capture struct {
 }
 
 func (o *capture) code(c *coder) {
-	c.int(&o.head)
-	c.int(&o.tail)
+	c.ints(&o.head, &o.tail)
 	c.int64(&o.size)
 }
 
@@ -106,14 +97,11 @@ type runReply struct {
 }
 
 func (r *runReply) code(c *coder) {
-	c.int(&r.ExitCode)
+	c.ints(&r.ExitCode)
 	str(c, &r.Signal)
-	c.bool(&r.TimedOut)
-	c.bool(&r.Idle)
-	c.bool(&r.Cancelled)
-	c.bool(&r.OutOfMemory)
-	c.int(&r.Background)
-	c.duration(&r.Elapsed)
+	c.bools(&r.TimedOut, &r.Idle, &r.Cancelled, &r.OutOfMemory)
+	c.ints(&r.Background)
+	c.durations(&r.Elapsed)
 	r.stdout.code(c)
 	r.stderr.code(c)
 }
@@ -137,7 +125,7 @@ func (r *ReadCall) code(c *coder) {
 	str(c, &r.Path)
 	c.int64(&r.Offset)
 	c.int64(&r.Limit)
-	c.bool(&r.NoFollow)
+	c.bools(&r.NoFollow)
 }
 
 // WriteCall replaces or creates a file. Its bytes travel as the call's body.
@@ -149,8 +137,7 @@ type WriteCall struct {
 func (w *WriteCall) code(c *coder) {
 	str(c, &w.Path)
 	str(c, &w.IfVersion)
-	c.bool(&w.Create)
-	c.bool(&w.Parents)
+	c.bools(&w.Create, &w.Parents)
 	c.mode(&w.Mode)
 }
 
@@ -162,37 +149,33 @@ type ListCall struct {
 
 func (l *ListCall) code(c *coder) {
 	str(c, &l.Path)
-	c.int(&l.Depth)
-	c.bool(&l.Hidden)
-	c.int(&l.Limit)
+	c.ints(&l.Depth)
+	c.bools(&l.Hidden)
+	c.ints(&l.Limit)
 }
 
 // code leaves the entries themselves out: they precede the reply as data.
-func (l *Listing) code(c *coder) { c.bool(&l.Truncated) }
+func (l *Listing) code(c *coder) { c.bools(&l.Truncated) }
 
 func (q *Query) code(c *coder) {
 	str(c, &q.Term)
-	c.bool(&q.Regexp)
+	c.bools(&q.Regexp)
 	str(c, &q.Path)
 	c.strings(&q.Names)
-	c.bool(&q.Hidden)
-	c.int(&q.MaxMatches)
-	c.int(&q.MaxLine)
+	c.bools(&q.Hidden)
+	c.ints(&q.MaxMatches, &q.MaxLine)
 }
 
 func (m *Match) code(c *coder) {
 	str(c, &m.Path)
-	c.int(&m.Line)
+	c.ints(&m.Line)
 	c.bytes(&m.Text)
-	c.bool(&m.Cut)
+	c.bools(&m.Cut)
 }
 
 // code leaves the matches themselves out: they precede the totals as data.
 func (m *Matches) code(c *coder) {
-	c.int(&m.Files)
-	c.int(&m.Total)
-	c.int(&m.Binary)
-	c.int(&m.Unreadable)
+	c.ints(&m.Files, &m.Total, &m.Binary, &m.Unreadable)
 }
 
 // TreeCall asks for all files below a directory.
@@ -203,7 +186,7 @@ type TreeCall struct {
 
 func (t *TreeCall) code(c *coder) {
 	str(c, &t.Root)
-	c.int(&t.Limit)
+	c.ints(&t.Limit)
 	c.int64(&t.MaxHash)
 }
 
@@ -215,7 +198,7 @@ func (u *UnpackCall) code(c *coder) { str(c, &u.Dir) }
 // credit lets the host send that many more bytes of a body.
 type credit struct{ bytes int }
 
-func (r *credit) code(c *coder) { c.int(&r.bytes) }
+func (r *credit) code(c *coder) { c.ints(&r.bytes) }
 
 // failure is an error that has crossed the wire: its text, and the number of its sentinel.
 type failure struct {
@@ -224,7 +207,7 @@ type failure struct {
 }
 
 func (f *failure) code(c *coder) {
-	c.int(&f.sentinel)
+	c.ints(&f.sentinel)
 	str(c, &f.text)
 }
 

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func (s *Server) Read(from io.Reader) error {
 		}
 		switch f.kind {
 		case kindData:
-			c.body.push(append([]byte(nil), f.payload...))
+			c.body.push(bytes.Clone(f.payload))
 		case kindEnd:
 			c.body.end(io.EOF)
 		case kindAbort:
@@ -93,24 +94,19 @@ func (s *Server) start(f frame) error {
 	c.body = newBody(c.ctx, func(n int) {
 		_ = s.out.send(c.ctx, frame{kind: kindCredit, id: c.id, payload: encode(&credit{n})})
 	})
-	if !s.enter(c) {
+	s.mu.Lock()
+	taken := s.calls[c.id] != nil
+	if !taken {
+		s.calls[c.id] = c
+	}
+	s.mu.Unlock()
+	if taken {
 		c.cancel()
 		return fmt.Errorf("%w: call %d is under way already", errFrame, f.id)
 	}
 	s.work.Add(1)
 	s.handle(c)
 	return nil
-}
-
-// enter makes a call known under its number, unless another one has it.
-func (s *Server) enter(c *Call) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.calls[c.id] != nil {
-		return false
-	}
-	s.calls[c.id] = c
-	return true
 }
 
 // Call is one request under way. Its methods belong to one goroutine at a time.

@@ -139,39 +139,35 @@ func lookUp(dir string, action []byte) (cacheResponse, bool) {
 
 // put stores an output, which follows the request as a JSON string in base64, and then the entry that names it.
 func (c goCache) put(r cacheRequest, in *bufio.Reader) (cacheResponse, error) {
-	body := io.Reader(strings.NewReader(""))
+	text := &io.LimitedReader{R: in}
 	if r.BodySize > 0 {
-		if err := skipTo(in, '"'); err != nil {
+		if _, err := in.ReadString('"'); err != nil {
 			return cacheResponse{}, err
 		}
-		body = base64.NewDecoder(base64.StdEncoding, &quoted{in: in})
+		text.N = int64(base64.StdEncoding.EncodedLen(int(r.BodySize)))
+		defer func() {
+			text.N++ // what was not read, and the second quotation mark
+			_, _ = io.Copy(io.Discard, text)
+		}()
 	}
 	path := entry(c.own, r.OutputID, "-d")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		_, _ = io.Copy(io.Discard, body)
-		return cacheResponse{}, err
-	}
-	n, err := replace(path, body)
+	n, err := replace(path, base64.NewDecoder(base64.StdEncoding, text))
 	if err != nil {
-		_, _ = io.Copy(io.Discard, body)
 		return cacheResponse{}, err
 	}
 	if n != r.BodySize {
 		return cacheResponse{}, fmt.Errorf("%d bytes announced, %d sent", r.BodySize, n)
 	}
-	text := fmt.Sprintf("v1 %x %x %20d %20d\n", r.ActionID, r.OutputID, n, time.Now().UnixNano())
-	action := entry(c.own, r.ActionID, "-a")
-	if err := os.MkdirAll(filepath.Dir(action), 0o755); err != nil {
-		return cacheResponse{}, err
-	}
-	if _, err := replace(action, strings.NewReader(text)); err != nil {
-		return cacheResponse{}, err
-	}
-	return cacheResponse{DiskPath: path}, nil
+	line := fmt.Sprintf("v1 %x %x %20d %20d\n", r.ActionID, r.OutputID, n, time.Now().UnixNano())
+	_, err = replace(entry(c.own, r.ActionID, "-a"), strings.NewReader(line))
+	return cacheResponse{DiskPath: path}, err
 }
 
 // replace writes a file whole or not at all.
 func replace(path string, content io.Reader) (int64, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return 0, err
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return 0, err
@@ -182,42 +178,4 @@ func replace(path string, content io.Reader) (int64, error) {
 		return 0, err
 	}
 	return n, os.Rename(f.Name(), path)
-}
-
-func skipTo(in *bufio.Reader, mark byte) error {
-	for {
-		c, err := in.ReadByte()
-		if err != nil || c == mark {
-			return err
-		}
-	}
-}
-
-// quoted reads up to the quotation mark that ends a string, and takes it away.
-type quoted struct {
-	in   *bufio.Reader
-	done bool
-}
-
-func (q *quoted) Read(p []byte) (int, error) {
-	if q.done {
-		return 0, io.EOF
-	}
-	n := 0
-	for n < len(p) {
-		c, err := q.in.ReadByte()
-		if err != nil {
-			return n, err
-		}
-		if c == '"' {
-			q.done = true
-			return n, io.EOF
-		}
-		p[n] = c
-		n++
-		if q.in.Buffered() == 0 {
-			return n, nil
-		}
-	}
-	return n, nil
 }

@@ -104,7 +104,7 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 	cancel()
 	s.procs.close()
 	s.wire.Stop()
-	if !s.finish(killTimeout) {
+	if !s.finish() {
 		return errors.Join(err, errors.New("some calls do not end"))
 	}
 	s.files.close()
@@ -113,7 +113,7 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 }
 
 // finish waits for the calls under way, which have been cancelled: a file system that does not answer may keep one.
-func (s *server) finish(patience time.Duration) bool {
+func (s *server) finish() bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -122,7 +122,7 @@ func (s *server) finish(patience time.Duration) bool {
 	select {
 	case <-done:
 		return true
-	case <-time.After(patience):
+	case <-time.After(killTimeout):
 		return false
 	}
 }

@@ -3,7 +3,6 @@
 package inside
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +30,7 @@ type processes struct {
 	children map[int]chan syscall.WaitStatus // those that were started here and not reaped yet
 	next     uint64                          // the next command's mark
 	started  int                             // commands so far
-	pipes    map[io.Closer]struct{}          // this side's ends of the commands' streams
+	pipes    map[*os.File]struct{}           // this side's ends of the commands' streams
 	closed   bool
 
 	buffers sync.Pool     // for what is read from the streams of commands
@@ -46,7 +45,7 @@ func newProcesses(o options, adj *oomScore) *processes {
 	p := &processes{
 		options: o, spawner: newThreads(1, o.harden), shell: findShell(o.environment),
 		oom: newOOMCounter(o.oomFile), adj: adj,
-		children: map[int]chan syscall.WaitStatus{}, pipes: map[io.Closer]struct{}{},
+		children: map[int]chan syscall.WaitStatus{}, pipes: map[*os.File]struct{}{},
 		born: make(chan struct{}, 1), stop: make(chan struct{}), reaped: make(chan struct{}), next: firstMark(),
 	}
 	go p.reap()
@@ -55,13 +54,10 @@ func newProcesses(o options, adj *oomScore) *processes {
 
 // findShell prefers bash, which is what models write for.
 func findShell(environ []string) string {
-	for _, path := range []string{"/bin/bash", "/usr/bin/bash"} {
+	for _, path := range []string{"/bin/bash", "/usr/bin/bash", lookPath("bash", environ)} {
 		if executable(path) {
 			return path
 		}
-	}
-	if path := lookPath("bash", environ); executable(path) {
-		return path
 	}
 	return "/bin/sh"
 }
@@ -180,8 +176,8 @@ func (p *processes) preferForOOM() (restore func()) {
 	return func() { _, _ = p.adj.file.WriteAt(p.adj.own, 0) }
 }
 
-// keep remembers a pipe that has to be closed for its reader or writer to end.
-func (p *processes) keep(pipes ...io.Closer) {
+// keep remembers pipes that have to be closed for their readers and writers to end.
+func (p *processes) keep(pipes []*os.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, pipe := range pipes {
@@ -189,7 +185,7 @@ func (p *processes) keep(pipes ...io.Closer) {
 	}
 }
 
-func (p *processes) drop(pipe io.Closer) {
+func (p *processes) drop(pipe *os.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.pipes, pipe)
@@ -201,7 +197,7 @@ func (p *processes) close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	gone := p.killBelow(5 * time.Second)
+	gone := p.killBelow()
 	close(p.stop)
 	if gone {
 		<-p.reaped
@@ -213,12 +209,12 @@ func (p *processes) close() {
 	p.mu.Unlock()
 	p.streams.Wait()
 	p.spawner.close()
-	p.oom.close()
+	p.oom.file.Close()
 }
 
 // killBelow kills everything below the guest and reports whether it is gone.
-func (p *processes) killBelow(patience time.Duration) bool {
-	deadline := time.Now().Add(patience)
+func (p *processes) killBelow() bool {
+	deadline := time.Now().Add(killTimeout)
 	for pause := 100 * time.Microsecond; !childless(); pause = min(2*pause, 10*time.Millisecond) {
 		if time.Now().After(deadline) {
 			return false
@@ -234,23 +230,14 @@ func (p *processes) killBelow(patience time.Duration) bool {
 	return true
 }
 
-// table reads the process table. Processes that end meanwhile are left out.
-func table() []disk.Stat {
-	pids, _ := disk.PIDs()
-	var all []disk.Stat
-	for _, pid := range pids {
-		if s, err := disk.ReadStat(pid); err == nil {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // descendants are the living processes below root, root left out; parents come first.
 func descendants(root int) []disk.Stat {
 	children := map[int][]disk.Stat{}
-	for _, s := range table() {
-		children[s.Parent] = append(children[s.Parent], s)
+	pids, _ := disk.PIDs()
+	for _, pid := range pids {
+		if s, err := disk.ReadStat(pid); err == nil { // else it has ended meanwhile
+			children[s.Parent] = append(children[s.Parent], s)
+		}
 	}
 	var below []disk.Stat
 	for queue := children[root]; len(queue) > 0; queue = queue[1:] {

@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -154,8 +155,7 @@ func read(c *guest.Call, path string, o guest.ReadOptions) (guest.Message, error
 	reply := describe(path, info)
 	if info.Size() > mostHashed {
 		// Files of this size are not edited, and hashing one would take as long as a command may.
-		part := io.NewSectionReader(f, o.Offset, o.Limit)
-		_, err := copyData(c, part)
+		_, err := io.Copy(&windowWriter{call: c, to: 1<<63 - 1}, io.NewSectionReader(f, o.Offset, o.Limit))
 		return &reply, err
 	}
 	w := &windowWriter{call: c, from: o.Offset, to: o.Offset + o.Limit}
@@ -172,11 +172,6 @@ func read(c *guest.Call, path string, o guest.ReadOptions) (guest.Message, error
 // buffer is one to read a file of that size with, its end included.
 func buffer(size int64) []byte { return make([]byte, min(max(size+1, 512), 64<<10)) }
 
-// copyData sends a stream as the call's result.
-func copyData(c *guest.Call, from io.Reader) (int64, error) {
-	return io.Copy(&windowWriter{call: c, to: 1<<63 - 1}, from)
-}
-
 // windowWriter sends the part of a stream between two offsets.
 type windowWriter struct {
 	call         *guest.Call
@@ -192,8 +187,7 @@ func (w *windowWriter) Write(p []byte) (int, error) {
 	if err := w.call.Context().Err(); err != nil {
 		return 0, err
 	}
-	part := append([]byte(nil), p[start:end]...) // the sender keeps it
-	return len(p), w.call.Send(part)
+	return len(p), w.call.Send(bytes.Clone(p[start:end])) // the sender keeps it
 }
 
 // version hashes a file from its beginning to its end, and says how long it was. A file that grows as fast

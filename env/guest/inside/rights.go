@@ -171,13 +171,13 @@ func openOOMScore() *oomScore {
 	return &oomScore{f, own[:n]}
 }
 
-// oomCounter reads how often the kernel has killed for memory in the control group that the sandbox lives in.
-type oomCounter struct{ file *os.File }
+// oomCounter reads how often the kernel has killed for memory in the control group of the sandbox.
+type oomCounter struct{ file *os.File } // nil where there is no such count
 
-// newOOMCounter looks for the counter: where it was told, else in the group that /proc/self/cgroup names, else at the
-// root of the mount, where a container finds its own group. A counter without a file always answers 0.
-func newOOMCounter(told string) oomCounter {
-	candidates := []string{told}
+// newOOMCounter looks for the counter: in the file that was named, else in the group that /proc/self/cgroup names, else
+// at the root of the mount, where a container finds its own group.
+func newOOMCounter(named string) oomCounter {
+	candidates := []string{named}
 	groups, _ := os.ReadFile("/proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -191,35 +191,20 @@ func newOOMCounter(told string) oomCounter {
 	}
 	candidates = append(candidates, "/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 	for _, path := range candidates {
-		if path == "" {
-			continue
-		}
 		f, err := os.Open(path)
 		if err != nil {
 			continue
 		}
-		if c := (oomCounter{f}); c.readable() {
-			return c
+		if _, ok := (oomCounter{f}).count(); ok {
+			return oomCounter{f}
 		}
 		f.Close()
 	}
 	return oomCounter{}
 }
 
-func (c oomCounter) readable() bool {
-	_, ok := c.read()
-	return ok
-}
-
-func (c oomCounter) count() int64 {
-	n, _ := c.read()
-	return n
-}
-
-func (c oomCounter) read() (int64, bool) {
-	if c.file == nil {
-		return 0, false
-	}
+// count returns the count, and reports whether there is one.
+func (c oomCounter) count() (int64, bool) {
 	var buf [1024]byte
 	n, _ := c.file.ReadAt(buf[:], 0)
 	return parseOOMKills(buf[:n])
@@ -234,10 +219,4 @@ func parseOOMKills(data []byte) (int64, bool) {
 		}
 	}
 	return 0, false
-}
-
-func (c oomCounter) close() {
-	if c.file != nil {
-		c.file.Close()
-	}
 }

@@ -54,7 +54,7 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 		r.Shell = p.shell
 	}
 	r.Shell = lookPath(r.Shell, p.options.environment)
-	killed := p.oom.count()
+	killed, _ := p.oom.count()
 	var result guest.Result
 	j, note, err := p.launchPatiently(c, r)
 	if err != nil {
@@ -70,7 +70,8 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	status := p.await(c, j, r.Command, began, &result)
 	result.Background = p.settle(j)
 	result.ExitCode, result.Signal = exit(status)
-	result.OutOfMemory = p.oom.count() > killed
+	killedNow, _ := p.oom.count()
+	result.OutOfMemory = killedNow > killed
 	result.Elapsed = time.Since(began)
 	return j.report(c, result)
 }
@@ -180,9 +181,7 @@ func closeAll(files []*os.File) {
 // connect starts the goroutines at this side's ends of the streams. They may outlive the command by far: they last
 // until no process holds the other ends any more, and what comes after the result is discarded.
 func (p *processes) connect(c *guest.Call, j *job, r guest.RunCall, ours []*os.File) {
-	for _, f := range ours {
-		p.keep(f)
-	}
+	p.keep(ours)
 	next := func() *os.File {
 		f := ours[0]
 		ours = ours[1:]
@@ -233,7 +232,7 @@ func (p *processes) await(
 			result.TimedOut = true
 			return p.end(j, cmd.Grace)
 		case <-idle.C:
-			quiet := time.Since(later(j.stdout.latest(), j.stderr.latest()))
+			quiet := min(time.Since(j.stdout.latest()), time.Since(j.stderr.latest()))
 			if quiet >= cmd.IdleTimeout {
 				result.Idle = true
 				return p.end(j, cmd.Grace)
@@ -244,13 +243,6 @@ func (p *processes) await(
 			return p.end(j, cmd.Grace)
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // newTimer rings once after d, or never.

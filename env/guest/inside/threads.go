@@ -33,14 +33,26 @@ func newThreads(limit int, setup func() error) *threads {
 
 // do runs f and waits for it. The error is ctx's, or says that the thread could not be set up; f did not run then.
 func (t *threads) do(ctx context.Context, f func()) error {
-	if t.setup != nil {
-		return t.hand(ctx, f)
+	if t.setup == nil {
+		select {
+		case t.slots <- struct{}{}:
+			defer func() { <-t.slots }()
+			f()
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	done := make(chan error, 1)
+	job := func(broken error) {
+		if broken == nil {
+			f()
+		}
+		done <- broken
 	}
 	select {
-	case t.slots <- struct{}{}:
-		defer func() { <-t.slots }()
-		f()
-		return nil
+	case t.jobs <- job:
+		return <-done
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -60,22 +72,6 @@ func (t *threads) offer(f func(), refused func(error)) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func (t *threads) hand(ctx context.Context, f func()) error {
-	done := make(chan error, 1)
-	job := func(broken error) {
-		if broken == nil {
-			f()
-		}
-		done <- broken
-	}
-	select {
-	case t.jobs <- job:
-		return <-done
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
