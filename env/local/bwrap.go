@@ -15,7 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -136,19 +137,12 @@ func (b *Bwrap) countsProcesses() bool {
 	if b.root {
 		return true
 	}
-	var name syscall.Utsname
-	if syscall.Uname(&name) != nil {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
 		return false
 	}
-	var release []byte
-	for _, c := range name.Release {
-		if c == 0 {
-			break
-		}
-		release = append(release, byte(c))
-	}
 	var major, minor int
-	_, _ = fmt.Sscanf(string(release), "%d.%d", &major, &minor)
+	_, _ = fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
 	return major > 5 || major == 5 && minor >= 14
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -53,7 +54,7 @@ func findGroups(mountinfo, membership []byte, name string) cgroups {
 	return g
 }
 
-// here finds the control groups of this machine. Where there are none, there are no limits, and capabilities says so.
+// detectGroups finds the control groups of this machine. Without any, there are no limits, and capabilities says so.
 func detectGroups(name string) cgroups {
 	mountinfo, _ := os.ReadFile("/proc/self/mountinfo")
 	membership, _ := os.ReadFile("/proc/self/cgroup")
@@ -104,8 +105,11 @@ func usableV2(dir string) bool {
 		writable(filepath.Join(dir, "cgroup.procs"))
 }
 
-func writable(path string) bool {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+func writable(path string) bool { return opens(path, os.O_WRONLY) }
+
+// opens reports whether this process may open a file like that.
+func opens(path string, flags int) bool {
+	f, err := os.OpenFile(path, flags, 0)
 	if err != nil {
 		return false
 	}
@@ -118,17 +122,8 @@ func available(dir string) []string {
 	if dir == "" {
 		return nil
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
-	if err != nil {
-		return nil
-	}
-	var all []string
-	for _, c := range strings.Fields(string(data)) {
-		if slices.Contains(controllers(), c) {
-			all = append(all, c)
-		}
-	}
-	return all
+	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
+	return slices.DeleteFunc(strings.Fields(string(data)), func(c string) bool { return !slices.Contains(controllers(), c) })
 }
 
 // mount is where a hierarchy is mounted, and which part of it.
@@ -294,18 +289,13 @@ func (g *group) oomFile() string {
 	case dir == "":
 		return ""
 	case g.groups.unified:
-		return filepath.Join(dir, "memory.events")
+		return dir + "/memory.events"
 	}
-	return filepath.Join(dir, "memory.oom_control")
+	return dir + "/memory.oom_control"
 }
 
 func (g *group) paths() []string {
-	var dirs []string
-	for _, dir := range g.dirs {
-		dirs = append(dirs, dir)
-	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
+	return slices.Compact(slices.Sorted(maps.Values(g.dirs)))
 }
 
 func (g *group) remove() error {

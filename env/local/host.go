@@ -71,30 +71,28 @@ type base struct {
 	groups     cgroups
 }
 
-func newBase(name string, o Options) (*base, error) {
-	b := &base{name: name, parent: o.Scratch, log: o.Log}
-	if b.log == nil {
-		b.log = slog.New(slog.DiscardHandler)
+func newBase(name string, o Options) (_ *base, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s sandboxes: %w", name, err)
+		}
+	}()
+	b := &base{name: name, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler))}
+	if b.parent, err = filepath.Abs(cmp.Or(o.Scratch, os.TempDir())); err != nil {
+		return nil, err
 	}
-	if b.parent == "" {
-		b.parent = os.TempDir()
+	if b.executable, err = os.Executable(); err == nil {
+		b.executable, err = filepath.EvalSymlinks(b.executable)
 	}
-	var err error
-	if b.parent, err = filepath.Abs(b.parent); err != nil {
-		return nil, fmt.Errorf("%s sandboxes: %w", name, err)
-	}
-	if b.executable, err = os.Executable(); err != nil {
-		return nil, fmt.Errorf("%s sandboxes: find this program's own file: %w", name, err)
-	}
-	if b.executable, err = filepath.EvalSymlinks(b.executable); err != nil {
-		return nil, fmt.Errorf("%s sandboxes: the guest's program: %w", name, err)
+	if err != nil {
+		return nil, fmt.Errorf("find this program's own file: %w", err)
 	}
 	if b.owner, err = newOwner(name); err != nil {
-		return nil, fmt.Errorf("%s sandboxes: %w", name, err)
+		return nil, err
 	}
 	info, err := os.Stat(b.executable)
 	if err != nil {
-		return nil, fmt.Errorf("%s sandboxes: the guest's program: %w", name, err)
+		return nil, err
 	}
 	b.build = fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
 	b.toolchain = newToolchain(os.Environ())
@@ -193,8 +191,7 @@ func (b *base) prepare(ctx context.Context, sandbox *env.GuestSandbox, s env.Spe
 			return fmt.Errorf("prepare: %w", err)
 		}
 		if r.ExitCode != 0 {
-			said := append(append([]byte(nil), r.Stderr.Head...), r.Stderr.Tail...)
-			return fmt.Errorf("prepare: %q: exit code %d: %s", line, r.ExitCode, said)
+			return fmt.Errorf("prepare: %q: exit code %d: %s%s", line, r.ExitCode, r.Stderr.Head, r.Stderr.Tail)
 		}
 	}
 	return nil

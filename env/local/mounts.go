@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -47,17 +48,14 @@ func (b *Bwrap) hostMounts() (args, shown, seen []string) {
 		}
 	}
 	for _, dir := range b.toolchain.roots() {
-		if b.root || readable(dir) {
+		if b.root || opens(dir, os.O_RDONLY) {
 			show(dir)
 		}
 	}
 	args = append(args, "--dir", "/var", "--symlink", "../tmp", "/var/tmp")
 	for _, dir := range b.toolchain.path {
-		for _, root := range shown {
-			if within(dir, root) {
-				seen = append(seen, dir)
-				break
-			}
+		if slices.ContainsFunc(shown, func(root string) bool { return within(dir, root) }) {
+			seen = append(seen, dir)
 		}
 	}
 	return args, shown, seen
@@ -75,23 +73,11 @@ func parents(path string) []string {
 	return args
 }
 
-func readable(dir string) bool {
-	f, err := os.Open(dir)
-	if err != nil {
-		return false
-	}
-	f.Close()
-	return true
-}
-
 // Some files of /etc differ from sandbox to sandbox. The shared /etc has links to them.
 const ownEtc = "/run/deepswe/etc"
 
 // makeEtc makes the /etc that all sandboxes share: one directory to mount is much quicker than dozens of files.
 func makeEtc(ctx context.Context, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
 	whole := &tree{uid: -1, gid: -1}
 	for _, pattern := range configuration() {
 		files, _ := filepath.Glob(filepath.Join("/etc", pattern)) // the patterns are fine
@@ -105,15 +91,14 @@ func makeEtc(ctx context.Context, dir string) error {
 			}
 		}
 	}
-	for name, content := range map[string]string{
+	err := writeFiles(dir, map[string]string{
 		"hosts": "127.0.0.1 localhost deepswe\n::1 localhost ip6-localhost\n",
 		// Names come from files, and from name servers where there is a network.
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
 		"hostname":      "deepswe\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return err
 	}
 	for _, name := range []string{"passwd", "group", "resolv.conf"} {
 		if err := os.Symlink(filepath.Join(ownEtc, name), filepath.Join(dir, name)); err != nil {
@@ -143,7 +128,12 @@ func writeOwnEtc(dir string, uid, gid int, network bool) error {
 		}
 		files["resolv.conf"] = string(resolvers)
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	return writeFiles(dir, files)
+}
+
+// writeFiles makes a directory, where there is none yet, and files in it.
+func writeFiles(dir string, files map[string]string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
 	for name, content := range files {

@@ -91,12 +91,11 @@ func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 	r := &running{errOut: &tail{}, exited: make(chan struct{})}
 	r.cmd = &exec.Cmd{
 		Path: l.path, Args: append([]string{l.path}, l.args...), Env: l.env, Dir: "/",
-		Stdin: theirs.in, Stdout: theirs.out, Stderr: r.errOut,
+		Stdin: theirs.in, Stdout: theirs.out, Stderr: r.errOut, ExtraFiles: l.files,
 		// A session of its own: the terminal's interrupt is for the host, which may have work to save.
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 		WaitDelay:   time.Second,
 	}
-	r.cmd.ExtraFiles = l.files
 	err = f.do(func() error {
 		if l.group == nil {
 			return r.cmd.Start()

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,16 +95,9 @@ func newOwner(provider string) (owner, error) {
 	}
 	self := disk.Self()
 	return owner{
-		Name: userName() + "@" + host, Provider: provider, Created: time.Now().UTC(),
+		Name: cmp.Or(os.Getenv("USER"), fmt.Sprint("uid ", os.Getuid())) + "@" + host, Provider: provider, Created: time.Now().UTC(),
 		Host: host, Boot: self.Boot, Namespace: self.Namespace, Process: self.Process,
 	}, nil
-}
-
-func userName() string {
-	if name := os.Getenv("USER"); name != "" {
-		return name
-	}
-	return fmt.Sprintf("uid %d", os.Getuid())
 }
 
 func (o owner) save(dir string) error {
@@ -118,16 +112,9 @@ func (o owner) save(dir string) error {
 	return os.Rename(temp, filepath.Join(dir, ownerFile))
 }
 
-func loadOwner(dir string) (owner, error) {
-	data, err := os.ReadFile(filepath.Join(dir, ownerFile))
-	if err != nil {
-		return owner{}, err
-	}
-	var o owner
-	if err := json.Unmarshal(data, &o); err != nil {
-		return owner{}, fmt.Errorf("%s: %w", filepath.Join(dir, ownerFile), err)
-	}
-	return o, nil
+func loadOwner(dir string) (o owner, err error) {
+	err = disk.ReadJSON(filepath.Join(dir, ownerFile), &o)
+	return o, err
 }
 
 // dead reports whether the owner is certainly gone, as seen by another one. One on another machine, or in another PID

@@ -48,13 +48,18 @@ func newToolchain(environ []string) *toolchain {
 		t.vars["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	}
 	for _, dir := range filepath.SplitList(t.vars["PATH"]) {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() && filepath.IsAbs(dir) && !slices.Contains(t.path, dir) {
+		if isDir(dir) && filepath.IsAbs(dir) && !slices.Contains(t.path, dir) {
 			t.path = append(t.path, filepath.Clean(dir))
 		}
 	}
 	t.defaults()
 	t.askGo()
 	return t
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // defaults names what toolchains look for below the home directory, which is different in a sandbox.
@@ -66,7 +71,7 @@ func (t *toolchain) defaults() {
 		if t.vars[key] != "" || t.home == "" {
 			continue
 		}
-		if info, err := os.Stat(filepath.Join(t.home, dir)); err == nil && info.IsDir() {
+		if isDir(filepath.Join(t.home, dir)) {
 			t.vars[key] = filepath.Join(t.home, dir)
 		}
 	}
@@ -182,7 +187,7 @@ func (t *toolchain) rootsOf(dir string) []string {
 	}
 	if base := filepath.Base(dir); base == "bin" || base == "sbin" {
 		prefix := filepath.Dir(dir)
-		if info, err := os.Stat(filepath.Join(prefix, "lib")); err == nil && info.IsDir() && !t.private(prefix) {
+		if isDir(filepath.Join(prefix, "lib")) && !t.private(prefix) {
 			return []string{prefix}
 		}
 	}
