@@ -12,7 +12,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// ErrConflict says that a patch does not fit the tree it was to be applied to. Nothing was changed.
+// ErrConflict says that a patch does not fit the tree that it was to be applied to. Nothing was changed.
 var ErrConflict = errors.New("the patch does not apply")
 
 // Apply puts a patch into the files below dir, all of it or nothing. No commit is made and the index is left alone.
@@ -27,8 +27,8 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	if root == "" {
 		root = dir
 	}
-	// Without a repository in sight, git takes the files as they are: no attribute, no filter, no line ending of a
-	// configuration comes between the patch and the bytes that it was computed from.
+	// With an empty GIT_DIR, git takes the files as they are: no attribute, filter or line ending setting of a
+	// repository changes the bytes that the patch was computed from.
 	empty, err := disk.MakeScratch("", "apply")
 	if err != nil {
 		return fmt.Errorf("apply patch: %w", err)
@@ -40,12 +40,12 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 		return err
 	}
 	defer before.Close()
-	// It looks at everything before it writes anything; what is left to go wrong is the writing itself.
+	// Git checks the whole patch before it writes anything; only the writing itself can still fail half way.
 	if _, err = g.run(ctx, bytes.NewReader(patch), "apply", "--whitespace=nowarn", "-"); err == nil {
 		return nil
 	}
 	if rerr := before.restore(); rerr != nil {
-		return fmt.Errorf("apply patch: %w; and putting things back: %w", err, rerr)
+		return fmt.Errorf("apply patch: %w; and restoring the files: %w", err, rerr)
 	}
 	return refused(root, err)
 }
@@ -58,7 +58,7 @@ func refused(root string, err error) error {
 	return fmt.Errorf("apply patch: %w", err)
 }
 
-// CheckBranch returns the error that Branch would fail with for the branch of that name, before hours of work.
+// CheckBranch returns the error that Branch would fail with, so that it is known before hours of work.
 func CheckBranch(ctx context.Context, dir, name string) error {
 	_, _, err := branchBase(ctx, dir, name)
 	return err
@@ -71,11 +71,11 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 	case err != nil:
 		return g, "", fmt.Errorf("branch: %w", err)
 	case root == "":
-		return g, "", fmt.Errorf("branch: %s is in no git repository", dir)
+		return g, "", fmt.Errorf("branch: %s is not in a git repository", dir)
 	}
 	g = git{dir: root, user: true} // from its root: in a subdirectory, git would leave out what is above it
 	if _, err := g.run(ctx, nil, "check-ref-format", "--branch", name); err != nil {
-		return g, "", fmt.Errorf("branch: %q is not a name that git takes for a branch", name)
+		return g, "", fmt.Errorf("branch: %q is not a valid branch name", name)
 	}
 	if _, err := g.run(ctx, nil, "rev-parse", "--verify", "-q", "refs/heads/"+name); err == nil {
 		return g, "", fmt.Errorf("branch: %q exists already: choose another name or delete it (git branch -D %s)", name, name)
@@ -123,7 +123,7 @@ func Branch(ctx context.Context, dir, name, message string, patch []byte) (strin
 		return "", fmt.Errorf("branch: %w", err)
 	}
 	id := strings.TrimSpace(string(commit))
-	// The old value, all zeros, makes git refuse a branch that was made meanwhile.
+	// The old value, all zeros, makes git refuse a branch that exists by now.
 	if _, err := g.run(ctx, nil, "update-ref", "refs/heads/"+name, id, strings.Repeat("0", 40)); err != nil {
 		return "", fmt.Errorf("branch: %w", err)
 	}
@@ -135,7 +135,7 @@ func exitedWith(err error, code int) bool {
 	return ok && exit.ExitCode() == code
 }
 
-// reason is what git itself said about a failed command.
+// reason is git's own message in the error of a failed command.
 func reason(err error) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "exit status 1: "); ok {

@@ -2,12 +2,12 @@ package repo
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -20,8 +20,8 @@ type Tree interface {
 	Read(ctx context.Context, path string, o env.ReadOptions) ([]byte, env.FileInfo, error)
 }
 
-// Base is what a sandbox's repository was before the agent: every file's hash, kept on the host. A patch is computed
-// against it, and needs neither git nor honesty in the sandbox.
+// Base is the state of a sandbox's repository before the agent changed it: every file's hash, kept on the host. A patch
+// is computed against it, which requires no git in the sandbox and trusts nothing that git there says.
 type Base struct {
 	files   map[string]env.FileInfo
 	tracked map[string]bool
@@ -29,7 +29,7 @@ type Base struct {
 }
 
 // Record describes the repository in the sandbox as it is now. Call it before the agent's first step. The origin gives
-// the same files from a place that the agent cannot reach; what it says is checked against the hashes recorded here.
+// the same files from a place that the agent cannot reach; its content is checked against the hashes recorded here.
 func Record(ctx context.Context, sb Tree, origin env.Origin) (*Base, error) {
 	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{})
 	if err != nil {
@@ -50,7 +50,7 @@ func Record(ctx context.Context, sb Tree, origin env.Origin) (*Base, error) {
 func tracked(ctx context.Context, sb Tree) (map[string]bool, error) {
 	index, _, err := sb.Read(ctx, sb.Dir()+"/.git/index", env.ReadOptions{Limit: 1 << 30, NoFollow: true})
 	if err != nil {
-		if ctx.Err() != nil || errors.Is(err, env.ErrInfrastructure) {
+		if env.IsInfrastructure(ctx, err) {
 			return nil, err
 		}
 		return nil, nil
@@ -76,13 +76,7 @@ func tracked(ctx context.Context, sb Tree) (map[string]bool, error) {
 	if err != nil {
 		return nil, nil
 	}
-	names := make(map[string]bool)
-	for name := range strings.SplitSeq(string(out), "\x00") {
-		if name != "" {
-			names[name] = true
-		}
-	}
-	return names, nil
+	return nameSet(out), nil
 }
 
 // isTracked reports whether a file that was there at the start belongs to the repository.
@@ -109,4 +103,18 @@ func (b *Base) original(ctx context.Context, f env.FileInfo) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the original of %q is not what was recorded at the start", env.ErrInfrastructure, f.Path)
 	}
 	return data, nil
+}
+
+//go:embed hygiene.sh
+var hygiene string
+
+// Hygiene returns the command line that removes the future from a repository in a sandbox: every commit, tag, branch,
+// stash, reflog and packed object that is not an ancestor of the base commit, and every hook, filter and other
+// configuration. It belongs among Spec.Prepare of tasks whose image was built after the fix was known. An empty base is
+// the commit that is checked out. It needs git in the sandbox; without one, it removes the whole history.
+func Hygiene(base string) string {
+	if base == "" {
+		base = "HEAD"
+	}
+	return "set -- " + env.ShellQuote(base) + "\n" + hygiene
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +21,7 @@ var ErrNoGit = errors.New("git is not installed: install it (apt-get install git
 // ErrSource says that a directory cannot be worked on; the message says why.
 var ErrSource = errors.New("cannot work on it")
 
-// pins switch off everything through which a repository's content could make git run a program or bend a diff.
+// pins switch off everything through which a repository could make git run a program or change a diff.
 var pins = []string{
 	"-c", "core.hooksPath=" + os.DevNull,
 	"-c", "core.fsmonitor=false",
@@ -41,44 +42,46 @@ var pins = []string{
 // git runs git commands in one directory.
 type git struct {
 	dir string
-	// env is added to the scrubbed environment.
+	// env is added to environ.
 	env []string
-	// user keeps the user's own configuration readable, for what must see their ignore rules or their name.
+	// user lets git read the user's configuration, for their ignore rules or their name.
 	user bool
 }
 
 // run executes git with the arguments, feeds it stdin where not nil, and returns its standard output, also where git
-// failed. The error holds the command's own words.
+// failed. The error holds what git printed.
 func (g git) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
-	var stdout bytes.Buffer
-	err := g.stream(ctx, stdin, &stdout, args...)
-	return stdout.Bytes(), err
+	cmd, err := g.command(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
+	if err = cmd.Run(); err == nil {
+		return stdout.Bytes(), nil
+	}
+	if ctx.Err() != nil {
+		return stdout.Bytes(), context.Cause(ctx)
+	}
+	return stdout.Bytes(), fmt.Errorf("git %s: %w: %s", verb(args), err, firstLines(stderr.String(), 5))
 }
 
-func (g git) stream(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
+// command returns a git command that ends with ctx.
+func (g git) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
-		return ErrNoGit
+		return nil, ErrNoGit
 	}
-	cmd := exec.CommandContext(ctx, path, append(append([]string{}, pins...), args...)...)
+	cmd := exec.CommandContext(ctx, path, slices.Concat(pins, args)...)
 	cmd.Dir = g.dir
 	cmd.Env = append(g.environ(), g.env...)
-	cmd.Stdin = stdin
-	cmd.Stdout = stdout
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	OwnGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return fmt.Errorf("git %s: %w: %s", verb(args), err, firstLines(stderr.String(), 5))
-	}
-	return nil
+	OwnGroup(cmd)
+	return cmd, nil
 }
 
-// environ is the host's environment without what would redirect git, and without its configuration unless g.user.
+// environ is the host's environment without the variables that redirect git, and, unless g.user, without the user's
+// configuration of git.
 func (g git) environ() []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -95,24 +98,19 @@ func (g git) environ() []string {
 	return env
 }
 
-// OwnGroup gives a git command a process group of its own: an interrupt from the keyboard does not reach it, and a
-// cancel ends it with all the helpers that it has started.
+// OwnGroup gives a git command a process group of its own: Ctrl-C does not reach it, and a cancel also ends the helpers
+// that it has started.
 func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
+// verb is the subcommand in git's arguments.
 func verb(args []string) string {
-	for i := 0; i < len(args); i++ {
-		if args[i] == "-c" || args[i] == "-C" {
-			i++
-			continue
-		}
-		if !strings.HasPrefix(args[i], "-") {
-			return args[i]
-		}
+	for len(args) > 2 && args[0] == "-c" {
+		args = args[2:]
 	}
-	return ""
+	return args[0]
 }
 
 func firstLines(s string, n int) string {
@@ -121,7 +119,7 @@ func firstLines(s string, n int) string {
 }
 
 // toplevel returns the root of the work tree that dir belongs to, or "" when it belongs to none: a directory that the
-// repository around it ignores is none of its business.
+// repository around it ignores does not belong to it.
 func toplevel(ctx context.Context, dir string) (string, error) {
 	g := git{dir: dir, user: true}
 	out, err := g.run(ctx, nil, "rev-parse", "--show-toplevel")
@@ -141,7 +139,7 @@ func toplevel(ctx context.Context, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A repository's own configuration may name any directory as its work tree.
+	// A repository's configuration may name any directory as its work tree.
 	if rel, err := filepath.Rel(root, real); err != nil || !filepath.IsLocal(rel) {
 		return "", fmt.Errorf("%w: core.worktree is %s, which is not this directory", ErrSource, root)
 	}
@@ -163,4 +161,15 @@ func ignoredAround(ctx context.Context, g git) (bool, error) {
 	}
 	tracked, err := g.run(ctx, nil, "ls-files", "-z", "--", ".")
 	return err == nil && len(tracked) == 0, err
+}
+
+// nameSet is the set of the NUL-terminated names in git's output.
+func nameSet(out []byte) map[string]bool {
+	names := make(map[string]bool)
+	for name := range strings.SplitSeq(string(out), "\x00") {
+		if name != "" {
+			names[name] = true
+		}
+	}
+	return names
 }

@@ -3,25 +3,22 @@ package repo
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 
 	"deepswe/env"
 )
 
-// dropIgnored leaves out changes to files that the repository does not track and that its .gitignore files, as they are
-// now, leave out: what "git add -A" would do. It counts the new ones.
+// dropIgnored leaves out changes to untracked files that the repository's .gitignore files, as they are now, ignore, as
+// "git add -A" does. It returns how many of them are new.
 func (b *Base) dropIgnored(
 	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, changes []change,
 ) ([]change, int, error) {
 	var candidates bytes.Buffer
 	for _, c := range changes {
 		if !b.isTracked(c.path) && unfit(c.path) == "" {
-			candidates.WriteString(c.path)
-			candidates.WriteByte(0)
+			candidates.WriteString(c.path + "\x00")
 		}
 	}
 	if candidates.Len() == 0 {
@@ -43,8 +40,8 @@ func (b *Base) dropIgnored(
 	return kept, dropped, nil
 }
 
-// ignored asks the host's git which of the NUL-separated paths the repository's rules leave out. The rules are copied
-// to a directory of ours, whose other content git never sees.
+// ignored asks the host's git which of the NUL-terminated paths the repository's rules ignore. The rules are copied to a
+// directory with nothing else in it.
 func (b *Base) ignored(
 	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, candidates *bytes.Buffer,
 ) (map[string]bool, error) {
@@ -66,7 +63,7 @@ func (b *Base) ignored(
 		}
 		rules, _, err := sb.Read(ctx, sb.Dir()+"/"+e.Path, env.ReadOptions{Limit: 1 << 20, NoFollow: true})
 		if err != nil {
-			if ctx.Err() != nil || errors.Is(err, env.ErrInfrastructure) {
+			if env.IsInfrastructure(ctx, err) {
 				return nil, err
 			}
 			continue
@@ -82,11 +79,5 @@ func (b *Base) ignored(
 	if err != nil && !exitedWith(err, 1) { // 1: none is ignored
 		return nil, err
 	}
-	ignored := make(map[string]bool)
-	for name := range strings.SplitSeq(string(out), "\x00") {
-		if name != "" {
-			ignored[name] = true
-		}
-	}
-	return ignored, nil
+	return nameSet(out), nil
 }

@@ -50,11 +50,11 @@ type change struct {
 
 // Patch compares the sandbox's repository with the base. Files that the repository ignores are left out unless it
 // tracks them; everything else that was added, changed or removed is part of the patch, whatever the agent did to the
-// repository's own git directory. An error is never the agent's doing: a repository that it has closed, or blown up, or
-// removed as a whole gives a patch that omits "./".
+// repository's own git directory. An error is never the agent's fault: a repository that it has made unreadable or too
+// large, or removed, gives a patch that omits "./".
 func (b *Base) Patch(ctx context.Context, sb Tree) (Patch, error) {
 	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{})
-	if err != nil && ctx.Err() == nil && !errors.Is(err, env.ErrInfrastructure) {
+	if err != nil && !env.IsInfrastructure(ctx, err) {
 		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
 	}
 	if err != nil {
@@ -85,8 +85,8 @@ func (b *Base) Patch(ctx context.Context, sb Tree) (Patch, error) {
 	return p, nil
 }
 
-// compare returns what differs, sorted by path, and the directories that hide what is in them: a file there may be as
-// it was, and counts as neither changed nor removed.
+// compare returns what differs, sorted by path, and the directories that cannot be read: the files there count as
+// neither changed nor removed.
 func (b *Base) compare(entries []env.FileInfo) (changes []change, hidden []Omission) {
 	seen := make(map[string]bool, len(entries))
 	closed := make(map[string]bool)
@@ -143,7 +143,7 @@ func differs(a, b env.FileInfo) bool {
 		gitMode(a) != gitMode(b)
 }
 
-// gitMode is the mode that git stores: it knows no other bit than the owner's right to execute.
+// gitMode is the mode that git stores: of the permissions, only whether the owner may execute.
 func gitMode(f env.FileInfo) string {
 	switch {
 	case f.Kind == env.KindSymlink:
@@ -155,22 +155,26 @@ func gitMode(f env.FileInfo) string {
 	}
 }
 
-// differ turns changes into a diff, in a repository of its own that holds nothing but the changed files.
+// differ turns changes into a diff, in a temporary repository of the changed files.
 type differ struct {
 	base *Base
 	sb   Tree
 	dir  string
 
-	total   int64
+	total   int
 	files   []string
 	omitted []Omission
 }
 
-// content is one changed file, before and after; nil data where it was not there.
+// content is one changed file, before and after; nil where there was none.
 type content struct {
-	path                  string
-	before, after         []byte
-	modeBefore, modeAfter string
+	path  string
+	sides [2]*side
+}
+
+type side struct {
+	mode string
+	data []byte
 }
 
 func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
@@ -180,78 +184,74 @@ func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 	}
 	defer store.abort()
 	for _, c := range changes {
-		f, ok, err := d.load(ctx, c)
-		if err != nil {
+		f, omitted, err := d.load(ctx, c)
+		switch {
+		case err != nil:
 			return nil, err
+		case omitted != "":
+			d.omitted = append(d.omitted, Omission{Path: c.path, Reason: omitted})
+		case f.sides != [2]*side{}:
+			store.add(f)
+			d.files = append(d.files, c.path)
 		}
-		if !ok {
-			continue
-		}
-		if err := store.add(ctx, f); err != nil {
-			return nil, err
-		}
-		d.files = append(d.files, c.path)
 	}
 	return store.diff(ctx)
 }
 
-// load reads both sides of a change. ok is false when there is nothing to carry, or it cannot be.
-func (d *differ) load(ctx context.Context, c change) (f content, ok bool, err error) {
-	if reason := unfit(c.path); reason != "" {
-		d.omit(c.path, reason)
-		return content{}, false, nil
-	}
+// load reads both sides of a change, or returns the reason why the patch cannot carry it.
+func (d *differ) load(ctx context.Context, c change) (f content, omitted string, err error) {
 	f.path = c.path
+	if reason := unfit(c.path); reason != "" {
+		return f, reason, nil
+	}
+	var total int
 	if c.after != nil {
 		if c.after.Kind == env.KindFile && c.after.Size > maxFile {
-			d.omit(c.path, fmt.Sprintf("it has %s; the limit for one file is %s", size(c.after.Size), size(maxFile)))
-			return content{}, false, nil
+			return f, fmt.Sprintf("it has %s; the limit for one file is %s", size(c.after.Size), size(maxFile)), nil
 		}
-		f.after, f.modeAfter, err = d.current(ctx, *c.after)
-		if errors.Is(err, fs.ErrNotExist) {
-			c.after = nil // gone since the tree was read
-		} else if err != nil {
-			if ctx.Err() != nil || errors.Is(err, env.ErrInfrastructure) {
-				return content{}, false, err
-			}
-			d.omit(c.path, "cannot be read: "+err.Error())
-			return content{}, false, nil
+		after, err := d.current(ctx, *c.after)
+		switch {
+		case err == nil:
+			f.sides[1] = after
+			total += len(after.data)
+		case errors.Is(err, fs.ErrNotExist): // removed since the tree was read
+		case env.IsInfrastructure(ctx, err):
+			return f, "", err
+		default:
+			return f, "cannot be read: " + err.Error(), nil
 		}
 	}
 	if c.before != nil {
-		if f.before, err = d.base.original(ctx, *c.before); err != nil {
-			return content{}, false, err
+		data, err := d.base.original(ctx, *c.before)
+		if err != nil {
+			return f, "", err
 		}
-		f.modeBefore = gitMode(*c.before)
+		f.sides[0] = &side{gitMode(*c.before), data}
+		total += len(data)
 	}
-	if d.total += int64(len(f.before) + len(f.after)); d.total > maxTotal {
-		d.total -= int64(len(f.before) + len(f.after))
-		d.omit(c.path, fmt.Sprintf("the patch would exceed %s", size(maxTotal)))
-		return content{}, false, nil
+	if d.total+total > maxTotal {
+		return f, fmt.Sprintf("the patch would exceed %s", size(maxTotal)), nil
 	}
-	return f, c.before != nil || c.after != nil, nil
+	d.total += total
+	return f, "", nil
 }
 
 // current reads a file as it is now, without following a link that has taken its place.
-func (d *differ) current(ctx context.Context, f env.FileInfo) ([]byte, string, error) {
+func (d *differ) current(ctx context.Context, f env.FileInfo) (*side, error) {
 	if f.Kind == env.KindSymlink {
-		return []byte(f.Target), gitMode(f), nil
+		return &side{gitMode(f), []byte(f.Target)}, nil
 	}
-	o := env.ReadOptions{Limit: maxFile, NoFollow: true}
-	data, info, err := d.sb.Read(ctx, d.sb.Dir()+"/"+f.Path, o)
+	data, info, err := d.sb.Read(ctx, d.sb.Dir()+"/"+f.Path, env.ReadOptions{Limit: maxFile, NoFollow: true})
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if info.Size > int64(len(data)) {
-		return nil, "", errors.New("it grows while it is read")
+		return nil, errors.New("it grows while it is read")
 	}
-	if data == nil {
-		data = []byte{}
-	}
-	return data, gitMode(info), nil
+	return &side{gitMode(info), data}, nil
 }
 
-// size is a number of bytes as people say it.
+// size formats a number of bytes.
 func size(n int64) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%d bytes", n)
@@ -259,11 +259,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
 }
 
-func (d *differ) omit(path, reason string) {
-	d.omitted = append(d.omitted, Omission{Path: path, Reason: reason})
-}
-
-// unfit says why git would refuse a path, or "".
+// unfit returns why git would refuse a path, or "".
 func unfit(path string) string {
 	for part := range strings.SplitSeq(path, "/") {
 		switch {

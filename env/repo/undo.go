@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// undo remembers the files that a patch is about, so that one which could be written half only leaves no trace.
+// undo remembers the files that a patch changes, so that a patch that was only written in part can be undone.
 type undo struct {
 	root  *os.Root
 	files []remembered
@@ -18,11 +18,11 @@ type undo struct {
 	missing []string
 }
 
-// remembered is one file as it was; the zero mode says that there was none.
+// remembered is one file as it was; mode 0 means that there was none.
 type remembered struct {
 	path string
 	mode fs.FileMode
-	data []byte // of a link, where it leads
+	data []byte // of a link, its target
 }
 
 // remember reads the files below g's directory that the patch touches.
@@ -79,7 +79,7 @@ func (u *undo) remember(path string) error {
 	info, err := u.root.Lstat(path)
 	switch {
 	case err != nil:
-		// Not there, or not to be had: git says what of it is in the way.
+		// Absent, or not accessible: then git reports why.
 	case info.Mode().IsRegular():
 		was.mode = info.Mode()
 		was.data, err = u.root.ReadFile(path)
@@ -154,5 +154,5 @@ func (u *undo) same(was remembered) bool {
 	return err == nil && bytes.Equal(data, was.data)
 }
 
-// Close lets go of the directory.
+// Close closes the directory.
 func (u *undo) Close() error { return u.root.Close() }
