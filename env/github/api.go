@@ -19,9 +19,8 @@ import (
 const (
 	attempts    = 3
 	perRequest  = 30 * time.Second
-	longestWait = 30 * time.Second // a rate limit that asks for more is told to the user
+	longestWait = 30 * time.Second // a rate limit that lasts longer is an error
 	maxPage     = 32 << 20
-	maxHops     = 5
 )
 
 // session is the API of one host, with the token for that origin only.
@@ -32,41 +31,24 @@ type session struct {
 }
 
 func (c *Client) session(a address) *session {
-	s := &session{Client: c, root: c.apiFor(a)}
-	base := c.o.Transport
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	s.http = &http.Client{
-		Transport: &authorized{base: base, origin: s.root, token: c.o.Token},
-		CheckRedirect: func(_ *http.Request, via []*http.Request) error {
-			if len(via) > maxHops {
-				return errors.New("too many redirects")
-			}
-			return nil
-		},
-	}
-	return s
+	root := c.apiFor(a)
+	return &session{Client: c, root: root, http: &http.Client{Transport: &authorized{origin: root, token: c.o.Token}}}
 }
 
 // authorized adds the token to requests for one origin. Go's own client would carry it along to other ports and to
 // subdomains when it is redirected.
 type authorized struct {
-	base   http.RoundTripper
 	origin *url.URL
 	token  string
 }
 
 func (t *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t.token != "" && sameOrigin(req.URL, t.origin) && mayCarry(req.URL) {
+	sameOrigin := req.URL.Scheme == t.origin.Scheme && strings.EqualFold(req.URL.Host, t.origin.Host)
+	if t.token != "" && sameOrigin && mayCarry(req.URL) {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", "Bearer "+t.token)
 	}
-	return t.base.RoundTrip(req)
-}
-
-func sameOrigin(a, b *url.URL) bool {
-	return a.Scheme == b.Scheme && strings.EqualFold(a.Host, b.Host)
+	return http.DefaultTransport.RoundTrip(req)
 }
 
 // get reads one page of a resource, and returns the query of the next page, empty after the last.
@@ -90,7 +72,7 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 	}
 }
 
-// try makes one request. A negative wait says that a retry is of no use.
+// try makes one request. A negative wait means that a retry cannot help.
 func (s *session) try(ctx context.Context, target string, into any) (next string, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, perRequest)
 	defer cancel()
@@ -103,7 +85,10 @@ func (s *session) try(ctx context.Context, target string, into any) (next string
 	req.Header.Set("User-Agent", "deepswe")
 	resp, err := s.http.Do(req)
 	if err != nil {
-		return "", 0, fmt.Errorf("reach %s: %w", s.root.Host, unwrapURL(err))
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the address, which the message has already
+		}
+		return "", 0, fmt.Errorf("reach %s: %w", s.root.Host, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
@@ -124,18 +109,10 @@ func (s *session) try(ctx context.Context, target string, into any) (next string
 	return nextPage(resp.Header), 0, nil
 }
 
-// unwrapURL takes the address off an error: it is told already.
-func unwrapURL(err error) error {
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
-}
-
 var nextLink = regexp.MustCompile(`<([^>]*)>\s*;[^,]*\brel="?next"?`)
 
-// nextPage is the next page's query out of the Link header (RFC 8288), empty on the last page. The link's host does not
-// count: behind a proxy it differs from ours, and the server must not decide where requests go.
+// nextPage is the next page's query from the Link header (RFC 8288), empty on the last page. The link's host is ignored:
+// behind a proxy it differs from ours, and the server must not decide where requests go.
 func nextPage(h http.Header) string {
 	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
 	if m == nil {
@@ -148,7 +125,7 @@ func nextPage(h http.Header) string {
 	return u.RawQuery
 }
 
-// explain turns an error response into an error, with the wait before another attempt: none is of use when negative.
+// explain turns an error response into an error, with the wait before another attempt: negative when none can help.
 func (s *session) explain(resp *http.Response, body []byte) (time.Duration, error) {
 	var said struct{ Message string }
 	_ = json.Unmarshal(body, &said) // a proxy's page leaves it empty
@@ -162,7 +139,7 @@ func (s *session) explain(resp *http.Response, body []byte) (time.Duration, erro
 			strings.Contains(strings.ToLower(said.Message), "rate limit"))
 	switch code := resp.StatusCode; {
 	case limited:
-		return s.limited(resp, noToken)
+		return s.limited(resp)
 	case code == http.StatusUnauthorized && noToken:
 		return -1, errors.New(text + "; set GITHUB_TOKEN")
 	case code == http.StatusUnauthorized:
@@ -181,7 +158,7 @@ func (s *session) explain(resp *http.Response, body []byte) (time.Duration, erro
 }
 
 // limited explains a rate limit, and waits where that is short.
-func (s *session) limited(resp *http.Response, noToken bool) (time.Duration, error) {
+func (s *session) limited(resp *http.Response) (time.Duration, error) {
 	text := s.root.Host + " limits the rate of requests"
 	wait := time.Duration(-1)
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds >= 0 {
@@ -191,7 +168,7 @@ func (s *session) limited(resp *http.Response, noToken bool) (time.Duration, err
 		wait = max(time.Until(at), time.Millisecond)
 		text += ", until " + at.Format("15:04")
 	}
-	if noToken {
+	if s.o.Token == "" {
 		text += "; set GITHUB_TOKEN for a higher limit"
 	}
 	if wait > longestWait {

@@ -1,7 +1,6 @@
 package github
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,11 +19,14 @@ import (
 	"deepswe/env/repo"
 )
 
+// depth is how many commits of history a clone gets.
+const depth = "50"
+
 // Clone copies the issue's repository to dir, which must not exist or be empty, at the tip of its default branch.
 //
-// Nothing of the repository is run: no hook, no filter, no submodule. The token is given to git in its environment, for
-// the repository's own host; it is in no argument list and not in the clone's configuration. Git never asks a question.
-// When Clone fails or ctx ends, what was written is removed.
+// Nothing of the repository is run: no hook, no filter, no submodule. Git gets the token in its environment, for the
+// repository's own host; the token is not in an argument list or in the clone's configuration. Git never prompts. When
+// Clone fails or ctx ends, what was written is removed.
 func (c *Client) Clone(ctx context.Context, i Issue, dir string) error {
 	there, err := os.ReadDir(dir)
 	fresh := errors.Is(err, fs.ErrNotExist)
@@ -42,7 +45,7 @@ func (c *Client) Clone(ctx context.Context, i Issue, dir string) error {
 	return nil
 }
 
-// discard removes what a failed clone left. A git that was killed did not tidy up.
+// discard removes what a failed clone left: a git that was killed does not clean up.
 func discard(dir string, whole bool) {
 	if whole {
 		os.RemoveAll(dir)
@@ -63,32 +66,27 @@ func (c *Client) clone(ctx context.Context, i Issue, dir string) error {
 	if u.Scheme == "ssh" || !slices.Contains(strings.Split(allowed, ":"), u.Scheme) {
 		return fmt.Errorf("%s: cloning over %s is not allowed; give a copy of the repository with --repo", u, u.Scheme)
 	}
-	git, err := exec.LookPath(c.o.Git)
+	git, err := exec.LookPath("git")
 	if err != nil {
 		return fmt.Errorf("%w; install git, or give a copy of the repository with --repo", err)
 	}
-	args := []string{"clone", "--quiet", "--no-recurse-submodules", "--template="}
-	if c.o.Depth > 0 {
-		args = append(args, "--depth", strconv.Itoa(c.o.Depth))
-	}
-	cmd := exec.CommandContext(ctx, git, append(args, "--", u.String(), dir)...)
+	cmd := exec.CommandContext(ctx, git, "clone", "--quiet", "--no-recurse-submodules", "--template=",
+		"--depth", depth, "--", u.String(), dir)
 	cmd.Env = c.environment(u, i, allowed)
-	said := &tail{}
-	cmd.Stdout, cmd.Stderr = said, said
 	repo.OwnGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
-	if err := cmd.Run(); err != nil {
+	if _, err := cmd.Output(); err != nil { // which keeps the beginning and the end of standard error
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return c.explainClone(err, said.String())
+		return c.explainClone(err)
 	}
 	return nil
 }
 
 // protocols are those that git may use. Plain http is for this machine, for a replacement of the API and for hosts
-// whose pages are plain, too; files are for a replacement. ssh is never what we ask for, but a user's own insteadOf may
-// turn https into it.
+// whose pages use it, too; files are for a replacement. We never ask for ssh, but a user's insteadOf may turn https into
+// it.
 func (c *Client) protocols(u *url.URL, i Issue) string {
 	switch {
 	case u.Scheme == "http" && (c.api != nil || mayCarry(u) || strings.HasPrefix(i.URL, "http://")):
@@ -99,7 +97,7 @@ func (c *Client) protocols(u *url.URL, i Issue) string {
 	return "https:ssh"
 }
 
-// settings are git's own switches for reading what others wrote: no hooks, filters or monitors, bytes as they are.
+// settings make git safe for a foreign repository: no hooks, filters or monitors, and files byte for byte.
 var settings = [][2]string{
 	{"core.hooksPath", os.DevNull},
 	{"core.fsmonitor", "false"},
@@ -113,15 +111,15 @@ var settings = [][2]string{
 	{"transfer.bundleURI", "false"},
 }
 
-// environment is what git runs in: this process's, without what would lead git elsewhere and without tokens, and with
-// the settings, which git then does not write into the clone.
+// environment is git's: this process's, without variables that redirect git and without tokens, and with the settings,
+// which git then does not write into the clone.
 func (c *Client) environment(u *url.URL, i Issue, protocols string) []string {
 	config := settings
 	if c.o.Token != "" && c.trusts(u, i) {
 		secret := base64.StdEncoding.EncodeToString([]byte("x-access-token:" + c.o.Token))
 		config = append(config[:len(config):len(config)],
 			[2]string{"http." + u.Scheme + "://" + u.Host + "/.extraHeader", "Authorization: Basic " + secret},
-			// git would take the header along to wherever the host sends it.
+			// git would send the header to wherever the host redirects it.
 			[2]string{"http.followRedirects", "false"})
 	}
 	var env []string
@@ -149,16 +147,17 @@ func (c *Client) trusts(u *url.URL, i Issue) bool {
 	return own && mayCarry(u)
 }
 
-// explainClone adds to git's words what to do.
-func (c *Client) explainClone(err error, said string) error {
-	said = strings.Join(strings.Fields(said), " ")
+// explainClone adds what git printed, and what to do.
+func (c *Client) explainClone(err error) error {
+	said := ""
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		said = strings.Join(strings.Fields(strings.ToValidUTF8(string(exit.Stderr), "\uFFFD")), " ")
+	}
 	if c.o.Token != "" {
 		said = strings.ReplaceAll(said, c.o.Token, "[token]")
 	}
-	lower := strings.ToLower(said)
 	hint := ""
-	if strings.Contains(lower, "could not read username") || strings.Contains(lower, "authentication failed") ||
-		strings.Contains(lower, "not found") || strings.Contains(lower, "403") {
+	if refused.MatchString(said) {
 		hint = "; if the repository is private, set GITHUB_TOKEN to a token that may read its contents"
 		if c.o.Token != "" {
 			hint = "; GITHUB_TOKEN may not read the repository's contents"
@@ -167,15 +166,5 @@ func (c *Client) explainClone(err error, said string) error {
 	return fmt.Errorf("git: %w: %s%s", err, clip(said, 500), hint)
 }
 
-// tail keeps the last kilobytes of what git says.
-type tail struct{ buf bytes.Buffer }
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.buf.Write(p)
-	if extra := t.buf.Len() - 4<<10; extra > 0 {
-		t.buf.Next(extra)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string { return strings.ToValidUTF8(t.buf.String(), "\uFFFD") }
+// refused finds a host's refusal in what git printed.
+var refused = regexp.MustCompile(`(?i)could not read username|authentication failed|not found|403`)

@@ -100,29 +100,20 @@ func serve(t *testing.T, h http.Handler, o github.Options) (*github.Client, gith
 }
 
 func TestClone(t *testing.T) {
-	tests := map[string]struct {
-		depth   int
-		commits string
-	}{"as it comes": {0, "3"}, "shallow": {1, "1"}, "whole": {-1, "3"}}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			h := newGitHost(t)
-			c, issue := serve(t, h, github.Options{Depth: tt.depth})
-			dir := filepath.Join(t.TempDir(), "r")
-			if err := c.Clone(t.Context(), issue, dir); err != nil {
-				t.Fatal(err)
-			}
-			data, err := os.ReadFile(filepath.Join(dir, "file.txt"))
-			if err != nil || string(data) != "three\r\n" {
-				t.Errorf("got %q, %v", data, err)
-			}
-			if n := git(t, dir, "rev-list", "--count", "HEAD"); n != tt.commits {
-				t.Errorf("%s commits", n)
-			}
-			if b := git(t, dir, "branch", "--show-current"); b != "trunk" {
-				t.Errorf("branch %s", b)
-			}
-		})
+	c, issue := serve(t, newGitHost(t), github.Options{})
+	dir := filepath.Join(t.TempDir(), "r")
+	if err := c.Clone(t.Context(), issue, dir); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "file.txt"))
+	if err != nil || string(data) != "three\r\n" {
+		t.Errorf("got %q, %v", data, err)
+	}
+	if n := git(t, dir, "rev-list", "--count", "HEAD"); n != "3" {
+		t.Errorf("%s commits", n)
+	}
+	if b := git(t, dir, "branch", "--show-current"); b != "trunk" {
+		t.Errorf("branch %s", b)
 	}
 }
 
@@ -160,7 +151,8 @@ func TestTheTokenIsInNoArgument(t *testing.T) {
 	}
 	t.Setenv("GITHUB_TOKEN", "tok-secret-1")
 	t.Setenv("GIT_DIR", "/elsewhere")
-	c, err := github.New(github.Options{Token: "tok-secret-1", Git: fake})
+	t.Setenv("PATH", filepath.Dir(fake)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	c, err := github.New(github.Options{Token: "tok-secret-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,6 +169,9 @@ func TestTheTokenIsInNoArgument(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := string(environment)
+	if !strings.Contains(string(arguments), "--depth\n50\n") {
+		t.Errorf("git ran with\n%s\nwant a shallow clone", arguments)
+	}
 	if strings.Contains(string(arguments), "tok-secret-1") || strings.Contains(env, "tok-secret-1") || strings.Contains(env, "/elsewhere") {
 		t.Errorf("git ran with\n%s\nin\n%s", arguments, env)
 	}
@@ -279,7 +274,7 @@ func TestCloneOfAFile(t *testing.T) {
 	}
 }
 
-// A template's hooks and a user's filters are none of the clone's business.
+// The clone runs neither a template's hooks nor a user's filters.
 func TestCloneRunsNothing(t *testing.T) {
 	h := newGitHost(t)
 	c, issue := serve(t, h, github.Options{})

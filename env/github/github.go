@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -16,22 +15,16 @@ import (
 	"deepswe/env"
 )
 
-// Options say how to reach the host. The zero value reads public issues.
+// Options configure a [Client]. The zero value reads public issues.
 type Options struct {
-	// Token authorizes: GITHUB_TOKEN or GH_TOKEN. Public issues need none, within a low rate limit.
+	// Token is GITHUB_TOKEN or GH_TOKEN. Public issues need none, within a low rate limit.
 	Token string
 	// API replaces the API's address, which otherwise follows from the issue's: https://api.github.com for github.com,
 	// https://HOST/api/v3 for other hosts. It is for proxies and for tests (DEEPSWE_GITHUB_API).
 	API string
-	// Depth is how many commits of history a clone gets: 50 when 0, all of them when negative.
-	Depth int
-	// Transport carries the API's requests: http.DefaultTransport when nil.
-	Transport http.RoundTripper
-	// Git is the git program: "git" when empty.
-	Git string
 	// Sleep waits before a request is repeated: a timer that ends with the context when nil.
 	Sleep func(ctx context.Context, d time.Duration) error
-	// Log gets what a user should know beside the result: nowhere when nil.
+	// Log gets warnings for the user; nil drops them.
 	Log *slog.Logger
 }
 
@@ -54,12 +47,6 @@ func New(o Options) (*Client, error) {
 			return nil, fmt.Errorf("invalid DEEPSWE_GITHUB_API %q (for example https://api.github.com)", o.API)
 		}
 		c.api = u
-	}
-	if c.o.Depth == 0 {
-		c.o.Depth = 50
-	}
-	if o.Git == "" {
-		c.o.Git = "git"
 	}
 	if o.Sleep == nil {
 		c.o.Sleep = env.Sleep
@@ -115,7 +102,7 @@ func parseAddress(raw string) (address, error) {
 	return address{scheme: u.Scheme, host: host, owner: owner, repo: repo, number: number}, nil
 }
 
-// apiFor is the root of the API that knows the issue.
+// apiFor is the root of the API that serves the issue.
 func (c *Client) apiFor(a address) *url.URL {
 	if c.api != nil {
 		return c.api

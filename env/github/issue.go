@@ -11,7 +11,7 @@ import (
 
 // Issue is an issue with its discussion.
 type Issue struct {
-	// Host is that of the web pages; Owner, Repo and Number are what the host calls it now, also after a move.
+	// Host is that of the web pages. Owner, Repo and Number are the current ones, also after a move.
 	Host   string
 	Owner  string
 	Repo   string
@@ -44,7 +44,7 @@ type Comment struct {
 // The most pages of a hundred comments that are read.
 const maxPages = 5
 
-// user, issueJSON, commentJSON and repoJSON are the parts of GitHub's objects that are read.
+// user, issueJSON and commentJSON are the parts of GitHub's objects that are read.
 type user struct {
 	Login string `json:"login"`
 	Type  string `json:"type"`
@@ -81,11 +81,6 @@ type commentJSON struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-type repoJSON struct {
-	CloneURL      string `json:"clone_url"`
-	DefaultBranch string `json:"default_branch"`
-}
-
 // Issue reads an issue by the URL of its page.
 func (c *Client) Issue(ctx context.Context, rawURL string) (Issue, error) {
 	a, err := parseAddress(rawURL)
@@ -120,9 +115,12 @@ func (s *session) issue(ctx context.Context, a address) (Issue, error) {
 		Title: strings.Join(strings.Fields(got.Title), " "), Body: clean(got.Body), Author: got.User.name(),
 	}
 	if out.URL == "" {
-		out.URL = a.page()
+		out.URL = fmt.Sprintf("%s://%s/%s/%s/issues/%d", a.scheme, a.host, a.owner, a.repo, a.number)
 	}
-	var repo repoJSON
+	var repo struct {
+		CloneURL      string `json:"clone_url"`
+		DefaultBranch string `json:"default_branch"`
+	}
 	if _, err := s.get(ctx, "/repos/"+a.owner+"/"+a.repo, "", &repo); err != nil {
 		return Issue{}, fmt.Errorf("read the repository: %w", err)
 	}
@@ -152,10 +150,7 @@ func (s *session) comments(ctx context.Context, a address, total int, out *Issue
 				out.Skipped++
 				continue
 			}
-			role := c.Role
-			if role == "NONE" {
-				role = ""
-			}
+			role := strings.TrimPrefix(c.Role, "NONE")
 			out.Comments = append(out.Comments, Comment{Author: c.User.name(), Role: role, Time: c.CreatedAt, Body: body})
 		}
 		if next == "" {
@@ -170,11 +165,7 @@ func (a address) path() string {
 	return fmt.Sprintf("/repos/%s/%s/issues/%d", a.owner, a.repo, a.number)
 }
 
-func (a address) page() string {
-	return fmt.Sprintf("%s://%s/%s/%s/issues/%d", a.scheme, a.host, a.owner, a.repo, a.number)
-}
-
-// moved is the address that the host answered for: another one after a repository was renamed or an issue transferred.
+// moved is the address in the host's answer: another one after a repository was renamed or an issue transferred.
 func (a address) moved(got issueJSON) address {
 	if u, err := url.Parse(got.RepositoryURL); err == nil {
 		parts := strings.Split(strings.Trim(u.Path, "/"), "/")

@@ -2,20 +2,21 @@ package github
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
 
 // The most bytes of an issue that a statement holds: of the body, of one comment, and of all comments together. They
-// leave most of a 64k-token context to the work, and few issues come near them.
+// leave most of a context of 64k tokens free, and few issues come near them.
 const (
 	maxBody     = 40 << 10
 	maxComment  = 6 << 10
 	maxComments = 24 << 10
 )
 
-// Statement is the task's text: title, body, and the discussion with its authors. What is too long is cut, and says so.
-// Of a long discussion the first comments and the last ones are kept.
+// Statement is the task's text: title, body, and the discussion with its authors. Long texts are cut, with a note. Of a
+// long discussion, the first comments and the last ones are kept.
 func (i Issue) Statement() string {
 	var b strings.Builder
 	b.WriteString(i.Title)
@@ -76,7 +77,7 @@ func fitting(texts []string, limit int) (head, tail int) {
 	return head, tail
 }
 
-// cut shortens a text to that many bytes, between two letters.
+// cut shortens a text to that many bytes, between two characters.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -86,4 +87,75 @@ func cut(text string, most int) string {
 		at--
 	}
 	return fmt.Sprintf("%s\n(%d more bytes are left out here)", strings.TrimRight(text[:at], " \n"), len(text)-at)
+}
+
+var fencePattern = regexp.MustCompile("^ {0,3}(`{3,}|~{3,})")
+
+// clean returns Markdown with line feeds for line ends, and without HTML comments and surrounding white space. In code,
+// fenced or inline, a comment is an example and stays.
+func clean(text string) string {
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	var out strings.Builder
+	block := "" // the fence of the code block that the line is in
+	for text != "" {
+		end := strings.IndexByte(text, '\n') + 1
+		if end == 0 {
+			end = len(text)
+		}
+		line := strings.TrimSuffix(text[:end], "\n")
+		fence := fenceOf(line)
+		switch {
+		case block == "" && fence == "":
+			if before, after, ok := cutComment(text, line); ok {
+				out.WriteString(before)
+				text = afterComment(out.String(), after)
+				continue
+			}
+		case block == "":
+			block = fence
+		case strings.HasPrefix(fence, block) && strings.Trim(line, " "+block[:1]) == "":
+			block = ""
+		}
+		out.WriteString(text[:end])
+		text = text[end:]
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// fenceOf is the fence that begins or ends a code block in this line; empty where none does.
+func fenceOf(line string) string {
+	m := fencePattern.FindStringSubmatch(line)
+	if m == nil || m[1][0] == '`' && strings.Contains(line[len(m[0]):], "`") { // inline code that begins a line
+		return ""
+	}
+	return m[1]
+}
+
+// cutComment cuts a comment that begins in the text's first line, and may end in another one.
+func cutComment(text, line string) (before, after string, ok bool) {
+	at := comment(line)
+	if at < 0 {
+		return "", "", false
+	}
+	_, after, ok = strings.Cut(text[at:], "-->")
+	return text[:at], after, ok
+}
+
+// afterComment is the text behind a comment, without the end of a line that held nothing but the comment.
+func afterComment(before, after string) string {
+	if strings.TrimSpace(before[strings.LastIndexByte(before, '\n')+1:]) == "" {
+		if rest, ok := strings.CutPrefix(strings.TrimLeft(after, " \t"), "\n"); ok {
+			return rest
+		}
+	}
+	return after
+}
+
+// comment is the index of an HTML comment in a line, outside of inline code; -1 where there is none.
+func comment(line string) int {
+	at := strings.Index(line, "<!--")
+	if at >= 0 && strings.Count(line[:at], "`")%2 == 1 && strings.Contains(line[at:], "`") {
+		return -1
+	}
+	return at
 }
