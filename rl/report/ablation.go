@@ -22,8 +22,8 @@ type Ablation struct {
 	Variants []Variant
 }
 
-// Variant has a run for each seed that has got somewhere. The first two variants are the ones to compare; the others
-// differ from the first in one thing.
+// Variant has a run for each seed that has begun. The first two variants are the ones to compare; the others differ
+// from the first in one thing.
 type Variant struct {
 	Name      string
 	Algorithm string
@@ -54,24 +54,21 @@ func WriteAblation(w io.Writer, a Ablation) error {
 		Subtitle: fmt.Sprintf("ablation · %d variants · %d of %d runs · %d steps each", len(a.Variants), done,
 			len(a.Variants)*a.Seeds, a.Steps),
 		Config:  a.Config,
-		Compare: a.compare(),
+		Compare: compare(a.Variants),
 		Note: template.HTML(`Curves are means over the seeds. Bands and intervals are 95% Student t intervals of that mean:
 with few seeds they are wide, and two that overlap decide nothing. <em>Final</em> is the validation pass@1 after the
 last step, <em>area</em> its mean over all validations of a run, which also counts how soon it was learned.
 <em>Difference</em> is to the first variant, in area, paired by seed.`),
 	}
-	main := a.Variants
-	if len(main) > 2 {
-		main = main[:2]
-	}
+	main := a.Variants[:min(2, len(a.Variants))]
 	p.Sections = append(p.Sections, section{"Validation and reward", draw(
-		a.chart("Validation pass@1", "val/pass@1", main, true), a.chart("Mean reward of the training rollouts", "reward/mean",
-			main, false),
+		chartOf("Validation pass@1", "val/pass@1", main, true),
+		chartOf("Mean reward of the training rollouts", "reward/mean", main, false),
 	)})
 	if len(a.Variants) > 2 {
 		var charts []chart
 		for i, v := range a.Variants[2:] {
-			c := a.chart(v.Name+": validation pass@1", "val/pass@1", []Variant{a.Variants[0], v}, true)
+			c := chartOf(v.Name+": validation pass@1", "val/pass@1", []Variant{a.Variants[0], v}, true)
 			if len(c.Lines) == 2 {
 				c.Lines[1].Color = 1 + i%(colors-1)
 			}
@@ -80,18 +77,18 @@ last step, <em>area</em> its mean over all validations of a run, which also coun
 		p.Sections = append(p.Sections, section{"One switch at a time, against " + a.Variants[0].Name, draw(charts...)})
 	}
 	p.Sections = append(p.Sections, section{"Diagnostics", draw(
-		a.chart("Entropy at the trained tokens, in nats", "entropy/mean", main, false),
-		a.chart("Tokens of a reply before its action", "tokens/think_per_turn", main, false),
-		a.chart("Norm of the gradient, before clipping", "optim/grad_norm", main, false),
-		a.chart("Fraction of the tokens that were clipped", "loss/clip_fraction", main, false),
-		a.chart("Effective groups", "groups/effective", main, false),
-		a.chart("Turns of a rollout", "turns/mean", main, false),
+		chartOf("Entropy at the trained tokens, in nats", "entropy/mean", main, false),
+		chartOf("Tokens of a reply before its action", "tokens/think_per_turn", main, false),
+		chartOf("Norm of the gradient, before clipping", "optim/grad_norm", main, false),
+		chartOf("Fraction of the tokens that were clipped", "loss/clip_fraction", main, false),
+		chartOf("Effective groups", "groups/effective", main, false),
+		chartOf("Turns of a rollout", "turns/mean", main, false),
 	)})
 	return p.write(w)
 }
 
-// chart draws one metric of some variants, each as mean and band.
-func (a Ablation) chart(title, metric string, variants []Variant, dots bool) chart {
+// chartOf draws one metric of some variants, each as mean and band.
+func chartOf(title, metric string, variants []Variant, dots bool) chart {
 	c := chart{Title: title, Zero: true}
 	for i, v := range variants {
 		mean, low, high := v.band(metric)
@@ -131,10 +128,10 @@ func (v Variant) band(metric string) (mean, low, high series) {
 }
 
 // compare is the table of the variants.
-func (a Ablation) compare() []compareRow {
+func compare(variants []Variant) []compareRow {
 	var rows []compareRow
 	base := map[uint64]float64{}
-	for i, v := range a.Variants {
+	for i, v := range variants {
 		row := compareRow{Name: v.Name, Algorithm: v.Algorithm, Runs: len(v.Runs)}
 		var finals, areas, differences []float64
 		for _, run := range v.Runs {
@@ -142,7 +139,11 @@ func (a Ablation) compare() []compareRow {
 			if len(s) == 0 {
 				continue
 			}
-			area := s.mean()
+			area := 0.0
+			for _, p := range s {
+				area += p.y
+			}
+			area /= float64(len(s))
 			finals, areas = append(finals, s[len(s)-1].y), append(areas, area)
 			if i == 0 {
 				base[run.Seed] = area
@@ -161,20 +162,11 @@ func CompareText(variants []Variant) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "VARIANT\tRUNS\tFINAL PASS@1\tMEAN PASS@1\tDIFFERENCE")
-	for _, r := range (Ablation{Variants: variants}).compare() {
+	for _, r := range compare(variants) {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", r.Name, r.Runs, r.Final, r.Area, r.Change)
 	}
-	// A strings.Builder does not fail.
-	_ = w.Flush()
+	_ = w.Flush() // a strings.Builder does not fail
 	return b.String()
-}
-
-func (s series) mean() float64 {
-	sum := 0.0
-	for _, p := range s {
-		sum += p.y
-	}
-	return sum / float64(len(s))
 }
 
 // interval writes the mean of some values in a format, and how far it may be off.

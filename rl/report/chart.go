@@ -220,11 +220,11 @@ func (p *plot) line(l line) {
 	}
 	fmt.Fprintf(p, `<polyline class="%s c%d" points="%s"/>`, class, l.Color%colors, p.path(l.Points))
 	points := thin(l.Points)
+	radius := 0.0
+	if l.Dots || len(points) == 1 {
+		radius = 3
+	}
 	for i, q := range points {
-		radius := 0.0
-		if l.Dots || len(points) == 1 {
-			radius = 3
-		}
 		if radius == 0 && (l.Faint || i%max(1, len(points)/60) > 0) {
 			continue
 		}

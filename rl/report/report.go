@@ -117,11 +117,10 @@ func (c curves) lastStep() int {
 
 // last is the newest value of a metric.
 func (c curves) last(name string) (float64, bool) {
-	s := c[name]
-	if len(s) == 0 {
-		return 0, false
+	if s := c[name]; len(s) > 0 {
+		return s[len(s)-1].y, true
 	}
-	return s[len(s)-1].y, true
+	return 0, false
 }
 
 func (c curves) cards() []card {
@@ -181,13 +180,12 @@ func (c curves) rollouts() []template.HTML {
 		}},
 		chart{Title: "How rollouts end, in fractions", Zero: true, Lines: c.family("stop/")},
 		chart{Title: "Masked for how they ended, in fractions", Zero: true, Lines: c.family("masked/")},
-		chart{Title: "Turns of a rollout", Zero: true, Lines: []line{{Label: "mean", Points: c["turns/mean"], Color: 0}}},
+		c.single("Turns of a rollout", "mean", "turns/mean", 0),
 		chart{Title: "Tokens of a rollout", Zero: true, Lines: []line{
 			{Label: "environment", Points: c["tokens/environment/mean"], Color: 5},
 			{Label: "policy", Points: c["tokens/sampled/mean"], Color: 0},
 		}},
-		chart{Title: "Tokens of a reply before its action", Zero: true,
-			Lines: []line{{Label: "mean", Points: c["tokens/think_per_turn"], Color: 3}}},
+		c.single("Tokens of a reply before its action", "mean", "tokens/think_per_turn", 3),
 		chart{Title: "Age of the rollouts, in policy versions", Zero: true, Lines: []line{
 			{Label: "mean", Points: c["staleness/mean"], Color: 0}, {Label: "max", Points: c["staleness/max"], Color: 1},
 		}},
@@ -196,25 +194,20 @@ func (c curves) rollouts() []template.HTML {
 
 func (c curves) update() []template.HTML {
 	return draw(
-		chart{Title: "Entropy at the trained tokens, in nats", Zero: true,
-			Lines: []line{{Label: "mean", Points: c["entropy/mean"], Color: 0}}},
-		chart{Title: "Norm of the gradient, before clipping", Zero: true,
-			Lines: []line{{Label: "mean", Points: c["optim/grad_norm"], Color: 0}}},
+		c.single("Entropy at the trained tokens, in nats", "mean", "entropy/mean", 0),
+		c.single("Norm of the gradient, before clipping", "mean", "optim/grad_norm", 0),
 		chart{Title: "Fraction of the tokens that were clipped", Zero: true, Lines: []line{
 			{Label: "above, with a positive advantage", Points: c["loss/clip_fraction_high"], Color: 2},
 			{Label: "below, with a negative one", Points: c["loss/clip_fraction_low"], Color: 1},
 		}},
-		chart{Title: "KL(old policy, new policy), estimate k3", Zero: true,
-			Lines: []line{{Label: "k3", Points: c["loss/kl_k3"], Color: 0}}},
-		chart{Title: "KL(sampler, trainer), estimate k3", Zero: true,
-			Lines: []line{{Label: "k3", Points: c["mismatch/kl_k3"], Color: 1}}},
+		c.single("KL(old policy, new policy), estimate k3", "k3", "loss/kl_k3", 0),
+		c.single("KL(sampler, trainer), estimate k3", "k3", "mismatch/kl_k3", 1),
 		chart{Title: "Extremes of the probability ratio", Lines: []line{
 			{Label: "largest", Points: c["loss/ratio_max"], Color: 2},
 			{Label: "smallest", Points: c["loss/ratio_min"], Color: 1},
 		}},
-		chart{Title: "Size of the advantages", Zero: true,
-			Lines: []line{{Label: "mean", Points: c["advantage/abs_mean"], Color: 0}}},
-		chart{Title: "Learning rate", Zero: true, Lines: []line{{Label: "learning rate", Points: c["optim/lr"], Color: 0}}},
+		c.single("Size of the advantages", "mean", "advantage/abs_mean", 0),
+		c.single("Learning rate", "learning rate", "optim/lr", 0),
 	)
 }
 
@@ -228,9 +221,13 @@ func (c curves) time() []template.HTML {
 			{Label: "model", Points: c["time/model"], Color: 0}, {Label: "environment", Points: c["time/environment"], Color: 2},
 			{Label: "reward", Points: c["time/reward"], Color: 3}, {Label: "waiting", Points: c["time/queue"], Color: 1},
 		}},
-		chart{Title: "Fraction of the workers' time without a rollout", Zero: true,
-			Lines: []line{{Label: "idle", Points: c["workers/idle"], Color: 1}}},
+		c.single("Fraction of the workers' time without a rollout", "idle", "workers/idle", 1),
 	)
+}
+
+// single is a chart of one metric.
+func (c curves) single(title, label, metric string, color int) chart {
+	return chart{Title: title, Zero: true, Lines: []line{{Label: label, Points: c[metric], Color: color}}}
 }
 
 // family are the curves below a name, without those that are zero throughout.
@@ -320,7 +317,7 @@ func Number(v float64) string {
 // short is Number without the zeros at its end, for axes.
 func short(v float64) string {
 	s := Number(v)
-	if strings.ContainsAny(s, "e") || !strings.Contains(s, ".") {
+	if strings.Contains(s, "e") || !strings.Contains(s, ".") {
 		return s
 	}
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")

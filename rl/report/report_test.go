@@ -171,7 +171,7 @@ func TestDifferencesArePaired(t *testing.T) {
 		{Name: "base", Runs: []SeedRun{run(1, 0.1, 0.3), run(2, 0.5, 0.7)}},
 		{Name: "other", Runs: []SeedRun{run(2, 0.6, 1.0), run(3, 0.9, 0.9)}},
 	}}
-	rows := a.compare()
+	rows := compare(a.Variants)
 	if rows[0].Area != "0.400 ± 2.541" || rows[0].Final != "0.500 ± 2.541" || rows[0].Change != "" {
 		t.Errorf("base: %+v", rows[0])
 	}

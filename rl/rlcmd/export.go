@@ -95,7 +95,12 @@ func (x *export) execute(ctx context.Context, changed func(string) bool) error {
 	if (x.rollouts == "") == (x.run == "") {
 		return cli.Usagef("export reads either --rollouts FILE or --run DIR")
 	}
-	src, err := x.source()
+	var src *rowfile.Source
+	if x.run != "" {
+		src, err = train.OpenRollouts(x.run)
+	} else {
+		src, err = rowfile.Open(x.deps.In, x.rollouts)
+	}
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -133,19 +138,11 @@ func (x *export) resolve(changed func(string) bool) (rl.Algorithm, error) {
 	}
 	switch {
 	case x.maxLength < 0:
-		return a, fmt.Errorf("--max-length is %d; it has to be positive, or 0 for no limit", x.maxLength)
+		return a, fmt.Errorf("--max-length is %d; it must be positive, or 0 for no limit", x.maxLength)
 	case x.format == "sft":
 		return a, nil
 	}
 	return a, a.Check()
-}
-
-// source opens the rollouts.
-func (x *export) source() (*rowfile.Source, error) {
-	if x.run != "" {
-		return train.OpenRollouts(x.run)
-	}
-	return rowfile.Open(x.deps.In, x.rollouts)
 }
 
 // write gives do the place for its output. A file is there when do has succeeded, and not before.
@@ -169,8 +166,7 @@ func (x *export) write(do func(w io.Writer) error) (err error) {
 }
 
 func (x *export) convert(ctx context.Context, w io.Writer, src *rowfile.Source, a rl.Algorithm) error {
-	switch x.format {
-	case "sft":
+	if x.format == "sft" {
 		rep, err := rowfile.ExportSFT(ctx, w, src, rowfile.SFT{
 			Form: rowfile.SFTForm(x.sftForm), MinReward: x.minReward, MaxLength: x.maxLength,
 		})
@@ -178,19 +174,16 @@ func (x *export) convert(ctx context.Context, w io.Writer, src *rowfile.Source, 
 			x.reportSFT(rep)
 		}
 		return err
-	case "atropos":
-		b, err := rowfile.ExportAtropos(ctx, w, src, a)
-		if err == nil {
-			x.report(b, a)
-		}
-		return err
-	default:
-		b, err := rowfile.ExportRows(ctx, w, src, a)
-		if err == nil {
-			x.report(b, a)
-		}
-		return err
 	}
+	write := rowfile.ExportRows
+	if x.format == "atropos" {
+		write = rowfile.ExportAtropos
+	}
+	b, err := write(ctx, w, src, a)
+	if err == nil {
+		x.report(b, a)
+	}
+	return err
 }
 
 func (x *export) say(format string, args ...any) { fmt.Fprintf(x.deps.Err, format+"\n", args...) }

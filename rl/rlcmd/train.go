@@ -25,7 +25,8 @@ import (
 
 // training is one run of the command.
 type training struct {
-	deps Deps
+	deps  Deps
+	lines *cli.JSONLines
 
 	config, out, metricsAddr string
 	set                      []string
@@ -54,7 +55,7 @@ const trainExample = `  deepswe train --config frozenlake
   deepswe train --resume --out grpo --metrics-addr 127.0.0.1:9100`
 
 func newTrain(d Deps) *cobra.Command {
-	t := &training{deps: d}
+	t := &training{deps: d, lines: cli.NewJSONLines(d.Out)}
 	c := &cobra.Command{
 		Use:     "train --config NAME|FILE",
 		Short:   "Train a policy by reinforcement learning",
@@ -147,9 +148,9 @@ func (t *training) load() (train.Config, error) {
 	}
 	c, err := train.Load(data, train.BuiltIn(), t.set...)
 	if err != nil {
-		return train.Config{}, fmt.Errorf("%s: %w", name, err)
+		err = fmt.Errorf("%s: %w", name, err)
 	}
-	return c, nil
+	return c, err
 }
 
 // read reads a configuration: a bundled one, a file's, or standard input's.
@@ -175,20 +176,19 @@ func (t *training) read(name string) ([]byte, error) {
 // watched trains and shows how it goes: on a terminal, in a log, or to a program.
 func (t *training) watched(ctx context.Context, c train.Config, o train.Options) ([]train.Result, error) {
 	shown := newView(cli.ScreenOf(t.deps.Err), time.Now)
-	out := &events{on: t.json, lines: cli.NewJSONLines(t.deps.Out)}
 	o.Observer = func(run string, c train.Config) train.Observer {
-		return &audience{run: run, view: shown.run(run, c.Steps), out: out}
+		return &audience{run: run, view: shown.run(run, c.Steps), print: t.print}
 	}
 	results, err := train.Start(ctx, c, o)
 	_ = shown.Close(true) // a screen that went away is not an error: the run did not need it
-	return results, errors.Join(err, out.err())
+	return results, errors.Join(err, t.printed())
 }
 
 // audience passes what happens in a run to the screen and to stdout.
 type audience struct {
-	run  string
-	view *runView
-	out  *events
+	run   string
+	view  *runView
+	print func(event)
 }
 
 func (a *audience) Playing(step int, s train.Split, done, total int) {
@@ -197,12 +197,12 @@ func (a *audience) Playing(step int, s train.Split, done, total int) {
 
 func (a *audience) Warning(text string) {
 	a.view.warning(text)
-	a.out.write(event{Event: "warning", Run: a.run, Text: text})
+	a.print(event{Event: "warning", Run: a.run, Text: text})
 }
 
 func (a *audience) Point(p metrics.Point) {
 	a.view.point(p)
-	a.out.write(event{Event: "step", Run: a.run, Step: &p.Step, Metrics: p.Values})
+	a.print(event{Event: "step", Run: a.run, Step: &p.Step, Metrics: p.Values})
 }
 
 // event is a line of --json. Version rises when a member changes its meaning.
@@ -216,21 +216,17 @@ type event struct {
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 }
 
-// events prints the events of several runs, where that is wanted.
-type events struct {
-	on    bool
-	lines *cli.JSONLines
-}
-
-func (j *events) write(e event) {
-	if j.on {
+// print prints an event with --json.
+func (t *training) print(e event) {
+	if t.json {
 		e.Version = 1
-		_ = j.lines.Print(e) // err has it
+		_ = t.lines.Print(e) // printed returns the error
 	}
 }
 
-func (j *events) err() error {
-	if err := j.lines.Err(); err != nil {
+// printed returns the first error of print.
+func (t *training) printed() error {
+	if err := t.lines.Err(); err != nil {
 		return fmt.Errorf("write --json: %w", err)
 	}
 	return nil
@@ -239,7 +235,6 @@ func (j *events) err() error {
 // finish says what came out.
 func (t *training) finish(c train.Config, results []train.Result, dir string) error {
 	if t.json {
-		out := &events{on: true, lines: cli.NewJSONLines(t.deps.Out)}
 		for _, r := range results {
 			final := map[string]float64{}
 			for _, name := range []string{"val/pass@1", "val/pass@1_low", "val/pass@1_high", "val/random", "reward/mean"} {
@@ -247,9 +242,9 @@ func (t *training) finish(c train.Config, results []train.Result, dir string) er
 					final[name] = v
 				}
 			}
-			out.write(event{Event: "done", Run: r.Run, Dir: r.Dir, Metrics: final})
+			t.print(event{Event: "done", Run: r.Run, Dir: r.Dir, Metrics: final})
 		}
-		return out.err()
+		return t.printed()
 	}
 	var b strings.Builder
 	if len(results) == 1 {

@@ -41,7 +41,7 @@ func newView(on *cli.Screen, now func() time.Time) *view {
 func (v *view) run(name string, steps int) *runView {
 	v.Lock()
 	defer v.Unlock()
-	r := &runView{view: v, name: name, steps: steps, begun: v.now(), from: -1}
+	r := &runView{view: v, name: name, steps: steps, begun: v.now(), from: -1, values: map[string]float64{}}
 	v.runs = append(v.runs, r)
 	return r
 }
@@ -73,9 +73,6 @@ func (r *runView) point(p metrics.Point) {
 	v := r.view
 	v.Lock()
 	defer v.Unlock()
-	if r.values == nil {
-		r.values = map[string]float64{}
-	}
 	maps.Copy(r.values, p.Values)
 	if r.from < 0 && p.Step > 0 {
 		r.from = p.Step - 1
@@ -154,21 +151,17 @@ func (v *view) several() []string {
 			done++
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("%s %s %s", fmt.Sprintf("%-38s", shorten(r.name, 38)),
-			v.style.good.Render(bar(r.step, r.steps, 16)), r.brief()))
+		var latest []string
+		if n := len(r.rewards); n > 0 {
+			latest = append(latest, fmt.Sprintf("reward %.2f", r.rewards[n-1]))
+		}
+		if pass, ok := r.values["val/pass@1"]; ok {
+			latest = append(latest, fmt.Sprintf("val %.2f", pass))
+		}
+		lines = append(lines, fmt.Sprintf("%-38s %s %s", shorten(r.name, 38),
+			v.style.good.Render(bar(r.step, r.steps, 16)), strings.Join(latest, "  ")))
 	}
 	return append([]string{v.style.title.Render(fmt.Sprintf("%d runs finished", done))}, lines...)
-}
-
-func (r *runView) brief() string {
-	var parts []string
-	if n := len(r.rewards); n > 0 {
-		parts = append(parts, fmt.Sprintf("reward %.2f", r.rewards[n-1]))
-	}
-	if pass, ok := r.values["val/pass@1"]; ok {
-		parts = append(parts, fmt.Sprintf("val %.2f", pass))
-	}
-	return strings.Join(parts, "  ")
 }
 
 // left is how long the steps still to come will take, by those that this process took.
@@ -182,24 +175,20 @@ func (r *runView) left(now time.Time) string {
 
 // line is a step as one line of at most 80 columns.
 func (r *runView) line(p metrics.Point) string {
-	head := fmt.Sprintf("step %d/%d", p.Step, r.steps)
+	text := fmt.Sprintf("step %d/%d", p.Step, r.steps)
 	if len(r.view.runs) > 1 {
-		head = shorten(r.name, 36) + " " + head
+		text = shorten(r.name, 36) + " " + text
 	}
-	text := head
-	put := func(name, format string) {
-		v, ok := p.Values[name]
-		part := "  " + fmt.Sprintf(format, v)
+	for _, value := range []struct{ name, format string }{
+		{"reward/mean", "reward %.3f"}, {"val/pass@1", "val %.3f"}, {"entropy/mean", "entropy %.2f"},
+		{"loss/clip_fraction", "clip %.3f"}, {"optim/grad_norm", "grad %.2g"}, {"time/step", "%.1fs"},
+	} {
+		v, ok := p.Values[value.name]
+		part := "  " + fmt.Sprintf(value.format, v)
 		if ok && ansi.StringWidth(text+part) < 80 {
 			text += part
 		}
 	}
-	put("reward/mean", "reward %.3f")
-	put("val/pass@1", "val %.3f")
-	put("entropy/mean", "entropy %.2f")
-	put("loss/clip_fraction", "clip %.3f")
-	put("optim/grad_norm", "grad %.2g")
-	put("time/step", "%.1fs")
 	return text
 }
 
