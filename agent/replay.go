@@ -13,7 +13,7 @@ import (
 	"deepswe/tools"
 )
 
-// ErrReplayOrder: a recorded model was asked in a conversation other than its own.
+// ErrReplayOrder means that a recorded model was asked in a conversation other than its own.
 var ErrReplayOrder = errors.New("the conversation differs from the recorded one")
 
 // ReplayModel answers with the replies of a recorded trajectory: the model of the demo, of tests and of bug reports.

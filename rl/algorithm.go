@@ -42,6 +42,7 @@ const (
 type Mode string
 
 const (
+	// Keep trains on the rollout like on any other.
 	Keep Mode = "keep"
 	// Mask trains none of the rollout's tokens; its reward stays in its siblings' baseline, it counts in R, and its rows
 	// are there with a mask of zeros. This is what DeepSWE's code did.

@@ -52,10 +52,11 @@ func (m *Member) GroupKey() GroupKey { return GroupKey{m.Task, m.Group} }
 type Disposition string
 
 const (
-	// Trained and Masked rollouts have rows; the mask of a masked one is zero everywhere.
+	// Trained rollouts have rows.
 	Trained Disposition = "trained"
-	Masked  Disposition = "masked"
-	// The others were dropped: for want of a reward, by the filter, or with their whole group.
+	// Masked rollouts have rows whose mask is zero everywhere.
+	Masked Disposition = "masked"
+	// NoReward and those below were dropped: for want of a reward, by the filter, or with their whole group.
 	NoReward     Disposition = "no_reward"
 	Filtered     Disposition = "filtered"
 	SmallGroup   Disposition = "small_group"

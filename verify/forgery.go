@@ -10,7 +10,7 @@ import (
 	"deepswe/env"
 )
 
-// ForgeryIndicator: the patch adds code that forged results need, and that a fix has no use for.
+// ForgeryIndicator means that the patch adds code that forged results need, and that a fix has no use for.
 const ForgeryIndicator SuspicionKind = "telltale"
 
 // forgeryIndicators are strings in such code: what grading and runners print, what reaches into a runner from the code

@@ -11,7 +11,7 @@ import (
 	"deepswe/env"
 )
 
-// TestTampering: the tests pass only with the patch's changes to tests and to what configures them.
+// TestTampering means that the tests pass only with the patch's changes to tests and to what configures them.
 const TestTampering SuspicionKind = "steering"
 
 // A patch can pass tests by fixing the code, or by changing what the tests are and how they run. What it changes of the

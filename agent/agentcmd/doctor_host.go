@@ -113,7 +113,7 @@ func checkDisk() []env.Finding {
 			findings = append(findings, f)
 			continue
 		}
-		free := int64(disk.Bavail) * int64(disk.Bsize)
+		free := int64(disk.Bavail) * int64(disk.Bsize) //nolint:unconvert // of another size elsewhere
 		f.Detail = fmt.Sprintf("%.1f GiB free for %s", float64(free)/(1<<30), name)
 		if free < diskEnough {
 			f.Status, f.Detail = env.Warning, f.Detail+"; images of tasks take gigabytes each"

@@ -184,8 +184,10 @@ func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// Inside and Waiting count who is in and who wants in, for people to watch.
-func (g *Gate) Inside() int  { return int(g.inside.Load()) }
+// Inside counts who is in, for people to watch.
+func (g *Gate) Inside() int { return int(g.inside.Load()) }
+
+// Waiting counts who wants in.
 func (g *Gate) Waiting() int { return int(g.waiting.Load()) }
 
 // waitKey holds the *atomic.Int64 in a rollout's context that counts the nanoseconds spent at gates.

@@ -73,7 +73,7 @@ type Stop struct {
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
 }
 
-// HeaderEvent, MessageEvent, ReplyEvent, ObservationEvent and StopEvent wrap what is to be logged.
+// HeaderEvent wraps a header for the log, as MessageEvent, ReplyEvent, ObservationEvent and StopEvent do theirs.
 func HeaderEvent(h Header) Event { return Event{Kind: KindHeader, Header: &h} }
 
 // MessageEvent logs a system or user message. See [HeaderEvent].

@@ -121,7 +121,7 @@ func TestParquetDamage(t *testing.T) {
 		if err := os.WriteFile(file, damaged, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for range Read(file, Options{}) { //nolint:revive // what comes out does not matter, only that it ends
+		for range Read(file, Options{}) { // what comes out does not matter, only that it ends
 		}
 	}
 }

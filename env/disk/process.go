@@ -170,7 +170,8 @@ func (o Owner) String() string {
 // ParseOwner reads what String wrote, and reports whether it could.
 func ParseOwner(s string) (Owner, bool) {
 	f := strings.Split(s, ".")
-	if len(f) != 4 || strings.Trim(f[0], "0123456789abcdef") != "" || f[0] == "" || strings.Trim(f[1], "0123456789") != "" {
+	if len(f) != 4 || strings.Trim(f[0], "0123456789abcdef") != "" || f[0] == "" ||
+		strings.Trim(f[1], "0123456789") != "" {
 		return Owner{}, false
 	}
 	pid, pidErr := strconv.Atoi(f[2])

@@ -84,7 +84,7 @@ func (o owner) liveness(machine string) disk.Liveness {
 	if o.machine != machine {
 		return disk.Unknown
 	}
-	return o.Process.Liveness()
+	return o.Liveness()
 }
 
 // labels are what every container and volume of this provider carries.

@@ -98,7 +98,7 @@ func Scratch(t testing.TB) string {
 }
 
 // Guest returns the path of a static program that serves as the guest of a container; a test binary is not static under
-// the race detector. It is built once. DEEPSWE_TEST_GUEST names one that is there already: for processes that tests start.
+// the race detector. It is built once. DEEPSWE_TEST_GUEST names one that exists, for processes that tests start.
 func Guest(t testing.TB) string {
 	t.Helper()
 	path, err := guest()

@@ -32,7 +32,9 @@ var signatures = []struct {
 	matches func(text string) bool
 }{
 	{reason: "browser_launch_failed", texts: []string{"Failed to launch", "Failed to connect to the bus"}},
-	{reason: "display_unavailable", texts: []string{"cannot open display", "Missing X server", "unable to open X display"}},
+	{reason: "display_unavailable", texts: []string{
+		"cannot open display", "Missing X server", "unable to open X display",
+	}},
 	{reason: "out_of_memory", texts: []string{"Cannot allocate memory", "OutOfMemoryError"}, matches: killed},
 	{
 		reason: "container_unavailable",

@@ -82,7 +82,8 @@ func newEval(d Deps) *cobra.Command {
 	f.IntVar(&o.workers, "workers", 4, "rollouts at once")
 	f.IntVar(&o.gradeWorkers, "grade-workers", 0, "gradings at once (0: as many as rollouts)")
 	f.IntVar(&o.modelCalls, "model-calls", 0, "requests to the endpoint at once (0: as many as rollouts)")
-	f.Uint64Var(&o.seed, "seed", 0, "sampling seed of the run; every attempt gets its own from it (default: the endpoint's)")
+	f.Uint64Var(&o.seed, "seed", 0,
+		"sampling seed of the run; every attempt gets its own from it (default: the endpoint's)")
 	f.BoolVar(&o.network, "network", false, "open the network of the agent's sandboxes")
 	f.BoolVar(&o.noGrade, "no-grade", false, "collect patches and do not grade them")
 	f.DurationVar(&o.gradeTimeout, "grade-timeout", 0,

@@ -101,7 +101,7 @@ func notSelf(path string, f *os.File) error {
 	}
 	var stat syscall.Statfs_t
 	_ = raw.Control(func(fd uintptr) { err = syscall.Fstatfs(int(fd), &stat) })
-	if err != nil || int64(stat.Type) != procMagic {
+	if err != nil || int64(stat.Type) != procMagic { //nolint:unconvert // of another size elsewhere
 		return nil
 	}
 	resolved, err := filepath.EvalSymlinks(path)

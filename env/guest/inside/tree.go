@@ -228,7 +228,7 @@ func synthetic(path string) bool {
 	if err := syscall.Statfs(path, &stat); err != nil {
 		return false
 	}
-	switch int64(stat.Type) {
+	switch int64(stat.Type) { //nolint:unconvert // of another size elsewhere
 	case proc, sysfs, debugfs, tracefs, cgroup, cgroup2, securityfs, devpts, bpf:
 		return true
 	}
