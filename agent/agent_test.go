@@ -18,6 +18,7 @@ import (
 )
 
 func TestRunToSubmission(t *testing.T) {
+	t.Parallel()
 	a := newAgent(scripted(bash("ls"), says(submission)))
 	a.Limits.Steps = 5
 	out := run(t, a)
@@ -38,6 +39,7 @@ func TestRunToSubmission(t *testing.T) {
 }
 
 func TestRunNativeCallsInOrder(t *testing.T) {
+	t.Parallel()
 	var many []ToolCall
 	for i := range MaxCalls + 1 {
 		many = append(many, nativeBash(fmt.Sprint("call_", i), fmt.Sprint("echo ", i)))
@@ -74,6 +76,7 @@ func TestRunNativeCallsInOrder(t *testing.T) {
 }
 
 func TestNativeFormatReadsCallsFromTheText(t *testing.T) {
+	t.Parallel()
 	a := newAgent(scripted(bash("ls"), says(submission)))
 	a.Format = Native{}
 	if out := run(t, a); out.StopReason != Submitted || conversation(t, out)[3].Role != RoleUser {
@@ -82,6 +85,7 @@ func TestNativeFormatReadsCallsFromTheText(t *testing.T) {
 }
 
 func TestGoodCallForgivesFormatErrors(t *testing.T) {
+	t.Parallel()
 	wrong := says("Hm.")
 	out := run(t, newAgent(scripted(wrong, wrong, bash("ls"), wrong, wrong, bash("ls -l"), says(submission))))
 	if out.StopReason != Submitted || out.FormatErrors != 4 {
@@ -90,6 +94,7 @@ func TestGoodCallForgivesFormatErrors(t *testing.T) {
 }
 
 func TestStopReasons(t *testing.T) {
+	t.Parallel()
 	counter := func() answering {
 		n := 0
 		return func(context.Context, Request) (Reply, error) {
@@ -146,6 +151,7 @@ func TestStopReasons(t *testing.T) {
 }
 
 func TestRecorderFailureEndsTheRollout(t *testing.T) {
+	t.Parallel()
 	for n := range 6 {
 		a := newAgent(scripted(bash("ls"), bash("pwd"), says(submission)))
 		a.Record = &failingRecorder{n: n}
@@ -161,6 +167,7 @@ func TestRecorderFailureEndsTheRollout(t *testing.T) {
 }
 
 func TestWarningBeforeStuck(t *testing.T) {
+	t.Parallel()
 	out := run(t, newAgent(scripted(bash("ls"), bash("ls"), bash("ls"), says(submission))))
 	contains(t, conversation(t, out)[7].Content, "same result 3 times")
 	if strings.Contains(conversation(t, out)[5].Content, "times in a row") {
@@ -169,6 +176,7 @@ func TestWarningBeforeStuck(t *testing.T) {
 }
 
 func TestDurationsDoNotHideACircle(t *testing.T) {
+	t.Parallel()
 	n := 0
 	a := newAgent(scripted(bash("pytest")))
 	a.Tools = &fakeTools{run: func(context.Context, tools.Call) (tools.Result, error) {
@@ -181,6 +189,7 @@ func TestDurationsDoNotHideACircle(t *testing.T) {
 }
 
 func TestLastStepIsAnnounced(t *testing.T) {
+	t.Parallel()
 	a := newAgent(scripted(bash("1"), bash("2"), bash("3")))
 	a.Limits.Steps = 3
 	out := run(t, a)
@@ -192,6 +201,7 @@ func TestLastStepIsAnnounced(t *testing.T) {
 }
 
 func TestObservationHeadings(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		result tools.Result
 		want   string
@@ -211,6 +221,7 @@ func TestObservationHeadings(t *testing.T) {
 }
 
 func TestModelIsToldUTF8(t *testing.T) {
+	t.Parallel()
 	a := newAgent(scripted(bash("cat binary"), says("<function=\xff></function>"), says(submission)))
 	a.Tools = &fakeTools{run: func(_ context.Context, c tools.Call) (tools.Result, error) {
 		r := echo(c)
@@ -227,6 +238,7 @@ func TestModelIsToldUTF8(t *testing.T) {
 }
 
 func TestWallClock(t *testing.T) {
+	t.Parallel()
 	tests := map[string]*Agent{
 		"model": newAgent(scripted(blocks)),
 		"tool":  newAgent(scripted(bash("sleep 1h"))),
@@ -259,6 +271,7 @@ func TestWallClock(t *testing.T) {
 }
 
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	for name, a := range map[string]*Agent{"model": newAgent(scripted(blocks)), "before": newAgent(scripted(blocks))} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -279,6 +292,7 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestTimesAreSplit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(scripted(func(context.Context, Request) (Reply, error) {
 			time.Sleep(3 * time.Second)
@@ -296,6 +310,7 @@ func TestTimesAreSplit(t *testing.T) {
 }
 
 func TestEventsTellTheStory(t *testing.T) {
+	t.Parallel()
 	a := newAgent(scripted(func(_ context.Context, r Request) (Reply, error) {
 		r.OnText("I ")
 		r.OnText("look.")
@@ -315,6 +330,7 @@ func TestEventsTellTheStory(t *testing.T) {
 }
 
 func TestEveryRolloutEnds(t *testing.T) {
+	t.Parallel()
 	reply := rapid.OneOf(
 		rapid.Just(bashCall("ls")), rapid.Just(submission+" "), rapid.Just(""), rapid.Just("<think>"), rapid.String(),
 		rapid.Map(rapid.IntRange(0, 3), func(n int) string { return bashCall(fmt.Sprint(n)) }),

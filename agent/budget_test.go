@@ -34,6 +34,7 @@ func counting(context int, reply func(n int) string) *script {
 type ctx = context.Context
 
 func TestContextBudget(t *testing.T) {
+	t.Parallel()
 	output := strings.Repeat("0123456789abcdef\n", 60) // about 340 tokens
 	m := counting(8000, func(n int) string { return bashCall(fmt.Sprint("echo ", n)) })
 	a := newAgent(m)
@@ -64,6 +65,7 @@ func TestContextBudget(t *testing.T) {
 }
 
 func TestHugeObservationIsShortenedToFit(t *testing.T) {
+	t.Parallel()
 	m := counting(16_000, func(n int) string {
 		if n > 0 {
 			return submission
@@ -91,6 +93,7 @@ func TestHugeObservationIsShortenedToFit(t *testing.T) {
 }
 
 func TestContextFullBeforeTheFirstReply(t *testing.T) {
+	t.Parallel()
 	m := scripted(says(submission))
 	a := newAgent(m)
 	a.Limits.Context = 30
@@ -100,6 +103,7 @@ func TestContextFullBeforeTheFirstReply(t *testing.T) {
 }
 
 func TestOwnBoundOnRepliesIsGivenUp(t *testing.T) {
+	t.Parallel()
 	refuse := func(err error, limit int) *script {
 		return scripted(func(_ context.Context, r Request) (Reply, error) {
 			if r.MaxTokens > limit {
@@ -127,6 +131,7 @@ func TestOwnBoundOnRepliesIsGivenUp(t *testing.T) {
 }
 
 func TestServersThatForgetCachedTokensAreNotBelieved(t *testing.T) {
+	t.Parallel()
 	b := budget{context: 1000}
 	b.replied(Reply{Usage: Usage{Prompt: 800, Completion: 10}})
 	b.replied(Reply{Usage: Usage{Prompt: 15, Completion: 20}})
@@ -136,6 +141,7 @@ func TestServersThatForgetCachedTokensAreNotBelieved(t *testing.T) {
 }
 
 func TestShorten(t *testing.T) {
+	t.Parallel()
 	for _, s := range []string{"", "x", strings.Repeat("é", 1000), strings.Repeat("ab\n", 1000)} {
 		for most := smallestBody; most < 2000; most += 37 {
 			got := shorten(s, most)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		text  string
 		want  map[string]string
@@ -44,6 +45,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestTruncatedNativeCall(t *testing.T) {
+	t.Parallel()
 	for _, arguments := range []string{"", `{"cmd": "cat <<`} {
 		r := Reply{FinishReason: finishLength, Message: Message{ToolCalls: []ToolCall{{ID: "a", Name: "execute_bash", Arguments: arguments}}}}
 		if got := (Native{}).Parse(r); got.Actions[0].Problem != ProblemTruncated {

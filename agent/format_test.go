@@ -8,6 +8,7 @@ import (
 )
 
 func TestFormatErrors(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		format Format
@@ -41,6 +42,7 @@ func TestFormatErrors(t *testing.T) {
 }
 
 func TestFallbackToXML(t *testing.T) {
+	t.Parallel()
 	refusal := func(err error) *script {
 		return scripted(func(_ context.Context, r Request) (Reply, error) {
 			if len(r.Tools) > 0 {
@@ -92,6 +94,7 @@ func TestFallbackToXML(t *testing.T) {
 }
 
 func TestFormatFor(t *testing.T) {
+	t.Parallel()
 	xml := []string{
 		"agentica-org/DeepSWE-Preview", "deepswe", "Qwen/Qwen3-32B", "Qwen3-30B-A3B-Thinking-2507", "qwen3:32b", "qwen3", "qwen3:latest",
 		"qwen/qwen3-235b-a22b", "Qwen/Qwen3-0.6B", "R2E-Gym/R2EGym-32B-Agent", "all-hands/openhands-lm-32b-v0.1",

@@ -11,6 +11,7 @@ import (
 func parseXML(text string) Reading { return XML{}.Parse(Reply{Message: Message{Content: text}}) }
 
 func TestParseXML(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		text string
@@ -206,6 +207,7 @@ func TestParseXML(t *testing.T) {
 }
 
 func TestParseXMLProblems(t *testing.T) {
+	t.Parallel()
 	const call = "<function=execute_bash><parameter=cmd>ls</parameter></function>"
 	tests := []struct {
 		name   string
@@ -277,6 +279,7 @@ func render(name string, args map[string]string, before, after string) string {
 }
 
 func TestValuesSurviveRendering(t *testing.T) {
+	t.Parallel()
 	// What tends to go wrong: white space at the ends, both kinds of line breaks, pieces of tags.
 	pieces := rapid.SampledFrom([]string{" ", "\t", "\n", "\r\n", "\r", "x", "é", "<", "</parameter", "<function", "=a>", "<think>", "</think>", "'"})
 	value := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOf(pieces).Draw(t, "pieces"), "") })
@@ -305,6 +308,7 @@ func TestValuesSurviveRendering(t *testing.T) {
 }
 
 func TestParseXMLStaysLinear(t *testing.T) {
+	t.Parallel()
 	// Each of these once took quadratic time in some design of the parser; the test ends, or the test binary's limit ends it.
 	const n = 100_000
 	for _, piece := range []string{

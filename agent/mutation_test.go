@@ -116,6 +116,7 @@ func mutant(rng *rand.Rand, replies []Reply, texts []string) Reply {
 // TestMutatedReplies sends 10,000 damaged replies through the loop, in both formats: every rollout ends, in a way that is
 // the model's own doing, with a trajectory that is sound.
 func TestMutatedReplies(t *testing.T) {
+	t.Parallel()
 	total := 10_000
 	if testing.Short() {
 		total = 1_000

@@ -13,6 +13,7 @@ import (
 
 // TestDocument shows what a rollout leaves behind: the document in testdata is a complete example.
 func TestDocument(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2025, 7, 2, 12, 0, 0, 0, time.UTC)
 	_, answers := recorded(t, XML{})
 	a := newAgent(scripted(answers...))
@@ -34,6 +35,7 @@ func TestDocument(t *testing.T) {
 	testkit.Golden(t, "testdata/rollout.json", got.String())
 }
 func TestPromptsShareTheirMemory(t *testing.T) {
+	t.Parallel()
 	var past []*Sample
 	for n := range 5 {
 		next := &Sample{PromptIDs: make([]int32, 10*(n+1))}
@@ -57,6 +59,7 @@ func TestPromptsShareTheirMemory(t *testing.T) {
 }
 
 func TestAPromptThatDivergesKeepsItsIDs(t *testing.T) {
+	t.Parallel()
 	first := &Sample{PromptIDs: []int32{1, 2, 3}}
 	second := &Sample{PromptIDs: []int32{1, 2, 4, 5}}
 	sharePrompts([]*Sample{nil, first}, second)

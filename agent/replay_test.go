@@ -49,6 +49,7 @@ func recorded(t *testing.T, f Format) (Outcome, []answering) {
 func formats() []Format { return []Format{XML{}, Native{}} }
 
 func TestResumeFromEveryEvent(t *testing.T) {
+	t.Parallel()
 	for _, f := range formats() {
 		whole, answers := recorded(t, f)
 		for n := 1; n <= len(whole.Events); n++ {
@@ -77,6 +78,7 @@ func TestResumeFromEveryEvent(t *testing.T) {
 }
 
 func TestResumeKeepsWhatTheModelWasTold(t *testing.T) {
+	t.Parallel()
 	whole, answers := recorded(t, XML{})
 	a := newAgent(scripted(answers...))
 	a.Past = whole.Events[:5] // up to the first observation
@@ -102,6 +104,7 @@ func TestResumeKeepsWhatTheModelWasTold(t *testing.T) {
 }
 
 func TestResumeFromALog(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	log, err := trajectory.Create(path)
 	if err != nil {
@@ -136,6 +139,7 @@ func TestResumeFromALog(t *testing.T) {
 }
 
 func TestBrokenPastIsAnError(t *testing.T) {
+	t.Parallel()
 	whole, _ := recorded(t, XML{})
 	strange := slices.Clone(whole.Events)
 	strange[0] = trajectory.HeaderEvent(trajectory.Header{Agent: "x", Format: "smoke signals"})
@@ -169,6 +173,7 @@ func reread(t *testing.T, events []trajectory.Event) *trajectory.Recording {
 }
 
 func TestReplayModelRepeatsTheConversation(t *testing.T) {
+	t.Parallel()
 	for _, f := range formats() {
 		whole, _ := recorded(t, f)
 		a := newAgent(NewReplayModel(reread(t, whole.Events)))
@@ -188,6 +193,7 @@ func TestReplayModelRepeatsTheConversation(t *testing.T) {
 }
 
 func TestReplayModelInAnotherPlace(t *testing.T) {
+	t.Parallel()
 	for _, f := range formats() {
 		whole, _ := recorded(t, f)
 		a := newAgent(NewReplayModel(reread(t, whole.Events)))
@@ -202,6 +208,7 @@ func TestReplayModelInAnotherPlace(t *testing.T) {
 }
 
 func TestReplayModelIsAskedInOrder(t *testing.T) {
+	t.Parallel()
 	whole, _ := recorded(t, XML{})
 	m := NewReplayModel(reread(t, whole.Events))
 	if _, err := m.Complete(t.Context(), Request{Messages: conversation(t, whole)}); !errors.Is(err, ErrReplayExhausted) {
@@ -220,6 +227,7 @@ func TestReplayModelIsAskedInOrder(t *testing.T) {
 }
 
 func TestRelocate(t *testing.T) {
+	t.Parallel()
 	tests := map[string]string{
 		"/testbed":                       "/x/y",
 		"cd /testbed && ls /testbed/a":   "cd /x/y && ls /x/y/a",
@@ -238,6 +246,7 @@ func TestRelocate(t *testing.T) {
 }
 
 func TestRerun(t *testing.T) {
+	t.Parallel()
 	for _, f := range formats() {
 		whole, _ := recorded(t, f)
 		rec := reread(t, whole.Events)
@@ -269,6 +278,7 @@ func TestRerun(t *testing.T) {
 }
 
 func TestRerunOfAnotherAgentsTrajectory(t *testing.T) {
+	t.Parallel()
 	rec := &trajectory.Recording{Turns: []trajectory.Turn{{
 		Reply: trajectory.Reply{Calls: []trajectory.Call{
 			{ID: "1", Name: "execute_bash", Args: map[string]string{"cmd": "true"}},
@@ -289,6 +299,7 @@ func TestRerunOfAnotherAgentsTrajectory(t *testing.T) {
 }
 
 func TestRerunStopsAtAFailure(t *testing.T) {
+	t.Parallel()
 	whole, _ := recorded(t, XML{})
 	ft := &fakeTools{run: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errDisk }}
 	n := 0

@@ -15,6 +15,7 @@ import (
 
 // TestEditsKeepBytes looks at what stands in the file, where TestObservations looks at what the model is told.
 func TestEditsKeepBytes(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, before string
 		use          use
@@ -77,6 +78,7 @@ func TestEditsKeepBytes(t *testing.T) {
 }
 
 func TestCreateKeepsBytes(t *testing.T) {
+	t.Parallel()
 	for _, content := range []string{"", "  a\n", "a\n\n", "\ta \t", "a\r\nb", "\x00\xff", "\uFEFFx"} {
 		sb := newSandbox(t, nil)
 		set := tools.New(tools.Options{})
@@ -97,6 +99,7 @@ func TestCreateKeepsBytes(t *testing.T) {
 
 // TestEditMeetsAnother changes the file between an edit's reading and its writing.
 func TestEditMeetsAnother(t *testing.T) {
+	t.Parallel()
 	sb := newSandbox(t, map[string]string{"f": "a\n"})
 	sb.before = func(path string) { os.WriteFile(path, []byte("a\nb\n"), 0o644) }
 	set := tools.New(tools.Options{})
@@ -110,6 +113,7 @@ func TestEditMeetsAnother(t *testing.T) {
 }
 
 func TestUndoRefusesOtherFiles(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(path string) error{
 		"changed": func(p string) error { return os.WriteFile(p, []byte("other"), 0o644) },
 		"removed": os.Remove,
@@ -142,6 +146,7 @@ func text() *rapid.Generator[string] {
 // TestEditProperties states what holds for every file and every edit: a refused edit changes nothing, an edit that was
 // made is undone to the byte, and a replacement leaves alone what is before and after it.
 func TestEditProperties(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f.py")
 	rapid.Check(t, func(t *rapid.T) {

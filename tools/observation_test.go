@@ -44,6 +44,7 @@ func longPython() string {
 
 // TestObservations shows what a model gets to read, call by call. Each case is a file of testdata/observations.
 func TestObservations(t *testing.T) {
+	t.Parallel()
 	files := map[string]string{
 		"shapes.py":    longPython(),
 		"short.py":     "def f(x):\n\treturn x + 1\n\n\ndef g(x):\n\treturn f(x) + 1\n",

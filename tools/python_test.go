@@ -11,6 +11,7 @@ import (
 )
 
 func TestPythonFolds(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, src string
 		want      []span
@@ -51,6 +52,7 @@ func TestPythonFolds(t *testing.T) {
 }
 
 func TestPythonFoldsRefuses(t *testing.T) {
+	t.Parallel()
 	for name, src := range map[string]string{
 		"open bracket":             "def f(:\n    a\n",
 		"closing bracket":          "a = 1)\n",
@@ -71,6 +73,7 @@ func TestPythonFoldsRefuses(t *testing.T) {
 
 // TestPythonFoldsAgreeWithPython compares with the language's own parser over its own library, where there is one.
 func TestPythonFoldsAgreeWithPython(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("reads a whole Python library")
 	}

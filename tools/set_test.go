@@ -20,6 +20,7 @@ import (
 
 // TestSpecs pins the text that models are prompted with.
 func TestSpecs(t *testing.T) {
+	t.Parallel()
 	var b strings.Builder
 	for _, s := range tools.New(tools.Options{}).Specs() {
 		fmt.Fprintf(&b, "# %s\n\n%s\n\n%s\n\n", s.Name, s.Description, s.Parameters)
@@ -32,6 +33,7 @@ func TestSpecs(t *testing.T) {
 
 // TestSchemas holds the schemas to the reference's names, which models were trained on.
 func TestSchemas(t *testing.T) {
+	t.Parallel()
 	want := map[string]map[string]string{
 		"file_editor": {"command": "string", "path": "string", "file_text": "string", "old_str": "string", "new_str": "string",
 			"insert_line": "integer", "view_range": "array", "concise": "boolean", "enable_linting": "boolean", "python_only": "boolean"},
@@ -76,6 +78,7 @@ var everyCall = []use{
 
 // TestMachineryIsNoObservation breaks the sandbox, and ends the rollout, under every call.
 func TestMachineryIsNoObservation(t *testing.T) {
+	t.Parallel()
 	for _, broken := range []error{fmt.Errorf("read: %w", env.ErrInfrastructure), guest.ErrClosed, context.Canceled} {
 		for _, u := range everyCall {
 			sb := newSandbox(t, map[string]string{"f": "a\n"})
@@ -97,6 +100,7 @@ func TestMachineryIsNoObservation(t *testing.T) {
 
 // TestOtherErrorsAreTold has errors that a model can do something about.
 func TestOtherErrorsAreTold(t *testing.T) {
+	t.Parallel()
 	for _, u := range everyCall {
 		sb := newSandbox(t, map[string]string{"f": "a\n"})
 		sb.broken = errors.New("no space left on device")
@@ -108,6 +112,7 @@ func TestOtherErrorsAreTold(t *testing.T) {
 }
 
 func TestBashVerdicts(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		result env.Result
@@ -142,6 +147,7 @@ func TestBashVerdicts(t *testing.T) {
 
 // TestTimeoutKeepsWhatWasPrinted runs a real command into its limit.
 func TestTimeoutKeepsWhatWasPrinted(t *testing.T) {
+	t.Parallel()
 	sb := newSandbox(t, nil)
 	set := tools.New(tools.Options{CommandTimeout: 300 * time.Millisecond})
 	r := call(t, set, sb, "execute_bash", bash("echo begun; sleep 60").args())
@@ -152,6 +158,7 @@ func TestTimeoutKeepsWhatWasPrinted(t *testing.T) {
 
 // TestHugeFilesStayBounded looks at, searches and edits files that are far too long for a conversation.
 func TestHugeFilesStayBounded(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 17<<20)
 	sb := newSandbox(t, map[string]string{"line.txt": long, "lines.txt": strings.Repeat("x\n", 9<<20), "many.py": strings.Repeat("def f(): pass\n", 100_000)})
 	set := tools.New(tools.Options{})
@@ -172,6 +179,7 @@ func TestHugeFilesStayBounded(t *testing.T) {
 
 // TestHugeDirectoryHidesNothingBesideIt has a directory whose entries would fill a view on their own.
 func TestHugeDirectoryHidesNothingBesideIt(t *testing.T) {
+	t.Parallel()
 	sb := newSandbox(t, map[string]string{"zoo.py": ""})
 	for i := range 2_100 {
 		if err := os.MkdirAll(fmt.Sprintf("%s/modules/%04d", sb.dir, i), 0o755); err != nil {

@@ -22,6 +22,7 @@ func lines(from, to int) string {
 }
 
 func TestStreamClip(t *testing.T) {
+	t.Parallel()
 	whole := func(s string) env.Output { return env.Output{Head: []byte(s), Size: int64(len(s))} }
 	tests := []struct {
 		name         string
@@ -52,6 +53,7 @@ func TestStreamClip(t *testing.T) {
 // TestStreamClipProperties states what holds for all output and all limits: it is valid and bounded text, made of the
 // stream's own beginning and end, and whole where it fits.
 func TestStreamClipProperties(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "é", "日", "\n", "word ", strings.Repeat("x", 300)}), 0, 30).Draw(t, "text"), "")
 		maxLines := rapid.IntRange(0, 12).Draw(t, "lines")
@@ -79,6 +81,7 @@ func TestStreamClipProperties(t *testing.T) {
 }
 
 func TestShare(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ a, b, most, forA, forB int }{
 		{10, 10, 80, 70, 70},
 		{100, 10, 80, 70, 40},

@@ -7,6 +7,7 @@ import (
 )
 
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, raw, want string }{
 		{"plain", "a\n\tb\n", "a\n\tb"},
 		{"white space first", "\n  a\n\n", "\n  a"},

@@ -167,6 +167,7 @@ func written(t *testing.T, dir string) []string {
 
 // Whatever ends an attempt, what the agent did is on disk, the report says how it ended, and no sandbox is left.
 func TestEveryWayOut(t *testing.T) {
+	t.Parallel()
 	everything := []string{attempt.PatchFile, attempt.ReportFile, attempt.StepsFile, attempt.TrajectoryFile}
 	for name, c := range map[string]struct {
 		replies []string
@@ -217,6 +218,7 @@ func TestEveryWayOut(t *testing.T) {
 
 // A sandbox that does not start is a failure of machinery, and its report says so.
 func TestSandboxDoesNotStart(t *testing.T) {
+	t.Parallel()
 	a, provider, source := setup(t, &scripted{then: unavailable})
 	broken := fmt.Errorf("%w: no disk", env.ErrInfrastructure)
 	provider.broken = broken
@@ -232,6 +234,7 @@ func TestSandboxDoesNotStart(t *testing.T) {
 
 // An interrupt stops the agent and not the patch; a second one stops that, too.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	for name, abandoned := range map[string]bool{"once": false, "twice": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -265,6 +268,7 @@ func TestInterrupt(t *testing.T) {
 // An attempt that was killed is taken up from its event log: what it did is done again, and the model is asked only for
 // what is missing. The patch of the first try does not outlive it.
 func TestKilledAttemptGoesOn(t *testing.T) {
+	t.Parallel()
 	a, provider, source := setup(t, &scripted{replies: []string{edit}, then: unavailable})
 	provider.dir = filepath.Join(t.TempDir(), "repo") // a rollout goes on where the conversation says that it is
 	dir := t.TempDir()
@@ -311,6 +315,7 @@ func TestKilledAttemptGoesOn(t *testing.T) {
 
 // Many attempts over one description.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	a, provider, source := setup(t, nil)
 	var wg sync.WaitGroup
 	for n := range 8 {
@@ -330,6 +335,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 func TestReadSummaryTellsWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if _, err := attempt.ReadSummary(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no report: %v", err)

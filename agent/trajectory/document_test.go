@@ -33,6 +33,7 @@ func document(t testing.TB, events []trajectory.Event) (*trajectory.Document, []
 }
 
 func TestDocumentIsATIF(t *testing.T) {
+	t.Parallel()
 	for name, events := range map[string][]trajectory.Event{"xml": rollout(), "native": nativeRollout()} {
 		t.Run(name, func(t *testing.T) {
 			d, got := document(t, events)
@@ -51,6 +52,7 @@ func TestDocumentIsATIF(t *testing.T) {
 // TestDocumentPassesThePublishedModels asks Python's atif package, where there is one (pip install atif==1.7.0).
 // DEEPSWE_TEST_PYTHON names another interpreter than python3.
 func TestDocumentPassesThePublishedModels(t *testing.T) {
+	t.Parallel()
 	python := os.Getenv("DEEPSWE_TEST_PYTHON")
 	if python == "" {
 		python = "python3"
@@ -83,6 +85,7 @@ func TestDocumentPassesThePublishedModels(t *testing.T) {
 // TestConversationComesBack is what replay rests on: whether it goes by the log or by a document that was written and
 // read again, every message is the one that was sent.
 func TestConversationComesBack(t *testing.T) {
+	t.Parallel()
 	twoInOne := append(rollout()[:3:3],
 		trajectory.ReplyEvent(trajectory.Reply{
 			Message: trajectory.Message{Role: trajectory.RoleAssistant, Content: "two calls"},
@@ -126,6 +129,7 @@ func TestConversationComesBack(t *testing.T) {
 }
 
 func TestReplies(t *testing.T) {
+	t.Parallel()
 	r, err := trajectory.Record(rollout())
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +145,7 @@ func TestReplies(t *testing.T) {
 }
 
 func TestRolloutTakenUpAgain(t *testing.T) {
+	t.Parallel()
 	events := slices.Concat(rollout(), rollout()[3:5])
 	r, err := trajectory.Record(events)
 	if err != nil || r.Stop != nil {
@@ -153,6 +158,7 @@ func TestRolloutTakenUpAgain(t *testing.T) {
 }
 
 func TestRecordingOfAKilledRollout(t *testing.T) {
+	t.Parallel()
 	r, err := trajectory.Record(rollout()[:6])
 	if err != nil {
 		t.Fatal(err)
@@ -167,6 +173,7 @@ func TestRecordingOfAKilledRollout(t *testing.T) {
 }
 
 func TestSamples(t *testing.T) {
+	t.Parallel()
 	events := rollout()
 	sampled := func(id int32, version *int64) *trajectory.Sample {
 		return &trajectory.Sample{
@@ -200,6 +207,7 @@ func TestSamples(t *testing.T) {
 }
 
 func TestRecordingOfAnotherAgentsDocument(t *testing.T) {
+	t.Parallel()
 	r, err := trajectory.Open(filepath.Join("testdata", "foreign.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -222,6 +230,7 @@ func TestRecordingOfAnotherAgentsDocument(t *testing.T) {
 }
 
 func TestParseSaysWhatAFileIsNot(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", "hello", "{}", "[]", `{"schema_version":1}`, `{"kind":"reply"}`} {
 		if r, err := trajectory.Parse([]byte(text)); err == nil {
 			t.Errorf("%q became %+v", text, r)
@@ -230,6 +239,7 @@ func TestParseSaysWhatAFileIsNot(t *testing.T) {
 }
 
 func TestWriteFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d, want := document(t, rollout())
 	path := filepath.Join(dir, "trajectory.json")
@@ -252,6 +262,7 @@ func TestWriteFile(t *testing.T) {
 }
 
 func TestDocumentKeepsWhatItDoesNotUnderstand(t *testing.T) {
+	t.Parallel()
 	const big = `{"schema_version":"ATIF-v1.7","agent":{"name":"a","version":"1"},"steps":[{"step_id":1,"source":"user","message":"<&>"}],"extra":{"id":12345678901234567890}}`
 	d, err := trajectory.Decode(strings.NewReader(big))
 	if err != nil {

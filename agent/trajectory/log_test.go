@@ -46,6 +46,7 @@ func write(t testing.TB, path string, events []trajectory.Event) []byte {
 }
 
 func TestLogKeepsEveryEvent(t *testing.T) {
+	t.Parallel()
 	for name, events := range map[string][]trajectory.Event{"xml": rollout(), "native": nativeRollout()} {
 		t.Run(name, func(t *testing.T) {
 			data := write(t, filepath.Join(t.TempDir(), "events.jsonl"), events)
@@ -64,6 +65,7 @@ func TestLogKeepsEveryEvent(t *testing.T) {
 }
 
 func TestLogIsCutAnywhere(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	events := rollout()
 	data := write(t, filepath.Join(dir, "whole"), events)
@@ -110,6 +112,7 @@ func TestLogIsCutAnywhere(t *testing.T) {
 }
 
 func TestLogWithTornTailIsReadable(t *testing.T) {
+	t.Parallel()
 	data := write(t, filepath.Join(t.TempDir(), "events.jsonl"), rollout())
 	for name, tail := range map[string]string{
 		"half a line":         `{"seq":10,"ti`,
@@ -124,6 +127,7 @@ func TestLogWithTornTailIsReadable(t *testing.T) {
 }
 
 func TestBrokenLogIsRefused(t *testing.T) {
+	t.Parallel()
 	data := string(write(t, filepath.Join(t.TempDir(), "events.jsonl"), rollout()))
 	lines := strings.SplitAfter(data, "\n")
 	for name, log := range map[string]string{
@@ -143,6 +147,7 @@ func TestBrokenLogIsRefused(t *testing.T) {
 }
 
 func TestWriterRefuses(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	w, err := trajectory.Create(path)
 	if err != nil {
@@ -184,6 +189,7 @@ func TestWriterRefuses(t *testing.T) {
 
 // TestKilledWriterLosesNothing kills a process in the middle of its work and reads what it left.
 func TestKilledWriterLosesNothing(t *testing.T) {
+	t.Parallel()
 	if path := os.Getenv("TRAJECTORY_TEST_KILL"); path != "" {
 		writeForEver(path)
 	}
@@ -243,6 +249,7 @@ func writeForEver(path string) {
 }
 
 func TestTokensSurviveTheLog(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		ids := rapid.SliceOfN(rapid.Int32Range(0, 3), 0, 12)
 		events := []trajectory.Event{trajectory.HeaderEvent(trajectory.Header{Agent: "a"})}

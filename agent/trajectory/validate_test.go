@@ -15,6 +15,7 @@ import (
 )
 
 func TestValidateNamesEveryBrokenRule(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		want  string
 		spoil func(d *trajectory.Document)
