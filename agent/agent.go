@@ -93,8 +93,8 @@ func (l Limits) withDefaults() Limits {
 // reached reports whether n has come to a limit that may be lifted.
 func reached(n, limit int) bool { return limit > 0 && n >= limit }
 
-// Outcome is how a rollout ended. It holds no patch: whoever started the rollout computes the patch from the sandbox,
-// however the rollout ended, and never takes it from what the model wrote.
+// Outcome is how a rollout ended. It holds no patch: the caller computes the patch from the sandbox, however the
+// rollout ended, and never takes it from what the model wrote.
 type Outcome struct {
 	StopReason StopReason
 	// Err is the failure behind ModelError and SandboxError, and nil for every other reason.
@@ -173,7 +173,7 @@ const (
 	EventText EventKind = "text"
 	// EventReply: the whole reply is there, in Text; Usage and Elapsed are its own.
 	EventReply EventKind = "reply"
-	// EventProblem: nothing can be run from the reply, or not this call of it; Text is what the model is told.
+	// EventProblem: nothing can be run from the reply, or not this call of it; Text is the message to the model.
 	EventProblem EventKind = "problem"
 	// EventCall: Call is about to run.
 	EventCall EventKind = "call"
@@ -181,7 +181,7 @@ const (
 	EventResult EventKind = "result"
 	// EventDifference: while resuming, Result of Call differs from the recorded output in Text.
 	EventDifference EventKind = "difference"
-	// EventNotice: the model is warned that it repeats itself or runs out of context; Text is what it is told.
+	// EventNotice: the model is warned that it repeats itself or runs out of context; Text is the warning.
 	EventNotice EventKind = "notice"
 	// EventFallback: the server accepts no tool calls, and the rollout continues in the format Text.
 	EventFallback EventKind = "fallback"

@@ -17,7 +17,7 @@ const (
 	bytesPerToken = 3
 	// messageOverhead is what a chat template adds to a message, in bytes.
 	messageOverhead = 8 * bytesPerToken
-	// warnAt is the share of the usable context, in percent, from which on the model is told to submit.
+	// warnAt is the share of the usable context, in percent, at which the model is asked to submit.
 	warnAt = 90
 	// slack is what a bound on a reply leaves free, in tokens, for errors of the estimate.
 	slack = 64

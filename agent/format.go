@@ -29,7 +29,7 @@ type Reading struct {
 	// Problem and Advice are set where no action can be run. Advice is for the model.
 	Problem Problem
 	Advice  string
-	// Note is told to the model beside the results.
+	// Note is shown to the model after the results.
 	Note string
 }
 
@@ -37,7 +37,7 @@ type Reading struct {
 type Action struct {
 	// Call has an ID that is unique in its reply and never empty, even where the server's was.
 	Call tools.Call
-	// Problem and Refusal are empty for a call that runs. Refusal is told to the model in place of a result.
+	// Problem and Refusal are empty for a call that runs. Refusal is shown to the model in place of a result.
 	Problem Problem
 	Refusal string
 }

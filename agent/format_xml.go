@@ -182,7 +182,7 @@ func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong 
 
 // valueEnd returns the index of the </parameter> that ends the value begun at tags[j], or -1.
 //
-// A value may hold the very tags that surround it: somebody edits a parser, or a prompt. So the end is the first
+// A value may hold the very tags that surround it, as in an edit of a parser or a prompt. So the end is the first
 // </parameter> that the call can go on from (the next parameter, or a </function> that is not itself inside a value)
 // and that closes as many parameters as the value opened. Where the value opens more than it closes, the first that
 // the call can go on from will do, unless the surplus looks like a parameter of the call whose predecessor was not

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What a model is told about a reply that could not be run. Each text says what happened, and what to write instead.
+// The messages to a model whose reply could not be run. Each says what happened, and what to write instead.
 const (
 	callForm = `<function=NAME>
 <parameter=KEY>VALUE</parameter>
@@ -61,7 +61,7 @@ func adviceRepeating(times, length int) string {
 		what, times)
 }
 
-// observe returns what the model is told about its reply: one body for each action or one for a problem, and whether
+// observe returns the answer to a reply: one body for each action or one for a problem, and whether
 // another reply still fits into the context after them. Reminders of the remaining budget are added only where the
 // rollout continues.
 func (r *rollout) observe(reading Reading, results []callResult, warning string, continues bool) ([]string, bool) {

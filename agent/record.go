@@ -103,7 +103,8 @@ func (r *rollout) recordReply(reply Reply, reading Reading) error {
 	return r.record(trajectory.ReplyEvent(reply))
 }
 
-// recordObservations records what the model is told, except for the first known messages.
+// recordObservations records the messages that answer a reply, except for the first known ones, which are recorded
+// already.
 func (r *rollout) recordObservations(reply Message, messages []Message, results []callResult, known int) error {
 	for i := known; i < len(messages); i++ {
 		o := trajectory.Observation{Message: messages[i]}

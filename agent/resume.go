@@ -22,8 +22,8 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 		return SandboxError, fmt.Errorf("resume the rollout: its trajectory has the unknown format %q", past.Header.Format)
 	}
 	if from, to := recordedDir(past), r.sandbox.Dir(); from != "" && from != to {
-		return SandboxError, fmt.Errorf("resume the rollout: its repository was at %s and is now at %s, which the "+
-			"conversation does not know: remove its event log to start over", from, to)
+		return SandboxError, fmt.Errorf("resume the rollout: its conversation is about a repository at %s, which is "+
+			"now at %s: remove its event log to start over", from, to)
 	}
 	r.out.Events = slices.Clip(r.Past)
 	r.opened = true

@@ -96,7 +96,8 @@ func nothing(ctx context.Context, sb Sandbox, term, path string, m env.Matches) 
 	} else if any, err := sb.Search(ctx, env.Query{
 		Term: "(?i)" + regexp.QuoteMeta(term), Regexp: true, Path: path, MaxMatches: 1,
 	}); err == nil && any.Total > 0 {
-		fmt.Fprintf(&b, " A case-insensitive search matches %s: use `grep -rni` with execute_bash.", plural(any.Total, "line"))
+		fmt.Fprintf(&b, " A case-insensitive search matches %s: use `grep -rni` with execute_bash.",
+			plural(any.Total, "line"))
 	}
 	b.WriteString(skipped(m))
 	return b.String()

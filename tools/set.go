@@ -24,7 +24,7 @@ type Sandbox interface {
 	Search(ctx context.Context, q env.Query) (env.Matches, error)
 }
 
-// Spec is what a model is told about a tool. Parameters is a JSON schema, kept verbatim: it is prompt text.
+// Spec describes a tool to a model. Parameters is a JSON schema, kept verbatim: it is prompt text.
 type Spec struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
@@ -112,7 +112,7 @@ func newSpec(name, description, schema string, o Options) Spec {
 	}
 }
 
-// Specs returns what a model is told about the tools, in a fixed order.
+// Specs returns the descriptions of the tools, in a fixed order.
 func (s *Set) Specs() []Spec {
 	specs := make([]Spec, len(s.tools))
 	for i, t := range s.tools {
@@ -148,7 +148,7 @@ func Names(specs []Spec) string {
 	return strings.Join(names, ", ")
 }
 
-// observation is an error that the model is told, and can correct.
+// observation is an error that the model sees and can correct.
 type observation struct{ text string }
 
 func (o *observation) Error() string { return o.text }

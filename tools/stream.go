@@ -24,7 +24,7 @@ func newStream(o env.Output) stream {
 		return stream{head: terminal(slices.Concat(o.Head, o.Tail))}
 	}
 	head, tail := o.Head, o.Tail
-	// Both sides of the gap may be in the middle of a line, or of a character. What remains of it would pass for whole.
+	// Both sides of the gap may be in the middle of a line, or of a character. The rest of it would look complete.
 	if i := bytes.LastIndexByte(head, '\n'); i >= 0 {
 		lost += int64(len(head) - i - 1)
 		head = head[:i+1]

@@ -10,8 +10,8 @@ import (
 )
 
 // text is a file's bytes, seen as lines counted from 1. A line ends with a line feed, which is not part of it; a last
-// line feed begins no further line. There is no index of the lines: for a file of nothing but line feeds it would be
-// many times larger than the file.
+// line feed begins no further line. No index of the lines is kept: for a file of only line feeds it would be many
+// times larger than the file.
 type text struct {
 	data []byte
 	n    int

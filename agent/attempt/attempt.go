@@ -22,7 +22,7 @@ type Attempt struct {
 	agent.Settings
 	Provider env.Provider
 	Tools    tools.Options
-	// Sandbox bounds the sandbox where the task does not; Network opens its network.
+	// Sandbox is the sandbox's limits where the task sets none; Network allows it network access.
 	Sandbox env.Limits
 	Network bool
 	// Version is deepswe's own, Run the name of the run.
@@ -53,7 +53,7 @@ type Result struct {
 	Patch   repo.Patch
 	// Err is the infrastructure failure that ended it, nil otherwise. Such a rollout says nothing about the model.
 	Err error
-	// PatchErr is why there is no patch although the agent worked, beside the rollout's own outcome.
+	// PatchErr is why the patch could not be computed. The outcome is still that of the rollout.
 	PatchErr error
 	// StartTime is how long the sandbox took to start, PatchTime how long the patch took.
 	StartTime time.Duration
@@ -146,8 +146,8 @@ func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 		s.CopyIn = snapshot.Dir
 		return s
 	}
-	// The image was built when the fix was known, and may well contain it. What is checked out after the task's own
-	// preparation is where the agent starts; the record's base commit may predate what that preparation hides.
+	// The image was built after the fix and may contain it, so later history is removed. The agent starts from what is
+	// checked out after the task's own preparation: the record's base commit may predate what that preparation hides.
 	s.Prepare = append(slices.Clip(s.Prepare), repo.Hygiene(""))
 	return s
 }

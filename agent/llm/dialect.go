@@ -19,8 +19,8 @@ const (
 // dialect is what an endpoint turned out to accept. It is learned from its refusals, kept for the client's life, and
 // never changed in place. Sampling is not part of it: what the caller asked for is sent, or the request fails.
 type dialect struct {
-	// completionTokens is set for hosted reasoning models, which refuse max_tokens. Everybody else knows it, and
-	// llama.cpp and Ollama long knew nothing newer.
+	// completionTokens is set for hosted reasoning models, which refuse max_tokens. Every other server accepts it,
+	// and older versions of llama.cpp and Ollama accept nothing newer.
 	completionTokens bool
 	refused          map[string]bool
 }

@@ -27,7 +27,7 @@ type Error struct {
 	Status int
 	// Message is what the server said, or what happened to the connection: one line, shortened, without the API key.
 	Message string
-	// Hint tells the user what to change; empty when there is nothing.
+	// Hint says what the user can change; empty when there is nothing.
 	Hint string
 	// Attempts is how often the request was sent.
 	Attempts int
@@ -206,7 +206,7 @@ func (c *Client) mangled(x *exchange, err error) (string, repetition) {
 // unreachable explains a request that got no answer at all.
 func unreachable(err error) (message, hint string, r repetition) {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // the URL is told already, and may hold a password
+		err = u.Err // the message has the URL already, and this one may hold a password
 	}
 	message = err.Error()
 	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
@@ -230,7 +230,7 @@ func isConnection(err error) bool {
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// redact takes the API key out of a text that a server may have repeated it in.
+// redact removes the API key from a text, in case the server repeated it.
 func (c *Client) redact(text string) string {
 	if len(c.o.APIKey) < 4 { // too short to be a secret, too common to be taken out
 		return text

@@ -99,8 +99,8 @@ func whole(in *bufio.Reader) bool {
 // errSilent ends a request that waited too long for the endpoint.
 var errSilent = errors.New("no answer in time")
 
-// watchdog ends a request when the endpoint has been silent for too long. There is no limit on the whole: a long answer
-// that keeps coming is a good one.
+// watchdog ends a request when the endpoint has been silent for too long. There is no limit on the total time: a
+// long answer that keeps coming is a good one.
 type watchdog struct {
 	timer *time.Timer
 	end   context.CancelCauseFunc

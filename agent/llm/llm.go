@@ -36,7 +36,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// The longest silences that are waited for. There is no limit on the whole of a streamed answer.
+// How long to wait for a silent endpoint. The total time of a streamed answer is not limited.
 const (
 	// firstByte bounds the wait for the first byte of a streamed answer, idle every silence after it.
 	firstByte = 5 * time.Minute
@@ -149,13 +149,14 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 		if reply, ok = misreadReply(failed, b.Model, got.text()); !ok {
 			return agent.Reply{}, failed
 		}
-		c.o.Log.Warn("the server could not read the model's reply", "error", failed.Message)
+		c.o.Log.Warn("the server could not parse the model's reply", "error", failed.Message)
 	}
 	reply.Elapsed = time.Since(start)
 	return reply, nil
 }
 
-// send posts the exchange's body. The typed request only addresses it, and the typed answer is empty, see exchange.
+// send posts the exchange's body. The library's request only supplies the address, and its answer is empty: see
+// exchange.
 func (c *Client) send(ctx context.Context, x *exchange) error {
 	address := openai.ChatCompletionRequest{Model: "model"} // some real names would be refused
 	if !x.body.Stream {

@@ -24,15 +24,15 @@ type ServedModel struct {
 	ID string
 	// Context is how many tokens prompt and completion may have together; 0 where the endpoint does not say.
 	Context int
-	// Owner tells servers apart: vllm, sglang, llamacpp, library (Ollama).
+	// Owner identifies the server: vllm, sglang, llamacpp, library (Ollama).
 	Owner string
 	// Aliases are other names of the same model.
 	Aliases []string
 }
 
-// Discover tells which model requests go to, and how long its context is. When Options.Model is empty and the endpoint
-// serves exactly one model, that one is used from now on; when it serves several, the error names them. A model that
-// the endpoint does not list is not refused here: some endpoints answer to any name.
+// Discover returns the model that requests go to, with the length of its context. When Options.Model is empty and the
+// endpoint serves exactly one model, that one is used from now on; when it serves several, the error names them. A
+// model that the endpoint does not list is not refused here: some endpoints answer to any name.
 func (c *Client) Discover(ctx context.Context) (ServedModel, error) {
 	model := *c.model.Load()
 	served, err := c.Models(ctx)
@@ -218,10 +218,10 @@ func (c *Client) Check(ctx context.Context) (Health, error) {
 	}
 	h.Latency, h.TokenIDs = reply.Elapsed, reply.Tokens != nil
 	if h.Model.Owner == "library" {
-		h.Warnings = append(h.Warnings, "Ollama drops the beginning of a conversation that exceeds its context, without a "+
-			"word, and its default context is small: start it with OLLAMA_CONTEXT_LENGTH=65536 and pass --context 65536")
+		h.Warnings = append(h.Warnings, "Ollama silently drops the beginning of a conversation that exceeds its context, "+
+			"and its default context is small: start it with OLLAMA_CONTEXT_LENGTH=65536 and pass --context 65536")
 	} else if h.Model.Context == 0 {
-		h.Warnings = append(h.Warnings, "the endpoint does not tell the length of its context: pass --context")
+		h.Warnings = append(h.Warnings, "the endpoint does not report the length of its context: pass --context")
 	}
 	if h.Model.Context > 0 && h.Model.Context < 32768 {
 		h.Warnings = append(h.Warnings, fmt.Sprintf("a context of %d tokens is short for an agent: serve the model "+

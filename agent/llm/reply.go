@@ -118,11 +118,11 @@ func (g completion) text() string {
 	return string(g.Choices[0].Message.Content)
 }
 
-// usable refuses answers without a message, and those that the server itself cut off in its own distress. vLLM says
-// "abort" when it is paused for new weights.
+// usable refuses answers without a message, and those that the server aborted. vLLM says "abort" when it is paused
+// for new weights.
 func (g completion) usable() error {
 	if len(g.Choices) == 0 {
-		return errors.New("it holds no choice")
+		return errors.New("it has no choices")
 	}
 	if reason := g.Choices[0].FinishReason; reason == "error" || reason == "abort" {
 		return fmt.Errorf("the server ended it with finish_reason %q", reason)

@@ -67,7 +67,7 @@ func pause(attempt int, asked time.Duration) time.Duration {
 }
 
 // retryAfter reads how long a server asks to wait: Retry-After in seconds or as a date, or retry-after-ms. A date is
-// taken against the server's own clock where it tells it. 0 when nothing was asked.
+// taken against the server's own clock where it sends one. 0 when nothing was asked.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil && ms > 0 && ms < 1e9 {
 		return time.Duration(ms * float64(time.Millisecond))

@@ -124,9 +124,9 @@ func isOverflow(status int, s serverError) bool {
 	return overflowed.MatchString(s.Code) || overflowed.MatchString(s.Type) || overflowed.MatchString(s.Message)
 }
 
-// FinishMisread is the finish reason of a reply that the server could not read calls from and threw away, for an error
-// (llama.cpp, Ollama, Groq). The fault is the model's, so it is the model that must hear of it: asking again would
-// bias what is sampled, and at temperature 0 change nothing.
+// FinishMisread is the finish reason of a reply whose calls the server could not parse, and for which it returned an
+// error (llama.cpp, Ollama, Groq). The mistake is the model's and is reported to the model: a retry would bias what is
+// sampled, and change nothing at temperature 0.
 const FinishMisread = "misread"
 
 // misread matches how servers say so.

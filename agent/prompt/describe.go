@@ -10,7 +10,7 @@ import (
 	"deepswe/tools"
 )
 
-// Describe writes tools out for a model that is not told about them natively, from the same descriptions and schemas:
+// Describe renders tools as text for a model that does not get them natively, from the same descriptions and schemas:
 //
 //	### search
 //

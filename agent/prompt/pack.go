@@ -51,7 +51,7 @@ func Load(path string) (Pack, error) {
 	return Parse(filepath.Base(path), data)
 }
 
-// elsewhere are the reference's other keys, and where this agent has what they set.
+// elsewhere says where this agent has the settings of the reference's other keys.
 var elsewhere = map[string]string{
 	"command_files": "the tools are built in",
 	"llm_name":      "set --model",
@@ -61,8 +61,7 @@ var elsewhere = map[string]string{
 	"other_args":    "timeouts and retries have flags of their own",
 }
 
-// Parse reads a pack. A key that neither this agent nor the reference knows is an error that tells its line, and so is
-// a template that cannot be rendered.
+// Parse reads a pack. An unknown key is an error that names its line, and so is a template that cannot be rendered.
 func Parse(name string, data []byte) (Pack, error) {
 	p := Pack{Name: name}
 	fail := func(format string, args ...any) (Pack, error) {

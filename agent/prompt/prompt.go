@@ -78,8 +78,8 @@ const (
 	issueEnd   = "[/ISSUE]"
 )
 
-// statement is the issue without marks around it. A mark inside it is disarmed: whoever wrote the issue must not be
-// able to end it and go on in the name of the prompt.
+// statement is the issue without marks around it. A mark inside it is neutralized, so that the author of an issue
+// cannot close it and continue as if it were the prompt.
 func statement(text string) string {
 	if _, inner, ok := strings.Cut(text, issueBegin); ok {
 		if end := strings.LastIndex(inner, issueEnd); end >= 0 {

@@ -178,7 +178,7 @@ func compactObject(text string) (json.RawMessage, bool) {
 	return buf.Bytes(), true
 }
 
-// observe adds to the step what the model was told about it.
+// observe adds to the step the message that answers it.
 func (s *Step) observe(o *Observation) {
 	if s.Observation == nil {
 		s.Observation = &StepObservation{Results: []StepResult{}}

@@ -124,6 +124,6 @@ type Result struct {
 type Turn struct {
 	Reply        Reply
 	Observations []Observation
-	// Answered tells when the reply came; zero where it is not known.
+	// Answered is the time of the reply; zero where it is not known.
 	Answered time.Time
 }

@@ -14,8 +14,8 @@ import (
 const SchemaVersion = "ATIF-v1.7"
 
 // Document is an ATIF trajectory. The field names are those of the format; absent is a nil pointer or an empty value.
-// What deepswe neither writes nor shows of the format (costs, notes, subagents, continuations) is ignored when a document is
-// read.
+// What deepswe neither writes nor shows of the format (costs, notes, subagents, continuations) is ignored when a
+// document is read.
 type Document struct {
 	SchemaVersion string `json:"schema_version"`
 	// SessionID names the run and may be shared; TrajectoryID names this document.

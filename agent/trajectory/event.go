@@ -82,7 +82,7 @@ func MessageEvent(m Message) Event { return Event{Kind: KindMessage, Message: &m
 // ReplyEvent logs the model's answer. See [HeaderEvent].
 func ReplyEvent(r Reply) Event { return Event{Kind: KindReply, Reply: &r} }
 
-// ObservationEvent logs what the model was told about its answer. See [HeaderEvent].
+// ObservationEvent logs the message that answers a reply. See [HeaderEvent].
 func ObservationEvent(o Observation) Event { return Event{Kind: KindObservation, Observation: &o} }
 
 // StopEvent logs the end. See [HeaderEvent].

@@ -50,13 +50,13 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no JSON":          {`{`, 400, "body is no JSON"},
+		"no JSON":          {`{`, 400, "body is not JSON"},
 		"unknown model":    {`{"model":"x","messages":[{"role":"user","content":"x"}]}`, 404, "The model `x` does not exist"},
 		"no messages":      {`{"model":"test-model"}`, 400, "at least 1 item"},
 		"no content":       {`{"model":"test-model","messages":[{"role":"user"}]}`, 400, "messages.0.content: Field required"},
 		"unknown role":     {`{"model":"test-model","messages":[{"role":"robot","content":"x"}]}`, 400, "Unexpected message role"},
 		"answer to nobody": {`{"model":"test-model","messages":[{"role":"tool","content":"x","tool_call_id":"a"}]}`, 400, "answers no call"},
-		"broken arguments": {`{"model":"test-model","messages":[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{"}}]}]}`, 400, "no JSON object"},
+		"broken arguments": {`{"model":"test-model","messages":[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{"}}]}]}`, 400, "not a JSON object"},
 		"end of script":    {`{"model":"test-model","messages":[{"role":"user","content":""}]}`, 400, "the script has no further reply"},
 	}
 	for name, tt := range tests {

@@ -42,7 +42,7 @@ type Call struct {
 // Text answers with content.
 func Text(content string) Reply { return Reply{Content: content} }
 
-// UseTool answers with one native call. Args is turned into JSON, except for a string, which stands as it is.
+// UseTool answers with one native call. Args is turned into JSON, except for a string, which is used unchanged.
 func UseTool(name string, args any) Reply {
 	text, ok := args.(string)
 	if !ok {

@@ -119,7 +119,7 @@ func (r Request) problem() string {
 		for _, call := range m.ToolCalls {
 			var object map[string]any
 			if err := json.Unmarshal([]byte(call.Function.Arguments), &object); err != nil {
-				return fmt.Sprintf("messages.%d: arguments are no JSON object: %v", i, err)
+				return fmt.Sprintf("messages.%d: arguments are not a JSON object: %v", i, err)
 			}
 			open[call.ID] = true
 		}

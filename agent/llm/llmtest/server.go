@@ -35,7 +35,7 @@ type Model struct {
 type Server struct {
 	// Models are what is served: one named "test-model" when empty.
 	Models []Model
-	// Key, when not empty, is the only bearer token that is let in.
+	// Key, when not empty, is the only bearer token that is accepted.
 	Key string
 	// Answer, when not nil, is asked for every completion in place of the script.
 	Answer func(Request) Reply
@@ -107,7 +107,7 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 	}
 	req := Request{Header: r.Header.Clone(), Body: raw}
 	if err := json.Unmarshal(raw, &req); err != nil {
-		refuse(w, http.StatusBadRequest, "body is no JSON: "+err.Error(), "BadRequestError")
+		refuse(w, http.StatusBadRequest, "body is not JSON: "+err.Error(), "BadRequestError")
 		return
 	}
 	s.record(&req)
