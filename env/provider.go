@@ -101,7 +101,7 @@ type Finding struct {
 	Fix string `json:"mend,omitempty"`
 }
 
-// Fixer is an error that knows how to solve its problem.
+// Fixer is an error that says how to solve its problem.
 type Fixer interface {
 	error
 	// Fix returns the problem in a few words, and the command or the setting that solves it.

@@ -60,8 +60,8 @@ type Sandbox interface {
 	Unpack(ctx context.Context, dir string, tar io.Reader) error
 	// Ping answers when the guest is alive.
 	Ping(ctx context.Context) error
-	// Original returns the content of a file of the image as it was before the agent touched it (see [Origin]). A
-	// sandbox whose repository was copied in answers ErrUnsupported: the originals are where it was copied from.
+	// Original returns the content of a file of the image as it was before the agent touched it (see [Origin]). A sandbox
+	// whose repository was copied in answers ErrUnsupported: the originals are in the directory that it was copied from.
 	Original(ctx context.Context, path string) ([]byte, error)
 	// Close removes the sandbox and everything in it. It may be called more than once. It works on its own deadline
 	// when ctx is already done.

@@ -69,7 +69,7 @@ func readHarbor(folder string) (env.Task, error) {
 	return t, nil
 }
 
-// harborReader remembers the first thing that is not as it should be.
+// harborReader reads a task folder and keeps the first error.
 type harborReader struct {
 	folder string
 	config harborConfig
@@ -166,7 +166,8 @@ func (h *harborReader) unsupported() {
 	}
 }
 
-// canary is a line that marks a benchmark's files, so that they can be found in training data. It is not for the agent.
+// canary matches a line that marks a benchmark's files, so that they can be found in training data. The agent does not
+// get it.
 var canary = regexp.MustCompile(`(?i)^(<!--.*canary.*-->|#.*canary.*)$`)
 
 // instruction drops such lines from the beginning, and the empty lines behind them.
@@ -220,7 +221,7 @@ func workdir(recipe string) string {
 	return dir
 }
 
-// tests returns the files of tests/ by where they belong in the grading sandbox.
+// tests returns the files of tests/ by their paths in the grading sandbox.
 func (h *harborReader) tests() map[string]string {
 	root := filepath.Join(h.folder, "tests")
 	if !h.exists("tests/test.sh") {
@@ -267,8 +268,8 @@ func (h *harborReader) memory() int64 {
 	return int64(number * factor)
 }
 
-// network reports whether the tests may use the network. The task's word is about the verifier first, then about the
-// whole environment, which is open unless it says otherwise.
+// network reports whether the tests may use the network. The verifier's setting comes first, then that of the
+// environment, which is open by default.
 func (h *harborReader) network() bool {
 	e := h.config.Environment
 	mode := cmp.Or(h.config.Verifier.Network, e.Network)

@@ -65,7 +65,7 @@ func (s Slice) bounds(n int) (start, end int) {
 	return start, max(start, clamp(s.End, n))
 }
 
-// ahead takes the part while reading, and stops reading behind it. Errors do not count as elements, and pass.
+// ahead takes the part while reading, and stops reading after it. Errors are passed on and do not count as elements.
 func (s Slice) ahead(tasks iter.Seq2[env.Task, error]) iter.Seq2[env.Task, error] {
 	return func(yield func(env.Task, error) bool) {
 		if s.End != nil && (*s.End <= 0 || s.Start != nil && *s.End <= *s.Start) {
@@ -140,7 +140,7 @@ func (s *store) add(t env.Task) error {
 			return fmt.Errorf("keep tasks: %w", err)
 		}
 		s.file = f
-		// Without a name, nothing is left behind whatever happens.
+		// A file without a name is gone when the process ends, however it ends.
 		if err := os.Remove(f.Name()); err != nil {
 			return fmt.Errorf("keep tasks: %w", err)
 		}

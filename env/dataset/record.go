@@ -19,11 +19,11 @@ type record struct {
 	file   string
 	line   int
 	fields map[string]any // string, bool, float64, int64, []any, map[string]any; absent where null
-	raw    []byte         // the JSON object word for word; nil from parquet
+	raw    []byte         // the JSON object byte for byte; nil from parquet
 	names  []string       // of all fields, also those that are not read
 }
 
-// taskFields are the fields that make a task, in any of the formats; a wide record has much more in it.
+// taskFields are the fields that make a task, in any of the formats; records have many more.
 var taskFields = []string{
 	"instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch", "version",
 	"FAIL_TO_PASS", "PASS_TO_PASS",
@@ -82,7 +82,7 @@ func (r record) optional(fields ...string) string {
 	return ""
 }
 
-// fieldReader reads a record's fields and remembers the first that is not as it should be.
+// fieldReader reads a record's fields and keeps the first error.
 type fieldReader struct {
 	record
 	err *RecordError

@@ -5,8 +5,8 @@ import "strings"
 // repos is a set of repositories.
 type repos map[string]bool
 
-// reposOf reads the repositories of a dataset; an empty path has none. Records are looked at for their repository only,
-// so that those of any version will do.
+// reposOf reads the repositories of a dataset; an empty path has none. It reads no other field, so that records of any
+// version are accepted.
 func reposOf(path string) (repos, error) {
 	if path == "" {
 		return nil, nil

@@ -46,11 +46,11 @@ func (f *fieldReader) sweBench() env.Task {
 	return t
 }
 
-// condaPath puts the environment that these images hold in front, for shells that read no profile.
+// condaPath puts the images' conda environment first, for shells that read no profile.
 const condaPath = "PATH=/opt/miniconda3/envs/testbed/bin:/opt/miniconda3/bin:" +
 	"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// assets refuses multimodal tasks whose tests need files that only a network address is known of. Without them the
+// assets refuses multimodal tasks whose tests need files of which only a network address is known. Without them the
 // tests fail whatever the patch does.
 func (f *fieldReader) assets() {
 	text, ok := f.fields["image_assets"].(string)
@@ -101,7 +101,7 @@ func evalScript(script string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// trimSpace is Python's strip, which knows four separators that Go's does not.
+// trimSpace is Python's strip, which removes four separators that Go's TrimSpace keeps.
 func trimSpace(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return 0x1c <= r && r <= 0x1f || strings.TrimSpace(string(r)) == "" })
 }

@@ -12,8 +12,8 @@ import (
 const smithHidden = "/deepswe-tests.tar"
 
 // sweSmith makes a task of a record of SWE-smith. There, "patch" is the change that makes the bug: the image holds the
-// repository without it. So the change becomes part of the commit that is checked out, the tests that fail are taken
-// away, and what solves the task is the change reversed.
+// repository without it. So the change becomes part of the commit that is checked out, the failing tests are removed,
+// and the reversed change solves the task.
 //
 // Only its Python repositories are supported, and they are tested in the common way: pytest on the files of the
 // expected tests.
@@ -82,8 +82,8 @@ func heredoc(text string) string {
 	return "<<'" + end + "'\n" + text + end
 }
 
-// smithImage completes an image's name: earlier records leave out who published it, and spell the repository's name as
-// the task's id does.
+// smithImage completes an image's name: earlier records leave out the publisher, and write the repository's name as in
+// the task's id.
 func smithImage(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "__", "_1776_"))
 	if !strings.Contains(name, "/") {

@@ -31,8 +31,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("process %d on %s since %s", h.PID, h.Host, h.Started.Format(time.DateTime))
 }
 
-// ReadHolder reads who holds the lock at the path, or fails with fs.ErrNotExist where nobody does. It does not touch
-// the lock, so that the file need not be writable. The answer is Unknown where the process cannot be seen from here.
+// ReadHolder reads who holds the lock at the path, or fails with fs.ErrNotExist where it is free. It does not touch the
+// lock, so that the file need not be writable. The answer is Unknown where the process cannot be seen from here.
 func ReadHolder(path string) (h Holder, l Liveness, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -88,7 +88,7 @@ func WaitLock(path string) (*Lock, error) {
 
 // Close gives up the lock.
 func (l *Lock) Close() error {
-	// The file of a lock that nobody holds is empty.
+	// The file of a free lock is empty.
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 

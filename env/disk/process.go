@@ -114,7 +114,8 @@ func (p Process) Liveness() Liveness {
 		}
 		return Dead
 	}
-	// There is no /proc, or it hides the process. The number may be another process's, so only its absence is proof.
+	// There is no /proc, or it hides the process. Another process may have the number by now, so only its absence is
+	// proof.
 	if errors.Is(syscall.Kill(p.PID, 0), syscall.ESRCH) {
 		return Dead
 	}
@@ -170,13 +171,12 @@ func (o Owner) String() string {
 // ParseOwner reads what String wrote, and reports whether it could.
 func ParseOwner(s string) (Owner, bool) {
 	f := strings.Split(s, ".")
-	if len(f) != 4 || strings.Trim(f[0], "0123456789abcdef") != "" || f[0] == "" ||
-		strings.Trim(f[1], "0123456789") != "" {
+	if len(f) != 4 || !madeOf(f[0], "0123456789abcdef") || !madeOf(f[1], "0123456789") {
 		return Owner{}, false
 	}
 	pid, pidErr := strconv.Atoi(f[2])
 	start, startErr := strconv.ParseUint(f[3], 10, 64)
-	if pidErr != nil || startErr != nil || pid <= 0 || f[1] == "" {
+	if pidErr != nil || startErr != nil || pid <= 0 {
 		return Owner{}, false
 	}
 	o := Owner{Process: Process{PID: pid, Start: start}}
@@ -188,3 +188,6 @@ func ParseOwner(s string) (Owner, bool) {
 	}
 	return o, true
 }
+
+// madeOf reports whether s consists of some of the characters, and is not empty.
+func madeOf(s, characters string) bool { return s != "" && strings.Trim(s, characters) == "" }

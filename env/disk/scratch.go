@@ -92,9 +92,8 @@ func ReapScratch(ctx context.Context, parent string, o Reaping) ([]Abandoned, er
 // scratchOwner reads the owner from the name of a directory that MakeScratch made.
 func scratchOwner(name string) (Owner, bool) {
 	part := strings.Split(name, "-")
-	if len(part) != 4 || part[0] != "deepswe" || part[1] == "" ||
-		strings.Trim(part[1], "abcdefghijklmnopqrstuvwxyz") != "" ||
-		part[3] == "" || strings.Trim(part[3], "0123456789") != "" {
+	if len(part) != 4 || part[0] != "deepswe" || !madeOf(part[1], "abcdefghijklmnopqrstuvwxyz") ||
+		!madeOf(part[3], "0123456789") {
 		return Owner{}, false
 	}
 	return ParseOwner(part[2])

@@ -13,7 +13,7 @@ import (
 // cancelTimeout is how long a cancelled call waits for the guest's answer, in addition to the grace of a command.
 const cancelTimeout = 5 * time.Second
 
-// Client calls one guest. All its methods may be called at once; each call is a few frames on the one stream.
+// Client calls one guest. Its methods are safe for concurrent use; each call is a few frames on the one stream.
 //
 // When the stream ends, or the guest breaks the protocol, every call fails with [ErrClosed]. A cancelled context ends a
 // call with the context's error, and ends what it started inside.
@@ -229,7 +229,7 @@ type request struct {
 	grace time.Duration // how much longer than usual a cancelled call may take to end
 }
 
-// do makes a call. When it returns ctx's error, ok reports whether the guest replied all the same.
+// do makes a call. When it returns ctx's error, ok reports whether the guest still replied.
 func (c *Client) do(ctx context.Context, r request) (ok bool, err error) {
 	p := &pending{data: r.data, reply: r.reply, done: make(chan struct{}), credit: window, more: make(chan struct{}, 1)}
 	id := c.register(p)
@@ -286,7 +286,7 @@ func (c *Client) await(ctx context.Context, p *pending) error {
 	}
 }
 
-// cancel ends a call whose context is done, and waits for the guest to say so. It reports whether a reply came.
+// cancel ends a call whose context is done, and waits for the guest to confirm it. It reports whether a reply came.
 func (c *Client) cancel(id uint32, p *pending, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Defaults of the options whose zero value says "the default".
+// Defaults of the options.
 const (
 	defaultCapture = 64 << 10
 	defaultGrace   = 2 * time.Second

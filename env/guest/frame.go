@@ -101,7 +101,7 @@ func writeFrame(w *bufio.Writer, f frame) error {
 // sender puts the frames of many goroutines on one stream. Where nothing waits, the caller writes by itself, unless
 // the sender is patient; otherwise one goroutine writes, so that frames that are ready together leave in one write.
 type sender struct {
-	// patient is for senders whose callers may give up: a write cannot be given up without leaving half a frame behind.
+	// patient is for senders whose callers may give up: a write that is given up would leave half a frame behind.
 	patient bool
 	queue   chan frame
 	closing sync.Once
@@ -110,7 +110,7 @@ type sender struct {
 	broken  chan error    // why a write outside of run failed
 
 	waiting atomic.Int32 // frames that are queued, or that run is writing
-	mu      sync.Mutex   // held while somebody writes
+	mu      sync.Mutex   // held while a goroutine writes
 	out     *bufio.Writer
 }
 
@@ -157,7 +157,7 @@ func (s *sender) write(f frame) error {
 	return s.out.Flush()
 }
 
-// writeNow is write for others than run, which has to know of a stream that is broken.
+// writeNow is write for callers other than run, and tells run of a broken stream.
 func (s *sender) writeNow(f frame) error {
 	err := s.write(f)
 	if err == nil {

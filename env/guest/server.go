@@ -16,14 +16,14 @@ type Server struct {
 	ctx    context.Context // of all calls
 	out    *sender
 	handle func(*Call)
-	heard  atomic.Bool // a frame has come since somebody asked
+	heard  atomic.Bool // a frame has come since the last call of Heard
 
 	mu    sync.Mutex
 	calls map[uint32]*Call
 	work  sync.WaitGroup
 }
 
-// NewServer returns a server that writes to out. It hands each call to handle on the goroutine of [Server.Read], which
+// NewServer returns a server that writes to out. It hands each call to handle on the goroutine of [Server.Read], and
 // reads nothing meanwhile; every call must be answered. All calls are cancelled when ctx is done.
 func NewServer(ctx context.Context, out io.Writer, handle func(*Call)) *Server {
 	return &Server{ctx: ctx, out: newSender(out, false), handle: handle, calls: map[uint32]*Call{}}

@@ -113,8 +113,8 @@ type ReadOptions struct {
 	NoFollow bool
 }
 
-// WriteOptions guards a write. The zero value creates or replaces. A file that is there keeps its mode, its owner and
-// its other hard links, and symbolic links stay links. One that the command user may not write is refused with
+// WriteOptions guards a write. The zero value creates or replaces. An existing file keeps its mode, its owner and its
+// other hard links, and symbolic links stay links. A file that the command user may not write is refused with
 // fs.ErrPermission.
 type WriteOptions struct {
 	// IfVersion, when not empty, refuses with ErrChanged unless the file still has this version.
@@ -180,9 +180,9 @@ type Matches struct {
 	Unreadable int
 }
 
-// TreeOptions says what a Tree holds. The zero value walks everything below the root but what is named .git:
-// directories, and the files that take their place in submodules. A regular file that cannot be read has no Version. A
-// directory that cannot be read is an entry itself, as a KindDir: what is in it would pass for deleted otherwise.
+// TreeOptions says what a Tree holds. The zero value walks everything below the root except what is named .git: a
+// directory, or in submodules a file. A regular file that cannot be read has no Version. A directory that cannot be
+// read is an entry itself, as a KindDir: otherwise its content would seem to be deleted.
 type TreeOptions struct {
 	// Limit is the most entries: 1,000,000 when 0; beyond it the call fails with ErrTooLarge.
 	Limit int
@@ -200,8 +200,8 @@ type Hello struct {
 	CommandUID, CommandGID int
 	Dir                    string
 	Arch                   string
-	// Silence is how long the guest waits for a word from the host before it takes the host for dead and ends; 0 is for
-	// ever. A Client keeps it content by itself.
+	// Silence is how long the guest waits for a frame from the host before it takes the host for dead and ends; 0 is for
+	// ever. A Client sends frames often enough.
 	Silence time.Duration
 }
 

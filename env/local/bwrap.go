@@ -27,9 +27,9 @@ import (
 // read-only, and nothing else of the host. No image is needed, and no daemon.
 //
 // Started by root, the guest keeps the right to change users and to signal, and nothing else, and commands run as a
-// user that exists nowhere else, one for each sandbox. Started by anybody else, there is a user namespace around it
-// all, and commands run as the user who runs deepswe: the guest is then protected by being PID 1, untraceable, and by
-// a filter.
+// user that exists nowhere else, one for each sandbox. Started by another user, there is a user namespace around it
+// all, and commands run as the user who runs deepswe: the guest is then protected by being PID 1, untraceable, and by a
+// filter.
 type Bwrap struct {
 	base
 	program string
@@ -42,7 +42,7 @@ type Bwrap struct {
 
 var _ env.Provider = (*Bwrap)(nil)
 
-// NewBwrap returns the provider, after it has started a sandbox and removed it: an error says what to do about it.
+// NewBwrap returns the provider, after it has started a sandbox and removed it: an error says how to fix it.
 func NewBwrap(o Options) (*Bwrap, error) {
 	program, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -167,7 +167,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		if err != nil {
 			return launch{}, err
 		}
-		// Command lines are open to everybody on the machine; the environment in this one is private.
+		// All users of the machine can read command lines; the environment in this one is private.
 		file, err := writeArguments(sc.dir, options)
 		if err != nil {
 			return launch{}, err
@@ -187,7 +187,7 @@ func (b *Bwrap) taken(dir string) string {
 	return ""
 }
 
-// freshUser picks a number that no user has: systems leave this range alone.
+// freshUser picks a number that no user has, from a range that systems do not use.
 func freshUser() int {
 	const first, bits = 0x70000000, 27
 	var random [4]byte
@@ -238,7 +238,7 @@ func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (
 	args = append(args, "--ro-bind", b.etc, "/etc")
 	args = append(append(args, parents(ownEtc)...), "--ro-bind", own, ownEtc)
 	if cache := b.toolchain.goCache; cache != "" && !s.Network {
-		// What the host has compiled. It is not for those who could carry it away.
+		// What the host has compiled: not for a sandbox that could send it away.
 		args = append(append(args, parents(cache)...), "--ro-bind-try", cache, cache)
 	}
 	// Files in these count as the sandbox's memory, and no kill frees it: half of it must be left for programs.

@@ -123,7 +123,8 @@ func available(dir string) []string {
 		return nil
 	}
 	data, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control"))
-	return slices.DeleteFunc(strings.Fields(string(data)), func(c string) bool { return !slices.Contains(controllers(), c) })
+	given := strings.Fields(string(data))
+	return slices.DeleteFunc(controllers(), func(c string) bool { return !slices.Contains(given, c) })
 }
 
 // mount is where a hierarchy is mounted, and which part of it.

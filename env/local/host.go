@@ -150,7 +150,7 @@ func (b *base) begin(
 		var failed []error
 		if guestProcess != nil {
 			if err := guestProcess.stop(); err != nil || guestProcess.err != nil {
-				// A guest that was killed has left behind what it would have ended.
+				// A guest that was killed leaves behind the processes that it would have ended.
 				b.log.Warn("a guest did not end by itself", "provider", b.name, "run", s.Run, "rollout", s.Rollout,
 					"error", errors.Join(err, guestProcess.err), "said", guestProcess.errOut.String())
 				failed = append(failed, err, sweep(sc.dir))

@@ -20,7 +20,7 @@ const (
 	homePath  = "/tmp/home"
 )
 
-// configuration lists what programs read below /etc and what holds no secrets. Patterns are allowed.
+// configuration lists what programs read below /etc, as far as it holds no secrets. Patterns are allowed.
 func configuration() []string {
 	return []string{
 		"alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts", "gai.conf",
@@ -61,8 +61,8 @@ func (b *Bwrap) hostMounts() (args, shown, seen []string) {
 	return args, shown, seen
 }
 
-// parents makes the directories above a path, open to everybody: left to itself, bwrap copies the modes of the host's,
-// which may be closed.
+// parents makes the directories above a path, open to all users: by default, bwrap copies the modes of the host's
+// directories, which may be closed.
 func parents(path string) []string {
 	var args []string
 	for i, c := range path {

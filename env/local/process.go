@@ -18,9 +18,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// forker starts processes from one thread that lives as long as the provider. What a child inherits from the
-// thread that forked it (its control groups), and a death signal that fires when that thread ends, both need to know
-// which one it is.
+// forker starts processes from one thread that lives as long as the provider. A child inherits the control groups of
+// the thread that forked it, and may get a signal when that thread ends.
 type forker struct {
 	jobs   chan func()
 	once   sync.Once
@@ -35,7 +34,7 @@ func newForker() *forker {
 	go func() {
 		defer close(f.ended)
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread() // a thread whose goroutine ended without it would end too, and its children with it
+		defer runtime.UnlockOSThread() // else the thread ends with its goroutine, and its children with it
 		for {
 			select {
 			case job := <-f.jobs:
@@ -131,7 +130,7 @@ func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 	return r, nil
 }
 
-// stop waits for a guest that was hung up on, and kills it when it does not go by itself.
+// stop waits for a guest after the client has hung up, and kills it when it does not end by itself.
 func (r *running) stop() error {
 	select {
 	case <-r.exited:

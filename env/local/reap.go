@@ -66,8 +66,8 @@ func (b *base) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, err
 	return all, nil
 }
 
-// abandoned returns a scratch directory's owner when it may be reaped. The directory for temporary files is open to
-// everybody: only what this user has made is believed.
+// abandoned returns a scratch directory's owner when it may be reaped. All users may write to the directory for
+// temporary files: only what this user has made is believed.
 func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
 	process, err := parsePrefix(filepath.Base(dir), b.name)
 	if err != nil {

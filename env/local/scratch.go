@@ -52,8 +52,8 @@ func newScratch(ctx context.Context, parent string, o owner, s env.Spec, to *tre
 	return sc, nil
 }
 
-// repo is the path of the repository's copy. Its last element is the one that the Spec asks for: some programs go by
-// it.
+// repo is the path of the repository's copy. Its last element is the one that the Spec asks for: some programs use it
+// as a name.
 func (sc *scratch) repo(s env.Spec) string {
 	return filepath.Join(sc.dir, "repo", filepath.Base(inside(s)))
 }
@@ -95,7 +95,8 @@ func newOwner(provider string) (owner, error) {
 	}
 	self := disk.Self()
 	return owner{
-		Name: cmp.Or(os.Getenv("USER"), fmt.Sprint("uid ", os.Getuid())) + "@" + host, Provider: provider, Created: time.Now().UTC(),
+		Name:     cmp.Or(os.Getenv("USER"), fmt.Sprint("uid ", os.Getuid())) + "@" + host,
+		Provider: provider, Created: time.Now().UTC(),
 		Host: host, Boot: self.Boot, Namespace: self.Namespace, Process: self.Process,
 	}, nil
 }
@@ -127,8 +128,8 @@ func (o owner) identity() disk.Owner {
 	return disk.Owner{Process: o.Process, Boot: o.Boot, Namespace: o.Namespace}
 }
 
-// prefix begins the names of the scratch directories and control groups of one owner, so that they can be told apart
-// even when the owner died before it could write more down.
+// prefix begins the names of the scratch directories and control groups of one owner, so that the owner is known even
+// when it died before it wrote its file.
 func (o owner) prefix() string {
 	return fmt.Sprintf("deepswe-%s-%d-%d-", o.Provider, o.Process.PID, o.Process.Start)
 }

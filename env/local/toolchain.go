@@ -14,7 +14,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// toolchain is the host's own compilers and interpreters: what commands get to see of the host.
+// toolchain is the host's own compilers and interpreters: the part of the host that commands see.
 type toolchain struct {
 	vars map[string]string // the host's environment
 	home string            // of the host's user
@@ -121,7 +121,7 @@ func (t *toolchain) environment(network bool) []string {
 		env = append(env, "GOMODCACHE="+t.goModCache)
 	}
 	if !network {
-		// Without a network, say so: the alternative is a long wait for a name server.
+		// Otherwise these programs wait long for a name server.
 		env = guest.Overlay(env, []string{
 			"GOPROXY=off", "GOTOOLCHAIN=local", "CARGO_NET_OFFLINE=true", "PIP_NO_INDEX=1", "npm_config_offline=true",
 		})
@@ -129,7 +129,7 @@ func (t *toolchain) environment(network bool) []string {
 	return env
 }
 
-// managers are directories of version managers: all of it is programs, and their shims need all of it.
+// managers are directories of version managers: all of it is programs, and their shims use all of it.
 func managers() []string {
 	return []string{
 		".pyenv", ".rbenv", ".nodenv", ".asdf", ".nvm", ".fnm", ".volta", ".rustup", ".sdkman", ".bun", ".deno", ".goenv",
@@ -139,7 +139,7 @@ func managers() []string {
 
 // roots are the host's directories that have to be seen for the programs of PATH to run, beside the system's own. Below
 // the home directory only what is known to hold programs and nothing else is among them: never the home itself, and
-// never a place that holds credentials.
+// never a directory with credentials.
 func (t *toolchain) roots() []string {
 	var all []string
 	add := func(dir string) {
@@ -194,7 +194,7 @@ func (t *toolchain) rootsOf(dir string) []string {
 	return []string{dir}
 }
 
-// private reports whether a directory holds more of the user than programs.
+// private reports whether a directory holds more of the user's files than programs.
 func (t *toolchain) private(dir string) bool {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

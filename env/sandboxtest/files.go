@@ -291,7 +291,7 @@ func testNotRegular(t *testing.T, s *suite) {
 			t.Errorf("writing %s: %v", c.path, err)
 		}
 	}
-	// A pipe that somebody writes into is not drunk from.
+	// What a process writes into a pipe is not consumed.
 	b.run(env.Command{Line: "(echo drop > fifo) & true"})
 	b.Read(t.Context(), b.path("fifo"), env.ReadOptions{})
 	if got := b.sh("cat fifo"); got != "drop\n" {

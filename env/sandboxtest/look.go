@@ -221,7 +221,7 @@ func testSearchScope(t *testing.T, s *suite) {
 	b.sh("chmod 700 closed f")
 }
 
-// testSearchKernel: the kernel's own files have no end, and a search of everything leaves them out.
+// testSearchKernel: reading the kernel's own files never ends, and a search of everything leaves them out.
 func testSearchKernel(t *testing.T, s *suite) {
 	if testing.Short() || !s.can.Isolated {
 		t.Skip("searches the whole file system")
@@ -308,7 +308,7 @@ func testTreeMany(t *testing.T, s *suite) {
 	b.bounded()
 }
 
-// testTreeHidden: what cannot be read must show, or it would pass for deleted.
+// testTreeHidden: what cannot be read must be listed, or it would seem to be deleted.
 func testTreeHidden(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("mkdir d; echo x > d/f; chmod 000 d; echo x > f; chmod 000 f")
@@ -323,7 +323,7 @@ func testTreeHidden(t *testing.T, s *suite) {
 	}
 }
 
-// names are legal on Linux, and each of them breaks somebody's tool.
+// names are legal on Linux, and each of them breaks some tool.
 func names() []string {
 	return []string{
 		"plain", "with space", " leading", "trailing ", "tab\there", "new\nline", "quote'single",

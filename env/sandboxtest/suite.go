@@ -254,8 +254,8 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	t.Errorf("not so after 10 s: %s", what)
 }
 
-// marker is a number of seconds to sleep that no other process sleeps, so that a process can be found by it. None begins
-// like the other sleeps of the suite, which some tests take out of a line.
+// marker is a number of seconds to sleep that no other process sleeps, so that a process can be found by it. None
+// begins like the other sleeps of the suite, which some tests remove from a line.
 func marker() string {
 	return fmt.Sprint(1_200_000_000 + time.Now().UnixNano()%800_000_000)
 }

@@ -42,7 +42,7 @@ func (b *bench) goneInside(mark string) {
 	}
 }
 
-// escapes are ways in which a process leaves its shell behind.
+// escapes are ways in which a process outlives its shell.
 func escapes(mark string) map[string]string {
 	sleep := "sleep " + mark
 	return map[string]string{
@@ -178,7 +178,7 @@ func testForkBomb(t *testing.T, s *suite) {
 	}
 }
 
-// testForkBombLeft: the shell is gone at once and the bomb goes off behind it; what comes next must work all the same.
+// testForkBombLeft: the shell exits at once and the bomb goes off afterwards; the next commands must still work.
 func testForkBombLeft(t *testing.T, s *suite) {
 	needs(t, s.can.ProcessLimit, "a limit on processes")
 	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 200 }))

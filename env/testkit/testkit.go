@@ -52,7 +52,7 @@ func Required(what string) bool {
 	return slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), what)
 }
 
-// Skip skips a test that cannot run without what, and says why. Where what is required, the test fails instead.
+// Skip skips a test that needs what, with the reason. Where what is [Required], the test fails instead.
 func Skip(t testing.TB, what string, why any) {
 	t.Helper()
 	if Required(what) {
@@ -98,7 +98,7 @@ func Scratch(t testing.TB) string {
 }
 
 // Guest returns the path of a static program that serves as the guest of a container; a test binary is not static under
-// the race detector. It is built once. DEEPSWE_TEST_GUEST names one that exists, for processes that tests start.
+// the race detector. It is built once. DEEPSWE_TEST_GUEST names an existing one, for processes that tests start.
 func Guest(t testing.TB) string {
 	t.Helper()
 	path, err := guest()

@@ -62,7 +62,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// latest is when the stream last had something to say.
+// latest is the time of the latest output.
 func (r *recorder) latest() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,7 +84,7 @@ func (r *recorder) stop() guest.Output {
 }
 
 // record copies a stream into a recorder until it ends. It holds a buffer only while there is something to read: a
-// background process may keep its streams open, and silent, for as long as the sandbox lives.
+// background process may keep its streams open without writing for as long as the sandbox lives.
 func (p *processes) record(to *recorder, from *os.File) {
 	raw, err := from.SyscallConn()
 	if err != nil {
@@ -120,8 +120,8 @@ func (p *processes) recordOnce(to *recorder, fd int) (n int, err error) {
 	return n, err
 }
 
-// drain records what is in a stream now, without waiting for the goroutine that usually does, and no more than a
-// pipe holds: a background process may write faster than anybody reads.
+// drain records what is in a stream now, without waiting for the goroutine that usually does, and no more than a pipe
+// holds: a background process may write faster than this reads.
 func (p *processes) drain(to *recorder, from *os.File) {
 	const mostInPipe = 1 << 20
 	raw, err := from.SyscallConn()

@@ -65,7 +65,7 @@ type grep struct {
 	binary  bool
 }
 
-// search reads the file to its end, or to the end that it had in the beginning.
+// search reads the file up to the size that it had when it was opened.
 func (g *grep) search(file io.ReaderAt, size int64) error {
 	in := g.in
 	in.Reset(io.NewSectionReader(file, 0, size))
@@ -140,7 +140,7 @@ func (g *grep) keep(number int, text []byte, cutBefore, cutAfter bool) {
 	g.matches = append(g.matches, guest.Match{Line: number, Text: bytes.Clone(text), Cut: cutBefore || cutAfter})
 }
 
-// around chooses which width bytes of a line to show of a match: as much before it as after it.
+// around chooses which width bytes of a line to show: as many before the match as after it.
 func around(start, end, length, width int) (from, to int) {
 	if length <= width {
 		return 0, length
@@ -176,7 +176,7 @@ func (g *grep) stream(file io.ReaderAt, at, size int64, number int) (int64, erro
 	return line.read, nil
 }
 
-// findStream is find for a line that comes bit by bit.
+// findStream is find for a line that is read piece by piece.
 func (p pattern) findStream(line *lineReader) ([]int, error) {
 	if p.regexp != nil {
 		return p.regexp.FindReaderIndex(line), line.err

@@ -63,7 +63,7 @@ func (p *processes) leftovers() (left, busy []disk.Stat) {
 	return left, busy
 }
 
-// end asks a job's processes to stop and, when grace has passed, makes them. It returns how the shell ended.
+// end asks a job's processes to stop and, when grace has passed, kills them. It returns how the shell ended.
 func (p *processes) end(j *job, grace time.Duration) syscall.WaitStatus {
 	all := p.members(j)
 	send(syscall.SIGTERM, all)
@@ -92,15 +92,15 @@ func (p *processes) end(j *job, grace time.Duration) syscall.WaitStatus {
 	select {
 	case status = <-j.exited:
 		return status
-	case <-time.After(killTimeout): // in the kernel, where no signal reaches
+	case <-time.After(killTimeout): // blocked in the kernel, where no signal is delivered
 		return syscall.WaitStatus(syscall.SIGKILL)
 	}
 }
 
-// killTimeout is how long killed processes may take to go.
+// killTimeout is how long killed processes may take to end.
 const killTimeout = 5 * time.Second
 
-// kill kills processes until none of the targets is left, and no others. They are stopped first: a stopped process
+// kill kills the targets, and no other processes, until none of them is left. They are stopped first: a stopped process
 // does not fork, so this ends even when they multiply faster than they can be counted.
 func (p *processes) kill(find func() (targets, others []disk.Stat)) {
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); {
@@ -132,8 +132,8 @@ func (p *processes) forks() int {
 }
 
 // killAll kills everything there is, unless a command was started since the caller saw that there are no other
-// processes. It reports whether it did. Only PID 1 can do that: it signals all the others in one step that no fork
-// gets around.
+// processes. It reports whether it did. Only PID 1 can do that: it signals all the others in one step, which no fork
+// escapes.
 func (p *processes) killAll(started int) bool {
 	p.mu.Lock() // so that no command is started meanwhile
 	defer p.mu.Unlock()
@@ -182,8 +182,8 @@ func (p *processes) markNext() uint64 {
 	return mark
 }
 
-// marked reports whether a process bears a job's mark, or one that no job was given yet: it has tampered with its own,
-// and counts as everybody's.
+// marked reports whether a process bears a job's mark, or one that no job was given yet: it has changed its mark, and
+// counts as a process of every job.
 func (p *processes) marked(j *job, pid int) bool {
 	if j.mark == 0 {
 		return false

@@ -20,11 +20,11 @@ import (
 // Main is the guest: it serves the host at the other end of in and out, and returns the exit code when in ends. By then
 // everything that it started is gone. The process should end upon that: what Main did to itself cannot be undone.
 //
-// A provider starts the guest as PID 1 where it can, and says with --dir where commands run and with --uid and --gid
-// as whom. To have them run as another user, the guest needs the capabilities SETUID, SETGID and KILL, and uses
-// SETPCAP if it has it; it needs no other, and no command inherits any. --build comes back in the greeting, --silence
-// ends a guest whose host went away without a word, --home is made and set, --oom-file says where out-of-memory kills
-// are counted, and --rlimit-memory and --rlimit-processes replace control groups.
+// A provider starts the guest as PID 1 where it can, and says with --dir where commands run and with --uid and --gid as
+// whom. To have them run as another user, the guest needs the capabilities SETUID, SETGID and KILL, and uses SETPCAP if
+// it has it; it needs no other, and no command inherits any. --build comes back in the greeting, --silence ends a guest
+// whose host has not sent anything for so long, --home is made and set, --oom-file says where out-of-memory kills are
+// counted, and --rlimit-memory and --rlimit-processes replace control groups.
 func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 	o, err := parse(args)
 	if err != nil {
@@ -55,8 +55,9 @@ func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 // ignoreSignals takes every signal that could end or stop the guest and does nothing about it: commands may send any.
 // Those that do no harm are left alone, because the Go runtime preempts goroutines with one of them.
 //
-// Three signals are the C library's, and the Go runtime leaves them as they are. That PID 1 is spared is not enough for
-// them: Linux looks whether its first thread would take a signal, and while that one is busy with another, kills all.
+// Three signals are the C library's, and the Go runtime leaves them as they are. That the kernel spares PID 1 is not
+// enough for them: Linux looks whether its first thread would take a signal, and kills the whole process while that
+// thread is busy with another signal.
 func ignoreSignals() (stop func()) {
 	taken := make(chan os.Signal, 1) // never read: a full channel drops signals
 	const lastSignal = 64
@@ -91,7 +92,7 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 		}
 	}
 	wrote, ended := make(chan error, 1), make(chan error, 1)
-	// These two goroutines may be left behind, when the host neither speaks nor listens: the process ends then.
+	// These two goroutines may be left behind when the host neither sends nor reads: the process ends then.
 	go func() { wrote <- s.wire.Write() }()
 	if err := s.wire.Greet(o.hello()); err != nil {
 		return err
@@ -112,7 +113,8 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// finish waits for the calls under way, which have been cancelled: a file system that does not answer may keep one.
+// finish waits for the calls under way, which have been cancelled, and reports whether they ended: one may hang in a
+// file system that does not answer.
 func (s *server) finish() bool {
 	done := make(chan struct{})
 	go func() {

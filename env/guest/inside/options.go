@@ -93,8 +93,8 @@ func (o options) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}
 }
 
-// baseEnvironment is the guest's own environment. Where commands run as another user, HOME and the names of the user
-// are that user's: programs that find the guest's home unwritable fail in surprising ways.
+// baseEnvironment is the guest's own environment. Where commands run as another user, HOME, USER and LOGNAME are that
+// user's: programs whose home is not writable fail in surprising ways.
 func (o options) baseEnvironment() []string {
 	env := os.Environ()
 	if !o.separate() {

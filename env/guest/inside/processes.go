@@ -16,15 +16,15 @@ import (
 )
 
 // processes starts, reaps and kills what runs inside. Orphans become children of the guest (it is PID 1, or a
-// subreaper), so that nothing that was ever started escapes.
+// subreaper), so that no process escapes.
 //
 // One goroutine reaps. It takes the lock to do so, and so does every fork: a child is known before it can be reaped.
 type processes struct {
 	options options
-	spawner *threads // its one thread has given up whatever a command must not have
+	spawner *threads // its one thread has given up the rights that a command must not have
 	shell   string
 	oom     oomCounter
-	adj     *oomScore // nil where that cannot be said
+	adj     *oomScore // nil where the kernel has none
 
 	mu       sync.Mutex
 	children map[int]chan syscall.WaitStatus // those that were started here and not reaped yet
@@ -62,7 +62,7 @@ func findShell(environ []string) string {
 	return "/bin/sh"
 }
 
-// lookPath finds a program by name in an environment's PATH; a path stays as it is.
+// lookPath looks a program up in the PATH of an environment; a name with a slash stays as it is.
 func lookPath(name string, environ []string) string {
 	if strings.Contains(name, "/") {
 		return name

@@ -55,8 +55,8 @@ func openRegular(path string, noFollow bool) (*os.File, os.FileInfo, error) {
 	return f, info, nil
 }
 
-// open opens a file, but not through the links of /proc that lead into a process: followed by the guest, they would
-// lead where a command cannot go. Kernels before 5.6 open any path.
+// open opens a file, but not through the links of /proc that lead into a process: the guest could follow them to places
+// that a command cannot reach. Kernels before 5.6 have no such check.
 func open(path string, flags int) (*os.File, error) {
 	const sysOpenat2, noMagicLinks = 437, 2 // alike on every platform
 	how := struct{ flags, mode, resolve uint64 }{uint64(flags | syscall.O_CLOEXEC | syscall.O_LARGEFILE), 0, noMagicLinks}
@@ -91,8 +91,8 @@ func regular(path string, info os.FileInfo) error {
 	return nil
 }
 
-// notSelf keeps file verbs out of the guest's own folder in /proc: a process may always look into itself, and a command
-// may not look into the guest.
+// notSelf keeps file verbs out of the guest's own folder in /proc, which the guest may always read, and a command may
+// not.
 func notSelf(path string, f *os.File) error {
 	const procMagic = 0x9fa0
 	raw, err := f.SyscallConn()
@@ -111,13 +111,13 @@ func notSelf(path string, f *os.File) error {
 	return nil
 }
 
-// smallFile is the largest one that is read at once; mostHashed, the largest one that has a version.
+// smallFile is the largest file that readAtOnce reads, mostHashed the largest that has a version.
 const (
 	smallFile  = 64 << 10
 	mostHashed = 1 << 30
 )
 
-// readAtOnce is read for small files, which take no noticeable time. For all others, and for failures, it answers nil.
+// readAtOnce is read for small files, which takes no noticeable time. It returns nil for all others and after errors.
 func readAtOnce(c *guest.Call, path string, o guest.ReadOptions) guest.Message {
 	f, info, err := openRegular(path, o.NoFollow)
 	if err != nil {
@@ -126,7 +126,7 @@ func readAtOnce(c *guest.Call, path string, o guest.ReadOptions) guest.Message {
 	defer f.Close()
 	size := info.Size()
 	if size == 0 || size > smallFile || o.Offset < 0 || o.Offset > size {
-		return nil // none is a small file, or it is one that the kernel makes up
+		return nil // not a small file, or one that the kernel generates
 	}
 	data := make([]byte, size+1)
 	n, err := io.ReadFull(f, data)

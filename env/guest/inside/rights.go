@@ -122,8 +122,8 @@ func setCapabilities(keep bool) error {
 }
 
 // demote returns what gives a thread the command user's rights on files, or nil where the guest has no others: the
-// editor must not reach what the shell cannot. Only the user for file access changes. Signals and limits go by the
-// other user ids, and stay out of the command user's reach.
+// editor must not have access to what the shell has not. Only the user for file access changes. Signals and limits go
+// by the other user ids, which stay those of the guest.
 func (o options) demote() func() error {
 	if !o.separate() {
 		if os.Getuid() != 0 {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// settle is how long output is awaited after the shell has exited while somebody else holds the streams.
+	// settle is how long to wait for output after the shell has exited, while other processes still hold its streams.
 	settle = 50 * time.Millisecond
 	// longestArgument is the kernel's limit on one argument, its final zero included.
 	longestArgument = 128 << 10
@@ -41,8 +41,8 @@ func newJob(c guest.Command) *job {
 	}
 }
 
-// command runs one command line to its result. A command that cannot be started is a result too: the line is a model's,
-// and the sandbox is in the state that the model's commands have brought it to.
+// command runs one command line to its result. A command that cannot be started is a result too: the model wrote the
+// line, and its earlier commands may have changed the sandbox.
 func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, error) {
 	began := time.Now()
 	if r.Dir == "" {
@@ -83,7 +83,7 @@ func (j *job) report(c *guest.Call, r guest.Result) (guest.Message, error) {
 }
 
 // launchPatiently starts the shell, also when the process limit is reached for a moment. When it stays reached, what
-// earlier commands have left running is ended: nothing could be run in this sandbox ever again.
+// earlier commands have left running is ended: otherwise nothing could run in this sandbox ever again.
 func (p *processes) launchPatiently(c *guest.Call, r guest.RunCall) (j *job, note string, err error) {
 	for try := range 6 {
 		if j, err = p.launch(c, r); !errors.Is(err, syscall.EAGAIN) {
@@ -121,9 +121,9 @@ func (p *processes) launch(c *guest.Call, r guest.RunCall) (*job, error) {
 	return j, nil
 }
 
-// fork makes the streams and starts the shell. The streams belong to the command user, who may want to open them again
-// by name ("> /dev/stderr"), so this runs on the spawner's thread too. It returns this side's ends: what is fed into
-// standard input, if anything is, then standard output and error, then a pipe for a line that is too long.
+// fork makes the streams and starts the shell. The streams belong to the command user, who may open them again by path
+// ("> /dev/stderr"), so this runs on the spawner's thread too. It returns this side's ends: what is fed into standard
+// input, if anything is, then standard output and error, then a pipe for a line that is too long.
 func (p *processes) fork(j *job, r guest.RunCall) (ours []*os.File, err error) {
 	var theirs []*os.File
 	defer func() {
@@ -135,7 +135,7 @@ func (p *processes) fork(j *job, r guest.RunCall) (ours []*os.File, err error) {
 	argv := []string{filepath.Base(r.Shell), "-c", r.Line}
 	streams := []bool{false, true, true} // which of them this side reads
 	if len(r.Line) >= longestArgument {
-		argv[2] = ". /dev/fd/3" // the shell reads it from a pipe, for want of room in its arguments
+		argv[2] = ". /dev/fd/3" // too long for an argument: the shell reads it from a pipe
 		streams = append(streams, false)
 	}
 	for i, reading := range streams {

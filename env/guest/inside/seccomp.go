@@ -115,7 +115,8 @@ func protectGuest() []instruction {
 		append(faults(2), pass())...)...)...)
 }
 
-// faults refuses a call whose argument is a signal that the Go runtime takes for its own fault, and allows it else.
+// faults refuses a call whose argument is a signal that the Go runtime takes for its own fault, and allows it
+// otherwise.
 func faults(argument uint32) []instruction {
 	signals := []syscall.Signal{
 		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGSYS,

@@ -25,8 +25,8 @@ type server struct {
 	writes sync.Mutex // held while a write takes effect
 }
 
-// handle answers a call on a goroutine of its own, or on a thread for file verbs that is free. What takes no time that
-// anybody could notice is answered at once, by the thread that reads calls: a change of threads takes longer than that.
+// handle answers a call on a goroutine of its own, or on a thread for file verbs that is free. What takes no noticeable
+// time is answered at once, by the thread that reads calls: a change of threads would take longer.
 func (s *server) handle(c *guest.Call) {
 	if reply, err := guard(func() (guest.Message, error) { return s.atOnce(c), nil }); reply != nil || err != nil {
 		c.Answer(reply, err)
@@ -42,7 +42,7 @@ func (s *server) handle(c *guest.Call) {
 			}
 		}()
 	}
-	runtime.Gosched() // or the processor waits for the next frame along with this thread
+	runtime.Gosched() // or the processor waits for the next frame with this thread
 }
 
 // atOnce answers a ping and reads small files. It is nil for everything else.
@@ -79,7 +79,7 @@ func (s *server) answer(c *guest.Call) (guest.Message, error) {
 	return nil, fmt.Errorf("guest: no answer to %T", c.Request)
 }
 
-// guard turns a panic into an error: a file that we cannot cope with must not end the sandbox that holds it.
+// guard turns a panic into an error: a bug that one file triggers must not end the sandbox.
 func guard(f func() (guest.Message, error)) (reply guest.Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {

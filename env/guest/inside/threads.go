@@ -13,7 +13,7 @@ import (
 // threads runs functions on operating-system threads that were set up for them: rights, capabilities and filters belong
 // to a thread, not to a process. Without a setup the functions run where they are called, still no more than the limit
 // at once. All threads are there from the beginning: when a fork bomb has filled the process limit, no thread can be
-// had, and a Go program that needs one dies.
+// created, and a Go program that needs one dies.
 type threads struct {
 	setup func() error
 	slots chan struct{}
@@ -58,8 +58,8 @@ func (t *threads) do(ctx context.Context, f func()) error {
 	}
 }
 
-// offer lets a thread that waits for work run f, and does not wait for it: refused is called instead where the thread
-// could not be set up. It reports whether there was such a thread.
+// offer hands f to an idle thread, and reports whether there was one. It does not wait for f. Where the thread could
+// not be set up, refused is called instead.
 func (t *threads) offer(f func(), refused func(error)) bool {
 	select {
 	case t.jobs <- func(broken error) {
@@ -93,7 +93,7 @@ func (t *threads) join() bool {
 	return t.setup() == nil
 }
 
-// close waits for the threads to end. Nothing may be asked of them any more.
+// close waits for the threads to end. They must not be used any more.
 func (t *threads) close() {
 	close(t.jobs)
 	t.ended.Wait()
@@ -187,7 +187,7 @@ func (f *fan[T, R]) next() error {
 	return f.deliver(s.result)
 }
 
-// finish delivers what is left. It waits for the workers also after an error, which it is told and hands back.
+// finish delivers what is left. It waits for the workers also after an error; err is the walk's, and is returned.
 func (f *fan[T, R]) finish(err error) error {
 	if err == nil && len(f.group) > 0 {
 		err = f.hand()
@@ -214,7 +214,7 @@ func newParallelism(most int) *parallelism {
 	return &parallelism{most: most}
 }
 
-// widen lasts until narrow is called as often.
+// widen holds until narrow has been called as often.
 func (p *parallelism) widen() { p.change(1) }
 
 func (p *parallelism) narrow() { p.change(-1) }

@@ -106,14 +106,14 @@ func hash(ctx context.Context, root string, f *guest.FileInfo, buf []byte, most 
 const hugeDirectory = 250_000
 
 // walker visits the files below a directory in the byte order of their paths. Symbolic links are not followed, and the
-// kernel's own file systems (/proc, /sys) are left out unless the walk starts in one: reading them has no end.
+// kernel's own file systems (/proc, /sys) are left out unless the walk starts in one: reading them never ends.
 type walker struct {
 	ctx context.Context
 	// enter decides whether a directory is walked.
 	enter func(path, name string) bool
-	// file is told of everything else.
+	// file is called for everything else.
 	file func(path string, entry os.DirEntry) error
-	// broken is told of directories that cannot be read.
+	// broken is called for directories that cannot be read.
 	broken func(path string, err error) error
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // unpacking extracts a tar stream below one directory. Every name is resolved by [os.Root], one element after the
-// other, so that neither ".." nor a symbolic link, planted before or brought along, leads outside.
+// other, so that neither ".." nor a symbolic link, there before or part of the stream, leads outside.
 type unpacking struct {
 	root *os.Root
 	made string // the directory that was made last: most files follow a neighbour
@@ -150,5 +150,5 @@ func (u *unpacking) finish() error {
 	return nil
 }
 
-// permissions leaves out set-user-ID and its like.
+// permissions leaves out the set-user-ID, set-group-ID and sticky bits.
 func permissions(h *tar.Header) fs.FileMode { return fs.FileMode(h.Mode) & fs.ModePerm }

@@ -19,9 +19,9 @@ import (
 // writing is one write under way.
 //
 // The new content is complete on disk before the file changes. Then it takes the file's place in one step. Where that
-// would lose what belongs to the file (other hard links to it, another owner) or where the directory does not allow it,
-// the content is copied into the file instead, with the room for it allocated before. A file that its user may not
-// write is refused, although its directory would let it be replaced: who made it read-only meant it.
+// would lose something of the file (other hard links, another owner), or where the directory does not allow it, the
+// content is copied into the file instead, after room for it has been allocated. A file that its user may not write is
+// refused, although its directory would let it be replaced: it was made read-only on purpose.
 type writing struct {
 	call    *guest.Call
 	options guest.WriteOptions
@@ -138,7 +138,7 @@ func (w *writing) stage() (err error) {
 	if err != nil {
 		return err
 	}
-	dir.Close() // it is there, and not by way of a process
+	dir.Close() // it exists, and the path does not lead through a process
 	w.staged, err = os.CreateTemp(filepath.Dir(w.target), ".deepswe-*")
 	if err == nil {
 		w.nearby = true
