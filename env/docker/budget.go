@@ -30,10 +30,10 @@ type records struct{ path string }
 
 func (d *daemon) records() records {
 	facts, _ := d.known()
-	if d.p.state == "" || facts.id == "" {
+	if d.p.state == "" || facts.ID == "" {
 		return records{}
 	}
-	return records{filepath.Join(d.p.state, "docker-images-"+shortHash(facts.id)+".json")}
+	return records{filepath.Join(d.p.state, "docker-images-"+shortHash(facts.ID)+".json")}
 }
 
 // update changes the file under a lock. The file is replaced as a whole, so that a reader never sees half of it.

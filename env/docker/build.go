@@ -33,9 +33,9 @@ import (
 // builtImages is the repository name of the images that were built from a folder.
 const builtImages = "deepswe-built"
 
-// built returns the reference of the image that a folder's Dockerfile makes. It only reads the folder: a daemon builds the
-// image when a sandbox is started on it. A folder is read once in the life of the provider, so that all attempts at a
-// task start from the same image.
+// built returns the reference of the image that a folder's Dockerfile makes. It only reads the folder: a daemon builds
+// the image when a sandbox is started on it. A folder is read once in the life of the provider, so that all attempts at
+// a task start from the same image.
 func (p *Provider) built(folder string) (ref string, err error) {
 	if folder, err = filepath.Abs(folder); err != nil {
 		return "", fmt.Errorf("build: %w", err)

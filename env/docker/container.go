@@ -84,7 +84,7 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 			return nil, fmt.Errorf("copy the guest: %w", err)
 		}
 	}
-	// Attached before it starts, so that no output is lost, and registered, so that its end is noticed.
+	// Attach and register before the start, so that no output is lost and the container's end is noticed.
 	attached, err := d.cli.ContainerAttach(ctx, s.id, client.ContainerAttachOptions{
 		Stream: true, Stdin: true, Stdout: true, Stderr: true,
 	})
@@ -170,8 +170,8 @@ func (f facts) limits(l env.Limits) env.Limits {
 	if l.Processes <= 0 {
 		l.Processes = defaultProcesses
 	}
-	if f.cpus > 0 {
-		l.CPUs = min(l.CPUs, float64(f.cpus)) // a daemon refuses more than it has
+	if f.NCPU > 0 {
+		l.CPUs = min(l.CPUs, float64(f.NCPU)) // a daemon refuses more than it has
 	}
 	return l
 }
@@ -207,13 +207,13 @@ func (b launch) isolation(facts facts) *container.HostConfig {
 	if !b.installation.noVolumes {
 		host.Mounts = []mount.Mount{guestMount(b.installation, true)}
 	}
-	if facts.memoryLimit {
+	if facts.MemoryLimit {
 		host.Memory, host.MemorySwap = limits.Memory, limits.Memory // equal: no swap
 	}
-	if facts.cpuLimit {
+	if facts.CPUCfsQuota {
 		host.NanoCPUs = int64(limits.CPUs * 1e9)
 	}
-	if facts.processLimit {
+	if facts.PidsLimit {
 		// The kernel counts threads, and the guest's own must not count against the commands' limit.
 		host.PidsLimit = new(limits.Processes + guestThreads)
 	}

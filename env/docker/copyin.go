@@ -39,8 +39,8 @@ func (s *Sandbox) makeDir(ctx context.Context) error {
 	return s.d.copyIn(ctx, s)
 }
 
-// copyIn copies the spec's repository into a container, or makes an empty directory to work in. The daemon writes, so that
-// the files can belong to the command user although the guest may not change owners.
+// copyIn copies the spec's repository into a container, or makes an empty directory to work in. The daemon writes, so
+// that the files can belong to the command user although the guest may not change owners.
 func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
 
@@ -70,20 +71,8 @@ type daemon struct {
 
 // facts are what a daemon reports about itself in greet.
 type facts struct {
-	host         string
-	version      string // of the engine
-	api          string // the version that is spoken
-	system       string // of the machine, for people
-	arch         string // amd64, arm64
-	cpus         int
-	memory       int64
-	storage      string // storage driver
-	cgroup       string // version 1 or 2, and the driver
-	memoryLimit  bool
-	cpuLimit     bool
-	processLimit bool
-	id           string
-	hub          string // the name of Docker Hub in a store of credentials
+	system.Info
+	arch string // amd64, arm64
 }
 
 func newDaemon(p *Provider, ep endpoint) (*daemon, error) {
@@ -94,7 +83,7 @@ func newDaemon(p *Provider, ep endpoint) (*daemon, error) {
 	return &daemon{
 		p: p, host: ep.host, cli: cli, pulls: make(chan struct{}, pullsAtOnce),
 		live: map[string]*Sandbox{}, images: map[string]image{}, users: map[string]user{},
-		pins: map[string]int{}, touched: map[string]time.Time{}, orphans: map[string]struct{}{}, facts: facts{host: ep.host},
+		pins: map[string]int{}, touched: map[string]time.Time{}, orphans: map[string]struct{}{},
 	}, nil
 }
 
@@ -135,20 +124,12 @@ func (d *daemon) greet(ctx context.Context) error {
 	if err != nil {
 		return d.unreachable(err, ping.APIVersion)
 	}
-	info := result.Info
-	facts := facts{
-		host: d.host, version: info.ServerVersion, api: d.cli.ClientVersion(), system: info.OperatingSystem,
-		arch: goArch(info.Architecture), cpus: info.NCPU, memory: info.MemTotal, storage: info.Driver,
-		cgroup:      strings.TrimSpace(info.CgroupVersion + " " + info.CgroupDriver),
-		memoryLimit: info.MemoryLimit, cpuLimit: info.CPUCfsQuota, processLimit: info.PidsLimit,
-		id: info.ID, hub: info.IndexServerAddress,
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.facts = facts
+	d.facts = facts{result.Info, goArch(result.Info.Architecture)}
 	if d.starts == nil {
 		// Beyond so many containers that are started at once, a daemon only gets slower.
-		d.starts = make(chan struct{}, min(max(2*facts.cpus, 2), 8))
+		d.starts = make(chan struct{}, min(max(2*d.facts.NCPU, 2), 8))
 	}
 	if d.up == nil || d.up.Err() != nil {
 		d.up, d.wentDown = context.WithCancelCause(d.p.life)
@@ -170,33 +151,26 @@ func goArch(machine string) string {
 
 // unreachable explains why a daemon cannot be reached.
 func (d *daemon) unreachable(err error, api string) error {
-	e := &DaemonError{Host: d.host, Err: err}
+	reason, remedy := "it cannot be reached", "docker --host "+d.host+" version has to work"
 	text := err.Error()
 	switch {
 	case api != "" && versions.LessThan(api, client.MinAPIVersion):
-		e.Reason = "it is too old: it speaks API " + api + ", and the oldest supported is " + client.MinAPIVersion +
+		reason = "it is too old: it speaks API " + api + ", and the oldest supported is " + client.MinAPIVersion +
 			" (Docker 19.03)"
-		e.Remedy = "upgrade Docker: sudo apt-get install --only-upgrade docker-ce"
+		remedy = "upgrade Docker: sudo apt-get install --only-upgrade docker-ce"
 	case strings.Contains(text, "permission denied") && strings.HasPrefix(d.host, "unix:"):
-		e.Reason = "permission denied"
-		e.Remedy = "sudo usermod -aG docker $USER, then log in again"
+		reason, remedy = "permission denied", "sudo usermod -aG docker $USER, then log in again"
 	case strings.HasPrefix(d.host, "ssh:"):
-		e.Reason = "it cannot be reached"
-		e.Remedy = "ssh " + d.host + " docker version has to work"
+		remedy = "ssh " + d.host + " docker version has to work"
 	case containsAny(text, "TLS", "HTTPS", "certificate", "malformed HTTP response"):
-		e.Reason = "no agreement on TLS"
-		e.Remedy = "set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
+		reason = "no agreement on TLS"
+		remedy = "set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
 	case errors.Is(err, context.DeadlineExceeded):
-		e.Reason = "it does not answer"
-		e.Remedy = "sudo " + service("restart")
+		reason, remedy = "it does not answer", "sudo "+service("restart")
 	case client.IsErrConnectionFailed(err) && strings.HasPrefix(d.host, "unix:"):
-		e.Reason = "nothing listens there"
-		e.Remedy = "sudo " + service("start")
-	default:
-		e.Reason = "it cannot be reached"
-		e.Remedy = "docker --host " + d.host + " version has to work"
+		reason, remedy = "nothing listens there", "sudo "+service("start")
 	}
-	return e
+	return &DaemonError{Host: d.host, Reason: reason, Remedy: remedy, Err: err}
 }
 
 // service is the command that starts or restarts this machine's daemon.

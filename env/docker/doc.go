@@ -5,8 +5,8 @@
 //
 // # What is on a daemon
 //
-// Several processes, on several machines, may use one daemon. What each of them has there carries labels, and anybody
-// may remove what belongs to a dead process:
+// Several processes, on several machines, may use one daemon. What each of them has there carries labels, and any other
+// process may remove what belongs to a dead one:
 //
 //	deepswe.owner     the provider: machine/pid/start time/nonce, where machine is a hash of boot and PID namespace
 //	deepswe.host      its host name, for people
@@ -15,10 +15,10 @@
 //	deepswe.rollout   Spec.Rollout
 //	deepswe.created   Unix seconds
 //
-// Docker never changes a label, so what changes, that the owner is still alive, is kept in the lease:
+// Labels cannot be changed, so the sign that an owner is still alive is its lease:
 //
-//   - Sandboxes are containers that remove themselves when their guest ends, and the guest ends when its host hangs up.
-//     So a host that is killed leaves nothing behind but what had not been started yet.
+//   - Sandboxes are containers that remove themselves when their guest ends, and the guest ends when its connection
+//     closes. So a process that is killed leaves only containers that had not been started yet.
 //   - One container per provider, never started, is its lease: a file in it is touched every thirty seconds. Owners on
 //     other machines are judged by their lease, owners on this machine by their process. The lease also keeps the
 //     guest's volume in use.
@@ -28,7 +28,7 @@
 //     deepswe.built). They stay, within Options.ImageBudget.
 //
 // Work that must be done once among all processes is done under the name of a container, which a daemon gives to one
-// only: filling the guest's volume, and preparing an image. A name whose owner is dead is taken away from it.
+// only: filling the guest's volume, and preparing an image. A container with that name whose owner is dead is removed.
 //
 // What a dead owner left is removed by the first start of the next provider, and by [Provider.Reap].
 package docker

@@ -222,8 +222,8 @@ func (ep endpoint) tls() (*tls.Config, error) {
 }
 
 // registryAuth returns the credentials that docker login stored for the registry of an image, encoded for the daemon;
-// empty where there are none. They are sent only to the daemon. hub is the daemon's name for Docker Hub, under which its
-// credentials are stored.
+// empty where there are none. They are sent only to the daemon. hub is the daemon's name for Docker Hub, under which
+// its credentials are stored.
 func (e environment) registryAuth(ctx context.Context, ref, hub string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {

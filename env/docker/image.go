@@ -193,7 +193,7 @@ func (d *daemon) download(ctx context.Context, ref string, p *progress) error {
 
 func (d *daemon) downloadOnce(ctx context.Context, ref string, p *progress) error {
 	facts, _ := d.known()
-	auth, err := hostEnvironment().registryAuth(ctx, ref, facts.hub)
+	auth, err := hostEnvironment().registryAuth(ctx, ref, facts.IndexServerAddress)
 	if err != nil {
 		d.p.log.Warn("no credentials for a registry; pulling without", "image", ref, "error", err)
 	}

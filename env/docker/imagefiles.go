@@ -146,8 +146,8 @@ func (d *daemon) contains(ctx context.Context, ref, path string) (bool, error) {
 // user is the user that commands run as. The guest finds the user's home and name in the image by itself.
 type user struct{ uid, gid int }
 
-// commandUser returns the user that the commands of a sandbox run as: the image's user where that is not root; else user
-// 1000 where the repository is copied in, and so can belong to any user; else root, without any of root's powers.
+// commandUser returns the user that the commands of a sandbox run as: the image's user where that is not root; else
+// user 1000 where the repository is copied in, and so can belong to any user; else root, without its capabilities.
 func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, error) {
 	if name, _, _ := strings.Cut(img.user, ":"); name == "" || name == "root" || name == "0" {
 		if s.CopyIn != "" {

@@ -46,7 +46,7 @@ func (d *daemon) install(ctx context.Context) (*installation, error) {
 		defer cancel()
 		s, err := d.newInstallation(ctx)
 		if errdefs.IsNotFound(err) {
-			// Another process was cleaning up, and took the lease's image away between two of our steps.
+			// Another process that was cleaning up removed the lease's image between two of our steps.
 			s, err = d.newInstallation(ctx)
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -12,8 +13,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// Labels say whose a thing is. Every container and volume of ours carries labelOwner; docker never changes a label, so
-// what changes (that the owner is still alive) is kept in the lease.
+// The labels of containers, volumes and images; the package's documentation describes them.
 const (
 	labelOwner    = "deepswe.owner"    // owner.String/nonce
 	labelHost     = "deepswe.host"     // the owner's host name, for people
@@ -31,38 +31,29 @@ const (
 	kindSandbox  = "sandbox"  // a rollout works in it
 	kindPrepare  = "prepare"  // becomes a derived image
 	kindOriginal = "original" // never started: original files are read from it
-	kindLease    = "lease"    // never started: says that its owner is alive, and keeps the guest's volume in use
+	kindLease    = "lease"    // never started: shows that its owner is alive, and keeps the guest's volume in use
 	kindFill     = "fill"     // never started: the guest's volume is filled through it
 )
 
-// owner is a process and its machine: this boot of it, seen from this PID namespace. What a label holds has one part
-// more, which is the provider's in that process.
+// owner is a process and its machine: this boot of it, seen from this PID namespace. A label holds one more part, for
+// the provider in that process.
 type owner struct {
 	machine string
 	disk.Process
 }
 
 // String is machine/pid/start.
-func (o owner) String() string {
-	return o.machine + "/" + strconv.Itoa(o.PID) + "/" + strconv.FormatUint(o.Start, 10)
-}
+func (o owner) String() string { return fmt.Sprintf("%s/%d/%d", o.machine, o.PID, o.Start) }
 
 func parseOwner(s string) (owner, bool) {
-	machine, rest, ok := strings.Cut(s, "/")
-	if !ok {
+	parts := strings.Split(s, "/")
+	if len(parts) < 3 {
 		return owner{}, false
 	}
-	number, start, ok := strings.Cut(rest, "/")
-	if !ok {
-		return owner{}, false
-	}
-	start, _, _ = strings.Cut(start, "/")
-	pid, err := strconv.Atoi(number)
-	if err != nil || pid <= 0 {
-		return owner{}, false
-	}
-	ticks, err := strconv.ParseUint(start, 10, 64)
-	return owner{machine: machine, Process: disk.Process{PID: pid, Start: ticks}}, err == nil
+	pid, pidErr := strconv.Atoi(parts[1])
+	start, startErr := strconv.ParseUint(parts[2], 10, 64)
+	o := owner{machine: parts[0], Process: disk.Process{PID: pid, Start: start}}
+	return o, pidErr == nil && startErr == nil && pid > 0
 }
 
 // thisOwner is the running process.
@@ -75,11 +66,10 @@ func thisMachine() string {
 	if self.Boot == "" {
 		self.Boot, _ = os.Hostname()
 	}
-	sum := sha256.Sum256([]byte(self.Boot + self.Namespace))
-	return hex.EncodeToString(sum[:6])
+	return shortHash(self.Boot + self.Namespace)
 }
 
-// liveness judges an owner by the processes of this machine: of one on another machine, the heartbeat decides.
+// liveness looks for the owner among the processes of this machine. For one on another machine, the heartbeat decides.
 func (o owner) liveness(machine string) disk.Liveness {
 	if o.machine != machine {
 		return disk.Unknown

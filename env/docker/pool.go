@@ -33,8 +33,8 @@ type early struct {
 // tooLate is how long an unused sandbox keeps its place in a full pool.
 const tooLate = 10 * time.Minute
 
-// Prefetch prepares for a Start of the spec: it pulls the image, runs the spec's Prepare commands on it, and, while fewer
-// than Options.Warm sandboxes wait, starts one. Unused sandboxes are removed by Close.
+// Prefetch prepares for a Start of the spec: it pulls the image, runs the spec's Prepare commands on it, and, while
+// fewer than Options.Warm sandboxes wait, starts one. Unused sandboxes are removed by Close.
 func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	s, err := p.accept(s)
 	if err != nil {
@@ -92,8 +92,8 @@ func (w *pool) start(e *early, s env.Spec) {
 	}
 }
 
-// take hands out a sandbox for the spec: one of the same rollout, else one of no rollout. It waits for one that is being
-// started. It returns nil when there is none, or none that is still alive.
+// take hands out a sandbox for the spec: one of the same rollout, else one of no rollout. It waits for one that is
+// being started. It returns nil when there is none, or none that is still alive.
 func (w *pool) take(ctx context.Context, s env.Spec) *Sandbox {
 	key := warmKey(s)
 	for {

@@ -134,8 +134,8 @@ func (p *Provider) connect(ctx context.Context) error {
 func (p *Provider) Name() string { return "docker" }
 
 // Capabilities are those that every daemon of the provider has. SeparateUser is not among them, because it depends on
-// the image: commands run as its user, or as user 1000 over a repository that was copied in, but where the image's user
-// is root, they are root too, with none of its powers.
+// the image: commands run as its user, or as user 1000 in a repository that was copied in. Where the image's user is
+// root, commands run as root, without root's capabilities.
 func (p *Provider) Capabilities() env.Capabilities {
 	c := env.Capabilities{
 		Images: true, Isolated: true, NetworkOff: true, MemoryLimit: true, CPULimit: true, ProcessLimit: true,
@@ -145,9 +145,9 @@ func (p *Provider) Capabilities() env.Capabilities {
 		if !up {
 			continue
 		}
-		c.MemoryLimit = c.MemoryLimit && facts.memoryLimit
-		c.CPULimit = c.CPULimit && facts.cpuLimit
-		c.ProcessLimit = c.ProcessLimit && facts.processLimit
+		c.MemoryLimit = c.MemoryLimit && facts.MemoryLimit
+		c.CPULimit = c.CPULimit && facts.CPUCfsQuota
+		c.ProcessLimit = c.ProcessLimit && facts.PidsLimit
 	}
 	return c
 }
@@ -186,27 +186,27 @@ func (p *Provider) closeClients() error {
 func (p *Provider) Diagnose(context.Context) []env.Finding {
 	var findings []env.Finding
 	for _, d := range p.daemons {
-		d.mu.Lock()
-		facts, down := d.facts, d.down
-		d.mu.Unlock()
-		if down != nil {
-			findings = append(findings, env.FindingOf("docker", down))
-		} else {
-			findings = append(findings, facts.finding())
-		}
+		findings = append(findings, d.finding())
 	}
 	return findings
 }
 
-func (f facts) finding() env.Finding {
+func (d *daemon) finding() env.Finding {
+	d.mu.Lock()
+	f, down := d.facts, d.down
+	d.mu.Unlock()
+	if down != nil {
+		return env.FindingOf("docker", down)
+	}
 	found := env.Finding{Check: "docker", Status: env.OK, Detail: fmt.Sprintf(
 		"Docker %s (API %s) at %s: %s/%s, %d CPUs, %.0f GiB, %s, cgroup %s",
-		f.version, f.api, f.host, f.system, f.arch, f.cpus, float64(f.memory)/(1<<30), f.storage, f.cgroup)}
+		f.ServerVersion, d.cli.ClientVersion(), d.host, f.OperatingSystem, f.arch, f.NCPU, float64(f.MemTotal)/(1<<30),
+		f.Driver, strings.TrimSpace(f.CgroupVersion+" "+f.CgroupDriver))}
 	var missing []string
 	for _, limit := range []struct {
 		name string
 		has  bool
-	}{{"memory", f.memoryLimit}, {"CPU", f.cpuLimit}, {"process", f.processLimit}} {
+	}{{"memory", f.MemoryLimit}, {"CPU", f.CPUCfsQuota}, {"process", f.PidsLimit}} {
 		if !limit.has {
 			missing = append(missing, limit.name)
 		}
@@ -219,8 +219,8 @@ func (f facts) finding() env.Finding {
 	return found
 }
 
-// Sample implements env.Diagnoser, on the first daemon: the smallest image there that has a shell. Looking into an
-// image costs a container, so only a few are tried.
+// Sample implements env.Diagnoser, on the first daemon: the smallest image there that has a shell. Each image that is
+// looked into takes a container, so only a few are tried.
 func (p *Provider) Sample(ctx context.Context) (s env.Spec, lacking string, err error) {
 	const most, shell = 10, "/bin/sh"
 	d := p.daemons[0]

@@ -23,7 +23,7 @@ import (
 const defaultStale = 4 * leaseInterval
 
 // Reap removes what dead owners left on all daemons: containers, and guests' volumes that are not in use. With o.All it
-// removes what living owners have, too, and the images that Spec.Prepare made.
+// also removes what living owners have, and the images that were built or prepared.
 func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
 	found := make([][]env.Leftover, len(p.daemons))
 	failures := make([]error, len(p.daemons))
@@ -60,7 +60,7 @@ func (d *daemon) inventory(ctx context.Context) (*inventory, error) {
 	}
 	c := &inventory{d: d, now: now, verdicts: map[string]bool{}}
 	for _, found := range list.Items {
-		// A container that was made of a prepared image by hand inherits the label, with no owner in it.
+		// A user's own container of a prepared image inherits the label, with no owner in it.
 		if found.Labels[labelOwner] != "" {
 			c.containers = append(c.containers, found)
 		}
@@ -68,7 +68,7 @@ func (d *daemon) inventory(ctx context.Context) (*inventory, error) {
 	return c, nil
 }
 
-// lives judges an owner: one on this machine by its process, another by its lease.
+// lives reports whether an owner is alive: one on this machine by its process, another by its lease.
 func (c *inventory) lives(ctx context.Context, who string, stale time.Duration) bool {
 	if who == c.d.p.owner {
 		return true
@@ -112,7 +112,7 @@ func (c *inventory) judge(ctx context.Context, who string, stale time.Duration) 
 	return c.now.Sub(last) < stale
 }
 
-// What a process asked of the daemon before it was killed may still be on its way. A reaping that found something looks
+// The daemon may still be carrying out requests of a process that was killed. So a reaping that found something looks
 // again, until there is nothing more.
 const (
 	reapRounds = 10
@@ -203,7 +203,7 @@ func (c *inventory) leftover(found container.Summary) env.Leftover {
 		Age: c.now.Sub(time.Unix(found.Created, 0)).Round(time.Second),
 	}
 	if l.Rollout == "" && len(found.Names) > 0 && found.Labels[labelKind] == kindSandbox {
-		// A sandbox that was started ahead of time knows its rollout by name only.
+		// A sandbox that was started ahead of time has its rollout in its name only.
 		if name := strings.TrimPrefix(found.Names[0], "/deepswe-"); strings.LastIndexByte(name, '-') > 0 {
 			l.Rollout = name[:strings.LastIndexByte(name, '-')]
 		}
@@ -230,17 +230,16 @@ func (d *daemon) reapVolumes(ctx context.Context, survivors map[string]bool, dry
 		if survivors[v.Name] || !strings.HasPrefix(v.Name, guestVolumes) {
 			continue
 		}
+		var err error
 		if !dryRun {
-			_, err := d.cli.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{})
-			if errdefs.IsConflict(err) || errdefs.IsNotFound(err) {
-				continue
-			}
-			if err != nil {
-				failures = errors.Join(failures, fmt.Errorf("volume %s: %w", v.Name, err))
-				continue
-			}
+			_, err = d.cli.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{})
 		}
-		left = append(left, env.Leftover{Provider: "docker", Kind: "volume", ID: v.Name, Age: age(v.CreatedAt)})
+		switch {
+		case err == nil:
+			left = append(left, env.Leftover{Provider: "docker", Kind: "volume", ID: v.Name, Age: age(v.CreatedAt)})
+		case !errdefs.IsConflict(err) && !errdefs.IsNotFound(err):
+			failures = errors.Join(failures, fmt.Errorf("volume %s: %w", v.Name, err))
+		}
 	}
 	return left, failures
 }

@@ -95,7 +95,7 @@ func (d *daemon) expect(change int) {
 func (d *daemon) load(s env.Spec) (load float64, up bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	load = float64(len(d.live)+d.coming) / float64(max(d.facts.cpus, 1))
+	load = float64(len(d.live)+d.coming) / float64(max(d.facts.NCPU, 1))
 	if _, ok := d.images[s.Image]; ok {
 		load -= 0.5
 	}

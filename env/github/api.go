@@ -111,8 +111,8 @@ func (s *session) try(ctx context.Context, target string, into any) (next string
 
 var nextLink = regexp.MustCompile(`<([^>]*)>\s*;[^,]*\brel="?next"?`)
 
-// nextPage is the next page's query from the Link header (RFC 8288), empty on the last page. The link's host is ignored:
-// behind a proxy it differs from ours, and the server must not decide where requests go.
+// nextPage is the next page's query from the Link header (RFC 8288), empty on the last page. The link's host is
+// ignored: behind a proxy it differs from ours, and the server must not decide where requests go.
 func nextPage(h http.Header) string {
 	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
 	if m == nil {

@@ -85,8 +85,8 @@ func (c *Client) clone(ctx context.Context, i Issue, dir string) error {
 }
 
 // protocols are those that git may use. Plain http is for this machine, for a replacement of the API and for hosts
-// whose pages use it, too; files are for a replacement. We never ask for ssh, but a user's insteadOf may turn https into
-// it.
+// whose pages use it, too; files are for a replacement. We never ask for ssh, but a user's insteadOf may turn https
+// into it.
 func (c *Client) protocols(u *url.URL, i Issue) string {
 	switch {
 	case u.Scheme == "http" && (c.api != nil || mayCarry(u) || strings.HasPrefix(i.URL, "http://")):

@@ -80,8 +80,7 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 	if _, err := g.run(ctx, nil, "rev-parse", "--verify", "-q", "refs/heads/"+name); err == nil {
 		return g, "", fmt.Errorf("branch: %q exists already: choose another name or delete it (git branch -D %s)", name, name)
 	}
-	head, err := g.run(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}")
-	if err != nil {
+	if commit, err = g.line(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}"); err != nil {
 		return g, "", fmt.Errorf("branch: %s has no commit to build on: %w", dir, err)
 	}
 	if _, err := g.run(ctx, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
@@ -91,43 +90,45 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 		return g, "", errors.New("branch: git has no committer identity; " +
 			"to fix: git config --global user.name NAME, and user.email ADDRESS")
 	}
-	return g, strings.TrimSpace(string(head)), nil
+	return g, commit, nil
 }
 
 // Branch commits a patch on top of the current commit, as a new branch, and leaves the work tree and the index alone.
 // It returns the commit.
-func Branch(ctx context.Context, dir, name, message string, patch []byte) (string, error) {
+func Branch(ctx context.Context, dir, name, message string, patch []byte) (commit string, err error) {
 	g, parent, err := branchBase(ctx, dir, name)
 	if err != nil {
 		return "", err
 	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("branch: %w", err)
+		}
+	}()
 	private, err := disk.MakeScratch("", "branch")
 	if err != nil {
-		return "", fmt.Errorf("branch: %w", err)
+		return "", err
 	}
 	defer disk.RemoveScratch(private)
 	g.env = []string{"GIT_INDEX_FILE=" + filepath.Join(private, "index")}
 	if _, err := g.run(ctx, nil, "read-tree", parent); err != nil {
-		return "", fmt.Errorf("branch: %w", err)
+		return "", err
 	}
 	if _, err := g.run(ctx, bytes.NewReader(patch), "apply", "--cached", "--whitespace=nowarn", "-"); err != nil {
-		return "", fmt.Errorf("branch: %w to the last commit: %s (it builds on uncommitted changes, or on files that git "+
+		return "", fmt.Errorf("%w to the last commit: %s (it builds on uncommitted changes, or on files that git "+
 			"stores in another form than they have on disk: commit the changes first, or use --apply)", ErrConflict, reason(err))
 	}
-	tree, err := g.run(ctx, nil, "write-tree")
+	tree, err := g.line(ctx, nil, "write-tree")
 	if err != nil {
-		return "", fmt.Errorf("branch: %w", err)
+		return "", err
 	}
-	commit, err := g.run(ctx, strings.NewReader(message), "commit-tree", strings.TrimSpace(string(tree)), "-p", parent)
+	commit, err = g.line(ctx, strings.NewReader(message), "commit-tree", tree, "-p", parent)
 	if err != nil {
-		return "", fmt.Errorf("branch: %w", err)
+		return "", err
 	}
-	id := strings.TrimSpace(string(commit))
 	// The old value, all zeros, makes git refuse a branch that exists by now.
-	if _, err := g.run(ctx, nil, "update-ref", "refs/heads/"+name, id, strings.Repeat("0", 40)); err != nil {
-		return "", fmt.Errorf("branch: %w", err)
-	}
-	return id, nil
+	_, err = g.run(ctx, nil, "update-ref", "refs/heads/"+name, commit, strings.Repeat("0", 40))
+	return commit, err
 }
 
 func exitedWith(err error, code int) bool {

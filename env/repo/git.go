@@ -66,6 +66,12 @@ func (g git) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, 
 	return stdout.Bytes(), fmt.Errorf("git %s: %w: %s", verb(args), err, firstLines(stderr.String(), 5))
 }
 
+// line is run for a command that prints one line.
+func (g git) line(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	out, err := g.run(ctx, stdin, args...)
+	return strings.TrimSpace(string(out)), err
+}
+
 // command returns a git command that ends with ctx.
 func (g git) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath("git")

@@ -40,8 +40,8 @@ func (b *Base) dropIgnored(
 	return kept, dropped, nil
 }
 
-// ignored asks the host's git which of the NUL-terminated paths the repository's rules ignore. The rules are copied to a
-// directory with nothing else in it.
+// ignored asks the host's git which of the NUL-terminated paths the repository's rules ignore. The rules are copied to
+// a directory with nothing else in it.
 func (b *Base) ignored(
 	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, candidates *bytes.Buffer,
 ) (map[string]bool, error) {

@@ -172,17 +172,16 @@ func (s *Snapshot) adopt(ctx context.Context, g git, absent []string) error {
 // historyDepth is how many commits of the source the agent gets.
 const historyDepth = "50"
 
-// history fetches the source's last commits. A source that has none, or lacks their objects (a partial clone without its
-// remote), gives a repository without history rather than an error.
+// history fetches the source's last commits. A source that has none, or lacks their objects (a partial clone without
+// its remote), gives a repository without history rather than an error.
 func (s *Snapshot) history(ctx context.Context, g git) error {
-	out, err := git{dir: s.Source, user: true}.run(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
+	head, err := git{dir: s.Source, user: true}.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
 		return nil
 	}
-	head := strings.TrimSpace(string(out))
 	// The other end of the fetch does not inherit our settings, and would refuse another user's repository.
 	const upload = "git -c safe.directory='*' -c core.fsmonitor=false upload-pack"
 	_, err = g.run(ctx, nil, "fetch", "-q", "--no-tags", "--no-recurse-submodules", "--update-shallow",
