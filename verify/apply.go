@@ -115,23 +115,26 @@ func intoRepository(patch []byte) (name string, found bool) {
 
 // applyOnHost applies the patch to copies of the files that it names, and writes the result into the sandbox.
 func (t *trial) applyOnHost(ctx context.Context) (command, words string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("apply the patch: %w", err)
+		}
+	}()
 	dir, err := os.MkdirTemp("", "deepswe-grade-")
 	if err != nil {
-		return "", "", fmt.Errorf("apply the patch: %w", err)
+		return "", "", err
 	}
 	defer os.RemoveAll(dir)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", "", fmt.Errorf("apply the patch: %w", err)
+		return "", "", err
 	}
 	defer root.Close()
 	// The outline of a repository: else git would work in the one that dir happens to be inside.
-	for _, d := range []string{".git/objects", ".git/refs"} {
-		err = errors.Join(err, root.MkdirAll(d, 0o755))
-	}
-	err = errors.Join(err, root.WriteFile(".git/HEAD", []byte("ref: refs/heads/main\n"), 0o644))
+	err = errors.Join(root.MkdirAll(".git/objects", 0o755), root.MkdirAll(".git/refs", 0o755),
+		root.WriteFile(".git/HEAD", []byte("ref: refs/heads/main\n"), 0o644))
 	if err != nil {
-		return "", "", fmt.Errorf("apply the patch: %w", err)
+		return "", "", err
 	}
 	var before []file
 	for _, name := range patchedPaths(t.patch) {
@@ -140,7 +143,7 @@ func (t *trial) applyOnHost(ctx context.Context) (command, words string, err err
 			err = f.store(root)
 		}
 		if err != nil {
-			return "", "", fmt.Errorf("apply the patch: %w", err)
+			return "", "", err
 		}
 		before = append(before, f)
 	}
@@ -154,7 +157,7 @@ func (t *trial) applyOnHost(ctx context.Context) (command, words string, err err
 	for _, was := range before {
 		f, err := stored(root, was.name)
 		if err != nil {
-			return "", "", fmt.Errorf("apply the patch: %w", err)
+			return "", "", err
 		}
 		if !f.equal(was) {
 			changed = append(changed, f)

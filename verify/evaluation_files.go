@@ -31,14 +31,12 @@ type record struct {
 
 // Save leaves the evaluation in the directory, which it makes. Each file appears whole or not at all, evaluation.json
 // last: a directory with one is complete.
-func (v Evaluation) Save(dir string, t env.Task, patch []byte) error {
-	if err := v.save(dir, t, patch); err != nil {
-		return fmt.Errorf("save the evaluation of %s: %w", t.ID, err)
-	}
-	return nil
-}
-
-func (v Evaluation) save(dir string, t env.Task, patch []byte) error {
+func (v Evaluation) Save(dir string, t env.Task, patch []byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("save the evaluation of %s: %w", t.ID, err)
+		}
+	}()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -47,17 +45,17 @@ func (v Evaluation) save(dir string, t env.Task, patch []byte) error {
 			return err
 		}
 	}
-	files := []struct {
+	var report []byte
+	if v.Report != nil {
+		report = v.Report.JSON()
+	}
+	for _, f := range []struct {
 		name string
 		data []byte
 	}{
 		{PatchFile, patch}, {ScriptFile, []byte(t.Tests.Script)}, {InstanceFile, v.instanceLog()}, {LogFile, v.Log},
-		{ReportFile, nil},
-	}
-	if v.Report != nil {
-		files[len(files)-1].data = v.Report.JSON()
-	}
-	for _, f := range files {
+		{ReportFile, report},
+	} {
 		if f.data == nil {
 			continue
 		}
@@ -89,15 +87,12 @@ const patchApplied = ">>>>> Applied Patch"
 
 // Load reads the evaluation that Save left in the directory, and reads its log anew. It fails with fs.ErrNotExist where
 // there is none.
-func Load(dir string, t env.Task) (Evaluation, error) {
-	v, err := load(dir, t)
-	if err != nil {
-		return Evaluation{}, fmt.Errorf("load the evaluation of %s: %w", t.ID, err)
-	}
-	return v, nil
-}
-
-func load(dir string, t env.Task) (Evaluation, error) {
+func Load(dir string, t env.Task) (_ Evaluation, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("load the evaluation of %s: %w", t.ID, err)
+		}
+	}()
 	data, err := os.ReadFile(filepath.Join(dir, EvaluationFile))
 	if err != nil {
 		return Evaluation{}, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepswe/env"
@@ -28,13 +29,9 @@ var forgeryIndicators = []string{
 
 // code reads the files that the patch changes, except those that are reverted anyway.
 func (t *trial) code(ctx context.Context) (map[string][]byte, error) {
-	skip := map[string]bool{}
-	for _, f := range t.reverted {
-		skip[f.name] = true
-	}
 	all := map[string][]byte{}
 	for _, name := range patchedPaths(t.patch) {
-		if skip[name] {
+		if slices.ContainsFunc(t.reverted, func(f file) bool { return f.name == name }) {
 			continue
 		}
 		f, err := readFile(ctx, t.sb, name)

@@ -103,6 +103,11 @@ func GradeLog(t env.Task, e Evidence) (Grade, error) {
 	if err := grade(t, log, &g); err != nil {
 		return Grade{}, &GradingError{t.ID, reasonOf(err), err}
 	}
+	if !g.Report.PatchApplied {
+		if class, found := harness.Classify(log.text); found {
+			g.Report.InfraFailure, g.Report.InfraReason = class.Tier == harness.Environment, class.Reason
+		}
+	}
 	g.Suspicious = suspicions(t, log, e.ExitCode, g.Results)
 	g.Resolved = g.Report.Resolved && len(g.Suspicious) == 0
 	return g, nil
@@ -134,10 +139,6 @@ func gradeHarness(t env.Task, log markedLog, g *Grade) error {
 		return err
 	}
 	if !ok {
-		if class, found := harness.Classify(log.text); found {
-			g.Report.InfraFailure = class.Tier == harness.Environment
-			g.Report.InfraReason = class.Reason
-		}
 		return nil
 	}
 	g.Results = results
@@ -161,17 +162,12 @@ func readResults(t env.Task, log markedLog) (r *testlog.Results, ok bool, err er
 		return nil, false, nil
 	}
 	about := testlog.Task{ID: t.ID, Version: t.Tests.Version}
-	if r, err = parse(log.output(), about); err != nil {
+	r, err = parse(log.output(), about)
+	if err == nil && r.Len() == 0 {
+		r, err = parse(log.text, about) // some runners print outside of the markers
+	}
+	if err != nil || r.Len() == 0 && !suiteRan(log.text) {
 		return nil, false, err
-	}
-	if r.Len() == 0 {
-		// Some runners print outside of the markers.
-		if r, err = parse(log.text, about); err != nil {
-			return nil, false, err
-		}
-	}
-	if r.Len() == 0 && !suiteRan(log.text) {
-		return nil, false, nil
 	}
 	if len(log.codes) == 0 {
 		return r, true, nil
@@ -189,32 +185,25 @@ func readResults(t env.Task, log markedLog) (r *testlog.Results, ok bool, err er
 // compare sorts the expected tests. A test whose status is an unknown word lands in neither list of PassAndFail.
 func compare(tests env.Tests, r *testlog.Results) (harness.TestsStatus, error) {
 	var s harness.TestsStatus
-	switch tests.EvalType {
-	case PassAndFail:
-	case FailOnly:
-		for _, id := range tests.FailToPass {
-			sortInto(&s.FailToPass, id, failOnly(id, r))
-		}
-		for _, id := range tests.PassToPass {
-			sortInto(&s.PassToPass, id, failOnly(id, r))
-		}
-		return s, nil
-	default:
+	if tests.EvalType != PassAndFail && tests.EvalType != FailOnly {
 		return s, fmt.Errorf("%w %q", errEvalType, tests.EvalType)
 	}
-	for _, id := range tests.FailToPass {
-		v, err := passAndFail(id, r, false)
-		if err != nil {
-			return s, err
+	for _, l := range []struct {
+		ids        []string
+		into       *harness.TestLists
+		maintained bool
+	}{{tests.FailToPass, &s.FailToPass, false}, {tests.PassToPass, &s.PassToPass, true}} {
+		for _, id := range l.ids {
+			if tests.EvalType == FailOnly {
+				sortInto(l.into, id, failOnly(id, r))
+				continue
+			}
+			v, err := passAndFail(id, r, l.maintained)
+			if err != nil {
+				return s, err
+			}
+			sortInto(l.into, id, v)
 		}
-		sortInto(&s.FailToPass, id, v)
-	}
-	for _, id := range tests.PassToPass {
-		v, err := passAndFail(id, r, true)
-		if err != nil {
-			return s, err
-		}
-		sortInto(&s.PassToPass, id, v)
 	}
 	return s, nil
 }
@@ -248,15 +237,10 @@ func passAndFail(id string, r *testlog.Results, maintained bool) (verdict, error
 	if !found {
 		return failed, nil
 	}
-	switch s, _ := r.Status(name); s {
-	case testlog.Passed, testlog.XFailed:
+	switch s, _ := r.Status(name); {
+	case s == testlog.Passed, s == testlog.XFailed, s == testlog.Skipped && maintained:
 		return succeeded, nil
-	case testlog.Skipped:
-		if maintained {
-			return succeeded, nil
-		}
-		return failed, nil
-	case testlog.Failed, testlog.Errored:
+	case s == testlog.Failed, s == testlog.Errored, s == testlog.Skipped:
 		return failed, nil
 	}
 	return undecided, nil
@@ -304,14 +288,8 @@ func gradeExpected(t env.Task, log markedLog, g *Grade) error {
 		_, known := expected[name]
 		equal = equal && known
 	}
-	g.Report.PatchApplied = g.Results.Len() > 0
-	if !g.Report.PatchApplied {
-		if class, found := harness.Classify(log.text); found {
-			g.Report.InfraFailure, g.Report.InfraReason = class.Tier == harness.Environment, class.Reason
-		}
-		return nil
+	if g.Results.Len() > 0 {
+		g.Report.PatchApplied, g.Report.Tests, g.Report.Resolved = true, &tests, equal
 	}
-	g.Report.Tests = &tests
-	g.Report.Resolved = equal
 	return nil
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -75,12 +76,7 @@ func failedExit(code string) (bool, error) {
 	if len(digits) > maxDigits {
 		return false, fmt.Errorf("%w: %d digits", errExitCode, len(digits))
 	}
-	for _, d := range digits {
-		if !isZero(d) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(digits, func(d rune) bool { return !isZero(d) }), nil
 }
 
 // isZero reports whether a decimal digit is a zero: every range of digits begins with one and counts to nine over and

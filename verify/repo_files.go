@@ -163,25 +163,18 @@ func (f file) equal(g file) bool {
 // listNames lists files for people.
 func listNames(files []file) string {
 	const most = 5
-	var b strings.Builder
-	for i, f := range files {
-		if i == most {
-			fmt.Fprintf(&b, " and %d more", len(files)-most)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(f.name)
+	var names []string
+	for _, f := range files[:min(most, len(files))] {
+		names = append(names, f.name)
 	}
-	return b.String()
+	text := strings.Join(names, ", ")
+	if len(files) > most {
+		text += fmt.Sprintf(" and %d more", len(files)-most)
+	}
+	return text
 }
 
 // output is what a command printed, errors first.
 func output(r env.Result) string {
-	var b strings.Builder
-	for _, part := range [][]byte{r.Stderr.Head, r.Stderr.Tail, r.Stdout.Head, r.Stdout.Tail} {
-		b.Write(part)
-	}
-	return strings.TrimSpace(b.String())
+	return strings.TrimSpace(string(slices.Concat(r.Stderr.Head, r.Stderr.Tail, r.Stdout.Head, r.Stdout.Tail)))
 }

@@ -44,7 +44,9 @@ func suspicions(t env.Task, log markedLog, exit *int, results *testlog.Results) 
 		found = append(found, Suspicion{kind, fmt.Sprintf(format, args...)})
 	}
 	script := readScript(t.Tests.Script)
+	var codes []string
 	if t.Tests.Expected == nil {
+		codes = log.codes
 		for _, m := range []struct {
 			marker string
 			at     []int
@@ -53,10 +55,6 @@ func suspicions(t env.Task, log markedLog, exit *int, results *testlog.Results) 
 				note(ForgedMarker, "the log has %q %d times, and the script prints it %d times", m.marker, n, most)
 			}
 		}
-	}
-	codes := log.codes
-	if t.Tests.Expected != nil {
-		codes = nil
 	}
 	distinct := slices.Compact(slices.Sorted(slices.Values(codes)))
 	switch most := script.prints(exitMarker); {
@@ -145,11 +143,10 @@ type evalScript struct {
 
 // testFile returns the file of a test's id, nothing where the id has none.
 func testFile(id string) string {
-	file, _, ok := strings.Cut(id, "::")
-	if !ok {
-		return ""
+	if file, _, ok := strings.Cut(id, "::"); ok {
+		return file
 	}
-	return file
+	return ""
 }
 
 // runs reports whether the script names a file of tests, or a directory that it is in.

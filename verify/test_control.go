@@ -26,7 +26,7 @@ func controlPaths(t env.Task, patch []byte, root []string) []string {
 	expected := map[string]bool{}
 	for _, ids := range [][]string{t.Tests.FailToPass, t.Tests.PassToPass} {
 		for _, id := range ids {
-			if file, _, ok := strings.Cut(id, "::"); ok {
+			if file := testFile(id); file != "" {
 				expected[path.Clean(file)] = true
 			}
 		}
@@ -39,13 +39,11 @@ func controlPaths(t env.Task, patch []byte, root []string) []string {
 
 // controlsTests reports whether a file can decide which tests run, how they run, or what they find, by its name.
 func controlsTests(name string) bool {
-	dirs := strings.Split(name, "/")
-	base := dirs[len(dirs)-1]
-	dirs = dirs[:len(dirs)-1]
+	dir, base := path.Split(name)
 	stem, ext, _ := strings.Cut(base, ".")
 	return slices.Contains(runnerFiles, base) || slices.Contains(runnerConfigs, stem) && strings.HasPrefix(ext, "conf") ||
 		strings.HasSuffix(base, ".pth") || strings.HasPrefix(base, ".mocharc") || isTest(base, stem, ext) ||
-		slices.ContainsFunc(dirs, func(dir string) bool {
+		slices.ContainsFunc(strings.Split(dir, "/"), func(dir string) bool {
 			return slices.Contains(installed, dir) || holdsTests(dir, ext)
 		})
 }
@@ -61,14 +59,12 @@ var runnerFiles = []string{
 // runnerConfigs are what a configuration file is called that may be written in several languages (jest.config.mjs,
 // karma.conf.js).
 var runnerConfigs = []string{
-	"jest", "vitest", "vite", "karma", "playwright", "cypress", "ava", "jasmine",
-	"mocha", "babel",
+	"jest", "vitest", "vite", "karma", "playwright", "cypress", "ava", "jasmine", "mocha", "babel",
 }
 
 // installed are directories of third-party code.
 var installed = []string{
-	".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", "vendor",
-	".git",
+	".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", "vendor", ".git",
 }
 
 // isTest reports whether a file's name is that of tests, in the conventions of the common runners.
@@ -116,9 +112,9 @@ func shadows(name string, root []string) bool {
 var runnerModules = []string{
 	"pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "tomli", "unittest", "nose", "trial",
 	"xdist", "pytest_cov", "coverage", "hypothesis", "atexit", "argparse", "ast", "collections", "contextlib",
-	"dataclasses",
-	"enum", "functools", "importlib", "inspect", "io", "json", "logging", "os", "pathlib", "posixpath", "re", "shutil",
-	"site", "sys", "sysconfig", "tempfile", "traceback", "types", "typing", "warnings", "builtins", "encodings",
+	"dataclasses", "enum", "functools", "importlib", "inspect", "io", "json", "logging", "os", "pathlib", "posixpath",
+	"re", "shutil", "site", "sys", "sysconfig", "tempfile", "traceback", "types", "typing", "warnings", "builtins",
+	"encodings",
 }
 
 // controlFiles reads the files by which the patch could control the tests, as they are before it is applied.

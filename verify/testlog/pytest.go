@@ -58,7 +58,7 @@ func startsWithStatus(line string) bool {
 	}
 	switch line[0] { // most lines of a log are neither, and a log has millions of them
 	case 'P', 'F', 'S', 'E', 'X':
-		return slices.ContainsFunc(statuses, func(s Status) bool { return strings.HasPrefix(line, string(s)) })
+		return anyPrefix(line, string(Passed), string(Failed), string(Skipped), string(Errored), string(XFailed)) != ""
 	}
 	return false
 }
