@@ -1,13 +1,11 @@
 package harness
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 )
 
 // Prediction is one line of a predictions file: the patch that a model proposes for a task. It is what the official
@@ -23,52 +21,47 @@ type Prediction struct {
 // them it is shows in the content, so that a file's name does not matter. Of several predictions for a task the last
 // one counts, in the place of the first.
 func ReadPredictions(r io.Reader) ([]Prediction, error) {
-	b := bufio.NewReader(r)
-	first, err := firstByte(b)
-	if errors.Is(err, io.EOF) {
-		return nil, nil
-	}
+	list, err := values(json.NewDecoder(r))
 	if err != nil {
 		return nil, fmt.Errorf("read predictions: %w", err)
 	}
-	d := json.NewDecoder(b)
-	var list []json.RawMessage
-	switch first {
-	case '[':
-		if err := d.Decode(&list); err != nil {
-			return nil, fmt.Errorf("read predictions: %w", err)
+	var predictions []Prediction
+	at := map[string]int{}
+	for n, raw := range list {
+		var p Prediction
+		if err := json.Unmarshal(raw, &p); err != nil {
+			return nil, fmt.Errorf("prediction %d: %w", n+1, err)
 		}
-	default:
-		for {
-			var v json.RawMessage
-			err := d.Decode(&v)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("read predictions: %d after the first: %w", len(list), err)
-			}
-			list = append(list, v)
+		if p.InstanceID == "" {
+			return nil, fmt.Errorf("prediction %d: it has no instance_id", n+1)
 		}
-		if len(list) == 1 && !isPrediction(list[0]) {
-			if list, err = members(list[0]); err != nil {
-				return nil, fmt.Errorf("read predictions: %w", err)
-			}
+		if i, again := at[p.InstanceID]; again {
+			predictions[i] = p
+			continue
 		}
+		at[p.InstanceID] = len(predictions)
+		predictions = append(predictions, p)
 	}
-	return decodePredictions(list)
+	return predictions, nil
 }
 
-// firstByte looks at the first byte that is not white space.
-func firstByte(b *bufio.Reader) (byte, error) {
+// values returns the predictions of any of the three forms.
+func values(d *json.Decoder) (list []json.RawMessage, err error) {
 	for {
-		c, err := b.ReadByte()
-		if err != nil {
-			return 0, err
+		var v json.RawMessage
+		err := d.Decode(&v)
+		switch {
+		case errors.Is(err, io.EOF) && len(list) == 1 && !isPrediction(list[0]):
+			return members(list[0])
+		case errors.Is(err, io.EOF):
+			return list, nil
+		case err != nil:
+			return nil, fmt.Errorf("value %d: %w", len(list)+1, err)
+		case len(list) == 0 && v[0] == '[':
+			err = json.Unmarshal(v, &list)
+			return list, err
 		}
-		if !strings.ContainsRune(" \t\r\n", rune(c)) {
-			return c, b.UnreadByte()
-		}
+		list = append(list, v)
 	}
 }
 
@@ -97,25 +90,4 @@ func members(v json.RawMessage) ([]json.RawMessage, error) {
 		list = append(list, m)
 	}
 	return list, nil
-}
-
-func decodePredictions(list []json.RawMessage) ([]Prediction, error) {
-	var predictions []Prediction
-	at := map[string]int{}
-	for n, raw := range list {
-		var p Prediction
-		if err := json.Unmarshal(raw, &p); err != nil {
-			return nil, fmt.Errorf("prediction %d: %w", n+1, err)
-		}
-		if p.InstanceID == "" {
-			return nil, fmt.Errorf("prediction %d: it has no instance_id", n+1)
-		}
-		if i, again := at[p.InstanceID]; again {
-			predictions[i] = p
-			continue
-		}
-		at[p.InstanceID] = len(predictions)
-		predictions = append(predictions, p)
-	}
-	return predictions, nil
 }

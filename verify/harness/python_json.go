@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -48,40 +49,25 @@ func appendJSON(b []byte, value any, depth int) []byte {
 
 // appendItem begins the item i of a list or object.
 func appendItem(b []byte, open string, i, depth int) []byte {
-	if i == 0 {
-		b = append(b, open...)
-	} else {
-		b = append(b, ',')
+	if i > 0 {
+		open = ","
 	}
-	return appendLine(b, depth+1)
+	return appendLine(append(b, open...), depth+1)
 }
 
 func appendLine(b []byte, depth int) []byte {
-	b = append(b, '\n')
-	for range depth {
-		b = append(b, "    "...)
-	}
-	return b
+	return append(append(b, '\n'), strings.Repeat("    ", depth)...)
 }
 
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {
+		i := strings.IndexRune("\"\\\n\r\t\b\f", r)
 		switch {
-		case r == '"' || r == '\\':
-			b = append(b, '\\', byte(r))
+		case i >= 0:
+			b = append(b, '\\', `"\nrtbf`[i])
 		case ' ' <= r && r <= '~':
 			b = append(b, byte(r))
-		case r == '\n':
-			b = append(b, `\n`...)
-		case r == '\r':
-			b = append(b, `\r`...)
-		case r == '\t':
-			b = append(b, `\t`...)
-		case r == '\b':
-			b = append(b, `\b`...)
-		case r == '\f':
-			b = append(b, `\f`...)
 		case utf8.RuneLen(r) == utf8.UTFMax:
 			high, low := utf16.EncodeRune(r)
 			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)

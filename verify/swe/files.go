@@ -74,8 +74,7 @@ func (e *Evaluation) patch(o run.Outcome) (string, error) {
 		return "", err
 	}
 	if !utf8.Valid(patch) {
-		logger(e.Log).Warn(
-			"a patch is not UTF-8, as JSON must be: its prediction has U+FFFD in places, its patch.diff is exact",
+		logger(e.Log).Warn("a patch is not UTF-8: its prediction has U+FFFD in places, its patch.diff is exact",
 			"task", o.Task, "attempt", o.Index)
 	}
 	return string(patch), nil

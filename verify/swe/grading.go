@@ -85,10 +85,7 @@ func (g *Grading) Path(j run.Job) string {
 // Known returns the result of a job, from this run or from an earlier one that had the same patch, task, grader and
 // limits.
 func (g *Grading) Known(j run.Job) (verify.Evaluation, bool) {
-	g.mu.Lock()
-	v, ok := g.results[j]
-	g.mu.Unlock()
-	if ok {
+	if v, ok := g.result(j); ok {
 		return v, true
 	}
 	c := g.candidate(j.Task)

@@ -8,10 +8,12 @@ import (
 // marks are the words and signs that runners print for the status of a test. Which of them a runner uses is in its
 // expression.
 var marks = map[string]Status{
-	"✓": Passed, "✔": Passed, ".": Passed, "ok": Passed, "OK": Passed, "pass": Passed, "passed": Passed, "PASS": Passed,
-	"PASSED": Passed,
-	"✕":      Failed, "×": Failed, "✖": Failed, "✘": Failed, "F": Failed, "E": Failed, ")": Failed, "not ok": Failed,
+	"✓": Passed, "✔": Passed, ".": Passed, "ok": Passed, "OK": Passed, "pass": Passed, "passed": Passed,
+	"PASS": Passed, "PASSED": Passed,
+
+	"✕": Failed, "×": Failed, "✖": Failed, "✘": Failed, ")": Failed, "F": Failed, "E": Failed, "not ok": Failed,
 	"err": Failed, "ERR": Failed, "failed": Failed, "FAIL": Failed, "FAILED": Failed,
+
 	"○": Skipped, "↓": Skipped, "↩": Skipped, "O": Skipped, "skip": Skipped, "SKIP": Skipped, "ignore": Skipped,
 }
 

@@ -126,7 +126,7 @@ func (o *evalOptions) check() error {
 
 // runEval is eval from its command line to its exit code.
 func runEval(ctx context.Context, d Deps, o *evalOptions, cmd *cobra.Command) (err error) {
-	e := &evaluation{d: d, o: o, lines: cli.NewJSONLines(d.Out)}
+	e := &evaluation{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o}
 	defer func() { err = errors.Join(err, e.close()) }()
 	if err := e.open(cmd.Flags()); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package verifycmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,10 +46,7 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 			e.settings.Given = append(e.settings.Given, name)
 		}
 	}
-	path := e.o.out
-	if path == "" {
-		path = e.d.RunDir(e.d.RunID())
-	}
+	path := cmp.Or(e.o.out, e.d.RunDir(e.d.RunID()))
 	settings, err := disk.MarshalJSON(e.settings)
 	if err != nil {
 		return err

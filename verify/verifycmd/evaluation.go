@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -20,19 +19,15 @@ import (
 
 // evaluation is one run of eval.
 type evaluation struct {
-	d Deps
+	session
 	o *evalOptions
 
 	settings  evalSettings
-	dir       *run.Dir
 	ids       []string // of the tasks, in their order
 	tasks     map[string]env.Task
 	model     cli.LiveModel
-	provider  env.Provider
 	swe       swe.Evaluation
 	soundness *swe.Soundness // nil where it was not checked
-	progress  *progress
-	lines     *cli.JSONLines
 }
 
 // prepare opens everything that a run needs, the cheap and likely failures first. A run that cannot begin leaves no
@@ -56,8 +51,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		all = append(all, e.tasks[id])
 	}
 	e.progress = newProgress(e.d.Err, "rollouts")
-	var err error
-	if e.provider, err = openSandbox(ctx, e.d, &e.o.sandbox, e.o.warm, all, e.progress.pull); err != nil {
+	if err := e.openSandbox(ctx, &e.o.sandbox, e.o.warm, all); err != nil {
 		return err
 	}
 	if !e.o.resume {
@@ -66,7 +60,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		}
 	}
 	e.assemble(runner)
-	err = e.swe.KeepTasks()
+	err := e.swe.KeepTasks()
 	if err == nil && e.o.attempts > 0 {
 		err = e.swe.KeepModel(e.model.Context)
 	}
@@ -127,20 +121,6 @@ func (e *evaluation) readTasks() error {
 		return cli.Usagef("%s: %w", e.o.tasks.Path, err)
 	}
 	return nil
-}
-
-func (e *evaluation) close() error {
-	var err error
-	if e.progress != nil {
-		e.progress.close()
-	}
-	if e.provider != nil {
-		err = errors.Join(err, e.provider.Close())
-	}
-	if e.dir != nil {
-		err = errors.Join(err, e.dir.Close())
-	}
-	return err
 }
 
 // run checks the soundness of the tasks where that is wanted, makes all attempts, and reports.
@@ -213,18 +193,9 @@ func (e *evaluation) begun(plan []run.Job) {
 // observe shows what happens in the run.
 func (e *evaluation) observe(ev run.Event) {
 	name := fmt.Sprintf("%s #%d", ev.Job.Task, ev.Job.Index)
-	switch ev.Kind {
-	case run.Started:
-		e.progress.start()
-	case run.Retrying:
-		e.progress.note("%s: %v; continuing in %s", name, ev.Err, ev.Delay.Round(time.Second))
-	case run.Finished:
-		e.progress.end(swe.Solved(*ev.Outcome), false, name+": "+verdict(*ev.Outcome))
-	case run.Failed:
-		e.progress.end(false, true, name+": failed: "+ev.Outcome.Err)
-	case run.GroupDone:
-		return
-	}
+	e.progress.observe(ev, name, "continuing", func() (bool, string) {
+		return swe.Solved(*ev.Outcome), verdict(*ev.Outcome)
+	})
 	if e.o.json && (ev.Kind == run.Finished || ev.Kind == run.Failed) {
 		e.tell(*ev.Outcome)
 	}
@@ -237,18 +208,9 @@ func (e *evaluation) observeSoundness(ev run.Event) {
 		with = "its solution"
 	}
 	name := fmt.Sprintf("%s with %s", ev.Job.Task, with)
-	switch ev.Kind {
-	case run.Started:
-		e.progress.start()
-	case run.Retrying:
-		e.progress.note("%s: %v; trying again in %s", name, ev.Err, ev.Delay.Round(time.Second))
-	case run.Finished:
-		status := strings.ReplaceAll(string(swe.DetailOf(*ev.Outcome).Status), "_", " ")
-		e.progress.end(swe.Solved(*ev.Outcome), false, name+": "+status)
-	case run.Failed:
-		e.progress.end(false, true, name+": failed: "+ev.Outcome.Err)
-	case run.GroupDone:
-	}
+	e.progress.observe(ev, name, "trying again", func() (bool, string) {
+		return swe.Solved(*ev.Outcome), strings.ReplaceAll(string(swe.DetailOf(*ev.Outcome).Status), "_", " ")
+	})
 }
 
 // verdict describes a rollout in a line.

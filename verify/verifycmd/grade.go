@@ -108,7 +108,7 @@ func (o *gradeOptions) check() error {
 
 // gradePredictions is grade with everything about the command line behind it.
 func gradePredictions(ctx context.Context, d Deps, o gradeOptions) (err error) {
-	g := &grading{d: d, o: o, lines: cli.NewJSONLines(d.Out)}
+	g := &grading{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o}
 	defer func() { err = errors.Join(err, g.close()) }()
 	if err := g.prepare(ctx); err != nil {
 		return err

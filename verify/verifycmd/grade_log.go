@@ -66,24 +66,24 @@ func (o *gradeOptions) oneTask(d Deps) (env.Task, error) {
 	if len(o.ids) > 1 {
 		return env.Task{}, cli.Usagef("a log is of one task: give --id once")
 	}
-	var found *env.Task
+	var found []env.Task
 	for t, err := range tasks {
-		switch {
-		case err != nil:
+		if err != nil {
 			return env.Task{}, err
-		case len(o.ids) > 0 && t.ID == o.ids[0]:
-			return t, nil
-		case len(o.ids) > 0:
-		case found != nil:
-			return env.Task{}, cli.Usagef("a log is of one task, and there are several, such as %s and %s: say which with --id",
-				found.ID, t.ID)
-		default:
-			found = &t
+		}
+		if len(o.ids) == 0 || t.ID == o.ids[0] {
+			found = append(found, t)
+		}
+		if len(found) == 2 || len(found) == 1 && len(o.ids) > 0 {
+			break
 		}
 	}
 	switch {
-	case found != nil:
-		return *found, nil
+	case len(found) == 2:
+		return env.Task{}, cli.Usagef("a log is of one task, and there are several, such as %s and %s: say which with --id",
+			found[0].ID, found[1].ID)
+	case len(found) == 1:
+		return found[0], nil
 	case len(o.ids) > 0:
 		return env.Task{}, cli.Usagef("%s has no task %s", o.tasks.Path, o.ids[0])
 	}

@@ -1,14 +1,13 @@
 package verifycmd
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
@@ -19,16 +18,12 @@ import (
 
 // grading is one run of grade.
 type grading struct {
-	d Deps
+	session
 	o gradeOptions
 
-	swe      swe.Grading
-	dir      *run.Dir
-	done     []run.Job // with a result from an earlier run
-	todo     []run.Job
-	provider env.Provider
-	progress *progress
-	lines    *cli.JSONLines
+	swe  swe.Grading
+	done []run.Job // with a result from an earlier run
+	todo []run.Job
 }
 
 func (g *grading) prepare(ctx context.Context) error {
@@ -60,11 +55,9 @@ func (g *grading) prepare(ctx context.Context) error {
 	for _, c := range g.swe.Candidates {
 		tasks = append(tasks, c.Task)
 	}
-	if g.provider, err = openSandbox(ctx, g.d, &g.o.sandbox, 0, tasks, g.progress.pull); err != nil {
-		return err
-	}
+	err = g.openSandbox(ctx, &g.o.sandbox, 0, tasks)
 	g.swe.Evaluator.Provider = g.provider
-	return nil
+	return err
 }
 
 // match finds the tasks of the predictions. Of other tasks, only the ids are kept.
@@ -112,10 +105,7 @@ func (g *grading) match(predictions swe.Predictions) error {
 
 // openDir takes the directory, which may hold results already.
 func (g *grading) openDir() error {
-	path := g.o.out
-	if path == "" {
-		path = g.d.RunDir(g.d.RunID())
-	}
+	path := cmp.Or(g.o.out, g.d.RunDir(g.d.RunID()))
 	var err error
 	if run.Exists(path) {
 		g.dir, err = run.Open(path, run.Grade)
@@ -126,20 +116,6 @@ func (g *grading) openDir() error {
 		return cli.Usage(err)
 	}
 	return nil
-}
-
-func (g *grading) close() error {
-	var err error
-	if g.progress != nil {
-		g.progress.close()
-	}
-	if g.provider != nil {
-		err = errors.Join(err, g.provider.Close())
-	}
-	if g.dir != nil {
-		err = errors.Join(err, g.dir.Close())
-	}
-	return err
 }
 
 // run grades everything and reports.
@@ -165,19 +141,13 @@ func (g *grading) run(ctx context.Context) error {
 }
 
 func (g *grading) observe(e run.Event) {
-	switch e.Kind {
-	case run.Started:
-		g.progress.start()
-	case run.Retrying:
-		g.progress.note("%s: %v; trying again in %s", e.Job.Task, e.Err, e.Delay.Round(time.Second))
-	case run.Finished:
-		v, _ := g.swe.Known(e.Job)
-		text := fmt.Sprintf("%s: %s", e.Job.Task, describe(v))
-		g.progress.end(v.Status == verify.Resolved, false, text)
+	var v verify.Evaluation
+	g.progress.observe(e, e.Job.Task, "trying again", func() (bool, string) {
+		v, _ = g.swe.Known(e.Job)
+		return v.Status == verify.Resolved, describe(v)
+	})
+	if e.Kind == run.Finished {
 		g.tell(v, e.Job)
-	case run.Failed:
-		g.progress.end(false, true, fmt.Sprintf("%s: failed: %s", e.Job.Task, e.Outcome.Err))
-	case run.GroupDone:
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deepswe/agent/cli"
+	"deepswe/agent/run"
 	"deepswe/env"
 )
 
@@ -31,6 +32,23 @@ func newProgress(out io.Writer, what string) *progress {
 	p := &progress{Screen: cli.ScreenOf(out), what: what, began: time.Now(), pulls: map[string]env.Progress{}}
 	p.Show(p.draw)
 	return p
+}
+
+// observe shows an event of a job of this name. again says what is done after a failure. ended says of a job that has
+// ended whether it solved its task, and how it ended.
+func (p *progress) observe(e run.Event, name, again string, ended func() (solved bool, text string)) {
+	switch e.Kind {
+	case run.Started:
+		p.start()
+	case run.Retrying:
+		p.note("%s: %v; %s in %s", name, e.Err, again, e.Delay.Round(time.Second))
+	case run.Finished:
+		solved, text := ended()
+		p.end(solved, false, name+": "+text)
+	case run.Failed:
+		p.end(false, true, name+": failed: "+e.Outcome.Err)
+	case run.GroupDone:
+	}
 }
 
 // plan begins a part of the run: what it plays, and how many of them.

@@ -7,6 +7,7 @@ package verifycmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"iter"
 
@@ -30,28 +31,50 @@ func New(d Deps) []*cobra.Command {
 	return []*cobra.Command{newEval(d), newGrade(d)}
 }
 
+// session is what a run of eval and a run of grade have in common.
+type session struct {
+	d        Deps
+	dir      *run.Dir
+	provider env.Provider
+	progress *progress
+	lines    *cli.JSONLines
+}
+
 // openSandbox opens the provider that the tasks need.
-func openSandbox(
-	ctx context.Context, d Deps, o *cli.SandboxFlags, warm int, tasks []env.Task, progress func(env.Progress),
-) (env.Provider, error) {
-	config, err := d.LoadConfig()
+func (s *session) openSandbox(ctx context.Context, o *cli.SandboxFlags, warm int, tasks []env.Task) error {
+	config, err := s.d.LoadConfig()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	choice, err := o.Choice(config)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, k := range d.SandboxKinds() {
+	for _, k := range s.d.SandboxKinds() {
 		if k.Name == o.Env && !k.Images {
-			return nil, cli.Usagef("--env %s starts no images, and the tasks need theirs: use --env docker", o.Env)
+			return cli.Usagef("--env %s starts no images, and the tasks need theirs: use --env docker", o.Env)
 		}
 	}
 	for _, t := range tasks {
 		if choice.Image = cmp.Or(t.Image, t.Dockerfile); choice.Image == "" {
-			return nil, cli.Usagef("task %s names no image: its repository is not available", t.ID)
+			return cli.Usagef("task %s names no image: its repository is not available", t.ID)
 		}
 	}
-	choice.Warm, choice.Progress = warm, progress
-	return d.Sandbox(ctx, choice)
+	choice.Warm, choice.Progress = warm, s.progress.pull
+	s.provider, err = s.d.Sandbox(ctx, choice)
+	return err
+}
+
+func (s *session) close() error {
+	var err error
+	if s.progress != nil {
+		s.progress.close()
+	}
+	if s.provider != nil {
+		err = s.provider.Close()
+	}
+	if s.dir != nil {
+		err = errors.Join(err, s.dir.Close())
+	}
+	return err
 }
