@@ -78,22 +78,19 @@ func (c *Client) run(ctx context.Context, name string, cmd RunCall) (Result, err
 	if !ok {
 		return Result{Cancelled: ctx.Err() != nil}, err
 	}
-	result := reply.Result
-	for _, o := range []struct {
-		to   *Output
-		from capture
-	}{{&result.Stdout, reply.stdout}, {&result.Stderr, reply.stderr}} {
-		for _, part := range []struct {
-			to   *[]byte
-			size int
-		}{{&o.to.Head, o.from.head}, {&o.to.Tail, o.from.tail}} {
-			if part.size < 0 || part.size > len(captured) {
-				c.fail(fmt.Errorf("%w: output of %d bytes is missing", errFrame, part.size))
-				return Result{}, c.lost(name)
-			}
-			*part.to, captured = captured[:part.size:part.size], captured[part.size:]
+	whole := true
+	take := func(size int) (part []byte) {
+		if whole = whole && size >= 0 && size <= len(captured); whole {
+			part, captured = captured[:size:size], captured[size:]
 		}
-		o.to.Size = o.from.size
+		return part
+	}
+	result := reply.Result
+	result.Stdout = Output{Head: take(reply.stdout.head), Tail: take(reply.stdout.tail), Size: reply.stdout.size}
+	result.Stderr = Output{Head: take(reply.stderr.head), Tail: take(reply.stderr.tail), Size: reply.stderr.size}
+	if !whole {
+		c.fail(fmt.Errorf("%w: output is missing", errFrame))
+		return Result{}, c.lost(name)
 	}
 	return result, err
 }

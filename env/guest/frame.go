@@ -12,7 +12,7 @@ import (
 )
 
 // protocol is the number of the wire format; both ends must agree on it.
-const protocol = 2
+const protocol = 3
 
 // A frame on the wire is the length of its payload (4 bytes, big endian), its kind (1), the call it belongs to (4), and
 // the payload. Payloads are bounded, so that a broken peer costs an error and not the memory; what is larger travels in

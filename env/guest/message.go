@@ -74,7 +74,7 @@ func (r *RunCall) code(c *coder) {
 	str(c, &r.Shell)
 	str(c, &r.Dir)
 	c.strings(&r.Env)
-	c.durations(&r.Timeout, &r.IdleTimeout, &r.Grace)
+	c.durations(&r.Timeout, &r.Grace)
 	c.ints(&r.Head, &r.Tail)
 	c.bools(&r.HasStdin, &r.AsGuest)
 }
@@ -99,7 +99,7 @@ type runReply struct {
 func (r *runReply) code(c *coder) {
 	c.ints(&r.ExitCode)
 	str(c, &r.Signal)
-	c.bools(&r.TimedOut, &r.Idle, &r.Cancelled, &r.OutOfMemory)
+	c.bools(&r.TimedOut, &r.Cancelled, &r.OutOfMemory)
 	c.ints(&r.Background)
 	c.durations(&r.Elapsed)
 	r.stdout.code(c)

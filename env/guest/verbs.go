@@ -39,10 +39,9 @@ type Command struct {
 	Env []string
 	// Stdin is the command's standard input: empty, never the terminal.
 	Stdin []byte
-	// Timeout is the longest wall time, IdleTimeout the longest time without any output; 0 is no limit. When either
-	// passes, the whole process tree gets SIGTERM and, Grace later, SIGKILL.
-	Timeout     time.Duration
-	IdleTimeout time.Duration
+	// Timeout is the longest wall time; 0 is no limit. When it passes, the whole process tree gets SIGTERM and, Grace
+	// later, SIGKILL.
+	Timeout time.Duration
 	// Grace is the time between SIGTERM and SIGKILL: two seconds when 0.
 	Grace time.Duration
 	// Head and Tail are how many bytes of each stream's beginning and end are kept: 64 KiB each when both are 0, and
@@ -66,9 +65,8 @@ type Result struct {
 	Signal string
 	Stdout Output
 	Stderr Output
-	// TimedOut and Idle are set when that limit ended the command; Cancelled, when the caller did.
+	// TimedOut is set when the limit ended the command, Cancelled when the caller did.
 	TimedOut  bool
-	Idle      bool
 	Cancelled bool
 	// OutOfMemory is set when the kernel killed a process of the sandbox for memory while the command ran.
 	OutOfMemory bool

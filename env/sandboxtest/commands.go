@@ -50,7 +50,7 @@ func testExitCodes(t *testing.T, s *suite) {
 		if r.ExitCode != c.code || r.Signal != c.signal && !strings.HasPrefix(c.line, "sh ") {
 			t.Errorf("%q: exit code %d, signal %q; want %d, %q", c.line, r.ExitCode, r.Signal, c.code, c.signal)
 		}
-		if r.TimedOut || r.Idle || r.Cancelled || r.Background != 0 {
+		if r.TimedOut || r.Cancelled || r.Background != 0 {
 			t.Errorf("%q: %+v", c.line, r)
 		}
 	}
@@ -216,7 +216,6 @@ func limitCases() []testCase {
 	return []testCase{
 		{"Capture", testCapture},
 		{"Timeout", testTimeout},
-		{"Idle", testIdle},
 		{"Cancel", testCancel},
 		{"LongLine", testLongLine},
 		{"Flood", testFlood},
@@ -251,7 +250,7 @@ func testCapture(t *testing.T, s *suite) {
 func testTimeout(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	r := b.run(env.Command{Line: "echo partial; echo err >&2; sleep 100", Timeout: time.Second})
-	if !r.TimedOut || r.Idle || r.Cancelled || text(r.Stdout) != "partial\n" || text(r.Stderr) != "err\n" ||
+	if !r.TimedOut || r.Cancelled || text(r.Stdout) != "partial\n" || text(r.Stderr) != "err\n" ||
 		r.ExitCode == 0 {
 		t.Errorf("%+v", r)
 	}
@@ -268,18 +267,6 @@ func testTimeout(t *testing.T, s *suite) {
 	r = b.run(env.Command{Line: deaf, Timeout: time.Second, Grace: 100 * time.Millisecond})
 	if !r.TimedOut || r.Signal != "SIGKILL" || r.ExitCode != 137 {
 		t.Errorf("a deaf program: %+v", r)
-	}
-}
-
-func testIdle(t *testing.T, s *suite) {
-	b := s.sandbox(t)
-	r := b.run(env.Command{Line: "echo a; sleep 100", IdleTimeout: time.Second, Timeout: time.Minute})
-	if !r.Idle || r.TimedOut || text(r.Stdout) != "a\n" {
-		t.Errorf("%+v", r)
-	}
-	r = b.run(env.Command{Line: "for i in 1 2 3 4 5 6 7 8; do sleep 0.2; echo $i >&2; done", IdleTimeout: 3 * time.Second})
-	if r.Idle || r.ExitCode != 0 {
-		t.Errorf("it talks all the time, and yet %+v", r)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"time"
 
 	"deepswe/env/guest"
 )
@@ -21,12 +20,7 @@ type recorder struct {
 	limit   int
 	at      int // the index of the ring's oldest byte once it is full
 	size    int64
-	last    time.Time // of the latest output
 	stopped bool
-}
-
-func newRecorder(head, tail int, now time.Time) *recorder {
-	return &recorder{most: head, limit: tail, last: now}
 }
 
 func (r *recorder) Write(p []byte) (int, error) {
@@ -37,7 +31,6 @@ func (r *recorder) Write(p []byte) (int, error) {
 	}
 	n := len(p)
 	r.size += int64(n)
-	r.last = time.Now()
 	if room := r.most - len(r.head); room > 0 {
 		k := min(room, len(p))
 		r.head = append(r.head, p[:k]...)
@@ -60,13 +53,6 @@ func (r *recorder) Write(p []byte) (int, error) {
 		p = p[k:]
 	}
 	return n, nil
-}
-
-// latest is the time of the latest output.
-func (r *recorder) latest() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last
 }
 
 // stop ends the recording and returns it; what is written later is dropped.

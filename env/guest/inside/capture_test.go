@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"os"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 )
@@ -15,7 +14,7 @@ import (
 func TestRecorder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		head, tail := rapid.IntRange(0, 50).Draw(t, "head"), rapid.IntRange(0, 50).Draw(t, "tail")
-		r := newRecorder(head, tail, time.Time{})
+		r := &recorder{most: head, limit: tail}
 		var all []byte
 		for _, part := range rapid.SliceOf(rapid.SliceOfN(rapid.Byte(), 0, 70)).Draw(t, "parts") {
 			r.Write(part)
@@ -48,7 +47,7 @@ func TestDrain(t *testing.T) {
 	if _, err := to.WriteString("all of it"); err != nil {
 		t.Fatal(err)
 	}
-	p, r := &processes{}, newRecorder(100, 0, time.Time{})
+	p, r := &processes{}, &recorder{most: 100}
 	p.drain(r, from) // the writer is still there, and nothing more comes
 	to.Close()
 	p.drain(r, from)

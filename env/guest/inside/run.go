@@ -35,9 +35,9 @@ type job struct {
 }
 
 func newJob(c guest.Command) *job {
-	now := time.Now()
 	return &job{
-		stdout: newRecorder(c.Head, c.Tail, now), stderr: newRecorder(c.Head, c.Tail, now), silent: make(chan struct{}),
+		stdout: &recorder{most: c.Head, limit: c.Tail}, stderr: &recorder{most: c.Head, limit: c.Tail},
+		silent: make(chan struct{}),
 	}
 }
 
@@ -216,42 +216,23 @@ func (p *processes) connect(c *guest.Call, j *job, r guest.RunCall, ours []*os.F
 	}
 }
 
-// await waits for the shell, and ends its processes when a limit passes or the caller gives up.
+// await waits for the shell, and ends its processes when the timeout passes or the caller gives up.
 func (p *processes) await(
 	c *guest.Call, j *job, cmd guest.Command, began time.Time, result *guest.Result,
 ) syscall.WaitStatus {
-	wall := newTimer(cmd.Timeout-time.Since(began), cmd.Timeout > 0)
-	defer wall.Stop()
-	idle := newTimer(cmd.IdleTimeout, cmd.IdleTimeout > 0)
-	defer idle.Stop()
-	for {
-		select {
-		case status := <-j.exited:
-			return status
-		case <-wall.C:
-			result.TimedOut = true
-			return p.end(j, cmd.Grace)
-		case <-idle.C:
-			quiet := min(time.Since(j.stdout.latest()), time.Since(j.stderr.latest()))
-			if quiet >= cmd.IdleTimeout {
-				result.Idle = true
-				return p.end(j, cmd.Grace)
-			}
-			idle.Reset(cmd.IdleTimeout - quiet)
-		case <-c.Context().Done():
-			result.Cancelled = true
-			return p.end(j, cmd.Grace)
-		}
+	var timeout <-chan time.Time
+	if cmd.Timeout > 0 {
+		timeout = time.After(cmd.Timeout - time.Since(began))
 	}
-}
-
-// newTimer rings once after d, or never.
-func newTimer(d time.Duration, ever bool) *time.Timer {
-	t := time.NewTimer(d)
-	if !ever {
-		t.Stop()
+	select {
+	case status := <-j.exited:
+		return status
+	case <-timeout:
+		result.TimedOut = true
+	case <-c.Context().Done():
+		result.Cancelled = true
 	}
-	return t
+	return p.end(j, cmd.Grace)
 }
 
 // settle waits for the last output after the shell has exited, and counts what the command has left running. What the
