@@ -3,21 +3,27 @@ package agentcmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/charmbracelet/lipgloss"
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/cli"
+	"deepswe/agent/llm"
 	"deepswe/env"
 )
 
 const doctorHelp = `Check what works here: the Docker daemon, the guest in a container, isolation
 and limits (each is tried, not only looked up), bubblewrap and namespaces, the
-model endpoint with its context length, disk and git. Whatever fails comes with
-the one command that fixes it.
+model endpoint with its context length, disk and git. Each failure comes with
+the command that fixes it.
 
 EXIT STATUS
   0 nothing failed · 3 something failed`
@@ -68,39 +74,14 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	return r.finish()
 }
 
-// checkSandbox asks a provider about itself, and tries a sandbox of it.
-func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKind) []env.Finding {
-	p, err := k.Open(ctx, d.Logger(), cli.SandboxChoice{Hosts: o.hosts})
-	if err != nil {
-		f := env.FindingOf(k.Name, err)
-		f.Fix = cmp.Or(f.Fix, k.Fix)
-		return []env.Finding{f}
+// failure is the finding of a failed check. The error's own advice, if it has any, goes before fix.
+func failure(check string, err error, fix string) env.Finding {
+	f := env.FindingOf(check, err)
+	if detail, advice, ok := strings.Cut(f.Detail, "to fix: "); ok && f.Fix == "" {
+		f.Detail, f.Fix = strings.TrimRight(detail, ";: "), advice
 	}
-	var findings []env.Finding
-	s, lacking := env.Spec{}, ""
-	if k.Images {
-		s.Image = o.image
-	}
-	if known, ok := p.(env.Diagnoser); ok {
-		findings = known.Diagnose(ctx)
-		if s.Image == "" {
-			s, lacking, err = known.Sample(ctx)
-		}
-	}
-	switch {
-	case err != nil:
-		findings = append(findings, env.Finding{
-			Check: p.Name() + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: fixStart(err),
-		})
-	case lacking != "":
-		findings = append(findings, tryEmpty(ctx, p, s, lacking)...)
-	default:
-		findings = append(findings, try(ctx, p, s)...)
-	}
-	if err := p.Close(); err != nil {
-		findings = append(findings, env.Finding{Check: p.Name(), Status: env.Warning, Detail: err.Error()})
-	}
-	return findings
+	f.Fix = cmp.Or(f.Fix, fix)
+	return f
 }
 
 // report shows findings as they come.
@@ -123,13 +104,6 @@ func newReport(out io.Writer, asJSON bool) *report {
 	return report
 }
 
-// The columns of the table: the check, its status, and the rest, which is wrapped to what is left of 80.
-const (
-	checkWidth  = 22
-	statusWidth = 9
-	detailWidth = 80 - checkWidth - statusWidth
-)
-
 func (r *report) add(findings ...env.Finding) error {
 	for _, f := range findings {
 		r.count[f.Status]++
@@ -150,21 +124,25 @@ func (r *report) add(findings ...env.Finding) error {
 	return nil
 }
 
+// The columns of the table: the check, its status, and the rest, which is wrapped to what is left of 80.
+const (
+	checkWidth  = 22
+	statusWidth = 9
+	detailWidth = 80 - checkWidth - statusWidth
+)
+
 func (r *report) text(f env.Finding) string {
-	var b strings.Builder
-	indent := strings.Repeat(" ", checkWidth+statusWidth)
 	status := r.styles[f.Status].Render(string(f.Status)) + strings.Repeat(" ", statusWidth-len(f.Status))
-	fmt.Fprintf(&b, "%-*s%s", checkWidth, f.Check, status)
 	lines := wrap(f.Detail, detailWidth)
 	if f.Fix != "" {
 		lines = append(lines, wrap("to fix: "+f.Fix, detailWidth)...)
 	}
-	b.WriteString(strings.Join(lines, "\n"+indent) + "\n")
-	return b.String()
+	indent := "\n" + strings.Repeat(" ", checkWidth+statusWidth)
+	return fmt.Sprintf("%-*s%s%s\n", checkWidth, f.Check, status, strings.Join(lines, indent))
 }
 
-// wrap breaks a text into lines of at most width characters where it has spaces. A longer word stays whole: it may be a
-// command that somebody wants to copy.
+// wrap breaks a text into lines of at most width characters where it has spaces. A longer word stays whole, so that a
+// path or an address can be copied.
 func wrap(text string, width int) []string {
 	var lines []string
 	current := ""
@@ -184,10 +162,8 @@ func wrap(text string, width int) []string {
 
 // finish closes the report. Its error has the exit code for failed checks.
 func (r *report) finish() error {
-	failed, warnings, total := r.count[env.Failed], r.count[env.Warning], 0
-	for _, n := range r.count {
-		total += n
-	}
+	failed, warnings := r.count[env.Failed], r.count[env.Warning]
+	total := failed + warnings + r.count[env.OK] + r.count[env.Skipped]
 	var err error
 	if r.lines != nil {
 		err = r.lines.Print(struct {
@@ -205,4 +181,115 @@ func (r *report) finish() error {
 		err = cli.Exit(cli.ExitUnsolved)
 	}
 	return err
+}
+
+// checkEndpoint checks the model endpoint. Half of what deepswe does needs none, so it is no failure that none is set and
+// none answers at vLLM's default address.
+func checkEndpoint(ctx context.Context, w cli.World, baseURL, model string) []env.Finding {
+	config, err := w.LoadConfig()
+	if err != nil {
+		return []env.Finding{failure("configuration", err, "correct "+w.ConfigPath())}
+	}
+	choice := w.ResolveModel(config, baseURL, model)
+	client, err := llm.New(llm.Options{
+		BaseURL: choice.BaseURL, APIKey: choice.APIKey, Model: choice.Model, MaxRetries: -1, Log: w.Logger(),
+	})
+	if err != nil {
+		return []env.Finding{failure("endpoint", err, "set DEEPSWE_BASE_URL")}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	h, err := client.Check(ctx)
+	if err != nil && len(h.Models) == 0 && choice.BaseURL == cli.DefaultBaseURL {
+		return []env.Finding{{
+			Check: "endpoint", Status: env.Skipped, Detail: "none is set, and none answers at " + cli.DefaultBaseURL,
+			Fix: "export DEEPSWE_BASE_URL=http://HOST:PORT/v1",
+		}}
+	}
+	return healthFindings(h, err)
+}
+
+func healthFindings(h llm.Health, err error) []env.Finding {
+	if own, ok := errors.AsType[*llm.Error](err); ok {
+		err = own // without what its callers put before it
+	}
+	if len(h.Models) == 0 && err != nil {
+		return []env.Finding{failure("endpoint", err, "start the server, or set DEEPSWE_BASE_URL to its address")}
+	}
+	findings := []env.Finding{{
+		Check: "endpoint", Status: env.OK, Detail: h.Endpoint + " serves " + cli.Plural(len(h.Models), "model"),
+	}}
+	if h.Model.ID == "" {
+		return append(findings, failure("model", err, "set DEEPSWE_MODEL to one that the endpoint serves"))
+	}
+	model := env.Finding{Check: "model", Status: env.OK, Detail: h.Model.ID}
+	if h.Model.Context > 0 {
+		model.Detail += fmt.Sprintf(", context %d tokens", h.Model.Context)
+	}
+	findings = append(findings, model)
+	if err != nil {
+		findings = append(findings, failure("completion", err, "see the server's own log"))
+	} else {
+		fit := "without token ids: fit for solving, not for training"
+		if h.TokenIDs {
+			fit = "with token ids and logprobs: fit for training"
+		}
+		findings = append(findings, env.Finding{
+			Check: "completion", Status: env.OK, Detail: fmt.Sprintf("one token in %d ms, %s", h.Latency.Milliseconds(), fit),
+		})
+	}
+	for _, w := range h.Warnings {
+		findings = append(findings, env.Finding{Check: "endpoint", Status: env.Warning, Detail: w})
+	}
+	return findings
+}
+
+// checkDisk checks the file systems of the current directory and of temporary files for room: task images take
+// gigabytes each.
+func checkDisk() []env.Finding {
+	const enough, little = 20 << 30, 2 << 30
+	places := []string{"."}
+	if temp := os.TempDir(); !sameDisk(temp, ".") {
+		places = append(places, temp)
+	}
+	var findings []env.Finding
+	for _, path := range places {
+		var disk syscall.Statfs_t
+		if err := syscall.Statfs(path, &disk); err != nil {
+			findings = append(findings, failure("disk", fmt.Errorf("%s: %w", path, err), ""))
+			continue
+		}
+		if path == "." {
+			path = "the current directory"
+		}
+		free := int64(disk.Bavail) * int64(disk.Bsize)
+		f := env.Finding{
+			Check: "disk", Status: env.OK, Detail: fmt.Sprintf("%.1f GiB free for %s", float64(free)/(1<<30), path),
+		}
+		if free < enough {
+			f.Status, f.Fix = env.Warning, "docker system prune"
+			f.Detail += "; images of tasks take gigabytes each"
+		}
+		if free < little {
+			f.Status = env.Failed
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
+func sameDisk(a, b string) bool {
+	var x, y syscall.Stat_t
+	return syscall.Stat(a, &x) == nil && syscall.Stat(b, &y) == nil && x.Dev == y.Dev
+}
+
+// checkGit looks for the git command, which snapshots and patches of local repositories need.
+func checkGit(ctx context.Context) []env.Finding {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "git", "--version").Output()
+	if err != nil {
+		return []env.Finding{failure("git", err, "apt-get install git")}
+	}
+	return []env.Finding{{Check: "git", Status: env.OK, Detail: strings.TrimSpace(string(out))}}
 }

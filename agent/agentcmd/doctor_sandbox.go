@@ -20,8 +20,37 @@ const (
 	probeTimeout   = 2 * time.Minute
 )
 
-// try starts a sandbox of the spec under small limits and finds out which promises it keeps.
-func try(ctx context.Context, p env.Provider, s env.Spec) []env.Finding {
+// checkSandbox asks a provider about itself, and tries a sandbox of it.
+func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKind) []env.Finding {
+	p, err := k.Open(ctx, d.Logger(), cli.SandboxChoice{Hosts: o.hosts})
+	if err != nil {
+		return []env.Finding{failure(k.Name, err, k.Fix)}
+	}
+	var findings []env.Finding
+	s, lacking := env.Spec{}, ""
+	if k.Images {
+		s.Image = o.image
+	}
+	if known, ok := p.(env.Diagnoser); ok {
+		findings = known.Diagnose(ctx)
+		if s.Image == "" {
+			s, lacking, err = known.Sample(ctx)
+		}
+	}
+	if err != nil {
+		findings = append(findings, failure(p.Name()+" sandbox", err, fixStart(err)))
+	} else {
+		findings = append(findings, try(ctx, p, s, lacking)...)
+	}
+	if err := p.Close(); err != nil {
+		findings = append(findings, env.Finding{Check: p.Name(), Status: env.Warning, Detail: err.Error()})
+	}
+	return findings
+}
+
+// try starts a sandbox of the spec under small limits and finds out which promises it keeps. Where lacking says why the
+// spec's image is empty, only what needs no program in it is tried.
+func try(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	s.Limits = env.Limits{Memory: probeMemory, CPUs: probeCPUs, Processes: probeProcesses}
@@ -30,23 +59,27 @@ func try(ctx context.Context, p env.Provider, s env.Spec) []env.Finding {
 	began := time.Now()
 	sandbox, err := p.Start(ctx, s)
 	if err != nil {
-		return []env.Finding{{Check: name + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: fixStart(err)}}
+		return []env.Finding{failure(name+" sandbox", err, fixStart(err))}
 	}
 	defer sandbox.Close(ctx)
 	if err := sandbox.Ping(ctx); err != nil {
-		return []env.Finding{{Check: name + " sandbox", Status: env.Failed, Detail: err.Error()}}
+		return []env.Finding{failure(name+" sandbox", err, "")}
 	}
-	findings := []env.Finding{{Check: name + " sandbox", Status: env.OK, Detail: fmt.Sprintf(
-		"the guest is installed and answered after %v", time.Since(began).Round(time.Millisecond))}}
-	if s.Image != "" {
-		findings[0].Detail += " in " + s.Image
-	}
+	detail := fmt.Sprintf("the guest is installed and answered after %v", time.Since(began).Round(time.Millisecond))
 	can := p.Capabilities()
+	switch {
+	case lacking != "":
+		detail += " in an empty image"
+	case s.Image != "":
+		detail += " in " + s.Image
+	case !can.Isolated:
+		detail += "; it isolates nothing, so it is only used when asked for by name"
+	}
+	findings := []env.Finding{{Check: name + " sandbox", Status: env.OK, Detail: detail}}
 	if !can.Isolated {
-		findings[0].Detail += "; it isolates nothing, so it is only used when asked for by name"
 		return findings
 	}
-	for _, c := range []struct {
+	promises := []struct {
 		what     string
 		promised bool
 		try      func(context.Context, env.Sandbox) (string, error)
@@ -57,31 +90,26 @@ func try(ctx context.Context, p env.Provider, s env.Spec) []env.Finding {
 		{"memory limit", can.MemoryLimit, tryMemory, "a command can use up the machine's memory"},
 		{"CPU limit", can.CPULimit, tryCPU, "a command can keep all CPUs busy"},
 		{"process limit", can.ProcessLimit, tryProcesses, "a fork bomb reaches the machine"},
-	} {
-		findings = append(findings, tryPromise(ctx, sandbox, name+" "+c.what, c.promised, c.try, c.without))
+	}
+	if lacking != "" {
+		promises = promises[:1]
+	}
+	for _, c := range promises {
+		f := env.Finding{Check: name + " " + c.what, Status: env.OK}
+		if !c.promised {
+			f.Status, f.Detail, f.Fix = env.Warning, "not enforced here: "+c.without, "for untrusted code use --env docker"
+		} else if f.Detail, err = c.try(ctx, sandbox); err != nil {
+			f = failure(f.Check, err, "do not run untrusted code here; see the kernel's control groups: cat /proc/cgroups")
+		}
+		findings = append(findings, f)
+	}
+	if lacking != "" {
+		findings = append(findings, env.Finding{
+			Check: name + " limits", Status: env.Skipped, Detail: "not tried: " + lacking + ": name one with --image",
+			Fix: "deepswe doctor --image REF",
+		})
 	}
 	return findings
-}
-
-// tryPromise breaks one promise, or tries to.
-func tryPromise(
-	ctx context.Context, s env.Sandbox, check string, promised bool,
-	try func(context.Context, env.Sandbox) (string, error), without string,
-) env.Finding {
-	f := env.Finding{Check: check, Status: env.OK}
-	switch {
-	case !promised:
-		f.Status, f.Detail = env.Warning, "does not hold here: "+without
-		f.Fix = "for untrusted code use --env docker"
-	default:
-		detail, err := try(ctx, s)
-		f.Detail = detail
-		if err != nil {
-			f.Status, f.Detail = env.Failed, err.Error()
-			f.Fix = "do not run untrusted code here; see the kernel's control groups: cat /proc/cgroups"
-		}
-	}
-	return f
 }
 
 func fixStart(err error) string {
@@ -94,38 +122,37 @@ func fixStart(err error) string {
 	return "deepswe clean, then deepswe doctor again"
 }
 
-// shell runs a line, and takes a sandbox that cannot for a failure.
+// shell runs a line and returns what it printed.
 func shell(ctx context.Context, s env.Sandbox, line string, timeout time.Duration) (env.Result, string, error) {
 	r, err := s.Run(ctx, env.Command{Line: line, Shell: "/bin/sh", Dir: "/", Timeout: timeout, Grace: time.Second})
 	return r, string(r.Stdout.Head) + string(r.Stderr.Head), err
 }
 
-// tryNetwork counts the network interfaces: without a network there is none but the loopback.
+// tryNetwork looks for a network interface beside the loopback, in an empty image without the help of a program.
 func tryNetwork(ctx context.Context, s env.Sandbox) (string, error) {
-	r, said, err := shell(ctx, s, "cat /proc/net/dev", 10*time.Second)
+	r, text, err := shell(ctx, s, "cat /proc/net/dev", 10*time.Second)
 	if err != nil {
 		return "", err
 	}
-	if r.ExitCode != 0 {
-		return tryNetworkBare(ctx, s)
-	}
-	for line := range strings.Lines(said) {
-		if name, _, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) != "lo" {
-			return "", fmt.Errorf("the sandbox has a network interface: %s", strings.TrimSpace(name))
+	var names []string
+	for line := range strings.Lines(text) {
+		if name, _, ok := strings.Cut(line, ":"); ok {
+			names = append(names, strings.TrimSpace(name))
 		}
 	}
-	return "enforced: there is no interface but the loopback", nil
-}
-
-// tryNetworkBare checks the same where there is no program to ask with.
-func tryNetworkBare(ctx context.Context, s env.Sandbox) (string, error) {
-	interfaces, err := s.List(ctx, "/sys/class/net", env.ListOptions{})
-	if err != nil {
-		return "", err
+	if r.ExitCode != 0 {
+		interfaces, err := s.List(ctx, "/sys/class/net", env.ListOptions{})
+		if err != nil {
+			return "", err
+		}
+		names = nil
+		for _, i := range interfaces.Entries {
+			names = append(names, path.Base(i.Path))
+		}
 	}
-	for _, i := range interfaces.Entries {
-		if path.Base(i.Path) != "lo" {
-			return "", fmt.Errorf("the sandbox has a network interface: %s", path.Base(i.Path))
+	for _, name := range names {
+		if name != "lo" {
+			return "", fmt.Errorf("the sandbox has a network interface: %s", name)
 		}
 	}
 	return "enforced: there is no interface but the loopback", nil
@@ -147,7 +174,7 @@ func tryMemory(ctx context.Context, s env.Sandbox) (string, error) {
 	return fmt.Sprintf("enforced: allocating 200 MB under %d MiB was killed, and recognised", probeMemory>>20), nil
 }
 
-// tryCPU keeps a CPU busy for a second and asks how much of it was had.
+// tryCPU keeps a CPU busy for a second, and measures how much of it the command got.
 func tryCPU(ctx context.Context, s env.Sandbox) (string, error) {
 	_, said, err := shell(ctx, s, "trap 'times; exit 0' TERM; while :; do :; done", time.Second)
 	if err != nil {
@@ -191,11 +218,11 @@ func tryProcesses(ctx context.Context, s env.Sandbox) (string, error) {
 	return fmt.Sprintf("enforced: 100 processes could not be started under %d", probeProcesses), nil
 }
 
-// tryUser asks whom commands run as, and whether they have any of root's powers.
+// tryUser looks up the user that commands run as, and whether they hold any capability.
 func tryUser(ctx context.Context, s env.Sandbox) (string, error) {
 	r, said, err := shell(ctx, s, "grep -E '^(Uid|CapEff|CapBnd):' /proc/self/status", 10*time.Second)
 	if err != nil || r.ExitCode != 0 {
-		return "commands' rights could not be looked at: " + cli.FirstLine(said, 0), err
+		return "the user of commands could not be looked up: " + cli.FirstLine(said, 0), err
 	}
 	fields := map[string]string{}
 	for line := range strings.Lines(said) {
@@ -209,30 +236,7 @@ func tryUser(ctx context.Context, s env.Sandbox) (string, error) {
 		}
 	}
 	if fields["Uid:"] == "0" {
-		return "commands are root in name, as the image says, without any of its powers", nil
+		return "commands are root in name, as the image says, without any capability", nil
 	}
 	return "enforced: commands run as user " + fields["Uid:"] + ", without any capability", nil
-}
-
-// tryEmpty tries what can be tried without any program in the sandbox: the guest itself, and its surroundings. lacking
-// says why there is none.
-func tryEmpty(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	s.Run, s.Rollout = "doctor", "doctor"
-	began := time.Now()
-	sandbox, err := p.Start(ctx, s)
-	if err != nil {
-		return []env.Finding{{Check: p.Name() + " sandbox", Status: env.Failed, Detail: err.Error(), Fix: fixStart(err)}}
-	}
-	defer sandbox.Close(ctx)
-	return []env.Finding{
-		{Check: p.Name() + " sandbox", Status: env.OK, Detail: fmt.Sprintf(
-			"the guest is installed and answered after %v in an empty image", time.Since(began).Round(time.Millisecond))},
-		tryPromise(ctx, sandbox, p.Name()+" network off", true, tryNetwork, ""),
-		{
-			Check: p.Name() + " limits", Status: env.Skipped, Detail: "not tried: " + lacking + ": name one with --image",
-			Fix: "deepswe doctor --image REF",
-		},
-	}
 }
