@@ -128,7 +128,7 @@ func shell(ctx context.Context, s env.Sandbox, line string, timeout time.Duratio
 	return r, string(r.Stdout.Head) + string(r.Stderr.Head), err
 }
 
-// tryNetwork looks for a network interface beside the loopback, in an empty image without the help of a program.
+// tryNetwork looks for a network interface beside the loopback. An empty image has no cat, so the guest lists them there.
 func tryNetwork(ctx context.Context, s env.Sandbox) (string, error) {
 	r, text, err := shell(ctx, s, "cat /proc/net/dev", 10*time.Second)
 	if err != nil {

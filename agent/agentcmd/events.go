@@ -19,7 +19,7 @@ type watcher interface {
 	finish(o outcome) error
 }
 
-// started says what begins. With note, ready and checked it is what a watcher hears of beside the agent's own events.
+// started describes what begins. Like note, ready and checked, it comes from solve rather than from the agent.
 type started struct {
 	Type    string `json:"type"` // "start"
 	Version int    `json:"version"`
@@ -29,7 +29,7 @@ type started struct {
 	Sandbox string `json:"sandbox"`
 	Repo    string `json:"repo,omitempty"`
 	Demo    bool   `json:"demo,omitempty"`
-	// Recorded is set where no model is asked: the answers are those of a recording.
+	// Recorded is set where the answers come from a recording.
 	Recorded bool `json:"recorded,omitempty"`
 	MaxSteps int  `json:"max_steps"`
 	// NotCopied are files of the repository that the agent does not get to see.
@@ -43,7 +43,7 @@ type (
 	ready string
 )
 
-// checked is what the demo's tests said.
+// checked is the result of the demo's tests.
 type checked struct {
 	Type    string `json:"type"` // "check"
 	Command string `json:"command"`
@@ -51,9 +51,9 @@ type checked struct {
 	Output  string `json:"output"`
 }
 
-// newWatcher opens what the flags ask for, and reports whether it wants the model's text as it arrives.
-func newWatcher(d Deps, o solveOptions) (w watcher, stream bool) {
-	if o.json {
+// newWatcher returns the watcher that the flags ask for, and whether it wants the model's text as it arrives.
+func newWatcher(d Deps, asJSON bool) (w watcher, stream bool) {
+	if asJSON {
 		return &jsonWatcher{cli.NewJSONLines(d.Out)}, false
 	}
 	on := cli.ScreenOf(d.Err)

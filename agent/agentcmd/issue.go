@@ -25,16 +25,16 @@ import (
 // maxStatement is the most that is read of an issue's text: far above any issue, far below any context.
 const maxStatement = 1 << 20
 
-// issuePath is the path of an issue on GitHub and on what speaks like it.
+// issuePath is the path of an issue on GitHub and compatible hosts.
 var issuePath = regexp.MustCompile(`^/[^/]+/[^/]+/(issues|pull)/\d+/?$`)
 
-// input is what there is to solve: a text, or the address of an issue.
+// input is what solve works on: a text, or the address of an issue.
 type input struct {
 	text string
 	url  string
 }
 
-// readInput takes the issue from where the command line says: an argument, a file, or standard input for "-".
+// readInput reads the issue that the command line names: an argument, a file, or standard input for "-".
 func readInput(args []string, file string, stdin io.Reader) (input, error) {
 	switch {
 	case len(args) > 0 && file != "":
@@ -158,24 +158,12 @@ const (
 	storedSuffix   = ".txt"
 )
 
-func demoIssue(demo fs.FS) (input, error) {
-	data, err := fs.ReadFile(demo, demoStatement)
-	if err != nil {
-		return input{}, fmt.Errorf("demo: %w", err)
-	}
-	return input{text: string(data)}, nil
-}
-
 func openDemo(demo fs.FS) (*trajectory.Recording, error) {
 	data, err := fs.ReadFile(demo, demoTrajectory)
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
+		return nil, err
 	}
-	rec, err := trajectory.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("demo: %w", err)
-	}
-	return rec, nil
+	return trajectory.Parse(data)
 }
 
 // writeDemo puts the demo's repository into the directory.

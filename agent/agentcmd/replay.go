@@ -88,13 +88,12 @@ func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err
 	}
 	spec.Run = j.id
 	if o.dir == "" {
-		j.reap(ctx)
-		if j.snapshot, err = j.takeSnapshot(ctx); err != nil {
+		if err = j.copyRepository(ctx); err != nil {
 			return err
 		}
 		spec.CopyIn = j.snapshot.Dir
 	}
-	if j.provider, err = j.openProvider(ctx); err != nil {
+	if err = j.openProvider(ctx); err != nil {
 		return err
 	}
 	sb, err := j.provider.Start(ctx, spec)

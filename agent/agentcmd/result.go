@@ -16,7 +16,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// outcome is what solve came to: the last line of --json, and what the summary is made of. Its fields and their meaning
+// outcome is the result of solve: the last line of --json, and the source of the summary. Its fields and their meaning
 // are the contract of version 1.
 type outcome struct {
 	Type     string `json:"type"` // "result"
@@ -45,15 +45,7 @@ type outcome struct {
 	diff []byte
 }
 
-// failed is the outcome where there was no rollout.
-func failed(ctx context.Context, err error) outcome {
-	if ctx.Err() != nil {
-		return outcome{Status: string(agent.Interrupted), ExitCode: cli.ExitInterrupted}
-	}
-	return outcome{Status: "failed", ExitCode: cli.ExitCode(err)}
-}
-
-// finish delivers the patch where it was asked for, and says what the attempt came to.
+// finish delivers the patch where a flag asks for it, and returns the result of the attempt.
 func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (outcome, error) {
 	out := r.Outcome
 	patched := len(r.Patch.Diff) > 0
@@ -64,8 +56,7 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 		Tokens:  attempt.Tokens{Prompt: out.Usage.Prompt, Completion: out.Usage.Completion, Cached: out.Usage.Cached},
 		Seconds: (r.StartTime + out.Elapsed + r.PatchTime).Round(time.Millisecond).Seconds(),
 	}
-	report.Patch = j.path(attempt.PatchFile)
-	report.Trajectory = j.path(attempt.TrajectoryFile)
+	report.Patch, report.Trajectory = j.path(attempt.PatchFile), j.path(attempt.TrajectoryFile)
 	err := errors.Join(r.Err, out.Err)
 	if r.Err != nil && errors.Is(out.Err, r.Err) {
 		err = r.Err
@@ -104,9 +95,8 @@ func (j *job) end(report outcome, err error) error {
 			report.ExitCode = cli.ExitCode(err)
 		}
 	}
-	told := j.watch.finish(report)
-	if told != nil && !errors.Is(told, cli.ErrReaderGone) {
-		err = errors.Join(err, fmt.Errorf("the result could not be printed: %w", told))
+	if lost := j.watch.finish(report); lost != nil && !errors.Is(lost, cli.ErrReaderGone) {
+		err = errors.Join(err, fmt.Errorf("the result could not be printed: %w", lost))
 		if report.ExitCode == cli.ExitDone {
 			report.ExitCode = cli.ExitInternal
 		}
@@ -117,7 +107,7 @@ func (j *job) end(report outcome, err error) error {
 	return &cli.ExitError{Code: report.ExitCode, Err: err}
 }
 
-// path is where a file of the attempt lies, nil when it was not written.
+// path is the path of a file of the attempt, nil where it was not written.
 func (j *job) path(name string) *string {
 	path := filepath.Join(j.dir, name)
 	if _, err := os.Lstat(path); err != nil {
@@ -126,8 +116,7 @@ func (j *job) path(name string) *string {
 	return &path
 }
 
-// deliver puts the patch where --apply and --branch ask for it. What the agent did not finish stays in the run's
-// directory.
+// deliver applies the patch, and commits it to a branch, as --apply and --branch ask.
 func (j *job) deliver(ctx context.Context, report *outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

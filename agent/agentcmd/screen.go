@@ -60,7 +60,7 @@ func (s *screen) draw(width int) []string {
 	if s.step > 0 {
 		parts = append(parts, fmt.Sprintf("step %d/%d", s.step, s.max))
 	}
-	if s.tokens > 0 && width >= roomy {
+	if s.tokens > 0 && width >= 60 {
 		parts = append(parts, cli.Count(s.tokens)+" tokens")
 	}
 	text := strings.Join(append(parts, s.doing), "  ")
@@ -73,9 +73,6 @@ func (s *screen) draw(width int) []string {
 	}
 	return []string{s.styles.dim.Render(cli.Cut(text, width-1))}
 }
-
-// roomy is the width from which on the live line has room for more than what goes on.
-const roomy = 60
 
 func (s *screen) now(doing string) {
 	s.doing, s.since = doing, time.Now()
@@ -120,7 +117,7 @@ func (s *screen) start(b started) {
 	s.omissions("not copied: ", b.NotCopied)
 }
 
-// manyOmissions is how many files are told one by one.
+// manyOmissions is how many files are named one by one.
 const manyOmissions = 5
 
 // omissions prints the files that are left out.
@@ -140,7 +137,8 @@ func (s *screen) event(e agent.Event) {
 		s.step, s.said = e.Step, ""
 		s.now("thinking")
 	case agent.EventText:
-		s.said = tail(s.said+e.Text, 1000)
+		s.said += e.Text
+		s.said = s.said[max(0, len(s.said)-1000):]
 	case agent.EventReply:
 		s.said = ""
 		s.tokens = e.Usage.Prompt + e.Usage.Completion
@@ -201,7 +199,7 @@ func (s *screen) check(c checked) {
 }
 
 func (s *screen) finish(o outcome) error {
-	// A screen that went away is nobody's loss: the result goes to standard output.
+	// The result goes to standard output, so an error of the screen does not matter.
 	_ = s.Close(false)
 	s.Lock()
 	defer s.Unlock()
@@ -307,12 +305,4 @@ func spoken(reply string) string {
 	}
 	reply, _, _ = strings.Cut(reply, "<function=")
 	return cli.FirstLine(reply, 0)
-}
-
-// tail is the end of a text: at most n bytes.
-func tail(s string, n int) string {
-	if len(s) > n {
-		return s[len(s)-n:]
-	}
-	return s
 }

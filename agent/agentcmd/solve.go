@@ -4,11 +4,29 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/cli"
 )
+
+// Deps is what the commands need.
+type Deps struct {
+	cli.World
+	// Demo holds the demo's repository, issue and recording.
+	Demo fs.FS
+}
+
+// New returns the commands about a rollout.
+func New(d Deps) []*cobra.Command {
+	return []*cobra.Command{newSolve(d), newReplay(d), newView(d)}
+}
+
+// NewMachine returns the commands about this machine.
+func NewMachine(d Deps) []*cobra.Command {
+	return []*cobra.Command{newDoctor(d), newClean(d)}
+}
 
 // solveOptions are the flags of solve.
 type solveOptions struct {
@@ -24,7 +42,7 @@ type solveOptions struct {
 	out       string
 	json      bool
 
-	choice cli.SandboxChoice // what the flags and the configuration come to
+	choice cli.SandboxChoice // of the flags and the configuration
 }
 
 const solveHelp = `Fix an issue in a repository.
@@ -101,7 +119,7 @@ func (o *solveOptions) fill(c cli.Config) {
 	if !o.Given("env") {
 		o.Env = cmp.Or(c.Env, o.Env)
 	}
-	// Who asks for a sandbox that takes no image by name does not mean the configured one.
+	// A sandbox that takes no image, asked for by name, goes without the configured one.
 	if !o.Given("image") && (o.Env == cli.EnvAuto || o.Env == cli.EnvDocker) {
 		o.Image = c.Image
 	}
@@ -121,29 +139,14 @@ func (o *solveOptions) input(args []string, d Deps) (input, error) {
 	if len(args) > 0 {
 		return input{}, errors.New("--demo brings its own issue: leave out the argument")
 	}
-	return demoIssue(d.Demo)
+	data, err := fs.ReadFile(d.Demo, demoStatement)
+	return input{text: string(data)}, err
 }
 
-// runSolve is solve with everything about the command line behind it. Wrong usage is reported like every other failure:
-// also with --json, the last line is the result.
+// runSolve works on the issue, cleans up, and reports the result: with --json also where the command line is wrong.
 func runSolve(ctx context.Context, d Deps, o solveOptions, args []string) error {
-	err := o.complete(d.World)
-	j := &job{d: d}
-	if err == nil {
-		j.in, err = o.input(args, d)
-		err = cli.Usage(err)
-	}
-	j.o = o
-	j.watch, j.stream = newWatcher(d, o)
-	var report outcome
-	if err == nil {
-		report, err = j.work(ctx)
-	} else {
-		report = failed(ctx, err)
-	}
-	// Nothing of ours is left when the result is reported.
-	if cerr := j.close(); cerr != nil {
-		err = errors.Join(err, cerr)
-	}
-	return j.end(report, err)
+	j := &job{d: d, o: o}
+	j.watch, j.stream = newWatcher(d, o.json)
+	report, err := j.work(ctx, args)
+	return j.end(report, errors.Join(err, j.close()))
 }

@@ -33,7 +33,7 @@ type job struct {
 	target   string // the repository on the host
 	snapshot *repo.Snapshot
 	provider env.Provider
-	attempt  *attempt.Attempt
+	attempt  attempt.Attempt
 	watch    watcher
 	stream   bool // the watcher wants the model's text as it arrives
 
@@ -51,33 +51,58 @@ func (j *job) close() error {
 	return err
 }
 
+// work attempts the task, and returns the result.
+func (j *job) work(ctx context.Context, args []string) (outcome, error) {
+	switch err := j.prepare(ctx, args); {
+	case err == nil:
+	case ctx.Err() != nil:
+		return outcome{Status: string(agent.Interrupted), ExitCode: cli.ExitInterrupted}, &cli.ExitError{
+			Code: cli.ExitInterrupted, Err: errors.New("interrupted before the first step; nothing was changed"),
+		}
+	default:
+		return outcome{Status: "failed", ExitCode: cli.ExitCode(err)}, err
+	}
+	result, err := j.attempt.Make(ctx, j.task, j.snapshot, j.dir)
+	return j.finish(ctx, result, errors.Join(err, j.record(result)))
+}
+
 // prepare opens everything that a rollout needs, the cheap and likely failures first.
-func (j *job) prepare(ctx context.Context) error {
-	if err := j.check(ctx); err != nil {
+func (j *job) prepare(ctx context.Context, args []string) error {
+	var err error
+	if err = j.o.complete(j.d.World); err != nil {
+		return err
+	}
+	if j.in, err = j.o.input(args, j.d); err != nil {
+		return cli.Usage(err)
+	}
+	if err = j.check(ctx); err != nil {
 		return err
 	}
 	model, err := j.openModel(ctx)
 	if err != nil {
 		return err
 	}
-	if err := j.openTask(ctx); err != nil {
+	if err = j.openTask(ctx); err != nil {
 		return err
 	}
-	if err := j.nameRun(); err != nil {
+	if err = j.nameRun(); err != nil {
+		return cli.Usage(err)
+	}
+	if err = j.copyRepository(ctx); err != nil {
 		return err
 	}
-	j.reap(ctx)
-	if j.snapshot, err = j.takeSnapshot(ctx); err != nil {
+	if err = j.openProvider(ctx); err != nil {
 		return err
 	}
-	if j.provider, err = j.openProvider(ctx); err != nil {
+	if j.attempt, err = j.o.Attempt(j.d.World, model, j.o.Network); err != nil {
 		return err
 	}
-	if j.attempt, err = j.newAttempt(j.provider, model); err != nil {
-		return err
-	}
-	if err := j.createRun(model.Name); err != nil {
-		return err
+	j.attempt.Provider, j.attempt.Run, j.attempt.Stream = j.provider, j.id, j.stream
+	j.attempt.OnEvent = func(e agent.Event) { j.watch.show(e) }
+	j.attempt.OnPhase = func(p attempt.Phase) { j.watch.show(p) }
+	j.attempt.OnReady = func(dir string) { j.watch.show(ready(dir)) }
+	if err = j.createRun(model.Name); err != nil {
+		return cli.Usage(err)
 	}
 	j.watch.show(started{
 		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target,
@@ -108,55 +133,57 @@ func (j *job) check(ctx context.Context) error {
 	return nil
 }
 
-// reap removes the temporary files that killed runs left. A failure does not stop the work.
-func (j *job) reap(ctx context.Context) {
-	if _, err := disk.ReapScratch(ctx, "", disk.Reaping{}); err != nil && ctx.Err() == nil {
-		j.d.Logger().Warn("what a killed run left could not be removed", "error", err)
+// openModel opens the model. The demo is a live one only where a flag names the model or its endpoint: no environment and
+// no configuration changes it.
+func (j *job) openModel(ctx context.Context) (cli.LiveModel, error) {
+	if !j.o.demo || j.o.Name != "" || j.o.BaseURL != "" {
+		return j.o.Open(ctx, j.d.World)
 	}
+	rec, err := openDemo(j.d.Demo)
+	if err != nil {
+		return cli.LiveModel{}, err
+	}
+	return j.o.Recorded(rec)
 }
 
-// takeSnapshot copies the repository.
-func (j *job) takeSnapshot(ctx context.Context) (*repo.Snapshot, error) {
+// nameRun decides on the run's directory: the one that --out names, or a new one in the usual place.
+func (j *job) nameRun() error {
+	var err error
+	j.run, err = filepath.Abs(cmp.Or(j.o.out, j.d.RunDir(j.id)))
+	if err == nil && run.Exists(j.run) {
+		err = fmt.Errorf("%s holds a run already: choose another --out", j.run)
+	}
+	return err
+}
+
+// copyRepository takes a snapshot of the repository, after the temporary files that killed runs left are removed. A
+// failure to remove them does not stop the work.
+func (j *job) copyRepository(ctx context.Context) error {
+	if _, err := disk.ReapScratch(ctx, "", disk.Reaping{}); err != nil && ctx.Err() == nil {
+		j.d.Logger().Warn("the temporary files of a killed run could not be removed", "error", err)
+	}
 	j.watch.show(note("copying the repository"))
-	s, err := repo.Take(ctx, j.target)
+	var err error
+	j.snapshot, err = repo.Take(ctx, j.target)
 	switch {
 	case err == nil:
+		j.onClose(j.snapshot.Close)
+		return nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, repo.ErrNoGit),
 		errors.Is(err, repo.ErrSource):
-		return nil, cli.Usage(err)
-	default:
-		return nil, &cli.ExitError{Code: cli.ExitSandbox, Err: err}
+		return cli.Usage(err)
 	}
-	j.onClose(s.Close)
-	return s, nil
+	return &cli.ExitError{Code: cli.ExitSandbox, Err: err}
 }
 
-func (j *job) openProvider(ctx context.Context) (env.Provider, error) {
+func (j *job) openProvider(ctx context.Context) error {
 	c := j.o.choice
 	c.Progress = func(p env.Progress) { j.watch.show(p) }
-	p, err := j.d.Sandbox(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	j.onClose(p.Close)
-	return p, nil
-}
-
-// nameRun decides on the run's directory: the one that was asked for, or a new one in the usual place.
-func (j *job) nameRun() error {
-	dir := j.o.out
-	if dir == "" {
-		dir = j.d.RunDir(j.id)
-	}
 	var err error
-	if j.run, err = filepath.Abs(dir); err == nil && run.Exists(j.run) {
-		err = j.exists()
+	if j.provider, err = j.d.Sandbox(ctx, c); err == nil {
+		j.onClose(j.provider.Close)
 	}
-	return cli.Usage(err)
-}
-
-func (j *job) exists() error {
-	return fmt.Errorf("%s holds a run already: choose another --out", j.run)
+	return err
 }
 
 // solveSettings are the settings in the manifest of a run of solve.
@@ -181,11 +208,8 @@ func (j *job) createRun(model string) error {
 	j.journal, err = run.Create(j.run, run.Manifest{
 		Kind: run.Solve, ID: j.id, Program: j.d.Program(), Settings: settings,
 	})
-	if errors.Is(err, run.ErrExists) {
-		err = j.exists()
-	}
 	if err != nil {
-		return cli.Usage(err)
+		return err
 	}
 	j.onClose(j.journal.Close)
 	j.dir, err = j.journal.Attempt(j.runJob())
@@ -209,40 +233,4 @@ func (j *job) record(r attempt.Result) error {
 		o.Err = err.Error()
 	}
 	return j.journal.Record(o)
-}
-
-// work does the job, and reports what came of it.
-func (j *job) work(ctx context.Context) (outcome, error) {
-	if err := j.prepare(ctx); err != nil {
-		if ctx.Err() != nil {
-			err = errors.New("interrupted before the first step; nothing was changed")
-			err = &cli.ExitError{Code: cli.ExitInterrupted, Err: err}
-		}
-		return failed(ctx, err), err
-	}
-	result, err := j.attempt.Make(ctx, j.task, j.snapshot, j.dir)
-	return j.finish(ctx, result, errors.Join(err, j.record(result)))
-}
-
-// openModel opens the model. Only a flag makes the demo a live one: with whatever else is set, it is the same
-// everywhere.
-func (j *job) openModel(ctx context.Context) (cli.LiveModel, error) {
-	if !j.o.demo || j.o.Name != "" || j.o.BaseURL != "" {
-		return j.o.Open(ctx, j.d.World)
-	}
-	rec, err := openDemo(j.d.Demo)
-	if err != nil {
-		return cli.LiveModel{}, err
-	}
-	return j.o.Recorded(rec)
-}
-
-// newAttempt says how the task is attempted.
-func (j *job) newAttempt(provider env.Provider, m cli.LiveModel) (*attempt.Attempt, error) {
-	a, err := j.o.Attempt(j.d.World, m, j.o.Network)
-	a.Provider, a.Run, a.Stream = provider, j.id, j.stream
-	a.OnEvent = func(e agent.Event) { j.watch.show(e) }
-	a.OnPhase = func(p attempt.Phase) { j.watch.show(p) }
-	a.OnReady = func(dir string) { j.watch.show(ready(dir)) }
-	return &a, err
 }

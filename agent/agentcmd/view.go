@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -59,11 +60,13 @@ func newView(d Deps) *cobra.Command {
 
 func runView(d Deps, o viewOptions, path string) error {
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) && filepath.Base(path) == path {
-		if dir := d.RunDir(path); run.Exists(dir) {
-			path = dir
-			info, err = os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		dir := d.RunDir(filepath.Base(path))
+		if filepath.Base(path) != path || !run.Exists(dir) {
+			return cli.Usagef("%s does not exist, and no run in %s has that id", path, filepath.Dir(dir))
 		}
+		path = dir
+		info, err = os.Stat(path)
 	}
 	if err != nil {
 		return cli.Usage(err)
@@ -336,15 +339,11 @@ func (v viewer) text(s string) {
 	}
 }
 
-// indented lays JSON out for reading; what is not JSON stays as it is.
+// indented formats JSON for reading; other text stays as it is.
 func indented(s string) string {
-	var v any
-	if json.Unmarshal([]byte(s), &v) != nil {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(s), "", "  ") != nil {
 		return s
 	}
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return s
-	}
-	return string(data)
+	return b.String()
 }
