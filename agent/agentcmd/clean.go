@@ -17,7 +17,8 @@ import (
 
 const cleanHelp = `Remove what dead runs left: containers and volumes on the Docker daemon, scratch
 directories, processes and control groups on this machine. What a living run
-uses is not touched, also not that of another machine on the same daemon.
+uses is left alone, also where the run is on another machine that shares the
+daemon.
 
 EXIT STATUS
   0  everything was removed, or there was nothing
@@ -62,7 +63,7 @@ func runClean(ctx context.Context, d Deps, o cleanOptions) error {
 		case k.Name == cli.EnvDocker && len(o.hosts) > 0:
 			failures = errors.Join(failures, err) // asked for by name
 		default:
-			// What cannot be opened leaves nothing behind either, so it is worth a word and not a failure.
+			// A provider that does not work here has left nothing here, so this is a note and not a failure.
 			fmt.Fprintf(d.Err, "not looked at: %v\n", err)
 		}
 	}

@@ -183,8 +183,8 @@ func (r *report) finish() error {
 	return err
 }
 
-// checkEndpoint checks the model endpoint. Half of what deepswe does needs none, so it is no failure that none is set and
-// none answers at vLLM's default address.
+// checkEndpoint checks the model endpoint. Half of the commands need none, so it is not a failure that none is set and
+// none answers where vLLM listens by default.
 func checkEndpoint(ctx context.Context, w cli.World, baseURL, model string) []env.Finding {
 	config, err := w.LoadConfig()
 	if err != nil {
@@ -262,7 +262,7 @@ func checkDisk() []env.Finding {
 		if path == "." {
 			path = "the current directory"
 		}
-		free := int64(disk.Bavail) * int64(disk.Bsize)
+		free := int64(disk.Bavail) * int64(disk.Bsize) //nolint:unconvert // of another size elsewhere
 		f := env.Finding{
 			Check: "disk", Status: env.OK, Detail: fmt.Sprintf("%.1f GiB free for %s", float64(free)/(1<<30), path),
 		}

@@ -49,7 +49,7 @@ func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKin
 }
 
 // try starts a sandbox of the spec under small limits and finds out which promises it keeps. Where lacking says why the
-// spec's image is empty, only what needs no program in it is tried.
+// image is empty, it tries only what needs no program.
 func try(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -128,7 +128,7 @@ func shell(ctx context.Context, s env.Sandbox, line string, timeout time.Duratio
 	return r, string(r.Stdout.Head) + string(r.Stderr.Head), err
 }
 
-// tryNetwork looks for a network interface beside the loopback. An empty image has no cat, so the guest lists them there.
+// tryNetwork looks for a network interface beside the loopback. An empty image has no cat, so the guest lists them.
 func tryNetwork(ctx context.Context, s env.Sandbox) (string, error) {
 	r, text, err := shell(ctx, s, "cat /proc/net/dev", 10*time.Second)
 	if err != nil {
@@ -213,7 +213,7 @@ func tryProcesses(ctx context.Context, s env.Sandbox) (string, error) {
 		return "", fmt.Errorf("100 processes were started under a limit of %d", probeProcesses)
 	}
 	if err := s.Ping(ctx); err != nil {
-		return "", fmt.Errorf("the guest did not survive: %w", err)
+		return "", fmt.Errorf("the guest did not survive the limit: %w", err)
 	}
 	return fmt.Sprintf("enforced: 100 processes could not be started under %d", probeProcesses), nil
 }

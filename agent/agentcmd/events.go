@@ -12,8 +12,8 @@ import (
 
 // watcher shows a rollout as it goes on.
 type watcher interface {
-	// show shows what happens: started, note, env.Progress, attempt.Phase, ready, agent.Event or checked. Pulls come from
-	// several goroutines.
+	// show shows a started, note, env.Progress, attempt.Phase, ready, agent.Event or checked. Progress comes from several
+	// goroutines.
 	show(happened any)
 	// finish shows the result, and ends the watcher. Its error is that of the stream that the result belongs on.
 	finish(o outcome) error

@@ -17,8 +17,8 @@ import (
 	"deepswe/tools"
 )
 
-// screen shows a rollout to people, on standard error: a line for every step that is done, and below them, on a
-// terminal, one about what is going on right now. The patch goes to standard output.
+// screen shows a rollout to people, on standard error: a line for every finished step and, on a terminal, a live line
+// below them about the current one. The patch goes to standard output.
 type screen struct {
 	*cli.Screen // its lock guards what follows
 	out         io.Writer

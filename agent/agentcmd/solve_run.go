@@ -111,7 +111,7 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	return nil
 }
 
-// check looks at what the command line names, before anything is asked or copied.
+// check validates what the command line names, before a model is asked or a repository copied.
 func (j *job) check(ctx context.Context) error {
 	if _, err := exec.LookPath("git"); err != nil {
 		return cli.Usage(repo.ErrNoGit)
@@ -133,8 +133,8 @@ func (j *job) check(ctx context.Context) error {
 	return nil
 }
 
-// openModel opens the model. The demo is a live one only where a flag names the model or its endpoint: no environment and
-// no configuration changes it.
+// openModel opens the model. The demo is live only where a flag names the model or its endpoint, so that it is the same
+// everywhere.
 func (j *job) openModel(ctx context.Context) (cli.LiveModel, error) {
 	if !j.o.demo || j.o.Name != "" || j.o.BaseURL != "" {
 		return j.o.Open(ctx, j.d.World)

@@ -16,7 +16,7 @@ import (
 	"deepswe/env/local"
 )
 
-// The words of --env that the program itself refers to.
+// The words of --env that code refers to.
 const (
 	EnvAuto   = "auto"
 	EnvDocker = "docker"
@@ -24,14 +24,14 @@ const (
 	EnvHost   = "host"
 )
 
-// SandboxKind is a line of the table behind --env.
+// SandboxKind is an entry of the table behind --env.
 type SandboxKind struct {
 	// Name is the word of --env, Remark what help says beside it.
 	Name   string
 	Remark string
 	// Images is set where sandboxes are started from container images; the others use the host's own programs.
 	Images bool
-	// Fix is what helps where Open fails and its error does not say.
+	// Fix is the advice of doctor where Open fails and its error has none.
 	Fix  string
 	Open openFunc
 }

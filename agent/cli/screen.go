@@ -14,11 +14,11 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal is what is known about the place where people read.
+// Terminal describes where lines are shown.
 type Terminal struct {
 	// Live is set where lines can be redrawn.
 	Live bool
-	// Width is how many columns there are now: people change that. 80 when nil.
+	// Width returns the current number of columns: a window can be resized. 80 when nil.
 	Width func() int
 }
 
@@ -53,8 +53,8 @@ func terminalOf(w io.Writer) Terminal {
 // redrawn. Whatever is written to it, by a log or by another command's part, appears above the live lines. In a pipe
 // nothing is redrawn.
 //
-// Its lock also guards what the live lines are drawn from: whoever changes that holds it. The first failed write ends
-// all output, because no work stops when nobody can see it.
+// Its lock also guards what the live lines are drawn from: hold it to change that. The first failed write ends
+// all output, and no error stops the work.
 type Screen struct {
 	sync.Mutex
 	out      io.Writer
@@ -68,10 +68,10 @@ type Screen struct {
 	done chan struct{}
 }
 
-// NewScreen shows lines on w, whose terminal, if it is one, it looks up.
+// NewScreen shows lines on w, which may be a terminal.
 func NewScreen(w io.Writer) *Screen { return NewScreenOn(w, terminalOf(w)) }
 
-// NewScreenOn shows lines on w as the terminal allows.
+// NewScreenOn shows lines on w, a terminal as described.
 func NewScreenOn(w io.Writer, t Terminal) *Screen {
 	if t.Width == nil {
 		t.Width = func() int { return narrow }
@@ -248,7 +248,7 @@ func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler. Groups mean nothing to people.
 func (h *lineHandler) WithGroup(string) slog.Handler { return h }
 
-// appendAttr adds what there is to say: a status of 0 is none, and nobody reads nanoseconds.
+// appendAttr adds an attribute unless it is empty. A status of 0 is none, and durations are rounded.
 func appendAttr(b *strings.Builder, a slog.Attr) {
 	switch v := a.Value.Resolve(); {
 	case v.Equal(slog.Int64Value(0)) || v.Equal(slog.StringValue("")) || v.Kind() == slog.KindAny && v.Any() == nil:
