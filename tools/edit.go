@@ -72,7 +72,7 @@ func (e *fileEditor) edit(ctx context.Context, sb Sandbox, command, path string,
 	if c.note != "" {
 		p.note("%s", c.note)
 	}
-	return e.snippet(fmt.Sprintf("The file %s has been edited.", name(path)), path, after, c.at, len(c.new)) +
+	return snippet(fmt.Sprintf("The file %s has been edited.", name(path)), path, after, c.at, len(c.new)) +
 		"\nReview the changes and make sure they are as expected. Edit the file again if necessary.", nil
 }
 
@@ -102,7 +102,7 @@ func (e *fileEditor) create(ctx context.Context, sb Sandbox, path string, lint b
 	}
 	heading := fmt.Sprintf("File created successfully at: %s (%s). Here's the result of running `cat -n` on the "+
 		"file:", name(path), f.length())
-	return e.render(heading, f, span{1, f.lines()}, nil), nil
+	return render(heading, f, span{1, f.lines()}, nil), nil
 }
 
 // planInsert reads the parameters of insert and returns what makes a change from a file.
@@ -143,7 +143,7 @@ func planInsert(p *params) (func(file) (change, error), error) {
 }
 
 // snippet shows the lines around an edit.
-func (e *fileEditor) snippet(done, path string, after []byte, at, length int) string {
+func snippet(done, path string, after []byte, at, length int) string {
 	f := file{text: newText(after), path: path, size: int64(len(after))}
 	if f.lines() == 0 {
 		return done + " It is now empty."
@@ -155,7 +155,7 @@ func (e *fileEditor) snippet(done, path string, after []byte, at, length int) st
 	}
 	last := min(f.lines(), f.lineAt(end)+snippetLines)
 	around := span{first, last}
-	return e.render(fmt.Sprintf("%s Here's the result of running `cat -n` on a snippet of it "+
+	return render(fmt.Sprintf("%s Here's the result of running `cat -n` on a snippet of it "+
 		"(%v):", done, around), f, around, nil)
 }
 

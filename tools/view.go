@@ -16,7 +16,7 @@ import (
 const condenseAbove = 110
 
 // view shows a file or a directory.
-func (e *fileEditor) view(ctx context.Context, sb Sandbox, path string, p *params) (string, error) {
+func view(ctx context.Context, sb Sandbox, path string, p *params) (string, error) {
 	pythonOnly, err := p.flag("python_only", false)
 	if err != nil {
 		return "", err
@@ -36,7 +36,7 @@ func (e *fileEditor) view(ctx context.Context, sb Sandbox, path string, p *param
 		if ranged {
 			return "", tell("The view_range parameter is not allowed when path points to a directory (%s).", name(path))
 		}
-		return e.viewDirectory(ctx, sb, path, pythonOnly)
+		return viewDirectory(ctx, sb, path, pythonOnly)
 	}
 	if err != nil {
 		return "", explain(ctx, sb, path, err)
@@ -51,23 +51,23 @@ func (e *fileEditor) view(ctx context.Context, sb Sandbox, path string, p *param
 	case f.lines() == 0:
 		return fmt.Sprintf("The file %s is empty.", name(f.path)), nil
 	case ranged:
-		return e.viewRange(f, first, last, p)
+		return viewRange(f, first, last, p)
 	case concise && isPython(path) && (forced || f.lines() > condenseAbove):
-		return e.viewCondensed(f, p), nil
+		return viewCondensed(f, p), nil
 	case forced:
 		p.note("concise only applies to Python files.")
 	}
-	return e.viewWhole(f), nil
+	return viewWhole(f), nil
 }
 
 func isPython(p string) bool { return path.Ext(p) == ".py" || path.Ext(p) == ".pyi" }
 
-func (e *fileEditor) viewWhole(f file) string {
+func viewWhole(f file) string {
 	heading := fmt.Sprintf("Here's the result of running `cat -n` on %s (%s):", name(f.path), f.length())
-	return e.render(heading, f, span{1, f.lines()}, nil)
+	return render(heading, f, span{1, f.lines()}, nil)
 }
 
-func (e *fileEditor) viewRange(f file, first, last int, p *params) (string, error) {
+func viewRange(f file, first, last int, p *params) (string, error) {
 	n := f.lines()
 	if first < 1 {
 		p.note("line numbers start at 1, so view_range was adjusted.")
@@ -90,29 +90,29 @@ func (e *fileEditor) viewRange(f file, first, last int, p *params) (string, erro
 	}
 	part := span{first, last}
 	heading := fmt.Sprintf("Here's the result of running `cat -n` on %s (%s), %v:", name(f.path), f.length(), part)
-	return e.render(heading, f, part, nil), nil
+	return render(heading, f, part, nil), nil
 }
 
 // viewCondensed shows Python source without its function bodies, and everything where the source cannot be parsed.
-func (e *fileEditor) viewCondensed(f file, p *params) string {
+func viewCondensed(f file, p *params) string {
 	if f.cut() {
-		return e.viewWhole(f)
+		return viewWhole(f)
 	}
 	folds, err := pythonFolds(f.data)
 	if err != nil {
 		p.note("the file is not valid Python (brackets, strings or indentation are unbalanced), so it is shown in full.")
-		return e.viewWhole(f)
+		return viewWhole(f)
 	}
 	if len(folds) == 0 {
-		return e.viewWhole(f)
+		return viewWhole(f)
 	}
 	heading := fmt.Sprintf("Here's a condensed view of %s (%s) with the bodies of functions elided. "+
 		"Use view_range to view a part in full, or concise=false to view everything.", name(f.path), f.length())
-	return e.render(heading, f, span{1, f.lines()}, folds)
+	return render(heading, f, span{1, f.lines()}, folds)
 }
 
 // render numbers lines below a heading, until the limit is reached.
-func (e *fileEditor) render(heading string, f file, lines span, folds []span) string {
+func render(heading string, f file, lines span, folds []span) string {
 	var b strings.Builder
 	b.WriteString(heading + "\n")
 	crlf := crlf(f.data)
@@ -179,41 +179,37 @@ const mostEntries = 2_000
 
 // viewDirectory lists two levels, and one where two are too many: the siblings of a huge directory are worth more than
 // its contents.
-func (e *fileEditor) viewDirectory(ctx context.Context, sb Sandbox, dir string, pythonOnly bool) (string, error) {
+func viewDirectory(ctx context.Context, sb Sandbox, dir string, pythonOnly bool) (string, error) {
 	what := "Files and directories"
 	if pythonOnly {
 		what = "Directories and Python files"
 	}
-	l, err := e.listing(ctx, sb, dir, 2, pythonOnly)
+	text, left, err := listing(ctx, sb, dir, 2, pythonOnly)
 	deep := "up to 2 levels deep"
-	if err == nil && l.left > 0 {
-		l, err = e.listing(ctx, sb, dir, 1, pythonOnly)
+	if err == nil && left > 0 {
+		text, left, err = listing(ctx, sb, dir, 1, pythonOnly)
 		deep = "1 level deep (2 levels have too many entries)"
 	}
 	if err != nil {
 		return "", explain(ctx, sb, dir, err)
 	}
-	out := fmt.Sprintf("%s in %s %s, excluding hidden items:\n%s\n%s", what, name(dir), deep, name(dir), l.text)
-	if l.left > 0 {
+	out := fmt.Sprintf("%s in %s %s, excluding hidden items:\n%s\n%s", what, name(dir), deep, name(dir), text)
+	if left > 0 {
 		out += fmt.Sprintf("NOTE: at least %s more are not listed. Use `ls` or `find` with execute_bash to narrow it "+
-			"down.\n", count(l.left))
+			"down.\n", count(left))
 	}
 	return strings.TrimSuffix(out, "\n"), nil
 }
 
-// listing is a directory's entries, one a line, and how many there are beyond the limits at least.
-type listing struct {
-	text string
-	left int
-}
-
-func (e *fileEditor) listing(ctx context.Context, sb Sandbox, dir string, depth int, pythonOnly bool) (listing, error) {
+// listing returns a directory's entries, one per line, and how many at least are left out.
+func listing(
+	ctx context.Context, sb Sandbox, dir string, depth int, pythonOnly bool,
+) (text string, left int, err error) {
 	l, err := sb.List(ctx, dir, env.ListOptions{Depth: depth, Limit: mostEntries})
 	if err != nil {
-		return listing{}, err
+		return "", 0, err
 	}
 	var b strings.Builder
-	left := 0
 	for _, entry := range l.Entries {
 		if pythonOnly && entry.Kind != guest.KindDir && !isPython(entry.Path) {
 			continue
@@ -231,7 +227,7 @@ func (e *fileEditor) listing(ctx context.Context, sb Sandbox, dir string, depth 
 	if len(l.Entries) == 0 {
 		b.WriteString("(empty)\n")
 	}
-	return listing{b.String(), left}, nil
+	return b.String(), left, nil
 }
 
 func entryLine(entry env.FileInfo) string {

@@ -224,10 +224,10 @@ func unreachable(err error) (message, hint string, r repetition) {
 	return message, "", often
 }
 
+// isConnection reports whether a connection failed: every error of a socket, a system call's too, is a net.Error.
 func isConnection(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNREFUSED)
+	_, ok := errors.AsType[net.Error](err)
+	return ok
 }
 
 // redact removes the API key from a text, in case the server repeated it.

@@ -14,11 +14,15 @@ import (
 func (d *Document) Recording() (*Recording, error) {
 	r := &Recording{Header: d.header()}
 	if v, ok := d.Extra[extraStop]; ok {
-		stop, err := recode[Stop](v)
+		// A Stop in a document that was built here, a JSON tree in one that was read.
+		r.Stop = new(Stop)
+		data, err := disk.MarshalJSON(v)
+		if err == nil {
+			err = json.Unmarshal(data, r.Stop)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read trajectory: extra.stop: %w", err)
 		}
-		r.Stop = &stop
 	}
 	for i := range d.Steps {
 		s := &d.Steps[i]
@@ -196,17 +200,4 @@ func (r *StepResult) result(sent string) Result {
 func milliseconds(extra map[string]any) time.Duration {
 	n, _ := atoi(extra[extraElapsed])
 	return time.Duration(n) * time.Millisecond
-}
-
-// recode reads a value of an extra object, which is a Go value in a document that was built here and a JSON tree in one
-// that was read.
-func recode[T any](v any) (T, error) {
-	var out T
-	data, err := disk.MarshalJSON(v)
-	if err != nil {
-		return out, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	return out, dec.Decode(&out)
 }
