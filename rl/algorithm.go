@@ -38,14 +38,14 @@ const (
 	SequenceMeanTokenMean Aggregation = "sequence_mean_token_mean"
 )
 
-// Mode is what a filter does with the rollouts that ended for a reason.
+// Mode is what a filter does with the rollouts of a stop reason.
 type Mode string
 
 const (
 	// Keep trains on the rollout like on any other.
 	Keep Mode = "keep"
 	// Mask trains none of the rollout's tokens; its reward stays in its siblings' baseline, it counts in R, and its rows
-	// are there with a mask of zeros. This is what DeepSWE's code did.
+	// have a mask of zeros. This is what DeepSWE's code did.
 	Mask Mode = "mask"
 	// Drop takes the rollout out before the baseline, as if it had never been sampled.
 	Drop Mode = "drop"
@@ -91,7 +91,7 @@ type Algorithm struct {
 	// Std divides by the sample standard deviation of the group plus 1e-6.
 	Std         bool
 	Aggregation Aggregation
-	// Filter has a mode for a stop reason; one that is not there is kept.
+	// Filter maps stop reasons to modes; rollouts of any other reason are kept.
 	Filter map[trajectory.StopReason]Mode
 	// DropUniform drops a group of two or more whose members all have the same reward: it teaches nothing, and without it
 	// R and the number of tokens count only what does (DAPO's dynamic sampling, without the sampling).
@@ -122,10 +122,10 @@ func (o Overlong) penalty(y int) float64 {
 	}
 }
 
-// DefaultPreset is the algorithm that this project is about.
+// DefaultPreset is the algorithm of DeepSWE.
 const DefaultPreset = "grpo++"
 
-// Presets are the names that [Preset] knows.
+// Presets are the names that [Preset] accepts.
 func Presets() []string { return []string{"grpo++", "grpo", "dr-grpo", "rloo", "dapo"} }
 
 // Preset returns a named algorithm. Only GRPO++ and DAPO clip asymmetrically; the others have the 0.2 of PPO on both

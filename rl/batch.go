@@ -9,7 +9,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// Batch describes a planned batch of rollouts. Counts are of rollouts where nothing else is said.
+// Batch describes a planned batch of rollouts. Counts are of rollouts unless stated otherwise.
 type Batch struct {
 	Rollouts int
 	// Dispositions counts rollouts by how the batch uses them.
@@ -29,7 +29,7 @@ type Batch struct {
 	Turns, Sampled, Environment, Length Spread
 	// Shape adds up the shapes of the rollouts that have rows.
 	Shape Shape
-	// TrainedTokens and TrainedRows are what is left of them when the masked are gone.
+	// TrainedTokens and TrainedRows are those of the trained rollouts alone.
 	TrainedTokens, TrainedRows int
 }
 
@@ -61,7 +61,7 @@ func (s *Spread) add(v float64) {
 // Mean is 0 where there are no values.
 func (s Spread) Mean() float64 { return ratio(s.Sum, float64(s.N)) }
 
-// ratio is 0 where there is nothing to divide by.
+// ratio is 0 where b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -96,7 +96,7 @@ func (a *Algorithm) summarize(members []Member, placements []Placement, groups [
 	return b
 }
 
-// count takes one rollout in.
+// count adds one rollout.
 func (b *Batch) count(m Member, p Placement) {
 	b.Dispositions[p.Disposition]++
 	b.Stops[m.StopReason]++
@@ -167,7 +167,7 @@ func (g *Groups) solved(members []Member) {
 	}
 }
 
-// countGroup takes in one group that the filter left.
+// countGroup adds one group that the filter left.
 func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placements []Placement) {
 	if !placements[group[0]].Disposition.HasRows() {
 		g.Dropped++

@@ -16,7 +16,7 @@ const maxLogRatio = 20
 // Loss evaluates the objective over rows and, where grad is not nil, its gradient.
 //
 // current[i][t] is the logprob that the policy now gives to rows[i].IDs[t], whatever it is where Mask is 0; old[i][t]
-// is the old policy's, and nil stands for the sampler's, Row.Logprobs. A Decoupled objective needs old; a trainer that
+// is the old policy's, and nil means the sampler's, Row.Logprobs. A Decoupled objective needs old; a trainer that
 // makes one update a batch passes current for it. grad[i][t] is set to dLoss/dcurrent[i][t]; grad may be current
 // itself, which is then overwritten. All have the shape of the rows' IDs.
 //
@@ -48,7 +48,7 @@ func Loss(rows []Row, current, old [][]float64, o Objective, grad [][]float64) (
 	return s, nil
 }
 
-// resolve puts the defaults in and refuses what means nothing.
+// resolve fills in the defaults and refuses invalid values.
 func (o Objective) resolve() (Objective, error) {
 	o.ClipLow, o.ClipHigh = cmp.Or(o.ClipLow, 0.2), cmp.Or(o.ClipHigh, 0.28)
 	var err error
@@ -66,7 +66,7 @@ func (o Objective) resolve() (Objective, error) {
 		{"veto below", c.VetoBelow}, {"veto above", c.VetoAbove},
 	} {
 		if !(v.value >= 0) || math.IsInf(v.value, 1) {
-			return o, fmt.Errorf("objective: %s is %v; it has to be zero or positive", v.name, v.value)
+			return o, fmt.Errorf("objective: %s is %v; want 0 or more", v.name, v.value)
 		}
 	}
 	truncates := c.TruncateToken > 0 || c.TruncateSequence > 0
@@ -74,7 +74,7 @@ func (o Objective) resolve() (Objective, error) {
 	case o.ClipLow > 1:
 		return o, fmt.Errorf("objective: clip low is %v; above 1 the lower bound of the ratio would be negative", o.ClipLow)
 	case o.DualClip != 0 && o.DualClip <= 1:
-		return o, fmt.Errorf("objective: dual clip is %v; it has to be above 1, or 0 for off", o.DualClip)
+		return o, fmt.Errorf("objective: dual clip is %v; want more than 1, or 0 for off", o.DualClip)
 	case c.TruncateToken > 0 && c.TruncateSequence > 0:
 		return o, fmt.Errorf("objective: token and sequence truncation are both on; turn one off")
 	case truncates && o.Surrogate != Reinforce && !o.Decoupled:
@@ -228,7 +228,7 @@ func (r *rowLoss) surrogate(s *Stats, logprob, d, ratio, coef float64) (value, s
 	return coef * ratio, coef * ratio
 }
 
-// trainer is the trainer's logprob that corrections hold against the sampler's.
+// trainer is the trainer's logprob that corrections compare with the sampler's.
 func (r *rowLoss) trainer(t int) float64 {
 	if r.o.Decoupled {
 		return r.old[t]
@@ -236,7 +236,7 @@ func (r *rowLoss) trainer(t int) float64 {
 	return r.current[t]
 }
 
-// observe takes one trained token into the sums; d is its clamped log-ratio.
+// observe adds one trained token; d is its clamped log-ratio.
 func (s *Stats) observe(d, ratio float64) {
 	s.KL1 -= d
 	s.KL3 += ratio - 1 - d
@@ -244,7 +244,7 @@ func (s *Stats) observe(d, ratio float64) {
 	s.Tokens++
 }
 
-// clampLog keeps NaN.
+// clampLog bounds a log-ratio and keeps NaN.
 func clampLog(d float64) float64 {
 	return max(-maxLogRatio, min(maxLogRatio, d))
 }

@@ -93,7 +93,7 @@ func commonPrefix(a, b []int32) int {
 	return i
 }
 
-// measure says what [merge] will make of the spans.
+// measure counts what [merge] will make of the spans.
 func measure(turns []Turn, spans []span, splits Splits, maxLength int) Shape {
 	s := Shape{Turns: len(turns), Rows: len(spans), Splits: splits}
 	for _, sp := range spans {

@@ -11,7 +11,7 @@ import (
 // stdEpsilon keeps the division by a standard deviation of zero finite, as in GRPO's and verl's code.
 const stdEpsilon = 1e-6
 
-// Member is what a batch needs to know of a rollout to place it, without its tokens.
+// Member is what a batch has to know about a rollout in order to place it.
 type Member struct {
 	Task, Group   string
 	Attempt       int
@@ -21,13 +21,13 @@ type Member struct {
 	Shape         Shape
 }
 
-// Measure says what [Algorithm.Plan] has to know of a rollout. maxLength is that of the algorithm.
+// Measure returns what [Algorithm.Plan] has to know about a rollout. maxLength is that of the algorithm.
 func Measure(r *Rollout, maxLength int) Member {
 	m, _ := measured(r, maxLength)
 	return m
 }
 
-// measured returns also the spans that [merge] makes rows of.
+// measured also returns the spans that [merge] turns into rows.
 func measured(r *Rollout, maxLength int) (Member, []span) {
 	m := Member{
 		Task: r.Task, Group: r.Group, Attempt: r.Attempt, Reward: r.Reward, StopReason: r.StopReason,
@@ -56,7 +56,7 @@ const (
 	Trained Disposition = "trained"
 	// Masked rollouts have rows whose mask is zero everywhere.
 	Masked Disposition = "masked"
-	// NoReward and those below were dropped: for want of a reward, by the filter, or with their whole group.
+	// NoReward and those below were dropped: without a reward, by the filter, or with their whole group.
 	NoReward     Disposition = "no_reward"
 	Filtered     Disposition = "filtered"
 	SmallGroup   Disposition = "small_group"
@@ -69,7 +69,7 @@ func (d Disposition) HasRows() bool { return d == Trained || d == Masked }
 // Placement is a rollout's place in its batch.
 type Placement struct {
 	Disposition Disposition
-	// Advantage is also given for a masked rollout, where nothing comes of it.
+	// Advantage is also set for a masked rollout, where it has no effect.
 	Advantage float64
 	// Scale is the share of each of its tokens in the loss, by the aggregation mode.
 	Scale float64

@@ -79,7 +79,7 @@ func (v Version) Number() (n int64, ok bool) {
 // maxLogprob is above 0 because servers round: a probability may come out a hair over 1.
 const maxLogprob = 1e-6
 
-// FieldError says what is wrong with one field of a rollout. Line is 0 where there is no file.
+// FieldError reports what is wrong with one field of a rollout. Line is 0 where there is no file.
 type FieldError struct {
 	Line    int
 	Field   string
@@ -125,8 +125,8 @@ func (r *Rollout) Validate() error {
 }
 
 // Accepts refuses what [Rollout.Validate] does, and a stop reason that is neither one of [trajectory.StopReasons] nor
-// named by the filter: another harness's word for "ran out of context" would else be trained on as if the agent had
-// finished.
+// named by the filter: otherwise another harness's word for "ran out of context" would be trained on as if the agent
+// had finished.
 func (a *Algorithm) Accepts(r *Rollout) error {
 	if err := r.Validate(); err != nil {
 		return err

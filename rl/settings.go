@@ -113,7 +113,7 @@ func (a *Algorithm) settings() []setting {
 	)
 }
 
-// aggregation takes the names of other systems too, but not the one that means two things.
+// aggregation also accepts the names of other systems, except the one that means two things.
 func (a *Algorithm) aggregation() setting {
 	s := oneOf("aggregation", &a.Aggregation, ConstantLength, TokenMean, SequenceMeanTokenSum, SequenceMeanTokenMean)
 	set := s.set

@@ -75,9 +75,9 @@ type Objective struct {
 	// than zero.
 	Entropy float64
 	// Decoupled takes the old policy of the ratio from the trainer, as it was before the batch's first update, and not
-	// from the sampler: what lies between sampler and trainer is then left to Corrections (Hilton et al. 2021).
+	// from the sampler: their difference is then left to Corrections (Hilton et al. 2021).
 	Decoupled bool
-	// Corrections weigh or mask what the sampler and the trainer disagree about.
+	// Corrections weigh or mask tokens and rows about which the sampler and the trainer disagree.
 	Corrections Corrections
 }
 
@@ -90,7 +90,7 @@ type Corrections struct {
 	TruncateToken float64
 	// TruncateSequence is C of the row weight min(product of m, C); 2 to 10 is usual.
 	TruncateSequence float64
-	// GeometricMin and GeometricMax keep a row whose exp(mean log m) lies within them, and mask it otherwise; 0.99 and
+	// GeometricMin and GeometricMax keep a row whose exp(mean log m) is within them, and mask it otherwise; 0.99 and
 	// 1.01 are usual. A zero bound is open.
 	GeometricMin, GeometricMax float64
 	// VetoBelow and VetoAbove mask a row with any m below or above them; 1e-4 and 100 are usual.
@@ -125,7 +125,7 @@ type Stats struct {
 	EntropyTokens int
 }
 
-// Add takes another part of the same batch into s.
+// Add adds another part of the same batch.
 func (s *Stats) Add(o Stats) {
 	s.RatioMin, s.RatioMax = widen(s.Tokens, s.RatioMin, s.RatioMax, o.Tokens, o.RatioMin, o.RatioMax)
 	s.MismatchMin, s.MismatchMax = widen(s.Tokens, s.MismatchMin, s.MismatchMax, o.Tokens, o.MismatchMin, o.MismatchMax)
@@ -147,7 +147,7 @@ func (s *Stats) Add(o Stats) {
 	s.EntropyTokens += o.EntropyTokens
 }
 
-// widen joins two ranges, of which one over no tokens says nothing.
+// widen joins two ranges; one over no values is ignored.
 func widen(n int, lo, hi float64, m int, lo2, hi2 float64) (float64, float64) {
 	switch {
 	case m == 0:

@@ -13,8 +13,8 @@ import (
 	"deepswe/rl"
 )
 
-// encoder appends JSON as it is documented, in the order in which it is documented. Only a number that is not finite
-// can fail, and the first to do so stays in err.
+// encoder appends JSON with its members in the documented order. err is the first error: a number that is not finite,
+// or a message that is not JSON.
 type encoder struct {
 	b   []byte
 	err error
@@ -35,7 +35,7 @@ func WriteRollout(w io.Writer, r *rl.Rollout) error {
 }
 
 func (e *encoder) row(r *rl.Row) {
-	// An id, a mask and a logprob take about so much; growing step by step would copy it all several times.
+	// An id, a mask and a logprob take about 30 bytes; growing step by step would copy them several times.
 	e.b = slices.Grow(e.b, 30*len(r.IDs)+512)
 	e.head(r.Task, r.Group, r.Attempt, r.IDForm)
 	e.raw(`,"row":`)

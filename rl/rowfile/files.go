@@ -90,7 +90,7 @@ func (s *Source) Close() error {
 	return errors.Join(errs...)
 }
 
-// Rollouts reads the files from their start. It asks check about each rollout, and names the place of one that is
+// Rollouts reads the files from their start. It calls check for each rollout, and names file and line of one that is
 // refused. An error, or the end of ctx, ends the sequence.
 func (s *Source) Rollouts(ctx context.Context, check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
 	return func(yield func(rl.Rollout, error) bool) {
@@ -177,7 +177,7 @@ func compressed(w io.Writer, write func(io.Writer) error) error {
 		return err
 	}
 	if err := buffered(z, write); err != nil {
-		// Its goroutines end; what it still writes is thrown away.
+		// This ends its goroutines; the caller discards what it still writes.
 		_ = z.Close()
 		return err
 	}

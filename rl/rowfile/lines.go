@@ -13,12 +13,12 @@ import (
 	"deepswe/rl"
 )
 
-// maxLine bounds what a file that is not JSONL can make us hold.
+// maxLine bounds the memory that a file other than JSONL can take.
 const maxLine = 1 << 30
 
-// Read reads rollouts.jsonl, a line at a time, and asks check, which may be nil, about each rollout. Lines are decoded
-// on all processors, of which each holds one or two; they come out in order. The first error ends the sequence; it
-// names the line and the field where that is what is wrong.
+// Read reads rollouts.jsonl, a line at a time, and calls check, which may be nil, for each rollout. Lines are decoded
+// on all processors, each of which holds one or two; they come out in order. The first error ends the sequence; it
+// names the line, and the field that is wrong.
 func Read(r io.Reader, check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
 	return ordered(lines(r), func(l line) (rl.Rollout, error) {
 		ro, err := DecodeRollout(l.text)
@@ -87,8 +87,8 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 }
 
 // ordered applies do to each element on all processors and yields the results in order. Besides the element that the
-// consumer has, no more than two for each processor are in memory. It has ended, and so have its goroutines, when the
-// range over it has.
+// consumer has, no more than two for each processor are in memory. Its goroutines have ended when the range over it
+// has.
 func ordered[T, U any](in iter.Seq2[T, error], do func(T) (U, error)) iter.Seq2[U, error] {
 	type result struct {
 		v   U

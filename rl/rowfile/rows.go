@@ -10,7 +10,7 @@ import (
 	"deepswe/rl"
 )
 
-// errChanged says that a source was not the same when it was read again.
+// errChanged reports that a source had changed when it was read again.
 var errChanged = errors.New("the rollouts changed while they were read; export a run that has ended, or a copy")
 
 // ExportRows writes rows.jsonl, in the order of the rollouts. The source is read twice: an advantage needs all of its
@@ -84,7 +84,7 @@ func placed(ctx context.Context, src *Source, a rl.Algorithm, members []rl.Membe
 	}
 }
 
-// isOf reports whether m seems to be the measure of r.
+// isOf reports whether m is, as far as it shows, the measure of r.
 func isOf(m *rl.Member, r *rl.Rollout) bool {
 	return m.Task == r.Task && m.Group == r.Group && m.Attempt == r.Attempt && m.StopReason == r.StopReason &&
 		(m.Reward == nil) == (r.Reward == nil) && (m.Reward == nil || *m.Reward == *r.Reward && m.Shape.Turns == len(r.Turns))

@@ -28,7 +28,7 @@ const (
 // notTrained is the label that cross-entropy passes over in the libraries that read these files.
 const notTrained = -100
 
-// SFT says what imitation learns from: rejection fine-tuning, in which only rollouts that solved their task are
+// SFT selects what imitation learns from: rejection fine-tuning, in which only rollouts that solved their task are
 // imitated, and of them every turn but those with a format error.
 type SFT struct {
 	// Form is SFTAuto where it is empty.
@@ -77,7 +77,7 @@ func ExportSFT(ctx context.Context, w io.Writer, src *Source, o SFT) (SFTReport,
 
 func (o SFT) imitates(r *rl.Rollout) bool { return r.Reward != nil && *r.Reward >= o.MinReward }
 
-// survey counts the rollouts and settles the form.
+// survey counts the rollouts and decides the form.
 func (o SFT) survey(ctx context.Context, src *Source) (rep SFTReport, err error) {
 	without := 0
 	for r, err := range src.Rollouts(ctx, (*rl.Rollout).Validate) {
@@ -181,7 +181,7 @@ type chatMessage struct {
 	members     map[string]json.RawMessage
 }
 
-// parseMessages returns the messages and, of the same, those of the assistant.
+// parseMessages returns all messages, and those of the assistant among them.
 func parseMessages(raw []json.RawMessage) (all, assistants []*chatMessage, err error) {
 	for i, b := range raw {
 		m := &chatMessage{}

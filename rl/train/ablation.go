@@ -140,8 +140,8 @@ func (a *Ablation) node() (*yaml.Node, error) {
 // runsDir holds the runs of an ablation: runs/<variant>/seed-<seed>.
 const runsDir = "runs"
 
-// startAblation makes all runs of an ablation, seed by seed, so that what there is can be compared at any time. Each is
-// a run directory of its own; those that are finished are not made again.
+// startAblation makes all runs of an ablation, seed by seed, so that the variants can be compared at any time. Each has
+// a run directory of its own; a resumed ablation does not repeat finished runs.
 func startAblation(ctx context.Context, c Config, o Options) (results []Result, err error) {
 	dir, err := openDir(o.Dir, c, o)
 	if err != nil {

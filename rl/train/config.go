@@ -136,7 +136,7 @@ func defaults() Config {
 	}
 }
 
-// validate refuses what cannot be meant, in the words of the configuration.
+// validate refuses values that make no sense, and names their keys.
 func (c *Config) validate() error {
 	r, o, e := c.Rollouts, c.Optimizer, c.Evaluate
 	return errors.Join(

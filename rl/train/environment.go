@@ -9,7 +9,7 @@ import (
 	"deepswe/rl/trainer/embedded"
 )
 
-// Split says which tasks are meant.
+// Split names a set of tasks.
 type Split string
 
 // Train tasks are learned from, Validation tasks only measured.
@@ -25,7 +25,7 @@ type Environment interface {
 	// Runner plays them with a model, which is another one after every update. The rollouts of Validation are sampled as
 	// the configuration says, those of Train at temperature 1.
 	Runner(s Split, m agent.Model) run.Runner
-	// Random plays them without any skill, to draw a line under the plots; nil where the environment does not know how.
+	// Random plays them with random moves, as a baseline for the plots; nil where the environment has no such player.
 	Random() run.Runner
 }
 
@@ -44,7 +44,7 @@ type EnvironmentSettings interface {
 	Open(o EnvironmentOptions) (Environment, error)
 }
 
-// EnvironmentOptions is what the rest of the configuration says to an environment.
+// EnvironmentOptions is what an environment needs from the rest of the configuration.
 type EnvironmentOptions struct {
 	// Seed of everything random in it.
 	Seed uint64
@@ -63,14 +63,14 @@ type TrainerSettings interface {
 	Open(o TrainerOptions) (rl.Trainer, error)
 }
 
-// TrainerOptions is what the rest of the configuration says to a trainer.
+// TrainerOptions is what a trainer needs from the rest of the configuration.
 type TrainerOptions struct {
 	Seed uint64
 	// Dir is for checkpoints; it need not exist.
 	Dir string
 	// Workers bounds the processors to use, 0 for all.
 	Workers int
-	// Speaker is the environment where it is one, else nil.
+	// Speaker is the environment if it implements Speaker, else nil.
 	Speaker Speaker
 	Log     *slog.Logger
 }

@@ -101,7 +101,7 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 	return warnings, err
 }
 
-// collapsed reports whether the mean of the window has been below its mark for as long as the patience lasts.
+// collapsed reports whether the mean of the window has been below its threshold for Patience steps.
 func (g *guard) collapsed(p metrics.Point) bool {
 	c := g.settings.Collapse
 	reward, ok := p.Values["reward/mean"]

@@ -14,7 +14,7 @@ import (
 
 // Observer watches a run. Its methods are called one at a time and must not block.
 type Observer interface {
-	// Playing says how many rollouts of a step's split have ended, of how many.
+	// Playing reports how many of a step's rollouts have ended.
 	Playing(step int, s Split, done, total int)
 	// Point has the numbers of a finished step.
 	Point(p metrics.Point)

@@ -15,7 +15,7 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// Options are the directory of a run, and who watches it.
+// Options say where a run is kept and who watches it.
 type Options struct {
 	// Dir is the run's directory.
 	Dir string
@@ -34,7 +34,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Result is what a run came to.
+// Result is the outcome of a run.
 type Result struct {
 	// Run is its name, Dir its directory.
 	Run string
@@ -56,7 +56,7 @@ func (r Result) Final(name string) (float64, bool) {
 }
 
 // Start makes the run that the configuration describes, or all runs of its ablation, and writes the report. It returns
-// what there is also with an error.
+// the results so far also with an error.
 func Start(ctx context.Context, c Config, o Options) ([]Result, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -124,7 +124,7 @@ func free() []string {
 // ErrOtherConfig reports a configuration with which a run cannot be resumed.
 var ErrOtherConfig = errors.New("the run began with another configuration")
 
-// resumable refuses a configuration under which the rest of the run would not fit its beginning.
+// resumable refuses a configuration that would change what the rest of the run learns.
 func resumable(m run.Manifest, c Config) error {
 	var own settings
 	if err := json.Unmarshal(m.Settings, &own); err != nil {

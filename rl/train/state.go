@@ -95,7 +95,7 @@ func (l *loop) save(ctx context.Context, s *state) error {
 		next.Kept = append(slices.Clone(s.Kept), next.Checkpoint)
 		old = next.Kept[:max(0, len(next.Kept)-l.config.Checkpoint.Keep)]
 	}
-	// The metrics up to here must not be older than the state.
+	// The state must not be newer than the metrics on the disk.
 	if err := l.sink.Sync(); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (l *loop) save(ctx context.Context, s *state) error {
 		return err
 	}
 	*s, l.saved = next, at
-	// Only from here on: a run killed before the old ones are gone is to remove them the next time.
+	// Only in memory: a run that is killed before the old ones are removed removes them the next time.
 	s.Kept = s.Kept[len(old):]
 	if err := l.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
 		return err

@@ -200,8 +200,8 @@ func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values 
 }
 
 // minibatches are the rows of each minibatch. Shares of the loss are worked out within it, since each is an optimizer
-// step of its own. One in which no advantage differs from zero has nothing to teach and is left out: Adam would move on
-// by its momentum alone.
+// step of its own. One without an advantage other than zero is left out: Adam would change the weights by its momentum
+// alone.
 func (l *loop) minibatches(rollouts []rl.Rollout) ([][]rl.Row, error) {
 	var batches [][]rl.Row
 	groups := len(rollouts) / l.config.Rollouts.Group

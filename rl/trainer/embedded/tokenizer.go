@@ -33,7 +33,7 @@ func newTokenizer(vocabulary []string) (*tokenizer, error) {
 		}
 		for _, other := range t.first[s[0]] {
 			if o := vocabulary[other]; strings.HasPrefix(s, o) || strings.HasPrefix(o, s) {
-				return nil, fmt.Errorf("tokens %q and %q of the vocabulary: one begins the other", o, s)
+				return nil, fmt.Errorf("tokens %q and %q of the vocabulary: one is a prefix of the other", o, s)
 			}
 		}
 		t.first[s[0]] = append(t.first[s[0]], int32(i))
