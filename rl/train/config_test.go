@@ -37,7 +37,7 @@ func TestErrorsOfTheConfiguration(t *testing.T) {
 		{"nothing near", least + "zzzzzzzz: 3\n", []string{"it has name, seed, steps", "environment, trainer, ablation"}},
 		{"wrong type", least + "steps: many\n", []string{"line 3", "many"}},
 		{"twice", least + "steps: 1\nsteps: 2\n", []string{"line 4", "steps", "already defined at line 3"}},
-		{"section twice", least + "trainer: {name: embedded}\n", []string{"line 3", "trainer is given twice"}},
+		{"section twice", least + "trainer: {name: embedded}\n", []string{"line 3", "trainer", "already defined at line 2"}},
 		{"no environment", "trainer: {name: embedded}\n", []string{"environment.name is missing", "frozenlake"}},
 		{"no trainer", "environment: {name: frozenlake}\n", []string{"trainer.name is missing", "embedded"}},
 		{"another environment", "environment: {name: lakes}\ntrainer: {name: embedded}\n",

@@ -12,14 +12,20 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// The keys of a configuration that are not fields of Config, because what is below them depends on other keys.
+// Sections of a configuration whose keys depend on other keys.
 const (
 	environmentKey = "environment"
 	trainerKey     = "trainer"
 	ablationKey    = "ablation"
 )
 
-func sectionKeys() []string { return []string{environmentKey, trainerKey, ablationKey} }
+// document is a configuration as it is written.
+type document struct {
+	Config      `yaml:",inline"`
+	Environment yaml.Node `yaml:"environment"`
+	Trainer     yaml.Node `yaml:"trainer"`
+	Ablation    yaml.Node `yaml:"ablation"`
+}
 
 // Load reads a configuration, fills in the defaults and checks it. A key that nothing has is an error that names its
 // line and the key that was probably meant.
@@ -42,27 +48,25 @@ func Load(data []byte, parts Parts, set ...string) (Config, error) {
 }
 
 func load(root *yaml.Node, parts Parts) (Config, error) {
-	plain, sections, err := cut(root)
-	if err != nil {
+	in := document{Config: defaults()}
+	if err := decodeSection(root, &in, ""); err != nil {
 		return Config{}, err
 	}
-	c := defaults()
+	c := in.Config
 	c.parts = parts
-	if err := decodeSection(plain, &c, ""); err != nil {
-		return Config{}, err
-	}
-	c.environmentName, c.Environment, err = section(sections[environmentKey], environmentKey, parts.Environments)
+	var err error
+	c.environmentName, c.Environment, err = section(&in.Environment, environmentKey, parts.Environments)
 	if err != nil {
 		return Config{}, err
 	}
-	if c.trainerName, c.Trainer, err = section(sections[trainerKey], trainerKey, parts.Trainers); err != nil {
+	if c.trainerName, c.Trainer, err = section(&in.Trainer, trainerKey, parts.Trainers); err != nil {
 		return Config{}, err
 	}
 	if err := c.complete(); err != nil {
 		return Config{}, err
 	}
-	if n := sections[ablationKey]; n != nil {
-		if c.Ablation, err = loadAblation(n, root, parts); err != nil {
+	if !in.Ablation.IsZero() {
+		if c.Ablation, err = loadAblation(&in.Ablation, root, parts); err != nil {
 			return Config{}, err
 		}
 	}
@@ -80,8 +84,7 @@ func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%q: the value is not YAML", setting)
 	}
 	path := strings.Split(key, ".")
-	fields, _ := yamlFields(reflect.TypeFor[Config]())
-	if _, ok := fields[path[0]]; !ok && !slices.Contains(sectionKeys(), path[0]) {
+	if fields, _ := yamlFields(reflect.TypeFor[document]()); fields[path[0]] == nil {
 		path = []string{"algorithm", "set", strings.ReplaceAll(key, "-", "_")}
 	}
 	over := n.Content[0]
@@ -104,33 +107,10 @@ func (c *Config) complete() error {
 	return errors.Join(errs...)
 }
 
-// cut separates the sections that are decoded by their own rules from the rest.
-func cut(root *yaml.Node) (plain *yaml.Node, sections map[string]*yaml.Node, err error) {
-	plain = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Line: root.Line}
-	sections = map[string]*yaml.Node{}
-	known := sectionKeys()
-	fields, names := yamlFields(reflect.TypeFor[Config]())
-	for i := 0; i+1 < len(root.Content); i += 2 {
-		key, value := root.Content[i], root.Content[i+1]
-		switch _, ok := fields[key.Value]; {
-		case slices.Contains(known, key.Value):
-			if sections[key.Value] != nil {
-				return nil, nil, fmt.Errorf("line %d: %s is given twice", key.Line, key.Value)
-			}
-			sections[key.Value] = value
-		case !ok:
-			return nil, nil, unknownKey(key, "", append(names, known...))
-		default:
-			plain.Content = append(plain.Content, key, value)
-		}
-	}
-	return plain, sections, nil
-}
-
 // section decodes a section whose key name chooses what it is.
 func section[T any](n *yaml.Node, key string, kinds map[string]func() T) (name string, settings T, err error) {
 	names := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
-	if n == nil {
+	if n.IsZero() {
 		return "", settings, fmt.Errorf("%s.name is missing: want one of %s", key, names)
 	}
 	if n.Kind != yaml.MappingNode {
