@@ -16,7 +16,7 @@ import (
 // applyTimeout is the longest that one command about the patch may take.
 const applyTimeout = 5 * time.Minute
 
-// applyCommands are the harness's, in its order.
+// applyCommands are the commands that the harness tries, in this order.
 var applyCommands = []string{
 	"git apply --verbose", "git apply --verbose --3way", "git apply --verbose --reject",
 	"patch --batch --forward --fuzz=5 -p1 -i",
@@ -25,8 +25,8 @@ var applyCommands = []string{
 // trusting lets git work on a repository that another user owns, without leaving a configuration file in the sandbox.
 var trusting = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
 
-// apply tries what the harness tries until the patch is applied, and returns the command that did it. command is
-// empty where none could; words is then what the first one printed. Where the image has no git, the host's git does it.
+// apply tries the harness's commands until one applies the patch, and returns that command. It is empty where all
+// failed; words is then the output of the first. Where the image has no git, the host's git applies the patch.
 func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 	if len(bytes.TrimSpace(t.patch)) == 0 {
 		return "nothing to apply", "", nil
@@ -113,7 +113,7 @@ func intoRepository(patch []byte) (name string, found bool) {
 	return "", false
 }
 
-// applyOnHost applies the patch to copies of the files that it names, and writes the result into the sandbox.
+// applyOnHost applies the patch to copies of the files that it changes, and writes the result into the sandbox.
 func (t *trial) applyOnHost(ctx context.Context) (command, words string, err error) {
 	defer func() {
 		if err != nil {

@@ -54,7 +54,7 @@ type Evaluation struct {
 	Key    string `json:"key"` // see [Evaluator.Key]
 	// Status is by the official harness's rules, in which Suspicious does not count.
 	Status Status `json:"status"`
-	// Reward is that of the stricter reading: 1 or 0, but for tasks whose script gives the reward itself.
+	// Reward is that of the stricter reading, 1 or 0; a task whose script gives the reward itself may have any other.
 	Reward float64 `json:"reward"`
 	// Void is set where the task itself is at fault: no patch gets a verdict.
 	Void bool `json:"void,omitempty"`
@@ -99,7 +99,7 @@ func (v Evaluation) Infra() *harness.Infra {
 func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
-// would. A nil patch is a prediction without one. Where the tests pass and the patch changes what controls the tests
+// would. A nil patch is a prediction that has none. Where the tests pass and the patch changes what controls the tests
 // (see [TestTampering]), they run once more, with all of that as it was: Reward is of the second run, all else of the
 // first.
 //

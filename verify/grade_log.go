@@ -18,14 +18,14 @@ const Grader = "swebench-5.0.2+deepswe.1"
 
 // The ways to read the list of expected tests (a record's eval_type).
 const (
-	// PassAndFail wants every expected test to be seen passing.
+	// PassAndFail requires that the log shows every expected test passing.
 	PassAndFail = "pass_and_fail"
-	// FailOnly wants no expected test to be seen failing, for runners that print failures only.
+	// FailOnly requires that the log shows no expected test failing, for runners that print failures only.
 	FailOnly = "fail_only"
 )
 
 // Evidence is what there is to grade: the output of Task.Tests.Script, run in a pristine sandbox after the patch was
-// applied. The zero value but for Log is fine.
+// applied. Only Log is required.
 type Evidence struct {
 	// Log is what the script printed, both streams in the order of writing, undecoded and whole.
 	Log []byte
@@ -39,7 +39,7 @@ type Evidence struct {
 type Grade struct {
 	// Report is the harness's report.
 	Report harness.Report
-	// Resolved is the stricter verdict: the harness's, and nothing suspicious. A reward is made of this one.
+	// Resolved is the stricter verdict, which decides the reward: the harness's, and nothing suspicious.
 	Resolved bool
 	// Suspicious says where the stricter reading differs.
 	Suspicious []Suspicion
@@ -49,7 +49,7 @@ type Grade struct {
 	Grader string
 }
 
-// ErrUngradable says that there is no verdict: not a failed task, but a log or a task that grading does not understand.
+// ErrUngradable says that there is no verdict: the task has not failed, but its log or the task itself is invalid.
 // On such input the official harness raises an exception and writes no report.
 var ErrUngradable = errors.New("cannot be graded")
 
@@ -82,8 +82,8 @@ func (e *GradingError) Error() string {
 
 func (e *GradingError) Unwrap() []error { return []error{ErrUngradable, e.Err} }
 
-// GradeLog grades the log of a task whose verdict is made of test results: every task but Harbor's, whose script leaves
-// a reward (see [ReadReward]). The error is a *GradingError.
+// GradeLog grades the log of a task from its test results. It refuses Harbor's tasks, whose scripts leave a reward (see
+// [ReadReward]). The error is a *GradingError.
 func GradeLog(t env.Task, e Evidence) (Grade, error) {
 	g := Grade{Report: harness.Report{ID: t.ID}, Grader: Grader}
 	if e.NoPatch {
@@ -177,12 +177,13 @@ func readResults(t env.Task, log markedLog) (r *testlog.Results, ok bool, err er
 		return nil, false, err
 	}
 	if bad && r.Len() > 0 && !r.Any(testlog.Failed, testlog.Errored) {
-		return nil, false, nil // the log does not tell of the run that failed
+		return nil, false, nil // the log does not show the run that failed
 	}
 	return r, true, nil
 }
 
-// compare sorts the expected tests. A test whose status is an unknown word lands in neither list of PassAndFail.
+// compare sorts the expected tests into those that succeed and those that fail. With PassAndFail, a test whose status
+// is an unknown word is in neither list.
 func compare(tests env.Tests, r *testlog.Results) (harness.TestsStatus, error) {
 	var s harness.TestsStatus
 	if tests.EvalType != PassAndFail && tests.EvalType != FailOnly {

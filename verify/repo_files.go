@@ -18,8 +18,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// file is one path of the repository with its content: nothing, where kind is empty. What is neither a file nor a link
-// is left alone.
+// file is one path of the repository with its content. Nothing is there when kind is empty. What is neither a file nor
+// a link is never changed.
 type file struct {
 	name   string // relative to the repository
 	kind   env.Kind

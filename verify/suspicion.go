@@ -9,7 +9,7 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Suspicion is one reason not to trust a log: something in it was printed by the code under test, or could have been.
+// Suspicion is one reason not to trust a log: the code under test has printed some of it, or could have.
 type Suspicion struct {
 	Kind   SuspicionKind `json:"kind"`
 	Detail string        `json:"detail"`
@@ -22,7 +22,7 @@ type SuspicionKind string
 const (
 	// ForgedMarker: the log has more markers than the script prints.
 	ForgedMarker SuspicionKind = "forged_marker"
-	// ForgedExitCode: the log has more exit codes than the script prints, or they differ, or the sandbox knows better.
+	// ForgedExitCode: the log has more exit codes than the script prints, or they differ, or the sandbox saw another.
 	ForgedExitCode SuspicionKind = "forged_exit_code"
 	// LostExitCode: the script prints an exit code, and the log has none.
 	LostExitCode SuspicionKind = "lost_exit_code"

@@ -36,7 +36,7 @@ type trial struct {
 	reverted []file
 }
 
-// run is the trial in its order. What the patch has caused is recorded in v; an error is an infrastructure failure.
+// run carries out the trial. What the patch has caused is recorded in v; an error is an infrastructure failure.
 func (t *trial) run(ctx context.Context) error {
 	if err := t.start(ctx); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (t *trial) readRewards(ctx context.Context) error {
 	return nil
 }
 
-// rewardReport is the report for a task that the harness does not know.
+// rewardReport is the report on a task that the harness cannot grade.
 func rewardReport(t env.Task, s Status) *harness.Report {
 	return &harness.Report{ID: t.ID, PatchExists: true, PatchApplied: true, Resolved: s == Resolved}
 }

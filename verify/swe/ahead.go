@@ -59,7 +59,7 @@ func (a *ahead) observing(observe func(run.Event)) func(run.Event) {
 	}
 }
 
-// refill has a sandbox started for the next rollout.
+// refill asks for a sandbox for the next rollout.
 func (a *ahead) refill() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

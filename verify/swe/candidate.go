@@ -27,7 +27,7 @@ type Candidate struct {
 // Runs reports whether anything is run for the patch.
 func (c Candidate) Runs() bool { return c.Always || len(c.Patch) > 0 }
 
-// Predictions are the patches that a model, or one of the built-in names, proposes for tasks.
+// Predictions are the patches that a model proposes for tasks, or one of the built-in sets.
 type Predictions struct {
 	// Model is that of the first prediction.
 	Model string
@@ -87,7 +87,7 @@ func (p Predictions) Candidate(t env.Task) (c Candidate, ok bool) {
 	return c, true
 }
 
-// Without returns the tasks of the predictions that known does not have, in no order.
+// Without returns the tasks of the predictions that are not in known, in no particular order.
 func (p Predictions) Without(known map[string]bool) []string {
 	var ids []string
 	for id := range p.byTask {

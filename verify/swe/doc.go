@@ -4,5 +4,5 @@
 //
 // [Runner] plays one rollout for the engine of package run. [Evaluation] plays k at each task of a dataset, checks that
 // the tasks are sound and writes the report. [Grading] grades patches from elsewhere. What happens is reported through
-// functions and the engine's events: the package knows no flags and prints nothing.
+// functions and the engine's events: the package reads no flags and prints nothing.
 package swe

@@ -30,8 +30,8 @@ func (e *Evaluation) writePredictions(outcomes []run.Outcome) error {
 	return nil
 }
 
-// predictions writes those of one attempt at each task, one at a time: all of them together may be large. Attempts that
-// ended with an infrastructure failure are not predictions.
+// predictions writes the predictions of one attempt at each task, one after the other, because all of them together may
+// be large. Attempts that ended with an infrastructure failure are left out.
 func (e *Evaluation) predictions(w io.Writer, outcomes []run.Outcome, index int) error {
 	separator := "{\n"
 	for _, o := range outcomes {

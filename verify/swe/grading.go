@@ -72,7 +72,7 @@ func (g *Grading) candidate(task string) Candidate {
 	return g.Candidates[g.at[task]]
 }
 
-// Path is the directory of a job's results: the harness's for the first, further ones below it.
+// Path returns the directory of a job's results: the harness's for the first run, one below it for each repeat.
 func (g *Grading) Path(j run.Job) string {
 	model := strings.ReplaceAll(g.candidate(j.Task).Model, "/", "__")
 	dir := g.Dir.Path("logs", "run_evaluation", run.PathName(g.RunID), run.PathName(model), run.PathName(j.Task))
@@ -202,8 +202,8 @@ type FlakyTask struct {
 	ID string `json:"id"`
 	// Statuses are the verdicts in the order of the runs.
 	Statuses []verify.Status `json:"statuses"`
-	// Tests are those whose status was not the same in all runs, with their statuses in the order of the runs; an empty
-	// one where the log did not name the test.
+	// Tests are the tests whose status was not the same in all runs, with their statuses in the order of the runs. A
+	// status is empty where the log did not name the test.
 	Tests map[string][]string `json:"tests"`
 }
 

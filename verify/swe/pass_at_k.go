@@ -11,7 +11,7 @@ type Attempts struct {
 
 // PassAtK is the probability that at least one of k attempts, drawn without replacement from n attempts of which c
 // solved the task, is one that did: 1 - C(n-c, k) / C(n, k), the unbiased estimate of Chen et al. 2021 ("Evaluating
-// Large Language Models Trained on Code"). It wants 0 <= c <= n and 1 <= k <= n.
+// Large Language Models Trained on Code"). It requires 0 <= c <= n and 1 <= k <= n.
 func PassAtK(n, c, k int) float64 {
 	if n-c < k {
 		return 1

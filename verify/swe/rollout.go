@@ -25,7 +25,7 @@ type Runner struct {
 	Tasks map[string]env.Task
 	// Dir makes the directory of a rollout and returns its path.
 	Dir func(run.Job) (string, error)
-	// Attempt says how the agent works on a task. Its model gets the gate, and its sampling the seed, from here.
+	// Attempt says how the agent works on a task. Run puts the gate in front of its model, and sets its sampling seed.
 	Attempt attempt.Attempt
 	// Evaluator grades the patches. When nil, nothing is graded and rollouts have no reward.
 	Evaluator *verify.Evaluator

@@ -37,7 +37,7 @@ func maven(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// mavenTest takes the last one of a line that has a value.
+// mavenTest finds the last -Dtest of a line that has a value.
 var mavenTest = Pattern(`^.*-Dtest=(\S+)`)
 
 // gradle reads "Class > method PASSED", also where other output has pushed the verdict to a line of its own. A line

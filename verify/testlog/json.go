@@ -44,8 +44,8 @@ func prism(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// asList returns what Python would iterate over; of other values than lists that are the empty ones only, because the
-// elements of the others are no tests.
+// asList returns the elements that Python would iterate over. Beside lists, only an empty object and an empty string
+// are allowed, because the elements of others are not tests.
 func asList(v any) (list []any, ok bool) {
 	switch v := v.(type) {
 	case []any:

@@ -9,7 +9,7 @@ import (
 // failure is how a runner prints a test that failed: the first group is its name. White space in an expression may be
 // a line feed, so that it is tried on the whole log.
 type failure struct {
-	needs string // a text without which a log need not be tried
+	needs string // the expression is tried only on a log with this text
 	expr  Expression
 }
 

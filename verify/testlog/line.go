@@ -34,7 +34,7 @@ func eachLine(read func(line string) (name string, s Status)) Parser {
 type lineFormat struct {
 	// expr is tried on each line; it has the groups "mark" and "name".
 	expr Expression
-	// needs is a text without which a line need not be tried.
+	// needs is a text that every line of a test contains: the expression is not tried on others.
 	needs string
 	// raw keeps the white space around a line, which is trimmed otherwise.
 	raw bool

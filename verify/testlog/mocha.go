@@ -166,7 +166,7 @@ type heading struct {
 	indent int
 }
 
-// heading takes an indented line for a heading: it closes those that are indented as far or farther. Other lines
+// heading adds an indented line as a heading, and closes those that are indented as far or farther. Other lines
 // change nothing.
 func (o *outline) heading(line string) {
 	n := indent(line)

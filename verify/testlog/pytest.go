@@ -71,7 +71,7 @@ func skipCount(status Status, name string) bool {
 	return status == Skipped && bracketed && closed && digits != "" && strings.TrimLeftFunc(digits, isDigit) == ""
 }
 
-// pytestV2 keeps the blanks inside an id and knows lines that end with the status, as older releases print them.
+// pytestV2 keeps the blanks inside an id, and also reads lines that end with the status, as older releases print them.
 // Colours are removed first.
 var pytestV2 = eachLine(func(line string) (string, Status) {
 	line = plain(line)
@@ -163,7 +163,7 @@ var seaborn = eachLine(func(line string) (string, Status) {
 // The reference's reader takes any line that has PASSED, FAILED or ERROR somewhere in it, starts at the first summary
 // that the log shows, and lets the last of several tests of a name win. Here the status is the line's first word, only
 // the last summary counts, and of several tests of a name the worst: pytest prints failures last, so that the answer is
-// the same for its own output. An id without a test, such as a file that could not be collected, has the empty name.
+// the same for pytest's own output. An id without a test, such as a file that was not collected, has the empty name.
 func r2eGym(log string, _ Task) (*Results, error) {
 	var r Results
 	log = stripEscapes(log)
@@ -189,7 +189,7 @@ const r2eHeader = "short test summary info"
 // r2eRank orders the statuses that count, the worst highest.
 var r2eRank = map[Status]int{Passed: 1, Errored: 2, Failed: 3}
 
-// Worse returns the worse of two statuses of a test, of which R2E-Gym knows three; any is worse than none.
+// Worse returns the worse of two of R2E-Gym's three statuses; any of them is worse than another word or none.
 func Worse(a, b Status) Status {
 	if r2eRank[b] > r2eRank[a] {
 		return b

@@ -2,9 +2,8 @@
 //
 // A [Parser] is a pure function from text to [Results]. There is one for every parser name that a SWE-bench v5 record
 // can carry, and each gives the answer of the official harness (swebench 5.0.2) on any bytes, its lenient corners
-// included, because a score is only comparable when the reading is the same. What is stricter than the harness stands
-// in package verify, as a second reading. R2E-Gym's summary has a parser too; there the reference's mistakes are
-// mended.
+// included, because scores are only comparable when logs are read in the same way. Package verify adds a second,
+// stricter reading. R2E-Gym's summary has a parser too, without the mistakes of the reference.
 //
 // The package imports the standard library only. Everything in it may be used concurrently, except that a Results must
 // not be read while a parser still fills it.
@@ -17,11 +16,11 @@ import (
 	"slices"
 )
 
-// Status is the word that a log has for a test. Some parsers copy it from the log as it stands, so that it can be a
-// word that is none of the constants ("PASSED," or "ERRORS"); such a test has neither passed nor failed.
+// Status is the outcome of a test in a word. Some parsers copy it from the log, so that it can be another word than the
+// constants ("PASSED," or "ERRORS"); such a test has neither passed nor failed.
 type Status string
 
-// The words that grading knows.
+// The statuses that grading understands.
 const (
 	Passed  Status = "PASSED"
 	Failed  Status = "FAILED"
@@ -32,7 +31,7 @@ const (
 
 var statuses = []Status{Passed, Failed, Skipped, Errored, XFailed}
 
-// Task is what a few parsers must know beside the log, because the format changed with the project's version.
+// Task is what a few parsers need besides the log, because the format changed with the project's version.
 type Task struct {
 	ID      string // "jekyll__jekyll-9141"
 	Version string // "10.2"
@@ -45,7 +44,7 @@ type Parser func(log string, t Task) (*Results, error)
 var (
 	// ErrMalformed says that a log breaks the format that its parser insists on.
 	ErrMalformed = errors.New("malformed test log")
-	// ErrUnsuitable says that a parser does not know the task's version or number.
+	// ErrUnsuitable says that a parser does not support the task's version or number.
 	ErrUnsuitable = errors.New("parser does not fit the task")
 	// ErrUnknownParser says that there is no parser of that name.
 	ErrUnknownParser = errors.New("unknown log parser")

@@ -9,7 +9,7 @@ import (
 var djangoPasses = []string{" ... ok", " ... OK", " ...  OK"}
 
 // djangoSplit are results that other output tore apart: a test's name, something printed by the test, and on a line of
-// its own the verdict. Each has a text without which it need not be tried.
+// its own the verdict. Each expression is tried only on a log with its text.
 var djangoSplit = []struct {
 	needs string
 	expr  Expression
@@ -76,8 +76,8 @@ func django(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// djangoPass records a test whose line ends well, and returns the line. One migration prints in front of the test's
-// name without a line feed, and that part is cut off.
+// djangoPass records a test whose line ends with a pass, and returns the line. One migration prints in front of the
+// test's name without a line feed, and that part is cut off.
 func djangoPass(r *Results, line string) string {
 	for _, suffix := range djangoPasses {
 		if !strings.HasSuffix(line, suffix) {

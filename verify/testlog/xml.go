@@ -89,8 +89,8 @@ const (
 	xmlSpace       = " \t\r\n"
 )
 
-// The parts of an opening tag: its name, its attributes, and a slash where the element is empty. Whether the names are
-// names is checked apart.
+// xmlTag has the parts of an opening tag: its name, its attributes, and a slash where the element is empty. expand
+// checks that the names are valid.
 var (
 	xmlTag = expression(`^<([^ \t\r\n=/><"'&]+)` +
 		`((?:[ \t\r\n]+[^ \t\r\n=/><"'&]+[ \t\r\n]*=[ \t\r\n]*(?:"[^<"]*"|'[^<']*'))*)[ \t\r\n]*(/?)>`)
@@ -268,7 +268,7 @@ func expand(name string, scope map[string]string, isElement bool) (string, error
 	return "{" + uri + "}" + local, nil
 }
 
-// xmlName reports whether s is a name without a colon. The tables behind encoding/xml know which letters are.
+// xmlName reports whether s is a valid name without a colon, by encoding/xml's tables of letters.
 func xmlName(s string) bool {
 	if s == "" || strings.ContainsAny(s, xmlSpace+"!?:=/><\"'&[]") {
 		return false

@@ -97,8 +97,8 @@ func (e *evaluation) soundnessSummary() {
 	}
 }
 
-// tell prints a rollout as a line of JSON.
-func (e *evaluation) tell(o run.Outcome) {
+// print prints a rollout as a line of JSON.
+func (e *evaluation) print(o run.Outcome) {
 	_ = e.lines.Print(struct {
 		Type    string `json:"type"`
 		Version int    `json:"version"`

@@ -197,7 +197,7 @@ func (e *evaluation) observe(ev run.Event) {
 		return swe.Solved(*ev.Outcome), verdict(*ev.Outcome)
 	})
 	if e.o.json && (ev.Kind == run.Finished || ev.Kind == run.Failed) {
-		e.tell(*ev.Outcome)
+		e.print(*ev.Outcome)
 	}
 }
 

@@ -124,7 +124,7 @@ func (g *grading) run(ctx context.Context) error {
 	for _, j := range g.done {
 		v, _ := g.swe.Known(j)
 		g.progress.known(v.Status == verify.Resolved)
-		g.tell(v, j)
+		g.print(v, j)
 	}
 	engine := run.Engine{Runner: &g.swe, Journal: &g.swe, Options: run.Options{
 		Workers: g.o.workers, Retries: 2, MaxFailures: max(12, 3*g.o.workers), Observe: g.observe,
@@ -147,7 +147,7 @@ func (g *grading) observe(e run.Event) {
 		return v.Status == verify.Resolved, describe(v)
 	})
 	if e.Kind == run.Finished {
-		g.tell(v, e.Job)
+		g.print(v, e.Job)
 	}
 }
 
@@ -164,8 +164,8 @@ func describe(v verify.Evaluation) string {
 	return text
 }
 
-// tell prints a result as a line of JSON where that is wanted. A reader that goes away must not end the run.
-func (g *grading) tell(v verify.Evaluation, j run.Job) {
+// print prints a result as a line of JSON, with --json. A reader that goes away must not end the run.
+func (g *grading) print(v verify.Evaluation, j run.Job) {
 	if !g.o.json {
 		return
 	}

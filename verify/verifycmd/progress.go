@@ -34,8 +34,8 @@ func newProgress(out io.Writer, what string) *progress {
 	return p
 }
 
-// observe shows an event of a job of this name. again says what is done after a failure. ended says of a job that has
-// ended whether it solved its task, and how it ended.
+// observe shows an event of the named job. again describes what follows a failure ("trying again"). ended returns
+// whether a finished job solved its task, and a description.
 func (p *progress) observe(e run.Event, name, again string, ended func() (solved bool, text string)) {
 	switch e.Kind {
 	case run.Started:
@@ -59,7 +59,7 @@ func (p *progress) plan(what string, total int) {
 	p.ended, p.before, p.running, p.solved, p.failed, p.tokens = 0, 0, 0, 0, 0, 0
 }
 
-// known counts one that ended in an earlier session.
+// known counts a job that ended in an earlier session.
 func (p *progress) known(solved bool) {
 	p.Lock()
 	defer p.Unlock()
@@ -83,7 +83,7 @@ func (p *progress) add(tokens int) {
 	p.tokens += int64(tokens)
 }
 
-// end counts one that has ended, and prints how.
+// end counts a job that has ended, and prints how.
 func (p *progress) end(solved, failed bool, text string) {
 	p.Lock()
 	defer p.Unlock()
