@@ -82,7 +82,7 @@ func (d *daemon) build(ctx context.Context, ref string, r *buildContext) (image,
 	}
 	defer func() { <-d.pulls }()
 	if img, err := d.inspectImage(ctx, ref); err == nil || !errdefs.IsNotFound(err) {
-		return img, err // another process has built it meanwhile
+		return img, err // another process has built it by now
 	}
 	d.p.log.Info("building an image", "image", ref, "folder", r.folder, "host", d.host)
 	progress := d.progress(env.Building, r.folder)

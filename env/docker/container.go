@@ -110,7 +110,7 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 	return s, nil
 }
 
-// config is the container's: the guest as its first process, and nothing else that the image would start.
+// config is the container's configuration: only the guest is started, and nothing of the image's own.
 func (b launch) config(d *daemon) client.ContainerCreateOptions {
 	facts, _ := d.known()
 	arguments := []string{

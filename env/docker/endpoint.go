@@ -75,7 +75,7 @@ func (e environment) config() (c struct {
 	return c, err
 }
 
-// resolve finds the endpoint that a name stands for: a URL, "context:NAME", or, when name is empty, the one that the
+// resolve finds the endpoint of a name: a URL, "context:NAME", or, when name is empty, the one that the
 // docker command would use: DOCKER_HOST, then DOCKER_CONTEXT, then the current context of config.json, then the usual
 // socket.
 func (e environment) resolve(name string) (endpoint, error) {

@@ -158,8 +158,8 @@ func (d *daemon) createIdle(ctx context.Context, kind, name string, s *installat
 	})
 }
 
-// create creates a container, and returns its ID also when ctx ends meanwhile: a request cut short could leave a
-// container whose ID we do not know.
+// create creates a container, and returns its ID even if ctx ends before that is done: a request cut short could leave
+// a container whose ID we do not know.
 func (d *daemon) create(ctx context.Context, o client.ContainerCreateOptions) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -180,48 +180,44 @@ func guestMount(s *installation, readOnly bool) mount.Mount {
 // fillVolume puts the binary into the volume, unless it is there. Processes take turns at it, so that a binary is never
 // overwritten while a container starts it.
 func (d *daemon) fillVolume(ctx context.Context, s *installation) error {
-	complete := func(ctx context.Context) (bool, error) {
-		_, err := d.cli.ContainerStatPath(ctx, s.lease, client.ContainerStatPathOptions{Path: guestDir + "/" + guestMark})
-		if errdefs.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
-	}
 	name := "deepswe-fill-" + s.binary.hash[:16]
-	return exclusively(ctx, d, name, complete,
+	find := func(ctx context.Context) error {
+		_, err := d.cli.ContainerStatPath(ctx, s.lease, client.ContainerStatPathOptions{Path: guestDir + "/" + guestMark})
+		return err
+	}
+	return exclusively(ctx, d, name, find,
 		func(ctx context.Context) (string, error) { return d.createIdle(ctx, kindFill, name, s) },
 		func(ctx context.Context, id string) error {
-			defer func() {
-				if err := d.remove(ctx, id); err != nil {
-					d.p.log.Warn("removing a helper container", "error", err)
-				}
-			}()
-			if ok, err := complete(ctx); ok || err != nil {
-				return err // done by the lock's last holder
-			}
 			archive := s.binary.archive("", tar.Header{
 				Typeflag: tar.TypeReg, Name: guestMark, Mode: 0o444, ModTime: time.Unix(1, 0),
 			})
 			defer archive.Close()
 			_, err := d.cli.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: guestDir, Content: archive})
 			return err
-		})
+		},
+		d.remove)
 }
 
 // exclusively does work that must be done once among all the processes that share a daemon. The lock is the name of the
-// container that begin creates: the daemon gives a name to one only. done reports whether the work is done already;
-// work has to ask again, because the last holder may have done it. A lock whose owner is dead is broken.
+// container that begin creates and end removes: the daemon gives a name to one only. find looks for the result, and
+// returns a not-found error before the work is done. A lock whose owner is dead is broken.
 func exclusively[T any](
-	ctx context.Context, d *daemon, name string, done func(context.Context) (bool, error),
-	begin func(context.Context) (T, error), work func(context.Context, T) error,
+	ctx context.Context, d *daemon, name string, find func(context.Context) error,
+	begin func(context.Context) (T, error), work, end func(context.Context, T) error,
 ) error {
 	for {
-		if ok, err := done(ctx); ok || err != nil {
+		if err := find(ctx); !errdefs.IsNotFound(err) {
 			return err
 		}
 		locked, err := begin(ctx)
 		if err == nil {
-			return work(ctx, locked)
+			if err = find(ctx); errdefs.IsNotFound(err) { // not done by the last holder of the lock
+				err = work(ctx, locked)
+			}
+			if endErr := end(ctx, locked); endErr != nil {
+				d.p.log.Warn("removing a helper container", "error", endErr)
+			}
+			return err
 		}
 		if !errdefs.IsConflict(err) {
 			return err

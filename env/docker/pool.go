@@ -61,7 +61,7 @@ func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	return err
 }
 
-// reserve reserves a place, or returns nil when there is none.
+// reserve adds an entry for a spec, or returns nil when the pool is full.
 func (w *pool) reserve(ctx context.Context, s env.Spec) *early {
 	e := &early{key: warmKey(s), rollout: s.Rollout, since: time.Now(), done: make(chan struct{})}
 	w.mu.Lock()
@@ -119,7 +119,7 @@ func (w *pool) take(ctx context.Context, s env.Spec) *Sandbox {
 	}
 }
 
-// find takes the entry that suits a spec best out of the pool; nil when there is none.
+// find removes the best entry for a spec from the pool, and returns it; nil when there is none.
 func (w *pool) find(key, rollout string) *early {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
@@ -29,29 +28,18 @@ func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, er
 	ref := preparedImages + ":" + key
 	return d.resolve(ctx, ref, "prepare "+base.ref, func(ctx context.Context) (image, error) {
 		var img image
-		there := func(ctx context.Context) (bool, error) {
-			var err error
+		find := func(ctx context.Context) (err error) {
 			img, err = d.inspectImage(ctx, ref)
-			if errdefs.IsNotFound(err) {
-				return false, nil
-			}
-			return err == nil, err
+			return err
 		}
 		name := "deepswe-prepare-" + key
-		err := exclusively(ctx, d, name, there,
+		err := exclusively(ctx, d, name, find,
 			func(ctx context.Context) (*Sandbox, error) { return d.bootPreparation(ctx, name, base, s) },
 			func(ctx context.Context, sandbox *Sandbox) (err error) {
-				defer func() {
-					if closeErr := sandbox.Close(ctx); closeErr != nil {
-						d.p.log.Warn("removing the container that an image was prepared in", "error", closeErr)
-					}
-				}()
-				if ok, err := there(ctx); ok || err != nil {
-					return err
-				}
 				img, err = d.makePrepared(ctx, sandbox, ref, key)
 				return err
-			})
+			},
+			func(ctx context.Context, sandbox *Sandbox) error { return sandbox.Close(ctx) })
 		return img, err
 	})
 }

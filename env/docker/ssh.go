@@ -57,7 +57,7 @@ func (d *sshDialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	// The connection outlives the request that it is dialled for, so ctx must not end the program.
 	cmd := exec.Command(d.program, d.args...)
-	// A process group of its own: the terminal's Ctrl-C must not cut the connection, which cleaning up requires.
+	// A process group of its own: Ctrl-C must not cut the connection, which is needed to clean up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c := &sshConn{cmd: cmd, name: d.name}
 	cmd.Stderr = &c.stderr
@@ -121,7 +121,7 @@ func (c *sshConn) CloseWrite() error { return c.stdin.Close() }
 func (c *sshConn) Close() error {
 	c.closing.Do(func() {
 		_ = c.stdin.Close()
-		// ssh ends by itself when its input ends and the far side does too; nothing is lost by not waiting for that.
+		// ssh would end when both sides have closed, but nothing is gained by waiting for that.
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
 	})

@@ -72,7 +72,7 @@ func (d *daemon) check(ctx context.Context) {
 	}
 }
 
-// followEvents reads the daemon's events about our containers, again and again as the daemon comes and goes.
+// followEvents reads the daemon's events about our containers, and reconnects when the daemon is back.
 func (d *daemon) followEvents() {
 	ctx := d.p.life
 	for ctx.Err() == nil {

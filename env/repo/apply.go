@@ -73,7 +73,7 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 	case root == "":
 		return g, "", fmt.Errorf("branch: %s is not in a git repository", dir)
 	}
-	g = git{dir: root, user: true} // from its root: in a subdirectory, git would leave out what is above it
+	g = git{dir: root, user: true} // from its root: in a subdirectory, git would leave out the files above it
 	if _, err := g.run(ctx, nil, "check-ref-format", "--branch", name); err != nil {
 		return g, "", fmt.Errorf("branch: %q is not a valid branch name", name)
 	}

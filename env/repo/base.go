@@ -100,7 +100,7 @@ func (b *Base) original(ctx context.Context, f env.FileInfo) ([]byte, error) {
 		return nil, fmt.Errorf("original of %q: %w", f.Path, err)
 	}
 	if v := version(data); f.Version != "" && v != f.Version {
-		return nil, fmt.Errorf("%w: the original of %q is not what was recorded at the start", env.ErrInfrastructure, f.Path)
+		return nil, fmt.Errorf("%w: the original of %q has changed since the start", env.ErrInfrastructure, f.Path)
 	}
 	return data, nil
 }

@@ -53,36 +53,39 @@ type change struct {
 // repository's own git directory. An error is never the agent's fault: a repository that it has made unreadable or too
 // large, or removed, gives a patch that omits "./".
 func (b *Base) Patch(ctx context.Context, sb Tree) (Patch, error) {
+	p, err := b.patch(ctx, sb)
+	if err != nil {
+		return Patch{}, fmt.Errorf("compute patch: %w", err)
+	}
+	return p, nil
+}
+
+func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
 	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{})
 	if err != nil && !env.IsInfrastructure(ctx, err) {
 		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
 	}
 	if err != nil {
-		return Patch{}, fmt.Errorf("compute patch: %w", err)
+		return p, err
 	}
 	changes, hidden := b.compare(entries)
-	p := Patch{Omitted: hidden}
+	p.Omitted = hidden
 	if len(changes) == 0 {
 		return p, nil
 	}
 	dir, err := disk.MakeScratch("", "patch")
 	if err != nil {
-		return Patch{}, fmt.Errorf("compute patch: %w", err)
+		return p, err
 	}
 	defer disk.RemoveScratch(dir)
 	changes, p.Ignored, err = b.dropIgnored(ctx, sb, dir, entries, changes)
-	if err != nil {
-		return Patch{}, fmt.Errorf("compute patch: %w", err)
-	}
-	if len(changes) == 0 {
-		return p, nil
+	if err != nil || len(changes) == 0 {
+		return p, err
 	}
 	d := differ{base: b, sb: sb, dir: dir}
-	if p.Diff, err = d.diff(ctx, changes); err != nil {
-		return Patch{}, fmt.Errorf("compute patch: %w", err)
-	}
+	p.Diff, err = d.diff(ctx, changes)
 	p.Files, p.Omitted = d.files, append(p.Omitted, d.omitted...)
-	return p, nil
+	return p, err
 }
 
 // compare returns what differs, sorted by path, and the directories that cannot be read: the files there count as

@@ -2,6 +2,7 @@ package repo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,31 +36,36 @@ type Snapshot struct {
 // Take copies dir, or, where dir is in a git work tree, all of that. Ignored files are left out; so are devices,
 // sockets and pipes. The source is only read.
 func Take(ctx context.Context, dir string) (*Snapshot, error) {
-	source, err := filepath.Abs(dir)
+	s, err := take(ctx, dir)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func take(ctx context.Context, dir string) (*Snapshot, error) {
+	source, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
 	}
 	info, err := os.Stat(source)
 	if err != nil {
-		return nil, fmt.Errorf("snapshot: %w", err)
+		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("snapshot %s: %w: it is not a directory", dir, ErrSource)
+		return nil, fmt.Errorf("%w: it is not a directory", ErrSource)
 	}
 	root, err := toplevel(ctx, source)
 	if err != nil {
-		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
+		return nil, err
 	}
 	parent, err := disk.MakeScratch("", "base")
 	if err != nil {
-		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
+		return nil, err
 	}
-	s := &Snapshot{Dir: filepath.Join(parent, "base"), Source: source, parent: parent}
-	if root != "" {
-		s.Source = root
-	}
+	s := &Snapshot{Dir: filepath.Join(parent, "base"), Source: cmp.Or(root, source), parent: parent}
 	if err := s.fill(ctx, root != ""); err != nil {
-		return nil, errors.Join(fmt.Errorf("snapshot %s: %w", dir, err), s.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
