@@ -95,7 +95,7 @@ func (c *Client) run(ctx context.Context, name string, cmd RunCall) (Result, err
 	return result, err
 }
 
-// Read returns a regular file's bytes, from o.Offset on, and its description; the Version is that of the whole file.
+// Read returns a regular file's bytes and its description; the Version is that of the whole file.
 func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, FileInfo, error) {
 	o.Limit = positive(o.Limit, defaultRead)
 	var data []byte

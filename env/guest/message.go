@@ -123,7 +123,6 @@ type ReadCall struct {
 
 func (r *ReadCall) code(c *coder) {
 	str(c, &r.Path)
-	c.int64(&r.Offset)
 	c.int64(&r.Limit)
 	c.bools(&r.NoFollow)
 }
@@ -187,7 +186,6 @@ type TreeCall struct {
 func (t *TreeCall) code(c *coder) {
 	str(c, &t.Root)
 	c.ints(&t.Limit)
-	c.int64(&t.MaxHash)
 }
 
 // UnpackCall extracts a tar stream, which travels as the call's body.

@@ -103,7 +103,6 @@ type FileInfo struct {
 
 // ReadOptions bounds a read. The zero value reads a whole file of at most 64 MiB.
 type ReadOptions struct {
-	Offset int64
 	// Limit is the most bytes returned: 64 MiB when 0. A longer file is returned up to the limit, and its FileInfo
 	// has the real size.
 	Limit int64
@@ -184,8 +183,6 @@ type Matches struct {
 type TreeOptions struct {
 	// Limit is the most entries: 1,000,000 when 0; beyond it the call fails with ErrTooLarge.
 	Limit int
-	// MaxHash is the largest file whose content is hashed: 1 GiB when 0. A larger one has an empty Version.
-	MaxHash int64
 }
 
 // Hello is what a guest says first.

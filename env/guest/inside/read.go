@@ -125,7 +125,7 @@ func readAtOnce(c *guest.Call, path string, o guest.ReadOptions) guest.Message {
 	}
 	defer f.Close()
 	size := info.Size()
-	if size == 0 || size > smallFile || o.Offset < 0 || o.Offset > size {
+	if size == 0 || size > smallFile {
 		return nil // not a small file, or one that the kernel generates
 	}
 	data := make([]byte, size+1)
@@ -136,7 +136,7 @@ func readAtOnce(c *guest.Call, path string, o guest.ReadOptions) guest.Message {
 	sum := sha256.Sum256(data[:n])
 	d := describe(path, info)
 	d.Version = hex.EncodeToString(sum[:])
-	if c.Send(data[o.Offset:min(size, o.Offset+min(o.Limit, size))]) != nil {
+	if c.Send(data[:min(size, o.Limit)]) != nil {
 		return nil
 	}
 	return &d
@@ -144,9 +144,6 @@ func readAtOnce(c *guest.Call, path string, o guest.ReadOptions) guest.Message {
 
 // read sends the part of a file that was asked for while it hashes the whole.
 func read(c *guest.Call, path string, o guest.ReadOptions) (guest.Message, error) {
-	if o.Offset < 0 {
-		return nil, fmt.Errorf("read %s: offset %d: %w", path, o.Offset, fs.ErrInvalid)
-	}
 	f, info, err := openRegular(path, o.NoFollow)
 	if err != nil {
 		return nil, err
@@ -155,14 +152,11 @@ func read(c *guest.Call, path string, o guest.ReadOptions) (guest.Message, error
 	reply := describe(path, info)
 	if info.Size() > mostHashed {
 		// Files of this size are not edited, and hashing one would take as long as a command may.
-		_, err := io.Copy(&windowWriter{call: c, to: 1<<63 - 1}, io.NewSectionReader(f, o.Offset, o.Limit))
+		_, err := io.Copy(&resultWriter{c, o.Limit}, io.LimitReader(f, o.Limit))
 		return &reply, err
 	}
-	w := &windowWriter{call: c, from: o.Offset, to: o.Offset + o.Limit}
-	if w.to < 0 {
-		w.to = 1<<63 - 1
-	}
-	reply.Version, reply.Size, err = version(c.Context(), io.TeeReader(f, w), buffer(info.Size()), mostHashed)
+	w := &resultWriter{c, o.Limit}
+	reply.Version, reply.Size, err = version(c.Context(), io.TeeReader(f, w), buffer(info.Size()))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -172,27 +166,24 @@ func read(c *guest.Call, path string, o guest.ReadOptions) (guest.Message, error
 // buffer is one to read a file of that size with, its end included.
 func buffer(size int64) []byte { return make([]byte, min(max(size+1, 512), 64<<10)) }
 
-// windowWriter sends the part of a stream between two offsets.
-type windowWriter struct {
-	call         *guest.Call
-	at, from, to int64
+// resultWriter sends the beginning of a stream as the call's result.
+type resultWriter struct {
+	call *guest.Call
+	left int64
 }
 
-func (w *windowWriter) Write(p []byte) (int, error) {
-	start, end := max(w.from-w.at, 0), min(w.to-w.at, int64(len(p)))
-	w.at += int64(len(p))
-	if start >= end {
-		return len(p), w.call.Context().Err()
-	}
+func (w *resultWriter) Write(p []byte) (int, error) {
 	if err := w.call.Context().Err(); err != nil {
 		return 0, err
 	}
-	return len(p), w.call.Send(bytes.Clone(p[start:end])) // the sender keeps it
+	part := bytes.Clone(p[:min(w.left, int64(len(p)))]) // the sender keeps it
+	w.left -= int64(len(part))
+	return len(p), w.call.Send(part)
 }
 
 // version hashes a file from its beginning to its end, and says how long it was. A file that grows as fast
 // as it is read ends at the limit, and has no version.
-func version(ctx context.Context, f io.Reader, buf []byte, most int64) (sum string, size int64, err error) {
+func version(ctx context.Context, f io.Reader, buf []byte) (sum string, size int64, err error) {
 	hash := sha256.New()
 	for {
 		n, err := f.Read(buf)
@@ -203,7 +194,7 @@ func version(ctx context.Context, f io.Reader, buf []byte, most int64) (sum stri
 			return hex.EncodeToString(hash.Sum(nil)), size, nil
 		case err != nil:
 			return "", size, err
-		case size > most:
+		case size > mostHashed:
 			return "", size, nil
 		case ctx.Err() != nil:
 			return "", size, ctx.Err()

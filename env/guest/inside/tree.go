@@ -18,9 +18,6 @@ import (
 
 // tree sends every file below root, sorted by path, hashed by several threads at once.
 func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Message, error) {
-	if o.MaxHash <= 0 {
-		o.MaxHash = mostHashed
-	}
 	s.parallel.widen()
 	defer s.parallel.narrow()
 	hashing := fan[guest.FileInfo, []guest.FileInfo]{
@@ -28,7 +25,7 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 		work: func(files []guest.FileInfo) []guest.FileInfo {
 			buf := make([]byte, 64<<10)
 			for i := range files {
-				hash(c.Context(), root, &files[i], buf, o.MaxHash)
+				hash(c.Context(), root, &files[i], buf)
 			}
 			return files
 		},
@@ -48,7 +45,7 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 		}
 		f := describe(path, info)
 		f.Path = strings.TrimPrefix(strings.TrimPrefix(path, root), "/")
-		return hashing.add(f, min(f.Size, o.MaxHash))
+		return hashing.add(f, min(f.Size, mostHashed))
 	}
 	walk := walker{
 		ctx:    c.Context(),
@@ -90,8 +87,8 @@ func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) 
 }
 
 // hash fills in a regular file's version, where it can be read.
-func hash(ctx context.Context, root string, f *guest.FileInfo, buf []byte, most int64) {
-	if f.Kind != guest.KindFile || f.Size > most {
+func hash(ctx context.Context, root string, f *guest.FileInfo, buf []byte) {
+	if f.Kind != guest.KindFile || f.Size > mostHashed {
 		return
 	}
 	file, _, err := openRegular(join(root, f.Path), true)
@@ -99,7 +96,7 @@ func hash(ctx context.Context, root string, f *guest.FileInfo, buf []byte, most 
 		return
 	}
 	defer file.Close()
-	f.Version, f.Size, _ = version(ctx, file, buf, most)
+	f.Version, f.Size, _ = version(ctx, file, buf)
 }
 
 // hugeDirectory is how many names of one directory are held in memory; a directory with more counts as unreadable.

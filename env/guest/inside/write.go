@@ -121,7 +121,7 @@ func (w *writing) compare() error {
 		return err
 	}
 	defer f.Close()
-	sum, _, err := version(w.call.Context(), f, buffer(info.Size()), mostHashed)
+	sum, _, err := version(w.call.Context(), f, buffer(info.Size()))
 	if err != nil {
 		return err
 	}
