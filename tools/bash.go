@@ -85,7 +85,7 @@ func (b bash) result(r env.Result) Result {
 	text := section("[STDOUT]", stdout.clip(outLines, outChars)) + "\n" +
 		section("[STDERR]", stderr.clip(errLines, errChars))
 	out.WriteString(strings.TrimSuffix(text, "\n"))
-	for _, n := range b.verdicts(r) {
+	for _, n := range b.notes(r) {
 		out.WriteString("\nNOTE: " + n)
 	}
 	return Result{
@@ -104,8 +104,8 @@ func section(title, text string) string {
 	return title + "\n\n" + text + "\n"
 }
 
-// verdicts explains what the exit code alone does not.
-func (b bash) verdicts(r env.Result) []string {
+// notes explains what the exit code alone does not.
+func (b bash) notes(r env.Result) []string {
 	var notes []string
 	switch {
 	case r.TimedOut:

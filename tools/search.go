@@ -79,19 +79,19 @@ func find(ctx context.Context, sb Sandbox, term, path string, pythonOnly bool, p
 		return "", explain(ctx, sb, path, err)
 	}
 	if m.Total == 0 {
-		return nothing(ctx, sb, term, path, m), nil
+		return noMatches(ctx, sb, term, path, m), nil
 	}
 	return renderMatches(term, path, m), nil
 }
 
-// meta matches what looks like a regular expression.
-var meta = regexp.MustCompile(`\.\*|\.\+|\\[a-zA-Z().|\[\]]|\|\w|^\^|\$$|\[[^\]]+\][*+?]`)
+// looksLikeRegexp matches what looks like a regular expression.
+var looksLikeRegexp = regexp.MustCompile(`\.\*|\.\+|\\[a-zA-Z().|\[\]]|\|\w|^\^|\$$|\[[^\]]+\][*+?]`)
 
-// nothing reports that nothing was found, and the likely reason.
-func nothing(ctx context.Context, sb Sandbox, term, path string, m env.Matches) string {
+// noMatches reports that nothing was found, and the likely reason.
+func noMatches(ctx context.Context, sb Sandbox, term, path string, m env.Matches) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "No matches found for %s in %s.", quote(term), name(path))
-	if meta.MatchString(term) {
+	if looksLikeRegexp.MatchString(term) {
 		b.WriteString(" search_term is literal, not a regular expression; for that use `grep -rnE` with execute_bash.")
 	} else if any, err := sb.Search(ctx, env.Query{
 		Term: "(?i)" + regexp.QuoteMeta(term), Regexp: true, Path: path, MaxMatches: 1,

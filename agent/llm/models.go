@@ -38,7 +38,7 @@ func (c *Client) Discover(ctx context.Context) (ServedModel, error) {
 	served, err := c.Models(ctx)
 	if err != nil {
 		failed, ok := errors.AsType[*Error](err)
-		if !ok || !failed.listless() {
+		if !ok || !failed.lacksModelList() {
 			return ServedModel{}, err
 		}
 		if model == "" {
@@ -63,8 +63,8 @@ func (c *Client) Discover(ctx context.Context) (ServedModel, error) {
 	return served[0], nil
 }
 
-// listless reports whether a list of models failed because the endpoint has none.
-func (e *Error) listless() bool {
+// lacksModelList reports whether a list of models failed because the endpoint has none.
+func (e *Error) lacksModelList() bool {
 	return e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed ||
 		e.Status == http.StatusNotImplemented
 }

@@ -15,7 +15,7 @@ func receive(ctx context.Context, x *exchange, onText func(string)) (completion,
 	if x.events == nil { // a server that cannot stream, or will not with tools, answers whole
 		got, err := decode(x.raw)
 		if err == nil && len(got.Choices) > 0 {
-			hand(onText, got.Choices[0].Message)
+			emit(onText, got.Choices[0].Message)
 		}
 		return got, err
 	}
@@ -46,7 +46,7 @@ func isBroken(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || isConnection(err)
 }
 
-func hand(onText func(string), m message) {
+func emit(onText func(string), m message) {
 	for _, piece := range []string{m.thoughts(), string(m.Content)} {
 		if piece != "" {
 			onText(piece)
@@ -103,7 +103,7 @@ func (j *joined) add(c completion, onText func(string)) {
 	}
 	if d.thoughts() != "" || d.Content != "" {
 		j.started = true
-		hand(onText, d)
+		emit(onText, d)
 	}
 }
 

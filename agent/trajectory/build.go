@@ -90,7 +90,6 @@ func documentOf(h *Header) *Document {
 }
 
 func replyStep(at time.Time, r *Reply, id int) Step {
-	once := 1
 	s := Step{
 		Timestamp:        stamp(at),
 		Source:           SourceAgent,
@@ -98,7 +97,7 @@ func replyStep(at time.Time, r *Reply, id int) Step {
 		Message:          Text(r.Message.Content),
 		ReasoningContent: r.Message.Reasoning,
 		Metrics:          metricsOf(r),
-		LLMCallCount:     &once,
+		LLMCallCount:     new(1),
 		Extra:            map[string]any{},
 	}
 	if len(r.Message.ToolCalls) > 0 {
@@ -284,8 +283,7 @@ func total(steps []Step) *FinalMetrics {
 		completion += deref(s.Metrics.CompletionTokens)
 		cached += deref(s.Metrics.CachedTokens)
 	}
-	count := len(steps)
-	f := &FinalMetrics{TotalSteps: &count}
+	f := &FinalMetrics{TotalSteps: new(len(steps))}
 	if n > 0 {
 		f.TotalPromptTokens, f.TotalCompletionTokens = &prompt, &completion
 	}
