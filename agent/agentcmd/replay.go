@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,17 +153,13 @@ func compare(ctx context.Context, d Deps, o replayOptions, rec *trajectory.Recor
 	if sum.Different > 0 {
 		sum.ExitCode = cli.ExitUnsolved
 	}
+	var err error
 	if o.json {
-		if err := lines.Print(sum); err != nil {
-			return err
-		}
+		err = lines.Print(sum)
 	} else {
-		fmt.Fprintf(d.Out, "%d calls, %d with another result than recorded\n", sum.Calls, sum.Different)
+		_, err = fmt.Fprintf(d.Out, "%d calls, %d with another result than recorded\n", sum.Calls, sum.Different)
 	}
-	if sum.Different > 0 {
-		return cli.Exit(cli.ExitUnsolved)
-	}
-	return nil
+	return cmp.Or(err, cli.Exit(sum.ExitCode))
 }
 
 func printComparison(ctx context.Context, d Deps, c agent.Comparison, dir string) error {

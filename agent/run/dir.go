@@ -97,14 +97,9 @@ func readManifest(path string) (Manifest, error) {
 	return m, nil
 }
 
-// Resumable reports why the run in the directory cannot be resumed as one of the kind, whether or not a process writes
-// it: there is none (fs.ErrNotExist), or it is of another kind or in another format (ErrOther).
-func Resumable(path string, kind Kind) error {
-	_, err := resumable(path, kind)
-	return err
-}
-
-func resumable(path string, kind Kind) (Manifest, error) {
+// Resumable reads the manifest of a run, which a process may be writing, if the run can be resumed as one of the kind.
+// Otherwise there is none (fs.ErrNotExist), or it is of another kind or in another format (ErrOther).
+func Resumable(path string, kind Kind) (Manifest, error) {
 	m, err := readManifest(path)
 	switch {
 	case err != nil:
@@ -209,7 +204,7 @@ func newDir(path string, m Manifest, l *disk.Lock, log *disk.Log) *Dir {
 // Open resumes the run in the directory, which must be of the kind and in today's format (else [ErrOther]). It fails
 // with fs.ErrNotExist where there is no run, and with [ErrLocked] where a living process works in it.
 func Open(path string, kind Kind) (*Dir, error) {
-	m, err := resumable(path, kind)
+	m, err := Resumable(path, kind)
 	if err != nil {
 		return nil, err
 	}

@@ -116,59 +116,36 @@ type Outcome struct {
 // Failed reports an infrastructure failure: the rollout has no reward and says nothing about the policy.
 func (o Outcome) Failed() bool { return o.Err != "" }
 
-// Limits bound what happens at once. Zero is no bound.
-type Limits struct {
-	// Models are calls of the model, Sandboxes those of agents, Gradings the sandboxes in which patches are graded. A
-	// rollout may hold its sandbox while it waits for a model or for grading, never the other way round.
-	Models    int
-	Sandboxes int
-	Gradings  int
-}
-
-// Gates are the gates of a run, one for each kind of thing that is scarce.
+// Gates bound what a run does at once. A nil gate is no bound.
 type Gates struct {
+	// Model bounds calls of the model, Sandbox the sandboxes of agents, Grading those in which patches are graded. A
+	// rollout may hold its sandbox while it waits for a model or for grading, never the other way round.
 	Model   *Gate
 	Sandbox *Gate
 	Grading *Gate
 }
 
-// NewGates opens gates for the limits.
-func NewGates(l Limits) Gates {
-	return Gates{Model: NewGate(l.Models), Sandbox: NewGate(l.Sandboxes), Grading: NewGate(l.Gradings)}
-}
-
 // Gate lets a bounded number in at a time, first come, first served.
-type Gate struct {
-	places  chan struct{}
-	inside  atomic.Int64
-	waiting atomic.Int64
-}
+type Gate struct{ places chan struct{} }
 
-// NewGate makes a gate for n at a time; without bound when n is not positive.
+// NewGate returns a gate for n at a time, nil when n is not positive.
 func NewGate(n int) *Gate {
-	g := &Gate{}
-	if n > 0 {
-		g.places = make(chan struct{}, n)
+	if n <= 0 {
+		return nil
 	}
-	return g
+	return &Gate{make(chan struct{}, n)}
 }
 
 // Enter waits for a place. The caller calls leave once, when it is done. The time spent waiting is charged to the
-// rollout whose context it is. The error is the context's. A nil Gate has no bound.
+// rollout whose context it is. The error is the context's.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	if g == nil {
-		g = &Gate{}
-	}
-	if g.places == nil {
-		if err := ctx.Err(); err != nil {
+		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		g.inside.Add(1)
-		return func() { g.inside.Add(-1) }, nil
+		return func() {}, nil
 	}
 	start := time.Now()
-	g.waiting.Add(1)
-	defer g.waiting.Add(-1)
 	select {
 	case g.places <- struct{}{}:
 	case <-ctx.Done():
@@ -177,18 +154,8 @@ func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	if w, ok := ctx.Value(waitKey{}).(*atomic.Int64); ok {
 		w.Add(int64(time.Since(start)))
 	}
-	g.inside.Add(1)
-	return func() {
-		g.inside.Add(-1)
-		<-g.places
-	}, nil
+	return func() { <-g.places }, nil
 }
-
-// Inside counts who is in, for people to watch.
-func (g *Gate) Inside() int { return int(g.inside.Load()) }
-
-// Waiting counts who wants in.
-func (g *Gate) Waiting() int { return int(g.waiting.Load()) }
 
 // waitKey holds the *atomic.Int64 in a rollout's context that counts the nanoseconds spent at gates.
 type waitKey struct{}

@@ -133,7 +133,7 @@ func (t *training) load() (train.Config, error) {
 	name := t.config
 	switch {
 	case name == "" && t.resume && t.out != "":
-		if err := run.Resumable(t.out, run.Train); err != nil {
+		if _, err := run.Resumable(t.out, run.Train); err != nil {
 			return train.Config{}, err
 		}
 		name = filepath.Join(t.out, train.ConfigFile)

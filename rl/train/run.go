@@ -196,9 +196,10 @@ func newLoop(c Config, o Options, dir *run.Dir, workers int) (*loop, error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return nil, err
 	}
-	gates := run.NewGates(run.Limits{
-		Models: c.Rollouts.Models, Sandboxes: c.Rollouts.Sandboxes, Gradings: c.Rollouts.Gradings,
-	})
+	gates := run.Gates{
+		Model: run.NewGate(c.Rollouts.Models), Sandbox: run.NewGate(c.Rollouts.Sandboxes),
+		Grading: run.NewGate(c.Rollouts.Gradings),
+	}
 	environment, err := c.Environment.Open(EnvironmentOptions{
 		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: gates, Directory: dir.Attempt, Log: o.Log,
 	})

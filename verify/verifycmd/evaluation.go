@@ -74,7 +74,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 func (e *evaluation) assemble(r *swe.Runner) {
 	name := filepath.Base(e.dir.Path())
 	r.Dir = e.dir.Attempt
-	r.Gates = run.NewGates(run.Limits{Models: e.o.modelCalls, Gradings: e.o.gradeWorkers})
+	r.Gates = run.Gates{Model: run.NewGate(e.o.modelCalls), Grading: run.NewGate(e.o.gradeWorkers)}
 	r.Attempt.Provider, r.Attempt.Run, r.Attempt.Tokens = e.provider, name, e.o.tokens
 	r.OnEvent = func(_ run.Job, ev agent.Event) {
 		if ev.Kind == agent.EventReply && ev.Usage != nil {
