@@ -128,7 +128,7 @@ func (d *daemon) greet(ctx context.Context) error {
 	defer d.mu.Unlock()
 	d.facts = facts{result.Info, goArch(result.Info.Architecture)}
 	if d.starts == nil {
-		// Beyond so many containers that are started at once, a daemon only gets slower.
+		// Starting more containers than this at once only makes a daemon slower.
 		d.starts = make(chan struct{}, min(max(2*d.facts.NCPU, 2), 8))
 	}
 	if d.up == nil || d.up.Err() != nil {

@@ -75,9 +75,8 @@ func (e environment) config() (c struct {
 	return c, err
 }
 
-// resolve finds the endpoint of a name: a URL, "context:NAME", or, when name is empty, the one that the
-// docker command would use: DOCKER_HOST, then DOCKER_CONTEXT, then the current context of config.json, then the usual
-// socket.
+// resolve finds the endpoint of a name: a URL, "context:NAME", or, when name is empty, the one that the docker command
+// would use: DOCKER_HOST, then DOCKER_CONTEXT, then the current context of config.json, then the usual socket.
 func (e environment) resolve(name string) (endpoint, error) {
 	if ctx, ok := strings.CutPrefix(name, "context:"); ok {
 		return e.context(ctx)
@@ -187,7 +186,7 @@ func (ep endpoint) dial() (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The name is never looked up: every connection is a run of ssh.
+		// The name is never looked up: each connection runs ssh.
 		options = append(options, client.WithHost("http://"+client.DummyHost), client.WithDialContext(dialer.dial))
 	} else {
 		options = append(options, client.WithHost(ep.host))

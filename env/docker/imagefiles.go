@@ -125,7 +125,7 @@ func (d *daemon) readFromContainer(ctx context.Context, id, path string) ([]byte
 	return data, header, err
 }
 
-// contains reports whether an image has a file, without starting anything of it.
+// contains reports whether an image has a file, without running it.
 func (d *daemon) contains(ctx context.Context, ref, path string) (bool, error) {
 	img, err := d.image(ctx, ref)
 	if err != nil {

@@ -20,7 +20,7 @@ type pool struct {
 	closed bool
 }
 
-// early is a sandbox that was started, or is being started, before a Start asks for its spec.
+// early is a sandbox that was started, or is being started, ahead of time.
 type early struct {
 	key     string
 	rollout string

@@ -19,7 +19,7 @@ import (
 // preparedImages is the repository name of the images that Spec.Prepare was run on.
 const preparedImages = "deepswe-prepared"
 
-// prepare returns the image that the spec's Prepare commands make of its image: made once, by one process, and kept.
+// prepare returns the image that the spec's Prepare commands make of its image. One process makes it, once.
 func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, error) {
 	key, err := prepareKey(base, s)
 	if err != nil {

@@ -131,7 +131,7 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	}
 }
 
-// vanished reports whether something was removed between being found and being used.
+// vanished reports whether a start failed because the image or the volume was removed.
 func vanished(err error) bool {
 	text := err.Error()
 	return errdefs.IsNotFound(err) || strings.Contains(text, guestPath) && strings.Contains(text, "no such file")

@@ -14,7 +14,7 @@ import (
 // leaseInterval is how often the lease on a daemon is renewed.
 const leaseInterval = 30 * time.Second
 
-// waits are how long this provider waits for what. They are fields so that tests can wait less.
+// waits are the time limits that tests shorten.
 type waits struct {
 	ping  time.Duration // for a quick answer of the daemon
 	watch time.Duration // between two pings
