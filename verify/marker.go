@@ -79,8 +79,7 @@ func failedExit(code string) (bool, error) {
 	return slices.ContainsFunc(digits, func(d rune) bool { return !isZero(d) }), nil
 }
 
-// isZero reports whether a decimal digit is a zero. Each of Unicode's ranges of digits consists of whole tens, from zero
-// to nine.
+// isZero reports whether a decimal digit is a zero. Unicode's ranges of digits consist of whole tens, from zero to nine.
 func isZero(digit rune) bool {
 	for _, r := range unicode.Nd.R16 {
 		if rune(r.Lo) <= digit && digit <= rune(r.Hi) {
@@ -95,8 +94,7 @@ func isZero(digit rune) bool {
 	return false
 }
 
-// suiteCounts are what runners print when they have run at least one test. Each expression is tried only on a log with
-// its text.
+// suiteCounts are what runners print when they have run at least one test. Each is tried only on a log with its text.
 var suiteCounts = []struct {
 	needs string
 	expr  testlog.Expression

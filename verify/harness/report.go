@@ -1,5 +1,11 @@
 package harness
 
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
 // Report is what the official harness writes for one task as report.json.
 type Report struct {
 	ID           string
@@ -56,4 +62,107 @@ func (r Report) JSON() []byte {
 
 func (l TestLists) object() object {
 	return object{{"success", l.Success}, {"failure", l.Failure}}
+}
+
+// RunReport is what the official harness writes when a run is over: which tasks of a dataset were solved, not solved,
+// or could not be graded.
+type RunReport struct {
+	// Tasks are the ids of the dataset, as often as they occur in it.
+	Tasks []string
+	// Results are the outcomes of the predictions, at most one for a task. Tasks without one are incomplete.
+	Results []TaskResult
+}
+
+// TaskResult is the outcome of one prediction.
+type TaskResult struct {
+	ID string
+	// EmptyPatch says that the prediction has no patch, or an empty one: the harness does not run such a task.
+	EmptyPatch bool
+	// Report is nil where the run ended without one: the patch did not apply, the tests took too long, or an error.
+	Report *Report
+	// Infra is the class of the task's logs (see [Classify]), nil for none. It is looked at where a task was not solved.
+	Infra *Infra
+}
+
+// Name returns the name of the report's file for the model that made the predictions.
+func (r RunReport) Name(model, run string) string {
+	return strings.ReplaceAll(model, "/", "__") + "." + run + ".json"
+}
+
+// outcomes are sets of task ids.
+type outcomes struct {
+	completed, incomplete, empty, submitted, resolved, unresolved, infra, ambiguous, failed map[string]bool
+
+	reasons map[string]string
+}
+
+func (r RunReport) outcomes() outcomes {
+	set := func() map[string]bool { return map[string]bool{} }
+	o := outcomes{set(), set(), set(), set(), set(), set(), set(), set(), set(), map[string]string{}}
+	results := map[string]TaskResult{}
+	for _, t := range r.Results {
+		results[t.ID] = t
+		o.submitted[t.ID] = true
+	}
+	for _, id := range r.Tasks {
+		t, submitted := results[id]
+		switch {
+		case !submitted:
+			o.incomplete[id] = true
+			continue
+		case t.EmptyPatch:
+			o.empty[id] = true
+			continue
+		case t.Report == nil:
+			o.failed[id] = true
+		case t.Report.Resolved:
+			o.completed[id], o.resolved[id] = true, true
+			continue
+		default:
+			o.completed[id], o.unresolved[id] = true, true
+		}
+		if t.Infra == nil {
+			continue
+		}
+		o.reasons[id] = t.Infra.Reason
+		if t.Infra.Tier == Environment {
+			o.infra[id] = true
+		} else {
+			o.ambiguous[id] = true
+		}
+	}
+	return o
+}
+
+// JSON returns the report as the harness writes it, schema version 2, with a line feed at its end.
+func (r RunReport) JSON() []byte {
+	o := r.outcomes()
+	ids := func(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+	reasons := object{}
+	for _, id := range slices.Sorted(maps.Keys(o.reasons)) {
+		reasons = append(reasons, member{id, o.reasons[id]})
+	}
+	report := object{
+		{"total_instances", len(r.Tasks)},
+		{"submitted_instances", len(o.submitted)},
+		{"completed_instances", len(o.completed)},
+		{"resolved_instances", len(o.resolved)},
+		{"unresolved_instances", len(o.unresolved)},
+		{"infra_failure_instances", len(o.infra)},
+		{"ambiguous_failure_instances", len(o.ambiguous)},
+		{"empty_patch_instances", len(o.empty)},
+		{"error_instances", len(o.failed)},
+		{"completed_ids", ids(o.completed)},
+		{"incomplete_ids", ids(o.incomplete)},
+		{"empty_patch_ids", ids(o.empty)},
+		{"submitted_ids", ids(o.submitted)},
+		{"resolved_ids", ids(o.resolved)},
+		{"unresolved_ids", ids(o.unresolved)},
+		{"infra_failure_ids", ids(o.infra)},
+		{"ambiguous_failure_ids", ids(o.ambiguous)},
+		{"failure_reasons", reasons},
+		{"error_ids", ids(o.failed)},
+		{"schema_version", 2},
+	}
+	return append(appendJSON(nil, report, 0), '\n')
 }

@@ -6,25 +6,30 @@ import (
 	"unicode/utf8"
 )
 
-// failure is how a runner prints a test that failed: the first group is its name. White space in an expression may be
-// a line feed, so that it is tried on the whole log.
-type failure struct {
+// passage is how a runner prints one test: the first group is its name. White space in an expression may be a line feed,
+// so that it is tried on the whole log.
+type passage struct {
 	needs string // the expression is tried only on a log with this text
 	expr  Expression
 }
 
-// failures makes a parser of expressions, which are tried one after the other.
-func failures(clean func(string) string, list ...failure) Parser {
+// record sets the status of the tests that the passages of a log name, one passage after the other.
+func record(r *Results, log string, s Status, clean func(string) string, list ...passage) {
+	for _, p := range list {
+		if !strings.Contains(log, p.needs) {
+			continue
+		}
+		for _, m := range p.expr().FindAllStringSubmatch(log, -1) {
+			r.set(clean(m[1]), s)
+		}
+	}
+}
+
+// failures makes a parser for runners that print the tests that failed.
+func failures(clean func(string) string, list ...passage) Parser {
 	return func(log string, _ Task) (*Results, error) {
 		var r Results
-		for _, f := range list {
-			if !strings.Contains(log, f.needs) {
-				continue
-			}
-			for _, m := range f.expr().FindAllStringSubmatch(log, -1) {
-				r.set(clean(m[1]), Failed)
-			}
-		}
+		record(&r, log, Failed, clean, list...)
 		return &r, nil
 	}
 }
@@ -32,24 +37,24 @@ func failures(clean func(string) string, list ...failure) Parser {
 var (
 	// bpmn and chartJS keep the blank before the word FAILED in the name.
 	bpmn = failures(strings.Clone,
-		failure{"2KPhantomJS", Pattern(`2KPhantomJS\s[\p{Nd}.]+\s\(Linux\s[\p{Nd}.]+\)\s(.*)FAILED\n`)},
-		failure{"2KPhantomJS", Pattern(`2KPhantomJS\s[\p{Nd}.]+\s\(Linux\sx86_64\)\s(.*)FAILED\n`)},
-		failure{"Chrome", Pattern(`Chrome\sHeadless\s.*\s\(Linux\sx86_64\)\s(.*)FAILED\n`)},
-		failure{"HeadlessChrome", Pattern(`HeadlessChrome\s[\p{Nd}.]+\s\(Linux\s[\p{Nd}.]+\)\s(.*)FAILED\n`)},
+		passage{"2KPhantomJS", Pattern(`2KPhantomJS\s[\p{Nd}.]+\s\(Linux\s[\p{Nd}.]+\)\s(.*)FAILED\n`)},
+		passage{"2KPhantomJS", Pattern(`2KPhantomJS\s[\p{Nd}.]+\s\(Linux\sx86_64\)\s(.*)FAILED\n`)},
+		passage{"Chrome", Pattern(`Chrome\sHeadless\s.*\s\(Linux\sx86_64\)\s(.*)FAILED\n`)},
+		passage{"HeadlessChrome", Pattern(`HeadlessChrome\s[\p{Nd}.]+\s\(Linux\s[\p{Nd}.]+\)\s(.*)FAILED\n`)},
 	)
 	openLayers = failures(collapse,
-		failure{"Chrome", Pattern(`Chrome\sHeadless\s[\p{Nd}.]+\s\(Linux\s\S+\)\s(.*)\sFAILED\n`)},
-		failure{"Chrome", Pattern(`Chrome\s[\p{Nd}.]+\s\(Linux\s\S+\)\s(.*)FAILED\n`)},
-		failure{"Error:", Pattern(`(?m)^\s\s\d+\)((?s:.*?))Error:`)},
-		failure{"mismatch", Pattern(`(?m)^case\s(.*):\smismatch`)},
+		passage{"Chrome", Pattern(`Chrome\sHeadless\s[\p{Nd}.]+\s\(Linux\s\S+\)\s(.*)\sFAILED\n`)},
+		passage{"Chrome", Pattern(`Chrome\s[\p{Nd}.]+\s\(Linux\s\S+\)\s(.*)FAILED\n`)},
+		passage{"Error:", Pattern(`(?m)^\s\s\d+\)((?s:.*?))Error:`)},
+		passage{"mismatch", Pattern(`(?m)^case\s(.*):\smismatch`)},
 	)
 	// White space in chartFailures is anything but a line feed, so that lines are not joined.
 	chartFailures = failures(strings.Clone,
-		failure{"FAILED", Pattern(`(?m)Chrome\s[\p{Nd}.]+` + blank + `\(.+?\)` + blank + `(.*)FAILED$`)},
+		passage{"FAILED", Pattern(`(?m)Chrome\s[\p{Nd}.]+` + blank + `\(.+?\)` + blank + `(.*)FAILED$`)},
 	)
 	// eslint's is Mocha's "min" reporter: a number, the title over one or more lines, and a line with the name of
 	// an error.
-	eslint = failures(collapse, failure{"Error", Pattern(`\s\s\d+\)((?s:.*?))\s+.*Error`)})
+	eslint = failures(collapse, passage{"Error", Pattern(`\s\s\d+\)((?s:.*?))\s+.*Error`)})
 )
 
 const blank = `[\t\v\f\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]`

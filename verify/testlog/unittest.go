@@ -9,11 +9,8 @@ import (
 var djangoPasses = []string{" ... ok", " ... OK", " ...  OK"}
 
 // djangoSplit are results that other output tore apart: a test's name, something printed by the test, and on a line of
-// its own the verdict. Each expression is tried only on a log with its text.
-var djangoSplit = []struct {
-	needs string
-	expr  Expression
-}{
+// its own the verdict.
+var djangoSplit = []passage{
 	{
 		"Testing against Django installed in ",
 		Pattern(`(?m)^(.*?)\s\.\.\.\sTesting against Django installed in (?s:.*?) silenced\)\.\nok$`),
@@ -65,14 +62,7 @@ func django(log string, _ Task) (*Results, error) {
 			r.set(running, Passed)
 		}
 	}
-	for _, s := range djangoSplit {
-		if !strings.Contains(log, s.needs) {
-			continue
-		}
-		for _, m := range s.expr().FindAllStringSubmatch(log, -1) {
-			r.set(m[1], Passed)
-		}
-	}
+	record(&r, log, Passed, strings.Clone, djangoSplit...)
 	return &r, nil
 }
 
