@@ -66,7 +66,6 @@ type Game struct {
 	// Rollout has reward, stop reason and turns; the names are the caller's to fill in. The reward is 1 for arriving
 	// and 0 for anything else. A fall is a finished game: agent.Submitted, like an arrival.
 	Rollout  rl.Rollout
-	Outcome  Outcome
 	Turns    int
 	Invalid  int // replies without a valid action
 	Messages []agent.Message
@@ -180,9 +179,8 @@ func (p Player) failed(ctx context.Context, err error) (agent.StopReason, error)
 }
 
 func (p Player) finish(g Game, e *Episode, stop agent.StopReason, start time.Time) Game {
-	g.Outcome = e.Outcome()
 	reward := 0.0
-	if g.Outcome == Arrived {
+	if e.Outcome() == Arrived {
 		reward = 1
 	}
 	g.Rollout.Reward = &reward

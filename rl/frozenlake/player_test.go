@@ -215,7 +215,7 @@ func TestRandomPlaysValidMoves(t *testing.T) {
 		if err != nil || g.Invalid > 0 {
 			t.Fatalf("%d invalid replies, %v", g.Invalid, err)
 		}
-		if g.Outcome == Arrived {
+		if *g.Rollout.Reward == 1 {
 			arrived++
 		}
 	}

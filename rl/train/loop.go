@@ -40,20 +40,19 @@ type loop struct {
 // indefinitely.
 const flushTimeout = 2 * time.Minute
 
-// run trains until all steps are done, from the last checkpoint on where there is one. history is what metrics the run
-// has written up to there.
+// run trains until all steps are done. A resumed run goes on from s, its last checkpoint, and history has its metrics up
+// to there.
 //
 // When ctx ends, rollouts under way get the time of rollouts.drain to end; then the state after the last update is
 // saved, and the error wraps run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a
 // kill, takes the same steps as one that was never stopped.
-func (l *loop) run(ctx context.Context, history []metrics.Point) error {
+func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics.Point) error {
 	l.guard = guard{settings: l.config.Guards}
 	l.order = order{seed: l.config.Seed, tasks: l.environment.Tasks(Train)}
 	if len(l.order.tasks) == 0 {
 		return errors.New("train: the environment has no tasks to learn from")
 	}
-	s, err := l.begin(ctx, history)
-	if err != nil {
+	if err := l.begin(ctx, s, resumed, history); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
 	for s.Step < l.config.Steps {
@@ -66,15 +65,11 @@ func (l *loop) run(ctx context.Context, history []metrics.Point) error {
 }
 
 // begin loads the last checkpoint, or measures the fresh policy.
-func (l *loop) begin(ctx context.Context, history []metrics.Point) (state, error) {
-	s, resumed, err := readState(l.dir)
-	if err != nil {
-		return s, err
-	}
+func (l *loop) begin(ctx context.Context, s state, resumed bool, history []metrics.Point) (err error) {
 	l.saved = progress{s.Step, s.Pending != nil}
 	if resumed {
 		if err := l.trainer.Load(ctx, s.Checkpoint); err != nil {
-			return s, err
+			return err
 		}
 		for _, p := range history {
 			if _, err := l.guard.observe(p); err != nil {
@@ -84,19 +79,19 @@ func (l *loop) begin(ctx context.Context, history []metrics.Point) (state, error
 		}
 	}
 	if l.policy, err = l.trainer.Publish(ctx); err != nil {
-		return s, err
+		return err
 	}
 	if resumed || !l.config.Evaluate.Before || l.config.Evaluate.Every == 0 {
-		return s, nil
+		return nil
 	}
 	values := map[string]float64{"policy/version": float64(l.policy.Version)}
 	if err := l.evaluate(ctx, 0, values); err != nil {
-		return s, err
+		return err
 	}
 	if err := l.random(ctx, values); err != nil {
-		return s, err
+		return err
 	}
-	return s, l.emit(metrics.Point{Step: 0, Time: l.now(), Values: values})
+	return l.emit(metrics.Point{Step: 0, Time: l.now(), Values: values})
 }
 
 // next takes one step and, where it is time, validates and saves.

@@ -161,10 +161,12 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 		return r, err
 	}
 	defer func() { err = errors.Join(err, l.trainer.Close()) }()
-	after := -1
-	if s, ok, err := readState(dir); err != nil {
+	s, resumed, err := readState(dir)
+	if err != nil {
 		return r, err
-	} else if ok {
+	}
+	after := -1
+	if resumed {
 		after = s.Step
 	}
 	sinks, err := openSinks(dir, after, o, r.Run)
@@ -183,7 +185,7 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 	if err := dir.Note("begin", map[string]int{"after": after}); err != nil {
 		return r, err
 	}
-	err = l.run(ctx, r.Points)
+	err = l.run(ctx, s, resumed, r.Points)
 	end := map[string]string{}
 	if err != nil {
 		end["error"] = err.Error()
