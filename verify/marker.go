@@ -79,7 +79,7 @@ func failedExit(code string) (bool, error) {
 	return slices.ContainsFunc(digits, func(d rune) bool { return !isZero(d) }), nil
 }
 
-// isZero reports whether a decimal digit is a zero. Unicode's ranges of digits consist of whole tens, from zero to nine.
+// isZero reports whether a decimal digit is a zero. Unicode's ranges of digits are whole tens, from zero to nine.
 func isZero(digit rune) bool {
 	for _, r := range unicode.Nd.R16 {
 		if rune(r.Lo) <= digit && digit <= rune(r.Hi) {

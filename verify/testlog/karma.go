@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// passage is how a runner prints one test: the first group is its name. White space in an expression may be a line feed,
-// so that it is tried on the whole log.
+// passage is how a runner prints one test: the first group is its name. White space in an expression may be a line
+// feed, so that it is tried on the whole log.
 type passage struct {
 	needs string // the expression is tried only on a log with this text
 	expr  Expression
