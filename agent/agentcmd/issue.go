@@ -142,11 +142,10 @@ func (j *job) openIssue(ctx context.Context) error {
 // scratch makes a directory that goes away with the job.
 func (j *job) scratch(what string) (string, error) {
 	dir, err := disk.MakeScratch("", what)
-	if err != nil {
-		return "", err
+	if err == nil {
+		j.onClose(func() error { return disk.RemoveScratch(dir) })
 	}
-	j.onClose(func() error { return disk.RemoveScratch(dir) })
-	return dir, nil
+	return dir, err
 }
 
 // The parts of the demo. Its go.mod is stored under another name, because a folder with a go.mod of its own cannot be

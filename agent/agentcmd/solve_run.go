@@ -225,9 +225,10 @@ func (j *job) record(r attempt.Result) error {
 	if out.StopReason == agent.Interrupted {
 		return j.journal.Note("interrupted", j.runJob())
 	}
+	around := r.StartTime + r.PatchTime
 	o := run.Outcome{Job: j.runJob(), Tries: 1, Result: run.Result{StopReason: out.StopReason, Times: run.Times{
-		Model: out.ModelTime.Seconds(), Environment: (r.StartTime + out.ToolTime + r.PatchTime).Seconds(),
-		Total: (r.StartTime + out.Elapsed + r.PatchTime).Seconds(),
+		Model: out.ModelTime.Seconds(), Environment: (around + out.ToolTime).Seconds(),
+		Total: (around + out.Elapsed).Seconds(),
 	}}}
 	if err := cmp.Or(r.Err, out.Err, r.PatchErr); err != nil {
 		o.Err = err.Error()

@@ -199,7 +199,7 @@ func viewAttempt(out io.Writer, o viewOptions, dir string) error {
 		return nil
 	}
 	if err == nil {
-		fmt.Fprintf(out, "\n%s\n%s", "patch", patch)
+		fmt.Fprintf(out, "\npatch\n%s", patch)
 	}
 	return err
 }
@@ -217,10 +217,7 @@ func listAttempts(out io.Writer, root string, dirs []string, outcomes map[string
 	}
 	fmt.Fprintln(w, heading)
 	for _, dir := range dirs {
-		name, err := filepath.Rel(root, dir)
-		if err != nil {
-			name = dir
-		}
+		name, _ := filepath.Rel(root, dir) // which cannot fail: dir is below root
 		end, steps, files, reward := "unfinished", "", "", ""
 		o, ended := outcomes[dir]
 		if ended {

@@ -16,16 +16,8 @@ import (
 
 // Choices gives a flag completion values. Whether a value is one of them is checked where it is used.
 func Choices(cmd *cobra.Command, flag string, words ...string) {
-	register(cmd, flag, words, cobra.ShellCompDirectiveNoFileComp)
-}
-
-// ChoicesAndFiles gives a flag completion values beside the names of files.
-func ChoicesAndFiles(cmd *cobra.Command, flag string, words ...string) {
-	register(cmd, flag, words, cobra.ShellCompDirectiveDefault)
-}
-
-func register(cmd *cobra.Command, flag string, words []string, directive cobra.ShellCompDirective) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, directive)); err != nil {
+	fixed := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(flag, fixed); err != nil {
 		panic(err) // the flag does not exist, or was given choices twice: a defect of the command's declaration
 	}
 }

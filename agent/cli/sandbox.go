@@ -125,6 +125,7 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 		return nil, Usagef("--env %s is not available here", c.Env)
 	}
 	p, err := k.Open(ctx, w.Logger(), c)
+	auto := cmp.Or(c.Env, EnvAuto) == EnvAuto
 	switch {
 	case err == nil && k.Images:
 		return p, nil
@@ -134,10 +135,10 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 			w.Logger().Warn("what a killed run left could not be removed", "error", err)
 		}
 		return p, nil
-	case !k.Images && cmp.Or(c.Env, EnvAuto) == EnvAuto && c.Demo:
+	case auto && !k.Images && c.Demo:
 		c.Env = EnvHost
 		return w.Sandbox(ctx, c)
-	case !k.Images && cmp.Or(c.Env, EnvAuto) == EnvAuto:
+	case auto && !k.Images:
 		err = fmt.Errorf("%w\nwithout bubblewrap there are two other choices: --image REF works in a container of that "+
 			"image (requires Docker), and --env host works on a scratch copy with no isolation at all", err)
 	}

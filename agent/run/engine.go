@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,9 +34,8 @@ type Options struct {
 	Deadline time.Duration
 	// Retries is how often an attempt is tried again after an infrastructure failure [2]; never when negative.
 	Retries int
-	// Backoff before the first retry [1 s], doubled up to MaxBackoff [1 min].
-	Backoff    time.Duration
-	MaxBackoff time.Duration
+	// Backoff before the first retry [1 s], doubled up to a minute.
+	Backoff time.Duration
 	// MaxFailures in a row, over all attempts, stop the run: something is down, and every further attempt would fail
 	// as well [off].
 	MaxFailures int
@@ -48,18 +48,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Workers <= 0 {
-		o.Workers = 16
-	}
-	if o.Retries == 0 {
-		o.Retries = 2
-	}
-	if o.Backoff <= 0 {
-		o.Backoff = time.Second
-	}
-	if o.MaxBackoff <= 0 {
-		o.MaxBackoff = time.Minute
-	}
+	o.Workers, o.Retries, o.Backoff = cmp.Or(o.Workers, 16), cmp.Or(o.Retries, 2), cmp.Or(o.Backoff, time.Second)
 	if o.Observe == nil {
 		o.Observe = func(Event) {}
 	}
@@ -171,10 +160,10 @@ type PanicError struct {
 // Error names the value; the stack is for the log.
 func (e *PanicError) Error() string { return fmt.Sprintf("rollout panicked: %v", e.Value) }
 
-// delay before the given retry, the first being 1: doubled each time, up to the limit, and then up to a half taken off
-// by the attempt's own random number, so that what failed together does not come back together.
+// delay returns the wait before the given retry, the first being 1: doubled each time, then shortened at random by up to
+// a half, so that attempts that failed together do not come back together.
 func (o Options) delay(j Job, retry int) time.Duration {
-	d := env.Backoff(retry, o.Backoff, o.MaxBackoff)
+	d := env.Backoff(retry, o.Backoff, time.Minute)
 	half := uint64(d / 2)
 	if half == 0 {
 		return d

@@ -112,7 +112,7 @@ func TestRetries(t *testing.T) {
 			return solved(), broken
 		})
 		var retries []Event
-		o := Options{Workers: 1, Retries: 2, Backoff: time.Second, MaxBackoff: 3 * time.Second, Observe: func(e Event) {
+		o := Options{Workers: 1, Retries: 2, Backoff: time.Second, Observe: func(e Event) {
 			if e.Kind == Retrying {
 				retries = append(retries, e)
 			}
@@ -143,7 +143,7 @@ func TestRetries(t *testing.T) {
 }
 
 func TestDelaysAreBounded(t *testing.T) {
-	o := Options{Backoff: time.Second, MaxBackoff: time.Minute}
+	o := Options{Backoff: time.Second}
 	for retry := 1; retry < 200; retry++ {
 		if d := o.delay(Job{Task: "t", Index: retry}, retry); d < time.Second/2 || d > time.Minute {
 			t.Errorf("retry %d waits %v", retry, d)
@@ -320,7 +320,7 @@ func TestInterruptedRetryIsNoFailure(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		j := &memory{}
-		o := Options{Backoff: time.Hour, MaxBackoff: time.Hour}
+		o := Options{Backoff: time.Hour}
 		_, err := (&Engine{Runner: runner, Journal: j, Options: o}).Run(ctx, Plan([]string{"a"}, 2))
 		if !errors.Is(err, ErrInterrupted) || len(j.kept) != 0 {
 			t.Errorf("%v, %d recorded", err, len(j.kept))

@@ -97,8 +97,8 @@ func (r *Reader) AttemptDirs() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		slices.SortFunc(attempts, func(a, b fs.DirEntry) int {
-			return cmp.Or(cmp.Compare(index(a), index(b)), cmp.Compare(a.Name(), b.Name()))
+		slices.SortStableFunc(attempts, func(a, b fs.DirEntry) int { // by number, as they are sorted by name already
+			return cmp.Compare(index(a), index(b))
 		})
 		for _, a := range attempts {
 			dirs = append(dirs, filepath.Join(path, a.Name()))

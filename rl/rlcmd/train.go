@@ -72,7 +72,8 @@ func newTrain(d Deps) *cobra.Command {
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
 	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, and the report, at `ADDRESS`")
-	cli.ChoicesAndFiles(c, "config", t.bundled()...)
+	// It fails for an unknown flag only.
+	_ = c.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(t.bundled(), cobra.ShellCompDirectiveDefault))
 	return c
 }
 
