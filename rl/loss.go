@@ -74,7 +74,7 @@ func (o Objective) resolve() (Objective, error) {
 	case o.ClipLow > 1:
 		return o, fmt.Errorf("objective: clip low is %v; above 1 the lower bound of the ratio would be negative", o.ClipLow)
 	case o.DualClip != 0 && o.DualClip <= 1:
-		return o, fmt.Errorf("objective: dual clip is %v; want more than 1, or 0 for off", o.DualClip)
+		return o, fmt.Errorf("objective: dual clip is %v; want a number above 1, or 0 for off", o.DualClip)
 	case c.TruncateToken > 0 && c.TruncateSequence > 0:
 		return o, fmt.Errorf("objective: token and sequence truncation are both on; turn one off")
 	case truncates && o.Surrogate != Reinforce && !o.Decoupled:
