@@ -282,7 +282,7 @@ func (d *Dir) Record(o Outcome) error {
 	return nil
 }
 
-// Note appends an event of the caller's own to events.jsonl, under a name that is not one of the engine's.
+// Note appends the caller's own event to events.jsonl. Its name must not be one of the engine's.
 func (d *Dir) Note(event string, data any) error {
 	return d.log.Append(record{Time: time.Now().UTC(), Event: event, Data: data})
 }

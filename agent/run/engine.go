@@ -160,8 +160,8 @@ type PanicError struct {
 // Error names the value; the stack is for the log.
 func (e *PanicError) Error() string { return fmt.Sprintf("rollout panicked: %v", e.Value) }
 
-// delay returns the wait before the given retry, the first being 1: doubled each time, then shortened at random by up to
-// a half, so that attempts that failed together do not come back together.
+// delay returns the wait before a retry, the first being 1: doubled each time, then shortened at random by up to a
+// half, so that attempts that failed together do not come back together.
 func (o Options) delay(j Job, retry int) time.Duration {
 	d := env.Backoff(retry, o.Backoff, time.Minute)
 	half := uint64(d / 2)

@@ -98,17 +98,13 @@ func (r *Reader) AttemptDirs() ([]string, error) {
 			return nil, err
 		}
 		slices.SortStableFunc(attempts, func(a, b fs.DirEntry) int { // by number, as they are sorted by name already
-			return cmp.Compare(index(a), index(b))
+			m, _ := strconv.Atoi(a.Name())
+			n, _ := strconv.Atoi(b.Name())
+			return cmp.Compare(m, n)
 		})
 		for _, a := range attempts {
 			dirs = append(dirs, filepath.Join(path, a.Name()))
 		}
 	}
 	return dirs, nil
-}
-
-// index is the number of an attempt's directory.
-func index(e fs.DirEntry) int {
-	n, _ := strconv.Atoi(e.Name())
-	return n
 }

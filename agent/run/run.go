@@ -31,7 +31,7 @@ func (j Job) Seed(run uint64, call int) int64 {
 		h.Write(n[:])
 	}
 	number(run)
-	// The lengths keep the borders of the names apart.
+	// Each name comes after its length, so that no two pairs of names hash alike.
 	for _, s := range []string{j.Group, j.Task} {
 		number(uint64(len(s)))
 		h.Write([]byte(s))

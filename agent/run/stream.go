@@ -119,7 +119,7 @@ func (r *run) start(ctx context.Context, jobs iter.Seq[Job]) (end func()) {
 	}
 }
 
-// drain waits for the rollouts under way, as long as they may take.
+// drain waits for the rollouts under way, at most as long as Options.Drain.
 func (r *run) drain(playing context.Context) {
 	t := time.NewTimer(r.Options.Drain)
 	defer t.Stop()
