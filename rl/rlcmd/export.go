@@ -84,6 +84,9 @@ func newExport(d Deps) *cobra.Command {
 }
 
 func (x *export) execute(ctx context.Context, changed func(string) bool) error {
+	if !x.dryRun && (x.rollouts == "") == (x.run == "") {
+		return cli.Usagef("export reads either --rollouts FILE or --run DIR")
+	}
 	a, err := x.resolve(changed)
 	if err != nil {
 		return cli.Usage(err)
@@ -91,9 +94,6 @@ func (x *export) execute(ctx context.Context, changed func(string) bool) error {
 	if x.dryRun {
 		_, err := io.WriteString(x.deps.Out, a.String())
 		return err
-	}
-	if (x.rollouts == "") == (x.run == "") {
-		return cli.Usagef("export reads either --rollouts FILE or --run DIR")
 	}
 	var src *rowfile.Source
 	if x.run != "" {

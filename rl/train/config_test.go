@@ -118,9 +118,11 @@ func TestSet(t *testing.T) {
 		c.Environment.(*frozenLake).MaxSize != 5 || c.Rollouts.Deadline != Duration(90e9) {
 		t.Errorf("%+v %+v", c, a)
 	}
-	for _, bad := range []string{"steps", "=3", "stepps=3", "optimizer.lr=3", "steps=[1"} {
-		if _, err := Load([]byte(tiny), BuiltIn(), bad); err == nil {
-			t.Errorf("%s: no error", bad)
+	for _, bad := range []string{"steps", "=3", "stepps=3", "optimizer.lr=3", "steps=[1", "steps=many"} {
+		_, err := Load([]byte(tiny), BuiltIn(), bad)
+		key, _, _ := strings.Cut(bad, "=")
+		if err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "line") {
+			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }

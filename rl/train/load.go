@@ -91,6 +91,14 @@ func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 	for _, name := range slices.Backward(path) {
 		over = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{scalar(name), over}}
 	}
+	// Checked alone: a message about line 1 of it would be taken for one about the file.
+	err := decodeSection(over, &document{}, "")
+	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
+		err = errors.New(strings.TrimPrefix(wrong.Errors[0], "line 1: "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", setting, err)
+	}
 	return merge(root, over), nil
 }
 

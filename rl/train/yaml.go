@@ -82,7 +82,11 @@ func unknownKey(key *yaml.Node, section string, known []string) error {
 	if near := nearest(key.Value, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return fmt.Errorf("line %d: unknown key %q in %s: %s", key.Line, key.Value, cmp.Or(section, "the configuration"), hint)
+	where := ""
+	if key.Line > 0 { // 0 for a key that is in no file
+		where = fmt.Sprintf("line %d: ", key.Line)
+	}
+	return fmt.Errorf("%sunknown key %q in %s: %s", where, key.Value, cmp.Or(section, "the configuration"), hint)
 }
 
 // yamlFields returns the keys of a struct with the types below them, inlined structs included, and the keys in order.
