@@ -125,7 +125,8 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s did not come to hold %q", args[0], args[1])
 }
 
-// dockerWorks reports whether the image of the bundled tasks is here. Where DEEPSWE_TEST_REQUIRE names docker, it must be.
+// dockerWorks reports whether the image of the bundled tasks is here. Where DEEPSWE_TEST_REQUIRE names docker, it must
+// be.
 func dockerWorks(t *testing.T) bool {
 	err := exec.CommandContext(t.Context(), "docker", "image", "inspect", "deepswe-test:bookworm").Run()
 	if err != nil && testkit.Required("docker") {
@@ -160,7 +161,8 @@ func checkResult(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestImportDirection holds the one rule of the house: a folder imports only from its own floor and the floors below it.
+// TestImportDirection holds the one rule of the house: a folder imports only from its own floor and the floors below
+// it.
 func TestImportDirection(t *testing.T) {
 	floors := []string{"env", "tools", "agent", "verify", "rl"}
 	floor := func(path string) int {
@@ -171,7 +173,8 @@ func TestImportDirection(t *testing.T) {
 		top, _, _ := strings.Cut(path, "/")
 		return slices.Index(floors, top)
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}",
+		"./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,8 @@ func TestRunToSubmission(t *testing.T) {
 	a.Limits.Steps = 5
 	out := run(t, a)
 	if out.StopReason != Submitted || out.Answer != "fixed" || out.Steps != 2 || out.FormatErrors != 0 {
-		t.Errorf("outcome %s %q after %d steps with %d format errors", out.StopReason, out.Answer, out.Steps, out.FormatErrors)
+		t.Errorf("outcome %s %q after %d steps with %d format errors", out.StopReason, out.Answer, out.Steps,
+			out.FormatErrors)
 	}
 	want := []Message{
 		{Role: RoleSystem, Content: "You fix issues in /testbed and answer in xml."},
@@ -46,7 +47,8 @@ func TestRunNativeCallsInOrder(t *testing.T) {
 	}
 	a := newAgent(scripted(
 		calls(many...),
-		calls(nativeBash("a", "x"), ToolCall{ID: "b", Name: "nonesuch", Arguments: "{}"}, ToolCall{ID: "", Name: "search", Arguments: `{"path": `}),
+		calls(nativeBash("a", "x"), ToolCall{ID: "b", Name: "nonesuch", Arguments: "{}"},
+			ToolCall{ID: "", Name: "search", Arguments: `{"path": `}),
 		calls(nativeBash("same", "1"), nativeBash("same", "2")),
 		calls(nativeSubmit, nativeBash("z", "rm -rf .")),
 	))
@@ -131,7 +133,8 @@ func TestStopReasons(t *testing.T) {
 		{"a tool that panics", scripted(bash("ls")), func(a *Agent) {
 			a.Tools = &fakeTools{run: func(context.Context, tools.Call) (tools.Result, error) { panic("a defect") }}
 		}, SandboxError, 1},
-		{"a model that panics", scripted(func(context.Context, Request) (Reply, error) { panic("a defect") }), nil, SandboxError, 0},
+		{"a model that panics", scripted(func(context.Context, Request) (Reply, error) { panic("a defect") }), nil,
+			SandboxError, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -207,9 +210,12 @@ func TestObservationHeadings(t *testing.T) {
 		want   string
 	}{
 		{tools.Result{Output: "x", ExitCode: new(0)}, "Exit code: 0\nExecution output of [execute_bash]:\nx"},
-		{tools.Result{Output: "x", ExitCode: new(2)}, "Exit code: Error: Exit code 2\nExecution output of [execute_bash]:\nx"},
-		{tools.Result{Output: "x", ExitCode: new(143), TimedOut: true}, "Exit code: -1\nExecution output of [execute_bash]:\nx"},
-		{tools.Result{Output: "Exit code: 2\n[STDOUT]\nx", ExitCode: new(2)}, "Exit code: Error: Exit code 2\nExecution output of [execute_bash]:\n[STDOUT]\nx"},
+		{tools.Result{Output: "x", ExitCode: new(2)},
+			"Exit code: Error: Exit code 2\nExecution output of [execute_bash]:\nx"},
+		{tools.Result{Output: "x", ExitCode: new(143), TimedOut: true},
+			"Exit code: -1\nExecution output of [execute_bash]:\nx"},
+		{tools.Result{Output: "Exit code: 2\n[STDOUT]\nx", ExitCode: new(2)},
+			"Exit code: Error: Exit code 2\nExecution output of [execute_bash]:\n[STDOUT]\nx"},
 		{tools.Result{Output: ""}, "Execution output of [execute_bash]:\n"},
 	}
 	for _, tt := range tests {

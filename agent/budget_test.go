@@ -10,7 +10,8 @@ import (
 	"deepswe/tools"
 )
 
-// counting is a model whose server counts a token for every three bytes, so that the guesses are exact, and refuses what
+// counting is a model whose server counts a token for every three bytes, so that the guesses are exact, and refuses
+// what
 // is over its context.
 func counting(context int, reply func(n int) string) *script {
 	return scripted(func(_ ctx, r Request) (Reply, error) {
@@ -27,7 +28,8 @@ func counting(context int, reply func(n int) string) *script {
 		if b.prompt()+r.MaxTokens > context {
 			return Reply{}, fmt.Errorf("prompt of %d and reply of %d: %w", b.prompt(), r.MaxTokens, ErrContextOverflow)
 		}
-		return Reply{Message: Message{Content: content}, Usage: Usage{Prompt: b.prompt(), Completion: len(content) / bytesPerToken}}, nil
+		return Reply{Message: Message{Content: content}, Usage: Usage{Prompt: b.prompt(),
+			Completion: len(content) / bytesPerToken}}, nil
 	})
 }
 
@@ -39,7 +41,10 @@ func TestContextBudget(t *testing.T) {
 	m := counting(8000, func(n int) string { return bashCall(fmt.Sprint("echo ", n)) })
 	a := newAgent(m)
 	a.Limits.Context = 8000
-	a.Tools = &fakeTools{run: func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Output: output}, nil }}
+	a.Tools = &fakeTools{run: func(context.Context, tools.Call) (tools.Result,
+		error) {
+		return tools.Result{Output: output}, nil
+	}}
 	out := run(t, a)
 	if out.StopReason != MaxContext {
 		t.Fatalf("ended as %s: %v", out.StopReason, out.Err)

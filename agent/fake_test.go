@@ -87,7 +87,8 @@ type fakeTools struct {
 func (f *fakeTools) Specs() []tools.Spec {
 	var specs []tools.Spec
 	for _, name := range []string{"file_editor", "search", "execute_bash", "finish"} {
-		specs = append(specs, tools.Spec{Name: name, Description: "A tool.", Parameters: json.RawMessage(`{"type":"object"}`)})
+		specs = append(specs, tools.Spec{Name: name, Description: "A tool.",
+			Parameters: json.RawMessage(`{"type":"object"}`)})
 	}
 	return specs
 }
@@ -189,7 +190,8 @@ func recording(t testing.TB, out Outcome) *trajectory.Recording {
 	return r
 }
 
-// document makes the ATIF document of a rollout, and checks the rules of ATIF that the rollout's events could break: the
+// document makes the ATIF document of a rollout, and checks the rules of ATIF that the rollout's events could break:
+// the
 // agent has a name and a version, every call has an id of its own and an object of arguments, and every result answers
 // a call of its step or none. The tests of trajectory check the other rules for every log.
 func document(t testing.TB, events []trajectory.Event) *trajectory.Document {
@@ -260,7 +262,8 @@ func checkHistory(t testing.TB, requests []Request, final []Message) {
 	}
 }
 
-// checkAnswers: every native call has its answer, in order, right behind the reply. The last reply may lack them where the
+// checkAnswers: every native call has its answer, in order, right behind the reply. The last reply may lack them where
+// the
 // rollout was cut off.
 func checkAnswers(t testing.TB, messages []Message) {
 	t.Helper()

@@ -18,7 +18,8 @@ func TestArguments(t *testing.T) {
 		{text: `{"old_str": "  x\t\r\n "}`, want: map[string]string{"old_str": "  x\t\r\n "}},
 		{text: `{"view_range": [1, 40], "concise": true, "insert_line": 12}`,
 			want: map[string]string{"view_range": "[1, 40]", "concise": "true", "insert_line": "12"}},
-		{text: `{"a": {"b": "<c>"}, "big": 12345678901234567890}`, want: map[string]string{"a": `{"b": "<c>"}`, "big": "12345678901234567890"}},
+		{text: `{"a": {"b": "<c>"}, "big": 12345678901234567890}`,
+			want: map[string]string{"a": `{"b": "<c>"}`, "big": "12345678901234567890"}},
 		{text: `{"path": null}`, want: map[string]string{}},
 		{text: `{"a": "1", "a": "2"}`, want: map[string]string{"a": "2"}},
 		{text: ` {} `, want: map[string]string{}},
@@ -47,7 +48,8 @@ func TestArguments(t *testing.T) {
 func TestTruncatedNativeCall(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range []string{"", `{"cmd": "cat <<`} {
-		r := Reply{FinishReason: finishLength, Message: Message{ToolCalls: []ToolCall{{ID: "a", Name: "execute_bash", Arguments: arguments}}}}
+		r := Reply{FinishReason: finishLength, Message: Message{ToolCalls: []ToolCall{{ID: "a", Name: "execute_bash",
+			Arguments: arguments}}}}
 		if got := (Native{}).Parse(r); got.Actions[0].Problem != ProblemTruncated {
 			t.Errorf("%q: %q", arguments, got.Actions[0].Problem)
 		}

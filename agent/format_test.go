@@ -18,7 +18,8 @@ func TestFormatErrors(t *testing.T) {
 		{"no call", XML{}, says("What do you think?"), "exactly one function call"},
 		{"empty", XML{}, says(""), "empty"},
 		{"unclosed thought", XML{}, says("<think> hm " + submission), "</think>"},
-		{"unknown tool", XML{}, says("<function=rm></function>"), "Available tools: file_editor, search, execute_bash, finish."},
+		{"unknown tool", XML{}, says("<function=rm></function>"),
+			"Available tools: file_editor, search, execute_bash, finish."},
 		{"no native call", Native{}, says("What do you think?"), "must call at least one of the available tools"},
 		{"broken JSON", Native{}, calls(ToolCall{ID: "x", Name: "search", Arguments: "{\n \"path\": /}"}), "line 2"},
 		{"no object", Native{}, calls(ToolCall{ID: "x", Name: "search", Arguments: `[1]`}), "JSON array"},
@@ -96,11 +97,13 @@ func TestFallbackToXML(t *testing.T) {
 func TestFormatFor(t *testing.T) {
 	t.Parallel()
 	xml := []string{
-		"agentica-org/DeepSWE-Preview", "deepswe", "Qwen/Qwen3-32B", "Qwen3-30B-A3B-Thinking-2507", "qwen3:32b", "qwen3", "qwen3:latest",
+		"agentica-org/DeepSWE-Preview", "deepswe", "Qwen/Qwen3-32B", "Qwen3-30B-A3B-Thinking-2507", "qwen3:32b", "qwen3",
+		"qwen3:latest",
 		"qwen/qwen3-235b-a22b", "Qwen/Qwen3-0.6B", "R2E-Gym/R2EGym-32B-Agent", "all-hands/openhands-lm-32b-v0.1",
 	}
 	native := []string{
-		"gpt-4.1", "o3", "claude-sonnet-4", "gemini-2.5-pro", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "qwen3-coder:30b", "Qwen/Qwen3.5-35B-A3B",
+		"gpt-4.1", "o3", "claude-sonnet-4", "gemini-2.5-pro", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "qwen3-coder:30b",
+		"Qwen/Qwen3.5-35B-A3B",
 		"Qwen/Qwen3-Next-80B-A3B", "qwen3-max", "mistral-large", "", "llama3.1:8b", "my-finetune",
 	}
 	for _, name := range xml {

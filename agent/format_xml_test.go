@@ -219,21 +219,27 @@ func TestParseXMLProblems(t *testing.T) {
 		{"white space", text(" \n\t"), ProblemEmpty, "empty"},
 		{"no call", text("I think it is fixed. Shall I go on?"), ProblemNoCall, "exactly one function call"},
 		{"only reasoning", Reply{Message: Message{Reasoning: "hm"}}, ProblemEmpty, "empty"},
-		{"call in the server's reasoning", Reply{Message: Message{Reasoning: call}}, ProblemInThought, "inside a <think> block"},
+		{"call in the server's reasoning", Reply{Message: Message{Reasoning: call}}, ProblemInThought,
+			"inside a <think> block"},
 		{"call in a thought", text("<think>" + call + "</think>"), ProblemInThought, "inside a <think> block"},
 		{"call before the end of a thought", text(call + "</think> Done."), ProblemInThought, "inside a <think> block"},
 		{"thought without end", text("<think>I call " + call), ProblemUnclosed, "</think>"},
 		{"cut in a thought", cut("<think>I call"), ProblemTruncated, "truncated"},
 		{"cut in a call", cut("<function=f><parameter=a>1"), ProblemTruncated, "truncated"},
 		{"no end of the function", text("<function=f><parameter=a>1</parameter>"), ProblemMalformed, "missing </function>"},
-		{"no end before the next function call", text("<function=f><parameter=a>1</parameter>" + call), ProblemMalformed, "before the next function call"},
-		{"no end of the parameter", text("<function=f><parameter=a>1</function>"), ProblemMalformed, `"a" has no closing </parameter>`},
-		{"no end of the first parameter", text("<function=f>\n<parameter=a>1\n<parameter=b>2</parameter>\n</function>"), ProblemMalformed, `"a" has no closing </parameter>`},
-		{"no end of a parameter, and another call", text("<function=f><parameter=a>1</function>" + call), ProblemMalformed, `"a" has no closing </parameter>`},
+		{"no end before the next function call", text("<function=f><parameter=a>1</parameter>" + call), ProblemMalformed,
+			"before the next function call"},
+		{"no end of the parameter", text("<function=f><parameter=a>1</function>"), ProblemMalformed,
+			`"a" has no closing </parameter>`},
+		{"no end of the first parameter", text("<function=f>\n<parameter=a>1\n<parameter=b>2</parameter>\n</function>"),
+			ProblemMalformed, `"a" has no closing </parameter>`},
+		{"no end of a parameter, and another call", text("<function=f><parameter=a>1</function>" + call), ProblemMalformed,
+			`"a" has no closing </parameter>`},
 		{"text in place of parameters", text("<function=execute_bash>\nls -la\n</function>"), ProblemMalformed, "ls -la"},
 		{"no name", text("<function=></function>"), ProblemMalformed, "function has no name"},
 		{"a parameter without a name", text("<function=f><parameter=>1</parameter></function>"), ProblemMalformed, "no name"},
-		{"a parameter twice", text("<function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>"), ProblemMalformed, "twice"},
+		{"a parameter twice", text("<function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>"),
+			ProblemMalformed, "twice"},
 		{"a stray end", text("<function=f></parameter></function>"), ProblemMalformed, "unexpected </parameter>"},
 		{"only the beginning", text("<function=f>"), ProblemMalformed, "missing </function>"},
 		{"a call as JSON", text(`<tool_call>{"name":"search"}</tool_call>`), ProblemNoCall, "exactly one function call"},
@@ -281,7 +287,8 @@ func render(name string, args map[string]string, before, after string) string {
 func TestValuesSurviveRendering(t *testing.T) {
 	t.Parallel()
 	// What tends to go wrong: white space at the ends, both kinds of line breaks, pieces of tags.
-	pieces := rapid.SampledFrom([]string{" ", "\t", "\n", "\r\n", "\r", "x", "é", "<", "</parameter", "<function", "=a>", "<think>", "</think>", "'"})
+	pieces := rapid.SampledFrom([]string{" ", "\t", "\n", "\r\n", "\r", "x", "é", "<", "</parameter", "<function", "=a>",
+		"<think>", "</think>", "'"})
 	value := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOf(pieces).Draw(t, "pieces"), "") })
 	rapid.Check(t, func(t *rapid.T) {
 		args := rapid.MapOfN(rapid.SampledFrom([]string{"cmd", "old_str", "new_str"}), value, 1, 3).Draw(t, "args")
@@ -309,7 +316,8 @@ func TestValuesSurviveRendering(t *testing.T) {
 
 func TestParseXMLStaysLinear(t *testing.T) {
 	t.Parallel()
-	// Each of these once took quadratic time in some design of the parser; the test ends, or the test binary's limit ends it.
+	// Each of these once took quadratic time in some design of the parser; the test ends, or the test binary's limit ends
+	// it.
 	const n = 100_000
 	for _, piece := range []string{
 		"<", "<function=a>", "<parameter=a>", "<function=a><parameter=b>", "<think>", "<think></think>", "</think>",

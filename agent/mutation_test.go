@@ -19,7 +19,8 @@ func written() []Reply {
 		return Reply{Message: Message{Role: RoleAssistant, Content: content, ToolCalls: calls}, FinishReason: "stop"}
 	}
 	edit, _ := json.Marshal(map[string]any{
-		"command": "str_replace", "path": "/testbed/a.py", "old_str": "    return x\n", "new_str": "    return y\n", "view_range": []int{1, 40},
+		"command": "str_replace", "path": "/testbed/a.py", "old_str": "    return x\n", "new_str": "    return y\n",
+		"view_range": []int{1, 40},
 	})
 	return []Reply{
 		reply("<think>\nWhere is it?\n</think>\n\n" + bashCall("grep -rn '<parameter=x>' . | head")),
@@ -32,7 +33,8 @@ func written() []Reply {
 		reply(bashCall("ls") + "\n" + bashCall("pwd")),
 		reply(submission),
 		reply("", nativeBash("call_1", "ls"), ToolCall{ID: "call_2", Name: "file_editor", Arguments: string(edit)}),
-		reply("I look.", ToolCall{ID: "call_3", Name: "search", Arguments: `{"search_term": "\u00e9\ud83d\ude00", "path": null}`}),
+		reply("I look.", ToolCall{ID: "call_3", Name: "search",
+			Arguments: `{"search_term": "\u00e9\ud83d\ude00", "path": null}`}),
 		reply("", nativeSubmit),
 	}
 }
@@ -65,7 +67,8 @@ func mutate(rng *rand.Rand, s string, others []string) string {
 		rng.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
 		return strings.Join(parts, "")
 	case 6: // a stray tag or bracket
-		stray := []string{"<think>", "</think>", "<function=", "</function>", "<parameter=", "</parameter>", "<", ">", "{", "}", "\"", "\\", "\x00"}
+		stray := []string{"<think>", "</think>", "<function=", "</function>", "<parameter=", "</parameter>", "<", ">", "{",
+			"}", "\"", "\\", "\x00"}
 		i := at()
 		return s[:i] + stray[rng.IntN(len(stray))] + s[i:]
 	case 7: // a part of another reply
@@ -113,7 +116,8 @@ func mutant(rng *rand.Rand, replies []Reply, texts []string) Reply {
 	return r
 }
 
-// TestMutatedReplies sends 10,000 damaged replies through the loop, in both formats: every rollout ends, in a way that is
+// TestMutatedReplies sends 10,000 damaged replies through the loop, in both formats: every rollout ends, in a way that
+// is
 // the model's own doing, with a trajectory that is sound.
 func TestMutatedReplies(t *testing.T) {
 	t.Parallel()
@@ -138,7 +142,8 @@ func TestMutatedReplies(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			a.Tools = tools.New(tools.Options{})
 		}
-		a.Limits = Limits{Steps: 1 + rng.IntN(20), Context: []int{0, 4000, 1 << 20}[rng.IntN(3)], FormatErrors: 1 + rng.IntN(12)}
+		a.Limits = Limits{Steps: 1 + rng.IntN(20), Context: []int{0, 4000, 1 << 20}[rng.IntN(3)], FormatErrors: 1 +
+			rng.IntN(12)}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a hang, not a measure of speed
 		out, err := a.Run(ctx, nowhere{}, issue)
 		cancel()

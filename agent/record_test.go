@@ -48,7 +48,8 @@ func TestPromptsShareTheirMemory(t *testing.T) {
 	last := past[len(past)-1]
 	for n, p := range past {
 		if len(p.PromptIDs) != 10*(n+1) || &p.PromptIDs[0] != &last.PromptIDs[0] {
-			t.Errorf("prompt %d has %d ids, and memory of its own: %v", n, len(p.PromptIDs), &p.PromptIDs[0] != &last.PromptIDs[0])
+			t.Errorf("prompt %d has %d ids, and memory of its own: %v", n, len(p.PromptIDs),
+				&p.PromptIDs[0] != &last.PromptIDs[0])
 		}
 	}
 	// What is appended to a prompt must not reach the others.

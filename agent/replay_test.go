@@ -34,7 +34,8 @@ func recorded(t *testing.T, f Format) (Outcome, []answering) {
 	}
 	if f.Name() == "tools" {
 		answers = []answering{
-			calls(nativeBash("a", "cat /testbed/a.py"), ToolCall{ID: "b", Name: "execute_bash", Arguments: "{"}, nativeBash("c", "pwd")),
+			calls(nativeBash("a", "cat /testbed/a.py"), ToolCall{ID: "b", Name: "execute_bash", Arguments: "{"},
+				nativeBash("c", "pwd")),
 			calls(nativeBash("a", "ls"), nativeBash("a", "ls -l")),
 			says("Hm."),
 			calls(nativeSubmit),
@@ -98,7 +99,8 @@ func TestResumeKeepsWhatTheModelWasTold(t *testing.T) {
 	if diff := cmp.Diff(conversation(t, whole)[:4], conversation(t, out)[:4]); diff != "" {
 		t.Errorf("conversation (-whole +resumed):\n%s", diff)
 	}
-	if len(differences) != 1 || differences[0].Text != "cat /testbed/a.py" || differences[0].Result.Output != "dog /testbed/a.py" {
+	if len(differences) != 1 || differences[0].Text != "cat /testbed/a.py" ||
+		differences[0].Result.Output != "dog /testbed/a.py" {
 		t.Errorf("differences: %+v", differences)
 	}
 }
@@ -144,7 +146,8 @@ func TestBrokenPastIsAnError(t *testing.T) {
 	strange := slices.Clone(whole.Events)
 	strange[0] = trajectory.HeaderEvent(trajectory.Header{Agent: "x", Format: "smoke signals"})
 	elsewhere := slices.Clone(whole.Events)
-	elsewhere[0] = trajectory.HeaderEvent(trajectory.Header{Agent: "x", Format: "xml", Extra: map[string]any{"dir": "/elsewhere"}})
+	elsewhere[0] = trajectory.HeaderEvent(trajectory.Header{Agent: "x", Format: "xml",
+		Extra: map[string]any{"dir": "/elsewhere"}})
 	for name, past := range map[string][]trajectory.Event{
 		"no header": whole.Events[1:], "unknown format": strange, "another place": elsewhere,
 	} {
@@ -284,7 +287,8 @@ func TestRerunOfAnotherAgentsTrajectory(t *testing.T) {
 			{ID: "1", Name: "execute_bash", Args: map[string]string{"cmd": "true"}},
 			{ID: "2", Name: "execute_bash", Args: map[string]string{"cmd": "ls"}},
 		}},
-		Observations: []trajectory.Observation{{Results: []trajectory.Result{{CallID: "1", Output: "true", ExitCode: new(1)}}}},
+		Observations: []trajectory.Observation{{Results: []trajectory.Result{{CallID: "1", Output: "true",
+			ExitCode: new(1)}}}},
 	}}}
 	var same []bool
 	for c, err := range Rerun(t.Context(), rec, &fakeTools{}, nowhere{}) {

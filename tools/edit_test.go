@@ -21,13 +21,18 @@ func TestEditsKeepBytes(t *testing.T) {
 		use          use
 		after        string
 	}{
-		{"tabs and trailing blanks", "\tif x:  \n\t\ty\n", editor("str_replace", "f", "old_str", "\t\ty", "new_str", "\t\tz"), "\tif x:  \n\t\tz\n"},
-		{"white space at the ends of parameters", "  a  \n", editor("str_replace", "f", "old_str", "  a  ", "new_str", "\t\tb \t"), "\t\tb \t\n"},
+		{"tabs and trailing blanks", "\tif x:  \n\t\ty\n", editor("str_replace", "f", "old_str", "\t\ty", "new_str", "\t\tz"),
+			"\tif x:  \n\t\tz\n"},
+		{"white space at the ends of parameters", "  a  \n",
+			editor("str_replace", "f", "old_str", "  a  ", "new_str", "\t\tb \t"), "\t\tb \t\n"},
 		{"no line break at the end", "a\nb", editor("str_replace", "f", "old_str", "a", "new_str", "c"), "c\nb"},
 		{"byte order mark", "\uFEFFa\n", editor("str_replace", "f", "old_str", "a", "new_str", "b"), "\uFEFFb\n"},
-		{"wrong bytes elsewhere", "\xff\xfe\xe9\na\n", editor("str_replace", "f", "old_str", "a", "new_str", "b"), "\xff\xfe\xe9\nb\n"},
-		{"wrong bytes by name", "caf\xe9 \\xe8\n", editor("str_replace", "f", "old_str", `caf\xe9`, "new_str", `th\xe9`), "th\xe9 \\xe8\n"},
-		{"the letters of an escape", "\xff \\xe9\n", editor("str_replace", "f", "old_str", `\xe9`, "new_str", `\xe8`), "\xff \\xe8\n"},
+		{"wrong bytes elsewhere", "\xff\xfe\xe9\na\n", editor("str_replace", "f", "old_str", "a", "new_str", "b"),
+			"\xff\xfe\xe9\nb\n"},
+		{"wrong bytes by name", "caf\xe9 \\xe8\n", editor("str_replace", "f", "old_str", `caf\xe9`, "new_str", `th\xe9`),
+			"th\xe9 \\xe8\n"},
+		{"the letters of an escape", "\xff \\xe9\n", editor("str_replace", "f", "old_str", `\xe9`, "new_str", `\xe8`),
+			"\xff \\xe8\n"},
 		{"lone carriage returns", "a\rb\rc", editor("str_replace", "f", "old_str", "b", "new_str", "x"), "a\rx\rc"},
 		{"deletion", "abc", editor("str_replace", "f", "old_str", "b"), "ac"},
 		{"everything", "abc\n", editor("str_replace", "f", "old_str", "abc\n", "new_str", ""), ""},
@@ -35,13 +40,18 @@ func TestEditsKeepBytes(t *testing.T) {
 
 		{"CR LF, one line", "a\r\nb\r\n", editor("str_replace", "f", "old_str", "a", "new_str", "x\ny"), "x\r\ny\r\nb\r\n"},
 		{"CR LF, several lines", "a\r\nb\r\n", editor("str_replace", "f", "old_str", "a\nb\n", "new_str", "x\n"), "x\r\n"},
-		{"CR LF, line break first", "a\r\n b\r\n", editor("str_replace", "f", "old_str", "\n b", "new_str", "\n c\n d"), "a\r\n c\r\n d\r\n"},
-		{"CR LF, sent as CR LF", "a\r\nb\r\n", editor("str_replace", "f", "old_str", "a\r\nb", "new_str", "x\r\ny"), "x\r\ny\r\n"},
+		{"CR LF, line break first", "a\r\n b\r\n", editor("str_replace", "f", "old_str", "\n b", "new_str", "\n c\n d"),
+			"a\r\n c\r\n d\r\n"},
+		{"CR LF, sent as CR LF", "a\r\nb\r\n", editor("str_replace", "f", "old_str", "a\r\nb", "new_str", "x\r\ny"),
+			"x\r\ny\r\n"},
 		{"LF, sent as CR LF", "a\nb\n", editor("str_replace", "f", "old_str", "a\r\nb", "new_str", "x\r\ny"), "x\ny\n"},
-		{"mixed, CR LF here", "a\r\nb\r\nc\n", editor("str_replace", "f", "old_str", "a\nb\n", "new_str", "x\ny\n"), "x\r\ny\r\nc\n"},
-		{"mixed here", "z\na\r\nb\nc\r\n", editor("str_replace", "f", "old_str", "a\nb\nc", "new_str", "x\ny"), "z\nx\ny\r\n"},
+		{"mixed, CR LF here", "a\r\nb\r\nc\n", editor("str_replace", "f", "old_str", "a\nb\n", "new_str", "x\ny\n"),
+			"x\r\ny\r\nc\n"},
+		{"mixed here", "z\na\r\nb\nc\r\n", editor("str_replace", "f", "old_str", "a\nb\nc", "new_str", "x\ny"),
+			"z\nx\ny\r\n"},
 		{"mixed, line break first", "a\r\n\nb\n", editor("str_replace", "f", "old_str", "\n\n", "new_str", "\n"), "a\nb\n"},
-		{"mixed, LF here", "a\nb\nc\r\n", editor("str_replace", "f", "old_str", "a\nb\n", "new_str", "x\ny\n"), "x\ny\nc\r\n"},
+		{"mixed, LF here", "a\nb\nc\r\n", editor("str_replace", "f", "old_str", "a\nb\n", "new_str", "x\ny\n"),
+			"x\ny\nc\r\n"},
 
 		{"insert first", "a\n", editor("insert", "f", "insert_line", "0", "new_str", "x"), "x\na\n"},
 		{"insert between", "a\nb\n", editor("insert", "f", "insert_line", "1", "new_str", "  x\n\ty\n"), "a\n  x\n\ty\nb\n"},
@@ -49,7 +59,8 @@ func TestEditsKeepBytes(t *testing.T) {
 		{"insert after an unfinished line", "a", editor("insert", "f", "insert_line", "1", "new_str", "x"), "a\nx"},
 		{"insert into nothing", "", editor("insert", "f", "insert_line", "0", "new_str", "x"), "x\n"},
 		{"insert a blank line", "a\nb\n", editor("insert", "f", "insert_line", " 1 ", "new_str", ""), "a\n\nb\n"},
-		{"insert with CR LF", "a\r\nb\r\n", editor("insert", "f", "insert_line", "1", "new_str", "x\ny"), "a\r\nx\r\ny\r\nb\r\n"},
+		{"insert with CR LF", "a\r\nb\r\n", editor("insert", "f", "insert_line", "1", "new_str", "x\ny"),
+			"a\r\nx\r\ny\r\nb\r\n"},
 
 		{"refused: overlapping matches", "aaa\n", editor("str_replace", "f", "old_str", "aa", "new_str", "b"), "aaa\n"},
 		{"refused: no match", "a\n", editor("str_replace", "f", "old_str", "b", "new_str", "c"), "a\n"},
@@ -82,7 +93,8 @@ func TestCreateKeepsBytes(t *testing.T) {
 	for _, content := range []string{"", "  a\n", "a\n\n", "\ta \t", "a\r\nb", "\x00\xff", "\uFEFFx"} {
 		sb := newSandbox(t, nil)
 		set := tools.New(tools.Options{})
-		if r := call(t, set, sb, "file_editor", editor("create", "d/it's a \"file\"", "file_text", content).args()); r.Failed {
+		if r := call(t, set, sb, "file_editor", editor("create", "d/it's a \"file\"", "file_text",
+			content).args()); r.Failed {
 			t.Fatal(r.Output)
 		}
 		if got := sb.read(t, "d/it's a \"file\""); got != content {
@@ -119,7 +131,8 @@ func TestUndoRefusesOtherFiles(t *testing.T) {
 		"removed": os.Remove,
 		"binary":  func(p string) error { return os.WriteFile(p, []byte("\x00"), 0o644) },
 	} {
-		for _, edit := range []use{editor("create", "new", "file_text", "x"), editor("str_replace", "f", "old_str", "a", "new_str", "b")} {
+		for _, edit := range []use{editor("create", "new", "file_text", "x"),
+			editor("str_replace", "f", "old_str", "a", "new_str", "b")} {
 			sb := newSandbox(t, map[string]string{"f": "a\n"})
 			set := tools.New(tools.Options{})
 			call(t, set, sb, "file_editor", edit.args())
@@ -139,8 +152,12 @@ func TestUndoRefusesOtherFiles(t *testing.T) {
 
 // text draws a file's content from the pieces that editors stumble over.
 func text() *rapid.Generator[string] {
-	piece := rapid.SampledFrom([]string{"a", "b", "ab", " ", "\t", "\n", "\r\n", "\r", "é", "\xe9", "\uFEFF", `\xe9`, "def f():", "    "})
-	return rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(piece, 0, 12).Draw(t, "pieces"), "") })
+	piece := rapid.SampledFrom([]string{"a", "b", "ab", " ", "\t", "\n", "\r\n", "\r", "é", "\xe9", "\uFEFF", `\xe9`,
+		"def f():", "    "})
+	return rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(piece, 0, 12).Draw(t, "pieces"),
+			"")
+	})
 }
 
 // TestEditProperties states what holds for every file and every edit: a refused edit changes nothing, an edit that was
@@ -229,7 +246,8 @@ func checkReplaced(t *rapid.T, was, old, new, is string, r tools.Result) {
 		return // half a line break, or a byte by its name: TestEditsKeepBytes has examples
 	}
 	from, what := was, old
-	if at := strings.Index(was, old); !once(was, old) || strings.HasPrefix(old, "\n") && strings.HasSuffix(was[:at], "\r") {
+	if at := strings.Index(was, old); !once(was, old) || strings.HasPrefix(old, "\n") &&
+		strings.HasSuffix(was[:at], "\r") {
 		from, what = plain(was), plain(old)
 	}
 	if want := plain(strings.Replace(from, what, new, 1)); plain(is) != want {

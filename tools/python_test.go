@@ -21,12 +21,15 @@ func TestPythonFolds(t *testing.T) {
 		{"no line break at the end", "def f():\n    a\n    b\n    c", []span{{2, 4}}},
 		{"async, decorated", "@d\n@e(\n  1,\n)\nasync  def f(\n    a,\n    b=(1,\n       2),\n) -> int:\n    a\n    b\n    c\n", []span{{10, 12}}},
 		{"methods", "class A(B):\n    x = 1\n    def f(self):\n        a\n        b\n        c\n\n    def g(self): return 1\n    y = 2\n", []span{{4, 6}}},
-		{"nested function goes with its parent", "def f():\n    def g():\n        a\n        b\n        c\n    return g\n", []span{{2, 6}}},
-		{"function in a short function's place", "if x:\n    def f():\n        a\n        b\n        c\nelse:\n    pass\n", []span{{3, 5}}},
+		{"nested function goes with its parent", "def f():\n    def g():\n        a\n        b\n        c\n    return g\n",
+			[]span{{2, 6}}},
+		{"function in a short function's place", "if x:\n    def f():\n        a\n        b\n        c\nelse:\n    pass\n",
+			[]span{{3, 5}}},
 		{"docstring of a class", "class A:\n    \"\"\"One.\n\n    Two.\n    \"\"\"\n    x = 1\n", []span{{2, 5}}},
 		{"short docstring of a class", "class A:\n    \"\"\"One.\n\n    \"\"\"\n    x = 1\n", nil},
 		{"docstring and call", "class A:\n    \"\"\"One.\n\n\n    \"\"\".strip()\n", nil},
-		{"strings with brackets, quotes and keywords", "def f():\n    a = ')]}'\n    b = \"it's (\"\n    c = '''\ndef g(:\n'''\nx\n", []span{{2, 6}}},
+		{"strings with brackets, quotes and keywords",
+			"def f():\n    a = ')]}'\n    b = \"it's (\"\n    c = '''\ndef g(:\n'''\nx\n", []span{{2, 6}}},
 		{"escapes", "def f():\n    a = '\\''\n    b = r'\\'  # )'\n    c = '\\\n'\nx\n", []span{{2, 5}}},
 		{"prefixes", "def f():\n    a = rb'('\n    b = F\"\"\"{(1)}\n\"\"\"\n    c = bar'x'\nx\n", []span{{2, 5}}},
 		{"comments", "def f():  # (\n# at the margin\n    a  # '\n\n    b\n  # between\n    c\n# after\nx\n", []span{{3, 7}}},
@@ -155,7 +158,8 @@ func FuzzPythonFolds(f *testing.F) {
 			}
 			at = s.last
 		}
-		if again, err := pythonFolds([]byte(strings.ReplaceAll(src, "\n", "\r\n"))); err == nil && !strings.Contains(src, "\r") && !slices.Equal(folds, again) {
+		if again, err := pythonFolds([]byte(strings.ReplaceAll(src, "\n", "\r\n"))); err == nil &&
+			!strings.Contains(src, "\r") && !slices.Equal(folds, again) {
 			t.Fatalf("line breaks matter: %v and %v for %q", folds, again, src)
 		}
 	})

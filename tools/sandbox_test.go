@@ -224,7 +224,8 @@ func (s *dirSandbox) Search(_ context.Context, q env.Query) (env.Matches, error)
 			return fs.SkipDir
 		case !d.Type().IsRegular() || hidden:
 			return nil
-		case len(q.Names) > 0 && !slices.ContainsFunc(q.Names, func(n string) bool { ok, _ := filepath.Match(n, d.Name()); return ok }):
+		case len(q.Names) > 0 && !slices.ContainsFunc(q.Names,
+			func(n string) bool { ok, _ := filepath.Match(n, d.Name()); return ok }):
 			return nil
 		}
 		return searchFile(&m, q, path, find)

@@ -35,8 +35,10 @@ func TestSpecs(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	want := map[string]map[string]string{
-		"file_editor": {"command": "string", "path": "string", "file_text": "string", "old_str": "string", "new_str": "string",
-			"insert_line": "integer", "view_range": "array", "concise": "boolean", "enable_linting": "boolean", "python_only": "boolean"},
+		"file_editor": {"command": "string", "path": "string", "file_text": "string", "old_str": "string",
+			"new_str":     "string",
+			"insert_line": "integer", "view_range": "array", "concise": "boolean", "enable_linting": "boolean",
+			"python_only": "boolean"},
 		"search":       {"search_term": "string", "path": "string", "python_only": "boolean"},
 		"execute_bash": {"cmd": "string"},
 		"finish":       {"command": "string", "result": "string"},
@@ -59,7 +61,8 @@ func TestSchemas(t *testing.T) {
 		}
 		for name, p := range schema.Properties {
 			if p.Type != want[s.Name][name] || p.Description == "" {
-				t.Errorf("%s: property %s has type %q, want %q; description %q", s.Name, name, p.Type, want[s.Name][name], p.Description)
+				t.Errorf("%s: property %s has type %q, want %q; description %q", s.Name, name, p.Type, want[s.Name][name],
+					p.Description)
 			}
 		}
 		for _, name := range schema.Required {
@@ -72,7 +75,8 @@ func TestSchemas(t *testing.T) {
 
 // everyCall has one call for each way into the sandbox.
 var everyCall = []use{
-	view("f"), view("missing"), editor("create", "n", "file_text", "x"), editor("str_replace", "f", "old_str", "a", "new_str", "b"),
+	view("f"), view("missing"), editor("create", "n", "file_text", "x"),
+	editor("str_replace", "f", "old_str", "a", "new_str", "b"),
 	editor("insert", "f", "insert_line", "0", "new_str", "x"), {"search", "search_term", "x"}, bash("true"),
 }
 
@@ -93,7 +97,8 @@ func TestMachineryIsNoObservation(t *testing.T) {
 	cancel()
 	sb := newSandbox(t, nil)
 	sb.result = &env.Result{Cancelled: true}
-	if r, err := tools.New(tools.Options{}).Run(ctx, sb, tools.Call{Name: "execute_bash", Args: bash("sleep 9").args()}); !errors.Is(err, context.Canceled) {
+	if r, err := tools.New(tools.Options{}).Run(ctx, sb, tools.Call{Name: "execute_bash",
+		Args: bash("sleep 9").args()}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled command gives %+v, %v", r, err)
 	}
 }
@@ -119,10 +124,12 @@ func TestBashVerdicts(t *testing.T) {
 		want   []string
 		failed bool
 	}{
-		{"timeout", env.Result{ExitCode: 143, TimedOut: true, Stdout: env.Output{Head: []byte("so far"), Size: 6}}, []string{"Exit code: -1", "so far", "7 seconds", "background"}, true},
+		{"timeout", env.Result{ExitCode: 143, TimedOut: true, Stdout: env.Output{Head: []byte("so far"), Size: 6}},
+			[]string{"Exit code: -1", "so far", "7 seconds", "background"}, true},
 		{"memory", env.Result{ExitCode: 137, OutOfMemory: true}, []string{"Exit code: 137", "ran out of memory"}, true},
 		{"signal", env.Result{ExitCode: 139, Signal: "SIGSEGV"}, []string{"Exit code: 139", "terminated by SIGSEGV"}, true},
-		{"background", env.Result{Background: 2}, []string{"Exit code: 0", "2 processes still running in the background"}, false},
+		{"background", env.Result{Background: 2}, []string{"Exit code: 0", "2 processes still running in the background"},
+			false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -135,7 +142,8 @@ func TestBashVerdicts(t *testing.T) {
 					t.Errorf("%q is missing in:\n%s", want, r.Output)
 				}
 			}
-			if r.Failed != test.failed || *r.ExitCode != test.result.ExitCode || r.OutOfMemory != test.result.OutOfMemory || r.TimedOut != test.result.TimedOut {
+			if r.Failed != test.failed || *r.ExitCode != test.result.ExitCode || r.OutOfMemory != test.result.OutOfMemory ||
+				r.TimedOut != test.result.TimedOut {
 				t.Errorf("result %+v", r)
 			}
 			if c := sb.ran[0]; c.Timeout != 7*time.Second || c.Line != "x" {
@@ -160,11 +168,14 @@ func TestTimeoutKeepsWhatWasPrinted(t *testing.T) {
 func TestHugeFilesStayBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 17<<20)
-	sb := newSandbox(t, map[string]string{"line.txt": long, "lines.txt": strings.Repeat("x\n", 9<<20), "many.py": strings.Repeat("def f(): pass\n", 100_000)})
+	sb := newSandbox(t, map[string]string{"line.txt": long, "lines.txt": strings.Repeat("x\n", 9<<20),
+		"many.py": strings.Repeat("def f(): pass\n", 100_000)})
 	set := tools.New(tools.Options{})
 	for _, u := range []use{
-		view("line.txt"), view("lines.txt"), view("lines.txt", "view_range", "[9000000, 9000001]"), view("many.py"), view("."),
-		editor("str_replace", "line.txt", "old_str", "x", "new_str", "y"), editor("str_replace", "many.py", "old_str", "def f", "new_str", "y"),
+		view("line.txt"), view("lines.txt"), view("lines.txt", "view_range", "[9000000, 9000001]"), view("many.py"),
+		view("."),
+		editor("str_replace", "line.txt", "old_str", "x", "new_str", "y"),
+		editor("str_replace", "many.py", "old_str", "def f", "new_str", "y"),
 		editor("str_replace", "many.py", "old_str", strings.Repeat("def g(): pass\n", 1000), "new_str", "y"),
 		{"search", "search_term", "def", "path", "many.py"}, bash("cat line.txt"), bash("cat lines.txt >&2"),
 	} {
@@ -188,7 +199,8 @@ func TestHugeDirectoryHidesNothingBesideIt(t *testing.T) {
 	}
 	set := tools.New(tools.Options{})
 	out := call(t, set, sb, "file_editor", view(".").args()).Output
-	if !strings.Contains(out, "1 level deep") || !strings.Contains(out, "/zoo.py") || strings.Contains(out, "0001") || strings.Contains(out, "NOTE: at least") {
+	if !strings.Contains(out, "1 level deep") || !strings.Contains(out, "/zoo.py") || strings.Contains(out, "0001") ||
+		strings.Contains(out, "NOTE: at least") {
 		t.Errorf("the view is\n%s", out)
 	}
 	out = call(t, set, sb, "file_editor", view("modules").args()).Output
@@ -215,7 +227,8 @@ func FuzzRun(f *testing.F) {
 		if tool == "execute_bash" {
 			return // commands are not made up here: they would run
 		}
-		if p := args["path"]; (tool != "file_editor" || args["command"] != "view") && (strings.Contains(p, "..") || filepath.IsAbs(p)) {
+		if p := args["path"]; (tool != "file_editor" || args["command"] != "view") &&
+			(strings.Contains(p, "..") || filepath.IsAbs(p)) {
 			args["path"] = inside
 		}
 		set := tools.New(tools.Options{})

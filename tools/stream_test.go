@@ -32,13 +32,18 @@ func TestStreamClip(t *testing.T) {
 	}{
 		{"fits", whole("a\nb\n"), 2, 3, "a\nb"},
 		{"nothing", whole(""), 2, 3, ""},
-		{"too many lines", whole(lines(1, 9)), 4, 100, "1\n2" + cutRule + "[5 lines, 10 characters truncated]" + cutRule + "8\n9"},
-		{"too many characters", whole(lines(1, 9)), 100, 8, "1\n2" + cutRule + "[5 lines, 10 characters truncated]" + cutRule + "8\n9"},
-		{"one long line", whole(strings.Repeat("ab", 50)), 10, 10, "ababa" + cutRule + "[90 characters of a line truncated]" + cutRule + "babab"},
-		{"runes stay whole", whole(strings.Repeat("é", 50)), 10, 10, "éé" + cutRule + "[92 characters of a line truncated]" + cutRule + "éé"},
+		{"too many lines", whole(lines(1, 9)), 4, 100, "1\n2" + cutRule + "[5 lines, 10 characters truncated]" + cutRule +
+			"8\n9"},
+		{"too many characters", whole(lines(1, 9)), 100, 8, "1\n2" + cutRule + "[5 lines, 10 characters truncated]" +
+			cutRule + "8\n9"},
+		{"one long line", whole(strings.Repeat("ab", 50)), 10, 10, "ababa" + cutRule + "[90 characters of a line truncated]" +
+			cutRule + "babab"},
+		{"runes stay whole", whole(strings.Repeat("é", 50)), 10, 10, "éé" + cutRule +
+			"[92 characters of a line truncated]" + cutRule + "éé"},
 		{"the sandbox kept both ends", env.Output{Head: []byte("a\nb"), Tail: []byte("y\nz\n"), Size: 1007}, 10, 100,
 			"a" + cutRule + "[1,003 characters truncated]" + cutRule + "z"},
-		{"the sandbox kept parts of one line", env.Output{Head: []byte("aé")[:2], Tail: []byte("é" + "zz")[1:], Size: 100}, 10, 100,
+		{"the sandbox kept parts of one line", env.Output{Head: []byte("aé")[:2], Tail: []byte("é" + "zz")[1:], Size: 100},
+			10, 100,
 			"a" + cutRule + "[97 characters truncated]" + cutRule + "zz"},
 	}
 	for _, test := range tests {
@@ -55,7 +60,8 @@ func TestStreamClip(t *testing.T) {
 func TestStreamClipProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "é", "日", "\n", "word ", strings.Repeat("x", 300)}), 0, 30).Draw(t, "text"), "")
+		text := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "é", "日", "\n", "word ",
+			strings.Repeat("x", 300)}), 0, 30).Draw(t, "text"), "")
 		maxLines := rapid.IntRange(0, 12).Draw(t, "lines")
 		maxChars := rapid.IntRange(0, 900).Draw(t, "chars")
 		s := newStream(env.Output{Head: []byte(text), Size: int64(len(text))})

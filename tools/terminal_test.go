@@ -40,7 +40,8 @@ func TestTerminal(t *testing.T) {
 			}
 		})
 	}
-	if got := terminal([]byte("\x7fELF" + strings.Repeat("\x00\x01", 100))); !strings.HasPrefix(got, `(binary data, 204 bytes, not shown; it begins with \x7fELF\x00\x01`) || len(got) > 400 {
+	if got := terminal([]byte("\x7fELF" + strings.Repeat("\x00\x01", 100))); !strings.HasPrefix(got,
+		`(binary data, 204 bytes, not shown; it begins with \x7fELF\x00\x01`) || len(got) > 400 {
 		t.Errorf("binary output shows as %q", got)
 	}
 }
@@ -52,7 +53,10 @@ func FuzzTerminal(f *testing.F) {
 		if !utf8.ValidString(got) {
 			t.Fatalf("%q shows as %q", raw, got)
 		}
-		if i := strings.IndexFunc(got, func(r rune) bool { return r < 0x20 && r != '\t' && r != '\n' || r >= 0x7f && r <= 0x9f }); i >= 0 {
+		if i := strings.IndexFunc(got, func(r rune) bool {
+			return r < 0x20 && r != '\t' && r != '\n' || r >= 0x7f &&
+				r <= 0x9f
+		}); i >= 0 {
 			t.Fatalf("%q shows as %q, with a control character", raw, got)
 		}
 		if len(got) > 4*len(raw)+400 {

@@ -60,7 +60,8 @@ func TestSaveAndLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(v, back, cmpopts.EquateEmpty(), cmp.AllowUnexported(testlog.Results{}), cmpopts.IgnoreTypes(&testlog.Results{})); diff != "" {
+			if diff := cmp.Diff(v, back, cmpopts.EquateEmpty(), cmp.AllowUnexported(testlog.Results{}),
+				cmpopts.IgnoreTypes(&testlog.Results{})); diff != "" {
 				t.Errorf("loaded (-saved +loaded):\n%s", diff)
 			}
 			data, err := os.ReadFile(filepath.Join(dir, EvaluationFile))

@@ -94,18 +94,23 @@ func TestEvaluate(t *testing.T) {
 	}{
 		{name: "the right patch", patch: right, status: Resolved, reward: 1, sandboxes: 1},
 		{name: "a wrong patch", patch: patch("answer", "43\n"), status: Unresolved, sandboxes: 1},
-		{name: "a patch that breaks what worked", patch: patch("answer", "42\n", "name", "marvin\n"), status: Unresolved, sandboxes: 1},
+		{name: "a patch that breaks what worked", patch: patch("answer", "42\n", "name", "marvin\n"), status: Unresolved,
+			sandboxes: 1},
 		{name: "no patch", patch: nil, status: NoPatch},
 		{name: "an empty patch", patch: []byte{}, status: Unresolved, sandboxes: 1},
-		{name: "a patch that does not apply", patch: bytes.Replace(right, []byte("-41"), []byte("-40"), 1), status: PatchFailed, sandboxes: 4},
+		{name: "a patch that does not apply", patch: bytes.Replace(right, []byte("-41"), []byte("-40"), 1),
+			status: PatchFailed, sandboxes: 4},
 		{name: "no patch but words", patch: []byte("I changed the answer."), status: PatchFailed, sandboxes: 4},
-		{name: "a patch with tests of its own", patch: patch("answer", "42\n", "tests/mine", "check mine 1 1\n"), status: Resolved, reward: 1, sandboxes: 2},
+		{name: "a patch with tests of its own", patch: patch("answer", "42\n", "tests/mine", "check mine 1 1\n"),
+			status: Resolved, reward: 1, sandboxes: 2},
 		{name: "a patch to the test", patch: patch("answer", "42\n", "name", "marvin\n", "tests/known", "check known a a\n"),
 			status: Resolved, suspicious: TestTampering, sandboxes: 2},
 		{name: "a patch to the runner's configuration", patch: patch("conftest.py", "echo PASSED tests/test.py::answer\n"),
 			status: Resolved, suspicious: TestTampering, sandboxes: 2},
-		{name: "a patch to the hidden test", patch: patch("tests/hidden", "check answer 1 1\n"), status: Unresolved, sandboxes: 1},
-		{name: "a patch where the hidden test belongs", patch: patch("answer", "42\n", "tests/known", "", "tests", "in the way\n"),
+		{name: "a patch to the hidden test", patch: patch("tests/hidden", "check answer 1 1\n"), status: Unresolved,
+			sandboxes: 1},
+		{name: "a patch where the hidden test belongs", patch: patch("answer", "42\n", "tests/known", "", "tests",
+			"in the way\n"),
 			status: Unresolved, sandboxes: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -140,14 +145,16 @@ func TestEvaluate(t *testing.T) {
 func TestEvaluateWithoutGit(t *testing.T) {
 	t.Parallel()
 	before := with(wrongAnswer, "old", "to be removed\n", "dir/kept", "x\n")
-	after := with(before, "old", "", "new/deep/file", "new\n", "answer", "42\n", "data/crlf.tx", "one\r\n2\r\n", "bin", "\x00\x01\xff")
+	after := with(before, "old", "", "new/deep/file", "new\n", "answer", "42\n", "data/crlf.tx", "one\r\n2\r\n", "bin",
+		"\x00\x01\xff")
 	task := wrongAnswerTask()
 	task.Tests.Script = `git() { return 127; }
 ` + task.Tests.Script + `
 [ ! -e old ] && [ "$(cat new/deep/file)" = new ] && [ -e dir/kept ] && [ "$(wc -c < bin)" = 3 ] && printf 'one\r\n2\r\n' | cmp - data/crlf.tx || echo 'FAILED tests/test.py::answer'
 `
 	// What comes after the end marker is not read; so let the check be part of the tests.
-	task.Tests.Script = strings.Replace(task.Tests.Script, "echo '>>>>> End Test Output'\n", "", 1) + "echo '>>>>> End Test Output'\n"
+	task.Tests.Script = strings.Replace(task.Tests.Script, "echo '>>>>> End Test Output'\n", "", 1) +
+		"echo '>>>>> End Test Output'\n"
 	p := newScratch(t, before)
 	e := Evaluator{Provider: gitless{p}}
 	v, err := e.Evaluate(t.Context(), task, gitDiff(t, before, after))

@@ -90,9 +90,11 @@ func TestGradeLogCannot(t *testing.T) {
 		{"unknown parser", env.Tests{Parser: "parse_log_cobol", EvalType: PassAndFail}, "", UnknownParser},
 		{"unknown eval type", env.Tests{Parser: "parse_log_pytest", EvalType: "pass_or_fail"}, resolvedLog, UnknownEvalType},
 		{"no eval type", env.Tests{Parser: "parse_log_pytest"}, resolvedLog, UnknownEvalType},
-		{"malformed", env.Tests{Parser: "parse_log_django", EvalType: PassAndFail}, strings.Replace(resolvedLog, "PASSED a", "FAIL:", 1), MalformedLog},
+		{"malformed", env.Tests{Parser: "parse_log_django", EvalType: PassAndFail},
+			strings.Replace(resolvedLog, "PASSED a", "FAIL:", 1), MalformedLog},
 		{"no such task", env.Tests{Parser: "parse_log_jekyll", EvalType: PassAndFail}, resolvedLog, UnsuitedParser},
-		{"long exit code", env.Tests{Parser: "parse_log_pytest", EvalType: PassAndFail}, resolvedLog + ">>>>> Test Exit Code: " + strings.Repeat("0", 4301), BadExitCode},
+		{"long exit code", env.Tests{Parser: "parse_log_pytest", EvalType: PassAndFail}, resolvedLog +
+			">>>>> Test Exit Code: " + strings.Repeat("0", 4301), BadExitCode},
 		{"by reward file", env.Tests{RewardFile: "/logs/verifier/reward.txt"}, resolvedLog, OtherGrading},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -114,8 +116,10 @@ func TestGradeLogLooksNoFurther(t *testing.T) {
 		log   string
 	}{
 		{"eval type of a log without markers", env.Tests{Parser: "parse_log_pytest", EvalType: "odd"}, "PASSED a"},
-		{"malformed part behind a void log", env.Tests{Parser: "parse_log_django", EvalType: PassAndFail}, resolvedLog + "FAIL:\n>>>>> Reset Failed\n"},
-		{"malformed part outside of the markers", env.Tests{Parser: "parse_log_django", EvalType: PassAndFail}, strings.Replace(resolvedLog, "PASSED a", "a ... ok", 1) + "FAIL:\n"},
+		{"malformed part behind a void log", env.Tests{Parser: "parse_log_django", EvalType: PassAndFail}, resolvedLog +
+			"FAIL:\n>>>>> Reset Failed\n"},
+		{"malformed part outside of the markers", env.Tests{Parser: "parse_log_django", EvalType: PassAndFail},
+			strings.Replace(resolvedLog, "PASSED a", "a ... ok", 1) + "FAIL:\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := GradeLog(env.Task{ID: "a-1", Tests: c.tests}, Evidence{Log: []byte(c.log)}); err != nil {
@@ -127,7 +131,8 @@ func TestGradeLogLooksNoFurther(t *testing.T) {
 
 func TestKnownExitCode(t *testing.T) {
 	t.Parallel()
-	task := env.Task{ID: "a-1", Tests: env.Tests{Parser: "parse_log_pytest", EvalType: PassAndFail, FailToPass: []string{"a"}}}
+	task := env.Task{ID: "a-1", Tests: env.Tests{Parser: "parse_log_pytest", EvalType: PassAndFail,
+		FailToPass: []string{"a"}}}
 	for _, c := range []struct {
 		log  string
 		exit int
@@ -150,7 +155,8 @@ func TestKnownExitCode(t *testing.T) {
 
 func TestFailedExit(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[string]bool{"0": false, "-0": false, "000": false, "٠": false, "০0": false, "1": true, "-1": true, "٠١": true, "𝟎": false, "𝟏": true, "𝟗": true} {
+	for code, want := range map[string]bool{"0": false, "-0": false, "000": false, "٠": false, "০0": false, "1": true,
+		"-1": true, "٠١": true, "𝟎": false, "𝟏": true, "𝟗": true} {
 		if got, err := failedExit(code); err != nil || got != want {
 			t.Errorf("failedExit(%q) = %t, %v, want %t", code, got, err, want)
 		}

@@ -16,13 +16,16 @@ func TestPatchedPaths(t *testing.T) {
 		name, patch string
 		want        []string
 	}{
-		{"git", "diff --git a/x.py b/x.py\nindex 1..2 100644\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n", []string{"x.py"}},
+		{"git", "diff --git a/x.py b/x.py\nindex 1..2 100644\n--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-a\n+b\n",
+			[]string{"x.py"}},
 		{"new file", "diff --git a/d/n b/d/n\nnew file mode 100644\n--- /dev/null\n+++ b/d/n\n", []string{"d/n"}},
 		{"mode only", "diff --git a/run b/run\nold mode 100644\nnew mode 100755\n", []string{"run"}},
 		{"binary", "diff --git a/i.png b/i.png\nGIT binary patch\nliteral 0\n", []string{"i.png"}},
-		{"rename", "diff --git a/old name b/new\nsimilarity index 100%\nrename from old name\nrename to new\n", []string{"new", "old name"}},
+		{"rename", "diff --git a/old name b/new\nsimilarity index 100%\nrename from old name\nrename to new\n",
+			[]string{"new", "old name"}},
 		{"blanks", "diff --git a/a b c b/a b c\ndeleted file mode 100644\n", []string{"a b c"}},
-		{"quoted", "diff --git \"a/\\303\\251.py\" \"b/\\303\\251.py\"\n--- \"a/\\303\\251.py\"\n+++ \"b/\\303\\251.py\"\n", []string{"é.py"}},
+		{"quoted", "diff --git \"a/\\303\\251.py\" \"b/\\303\\251.py\"\n--- \"a/\\303\\251.py\"\n+++ \"b/\\303\\251.py\"\n",
+			[]string{"é.py"}},
 		{"not by git", "--- x.orig/f.c\t2020-01-01 00:00:00\n+++ x/f.c\t2020-01-01 00:00:00\n", []string{"f.c"}},
 		{"context diff", "*** a/f.c\tdate\n--- b/f.c\tdate\n***************\n", []string{"f.c"}},
 		{"index line", "Index: a/f.c\n===\n", []string{"f.c"}},
@@ -51,7 +54,8 @@ func TestControlsTests(t *testing.T) {
 		{"tests/test_a.py test_a.py pkg/a_test.py django/tests.py tests/data/x.json x/__tests__/y.js", true},
 		{"a_test.go jest.config.mjs karma.conf.js .mocharc.yml src/a.test.tsx src/a.spec.ts package.json spec/a.rb", true},
 		{".venv/lib/python3/site-packages/x.py node_modules/jest/index.js test/fixtures/a.json FooTest.java", true},
-		{"src/a.py django/test/client.py testing/mod.py latest.js contest.py attest.go README.md jest.md src/spec/a.py", false},
+		{"src/a.py django/test/client.py testing/mod.py latest.js contest.py attest.go README.md jest.md src/spec/a.py",
+			false},
 		{"src/conf.py babel/core.py karma.py lib/configuration.rb ABTest.tsx", false},
 	} {
 		for name := range strings.FieldsSeq(tc.names) {
@@ -84,7 +88,8 @@ func TestSteeringFiles(t *testing.T) {
 	patch := "--- a/setup.cfg\n+++ b/setup.cfg\n--- a/tox.ini\n+++ b/tox.ini\n--- a/checks/odd.py\n+++ b/checks/odd.py\n--- a/src/a.py\n+++ b/src/a.py\n"
 	want := []string{"checks/odd.py", "tox.ini"}
 	if got := controlPaths(task, []byte(patch), nil); !slices.Equal(got, want) {
-		t.Errorf("steering files %q, want %q: what the solution changes may be changed, what is expected to pass may not", got, want)
+		t.Errorf("steering files %q, want %q: what the solution changes may be changed, what is expected to pass may not",
+			got, want)
 	}
 }
 

@@ -53,9 +53,10 @@ func (f *fake) Close() error {
 
 // kind is a line of the table behind --env.
 func kind(name string, p env.Provider, err error) cli.SandboxKind {
-	return cli.SandboxKind{Name: name, Images: name == cli.EnvDocker, Open: func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
-		return p, err
-	}}
+	return cli.SandboxKind{Name: name, Images: name == cli.EnvDocker,
+		Open: func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
+			return p, err
+		}}
 }
 
 // noDaemon is a machine without Docker.
@@ -70,11 +71,13 @@ func (daemonError) Fix() (problem, fix string) {
 }
 
 // onMachine runs one command line on a machine with these sandboxes.
-func onMachine(t *testing.T, kinds []cli.SandboxKind, vars map[string]string, args ...string) (out, errOut string, err error) {
+func onMachine(t *testing.T, kinds []cli.SandboxKind, vars map[string]string, args ...string) (out, errOut string,
+	err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := &cobra.Command{SilenceErrors: true, SilenceUsage: true}
-	root.AddCommand(NewMachine(Deps{World: cli.World{Out: &stdout, Err: &stderr, Getenv: environment(vars), Sandboxes: kinds}})...)
+	root.AddCommand(NewMachine(Deps{World: cli.World{Out: &stdout, Err: &stderr, Getenv: environment(vars),
+		Sandboxes: kinds}})...)
 	root.SetArgs(args)
 	err = root.ExecuteContext(t.Context())
 	return stdout.String(), stderr.String(), err
@@ -82,8 +85,10 @@ func onMachine(t *testing.T, kinds []cli.SandboxKind, vars map[string]string, ar
 
 func TestClean(t *testing.T) {
 	left := []env.Leftover{
-		{Provider: "bwrap", Kind: "directory", ID: "/tmp/deepswe-bwrap-0123456789abcdef", Run: "r<1>", Rollout: "task/2", Owner: "me@host pid 12", Age: 90 * time.Second},
-		{Provider: "bwrap", Kind: "cgroup", ID: "/sys/fs/cgroup/memory/deepswe-0123456789abcdef", Owner: "me@host pid 12", Age: 50 * time.Hour},
+		{Provider: "bwrap", Kind: "directory", ID: "/tmp/deepswe-bwrap-0123456789abcdef", Run: "r<1>", Rollout: "task/2",
+			Owner: "me@host pid 12", Age: 90 * time.Second},
+		{Provider: "bwrap", Kind: "cgroup", ID: "/sys/fs/cgroup/memory/deepswe-0123456789abcdef", Owner: "me@host pid 12",
+			Age: 50 * time.Hour},
 	}
 	t.Setenv("TMPDIR", t.TempDir()) // where nobody has left anything
 	for _, c := range []struct {
@@ -95,14 +100,18 @@ func TestClean(t *testing.T) {
 		code int
 	}{
 		{name: "clean", left: left, want: env.ReapOptions{Stale: 2 * time.Minute}},
-		{name: "clean-dry-run", args: []string{"--dry-run"}, left: left, want: env.ReapOptions{DryRun: true, Stale: 2 * time.Minute}},
-		{name: "clean-json", args: []string{"--json", "--all", "--stale", "1h"}, left: left, want: env.ReapOptions{All: true, Stale: time.Hour}},
+		{name: "clean-dry-run", args: []string{"--dry-run"}, left: left,
+			want: env.ReapOptions{DryRun: true, Stale: 2 * time.Minute}},
+		{name: "clean-json", args: []string{"--json", "--all", "--stale", "1h"}, left: left,
+			want: env.ReapOptions{All: true, Stale: time.Hour}},
 		{name: "clean-nothing", want: env.ReapOptions{Stale: 2 * time.Minute}},
-		{name: "clean-failing", left: left[:1], err: fmt.Errorf("%w: busy", env.ErrInfrastructure), want: env.ReapOptions{Stale: 2 * time.Minute}, code: 6},
+		{name: "clean-failing", left: left[:1], err: fmt.Errorf("%w: busy", env.ErrInfrastructure),
+			want: env.ReapOptions{Stale: 2 * time.Minute}, code: 6},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := &fake{name: "bwrap", left: c.left, err: c.err}
-			kinds := []cli.SandboxKind{noDaemon(), kind("bwrap", f, nil), kind("host", nil, errors.New("host: not on this system"))}
+			kinds := []cli.SandboxKind{noDaemon(), kind("bwrap", f, nil),
+				kind("host", nil, errors.New("host: not on this system"))}
 			out, errOut, err := onMachine(t, kinds, nil, append([]string{"clean"}, c.args...)...)
 			if cli.ExitCode(err) != c.code {
 				t.Errorf("exit code %d (%v), want %d", cli.ExitCode(err), err, c.code)
@@ -117,7 +126,8 @@ func TestClean(t *testing.T) {
 		})
 	}
 	// A daemon that was named must be there.
-	if _, _, err := onMachine(t, []cli.SandboxKind{noDaemon()}, nil, "clean", "--docker-host", "unix:///nowhere"); cli.ExitCode(err) != 6 {
+	if _, _, err := onMachine(t, []cli.SandboxKind{noDaemon()}, nil, "clean", "--docker-host",
+		"unix:///nowhere"); cli.ExitCode(err) != 6 {
 		t.Errorf("clean of a daemon that is not there: %v, want exit code 6", err)
 	}
 }
@@ -135,7 +145,8 @@ func TestDoctorReports(t *testing.T) {
 		if cli.ExitCode(err) != 3 || err.Error() != "" {
 			t.Errorf("%s: %v, want exit code 3 without further words", name, err)
 		}
-		testkit.Golden(t, "testdata/"+name+".txt", steady(regexp.MustCompile(`\d+ ms`).ReplaceAllString(strings.ReplaceAll(out, endpoint.URL, "http://h:1"), "5 ms")))
+		testkit.Golden(t, "testdata/"+name+".txt",
+			steady(regexp.MustCompile(`\d+ ms`).ReplaceAllString(strings.ReplaceAll(out, endpoint.URL, "http://h:1"), "5 ms")))
 	}
 }
 
@@ -170,7 +181,8 @@ func TestWrap(t *testing.T) {
 
 func TestParseTimes(t *testing.T) {
 	for said, want := range map[string]time.Duration{
-		"0m0.480s 0m0.020s\n0m0.000s 0m0.000s\n": 500 * time.Millisecond, "1m1s 0m0s": 61 * time.Second, "": 0, "nonsense here": 0,
+		"0m0.480s 0m0.020s\n0m0.000s 0m0.000s\n": 500 * time.Millisecond, "1m1s 0m0s": 61 * time.Second, "": 0,
+		"nonsense here": 0,
 	} {
 		if got, ok := parseTimes(said); got != want || ok != (want > 0) {
 			t.Errorf("parseTimes(%q) = %v, %v, want %v", said, got, ok, want)
@@ -211,7 +223,8 @@ func TestDoctorTries(t *testing.T) {
 	}
 	for check, want := range map[string]string{
 		"docker": "Docker ", "docker sandbox": "the guest is installed", "docker network off": "no interface",
-		"docker memory limit": "was killed, and recognised", "docker CPU limit": "enforced", "docker process limit": "enforced",
+		"docker memory limit": "was killed, and recognised", "docker CPU limit": "enforced",
+		"docker process limit": "enforced",
 	} {
 		if f := status[check]; f.Status != env.OK || !strings.Contains(f.Detail, want) {
 			t.Errorf("%s: %+v, want ok and %q", check, f, want)

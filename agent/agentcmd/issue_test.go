@@ -19,11 +19,14 @@ func TestReadInput(t *testing.T) {
 		want  input
 		says  string // of the error
 	}{
-		"a text":             {args: []string{"It breaks"}, want: input{text: "It breaks"}},
-		"words":              {args: []string{"It", "breaks"}, want: input{text: "It breaks"}},
-		"text with an URL":   {args: []string{"see https://h/o/r/issues/1 please"}, want: input{text: "see https://h/o/r/issues/1 please"}},
-		"an issue":           {args: []string{"https://github.com/o/r/issues/12"}, want: input{url: "https://github.com/o/r/issues/12"}},
-		"a pull request":     {args: []string{"http://localhost:3000/o/r/pull/1/"}, want: input{url: "http://localhost:3000/o/r/pull/1/"}},
+		"a text": {args: []string{"It breaks"}, want: input{text: "It breaks"}},
+		"words":  {args: []string{"It", "breaks"}, want: input{text: "It breaks"}},
+		"text with an URL": {args: []string{"see https://h/o/r/issues/1 please"},
+			want: input{text: "see https://h/o/r/issues/1 please"}},
+		"an issue": {args: []string{"https://github.com/o/r/issues/12"},
+			want: input{url: "https://github.com/o/r/issues/12"}},
+		"a pull request": {args: []string{"http://localhost:3000/o/r/pull/1/"},
+			want: input{url: "http://localhost:3000/o/r/pull/1/"}},
 		"standard input":     {args: []string{"-"}, stdin: "piped & <raw>", want: input{text: "piped & <raw>"}},
 		"a file":             {file: file, want: input{text: "from a file\n"}},
 		"a file called -":    {file: "-", stdin: "piped", want: input{text: "piped"}},

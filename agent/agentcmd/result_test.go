@@ -40,7 +40,8 @@ func TestExplain(t *testing.T) {
 		result attempt.Result
 		says   string // "" for nothing at all
 	}{
-		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.MaxContext}}, "the prompt alone does not fit into the context of 4096 tokens"},
+		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.MaxContext}},
+			"the prompt alone does not fit into the context of 4096 tokens"},
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.MaxContext, Steps: 3}}, "--context"},
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.MaxSteps}}, "7 steps"},
 		{attempt.Result{Outcome: agent.Outcome{StopReason: agent.Timeout}}, "2h0m0s"},
@@ -71,10 +72,14 @@ func TestFill(t *testing.T) {
 		flags []string
 		want  settings
 	}{
-		"nothing given":            {settings{cli.EnvAuto, "", "auto", 65536}, nil, settings{"docker", "python:3.12", "tools", 1000}},
-		"everything given":         {settings{cli.EnvDocker, "i", "xml", 5}, []string{"env", "image", "format", "context"}, settings{cli.EnvDocker, "i", "xml", 5}},
-		"a sandbox without images": {settings{cli.EnvBwrap, "", "auto", 0}, []string{"env", "context"}, settings{cli.EnvBwrap, "", "tools", 0}},
-		"an image for containers":  {settings{cli.EnvAuto, "i", "auto", 0}, []string{"image", "context"}, settings{"docker", "i", "tools", 0}},
+		"nothing given": {settings{cli.EnvAuto, "", "auto", 65536}, nil,
+			settings{"docker", "python:3.12", "tools", 1000}},
+		"everything given": {settings{cli.EnvDocker, "i", "xml", 5}, []string{"env", "image", "format", "context"},
+			settings{cli.EnvDocker, "i", "xml", 5}},
+		"a sandbox without images": {settings{cli.EnvBwrap, "", "auto", 0}, []string{"env", "context"},
+			settings{cli.EnvBwrap, "", "tools", 0}},
+		"an image for containers": {settings{cli.EnvAuto, "i", "auto", 0}, []string{"image", "context"},
+			settings{"docker", "i", "tools", 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o solveOptions

@@ -24,7 +24,8 @@ func TestSolvePulls(t *testing.T) {
 		c.Progress(env.Progress{Action: env.Pulling, Image: "python:3.13", Done: true, Err: errors.New("no such image")})
 		return nil, errors.New("that is enough")
 	})
-	args := []string{"solve", "an issue", "--repo", t.TempDir(), "--image", "python:3.12", "--registry-mirror", "m", "--image-budget", "9GB", "--out", t.TempDir() + "/run"}
+	args := []string{"solve", "an issue", "--repo", t.TempDir(), "--image", "python:3.12", "--registry-mirror", "m",
+		"--image-budget", "9GB", "--out", t.TempDir() + "/run"}
 	w.run(t, args...)
 	if got.Mirror != "m" || got.ImageBudget != 9_000_000_000 || got.Image != "python:3.12" {
 		t.Errorf("the provider was asked for %+v", got)
@@ -33,7 +34,8 @@ func TestSolvePulls(t *testing.T) {
 		t.Errorf("the screen says\n%s", said)
 	}
 	w.run(t, append(args, "--json")...)
-	if said := w.out.String(); !strings.Contains(said, `"type":"pull"`) || !strings.Contains(said, "pulled python:3.12, 52MB") {
+	if said := w.out.String(); !strings.Contains(said, `"type":"pull"`) ||
+		!strings.Contains(said, "pulled python:3.12, 52MB") {
 		t.Errorf("the lines are\n%s", said)
 	}
 }

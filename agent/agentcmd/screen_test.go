@@ -108,7 +108,8 @@ func TestLiveLine(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		shows("0:03  step 1/100  thinking  …and 日本語")
 		s.show(agent.Event{Kind: agent.EventReply, Step: 1, Usage: &agent.Usage{Prompt: 900, Completion: 100}})
-		s.show(agent.Event{Kind: agent.EventCall, Step: 1, Call: &tools.Call{Name: "execute_bash", Args: map[string]string{"cmd": "sleep 60; echo done"}}})
+		s.show(agent.Event{Kind: agent.EventCall, Step: 1, Call: &tools.Call{Name: "execute_bash",
+			Args: map[string]string{"cmd": "sleep 60; echo done"}}})
 		time.Sleep(10 * time.Second)
 		shows("0:13  step 1/100  execute_bash s…  0:10")
 		width.Store(80)

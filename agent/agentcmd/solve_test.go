@@ -40,7 +40,8 @@ func (m *scripted) Complete(_ context.Context, r agent.Request) (agent.Reply, er
 		return agent.Reply{}, fmt.Errorf("%w: no reply is left", agent.ErrModelUnavailable)
 	}
 	return agent.Reply{
-		Message: agent.Message{Role: agent.RoleAssistant, Content: m.replies[n]}, FinishReason: "stop", Usage: agent.Usage{Prompt: 100, Completion: 10},
+		Message: agent.Message{Role: agent.RoleAssistant, Content: m.replies[n]}, FinishReason: "stop",
+		Usage: agent.Usage{Prompt: 100, Completion: 10},
 	}, nil
 }
 
@@ -88,7 +89,8 @@ func newWorld(t *testing.T, replies ...string) *world {
 }
 
 // sandbox replaces the table behind --env with one kind.
-func (w *world) sandbox(name string, images bool, open func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error)) {
+func (w *world) sandbox(name string, images bool, open func(context.Context, *slog.Logger,
+	cli.SandboxChoice) (env.Provider, error)) {
 	w.deps.Sandboxes = []cli.SandboxKind{{Name: name, Images: images, Open: open}}
 }
 
@@ -126,7 +128,8 @@ func script(t *testing.T, dir, text string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", text)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=u", "GIT_AUTHOR_EMAIL=u@u", "GIT_COMMITTER_NAME=u", "GIT_COMMITTER_EMAIL=u@u", "GIT_CONFIG_GLOBAL=/dev/null")
+	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=u", "GIT_AUTHOR_EMAIL=u@u", "GIT_COMMITTER_NAME=u",
+		"GIT_COMMITTER_EMAIL=u@u", "GIT_CONFIG_GLOBAL=/dev/null")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", text, err, out)
@@ -150,7 +153,8 @@ func gitHub(t *testing.T, repo string) *httptest.Server {
 		t.Skip("needs git")
 	}
 	script(t, filepath.Dir(repo), "git clone -q --bare greeter greeter.git; touch greeter.git/git-daemon-export-ok")
-	served := &cgi.Handler{Path: git, Args: []string{"http-backend"}, Root: "/o", Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(repo), "GIT_HTTP_EXPORT_ALL=1"}}
+	served := &cgi.Handler{Path: git, Args: []string{"http-backend"}, Root: "/o",
+		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(repo), "GIT_HTTP_EXPORT_ALL=1"}}
 	mux := http.NewServeMux()
 	mux.Handle("/o/greeter.git/", served)
 	server := httptest.NewServer(mux)
@@ -159,9 +163,11 @@ func gitHub(t *testing.T, repo string) *httptest.Server {
 		return func(rw http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(rw).Encode(v) }
 	}
 	user := map[string]any{"login": "ann", "type": "User"}
-	mux.Handle("GET /api/repos/o/greeter", answer(map[string]any{"clone_url": server.URL + "/o/greeter.git", "default_branch": "main"}))
+	mux.Handle("GET /api/repos/o/greeter", answer(map[string]any{"clone_url": server.URL + "/o/greeter.git",
+		"default_branch": "main"}))
 	mux.Handle("GET /api/repos/o/greeter/issues/7", answer(map[string]any{
-		"number": 7, "title": "It says goodbye", "body": "It should say hello & <smile>.", "state": "open", "user": user, "comments": 1,
+		"number": 7, "title": "It says goodbye", "body": "It should say hello & <smile>.", "state": "open", "user": user,
+		"comments": 1,
 		"html_url": server.URL + "/o/greeter/issues/7",
 	}))
 	mux.Handle("GET /api/repos/o/greeter/issues/7/comments", answer([]any{map[string]any{
@@ -194,10 +200,12 @@ func TestSolveFromAnIssuesAddress(t *testing.T) {
 	// A copy of one's own is worked on where one says so, and the branch is made there.
 	w.model.asked = nil
 	script(t, own, "git config user.name u; git config user.email u@u")
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--branch", "fix-7", url); code != cli.ExitDone {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--branch", "fix-7",
+		url); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s%s", code, &w.out, &w.err)
 	}
-	if got := script(t, own, "git show fix-7:hello.txt; git log -1 --format=%s fix-7; git status --porcelain"); got != "hello\nFix: It says goodbye\n" {
+	if got := script(t, own,
+		"git show fix-7:hello.txt; git log -1 --format=%s fix-7; git status --porcelain"); got != "hello\nFix: It says goodbye\n" {
 		t.Errorf("got %q", got)
 	}
 
@@ -210,7 +218,8 @@ func TestSolveFromAnIssuesAddress(t *testing.T) {
 		{[]string{url, "--repo", own, "--branch", "fix-7"}, "exists already"},
 	} {
 		w.model.asked = nil
-		if code := w.run(t, append([]string{"solve", "--env", "host"}, c.args...)...); code != cli.ExitUsage || !strings.Contains(w.err.String(), c.says) {
+		if code := w.run(t, append([]string{"solve", "--env", "host"}, c.args...)...); code != cli.ExitUsage ||
+			!strings.Contains(w.err.String(), c.says) {
 			t.Errorf("%v: exit code %d, says %q; want %d and %q", c.args, code, &w.err, cli.ExitUsage, c.says)
 		}
 	}
@@ -248,22 +257,27 @@ func TestSolveAlwaysTellsAResult(t *testing.T) {
 func TestApplyIsForFinishedWork(t *testing.T) {
 	w := newWorld(t, sayHello, submit)
 	own := repository(t)
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "--max-steps", "1", "say hello"); code != cli.ExitLimit {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "--max-steps", "1",
+		"say hello"); code != cli.ExitLimit {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	if got := script(t, own, "cat hello.txt"); got != "goodbye\n" || !strings.Contains(w.err.String(), "not applied") {
 		t.Errorf("the file says %q, and the summary\n%s", got, &w.err)
 	}
 	w.model.asked = nil
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "say hello"); code != cli.ExitDone {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply",
+		"say hello"); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	if got := script(t, own, "cat hello.txt"); got != "hello\n" {
 		t.Errorf("the file says %q", got)
 	}
 	// The same again: somebody has changed the file since, so nothing is touched and the patch is kept.
-	w.model.asked, w.model.replies = nil, []string{"<function=execute_bash>\n<parameter=cmd>echo bye > hello.txt; echo mine > " + filepath.Join(own, "hello.txt") + "</parameter>\n</function>", submit}
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply", "say bye"); code != cli.ExitUsage {
+	w.model.asked, w.model.replies = nil,
+		[]string{"<function=execute_bash>\n<parameter=cmd>echo bye > hello.txt; echo mine > " +
+			filepath.Join(own, "hello.txt") + "</parameter>\n</function>", submit}
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply",
+		"say bye"); code != cli.ExitUsage {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	if got := script(t, own, "cat hello.txt"); got != "mine\n" || !strings.Contains(w.err.String(), "patch saved") {
@@ -277,7 +291,8 @@ func TestDemoIgnoresTheConfiguration(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs go")
 	}
-	writeFile(t, filepath.Join(w.vars["HOME"], ".config", "deepswe", "config.yaml"), "env: docker\nimage: no/such:image\nformat: tools\nmodel: other\n")
+	writeFile(t, filepath.Join(w.vars["HOME"], ".config", "deepswe", "config.yaml"),
+		"env: docker\nimage: no/such:image\nformat: tools\nmodel: other\n")
 	if code := w.run(t, "solve", "--demo", "--env", "host"); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
@@ -291,7 +306,8 @@ func TestDemoIgnoresTheConfiguration(t *testing.T) {
 	}
 	// One that is asked for by a flag makes it a live one.
 	w.model.replies = []string{submit}
-	if code := w.run(t, "solve", "--demo", "--env", "host", "--format", "xml", "--base-url", "http://localhost"); code != cli.ExitUnsolved || strings.Contains(w.err.String(), "recorded") {
+	if code := w.run(t, "solve", "--demo", "--env", "host", "--format", "xml", "--base-url",
+		"http://localhost"); code != cli.ExitUnsolved || strings.Contains(w.err.String(), "recorded") {
 		t.Errorf("exit code %d\n%s", code, &w.err)
 	}
 }

@@ -19,7 +19,8 @@ func TestView(t *testing.T) {
 	long := "<function=execute_bash>\n<parameter=cmd>seq 100; printf '\\033[2Jwiped\\r\\n'</parameter>\n</function>"
 	w := newWorld(t, sayHello, "No call here.", long, submit)
 	own, run := repository(t), filepath.Join(t.TempDir(), "run")
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--out", run, "Say hello & not <goodbye>"); code != cli.ExitDone {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--out", run,
+		"Say hello & not <goodbye>"); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	attempt := filepath.Join(run, "rollouts", "greeter", "0")
@@ -35,7 +36,8 @@ func TestView(t *testing.T) {
 		t.Errorf("view shows\n%s", whole)
 	}
 	for _, want := range []string{
-		"\nsystem\n", "  Say hello & not <goodbye>", "\nstep 1  100 tokens read, 10 written\n  <function=execute_bash>\n", "\nobservation\n",
+		"\nsystem\n", "  Say hello & not <goodbye>", "\nstep 1  100 tokens read, 10 written\n  <function=execute_bash>\n",
+		"\nobservation\n",
 		"more lines (--full)\n", "\nend submitted\n", "\npatch\ndiff --git a/hello.txt b/hello.txt\n",
 	} {
 		if !strings.Contains(whole, want) {
@@ -45,7 +47,8 @@ func TestView(t *testing.T) {
 	if got := view(cli.ExitDone, attempt); got != whole {
 		t.Error("an attempt alone is shown in another way than the run that holds it")
 	}
-	if got := view(cli.ExitDone, "--step", "3", "--full", attempt); !strings.Contains(got, "  100\n  ") || strings.Contains(got, "step 2") || strings.Contains(got, "patch") {
+	if got := view(cli.ExitDone, "--step", "3", "--full", attempt); !strings.Contains(got, "  100\n  ") ||
+		strings.Contains(got, "step 2") || strings.Contains(got, "patch") {
 		t.Errorf("one step is shown as\n%s", got)
 	}
 	for _, file := range []string{"steps.jsonl", "trajectory.json"} {
@@ -76,7 +79,8 @@ func TestView(t *testing.T) {
 func TestReplay(t *testing.T) {
 	w := newWorld(t, sayHello, "<function=execute_bash>\n<parameter=cmd>cat hello.txt</parameter>\n</function>", submit)
 	own, run := repository(t), filepath.Join(t.TempDir(), "run")
-	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--out", run, "x"); code != cli.ExitDone {
+	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--out", run,
+		"x"); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	recording := filepath.Join(run, "rollouts", "greeter", "0", "trajectory.json")
@@ -84,7 +88,8 @@ func TestReplay(t *testing.T) {
 	if code := w.run(t, "replay", "--env", "host", "--repo", own, recording); code != cli.ExitUnsolved {
 		t.Errorf("exit code %d: %s", code, &w.err)
 	}
-	for _, want := range []string{"  1  same       execute_bash sed", "  2  DIFFERENT  execute_bash cat", "     -hello\n     +hello, all\n", "3 calls, 1 with another"} {
+	for _, want := range []string{"  1  same       execute_bash sed", "  2  DIFFERENT  execute_bash cat",
+		"     -hello\n     +hello, all\n", "3 calls, 1 with another"} {
 		if !strings.Contains(w.out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &w.out)
 		}
@@ -95,7 +100,8 @@ func TestReplay(t *testing.T) {
 	if got := w.result(t); got["calls"] != 3.0 || got["different"] != 1.0 || got["exit_code"] != 3.0 {
 		t.Errorf("result %v", got)
 	}
-	for _, args := range [][]string{{}, {"missing.json"}, {recording, "--repo", "missing"}, {recording, "--env", "docker"}} {
+	for _, args := range [][]string{{}, {"missing.json"}, {recording, "--repo", "missing"},
+		{recording, "--env", "docker"}} {
 		if code := w.run(t, append([]string{"replay"}, args...)...); code != cli.ExitUsage {
 			t.Errorf("replay %v: exit code %d: %s", args, code, &w.err)
 		}
@@ -122,14 +128,16 @@ func TestViewOfRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	view(cli.ExitDone, path, "g1  grade, begun ", "\nrunning: process ", "attempts: 0 finished, 0 failed\n")
-	for i, o := range []run.Outcome{{Result: run.Result{Reward: new(1.0)}}, {Err: "no sandbox"}, {Result: run.Result{Reward: new(0.0)}}} {
+	for i, o := range []run.Outcome{{Result: run.Result{Reward: new(1.0)}}, {Err: "no sandbox"},
+		{Result: run.Result{Reward: new(0.0)}}} {
 		o.Job, o.Tries = run.Job{Task: "t", Group: "a/b", Index: i}, 1
 		if err := d.Record(o); err != nil {
 			t.Fatal(err)
 		}
 	}
 	view(cli.ExitDone, path, "attempts: 2 finished, 1 failed; 1 of 2 graded are solved\n",
-		"rollouts/a%2Fb/0  done                  1\n", "rollouts/a%2Fb/1  failed  ", "rollouts/a%2Fb/2  done                  0\n")
+		"rollouts/a%2Fb/0  done                  1\n", "rollouts/a%2Fb/1  failed  ",
+		"rollouts/a%2Fb/2  done                  0\n")
 	events := filepath.Join(path, "events.jsonl")
 	whole, err := os.ReadFile(events)
 	if err != nil {
@@ -173,10 +181,12 @@ func TestRunOfSolve(t *testing.T) {
 	if r.Manifest.Kind != run.Solve || r.Manifest.ID == "" || s.Repo != own || s.Task != "greeter" || s.Sandbox == "" {
 		t.Errorf("manifest %+v, settings %+v", r.Manifest, s)
 	}
-	if len(r.Outcomes) != 1 || r.Outcomes[0].StopReason != trajectory.Submitted || r.Outcomes[0].Task != "greeter" || r.Outcomes[0].Failed() {
+	if len(r.Outcomes) != 1 || r.Outcomes[0].StopReason != trajectory.Submitted || r.Outcomes[0].Task != "greeter" ||
+		r.Outcomes[0].Failed() {
 		t.Errorf("outcomes %+v", r.Outcomes)
 	}
-	if code := w.run(t, args...); code != cli.ExitUsage || !strings.Contains(w.err.String(), "holds a run already: choose another --out") {
+	if code := w.run(t, args...); code != cli.ExitUsage ||
+		!strings.Contains(w.err.String(), "holds a run already: choose another --out") {
 		t.Errorf("a second run in the same place: exit code %d: %s", code, &w.err)
 	}
 }

@@ -43,7 +43,8 @@ func (m *scripted) Complete(context.Context, agent.Request) (agent.Reply, error)
 	}
 	m.asked++
 	return agent.Reply{
-		Message: agent.Message{Role: agent.RoleAssistant, Content: m.replies[m.asked-1]}, FinishReason: "stop", Usage: agent.Usage{Prompt: 10, Completion: 2},
+		Message: agent.Message{Role: agent.RoleAssistant, Content: m.replies[m.asked-1]}, FinishReason: "stop",
+		Usage: agent.Usage{Prompt: 10, Completion: 2},
 	}, nil
 }
 
@@ -176,11 +177,15 @@ func TestEveryWayOut(t *testing.T) {
 		files   []string // that the patch is about
 		wrote   []string
 	}{
-		"submitted":          {replies: []string{edit, submit}, stop: agent.Submitted, files: []string{"hello.txt"}, wrote: everything},
-		"nothing changed":    {replies: []string{submit}, stop: agent.Submitted, wrote: slices.Delete(slices.Clone(everything), 0, 1)},
-		"out of steps":       {replies: []string{edit}, stop: agent.MaxSteps, limits: agent.Limits{Steps: 1}, files: []string{"hello.txt"}, wrote: everything},
-		"the endpoint fails": {replies: []string{edit}, stop: agent.ModelError, files: []string{"hello.txt"}, wrote: everything},
-		"it fails at once":   {stop: agent.ModelError, wrote: slices.Delete(slices.Clone(everything), 0, 1)},
+		"submitted": {replies: []string{edit, submit}, stop: agent.Submitted, files: []string{"hello.txt"},
+			wrote: everything},
+		"nothing changed": {replies: []string{submit}, stop: agent.Submitted,
+			wrote: slices.Delete(slices.Clone(everything), 0, 1)},
+		"out of steps": {replies: []string{edit}, stop: agent.MaxSteps, limits: agent.Limits{Steps: 1},
+			files: []string{"hello.txt"}, wrote: everything},
+		"the endpoint fails": {replies: []string{edit}, stop: agent.ModelError, files: []string{"hello.txt"},
+			wrote: everything},
+		"it fails at once": {stop: agent.ModelError, wrote: slices.Delete(slices.Clone(everything), 0, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, provider, source := setup(t, &scripted{replies: c.replies, then: unavailable})
@@ -202,14 +207,16 @@ func TestEveryWayOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if report.StopReason != c.stop || report.Task != "greeter" || report.Sandbox != "host" || report.Steps != len(c.replies) ||
+			if report.StopReason != c.stop || report.Task != "greeter" || report.Sandbox != "host" ||
+				report.Steps != len(c.replies) ||
 				!slices.Equal(report.Files, c.files) || (report.Patch != "") != (c.files != nil) {
 				t.Errorf("the report says %+v", report)
 			}
 			if open := provider.open.Load(); open != 0 {
 				t.Errorf("%d sandboxes are left", open)
 			}
-			if want := []attempt.Phase{attempt.PhaseSandbox, attempt.PhaseAgent, attempt.PhasePatch}; !slices.Equal(phases, want) {
+			if want := []attempt.Phase{attempt.PhaseSandbox, attempt.PhaseAgent, attempt.PhasePatch}; !slices.Equal(phases,
+				want) {
 				t.Errorf("phases %v, want %v", phases, want)
 			}
 		})
@@ -227,7 +234,8 @@ func TestSandboxDoesNotStart(t *testing.T) {
 	if err != nil || !errors.Is(result.Err, broken) || result.Outcome.StopReason != agent.SandboxError {
 		t.Errorf("result %+v, %v", result, err)
 	}
-	if report, err := attempt.ReadSummary(dir); err != nil || report.StopReason != agent.SandboxError || !strings.Contains(report.Error, "no disk") {
+	if report, err := attempt.ReadSummary(dir); err != nil || report.StopReason != agent.SandboxError ||
+		!strings.Contains(report.Error, "no disk") {
 		t.Errorf("the report says %+v (%v)", report, err)
 	}
 }
@@ -291,8 +299,10 @@ func TestKilledAttemptGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Outcome.StopReason != agent.Submitted || result.Outcome.Steps != 2 || model.asked != 1 || !slices.Equal(result.Patch.Files, []string{"hello.txt"}) {
-		t.Errorf("stopped by %s (%v) after %d steps, of which %d were new, with a patch of %v", result.Outcome.StopReason, result.Err,
+	if result.Outcome.StopReason != agent.Submitted || result.Outcome.Steps != 2 || model.asked != 1 ||
+		!slices.Equal(result.Patch.Files, []string{"hello.txt"}) {
+		t.Errorf("stopped by %s (%v) after %d steps, of which %d were new, with a patch of %v", result.Outcome.StopReason,
+			result.Err,
 			result.Outcome.Steps, model.asked, result.Patch.Files)
 	}
 	rec, err := trajectory.Open(filepath.Join(dir, attempt.TrajectoryFile))

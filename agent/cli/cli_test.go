@@ -50,14 +50,16 @@ func TestImageFlags(t *testing.T) {
 	}{
 		"nothing":           {},
 		"the configuration": {config: config, mirror: "mirror.local:5000", budget: 1_500_000_000_000},
-		"flags":             {flags: SandboxFlags{Mirror: "other", Budget: "200GB"}, config: config, mirror: "other", budget: 200_000_000_000},
-		"no size":           {flags: SandboxFlags{Budget: "much"}, fails: "--image-budget"},
-		"no room at all":    {flags: SandboxFlags{Budget: "0"}, fails: "--image-budget"},
-		"a bad key":         {config: Config{ImageBudget: "-3GB"}, fails: "image_budget of the configuration"},
+		"flags": {flags: SandboxFlags{Mirror: "other", Budget: "200GB"}, config: config, mirror: "other",
+			budget: 200_000_000_000},
+		"no size":        {flags: SandboxFlags{Budget: "much"}, fails: "--image-budget"},
+		"no room at all": {flags: SandboxFlags{Budget: "0"}, fails: "--image-budget"},
+		"a bad key":      {config: Config{ImageBudget: "-3GB"}, fails: "image_budget of the configuration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := c.flags.Choice(c.config)
-			if (err != nil) != (c.fails != "") || err != nil && (!strings.Contains(err.Error(), c.fails) || ExitCode(err) != ExitUsage) {
+			if (err != nil) != (c.fails != "") || err != nil &&
+				(!strings.Contains(err.Error(), c.fails) || ExitCode(err) != ExitUsage) {
 				t.Fatalf("error = %v, want one about %q", err, c.fails)
 			}
 			if got.Mirror != c.mirror || got.ImageBudget != c.budget {

@@ -32,7 +32,8 @@ func TestLoadConfig(t *testing.T) {
 		t.Errorf("an empty file: %+v, %v", c, err)
 	}
 	writeFile(t, path, "base_url: http://gpu:8000/v1\nmodel: m\napi_key: k\nenv: docker\nimage: i\nformat: xml\ncontext: 32768\n")
-	want := Config{BaseURL: "http://gpu:8000/v1", Model: "m", APIKey: "k", Env: "docker", Image: "i", Format: "xml", Context: 32768}
+	want := Config{BaseURL: "http://gpu:8000/v1", Model: "m", APIKey: "k", Env: "docker", Image: "i", Format: "xml",
+		Context: 32768}
 	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || c != want {
 		t.Errorf("got %+v, %v; want %+v", c, err, want)
 	}
@@ -58,12 +59,14 @@ func TestResolveModel(t *testing.T) {
 	}{
 		"nothing":           {want: ModelChoice{BaseURL: DefaultBaseURL}},
 		"the configuration": {config: config, want: ModelChoice{"config", "config", "config"}},
-		"the field's names": {env: map[string]string{"OPENAI_BASE_URL": "openai", "OPENAI_API_KEY": "key"}, config: config, want: ModelChoice{"openai", "config", "key"}},
+		"the field's names": {env: map[string]string{"OPENAI_BASE_URL": "openai", "OPENAI_API_KEY": "key"}, config: config,
+			want: ModelChoice{"openai", "config", "key"}},
 		"our names": {
 			env:    map[string]string{"OPENAI_BASE_URL": "openai", "DEEPSWE_BASE_URL": "ours", "DEEPSWE_MODEL": "ours"},
 			config: config, want: ModelChoice{"ours", "ours", "config"},
 		},
-		"flags": {env: map[string]string{"DEEPSWE_BASE_URL": "ours"}, config: config, baseURL: "flag", model: "flag", want: ModelChoice{"flag", "flag", "config"}},
+		"flags": {env: map[string]string{"DEEPSWE_BASE_URL": "ours"}, config: config, baseURL: "flag", model: "flag",
+			want: ModelChoice{"flag", "flag", "config"}},
 	} {
 		if got := (World{Getenv: environment(c.env)}).ResolveModel(c.config, c.baseURL, c.model); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)

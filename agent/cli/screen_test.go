@@ -88,7 +88,8 @@ func TestRunDir(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which begins with the year 2000
 		var w World
 		time.Sleep(4*time.Hour + 5*time.Minute + 6*time.Second)
-		if a, b := w.RunID(), w.RunID(); a == b || !strings.HasPrefix(a, "20000101-040506-") || len(a) != len("20000101-040506-abcdef") {
+		if a, b := w.RunID(), w.RunID(); a == b || !strings.HasPrefix(a, "20000101-040506-") ||
+			len(a) != len("20000101-040506-abcdef") {
 			t.Errorf("run ids %s and %s", a, b)
 		}
 	})

@@ -34,7 +34,8 @@ func TestBodies(t *testing.T) {
 	tests := map[string]agent.Request{
 		"greedy": {
 			Messages: ask("x").Messages, MaxTokens: 512,
-			Sampling: agent.Sampling{Temperature: new(0.0), TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0), Seed: new(int64(1 << 40))},
+			Sampling: agent.Sampling{Temperature: new(0.0), TopP: new(1.0), TopK: new(-1), MinP: new(0.0),
+				RepetitionPenalty: new(1.0), Seed: new(int64(1 << 40))},
 		},
 		"conversation": {Messages: conversation, Tools: []tools.Spec{search}},
 		"tokens":       {Messages: ask("x").Messages, Tokens: true, Sampling: agent.Sampling{Temperature: new(1.0)}},
@@ -68,10 +69,12 @@ func TestTheKeyIsSent(t *testing.T) {
 
 // A refusal of something that the request can do without is learned once.
 func TestDialectIsLearned(t *testing.T) {
-	renamed := llmtest.Body(400, "application/json", `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this `+
-		`model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`)
+	renamed := llmtest.Body(400, "application/json",
+		`{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this `+
+			`model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`)
 	withReasoning := agent.Request{Messages: []agent.Message{
-		{Role: agent.RoleUser, Content: "x"}, {Role: agent.RoleAssistant, Content: "y", Reasoning: "z"}, {Role: agent.RoleUser, Content: "x"},
+		{Role: agent.RoleUser, Content: "x"}, {Role: agent.RoleAssistant, Content: "y", Reasoning: "z"},
+		{Role: agent.RoleUser, Content: "x"},
 	}}
 	tests := map[string]struct {
 		refusal llmtest.Reply
@@ -79,11 +82,16 @@ func TestDialectIsLearned(t *testing.T) {
 		gone    string
 		instead string
 	}{
-		"max_tokens":        {renamed, agent.Request{Messages: ask("x").Messages, MaxTokens: 9}, "max_tokens", "max_completion_tokens"},
-		"return_token_ids":  {llmtest.Status(400, "Unrecognized request argument supplied: return_token_ids"), agent.Request{Messages: ask("x").Messages, Tokens: true}, "return_token_ids", "logprobs"},
-		"stream_options":    {llmtest.Body(422, "application/json", `{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}`), agent.Request{Messages: ask("x").Messages, OnText: func(string) {}}, "stream_options", "stream"},
-		"reasoning_content": {llmtest.Status(400, "'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' : property 'reasoning_content' is unsupported)]"), withReasoning, "reasoning_content", ""},
-		"reasoning":         {llmtest.Status(400, "messages[1].reasoning: unknown field"), withReasoning, "reasoning", ""},
+		"max_tokens": {renamed, agent.Request{Messages: ask("x").Messages, MaxTokens: 9}, "max_tokens",
+			"max_completion_tokens"},
+		"return_token_ids": {llmtest.Status(400, "Unrecognized request argument supplied: return_token_ids"),
+			agent.Request{Messages: ask("x").Messages, Tokens: true}, "return_token_ids", "logprobs"},
+		"stream_options": {llmtest.Body(422, "application/json",
+			`{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"Extra inputs are not permitted"}]}`),
+			agent.Request{Messages: ask("x").Messages, OnText: func(string) {}}, "stream_options", "stream"},
+		"reasoning_content": {llmtest.Status(400,
+			"'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' : property 'reasoning_content' is unsupported)]"), withReasoning, "reasoning_content", ""},
+		"reasoning": {llmtest.Status(400, "messages[1].reasoning: unknown field"), withReasoning, "reasoning", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +109,8 @@ func TestDialectIsLearned(t *testing.T) {
 				t.Fatalf("%d requests, pauses %v", len(sent), w)
 			}
 			quoted := []byte(`"` + tt.gone + `":`)
-			if !bytes.Contains(sent[0].Body, quoted) || bytes.Contains(sent[1].Body, quoted) || bytes.Contains(sent[2].Body, quoted) {
+			if !bytes.Contains(sent[0].Body, quoted) || bytes.Contains(sent[1].Body, quoted) ||
+				bytes.Contains(sent[2].Body, quoted) {
 				t.Errorf("bodies:\n%s\n%s\n%s", sent[0].Body, sent[1].Body, sent[2].Body)
 			}
 			if tt.instead != "" && sent[2].Member(tt.instead) == nil {
@@ -113,8 +122,9 @@ func TestDialectIsLearned(t *testing.T) {
 
 // Sampling is sent as asked or not at all: a silent change would bias the ratios of training.
 func TestSamplingIsNeverDropped(t *testing.T) {
-	fake := llmtest.New(llmtest.Body(400, "application/json", `{"error":{"message":"Unsupported value: 'temperature' does not support 0 `+
-		`with this model.","param":"temperature","code":"unsupported_value"}}`))
+	fake := llmtest.New(llmtest.Body(400, "application/json",
+		`{"error":{"message":"Unsupported value: 'temperature' does not support 0 `+
+			`with this model.","param":"temperature","code":"unsupported_value"}}`))
 	r := ask("x")
 	r.Sampling.Temperature = new(0.0)
 	_, err := dial(t, fake, llm.Options{}).Complete(t.Context(), r)

@@ -72,7 +72,8 @@ func FuzzParseServerError(f *testing.F) {
 	f.Add([]byte("<html><title>502</title></html>"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		s := parseServerError(raw)
-		if !utf8.ValidString(s.Message) || utf8.RuneCountInString(s.Message) > maxSaid+30 || strings.Contains(s.Message, "\n") {
+		if !utf8.ValidString(s.Message) || utf8.RuneCountInString(s.Message) > maxSaid+30 ||
+			strings.Contains(s.Message, "\n") {
 			t.Errorf("message %q", s.Message)
 		}
 		isOverflow(400, s)

@@ -14,7 +14,8 @@ import (
 	"deepswe/tools"
 )
 
-// TestLiveEndpoint runs against a real inference server, which DEEPSWE_TEST_ENDPOINT names. What the model says does not
+// TestLiveEndpoint runs against a real inference server, which DEEPSWE_TEST_ENDPOINT names. What the model says does
+// not
 // matter; a random one will do.
 func TestLiveEndpoint(t *testing.T) {
 	url := os.Getenv("DEEPSWE_TEST_ENDPOINT")
@@ -44,7 +45,8 @@ func TestLiveEndpoint(t *testing.T) {
 			{Role: agent.RoleTool, ToolCallID: "c2", Name: "look", Content: "broken"},
 			{Role: agent.RoleUser, Content: "And now?"},
 		},
-		Tools:     []tools.Spec{{Name: "look", Description: "Looks.", Parameters: json.RawMessage(`{"type":"object","properties":{"at":{"type":"string"}}}`)}},
+		Tools: []tools.Spec{{Name: "look", Description: "Looks.",
+			Parameters: json.RawMessage(`{"type":"object","properties":{"at":{"type":"string"}}}`)}},
 		Sampling:  agent.Sampling{Temperature: new(0.0), TopP: new(1.0), Seed: new(int64(7))},
 		MaxTokens: 24,
 	}
@@ -68,7 +70,8 @@ func TestLiveEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if streamed.Message.Content != whole.Message.Content || streamed.FinishReason != whole.FinishReason || streamed.Usage.Completion != whole.Usage.Completion {
+	if streamed.Message.Content != whole.Message.Content || streamed.FinishReason != whole.FinishReason ||
+		streamed.Usage.Completion != whole.Usage.Completion {
 		t.Errorf("greedy answers differ:\n%+v\n%+v", whole, streamed)
 	}
 	if watched.String() != streamed.Message.Reasoning+streamed.Message.Content {

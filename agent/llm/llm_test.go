@@ -47,7 +47,8 @@ func ask(content string) agent.Request {
 func TestCompleteReturnsWhatTheServerSaid(t *testing.T) {
 	fake := llmtest.New(llmtest.Reply{
 		Content: "I look. <b>&amp;</b>", Reasoning: "hm", ReasoningName: "reasoning_content",
-		Calls: []llmtest.Call{{ID: "a", Name: "search", Arguments: `{"search_term": "x"}`}, {ID: "b", Name: "finish", Arguments: `{`}},
+		Calls: []llmtest.Call{{ID: "a", Name: "search", Arguments: `{"search_term": "x"}`},
+			{ID: "b", Name: "finish", Arguments: `{`}},
 	})
 	got, err := dial(t, fake, llm.Options{}).Complete(t.Context(), ask("fix it"))
 	if err != nil {
@@ -55,12 +56,14 @@ func TestCompleteReturnsWhatTheServerSaid(t *testing.T) {
 	}
 	want := agent.Message{
 		Role: agent.RoleAssistant, Content: "I look. <b>&amp;</b>", Reasoning: "hm",
-		ToolCalls: []agent.ToolCall{{ID: "a", Name: "search", Arguments: `{"search_term": "x"}`}, {ID: "b", Name: "finish", Arguments: `{`}},
+		ToolCalls: []agent.ToolCall{{ID: "a", Name: "search", Arguments: `{"search_term": "x"}`},
+			{ID: "b", Name: "finish", Arguments: `{`}},
 	}
 	if diff := cmp.Diff(want, got.Message); diff != "" {
 		t.Error(diff)
 	}
-	if got.FinishReason != "tool_calls" || got.Model != "test-model" || got.Usage.Prompt == 0 || got.Usage.Completion == 0 || got.Elapsed <= 0 {
+	if got.FinishReason != "tool_calls" || got.Model != "test-model" || got.Usage.Prompt == 0 ||
+		got.Usage.Completion == 0 || got.Elapsed <= 0 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -79,7 +82,8 @@ func TestStreamedEqualsWhole(t *testing.T) {
 			KeepAlive:     rapid.IntRange(0, 3).Draw(t, "comments"),
 		}
 		for i := range rapid.IntRange(0, 3).Draw(t, "calls") {
-			reply.Calls = append(reply.Calls, llmtest.Call{ID: string(rune('a' + i)), Name: "search", Arguments: text.Draw(t, "arguments")})
+			reply.Calls = append(reply.Calls, llmtest.Call{ID: string(rune('a' + i)), Name: "search",
+				Arguments: text.Draw(t, "arguments")})
 		}
 		whole, err := c.Complete(context.Background(), ask("x"))
 		if err != nil {
@@ -117,7 +121,8 @@ func TestStreamedCallsAreToldApart(t *testing.T) {
 	chunk := func(calls string) string {
 		return `data: {"choices":[{"index":0,"delta":{"tool_calls":` + calls + `}}]}` + "\n\n"
 	}
-	end := `data: {"error": null, "choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}` + "\n\ndata: [DONE]\n\n"
+	end := `data: {"error": null, "choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}` +
+		"\n\ndata: [DONE]\n\n"
 	two := []agent.ToolCall{{ID: "a", Name: "search", Arguments: `{"x":1}`}, {ID: "b", Name: "finish", Arguments: `{}`}}
 	tests := map[string]struct {
 		body string
@@ -133,7 +138,8 @@ func TestStreamedCallsAreToldApart(t *testing.T) {
 				chunk(`[{"index":0,"id":"b","function":{"name":"finish","arguments":"{}"}}]`), two,
 		},
 		"without an index": {
-			chunk(`[{"id":"a","function":{"name":"search","arguments":"{\"x\""}}]`) + chunk(`[{"function":{"arguments":":1}"}}]`) +
+			chunk(`[{"id":"a","function":{"name":"search","arguments":"{\"x\""}}]`) +
+				chunk(`[{"function":{"arguments":":1}"}}]`) +
 				chunk(`[{"id":"b","function":{"name":"finish","arguments":"{}"}}]`), two,
 		},
 		"name and id repeated": {
@@ -170,11 +176,13 @@ func TestAnswersOfManyKinds(t *testing.T) {
 		body string
 		want agent.Message
 	}{
-		"null content":   {`{"choices":[{"message":{"content":null},"finish_reason":"stop"}]}`, agent.Message{}},
-		"no finish":      {`{"choices":[{"message":{"content":"x"}}]}`, agent.Message{Content: "x"}},
-		"parts":          {`{"choices":[{"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}`, agent.Message{Content: "ab"}},
-		"refusal":        {`{"choices":[{"message":{"content":null,"refusal":"no"}}]}`, agent.Message{Content: "no"}},
-		"both reasoning": {`{"choices":[{"message":{"content":"x","reasoning":"r","reasoning_content":"r"}}]}`, agent.Message{Content: "x", Reasoning: "r"}},
+		"null content": {`{"choices":[{"message":{"content":null},"finish_reason":"stop"}]}`, agent.Message{}},
+		"no finish":    {`{"choices":[{"message":{"content":"x"}}]}`, agent.Message{Content: "x"}},
+		"parts": {`{"choices":[{"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}`,
+			agent.Message{Content: "ab"}},
+		"refusal": {`{"choices":[{"message":{"content":null,"refusal":"no"}}]}`, agent.Message{Content: "no"}},
+		"both reasoning": {`{"choices":[{"message":{"content":"x","reasoning":"r","reasoning_content":"r"}}]}`,
+			agent.Message{Content: "x", Reasoning: "r"}},
 		"error is null":  {`{"error":null,"choices":[{"message":{"content":"x"}}]}`, agent.Message{Content: "x"}},
 		"created is odd": {`{"created":"yesterday","choices":[{"message":{"content":"x"}}]}`, agent.Message{Content: "x"}},
 	}
@@ -186,7 +194,8 @@ func TestAnswersOfManyKinds(t *testing.T) {
 				if streamed {
 					r.OnText = func(string) {}
 				}
-				got, err := dial(t, llmtest.New(llmtest.Body(200, "text/plain", "\n"+tt.body)), llm.Options{}).Complete(t.Context(), r)
+				got, err := dial(t, llmtest.New(llmtest.Body(200, "text/plain", "\n"+tt.body)), llm.Options{}).Complete(t.Context(),
+					r)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -260,7 +269,8 @@ func TestTokensThatDoNotPairUp(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, agent.ErrModelUnavailable) || !strings.Contains(err.Error(), tt.message) || len(fake.Requests()) != 1 {
+			if !errors.Is(err, agent.ErrModelUnavailable) || !strings.Contains(err.Error(), tt.message) ||
+				len(fake.Requests()) != 1 {
 				t.Errorf("after %d requests: %v", len(fake.Requests()), err)
 			}
 		})
@@ -292,7 +302,8 @@ func TestNewRefusesAndMendsBaseURLs(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
-	if _, err := llm.New(llm.Options{BaseURL: "http://host", APIKey: "two\nlines"}); err == nil || strings.Contains(err.Error(), "lines") {
+	if _, err := llm.New(llm.Options{BaseURL: "http://host", APIKey: "two\nlines"}); err == nil ||
+		strings.Contains(err.Error(), "lines") {
 		t.Errorf("a key of two lines: %v", err)
 	}
 }

@@ -28,16 +28,22 @@ func TestDiscover(t *testing.T) {
 		want  llm.ServedModel
 		err   string
 	}{
-		"vllm":            {body: `{"data":[{"id":"a","max_model_len":32768,"owned_by":"vllm"}]}`, want: llm.ServedModel{ID: "a", Context: 32768, Owner: "vllm"}},
-		"adapter":         {body: `{"data":[{"id":"a","max_model_len":32768},{"id":"v7","parent":"a","max_model_len":null}]}`, model: "v7", want: llm.ServedModel{ID: "v7", Context: 32768}},
-		"llama.cpp":       {body: `{"models":[{}],"data":[{"id":"/m/x.gguf","aliases":["x"],"owned_by":"llamacpp","meta":{"n_ctx":8192,"n_ctx_train":65536}}]}`, model: "x", want: llm.ServedModel{ID: "x", Context: 8192, Owner: "llamacpp", Aliases: []string{"x"}}},
-		"older llama.cpp": {body: `{"data":[{"id":"x","meta":{"n_ctx_train":4096}}]}`, want: llm.ServedModel{ID: "x", Context: 4096}},
-		"ollama":          {body: `{"data":[{"id":"qwen3:latest","owned_by":"library"}]}`, model: "qwen3", want: llm.ServedModel{ID: "qwen3", Owner: "library"}},
-		"router":          {body: `{"data":[{"id":"a/b","context_length":131072}]}`, want: llm.ServedModel{ID: "a/b", Context: 131072}},
-		"bare list":       {body: `[{"id":"a"}]`, want: llm.ServedModel{ID: "a"}},
-		"unlisted":        {body: `{"data":[{"id":"a","max_model_len":1}]}`, model: "b", want: llm.ServedModel{ID: "b"}},
-		"several":         {body: `{"data":[{"id":"a"},{"id":"b"}]}`, err: "it serves several models: a, b; set --model or DEEPSWE_MODEL to one of them"},
-		"none":            {body: `{"object":"list","data":null}`, err: "it serves no model; load one"},
+		"vllm": {body: `{"data":[{"id":"a","max_model_len":32768,"owned_by":"vllm"}]}`,
+			want: llm.ServedModel{ID: "a", Context: 32768, Owner: "vllm"}},
+		"adapter": {body: `{"data":[{"id":"a","max_model_len":32768},{"id":"v7","parent":"a","max_model_len":null}]}`,
+			model: "v7", want: llm.ServedModel{ID: "v7", Context: 32768}},
+		"llama.cpp": {body: `{"models":[{}],"data":[{"id":"/m/x.gguf","aliases":["x"],"owned_by":"llamacpp","meta":{"n_ctx":8192,"n_ctx_train":65536}}]}`, model: "x", want: llm.ServedModel{ID: "x", Context: 8192, Owner: "llamacpp", Aliases: []string{"x"}}},
+		"older llama.cpp": {body: `{"data":[{"id":"x","meta":{"n_ctx_train":4096}}]}`,
+			want: llm.ServedModel{ID: "x", Context: 4096}},
+		"ollama": {body: `{"data":[{"id":"qwen3:latest","owned_by":"library"}]}`, model: "qwen3",
+			want: llm.ServedModel{ID: "qwen3", Owner: "library"}},
+		"router": {body: `{"data":[{"id":"a/b","context_length":131072}]}`,
+			want: llm.ServedModel{ID: "a/b", Context: 131072}},
+		"bare list": {body: `[{"id":"a"}]`, want: llm.ServedModel{ID: "a"}},
+		"unlisted":  {body: `{"data":[{"id":"a","max_model_len":1}]}`, model: "b", want: llm.ServedModel{ID: "b"}},
+		"several": {body: `{"data":[{"id":"a"},{"id":"b"}]}`,
+			err: "it serves several models: a, b; set --model or DEEPSWE_MODEL to one of them"},
+		"none": {body: `{"object":"list","data":null}`, err: "it serves no model; load one"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +70,8 @@ func TestDiscoverWithoutAList(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	c = dial(t, respond(404, `{"detail":"Not Found"}`), llm.Options{})
-	if _, err := c.Discover(t.Context()); !errors.Is(err, agent.ErrModelUnavailable) || !strings.Contains(err.Error(), "set --model") {
+	if _, err := c.Discover(t.Context()); !errors.Is(err, agent.ErrModelUnavailable) ||
+		!strings.Contains(err.Error(), "set --model") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -87,7 +94,8 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Model.ID != "m" || h.Model.Context != 16384 || !h.TokenIDs || h.Latency <= 0 || len(h.Models) != 1 || len(h.Warnings) != 1 {
+	if h.Model.ID != "m" || h.Model.Context != 16384 || !h.TokenIDs || h.Latency <= 0 || len(h.Models) != 1 ||
+		len(h.Warnings) != 1 {
 		t.Errorf("got %+v", h)
 	}
 

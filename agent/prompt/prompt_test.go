@@ -30,7 +30,8 @@ func TestBuiltinPacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			messages, err := p.Messages(prompt.Values{Statement: "It crashes on {} and {problem_statement}.", Dir: "/testbed", Tools: specs})
+			messages, err := p.Messages(prompt.Values{Statement: "It crashes on {} and {problem_statement}.", Dir: "/testbed",
+				Tools: specs})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,13 +153,15 @@ func TestIssuesStayData(t *testing.T) {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		parts := rapid.SliceOf(rapid.SampledFrom([]string{"[ISSUE]", "[/ISSUE]", "{", "}", "{problem_statement}", "{{", "text", " ", "\n", "[", "/ISSUE]"})).Draw(t, "parts")
+		parts := rapid.SliceOf(rapid.SampledFrom([]string{"[ISSUE]", "[/ISSUE]", "{", "}", "{problem_statement}", "{{",
+			"text", " ", "\n", "[", "/ISSUE]"})).Draw(t, "parts")
 		messages, err := p.Messages(prompt.Values{Statement: strings.Join(parts, ""), Dir: "/d"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := messages[1].Content
-		if !strings.HasPrefix(got, "[ISSUE]\n") || !strings.HasSuffix(got, "\n[/ISSUE] /d") || strings.Count(got, "[ISSUE]") != 1 || strings.Count(got, "[/ISSUE]") != 1 {
+		if !strings.HasPrefix(got, "[ISSUE]\n") || !strings.HasSuffix(got, "\n[/ISSUE] /d") ||
+			strings.Count(got, "[ISSUE]") != 1 || strings.Count(got, "[/ISSUE]") != 1 {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -187,21 +190,26 @@ func TestMarksAreTakenOff(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	ok := "system_prompt: x\n"
 	tests := map[string]struct{ file, want string }{
-		"an unknown key":         {ok + "instance_prompt: '{problem_statement}'\ntool_prompt: y\n", `prompt pack p.yaml: line 3: unknown key "tool_prompt"; the keys of a prompt pack are`},
-		"a key twice":            {ok + "instance_prompt: '{problem_statement}'\nsystem_prompt: y\n", "line 3: duplicate key system_prompt, first in line 1"},
+		"an unknown key": {ok + "instance_prompt: '{problem_statement}'\ntool_prompt: y\n",
+			`prompt pack p.yaml: line 3: unknown key "tool_prompt"; the keys of a prompt pack are`},
+		"a key twice": {ok + "instance_prompt: '{problem_statement}'\nsystem_prompt: y\n",
+			"line 3: duplicate key system_prompt, first in line 1"},
 		"a list":                 {"- x\n", "want a mapping"},
 		"nothing":                {"", "want a mapping"},
 		"no instance prompt":     {ok, "instance_prompt is missing or empty"},
 		"no issue":               {ok + "instance_prompt: fix it\n", "line 2: instance_prompt has no {problem_statement}"},
 		"a prompt that is a map": {ok + "instance_prompt: {problem_statement}\n", "line 2: instance_prompt must be a text"},
 		"broken YAML":            {"system_prompt: [\n", "prompt pack p.yaml: yaml:"},
-		"an unknown placeholder": {ok + "instance_prompt: |-\n  {problem_statement}\n  now {dir}\n", "line 2, column 5: unknown placeholder {dir}; the placeholders are candidate_patch,"},
-		"where it begins":        {ok + "instance_prompt: |-\n  {problem_statement}\n  now {dir}\n", "(instance_prompt begins in line 2)"},
-		"an open brace":          {ok + "instance_prompt: 'é {problem_statement'\n", "line 1, column 3: { without }"},
-		"a closing brace":        {ok + "instance_prompt: '{problem_statement} }'\n", "line 1, column 21: single }"},
-		"a conversion":           {ok + "instance_prompt: '{problem_statement!r}'\n", "unknown placeholder {problem_statement!r}"},
-		"an attribute":           {ok + "instance_prompt: '{problem_statement.x}'\n", "unknown placeholder"},
-		"a number":               {ok + "instance_prompt: '{}'\n", "unknown placeholder {}"},
+		"an unknown placeholder": {ok + "instance_prompt: |-\n  {problem_statement}\n  now {dir}\n",
+			"line 2, column 5: unknown placeholder {dir}; the placeholders are candidate_patch,"},
+		"where it begins": {ok + "instance_prompt: |-\n  {problem_statement}\n  now {dir}\n",
+			"(instance_prompt begins in line 2)"},
+		"an open brace":   {ok + "instance_prompt: 'é {problem_statement'\n", "line 1, column 3: { without }"},
+		"a closing brace": {ok + "instance_prompt: '{problem_statement} }'\n", "line 1, column 21: single }"},
+		"a conversion": {ok + "instance_prompt: '{problem_statement!r}'\n",
+			"unknown placeholder {problem_statement!r}"},
+		"an attribute": {ok + "instance_prompt: '{problem_statement.x}'\n", "unknown placeholder"},
+		"a number":     {ok + "instance_prompt: '{}'\n", "unknown placeholder {}"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -241,7 +249,8 @@ func TestLoadOfTheReferencesShape(t *testing.T) {
 }
 
 func TestLoadAndBuiltinSayWhatIsThere(t *testing.T) {
-	if _, err := prompt.Load("testdata/none.yaml"); err == nil || !strings.Contains(err.Error(), "none.yaml: no such file") {
+	if _, err := prompt.Load("testdata/none.yaml"); err == nil ||
+		!strings.Contains(err.Error(), "none.yaml: no such file") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := prompt.Builtin("../pack"); err == nil || !strings.Contains(err.Error(), "there are xml and tools") {

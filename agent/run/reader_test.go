@@ -158,7 +158,8 @@ func TestOtherRuns(t *testing.T) {
 		"older": {
 			`{"version":1,"kind":"eval","program":"deepswe 0.1","flags":{"tasks":"t"}}`, "", "by an older program (deepswe 0.1)",
 		},
-		"newer":          {`{"version":3,"kind":"eval","program":"deepswe 9"}`, "by deepswe 9, in format 3", "a newer deepswe"},
+		"newer": {`{"version":3,"kind":"eval","program":"deepswe 9"}`, "by deepswe 9, in format 3",
+			"a newer deepswe"},
 		"no manifest":    {`{"name":"something else"}`, "is not the manifest of a run", "is not the manifest of a run"},
 		"torn manifest":  {`{"version":2,`, manifestFile, manifestFile},
 		"empty manifest": {``, manifestFile, manifestFile},

@@ -138,7 +138,8 @@ func TestReplies(t *testing.T) {
 	for _, turn := range r.Turns[:2] {
 		got = append(got, turn.Reply.Message.Content)
 	}
-	want := []string{"Let me think.\n", "<think>run</think>\n<function=execute_bash>\n<parameter=cmd>false</parameter>\n</function>\n"}
+	want := []string{"Let me think.\n",
+		"<think>run</think>\n<function=execute_bash>\n<parameter=cmd>false</parameter>\n</function>\n"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -168,7 +169,8 @@ func TestRecordingOfAKilledRollout(t *testing.T) {
 	}
 	last := r.Turns[len(r.Turns)-1]
 	if len(last.Reply.Calls) != 1 || len(last.Observations) != 0 {
-		t.Errorf("the last turn has %d calls and %d observations, want 1 and 0", len(last.Reply.Calls), len(last.Observations))
+		t.Errorf("the last turn has %d calls and %d observations, want 1 and 0", len(last.Reply.Calls),
+			len(last.Observations))
 	}
 }
 
@@ -215,7 +217,8 @@ func TestRecordingOfAnotherAgentsDocument(t *testing.T) {
 	want := []trajectory.Message{
 		{Role: "user", Content: "What is in [image: shot.png]?"},
 		{Role: "assistant", Content: "copied from before"},
-		{Role: "assistant", Content: "I look.", Reasoning: "Hm.", ToolCalls: []trajectory.ToolCall{{ID: "c1", Name: "ls", Arguments: `{"all":true,"path":"."}`}}},
+		{Role: "assistant", Content: "I look.", Reasoning: "Hm.",
+			ToolCalls: []trajectory.ToolCall{{ID: "c1", Name: "ls", Arguments: `{"all":true,"path":"."}`}}},
 		{Role: "tool", ToolCallID: "c1", Name: "ls", Content: "a.txt"},
 	}
 	if diff := cmp.Diff(want, r.Messages); diff != "" {
@@ -289,7 +292,8 @@ func FuzzParse(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if err := validate(d); err != nil && events[0].Header.Agent != "" && events[0].Header.AgentVersion != "" && len(d.Steps) > 0 {
+			if err := validate(d); err != nil && events[0].Header.Agent != "" && events[0].Header.AgentVersion != "" &&
+				len(d.Steps) > 0 {
 				t.Errorf("a log that can be read makes an invalid document: %v", err)
 			}
 		}

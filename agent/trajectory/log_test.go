@@ -138,7 +138,8 @@ func TestBrokenLogIsRefused(t *testing.T) {
 		"a newer version":     strings.Replace(lines[0], `"version":1`, `"version":2`, 1),
 		"unknown kind":        lines[0] + `{"seq":2,"time":"2025-07-02T10:00:00Z","kind":"dream"}` + "\n",
 		"kind without a body": lines[0] + `{"seq":2,"time":"2025-07-02T10:00:00Z","kind":"reply"}` + "\n",
-		"shared from nothing": lines[0] + `{"seq":2,"time":"2025-07-02T10:00:00Z","kind":"reply","reply":{"message":{"role":"assistant","content":""}},"tokens":{"shared":3,"prompt":[],"completion":[1]}}` + "\n",
+		"shared from nothing": lines[0] +
+			`{"seq":2,"time":"2025-07-02T10:00:00Z","kind":"reply","reply":{"message":{"role":"assistant","content":""}},"tokens":{"shared":3,"prompt":[],"completion":[1]}}` + "\n",
 	} {
 		if _, err := trajectory.ReadEvents(strings.NewReader(log)); !errors.Is(err, trajectory.ErrLog) {
 			t.Errorf("%s: got %v, want ErrLog", name, err)

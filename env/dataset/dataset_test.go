@@ -238,8 +238,10 @@ func TestReadLine(t *testing.T) {
 func TestPaths(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{
-		"shards/data/train-00001-of-00002.jsonl", "shards/data/train-00000-of-00002.jsonl", "shards/README.md", "shards/dataset_info.json",
-		"shards/.cache/old.jsonl", "splits/train-00000-of-00001.jsonl", "splits/test-00000-of-00001.jsonl", "mixed/a.jsonl", "none/x.txt",
+		"shards/data/train-00001-of-00002.jsonl", "shards/data/train-00000-of-00002.jsonl", "shards/README.md",
+		"shards/dataset_info.json",
+		"shards/.cache/old.jsonl", "splits/train-00000-of-00001.jsonl", "splits/test-00000-of-00001.jsonl", "mixed/a.jsonl",
+		"none/x.txt",
 	} {
 		write(t, filepath.Join(dir, name), lines(strings.TrimSuffix(filepath.Base(name), ".jsonl")))
 	}
@@ -262,7 +264,8 @@ func TestPaths(t *testing.T) {
 		}
 	}
 	for path, says := range map[string]string{
-		"splits": "test*, ", "mixed": "name one of them", "none": "holds neither", "absent": "no such file", "absent/*.jsonl": "no file matches",
+		"splits": "test*, ", "mixed": "name one of them", "none": "holds neither", "absent": "no such file",
+		"absent/*.jsonl": "no file matches",
 	} {
 		_, errs := collect(filepath.Join(dir, path), Options{})
 		if len(errs) != 1 || !strings.Contains(errs[0].Error(), says) {
@@ -297,7 +300,8 @@ func TestRepos(t *testing.T) {
 		t.Fatal(err)
 	}
 	for repo, want := range map[string]bool{
-		"django/django": true, "Django/Django ": true, "django": true, "other/django": false, "pandas-dev/pandas": true, "pandas": true,
+		"django/django": true, "Django/Django ": true, "django": true, "other/django": false, "pandas-dev/pandas": true,
+		"pandas":                           true,
 		"swesmith/django__django.1fd52536": true, "django__django.1fd52536": true, "numpy/numpy": false, "": false,
 	} {
 		if got := r.has(repo); got != want {

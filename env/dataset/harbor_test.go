@@ -16,7 +16,8 @@ func harborTask(t *testing.T, folder, config, recipe string) string {
 	t.Helper()
 	write(t, filepath.Join(folder, "task.toml"), config)
 	write(t, filepath.Join(folder, "instruction.md"), "<!-- canary 123 -->\n# BIG canary\n\nSort the shelf.\n")
-	write(t, filepath.Join(folder, "tests/test.sh"), "#!/bin/bash\npytest /tests/test_shelf.py && echo 1 >/logs/verifier/reward.txt\n")
+	write(t, filepath.Join(folder, "tests/test.sh"),
+		"#!/bin/bash\npytest /tests/test_shelf.py && echo 1 >/logs/verifier/reward.txt\n")
 	write(t, filepath.Join(folder, "tests/data/odd"), "\xff\x00")
 	if recipe != "" {
 		write(t, filepath.Join(folder, "environment/Dockerfile"), recipe)
@@ -46,7 +47,8 @@ network_mode = "public"
 		t.Fatal(errs)
 	}
 	got := tasks[0]
-	if got.ID != "shelf/sort" || got.Source != Harbor || got.Statement != "Sort the shelf.\n" || got.Dir != "/app/src" || got.Image != "" {
+	if got.ID != "shelf/sort" || got.Source != Harbor || got.Statement != "Sort the shelf.\n" || got.Dir != "/app/src" ||
+		got.Image != "" {
 		t.Errorf("task is %+v", got)
 	}
 	if got.Dockerfile != filepath.Join(folder, "environment") {
@@ -59,7 +61,8 @@ network_mode = "public"
 		t.Errorf("environment is %q, want %q", got.Env, want)
 	}
 	tests := got.Tests
-	if tests.Timeout != 120500*time.Millisecond || !tests.Network || tests.RewardFile != harborReward || tests.Files["/tests/data/odd"] != "\xff\x00" || len(tests.Files) != 2 {
+	if tests.Timeout != 120500*time.Millisecond || !tests.Network || tests.RewardFile != harborReward ||
+		tests.Files["/tests/data/odd"] != "\xff\x00" || len(tests.Files) != 2 {
 		t.Errorf("tests are %+v", tests)
 	}
 	if want := "cd '/app/src'\nexport 'MODE=it'\\''s'\n/tests/test.sh\n"; !strings.HasSuffix(tests.Script, want) {
@@ -68,13 +71,15 @@ network_mode = "public"
 }
 
 func TestHarborDefaults(t *testing.T) {
-	folder := harborTask(t, filepath.Join(t.TempDir(), "plain"), "[environment]\ndocker_image = \"shelf:1\"\nworkdir = \"/shelf\"\nmemory = \"1.5G\"\nallow_internet = false\n", "")
+	folder := harborTask(t, filepath.Join(t.TempDir(), "plain"),
+		"[environment]\ndocker_image = \"shelf:1\"\nworkdir = \"/shelf\"\nmemory = \"1.5G\"\nallow_internet = false\n", "")
 	tasks, errs := collect(folder, Options{})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	got := tasks[0]
-	if got.ID != "plain" || got.Image != "shelf:1" || got.Dockerfile != "" || got.Dir != "/shelf" || got.Limits.Memory != 3<<29 || got.Tests.Network || got.Tests.Timeout != harborTimeout {
+	if got.ID != "plain" || got.Image != "shelf:1" || got.Dockerfile != "" || got.Dir != "/shelf" ||
+		got.Limits.Memory != 3<<29 || got.Tests.Network || got.Tests.Timeout != harborTimeout {
 		t.Errorf("task is %+v", got)
 	}
 }
@@ -101,7 +106,8 @@ func TestHarborRefuses(t *testing.T) {
 			if len(errs) != 1 {
 				t.Fatalf("errors are %v, want one", errs)
 			}
-			if re, ok := errors.AsType[*RecordError](errs[0]); !ok || re.Field != c.field || !strings.HasPrefix(re.File, folder) {
+			if re, ok := errors.AsType[*RecordError](errs[0]); !ok || re.Field != c.field ||
+				!strings.HasPrefix(re.File, folder) {
 				t.Errorf("error is %v, want one about %q", errs[0], c.field)
 			}
 		})

@@ -68,8 +68,10 @@ func TestSWESmithCommands(t *testing.T) {
 	}
 	defer os.Remove(filepath.Join(dir, "../bug.diff"))
 	r := record{fields: map[string]any{
-		"instance_id": "owner__shelf.12345678.bug", "image_name": "swesmith.x86_64.owner__shelf.12345678", "patch": string(bug), "problem_statement": "x",
-		"FAIL_TO_PASS": []any{"tests/test_a.py::test_one"}, "PASS_TO_PASS": []any{"tests/test_b.py::test_two", "tests/test_a.py::test_three"},
+		"instance_id": "owner__shelf.12345678.bug", "image_name": "swesmith.x86_64.owner__shelf.12345678",
+		"patch": string(bug), "problem_statement": "x",
+		"FAIL_TO_PASS": []any{"tests/test_a.py::test_one"}, "PASS_TO_PASS": []any{"tests/test_b.py::test_two",
+			"tests/test_a.py::test_three"},
 	}}
 	task, err := r.task()
 	if err != nil {
@@ -84,7 +86,8 @@ func TestSWESmithCommands(t *testing.T) {
 	for _, line := range append(task.Prepare, repo.Hygiene("")) { // as every attempt at a task does
 		sh("cd " + agent + "; " + line)
 	}
-	if got := sh("cd " + agent + "; cat code.py; ls tests; git status --porcelain; git log --format=%s; git cat-file --batch-all-objects --batch | grep -a -c -e hidden -e two || true"); got != "one\nBUG\nthree\ntest_b.py\nInitial commit\n0" {
+	if got := sh("cd " + agent +
+		"; cat code.py; ls tests; git status --porcelain; git log --format=%s; git cat-file --batch-all-objects --batch | grep -a -c -e hidden -e two || true"); got != "one\nBUG\nthree\ntest_b.py\nInitial commit\n0" {
 		t.Errorf("the agent sees %q", got)
 	}
 	for _, line := range task.Tests.Prepare {
@@ -92,7 +95,8 @@ func TestSWESmithCommands(t *testing.T) {
 	}
 	write(t, filepath.Join(grader, "../gold.diff"), task.Tests.GoldPatch)
 	sh("cd " + grader + "; git apply ../gold.diff; rm ../gold.diff; tar -xf " + archive)
-	if got := sh("cd " + grader + "; cat code.py tests/test_a.py tests/test_b.py"); got != "one\ntwo\nthree\nhidden\nopen" {
+	if got := sh("cd " + grader +
+		"; cat code.py tests/test_a.py tests/test_b.py"); got != "one\ntwo\nthree\nhidden\nopen" {
 		t.Errorf("the tests run on %q", got)
 	}
 	if want := "pytest --disable-warnings --color=no --tb=no --verbose -rA -p no:cacheprovider 'tests/test_a.py' 'tests/test_b.py'\n"; !strings.Contains(task.Tests.Script, want) {

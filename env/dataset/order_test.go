@@ -20,8 +20,9 @@ func TestSlice(t *testing.T) {
 	}
 	file := write(t, "tasks.jsonl", lines(all...))
 	for text, want := range map[string]string{
-		":": "0123456", "2:": "23456", ":2": "01", "2:5": "234", "-2:": "56", ":-2": "01234", "-5:-2": "234", "-2:-5": "", "5:2": "",
-		"3": "012", "-100:2": "01", "5:100": "56", "100:": "", ":0": "", "0": "", ":-100": "", "-3:6": "45", "1:-1": "12345",
+		":": "0123456", "2:": "23456", ":2": "01", "2:5": "234", "-2:": "56", ":-2": "01234", "-5:-2": "234", "-2:-5": "",
+		"5:2": "",
+		"3":   "012", "-100:2": "01", "5:100": "56", "100:": "", ":0": "", "0": "", ":-100": "", "-3:6": "45", "1:-1": "12345",
 	} {
 		s, err := ParseSlice(text)
 		if err != nil {
@@ -110,7 +111,8 @@ func TestStore(t *testing.T) {
 	var want []env.Task
 	for i := range 70 {
 		task := env.Task{ID: fmt.Sprint(i), Tests: env.Tests{
-			Files: map[string]string{"/tests/x": "\xff\x00" + strings.Repeat(string(rune('a'+i%26)), 1<<20)}, Expected: map[string]string{"a": "PASSED"},
+			Files:    map[string]string{"/tests/x": "\xff\x00" + strings.Repeat(string(rune('a'+i%26)), 1<<20)},
+			Expected: map[string]string{"a": "PASSED"},
 		}}
 		if err := s.add(task); err != nil {
 			t.Fatal(err)

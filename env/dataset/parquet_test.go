@@ -19,8 +19,10 @@ func sweRow(id string, failing ...string) map[string]any {
 		list = append(list, f)
 	}
 	return map[string]any{
-		"instance_id": id, "repo": "shelf/shelf", "base_commit": "c", "problem_statement": "fix é", "image": "i", "eval_script": "s",
-		"log_parser": "parse_log_pytest", "eval_type": "pass_and_fail", "wide": strings.Repeat("x", 1000), "FAIL_TO_PASS": list,
+		"instance_id": id, "repo": "shelf/shelf", "base_commit": "c", "problem_statement": "fix é", "image": "i",
+		"eval_script": "s",
+		"log_parser":  "parse_log_pytest", "eval_type": "pass_and_fail", "wide": strings.Repeat("x", 1000),
+		"FAIL_TO_PASS": list,
 	}
 }
 
@@ -32,7 +34,8 @@ func parquetFile(t *testing.T, child string, rows ...map[string]any) string {
 		return parquet.Optional(listOf{parquet.Group{"list": parquet.Repeated(parquet.Group{child: text()})}})
 	}
 	group := parquet.Group{"FAIL_TO_PASS": list(), "PASS_TO_PASS": list()}
-	for _, field := range []string{"instance_id", "repo", "base_commit", "problem_statement", "image", "eval_script", "log_parser", "eval_type", "wide"} {
+	for _, field := range []string{"instance_id", "repo", "base_commit", "problem_statement", "image", "eval_script",
+		"log_parser", "eval_type", "wide"} {
 		group[field] = text()
 	}
 	schema := parquet.NewSchema("row", group)

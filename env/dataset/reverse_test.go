@@ -28,7 +28,8 @@ func TestReversePatch(t *testing.T) {
 
 func TestReversePatchRefuses(t *testing.T) {
 	for _, patch := range []string{
-		"rename from a\n", "GIT binary patch\n", "old mode 100644\n", "@@ -1 +1\n", "@@ -1,x +1 @@\n", "@@ -1,2 +1,2 @@\n a\n", "@@ -1 +1 @@\n+a\n+b\n", "@@ -1 +1 @@\nxyz\n",
+		"rename from a\n", "GIT binary patch\n", "old mode 100644\n", "@@ -1 +1\n", "@@ -1,x +1 @@\n",
+		"@@ -1,2 +1,2 @@\n a\n", "@@ -1 +1 @@\n+a\n+b\n", "@@ -1 +1 @@\nxyz\n",
 	} {
 		if got, err := reversePatch(patch); err == nil {
 			t.Errorf("reversePatch(%q) = %q, want an error", patch, got)

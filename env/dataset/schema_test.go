@@ -64,7 +64,8 @@ func TestReadmeExample(t *testing.T) {
 	if !ok || !closed {
 		t.Fatal("README.md has no example")
 	}
-	if got := ids(t, write(t, "tasks.jsonl", strings.ReplaceAll(example, "\n", " ")), Options{Strict: true}); len(got) != 1 {
+	if got := ids(t, write(t, "tasks.jsonl", strings.ReplaceAll(example, "\n", " ")),
+		Options{Strict: true}); len(got) != 1 {
 		t.Errorf("tasks are %q", got)
 	}
 }

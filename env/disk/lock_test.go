@@ -16,7 +16,8 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := TryLock(path); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) {
+	if _, err := TryLock(path); !errors.Is(err, ErrLocked) ||
+		!strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) {
 		t.Errorf("locked twice: %v", err)
 	}
 	if h, alive, err := ReadHolder(path); err != nil || alive == Dead || h.PID != os.Getpid() {

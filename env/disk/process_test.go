@@ -109,7 +109,8 @@ func TestOwnersName(t *testing.T) {
 			t.Errorf("ParseOwner(%q) = %+v, %v", o, back, ok)
 		}
 	}
-	for _, bad := range []string{"", "1.2.3", "1.2.3.4.5", "g.2.3.4", ".2.3.4", "1..3.4", "1.x.3.4", "1.2.0.4", "1.2.-3.4", "1.2.3.x"} {
+	for _, bad := range []string{"", "1.2.3", "1.2.3.4.5", "g.2.3.4", ".2.3.4", "1..3.4", "1.x.3.4", "1.2.0.4", "1.2.-3.4",
+		"1.2.3.x"} {
 		if o, ok := ParseOwner(bad); ok {
 			t.Errorf("ParseOwner(%q) = %+v", bad, o)
 		}

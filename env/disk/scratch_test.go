@@ -102,7 +102,8 @@ func TestNamesSayWhose(t *testing.T) {
 	if got, ok := scratchOwner(name); !ok || got.String() != Self().String() {
 		t.Errorf("scratchOwner(%q) = %+v, %v; want %+v", name, got, ok, Self())
 	}
-	for _, bad := range []string{"x" + name, name + "x", name + "-1", "deepswe-base-1", "deepswe-A-" + Self().String() + "-1"} {
+	for _, bad := range []string{"x" + name, name + "x", name + "-1", "deepswe-base-1", "deepswe-A-" + Self().String() +
+		"-1"} {
 		if got, ok := scratchOwner(bad); ok {
 			t.Errorf("scratchOwner(%q) = %+v", bad, got)
 		}

@@ -55,7 +55,8 @@ func TestBuild(t *testing.T) {
 				return
 			}
 			defer s.Close(t.Context())
-			if out, want := must(t, s, "cat /word; ./link; ls -A"), "somewhere\nhello\n.dockerignore\nDockerfile\nkept.log\nlink\nrun.sh\n"; out != want {
+			if out, want := must(t, s, "cat /word; ./link; ls -A"),
+				"somewhere\nhello\n.dockerignore\nDockerfile\nkept.log\nlink\nrun.sh\n"; out != want {
 				t.Errorf("printed %q, want %q", out, want)
 			}
 			mu.Lock()
@@ -114,7 +115,8 @@ func TestBuildFails(t *testing.T) {
 		says       []string
 		machinery  bool
 	}{
-		"a command":        {"FROM " + busybox + "\nRUN echo the reason is this; exit 7\n", []string{"exit code: 7", "the reason is this"}, false},
+		"a command": {"FROM " + busybox + "\nRUN echo the reason is this; exit 7\n",
+			[]string{"exit code: 7", "the reason is this"}, false},
 		"no such word":     {"FROM " + busybox + "\nRUMBLE\n", []string{"RUMBLE"}, false},
 		"no such image":    {"FROM localhost:1/none\n", []string{"localhost:1/none"}, true},
 		"a file not there": {"FROM " + busybox + "\nCOPY none /\n", []string{"none"}, false},

@@ -128,6 +128,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 
 // hasty makes a provider notice soon that a daemon is down or back.
 func hasty(p *Provider) *Provider {
-	p.waits = waits{ping: time.Second, watch: 200 * time.Millisecond, undo: 200 * time.Millisecond, retry: time.Millisecond}
+	p.waits = waits{ping: time.Second, watch: 200 * time.Millisecond, undo: 200 * time.Millisecond,
+		retry: time.Millisecond}
 	return p
 }

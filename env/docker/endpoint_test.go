@@ -37,10 +37,12 @@ func TestResolve(t *testing.T) {
 	t.Parallel()
 	far, bare := contextID("far"), contextID("bare")
 	home := write(t, map[string]string{
-		".docker/config.json":                            `{"currentContext": "far"}`,
-		".docker/contexts/meta/" + far + "/meta.json":    `{"Name": "far", "Endpoints": {"docker": {"Host": "tcp://far:2376", "SkipTLSVerify": false}}}`,
+		".docker/config.json": `{"currentContext": "far"}`,
+		".docker/contexts/meta/" + far +
+			"/meta.json": `{"Name": "far", "Endpoints": {"docker": {"Host": "tcp://far:2376", "SkipTLSVerify": false}}}`,
 		".docker/contexts/tls/" + far + "/docker/ca.pem": "",
-		".docker/contexts/meta/" + bare + "/meta.json":   `{"Name": "bare", "Endpoints": {"docker": {"Host": "ssh://me@bare"}}}`,
+		".docker/contexts/meta/" + bare +
+			"/meta.json": `{"Name": "bare", "Endpoints": {"docker": {"Host": "ssh://me@bare"}}}`,
 	})
 	certs := filepath.Join(home, ".docker/contexts/tls", far, "docker")
 	empty := t.TempDir()
@@ -54,27 +56,33 @@ func TestResolve(t *testing.T) {
 	}{
 		{name: "nothing set", home: empty, want: endpoint{host: client.DefaultDockerHost}},
 		{name: "current context", home: home, want: endpoint{host: "tcp://far:2376", certs: certs}},
-		{name: "DOCKER_CONTEXT beats the current one", home: home, env: map[string]string{"DOCKER_CONTEXT": "bare"}, want: endpoint{host: "ssh://me@bare"}},
+		{name: "DOCKER_CONTEXT beats the current one", home: home, env: map[string]string{"DOCKER_CONTEXT": "bare"},
+			want: endpoint{host: "ssh://me@bare"}},
 		{
 			name: "DOCKER_HOST beats every context", home: home, want: endpoint{host: "unix:///run/other.sock"},
 			env: map[string]string{"DOCKER_CONTEXT": "bare", "DOCKER_HOST": "unix:///run/other.sock"},
 		},
-		{name: "default context", home: home, env: map[string]string{"DOCKER_CONTEXT": "default"}, want: endpoint{host: client.DefaultDockerHost}},
-		{name: "DOCKER_CONFIG", home: empty, env: map[string]string{"DOCKER_CONFIG": filepath.Join(home, ".docker")}, want: endpoint{host: "tcp://far:2376", certs: certs}},
+		{name: "default context", home: home, env: map[string]string{"DOCKER_CONTEXT": "default"},
+			want: endpoint{host: client.DefaultDockerHost}},
+		{name: "DOCKER_CONFIG", home: empty, env: map[string]string{"DOCKER_CONFIG": filepath.Join(home, ".docker")},
+			want: endpoint{host: "tcp://far:2376", certs: certs}},
 		{name: "a host by name", home: home, host: "context:bare", want: endpoint{host: "ssh://me@bare"}},
 		{name: "a path", home: home, host: "/run/d.sock", want: endpoint{host: "unix:///run/d.sock"}},
 		{name: "tcp", home: home, host: "tcp://h:2375", want: endpoint{host: "tcp://h:2375"}},
 		{
-			name: "tcp with verified TLS", home: home, host: "tcp://h:2376", want: endpoint{host: "tcp://h:2376", certs: "/certs"},
-			env: map[string]string{"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/certs"},
+			name: "tcp with verified TLS", home: home, host: "tcp://h:2376",
+			want: endpoint{host: "tcp://h:2376", certs: "/certs"},
+			env:  map[string]string{"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": "/certs"},
 		},
 		{
-			name: "tcp with TLS, not verified", home: home, host: "tcp://h:2376", want: endpoint{host: "tcp://h:2376", certs: "/certs", insecure: true},
-			env: map[string]string{"DOCKER_CERT_PATH": "/certs"},
+			name: "tcp with TLS, not verified", home: home, host: "tcp://h:2376",
+			want: endpoint{host: "tcp://h:2376", certs: "/certs", insecure: true},
+			env:  map[string]string{"DOCKER_CERT_PATH": "/certs"},
 		},
 		{
 			name: "tcp with certificates in their usual place", home: home, host: "tcp://h:2376",
-			env: map[string]string{"DOCKER_TLS_VERIFY": "1"}, want: endpoint{host: "tcp://h:2376", certs: filepath.Join(home, ".docker")},
+			env: map[string]string{"DOCKER_TLS_VERIFY": "1"}, want: endpoint{host: "tcp://h:2376",
+				certs: filepath.Join(home, ".docker")},
 		},
 		{name: "no such context", home: home, host: "context:none", err: "docker context ls"},
 		{name: "no scheme", home: home, host: "somewhere", err: "want unix:///path"},

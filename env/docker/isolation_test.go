@@ -114,7 +114,8 @@ func testStatus(t *testing.T, s *Sandbox) {
 
 // testSurroundings looks for traces of the host.
 func testSurroundings(t *testing.T, s *Sandbox) {
-	if out := must(t, s, "env; cat /proc/*/environ 2>/dev/null || true"); strings.Contains(out, "hunter2") || strings.Contains(out, "DEEPSWE") {
+	if out := must(t, s, "env; cat /proc/*/environ 2>/dev/null || true"); strings.Contains(out, "hunter2") ||
+		strings.Contains(out, "DEEPSWE") {
 		t.Errorf("the host's environment came along:\n%s", out)
 	}
 	if out := must(t, s, "ls /sys/class/net"); out != "lo\n" {
@@ -203,6 +204,7 @@ func testLimits(t *testing.T, s *Sandbox) {
 	if err := s.Ping(t.Context()); err != nil {
 		t.Fatalf("a fork bomb broke the sandbox: %v", err)
 	}
-	t.Logf("fork bomb: exit code %d, %d processes left, %s", r.ExitCode, r.Background, r.Stderr.Head[:min(120, len(r.Stderr.Head))])
+	t.Logf("fork bomb: exit code %d, %d processes left, %s", r.ExitCode, r.Background,
+		r.Stderr.Head[:min(120, len(r.Stderr.Head))])
 	run(t, s, "kill -9 -1")
 }

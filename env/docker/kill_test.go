@@ -168,7 +168,8 @@ func removePrepared(t *testing.T, p *Provider, state string) {
 	t.Helper()
 	d := p.daemons[0]
 	facts, _ := d.known()
-	err := records{filepath.Join(state, "docker-images-"+shortHash(facts.ID)+".json")}.update(func(all map[string]record) bool {
+	err := records{filepath.Join(state,
+		"docker-images-"+shortHash(facts.ID)+".json")}.update(func(all map[string]record) bool {
 		for _, r := range all {
 			if _, err := d.cli.ImageRemove(context.WithoutCancel(t.Context()), r.Ref, client.ImageRemoveOptions{}); err != nil {
 				t.Errorf("removing %s: %v", r.Ref, err)

@@ -41,7 +41,8 @@ func TestClose(t *testing.T) {
 	s := start(t, p, env.Spec{Image: busybox, Run: "a run", Rollout: "a/rollout"})
 	d := p.daemons[0]
 	found := ours(t, d, p.owner)[kindSandbox]
-	if len(found) != 1 || found[0].Labels[labelRun] != "a run" || found[0].Labels[labelRollout] != "a/rollout" || found[0].Labels[labelCreated] == "" {
+	if len(found) != 1 || found[0].Labels[labelRun] != "a run" || found[0].Labels[labelRollout] != "a/rollout" ||
+		found[0].Labels[labelCreated] == "" {
 		t.Errorf("the sandbox is labelled as %v", found)
 	}
 	must(t, s, "trap '' TERM; sleep 1000 & sleep 1000 & true")
@@ -101,7 +102,8 @@ func TestReapJudges(t *testing.T) {
 		t.Helper()
 		labels := p.labels(kind, "old run", "")
 		labels[labelOwner] = owner
-		id, err := d.create(t.Context(), client.ContainerCreateOptions{Config: &container.Config{Image: busybox, Cmd: []string{"x"}, Labels: labels}})
+		id, err := d.create(t.Context(), client.ContainerCreateOptions{Config: &container.Config{Image: busybox,
+			Cmd: []string{"x"}, Labels: labels}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +118,8 @@ func TestReapJudges(t *testing.T) {
 	gone, reborn := self, self
 	gone.PID, reborn.Start = 1<<22+1, 10*self.Start
 	silent, talking := "far-"+nonce()+"/12/34", "far-"+nonce()+"/12/34"
-	dead := []string{leave(gone.String(), kindSandbox), leave(reborn.String(), kindPrepare), leave(silent, kindSandbox), leave(silent, kindLease)}
+	dead := []string{leave(gone.String(), kindSandbox), leave(reborn.String(), kindPrepare), leave(silent, kindSandbox),
+		leave(silent, kindLease)}
 	living := []string{mine.id, leave(talking, kindSandbox)}
 	lease := leave(talking, kindLease)
 	living = append(living, lease)

@@ -48,7 +48,8 @@ func frames(number byte, payload []byte) []byte {
 func asStream(r io.Reader) *stream {
 	near, far := net.Pipe()
 	far.Close()
-	return newStream(client.HijackedResponse{Conn: near, Reader: bufio.NewReaderSize(r, 16)}, func(err error) error { return err })
+	return newStream(client.HijackedResponse{Conn: near, Reader: bufio.NewReaderSize(r, 16)},
+		func(err error) error { return err })
 }
 
 // TestStream splits what a guest writes into any frames, with anything on standard error between them, and reads it in

@@ -17,8 +17,10 @@ import (
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
-	base := build(t, p, &container.Config{User: "7:8", Env: []string{"A=1"}, Cmd: []string{"/bin/sh"}, WorkingDir: "/"}, "mkdir -p /testbed && chown 7 /testbed")
-	spec := env.Spec{Image: base, Prepare: []string{"id -u > /who", "date +%s%N > /when; cat /proc/sys/kernel/random/uuid >> /when", "chmod 755 /testbed", "(sleep 1000 &)"}}
+	base := build(t, p, &container.Config{User: "7:8", Env: []string{"A=1"}, Cmd: []string{"/bin/sh"}, WorkingDir: "/"},
+		"mkdir -p /testbed && chown 7 /testbed")
+	spec := env.Spec{Image: base, Prepare: []string{"id -u > /who",
+		"date +%s%N > /when; cat /proc/sys/kernel/random/uuid >> /when", "chmod 755 /testbed", "(sleep 1000 &)"}}
 	var mu sync.Mutex
 	when := map[string]bool{}
 	var wg sync.WaitGroup
@@ -83,9 +85,11 @@ func TestPrepareFails(t *testing.T) {
 	p := provider(t, Options{})
 	needImage(t, p, busybox)
 	for _, copyIn := range []string{"", t.TempDir()} {
-		_, err := p.Start(t.Context(), env.Spec{Image: busybox, CopyIn: copyIn, Prepare: []string{"true", "echo the reason >&2; exit 3"}})
+		_, err := p.Start(t.Context(), env.Spec{Image: busybox, CopyIn: copyIn,
+			Prepare: []string{"true", "echo the reason >&2; exit 3"}})
 		var failed *PrepareError
-		if !errors.As(err, &failed) || failed.Step != 2 || failed.Result.ExitCode != 3 || errors.Is(err, env.ErrInfrastructure) {
+		if !errors.As(err, &failed) || failed.Step != 2 || failed.Result.ExitCode != 3 ||
+			errors.Is(err, env.ErrInfrastructure) {
 			t.Errorf("Start: %v, want a PrepareError for step 2, not of the infrastructure", err)
 		} else if !strings.Contains(err.Error(), "the reason") {
 			t.Errorf("the error does not give the reason: %v", err)

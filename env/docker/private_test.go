@@ -65,7 +65,8 @@ func (p *private) host() string { return "unix://" + filepath.Join(p.dir, "s") }
 
 func (p *private) start() {
 	p.t.Helper()
-	p.cmd = exec.Command(p.cmd.Path, "--data-root", filepath.Join(p.dir, "data"), "--exec-root", filepath.Join(p.dir, "exec"),
+	p.cmd = exec.Command(p.cmd.Path, "--data-root", filepath.Join(p.dir, "data"), "--exec-root",
+		filepath.Join(p.dir, "exec"),
 		"--pidfile", filepath.Join(p.dir, "pid"), "-H", p.host(),
 		"--log-level=error", "--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
 	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said

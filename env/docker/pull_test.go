@@ -66,7 +66,8 @@ func (r *hub) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	name, ref, _ := strings.Cut(path, "/manifests/")
 	if r.failing > 0 {
 		r.failing--
-		code := map[int]string{http.StatusTooManyRequests: "TOOMANYREQUESTS", http.StatusUnauthorized: "UNAUTHORIZED"}[r.status]
+		code := map[int]string{http.StatusTooManyRequests: "TOOMANYREQUESTS",
+			http.StatusUnauthorized: "UNAUTHORIZED"}[r.status]
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(r.status)
 		fmt.Fprintf(w, `{"errors":[{"code":%q,"message":"not now"}]}`, code)
@@ -98,7 +99,8 @@ func (r *hub) put(t *testing.T, name, tag string, size int) string {
 	var layer bytes.Buffer
 	tw := tar.NewWriter(&layer)
 	if err := errors.Join(
-		tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "content-" + name[strings.LastIndex(name, "/")+1:], Mode: 0o644, Size: int64(size)}),
+		tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "content-" + name[strings.LastIndex(name, "/")+1:],
+			Mode: 0o644, Size: int64(size)}),
 		func() error { _, err := tw.Write(content); return err }(), tw.Close(),
 	); err != nil {
 		t.Fatal(err)
@@ -133,7 +135,8 @@ func unpull(t *testing.T, p *Provider, ref string) {
 	t.Cleanup(func() {
 		cli := p.daemons[0].cli
 		ctx := p.life
-		if _, err := cli.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true}); err != nil && !errdefs.IsNotFound(err) && ctx.Err() == nil {
+		if _, err := cli.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true}); err != nil &&
+			!errdefs.IsNotFound(err) && ctx.Err() == nil {
 			t.Errorf("removing %s: %v", ref, err)
 		}
 	})
@@ -186,7 +189,8 @@ func TestPullFails(t *testing.T) {
 		"no such registry": {ref: "127.0.0.1:1/team/task:v1", want: "check the network"},
 		"by ID":            {ref: "sha256:" + strings.Repeat("0", 64), noImage: true, want: "docker images"},
 		"rate limit":       {ref: r.host() + "/team/limited:v1", status: http.StatusTooManyRequests, want: "limit"},
-		"login":            {ref: r.host() + "/team/limited:v1", status: http.StatusUnauthorized, noImage: true, want: "docker login"},
+		"login": {ref: r.host() + "/team/limited:v1", status: http.StatusUnauthorized, noImage: true,
+			want: "docker login"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.mu.Lock()

@@ -38,7 +38,8 @@ func build(t *testing.T, p *Provider, config *container.Config, script string) s
 	needImage(t, p, busybox)
 	d := p.daemons[0]
 	id, err := d.create(t.Context(), client.ContainerCreateOptions{
-		Config:     &container.Config{Image: busybox, Entrypoint: []string{"/bin/sh", "-c", script}, Labels: p.labels(kindOriginal, "", "")},
+		Config: &container.Config{Image: busybox, Entrypoint: []string{"/bin/sh", "-c", script},
+			Labels: p.labels(kindOriginal, "", "")},
 		HostConfig: &container.HostConfig{NetworkMode: "none"},
 	})
 	if err != nil {
@@ -59,7 +60,8 @@ func build(t *testing.T, p *Provider, config *container.Config, script string) s
 	}
 	ref := "deepswe-test-built:" + nonce()
 	config.Labels = map[string]string{labelOwner: ""}
-	if _, err := d.cli.ContainerCommit(t.Context(), id, client.ContainerCommitOptions{Reference: ref, Config: config}); err != nil {
+	if _, err := d.cli.ContainerCommit(t.Context(), id, client.ContainerCommitOptions{Reference: ref,
+		Config: config}); err != nil {
 		t.Fatal(err)
 	}
 	unpull(t, p, ref)
@@ -70,12 +72,15 @@ func TestCopyIn(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
 	root := write(t, map[string]string{
-		"a.txt": "one\n", "new\nline": "n", "latin-\xe9": "x", ".git/HEAD": "ref: refs/heads/main\n", "sub/deep/f": strings.Repeat("z", 100_000),
+		"a.txt": "one\n", "new\nline": "n", "latin-\xe9": "x", ".git/HEAD": "ref: refs/heads/main\n",
+		"sub/deep/f": strings.Repeat("z", 100_000),
 	})
-	if err := errors.Join(os.Symlink("/etc/passwd", filepath.Join(root, "link")), os.Chmod(filepath.Join(root, "a.txt"), 0o755)); err != nil {
+	if err := errors.Join(os.Symlink("/etc/passwd", filepath.Join(root, "link")),
+		os.Chmod(filepath.Join(root, "a.txt"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	s := start(t, p, env.Spec{Image: busybox, CopyIn: root, Dir: "/work/repo", Prepare: []string{"mkdir made && echo p > made/f"}})
+	s := start(t, p, env.Spec{Image: busybox, CopyIn: root, Dir: "/work/repo",
+		Prepare: []string{"mkdir made && echo p > made/f"}})
 	want := "1000:1000 755 a.txt\n1000:1000 644 sub/deep/f\n1000:1000 644 made/f\n"
 	if out := must(t, s, "stat -c '%u:%g %a %n' a.txt sub/deep/f made/f"); out != want {
 		t.Errorf("files are\n%s, want\n%s", out, want)
@@ -116,17 +121,20 @@ func TestImageUser(t *testing.T) {
 func TestOriginal(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
-	image := build(t, p, &container.Config{}, `mkdir -p /testbed/sub && cd /testbed && printf 'as it was\r\n' > f && ln -s f link && ln -s sub linkdir && echo deep > sub/f`)
+	image := build(t, p, &container.Config{},
+		`mkdir -p /testbed/sub && cd /testbed && printf 'as it was\r\n' > f && ln -s f link && ln -s sub linkdir && echo deep > sub/f`)
 	s := start(t, p, env.Spec{Image: image})
 	must(t, s, "rm -rf /testbed/f /testbed/sub; echo changed > /testbed/link; echo new > /testbed/n")
-	for name, want := range map[string]string{"f": "as it was\r\n", "link": "f", "sub/f": "deep\n", "linkdir/f": "deep\n"} {
+	for name, want := range map[string]string{"f": "as it was\r\n", "link": "f", "sub/f": "deep\n",
+		"linkdir/f": "deep\n"} {
 		got, err := s.Original(t.Context(), name)
 		if err != nil || string(got) != want {
 			t.Errorf("Original(%q) = %q, %v, want %q", name, got, err, want)
 		}
 	}
 	for name, want := range map[string]error{
-		"n": fs.ErrNotExist, "sub": fs.ErrNotExist, "f/x": fs.ErrNotExist, "../etc/passwd": fs.ErrInvalid, "/etc/passwd": fs.ErrInvalid, "": fs.ErrInvalid,
+		"n": fs.ErrNotExist, "sub": fs.ErrNotExist, "f/x": fs.ErrNotExist, "../etc/passwd": fs.ErrInvalid,
+		"/etc/passwd": fs.ErrInvalid, "": fs.ErrInvalid,
 	} {
 		if got, err := s.Original(t.Context(), name); !errors.Is(err, want) {
 			t.Errorf("Original(%q) = %q, %v, want %v", name, got, err, want)

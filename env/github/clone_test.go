@@ -22,7 +22,8 @@ func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@t",
+		"GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@t")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -96,7 +97,8 @@ func serve(t *testing.T, h http.Handler, o github.Options) (*github.Client, gith
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, github.Issue{Host: strings.TrimPrefix(srv.URL, "http://"), Owner: "o", Repo: "r", CloneURL: srv.URL + "/o/r.git"}
+	return c, github.Issue{Host: strings.TrimPrefix(srv.URL, "http://"), Owner: "o", Repo: "r", CloneURL: srv.URL +
+		"/o/r.git"}
 }
 
 func TestClone(t *testing.T) {
@@ -172,10 +174,12 @@ func TestTheTokenIsInNoArgument(t *testing.T) {
 	if !strings.Contains(string(arguments), "--depth\n50\n") {
 		t.Errorf("git ran with\n%s\nwant a shallow clone", arguments)
 	}
-	if strings.Contains(string(arguments), "tok-secret-1") || strings.Contains(env, "tok-secret-1") || strings.Contains(env, "/elsewhere") {
+	if strings.Contains(string(arguments), "tok-secret-1") || strings.Contains(env, "tok-secret-1") ||
+		strings.Contains(env, "/elsewhere") {
 		t.Errorf("git ran with\n%s\nin\n%s", arguments, env)
 	}
-	for _, want := range []string{"=http.https://git.example.com/.extraHeader\n", "GIT_TERMINAL_PROMPT=0\n", "=http.followRedirects\n", "GIT_ALLOW_PROTOCOL=https:ssh\n"} {
+	for _, want := range []string{"=http.https://git.example.com/.extraHeader\n", "GIT_TERMINAL_PROMPT=0\n",
+		"=http.followRedirects\n", "GIT_ALLOW_PROTOCOL=https:ssh\n"} {
 		if !strings.Contains(env, want) {
 			t.Errorf("%q is missing in\n%s", want, env)
 		}
@@ -185,7 +189,8 @@ func TestTheTokenIsInNoArgument(t *testing.T) {
 	if err := c.Clone(t.Context(), issue, filepath.Join(t.TempDir(), "r")); err != nil {
 		t.Fatal(err)
 	}
-	if environment, err = os.ReadFile(record + ".env"); err != nil || strings.Contains(string(environment), "extraHeader") {
+	if environment, err = os.ReadFile(record + ".env"); err != nil ||
+		strings.Contains(string(environment), "extraHeader") {
 		t.Errorf("the token is sent elsewhere: %v", err)
 	}
 }
@@ -287,7 +292,8 @@ func TestCloneRunsNothing(t *testing.T) {
 	if err := os.WriteFile(hook, []byte("#!/bin/sh\ntouch "+ran+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	config := "[init]\n\ttemplateDir = " + filepath.Join(home, "template") + "\n[core]\n\thooksPath = " + filepath.Dir(hook) + "\n\tautocrlf = input\n"
+	config := "[init]\n\ttemplateDir = " + filepath.Join(home, "template") + "\n[core]\n\thooksPath = " +
+		filepath.Dir(hook) + "\n\tautocrlf = input\n"
 	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ type host struct {
 func newHost() *host {
 	return &host{
 		issue: map[string]any{
-			"number": 7, "title": "It breaks\n on empty input", "state": "open", "body": "Call `f(\"\")`.\r\n\r\n<!-- fill in -->\r\nIt *breaks*.",
+			"number": 7, "title": "It breaks\n on empty input", "state": "open",
+			"body": "Call `f(\"\")`.\r\n\r\n<!-- fill in -->\r\nIt *breaks*.",
 			"user": map[string]any{"login": "ann", "type": "User"}, "comments": 0, "html_url": "https://github.com/o/r/issues/7",
 		},
 		repo:    map[string]any{"clone_url": "https://github.com/o/r.git", "default_branch": "trunk"},
@@ -67,7 +68,8 @@ func (h *host) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		page = max(page, 1)
 		from, to := min((page-1)*h.perPage, len(h.comments)), min(page*h.perPage, len(h.comments))
 		if to < len(h.comments) {
-			w.Header().Set("Link", fmt.Sprintf(`<https://api.github.com/repositories/1/issues/7/comments?per_page=100&page=%d>; rel="next", <x?page=9>; rel="last"`, page+1))
+			w.Header().Set("Link",
+				fmt.Sprintf(`<https://api.github.com/repositories/1/issues/7/comments?per_page=100&page=%d>; rel="next", <x?page=9>; rel="last"`, page+1))
 		}
 		json.NewEncoder(w).Encode(h.comments[from:to])
 	default:
@@ -130,7 +132,8 @@ func TestIssue(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, r := range h.requests() {
-		if r.Header.Get("Authorization") != "" || r.Header.Get("Accept") != "application/vnd.github+json" || r.Host != strings.TrimPrefix(srv.URL, "http://") {
+		if r.Header.Get("Authorization") != "" || r.Header.Get("Accept") != "application/vnd.github+json" ||
+			r.Host != strings.TrimPrefix(srv.URL, "http://") {
 			t.Errorf("%s %s: %v", r.Host, r.URL, r.Header)
 		}
 	}
@@ -171,7 +174,8 @@ func TestURLsThatAreNoIssue(t *testing.T) {
 		"it breaks": "is not the URL of an issue",
 	}
 	for in, want := range tests {
-		if _, err := c.Issue(t.Context(), in); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+		if _, err := c.Issue(t.Context(), in); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", in, err)
 		}
 	}
@@ -200,11 +204,14 @@ func TestRefusalsAreExplained(t *testing.T) {
 		"no token":    {answer(401, "Requires authentication"), "", "set GITHUB_TOKEN", 1},
 		"bad token":   {answer(401, "Bad credentials"), "tok", "GITHUB_TOKEN is not valid there", 1},
 		"deleted":     {answer(410, "This issue was deleted"), "", "the issue was deleted", 1},
-		"rate limit":  {answer(403, "API rate limit exceeded for 1.2.3.4", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", later), "", "; set GITHUB_TOKEN for a higher limit", 1},
+		"rate limit": {answer(403, "API rate limit exceeded for 1.2.3.4", "X-RateLimit-Remaining", "0", "X-RateLimit-Reset",
+			later), "", "; set GITHUB_TOKEN for a higher limit", 1},
 		"short limit": {answer(429, "slow down", "Retry-After", "2"), "tok", "limits the rate of requests", 3},
 		"down":        {answer(502, ""), "", "answered 502 Bad Gateway", 3},
-		"no GitHub":   {func(w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "<html>hi</html>"); return true }, "", "is this a GitHub host?", 1},
-		"other JSON":  {func(w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "{}"); return true }, "", "is this a GitHub host?", 1},
+		"no GitHub": {func(w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "<html>hi</html>"); return true },
+			"", "is this a GitHub host?", 1},
+		"other JSON": {func(w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "{}"); return true }, "",
+			"is this a GitHub host?", 1},
 		"a pull request": {func(w http.ResponseWriter, _ *http.Request) bool {
 			fmt.Fprint(w, `{"title":"x","pull_request":{"url":""}}`)
 			return true
@@ -315,7 +322,8 @@ func TestLongDiscussionsAreBounded(t *testing.T) {
 		t.Errorf("%d comments, %d skipped", len(got.Comments), got.Skipped)
 	}
 	s := got.Statement()
-	if len(s) > 66<<10 || !strings.Contains(s, "more bytes are left out here)") || !strings.Contains(s, "comments are left out here)") {
+	if len(s) > 66<<10 || !strings.Contains(s, "more bytes are left out here)") ||
+		!strings.Contains(s, "comments are left out here)") {
 		t.Errorf("%d bytes", len(s))
 	}
 	for _, want := range []string{"comment 0 ", "yyyy", "comment 499 "} {
@@ -340,7 +348,8 @@ func TestCancel(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, o := range []github.Options{{Token: "two words"}, {Token: "new\nline"}, {API: "github.com"}, {API: "file:///x"}, {API: "https://u:p@host"}} {
+	for _, o := range []github.Options{{Token: "two words"}, {Token: "new\nline"}, {API: "github.com"}, {API: "file:///x"},
+		{API: "https://u:p@host"}} {
 		if _, err := github.New(o); err == nil || strings.Contains(err.Error(), "two words") {
 			t.Errorf("%+v: %v", o, err)
 		}

@@ -93,7 +93,8 @@ exec ` + git + ` "$@"` + "\n"
 
 func TestTouchedReadsRenames(t *testing.T) {
 	out := "1\t2\ta\tname\x00-\t-\tbinary\x000\t0\t\x00old\tx\ty\x00new\x003\t0\tlast\x00"
-	if got, want := touched([]byte(out)), []string{"a\tname", "binary", "old\tx\ty", "new", "last"}; !slices.Equal(got, want) {
+	if got, want := touched([]byte(out)), []string{"a\tname", "binary", "old\tx\ty", "new", "last"}; !slices.Equal(got,
+		want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

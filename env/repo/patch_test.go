@@ -35,7 +35,8 @@ func TestPatchReproducesTheChange(t *testing.T) {
 		"a folder becomes a file": {map[string]string{"a/b": "x\n"}, map[string]string{"a": "y\n"}},
 		"odd names": {
 			map[string]string{"a b": "x\n", `q"uo\te`: "x\n"},
-			map[string]string{"a b": "y\n", `q"uo\te`: "y\n", "new\nline\ttab": "z\n", "ümläut": "z\n", "not\xffutf8": "z\n", "-rf": "z\n", " lead": "z\n"},
+			map[string]string{"a b": "y\n", `q"uo\te`: "y\n", "new\nline\ttab": "z\n", "ümläut": "z\n", "not\xffutf8": "z\n",
+				"-rf": "z\n", " lead": "z\n"},
 		},
 		"a planted .gitattributes": {
 			map[string]string{"a": "x\n"},
@@ -197,9 +198,11 @@ func TestPatchDoesNotDeleteWhatItCannotSee(t *testing.T) {
 		before, after map[string]string
 		files         []string
 	}{
-		"nothing else":             {map[string]string{"shut/a": "x\n", "shut/b/c": "x\n"}, nil, nil},
-		"an edit":                  {map[string]string{"shut/a": "x\n", "a": "x\n"}, map[string]string{"a": "y\n"}, []string{"a"}},
-		"a name that begins alike": {map[string]string{"shut/a": "x\n", "shutter": "x\n"}, map[string]string{"b": "y\n"}, []string{"b", "shutter"}},
+		"nothing else": {map[string]string{"shut/a": "x\n", "shut/b/c": "x\n"}, nil, nil},
+		"an edit": {map[string]string{"shut/a": "x\n", "a": "x\n"}, map[string]string{"a": "y\n"},
+			[]string{"a"}},
+		"a name that begins alike": {map[string]string{"shut/a": "x\n", "shutter": "x\n"}, map[string]string{"b": "y\n"},
+			[]string{"b", "shutter"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, base, work := edited(t, test.before, test.after)
@@ -252,7 +255,8 @@ func TestPatchTellsWhyGitFails(t *testing.T) {
 		t.Skip("needs git")
 	}
 	bin := t.TempDir()
-	full := "#!/bin/sh\ncase \"$*\" in *fast-import*) echo 'fatal: No space left on device' >&2; exit 128;; esac\nexec " + git + ` "$@"` + "\n"
+	full := "#!/bin/sh\ncase \"$*\" in *fast-import*) echo 'fatal: No space left on device' >&2; exit 128;; esac\nexec " +
+		git + ` "$@"` + "\n"
 	if err := os.WriteFile(filepath.Join(bin, "git"), []byte(full), 0o755); err != nil {
 		t.Fatal(err)
 	}

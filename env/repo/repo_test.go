@@ -131,7 +131,8 @@ func contents(t *testing.T, dir string) map[string]string {
 func commit(t *testing.T, dir string) {
 	t.Helper()
 	g := git{dir: dir, env: identity}
-	for _, args := range [][]string{{"init", "-q", "-b", "main", "."}, {"add", "-A"}, {"commit", "-q", "--allow-empty", "-m", "start"}} {
+	for _, args := range [][]string{{"init", "-q", "-b", "main", "."}, {"add", "-A"},
+		{"commit", "-q", "--allow-empty", "-m", "start"}} {
 		if _, err := g.run(t.Context(), nil, args...); err != nil {
 			t.Fatal(err)
 		}

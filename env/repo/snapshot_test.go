@@ -65,7 +65,8 @@ echo more > vendor/lib/new; echo x > vendor/lib/junk`,
 	},
 	"a repository inside": {
 		script: `git init -q main; cd main; echo a > a; git add -A; git commit -qm main; git init -q inner; cd inner; echo i > i; echo '*.log' > .gitignore; echo l > x.log`,
-		dir:    "main", files: []string{"a", "inner/.gitignore", "inner/i"}, commits: "State of the work tree at the start\nmain\n",
+		dir:    "main", files: []string{"a", "inner/.gitignore", "inner/i"},
+		commits: "State of the work tree at the start\nmain\n",
 	},
 	"a folder inside it": {
 		script: `git init -q main; cd main; mkdir -p s/t; echo a > a; echo f > s/t/f; git add -A; git commit -qm main`,
@@ -93,7 +94,8 @@ echo more > vendor/lib/new; echo x > vendor/lib/junk`,
 	},
 	"filters": {
 		script: `git init -q main; cd main; echo '*.bin filter=lfs -text' > .gitattributes; printf 'a pointer\n' > x.bin; printf 'a\r\n' > crlf.txt; git add -A; git commit -qm main; printf 'the content\n' > x.bin; git config filter.lfs.clean 'touch pwned; cat'; git config filter.lfs.required true`,
-		dir:    "main", files: []string{".gitattributes", "crlf.txt", "x.bin"}, commits: "State of the work tree at the start\nmain\n",
+		dir:    "main", files: []string{".gitattributes", "crlf.txt", "x.bin"},
+		commits: "State of the work tree at the start\nmain\n",
 	},
 }
 
@@ -140,10 +142,11 @@ func TestSnapshotOfAnotherUsersRepository(t *testing.T) {
 
 func TestSnapshotRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ script, dir, says string }{
-		"a work tree elsewhere": {`git init -q main; git init -q other; git -C main config core.worktree "$PWD/other"`, "main", "core.worktree"},
-		"a bare repository":     {`git init -q --bare main`, "main", "without a work tree"},
-		"a file":                {`echo x > main`, "main", "not a directory"},
-		"nothing":               {``, "main", "no such file"},
+		"a work tree elsewhere": {`git init -q main; git init -q other; git -C main config core.worktree "$PWD/other"`,
+			"main", "core.worktree"},
+		"a bare repository": {`git init -q --bare main`, "main", "without a work tree"},
+		"a file":            {`echo x > main`, "main", "not a directory"},
+		"nothing":           {``, "main", "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent, scratch := t.TempDir(), t.TempDir()
@@ -180,7 +183,8 @@ func TestSnapshotHoldsUncommittedWork(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n", "gone": "x\n", ".gitignore": "secret\n"})
 	commit(t, source)
-	write(t, source, map[string]string{"a": "uncommitted\n", "untracked": "new\n", "secret": "key\n", "link@": "/etc/passwd"})
+	write(t, source, map[string]string{"a": "uncommitted\n", "untracked": "new\n", "secret": "key\n",
+		"link@": "/etc/passwd"})
 	if err := os.Remove(filepath.Join(source, "gone")); err != nil {
 		t.Fatal(err)
 	}

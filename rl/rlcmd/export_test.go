@@ -47,7 +47,8 @@ func file(t *testing.T, name string, lines ...string) string {
 
 func TestExportRows(t *testing.T) {
 	path := file(t, "rollouts.jsonl", solved, failed)
-	args := []string{"--rollouts", path, "--format", "rows", "--algorithm", "grpo++", "--max-length", "32768", "--set", "filter.max_steps=mask"}
+	args := []string{"--rollouts", path, "--format", "rows", "--algorithm", "grpo++", "--max-length", "32768", "--set",
+		"filter.max_steps=mask"}
 	code, out, report := runExport(t, nil, args...)
 	want := `{"task":"a","group":"g","attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5],"advantage":1,"scale":0.0000152587890625,"reward":1,"stop_reason":"submitted","policy_version":1,"trained":true}
 {"task":"a","group":"g","attempt":1,"row":0,"ids":[1,2,4],"mask":[0,0,0],"logprobs":[0,0,0],"advantage":-1,"scale":0.0000152587890625,"reward":0,"stop_reason":"max_steps","policy_version":1,"trained":false}
@@ -55,7 +56,8 @@ func TestExportRows(t *testing.T) {
 	if code != 0 || out != want {
 		t.Errorf("exit %d, stderr\n%s\nstdout\n%s\nwant\n%s", code, report, out, want)
 	}
-	for _, line := range []string{"2 rollouts in 1 groups: 1 trained, 1 masked", "masked for max_steps: 1", "2 rows, 1 trained tokens"} {
+	for _, line := range []string{"2 rollouts in 1 groups: 1 trained, 1 masked", "masked for max_steps: 1",
+		"2 rows, 1 trained tokens"} {
 		if !strings.Contains(report, line) {
 			t.Errorf("the report lacks %q:\n%s", line, report)
 		}
@@ -116,15 +118,18 @@ func TestExportOtherFormats(t *testing.T) {
 		!strings.Contains(report, "1 of 2 rollouts solved their task") {
 		t.Errorf("sft: exit %d, %s\n%s", code, out, report)
 	}
-	if code, out, report := runExport(t, nil, "--rollouts", path, "--format", "atropos", "--algorithm", "dr-grpo", "--max-length", "9"); code != 0 ||
-		!strings.HasPrefix(out, `{"tokens":[[1,2,3],[1,2,4]],"masks":[[-100,-100,3],[-100,-100,4]],"scores":[1,0],"advantages":[[0,0,0.5],[0,0,-0.5]]`) {
+	if code, out, report := runExport(t, nil, "--rollouts", path, "--format", "atropos", "--algorithm", "dr-grpo",
+		"--max-length", "9"); code != 0 ||
+		!strings.HasPrefix(out,
+			`{"tokens":[[1,2,3],[1,2,4]],"masks":[[-100,-100,3],[-100,-100,4]],"scores":[1,0],"advantages":[[0,0,0.5],[0,0,-0.5]]`) {
 		t.Errorf("atropos: exit %d, %s\n%s", code, out, report)
 	}
 }
 
 func TestExportDryRun(t *testing.T) {
 	code, out, report := runExport(t, nil, "--max-length", "9", "--set", "filter.stuck=drop", "--dry-run")
-	for _, line := range []string{"baseline=leave_one_out\n", "filter.max_steps=mask\n", "filter.stuck=drop\n", "max_length=9\n", "clip.high=0.28\n"} {
+	for _, line := range []string{"baseline=leave_one_out\n", "filter.max_steps=mask\n", "filter.stuck=drop\n",
+		"max_length=9\n", "clip.high=0.28\n"} {
 		if code != 0 || !strings.Contains(out, line) {
 			t.Errorf("exit %d, no %q in\n%s%s", code, line, out, report)
 		}
@@ -133,7 +138,8 @@ func TestExportDryRun(t *testing.T) {
 
 func TestExportWarns(t *testing.T) {
 	zero := `{"task":"b","group":"g","attempt":0,"reward":1,"stop_reason":"submitted","turns":[{"prompt_ids":[1,2],"completion_ids":[3,4],"logprobs":[0,0]}]}`
-	code, _, report := runExport(t, nil, "--rollouts", file(t, "r.jsonl", solved, solved, zero), "--max-length", "3", "--set", "filter.length=mask")
+	code, _, report := runExport(t, nil, "--rollouts", file(t, "r.jsonl", solved, solved, zero), "--max-length", "3",
+		"--set", "filter.length=mask")
 	for _, want := range []string{"1 rows were longer than 3 tokens and lost 1 tokens", "logprobs of 1 turns are all 0",
 		"1 rollouts have the task, group and attempt of an earlier one", `no rollout stopped for "length"`} {
 		if code != 0 || !strings.Contains(report, want) {
@@ -159,11 +165,14 @@ func TestExportRefuses(t *testing.T) {
 		{"want KEY=VALUE", []string{"--rollouts", good, "--max-length", "9", "--set", "std"}},
 		{"there are baseline", []string{"--rollouts", good, "--max-length", "9", "--set", "beta=1"}},
 		{"--set does not apply to --format sft", []string{"--rollouts", good, "--format", "sft", "--set", "std=true"}},
-		{"--min-reward does not apply to --format rows", []string{"--rollouts", good, "--max-length", "9", "--min-reward", "0.5"}},
+		{"--min-reward does not apply to --format rows", []string{"--rollouts", good, "--max-length", "9", "--min-reward",
+			"0.5"}},
 		{"no such file", []string{"--rollouts", good + ".gone", "--max-length", "9"}},
-		{"is a directory; use --run for the directory of a run", []string{"--rollouts", filepath.Dir(good), "--max-length", "9"}},
+		{"is a directory; use --run for the directory of a run",
+			[]string{"--rollouts", filepath.Dir(good), "--max-length", "9"}},
 		{"takes no arguments", []string{good}},
-		{"gone", []string{"--rollouts", good, "--max-length", "9", "--out", filepath.Join(filepath.Dir(good), "gone", "rows.jsonl")}},
+		{"gone", []string{"--rollouts", good, "--max-length", "9", "--out",
+			filepath.Join(filepath.Dir(good), "gone", "rows.jsonl")}},
 	} {
 		code, out, report := runExport(t, nil, c.args...)
 		if code != 2 || out != "" || !strings.Contains(report, c.want) {
@@ -175,7 +184,8 @@ func TestExportRefuses(t *testing.T) {
 // A failed export leaves the file that was there.
 func TestExportLeavesTheOldFile(t *testing.T) {
 	to := file(t, "rows.jsonl", "old")
-	if code, _, _ := runExport(t, nil, "--rollouts", file(t, "bad.jsonl", solved, torn), "--max-length", "9", "--out", to); code == 0 {
+	if code, _, _ := runExport(t, nil, "--rollouts", file(t, "bad.jsonl", solved, torn), "--max-length", "9", "--out",
+		to); code == 0 {
 		t.Fatal("a torn rollout was exported")
 	}
 	if b, err := os.ReadFile(to); err != nil || string(b) != "old\n" {

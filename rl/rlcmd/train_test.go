@@ -74,19 +74,22 @@ func TestTrain(t *testing.T) {
 			t.Errorf("stderr does not say %q:\n%s", want, errOut)
 		}
 	}
-	for _, name := range []string{"report.html", "metrics.jsonl", "config.yaml", "manifest.json", "tensorboard", "checkpoints/step-000003.policy"} {
+	for _, name := range []string{"report.html", "metrics.jsonl", "config.yaml", "manifest.json", "tensorboard",
+		"checkpoints/step-000003.policy"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}
 	}
 	// A longer run goes on where this one ended, with the configuration that it has.
-	if out, _, err = runTrain(t.Context(), "--resume", "--out", dir, "--set", "steps=4"); err != nil || !strings.HasPrefix(out, "tiny: 4 steps") {
+	if out, _, err = runTrain(t.Context(), "--resume", "--out", dir, "--set", "steps=4"); err != nil ||
+		!strings.HasPrefix(out, "tiny: 4 steps") {
 		t.Errorf("%q, %v", out, err)
 	}
 }
 
 func TestTrainReadsStdin(t *testing.T) {
-	if out, _, err := runTrain(t.Context(), "--config", "-", "--out", filepath.Join(t.TempDir(), "run")); err != nil || !strings.HasPrefix(out, "tiny: 3 steps") {
+	if out, _, err := runTrain(t.Context(), "--config", "-", "--out", filepath.Join(t.TempDir(), "run")); err != nil ||
+		!strings.HasPrefix(out, "tiny: 3 steps") {
 		t.Errorf("%q, %v", out, err)
 	}
 }
@@ -139,7 +142,8 @@ func TestTrainDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := train.Load([]byte(out), train.BuiltIn())
-	if err != nil || c.Steps != 3 || !strings.Contains(out, "filter.timeout: drop") || !strings.Contains(out, "clip.high: \"0.28\"") {
+	if err != nil || c.Steps != 3 || !strings.Contains(out, "filter.timeout: drop") ||
+		!strings.Contains(out, "clip.high: \"0.28\"") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
@@ -216,10 +220,12 @@ func TestTrainInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, errOut, err := runTrain(ctx, "--config", writeConfig(t), "--out", dir)
-	if !errors.Is(err, run.ErrInterrupted) || !errors.Is(err, context.Canceled) || !strings.Contains(errOut, "deepswe train --resume --out "+dir) {
+	if !errors.Is(err, run.ErrInterrupted) || !errors.Is(err, context.Canceled) ||
+		!strings.Contains(errOut, "deepswe train --resume --out "+dir) {
 		t.Errorf("%v; stderr %q", err, errOut)
 	}
-	if out, _, err := runTrain(t.Context(), "--resume", "--out", dir); err != nil || !strings.HasPrefix(out, "tiny: 3 steps") {
+	if out, _, err := runTrain(t.Context(), "--resume", "--out", dir); err != nil ||
+		!strings.HasPrefix(out, "tiny: 3 steps") {
 		t.Errorf("%q, %v", out, err)
 	}
 }
@@ -255,7 +261,8 @@ func TestTrainServesMetrics(t *testing.T) {
 	wg.Go(func() {
 		c := newTrain(deps(nil, io.Discard, errOut))
 		c.SilenceUsage, c.SilenceErrors = true, true
-		c.SetArgs([]string{"--config", writeConfig(t), "--out", filepath.Join(t.TempDir(), "run"), "--metrics-addr", "127.0.0.1:0", "--set", "steps=1000000"})
+		c.SetArgs([]string{"--config", writeConfig(t), "--out", filepath.Join(t.TempDir(), "run"), "--metrics-addr",
+			"127.0.0.1:0", "--set", "steps=1000000"})
 		if err := c.ExecuteContext(ctx); !errors.Is(err, run.ErrInterrupted) {
 			t.Error(err)
 		}

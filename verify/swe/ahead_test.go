@@ -30,7 +30,8 @@ func TestAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &noting{}
 		plan := run.Plan([]string{"a", "b", "c", "d", "e", "f"}, 1)
-		a := newAhead(t.Context(), p, plan, 2, 2, func(task string) env.Spec { return env.Spec{Rollout: task} }, slog.New(slog.DiscardHandler))
+		a := newAhead(t.Context(), p, plan, 2, 2, func(task string) env.Spec { return env.Spec{Rollout: task} },
+			slog.New(slog.DiscardHandler))
 		defer a.close()
 		start := a.observing(nil)
 		ready := func() (tasks []string) {

@@ -58,7 +58,8 @@ func TestEvaluation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !report.Complete || report.Finished != 4 || report.Solved != 4 || report.Resolved != 4 || report.PassAtK[1].Rate != 1 ||
+	if !report.Complete || report.Finished != 4 || report.Solved != 4 || report.Resolved != 4 ||
+		report.PassAtK[1].Rate != 1 ||
 		fmt.Sprint(report.Split) != "{[] [] [a b]}" || report.Tokens.Prompt != 80 {
 		t.Errorf("report %+v", report)
 	}
@@ -76,7 +77,8 @@ func TestEvaluation(t *testing.T) {
 			t.Fatal(err)
 		}
 		preds, err := harness.ReadPredictions(f)
-		if err := errors.Join(err, f.Close()); err != nil || len(preds) != 2 || preds[0].InstanceID != "a" || preds[0].Model != "guessing" ||
+		if err := errors.Join(err, f.Close()); err != nil || len(preds) != 2 || preds[0].InstanceID != "a" ||
+			preds[0].Model != "guessing" ||
 			!strings.HasSuffix(*preds[1].Patch, "-0\n+7\n") {
 			t.Errorf("%s: %+v, %v", name, preds, err)
 		}
@@ -126,7 +128,8 @@ func TestResumedWithOthers(t *testing.T) {
 
 func TestSoundness(t *testing.T) {
 	t.Parallel()
-	trivial, impossible, unsolved, broken := numberTask("trivial"), numberTask("impossible"), numberTask("unsolved"), numberTask("broken")
+	trivial, impossible, unsolved, broken := numberTask("trivial"), numberTask("impossible"), numberTask("unsolved"),
+		numberTask("broken")
 	trivial.Tests.Script = strings.Replace(trivial.Tests.Script, "= 7", "!= 8", 1)
 	impossible.Tests.FailToPass = append(impossible.Tests.FailToPass, "test.sh::none")
 	unsolved.Tests.GoldPatch = ""
@@ -180,7 +183,8 @@ func TestGrading(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &Grading{Model: predictions.Model, RunID: "r", Repeat: 1, Dir: dir, Evaluator: r.Evaluator, Log: slog.New(slog.DiscardHandler)}
+		g := &Grading{Model: predictions.Model, RunID: "r", Repeat: 1, Dir: dir, Evaluator: r.Evaluator,
+			Log: slog.New(slog.DiscardHandler)}
 		for _, id := range []string{"a", "b"} {
 			if c, ok := predictions.Candidate(numberTask(id)); ok {
 				g.Candidates, g.IDs = append(g.Candidates, c), append(g.IDs, id)

@@ -13,9 +13,11 @@ import (
 // What does not agree with itself is found among the runs of a patch.
 func TestFlaky(t *testing.T) {
 	t.Parallel()
-	task := env.Task{ID: "shelf-1", Tests: env.Tests{Parser: "parse_log_pytest", EvalType: "pass_and_fail", Script: "x", PassToPass: []string{"t.py::a", "t.py::b"}}}
+	task := env.Task{ID: "shelf-1", Tests: env.Tests{Parser: "parse_log_pytest", EvalType: "pass_and_fail", Script: "x",
+		PassToPass: []string{"t.py::a", "t.py::b"}}}
 	ran := func(log string) verify.Evaluation {
-		g, err := verify.GradeLog(task, verify.Evidence{Log: []byte(">>>>> Start Test Output\n" + log + ">>>>> End Test Output\n")})
+		g, err := verify.GradeLog(task, verify.Evidence{Log: []byte(">>>>> Start Test Output\n" + log +
+			">>>>> End Test Output\n")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,7 +27,8 @@ func TestFlaky(t *testing.T) {
 		}
 		return verify.Evaluation{Status: status, Tests: g.Results}
 	}
-	good, bad, short := ran("PASSED t.py::a\nPASSED t.py::b\n"), ran("PASSED t.py::a\nFAILED t.py::b\n"), ran("PASSED t.py::a\n")
+	good, bad, short := ran("PASSED t.py::a\nPASSED t.py::b\n"), ran("PASSED t.py::a\nFAILED t.py::b\n"),
+		ran("PASSED t.py::a\n")
 	for _, tc := range []struct {
 		name string
 		runs []verify.Evaluation
@@ -37,11 +40,13 @@ func TestFlaky(t *testing.T) {
 			Tests: map[string][]string{"t.py::b": {"PASSED", "FAILED", "PASSED"}},
 		}}},
 		{"a test that is missing at times", []verify.Evaluation{short, bad}, []FlakyTask{{
-			ID: "shelf-1", Statuses: []verify.Status{verify.Unresolved, verify.Unresolved}, Tests: map[string][]string{"t.py::b": {"", "FAILED"}},
+			ID: "shelf-1", Statuses: []verify.Status{verify.Unresolved, verify.Unresolved},
+			Tests: map[string][]string{"t.py::b": {"", "FAILED"}},
 		}}},
-		{"a run that took too long", []verify.Evaluation{{Status: verify.TimedOut}, {Status: verify.PatchFailed}}, []FlakyTask{{
-			ID: "shelf-1", Statuses: []verify.Status{verify.TimedOut, verify.PatchFailed}, Tests: map[string][]string{},
-		}}},
+		{"a run that took too long", []verify.Evaluation{{Status: verify.TimedOut}, {Status: verify.PatchFailed}},
+			[]FlakyTask{{
+				ID: "shelf-1", Statuses: []verify.Status{verify.TimedOut, verify.PatchFailed}, Tests: map[string][]string{},
+			}}},
 	} {
 		g := Grading{Repeat: len(tc.runs), Candidates: []Candidate{{Task: task}}, results: map[run.Job]verify.Evaluation{}}
 		for i, v := range tc.runs {

@@ -16,7 +16,8 @@ func TestPassAtK(t *testing.T) {
 		n, c, k int
 		want    float64
 	}{
-		{1, 0, 1, 0}, {1, 1, 1, 1}, {4, 1, 1, 0.25}, {4, 1, 2, 0.5}, {4, 1, 4, 1}, {4, 2, 2, 1 - 1.0/6}, {16, 0, 16, 0}, {16, 15, 2, 1},
+		{1, 0, 1, 0}, {1, 1, 1, 1}, {4, 1, 1, 0.25}, {4, 1, 2, 0.5}, {4, 1, 4, 1}, {4, 2, 2, 1 - 1.0/6}, {16, 0, 16, 0},
+		{16, 15, 2, 1},
 	} {
 		if got := PassAtK(tc.n, tc.c, tc.k); math.Abs(got-tc.want) > 1e-12 {
 			t.Errorf("PassAtK(%d, %d, %d) = %v, want %v", tc.n, tc.c, tc.k, got, tc.want)
@@ -95,7 +96,8 @@ func TestPassRateCovers(t *testing.T) {
 			}
 		}
 		if share := float64(held) / rounds; share < 0.92 {
-			t.Errorf("%d tasks, %d attempts: the interval of pass@%d holds the truth in %.1f%%", tc.tasks, tc.attempts, tc.k, 100*share)
+			t.Errorf("%d tasks, %d attempts: the interval of pass@%d holds the truth in %.1f%%", tc.tasks, tc.attempts, tc.k,
+				100*share)
 		}
 	}
 }

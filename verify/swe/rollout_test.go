@@ -146,7 +146,8 @@ func TestRunner(t *testing.T) {
 		name, number string
 		reward       float64
 		status       verify.Status
-	}{{"solved", "7", 1, verify.Resolved}, {"wrong", "8", 0, verify.Unresolved}, {"nothing changed", "0", 0, verify.NoPatch}} {
+	}{{"solved", "7", 1, verify.Resolved}, {"wrong", "8", 0, verify.Unresolved},
+		{"nothing changed", "0", 0, verify.NoPatch}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			m := &guessing{number: tc.number}
@@ -158,8 +159,10 @@ func TestRunner(t *testing.T) {
 				t.Fatal(err)
 			}
 			d := DetailOf(run.Outcome{Result: first})
-			if first.Reward == nil || *first.Reward != tc.reward || first.StopReason != agent.Submitted || d.Status != tc.status ||
-				d.Steps != 2 || d.Tokens != (attempt.Tokens{Prompt: 20, Completion: 4}) || (d.Patch == "") != (tc.status == verify.NoPatch) || events == 0 {
+			if first.Reward == nil || *first.Reward != tc.reward || first.StopReason != agent.Submitted ||
+				d.Status != tc.status ||
+				d.Steps != 2 || d.Tokens != (attempt.Tokens{Prompt: 20, Completion: 4}) ||
+				(d.Patch == "") != (tc.status == verify.NoPatch) || events == 0 {
 				t.Errorf("result %+v, detail %+v, %d events", first, d, events)
 			}
 			starts, asked := p.starts.Load(), m.asked

@@ -16,7 +16,8 @@ func TestReadJSON(t *testing.T) {
 		text string
 		want any
 	}{
-		{`{"a": [1, -2.5e+3, NaN, Infinity, -Infinity, true, null]}`, map[string]any{"a": []any{1.0, -2500.0, math.NaN(), math.Inf(1), math.Inf(-1), true, nil}}},
+		{`{"a": [1, -2.5e+3, NaN, Infinity, -Infinity, true, null]}`,
+			map[string]any{"a": []any{1.0, -2500.0, math.NaN(), math.Inf(1), math.Inf(-1), true, nil}}},
 		{` [ ] `, []any{}},
 		{`{"a": 1, "a": 2}`, map[string]any{"a": 2.0}},
 		{`"\u00e9\/\n\ud83d\ude00"`, "é/\n😀"},
@@ -34,7 +35,8 @@ func TestReadJSON(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		``, `{`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `[1,]`, `[1 2]`, `01`, `1.`, `.5`, `-`, `+1`, `--Infinity`, `"a`, `"\x"`, `"\u12"`,
+		``, `{`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `[1,]`, `[1 2]`, `01`, `1.`, `.5`, `-`, `+1`, `--Infinity`, `"a`,
+		`"\x"`, `"\u12"`,
 		`"\u12g4"`, "\"a\nb\"", `"a\`, `[1]]`, `tru`, `nan`, "\u00a0[]",
 		strings.Repeat("1", 4301), strings.Repeat("[", 1100) + strings.Repeat("]", 1100),
 	} {

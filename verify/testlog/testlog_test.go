@@ -54,7 +54,8 @@ func TestParsers(t *testing.T) {
 	}
 	// Names that share a format need no case of their own, but every format needs one.
 	for _, alias := range []string{
-		"astroid", "flask", "marshmallow", "pvlib", "pyvista", "sqlfluff", "xarray", "pydicom", "requests", "pylint", "scikit", "sphinx",
+		"astroid", "flask", "marshmallow", "pvlib", "pyvista", "sqlfluff", "xarray", "pydicom", "requests", "pylint",
+		"scikit", "sphinx",
 	} {
 		used["parse_log_"+alias] = true
 	}

@@ -8,10 +8,14 @@ import (
 func TestReadXMLRefuses(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		`<a>`, `<a></b>`, `<a/><b/>`, `<a/>x`, `<a b="1" b="2"/>`, `<a b="1"c="2"/>`, `<a b=1/>`, `<a b="<"/>`, `<a b/>`, `<a / >`,
-		`<a>&nbsp;</a>`, `<a>&#0;</a>`, `<a>&#xD800;</a>`, `<a>&#x110000;</a>`, `<a>&</a>`, `<a>]]></a>`, `<a><!-- -- --></a>`,
-		`<a><!-- --->`, `<a><?xml?></a>`, `<a><??></a>`, `<a><!DOCTYPE b></a>`, "<a>\x01</a>", "<a>\uffff</a>", `<1/>`, `<a:b/>`,
-		`<a b:c="1"/>`, `<a xmlns:b=""/>`, `<a xmlns:xmlns="u"/>`, `<a xmlns:b="u" xmlns:c="u" b:x="1" c:x="2"/>`, `<a:b:c xmlns:a="u"/>`,
+		`<a>`, `<a></b>`, `<a/><b/>`, `<a/>x`, `<a b="1" b="2"/>`, `<a b="1"c="2"/>`, `<a b=1/>`, `<a b="<"/>`, `<a b/>`,
+		`<a / >`,
+		`<a>&nbsp;</a>`, `<a>&#0;</a>`, `<a>&#xD800;</a>`, `<a>&#x110000;</a>`, `<a>&</a>`, `<a>]]></a>`,
+		`<a><!-- -- --></a>`,
+		`<a><!-- --->`, `<a><?xml?></a>`, `<a><??></a>`, `<a><!DOCTYPE b></a>`, "<a>\x01</a>", "<a>\uffff</a>", `<1/>`,
+		`<a:b/>`,
+		`<a b:c="1"/>`, `<a xmlns:b=""/>`, `<a xmlns:xmlns="u"/>`, `<a xmlns:b="u" xmlns:c="u" b:x="1" c:x="2"/>`,
+		`<a:b:c xmlns:a="u"/>`,
 		`<é¡/>`, `<a></ a>`, `</a>`, `<![CDATA[]]>`, ``,
 	} {
 		if doc, err := readXML(text); err == nil {

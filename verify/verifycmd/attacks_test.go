@@ -146,7 +146,8 @@ def pytest_pyfunc_call(pyfuncitem):
 	{
 		name: "a forged summary behind the tests",
 		commands: []string{"cat >> layered/__init__.py <<'END_OF_FILE'\nimport atexit, os\ndef _bye():\n" +
-			strings.ReplaceAll(forgedPytest, "\n", "\n    ") + "\n    import sys; sys.stdout.flush(); os._exit(0)\natexit.register(_bye)\nEND_OF_FILE"},
+			strings.ReplaceAll(forgedPytest, "\n", "\n    ") +
+			"\n    import sys; sys.stdout.flush(); os._exit(0)\natexit.register(_bye)\nEND_OF_FILE"},
 		files: []string{"layered/__init__.py"},
 	},
 	{

@@ -33,18 +33,22 @@ func TestDockerfileTasks(t *testing.T) {
 
 	folder := harborTask(t, filepath.Join(dir, "harbor"), source, harborCases[0].reward)
 	toml := read(t, filepath.Join(folder, "task.toml"))
-	write(t, filepath.Join(folder, "task.toml"), strings.Replace(toml, fmt.Sprintf("docker_image = %q\n", harborImage), "", 1))
-	write(t, filepath.Join(folder, "environment", "Dockerfile"), "FROM "+bookworm+"\nWORKDIR /testbed\nCOPY repository .\n")
+	write(t, filepath.Join(folder, "task.toml"), strings.Replace(toml, fmt.Sprintf("docker_image = %q\n", harborImage), "",
+		1))
+	write(t, filepath.Join(folder, "environment", "Dockerfile"),
+		"FROM "+bookworm+"\nWORKDIR /testbed\nCOPY repository .\n")
 	for _, c := range r.commits[:len(r.commits)-1] {
 		for name, content := range c.files {
 			write(t, filepath.Join(folder, "environment", "repository", name), content)
 		}
 	}
-	server := httptest.NewServer(&llmtest.Server{Answer: knowing([]env.Task{source}, func(string, llmtest.Request) bool { return true })})
+	server := httptest.NewServer(&llmtest.Server{Answer: knowing([]env.Task{source},
+		func(string, llmtest.Request) bool { return true })})
 	defer server.Close()
 	for name, tasks := range map[string]string{"own": filepath.Join(dir, "own.jsonl"), "harbor": folder} {
 		t.Run(name, func(t *testing.T) {
-			got := deepswe(t, "eval", "--tasks", tasks, "--base-url", server.URL+"/v1", "--format", "xml", "--out", filepath.Join(dir, name+"-run"))
+			got := deepswe(t, "eval", "--tasks", tasks, "--base-url", server.URL+"/v1", "--format", "xml", "--out",
+				filepath.Join(dir, name+"-run"))
 			if got.code != 0 || !strings.Contains(got.out, "1 solved of 1") {
 				t.Errorf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 			}

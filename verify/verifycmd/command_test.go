@@ -22,11 +22,12 @@ func deps(options func() docker.Options, in io.Reader, out, errOut io.Writer, ge
 	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w := cli.World{
 		In: in, Out: out, Err: errOut, Log: log, Getenv: getenv, Version: "test",
-		Sandboxes: []cli.SandboxKind{{Name: cli.EnvDocker, Images: true, Open: func(ctx context.Context, _ *slog.Logger, c cli.SandboxChoice) (env.Provider, error) {
-			o := options()
-			o.Hosts, o.Warm, o.Log = c.Hosts, c.Warm, log
-			return docker.New(ctx, o)
-		}}},
+		Sandboxes: []cli.SandboxKind{{Name: cli.EnvDocker, Images: true,
+			Open: func(ctx context.Context, _ *slog.Logger, c cli.SandboxChoice) (env.Provider, error) {
+				o := options()
+				o.Hosts, o.Warm, o.Log = c.Hosts, c.Warm, log
+				return docker.New(ctx, o)
+			}}},
 		OpenModel: func(ctx context.Context, c cli.ModelChoice) (cli.LiveModel, error) {
 			client, err := llm.New(llm.Options{BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Log: log})
 			if err != nil {
@@ -66,7 +67,8 @@ func deepswe(t testing.TB, args ...string) outcome {
 func deepsweWith(t testing.TB, stdin string, environment map[string]string, args ...string) outcome {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	d := deps(func() docker.Options { return dockerOptions(t) }, strings.NewReader(stdin), &out, &errOut, func(key string) string { return environment[key] })
+	d := deps(func() docker.Options { return dockerOptions(t) }, strings.NewReader(stdin), &out, &errOut,
+		func(key string) string { return environment[key] })
 	err := newRoot(d, args...).ExecuteContext(t.Context())
 	if err != nil && err.Error() != "" {
 		errOut.WriteString("deepswe: " + err.Error() + "\n")

@@ -101,7 +101,8 @@ func TestEval(t *testing.T) {
 	testkit.Images(t, bookworm)
 	tasks := repositories(t)
 	layered, quantile := tasks[1], tasks[2]
-	endpoint := httptest.NewServer(&llmtest.Server{Answer: knowing(tasks, func(task string, _ llmtest.Request) bool { return task == layered.ID })})
+	endpoint := httptest.NewServer(&llmtest.Server{Answer: knowing(tasks,
+		func(task string, _ llmtest.Request) bool { return task == layered.ID })})
 	defer endpoint.Close()
 	out := filepath.Join(t.TempDir(), "run")
 	args := []string{
@@ -117,11 +118,13 @@ func TestEval(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := swe.EvaluationReport{
-		Type: "report", Version: 1, Complete: true, Model: "test-model", Tasks: 2, Attempts: 4, Finished: 4, Solved: 2, Resolved: 2,
+		Type: "report", Version: 1, Complete: true, Model: "test-model", Tasks: 2, Attempts: 4, Finished: 4, Solved: 2,
+		Resolved:    2,
 		StopReasons: r.StopReasons, Statuses: map[verify.Status]int{verify.Resolved: 2, verify.NoPatch: 2},
 		Split: swe.Split{Never: []string{quantile.ID}, Sometimes: []string{}, Always: []string{layered.ID}}, Steps: 10,
 	}
-	ignored := cmpopts.IgnoreFields(swe.EvaluationReport{}, "PassAtK", "HarnessPassAtK", "Tokens", "Results", "Soundness", "Seconds", "Tries", "Suspicious", "Failures")
+	ignored := cmpopts.IgnoreFields(swe.EvaluationReport{}, "PassAtK", "HarnessPassAtK", "Tokens", "Results", "Soundness",
+		"Seconds", "Tries", "Suspicious", "Failures")
 	if diff := cmp.Diff(want, r, ignored); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
@@ -134,7 +137,8 @@ func TestEval(t *testing.T) {
 	if r.Soundness == nil || r.Soundness.Sound != 2 || len(r.Soundness.PassesEmpty)+len(r.Soundness.FailsGold) > 0 {
 		t.Errorf("soundness check: %+v", r.Soundness)
 	}
-	for _, line := range []string{"pass@1", "2 of 2 tasks are sound", "tasks     1 never, 0 sometimes, 1 always solved", "submitted 4"} {
+	for _, line := range []string{"pass@1", "2 of 2 tasks are sound", "tasks     1 never, 0 sometimes, 1 always solved",
+		"submitted 4"} {
 		if !strings.Contains(got.out, line) {
 			t.Errorf("standard output lacks %q:\n%s", line, got.out)
 		}
@@ -201,7 +205,8 @@ func TestEval(t *testing.T) {
 		}
 	})
 	t.Run("resume with other settings", func(t *testing.T) {
-		for _, args := range [][]string{{"-k", "3"}, {"--filter", "layered"}, {"--tasks", "other.jsonl"}, {"--temperature", "0"}} {
+		for _, args := range [][]string{{"-k", "3"}, {"--filter", "layered"}, {"--tasks", "other.jsonl"},
+			{"--temperature", "0"}} {
 			got := deepswe(t, append([]string{"eval", "--resume", "--out", out, "--base-url", endpoint.URL + "/v1"}, args...)...)
 			if got.code != cli.ExitUsage || !strings.Contains(got.errOut, "began with") {
 				t.Errorf("%v: exit code %d, %s", args, got.code, got.errOut)
@@ -217,7 +222,8 @@ func TestEval(t *testing.T) {
 		}
 	})
 	t.Run("predictions can be graded", func(t *testing.T) {
-		got := deepswe(t, "grade", "--tasks", tasksFile, "--predictions", filepath.Join(out, "preds.json"), "--out", filepath.Join(t.TempDir(), "graded"))
+		got := deepswe(t, "grade", "--tasks", tasksFile, "--predictions", filepath.Join(out, "preds.json"), "--out",
+			filepath.Join(t.TempDir(), "graded"))
 		if got.code != 0 || !strings.Contains(got.out, "1 of 2 resolved") {
 			t.Errorf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 		}
@@ -241,7 +247,10 @@ func TestSoundnessCheck(t *testing.T) {
 	}
 	file := write(t, filepath.Join(dir, "tasks.jsonl"), variant("sound", func(*env.Task) {})+
 		variant("trivial", func(t *env.Task) { t.Tests.FailToPass = t.Tests.PassToPass })+
-		variant("impossible", func(t *env.Task) { t.Tests.FailToPass = append(t.Tests.FailToPass, "tests/none.py::test_none") })+
+		variant("impossible", func(t *env.Task) {
+			t.Tests.FailToPass = append(t.Tests.FailToPass,
+				"tests/none.py::test_none")
+		})+
 		variant("unsolved", func(t *env.Task) { t.Tests.GoldPatch = "" }))
 	out := filepath.Join(dir, "run")
 	got := deepswe(t, "eval", "--tasks", file, "--census", "-k", "0", "--out", out)
@@ -256,7 +265,8 @@ func TestSoundnessCheck(t *testing.T) {
 	if want := "1 [trivial] [impossible] [unsolved] [] []"; got2 != want {
 		t.Errorf("census %s, want %s", got2, want)
 	}
-	if !strings.Contains(got.out, "1 of 4 tasks are sound") || !strings.Contains(got.out, "1 solved without any change: trivial") {
+	if !strings.Contains(got.out, "1 of 4 tasks are sound") ||
+		!strings.Contains(got.out, "1 solved without any change: trivial") {
 		t.Errorf("standard output:\n%s", got.out)
 	}
 }

@@ -77,7 +77,8 @@ func TestGradeLog(t *testing.T) {
 	for _, id := range slices.Concat(task.Tests.FailToPass, task.Tests.PassToPass) {
 		lines = append(lines, "PASSED "+id)
 	}
-	text := "+ : '>>>>> Start Test Output'\n===== short test summary info =====\n" + strings.Join(lines, "\n") + "\n+ : '>>>>> End Test Output'\n>>>>> Test Exit Code: 0\n"
+	text := "+ : '>>>>> Start Test Output'\n===== short test summary info =====\n" + strings.Join(lines, "\n") +
+		"\n+ : '>>>>> End Test Output'\n>>>>> Test Exit Code: 0\n"
 	log := write(t, filepath.Join(dir, "log"), text)
 	args := []string{"grade", "--tasks", tasksFile, "--id", task.ID, "--log"}
 
@@ -85,7 +86,8 @@ func TestGradeLog(t *testing.T) {
 	if err != nil || !g.Report.Resolved {
 		t.Fatal(err, g.Report)
 	}
-	if got := deepswe(t, append(args, log, "--json")...); got.code != 0 || got.out != string(g.Report.JSON()) || got.errOut != "" {
+	if got := deepswe(t, append(args, log, "--json")...); got.code != 0 || got.out != string(g.Report.JSON()) ||
+		got.errOut != "" {
 		t.Errorf("exit code %d, %s%s", got.code, got.out, got.errOut)
 	}
 	if got := deepsweWith(t, text, nil, append(args, "-", "--json")...); got.out != string(g.Report.JSON()) {
@@ -95,12 +97,16 @@ func TestGradeLog(t *testing.T) {
 	if got := deepswe(t, append(args, log)...); got.out != want {
 		t.Errorf("for people:\n%s", cmp.Diff(want, got.out))
 	}
-	forged := write(t, filepath.Join(dir, "forged"), strings.Replace(text, "===== short", "FAILED "+task.Tests.FailToPass[0]+"\n===== short", 1))
-	if got := deepswe(t, append(args, forged)...); got.code != 0 || !strings.Contains(got.out, "suspicious: contradiction") {
+	forged := write(t, filepath.Join(dir, "forged"), strings.Replace(text, "===== short",
+		"FAILED "+task.Tests.FailToPass[0]+"\n===== short", 1))
+	if got := deepswe(t, append(args, forged)...); got.code != 0 ||
+		!strings.Contains(got.out, "suspicious: contradiction") {
 		t.Errorf("a log that contradicts itself: exit code %d\n%s", got.code, got.out)
 	}
-	broken := write(t, filepath.Join(dir, "broken"), strings.Replace(text, "Code: 0", "Code: "+strings.Repeat("1", 5000), 1))
-	if got := deepswe(t, append(args, broken, "--json")...); got.code != cli.ExitUsage || !strings.Contains(got.errOut, "bad_exit_code") || got.out != "" {
+	broken := write(t, filepath.Join(dir, "broken"), strings.Replace(text, "Code: 0", "Code: "+strings.Repeat("1", 5000),
+		1))
+	if got := deepswe(t, append(args, broken, "--json")...); got.code != cli.ExitUsage ||
+		!strings.Contains(got.errOut, "bad_exit_code") || got.out != "" {
 		t.Errorf("a log on which the harness raises: exit code %d, %q, %s", got.code, got.out, got.errOut)
 	}
 }
@@ -156,7 +162,8 @@ func TestGradePredictions(t *testing.T) {
 
 	t.Run("again", func(t *testing.T) {
 		before := read(t, filepath.Join(logs, layered.ID, "evaluation.json"))
-		if got := deepswe(t, append(args, "--docker-host", "unix:///nowhere")...); got.code != 0 || !strings.Contains(got.out, "1 of 3 resolved") {
+		if got := deepswe(t, append(args, "--docker-host", "unix:///nowhere")...); got.code != 0 ||
+			!strings.Contains(got.out, "1 of 3 resolved") {
 			t.Errorf("nothing was to be done, and yet: exit code %d\n%s%s", got.code, got.out, got.errOut)
 		}
 		if read(t, filepath.Join(logs, layered.ID, "evaluation.json")) != before {
@@ -164,7 +171,8 @@ func TestGradePredictions(t *testing.T) {
 		}
 	})
 	t.Run("another patch", func(t *testing.T) {
-		predictions["b"] = harness.Prediction{InstanceID: layered.ID, Model: "org/model", Patch: patch(layered.Tests.TestPatch)}
+		predictions["b"] = harness.Prediction{InstanceID: layered.ID, Model: "org/model",
+			Patch: patch(layered.Tests.TestPatch)}
 		data, err := json.Marshal(predictions)
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +189,8 @@ func TestGradeRepeat(t *testing.T) {
 	t.Parallel()
 	testkit.Images(t, bookworm)
 	out := filepath.Join(t.TempDir(), "out")
-	got := deepswe(t, "grade", "--tasks", tasksFile, "--filter", "layered", "--predictions", "gold", "--repeat", "2", "--out", out, "--json")
+	got := deepswe(t, "grade", "--tasks", tasksFile, "--filter", "layered", "--predictions", "gold", "--repeat", "2",
+		"--out", out, "--json")
 	if got.code != 0 {
 		t.Fatalf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 	}
@@ -189,7 +198,8 @@ func TestGradeRepeat(t *testing.T) {
 		t.Errorf("want two results and the report:\n%s", got.out)
 	}
 	logs := filepath.Join(out, "logs", "run_evaluation", "deepswe", "gold", "deepswe__layered")
-	for _, file := range []string{logs + "/report.json", logs + "/repeat/1/report.json", filepath.Join(out, "flaky.json")} {
+	for _, file := range []string{logs + "/report.json", logs + "/repeat/1/report.json",
+		filepath.Join(out, "flaky.json")} {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}

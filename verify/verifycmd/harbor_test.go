@@ -27,7 +27,8 @@ func buildHarborImage(t testing.TB, r repository) {
 		}
 	}
 	write(t, filepath.Join(dir, "Dockerfile"), "FROM "+bookworm+"\nCOPY repository /testbed\n")
-	if out, err := exec.CommandContext(t.Context(), "docker", "build", "-q", "-t", harborImage, dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "docker", "build", "-q", "-t", harborImage,
+		dir).CombinedOutput(); err != nil {
 		t.Fatalf("docker build: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
@@ -55,11 +56,13 @@ workdir = "/testbed"
 `, filepath.Base(dir), harborImage))
 	write(t, filepath.Join(dir, "instruction.md"), task.Statement)
 	write(t, filepath.Join(dir, "environment", "Dockerfile"), "FROM "+harborImage+"\n")
-	write(t, filepath.Join(dir, "solution", "solve.sh"), "#!/bin/bash\ncd /testbed && git apply <<'END_OF_PATCH'\n"+task.Tests.GoldPatch+"END_OF_PATCH\n")
+	write(t, filepath.Join(dir, "solution", "solve.sh"),
+		"#!/bin/bash\ncd /testbed && git apply <<'END_OF_PATCH'\n"+task.Tests.GoldPatch+"END_OF_PATCH\n")
 	for name, content := range task.Tests.Files {
 		write(t, filepath.Join(dir, "tests", filepath.Base(name)), content)
 	}
-	write(t, filepath.Join(dir, "tests", "test.sh"), "#!/bin/bash\ncp /tests/*.py /testbed/tests/\ncd /testbed && python3 -m pytest -q tests\n"+reward+"\n")
+	write(t, filepath.Join(dir, "tests", "test.sh"),
+		"#!/bin/bash\ncp /tests/*.py /testbed/tests/\ncd /testbed && python3 -m pytest -q tests\n"+reward+"\n")
 	for _, script := range []string{"tests/test.sh", "solution/solve.sh"} {
 		if err := os.Chmod(filepath.Join(dir, script), 0o755); err != nil {
 			t.Fatal(err)
@@ -127,7 +130,8 @@ func TestHarborTasks(t *testing.T) {
 func harborReward(t *testing.T, harbor, folder, agent string) float64 {
 	t.Helper()
 	trials := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), harbor, "trial", "start", "-p", folder, "-a", agent, "--trial-name", "trial", "--trials-dir", trials).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), harbor, "trial", "start", "-p", folder, "-a", agent, "--trial-name",
+		"trial", "--trials-dir", trials).CombinedOutput()
 	if err != nil {
 		t.Fatalf("harbor: %v\n%s", err, out)
 	}

@@ -45,11 +45,13 @@ func numberTasks(n int) []env.Task {
 	prepare := []string{"echo 0 > number; echo constant > constant"}
 	for i := range n {
 		tasks = append(tasks, env.Task{
-			ID: fmt.Sprintf("number-%03d", i), Source: "deepswe", Statement: fmt.Sprintf("The number must be %d.", 1000+i), Image: busybox, Dir: "/testbed",
+			ID: fmt.Sprintf("number-%03d", i), Source: "deepswe", Statement: fmt.Sprintf("The number must be %d.", 1000+i),
+			Image: busybox, Dir: "/testbed",
 			Prepare: prepare,
 			Tests: env.Tests{
-				FailToPass: []string{"test.sh::number"}, PassToPass: []string{"test.sh::constant"}, Parser: "parse_log_pytest", EvalType: "pass_and_fail",
-				Prepare: prepare, Script: "#!/bin/sh\necho '>>>>> Start Test Output'\n. ./hidden.sh\necho '>>>>> End Test Output'\n",
+				FailToPass: []string{"test.sh::number"}, PassToPass: []string{"test.sh::constant"}, Parser: "parse_log_pytest",
+				EvalType: "pass_and_fail",
+				Prepare:  prepare, Script: "#!/bin/sh\necho '>>>>> Start Test Output'\n. ./hidden.sh\necho '>>>>> End Test Output'\n",
 				Files: map[string]string{"hidden.sh": fmt.Sprintf(
 					"check() { if [ \"$2\" = \"$3\" ]; then echo PASSED test.sh::$1; else echo FAILED test.sh::$1; fi; }\n"+
 						"check number \"$(cat number)\" %d\ncheck constant \"$(cat constant)\" constant\n", 1000+i)},
@@ -90,7 +92,8 @@ func (f *flapping) answer(r llmtest.Request) llmtest.Reply {
 	defer f.mu.Unlock()
 	reply := guessing(r)
 	faults := []llmtest.Reply{
-		llmtest.BadGateway(), llmtest.Hangup(), llmtest.Disconnect(reply), llmtest.Status(http.StatusServiceUnavailable, "loading"),
+		llmtest.BadGateway(), llmtest.Hangup(), llmtest.Disconnect(reply),
+		llmtest.Status(http.StatusServiceUnavailable, "loading"),
 		llmtest.RateLimited(0), llmtest.Malformed(), llmtest.NoChoices(),
 	}
 	switch down := time.Since(f.began)%(7*time.Second) > 6*time.Second; {
@@ -120,7 +123,8 @@ func TestKilledRuns(t *testing.T) {
 	defer flaps.Close()
 
 	args := []string{
-		"eval", "--tasks", tasks, "-k", strconv.Itoa(k), "--workers", strconv.Itoa(workers), "--seed", "11", "--format", "xml", "--tokens",
+		"eval", "--tasks", tasks, "-k", strconv.Itoa(k), "--workers", strconv.Itoa(workers), "--seed", "11", "--format",
+		"xml", "--tokens",
 	}
 	calm, disturbed := filepath.Join(dir, "calm"), filepath.Join(dir, "disturbed")
 	began := time.Now()
@@ -129,7 +133,8 @@ func TestKilledRuns(t *testing.T) {
 	began = time.Now()
 
 	command(t, append(args, "--out", disturbed, "--base-url", flaps.URL+"/v1")...).kill(t, 500*time.Millisecond)
-	again := []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL + "/v1"}
+	again := []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL +
+		"/v1"}
 	killed := 1
 	for ; killed < kills; killed++ {
 		if !run.Exists(disturbed) { // it did not come as far as its manifest
@@ -138,7 +143,8 @@ func TestKilledRuns(t *testing.T) {
 		if ended := command(t, again...).kill(t, time.Duration(1+rand.IntN(4000))*time.Millisecond); ended {
 			break
 		}
-		again = []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL + "/v1"}
+		again = []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL +
+			"/v1"}
 	}
 	command(t, again...).wait(t)
 	t.Logf("killed %d times, with %d faults of the endpoint: %.0f s", killed, unsteady.faults, time.Since(began).Seconds())
@@ -186,7 +192,8 @@ func TestInterruptedRun(t *testing.T) {
 	defer endpoint.Close()
 	out := filepath.Join(dir, "run")
 	flags := []string{"--out", out, "--base-url", endpoint.URL + "/v1"}
-	r := command(t, append([]string{"eval", "--tasks", tasks, "-k", "2", "--workers", "4", "--seed", "11", "--format", "xml"}, flags...)...)
+	r := command(t, append([]string{"eval", "--tasks", tasks, "-k", "2", "--workers", "4", "--seed", "11", "--format",
+		"xml"}, flags...)...)
 	for range 10 { // by now some rollouts wait for a reply
 		<-asked
 	}
@@ -194,7 +201,8 @@ func TestInterruptedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := <-r.done
-	if code := r.cmd.ProcessState.ExitCode(); code != cli.ExitInterrupted || !strings.Contains(r.errOut.String(), "resume with: deepswe eval --resume --out "+out) {
+	if code := r.cmd.ProcessState.ExitCode(); code != cli.ExitInterrupted ||
+		!strings.Contains(r.errOut.String(), "resume with: deepswe eval --resume --out "+out) {
 		t.Fatalf("exit code %d, %v:\n%s", code, err, r.errOut.String())
 	}
 	if before := stable(t, out); before.Complete || before.Missing == 0 {
@@ -324,7 +332,8 @@ func nothingLeft(t *testing.T, runs ...string) {
 		var left []byte
 		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 			var err error
-			left, err = exec.CommandContext(t.Context(), "docker", "ps", "-a", "--filter", "label=deepswe.run="+filepath.Base(run), "--format", "{{.Names}} {{.Status}}").Output()
+			left, err = exec.CommandContext(t.Context(), "docker", "ps", "-a", "--filter",
+				"label=deepswe.run="+filepath.Base(run), "--format", "{{.Names}} {{.Status}}").Output()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,8 @@ func TestRepositories(t *testing.T) {
 					t.Fatal(err)
 				}
 				if v.Status != tc.status || v.Reward != tc.reward || v.InfraReason != "" {
-					t.Errorf("%s: %s, reward %v, %s, %s, %v, want %s, reward %v\n%s", tc.name, v.Status, v.Reward, v.InfraReason, v.Detail,
+					t.Errorf("%s: %s, reward %v, %s, %s, %v, want %s, reward %v\n%s", tc.name, v.Status, v.Reward, v.InfraReason,
+						v.Detail,
 						v.Suspicious, tc.status, tc.reward, v.Log)
 				}
 				t.Logf("%s: %.1f s", tc.name, v.Seconds)

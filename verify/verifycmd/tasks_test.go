@@ -94,7 +94,8 @@ func (r repository) stream() string {
 		if i == len(r.commits)-1 {
 			ref = "refs/heads/fix"
 		}
-		fmt.Fprintf(&b, "commit %s\nmark :%d\ncommitter A Maintainer <maintainer@example.com> %d +0000\n", ref, i+1, 1700000000+i*86400)
+		fmt.Fprintf(&b, "commit %s\nmark :%d\ncommitter A Maintainer <maintainer@example.com> %d +0000\n", ref, i+1,
+			1700000000+i*86400)
 		text(c.message)
 		if i > 0 {
 			fmt.Fprintf(&b, "from :%d\n", i)

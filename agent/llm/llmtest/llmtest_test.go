@@ -15,7 +15,8 @@ import (
 
 func post(t testing.TB, h http.Handler, body string) (status int, answer string) {
 	t.Helper()
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://fake/v1/chat/completions", strings.NewReader(body))
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://fake/v1/chat/completions",
+		strings.NewReader(body))
 	rec := httptest.NewRecorder()
 	h.ServeHTTP(rec, req)
 	return rec.Code, rec.Body.String()
@@ -50,14 +51,18 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no JSON":          {`{`, 400, "body is not JSON"},
-		"unknown model":    {`{"model":"x","messages":[{"role":"user","content":"x"}]}`, 404, "The model `x` does not exist"},
-		"no messages":      {`{"model":"test-model"}`, 400, "at least 1 item"},
-		"no content":       {`{"model":"test-model","messages":[{"role":"user"}]}`, 400, "messages.0.content: Field required"},
-		"unknown role":     {`{"model":"test-model","messages":[{"role":"robot","content":"x"}]}`, 400, "Unexpected message role"},
-		"answer to nobody": {`{"model":"test-model","messages":[{"role":"tool","content":"x","tool_call_id":"a"}]}`, 400, "answers no call"},
+		"no JSON":       {`{`, 400, "body is not JSON"},
+		"unknown model": {`{"model":"x","messages":[{"role":"user","content":"x"}]}`, 404, "The model `x` does not exist"},
+		"no messages":   {`{"model":"test-model"}`, 400, "at least 1 item"},
+		"no content": {`{"model":"test-model","messages":[{"role":"user"}]}`, 400,
+			"messages.0.content: Field required"},
+		"unknown role": {`{"model":"test-model","messages":[{"role":"robot","content":"x"}]}`, 400,
+			"Unexpected message role"},
+		"answer to nobody": {`{"model":"test-model","messages":[{"role":"tool","content":"x","tool_call_id":"a"}]}`, 400,
+			"answers no call"},
 		"broken arguments": {`{"model":"test-model","messages":[{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{"}}]}]}`, 400, "not a JSON object"},
-		"end of script":    {`{"model":"test-model","messages":[{"role":"user","content":""}]}`, 400, "the script has no further reply"},
+		"end of script": {`{"model":"test-model","messages":[{"role":"user","content":""}]}`, 400,
+			"the script has no further reply"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,8 +74,10 @@ func TestRequestsThatAreRefused(t *testing.T) {
 }
 
 func TestMaxTokensCutsTheAnswer(t *testing.T) {
-	status, answer := post(t, llmtest.New(llmtest.Text("abcdefghi")), `{"model":"test-model","max_tokens":2,"messages":[{"role":"user","content":"x"}]}`)
-	if status != http.StatusOK || !strings.Contains(answer, `"content":"abcdef"`) || !strings.Contains(answer, `"finish_reason":"length"`) {
+	status, answer := post(t, llmtest.New(llmtest.Text("abcdefghi")),
+		`{"model":"test-model","max_tokens":2,"messages":[{"role":"user","content":"x"}]}`)
+	if status != http.StatusOK || !strings.Contains(answer, `"content":"abcdef"`) ||
+		!strings.Contains(answer, `"finish_reason":"length"`) {
 		t.Errorf("%d %s", status, answer)
 	}
 }
