@@ -60,7 +60,7 @@ func ExampleAlgorithm_Rows() {
 func ExamplePlacement_Rows() {
 	for _, row := range (rl.Placement{Disposition: rl.Trained}).Rows(group()[0], 0) {
 		fmt.Println("ids", row.IDs)
-		fmt.Println("mask", row.Mask)
+		fmt.Println("mask", row.Mask) //nolint:staticcheck // QF1010: numbers, not text
 		fmt.Println("logprobs", row.Logprobs)
 	}
 	// Output:

@@ -56,9 +56,11 @@ const (
 	Trained Disposition = "trained"
 	// Masked rollouts have rows whose mask is zero everywhere.
 	Masked Disposition = "masked"
-	// NoReward and those below were dropped: without a reward, by the filter, or with their whole group.
-	NoReward     Disposition = "no_reward"
-	Filtered     Disposition = "filtered"
+	// NoReward rollouts were dropped because they have no reward.
+	NoReward Disposition = "no_reward"
+	// Filtered rollouts were dropped by the filter.
+	Filtered Disposition = "filtered"
+	// SmallGroup and UniformGroup rollouts were dropped with their whole group.
 	SmallGroup   Disposition = "small_group"
 	UniformGroup Disposition = "uniform_group"
 )

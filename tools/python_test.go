@@ -97,7 +97,8 @@ def folds(node, out):
                 out.append([first, last]); continue
         if isinstance(child, ast.ClassDef):
             d = child.body[0]
-            if isinstance(d, ast.Expr) and isinstance(d.value, ast.Constant) and isinstance(d.value.value, str) and d.end_lineno - d.lineno + 1 >= 4:
+            if isinstance(d, ast.Expr) and isinstance(d.value, ast.Constant) and isinstance(d.value.value, str) \
+                    and d.end_lineno - d.lineno + 1 >= 4:
                 out.append([d.lineno, d.end_lineno])
         folds(child, out)
 for f in files:

@@ -40,8 +40,8 @@ type loop struct {
 // indefinitely.
 const flushTimeout = 2 * time.Minute
 
-// run trains until all steps are done. A resumed run goes on from s, its last checkpoint, and history has its metrics up
-// to there.
+// run trains until all steps are done. A resumed run continues from s, its last checkpoint; history has its metrics up
+// to that step.
 //
 // When ctx ends, rollouts under way get the time of rollouts.drain to end; then the state after the last update is
 // saved, and the error wraps run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a

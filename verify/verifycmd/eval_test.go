@@ -288,7 +288,9 @@ func TestOddTaskIDs(t *testing.T) {
 	ids := []string{"a/b", "a%2Fb", ".hidden x", strings.Repeat("long", 100), strings.Repeat("long", 100) + "er"}
 	dir := t.TempDir()
 	file := copiesOf(t, dir, layered, append(ids, "..", "../../up")...)
-	endpoint := httptest.NewServer(&llmtest.Server{Answer: func(llmtest.Request) llmtest.Reply { return llmtest.Text(finish) }})
+	endpoint := httptest.NewServer(&llmtest.Server{
+		Answer: func(llmtest.Request) llmtest.Reply { return llmtest.Text(finish) },
+	})
 	defer endpoint.Close()
 	for _, args := range [][]string{
 		{"eval", "--no-grade", "--base-url", endpoint.URL + "/v1", "--format", "xml"},

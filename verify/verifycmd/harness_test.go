@@ -32,7 +32,8 @@ for task in tasks:
         continue
     log = Path("logs/run_evaluation") / run / pred["model_name_or_path"].replace("/", "__") / task["instance_id"] / "test_output.txt"
     if log.exists():
-        report = get_eval_report(test_spec=make_test_spec(task), prediction=pred, test_log_path=log, include_tests_status=True)
+        report = get_eval_report(test_spec=make_test_spec(task), prediction=pred, test_log_path=log,
+                                 include_tests_status=True)
         reports[task["instance_id"]] = json.dumps(report, indent=4)
 made = reporting.make_run_report(predictions, tasks, run, None, report_dir="theirs")
 print(json.dumps({"reports": reports, "run": made.read_text()}))

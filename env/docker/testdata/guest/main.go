@@ -1,5 +1,5 @@
-// Command guest is the guest and nothing else: the tests' stand-in for the deepswe binary, which a test binary cannot be
-// where the race detector makes it a dynamic one.
+// Command guest is the guest and nothing else. Tests use it in place of the deepswe binary: under the race detector, a
+// test binary is dynamically linked and cannot run in every image.
 package main
 
 import (
