@@ -60,8 +60,9 @@ const (
 	NoReward Disposition = "no_reward"
 	// Filtered rollouts were dropped by the filter.
 	Filtered Disposition = "filtered"
-	// SmallGroup and UniformGroup rollouts were dropped with their whole group.
-	SmallGroup   Disposition = "small_group"
+	// SmallGroup rollouts were dropped with a group of too few members.
+	SmallGroup Disposition = "small_group"
+	// UniformGroup rollouts were dropped with a group of equal rewards.
 	UniformGroup Disposition = "uniform_group"
 )
 
