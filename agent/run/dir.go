@@ -366,7 +366,8 @@ func CheckNames(ids []string) error {
 func foldName(folded map[string]string, id string) error {
 	name := strings.ToLower(PathName(id))
 	if other, ok := folded[name]; ok && other != id {
-		return fmt.Errorf("the ids %q and %q differ only in upper and lower case: rename one, or leave one out", other, id)
+		return fmt.Errorf("the ids %q and %q differ only in upper and lower case: rename one, or leave one out",
+			min(other, id), max(other, id))
 	}
 	folded[name] = id
 	return nil

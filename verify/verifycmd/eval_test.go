@@ -365,7 +365,7 @@ func TestRunsThatAreRefused(t *testing.T) {
 		{"eval --resume --out " + graded.Path(), "holds a run of grade, not of eval"},
 		{"grade --predictions gold --tasks " + tasksFile + " --out " + live.Path(), "holds a run of eval, not of grade"},
 		{"grade --predictions gold --tasks " + tasksFile + " --out " + graded.Path(), "in use by process"},
-		{"grade --predictions gold --tasks " + twice, `"layered" and "Layered" differ only in upper and lower case`},
+		{"grade --predictions gold --tasks " + twice, `"Layered" and "layered" differ only in upper and lower case`},
 		{"eval --model replay:x --tasks " + twice, "differ only in upper and lower case"},
 	} {
 		got := deepswe(t, strings.Fields(tc.args)...)
