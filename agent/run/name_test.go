@@ -72,7 +72,7 @@ func TestNamesThatDifferInCaseOnly(t *testing.T) {
 		t.Error(err)
 	}
 	if err := CheckNames([]string{"django-1", "x", "Django-1"}); err == nil ||
-		!strings.Contains(err.Error(), `"django-1" and "Django-1"`) {
+		!strings.Contains(err.Error(), `"Django-1" and "django-1"`) {
 		t.Errorf("got %v", err)
 	}
 }
