@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"deepswe/env/testkit"
 )
 
 func TestReadInput(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "issue.md")
-	writeFile(t, file, "from a file\n")
+	testkit.WriteFile(t, file, "from a file\n")
 	binary := filepath.Join(t.TempDir(), "core")
-	writeFile(t, binary, "\x7fELF\xff\xfe")
+	testkit.WriteFile(t, binary, "\x7fELF\xff\xfe")
 	for name, c := range map[string]struct {
 		args  []string
 		file  string

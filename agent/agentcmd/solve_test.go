@@ -21,6 +21,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/testkit"
 )
 
 // scripted is a model that gives its replies one after the other, and keeps what it was asked.
@@ -52,16 +53,6 @@ const (
 
 func environment(vars map[string]string) func(string) string {
 	return func(name string) string { return vars[name] }
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // world is a user's machine: a home, a directory for temporary files, and a model.
@@ -140,7 +131,7 @@ func script(t *testing.T, dir, text string) string {
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "greeter")
-	writeFile(t, filepath.Join(dir, "hello.txt"), "goodbye\n")
+	testkit.WriteFile(t, filepath.Join(dir, "hello.txt"), "goodbye\n")
 	script(t, dir, "git init -q -b main .; git add -A; git commit -qm start")
 	return dir
 }
@@ -291,7 +282,7 @@ func TestDemoIgnoresTheConfiguration(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("needs go")
 	}
-	writeFile(t, filepath.Join(w.vars["HOME"], ".config", "deepswe", "config.yaml"),
+	testkit.WriteFile(t, filepath.Join(w.vars["HOME"], ".config", "deepswe", "config.yaml"),
 		"env: docker\nimage: no/such:image\nformat: tools\nmodel: other\n")
 	if code := w.run(t, "solve", "--demo", "--env", "host"); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.err)

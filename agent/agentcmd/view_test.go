@@ -67,7 +67,7 @@ func TestView(t *testing.T) {
 	testkit.Golden(t, "testdata/view-list.golden", volatile.ReplaceAllString(view(cli.ExitDone, run), "X"))
 
 	broken := filepath.Join(t.TempDir(), "broken.json")
-	writeFile(t, broken, "{}")
+	testkit.WriteFile(t, broken, "{}")
 	for _, args := range [][]string{
 		{}, {run, run}, {"missing"}, {t.TempDir()}, {broken}, {"--step", "5", attempt}, {"--step", "-1", attempt},
 	} {
@@ -84,7 +84,7 @@ func TestReplay(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, &w.err)
 	}
 	recording := filepath.Join(run, "rollouts", "greeter", "0", "trajectory.json")
-	writeFile(t, filepath.Join(own, "hello.txt"), "goodbye, all\n")
+	testkit.WriteFile(t, filepath.Join(own, "hello.txt"), "goodbye, all\n")
 	if code := w.run(t, "replay", "--env", "host", "--repo", own, recording); code != cli.ExitUnsolved {
 		t.Errorf("exit code %d: %s", code, &w.err)
 	}
@@ -143,7 +143,7 @@ func TestViewOfRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, events, string(whole[:len(whole)-10]))
+	testkit.WriteFile(t, events, string(whole[:len(whole)-10]))
 	view(cli.ExitDone, path, "attempts: 1 finished, 1 failed; 1 of 1 graded are solved\n")
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -156,9 +156,9 @@ func TestViewOfRuns(t *testing.T) {
 	if err := trained.Close(); err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, trained.Path("report.html"), "")
+	testkit.WriteFile(t, trained.Path("report.html"), "")
 	view(cli.ExitDone, "lake", "lake  train, begun ", "/lake/report.html\n")
-	writeFile(t, filepath.Join(path, "manifest.json"), `{"version":9,"kind":"grade","program":"deepswe 9"}`)
+	testkit.WriteFile(t, filepath.Join(path, "manifest.json"), `{"version":9,"kind":"grade","program":"deepswe 9"}`)
 	view(cli.ExitUsage, path, "was made by deepswe 9, in format 9", "use a newer deepswe")
 }
 

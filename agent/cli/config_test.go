@@ -1,23 +1,14 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
+
+	"deepswe/env/testkit"
 )
 
 func environment(vars map[string]string) func(string) string {
 	return func(name string) string { return vars[name] }
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestLoadConfig(t *testing.T) {
@@ -27,18 +18,18 @@ func TestLoadConfig(t *testing.T) {
 		t.Errorf("no file: %+v, %v", c, err)
 	}
 	path := filepath.Join(home, ".config", "deepswe", "config.yaml")
-	writeFile(t, path, "# nothing yet\n")
+	testkit.WriteFile(t, path, "# nothing yet\n")
 	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || c != (Config{}) {
 		t.Errorf("an empty file: %+v, %v", c, err)
 	}
-	writeFile(t, path, "base_url: http://gpu:8000/v1\nmodel: m\napi_key: k\nenv: docker\nimage: i\nformat: xml\ncontext: 32768\n")
+	testkit.WriteFile(t, path, "base_url: http://gpu:8000/v1\nmodel: m\napi_key: k\nenv: docker\nimage: i\nformat: xml\ncontext: 32768\n")
 	want := Config{BaseURL: "http://gpu:8000/v1", Model: "m", APIKey: "k", Env: "docker", Image: "i", Format: "xml",
 		Context: 32768}
 	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || c != want {
 		t.Errorf("got %+v, %v; want %+v", c, err, want)
 	}
 	for _, wrong := range []string{"modell: m\n", "context: much\n", "- a list\n", "a: b: c\n", "mounts: [/]\n"} {
-		writeFile(t, path, wrong)
+		testkit.WriteFile(t, path, wrong)
 		if c, err := (World{Getenv: getenv}).LoadConfig(); ExitCode(err) != ExitUsage {
 			t.Errorf("%q: %+v, %v; want a usage error", wrong, c, err)
 		}

@@ -158,7 +158,7 @@ func stripEscapes(s string) string {
 // without the cost of those that it does not use.
 type Expression func() *regexp.Regexp
 
-// expression is for what Go and Python read alike.
+// expression compiles a pattern that means the same to Go and to Python.
 func expression(expr string) Expression {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

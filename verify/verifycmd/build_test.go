@@ -24,22 +24,23 @@ func TestDockerfileTasks(t *testing.T) {
 
 	own := source
 	own.ID, own.Image, own.Dockerfile = "own", "", "image"
-	write(t, filepath.Join(dir, "image", "Dockerfile"), "FROM "+bookworm+"\nRUN touch /own\n")
+	testkit.WriteFile(t, filepath.Join(dir, "image", "Dockerfile"), "FROM "+bookworm+"\nRUN touch /own\n")
 	record, err := json.Marshal(own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "own.jsonl"), string(record)+"\n")
+	testkit.WriteFile(t, filepath.Join(dir, "own.jsonl"), string(record)+"\n")
 
 	folder := harborTask(t, filepath.Join(dir, "harbor"), source, harborCases[0].reward)
 	toml := read(t, filepath.Join(folder, "task.toml"))
-	write(t, filepath.Join(folder, "task.toml"), strings.Replace(toml, fmt.Sprintf("docker_image = %q\n", harborImage), "",
-		1))
-	write(t, filepath.Join(folder, "environment", "Dockerfile"),
+	testkit.WriteFile(t, filepath.Join(folder, "task.toml"),
+		strings.Replace(toml, fmt.Sprintf("docker_image = %q\n", harborImage), "",
+			1))
+	testkit.WriteFile(t, filepath.Join(folder, "environment", "Dockerfile"),
 		"FROM "+bookworm+"\nWORKDIR /testbed\nCOPY repository .\n")
 	for _, c := range r.commits[:len(r.commits)-1] {
 		for name, content := range c.files {
-			write(t, filepath.Join(folder, "environment", "repository", name), content)
+			testkit.WriteFile(t, filepath.Join(folder, "environment", "repository", name), content)
 		}
 	}
 	server := httptest.NewServer(&llmtest.Server{Answer: knowing([]env.Task{source},

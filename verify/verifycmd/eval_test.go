@@ -245,7 +245,7 @@ func TestSoundnessCheck(t *testing.T) {
 		}
 		return string(line) + "\n"
 	}
-	file := write(t, filepath.Join(dir, "tasks.jsonl"), variant("sound", func(*env.Task) {})+
+	file := testkit.WriteFile(t, filepath.Join(dir, "tasks.jsonl"), variant("sound", func(*env.Task) {})+
 		variant("trivial", func(t *env.Task) { t.Tests.FailToPass = t.Tests.PassToPass })+
 		variant("impossible", func(t *env.Task) {
 			t.Tests.FailToPass = append(t.Tests.FailToPass,
@@ -342,7 +342,7 @@ func TestRunsThatAreRefused(t *testing.T) {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(path, "manifest.json"), text)
+		testkit.WriteFile(t, filepath.Join(path, "manifest.json"), text)
 		return path
 	}
 	old := manifest("old", `{"version":1,"kind":"eval","program":"deepswe 0.1","flags":{}}`)

@@ -17,17 +17,6 @@ import (
 	"deepswe/verify/harness"
 )
 
-func write(t testing.TB, path, content string) string {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func read(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -40,7 +29,7 @@ func read(t testing.TB, path string) string {
 func TestGradeUsage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	preds := write(t, filepath.Join(dir, "preds.json"), `[{"instance_id": "nowhere", "model_patch": ""}]`)
+	preds := testkit.WriteFile(t, filepath.Join(dir, "preds.json"), `[{"instance_id": "nowhere", "model_patch": ""}]`)
 	for _, tc := range []struct {
 		args string
 		says string
@@ -79,7 +68,7 @@ func TestGradeLog(t *testing.T) {
 	}
 	text := "+ : '>>>>> Start Test Output'\n===== short test summary info =====\n" + strings.Join(lines, "\n") +
 		"\n+ : '>>>>> End Test Output'\n>>>>> Test Exit Code: 0\n"
-	log := write(t, filepath.Join(dir, "log"), text)
+	log := testkit.WriteFile(t, filepath.Join(dir, "log"), text)
 	args := []string{"grade", "--tasks", tasksFile, "--id", task.ID, "--log"}
 
 	g, err := verify.GradeLog(task, verify.Evidence{Log: []byte(text)})
@@ -97,14 +86,15 @@ func TestGradeLog(t *testing.T) {
 	if got := deepswe(t, append(args, log)...); got.out != want {
 		t.Errorf("for people:\n%s", cmp.Diff(want, got.out))
 	}
-	forged := write(t, filepath.Join(dir, "forged"), strings.Replace(text, "===== short",
+	forged := testkit.WriteFile(t, filepath.Join(dir, "forged"), strings.Replace(text, "===== short",
 		"FAILED "+task.Tests.FailToPass[0]+"\n===== short", 1))
 	if got := deepswe(t, append(args, forged)...); got.code != 0 ||
 		!strings.Contains(got.out, "suspicious: contradiction") {
 		t.Errorf("a log that contradicts itself: exit code %d\n%s", got.code, got.out)
 	}
-	broken := write(t, filepath.Join(dir, "broken"), strings.Replace(text, "Code: 0", "Code: "+strings.Repeat("1", 5000),
-		1))
+	broken := testkit.WriteFile(t, filepath.Join(dir, "broken"),
+		strings.Replace(text, "Code: 0", "Code: "+strings.Repeat("1", 5000),
+			1))
 	if got := deepswe(t, append(args, broken, "--json")...); got.code != cli.ExitUsage ||
 		!strings.Contains(got.errOut, "bad_exit_code") || got.out != "" {
 		t.Errorf("a log on which the harness raises: exit code %d, %q, %s", got.code, got.out, got.errOut)
@@ -127,7 +117,7 @@ func TestGradePredictions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := write(t, filepath.Join(dir, "preds.json"), string(data))
+	file := testkit.WriteFile(t, filepath.Join(dir, "preds.json"), string(data))
 	out := filepath.Join(dir, "out")
 	args := []string{"grade", "--tasks", tasksFile, "--predictions", file, "--out", out, "--run-id", "r1"}
 	got := deepswe(t, args...)
@@ -177,7 +167,7 @@ func TestGradePredictions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, file, string(data))
+		testkit.WriteFile(t, file, string(data))
 		if got := deepswe(t, args...); got.code != 0 || !strings.Contains(got.out, "0 of 3 resolved") {
 			t.Errorf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 		}

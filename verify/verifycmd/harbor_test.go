@@ -11,6 +11,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/dataset"
+	"deepswe/env/testkit"
 	"deepswe/verify"
 )
 
@@ -23,10 +24,10 @@ func buildHarborImage(t testing.TB, r repository) {
 	dir := t.TempDir()
 	for _, c := range r.commits[:len(r.commits)-1] {
 		for name, content := range c.files {
-			write(t, filepath.Join(dir, "repository", name), content)
+			testkit.WriteFile(t, filepath.Join(dir, "repository", name), content)
 		}
 	}
-	write(t, filepath.Join(dir, "Dockerfile"), "FROM "+bookworm+"\nCOPY repository /testbed\n")
+	testkit.WriteFile(t, filepath.Join(dir, "Dockerfile"), "FROM "+bookworm+"\nCOPY repository /testbed\n")
 	if out, err := exec.CommandContext(t.Context(), "docker", "build", "-q", "-t", harborImage,
 		dir).CombinedOutput(); err != nil {
 		t.Fatalf("docker build: %v\n%s", err, out)
@@ -42,7 +43,7 @@ func buildHarborImage(t testing.TB, r repository) {
 // is pytest's.
 func harborTask(t testing.TB, dir string, task env.Task, reward string) string {
 	t.Helper()
-	write(t, filepath.Join(dir, "task.toml"), fmt.Sprintf(`version = "1.0"
+	testkit.WriteFile(t, filepath.Join(dir, "task.toml"), fmt.Sprintf(`version = "1.0"
 
 [task]
 name = "deepswe/%s"
@@ -54,14 +55,14 @@ timeout_sec = 120.0
 docker_image = %q
 workdir = "/testbed"
 `, filepath.Base(dir), harborImage))
-	write(t, filepath.Join(dir, "instruction.md"), task.Statement)
-	write(t, filepath.Join(dir, "environment", "Dockerfile"), "FROM "+harborImage+"\n")
-	write(t, filepath.Join(dir, "solution", "solve.sh"),
+	testkit.WriteFile(t, filepath.Join(dir, "instruction.md"), task.Statement)
+	testkit.WriteFile(t, filepath.Join(dir, "environment", "Dockerfile"), "FROM "+harborImage+"\n")
+	testkit.WriteFile(t, filepath.Join(dir, "solution", "solve.sh"),
 		"#!/bin/bash\ncd /testbed && git apply <<'END_OF_PATCH'\n"+task.Tests.GoldPatch+"END_OF_PATCH\n")
 	for name, content := range task.Tests.Files {
-		write(t, filepath.Join(dir, "tests", filepath.Base(name)), content)
+		testkit.WriteFile(t, filepath.Join(dir, "tests", filepath.Base(name)), content)
 	}
-	write(t, filepath.Join(dir, "tests", "test.sh"),
+	testkit.WriteFile(t, filepath.Join(dir, "tests", "test.sh"),
 		"#!/bin/bash\ncp /tests/*.py /testbed/tests/\ncd /testbed && python3 -m pytest -q tests\n"+reward+"\n")
 	for _, script := range []string{"tests/test.sh", "solution/solve.sh"} {
 		if err := os.Chmod(filepath.Join(dir, script), 0o755); err != nil {

@@ -68,7 +68,7 @@ func TestOfficialHarness(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return write(t, filepath.Join(dir, name), string(data))
+		return testkit.WriteFile(t, filepath.Join(dir, name), string(data))
 	}
 	preds, out := dump("preds.json", byID), filepath.Join(dir, "out")
 	got := deepswe(t, "grade", "--tasks", tasksFile, "--predictions", preds, "--out", out, "--run-id", "r")

@@ -227,7 +227,7 @@ func writeTasks(t testing.TB, path string, tasks []env.Task) string {
 			t.Fatal(err)
 		}
 	}
-	return write(t, path, lines.String())
+	return testkit.WriteFile(t, path, lines.String())
 }
 
 // running is a command in a process of its own.
