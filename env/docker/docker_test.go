@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 	if scenario := os.Getenv("DEEPSWE_TEST_CHILD"); scenario != "" {
 		os.Exit(child(scenario))
 	}
+	testkit.Parallel(8)
 	testkit.Main(m)
 }
 

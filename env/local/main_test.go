@@ -12,6 +12,7 @@ import (
 
 	"deepswe/env/guest"
 	"deepswe/env/guest/inside"
+	"deepswe/env/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -22,5 +23,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, victim{kind: f[0], scratch: f[1], source: f[2], mark: f[3]}.run())
 		os.Exit(1)
 	}
+	testkit.Parallel(8)
 	goleak.VerifyTestMain(m)
 }

@@ -29,13 +29,15 @@ type Options struct {
 // secret is a variable of the host's environment that no sandbox may ever show.
 const secret = "DEEPSWE_TEST_SECRET"
 
-// Run checks a provider. The provider must be closed by newProvider's own clean-up.
+// Run checks a provider. The provider must be closed by newProvider's own clean-up. The groups of cases run side by side,
+// as far as -parallel allows: most of their time is waiting.
 func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
 	if err := os.Setenv(secret, "not for sandboxes"); err != nil { // and stays: other suites may run at the same time
 		t.Fatal(err)
 	}
-	s := &suite{provider: newProvider(t), options: o, run: "sandboxtest-" + rand.Text()[:8]}
-	s.can = s.provider.Capabilities()
+	all := suite{provider: newProvider(t), options: o, run: "sandboxtest-" + rand.Text()[:8]}
+	all.can = all.provider.Capabilities()
+	t.Cleanup(func() { all.nothingLeft(t, "") })
 	for _, group := range []struct {
 		name  string
 		cases []testCase
@@ -44,13 +46,15 @@ func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
 		{"Look", lookCases()}, {"Unpack", unpackCases()}, {"Isolation", isolationCases()}, {"Lifecycle", lifecycleCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			s := all // with a shared sandbox of its own
+			s.group = group.name
 			for _, c := range group.cases {
-				t.Run(c.name, func(t *testing.T) { c.run(t, s) })
+				t.Run(c.name, func(t *testing.T) { c.run(t, &s) })
 			}
 			s.closeShared(t)
 		})
 	}
-	s.nothingLeft(t, "")
 }
 
 type testCase struct {
@@ -63,7 +67,8 @@ type suite struct {
 	options  Options
 	can      env.Capabilities
 	run      string // names what this suite starts: others may be at work on the same daemon
-	shared   env.Sandbox
+	group    string
+	shared   env.Sandbox // of the group
 	attacker []byte
 }
 
@@ -104,7 +109,7 @@ func (s *suite) fail(ctx context.Context, t *testing.T, change ...func(*env.Spec
 func (s *suite) sandbox(t *testing.T) *bench {
 	t.Helper()
 	if s.shared == nil {
-		spec := s.spec(t, func(spec *env.Spec) { spec.Rollout = "shared" })
+		spec := s.spec(t, func(spec *env.Spec) { spec.Rollout = "shared by " + s.group })
 		sandbox, err := s.provider.Start(context.WithoutCancel(t.Context()), spec)
 		if err != nil {
 			t.Fatalf("start: %v", err)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -83,6 +84,13 @@ func Main(m *testing.M) {
 		}
 		os.Exit(code)
 	}))
+}
+
+// Parallel lets n tests run at once where -parallel does not say, for packages whose tests mostly wait. Call it in TestMain.
+func Parallel(n int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+		panic(err)
+	}
 }
 
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "deepswe-test-") })
