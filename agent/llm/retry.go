@@ -48,7 +48,7 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 		wait := pause(attempt, failed.after)
 		c.o.Log.LogAttrs(ctx, slog.LevelWarn, "model endpoint failed, trying again",
 			slog.Int("status", failed.Status), slog.String("error", failed.Message),
-			slog.Int("attempt", attempt), slog.Int("of", retries+1), slog.Duration("wait", wait))
+			slog.String("attempt", fmt.Sprintf("%d of %d", attempt, retries+1)), slog.Duration("wait", wait))
 		if err := c.sleep(ctx, wait); err != nil {
 			return err
 		}

@@ -88,18 +88,23 @@ func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 		path = []string{"algorithm", "set", strings.ReplaceAll(key, "-", "_")}
 	}
 	over := n.Content[0]
+	clearLines(over)
 	for _, name := range slices.Backward(path) {
 		over = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{scalar(name), over}}
 	}
-	// Checked alone: a message about line 1 of it would be taken for one about the file.
-	err := decodeSection(over, &document{}, "")
-	if wrong, ok := errors.AsType[*yaml.TypeError](err); ok {
-		err = errors.New(strings.TrimPrefix(wrong.Errors[0], "line 1: "))
-	}
-	if err != nil {
+	// Checked alone: the error of a merged document could not name the setting.
+	if err := decodeSection(over, &document{}, ""); err != nil {
 		return nil, fmt.Errorf("%q: %w", setting, err)
 	}
 	return merge(root, over), nil
+}
+
+// clearLines marks a value as one that is in no file.
+func clearLines(n *yaml.Node) {
+	n.Line = 0
+	for _, c := range n.Content {
+		clearLines(c)
+	}
 }
 
 // complete lets the sections set what was left out, and validates everything.
@@ -140,7 +145,20 @@ func decodeSection(n *yaml.Node, dst any, section string) error {
 	if err := checkKeys(n, reflect.TypeOf(dst), section); err != nil {
 		return err
 	}
-	return n.Decode(dst)
+	err := n.Decode(dst)
+	if _, ok := errors.AsType[*yaml.TypeError](err); !ok {
+		return err
+	}
+	// A line alone does not name a key, and a --set has no line.
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		one := *n
+		one.Content = n.Content[i : i+2]
+		if wrong, ok := errors.AsType[*yaml.TypeError](one.Decode(reflect.New(reflect.TypeOf(dst).Elem()).Interface())); ok {
+			key := strings.TrimPrefix(section+"."+n.Content[i].Value, ".")
+			return fmt.Errorf("%s: %s", key, strings.TrimPrefix(wrong.Errors[0], "line 0: "))
+		}
+	}
+	return err
 }
 
 // YAML writes the configuration with every default and every switch of the algorithm spelled out. It loads to the same
