@@ -125,8 +125,9 @@ func (d *daemon) markDown(cause error) {
 	}
 	d.down = cause
 	level := slog.LevelWarn
-	if time.Since(d.lastDown) < quiet {
-		// A daemon that is shutting down still answers on open connections, and seems to come and go.
+	// A daemon that is shutting down still answers on open connections, and seems to come and go. Where the only daemon
+	// has not served yet, the caller gets this very error.
+	if time.Since(d.lastDown) < quiet || d.installation == nil && len(d.p.daemons) == 1 {
 		level = slog.LevelDebug
 	}
 	d.lastDown = time.Now()
