@@ -140,7 +140,7 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 			return execute(cmd, args)
 		}
 	}
-	// cobra's own commands would answer what they do not know with help and success.
+	// cobra's own commands print help and succeed when they are asked about a command that does not exist.
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

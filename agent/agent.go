@@ -90,7 +90,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// reached reports whether n has come to a limit that may be lifted.
+// reached reports whether n has reached the limit; a limit of 0 is none.
 func reached(n, limit int) bool { return limit > 0 && n >= limit }
 
 // Outcome is how a rollout ended. It holds no patch: the caller computes the patch from the sandbox, however the

@@ -73,7 +73,7 @@ type Progress struct {
 	// Host is the machine that the image is brought to, Image its reference, or the folder that it is built from.
 	Host  string
 	Image string
-	// Layers counts the layers of the image that are known of, Ready those that are complete.
+	// Layers counts the image's layers that are known so far, Ready those that are complete.
 	Layers, Ready int
 	// Bytes of Total have been downloaded, over the layers that have to be.
 	Bytes, Total int64

@@ -41,7 +41,7 @@ func (p *params) optional(key string) (string, bool) {
 	return v, ok
 }
 
-// required is optional for a required parameter. The reason says what it is for.
+// required is like optional, but the parameter must be there. The reason tells the model what it is for.
 func (p *params) required(key, reason string) (string, error) {
 	v, ok := p.optional(key)
 	if !ok {
@@ -50,7 +50,7 @@ func (p *params) required(key, reason string) (string, error) {
 	return v, nil
 }
 
-// absent reports whether a value is a model's way to leave a parameter out.
+// absent reports whether a value means that the parameter is left out: some models write None or null.
 func absent(v string) bool {
 	switch strings.TrimSpace(v) {
 	case "", "null", "None":
@@ -112,8 +112,8 @@ func (p *params) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// remarks ends the reading of parameters: it names those that were given and never used, and returns all notes as lines
-// of their own.
+// remarks returns all notes, one a line, and one more about the parameters that were given and that nothing has read. It
+// is called when the command has read all it needs.
 func (p *params) remarks(command string) string {
 	var idle []string
 	for key, v := range p.args {

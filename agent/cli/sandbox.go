@@ -77,7 +77,7 @@ type SandboxChoice struct {
 	Progress func(env.Progress)
 }
 
-// kind is the word of --env that the choice comes to: auto is docker where an image is known, else bwrap.
+// kind looks the choice up in the table: auto is docker where an image is known, else bwrap.
 func (c SandboxChoice) kind(kinds []SandboxKind) (SandboxKind, bool) {
 	name := cmp.Or(c.Env, EnvAuto)
 	if name == EnvAuto {

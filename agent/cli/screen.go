@@ -245,10 +245,10 @@ func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &lineHandler{w: h.w, mu: h.mu, prefix: b.String()}
 }
 
-// WithGroup implements slog.Handler. Groups mean nothing to people.
+// WithGroup implements slog.Handler. Groups are ignored.
 func (h *lineHandler) WithGroup(string) slog.Handler { return h }
 
-// appendAttr adds an attribute unless it is empty. A status of 0 is none, and durations are rounded.
+// appendAttr adds an attribute unless it is empty. A status of 0 is left out, and durations are rounded.
 func appendAttr(b *strings.Builder, a slog.Attr) {
 	switch v := a.Value.Resolve(); {
 	case v.Equal(slog.Int64Value(0)) || v.Equal(slog.StringValue("")) || v.Kind() == slog.KindAny && v.Any() == nil:

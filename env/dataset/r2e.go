@@ -164,7 +164,7 @@ func (c parsedCommit) patches() (code, tests string) {
 	return b[0].String(), b[1].String()
 }
 
-// isTestFile goes by the reference's rule.
+// isTestFile applies the reference's rule for the paths of tests.
 func isTestFile(path string) bool {
 	dirs := strings.Split(path, "/")
 	name := dirs[len(dirs)-1]

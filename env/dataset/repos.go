@@ -34,7 +34,7 @@ func reposOf(path string) (repos, error) {
 	return found, nil
 }
 
-// has reports whether a repository is in the set. A name without an owner is that of any owner, on either side.
+// has reports whether a repository is in the set. A name without an owner, on either side, matches every owner.
 func (r repos) has(repo string) bool {
 	name := repoName(repo)
 	if len(r) == 0 || name == "" {

@@ -95,7 +95,7 @@ func FindProcess(pid int) (Process, error) {
 // Liveness is what can be known about a process from here.
 type Liveness int
 
-// The answers. Unknown is neither: the process belongs to another machine, or cannot be seen.
+// What is known of a process. Unknown: it belongs to another machine, or cannot be seen.
 const (
 	Unknown Liveness = iota
 	Alive

@@ -128,7 +128,7 @@ func (c *Client) keepAlive(every time.Duration) {
 		case <-ticker.C:
 			select {
 			case c.out.queue <- frame{kind: kindAlive}:
-			default: // a full queue is talk enough
+			default: // frames are waiting to be sent, so the guest will hear from us
 			}
 		case <-c.ended:
 			return

@@ -121,7 +121,7 @@ func newSender(w io.Writer, patient bool) *sender {
 	}
 }
 
-// run writes until stop is called or a write fails. It answers with the first error.
+// run writes until stop is called or a write fails. It returns the first error.
 func (s *sender) run() error {
 	defer close(s.done)
 	for {
@@ -146,7 +146,7 @@ func (s *sender) run() error {
 	}
 }
 
-// write writes a frame, and lets it go unless others follow at once. The caller holds mu.
+// write writes a frame, and flushes it unless others follow at once. The caller holds mu.
 func (s *sender) write(f frame) error {
 	if err := writeFrame(s.out, f); err != nil {
 		return err

@@ -227,7 +227,7 @@ type body struct {
 
 	mu       sync.Mutex
 	held     [][]byte
-	err      error // what Read answers once held is empty
+	err      error // what Read returns once held is empty
 	change   chan struct{}
 	consumed int // consumed and not yet granted again
 }
@@ -238,7 +238,7 @@ func newBody(ctx context.Context, grant func(int)) *body {
 
 func (b *body) push(p []byte) { b.update(func() { b.held = append(b.held, p) }) }
 
-// end makes Read answer err after what was pushed: io.EOF for a body that is complete.
+// end makes Read return err after what was pushed: io.EOF for a body that is complete.
 func (b *body) end(err error) { b.update(func() { b.err = err }) }
 
 func (b *body) update(f func()) {

@@ -121,7 +121,7 @@ func (t *toolchain) environment(network bool) []string {
 		env = append(env, "GOMODCACHE="+t.goModCache)
 	}
 	if !network {
-		// Otherwise these programs wait long for a name server.
+		// Without these variables, the programs wait a long time for a name server.
 		env = guest.Overlay(env, []string{
 			"GOPROXY=off", "GOTOOLCHAIN=local", "CARGO_NET_OFFLINE=true", "PIP_NO_INDEX=1", "npm_config_offline=true",
 		})

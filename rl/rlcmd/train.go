@@ -225,7 +225,7 @@ func (t *training) print(e event) {
 	}
 }
 
-// printed returns the first error of print.
+// printed returns the first error of printing --json.
 func (t *training) printed() error {
 	if err := t.lines.Err(); err != nil {
 		return fmt.Errorf("write --json: %w", err)

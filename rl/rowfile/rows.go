@@ -65,7 +65,7 @@ type indexed struct {
 	index   int
 }
 
-// placed reads the source again and counts along, to tie each rollout to its placement.
+// placed reads the source again and pairs each rollout with its placement.
 func placed(ctx context.Context, src *Source, a rl.Algorithm, members []rl.Member) iter.Seq2[indexed, error] {
 	return func(yield func(indexed, error) bool) {
 		i := 0
@@ -84,7 +84,7 @@ func placed(ctx context.Context, src *Source, a rl.Algorithm, members []rl.Membe
 	}
 }
 
-// isOf reports whether m is, as far as it shows, the measure of r.
+// isOf reports whether m can be the measure of r, by everything that both have.
 func isOf(m *rl.Member, r *rl.Rollout) bool {
 	return m.Task == r.Task && m.Group == r.Group && m.Attempt == r.Attempt && m.StopReason == r.StopReason &&
 		(m.Reward == nil) == (r.Reward == nil) && (m.Reward == nil || *m.Reward == *r.Reward && m.Shape.Turns == len(r.Turns))

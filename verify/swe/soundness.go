@@ -16,8 +16,8 @@ type Soundness struct {
 	Version int `json:"version"`
 	// Sound counts the tasks that pass the check.
 	Sound int `json:"sound"`
-	// The tasks that do not, by what is wrong: their tests pass without a change; fail with the reference solution; they
-	// have no reference solution; they cannot be graded at all; or there was an infrastructure failure.
+	// The tasks that fail it, by reason: the tests pass without a change; the tests fail with the reference solution;
+	// there is no reference solution; the task cannot be graded at all; there was an infrastructure failure.
 	PassesEmpty []string `json:"passes_empty"`
 	FailsGold   []string `json:"fails_gold"`
 	NoGold      []string `json:"no_gold"`

@@ -16,7 +16,7 @@ type recorder struct {
 	mu      sync.Mutex
 	most    int // of head
 	head    []byte
-	ring    []byte // the tail: grows up to its limit, then turns
+	ring    []byte // the tail: grows to its limit, then overwrites its oldest bytes
 	limit   int
 	at      int // the index of the ring's oldest byte once it is full
 	size    int64

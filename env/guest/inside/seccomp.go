@@ -71,7 +71,7 @@ func unless(number uint32, skip uint8) instruction {
 	return instruction{code: bpfEqual, no: skip, number: number}
 }
 
-// on runs instructions, the last of which returns, for one system call.
+// on returns instructions that run only for one system call. The last of them must return a verdict.
 func on(number uint32, then ...instruction) []instruction {
 	return append([]instruction{unless(number, uint8(len(then)))}, then...)
 }
