@@ -115,6 +115,24 @@ func intoRepository(patch []byte) (name string, found bool) {
 
 // applyOnHost applies the patch to copies of the files that it changes, and writes the result into the sandbox.
 func (t *trial) applyOnHost(ctx context.Context) (command, words string, err error) {
+	var before []file
+	for _, name := range patchedPaths(t.patch) {
+		f, err := readFile(ctx, t.sb, name)
+		if err != nil {
+			return "", "", fmt.Errorf("apply the patch: %w", err)
+		}
+		before = append(before, f)
+	}
+	changed, refusal, err := patched(ctx, t.patch, before)
+	if err != nil || refusal != "" {
+		return "", refusal, err
+	}
+	return "git apply on the host", "", writeFiles(ctx, t.sb, changed)
+}
+
+// patched applies a patch to copies of files on this machine, and returns those that it changes. refusal is what git
+// says where the patch does not apply.
+func patched(ctx context.Context, patch []byte, before []file) (changed []file, refusal string, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("apply the patch: %w", err)
@@ -122,46 +140,39 @@ func (t *trial) applyOnHost(ctx context.Context) (command, words string, err err
 	}()
 	dir, err := os.MkdirTemp("", "deepswe-grade-")
 	if err != nil {
-		return "", "", err
+		return nil, "", err
 	}
 	defer os.RemoveAll(dir)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", "", err
+		return nil, "", err
 	}
 	defer root.Close()
 	// The outline of a repository: else git would work in the one that dir happens to be inside.
 	err = errors.Join(root.MkdirAll(".git/objects", 0o755), root.MkdirAll(".git/refs", 0o755),
 		root.WriteFile(".git/HEAD", []byte("ref: refs/heads/main\n"), 0o644))
 	if err != nil {
-		return "", "", err
+		return nil, "", err
 	}
-	var before []file
-	for _, name := range patchedPaths(t.patch) {
-		f, err := readFile(ctx, t.sb, name)
-		if err == nil {
-			err = f.store(root)
+	for _, f := range before {
+		if err := f.store(root); err != nil {
+			return nil, "", err
 		}
-		if err != nil {
-			return "", "", err
-		}
-		before = append(before, f)
 	}
-	if err := repo.Apply(ctx, dir, t.patch); err != nil {
+	if err := repo.Apply(ctx, dir, patch); err != nil {
 		if ctx.Err() != nil || errors.Is(err, repo.ErrNoGit) {
-			return "", "", err
+			return nil, "", err
 		}
-		return "", err.Error(), nil
+		return nil, err.Error(), nil
 	}
-	var changed []file
 	for _, was := range before {
 		f, err := stored(root, was.name)
 		if err != nil {
-			return "", "", err
+			return nil, "", err
 		}
 		if !f.equal(was) {
 			changed = append(changed, f)
 		}
 	}
-	return "git apply on the host", "", writeFiles(ctx, t.sb, changed)
+	return changed, "", nil
 }

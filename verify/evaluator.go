@@ -61,6 +61,10 @@ type Evaluation struct {
 	// Detail says more about a status: the words of git, the limit, the reason of ErrUngradable.
 	Detail     string      `json:"detail,omitempty"`
 	Suspicious []Suspicion `json:"suspicious,omitempty"`
+	// Withheld are the changes that the strict trial does not take. NeedsWithheld is set where the tests do not pass
+	// without them.
+	Withheld      []Withheld `json:"withheld,omitempty"`
+	NeedsWithheld bool       `json:"needs_withheld,omitempty"`
 	// InfraReason and InfraTier are the class of failures of the environment that the logs show, see [harness.Classify].
 	InfraReason string       `json:"infra_failure_reason,omitempty"`
 	InfraTier   harness.Tier `json:"infra_failure_tier,omitempty"`
@@ -99,9 +103,8 @@ func (v Evaluation) Infra() *harness.Infra {
 func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
-// would. A nil patch is a prediction that has none. Where the tests pass and the patch changes what controls the tests
-// (see [TestTampering]), they run once more, with all of that as it was: Reward is of the second run, all else of the
-// first.
+// would. A nil patch is a prediction that has none. Where the tests pass and the patch changes more than a fix is made of
+// (see [Withheld]), they run once more without those changes: Reward is of the second run, all else of the first.
 //
 // The error is an infrastructure failure: there is no verdict, and the evaluation has to be repeated.
 func (e *Evaluator) Evaluate(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
@@ -124,7 +127,7 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 		return v, err
 	}
 	full := &trial{task: t, patch: patch, limit: limit}
-	if err := e.runTrial(ctx, full); err != nil || full.v.Reward == 0 || len(full.reverted) == 0 {
+	if err := e.runTrial(ctx, full); err != nil || full.v.Reward == 0 || len(full.v.Withheld) == 0 {
 		return full.v, err
 	}
 	strict := &trial{task: t, patch: patch, limit: limit, strict: true}
@@ -133,9 +136,9 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 	}
 	v := full.v
 	if strict.v.Reward < v.Reward {
-		v.Reward = strict.v.Reward
+		v.Reward, v.NeedsWithheld = strict.v.Reward, true
 		v.Suspicious = append(v.Suspicious, Suspicion{TestTampering, fmt.Sprintf(
-			"the tests do not pass without the patch's changes to %s (%s)", listNames(full.reverted), strict.v.Status)})
+			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(v.Withheld), strict.v.Status)})
 	}
 	return v, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/verify/allowlist"
 )
 
 // ForgeryIndicator means that the patch adds code that forged results need, and that a fix has no use for.
@@ -27,46 +28,26 @@ var forgeryIndicators = []string{
 	"process.abort(", "System.exit(", "Runtime.getRuntime().halt",
 }
 
-// code reads the files that the patch changes, except those that are reverted anyway.
-func (t *trial) code(ctx context.Context) (map[string][]byte, error) {
-	all := map[string][]byte{}
-	for _, name := range patchedPaths(t.patch) {
-		if slices.ContainsFunc(t.reverted, func(f file) bool { return f.name == name }) {
-			continue
+// indicators returns the forgery indicators that came with the patch: neither the task's solution has them, nor the
+// repository's own code did.
+func (t *trial) indicators(ctx context.Context, changes []change) ([]string, error) {
+	var before, after [][]byte
+	own := map[string]bool{}
+	for _, c := range changes {
+		own[c.before.name] = true
+		if !slices.ContainsFunc(t.v.Withheld, func(w Withheld) bool { return w.Path == c.before.name }) {
+			before, after = append(before, c.before.data), append(after, c.after.data)
 		}
-		f, err := readFile(ctx, t.sb, name)
-		if err != nil {
-			return nil, err
-		}
-		all[name] = f.data
 	}
-	return all, nil
-}
-
-// indicators returns the forgery indicators that came with the patch, which has been applied by now: neither the task's
-// solution has them, nor the repository's own code did. before is what code returned before.
-func (t *trial) indicators(ctx context.Context, before map[string][]byte) ([]string, error) {
-	if len(before) == 0 {
-		return nil, nil
-	}
-	after, err := t.code(ctx)
-	if err != nil {
-		return nil, err
-	}
-	has := func(files map[string][]byte, s string) bool {
-		for _, data := range files {
-			if bytes.Contains(data, []byte(s)) {
-				return true
-			}
-		}
-		return false
+	has := func(files [][]byte, s string) bool {
+		return slices.ContainsFunc(files, func(data []byte) bool { return bytes.Contains(data, []byte(s)) })
 	}
 	var found []string
 	for _, s := range forgeryIndicators {
 		if !has(after, s) || has(before, s) || strings.Contains(t.task.Tests.GoldPatch, s) {
 			continue
 		}
-		known, err := t.uses(ctx, s, before)
+		known, err := t.uses(ctx, s, own)
 		if err != nil {
 			return nil, err
 		}
@@ -79,14 +60,14 @@ func (t *trial) indicators(ctx context.Context, before map[string][]byte) ([]str
 
 // uses reports whether the code of the repository has the string, except in tests and in the files that the patch
 // changes.
-func (t *trial) uses(ctx context.Context, s string, patched map[string][]byte) (bool, error) {
+func (t *trial) uses(ctx context.Context, s string, patched map[string]bool) (bool, error) {
 	found, err := t.sb.Search(ctx, env.Query{Term: s})
 	if err != nil {
 		return false, fmt.Errorf("search the repository: %w", err)
 	}
 	for _, m := range found.Matches {
 		name, err := filepath.Rel(t.sb.Dir(), m.Path)
-		if _, ok := patched[name]; err == nil && !ok && !controlsTests(name) {
+		if err == nil && !patched[name] && allowlist.ByName(name) == "" {
 			return true, nil
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // patchedPaths lists every path that a patch could write to, sorted, relative to the repository's root. It looks at
 // whatever git or the patch command might take for a file's name, in headers as well as in lines that only look like
-// one: a name too many costs nothing, and one that is missed would be a way around [controlsTests].
+// one: a name too many costs nothing, and one that is missed would be a way around package allowlist.
 func patchedPaths(patch []byte) []string {
 	names := map[string]bool{}
 	add := func(name string) {

@@ -160,20 +160,6 @@ func (f file) equal(g file) bool {
 	return f.kind == g.kind && f.target == g.target && f.mode.Perm() == g.mode.Perm() && bytes.Equal(f.data, g.data)
 }
 
-// listNames lists files for people.
-func listNames(files []file) string {
-	const most = 5
-	var names []string
-	for _, f := range files[:min(most, len(files))] {
-		names = append(names, f.name)
-	}
-	text := strings.Join(names, ", ")
-	if len(files) > most {
-		text += fmt.Sprintf(" and %d more", len(files)-most)
-	}
-	return text
-}
-
 // output is what a command printed, errors first.
 func output(r env.Result) string {
 	return strings.TrimSpace(string(slices.Concat(r.Stderr.Head, r.Stderr.Tail, r.Stdout.Head, r.Stdout.Tail)))

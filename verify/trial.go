@@ -24,7 +24,7 @@ type trial struct {
 	task  env.Task
 	patch []byte
 	limit time.Duration
-	// strict reverts what the patch changes of the files that control the tests.
+	// strict takes only what a fix is made of.
 	strict bool
 
 	sb env.Sandbox
@@ -32,8 +32,6 @@ type trial struct {
 	// patchPath is where the patch is while it is applied. No other trial has the same, because not every sandbox has a
 	// /tmp of its own.
 	patchPath string
-	// reverted are those files, as they are without the patch.
-	reverted []file
 }
 
 // run carries out the trial. What the patch has caused is recorded in v; an error is an infrastructure failure.
@@ -41,7 +39,7 @@ func (t *trial) run(ctx context.Context) error {
 	if err := t.start(ctx); err != nil {
 		return err
 	}
-	before, err := t.examine(ctx)
+	before, err := t.look(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,12 +51,20 @@ func (t *trial) run(ctx context.Context) error {
 		t.v.Status, t.v.Detail = PatchFailed, failure
 		return nil
 	}
-	indicators, err := t.indicators(ctx, before)
+	changes, err := t.changes(ctx, before)
+	if err != nil {
+		return err
+	}
+	var instead []file
+	if len(changes) > 0 {
+		t.v.Withheld, instead = before.withhold(changes)
+	}
+	indicators, err := t.indicators(ctx, changes)
 	if err != nil {
 		return err
 	}
 	if t.strict {
-		if ok, err := t.install(ctx, t.reverted); !ok {
+		if ok, err := t.install(ctx, instead); !ok {
 			return err
 		}
 	}
@@ -69,19 +75,6 @@ func (t *trial) run(ctx context.Context) error {
 			"the patch adds code that is typical of forged results: %s", strings.Join(indicators, ", "))})
 	}
 	return err
-}
-
-// examine looks at what the patch is going to change: it finds the files to revert and returns the content of the
-// others. A script that gives the reward itself is the only judge of a patch, because any file may be what was asked
-// for: then there is nothing to examine.
-func (t *trial) examine(ctx context.Context) (code map[string][]byte, err error) {
-	if t.task.Tests.RewardFile != "" {
-		return nil, nil
-	}
-	if t.reverted, err = t.controlFiles(ctx); err != nil {
-		return nil, err
-	}
-	return t.code(ctx)
 }
 
 // start gives the trial a pristine sandbox, in place of the one that it may have had.

@@ -1,13 +1,10 @@
 package verify
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"deepswe/env"
 )
 
 func TestPatchedPaths(t *testing.T) {
@@ -41,55 +38,6 @@ func TestPatchedPaths(t *testing.T) {
 				t.Errorf("paths (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestControlsTests(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		names string
-		want  bool
-	}{
-		{"conftest.py a/b/conftest.py pytest.ini tox.ini setup.cfg pyproject.toml sitecustomize.py evil.pth", true},
-		{"tests/test_a.py test_a.py pkg/a_test.py django/tests.py tests/data/x.json x/__tests__/y.js", true},
-		{"a_test.go jest.config.mjs karma.conf.js .mocharc.yml src/a.test.tsx src/a.spec.ts package.json spec/a.rb", true},
-		{".venv/lib/python3/site-packages/x.py node_modules/jest/index.js test/fixtures/a.json FooTest.java", true},
-		{"src/a.py django/test/client.py testing/mod.py latest.js contest.py attest.go README.md jest.md src/spec/a.py",
-			false},
-		{"src/conf.py babel/core.py karma.py lib/configuration.rb ABTest.tsx", false},
-	} {
-		for name := range strings.FieldsSeq(tc.names) {
-			if got := controlsTests(name); got != tc.want {
-				t.Errorf("controlsTests(%q) = %v", name, got)
-			}
-		}
-	}
-}
-
-func TestShadows(t *testing.T) {
-	t.Parallel()
-	root := []string{"src", "coverage", "io.py"}
-	for name, want := range map[string]bool{
-		"pytest.py": true, "pytest/__init__.py": true, "_pytest/runner.py": true, "re.py": true, "json.cpython-311.so": true,
-		"coverage/control.py": false, "io.py": false, "src/pytest.py": false, "pytest.md": false, "app.py": false,
-	} {
-		if got := shadows(name, root); got != want {
-			t.Errorf("shadows(%q) = %v", name, got)
-		}
-	}
-}
-
-func TestSteeringFiles(t *testing.T) {
-	t.Parallel()
-	task := env.Task{Tests: env.Tests{
-		GoldPatch:  "--- a/setup.cfg\n+++ b/setup.cfg\n",
-		FailToPass: []string{"checks/odd.py::test_a", "test_b (module.Case)"},
-	}}
-	patch := "--- a/setup.cfg\n+++ b/setup.cfg\n--- a/tox.ini\n+++ b/tox.ini\n--- a/checks/odd.py\n+++ b/checks/odd.py\n--- a/src/a.py\n+++ b/src/a.py\n"
-	want := []string{"checks/odd.py", "tox.ini"}
-	if got := controlPaths(task, []byte(patch), nil); !slices.Equal(got, want) {
-		t.Errorf("steering files %q, want %q: what the solution changes may be changed, what is expected to pass may not",
-			got, want)
 	}
 }
 

@@ -1,0 +1,185 @@
+package allowlist
+
+import (
+	"strings"
+	"testing"
+
+	"deepswe/env"
+)
+
+func text(s string) Version { return Version{Kind: env.KindFile, Data: []byte(s)} }
+
+// The names in each line are withheld for the reason before them, in any repository.
+func TestByName(t *testing.T) {
+	t.Parallel()
+	for reason, names := range map[Reason]string{
+		Tests: "tests/test_a.py test_a.py pkg/a_test.py django/tests.py tests/data/x.json x/__tests__/y.js a_test.go src/a.test.tsx " +
+			"src/a.spec.ts spec/a.rb test/fixtures/a.json FooTest.java test/support.py test.js lib/__snapshots__/a.snap",
+		Configuration: "conftest.py a/b/conftest.py pytest.ini pytest.toml .pytest.toml tox.ini setup.cfg pyproject.toml " +
+			"sitecustomize.py jest.config.mjs karma.conf.js .mocharc.yml vitest.workspace.ts jest.setup.js .babelrc.json .nycrc " +
+			".cargo/config.toml .mvn/jvm.config tsconfig.json tsconfig.build.json .env .envrc .yarnrc.yml .pnp.cjs .pnpmfile.cjs " +
+			"packages/a/.babelrc.js .github/workflows/test.yml web/.swcrc",
+		Build: "package.json web/package.json setup.py go.mod go.work Makefile pom.xml build.gradle build.rs Cargo.toml " +
+			"requirements.txt requirements-dev.txt dev-requirements.txt Gemfile Gruntfile.js gulpfile.babel.js CMakeLists.txt x.cmake",
+		Metadata: "layered-1.0.dist-info/entry_points.txt a.egg-info/PKG-INFO evil.pth src/x.egg-link " +
+			"src/main/resources/META-INF/services/org.junit.platform.launcher.LauncherSessionListener",
+		Compiled: "__pycache__/a.cpython-311.pyc a.pyc a.cpython-311-x86_64-linux-gnu.so libx.so.1 a.syso a.node A.class lib/a.jar",
+		ThirdParty: ".venv/lib/python3/site-packages/x.py node_modules/jest/index.js vendor/github.com/a/b.go venv/x.py " +
+			"x/site-packages/pytest/__init__.py",
+		"": "src/a.py django/test/client.py testing/mod.py latest.js contest.py attest.go README.md jest.md src/conf.py " +
+			"babel/core.py karma.py lib/configuration.rb ABTest.tsx commands/test.py data/defaults.json defaults.toml go.sum " +
+			"layered/fixtures/a.json index.js bin/tool CONTRIBUTING.md docs/conf.py assets/logo.png a_pb2.py gen/tables.go " +
+			"LICENSE.txt templates/base.html locale/de.po",
+	} {
+		for name := range strings.FieldsSeq(names) {
+			if got := ByName(name); got != reason {
+				t.Errorf("ByName(%q) = %q, want %q", name, got, reason)
+			}
+		}
+	}
+}
+
+// What a fix is made of is taken, and what reaches the runner is not.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	library := Repository{
+		Files: []string{
+			"layered/__init__.py", "layered/merge.py", "coverage/__init__.py", "io.py", "json/data.txt", "src/x/__init__.py",
+			"bin/test", "checks/odd.py", "checks/sub/deep.py", "lib/a.py",
+		},
+		Solution: []string{"layered/merge.py", "odd/solved.py"},
+		Expected: []string{
+			"checks/odd.py::test_a", "layered/docs.py::layered.docs.Merge.over", "layered/merge.py::layered.merge.merge",
+			"odd/solved.py::test_b", "test_b (module.Case)",
+		},
+		Hidden: []string{"checks/odd.py"},
+		Script: "cd /testbed\nPYTHONPATH=extra bin/test -C --verbose ./tools/run.py\npytest checks/odd.py\n",
+	}
+	binary := func(s string) Version { return text(s) }
+	link := func(target string) Version { return Version{Kind: env.KindSymlink, Target: target} }
+	for _, tc := range []struct {
+		name   string
+		change Change
+		want   Reason
+	}{
+		{"a source", Change{Path: "layered/merge.py", Before: text("a"), After: text("b")}, ""},
+		{"a new module at the root", Change{Path: "helpers.py", After: text("b")}, ""},
+		{"a new package", Change{Path: "layered/json/__init__.py", After: text("")}, ""},
+		{"a module of a package, named like Python's", Change{Path: "layered/types.py", After: text("")}, ""},
+		{"a data file that the fix loads", Change{Path: "layered/table.json", After: text("{}")}, ""},
+		{"an archive that the fix loads", Change{Path: "layered/zones.zip", After: text("PK\x03\x04")}, ""},
+		{"a document", Change{Path: "CONTRIBUTING.md", After: text("= short test summary info =")}, ""},
+		{"a link inside", Change{Path: "docs/README.md", After: link("../README.md")}, ""},
+		{"a removed source", Change{Path: "layered/old.py", Before: text("a")}, ""},
+		{"a link out", Change{Path: "layered/etc", After: link("/etc")}, ThirdParty},
+		{"a relative link out", Change{Path: "layered/etc", After: link("../../etc")}, ThirdParty},
+		{"a link in the place of the tests", Change{Path: "tests", After: link("layered")}, Tests},
+		{"a link that shadows", Change{Path: "unittest", After: link("layered")}, Shadow},
+		{"a module that shadows Python's", Change{Path: "difflib.py", After: text("")}, Shadow},
+		{"a package that shadows", Change{Path: "iniconfig/__init__.py", After: text("")}, Shadow},
+		{"a shadow below src", Change{Path: "src/fnmatch.py", After: text("")}, Shadow},
+		{"a shadow beside the tests", Change{Path: "checks/sub/re.py", After: text("")}, ""},
+		{"a shadow in the tests' own directory", Change{Path: "checks/re.py", After: text("")}, Shadow},
+		{"a shadow in the script's path", Change{Path: "extra/re.py", After: text("")}, Shadow},
+		{"a shadow beside the script's program", Change{Path: "tools/enum.py", After: text("")}, Shadow},
+		{"a plugin's name", Change{Path: "pytest_evil.py", After: text("")}, Shadow},
+		{"a directory that becomes a package", Change{Path: "json/__init__.py", After: text("")}, Shadow},
+		{"a module that the repository has", Change{Path: "io.py", Before: text("a"), After: text("b")}, ""},
+		{"a part of the repository's own package", Change{Path: "coverage/control.py", After: text("b")}, ""},
+		{"not a module", Change{Path: "pytest.md", After: text("b")}, ""},
+		{"a program", Change{Path: "layered/tool", After: binary("\x7fELF\x02")}, Compiled},
+		{"a first C file", Change{Path: "layered/speed.c", After: text("int x;")}, Compiled},
+		{"an expected test", Change{Path: "checks/odd.py", Before: text("a"), After: text("b")}, Tests},
+		{"an expected test in what the solution changes", Change{Path: "odd/solved.py", After: text("b")}, ""},
+		{"code with its tests in its documentation", Change{Path: "layered/docs.py", After: text("b")}, ""},
+		{"the script's program", Change{Path: "bin/test", Before: text("a"), After: text("b")}, Scripted},
+		{"the script's other program", Change{Path: "tools/run.py", After: text("b")}, Scripted},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if got := New(library).Judge(tc.change); got.Reason != tc.want {
+				t.Errorf("withheld for %q, want %q", got.Reason, tc.want)
+			}
+		})
+	}
+}
+
+// Assembly and C join a package of Go by lying beside it, so they are sources only where the repository has some.
+func TestJudgeNative(t *testing.T) {
+	t.Parallel()
+	change := Change{Path: "fast_amd64.s", After: text("TEXT")}
+	if got := New(Repository{Files: []string{"a.go"}}).Judge(change); got.Reason != Compiled {
+		t.Errorf("in a repository of Go alone: %q", got.Reason)
+	}
+	if got := New(Repository{Files: []string{"a.go", "asm/b.s"}}).Judge(change); got.Reason != "" {
+		t.Errorf("in a repository with assembly: %q", got.Reason)
+	}
+}
+
+func TestJudgeManifests(t *testing.T) {
+	t.Parallel()
+	const pack = `{"name": "q", "type": "module", "exports": "./index.js", "scripts": {"test": "mocha"}}`
+	const mod = "module example.com/a\n\ngo 1.19\n\nrequire example.com/b v1.0.0\n"
+	const lists = "project(a)\nadd_library(a\n  a.c\n)\n"
+	for _, tc := range []struct {
+		name, path, before, after string
+		want                      Reason
+		instead                   string
+	}{
+		{"where the package begins", "package.json", pack,
+			strings.Replace(pack, "index.js", "lib/main.js", 1), "", ""},
+		{"its version, written anew", "package.json", pack,
+			`{"version":"2.0.0","name":"q","type":"module","exports":"./index.js","scripts":{"test":"mocha"}}`, "", ""},
+		{"its test command", "package.json", pack, strings.Replace(pack, "mocha", "true", 1), Build, `"test": "mocha"`},
+		{"the command and the beginning", "package.json", pack,
+			strings.NewReplacer("mocha", "true", "index.js", "main.js").Replace(pack), Build, `"exports": "./main.js"`},
+		{"its name", "package.json", pack, strings.Replace(pack, `"q"`, `"chai"`, 1), Build, `"name": "q"`},
+		{"a new one that says how to read files", "cjs/package.json", "", `{"type": "commonjs"}`, "", ""},
+		{"a new one that stands for another", "x/package.json", "", `{"name": "jest", "main": "a.js"}`, Build, `"main": "a.js"`},
+		{"no JSON", "package.json", pack, "{", Build, ""},
+		{"a requirement", "go.mod", mod, mod + "require example.com/c v1.2.3\n", "", ""},
+		{"a version of Go", "go.mod", mod, strings.Replace(mod, "1.19", "1.22", 1), "", ""},
+		{"a replacement", "go.mod", mod, mod + "replace example.com/b => ./evil\n", Build, ""},
+		{"a replacement in a block", "go.mod", mod, mod + "replace (\n\texample.com/b => ./evil\n)\n", Build, ""},
+		{"a toolchain", "go.mod", mod, mod + "toolchain go1.99\n", Build, ""},
+		{"a new module", "x/go.mod", "", mod, Build, ""},
+		{"a source more to compile", "CMakeLists.txt", lists, strings.Replace(lists, "a.c", "a.c\n  b.c", 1), "", ""},
+		{"a command to run", "CMakeLists.txt", lists, lists + "add_test(NAME a COMMAND true)\n", Build, ""},
+		{"a dependency", "pyproject.toml", "[project]\n", "[project]\ndependencies = [\"x\"]\n", Configuration, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			before := text(tc.before)
+			if tc.before == "" {
+				before = Version{}
+			}
+			got := New(Repository{}).Judge(Change{Path: tc.path, Before: before, After: text(tc.after)})
+			if got.Reason != tc.want {
+				t.Errorf("withheld for %q, want %q", got.Reason, tc.want)
+			}
+			if !strings.Contains(string(got.Instead), tc.instead) || tc.instead == "" && got.Instead != nil {
+				t.Errorf("instead there is %s, want %s in it", got.Instead, tc.instead)
+			}
+		})
+	}
+}
+
+// Whatever a package.json holds, what is merged keeps all that could reach a runner.
+func FuzzMergePackage(f *testing.F) {
+	f.Add([]byte(`{"name": "a", "scripts": {"test": "x"}}`), []byte(`{"name": "b", "type": "module", "scripts": null}`))
+	f.Add([]byte(`{}`), []byte(`{"main": 1e400, "main": {}}`))
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		merged, _ := mergePackage(before, after)
+		if merged == nil {
+			return
+		}
+		again, same := mergePackage(merged, merged)
+		if again != nil || !same {
+			t.Errorf("merged %q into %q: %q, which is not stable", after, before, merged)
+		}
+		reverted, same := mergePackage(before, merged)
+		if reverted != nil || !same {
+			t.Errorf("merged %q into %q: %q, which changes more than the package's own fields", after, before, merged)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package allowlist
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// ByName returns why a file of that name is withheld in any repository; empty for one that is not.
+func ByName(name string) Reason {
+	dir, base := path.Split(name)
+	stem, ext, _ := strings.Cut(base, ".")
+	dirs := strings.FieldsFunc(dir, func(r rune) bool { return r == '/' })
+	switch {
+	case slices.ContainsFunc(dirs, isMetadata), isMetadata(base):
+		return Metadata
+	case slices.Contains(dirs, "__pycache__"), slices.Contains(compiledFiles, path.Ext(base)), isSharedObject(base):
+		return Compiled
+	case slices.ContainsFunc(dirs, func(dir string) bool { return slices.Contains(installed, dir) }):
+		return ThirdParty
+	case isTest(base, stem, ext), holdsTests(dirs, ext):
+		return Tests
+	case isBuild(base, stem, ext):
+		return Build
+	case isConfiguration(name, base, stem, ext):
+		return Configuration
+	}
+	return ""
+}
+
+// isMetadata reports whether a file or a directory describes an installed package. Python looks for such directories
+// wherever it looks for modules; JUnit looks for its settings and services among a program's resources.
+func isMetadata(name string) bool {
+	switch ext := path.Ext(name); {
+	case ext == ".dist-info", ext == ".egg-info", ext == ".egg-link", ext == ".pth", name == "EGG-INFO":
+		return true
+	}
+	return name == "entry_points.txt" || name == "junit-platform.properties" || name == "testng.xml" ||
+		strings.HasPrefix(name, "org.junit.") || strings.HasPrefix(name, "org.testng.")
+}
+
+var compiledFiles = []string{
+	".pyc", ".pyo", ".so", ".pyd", ".dll", ".dylib", ".a", ".o", ".lib", ".syso", ".node", ".class", ".jar", ".war", ".egg",
+	".whl", ".pyz", ".phar", ".gch", ".pch",
+}
+
+func isSharedObject(base string) bool { return strings.Contains(base, ".so.") }
+
+// installed are directories of third-party code.
+var installed = []string{
+	".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", "vendor", ".git", "__pypackages__",
+	".eggs", "bower_components",
+}
+
+// configurations configure a test runner, or are read by an interpreter before the first line of a test.
+var configurations = []string{
+	"conftest.py", "pytest.ini", "pytest.toml", "tox.ini", "tox.toml", "setup.cfg", "pyproject.toml", "noxfile.py",
+	"sitecustomize.py", "usercustomize.py", "pyvenv.cfg", "go.env", "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml",
+	"run_tests.sh", "runtests.py", "runtests.sh", "eval.sh", "tsconfig.json", "jsconfig.json", "bunfig.toml", "deno.json",
+	"deno.jsonc", "mocha.opts", "unittest.cfg", "nose.cfg", "spec_helper.rb", "rails_helper.rb",
+}
+
+// tools are what a configuration file is called that may be written in several languages (jest.config.mjs,
+// karma.conf.js, vitest.workspace.ts, jest.setup.js).
+var tools = []string{
+	"jest", "vitest", "vite", "karma", "playwright", "cypress", "ava", "jasmine", "mocha", "babel", "webpack", "rollup",
+	"swc", "nyc", "wdio", "nightwatch", "testcafe", "web-test-runner", "wtr", "tap", "c8",
+}
+
+// isConfiguration reports whether a file configures a runner or an interpreter. At the root of a repository and in
+// directories there, names that begin with a dot are all settings of some tool.
+func isConfiguration(name, base, stem, ext string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	if strings.HasPrefix(first, ".") || slices.Contains(configurations, base) {
+		return true
+	}
+	if strings.HasPrefix(base, ".") {
+		return strings.Contains(base, "rc") || strings.HasPrefix(base, ".env") || strings.HasPrefix(base, ".pytest") ||
+			strings.HasPrefix(base, ".pnp") || slices.Contains([]string{".coveragerc", ".rspec", ".python-version"}, base)
+	}
+	if strings.HasPrefix(base, "tsconfig.") && path.Ext(base) == ".json" {
+		return true
+	}
+	return slices.Contains(tools, stem) &&
+		(strings.HasPrefix(ext, "conf") || strings.HasPrefix(ext, "workspace.") || strings.HasPrefix(ext, "setup."))
+}
+
+// builds say how a project is built, what it depends on, and often how its tests are run.
+var builds = []string{
+	"package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "pnpm-workspace.yaml",
+	"lerna.json", "nx.json", "turbo.json", "bun.lockb", "bun.lock", "setup.py", "Pipfile", "Pipfile.lock", "poetry.lock",
+	"poetry.toml", "uv.lock", "uv.toml", "pdm.lock", "pdm.toml", "hatch.toml", "environment.yml", "environment.yaml",
+	"MANIFEST.in", "go.mod", "go.work", "go.work.sum", "Makefile", "GNUmakefile", "makefile", "Makefile.am",
+	"Makefile.in", "CMakeLists.txt", "CMakePresets.json", "meson.build", "meson_options.txt", "meson.options", "configure",
+	"configure.ac", "Justfile", "justfile", "Taskfile.yml", "Rakefile", "Gemfile", "Gemfile.lock", "composer.json",
+	"composer.lock", "pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts",
+	"gradle.properties", "gradlew", "mvnw", "build.sbt", "build.rs", "Cargo.toml", "Cargo.lock", "rust-toolchain",
+	"rust-toolchain.toml", "BUILD", "BUILD.bazel", "WORKSPACE", "WORKSPACE.bazel", "MODULE.bazel", "SConstruct",
+	"SConscript", "build.xml", "build.zig", "Package.swift", "mix.exs",
+}
+
+func isBuild(base, stem, ext string) bool {
+	if slices.Contains(builds, base) {
+		return true
+	}
+	switch path.Ext(base) {
+	case ".cmake", ".mk", ".gemspec", ".bzl", ".csproj", ".gradle":
+		return true
+	case ".txt", ".in":
+		return strings.HasPrefix(stem, "requirements") || strings.HasPrefix(stem, "constraints") ||
+			strings.HasSuffix(stem, "-requirements") || strings.HasSuffix(stem, "_requirements")
+	}
+	return (stem == "Gruntfile" || stem == "gulpfile") && ext != ""
+}
+
+// isTest reports whether a file's name is that of tests, in the conventions of the common runners.
+func isTest(base, stem, ext string) bool {
+	switch ext {
+	case "py", "pyx":
+		return strings.HasPrefix(stem, "test_") || strings.HasSuffix(stem, "_test") || stem == "tests"
+	case "go", "rb", "cc", "cpp", "c", "rs":
+		return strings.HasSuffix(stem, "_test") || strings.HasSuffix(stem, "_spec")
+	case "java", "kt", "scala", "php", "cs", "groovy", "swift":
+		return strings.HasSuffix(stem, "Test") || strings.HasSuffix(stem, "Tests")
+	case "js", "mjs", "cjs", "ts", "mts", "cts", "jsx", "tsx":
+		if stem == "test" || stem == "tests" || stem == "spec" {
+			return true
+		}
+	}
+	for _, infix := range []string{".test.", ".spec.", "-test.", "_test.", "-spec.", "_spec."} {
+		if strings.Contains(base, infix) {
+			return true
+		}
+	}
+	return strings.HasSuffix(base, ".snap")
+}
+
+// holdsTests reports whether one of the directories is for tests and their data. In Python and Go, one called test or
+// spec is as often a part of the product (django/test), unless it is at the root.
+func holdsTests(dirs []string, ext string) bool {
+	for i, dir := range dirs {
+		switch dir {
+		case "tests", "__tests__", "__snapshots__", "__mocks__", "__fixtures__", "testdata", "r2e_tests":
+			return true
+		case "test", "spec", "specs":
+			if i == 0 || ext != "py" && ext != "go" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isNative reports whether a file is a source that becomes a part of a program of another language: Go's compiler takes
+// the assembly and C files beside a package, and Python's set-up those that it finds.
+func isNative(name string) bool {
+	switch path.Ext(name) {
+	case ".s", ".S", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".m", ".mm", ".f", ".F", ".for", ".f90",
+		".swig", ".swigcxx", ".asm":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,203 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+	"deepswe/env/repo"
+	"deepswe/verify/allowlist"
+)
+
+// TestTampering means that the tests pass only with changes that the strict trial withholds.
+const TestTampering SuspicionKind = "steering"
+
+// A patch can pass tests by fixing the code, or by changing what the tests are and how they run. What it changes of the
+// second kind is not evidence, and is not forbidden either: good patches come with tests. So the strict trial takes
+// only what a fix is made of (see package allowlist), and checks whether the patch still passes. Where the task's own
+// solution changes a file of the second kind, the change is part of what was asked for: the solution's version is put
+// there.
+
+// Withheld is a change that the strict trial does not take from the patch.
+type Withheld struct {
+	Path   string           `json:"path"`
+	Reason allowlist.Reason `json:"reason"`
+	// Instead says what is there in the strict trial.
+	Instead Replacement `json:"instead"`
+}
+
+// Replacement names what the strict trial puts in the place of a change.
+type Replacement string
+
+// The replacements.
+const (
+	Original Replacement = "original" // the file as it is without the patch, or nothing
+	Solution Replacement = "solution" // the solution's version
+	Parts    Replacement = "parts"    // the patch's, but for what could reach the runner
+)
+
+// snapshot is the repository as it is before the patch is applied, as far as the patch is concerned.
+type snapshot struct {
+	list *allowlist.List
+	// files are those at the paths that the patch could write to, by their names.
+	files map[string]file
+	// solution are the solution's versions of those that it changes as well.
+	solution map[string]file
+}
+
+// look takes the snapshot. It is nil where a script gives the reward itself: it is the only judge of a patch, because
+// any file may be what was asked for.
+func (t *trial) look(ctx context.Context) (*snapshot, error) {
+	if t.task.Tests.RewardFile != "" {
+		return nil, nil
+	}
+	s := &snapshot{files: map[string]file{}}
+	for _, name := range patchedPaths(t.patch) {
+		f, err := readFile(ctx, t.sb, name)
+		if err != nil {
+			return nil, err
+		}
+		s.files[name] = f
+	}
+	if len(s.files) == 0 {
+		return s, nil
+	}
+	listing, err := t.sb.List(ctx, t.sb.Dir(), env.ListOptions{Hidden: true, Depth: listedDepth, Limit: listedFiles})
+	if err != nil {
+		return nil, fmt.Errorf("list the repository: %w", err)
+	}
+	tests := t.task.Tests
+	r := allowlist.Repository{
+		Solution: patchedPaths([]byte(tests.GoldPatch)), Expected: slices.Concat(tests.FailToPass, tests.PassToPass),
+		Hidden: slices.Concat(slices.Collect(maps.Keys(tests.Files)), patchedPaths([]byte(tests.TestPatch))),
+		Script: tests.Script,
+	}
+	for _, e := range listing.Entries {
+		if name, err := filepath.Rel(t.sb.Dir(), e.Path); err == nil && e.Kind != env.KindDir {
+			r.Files = append(r.Files, name)
+		}
+	}
+	s.list = allowlist.New(r)
+	s.solution, err = t.solve(ctx, s.files)
+	return s, err
+}
+
+// listedDepth and listedFiles bound the listing of a repository: it is asked for packages and languages, not for every
+// file.
+const (
+	listedDepth = 8
+	listedFiles = 50_000
+)
+
+// solve returns the solution's versions of the files that both patches change. Where the solution's changes to them do
+// not apply by themselves, there are none.
+func (t *trial) solve(ctx context.Context, files map[string]file) (map[string]file, error) {
+	var part []byte
+	before := map[string]file{}
+	for _, section := range patchSections([]byte(t.task.Tests.GoldPatch)) {
+		names := patchedPaths(section)
+		if !slices.ContainsFunc(names, func(name string) bool { _, ok := files[name]; return ok }) {
+			continue
+		}
+		part = append(part, section...)
+		for _, name := range names {
+			f, err := readFile(ctx, t.sb, name)
+			if err != nil {
+				return nil, err
+			}
+			before[name] = f
+		}
+	}
+	if len(part) == 0 {
+		return nil, nil
+	}
+	after, refusal, err := patched(ctx, part, slices.Collect(maps.Values(before)))
+	if refusal != "" || errors.Is(err, repo.ErrNoGit) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	solution := map[string]file{}
+	for _, f := range after {
+		solution[f.name] = f
+	}
+	return solution, nil
+}
+
+// patchSections cuts a patch by git into its parts, one for each file.
+func patchSections(patch []byte) (sections [][]byte) {
+	const header = "diff --git "
+	text := "\n" + string(patch)
+	for i, section := range strings.Split(text, "\n"+header) {
+		if i > 0 {
+			sections = append(sections, []byte(header+strings.TrimSuffix(section, "\n")+"\n"))
+		}
+	}
+	return sections
+}
+
+// change is one path that the patch has really changed.
+type change struct{ before, after file }
+
+// changes compares the repository with the snapshot, after the patch was applied.
+func (t *trial) changes(ctx context.Context, s *snapshot) ([]change, error) {
+	if s == nil {
+		return nil, nil
+	}
+	var all []change
+	for _, name := range slices.Sorted(maps.Keys(s.files)) {
+		after, err := readFile(ctx, t.sb, name)
+		if err != nil {
+			return nil, err
+		}
+		if c := (change{s.files[name], after}); !after.equal(c.before) || after.kind == env.KindOther {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// withhold decides which changes the strict trial takes, and what is there instead of the others.
+func (s *snapshot) withhold(changes []change) (withheld []Withheld, instead []file) {
+	for _, c := range changes {
+		v := s.list.Judge(allowlist.Change{Path: c.before.name, Before: c.before.version(), After: c.after.version()})
+		if v.Reason == "" {
+			continue
+		}
+		w, f := Withheld{c.before.name, v.Reason, Original}, c.before
+		if solution, ok := s.solution[c.before.name]; ok {
+			w.Instead, f = Solution, solution
+		} else if v.Instead != nil {
+			w.Instead, f = Parts, c.after
+			f.data = v.Instead
+		}
+		if !f.equal(c.after) {
+			withheld, instead = append(withheld, w), append(instead, f)
+		}
+	}
+	return withheld, instead
+}
+
+func (f file) version() allowlist.Version {
+	return allowlist.Version{Kind: f.kind, Data: f.data, Target: f.target}
+}
+
+// listWithheld lists changes for people.
+func listWithheld(all []Withheld) string {
+	const most = 5
+	var names []string
+	for _, w := range all[:min(most, len(all))] {
+		names = append(names, w.Path)
+	}
+	text := strings.Join(names, ", ")
+	if len(all) > most {
+		text += fmt.Sprintf(" and %d more", len(all)-most)
+	}
+	return text
+}
