@@ -64,6 +64,10 @@ type Agent struct {
 	// Past holds the events of a killed rollout that this one resumes in a fresh sandbox: the recorded calls run again,
 	// the recorded conversation stays. Record, when set, already holds them.
 	Past []trajectory.Event
+	// Reopen takes back the end of a Past that has one, unless that was a submission: the limits begin anew after it.
+	// Further, when not empty, is a user's instruction that follows Past, a submission included.
+	Reopen  bool
+	Further string
 	// Clock is time.Now when nil.
 	Clock func() time.Time
 }
@@ -179,6 +183,8 @@ const (
 	EventCall EventKind = "call"
 	// EventResult: Call has run, with Result.
 	EventResult EventKind = "result"
+	// EventResumed: what Past holds has been gone through again, and the rollout goes on.
+	EventResumed EventKind = "resumed"
 	// EventDifference: while resuming, Result of Call differs from the recorded output in Text.
 	EventDifference EventKind = "difference"
 	// EventNotice: the model is warned that it repeats itself or runs out of context; Text is the warning.
@@ -201,4 +207,6 @@ type Event struct {
 	Usage      *Usage
 	Elapsed    time.Duration
 	StopReason StopReason
+	// Replayed is set on events of recorded turns that are gone through again.
+	Replayed bool
 }

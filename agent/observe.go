@@ -48,6 +48,10 @@ Do not ask for human help: decide for yourself and continue. When the work is do
 
 	adviceUnknown = `Unknown tool %q, so nothing was run. Available tools: %s.`
 
+	adviceFurther = `The session continues, with your changes in place. Further instruction from the user:
+
+`
+
 	adviceTooLate = `This call was not run because finish was called before it.`
 )
 
@@ -179,11 +183,14 @@ func (r *rollout) reminder(bodies []string, tail string) string {
 			b.prompt(), b.context)
 		r.emit(Event{Kind: EventNotice, Text: strings.TrimSpace(text)})
 	}
-	if left := r.limits.Steps - r.out.Steps; left > 0 {
+	if left := r.stepsLeft(); left > 0 {
 		text += stepsRemaining(left)
 	}
 	return text
 }
+
+// stepsLeft is how many replies the limit allows; not positive where there is no limit.
+func (r *rollout) stepsLeft() int { return r.limits.Steps - (r.out.Steps - r.before) }
 
 // stepsRemaining is the reference's line with the number of replies that are left.
 func stepsRemaining(left int) string {

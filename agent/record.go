@@ -66,7 +66,7 @@ func (r *rollout) header() (trajectory.Header, error) {
 	if h.Extra == nil {
 		h.Extra = map[string]any{}
 	}
-	h.Extra[extraDir] = r.sandbox.Dir()
+	h.Extra[extraDir] = r.dir
 	h.Extra["sampling"] = r.Sampling
 	h.Extra["limits"] = limitsRecord(r.limits)
 	for _, s := range r.specs {

@@ -4,70 +4,149 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"deepswe/agent/trajectory"
+	"deepswe/tools"
 )
 
-// resume continues a rollout that was killed. Its sandbox is gone, so every recorded call runs again in the new one.
-// The conversation stays as it was recorded, even where a call now has another result, because everything that the
-// model said since was an answer to that conversation.
+// resume continues a rollout that was killed, or one that ended where Reopen is set. Its sandbox is gone, so every
+// recorded call runs again in the new one. The conversation stays as it was recorded, even where a call now has another
+// result, because everything that the model said since was an answer to that conversation.
 func (r *rollout) resume(ctx context.Context) (StopReason, error) {
-	past, err := trajectory.Record(r.Past)
+	rec, err := trajectory.Record(r.Past)
 	if err != nil {
 		return SandboxError, fmt.Errorf("resume the rollout: %w", err)
 	}
-	format, ok := FormatNamed(past.Header.Format)
+	format, ok := FormatNamed(rec.Header.Format)
 	if !ok {
-		return SandboxError, fmt.Errorf("resume the rollout: its trajectory has the unknown format %q", past.Header.Format)
+		return SandboxError, fmt.Errorf("resume the rollout: its trajectory has the unknown format %q", rec.Header.Format)
 	}
-	if from, to := recordedDir(past), r.sandbox.Dir(); from != "" && from != to {
-		return SandboxError, fmt.Errorf("resume the rollout: its conversation is about a repository at %s, which is "+
-			"now at %s: remove its event log to start over", from, to)
-	}
+	r.settle(recordedDir(rec))
 	r.out.Events = slices.Clip(r.Past)
-	r.opened = true
-	if len(past.Turns) == 0 {
-		return r.reopen(format, past.Messages)
+	r.opened, r.replaying = true, true
+	past := pastOf(r.Past)
+	if len(past.turns) == 0 {
+		if err := r.reopen(format, past.opening); err != nil {
+			return SandboxError, err
+		}
+	} else {
+		r.start(format, slices.Clip(past.opening))
 	}
-	// What comes before the first reply is the opening.
-	first := slices.IndexFunc(past.Messages, func(m Message) bool { return m.Role == RoleAssistant })
-	r.start(format, past.Messages[:first:first])
-	for _, turn := range past.Turns {
-		if stop, err := r.again(ctx, turn); stop != "" {
+	r.append(past.further)
+	for i, turn := range past.turns {
+		if stop, err := r.again(ctx, turn, i == len(past.turns)-1); stop != "" {
 			return stop, err
 		}
 	}
-	return "", nil
+	r.replaying = false
+	r.emit(Event{Kind: EventResumed})
+	return r.instruct()
+}
+
+// settle makes dir the place where the model sees the repository: the conversation is about it, wherever the sandbox
+// has the repository now.
+func (r *rollout) settle(dir string) {
+	if now := r.sandbox.Dir(); dir != "" && dir != now {
+		r.dir, r.tools = dir, moved{Tools: r.tools, seen: dir, real: now}
+	}
+}
+
+// moved lets a model work at the path where its repository was before the sandbox was replaced.
+type moved struct {
+	Tools
+	seen, real string
+}
+
+func (m moved) Run(ctx context.Context, sb tools.Sandbox, c tools.Call) (tools.Result, error) {
+	c.Args = maps.Clone(c.Args)
+	for key, value := range c.Args {
+		c.Args[key] = relocate(value, m.seen, m.real)
+	}
+	result, err := m.Tools.Run(ctx, sb, c)
+	result.Output = relocate(result.Output, m.real, m.seen)
+	result.Answer = relocate(result.Answer, m.real, m.seen)
+	return result, err
+}
+
+// past is a log by turns. What comes before the first reply is the opening.
+type past struct {
+	opening []Message
+	// further is what a user added before the first reply.
+	further []Message
+	turns   []pastTurn
+}
+
+// pastTurn is a turn, and whether the rollout ended with it. What a user added after it is in further.
+type pastTurn struct {
+	trajectory.Turn
+	stop    *trajectory.Stop
+	further []Message
+}
+
+func pastOf(events []trajectory.Event) past {
+	var p past
+	stopped := false
+	for _, e := range events {
+		n := len(p.turns) - 1
+		switch {
+		case e.Kind == trajectory.KindReply:
+			p.turns = append(p.turns, pastTurn{Turn: trajectory.Turn{Reply: *e.Reply}})
+		case e.Kind == trajectory.KindObservation: // never the first, or Record had failed
+			p.turns[n].Observations = append(p.turns[n].Observations, *e.Observation)
+		case e.Kind == trajectory.KindMessage && n >= 0:
+			p.turns[n].further = append(p.turns[n].further, *e.Message)
+		case e.Kind == trajectory.KindMessage && stopped:
+			p.further = append(p.further, *e.Message)
+		case e.Kind == trajectory.KindMessage:
+			p.opening = append(p.opening, *e.Message)
+		case e.Kind == trajectory.KindStop && n >= 0:
+			p.turns[n].stop = e.Stop
+		case e.Kind == trajectory.KindStop:
+			stopped = true
+		}
+	}
+	return p
 }
 
 // reopen completes an opening that may have been cut off.
-func (r *rollout) reopen(f Format, known []Message) (StopReason, error) {
+func (r *rollout) reopen(f Format, known []Message) error {
 	if err := r.open(f); err != nil {
-		return SandboxError, err
+		return err
 	}
 	if len(known) > len(r.messages) {
-		return SandboxError, errors.New("resume the rollout: the prompt is not the recorded one")
+		return errors.New("resume the rollout: the prompt is not the recorded one")
 	}
 	copy(r.messages, known)
 	for _, m := range r.messages[len(known):] {
 		if err := r.put(trajectory.MessageEvent(m)); err != nil {
-			return SandboxError, err
+			return err
 		}
 	}
-	return "", nil
+	return nil
 }
 
-// again goes through one recorded turn. A turn that was cut off before all of it was observed is completed.
-func (r *rollout) again(ctx context.Context, turn trajectory.Turn) (StopReason, error) {
-	reply := turn.Reply
-	reading := r.take(reply)
+// append adds messages to the conversation that are recorded already.
+func (r *rollout) append(messages []Message) {
+	r.messages = append(r.messages, messages...)
+	r.budget.add(messages...)
+}
+
+// again goes through one recorded turn, and returns a reason to stop if the rollout ended there for good. A turn that
+// was cut off before all of it was observed is completed.
+func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReason, error) {
 	known := make([]Message, len(turn.Observations))
 	for i, o := range turn.Observations {
 		known[i] = o.Message
 	}
-	if len(known) < max(1, len(reply.Message.ToolCalls)) {
-		return r.perform(ctx, reply.Message, reading, known)
+	reading := r.take(turn.Reply)
+	if len(known) < max(1, len(turn.Reply.Message.ToolCalls)) {
+		r.replaying = false
+		r.renew(turn)
+		stop, err := r.perform(ctx, turn.Reply.Message, reading, known)
+		r.append(turn.further)
+		return stop, err
 	}
 	results, err := r.act(ctx, reading.Actions)
 	if err != nil {
@@ -76,11 +155,44 @@ func (r *rollout) again(ctx context.Context, turn trajectory.Turn) (StopReason, 
 		}
 		return SandboxError, fmt.Errorf("resume the rollout: step %d: %w", r.out.Steps, err)
 	}
-	r.restore(results, turn)
+	r.restore(results, turn.Turn)
 	stop, _ := r.judge(results)
-	r.messages = append(r.messages, known...)
-	r.budget.add(known...)
+	r.append(known)
+	if !last || len(turn.further) > 0 || r.goesOn(turn, stop) {
+		stop = ""
+		r.out.Answer = ""
+		r.renew(turn)
+	}
+	r.append(turn.further)
 	return stop, nil
+}
+
+// goesOn reports whether a rollout that ended with the turn, which is the last one, is to go on all the same.
+func (r *rollout) goesOn(turn pastTurn, stop StopReason) bool {
+	return r.Reopen && turn.stop != nil && (stop != Submitted || r.Further != "")
+}
+
+// renew begins the limits anew after the end of a rollout that goes on because its user wants it to.
+func (r *rollout) renew(turn pastTurn) {
+	if r.Reopen && turn.stop != nil {
+		r.before, r.invalid, r.loops = r.out.Steps, 0, repetition{}
+	}
+}
+
+// instruct adds the user's further instruction.
+func (r *rollout) instruct() (StopReason, error) {
+	if r.Further == "" {
+		return "", nil
+	}
+	m := Message{Role: RoleUser, Content: adviceFurther + valid(r.Further)}
+	if left := r.stepsLeft(); left > 0 {
+		m.Content += stepsRemaining(left)
+	}
+	if err := r.record(trajectory.MessageEvent(m)); err != nil {
+		return SandboxError, err
+	}
+	r.append([]Message{m})
+	return "", nil
 }
 
 // restore replaces the new outputs by the recorded ones, and reports where they differ.

@@ -22,7 +22,9 @@ type rollout struct {
 	log     *slog.Logger
 	now     func() time.Time
 	started time.Time
+	tools   Tools
 	specs   []tools.Spec
+	dir     string // where the model sees the repository
 	format  Format
 
 	messages []Message
@@ -30,14 +32,20 @@ type rollout struct {
 	budget   budget
 	loops    repetition
 	invalid  int  // consecutive format errors
+	before   int  // replies that do not count against the limit, because the rollout has ended since
 	opened   bool // the header and the first messages are recorded
+	// replaying is set while recorded turns are gone through again.
+	replaying bool
 	// unbounded is set once the server refused our own bound on a reply.
 	unbounded bool
 	out       Outcome
 }
 
 func newRollout(a *Agent, sb tools.Sandbox, issue Issue) *rollout {
-	r := &rollout{Agent: a, sandbox: sb, issue: issue, limits: a.Limits.withDefaults(), log: a.Log, now: a.Clock}
+	r := &rollout{
+		Agent: a, sandbox: sb, issue: issue, limits: a.Limits.withDefaults(), log: a.Log, now: a.Clock,
+		tools: a.Tools, dir: sb.Dir(),
+	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -54,7 +62,7 @@ func (r *rollout) emit(e Event) {
 		return
 	}
 	e.Time = r.now()
-	e.Step = max(e.Step, r.out.Steps)
+	e.Step, e.Replayed = max(e.Step, r.out.Steps), r.replaying
 	r.OnEvent(e)
 }
 
@@ -66,7 +74,7 @@ func (r *rollout) run(ctx context.Context) (stop StopReason, err error) {
 			stop, err = SandboxError, fmt.Errorf("internal error in step %d: %v\n%s", r.out.Steps, p, debug.Stack())
 		}
 	}()
-	r.specs = r.Tools.Specs()
+	r.specs = r.tools.Specs()
 	stop, err = r.begin(ctx)
 	for stop == "" {
 		stop, err = r.step(ctx)
@@ -91,7 +99,7 @@ func (r *rollout) begin(ctx context.Context) (StopReason, error) {
 
 // open begins the conversation in the given format.
 func (r *rollout) open(f Format) error {
-	messages, err := r.Prompt(f, r.issue, r.sandbox.Dir())
+	messages, err := r.Prompt(f, r.issue, r.dir)
 	if err != nil {
 		return fmt.Errorf("write the prompt: %w", err)
 	}
@@ -137,7 +145,7 @@ func (r *rollout) exhausted(ctx context.Context) StopReason {
 	switch {
 	case ctx.Err() != nil:
 		return stopped(ctx)
-	case reached(r.out.Steps, r.limits.Steps):
+	case reached(r.out.Steps-r.before, r.limits.Steps):
 		return MaxSteps
 	case r.budget.full():
 		return MaxContext
@@ -183,7 +191,7 @@ func (r *rollout) complete(ctx context.Context) (Reply, error) {
 		Sampling:  r.Sampling,
 		MaxTokens: r.replyTokens(),
 		Tokens:    r.Tokens,
-		Dir:       r.sandbox.Dir(),
+		Dir:       r.dir,
 	}
 	if r.Stream && r.OnEvent != nil {
 		request.OnText = func(text string) { r.emit(Event{Kind: EventText, Step: r.out.Steps + 1, Text: text}) }
@@ -348,7 +356,7 @@ func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, erro
 		}
 		r.emit(Event{Kind: EventCall, Call: &a.Call})
 		start := r.now()
-		result, err := r.Tools.Run(ctx, r.sandbox, a.Call)
+		result, err := r.tools.Run(ctx, r.sandbox, a.Call)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", a.Call.Name, err)
 		}

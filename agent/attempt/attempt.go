@@ -31,6 +31,9 @@ type Attempt struct {
 	// Salvage is how long computing the patch may take after an interrupt: one minute when 0. Closing Abandon ends it.
 	Salvage time.Duration
 	Abandon <-chan struct{}
+	// Reopen and Further are those of [agent.Agent]: they take up an attempt that has ended.
+	Reopen  bool
+	Further string
 	// OnPhase, when not nil, is called on the goroutine of Make as each phase begins, OnReady with the repository's
 	// directory once the sandbox has started.
 	OnPhase func(Phase)
@@ -89,7 +92,7 @@ func (a *Attempt) work(
 	defer func() {
 		// Close has a deadline of its own, and must be tried even after an interrupt.
 		if err := sb.Close(context.WithoutCancel(ctx)); err != nil {
-			result.Err = errors.Join(result.Err, fmt.Errorf("remove sandbox: %w", err))
+			a.warn("the sandbox could not be removed; deepswe clean removes it later", "error", err)
 		}
 	}()
 	if a.OnReady != nil {
@@ -107,6 +110,11 @@ func (a *Attempt) work(
 
 	a.enter(PhaseAgent)
 	runner := a.agent(task, log, past)
+	digest := base.Digest()
+	runner.Header.Extra[extraBase] = digest
+	if was := recordedBase(past); was != "" && was != digest {
+		a.warn("the repository is not as it was when this work began: the recorded commands run on what is there now")
+	}
 	result.Outcome, result.Err = runner.Run(ctx, sb, agent.Issue{ID: task.ID, Statement: task.Statement})
 
 	a.enter(PhasePatch)
@@ -160,7 +168,26 @@ func (a *Attempt) agent(task env.Task, log *trajectory.Writer, past []trajectory
 			Session: a.Run, Trajectory: task.ID, Agent: "deepswe", AgentVersion: a.Version,
 			Extra: map[string]any{"sandbox": a.Provider.Name()},
 		},
-		Record: log, Past: past,
+		Record: log, Past: past, Reopen: a.Reopen, Further: a.Further,
+	}
+}
+
+// extraBase is the key of a trajectory's extra object that holds the digest of the repository at the start.
+const extraBase = "base"
+
+// recordedBase is the digest of the repository that a log began with; empty where it is not known.
+func recordedBase(past []trajectory.Event) string {
+	if len(past) == 0 || past[0].Header == nil {
+		return ""
+	}
+	digest, _ := past[0].Header.Extra[extraBase].(string)
+	return digest
+}
+
+// warn tells the user of something that does not change the result.
+func (a *Attempt) warn(text string, args ...any) {
+	if a.Log != nil {
+		a.Log.Warn(text, args...)
 	}
 }
 

@@ -241,7 +241,7 @@ type record struct {
 	// Outcome of finished and failed.
 	*Outcome
 	// Data of any other event.
-	Data any `json:"data,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
 }
 
 func (d *Dir) remember(line []byte) error {
@@ -284,7 +284,11 @@ func (d *Dir) Record(o Outcome) error {
 
 // Note appends the caller's own event to events.jsonl. Its name must not be one of the engine's.
 func (d *Dir) Note(event string, data any) error {
-	return d.log.Append(record{Time: time.Now().UTC(), Event: event, Data: data})
+	encoded, err := disk.MarshalJSON(data)
+	if err != nil {
+		return err
+	}
+	return d.log.Append(record{Time: time.Now().UTC(), Event: event, Data: encoded})
 }
 
 // Path is the path of a file in the run directory.

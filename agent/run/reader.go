@@ -23,10 +23,46 @@ type Reader struct {
 	// Outcomes are those of the attempts that have ended, in the order of their first try. A failed attempt that was
 	// tried again later has its last outcome.
 	Outcomes []Outcome
+	// Notes are the events that the program behind the run added ([Dir.Note]), in their order.
+	Notes []Note
 	// Last is the time of the last event, zero where there is none.
 	Last time.Time
 
 	path string
+}
+
+// Note is an event of the program behind a run.
+type Note struct {
+	Time  time.Time
+	Event string
+	Data  json.RawMessage
+}
+
+// List reads the manifests of the runs in the directories below parent, the newest first. What is no run, or one of a
+// newer program, is left out.
+func List(parent string) ([]Listed, error) {
+	entries, err := os.ReadDir(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	var all []Listed
+	for _, e := range entries {
+		path := filepath.Join(parent, e.Name())
+		if m, err := readManifest(path); err == nil {
+			all = append(all, Listed{Path: path, Manifest: m})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Listed) int { return b.Manifest.Created.Compare(a.Manifest.Created) })
+	return all, nil
+}
+
+// Listed is a run that [List] found.
+type Listed struct {
+	Path     string
+	Manifest Manifest
 }
 
 // Read reads the run in the directory, of any kind, also one in the older format. It fails with fs.ErrNotExist where
@@ -45,6 +81,7 @@ func Read(path string) (*Reader, error) {
 		}
 		r.Last = e.Time
 		if e.Outcome == nil {
+			r.Notes = append(r.Notes, Note{Time: e.Time, Event: e.Event, Data: e.Data})
 			return nil
 		}
 		i, again := place[key(e.Job)]

@@ -42,6 +42,7 @@ func NewDocument(events []Event) (*Document, error) {
 	}
 	d := documentOf(events[0].Header)
 	for _, e := range events[1:] {
+		delete(d.Extra, extraStop) // an end that other events follow was taken back
 		switch e.Kind {
 		case KindMessage:
 			source := SourceUser
@@ -50,7 +51,6 @@ func NewDocument(events []Event) (*Document, error) {
 			}
 			d.Steps = append(d.Steps, Step{Timestamp: stamp(e.Time), Source: source, Message: Text(e.Message.Content)})
 		case KindReply:
-			delete(d.Extra, extraStop) // the rollout was taken up again after its end
 			d.Steps = append(d.Steps, replyStep(e.Time, e.Reply, len(d.Steps)+1))
 		case KindObservation:
 			if len(d.Steps) == 0 || d.Steps[len(d.Steps)-1].Source != SourceAgent {

@@ -46,11 +46,11 @@ func Record(events []Event) (*Recording, error) {
 	}
 	r := &Recording{Header: *events[0].Header, Started: events[0].Time}
 	for _, e := range events[1:] {
+		r.Stop = nil // an end that other events follow was taken back
 		switch e.Kind {
 		case KindMessage:
 			r.Messages = append(r.Messages, *e.Message)
 		case KindReply:
-			r.Stop = nil // the rollout was taken up again after its end
 			r.Messages = append(r.Messages, e.Reply.Message)
 			r.Turns = append(r.Turns, Turn{Reply: *e.Reply, Answered: e.Time})
 		case KindObservation:

@@ -2,12 +2,16 @@ package repo
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -77,6 +81,17 @@ func tracked(ctx context.Context, sb Tree) (map[string]bool, error) {
 		return nil, nil
 	}
 	return nameSet(out), nil
+}
+
+// Digest identifies the state of the files that the repository tracks: paths, kinds, modes and contents.
+func (b *Base) Digest() string {
+	h := sha256.New()
+	for _, path := range slices.Sorted(maps.Keys(b.files)) {
+		if f := b.files[path]; b.isTracked(path) {
+			fmt.Fprintf(h, "%q %s %s %q %s\n", path, f.Kind, gitMode(f), f.Target, f.Version)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // isTracked reports whether a file that was there at the start belongs to the repository.
