@@ -29,6 +29,8 @@ type started struct {
 	Sandbox string `json:"sandbox"`
 	Repo    string `json:"repo,omitempty"`
 	Demo    bool   `json:"demo,omitempty"`
+	// Resumed is set where a run goes on.
+	Resumed bool `json:"resumed,omitempty"`
 	// Recorded is set where the answers come from a recording.
 	Recorded bool `json:"recorded,omitempty"`
 	MaxSteps int  `json:"max_steps"`
@@ -65,7 +67,7 @@ func newWatcher(d Deps, asJSON bool) (w watcher, stream bool) {
 type jsonWatcher struct{ out *cli.JSONLines }
 
 // jsonEvent is a line between start and result. Type is pull (an image was pulled), reply, call, observation, problem,
-// notice, fallback or stop.
+// notice, fallback, difference, resumed or stop.
 type jsonEvent struct {
 	Type     string            `json:"type"`
 	Time     time.Time         `json:"time"`
@@ -79,6 +81,8 @@ type jsonEvent struct {
 	Tokens   *attempt.Tokens   `json:"tokens,omitempty"`
 	Seconds  float64           `json:"seconds,omitempty"`
 	Reason   agent.StopReason  `json:"reason,omitempty"`
+	// Replayed is set where a recorded step is gone through again.
+	Replayed bool `json:"replayed,omitempty"`
 }
 
 func (w *jsonWatcher) show(happened any) {
@@ -99,7 +103,9 @@ func (w *jsonWatcher) show(happened any) {
 }
 
 func (w *jsonWatcher) event(e agent.Event) {
-	line := jsonEvent{Time: e.Time.UTC(), Step: e.Step, Text: e.Text, Seconds: e.Elapsed.Seconds()}
+	line := jsonEvent{
+		Time: e.Time.UTC(), Step: e.Step, Text: e.Text, Seconds: e.Elapsed.Seconds(), Replayed: e.Replayed,
+	}
 	switch e.Kind {
 	case agent.EventReply:
 		line.Type = "reply"
@@ -109,7 +115,9 @@ func (w *jsonWatcher) event(e agent.Event) {
 	case agent.EventResult:
 		line.Type, line.Tool, line.Output = "observation", e.Call.Name, &e.Result.Output
 		line.Failed, line.ExitCode = e.Result.Failed, e.Result.ExitCode
-	case agent.EventProblem, agent.EventNotice, agent.EventFallback:
+	case agent.EventDifference: // text is the recorded output
+		line.Type, line.Tool, line.Output = string(e.Kind), e.Call.Name, &e.Result.Output
+	case agent.EventProblem, agent.EventNotice, agent.EventFallback, agent.EventResumed:
 		line.Type = string(e.Kind)
 	case agent.EventStop:
 		line.Type, line.Reason = "stop", e.StopReason

@@ -83,7 +83,9 @@ func statement(r io.Reader, where string) (input, error) {
 // openTask makes the task and finds, clones or unpacks its repository.
 func (j *job) openTask(ctx context.Context) error {
 	var err error
-	j.id = j.d.RunID()
+	if j.id == "" {
+		j.id = j.d.RunID()
+	}
 	switch {
 	case j.o.demo:
 		j.task = env.Task{ID: "demo", Source: "demo", Statement: j.in.text, Image: j.o.Image}
@@ -124,7 +126,7 @@ func (j *job) openIssue(ctx context.Context) error {
 		j.target, err = filepath.Abs(j.o.repo)
 		return err
 	}
-	if j.o.apply || j.o.branch != "" {
+	if j.o.apply != "" || j.o.branch != "" {
 		return cli.Usagef("--apply and --branch require --repo DIR")
 	}
 	parent, err := j.scratch("clone")

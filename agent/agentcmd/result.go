@@ -41,8 +41,15 @@ type outcome struct {
 
 	// Detail says in a sentence what Status means here, where that is not plain.
 	Detail string `json:"detail,omitempty"`
+	// Next are the commands that go on with the run or deliver its patch.
+	Next []string `json:"next,omitempty"`
 
 	diff []byte
+}
+
+// add adds a sentence to the detail.
+func (o *outcome) add(sentence string) {
+	o.Detail = strings.TrimPrefix(o.Detail+"; "+sentence, "; ")
 }
 
 // finish delivers the patch where a flag asks for it, and returns the result of the attempt.
@@ -73,17 +80,17 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 		err = errors.Join(err, writeErr)
 		report.ExitCode = cli.ExitInternal
 	}
-	switch wanted := j.o.apply || j.o.branch != ""; {
+	switch wanted := j.o.apply != "" || j.o.branch != ""; {
 	case !wanted || !patched || err != nil:
 	case out.StopReason == agent.Submitted:
 		err = j.deliver(context.WithoutCancel(ctx), &report)
 	case report.Patch != nil:
-		report.Detail = strings.TrimPrefix(report.Detail+
-			"; not applied, because the agent did not finish (git apply "+*report.Patch+")", "; ")
+		report.add("not applied, because the agent did not finish (git apply " + *report.Patch + ")")
 	}
 	if err == nil && j.o.demo && out.StopReason == agent.Submitted {
 		err = j.checkDemo(ctx, r.Patch.Diff)
 	}
+	report.Next = j.nextSteps(report)
 	return report, err
 }
 
@@ -114,34 +121,6 @@ func (j *job) path(name string) *string {
 		return nil
 	}
 	return &path
-}
-
-// deliver applies the patch, and commits it to a branch, as --apply and --branch ask.
-func (j *job) deliver(ctx context.Context, report *outcome) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if j.o.branch != "" {
-		commit, err := repo.Branch(ctx, j.target, j.o.branch, commitMessage(j.task), report.diff)
-		if err != nil {
-			return cli.Usage(err)
-		}
-		report.Branch, report.Commit = j.o.branch, commit
-	}
-	if j.o.apply {
-		if err := repo.Apply(ctx, j.target, report.diff); err != nil {
-			return cli.Usagef("%w: the repository has changed since; the patch is kept", err)
-		}
-		report.Applied = true
-	}
-	return nil
-}
-
-func commitMessage(t env.Task) string {
-	title := cli.FirstLine(t.Statement, 60)
-	if t.Source == "github" {
-		return fmt.Sprintf("Fix: %s\n\n%s\n", title, t.ID)
-	}
-	return fmt.Sprintf("Fix: %s\n", title)
 }
 
 // checkDemo runs the demo's tests in a fresh sandbox, on the patch alone.

@@ -32,6 +32,7 @@ type screen struct {
 	doing  string
 	since  time.Time
 	tokens int
+	differ int    // calls with another result than recorded
 	rowed  int    // the step whose number is on the screen already
 	said   string // the end of what the model has written of this reply
 }
@@ -114,6 +115,9 @@ func (s *screen) start(b started) {
 		s.Line(s.styles.dim.Render("The answers are recorded; for a live model set DEEPSWE_BASE_URL, without --demo."))
 	}
 	s.Line(fmt.Sprintf("%s  %s in %s", s.styles.name.Render(cli.Plain(b.Task)), cli.Plain(b.Model), b.Sandbox))
+	if b.Resumed {
+		s.Line(s.styles.dim.Render("going on with " + cli.Plain(b.Run)))
+	}
 	s.omissions("not copied: ", b.NotCopied)
 }
 
@@ -131,8 +135,33 @@ func (s *screen) omissions(what string, all []repo.Omission) {
 	}
 }
 
-func (s *screen) event(e agent.Event) {
+// replayed shows a recorded step that is gone through again: only what differs is worth a line.
+func (s *screen) replayed(e agent.Event) {
 	switch e.Kind {
+	case agent.EventReply:
+		s.step, s.tokens = e.Step, e.Usage.Prompt+e.Usage.Completion
+	case agent.EventCall:
+		s.now("again: " + describe(e.Call, s.dir))
+	case agent.EventDifference:
+		s.differ++
+		s.Line(s.row(e.Step, s.styles.bad.Render("!"),
+			"another result than recorded: "+cli.Cut(describe(e.Call, s.dir), s.Width()-38)))
+	}
+}
+
+func (s *screen) event(e agent.Event) {
+	if e.Replayed {
+		s.replayed(e)
+		return
+	}
+	switch e.Kind {
+	case agent.EventResumed:
+		text := cli.Plural(e.Step, "recorded step") + " repeated, all with the recorded results"
+		if s.differ > 0 {
+			text = fmt.Sprintf("%s repeated; the results of %s differ from the recorded ones, which the model goes by",
+				cli.Plural(e.Step, "recorded step"), cli.Plural(s.differ, "call"))
+		}
+		s.Line(s.styles.dim.Render(cli.Cut(text, s.Width()-1)))
 	case agent.EventStep:
 		s.step, s.said = e.Step, ""
 		s.now("thinking")
@@ -228,6 +257,13 @@ func (s *screen) finish(o outcome) error {
 		if entry.value != nil {
 			s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", entry.name)) + *entry.value)
 		}
+	}
+	for i, command := range o.Next {
+		label := "next"
+		if i > 0 {
+			label = "or"
+		}
+		s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", label)) + command)
 	}
 	if len(o.diff) == 0 {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"deepswe/agent/cli"
 )
@@ -20,7 +21,7 @@ type Deps struct {
 
 // New returns the commands about a rollout.
 func New(d Deps) []*cobra.Command {
-	return []*cobra.Command{newSolve(d), newReplay(d), newView(d)}
+	return []*cobra.Command{newSolve(d), newRuns(d), newApply(d), newBranch(d), newReplay(d), newView(d)}
 }
 
 // NewMachine returns the commands about this machine.
@@ -37,13 +38,20 @@ type solveOptions struct {
 	repoGiven bool
 	issueFile string
 	demo      bool
-	apply     bool
+	apply     string // how the patch is applied: applyAll or, without --apply, empty
 	branch    string
+	resume    string // the run to go on with
+	further   string // the run to go on with after a further instruction
 	out       string
 	json      bool
 
+	flags *pflag.FlagSet
+
 	choice cli.SandboxChoice // of the flags and the configuration
 }
+
+// applyAll is --apply without a word.
+const applyAll = "all"
 
 const solveHelp = `Fix an issue in a repository.
 
@@ -53,6 +61,11 @@ or --repo DIR, or the one that the issue's URL belongs to. It is copied,
 uncommitted changes included, into a sandbox; nothing on disk changes without
 --apply or --branch, which are for work that the agent has finished. The patch
 goes to standard output and to the run's directory.
+
+--resume goes on with a run that did not reach its end: its recorded commands
+run again in a fresh sandbox, and the model is asked from there on. --continue
+does so after a further instruction. RUN is an id (deepswe runs lists them), a
+path, or last.
 
 The model is any OpenAI-compatible endpoint: --base-url, else DEEPSWE_BASE_URL,
 OPENAI_BASE_URL, base_url in ~/.config/deepswe/config.yaml, and finally
@@ -75,8 +88,8 @@ func newSolve(d Deps) *cobra.Command {
   deepswe solve https://github.com/owner/repo/issues/12 --repo . --branch fix-12
   deepswe solve --issue-file issue.md --image python:3.12 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.repoGiven = o.Given("repo")
-			return runSolve(cmd.Context(), d, o, args)
+			o.repoGiven, o.flags = o.Given("repo"), cmd.Flags()
+			return runSolve(cmd.Context(), d, &o, args)
 		},
 	}
 	f := cmd.Flags()
@@ -86,12 +99,26 @@ func newSolve(d Deps) *cobra.Command {
 	o.SandboxFlags.Add(cmd)
 	o.AddImages(cmd)
 	o.ModelFlags.Add(cmd)
-	f.BoolVar(&o.apply, "apply", false, "apply the patch to the repository, all of it or nothing")
+	f.StringVar(&o.apply, "apply", "", "apply the patch to the repository, all of it or nothing")
+	f.Lookup("apply").NoOptDefVal = applyAll
 	f.StringVar(&o.branch, "branch", "", "commit the patch as the new branch `NAME`")
+	f.StringVar(&o.resume, "resume", "", "go on with the `RUN` that was killed, interrupted or stopped by a limit")
+	f.StringVar(&o.further, "continue", "", "go on with `RUN` after a further instruction, which is the argument")
 	f.StringVar(&o.out, "out", "", "keep the run in `DIR`, which must not hold one yet")
 	f.BoolVar(&o.json, "json", false, "print events as JSON lines; the last one is the result")
 	for _, other := range []string{"repo", "issue-file", "apply", "branch"} {
 		cmd.MarkFlagsMutuallyExclusive("demo", other)
+	}
+	for _, other := range []string{"continue", "issue-file", "demo", "out"} {
+		cmd.MarkFlagsMutuallyExclusive("resume", other)
+	}
+	for _, other := range []string{"demo", "out"} {
+		cmd.MarkFlagsMutuallyExclusive("continue", other)
+	}
+	for _, flag := range []string{"resume", "continue"} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, completeRuns(d)); err != nil {
+			panic(err) // the flag does not exist: a defect of the lines above
+		}
 	}
 	return cmd
 }
@@ -144,9 +171,12 @@ func (o *solveOptions) input(args []string, d Deps) (input, error) {
 }
 
 // runSolve works on the issue, cleans up, and reports the result: with --json also where the command line is wrong.
-func runSolve(ctx context.Context, d Deps, o solveOptions, args []string) error {
+func runSolve(ctx context.Context, d Deps, o *solveOptions, args []string) error {
 	j := &job{d: d, o: o}
 	j.watch, j.stream = newWatcher(d, o.json)
 	report, err := j.work(ctx, args)
-	return j.end(report, errors.Join(err, j.close()))
+	if cerr := j.close(); cerr != nil {
+		d.Logger().Warn("what the run used could not all be given back; deepswe clean removes it later", "error", cerr)
+	}
+	return j.end(report, err)
 }

@@ -22,8 +22,12 @@ import (
 // job is one run of solve: what it has opened, and closes again.
 type job struct {
 	d  Deps
-	o  solveOptions
+	o  *solveOptions // the command's own, which restored flags change
 	in input
+
+	past     *solveRun // the run that this one goes on with, nil for a new one
+	text     string    // a further instruction
+	settings solveSettings
 
 	id       string // of the run
 	run      string // the run's directory
@@ -69,11 +73,19 @@ func (j *job) work(ctx context.Context, args []string) (outcome, error) {
 // prepare opens everything that a rollout needs, the cheap and likely failures first.
 func (j *job) prepare(ctx context.Context, args []string) error {
 	var err error
+	taken := j.o.resume != "" || j.o.further != ""
+	if taken {
+		if err = j.takeUp(args); err != nil {
+			return err
+		}
+	}
 	if err = j.o.complete(j.d.World); err != nil {
 		return err
 	}
-	if j.in, err = j.o.input(args, j.d); err != nil {
-		return cli.Usage(err)
+	if !taken {
+		if j.in, err = j.o.input(args, j.d); err != nil {
+			return cli.Usage(err)
+		}
 	}
 	if err = j.check(ctx); err != nil {
 		return err
@@ -85,8 +97,14 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	if err = j.openTask(ctx); err != nil {
 		return err
 	}
-	if err = j.nameRun(); err != nil {
+	if j.past == nil {
+		err = j.nameRun()
+	}
+	if err != nil {
 		return cli.Usage(err)
+	}
+	if err = j.checkTree(ctx); err != nil {
+		return err
 	}
 	if err = j.copyRepository(ctx); err != nil {
 		return err
@@ -101,13 +119,22 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	j.attempt.OnEvent = func(e agent.Event) { j.watch.show(e) }
 	j.attempt.OnPhase = func(p attempt.Phase) { j.watch.show(p) }
 	j.attempt.OnReady = func(dir string) { j.watch.show(ready(dir)) }
-	if err = j.createRun(model.Name); err != nil {
-		return cli.Usage(err)
-	}
-	j.watch.show(started{
+	begin := started{
 		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target,
 		Demo: j.o.demo, Recorded: model.IsRecorded(), MaxSteps: j.o.MaxSteps, NotCopied: j.snapshot.Omitted,
-	})
+	}
+	if j.past != nil {
+		j.settings = j.past.settings
+		err = j.reopenRun()
+		begin.Task, begin.Resumed = j.task.ID, true
+		begin.MaxSteps += stepsBefore(j.dir)
+	} else {
+		err = j.createRun(ctx, model.Name)
+	}
+	if err != nil {
+		return cli.Usage(err)
+	}
+	j.watch.show(begin)
 	return nil
 }
 
@@ -186,21 +213,20 @@ func (j *job) openProvider(ctx context.Context) error {
 	return err
 }
 
-// solveSettings are the settings in the manifest of a run of solve.
-type solveSettings struct {
-	Task    string `json:"task"`
-	Repo    string `json:"repo,omitempty"`  // on the host; empty where it was cloned for the run
-	Issue   string `json:"issue,omitempty"` // its URL
-	Model   string `json:"model"`
-	Sandbox string `json:"sandbox"`
-}
-
 // createRun begins the run's directory.
-func (j *job) createRun(model string) error {
-	s := solveSettings{Task: j.task.ID, Issue: j.in.url, Model: model, Sandbox: j.provider.Name()}
+func (j *job) createRun(ctx context.Context, model string) error {
+	s := solveSettings{
+		Task: j.task.ID, Issue: j.in.url, Model: model, Sandbox: j.provider.Name(), Demo: j.o.demo,
+		Source: j.task.Source, Statement: j.task.Statement, Flags: givenFlags(j.o.flags),
+	}
+	var err error
+	if s.Head, err = repo.Head(ctx, j.target); err != nil {
+		return err
+	}
 	if !j.o.demo && (j.in.url == "" || j.o.repoGiven) {
 		s.Repo = j.target
 	}
+	j.settings = s
 	settings, err := disk.MarshalJSON(s)
 	if err != nil {
 		return err

@@ -30,28 +30,33 @@ const viewHelp = `Show a trajectory, or what is in a run's directory.
 PATH is a trajectory.json (any ATIF document), a steps.jsonl, or a directory: of
 one attempt, which is shown, or of a run of solve, eval, grade or train, whose
 attempts are listed. The run may still be going on. The id of a run in the
-default directory is enough.`
+default directory is enough, and without PATH the last one there is shown.`
 
 // viewOptions are the flags of view.
 type viewOptions struct {
 	step int
 	full bool
+
+	about string // what is known of the run beside its trajectory
 }
 
 func newView(d Deps) *cobra.Command {
 	var o viewOptions
 	cmd := &cobra.Command{
-		Use:     "view PATH",
+		Use:     "view [PATH]",
 		Short:   "Show a trajectory or a run",
 		Long:    viewHelp,
 		Example: "  deepswe view trajectory.json\n  deepswe view --step 7 --full 20261121-101500-abc123",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+			if len(args) > 1 {
 				return cli.Usagef("view takes one path: of a trajectory, or of a run's directory")
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return runView(d, o, args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runView(d, o, cmp.Or(append(args, lastRun)...))
+		},
+		ValidArgsFunction: completeRuns(d),
 	}
 	cmd.Flags().IntVar(&o.step, "step", 0, "show step `N` only")
 	cmd.Flags().BoolVar(&o.full, "full", false, "show long texts whole")
@@ -61,11 +66,9 @@ func newView(d Deps) *cobra.Command {
 func runView(d Deps, o viewOptions, path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		dir := d.RunDir(filepath.Base(path))
-		if filepath.Base(path) != path || !run.Exists(dir) {
-			return cli.Usagef("%s does not exist, and no run in %s has that id", path, filepath.Dir(dir))
+		if path, err = findRun(d, path, ""); err != nil {
+			return err
 		}
-		path = dir
 		info, err = os.Stat(path)
 	}
 	if err != nil {
@@ -187,6 +190,7 @@ func findAttempts(path string) ([]string, error) {
 }
 
 func viewAttempt(out io.Writer, o viewOptions, dir string) error {
+	o.about = aboutSolve(filepath.Dir(filepath.Dir(filepath.Dir(dir))))
 	if err := viewTrajectory(out, o, filepath.Join(dir, attempt.StepsFile)); err != nil {
 		return err
 	}
@@ -263,6 +267,8 @@ func viewTrajectory(out io.Writer, o viewOptions, path string) error {
 	v := viewer{out: out, full: o.full, name: lipgloss.NewRenderer(out).NewStyle().Bold(true)}
 	if o.step == 0 {
 		v.heading(rec)
+		fmt.Fprint(out, o.about)
+		v.opening(rec)
 	}
 	for i, turn := range rec.Turns {
 		if o.step == 0 || o.step == i+1 {
@@ -288,6 +294,10 @@ func (v viewer) heading(rec *trajectory.Recording) {
 	fmt.Fprintf(v.out, "%s  %s, format %s, %d steps\n",
 		v.name.Render(cli.Plain(cmp.Or(h.Task, h.Trajectory, "trajectory"))),
 		cli.Plain(cmp.Or(h.Model, "unknown model")), cmp.Or(h.Format, "unknown"), len(rec.Turns))
+}
+
+// opening shows the messages before the first reply.
+func (v viewer) opening(rec *trajectory.Recording) {
 	for _, m := range rec.Messages {
 		if m.Role == trajectory.RoleAssistant {
 			break

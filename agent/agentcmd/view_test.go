@@ -69,7 +69,7 @@ func TestView(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.json")
 	testkit.WriteFile(t, broken, "{}")
 	for _, args := range [][]string{
-		{}, {run, run}, {"missing"}, {t.TempDir()}, {broken}, {"--step", "5", attempt}, {"--step", "-1", attempt},
+		{run, run}, {"missing"}, {t.TempDir()}, {broken}, {"--step", "5", attempt}, {"--step", "-1", attempt},
 	} {
 		view(cli.ExitUsage, args...)
 	}

@@ -107,7 +107,7 @@ func TestBranchFromAFolder(t *testing.T) {
 	shell(t, source, "git config user.name u && git config user.email u@u")
 	sub := filepath.Join(source, "sub")
 	patch := changed(t, sub, "echo two > a; echo two > sub/b")
-	if _, err := Branch(t.Context(), sub, "fix", "Fix it", patch); err != nil {
+	if _, _, err := Branch(t.Context(), sub, "fix", "Fix it", patch, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := shell(t, source, "git show fix:a fix:sub/b"); got != "two\ntwo\n" {
@@ -123,7 +123,7 @@ func TestBranchFromAFolder(t *testing.T) {
 	if err := CheckBranch(t.Context(), ".", "other"); err != nil {
 		t.Error(err)
 	}
-	if _, err := Branch(t.Context(), t.TempDir(), "fix", "Fix it", patch); err == nil {
+	if _, _, err := Branch(t.Context(), t.TempDir(), "fix", "Fix it", patch, ""); err == nil {
 		t.Error("a branch was made outside of any repository")
 	}
 }
@@ -140,7 +140,7 @@ mkdir -p .git/hooks
 for h in pre-commit commit-msg post-commit pre-applypatch post-applypatch post-checkout reference-transaction post-index-change prepare-commit-msg; do
 printf '#!/bin/sh\ntouch "%s"\n' "$PWD/.git/pwned" > .git/hooks/$h; chmod +x .git/hooks/$h; done`)
 	patch := changed(t, source, "echo two > a")
-	if _, err := Branch(t.Context(), source, "fix", "Fix it", patch); err != nil {
+	if _, _, err := Branch(t.Context(), source, "fix", "Fix it", patch, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := Apply(t.Context(), source, patch); err != nil {
@@ -180,16 +180,65 @@ func TestBranchLeavesTheWorkTreeAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Branch(t.Context(), source, "fix", "Fix it", p.Diff); err != nil {
+	if _, _, err := Branch(t.Context(), source, "fix", "Fix it", p.Diff, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := shell(t, source, "git show fix:a; git status --porcelain; git branch --show-current"); got != "two\nmain\n" {
 		t.Errorf("got %q", got)
 	}
-	if _, err := Branch(t.Context(), source, "fix", "Fix it", p.Diff); err == nil {
+	if _, _, err := Branch(t.Context(), source, "fix", "Fix it", p.Diff, ""); err == nil {
 		t.Error("an existing branch was taken")
 	}
-	if _, err := Branch(t.Context(), source, "bad..name", "Fix it", p.Diff); err == nil {
+	if _, _, err := Branch(t.Context(), source, "bad..name", "Fix it", p.Diff, ""); err == nil {
 		t.Error("a bad name was taken")
+	}
+}
+
+// A branch begins with what is checked out, as long as the patch can be merged to it, and else with the commit that the
+// patch was made on.
+func TestBranchAfterHeadHasMoved(t *testing.T) {
+	for name, c := range map[string]struct {
+		moves  string
+		onBase bool
+		want   string
+	}{
+		"another file":   {"echo x > other; git add -A; git commit -qm on", false, "one\ntwo\nthree\nfour\nFIVE\n"},
+		"another line":   {"sed -i s/one/ONE/ a; git commit -qam on", false, "ONE\ntwo\nthree\nfour\nFIVE\n"},
+		"the same line":  {"sed -i s/five/Five/ a; git commit -qam on", true, "one\ntwo\nthree\nfour\nFIVE\n"},
+		"a removed file": {"git rm -q a; git commit -qm off", true, "one\ntwo\nthree\nfour\nFIVE\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := t.TempDir()
+			write(t, source, map[string]string{"a": "one\ntwo\nthree\nfour\nfive\n"})
+			commit(t, source)
+			shell(t, source, "git config user.name u && git config user.email u@u")
+			base, err := Head(t.Context(), source)
+			if err != nil || len(base) != 40 {
+				t.Fatalf("head is %q, %v", base, err)
+			}
+			patch := changed(t, source, "sed -i s/five/FIVE/ a")
+			shell(t, source, c.moves)
+			_, parent, err := Branch(t.Context(), source, "fix", "Fix it", patch, base)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := shell(t, source, "git show fix:a"); got != c.want || (parent == base) != c.onBase {
+				t.Errorf("the branch begins with %s and holds %q", parent, got)
+			}
+			if got := shell(t, source, "git status --porcelain"); got != "" {
+				t.Errorf("the work tree is touched: %q", got)
+			}
+		})
+	}
+}
+
+func TestModified(t *testing.T) {
+	source := t.TempDir()
+	write(t, source, map[string]string{"a": "one\n", "b b": "one\n", "c": "one\n", "d": "one\n", "sub/e": "one\n"})
+	commit(t, source)
+	shell(t, source, `echo two >> 'b b'; rm c; touch -d 2001-01-01 a; chmod +x d; echo new > new; echo two > sub/e; git add sub/e`)
+	got, err := Modified(t.Context(), filepath.Join(source, "sub"))
+	if want := []string{"b b", "c", "d", "sub/e"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
 }

@@ -1,0 +1,252 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
+	"deepswe/agent/run"
+	"deepswe/env/repo"
+)
+
+// delivery is what became of a patch: the data of a run's event.
+type delivery struct {
+	Repo    string `json:"repo"`
+	Applied bool   `json:"applied,omitempty"`
+	Branch  string `json:"branch,omitempty"`
+	Commit  string `json:"commit,omitempty"`
+	// Parent is the commit that the branch begins with.
+	Parent string `json:"parent,omitempty"`
+}
+
+// longestDelivery bounds the work of git in a delivery.
+const longestDelivery = time.Minute
+
+const applyHelp = `Apply the patch of a finished run to its repository, all of it or nothing.
+
+RUN is a run of solve: its id, the path of its directory, or last. The work tree
+may have changed since; the patch is applied where it still fits, and nothing is
+touched where it does not.`
+
+const branchHelp = `Commit the patch of a finished run as the new branch NAME of its repository. The
+work tree is left alone.
+
+RUN is a run of solve: its id, the path of its directory, or last. The branch
+begins with the commit that is checked out now; where the patch cannot be merged
+to that, with the commit that the run began with.`
+
+func newApply(d Deps) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:     "apply RUN",
+		Short:   "Apply the patch of a finished run",
+		Long:    applyHelp,
+		Example: "  deepswe apply last\n  deepswe apply 20261121-101500-7a1c02 --repo ../other-checkout",
+		Args:    runAnd("apply"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return deliverLater(cmd.Context(), d, args[0], dir, "")
+		},
+		ValidArgsFunction: completeRuns(d),
+	}
+	cmd.Flags().StringVar(&dir, "repo", "", "the repository in `DIR` (default: the run's own)")
+	return cmd
+}
+
+func newBranch(d Deps) *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:     "branch RUN NAME",
+		Short:   "Commit the patch of a finished run as a new branch",
+		Long:    branchHelp,
+		Example: "  deepswe branch last fix-12",
+		Args:    runAnd("branch", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return deliverLater(cmd.Context(), d, args[0], dir, args[1])
+		},
+		ValidArgsFunction: completeRuns(d),
+	}
+	cmd.Flags().StringVar(&dir, "repo", "", "the repository in `DIR` (default: the run's own)")
+	return cmd
+}
+
+// runAnd requires a run, and what else the command takes.
+func runAnd(command string, others ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1+len(others) {
+			return cli.Usagef("usage: deepswe %s (deepswe runs lists the runs)",
+				strings.Join(append([]string{command, "RUN"}, others...), " "))
+		}
+		return nil
+	}
+}
+
+// completeRuns completes the first argument with the ids of runs.
+func completeRuns(d Deps) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		ids := []string{lastRun}
+		if all, err := run.List(filepath.Dir(d.RunDir("x"))); err == nil && len(args) == 0 {
+			for _, r := range all {
+				ids = append(ids, filepath.Base(r.Path))
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// deliverLater applies a run's patch, or commits it as the branch where there is a name for one.
+func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
+	path, err := findRun(d, name, run.Solve)
+	if err != nil {
+		return err
+	}
+	past, err := readSolve(path)
+	if err != nil {
+		return err
+	}
+	s := past.settings
+	if dir == "" {
+		dir = s.Repo
+	}
+	if dir == "" {
+		return cli.Usagef("the run %s worked on a clone that is gone: name a checkout with --repo DIR", runName(d, path))
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return cli.Usagef("the run's repository: %w (--repo DIR names another checkout)", err)
+	}
+	journal, err := run.Open(path, run.Solve)
+	if err != nil {
+		if errors.Is(err, run.ErrLocked) {
+			err = fmt.Errorf("the run %s is still going on: %w", runName(d, path), err)
+		}
+		return cli.Usage(err)
+	}
+	defer journal.Close()
+	patch, err := os.ReadFile(filepath.Join(past.dir(), attempt.PatchFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return &cli.ExitError{Code: cli.ExitUnsolved, Err: fmt.Errorf("the run %s has no patch", runName(d, path))}
+	}
+	if err != nil {
+		return err
+	}
+	sum, _ := past.summary()
+	done := delivery{Repo: dir, Branch: branch, Applied: branch == ""}
+	if branch == "" {
+		err = applyPatch(ctx, d, past, dir, patch)
+	} else {
+		text := commitMessage(s, sum.Answer)
+		done.Commit, done.Parent, err = commitPatch(ctx, dir, branch, text, patch, s.Head)
+	}
+	if err != nil {
+		return err
+	}
+	if branch == "" {
+		fmt.Fprintf(d.Out, "applied to %s: %s\n", cli.Plain(dir), cli.Plain(strings.Join(sum.Files, ", ")))
+	} else {
+		fmt.Fprintf(d.Out, "committed as %s (%.10s)%s\n", cli.Plain(branch), done.Commit, beginsElsewhere(done, s.Head))
+	}
+	return journal.Note(noteDelivered, done)
+}
+
+// beginsElsewhere says that a branch does not begin with what is checked out.
+func beginsElsewhere(d delivery, head string) string {
+	if d.Parent != head || d.Parent == "" {
+		return ""
+	}
+	return fmt.Sprintf(", which begins with %.10s", head)
+}
+
+// applyPatch applies a run's patch to the work tree.
+func applyPatch(ctx context.Context, d Deps, past *solveRun, dir string, patch []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, longestDelivery)
+	defer cancel()
+	err := repo.Apply(ctx, dir, patch)
+	if err == nil || !errors.Is(err, repo.ErrConflict) {
+		return err
+	}
+	since := "the files have changed since the run began"
+	if now, herr := repo.Head(ctx, dir); herr == nil && now != past.settings.Head && past.settings.Head != "" {
+		since = fmt.Sprintf("HEAD was %.10s when the run began and is %.10s now", past.settings.Head, now)
+	}
+	return cli.Usagef("%w (%s). Nothing was changed. To fix: deepswe branch %s NAME commits it where it fits, to be "+
+		"merged from there", err, since, runName(d, past.path))
+}
+
+// commitPatch commits a patch as a new branch, and returns the commit and the one that it begins with.
+func commitPatch(
+	ctx context.Context, dir, branch, message string, patch []byte, base string,
+) (commit, parent string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, longestDelivery)
+	defer cancel()
+	if commit, parent, err = repo.Branch(ctx, dir, branch, message, patch, base); err != nil {
+		return "", "", cli.Usage(err)
+	}
+	return commit, parent, nil
+}
+
+// commitMessage is the message of a branch's commit: the issue's title, what the agent said about its work, and the
+// issue's address.
+func commitMessage(s solveSettings, answer string) string {
+	text := "Fix: " + cli.FirstLine(s.Statement, 60) + "\n"
+	if answer = strings.TrimSpace(answer); answer != "" {
+		text += "\n" + answer + "\n"
+	}
+	if s.Issue != "" {
+		text += "\nFixes " + s.Issue + "\n"
+	}
+	return text
+}
+
+// deliver applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that cannot be committed
+// is no failure of the run: it is kept, and the report says how to go on.
+func (j *job) deliver(ctx context.Context, report *outcome) error {
+	ctx, cancel := context.WithTimeout(ctx, longestDelivery)
+	defer cancel()
+	done := delivery{Repo: j.target}
+	if j.o.branch != "" {
+		var err error
+		text := commitMessage(j.settings, report.Answer)
+		done.Commit, done.Parent, err = commitPatch(ctx, j.target, j.o.branch, text, report.diff, j.settings.Head)
+		switch {
+		case err == nil:
+			done.Branch = j.o.branch
+		case errors.Is(err, repo.ErrConflict) && report.Patch != nil:
+			report.add(fmt.Sprintf("not committed: %v; it is kept, and git apply %s puts it on top of them", err, *report.Patch))
+		default:
+			return err
+		}
+		report.Branch, report.Commit = done.Branch, done.Commit
+	}
+	if j.o.apply != "" {
+		if err := repo.Apply(ctx, j.target, report.diff); err != nil {
+			return cli.Usagef("%w: the repository has changed since; the patch is kept", err)
+		}
+		report.Applied, done.Applied = true, true
+	}
+	if !done.Applied && done.Branch == "" {
+		return nil
+	}
+	return j.journal.Note(noteDelivered, done)
+}
+
+// checkTree warns of uncommitted changes where a branch is asked for, which cannot carry them.
+func (j *job) checkTree(ctx context.Context) error {
+	if j.o.branch == "" || j.o.demo {
+		return nil
+	}
+	changed, err := repo.Modified(ctx, j.target)
+	if err != nil || len(changed) == 0 {
+		return err
+	}
+	j.d.Logger().Warn("the repository has uncommitted changes, which the branch will not hold: where the fix touches "+
+		"the same lines, it cannot be committed; commit or stash them first",
+		"files", cli.Cut(strings.Join(changed, " "), 200))
+	return nil
+}

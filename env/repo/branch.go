@@ -1,0 +1,160 @@
+package repo
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepswe/env/disk"
+)
+
+// CheckBranch returns the error that Branch would fail with, so that it is known before hours of work.
+func CheckBranch(ctx context.Context, dir, name string) error {
+	_, _, err := branchBase(ctx, dir, name)
+	return err
+}
+
+// branchBase returns the repository that dir is in and the commit that a new branch begins with.
+func branchBase(ctx context.Context, dir, name string) (g git, commit string, err error) {
+	root, err := toplevel(ctx, dir)
+	switch {
+	case err != nil:
+		return g, "", fmt.Errorf("branch: %w", err)
+	case root == "":
+		return g, "", fmt.Errorf("branch: %s is not in a git repository", dir)
+	}
+	g = git{dir: root, user: true} // from its root: in a subdirectory, git would leave out the files above it
+	if _, err := g.run(ctx, nil, "check-ref-format", "--branch", name); err != nil {
+		return g, "", fmt.Errorf("branch: %q is not a valid branch name", name)
+	}
+	if _, err := g.run(ctx, nil, "rev-parse", "--verify", "-q", "refs/heads/"+name); err == nil {
+		return g, "", fmt.Errorf("branch: %q exists already: choose another name or delete it (git branch -D %s)", name, name)
+	}
+	if commit, err = g.line(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}"); err != nil {
+		return g, "", fmt.Errorf("branch: %s has no commit to build on: %w", dir, err)
+	}
+	if _, err := g.run(ctx, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
+		if ctx.Err() != nil {
+			return g, "", context.Cause(ctx)
+		}
+		return g, "", errors.New("branch: git has no committer identity; " +
+			"to fix: git config --global user.name NAME, and user.email ADDRESS")
+	}
+	return g, commit, nil
+}
+
+// Branch commits a patch as a new branch, and leaves the work tree and the index alone. The branch begins with the
+// current commit, to which the patch may have to be merged. Where that is not possible it begins with base, the commit
+// that the patch was made on, unless base is empty. Branch returns the new commit and the one that it begins with.
+func Branch(
+	ctx context.Context, dir, name, message string, patch []byte, base string,
+) (commit, parent string, err error) {
+	g, head, err := branchBase(ctx, dir, name)
+	if err != nil {
+		return "", "", err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("branch: %w", err)
+		}
+	}()
+	private, err := disk.MakeScratch("", "branch")
+	if err != nil {
+		return "", "", err
+	}
+	defer disk.RemoveScratch(private)
+	g.env = []string{"GIT_INDEX_FILE=" + filepath.Join(private, "index")}
+	parents := []string{head}
+	if base != "" && base != head {
+		parents = append(parents, base)
+	}
+	tree := ""
+	var failed error
+	for _, parent = range parents {
+		if tree, err = g.patched(ctx, parent, patch); err == nil {
+			break
+		}
+		failed = cmp.Or(failed, err) // what git says about the current commit
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", "", context.Cause(ctx)
+		}
+		return "", "", fmt.Errorf("%w to the last commit: %s (it builds on uncommitted changes, or on files that git "+
+			"stores in another form than they have on disk: commit the changes first, or use --apply)",
+			ErrConflict, reason(failed))
+	}
+	commit, err = g.line(ctx, strings.NewReader(message), "commit-tree", tree, "-p", parent)
+	if err != nil {
+		return "", "", err
+	}
+	// The old value, all zeros, makes git refuse a branch that exists by now.
+	_, err = g.run(ctx, nil, "update-ref", "refs/heads/"+name, commit, strings.Repeat("0", 40))
+	return commit, parent, err
+}
+
+// patched returns the tree of a commit with the patch on it, merged where it does not fit as it is. It works in g's own
+// index.
+func (g git) patched(ctx context.Context, commit string, patch []byte) (tree string, err error) {
+	for _, merge := range [][]string{nil, {"--3way"}} {
+		if _, rerr := g.run(ctx, nil, "read-tree", commit); rerr != nil {
+			return "", rerr
+		}
+		args := append([]string{"apply", "--cached", "--whitespace=nowarn"}, merge...)
+		_, aerr := g.run(ctx, bytes.NewReader(patch), append(args, "-")...)
+		if aerr == nil {
+			return g.line(ctx, nil, "write-tree")
+		}
+		err = cmp.Or(err, aerr)
+	}
+	return "", err
+}
+
+// Head returns the commit that is checked out in the repository around dir; empty where there is none.
+func Head(ctx context.Context, dir string) (string, error) {
+	commit, err := git{dir: dir, user: true}.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
+	if ctx.Err() != nil || errors.Is(err, ErrNoGit) {
+		return "", err
+	}
+	return commit, nil
+}
+
+// Modified returns tracked files of the repository around dir that differ from its last commit, sorted: those that
+// cannot be told from it without running a filter of the repository's configuration count, too.
+func Modified(ctx context.Context, dir string) ([]string, error) {
+	root, err := toplevel(ctx, dir)
+	if err != nil || root == "" {
+		return nil, err
+	}
+	g := git{dir: root, user: true}
+	staged, err := g.run(ctx, nil, "diff-index", "--cached", "--name-only", "-z", "HEAD", "--")
+	if err != nil {
+		return nil, err
+	}
+	changed := nameSet(staged)
+	// Raw: git compares times and sizes, and reads no file.
+	raw, err := g.run(ctx, nil, "diff-files", "--raw", "-z", "--abbrev=64")
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Split(string(raw), "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		columns, path := strings.Fields(fields[i]), fields[i+1]
+		if len(columns) < 5 {
+			break
+		}
+		if columns[4] == "M" && columns[0][1:] == columns[1] {
+			if now, err := g.line(ctx, nil, "hash-object", "--no-filters", "--", path); err == nil && now == columns[2] {
+				continue // touched only
+			}
+		}
+		changed[path] = true
+	}
+	return slices.Sorted(maps.Keys(changed)), ctx.Err()
+}
