@@ -27,7 +27,7 @@ type Engine struct {
 
 // Options of an engine. Every zero field takes the default in brackets.
 type Options struct {
-	// Workers is the number of rollouts at once [16].
+	// Workers is the number of rollouts at once [16], without those that have called [Release].
 	Workers int
 	// Deadline ends a rollout [none]. It guards against one that hangs: limits that are part of the task belong to the
 	// Runner, which can end a rollout in an orderly way.

@@ -65,6 +65,8 @@ type Result struct {
 	// Reward is nil where there is none: nothing was graded, or an infrastructure failure ended the attempt.
 	Reward     *float64         `json:"reward"`
 	StopReason agent.StopReason `json:"stop_reason"`
+	// NotGraded is set where the rollout was not graded on purpose, because nothing is learned from it. Reward is nil.
+	NotGraded bool `json:"not_graded,omitempty"`
 	// Turns is what was sampled, for rollouts that keep it in memory rather than in their directory.
 	Turns []trajectory.Sample `json:"turns,omitempty"`
 	// Messages is the conversation as chat messages, where the runner keeps it.

@@ -153,8 +153,9 @@ func (r *run) dispatch(playing context.Context, jobs iter.Seq[Job]) bool {
 		}
 		go func() {
 			defer r.jobs.Done()
-			r.attempt(playing, job)
-			<-workers
+			w := &worker{places: workers, held: true}
+			defer w.release()
+			r.attempt(context.WithValue(playing, workerKey{}, w), job)
 		}()
 		if !free() {
 			return false

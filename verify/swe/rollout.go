@@ -29,7 +29,11 @@ type Runner struct {
 	Attempt attempt.Attempt
 	// Evaluator grades the patches. When nil, nothing is graded and rollouts have no reward.
 	Evaluator *verify.Evaluator
-	// Gates bound what happens at once.
+	// Ungraded, when not nil, reports whether rollouts that end for the reason are not graded: their results are
+	// NotGraded.
+	Ungraded func(agent.StopReason) bool
+	// Gates bound what happens at once. Where the grading gate bounds something, a rollout gives up its worker before
+	// it waits there, see [run.Release].
 	Gates run.Gates
 	// Seed is the run's, from which every rollout gets its own; nil leaves sampling to the endpoint.
 	Seed *uint64
@@ -97,7 +101,11 @@ func (r *Runner) Run(ctx context.Context, j run.Job) (run.Result, error) {
 		Patch: report.Patch, Files: len(report.Files), Omitted: len(report.Omitted), Steps: report.Steps,
 		FormatErrors: report.FormatErrors, Format: report.Format, Tokens: report.Tokens,
 	}
-	if report.StopReason != agent.Interrupted && r.Evaluator != nil {
+	switch {
+	case report.StopReason == agent.Interrupted || r.Evaluator == nil:
+	case r.Ungraded != nil && r.Ungraded(report.StopReason):
+		result.NotGraded = true
+	default:
 		v, err := r.grade(ctx, task, dir)
 		if err != nil {
 			return run.Result{}, err
@@ -183,6 +191,9 @@ func (r *Runner) grade(ctx context.Context, task env.Task, dir string) (verify.E
 	key := r.Evaluator.Key(task, patch)
 	if v, err := verify.Load(to, task); err == nil && v.Key == key {
 		return v, nil
+	}
+	if r.Gates.Grading != nil {
+		run.Release(ctx)
 	}
 	leave, err := r.Gates.Grading.Enter(ctx)
 	if err != nil {
