@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -179,7 +178,7 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 	}
 	a := attempt.Attempt{
 		Settings: agent.Settings{
-			Model: m.Model, ModelName: m.Name, Prompt: o.prompts(network), Format: format, Log: w.Logger(),
+			Model: m.Model, ModelName: m.Name, Prompt: prompt.Opening(o.pack, network), Format: format, Log: w.Logger(),
 			Limits: agent.Limits{Steps: o.MaxSteps, Wall: o.Timeout, Context: o.Context},
 		},
 		Network: network, Tools: tools.Options{CommandTimeout: o.Command}, Version: w.Version, Abandon: w.Abandon,
@@ -191,20 +190,4 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 		a.Sampling.Temperature = &o.Temperature
 	}
 	return a, nil
-}
-
-// prompts returns what writes the first messages: the user's own pack for either format, else the one made for it.
-func (o *ModelFlags) prompts(network bool) func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
-	specs := tools.New(tools.Options{}).Specs()
-	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
-		pack := o.pack
-		if pack == nil {
-			built, err := prompt.Builtin(f.Name())
-			if err != nil {
-				return nil, fmt.Errorf("open the conversation: %w", err)
-			}
-			pack = &built
-		}
-		return pack.Messages(prompt.Values{Statement: issue.Statement, Dir: dir, Network: network, Tools: specs})
-	}
 }

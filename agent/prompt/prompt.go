@@ -52,6 +52,24 @@ func (p Pack) Messages(v Values) ([]agent.Message, error) {
 	return append(messages, agent.Message{Role: agent.RoleUser, Content: instance}), nil
 }
 
+// Opening returns what writes the first messages of a conversation, for [agent.Settings]: with the user's own pack for
+// either format, or where that is nil with the one that is made for the format. network reports whether commands can
+// reach the network.
+func Opening(own *Pack, network bool) func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
+	specs := tools.New(tools.Options{}).Specs()
+	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
+		pack := own
+		if pack == nil {
+			built, err := Builtin(f.Name())
+			if err != nil {
+				return nil, fmt.Errorf("open the conversation: %w", err)
+			}
+			pack = &built
+		}
+		return pack.Messages(Values{Statement: issue.Statement, Dir: dir, Network: network, Tools: specs})
+	}
+}
+
 var toolsLine = regexp.MustCompile(`(?m)^\{tools\}$`)
 
 func (p Pack) system(specs []tools.Spec) string {

@@ -19,7 +19,7 @@ type Writer struct {
 	mu     sync.Mutex
 	log    *disk.Log
 	seq    int64
-	last   sequence
+	last   Sequence
 	closed bool
 }
 
@@ -50,7 +50,7 @@ func Resume(path string) (*Writer, []Event, error) {
 		return nil, nil, fmt.Errorf("resume event log: %w", asLogError(err))
 	}
 	// The events share their memory with r.last, which the writer is going to overwrite.
-	return &Writer{log: log, seq: r.seq, last: append(sequence(nil), r.last...)}, r.events, nil
+	return &Writer{log: log, seq: r.seq, last: append(Sequence(nil), r.last...)}, r.events, nil
 }
 
 // Append logs an event. The first one must be a header, and only the first one. Text that is not valid UTF-8 is kept as
@@ -70,7 +70,7 @@ func (w *Writer) Append(e Event) error {
 	}
 	w.seq = e.Seq
 	if t := e.tokens(); t != nil {
-		w.last = w.last.follow(t)
+		w.last = w.last.Follow(t)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func asLogError(err error) error {
 type reader struct {
 	events []Event
 	seq    int64
-	last   sequence
+	last   Sequence
 }
 
 func (r *reader) read(line []byte) error {
@@ -145,7 +145,7 @@ func (r *reader) read(line []byte) error {
 	return nil
 }
 
-func (r *reader) decode(line []byte) (Event, sequence, error) {
+func (r *reader) decode(line []byte) (Event, Sequence, error) {
 	var stored storedEvent
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.UseNumber()
@@ -186,50 +186,56 @@ type wireTokens struct {
 	PolicyVersion *int64    `json:"policy_version,omitempty"`
 }
 
-// sequence is the last prompt plus completion of a log, as its writer or reader has seen it.
-type sequence []int32
+// Sequence is the last prompt plus completion of a rollout, as the writer or the reader of its turns has seen it.
+type Sequence []int32
 
 // pack returns the stored form of the tokens of the next reply.
-func (s sequence) pack(t *Sample) *wireTokens {
-	shared := s.shared(t.PromptIDs)
+func (s Sequence) pack(t *Sample) *wireTokens {
+	shared := s.Shared(t.PromptIDs)
 	return &wireTokens{
 		Shared: shared, Prompt: t.PromptIDs[shared:], Completion: t.CompletionIDs, Logprobs: t.Logprobs,
 		PolicyVersion: t.PolicyVersion,
 	}
 }
 
-// follow returns the sequence after a reply. It overwrites s.
-func (s sequence) follow(t *Sample) sequence {
-	shared := s.shared(t.PromptIDs)
+// Follow returns the sequence after a reply. It overwrites s.
+func (s Sequence) Follow(t *Sample) Sequence {
+	shared := s.Shared(t.PromptIDs)
 	return append(append(s[:shared], t.PromptIDs[shared:]...), t.CompletionIDs...)
 }
 
-func (s sequence) shared(prompt []int32) int {
-	n := min(len(s), len(prompt))
-	for i := range n {
-		if s[i] != prompt[i] {
-			return i
-		}
+// Shared returns how many ids the prompt has in common with the beginning of the sequence.
+func (s Sequence) Shared(prompt []int32) int {
+	const block = 256 // arrays are compared at once
+	n, i := min(len(s), len(prompt)), 0
+	for ; i+block <= n && [block]int32(s[i:]) == [block]int32(prompt[i:]); i += block {
 	}
-	return n
+	for i < n && s[i] == prompt[i] {
+		i++
+	}
+	return i
 }
 
-// unpack is the inverse of pack. Prompts that extend one another share their memory.
-func (s sequence) unpack(w wireTokens) (*Sample, sequence, error) {
-	if w.Shared < 0 || w.Shared > len(s) {
-		return nil, nil, fmt.Errorf("prompt shares %d tokens with a sequence of %d", w.Shared, len(s))
+// Extend returns the prompt that begins with so many ids of the sequence and goes on with rest, the completion behind
+// it, and the sequence after both. Prompts that extend one another share their memory.
+func (s Sequence) Extend(shared int, rest, completion []int32) (prompt, sampled []int32, next Sequence, err error) {
+	if shared < 0 || shared > len(s) {
+		return nil, nil, nil, fmt.Errorf("prompt shares %d tokens with a sequence of %d", shared, len(s))
 	}
 	base := s
-	if w.Shared < len(s) {
-		base = append(make(sequence, 0, len(s)), s[:w.Shared]...)
+	if shared < len(s) {
+		base = append(make(Sequence, 0, len(s)), s[:shared]...)
 	}
-	prompt := append(base, w.Prompt...)
-	next := append(prompt, w.Completion...)
-	t := &Sample{
-		PromptIDs:     next[:len(prompt):len(prompt)],
-		CompletionIDs: next[len(prompt):len(next):len(next)],
-		Logprobs:      w.Logprobs,
-		PolicyVersion: w.PolicyVersion,
-	}
-	return t, next, nil
+	whole := append(base, rest...)
+	next = append(whole, completion...)
+	return next[:len(whole):len(whole)], next[len(whole):len(next):len(next)], next, nil
+}
+
+// unpack is the inverse of pack.
+func (s Sequence) unpack(w wireTokens) (*Sample, Sequence, error) {
+	t := &Sample{Logprobs: w.Logprobs, PolicyVersion: w.PolicyVersion}
+	var next Sequence
+	var err error
+	t.PromptIDs, t.CompletionIDs, next, err = s.Extend(w.Shared, w.Prompt, w.Completion)
+	return t, next, err
 }

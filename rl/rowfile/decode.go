@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"deepswe/agent/trajectory"
 	"deepswe/rl"
 )
 
@@ -30,6 +31,8 @@ func DecodeRollout(line []byte) (r rl.Rollout, err error) {
 		case "reward":
 			reward = true
 			r.Reward, err = s.reward()
+		case "not_graded":
+			err = s.value(&r.NotGraded)
 		case "stop_reason":
 			stop = true
 			err = s.value(&r.StopReason)
@@ -59,17 +62,34 @@ func DecodeRollout(line []byte) (r rl.Rollout, err error) {
 }
 
 func (s *scanner) turns() (turns []rl.Turn, err error) {
+	var last trajectory.Sequence
 	err = s.array(func() error {
-		t, err := s.turn()
+		t, shared, err := s.turn()
+		if err != nil {
+			return err
+		}
+		// Every prompt goes through the sequence, so that those that extend one another share their memory.
+		if own := last.Shared(t.PromptIDs); shared == nil && own > 0 {
+			t.PromptIDs, shared = t.PromptIDs[own:], &own
+		} else if shared == nil {
+			shared = new(int)
+		}
+		t.PromptIDs, t.CompletionIDs, last, err = last.Extend(*shared, t.PromptIDs, t.CompletionIDs)
+		if err != nil {
+			return fieldError("prompt_shared", "%d, and the turn before has %d ids", *shared, len(last))
+		}
 		turns = append(turns, t)
-		return err
+		return nil
 	})
 	return turns, err
 }
 
-func (s *scanner) turn() (t rl.Turn, err error) {
+// turn consumes a turn; shared is nil where the prompt is written in full.
+func (s *scanner) turn() (t rl.Turn, shared *int, err error) {
 	err = s.object(func(key string) (err error) {
 		switch key {
+		case "prompt_shared":
+			err = s.value(&shared)
 		case "prompt_ids":
 			t.PromptIDs, err = scalars(s, parseID)
 		case "completion_ids":
@@ -85,7 +105,7 @@ func (s *scanner) turn() (t rl.Turn, err error) {
 		}
 		return err
 	})
-	return t, err
+	return t, shared, err
 }
 
 // value consumes one value into v.
