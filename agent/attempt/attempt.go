@@ -99,8 +99,17 @@ func (a *Attempt) work(
 		a.OnReady(sb.Dir())
 	}
 	var origin env.Origin = sb
-	if snapshot != nil {
+	switch {
+	case snapshot != nil:
 		origin = snapshot
+	case task.Image == "" && task.Dockerfile == "":
+		t := &twin{provider: a.Provider, spec: a.Spec(task, nil)}
+		defer func() {
+			if err := t.close(context.WithoutCancel(ctx)); err != nil {
+				result.Err = errors.Join(result.Err, fmt.Errorf("remove sandbox: %w", err))
+			}
+		}()
+		origin = t
 	}
 	base, err := repo.Record(ctx, sb, origin)
 	if err != nil {
