@@ -68,10 +68,11 @@ const (
 type MaskedReward string
 
 const (
+	// ZeroReward is DeepSWE's: its engine did not grade a masked rollout at all. The zero counts in the baseline of the
+	// siblings and nowhere else.
+	ZeroReward MaskedReward = "zero"
 	// RecordedReward is the one that the rollout has: a patch salvaged at the step limit may have passed.
 	RecordedReward MaskedReward = "recorded"
-	// ZeroReward is DeepSWE's: its engine did not grade a masked rollout at all.
-	ZeroReward MaskedReward = "zero"
 )
 
 // Overflow says what to do with a row beyond the maximum length.
@@ -138,7 +139,7 @@ func Preset(name string) (Algorithm, error) {
 	}
 	switch name {
 	case "grpo++":
-		a.Objective.ClipHigh = 0.28
+		a.Objective.ClipHigh, a.MaskedReward = 0.28, ZeroReward
 		a.Filter[trajectory.MaxSteps], a.Filter[trajectory.MaxContext], a.Filter[trajectory.Timeout] = Mask, Mask, Mask
 	case "grpo":
 		a.Baseline, a.Std, a.Aggregation = Mean, true, SequenceMeanTokenMean
@@ -155,6 +156,18 @@ func Preset(name string) (Algorithm, error) {
 		return Algorithm{}, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(Presets(), ", "))
 	}
 	return a, nil
+}
+
+// Grades reports whether the rewards of rollouts that end for the reason count: what is dropped, or masked with a reward
+// of zero, need not be graded.
+func (a *Algorithm) Grades(r trajectory.StopReason) bool {
+	switch a.Filter[r] {
+	case Drop:
+		return false
+	case Mask:
+		return a.MaskedReward == RecordedReward
+	}
+	return true
 }
 
 // Check refuses unknown names and settings that contradict each other.

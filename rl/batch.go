@@ -18,6 +18,8 @@ type Batch struct {
 	Stops, MaskedStops, DroppedStops map[trajectory.StopReason]int
 	// Versions counts all by the policy that sampled them.
 	Versions map[Version]int
+	// NotGraded have no reward because nobody asked for one.
+	NotGraded int
 	// Duplicates have the task, group and attempt of an earlier rollout.
 	Duplicates int
 	// Reward is over all that have one, TrainedReward over the trained.
@@ -25,7 +27,8 @@ type Batch struct {
 	Groups                Groups
 	// Advantage and its magnitude are over the trained.
 	Advantage, AdvantageSize Spread
-	// Turns, Sampled and Environment (tokens) and Length (of all tokens in its rows) are over all that have a reward.
+	// Turns, Sampled and Environment (tokens) and Length (of all tokens in its rows) are over all that have a reward or
+	// were not graded.
 	Turns, Sampled, Environment, Length Spread
 	// Shape adds up the shapes of the rollouts that have rows.
 	Shape Shape
@@ -113,10 +116,14 @@ func (b *Batch) count(m Member, p Placement) {
 		b.TrainedTokens += m.Shape.Trained
 		b.TrainedRows += m.Shape.Rows
 	}
-	if m.Reward == nil {
+	switch {
+	case m.graded():
+		b.Reward.add(*m.Reward)
+	case m.NotGraded:
+		b.NotGraded++
+	default:
 		return
 	}
-	b.Reward.add(*m.Reward)
 	b.Turns.add(float64(m.Shape.Turns))
 	b.Sampled.add(float64(m.Shape.Sampled))
 	b.Environment.add(float64(m.Shape.Environment))
@@ -204,6 +211,7 @@ func (b Batch) Metrics(current Version) map[string]float64 {
 	m := map[string]float64{
 		"rollouts/total":             n,
 		"rollouts/duplicates":        float64(b.Duplicates),
+		"rollouts/not_graded":        float64(b.NotGraded),
 		"groups/total":               float64(b.Groups.Total),
 		"groups/solve_none":          float64(b.Groups.SolveNone),
 		"groups/solve_partial":       float64(b.Groups.SolvePartial),

@@ -162,8 +162,9 @@ func (s span) row(r Rollout, maxLength int) Row {
 	row := Row{
 		Task: r.Task, Group: r.Group, Attempt: r.Attempt, IDForm: r.IDForm,
 		IDs: make([]int32, n), Mask: make([]uint8, n), Logprobs: make([]float64, n),
-		StopReason: r.StopReason, PolicyVersion: r.PolicyVersion, Trained: true,
+		NotGraded: r.NotGraded, StopReason: r.StopReason, PolicyVersion: r.PolicyVersion, Trained: true,
 	}
+	row.Oldest, row.Newest = r.Versions()
 	if r.Reward != nil {
 		row.Reward = *r.Reward
 	}

@@ -16,6 +16,7 @@ type Member struct {
 	Task, Group   string
 	Attempt       int
 	Reward        *float64
+	NotGraded     bool
 	StopReason    trajectory.StopReason
 	PolicyVersion Version
 	Shape         Shape
@@ -30,16 +31,19 @@ func Measure(r *Rollout, maxLength int) Member {
 // measured also returns the spans that [merge] turns into rows.
 func measured(r *Rollout, maxLength int) (Member, []span) {
 	m := Member{
-		Task: r.Task, Group: r.Group, Attempt: r.Attempt, Reward: r.Reward, StopReason: r.StopReason,
-		PolicyVersion: r.PolicyVersion,
+		Task: r.Task, Group: r.Group, Attempt: r.Attempt, Reward: r.Reward, NotGraded: r.NotGraded,
+		StopReason: r.StopReason, PolicyVersion: r.PolicyVersion,
 	}
-	if r.Reward == nil {
+	if !m.graded() && !m.NotGraded {
 		return m, nil
 	}
 	spans, splits := layout(r.Turns)
 	m.Shape = measure(r.Turns, spans, splits, maxLength)
 	return m, spans
 }
+
+// graded reports whether there is a reward.
+func (m *Member) graded() bool { return m.Reward != nil }
 
 // GroupKey identifies a group. Harnesses number groups from 0 for each task as well as all through, so the task is part
 // of it.
@@ -163,7 +167,7 @@ func (a *Algorithm) group(members []Member, placements []Placement) [][]int {
 	var groups [][]int
 	for i, m := range members {
 		switch mode := a.Filter[m.StopReason]; {
-		case m.Reward == nil:
+		case !m.graded() && !m.NotGraded, m.NotGraded && a.Grades(m.StopReason):
 			placements[i].Disposition = NoReward
 			continue
 		case mode == Drop:
@@ -223,7 +227,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 }
 
 func (a *Algorithm) baselineReward(m Member, f Disposition) float64 {
-	if f == Masked && a.MaskedReward == ZeroReward {
+	if f == Masked && a.MaskedReward != RecordedReward {
 		return 0
 	}
 	return *m.Reward

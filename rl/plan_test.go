@@ -81,9 +81,10 @@ func TestAdvantages(t *testing.T) {
 		{"singleton against itself", "grpo++", []string{"singleton=self"}, []attempt{ok(1)}, "t", []float64{0}},
 		{"group too small", "rloo", []string{"min_group=3"}, []attempt{ok(1), ok(0)}, "ss", []float64{0, 0}},
 		{"a failure of the machinery is no member", "grpo++", nil, []attempt{ok(1), none, ok(0)}, "tnt", []float64{1, 0, -1}},
-		{"the salvaged patch of a masked rollout counts", "grpo++", nil, []attempt{ok(0), out(1)}, "tm", []float64{-1, 1}},
-		{"unless it is taken as DeepSWE took it", "grpo++", []string{"masked_reward=zero"}, []attempt{ok(1), out(1)}, "tm",
+		{"the salvaged patch of a masked rollout does not count", "grpo++", nil, []attempt{ok(1), out(1)}, "tm",
 			[]float64{1, -1}},
+		{"unless the recorded reward is to count", "grpo++", []string{"masked_reward=recorded"}, []attempt{ok(0), out(1)},
+			"tm", []float64{-1, 1}},
 		{"grpo", "grpo", nil, oneOfFour, "tttt", []float64{.75 / std4, -.25 / std4, -.25 / std4, -.25 / std4}},
 		{"grpo, uniform", "grpo", nil, []attempt{ok(1), ok(1)}, "tt", []float64{0, 0}},
 		{"grpo, singleton", "grpo", nil, []attempt{ok(1)}, "t", []float64{1 / (1 + 1e-6)}},
@@ -336,5 +337,64 @@ func TestStaleness(t *testing.T) {
 	}
 	if _, ok := b.Metrics("")["staleness/mean"]; ok {
 		t.Error("staleness behind an unknown policy")
+	}
+}
+
+// A rollout that nobody graded is masked with a zero that its siblings' baseline sees and nothing else does.
+func TestNotGraded(t *testing.T) {
+	a := preset(t, "grpo++")
+	turns := []Turn{{PromptIDs: []int32{1}, CompletionIDs: []int32{2, 3}, Logprobs: []float64{-1, -1}}}
+	group := []Rollout{
+		{Task: "t", Reward: new(1.0), StopReason: trajectory.Submitted, Turns: turns},
+		{Task: "t", Attempt: 1, NotGraded: true, StopReason: trajectory.MaxSteps, Turns: turns},
+		{Task: "t", Attempt: 2, StopReason: trajectory.SandboxError},
+	}
+	rows, b, err := a.Rows(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 2 || rows[0].Advantage != 1 || rows[1].Advantage != -1 || rows[1].Trained || !rows[1].NotGraded {
+		t.Errorf("rows %+v", rows)
+	}
+	if b.NotGraded != 1 || b.Reward.N != 1 || b.Reward.Mean() != 1 || b.Turns.N != 2 || b.Dispositions[Masked] != 1 ||
+		b.Dispositions[NoReward] != 1 || b.Groups.SolveAll != 1 {
+		t.Errorf("batch %+v", b)
+	}
+	for _, setting := range []string{"masked_reward=recorded", "filter.max_steps=keep"} {
+		if _, _, err := preset(t, "grpo++", setting).Rows(group); err == nil ||
+			!strings.Contains(err.Error(), "was not graded") {
+			t.Errorf("with %s: %v", setting, err)
+		}
+	}
+	if _, b, err := preset(t, "grpo++", "filter.max_steps=drop").Rows(group); err != nil || b.Dispositions[Filtered] != 1 {
+		t.Errorf("dropped: %+v, %v", b.Dispositions, err)
+	}
+	group[1].Reward = new(0.0)
+	if err := group[1].Validate(); err == nil {
+		t.Error("a reward that is not graded was accepted")
+	}
+}
+
+func TestVersions(t *testing.T) {
+	turns := func(versions ...int64) []Turn {
+		out := []Turn{{}}
+		for _, v := range versions {
+			out = append(out, Turn{PolicyVersion: &v})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		r              Rollout
+		oldest, newest Version
+	}{
+		{Rollout{}, "", ""},
+		{Rollout{PolicyVersion: "v12", Turns: turns()}, "v12", "v12"},
+		{Rollout{PolicyVersion: "3", Turns: turns(3)}, "3", "3"},
+		{Rollout{PolicyVersion: "3", Turns: turns(5, 4)}, "3", "5"},
+		{Rollout{Turns: turns(5, 4)}, "4", "5"},
+	} {
+		if oldest, newest := c.r.Versions(); oldest != c.oldest || newest != c.newest {
+			t.Errorf("%+v: %s to %s, want %s to %s", c.r, oldest, newest, c.oldest, c.newest)
+		}
 	}
 }

@@ -15,8 +15,11 @@ import (
 type Rollout struct {
 	Task, Group string
 	Attempt     int
-	// Reward is nil after an infrastructure failure: such a rollout is not a member of its group.
+	// Reward is nil after an infrastructure failure: such a rollout is not a member of its group. It is nil, too, where
+	// NotGraded says that nobody asked for one, because the filter masks or drops the rollout: a masked one is a member of
+	// its group with a reward of 0.
 	Reward     *float64
+	NotGraded  bool
 	StopReason trajectory.StopReason
 	// PolicyVersion is that of all turns that do not have one of their own. Where they differ it is the oldest.
 	PolicyVersion Version
@@ -44,8 +47,13 @@ type Row struct {
 	Logprobs         []float64
 	Advantage, Scale float64
 	Reward           float64
-	StopReason       trajectory.StopReason
-	PolicyVersion    Version
+	// NotGraded is the rollout's: there is no Reward.
+	NotGraded  bool
+	StopReason trajectory.StopReason
+	// PolicyVersion is the rollout's. Oldest and Newest are those of the rollout's turns; where no turn has a version of
+	// its own, they are PolicyVersion.
+	PolicyVersion  Version
+	Oldest, Newest Version
 	// Trained is false for a row whose rollout was masked by a filter: its mask is zero everywhere.
 	Trained bool
 	IDForm  IDForm
@@ -74,6 +82,33 @@ func VersionNumber(n int64) Version { return Version(strconv.FormatInt(n, 10)) }
 func (v Version) Number() (n int64, ok bool) {
 	n, err := strconv.ParseInt(strings.Trim(string(v), `"`), 10, 64)
 	return n, err == nil
+}
+
+// Versions returns the versions of the policies that sampled the rollout's first and last turns, by age. A turn without
+// a version of its own has the rollout's; where that is no number, it is unknown beside numbers.
+func (r *Rollout) Versions() (oldest, newest Version) {
+	low, high, known := int64(0), int64(0), false
+	whole, counted := r.PolicyVersion.Number()
+	for _, t := range r.Turns {
+		v := whole
+		switch {
+		case t.PolicyVersion != nil:
+			v = *t.PolicyVersion
+		case !counted:
+			continue
+		}
+		if !known || v < low {
+			low = v
+		}
+		if !known || v > high {
+			high = v
+		}
+		known = true
+	}
+	if !known || low == high && counted && low == whole {
+		return r.PolicyVersion, r.PolicyVersion // as it was written
+	}
+	return VersionNumber(low), VersionNumber(high)
 }
 
 // maxLogprob is above 0 because servers round: a probability may come out a hair over 1.
@@ -105,14 +140,14 @@ func (r *Rollout) Validate() error {
 		return fieldError("task", "neither a task nor a group is named")
 	case r.StopReason == "":
 		return fieldError("stop_reason", "empty")
-	}
-	if r.Reward == nil {
+	case r.NotGraded && r.Reward != nil:
+		return fieldError("not_graded", "the rollout has a reward of %v", *r.Reward)
+	case r.Reward == nil && !r.NotGraded:
 		return nil
-	}
-	if math.IsNaN(*r.Reward) || math.IsInf(*r.Reward, 0) {
+	case r.NotGraded:
+	case math.IsNaN(*r.Reward) || math.IsInf(*r.Reward, 0):
 		return fieldError("reward", "%v is not a finite number", *r.Reward)
-	}
-	if r.StopReason == trajectory.SandboxError {
+	case r.StopReason == trajectory.SandboxError:
 		return fieldError("reward", "%v after a sandbox_error; an infrastructure failure has no reward: write null",
 			*r.Reward)
 	}
@@ -130,6 +165,10 @@ func (r *Rollout) Validate() error {
 func (a *Algorithm) Accepts(r *Rollout) error {
 	if err := r.Validate(); err != nil {
 		return err
+	}
+	if r.NotGraded && a.Grades(r.StopReason) {
+		return fieldError("reward", "the rollout was not graded, and its reward counts here; "+
+			"set filter.%s=mask and masked_reward=zero, or filter.%s=drop", r.StopReason, r.StopReason)
 	}
 	if _, ok := a.Filter[r.StopReason]; ok || slices.Contains(trajectory.StopReasons(), r.StopReason) {
 		return nil

@@ -82,7 +82,7 @@ func (a *Algorithm) settings() []setting {
 		oneOf("singleton", &a.Singleton, SingletonZero, SingletonSelf, SingletonDrop),
 		toggle("uniform", &a.DropUniform, "keep", "drop"),
 		count("min_group", &a.MinGroup),
-		oneOf("masked_reward", &a.MaskedReward, RecordedReward, ZeroReward),
+		oneOf("masked_reward", &a.MaskedReward, ZeroReward, RecordedReward),
 		count("max_length", &a.MaxLength),
 		oneOf("overflow", &a.Overflow, Truncate, Refuse),
 		count("overlong.max", &a.Overlong.Max),

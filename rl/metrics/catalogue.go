@@ -62,6 +62,8 @@ func data() []Definition {
 	return []Definition{
 		{Name: "rollouts/total", Help: "Rollouts of the step."},
 		{Name: "rollouts/no_reward", Help: "Rollouts without a reward because of an infrastructure failure."},
+		{Name: "rollouts/not_graded", Help: "Rollouts that were not graded because the filter masks or drops them."},
+		{Name: "rollouts/duplicates", Help: "Rollouts with the task, group and attempt of another one."},
 		{Name: "rollouts/", Help: "Rollouts of the step, by how the batch used them."},
 		{Name: "stop/", Help: "Fraction of the rollouts that ended for a reason."},
 		{Name: "masked/", Help: "Fraction of the rollouts that ended for a reason and were masked for it."},

@@ -50,8 +50,8 @@ func TestExportRows(t *testing.T) {
 	args := []string{"--rollouts", path, "--format", "rows", "--algorithm", "grpo++", "--max-length", "32768", "--set",
 		"filter.max_steps=mask"}
 	code, out, report := runExport(t, nil, args...)
-	want := `{"task":"a","group":"g","attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5],"advantage":1,"scale":0.0000152587890625,"reward":1,"stop_reason":"submitted","policy_version":1,"trained":true}
-{"task":"a","group":"g","attempt":1,"row":0,"ids":[1,2,4],"mask":[0,0,0],"logprobs":[0,0,0],"advantage":-1,"scale":0.0000152587890625,"reward":0,"stop_reason":"max_steps","policy_version":1,"trained":false}
+	want := `{"task":"a","group":"g","attempt":0,"row":0,"ids":[1,2,3],"mask":[0,0,1],"logprobs":[0,0,-0.5],"advantage":1,"scale":0.0000152587890625,"reward":1,"stop_reason":"submitted","policy_version":1,"policy_version_oldest":1,"policy_version_newest":1,"trained":true}
+{"task":"a","group":"g","attempt":1,"row":0,"ids":[1,2,4],"mask":[0,0,0],"logprobs":[0,0,0],"advantage":-1,"scale":0.0000152587890625,"reward":0,"stop_reason":"max_steps","policy_version":1,"policy_version_oldest":1,"policy_version_newest":1,"trained":false}
 `
 	if code != 0 || out != want {
 		t.Errorf("exit %d, stderr\n%s\nstdout\n%s\nwant\n%s", code, report, out, want)

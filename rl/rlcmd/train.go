@@ -96,7 +96,7 @@ func (t *training) execute(ctx context.Context) error {
 	}
 	o := train.Options{
 		Dir: dir, Program: t.deps.Program(), Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon,
-		Metrics: metrics.NewPrometheus(),
+		Metrics: metrics.NewPrometheus(), Version: t.deps.Version, Outside: outside{world: t.deps.World},
 	}
 	stop, err := t.serve(o.Metrics, dir)
 	if err != nil {
@@ -109,7 +109,7 @@ func (t *training) execute(ctx context.Context) error {
 		fmt.Fprintf(t.deps.Err, "stopped; go on with: deepswe train --resume --out %s\n", dir)
 		return err
 	case errors.Is(err, run.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, run.ErrLocked),
-		errors.Is(err, run.ErrOther), errors.Is(err, train.ErrOtherConfig):
+		errors.Is(err, run.ErrOther), errors.Is(err, train.ErrOtherConfig), errors.Is(err, train.ErrTasks):
 		return cli.Usage(err)
 	case err != nil:
 		return err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"deepswe/agent/trajectory"
 	"deepswe/env/disk"
 	"deepswe/rl"
 )
@@ -34,6 +35,13 @@ func WriteRollout(w io.Writer, r *rl.Rollout) error {
 	return e.flush(w, "write rollout")
 }
 
+// WriteRow writes a line of rows.jsonl in one call.
+func WriteRow(w io.Writer, r *rl.Row) error {
+	var e encoder
+	e.row(r)
+	return e.flush(w, "write row")
+}
+
 func (e *encoder) row(r *rl.Row) {
 	// An id, a mask and a logprob take about 30 bytes; growing step by step would copy them several times.
 	e.b = slices.Grow(e.b, 30*len(r.IDs)+512)
@@ -51,11 +59,19 @@ func (e *encoder) row(r *rl.Row) {
 	e.raw(`,"scale":`)
 	e.number(r.Scale)
 	e.raw(`,"reward":`)
-	e.number(r.Reward)
+	if r.NotGraded {
+		e.raw("null")
+	} else {
+		e.number(r.Reward)
+	}
 	e.raw(`,"stop_reason":`)
 	e.text(string(r.StopReason))
 	e.raw(`,"policy_version":`)
 	e.version(r.PolicyVersion)
+	e.raw(`,"policy_version_oldest":`)
+	e.version(r.Oldest)
+	e.raw(`,"policy_version_newest":`)
+	e.version(r.Newest)
 	e.raw(`,"trained":`)
 	e.b = strconv.AppendBool(e.b, r.Trained)
 	e.raw(`}`)
@@ -69,17 +85,23 @@ func (e *encoder) rollout(r *rl.Rollout) {
 	} else {
 		e.number(*r.Reward)
 	}
+	if r.NotGraded {
+		e.raw(`,"not_graded":true`)
+	}
 	e.raw(`,"stop_reason":`)
 	e.text(string(r.StopReason))
 	e.raw(`,"policy_version":`)
 	e.version(r.PolicyVersion)
 	e.raw(`,"turns":`)
 	version, known := r.PolicyVersion.Number()
+	var last trajectory.Sequence
 	appendArray(e, r.Turns, func(t rl.Turn) {
 		if known && t.PolicyVersion != nil && *t.PolicyVersion == version {
 			t.PolicyVersion = nil
 		}
-		e.turn(t)
+		shared := last.Shared(t.PromptIDs)
+		last = last.Follow(&t)
+		e.turn(t, shared)
 	})
 	if len(r.Messages) > 0 {
 		e.raw(`,"messages":`)
@@ -88,9 +110,17 @@ func (e *encoder) rollout(r *rl.Rollout) {
 	e.raw(`}`)
 }
 
-func (e *encoder) turn(t rl.Turn) {
-	e.raw(`{"prompt_ids":`)
-	appendArray(e, t.PromptIDs, e.id)
+// turn writes a turn whose prompt begins with so many ids of the turn before. They are left out: a prompt repeats the
+// whole conversation, and written in full a rollout would grow with the square of its turns.
+func (e *encoder) turn(t rl.Turn, shared int) {
+	e.raw(`{`)
+	if shared > 0 {
+		e.raw(`"prompt_shared":`)
+		e.b = strconv.AppendInt(e.b, int64(shared), 10)
+		e.raw(`,`)
+	}
+	e.raw(`"prompt_ids":`)
+	appendArray(e, t.PromptIDs[shared:], e.id)
 	e.raw(`,"completion_ids":`)
 	appendArray(e, t.CompletionIDs, e.id)
 	e.raw(`,"logprobs":`)

@@ -281,7 +281,7 @@ func TestBytesOfARow(t *testing.T) {
 	e.row(&row)
 	want := `{"task":"a<b","group":"","attempt":0,"row":0,"ids":[1,2],"mask":[0,1],` +
 		`"logprobs":[0,-0.25],"advantage":1e-09,"scale":1e+30,"reward":0,"stop_reason":"",` +
-		`"policy_version":null,"trained":true}`
+		`"policy_version":null,"policy_version_oldest":null,"policy_version_newest":null,"trained":true}`
 	if string(e.b) != want || e.err != nil {
 		t.Errorf("got\n%s, %v, want\n%s", e.b, e.err, want)
 	}

@@ -76,7 +76,7 @@ func (f *frozenLake) validate() error {
 }
 
 // Open makes the environment.
-func (f *frozenLake) Open(o EnvironmentOptions) (Environment, error) {
+func (f *frozenLake) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
 	return &lakes{settings: *f, options: o}, nil
 }
 
@@ -127,6 +127,9 @@ func (l *lakes) Random() run.Runner {
 	}, 1)
 }
 
+// Close has nothing to end.
+func (l *lakes) Close() error { return nil }
+
 func (l *lakes) runner(model func(run.Job) agent.Model, temperature float64) run.Runner {
 	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 		number, err := strconv.ParseUint(strings.TrimPrefix(a.Task, lakePrefix), 10, 64)
@@ -171,7 +174,7 @@ func (e *embeddedPolicy) Complete(c *Config) error {
 }
 
 // Open makes a fresh policy.
-func (e *embeddedPolicy) Open(o TrainerOptions) (rl.Trainer, error) {
+func (e *embeddedPolicy) Open(_ context.Context, o TrainerOptions) (rl.Trainer, error) {
 	if o.Speaker == nil {
 		return nil, errors.New("the embedded policy cannot read this environment; " +
 			"to fix: use the environment frozenlake, or another trainer")

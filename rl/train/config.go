@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -212,6 +213,16 @@ func (a *Algorithm) resolve() error {
 	}
 	a.resolved = r
 	return nil
+}
+
+// comparable refuses groups of one under a baseline that needs siblings.
+func (c *Config) comparable() error {
+	b := c.Algorithm.resolved.Baseline
+	if c.Rollouts.Group > 1 || b == rl.NoBaseline {
+		return nil
+	}
+	return fmt.Errorf("rollouts.group is 1, and the baseline %s compares a rollout with its siblings; "+
+		"to fix: set rollouts.group to 2 or more, or algorithm.set baseline to none", cmp.Or(b, rl.LeaveOneOut))
 }
 
 // RL returns the algorithm in force.

@@ -1,10 +1,13 @@
 package train
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 
 	"deepswe/agent"
 	"deepswe/agent/run"
+	"deepswe/env"
 	"deepswe/rl"
 	"deepswe/rl/trainer/embedded"
 )
@@ -27,6 +30,14 @@ type Environment interface {
 	Runner(s Split, m agent.Model) run.Runner
 	// Random plays them with random moves, as a baseline for the plots; nil where the environment has no such player.
 	Random() run.Runner
+	// Close ends what the environment has opened. No other call follows it.
+	Close() error
+}
+
+// Preparer is an Environment that has to look at its tasks before they are learned from. Prepare comes before the first
+// call of Tasks, and again where a run is resumed.
+type Preparer interface {
+	Prepare(ctx context.Context) error
 }
 
 // Speaker is an Environment that a policy without any knowledge of language can learn.
@@ -41,8 +52,17 @@ type EnvironmentSettings interface {
 	// Complete sets what was left at zero, here and in c, where the environment knows a good value, and then validates
 	// the section.
 	Complete(c *Config) error
-	Open(o EnvironmentOptions) (Environment, error)
+	Open(ctx context.Context, o EnvironmentOptions) (Environment, error)
 }
+
+// Checker are EnvironmentSettings that name files. Check reads them before a run's directory is made; its error wraps
+// [ErrTasks] where they are not what can be learned from.
+type Checker interface {
+	Check(log *slog.Logger) error
+}
+
+// ErrTasks reports that the tasks of an environment cannot be used as the configuration says.
+var ErrTasks = errors.New("tasks")
 
 // EnvironmentOptions is what an environment needs from the rest of the configuration.
 type EnvironmentOptions struct {
@@ -50,17 +70,54 @@ type EnvironmentOptions struct {
 	Seed uint64
 	// Temperature of validation.
 	Temperature float64
-	// Gates bound sandboxes and gradings; calls of the model are bounded already.
-	Gates run.Gates
-	// Directory returns the place for what an attempt leaves, making it when needed.
-	Directory func(a run.Job) (string, error)
-	Log       *slog.Logger
+	// Gates bound sandboxes and gradings; calls of the model are bounded already. Workers is how many rollouts are played
+	// at once.
+	Gates   run.Gates
+	Workers int
+	// Grades reports whether training rollouts that end for the reason need a reward.
+	Grades func(agent.StopReason) bool
+	// Dir is the run's directory, Version this program's.
+	Dir     *run.Dir
+	Version string
+	Outside Outside
+	// Abandon, when closed, ends the salvage of what an interrupted rollout has done.
+	Abandon <-chan struct{}
+	Log     *slog.Logger
+}
+
+// Outside opens what a configuration names beyond this process.
+type Outside interface {
+	// Sandbox opens a provider for tasks of which one has the image; none has where it is empty.
+	Sandbox(ctx context.Context, s Sandbox, image string) (env.Provider, error)
+	// Model opens an endpoint's model, or a recorded one. Empty settings are the user's own.
+	Model(ctx context.Context, baseURL, name string) (Served, error)
+}
+
+// Sandbox says where the rollouts of an environment run, like the flags of eval.
+type Sandbox struct {
+	Env string `yaml:"env"`
+	// Hosts are Docker daemons.
+	Hosts          []string `yaml:"hosts"`
+	RegistryMirror string   `yaml:"registry_mirror"`
+	ImageBudget    string   `yaml:"image_budget"`
+	// Warm is how many sandboxes a daemon keeps ready.
+	Warm int `yaml:"warm"`
+	// Network opens the network of agents' sandboxes.
+	Network bool `yaml:"network"`
+}
+
+// Served is a model of an endpoint.
+type Served struct {
+	Model agent.Model
+	Name  string
+	// Context is its context length in tokens, 0 where it is not known.
+	Context int
 }
 
 // TrainerSettings are the section trainer, like EnvironmentSettings. The environment's section is completed first.
 type TrainerSettings interface {
 	Complete(c *Config) error
-	Open(o TrainerOptions) (rl.Trainer, error)
+	Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error)
 }
 
 // TrainerOptions is what a trainer needs from the rest of the configuration.
@@ -72,6 +129,7 @@ type TrainerOptions struct {
 	Workers int
 	// Speaker is the environment if it implements Speaker, else nil.
 	Speaker Speaker
+	Outside Outside
 	Log     *slog.Logger
 }
 
@@ -82,14 +140,16 @@ type Parts struct {
 	Trainers     map[string]func() TrainerSettings
 }
 
-// BuiltIn has the parts that need nothing but this program: the environment frozenlake and the trainer embedded.
+// BuiltIn has the parts that this program brings.
 func BuiltIn() Parts {
 	return Parts{
 		Environments: map[string]func() EnvironmentSettings{
 			"frozenlake": func() EnvironmentSettings { return newFrozenLake() },
+			"swe":        func() EnvironmentSettings { return newSWE() },
 		},
 		Trainers: map[string]func() TrainerSettings{
 			"embedded": func() TrainerSettings { return newEmbedded() },
+			"rows":     func() TrainerSettings { return &rowsOnly{} },
 		},
 	}
 }

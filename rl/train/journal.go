@@ -67,7 +67,8 @@ func (j *journal) remember(line []byte) error {
 	o := run.Outcome{
 		Job: a, Err: x.Error, Tries: x.Tries,
 		Result: run.Result{
-			Reward: r.Reward, StopReason: r.StopReason, Turns: r.Turns, Messages: r.Messages, Times: x.Times, Metrics: x.Metrics,
+			Reward: r.Reward, NotGraded: r.NotGraded, StopReason: r.StopReason, Turns: r.Turns,
+			Messages: r.Messages, Times: x.Times, Metrics: x.Metrics,
 			Detail: x.Detail,
 		},
 	}
@@ -100,7 +101,8 @@ func rolloutOf(o run.Outcome, version rl.Version) rl.Rollout {
 		version = rl.VersionNumber(*oldest)
 	}
 	return rl.Rollout{
-		Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, StopReason: o.StopReason,
+		Task: o.Task, Group: o.Group, Attempt: o.Index, Reward: o.Reward, NotGraded: o.NotGraded,
+		StopReason:    o.StopReason,
 		PolicyVersion: version, Turns: o.Turns, Messages: o.Messages,
 	}
 }

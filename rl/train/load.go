@@ -110,7 +110,7 @@ func clearLines(n *yaml.Node) {
 // complete lets the sections set what was left out, and validates everything.
 func (c *Config) complete() error {
 	environment, trainer := c.Environment.Complete(c), c.Trainer.Complete(c)
-	errs := []error{c.validate(), c.Algorithm.resolve()}
+	errs := []error{c.validate(), c.Algorithm.resolve(), c.comparable()}
 	if environment != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", environmentKey, environment))
 	}

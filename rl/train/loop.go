@@ -48,6 +48,11 @@ const flushTimeout = 2 * time.Minute
 // kill, takes the same steps as one that was never stopped.
 func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics.Point) error {
 	l.guard = guard{settings: l.config.Guards}
+	if p, ok := l.environment.(Preparer); ok {
+		if err := p.Prepare(ctx); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+	}
 	l.order = order{seed: l.config.Seed, tasks: l.environment.Tasks(Train)}
 	if len(l.order.tasks) == 0 {
 		return errors.New("train: the environment has no tasks to learn from")

@@ -28,9 +28,10 @@ type coin struct {
 	Trainer *counting                        `yaml:"-"`
 }
 
-func (c *coin) Complete(*Config) error                       { return nil }
-func (c *coin) Open(EnvironmentOptions) (Environment, error) { return c, nil }
-func (c *coin) Random() run.Runner                           { return nil }
+func (c *coin) Complete(*Config) error                                        { return nil }
+func (c *coin) Open(context.Context, EnvironmentOptions) (Environment, error) { return c, nil }
+func (c *coin) Close() error                                                  { return nil }
+func (c *coin) Random() run.Runner                                            { return nil }
 
 func (c *coin) Tasks(s Split) []string {
 	if s == Validation {
@@ -117,8 +118,8 @@ type counted struct {
 	t *counting
 }
 
-func (c *counted) Complete(*Config) error                  { return nil }
-func (c *counted) Open(TrainerOptions) (rl.Trainer, error) { return c.t, nil }
+func (c *counted) Complete(*Config) error                                   { return nil }
+func (c *counted) Open(context.Context, TrainerOptions) (rl.Trainer, error) { return c.t, nil }
 
 const coins = `
 steps: 2
@@ -486,7 +487,7 @@ func TestJournalLines(t *testing.T) {
 		`{"task":"t <&>","group":"g","attempt":2,"reward":null,"stop_reason":"sandbox_error","policy_version":6,"turns":[],`,
 		// Only what is not the oldest version has one of its own.
 		`"policy_version":4,"turns":[{"prompt_ids":[1],"completion_ids":[2],"logprobs":[-1],"policy_version":5},` +
-			`{"prompt_ids":[1],"completion_ids":[2],"logprobs":[-1]},{`,
+			`{"prompt_shared":1,"prompt_ids":[],"completion_ids":[2],"logprobs":[-1]},{`,
 	} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %d is %s, without %s", i+1, lines[i], want)

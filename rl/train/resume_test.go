@@ -159,8 +159,8 @@ type hookedSettings struct {
 	do             func()
 }
 
-func (h *hookedSettings) Open(o TrainerOptions) (rl.Trainer, error) {
-	t, err := h.embeddedPolicy.Open(o)
+func (h *hookedSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+	t, err := h.embeddedPolicy.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,10 @@ type Options struct {
 	Log     *slog.Logger
 	// Abandon, when closed, ends the drain of a stopped run early.
 	Abandon <-chan struct{}
+	// Version is this program's, as trajectories have it.
+	Version string
+	// Outside opens sandboxes and endpoints; nil where no configuration needs any.
+	Outside Outside
 	// Now is the clock [time.Now].
 	Now func() time.Time
 }
@@ -151,16 +156,21 @@ func resumable(m run.Manifest, c Config) error {
 
 // startRun makes one run. workers bounds the processors of its trainer, 0 for all.
 func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (_ Result, err error) {
+	if check, ok := c.Environment.(Checker); ok {
+		if err := check.Check(o.Log); err != nil {
+			return r, fmt.Errorf("%s: %w", environmentKey, err)
+		}
+	}
 	dir, err := openDir(r.Dir, c, o)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	l, err := newLoop(c, o, dir, workers)
+	l, err := newLoop(ctx, c, o, dir, workers)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, l.trainer.Close()) }()
+	defer func() { err = errors.Join(err, l.trainer.Close(), l.environment.Close()) }()
 	s, resumed, err := readState(dir)
 	if err != nil {
 		return r, err
@@ -194,26 +204,28 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 }
 
 // newLoop opens the parts that the configuration names.
-func newLoop(c Config, o Options, dir *run.Dir, workers int) (*loop, error) {
+func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int) (*loop, error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return nil, err
 	}
 	gates := run.Gates{
 		Model: run.NewGate(c.Rollouts.Models), Sandbox: run.NewGate(c.Rollouts.Sandboxes),
-		Grading: run.NewGate(c.Rollouts.Gradings),
+		Grading: run.NewGate(cmp.Or(c.Rollouts.Gradings, c.Rollouts.Workers)),
 	}
-	environment, err := c.Environment.Open(EnvironmentOptions{
-		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: gates, Directory: dir.Attempt, Log: o.Log,
+	algorithm := c.RL()
+	environment, err := c.Environment.Open(ctx, EnvironmentOptions{
+		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: gates, Workers: c.Rollouts.Workers,
+		Grades: algorithm.Grades, Dir: dir, Version: o.Version, Outside: o.Outside, Abandon: o.Abandon, Log: o.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", environmentKey, err)
 	}
 	speaker, _ := environment.(Speaker)
-	trainer, err := c.Trainer.Open(TrainerOptions{
-		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Speaker: speaker, Log: o.Log,
+	trainer, err := c.Trainer.Open(ctx, TrainerOptions{
+		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Speaker: speaker, Outside: o.Outside, Log: o.Log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", trainerKey, err)
+		return nil, errors.Join(fmt.Errorf("%s: %w", trainerKey, err), environment.Close())
 	}
 	return &loop{
 		config: c, environment: environment, trainer: trainer, gates: gates, dir: dir,

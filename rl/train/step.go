@@ -129,7 +129,7 @@ func differing(outcomes []run.Outcome, size int) int {
 // play runs a plan with the settings of the configuration.
 func (l *loop) play(ctx context.Context, step int, s Split, plan []run.Job, j run.Journal) ([]run.Outcome, error) {
 	r := l.config.Rollouts
-	runner := l.environment.Runner(s, l.gates.Model.Guard(l.policy.Model))
+	runner := l.environment.Runner(s, l.gates.Model.Guard(stamped(l.policy)))
 	version := l.policy.Version
 	done := 0
 	retries := r.Retries

@@ -1,0 +1,38 @@
+package rlcmd
+
+import (
+	"context"
+	"fmt"
+
+	"deepswe/agent/cli"
+	"deepswe/env"
+	"deepswe/rl/train"
+)
+
+// outside is a train.Outside: it opens what a configuration names, in the way of the other commands.
+type outside struct{ world cli.World }
+
+// Sandbox opens the provider that the table behind --env has under the name.
+func (o outside) Sandbox(ctx context.Context, s train.Sandbox, image string) (env.Provider, error) {
+	config, err := o.world.LoadConfig()
+	if err != nil {
+		return nil, err
+	}
+	flags := cli.SandboxFlags{Env: s.Env, Hosts: s.Hosts, Image: image, Mirror: s.RegistryMirror, Budget: s.ImageBudget}
+	choice, err := flags.Choice(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := choice.Check(); err != nil {
+		return nil, fmt.Errorf("sandbox: %w (the image is that of the tasks)", err)
+	}
+	choice.Warm = s.Warm
+	return o.world.Sandbox(ctx, choice)
+}
+
+// Model opens what --base-url and --model of the other commands would.
+func (o outside) Model(ctx context.Context, baseURL, name string) (train.Served, error) {
+	flags := cli.ModelFlags{BaseURL: baseURL, Name: name, Given: func(string) bool { return false }}
+	m, err := flags.Open(ctx, o.world)
+	return train.Served{Model: m.Model, Name: m.Name, Context: m.Context}, err
+}

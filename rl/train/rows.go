@@ -1,0 +1,114 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"deepswe/env/disk"
+	"deepswe/rl"
+	"deepswe/rl/rowfile"
+)
+
+// rowsOnly are the settings of the trainer rows: it samples from an endpoint, changes no weight, and leaves the rows of
+// every update for a trainer elsewhere.
+type rowsOnly struct {
+	BaseURL string `yaml:"base_url"`
+	Model   string `yaml:"model"`
+}
+
+// Complete sets a learning rate, which nothing uses.
+func (r *rowsOnly) Complete(c *Config) error {
+	if c.Optimizer.LearningRate == 0 {
+		c.Optimizer.LearningRate = 1e-6
+	}
+	return nil
+}
+
+// Open opens the endpoint.
+func (r *rowsOnly) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+	served, err := o.Outside.Model(ctx, r.BaseURL, r.Model)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(o.Dir, rowsDir), 0o755); err != nil {
+		return nil, err
+	}
+	return &rowsTrainer{policy: rl.Policy{Model: served.Model}, dir: o.Dir}, nil
+}
+
+// rowsDir is the directory of the rows, beside the checkpoints.
+const rowsDir = "rows"
+
+// rowsTrainer writes the rows of its updates, one file an update. Its policy is always version 0.
+type rowsTrainer struct {
+	policy rl.Policy
+	dir    string
+
+	pending []rl.Row
+	// written are the updates so far.
+	written int
+}
+
+// ForwardBackward keeps the rows for Step. There is no loss.
+func (t *rowsTrainer) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
+	t.pending = append(t.pending, rows...)
+	s := rl.Stats{Rows: len(rows)}
+	for _, r := range rows {
+		for _, m := range r.Mask {
+			s.Tokens += int(m)
+		}
+	}
+	return s, nil
+}
+
+// Step writes the rows.
+func (t *rowsTrainer) Step(context.Context, rl.Optimizer) (rl.StepStats, error) {
+	path := filepath.Join(t.dir, rowsDir, stepName(t.written+1)+".jsonl")
+	err := rowfile.Create(path, func(w io.Writer) error {
+		for i := range t.pending {
+			if err := rowfile.WriteRow(w, &t.pending[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return rl.StepStats{}, err
+	}
+	t.written++
+	t.pending = nil
+	return rl.StepStats{}, nil
+}
+
+// Publish returns the endpoint's model.
+func (t *rowsTrainer) Publish(context.Context) (rl.Policy, error) { return t.policy, nil }
+
+// Save notes how many updates there were, Load reads it, Remove forgets it.
+func (t *rowsTrainer) Save(_ context.Context, name string) error {
+	if len(t.pending) > 0 {
+		return errors.New("save rows: an update has begun; call Step first")
+	}
+	return disk.WriteJSON(t.path(name), t.written)
+}
+
+// Load reads what Save has written.
+func (t *rowsTrainer) Load(_ context.Context, name string) error {
+	return disk.ReadJSON(t.path(name), &t.written)
+}
+
+// Remove deletes what Save has written; the rows stay.
+func (t *rowsTrainer) Remove(_ context.Context, name string) error {
+	if err := os.Remove(t.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (t *rowsTrainer) path(name string) string { return filepath.Join(t.dir, name+".json") }
+
+// Close has nothing to end.
+func (t *rowsTrainer) Close() error { return nil }

@@ -1,0 +1,215 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/attempt"
+	"deepswe/agent/prompt"
+	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
+	"deepswe/env"
+	"deepswe/tools"
+	"deepswe/verify"
+	"deepswe/verify/swe"
+)
+
+// sweSettings are the settings of the environment swe: the coding agent, played as deepswe eval plays it.
+type sweSettings struct {
+	// Train and Validation choose tasks. Where Validation names no file, Share of the training tasks are set aside.
+	Train      Tasks   `yaml:"train"`
+	Validation Tasks   `yaml:"validation"`
+	Share      float64 `yaml:"validation_share"`
+	// Census checks that training tasks are sound before they are learned from: check, off, or the path of a census.json
+	// of deepswe eval --census.
+	Census string `yaml:"census"`
+
+	PromptPack     string   `yaml:"prompt_pack"`
+	Format         string   `yaml:"format"`
+	MaxSteps       int      `yaml:"max_steps"`
+	Context        int      `yaml:"context"`
+	Timeout        Duration `yaml:"timeout"`
+	CommandTimeout Duration `yaml:"command_timeout"`
+	// GradeTimeout bounds the tests of training rollouts. Validation has what an evaluation has.
+	GradeTimeout Duration `yaml:"grade_timeout"`
+
+	Sandbox Sandbox `yaml:"sandbox"`
+
+	chosen *chosenTasks // by Check
+}
+
+func newSWE() *sweSettings {
+	return &sweSettings{
+		Census: censusCheck, Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
+		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
+		GradeTimeout: Duration(300 * time.Second), Sandbox: Sandbox{Env: "auto"},
+	}
+}
+
+// Complete makes paths absolute, because a run may be resumed elsewhere, and takes the context for the longest row.
+func (s *sweSettings) Complete(c *Config) error {
+	if c.Algorithm.MaxLength == 0 {
+		c.Algorithm.MaxLength = s.Context
+	}
+	paths := []*string{
+		&s.Train.Path, &s.Train.ExcludeReposOf, &s.Validation.Path, &s.Validation.ExcludeReposOf, &s.PromptPack,
+	}
+	if s.Census != censusCheck && s.Census != censusOff {
+		paths = append(paths, &s.Census)
+	}
+	for _, p := range paths {
+		if *p == "" {
+			continue
+		}
+		full, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = full
+	}
+	return s.validate(c)
+}
+
+func (s *sweSettings) validate(c *Config) error {
+	var errs []error
+	if s.Train.Path == "" {
+		errs = append(errs, errors.New("train.path is missing: want a dataset, as for deepswe eval --tasks"))
+	}
+	if s.Validation.Path != "" && s.Share > 0 {
+		errs = append(errs, errors.New("validation.path and validation_share are both given: want one of them"))
+	}
+	if s.Validation.Path == "" && s.Share == 0 && c.Evaluate.Every > 0 {
+		errs = append(errs, errors.New("there is nothing to validate on: want validation.path, validation_share, or "+
+			"evaluate.every: 0"))
+	}
+	if _, ok := agent.FormatNamed(s.Format); !ok {
+		errs = append(errs, fmt.Errorf("format is %q: want %s or %s", s.Format, trajectory.FormatXML, trajectory.FormatTools))
+	}
+	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
+		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
+	}
+	return errors.Join(append(errs, fraction("validation_share", s.Share, 0.9), positive("max_steps", s.MaxSteps),
+		positive("context", s.Context), natural("sandbox.warm", s.Sandbox.Warm), s.Train.validate("train"),
+		s.Validation.validate("validation"))...)
+}
+
+// sweEnvironment is the coding agent as an environment. A task is one of a dataset.
+type sweEnvironment struct {
+	settings sweSettings
+	options  EnvironmentOptions
+	attempt  attempt.Attempt // but for its model
+	chosenTasks
+	provider env.Provider
+}
+
+// Check reads the tasks.
+func (s *sweSettings) Check(log *slog.Logger) (err error) {
+	s.chosen, err = s.choose(log)
+	return err
+}
+
+// Open opens the sandboxes' provider. Check comes first.
+func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environment, error) {
+	e := &sweEnvironment{settings: *s, options: o, chosenTasks: *s.chosen}
+	var pack *prompt.Pack
+	if s.PromptPack != "" {
+		own, err := prompt.Load(s.PromptPack)
+		if err != nil {
+			return nil, err
+		}
+		for _, note := range own.Notes {
+			o.Log.Warn(note)
+		}
+		pack = &own
+	}
+	var err error
+	if e.provider, err = o.Outside.Sandbox(ctx, s.Sandbox, e.image); err != nil {
+		return nil, err
+	}
+	format, _ := agent.FormatNamed(s.Format) // validate has looked
+	e.attempt = attempt.Attempt{
+		Settings: agent.Settings{
+			ModelName: "policy", Prompt: prompt.Opening(pack, s.Sandbox.Network), Format: format, Log: o.Log, Tokens: true,
+			Limits: agent.Limits{Steps: s.MaxSteps, Wall: time.Duration(s.Timeout), Context: s.Context},
+		},
+		Provider: e.provider, Network: s.Sandbox.Network, Abandon: o.Abandon, Version: o.Version,
+		Tools: tools.Options{CommandTimeout: time.Duration(s.CommandTimeout)}, Run: filepath.Base(o.Dir.Path()),
+	}
+	return e, nil
+}
+
+// Close ends the provider.
+func (e *sweEnvironment) Close() error { return e.provider.Close() }
+
+// Tasks are those that Prepare has left.
+func (e *sweEnvironment) Tasks(s Split) []string { return e.ids[s] }
+
+// Random is none: random commands solve no task.
+func (e *sweEnvironment) Random() run.Runner { return nil }
+
+// Runner plays and grades rollouts with the package that deepswe eval plays them with.
+func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
+	temperature := 1.0
+	if s == Validation {
+		temperature = e.options.Temperature
+	}
+	r := &swe.Runner{
+		Tasks: e.tasks, Dir: e.options.Dir.Attempt, Attempt: e.attempt, Evaluator: e.evaluator(s), Seed: &e.options.Seed,
+		Gates: run.Gates{Sandbox: e.options.Gates.Sandbox, Grading: e.options.Gates.Grading},
+	}
+	r.Attempt.Model = m
+	r.Attempt.Sampling = agent.Sampling{
+		Temperature: &temperature, TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0),
+	}
+	if s == Train {
+		r.Ungraded = func(stop agent.StopReason) bool { return !e.options.Grades(stop) }
+	}
+	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
+		res, err := r.Run(ctx, j)
+		if err != nil {
+			return res, err
+		}
+		return res, e.complete(j, &res)
+	})
+}
+
+// evaluator grades the patches of a split.
+func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
+	v := &verify.Evaluator{Provider: e.provider, Run: e.attempt.Run}
+	if s == Train {
+		v.Timeout = time.Duration(e.settings.GradeTimeout)
+	}
+	return v
+}
+
+// errNoTokens ends a run: every other rollout would be as useless.
+var errNoTokens = errors.New("the model's replies have no token ids with logprobs, and nothing can be learned without; " +
+	"to fix: use an endpoint that returns them (vLLM does, see deepswe doctor)")
+
+// complete adds what was sampled, and refuses a rollout of which that is not known. One without any reply has nothing
+// that could be missing.
+func (e *sweEnvironment) complete(j run.Job, res *run.Result) error {
+	d := swe.DetailOf(run.Outcome{Result: *res})
+	res.Metrics = map[string]float64{"steps": float64(d.Steps), "format_errors": float64(d.FormatErrors)}
+	if res.Reward == nil && !res.NotGraded {
+		return nil
+	}
+	dir, err := e.options.Dir.Attempt(j)
+	if err != nil {
+		return run.Abort(err)
+	}
+	rec, err := trajectory.Open(filepath.Join(dir, attempt.StepsFile))
+	if err != nil {
+		return run.Abort(err)
+	}
+	var ok bool
+	if res.Turns, ok = rec.Samples(); !ok && len(rec.Turns) > 0 {
+		return run.Abort(fmt.Errorf("attempt %d at %s: %w", j.Index, j.Task, errNoTokens))
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/env/dataset"
+	"deepswe/env/disk"
+	"deepswe/verify"
+	"deepswe/verify/swe"
+)
+
+// Tasks chooses tasks of a dataset, as the flags of deepswe eval do.
+type Tasks struct {
+	Path           string  `yaml:"path"`
+	Filter         string  `yaml:"filter"`
+	ExcludeReposOf string  `yaml:"exclude_repos_of"`
+	Shuffle        *uint64 `yaml:"shuffle"`
+	Slice          string  `yaml:"slice"`
+}
+
+func (t Tasks) validate(section string) error {
+	_, err := t.options()
+	if err != nil {
+		return fmt.Errorf("%s.%w", section, err)
+	}
+	return nil
+}
+
+func (t Tasks) options() (o dataset.Options, err error) {
+	o = dataset.Options{ExcludeReposOf: t.ExcludeReposOf, Shuffle: t.Shuffle, Counts: new(dataset.Counts)}
+	if t.Filter != "" {
+		if o.Filter, err = regexp.Compile(t.Filter); err != nil {
+			return o, fmt.Errorf("filter: %w", err)
+		}
+	}
+	if t.Slice != "" {
+		if o.Slice, err = dataset.ParseSlice(t.Slice); err != nil {
+			return o, fmt.Errorf("slice: %w", err)
+		}
+	}
+	return o, nil
+}
+
+// chosenTasks are the tasks of both splits.
+type chosenTasks struct {
+	tasks map[string]env.Task
+	ids   map[Split][]string
+	// image is one of their images; they all have one, or none has.
+	image string
+}
+
+// choose reads the tasks of both splits and refuses what they have in common.
+func (s *sweSettings) choose(log *slog.Logger) (*chosenTasks, error) {
+	c := &chosenTasks{tasks: map[string]env.Task{}, ids: map[Split][]string{}}
+	if err := c.read(Train, s.Train, log); err != nil {
+		return nil, err
+	}
+	if s.Validation.Path != "" {
+		if err := c.read(Validation, s.Validation, log); err != nil {
+			return nil, err
+		}
+	} else if s.Share > 0 {
+		c.setAside(s.Share)
+	}
+	if len(c.ids[Train]) == 0 {
+		return nil, fmt.Errorf("%w: none is left to learn from: validation_share has taken all", ErrTasks)
+	}
+	if err := run.CheckNames(slices.Concat(c.ids[Train], c.ids[Validation])); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTasks, err)
+	}
+	return c, c.findImage()
+}
+
+// read adds the tasks of a split.
+func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
+	o, err := t.options()
+	if err != nil {
+		return err
+	}
+	var both []string
+	for task, err := range dataset.Read(t.Path, o) {
+		if bad, ok := errors.AsType[*dataset.RecordError](err); ok {
+			log.Warn("left out of the tasks", "record", bad)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrTasks, err)
+		}
+		if _, known := c.tasks[task.ID]; known {
+			both = append(both, task.ID)
+			continue
+		}
+		if err := verify.Gradable(task); err != nil {
+			log.Warn("left out of the tasks", "error", err)
+			continue
+		}
+		c.tasks[task.ID] = task
+		c.ids[s] = append(c.ids[s], task.ID)
+	}
+	switch n := o.Counts; {
+	case len(both) > 0 && s == Train:
+		return fmt.Errorf("%w: %s has the task %s twice", ErrTasks, t.Path, both[0])
+	case len(both) > 0:
+		return fmt.Errorf("%w: %d are there to learn from and to validate on, such as %s; to fix: keep them apart with "+
+			"train.filter, train.slice or train.exclude_repos_of, or use validation_share", ErrTasks, len(both), both[0])
+	case len(c.ids[s]) == 0:
+		return fmt.Errorf("%w: none is left in %s: of its %d records, %d could not be understood, %d did not match the "+
+			"filter, and %d are of excluded repositories", ErrTasks, t.Path, n.Records, n.Bad, n.Filtered, n.Excluded)
+	}
+	return nil
+}
+
+// setAside moves the share to validation: those whose ids have the smallest hashes, so that a task stays on its side
+// when others come and go.
+func (c *chosenTasks) setAside(share float64) {
+	all := c.ids[Train]
+	byHash := slices.SortedFunc(slices.Values(all), func(a, b string) int {
+		return cmp.Or(cmp.Compare(hashOf(a), hashOf(b)), cmp.Compare(a, b))
+	})
+	aside := map[string]bool{}
+	for _, id := range byHash[:min(len(all), int(math.Ceil(share*float64(len(all)))))] {
+		aside[id] = true
+	}
+	c.ids[Validation] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !aside[id] })
+	c.ids[Train] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return aside[id] })
+}
+
+func hashOf(id string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	return h.Sum64()
+}
+
+// findImage refuses tasks that no one kind of sandbox can play.
+func (c *chosenTasks) findImage() error {
+	with, without := "", ""
+	for id, t := range c.tasks {
+		if image := cmp.Or(t.Image, t.Dockerfile); image != "" {
+			c.image, with = image, id
+		} else {
+			without = id
+		}
+	}
+	if with != "" && without != "" {
+		return fmt.Errorf("%w: %s has an image and %s has none: one kind of sandbox cannot play both", ErrTasks, with,
+			without)
+	}
+	return nil
+}
+
+// The ways to check training tasks.
+const (
+	censusCheck = "check"
+	censusOff   = "off"
+)
+
+// Prepare leaves out training tasks that are not sound: whose tests pass without a change, or fail with the reference
+// solution. What was graded once is not graded again.
+func (e *sweEnvironment) Prepare(ctx context.Context) error {
+	if e.settings.Census == censusOff {
+		return nil
+	}
+	found, err := e.census(ctx)
+	if err != nil {
+		return err
+	}
+	verdicts := map[string]swe.SoundnessVerdict{}
+	for _, t := range found.Results {
+		verdicts[t.Task] = t.Verdict
+	}
+	var left []string
+	for _, id := range e.ids[Train] {
+		verdict, known := verdicts[id]
+		switch {
+		case !known:
+			return fmt.Errorf("census: %s does not name task %s", e.settings.Census, id)
+		case verdict == swe.Sound, verdict == swe.NoGold:
+			left = append(left, id)
+		default:
+			e.options.Log.Warn("not learned from: the task is not sound", "task", id, "census", verdict)
+		}
+	}
+	if n := len(e.ids[Train]); len(left) == 0 {
+		return fmt.Errorf("%w: none is left to learn from: none of %d is sound; deepswe eval --census -k 0 says why",
+			ErrTasks, n)
+	}
+	e.ids[Train] = left
+	return nil
+}
+
+// census reads the census that the settings name, or makes one.
+func (e *sweEnvironment) census(ctx context.Context) (*swe.Soundness, error) {
+	if path := e.settings.Census; path != censusCheck {
+		var s swe.Soundness
+		err := disk.ReadJSON(path, &s)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("census: %w; want check, off, or the census.json of deepswe eval --census", err)
+		}
+		return &s, err
+	}
+	check := swe.Evaluation{
+		IDs: e.ids[Train], Runner: &swe.Runner{Tasks: e.tasks, Dir: e.options.Dir.Attempt, Attempt: e.attempt},
+		Evaluator: e.evaluator(Train), Dir: e.options.Dir, Workers: e.options.Workers, Log: e.options.Log,
+	}
+	e.options.Log.Info("checking the tasks", "tasks", len(check.IDs), "kept in", filepath.Base(swe.SoundnessFile))
+	return check.CheckSoundness(ctx, nil)
+}

@@ -1,0 +1,134 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"deepswe/agent"
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/env/local"
+	"deepswe/env/testkit"
+)
+
+// scripted is the world of a test: sandboxes of the host, and a model that the test scripts.
+type scripted struct{ model agent.Model }
+
+func (s scripted) Sandbox(context.Context, Sandbox, string) (env.Provider, error) {
+	return local.NewHost(local.Options{})
+}
+
+func (s scripted) Model(context.Context, string, string) (Served, error) {
+	return Served{Model: s.model, Name: "scripted"}, nil
+}
+
+// solver writes the number 7 and submits. Every second attempt submits without it.
+type solver struct {
+	tokens bool
+	played atomic.Int64
+}
+
+func (s *solver) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
+	text := "<function=finish>\n<parameter=command>submit</parameter>\n</function>"
+	if len(r.Messages) == 2 && s.played.Add(1)%2 == 1 { // the first reply of a rollout
+		text = "<function=execute_bash>\n<parameter=cmd>echo 7 > number</parameter>\n</function>"
+	}
+	reply := agent.Reply{Message: agent.Message{Role: agent.RoleAssistant, Content: text}, FinishReason: "stop"}
+	if s.tokens {
+		prompt := make([]int32, 10*len(r.Messages))
+		reply.Tokens = &agent.Sample{PromptIDs: prompt, CompletionIDs: []int32{0, 0}, Logprobs: []float64{-1, -1}}
+	}
+	return reply, nil
+}
+
+const sweTask = `{"id":%q,"statement":"The file number must hold 7.","prepare":["echo 0 > number"],` +
+	`"tests":{"prepare":["echo 0 > number"],"fail_to_pass":["test.sh::number"],"parser":"parse_log_pytest",` +
+	`"eval_type":"pass_and_fail","gold_patch":"--- a/number\n+++ b/number\n@@ -1 +1 @@\n-0\n+7\n",` +
+	`"script":"echo '>>>>> Start Test Output'\nif [ \"$(cat number)\" = 7 ]; then echo PASSED test.sh::number; ` +
+	`else echo FAILED test.sh::number; fi\necho '>>>>> End Test Output'\n"}}`
+
+// sweRun trains on tasks of that kind.
+func sweRun(t *testing.T, dir string, m agent.Model, set ...string) (Result, error) {
+	t.Helper()
+	p, err := local.NewHost(local.Options{})
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for i := range 10 {
+		lines = append(lines, fmt.Sprintf(sweTask, fmt.Sprint("task-", i)))
+	}
+	tasks := filepath.Join(t.TempDir(), "tasks.jsonl")
+	testkit.WriteFile(t, tasks, strings.Join(lines, "\n")+"\n")
+	text := fmt.Sprintf(`
+steps: 2
+environment: {name: swe, train: {path: %q}, validation_share: 0.2, census: "off", sandbox: {env: host}}
+trainer: {name: rows}
+rollouts: {tasks: 2, group: 2, workers: 1}
+evaluate: {every: 2, before: false}
+`, tasks)
+	c, err := Load([]byte(text), BuiltIn(), set...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), Outside: scripted{m}})
+	return r[0], err
+}
+
+func TestSWE(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	r, err := sweRun(t, dir, &solver{tokens: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := r.Points[len(r.Points)-1].Values
+	for name, want := range map[string]float64{
+		"reward/mean": 0.5, "groups/effective": 2, "rollout/steps": 1.5, "val/pass@1": 0.5, "splits/total": 0,
+	} {
+		if v[name] != want {
+			t.Errorf("%s is %v, want %v", name, v[name], want)
+		}
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "checkpoints", rowsDir, "*.jsonl"))
+	if err != nil || len(kept) != 2 {
+		t.Errorf("rows of updates in %q, %v", kept, err)
+	}
+}
+
+// A reward without token ids is refused, whatever else the run would make of it.
+func TestSWERefusesRepliesWithoutTokens(t *testing.T) {
+	t.Parallel()
+	_, err := sweRun(t, filepath.Join(t.TempDir(), "run"), &solver{})
+	if !errors.Is(err, errNoTokens) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSetAside(t *testing.T) {
+	t.Parallel()
+	c := chosenTasks{ids: map[Split][]string{Train: {"a", "b", "c", "d", "e"}}}
+	c.setAside(0.3)
+	if len(c.ids[Validation]) != 2 || len(c.ids[Train]) != 3 {
+		t.Fatalf("%v", c.ids)
+	}
+	more := chosenTasks{ids: map[Split][]string{Train: append([]string{"f"}, "a", "b", "c", "d", "e")}}
+	more.setAside(0.3)
+	moved := 0
+	for _, id := range c.ids[Validation] {
+		if !strings.Contains(strings.Join(more.ids[Validation], ""), id) {
+			moved++
+		}
+	}
+	if moved > 1 {
+		t.Errorf("another task moved %d others: %v and %v", moved, c.ids, more.ids)
+	}
+}
