@@ -129,6 +129,6 @@ func (c callResult) record(id string) trajectory.Result {
 	}
 	return trajectory.Result{
 		CallID: id, Output: valid(c.result.Output), Failed: c.result.Failed, ExitCode: c.result.ExitCode,
-		TimedOut: c.result.TimedOut, OutOfMemory: c.result.OutOfMemory, Elapsed: c.elapsed,
+		TimedOut: c.result.TimedOut, OutOfMemory: c.result.OutOfMemory, OutOfDisk: c.result.OutOfDisk, Elapsed: c.elapsed,
 	}
 }

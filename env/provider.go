@@ -16,6 +16,7 @@ type Capabilities struct {
 	MemoryLimit   bool
 	CPULimit      bool
 	ProcessLimit  bool
+	DiskLimit     bool
 	SeparateUser  bool // commands run as another user than the guest
 	HostToolchain bool // commands see the host's own programs
 }
@@ -131,6 +132,9 @@ type Diagnoser interface {
 // ErrInfrastructure marks infrastructure failures: of the daemon, the guest, the disk. They are never observations and
 // never a reward of 0; the layer above retries them or reports them.
 var ErrInfrastructure = guest.ErrInfrastructure
+
+// ErrNoSpace says that a file cannot be written because a disk is full.
+var ErrNoSpace = guest.ErrNoSpace
 
 // IsInfrastructure reports whether an error of a sandbox means that it is broken or that the caller has given up, as
 // opposed to a file or a program that is not as expected.

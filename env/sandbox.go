@@ -1,10 +1,12 @@
 package env
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -90,6 +92,27 @@ type Limits struct {
 	Memory    int64   // bytes, swap included: 4 GiB by default
 	CPUs      float64 // 2 by default
 	Processes int64   // 512 by default
+	// Disk is what commands may write, in bytes, and Files how many files they may make: 16 GiB and a million by default.
+	// What an image or a copied repository has from the start does not count. Where /tmp is in memory, Memory bounds it.
+	Disk  int64 `json:",omitzero"`
+	Files int64 `json:",omitzero"`
+}
+
+// WithDefaults returns the limits with what fallback says, or else the general defaults, in place of zeros.
+func (l Limits) WithDefaults(fallback Limits) Limits {
+	const gib = 1 << 30
+	return Limits{
+		Memory:    cmp.Or(max(l.Memory, 0), fallback.Memory, 4*gib),
+		CPUs:      cmp.Or(max(l.CPUs, 0), fallback.CPUs, 2),
+		Processes: cmp.Or(max(l.Processes, 0), fallback.Processes, 512),
+		Disk:      cmp.Or(max(l.Disk, 0), fallback.Disk, 16*gib),
+		Files:     cmp.Or(max(l.Files, 0), fallback.Files, 1_000_000),
+	}
+}
+
+// DiskArguments are what the limits on the disk are for a guest, which enforces them.
+func (l Limits) DiskArguments() []string {
+	return []string{"--disk-bytes", strconv.FormatInt(l.Disk, 10), "--disk-files", strconv.FormatInt(l.Files, 10)}
 }
 
 // Spec says what to start. The zero value is a sandbox without network over an empty directory.

@@ -94,6 +94,7 @@ func (b bash) result(r env.Result) Result {
 		ExitCode:    &r.ExitCode,
 		TimedOut:    r.TimedOut,
 		OutOfMemory: r.OutOfMemory,
+		OutOfDisk:   r.OutOfDisk,
 	}
 }
 
@@ -118,6 +119,10 @@ func (b bash) notes(r env.Result) []string {
 	}
 	if r.OutOfMemory {
 		notes = append(notes, "a process was killed because it ran out of memory. Use less data at once, or fewer processes.")
+	}
+	if r.OutOfDisk {
+		notes = append(notes, "all processes were ended because the files that were written exceed the disk limit. Delete "+
+			"what is not needed (`rm -rf PATH`) before you write anything else, and write less.")
 	}
 	if r.Background > 0 {
 		notes = append(notes, plural(r.Background, "process")+" still running in the background. Further output is lost "+

@@ -50,9 +50,10 @@ type Result struct {
 	// Finished ends the rollout: the model has submitted. Answer is what it said about its work.
 	Finished bool
 	Answer   string
-	// TimedOut and OutOfMemory repeat the sandbox's verdict on a command.
+	// TimedOut, OutOfMemory and OutOfDisk repeat the sandbox's verdict on a command.
 	TimedOut    bool
 	OutOfMemory bool
+	OutOfDisk   bool
 }
 
 // Options bounds the commands of a [Set].

@@ -127,6 +127,7 @@ func TestBashVerdicts(t *testing.T) {
 		{"timeout", env.Result{ExitCode: 143, TimedOut: true, Stdout: env.Output{Head: []byte("so far"), Size: 6}},
 			[]string{"Exit code: -1", "so far", "7 seconds", "background"}, true},
 		{"memory", env.Result{ExitCode: 137, OutOfMemory: true}, []string{"Exit code: 137", "ran out of memory"}, true},
+		{"disk", env.Result{ExitCode: 137, OutOfDisk: true}, []string{"Exit code: 137", "disk limit", "rm -rf"}, true},
 		{"signal", env.Result{ExitCode: 139, Signal: "SIGSEGV"}, []string{"Exit code: 139", "terminated by SIGSEGV"}, true},
 		{"background", env.Result{Background: 2}, []string{"Exit code: 0", "2 processes still running in the background"},
 			false},
@@ -142,7 +143,7 @@ func TestBashVerdicts(t *testing.T) {
 					t.Errorf("%q is missing in:\n%s", want, r.Output)
 				}
 			}
-			if r.Failed != test.failed || *r.ExitCode != test.result.ExitCode || r.OutOfMemory != test.result.OutOfMemory ||
+			if r.Failed != test.failed || *r.ExitCode != test.result.ExitCode || r.OutOfMemory != test.result.OutOfMemory || r.OutOfDisk != test.result.OutOfDisk ||
 				r.TimedOut != test.result.TimedOut {
 				t.Errorf("result %+v", r)
 			}

@@ -82,6 +82,8 @@ type Evaluation struct {
 	Timeout  float64 `json:"timeout_seconds"`
 	// OutOfMemory is set when the kernel killed a process of the sandbox for memory while the tests ran.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
+	// OutOfDisk is set when the tests wrote more than the sandbox's limit on the disk and were ended: Reward is 0.
+	OutOfDisk bool `json:"out_of_disk,omitempty"`
 
 	// Report is the official harness's, nil where it would write none.
 	Report *harness.Report `json:"-"`

@@ -48,6 +48,9 @@ func (t *trial) run(ctx context.Context) error {
 		return err
 	}
 	if t.v.Applied = command; command == "" {
+		if err := t.needRoom(ctx); err != nil {
+			return err
+		}
 		t.v.Status, t.v.Detail = PatchFailed, failure
 		return nil
 	}
@@ -105,6 +108,9 @@ func (t *trial) install(ctx context.Context, files []file) (ok bool, err error) 
 	if err == nil || env.IsInfrastructure(ctx, err) {
 		return err == nil, err
 	}
+	if err := t.needRoom(ctx); err != nil {
+		return false, err
+	}
 	t.v.Status, t.v.Detail = Unresolved, "with the patch, the tests cannot be put in place: "+err.Error()
 	return false, nil
 }
@@ -132,6 +138,9 @@ const maxLog = 128 << 20
 
 // test runs the script and reads its verdict.
 func (t *trial) test(ctx context.Context) error {
+	if err := t.needRoom(ctx); err != nil {
+		return err
+	}
 	if ok, err := t.installTests(ctx); !ok {
 		return err
 	}
@@ -146,7 +155,8 @@ func (t *trial) test(ctx context.Context) error {
 		return fmt.Errorf("run the tests: %w", err)
 	}
 	v := &t.v
-	v.Log, v.LogBytes, v.OutOfMemory = r.Stdout.Head, r.Stdout.Size, r.OutOfMemory
+	v.Log, v.LogBytes, v.OutOfMemory, v.OutOfDisk = r.Stdout.Head, r.Stdout.Size, r.OutOfMemory, r.OutOfDisk
+	defer t.outOfDisk()
 	switch {
 	case r.TimedOut:
 		v.Status, v.Detail = TimedOut, fmt.Sprintf("the tests took longer than %s", t.limit)
@@ -154,6 +164,7 @@ func (t *trial) test(ctx context.Context) error {
 		v.Log = fmt.Appendf(v.Log, "\n\nTimeout error: %d seconds exceeded.", int(t.limit.Seconds()))
 	case r.Stdout.Size > int64(limit):
 		v.Status, v.Detail = Ungradable, fmt.Sprintf("the test log of %d bytes is longer than %d", r.Stdout.Size, limit)
+	case t.task.Tests.RewardFile != "" && r.OutOfDisk: // the script was ended before it could say anything
 	case t.task.Tests.RewardFile != "":
 		return t.readRewards(ctx)
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ const (
 	probeMemory    = 64 << 20
 	probeCPUs      = 0.5
 	probeProcesses = 32
+	probeDisk      = 64 << 20
+	probeFiles     = 2000
 	probeTimeout   = 2 * time.Minute
 )
 
@@ -53,7 +56,9 @@ func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKin
 func try(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	s.Limits = env.Limits{Memory: probeMemory, CPUs: probeCPUs, Processes: probeProcesses}
+	s.Limits = env.Limits{
+		Memory: probeMemory, CPUs: probeCPUs, Processes: probeProcesses, Disk: probeDisk, Files: probeFiles,
+	}
 	s.Run, s.Rollout = "doctor", "doctor"
 	name := p.Name()
 	began := time.Now()
@@ -89,6 +94,7 @@ func try(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.
 		{"separate user", can.SeparateUser || can.Images, tryUser, "commands run as the guest's own user"},
 		{"memory limit", can.MemoryLimit, tryMemory, "a command can use up the machine's memory"},
 		{"CPU limit", can.CPULimit, tryCPU, "a command can keep all CPUs busy"},
+		{"disk limit", can.DiskLimit, tryDisk, "a command can fill the machine's disk"},
 		{"process limit", can.ProcessLimit, tryProcesses, "a fork bomb reaches the machine"},
 	}
 	if lacking != "" {
@@ -216,6 +222,26 @@ func tryProcesses(ctx context.Context, s env.Sandbox) (string, error) {
 		return "", fmt.Errorf("the guest did not survive the limit: %w", err)
 	}
 	return fmt.Sprintf("enforced: 100 processes could not be started under %d", probeProcesses), nil
+}
+
+// tryDisk writes to one file until it is ended.
+func tryDisk(ctx context.Context, s env.Sandbox) (string, error) {
+	name := env.ShellQuote(s.Dir() + "/.deepswe-doctor")
+	r, said, err := shell(ctx, s, "cat /dev/zero > "+name, 30*time.Second)
+	if err != nil {
+		return "", err
+	}
+	size, _, err := shell(ctx, s, "wc -c < "+name+"; rm -f "+name, 30*time.Second)
+	if err != nil {
+		return "", err
+	}
+	written, _ := strconv.ParseInt(strings.TrimSpace(string(size.Stdout.Head)), 10, 64)
+	if !r.OutOfDisk {
+		return "", fmt.Errorf("a command wrote %d MiB under a limit of %d MiB, and was not ended for it: %s",
+			written>>20, probeDisk>>20, cli.FirstLine(said, 0))
+	}
+	return fmt.Sprintf("enforced: a command that writes without end was ended at %d MiB, under %d MiB",
+		written>>20, probeDisk>>20), nil
 }
 
 // tryUser looks up the user that commands run as, and whether they hold any capability.

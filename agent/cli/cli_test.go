@@ -46,12 +46,16 @@ func TestImageFlags(t *testing.T) {
 		config Config
 		mirror string
 		budget int64
+		disk   int64
 		fails  string
 	}{
 		"nothing":           {},
 		"the configuration": {config: config, mirror: "mirror.local:5000", budget: 1_500_000_000_000},
 		"flags": {flags: SandboxFlags{Mirror: "other", Budget: "200GB"}, config: config, mirror: "other",
 			budget: 200_000_000_000},
+		"room to write":  {flags: SandboxFlags{Disk: "8GB"}, config: Config{Disk: "1GB"}, disk: 8_000_000_000},
+		"configured":     {config: Config{Disk: "1GB"}, disk: 1_000_000_000},
+		"no room":        {flags: SandboxFlags{Disk: "0"}, fails: "--disk"},
 		"no size":        {flags: SandboxFlags{Budget: "much"}, fails: "--image-budget"},
 		"no room at all": {flags: SandboxFlags{Budget: "0"}, fails: "--image-budget"},
 		"a bad key":      {config: Config{ImageBudget: "-3GB"}, fails: "image_budget of the configuration"},
@@ -62,8 +66,9 @@ func TestImageFlags(t *testing.T) {
 				(!strings.Contains(err.Error(), c.fails) || ExitCode(err) != ExitUsage) {
 				t.Fatalf("error = %v, want one about %q", err, c.fails)
 			}
-			if got.Mirror != c.mirror || got.ImageBudget != c.budget {
-				t.Errorf("mirror %q, budget %d, want %q and %d", got.Mirror, got.ImageBudget, c.mirror, c.budget)
+			if got.Mirror != c.mirror || got.ImageBudget != c.budget || got.Limits.Disk != c.disk {
+				t.Errorf("mirror %q, budget %d, disk %d, want %q, %d and %d", got.Mirror, got.ImageBudget, got.Limits.Disk,
+					c.mirror, c.budget, c.disk)
 			}
 		})
 	}

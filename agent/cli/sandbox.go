@@ -48,14 +48,15 @@ func sandboxKinds() []SandboxKind {
 }
 
 func openLocal[P env.Provider](open func(local.Options) (P, error)) openFunc {
-	return func(_ context.Context, log *slog.Logger, _ SandboxChoice) (env.Provider, error) {
-		return open(local.Options{Log: log})
+	return func(_ context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
+		return open(local.Options{Limits: c.Limits, Log: log})
 	}
 }
 
 func openDocker(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
 	return docker.New(ctx, docker.Options{
-		Hosts: c.Hosts, Warm: c.Warm, Log: log, Mirror: c.Mirror, ImageBudget: c.ImageBudget, Progress: c.Progress,
+		Hosts: c.Hosts, Warm: c.Warm, Log: log, Mirror: c.Mirror, ImageBudget: c.ImageBudget, Limits: c.Limits,
+		Progress: c.Progress,
 	})
 }
 
@@ -73,6 +74,8 @@ type SandboxChoice struct {
 	// Mirror is asked for Docker Hub's images first. ImageBudget is how many bytes all images may take; no limit when 0.
 	Mirror      string
 	ImageBudget int64
+	// Limits are those of sandboxes whose task names none.
+	Limits env.Limits
 	// Progress is called as images are pulled and built, from several goroutines.
 	Progress func(env.Progress)
 }
@@ -154,6 +157,8 @@ type SandboxFlags struct {
 	// Mirror and Budget are about container images: where they come from, and how much room they may take.
 	Mirror string
 	Budget string
+	// Disk is what a sandbox may write.
+	Disk string
 }
 
 // Add adds the flags of a command that works on one repository.
@@ -186,6 +191,8 @@ func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
 	cmd.Flags().StringVar(&o.Env, "env", EnvAuto, "run commands in the sandbox `KIND`: "+orList(help))
 	Choices(cmd, "env", envWords(kinds)...)
 	AddHosts(cmd, &o.Hosts)
+	cmd.Flags().StringVar(&o.Disk, "disk", "",
+		"let the commands in a sandbox write at most `SIZE` (16GB); beyond it they are ended")
 }
 
 // AddHosts adds --docker-host.
@@ -201,14 +208,30 @@ func (o *SandboxFlags) Choice(c Config) (SandboxChoice, error) {
 	if budget == "" {
 		budget, from = c.ImageBudget, "image_budget of the configuration"
 	}
-	if budget == "" {
-		return choice, nil
-	}
 	var err error
-	if choice.ImageBudget, err = units.FromHumanSize(budget); err != nil || choice.ImageBudget <= 0 {
-		return SandboxChoice{}, Usagef("%s: invalid size %q (for example 200GB or 1.5TB)", from, budget)
+	if choice.ImageBudget, err = parseSize(from, budget); err != nil {
+		return SandboxChoice{}, err
+	}
+	disk, from := o.Disk, "--disk"
+	if disk == "" {
+		disk, from = c.Disk, "disk of the configuration"
+	}
+	if choice.Limits.Disk, err = parseSize(from, disk); err != nil {
+		return SandboxChoice{}, err
 	}
 	return choice, nil
+}
+
+// parseSize reads a number of bytes as people write it: 0 where nothing is said. from names where it was said.
+func parseSize(from, text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	size, err := units.FromHumanSize(text)
+	if err != nil || size <= 0 {
+		return 0, Usagef("%s: invalid size %q (for example 200GB or 1.5TB)", from, text)
+	}
+	return size, nil
 }
 
 func envWords(kinds []SandboxKind) []string {

@@ -123,9 +123,10 @@ type Config struct {
 	Image   string `yaml:"image"`
 	Format  string `yaml:"format"`
 	Context int    `yaml:"context"`
-	// RegistryMirror and ImageBudget are --registry-mirror and --image-budget.
+	// RegistryMirror, ImageBudget and Disk are --registry-mirror, --image-budget and --disk.
 	RegistryMirror string `yaml:"registry_mirror"`
 	ImageBudget    string `yaml:"image_budget"`
+	Disk           string `yaml:"disk"`
 }
 
 // ConfigPath is $XDG_CONFIG_HOME/deepswe/config.yaml, else ~/.config/deepswe/config.yaml; empty where there is no home.

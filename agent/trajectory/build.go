@@ -31,6 +31,7 @@ const (
 	extraFailed       = "failed"
 	extraTimedOut     = "timed_out"
 	extraOutOfMemory  = "out_of_memory"
+	extraOutOfDisk    = "out_of_disk"
 	extraReasoning    = "reasoning_tokens" // metrics
 	extraVersion      = "policy_version"   // metrics: Sample.PolicyVersion
 )
@@ -218,6 +219,7 @@ func (s *Step) result(r Result) StepResult {
 	}
 	for key, set := range map[string]bool{
 		extraFailed: r.Failed, extraTimedOut: r.TimedOut, extraOutOfMemory: r.OutOfMemory,
+		extraOutOfDisk: r.OutOfDisk,
 	} {
 		if set {
 			out.Extra[key] = true

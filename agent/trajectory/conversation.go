@@ -117,6 +117,7 @@ type Result struct {
 	ExitCode    *int          `json:"exit_code,omitempty"`
 	TimedOut    bool          `json:"timed_out,omitempty"`
 	OutOfMemory bool          `json:"out_of_memory,omitempty"`
+	OutOfDisk   bool          `json:"out_of_disk,omitempty"`
 	Elapsed     time.Duration `json:"elapsed_ns,omitempty"`
 }
 

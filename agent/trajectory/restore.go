@@ -194,6 +194,7 @@ func (r *StepResult) result(sent string) Result {
 	out.Failed, _ = r.Extra[extraFailed].(bool)
 	out.TimedOut, _ = r.Extra[extraTimedOut].(bool)
 	out.OutOfMemory, _ = r.Extra[extraOutOfMemory].(bool)
+	out.OutOfDisk, _ = r.Extra[extraOutOfDisk].(bool)
 	return out
 }
 

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (d *daemon) boot(ctx context.Context, b launch) (*Sandbox, error) {
 
 func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) {
 	s := newSandbox(d, b)
-	if s.id, err = d.create(ctx, b.config(d)); err != nil {
+	if s.id, err = d.createSandbox(ctx, b); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -107,15 +108,60 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 		return nil, fmt.Errorf("%w: the guest on %s is another build (%.12s, not %.12s): run deepswe clean, and start again",
 			env.ErrInfrastructure, d.host, said, b.installation.binary.hash)
 	}
+	if err := connection.Hello().Space.Check(d.storage()); err != nil {
+		return nil, fmt.Errorf("%w: %w: to fix: deepswe clean, docker system prune, or --image-budget",
+			env.ErrInfrastructure, err)
+	}
 	return s, nil
 }
 
-// config is the container's configuration: only the guest is started, and nothing of the image's own.
-func (b launch) config(d *daemon) client.ContainerCreateOptions {
+// storage names the daemon's own directory, where the containers' files are.
+func (d *daemon) storage() string {
 	facts, _ := d.known()
+	return cmp.Or(facts.DockerRootDir, "the docker daemon") + " at " + d.host
+}
+
+// createSandbox creates a sandbox's container, with a quota for its file system where the daemon has that. Whether it
+// has is only known when it has been tried.
+func (d *daemon) createSandbox(ctx context.Context, b launch) (string, error) {
+	quota := d.mayHaveQuota()
+	id, err := d.create(ctx, b.config(d, quota))
+	if quota && err != nil && containsAny(err.Error(), "storage-opt", "StorageOpt", "storage option", "quota") {
+		d.mu.Lock()
+		d.noQuota = true
+		d.mu.Unlock()
+		d.p.log.Debug("the daemon's storage has no quotas", "host", d.host, "error", err)
+		id, err = d.create(ctx, b.config(d, false))
+	}
+	return id, err
+}
+
+// mayHaveQuota reports whether the daemon's storage driver may know quotas: overlay2 does on XFS with project quotas.
+func (d *daemon) mayHaveQuota() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.noQuota {
+		return false
+	}
+	for _, status := range d.facts.DriverStatus {
+		if status[0] == "Backing Filesystem" {
+			return d.facts.Driver == "overlay2" && status[1] == "xfs"
+		}
+	}
+	return false
+}
+
+// config is the container's configuration: only the guest is started, and nothing of the image's own.
+func (b launch) config(d *daemon, quota bool) client.ContainerCreateOptions {
+	facts, _ := d.known()
+	limits := d.limits(b.spec.Limits)
 	arguments := []string{
 		guest.Arg, "--dir", b.spec.Dir, "--uid", strconv.Itoa(b.user.uid), "--gid", strconv.Itoa(b.user.gid),
 		"--build", b.installation.binary.hash,
+	}
+	arguments = append(arguments, limits.DiskArguments()...)
+	if quota {
+		arguments = append(arguments, "--disk-quota")
 	}
 	if !strings.HasPrefix(d.host, "unix:") {
 		// A socket on this machine is closed when the host is gone; over a network that may go unnoticed.
@@ -132,7 +178,7 @@ func (b launch) config(d *daemon) client.ContainerCreateOptions {
 			Labels:      d.p.labels(b.kind, b.spec.Run, b.spec.Rollout),
 			StopSignal:  "SIGKILL",
 		},
-		HostConfig: b.isolation(facts),
+		HostConfig: b.isolation(facts, limits, quota),
 	}
 }
 
@@ -149,37 +195,21 @@ func (d *daemon) unregister(s *Sandbox) {
 	delete(d.live, s.id)
 }
 
-// The limits of a spec that names none.
-const (
-	defaultMemory    = 4 << 30
-	defaultCPUs      = 2
-	defaultProcesses = 512
-)
-
 // guestThreads is the most threads that a guest uses.
 const guestThreads = 40
 
 // limits are a spec's, with the defaults filled in and cut to what the daemon has.
-func (f facts) limits(l env.Limits) env.Limits {
-	if l.Memory <= 0 {
-		l.Memory = defaultMemory
-	}
-	if l.CPUs <= 0 {
-		l.CPUs = defaultCPUs
-	}
-	if l.Processes <= 0 {
-		l.Processes = defaultProcesses
-	}
-	if f.NCPU > 0 {
-		l.CPUs = min(l.CPUs, float64(f.NCPU)) // a daemon refuses more than it has
+func (d *daemon) limits(l env.Limits) env.Limits {
+	l = l.WithDefaults(d.p.options.Limits)
+	if facts, _ := d.known(); facts.NCPU > 0 {
+		l.CPUs = min(l.CPUs, float64(facts.NCPU)) // a daemon refuses more than it has
 	}
 	return l
 }
 
 // isolation is the host configuration that confines a sandbox. The guest has the few capabilities that running commands
 // as another user requires; the commands have none.
-func (b launch) isolation(facts facts) *container.HostConfig {
-	limits := facts.limits(b.spec.Limits)
+func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container.HostConfig {
 	capabilities := []string{"SETUID", "SETGID", "SETPCAP", "KILL"}
 	if len(b.spec.Prepare) > 0 {
 		// Preparing may change files of the image's owner and of the repository's.
@@ -206,6 +236,10 @@ func (b launch) isolation(facts facts) *container.HostConfig {
 	}
 	if !b.installation.noVolumes {
 		host.Mounts = []mount.Mount{guestMount(b.installation, true)}
+	}
+	if quota {
+		// The guest ends commands at the limit. This is the wall behind it, which nothing can be written beyond.
+		host.StorageOpt = map[string]string{"size": strconv.FormatInt(limits.Disk+limits.Disk/16+256<<20, 10)}
 	}
 	if facts.MemoryLimit {
 		host.Memory, host.MemorySwap = limits.Memory, limits.Memory // equal: no swap

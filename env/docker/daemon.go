@@ -67,6 +67,7 @@ type daemon struct {
 	pins         map[string]int       // how many starts under way use an image
 	touched      map[string]time.Time // when an image's use was last recorded
 	orphans      map[string]struct{}  // containers that could not be removed yet
+	noQuota      bool                 // a container with a quota was refused
 }
 
 // facts are what a daemon reports about itself in greet.

@@ -37,6 +37,8 @@ type Options struct {
 	ImageBudget int64
 	// State is the directory that records when an image was last used: one below the user's cache when empty.
 	State string
+	// Limits are those of a sandbox whose spec names none; a zero field takes the general default.
+	Limits env.Limits
 	// Progress is called as pulls and builds go on.
 	Progress func(env.Progress)
 }
@@ -139,6 +141,7 @@ func (p *Provider) Name() string { return "docker" }
 func (p *Provider) Capabilities() env.Capabilities {
 	c := env.Capabilities{
 		Images: true, Isolated: true, NetworkOff: true, MemoryLimit: true, CPULimit: true, ProcessLimit: true,
+		DiskLimit: true,
 	}
 	for _, d := range p.daemons {
 		facts, up := d.known()

@@ -92,8 +92,7 @@ func (s *Sandbox) gone(err error) error {
 func (s *Sandbox) reportEnd(exit string, outOfMemory bool) {
 	why := errors.New("the container ended with exit code " + exit)
 	if outOfMemory {
-		facts, _ := s.d.known()
-		why = fmt.Errorf("the container ran out of memory (limit %d MiB)", facts.limits(s.spec.Limits).Memory>>20)
+		why = fmt.Errorf("the container ran out of memory (limit %d MiB)", s.d.limits(s.spec.Limits).Memory>>20)
 	}
 	s.end(why)
 }

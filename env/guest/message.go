@@ -51,6 +51,9 @@ func (h *Hello) code(c *coder) {
 	str(c, &h.Dir)
 	str(c, &h.Arch)
 	c.durations(&h.Silence)
+	for _, n := range []*int64{&h.Space.Free, &h.Space.Total, &h.Space.FreeFiles, &h.Space.Files} {
+		c.int64(n)
+	}
 }
 
 // nothing is the reply of verbs without a result.
@@ -99,7 +102,7 @@ type runReply struct {
 func (r *runReply) code(c *coder) {
 	c.ints(&r.ExitCode)
 	str(c, &r.Signal)
-	c.bools(&r.TimedOut, &r.Cancelled, &r.OutOfMemory)
+	c.bools(&r.TimedOut, &r.Cancelled, &r.OutOfMemory, &r.OutOfDisk)
 	c.ints(&r.Background)
 	c.durations(&r.Elapsed)
 	r.stdout.code(c)
@@ -223,7 +226,7 @@ func (f *failure) Unwrap() error {
 func sentinels() []error {
 	return []error{
 		ErrChanged, ErrIsDirectory, ErrNotDirectory, ErrNotRegular, ErrTooLarge, fs.ErrNotExist, fs.ErrExist,
-		fs.ErrPermission, fs.ErrInvalid, context.Canceled,
+		fs.ErrPermission, fs.ErrInvalid, context.Canceled, ErrNoSpace,
 	}
 }
 
@@ -238,6 +241,8 @@ func newFailure(err error) *failure {
 		err = fs.ErrPermission
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP):
 		err = fs.ErrInvalid
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		err = ErrNoSpace
 	}
 	for i, s := range sentinels() {
 		if errors.Is(err, s) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"deepswe/env/disk"
 )
 
 // Errors that cross the wire and keep their identity for [errors.Is]. Besides these, the errors of package fs
@@ -21,6 +23,8 @@ var (
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooLarge refuses what would not fit into the limits of the request.
 	ErrTooLarge = errors.New("too large")
+	// ErrNoSpace says that a disk is full: the sandbox's own, or the machine's.
+	ErrNoSpace = errors.New("no space left on the disk")
 	// ErrClosed says that the guest is gone: every call of its client fails with it, and with ErrInfrastructure.
 	ErrClosed = errors.New("guest is gone")
 	// ErrInfrastructure marks the failures that are the sandbox's, and not those of a command or a file.
@@ -70,6 +74,10 @@ type Result struct {
 	Cancelled bool
 	// OutOfMemory is set when the kernel killed a process of the sandbox for memory while the command ran.
 	OutOfMemory bool
+	// OutOfDisk is set when the sandbox's processes were ended because its files exceed their limit: while the command
+	// ran, or before, when no command was there to report it. Stderr says what was exceeded. Commands can still be run, to
+	// remove files; what makes more of them ends as well.
+	OutOfDisk bool
 	// Background is the number of processes of this command that were still alive after its shell had exited. They go
 	// on until the sandbox closes; what they print from then on is discarded.
 	Background int
@@ -198,6 +206,8 @@ type Hello struct {
 	// Silence is how long the guest waits for a frame from the host before it takes the host for dead and ends; 0 is for
 	// ever. A Client sends frames often enough.
 	Silence time.Duration
+	// Space is how much room the file system of Dir has, or of the root where Dir is still to be made.
+	Space disk.Space
 }
 
 // Overlay joins environments; of several values for a key the last one counts.

@@ -126,7 +126,7 @@ func advice(said string) string {
 // Capabilities reports what holds on this machine.
 func (b *Bwrap) Capabilities() env.Capabilities {
 	c := b.groups.capabilities()
-	c.Isolated, c.NetworkOff, c.HostToolchain, c.SeparateUser = true, true, true, b.root
+	c.Isolated, c.NetworkOff, c.HostToolchain, c.DiskLimit, c.SeparateUser = true, true, true, true, b.root
 	c.ProcessLimit = c.ProcessLimit || b.countsProcesses()
 	return c
 }
@@ -152,7 +152,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		return nil, fmt.Errorf("start a bwrap sandbox: the repository cannot be at %s, because %s belongs to the host: %w: "+
 			"choose another directory", inside(s), taken, env.ErrUnsupported)
 	}
-	limits := withDefaults(s.Limits)
+	limits := s.Limits.WithDefaults(b.limits)
 	uid, gid, copied := os.Getuid(), os.Getgid(), &tree{uid: -1, gid: -1}
 	if b.root {
 		uid = freshUser()
@@ -260,8 +260,9 @@ func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (
 		guestArgs = append(guestArgs, "--rlimit-memory", strconv.FormatInt(l.Memory, 10))
 	}
 	if b.groups.parents["pids"] == "" && b.countsProcesses() {
-		guestArgs = append(guestArgs, "--rlimit-processes", strconv.FormatInt(l.Processes, 10))
+		guestArgs = append(guestArgs, "--rlimit-processes", strconv.FormatInt(l.Processes+guestThreads, 10))
 	}
+	guestArgs = append(guestArgs, l.DiskArguments()...)
 	args = append(args, "--remount-ro", "/")
 	for _, kv := range b.environment(s) {
 		key, value, _ := strings.Cut(kv, "=")

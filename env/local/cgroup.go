@@ -4,7 +4,6 @@ package local
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,13 +69,6 @@ func (g cgroups) capabilities() env.Capabilities {
 
 // guestThreads is the room that the guest itself takes within the process limit.
 const guestThreads = 40
-
-func withDefaults(l env.Limits) env.Limits {
-	const gib = 1 << 30
-	return env.Limits{
-		Memory: cmp.Or(l.Memory, 4*gib), CPUs: cmp.Or(l.CPUs, 2), Processes: cmp.Or(l.Processes, 512) + guestThreads,
-	}
-}
 
 // firstUsable tries directories by making a group in each.
 func firstUsable(dirs []string, name string, works func(dir string) bool) string {

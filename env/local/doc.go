@@ -8,12 +8,16 @@ package local
 import (
 	"log/slog"
 	"time"
+
+	"deepswe/env"
 )
 
 // Options say how sandboxes are started. The zero value is useful.
 type Options struct {
 	// Scratch is where scratch directories are made: the system's directory for temporary files when empty.
 	Scratch string
+	// Limits are those of a sandbox whose spec names none; a zero field takes the general default.
+	Limits env.Limits
 	// Log gets warnings; nil discards them.
 	Log *slog.Logger
 }

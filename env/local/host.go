@@ -35,22 +35,24 @@ func NewHost(o Options) (*Host, error) {
 // Capabilities reports the host's own programs, and the limits that this machine lets us set.
 func (h *Host) Capabilities() env.Capabilities {
 	c := h.groups.capabilities()
-	c.HostToolchain = true
+	c.HostToolchain, c.DiskLimit = true, true
 	return c
 }
 
 // Start copies the Spec's directory and starts a guest over the copy. Spec.Network false is not enforced.
 func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return h.begin(ctx, s, &tree{uid: -1, gid: -1}, func(sc *scratch) (launch, error) {
+		limits := s.Limits.WithDefaults(h.limits)
 		home, temp := filepath.Join(sc.dir, "home"), filepath.Join(sc.dir, "tmp")
-		if err := errors.Join(os.Mkdir(home, 0o700), os.Mkdir(temp, 0o700), h.limit(sc, withDefaults(s.Limits))); err != nil {
+		if err := errors.Join(os.Mkdir(home, 0o700), os.Mkdir(temp, 0o700), h.limit(sc, limits)); err != nil {
 			return launch{}, err
 		}
 		own := []string{"HOME=" + home, "TMPDIR=" + temp}
 		if h.toolchain.goCache != "" {
 			own = append(own, "GOCACHE="+h.toolchain.goCache)
 		}
-		args := []string{guest.Arg, "--dir", sc.repo(s), "--build", h.build}
+		args := []string{guest.Arg, "--dir", sc.repo(s), "--build", h.build, "--disk-dir", sc.dir}
+		args = append(args, limits.DiskArguments()...)
 		if counter := sc.group.oomFile(); counter != "" {
 			args = append(args, "--oom-file", counter)
 		}
@@ -64,6 +66,7 @@ type base struct {
 	executable string
 	build      string
 	parent     string
+	limits     env.Limits // of specs that name none
 	log        *slog.Logger
 	owner      owner
 	forker     *forker
@@ -77,7 +80,7 @@ func newBase(name string, o Options) (_ *base, err error) {
 			err = fmt.Errorf("%s sandboxes: %w", name, err)
 		}
 	}()
-	b := &base{name: name, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler))}
+	b := &base{name: name, limits: o.Limits, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler))}
 	if b.parent, err = filepath.Abs(cmp.Or(o.Scratch, os.TempDir())); err != nil {
 		return nil, err
 	}
@@ -118,6 +121,7 @@ func (b *base) limit(sc *scratch, l env.Limits) (err error) {
 	if len(b.groups.parents) == 0 {
 		return nil
 	}
+	l.Processes += guestThreads
 	if sc.group, err = b.groups.make(filepath.Base(sc.dir), l); err != nil {
 		return err
 	}
@@ -140,6 +144,9 @@ func (b *base) begin(
 			return fmt.Errorf("start a %s sandbox: %w", b.name, ctx.Err())
 		}
 		return fmt.Errorf("start a %s sandbox: %w: %w", b.name, env.ErrInfrastructure, err)
+	}
+	if err := b.room(); err != nil {
+		return nil, fail(err)
 	}
 	sc, err := newScratch(ctx, b.parent, b.owner, s, copy)
 	if err != nil {
@@ -181,6 +188,19 @@ func (b *base) begin(
 		return nil, fmt.Errorf("start a %s sandbox: %w", b.name, err)
 	}
 	return sandbox, nil
+}
+
+// room returns an error where the machine has no room for a sandbox.
+func (b *base) room() error {
+	space, err := disk.SpaceOf(b.parent)
+	if err == nil {
+		err = space.Check(b.parent)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: to fix: free some (deepswe clean removes what dead runs left), or set TMPDIR to a directory "+
+			"on another disk", err)
+	}
+	return nil
 }
 
 // prepare runs the Spec's command lines. The copy belongs to the command user, so they run as that one.

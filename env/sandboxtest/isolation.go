@@ -142,6 +142,9 @@ func testNoNetwork(t *testing.T, s *suite) {
 	if out := b.sh("./attack network; true"); strings.Contains(out, "open") {
 		t.Errorf("%s", out)
 	}
+	if out := b.sh("./attack families; true"); s.can.Isolated && out != "" {
+		t.Errorf("%s", out)
+	}
 	// The loopback device works: test suites need it.
 	if out := b.sh("./attack loopback"); out != "ok\n" {
 		t.Errorf("loopback: %s", out)

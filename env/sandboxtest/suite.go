@@ -43,7 +43,8 @@ func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
 		cases []testCase
 	}{
 		{"Commands", commandCases()}, {"Limits", limitCases()}, {"Trees", treeCases()}, {"Files", fileCases()},
-		{"Look", lookCases()}, {"Unpack", unpackCases()}, {"Isolation", isolationCases()}, {"Lifecycle", lifecycleCases()},
+		{"Look", lookCases()}, {"Unpack", unpackCases()}, {"Disk", diskCases()},
+		{"Isolation", isolationCases()}, {"Lifecycle", lifecycleCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

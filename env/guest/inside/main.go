@@ -144,6 +144,8 @@ func (s *server) listen(ended, wrote <-chan error) error {
 			return err
 		case err := <-wrote:
 			return err
+		case err := <-s.procs.full():
+			return err
 		case <-silence:
 			if s.wire.Heard() {
 				quiet = 0

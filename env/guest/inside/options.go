@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"deepswe/env/disk"
 	"deepswe/env/guest"
 )
 
@@ -30,6 +31,11 @@ type options struct {
 	// memory bounds the private writable memory of a single process and processes the command user's processes, where
 	// no control group does; 0 is no bound.
 	memory, processes uint64
+	// disk bounds what commands write: to diskDirs, or, where none are named, to whatever is mounted writable. diskQuota
+	// says that the file system has a quota for the sandbox, too.
+	disk      usage
+	diskDirs  []string
+	diskQuota bool
 
 	environment []string // of commands, before their own additions
 }
@@ -48,11 +54,21 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.goCache, "go-cache", "", "be a build cache for the go command, on top of this one")
 	flags.Uint64Var(&o.memory, "rlimit-memory", 0, "private memory of one process, in bytes")
 	flags.Uint64Var(&o.processes, "rlimit-processes", 0, "processes of the command user")
+	flags.Int64Var(&o.disk.bytes, "disk-bytes", 0, "what commands may write, in bytes")
+	flags.Int64Var(&o.disk.files, "disk-files", 0, "how many files commands may make")
+	flags.Func("disk-dir", "a directory that counts; may be repeated", func(dir string) error {
+		o.diskDirs = append(o.diskDirs, dir)
+		return nil
+	})
+	flags.BoolVar(&o.diskQuota, "disk-quota", false, "the file system has a quota for this sandbox")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if (o.disk.bytes > 0) != (o.disk.files > 0) {
+		return o, errors.New("--disk-bytes and --disk-files come together")
 	}
 	if !filepath.IsAbs(o.dir) {
 		return o, fmt.Errorf("--dir %q is not absolute", o.dir)
@@ -75,7 +91,12 @@ func parse(args []string) (options, error) {
 }
 
 func (o options) hello() guest.Hello {
+	space, err := disk.SpaceOf(o.dir)
+	if err != nil {
+		space, _ = disk.SpaceOf("/") // unknown: nothing is checked
+	}
 	return guest.Hello{
+		Space: space,
 		Build: o.build, PID: os.Getpid(), UID: os.Getuid(), GID: os.Getgid(),
 		CommandUID: o.uid, CommandGID: o.gid, Dir: o.dir, Arch: runtime.GOARCH, Silence: o.silence,
 	}

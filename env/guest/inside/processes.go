@@ -24,8 +24,10 @@ type processes struct {
 	spawner *threads // its one thread has given up the rights that a command must not have
 	shell   string
 	oom     oomCounter
-	adj     *oomScore // nil where the kernel has none
+	adj     *oomScore  // nil where the kernel has none
+	disk    *diskWatch // nil without a limit
 
+	gate     sync.RWMutex // held by a fork; and, against all forks, while everything is killed
 	mu       sync.Mutex
 	children map[int]chan syscall.WaitStatus // those that were started here and not reaped yet
 	next     uint64                          // the next command's mark
@@ -48,6 +50,7 @@ func newProcesses(o options, adj *oomScore) *processes {
 		children: map[int]chan syscall.WaitStatus{}, pipes: map[*os.File]struct{}{},
 		born: make(chan struct{}, 1), stop: make(chan struct{}), reaped: make(chan struct{}), next: firstMark(),
 	}
+	p.disk = newDiskWatch(o, p.killEverything)
 	go p.reap()
 	return p
 }
@@ -198,6 +201,7 @@ func (p *processes) close() {
 	p.closed = true
 	p.mu.Unlock()
 	gone := p.killBelow()
+	p.disk.close()
 	close(p.stop)
 	if gone {
 		<-p.reaped
@@ -210,6 +214,21 @@ func (p *processes) close() {
 	p.streams.Wait()
 	p.spawner.close()
 	p.oom.file.Close()
+}
+
+// full gives an error when the machine's disk is nearly full.
+func (p *processes) full() <-chan error {
+	if p == nil || p.disk == nil {
+		return nil
+	}
+	return p.disk.full
+}
+
+// killEverything kills what commands have started. A command that begins meanwhile starts afterwards.
+func (p *processes) killEverything() {
+	p.gate.Lock()
+	defer p.gate.Unlock()
+	p.kill(func() (targets, others []disk.Stat) { return descendants(os.Getpid()), nil })
 }
 
 // killBelow kills everything below the guest and reports whether it is gone.

@@ -84,7 +84,7 @@ func (o options) harden() error {
 		}
 	}
 	if os.Getpid() == 1 {
-		if err := filterSystemCalls(!o.separate(), filtered()); err != nil {
+		if err := filterSystemCalls(!o.separate()); err != nil {
 			return err
 		}
 	}
@@ -92,12 +92,6 @@ func (o options) harden() error {
 		return err
 	}
 	return o.demote()() // what it opens belongs to the command user
-}
-
-// filtered reports whether the guest's own system calls go through a filter already.
-func filtered() bool {
-	status, err := os.ReadFile("/proc/thread-self/status")
-	return err == nil && bytes.Contains(status, []byte("\nSeccomp:\t2\n"))
 }
 
 // setCapabilities empties the calling thread's capability sets. A thread that has yet to become another user keeps

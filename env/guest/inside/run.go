@@ -55,15 +55,20 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	}
 	r.Shell = lookPath(r.Shell, p.options.environment)
 	killed, _ := p.oom.count()
+	filled := p.disk.begin(r.AsGuest)
 	var result guest.Result
 	j, note, err := p.launchPatiently(c, r)
 	if err != nil {
+		full := p.disk.end(filled)
 		if c.Context().Err() != nil || errors.Is(err, guest.ErrClosed) {
 			return nil, err
 		}
 		j = newJob(r.Command)
 		_, _ = j.stderr.Write([]byte("deepswe: " + explain(r, err) + "\n"))
-		result.ExitCode, result.Elapsed = notStarted, time.Since(began)
+		if full != "" {
+			_, _ = j.stderr.Write([]byte("deepswe: " + full + "\n"))
+		}
+		result.ExitCode, result.Elapsed, result.OutOfDisk = notStarted, time.Since(began), full != ""
 		return j.report(c, result)
 	}
 	_, _ = j.stderr.Write([]byte(note))
@@ -72,6 +77,10 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	result.ExitCode, result.Signal = exit(status)
 	killedNow, _ := p.oom.count()
 	result.OutOfMemory = killedNow > killed
+	if full := p.disk.end(filled); full != "" {
+		result.OutOfDisk = true
+		_, _ = j.stderr.Write([]byte("deepswe: " + full + "\n"))
+	}
 	result.Elapsed = time.Since(began)
 	return j.report(c, result)
 }
@@ -105,6 +114,8 @@ func (p *processes) launchPatiently(c *guest.Call, r guest.RunCall) (j *job, not
 
 // launch starts the shell, and the goroutines that feed and drain it.
 func (p *processes) launch(c *guest.Call, r guest.RunCall) (*job, error) {
+	p.gate.RLock()
+	defer p.gate.RUnlock()
 	j := newJob(r.Command)
 	var ours []*os.File
 	var err error

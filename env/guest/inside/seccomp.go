@@ -18,16 +18,17 @@ const (
 // filterSystemCalls takes from the calling thread, and from all it forks, a few calls that no test suite needs and that
 // hostile code could use:
 //
-//   - new user namespaces and a few other calls whose defects are often exploited, unless the guest was started under
-//     a filter already (that of containers has all of them, and more);
+//   - new user namespaces and a few other calls whose defects are often exploited;
+//   - sockets of every family but local ones, the Internet's and netlink: most families have nothing to do with the
+//     network namespace, and AF_VSOCK reaches the machine's hypervisor from one that has no network;
+//   - reserving room for files: a single call may take the whole disk before anybody can look. C libraries write zeros
+//     instead;
 //   - where commands run as the guest's user, what would let them end the guest although it is PID 1: changing its
 //     resource limits, and forging the signals of a memory fault, which the Go runtime has to believe.
 //
-// A kernel without seccomp has no filter: the other protections remain.
-func filterSystemCalls(sameUser, filtered bool) error {
-	if filtered && !sameUser {
-		return nil
-	}
+// A container's own filter stays in force beside this one: it differs from daemon to daemon. A kernel without seccomp
+// has no filter: the other protections remain.
+func filterSystemCalls(sameUser bool) error {
 	program := filter(sameUser)
 	header := struct {
 		length  uint16
@@ -95,10 +96,34 @@ func filter(sameUser bool) []instruction {
 	for _, number := range deniedCalls() {
 		program = append(program, on(number, deny(syscall.EPERM))...)
 	}
+	program = append(program, limitSockets()...)
+	program = append(program, limitReservations()...)
 	if sameUser {
 		program = append(program, protectGuest()...)
 	}
 	return append(program, pass())
+}
+
+// limitSockets allows a few families of sockets.
+func limitSockets() []instruction {
+	families := []uint32{syscall.AF_UNIX, syscall.AF_INET, syscall.AF_INET6, syscall.AF_NETLINK}
+	program := []instruction{load(low(0))}
+	for i, family := range families {
+		program = append(program, instruction{code: bpfEqual, yes: uint8(len(families) - i), number: family})
+	}
+	return on(syscall.SYS_SOCKET, append(program, deny(syscall.EAFNOSUPPORT), pass())...)
+}
+
+// limitReservations denies what reserves blocks for a file without writing to them: fallocate(2) but to punch holes or
+// to close gaps, and the older requests that do the same.
+func limitReservations() []instruction {
+	const punchHole, collapse = 0x02, 0x08
+	program := on(syscall.SYS_FALLOCATE, load(low(1)),
+		instruction{code: bpfAnySet, yes: 1, number: punchHole | collapse}, deny(syscall.EOPNOTSUPP), pass())
+	const reserve, reserve64, zeroRange = 0x40305828, 0x4030582a, 0x40305839 // FS_IOC_RESVSP and its kin
+	return append(program, on(syscall.SYS_IOCTL, load(low(1)),
+		instruction{code: bpfEqual, yes: 3, number: reserve}, instruction{code: bpfEqual, yes: 2, number: reserve64},
+		instruction{code: bpfEqual, yes: 1, number: zeroRange}, pass(), deny(syscall.ENOTTY))...)
 }
 
 // protectGuest denies what would end a guest of the same user. Another process's limits may be read but not set.

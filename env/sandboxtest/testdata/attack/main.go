@@ -39,6 +39,12 @@ func main() {
 	case "allocate":
 		megabytes, _ := strconv.Atoi(os.Args[2])
 		allocate(megabytes)
+	case "reserve":
+		reserve()
+	case "families":
+		families()
+	case "nest":
+		nest()
 	case "spin":
 		spin()
 	case "fork":
@@ -309,4 +315,54 @@ func fork(most int) {
 		started = append(started, p)
 	}
 	fmt.Println("started", most)
+}
+
+// reserve takes room for a file without writing a byte of it.
+func reserve() {
+	f, err := os.Create("reserved")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.Remove("reserved")
+	const size = 1 << 30
+	for _, mode := range []uint32{0, 1, 0x10} { // plainly, beyond the file's end, with zeros
+		report(fmt.Sprintf("fallocate %#x", mode), syscall.Fallocate(int(f.Fd()), mode, 0, size))
+	}
+	space := struct {
+		kind, whence  int16
+		start, length int64
+		id, pid       int32
+		reserved      [4]int32
+	}{length: size}
+	for _, request := range []uintptr{0x40305828, 0x4030582a, 0x40305839} {
+		report(fmt.Sprintf("ioctl %#x", request),
+			call(syscall.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(&space))))
+	}
+}
+
+// families opens sockets of every family that a sandbox has no use for.
+func families() {
+	for family := range 64 {
+		switch family {
+		case syscall.AF_UNIX, syscall.AF_INET, syscall.AF_INET6, syscall.AF_NETLINK:
+			continue
+		}
+		for _, kind := range []int{syscall.SOCK_STREAM, syscall.SOCK_DGRAM, syscall.SOCK_RAW, syscall.SOCK_SEQPACKET} {
+			if fd, err := syscall.Socket(family, kind, 0); err == nil {
+				fmt.Println("family", family, "open")
+				syscall.Close(fd)
+			}
+		}
+	}
+}
+
+// nest makes directories in directories until it is stopped.
+func nest() {
+	for i := 0; ; i++ {
+		if os.Mkdir("deeper", 0o755) != nil || os.Chdir("deeper") != nil {
+			fmt.Println("refused after", i)
+			return
+		}
+	}
 }

@@ -1,0 +1,135 @@
+//go:build linux
+
+package inside
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deepswe/env/testkit"
+)
+
+func TestWritableRoots(t *testing.T) {
+	t.Parallel()
+	const mounts = `100 99 0:50 / / rw,relatime - overlay overlay rw,lowerdir=a:b,upperdir=c,workdir=d
+101 100 0:51 / /proc rw,nosuid - proc proc rw
+102 100 0:52 / /dev ro,nosuid - tmpfs tmpfs rw
+103 100 0:53 / /dev/shm rw,nosuid - tmpfs shm rw,size=65536k
+104 100 254:0 /x/resolv.conf /etc/resolv.conf rw,relatime shared:1 - ext4 /dev/vda rw
+105 100 254:0 /guest /run/guest ro,relatime - ext4 /dev/vda rw
+106 100 254:0 /data /da\040ta\134 rw,relatime - xfs /dev/vdb rw
+half a line
+`
+	want := []diskRoot{
+		{path: "/", layered: true}, {path: "/dev/shm", memory: true}, {path: "/etc/resolv.conf"}, {path: `/da ta\`},
+	}
+	if diff := cmp.Diff(want, writableRoots(mounts), cmp.AllowUnexported(diskRoot{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestDiskTally(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const kib = 1 << 10
+	write := func(name string, size int) string {
+		return testkit.WriteFile(t, filepath.Join(dir, name), string(make([]byte, size)))
+	}
+	write("old/before", 64*kib)
+	time.Sleep(30 * time.Millisecond) // the kernel's clock for files is coarse
+	since := time.Now()
+	time.Sleep(30 * time.Millisecond)
+	written := write("new", 64*kib)
+	write("deep/down/here", 64*kib)
+	if err := os.Link(written, filepath.Join(dir, "again")); err != nil {
+		t.Fatal(err)
+	}
+	hole, err := os.Create(filepath.Join(dir, "hole"))
+	if err == nil {
+		err = hole.Truncate(1 << 40)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	hole.Close()
+	count := func(most usage) (usage, error) {
+		tally := diskTally{since: since, most: most}
+		err := tally.root(diskRoot{path: dir})
+		return tally.total, err
+	}
+	// The directory itself is not counted; a file with two names is counted once; a hole takes no room.
+	const files = 5 // new, deep, down, here, hole
+	total, err := count(usage{1 << 40, 1 << 40})
+	if err != nil || total.files != files || total.bytes < 128*kib || total.bytes > 192*kib {
+		t.Errorf("%+v, %v", total, err)
+	}
+	if total, err := count(usage{1 << 40, 2}); err == nil || total.files != 3 {
+		t.Errorf("it does not stop at the limit: %+v, %v", total, err)
+	}
+	// A directory that was closed hides nothing, and stays closed.
+	if err := os.Chmod(filepath.Join(dir, "deep"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := count(usage{1 << 40, 1 << 40}); err != nil || again != total {
+		t.Errorf("behind a closed directory: %+v, want %+v (%v)", again, total, err)
+	}
+	if info, err := os.Lstat(filepath.Join(dir, "deep")); err != nil || info.Mode().Perm() != 0 {
+		t.Errorf("the directory is open now: %v, %v", info.Mode(), err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "deep"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// On an overlay, whatever has not changed for long has nothing new below it, and is not looked into.
+func TestDiskTallyOfAnOverlay(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, "sub", "file"), "x")
+	for name, c := range map[string]struct {
+		pristine time.Time
+		files    int64
+	}{"all is new": {time.Now().Add(-time.Hour), 2}, "all is old": {time.Now().Add(time.Hour), 1}} {
+		tally := diskTally{since: time.Now().Add(-time.Hour), pristine: c.pristine, most: usage{1 << 40, 1 << 40}}
+		if err := tally.root(diskRoot{path: dir, layered: true}); err != nil || tally.total.files != c.files {
+			t.Errorf("%s: %d files, want %d (%v)", name, tally.total.files, c.files, err)
+		}
+	}
+}
+
+// BenchmarkDiskTally: what a count costs, by the number of files.
+func BenchmarkDiskTally(b *testing.B) {
+	for _, n := range []int{1000, 40_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			dir := b.TempDir()
+			for i := range n {
+				if i%100 == 0 {
+					os.Mkdir(filepath.Join(dir, fmt.Sprint(i/100)), 0o755)
+				}
+				os.WriteFile(filepath.Join(dir, fmt.Sprint(i/100), fmt.Sprint(i)), []byte("x"), 0o644)
+			}
+			for b.Loop() {
+				tally := diskTally{since: time.Unix(0, 0), most: usage{1 << 40, 1 << 40}}
+				if tally.root(diskRoot{path: dir}) != nil || tally.total.files < int64(n) {
+					b.Fatal(tally.total)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkDiskLook: what a look costs that finds nothing to do.
+func BenchmarkDiskLook(b *testing.B) {
+	w := newDiskWatch(options{
+		disk: usage{1 << 60, 1 << 60}, diskDirs: []string{b.TempDir()}, uid: os.Getuid(), gid: os.Getgid(),
+	}, func() {})
+	defer w.close()
+	for b.Loop() {
+		w.look()
+	}
+}

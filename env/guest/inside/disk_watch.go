@@ -1,0 +1,301 @@
+//go:build linux
+
+package inside
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"deepswe/env/disk"
+)
+
+// diskWatch ends what commands have started when they have filled more of the disk than they may.
+//
+// Counting files takes long, so it is done only when it may matter. A look at the free space of the file systems takes
+// a microsecond: what a sandbox has written since its files were last counted is no more than what has gone there, by
+// whatever hand. Only when that, with what was counted, exceeds the limit, the files are counted again. So a sandbox
+// that stays far from its limit costs four looks a second while commands run, and nothing while none do.
+//
+// Linux reserves blocks as soon as a file is written to, so the free space is up to date.
+type diskWatch struct {
+	most   usage
+	quota  bool // the file system has a quota for this sandbox: its free space is not the machine's
+	began  time.Time
+	roots  []diskRoot
+	thread *threads
+	kill   func()
+	// full gets an error when the machine's own disk is nearly full: the sandbox must end, by no fault of its own.
+	full chan error
+
+	wake, stop, ended chan struct{}
+
+	mu       sync.Mutex
+	since    time.Time // when the first command began
+	running  int       // commands
+	kills    int       // how often the limit was exceeded, and how many of these a result has reported
+	reported int
+	note     string
+
+	// These belong to the loop.
+	used    usage // what was counted last
+	grown   usage // what has gone from the free space since
+	ceiling usage // the limit, or a little more than what is used where that is more already
+	free    []disk.Space
+	cost    time.Duration // of the last count
+}
+
+// The watch looks as often as the fastest writer makes necessary, within bounds.
+const (
+	fastestBytes = 4 << 30 // a second
+	fastestFiles = 400_000
+	seldom       = 250 * time.Millisecond
+	often        = 20 * time.Millisecond
+	// A count takes at most a quarter of the time.
+	costShare = 4
+)
+
+// newDiskWatch starts a watch; nil without a limit.
+func newDiskWatch(o options, kill func()) *diskWatch {
+	if o.disk == (usage{}) {
+		return nil
+	}
+	w := &diskWatch{
+		most: o.disk, ceiling: o.disk, quota: o.diskQuota, began: time.Now(), thread: newThreads(1, o.demote()), kill: kill,
+		full: make(chan error, 1),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
+	}
+	for _, dir := range o.diskDirs {
+		w.roots = append(w.roots, diskRoot{path: dir})
+	}
+	if len(w.roots) == 0 {
+		mounts, _ := os.ReadFile("/proc/self/mountinfo") // without it there is nothing to watch
+		w.roots = writableRoots(string(mounts))
+	}
+	w.free = make([]disk.Space, len(w.roots))
+	w.drops()
+	go w.loop()
+	return w
+}
+
+// begin tells the watch that a command begins, and returns what end needs.
+func (w *diskWatch) begin(asGuest bool) (before int) {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.since.IsZero() && !asGuest {
+		w.since = time.Now().Add(-20 * time.Millisecond) // the kernel's clock for files is that coarse
+	}
+	w.running++
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	return w.kills
+}
+
+// end returns what a result must say of the disk: something where the limit was exceeded while the command ran, or
+// earlier without anybody having been told.
+func (w *diskWatch) end(before int) string {
+	if w == nil {
+		return ""
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.running--
+	if w.kills == before && w.kills == w.reported {
+		return ""
+	}
+	w.reported = w.kills
+	return w.note
+}
+
+func (w *diskWatch) close() {
+	if w == nil {
+		return
+	}
+	close(w.stop)
+	<-w.ended
+	w.thread.close()
+}
+
+func (w *diskWatch) loop() {
+	defer close(w.ended)
+	for {
+		select {
+		case <-w.wake:
+		case <-w.stop:
+			return
+		}
+		for w.busy() {
+			select {
+			case <-time.After(w.pause()):
+			case <-w.stop:
+				return
+			}
+			w.look()
+		}
+	}
+}
+
+// busy reports whether anything may write.
+func (w *diskWatch) busy() bool {
+	w.mu.Lock()
+	running := w.running
+	w.mu.Unlock()
+	return running > 0 || !childless()
+}
+
+// pause is how long nothing can happen that matters.
+func (w *diskWatch) pause() time.Duration {
+	bound := w.used.plus(w.grown)
+	bytes := float64(w.ceiling.bytes-bound.bytes) / fastestBytes
+	files := float64(w.ceiling.files-bound.files) / fastestFiles
+	safe := time.Duration(min(bytes, files, 1) * float64(time.Second))
+	return max(min(safe, seldom), often, costShare*w.cost)
+}
+
+// drops returns by how much the free space of the file systems has gone down since the last call, and how many files
+// are in memory.
+func (w *diskWatch) drops() (drop, memory usage) {
+	for i, r := range w.roots {
+		now, err := disk.SpaceOf(r.path)
+		if err != nil {
+			continue
+		}
+		was := w.free[i]
+		w.free[i] = now
+		if r.memory {
+			memory.files += now.Files - now.FreeFiles
+			continue
+		}
+		twin := false // the same file system once more
+		for _, other := range w.free[:i] {
+			twin = twin || other.Total == now.Total && other.Files == now.Files
+		}
+		if was.Total == now.Total && !twin {
+			drop = drop.plus(usage{max(was.Free-now.Free, 0), max(was.FreeFiles-now.FreeFiles, 0)})
+		}
+	}
+	return drop, memory
+}
+
+// look compares what may have been written with the limit, and counts where that is not enough.
+func (w *diskWatch) look() {
+	w.cost = 0
+	drop, memory := w.drops()
+	w.grown = w.grown.plus(drop)
+	tight := w.tight()
+	if !w.used.plus(w.grown).plus(memory).exceeds(w.ceiling) && tight == nil {
+		return
+	}
+	counted, deep := w.count(usage{w.ceiling.bytes, w.ceiling.files - memory.files})
+	w.used, w.grown = lesser(counted, w.used.plus(w.grown)), usage{}
+	switch total := w.used.plus(memory); {
+	case total.exceeds(w.ceiling), deep:
+		w.exceeded(total, memory, deep)
+	case tight != nil && w.share(total):
+		select {
+		case w.full <- tight:
+		default:
+		}
+	case !total.exceeds(w.most):
+		w.ceiling = w.most
+	}
+}
+
+// count adds up the files of the sandbox, until there are more than most.
+func (w *diskWatch) count(most usage) (_ usage, deep bool) {
+	w.mu.Lock()
+	since := w.since
+	w.mu.Unlock()
+	if since.IsZero() {
+		return usage{}, false
+	}
+	t := diskTally{
+		since: since, most: most,
+		// What is put into a container before its guest starts is in the upper layer already.
+		pristine: w.began.Add(-10 * time.Minute),
+	}
+	began := time.Now()
+	err := w.thread.do(context.Background(), func() {
+		for _, r := range w.roots {
+			if !r.memory && t.root(r) != nil {
+				return
+			}
+		}
+		_ = t.unlinked(descendants(os.Getpid())) // it has counted what made it stop
+	})
+	w.cost = time.Since(began)
+	if err != nil {
+		return w.most, false // nothing can be counted: what has gone from the disk decides
+	}
+	return t.total, t.deep
+}
+
+// exceeded ends everything that commands have started. The files stay, so from now on anything that makes them more
+// ends as well, until there are fewer.
+func (w *diskWatch) exceeded(total, memory usage, deep bool) {
+	what := fmt.Sprintf("%d files, more than its limit of %d", total.files, w.most.files)
+	switch {
+	case deep:
+		what = fmt.Sprintf("directories nested more than %d deep, more than its limit", deepest)
+	case total.bytes > w.most.bytes:
+		what = fmt.Sprintf("%d MiB of disk space, more than its limit of %d MiB", total.bytes>>20, w.most.bytes>>20)
+	}
+	w.mu.Lock()
+	w.kills++
+	w.note = "this sandbox has used " + what + ": its processes were ended. Remove files (rm) before anything else"
+	w.mu.Unlock()
+	w.kill()
+	const slack, everything = 64, 1 << 62
+	w.used, _ = w.count(usage{everything, everything})
+	w.grown = usage{}
+	now := w.used.plus(memory)
+	w.ceiling = w.most
+	if now.exceeds(w.most) {
+		w.ceiling.bytes = max(w.most.bytes, now.bytes+min(w.most.bytes/slack, 32<<20))
+		w.ceiling.files = max(w.most.files, now.files+w.most.files/slack)
+	}
+}
+
+// tight returns an error where the machine's own disk is nearly full.
+func (w *diskWatch) tight() error {
+	for i, r := range w.roots {
+		if r.memory || w.quota {
+			continue
+		}
+		if err := w.free[i].Check(r.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// share reports whether a sandbox must end to leave the machine some room. The fuller the disk, the less a sandbox may
+// have written; in the end all of them go, because what commands say on a full disk means nothing.
+func (w *diskWatch) share(used usage) bool {
+	const last = 0.25
+	for i, r := range w.roots {
+		bytes, files := w.free[i].Floor()
+		if r.memory || w.quota || bytes <= 0 {
+			continue
+		}
+		left := float64(w.free[i].Free) / float64(bytes)
+		if left < 1 && (left < last || float64(used.bytes) > left*float64(w.most.bytes)/2) {
+			return true
+		}
+		if files <= 0 {
+			continue
+		}
+		left = float64(w.free[i].FreeFiles) / float64(files)
+		if left < 1 && (left < last || float64(used.files) > left*float64(w.most.files)/2) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,136 @@
+package sandboxtest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"deepswe/env"
+)
+
+// Each of these fills the disk in another way. What it costs the machine until it is ended depends on how busy the
+// machine is, and is not measured here.
+func diskCases() []testCase {
+	return []testCase{
+		{"OneFile", testDiskOneFile},
+		{"ManyFiles", testDiskManyFiles},
+		{"ManyDirectories", testDiskManyDirectories},
+		{"Temporary", testDiskTemporary},
+		{"Unlinked", testDiskUnlinked},
+		{"Hidden", testDiskHidden},
+		{"Background", testDiskBackground},
+		{"Reserved", testDiskReserved},
+		{"HonestWork", testDiskHonestWork},
+	}
+}
+
+// small starts a sandbox with little room. What fills /tmp may use up its memory instead.
+func (s *suite) small(t *testing.T) *bench {
+	t.Helper()
+	needs(t, s.can.DiskLimit, "a limit on the disk")
+	return own(t, s.start(t, func(spec *env.Spec) {
+		spec.Limits.Disk, spec.Limits.Files, spec.Limits.Memory = 64<<20, 2000, 256<<20
+	}))
+}
+
+// fill runs a command that fills the disk until it is ended.
+func (b *bench) fill(line string) {
+	b.t.Helper()
+	r := b.run(env.Command{Line: line, Timeout: 2 * time.Minute, Grace: 100 * time.Millisecond})
+	if !r.OutOfDisk || r.TimedOut || r.ExitCode == 0 {
+		b.t.Errorf("%s: out of disk %v, timed out %v, exit code %d, %s", line, r.OutOfDisk, r.TimedOut, r.ExitCode,
+			text(r.Stderr))
+	}
+	if said := text(r.Stderr); !strings.Contains(said, "more than its limit") {
+		b.t.Errorf("%s: it is not explained: %s", line, said)
+	}
+}
+
+// usable checks that a sandbox goes on working once the files are removed.
+func (b *bench) usable(remove string) {
+	b.t.Helper()
+	b.alive()
+	for _, line := range []string{remove, "head -c 5000000 /dev/zero > some && rm some && echo ok"} {
+		if r := b.run(env.Command{Line: line, Timeout: time.Minute}); r.ExitCode != 0 || r.OutOfDisk {
+			b.t.Errorf("afterwards: %s: exit code %d, out of disk %v, %s", line, r.ExitCode, r.OutOfDisk, text(r.Stderr))
+		}
+	}
+}
+
+func testDiskOneFile(t *testing.T, s *suite) {
+	b := s.small(t)
+	b.fill("cat /dev/zero > big")
+	b.fill("cat /dev/zero > bigger") // while the first file is still there
+	b.usable("rm big bigger")
+	b.fill("cat /dev/zero > big")
+}
+
+func testDiskManyFiles(t *testing.T, s *suite) {
+	b := s.small(t)
+	b.fill("i=0; while :; do : > file$i; i=$((i+1)); done")
+	b.usable("rm -f file*")
+}
+
+func testDiskManyDirectories(t *testing.T, s *suite) {
+	b := s.small(t)
+	s.attack(b)
+	b.fill("./attack nest")
+}
+
+func testDiskTemporary(t *testing.T, s *suite) {
+	needs(t, s.can.Isolated, "a /tmp of its own")
+	b := s.small(t)
+	r := b.run(env.Command{Line: "cat /dev/zero > /tmp/big", Timeout: 2 * time.Minute})
+	if r.TimedOut || r.ExitCode == 0 {
+		t.Errorf("/tmp: timed out %v, exit code %d, out of disk %v", r.TimedOut, r.ExitCode, r.OutOfDisk)
+	}
+	b.usable("rm /tmp/big")
+	b.fill("mkdir /tmp/many; i=0; while :; do : > /tmp/many/$i; i=$((i+1)); done")
+	b.usable("rm -rf /tmp/many")
+}
+
+func testDiskUnlinked(t *testing.T, s *suite) {
+	b := s.small(t)
+	b.fill("exec 3> gone; rm gone; cat /dev/zero >&3")
+	b.usable("true")
+}
+
+func testDiskHidden(t *testing.T, s *suite) {
+	b := s.small(t)
+	b.fill("mkdir closed; exec 3> closed/big; chmod 0 closed; cat /dev/zero >&3")
+	if mode := b.sh("ls -ld closed"); !strings.HasPrefix(mode, "d---------") {
+		t.Errorf("the directory was left open: %s", mode)
+	}
+	b.usable("chmod 700 closed; rm -r closed")
+}
+
+// testDiskBackground: what an earlier command has left running fills the disk, and the next one ends with it.
+func testDiskBackground(t *testing.T, s *suite) {
+	b := s.small(t)
+	b.run(env.Command{Line: "(while [ ! -e go ]; do sleep 0.05; done; cat /dev/zero > big) >/dev/null 2>&1 &"})
+	b.fill(": > go; sleep 600")
+	b.usable("rm big")
+}
+
+// testDiskReserved: room can be taken in one call, faster than anybody can look.
+func testDiskReserved(t *testing.T, s *suite) {
+	needs(t, s.can.Isolated && s.can.DiskLimit, "isolation, and a limit on the disk")
+	b := s.small(t)
+	s.attack(b)
+	r := b.run(env.Command{Line: "./attack reserve", Timeout: time.Minute})
+	if out := text(r.Stdout); strings.Contains(out, "done") || r.ExitCode != 0 {
+		t.Errorf("%s%s", out, text(r.Stderr))
+	}
+	b.alive()
+}
+
+// testDiskHonestWork: files that come and go, and what was there before, do not add up.
+func testDiskHonestWork(t *testing.T, s *suite) {
+	b := s.small(t)
+	const line = `i=0; while [ $i -lt 12 ]; do head -c 20000000 /dev/zero > object; cp object other; rm object other
+		i=$((i+1)); done; truncate -s 1T sparse 2>/dev/null || dd if=/dev/zero of=sparse bs=1 count=0 seek=1G 2>/dev/null
+		echo ok`
+	if r := b.run(env.Command{Line: line, Timeout: time.Minute}); text(r.Stdout) != "ok\n" || r.OutOfDisk {
+		t.Errorf("480 MB that came and went: out of disk %v, exit code %d, %s", r.OutOfDisk, r.ExitCode, text(r.Stderr))
+	}
+}
