@@ -88,14 +88,14 @@ func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err
 		return err
 	}
 	spec.Run = j.id
+	if err = j.openProvider(ctx); err != nil {
+		return err
+	}
 	if o.dir == "" {
 		if err = j.copyRepository(ctx); err != nil {
 			return err
 		}
-		spec.CopyIn = j.snapshot.Dir
-	}
-	if err = j.openProvider(ctx); err != nil {
-		return err
+		j.snapshot.Place(&spec)
 	}
 	sb, err := j.provider.Start(ctx, spec)
 	if err != nil {

@@ -106,10 +106,10 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	if err = j.checkTree(ctx); err != nil {
 		return err
 	}
-	if err = j.copyRepository(ctx); err != nil {
+	if err = j.openProvider(ctx); err != nil {
 		return err
 	}
-	if err = j.openProvider(ctx); err != nil {
+	if err = j.copyRepository(ctx); err != nil {
 		return err
 	}
 	if j.attempt, err = j.o.Attempt(j.d.World, model, j.o.Network); err != nil {
@@ -184,14 +184,28 @@ func (j *job) nameRun() error {
 }
 
 // copyRepository takes a snapshot of the repository, after the temporary files that killed runs left are removed. A
-// failure to remove them does not stop the work.
+// failure to remove them does not stop the work. Nothing is copied where the sandbox can show the repository itself;
+// the demo's path is the same everywhere, so it is copied.
 func (j *job) copyRepository(ctx context.Context) error {
 	if _, err := disk.ReapScratch(ctx, "", disk.Reaping{}); err != nil && ctx.Err() == nil {
 		j.d.Logger().Warn("the temporary files of a killed run could not be removed", "error", err)
 	}
-	j.watch.show(note("copying the repository"))
+	var o repo.Options
+	if overlay, ok := j.provider.(env.Overlayer); ok && !j.o.demo {
+		root, err := repo.Root(ctx, j.target)
+		if err != nil {
+			return cli.Usage(err)
+		}
+		err = overlay.CanOverlay(ctx, root)
+		if o.Share = err == nil; err != nil {
+			j.watch.show(note(fmt.Sprintf("copying the repository, because it cannot be shown in place: %v", err)))
+		}
+	}
+	if !o.Share {
+		j.watch.show(note("copying the repository"))
+	}
 	var err error
-	j.snapshot, err = repo.Take(ctx, j.target)
+	j.snapshot, err = repo.Take(ctx, j.target, o)
 	switch {
 	case err == nil:
 		j.onClose(j.snapshot.Close)

@@ -99,9 +99,10 @@ func (a *Attempt) work(
 		a.OnReady(sb.Dir())
 	}
 	var origin env.Origin = sb
+	var aside []string
 	switch {
 	case snapshot != nil:
-		origin = snapshot
+		origin, aside = snapshot, snapshot.Aside
 	case task.Image == "" && task.Dockerfile == "":
 		t := &twin{provider: a.Provider, spec: a.Spec(task, nil)}
 		defer func() {
@@ -111,7 +112,7 @@ func (a *Attempt) work(
 		}()
 		origin = t
 	}
-	base, err := repo.Record(ctx, sb, origin)
+	base, err := repo.Record(ctx, sb, origin, aside)
 	if err != nil {
 		result.fail(ctx, err)
 		return result
@@ -160,7 +161,7 @@ func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 		s.Limits = a.Sandbox
 	}
 	if snapshot != nil {
-		s.CopyIn = snapshot.Dir
+		snapshot.Place(&s)
 		return s
 	}
 	// The image was built after the fix and may contain it, so later history is removed. The agent starts from what is

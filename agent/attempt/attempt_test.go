@@ -116,7 +116,7 @@ func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *provider, *repo.Snap
 	if err := os.WriteFile(filepath.Join(source, "hello.txt"), []byte("goodbye\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := repo.Take(t.Context(), source)
+	snapshot, err := repo.Take(t.Context(), source, repo.Options{})
 	if errors.Is(err, repo.ErrNoGit) {
 		t.Skip(err)
 	}

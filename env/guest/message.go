@@ -165,6 +165,7 @@ func (q *Query) code(c *coder) {
 	str(c, &q.Path)
 	c.strings(&q.Names)
 	c.bools(&q.Hidden)
+	c.strings(&q.Skip)
 	c.ints(&q.MaxMatches, &q.MaxLine)
 }
 
@@ -189,6 +190,7 @@ type TreeCall struct {
 func (t *TreeCall) code(c *coder) {
 	str(c, &t.Root)
 	c.ints(&t.Limit)
+	c.strings(&t.Skip)
 }
 
 // UnpackCall extracts a tar stream, which travels as the call's body.

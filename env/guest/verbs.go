@@ -159,6 +159,8 @@ type Query struct {
 	Names []string
 	// Hidden includes files and directories whose names begin with a dot; .git is never searched.
 	Hidden bool
+	// Skip are directories, absolute paths, that a search from above does not enter.
+	Skip []string
 	// MaxMatches is the most matching lines returned: 1,000 when 0. MaxLine is the most bytes of one line that are
 	// returned, around the match: 400 when 0.
 	MaxMatches int
@@ -191,6 +193,8 @@ type Matches struct {
 type TreeOptions struct {
 	// Limit is the most entries: 1,000,000 when 0; beyond it the call fails with ErrTooLarge.
 	Limit int
+	// Skip are paths relative to the root, with forward slashes, that are left out with everything below them.
+	Skip []string
 }
 
 // Hello is what a guest says first.

@@ -40,7 +40,7 @@ type Bwrap struct {
 	etc     string   // the shared /etc, in a directory of its own below the scratch
 }
 
-var _ env.Provider = (*Bwrap)(nil)
+var _ env.Overlayer = (*Bwrap)(nil)
 
 // NewBwrap returns the provider, after it has started a sandbox and removed it: an error says how to fix it.
 func NewBwrap(o Options) (*Bwrap, error) {
@@ -148,9 +148,8 @@ func (b *Bwrap) countsProcesses() bool {
 
 // Start copies the Spec's directory and starts a guest in namespaces around the copy.
 func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	if taken := b.taken(inside(s)); taken != "" {
-		return nil, fmt.Errorf("start a bwrap sandbox: the repository cannot be at %s, because %s belongs to the host: %w: "+
-			"choose another directory", inside(s), taken, env.ErrUnsupported)
+	if err := b.free(s); err != nil {
+		return nil, fmt.Errorf("start a bwrap sandbox: %w", err)
 	}
 	limits := s.Limits.WithDefaults(b.limits)
 	uid, gid, copied := os.Getuid(), os.Getgid(), &tree{uid: -1, gid: -1}
@@ -173,18 +172,67 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 			return launch{}, err
 		}
 		args := append([]string{"--args", "3", "--"}, command...)
-		return launch{path: b.program, args: args, env: []string{}, files: []*os.File{file}}, nil
+		started := launch{path: b.program, args: args, env: []string{}, files: []*os.File{file}}
+		if s.Checkout == nil {
+			return started, nil
+		}
+		return b.staged(ctx, sc, s, started, b.layout(sc, uid, gid))
 	})
 }
 
-// taken returns the host's directory that a repository at that path would hide or be in; empty when the path is free.
-func (b *Bwrap) taken(dir string) string {
-	for _, shown := range slices.Concat(b.shown, []string{"/etc", "/proc", "/dev", "/run/deepswe", "/tmp/home"}) {
-		if within(dir, shown) || within(shown, dir) {
-			return shown
+// layout prepares the mounts of a sandbox whose commands run as that user.
+func (b *Bwrap) layout(sc *scratch, uid, gid int) *layout {
+	l := &layout{overlays: b.overlays(), dir: sc.dir, uid: -1, gid: -1}
+	if b.root {
+		l.uid, l.gid = uid, gid
+	}
+	return l
+}
+
+// staged puts the checkout's overlay before the start of a sandbox, where the copy would be.
+func (b *Bwrap) staged(ctx context.Context, sc *scratch, s env.Spec, l launch, to *layout) (launch, error) {
+	defer to.close()
+	err := to.checkout(ctx, s.Checkout, sc.repo(s), filepath.Dir(guestPath))
+	if err == nil {
+		l.args, l.files, err = to.launch(l.files, append([]string{l.path}, l.args...)...)
+	}
+	if err != nil {
+		closeAll(l.files)
+		return launch{}, fmt.Errorf("lay out the repository: %w", err)
+	}
+	l.path, l.attr = b.executable, to.attributes()
+	return l, nil
+}
+
+// CanOverlay implements env.Overlayer.
+func (b *Bwrap) CanOverlay(ctx context.Context, root string) error {
+	if err := b.free(env.Spec{Checkout: &env.Checkout{Root: root}}); err != nil {
+		return err
+	}
+	return b.overlays().try(ctx, root)
+}
+
+// free refuses a repository at a path that something else has inside. A checkout stands where it stands on the host:
+// then a directory of programs around it is no hindrance, and one within is a part of it.
+func (b *Bwrap) free(s env.Spec) error {
+	dir := inside(s)
+	taken := []string{"/etc", "/proc", "/dev", "/sys", filepath.Dir(guestPath), homePath}
+	if s.Checkout == nil {
+		taken = append(taken, b.shown...)
+	} else {
+		for _, system := range append(system(), "/tmp", "/var/tmp") {
+			if within(system, dir) {
+				taken = append(taken, system)
+			}
 		}
 	}
-	return ""
+	for _, shown := range taken {
+		if within(dir, shown) || within(shown, dir) {
+			return fmt.Errorf("the repository cannot be at %s, because %s belongs to the host: %w: "+
+				"choose another directory", dir, shown, env.ErrUnsupported)
+		}
+	}
+	return nil
 }
 
 // freshUser picks a number that no user has, from a range that systems do not use.
@@ -234,6 +282,14 @@ func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (
 	if err := writeOwnEtc(own, uid, gid, s.Network); err != nil {
 		return nil, nil, fmt.Errorf("write a sandbox's /etc: %w", err)
 	}
+	// Files in these count as the sandbox's memory, and no kill frees it: half of it must be left for programs.
+	shared := min(l.Memory/8, 256<<20)
+	args = append(args, "--perms", "1777", "--size", strconv.FormatInt(l.Memory/2-shared, 10), "--tmpfs", "/tmp")
+	if args = append(args, "--dir", "/var"); within(dir, "/var/tmp") {
+		args = append(args, "--perms", "1777", "--dir", "/var/tmp")
+	} else {
+		args = append(args, "--symlink", "../tmp", "/var/tmp")
+	}
 	args = append(args, b.mounts...)
 	args = append(args, "--ro-bind", b.etc, "/etc")
 	args = append(append(args, parents(ownEtc)...), "--ro-bind", own, ownEtc)
@@ -241,13 +297,11 @@ func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (
 		// What the host has compiled: not for a sandbox that could send it away.
 		args = append(append(args, parents(cache)...), "--ro-bind-try", cache, cache)
 	}
-	// Files in these count as the sandbox's memory, and no kill frees it: half of it must be left for programs.
-	shared := min(l.Memory/8, 256<<20)
 	args = append(args,
 		"--proc", "/proc", "--dev", "/dev",
-		"--perms", "1777", "--size", strconv.FormatInt(shared, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev",
-		"--perms", "1777", "--size", strconv.FormatInt(l.Memory/2-shared, 10), "--tmpfs", "/tmp")
+		"--perms", "1777", "--size", strconv.FormatInt(shared, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
 	args = append(append(args, parents(dir)...), "--bind", sc.repo(s), dir)
+	args = append(args, b.around(sc, s)...)
 	args = append(args, "--ro-bind", b.executable, guestPath)
 	guestArgs := []string{
 		guest.Arg, "--dir", dir, "--home", homePath, "--build", b.build,
@@ -269,6 +323,32 @@ func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (
 		args = append(args, "--setenv", key, value)
 	}
 	return args, append([]string{guestPath}, guestArgs...), nil
+}
+
+// around shows what a checkout refers to beside itself.
+func (b *Bwrap) around(sc *scratch, s env.Spec) []string {
+	if s.Checkout == nil {
+		return nil
+	}
+	var args []string
+	for i := range s.Checkout.Objects {
+		name := fmt.Sprintf("objects%d", i)
+		args = append(args, "--ro-bind", filepath.Join(sc.dir, name), filepath.Join(filepath.Dir(guestPath), name))
+	}
+	seen := func(path string) bool {
+		return slices.ContainsFunc(append(b.shown, s.Checkout.Root), func(dir string) bool { return within(path, dir) })
+	}
+	for _, dir := range s.Checkout.Shown {
+		if !seen(dir) && !b.toolchain.private(dir) {
+			args = append(append(args, parents(dir)...), "--ro-bind-try", dir, dir)
+		}
+	}
+	for _, link := range s.Checkout.Links {
+		if !seen(link) {
+			args = append(append(args, parents(link)...), "--symlink", s.Checkout.Root, link)
+		}
+	}
+	return args
 }
 
 func (b *Bwrap) environment(s env.Spec) []string {

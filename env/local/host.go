@@ -116,6 +116,10 @@ func (b *base) Close() error {
 	return nil
 }
 
+func (b *base) overlays() *overlays {
+	return &overlays{executable: b.executable, parent: b.parent, root: os.Geteuid() == 0}
+}
+
 // limit makes a sandbox's control group, where that is possible.
 func (b *base) limit(sc *scratch, l env.Limits) (err error) {
 	if len(b.groups.parents) == 0 {

@@ -52,7 +52,6 @@ func (b *Bwrap) hostMounts() (args, shown, seen []string) {
 			show(dir)
 		}
 	}
-	args = append(args, "--dir", "/var", "--symlink", "../tmp", "/var/tmp")
 	for _, dir := range b.toolchain.path {
 		if slices.ContainsFunc(shown, func(root string) bool { return within(dir, root) }) {
 			seen = append(seen, dir)

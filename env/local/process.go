@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,7 @@ type launch struct {
 	build string
 	group *group     // nil without limits
 	files []*os.File // inherited as descriptors 3 and up; closed here afterwards
+	attr  *syscall.SysProcAttr
 }
 
 // start runs a guest and greets it.
@@ -91,10 +93,10 @@ func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 	r.cmd = &exec.Cmd{
 		Path: l.path, Args: append([]string{l.path}, l.args...), Env: l.env, Dir: "/",
 		Stdin: theirs.in, Stdout: theirs.out, Stderr: r.errOut, ExtraFiles: l.files,
-		// A session of its own: the terminal's interrupt is for the host, which may have work to save.
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		SysProcAttr: cmp.Or(l.attr, &syscall.SysProcAttr{}),
 		WaitDelay:   time.Second,
 	}
+	r.cmd.SysProcAttr.Setsid = true // the terminal's interrupt is for the host, which may have work to save
 	err = f.do(func() error {
 		if l.group == nil {
 			return r.cmd.Start()

@@ -60,6 +60,9 @@ func (sc *scratch) repo(s env.Spec) string {
 
 // inside is the repository's path in a sandbox that can choose it.
 func inside(s env.Spec) string {
+	if s.Checkout != nil {
+		return filepath.Clean(s.Checkout.Root)
+	}
 	if s.Dir == "" {
 		return "/testbed"
 	}

@@ -30,16 +30,18 @@ type Base struct {
 	files   map[string]env.FileInfo
 	tracked map[string]bool
 	origin  env.Origin
+	aside   []string
 }
 
 // Record describes the repository in the sandbox as it is now. Call it before the agent's first step. The origin gives
-// the same files from a place that the agent cannot reach; its content is checked against the hashes recorded here.
-func Record(ctx context.Context, sb Tree, origin env.Origin) (*Base, error) {
-	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{})
+// the same files from a place that the agent cannot reach; its content is checked against the hashes recorded here. The
+// paths that are set aside, relative to the repository, are no part of a patch.
+func Record(ctx context.Context, sb Tree, origin env.Origin, aside []string) (*Base, error) {
+	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{Skip: aside})
 	if err != nil {
 		return nil, fmt.Errorf("record base: %w", err)
 	}
-	b := &Base{files: make(map[string]env.FileInfo, len(entries)), origin: origin}
+	b := &Base{files: make(map[string]env.FileInfo, len(entries)), origin: origin, aside: aside}
 	for _, e := range entries {
 		b.files[e.Path] = e
 	}
@@ -108,6 +110,12 @@ func (b *Base) original(ctx context.Context, f env.FileInfo) ([]byte, error) {
 		return []byte(f.Target), nil
 	}
 	data, err := b.origin.Original(ctx, f.Path)
+	if s, ok := b.origin.(*Snapshot); ok && (err != nil || f.Version != "" && version(data) != f.Version) {
+		// The user has changed the file meanwhile.
+		if kept, keptErr := s.kept(ctx, f.Path); keptErr == nil {
+			data, err = kept, nil
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: the original of %q is gone", env.ErrInfrastructure, f.Path)
 	}

@@ -21,6 +21,10 @@ type listing struct {
 	absent []string
 	// omitted are paths that this process may not read.
 	omitted []Omission
+	// gone are tracked files that the work tree does not have any more.
+	gone []string
+	// hidden are the git directories of repositories inside.
+	hidden []string
 
 	seen map[string]bool
 	// links caches behindLink.
@@ -56,7 +60,11 @@ func (l *listing) tracked(ctx context.Context, source, prefix string) error {
 }
 
 func (l *listing) add(ctx context.Context, source, name string, mayLack bool) error {
-	if l.seen[name] || l.behindLink(source, filepath.Dir(name)) {
+	if l.seen[name] {
+		return nil
+	}
+	if l.behindLink(source, filepath.Dir(name)) {
+		l.gone = append(l.gone, name)
 		return nil
 	}
 	l.seen[name] = true
@@ -65,8 +73,10 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 	case errors.Is(err, fs.ErrNotExist):
 		if mayLack {
 			l.absent = append(l.absent, name)
+		} else {
+			l.gone = append(l.gone, name) // deleted, but not yet from the index
 		}
-		return nil // deleted, but not yet from the index
+		return nil
 	case errors.Is(err, fs.ErrPermission):
 		l.omit(name)
 		return nil
@@ -78,6 +88,7 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 	}
 	// A submodule, or a repository inside the repository: its files belong to what the agent works on.
 	if _, err := os.Lstat(filepath.Join(source, name, ".git")); err == nil {
+		l.hidden = append(l.hidden, filepath.Join(name, ".git"))
 		if err := l.tracked(ctx, source, name); err == nil || ctx.Err() != nil || errors.Is(err, ErrNoGit) {
 			return err
 		}
@@ -119,6 +130,9 @@ func (l *listing) walk(ctx context.Context, source, prefix string) error {
 		case err != nil:
 			return err
 		case d.Name() == ".git" && d.IsDir() && path != root:
+			if name != ".git" {
+				l.hidden = append(l.hidden, name)
+			}
 			return fs.SkipDir
 		case d.IsDir() || d.Name() == ".git" && path != root || l.seen[name]:
 			return nil
@@ -155,9 +169,14 @@ func (s *Snapshot) copyAll(ctx context.Context, l *listing) error {
 			return fmt.Errorf("copy %s: %w", name, err)
 		}
 	}
+	s.leaveOut(l)
+	return nil
+}
+
+// leaveOut says what of the listing is missing in the snapshot.
+func (s *Snapshot) leaveOut(l *listing) {
 	s.Omitted = l.omitted
 	slices.SortFunc(s.Omitted, func(a, b Omission) int { return strings.Compare(a.Path, b.Path) })
-	return nil
 }
 
 // copy copies one file or link, with its mode and time.

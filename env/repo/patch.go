@@ -61,7 +61,7 @@ func (b *Base) Patch(ctx context.Context, sb Tree) (Patch, error) {
 }
 
 func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
-	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{})
+	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{Skip: b.aside})
 	if err != nil && !env.IsInfrastructure(ctx, err) {
 		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
 	}

@@ -142,7 +142,7 @@ func commit(t *testing.T, dir string) {
 // start takes a snapshot of source and gives an agent its own copy to work on.
 func start(t *testing.T, source string) (*Snapshot, *Base, dirTree) {
 	t.Helper()
-	s, err := Take(t.Context(), source)
+	s, err := Take(t.Context(), source, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func start(t *testing.T, source string) (*Snapshot, *Base, dirTree) {
 	if err := os.CopyFS(work.dir, os.DirFS(s.Dir)); err != nil {
 		t.Fatal(err)
 	}
-	b, err := Record(t.Context(), work, s)
+	b, err := Record(t.Context(), work, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/env/disk"
 )
 
@@ -20,42 +21,45 @@ import (
 // Where the source is a git work tree, the copy is a repository of its own: the last commits of the source, and one
 // more on top with what was uncommitted, so that an agent's "git checkout -- file" cannot lose the user's work. Nothing
 // of the source's configuration is in it: no remote, no credential, no hook.
+//
+// Where a sandbox can show the source itself, there is no copy, and only the repository is made: see [Options].
 type Snapshot struct {
-	// Dir holds the copy.
+	// Dir holds the copy; empty where there is none.
 	Dir string
+	// Checkout is what a sandbox shows in place of a copy; nil where there is one.
+	Checkout *env.Checkout
 	// Source is the directory that was copied: the work tree's root where there is one.
 	Source string
 	// Head is the source's commit, empty outside a repository or before its first commit.
 	Head string
 	// Omitted are files that this process may not read; they are not in the copy.
 	Omitted []Omission
+	// Aside are paths that the sandbox has and the repository ignores: they are no part of a patch.
+	Aside []string
 
 	parent string
+	git    string   // the git directory of a shared source
+	links  []string // other paths of the source
+}
+
+// Options say how a snapshot is taken. The zero value copies.
+type Options struct {
+	// Share makes no copy: the sandbox will show the source through an overlay (see [env.Overlayer]).
+	Share bool
 }
 
 // Take copies dir, or, where dir is in a git work tree, all of that. Ignored files are left out; so are devices,
 // sockets and pipes. The source is only read.
-func Take(ctx context.Context, dir string) (*Snapshot, error) {
-	s, err := take(ctx, dir)
+func Take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
+	s, err := take(ctx, dir, o)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-func take(ctx context.Context, dir string) (*Snapshot, error) {
-	source, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(source)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		return nil, fmt.Errorf("%w: it is not a directory", ErrSource)
-	}
-	root, err := toplevel(ctx, source)
+func take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
+	w, err := find(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +67,29 @@ func take(ctx context.Context, dir string) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{Dir: filepath.Join(parent, "base"), Source: cmp.Or(root, source), parent: parent}
-	if err := s.fill(ctx, root != ""); err != nil {
+	s := &Snapshot{Source: w.root, parent: parent, links: w.links}
+	if err := s.fill(ctx, w.repository, o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Snapshot) fill(ctx context.Context, repository bool) error {
-	if err := os.Mkdir(s.Dir, 0o755); err != nil {
-		return err
-	}
+// Place makes the snapshot the repository of a sandbox that is to be started.
+func (s *Snapshot) Place(spec *env.Spec) {
+	spec.CopyIn, spec.Checkout = s.Dir, s.Checkout
+}
+
+func (s *Snapshot) fill(ctx context.Context, repository bool, o Options) error {
 	files, err := list(ctx, s.Source, repository)
 	if err != nil {
+		return err
+	}
+	if o.Share {
+		s.leaveOut(files)
+		return s.share(ctx, repository, files)
+	}
+	s.Dir = filepath.Join(s.parent, "base")
+	if err := os.Mkdir(s.Dir, 0o755); err != nil {
 		return err
 	}
 	if err := s.copyAll(ctx, files); err != nil {
@@ -86,7 +100,7 @@ func (s *Snapshot) fill(ctx context.Context, repository bool) error {
 
 // Original implements env.Origin.
 func (s *Snapshot) Original(_ context.Context, path string) ([]byte, error) {
-	root, err := os.OpenRoot(s.Dir)
+	root, err := os.OpenRoot(cmp.Or(s.Dir, s.Source))
 	if err != nil {
 		return nil, err
 	}

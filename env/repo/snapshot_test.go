@@ -14,7 +14,7 @@ import (
 // took makes a snapshot of dir that goes away with the test.
 func took(t *testing.T, dir string) *Snapshot {
 	t.Helper()
-	s, err := Take(t.Context(), dir)
+	s, err := Take(t.Context(), dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestSnapshotRefuses(t *testing.T) {
 			parent, scratch := t.TempDir(), t.TempDir()
 			shell(t, parent, identify+c.script)
 			t.Setenv("TMPDIR", scratch)
-			_, err := Take(t.Context(), filepath.Join(parent, c.dir))
+			_, err := Take(t.Context(), filepath.Join(parent, c.dir), Options{})
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("error = %v, want one that says %q", err, c.says)
 			}

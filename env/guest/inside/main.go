@@ -24,7 +24,8 @@ import (
 // whom. To have them run as another user, the guest needs the capabilities SETUID, SETGID and KILL, and uses SETPCAP if
 // it has it; it needs no other, and no command inherits any. --build comes back in the greeting, --silence ends a guest
 // whose host has not sent anything for so long, --home is made and set, --oom-file says where out-of-memory kills are
-// counted, and --rlimit-memory and --rlimit-processes replace control groups.
+// counted, and --rlimit-memory and --rlimit-processes replace control groups. With --stage, Main is no guest yet: see
+// [guest.Stage].
 func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 	o, err := parse(args)
 	if err != nil {
@@ -34,6 +35,13 @@ func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 	if o.goCache != "" {
 		if err := serveGoCache(o.goCache, in, out); err != nil {
 			fmt.Fprintf(errOut, "deepswe guest: go build cache: %v\n", err)
+			return 1
+		}
+		return 0
+	}
+	if o.stage > 0 {
+		if err := runStage(o.stage, o.program); err != nil {
+			fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
 			return 1
 		}
 		return 0

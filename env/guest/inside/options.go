@@ -28,6 +28,8 @@ type options struct {
 	oomFile  string
 	home     string
 	goCache  string
+	stage    int      // descriptor of a guest.Stage
+	program  []string // what comes after it
 	// memory bounds the private writable memory of a single process and processes the command user's processes, where
 	// no control group does; 0 is no bound.
 	memory, processes uint64
@@ -52,6 +54,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.oomFile, "oom-file", "", "where the control group counts out-of-memory kills")
 	flags.StringVar(&o.home, "home", "", "home of commands, which is made")
 	flags.StringVar(&o.goCache, "go-cache", "", "be a build cache for the go command, on top of this one")
+	flags.IntVar(&o.stage, "stage", 0, "mount what this descriptor says, and become the program that follows")
 	flags.Uint64Var(&o.memory, "rlimit-memory", 0, "private memory of one process, in bytes")
 	flags.Uint64Var(&o.processes, "rlimit-processes", 0, "processes of the command user")
 	flags.Int64Var(&o.disk.bytes, "disk-bytes", 0, "what commands may write, in bytes")
@@ -63,6 +66,9 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&o.diskQuota, "disk-quota", false, "the file system has a quota for this sandbox")
 	if err := flags.Parse(args); err != nil {
 		return o, err
+	}
+	if o.program = flags.Args(); o.stage > 0 {
+		return o, nil
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))

@@ -72,9 +72,10 @@ func (s *server) search(c *guest.Call, root string, q guest.Query) (guest.Messag
 // walkQuery hands over the files that a query is about.
 func walkQuery(c *guest.Call, root string, q guest.Query, totals *guest.Matches, add func(path string) error) error {
 	hidden := func(name string) bool { return !q.Hidden && strings.HasPrefix(name, ".") }
+	skip := pathSet(q.Skip)
 	walk := walker{
 		ctx:   c.Context(),
-		enter: func(_, name string) bool { return name != ".git" && !hidden(name) },
+		enter: func(path, name string) bool { return name != ".git" && !hidden(name) && !skip[path] },
 		file: func(p string, entry os.DirEntry) error {
 			if !entry.Type().IsRegular() || hidden(entry.Name()) || !matchName(q.Names, entry.Name()) {
 				return nil

@@ -47,16 +47,33 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 		f.Path = strings.TrimPrefix(strings.TrimPrefix(path, root), "/")
 		return hashing.add(f, min(f.Size, mostHashed))
 	}
+	skip := pathSet(o.Skip)
+	skipped := func(path string) bool {
+		return len(skip) > 0 && skip[strings.TrimPrefix(strings.TrimPrefix(path, root), "/")]
+	}
 	walk := walker{
-		ctx:    c.Context(),
-		enter:  func(_, name string) bool { return name != ".git" },
-		file:   func(path string, entry os.DirEntry) error { return treeFile(path, entry, add) },
+		ctx:   c.Context(),
+		enter: func(path, name string) bool { return name != ".git" && !skipped(path) },
+		file: func(path string, entry os.DirEntry) error {
+			if skipped(path) {
+				return nil
+			}
+			return treeFile(path, entry, add)
+		},
 		broken: func(path string, err error) error { return treeBroken(path, err, add) },
 	}
 	if err := hashing.finish(walk.walk(root)); err != nil {
 		return nil, err
 	}
 	return nil, nil
+}
+
+func pathSet(paths []string) map[string]bool {
+	set := make(map[string]bool, len(paths))
+	for _, p := range paths {
+		set[p] = true
+	}
+	return set
 }
 
 // treeFile adds a file, if it is still there. A file named .git links a submodule or a work tree to its repository.

@@ -1,0 +1,301 @@
+//go:build linux
+
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"deepswe/env"
+	"deepswe/env/disk"
+	"deepswe/env/guest"
+)
+
+// overlays knows which directories this machine can put an overlay over: namespaces, and the file systems of the
+// directory and of the scratch directory, have to allow it.
+type overlays struct {
+	executable string
+	parent     string
+	root       bool // else mounts need a user namespace of their own
+}
+
+// try mounts an overlay over the directory, in namespaces that end with it.
+func (o *overlays) try(ctx context.Context, root string) error {
+	if within(o.parent, root) {
+		return fmt.Errorf("the directory for temporary files, %s, is in the repository", o.parent)
+	}
+	dir, err := disk.MakeScratch(o.parent, "overlay")
+	if err != nil {
+		return err
+	}
+	defer disk.RemoveScratch(dir)
+	l := &layout{overlays: o, dir: dir, uid: -1, gid: -1}
+	if o.root {
+		l.uid = freshUser()
+		l.gid = l.uid
+	}
+	defer l.close()
+	if err := l.cover(root, root, nil); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	args, files, err := l.launch(nil)
+	if err != nil {
+		return err
+	}
+	defer closeAll(files)
+	cmd := exec.CommandContext(ctx, o.executable, args...)
+	cmd.ExtraFiles, cmd.Env, cmd.SysProcAttr = files, []string{}, o.attributes()
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("this machine allows no overlay of it here: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// attributes start a process in namespaces in which it may mount.
+func (o *overlays) attributes() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if o.root {
+		return attr
+	}
+	attr.Cloneflags |= syscall.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+	// In the namespace only. An overlay works with the rights of the process that mounted it.
+	attr.AmbientCaps = []uintptr{
+		unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETPCAP, unix.CAP_SYS_ADMIN,
+	}
+	return attr
+}
+
+// layout prepares the mounts of one sandbox in its scratch directory.
+type layout struct {
+	*overlays
+	dir string
+	// uid and gid are the command user's where it is another one: -1 otherwise.
+	uid, gid int
+
+	stage guest.Stage
+	shift *os.File
+	count int
+}
+
+// cover adds an overlay over a directory of the host, to be seen at another path or the same. What is hidden is
+// relative to it.
+func (l *layout) cover(from, to string, hidden []string) error {
+	l.count++
+	place := filepath.Join(l.dir, fmt.Sprintf("layer%d", l.count))
+	at := func(name string) string { return filepath.Join(place, name) }
+	for _, name := range []string{"", "lower", "upper", "work"} {
+		if err := os.Mkdir(at(name), 0o700); err != nil {
+			return err
+		}
+	}
+	if err := l.mirror(from, at("upper")); err != nil {
+		return err
+	}
+	for _, name := range hidden {
+		if err := l.hide(from, at("upper"), name); err != nil {
+			return fmt.Errorf("hide %s: %w", name, err)
+		}
+	}
+	if err := l.view(from, at("lower")); err != nil {
+		return err
+	}
+	l.stage.Overlays = append(l.stage.Overlays, guest.Layers{
+		Lower: at("lower"), Upper: at("upper"), Work: at("work"), To: to,
+	})
+	return nil
+}
+
+// upper is the directory that takes what is written to the first overlay.
+func (l *layout) upper() string { return filepath.Join(l.dir, "layer1", "upper") }
+
+// view adds a read-only view of a directory, whose owner becomes the command user.
+func (l *layout) view(from, to string) error {
+	shifted := l.uid >= 0
+	if shifted && l.shift == nil {
+		var err error
+		if l.shift, err = l.shiftOwner(from); err != nil {
+			return fmt.Errorf("show files as the command user's: %w", err)
+		}
+	}
+	l.stage.Views = append(l.stage.Views, guest.View{From: from, To: to, Shift: shifted})
+	return nil
+}
+
+// shiftOwner makes a user namespace in which the directory's owner is the command user, and all others are themselves.
+func (l *layout) shiftOwner(dir string) (*os.File, error) {
+	var stat syscall.Stat_t
+	if err := syscall.Stat(dir, &stat); err != nil {
+		return nil, err
+	}
+	mapping := func(owner, becomes int) []syscall.SysProcIDMap {
+		all := []syscall.SysProcIDMap{{ContainerID: owner, HostID: becomes, Size: 1}}
+		if owner > 0 {
+			all = append(all, syscall.SysProcIDMap{ContainerID: 0, HostID: 0, Size: owner})
+		}
+		if rest := becomes - owner - 1; rest > 0 {
+			all = append(all, syscall.SysProcIDMap{ContainerID: owner + 1, HostID: owner + 1, Size: rest})
+		}
+		return all
+	}
+	// A guest that nobody talks to: the namespace needs a process for as long as it is opened.
+	holder := exec.Command(l.executable, guest.Arg)
+	holder.Env = []string{}
+	holder.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: mapping(int(stat.Uid), l.uid),
+		GidMappings: mapping(int(stat.Gid), l.gid), Pdeathsig: syscall.SIGKILL,
+	}
+	in, err := holder.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := holder.Start(); err != nil {
+		return nil, err
+	}
+	ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", holder.Process.Pid))
+	_ = holder.Process.Kill()
+	in.Close()
+	_ = holder.Wait()
+	return ns, err
+}
+
+// mirror gives a directory of an upper layer the owner, mode and time of the one that it covers.
+func (l *layout) mirror(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if l.uid >= 0 {
+		if err := os.Lchown(to, l.uid, l.gid); err != nil {
+			return err
+		}
+	}
+	// What its owner may not do on the host stays forbidden, but for the way in.
+	return errors.Join(os.Chmod(to, info.Mode().Perm()), os.Chtimes(to, time.Time{}, info.ModTime()))
+}
+
+// hide puts a whiteout for the path into an upper layer: an overlay shows nothing there.
+func (l *layout) hide(from, upper, name string) error {
+	if !filepath.IsLocal(name) {
+		return fs.ErrInvalid
+	}
+	for i, c := range name {
+		if c != '/' {
+			continue
+		}
+		switch err := os.Mkdir(filepath.Join(upper, name[:i]), 0o700); {
+		case errors.Is(err, fs.ErrExist):
+			continue
+		case err != nil:
+			return err
+		}
+		if err := l.mirror(filepath.Join(from, name[:i]), filepath.Join(upper, name[:i])); err != nil {
+			return err
+		}
+	}
+	err := unix.Mknod(filepath.Join(upper, name), unix.S_IFCHR, 0)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// replace puts a copy of a directory into an upper layer, in place of what is below.
+func (l *layout) replace(ctx context.Context, from, to string) error {
+	t := &tree{uid: l.uid, gid: l.gid}
+	if err := t.copy(ctx, from, to); err != nil {
+		return err
+	}
+	mark := "user.overlay.opaque"
+	if l.root {
+		mark = "trusted.overlay.opaque"
+	}
+	return unix.Setxattr(to, mark, []byte("y"), 0)
+}
+
+// launch is the command line, and the inherited files, of a process that mounts everything and becomes the program.
+// Files of the program's own keep the descriptors that they have without this.
+func (l *layout) launch(files []*os.File, program ...string) (args []string, inherited []*os.File, err error) {
+	const first = 3
+	l.stage.Plain = !l.root
+	inherited = files
+	if l.shift != nil {
+		l.stage.Shift = first + len(inherited)
+		inherited = append(inherited, l.shift)
+		l.shift = nil
+	}
+	file, err := os.CreateTemp(l.dir, "stage-*")
+	if err != nil {
+		return nil, nil, err
+	}
+	err = json.NewEncoder(file).Encode(l.stage)
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
+		return nil, nil, errors.Join(err, file.Close())
+	}
+	args = append([]string{guest.Arg, "--stage", fmt.Sprint(first + len(inherited)), "--"}, program...)
+	return args, append(inherited, file), nil
+}
+
+func (l *layout) close() {
+	if l.shift != nil {
+		l.shift.Close()
+	}
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// checkout lays out the working copy: the overlay, its own git directory, and the stores of objects that this borrows
+// from. Commands find the stores below seen.
+func (l *layout) checkout(ctx context.Context, c *env.Checkout, to, seen string) error {
+	if err := l.cover(c.Root, to, c.Hidden); err != nil {
+		return err
+	}
+	if c.Git == "" {
+		return nil
+	}
+	private := filepath.Join(l.upper(), ".git")
+	if err := l.replace(ctx, c.Git, private); err != nil {
+		return err
+	}
+	var alternates strings.Builder
+	for i, dir := range c.Objects {
+		place := filepath.Join(l.dir, fmt.Sprintf("objects%d", i))
+		if err := os.Mkdir(place, 0o755); err != nil {
+			return err
+		}
+		if err := l.view(dir, place); err != nil {
+			return err
+		}
+		fmt.Fprintf(&alternates, "%s/objects%d\n", seen, i)
+	}
+	own := filepath.Join(private, "objects", "info", "alternates")
+	if err := os.WriteFile(own, []byte(alternates.String()), 0o644); err != nil {
+		return err
+	}
+	return (&tree{uid: l.uid, gid: l.gid}).own(own)
+}
