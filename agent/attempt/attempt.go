@@ -125,7 +125,8 @@ func (a *Attempt) work(
 	if was := recordedBase(past); was != "" && was != digest {
 		a.warn("the repository is not as it was when this work began: the recorded commands run on what is there now")
 	}
-	result.Outcome, result.Err = runner.Run(ctx, sb, agent.Issue{ID: task.ID, Statement: task.Statement})
+	issue := agent.Issue{ID: task.ID, Statement: task.Statement}
+	result.Outcome, result.Err = runner.Run(ctx, repo.Quiet(sb, aside), issue)
 
 	a.enter(PhasePatch)
 	began = time.Now()

@@ -19,5 +19,6 @@ type View struct {
 	Shift    bool
 }
 
-// Layers are an overlay: Lower is only read, Upper takes what is written to To. Work is an empty directory beside Upper.
+// Layers are an overlay: Lower is only read, Upper takes what is written to To. Work is an empty directory beside
+// Upper.
 type Layers struct{ Lower, Upper, Work, To string }

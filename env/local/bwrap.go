@@ -162,7 +162,18 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		if err := b.limit(sc, limits); err != nil {
 			return launch{}, err
 		}
-		options, command, err := b.arguments(sc, s, limits, uid, gid)
+		to := b.layout(sc, uid, gid)
+		defer to.close()
+		if s.Checkout != nil {
+			if err := to.checkout(ctx, s.Checkout, sc.repo(s), filepath.Dir(guestPath)); err != nil {
+				return launch{}, fmt.Errorf("lay out the repository: %w", err)
+			}
+		}
+		caches, err := b.userCaches(to, s)
+		if err != nil {
+			return launch{}, fmt.Errorf("lay out the user's caches: %w", err)
+		}
+		options, command, err := b.arguments(sc, s, limits, uid, gid, caches)
 		if err != nil {
 			return launch{}, err
 		}
@@ -176,7 +187,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		if s.Checkout == nil {
 			return started, nil
 		}
-		return b.staged(ctx, sc, s, started, b.layout(sc, uid, gid))
+		return to.before(started)
 	})
 }
 
@@ -187,21 +198,6 @@ func (b *Bwrap) layout(sc *scratch, uid, gid int) *layout {
 		l.uid, l.gid = uid, gid
 	}
 	return l
-}
-
-// staged puts the checkout's overlay before the start of a sandbox, where the copy would be.
-func (b *Bwrap) staged(ctx context.Context, sc *scratch, s env.Spec, l launch, to *layout) (launch, error) {
-	defer to.close()
-	err := to.checkout(ctx, s.Checkout, sc.repo(s), filepath.Dir(guestPath))
-	if err == nil {
-		l.args, l.files, err = to.launch(l.files, append([]string{l.path}, l.args...)...)
-	}
-	if err != nil {
-		closeAll(l.files)
-		return launch{}, fmt.Errorf("lay out the repository: %w", err)
-	}
-	l.path, l.attr = b.executable, to.attributes()
-	return l, nil
 }
 
 // CanOverlay implements env.Overlayer.
@@ -261,7 +257,9 @@ func writeArguments(dir string, args []string) (*os.File, error) {
 }
 
 // arguments are bwrap's options for one sandbox, and what it executes.
-func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (options, command []string, err error) {
+func (b *Bwrap) arguments(
+	sc *scratch, s env.Spec, l env.Limits, uid, gid int, caches []string,
+) (options, command []string, err error) {
 	dir := inside(s)
 	args := []string{
 		"--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try", "--hostname", "deepswe",
@@ -290,7 +288,7 @@ func (b *Bwrap) arguments(sc *scratch, s env.Spec, l env.Limits, uid, gid int) (
 	} else {
 		args = append(args, "--symlink", "../tmp", "/var/tmp")
 	}
-	args = append(args, b.mounts...)
+	args = append(append(args, b.mounts...), caches...)
 	args = append(args, "--ro-bind", b.etc, "/etc")
 	args = append(append(args, parents(ownEtc)...), "--ro-bind", own, ownEtc)
 	if cache := b.toolchain.goCache; cache != "" && !s.Network {
@@ -339,7 +337,7 @@ func (b *Bwrap) around(sc *scratch, s env.Spec) []string {
 		return slices.ContainsFunc(append(b.shown, s.Checkout.Root), func(dir string) bool { return within(path, dir) })
 	}
 	for _, dir := range s.Checkout.Shown {
-		if !seen(dir) && !b.toolchain.private(dir) {
+		if !seen(dir) && !b.toolchain.private(dir) && !within(s.Checkout.Root, dir) {
 			args = append(append(args, parents(dir)...), "--ro-bind-try", dir, dir)
 		}
 	}

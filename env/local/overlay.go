@@ -257,6 +257,17 @@ func (l *layout) launch(files []*os.File, program ...string) (args []string, inh
 	return args, append(inherited, file), nil
 }
 
+// before has a launch mount everything first.
+func (l *layout) before(started launch) (launch, error) {
+	args, files, err := l.launch(started.files, append([]string{started.path}, started.args...)...)
+	if err != nil {
+		closeAll(started.files)
+		return launch{}, fmt.Errorf("lay out the repository: %w", err)
+	}
+	started.path, started.args, started.files, started.attr = l.executable, args, files, l.attributes()
+	return started, nil
+}
+
 func (l *layout) close() {
 	if l.shift != nil {
 		l.shift.Close()

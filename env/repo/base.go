@@ -37,6 +37,7 @@ type Base struct {
 // the same files from a place that the agent cannot reach; its content is checked against the hashes recorded here. The
 // paths that are set aside, relative to the repository, are no part of a patch.
 func Record(ctx context.Context, sb Tree, origin env.Origin, aside []string) (*Base, error) {
+	aside = bounded(aside)
 	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{Skip: aside})
 	if err != nil {
 		return nil, fmt.Errorf("record base: %w", err)

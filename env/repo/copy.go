@@ -23,8 +23,9 @@ type listing struct {
 	omitted []Omission
 	// gone are tracked files that the work tree does not have any more.
 	gone []string
-	// hidden are the git directories of repositories inside.
+	// hidden are what a sandbox that is shown the source must not see; inner are the repositories inside.
 	hidden []string
+	inner  []string
 
 	seen map[string]bool
 	// links caches behindLink.
@@ -89,7 +90,11 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 	// A submodule, or a repository inside the repository: its files belong to what the agent works on.
 	if _, err := os.Lstat(filepath.Join(source, name, ".git")); err == nil {
 		l.hidden = append(l.hidden, filepath.Join(name, ".git"))
-		if err := l.tracked(ctx, source, name); err == nil || ctx.Err() != nil || errors.Is(err, ErrNoGit) {
+		err := l.tracked(ctx, source, name)
+		if err == nil {
+			l.inner = append(l.inner, name)
+		}
+		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoGit) {
 			return err
 		}
 		// Not a repository after all: a .git file that refers to none.

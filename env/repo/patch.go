@@ -69,6 +69,11 @@ func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
 		return p, err
 	}
 	changes, hidden := b.compare(entries)
+	if s, ok := b.origin.(*Snapshot); ok {
+		var meanwhile []Omission
+		changes, meanwhile = s.dropUsers(changes)
+		hidden = append(hidden, meanwhile...)
+	}
 	p.Omitted = hidden
 	if len(changes) == 0 {
 		return p, nil

@@ -20,81 +20,91 @@ func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error
 		return err
 	}
 	s.git = filepath.Join(seed, ".git")
-	s.Checkout = &env.Checkout{Root: s.Source, Links: s.links, Git: s.git, Hidden: l.hidden}
+	s.Checkout = &env.Checkout{Root: s.Source, Links: s.links, Git: s.git, Hidden: l.hidden,
+		Shown: references(s.Source, s.Aside)}
 	g := git{dir: s.Source, env: append([]string{"GIT_DIR=" + s.git, "GIT_WORK_TREE=" + s.Source}, identity...)}
 	if err := os.MkdirAll(filepath.Join(s.git, "info"), 0o755); err != nil {
 		return err
 	}
+	head := ""
 	if repository {
-		if err := s.borrow(ctx, g); err != nil {
-			return err
-		}
-		if err := s.adopt(ctx, g, nil); err != nil {
+		var err error
+		if head, err = s.adoptIndex(ctx, g); err != nil {
 			return err
 		}
 	}
-	paths := strings.NewReader(strings.Join(append(l.names, l.gone...), "\x00") + "\x00")
-	if len(l.names)+len(l.gone) == 0 {
-		paths.Reset("")
+	if err := updateIndex(ctx, g, l.gone, "--force-remove"); err != nil {
+		return err
 	}
-	_, err := g.run(ctx, paths, "-c", "core.bigFileThreshold=8m", "-c", "core.splitIndex=false",
-		"update-index", "--add", "--remove", "--ignore-skip-worktree-entries", "-z", "--stdin")
+	if err := updateIndex(ctx, g, l.names, "--add", "--replace", "--ignore-skip-worktree-entries"); err != nil {
+		return err
+	}
+	// Only now may git find the source's objects: it touches those that it would have to write again.
+	tree, err := g.line(ctx, nil, "write-tree", "--missing-ok")
 	if err != nil {
 		return err
 	}
-	if err := s.commitIndex(ctx, g); err != nil {
+	if err := s.borrow(); err != nil {
+		return err
+	}
+	if err := s.commitTree(ctx, g, tree, head); err != nil {
 		return err
 	}
 	return s.settle()
 }
 
-// borrow starts from the source's commit and index.
-func (s *Snapshot) borrow(ctx context.Context, g git) error {
+// updateIndex runs git update-index for the paths.
+func updateIndex(ctx context.Context, g git, paths []string, how ...string) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	args := append([]string{"-c", "core.bigFileThreshold=8m", "-c", "core.splitIndex=false", "update-index"}, how...)
+	_, err := g.run(ctx, strings.NewReader(strings.Join(paths, "\x00")+"\x00"), append(args, "-z", "--stdin")...)
+	return err
+}
+
+// adoptIndex starts from the source's index, and returns its last commit.
+func (s *Snapshot) adoptIndex(ctx context.Context, g git) (head string, err error) {
 	source := git{dir: s.Source, user: true}
-	head, err := source.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
+	head, err = source.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 	if err != nil {
 		head = ""
 	}
 	if s.Checkout.Objects, err = stores(ctx, source); err != nil {
-		return err
-	}
-	alternates := []byte(strings.Join(s.Checkout.Objects, "\n") + "\n")
-	if err := os.MkdirAll(filepath.Join(s.git, "objects", "info"), 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(s.git, "objects", "info", "alternates"), alternates, 0o644); err != nil {
-		return err
+		return "", err
 	}
 	for _, name := range []string{"index", "shallow", "info/exclude"} {
 		path, err := source.path(ctx, name)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if err := copyFile(path, filepath.Join(s.git, name)); err != nil {
-			return err
+			return "", err
 		}
-		shared, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "sharedindex.*")) // the pattern is fine
+		shared, _ := filepath.Glob(filepath.Join(escape(filepath.Dir(path)), "sharedindex.*")) // the pattern is fine
 		for _, part := range shared {
 			if err := copyFile(part, filepath.Join(s.git, filepath.Base(part))); err != nil {
-				return err
+				return "", err
 			}
 		}
 	}
-	if head == "" {
+	return head, s.adopt(ctx, g, nil)
+}
+
+// borrow lets the repository find the source's objects.
+func (s *Snapshot) borrow() error {
+	if len(s.Checkout.Objects) == 0 {
 		return nil
 	}
-	if _, err := g.run(ctx, nil, "update-ref", "HEAD", head); err != nil {
+	info := filepath.Join(s.git, "objects", "info")
+	if err := os.MkdirAll(info, 0o755); err != nil {
 		return err
 	}
-	s.Head = head
-	if _, err := os.Stat(filepath.Join(s.git, "index")); errors.Is(err, fs.ErrNotExist) {
-		_, err = g.run(ctx, nil, "read-tree", "HEAD")
-		return err
-	}
-	return nil
+	alternates := strings.Join(s.Checkout.Objects, "\n") + "\n"
+	return os.WriteFile(filepath.Join(info, "alternates"), []byte(alternates), 0o644)
 }
 
 // stores are the directories with the repository's objects: its own, and those that it borrows from in turn.
@@ -150,24 +160,26 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// commitIndex commits what the index has and the last commit has not.
-func (s *Snapshot) commitIndex(ctx context.Context, g git) error {
-	tree, err := g.line(ctx, nil, "write-tree")
-	if err != nil {
-		return err
-	}
+// commitTree commits what the work tree has and the last commit has not.
+func (s *Snapshot) commitTree(ctx context.Context, g git, tree, head string) error {
 	args := []string{"commit-tree", tree, "-m", "State of the work tree at the start"}
-	if s.Head != "" {
-		was, err := g.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{tree}")
-		if err == nil && was == tree {
-			return nil
+	if head != "" {
+		was, err := g.line(ctx, nil, "rev-parse", "--verify", "-q", head+"^{tree}")
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		args = append(args, "-p", s.Head)
+		if err == nil && was == tree {
+			s.Head = head
+			_, err := g.run(ctx, nil, "update-ref", "HEAD", head)
+			return err
+		}
+		args = append(args, "-p", head)
 	}
 	commit, err := g.line(ctx, nil, args...)
 	if err != nil {
 		return err
 	}
+	s.Head = head
 	_, err = g.run(ctx, nil, "update-ref", "HEAD", commit)
 	return err
 }
@@ -201,4 +213,43 @@ func (s *Snapshot) kept(ctx context.Context, path string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return data, nil
+}
+
+// dropUsers leaves out the changes that the source has had since the snapshot: a sandbox that shows the source shows
+// them, too.
+func (s *Snapshot) dropUsers(changes []change) (kept []change, dropped []Omission) {
+	if s.Checkout == nil {
+		return changes, nil
+	}
+	root, err := os.OpenRoot(s.Source)
+	if err != nil {
+		return changes, nil
+	}
+	defer root.Close()
+	for _, c := range changes {
+		if !sameOnDisk(root, c.after, c.path) {
+			kept = append(kept, c)
+			continue
+		}
+		dropped = append(dropped, Omission{Path: c.path, Reason: "changed in the repository itself during the run"})
+	}
+	return kept, dropped
+}
+
+// sameOnDisk reports whether a file of the source is as the sandbox has it; nil means that there is none.
+func sameOnDisk(root *os.Root, f *env.FileInfo, path string) bool {
+	info, err := root.Lstat(path)
+	switch {
+	case f == nil:
+		return errors.Is(err, fs.ErrNotExist)
+	case err != nil:
+		return false
+	case f.Kind == env.KindSymlink:
+		target, err := root.Readlink(path)
+		return err == nil && target == f.Target
+	case !info.Mode().IsRegular() || info.Size() != f.Size || info.Mode()&0o100 != f.Mode&0o100:
+		return false
+	}
+	data, err := root.ReadFile(path)
+	return err == nil && version(data) == f.Version
 }

@@ -44,8 +44,12 @@ type Snapshot struct {
 
 // Options say how a snapshot is taken. The zero value copies.
 type Options struct {
-	// Share makes no copy: the sandbox will show the source through an overlay (see [env.Overlayer]).
+	// Share makes no copy: the sandbox will show the source through an overlay (see [env.Overlayer]), with what git
+	// ignores, but for files that look like secrets.
 	Share bool
+	// Include and Exclude are patterns of ignored paths that are shown, or not, whatever they look like: a shell's
+	// pattern without a slash matches a name, another one a path from the repository's root.
+	Include, Exclude []string
 }
 
 // Take copies dir, or, where dir is in a git work tree, all of that. Ignored files are left out; so are devices,
@@ -84,7 +88,16 @@ func (s *Snapshot) fill(ctx context.Context, repository bool, o Options) error {
 	if err != nil {
 		return err
 	}
+	chosen, err := newChoice(s.Source, o)
+	if err != nil {
+		return err
+	}
 	if o.Share {
+		if repository {
+			if err := s.setAside(ctx, files, chosen); err != nil {
+				return err
+			}
+		}
 		s.leaveOut(files)
 		return s.share(ctx, repository, files)
 	}

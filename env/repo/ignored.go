@@ -1,0 +1,298 @@
+package repo
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Worktreeinclude is a file in a repository that names, one pattern a line, ignored files that a copy needs.
+const worktreeInclude = ".worktreeinclude"
+
+// choice decides which ignored paths a sandbox gets.
+type choice struct{ include, exclude []string }
+
+// newChoice adds what the repository itself says to the options.
+func newChoice(source string, o Options) (choice, error) {
+	c := choice{include: slices.Clone(o.Include), exclude: slices.Clone(o.Exclude)}
+	for _, p := range slices.Concat(c.include, c.exclude) {
+		if _, err := path.Match(trim(p), ""); err != nil || trim(p) == "" {
+			return c, fmt.Errorf("%w: invalid pattern %q (for example 'data/*.csv' or .env)", ErrSource, p)
+		}
+	}
+	root, err := os.OpenRoot(source)
+	if err != nil {
+		return c, err
+	}
+	defer root.Close()
+	data, err := root.ReadFile(worktreeInclude)
+	if err != nil {
+		return c, nil // there is none, or none that is a file of the repository
+	}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if _, err := path.Match(trim(line), ""); err == nil && trim(line) != "" && line[0] != '#' && line[0] != '!' {
+			c.include = append(c.include, line)
+		}
+	}
+	return c, nil
+}
+
+func trim(pattern string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(pattern, "./"), "/"), "/")
+}
+
+// matches reports whether a pattern matches the path or a directory that it is in: one without a slash by any name in
+// it, another one from the repository's root.
+func matches(patterns []string, name string) bool {
+	names := strings.Split(name, "/")
+	for _, pattern := range patterns {
+		anchored := strings.Contains(strings.TrimSuffix(pattern, "/"), "/")
+		pattern = strings.TrimPrefix(trim(pattern), "**/")
+		for i := range names {
+			part := names[i]
+			if anchored {
+				part = strings.Join(names[:i+1], "/")
+			}
+			if ok, _ := path.Match(pattern, part); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// secret reports whether a name is that of a file that usually holds credentials.
+func secret(name string) bool {
+	base := strings.ToLower(path.Base(name))
+	for _, sample := range []string{".env.example", ".env.sample", ".env.template", ".env.test", ".env.dist"} {
+		if base == sample {
+			return false
+		}
+	}
+	for _, pattern := range []string{
+		".env", ".env.*", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.keystore", "*.jks", "id_rsa*", "id_ed25519*",
+		"id_ecdsa*", ".npmrc", ".pypirc", ".netrc", ".git-credentials", "credentials", "credentials.*", "secrets",
+		"secrets.*", "*.tfstate", "*.tfstate.*", "*.tfvars", ".ssh", ".aws", ".gnupg", ".kube", ".docker", ".vault*",
+		"service-account*.json",
+	} {
+		if ok, _ := path.Match(pattern, base); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// ignored names what the repository at source/prefix ignores: directories as a whole, where nothing in them is tracked.
+func ignored(ctx context.Context, source, prefix string) ([]string, error) {
+	g := git{dir: filepath.Join(source, prefix), user: true}
+	out, err := g.run(ctx, nil, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for entry := range bytes.SplitSeq(out, []byte{0}) {
+		if name := strings.TrimSuffix(string(entry), "/"); name != "" {
+			names = append(names, path.Join(filepath.ToSlash(prefix), name))
+		}
+	}
+	return names, nil
+}
+
+// longestSkip is how many bytes of paths are told to a sandbox at once. What is beyond it is looked at like any other
+// file, and left out of a patch all the same.
+const longestSkip = 256 << 10
+
+func bounded(paths []string) []string {
+	size := 0
+	for i, p := range paths {
+		if size += len(p) + 2; size > longestSkip {
+			return paths[:i]
+		}
+	}
+	return paths
+}
+
+// setAside decides on the ignored paths of a source that is shown: all are visible but what is excluded and what looks
+// like a secret.
+func (s *Snapshot) setAside(ctx context.Context, l *listing, c choice) error {
+	for _, prefix := range append([]string{""}, l.inner...) {
+		names, err := ignored(ctx, s.Source, prefix)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			switch {
+			case l.seen[filepath.FromSlash(name)] || slices.Contains(l.hidden, filepath.FromSlash(name)):
+			case matches(c.exclude, name):
+				s.hide(l, name, "excluded")
+			case secret(name) && !matches(c.include, name):
+				s.hide(l, name, "ignored by git and may hold secrets (--include "+path.Base(name)+" shows it)")
+			default:
+				s.Aside = append(s.Aside, name)
+				s.hideSecrets(l, name, c)
+			}
+		}
+	}
+	return s.hideBelow(l, c.exclude)
+}
+
+// manyIgnored is how many files of one ignored directory are looked at for secrets.
+const manyIgnored = 20_000
+
+// hideSecrets hides what looks like a secret in an ignored directory of the user's own.
+func (s *Snapshot) hideSecrets(l *listing, dir string, c choice) {
+	seen := 0
+	top := filepath.Join(s.Source, filepath.FromSlash(dir))
+	_ = filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+		if seen++; seen > manyIgnored {
+			return fs.SkipAll
+		}
+		if err != nil {
+			return fs.SkipDir
+		}
+		if d.IsDir() && installed(d.Name()) {
+			return fs.SkipDir
+		}
+		name, err := filepath.Rel(s.Source, file)
+		if name = filepath.ToSlash(name); err != nil || name == dir || !secret(name) || matches(c.include, name) {
+			return nil
+		}
+		s.hide(l, name, "ignored by git and may hold secrets (--include "+path.Base(name)+" shows it)")
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}
+
+// installed reports whether a directory of this name holds what a tool has installed, built or cached.
+func installed(name string) bool {
+	return slices.Contains([]string{
+		"node_modules", "bower_components", ".yarn", ".pnpm-store", ".venv", "venv", "env", ".tox", ".nox", "site-packages",
+		"__pycache__", ".eggs", ".mypy_cache", ".ruff_cache", ".pytest_cache", "target", "vendor", "bundle", ".bundle",
+		".gradle", "build", "dist", "out", "_build", "deps", ".next", ".nuxt", ".cache", ".parcel-cache", ".turbo", "Pods",
+		".dart_tool", "elm-stuff", ".stack-work", "dist-newstyle", "bin", "obj", ".terraform", ".cargo", ".m2",
+	}, name) || strings.HasSuffix(name, ".egg-info")
+}
+
+func (s *Snapshot) hide(l *listing, name, why string) {
+	l.hidden = append(l.hidden, filepath.FromSlash(name))
+	l.omitted = append(l.omitted, Omission{Path: name, Reason: why})
+}
+
+// hideBelow hides what is excluded within a directory that is set aside.
+func (s *Snapshot) hideBelow(l *listing, patterns []string) error {
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(escape(s.Source), filepath.FromSlash(trim(pattern))))
+		if err != nil {
+			return err
+		}
+		for _, file := range found {
+			name, err := filepath.Rel(s.Source, file)
+			if err != nil {
+				return err
+			}
+			name = filepath.ToSlash(name)
+			within := func(dir string) bool { return strings.HasPrefix(name, dir+"/") }
+			if slices.ContainsFunc(s.Aside, within) && !slices.Contains(l.hidden, filepath.FromSlash(name)) {
+				s.hide(l, name, "excluded")
+			}
+		}
+	}
+	return nil
+}
+
+// escape makes a path a pattern that matches nothing else.
+func escape(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// references are directories of the host that installed dependencies refer to: the interpreter of a virtual
+// environment, projects that are installed from where they are, packages that are links.
+func references(source string, aside []string) []string {
+	found := map[string]bool{}
+	add := func(dir string) {
+		dir = filepath.Clean(dir)
+		if rel, err := filepath.Rel(source, dir); !filepath.IsAbs(dir) || err != nil || filepath.IsLocal(rel) {
+			return
+		}
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			found[dir] = true
+			if real, err := filepath.EvalSymlinks(dir); err == nil {
+				found[real] = true
+			}
+		}
+	}
+	for _, name := range aside {
+		dir := filepath.Join(source, filepath.FromSlash(name))
+		if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
+			add(real)
+		}
+		environment(dir, add)
+		if filepath.Base(dir) == "node_modules" {
+			linked(dir, add)
+			scopes, _ := filepath.Glob(filepath.Join(escape(dir), "@*")) // the pattern is fine
+			for _, scope := range scopes {
+				linked(scope, add)
+			}
+		}
+	}
+	var all []string
+	for dir := range found {
+		all = append(all, dir)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// environment adds what a Python virtual environment refers to.
+func environment(dir string, add func(string)) {
+	config, err := os.ReadFile(filepath.Join(dir, "pyvenv.cfg"))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(config)) {
+		if key, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(key) == "home" {
+			home := strings.TrimSpace(value)
+			add(filepath.Dir(home))
+			if real, err := filepath.EvalSymlinks(filepath.Join(home, "python3")); err == nil {
+				add(filepath.Dir(filepath.Dir(real)))
+			}
+		}
+	}
+	paths, _ := filepath.Glob(filepath.Join(escape(dir), "lib", "python*", "site-packages", "*.pth"))
+	for _, file := range paths {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(data)) {
+			if line = strings.TrimSpace(line); filepath.IsAbs(line) {
+				add(line)
+			}
+		}
+	}
+}
+
+// linked adds the targets of the links in a directory.
+func linked(dir string, add func(string)) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name())); err == nil {
+			add(real)
+		}
+	}
+}

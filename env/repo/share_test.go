@@ -1,0 +1,196 @@
+package repo
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deepswe/env/testkit"
+)
+
+// overlaid is what a sandbox that shows the snapshot's source sees, as a directory.
+func overlaid(t *testing.T, s *Snapshot) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "seen")
+	shell(t, s.Source, "cp -a . "+dir)
+	for _, name := range append(slices.Clone(s.Checkout.Hidden), ".git") {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shell(t, s.Checkout.Git, "cp -a . "+filepath.Join(dir, ".git"))
+	return dir
+}
+
+func shared(t *testing.T, dir string, o Options) *Snapshot {
+	t.Helper()
+	o.Share = true
+	s, err := Take(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// A source that is shown as it is has the same files and the same history as a copy, and is not touched.
+func TestShareEveryKindOfRepository(t *testing.T) {
+	for name, c := range kinds {
+		t.Run(name, func(t *testing.T) {
+			parent := t.TempDir()
+			shell(t, parent, identify+c.script)
+			const state = "find . -type f -o -type l | sort | xargs -d '\\n' sha256sum 2>/dev/null; ls -lAR --time-style=full-iso"
+			before := shell(t, parent, state+"; true")
+			s := shared(t, filepath.Join(parent, c.dir), Options{})
+			dir := overlaid(t, s)
+			var files []string
+			for name := range contents(t, dir) {
+				name = strings.TrimSuffix(name, "*")
+				if !slices.Contains(s.Aside, name) && !strings.HasPrefix(name, "a@") {
+					files = append(files, name)
+				}
+			}
+			slices.Sort(files)
+			want := slices.DeleteFunc(slices.Clone(c.files), func(name string) bool { return name == "a@" })
+			if diff := cmp.Diff(want, files); diff != "" {
+				t.Errorf("files (-want +got)\n%s", diff)
+			}
+			if got := shell(t, dir, "git log --format=%s"); got != c.commits {
+				t.Errorf("commits are\n%swant\n%s", got, c.commits)
+			}
+			if got := shell(t, dir, "git status --porcelain"); got != "" {
+				t.Errorf("the work tree is not clean:\n%s", got)
+			}
+			shell(t, dir, "git fsck --no-dangling")
+			if after := shell(t, parent, state+"; true"); after != before {
+				t.Errorf("the source changed:\n%s", cmp.Diff(before, after))
+			}
+		})
+	}
+}
+
+// What git ignores is there, and no part of a patch; what may be a secret is not, unless it is asked for.
+func TestShareIgnoredFiles(t *testing.T) {
+	source := t.TempDir()
+	write(t, source, map[string]string{
+		"a": "one\n", ".gitignore": "node_modules\n.env*\n*.log\n/data\n__pycache__\n!/kept.log\n",
+		"kept.log": "tracked\n", "node_modules/x/index.js": "x\n", "node_modules/.cache/big": "x", ".env": "KEY=1\n",
+		".env.example": "KEY=\n", "sub/.env.local": "KEY=2\n", "run.log": "x", "data/rows": "x", "sub/__pycache__/m.pyc": "x",
+	})
+	commit(t, source)
+	for name, c := range map[string]struct {
+		options Options
+		include string
+		hidden  []string
+	}{
+		"as it is": {hidden: []string{".env", "sub/.env.local"}},
+		"included": {options: Options{Include: []string{".env"}}, hidden: []string{"sub/.env.local"}},
+		"excluded": {
+			options: Options{Exclude: []string{"data", "node_modules/.cache", "*.log"}},
+			hidden:  []string{".env", "data", "node_modules/.cache", "run.log", "sub/.env.local"},
+		},
+		".worktreeinclude": {include: "# what tests need\n.env.*\n", hidden: []string{".env"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.include != "" {
+				testkit.WriteFile(t, filepath.Join(source, worktreeInclude), c.include)
+			}
+			s := shared(t, source, c.options)
+			hidden := slices.Sorted(slices.Values(s.Checkout.Hidden))
+			if diff := cmp.Diff(c.hidden, hidden); diff != "" {
+				t.Errorf("hidden (-want +got)\n%s", diff)
+			}
+			var told []string
+			for _, o := range s.Omitted {
+				told = append(told, o.Path)
+			}
+			if diff := cmp.Diff(c.hidden, told); diff != "" {
+				t.Errorf("told (-want +got)\n%s", diff)
+			}
+			for _, name := range []string{"node_modules", "sub/__pycache__"} {
+				if !slices.Contains(s.Aside, name) {
+					t.Errorf("%s is not set aside, but %q", name, s.Aside)
+				}
+			}
+		})
+	}
+	if _, err := Take(t.Context(), source, Options{Exclude: []string{"[a"}}); err == nil {
+		t.Error("a pattern without an end was accepted")
+	}
+}
+
+// A virtual environment and linked packages name directories outside of the repository.
+func TestShareReferences(t *testing.T) {
+	parent := t.TempDir()
+	source := filepath.Join(parent, "main")
+	write(t, parent, map[string]string{
+		"main/a": "one\n", "main/.gitignore": ".venv\nnode_modules\n",
+		"python/bin/python3.12*": "", "python/bin/python3@": "python3.12", "lib/m.py": "", "linked/index.js": "",
+		"main/.venv/pyvenv.cfg":                         "home = " + parent + "/python/bin\nversion = 3.12\n",
+		"main/.venv/lib/python3.12/site-packages/e.pth": source + "/src\n" + parent + "/lib\nimport os\n" + parent + "/none\n",
+		"main/node_modules/@scope/linked@":              "../../../linked",
+	})
+	commit(t, source)
+	s := shared(t, source, Options{})
+	want := []string{filepath.Join(parent, "lib"), filepath.Join(parent, "linked"), filepath.Join(parent, "python")}
+	if diff := cmp.Diff(want, s.Checkout.Shown); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// A path through a symbolic link is known to the sandbox, too.
+func TestShareThroughALink(t *testing.T) {
+	parent := t.TempDir()
+	write(t, parent, map[string]string{"real/sub/a": "one\n", "link@": "real"})
+	commit(t, filepath.Join(parent, "real"))
+	s := shared(t, filepath.Join(parent, "link", "sub"), Options{})
+	if s.Source != filepath.Join(parent, "real") || !slices.Equal(s.Checkout.Links, []string{filepath.Join(parent, "link")}) {
+		t.Errorf("source %s, links %q", s.Source, s.Checkout.Links)
+	}
+}
+
+// What the user changes while the agent works is not the agent's.
+func TestShareSourceThatChanges(t *testing.T) {
+	source := t.TempDir()
+	write(t, source, map[string]string{"a": "one\n", "b": "one\n", "c": "one\n", "gone": "x\n"})
+	commit(t, source)
+	s := shared(t, source, Options{})
+	sandbox := dirTree{overlaid(t, s)}
+	base, err := Record(t.Context(), sandbox, s, s.Aside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, sandbox.dir, map[string]string{"a": "fixed\n", "c": "fixed\n"})
+	for _, dir := range []string{source, sandbox.dir} { // an overlay shows it at once
+		write(t, dir, map[string]string{"b": "the user's\n", "new": "the user's\n"})
+		if err := os.Remove(filepath.Join(dir, "gone")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, source, map[string]string{"c": "the user's\n"})
+	p, err := base.Patch(t.Context(), sandbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "c"}, p.Files); diff != "" {
+		t.Errorf("files (-want +got)\n%s\n%s", diff, p.Diff)
+	}
+	if !strings.Contains(string(p.Diff), "-one\n+fixed\n") || strings.Contains(string(p.Diff), "the user's") {
+		t.Errorf("the patch is\n%s", p.Diff)
+	}
+	var told []string
+	for _, o := range p.Omitted {
+		told = append(told, o.Path)
+	}
+	if diff := cmp.Diff([]string{"b", "gone", "new"}, told); diff != "" {
+		t.Errorf("told (-want +got)\n%s", diff)
+	}
+}
