@@ -105,8 +105,8 @@ func (v Evaluation) Infra() *harness.Infra {
 func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
-// would. A nil patch is a prediction that has none. Where the tests pass and the patch changes more than a fix is made of
-// (see [Withheld]), they run once more without those changes: Reward is of the second run, all else of the first.
+// would. A nil patch is a prediction that has none. Where the tests pass and the patch changes more than a fix is made
+// of (see [Withheld]), they run once more without those changes: Reward is of the second run, all else of the first.
 //
 // The error is an infrastructure failure: there is no verdict, and the evaluation has to be repeated.
 func (e *Evaluator) Evaluate(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {

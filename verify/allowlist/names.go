@@ -40,8 +40,8 @@ func isMetadata(name string) bool {
 }
 
 var compiledFiles = []string{
-	".pyc", ".pyo", ".so", ".pyd", ".dll", ".dylib", ".a", ".o", ".lib", ".syso", ".node", ".class", ".jar", ".war", ".egg",
-	".whl", ".pyz", ".phar", ".gch", ".pch",
+	".pyc", ".pyo", ".so", ".pyd", ".dll", ".dylib", ".a", ".o", ".lib", ".syso", ".node", ".class", ".jar", ".war",
+	".egg", ".whl", ".pyz", ".phar", ".gch", ".pch",
 }
 
 func isSharedObject(base string) bool { return strings.Contains(base, ".so.") }

@@ -25,7 +25,8 @@ var standardModules = set(strings.Fields(`
 	unicodedata unittest urllib uuid warnings weakref xml zipfile zipimport zlib zoneinfo
 `))
 
-// runnerModules are the installed modules that test runners and their common plugins import, and what installs packages.
+// runnerModules are the installed modules that test runners and their common plugins import, and what installs
+// packages.
 var runnerModules = set(strings.Fields(`
 	pytest _pytest py pluggy iniconfig packaging exceptiongroup tomli toml attr attrs six more_itertools atomicwrites
 	wcwidth importlib_metadata importlib_resources zipp typing_extensions colorama pygments funcsigs pathlib2 nose nose2
