@@ -129,7 +129,7 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 		return v, err
 	}
 	full := &trial{task: t, patch: patch, limit: limit}
-	if err := e.runTrial(ctx, full); err != nil || full.v.Reward == 0 || len(full.v.Withheld) == 0 {
+	if err := e.runTrial(ctx, full); err != nil || full.v.Reward == 0 || !full.confirmable() {
 		return full.v, err
 	}
 	strict := &trial{task: t, patch: patch, limit: limit, strict: true}
@@ -138,9 +138,9 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 	}
 	v := full.v
 	if strict.v.Reward < v.Reward {
-		v.Reward, v.NeedsWithheld = strict.v.Reward, true
-		v.Suspicious = append(v.Suspicious, Suspicion{TestTampering, fmt.Sprintf(
-			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(v.Withheld), strict.v.Status)})
+		v.Reward = strict.v.Reward
+		v.Suspicious = append(v.Suspicious, strict.lowered())
+		v.NeedsWithheld = len(v.Withheld) > 0
 	}
 	return v, nil
 }
@@ -198,7 +198,10 @@ func Gradable(t env.Task) error {
 // Key identifies the outcome of evaluating the patch: it changes with the patch, the version of the grader, what the
 // task is graded by, and the limits. A result under the same key may be used again.
 func (e *Evaluator) Key(t env.Task, patch []byte) string {
-	t.Statement, t.Prepare = "", nil // the grader sees neither
+	t.Prepare = nil // the grader does not see it
+	if t.Tests.RewardFile == "" {
+		t.Statement = "" // nor this
+	}
 	spelled, err := json.Marshal(struct {
 		Task    env.Task
 		Patch   string

@@ -322,8 +322,8 @@ func TestEvaluateRewardFileTakesAnyFile(t *testing.T) {
 	if v, err := e.Evaluate(t.Context(), task, patch); err != nil || v.Reward != 1 || len(v.Suspicious) > 0 {
 		t.Errorf("%s with reward %v, suspicious %v, %v", v.Status, v.Reward, v.Suspicious, err)
 	}
-	if n := p.starts.Load(); n != 1 {
-		t.Errorf("%d sandboxes, want 1", n)
+	if n := p.starts.Load(); n != 2 {
+		t.Errorf("%d sandboxes, want 2: the reward is confirmed", n)
 	}
 }
 

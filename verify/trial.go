@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"path/filepath"
@@ -26,6 +25,8 @@ type trial struct {
 	limit time.Duration
 	// strict takes only what a fix is made of.
 	strict bool
+	// moved is set where the reward is at another place than the task says.
+	moved bool
 
 	sb env.Sandbox
 	v  Evaluation
@@ -36,6 +37,9 @@ type trial struct {
 
 // run carries out the trial. What the patch has caused is recorded in v; an error is an infrastructure failure.
 func (t *trial) run(ctx context.Context) error {
+	if t.strict && movable(t.task) {
+		t.task, t.moved = elsewhere(t.task), true
+	}
 	if err := t.start(ctx); err != nil {
 		return err
 	}
@@ -60,7 +64,7 @@ func (t *trial) run(ctx context.Context) error {
 	}
 	var instead []file
 	if len(changes) > 0 {
-		t.v.Withheld, instead = before.withhold(changes)
+		t.v.Withheld, instead = before.withhold(changes, t.reaches)
 	}
 	indicators, err := t.indicators(ctx, changes)
 	if err != nil {
@@ -149,7 +153,7 @@ func (t *trial) test(ctx context.Context) error {
 	}
 	limit := cmp.Or(t.maxLog, maxLog)
 	c := scriptCommand(t.task.Tests.Script)
-	c.Timeout, c.Head, c.Tail = t.limit, limit, 1
+	c.Timeout, c.Head, c.Tail, c.EndAll = t.limit, limit, 1, true
 	r, err := t.sb.Run(ctx, c)
 	if err != nil {
 		return fmt.Errorf("run the tests: %w", err)
@@ -166,7 +170,7 @@ func (t *trial) test(ctx context.Context) error {
 		v.Status, v.Detail = Ungradable, fmt.Sprintf("the test log of %d bytes is longer than %d", r.Stdout.Size, limit)
 	case t.task.Tests.RewardFile != "" && r.OutOfDisk: // the script was ended before it could say anything
 	case t.task.Tests.RewardFile != "":
-		return t.readRewards(ctx)
+		return t.readRewards(ctx, r)
 	default:
 		t.grade()
 	}
@@ -220,58 +224,6 @@ func (v *Evaluation) classify() {
 	if class, found := harness.Classify(testlog.Decode(v.Log) + "\n" + string(v.instanceLog())); found {
 		v.InfraReason, v.InfraTier = class.Reason, class.Tier
 	}
-}
-
-// clearRewards makes sure that a reward is that of this run.
-func (t *trial) clearRewards(ctx context.Context) error {
-	if t.task.Tests.RewardFile == "" {
-		return nil
-	}
-	line := "mkdir -p " + env.ShellQuote(path.Dir(t.task.Tests.RewardFile)) + " && rm -rf --"
-	for _, name := range RewardFiles(t.task.Tests.RewardFile) {
-		line += " " + env.ShellQuote(name)
-	}
-	r, err := t.sb.Run(ctx, env.Command{Line: line, Timeout: applyTimeout})
-	if err == nil && r.ExitCode != 0 {
-		err = errors.New(output(r))
-	}
-	if err != nil {
-		return fmt.Errorf("clear the reward: %w", err)
-	}
-	return nil
-}
-
-// readRewards takes the verdict from where the script left it.
-func (t *trial) readRewards(ctx context.Context) error {
-	v := &t.v
-	for _, name := range RewardFiles(t.task.Tests.RewardFile) {
-		data, _, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: 1 << 20})
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil && env.IsInfrastructure(ctx, err) {
-			return fmt.Errorf("read the reward: %w", err)
-		}
-		if err == nil {
-			v.Rewards, err = ReadReward(name, data)
-		}
-		if err == nil {
-			v.Reward, err = v.Rewards.Reward()
-		}
-		if err != nil {
-			v.Status, v.Detail = Ungradable, err.Error()
-			return nil
-		}
-		v.Status = Unresolved
-		if v.Reward >= 1 {
-			v.Status = Resolved
-		}
-		v.Report = rewardReport(t.task, v.Status)
-		return nil
-	}
-	files := strings.Join(RewardFiles(t.task.Tests.RewardFile), " or ")
-	v.Status, v.Detail = Ungradable, "the test script left no reward in "+files
-	return nil
 }
 
 // rewardReport is the report on a task that the harness cannot grade.

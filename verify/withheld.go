@@ -50,10 +50,10 @@ type snapshot struct {
 	solution map[string]file
 }
 
-// look takes the snapshot. It is nil where a script gives the reward itself: it is the only judge of a patch, because
-// any file may be what was asked for.
+// look takes the snapshot. It is nil where a script gives the reward itself and calls no test runner that is known: it
+// is the only judge of a patch, because any file may be what was asked for.
 func (t *trial) look(ctx context.Context) (*snapshot, error) {
-	if t.task.Tests.RewardFile != "" {
+	if t.task.Tests.RewardFile != "" && !knownRunner(t.task) {
 		return nil, nil
 	}
 	s := &snapshot{files: map[string]file{}}
@@ -75,7 +75,7 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 	r := allowlist.Repository{
 		Solution: patchedPaths([]byte(tests.GoldPatch)), Expected: slices.Concat(tests.FailToPass, tests.PassToPass),
 		Hidden: slices.Concat(slices.Collect(maps.Keys(tests.Files)), patchedPaths([]byte(tests.TestPatch))),
-		Script: tests.Script,
+		Script: shellText(t.task),
 	}
 	for _, e := range listing.Entries {
 		if name, err := filepath.Rel(t.sb.Dir(), e.Path); err == nil && e.Kind != env.KindDir {
@@ -163,11 +163,14 @@ func (t *trial) changes(ctx context.Context, s *snapshot) ([]change, error) {
 	return all, nil
 }
 
-// withhold decides which changes the strict trial takes, and what is there instead of the others.
-func (s *snapshot) withhold(changes []change) (withheld []Withheld, instead []file) {
+// withhold decides which changes the strict trial takes, and what is there instead of the others. Only those for which
+// reaches is true are withheld.
+func (s *snapshot) withhold(
+	changes []change, reaches func(change, allowlist.Reason) bool,
+) (withheld []Withheld, instead []file) {
 	for _, c := range changes {
 		v := s.list.Judge(allowlist.Change{Path: c.before.name, Before: c.before.version(), After: c.after.version()})
-		if v.Reason == "" {
+		if v.Reason == "" || !reaches(c, v.Reason) {
 			continue
 		}
 		w, f := Withheld{c.before.name, v.Reason, Original}, c.before

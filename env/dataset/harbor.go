@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -54,15 +53,19 @@ const (
 	harborReward = "/logs/verifier/reward.txt"
 	// harborTimeout is the verifier's when a task does not say.
 	harborTimeout = 600 * time.Second
-	// harborFiles is the most bytes of tests that a task may have: they travel in it.
-	harborFiles = 64 << 20
 )
 
 // readHarbor reads a task folder. It is graded by what its script leaves in the reward file: reward.json or, where
 // there is none, reward.txt.
 func readHarbor(folder string) (env.Task, error) {
 	h := harborReader{folder: folder}
-	t := h.task()
+	var t env.Task
+	if h.open() {
+		t = h.task()
+	}
+	if h.root != nil {
+		h.root.Close()
+	}
 	if h.err != nil {
 		return env.Task{}, h.err
 	}
@@ -72,6 +75,7 @@ func readHarbor(folder string) (env.Task, error) {
 // harborReader reads a task folder and keeps the first error.
 type harborReader struct {
 	folder string
+	root   *os.Root
 	config harborConfig
 	err    *RecordError
 }
@@ -120,20 +124,6 @@ func absolute(name string) string {
 		return full
 	}
 	return name
-}
-
-// file returns the text of one of the folder's files.
-func (h *harborReader) file(name string) string {
-	data, err := os.ReadFile(filepath.Join(h.folder, filepath.FromSlash(name)))
-	if err != nil {
-		h.fail(name, "", err)
-	}
-	return string(data)
-}
-
-func (h *harborReader) exists(name string) bool {
-	_, err := os.Stat(filepath.Join(h.folder, filepath.FromSlash(name)))
-	return err == nil
 }
 
 // unsupported refuses tasks that a patch and one pristine container cannot reproduce.
@@ -188,6 +178,7 @@ func (h *harborReader) place(t *env.Task) {
 	if h.exists("environment/Dockerfile") {
 		recipe = h.file("environment/Dockerfile")
 		if t.Image == "" {
+			h.environment()
 			t.Dockerfile = absolute(filepath.Join(h.folder, "environment"))
 		}
 	} else if t.Image == "" {
@@ -219,36 +210,6 @@ func workdir(recipe string) string {
 		}
 	}
 	return dir
-}
-
-// tests returns the files of tests/ by their paths in the grading sandbox.
-func (h *harborReader) tests() map[string]string {
-	root := filepath.Join(h.folder, "tests")
-	if !h.exists("tests/test.sh") {
-		h.fail("tests/test.sh", "", fs.ErrNotExist)
-		return nil
-	}
-	files := map[string]string{}
-	size := 0
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		relative, err := filepath.Rel(root, name)
-		if err != nil {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		if size += len(data); size > harborFiles {
-			return fmt.Errorf("hold more than %d MiB", harborFiles>>20)
-		}
-		files[path.Join(harborTests, filepath.ToSlash(relative))] = string(data)
-		return err
-	})
-	if err != nil {
-		h.fail("tests", "", err)
-	}
-	return files
 }
 
 // memory reads the limit in either of its two forms.

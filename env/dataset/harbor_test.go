@@ -2,9 +2,12 @@ package dataset
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,4 +115,102 @@ func TestHarborRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A task folder comes from the net: what is not its own regular file is refused, and never read.
+func TestHarborReadsRegularFilesOnly(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "secret")
+	write(t, outside, "of this machine")
+	for _, c := range []struct {
+		name, place string
+		put         func(name string) error
+		words       string
+	}{
+		{"instruction link", "instruction.md", linkTo(outside), "not a regular file"},
+		{"instruction link inside", "instruction.md", linkTo("task.toml"), "not a regular file"},
+		{"instruction FIFO", "instruction.md", fifo, "not a regular file"},
+		{"instruction device", "instruction.md", linkTo("/dev/zero"), "not a regular file"},
+		{"instruction directory", "instruction.md", directory, "not a regular file"},
+		{"endless instruction", "instruction.md", sparse(harborText + 1), "longer than 4 MiB"},
+		{"settings link", "task.toml", linkTo(outside), "not a regular file"},
+		{"settings FIFO", "task.toml", fifo, "not a regular file"},
+		{"test link", "tests/leak", linkTo(outside), "not a regular file"},
+		{"test link to a device", "tests/zero", linkTo("/dev/zero"), "not a regular file"},
+		{"test link to a directory", "tests/etc", linkTo("/etc"), "not a regular file"},
+		{"test FIFO", "tests/fifo", fifo, "not a regular file"},
+		{"test socket", "tests/socket", socket, "not a regular file"},
+		{"script link", "tests/test.sh", linkTo(outside), "not a regular file"},
+		{"tests link", "tests", linkTo(filepath.Dir(outside)), "not a directory"},
+		{"endless test", "tests/big", sparse(harborBytes + 1), "64 MiB"},
+		{"recipe link", "environment/Dockerfile", linkTo(outside), "not a regular file"},
+		{"recipe FIFO", "environment/Dockerfile", fifo, "not a regular file"},
+		{"FIFO beside the recipe", "environment/fifo", fifo, "not a regular file"},
+		{"environment link", "environment", linkTo(filepath.Dir(outside)), "not a directory"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := harborTask(t, filepath.Join(t.TempDir(), "task"), "", "FROM x\nWORKDIR /app\n")
+			place := filepath.Join(folder, c.place)
+			if err := os.RemoveAll(place); err != nil {
+				t.Fatal(err)
+			}
+			if c.place == "tests" || c.place == "environment" {
+				write(t, filepath.Join(filepath.Dir(outside), "test.sh"), "#!/bin/sh\n")
+				write(t, filepath.Join(filepath.Dir(outside), "Dockerfile"), "FROM x\nWORKDIR /app\n")
+			}
+			if err := c.put(place); err != nil {
+				t.Fatal(err)
+			}
+			_, errs := collect(folder, Options{})
+			if len(errs) != 1 || !strings.Contains(errs[0].Error(), c.words) {
+				t.Fatalf("errors are %v, want one with %q", errs, c.words)
+			}
+			if _, ok := errors.AsType[*RecordError](errs[0]); !ok {
+				t.Errorf("error is %v, want one about the task alone", errs[0])
+			}
+		})
+	}
+}
+
+// What a build takes as it is stays allowed: links inside the folder that an image is built from.
+func TestHarborEnvironmentLinks(t *testing.T) {
+	folder := harborTask(t, filepath.Join(t.TempDir(), "task"), "", "FROM x\nWORKDIR /app\n")
+	if err := os.Symlink("/usr/bin/python3", filepath.Join(folder, "environment/python")); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := collect(folder, Options{}); len(errs) > 0 {
+		t.Error(errs)
+	}
+}
+
+func linkTo(target string) func(string) error {
+	return func(name string) error { return os.Symlink(target, name) }
+}
+
+func fifo(name string) error { return syscall.Mkfifo(name, 0o644) }
+
+func directory(name string) error { return os.Mkdir(name, 0o755) }
+
+func sparse(size int64) func(string) error {
+	return func(name string) error {
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			return err
+		}
+		return os.Truncate(name, size)
+	}
+}
+
+// socket leaves a socket without a listener.
+func socket(name string) error {
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(fd)
+	// The path of a socket is short; one relative to the directory's own descriptor always is.
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return syscall.Bind(fd, &syscall.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(name))})
 }

@@ -67,7 +67,7 @@ func find(path string) (source, error) {
 		switch {
 		case err != nil:
 			return err
-		case !d.IsDir() && isRecords(name):
+		case !d.IsDir() && isRecords(name) && isRegular(name):
 			s.files = append(s.files, name)
 		case d.IsDir() && isHarbor(name):
 			s.folders = append(s.folders, name)
@@ -131,9 +131,15 @@ func isRecords(name string) bool {
 	return false
 }
 
+// isRegular reports whether a name leads to a regular file: a device has no end, and a FIFO may never answer.
+func isRegular(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}
+
 func isParquet(name string) bool { return filepath.Ext(name) == ".parquet" }
 
 func isHarbor(folder string) bool {
-	_, err := os.Stat(filepath.Join(folder, "task.toml"))
+	_, err := os.Lstat(filepath.Join(folder, "task.toml"))
 	return err == nil
 }

@@ -79,7 +79,7 @@ func (r *RunCall) code(c *coder) {
 	c.strings(&r.Env)
 	c.durations(&r.Timeout, &r.Grace)
 	c.ints(&r.Head, &r.Tail)
-	c.bools(&r.HasStdin, &r.AsGuest)
+	c.bools(&r.HasStdin, &r.AsGuest, &r.EndAll)
 }
 
 // capture is the part of an Output that is in a reply; the bytes precede the reply as data.

@@ -48,6 +48,8 @@ type Command struct {
 	Timeout time.Duration
 	// Grace is the time between SIGTERM and SIGKILL: two seconds when 0.
 	Grace time.Duration
+	// EndAll ends the processes that the command has left running, before the result is sent.
+	EndAll bool
 	// Head and Tail are how many bytes of each stream's beginning and end are kept: 64 KiB each when both are 0, and
 	// never more than 256 MiB.
 	Head, Tail int
@@ -79,7 +81,7 @@ type Result struct {
 	// remove files; what makes more of them ends as well.
 	OutOfDisk bool
 	// Background is the number of processes of this command that were still alive after its shell had exited. They go
-	// on until the sandbox closes; what they print from then on is discarded.
+	// on until the sandbox closes, unless Command.EndAll is set; what they print from then on is discarded.
 	Background int
 	Elapsed    time.Duration
 }

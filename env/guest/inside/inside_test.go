@@ -265,3 +265,16 @@ func TestCancelWhileFeeding(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
+
+// TestEndAll: what a command leaves is counted and ended, however far it has run from its parents.
+func TestEndAll(t *testing.T) {
+	t.Parallel()
+	mark := fmt.Sprint(2_000_000_000 + time.Now().UnixNano()%1_000_000_000)
+	sleep := "sleep " + mark
+	c := start(t, t.TempDir())
+	line := sleep + " & (setsid sh -c '(" + sleep + " &) ; exec " + sleep + "' &); sh -c '" + sleep + " & kill -STOP $!' &"
+	r, err := c.Run(t.Context(), guest.Command{Line: line, EndAll: true})
+	if n := alive(mark); err != nil || r.Background == 0 || n > 0 {
+		t.Errorf("%d left running, and %d of them are alive: %v", r.Background, n, err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"deepswe/env/disk"
 	"deepswe/env/guest"
 )
 
@@ -73,7 +74,9 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	}
 	_, _ = j.stderr.Write([]byte(note))
 	status := p.await(c, j, r.Command, began, &result)
-	result.Background = p.settle(j)
+	if result.Background = p.settle(j); r.EndAll {
+		p.kill(func() (targets, others []disk.Stat) { return p.partition(j) })
+	}
 	result.ExitCode, result.Signal = exit(status)
 	killedNow, _ := p.oom.count()
 	result.OutOfMemory = killedNow > killed

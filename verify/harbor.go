@@ -1,0 +1,310 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"deepswe/env"
+	"deepswe/verify/allowlist"
+)
+
+// A script that gives the reward itself leaves it in a file, which the code under test can write as well. So the file
+// counts only where the script names it, and is read when everything that the script has started is ended. A reward
+// that is not 0 is confirmed in a strict trial, in which the script leaves it at a place that nobody knows before.
+
+// ForgedReward means that something else than the task's script may have left the reward.
+const ForgedReward SuspicionKind = "forged_reward"
+
+// Rewards are read up to this size.
+const maxReward = 1 << 20
+
+// rewardNames are the reward files that the task's script and the files that come with it name, the one that counts
+// first. A script that puts the names together names neither, and may leave either.
+func rewardNames(t env.Task) (names []string, named bool) {
+	all := RewardFiles(t.Tests.RewardFile)
+	names = slices.DeleteFunc(slices.Clone(all), func(name string) bool {
+		ext := path.Ext(name)
+		put := regexp.MustCompile(`\$(\w+|\{\w+\})` + regexp.QuoteMeta(ext) + `\b`) // $REWARD.json
+		return !verifierHas(t, func(text string) bool {
+			return strings.Contains(text, path.Base(name)) || put.MatchString(text)
+		})
+	})
+	if len(names) == 0 {
+		return all, false
+	}
+	return names, true
+}
+
+// verifierHas reports whether the script, or a text that comes with it, is as wanted.
+func verifierHas(t env.Task, wanted func(text string) bool) bool {
+	if wanted(t.Tests.Script) {
+		return true
+	}
+	for _, text := range t.Tests.Files {
+		if !strings.Contains(text, "\x00") && wanted(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// confirmable reports whether a strict trial could come to another reward.
+func (t *trial) confirmable() bool { return len(t.v.Withheld) > 0 || movable(t.task) }
+
+// lowered is why the reward is that of the strict trial.
+func (t *trial) lowered() Suspicion {
+	if len(t.v.Withheld) > 0 {
+		return Suspicion{TestTampering, fmt.Sprintf(
+			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(t.v.Withheld), t.v.Status)}
+	}
+	return Suspicion{ForgedReward, fmt.Sprintf(
+		"the reward is %g where the test script leaves it in another place (%s)", t.v.Reward, t.v.Status)}
+}
+
+// reaches reports whether a change that could reach a runner is to be withheld in this task. Where a script gives the
+// reward itself, whatever else a repository holds may be what was asked for: only what has no other use is withheld,
+// and nothing that the task itself speaks of.
+func (t *trial) reaches(c change, why allowlist.Reason) bool {
+	if t.task.Tests.RewardFile == "" {
+		return true
+	}
+	base := path.Base(c.before.name)
+	if strings.Contains(t.task.Statement, base) {
+		return false
+	}
+	switch why {
+	case allowlist.Metadata, allowlist.Shadow, allowlist.ThirdParty:
+		return true
+	case allowlist.Compiled:
+		return path.Ext(base) == ".pyc" || path.Ext(base) == ".pyo"
+	case allowlist.Configuration, allowlist.Build:
+		return runnersOwn.MatchString(base) || changesRunner(c.before.data, c.after.data)
+	case allowlist.Tests:
+		return path.Ext(base) == ".go" && bytes.Contains(c.after.data, []byte("func TestMain("))
+	}
+	return false
+}
+
+var (
+	runnersOwn = regexp.MustCompile(
+		`^(conftest\.py|\.?pytest\.(ini|toml)|(site|user)customize\.py|\.mocharc.*|(jest|vitest|mocha)\..*)$`)
+	runnersPart = regexp.MustCompile(`addopts|pytest|plugin|python_(files|classes|functions)|testpaths|jest|mocha|"test"`)
+)
+
+// changesRunner reports whether a line about a test runner is new in a file of settings.
+func changesRunner(before, after []byte) bool {
+	known := map[string]bool{}
+	for line := range bytes.Lines(before) {
+		known[string(bytes.TrimSpace(line))] = true
+	}
+	for line := range bytes.Lines(after) {
+		if !known[string(bytes.TrimSpace(line))] && runnersPart.Match(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// interruption says how the script was ended, empty where it came to its own end.
+func interruption(r env.Result) string {
+	if r.Signal != "" {
+		return r.Signal
+	}
+	if n := r.ExitCode - 128; n > 0 && n <= int(syscall.SIGSYS) {
+		return fmt.Sprintf("signal %d", n)
+	}
+	return ""
+}
+
+// clearRewards makes sure that a reward is that of this run.
+func (t *trial) clearRewards(ctx context.Context) error {
+	if t.task.Tests.RewardFile == "" {
+		return nil
+	}
+	line := "mkdir -p " + env.ShellQuote(path.Dir(t.task.Tests.RewardFile)) + " && rm -rf --"
+	for _, name := range RewardFiles(t.task.Tests.RewardFile) {
+		line += " " + env.ShellQuote(name)
+	}
+	r, err := t.sb.Run(ctx, env.Command{Line: line, Timeout: applyTimeout})
+	if err == nil && r.ExitCode != 0 {
+		err = errors.New(output(r))
+	}
+	if err != nil {
+		return fmt.Errorf("clear the reward: %w", err)
+	}
+	return nil
+}
+
+// readRewards takes the verdict from where the script left it. r is how the script ended.
+func (t *trial) readRewards(ctx context.Context, r env.Result) error {
+	v := &t.v
+	names, named := rewardNames(t.task)
+	var left []string
+	counts := ""
+	for _, name := range RewardFiles(t.task.Tests.RewardFile) {
+		data, info, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: maxReward, NoFollow: true})
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return fmt.Errorf("read the reward: %w", err)
+		}
+		if err == nil && info.Size > maxReward {
+			err = fmt.Errorf("reward file %s: %w: it is longer than %d bytes", name, ErrUngradable, maxReward)
+		}
+		left = append(left, name)
+		if counts == "" && slices.Contains(names, name) {
+			counts = name
+			t.takeReward(name, data, err)
+		}
+	}
+	switch {
+	case counts == "":
+		v.Status, v.Detail = Ungradable, "the test script left no reward in "+strings.Join(names, " or ")
+	case len(left) > 1 && len(names) > 1 && v.Status != Ungradable:
+		v.Detail = fmt.Sprintf("there are both reward files: %s counts", counts)
+	}
+	var strays []string
+	if !named && len(left) > 1 {
+		strays = left[1:]
+	}
+	for _, name := range left {
+		if !slices.Contains(names, name) {
+			strays = append(strays, name)
+		}
+	}
+	return t.doubt(ctx, r, strays)
+}
+
+// takeReward reads the file that counts.
+func (t *trial) takeReward(name string, data []byte, err error) {
+	v := &t.v
+	if err == nil {
+		v.Rewards, err = ReadReward(name, data)
+	}
+	if err == nil {
+		v.Reward, err = v.Rewards.Reward()
+	}
+	if err != nil {
+		v.Status, v.Detail = Ungradable, err.Error()
+		return
+	}
+	v.Status = Unresolved
+	if v.Reward >= 1 {
+		v.Status = Resolved
+	}
+	v.Report = rewardReport(t.task, v.Status)
+}
+
+// doubt lists what speaks against a reward other than 0: how the script ended, reward files that it does not name, what
+// it left running, and tests that were not run to their end. A reward that can be confirmed in another place loses
+// nothing by files and processes beside it; no other survives a doubt.
+func (t *trial) doubt(ctx context.Context, r env.Result, strays []string) error {
+	v := &t.v
+	if v.Reward == 0 {
+		return nil
+	}
+	note := func(format string, args ...any) {
+		v.Suspicious = append(v.Suspicious, Suspicion{ForgedReward, fmt.Sprintf(format, args...)})
+	}
+	confirmed := t.moved || movable(t.task)
+	for _, name := range strays {
+		note("there is a %s as well, which the test script does not name", name)
+	}
+	if r.Background > 0 && !confirmed {
+		note("%d processes were still running when the test script had ended", r.Background)
+	}
+	if len(v.Suspicious) > 0 && !confirmed {
+		v.Reward = 0
+	}
+	if how := interruption(r); how != "" {
+		note("the test script was ended by %s", how)
+		v.Reward = 0
+	}
+	if lostSummary(t.task, v.Log) {
+		note("the test script calls pytest, and the log does not say that a test passed")
+		v.Reward = 0
+	}
+	if !t.strict {
+		return nil
+	}
+	name, err := t.rewritten(ctx)
+	if err == nil && name != "" {
+		note("%s was rewritten while the tests ran", name)
+		v.Reward = 0
+	}
+	return err
+}
+
+var (
+	runnerCalls = regexp.MustCompile(
+		`\b(pytest|unittest|nosetests|jest|mocha|vitest|tox|manage\.py test|go test|node --test)\b`)
+	quiet       = regexp.MustCompile(`\s(-qq+|-q.*\s-q|--no-summary|--quiet.*\s--quiet)\b`)
+	intoFile    = regexp.MustCompile(`>\s*[^&\s]`)
+	somePassed  = regexp.MustCompile(`\b[1-9]\d* passed\b`)
+)
+
+// knownRunner reports whether the shell scripts of a task call a test runner.
+func knownRunner(t env.Task) bool {
+	return runnerCalls.MatchString(shellText(t))
+}
+
+// shellText is the text of the task's shell scripts.
+func shellText(t env.Task) string {
+	text := t.Tests.Script
+	for _, name := range slices.Sorted(maps.Keys(t.Tests.Files)) {
+		if path.Ext(name) == ".sh" {
+			text += "\n" + t.Tests.Files[name]
+		}
+	}
+	return text
+}
+
+// lostSummary reports whether a script calls pytest, lets it print, and its log does not show that a test passed.
+func lostSummary(t env.Task, log []byte) bool {
+	shell := shellText(t)
+	if !strings.Contains(shell, "pytest") || somePassed.Match(log) {
+		return false
+	}
+	if bytes.Contains(log, []byte("= test session starts =")) {
+		return true
+	}
+	for line := range strings.Lines(shell) {
+		if quiet.MatchString(line) || intoFile.MatchString(line) && !strings.Contains(line, path.Dir(t.Tests.RewardFile)) {
+			return false
+		}
+	}
+	return true
+}
+
+// rewritten returns a program of the verifier's that is not any more what was installed. Tests may be moved and changed
+// by their own script.
+func (t *trial) rewritten(ctx context.Context) (name string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(t.task.Tests.Files)) {
+		if ext := path.Ext(name); !path.IsAbs(name) || ext != ".sh" && ext != ".py" ||
+			strings.HasPrefix(path.Base(name), "test_") {
+			continue
+		}
+		if within, err := filepath.Rel(t.sb.Dir(), name); err == nil && filepath.IsLocal(within) {
+			continue
+		}
+		data, _, err := t.sb.Read(ctx, name, env.ReadOptions{NoFollow: true})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return "", fmt.Errorf("read %s: %w", name, err)
+		}
+		if err == nil && string(data) != t.task.Tests.Files[name] {
+			return name, nil
+		}
+	}
+	return "", nil
+}
