@@ -112,8 +112,8 @@ func (p *params) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// remarks returns all notes, one a line, and one more about the parameters that were given and that nothing has read. It
-// is called when the command has read all it needs.
+// remarks returns all notes, one a line, and one more about the parameters that were given and never read. Call it when
+// the command has read all that it needs.
 func (p *params) remarks(command string) string {
 	var idle []string
 	for key, v := range p.args {

@@ -65,7 +65,8 @@ func (s Slice) bounds(n int) (start, end int) {
 	return start, max(start, clamp(s.End, n))
 }
 
-// ahead yields the part while it reads, and stops reading at its end. Errors are passed on and do not count as elements.
+// ahead yields the part while it reads, and stops reading at its end. Errors are passed on and do not count as
+// elements.
 func (s Slice) ahead(tasks iter.Seq2[env.Task, error]) iter.Seq2[env.Task, error] {
 	return func(yield func(env.Task, error) bool) {
 		if s.End != nil && (*s.End <= 0 || s.Start != nil && *s.End <= *s.Start) {
