@@ -127,9 +127,24 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// hasty makes a provider notice soon that a daemon is down or back.
+// hasty makes a provider notice soon that a daemon is down or back. A ping may still take its time: on a busy machine, a
+// daemon that is well answers late.
 func hasty(p *Provider) *Provider {
-	p.waits = waits{ping: time.Second, watch: 200 * time.Millisecond, undo: 200 * time.Millisecond,
-		retry: time.Millisecond}
+	p.waits.watch, p.waits.undo, p.waits.retry = 200*time.Millisecond, 200*time.Millisecond, time.Millisecond
 	return p
+}
+
+// startPatiently is start with a provider that may take a busy daemon for a dead one.
+func startPatiently(t testing.TB, p *Provider, spec env.Spec) (s *Sandbox) {
+	t.Helper()
+	eventually(t, "a sandbox starts", func() bool {
+		sandbox, err := p.Start(t.Context(), spec)
+		if err != nil {
+			return false
+		}
+		s = sandbox.(*Sandbox)
+		return true
+	})
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
 }

@@ -200,7 +200,8 @@ func TestDaemonFreezes(t *testing.T) {
 	t.Parallel()
 	daemon := privateDaemon(t)
 	p := hasty(provider(t, Options{Hosts: []string{daemon.host()}}))
-	s := start(t, p, env.Spec{Image: busybox})
+	p.waits.ping = 2 * time.Second
+	s := startPatiently(t, p, env.Spec{Image: busybox})
 	if err := daemon.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +223,7 @@ func TestDaemonFreezes(t *testing.T) {
 	_, err := s.Run(t.Context(), env.Command{Line: "true"})
 	wantGone(t, "a call on a frozen daemon", err)
 	thaw()
-	must(t, start(t, p, env.Spec{Image: busybox}), "true")
+	startPatiently(t, p, env.Spec{Image: busybox})
 }
 
 // TestRestartUnderLoad stops and starts the daemon while sandboxes work. Every failure is one of the infrastructure,
@@ -327,6 +328,6 @@ func TestSeveralDaemons(t *testing.T) {
 	}
 	second.start()
 	eventually(t, "the daemon that came back is used again", func() bool {
-		return start(t, p, env.Spec{Image: busybox}).d.host == second.host()
+		return startPatiently(t, p, env.Spec{Image: busybox}).d.host == second.host()
 	})
 }
