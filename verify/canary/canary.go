@@ -1,0 +1,274 @@
+package canary
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// Source is a file of tests.
+type Source struct {
+	Name string
+	Data []byte
+}
+
+// Kind says in which way a twin fails.
+type Kind string
+
+// The kinds of twins.
+const (
+	// Outright is a test with its original's body and one more check that cannot hold.
+	Outright Kind = "outright"
+	// Expectation is a test with its original's body, in which one expectation is wrong: it runs the code under test, and
+	// a result that claims to equal anything satisfies it.
+	Expectation Kind = "expectation"
+)
+
+// Twin is a test that must fail.
+type Twin struct {
+	// Name is unique: a test whose reported name has it as a word is this twin.
+	Name string
+	// Original is the name, in its source, of the test that the twin is made of, and Test that test's id.
+	Original string
+	Test     string
+	File     string
+	Kind     Kind
+	// Site is what was changed, and the same whenever twins of the same source are made.
+	Site string
+}
+
+// Reports reports whether a name in a test report is that of the twin.
+func (t Twin) Reports(name string) bool { return hasWord(name, t.Name) }
+
+// Counterpart returns the name that the twin's original has where a report calls the twin by name.
+func (t Twin) Counterpart(name string) string { return strings.Replace(name, t.Name, t.Original, 1) }
+
+// hasWord reports whether text holds the word, which no letter, digit or underscore precedes. What follows it may be
+// the case of a generated test ("test_sum_0").
+func hasWord(text, word string) bool {
+	for at := 0; ; {
+		i := strings.Index(text[at:], word)
+		if i < 0 {
+			return false
+		}
+		at += i
+		if at == 0 || !wordByte(text[at-1]) {
+			return true
+		}
+		at++
+	}
+}
+
+func wordByte(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
+}
+
+// Order is what to make twins of.
+type Order struct {
+	// Tests are the ids of the tests, those first that matter most.
+	Tests []string
+	// Sources are the files that may hold them.
+	Sources []Source
+	// Most is how many tests get twins at most.
+	Most int
+	// Spoilt are the sites that are not used.
+	Spoilt map[string]bool
+	// Rand chooses names and places.
+	Rand *rand.Rand
+}
+
+// Planting is the outcome: the files that have twins now, and the twins.
+type Planting struct {
+	Files []Source
+	Twins []Twin
+	// Without says of tests why they have no twin.
+	Without map[string]string
+}
+
+// The reasons why there are no twins.
+var (
+	// ErrNoWriter says that there is no way to write tests for the runner.
+	ErrNoWriter = errors.New("no tests can be written for this runner")
+	// ErrNoTwin says that none of the tests could be given a twin.
+	ErrNoTwin = errors.New("none of the tests can be given a twin")
+)
+
+// Writer writes twins in one language.
+type Writer interface {
+	// Holds reports whether a file of that name may hold tests.
+	Holds(name string) bool
+	// Address splits the id of a test into the file that it names, if any, and a word to look for in files.
+	Address(id string) (file, word string)
+	// parse finds the tests of a file. The error says why it cannot be read.
+	parse(s Source) (suite, error)
+}
+
+// suite is the tests of one file.
+type suite interface {
+	// find returns the test of that id.
+	find(id string) (test, bool)
+}
+
+// test is a test in its file.
+type test interface {
+	// name is its name in the source.
+	name() string
+	// places are the offsets at which a twin may be inserted.
+	places() []int
+	// sites are the ways to make a twin of it, the best first. Each of them fails where the original passes.
+	sites() []site
+}
+
+// site is one way to make a twin.
+type site struct {
+	kind Kind
+	key  string
+	// twin is the text of a twin of that name, as it is inserted at one of the places.
+	twin func(name string) string
+}
+
+// perTest is how many twins a test gets at most: of each kind one, and one more wrong expectation.
+const perTest = 3
+
+// Plant makes twins of tests, in the same files. The error is one of those above, wrapped.
+func Plant(w Writer, o Order) (Planting, error) {
+	p := &planter{
+		writer: w, order: o, out: Planting{Without: map[string]string{}}, names: newNames(o), suites: map[int]suite{},
+		broken: map[int]error{}, insertions: map[int][]insertion{}, done: map[string]bool{},
+	}
+	planted := 0
+	for _, id := range o.Tests {
+		if planted == cmp.Or(o.Most, len(o.Tests)) {
+			break
+		}
+		if reason := p.plant(id); reason != "" {
+			p.out.Without[id] = reason
+			continue
+		}
+		planted++
+	}
+	if len(p.out.Twins) == 0 {
+		return p.out, fmt.Errorf("%w: %s", ErrNoTwin, p.reasons())
+	}
+	for i, s := range o.Sources {
+		o.Rand.Shuffle(len(p.insertions[i]), func(a, b int) {
+			p.insertions[i][a], p.insertions[i][b] = p.insertions[i][b], p.insertions[i][a]
+		})
+		if in := p.insertions[i]; len(in) > 0 {
+			p.out.Files = append(p.out.Files, Source{s.Name, insert(s.Data, in)})
+		}
+	}
+	return p.out, nil
+}
+
+// planter is one Plant under way.
+type planter struct {
+	writer     Writer
+	order      Order
+	out        Planting
+	names      *names
+	suites     map[int]suite
+	broken     map[int]error
+	insertions map[int][]insertion
+	done       map[string]bool // functions that have twins: several ids may be cases of one
+}
+
+type insertion struct {
+	at   int
+	text string
+}
+
+// plant gives a test its twins, or says why it has none.
+func (p *planter) plant(id string) (reason string) {
+	at, t, reason := p.locate(id)
+	if reason != "" {
+		return reason
+	}
+	function := fmt.Sprint(at, ":", t.places()[0], ":", t.name())
+	if p.done[function] {
+		return ""
+	}
+	file := p.order.Sources[at].Name
+	made := map[Kind]int{}
+	for _, s := range t.sites() {
+		key := file + ":" + t.name() + ":" + s.key
+		if p.order.Spoilt[key] || made[s.kind] == perTest-1 || s.kind == Outright && made[s.kind] == 1 {
+			continue
+		}
+		made[s.kind]++
+		name := p.names.like(t.name())
+		places := t.places()
+		p.insertions[at] = append(p.insertions[at], insertion{places[p.order.Rand.IntN(len(places))], s.twin(name)})
+		p.out.Twins = append(p.out.Twins, Twin{
+			Name: name, Original: t.name(), Test: id, File: file, Kind: s.kind, Site: key,
+		})
+	}
+	if len(made) == 0 {
+		return "every way to make it fail is known not to work"
+	}
+	p.done[function] = true
+	return ""
+}
+
+// locate finds the test of an id.
+func (p *planter) locate(id string) (at int, t test, reason string) {
+	file, _ := p.writer.Address(id)
+	reason = "it is generated, or in no file that is known"
+	for i, s := range p.order.Sources {
+		if file != "" && !sameFile(s.Name, file) || !p.writer.Holds(s.Name) {
+			continue
+		}
+		if p.suites[i] == nil && p.broken[i] == nil {
+			p.suites[i], p.broken[i] = p.writer.parse(s)
+		}
+		if p.broken[i] != nil {
+			if file != "" {
+				reason = fmt.Sprintf("%s cannot be read: %v", s.Name, p.broken[i])
+			}
+			continue
+		}
+		if t, ok := p.suites[i].find(id); ok {
+			return i, t, ""
+		}
+	}
+	return 0, nil, reason
+}
+
+// sameFile reports whether a name of a report is that of a file, whose name may be longer at its beginning.
+func sameFile(name, reported string) bool {
+	return name == reported || strings.HasSuffix(name, "/"+strings.TrimPrefix(reported, "./"))
+}
+
+// reasons sums up why tests have no twins.
+func (p *planter) reasons() string {
+	if len(p.out.Without) == 0 {
+		return "there are no tests"
+	}
+	counts := map[string]int{}
+	for _, reason := range p.out.Without {
+		counts[reason]++
+	}
+	var lines []string
+	for reason, n := range counts {
+		lines = append(lines, fmt.Sprintf("%d of %d: %s", n, len(p.out.Without), reason))
+	}
+	slices.Sort(lines)
+	const most = 3
+	return strings.Join(lines[:min(most, len(lines))], "; ")
+}
+
+// insert puts texts into data. Texts at the same place stay in their order.
+func insert(data []byte, in []insertion) []byte {
+	slices.SortStableFunc(in, func(a, b insertion) int { return a.at - b.at })
+	var out []byte
+	last := 0
+	for _, one := range in {
+		out = append(out, data[last:one.at]...)
+		out = append(out, one.text...)
+		last = one.at
+	}
+	return append(out, data[last:]...)
+}

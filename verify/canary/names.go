@@ -1,0 +1,80 @@
+package canary
+
+import (
+	"math/rand/v2"
+	"strings"
+	"unicode"
+)
+
+// names makes names for twins that do not tell them from the tests around them.
+type names struct {
+	rand  *rand.Rand
+	taken strings.Builder // everything that a new name must not be found in
+}
+
+func newNames(o Order) *names {
+	n := &names{rand: o.Rand}
+	for _, s := range o.Sources {
+		n.taken.Write(s.Data)
+		n.taken.WriteByte('\n')
+	}
+	for _, id := range o.Tests {
+		n.taken.WriteString(id + "\n")
+	}
+	return n
+}
+
+// endings are what a name is varied with: words that tests are told apart by.
+var endings = []string{
+	"again", "alone", "ascending", "at end", "at start", "before", "between", "both", "bytes", "by default", "by key",
+	"by name", "cached", "chained", "combined", "copy", "deep", "descending", "direct", "duplicate", "each", "edge",
+	"empty", "every", "existing", "extended", "first", "from list", "full", "implicit", "in order", "indirect", "inner",
+	"inverse", "keeps type", "large", "last", "lazy", "limits", "long", "many", "mixed", "more", "multiple", "negative",
+	"nested", "none", "nothing", "once", "one", "optional", "order", "other", "outer", "pair", "partial", "plain",
+	"positive", "repeated", "reversed", "same", "second", "several", "shallow", "short", "simple", "single", "small",
+	"sorted", "split", "strict", "swapped", "symmetric", "text", "third", "together", "twice", "two", "unchanged",
+	"unicode", "unique", "upper", "values", "whole", "with args", "with defaults", "with keys", "with spaces",
+	"without args", "without key", "zero",
+}
+
+// like returns a name that resembles a test's and that nothing has yet.
+func (n *names) like(name string) string {
+	for try := 0; ; try++ {
+		candidate := n.vary(name)
+		for more := 0; more < try/20; more++ {
+			candidate = n.vary(candidate)
+		}
+		if !hasWord(n.taken.String(), candidate) {
+			n.taken.WriteString(candidate + "\n")
+			return candidate
+		}
+	}
+}
+
+// vary changes a name by one word: in the style of the name, "test_merge_twice", "TestMergeTwice" or "merges twice".
+func (n *names) vary(name string) string {
+	words := strings.Fields(endings[n.rand.IntN(len(endings))])
+	switch {
+	case strings.ContainsAny(name, " "):
+		return n.join(strings.Split(name, " "), words, " ")
+	case strings.Contains(name, "_") || strings.ToLower(name) == name && strings.HasPrefix(name, "test"):
+		return n.join(strings.Split(name, "_"), words, "_")
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }):
+		return name + " " + strings.Join(words, " ")
+	case strings.ToLower(name) == name:
+		return name + " " + strings.Join(words, " ")
+	}
+	for _, w := range words {
+		name += strings.ToUpper(w[:1]) + w[1:]
+	}
+	return name
+}
+
+// join replaces the last word of a long name, or appends to a short one.
+func (n *names) join(parts, words []string, separator string) string {
+	const long = 4
+	if len(parts) >= long && n.rand.IntN(2) == 0 {
+		parts = parts[:len(parts)-1]
+	}
+	return strings.Join(append(append([]string{}, parts...), words...), separator)
+}

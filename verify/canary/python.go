@@ -1,0 +1,261 @@
+package canary
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Python writes tests for pytest, unittest, Django's runner and those that look like one of them.
+type Python struct{}
+
+var _ Writer = Python{}
+
+// Holds reports whether a file of that name may hold tests.
+func (Python) Holds(name string) bool { return strings.HasSuffix(name, ".py") }
+
+// pyID is a test's id in its parts.
+type pyID struct {
+	file string
+	path []string // classes, and the function last
+}
+
+// The forms of ids: "test_a (package.module.Class)", where newer versions of Python repeat the function behind the
+// class, and names of any other runner, in which dots or colons separate classes from functions.
+var djangoID = regexp.MustCompile(`^(\w+) \(([\w.]+)\)`)
+
+func (Python) split(id string) pyID {
+	if m := djangoID.FindStringSubmatch(id); m != nil {
+		parts := strings.Split(strings.TrimSuffix(m[2], "."+m[1]), ".")
+		i := slices.IndexFunc(parts, func(part string) bool { return part != "" && 'A' <= part[0] && part[0] <= 'Z' })
+		if i < 0 {
+			i = len(parts) - 1
+		}
+		file := ""
+		if i > 0 {
+			file = strings.Join(parts[:i], "/") + ".py"
+		}
+		return pyID{file: file, path: append(slices.Clone(parts[i:]), m[1])}
+	}
+	p := pyID{}
+	if file, rest, ok := strings.Cut(id, "::"); ok && strings.HasSuffix(file, ".py") {
+		p.file, id = file, rest
+	}
+	id, _, _ = strings.Cut(id, "[")
+	p.path = strings.FieldsFunc(id, func(r rune) bool { return r == ':' || r == '.' })
+	return p
+}
+
+// Address splits the id of a test.
+func (w Python) Address(id string) (file, word string) {
+	p := w.split(id)
+	if len(p.path) == 0 {
+		return p.file, ""
+	}
+	return p.file, p.path[len(p.path)-1]
+}
+
+// pyFile is a file of Python.
+type pyFile struct {
+	data      []byte
+	lines     []pyLine
+	functions []*pyFunction
+	bases     map[string][]string // of each class
+}
+
+// pyBlock is a block under way while a file is read.
+type pyBlock struct {
+	indent int
+	class  string
+	inside bool // of a function
+	id     int
+	f      *pyFunction
+}
+
+// pyFunction is a function that is not inside of another one.
+type pyFunction struct {
+	file       *pyFile
+	title      string
+	class      string // the classes around it, joined by dots
+	block      int    // which functions are beside it
+	from, to   int    // with decorators
+	head       int    // the line of def
+	decorators string
+	body       []pyLine // all lines below the head
+}
+
+var pyHead = regexp.MustCompile(`^(async\s+def|def|class)\s+(\w+)`)
+
+func (Python) parse(s Source) (suite, error) {
+	lines, err := pyLines(s.Data)
+	if err != nil {
+		return nil, err
+	}
+	f := &pyFile{data: s.Data, lines: lines, bases: map[string][]string{}}
+	f.read()
+	return f, nil
+}
+
+// read finds the functions.
+func (f *pyFile) read() {
+	open, blocks, decorated := []pyBlock{{indent: -1}}, 0, -1
+	for i, l := range f.lines {
+		for len(open) > 1 && open[len(open)-1].indent >= l.indent {
+			open = open[:len(open)-1]
+		}
+		for _, b := range open {
+			if b.f != nil {
+				b.f.to = l.end
+				b.f.body = append(b.f.body, l)
+			}
+		}
+		if strings.HasPrefix(l.text, "@") {
+			if decorated < 0 {
+				decorated = i
+			}
+			continue
+		}
+		first := i
+		if decorated >= 0 {
+			first, decorated = decorated, -1
+		}
+		around := open[len(open)-1]
+		if !strings.HasSuffix(pyCode(l.text), ":") && pyHead.FindString(l.text) == "" {
+			continue
+		}
+		blocks++
+		b := pyBlock{indent: l.indent, class: around.class, inside: around.inside, id: blocks}
+		m := pyHead.FindStringSubmatch(l.text)
+		switch {
+		case m == nil:
+		case m[1] == "class":
+			b.class = strings.TrimPrefix(around.class+"."+m[2], ".")
+			f.bases[m[2]] = pyBases(l.text)
+		case !around.inside:
+			b.inside = true
+			b.f = &pyFunction{
+				file: f, title: m[2], class: around.class, block: around.id, from: f.lines[first].start, to: l.end, head: i,
+				decorators: string(f.data[f.lines[first].start:l.start]),
+			}
+			f.functions = append(f.functions, b.f)
+		}
+		open = append(open, b)
+	}
+}
+
+// pyCode is a logical line without the comment at its end and the blanks around it.
+func pyCode(text string) string {
+	data, depth := []byte(text), 0
+	for at := 0; at < len(data); at++ {
+		switch c := data[at]; {
+		case c == '"' || c == '\'':
+			end, err := pyString(data, at)
+			if err != nil {
+				return strings.TrimSpace(text)
+			}
+			at = end - 1
+		case c == '#' && depth == 0:
+			return strings.TrimSpace(text[:at])
+		case c == '#':
+			at = lineEnd(data, at) - 1
+		case strings.IndexByte("([{", c) >= 0:
+			depth++
+		case strings.IndexByte(")]}", c) >= 0:
+			depth--
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+func pyBases(head string) []string {
+	_, list, ok := strings.Cut(head, "(")
+	if !ok {
+		return nil
+	}
+	list, _, _ = strings.Cut(list, ")")
+	var names []string
+	for _, base := range strings.Split(list, ",") {
+		base = strings.TrimSpace(base)
+		names = append(names, base[strings.LastIndexByte(base, '.')+1:])
+	}
+	return names
+}
+
+func (f *pyFile) find(id string) (test, bool) {
+	path := (Python{}).split(id).path
+	if len(path) == 0 {
+		return nil, false
+	}
+	if t := f.documented(id); t != nil {
+		return t, true
+	}
+	title, class := path[len(path)-1], ""
+	if len(path) > 1 {
+		class = path[len(path)-2]
+	}
+	if t := f.lookup(title, class, map[string]bool{}); t != nil {
+		return t, true
+	}
+	if i := slices.IndexFunc(f.functions, func(t *pyFunction) bool { return class == "" && t.title == title }); i >= 0 {
+		return f.functions[i], true
+	}
+	// The cases of a generated test have its name and a number: "test_sum_0_empty".
+	i := slices.IndexFunc(f.functions, func(t *pyFunction) bool {
+		generated := strings.Contains(t.decorators, "parameterized") || strings.Contains(t.decorators, "expand") ||
+			strings.Contains(t.decorators, "data(")
+		return generated && strings.HasPrefix(title, t.title+"_") && (class == "" || lastPart(t.class) == class)
+	})
+	if i < 0 {
+		return nil, false
+	}
+	return f.functions[i], true
+}
+
+// documented finds the test that Django's runner calls by the first line of its docstring.
+func (f *pyFile) documented(id string) *pyFunction {
+	if !strings.Contains(id, " ") || djangoID.MatchString(id) {
+		return nil
+	}
+	for _, t := range f.functions {
+		if len(t.body) == 0 || !pyDocstring(t.body[0].text) {
+			continue
+		}
+		first, _, _ := strings.Cut(strings.Trim(strings.TrimLeft(pyCode(t.body[0].text), "rRuUbB"), "\"' \t\r\n"), "\n")
+		if strings.TrimSpace(first) == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// lookup finds a method, also one that the class has from another one in the file.
+func (f *pyFile) lookup(title, class string, seen map[string]bool) *pyFunction {
+	seen[class] = true
+	var found *pyFunction
+	for _, t := range f.functions {
+		if t.title == title && lastPart(t.class) == class {
+			found = t // the last one of a name is the one that counts
+		}
+	}
+	for _, base := range f.bases[class] {
+		if found == nil && !seen[base] && base != "" {
+			found = f.lookup(title, base, seen)
+		}
+	}
+	return found
+}
+
+func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+
+func (t *pyFunction) name() string { return t.title }
+
+// places are before the test, and behind it or a later function beside it: what the decorators need is defined there.
+func (t *pyFunction) places() []int {
+	places := []int{t.from}
+	for _, other := range t.file.functions {
+		if other.block == t.block && other.class == t.class && other.from >= t.from {
+			places = append(places, other.to)
+		}
+	}
+	return places
+}

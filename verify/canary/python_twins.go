@@ -1,0 +1,360 @@
+package canary
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// pyEdit replaces a part of a function's text. The offsets are those of the file.
+type pyEdit struct {
+	from, to int
+	text     string
+}
+
+// sites are the ways to make a twin of a test: each wrong expectation that can be made of its statements, and the test
+// with one more check.
+func (t *pyFunction) sites() []site {
+	var all []site
+	if t.oneLine() {
+		return []site{{Outright, "end", func(name string) string { return t.short(name) }}}
+	}
+	for i := len(t.body) - 1; i >= 0; i-- {
+		l := t.body[i]
+		if !t.runs(i) {
+			continue
+		}
+		code := pyCode(l.text)
+		wrong := t.wrong(code)
+		for n, e := range wrong {
+			from := l.end - len(l.text)
+			edits := []pyEdit{{from, from + len(code), e.text}}
+			if e.elsewhere != nil {
+				edits = []pyEdit{*e.elsewhere}
+			}
+			key := fmt.Sprintf("%d.%d", i, n)
+			all = append(all, site{Expectation, key, func(name string) string { return t.render(name, edits) }})
+		}
+	}
+	end := t.to
+	text := t.margin() + t.failure() + "\n"
+	if end > 0 && t.file.data[end-1] != '\n' {
+		text = "\n" + text
+	}
+	at := end
+	if last := t.body[len(t.body)-1]; last.indent == t.body[0].indent && strings.HasPrefix(last.text, "return") {
+		at, text = last.start, t.margin()+t.failure()+"\n"
+	}
+	return append(all, site{Outright, "end", func(name string) string {
+		return t.render(name, []pyEdit{{at, at, text}})
+	}})
+}
+
+// oneLine reports whether the whole test is on the line of its head.
+func (t *pyFunction) oneLine() bool { return len(t.body) == 0 }
+
+// short is the twin of a test on one line.
+func (t *pyFunction) short(name string) string {
+	head := t.file.lines[t.head]
+	code := pyCode(head.text)
+	mask := maskTop(code)
+	colon := strings.Index(mask, ":")
+	if colon < 0 {
+		colon = len(code) - 1
+	}
+	indent := string(t.file.data[head.start : head.end-len(head.text)])
+	text := t.decorators + indent + pyRenamed(code[:colon+1], name) + " " + t.failure() + "\n"
+	return "\n" + text + "\n"
+}
+
+// margin is the white space before a statement of the body.
+func (t *pyFunction) margin() string {
+	first := t.body[0]
+	return string(t.file.data[first.start : first.end-len(first.text)])
+}
+
+// runs reports whether a line of the body is a statement that every run of the test comes to.
+func (t *pyFunction) runs(i int) bool {
+	indent := t.body[0].indent
+	level := t.body[i].indent
+	if level == indent {
+		return true
+	}
+	// In a block: only with, and for, lead to each of their statements.
+	for j := i - 1; j >= 0 && level > indent; j-- {
+		if t.body[j].indent >= level {
+			continue
+		}
+		level = t.body[j].indent
+		head := t.body[j].text
+		if !pyRuns.MatchString(head) || strings.Contains(head, "aises") || strings.Contains(head, "arns") {
+			return false
+		}
+	}
+	return level == indent
+}
+
+var pyRuns = regexp.MustCompile(`^(async\s+)?(with|for)\b`)
+
+// failure is a statement that fails, in the style of the test.
+func (t *pyFunction) failure() string {
+	var body strings.Builder
+	for _, l := range t.body {
+		body.WriteString(l.text)
+	}
+	n := len(t.title)%7 + 2
+	switch text := body.String(); {
+	case strings.Contains(text, "self.assertEqual("):
+		return fmt.Sprintf("self.assertEqual(%d, %d)", n, n+1)
+	case strings.Contains(text, "self.assert"):
+		return fmt.Sprintf("self.assertTrue(%d > %d)", n, n+1)
+	}
+	return fmt.Sprintf("assert %d == %d", n, n+1)
+}
+
+var pyDef = regexp.MustCompile(`^((?:async\s+)?def\s+)\w+`)
+
+func pyRenamed(head, name string) string { return pyDef.ReplaceAllString(head, "${1}"+name) }
+
+// render is the test under another name, without its docstring and with the edits, which do not overlap.
+func (t *pyFunction) render(name string, edits []pyEdit) string {
+	head := t.file.lines[t.head]
+	from := head.end - len(head.text)
+	code := pyCode(head.text)
+	edits = append([]pyEdit{{from, from + len(code), pyRenamed(code, name)}}, edits...)
+	if doc := t.body[0]; pyDocstring(doc.text) {
+		at := doc.end - len(doc.text)
+		edits = append(edits, pyEdit{at, at + len(pyCode(doc.text)), "pass"})
+	}
+	var b strings.Builder
+	at := t.from
+	for at < t.to || len(edits) > 0 {
+		next := -1
+		for i, e := range edits {
+			if e.from >= at && (next < 0 || e.from < edits[next].from) {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		b.Write(t.file.data[at:edits[next].from])
+		b.WriteString(edits[next].text)
+		at = edits[next].to
+		edits = append(edits[:next], edits[next+1:]...)
+	}
+	b.Write(t.file.data[at:max(at, t.to)])
+	text := strings.TrimRight(b.String(), "\r\n") + "\n"
+	if t.from > 0 && t.file.data[t.from-1] != '\n' || len(t.file.data) == t.to && t.file.data[t.to-1] != '\n' {
+		text = "\n" + text
+	}
+	if t.class == "" {
+		return "\n" + text + "\n\n"
+	}
+	return "\n" + text + "\n"
+}
+
+var pyPrefix = regexp.MustCompile(`^[rRuUbBfF]{0,2}["']`)
+
+// pyDocstring reports whether a statement is a string and nothing else.
+func pyDocstring(text string) bool {
+	code := pyCode(text)
+	if !pyPrefix.MatchString(code) {
+		return false
+	}
+	return strings.TrimLeft(strings.TrimSpace(maskTop(code)), "rRuUbBfF") == ""
+}
+
+// pyWrong is a statement with a wrong expectation, or the edit of another statement that makes it wrong.
+type pyWrong struct {
+	text      string
+	elsewhere *pyEdit
+}
+
+var (
+	pyCall   = regexp.MustCompile(`^([\w.]*?)(\w+)\(`)
+	pyRaises = regexp.MustCompile(`^(with\s+[\w.]*(?:raises|assertRaises|assertRaisesRegex|assertRaisesMessage)\()([\w.]+)`)
+	pyWords  = regexp.MustCompile(`\b(and|or|not|in|is|if|else|lambda|for|await|yield)\b`)
+	// pyOpposites are checks that fail where the other one passes.
+	pyOpposites = map[string]string{
+		"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assertIsNone": "assertIsNotNone",
+		"assertIsNotNone": "assertIsNone", "assertIn": "assertNotIn", "assertNotIn": "assertIn", "assertIs": "assertIsNot",
+		"assertIsInstance": "assertNotIsInstance", "assertGreater": "assertLessEqual", "assertLess": "assertGreaterEqual",
+		"assertGreaterEqual": "assertLess", "assertLessEqual": "assertGreater", "assertNotEqual": "assertEqual",
+		"assertContains": "assertNotContains", "assertNotContains": "assertContains",
+	}
+)
+
+// wrong returns what a statement becomes when it expects something else.
+func (t *pyFunction) wrong(code string) []pyWrong {
+	if rest, ok := strings.CutPrefix(code, "assert"); ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
+		return t.wrongAssert(code, rest)
+	}
+	if m := pyRaises.FindStringSubmatch(code); m != nil {
+		return []pyWrong{{text: m[1] + "FloatingPointError" + code[len(m[0]):]}}
+	}
+	m := pyCall.FindStringSubmatch(code)
+	if m == nil || !strings.HasSuffix(code, ")") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
+		return nil
+	}
+	arguments := splitTop(code[len(m[0]):len(code)-1], ",")
+	lower := strings.ToLower(m[2])
+	switch {
+	case pyOpposites[m[2]] != "" && len(arguments) > 0:
+		return []pyWrong{{text: m[1] + pyOpposites[m[2]] + code[len(m[1]+m[2]):]}}
+	case strings.HasSuffix(lower, "notequal"), strings.Contains(lower, "notalmost"), len(arguments) < 2:
+		return nil
+	case !strings.Contains(lower, "assert") && !strings.HasPrefix(lower, "eq"),
+		!strings.Contains(lower, "equal") && lower != "eq_" && !strings.HasSuffix(lower, "close"):
+		return nil
+	}
+	for _, i := range []int{1, 0} {
+		if other, ok := pyOther(arguments[i]); ok {
+			arguments[i] = other
+			return []pyWrong{{text: m[0] + strings.Join(arguments, ",") + ")"}}
+		}
+	}
+	if e := t.assigned(strings.TrimSpace(arguments[1])); e != nil {
+		return []pyWrong{{elsewhere: e}}
+	}
+	arguments[1] = pyWrapped(arguments[1])
+	return []pyWrong{{text: m[0] + strings.Join(arguments, ",") + ")"}}
+}
+
+// wrongAssert does so for an assert statement.
+func (t *pyFunction) wrongAssert(code, rest string) []pyWrong {
+	parts := splitTop(rest, ",")
+	expr, message := strings.TrimSpace(parts[0]), ""
+	if len(parts) > 1 {
+		message = "," + strings.Join(parts[1:], ",")
+	}
+	negated := pyWrong{text: "assert not (" + expr + ")" + message}
+	mask := maskTop(expr)
+	if strings.HasPrefix(expr, "not ") && !pyWords.MatchString(mask[4:]) {
+		negated.text = "assert " + strings.TrimSpace(expr[4:]) + message
+	}
+	if strings.ContainsAny(strings.NewReplacer("==", "").Replace(mask), "<>!=") || strings.Count(mask, "==") != 1 ||
+		pyWords.MatchString(mask) {
+		return []pyWrong{negated}
+	}
+	at := strings.Index(mask, "==")
+	left, right := expr[:at], expr[at+2:]
+	if other, ok := pyOther(right); ok {
+		return []pyWrong{{text: "assert " + left + "==" + other + message}}
+	}
+	if other, ok := pyOther(left); ok {
+		return []pyWrong{{text: "assert " + other + "==" + right + message}}
+	}
+	if e := t.assigned(strings.TrimSpace(right)); e != nil {
+		return []pyWrong{{elsewhere: e}}
+	}
+	return []pyWrong{{text: "assert " + left + "== " + strings.TrimSpace(pyWrapped(right)) + message}, negated}
+}
+
+func pyWrapped(expr string) string {
+	trimmed := strings.TrimLeft(expr, " \t\r\n")
+	return expr[:len(expr)-len(trimmed)] + "(" + trimmed + ", 0)"
+}
+
+// assigned returns the edit that gives a variable another value, where the test names it twice: in one assignment of a
+// literal, and where it is compared.
+func (t *pyFunction) assigned(name string) *pyEdit {
+	word := regexp.MustCompile(`^[A-Za-z_]\w*$`)
+	if !word.MatchString(name) {
+		return nil
+	}
+	use := regexp.MustCompile(`\b` + name + `\b`)
+	uses, at := 0, -1
+	for i, l := range t.body {
+		uses += len(use.FindAllString(l.text, -1))
+		if l.indent == t.body[0].indent && strings.HasPrefix(strings.ReplaceAll(l.text, " ", ""), name+"=") {
+			at = i
+		}
+	}
+	if uses != 2 || at < 0 {
+		return nil
+	}
+	l := t.body[at]
+	code := pyCode(l.text)
+	head, value, _ := strings.Cut(code, "=")
+	other, ok := pyOther(value)
+	if !ok {
+		return nil
+	}
+	from := l.end - len(l.text)
+	return &pyEdit{from, from + len(code), head + "=" + other}
+}
+
+var pyNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
+
+// pyOther changes the value of a literal, or the last literal inside of a list, a tuple, a set or a dictionary.
+func pyOther(expr string) (string, bool) {
+	trimmed := strings.TrimSpace(expr)
+	i := strings.Index(expr, trimmed)
+	before, after := expr[:i], expr[i+len(trimmed):]
+	if other, ok := pyOtherScalar(trimmed); ok {
+		return before + other + after, true
+	}
+	if !bracketed(trimmed) {
+		return "", false
+	}
+	inner := trimmed[1 : len(trimmed)-1]
+	parts := splitTop(inner, ",")
+	for n := len(parts) - 1; n >= 0; n-- {
+		part := parts[n]
+		if pyWords.MatchString(maskTop(part)) {
+			return "", false
+		}
+		key := ""
+		if pair := splitTop(part, ":"); len(pair) == 2 && trimmed[0] == '{' {
+			key, part = pair[0]+":", pair[1]
+		} else if len(pair) > 2 {
+			return "", false
+		}
+		if other, ok := pyOther(part); ok {
+			parts[n] = key + other
+			return before + trimmed[:1] + strings.Join(parts, ",") + trimmed[len(trimmed)-1:] + after, true
+		}
+	}
+	if strings.TrimSpace(inner) == "" && trimmed[0] == '[' {
+		return before + "[0]" + after, true
+	}
+	if strings.TrimSpace(inner) == "" && trimmed[0] == '{' {
+		return before + "{0: 0}" + after, true
+	}
+	return "", false
+}
+
+// pyOtherScalar changes a number, a text, or one of the constants.
+func pyOtherScalar(expr string) (string, bool) {
+	switch expr {
+	case "True":
+		return "False", true
+	case "False":
+		return "True", true
+	case "None":
+		return "0", true
+	}
+	if pyNumber.MatchString(expr) {
+		if n, err := strconv.Atoi(expr); err == nil {
+			return strconv.Itoa(n + 1), true
+		}
+		if f, err := strconv.ParseFloat(expr, 64); err == nil {
+			return strconv.FormatFloat(f+1, 'f', -1, 64), true
+		}
+	}
+	if !pyPrefix.MatchString(expr) || strings.TrimLeft(strings.TrimSpace(maskTop(expr)), "rRuUbBfF \t\r\n") != "" {
+		return "", false
+	}
+	quotes := expr[len(expr)-1:]
+	if strings.HasSuffix(expr, strings.Repeat(quotes, 3)) && len(expr) >= 6 {
+		quotes = expr[len(expr)-3:]
+	}
+	body := expr[:len(expr)-len(quotes)]
+	letter := "s"
+	if strings.HasSuffix(body, "s") {
+		letter = "e"
+	}
+	return body + letter + quotes, true
+}
