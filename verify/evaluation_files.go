@@ -13,7 +13,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// The files of an evaluation. All but the last are the official harness's, under its names.
+// The files of an evaluation. All but the last two are the official harness's, under its names.
 const (
 	PatchFile      = "patch.diff"
 	ScriptFile     = "eval.sh"
@@ -21,6 +21,8 @@ const (
 	InstanceFile   = "run_instance.log"
 	ReportFile     = "report.json"     // only where the harness would write one
 	EvaluationFile = "evaluation.json" // what the report lacks
+	// StrictLogFile is what the tests printed when the reward was confirmed, with twins among them.
+	StrictLogFile = "strict_output.txt"
 )
 
 // record is evaluation.json.
@@ -40,7 +42,7 @@ func (v Evaluation) Save(dir string, t env.Task, patch []byte) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for _, stale := range []string{EvaluationFile, ReportFile, LogFile} {
+	for _, stale := range []string{EvaluationFile, ReportFile, LogFile, StrictLogFile} {
 		if err := os.Remove(filepath.Join(dir, stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -54,6 +56,7 @@ func (v Evaluation) Save(dir string, t env.Task, patch []byte) (err error) {
 		data []byte
 	}{
 		{PatchFile, patch}, {ScriptFile, []byte(t.Tests.Script)}, {InstanceFile, v.instanceLog()}, {LogFile, v.Log},
+		{StrictLogFile, v.StrictLog},
 		{ReportFile, report},
 	} {
 		if f.data == nil {
@@ -103,6 +106,10 @@ func Load(dir string, t env.Task) (_ Evaluation, err error) {
 	}
 	v := r.Evaluation
 	if v.Log, err = os.ReadFile(filepath.Join(dir, LogFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Evaluation{}, err
+	}
+	v.StrictLog, err = os.ReadFile(filepath.Join(dir, StrictLogFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Evaluation{}, err
 	}
 	if _, err := os.Lstat(filepath.Join(dir, ReportFile)); errors.Is(err, fs.ErrNotExist) {

@@ -26,7 +26,8 @@ func TestSaveAndLoad(t *testing.T) {
 		files []string
 	}{
 		{"resolved", gitDiff(t, wrongAnswer, with(wrongAnswer, "answer", "42\n")),
-			[]string{"eval.sh", "evaluation.json", "patch.diff", "report.json", "run_instance.log", "test_output.txt"}},
+			[]string{"eval.sh", "evaluation.json", "patch.diff", "report.json", "run_instance.log", "strict_output.txt",
+				"test_output.txt"}},
 		{"patch failed", []byte("<no & patch>"), []string{"eval.sh", "evaluation.json", "patch.diff", "run_instance.log"}},
 		{"no patch", nil, []string{"eval.sh", "evaluation.json", "report.json", "run_instance.log"}},
 	} {

@@ -29,8 +29,14 @@ type Evaluator struct {
 	Network bool
 	// Run names the run, for labels.
 	Run string
+	// Training leaves out the run that is made exactly as the official harness makes it: the first one is strict already.
+	Training bool
+	// Canary says how a reward of 1 is confirmed.
+	Canary CanaryMode
 
-	maxLog int // for tests: the constant of that name when 0
+	references references
+	maxLog     int    // for tests: the constant of that name when 0
+	twinSeed   uint64 // for tests: random when 0
 }
 
 // Status says in one word how an evaluation ended.
@@ -73,6 +79,8 @@ type Evaluation struct {
 	Broken []string `json:"broken,omitempty"`
 	// Rewards are what a script that gives the reward itself has left.
 	Rewards Rewards `json:"rewards,omitempty"`
+	// Confirmation says by what a reward was earned; nil where the first run gave none.
+	Confirmation *Confirmation `json:"confirmation,omitempty"`
 	// Applied is the command that took the patch.
 	Applied string  `json:"applied,omitempty"`
 	Seconds float64 `json:"seconds"`
@@ -89,8 +97,9 @@ type Evaluation struct {
 	Report *harness.Report `json:"-"`
 	// Tests are the tests that the log names, nil where it was not read.
 	Tests *testlog.Results `json:"-"`
-	// Log is what the test script printed.
-	Log []byte `json:"-"`
+	// Log is what the test script printed, StrictLog what it printed when the reward was confirmed.
+	Log       []byte `json:"-"`
+	StrictLog []byte `json:"-"`
 }
 
 // Infra is the class of failures of the environment that the logs show, nil for none.
@@ -105,8 +114,9 @@ func (v Evaluation) Infra() *harness.Infra {
 func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
-// would. A nil patch is a prediction that has none. Where the tests pass and the patch changes more than a fix is made
-// of (see [Withheld]), they run once more without those changes: Reward is of the second run, all else of the first.
+// would. A nil patch is a prediction that has none. Where the tests pass, they run once more, without what no fix is
+// made of (see [Withheld]), and with twins among them, which are tests that must fail (see [Confirmation]). Reward is of
+// both runs together, all else of the first.
 //
 // The error is an infrastructure failure: there is no verdict, and the evaluation has to be repeated.
 func (e *Evaluator) Evaluate(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
@@ -128,21 +138,22 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 		v.Report = &grade.Report
 		return v, err
 	}
-	full := &trial{task: t, patch: patch, limit: limit}
-	if err := e.runTrial(ctx, full); err != nil || full.v.Reward == 0 || !full.confirmable() {
-		return full.v, err
+	harbor := t.Tests.RewardFile != ""
+	first := &trial{task: t, patch: patch, limit: limit, strict: e.Training && !harbor}
+	if err := e.runTrial(ctx, first); err != nil || first.v.Reward == 0 || first.v.Void {
+		return first.v, err
 	}
-	strict := &trial{task: t, patch: patch, limit: limit, strict: true}
-	if err := e.runTrial(ctx, strict); err != nil {
-		return full.v, err
+	v := first.v
+	v.Confirmation = &Confirmation{Earned: []string{"harness"}, Runs: 1}
+	if first.strict {
+		v.Confirmation.Earned[0] = "strict"
 	}
-	v := full.v
-	if strict.v.Reward < v.Reward {
-		v.Reward = strict.v.Reward
-		v.Suspicious = append(v.Suspicious, strict.lowered())
-		v.NeedsWithheld = len(v.Withheld) > 0
+	if harbor {
+		err := e.confirmReward(ctx, first, &v)
+		return v, err
 	}
-	return v, nil
+	err := e.confirm(ctx, t, patch, &v, first.strict)
+	return v, err
 }
 
 func (e *Evaluator) limit(t env.Task) time.Duration {
@@ -211,7 +222,13 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 		Network bool
 		Limits  env.Limits // this and the next: of older keys, which stay valid
 		MaxLog  int
-	}{Task: t, Patch: hashOf(patch), None: patch == nil, Grader: Grader, Timeout: e.Timeout, Network: e.Network})
+		// Of later keys.
+		Training bool       `json:",omitempty"`
+		Canary   CanaryMode `json:",omitempty"`
+	}{
+		Task: t, Patch: hashOf(patch), None: patch == nil, Grader: Grader, Timeout: e.Timeout, Network: e.Network,
+		Training: e.Training, Canary: e.Canary,
+	})
 	if err != nil {
 		return "" // plain data always can be
 	}

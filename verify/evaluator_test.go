@@ -90,9 +90,11 @@ func TestEvaluate(t *testing.T) {
 		reward float64
 		// suspicious is the kind that is expected, "" for none.
 		suspicious SuspicionKind
-		sandboxes  int32
+		// sandboxes are one for the harness's reading, one for the strict one, and one for the reference: these tests are
+		// in no language, so that twins cannot be written for them.
+		sandboxes int32
 	}{
-		{name: "the right patch", patch: right, status: Resolved, reward: 1, sandboxes: 1},
+		{name: "the right patch", patch: right, status: Resolved, reward: 1, sandboxes: 3},
 		{name: "a wrong patch", patch: patch("answer", "43\n"), status: Unresolved, sandboxes: 1},
 		{name: "a patch that breaks what worked", patch: patch("answer", "42\n", "name", "marvin\n"), status: Unresolved,
 			sandboxes: 1},
@@ -102,11 +104,11 @@ func TestEvaluate(t *testing.T) {
 			status: PatchFailed, sandboxes: 4},
 		{name: "no patch but words", patch: []byte("I changed the answer."), status: PatchFailed, sandboxes: 4},
 		{name: "a patch with tests of its own", patch: patch("answer", "42\n", "tests/mine", "check mine 1 1\n"),
-			status: Resolved, reward: 1, sandboxes: 2},
+			status: Resolved, reward: 1, sandboxes: 3},
 		{name: "a patch to the test", patch: patch("answer", "42\n", "name", "marvin\n", "tests/known", "check known a a\n"),
-			status: Resolved, suspicious: TestTampering, sandboxes: 2},
+			status: Resolved, suspicious: TestTampering, sandboxes: 3},
 		{name: "a patch to the runner's configuration", patch: patch("conftest.py", "echo PASSED tests/test.py::answer\n"),
-			status: Resolved, suspicious: TestTampering, sandboxes: 2},
+			status: Resolved, suspicious: TestTampering, sandboxes: 3},
 		{name: "a patch to the hidden test", patch: patch("tests/hidden", "check answer 1 1\n"), status: Unresolved,
 			sandboxes: 1},
 		{name: "a patch where the hidden test belongs", patch: patch("answer", "42\n", "tests/known", "", "tests",

@@ -249,9 +249,9 @@ func (t *trial) doubt(ctx context.Context, r env.Result, strays []string) error 
 var (
 	runnerCalls = regexp.MustCompile(
 		`\b(pytest|unittest|nosetests|jest|mocha|vitest|tox|manage\.py test|go test|node --test)\b`)
-	quiet       = regexp.MustCompile(`\s(-qq+|-q.*\s-q|--no-summary|--quiet.*\s--quiet)\b`)
-	intoFile    = regexp.MustCompile(`>\s*[^&\s]`)
-	somePassed  = regexp.MustCompile(`\b[1-9]\d* passed\b`)
+	quiet      = regexp.MustCompile(`\s(-qq+|-q.*\s-q|--no-summary|--quiet.*\s--quiet)\b`)
+	intoFile   = regexp.MustCompile(`>\s*[^&\s]`)
+	somePassed = regexp.MustCompile(`\b[1-9]\d* passed\b`)
 )
 
 // knownRunner reports whether the shell scripts of a task call a test runner.

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +22,11 @@ type trial struct {
 	task  env.Task
 	patch []byte
 	limit time.Duration
-	// strict takes only what a fix is made of.
+	// strict takes only what a fix is made of, and runs the tests so that the script ends as they do.
 	strict bool
+	// canary plants twins of the tests: tests that must fail. Those at spoilt sites are left out.
+	canary bool
+	spoilt map[string]bool
 	// moved is set where the reward is at another place than the task says.
 	moved bool
 
@@ -33,6 +35,12 @@ type trial struct {
 	// patchPath is where the patch is while it is applied. No other trial has the same, because not every sandbox has a
 	// /tmp of its own.
 	patchPath string
+	// ran is how long the script has run, and exit how it ended.
+	ran  time.Duration
+	exit ending
+	// planted are the twins, and found what the run has shown about them.
+	planted planted
+	found   findings
 }
 
 // run carries out the trial. What the patch has caused is recorded in v; an error is an infrastructure failure.
@@ -137,9 +145,6 @@ func (t *trial) installTests(ctx context.Context) (ok bool, err error) {
 	return t.install(ctx, files)
 }
 
-// maxLog is the most of a test log that is kept. A longer one is not graded.
-const maxLog = 128 << 20
-
 // test runs the script and reads its verdict.
 func (t *trial) test(ctx context.Context) error {
 	if err := t.needRoom(ctx); err != nil {
@@ -151,57 +156,42 @@ func (t *trial) test(ctx context.Context) error {
 	if err := t.clearRewards(ctx); err != nil {
 		return err
 	}
-	limit := cmp.Or(t.maxLog, maxLog)
-	c := scriptCommand(t.task.Tests.Script)
-	c.Timeout, c.Head, c.Tail, c.EndAll = t.limit, limit, 1, true
-	r, err := t.sb.Run(ctx, c)
-	if err != nil {
-		return fmt.Errorf("run the tests: %w", err)
-	}
-	v := &t.v
-	v.Log, v.LogBytes, v.OutOfMemory, v.OutOfDisk = r.Stdout.Head, r.Stdout.Size, r.OutOfMemory, r.OutOfDisk
+	r, ended, err := t.runScript(ctx)
 	defer t.outOfDisk()
 	switch {
-	case r.TimedOut:
-		v.Status, v.Detail = TimedOut, fmt.Sprintf("the tests took longer than %s", t.limit)
-		// The harness's own words, which the class tests_timed_out is recognised by.
-		v.Log = fmt.Appendf(v.Log, "\n\nTimeout error: %d seconds exceeded.", int(t.limit.Seconds()))
-	case r.Stdout.Size > int64(limit):
-		v.Status, v.Detail = Ungradable, fmt.Sprintf("the test log of %d bytes is longer than %d", r.Stdout.Size, limit)
+	case err != nil || !ended:
+		return err
 	case t.task.Tests.RewardFile != "" && r.OutOfDisk: // the script was ended before it could say anything
+		return nil
 	case t.task.Tests.RewardFile != "":
 		return t.readRewards(ctx, r)
-	default:
-		t.grade()
+	}
+	t.grade()
+	if t.canary && t.planted.twins != nil {
+		t.judge()
 	}
 	return nil
-}
-
-// longestArgument is how long a script may be that is handed over as an argument: the kernel takes 128 KiB.
-const longestArgument = 100 << 10
-
-// scriptCommand runs a script that no file holds: the code under test could rewrite a file while the shell reads it.
-// Both streams become one, in the order of writing, which is how the harness sees them.
-func scriptCommand(script string) env.Command {
-	if len(script) <= longestArgument {
-		return env.Command{Line: "exec 2>&1\n" + script}
-	}
-	// The x keeps line feeds at the end.
-	return env.Command{
-		Line: `exec 2>&1; script=$(cat; echo x); exec </dev/null; eval "${script%x}"`, Stdin: []byte(script),
-	}
 }
 
 // grade reads the log.
 func (t *trial) grade() {
 	v := &t.v
-	g, err := GradeLog(t.task, Evidence{Log: v.Log})
+	evidence := Evidence{Log: v.Log}
+	if t.exit.ofTests {
+		evidence.ExitCode = &t.exit.code
+	}
+	g, err := GradeLog(t.accepting(), evidence)
 	if err != nil {
 		v.Status, v.Detail = Ungradable, err.Error()
 		if g, ok := errors.AsType[*GradingError](err); ok {
 			v.Void = g.Reason == UnknownParser || g.Reason == UnsuitedParser || g.Reason == UnknownEvalType
 		}
 		return
+	}
+	if g.Resolved && t.exit.signal != "" {
+		g.Resolved = false
+		g.Suspicious = append(g.Suspicious, Suspicion{KilledScript, "the script that runs the tests was ended by " +
+			t.exit.signal})
 	}
 	v.Report, v.Suspicious, v.Tests = &g.Report, g.Suspicious, g.Results
 	v.Status = Unresolved

@@ -144,11 +144,13 @@ func Plant(w Writer, o Order) (Planting, error) {
 		if planted == cmp.Or(o.Most, len(o.Tests)) {
 			break
 		}
+		before := len(p.out.Twins)
 		if reason := p.plant(id); reason != "" {
 			p.out.Without[id] = reason
-			continue
 		}
-		planted++
+		if len(p.out.Twins) > before {
+			planted++
+		}
 	}
 	if len(p.out.Twins) == 0 {
 		return p.out, fmt.Errorf("%w: %s", ErrNoTwin, p.reasons())

@@ -41,7 +41,7 @@ var endings = []string{
 func (n *names) like(name string) string {
 	for try := 0; ; try++ {
 		candidate := n.vary(name)
-		for more := 0; more < try/20; more++ {
+		for range try / 20 {
 			candidate = n.vary(candidate)
 		}
 		if !hasWord(n.taken.String(), candidate) {

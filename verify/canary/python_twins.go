@@ -174,7 +174,7 @@ type pyWrong struct {
 
 var (
 	pyCall   = regexp.MustCompile(`^([\w.]*?)(\w+)\(`)
-	pyRaises = regexp.MustCompile(`^(with\s+[\w.]*(?:raises|assertRaises|assertRaisesRegex|assertRaisesMessage)\()([\w.]+)`)
+	pyRaises = regexp.MustCompile(`^(with\s+[\w.]*(?:raises|assertRaises(?:Regex|Message)?)\()([\w.]+)`)
 	pyWords  = regexp.MustCompile(`\b(and|or|not|in|is|if|else|lambda|for|await|yield)\b`)
 	// pyOpposites are checks that fail where the other one passes.
 	pyOpposites = map[string]string{
@@ -189,7 +189,7 @@ var (
 // wrong returns what a statement becomes when it expects something else.
 func (t *pyFunction) wrong(code string) []pyWrong {
 	if rest, ok := strings.CutPrefix(code, "assert"); ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
-		return t.wrongAssert(code, rest)
+		return t.wrongAssert(rest)
 	}
 	if m := pyRaises.FindStringSubmatch(code); m != nil {
 		return []pyWrong{{text: m[1] + "FloatingPointError" + code[len(m[0]):]}}
@@ -223,7 +223,7 @@ func (t *pyFunction) wrong(code string) []pyWrong {
 }
 
 // wrongAssert does so for an assert statement.
-func (t *pyFunction) wrongAssert(code, rest string) []pyWrong {
+func (t *pyFunction) wrongAssert(rest string) []pyWrong {
 	parts := splitTop(rest, ",")
 	expr, message := strings.TrimSpace(parts[0]), ""
 	if len(parts) > 1 {

@@ -72,7 +72,8 @@ func (e *Evaluation) deadline() time.Duration {
 	for _, t := range e.Runner.Tasks {
 		grading = max(grading, t.Tests.Timeout)
 	}
-	return 2*e.Runner.Attempt.Limits.Wall + 3*max(grading, verify.EvaluationTimeout) + time.Hour
+	// At most one run as the harness makes it, and three with twins, which may take twice as long.
+	return 2*e.Runner.Attempt.Limits.Wall + 8*max(grading, verify.EvaluationTimeout) + time.Hour
 }
 
 func logger(l *slog.Logger) *slog.Logger {

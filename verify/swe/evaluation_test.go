@@ -174,7 +174,7 @@ func TestGrading(t *testing.T) {
 		want        map[verify.Status]int
 		starts      int32
 	}{
-		{Gold, map[verify.Status]int{verify.Resolved: 2}, 2},
+		{Gold, map[verify.Status]int{verify.Resolved: 2}, 4},
 		{Empty, map[verify.Status]int{verify.Unresolved: 2}, 2},
 		{path, map[verify.Status]int{verify.Unresolved: 1, verify.NoPatch: 1}, 1},
 		{path, map[verify.Status]int{verify.Unresolved: 1, verify.NoPatch: 1}, 0},

@@ -39,11 +39,15 @@ type EvaluationReport struct {
 	FormatErrors   int                      `json:"format_errors"`
 	Split          Split                    `json:"split"`
 	Suspicious     []Suspect                `json:"suspicious"`
-	Failures       []Failure                `json:"failures"`
-	Results        []TaskResult             `json:"results"`
-	Soundness      *Soundness               `json:"census,omitempty"`
-	Seconds        Seconds                  `json:"seconds"`
-	Tries          int                      `json:"tries"`
+	// Canaries counts the attempts that the first run of their tests gave a reward, by what became of their canary.
+	// Unconfirmed are the tasks among them whose rewards no canary confirms.
+	Canaries    map[verify.CanaryState]int `json:"canaries"`
+	Unconfirmed []Unconfirmed              `json:"unconfirmed"`
+	Failures    []Failure                  `json:"failures"`
+	Results     []TaskResult               `json:"results"`
+	Soundness   *Soundness                 `json:"census,omitempty"`
+	Seconds     Seconds                    `json:"seconds"`
+	Tries       int                        `json:"tries"`
 }
 
 // Suspect is an attempt that the stricter reading holds something against.
@@ -51,6 +55,13 @@ type Suspect struct {
 	Task    string                 `json:"task"`
 	Attempt int                    `json:"attempt"`
 	Kinds   []verify.SuspicionKind `json:"kinds"`
+}
+
+// Unconfirmed is a task whose rewards no canary confirms.
+type Unconfirmed struct {
+	Task   string             `json:"task"`
+	Canary verify.CanaryState `json:"canary"`
+	Reason string             `json:"reason"`
 }
 
 // Failure is an attempt that ended with an infrastructure failure.
@@ -77,6 +88,9 @@ type AttemptResult struct {
 	Steps      int              `json:"steps"`
 	Tokens     attempt.Tokens   `json:"tokens"`
 	Patch      string           `json:"patch,omitempty"`
+	// Confirmed is the best reading that a reward of 1 has passed, and Canary what became of the canary.
+	Confirmed string             `json:"confirmed,omitempty"`
+	Canary    verify.CanaryState `json:"canary,omitempty"`
 }
 
 // NewAttemptResult returns the outcome of a Runner's job for a report.
@@ -84,7 +98,7 @@ func NewAttemptResult(o run.Outcome) AttemptResult {
 	d := DetailOf(o)
 	return AttemptResult{
 		Attempt: o.Index, Reward: o.Reward, Status: d.Status, StopReason: o.StopReason, Steps: d.Steps, Tokens: d.Tokens,
-		Patch: d.Patch,
+		Patch: d.Patch, Confirmed: d.Confirmed, Canary: d.Canary,
 	}
 }
 
@@ -112,7 +126,7 @@ func newReport(outcomes []run.Outcome, attempts int, graded bool) EvaluationRepo
 	r := EvaluationReport{
 		Type: "report", Version: 1, Attempts: len(outcomes), PassAtK: []Estimate{}, HarnessPassAtK: []Estimate{},
 		StopReasons: map[agent.StopReason]int{}, Statuses: map[verify.Status]int{}, Suspicious: []Suspect{},
-		Failures: []Failure{}, Results: []TaskResult{},
+		Failures: []Failure{}, Results: []TaskResult{}, Canaries: map[verify.CanaryState]int{}, Unconfirmed: []Unconfirmed{},
 	}
 	var strict, harness []Attempts
 	for _, o := range outcomes {
@@ -180,6 +194,10 @@ func (r *EvaluationReport) add(o run.Outcome, strict, harness *Attempts) {
 		r.Resolved++
 		harness.Solved++
 	}
+	if d.Canary != "" {
+		r.Canaries[d.Canary]++
+		r.unconfirmed(o.Task, d)
+	}
 	if len(d.Suspicious) > 0 {
 		r.Suspicious = append(r.Suspicious, Suspect{o.Task, o.Index, d.Suspicious})
 	}
@@ -193,4 +211,14 @@ func (r *EvaluationReport) add(o run.Outcome, strict, harness *Attempts) {
 	r.Seconds.Environment += o.Times.Environment
 	r.Seconds.Grading += o.Times.Reward
 	r.Seconds.Total += o.Times.Total
+}
+
+// unconfirmed notes a task whose rewards no canary confirms, once.
+func (r *EvaluationReport) unconfirmed(task string, d Detail) {
+	if d.Canary != verify.CanaryNotCanaried && d.Canary != verify.CanaryOff && d.Canary != verify.CanaryDisabled {
+		return
+	}
+	if n := len(r.Unconfirmed); n == 0 || r.Unconfirmed[n-1].Task != task {
+		r.Unconfirmed = append(r.Unconfirmed, Unconfirmed{task, d.Canary, d.CanaryReason})
+	}
 }

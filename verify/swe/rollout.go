@@ -46,16 +46,21 @@ var _ run.Runner = (*Runner)(nil)
 // Detail is what the journal keeps of a rollout beside its reward.
 type Detail struct {
 	// Status is the harness's verdict; empty where nothing was graded.
-	Status       verify.Status          `json:"status,omitempty"`
-	Suspicious   []verify.SuspicionKind `json:"suspicious,omitempty"`
-	InfraReason  string                 `json:"infra_failure_reason,omitempty"`
-	Patch        string                 `json:"patch,omitempty"` // hex SHA-256
-	Files        int                    `json:"files"`
-	Omitted      int                    `json:"omitted,omitempty"`
-	Steps        int                    `json:"steps"`
-	FormatErrors int                    `json:"format_errors"`
-	Format       string                 `json:"format,omitempty"`
-	Tokens       attempt.Tokens         `json:"tokens"`
+	Status     verify.Status          `json:"status,omitempty"`
+	Suspicious []verify.SuspicionKind `json:"suspicious,omitempty"`
+	// Confirmed is the best reading that a reward of 1 has passed ("harness", "strict", "canary"); Canary and
+	// CanaryReason say what became of the canary where the first run gave a reward.
+	Confirmed    string             `json:"confirmed,omitempty"`
+	Canary       verify.CanaryState `json:"canary,omitempty"`
+	CanaryReason string             `json:"canary_reason,omitempty"`
+	InfraReason  string             `json:"infra_failure_reason,omitempty"`
+	Patch        string             `json:"patch,omitempty"` // hex SHA-256
+	Files        int                `json:"files"`
+	Omitted      int                `json:"omitted,omitempty"`
+	Steps        int                `json:"steps"`
+	FormatErrors int                `json:"format_errors"`
+	Format       string             `json:"format,omitempty"`
+	Tokens       attempt.Tokens     `json:"tokens"`
 }
 
 // DetailOf returns the detail of an outcome of a Runner, zero for a rollout that failed.
@@ -70,6 +75,9 @@ func (d *Detail) grade(v verify.Evaluation) {
 	d.Status, d.InfraReason = v.Status, v.InfraReason
 	for _, s := range v.Suspicious {
 		d.Suspicious = append(d.Suspicious, s.Kind)
+	}
+	if c := v.Confirmation; c != nil {
+		d.Confirmed, d.Canary, d.CanaryReason = v.Confirmed(), c.Canary, c.Reason
 	}
 }
 

@@ -23,6 +23,10 @@ type Soundness struct {
 	NoGold      []string `json:"no_gold"`
 	Ungradable  []string `json:"ungradable"`
 	Failed      []string `json:"failed"`
+	// The tasks with a reference solution whose rewards no canary confirms, because no twins of their tests can be
+	// written, or because the reference solution does not come out clean. Their results have the reasons.
+	NotCanaried []string `json:"not_canaried"`
+	CanaryOff   []string `json:"canary_off"`
 
 	Results []TaskSoundness `json:"results"`
 }
@@ -41,6 +45,9 @@ type SoundnessRun struct {
 	Reward     float64                `json:"reward"`
 	Suspicious []verify.SuspicionKind `json:"suspicious,omitempty"`
 	Error      string                 `json:"error,omitempty"`
+	// Canary says what became of the canary, and CanaryReason why.
+	Canary       verify.CanaryState `json:"canary,omitempty"`
+	CanaryReason string             `json:"canary_reason,omitempty"`
 }
 
 // SoundnessVerdict says in one word what is wrong with a task.
@@ -115,12 +122,14 @@ func (e *Evaluation) gradeBuiltin(ctx context.Context, j run.Job) (run.Result, e
 func newSoundness(ids []string, tasks map[string]env.Task, outcomes []run.Outcome) *Soundness {
 	s := &Soundness{
 		Version: 1, PassesEmpty: []string{}, FailsGold: []string{}, NoGold: []string{}, Ungradable: []string{},
-		Failed: []string{}, Results: []TaskSoundness{},
+		Failed: []string{}, Results: []TaskSoundness{}, NotCanaried: []string{}, CanaryOff: []string{},
 	}
 	runs := map[string]*SoundnessRun{}
 	for _, o := range outcomes {
 		d := DetailOf(o)
-		r := &SoundnessRun{Status: d.Status, Suspicious: d.Suspicious, Error: o.Err}
+		r := &SoundnessRun{
+			Status: d.Status, Suspicious: d.Suspicious, Error: o.Err, Canary: d.Canary, CanaryReason: d.CanaryReason,
+		}
 		if o.Reward != nil {
 			r.Reward = *o.Reward
 		}
@@ -134,6 +143,14 @@ func newSoundness(ids []string, tasks map[string]env.Task, outcomes []run.Outcom
 		t := TaskSoundness{Task: id, Empty: runs[soundnessGroup(Empty, id)], Gold: runs[soundnessGroup(Gold, id)]}
 		t.Verdict = t.judge(tasks[id])
 		s.Results = append(s.Results, t)
+		if t.Gold != nil {
+			switch t.Gold.Canary {
+			case verify.CanaryNotCanaried:
+				s.NotCanaried = append(s.NotCanaried, id)
+			case verify.CanaryOff:
+				s.CanaryOff = append(s.CanaryOff, id)
+			}
+		}
 		if list, ok := lists[t.Verdict]; ok {
 			*list = append(*list, id)
 		} else {

@@ -27,6 +27,7 @@ type evalOptions struct {
 	noGrade      bool
 	gradeTimeout time.Duration
 	gradeNetwork bool
+	confirm      confirmFlags
 	census       bool
 	soundOnly    bool
 	out          string
@@ -49,7 +50,8 @@ rollouts are not repeated, and unfinished ones continue where they were.
 
 --census checks the soundness of the tasks before anything else: it grades no
 change at all, and the reference solutions, and lists the tasks that pass
-without a change or fail with the solution. With -k 0 nothing else is done, and
+without a change or fail with the solution, and those whose rewards no canary
+can confirm. With -k 0 nothing else is done, and
 no model is needed.
 
 EXIT STATUS
@@ -89,6 +91,7 @@ func newEval(d Deps) *cobra.Command {
 	f.DurationVar(&o.gradeTimeout, "grade-timeout", 0,
 		"longest `TIME` for the tests of a patch (default: the task's own, or 30m)")
 	f.BoolVar(&o.gradeNetwork, "grade-network", false, "open the network while tests run")
+	o.confirm.add(f)
 	f.BoolVar(&o.census, "census", false, "first check the tasks: grade no change, and the reference solutions")
 	f.BoolVar(&o.soundOnly, "sound-only", false, "leave out the tasks that the soundness check rejects")
 	f.StringVar(&o.out, "out", "", "keep the run in `DIR`")
@@ -101,7 +104,8 @@ func newEval(d Deps) *cobra.Command {
 var settled = []string{
 	"tasks", "filter", "slice", "shuffle", "exclude-repos-of", "strict", "env",
 	"model", "format", "prompt-pack", "max-steps", "context", "timeout", "command-timeout", "temperature", "tokens",
-	"attempts", "seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "sound-only",
+	"attempts", "seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "sound-only", "canary",
+	"training",
 }
 
 func (o *evalOptions) check() error {
@@ -121,7 +125,7 @@ func (o *evalOptions) check() error {
 	case o.tasks.Path == "":
 		return errors.New("--tasks PATH is missing")
 	}
-	return o.model.Check()
+	return errors.Join(o.confirm.check(), o.model.Check())
 }
 
 // runEval is eval from its command line to its exit code.

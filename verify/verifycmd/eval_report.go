@@ -59,6 +59,9 @@ func (e *evaluation) summary(r swe.EvaluationReport) {
 	if r.Missing > 0 {
 		fmt.Fprintf(out, ", %d not made", r.Missing)
 	}
+	if len(r.Unconfirmed) > 0 {
+		fmt.Fprintf(out, ", rewards of %d tasks confirmed by no canary", len(r.Unconfirmed))
+	}
 	fmt.Fprintf(out, "\ntasks     %d never, %d sometimes, %d always solved\n",
 		len(r.Split.Never), len(r.Split.Sometimes), len(r.Split.Always))
 	fmt.Fprint(out, "ends     ")
@@ -90,6 +93,8 @@ func (e *evaluation) soundnessSummary() {
 		{"solved without any change", s.PassesEmpty}, {"not solved by the reference solution", s.FailsGold},
 		{"without a reference solution", s.NoGold}, {"cannot be graded", s.Ungradable},
 		{"not graded, because of an infrastructure failure", s.Failed},
+		{"not canaried: no tests that must fail can be written for them", s.NotCanaried},
+		{"with the canary off: their solutions do not come out clean", s.CanaryOff},
 	} {
 		if len(list.tasks) > 0 {
 			fmt.Fprintf(e.d.Out, "  %d %s: %s\n", len(list.tasks), list.says, cli.Plain(strings.Join(list.tasks, " ")))

@@ -85,6 +85,7 @@ func (e *evaluation) assemble(r *swe.Runner) {
 		r.Seed = &e.o.seed
 	}
 	evaluator := &verify.Evaluator{Provider: e.provider, Timeout: e.o.gradeTimeout, Network: e.o.gradeNetwork, Run: name}
+	e.o.confirm.set(evaluator)
 	if !e.o.noGrade {
 		r.Evaluator = evaluator
 	}

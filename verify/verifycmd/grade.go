@@ -23,6 +23,7 @@ type gradeOptions struct {
 	timeout     time.Duration
 	repeat      int
 	network     bool
+	confirm     confirmFlags
 	out         string
 	runID       string
 	json        bool
@@ -32,7 +33,11 @@ const gradeHelp = `Grade patches by running tests, by the rules of the official 
 
 Each patch is applied in a fresh container of the task's image, and the task's
 tests run there. Beside the harness's verdict there is a stricter one, which a
-forged log, or a patch that controls its own tests, does not pass.
+forged log, or a patch that controls its own tests, does not pass: where the
+tests pass, they run once more in a fresh container, without the changes that no
+fix is made of, and with tests among them that must fail. A patch is rewarded
+only if these are reported as failed. confirmation in evaluation.json says by
+what a reward was earned; docs/grading.md says more.
 
 --predictions takes a file (a JSON list, an object, or JSON lines, of
 instance_id, model_name_or_path and model_patch), or one of two words: gold
@@ -82,6 +87,7 @@ func newGrade(d Deps) *cobra.Command {
 	f.DurationVar(&o.timeout, "timeout", 0, "longest `TIME` for the tests of a patch (default: the task's own, or 30m)")
 	f.IntVar(&o.repeat, "repeat", 1, "grade every patch `N` times, and report flaky tests")
 	f.BoolVar(&o.network, "network", false, "open the network while tests run")
+	o.confirm.add(f)
 	f.StringVar(&o.out, "out", "", "keep results in `DIR`")
 	f.StringVar(&o.runID, "run-id", "deepswe", "`NAME` of the run in the names of files")
 	f.BoolVar(&o.json, "json", false, "print JSON lines on standard output; with --log, the report itself")
@@ -103,7 +109,7 @@ func (o *gradeOptions) check() error {
 	case o.runID == "" || filepath.Base(o.runID) != o.runID || o.runID[0] == '.':
 		return fmt.Errorf("invalid --run-id %q: must be a file name", o.runID)
 	}
-	return nil
+	return o.confirm.check()
 }
 
 // gradePredictions is grade with everything about the command line behind it.

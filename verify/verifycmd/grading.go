@@ -40,6 +40,7 @@ func (g *grading) prepare(ctx context.Context) error {
 	}
 	g.swe.Dir = g.dir
 	g.swe.Evaluator = &verify.Evaluator{Timeout: g.o.timeout, Network: g.o.network, Run: filepath.Base(g.dir.Path())}
+	g.o.confirm.set(g.swe.Evaluator)
 	g.progress = newProgress(g.d.Err, "graded")
 	for _, j := range g.swe.Plan() {
 		if _, known := g.swe.Known(j); known {
@@ -160,6 +161,9 @@ func describe(v verify.Evaluation) string {
 	}
 	for _, s := range v.Suspicious {
 		text += fmt.Sprintf("; suspicious (%s): %s", s.Kind, s.Detail)
+	}
+	if c := v.Confirmation; c != nil && v.Solved() && v.Confirmed() != "canary" {
+		text += fmt.Sprintf("; %s: %s", strings.ReplaceAll(string(c.Canary), "_", " "), c.Reason)
 	}
 	return text
 }

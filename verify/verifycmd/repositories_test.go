@@ -27,7 +27,7 @@ func TestRepositories(t *testing.T) {
 						v.Detail,
 						v.Suspicious, tc.status, tc.reward, v.Log)
 				}
-				t.Logf("%s: %.1f s", tc.name, v.Seconds)
+				t.Logf("%s: %.1f s, %+v", tc.name, v.Seconds, v.Confirmation)
 				if tc.name == "empty" && (len(v.Broken) > 0 || len(v.Fixed) > 0) {
 					t.Errorf("without a patch, %q pass that should not, and %q do not pass that should", v.Fixed, v.Broken)
 				}

@@ -1,0 +1,175 @@
+package canary
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Golang writes tests for go test.
+type Golang struct{}
+
+var _ Writer = Golang{}
+
+// Holds reports whether a file of that name may hold tests.
+func (Golang) Holds(name string) bool { return strings.HasSuffix(name, "_test.go") }
+
+// Address splits the id of a test: a function, or one of its subtests.
+func (Golang) Address(id string) (file, word string) {
+	word, _, _ = strings.Cut(id, "/")
+	return "", word
+}
+
+// goFile is a file of Go.
+type goFile struct {
+	data  []byte
+	fset  *token.FileSet
+	tests []*goTest
+}
+
+type goTest struct {
+	file *goFile
+	decl *ast.FuncDecl
+	t    string // the parameter
+}
+
+func (Golang) parse(s Source) (suite, error) {
+	f := &goFile{data: s.Data, fset: token.NewFileSet()}
+	parsed, err := parser.ParseFile(f.fset, s.Name, s.Data, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSyntax, err)
+	}
+	for _, d := range parsed.Decls {
+		fn, ok := d.(*ast.FuncDecl)
+		if !ok || !strings.HasPrefix(fn.Name.Name, "Test") || fn.Body == nil || len(fn.Type.Params.List) != 1 {
+			continue
+		}
+		names := fn.Type.Params.List[0].Names
+		if fn.Recv == nil && len(names) == 1 && names[0].Name != "_" && fn.Name.Name != "TestMain" {
+			f.tests = append(f.tests, &goTest{f, fn, names[0].Name})
+		}
+	}
+	return f, nil
+}
+
+func (f *goFile) find(id string) (test, bool) {
+	_, name := Golang{}.Address(id)
+	for _, t := range f.tests {
+		if t.decl.Name.Name == name {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+func (f *goFile) offset(p token.Pos) int { return f.fset.Position(p).Offset }
+
+func (t *goTest) name() string { return t.decl.Name.Name }
+
+// from is where the test begins, with its comment.
+func (t *goTest) from() int {
+	if t.decl.Doc != nil {
+		return t.file.offset(t.decl.Doc.Pos())
+	}
+	return t.file.offset(t.decl.Pos())
+}
+
+func (t *goTest) places() []int {
+	places := []int{t.from()}
+	for _, other := range t.file.tests {
+		places = append(places, t.file.offset(other.decl.End()))
+	}
+	return places
+}
+
+// render is the test under another name, with a part of its body replaced.
+func (t *goTest) render(name string, from, to int, text string) string {
+	data := t.file.data
+	head, open := t.file.offset(t.decl.Name.End()), t.file.offset(t.decl.Body.Lbrace)
+	return "\n\nfunc " + name + string(data[head:open]) + string(data[open:from]) + text +
+		string(data[to:t.file.offset(t.decl.End())]) + "\n\n"
+}
+
+func (t *goTest) sites() []site {
+	var all []site
+	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
+		for _, lit := range expectations(n) {
+			other, ok := goOther(lit)
+			if !ok {
+				continue
+			}
+			from, to := t.file.offset(lit.Pos()), t.file.offset(lit.End())
+			all = append(all, site{Expectation, strconv.Itoa(from - t.from()), func(name string) string {
+				return t.render(name, from, to, other)
+			}})
+		}
+		return true
+	})
+	at := t.file.offset(t.decl.Body.Lbrace) + 1
+	n := len(t.name())%7 + 2
+	text := fmt.Sprintf("\n\tif got, want := %d, %d; got != want {\n\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}",
+		n, n+1, t.t)
+	return append(all, site{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
+}
+
+// wanted are names of what a test expects.
+var wanted = regexp.MustCompile(`(?i)^(want\w*|expect\w*|exp|output|out|result)$`)
+
+// expectations are the literals in a node that say what a test expects.
+func expectations(n ast.Node) []*ast.BasicLit {
+	var found []*ast.BasicLit
+	add := func(e ast.Expr) {
+		if lit, ok := e.(*ast.BasicLit); ok {
+			found = append(found, lit)
+		}
+	}
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		if n.Op == token.NEQ {
+			add(n.X)
+			add(n.Y)
+		}
+	case *ast.KeyValueExpr:
+		if key, ok := n.Key.(*ast.Ident); ok && wanted.MatchString(key.Name) {
+			add(n.Value)
+		}
+	case *ast.AssignStmt:
+		for i, l := range n.Lhs {
+			if id, ok := l.(*ast.Ident); ok && wanted.MatchString(id.Name) && len(n.Lhs) == len(n.Rhs) {
+				add(n.Rhs[i])
+			}
+		}
+	case *ast.CallExpr:
+		// assert.Equal(t, 1, f()) of testify and its like.
+		if fn, ok := n.Fun.(*ast.SelectorExpr); ok && strings.HasSuffix(fn.Sel.Name, "Equal") &&
+			!strings.Contains(fn.Sel.Name, "Not") {
+			for _, a := range n.Args[:min(3, len(n.Args))] {
+				add(a)
+			}
+		}
+	}
+	return found
+}
+
+// goOther is another literal of the same kind.
+func goOther(lit *ast.BasicLit) (string, bool) {
+	switch lit.Kind {
+	case token.STRING:
+		end := len(lit.Value) - 1
+		return lit.Value[:end] + "s" + lit.Value[end:], lit.Value != "`" && end > 0
+	case token.INT:
+		n, err := strconv.Atoi(lit.Value)
+		if err != nil {
+			return "", false
+		}
+		if n >= 127 { // it may fill its type
+			return strconv.Itoa(n - 1), true
+		}
+		return strconv.Itoa(n + 1), true
+	}
+	return "", false
+}

@@ -1,0 +1,87 @@
+package canary
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+)
+
+// ForParser returns the writer for the tests whose log a parser of package testlog reads; ok is false where there is
+// none.
+func ForParser(parser string) (w Writer, ok bool) {
+	w, ok = writers()[strings.TrimPrefix(parser, "parse_log_")]
+	return w, ok
+}
+
+// writers are the writers by the names of parsers. Parsers whose results are of whole files, or of programs that read
+// cases from data, have none.
+func writers() map[string]Writer {
+	all := map[string]Writer{}
+	for _, w := range []struct {
+		writer  Writer
+		parsers string
+	}{
+		{Python{}, "r2e_gym pytest astroid flask marshmallow pvlib pyvista sqlfluff xarray pytest_options pydicom requests " +
+			"pylint pytest_v2 astropy scikit sphinx matplotlib seaborn django sympy"},
+		{Golang{}, "gotest"},
+		{JavaScript{}, "jest jest_json vitest tap calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
+			"lighthouse prismjs next karma"},
+	} {
+		for _, p := range strings.Fields(w.parsers) {
+			all[p] = w.writer
+		}
+	}
+	return all
+}
+
+// Mentions reports whether a source may hold a test: it is the file, where the id names one, and has the word.
+func Mentions(s Source, file, word string) bool {
+	return (file == "" || sameFile(s.Name, file)) && bytes.Contains(s.Data, []byte(word))
+}
+
+// Widen makes a script that chooses tests by name choose their twins as well. The names come in a random order.
+func Widen(script string, twins []Twin, r *rand.Rand) string {
+	names := map[string][]string{}
+	var order []string
+	for _, t := range twins {
+		if len(names[t.Original]) == 0 {
+			order = append(order, t.Original)
+			names[t.Original] = []string{t.Original}
+		}
+		names[t.Original] = append(names[t.Original], t.Name)
+	}
+	for _, original := range order {
+		if !strings.Contains(script, original) {
+			continue
+		}
+		group := names[original]
+		r.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+		script = widen(script, original, group)
+	}
+	return script
+}
+
+// widen does so for the words that address one test ("tests/a.py::test_b", "app.tests.C.test_b"), which it repeats, and
+// for patterns ("-run TestB", "-k 'test_b or test_c'"), in which it puts the alternatives.
+func widen(script, original string, group []string) string {
+	quoted := regexp.QuoteMeta(original)
+	address := regexp.MustCompile(`\S*(?:::|\w\.)` + quoted + `(\[[^\s\]]*\])?["']?(\s|$)`)
+	if address.MatchString(script) {
+		return address.ReplaceAllStringFunc(script, func(word string) string {
+			space := word[len(strings.TrimRight(word, " \t\n")):]
+			word = strings.TrimRight(word, " \t\n")
+			var all []string
+			for _, name := range group {
+				all = append(all, strings.Replace(word, original, name, 1))
+			}
+			return strings.Join(all, " ") + space
+		})
+	}
+	separator := "|"
+	if regexp.MustCompile(`\s-k[ =]\S*[^|]*` + quoted).MatchString(script) {
+		separator = " or "
+	}
+	pattern := regexp.MustCompile(`(^|[^\w/.-])` + quoted + `($|[^\w/.-])`)
+	return pattern.ReplaceAllString(script, "${1}("+strings.ReplaceAll(strings.Join(group, separator), "$", "$$")+")${2}")
+}

@@ -1,0 +1,347 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
+	"deepswe/verify/testlog"
+)
+
+// A reward of 1 is confirmed in a fresh sandbox: by a strict trial with twins of the tests, which must fail. Whether a
+// surprise there is the patch's doing or the task's, the task's own solution shows, with the same twins: this is found
+// out when there is a surprise, once for a task.
+
+// references are the outcomes of such trials by the keys of their tasks.
+type references struct {
+	mu  sync.Mutex
+	all map[string]*reference
+}
+
+// reference is a trial of a task with twins and its solution, or without any change where no solution is known.
+type reference struct {
+	mu   sync.Mutex
+	done bool
+
+	gold    bool
+	planted planted
+	found   findings
+	// real says why the real tests do not pass; empty where they do.
+	real  string
+	tests *testlog.Results
+}
+
+// of returns the entry of a task.
+func (r *references) of(key string) *reference {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]*reference{}
+	}
+	if r.all[key] == nil {
+		r.all[key] = &reference{}
+	}
+	return r.all[key]
+}
+
+// set keeps what a trial has shown.
+func (r *reference) set(t *trial, gold bool) {
+	r.done, r.gold, r.planted, r.found, r.tests = true, gold, t.planted, t.found, t.v.Tests
+	if t.v.Reward < 1 {
+		r.real = unmet(t)
+	}
+}
+
+// unmet says why the real tests of a trial do not pass.
+func unmet(t *trial) string {
+	text := string(t.v.Status)
+	if t.v.Detail != "" {
+		text += ": " + t.v.Detail
+	}
+	if len(t.v.Suspicious) > 0 {
+		text += fmt.Sprintf(" (%s: %s)", t.v.Suspicious[0].Kind, t.v.Suspicious[0].Detail)
+	}
+	return text
+}
+
+// confirming is one reward on its way to being confirmed.
+type confirming struct {
+	*Evaluator
+	task  env.Task
+	patch []byte
+	v     *Evaluation
+	// strict is set when a strict trial without twins was made already.
+	strict bool
+	c      *Confirmation
+	ref    *reference
+}
+
+// confirm confirms the reward of an evaluation, or takes it back.
+func (e *Evaluator) confirm(ctx context.Context, t env.Task, patch []byte, v *Evaluation, strict bool) error {
+	c := &confirming{Evaluator: e, task: t, patch: patch, v: v, strict: strict, c: v.Confirmation}
+	c.c.GoldUnknown = t.Tests.GoldPatch == ""
+	c.ref = e.references.of(e.Key(t, nil))
+	err := c.run(ctx)
+	c.require()
+	return err
+}
+
+// confirmReward confirms what a script itself gave as the reward, or lowers it: without twins, because any file may be
+// what was asked for.
+func (e *Evaluator) confirmReward(ctx context.Context, first *trial, v *Evaluation) error {
+	c := &confirming{Evaluator: e, task: first.task, v: v, c: v.Confirmation}
+	c.c.Canary, c.c.Reason = CanaryNotCanaried, "the task's script gives the reward itself"
+	c.c.GoldUnknown = first.task.Tests.GoldPatch == ""
+	defer c.require()
+	if !first.confirmable() {
+		return nil
+	}
+	strict := &trial{task: first.task, patch: first.patch, limit: first.limit, strict: true}
+	c.c.Runs++
+	if err := e.runTrial(ctx, strict); err != nil {
+		return err
+	}
+	if v.StrictLog = strict.v.Log; strict.v.Reward < v.Reward {
+		v.Reward, v.NeedsWithheld = strict.v.Reward, len(v.Withheld) > 0
+		v.Suspicious = append(v.Suspicious, strict.lowered())
+		return nil
+	}
+	c.c.Earned = append(c.c.Earned, "strict")
+	return nil
+}
+
+// require refuses the reward where it had to be confirmed by twins and was not.
+func (c *confirming) require() {
+	if c.Canary != CanaryRequired || c.v.Reward <= 0 || c.c.Canary == CanaryClean {
+		return
+	}
+	c.v.Status, c.v.Reward, c.v.Void = Ungradable, 0, true
+	c.v.Detail = fmt.Sprintf("no canary confirms a reward (%s): %s", c.c.Canary, c.c.Reason)
+}
+
+// run makes the trial with twins, and whatever else its outcome calls for.
+func (c *confirming) run(ctx context.Context) error {
+	t, err := c.trial(ctx, c.patch, c.Canary != CanaryNever)
+	if err != nil {
+		return err
+	}
+	c.c.ExitCode, c.c.Signal, c.v.StrictLog = t.exit.code, t.exit.signal, t.v.Log
+	if string(c.patch) == c.task.Tests.GoldPatch && len(c.patch) > 0 {
+		c.ref.mu.Lock()
+		c.ref.set(t, true)
+		c.ref.mu.Unlock()
+	}
+	if surprising(t) {
+		if err := c.refer(ctx); err != nil {
+			return err
+		}
+	}
+	if c.Canary == CanaryNever {
+		c.c.Canary = CanaryDisabled
+		return c.real(t)
+	}
+	return c.decide(ctx, t)
+}
+
+// trial runs a strict trial.
+func (c *confirming) trial(ctx context.Context, patch []byte, twins bool) (*trial, error) {
+	limit := c.limit(c.task)
+	if twins {
+		limit *= 2 // there are more tests to run
+	}
+	t := &trial{task: c.task, patch: patch, limit: limit, strict: true, canary: twins}
+	if twins {
+		c.ref.mu.Lock()
+		if c.ref.done {
+			t.spoilt = map[string]bool{}
+			for site := range c.ref.found.passed {
+				t.spoilt[site] = true
+			}
+		}
+		c.ref.mu.Unlock()
+	}
+	c.c.Runs++
+	return t, c.runTrial(ctx, t)
+}
+
+// surprising reports whether the outcome of a trial with twins is not the one that a fix has.
+func surprising(t *trial) bool {
+	if len(unplain(t.task, t.v.Tests)) > 0 {
+		return true
+	}
+	if t.planted.none != "" {
+		return !errors.Is(t.planted.kind, canary.ErrNoWriter)
+	}
+	return t.canary && (t.v.Reward < 1 || len(t.found.passed) > 0 || t.found.ended != "")
+}
+
+// refer finds out, unless that is known, what the same trial shows with the solution.
+func (c *confirming) refer(ctx context.Context) error {
+	c.ref.mu.Lock()
+	defer c.ref.mu.Unlock()
+	if c.ref.done {
+		return nil
+	}
+	gold := c.task.Tests.GoldPatch
+	t := &trial{
+		task: c.task, patch: []byte(gold), limit: 2 * c.limit(c.task), strict: true, canary: c.Canary != CanaryNever,
+	}
+	c.c.Runs++
+	if err := c.runTrial(ctx, t); err != nil {
+		return fmt.Errorf("try the reference solution: %w", err)
+	}
+	c.ref.set(t, gold != "")
+	return nil
+}
+
+// decide is the verdict, with what is known of the reference.
+func (c *confirming) decide(ctx context.Context, t *trial) error {
+	ref := &reference{}
+	c.ref.mu.Lock()
+	if c.ref.done {
+		ref = &reference{
+			done: true, gold: c.ref.gold, planted: c.ref.planted, found: c.ref.found, real: c.ref.real, tests: c.ref.tests,
+		}
+	}
+	c.ref.mu.Unlock()
+	left := t.found.beyond(ref.found)
+	for _, twin := range t.planted.twins {
+		if _, spoilt := ref.found.passed[twin.Site]; spoilt {
+			c.c.Spoilt++
+		} else {
+			c.c.Twins++
+		}
+	}
+	switch {
+	case t.planted.none != "" && len(ref.planted.twins) > 0:
+		c.refuse(CanaryCaught, NotConfirmed, "with the patch, "+t.planted.none)
+		return nil
+	case t.planted.none != "":
+		c.c.Canary, c.c.Reason = CanaryNotCanaried, t.planted.none
+		return c.real(t)
+	case ref.gold && ref.real != "":
+		c.c.Canary = CanaryOff
+		c.c.Reason = "with twins beside them, the tests do not pass with the reference solution: " + ref.real
+		return c.again(ctx, t)
+	case c.c.Twins == 0:
+		c.c.Canary, c.c.Reason = CanaryOff, "every twin passes with the reference solution: "+ref.found.says()
+		return c.real(t)
+	}
+	if err := c.real(t); err != nil || c.v.Reward < 1 {
+		return err
+	}
+	if bad := left.says(); bad != "" {
+		c.refuse(CanaryCaught, CanaryPassed, bad)
+		return nil
+	}
+	if ref.found.ended != "" {
+		c.c.Reason = "the end of the script says nothing: with the reference solution, too, " + ref.found.ended
+	}
+	c.c.Canary = CanaryClean
+	c.c.Earned = append(c.c.Earned, "canary")
+	return nil
+}
+
+// beyond returns what a trial has shown and the reference has not.
+func (f findings) beyond(ref findings) findings {
+	left := findings{passed: map[string]string{}}
+	for site, says := range f.passed {
+		if _, known := ref.passed[site]; !known {
+			left.passed[site] = says
+		}
+	}
+	if ref.ended == "" {
+		left.ended = f.ended
+	}
+	return left
+}
+
+// real takes the verdict on the real tests from a strict trial.
+func (c *confirming) real(t *trial) error {
+	if t.v.Reward < 1 {
+		c.c.Canary = CanaryNotReached
+		if len(t.v.Withheld) > 0 && !c.strict {
+			c.v.NeedsWithheld = true
+			c.refuse(CanaryNotReached, TestTampering, fmt.Sprintf(
+				"the tests do not pass without the patch's changes to %s (%s)", listWithheld(t.v.Withheld), t.v.Status))
+			return nil
+		}
+		c.v.Suspicious = append(c.v.Suspicious, t.v.Suspicious...)
+		c.refuse(CanaryNotReached, NotConfirmed, "in the strict trial: "+unmet(t))
+		return nil
+	}
+	if ids := c.unplain(t); len(ids) > 0 {
+		c.refuse(c.c.Canary, NoPlainPass, fmt.Sprintf(
+			"%d expected tests have a status other than a pass that they do not have with the reference solution, such as %s",
+			len(ids), ids[0]))
+		return nil
+	}
+	if !slices.Contains(c.c.Earned, "strict") {
+		c.c.Earned = append(c.c.Earned, "strict")
+	}
+	return nil
+}
+
+// again takes that verdict from a trial without twins, where they do harm.
+func (c *confirming) again(ctx context.Context, t *trial) error {
+	if c.strict || t.v.Reward >= 1 {
+		return c.real(t)
+	}
+	plain, err := c.trial(ctx, c.patch, false)
+	if err != nil {
+		return err
+	}
+	state := c.c.Canary
+	err = c.real(plain)
+	if c.v.Reward >= 1 {
+		c.c.Canary = state
+	}
+	return err
+}
+
+// refuse takes the reward back.
+func (c *confirming) refuse(state CanaryState, kind SuspicionKind, detail string) {
+	c.v.Reward, c.c.Canary, c.c.Reason = 0, state, detail
+	c.v.Suspicious = append(c.v.Suspicious, Suspicion{kind, detail})
+}
+
+// unplain returns the expected tests that count as passed without a plain pass, by their statuses.
+func unplain(t env.Task, r *testlog.Results) map[string]testlog.Status {
+	found := map[string]testlog.Status{}
+	if r == nil || t.Tests.Expected != nil || t.Tests.EvalType != PassAndFail {
+		return found
+	}
+	for maintained, ids := range map[bool][]string{false: t.Tests.FailToPass, true: t.Tests.PassToPass} {
+		for _, id := range ids {
+			name, ok, _ := r.Resolve(id)
+			if s, _ := r.Status(name); ok && s != testlog.Passed {
+				if v, _ := passAndFail(id, r, maintained); v == succeeded {
+					found[id] = s
+				}
+			}
+		}
+	}
+	return found
+}
+
+// unplain returns those that the reference does not have with the same status.
+func (c *confirming) unplain(t *trial) []string {
+	var ids []string
+	c.ref.mu.Lock()
+	defer c.ref.mu.Unlock()
+	for id, status := range unplain(t.task, t.v.Tests) {
+		if c.ref.tests != nil {
+			name, ok, _ := c.ref.tests.Resolve(id)
+			if s, _ := c.ref.tests.Status(name); ok && s == status {
+				continue
+			}
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -1,0 +1,101 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"time"
+
+	"deepswe/env"
+)
+
+// maxLog is the most of a test log that is kept. A longer one is not graded.
+const maxLog = 128 << 20
+
+// ending is how a script ended, as the sandbox saw it.
+type ending struct {
+	code   int
+	signal string
+	// ofTests says that the code is that of the command that ran the tests.
+	ofTests bool
+}
+
+// runScript runs the task's script: as it is, or in a strict trial its two phases. r is how the last of them ended;
+// ended is false where the run itself decides the verdict.
+func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err error) {
+	if !t.strict || t.task.Tests.RewardFile != "" {
+		return t.runPart(ctx, t.task.Tests.Script, true)
+	}
+	p := split(t.task.Tests.Script)
+	t.exit.ofTests = p.exits
+	if p.setup != "" {
+		state := "/tmp/deepswe-" + rand.Text() + ".sh"
+		if r, ended, err = t.runPart(ctx, p.saving(state), !startsServices.MatchString(p.setup)); err != nil || !ended {
+			return r, false, err
+		}
+		switch _, _, err := t.sb.Read(ctx, state, env.ReadOptions{Limit: 1}); {
+		case errors.Is(err, fs.ErrNotExist):
+			t.v.Status, t.v.Detail = Unresolved, "the script ended before the tests began"
+			return r, false, nil
+		case err != nil && env.IsInfrastructure(ctx, err):
+			return r, false, fmt.Errorf("prepare the tests: %w", err)
+		}
+		p.tests = p.restoring(state)
+	}
+	if t.canary {
+		if p.tests, err = t.plant(ctx, p.tests); err != nil {
+			return r, false, err
+		}
+	}
+	return t.runPart(ctx, p.tests, true)
+}
+
+// startsServices finds what the tests may need to find running.
+var startsServices = regexp.MustCompile(
+	`(?m)[^&|>]&[ \t]*$|\b(service|nohup|daemon\w*|systemctl|pg_ctl|Xvfb|supervisord)\b`)
+
+// runPart runs a part of the script, and adds what it prints to the log. With endAll, what it has left running is ended.
+func (t *trial) runPart(ctx context.Context, script string, endAll bool) (r env.Result, ended bool, err error) {
+	v, most := &t.v, cmp.Or(t.maxLog, maxLog)
+	c := scriptCommand(script)
+	c.EndAll, c.Timeout, c.Tail = endAll, t.limit-t.ran, 1
+	c.Head = most - int(min(v.LogBytes, int64(most)-1))
+	began := time.Now()
+	if r, err = t.sb.Run(ctx, c); err != nil {
+		return r, false, fmt.Errorf("run the tests: %w", err)
+	}
+	t.ran += time.Since(began)
+	v.Log, v.LogBytes = append(v.Log, r.Stdout.Head...), v.LogBytes+r.Stdout.Size
+	v.OutOfMemory, v.OutOfDisk = v.OutOfMemory || r.OutOfMemory, v.OutOfDisk || r.OutOfDisk
+	t.exit.code, t.exit.signal = r.ExitCode, r.Signal
+	switch {
+	case r.TimedOut || t.ran >= t.limit:
+		v.Status, v.Detail = TimedOut, fmt.Sprintf("the tests took longer than %s", t.limit)
+		// The harness's own words, which the class tests_timed_out is recognised by.
+		v.Log = fmt.Appendf(v.Log, "\n\nTimeout error: %d seconds exceeded.", int(t.limit.Seconds()))
+		return r, false, nil
+	case v.LogBytes > int64(most):
+		v.Status, v.Detail = Ungradable, fmt.Sprintf("the test log of %d bytes is longer than %d", v.LogBytes, most)
+		return r, false, nil
+	}
+	return r, true, nil
+}
+
+// longestArgument is how long a script may be that is handed over as an argument: the kernel takes 128 KiB.
+const longestArgument = 100 << 10
+
+// scriptCommand runs a script that no file holds: the code under test could rewrite a file while the shell reads it.
+// Both streams become one, in the order of writing, which is how the harness sees them.
+func scriptCommand(script string) env.Command {
+	if len(script) <= longestArgument {
+		return env.Command{Line: "exec 2>&1\n" + script}
+	}
+	// The x keeps line feeds at the end.
+	return env.Command{
+		Line: `exec 2>&1; script=$(cat; echo x); exec </dev/null; eval "${script%x}"`, Stdin: []byte(script),
+	}
+}

@@ -1,0 +1,94 @@
+package verify
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// phases is a test script in two halves, each for a shell of its own, so that nothing that runs during the tests sees
+// what the first half has put in place: the command line of the shell above it would show that.
+type phases struct {
+	// setup is what comes before the tests; empty where the script does not say where they begin.
+	setup string
+	// tests is the rest. Where the script marks the tests, it ends with their own exit status.
+	tests string
+	// exits says that it does.
+	exits bool
+}
+
+// exitSaved finds a line that saves the exit code of the line before.
+var exitSaved = regexp.MustCompile(`(?m)^[ \t]*([A-Za-z_]\w*)=\$\?[ \t]*$`)
+
+// split cuts a script at its markers. What follows the tests, such as putting files back, is left out: it would give
+// the script another exit status, and nobody looks at the files.
+func split(script string) phases {
+	lines := strings.SplitAfter(script, "\n")
+	start := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, startMarker) })
+	if start < 0 {
+		return phases{tests: script}
+	}
+	length := slices.IndexFunc(lines[start:], func(l string) bool { return strings.Contains(l, endMarker) })
+	if length < 0 {
+		return phases{tests: script}
+	}
+	end := start + length
+	region := strings.Join(lines[start+1:end], "")
+	status, tests := "$deepswe_status", lines[start]+region
+	if saved := exitSaved.FindAllStringSubmatch(region, -1); len(saved) > 0 {
+		status = "$" + saved[len(saved)-1][1]
+	} else {
+		tests += "{ deepswe_status=$?; } 2>/dev/null\n" // untraced: the log is read up to the end marker
+	}
+	tests += lines[end]
+	for _, l := range lines[end+1:] {
+		if strings.Contains(l, exitMarker) {
+			tests += l
+		}
+	}
+	return phases{
+		setup: strings.Join(lines[:start], ""), exits: true,
+		tests: strings.TrimSuffix(tests, "\n") + "\n{ exit \"" + status + "\"; } 2>/dev/null\n",
+	}
+}
+
+// saving makes the first half leave the state of its shell in a file: variables, functions, options, directory.
+func (p phases) saving(file string) string {
+	quoted := env.ShellQuote(file)
+	return p.setup + `
+{ deepswe_options=$(set +o); set +x; } 2>/dev/null
+{ echo 'rm -f ` + file + `'
+if [ -n "${BASH_VERSION:-}" ]; then unset BASH_EXECUTION_STRING; shopt -p; alias -p; declare -f; declare -p
+else set; export -p; fi
+umask | sed 's/^/umask /'
+for deepswe_limit in n s v; do echo "ulimit -S$deepswe_limit $(ulimit -S$deepswe_limit)"; done
+printf 'cd %s\n' "'$(pwd | sed "s/'/'\\\\''/g")'"
+printf '%s\n' "$deepswe_options"; } >` + quoted + " 2>/dev/null\n"
+}
+
+// restoring makes the second half begin in the state that the first one has left.
+func (p phases) restoring(file string) string {
+	return "{ . " + env.ShellQuote(file) + "; } 2>/dev/null\n" + p.tests
+}
+
+var (
+	// bailing are flags that end a run at its first failure, which a twin would be.
+	bailing = regexp.MustCompile(`(^|\s)(-x|--exitfirst|--maxfail(?:[= ]\d+)?|--bail(?:[= ]\d+)?|-failfast|--failfast|` +
+		`--fail-fast)(\s|$)`)
+	runner = regexp.MustCompile(`\b(pytest|py\.test|jest|mocha|vitest|go test|unittest|runtests|manage\.py|nose\w*|tox|` +
+		`node|npm|npx|yarn|pnpm|trial|python\d?(\.\d+)?)\b`)
+)
+
+// unbailed removes such flags from the commands that run tests.
+func unbailed(script string) string {
+	var out strings.Builder
+	for line := range strings.Lines(script) {
+		for runner.MatchString(line) && bailing.MatchString(line) {
+			line = bailing.ReplaceAllString(line, "$1$3")
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}

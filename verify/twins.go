@@ -1,0 +1,304 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
+	"deepswe/verify/testlog"
+)
+
+// planted are the twins of a trial.
+type planted struct {
+	twins []canary.Twin
+	// none says why there are none, and is empty where there are some. kind is the error behind it.
+	none string
+	kind error
+}
+
+const (
+	// mostTwins is how many tests get twins: those that the patch must fix, and at least a second one.
+	mostTwins = 6
+	// mostMaintained is how many of the tests that pass already are considered.
+	mostMaintained = 40
+	// mostSources is how many files are read to find the tests.
+	mostSources = 200
+	// mostSearches is how many tests are searched for by name.
+	mostSearches = 12
+)
+
+// plant writes twins of the tests into their files, which the first half of the script has put in place by now, and
+// returns the second half of the script: changed where it would end at the first failure, or would not run the twins.
+func (t *trial) plant(ctx context.Context, script string) (string, error) {
+	w, ok := canary.ForParser(t.task.Tests.Parser)
+	if !ok {
+		t.planted.none, t.planted.kind = canary.ErrNoWriter.Error(), canary.ErrNoWriter
+		return script, nil
+	}
+	order := canary.Order{Spoilt: t.spoilt, Rand: t.random()}
+	order.Tests, order.Most = t.toTwin()
+	var err error
+	if order.Sources, err = t.sources(ctx, w, order.Tests); err != nil {
+		return "", err
+	}
+	p, err := canary.Plant(w, order)
+	if err != nil {
+		t.planted.none, t.planted.kind = err.Error(), err
+		return script, nil
+	}
+	for _, f := range p.Files {
+		if _, err := t.sb.Write(ctx, f.Name, f.Data, env.WriteOptions{}); err != nil {
+			if env.IsInfrastructure(ctx, err) {
+				return "", fmt.Errorf("write %s: %w", f.Name, err)
+			}
+			t.planted.none, t.planted.kind = "the tests cannot be changed: "+err.Error(), err
+			return script, nil
+		}
+	}
+	t.planted.twins = p.Twins
+	script, err = t.unbail(ctx, script)
+	return canary.Widen(script, p.Twins, order.Rand), err
+}
+
+// random chooses the names and the places of the twins.
+func (t *trial) random() *rand.Rand {
+	if t.twinSeed != 0 {
+		return rand.New(rand.NewPCG(t.twinSeed, 0))
+	}
+	return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+}
+
+// toTwin returns the tests to make twins of, in an order that is the same in every trial of the task, and how many of
+// them are to get some.
+func (t *trial) toTwin() (ids []string, most int) {
+	mixed := func(ids []string) []string {
+		order := map[string]uint64{}
+		for _, id := range ids {
+			h := fnv.New64a()
+			h.Write([]byte(t.task.ID + "\x00" + id))
+			order[id] = h.Sum64()
+		}
+		return slices.SortedFunc(maps.Keys(order), func(a, b string) int {
+			if order[a] != order[b] {
+				return map[bool]int{true: -1, false: 1}[order[a] < order[b]]
+			}
+			return strings.Compare(a, b)
+		})
+	}
+	tests := t.task.Tests
+	if tests.Expected != nil {
+		var passing []string
+		for id, status := range tests.Expected {
+			if id, _, _ := strings.Cut(id, " - "); id != "" && testlog.Status(status) == testlog.Passed {
+				passing = append(passing, id)
+			}
+		}
+		passing = mixed(passing)
+		return passing[:min(len(passing), mostMaintained)], mostTwins
+	}
+	fixed, maintained := mixed(tests.FailToPass), mixed(tests.PassToPass)
+	return slices.Concat(fixed, maintained[:min(len(maintained), mostMaintained)]), max(2, min(len(fixed), mostTwins))
+}
+
+// r2eTests is where the hidden tests of R2E-Gym are.
+const r2eTests = "/r2e/r2e_tests"
+
+// sources reads the files that may hold the tests.
+func (t *trial) sources(ctx context.Context, w canary.Writer, ids []string) ([]canary.Source, error) {
+	tests := t.task.Tests
+	names := slices.Sorted(maps.Keys(tests.Files))
+	names = slices.Concat(names, patchedPaths([]byte(tests.TestPatch)), patchedPaths([]byte(tests.Script)))
+	for _, id := range ids {
+		if file, _ := w.Address(id); file != "" {
+			names = append(names, file)
+		}
+	}
+	if tests.Expected != nil {
+		for _, dir := range []string{r2eTests, "r2e_tests"} {
+			l, err := t.sb.List(ctx, path.Join(t.sb.Dir(), dir), env.ListOptions{Depth: 6})
+			if path.IsAbs(dir) {
+				l, err = t.sb.List(ctx, dir, env.ListOptions{Depth: 6})
+			}
+			if err != nil && env.IsInfrastructure(ctx, err) {
+				return nil, fmt.Errorf("list the tests: %w", err)
+			}
+			for _, e := range l.Entries {
+				names = append(names, e.Path)
+			}
+		}
+	}
+	var sources []canary.Source
+	seen := map[string]bool{}
+	read := func(names []string) error {
+		for _, name := range names {
+			if !path.IsAbs(name) {
+				name = path.Join(t.sb.Dir(), name)
+			}
+			if seen[name] || !w.Holds(name) || len(sources) == mostSources {
+				continue
+			}
+			seen[name] = true
+			data, info, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: 4 << 20})
+			if err != nil && env.IsInfrastructure(ctx, err) {
+				return fmt.Errorf("read %s: %w", name, err)
+			}
+			if err == nil && info.Size == int64(len(data)) && !bytes.ContainsRune(data, 0) {
+				sources = append(sources, canary.Source{Name: name, Data: data})
+			}
+		}
+		return nil
+	}
+	if err := read(names); err != nil {
+		return nil, err
+	}
+	searches := 0
+	for _, id := range ids {
+		file, word := w.Address(id)
+		found := slices.ContainsFunc(sources, func(s canary.Source) bool { return canary.Mentions(s, file, word) })
+		if found || word == "" || searches == mostSearches {
+			continue
+		}
+		searches++
+		m, err := t.sb.Search(ctx, env.Query{Term: word, MaxMatches: 20})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return nil, fmt.Errorf("search for the tests: %w", err)
+		}
+		var more []string
+		for _, one := range m.Matches {
+			more = append(more, one.Path)
+		}
+		if err := read(more); err != nil {
+			return nil, err
+		}
+	}
+	return sources, nil
+}
+
+// r2eRun is the script that runs them.
+const r2eRun = "/r2e/run_tests.sh"
+
+// pytestFiles configure pytest.
+var pytestFiles = []string{"pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", ".pytest.ini", "pytest.toml"}
+
+// unbail makes the run go on after a failure, whether its commands or pytest's configuration would end it.
+func (t *trial) unbail(ctx context.Context, script string) (string, error) {
+	script = unbailed(script)
+	read := func(name string) (string, error) {
+		if !path.IsAbs(name) {
+			name = path.Join(t.sb.Dir(), name)
+		}
+		data, _, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: 1 << 20})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return "", fmt.Errorf("read %s: %w", name, err)
+		}
+		return string(data), nil
+	}
+	if strings.Contains(script, r2eRun) {
+		inner, err := read(r2eRun)
+		if err != nil {
+			return "", err
+		}
+		if changed := unbailed(inner); changed != inner {
+			_, err := t.sb.Write(ctx, r2eRun, []byte(changed), env.WriteOptions{})
+			if err != nil && !errors.Is(err, fs.ErrPermission) {
+				return "", fmt.Errorf("write %s: %w", r2eRun, err)
+			}
+		}
+	}
+	if !strings.Contains(script, "pytest") && t.task.Tests.Expected == nil {
+		return script, nil
+	}
+	for _, name := range pytestFiles {
+		text, err := read(name)
+		if err != nil {
+			return "", err
+		}
+		for line := range strings.Lines(text) {
+			if bailing.MatchString(strings.NewReplacer(`"`, " ", "'", " ", ",", " ").Replace(line)) {
+				return "{ export PYTEST_ADDOPTS=\"${PYTEST_ADDOPTS:-} --maxfail=0\"; } 2>/dev/null\n" + script, nil
+			}
+		}
+	}
+	return script, nil
+}
+
+// accepting is the task as a trial with twins is graded: a task that names every test names them as well.
+func (t *trial) accepting() env.Task {
+	task := t.task
+	if task.Tests.Expected == nil || len(t.planted.twins) == 0 {
+		return task
+	}
+	parse, err := testlog.Lookup(task.Tests.Parser)
+	if err != nil {
+		return task
+	}
+	r, err := parse(testlog.Decode(t.v.Log), testlog.Task{ID: task.ID, Version: task.Tests.Version})
+	if err != nil {
+		return task
+	}
+	task.Tests.Expected = maps.Clone(task.Tests.Expected)
+	for name, status := range r.All() {
+		if slices.ContainsFunc(t.planted.twins, func(twin canary.Twin) bool { return twin.Reports(name) }) {
+			task.Tests.Expected[name] = string(status)
+		}
+	}
+	return task
+}
+
+// findings are what a trial with twins has shown. The zero value is a clean one.
+type findings struct {
+	// passed are the sites of twins that were not reported as failed, and what was.
+	passed map[string]string
+	// ended says why the script's end is not that of a failing run.
+	ended string
+}
+
+// judge looks at what became of the twins.
+func (t *trial) judge() {
+	t.found.passed = map[string]string{}
+	if t.exit.signal != "" {
+		t.found.ended = "the script was ended by " + t.exit.signal
+	} else if t.exit.code == 0 {
+		t.found.ended = "the script ended with the exit code 0"
+	}
+	for _, twin := range t.planted.twins {
+		if says := reported(twin, t.v.Tests); says != "" {
+			t.found.passed[twin.Site] = fmt.Sprintf("%s of %s %s", twin.Kind, twin.Test, says)
+		}
+	}
+}
+
+// reported says what is wrong with a twin in a report: nothing, where it failed.
+func reported(twin canary.Twin, r *testlog.Results) string {
+	if r == nil {
+		return "is not in the log"
+	}
+	seen := false
+	for name, status := range r.All() {
+		if !twin.Reports(name) {
+			continue
+		}
+		seen = true
+		if status == testlog.Failed || status == testlog.Errored {
+			continue
+		}
+		// A case that does not pass in the original either says nothing.
+		if s, ok := r.Status(twin.Counterpart(name)); !ok || s == testlog.Passed {
+			return "has the status " + string(status)
+		}
+	}
+	if !seen {
+		return "is not in the log"
+	}
+	return ""
+}
