@@ -56,6 +56,8 @@ type Settings struct {
 type Agent struct {
 	Settings
 	Tools Tools
+	// Native, when not nil, are used in place of Tools in the format of native calls.
+	Native Tools
 	// Header begins the trajectory. Run adds the model, the format, the tools, the id, and to Extra the settings
 	// of the rollout.
 	Header trajectory.Header
@@ -82,7 +84,7 @@ type Limits struct {
 	Context int
 	// ReplyTokens is the maximum number of tokens of one reply; 0 leaves it to the server, within the context.
 	ReplyTokens int
-	// FormatErrors is how many consecutive replies may hold no call that can be run: 3 by default.
+	// FormatErrors is how many consecutive replies may hold no well-formed call: 5 by default.
 	FormatErrors int
 	// Repeats is how often the same calls with the same results may follow each other: 5 by default. The model is warned
 	// two rounds before.
@@ -90,7 +92,7 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	l.Steps, l.FormatErrors, l.Repeats = cmp.Or(l.Steps, 100), cmp.Or(l.FormatErrors, 3), cmp.Or(l.Repeats, 5)
+	l.Steps, l.FormatErrors, l.Repeats = cmp.Or(l.Steps, 100), cmp.Or(l.FormatErrors, 5), cmp.Or(l.Repeats, 5)
 	return l
 }
 

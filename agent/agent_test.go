@@ -220,7 +220,7 @@ func TestObservationHeadings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		d := callResult{action: Action{Call: tools.Call{Name: "execute_bash"}}, result: tt.result}
-		if got := d.observation(); got != tt.want {
+		if got := d.observation(XML{}); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}

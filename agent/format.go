@@ -47,7 +47,8 @@ func (a Action) runs() bool { return a.Problem == "" }
 // Problem is a word for what was wrong with a reply, for records and statistics.
 type Problem string
 
-// The problems of a reply. Each counts as a format error unless another call of the same reply was run.
+// The problems of a reply. Each counts as a format error unless another call of the same reply was run; only those of
+// replies without a single well-formed call bring the rollout closer to its end.
 const (
 	ProblemEmpty     Problem = "empty"
 	ProblemNoCall    Problem = "no_call"
@@ -59,7 +60,17 @@ const (
 	ProblemUnknown   Problem = "unknown_tool"
 	ProblemTooMany   Problem = "too_many_calls"
 	ProblemTooLate   Problem = "after_finish"
+	ProblemTooEarly  Problem = "finish_after_failure"
 )
+
+// wellFormed reports whether an action is a call that could be read, whether or not it was run.
+func (a Action) wellFormed() bool {
+	switch a.Problem {
+	case "", ProblemUnknown, ProblemTooMany, ProblemTooLate, ProblemTooEarly:
+		return true
+	}
+	return false
+}
 
 // problem returns the reading of a reply from which nothing can be run.
 func problem(p Problem, advice string) Reading { return Reading{Problem: p, Advice: advice} }
@@ -95,11 +106,13 @@ func FormatFor(model string) Format {
 	return Native{}
 }
 
-// read parses a reply and refuses calls of tools that do not exist.
+// read parses a reply, takes the names that other agents give to the tools for ours, and refuses calls of tools that do
+// not exist.
 func read(f Format, specs []tools.Spec, reply Reply) Reading {
 	reading := f.Parse(reply)
 	for i := range reading.Actions {
 		a := &reading.Actions[i]
+		a.Call = tools.Resolve(specs, a.Call)
 		if a.runs() && !slices.ContainsFunc(specs, func(s tools.Spec) bool { return s.Name == a.Call.Name }) {
 			a.Problem, a.Refusal = ProblemUnknown, fmt.Sprintf(adviceUnknown, excerpt(a.Call.Name), tools.Names(specs))
 		}

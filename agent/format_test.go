@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"deepswe/tools"
 )
 
 func TestFormatErrors(t *testing.T) {
@@ -18,20 +20,17 @@ func TestFormatErrors(t *testing.T) {
 		{"no call", XML{}, says("What do you think?"), "exactly one function call"},
 		{"empty", XML{}, says(""), "empty"},
 		{"unclosed thought", XML{}, says("<think> hm " + submission), "</think>"},
-		{"unknown tool", XML{}, says("<function=rm></function>"),
-			"Available tools: file_editor, search, execute_bash, finish."},
 		{"no native call", Native{}, says("What do you think?"), "must call at least one of the available tools"},
 		{"broken JSON", Native{}, calls(ToolCall{ID: "x", Name: "search", Arguments: "{\n \"path\": /}"}), "line 2"},
 		{"no object", Native{}, calls(ToolCall{ID: "x", Name: "search", Arguments: `[1]`}), "JSON array"},
 		{"null", Native{}, calls(ToolCall{ID: "x", Name: "search", Arguments: "null"}), "null"},
-		{"unknown native tool", Native{}, calls(ToolCall{ID: "x", Name: "rm", Arguments: `{}`}), `Unknown tool "rm"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newAgent(scripted(tt.reply))
 			a.Format = tt.format
 			out := run(t, a)
-			if out.StopReason != FormatErrors || out.Steps != 3 || out.FormatErrors != 3 {
+			if out.StopReason != FormatErrors || out.Steps != 5 || out.FormatErrors != 5 {
 				t.Errorf("%s after %d steps, %d of them wrong", out.StopReason, out.Steps, out.FormatErrors)
 			}
 			contains(t, conversation(t, out)[3].Content, tt.told)
@@ -115,5 +114,127 @@ func TestFormatFor(t *testing.T) {
 		if f := FormatFor(name).Name(); f != "tools" {
 			t.Errorf("%s: %s", name, f)
 		}
+	}
+}
+
+// A call that could be read is no format error that ends a rollout, even where there is no such tool.
+func TestUnknownToolsDoNotEndARollout(t *testing.T) {
+	t.Parallel()
+	for _, f := range formats() {
+		n := 0
+		unknown := func(context.Context, Request) (Reply, error) {
+			n++
+			name, said := fmt.Sprint("rm", n), ""
+			if f.Name() == "xml" {
+				said = "<function=" + name + "></function>"
+				return Reply{Message: Message{Content: said}}, nil
+			}
+			return Reply{Message: Message{ToolCalls: []ToolCall{{ID: "x", Name: name, Arguments: "{}"}}}}, nil
+		}
+		last := says(submission)
+		if f.Name() == "tools" {
+			last = calls(nativeSubmit)
+		}
+		a := newAgent(scripted(unknown, unknown, unknown, unknown, unknown, unknown, last))
+		a.Format = f
+		out := run(t, a)
+		if out.StopReason != Submitted || out.FormatErrors != 6 {
+			t.Errorf("%s: %s, %d wrong", f.Name(), out.StopReason, out.FormatErrors)
+		}
+		contains(t, conversation(t, out)[3].Content, `Unknown tool "rm1"`)
+		contains(t, conversation(t, out)[3].Content, "Available tools: file_editor, search, execute_bash, finish.")
+		// The same call over and over is a model that is stuck.
+		a = newAgent(scripted(says("<function=rm></function>")))
+		if out := run(t, a); out.StopReason != Stuck || out.Steps != 5 {
+			t.Errorf("%s after %d steps", out.StopReason, out.Steps)
+		}
+	}
+}
+
+// The names that other agents give to the tools are taken for ours.
+func TestNamesOfOtherAgents(t *testing.T) {
+	t.Parallel()
+	native := func(name, arguments string) answering {
+		return calls(ToolCall{ID: "x", Name: name, Arguments: arguments})
+	}
+	for _, c := range []struct {
+		call answering
+		want string
+	}{
+		{native("bash", `{"command": "ls"}`), "execute_bash map[command:ls]"},
+		{says("<function=bash>\n<parameter=cmd>ls</parameter>\n</function>"), "execute_bash map[cmd:ls]"},
+		{native("str_replace_editor", `{"command": "view", "path": "/a"}`), "file_editor map[command:view path:/a]"},
+		{native("edit", `{"file_path": "/a", "old_string": "x", "new_string": "y"}`),
+			"file_editor map[command:str_replace new_str:y old_str:x path:/a]"},
+		{native("read_file", `{"path": "/a"}`), "file_editor map[command:view path:/a]"},
+		{native("grep", `{"pattern": "x", "path": "/a"}`), "search map[path:/a search_term:x]"},
+	} {
+		a := newAgent(scripted(c.call, says(submission)))
+		a.Format = nil
+		a.ModelName = "any"
+		run(t, a)
+		ran := a.Tools.(*fakeTools).ran
+		if got := fmt.Sprint(ran[0].Name, " ", ran[0].Args); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// A submission that was made without knowing that something before it failed is refused.
+func TestNoSubmissionAfterAFailure(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]ToolCall{
+		"a failed command": nativeBash("a", "false"), "an unknown tool": {ID: "a", Name: "rm", Arguments: "{}"},
+		"broken arguments": {ID: "a", Name: "search", Arguments: "{"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAgent(scripted(calls(first, nativeSubmit), calls(nativeBash("b", "true"), nativeSubmit)))
+			a.Format = Native{}
+			a.Tools = &fakeTools{run: func(_ context.Context, c tools.Call) (tools.Result, error) {
+				r := echo(c)
+				r.Failed = c.Args["cmd"] == "false"
+				return r, nil
+			}}
+			out := run(t, a)
+			if out.StopReason != Submitted || out.Steps != 2 {
+				t.Errorf("%s after %d steps", out.StopReason, out.Steps)
+			}
+			contains(t, conversation(t, out)[4].Content, "an earlier call of the same response failed")
+			// Run again from the record, the refused submission does not end it either.
+			n := 0
+			for _, err := range Rerun(t.Context(), recording(t, out), a.Tools, nowhere{}) {
+				if n++; err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n < 2 {
+				t.Errorf("%d calls ran again", n)
+			}
+		})
+	}
+}
+
+// In the format of native calls, the tools for it are offered and run; after a fallback, the others.
+func TestToolsOfAFormat(t *testing.T) {
+	t.Parallel()
+	own := &fakeTools{}
+	m := scripted(calls(nativeBash("a", "ls")), calls(nativeSubmit))
+	a := newAgent(m)
+	a.Format, a.Native = Native{}, own
+	run(t, a)
+	if len(own.ran) != 2 || len(a.Tools.(*fakeTools).ran) != 0 {
+		t.Errorf("the native tools ran %d calls", len(own.ran))
+	}
+	own = &fakeTools{}
+	a = newAgent(scripted(func(_ context.Context, r Request) (Reply, error) {
+		if len(r.Tools) > 0 {
+			return Reply{}, ErrToolsUnsupported
+		}
+		return Reply{Message: Message{Content: submission}}, nil
+	}))
+	a.Format, a.Native = nil, own
+	run(t, a)
+	if len(own.ran) != 0 || len(a.Tools.(*fakeTools).ran) != 1 {
+		t.Errorf("after the fallback the native tools ran %d calls", len(own.ran))
 	}
 }

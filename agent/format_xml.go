@@ -146,6 +146,7 @@ func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong 
 	}
 	call = tools.Call{Name: tags[i].name, Args: map[string]string{}}
 	at, j := tags[i].end, i+1
+	blockEnd := map[string]string{} // what the frame took off the end of a value
 	for {
 		if j == len(tags) {
 			return call, 0, "missing </function> at the end"
@@ -158,6 +159,7 @@ func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong 
 		case !blank(gap):
 			return call, 0, fmt.Sprintf("unexpected text outside the parameters (%q)", excerpt(gap))
 		case t.kind == closeFunction:
+			keepBlankLine(call.Args, blockEnd[insertedText])
 			return call, j + 1, ""
 		case t.kind != openParameter:
 			return call, 0, fmt.Sprintf("unexpected %s between the parameters", text[t.start:t.end])
@@ -175,7 +177,7 @@ func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong 
 		case len(call.Args) == mostParameters:
 			return call, 0, "too many parameters"
 		}
-		call.Args[t.name] = unframe(text[t.end:tags[end].start], t.name, indent)
+		call.Args[t.name], blockEnd[t.name] = unframe(text[t.end:tags[end].start], t.name, indent)
 		at, j = tags[end].end, end+1
 	}
 }
@@ -259,27 +261,43 @@ func indentation(text string, at int) (indent string, ok bool) {
 // wholeFile is the parameter of file_editor whose value is a file from its first byte to its last.
 const wholeFile = "file_text"
 
-// unframe takes the frame of the block form off a value; see [XML]. The indent is that of the opening tag.
-func unframe(value, key, indent string) string {
+// insertedText is the parameter of file_editor whose value is inserted as lines.
+const insertedText = "new_str"
+
+// keepBlankLine puts the line break back that ended the value of an insertion in the block form, where it stands after
+// another one: insert takes a line break at the end of its text for that of the last line, so the blank line that the
+// value ends with would be lost.
+func keepBlankLine(args map[string]string, end string) {
+	if strings.TrimSpace(args["command"]) == "insert" && strings.HasSuffix(args[insertedText], "\n") {
+		args[insertedText] += end
+	}
+}
+
+// unframe takes the frame of the block form off a value; see [XML]. The indent is that of the opening tag. It also
+// returns the line break that the frame had at the end.
+func unframe(value, key, indent string) (inner, end string) {
 	lineBreak := "\n"
 	if strings.HasPrefix(value, "\r\n") {
 		lineBreak = "\r\n"
 	}
 	body, framed := strings.CutPrefix(value, lineBreak)
 	if !framed {
-		return value
+		return value, ""
 	}
 	if body == indent {
-		return ""
+		return "", ""
 	}
 	if strings.HasSuffix(body, "\n"+indent) {
 		body = strings.TrimSuffix(body, indent)
 	}
-	inner := strings.TrimSuffix(body, lineBreak)
+	inner, cut := strings.CutSuffix(body, lineBreak)
 	if key == wholeFile && inner != "" && !strings.HasSuffix(inner, "\n") {
-		return body
+		return body, ""
 	}
-	return inner
+	if cut {
+		end = lineBreak
+	}
+	return inner, end
 }
 
 // excerpt shortens a text for a message.

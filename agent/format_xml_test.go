@@ -80,6 +80,20 @@ func TestParseXML(t *testing.T) {
 			args: map[string]string{"new_str": "\n  x\n"},
 		},
 		{
+			name: "a blank line at the end of an insertion stays",
+			text: "<function=file_editor>\n<parameter=command>insert</parameter>\n<parameter=new_str>\n  x\n\n</parameter>\n" +
+				"</function>",
+			tool: "file_editor",
+			args: map[string]string{"command": "insert", "new_str": "  x\n\n"},
+		},
+		{
+			name: "an insertion without one",
+			text: "<function=file_editor>\n<parameter=new_str>\n  x\n</parameter>\n<parameter=command>insert</parameter>\n" +
+				"</function>",
+			tool: "file_editor",
+			args: map[string]string{"command": "insert", "new_str": "  x"},
+		},
+		{
 			name: "empty values",
 			text: "<function=f><parameter=a></parameter><parameter=b>\n</parameter></function>",
 			tool: "f",

@@ -3,6 +3,8 @@ package agent
 import (
 	"fmt"
 	"strings"
+
+	"deepswe/agent/trajectory"
 )
 
 // The messages to a model whose reply could not be run. Each says what happened, and what to write instead.
@@ -48,6 +50,9 @@ Do not ask for human help: decide for yourself and continue. When the work is do
 
 	adviceUnknown = `Unknown tool %q, so nothing was run. Available tools: %s.`
 
+	adviceTooEarly = `This call was not run because an earlier call of the same response failed. ` +
+		`Look at its result, and call finish again when the work is done.`
+
 	adviceFurther = `The session continues, with your changes in place. Further instruction from the user:
 
 `
@@ -73,7 +78,7 @@ func (r *rollout) observe(reading Reading, results []callResult, warning string,
 	if reading.Problem == "" {
 		bodies = make([]string, len(results))
 		for i, c := range results {
-			bodies[i] = c.observation()
+			bodies[i] = c.observation(r.format)
 		}
 	}
 	for i, b := range bodies {
@@ -98,7 +103,7 @@ func (r *rollout) observe(reading Reading, results []callResult, warning string,
 
 // observation formats a result as the reference does, because models were trained on it: a heading with the tool's
 // name, and for a command its exit code before that.
-func (c callResult) observation() string {
+func (c callResult) observation(f Format) string {
 	if !c.action.runs() {
 		return c.action.Refusal
 	}
@@ -118,7 +123,11 @@ func (c callResult) observation() string {
 	case *code == 0:
 		return "Exit code: 0\n" + heading + output
 	}
-	return fmt.Sprintf("Exit code: Error: Exit code %d\n", *code) + heading + output
+	words := "Exit code: %d\n"
+	if f.Name() == trajectory.FormatXML {
+		words = "Exit code: Error: Exit code %d\n" // which the reference says, and models were trained on
+	}
+	return fmt.Sprintf(words, *code) + heading + output
 }
 
 // valid replaces invalid UTF-8, which the server would otherwise replace in its own way.

@@ -136,7 +136,8 @@ func Rerun(
 		for i, turn := range rec.Turns {
 			results := recordedResults(turn)
 			for n, a := range recordedActions(rec.Header.Format, specs, turn) {
-				if !a.runs() {
+				refused := n < len(results) && results[n].Failed && a.Call.Name == finishTool
+				if !a.runs() || refused {
 					continue
 				}
 				c := Comparison{Step: i + 1, Call: a.Call}
@@ -152,8 +153,11 @@ func Rerun(
 					return
 				}
 				c.Same = same(c.Recorded, c.Got, from, to)
-				if !yield(c, nil) || c.Got.Finished {
+				if !yield(c, nil) {
 					return
+				}
+				if c.Got.Finished {
+					break // what follows in the reply was not run; what follows it is another instruction
 				}
 			}
 		}

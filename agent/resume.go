@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	if !ok {
 		return SandboxError, fmt.Errorf("resume the rollout: its trajectory has the unknown format %q", rec.Header.Format)
 	}
-	r.settle(recordedDir(rec))
+	r.dir = cmp.Or(recordedDir(rec), r.dir)
 	r.out.Events = slices.Clip(r.Past)
 	r.opened, r.replaying = true, true
 	past := pastOf(r.Past)
@@ -45,11 +46,10 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	return r.instruct()
 }
 
-// settle makes dir the place where the model sees the repository: the conversation is about it, wherever the sandbox
-// has the repository now.
-func (r *rollout) settle(dir string) {
-	if now := r.sandbox.Dir(); dir != "" && dir != now {
-		r.dir, r.tools = dir, moved{Tools: r.tools, seen: dir, real: now}
+// settle lets the model see the repository where the conversation has it, wherever the sandbox has it now.
+func (r *rollout) settle() {
+	if now := r.sandbox.Dir(); r.dir != now {
+		r.tools = moved{Tools: r.tools, seen: r.dir, real: now}
 	}
 }
 

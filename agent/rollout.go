@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"deepswe/agent/trajectory"
 	"deepswe/tools"
 )
 
@@ -74,7 +75,6 @@ func (r *rollout) run(ctx context.Context) (stop StopReason, err error) {
 			stop, err = SandboxError, fmt.Errorf("internal error in step %d: %v\n%s", r.out.Steps, p, debug.Stack())
 		}
 	}()
-	r.specs = r.tools.Specs()
 	stop, err = r.begin(ctx)
 	for stop == "" {
 		stop, err = r.step(ctx)
@@ -117,6 +117,11 @@ func (r *rollout) open(f Format) error {
 // start makes the messages the beginning of the conversation.
 func (r *rollout) start(f Format, messages []Message) {
 	r.format, r.messages = f, messages
+	if r.tools = r.Tools; f.Name() == trajectory.FormatTools && r.Native != nil {
+		r.tools = r.Native
+	}
+	r.settle()
+	r.specs = r.tools.Specs()
 	r.budget = budget{context: r.limits.Context}
 	r.budget.add(messages...)
 	r.budget.addTools(f.Offer(r.specs))
@@ -272,11 +277,11 @@ func (r *rollout) take(reply Reply) Reading {
 	sharePrompts(r.samples, reply.Tokens)
 	r.samples = append(r.samples, reply.Tokens)
 	o.ModelTime += reply.Elapsed
-	if slices.ContainsFunc(reading.Actions, Action.runs) {
-		r.invalid = 0
-	} else {
-		r.invalid++
+	if !slices.ContainsFunc(reading.Actions, Action.runs) {
 		o.FormatErrors++
+	}
+	if r.invalid++; slices.ContainsFunc(reading.Actions, Action.wellFormed) {
+		r.invalid = 0
 	}
 	r.emit(Event{Kind: EventReply, Text: reply.Message.Content, Usage: &reply.Usage, Elapsed: reply.Elapsed})
 	return reading
@@ -331,6 +336,9 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, k
 	return stop, nil
 }
 
+// finishTool is the tool that submits.
+const finishTool = "finish"
+
 // callResult is an action together with the result of running it, if it ran.
 type callResult struct {
 	action  Action
@@ -338,16 +346,22 @@ type callResult struct {
 	elapsed time.Duration
 }
 
-// act runs the actions in order. Nothing runs after a submission.
+// act runs the actions in order. Nothing runs after a submission, and none is accepted that was made without knowing
+// that something before it had failed.
 func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, error) {
 	results := make([]callResult, len(actions))
-	submitted := false
+	submitted, failed := false, false
 	for i, a := range actions {
-		if submitted && a.runs() {
+		switch {
+		case !a.runs():
+		case submitted:
 			a.Problem, a.Refusal = ProblemTooLate, adviceTooLate
+		case failed && a.Call.Name == finishTool:
+			a.Problem, a.Refusal = ProblemTooEarly, adviceTooEarly
 		}
 		results[i].action = a
 		if !a.runs() {
+			failed = true
 			r.emit(Event{Kind: EventProblem, Call: &a.Call, Text: a.Refusal})
 			continue
 		}
@@ -363,7 +377,7 @@ func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, erro
 		results[i].result, results[i].elapsed = result, r.now().Sub(start)
 		r.out.ToolTime += results[i].elapsed
 		r.emit(Event{Kind: EventResult, Call: &a.Call, Result: &result, Elapsed: results[i].elapsed})
-		submitted = submitted || result.Finished
+		submitted, failed = submitted || result.Finished, failed || result.Failed
 	}
 	return results, nil
 }
@@ -377,11 +391,11 @@ func (r *rollout) judge(results []callResult) (stop StopReason, warning string) 
 	if reached(r.invalid, r.limits.FormatErrors) {
 		return FormatErrors, ""
 	}
-	ran := slices.DeleteFunc(slices.Clone(results), func(c callResult) bool { return !c.action.runs() })
-	if len(ran) == 0 {
+	read := slices.DeleteFunc(slices.Clone(results), func(c callResult) bool { return !c.action.wellFormed() })
+	if len(read) == 0 {
 		return "", ""
 	}
-	times, length := r.loops.add(sign(ran))
+	times, length := r.loops.add(sign(read))
 	switch limit := r.limits.Repeats; {
 	case reached(times, limit):
 		return Stuck, ""

@@ -1,11 +1,16 @@
 package tools
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
+	"path"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"deepswe/env"
@@ -18,17 +23,33 @@ var bashDescription string
 var bashSchema string
 
 // bash runs a command line in a fresh shell.
-type bash struct{ timeout time.Duration }
+type bash struct {
+	timeout time.Duration
+	native  bool
+	// kept counts the outputs that were put into files.
+	kept atomic.Int32
+}
 
-func (b bash) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
+// keptEnd is how much of each end of a stream is kept in a native set, where all of it goes into a file.
+const keptEnd = 4 << 20
+
+func (b *bash) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	line, err := commandLine(c)
 	if err != nil {
 		return Result{}, err
 	}
-	r, err := command(ctx, sb, env.Command{Line: line, Timeout: b.timeout})
+	ask := env.Command{Line: line, Timeout: b.timeout}
+	if b.native {
+		ask.Head, ask.Tail = keptEnd, keptEnd
+	}
+	r, err := command(ctx, sb, ask)
 	switch {
 	case err == nil:
-		return b.result(r), nil
+		result, cut := b.result(r)
+		if cut && b.native {
+			result.Output += b.keep(ctx, sb, r)
+		}
+		return result, nil
 	case env.IsInfrastructure(ctx, err):
 		return Result{}, err
 	}
@@ -60,6 +81,9 @@ func commandLine(c Call) (string, error) {
 	case !ok:
 		line = alias
 	}
+	if words, ok := commandWords(line); ok {
+		line = words
+	}
 	switch {
 	case strings.TrimSpace(line) == "":
 		return "", tell("cmd is empty. Every call runs in its own shell, which has exited when you see its output: " +
@@ -70,11 +94,57 @@ func commandLine(c Call) (string, error) {
 	return line, nil
 }
 
+// commandWords turns a command that was written as a JSON list of words into a line: the words as they are, the
+// script of a shell (["bash", "-lc", "make test"]), or a single line.
+func commandWords(line string) (string, bool) {
+	var words []string
+	if !strings.HasPrefix(strings.TrimSpace(line), "[") || json.Unmarshal([]byte(line), &words) != nil || len(words) == 0 {
+		return "", false
+	}
+	shell := path.Base(words[0])
+	switch {
+	case len(words) == 1:
+		return words[0], true
+	case len(words) == 3 && (shell == "bash" || shell == "sh") && shellScript.MatchString(words[1]):
+		return words[2], true
+	}
+	return env.ShellQuote(words...), true
+}
+
+var shellScript = regexp.MustCompile(`^-[a-z]*c$`)
+
+// keep puts all of a command's output into a file, and names it.
+func (b *bash) keep(ctx context.Context, sb Sandbox, r env.Result) string {
+	file := fmt.Sprintf("/tmp/output-%d.txt", b.kept.Add(1))
+	var text bytes.Buffer
+	whole := true
+	for _, s := range []env.Output{r.Stdout, r.Stderr} {
+		text.Write(s.Head)
+		if lost := s.Size - int64(len(s.Head)+len(s.Tail)); lost > 0 {
+			fmt.Fprintf(&text, "\n[%s bytes are missing here]\n", count(lost))
+			whole = false
+		}
+		text.Write(s.Tail)
+	}
+	if _, err := sb.Write(ctx, file, text.Bytes(), env.WriteOptions{Parents: true}); err != nil {
+		return "" // a sandbox whose /tmp is full or read-only: the observation has what fits
+	}
+	what := "all of the output"
+	if !whole {
+		what = "the first and last " + count(keptEnd) + " bytes of each stream"
+	}
+	return fmt.Sprintf("\nNOTE: %s is in %s.", what, file)
+}
+
 // result formats a command's result as the reference does, because models were trained on it: the exit code, then both
-// streams.
-func (b bash) result(r env.Result) Result {
+// streams. It reports whether output was left out.
+func (b *bash) result(r env.Result) (Result, bool) {
 	stdout, stderr := newStream(r.Stdout), newStream(r.Stderr)
-	outLines, errLines := share(stdout.lines(), stderr.lines(), maxLines)
+	most := maxLines
+	if b.native {
+		most = maxChars // as many lines as there can be
+	}
+	outLines, errLines := share(stdout.lines(), stderr.lines(), most)
 	outChars, errChars := share(stdout.chars(), stderr.chars(), maxChars)
 	var out strings.Builder
 	if r.TimedOut {
@@ -82,8 +152,9 @@ func (b bash) result(r env.Result) Result {
 	} else {
 		fmt.Fprintf(&out, "Exit code: %d\n", r.ExitCode)
 	}
-	text := section("[STDOUT]", stdout.clip(outLines, outChars)) + "\n" +
-		section("[STDERR]", stderr.clip(errLines, errChars))
+	shownOut, shownErr := stdout.clip(outLines, outChars), stderr.clip(errLines, errChars)
+	cut := stdout.lost+stderr.lost > 0 || shownOut != stdout.head || shownErr != stderr.head
+	text := section("[STDOUT]", shownOut) + "\n" + section("[STDERR]", shownErr)
 	out.WriteString(strings.TrimSuffix(text, "\n"))
 	for _, n := range b.notes(r) {
 		out.WriteString("\nNOTE: " + n)
@@ -95,7 +166,7 @@ func (b bash) result(r env.Result) Result {
 		TimedOut:    r.TimedOut,
 		OutOfMemory: r.OutOfMemory,
 		OutOfDisk:   r.OutOfDisk,
-	}
+	}, cut
 }
 
 func section(title, text string) string {
@@ -106,7 +177,7 @@ func section(title, text string) string {
 }
 
 // notes explains what the exit code alone does not.
-func (b bash) notes(r env.Result) []string {
+func (b *bash) notes(r env.Result) []string {
 	var notes []string
 	switch {
 	case r.TimedOut:

@@ -22,6 +22,7 @@ type change struct {
 	old  []byte
 	new  []byte
 	note string
+	done string // what was done, where the snippet alone does not say it
 }
 
 // apply returns the file's bytes after the change, in memory of their own.
@@ -39,7 +40,10 @@ func (e *fileEditor) edit(ctx context.Context, sb Sandbox, command, path string,
 		return e.create(ctx, sb, path, lint, p)
 	}
 	plan := planInsert
-	if command == "str_replace" {
+	switch {
+	case command == "str_replace" && e.native:
+		plan = planReplacements
+	case command == "str_replace":
 		plan = planReplace
 	}
 	ask, err := plan(p)
@@ -72,7 +76,11 @@ func (e *fileEditor) edit(ctx context.Context, sb Sandbox, command, path string,
 	if c.note != "" {
 		p.note("%s", c.note)
 	}
-	return snippet(fmt.Sprintf("The file %s has been edited.", name(path)), path, after, c.at, len(c.new)) +
+	done := fmt.Sprintf("The file %s has been edited.", name(path))
+	if c.done != "" {
+		done = fmt.Sprintf("The file %s has been edited: %s.", name(path), c.done)
+	}
+	return snippet(done, path, after, c.at, len(c.new)) +
 		"\nReview the changes and make sure they are as expected. Edit the file again if necessary.", nil
 }
 

@@ -24,6 +24,7 @@ var fileEditorSchema string
 // fileEditor views, creates and edits files, and undoes edits.
 type fileEditor struct {
 	timeout time.Duration
+	native  bool
 
 	mu   sync.Mutex
 	past history
@@ -33,11 +34,16 @@ type fileEditor struct {
 const editorCommands = "view, create, str_replace, insert, undo_edit"
 
 func (e *fileEditor) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
-	p, err := newParams("file_editor", c.Args, "command", "path", "file_text", "old_str", "new_str", "insert_line",
-		"view_range", "concise", "enable_linting", "python_only")
+	known := []string{"command", "path", "file_text", "old_str", "new_str", "insert_line", "view_range", "concise",
+		"enable_linting", "python_only"}
+	if e.native {
+		known = append(known, "replace_all", "edits")
+	}
+	p, err := newParams("file_editor", c.Args, known...)
 	if err != nil {
 		return Result{}, err
 	}
+	p.quiet = e.native
 	command, err := p.required("command", "one of "+editorCommands)
 	if err != nil {
 		return Result{}, err

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,8 @@ type params struct {
 	args  map[string]string
 	used  map[string]bool
 	notes []string
+	// quiet leaves out notes about what went well.
+	quiet bool
 }
 
 // newParams refuses parameters that the tool does not have.
@@ -80,11 +83,24 @@ func (p *params) number(key, reason string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(v))
-	if err != nil {
+	n, ok := integer(v)
+	if !ok {
 		return 0, tell("%s must be an integer, got %s. Nothing was done.", key, quote(v))
 	}
 	return n, nil
+}
+
+// integer reads a whole number in the forms that models write: 320, 320.0, "320".
+func integer(v string) (int, bool) {
+	v = strings.Trim(strings.TrimSpace(v), "\"'")
+	if n, err := strconv.Atoi(v); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1e9 {
+		return 0, false
+	}
+	return int(f), true
 }
 
 // lineRange reads two line numbers in any of the forms that models write: [1, 40], (1, 40), "1 40", ["1", "40"].
@@ -99,9 +115,9 @@ func (p *params) lineRange(key string) (first, last int, given bool, err error) 
 	if len(fields) != 2 {
 		return 0, 0, false, wrong
 	}
-	first, err1 := strconv.Atoi(fields[0])
-	last, err2 := strconv.Atoi(fields[1])
-	if err1 != nil || err2 != nil {
+	first, ok1 := integer(fields[0])
+	last, ok2 := integer(fields[1])
+	if !ok1 || !ok2 {
 		return 0, 0, false, wrong
 	}
 	return first, last, true, nil

@@ -32,6 +32,9 @@ func (p *params) path(sb Sandbox, key, reason string) (string, error) {
 		return path.Clean(v), nil
 	}
 	full := path.Join(sb.Dir(), v)
+	if p.quiet {
+		return full, nil
+	}
 	p.note("the relative path %s was resolved to %s.", name(v), name(full))
 	return full, nil
 }

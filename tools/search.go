@@ -23,12 +23,20 @@ const (
 	mostMatchLine = 200   // bytes of one matching line that are shown
 )
 
-// search finds lines that contain a text, literally, in a file and in a directory alike.
-func search(ctx context.Context, sb Sandbox, c Call) (Result, error) {
-	p, err := newParams("search", c.Args, "search_term", "path", "python_only")
+// searcher finds lines that contain a text in a file and in a directory alike: literally or, in a native set, by a
+// regular expression.
+type searcher struct{ native bool }
+
+func (s searcher) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
+	known := []string{"search_term", "path", "python_only"}
+	if s.native {
+		known = append(known, "regex")
+	}
+	p, err := newParams("search", c.Args, known...)
 	if err != nil {
 		return Result{}, err
 	}
+	p.quiet = s.native
 	term, err := p.required("search_term", "the text to search for")
 	if err != nil {
 		return Result{}, err
@@ -47,21 +55,31 @@ func search(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 		term = strings.TrimSuffix(term, "\n")
 		p.note("the newline at the end of search_term was removed: the search is line by line.")
 	}
-	path := sb.Dir()
-	if v, _ := p.optional("path"); !absent(v) {
-		if path, err = p.path(sb, "path", "the file or directory to search"); err != nil {
+	q := env.Query{Term: term, Path: sb.Dir(), MaxMatches: mostMatches, MaxLine: mostMatchLine}
+	if s.native {
+		if q.Regexp, err = p.flag("regex", false); err != nil {
 			return Result{}, err
 		}
 	}
-	out, err := find(ctx, sb, term, path, pythonOnly, p)
+	if v, _ := p.optional("path"); !absent(v) {
+		if q.Path, err = p.path(sb, "path", "the file or directory to search"); err != nil {
+			return Result{}, err
+		}
+	}
+	if q.Regexp {
+		if _, err := regexp.Compile(term); err != nil {
+			return Result{}, tell("Invalid regular expression: %v. Nothing was searched.", err)
+		}
+	}
+	out, err := s.find(ctx, sb, q, pythonOnly, p)
 	if err != nil {
 		return Result{}, err
 	}
 	return Result{Output: out + p.remarks("search")}, nil
 }
 
-func find(ctx context.Context, sb Sandbox, term, path string, pythonOnly bool, p *params) (string, error) {
-	q := env.Query{Term: term, Path: path, MaxMatches: mostMatches, MaxLine: mostMatchLine}
+func (s searcher) find(ctx context.Context, sb Sandbox, q env.Query, pythonOnly bool, p *params) (string, error) {
+	term, path := q.Term, q.Path
 	if pythonOnly {
 		q.Names = []string{"*.py", "*.pyi"}
 	}
@@ -79,7 +97,7 @@ func find(ctx context.Context, sb Sandbox, term, path string, pythonOnly bool, p
 		return "", explain(ctx, sb, path, err)
 	}
 	if m.Total == 0 {
-		return noMatches(ctx, sb, term, path, m), nil
+		return s.noMatches(ctx, sb, q, m), nil
 	}
 	return renderMatches(term, path, m), nil
 }
@@ -88,16 +106,22 @@ func find(ctx context.Context, sb Sandbox, term, path string, pythonOnly bool, p
 var looksLikeRegexp = regexp.MustCompile(`\.\*|\.\+|\\[a-zA-Z().|\[\]]|\|\w|^\^|\$$|\[[^\]]+\][*+?]`)
 
 // noMatches reports that nothing was found, and the likely reason.
-func noMatches(ctx context.Context, sb Sandbox, term, path string, m env.Matches) string {
+func (s searcher) noMatches(ctx context.Context, sb Sandbox, q env.Query, m env.Matches) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "No matches found for %s in %s.", quote(term), name(path))
-	if looksLikeRegexp.MatchString(term) {
-		b.WriteString(" search_term is literal, not a regular expression; for that use `grep -rnE` with execute_bash.")
+	fmt.Fprintf(&b, "No matches found for %s in %s.", quote(q.Term), name(q.Path))
+	expression, anyCase := "use `grep -rnE` with execute_bash", "use `grep -rni` with execute_bash"
+	if s.native {
+		expression, anyCase = "set regex to true", "set regex to true and begin with (?i)"
+	}
+	if q.Regexp {
+		return b.String() + skipped(m)
+	}
+	if looksLikeRegexp.MatchString(q.Term) {
+		fmt.Fprintf(&b, " search_term is literal, not a regular expression; for that %s.", expression)
 	} else if any, err := sb.Search(ctx, env.Query{
-		Term: "(?i)" + regexp.QuoteMeta(term), Regexp: true, Path: path, MaxMatches: 1,
+		Term: "(?i)" + regexp.QuoteMeta(q.Term), Regexp: true, Path: q.Path, MaxMatches: 1,
 	}); err == nil && any.Total > 0 {
-		fmt.Fprintf(&b, " A case-insensitive search matches %s: use `grep -rni` with execute_bash.",
-			plural(any.Total, "line"))
+		fmt.Fprintf(&b, " A case-insensitive search matches %s: %s.", plural(any.Total, "line"), anyCase)
 	}
 	b.WriteString(skipped(m))
 	return b.String()

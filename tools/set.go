@@ -56,10 +56,13 @@ type Result struct {
 	OutOfDisk   bool
 }
 
-// Options bounds the commands of a [Set].
+// Options describe a [Set].
 type Options struct {
 	// CommandTimeout is the longest that a command may run: 90 seconds when 0.
 	CommandTimeout time.Duration
+	// Native makes the set for models that call tools natively. The default is the reference's, tool by tool and
+	// parameter by parameter, for models that were trained on it. The native set has more: see [New].
+	Native bool
 }
 
 // Bounds of what a model sees of a call. The reference's are the same.
@@ -67,7 +70,8 @@ const (
 	// maxChars is the most of a file, a search or a command's output that is shown. It is counted in bytes of UTF-8, which
 	// is closer than characters to what a text costs a model. What frames the text adds at most a few lines.
 	maxChars = 10_000
-	// maxLines is the most lines of a command's output that are shown.
+	// maxLines is the most lines of a command's output that are shown, except in a native set, where only the
+	// characters count.
 	maxLines = 80
 	// maxFrame is how much longer than maxChars an output may be, for headings and notes.
 	maxFrame = 2_000
@@ -84,17 +88,47 @@ type tool struct {
 }
 
 // New returns the four tools: file_editor, search, execute_bash and finish.
+//
+// A native set adds to them: str_replace can replace every occurrence (replace_all) and make several edits at once
+// (edits), search takes regular expressions (regex), find_files finds files by name, and the output of a command is
+// bounded by its characters alone, with all of it in a file that the result names.
 func New(o Options) *Set {
 	if o.CommandTimeout <= 0 {
 		o.CommandTimeout = 90 * time.Second
 	}
-	editor, bash := &fileEditor{timeout: o.CommandTimeout}, bash{timeout: o.CommandTimeout}
-	return &Set{tools: []tool{
+	editor := &fileEditor{timeout: o.CommandTimeout, native: o.Native}
+	bash := &bash{timeout: o.CommandTimeout, native: o.Native}
+	s := &Set{tools: []tool{
 		{newSpec("file_editor", fileEditorDescription, fileEditorSchema, o), editor.run},
-		{newSpec("search", searchDescription, searchSchema, o), search},
+		{newSpec("search", searchDescription, searchSchema, o), searcher{native: o.Native}.run},
 		{newSpec("execute_bash", bashDescription, bashSchema, o), bash.run},
 		{newSpec("finish", finishDescription, finishSchema, o), finish},
 	}}
+	if o.Native {
+		s.tools = slices.Insert(s.tools, 2, tool{newSpec("find_files", findDescription, findSchema, o), findFiles})
+	}
+	return s
+}
+
+// The marks of lines that only one of the two sets has.
+const (
+	nativeMark    = "{{native}}"
+	referenceMark = "{{reference}}"
+)
+
+// dialect keeps the lines that are for one set of tools.
+func dialect(text string, native bool) string {
+	keep, drop := referenceMark, nativeMark
+	if native {
+		keep, drop = drop, keep
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, drop) {
+			b.WriteString(strings.TrimPrefix(line, keep))
+		}
+	}
+	return strings.TrimSpace(b.String())
 }
 
 // newSpec fills the limits into a tool's description. The schema stays as it is written.
@@ -105,11 +139,12 @@ func newSpec(name, description, schema string, o Options) Spec {
 		"{{timeout}}", strconv.FormatFloat(o.CommandTimeout.Seconds(), 'f', -1, 64),
 		"{{condense_above}}", fmt.Sprint(condenseAbove),
 		"{{max_matches}}", fmt.Sprint(mostMatches),
+		"{{max_files}}", fmt.Sprint(mostFound),
 	)
 	return Spec{
 		Name:        name,
-		Description: limits.Replace(strings.TrimSpace(description)),
-		Parameters:  json.RawMessage(strings.TrimSpace(schema)),
+		Description: limits.Replace(dialect(description, o.Native)),
+		Parameters:  json.RawMessage(dialect(schema, o.Native)),
 	}
 }
 

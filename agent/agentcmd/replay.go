@@ -128,7 +128,8 @@ type replayed struct {
 func compare(ctx context.Context, d Deps, o replayOptions, rec *trajectory.Recording, sb env.Sandbox) error {
 	sum := replayed{Type: "result", Version: 1}
 	lines := cli.NewJSONLines(d.Out)
-	for c, err := range agent.Rerun(ctx, rec, tools.New(tools.Options{CommandTimeout: o.timeout}), sb) {
+	set := tools.New(tools.Options{CommandTimeout: o.timeout, Native: rec.Header.Format == trajectory.FormatTools})
+	for c, err := range agent.Rerun(ctx, rec, set, sb) {
 		if err != nil {
 			return err
 		}

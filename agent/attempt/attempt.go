@@ -21,7 +21,8 @@ import (
 type Attempt struct {
 	agent.Settings
 	Provider env.Provider
-	Tools    tools.Options
+	// Tools are the options of the reference's tools; those of native calls are made from them.
+	Tools tools.Options
 	// Sandbox is the sandbox's limits where the task sets none; Network allows it network access.
 	Sandbox env.Limits
 	Network bool
@@ -172,9 +173,12 @@ func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 }
 
 func (a *Attempt) agent(task env.Task, log *trajectory.Writer, past []trajectory.Event) *agent.Agent {
+	native := a.Tools
+	native.Native = true
 	return &agent.Agent{
 		Settings: a.Settings,
 		Tools:    tools.New(a.Tools),
+		Native:   tools.New(native),
 		Header: trajectory.Header{
 			Session: a.Run, Trajectory: task.ID, Agent: "deepswe", AgentVersion: a.Version,
 			Extra: map[string]any{"sandbox": a.Provider.Name()},
