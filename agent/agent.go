@@ -44,7 +44,7 @@ type Settings struct {
 	Sampling Sampling
 	// Tokens requests the token ids and logprobs of every reply.
 	Tokens bool
-	// OnEvent, when not nil, is called with what happens, on Run's goroutine. Stream requests the model's text as it
+	// OnEvent, when not nil, is called with what happens, on Run's goroutine; with Stream also with the model's text as it
 	// arrives.
 	OnEvent func(Event)
 	Stream  bool

@@ -124,10 +124,9 @@ func TestUnknownToolsDoNotEndARollout(t *testing.T) {
 		n := 0
 		unknown := func(context.Context, Request) (Reply, error) {
 			n++
-			name, said := fmt.Sprint("rm", n), ""
+			name := fmt.Sprint("rm", n)
 			if f.Name() == "xml" {
-				said = "<function=" + name + "></function>"
-				return Reply{Message: Message{Content: said}}, nil
+				return Reply{Message: Message{Content: "<function=" + name + "></function>"}}, nil
 			}
 			return Reply{Message: Message{ToolCalls: []ToolCall{{ID: "x", Name: name, Arguments: "{}"}}}}, nil
 		}

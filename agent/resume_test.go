@@ -29,8 +29,8 @@ func appendingTools(file *[]string) *fakeTools {
 }
 
 // A rollout is killed at random bytes of its log, over and over, and resumed each time. In the end the conversation,
-// the files and the outcome are those of a rollout that was never killed; no reply that was recorded is asked for again;
-// and in every fresh sandbox the recorded calls run once each, in order.
+// the files and the outcome are those of a rollout that was never killed; no reply that was recorded is asked for
+// again; and in every fresh sandbox the recorded calls run once each, in order.
 func TestResumeAfterRandomKills(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -198,8 +198,13 @@ func (r *rollout) complete(ctx context.Context) (Reply, error) {
 		Tokens:    r.Tokens,
 		Dir:       r.dir,
 	}
-	if r.Stream && r.OnEvent != nil {
-		request.OnText = func(text string) { r.emit(Event{Kind: EventText, Step: r.out.Steps + 1, Text: text}) }
+	if !r.Tokens {
+		// Streamed even where nobody watches: a gateway cuts a request that is silent for the length of a long thought.
+		request.OnText = func(text string) {
+			if r.Stream {
+				r.emit(Event{Kind: EventText, Step: r.out.Steps + 1, Text: text})
+			}
+		}
 	}
 	start := r.now()
 	reply, err := r.Model.Complete(ctx, request)

@@ -3,6 +3,7 @@ package tools
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -75,7 +76,7 @@ func replacements(edits []replacement) (func(file) (change, error), error) {
 		var notes []string
 		for i, e := range edits {
 			c, n, err := e.plan(now)
-			if told, ok := err.(*observation); ok && len(edits) > 1 {
+			if told, ok := errors.AsType[*observation](err); ok && len(edits) > 1 {
 				return change{}, tell("Edit %d of %d failed, so none was made. %s", i+1, len(edits), told.text)
 			}
 			if err != nil {

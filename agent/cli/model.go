@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -44,6 +45,12 @@ func (w World) openModel(ctx context.Context, c ModelChoice) (LiveModel, error) 
 		return LiveModel{}, Usage(err)
 	}
 	served, err := client.Discover(ctx)
+	if err == nil && served.Unlisted {
+		err = client.Probe(ctx)
+	}
+	if errors.Is(err, llm.ErrNoModelChosen) || errors.Is(err, llm.ErrNotServed) {
+		return LiveModel{}, Usage(err)
+	}
 	if err != nil {
 		return LiveModel{}, err
 	}

@@ -46,14 +46,19 @@ type wireTool struct {
 func newBody(r agent.Request, model string, d *dialect) *body {
 	b := &body{
 		Model:          model,
-		Messages:       make([]wireMessage, len(r.Messages)),
-		Stream:         r.OnText != nil && !r.Tokens,
+		Messages:       make([]wireMessage, 0, len(r.Messages)),
+		Stream:         r.OnText != nil && !r.Tokens && !d.refuses(streaming),
 		Sampling:       r.Sampling,
 		Logprobs:       r.Tokens && !d.refuses(logprobs),
 		ReturnTokenIDs: r.Tokens && !d.refuses(tokenIDs),
 	}
-	for i, m := range r.Messages {
-		b.Messages[i] = newMessage(m, d)
+	for _, m := range r.Messages {
+		// The templates of some models refuse a conversation in which a user speaks twice in a row.
+		if n := len(b.Messages); n > 0 && m.Role == agent.RoleUser && b.Messages[n-1].Role == agent.RoleUser {
+			b.Messages[n-1].Content += "\n\n" + m.Content
+			continue
+		}
+		b.Messages = append(b.Messages, newMessage(m, d))
 	}
 	for _, t := range r.Tools {
 		b.Tools = append(b.Tools, wireTool{

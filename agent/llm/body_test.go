@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"deepswe/agent"
@@ -56,6 +57,34 @@ func TestBodies(t *testing.T) {
 			got.WriteByte('\n')
 			testkit.Golden(t, filepath.Join("testdata", "body", name+".json"), got.Bytes())
 		})
+	}
+}
+
+// An endpoint that cannot stream is asked for the whole answer.
+func TestStreamingIsGivenUp(t *testing.T) {
+	fake := llmtest.New(llmtest.Status(400, "'stream' is not supported with tools"), llmtest.Text("ok"))
+	watched := ""
+	r := ask("x")
+	r.OnText = func(text string) { watched += text }
+	reply, err := dial(t, fake, llm.Options{MaxRetries: -1}).Complete(t.Context(), r)
+	if err != nil || reply.Message.Content != "ok" || watched != "ok" {
+		t.Errorf("got %+v, %v, watched %q", reply, err, watched)
+	}
+	if asked := fake.Requests(); !asked[0].Stream || asked[1].Stream {
+		t.Error("the second request is streamed, or the first is not")
+	}
+}
+
+// A user who speaks twice in a row, after a run was continued, speaks once.
+func TestUserMessagesAreJoined(t *testing.T) {
+	fake := llmtest.New(llmtest.Text("ok"))
+	r := ask("one")
+	r.Messages = append(r.Messages, agent.Message{Role: agent.RoleUser, Content: "two"})
+	if _, err := dial(t, fake, llm.Options{}).Complete(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(fake.Requests()[0].Body); !strings.Contains(got, `[{"role":"user","content":"one\n\ntwo"}]`) {
+		t.Errorf("sent %s", got)
 	}
 }
 

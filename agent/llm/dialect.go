@@ -9,6 +9,7 @@ import (
 
 // The members of a request that an endpoint may refuse without the request losing its meaning.
 const (
+	streaming        = "stream"
 	streamOptions    = "stream_options"
 	logprobs         = "logprobs"
 	tokenIDs         = "return_token_ids"
@@ -63,7 +64,7 @@ func refusedMember(s serverError) string {
 	}
 	// reasoning_content is looked for before reasoning, which is a part of it. max_tokens is refused only where the
 	// message offers the other name, so that a complaint about its value is not taken for one.
-	for _, key := range []string{streamOptions, tokenIDs, reasoningContent, reasoning, logprobs} {
+	for _, key := range []string{streamOptions, streaming, tokenIDs, reasoningContent, reasoning, logprobs} {
 		if s.Param == key || names(text, key) {
 			return key
 		}

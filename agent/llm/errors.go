@@ -64,6 +64,14 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// brief is the failure in a few words.
+func (e *Error) brief() string {
+	if e.Status == 0 {
+		return "the model endpoint failed: " + e.Message
+	}
+	return fmt.Sprintf("the model endpoint answered %d: %s", e.Status, e.Message)
+}
+
 // Unwrap gives the sentinels and the cause.
 func (e *Error) Unwrap() []error {
 	wrapped := []error{e.sentinel}

@@ -64,6 +64,7 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 
 // encode replaces the library's body by our own.
 func (x *exchange) encode(req *http.Request) error {
+	req.Header.Set("User-Agent", "deepswe")
 	if x.body == nil {
 		return nil
 	}

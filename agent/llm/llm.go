@@ -93,9 +93,9 @@ func (c *Client) Endpoint() string { return c.name }
 
 // Complete asks for one message. Its errors wrap the context's error when ctx ended, and an [*Error] otherwise.
 //
-// The request is streamed when OnText is set and Tokens is not: servers assemble tool calls and token ids more
-// faithfully when they send them whole. OnText is called from the caller's own goroutine with reasoning and content
-// alike; when a stream breaks and the request is repeated, it says so and starts again.
+// The request is streamed when OnText is set and Tokens is not, unless the endpoint refuses that: servers assemble tool
+// calls and token ids more faithfully when they send them whole. OnText is called from the caller's own goroutine with
+// reasoning and content alike; when a stream breaks and the request is repeated, it says so and starts again.
 func (c *Client) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	model, err := c.modelName(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 	switch {
 	case !x.ok() || x.raw == nil && x.events == nil:
 		// err says why.
-	case b.Stream:
+	case r.OnText != nil && !r.Tokens:
 		got, err = receive(ctx, x, r.OnText)
 	default:
 		got, err = decode(x.raw)

@@ -28,7 +28,12 @@ type ServedModel struct {
 	Owner string
 	// Aliases are other names of the same model.
 	Aliases []string
+	// Unlisted is set where the endpoint lists models, and not this one: it may answer to the name all the same.
+	Unlisted bool
 }
+
+// ErrNoModelChosen says that an endpoint serves several models, and none was asked for.
+var ErrNoModelChosen = errors.New("no model is chosen")
 
 // Discover returns the model that requests go to, with the length of its context. When Options.Model is empty and the
 // endpoint serves exactly one model, that one is used from now on; when it serves several, the error names them. A
@@ -54,7 +59,7 @@ func (c *Client) Discover(ctx context.Context) (ServedModel, error) {
 				return m, nil
 			}
 		}
-		return ServedModel{ID: model}, nil
+		return ServedModel{ID: model, Unlisted: len(served) > 0}, nil
 	}
 	if len(served) != 1 {
 		return ServedModel{}, c.undecided(served)
@@ -76,7 +81,28 @@ func (c *Client) undecided(served []ServedModel) error {
 		return e
 	}
 	e.Message, e.Hint = "it serves several models: "+list(served), "set --model or DEEPSWE_MODEL to one of them"
+	e.cause = ErrNoModelChosen
 	return e
+}
+
+// ErrNotServed says that an endpoint does not answer to a model's name.
+var ErrNotServed = errors.New("the endpoint does not serve the model")
+
+// Probe asks for one token, and fails with [ErrNotServed] where the endpoint does not know the model. Any other failure
+// is left to the first real request.
+func (c *Client) Probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	model, err := c.modelName(ctx)
+	if err != nil {
+		return err
+	}
+	one := agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "Say yes."}}, MaxTokens: 1}
+	_, failed := c.attempt(ctx, newBody(one, model, c.dialect.Load()), one)
+	if failed == nil || failed.Status != http.StatusNotFound {
+		return nil
+	}
+	return fmt.Errorf("%w %s; %s", ErrNotServed, model, c.notServed(ctx, model))
 }
 
 // modelName is the model that requests go to.

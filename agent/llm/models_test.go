@@ -40,7 +40,7 @@ func TestDiscover(t *testing.T) {
 		"router": {body: `{"data":[{"id":"a/b","context_length":131072}]}`,
 			want: llm.ServedModel{ID: "a/b", Context: 131072}},
 		"bare list": {body: `[{"id":"a"}]`, want: llm.ServedModel{ID: "a"}},
-		"unlisted":  {body: `{"data":[{"id":"a","max_model_len":1}]}`, model: "b", want: llm.ServedModel{ID: "b"}},
+		"unlisted":  {body: `{"data":[{"id":"a","max_model_len":1}]}`, model: "b", want: llm.ServedModel{ID: "b", Unlisted: true}},
 		"several": {body: `{"data":[{"id":"a"},{"id":"b"}]}`,
 			err: "it serves several models: a, b; set --model or DEEPSWE_MODEL to one of them"},
 		"none": {body: `{"object":"list","data":null}`, err: "it serves no model; load one"},
@@ -61,6 +61,24 @@ func TestDiscover(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// An endpoint may answer to names that it does not list; one that does not know the model is found out before any work.
+func TestProbe(t *testing.T) {
+	fake := llmtest.New()
+	fake.Models = []llmtest.Model{{ID: "a"}, {ID: "b"}}
+	c := dial(t, fake, llm.Options{Model: "c"})
+	if err := c.Probe(t.Context()); !errors.Is(err, llm.ErrNotServed) || !strings.Contains(err.Error(), "a, b") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := dial(t, fake, llm.Options{}).Discover(t.Context()); !errors.Is(err, llm.ErrNoModelChosen) {
+		t.Errorf("got %v", err)
+	}
+	for _, status := range []int{200, 500, 429} { // what the first real request will say, too
+		if err := dial(t, respond(status, `{}`), llm.Options{Model: "c"}).Probe(t.Context()); err != nil {
+			t.Errorf("status %d: %v", status, err)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package llm
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -46,9 +45,8 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 			return failed
 		}
 		wait := pause(attempt, failed.after)
-		c.o.Log.LogAttrs(ctx, slog.LevelWarn, "model endpoint failed, trying again",
-			slog.Int("status", failed.Status), slog.String("error", failed.Message),
-			slog.String("attempt", fmt.Sprintf("%d of %d", attempt, retries+1)), slog.Duration("wait", wait))
+		c.o.Log.WarnContext(ctx, fmt.Sprintf("%s: trying again in %s (attempt %d of %d failed)",
+			failed.brief(), wait.Round(100*time.Millisecond), attempt, retries+1))
 		if err := c.sleep(ctx, wait); err != nil {
 			return err
 		}
