@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -31,6 +32,10 @@ type Base struct {
 	tracked map[string]bool
 	origin  env.Origin
 	aside   []string
+
+	maxNew   int // for tests: the constant of that name when 0
+	dirsOnce sync.Once
+	dirs     map[string]bool // see hadDir
 }
 
 // Record describes the repository in the sandbox as it is now. Call it before the agent's first step. The origin gives

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"deepswe/env"
 )
@@ -57,10 +59,7 @@ func (b *Base) ignored(
 		return nil, err
 	}
 	defer root.Close()
-	for _, e := range entries {
-		if path.Base(e.Path) != ".gitignore" || e.Kind != env.KindFile || unfit(e.Path) != "" {
-			continue
-		}
+	for _, e := range b.rules(entries) {
 		rules, _, err := sb.Read(ctx, sb.Dir()+"/"+e.Path, env.ReadOptions{Limit: 1 << 20, NoFollow: true})
 		if err != nil {
 			if env.IsInfrastructure(ctx, err) {
@@ -75,9 +74,36 @@ func (b *Base) ignored(
 			return nil, err
 		}
 	}
-	out, err := g.run(ctx, candidates, "check-ignore", "--no-index", "-z", "--stdin")
-	if err != nil && !exitedWith(err, 1) { // 1: none is ignored
+	matching, cancel := context.WithTimeout(ctx, longestMatch)
+	defer cancel()
+	out, err := g.run(matching, candidates, "check-ignore", "--no-index", "-z", "--stdin")
+	if err != nil && !exitedWith(err, 1) && (ctx.Err() != nil || matching.Err() == nil) { // 1: none is ignored
 		return nil, err
 	}
 	return nameSet(out), nil
+}
+
+const (
+	// maxRules is how many files of rules are obeyed, those that were there at the start first.
+	maxRules = 1000
+	// longestMatch is how long matching may take: a pattern can be made so that it takes for ever. What is not known to be
+	// ignored by then is part of the patch.
+	longestMatch = time.Minute
+)
+
+// rules are the files with rules.
+func (b *Base) rules(entries []env.FileInfo) []env.FileInfo {
+	var old, added []env.FileInfo
+	for _, e := range entries {
+		if path.Base(e.Path) != ".gitignore" || e.Kind != env.KindFile || unfit(e.Path) != "" {
+			continue
+		}
+		if _, ok := b.files[e.Path]; ok {
+			old = append(old, e)
+		} else {
+			added = append(added, e)
+		}
+	}
+	all := slices.Concat(old, added)
+	return all[:min(len(all), maxRules)]
 }

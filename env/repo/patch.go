@@ -5,13 +5,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -35,11 +34,8 @@ type Omission struct {
 	Reason string `json:"reason"`
 }
 
-// A patch carries files of up to maxFile bytes, and maxTotal bytes in all, before and after the change.
-const (
-	maxFile  = 16 << 20
-	maxTotal = 64 << 20
-)
+// longestList is how long listing and hashing all files may take.
+const longestList = 4 * time.Minute
 
 // change is one path that differs from the base.
 type change struct {
@@ -61,7 +57,13 @@ func (b *Base) Patch(ctx context.Context, sb Tree) (Patch, error) {
 }
 
 func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
-	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{Skip: b.aside})
+	listing, cancel := context.WithTimeoutCause(ctx, longestList,
+		fmt.Errorf("its files cannot be listed within %s", longestList))
+	defer cancel()
+	entries, err := sb.Tree(listing, sb.Dir(), env.TreeOptions{Skip: b.aside})
+	if err != nil && ctx.Err() == nil && listing.Err() != nil {
+		return Patch{Omitted: []Omission{{Path: "./", Reason: context.Cause(listing).Error()}}}, nil
+	}
 	if err != nil && !env.IsInfrastructure(ctx, err) {
 		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
 	}
@@ -87,9 +89,10 @@ func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
 	if err != nil || len(changes) == 0 {
 		return p, err
 	}
-	d := differ{base: b, sb: sb, dir: dir}
+	changes, crowds := b.bound(changes)
+	d := differ{base: b, sb: sb, dir: dir, omitted: append(p.Omitted, crowds...)}
 	p.Diff, err = d.diff(ctx, changes)
-	p.Files, p.Omitted = d.files, append(p.Omitted, d.omitted...)
+	p.Files, p.Omitted = d.files, condense(d.omitted)
 	return p, err
 }
 
@@ -161,123 +164,6 @@ func gitMode(f env.FileInfo) string {
 	default:
 		return "100644"
 	}
-}
-
-// differ turns changes into a diff, in a temporary repository of the changed files.
-type differ struct {
-	base *Base
-	sb   Tree
-	dir  string
-
-	total   int
-	files   []string
-	omitted []Omission
-}
-
-// content is one changed file, before and after; nil where there was none.
-type content struct {
-	path  string
-	sides [2]*side
-}
-
-type side struct {
-	mode string
-	data []byte
-}
-
-func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
-	store, err := newStore(ctx, d.dir)
-	if err != nil {
-		return nil, err
-	}
-	defer store.abort()
-	for _, c := range changes {
-		f, omitted, err := d.load(ctx, c)
-		switch {
-		case err != nil:
-			return nil, err
-		case omitted != "":
-			d.omitted = append(d.omitted, Omission{Path: c.path, Reason: omitted})
-		case f.sides != [2]*side{}:
-			store.add(f)
-			d.files = append(d.files, c.path)
-		}
-	}
-	return store.diff(ctx)
-}
-
-// load reads both sides of a change, or returns the reason why the patch cannot carry it.
-func (d *differ) load(ctx context.Context, c change) (f content, omitted string, err error) {
-	f.path = c.path
-	if reason := unfit(c.path); reason != "" {
-		return f, reason, nil
-	}
-	var total int
-	if c.after != nil {
-		if c.after.Kind == env.KindFile && c.after.Size > maxFile {
-			return f, fmt.Sprintf("it has %s; the limit for one file is %s", size(c.after.Size), size(maxFile)), nil
-		}
-		after, err := d.current(ctx, *c.after)
-		switch {
-		case err == nil:
-			f.sides[1] = after
-			total += len(after.data)
-		case errors.Is(err, fs.ErrNotExist): // removed since the tree was read
-		case env.IsInfrastructure(ctx, err):
-			return f, "", err
-		default:
-			return f, "cannot be read: " + err.Error(), nil
-		}
-	}
-	if c.before != nil {
-		data, err := d.base.original(ctx, *c.before)
-		if err != nil {
-			return f, "", err
-		}
-		f.sides[0] = &side{gitMode(*c.before), data}
-		total += len(data)
-	}
-	if d.total+total > maxTotal {
-		return f, fmt.Sprintf("the patch would exceed %s", size(maxTotal)), nil
-	}
-	d.total += total
-	return f, "", nil
-}
-
-// current reads a file as it is now, without following a link that has taken its place.
-func (d *differ) current(ctx context.Context, f env.FileInfo) (*side, error) {
-	if f.Kind == env.KindSymlink {
-		return &side{gitMode(f), []byte(f.Target)}, nil
-	}
-	data, info, err := d.sb.Read(ctx, d.sb.Dir()+"/"+f.Path, env.ReadOptions{Limit: maxFile, NoFollow: true})
-	if err != nil {
-		return nil, err
-	}
-	if info.Size > int64(len(data)) {
-		return nil, errors.New("it grows while it is read")
-	}
-	return &side{gitMode(info), data}, nil
-}
-
-// size formats a number of bytes.
-func size(n int64) string {
-	if n < 1<<20 {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
-}
-
-// unfit returns why git would refuse a path, or "".
-func unfit(path string) string {
-	for part := range strings.SplitSeq(path, "/") {
-		switch {
-		case part == "" || part == "." || part == "..":
-			return "git cannot store this path"
-		case strings.EqualFold(part, ".git"):
-			return "git refuses paths with a part called .git"
-		}
-	}
-	return ""
 }
 
 func version(data []byte) string {

@@ -1,0 +1,205 @@
+package repo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"deepswe/env"
+)
+
+// differ turns changes into a diff, in a temporary repository of the changed files.
+type differ struct {
+	base *Base
+	sb   Tree
+	dir  string
+
+	total   int
+	files   []string
+	omitted []Omission
+}
+
+// content is one changed file, before and after; nil where there was none.
+type content struct {
+	path  string
+	sides [2]*side
+}
+
+type side struct {
+	mode string
+	data []byte
+}
+
+// loaded is a change that has been read, or the reason why a patch cannot carry it.
+type loaded struct {
+	content
+	omitted string
+	err     error
+}
+
+const (
+	// loadsAtOnce is how many files are read at once: most of the time of each is the way to the sandbox and back.
+	loadsAtOnce = 16
+	// longestLoad is how long all files together may take to be read. The rest is omitted.
+	longestLoad = 4 * time.Minute
+)
+
+// errTooSlow is the cause of a context that longestLoad ended.
+var errTooSlow = errors.New("the changed files could not all be read in time")
+
+// diff reads the changes, those of files that were there before the new ones, and compares.
+func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
+	store, err := newStore(ctx, d.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer store.abort()
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.isNew(), b.isNew()) })
+	reading, cancel := context.WithTimeoutCause(ctx, longestLoad, errTooSlow)
+	defer cancel()
+	for group := range groups(changes) {
+		for _, c := range d.load(reading, group) {
+			switch {
+			case c.err != nil && ctx.Err() == nil && reading.Err() != nil:
+				c.omitted = errTooSlow.Error()
+			case c.err != nil:
+				return nil, c.err
+			case c.omitted == "":
+				c.omitted = d.afford(c.content)
+			}
+			switch {
+			case c.omitted != "":
+				d.omitted = append(d.omitted, Omission{Path: c.path, Reason: c.omitted})
+			case c.sides != [2]*side{}:
+				store.add(c.content)
+				d.files = append(d.files, c.path)
+			}
+		}
+	}
+	slices.Sort(d.files)
+	return store.diff(ctx)
+}
+
+// groups divides changes into such as fit into memory together.
+func groups(changes []change) iter.Seq[[]change] {
+	const mostFiles, mostBytes = 256, 2 * maxFile
+	return func(yield func([]change) bool) {
+		first, total := 0, int64(0)
+		for i, c := range changes {
+			size := int64(0)
+			for _, f := range []*env.FileInfo{c.before, c.after} {
+				if f != nil {
+					size += f.Size
+				}
+			}
+			if i > first && (i-first == mostFiles || total+size > mostBytes) {
+				if !yield(changes[first:i]) {
+					return
+				}
+				first, total = i, 0
+			}
+			total += size
+		}
+		if first < len(changes) {
+			yield(changes[first:])
+		}
+	}
+}
+
+// load reads both sides of a group of changes, several at once.
+func (d *differ) load(ctx context.Context, group []change) []loaded {
+	all := make([]loaded, len(group))
+	var readers errgroup.Group
+	readers.SetLimit(loadsAtOnce)
+	for i, c := range group {
+		readers.Go(func() error {
+			all[i] = d.read(ctx, c)
+			return nil
+		})
+	}
+	_ = readers.Wait() // each has an error of its own
+	return all
+}
+
+// isNew sorts changes: 1 for a file that was not there before.
+func (c change) isNew() int {
+	if c.before == nil {
+		return 1
+	}
+	return 0
+}
+
+// afford takes a file's bytes from the total, or returns the reason why it cannot.
+func (d *differ) afford(f content) (omitted string) {
+	total := d.total
+	for _, s := range f.sides {
+		if s != nil {
+			total += len(s.data)
+		}
+	}
+	if total > maxTotal {
+		return fmt.Sprintf("the patch would exceed %s", size(maxTotal))
+	}
+	d.total = total
+	return ""
+}
+
+// read reads both sides of a change, or returns the reason why the patch cannot carry it.
+func (d *differ) read(ctx context.Context, c change) loaded {
+	l := loaded{content: content{path: c.path}}
+	if l.omitted = c.unfit(); l.omitted != "" {
+		return l
+	}
+	if l.err = context.Cause(ctx); l.err != nil {
+		return l
+	}
+	if c.after != nil {
+		if c.after.Kind == env.KindFile && c.after.Size > maxFile {
+			l.omitted = fmt.Sprintf("it has %s; the limit for one file is %s", size(c.after.Size), size(maxFile))
+			return l
+		}
+		after, err := d.current(ctx, *c.after)
+		switch {
+		case err == nil:
+			l.sides[1] = after
+		case errors.Is(err, fs.ErrNotExist): // removed since the tree was read
+		case env.IsInfrastructure(ctx, err):
+			l.err = err
+			return l
+		default:
+			l.omitted = "cannot be read: " + err.Error()
+			return l
+		}
+	}
+	if c.before != nil {
+		data, err := d.base.original(ctx, *c.before)
+		if err != nil {
+			l.err = err
+			return l
+		}
+		l.sides[0] = &side{gitMode(*c.before), data}
+	}
+	return l
+}
+
+// current reads a file as it is now, without following a link that has taken its place.
+func (d *differ) current(ctx context.Context, f env.FileInfo) (*side, error) {
+	if f.Kind == env.KindSymlink {
+		return &side{gitMode(f), []byte(f.Target)}, nil
+	}
+	data, info, err := d.sb.Read(ctx, d.sb.Dir()+"/"+f.Path, env.ReadOptions{Limit: maxFile, NoFollow: true})
+	if err != nil {
+		return nil, err
+	}
+	if info.Size > int64(len(data)) {
+		return nil, errors.New("it grows while it is read")
+	}
+	return &side{gitMode(info), data}, nil
+}
