@@ -158,8 +158,8 @@ func Preset(name string) (Algorithm, error) {
 	return a, nil
 }
 
-// Grades reports whether the rewards of rollouts that end for the reason count: what is dropped, or masked with a reward
-// of zero, need not be graded.
+// Grades reports whether the rewards of rollouts that end for the reason count: what is dropped, or masked with a zero,
+// need not be graded.
 func (a *Algorithm) Grades(r trajectory.StopReason) bool {
 	switch a.Filter[r] {
 	case Drop:

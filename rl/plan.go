@@ -292,6 +292,16 @@ func (a *Algorithm) scales(members []Member, placements []Placement) error {
 	return nil
 }
 
+// Divisor is what the shares of a batch were divided by, but for what is the same in every batch: its rollouts with
+// rows, or its trained tokens. Parts of a batch that were planned alone add up to the whole when the share of each is
+// multiplied by its own divisor over that of the whole.
+func (a Algorithm) Divisor(b Batch) float64 {
+	if a.Aggregation == TokenMean {
+		return float64(b.TrainedTokens)
+	}
+	return float64(b.Dispositions[Trained] + b.Dispositions[Masked])
+}
+
 // scale is the share of each trained token of a rollout with own of them, in a batch with so many rollouts and tokens.
 // Without a trained token it is 0.
 func (m Aggregation) scale(rollouts, maxLength, tokens, own int) float64 {

@@ -40,6 +40,9 @@ type Optimizer struct {
 	Epsilon      float64
 	WeightDecay  float64
 	ClipNorm     float64
+	// Scale multiplies the accumulated gradient before it is clipped; 0 means 1. It corrects the shares of a batch whose
+	// parts were accumulated before all of it was known.
+	Scale float64
 }
 
 // StepStats describes an optimizer step. Skipped is set when the gradient was not finite and nothing was changed.

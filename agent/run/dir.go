@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -310,6 +311,22 @@ func (d *Dir) Attempt(job Job) (string, error) {
 		return "", fmt.Errorf("attempt directory: %w", err)
 	}
 	return path, nil
+}
+
+// RemoveAttempts deletes the files of the attempts whose groups have a name that begins with one of the prefixes, which
+// are made of the bytes that [PathName] keeps.
+func (d *Dir) RemoveAttempts(prefixes ...string) error {
+	groups, err := os.ReadDir(d.Path(rolloutsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove attempts: %w", err)
+	}
+	var errs []error
+	for _, g := range groups {
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(g.Name(), p) }) {
+			errs = append(errs, os.RemoveAll(d.Path(rolloutsDir, g.Name())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func attemptPath(run string, job Job) string {

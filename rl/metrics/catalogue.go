@@ -111,6 +111,8 @@ func machine() []Definition {
 	return []Definition{
 		{Name: "time/step", Help: "Wall time of the step, without validation and saving.", Unit: seconds},
 		{Name: "time/rollouts", Help: "Wall time of sampling.", Unit: seconds},
+		{Name: "time/wait_rollouts", Help: "Time for which the update of the step waited for rollouts.", Unit: seconds},
+		{Name: "time/wait_trainer", Help: "Time for which free workers had to wait for the trainer.", Unit: seconds},
 		{Name: "time/rows", Help: "Wall time of advantages and rows.", Unit: seconds},
 		{Name: "time/update", Help: "Wall time of forward, backward and optimizer.", Unit: seconds},
 		{Name: "time/publish", Help: "Wall time of handing the weights to the sampler.", Unit: seconds},

@@ -31,6 +31,7 @@ type training struct {
 	config, out, metricsAddr string
 	set                      []string
 	dryRun, resume, json     bool
+	simulate                 bool
 }
 
 const trainLong = `Train a policy by reinforcement learning: sample tasks, roll out groups, turn
@@ -46,11 +47,16 @@ A run has a directory: metrics as JSON lines and as TensorBoard event files,
 checkpoints, and report.html with the curves. A run that was stopped or killed
 goes on with --resume, with the same steps that it would have taken.
 
+--simulate plays the loop of the configuration, with its tasks, workers, gates
+and staleness, while replies, tools, gradings and updates only take time (the
+section simulate says how much): what a cluster needs, before one is rented.
+
 A configuration with an ablation makes one run for each variant and seed, and
 compares them in one report.`
 
 const trainExample = `  deepswe train --config frozenlake
   deepswe train --config frozenlake --set algorithm.preset=grpo --out grpo
+  deepswe train --config ./mine.yaml --simulate --set steps=20 --set rollouts.max_staleness=2
   deepswe train --config ./mine.yaml --set filter.max_steps=drop --dry-run
   deepswe train --resume --out grpo --metrics-addr 127.0.0.1:9100`
 
@@ -69,6 +75,7 @@ func newTrain(d Deps) *cobra.Command {
 	f.StringVar(&t.out, "out", "", "keep the run in `DIR` (default: the configuration's name below the state directory)")
 	f.StringArrayVar(&t.set, "set", nil, "change `KEY=VALUE`: optimizer.learning_rate, or a switch of the algorithm")
 	f.BoolVar(&t.dryRun, "dry-run", false, "print the complete configuration and stop")
+	f.BoolVar(&t.simulate, "simulate", false, "play the loop on a simulated cluster and print what it needs and where it waits")
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
 	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, and the report, at `ADDRESS`")
@@ -88,6 +95,13 @@ func (t *training) execute(ctx context.Context) error {
 			return err
 		}
 		_, err = t.deps.Out.Write(text)
+		return err
+	}
+	if t.simulate {
+		s, err := train.Simulate(ctx, c)
+		if err == nil {
+			_, err = io.WriteString(t.deps.Out, s.String())
+		}
 		return err
 	}
 	dir := t.out

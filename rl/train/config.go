@@ -30,6 +30,9 @@ type Config struct {
 	Checkpoint Checkpoint `yaml:"checkpoint"`
 	Guards     Guards     `yaml:"guards"`
 
+	// Simulate is about --simulate alone.
+	Simulate *Latencies `yaml:"simulate,omitempty"`
+
 	// Ablation makes many runs of one configuration; nil is a single run.
 	Ablation *Ablation `yaml:"-"`
 
@@ -45,6 +48,9 @@ type Rollouts struct {
 	// Refill is how many more rounds may look for groups whose rewards differ, until there are Tasks of them (the
 	// dynamic sampling of DAPO).
 	Refill int `yaml:"refill"`
+	// MaxStaleness is how many updates may lie between the beginning of a rollout and the one that learns from it. With 0
+	// rollouts and updates take turns.
+	MaxStaleness int `yaml:"max_staleness"`
 	// Workers run rollouts at once; Models, Sandboxes and Gradings bound what they do at once, 0 for no bound.
 	Workers   int `yaml:"workers"`
 	Models    int `yaml:"models"`
@@ -143,6 +149,7 @@ func (c *Config) validate() error {
 	return errors.Join(
 		positive("steps", c.Steps),
 		positive("rollouts.tasks", r.Tasks), positive("rollouts.group", r.Group), natural("rollouts.refill", r.Refill),
+		natural("rollouts.max_staleness", r.MaxStaleness), r.refills(),
 		positive("rollouts.workers", r.Workers), natural("rollouts.models", r.Models),
 		natural("rollouts.sandboxes", r.Sandboxes), natural("rollouts.gradings", r.Gradings),
 		natural("rollouts.retries", r.Retries), natural("rollouts.max_failures", r.MaxFailures),
@@ -150,8 +157,39 @@ func (c *Config) validate() error {
 		natural("evaluate.every", e.Every), natural("evaluate.tasks", e.Tasks), positive("evaluate.attempts", e.Attempts),
 		fraction("evaluate.temperature", e.Temperature, 100),
 		positive("checkpoint.every", c.Checkpoint.Every), positive("checkpoint.keep", c.Checkpoint.Keep),
-		c.Guards.validate(),
+		c.Guards.validate(), c.simulates(),
 	)
+}
+
+// rate is the learning rate of a step.
+func (o Optimizer) rate(step int) float64 {
+	if step < o.Warmup {
+		return o.LearningRate * float64(step) / float64(o.Warmup)
+	}
+	return o.LearningRate
+}
+
+// rl is what the trainer is told at a step.
+func (o Optimizer) rl(step int) rl.Optimizer {
+	return rl.Optimizer{
+		LearningRate: o.rate(step), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay,
+		ClipNorm: o.ClipNorm,
+	}
+}
+
+// refills refuses further rounds where there are no rounds.
+func (r Rollouts) refills() error {
+	if r.Refill > 0 && r.MaxStaleness > 0 {
+		return errors.New("rollouts.refill fills up the rounds of rollouts.max_staleness 0; to fix: leave out one of the two")
+	}
+	return nil
+}
+
+func (c *Config) simulates() error {
+	if c.Simulate == nil {
+		return nil
+	}
+	return c.Simulate.validate()
 }
 
 func (o Optimizer) validate(tasks int) error {

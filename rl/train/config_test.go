@@ -215,8 +215,23 @@ func TestREADME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for name, config := range map[string]string{
+		"frozenlake": least,
+		"swe":        "environment: {name: swe, train: {path: x}}\ntrainer: {name: embedded}\nevaluate: {every: 0}\n",
+	} {
+		own := string(text)
+		for other := range BuiltIn().Environments {
+			if other != name {
+				own = regexp.MustCompile("(?ms)^### `environment: .name: "+other+".`$.*?^### ").ReplaceAllString(own, "### ")
+			}
+		}
+		t.Run(name, func(t *testing.T) { checkREADME(t, own, config) })
+	}
+}
+
+func checkREADME(t *testing.T, text, config string) {
 	documented := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|([^|]*)\\|").FindAllStringSubmatch(text, -1) {
 		keys, values := strings.Split(m[1], ", "), strings.Split(m[2], ", ")
 		for i, key := range keys {
 			value := m[2]
@@ -226,7 +241,7 @@ func TestREADME(t *testing.T) {
 			documented[strings.Trim(key, "`")] = strings.Trim(strings.TrimSpace(value), "`")
 		}
 	}
-	data, err := mustLoad(t, least).YAML()
+	data, err := mustLoad(t, config).YAML()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +254,8 @@ func TestREADME(t *testing.T) {
 	for key, value := range inForce {
 		got, ok := documented[key]
 		switch {
-		case strings.HasPrefix(key, "algorithm.set."), strings.HasSuffix(key, ".name"), strings.HasPrefix(key, "trainer."):
+		case strings.HasPrefix(key, "algorithm.set."), strings.HasSuffix(key, ".name"), strings.HasPrefix(key, "trainer."),
+			key == "evaluate.every":
 		case !ok:
 			t.Errorf("%s is not in README.md", key)
 		case strings.HasPrefix(got, "the "):
@@ -249,7 +265,7 @@ func TestREADME(t *testing.T) {
 	}
 	for key := range documented {
 		section, _, _ := strings.Cut(key, ".")
-		if _, ok := inForce[key]; !ok && section != "ablation" && inForce[section] == "" && strings.Contains(key, ".") &&
+		if _, ok := inForce[key]; !ok && section != "ablation" && section != "simulate" && inForce[section] == "" && strings.Contains(key, ".") &&
 			!strings.ContainsAny(key, "/ ") && !strings.HasSuffix(key, ".name") && !strings.HasSuffix(key,
 			".json") && !strings.HasSuffix(key, ".set") &&
 			!strings.HasSuffix(key, ".yaml") && !strings.HasSuffix(key, ".jsonl") && !strings.HasSuffix(key, ".html") {

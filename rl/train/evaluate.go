@@ -9,6 +9,9 @@ import (
 	"deepswe/verify/swe"
 )
 
+// validationGroup begins the names of the groups of a validation.
+const validationGroup = "validation-"
+
 // evaluate plays the validation tasks with the published policy.
 func (l *loop) evaluate(ctx context.Context, step int, values map[string]float64) error {
 	start := l.now()
@@ -23,7 +26,7 @@ func (l *loop) evaluate(ctx context.Context, step int, values map[string]float64
 	plan := run.Plan(tasks, l.config.Evaluate.Attempts)
 	for i := range plan {
 		// Each step has groups of its own: their names are in the seeds.
-		plan[i].Group = fmt.Sprintf("validation-%s.%d", stepName(step), i/l.config.Evaluate.Attempts)
+		plan[i].Group = fmt.Sprintf("%s%s.%d", validationGroup, stepName(step), i/l.config.Evaluate.Attempts)
 	}
 	outcomes, err := l.play(ctx, step, Validation, plan, j)
 	if err = errors.Join(err, j.close()); err != nil {

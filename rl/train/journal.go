@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"sync"
@@ -132,51 +129,68 @@ func (j *journal) Record(o run.Outcome) error {
 
 func (j *journal) close() error { return j.log.Close() }
 
-// OpenRollouts finds the rollouts in a run's directory, for deepswe export. A training run has them step by step, all
-// of them where rollouts.keep_logs is set, else those behind the last checkpoint; an evaluation with --tokens has one
-// file.
-func OpenRollouts(dir string) (*rowfile.Source, error) {
-	// A folder with rollouts of other origin has no manifest.
-	if r, err := run.Read(dir); err == nil && r.Manifest.Kind != run.Train && r.Manifest.Kind != run.Eval {
-		return nil, fmt.Errorf("open rollouts: %s holds a run of %s, which has none", dir, r.Manifest.Kind)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open rollouts: %w", err)
-	}
-	steps, err := os.ReadDir(filepath.Join(dir, stepsDir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open rollouts: %w", err)
-	}
-	dirs := []string{dir}
-	for _, s := range steps {
-		dirs = append(dirs, filepath.Join(dir, stepsDir, s.Name()))
-	}
-	var files []string
-	for _, d := range dirs {
-		for _, name := range []string{rolloutsFile, rolloutsFile + ".zst"} {
-			path := filepath.Join(d, name)
-			if _, err := os.Lstat(path); err == nil {
-				files = append(files, path)
-				break // a run that was killed may have left the same rollouts packed as well
-			}
-		}
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("open rollouts: %s has none; train keeps them with rollouts.keep_logs, and eval with --tokens",
-			dir)
-	}
-	return rowfile.Open(nil, files...)
+// journals are those of the steps that have rollouts under way, each rollout with the step that it was admitted for.
+type journals struct {
+	dir *run.Dir
+	// version is that of the policy that samples.
+	version func() int64
+
+	mu     sync.Mutex
+	byStep map[int]*journal
 }
 
-// WriteRollouts writes the outcomes of an evaluation as rollouts.jsonl, which OpenRollouts finds.
-func WriteRollouts(w io.Writer, outcomes iter.Seq2[run.Outcome, error]) error {
-	for o, err := range outcomes {
-		if err != nil {
-			return err
-		}
-		r := rolloutOf(o, "")
-		if err := rowfile.WriteRollout(w, &r); err != nil {
-			return err
+var _ run.Journal = (*journals)(nil)
+
+// open opens the journal of a step, unless it is open.
+func (j *journals) open(step int) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.byStep[step] != nil {
+		return nil
+	}
+	one, err := openJournal(journalPath(j.dir, step, Train), j.version())
+	if err != nil {
+		return err
+	}
+	if j.byStep == nil {
+		j.byStep = map[int]*journal{}
+	}
+	j.byStep[step] = one
+	return nil
+}
+
+func (j *journals) of(group string) *journal {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.byStep[stepOf(group)]
+}
+
+// Find returns what the step's file says of an attempt.
+func (j *journals) Find(a run.Job) (run.Outcome, bool) { return j.of(a.Group).Find(a) }
+
+// Record appends a line to the step's file.
+func (j *journals) Record(o run.Outcome) error { return j.of(o.Group).Record(o) }
+
+// close closes the journal of a step, closeBefore those of all earlier ones.
+func (j *journals) close(step int) error {
+	return j.closeIf(func(s int) bool { return s == step })
+}
+
+func (j *journals) closeBefore(step int) error {
+	return j.closeIf(func(s int) bool { return s < step })
+}
+
+func (j *journals) closeAll() error { return j.closeIf(func(int) bool { return true }) }
+
+func (j *journals) closeIf(over func(step int) bool) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var errs []error
+	for step, one := range j.byStep {
+		if over(step) {
+			errs = append(errs, one.close())
+			delete(j.byStep, step)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -5,20 +5,68 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"deepswe/agent"
 	"deepswe/agent/run"
+	"deepswe/env/disk"
+	"deepswe/rl"
+	"deepswe/rl/metrics"
 )
 
 // childDir is the variable that makes the test binary a training process in that directory.
 const childDir = "DEEPSWE_TEST_TRAIN_DIR"
 
+// flowing is a variant of tiny in which rollouts and updates go on at the same time. childFlows makes it the child's.
+const (
+	flowing    = "rollouts.max_staleness=2"
+	childFlows = "DEEPSWE_TEST_TRAIN_FLOWS"
+)
+
+// flapping is the embedded policy behind an endpoint that fails now and then.
+type flapping struct {
+	embeddedPolicy `yaml:",inline"`
+}
+
+func (f *flapping) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+	t, err := f.embeddedPolicy.Open(ctx, o)
+	return flappingTrainer{t}, err
+}
+
+type flappingTrainer struct{ rl.Trainer }
+
+func (f flappingTrainer) Publish(ctx context.Context) (rl.Policy, error) {
+	p, err := f.Trainer.Publish(ctx)
+	p.Model = flappingModel{p.Model}
+	return p, err
+}
+
+type flappingModel struct{ agent.Model }
+
+func (f flappingModel) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+	if rand.IntN(300) == 0 {
+		return agent.Reply{}, agent.ErrModelUnavailable
+	}
+	return f.Model.Complete(ctx, r)
+}
+
+// childConfig is what the child trains.
+func childConfig(flows bool) (Config, error) {
+	if !flows {
+		return Load([]byte(tiny), BuiltIn())
+	}
+	parts := BuiltIn()
+	parts.Trainers["embedded"] = func() TrainerSettings { return &flapping{*newEmbedded()} }
+	return Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
+}
+
 // trainChild trains tiny, from where the directory stands, and writes a line for each thing that happens.
 func trainChild(dir string) int {
-	c, err := Load([]byte(tiny), BuiltIn())
+	c, err := childConfig(os.Getenv(childFlows) != "")
 	if err == nil {
 		o := Options{Dir: dir, Resume: run.Exists(dir), Observer: observing(func(n int) { fmt.Println(n) })}
 		_, err = Start(context.Background(), c, o)
@@ -41,7 +89,7 @@ func TestKillMinusNine(t *testing.T) {
 		if kills > 200 {
 			t.Fatal("the run does not come to an end")
 		}
-		if !runAndKill(t, dir, 40) {
+		if !runAndKill(t, dir, 40, false) {
 			break
 		}
 		kills++
@@ -52,11 +100,84 @@ func TestKillMinusNine(t *testing.T) {
 	sameOutcome(t, want, outcomeOf(t, dir, c))
 }
 
+// However often a run of overlapping steps is killed, every rollout is played to its end once, and learned from once.
+func TestKillMinusNineInFlow(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	kills := 0
+	for runAndKill(t, dir, 10+(37*kills)%23, true) {
+		if kills++; kills > 300 {
+			t.Fatal("the run does not come to an end")
+		}
+	}
+	if kills < 20 {
+		t.Errorf("killed %d times only", kills)
+	}
+	t.Logf("killed %d times", kills)
+	c, err := childConfig(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onceEach(t, dir, c)
+}
+
+// onceEach checks a finished run: each rollout has one line, and all groups were learned from.
+func onceEach(t *testing.T, dir string, c Config) {
+	t.Helper()
+	src, err := OpenRollouts(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := map[string]int{}
+	for r, err := range src.Rollouts(t.Context(), func(*rl.Rollout) error { return nil }) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines[fmt.Sprint(r.Group, " ", r.Attempt)]++
+	}
+	for step := 1; step <= c.Steps; step++ {
+		for slot := range c.Rollouts.Tasks {
+			for i := range c.Rollouts.Group {
+				key := fmt.Sprint(groupName(step, slot), " ", i)
+				if lines[key] != 1 {
+					t.Errorf("rollout %s has %d lines", key, lines[key])
+				}
+				delete(lines, key)
+			}
+		}
+	}
+	if len(lines) > 0 {
+		t.Errorf("further rollouts %v", lines)
+	}
+	var s state
+	if err := disk.ReadJSON(filepath.Join(dir, stateFile), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Step != c.Steps || s.Cursor != c.Steps*c.Rollouts.Tasks || len(s.Ahead) > 0 {
+		t.Errorf("the run ended at %+v", s)
+	}
+	points, err := metrics.ReadJSONL(filepath.Join(dir, MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range points[1:] {
+		if n := p.Values["rollouts/total"]; n != float64(c.Rollouts.Tasks*c.Rollouts.Group) {
+			t.Errorf("step %d learned from %v rollouts", p.Step, n)
+		}
+		if p.Values["staleness/max"] > float64(c.Rollouts.MaxStaleness) {
+			t.Errorf("step %d learned from rollouts %v updates old", p.Step, p.Values["staleness/max"])
+		}
+	}
+}
+
 // runAndKill runs a child and kills it after so many lines; false says that it ended by itself.
-func runAndKill(t *testing.T, dir string, lines int) bool {
+func runAndKill(t *testing.T, dir string, lines int, flows bool) bool {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
+	if flows {
+		cmd.Env = append(cmd.Env, childFlows+"=1")
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -29,9 +29,17 @@ type loop struct {
 	now     func() time.Time
 
 	guard guard
-	// policy is what the trainer published last.
+	// policy is what the trainer published last; live is the same for the rollouts under way.
 	policy rl.Policy
+	live   live
 	order  order
+	// stream plays the training rollouts, and journals keep them. admitted is the number of groups that were let in.
+	stream   *stream
+	journals *journals
+	progress *counter
+	admitted int
+	// begun is set while the trainer holds a part of an update.
+	begun bool
 	// saved is what state.json has.
 	saved progress
 }
@@ -46,7 +54,7 @@ const flushTimeout = 2 * time.Minute
 // When ctx ends, rollouts under way get the time of rollouts.drain to end; then the state after the last update is
 // saved, and the error wraps run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a
 // kill, takes the same steps as one that was never stopped.
-func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics.Point) error {
+func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics.Point) (err error) {
 	l.guard = guard{settings: l.config.Guards}
 	if p, ok := l.environment.(Preparer); ok {
 		if err := p.Prepare(ctx); err != nil {
@@ -60,6 +68,8 @@ func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics
 	if err := l.begin(ctx, s, resumed, history); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
+	l.open(ctx, s)
+	defer func() { err = errors.Join(err, l.closeStream()) }()
 	for s.Step < l.config.Steps {
 		step := s.Step + 1
 		if err := l.next(ctx, &s); err != nil {
@@ -83,7 +93,7 @@ func (l *loop) begin(ctx context.Context, s state, resumed bool, history []metri
 			}
 		}
 	}
-	if l.policy, err = l.trainer.Publish(ctx); err != nil {
+	if err := l.publish(ctx); err != nil {
 		return err
 	}
 	if resumed || !l.config.Evaluate.Before || l.config.Evaluate.Every == 0 {
@@ -103,13 +113,13 @@ func (l *loop) begin(ctx context.Context, s state, resumed bool, history []metri
 func (l *loop) next(ctx context.Context, s *state) error {
 	step := s.Step + 1
 	if s.Pending == nil {
-		values, cursor, err := l.step(ctx, step, s.Cursor)
+		values, after, err := l.step(ctx, step, s.place)
 		if err != nil {
 			return err
 		}
 		// What is not finite has no place in a file, and is counted as a skipped step.
 		maps.DeleteFunc(values, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
-		s.Pending = &pending{Values: values, Cursor: cursor}
+		s.Pending = &pending{Values: values, place: after}
 	}
 	values := s.Pending.Values
 	last := step == l.config.Steps
@@ -122,7 +132,7 @@ func (l *loop) next(ctx context.Context, s *state) error {
 	if err := l.emit(p); err != nil {
 		return err
 	}
-	s.Step, s.Cursor, s.Pending = step, s.Pending.Cursor, nil
+	s.Step, s.place, s.Pending = step, s.Pending.place, nil
 	warnings, stop := l.guard.observe(p)
 	for _, w := range warnings {
 		l.log.Warn(w, "step", step)
@@ -147,9 +157,9 @@ func (l *loop) emit(p metrics.Point) error {
 }
 
 // salvage saves what a run that was stopped has learned. After any other error the trainer may be what has failed, and
-// the checkpoint before has to do.
+// the checkpoint before has to do, as it has to where a part of the next update is in the trainer already.
 func (l *loop) salvage(ctx context.Context, s *state, cause error) error {
-	if !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, ErrGuard) || s.weights() == 0 {
+	if !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, ErrGuard) || s.weights() == 0 || l.begun {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)

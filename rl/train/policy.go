@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"sync/atomic"
 
 	"deepswe/agent"
 	"deepswe/rl"
@@ -18,4 +19,12 @@ func (p stamped) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 		reply.Tokens = &own
 	}
 	return reply, err
+}
+
+// live is the policy that was published last as a model: each call goes to the one of its moment, so that rollouts go
+// on across a publication, and every turn says which version sampled it.
+type live struct{ current atomic.Pointer[rl.Policy] }
+
+func (l *live) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+	return stamped(*l.current.Load()).Complete(ctx, r)
 }

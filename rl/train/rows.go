@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -66,10 +67,11 @@ func (t *rowsTrainer) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Obj
 }
 
 // Step writes the rows.
-func (t *rowsTrainer) Step(context.Context, rl.Optimizer) (rl.StepStats, error) {
+func (t *rowsTrainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) {
 	path := filepath.Join(t.dir, rowsDir, stepName(t.written+1)+".jsonl")
 	err := rowfile.Create(path, func(w io.Writer) error {
 		for i := range t.pending {
+			t.pending[i].Scale *= cmp.Or(o.Scale, 1)
 			if err := rowfile.WriteRow(w, &t.pending[i]); err != nil {
 				return err
 			}

@@ -36,8 +36,7 @@ type state struct {
 	// Checkpoint is the trainer's name for its weights after that step; Kept are those not yet removed, oldest first.
 	Checkpoint string   `json:"checkpoint"`
 	Kept       []string `json:"kept"`
-	// Cursor is the number of tasks taken so far.
-	Cursor int `json:"cursor"`
+	place
 	// Pending is the next step where its update is done and its validation was interrupted.
 	Pending *pending `json:"pending,omitempty"`
 }
@@ -45,7 +44,26 @@ type state struct {
 // pending is a step that is updated but not finished.
 type pending struct {
 	Values map[string]float64 `json:"values"`
-	Cursor int                `json:"cursor"`
+	place
+}
+
+// place is how far the tasks have been taken.
+type place struct {
+	// Cursor is the number of groups that come before every other: each of them has been learned from. Ahead are those
+	// behind it of which that is true as well, because they were complete before others.
+	Cursor int   `json:"cursor"`
+	Ahead  []int `json:"ahead,omitempty"`
+}
+
+// take returns the place after the group of that number.
+func (p place) take(number int) place {
+	p.Ahead = append(slices.Clone(p.Ahead), number)
+	slices.Sort(p.Ahead)
+	for len(p.Ahead) > 0 && p.Ahead[0] == p.Cursor {
+		p.Cursor++
+		p.Ahead = p.Ahead[1:]
+	}
+	return p
 }
 
 // progress is how far a run has come.
@@ -108,10 +126,15 @@ func (l *loop) save(ctx context.Context, s *state) error {
 	if err := l.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
 		return err
 	}
-	return l.forget(ctx, s.Step, old)
+	step := s.Step
+	if l.config.Rollouts.MaxStaleness > 0 {
+		step = min(step, s.Cursor/l.config.Rollouts.Tasks) // groups of later ones may still be awaited
+	}
+	return l.forget(ctx, step, old)
 }
 
-// forget removes what no resumed run needs: old checkpoints, and the rollouts that the newest one has learned from.
+// forget removes what no resumed run needs: old checkpoints, and the rollouts of the steps up to the given one, which
+// the newest one has learned from.
 func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error {
 	for _, name := range checkpoints {
 		if err := l.trainer.Remove(ctx, name); err != nil {
@@ -131,7 +154,8 @@ func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error
 		if l.config.Rollouts.KeepLogs {
 			err = compress(path)
 		} else {
-			err = os.RemoveAll(path)
+			err = l.dir.RemoveAttempts(e.Name()+".", validationGroup+e.Name()+".")
+			err = errors.Join(err, os.RemoveAll(path))
 		}
 		if err != nil {
 			return fmt.Errorf("tidy rollouts: %w", err)

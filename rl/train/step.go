@@ -2,8 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -36,21 +34,21 @@ func (o *order) at(place int) string {
 	return o.tasks[o.shuffle[place%len(o.tasks)]]
 }
 
-// step rolls out, updates and publishes. It returns the metrics and the cursor behind the tasks that it took.
-func (l *loop) step(ctx context.Context, step, cursor int) (values map[string]float64, after int, err error) {
+// step rolls out, updates and publishes. It returns the metrics and the place behind the tasks that it took.
+func (l *loop) step(ctx context.Context, step int, from place) (values map[string]float64, after place, err error) {
+	if l.config.Rollouts.MaxStaleness > 0 {
+		return l.streamed(ctx, step, from)
+	}
 	start := l.now()
-	outcomes, cursor, err := l.collect(ctx, step, cursor)
+	outcomes, after, err := l.collect(step, from)
 	if err != nil {
-		return nil, 0, err
+		return nil, from, err
 	}
 	rolled := l.now()
-	rollouts := make([]rl.Rollout, len(outcomes))
-	for i, o := range outcomes {
-		rollouts[i] = rolloutOf(o, rl.VersionNumber(l.policy.Version))
-	}
+	rollouts := l.rollouts(outcomes)
 	rows, batch, err := l.config.RL().Rows(rollouts)
 	if err != nil {
-		return nil, 0, err
+		return nil, from, err
 	}
 	batches := [][]rl.Row{rows}
 	if l.config.Optimizer.Minibatches > 1 {
@@ -59,54 +57,100 @@ func (l *loop) step(ctx context.Context, step, cursor int) (values map[string]fl
 		batches = nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, from, err
 	}
 	values = batch.Metrics(rl.VersionNumber(l.policy.Version))
 	means(outcomes, values)
 	values["time/rollouts"], values["time/rows"] = rolled.Sub(start).Seconds(), l.now().Sub(rolled).Seconds()
 	values["workers/idle"] = idle(outcomes, min(l.config.Rollouts.Workers, len(outcomes)), rolled.Sub(start).Seconds())
+	values["time/wait_rollouts"] = values["time/rollouts"]
 
 	// An update that has begun is finished: half of one could not be saved.
 	ctx = context.WithoutCancel(ctx)
 	if err := l.update(ctx, step, batches, values); err != nil {
-		return nil, 0, err
+		return nil, from, err
 	}
+	return values, after, l.finish(ctx, start, values)
+}
+
+// finish publishes what an update has made.
+func (l *loop) finish(ctx context.Context, start time.Time, values map[string]float64) error {
 	published := l.now()
-	if l.policy, err = l.trainer.Publish(ctx); err != nil {
-		return nil, 0, err
+	if err := l.publish(ctx); err != nil {
+		return err
 	}
-	values["time/publish"] = l.now().Sub(published).Seconds()
+	l.stream.updated(l.policy.Version)
+	now := l.now()
+	values["time/publish"] = now.Sub(published).Seconds()
 	values["policy/version"] = float64(l.policy.Version)
-	values["time/step"] = l.now().Sub(start).Seconds()
-	return values, cursor, nil
+	values["time/step"] = now.Sub(start).Seconds()
+	values["time/wait_trainer"] = l.stream.rest().Seconds()
+	return nil
+}
+
+// publish makes the trainer's weights those that sample.
+func (l *loop) publish(ctx context.Context) (err error) {
+	if l.policy, err = l.trainer.Publish(ctx); err == nil {
+		current := l.policy
+		l.live.current.Store(&current)
+	}
+	return err
+}
+
+// rollouts are outcomes as the algorithm takes them.
+func (l *loop) rollouts(outcomes []run.Outcome) []rl.Rollout {
+	rollouts := make([]rl.Rollout, len(outcomes))
+	for i, o := range outcomes {
+		rollouts[i] = rolloutOf(o, rl.VersionNumber(l.policy.Version))
+	}
+	return rollouts
 }
 
 // collect plays the groups of a step: a round of them, and with Refill further rounds for as many as had equal rewards.
-func (l *loop) collect(ctx context.Context, step, cursor int) ([]run.Outcome, int, error) {
-	j, err := openJournal(journalPath(l.dir, step, Train), l.policy.Version)
-	if err != nil {
-		return nil, 0, err
+func (l *loop) collect(step int, from place) ([]run.Outcome, place, error) {
+	if err := l.journals.open(step); err != nil {
+		return nil, from, err
 	}
 	var all []run.Outcome
 	slot, want := 0, l.config.Rollouts.Tasks
 	for round := 0; round <= l.config.Rollouts.Refill && want > 0; round++ {
-		var plan []run.Job
-		for range want {
-			group := fmt.Sprintf("%s.%d", stepName(step), slot)
-			for i := range l.config.Rollouts.Group {
-				plan = append(plan, run.Job{Task: l.order.at(cursor), Group: group, Index: i})
-			}
+		groups := make([]*group, want)
+		for i := range groups {
+			groups[i] = l.group(step, slot, from.Cursor)
 			slot++
-			cursor++
+			from.Cursor++
 		}
-		outcomes, err := l.play(ctx, step, Train, plan, j)
+		l.progress.begin(step, len(groups)*l.config.Rollouts.Group)
+		l.stream.admit(groups...)
+		outcomes, err := l.gather(groups)
 		if err != nil {
-			return nil, 0, errors.Join(err, j.close())
+			return nil, from, err
 		}
 		all = append(all, outcomes...)
 		want -= differing(outcomes, l.config.Rollouts.Group)
 	}
-	return all, cursor, j.close()
+	return all, from, l.journals.close(step)
+}
+
+// gather waits for all of the groups, and returns their outcomes in order.
+func (l *loop) gather(groups []*group) ([]run.Outcome, error) {
+	for left := len(groups); left > 0; {
+		taken, err := l.stream.take(left)
+		if err != nil {
+			return nil, err
+		}
+		left -= len(taken)
+	}
+	return outcomesOf(groups), nil
+}
+
+// group is the one that takes the task at a number, for a slot of a step.
+func (l *loop) group(step, slot, number int) *group {
+	g := &group{number: number, name: groupName(step, slot)}
+	for i := range l.config.Rollouts.Group {
+		g.jobs = append(g.jobs, run.Job{Task: l.order.at(number), Group: g.name, Index: i})
+	}
+	return g
 }
 
 // differing counts the groups of a plan with more than one reward.
@@ -126,21 +170,52 @@ func differing(outcomes []run.Outcome, size int) int {
 	return n
 }
 
-// play runs a plan with the settings of the configuration.
+// open starts the stream of training rollouts.
+func (l *loop) open(ctx context.Context, s state) {
+	l.journals = &journals{dir: l.dir, version: func() int64 { return l.live.current.Load().Version }}
+	l.stream = newStream(l.config.Rollouts.MaxStaleness, l.now)
+	l.stream.updates, l.stream.version = s.weights(), l.policy.Version
+	l.admitted = s.Cursor
+	if s.Pending != nil {
+		l.admitted = s.Pending.Cursor
+	}
+	l.progress = &counter{observer: l.observer}
+	runner := l.environment.Runner(Train, l.gates.Model.Guard(&l.live))
+	version := func() int64 { return l.live.current.Load().Version }
+	l.stream.start(ctx, l.engine(runner, version, l.journals, l.progress.ended))
+}
+
+// closeStream ends the stream and the files of its rollouts.
+func (l *loop) closeStream() error {
+	l.stream.close()
+	return l.journals.closeAll()
+}
+
+// play runs a plan with the settings of the configuration and the policy that was published last.
 func (l *loop) play(ctx context.Context, step int, s Split, plan []run.Job, j run.Journal) ([]run.Outcome, error) {
-	r := l.config.Rollouts
 	runner := l.environment.Runner(s, l.gates.Model.Guard(stamped(l.policy)))
 	version := l.policy.Version
 	done := 0
+	return l.engine(runner, func() int64 { return version }, j, func() {
+		done++
+		l.observer.Playing(step, s, done, len(plan))
+	}).Run(ctx, plan)
+}
+
+// engine plays with the settings of the configuration. ended is called for every rollout that has ended. Turns that do
+// not say which version sampled them have the one with which their rollout began.
+func (l *loop) engine(runner run.Runner, version func() int64, j run.Journal, ended func()) *run.Engine {
+	r := l.config.Rollouts
 	retries := r.Retries
 	if retries == 0 {
 		retries = -1
 	}
-	e := run.Engine{
+	return &run.Engine{
 		Journal: j, Log: l.log,
 		Runner: run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
+			began := version()
 			res, err := runner.Run(ctx, a)
-			stamp(res.Turns, version)
+			stamp(res.Turns, began)
 			return res, err
 		}),
 		Options: run.Options{
@@ -148,23 +223,18 @@ func (l *loop) play(ctx context.Context, step int, s Split, plan []run.Job, j ru
 			Retries: retries, MaxFailures: r.MaxFailures,
 			Observe: func(e run.Event) {
 				if e.Kind == run.Finished || e.Kind == run.Failed {
-					done++
-					l.observer.Playing(step, s, done, len(plan))
+					ended()
 				}
 			},
 		},
 	}
-	return e.Run(ctx, plan)
 }
 
 // update makes the optimizer steps of a batch: one for each part in each epoch.
 func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values map[string]float64) error {
 	o := l.config.Optimizer
 	start := l.now()
-	rate := o.LearningRate
-	if step < o.Warmup {
-		rate *= float64(step) / float64(o.Warmup)
-	}
+	rate := o.rate(step)
 	var stats rl.Stats
 	var norms float64
 	updates, skipped := 0, 0
@@ -175,10 +245,7 @@ func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values 
 				return err
 			}
 			stats.Add(s)
-			done, err := l.trainer.Step(ctx, rl.Optimizer{
-				LearningRate: rate, Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon,
-				WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
-			})
+			done, err := l.trainer.Step(ctx, o.rl(step))
 			if err != nil {
 				return err
 			}
@@ -190,13 +257,18 @@ func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values 
 			norms += done.GradientNorm
 		}
 	}
+	optimized(values, stats, norms, updates, skipped)
+	values["optim/lr"], values["time/update"] = rate, l.now().Sub(start).Seconds()
+	return nil
+}
+
+// optimized adds what the optimizer steps of a batch were like.
+func optimized(values map[string]float64, stats rl.Stats, norms float64, updates, skipped int) {
 	maps.Copy(values, stats.Metrics())
 	if updates > 0 {
 		values["optim/grad_norm"] = norms / float64(updates)
 	}
-	values["optim/lr"], values["optim/updates"], values["optim/skipped"] = rate, float64(updates), float64(skipped)
-	values["time/update"] = l.now().Sub(start).Seconds()
-	return nil
+	values["optim/updates"], values["optim/skipped"] = float64(updates), float64(skipped)
 }
 
 // minibatches are the rows of each minibatch. Shares of the loss are worked out within it, since each is an optimizer

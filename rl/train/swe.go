@@ -188,8 +188,8 @@ func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 }
 
 // errNoTokens ends a run: every other rollout would be as useless.
-var errNoTokens = errors.New("the model's replies have no token ids with logprobs, and nothing can be learned without; " +
-	"to fix: use an endpoint that returns them (vLLM does, see deepswe doctor)")
+var errNoTokens = errors.New("the model's replies have no token ids with logprobs, and nothing can be learned " +
+	"without; to fix: use an endpoint that returns them (vLLM does, see deepswe doctor)")
 
 // complete adds what was sampled, and refuses a rollout of which that is not known. One without any reply has nothing
 // that could be missing.

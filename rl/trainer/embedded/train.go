@@ -195,11 +195,14 @@ func (p *Trainer) backward(ctx context.Context, rows []rl.Row, passes []pass, dl
 // Step applies the accumulated gradient with Adam and clears it. A gradient that is not finite changes nothing, the
 // count of steps included.
 func (p *Trainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) {
-	if !(o.LearningRate >= 0) || math.IsInf(o.LearningRate, 1) {
-		return rl.StepStats{}, fmt.Errorf("embedded policy: learning rate %g: want a number from 0", o.LearningRate)
+	for name, v := range map[string]float64{"learning rate": o.LearningRate, "scale of the gradient": o.Scale} {
+		if !(v >= 0) || math.IsInf(v, 1) {
+			return rl.StepStats{}, fmt.Errorf("embedded policy: %s %g: want a number from 0", name, v)
+		}
 	}
 	o.Beta1, o.Beta2, o.Epsilon = cmp.Or(o.Beta1, 0.9), cmp.Or(o.Beta2, 0.999), cmp.Or(o.Epsilon, 1e-8)
-	norm := math.Sqrt(dot(p.gradient, p.gradient))
+	scale := cmp.Or(o.Scale, 1)
+	norm := scale * math.Sqrt(dot(p.gradient, p.gradient))
 	stats := rl.StepStats{GradientNorm: norm}
 	defer func() {
 		clear(p.gradient)
@@ -209,9 +212,9 @@ func (p *Trainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) 
 		stats.Skipped = true
 		return stats, nil
 	}
-	factor := 1.0
+	factor := scale
 	if o.ClipNorm > 0 && norm > o.ClipNorm {
-		factor = o.ClipNorm / norm
+		factor = scale * (o.ClipNorm / norm)
 	}
 	p.steps++
 	bias1 := 1 - math.Pow(o.Beta1, float64(p.steps))

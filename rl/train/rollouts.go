@@ -1,0 +1,63 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"deepswe/agent/run"
+	"deepswe/rl/rowfile"
+)
+
+// OpenRollouts finds the rollouts in a run's directory, for deepswe export. A training run has them step by step, all
+// of them where rollouts.keep_logs is set, else those behind the last checkpoint; an evaluation with --tokens has one
+// file.
+func OpenRollouts(dir string) (*rowfile.Source, error) {
+	// A folder with rollouts of other origin has no manifest.
+	if r, err := run.Read(dir); err == nil && r.Manifest.Kind != run.Train && r.Manifest.Kind != run.Eval {
+		return nil, fmt.Errorf("open rollouts: %s holds a run of %s, which has none", dir, r.Manifest.Kind)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open rollouts: %w", err)
+	}
+	steps, err := os.ReadDir(filepath.Join(dir, stepsDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open rollouts: %w", err)
+	}
+	dirs := []string{dir}
+	for _, s := range steps {
+		dirs = append(dirs, filepath.Join(dir, stepsDir, s.Name()))
+	}
+	var files []string
+	for _, d := range dirs {
+		for _, name := range []string{rolloutsFile, rolloutsFile + ".zst"} {
+			path := filepath.Join(d, name)
+			if _, err := os.Lstat(path); err == nil {
+				files = append(files, path)
+				break // a run that was killed may have left the same rollouts packed as well
+			}
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("open rollouts: %s has none; train keeps them with rollouts.keep_logs, and eval with --tokens",
+			dir)
+	}
+	return rowfile.Open(nil, files...)
+}
+
+// WriteRollouts writes the outcomes of an evaluation as rollouts.jsonl, which OpenRollouts finds.
+func WriteRollouts(w io.Writer, outcomes iter.Seq2[run.Outcome, error]) error {
+	for o, err := range outcomes {
+		if err != nil {
+			return err
+		}
+		r := rolloutOf(o, "")
+		if err := rowfile.WriteRollout(w, &r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
