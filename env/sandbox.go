@@ -126,6 +126,8 @@ type Spec struct {
 	Dir string
 	// CopyIn is a host directory whose content is copied to Dir; empty where the image has the repository already.
 	CopyIn string
+	// Source is the user's directory that CopyIn is a copy of; empty where there is none.
+	Source string
 	// Checkout, where it is set, is the repository in place of CopyIn and Dir. Only an [Overlayer] takes one.
 	Checkout *Checkout
 	// Prepare are command lines run once, in order, after the copy and before anybody else uses the sandbox, as the

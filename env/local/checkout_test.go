@@ -85,6 +85,11 @@ func TestBwrapCheckout(t *testing.T) {
 	testCheckout(t, newBwrap)
 }
 
+// TestHostCheckout: without isolation, too, a checkout is at its own path, and stays as it is.
+func TestHostCheckout(t *testing.T) {
+	testCheckout(t, newHost)
+}
+
 func testCheckout(t *testing.T, open func(*testing.T) env.Provider) {
 	dir := project(t)
 	p := open(t)
@@ -141,5 +146,43 @@ func TestBwrapCheckoutRefuses(t *testing.T) {
 	}
 	if err := p.CanOverlay(t.Context(), filepath.Dir(os.TempDir()+"/x")); err == nil {
 		t.Error("the directory for temporary files was accepted")
+	}
+}
+
+// TestHostBends: where there is only a copy, an environment that has the user's own files installed works on the copy.
+func TestHostBends(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3")
+	}
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, venv := filepath.Join(root, "mine"), filepath.Join(root, "venv")
+	if out, err := exec.CommandContext(t.Context(), "python3", "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
+		t.Skipf("needs python3 -m venv: %v: %s", err, out)
+	}
+	site, err := filepath.Glob(filepath.Join(venv, "lib", "python3*", "site-packages"))
+	if err != nil || len(site) != 1 {
+		t.Fatalf("%q, %v", site, err)
+	}
+	testkit.WriteFile(t, filepath.Join(site[0], "mine.pth"), filepath.Join(source, "src")+"\n")
+	testkit.WriteFile(t, filepath.Join(source, "src", "mine.py"), "where = 'mine'\n")
+	t.Setenv("VIRTUAL_ENV", venv)
+	t.Setenv("PATH", filepath.Join(venv, "bin")+":"+os.Getenv("PATH"))
+	p := newHost(t)
+	sb, err := p.Start(t.Context(), env.Spec{CopyIn: source, Source: source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sb.Close(t.Context()) })
+	const line = `echo "where = 'copy'" >src/mine.py; cd / && python3 -c 'import mine; print(mine.where)'`
+	if got := said(t, sb, line); got != "copy\n" {
+		t.Errorf("%q was imported", got)
+	}
+	t.Setenv("GOFLAGS", "-modfile="+source+"/go.alt.mod")
+	if sb, err := newHost(t).Start(t.Context(), env.Spec{CopyIn: source, Source: source}); err == nil {
+		sb.Close(t.Context())
+		t.Error("GOFLAGS that name the user's files were accepted")
 	}
 }

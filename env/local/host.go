@@ -17,11 +17,12 @@ import (
 	"deepswe/env/guest"
 )
 
-// Host starts sandboxes without isolation: commands run as the user who runs deepswe, on a copy of the repository,
-// with a home of their own and without the host's environment. Nothing keeps them from the rest of the machine.
+// Host starts sandboxes without isolation: commands run as the user who runs deepswe, on a copy of the repository or,
+// in a mount namespace, on an overlay over it, with a home of their own and without the host's environment. Nothing
+// keeps them from the rest of the machine.
 type Host struct{ base }
 
-var _ env.Provider = (*Host)(nil)
+var _ env.Overlayer = (*Host)(nil)
 
 // NewHost returns the provider. It fails where a guest cannot run at all.
 func NewHost(o Options) (*Host, error) {
@@ -39,7 +40,11 @@ func (h *Host) Capabilities() env.Capabilities {
 	return c
 }
 
-// Start copies the Spec's directory and starts a guest over the copy. Spec.Network false is not enforced.
+// CanOverlay implements env.Overlayer.
+func (h *Host) CanOverlay(ctx context.Context, root string) error { return h.overlays().try(ctx, root) }
+
+// Start copies the Spec's directory, or lays out its Checkout, and starts a guest over that. Spec.Network false is not
+// enforced.
 func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return h.begin(ctx, s, &tree{uid: -1, gid: -1}, func(sc *scratch) (launch, error) {
 		limits := s.Limits.WithDefaults(h.limits)
@@ -51,13 +56,58 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		if h.toolchain.goCache != "" {
 			own = append(own, "GOCACHE="+h.toolchain.goCache)
 		}
-		args := []string{guest.Arg, "--dir", sc.repo(s), "--build", h.build, "--disk-dir", sc.dir}
+		dir := sc.repo(s)
+		if s.Checkout != nil {
+			dir = s.Checkout.Root
+		}
+		bent, err := h.toolchain.bend(s.Source, dir)
+		if err != nil {
+			return launch{}, err
+		}
+		args := []string{guest.Arg, "--dir", dir, "--build", h.build, "--disk-dir", sc.dir}
 		args = append(args, limits.DiskArguments()...)
 		if counter := sc.group.oomFile(); counter != "" {
 			args = append(args, "--oom-file", counter)
 		}
-		return launch{path: h.executable, args: args, env: guest.Overlay(h.toolchain.environment(s.Network), own, s.Env)}, nil
+		started := launch{
+			path: h.executable, args: args, env: guest.Overlay(h.toolchain.environment(s.Network), own, bent, s.Env),
+		}
+		if s.Checkout == nil {
+			return started, nil
+		}
+		l := &layout{overlays: h.overlays(), dir: sc.dir, uid: -1, gid: -1}
+		defer l.close()
+		if err := errors.Join(l.checkout(ctx, s.Checkout, dir, sc.dir), h.userCaches(l, dir, home)); err != nil {
+			return launch{}, fmt.Errorf("lay out the repository: %w", err)
+		}
+		return l.before(started)
 	})
+}
+
+// userCaches puts overlays over the user's caches, so that what commands write there stays theirs, and links to them
+// into their home.
+func (h *Host) userCaches(l *layout, repository, home string) error {
+	var all []string
+	for _, c := range caches() {
+		all = append(all, filepath.Join(h.toolchain.home, filepath.FromSlash(c.name)))
+	}
+	all = append(all, h.toolchain.goCache, h.toolchain.goModCache, h.toolchain.vars["CARGO_HOME"])
+	for _, dir := range all {
+		if dir == "" || !isDir(dir) || within(dir, repository) || within(repository, dir) || within(l.dir, dir) ||
+			!opens(dir, os.O_RDONLY) {
+			continue
+		}
+		if err := l.cover(dir, dir, nil); err != nil {
+			return err
+		}
+		if below, err := filepath.Rel(h.toolchain.home, dir); err == nil && filepath.IsLocal(below) {
+			link := filepath.Join(home, below)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(dir, link)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // base is what both providers have in common.

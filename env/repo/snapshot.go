@@ -80,7 +80,9 @@ func take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 
 // Place makes the snapshot the repository of a sandbox that is to be started.
 func (s *Snapshot) Place(spec *env.Spec) {
-	spec.CopyIn, spec.Checkout = s.Dir, s.Checkout
+	if spec.CopyIn, spec.Checkout = s.Dir, s.Checkout; s.Dir != "" {
+		spec.Source = s.Source
+	}
 }
 
 func (s *Snapshot) fill(ctx context.Context, repository bool, o Options) error {
