@@ -33,6 +33,7 @@ func NewMachine(d Deps) []*cobra.Command {
 type solveOptions struct {
 	cli.ModelFlags
 	cli.SandboxFlags
+	cli.CheckoutFlags
 
 	repo      string
 	repoGiven bool
@@ -97,6 +98,7 @@ func newSolve(d Deps) *cobra.Command {
 	f.StringVar(&o.issueFile, "issue-file", "", "read the issue from `FILE`")
 	f.BoolVar(&o.demo, "demo", false, "fix the bundled repository with recorded answers of a model")
 	o.SandboxFlags.Add(cmd)
+	o.CheckoutFlags.Add(cmd)
 	o.AddImages(cmd)
 	o.ModelFlags.Add(cmd)
 	f.StringVar(&o.apply, "apply", "", "apply the patch to the repository, all of it or nothing")

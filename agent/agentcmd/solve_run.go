@@ -116,6 +116,7 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		return err
 	}
 	j.attempt.Provider, j.attempt.Run, j.attempt.Stream = j.provider, j.id, j.stream
+	annotate(&j.attempt.Settings, j.snapshot.Notes())
 	j.attempt.OnEvent = func(e agent.Event) { j.watch.show(e) }
 	j.attempt.OnPhase = func(p attempt.Phase) { j.watch.show(p) }
 	j.attempt.OnReady = func(dir string) { j.watch.show(ready(dir)) }
@@ -190,7 +191,7 @@ func (j *job) copyRepository(ctx context.Context) error {
 	if _, err := disk.ReapScratch(ctx, "", disk.Reaping{}); err != nil && ctx.Err() == nil {
 		j.d.Logger().Warn("the temporary files of a killed run could not be removed", "error", err)
 	}
-	var o repo.Options
+	o := j.o.Options()
 	if overlay, ok := j.provider.(env.Overlayer); ok && !j.o.demo {
 		root, err := repo.Root(ctx, j.target)
 		if err != nil {
@@ -201,7 +202,7 @@ func (j *job) copyRepository(ctx context.Context) error {
 			j.watch.show(note(fmt.Sprintf("copying the repository, because it cannot be shown in place: %v", err)))
 		}
 	}
-	if !o.Share {
+	if o.Ignored = !o.Share && !j.o.demo; !o.Share {
 		j.watch.show(note("copying the repository"))
 	}
 	var err error

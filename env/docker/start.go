@@ -151,6 +151,17 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 	if err = errors.Join(err, installErr); err != nil {
 		return b, err
 	}
+	if s.Source != "" && s.Dir == s.Source {
+		// The copy must not mix with what the image has at that path.
+		has, err := d.contains(ctx, s.Image, s.Dir)
+		if err != nil {
+			return b, err
+		}
+		if has {
+			s.Dir = usualDir
+			b.spec = s
+		}
+	}
 	if len(s.Prepare) > 0 && s.CopyIn == "" {
 		if b.image, err = d.prepare(ctx, b.image, s); err != nil {
 			return b, err
@@ -201,7 +212,10 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 		return s, fmt.Errorf("%w: a docker sandbox requires --image (--env bwrap does not)", env.ErrUnsupported)
 	}
 	if s.Dir == "" {
-		s.Dir = "/testbed"
+		s.Dir = usualDir
+		if path.IsAbs(s.Source) && !systemPath(s.Source) {
+			s.Dir = s.Source // where the image has nothing there: see plan
+		}
 	}
 	if !path.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0) {
 		return s, fmt.Errorf("%w: the repository's path in the image must be absolute: %q", env.ErrUnsupported, s.Dir)
@@ -226,6 +240,22 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	}
 	p.begin()
 	return s, nil
+}
+
+// usualDir is where the repository is when neither the spec nor the image says so.
+const usualDir = "/testbed"
+
+// systemPath reports whether programs of an image may be at the path or below it.
+func systemPath(dir string) bool {
+	for _, system := range []string{
+		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var",
+		guestDir,
+	} {
+		if dir == "/" || dir == system || strings.HasPrefix(dir, system+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // sandboxName is what docker ps shows.

@@ -23,8 +23,8 @@ func project(t *testing.T) string {
 	}
 	dir = filepath.Join(dir, "a project, of: mine")
 	script := `mkdir -p "$0/lib" "$0/node_modules/x" && cd "$0" && git init -q . && echo node_modules >.gitignore && echo .env >>.gitignore &&
-echo one >lib/a && echo two >lib/b && echo dependency >node_modules/x/index && chmod 600 node_modules/x/index && echo KEY=1 >.env &&
-git add -A && git -c user.name=u -c user.email=u@u commit -qm start && echo changed >lib/b && echo new >untracked && chmod 755 .`
+echo one >lib/a && echo two >lib/b && echo dependency >node_modules/x/index && chmod 600 node_modules/x/index &&
+echo KEY=1 >.env && git add -A && git -c user.name=u -c user.email=u@u commit -qm start && echo changed >lib/b && echo new >untracked && chmod 755 .`
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", script, dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -194,3 +194,51 @@ func TestShareSourceThatChanges(t *testing.T) {
 		t.Errorf("told (-want +got)\n%s", diff)
 	}
 }
+
+// A copy has what git ignores, too, as far as the budget goes, and its repository does not know it.
+func TestCopyIgnoredFiles(t *testing.T) {
+	source := t.TempDir()
+	write(t, source, map[string]string{
+		"a": "one\n", ".gitignore": "node_modules\n.env\n/data\n", "node_modules/x/index.js": "x\n",
+		"node_modules/.bin/x@": "../x/index.js", ".env": "KEY=1\n", "data/rows": "x",
+	})
+	commit(t, source)
+	if err := os.Truncate(filepath.Join(source, "data", "rows"), copyBudget+1); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Take(t.Context(), source, Options{Ignored: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	want := map[string]string{
+		"a": "one\n", ".gitignore": "node_modules\n.env\n/data\n", "node_modules/x/index.js": "x\n",
+		"node_modules/.bin/x@": "../x/index.js",
+	}
+	if diff := cmp.Diff(want, contents(t, s.Dir)); diff != "" {
+		t.Errorf("files (-want +got)\n%s", diff)
+	}
+	if got := shell(t, s.Dir, "git status --porcelain; git ls-files"); got != ".gitignore\na\n" {
+		t.Errorf("git says %q", got)
+	}
+	if len(s.Omitted) != 2 || s.Omitted[0].Path != ".env" || !strings.Contains(s.Omitted[1].Reason, "1024 MiB") {
+		t.Errorf("left out are %+v", s.Omitted)
+	}
+	notes := strings.Join(s.Notes(), "\n")
+	if !strings.Contains(notes, `run: "node_modules".`) || !strings.Contains(notes, `here: ".env", "data".`) {
+		t.Errorf("the notes are\n%s", notes)
+	}
+}
+
+// A virtual environment that was copied to another machine uses the Python there.
+func TestMendEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{
+		"v e/pyvenv.cfg": "home = /none/bin\nversion = 3.99.1\n", "v e/bin/python@": "/none/bin/python3.99",
+		"bin/python3.99*": "#!/bin/sh\necho here\n",
+	})
+	got := shell(t, dir, `export PATH="$PWD/bin:$PATH"; `+mendEnvironment("v e")+"\n'v e/bin/python'; sed -n 1p 'v e/pyvenv.cfg'")
+	if want := "here\nhome = " + dir + "/bin\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -47,6 +47,8 @@ type Options struct {
 	// Share makes no copy: the sandbox will show the source through an overlay (see [env.Overlayer]), with what git
 	// ignores, but for files that look like secrets.
 	Share bool
+	// Ignored copies what git ignores, too, but for files that look like secrets, up to a budget.
+	Ignored bool
 	// Include and Exclude are patterns of ignored paths that are shown, or not, whatever they look like: a shell's
 	// pattern without a slash matches a name, another one a path from the repository's root.
 	Include, Exclude []string
@@ -80,8 +82,14 @@ func take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 
 // Place makes the snapshot the repository of a sandbox that is to be started.
 func (s *Snapshot) Place(spec *env.Spec) {
-	if spec.CopyIn, spec.Checkout = s.Dir, s.Checkout; s.Dir != "" {
-		spec.Source = s.Source
+	if spec.CopyIn, spec.Checkout = s.Dir, s.Checkout; s.Dir == "" {
+		return
+	}
+	spec.Source = s.Source
+	for _, name := range s.Aside {
+		if _, err := os.Lstat(filepath.Join(s.Dir, filepath.FromSlash(name), "pyvenv.cfg")); err == nil && spec.Image != "" {
+			spec.Prepare = append(spec.Prepare, mendEnvironment(name))
+		}
 	}
 }
 
@@ -110,7 +118,14 @@ func (s *Snapshot) fill(ctx context.Context, repository bool, o Options) error {
 	if err := s.copyAll(ctx, files); err != nil {
 		return err
 	}
-	return s.commit(ctx, repository, files.absent)
+	if err := s.commit(ctx, repository, files.absent); err != nil || !repository || !o.Ignored {
+		return err
+	}
+	if err := s.setAside(ctx, files, chosen); err != nil {
+		return err
+	}
+	defer s.leaveOut(files)
+	return s.copyIgnored(ctx, files, chosen)
 }
 
 // Original implements env.Origin.

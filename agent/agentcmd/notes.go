@@ -1,0 +1,22 @@
+package agentcmd
+
+import (
+	"strings"
+
+	"deepswe/agent"
+)
+
+// annotate adds what the model should know about the sandbox to the opening of a conversation.
+func annotate(a *agent.Settings, notes []string) {
+	if len(notes) == 0 {
+		return
+	}
+	opening := a.Prompt
+	a.Prompt = func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
+		messages, err := opening(f, issue, dir)
+		if n := len(messages); err == nil && n > 0 {
+			messages[n-1].Content += "\n\nAbout this copy of the repository:\n- " + strings.Join(notes, "\n- ")
+		}
+		return messages, err
+	}
+}

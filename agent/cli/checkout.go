@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"deepswe/env/repo"
+)
+
+// CheckoutFlags are the flags about what a sandbox has of a repository on this machine.
+type CheckoutFlags struct {
+	Include []string
+	Exclude []string
+}
+
+// Add adds the flags to a command's.
+func (o *CheckoutFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&o.Include, "include", nil,
+		"show ignored files that match `PATTERN` to the agent, though they look like secrets; may be repeated")
+	f.StringArrayVar(&o.Exclude, "exclude", nil,
+		"hide ignored files that match `PATTERN` from the agent; may be repeated")
+}
+
+// Options are the flags as a snapshot takes them.
+func (o *CheckoutFlags) Options() repo.Options {
+	return repo.Options{Include: o.Include, Exclude: o.Exclude}
+}

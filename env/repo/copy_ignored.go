@@ -1,0 +1,130 @@
+package repo
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// A copy of ignored files takes up to copyBudget bytes and copyFiles files, beside what is included by name.
+const (
+	copyBudget = 1 << 30
+	copyFiles  = 200_000
+)
+
+// errBudget says that a directory does not fit.
+var errBudget = errors.New("more than the budget")
+
+// copyIgnored copies what is set aside: what was installed first, then the rest, as long as the budget lasts. What does
+// not fit is left out, and told.
+func (s *Snapshot) copyIgnored(ctx context.Context, l *listing, c choice) error {
+	names := slices.Clone(s.Aside)
+	slices.SortStableFunc(names, func(a, b string) int {
+		ranks := map[bool]int{true: 0, false: 1}
+		return ranks[installed(path.Base(a))] - ranks[installed(path.Base(b))]
+	})
+	hidden := make(map[string]bool, len(l.hidden))
+	for _, name := range l.hidden {
+		hidden[name] = true
+	}
+	left := room{bytes: copyBudget, files: copyFiles}
+	s.Aside = nil
+	for _, name := range names {
+		included := matches(c.include, name)
+		need, err := s.measure(ctx, name, left, included)
+		switch {
+		case errors.Is(err, errBudget):
+			l.omitted = append(l.omitted, Omission{Path: name, Reason: fmt.Sprintf("ignored by git; with it, the copy of "+
+				"ignored files would exceed its budget of %s (--include %s copies it)", size(copyBudget), path.Base(name))})
+			continue
+		case err != nil:
+			return err
+		case !included:
+			left.bytes, left.files = left.bytes-need.bytes, left.files-need.files
+		}
+		if err := s.copyBelow(ctx, l, name, hidden); err != nil {
+			return err
+		}
+		s.Aside = append(s.Aside, name)
+	}
+	return nil
+}
+
+// room is what a copy takes.
+type room struct {
+	bytes int64
+	files int
+}
+
+// measure adds up what is below a path, as far as there is room for it.
+func (s *Snapshot) measure(ctx context.Context, name string, left room, all bool) (need room, err error) {
+	top := filepath.Join(s.Source, filepath.FromSlash(name))
+	err = filepath.WalkDir(top, func(_ string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			return nil // what cannot be read is not copied
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			need.bytes += info.Size()
+		}
+		if need.files++; !all && (need.bytes > left.bytes || need.files > left.files) {
+			return errBudget
+		}
+		return nil
+	})
+	return need, err
+}
+
+// copyBelow copies a path with everything below it, but for what is hidden.
+func (s *Snapshot) copyBelow(ctx context.Context, l *listing, top string, hidden map[string]bool) error {
+	from := filepath.Join(s.Source, filepath.FromSlash(top))
+	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
+		name, rerr := filepath.Rel(s.Source, file)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case rerr != nil:
+			return rerr
+		case hidden[name] && d != nil && d.IsDir():
+			return fs.SkipDir
+		case hidden[name] || errors.Is(err, fs.ErrNotExist):
+			return nil
+		case errors.Is(err, fs.ErrPermission):
+			l.omit(name)
+			return nil
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.MkdirAll(filepath.Join(s.Dir, name), 0o755)
+		}
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(s.Dir, name)), 0o755); err != nil {
+			return err
+		}
+		switch err := s.copy(name); {
+		case errors.Is(err, fs.ErrPermission):
+			l.omit(name)
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist):
+			return fmt.Errorf("copy %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+//go:embed venv.sh
+var mendVenv string
+
+// mendEnvironment returns the command line that lets a virtual environment of another machine use the Python here.
+func mendEnvironment(name string) string {
+	return "set -- " + env.ShellQuote(name) + "\n" + strings.TrimSpace(mendVenv)
+}
