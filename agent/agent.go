@@ -15,6 +15,10 @@ import (
 type Issue struct {
 	ID        string
 	Statement string
+	// Folder is the agent's working directory, relative to the repository's root; empty for the root itself.
+	Folder string
+	// Rules are the project's own words about how to work on it; empty where there are none.
+	Rules string
 }
 
 // Tools are what the model works with: a tools.Set, made for this rollout alone.

@@ -67,6 +67,9 @@ func (r *rollout) header() (trajectory.Header, error) {
 		h.Extra = map[string]any{}
 	}
 	h.Extra[extraDir] = r.dir
+	if r.issue.Folder != "" {
+		h.Extra["folder"] = r.issue.Folder
+	}
 	h.Extra["sampling"] = r.Sampling
 	h.Extra["limits"] = limitsRecord(r.limits)
 	for _, s := range r.specs {

@@ -48,8 +48,8 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 
 // settle lets the model see the repository where the conversation has it, wherever the sandbox has it now.
 func (r *rollout) settle() {
-	if now := r.sandbox.Dir(); r.dir != now {
-		r.tools = moved{Tools: r.tools, seen: r.dir, real: now}
+	if r.dir != r.root {
+		r.tools = moved{Tools: r.tools, seen: r.dir, real: r.root}
 	}
 }
 

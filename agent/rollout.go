@@ -1,16 +1,19 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"regexp"
 	"runtime/debug"
 	"slices"
 	"time"
 
 	"deepswe/agent/trajectory"
+	"deepswe/env"
 	"deepswe/tools"
 )
 
@@ -26,6 +29,7 @@ type rollout struct {
 	tools   Tools
 	specs   []tools.Spec
 	dir     string // where the model sees the repository
+	root    string // where it is in the sandbox
 	format  Format
 
 	messages []Message
@@ -45,7 +49,10 @@ type rollout struct {
 func newRollout(a *Agent, sb tools.Sandbox, issue Issue) *rollout {
 	r := &rollout{
 		Agent: a, sandbox: sb, issue: issue, limits: a.Limits.withDefaults(), log: a.Log, now: a.Clock,
-		tools: a.Tools, dir: sb.Dir(),
+		tools: a.Tools, dir: sb.Dir(), root: sb.Dir(),
+	}
+	if issue.Folder != "" {
+		r.sandbox = within{Sandbox: sb, dir: path.Join(sb.Dir(), issue.Folder)}
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -55,6 +62,24 @@ func newRollout(a *Agent, sb tools.Sandbox, issue Issue) *rollout {
 	}
 	r.started = r.now()
 	return r
+}
+
+// within is a sandbox whose commands run, and whose relative paths begin, in a folder of the repository.
+type within struct {
+	tools.Sandbox
+	dir string
+}
+
+func (w within) Dir() string { return w.dir }
+
+func (w within) Run(ctx context.Context, c env.Command) (env.Result, error) {
+	c.Dir = cmp.Or(c.Dir, w.dir)
+	return w.Sandbox.Run(ctx, c)
+}
+
+func (w within) Search(ctx context.Context, q env.Query) (env.Matches, error) {
+	q.Path = cmp.Or(q.Path, w.dir)
+	return w.Sandbox.Search(ctx, q)
 }
 
 // emit reports an event to OnEvent.

@@ -118,6 +118,12 @@ func (s *screen) start(b started) {
 	if b.Resumed {
 		s.Line(s.styles.dim.Render("going on with " + cli.Plain(b.Run)))
 	}
+	if b.Folder != "" {
+		s.Line(s.styles.dim.Render("in the folder " + cli.Plain(b.Folder)))
+	}
+	if len(b.Rules) > 0 {
+		s.Line(s.styles.dim.Render(cli.Cut("project rules: "+cli.Plain(strings.Join(b.Rules, ", ")), s.Width()-1)))
+	}
 	s.omissions("not copied: ", b.NotCopied)
 }
 

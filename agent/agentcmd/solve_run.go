@@ -13,6 +13,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
+	"deepswe/agent/prompt"
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -39,7 +40,8 @@ type job struct {
 	provider env.Provider
 	attempt  attempt.Attempt
 	watch    watcher
-	stream   bool // the watcher wants the model's text as it arrives
+	rules    []string // files of the project's rules
+	stream   bool     // the watcher wants the model's text as it arrives
 
 	// closers run in reverse order.
 	closers []func() error
@@ -120,9 +122,13 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	j.attempt.OnEvent = func(e agent.Event) { j.watch.show(e) }
 	j.attempt.OnPhase = func(p attempt.Phase) { j.watch.show(p) }
 	j.attempt.OnReady = func(dir string) { j.watch.show(ready(dir)) }
+	if err = j.readProject(ctx); err != nil {
+		return err
+	}
 	begin := started{
 		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target,
 		Demo: j.o.demo, Recorded: model.IsRecorded(), MaxSteps: j.o.MaxSteps, NotCopied: j.snapshot.Omitted,
+		Rules: j.rules, Folder: j.attempt.Folder,
 	}
 	if j.past != nil {
 		j.settings = j.past.settings
@@ -216,6 +222,34 @@ func (j *job) copyRepository(ctx context.Context) error {
 		return cli.Usage(err)
 	}
 	return &cli.ExitError{Code: cli.ExitSandbox, Err: err}
+}
+
+// readProject reads the project's own rules, and finds the folder of the repository that the user works in.
+func (j *job) readProject(ctx context.Context) error {
+	if j.o.demo {
+		return nil // which is the same everywhere
+	}
+	target, err := filepath.EvalSymlinks(j.target)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	folder, err := filepath.Rel(j.snapshot.Source, target)
+	if err != nil || !filepath.IsLocal(folder) {
+		folder = "." // the source has another name than the target
+	}
+	most := prompt.MaxRules
+	if c := j.attempt.Limits.Context; c > 0 {
+		most = min(most, c/2) // an eighth of it, at four bytes a token
+	}
+	rules, err := prompt.ReadRules(j.snapshot.Source, filepath.ToSlash(folder), most)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	if folder != "." {
+		j.attempt.Folder = filepath.ToSlash(folder)
+	}
+	j.attempt.Rules, j.rules = rules.Text, rules.Files
+	return nil
 }
 
 func (j *job) openProvider(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -32,6 +33,9 @@ type Attempt struct {
 	// Salvage is how long computing the patch may take after an interrupt: one minute when 0. Closing Abandon ends it.
 	Salvage time.Duration
 	Abandon <-chan struct{}
+	// Folder and Rules are those of the [agent.Issue]. A folder that the sandbox does not have is that of the root.
+	Folder string
+	Rules  string
 	// Reopen and Further are those of [agent.Agent]: they take up an attempt that has ended.
 	Reopen  bool
 	Further string
@@ -126,7 +130,12 @@ func (a *Attempt) work(
 	if was := recordedBase(past); was != "" && was != digest {
 		a.warn("the repository is not as it was when this work began: the recorded commands run on what is there now")
 	}
-	issue := agent.Issue{ID: task.ID, Statement: task.Statement}
+	issue := agent.Issue{ID: task.ID, Statement: task.Statement, Folder: a.Folder, Rules: a.Rules}
+	if issue.Folder != "" {
+		if _, err := sb.List(ctx, path.Join(sb.Dir(), issue.Folder), env.ListOptions{Limit: 1}); err != nil {
+			issue.Folder = ""
+		}
+	}
 	result.Outcome, result.Err = runner.Run(ctx, repo.Quiet(sb, aside), issue)
 
 	a.enter(PhasePatch)

@@ -35,6 +35,10 @@ type Values struct {
 	Dir string
 	// Network reports whether commands can reach the network.
 	Network bool
+	// Folder is where in the repository the user works, relative to Dir; empty for the root. Rules are the project's own,
+	// see [ReadRules].
+	Folder string
+	Rules  string
 	// Tools are described where the pack asks for it: in the XML format, in which the prompt is all that a model knows.
 	Tools []tools.Spec
 }
@@ -49,6 +53,7 @@ func (p Pack) Messages(v Values) ([]agent.Message, error) {
 	if system := p.system(v.Tools); system != "" {
 		messages = append(messages, agent.Message{Role: agent.RoleSystem, Content: system})
 	}
+	instance += folderSection(v.Dir, v.Folder) + rulesSection(v.Rules)
 	return append(messages, agent.Message{Role: agent.RoleUser, Content: instance}), nil
 }
 
@@ -66,7 +71,9 @@ func Opening(own *Pack, network bool) func(agent.Format, agent.Issue, string) ([
 			}
 			pack = &built
 		}
-		return pack.Messages(Values{Statement: issue.Statement, Dir: dir, Network: network, Tools: specs})
+		return pack.Messages(Values{
+			Statement: issue.Statement, Dir: dir, Network: network, Tools: specs, Folder: issue.Folder, Rules: issue.Rules,
+		})
 	}
 }
 
