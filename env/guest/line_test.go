@@ -1,0 +1,180 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// ends are the two ends of a line, whose connections a test makes and breaks.
+type ends struct {
+	t           *testing.T
+	host, inner *Line
+}
+
+func newEnds(t *testing.T, heartbeat time.Duration) *ends {
+	e := &ends{t, NewLine(heartbeat), AcceptLine()}
+	t.Cleanup(func() {
+		e.inner.Fail(io.EOF)
+		e.host.Fail(io.EOF)
+		e.host.Close()
+		e.inner.Close()
+	})
+	return e
+}
+
+// connect makes a connection and returns what breaks it.
+func (e *ends) connect() (cut func()) {
+	e.t.Helper()
+	a, b := net.Pipe()
+	attached := make(chan error, 1)
+	go func() {
+		_, err := e.inner.Attach(b)
+		attached <- err
+	}()
+	if _, err := e.host.Attach(a); err != nil {
+		e.t.Fatal(err)
+	}
+	if err := <-attached; err != nil {
+		e.t.Fatal(err)
+	}
+	return func() { a.Close(); b.Close() }
+}
+
+// A line carries every byte once and in order in both directions, however often its connection breaks.
+func TestLineSurvives(t *testing.T) {
+	t.Parallel()
+	e := newEnds(t, time.Hour)
+	random := rand.New(rand.NewPCG(1, 2))
+	sent := make([]byte, 3<<20)
+	for i := range sent {
+		sent[i] = byte(random.Uint32())
+	}
+	var work sync.WaitGroup
+	for _, way := range [][2]*Line{{e.host, e.inner}, {e.inner, e.host}} {
+		from, to := way[0], way[1]
+		pieces := rand.New(rand.NewPCG(3, 4))
+		work.Go(func() {
+			for rest := sent; len(rest) > 0; {
+				n := min(len(rest), 1+pieces.IntN(100_000))
+				if _, err := from.Write(rest[:n]); err != nil {
+					t.Error(err)
+					return
+				}
+				rest = rest[n:]
+			}
+		})
+		work.Go(func() {
+			got := make([]byte, len(sent))
+			if _, err := io.ReadFull(to, got); err != nil || !bytes.Equal(got, sent) {
+				t.Errorf("received something else, %v", err)
+			}
+		})
+	}
+	finished := make(chan struct{})
+	go func() {
+		work.Wait()
+		close(finished)
+	}()
+	for cuts := 0; ; cuts++ {
+		cut := e.connect()
+		select {
+		case <-finished:
+			if cuts == 0 {
+				t.Error("the connection was never cut")
+			}
+			return
+		case <-time.After(time.Duration(1+random.IntN(10)) * time.Millisecond):
+			cut()
+		}
+	}
+}
+
+func TestLineHangsUp(t *testing.T) {
+	t.Parallel()
+	e := newEnds(t, time.Hour)
+	e.connect()
+	heard := make(chan error, 1)
+	go func() {
+		got, err := io.ReadAll(e.inner)
+		if string(got) != "last words" {
+			err = errors.Join(err, errors.New(string(got)))
+		}
+		heard <- err
+	}()
+	go func() { _, _ = io.ReadAll(e.host) }() // as a client does: the end of the connection is noticed by reading
+	if _, err := e.host.Write([]byte("last words")); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.host.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-heard; err != nil {
+		t.Error(err)
+	}
+	if _, err := e.host.Write([]byte("x")); !errors.Is(err, ErrHungUp) {
+		t.Errorf("a write after the end: %v", err)
+	}
+}
+
+// The guest's end belongs to the host that connected first.
+func TestLineRefusesAnotherHost(t *testing.T) {
+	t.Parallel()
+	e := newEnds(t, time.Hour)
+	e.connect()
+	thief := NewLine(time.Hour)
+	defer thief.Close()
+	a, b := net.Pipe()
+	go func() { _, _ = thief.Attach(a) }()
+	if _, err := e.inner.Attach(b); !errors.Is(err, errLineKey) {
+		t.Errorf("another host: %v", err)
+	}
+}
+
+// A connection that has fallen silent is given up, although nothing says that it is dead.
+func TestLineNoticesSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := NewLine(time.Second)
+		defer l.Close()
+		a, b := net.Pipe()
+		go func() {
+			_, _ = b.Write(append([]byte("a shell says something first\n"+lineMagic), make([]byte, 8)...))
+			_, _ = io.Copy(io.Discard, b) // and never answers
+		}()
+		lost, err := l.Attach(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		began := time.Now()
+		if err := <-lost; err == nil {
+			t.Error("no reason")
+		}
+		if waited := time.Since(began); waited < 3*time.Second || waited > 6*time.Second {
+			t.Errorf("given up after %v", waited)
+		}
+	})
+}
+
+// What answers is not a guest.
+func TestLineRefusesNoise(t *testing.T) {
+	t.Parallel()
+	for _, noise := range []string{"", "sh: not found\n", string(bytes.Repeat([]byte("x"), 100<<10)), lineMagic[:5]} {
+		l := NewLine(time.Hour)
+		a, b := net.Pipe()
+		go func() {
+			_, _ = b.Write([]byte(noise))
+			b.Close()
+		}()
+		if _, err := l.Attach(a); err == nil {
+			t.Errorf("%.20q was taken for a guest", noise)
+		}
+		l.Close()
+	}
+}
