@@ -136,6 +136,10 @@ var ErrInfrastructure = guest.ErrInfrastructure
 // ErrNoSpace says that a file cannot be written because a disk is full.
 var ErrNoSpace = guest.ErrNoSpace
 
+// ErrExhausted says that what ran in a sandbox has ended it, by using up the sandbox's own memory or disk. Another try
+// would come to the same.
+var ErrExhausted = errors.New("the sandbox's limits are exhausted")
+
 // IsInfrastructure reports whether an error of a sandbox means that it is broken or that the caller has given up, as
 // opposed to a file or a program that is not as expected.
 func IsInfrastructure(ctx context.Context, err error) bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env/disk"
+	"deepswe/env/owner"
 )
 
 // record describes an image that we pulled, built or prepared. Images without a record belong to others, and are never
@@ -33,7 +34,7 @@ func (d *daemon) records() records {
 	if d.p.state == "" || facts.ID == "" {
 		return records{}
 	}
-	return records{filepath.Join(d.p.state, "docker-images-"+shortHash(facts.ID)+".json")}
+	return records{filepath.Join(d.p.state, "docker-images-"+owner.ShortHash(facts.ID)+".json")}
 }
 
 // update changes the file under a lock. The file is replaced as a whole, so that a reader never sees half of it.

@@ -78,7 +78,7 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 		err = errors.Join(err, d.remove(ctx, s.id))
 	}()
 	if b.installation.noVolumes {
-		archive := b.installation.binary.archive(guestDir[1:] + "/")
+		archive := archiveOf(b.installation.binary, guestDir[1:]+"/")
 		defer archive.Close()
 		to := client.CopyToContainerOptions{DestinationPath: "/", Content: archive}
 		if _, err := d.cli.CopyToContainer(ctx, s.id, to); err != nil {
@@ -104,9 +104,9 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 		return nil, err
 	}
 	s.GuestSandbox = env.NewGuestSandbox(connection, nil)
-	if said := connection.Hello().Build; said != b.installation.binary.hash {
+	if said := connection.Hello().Build; said != b.installation.binary.Hash {
 		return nil, fmt.Errorf("%w: the guest on %s is another build (%.12s, not %.12s): run deepswe clean, and start again",
-			env.ErrInfrastructure, d.host, said, b.installation.binary.hash)
+			env.ErrInfrastructure, d.host, said, b.installation.binary.Hash)
 	}
 	if err := connection.Hello().Space.Check(d.storage()); err != nil {
 		return nil, fmt.Errorf("%w: %w: to fix: deepswe clean, docker system prune, or --image-budget",
@@ -157,7 +157,7 @@ func (b launch) config(d *daemon, quota bool) client.ContainerCreateOptions {
 	limits := d.limits(b.spec.Limits)
 	arguments := []string{
 		guest.Arg, "--dir", b.spec.Dir, "--uid", strconv.Itoa(b.user.uid), "--gid", strconv.Itoa(b.user.gid),
-		"--build", b.installation.binary.hash,
+		"--build", b.installation.binary.Hash,
 	}
 	arguments = append(arguments, limits.DiskArguments()...)
 	if quota {

@@ -241,7 +241,7 @@ func (d *daemon) retryOrphans() {
 // infrastructure marks an error of the daemon as an infrastructure failure of an operation. Failures of the task's own
 // commands and errors that are marked already stay as they are.
 func (d *daemon) infrastructure(ctx context.Context, operation string, err error) error {
-	_, prepare := errors.AsType[*PrepareError](err)
+	_, prepare := errors.AsType[*env.PrepareError](err)
 	_, build := errors.AsType[*BuildError](err)
 	if err == nil || prepare || build || errors.Is(err, env.ErrInfrastructure) || errors.Is(err, env.ErrUnsupported) {
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/owner"
 )
 
 // original is a second container of a sandbox's image, which is never started, so that nothing that runs in the sandbox
@@ -82,7 +83,7 @@ func (s *Sandbox) closeOriginal(ctx context.Context) error {
 // createOriginal creates a container of an image that is never started.
 func (d *daemon) createOriginal(ctx context.Context, img image, s env.Spec) (string, error) {
 	return d.create(ctx, client.ContainerCreateOptions{
-		Name: "deepswe-original-" + nonce(),
+		Name: "deepswe-original-" + owner.Nonce(),
 		Config: &container.Config{
 			Image: img.id, Entrypoint: []string{"never-started"}, Labels: d.p.labels(kindOriginal, s.Run, s.Rollout),
 		},

@@ -15,12 +15,14 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/owner"
+	"deepswe/env/program"
 )
 
 // installation is what a daemon must have before the first sandbox can start: the guest's binary, and the lease, which
 // shows that its owner is alive.
 type installation struct {
-	binary guestBinary
+	binary program.Program
 	volume string
 	// noVolumes says that the daemon refuses volumes, so that the binary is copied into each container.
 	noVolumes bool
@@ -94,16 +96,16 @@ func (d *daemon) dropInstallation(s *installation) {
 
 func (d *daemon) newInstallation(ctx context.Context) (*installation, error) {
 	facts, _ := d.known()
-	binary, err := findGuest(d.p.options.Executable, facts.arch)
+	binary, err := program.Find(d.p.options.Executable, facts.arch)
 	if err != nil {
 		return nil, err
 	}
-	s := &installation{binary: binary, volume: guestVolumes + binary.hash[:16]}
+	s := &installation{binary: binary, volume: guestVolumes + binary.Hash[:16]}
 	if err := d.importLeaseImage(ctx); err != nil {
 		return nil, fmt.Errorf("lease image: %w", err)
 	}
 	takeLease := func() (err error) {
-		s.lease, err = d.createIdle(ctx, kindLease, "deepswe-lease-"+shortHash(d.p.owner)+"-"+nonce(), s)
+		s.lease, err = d.createIdle(ctx, kindLease, "deepswe-lease-"+owner.ShortHash(d.p.owner)+"-"+owner.Nonce(), s)
 		return err
 	}
 	if err := takeLease(); err != nil {
@@ -180,7 +182,7 @@ func guestMount(s *installation, readOnly bool) mount.Mount {
 // fillVolume puts the binary into the volume, unless it is there. Processes take turns at it, so that a binary is never
 // overwritten while a container starts it.
 func (d *daemon) fillVolume(ctx context.Context, s *installation) error {
-	name := "deepswe-fill-" + s.binary.hash[:16]
+	name := "deepswe-fill-" + s.binary.Hash[:16]
 	find := func(ctx context.Context) error {
 		_, err := d.cli.ContainerStatPath(ctx, s.lease, client.ContainerStatPathOptions{Path: guestDir + "/" + guestMark})
 		return err
@@ -188,7 +190,7 @@ func (d *daemon) fillVolume(ctx context.Context, s *installation) error {
 	return exclusively(ctx, d, name, find,
 		func(ctx context.Context) (string, error) { return d.createIdle(ctx, kindFill, name, s) },
 		func(ctx context.Context, id string) error {
-			archive := s.binary.archive("", tar.Header{
+			archive := archiveOf(s.binary, "", tar.Header{
 				Typeflag: tar.TypeReg, Name: guestMark, Mode: 0o444, ModTime: time.Unix(1, 0),
 			})
 			defer archive.Close()

@@ -16,6 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/owner"
 	"deepswe/env/testkit"
 )
 
@@ -169,7 +170,7 @@ func removePrepared(t *testing.T, p *Provider, state string) {
 	d := p.daemons[0]
 	facts, _ := d.known()
 	err := records{filepath.Join(state,
-		"docker-images-"+shortHash(facts.ID)+".json")}.update(func(all map[string]record) bool {
+		"docker-images-"+owner.ShortHash(facts.ID)+".json")}.update(func(all map[string]record) bool {
 		for _, r := range all {
 			if _, err := d.cli.ImageRemove(context.WithoutCancel(t.Context()), r.Ref, client.ImageRemoveOptions{}); err != nil {
 				t.Errorf("removing %s: %v", r.Ref, err)

@@ -15,6 +15,8 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/owner"
+	"deepswe/env/program"
 	"deepswe/env/testkit"
 )
 
@@ -114,10 +116,10 @@ func TestReapJudges(t *testing.T) {
 		_, err := d.cli.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
 		return err == nil
 	}
-	self := thisOwner()
+	self := owner.This()
 	gone, reborn := self, self
 	gone.PID, reborn.Start = 1<<22+1, 10*self.Start
-	silent, talking := "far-"+nonce()+"/12/34", "far-"+nonce()+"/12/34"
+	silent, talking := "far-"+owner.Nonce()+"/12/34", "far-"+owner.Nonce()+"/12/34"
 	dead := []string{leave(gone.String(), kindSandbox), leave(reborn.String(), kindPrepare), leave(silent, kindSandbox),
 		leave(silent, kindLease)}
 	living := []string{mine.id, leave(talking, kindSandbox)}
@@ -179,7 +181,7 @@ func TestVolumeIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := filepath.Join(t.TempDir(), "guest")
-	if err := os.WriteFile(guest, append(data, nonce()...), 0o755); err != nil {
+	if err := os.WriteFile(guest, append(data, owner.Nonce()...), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var providers []*Provider
@@ -206,11 +208,11 @@ func TestVolumeIsShared(t *testing.T) {
 		}
 	}
 	// The last provider still lives, so its volume does; then nobody does, and it goes.
-	binary, err := openGuest(guest, providers[0].daemons[0].facts.arch)
+	binary, err := program.Open(guest, providers[0].daemons[0].facts.arch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	volume := guestVolumes + binary.hash[:16]
+	volume := guestVolumes + binary.Hash[:16]
 	reaper := provider(t, Options{})
 	for _, want := range []bool{false, true} {
 		if _, err := reaper.Reap(t.Context(), env.ReapOptions{}); err != nil {

@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"archive/tar"
 	"bufio"
 	"bytes"
 	"context"
@@ -11,22 +10,16 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/moby/moby/client"
 	"pgregory.net/rapid"
-
-	"deepswe/env/disk"
 )
 
 func decodeAuth(t *testing.T, encoded string) string {
@@ -154,50 +147,6 @@ func TestCallGroup(t *testing.T) {
 	})
 }
 
-func TestOwner(t *testing.T) {
-	t.Parallel()
-	self := thisOwner()
-	if back, ok := parseOwner(self.String()); !ok || back != self {
-		t.Errorf("parseOwner(%q) = %v, %v", self, back, ok)
-	}
-	if back, ok := parseOwner(self.String() + "/some-provider"); !ok || back != self {
-		t.Errorf("a provider of %q is of %v, %v", self, back, ok)
-	}
-	for _, bad := range []string{"", "a", "a/b", "a/b/c", "a/0/c", "a/-1/c"} {
-		if o, ok := parseOwner(bad); ok {
-			t.Errorf("parseOwner(%q) = %v, want it refused", bad, o)
-		}
-	}
-	child := exec.Command("sleep", "1000")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kid := owner{machine: self.machine}
-	var err error
-	if kid.Process, err = disk.FindProcess(child.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
-	recycled := kid
-	recycled.Start++
-	foreign := owner{machine: "elsewhere", Process: disk.Process{PID: 1, Start: 1}}
-	check := func(name string, o owner, want disk.Liveness) {
-		t.Helper()
-		if got := o.liveness(self.machine); got != want {
-			t.Errorf("%s: %v, want %v", name, got, want)
-		}
-	}
-	check("this process", self, disk.Alive)
-	check("a child", kid, disk.Alive)
-	check("another process with that number", recycled, disk.Dead)
-	check("another machine", foreign, disk.Unknown)
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a zombie counts as dead", func() bool { return kid.liveness(self.machine) == disk.Dead })
-	_ = child.Wait()
-	check("a child that was waited for", kid, disk.Dead)
-}
-
 func TestLookupUser(t *testing.T) {
 	t.Parallel()
 	passwd := "root:x:0:0:root:/root:/bin/bash\nbroken\ndev:x:1001:100:,,,:/home/dev:/bin/sh\n"
@@ -214,68 +163,6 @@ func TestLookupUser(t *testing.T) {
 		if got != want {
 			t.Errorf("lookupUser(%q) = %s (%v), want %s", spec, got, err, want)
 		}
-	}
-}
-
-func TestPackTree(t *testing.T) {
-	t.Parallel()
-	root := write(t, map[string]string{
-		"a":                                  "a\n",
-		"dir/b":                              "b\r\n",
-		"with space/new\nline":               "n",
-		"latin-\xe9":                         "bytes",
-		strings.Repeat("long/", 60) + "name": "deep",
-	})
-	old := time.Date(2001, 2, 3, 4, 5, 6, 700_000_000, time.UTC)
-	if err := errors.Join(
-		os.Chmod(filepath.Join(root, "a"), 0o4751), os.Chtimes(filepath.Join(root, "a"), old, old),
-		os.Symlink("/etc/passwd", filepath.Join(root, "link")), os.Symlink("/etc", filepath.Join(root, "linkdir")),
-		syscall.Mkfifo(filepath.Join(root, "pipe"), 0o644),
-	); err != nil {
-		t.Fatal(err)
-	}
-	socket, err := net.Listen("unix", filepath.Join(root, "socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	var packed bytes.Buffer
-	tw := tar.NewWriter(&packed)
-	if err := errors.Join(packTree(t.Context(), tw, root, "repo", user{7, 8}), tw.Close()); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]string{}
-	for tr := tar.NewReader(&packed); ; {
-		h, err := tr.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if h.Uid != 7 || h.Gid != 8 {
-			t.Errorf("%s belongs to %d:%d, want 7:8", h.Name, h.Uid, h.Gid)
-		}
-		content, err := io.ReadAll(tr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(h.Name, "long/") && !strings.HasSuffix(h.Name, "name") {
-			continue
-		}
-		got[h.Name] = fmt.Sprintf("%c %o %s%s", h.Typeflag, h.Mode, content, h.Linkname)
-		if h.Name == "repo/a" && !h.ModTime.Equal(old.Truncate(time.Second)) {
-			t.Errorf("the time of a is %v", h.ModTime)
-		}
-	}
-	want := map[string]string{
-		"repo/": "5 755 ", "repo/a": "0 751 a\n", "repo/dir/": "5 755 ", "repo/dir/b": "0 644 b\r\n",
-		"repo/with space/": "5 755 ", "repo/with space/new\nline": "0 644 n", "repo/latin-\xe9": "0 644 bytes",
-		"repo/link": "2 777 /etc/passwd", "repo/linkdir": "2 777 /etc",
-		"repo/" + strings.Repeat("long/", 60) + "name": "0 644 deep",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("packed (-want +got):\n%s", diff)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -75,7 +73,7 @@ func (d *daemon) bootPreparation(ctx context.Context, name string, base image, s
 
 // makePrepared runs the commands and commits the container.
 func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key string) (image, error) {
-	if err := sandbox.prepare(ctx); err != nil {
+	if err := sandbox.RunPrepare(ctx, sandbox.spec.Prepare); err != nil {
 		return image{}, err
 	}
 	base := sandbox.image
@@ -99,41 +97,4 @@ func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key st
 	}
 	d.pulled(ctx, img)
 	return img, nil
-}
-
-// prepareTimeout is the longest that one Prepare command may take.
-const prepareTimeout = 30 * time.Minute
-
-// prepare runs the spec's Prepare commands as the guest's own user.
-func (s *Sandbox) prepare(ctx context.Context) error {
-	for i, line := range s.spec.Prepare {
-		result, err := s.Prepare(ctx, env.Command{Line: line, Timeout: prepareTimeout})
-		if err != nil {
-			return err
-		}
-		if result.ExitCode != 0 || result.TimedOut {
-			return &PrepareError{Step: i + 1, Steps: len(s.spec.Prepare), Line: line, Result: result}
-		}
-	}
-	return nil
-}
-
-// PrepareError says that one of a spec's Prepare commands failed. The fault is the task's, so retrying does not help.
-type PrepareError struct {
-	Step, Steps int
-	Line        string
-	Result      env.Result
-}
-
-func (e *PrepareError) Error() string {
-	how := fmt.Sprintf("exit code %d", e.Result.ExitCode)
-	if e.Result.TimedOut {
-		how = fmt.Sprintf("no end after %v", prepareTimeout)
-	}
-	said := slices.Concat(e.Result.Stderr.Head, e.Result.Stderr.Tail)
-	if len(said) == 0 {
-		said = slices.Concat(e.Result.Stdout.Head, e.Result.Stdout.Tail)
-	}
-	said = said[max(0, len(said)-500):]
-	return fmt.Sprintf("prepare command %d of %d failed with %s: %s\n%s", e.Step, e.Steps, how, e.Line, said)
 }

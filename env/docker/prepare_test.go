@@ -87,7 +87,7 @@ func TestPrepareFails(t *testing.T) {
 	for _, copyIn := range []string{"", t.TempDir()} {
 		_, err := p.Start(t.Context(), env.Spec{Image: busybox, CopyIn: copyIn,
 			Prepare: []string{"true", "echo the reason >&2; exit 3"}})
-		var failed *PrepareError
+		var failed *env.PrepareError
 		if !errors.As(err, &failed) || failed.Step != 2 || failed.Result.ExitCode != 3 ||
 			errors.Is(err, env.ErrInfrastructure) {
 			t.Errorf("Start: %v, want a PrepareError for step 2, not of the infrastructure", err)
@@ -147,8 +147,12 @@ func TestWarm(t *testing.T) {
 	if err := p.Prefetch(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.warm.idle[0].sandbox.d.remove(t.Context(), p.warm.idle[0].sandbox.id); err != nil {
-		t.Fatal(err)
+	for _, c := range ours(t, p.daemons[0], p.owner)[kindSandbox] {
+		if strings.HasPrefix(c.Names[0], "/deepswe-r-") { // it waits: those that were handed out have their rollout's name
+			if err := p.daemons[0].remove(t.Context(), c.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	must(t, start(t, p, spec), "true")
 	if err := p.Prefetch(t.Context(), env.Spec{Image: busybox, CopyIn: repository}); err != nil {

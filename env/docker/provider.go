@@ -16,6 +16,8 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/owner"
+	"deepswe/env/warm"
 )
 
 // Options say which daemons to use and how. The zero value uses the daemon that the docker command uses.
@@ -53,7 +55,7 @@ type Provider struct {
 	machine  string
 	state    string
 	daemons  []*daemon
-	warm     *pool
+	warm     *warm.Pool[*Sandbox]
 
 	// life ends with Close, and with it the background work, which work counts.
 	life  context.Context
@@ -74,7 +76,7 @@ var (
 // answer are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{
-		options: o, log: o.Log, owner: thisOwner().String() + "/" + nonce(), machine: thisMachine(), state: o.State,
+		options: o, log: o.Log, owner: owner.This().String() + "/" + owner.Nonce(), machine: owner.Machine(), state: o.State,
 		builds: map[string]*buildContext{}, waits: defaultWaits(),
 	}
 	if p.log == nil {
@@ -103,7 +105,10 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		p.daemons = append(p.daemons, d)
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	p.warm = &pool{p: p}
+	p.warm = &warm.Pool[*Sandbox]{
+		Size: o.Warm, Log: p.log, Life: p.life, Work: &p.work, Boot: p.startOn,
+		Claim: func(ctx context.Context, sandbox *Sandbox, s env.Spec) { sandbox.claim(ctx, s) },
+	}
 	if err := p.connect(ctx); err != nil {
 		p.end()
 		return nil, errors.Join(err, p.closeClients())
@@ -168,7 +173,7 @@ func (p *Provider) begin() {
 func (p *Provider) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	err := p.warm.close(ctx)
+	err := p.warm.Close(ctx)
 	p.end()
 	p.work.Wait()
 	for _, d := range p.daemons {

@@ -17,6 +17,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/disk"
+	"deepswe/env/owner"
 )
 
 // defaultStale is how long an owner on another machine may be silent before it counts as dead: four heartbeats.
@@ -82,8 +83,8 @@ func (c *inventory) lives(ctx context.Context, who string, stale time.Duration) 
 }
 
 func (c *inventory) judge(ctx context.Context, who string, stale time.Duration) bool {
-	if o, ok := parseOwner(who); ok {
-		switch o.liveness(c.d.p.machine) {
+	if o, ok := owner.Parse(who); ok {
+		switch o.LivenessOn(c.d.p.machine) {
 		case disk.Alive:
 			return true
 		case disk.Dead:
@@ -212,7 +213,7 @@ func (c *inventory) leftover(found container.Summary) env.Leftover {
 }
 
 func describeOwner(labels map[string]string) string {
-	if o, ok := parseOwner(labels[labelOwner]); ok {
+	if o, ok := owner.Parse(labels[labelOwner]); ok {
 		return labels[labelHost] + " pid " + strconv.Itoa(o.PID)
 	}
 	return labels[labelOwner]

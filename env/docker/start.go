@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"deepswe/env"
+	"deepswe/env/owner"
 )
 
 // Start returns a ready sandbox: one that is kept warm, or a new one on the daemon with the most room. A daemon that
@@ -23,8 +24,8 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	sandbox := p.warm.take(ctx, s)
-	if sandbox == nil {
+	sandbox, ok := p.warm.Take(ctx, s)
+	if !ok {
 		if sandbox, err = p.startOn(ctx, s); err != nil {
 			return nil, err
 		}
@@ -33,6 +34,28 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		return nil, errors.Join(err, sandbox.Close(ctx))
 	}
 	return sandbox, nil
+}
+
+// Prefetch prepares for a Start of the spec: it pulls the image, runs the spec's Prepare commands on it, and, while
+// fewer than Options.Warm sandboxes wait, starts one. Unused sandboxes are removed by Close.
+func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
+	s, err := p.accept(s)
+	if err != nil {
+		return err
+	}
+	if filled, err := p.warm.Fill(ctx, s); filled {
+		return err
+	}
+	d, err := p.pick(ctx, s, nil)
+	if d == nil {
+		return err
+	}
+	defer d.expect(-1)
+	b, err := d.plan(ctx, s)
+	if err == nil {
+		d.unpin(b.image)
+	}
+	return err
 }
 
 // startOn starts a container on the first daemon that can.
@@ -186,13 +209,13 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	if err := d.copyIn(ctx, s); err != nil || len(s.spec.Prepare) == 0 {
 		return err
 	}
-	if err := s.prepare(ctx); err != nil {
+	if err := s.RunPrepare(ctx, s.spec.Prepare); err != nil {
 		return err
 	}
 	// The command user must be able to change the files that the guest's user made.
 	result, err := s.Prepare(ctx, env.Command{
 		Line:    fmt.Sprintf(`chown -hR %d:%d -- %s`, s.user.uid, s.user.gid, env.ShellQuote(s.spec.Dir)),
-		Timeout: prepareTimeout,
+		Timeout: env.PrepareTimeout,
 	})
 	if err == nil && result.ExitCode != 0 {
 		err = fmt.Errorf("give %s to the command user: exit code %d: %s", s.spec.Dir, result.ExitCode, result.Stderr.Head)
@@ -265,7 +288,7 @@ func sandboxName(s env.Spec) string {
 	if name != "" {
 		name += "-"
 	}
-	return "deepswe-" + name + nonce()
+	return "deepswe-" + name + owner.Nonce()
 }
 
 // invalidInName are the characters that a container's name cannot have, and the dash.

@@ -25,7 +25,8 @@ import (
 // it has it; it needs no other, and no command inherits any. --build comes back in the greeting, --silence ends a guest
 // whose host has not sent anything for so long, --home is made and set, --oom-file says where out-of-memory kills are
 // counted, and --rlimit-memory and --rlimit-processes replace control groups. With --stage, Main is no guest yet: see
-// [guest.Stage].
+// [guest.Stage]. Where nobody on the host can prepare the container or attach to it for good, --listen has the guest do
+// the first and wait for --bridge processes.
 func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 	o, err := parse(args)
 	if err != nil {
@@ -46,18 +47,45 @@ func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 		}
 		return 0
 	}
+	if o.bridge != "" {
+		err = bridge(o.bridge, os.Stdin, os.Stdout)
+	} else {
+		err = o.work(in, out)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
+		if own, ok := errors.AsType[*exitError](err); ok {
+			return own.code
+		}
+		return 1
+	}
+	return 0
+}
+
+// work installs the program, or serves.
+func (o options) work(in io.Reader, out io.Writer) error {
+	if err := o.closeNetwork(); err != nil {
+		return err
+	}
+	if o.install != "" {
+		return install(o.install)
+	}
+	if o.listen != "" {
+		if err := o.prepareContainer(); err != nil {
+			return err
+		}
+		o.setEnvironment()
+	}
 	stop := ignoreSignals()
 	defer stop()
 	adj, err := o.prepareSelf()
 	if err != nil {
-		fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
-		return 1
+		return err
 	}
-	if err := serveStream(o, adj, in, out); err != nil && !errors.Is(err, io.EOF) {
-		fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
-		return 1
+	if o.listen != "" {
+		return serveLine(o, adj)
 	}
-	return 0
+	return serveStream(o, adj, in, out)
 }
 
 // ignoreSignals takes every signal that could end or stop the guest and does nothing about it: commands may send any.

@@ -30,6 +30,13 @@ type options struct {
 	goCache  string
 	stage    int      // descriptor of a guest.Stage
 	program  []string // what comes after it
+	// listen makes the guest the first process of a container that hosts come to over bridges, see bridge.go. own gives
+	// dir to the command user, prepares keeps the rights to prepare it, and network says how the network is closed.
+	listen        string
+	own, prepares bool
+	network       string
+	// bridge and install are other things that the program does instead of serving.
+	bridge, install string
 	// memory bounds the private writable memory of a single process and processes the command user's processes, where
 	// no control group does; 0 is no bound.
 	memory, processes uint64
@@ -49,7 +56,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.dir, "dir", "/", "working directory of commands")
 	flags.IntVar(&o.uid, "uid", -1, "user of commands")
 	flags.IntVar(&o.gid, "gid", -1, "group of commands")
-	flags.StringVar(&o.build, "build", "", "what the greeting says the binary is")
+	flags.StringVar(&o.build, "build", "", "what the greeting says the binary is, or @FILE that says it")
 	flags.DurationVar(&o.silence, "silence", 0, "end when the host says nothing for this long")
 	flags.StringVar(&o.oomFile, "oom-file", "", "where the control group counts out-of-memory kills")
 	flags.StringVar(&o.home, "home", "", "home of commands, which is made")
@@ -64,6 +71,13 @@ func parse(args []string) (options, error) {
 		return nil
 	})
 	flags.BoolVar(&o.diskQuota, "disk-quota", false, "the file system has a quota for this sandbox")
+	flags.StringVar(&o.listen, "listen", "", "serve whoever comes over a bridge of this name")
+	flags.StringVar(&o.bridge, "bridge", "", "hand standard input and output to the guest that listens under this name")
+	flags.StringVar(&o.install, "install", "", "copy this program to this file")
+	flags.StringVar(&o.network, "network", "", "close the network first: delete (its interfaces) or probe (that it is)")
+	flags.BoolVar(&o.own, "own", false, "give the working directory to the command user")
+	flags.BoolVar(&o.prepares, "prepares", false, "keep the rights to prepare the working directory")
+	asOwner := flags.Bool("as-owner", false, "run commands as the owner of the working directory")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -79,7 +93,17 @@ func parse(args []string) (options, error) {
 	if !filepath.IsAbs(o.dir) {
 		return o, fmt.Errorf("--dir %q is not absolute", o.dir)
 	}
+	if file, ok := strings.CutPrefix(o.build, "@"); ok {
+		sum, err := os.ReadFile(file)
+		if err != nil {
+			return o, fmt.Errorf("--build: %w", err)
+		}
+		o.build = string(sum)
+	}
 	o.dir = filepath.Clean(o.dir)
+	if *asOwner {
+		o.ownerOf()
+	}
 	if o.uid < 0 {
 		o.uid = os.Getuid()
 	}
@@ -89,11 +113,15 @@ func parse(args []string) (options, error) {
 	if o.separate() && o.uid == os.Getuid() {
 		return o, errors.New("--gid without another --uid: commands would run as a user that can signal the guest")
 	}
+	o.setEnvironment()
+	return o, nil
+}
+
+func (o *options) setEnvironment() {
 	o.environment = o.baseEnvironment()
 	if o.home != "" {
 		o.environment = guest.Overlay(o.environment, []string{"HOME=" + o.home})
 	}
-	return o, nil
 }
 
 func (o options) hello() guest.Hello {

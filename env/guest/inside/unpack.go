@@ -4,6 +4,9 @@ package inside
 
 import (
 	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +38,11 @@ func unpack(c *guest.Call, dir string) (guest.Message, error) {
 	}
 	defer root.Close()
 	u := unpacking{root: root}
-	archive := tar.NewReader(c.Body())
+	content, err := inflated(c.Body())
+	if err != nil {
+		return nil, fmt.Errorf("unpack: %w", err)
+	}
+	archive := tar.NewReader(content)
 	for {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -51,8 +58,17 @@ func unpack(c *guest.Call, dir string) (guest.Message, error) {
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)
 	}
-	_, err = io.Copy(io.Discard, c.Body()) // what pads the archive
+	_, err = io.Copy(io.Discard, content) // what pads the archive
 	return nil, err
+}
+
+// inflated is a stream without its compression, if it has one.
+func inflated(r io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(r, 32<<10)
+	if start, _ := in.Peek(2); !bytes.Equal(start, []byte{0x1f, 0x8b}) {
+		return in, nil // an error comes again with the next read
+	}
+	return gzip.NewReader(in)
 }
 
 func (u *unpacking) extract(h *tar.Header, content io.Reader) error {

@@ -1,0 +1,213 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepswe/env"
+)
+
+// The time limits of requests. A busy API server takes seconds to answer; one that restarts on a managed cluster is away
+// for a minute or two.
+const (
+	requestTimeout = 30 * time.Second
+	outageTimeout  = 2 * time.Minute
+	retryFirst     = 250 * time.Millisecond
+	retryLongest   = 10 * time.Second
+)
+
+// requestsAtOnce is how many requests to one API server may be under way, watches and streams left out.
+const requestsAtOnce = 32
+
+// request is one call of the API.
+type request struct {
+	method string
+	path   string
+	query  url.Values
+	body   any // encoded as JSON, unless nil
+	into   any // the answer is decoded into it, unless nil
+	// once forbids to repeat the request after a failure.
+	once bool
+}
+
+// call carries a request out, and repeats it while the server is away or asks for patience.
+func (c *cluster) call(ctx context.Context, r request) error {
+	deadline := time.Now().Add(outageTimeout)
+	for try := 1; ; try++ {
+		wait, err := c.callOnce(ctx, r)
+		if err == nil || r.once || ctx.Err() != nil || !c.transient(err) || time.Now().After(deadline) {
+			return err
+		}
+		if wait == 0 {
+			wait = jitter(env.Backoff(try, retryFirst, retryLongest))
+		}
+		if env.Sleep(ctx, wait) != nil {
+			return err
+		}
+	}
+}
+
+// jitter is between half of a duration and the whole of it.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// transient reports whether an error may go away by itself. A server that has just started knows no roles yet, so a
+// refusal counts as one where requests have been allowed before.
+func (c *cluster) transient(err error) bool {
+	refusal, ok := errors.AsType[*statusError](err)
+	if !ok {
+		return true // the connection failed
+	}
+	switch refusal.Code {
+	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
+		return true
+	case http.StatusUnauthorized:
+		return c.allowed.Load() // a plugin or a file may have brought another token by now
+	case http.StatusForbidden:
+		return c.allowed.Load() && strings.Contains(refusal.Message, "cannot ")
+	}
+	return false
+}
+
+// callOnce carries a request out. wait is how long the server wants to be left alone.
+func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, err error) {
+	select {
+	case c.requests <- struct{}{}:
+		defer func() { <-c.requests }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	answer, err := c.send(ctx, r)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+		c.skew.Store(int64(time.Until(date)))
+	}
+	if answer.StatusCode >= 300 {
+		return retryAfter(answer), readStatus(answer)
+	}
+	c.allowed.Store(true)
+	if r.into == nil {
+		_, err = io.Copy(io.Discard, answer.Body)
+		return 0, err
+	}
+	if err := json.NewDecoder(answer.Body).Decode(r.into); err != nil {
+		return 0, fmt.Errorf("%s %s: read the answer: %w", r.method, r.path, err)
+	}
+	return 0, nil
+}
+
+func (c *cluster) send(ctx context.Context, r request) (*http.Response, error) {
+	var body io.Reader
+	if r.body != nil {
+		encoded, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(encoded)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, c.address(r.path, r.query), body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return c.http.Do(req)
+}
+
+// address is a URL of the API.
+func (c *cluster) address(path string, query url.Values) string {
+	u := *c.base
+	u.Path = strings.TrimSuffix(u.Path, "/") + path
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// readStatus reads the refusal that an answer is.
+func readStatus(answer *http.Response) error {
+	refusal := &statusError{}
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	if json.Unmarshal(said, refusal) != nil || refusal.Status == "" {
+		refusal = &statusError{Message: strings.TrimSpace(string(said[:min(len(said), 300)]))}
+		if refusal.Message == "" {
+			refusal.Message = answer.Status
+		}
+	}
+	refusal.Code = answer.StatusCode
+	return refusal
+}
+
+// retryAfter is how long a server wants to be left alone, with some jitter.
+func retryAfter(answer *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+	if err != nil || seconds <= 0 {
+		return 0
+	}
+	wait := min(time.Duration(seconds)*time.Second, retryLongest)
+	return wait + rand.N(wait/2+1)
+}
+
+// refused returns the code of the API server's refusal; 0 for other errors.
+func refused(err error) int {
+	if refusal, ok := errors.AsType[*statusError](err); ok {
+		return refusal.Code
+	}
+	return 0
+}
+
+func (c *cluster) pods() string { return "/api/v1/namespaces/" + c.namespace + "/pods" }
+
+func (c *cluster) leases() string {
+	return "/apis/coordination.k8s.io/v1/namespaces/" + c.namespace + "/leases"
+}
+
+// listPods lists the pods with a label, in pages.
+func (c *cluster) listPods(ctx context.Context, selector string) (all []pod, version string, err error) {
+	query := url.Values{"labelSelector": {selector}, "limit": {"500"}}
+	for {
+		var page podList
+		if err := c.call(ctx, request{method: http.MethodGet, path: c.pods(), query: query, into: &page}); err != nil {
+			return nil, "", err
+		}
+		all = append(all, page.Items...)
+		if page.Metadata.Continue == "" {
+			return all, page.Metadata.ResourceVersion, nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}
+
+// deletePod removes a pod at once. It is no error when it is gone already.
+func (c *cluster) deletePod(ctx context.Context, name, uid string) error {
+	type preconditions struct {
+		UID string `json:"uid"`
+	}
+	options := struct {
+		GracePeriodSeconds int64          `json:"gracePeriodSeconds"`
+		Preconditions      *preconditions `json:"preconditions,omitempty"`
+	}{}
+	if uid != "" {
+		options.Preconditions = &preconditions{uid}
+	}
+	err := c.call(ctx, request{method: http.MethodDelete, path: c.pods() + "/" + name, body: options})
+	if code := refused(err); code == http.StatusNotFound || code == http.StatusConflict {
+		return nil // conflict: another pod has the name by now
+	}
+	return err
+}

@@ -1,0 +1,192 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/owner"
+)
+
+// Diagnose implements env.Diagnoser: what each cluster is, and what it lets this user do.
+func (p *Provider) Diagnose(ctx context.Context) []env.Finding {
+	var findings []env.Finding
+	for _, c := range p.clusters {
+		findings = append(findings, c.diagnoseServer(ctx), c.diagnoseRole(ctx), c.diagnoseQuota(ctx),
+			c.diagnosePodSecurity(ctx))
+	}
+	if !p.options.Pods.ProcessLimit {
+		findings = append(findings, env.Finding{
+			Check: "kubernetes limits", Status: env.Warning,
+			Detail: "a pod has no limit on its processes and none on its files beside the node's; what a namespace enforces " +
+				"cannot be found out",
+			Fix: "set podPidsLimit in the kubelets' configuration, then kubernetes.process_limit: true in deepswe's",
+		})
+	}
+	return findings
+}
+
+// Sample implements env.Diagnoser. What images a cluster has cannot be known, so it is a small public one.
+func (p *Provider) Sample(context.Context) (s env.Spec, lacking string, err error) {
+	return env.Spec{Image: "docker.io/library/busybox:stable"}, "", nil
+}
+
+// mostSkew is how far the clocks may differ before leases are judged wrongly.
+const mostSkew = 30 * time.Second
+
+func (c *cluster) diagnoseServer(ctx context.Context) env.Finding {
+	began := time.Now()
+	v, err := c.version(ctx)
+	if err != nil {
+		return env.FindingOf(name, c.unreachable(err))
+	}
+	took := time.Since(began)
+	skew := time.Duration(c.skew.Load()).Round(time.Second)
+	f := env.Finding{Check: name, Status: env.OK, Detail: fmt.Sprintf("Kubernetes %s at %s (%s), answers in %v, clock "+
+		"differs by %v", v.GitVersion, c.base.Host, c.where(), took.Round(time.Millisecond), skew.Abs())}
+	if skew.Abs() > mostSkew {
+		f.Status, f.Fix = env.Warning, "synchronise the clock of this machine: timedatectl set-ntp true"
+	}
+	return f
+}
+
+// rights are what the Role in docs/kubernetes.md allows.
+func rights() []access {
+	var all []access
+	for _, r := range []struct {
+		group, resource, subresource string
+		verbs                        []string
+	}{
+		{"", "pods", "", []string{"create", "get", "list", "watch", "delete"}},
+		{"", "pods", "exec", []string{"create", "get"}},
+		{"", "resourcequotas", "", []string{"list"}},
+		{"coordination.k8s.io", "leases", "", []string{"create", "get", "list", "update", "delete"}},
+	} {
+		for _, verb := range r.verbs {
+			all = append(all, access{Verb: verb, Group: r.group, Resource: r.resource, Subresource: r.subresource})
+		}
+	}
+	return all
+}
+
+// Role is the Role that a user of the namespace needs, as kubectl apply takes it.
+func Role(namespace string) string {
+	return `kubectl apply -f - <<'END'
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: deepswe, namespace: ` + namespace + `}
+rules:
+- {apiGroups: [""], resources: [pods], verbs: [create, get, list, watch, delete]}
+- {apiGroups: [""], resources: [pods/exec], verbs: [create, get]}
+- {apiGroups: [""], resources: [resourcequotas], verbs: [list]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, list, update, delete]}
+END`
+}
+
+func (c *cluster) diagnoseRole(ctx context.Context) env.Finding {
+	f := env.Finding{Check: name + " role", Status: env.OK}
+	wanted := rights()
+	lacking := make([]string, len(wanted))
+	failures := make([]error, len(wanted))
+	var work sync.WaitGroup
+	for i, a := range wanted {
+		work.Go(func() {
+			a.Namespace = c.namespace
+			review := accessReview{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
+			review.Spec.Attributes = a
+			failures[i] = c.call(ctx, request{
+				method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: review, into: &review,
+				once: true,
+			})
+			if failures[i] == nil && (review.Status == nil || !review.Status.Allowed) {
+				lacking[i] = a.Verb + " " + strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")
+			}
+		})
+	}
+	work.Wait()
+	for _, err := range failures {
+		if err != nil {
+			f.Status, f.Detail = env.Skipped, "the rights of this user could not be looked up: "+err.Error()
+			return f
+		}
+	}
+	lacking = slices.DeleteFunc(lacking, func(s string) bool { return s == "" })
+	if len(lacking) == 0 {
+		f.Detail = "this user has every right that sandboxes take"
+		return f
+	}
+	f.Status, f.Detail, f.Fix = env.Failed, "this user may not "+strings.Join(lacking, ", "), Role(c.namespace)
+	return f
+}
+
+func (c *cluster) diagnoseQuota(ctx context.Context) env.Finding {
+	f := env.Finding{Check: name + " quota", Status: env.OK, Detail: "the namespace has no quota"}
+	var list quotaList
+	err := c.call(ctx, request{
+		method: http.MethodGet, path: "/api/v1/namespaces/" + c.namespace + "/resourcequotas", query: url.Values{}, into: &list,
+		once: true,
+	})
+	if err != nil {
+		f.Status, f.Detail = env.Skipped, "the quota could not be looked up: "+err.Error()
+		return f
+	}
+	var parts []string
+	for _, q := range list.Items {
+		for _, resource := range slices.Sorted(maps.Keys(q.Status.Hard)) {
+			hard, used := q.Status.Hard[resource], cmp.Or(q.Status.Used[resource], "0")
+			parts = append(parts, fmt.Sprintf("%s %s of %s", resource, used, hard))
+			if used == hard {
+				f.Status, f.Fix = env.Warning, "sandboxes wait until there is room; to have more, raise the ResourceQuota "+
+					q.Metadata.Name
+			}
+		}
+	}
+	if len(parts) > 0 {
+		f.Detail = "used: " + strings.Join(parts, ", ")
+	}
+	return f
+}
+
+// diagnosePodSecurity asks the server, without creating anything, how much a pod may be.
+func (c *cluster) diagnosePodSecurity(ctx context.Context) env.Finding {
+	f := env.Finding{Check: name + " pods", Status: env.OK}
+	var refusals []string
+	for _, l := range []level{levelFull, levelBaseline, levelRestricted} {
+		m := c.manifest(launch{
+			kind: kindSandbox, name: "deepswe-doctor-" + owner.Nonce(), mode: mode{level: l},
+			spec: env.Spec{Image: "docker.io/library/busybox:stable", Dir: "/testbed"},
+		})
+		m.Metadata.OwnerReferences = nil
+		err := c.call(ctx, request{
+			method: http.MethodPost, path: c.pods(), query: url.Values{"dryRun": {"All"}}, body: m, once: true,
+		})
+		if err != nil && !overQuota(err) {
+			refusals = append(refusals, err.Error())
+			continue
+		}
+		switch l {
+		case levelFull:
+			f.Detail = "the guest may remove the network's interfaces, so the network is off under any network plugin"
+		case levelBaseline:
+			f.Status, f.Detail = env.Warning, "the namespace forbids NET_ADMIN, so a NetworkPolicy has to close the network"
+		case levelRestricted:
+			f.Status, f.Detail = env.Warning, "the namespace forbids root and NET_ADMIN: commands are the guest's own user, and "+
+				"a NetworkPolicy has to close the network"
+		}
+		if l > levelFull {
+			f.Fix = "kubectl label namespace " + c.namespace + " --overwrite pod-security.kubernetes.io/enforce=privileged, or " +
+				"apply the NetworkPolicy of docs/kubernetes.md"
+		}
+		return f
+	}
+	f.Status, f.Detail = env.Failed, "the cluster refuses the pods of sandboxes: "+refusals[0]
+	return f
+}

@@ -1,0 +1,137 @@
+package kubernetes
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+
+	"deepswe/env/guest"
+	"deepswe/env/program"
+)
+
+// guests is the program that becomes the guest in every pod. It is looked for, and compressed, when it is needed first.
+type guests struct {
+	executable string
+
+	mu     sync.Mutex
+	binary program.Program
+	packed []byte
+}
+
+// arch is the architecture of the nodes that sandboxes run on: that of this program.
+const arch = runtime.GOARCH
+
+func (g *guests) find() (program.Program, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var err error
+	if g.binary.Path == "" {
+		g.binary, err = program.Find(g.executable, arch)
+	}
+	return g.binary, err
+}
+
+// pack returns the program compressed.
+func (g *guests) pack() ([]byte, error) {
+	binary, err := g.find()
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.packed != nil {
+		return g.packed, nil
+	}
+	f, err := os.Open(binary.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.DefaultCompression)
+	if err != nil {
+		return nil, err
+	}
+	n, err := io.Copy(w, f)
+	if err := errors.Join(err, w.Close()); err != nil {
+		return nil, err
+	}
+	if n != binary.Size {
+		return nil, fmt.Errorf("guest: %s has changed while it was read", binary.Path)
+	}
+	g.packed = packed.Bytes()
+	return g.packed, nil
+}
+
+// sendScript receives the guest on standard input, and goes on as a bridge to it. It says first which form it can take.
+const sendScript = `cd ` + guestDir + ` || exit 1
+if [ -x deepswe ]; then echo have
+elif command -v gzip >/dev/null 2>&1; then echo gzip; head -c %d | gzip -dc >part.$$ && chmod 555 part.$$ && mv part.$$ deepswe
+else echo raw; head -c %d >part.$$ && chmod 555 part.$$ && mv part.$$ deepswe; fi &&
+exec ` + guestPath + ` ` + guest.Arg + ` --bridge ` + bridgeName
+
+// bridgeCommand leads to the guest of a pod.
+func bridgeCommand() []string { return []string{guestPath, guest.Arg, "--bridge", bridgeName} }
+
+// inject opens a stream to a pod's guest, and brings the guest there first.
+func (c *cluster) inject(ctx context.Context, pod string) (io.ReadWriteCloser, error) {
+	packed, err := c.guests.pack()
+	if err != nil {
+		return nil, err
+	}
+	binary, err := c.guests.find()
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.exec(ctx, pod, "/bin/sh", "-c", fmt.Sprintf(sendScript, len(packed), binary.Size))
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
+	in := bufio.NewReader(s)
+	form, err := in.ReadString('\n')
+	if err == nil {
+		switch strings.TrimSpace(form) {
+		case "have":
+		case "gzip":
+			err = inPieces(s, bytes.NewReader(packed))
+		case "raw":
+			err = sendFile(s, binary)
+		default:
+			err = fmt.Errorf("the shell in the image said %.100q", form)
+		}
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("send the guest: %w", err)
+	}
+	return struct {
+		io.Reader
+		io.WriteCloser
+	}{in, s}, nil
+}
+
+func sendFile(s io.Writer, binary program.Program) error {
+	f, err := os.Open(binary.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return inPieces(s, io.LimitReader(f, binary.Size))
+}
+
+// inPieces writes a stream in messages of a size that no proxy refuses.
+func inPieces(to io.Writer, from io.Reader) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 32<<10))
+	return err
+}

@@ -1,0 +1,123 @@
+package kubernetes
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"deepswe/env"
+	"deepswe/env/testkit"
+)
+
+// The images that .ci/run builds and loads into its cluster, and the namespaces that the cluster has.
+const (
+	bookworm = "deepswe-test:bookworm"
+	busybox  = "deepswe-test:busybox"
+
+	namespace  = "deepswe"
+	restricted = "deepswe-restricted"
+)
+
+func TestMain(m *testing.M) {
+	if scenario := os.Getenv("DEEPSWE_TEST_CHILD"); scenario != "" {
+		os.Exit(child(scenario))
+	}
+	testkit.Main(m)
+}
+
+// onCluster completes options for the real cluster, whose kubeconfig DEEPSWE_TEST_KUBECONFIG names. The test skips where
+// there is none.
+func onCluster(t testing.TB, o Options) Options {
+	t.Helper()
+	path := os.Getenv("DEEPSWE_TEST_KUBECONFIG")
+	if path == "" {
+		testkit.Skip(t, "kubernetes", "DEEPSWE_TEST_KUBECONFIG names no kubeconfig; .ci/run starts a cluster")
+	}
+	var err error
+	if o.config, err = clientcmd.BuildConfigFromFlags("", path); err != nil {
+		testkit.Skip(t, "kubernetes", err)
+	}
+	if o.Executable == "" {
+		o.Executable = testkit.Guest(t)
+	}
+	if o.Namespaces == nil {
+		o.Namespaces = []string{namespace}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	o.Pods.PullPolicy = "Never" // the images were loaded
+	if o.Pods.Requests == 0 {
+		o.Pods.Requests = 0.01
+	}
+	return o
+}
+
+// provider starts a provider on the real cluster for one test.
+func provider(t testing.TB, o Options) *Provider {
+	t.Helper()
+	p, err := New(t.Context(), onCluster(t, o))
+	if err != nil {
+		testkit.Skip(t, "kubernetes", err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("closing the provider: %v", err)
+		}
+	})
+	return p
+}
+
+// start starts a sandbox that is closed at the end of the test.
+func start(t testing.TB, p *Provider, s env.Spec) *Sandbox {
+	t.Helper()
+	sandbox, err := p.Start(t.Context(), s)
+	if err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := sandbox.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return sandbox.(*Sandbox)
+}
+
+// must runs a command that must succeed, and returns what it printed.
+func must(t testing.TB, s env.Sandbox, line string) string {
+	t.Helper()
+	r, err := s.Run(t.Context(), env.Command{Line: line, Timeout: time.Minute})
+	if err != nil {
+		t.Fatalf("Run(%s): %v", line, err)
+	}
+	if r.ExitCode != 0 || r.TimedOut {
+		t.Fatalf("Run(%s): exit code %d\n%s%s", line, r.ExitCode, r.Stdout.Head, r.Stderr.Head)
+	}
+	return string(r.Stdout.Head)
+}
+
+func child(string) int { return 2 }
+
+func TestSlice(t *testing.T) {
+	p := provider(t, Options{})
+	began := time.Now()
+	s := start(t, p, env.Spec{Image: busybox, Run: "slice"})
+	t.Logf("started after %v", time.Since(began))
+	t.Log(must(t, s, "id; pwd; ls -la / /dev /.deepswe; cat /proc/net/dev /proc/self/status; env"))
+	for range 5 {
+		began = time.Now()
+		if err := s.Ping(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("ping %v", time.Since(began))
+	}
+	began = time.Now()
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	t.Logf("closed after %v", time.Since(began))
+}

@@ -1,0 +1,184 @@
+package kubernetes
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/owner"
+)
+
+// leaseInterval is how often the lease is renewed.
+const leaseInterval = 30 * time.Second
+
+// defaultStale is how long an owner on another machine may be silent before it counts as dead: four renewals.
+const defaultStale = 4 * leaseInterval
+
+// takeLease makes the lease, once: the sign that this provider is alive, and the owner of its pods. A pod without its
+// lease is removed by the cluster itself.
+func (c *cluster) takeLease(ctx context.Context) error {
+	c.leasing.Lock()
+	defer c.leasing.Unlock()
+	c.mu.Lock()
+	taken := c.lease != nil
+	c.mu.Unlock()
+	if taken {
+		return nil
+	}
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/version", into: &versionInfo{}}); err != nil {
+		return err // and the server's clock is known from now on
+	}
+	now := &microTime{c.now()}
+	made := &lease{}
+	err := c.call(ctx, request{method: http.MethodPost, path: c.leases(), into: made, body: lease{
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
+		Metadata: metadata{
+			Name: "deepswe-" + owner.ShortHash(c.owner) + "-" + owner.Nonce(), Labels: map[string]string{labelOwner: c.owner},
+			Annotations: map[string]string{annotationHost: c.hostname}, OwnerReferences: c.driver(ctx),
+		},
+		Spec: leaseSpec{HolderIdentity: c.hostname, LeaseDurationSeconds: int(defaultStale / time.Second),
+			AcquireTime: now, RenewTime: now},
+	}})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.lease = made
+	c.mu.Unlock()
+	c.tidied.Do(func() { c.work.Go(c.tidy) })
+	return nil
+}
+
+// driver is the pod that this process runs in, if it runs in the cluster, as the owner of its lease.
+func (c *cluster) driver(ctx context.Context) []ownerReference {
+	if !c.inside || c.hostname == "" {
+		return nil
+	}
+	var self pod
+	err := c.call(ctx, request{method: http.MethodGet, path: c.pods() + "/" + c.hostname, into: &self, once: true})
+	if err != nil {
+		c.log.Debug("the pod of this process is not known", "cluster", c.where(), "error", err)
+		return nil
+	}
+	return []ownerReference{{APIVersion: "v1", Kind: "Pod", Name: self.Metadata.Name, UID: self.Metadata.UID}}
+}
+
+// ownerReferences make the cluster remove pods whose lease is gone.
+func (c *cluster) ownerReferences() []ownerReference {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lease == nil {
+		return nil
+	}
+	return []ownerReference{{
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: c.lease.Metadata.Name, UID: c.lease.Metadata.UID,
+	}}
+}
+
+// tidy removes what dead runs left.
+func (c *cluster) tidy() {
+	ctx, cancel := context.WithTimeout(c.life, 2*time.Minute)
+	defer cancel()
+	left, err := c.reap(ctx, env.ReapOptions{})
+	if len(left) > 0 {
+		c.log.Info("removed what dead runs left", "cluster", c.where(), "things", len(left))
+	}
+	if err != nil && c.life.Err() == nil {
+		c.log.Warn("reaping what dead runs left", "cluster", c.where(), "error", err)
+	}
+}
+
+// keepLease renews the lease while the provider lives, and does what was left for later.
+func (c *cluster) keepLease() {
+	ticker := time.NewTicker(leaseInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-c.life.Done():
+			return
+		}
+		if err := c.renewLease(c.life); err != nil && c.life.Err() == nil {
+			c.log.Warn("renewing the lease", "cluster", c.where(), "error", err)
+		}
+		c.retryOrphans(c.life)
+		c.closeIdleOriginals(c.life)
+	}
+}
+
+// renewLease says that this provider is alive.
+func (c *cluster) renewLease(ctx context.Context) error {
+	c.leasing.Lock()
+	defer c.leasing.Unlock()
+	c.mu.Lock()
+	current := c.lease
+	c.mu.Unlock()
+	if current == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaseInterval)
+	defer cancel()
+	next := *current
+	next.Spec.RenewTime = &microTime{c.now()}
+	path := c.leases() + "/" + current.Metadata.Name
+	made := &lease{}
+	err := c.call(ctx, request{method: http.MethodPut, path: path, body: next, into: made})
+	switch refused(err) {
+	case http.StatusConflict: // an answer was lost, or somebody has edited it
+		if err = c.call(ctx, request{method: http.MethodGet, path: path, into: made}); err != nil {
+			return err
+		}
+	case http.StatusNotFound:
+		made, err = nil, nil // removed by hand: the next start makes another
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.lease = made
+	c.mu.Unlock()
+	return nil
+}
+
+// dropLease removes the lease.
+func (c *cluster) dropLease(ctx context.Context) error {
+	c.leasing.Lock()
+	defer c.leasing.Unlock()
+	c.mu.Lock()
+	current := c.lease
+	c.lease = nil
+	c.mu.Unlock()
+	if current == nil {
+		return nil
+	}
+	return c.deleteLease(ctx, current.Metadata.Name)
+}
+
+func (c *cluster) deleteLease(ctx context.Context, name string) error {
+	err := c.call(ctx, request{method: http.MethodDelete, path: c.leases() + "/" + name})
+	if refused(err) == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// retryOrphans deletes the pods that could not be deleted before.
+func (c *cluster) retryOrphans(ctx context.Context) {
+	c.mu.Lock()
+	again := c.orphans
+	c.orphans = map[string]string{}
+	c.mu.Unlock()
+	for name, uid := range again {
+		if err := c.deletePod(ctx, name, uid); err != nil {
+			c.log.Warn("deleting a pod", "cluster", c.where(), "pod", name, "error", err)
+			c.mu.Lock()
+			c.orphans[name] = uid
+			c.mu.Unlock()
+		}
+	}
+}
+
+// onDriver reports whether this process runs in a pod.
+func onDriver() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }

@@ -1,0 +1,150 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/guest"
+)
+
+// original is a second pod of an image, in which nothing of an agent ever runs, so that the files of the image can be
+// read from it. It is kept for all sandboxes of the image, until it has not been used for a while.
+type original struct {
+	mu      sync.Mutex
+	sandbox *Sandbox // nil until it is needed
+	used    time.Time
+}
+
+// originalKept is how long a pod for original files is kept without being used.
+const originalKept = 10 * time.Minute
+
+// Original implements env.Origin: the content of a file of the image, or the target of a symbolic link.
+func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
+	spec := s.launch.spec
+	if spec.CopyIn != "" {
+		return nil, fmt.Errorf("original %s: %w: the repository was copied in from %s", name, env.ErrUnsupported, spec.CopyIn)
+	}
+	if !filepath.IsLocal(name) || strings.ContainsRune(name, 0) {
+		return nil, fmt.Errorf("original %q: %w", name, fs.ErrInvalid)
+	}
+	o := s.c.originalOf(spec)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for again := false; ; again = true {
+		if err := o.open(ctx, s.c, spec); err != nil {
+			return nil, fmt.Errorf("original %s: %w", name, err)
+		}
+		data, err := readOriginal(ctx, o.sandbox, path.Join(spec.Dir, name))
+		if err == nil || again || ctx.Err() != nil || !errors.Is(err, guest.ErrClosed) {
+			return data, err
+		}
+		// The pod has ended meanwhile: it can be made again at any time.
+		_ = o.close(ctx)
+	}
+}
+
+// originalOf returns the place for the original files of a spec's image.
+func (c *cluster) originalOf(s env.Spec) *original {
+	s.Run, s.Rollout, s.Limits = "", "", env.Limits{}
+	key, _ := json.Marshal(s) // strings and numbers can always be encoded
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.originals[string(key)]
+	if o == nil {
+		o = &original{}
+		c.originals[string(key)] = o
+	}
+	return o
+}
+
+// open starts the pod, where there is none. The caller holds mu.
+func (o *original) open(ctx context.Context, c *cluster, s env.Spec) error {
+	o.used = time.Now()
+	if o.sandbox != nil {
+		return nil
+	}
+	s.Rollout = ""
+	sandbox, err := c.start(ctx, kindOriginal, s)
+	if err != nil {
+		return err
+	}
+	if err := sandbox.copyAndPrepare(ctx); err != nil {
+		return errors.Join(err, sandbox.Close(ctx))
+	}
+	o.sandbox = sandbox
+	return nil
+}
+
+func (o *original) close(ctx context.Context) error {
+	sandbox := o.sandbox
+	o.sandbox = nil
+	if sandbox == nil {
+		return nil
+	}
+	return sandbox.Close(ctx)
+}
+
+// closeIdleOriginals removes the pods for original files that have not been used for a while.
+func (c *cluster) closeIdleOriginals(ctx context.Context) {
+	for _, o := range c.allOriginals() {
+		if !o.mu.TryLock() {
+			continue // in use
+		}
+		if time.Since(o.used) > originalKept {
+			if err := o.close(ctx); err != nil {
+				c.log.Warn("removing a pod for original files", "error", err)
+			}
+		}
+		o.mu.Unlock()
+	}
+}
+
+func (c *cluster) closeOriginals(ctx context.Context) error {
+	var failures error
+	for _, o := range c.allOriginals() {
+		o.mu.Lock()
+		failures = errors.Join(failures, o.close(ctx))
+		o.mu.Unlock()
+	}
+	return failures
+}
+
+func (c *cluster) allOriginals() []*original {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]*original, 0, len(c.originals))
+	for _, o := range c.originals {
+		all = append(all, o)
+	}
+	return all
+}
+
+// readOriginal reads one file. A symbolic link is not followed.
+func readOriginal(ctx context.Context, s *Sandbox, at string) ([]byte, error) {
+	const most = 4 << 30
+	data, _, err := s.Read(ctx, at, env.ReadOptions{Limit: most, NoFollow: true})
+	switch {
+	case err == nil:
+		return data, nil
+	case errors.Is(err, guest.ErrNotRegular):
+		listing, listErr := s.List(ctx, path.Dir(at), env.ListOptions{Hidden: true, Limit: 1_000_000})
+		for _, entry := range listing.Entries {
+			if entry.Path == at && entry.Kind == env.KindSymlink {
+				return []byte(entry.Target), nil
+			}
+		}
+		return nil, fmt.Errorf("original %s: not a file: %w", at, errors.Join(fs.ErrNotExist, listErr))
+	case errors.Is(err, guest.ErrNotDirectory), errors.Is(err, guest.ErrIsDirectory):
+		return nil, fmt.Errorf("original %s: %w", at, fs.ErrNotExist)
+	}
+	return nil, fmt.Errorf("original %w", err)
+}

@@ -1,0 +1,257 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/owner"
+	"deepswe/env/warm"
+)
+
+// name is the word of --env.
+const name = "kubernetes"
+
+// Provider starts sandboxes as pods, in one namespace of a cluster or in several.
+type Provider struct {
+	options  Options
+	log      *slog.Logger
+	clusters []*cluster
+	warm     *warm.Pool[*Sandbox]
+
+	// life ends with Close, and with it the background work, which work counts.
+	life context.Context
+	end  context.CancelFunc
+	work sync.WaitGroup
+}
+
+var (
+	_ env.Provider  = (*Provider)(nil)
+	_ env.Diagnoser = (*Provider)(nil)
+)
+
+// New connects to the clusters. It fails when none can be used; of several, those that cannot are left out.
+func New(ctx context.Context, o Options) (*Provider, error) {
+	p := &Provider{options: o, log: o.Log}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
+	p.warm = &warm.Pool[*Sandbox]{
+		Size: o.Warm, Log: p.log, Life: p.life, Work: &p.work, Boot: p.boot,
+		Claim: func(_ context.Context, s *Sandbox, spec env.Spec) {
+			s.launch.spec.Rollout, s.launch.spec.CopyIn = spec.Rollout, spec.CopyIn
+		},
+	}
+	var failures []error
+	for _, c := range p.places() {
+		if c.err == nil {
+			c.err = p.greet(ctx, c.cluster)
+		}
+		if c.err != nil {
+			failures = append(failures, c.err)
+			continue
+		}
+		p.clusters = append(p.clusters, c.cluster)
+	}
+	if err := ctx.Err(); err != nil {
+		p.end()
+		return nil, fmt.Errorf("kubernetes: %w", err)
+	}
+	if len(p.clusters) == 0 {
+		p.end()
+		return nil, errors.Join(failures...)
+	}
+	for _, err := range failures {
+		p.log.Warn("kubernetes cluster out of use", "error", err)
+	}
+	return p, nil
+}
+
+// place is a cluster that may be used, or why not.
+type place struct {
+	cluster *cluster
+	err     error
+}
+
+// places are the clusters of the options: each namespace in each context.
+func (p *Provider) places() []place {
+	whose := strings.ReplaceAll(owner.This().String(), "/", ".") + "." + owner.Nonce()
+	hostname, _ := os.Hostname()
+	programs := &guests{executable: p.options.Executable}
+	var all []place
+	for _, kubeContext := range orNone(p.options.Contexts) {
+		for _, namespace := range orNone(p.options.Namespaces) {
+			c, err := connect(p.options, kubeContext, namespace)
+			if err == nil {
+				c.options, c.log, c.life, c.work, c.guests = p.options, p.log, p.life, &p.work, programs
+				c.owner, c.hostname = whose, hostname
+			}
+			all = append(all, place{c, err})
+		}
+	}
+	return all
+}
+
+// orNone is a list with one empty word, where there is none.
+func orNone(list []string) []string {
+	if len(list) == 0 {
+		return []string{""}
+	}
+	return list
+}
+
+// oldestMinor is the minor version of the first Kubernetes whose exec speaks the protocol.
+const oldestMinor = 30
+
+// greet makes sure that a cluster answers, and is not too old.
+func (p *Provider) greet(ctx context.Context, c *cluster) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	v, err := c.version(ctx)
+	if err != nil {
+		return c.unreachable(err)
+	}
+	if minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+")); err == nil && v.Major == "1" && minor < oldestMinor {
+		return &accessError{c.where(), "it is too old: " + v.GitVersion, fmt.Sprintf("upgrade it to 1.%d", oldestMinor), nil}
+	}
+	return nil
+}
+
+func (c *cluster) version(ctx context.Context) (v versionInfo, err error) {
+	return v, c.call(ctx, request{method: http.MethodGet, path: "/version", into: &v, once: true})
+}
+
+// Name is the word of --env.
+func (p *Provider) Name() string { return name }
+
+// Capabilities are those of a start that succeeds: a pod whose network cannot be closed is refused. Kubernetes has no
+// limit on the processes of a pod, so there is one only where the user says that the nodes have it.
+func (p *Provider) Capabilities() env.Capabilities {
+	return env.Capabilities{
+		Images: true, Isolated: true, NetworkOff: true, MemoryLimit: true, CPULimit: true,
+		ProcessLimit: p.options.Pods.ProcessLimit,
+	}
+}
+
+// Start returns a ready sandbox: one that is kept warm, or a new one in the cluster with the fewest.
+func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
+	s, err := p.accept(s)
+	if err != nil {
+		return nil, err
+	}
+	sandbox, ok := p.warm.Take(ctx, s)
+	if !ok {
+		if sandbox, err = p.boot(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	if err := sandbox.copyAndPrepare(ctx); err != nil {
+		return nil, errors.Join(sandbox.c.failed(ctx, err), sandbox.Close(ctx))
+	}
+	return sandbox, nil
+}
+
+// boot starts a sandbox in the first cluster that can.
+func (p *Provider) boot(ctx context.Context, s env.Spec) (*Sandbox, error) {
+	var failures []error
+	tried := map[*cluster]bool{}
+	for range p.clusters {
+		var best *cluster
+		for _, c := range p.clusters {
+			if !tried[c] && (best == nil || c.load() < best.load()) {
+				best = c
+			}
+		}
+		sandbox, err := best.start(ctx, kindSandbox, s)
+		if err == nil {
+			return sandbox, nil
+		}
+		failures, tried[best] = append(failures, err), true
+		if ctx.Err() != nil || !errors.Is(err, env.ErrInfrastructure) {
+			break
+		}
+	}
+	return nil, errors.Join(failures...)
+}
+
+// load is how many pods a cluster has.
+func (c *cluster) load() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.followed)
+}
+
+// accept fills in a spec's defaults and refuses what cannot be done.
+func (p *Provider) accept(s env.Spec) (env.Spec, error) {
+	switch {
+	case s.Image == "" && s.Dockerfile != "":
+		return s, fmt.Errorf("%w: a cluster builds no images: build %s, push it to a registry that the cluster pulls from, "+
+			"and name it with --image", env.ErrUnsupported, s.Dockerfile)
+	case s.Image == "":
+		return s, fmt.Errorf("%w: a kubernetes sandbox requires --image (--env bwrap does not)", env.ErrUnsupported)
+	}
+	s.Dockerfile = ""
+	s.Dir = cmp.Or(s.Dir, "/testbed")
+	if !path.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0) {
+		return s, fmt.Errorf("%w: the repository's path in the image must be absolute: %q", env.ErrUnsupported, s.Dir)
+	}
+	s.Dir = path.Clean(s.Dir)
+	if s.CopyIn != "" {
+		info, err := os.Stat(s.CopyIn)
+		if err != nil {
+			return s, fmt.Errorf("copy in: %w", err)
+		}
+		if !info.IsDir() {
+			return s, fmt.Errorf("%w: copy in %s: it is not a directory", env.ErrUnsupported, s.CopyIn)
+		}
+	}
+	for _, kv := range s.Env {
+		if key, _, ok := strings.Cut(kv, "="); !ok || key == "" || strings.ContainsRune(kv, 0) {
+			return s, fmt.Errorf("%w: environment entry %q is not KEY=value", env.ErrUnsupported, kv)
+		}
+	}
+	if p.life.Err() != nil {
+		return s, fmt.Errorf("%w: the kubernetes provider is closed", env.ErrInfrastructure)
+	}
+	return s, nil
+}
+
+// Prefetch prepares for a Start of the spec: while fewer than Options.Warm sandboxes wait, it starts one, upon which a
+// node pulls the image.
+func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
+	s, err := p.accept(s)
+	if err != nil {
+		return err
+	}
+	_, err = p.warm.Fill(ctx, s)
+	return err
+}
+
+// Close removes what the provider keeps for itself: warm sandboxes, pods for original files, and its leases.
+func (p *Provider) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := p.warm.Close(ctx)
+	for _, c := range p.clusters {
+		err = errors.Join(err, c.closeOriginals(ctx))
+	}
+	p.end()
+	p.work.Wait()
+	for _, c := range p.clusters {
+		c.retryOrphans(ctx)
+		err = errors.Join(err, c.dropLease(ctx))
+		c.discard()
+	}
+	return err
+}

@@ -1,0 +1,173 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/disk"
+	"deepswe/env/owner"
+)
+
+// Reap removes the pods and leases of dead owners in all clusters; with o.All those of living ones, too.
+func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
+	var left []env.Leftover
+	var failures error
+	for _, c := range p.clusters {
+		found, err := c.reap(ctx, o)
+		left, failures = append(left, found...), errors.Join(failures, err)
+	}
+	return left, failures
+}
+
+// inventory lists the pods and leases of all deepswe processes in a namespace at one moment.
+type inventory struct {
+	c        *cluster
+	pods     []pod
+	leases   []lease
+	verdicts map[string]bool
+}
+
+func (c *cluster) inventory(ctx context.Context) (*inventory, error) {
+	i := &inventory{c: c, verdicts: map[string]bool{}}
+	var leases leaseList
+	// Leases first: a pod that is made meanwhile has a lease that is listed already, or is too young to be judged.
+	err := c.call(ctx, request{
+		method: http.MethodGet, path: c.leases(), query: url.Values{"labelSelector": {labelOwner}}, into: &leases,
+	})
+	if err != nil {
+		return nil, err
+	}
+	i.leases = leases.Items
+	i.pods, _, err = c.listPods(ctx, labelOwner)
+	return i, err
+}
+
+// lives reports whether an owner is alive: one on this machine by its process, another by its lease.
+func (i *inventory) lives(who string, stale time.Duration) bool {
+	if who == i.c.owner {
+		return true
+	}
+	if verdict, known := i.verdicts[who]; known {
+		return verdict
+	}
+	i.verdicts[who] = i.judge(who, cmp.Or(stale, defaultStale))
+	return i.verdicts[who]
+}
+
+func (i *inventory) judge(who string, stale time.Duration) bool {
+	if o, ok := owner.Parse(who); ok {
+		switch o.LivenessOn(owner.Machine()) {
+		case disk.Alive:
+			return true
+		case disk.Dead:
+			return false
+		}
+	}
+	// An owner without a lease counts by its youngest pod.
+	var last time.Time
+	for _, l := range i.leases {
+		if l.Metadata.Labels[labelOwner] == who && l.Spec.RenewTime != nil && l.Spec.RenewTime.After(last) {
+			last = l.Spec.RenewTime.Time
+		}
+	}
+	for _, p := range i.pods {
+		if at := p.Metadata.CreationTimestamp; p.Metadata.Labels[labelOwner] == who && at != nil && at.After(last) {
+			last = *at
+		}
+	}
+	return i.c.now().Sub(last) < stale
+}
+
+// The server may still be carrying out requests of a process that was killed. So a reaping that found something looks
+// again, until there is nothing more.
+const (
+	reapRounds = 10
+	reapPause  = 200 * time.Millisecond
+	reapAtOnce = 8
+)
+
+func (c *cluster) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
+	ctx, cancel := context.WithTimeout(ctx, outageTimeout)
+	defer cancel()
+	var all []env.Leftover
+	for round := 0; ; round++ {
+		var left []env.Leftover
+		i, err := c.inventory(ctx)
+		if err == nil {
+			left, err = i.reap(ctx, o)
+		}
+		all = append(all, left...)
+		if err != nil {
+			return all, c.unreachable(err)
+		}
+		if len(left) == 0 || o.DryRun || round == reapRounds {
+			return all, nil
+		}
+		if err := env.Sleep(ctx, reapPause); err != nil {
+			return all, c.unreachable(err)
+		}
+	}
+}
+
+// reap removes what an inventory finds. Leases go last: until then, other reapers judge by them.
+func (i *inventory) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
+	var left []env.Leftover
+	var removals []func() error
+	for _, p := range i.pods {
+		if o.All || !i.lives(p.Metadata.Labels[labelOwner], o.Stale) {
+			left = append(left, i.leftover("pod", p.Metadata))
+			removals = append(removals, func() error { return i.c.deletePod(ctx, p.Metadata.Name, p.Metadata.UID) })
+		}
+	}
+	if err := i.carryOut(o, removals); err != nil {
+		return nil, err
+	}
+	removals = nil
+	for _, l := range i.leases {
+		if o.All || !i.lives(l.Metadata.Labels[labelOwner], o.Stale) {
+			left = append(left, i.leftover("lease", l.Metadata))
+			removals = append(removals, func() error { return i.c.deleteLease(ctx, l.Metadata.Name) })
+		}
+	}
+	return left, i.carryOut(o, removals)
+}
+
+// carryOut removes things, a few at a time.
+func (i *inventory) carryOut(o env.ReapOptions, removals []func() error) error {
+	if o.DryRun {
+		return nil
+	}
+	failures := make([]error, len(removals))
+	turns := make(chan struct{}, reapAtOnce)
+	var work sync.WaitGroup
+	for n, remove := range removals {
+		turns <- struct{}{}
+		work.Go(func() {
+			failures[n] = remove()
+			<-turns
+		})
+	}
+	work.Wait()
+	return errors.Join(failures...)
+}
+
+func (i *inventory) leftover(kind string, m metadata) env.Leftover {
+	l := env.Leftover{
+		Provider: name, Kind: kind, ID: m.Name, Run: m.Annotations[annotationRun], Rollout: m.Annotations[annotationRollout],
+		Owner: m.Labels[labelOwner],
+	}
+	if m.CreationTimestamp != nil {
+		l.Age = i.c.now().Sub(*m.CreationTimestamp).Round(time.Second)
+	}
+	if o, ok := owner.Parse(l.Owner); ok {
+		l.Owner = m.Annotations[annotationHost] + " pid " + strconv.Itoa(o.PID)
+	}
+	return l
+}

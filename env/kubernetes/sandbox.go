@@ -1,0 +1,230 @@
+package kubernetes
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"deepswe/env"
+	"deepswe/env/guest"
+	"deepswe/env/repo"
+)
+
+// Sandbox is a running pod. Its methods are carried out by the guest, over a line that outlives its streams.
+type Sandbox struct {
+	*env.GuestSandbox
+
+	c       *cluster
+	launch  launch
+	uid     string
+	watched *watched
+	line    *guest.Line
+	// supervised is closed when nothing looks after the line any more.
+	supervised chan struct{}
+}
+
+var _ env.Sandbox = (*Sandbox)(nil)
+
+func newSandbox(c *cluster, l launch) *Sandbox {
+	return &Sandbox{c: c, launch: l, line: guest.NewLine(heartbeat), supervised: make(chan struct{})}
+}
+
+// Pod is the pod's name.
+func (s *Sandbox) Pod() string { return s.launch.name }
+
+// abandon removes what a failed start has begun.
+func (s *Sandbox) abandon(ctx context.Context) error {
+	if s.GuestSandbox != nil {
+		_ = s.Client.Close()
+	}
+	s.line.Fail(guest.ErrHungUp)
+	_ = s.line.Close()
+	close(s.supervised)
+	return s.delete(ctx)
+}
+
+// remove is what Close does after it has hung up.
+func (s *Sandbox) remove(ctx context.Context) error {
+	<-s.supervised
+	return s.delete(ctx)
+}
+
+const removeTimeout = 30 * time.Second
+
+// delete deletes the pod. What cannot be deleted now is tried again later.
+func (s *Sandbox) delete(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	defer s.c.unregister(s.launch.name)
+	s.c.mu.Lock()
+	created := s.watched.created
+	s.c.mu.Unlock()
+	if !created {
+		return nil
+	}
+	if err := s.c.deletePod(ctx, s.launch.name, s.uid); err != nil {
+		s.c.mu.Lock()
+		s.c.orphans[s.launch.name] = s.uid
+		s.c.mu.Unlock()
+		return fmt.Errorf("%w: %s: delete pod %s: %w", env.ErrInfrastructure, s.c.where(), s.launch.name, err)
+	}
+	return nil
+}
+
+// supervise reconnects the line whenever its connection is lost, for as long as the guest waits for that.
+func (s *Sandbox) supervise(lost <-chan error) {
+	defer close(s.supervised)
+	ctx, cancel := context.WithCancel(s.c.life)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	s.c.work.Go(func() {
+		select {
+		case <-s.line.Done():
+			cancel()
+		case <-stop:
+		}
+	})
+	for {
+		select {
+		case why := <-lost:
+			if s.hungUp() {
+				return
+			}
+			s.c.log.Debug("the stream to a sandbox was lost", "pod", s.launch.name, "why", why)
+			var err error
+			if lost, err = s.reconnect(ctx, why); err != nil {
+				s.line.Fail(err)
+				return
+			}
+		case <-s.line.Done():
+			return
+		case <-ctx.Done():
+			s.line.Fail(fmt.Errorf("%w: the kubernetes provider is closed", env.ErrInfrastructure))
+			return
+		}
+	}
+}
+
+func (s *Sandbox) hungUp() bool {
+	select {
+	case <-s.line.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// reconnect opens another stream to the guest. Its error says why there is no guest any more.
+func (s *Sandbox) reconnect(ctx context.Context, why error) (lost <-chan error, err error) {
+	const first, longest = 50 * time.Millisecond, 10 * time.Second
+	deadline := time.Now().Add(silence)
+	for try := 1; ; try++ {
+		if err := s.end(ctx, try); err != nil {
+			return nil, err
+		}
+		if lost, err = s.attach(ctx, false); err == nil {
+			if try > 1 {
+				s.c.log.Debug("a sandbox answers again", "pod", s.launch.name, "tries", try)
+			}
+			return lost, nil
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case time.Now().After(deadline):
+			return nil, fmt.Errorf("the stream to the pod %s was lost (%w), and no other could be opened for %v: %w",
+				s.launch.name, why, silence, err)
+		}
+		_, _, change := s.c.look(s.watched)
+		timer := time.NewTimer(jitter(env.Backoff(try, first, longest)))
+		select {
+		case <-timer.C:
+		case <-change:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// end returns how the pod has ended; nil while it runs, as far as is known. The watch is late by up to a second, and so
+// are the nodes, so after some tries the server is asked.
+func (s *Sandbox) end(ctx context.Context, try int) error {
+	p, gone, _ := s.c.look(s.watched)
+	if p != nil {
+		if err := ended(p); err != nil {
+			return err
+		}
+	}
+	deleted := &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "somebody else has deleted it",
+		kind: env.ErrInfrastructure}
+	if gone {
+		return deleted
+	}
+	if try%4 != 0 {
+		return nil
+	}
+	var asked pod
+	err := s.c.call(ctx, request{
+		method: http.MethodGet, path: s.c.pods() + "/" + s.launch.name, into: &asked, once: true,
+	})
+	switch {
+	case refused(err) == http.StatusNotFound:
+		return deleted
+	case err == nil:
+		return ended(&asked)
+	}
+	return nil // what cannot be asked is no news of the pod
+}
+
+// copyAndPrepare copies the repository into a started sandbox, and prepares it, as the spec says.
+func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
+	if s.launch.spec.CopyIn != "" {
+		if err := s.copyIn(ctx); err != nil {
+			return err
+		}
+	}
+	if len(s.launch.spec.Prepare) == 0 {
+		return nil
+	}
+	if err := s.RunPrepare(ctx, s.launch.spec.Prepare); err != nil {
+		return err
+	}
+	h := s.Hello()
+	if s.launch.spec.CopyIn == "" || h.CommandUID == h.UID {
+		return nil
+	}
+	// The command user must be able to change the files that the guest's user made.
+	return s.RunPrepare(ctx, []string{
+		fmt.Sprintf("chown -hR %d:%d -- %s", h.CommandUID, h.CommandGID, env.ShellQuote(s.launch.spec.Dir)),
+	})
+}
+
+// copyIn copies the spec's repository into the sandbox, as one compressed stream.
+func (s *Sandbox) copyIn(ctx context.Context) error {
+	r, w := io.Pipe()
+	var packing sync.WaitGroup
+	packing.Go(func() {
+		compressed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		if err == nil {
+			tw := tar.NewWriter(compressed)
+			err = repo.Pack(ctx, tw, s.launch.spec.CopyIn, "", 0, 0)
+			err = errors.Join(err, tw.Close(), compressed.Close())
+		}
+		w.CloseWithError(err)
+	})
+	err := s.Unpack(ctx, s.launch.spec.Dir, r)
+	r.Close()
+	packing.Wait()
+	if err != nil {
+		return fmt.Errorf("copy in: %w", err)
+	}
+	return nil
+}

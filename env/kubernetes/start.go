@@ -1,0 +1,403 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/guest"
+)
+
+const (
+	// startsAtOnce is how many pods are started at once in a cluster; those that wait for room do not count.
+	startsAtOnce = 64
+	// startTimeout is how long a pod with a node may take to start, its image's pull left out.
+	startTimeout = 3 * time.Minute
+	// tryEvery is the time between two attempts to reach a guest: a node reports that a container runs up to a second
+	// late.
+	tryEvery = 150 * time.Millisecond
+	// heartbeat is how often a stream that has nothing to say gives a sign of life: balancers cut some after 20 seconds.
+	heartbeat = 15 * time.Second
+	// silence is how long a guest waits for a host that is gone before it ends.
+	silence = 5 * time.Minute
+)
+
+// start starts a sandbox. What is copied in and run in it comes later, in copyAndPrepare.
+func (c *cluster) start(ctx context.Context, kind string, s env.Spec) (*Sandbox, error) {
+	c.begin()
+	if err := c.takeLease(ctx); err != nil {
+		return nil, c.failed(ctx, err)
+	}
+	binary, err := c.guests.find()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", env.ErrUnsupported, err)
+	}
+	for {
+		c.mu.Lock()
+		m := c.mode
+		c.mu.Unlock()
+		if err := c.refusedNetwork(m, s); err != nil {
+			return nil, err
+		}
+		sandbox, err := c.boot(ctx, launch{kind: kind, name: podName(kind, s), spec: s, mode: m, build: binary.Hash})
+		if err == nil {
+			return sandbox, nil
+		}
+		if !c.retreat(m, s, err) {
+			return nil, c.failed(ctx, err)
+		}
+	}
+}
+
+// networkPause is how long a cluster that could not keep the network closed is not asked again.
+const networkPause = time.Minute
+
+// refusedNetwork returns the error of the last start if that was about the network, and was not long ago.
+func (c *cluster) refusedNetwork(m mode, s env.Spec) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m.network(s) != "probe" || time.Since(c.refusedAt) > networkPause {
+		return nil
+	}
+	return c.refusal
+}
+
+// retreat chooses a weaker way of starting pods after one was refused, and reports whether there is any.
+func (c *cluster) retreat(m mode, s env.Spec, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mode != m {
+		return true // another start has found out already
+	}
+	if e, ok := errors.AsType[*PodError](err); ok && e.Reason == "NetworkOpen" {
+		c.refusal, c.refusedAt = err, time.Now()
+		return false
+	}
+	refusal, ok := errors.AsType[*statusError](err)
+	switch {
+	case errors.Is(err, errNetworkStays) && !m.probe:
+		c.mode.probe = true
+	case ok && strings.Contains(refusal.Message, "violates PodSecurity") && m.level == levelFull && !s.Network:
+		c.mode.level = levelBaseline
+	case ok && strings.Contains(refusal.Message, "violates PodSecurity") && m.level < levelRestricted:
+		c.mode.level = levelRestricted
+	default:
+		return false
+	}
+	c.log.Info("sandboxes are started with fewer rights", "cluster", c.where(), "level", c.mode.level.String(),
+		"interfaces", map[bool]string{true: "stay", false: "go"}[c.mode.probe || c.mode.level > levelFull], "why", err)
+	return true
+}
+
+// failed marks an error of the cluster as an infrastructure failure. Those of the task, and those that say already what
+// they are, stay as they are.
+func (c *cluster) failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("start sandbox: %w", context.Cause(ctx))
+	}
+	if _, ok := errors.AsType[*env.PrepareError](err); ok || err == nil {
+		return err
+	}
+	if _, ok := errors.AsType[*accessError](err); ok {
+		return fmt.Errorf("start sandbox: %w", err)
+	}
+	if _, ok := errors.AsType[*PodError](err); ok || errors.Is(err, env.ErrInfrastructure) {
+		return fmt.Errorf("start sandbox in %s: %w", c.where(), err)
+	}
+	refusal, ok := errors.AsType[*statusError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("start sandbox in %s: %w: %w", c.where(), env.ErrInfrastructure, err)
+	case strings.Contains(refusal.Message, "being terminated"):
+		return &accessError{c.where(), "the namespace is being deleted", "choose another with --kube-namespace", err}
+	case refusal.Code == http.StatusNotFound:
+		return &accessError{c.where(), "there is no such namespace", "kubectl create namespace " + c.namespace +
+			", or choose another with --kube-namespace", err}
+	case strings.Contains(refusal.Message, "cannot "), refusal.Code == http.StatusUnauthorized:
+		return c.unreachable(err)
+	case refusal.Code == http.StatusForbidden, refusal.Code == http.StatusUnprocessableEntity,
+		refusal.Code == http.StatusBadRequest:
+		// A LimitRange, a policy, an invalid name: the same pod will be refused again.
+		return fmt.Errorf("start sandbox in %s: %w: the cluster refuses the pod: %w", c.where(), env.ErrUnsupported, err)
+	}
+	return fmt.Errorf("start sandbox in %s: %w: %w", c.where(), env.ErrInfrastructure, err)
+}
+
+// boot creates a pod and greets its guest. When ctx ends early, the pod is removed before boot returns.
+func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
+	s := newSandbox(c, l)
+	s.watched = c.register(l.name)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.abandon(ctx))
+		}
+	}()
+	release, err := c.create(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { release() }()
+	connected := make(chan error, 1)
+	during, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var lost <-chan error
+	c.work.Go(func() {
+		var err error
+		lost, err = s.reach(during)
+		connected <- err
+	})
+	trouble := c.oversee(during, s, func() { release() })
+	select {
+	case err = <-connected:
+	case err = <-trouble:
+		cancel()
+		<-connected
+	}
+	if err != nil {
+		return nil, err
+	}
+	during, cancel = context.WithTimeout(ctx, guest.HandshakeTimeout)
+	defer cancel()
+	client, err := guest.Connect(during, s.line)
+	if err != nil {
+		return nil, err
+	}
+	s.GuestSandbox = env.NewGuestSandbox(client, s.remove)
+	if said := client.Hello().Build; said != l.build {
+		return nil, fmt.Errorf("%w: the guest in the image %s is another build of deepswe (%.12s, not %.12s)",
+			env.ErrUnsupported, c.options.Pods.GuestImage, said, l.build)
+	}
+	c.work.Go(func() { s.supervise(lost) })
+	return s, nil
+}
+
+// create creates a pod, when the quota has room. release gives the place among those that start back; it may be called
+// more than once.
+func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err error) {
+	for waits := 1; ; waits++ {
+		select {
+		case c.starts <- struct{}{}:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		release = sync.OnceFunc(func() { <-c.starts })
+		c.mu.Lock()
+		freed := c.freed
+		c.mu.Unlock()
+		var made pod
+		// A request that is cut short could leave a pod that nobody knows of, so it does not end with ctx.
+		during, cancel := context.WithTimeout(context.WithoutCancel(ctx), outageTimeout)
+		err := c.call(during, request{method: http.MethodPost, path: c.pods(), body: c.manifest(s.launch), into: &made})
+		cancel()
+		switch {
+		case err == nil, refused(err) == http.StatusConflict && !overQuota(err): // conflict: an answer was lost
+			c.mu.Lock()
+			s.watched.created, s.uid = true, made.Metadata.UID
+			c.mu.Unlock()
+			return release, nil
+		case !overQuota(err):
+			release()
+			return nil, err
+		}
+		release()
+		if waits == 1 {
+			c.log.Info("waiting for quota", "cluster", c.where(), "rollout", s.launch.spec.Rollout, "error", err)
+		}
+		timer := time.NewTimer(jitter(env.Backoff(waits, time.Second, 15*time.Second)))
+		select {
+		case <-freed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("waiting for quota: %w (%w)", context.Cause(ctx), err)
+		}
+	}
+}
+
+// overQuota reports whether a pod was refused because a quota is used up for now. One that is larger than the whole
+// quota never fits.
+func overQuota(err error) bool {
+	refusal, ok := errors.AsType[*statusError](err)
+	if !ok || refusal.Code != http.StatusForbidden && refusal.Code != http.StatusConflict {
+		return false
+	}
+	if refusal.Code == http.StatusConflict {
+		return strings.Contains(refusal.Message, "resourcequotas") // two pods were counted at once
+	}
+	return strings.Contains(refusal.Message, "exceeded quota") && !largerThanQuota(refusal.Message)
+}
+
+// oversee follows a pod that is being started, and reports when that is in vain. waits is called when the pod waits for
+// something that takes no place among those that start.
+func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan error {
+	trouble := make(chan error, 1)
+	c.work.Go(func() {
+		var hindered impediments
+		var placed time.Time
+		for {
+			p, gone, change := c.look(s.watched)
+			var err error
+			if p != nil {
+				err = hindered.watch(p, c)
+				if p.Spec.NodeName != "" && (placed.IsZero() || pulling(p)) {
+					placed = time.Now()
+				}
+			}
+			switch {
+			case err == nil && gone:
+				err = &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "somebody else has deleted it",
+					kind: env.ErrInfrastructure}
+			case err == nil && !placed.IsZero() && time.Since(placed) > startTimeout:
+				err = &PodError{Pod: s.launch.name, Reason: "Slow", kind: env.ErrInfrastructure,
+					Text: fmt.Sprintf("its guest has not answered within %v of being placed on node %s", startTimeout, p.Spec.NodeName)}
+			}
+			if err != nil {
+				trouble <- err
+				return
+			}
+			if !hindered.unplaced.IsZero() {
+				waits()
+			}
+			timer := time.NewTimer(time.Second)
+			select {
+			case <-change:
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+			timer.Stop()
+		}
+	})
+	return trouble
+}
+
+// pulling reports whether a pod waits for an image. A large one takes its time.
+func pulling(p *pod) bool {
+	if p.Status == nil {
+		return false
+	}
+	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+		if s.State.Running != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// reach connects the line of a new pod as soon as its guest can be reached.
+func (s *Sandbox) reach(ctx context.Context) (lost <-chan error, err error) {
+	c := s.c
+	var since time.Time
+	for try := 0; ; try++ {
+		p, gone, change := c.look(s.watched)
+		if gone {
+			<-ctx.Done() // the overseer says why
+			return nil, context.Cause(ctx)
+		}
+		if p == nil || p.Spec.NodeName == "" {
+			select {
+			case <-change:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			continue
+		}
+		if since.IsZero() {
+			since = time.Now()
+			if err := env.Sleep(ctx, c.headStart()); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.dials.wait(ctx); err != nil {
+			return nil, err
+		}
+		if lost, err = s.attach(ctx, c.options.Pods.GuestImage == ""); err == nil {
+			c.learn(time.Since(since))
+			return lost, nil
+		}
+		c.log.Debug("the guest cannot be reached yet", "pod", s.launch.name, "error", err)
+		timer := time.NewTimer(jitter(env.Backoff(try/4+1, tryEvery*4/3, 2*time.Second)))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// headStart is how long a pod that has just got its node is left alone: attempts that cannot succeed cost the API server
+// and the node more than they bring.
+func (c *cluster) headStart() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.learnt * 6 / 10
+}
+
+func (c *cluster) learn(took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.learnt == 0, took < c.learnt:
+		c.learnt = took
+	default:
+		c.learnt += (min(took, 10*time.Second) - c.learnt) / 8
+	}
+}
+
+// attach opens a stream to the guest and makes it the line's connection.
+func (s *Sandbox) attach(ctx context.Context, inject bool) (lost <-chan error, err error) {
+	var conn io.ReadWriteCloser
+	if inject {
+		conn, err = s.c.inject(ctx, s.launch.name)
+	} else {
+		conn, err = s.c.exec(ctx, s.launch.name, bridgeCommand()...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, guest.HandshakeTimeout)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	lost, err = s.line.Attach(conn)
+	if !stop() && err == nil {
+		return nil, context.Cause(ctx)
+	}
+	return lost, err
+}
+
+// largerThanQuota reports whether a quota refuses a pod that it could not take were it empty: "requested: memory=4Gi,
+// used: memory=0, limited: memory=2Gi".
+func largerThanQuota(message string) bool {
+	values := map[string]string{}
+	for _, part := range []string{"requested: ", "used: ", "limited: "} {
+		_, rest, ok := strings.Cut(message, part)
+		if !ok {
+			return false
+		}
+		for _, word := range strings.FieldsFunc(strings.SplitN(rest, ": ", 2)[0], func(r rune) bool {
+			return r == ',' || r == ' '
+		}) {
+			if key, value, ok := strings.Cut(word, "="); ok {
+				values[part+key] = value
+			}
+		}
+	}
+	for key, value := range values {
+		if resource, ok := strings.CutPrefix(key, "used: "); ok && value == "0" && values["requested: "+resource] != "" {
+			return true // refused with nothing used: it will never fit
+		}
+	}
+	return false
+}

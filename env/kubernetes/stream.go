@@ -1,0 +1,187 @@
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// The channels of a stream: the first byte of every message.
+const (
+	channelStdin  = 0
+	channelStdout = 1
+	channelStderr = 2
+	channelStatus = 3
+	// channelClose says that the channel that the second byte names is complete.
+	channelClose = 255
+)
+
+// streamProtocol is the WebSocket protocol of exec since Kubernetes 1.30.
+const streamProtocol = "v5.channel.k8s.io"
+
+// dialTimeout is how long a stream may take to open. Through a cluster's proxies it can be seconds.
+const dialTimeout = 20 * time.Second
+
+// stream is standard input and output of a process that the API server has started in a pod. One goroutine reads.
+type stream struct {
+	conn   *websocket.Conn
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	message io.Reader // the rest of the message that is being read
+	stderr  bytes.Buffer
+
+	writing sync.Mutex
+	packet  []byte
+}
+
+// exec starts a command in a pod's container. That the API server has accepted it does not mean yet that it runs: it
+// asks the node afterwards.
+func (c *cluster) exec(ctx context.Context, pod string, command ...string) (*stream, error) {
+	query := url.Values{
+		"container": {mainContainer}, "command": command, "stdin": {"true"}, "stdout": {"true"}, "stderr": {"true"},
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, answer, err := websocket.Dial(ctx, c.address(c.pods()+"/"+pod+"/exec", query), &websocket.DialOptions{
+		HTTPClient: c.upgrade, Subprotocols: []string{streamProtocol},
+	})
+	if err != nil {
+		if answer != nil && answer.StatusCode != http.StatusSwitchingProtocols && answer.Body != nil {
+			return nil, fmt.Errorf("open a stream: %w", readStatus(answer))
+		}
+		return nil, fmt.Errorf("open a stream: %w", err)
+	}
+	if conn.Subprotocol() != streamProtocol {
+		_ = conn.CloseNow()
+		return nil, fmt.Errorf("open a stream: the API server does not speak %s: it is older than Kubernetes 1.30, or a "+
+			"proxy in between changes the request", streamProtocol)
+	}
+	conn.SetReadLimit(-1) // messages are read in pieces
+	s := &stream{conn: conn}
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return s, nil
+}
+
+// Read reads standard output. It ends with an error that says how the process ended.
+func (s *stream) Read(p []byte) (int, error) {
+	for {
+		if s.message != nil {
+			n, err := s.message.Read(p)
+			if err == io.EOF {
+				s.message, err = nil, nil
+			}
+			if n > 0 || err != nil || len(p) == 0 {
+				return n, err
+			}
+			continue
+		}
+		if err := s.next(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// next reads messages up to the next one of standard output.
+func (s *stream) next() error {
+	_, r, err := s.conn.Reader(s.ctx)
+	if err != nil {
+		return fmt.Errorf("the stream to the pod broke: %w", s.withStderr(err))
+	}
+	var channel [1]byte
+	if _, err := io.ReadFull(r, channel[:]); err != nil {
+		return fmt.Errorf("the stream to the pod broke: %w", err)
+	}
+	switch channel[0] {
+	case channelStdout:
+		s.message = r
+		return nil
+	case channelStderr:
+		const most = 2 << 10
+		_, err = io.Copy(&s.stderr, r)
+		s.stderr.Next(max(s.stderr.Len()-most, 0))
+		return err
+	case channelStatus:
+		said, err := io.ReadAll(io.LimitReader(r, 64<<10))
+		if err != nil {
+			return err
+		}
+		return s.withStderr(endOf(said))
+	}
+	_, err = io.Copy(io.Discard, r)
+	return err
+}
+
+// withStderr adds what the process said.
+func (s *stream) withStderr(err error) error {
+	if said := strings.TrimSpace(s.stderr.String()); said != "" {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	return err
+}
+
+// execEnd is how a process that was executed ended.
+type execEnd struct {
+	statusError
+	// code is the exit code; -1 where the process was not started or its end is not known.
+	code int
+}
+
+func (e *execEnd) Error() string {
+	if e.Status == "Success" {
+		return "the process in the pod ended with exit code 0"
+	}
+	return e.Message
+}
+
+// endOf reads the last message of a stream.
+func endOf(said []byte) error {
+	end := &execEnd{code: -1}
+	if err := json.Unmarshal(said, &end.statusError); err != nil {
+		return fmt.Errorf("the stream to the pod ended: %.300s", said)
+	}
+	if end.Status == "Success" {
+		end.code = 0
+	}
+	if end.Details != nil {
+		for _, cause := range end.Details.Causes {
+			if cause.Reason == "ExitCode" {
+				_, _ = fmt.Sscan(cause.Message, &end.code)
+			}
+		}
+	}
+	return end
+}
+
+// Write writes to standard input.
+func (s *stream) Write(p []byte) (int, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.packet = append(append(s.packet[:0], channelStdin), p...)
+	if err := s.conn.Write(s.ctx, websocket.MessageBinary, s.packet); err != nil {
+		return 0, err
+	}
+	if cap(s.packet) > 4<<10 {
+		s.packet = nil // hundreds of streams are idle most of the time
+	}
+	return len(p), nil
+}
+
+// Close ends the stream, and with it the process's standard input.
+func (s *stream) Close() error {
+	s.cancel()
+	if err := s.conn.CloseNow(); err != nil && !errors.Is(err, context.Canceled) {
+		return nil //nolint:nilerr // it was closed already
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+// Package warm keeps sandboxes that were started ahead of time, so that a start need not wait for an image or a machine.
+package warm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"deepswe/env"
+)
+
+// Sandbox is what a pool keeps.
+type Sandbox interface {
+	comparable
+	Ping(ctx context.Context) error
+	Close(ctx context.Context) error
+}
+
+// Pool keeps sandboxes that were started ahead of time, the oldest first. Its fields are set before its first use.
+type Pool[S Sandbox] struct {
+	// Size is how many sandboxes are kept.
+	Size int
+	// Boot starts a sandbox for a spec, and Claim gives it to the spec that it is handed out for.
+	Boot  func(ctx context.Context, s env.Spec) (S, error)
+	Claim func(ctx context.Context, sandbox S, s env.Spec)
+	Log   *slog.Logger
+	// Life ends when nothing may be started any more; what the pool does by itself is counted by Work.
+	Life context.Context
+	Work *sync.WaitGroup
+
+	mu     sync.Mutex
+	idle   []*early[S]
+	closed bool
+}
+
+// early is a sandbox that was started, or is being started, ahead of time.
+type early[S Sandbox] struct {
+	key     string
+	rollout string
+	since   time.Time
+	done    chan struct{} // closed when sandbox or err is set
+	sandbox S
+	err     error
+}
+
+// tooLate is how long an unused sandbox keeps its place in a full pool.
+const tooLate = 10 * time.Minute
+
+// reserve adds an entry for a spec, or returns nil when the pool is full.
+func (w *Pool[S]) reserve(ctx context.Context, s env.Spec) *early[S] {
+	e := &early[S]{key: warmKey(s), rollout: s.Rollout, since: time.Now(), done: make(chan struct{})}
+	w.mu.Lock()
+	full := len(w.idle) >= w.Size
+	if w.closed || w.Size <= 0 || full && time.Since(w.idle[0].since) < tooLate {
+		w.mu.Unlock()
+		return nil
+	}
+	var stale *early[S]
+	if full {
+		stale, w.idle = w.idle[0], w.idle[1:]
+	}
+	w.idle = append(w.idle, e)
+	w.mu.Unlock()
+	if stale != nil {
+		w.drop(ctx, stale)
+	}
+	return e
+}
+
+// Fill starts a sandbox for the spec while fewer than Size wait, and waits for it. It reports whether it did so.
+func (w *Pool[S]) Fill(ctx context.Context, s env.Spec) (filled bool, err error) {
+	e := w.reserve(ctx, s)
+	if e == nil {
+		return false, nil
+	}
+	w.Work.Go(func() { w.start(e, s) })
+	select {
+	case <-e.done:
+		return true, e.err
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	}
+}
+
+func (w *Pool[S]) start(e *early[S], s env.Spec) {
+	defer close(e.done)
+	if e.sandbox, e.err = w.Boot(w.Life, s); e.err != nil {
+		w.Log.Warn("starting a sandbox ahead of time", "image", s.Image, "error", e.err)
+		w.mu.Lock()
+		w.idle = slices.DeleteFunc(w.idle, func(other *early[S]) bool { return other == e })
+		w.mu.Unlock()
+	}
+}
+
+// Take hands out a sandbox for the spec: one of the same rollout, else one of no rollout. It waits for one that is
+// being started, and reports whether there was one that is still alive.
+func (w *Pool[S]) Take(ctx context.Context, s env.Spec) (sandbox S, ok bool) {
+	key := warmKey(s)
+	for {
+		e := w.find(key, s.Rollout)
+		if e == nil {
+			return sandbox, false
+		}
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			w.Work.Go(func() { w.drop(w.Life, e) })
+			return sandbox, false
+		}
+		if e.err != nil {
+			continue
+		}
+		if e.sandbox.Ping(ctx) != nil {
+			w.drop(ctx, e)
+			continue
+		}
+		w.Claim(ctx, e.sandbox, s)
+		return e.sandbox, true
+	}
+}
+
+// find removes the best entry for a spec from the pool, and returns it; nil when there is none.
+func (w *Pool[S]) find(key, rollout string) *early[S] {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, wanted := range []string{rollout, ""} {
+		i := slices.IndexFunc(w.idle, func(e *early[S]) bool { return e.key == key && e.rollout == wanted })
+		if i >= 0 {
+			e := w.idle[i]
+			w.idle = slices.Delete(w.idle, i, i+1)
+			return e
+		}
+	}
+	return nil
+}
+
+// drop closes a sandbox that is not handed out.
+func (w *Pool[S]) drop(ctx context.Context, e *early[S]) {
+	<-e.done
+	if e.err != nil {
+		return
+	}
+	if err := e.sandbox.Close(ctx); err != nil {
+		w.Log.Warn("removing a sandbox that was started ahead of time", "error", err)
+	}
+}
+
+// Close closes what is kept, and keeps nothing from then on.
+func (w *Pool[S]) Close(ctx context.Context) error {
+	w.mu.Lock()
+	w.closed = true
+	idle := w.idle
+	w.idle = nil
+	w.mu.Unlock()
+	var err error
+	for _, e := range idle {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+		if e.err == nil {
+			err = errors.Join(err, e.sandbox.Close(ctx))
+		}
+	}
+	return err
+}
+
+// warmKey is equal for specs that the same sandbox can serve. A repository is copied in, and prepared, only when the
+// sandbox is handed out.
+func warmKey(s env.Spec) string {
+	s.Rollout = ""
+	if s.CopyIn != "" {
+		s.CopyIn = "copied"
+	}
+	key, _ := json.Marshal(s) // strings and numbers can always be encoded
+	return string(key)
+}
