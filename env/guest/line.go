@@ -18,7 +18,7 @@ import (
 //
 // The wire of a connection: the guest's end says what it is and how many bytes it has received, the host's end answers
 // with the key of the line and its own count; then come packets. A packet is the length of its payload (4 bytes, big
-// endian), how many bytes its sender has received so far (8), and the payload.
+// endian), how many bytes its sender has taken in so far (8), and the payload.
 type Line struct {
 	heartbeat time.Duration // of the host's end; 0 on the guest's
 	writing   chan struct{} // held by the one who writes to the connection
@@ -29,23 +29,24 @@ type Line struct {
 	mu      sync.Mutex
 	key     [keySize]byte
 	keyed   bool
-	current *connection   // nil between two connections
-	up      chan struct{} // closed while current is set
-	failure error         // set before done is closed
-	sent    uint64        // bytes given to Write
-	held    [][]byte      // packets whose payload has not been confirmed, with room for the header
-	freed   chan struct{} // closed and replaced when held shrinks
-	confirmed,
-	received uint64 // by the other end, by this one
-	told  uint64 // what the other end knows of received
-	heard time.Time
+	current *connection // nil between two connections
+	failure error       // set before done is closed
+	heard   time.Time   // when something came last
+
+	sent, confirmed uint64        // bytes given to Write, and those that the other end has
+	held            [][]byte      // packets whose payload has not been confirmed, with room for the header
+	freed           chan struct{} // closed and replaced when held shrinks
+
+	received, consumed uint64        // bytes of the other end, and those that Read has returned
+	told               uint64        // what the other end knows of consumed
+	incoming           [][]byte      // received and not consumed: no more than the other end may send unconfirmed
+	arrived            chan struct{} // there is something in incoming
 }
 
 // connection is one of the transports of a line.
 type connection struct {
 	raw  io.ReadWriteCloser
 	in   *bufio.Reader
-	left int           // of the packet that is being read
 	lost chan struct{} // closed when the line has given it up
 	why  chan error    // gets one error before that
 }
@@ -86,7 +87,7 @@ func AcceptLine() *Line { return newLine(0) }
 func newLine(heartbeat time.Duration) *Line {
 	l := &Line{
 		heartbeat: heartbeat, writing: make(chan struct{}, 1), acks: make(chan struct{}, 1), done: make(chan struct{}),
-		up: make(chan struct{}), freed: make(chan struct{}),
+		freed: make(chan struct{}), arrived: make(chan struct{}, 1),
 	}
 	l.pump.Go(l.acknowledge)
 	return l
@@ -199,7 +200,7 @@ func (l *Line) install(c *connection, peer uint64) error {
 	}
 	l.confirm(peer)
 	l.current, l.heard = c, time.Now()
-	close(l.up)
+	l.pump.Go(func() { l.receive(c) })
 	again := append([][]byte(nil), l.held...)
 	l.mu.Unlock()
 	for _, packet := range again {
@@ -237,11 +238,11 @@ func (l *Line) confirm(count uint64) {
 // put writes one packet. The caller holds writing.
 func (l *Line) put(c *connection, packet []byte, length uint32) error {
 	l.mu.Lock()
-	received := l.received
-	l.told = received
+	consumed := l.consumed
+	l.told = consumed
 	l.mu.Unlock()
 	binary.BigEndian.PutUint32(packet, length)
-	binary.BigEndian.PutUint64(packet[4:], received)
+	binary.BigEndian.PutUint64(packet[4:], consumed)
 	_, err := c.raw.Write(packet)
 	if err != nil {
 		l.lose(c, err)
@@ -262,7 +263,7 @@ func (l *Line) lose(c *connection, err error) {
 // drop gives the current connection up. The caller holds mu.
 func (l *Line) drop(why error) {
 	c := l.current
-	l.current, l.up = nil, make(chan struct{})
+	l.current = nil
 	c.why <- why
 	close(c.lost)
 	c.raw.Close()
@@ -322,66 +323,81 @@ func (l *Line) write(part []byte) error {
 func (l *Line) Read(p []byte) (int, error) {
 	for {
 		l.mu.Lock()
-		c, up := l.current, l.up
-		l.mu.Unlock()
-		if c == nil {
-			select {
-			case <-up:
-				continue
-			case <-l.done:
-				return 0, l.failure
+		if len(l.incoming) > 0 {
+			n := copy(p, l.incoming[0])
+			if l.incoming[0] = l.incoming[0][n:]; len(l.incoming[0]) == 0 {
+				l.incoming[0] = nil
+				l.incoming = l.incoming[1:]
 			}
-		}
-		n, err := l.read(c, p)
-		if n > 0 {
+			l.consumed += uint64(n)
+			owed := l.consumed-l.told >= lineWindow/4
+			l.mu.Unlock()
+			if owed {
+				l.ask()
+			}
 			return n, nil
 		}
-		if err != nil {
-			l.lose(c, err)
+		failure := l.failure
+		l.mu.Unlock()
+		if failure != nil {
+			return 0, failure
+		}
+		select {
+		case <-l.arrived:
+		case <-l.done:
 		}
 	}
 }
 
-func (l *Line) read(c *connection, p []byte) (int, error) {
-	if c.left == 0 {
-		header, err := c.in.Peek(packetHeader)
-		if err != nil {
-			return 0, err
+// receive reads a connection for as long as it lasts. It never waits for a reader: what confirms our own bytes comes the
+// same way as the other end's.
+func (l *Line) receive(c *connection) {
+	for {
+		if err := l.receivePacket(c); err != nil {
+			l.lose(c, err)
+			return
 		}
-		length, count := binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:])
-		_, _ = c.in.Discard(packetHeader) // cannot fail: the bytes were peeked
-		l.mu.Lock()
-		if l.current == c {
-			l.confirm(count)
-			l.heard = time.Now()
-		}
-		l.mu.Unlock()
-		switch {
-		case length == packetBye:
-			l.Fail(io.EOF)
-			return 0, io.EOF
-		case length == packetProbe:
-			l.ask()
-			return 0, nil
-		case length > chunk:
-			return 0, fmt.Errorf("%w: a packet of %d bytes", errFrame, length)
-		case length == 0:
-			return 0, nil
-		}
-		c.left = int(length)
 	}
-	n, err := c.in.Read(p[:min(len(p), c.left)])
+}
+
+func (l *Line) receivePacket(c *connection) error {
+	header, err := c.in.Peek(packetHeader)
+	if err != nil {
+		return err
+	}
+	length, count := binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:])
+	_, _ = c.in.Discard(packetHeader) // cannot fail: the bytes were peeked
+	l.mu.Lock()
+	if l.current == c {
+		l.confirm(count)
+		l.heard = time.Now()
+	}
+	l.mu.Unlock()
+	switch {
+	case length == packetBye:
+		l.Fail(io.EOF)
+		return io.EOF
+	case length == packetProbe:
+		l.ask()
+		return nil
+	case length > chunk:
+		return fmt.Errorf("%w: a packet of %d bytes", errFrame, length)
+	case length == 0:
+		return nil
+	}
+	payload := make([]byte, length)
+	n, err := io.ReadFull(c.in, payload)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.current != c {
-		return 0, nil // these bytes come again over the new connection
+	if n > 0 && l.current == c { // else these bytes come again over the next connection
+		l.received += uint64(n)
+		l.incoming = append(l.incoming, payload[:n])
+		select {
+		case l.arrived <- struct{}{}:
+		default:
+		}
 	}
-	c.left -= n
-	l.received += uint64(n)
-	if l.received-l.told >= lineWindow/4 {
-		l.ask()
-	}
-	return n, err
+	return err
 }
 
 // ask lets the pump send what was received.

@@ -178,3 +178,29 @@ func TestLineRefusesNoise(t *testing.T) {
 		l.Close()
 	}
 }
+
+// An end that must write before it can read on, as a guest that answers a ping, is not stuck when nothing more may be on
+// its way: what frees it arrives all the same.
+func TestLineReaderMayWrite(t *testing.T) {
+	t.Parallel()
+	e := newEnds(t, time.Hour)
+	e.connect()
+	const rounds, size = 64, 40_000
+	go func() { // echoes, and answers before it reads on
+		buf := make([]byte, size)
+		for range rounds {
+			if _, err := io.ReadFull(e.inner, buf); err != nil {
+				return
+			}
+			_, _ = e.inner.Write(buf)
+		}
+	}()
+	go func() {
+		for range rounds {
+			_, _ = e.host.Write(make([]byte, size))
+		}
+	}()
+	if _, err := io.ReadFull(e.host, make([]byte, rounds*size)); err != nil {
+		t.Fatal(err)
+	}
+}
