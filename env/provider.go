@@ -23,7 +23,7 @@ type Capabilities struct {
 
 // Provider starts sandboxes.
 type Provider interface {
-	// Name is the word of --env: docker, bwrap, host.
+	// Name is the word of --env: docker, kubernetes, bwrap, host.
 	Name() string
 	Capabilities() Capabilities
 	// Start returns a ready sandbox, or cleans up after itself.
@@ -49,7 +49,7 @@ type ReapOptions struct {
 // Leftover is one thing that outlived its owner.
 type Leftover struct {
 	Provider string
-	Kind     string // container, volume, network, image, directory, process, cgroup
+	Kind     string // container, volume, network, image, pod, lease, directory, process, cgroup
 	ID       string
 	Run      string
 	Rollout  string

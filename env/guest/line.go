@@ -480,7 +480,7 @@ func (l *Line) Fail(err error) {
 // Close hangs up: the other end learns it where there is a connection, and the host's end waits a moment for it to hang
 // up in turn, by which everything in the sandbox has ended.
 func (l *Line) Close() error {
-	const patience = 3 * time.Second
+	const patience = 10 * time.Second
 	l.mu.Lock()
 	c := l.current
 	l.mu.Unlock()

@@ -193,7 +193,7 @@ func (c *cluster) guestArguments(l launch) []string {
 	if network := l.mode.network(l.spec); network == "probe" || network != "" && c.options.Pods.GuestImage == "" {
 		args = append(args, "--network", network)
 	}
-	return args
+	return append(args, limits(l.spec).DiskArguments()...)
 }
 
 // installContainer copies the guest from its image, and removes the network's interfaces, so that the container with the
@@ -242,27 +242,25 @@ func security(m mode, more []string) *containerSecurity {
 	return s
 }
 
-// The limits of a spec that names none.
-const (
-	defaultMemory = 4 << 30
-	defaultCPUs   = 2
-)
+// limits are a spec's, with the defaults filled in.
+func limits(s env.Spec) env.Limits { return s.Limits.WithDefaults(env.Limits{}) }
 
-func limits(s env.Spec) env.Limits {
-	return env.Limits{
-		Memory: cmp.Or(max(s.Limits.Memory, 0), defaultMemory), CPUs: cmp.Or(max(s.Limits.CPUs, 0), defaultCPUs),
-	}
-}
+// besideDisk is what a pod's disk takes beyond what its commands may write: the guest, and its own limit's slack. The
+// guest ends commands that write too much; the node ends the whole pod.
+const besideDisk = 1 << 30
 
 // resources are a container's limits, and the share of them that is reserved.
 func (c *cluster) resources(l launch) resources {
 	most := limits(l.spec)
 	share := cmp.Or(c.options.Pods.Requests, 0.1)
 	cpu := func(n float64) string { return fmt.Sprintf("%dm", max(int64(n*1000), 1)) }
+	part := func(n int64) string { return quantity(int64(float64(n) * min(share, 1))) }
 	return resources{
-		Limits: map[string]string{"memory": quantity(most.Memory), "cpu": cpu(most.CPUs)},
+		Limits: map[string]string{
+			"memory": quantity(most.Memory), "cpu": cpu(most.CPUs), "ephemeral-storage": quantity(most.Disk + besideDisk),
+		},
 		Requests: map[string]string{
-			"memory": quantity(int64(float64(most.Memory) * min(share, 1))), "cpu": cpu(most.CPUs * min(share, 1)),
+			"memory": part(most.Memory), "cpu": cpu(most.CPUs * min(share, 1)), "ephemeral-storage": part(most.Disk),
 		},
 	}
 }

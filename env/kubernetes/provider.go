@@ -139,7 +139,7 @@ func (p *Provider) Name() string { return name }
 // limit on the processes of a pod, so there is one only where the user says that the nodes have it.
 func (p *Provider) Capabilities() env.Capabilities {
 	return env.Capabilities{
-		Images: true, Isolated: true, NetworkOff: true, MemoryLimit: true, CPULimit: true,
+		Images: true, Isolated: true, NetworkOff: true, MemoryLimit: true, CPULimit: true, DiskLimit: true,
 		ProcessLimit: p.options.Pods.ProcessLimit,
 	}
 }
