@@ -6,6 +6,7 @@ require (
 	github.com/BurntSushi/toml v1.6.0 // Harbor's task.toml
 	github.com/charmbracelet/lipgloss v1.1.0 // colours and tables for people
 	github.com/charmbracelet/x/ansi v0.8.0 // widths of what lipgloss prints
+	github.com/coder/websocket v1.8.15 // streams into a cluster's pods
 	github.com/containerd/errdefs v1.0.0 // the Docker daemon's kinds of errors
 	github.com/distribution/reference v0.6.0 // names of images
 	github.com/google/go-cmp v0.7.0 // tests: differences
@@ -23,16 +24,15 @@ require (
 	golang.org/x/sys v0.49.0 // what package syscall lacks, outside of the guest
 	golang.org/x/term v0.47.0 // the width of a terminal
 	gopkg.in/yaml.v3 v3.0.1 // configurations and prompt packs
+	k8s.io/apimachinery v0.34.13 // client-go's, for idle connections
+	k8s.io/client-go v0.34.13 // KUBECONFIG and credentials of clusters, of the version of .ci/run's cluster
 	pgregory.net/rapid v1.3.0 // tests: properties
 )
 
 require (
-	github.com/coder/websocket v1.8.15
 	github.com/docker/go-units v0.5.0
 	github.com/moby/patternmatcher v0.6.1
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af
-	k8s.io/apimachinery v0.34.13
-	k8s.io/client-go v0.34.13
 )
 
 require (

@@ -16,19 +16,20 @@ import (
 )
 
 const cleanHelp = `Remove what dead runs left: containers and volumes on the Docker daemon, scratch
-directories, processes and control groups on this machine. What a living run
+directories, processes and control groups on this machine, and pods and leases
+in the clusters that --kube-context and --kube-namespace name. What a living run
 uses is left alone, also where the run is on another machine that shares the
-daemon.
+daemon or the cluster.
 
 EXIT STATUS
   0  everything was removed, or there was nothing
   6  something could not be removed or looked at`
 
 type cleanOptions struct {
+	cli.Places
 	dryRun bool
 	all    bool
 	json   bool
-	hosts  []string
 	stale  time.Duration
 }
 
@@ -45,22 +46,30 @@ func newClean(d Deps) *cobra.Command {
 	f.BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be removed")
 	f.BoolVar(&o.all, "all", false, "remove what live runs use, too, and all prepared images")
 	f.BoolVar(&o.json, "json", false, "print JSON lines")
-	cli.AddHosts(cmd, &o.hosts)
+	o.Places.Add(cmd)
 	f.DurationVar(&o.stale, "stale", 2*time.Minute, "`TIME` after which a silent run on another machine counts as dead")
 	return cmd
 }
 
 func runClean(ctx context.Context, d Deps, o cleanOptions) error {
+	c, err := d.LoadConfig()
+	if err != nil {
+		return err
+	}
+	o.Pods = c.Kubernetes
 	var left []env.Leftover
 	var failures error
 	for _, k := range d.SandboxKinds() {
-		p, err := k.Open(ctx, d.Logger(), cli.SandboxChoice{Hosts: o.hosts})
+		if k.Elsewhere != nil && k.Elsewhere(o.Places) {
+			continue
+		}
+		p, err := k.Open(ctx, d.Logger(), cli.SandboxChoice{Places: o.Places})
 		switch {
 		case err == nil:
 			found, err := p.Reap(ctx, env.ReapOptions{DryRun: o.dryRun, All: o.all, Stale: o.stale})
 			left = append(left, found...)
 			failures = errors.Join(failures, err, p.Close())
-		case k.Name == cli.EnvDocker && len(o.hosts) > 0:
+		case k.Elsewhere != nil, k.Name == cli.EnvDocker && len(o.Hosts) > 0:
 			failures = errors.Join(failures, err) // asked for by name
 		default:
 			// A provider that does not work here has left nothing here, so this is a note and not a failure.

@@ -23,14 +23,15 @@ import (
 const doctorHelp = `Check what works here: the Docker daemon, the guest in a container, isolation
 and limits (each is tried, not only looked up), bubblewrap and namespaces, the
 model endpoint with its context length, disk and git. Each failure comes with
-the command that fixes it.
+the command that fixes it. A cluster is checked when it is named with
+--kube-context or --kube-namespace.
 
 EXIT STATUS
   0 nothing failed · 3 something failed`
 
 type doctorOptions struct {
+	cli.Places
 	json    bool
-	hosts   []string
 	image   string
 	baseURL string
 	model   string
@@ -47,7 +48,7 @@ func newDoctor(d Deps) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print JSON lines")
-	cli.AddHosts(cmd, &o.hosts)
+	o.Places.Add(cmd)
 	f.StringVar(&o.image, "image", "", "try sandboxes with the image `REF` (default: a small one that is there)")
 	f.StringVar(&o.baseURL, "base-url", "", "`URL` of the model endpoint")
 	f.StringVar(&o.model, "model", "", "`NAME` of the model")
@@ -55,6 +56,11 @@ func newDoctor(d Deps) *cobra.Command {
 }
 
 func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
+	c, err := d.LoadConfig()
+	if err != nil {
+		return err
+	}
+	o.Pods = c.Kubernetes
 	r := newReport(d.Out, o.json)
 	var checks []func() []env.Finding
 	for _, k := range d.SandboxKinds() {

@@ -25,7 +25,11 @@ const (
 
 // checkSandbox asks a provider about itself, and tries a sandbox of it.
 func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKind) []env.Finding {
-	p, err := k.Open(ctx, d.Logger(), cli.SandboxChoice{Hosts: o.hosts})
+	if k.Elsewhere != nil && k.Elsewhere(o.Places) {
+		return []env.Finding{{Check: k.Name, Status: env.Skipped, Detail: "no cluster was named",
+			Fix: "deepswe doctor --kube-context NAME"}}
+	}
+	p, err := k.Open(ctx, d.Logger(), cli.SandboxChoice{Places: o.Places})
 	if err != nil {
 		return []env.Finding{failure(k.Name, err, k.Fix)}
 	}

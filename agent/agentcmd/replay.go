@@ -67,7 +67,7 @@ func newReplay(d Deps) *cobra.Command {
 
 func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err error) {
 	// The parts of a job that need no model are those of solve.
-	choice := cli.SandboxChoice{Env: o.Env, Image: o.Image, Demo: o.demo, Hosts: o.Hosts}
+	choice := cli.SandboxChoice{Env: o.Env, Image: o.Image, Demo: o.demo, Places: o.Places}
 	j := &job{d: d, o: &solveOptions{SandboxFlags: o.SandboxFlags, repo: o.repo, demo: o.demo, choice: choice}}
 	j.watch = &jsonWatcher{cli.NewJSONLines(io.Discard)}
 	defer func() { err = errors.Join(err, j.close()) }()

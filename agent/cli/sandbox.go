@@ -13,15 +13,17 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/docker"
+	"deepswe/env/kubernetes"
 	"deepswe/env/local"
 )
 
 // The words of --env that code refers to.
 const (
-	EnvAuto   = "auto"
-	EnvDocker = "docker"
-	EnvBwrap  = "bwrap"
-	EnvHost   = "host"
+	EnvAuto       = "auto"
+	EnvDocker     = "docker"
+	EnvKubernetes = "kubernetes"
+	EnvBwrap      = "bwrap"
+	EnvHost       = "host"
 )
 
 // SandboxKind is an entry of the table behind --env.
@@ -34,6 +36,8 @@ type SandboxKind struct {
 	// Fix is the advice of doctor where Open fails and its error has none.
 	Fix  string
 	Open openFunc
+	// Elsewhere reports that doctor and clean must not look at this kind unasked; nil where they may.
+	Elsewhere func(Places) bool
 }
 
 type openFunc = func(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error)
@@ -42,6 +46,7 @@ type openFunc = func(ctx context.Context, log *slog.Logger, c SandboxChoice) (en
 func sandboxKinds() []SandboxKind {
 	return []SandboxKind{
 		{Name: EnvDocker, Images: true, Fix: "run docker version for details", Open: openDocker},
+		{Name: EnvKubernetes, Images: true, Open: openKubernetes, Elsewhere: Places.noCluster},
 		{Name: EnvBwrap, Open: openLocal(local.NewBwrap)},
 		{Name: EnvHost, Remark: "no isolation", Open: openLocal(local.NewHost)},
 	}
@@ -60,17 +65,50 @@ func openDocker(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Pro
 	})
 }
 
+func openKubernetes(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
+	o := kubernetes.Options{
+		Contexts: c.Contexts, Namespaces: c.Namespaces, Warm: c.Warm, Log: log, Limits: c.Limits,
+	}
+	if c.Pods != nil {
+		o.Pods = *c.Pods
+	}
+	return kubernetes.New(ctx, o)
+}
+
+// Places are where sandboxes are started from images: Docker daemons, and namespaces of clusters.
+type Places struct {
+	// Hosts are Docker daemons.
+	Hosts []string
+	// Contexts are those of KUBECONFIG, Namespaces are used in each of them.
+	Contexts, Namespaces []string
+	// Pods is what the user's configuration says about the pods of sandboxes; nil where it says nothing.
+	Pods *kubernetes.Pods
+}
+
+// Add adds --docker-host, --kube-context and --kube-namespace.
+func (p *Places) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&p.Hosts, "docker-host", nil,
+		"Docker daemon `ADDRESS` (unix, tcp or ssh URL, or context:NAME); may be repeated")
+	f.StringArrayVar(&p.Contexts, "kube-context", nil, "cluster, by its context `NAME` in KUBECONFIG; may be repeated")
+	f.StringArrayVar(&p.Namespaces, "kube-namespace", nil,
+		"`NAMESPACE` for sandboxes (default: the context's); may be repeated")
+}
+
+// noCluster reports that no cluster was named: the current context of a KUBECONFIG may be anybody's.
+func (p Places) noCluster() bool { return len(p.Contexts)+len(p.Namespaces) == 0 && p.Pods == nil }
+
 // SandboxChoice names a sandbox.
 type SandboxChoice struct {
+	Places
 	// Env is the word of --env; auto when empty.
 	Env string
 	// Image is the container image, where one is known: without one, auto does not choose docker.
 	Image string
 	// Demo lets auto fall back to host, which is otherwise chosen by name only.
 	Demo bool
-	// Hosts are Docker daemons, Warm the number of sandboxes kept ready.
-	Hosts []string
-	Warm  int
+	// Warm is the number of sandboxes kept ready.
+	Warm int
 	// Mirror is asked for Docker Hub's images first. ImageBudget is how many bytes all images may take; no limit when 0.
 	Mirror      string
 	ImageBudget int64
@@ -150,8 +188,8 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 
 // SandboxFlags are the flags about where commands run.
 type SandboxFlags struct {
+	Places
 	Env     string
-	Hosts   []string
 	Image   string
 	Network bool
 	// Mirror and Budget are about container images: where they come from, and how much room they may take.
@@ -190,20 +228,15 @@ func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
 	}
 	cmd.Flags().StringVar(&o.Env, "env", EnvAuto, "run commands in the sandbox `KIND`: "+orList(help))
 	Choices(cmd, "env", envWords(kinds)...)
-	AddHosts(cmd, &o.Hosts)
+	o.Places.Add(cmd)
 	cmd.Flags().StringVar(&o.Disk, "disk", "",
 		"let the commands in a sandbox write at most `SIZE` (16GB); beyond it they are ended")
 }
 
-// AddHosts adds --docker-host.
-func AddHosts(cmd *cobra.Command, hosts *[]string) {
-	cmd.Flags().StringArrayVar(hosts, "docker-host", nil,
-		"Docker daemon `ADDRESS` (unix, tcp or ssh URL, or context:NAME); may be repeated")
-}
-
 // Choice is what the flags ask for, completed with the user's configuration.
 func (o *SandboxFlags) Choice(c Config) (SandboxChoice, error) {
-	choice := SandboxChoice{Env: o.Env, Image: o.Image, Hosts: o.Hosts, Mirror: cmp.Or(o.Mirror, c.RegistryMirror)}
+	choice := SandboxChoice{Places: o.Places, Env: o.Env, Image: o.Image, Mirror: cmp.Or(o.Mirror, c.RegistryMirror)}
+	choice.Pods = c.Kubernetes
 	budget, from := o.Budget, "--image-budget"
 	if budget == "" {
 		budget, from = c.ImageBudget, "image_budget of the configuration"

@@ -18,6 +18,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepswe/env/disk"
+	"deepswe/env/kubernetes"
 )
 
 // World is what every command needs from outside. A command package adds its own needs in a Deps.
@@ -127,6 +128,8 @@ type Config struct {
 	RegistryMirror string `yaml:"registry_mirror"`
 	ImageBudget    string `yaml:"image_budget"`
 	Disk           string `yaml:"disk"`
+	// Kubernetes is about the pods of --env kubernetes.
+	Kubernetes *kubernetes.Pods `yaml:"kubernetes"`
 }
 
 // ConfigPath is $XDG_CONFIG_HOME/deepswe/config.yaml, else ~/.config/deepswe/config.yaml; empty where there is no home.

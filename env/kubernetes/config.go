@@ -27,6 +27,8 @@ type Options struct {
 	Log *slog.Logger
 	// Warm is how many sandboxes [Provider.Prefetch] keeps ready: none when 0.
 	Warm int
+	// Limits are those of a sandbox whose spec names none; where these are zero, too, the defaults of env.Limits.
+	Limits env.Limits
 	// Pods is what the pods are like.
 	Pods Pods
 	// config replaces the KUBECONFIG in tests.

@@ -120,7 +120,7 @@ func (c *cluster) manifest(l launch) pod {
 			Volumes: []volume{
 				{Name: "guest", EmptyDir: &emptyDir{}},
 				// Files in memory use up the sandbox's memory, the guest's included.
-				{Name: "shm", EmptyDir: &emptyDir{Medium: "Memory", SizeLimit: quantity(min(64<<20, limits(l.spec).Memory/4))}},
+				{Name: "shm", EmptyDir: &emptyDir{Medium: "Memory", SizeLimit: quantity(min(64<<20, c.limits(l.spec).Memory/4))}},
 			},
 		},
 	}
@@ -193,7 +193,7 @@ func (c *cluster) guestArguments(l launch) []string {
 	if network := l.mode.network(l.spec); network == "probe" || network != "" && c.options.Pods.GuestImage == "" {
 		args = append(args, "--network", network)
 	}
-	return append(args, limits(l.spec).DiskArguments()...)
+	return append(args, c.limits(l.spec).DiskArguments()...)
 }
 
 // installContainer copies the guest from its image, and removes the network's interfaces, so that the container with the
@@ -243,7 +243,7 @@ func security(m mode, more []string) *containerSecurity {
 }
 
 // limits are a spec's, with the defaults filled in.
-func limits(s env.Spec) env.Limits { return s.Limits.WithDefaults(env.Limits{}) }
+func (c *cluster) limits(s env.Spec) env.Limits { return s.Limits.WithDefaults(c.options.Limits) }
 
 // besideDisk is what a pod's disk takes beyond what its commands may write: the guest, and its own limit's slack. The
 // guest ends commands that write too much; the node ends the whole pod.
@@ -251,7 +251,7 @@ const besideDisk = 1 << 30
 
 // resources are a container's limits, and the share of them that is reserved.
 func (c *cluster) resources(l launch) resources {
-	most := limits(l.spec)
+	most := c.limits(l.spec)
 	share := cmp.Or(c.options.Pods.Requests, 0.1)
 	cpu := func(n float64) string { return fmt.Sprintf("%dm", max(int64(n*1000), 1)) }
 	part := func(n int64) string { return quantity(int64(float64(n) * min(share, 1))) }

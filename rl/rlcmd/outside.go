@@ -18,7 +18,10 @@ func (o outside) Sandbox(ctx context.Context, s train.Sandbox, image string) (en
 	if err != nil {
 		return nil, err
 	}
-	flags := cli.SandboxFlags{Env: s.Env, Hosts: s.Hosts, Image: image, Mirror: s.RegistryMirror, Budget: s.ImageBudget}
+	flags := cli.SandboxFlags{
+		Places: cli.Places{Hosts: s.Hosts, Contexts: s.KubeContexts, Namespaces: s.KubeNamespaces},
+		Env:    s.Env, Image: image, Mirror: s.RegistryMirror, Budget: s.ImageBudget,
+	}
 	choice, err := flags.Choice(config)
 	if err != nil {
 		return nil, err

@@ -98,6 +98,8 @@ type Sandbox struct {
 	Env string `yaml:"env"`
 	// Hosts are Docker daemons.
 	Hosts          []string `yaml:"hosts"`
+	KubeContexts   []string `yaml:"kube_contexts"`
+	KubeNamespaces []string `yaml:"kube_namespaces"`
 	RegistryMirror string   `yaml:"registry_mirror"`
 	ImageBudget    string   `yaml:"image_budget"`
 	// Warm is how many sandboxes a daemon keeps ready.
