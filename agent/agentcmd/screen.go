@@ -277,8 +277,7 @@ func (s *screen) finish(o outcome) error {
 	if s.shared {
 		s.Line("") // people who watch both streams want a gap before the patch
 	}
-	_, err := s.out.Write(o.diff)
-	return err
+	return cli.WriteText(s.out, o.diff)
 }
 
 // verdict is the one line that says how it ended.

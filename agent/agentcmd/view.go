@@ -203,7 +203,8 @@ func viewAttempt(out io.Writer, o viewOptions, dir string) error {
 		return nil
 	}
 	if err == nil {
-		fmt.Fprintf(out, "\npatch\n%s", patch)
+		fmt.Fprint(out, "\npatch\n")
+		err = cli.WriteText(out, patch)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 func TestExitCode(t *testing.T) {
@@ -31,6 +32,7 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("ask: %w", agent.ErrModelUnavailable), ExitModel},
 		{agent.ErrContextOverflow, ExitModel},
 		{fmt.Errorf("start: %w", env.ErrInfrastructure), ExitSandbox},
+		{fmt.Errorf("resume: %w", disk.ErrDamaged), ExitUsage},
 		{errors.Join(nil, &ExitError{Code: ExitLimit}), ExitLimit},
 	} {
 		if got := ExitCode(c.err); got != c.want {

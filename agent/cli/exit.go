@@ -7,6 +7,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // The exit codes of every command; the table is part of the command line's contract.
@@ -70,6 +71,8 @@ func ExitCode(err error) int {
 		return ExitModel
 	case errors.Is(err, env.ErrInfrastructure):
 		return ExitSandbox
+	case errors.Is(err, disk.ErrDamaged):
+		return ExitUsage
 	default:
 		return ExitInternal
 	}

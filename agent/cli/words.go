@@ -2,11 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/term"
 )
 
 // Plain replaces what is not printable: what a model, a task or a repository wrote must not steer the terminal.
@@ -20,6 +23,39 @@ func Plain(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// WriteText writes lines that a model or a repository wrote. On a terminal, what would steer it is shown instead, as
+// "cat -v" shows it; a file or another program gets the bytes as they are.
+func WriteText(w io.Writer, data []byte) error {
+	if f, ok := w.(interface{ Fd() uintptr }); ok && term.IsTerminal(int(f.Fd())) {
+		data = Visible(data)
+	}
+	_, err := w.Write(data)
+	return err
+}
+
+// Visible replaces all control characters but tabs and line feeds, what changes the direction of text, and bytes that
+// are no text. The carriage return of a line's end stays, because it does nothing there.
+func Visible(data []byte) []byte {
+	out := make([]byte, 0, len(data))
+	for i := 0; i < len(data); {
+		r, n := utf8.DecodeRune(data[i:])
+		switch c := data[i]; {
+		case r == utf8.RuneError && n == 1:
+			out = fmt.Appendf(out, "<%02X>", c)
+		case r == '\n', r == '\t', r == '\r' && i+1 < len(data) && data[i+1] == '\n':
+			out = append(out, c)
+		case r < ' ' || r == 0x7f:
+			out = append(out, '^', c^0x40)
+		case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co):
+			out = fmt.Appendf(out, "<U+%04X>", r)
+		default:
+			out = append(out, data[i:i+n]...)
+		}
+		i += n
+	}
+	return out
 }
 
 // FirstLine is the first line with something on it, without control characters and at most n columns wide; 0 does not

@@ -10,15 +10,20 @@ import (
 	"time"
 )
 
-// maxEvent is the longest line of an event stream that is accepted.
-const maxEvent = 16 << 20
+// The longest line of an event stream that is accepted, and how long all of them may be: a stream's pieces are a few
+// letters, and each comes in some hundred bytes.
+const (
+	maxEvent  = 4 << 20
+	maxStream = 256 << 20
+)
 
 // events reads the events of a stream.
 type events struct {
 	body  io.Closer
 	in    *bufio.Reader
 	alive func()
-	done  bool // the end mark was read
+	left  int64 // bytes that may still come
+	done  bool  // the end mark was read
 	err   error
 }
 
@@ -86,8 +91,11 @@ func (e *events) line() ([]byte, error) {
 	for {
 		part, err := e.in.ReadSlice('\n')
 		line = append(line, part...)
+		if e.left -= int64(len(part)); e.left < 0 {
+			return nil, tooLarge(maxStream)
+		}
 		if len(line) > maxEvent {
-			return nil, fmt.Errorf("a line of the stream is longer than %d MiB", maxEvent>>20)
+			return nil, fmt.Errorf("%w: a line of the stream is longer than %d MiB", errUnusable, maxEvent>>20)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err

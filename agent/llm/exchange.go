@@ -13,8 +13,29 @@ import (
 	"deepswe/env/disk"
 )
 
-// maxAnswer is the most that is read of one answer: a 128k-token completion with logprobs is about 20 MB.
-const maxAnswer = 256 << 20
+// The most that is read of one answer. A completion of 128k tokens is half a megabyte of text, and some 30 MB with ids,
+// logprobs and the prompt's ids. An answer beyond that is a server gone wrong, and would be so again.
+const (
+	maxAnswer = 16 << 20
+	maxTokens = 64 << 20
+	// maxRefusal is the most that is read of an answer with an error status.
+	maxRefusal = 1 << 20
+)
+
+// most is how large the answer may be.
+func (x *exchange) most() int64 {
+	switch {
+	case x.body != nil && x.body.Logprobs:
+		return maxTokens
+	default:
+		return maxAnswer
+	}
+}
+
+// tooLarge is the error of an answer that does not end where it should.
+func tooLarge(most int64) error {
+	return fmt.Errorf("%w: it is larger than %d MiB", errUnusable, most>>20)
+}
 
 // exchange is the HTTP layer below go-openai, for one request: it sends its own body and keeps the answer, see the
 // package documentation. An answer that is not streamed is read to its end, so that a connection that breaks is an
@@ -47,16 +68,22 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	resp.Body = http.NoBody
 	in := bufio.NewReaderSize(answer, 32<<10)
 	if x.ok() && x.body != nil && x.body.Stream && !whole(in) {
-		x.events = &events{body: answer, in: in, alive: x.watch.alive}
+		x.events = &events{body: answer, in: in, alive: x.watch.alive, left: maxStream}
 		return resp, nil
 	}
 	defer answer.Close()
-	raw, err := io.ReadAll(io.LimitReader(in, maxAnswer+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the answer: %w", err)
+	most := x.most()
+	if !x.ok() {
+		most = maxRefusal
 	}
-	if len(raw) > maxAnswer {
-		return nil, fmt.Errorf("the answer is larger than %d MiB", maxAnswer>>20)
+	raw, err := io.ReadAll(io.LimitReader(in, most+1))
+	switch over := int64(len(raw)) > most; {
+	case over && x.ok():
+		return nil, tooLarge(most)
+	case over: // its status says enough
+		raw = raw[:most]
+	case err != nil:
+		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	x.raw = raw
 	return resp, nil

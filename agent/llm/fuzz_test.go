@@ -46,7 +46,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add([]byte("data: {\"error\":{\"message\":\"x\"}}\n\n"), 1)
 	f.Fuzz(func(t *testing.T, raw []byte, size int) {
 		read := func(r io.Reader) (all []string, err error) {
-			e := &events{in: bufio.NewReader(r), alive: func() {}}
+			e := &events{in: bufio.NewReader(r), alive: func() {}, left: maxStream}
 			for {
 				data, err := e.next()
 				if err != nil {

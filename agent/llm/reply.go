@@ -93,7 +93,7 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 }
 
 // errUnusable marks answers that another attempt would not improve.
-var errUnusable = errors.New("the endpoint's answer is inconsistent")
+var errUnusable = errors.New("the endpoint's answer cannot be used")
 
 // decode reads an answer that was not streamed.
 func decode(raw []byte) (completion, error) {

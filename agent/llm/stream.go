@@ -27,7 +27,10 @@ func receive(ctx context.Context, x *exchange, onText func(string)) (completion,
 			var chunk completion
 			if err = json.Unmarshal(raw, &chunk); err == nil {
 				j.add(chunk, onText)
-				continue
+				if j.size <= maxAnswer {
+					continue
+				}
+				return completion{}, tooLarge(maxAnswer)
 			}
 			err = fmt.Errorf("%w in %q", err, readable(string(raw)))
 		}
@@ -60,6 +63,7 @@ type joined struct {
 	calls                      []*joinedCall
 	finish, model              string
 	usage                      *usage
+	size                       int  // of all text and calls
 	started                    bool // some text was passed on
 	chosen                     bool // a chunk with a choice came
 }
@@ -91,7 +95,9 @@ func (j *joined) add(c completion, onText func(string)) {
 	j.content.WriteString(string(d.Content))
 	j.refusal.WriteString(string(d.Refusal))
 	j.thoughts.WriteString(d.thoughts())
+	j.size += len(d.Content) + len(d.Refusal) + len(d.thoughts())
 	for _, piece := range d.ToolCalls {
+		j.size += len(piece.Function.Arguments) + len(piece.Function.Name) + len(piece.ID) + 64
 		call := j.call(piece)
 		if call.name == "" {
 			call.name = piece.Function.Name

@@ -87,14 +87,14 @@ func WriteJSON(path string, v any) error {
 	return WriteFile(path, data)
 }
 
-// ReadJSON reads a file that holds one JSON value.
+// ReadJSON reads a file that holds one JSON value. An error wraps ErrDamaged where it holds something else.
 func ReadJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return fmt.Errorf("read %s: %w: %w", path, ErrDamaged, err)
 	}
 	return nil
 }

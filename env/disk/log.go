@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// ErrDamaged marks a log with a line that is not JSON, other than the last one.
+// ErrDamaged marks a file that does not hold what was written to it: for a log, a line that is not JSON, other than the
+// last one.
 var ErrDamaged = errors.New("the file was damaged")
 
 // Log is an append-only file of JSON lines. A line is handed to the operating system whole before Append returns, so a
