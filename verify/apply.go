@@ -57,6 +57,8 @@ func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 			return c, "", nil
 		case i == 0 && r.ExitCode == commandNotFound:
 			return t.applyOnHost(ctx)
+		case i == 0 && t.alone:
+			return t.applyLoosely(ctx, output(r))
 		case i == 0:
 			words = output(r)
 		}

@@ -29,6 +29,8 @@ type trial struct {
 	spoilt map[string]bool
 	// moved is set where the reward is at another place than the task says.
 	moved bool
+	// alone is set where no other trial comes before or after this one.
+	alone bool
 
 	sb env.Sandbox
 	v  Evaluation

@@ -35,8 +35,8 @@ type LiveModel struct {
 	Context int
 }
 
-// openModel opens a live endpoint and asks it which model it serves, so that a wrong address is reported at once.
-func (w World) openModel(ctx context.Context, c ModelChoice) (LiveModel, error) {
+// OpenEndpoint opens a live endpoint and asks it which model it serves, so that a wrong address is reported at once.
+func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, error) {
 	if w.OpenModel != nil {
 		return w.OpenModel(ctx, c)
 	}
@@ -152,7 +152,7 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	if err != nil {
 		return LiveModel{}, err
 	}
-	return w.openModel(ctx, w.ResolveModel(c, o.BaseURL, o.Name))
+	return w.OpenEndpoint(ctx, w.ResolveModel(c, o.BaseURL, o.Name))
 }
 
 // Recorded returns a model that answers with a recording's replies, in their format unless a flag names another.

@@ -23,7 +23,12 @@ type body struct {
 	agent.Sampling
 
 	Logprobs       bool `json:"logprobs,omitempty"`
+	TopLogprobs    int  `json:"top_logprobs,omitempty"`
 	ReturnTokenIDs bool `json:"return_token_ids,omitempty"`
+
+	// These two together let the model continue the last message, which is its own.
+	ContinueFinalMessage bool  `json:"continue_final_message,omitempty"`
+	AddGenerationPrompt  *bool `json:"add_generation_prompt,omitempty"`
 }
 
 // wireMessage has a content even where it is empty, and reasoning under both of its names, because servers renamed it.

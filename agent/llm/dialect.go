@@ -12,6 +12,7 @@ const (
 	streaming        = "stream"
 	streamOptions    = "stream_options"
 	logprobs         = "logprobs"
+	topLogprobs      = "top_logprobs"
 	tokenIDs         = "return_token_ids"
 	reasoning        = "reasoning"
 	reasoningContent = "reasoning_content"
@@ -64,7 +65,9 @@ func refusedMember(s serverError) string {
 	}
 	// reasoning_content is looked for before reasoning, which is a part of it. max_tokens is refused only where the
 	// message offers the other name, so that a complaint about its value is not taken for one.
-	for _, key := range []string{streamOptions, streaming, tokenIDs, reasoningContent, reasoning, logprobs} {
+	for _, key := range []string{
+		streamOptions, streaming, tokenIDs, reasoningContent, reasoning, logprobs, topLogprobs,
+	} {
 		if s.Param == key || names(text, key) {
 			return key
 		}

@@ -57,6 +57,7 @@ type Client struct {
 
 	dialect atomic.Pointer[dialect]
 	model   atomic.Pointer[string] // chosen by Discover when Options.Model is empty
+	mostTop atomic.Pointer[int]    // most alternatives that Spell may ask for; nil as long as nothing was refused
 }
 
 var _ agent.Model = (*Client)(nil)

@@ -28,9 +28,15 @@ type choice struct {
 	TokenIDs     []int32 `json:"token_ids"`
 	Logprobs     *struct {
 		Content []struct {
-			Logprob *float64 `json:"logprob"`
+			alternative
+			Top []alternative `json:"top_logprobs"`
 		} `json:"content"`
 	} `json:"logprobs"`
+}
+
+type alternative struct {
+	Token   string   `json:"token"`
+	Logprob *float64 `json:"logprob"`
 }
 
 type message struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
 )
 
@@ -61,22 +62,22 @@ last step, <em>area</em> its mean over all validations of a run, which also coun
 <em>Difference</em> is to the first variant, in area, paired by seed.`),
 	}
 	main := a.Variants[:min(2, len(a.Variants))]
-	p.Sections = append(p.Sections, section{"Validation and reward", draw(
+	p.Sections = append(p.Sections, section{"Validation and reward", plot.Draw(
 		chartOf("Validation pass@1", "val/pass@1", main, true),
 		chartOf("Mean reward of the training rollouts", "reward/mean", main, false),
 	)})
 	if len(a.Variants) > 2 {
-		var charts []chart
+		var charts []plot.Chart
 		for i, v := range a.Variants[2:] {
 			c := chartOf(v.Name+": validation pass@1", "val/pass@1", []Variant{a.Variants[0], v}, true)
 			if len(c.Lines) == 2 {
-				c.Lines[1].Color = 1 + i%(colors-1)
+				c.Lines[1].Color = 1 + i%(plot.Colors-1)
 			}
 			charts = append(charts, c)
 		}
-		p.Sections = append(p.Sections, section{"One switch at a time, against " + a.Variants[0].Name, draw(charts...)})
+		p.Sections = append(p.Sections, section{"One switch at a time, against " + a.Variants[0].Name, plot.Draw(charts...)})
 	}
-	p.Sections = append(p.Sections, section{"Diagnostics", draw(
+	p.Sections = append(p.Sections, section{"Diagnostics", plot.Draw(
 		chartOf("Entropy at the trained tokens, in nats", "entropy/mean", main, false),
 		chartOf("Tokens of a reply before its action", "tokens/think_per_turn", main, false),
 		chartOf("Norm of the gradient, before clipping", "optim/grad_norm", main, false),
@@ -88,17 +89,17 @@ last step, <em>area</em> its mean over all validations of a run, which also coun
 }
 
 // chartOf draws one metric of some variants, each as mean and band.
-func chartOf(title, metric string, variants []Variant, dots bool) chart {
-	c := chart{Title: title, Zero: true}
+func chartOf(title, metric string, variants []Variant, dots bool) plot.Chart {
+	c := plot.Chart{Title: title, Zero: true}
 	for i, v := range variants {
 		mean, low, high := v.band(metric)
-		c.Lines = append(c.Lines, line{Label: v.Name, Points: mean, Low: low, High: high, Color: 2 * i, Dots: dots})
+		c.Lines = append(c.Lines, plot.Line{Label: v.Name, Points: mean, Low: low, High: high, Color: 2 * i, Dots: dots})
 	}
 	if metric == "val/pass@1" {
 		for _, v := range variants {
 			for _, run := range v.Runs {
 				if r, ok := collect(run.Points).last("val/random"); ok {
-					c.Marks = []mark{{Label: "random moves", Y: r}}
+					c.Marks = []plot.Mark{{Label: "random moves", Y: r}}
 				}
 			}
 		}
@@ -107,11 +108,11 @@ func chartOf(title, metric string, variants []Variant, dots bool) chart {
 }
 
 // band is a metric's mean over the runs and its interval, at every step that all runs have.
-func (v Variant) band(metric string) (mean, low, high series) {
+func (v Variant) band(metric string) (mean, low, high plot.Series) {
 	values := map[float64][]float64{}
 	for _, run := range v.Runs {
 		for _, p := range collect(run.Points)[metric] {
-			values[p.x] = append(values[p.x], p.y)
+			values[p.X] = append(values[p.X], p.Y)
 		}
 	}
 	for x, ys := range values {
@@ -119,10 +120,11 @@ func (v Variant) band(metric string) (mean, low, high series) {
 			continue
 		}
 		m, half := meanInterval(ys)
-		mean, low, high = append(mean, point{x, m}), append(low, point{x, m - half}), append(high, point{x, m + half})
+		mean = append(mean, plot.Point{X: x, Y: m})
+		low, high = append(low, plot.Point{X: x, Y: m - half}), append(high, plot.Point{X: x, Y: m + half})
 	}
-	for _, s := range []series{mean, low, high} {
-		slices.SortFunc(s, func(a, b point) int { return int(a.x - b.x) })
+	for _, s := range []plot.Series{mean, low, high} {
+		slices.SortFunc(s, func(a, b plot.Point) int { return int(a.X - b.X) })
 	}
 	return mean, low, high
 }
@@ -141,10 +143,10 @@ func compare(variants []Variant) []compareRow {
 			}
 			area := 0.0
 			for _, p := range s {
-				area += p.y
+				area += p.Y
 			}
 			area /= float64(len(s))
-			finals, areas = append(finals, s[len(s)-1].y), append(areas, area)
+			finals, areas = append(finals, s[len(s)-1].Y), append(areas, area)
 			if i == 0 {
 				base[run.Seed] = area
 			} else if b, ok := base[run.Seed]; ok {

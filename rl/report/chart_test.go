@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
 )
 
@@ -15,11 +16,11 @@ func TestAxisOverOneUlp(t *testing.T) {
 	t.Parallel()
 	for n := 16; n <= 512; n++ {
 		for k := range n + 1 {
-			s := series{{1, float64(k) / float64(n)}}
+			s := plot.Series{{X: 1, Y: float64(k) / float64(n)}}
 			if smooth(s)[0] == s[0] && n != 16 {
 				continue // an axis over nothing, like those of the first round
 			}
-			drawn := draw(chart{Lines: []line{{Points: s, Faint: true}, {Points: smooth(s)}}})
+			drawn := plot.Draw(plot.Chart{Lines: []plot.Line{{Points: s, Faint: true}, {Points: smooth(s)}}})
 			if len(drawn) != 1 || strings.Count(string(drawn[0]), `class="grid"`) > 8 {
 				t.Fatalf("mean %d/%d: %.300s", k, n, drawn)
 			}
@@ -37,7 +38,7 @@ func FuzzChart(f *testing.F) {
 			v := math.Float64frombits(binary.LittleEndian.Uint64(raw[i:]))
 			points = append(points, metrics.Point{Step: i, Values: map[string]float64{"x": v}})
 		}
-		for _, svg := range draw(chart{Zero: zero, Lines: []line{{Points: collect(points)["x"]}}}) {
+		for _, svg := range plot.Draw(plot.Chart{Zero: zero, Lines: []plot.Line{{Points: collect(points)["x"]}}}) {
 			if n := strings.Count(string(svg), `class="grid"`); n < 1 || n > 12 {
 				t.Errorf("%d grid lines: %.300s", n, svg)
 			}

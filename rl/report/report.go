@@ -8,12 +8,12 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	_ "embed"
 
+	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
 )
 
@@ -36,6 +36,7 @@ var pageTemplate string
 // page is what the template fills in.
 type page struct {
 	Title    string
+	Style    template.CSS
 	Subtitle string
 	Cards    []card
 	Warnings []string
@@ -66,6 +67,7 @@ func (p page) write(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("page template: %w", err)
 	}
+	p.Style = template.CSS(plot.Style)
 	return t.Execute(w, p)
 }
 
@@ -85,12 +87,7 @@ func WriteRun(w io.Writer, r Run) error {
 }
 
 // curves are the values of each metric by step.
-type curves map[string]series
-
-// series is one curve.
-type series []point
-
-type point struct{ x, y float64 }
+type curves map[string]plot.Series
 
 // maxDrawable is above every value of a metric that means something, and far below where spans overflow.
 const maxDrawable = 1e100
@@ -100,7 +97,7 @@ func collect(points []metrics.Point) curves {
 	for _, p := range points {
 		for name, v := range p.Values {
 			if math.Abs(v) < maxDrawable { // false for NaN
-				c[name] = append(c[name], point{float64(p.Step), v})
+				c[name] = append(c[name], plot.Point{X: float64(p.Step), Y: v})
 			}
 		}
 	}
@@ -110,7 +107,7 @@ func collect(points []metrics.Point) curves {
 func (c curves) lastStep() int {
 	last := 0.0
 	for _, s := range c {
-		last = max(last, s[len(s)-1].x)
+		last = max(last, s[len(s)-1].X)
 	}
 	return int(last)
 }
@@ -118,7 +115,7 @@ func (c curves) lastStep() int {
 // last is the newest value of a metric.
 func (c curves) last(name string) (float64, bool) {
 	if s := c[name]; len(s) > 0 {
-		return s[len(s)-1].y, true
+		return s[len(s)-1].Y, true
 	}
 	return 0, false
 }
@@ -137,14 +134,14 @@ func (c curves) cards() []card {
 	}
 	put("Validation pass@1", "val/pass@1", interval, percent)
 	if s := c["val/pass@1"]; len(s) > 1 {
-		out = append(out, card{"Before training", percent(s[0].y), "validation pass@1"})
+		out = append(out, card{"Before training", percent(s[0].Y), "validation pass@1"})
 	}
 	put("Random moves", "val/random", "on the same tasks", percent)
-	put("Reward", "reward/mean", "mean of the last step", Number)
-	put("Entropy", "entropy/mean", "nats per token", Number)
+	put("Reward", "reward/mean", "mean of the last step", plot.Number)
+	put("Entropy", "entropy/mean", "nats per token", plot.Number)
 	total := 0.0
 	for _, p := range c["time/step"] {
-		total += p.y
+		total += p.Y
 	}
 	if total > 0 {
 		out = append(out, card{"Time", Duration(total), "in steps"})
@@ -153,56 +150,56 @@ func (c curves) cards() []card {
 }
 
 func (c curves) learning() []template.HTML {
-	reward := chart{Title: "Mean reward of the training rollouts", Lines: []line{
+	reward := plot.Chart{Title: "Mean reward of the training rollouts", Lines: []plot.Line{
 		{Label: "each step", Points: c["reward/mean"], Color: 0, Faint: true},
 		{Label: "smoothed", Points: smooth(c["reward/mean"]), Color: 0},
 	}}
-	val := chart{Title: "Validation pass@1, with its 95% interval", Zero: true, Lines: []line{
+	val := plot.Chart{Title: "Validation pass@1, with its 95% interval", Zero: true, Lines: []plot.Line{
 		{Label: "pass@1", Points: c["val/pass@1"], Color: 2, Dots: true, Low: c["val/pass@1_low"],
 			High: c["val/pass@1_high"]},
 		{Label: "pass@k", Points: c["val/pass@k"], Color: 3, Dots: true},
 	}}
 	if v, ok := c.last("val/random"); ok {
-		val.Marks = []mark{{Label: "random moves", Y: v}}
+		val.Marks = []plot.Mark{{Label: "random moves", Y: v}}
 	}
-	return draw(reward, val)
+	return plot.Draw(reward, val)
 }
 
 func (c curves) rollouts() []template.HTML {
-	return draw(
-		chart{Title: "Groups by how many of their rollouts solve the task", Stacked: true, Lines: []line{
+	return plot.Draw(
+		plot.Chart{Title: "Groups by how many of their rollouts solve the task", Stacked: true, Lines: []plot.Line{
 			{Label: "none", Points: c["groups/solve_none"], Color: 1},
 			{Label: "some", Points: c["groups/solve_partial"], Color: 2},
 			{Label: "all", Points: c["groups/solve_all"], Color: 0},
 		}},
-		chart{Title: "Groups that teach something", Zero: true, Lines: []line{
+		plot.Chart{Title: "Groups that teach something", Zero: true, Lines: []plot.Line{
 			{Label: "effective", Points: c["groups/effective"], Color: 2}, {Label: "of", Points: c["groups/total"], Color: 5},
 		}},
-		chart{Title: "How rollouts end, in fractions", Zero: true, Lines: c.family("stop/")},
-		chart{Title: "Masked for how they ended, in fractions", Zero: true, Lines: c.family("masked/")},
+		plot.Chart{Title: "How rollouts end, in fractions", Zero: true, Lines: c.family("stop/")},
+		plot.Chart{Title: "Masked for how they ended, in fractions", Zero: true, Lines: c.family("masked/")},
 		c.single("Turns of a rollout", "mean", "turns/mean", 0),
-		chart{Title: "Tokens of a rollout", Zero: true, Lines: []line{
+		plot.Chart{Title: "Tokens of a rollout", Zero: true, Lines: []plot.Line{
 			{Label: "environment", Points: c["tokens/environment/mean"], Color: 5},
 			{Label: "policy", Points: c["tokens/sampled/mean"], Color: 0},
 		}},
 		c.single("Tokens of a reply before its action", "mean", "tokens/think_per_turn", 3),
-		chart{Title: "Age of the rollouts, in policy versions", Zero: true, Lines: []line{
+		plot.Chart{Title: "Age of the rollouts, in policy versions", Zero: true, Lines: []plot.Line{
 			{Label: "mean", Points: c["staleness/mean"], Color: 0}, {Label: "max", Points: c["staleness/max"], Color: 1},
 		}},
 	)
 }
 
 func (c curves) update() []template.HTML {
-	return draw(
+	return plot.Draw(
 		c.single("Entropy at the trained tokens, in nats", "mean", "entropy/mean", 0),
 		c.single("Norm of the gradient, before clipping", "mean", "optim/grad_norm", 0),
-		chart{Title: "Fraction of the tokens that were clipped", Zero: true, Lines: []line{
+		plot.Chart{Title: "Fraction of the tokens that were clipped", Zero: true, Lines: []plot.Line{
 			{Label: "above, with a positive advantage", Points: c["loss/clip_fraction_high"], Color: 2},
 			{Label: "below, with a negative one", Points: c["loss/clip_fraction_low"], Color: 1},
 		}},
 		c.single("KL(old policy, new policy), estimate k3", "k3", "loss/kl_k3", 0),
 		c.single("KL(sampler, trainer), estimate k3", "k3", "mismatch/kl_k3", 1),
-		chart{Title: "Extremes of the probability ratio", Lines: []line{
+		plot.Chart{Title: "Extremes of the probability ratio", Lines: []plot.Line{
 			{Label: "largest", Points: c["loss/ratio_max"], Color: 2},
 			{Label: "smallest", Points: c["loss/ratio_min"], Color: 1},
 		}},
@@ -212,12 +209,12 @@ func (c curves) update() []template.HTML {
 }
 
 func (c curves) time() []template.HTML {
-	return draw(
-		chart{Title: "Where a step's time goes, in seconds", Stacked: true, Lines: []line{
+	return plot.Draw(
+		plot.Chart{Title: "Where a step's time goes, in seconds", Stacked: true, Lines: []plot.Line{
 			{Label: "rollouts", Points: c["time/rollouts"], Color: 0}, {Label: "rows", Points: c["time/rows"], Color: 4},
 			{Label: "update", Points: c["time/update"], Color: 2}, {Label: "publish", Points: c["time/publish"], Color: 3},
 		}},
-		chart{Title: "Where a rollout's time goes, in seconds", Stacked: true, Lines: []line{
+		plot.Chart{Title: "Where a rollout's time goes, in seconds", Stacked: true, Lines: []plot.Line{
 			{Label: "model", Points: c["time/model"], Color: 0}, {Label: "environment", Points: c["time/environment"], Color: 2},
 			{Label: "reward", Points: c["time/reward"], Color: 3}, {Label: "waiting", Points: c["time/queue"], Color: 1},
 		}},
@@ -226,19 +223,19 @@ func (c curves) time() []template.HTML {
 }
 
 // single is a chart of one metric.
-func (c curves) single(title, label, metric string, color int) chart {
-	return chart{Title: title, Zero: true, Lines: []line{{Label: label, Points: c[metric], Color: color}}}
+func (c curves) single(title, label, metric string, color int) plot.Chart {
+	return plot.Chart{Title: title, Zero: true, Lines: []plot.Line{{Label: label, Points: c[metric], Color: color}}}
 }
 
 // family are the curves below a name, without those that are zero throughout.
-func (c curves) family(prefix string) []line {
-	var out []line
+func (c curves) family(prefix string) []plot.Line {
+	var out []plot.Line
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		label, ok := strings.CutPrefix(name, prefix)
-		if !ok || !slices.ContainsFunc(c[name], func(p point) bool { return p.y != 0 }) {
+		if !ok || !slices.ContainsFunc(c[name], func(p plot.Point) bool { return p.Y != 0 }) {
 			continue
 		}
-		out = append(out, line{Label: strings.ReplaceAll(label, "_", " "), Points: c[name], Color: len(out)})
+		out = append(out, plot.Line{Label: strings.ReplaceAll(label, "_", " "), Points: c[name], Color: len(out)})
 	}
 	return out
 }
@@ -250,11 +247,12 @@ func (c curves) table() []tableRow {
 		s := c[name]
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, p := range s {
-			low, high = min(low, p.y), max(high, p.y)
+			low, high = min(low, p.Y), max(high, p.Y)
 		}
 		d := metrics.Describe(name)
 		rows = append(rows, tableRow{
-			Name: name, Help: d.Help, Last: Number(s[len(s)-1].y), Min: Number(low), Max: Number(high), Spark: spark(s),
+			Name: name, Help: d.Help, Last: plot.Number(s[len(s)-1].Y), Min: plot.Number(low), Max: plot.Number(high),
+			Spark: plot.Spark(s),
 		})
 	}
 	return rows
@@ -282,45 +280,16 @@ func byCatalogue() func(a, b string) int {
 }
 
 // smooth is an exponential mean with a window of about ten points, started without a bias.
-func smooth(s series) series {
+func smooth(s plot.Series) plot.Series {
 	const keep = 0.85
-	out := make(series, len(s))
+	out := make(plot.Series, len(s))
 	sum, weight := 0.0, 0.0
 	for i, p := range s {
-		sum = keep*sum + (1-keep)*p.y
+		sum = keep*sum + (1-keep)*p.Y
 		weight = keep*weight + (1 - keep)
-		out[i] = point{p.x, sum / weight}
+		out[i] = plot.Point{X: p.X, Y: sum / weight}
 	}
 	return out
-}
-
-// Number writes a value with about three digits that count.
-func Number(v float64) string {
-	switch a := math.Abs(v); {
-	case a == 0:
-		return "0"
-	case a >= 1e6 || a < 1e-3:
-		return strconv.FormatFloat(v, 'e', 2, 64)
-	case v == math.Trunc(v):
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case a >= 10:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	case a >= 0.1:
-		return strconv.FormatFloat(v, 'f', 3, 64)
-	default:
-		return strconv.FormatFloat(v, 'f', 4, 64)
-	}
-}
-
-// short is Number without the zeros at its end, for axes.
-func short(v float64) string {
-	s := Number(v)
-	if strings.Contains(s, "e") || !strings.Contains(s, ".") {
-		return s
-	}
-	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }
 
 func percent(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) }

@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"deepswe/agent/cli"
+	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
 )
@@ -137,7 +138,7 @@ func (v *view) single(r *runView, now time.Time) []string {
 		lines = append(lines, fmt.Sprintf("groups  %.0f none  %.0f some  %.0f all solved", r.values["groups/solve_none"],
 			r.values["groups/solve_partial"], r.values["groups/solve_all"]),
 			fmt.Sprintf("update  entropy %.3f  clipped %.3f  gradient %s  kl %s", r.values["entropy/mean"],
-				r.values["loss/clip_fraction"], report.Number(r.values["optim/grad_norm"]), report.Number(r.values["loss/kl_k3"])))
+				r.values["loss/clip_fraction"], plot.Number(r.values["optim/grad_norm"]), plot.Number(r.values["loss/kl_k3"])))
 	}
 	return lines
 }

@@ -17,30 +17,38 @@ type Prediction struct {
 	Patch *string `json:"model_patch"`
 }
 
-// ReadPredictions reads a list of predictions, an object of predictions by any key, or one prediction a line. Which of
-// them it is shows in the content, so that a file's name does not matter. Of several predictions for a task the last
-// one counts, in the place of the first.
+// ReadPredictions reads predictions in any of the forms of [ReadAllPredictions]. Of several for a task the last one
+// counts, in the place of the first.
 func ReadPredictions(r io.Reader) ([]Prediction, error) {
-	list, err := values(json.NewDecoder(r))
-	if err != nil {
-		return nil, fmt.Errorf("read predictions: %w", err)
-	}
+	list, err := ReadAllPredictions(r)
 	var predictions []Prediction
 	at := map[string]int{}
-	for n, raw := range list {
-		var p Prediction
-		if err := json.Unmarshal(raw, &p); err != nil {
-			return nil, fmt.Errorf("prediction %d: %w", n+1, err)
-		}
-		if p.InstanceID == "" {
-			return nil, fmt.Errorf("prediction %d: it has no instance_id", n+1)
-		}
+	for _, p := range list {
 		if i, again := at[p.InstanceID]; again {
 			predictions[i] = p
 			continue
 		}
 		at[p.InstanceID] = len(predictions)
 		predictions = append(predictions, p)
+	}
+	return predictions, err
+}
+
+// ReadAllPredictions reads a list of predictions, an object of predictions by any key, or one prediction a line. Which
+// of them it is shows in the content, so that a file's name does not matter.
+func ReadAllPredictions(r io.Reader) ([]Prediction, error) {
+	list, err := values(json.NewDecoder(r))
+	if err != nil {
+		return nil, fmt.Errorf("read predictions: %w", err)
+	}
+	predictions := make([]Prediction, len(list))
+	for n, raw := range list {
+		if err := json.Unmarshal(raw, &predictions[n]); err != nil {
+			return nil, fmt.Errorf("prediction %d: %w", n+1, err)
+		}
+		if predictions[n].InstanceID == "" {
+			return nil, fmt.Errorf("prediction %d: it has no instance_id", n+1)
+		}
 	}
 	return predictions, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -114,6 +115,23 @@ func (e *Evaluation) KeepTasks() error {
 	return err
 }
 
+// SameTasks checks that tasks are those that the run in a directory was played with, as far as the run has them. The
+// error wraps ErrChanged. A directory without a record of tasks passes.
+func SameTasks(run string, tasks map[string]env.Task) error {
+	var kept keptTasks
+	if err := disk.ReadJSON(filepath.Join(run, tasksFile), &kept); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, k := range kept.Tasks {
+		if t, ok := tasks[k.ID]; ok && (&verify.Evaluator{}).Key(t, nil) != k.Key {
+			return fmt.Errorf("task %s is %w in %s", k.ID, ErrChanged, run)
+		}
+	}
+	return nil
+}
+
 // keptModel is model.json: the model as the endpoint served it.
 type keptModel struct {
 	Version int    `json:"version"`
@@ -131,6 +149,13 @@ func (e *Evaluation) KeepModel(context int) error {
 			ErrChanged, e.Dir.Path(), before.Name, before.Context, now.Name, now.Context)
 	}
 	return err
+}
+
+// ModelOf returns the name of the model of the run in the directory; empty where it is not known.
+func ModelOf(run string) string {
+	var m keptModel
+	_ = disk.ReadJSON(filepath.Join(run, modelFile), &m)
+	return m.Name
 }
 
 // keep writes a file, unless it is there already: then it returns what that holds.

@@ -33,12 +33,8 @@ type Estimate struct {
 	High  float64 `json:"high"`
 }
 
-// PassRate is the mean of PassAtK over the tasks. Its interval treats the tasks as the sample: it is the score interval
-// of Wilson 1927 for a share, with the number of draws that would have the standard error that the tasks have among
-// themselves (Kish's effective sample size). Unlike the normal approximation it does not shrink to a point where every
-// task is solved or none.
+// PassRate is the mean of PassAtK over the tasks.
 func PassRate(tasks []Attempts, k int) Estimate {
-	e := Estimate{K: k}
 	var rates []float64
 	made := 0
 	for _, t := range tasks {
@@ -47,7 +43,15 @@ func PassRate(tasks []Attempts, k int) Estimate {
 			made += t.Made
 		}
 	}
-	e.Tasks = len(rates)
+	return MeanRate(k, rates, made)
+}
+
+// MeanRate is the mean of the tasks' rates with k of their attempts, of which made were made in all. Its interval treats
+// the tasks as the sample: it is the score interval of Wilson 1927 for a share, with the number of draws that would have
+// the standard error that the tasks have among themselves (Kish's effective sample size). Unlike the normal
+// approximation it does not shrink to a point where every task is solved or none.
+func MeanRate(k int, rates []float64, made int) Estimate {
+	e := Estimate{K: k, Tasks: len(rates)}
 	for _, r := range rates {
 		e.Rate += r / float64(len(rates))
 	}

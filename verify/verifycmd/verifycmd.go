@@ -1,4 +1,4 @@
-// Package verifycmd has the commands that measure: eval and grade.
+// Package verifycmd has the commands that measure and choose: eval, grade and rank.
 //
 // It declares their flags and prints their results; everything else is in the packages swe and cli. What it needs from
 // outside comes in through [Deps]; it keeps no state. A command runs once.
@@ -28,7 +28,7 @@ type Deps struct {
 // New returns the commands of this package.
 func New(d Deps) []*cobra.Command {
 	d.Log = d.Logger()
-	return []*cobra.Command{newEval(d), newGrade(d)}
+	return []*cobra.Command{newEval(d), newGrade(d), newRank(d)}
 }
 
 // session is what a run of eval and a run of grade have in common.

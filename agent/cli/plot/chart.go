@@ -1,41 +1,59 @@
-package report
+package plot
 
 import (
+	"cmp"
+	_ "embed"
 	"fmt"
 	"html/template"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// chart is a plot over training steps.
-type chart struct {
+// Chart is a plot of lines.
+type Chart struct {
 	Title string
-	Lines []line
+	Lines []Line
 	// Marks are levels to compare with.
-	Marks []mark
+	Marks []Mark
 	// Stacked draws the lines as areas on top of each other.
 	Stacked bool
 	// Zero makes the axis begin at 0.
 	Zero bool
+	// X is what the horizontal axis counts, in the text that appears when a point is pointed at: "step" when empty.
+	X string
+	// Fractions lets the horizontal axis have ticks between whole numbers.
+	Fractions bool
 }
 
-// line is one curve. Low and High, of the same steps, make a band around it.
-type line struct {
+// Line is one curve. Low and High, of the same steps, make a band around it.
+type Line struct {
 	Label     string
-	Points    series
-	Low, High series
+	Points    Series
+	Low, High Series
 	// Color is the place in the palette.
 	Color int
 	// Faint lines are drawn behind others, and Dots mark each point.
 	Faint, Dots bool
 }
 
-// mark is a level across the plot.
-type mark struct {
+// Mark is a level across the plot.
+type Mark struct {
 	Label string
 	Y     float64
 }
+
+// Series is one curve.
+type Series []Point
+
+// Point is a place on it.
+type Point struct{ X, Y float64 }
+
+// Style is what charts, and the pages around them, look like: a style sheet, light or dark as the reader's system is.
+//
+//go:embed style.css
+var Style string
 
 // The plot's size and margins, in the units of its viewBox.
 const (
@@ -46,14 +64,14 @@ const (
 	maxDrawn    = 600 // points of a line; more cannot be told apart
 )
 
-// colors is the length of the palette in page.html.
-const colors = 8
+// Colors is the length of the palette in style.css.
+const Colors = 8
 
-// draw renders charts and leaves out those without a curve.
-func draw(charts ...chart) []template.HTML {
+// Draw renders charts and leaves out those without a curve.
+func Draw(charts ...Chart) []template.HTML {
 	var out []template.HTML
 	for _, c := range charts {
-		c.Lines = slices.DeleteFunc(c.Lines, func(l line) bool { return len(l.Points) == 0 })
+		c.Lines = slices.DeleteFunc(c.Lines, func(l Line) bool { return len(l.Points) == 0 })
 		if len(c.Lines) > 0 {
 			out = append(out, c.svg())
 		}
@@ -67,7 +85,7 @@ type plot struct {
 	x0, x1, y0, y1 float64
 }
 
-func (c chart) svg() template.HTML {
+func (c Chart) svg() template.HTML {
 	p := &plot{}
 	if c.Stacked {
 		c.Lines = stack(c.Lines)
@@ -76,7 +94,7 @@ func (c chart) svg() template.HTML {
 	fmt.Fprintf(p, `<figure><figcaption>%s</figcaption>`, template.HTMLEscapeString(c.Title))
 	fmt.Fprintf(p, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height,
 		template.HTMLEscapeString(c.Title))
-	p.axes()
+	p.axes(c.Fractions)
 	for _, l := range c.Lines {
 		p.band(l, c.Stacked)
 	}
@@ -87,7 +105,7 @@ func (c chart) svg() template.HTML {
 			width-right, p.py(m.Y)-4, template.HTMLEscapeString(m.Label), Number(m.Y))
 	}
 	for _, l := range c.Lines {
-		p.line(l)
+		p.line(l, cmp.Or(c.X, "step"))
 	}
 	p.WriteString(`</svg>`)
 	c.legend(p)
@@ -96,15 +114,15 @@ func (c chart) svg() template.HTML {
 }
 
 // stack adds each line's values to those below it and hangs an area between the two.
-func stack(lines []line) []line {
+func stack(lines []Line) []Line {
 	below := map[float64]float64{}
-	out := make([]line, len(lines))
+	out := make([]Line, len(lines))
 	for i, l := range lines {
-		out[i] = line{Label: l.Label, Color: l.Color}
+		out[i] = Line{Label: l.Label, Color: l.Color}
 		for _, q := range l.Points {
-			out[i].Low = append(out[i].Low, point{q.x, below[q.x]})
-			below[q.x] += q.y
-			out[i].Points = append(out[i].Points, point{q.x, below[q.x]})
+			out[i].Low = append(out[i].Low, Point{q.X, below[q.X]})
+			below[q.X] += q.Y
+			out[i].Points = append(out[i].Points, Point{q.X, below[q.X]})
 		}
 		out[i].High = out[i].Points
 	}
@@ -112,13 +130,13 @@ func stack(lines []line) []line {
 }
 
 // scale finds the ranges of both axes.
-func (c chart) scale(p *plot) {
+func (c Chart) scale(p *plot) {
 	p.x0, p.x1, p.y0, p.y1 = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
 	for _, l := range c.Lines {
-		for _, s := range []series{l.Points, l.Low, l.High} {
+		for _, s := range []Series{l.Points, l.Low, l.High} {
 			for _, q := range s {
-				p.x0, p.x1 = min(p.x0, q.x), max(p.x1, q.x)
-				p.y0, p.y1 = min(p.y0, q.y), max(p.y1, q.y)
+				p.x0, p.x1 = min(p.x0, q.X), max(p.x1, q.X)
+				p.y0, p.y1 = min(p.y0, q.Y), max(p.y1, q.Y)
 			}
 		}
 	}
@@ -159,7 +177,7 @@ func (p *plot) py(y float64) float64 {
 	return height - bottom - (y-p.y0)/(p.y1-p.y0)*(height-top-bottom)
 }
 
-func (p *plot) axes() {
+func (p *plot) axes(fractions bool) {
 	step := tick(p.y1 - p.y0)
 	for i := range int(math.Round((p.y1-p.y0)/step)) + 1 {
 		y := p.y0 + float64(i)*step
@@ -167,40 +185,42 @@ func (p *plot) axes() {
 			y = 0
 		}
 		fmt.Fprintf(p, `<line class="grid" x1="%g" x2="%.1f" y1="%.1f" y2="%.1f"/>`, left, width-right, p.py(y), p.py(y))
-		fmt.Fprintf(p, `<text class="ylabel" x="%g" y="%.1f">%s</text>`, left-6, p.py(y)+4, short(y))
+		fmt.Fprintf(p, `<text class="ylabel" x="%g" y="%.1f">%s</text>`, left-6, p.py(y)+4, Short(y))
 	}
-	step = max(1, tick(p.x1-p.x0))
+	if step = tick(p.x1 - p.x0); !fractions {
+		step = max(1, step)
+	}
 	first := math.Ceil(p.x0 / step)
 	for i := range max(0, int(math.Floor(p.x1/step+1e-6)-first)+1) {
 		x := (first + float64(i)) * step
-		fmt.Fprintf(p, `<text class="xlabel" x="%.1f" y="%g">%s</text>`, p.px(x), height-8, short(x))
+		fmt.Fprintf(p, `<text class="xlabel" x="%.1f" y="%g">%s</text>`, p.px(x), height-8, Short(x))
 	}
 }
 
 // thin leaves out points that are too close to be seen, but never the last.
-func thin(s series) series {
+func thin(s Series) Series {
 	if len(s) <= maxDrawn {
 		return s
 	}
-	out := make(series, 0, maxDrawn+1)
+	out := make(Series, 0, maxDrawn+1)
 	for i := range maxDrawn {
 		out = append(out, s[i*len(s)/maxDrawn])
 	}
 	return append(out, s[len(s)-1])
 }
 
-func (p *plot) path(s series) string {
+func (p *plot) path(s Series) string {
 	var b strings.Builder
 	for i, q := range thin(s) {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		fmt.Fprintf(&b, "%.1f,%.1f", p.px(q.x), p.py(q.y))
+		fmt.Fprintf(&b, "%.1f,%.1f", p.px(q.X), p.py(q.Y))
 	}
 	return b.String()
 }
 
-func (p *plot) band(l line, area bool) {
+func (p *plot) band(l Line, area bool) {
 	if len(l.Low) == 0 || len(l.High) == 0 {
 		return
 	}
@@ -210,15 +230,15 @@ func (p *plot) band(l line, area bool) {
 	}
 	back := slices.Clone(l.Low)
 	slices.Reverse(back)
-	fmt.Fprintf(p, `<polygon class="%s c%d" points="%s %s"/>`, class, l.Color%colors, p.path(l.High), p.path(back))
+	fmt.Fprintf(p, `<polygon class="%s c%d" points="%s %s"/>`, class, l.Color%Colors, p.path(l.High), p.path(back))
 }
 
-func (p *plot) line(l line) {
+func (p *plot) line(l Line, counted string) {
 	class := "line"
 	if l.Faint {
 		class = "line faint"
 	}
-	fmt.Fprintf(p, `<polyline class="%s c%d" points="%s"/>`, class, l.Color%colors, p.path(l.Points))
+	fmt.Fprintf(p, `<polyline class="%s c%d" points="%s"/>`, class, l.Color%Colors, p.path(l.Points))
 	points := thin(l.Points)
 	radius := 0.0
 	if l.Dots || len(points) == 1 {
@@ -229,13 +249,14 @@ func (p *plot) line(l line) {
 			continue
 		}
 		// Every point can be read off by pointing at it.
-		fmt.Fprintf(p, `<circle class="dot c%d" cx="%.1f" cy="%.1f" r="%g"/>`, l.Color%colors, p.px(q.x), p.py(q.y), radius)
-		fmt.Fprintf(p, `<circle class="touch" cx="%.1f" cy="%.1f" r="6"><title>%s, step %s: %s</title></circle>`,
-			p.px(q.x), p.py(q.y), template.HTMLEscapeString(l.Label), Number(q.x), Number(q.y))
+		fmt.Fprintf(p, `<circle class="dot c%d" cx="%.1f" cy="%.1f" r="%g"/>`, l.Color%Colors, p.px(q.X), p.py(q.Y), radius)
+		fmt.Fprintf(p, `<circle class="touch" cx="%.1f" cy="%.1f" r="6"><title>%s, %s %s: %s</title></circle>`,
+			p.px(q.X), p.py(q.Y), template.HTMLEscapeString(l.Label), template.HTMLEscapeString(counted), Number(q.X),
+			Number(q.Y))
 	}
 }
 
-func (c chart) legend(p *plot) {
+func (c Chart) legend(p *plot) {
 	if len(c.Lines) < 2 {
 		return
 	}
@@ -245,20 +266,20 @@ func (c chart) legend(p *plot) {
 		if l.Faint {
 			class = " faint"
 		}
-		fmt.Fprintf(p, `<span><i class="c%d%s"></i>%s</span>`, l.Color%colors, class, template.HTMLEscapeString(l.Label))
+		fmt.Fprintf(p, `<span><i class="c%d%s"></i>%s</span>`, l.Color%Colors, class, template.HTMLEscapeString(l.Label))
 	}
 	p.WriteString(`</div>`)
 }
 
-// spark is a curve as small as a word.
-func spark(s series) template.HTML {
-	if len(s) < 2 || s[0].x == s[len(s)-1].x {
+// Spark is a curve as small as a word.
+func Spark(s Series) template.HTML {
+	if len(s) < 2 || s[0].X == s[len(s)-1].X {
 		return ""
 	}
 	const w, h = 120.0, 22.0
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, q := range s {
-		low, high = min(low, q.y), max(high, q.y)
+		low, high = min(low, q.Y), max(high, q.Y)
 	}
 	if low == high {
 		high = low + 1
@@ -266,8 +287,37 @@ func spark(s series) template.HTML {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 %g %g"><polyline class="line c0" points="`, w, h)
 	for _, q := range thin(s) {
-		fmt.Fprintf(&b, "%.1f,%.1f ", 1+(q.x-s[0].x)/(s[len(s)-1].x-s[0].x)*(w-2), h-2-(q.y-low)/(high-low)*(h-4))
+		fmt.Fprintf(&b, "%.1f,%.1f ", 1+(q.X-s[0].X)/(s[len(s)-1].X-s[0].X)*(w-2), h-2-(q.Y-low)/(high-low)*(h-4))
 	}
 	b.WriteString(`"/></svg>`)
 	return template.HTML(b.String())
+}
+
+// Number writes a value with about three digits that count.
+func Number(v float64) string {
+	switch a := math.Abs(v); {
+	case a == 0:
+		return "0"
+	case a >= 1e6 || a < 1e-3:
+		return strconv.FormatFloat(v, 'e', 2, 64)
+	case v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case a >= 10:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case a >= 0.1:
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 4, 64)
+	}
+}
+
+// Short is Number without the zeros at its end, for axes.
+func Short(v float64) string {
+	s := Number(v)
+	if strings.Contains(s, "e") || !strings.Contains(s, ".") {
+		return s
+	}
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
 }

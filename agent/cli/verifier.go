@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// VerifierFlags are the flags about choosing among several attempts. What they mean is decided where the verifiers are.
+type VerifierFlags struct {
+	// Verifier is none, free, exec or hybrid.
+	Verifier string
+	Top      int
+
+	JudgeModel   string
+	JudgeURL     string
+	JudgeContext int
+	JudgeSamples int
+	JudgePack    string
+
+	// Command and Parser run the repository's own tests; Written is how often an agent writes further ones.
+	Command string
+	Parser  string
+	Timeout time.Duration
+	Written int
+}
+
+// verifiers are the words of --verifier.
+var verifiers = []string{"none", "free", "exec", "hybrid"}
+
+// Add adds the flags to a command's. without is the default of --verifier.
+func (o *VerifierFlags) Add(cmd *cobra.Command, without string) {
+	f := cmd.Flags()
+	f.StringVar(&o.Verifier, "verifier", without,
+		"choose by `V`: none (agreement), free (a judge model), exec (tests) or hybrid (both)")
+	f.IntVar(&o.Top, "top", 0, "hybrid: test only the `N` best by score (0: half of them)")
+	f.StringVar(&o.JudgeModel, "judge-model", "", "`NAME` of the judge model (default: the model judges itself)")
+	f.StringVar(&o.JudgeURL, "judge-url", "", "`URL` of the judge's endpoint (default: the model's)")
+	f.IntVar(&o.JudgeContext, "judge-context", 0, "condense to `N` tokens for the judge (default: what its endpoint has)")
+	f.IntVar(&o.JudgeSamples, "judge-samples", 8, "answers to sample where the judge's endpoint gives no logprobs")
+	f.StringVar(&o.JudgePack, "judge-pack", "", "what the judge is told, from the YAML `FILE`")
+	f.StringVar(&o.Command, "test", "", "run the repository's tests with `CMD` (default: found in the repository)")
+	f.StringVar(&o.Parser, "test-parser", "", "`NAME` of the parser for the output of --test")
+	f.DurationVar(&o.Timeout, "test-timeout", 0, "longest `TIME` for a run of tests (default: the task's own, or 30m)")
+	f.IntVar(&o.Written, "write-tests", 4, "let the agent write tests for the issue `N` times (0: not at all)")
+	Choices(cmd, "verifier", verifiers...)
+}
+
+// Check validates the flags without opening anything.
+func (o *VerifierFlags) Check() error {
+	switch {
+	case !slices.Contains(verifiers, o.Verifier):
+		return Usagef("invalid --verifier %q: choose %s", o.Verifier, strings.Join(verifiers, ", "))
+	case o.Top < 0 || o.JudgeContext < 0 || o.Written < 0:
+		return Usagef("--top, --judge-context and --write-tests must not be negative")
+	case o.JudgeSamples < 1:
+		return Usagef("--judge-samples must be at least 1")
+	case o.Timeout < 0:
+		return Usagef("--test-timeout must not be negative")
+	case (o.Command == "") != (o.Parser == ""):
+		return Usagef("--test and --test-parser belong together")
+	}
+	return nil
+}
+
+// Judges reports whether the verifier goes by scores of a judge.
+func (o *VerifierFlags) Judges() bool { return o.Verifier == "free" || o.Verifier == "hybrid" }
+
+// Tests reports whether the verifier goes by tests.
+func (o *VerifierFlags) Tests() bool { return o.Verifier == "exec" || o.Verifier == "hybrid" }
+
+// OpenJudge opens the judge. Without flags about it that is model, which then judges its own work: self is set. The key
+// of an endpoint of its own is DEEPSWE_JUDGE_API_KEY, else OPENAI_API_KEY.
+func (o *VerifierFlags) OpenJudge(ctx context.Context, w World, model *LiveModel, main *ModelFlags) (
+	judge LiveModel, self bool, err error,
+) {
+	if o.JudgeURL == "" && o.JudgeModel == "" && model != nil {
+		return *model, true, nil
+	}
+	c, err := w.LoadConfig()
+	if err != nil {
+		return LiveModel{}, false, err
+	}
+	choice := w.ResolveModel(c, main.BaseURL, main.Name)
+	if o.JudgeURL != "" {
+		choice = ModelChoice{BaseURL: o.JudgeURL, APIKey: choice.APIKey}
+	}
+	choice.Model = cmp.Or(o.JudgeModel, choice.Model)
+	choice.APIKey = cmp.Or(w.Getenv("DEEPSWE_JUDGE_API_KEY"), choice.APIKey)
+	judge, err = w.OpenEndpoint(ctx, choice)
+	return judge, o.JudgeURL == "" && o.JudgeModel == "", err
+}

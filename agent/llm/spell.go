@@ -1,0 +1,134 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepswe/agent"
+)
+
+// Alternative is a token that could stand at a place, and the logarithm of its probability there.
+type Alternative struct {
+	Text    string
+	Logprob float64
+}
+
+// Token is a token of a reply, with the most probable tokens at its place; most servers list the token itself among
+// them.
+type Token struct {
+	Alternative
+	Top []Alternative
+}
+
+// Spelling is a reply token by token.
+type Spelling struct {
+	Reply agent.Reply
+	// Tokens are those of the whole completion, thoughts included; nil where the endpoint gives no logprobs.
+	Tokens []Token
+	// Top is how many alternatives were asked for: less than wanted where the endpoint allows fewer.
+	Top int
+}
+
+// Spell asks for one message like [Client.Complete], and for the top most probable tokens at each place. Where the
+// endpoint allows fewer it takes those, and where it gives no logprobs it takes the reply alone. When the last message
+// is the assistant's, the model continues it; servers other than vLLM and SGLang may begin a new one instead.
+func (c *Client) Spell(ctx context.Context, r agent.Request, top int) (Spelling, error) {
+	model, err := c.modelName(ctx)
+	if err != nil {
+		return Spelling{}, fmt.Errorf("choose a model: %w", err)
+	}
+	for {
+		if most := c.mostTop.Load(); most != nil {
+			top = min(top, *most)
+		}
+		var s Spelling
+		err := c.retry(ctx, c.o.MaxRetries, func(ctx context.Context, d *dialect) *Error {
+			b := newBody(r, model, d)
+			b.Stream, b.StreamOptions = false, nil
+			if top > 0 && !d.refuses(logprobs) && !d.refuses(topLogprobs) {
+				b.Logprobs, b.TopLogprobs = true, top
+			}
+			if n := len(r.Messages); n > 0 && r.Messages[n-1].Role == agent.RoleAssistant {
+				b.ContinueFinalMessage, b.AddGenerationPrompt = true, new(bool)
+			}
+			var failed *Error
+			s, failed = c.spelling(ctx, b, r)
+			return failed
+		})
+		fewer, refused := fewerTop(err, top)
+		if !refused {
+			return s, err
+		}
+		c.mostTop.Store(&fewer)
+	}
+}
+
+// spelling sends the request once.
+func (c *Client) spelling(ctx context.Context, b *body, r agent.Request) (Spelling, *Error) {
+	start := time.Now()
+	ctx, w := watch(ctx, wholeAnswer)
+	defer w.stop()
+	x := &exchange{http: c.http, body: b, watch: w}
+	err := c.send(ctx, x)
+	var got completion
+	if x.ok() && x.raw != nil {
+		got, err = decode(x.raw)
+	}
+	if err == nil {
+		err = got.usable()
+	}
+	s := Spelling{Top: b.TopLogprobs}
+	if err == nil {
+		s.Reply, err = got.reply(r, c.o.Log)
+	}
+	if err != nil {
+		return Spelling{}, c.failure(ctx, x, err)
+	}
+	s.Reply.Elapsed = time.Since(start)
+	if probs := got.Choices[0].Logprobs; probs != nil && b.Logprobs {
+		for _, p := range probs.Content {
+			if p.Logprob == nil {
+				return s, nil // a server that only pretends: the reply stands alone
+			}
+			t := Token{Alternative: Alternative{p.Token, *p.Logprob}}
+			for _, o := range p.Top {
+				if o.Logprob != nil {
+					t.Top = append(t.Top, Alternative{o.Token, *o.Logprob})
+				}
+			}
+			s.Tokens = append(s.Tokens, t)
+		}
+	}
+	return s, nil
+}
+
+// fewTop is the smallest number of alternatives that a server with any gives.
+const fewTop = 5
+
+// topBound matches how servers say how many alternatives they give.
+var topBound = regexp.MustCompile(`(?i)(?:max(?:imum)?(?: allowed)?|less than or equal to|at most|<=|up to|` +
+	`between 0 and)[^0-9]{0,12}(\d+)`)
+
+// fewerTop reports whether a request was refused for the number of alternatives, and returns how many to try next.
+func fewerTop(err error, top int) (fewer int, refused bool) {
+	failed, ok := errors.AsType[*Error](err)
+	if !ok || top == 0 || failed.Status != http.StatusBadRequest && failed.Status != http.StatusUnprocessableEntity ||
+		!strings.Contains(strings.ToLower(failed.said.Message+failed.said.Param), "logprobs") {
+		return 0, false
+	}
+	if m := topBound.FindStringSubmatch(failed.said.Message); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil && n < top {
+			return n, true
+		}
+	}
+	if top > fewTop {
+		return fewTop, true
+	}
+	return 0, true
+}

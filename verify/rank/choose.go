@@ -1,0 +1,248 @@
+package rank
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Rule says how to choose.
+type Rule struct {
+	Verifier Verifier
+	// Top is how many candidates [Hybrid] keeps by score: half of those with a patch, at least one, when 0.
+	Top int
+}
+
+// Stage is a step of the rule, by which a candidate was dropped or chosen.
+type Stage string
+
+// The stages, in the order in which the rule applies them.
+const (
+	StageEmpty        Stage = "empty"        // the patch changes nothing, and another one does
+	StageRejected     Stage = "rejected"     // it does not apply, or was caught forging results
+	StageTop          Stage = "top"          // not among the best by score
+	StageRegression   Stage = "regression"   // fewer regression tests pass than with another
+	StageReproduction Stage = "reproduction" // fewer reproduction tests pass
+	StageScore        Stage = "score"        // a lower score
+	StageAgreement    Stage = "agreement"    // fewer candidates propose the same patch
+	StageFirst        Stage = "first"        // alike in everything, and a later attempt
+	StageChosen       Stage = "chosen"
+)
+
+// Choice is the outcome of a rule.
+type Choice struct {
+	// Winner is the place of the chosen candidate, -1 where there is none.
+	Winner int
+	// Stages says for each candidate what became of it.
+	Stages []Stage
+	// Decisive is the last stage that dropped a candidate; StageChosen where there was only one.
+	Decisive Stage
+	// Agree is how many candidates propose the winner's patch, itself included.
+	Agree int
+	// Top is how many candidates the cut by score was for, 0 where none was made.
+	Top int
+}
+
+// Choose applies the rule: of the candidates with a patch that was not rejected, the Top with the best scores (Hybrid
+// only; candidates level with the last of them stay), then those with the most regression tests, then those with the
+// most reproduction tests, then those with the best score, then those whose patch most candidates propose, then the one
+// with the lowest ID.
+//
+// A step without any information drops nobody: scores where no candidate has one, tests where none was tested.
+// Otherwise a missing score is below every score, and missing results are below all results. An empty patch wins only
+// where all are empty, a rejected one only where none is left. The outcome does not depend on the order of the
+// candidates.
+func (r Rule) Choose(cs []Candidate) Choice {
+	c := Choice{Winner: -1, Stages: make([]Stage, len(cs)), Decisive: StageChosen}
+	alive := make([]int, len(cs))
+	for i := range cs {
+		alive[i] = i
+	}
+	drop := func(s Stage, keep func(i int) bool) {
+		kept := slices.DeleteFunc(slices.Clone(alive), func(i int) bool { return !keep(i) })
+		if len(kept) == 0 || len(kept) == len(alive) {
+			return
+		}
+		for _, i := range alive {
+			if !slices.Contains(kept, i) {
+				c.Stages[i] = s
+			}
+		}
+		alive, c.Decisive = kept, s
+	}
+	best := func(s Stage, compare func(a, b Candidate) int) {
+		if len(alive) < 2 {
+			return
+		}
+		top := slices.MaxFunc(alive, func(i, j int) int { return compare(cs[i], cs[j]) })
+		drop(s, func(i int) bool { return compare(cs[i], cs[top]) == 0 })
+	}
+	drop(StageEmpty, func(i int) bool { return !cs[i].empty() })
+	if r.Verifier.Tests() {
+		drop(StageRejected, func(i int) bool { return !cs[i].rejected() })
+	}
+	if r.Verifier == Hybrid {
+		c.Top = r.top(len(alive))
+		if last, cut := r.cut(cs, alive); cut {
+			drop(StageTop, func(i int) bool { return compareScores(cs[i].Score, last) >= 0 })
+		}
+	}
+	if r.Verifier.Tests() {
+		best(StageRegression, func(a, b Candidate) int {
+			return compareTests(a.regressionOnly(), b.regressionOnly())
+		})
+		best(StageReproduction, func(a, b Candidate) int { return compareTests(a.Tests, b.Tests) })
+	}
+	if r.Verifier != None {
+		best(StageScore, func(a, b Candidate) int { return compareScores(a.Score, b.Score) })
+	}
+	agree := agreement(cs)
+	best(StageAgreement, func(a, b Candidate) int { return cmp.Compare(agree[a.Patch], agree[b.Patch]) })
+	best(StageFirst, func(a, b Candidate) int { return cmp.Compare(b.ID, a.ID) })
+	if len(alive) > 0 {
+		c.Winner = alive[0]
+		c.Stages[c.Winner] = StageChosen
+		c.Agree = agree[cs[c.Winner].Patch]
+	}
+	return c
+}
+
+// top is how many of n candidates the cut by score keeps.
+func (r Rule) top(n int) int {
+	if r.Top > 0 {
+		return r.Top
+	}
+	return max(1, n/2)
+}
+
+// cut returns the score of the last candidate that the cut keeps. cut is false where it drops nobody.
+func (r Rule) cut(cs []Candidate, alive []int) (last *float64, cut bool) {
+	n := r.top(len(alive))
+	if n >= len(alive) || !slices.ContainsFunc(alive, func(i int) bool { return cs[i].Score != nil }) {
+		return nil, false
+	}
+	order := slices.SortedFunc(slices.Values(alive), func(i, j int) int { return compareScores(cs[j].Score, cs[i].Score) })
+	return cs[order[n-1]].Score, true
+}
+
+// byScore returns the places of candidates, best scores first, and of equals the one with the lower ID.
+func byScore(cs []Candidate) []int {
+	order := make([]int, len(cs))
+	for i := range cs {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		return cmp.Or(compareScores(cs[j].Score, cs[i].Score), cmp.Compare(cs[i].ID, cs[j].ID))
+	})
+	return order
+}
+
+func (c Candidate) regressionOnly() *Tests {
+	if c.Tests == nil {
+		return nil
+	}
+	return &Tests{Regression: c.Tests.Regression}
+}
+
+// agreement counts the candidates by their patches. Empty patches agree on nothing.
+func agreement(cs []Candidate) map[string]int {
+	n := map[string]int{}
+	for _, c := range cs {
+		if !c.empty() {
+			n[c.Patch]++
+		}
+	}
+	return n
+}
+
+// Groups returns the candidates with the same patch, by their places, in the order of the lowest ID. Empty patches are
+// in no group.
+func Groups(cs []Candidate) [][]int {
+	at := map[string]int{}
+	var groups [][]int
+	order := make([]int, len(cs))
+	for i := range cs {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return cmp.Compare(cs[i].ID, cs[j].ID) })
+	for _, i := range order {
+		if cs[i].empty() {
+			continue
+		}
+		g, ok := at[cs[i].Patch]
+		if !ok {
+			g = len(groups)
+			at[cs[i].Patch] = g
+			groups = append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	return groups
+}
+
+// Reason says in words for people what became of the candidate at place i of those that were chosen from.
+func (c Choice) Reason(cs []Candidate, i int) string {
+	if i == c.Winner {
+		return c.why(cs)
+	}
+	winner, own := cs[c.Winner], cs[i]
+	switch c.Stages[i] {
+	case StageEmpty:
+		return "no change"
+	case StageRejected:
+		return "the patch does not apply, or forges results"
+	case StageTop:
+		return fmt.Sprintf("%s, not among the best %d", scoreWords(own.Score), c.Top)
+	case StageRegression:
+		if own.Tests == nil {
+			return "not tested"
+		}
+		return fmt.Sprintf("%d regression tests pass, and %d with the chosen one", own.Tests.Regression,
+			winner.Tests.Regression)
+	case StageReproduction:
+		return fmt.Sprintf("%d reproduction tests pass, and %d with the chosen one", own.Tests.Reproduction,
+			winner.Tests.Reproduction)
+	case StageScore:
+		return fmt.Sprintf("%s, and the chosen one %s", scoreWords(own.Score), scoreWords(winner.Score))
+	case StageAgreement:
+		return "fewer candidates propose this patch"
+	case StageFirst, StageChosen:
+	}
+	if own.Patch == winner.Patch && !own.empty() {
+		return fmt.Sprintf("the same patch as #%d", winner.ID)
+	}
+	return fmt.Sprintf("level with #%d, which came first", winner.ID)
+}
+
+// why says what the winner has that the others have not.
+func (c Choice) why(cs []Candidate) string {
+	w := cs[c.Winner]
+	switch c.Decisive {
+	case StageChosen:
+		return "the only candidate"
+	case StageEmpty:
+		return "the only one with a change"
+	case StageRejected:
+		return "the only one that applies"
+	case StageTop, StageScore:
+		return "best by the judge, " + scoreWords(w.Score)
+	case StageRegression:
+		return "most regression tests pass"
+	case StageReproduction:
+		return "most reproduction tests pass"
+	case StageAgreement:
+		return fmt.Sprintf("%d candidates propose this patch", c.Agree)
+	case StageFirst:
+	}
+	if c.Agree > 1 {
+		return fmt.Sprintf("the first of %d with this patch", c.Agree)
+	}
+	return "level with others, and the first"
+}
+
+func scoreWords(s *float64) string {
+	if s == nil {
+		return "no score"
+	}
+	return fmt.Sprintf("score %.3f", *s)
+}

@@ -1,0 +1,265 @@
+package rank
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// candidate writes a case in short: id, patch, score (negative: none), then regression and reproduction (none: not
+// tested; a negative one: rejected).
+func candidate(id int, patch string, score float64, tests ...int) Candidate {
+	c := Candidate{ID: id, Patch: patch}
+	if score >= 0 {
+		c.Score = &score
+	}
+	if len(tests) > 0 {
+		c.Tests = &Tests{Regression: max(0, tests[0]), Reproduction: max(0, tests[1]), Rejected: tests[0] < 0}
+	}
+	return c
+}
+
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rule   Rule
+		cs     []Candidate
+		winner int // ID
+		by     Stage
+	}{
+		"nobody":                {rule: Rule{Verifier: Hybrid}, winner: -1, by: StageChosen},
+		"one":                   {Rule{Verifier: Hybrid}, []Candidate{candidate(3, "a", .1, 0, 0)}, 3, StageChosen},
+		"one without anything":  {Rule{Verifier: Hybrid}, []Candidate{candidate(3, "", -1)}, 3, StageChosen},
+		"the score":             {Rule{Verifier: Free}, []Candidate{candidate(0, "a", .1), candidate(1, "b", .2)}, 1, StageScore},
+		"a missing score":       {Rule{Verifier: Free}, []Candidate{candidate(0, "a", -1), candidate(1, "b", 0)}, 1, StageScore},
+		"no scores: agreement":  {Rule{Verifier: Free}, []Candidate{candidate(0, "a", -1), candidate(1, "b", -1), candidate(2, "b", -1)}, 1, StageFirst},
+		"an empty patch":        {Rule{Verifier: Free}, []Candidate{candidate(0, "", .9), candidate(1, "b", .1)}, 1, StageEmpty},
+		"an empty one with all": {Rule{Verifier: Hybrid, Top: 1}, []Candidate{candidate(0, "", 1, 9, 9), candidate(1, "b", 0, 0, 0)}, 1, StageEmpty},
+		"all empty":             {Rule{Verifier: Hybrid}, []Candidate{candidate(1, "", .5), candidate(0, "", -1)}, 1, StageTop},
+		"tests before score": {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "b", .1, 4, 0)},
+			1, StageRegression},
+		"reproduction after regression": {Rule{Verifier: Exec},
+			[]Candidate{candidate(0, "a", .9, 4, 1), candidate(1, "b", .1, 4, 2), candidate(2, "c", .1, 3, 9)},
+			1, StageReproduction},
+		"the cut by score": {Rule{Verifier: Hybrid},
+			[]Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "b", .8, 4, 0), candidate(2, "c", .7, 5, 5), candidate(3, "d", .6, 5, 5)},
+			1, StageRegression},
+		"level with the last of the cut": {Rule{Verifier: Hybrid},
+			[]Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "b", .8, 3, 0), candidate(2, "c", .8, 5, 5), candidate(3, "d", .6, 6, 5)},
+			2, StageRegression},
+		"a larger cut": {Rule{Verifier: Hybrid, Top: 3},
+			[]Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "b", .8, 4, 0), candidate(2, "c", .7, 5, 5), candidate(3, "d", .6, 6, 5)},
+			2, StageRegression},
+		"no scores, no cut": {Rule{Verifier: Hybrid},
+			[]Candidate{candidate(0, "a", -1, 3, 0), candidate(1, "b", -1, 4, 0), candidate(2, "c", -1, 5, 5)}, 2, StageRegression},
+		"rejected ones do not count": {Rule{Verifier: Hybrid},
+			[]Candidate{candidate(0, "a", .9, -1, 0), candidate(1, "b", .8, -1, 0), candidate(2, "c", .7, 1, 0), candidate(3, "d", .1, 2, 0)},
+			2, StageTop},
+		"all rejected":  {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .1, -1, 0), candidate(1, "b", .8, -1, 0)}, 1, StageScore},
+		"not tested":    {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .9), candidate(1, "b", .1, 0, 0)}, 1, StageRegression},
+		"agreement":     {Rule{Verifier: None}, []Candidate{candidate(0, "a", 1), candidate(2, "b", 0), candidate(1, "b", 0)}, 1, StageFirst},
+		"all alike":     {Rule{Verifier: Hybrid}, []Candidate{candidate(5, "a", .5, 1, 1), candidate(4, "a", .5, 1, 1)}, 4, StageFirst},
+		"duplicates do": {Rule{Verifier: Free}, []Candidate{candidate(0, "x", .5), candidate(1, "a", .5), candidate(2, "a", .5)}, 1, StageFirst},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 5 {
+				rand.Shuffle(len(tc.cs), func(i, j int) { tc.cs[i], tc.cs[j] = tc.cs[j], tc.cs[i] })
+				got, id := tc.rule.Choose(tc.cs), -1
+				if got.Winner >= 0 {
+					id = tc.cs[got.Winner].ID
+				}
+				if id != tc.winner || got.Decisive != tc.by {
+					t.Fatalf("chose #%d by %s, want #%d by %s", id, got.Decisive, tc.winner, tc.by)
+				}
+				for i := range tc.cs {
+					if got.Reason(tc.cs, i) == "" {
+						t.Errorf("no reason for #%d", tc.cs[i].ID)
+					}
+				}
+			}
+		})
+	}
+}
+
+// drawCandidates draws candidates with many ties, and everything that can be missing.
+func drawCandidates(t *rapid.T, label string, most int) []Candidate {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Candidate {
+		c := Candidate{Patch: rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e", "f", "g"}).Draw(t, "patch")}
+		if rapid.IntRange(0, 4).Draw(t, "judged") > 0 {
+			s := float64(rapid.IntRange(0, 4).Draw(t, "score")) / 4
+			c.Score = &s
+		}
+		if rapid.IntRange(0, 5).Draw(t, "tested") > 0 {
+			c.Tests = &Tests{
+				Regression: rapid.IntRange(0, 2).Draw(t, "regression"), Reproduction: rapid.IntRange(0, 2).Draw(t, "reproduction"),
+				Rejected: rapid.IntRange(0, 5).Draw(t, "rejected") == 0,
+			}
+		}
+		return c
+	}), 1, most).Draw(t, label)
+}
+
+func drawRule(t *rapid.T) Rule {
+	return Rule{Verifier: rapid.SampledFrom(Verifiers()).Draw(t, "verifier"), Top: rapid.IntRange(0, 4).Draw(t, "top")}
+}
+
+// tied returns the candidates among which the published rule, read word by word, leaves the choice open: what Choose
+// returns is one of them, and BestAtK draws among them at random.
+func tied(r Rule, cs []Scored) []Scored {
+	if kept := filter(cs, func(c Scored) bool { return c.Patch != "" }); len(kept) > 0 {
+		cs = kept
+	}
+	if kept := filter(cs, func(c Scored) bool { return c.Tests == nil || !c.Tests.Rejected }); r.Verifier.Tests() && len(kept) > 0 {
+		cs = kept
+	}
+	number := func(s *float64) float64 {
+		if s == nil {
+			return -1
+		}
+		return *s
+	}
+	if r.Verifier == Hybrid {
+		var scores []float64
+		for _, c := range cs {
+			scores = append(scores, number(c.Score))
+		}
+		slices.Sort(scores)
+		slices.Reverse(scores)
+		n := cmp.Or(r.Top, max(1, len(cs)/2))
+		if n < len(scores) {
+			cs = filter(cs, func(c Scored) bool { return number(c.Score) >= scores[n-1] })
+		}
+	}
+	most := func(value func(c Scored) float64) {
+		best := math.Inf(-1)
+		for _, c := range cs {
+			best = max(best, value(c))
+		}
+		cs = filter(cs, func(c Scored) bool { return value(c) == best })
+	}
+	if r.Verifier.Tests() {
+		most(func(c Scored) float64 {
+			if c.Tests == nil {
+				return -1
+			}
+			return float64(c.Tests.Regression)
+		})
+		most(func(c Scored) float64 {
+			if c.Tests == nil {
+				return -1
+			}
+			return float64(c.Tests.Reproduction)
+		})
+	}
+	if r.Verifier != None {
+		most(func(c Scored) float64 { return number(c.Score) })
+	}
+	return cs
+}
+
+func filter(cs []Scored, keep func(Scored) bool) (kept []Scored) {
+	for _, c := range cs {
+		if keep(c) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+func withTruth(t *rapid.T, cs []Candidate) []Scored {
+	var all []Scored
+	for i, c := range cs {
+		c.ID = i
+		all = append(all, Scored{c, rapid.Bool().Draw(t, fmt.Sprint("solved ", i))})
+	}
+	return all
+}
+
+// The choice is one that a plain reading of the rule allows, and does not depend on the order.
+func TestChooseIsTheRule(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r, all := drawRule(t), withTruth(t, drawCandidates(t, "candidates", 9))
+		cs := make([]Candidate, len(all))
+		for i, s := range all {
+			cs[i] = s.Candidate
+		}
+		winner := cs[r.Choose(cs).Winner]
+		if !slices.ContainsFunc(tied(r, all), func(s Scored) bool { return s.ID == winner.ID }) {
+			t.Fatalf("chose #%d of %+v", winner.ID, cs)
+		}
+		shuffled := rapid.Permutation(cs).Draw(t, "shuffled")
+		if again := shuffled[r.Choose(shuffled).Winner]; again.ID != winner.ID {
+			t.Fatalf("chose #%d, and #%d in another order", winner.ID, again.ID)
+		}
+	})
+}
+
+// BestAtK is the mean over all subsets, with ties drawn at random.
+func TestBestAtKIsTheMeanOverSubsets(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r, all := drawRule(t), withTruth(t, drawCandidates(t, "candidates", 8))
+		k := rapid.IntRange(1, len(all)).Draw(t, "k")
+		sum, n := 0.0, 0.0
+		for bits := range 1 << len(all) {
+			var subset []Scored
+			for i := range all {
+				if bits>>i&1 == 1 {
+					subset = append(subset, all[i])
+				}
+			}
+			if len(subset) == k {
+				sum += share(tied(r, subset))
+				n++
+			}
+		}
+		if got := r.BestAtK(all, k); math.Abs(got-sum/n) > 1e-9 {
+			t.Fatalf("%+v: best@%d is %v, and the mean over %v subsets %v", r, k, got, n, sum/n)
+		}
+	})
+}
+
+// With one order and known truth, Best@k has a textbook form: the rank of the best of k.
+func TestBestAtKOnNoisyScores(t *testing.T) {
+	t.Parallel()
+	const n = 16
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		cs := make([]Scored, n)
+		for i := range cs {
+			solved := random.Float64() < .4
+			s := random.NormFloat64()
+			if solved {
+				s++
+			}
+			s = 1 / (1 + math.Exp(-s))
+			cs[i] = Scored{Candidate{ID: i, Patch: fmt.Sprint(i), Score: &s}, solved}
+		}
+		order := slices.SortedFunc(slices.Values(cs), func(a, b Scored) int { return cmp.Compare(*b.Score, *a.Score) })
+		for k := 1; k <= n; k++ {
+			want := 0.0
+			for i, c := range order { // the best of k is the i-th with probability C(n-1-i, k-1) / C(n, k)
+				if c.Solved {
+					want += choose(n-1-i, k-1) / choose(n, k)
+				}
+			}
+			if got := (Rule{Verifier: Free}).BestAtK(cs, k); math.Abs(got-want) > 1e-12 {
+				t.Fatalf("best@%d is %v, want %v", k, got, want)
+			}
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	cs := []Candidate{candidate(2, "b", -1), candidate(0, "a", -1), candidate(3, "", -1), candidate(1, "b", -1)}
+	if got := fmt.Sprint(Groups(cs)); got != "[[1] [3 0]]" {
+		t.Errorf("groups %s", got)
+	}
+}

@@ -1,0 +1,152 @@
+package ranking
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"deepswe/agent/llm"
+	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
+	"deepswe/env/disk"
+	"deepswe/verify/rank/judge"
+)
+
+// judge has every candidate judged whose score is not on record. Empty patches are not: they win over nothing.
+func (r *Ranking) judge(ctx context.Context) error {
+	jobs := map[run.Job]func(context.Context) (string, error){}
+	config := r.judgeConfig()
+	for _, c := range r.contests {
+		for i, e := range c.set.Entries {
+			if c.patches[i] == "" {
+				continue
+			}
+			found := place(c.set.Task, e.ID, c.patches[i])
+			if r.Judge != nil {
+				found = stamp(config, c.set, e, c.patches[i])
+			}
+			if j, ok := r.Store.judgement(found); ok {
+				c.judgements[i], c.judged[i] = j, true
+				continue
+			}
+			if r.Judge == nil {
+				c.failures[i] = "no score is on record"
+				continue
+			}
+			jobs[run.Job{Task: c.set.Task, Group: c.set.Task, Index: i}] = func(ctx context.Context) (string, error) {
+				return r.judgeOne(ctx, c, i, found)
+			}
+		}
+	}
+	if len(jobs) > 0 && len(r.Tasks) == 0 {
+		return errNoTask
+	}
+	return r.work(ctx, Judging, jobs)
+}
+
+// judgeConfig identifies the judge and how it is asked.
+func (r *Ranking) judgeConfig() string {
+	if r.Judge == nil {
+		return ""
+	}
+	return r.Judge.Key(judge.Evidence{})
+}
+
+// judgeOne judges one candidate, unless that was done under another name.
+func (r *Ranking) judgeOne(ctx context.Context, c *contest, i int, stamp string) (string, error) {
+	e := c.set.Entries[i]
+	evidence, note, err := r.evidence(c, i)
+	if err != nil {
+		return "", err
+	}
+	key := r.Judge.Key(evidence)
+	j, known := r.Store.judgement(key)
+	if !known {
+		j, err = r.Judge.Score(ctx, evidence)
+		if err != nil {
+			r.mu.Lock()
+			c.failures[i] = "the judge failed: " + err.Error()
+			r.mu.Unlock()
+			if refused, ok := errors.AsType[*llm.Error](err); ok && permanent(refused.Status) {
+				return "", run.Abort(err)
+			}
+			return "", err
+		}
+	}
+	kept := keptJudgement{
+		Key: key, Stamp: stamp, Task: c.set.Task, Attempt: e.ID, Patch: c.patches[i], Model: r.Judge.Model, Judgement: j,
+	}
+	if err := r.Store.keepJudgement(kept); err != nil {
+		return "", run.Abort(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.judgements[i], c.judged[i], c.failures[i] = j, true, ""
+	if !known {
+		r.cost.Requests += j.Calls
+		r.cost.Tokens += j.Tokens
+	}
+	return cmp.Or(scoreText(j), note), nil
+}
+
+// permanent reports whether every other request would be refused as well.
+func permanent(status int) bool { return status == 401 || status == 403 || status == 404 }
+
+func scoreText(j judge.Judgement) string {
+	if j.Score == nil {
+		return "no score: " + j.Reason
+	}
+	text := fmt.Sprintf("score %.3f", *j.Score)
+	switch j.Bound {
+	case judge.AtLeast:
+		text = fmt.Sprintf("score at least %.3f", *j.Score)
+	case judge.AtMost:
+		text = fmt.Sprintf("score at most %.3f", *j.Score)
+	case judge.Exact:
+	}
+	if j.Method == judge.BySamples {
+		text += fmt.Sprintf(" (%d samples)", j.Samples)
+	}
+	return text
+}
+
+// evidence is what the judge reads of a candidate. A trajectory that is missing or unreadable is left out, with a note.
+func (r *Ranking) evidence(c *contest, i int) (e judge.Evidence, note string, err error) {
+	task, err := r.task(c.set.Task)
+	if err != nil {
+		return e, "", err
+	}
+	entry := c.set.Entries[i]
+	patch, err := entry.ReadPatch()
+	if err != nil {
+		return e, "", run.Abort(err)
+	}
+	e = judge.Evidence{Statement: task.Statement, Patch: strings.ToValidUTF8(string(patch), "\uFFFD")}
+	if entry.Trajectory == "" {
+		return e, "", nil
+	}
+	rec, err := trajectory.Open(entry.Trajectory)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return e, "", nil
+	case err != nil:
+		return e, "its trajectory cannot be read: " + err.Error(), nil
+	}
+	e.Steps = judge.Steps(rec)
+	return e, "", nil
+}
+
+// keyOf hashes plain data.
+func keyOf(v any) string {
+	data, err := disk.MarshalJSON(v)
+	if err != nil {
+		return "" // plain data always can be
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,263 @@
+package ranking
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+
+	"deepswe/agent/cli/plot"
+	"deepswe/verify/rank"
+	"deepswe/verify/rank/judge"
+	"deepswe/verify/swe"
+)
+
+//go:embed page.html
+var pageTemplate string
+
+// page is what the template fills in.
+type page struct {
+	Title    string
+	Style    template.CSS
+	Subtitle string
+	Cards    []card
+	Notes    []string
+	Charts   []template.HTML
+	Tasks    []pageTask
+	// Left is how many tasks have no details, because the page would be too long to open.
+	Left int
+}
+
+// card is a number at the top of the page.
+type card struct{ Name, Value, Detail string }
+
+// pageTask is one task in the table.
+type pageTask struct {
+	TaskReport
+	Choice string // "#3 of 16"
+	Truth  string
+	Lines  []pageCandidate
+	// Dropped are the tests that do not count, with the reasons.
+	Dropped []string
+}
+
+// pageCandidate is a candidate in a task's table.
+type pageCandidate struct {
+	Name, Patch, Score, Regression, Reproduction, Truth, Why string
+	Chosen                                                   bool
+}
+
+// mostDetails is how many candidates the page lists; 500 tasks with 16 each are 8000.
+const mostDetails = 20000
+
+// WritePage writes the report as one HTML page without a script.
+func (rep *Report) WritePage(w io.Writer) error {
+	t, err := template.New("page").Parse(pageTemplate)
+	if err != nil {
+		return fmt.Errorf("page template: %w", err)
+	}
+	p := page{
+		Title: "Ranking of " + rep.Run, Style: template.CSS(plot.Style), Subtitle: rep.subtitle(), Cards: rep.cards(),
+		Notes: rep.pageNotes(), Charts: rep.charts(),
+	}
+	listed := 0
+	for i, task := range rep.Results {
+		if listed += len(task.Candidates); listed > mostDetails {
+			p.Left = len(rep.Results) - i
+			break
+		}
+		p.Tasks = append(p.Tasks, task.page())
+	}
+	return t.Execute(w, p)
+}
+
+func (rep *Report) subtitle() string {
+	text := fmt.Sprintf("%s · %d tasks · %d candidates, %d distinct patches", rep.Verifier, rep.Tasks, rep.Candidates,
+		rep.Distinct)
+	if rep.Judge != "" {
+		text += " · judge " + rep.Judge
+	}
+	return text
+}
+
+func (rep *Report) cards() []card {
+	var out []card
+	for _, c := range rep.Curves {
+		if len(c.Points) == 0 || c.Name != Oracle && c.Name != string(rep.Verifier) {
+			continue
+		}
+		last := c.Points[len(c.Points)-1]
+		name := fmt.Sprintf("Best@%d, %s", last.K, c.Name)
+		if c.Name == Oracle {
+			first := c.Points[0]
+			out = append(out, card{"Pass@1", percent(first.Rate), interval(first.Low, first.High)})
+			name = fmt.Sprintf("Pass@%d", last.K)
+		}
+		out = append(out, card{name, percent(last.Rate), interval(last.Low, last.High)})
+	}
+	if rep.Truth > 0 {
+		out = append(out, card{"Chosen", fmt.Sprintf("%d of %d", rep.ChosenSolved, rep.Chosen), "solve their task"})
+	} else {
+		out = append(out, card{"Chosen", fmt.Sprint(rep.Chosen), fmt.Sprintf("of %d tasks", rep.Tasks)})
+	}
+	return out
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) }
+
+func interval(low, high float64) string {
+	return fmt.Sprintf("95%%: %.1f to %.1f", 100*low, 100*high)
+}
+
+func (rep *Report) pageNotes() []string {
+	notes := slices.Clone(rep.Notes)
+	samples, bounds := 0, 0
+	for _, t := range rep.Results {
+		for _, c := range t.Candidates {
+			if j := c.Judgement; j != nil && j.Score != nil {
+				samples += countIf(j.Method == judge.BySamples)
+				bounds += countIf(j.Bound != judge.Exact)
+			}
+		}
+	}
+	if samples > 0 {
+		notes = append(notes, fmt.Sprintf("%d scores are shares of sampled answers, because the judge's endpoint gives no "+
+			"logprobs", samples))
+	}
+	if bounds > 0 {
+		notes = append(notes, fmt.Sprintf("%d scores are bounds: the endpoint lists only one of YES and NO among its most "+
+			"probable tokens", bounds))
+	}
+	if rep.Truth == 0 {
+		notes = append(notes, "It is not known which candidates solve their task, so there are no curves.")
+	}
+	return notes
+}
+
+// charts are the figures that the truth allows.
+func (rep *Report) charts() []template.HTML {
+	scaling := plot.Chart{Title: "Solved tasks with the best of k candidates, in percent", Zero: true, X: "k"}
+	for i, c := range rep.Curves {
+		line := plot.Line{Label: c.Name, Color: i, Dots: len(c.Points) <= allK, Faint: c.Name == string(rank.None)}
+		if c.Name == Oracle {
+			line.Label, line.Color = "oracle (Pass@k)", 5
+		}
+		for _, p := range c.Points {
+			x := float64(p.K)
+			line.Points = append(line.Points, plot.Point{X: x, Y: 100 * p.Rate})
+			if c.Name == string(rep.Verifier) {
+				line.Low = append(line.Low, plot.Point{X: x, Y: 100 * p.Low})
+				line.High = append(line.High, plot.Point{X: x, Y: 100 * p.High})
+			}
+		}
+		scaling.Lines = append(scaling.Lines, line)
+	}
+	observed, ideal := rep.calibration()
+	return plot.Draw(scaling, plot.Chart{
+		Title: "Calibration of the judge: share that is right, by score", Zero: true, Fractions: true, X: "score",
+		Lines: []plot.Line{ideal, observed},
+	})
+}
+
+// bins is how many bins of equal width the calibration has.
+const bins = 10
+
+// calibration compares scores with the truth. Bounds count as what they are.
+func (rep *Report) calibration() (observed, ideal plot.Line) {
+	var scores [bins]float64
+	var right, all [bins]int
+	for _, t := range rep.Results {
+		for _, c := range t.Candidates {
+			if c.Solved == nil || c.Judgement == nil || c.Judgement.Score == nil {
+				continue
+			}
+			b := min(bins-1, int(*c.Judgement.Score*bins))
+			scores[b] += *c.Judgement.Score
+			all[b]++
+			right[b] += countIf(*c.Solved)
+		}
+	}
+	observed = plot.Line{Label: "judge, with 95% interval", Dots: true}
+	for b, n := range all {
+		if n == 0 {
+			continue
+		}
+		x, share := scores[b]/float64(n), float64(right[b])/float64(n)
+		low, high := swe.Wilson(share, float64(n))
+		observed.Points = append(observed.Points, plot.Point{X: x, Y: share})
+		observed.Low = append(observed.Low, plot.Point{X: x, Y: low})
+		observed.High = append(observed.High, plot.Point{X: x, Y: high})
+	}
+	if len(observed.Points) > 0 {
+		ideal = plot.Line{Label: "as right as sure", Color: 5, Faint: true, Points: plot.Series{{X: 0, Y: 0}, {X: 1, Y: 1}}}
+	}
+	return observed, ideal
+}
+
+// page prepares a task for the page.
+func (t TaskReport) page() pageTask {
+	p := pageTask{TaskReport: t, Choice: "no candidate"}
+	for _, c := range t.Candidates {
+		one := pageCandidate{
+			Name: c.Name, Patch: short(c.Patch), Why: c.Reason, Truth: truthWords(c.Solved),
+			Chosen: t.Chosen != nil && c.Attempt == *t.Chosen, Score: scoreCell(c),
+		}
+		if c.SameAs != nil {
+			one.Patch = fmt.Sprintf("as #%d", *c.SameAs)
+		}
+		if c.Tests != nil {
+			one.Regression, one.Reproduction = fmt.Sprint(c.Tests.Regression), fmt.Sprint(c.Tests.Reproduction)
+		}
+		if c.Missing != "" && !strings.Contains(one.Why, c.Missing) {
+			one.Why += "; " + c.Missing
+		}
+		if one.Chosen {
+			p.Choice, p.Truth = fmt.Sprintf("#%d of %d", c.Attempt, len(t.Candidates)), one.Truth
+		}
+		p.Lines = append(p.Lines, one)
+	}
+	for _, s := range t.Scripts {
+		if s.Problem != "" {
+			p.Dropped = append(p.Dropped, s.Name+": "+s.Problem)
+		}
+		for _, d := range s.Dropped {
+			p.Dropped = append(p.Dropped, s.Name+"::"+d.Test+": "+d.Reason)
+		}
+	}
+	alike := 0
+	for _, v := range t.Tests {
+		switch {
+		case strings.HasPrefix(v.Reason, "tells no"):
+			alike++
+		case v.Reason != "":
+			p.Dropped = append(p.Dropped, v.ID+": "+v.Reason)
+		}
+	}
+	if alike > 0 {
+		p.Dropped = append(p.Dropped, fmt.Sprintf("%d tests that tell no candidates apart", alike))
+	}
+	return p
+}
+
+func short(key string) string { return key[:min(8, len(key))] }
+
+func truthWords(solved *bool) string {
+	switch {
+	case solved == nil:
+		return ""
+	case *solved:
+		return "solved"
+	}
+	return "not solved"
+}
+
+func scoreCell(c CandidateReport) string {
+	j := c.Judgement
+	if j == nil || j.Score == nil {
+		return ""
+	}
+	sign := map[judge.Bound]string{judge.AtLeast: "≥ ", judge.AtMost: "≤ "}[j.Bound]
+	return fmt.Sprintf("%s%.3f", sign, *j.Score)
+}

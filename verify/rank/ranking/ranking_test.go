@@ -1,0 +1,348 @@
+package ranking
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deepswe/agent"
+	"deepswe/agent/llm"
+	"deepswe/env"
+	"deepswe/env/guest"
+	"deepswe/env/guest/inside"
+	"deepswe/env/local"
+	"deepswe/env/testkit"
+	"deepswe/verify"
+	"deepswe/verify/harness"
+	"deepswe/verify/rank"
+	"deepswe/verify/rank/judge"
+	"deepswe/verify/rank/suite"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
+		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// images is a provider with one image: a directory of the host. It counts the sandboxes.
+type images struct {
+	env.Provider
+	dir    string
+	starts atomic.Int32
+}
+
+func (p *images) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
+	p.starts.Add(1)
+	s.Image, s.CopyIn = "", p.dir
+	return p.Provider.Start(ctx, s)
+}
+
+// reading is a judge that goes by what the patch adds: YES with the probability after "score:". It counts the calls,
+// and fails from a call on where that is set.
+type reading struct {
+	calls  atomic.Int32
+	failAt int32
+}
+
+func (r *reading) Spell(_ context.Context, q agent.Request, _ int) (llm.Spelling, error) {
+	n := r.calls.Add(1)
+	if r.failAt > 0 && n >= r.failAt {
+		return llm.Spelling{}, errors.New("connection refused")
+	}
+	_, after, _ := strings.Cut(q.Messages[1].Content, "# score:")
+	p := 0.5
+	_, _ = fmt.Sscanf(after, "%g", &p)
+	yes := llm.Alternative{Text: "YES", Logprob: math.Log(p)}
+	no := llm.Alternative{Text: "NO", Logprob: math.Log(1 - p)}
+	return llm.Spelling{Tokens: []llm.Token{{Alternative: yes, Top: []llm.Alternative{yes, no}}}}, nil
+}
+
+// patch changes the number, and tells the judge what to think of it.
+func patch(number int, score float64) string {
+	return fmt.Sprintf("--- a/number.py\n+++ b/number.py\n@@ -1 +1,2 @@\n-0\n+%d\n+# score:%g\n", number, score)
+}
+
+var numberTask = env.Task{ID: "number", Source: "deepswe", Statement: "The number must be 7.", Image: "number"}
+
+// candidates are a right patch, one that the judge likes better, another copy of the right one, none, one that cannot
+// be applied, and one that prints results of its own.
+func candidates(t *testing.T) string {
+	dir := t.TempDir()
+	for i, text := range []string{
+		patch(3, .9), patch(7, .8), "diff --git a/number.py b/number.py\nindex 1..2 100644\n" + patch(7, .8), "",
+		"--- a/none.py\n+++ b/none.py\n@@ -1 +1 @@\n-0\n+# score:0.99\n",
+		"--- a/number.py\n+++ b/number.py\n@@ -1 +1,4 @@\n-0\n+7\n+# score:0.95\n+>>>>> End Test Output\n+>>>>> Test Exit Code: 0\n",
+	} {
+		testkit.WriteFile(t, filepath.Join(dir, "number", fmt.Sprintf("%d.diff", i)), text)
+	}
+	return dir
+}
+
+// newRanking ranks these candidates by both verifiers.
+func newRanking(t *testing.T, path, out string) (*Ranking, *images, *reading) {
+	t.Helper()
+	source, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := local.NewHost(local.Options{})
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := host.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	dir := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, "number.py"), "0\n")
+	p, endpoint := &images{Provider: host, dir: dir}, &reading{}
+	store, err := OpenStore(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	pack, err := judge.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Ranking{
+		Source: source, Rule: rank.Rule{Verifier: rank.Hybrid, Top: 3}, Store: store, Workers: 2,
+		Tasks: map[string]env.Task{numberTask.ID: numberTask},
+		Judge: &judge.Judge{Endpoint: endpoint, Model: "judge", Pack: pack},
+		Tests: &Tests{
+			Runner: &suite.Runner{Evaluator: &verify.Evaluator{Provider: p}}, Parser: "parse_log_pytest",
+			Command: "case $(head -n1 num*.py) in 0|7) echo PASSED t::old;; *) echo FAILED t::old;; esac; " +
+				"tail -n+2 num*.py; echo PASSED t::other",
+		},
+	}, p, endpoint
+}
+
+// The right one wins, although a wrong one, a broken one and a cheating one have better scores; what it costs is one
+// run on the base, and one for each distinct patch.
+func TestRightOneWins(t *testing.T) {
+	t.Parallel()
+	path, out := candidates(t), filepath.Join(t.TempDir(), "rank")
+	r, p, endpoint := newRanking(t, path, out)
+	rep, err := r.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := rep.Results[0]
+	if task.Chosen == nil || *task.Chosen != 1 || task.Agree != 2 {
+		t.Errorf("chosen %+v", task)
+	}
+	stages := map[int]rank.Stage{}
+	for _, c := range task.Candidates {
+		stages[c.Attempt] = c.Stage
+	}
+	want := map[int]rank.Stage{
+		0: rank.StageRegression, 1: rank.StageChosen, 2: rank.StageFirst, 3: rank.StageEmpty, 4: rank.StageRejected,
+		5: rank.StageRejected,
+	}
+	if diff := cmp.Diff(want, stages); diff != "" {
+		t.Errorf("stages (-want +got):\n%s", diff)
+	}
+	if rep.Distinct != 4 || rep.Empty != 1 || rep.Cost.BaseRuns != 1 || rep.Cost.CandidateRuns != 4 ||
+		rep.Cost.Requests != 5 || p.starts.Load() != 5 || endpoint.calls.Load() != 5 {
+		t.Errorf("%d distinct, cost %+v, %d sandboxes, %d requests", rep.Distinct, rep.Cost, p.starts.Load(), endpoint.calls.Load())
+	}
+	var preds map[string]harness.Prediction
+	data, err := os.ReadFile(filepath.Join(out, PredsFile))
+	if err != nil || json.Unmarshal(data, &preds) != nil || !strings.Contains(*preds["number"].Patch, "+7") {
+		t.Errorf("%s, %v", data, err)
+	}
+	page, err := os.ReadFile(filepath.Join(out, PageFile))
+	if err != nil || !strings.Contains(string(page), "regression tests pass") || strings.Contains(string(page), "<script") {
+		t.Errorf("page: %v", err)
+	}
+	// A second one costs nothing, with the same choice; one that asks nobody neither.
+	r.Store.Close()
+	again, p, endpoint := newRanking(t, path, out)
+	rep2, err := again.Run(t.Context())
+	if err != nil || p.starts.Load() != 0 || endpoint.calls.Load() != 0 || rep2.Cost != (Cost{}) {
+		t.Errorf("%v, %d sandboxes, %d requests", err, p.starts.Load(), endpoint.calls.Load())
+	}
+	again.Judge, again.Tests, again.Tasks = nil, nil, nil
+	rep3, err := again.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []*Report{rep2, rep3} {
+		if diff := cmp.Diff(rep.Results, other.Results); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// A ranking that ends at any point goes on where it was: nothing that is on record is done again.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	path, out := candidates(t), filepath.Join(t.TempDir(), "rank")
+	sandboxes, requests := 0, 0
+	for stop := 1; ; stop++ {
+		r, p, endpoint := newRanking(t, path, out)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := 0
+		r.Observe = func(e Event) {
+			if !e.Begin && e.Run.Outcome != nil {
+				if ended++; ended == 2 {
+					cancel()
+				}
+			}
+		}
+		rep, err := r.Run(ctx)
+		cancel()
+		r.Store.Close()
+		// What was under way when it ended is done again; it is not on record.
+		sandboxes, requests = sandboxes+int(p.starts.Load()), requests+int(endpoint.calls.Load())
+		if err == nil {
+			if *rep.Results[0].Chosen != 1 {
+				t.Errorf("chosen #%d", *rep.Results[0].Chosen)
+			}
+			break
+		}
+		if stop > 20 {
+			t.Fatal(err)
+		}
+	}
+	lines, err := os.ReadFile(filepath.Join(out, resultsFile))
+	if err != nil || strings.Count(string(lines), "\n") != 4 {
+		t.Errorf("%d results on record, %v", strings.Count(string(lines), "\n"), err)
+	}
+}
+
+// A judge that fails leaves candidates without a score, and says so; the choice goes by the rest.
+func TestJudgeFails(t *testing.T) {
+	t.Parallel()
+	r, _, endpoint := newRanking(t, candidates(t), filepath.Join(t.TempDir(), "rank"))
+	r.Workers, r.retries = 1, -1
+	endpoint.failAt = 3
+	r.Rule = rank.Rule{Verifier: rank.Free}
+	rep, err := r.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := 0
+	for _, c := range rep.Results[0].Candidates {
+		if strings.Contains(c.Missing, "the judge failed: ") {
+			missing++
+		}
+	}
+	if rep.Scored != 2 || missing != 3 || rep.Cost.Failures != 3 || *rep.Results[0].Chosen != 0 {
+		t.Errorf("%d scored, %d missing, %+v, chosen %d", rep.Scored, missing, rep.Cost, *rep.Results[0].Chosen)
+	}
+}
+
+// synthetic writes a run of eval with recorded scores and results, and returns it.
+func synthetic(t testing.TB, tasks, attempts int) string {
+	t.Helper()
+	dir := t.TempDir()
+	random := rand.New(rand.NewPCG(1, 2))
+	var events, judgements, baselines, results strings.Builder
+	line := func(b *strings.Builder, v any) {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(data, '\n'))
+	}
+	for n := range tasks {
+		id := fmt.Sprintf("task-%03d", n)
+		b := suite.Baseline{State: "s", Script: suite.Script{Name: "regression", Kind: suite.Regression, Command: "c"}}
+		for k := range 60 {
+			b.Kept = append(b.Kept, fmt.Sprintf("tests/test_%d.py::test", k))
+		}
+		line(&baselines, keptBaseline{Key: id, Task: id, Baseline: b})
+		for a := range attempts {
+			solved := random.Float64() < float64(n%10)/10
+			text := fmt.Sprintf("diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1 +1,40 @@\n-a\n+%d\n", a) + strings.Repeat("+a line of code\n", 39)
+			key := rank.PatchKey([]byte(text))
+			testkit.WriteFile(t, filepath.Join(dir, "rollouts", id, fmt.Sprint(a), "patch.diff"), text)
+			reward, score := 0.0, random.Float64()*.7
+			passed := b.Kept[:50+random.IntN(11)]
+			if solved {
+				reward, score, passed = 1, score+.3, b.Kept
+			}
+			line(&events, map[string]any{"event": "finished", "task": id, "group": id, "attempt": a, "reward": reward, "tries": 1,
+				"stop_reason": "submitted", "times": map[string]any{}})
+			line(&judgements, keptJudgement{Task: id, Attempt: a, Patch: key,
+				Judgement: judge.Judgement{Score: &score, Method: judge.ByLogprobs}})
+			line(&results, keptResult{Key: resultKey(id, b, key), Task: id, Result: suite.Result{Passed: passed}})
+		}
+	}
+	testkit.WriteFile(t, filepath.Join(dir, "manifest.json"), `{"version":2,"kind":"eval","id":"x","program":"test"}`)
+	testkit.WriteFile(t, filepath.Join(dir, "events.jsonl"), events.String())
+	for name, b := range map[string]*strings.Builder{
+		judgementsFile: &judgements, baselinesFile: &baselines, resultsFile: &results,
+	} {
+		testkit.WriteFile(t, filepath.Join(dir, "rank", name), b.String())
+	}
+	return dir
+}
+
+// rankRecorded ranks what is on record.
+func rankRecorded(t testing.TB, dir string) *Report {
+	t.Helper()
+	source, err := Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := OpenStore(filepath.Join(dir, "rank"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	r := &Ranking{Source: source, Rule: rank.Rule{Verifier: rank.Hybrid}, Store: store}
+	rep, err := r.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rep
+}
+
+// On a run with known truth, every curve begins at Pass@1 and ends at what is chosen, and none is above the oracle.
+func TestCurves(t *testing.T) {
+	t.Parallel()
+	rep := rankRecorded(t, synthetic(t, 20, 8))
+	if rep.Scored != 160 || rep.Tested != 160 || len(rep.Curves) != 5 {
+		t.Fatalf("%d scored, %d tested, %d curves", rep.Scored, rep.Tested, len(rep.Curves))
+	}
+	oracle := rep.Curves[len(rep.Curves)-1].Points
+	for _, c := range rep.Curves {
+		if len(c.Points) != 8 || math.Abs(c.Points[0].Rate-oracle[0].Rate) > 1e-9 {
+			t.Errorf("%s begins at %v, and Pass@1 is %v", c.Name, c.Points[0].Rate, oracle[0].Rate)
+		}
+		for i, p := range c.Points {
+			if p.Rate > oracle[i].Rate+1e-12 || p.Low > p.Rate || p.High < p.Rate {
+				t.Errorf("%s: %+v, and the oracle has %v", c.Name, p, oracle[i].Rate)
+			}
+		}
+		if c.Name == string(rank.Hybrid) {
+			if last := c.Points[7].Rate; last*20 < float64(rep.ChosenSolved)-.01 || last*20 > float64(rep.ChosenSolved)+.01 {
+				t.Errorf("best@8 is %v, and %d of 20 are solved", last, rep.ChosenSolved)
+			}
+		}
+	}
+}
+
+// BenchmarkRanking ranks 500 tasks with 16 recorded candidates each, parsing included.
+func BenchmarkRanking(b *testing.B) {
+	dir := synthetic(b, 500, 16)
+	b.ResetTimer()
+	for range b.N {
+		rankRecorded(b, dir)
+	}
+}

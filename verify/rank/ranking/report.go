@@ -1,0 +1,273 @@
+package ranking
+
+import (
+	"cmp"
+	"slices"
+
+	"deepswe/agent"
+	"deepswe/env/disk"
+	"deepswe/verify/harness"
+	"deepswe/verify/rank"
+	"deepswe/verify/rank/judge"
+	"deepswe/verify/rank/suite"
+	"deepswe/verify/swe"
+)
+
+// Report is ranking.json.
+type Report struct {
+	Type    string `json:"type"` // "ranking"
+	Version int    `json:"version"`
+	// Run is where the candidates come from.
+	Run      string        `json:"run"`
+	Verifier rank.Verifier `json:"verifier"`
+	Top      int           `json:"top,omitempty"` // of the hybrid rule; 0 is half
+	Judge    string        `json:"judge,omitempty"`
+
+	Tasks      int `json:"tasks"`
+	Candidates int `json:"candidates"`
+	// Distinct counts the distinct patches, Empty the candidates without one.
+	Distinct int `json:"distinct"`
+	Empty    int `json:"empty"`
+	// Scored and Tested count the candidates with a score, and those with results of tests.
+	Scored int `json:"scored"`
+	Tested int `json:"tested"`
+	// Truth counts the candidates of which it is known whether they solve their task.
+	Truth int `json:"truth"`
+	// Chosen counts the tasks with a choice, ChosenSolved those where it is known to solve the task.
+	Chosen       int `json:"chosen"`
+	ChosenSolved int `json:"chosen_solved"`
+	// Curves are Best@k of each verifier with something to go by, and Pass@k ("oracle"); empty without truth.
+	Curves []Curve `json:"curves"`
+	Cost   Cost    `json:"cost"`
+
+	Notes   []string     `json:"notes"`
+	Results []TaskReport `json:"results,omitempty"`
+}
+
+// Curve is a rate for each k.
+type Curve struct {
+	Name   string         `json:"name"`
+	Points []swe.Estimate `json:"points"`
+}
+
+// Oracle is the name of the curve of Pass@k: what a verifier that is never wrong would reach.
+const Oracle = "oracle"
+
+// TaskReport is the ranking of one task.
+type TaskReport struct {
+	Task string `json:"task"`
+	// Chosen is the number of the chosen attempt; nil where there is no candidate.
+	Chosen *int `json:"chosen"`
+	// Reason says why it was chosen, Stage which step of the rule decided, Agree how many candidates have its patch.
+	Reason     string            `json:"reason,omitempty"`
+	Stage      rank.Stage        `json:"stage,omitempty"`
+	Agree      int               `json:"agree,omitempty"`
+	Candidates []CandidateReport `json:"candidates"`
+	// Scripts are what was run, Tests what became of each test that was kept on the base.
+	Scripts []ScriptReport  `json:"scripts,omitempty"`
+	Tests   []suite.Verdict `json:"tests,omitempty"`
+}
+
+// CandidateReport is one candidate.
+type CandidateReport struct {
+	Attempt int    `json:"attempt"`
+	Name    string `json:"name"`
+	Patch   string `json:"patch,omitempty"` // the key, see rank.PatchKey
+	// SameAs is the first attempt with the same patch, where that is another one.
+	SameAs     *int             `json:"same_as,omitempty"`
+	StopReason agent.StopReason `json:"stop_reason,omitempty"`
+	Judgement  *judge.Judgement `json:"judgement,omitempty"`
+	Tests      *rank.Tests      `json:"tests,omitempty"`
+	// Rejected says why the patch does not count.
+	Rejected string `json:"rejected,omitempty"`
+	// Missing says why there is no score or no results.
+	Missing string     `json:"missing,omitempty"`
+	Stage   rank.Stage `json:"stage"`
+	Reason  string     `json:"reason"`
+	Solved  *bool      `json:"solved,omitempty"`
+}
+
+// ScriptReport is one script on the base.
+type ScriptReport struct {
+	Name    string          `json:"name"`
+	Kind    suite.Kind      `json:"kind,omitempty"`
+	Command string          `json:"command,omitempty"`
+	Kept    int             `json:"kept"`
+	Dropped []suite.Dropped `json:"dropped,omitempty"`
+	Problem string          `json:"problem,omitempty"`
+}
+
+// report makes the report of what is known now, and writes the ranking's files.
+func (r *Ranking) report() (*Report, error) {
+	rep := &Report{
+		Type: "ranking", Version: 1, Run: r.Source.Path, Verifier: r.Rule.Verifier, Top: r.Rule.Top, Cost: r.cost,
+		Notes: slices.Concat([]string{}, r.Source.Notes), Tasks: len(r.contests), Curves: []Curve{},
+	}
+	if r.Judge != nil {
+		rep.Judge = r.Judge.Model
+	}
+	for _, c := range r.contests {
+		rep.add(c)
+	}
+	rep.Curves = r.curves()
+	if err := disk.WriteJSON(r.Store.Path(ReportFile), rep); err != nil {
+		return nil, err
+	}
+	if err := r.writePreds(); err != nil {
+		return nil, err
+	}
+	return rep, disk.WriteStream(r.Store.Path(PageFile), rep.WritePage)
+}
+
+// add adds a task.
+func (rep *Report) add(c *contest) {
+	cs := c.candidates()
+	t := TaskReport{Task: c.set.Task, Candidates: []CandidateReport{}, Tests: c.verdicts}
+	first := map[string]int{}
+	for _, group := range rank.Groups(cs) {
+		first[cs[group[0]].Patch] = cs[group[0]].ID
+		rep.Distinct++
+	}
+	for i, e := range c.set.Entries {
+		one := CandidateReport{
+			Attempt: e.ID, Name: e.Name, Patch: c.patches[i], StopReason: e.StopReason, Tests: cs[i].Tests,
+			Rejected: c.rejected(i), Missing: c.failures[i], Stage: c.choice.Stages[i], Reason: c.choice.Reason(cs, i),
+			Solved: e.Solved,
+		}
+		if id, ok := first[c.patches[i]]; ok && id != e.ID {
+			one.SameAs = &id
+		}
+		if one.Rejected != "" && one.Stage == rank.StageRejected {
+			one.Reason = one.Rejected
+		}
+		if c.judged[i] {
+			one.Judgement = &c.judgements[i]
+			if one.Judgement.Score == nil {
+				one.Missing = cmp.Or(one.Missing, one.Judgement.Reason)
+			}
+		}
+		rep.Candidates++
+		rep.Empty += countIf(c.patches[i] == "")
+		rep.Scored += countIf(cs[i].Score != nil)
+		rep.Tested += countIf(cs[i].Tests != nil)
+		rep.Truth += countIf(e.Solved != nil)
+		t.Candidates = append(t.Candidates, one)
+	}
+	if w := c.choice.Winner; w >= 0 {
+		id := cs[w].ID
+		t.Chosen, t.Reason, t.Stage, t.Agree = &id, t.Candidates[w].Reason, c.choice.Decisive, c.choice.Agree
+		rep.Chosen++
+		if solved := c.set.Entries[w].Solved; solved != nil && *solved {
+			rep.ChosenSolved++
+		}
+	}
+	for _, b := range c.baselines {
+		t.Scripts = append(t.Scripts, ScriptReport{
+			Name: b.Script.Name, Kind: b.Script.Kind, Command: b.Script.Command, Kept: len(b.Kept), Dropped: b.Dropped,
+			Problem: b.Problem,
+		})
+	}
+	rep.Results = append(rep.Results, t)
+}
+
+func countIf(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// rejected says why a patch does not count.
+func (c *contest) rejected(i int) string {
+	for _, result := range c.results[c.patches[i]] {
+		if result != nil && result.Rejected != "" {
+			return result.Rejected
+		}
+	}
+	return ""
+}
+
+// curves computes Best@k for every verifier that has something to go by, over the tasks whose truth is known.
+func (r *Ranking) curves() []Curve {
+	sets, most := r.known()
+	curves := []Curve{}
+	if len(sets) == 0 {
+		return curves
+	}
+	has := func(what func(rank.Scored) bool) bool {
+		return slices.ContainsFunc(sets, func(s []rank.Scored) bool { return slices.ContainsFunc(s, what) })
+	}
+	scored := has(func(c rank.Scored) bool { return c.Score != nil })
+	tested := has(func(c rank.Scored) bool { return c.Tests != nil })
+	for _, v := range rank.Verifiers() {
+		if v.Judges() && !scored || v.Tests() && !tested {
+			continue
+		}
+		rule := rank.Rule{Verifier: v, Top: r.Rule.Top}
+		curves = append(curves, curve(string(v), sets, most, rule.BestAtK))
+	}
+	return append(curves, curve(Oracle, sets, most, func(cs []rank.Scored, k int) float64 {
+		solved := 0
+		for _, c := range cs {
+			solved += countIf(c.Solved)
+		}
+		return swe.PassAtK(len(cs), solved, k)
+	}))
+}
+
+// known returns the candidates of every task whose truth is known, and the largest number of them.
+func (r *Ranking) known() (sets [][]rank.Scored, most int) {
+	for _, c := range r.contests {
+		var set []rank.Scored
+		for i, one := range c.candidates() {
+			if solved := c.set.Entries[i].Solved; solved != nil {
+				set = append(set, rank.Scored{Candidate: one, Solved: *solved})
+			}
+		}
+		if len(set) > 0 {
+			sets = append(sets, set)
+			most = max(most, len(set))
+		}
+	}
+	return sets, most
+}
+
+// allK is up to which number of candidates every k has a point; beyond it, only powers of two and the last have.
+const allK = 32
+
+func curve(name string, sets [][]rank.Scored, most int, at func([]rank.Scored, int) float64) Curve {
+	c := Curve{Name: name}
+	for k := 1; k <= most; k++ {
+		if k > allK && k != most && k&(k-1) != 0 {
+			continue
+		}
+		var rates []float64
+		made := 0
+		for _, set := range sets {
+			if len(set) >= k {
+				rates = append(rates, at(set, k))
+				made += len(set)
+			}
+		}
+		c.Points = append(c.Points, swe.MeanRate(k, rates, made))
+	}
+	return c
+}
+
+// writePreds writes the choice as the official harness takes it.
+func (r *Ranking) writePreds() error {
+	all := map[string]harness.Prediction{}
+	for _, c := range r.contests {
+		if c.choice.Winner < 0 {
+			continue
+		}
+		e := c.set.Entries[c.choice.Winner]
+		patch, err := e.ReadPatch()
+		if err != nil {
+			return err
+		}
+		text := string(patch)
+		all[c.set.Task] = harness.Prediction{InstanceID: c.set.Task, Model: cmp.Or(e.Model, r.Source.model()), Patch: &text}
+	}
+	return disk.WriteJSON(r.Store.Path(PredsFile), all)
+}

@@ -1,0 +1,172 @@
+package ranking
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"deepswe/agent"
+	"deepswe/agent/attempt"
+	"deepswe/agent/run"
+	"deepswe/env/disk"
+	"deepswe/verify/swe"
+)
+
+// Source is the candidates of a run, or of files from elsewhere.
+type Source struct {
+	// Path is where they were read.
+	Path string
+	// Manifest is that of a run; its Kind is empty for files from elsewhere.
+	Manifest run.Manifest
+	// Tasks are in the order of the run, or of their ids.
+	Tasks []Set
+	// Notes say what was left out, and why.
+	Notes []string
+}
+
+// Set is the candidates for one task.
+type Set struct {
+	Task    string
+	Entries []Entry
+}
+
+// Entry is one candidate.
+type Entry struct {
+	// ID is the number of the attempt.
+	ID int
+	// Name is where it comes from, for people.
+	Name string
+	// PatchFile and Trajectory are paths; empty where there is none. Patch is set where no file has it.
+	PatchFile  string
+	Patch      []byte
+	Trajectory string
+	// Model is the name that predictions carry.
+	Model      string
+	StopReason agent.StopReason
+	// Solved is the truth; nil where it is not known.
+	Solved *bool
+}
+
+// ReadPatch returns the patch, nil where nothing was changed.
+func (e Entry) ReadPatch() ([]byte, error) {
+	if e.PatchFile == "" {
+		return e.Patch, nil
+	}
+	data, err := os.ReadFile(e.PatchFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// ErrNoCandidates says that a path holds nothing to rank.
+var ErrNoCandidates = errors.New("there are no candidates")
+
+// Read reads the candidates at the path: the directory of a run of eval, a file of predictions, a directory of such
+// files (each one attempt at its tasks), or a directory of patches: TASK/NAME.diff, or TASK.diff where each task has
+// one. Beside NAME.diff, NAME.json may be its trajectory.
+func Read(path string) (*Source, error) {
+	if run.Exists(path) {
+		return readRun(path)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{Path: path}
+	if info.IsDir() {
+		err = s.readDir(path)
+	} else {
+		err = s.readPredictions(path, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Tasks) == 0 {
+		return nil, fmt.Errorf("%w in %s: it holds neither a run, nor predictions (.json, .jsonl), nor patches "+
+			"(.diff, .patch)", ErrNoCandidates, path)
+	}
+	return s, nil
+}
+
+// readRun reads a run of eval.
+func readRun(path string) (*Source, error) {
+	r, err := run.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	if r.Manifest.Kind != run.Eval && r.Manifest.Kind != run.Solve {
+		return nil, fmt.Errorf("%s is a run of %s: rank takes runs of eval, and of solve with several attempts", path,
+			r.Manifest.Kind)
+	}
+	if holder, alive := r.Writer(); alive == disk.Alive && holder.PID != os.Getpid() {
+		return nil, fmt.Errorf("the run in %s is still under way (process %d)", path, holder.PID)
+	}
+	s := &Source{Path: path, Manifest: r.Manifest}
+	at := map[string]int{}
+	failed := 0
+	for _, o := range r.Outcomes {
+		if o.Group != o.Task {
+			continue // of the soundness check
+		}
+		if o.Failed() {
+			failed++
+			continue
+		}
+		i, ok := at[o.Task]
+		if !ok {
+			i = len(s.Tasks)
+			at[o.Task] = i
+			s.Tasks = append(s.Tasks, Set{Task: o.Task})
+		}
+		s.Tasks[i].Entries = append(s.Tasks[i].Entries, runEntry(r, o))
+	}
+	if failed > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d attempts ended with an infrastructure failure and are no candidates",
+			failed))
+	}
+	if len(s.Tasks) == 0 {
+		return nil, fmt.Errorf("%w in %s: no attempt has ended", ErrNoCandidates, path)
+	}
+	for _, t := range s.Tasks {
+		slices.SortFunc(t.Entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	slices.SortFunc(s.Tasks, func(a, b Set) int { return cmp.Compare(a.Task, b.Task) })
+	return s, nil
+}
+
+func runEntry(r *run.Reader, o run.Outcome) Entry {
+	dir := r.AttemptDir(o.Job)
+	e := Entry{
+		ID: o.Index, Name: fmt.Sprintf("#%d", o.Index), PatchFile: filepath.Join(dir, attempt.PatchFile),
+		Trajectory: filepath.Join(dir, attempt.TrajectoryFile), StopReason: o.StopReason,
+	}
+	if o.Reward != nil {
+		solved := swe.Solved(o)
+		e.Solved = &solved
+	}
+	return e
+}
+
+// model is the name for predictions of a run.
+func (s *Source) model() string {
+	var settings struct {
+		Model string `json:"model"` // of solve
+	}
+	_ = json.Unmarshal(s.Manifest.Settings, &settings)
+	return cmp.Or(swe.ModelOf(s.Path), settings.Model, "deepswe")
+}
+
+// Setting returns a flag that a run of eval began with; empty where there is none.
+func (s *Source) Setting(flag string) string {
+	var settings struct {
+		Flags map[string]string `json:"flags"`
+	}
+	_ = json.Unmarshal(s.Manifest.Settings, &settings) // other kinds of runs have no flags
+	return settings.Flags[flag]
+}

@@ -1,0 +1,224 @@
+package ranking
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/verify/rank/suite"
+)
+
+// test runs the tests that are not on record: each script on the base, and then on each distinct patch.
+func (r *Ranking) test(ctx context.Context) error {
+	if r.Tests != nil && len(r.Tasks) == 0 {
+		return errNoTask
+	}
+	jobs := map[run.Job]func(context.Context) (string, error){}
+	for _, c := range r.contests {
+		if r.Tests == nil {
+			c.baselines = r.Store.recorded(c.set.Task)
+			continue
+		}
+		if err := r.planBaselines(c, jobs); err != nil {
+			return err
+		}
+	}
+	if err := r.work(ctx, Baselines, jobs); err != nil {
+		return err
+	}
+	jobs = map[run.Job]func(context.Context) (string, error){}
+	for _, c := range r.contests {
+		r.once(c)
+		for _, i := range c.distinct() {
+			r.planResults(c, i, jobs)
+		}
+	}
+	return r.work(ctx, Testing, jobs)
+}
+
+// planBaselines takes the scripts of a task from the record, and plans what is missing.
+func (r *Ranking) planBaselines(c *contest, jobs map[run.Job]func(context.Context) (string, error)) error {
+	task, err := r.task(c.set.Task)
+	if err != nil {
+		return err
+	}
+	scripts := 1
+	if r.Tests.Writer != nil {
+		scripts += r.Tests.Attempts
+	}
+	c.baselines = make([]suite.Baseline, scripts)
+	if len(c.distinct()) == 0 {
+		c.baselines = nil // nothing to compare
+		return nil
+	}
+	for n := range scripts {
+		key := r.baselineKey(task, n)
+		if b, ok := r.Store.baseline(key); ok {
+			c.baselines[n] = b
+			continue
+		}
+		jobs[run.Job{Task: task.ID, Group: task.ID, Index: n}] = func(ctx context.Context) (string, error) {
+			return r.baselineOne(ctx, c, task, n, key)
+		}
+		// Until it has run, or where it fails for good.
+		c.baselines[n] = suite.Baseline{Script: suite.Script{Name: scriptName(n)}, Problem: "not run: infrastructure failure"}
+	}
+	return nil
+}
+
+func scriptName(n int) string {
+	if n == 0 {
+		return string(suite.Regression)
+	}
+	return fmt.Sprintf("%s-%d", suite.Reproduction, n)
+}
+
+// baselineKey identifies what a script does on the base: the task's own state, and how the script comes about.
+func (r *Ranking) baselineKey(t env.Task, n int) string {
+	how := struct {
+		Task, Command, Parser string
+		Timeout               string
+		Writer                string
+		N                     int
+	}{Task: r.Tests.Runner.Evaluator.Key(t, nil), Timeout: r.Tests.Timeout.String(), N: n}
+	if n == 0 {
+		how.Command, how.Parser = r.Tests.Command, r.Tests.Parser
+	} else {
+		how.Writer = r.Tests.Writer.Key(t)
+	}
+	return keyOf(how)
+}
+
+// baselineOne makes one script and runs it on the base.
+func (r *Ranking) baselineOne(ctx context.Context, c *contest, t env.Task, n int, key string) (string, error) {
+	s := suite.Script{
+		Name: scriptName(n), Kind: suite.Regression, Command: r.Tests.Command, Parser: r.Tests.Parser,
+		Timeout: r.Tests.Timeout,
+	}
+	var b suite.Baseline
+	if n > 0 {
+		written, problem, err := r.Tests.Writer.Write(ctx, run.Job{Task: t.ID, Group: t.ID, Index: n - 1})
+		if err != nil {
+			return "", err
+		}
+		r.count(func(c *Cost) { c.Written++ })
+		s = written
+		s.Name, s.Kind, s.Timeout = scriptName(n), suite.Reproduction, r.Tests.Timeout
+		b = suite.Baseline{Script: s, Problem: problem, Kept: []string{}, Dropped: []suite.Dropped{}}
+	}
+	if b.Problem == "" {
+		var err error
+		if b, err = r.Tests.Runner.Base(ctx, t, s); err != nil {
+			return "", err
+		}
+		r.count(func(c *Cost) { c.BaseRuns++ })
+	}
+	if err := r.Store.keepBaseline(keptBaseline{Key: key, Task: t.ID, Baseline: b}); err != nil {
+		return "", run.Abort(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.baselines[n] = b
+	if b.Problem != "" {
+		return "no tests: " + b.Problem, nil
+	}
+	return fmt.Sprintf("%d tests, %d dropped", len(b.Kept), len(b.Dropped)), nil
+}
+
+// once leaves out scripts that are word for word the same: their tests would count twice.
+func (r *Ranking) once(c *contest) {
+	seen := map[string]string{}
+	for n, b := range c.baselines {
+		if b.Problem != "" {
+			continue
+		}
+		s := b.Script
+		s.Name = ""
+		if first, twice := seen[s.Key()]; twice {
+			c.baselines[n].Problem = "the same as " + first
+			c.baselines[n].Kept = nil
+			continue
+		}
+		seen[s.Key()] = b.Script.Name
+	}
+}
+
+// planResults takes the results of a patch from the record, and plans what is missing.
+func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.Context) (string, error)) {
+	patch := c.patches[i]
+	c.results[patch] = make([]*suite.Result, len(c.baselines))
+	for n, b := range c.baselines {
+		if b.Problem != "" {
+			continue
+		}
+		key := resultKey(c.set.Task, b, patch)
+		if known, ok := r.Store.result(key); ok {
+			c.results[patch][n] = &known
+			continue
+		}
+		if r.Tests == nil {
+			c.failures[i] = "not tested"
+			continue
+		}
+		// The index is unique among the scripts and patches of the task.
+		j := run.Job{Task: c.set.Task, Group: c.set.Task, Index: i*len(c.baselines) + n}
+		jobs[j] = func(ctx context.Context) (string, error) { return r.resultOne(ctx, c, i, n, key) }
+	}
+}
+
+// resultKey identifies the outcome of a script on a patch: the state of the task, the script with the tests that count,
+// the patch, and the grader.
+func resultKey(task string, b suite.Baseline, patch string) string {
+	return keyOf(struct {
+		Task, State, Script, Grader, Patch string
+		Kept                               []string
+	}{task, b.State, b.Script.Key(), suite.Grader, patch, b.Kept})
+}
+
+// resultOne runs one script on one patch.
+func (r *Ranking) resultOne(ctx context.Context, c *contest, i, n int, key string) (string, error) {
+	task, err := r.task(c.set.Task)
+	if err != nil {
+		return "", err
+	}
+	patch, err := c.set.Entries[i].ReadPatch()
+	if err != nil {
+		return "", run.Abort(err)
+	}
+	b := c.baselines[n]
+	result, err := r.Tests.Runner.Run(ctx, task, b, patch)
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		c.failures[i] = "not tested: " + err.Error()
+		return "", err
+	}
+	r.count(func(c *Cost) { c.CandidateRuns++ })
+	kept := keptResult{Key: key, Task: task.ID, Script: b.Script.Name, Patch: c.patches[i], Result: result}
+	if err := r.Store.keepResult(kept); err != nil {
+		return "", run.Abort(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.results[c.patches[i]][n] = &result
+	c.failures[i] = ""
+	if result.Rejected != "" {
+		return result.Rejected, nil
+	}
+	return fmt.Sprintf("%s: %d of %d pass", b.Script.Name, len(result.Passed), len(b.Kept)), nil
+}
+
+func (r *Ranking) count(add func(*Cost)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	add(&r.cost)
+}
+
+// compareJobs orders jobs task by task.
+func compareJobs(a, b run.Job) int {
+	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Index, b.Index))
+}
+
+func jobName(j run.Job) string { return fmt.Sprintf("%s #%d", j.Task, j.Index) }

@@ -1,0 +1,269 @@
+package suite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"deepswe/env"
+	"deepswe/verify"
+	"deepswe/verify/testlog"
+)
+
+// Grader names the rules by which results are read. A result may be kept under it.
+const Grader = verify.Grader + "+suite.1"
+
+// Runner runs scripts. Evaluator is required, with its provider.
+type Runner struct {
+	Evaluator *verify.Evaluator
+}
+
+// Baseline is what a script does on the base, without any patch.
+type Baseline struct {
+	// Script is the script, with the command that was found.
+	Script Script `json:"script"`
+	// Kept are the tests that behave as they claim, sorted; Dropped those that do not, with the reason.
+	Kept    []string  `json:"kept"`
+	Dropped []Dropped `json:"dropped"`
+	// Problem says why there is no test at all.
+	Problem string `json:"problem,omitempty"`
+	// State identifies the base: what it was made from, and the limits that it ran under.
+	State   string  `json:"state"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Dropped is a test that does not count.
+type Dropped struct {
+	Test   string `json:"test"`
+	Reason string `json:"reason"`
+}
+
+// Result is what a script says about a patch.
+type Result struct {
+	// Passed are the tests that pass, of those that were kept; sorted.
+	Passed []string `json:"passed"`
+	// Rejected says why the patch does not count: it does not apply, or it was caught forging results.
+	Rejected string `json:"rejected,omitempty"`
+	// Note is what else there is to say, such as a limit that was reached.
+	Note    string  `json:"note,omitempty"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Base runs the script twice in one sandbox of the base, and keeps the tests that behave as they claim both times. An
+// error is an infrastructure failure.
+func (r *Runner) Base(ctx context.Context, t env.Task, s Script) (b Baseline, err error) {
+	began := time.Now()
+	defer func() { b.Seconds = time.Since(began).Seconds() }()
+	b = Baseline{Script: s, Kept: []string{}, Dropped: []Dropped{}, State: r.Evaluator.Key(t, nil)}
+	sb, err := r.start(ctx, t)
+	if err != nil {
+		return b, err
+	}
+	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
+	if s.Command == "" {
+		s.Command, s.Parser, err = find(ctx, sb)
+		if errors.Is(err, errNoTests) {
+			b.Problem = err.Error()
+			return b, nil
+		}
+		if err != nil {
+			return b, fmt.Errorf("find the tests: %w", err)
+		}
+		b.Script = s
+	}
+	parse, err := testlog.Lookup(s.Parser)
+	if err != nil {
+		b.Problem = err.Error()
+		return b, nil
+	}
+	if problem, err := write(ctx, sb, s.Files); err != nil || problem != "" {
+		b.Problem = problem
+		return b, err
+	}
+	var runs [2]map[string]testlog.Status
+	for i := range runs {
+		log, problem, err := r.once(ctx, sb, s.task(t, nil))
+		if err != nil || problem != "" {
+			b.Problem = problem
+			return b, err
+		}
+		results, err := parse(testlog.Decode(log), testlog.Task{ID: t.ID, Version: t.Tests.Version})
+		if err != nil {
+			b.Problem = "its output cannot be read: " + err.Error()
+			return b, nil
+		}
+		runs[i] = maps.Collect(results.All())
+		if len(runs[i]) == 0 {
+			b.Problem = "its output names no test: " + lastLine(log)
+			return b, nil
+		}
+	}
+	b.sort(s.Kind, runs)
+	return b, nil
+}
+
+// start starts a sandbox as the grader does.
+func (r *Runner) start(ctx context.Context, t env.Task) (env.Sandbox, error) {
+	sb, err := r.Evaluator.Provider.Start(ctx, env.Spec{
+		Image: t.Image, Dockerfile: t.Dockerfile, Dir: t.Dir, Prepare: t.Tests.Prepare, Env: t.Env, Limits: t.Limits,
+		Network: r.Evaluator.Network || t.Tests.Network, Run: r.Evaluator.Run, Rollout: t.ID,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	return sb, nil
+}
+
+// write puts the script's files in place.
+func write(ctx context.Context, sb env.Sandbox, files map[string]string) (problem string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		_, err := sb.Write(ctx, filepath.Join(sb.Dir(), name), []byte(files[name]),
+			env.WriteOptions{Parents: true, Mode: 0o755})
+		switch {
+		case err == nil:
+		case env.IsInfrastructure(ctx, err):
+			return "", fmt.Errorf("write %s: %w", name, err)
+		default:
+			return fmt.Sprintf("%s cannot be written: %v", name, err), nil
+		}
+	}
+	return "", nil
+}
+
+// maxLog is the most of a log that is read on the base.
+const maxLog = 64 << 20
+
+// once runs the script of the task and returns its log, or the problem that it had.
+func (r *Runner) once(ctx context.Context, sb env.Sandbox, t env.Task) (log []byte, problem string, err error) {
+	limit := cmp.Or(r.Evaluator.Timeout, t.Tests.Timeout, verify.EvaluationTimeout)
+	result, err := sb.Run(ctx, env.Command{
+		Line: "exec 2>&1\n" + t.Tests.Script, Timeout: limit, Head: maxLog, Tail: 1,
+	})
+	switch {
+	case err != nil:
+		return nil, "", fmt.Errorf("run the tests: %w", err)
+	case result.TimedOut:
+		return nil, fmt.Sprintf("it took longer than %s on the base", limit), nil
+	case result.Stdout.Size > maxLog:
+		return nil, fmt.Sprintf("its log of %d bytes is longer than %d", result.Stdout.Size, maxLog), nil
+	}
+	return result.Stdout.Head, "", nil
+}
+
+// sort keeps the tests that behave as they claim in both runs.
+func (b *Baseline) sort(kind Kind, runs [2]map[string]testlog.Status) {
+	names := slices.Sorted(maps.Keys(runs[0]))
+	for name := range runs[1] {
+		if _, ok := runs[0][name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	want := testlog.Passed
+	if kind == Reproduction {
+		want = testlog.Failed
+	}
+	for _, name := range names {
+		first, second := runs[0][name], runs[1][name]
+		var reason string
+		switch {
+		case first != second:
+			reason = fmt.Sprintf("flaky: %s and then %s on the base", spell(first), spell(second))
+		case first == want:
+			b.Kept = append(b.Kept, name)
+			continue
+		case first == testlog.Errored && kind == Reproduction:
+			reason = "toxic: fails on the base for a technical reason, not for the issue"
+		case kind == Reproduction:
+			reason = fmt.Sprintf("does not reproduce the issue: %s on the base", spell(first))
+		default:
+			reason = fmt.Sprintf("%s on the base", spell(first))
+		}
+		b.Dropped = append(b.Dropped, Dropped{name, reason})
+	}
+	if len(b.Kept) == 0 {
+		b.Problem = "no test behaves as it claims on the base"
+	}
+}
+
+func spell(s testlog.Status) string {
+	if s == "" {
+		return "missing"
+	}
+	return strings.ToLower(string(s))
+}
+
+// Run runs the script of a baseline on a patch, in a sandbox of its own. An error is an infrastructure failure.
+func (r *Runner) Run(ctx context.Context, t env.Task, b Baseline, patch []byte) (Result, error) {
+	v, err := r.Evaluator.EvaluateStrictly(ctx, b.Script.task(t, b.Kept), patch)
+	if err != nil {
+		return Result{}, err
+	}
+	out := Result{Passed: []string{}, Seconds: v.Seconds}
+	if v.Tests != nil {
+		for _, id := range b.Kept {
+			if s, _ := v.Tests.Status(id); s == testlog.Passed {
+				out.Passed = append(out.Passed, id)
+			}
+		}
+	}
+	switch v.Status {
+	case verify.PatchFailed:
+		out.Rejected = "the patch does not apply: " + gitError(v.Detail)
+	case verify.TimedOut, verify.Ungradable:
+		out.Note = firstLine(v.Detail)
+	default:
+	}
+	if s, ok := forged(v); ok {
+		out.Passed, out.Rejected = []string{}, fmt.Sprintf("results are forged (%s): %s", s.Kind, firstLine(s.Detail))
+	}
+	return out, nil
+}
+
+// forged returns what shows that a patch has had a hand in its own results.
+func forged(v verify.Evaluation) (verify.Suspicion, bool) {
+	for _, s := range v.Suspicious {
+		switch s.Kind {
+		case verify.ForgedMarker, verify.ForgedExitCode, verify.Contradiction, verify.OutsideSummary,
+			verify.ForgeryIndicator, verify.TestTampering:
+			return s, true
+		case verify.LostExitCode, verify.SilentFailure:
+			if v.Status == verify.Resolved {
+				return s, true // everything seems to pass, and the run did not end well
+			}
+		case verify.UnknownStatus:
+		}
+	}
+	return verify.Suspicion{}, false
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+// gitError is what git says is wrong, without what it was doing.
+func gitError(text string) string {
+	for line := range strings.Lines(text) {
+		if what, ok := strings.CutPrefix(line, "error: "); ok {
+			return strings.TrimSpace(what)
+		}
+	}
+	return firstLine(text)
+}
+
+func lastLine(log []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		if line := strings.TrimSpace(lines[i]); line != "" && !strings.HasPrefix(line, ">>>>>") {
+			return line
+		}
+	}
+	return "it printed nothing"
+}

@@ -1,0 +1,122 @@
+package verifycmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"deepswe/agent/cli"
+)
+
+// rankOptions are the flags of rank.
+type rankOptions struct {
+	tasks    cli.TaskFlags
+	sandbox  cli.SandboxFlags
+	model    cli.ModelFlags
+	verifier cli.VerifierFlags
+
+	run      string
+	recorded bool
+	workers  int
+	out      string
+	json     bool
+}
+
+const rankHelp = `Choose one of several attempts at each task, and report what the choice is worth.
+
+--run takes the directory of a run of eval, a file of predictions, a directory
+of such files (each one attempt at its tasks), or a directory of patches:
+TASK/NAME.diff, or TASK.diff. Beside NAME.diff, NAME.json may be its trajectory.
+
+  none    the patch that most attempts agree on
+  free    the score of a judge model, which reads issue, trajectory and patch:
+          P(YES) / (P(YES) + P(NO)) where its answer stands
+  exec    tests, each run on each distinct patch in a pristine sandbox: the
+          repository's own that pass without a patch, and tests that the agent
+          writes for the issue, on the repository alone, kept if they fail there
+  hybrid  the best half by score (--top), of these the most regression tests
+          passed, then the most reproduction tests, then the score
+
+The model judges itself, unless --judge-url or --judge-model names another.
+Scores and results are kept in the ranking's directory (--out, RUN/rank), so
+that a ranking that was stopped goes on where it was, and a second one costs
+nothing; --recorded asks and runs nothing at all. The directory then has
+ranking.json, preds.json (the choice), and report.html: Best@k of each verifier
+beside Pass@k where it is known which attempts solve their task.
+
+EXIT STATUS
+  0 done · 2 wrong usage · 3 some candidates could not be judged or tested ·
+  5 the endpoint failed · 6 the sandboxes failed · 130 interrupted`
+
+func newRank(d Deps) *cobra.Command {
+	var o rankOptions
+	cmd := &cobra.Command{
+		Use:   "rank --run PATH",
+		Short: "Choose the best of several attempts",
+		Long:  rankHelp,
+		Example: `  deepswe rank --run runs/verified --verifier hybrid --judge-url http://gpu:8000/v1
+  deepswe rank --run runs/verified --verifier free --recorded
+  deepswe rank --run patches/ --tasks tasks.jsonl --verifier exec --write-tests 0`,
+		Args: cli.NoArgs("--run"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return cli.Usage(err)
+			}
+			return runRank(cmd.Context(), d, &o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.run, "run", "", "candidates at `PATH`: a run, predictions, or patches")
+	o.tasks.Add(cmd)
+	f.Lookup("tasks").Usage = "tasks at `PATH` (default: those of the run)"
+	o.verifier.Add(cmd, "hybrid")
+	o.model.Add(cmd)
+	o.sandbox.AddForTasks(cmd)
+	f.BoolVar(&o.recorded, "recorded", false, "go by what is on record, and ask and run nothing")
+	f.IntVar(&o.workers, "workers", 4, "requests or sandboxes at once")
+	f.StringVar(&o.out, "out", "", "keep the ranking in `DIR` (default: rank in the run's directory)")
+	f.BoolVar(&o.json, "json", false, "print the ranking as JSON lines: one per task, and the summary")
+	return cmd
+}
+
+func (o *rankOptions) check() error {
+	switch {
+	case o.run == "":
+		return errors.New("--run PATH is missing")
+	case o.workers < 1:
+		return errors.New("--workers must be at least 1")
+	}
+	if err := o.verifier.Check(); err != nil {
+		return err
+	}
+	return o.model.Check()
+}
+
+// runRank is rank with everything about the command line behind it.
+func runRank(ctx context.Context, d Deps, o *rankOptions) (err error) {
+	r := &ranker{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	rep, err := r.ranking.Run(ctx)
+	if cli.Interrupted(ctx, err) {
+		fmt.Fprintf(d.Err, "stopped; to go on, run the same command again\n")
+		return cli.Exit(cli.ExitInterrupted)
+	}
+	if err != nil {
+		return err
+	}
+	r.progress.plan("", 0)
+	if o.json {
+		printRankingJSON(r.lines, rep)
+	} else {
+		printRanking(d.Out, rep, r.store.Path())
+	}
+	if rep.Cost.Failures > 0 {
+		return cli.Exit(cli.ExitUnsolved)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package verifycmd
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"deepswe/agent/cli"
+	"deepswe/verify/rank/ranking"
+)
+
+// mostTasks is how many tasks have a line each on a terminal; the page has them all.
+const mostTasks = 40
+
+// printRanking prints a ranking for people: Best@k of each verifier, then the choice for each task.
+func printRanking(out io.Writer, rep *ranking.Report, dir string) {
+	if len(rep.Curves) > 0 {
+		printCurves(out, rep)
+	}
+	if len(rep.Results) <= mostTasks {
+		w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+		for _, t := range rep.Results {
+			if t.Chosen == nil {
+				fmt.Fprintf(w, "%s\t-\tno candidate\n", cli.Plain(t.Task))
+				continue
+			}
+			truth := ""
+			for _, c := range t.Candidates {
+				if c.Attempt == *t.Chosen && c.Solved != nil {
+					truth = map[bool]string{true: "solved", false: "not solved"}[*c.Solved]
+				}
+			}
+			fmt.Fprintf(w, "%s\t#%d of %d\t%s\t%s\n", cli.Plain(t.Task), *t.Chosen, len(t.Candidates),
+				cli.Plain(t.Reason), truth)
+		}
+		_ = w.Flush() // a reader that has gone away is noticed by main
+	}
+	fmt.Fprintf(out, "%s: %s, %d distinct, %d without a change, %d scored, %d tested\n",
+		cli.Plural(rep.Tasks, "task"), cli.Plural(rep.Candidates, "candidate"), rep.Distinct, rep.Empty, rep.Scored,
+		rep.Tested)
+	if rep.Truth > 0 {
+		fmt.Fprintf(out, "chosen by %s: %d of %d solve their task\n", rep.Verifier, rep.ChosenSolved, rep.Chosen)
+	}
+	if c := rep.Cost; c != (ranking.Cost{}) {
+		fmt.Fprintf(out, "cost: %s to the judge (%s tokens), %s of the base, %s of candidates",
+			cli.Plural(c.Requests, "request"), cli.Count(c.Tokens), cli.Plural(c.BaseRuns, "sandbox run"),
+			cli.Plural(c.CandidateRuns, "sandbox run"))
+		if c.Written > 0 {
+			fmt.Fprintf(out, ", %s to write tests", cli.Plural(c.Written, "attempt"))
+		}
+		if c.Failures > 0 {
+			fmt.Fprintf(out, ", %s", cli.Plural(c.Failures, "infrastructure failure"))
+		}
+		fmt.Fprintln(out)
+	}
+	for _, name := range []string{ranking.PredsFile, ranking.PageFile} {
+		fmt.Fprintf(out, "%s/%s\n", dir, name)
+	}
+}
+
+// printCurves prints Best@k as a table: a row for each verifier, a column for each k that is a power of two, and the
+// last.
+func printCurves(out io.Writer, rep *ranking.Report) {
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
+	head := []string{"best of"}
+	points := rep.Curves[0].Points
+	var columns []int
+	for i, p := range points {
+		if p.K&(p.K-1) == 0 || i == len(points)-1 {
+			columns = append(columns, i)
+			head = append(head, fmt.Sprint(p.K))
+		}
+	}
+	fmt.Fprintln(w, strings.Join(head, "\t")+"\t95% at the last\t")
+	for _, c := range rep.Curves {
+		row := []string{c.Name}
+		for _, i := range columns {
+			row = append(row, fmt.Sprintf("%.1f%%", 100*c.Points[i].Rate))
+		}
+		last := c.Points[len(c.Points)-1]
+		fmt.Fprintf(w, "%s\t%.1f to %.1f\t\n", strings.Join(row, "\t"), 100*last.Low, 100*last.High)
+	}
+	_ = w.Flush()
+}
+
+// printRankingJSON prints a line for each task, and the summary.
+func printRankingJSON(lines *cli.JSONLines, rep *ranking.Report) {
+	for _, t := range rep.Results {
+		_ = lines.Print(struct {
+			Type    string `json:"type"`
+			Version int    `json:"version"`
+			ranking.TaskReport
+		}{"choice", 1, t})
+	}
+	summary := *rep
+	summary.Results = nil
+	_ = lines.Print(summary)
+}

@@ -1,0 +1,213 @@
+package verifycmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path/filepath"
+
+	"deepswe/agent/cli"
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/verify"
+	"deepswe/verify/rank"
+	"deepswe/verify/rank/judge"
+	"deepswe/verify/rank/ranking"
+	"deepswe/verify/rank/suite"
+	"deepswe/verify/swe"
+)
+
+// ranker is one run of rank.
+type ranker struct {
+	session
+	o *rankOptions
+
+	store   *ranking.Store
+	ranking ranking.Ranking
+	model   *cli.LiveModel // that writes tests, and may judge
+}
+
+func (r *ranker) close() error {
+	err := r.session.close()
+	if r.store != nil {
+		err = errors.Join(err, r.store.Close())
+	}
+	return err
+}
+
+// prepare opens what the verifier needs, the cheap and likely failures first.
+func (r *ranker) prepare(ctx context.Context) error {
+	source, err := ranking.Read(r.o.run)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	if err := r.readTasks(source); err != nil {
+		return err
+	}
+	out := r.o.out
+	if out == "" {
+		out = rankDir(r.o.run, source)
+	}
+	if r.store, err = ranking.OpenStore(out); err != nil {
+		return cli.Usage(err)
+	}
+	r.progress = newProgress(r.d.Err, "ranking")
+	r.ranking.Source, r.ranking.Store = source, r.store
+	r.ranking.Rule = rank.Rule{Verifier: rank.Verifier(r.o.verifier.Verifier), Top: r.o.verifier.Top}
+	r.ranking.Workers, r.ranking.Observe, r.ranking.Log = r.o.workers, r.observe, r.d.Log
+	for _, note := range source.Notes {
+		r.progress.note("%s", note)
+	}
+	if r.o.recorded {
+		return nil
+	}
+	if r.o.verifier.Tests() && r.o.verifier.Written > 0 {
+		model, err := r.o.model.Open(ctx, r.d.World)
+		if err != nil {
+			return err
+		}
+		r.model = &model
+	}
+	if r.o.verifier.Judges() {
+		if r.ranking.Judge, err = openJudge(ctx, r.d.World, &r.o.verifier, &r.o.model, r.model, r.progress); err != nil {
+			return err
+		}
+	}
+	if r.o.verifier.Tests() {
+		return r.openTests(ctx)
+	}
+	return nil
+}
+
+// rankDir is where the ranking of a path is kept: in the run, or beside a file.
+func rankDir(path string, s *ranking.Source) string {
+	if s.Manifest.Kind == "" && filepath.Ext(path) != "" {
+		path = filepath.Dir(path)
+	}
+	return filepath.Join(path, "rank")
+}
+
+// readTasks reads the tasks where they are needed: those that the flags name, or that the run began with.
+func (r *ranker) readTasks(source *ranking.Source) error {
+	given := r.o.tasks.Path != ""
+	if r.o.tasks.Path = cmp.Or(r.o.tasks.Path, source.Setting("tasks")); r.o.tasks.Path == "" {
+		return nil
+	}
+	if r.o.recorded && !given || r.o.verifier.Verifier == string(rank.None) && !given {
+		return nil
+	}
+	tasks, _, err := r.o.tasks.Read(r.d.World)
+	if err != nil {
+		return err
+	}
+	wanted := map[string]bool{}
+	for _, t := range source.Tasks {
+		wanted[t.Task] = true
+	}
+	r.ranking.Tasks = map[string]env.Task{}
+	for t, err := range tasks {
+		if err != nil {
+			return err
+		}
+		if wanted[t.ID] {
+			r.ranking.Tasks[t.ID] = t
+		}
+	}
+	source.Only(func(task string) bool {
+		_, ok := r.ranking.Tasks[task]
+		return ok
+	})
+	switch err := swe.SameTasks(source.Path, r.ranking.Tasks); {
+	case errors.Is(err, swe.ErrChanged): // or graded by newer rules; a patch of another base will not apply
+		source.Notes = append(source.Notes, err.Error()+": the candidates may be of another base")
+	case err != nil:
+		return err
+	}
+	if len(source.Tasks) == 0 {
+		return cli.Usagef("none of the candidates in %s is for a task in %s", r.o.run, r.o.tasks.Path)
+	}
+	return nil
+}
+
+// openJudge opens the judge, and says where a model judges itself.
+func openJudge(ctx context.Context, w cli.World, v *cli.VerifierFlags, m *cli.ModelFlags, model *cli.LiveModel,
+	p *progress) (*judge.Judge, error) {
+	pack, err := judge.Builtin()
+	if v.JudgePack != "" {
+		pack, err = judge.Load(v.JudgePack)
+	}
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	live, self, err := v.OpenJudge(ctx, w, model, m)
+	if err != nil {
+		return nil, err
+	}
+	endpoint, ok := live.Model.(judge.Endpoint)
+	if !ok {
+		return nil, cli.Usagef("%s cannot judge: it answers from a recording; name a live endpoint with --judge-url",
+			live.Name)
+	}
+	window := live.Context
+	if v.JudgeContext > 0 && (window == 0 || v.JudgeContext < window) {
+		window = v.JudgeContext
+	}
+	if self {
+		p.note("no judge of its own: %s judges itself (--judge-url, --judge-model)", live.Name)
+	}
+	return &judge.Judge{Endpoint: endpoint, Model: live.Name, Pack: pack, Context: window, Samples: v.JudgeSamples}, nil
+}
+
+// openTests opens the sandboxes, and what writes tests.
+func (r *ranker) openTests(ctx context.Context) error {
+	if len(r.ranking.Tasks) == 0 {
+		return cli.Usagef("to test candidates, their tasks are needed: give --tasks PATH")
+	}
+	var all []env.Task
+	for _, t := range r.ranking.Tasks {
+		all = append(all, t)
+	}
+	if err := r.openSandbox(ctx, &r.o.sandbox, 0, all); err != nil {
+		return err
+	}
+	var err error
+	r.ranking.Tests, err = newTests(r.d.World, &r.o.verifier, &r.o.model, r.model, r.provider, r.ranking.Tasks, r.store)
+	return err
+}
+
+// newTests describes how candidates are tested. Without a model, nobody writes tests.
+func newTests(w cli.World, v *cli.VerifierFlags, m *cli.ModelFlags, model *cli.LiveModel, p env.Provider,
+	tasks map[string]env.Task, store *ranking.Store) (*ranking.Tests, error) {
+	name := filepath.Base(filepath.Dir(store.Path()))
+	t := &ranking.Tests{
+		Runner:  &suite.Runner{Evaluator: &verify.Evaluator{Provider: p, Timeout: v.Timeout, Run: name}},
+		Command: v.Command, Parser: v.Parser, Timeout: v.Timeout,
+	}
+	if model == nil || v.Written == 0 {
+		return t, nil
+	}
+	attempt, err := m.Attempt(w, *model, false)
+	if err != nil {
+		return nil, err
+	}
+	attempt.Provider, attempt.Run, attempt.Prompt = p, name, suite.Prompt(false)
+	if !m.Given("temperature") {
+		one := 1.0 // several attempts at the same are to differ
+		attempt.Sampling.Temperature = &one
+	}
+	t.Attempts = v.Written
+	t.Writer = &suite.Writer{Runner: &swe.Runner{
+		Tasks: tasks, Attempt: attempt, Dir: func(j run.Job) (string, error) { return store.Attempt(j) },
+	}}
+	return t, nil
+}
+
+// observe shows what happens.
+func (r *ranker) observe(e ranking.Event) {
+	if e.Begin {
+		r.progress.plan(string(e.Part), e.Total)
+		r.progress.note("%s: %d to do", e.Part, e.Total)
+		return
+	}
+	r.progress.observe(e.Run, e.Name, "trying again", func() (bool, string) { return false, e.Text })
+}
