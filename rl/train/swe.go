@@ -1,11 +1,13 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"deepswe/agent"
@@ -35,8 +37,16 @@ type sweSettings struct {
 	Context        int      `yaml:"context"`
 	Timeout        Duration `yaml:"timeout"`
 	CommandTimeout Duration `yaml:"command_timeout"`
+	// ValidationLimits are those of validation where they are not zero.
+	ValidationLimits struct {
+		MaxSteps int      `yaml:"max_steps"`
+		Context  int      `yaml:"context"`
+		Timeout  Duration `yaml:"timeout"`
+	} `yaml:"validation_limits"`
 	// GradeTimeout bounds the tests of training rollouts. Validation has what an evaluation has.
 	GradeTimeout Duration `yaml:"grade_timeout"`
+	// Canary says how a reward of 1 is confirmed: on, require, or off, as the flag of deepswe eval.
+	Canary string `yaml:"canary"`
 
 	Sandbox Sandbox `yaml:"sandbox"`
 
@@ -47,9 +57,12 @@ func newSWE() *sweSettings {
 	return &sweSettings{
 		Census: censusCheck, Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
 		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
-		GradeTimeout: Duration(300 * time.Second), Sandbox: Sandbox{Env: "auto"},
+		GradeTimeout: Duration(300 * time.Second), Canary: canaryOn, Sandbox: Sandbox{Env: "auto"},
 	}
 }
+
+// canaryOn confirms rewards wherever that is possible.
+const canaryOn = "on"
 
 // Complete makes paths absolute, because a run may be resumed elsewhere, and takes the context for the longest row.
 func (s *sweSettings) Complete(c *Config) error {
@@ -90,11 +103,16 @@ func (s *sweSettings) validate(c *Config) error {
 	if _, ok := agent.FormatNamed(s.Format); !ok {
 		errs = append(errs, fmt.Errorf("format is %q: want %s or %s", s.Format, trajectory.FormatXML, trajectory.FormatTools))
 	}
+	if !slices.Contains([]string{canaryOn, string(verify.CanaryRequired), string(verify.CanaryNever)}, s.Canary) {
+		errs = append(errs, fmt.Errorf("canary is %q: want on, require or off", s.Canary))
+	}
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
 	}
 	return errors.Join(append(errs, fraction("validation_share", s.Share, 0.9), positive("max_steps", s.MaxSteps),
-		positive("context", s.Context), natural("sandbox.warm", s.Sandbox.Warm), s.Train.validate("train"),
+		positive("context", s.Context),
+		natural("validation_limits.max_steps", s.ValidationLimits.MaxSteps),
+		natural("validation_limits.context", s.ValidationLimits.Context), natural("sandbox.warm", s.Sandbox.Warm), s.Train.validate("train"),
 		s.Validation.validate("validation"))...)
 }
 
@@ -163,6 +181,11 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 		Gates: run.Gates{Sandbox: e.options.Gates.Sandbox, Grading: e.options.Gates.Grading},
 	}
 	r.Attempt.Model = m
+	if own := e.settings.ValidationLimits; s == Validation {
+		l := &r.Attempt.Limits
+		l.Steps, l.Context = cmp.Or(own.MaxSteps, l.Steps), cmp.Or(own.Context, l.Context)
+		l.Wall = cmp.Or(time.Duration(own.Timeout), l.Wall)
+	}
 	r.Attempt.Sampling = agent.Sampling{
 		Temperature: &temperature, TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0),
 	}
@@ -182,7 +205,10 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 	v := &verify.Evaluator{Provider: e.provider, Run: e.attempt.Run}
 	if s == Train {
-		v.Timeout = time.Duration(e.settings.GradeTimeout)
+		v.Timeout, v.Training = time.Duration(e.settings.GradeTimeout), true
+	}
+	if e.settings.Canary != canaryOn {
+		v.Canary = verify.CanaryMode(e.settings.Canary)
 	}
 	return v
 }
