@@ -275,7 +275,7 @@ func (c *confirming) real(t *trial) error {
 		return nil
 	}
 	if ids := c.unplain(t); len(ids) > 0 {
-		c.refuse(c.c.Canary, NoPlainPass, fmt.Sprintf(
+		c.refuse(CanaryNotReached, NoPlainPass, fmt.Sprintf(
 			"%d expected tests have a status other than a pass that they do not have with the reference solution, such as %s",
 			len(ids), ids[0]))
 		return nil

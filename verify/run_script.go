@@ -58,7 +58,7 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 var startsServices = regexp.MustCompile(
 	`(?m)[^&|>]&[ \t]*$|\b(service|nohup|daemon\w*|systemctl|pg_ctl|Xvfb|supervisord)\b`)
 
-// runPart runs a part of the script, and adds what it prints to the log. With endAll, what it has left running is ended.
+// runPart runs a part of the script, and adds what it prints to the log. With endAll, what it leaves running is ended.
 func (t *trial) runPart(ctx context.Context, script string, endAll bool) (r env.Result, ended bool, err error) {
 	v, most := &t.v, cmp.Or(t.maxLog, maxLog)
 	c := scriptCommand(script)

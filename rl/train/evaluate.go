@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"deepswe/agent"
 	"deepswe/agent/run"
-	"deepswe/agent/trajectory"
 	"deepswe/verify/swe"
 )
 
@@ -41,62 +39,9 @@ func (l *loop) evaluate(ctx context.Context, step int, values map[string]float64
 	if k := l.config.Evaluate.Attempts; k > 1 {
 		values["val/pass@k"] = s.any
 	}
-	for k := 2; k <= l.config.Evaluate.Attempts; k *= 2 {
-		values[fmt.Sprintf("val/pass_at/%d", k)] = swe.PassRate(attempts(outcomes), k).Rate
-	}
 	values["val/turns"], values["val/failed"] = s.turns, float64(s.failed)
-	ends(outcomes, values)
 	values["time/evaluate"] = l.now().Sub(start).Seconds()
 	return nil
-}
-
-// attempts counts the attempts at each task that have a reward, in the order of the tasks.
-func attempts(outcomes []run.Outcome) []swe.Attempts {
-	var all []swe.Attempts
-	at := map[string]int{}
-	for _, o := range outcomes {
-		if o.Reward == nil {
-			continue
-		}
-		i, ok := at[o.Task]
-		if !ok {
-			i = len(all)
-			at[o.Task] = i
-			all = append(all, swe.Attempts{Task: o.Task})
-		}
-		all[i].Made++
-		if swe.Solved(o) {
-			all[i].Solved++
-		}
-	}
-	return all
-}
-
-// ends says why the attempts ended, how much they wrote, and how many solved their task and said so themselves: what an
-// attempt leaves behind at a limit is graded all the same.
-func ends(outcomes []run.Outcome, values map[string]float64) {
-	n, tokens, submitted := 0.0, 0, 0.0
-	stops := map[agent.StopReason]float64{}
-	for _, o := range outcomes {
-		if o.Reward == nil {
-			continue
-		}
-		n++
-		stops[o.StopReason]++
-		for _, t := range o.Turns {
-			tokens += len(t.CompletionIDs)
-		}
-		if o.StopReason == agent.Submitted && swe.Solved(o) {
-			submitted++
-		}
-	}
-	if n == 0 {
-		return
-	}
-	for _, reason := range trajectory.StopReasons() {
-		values["val/stop/"+string(reason)] = stops[reason] / n
-	}
-	values["val/tokens"], values["val/submitted_pass@1"] = float64(tokens)/n, submitted/n
 }
 
 // random measures random play on the same tasks, where the environment offers it.

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"math/rand/v2"
@@ -236,19 +235,16 @@ func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values 
 	o := l.config.Optimizer
 	start := l.now()
 	rate := o.rate(step)
-	var stats, agreement rl.Stats
+	var stats rl.Stats
 	var norms float64
 	updates, skipped := 0, 0
-	for epoch := range o.Epochs {
-		for k, rows := range batches {
+	for range o.Epochs {
+		for _, rows := range batches {
 			s, err := l.trainer.ForwardBackward(ctx, rows, l.config.RL().Objective)
 			if err != nil {
 				return err
 			}
 			stats.Add(s)
-			if old := l.stale(rows); epoch == 0 && k == 0 && old == 0 {
-				agreement = s
-			}
 			done, err := l.trainer.Step(ctx, o.rl(step))
 			if err != nil {
 				return err
@@ -261,42 +257,14 @@ func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values 
 			norms += done.GradientNorm
 		}
 	}
-	optimized(values, stats, agreement, norms, updates, skipped)
+	optimized(values, stats, norms, updates, skipped)
 	values["optim/lr"], values["time/update"] = rate, l.now().Sub(start).Seconds()
 	return nil
 }
 
-// stale puts the rows that the current policy has sampled in front, and returns how many of the others there are.
-func (l *loop) stale(rows []rl.Row) int {
-	current := rl.VersionNumber(l.policy.Version)
-	old := func(r rl.Row) int {
-		if r.Oldest == current && r.Newest == current {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(rows, func(a, b rl.Row) int { return cmp.Compare(old(a), old(b)) })
-	n := 0
-	for _, r := range rows {
-		n += old(r)
-	}
-	return n
-}
-
-// optimized adds what the optimizer steps of a batch were like. agreement is of a pass before the first of them over
-// rows that the same weights have sampled: only there the sampler and the trainer should say the same, and what differs
-// later is the policy's own drift.
-func optimized(values map[string]float64, stats, agreement rl.Stats, norms float64, updates, skipped int) {
+// optimized adds what the optimizer steps of a batch were like.
+func optimized(values map[string]float64, stats rl.Stats, norms float64, updates, skipped int) {
 	maps.Copy(values, stats.Metrics())
-	own := agreement.Metrics()
-	for name := range values {
-		if !strings.HasPrefix(name, "mismatch/") {
-			continue
-		}
-		if delete(values, name); agreement.Tokens > 0 {
-			values[name] = own[name]
-		}
-	}
 	if updates > 0 {
 		values["optim/grad_norm"] = norms / float64(updates)
 	}

@@ -63,14 +63,18 @@ func newStream(staleness int, now func() time.Time) *stream {
 // start plays what is admitted until close.
 func (s *stream) start(ctx context.Context, e *run.Engine) {
 	ctx, s.stop = context.WithCancel(ctx)
-	wake := context.AfterFunc(ctx, s.shut)
+	wake := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closed = true
+		s.changed.Broadcast()
+	})
 	s.done.Go(func() {
 		defer wake()
 		var failure error
 		for o, err := range e.Stream(ctx, s.jobs()) {
 			if err != nil {
 				failure = err
-				s.shut() // the range waits for the sequence of jobs
 				break
 			}
 			s.end(o)
@@ -80,14 +84,6 @@ func (s *stream) start(ctx context.Context, e *run.Engine) {
 		s.closed, s.ended, s.err = true, true, failure
 		s.changed.Broadcast()
 	})
-}
-
-// shut ends the sequence of jobs.
-func (s *stream) shut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	s.changed.Broadcast()
 }
 
 // close ends what is under way and waits for it.

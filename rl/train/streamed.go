@@ -73,7 +73,6 @@ type streamedUpdate struct {
 
 	groups           []*group
 	stats            rl.Stats
-	agreement        rl.Stats // of passes before the first optimizer step, over rows of the current policy
 	norms            float64
 	updates, skipped int
 	waited, computed time.Duration
@@ -158,30 +157,12 @@ func (u *streamedUpdate) again(ctx context.Context) error {
 	return nil
 }
 
-// forward adds the gradient over rows. Before the first optimizer step, those of the current policy have a pass of their
-// own.
-func (u *streamedUpdate) forward(ctx context.Context, rows []rl.Row) (s rl.Stats, err error) {
+func (u *streamedUpdate) forward(ctx context.Context, rows []rl.Row) (rl.Stats, error) {
 	start := u.loop.now()
-	defer func() { u.computed += u.loop.now().Sub(start) }()
 	u.loop.begun = true
-	if u.updates+u.skipped > 0 {
-		return u.pass(ctx, rows)
-	}
-	current := len(rows) - u.loop.stale(rows)
-	if s, err = u.pass(ctx, rows[:current]); err != nil {
-		return s, err
-	}
-	u.agreement.Add(s)
-	older, err := u.pass(ctx, rows[current:])
-	s.Add(older)
+	s, err := u.loop.trainer.ForwardBackward(context.WithoutCancel(ctx), rows, u.loop.config.RL().Objective)
+	u.computed += u.loop.now().Sub(start)
 	return s, err
-}
-
-func (u *streamedUpdate) pass(ctx context.Context, rows []rl.Row) (rl.Stats, error) {
-	if len(rows) == 0 {
-		return rl.Stats{}, nil
-	}
-	return u.loop.trainer.ForwardBackward(context.WithoutCancel(ctx), rows, u.loop.config.RL().Objective)
 }
 
 func (u *streamedUpdate) optimize(ctx context.Context, scale float64) error {
@@ -216,7 +197,7 @@ func (u *streamedUpdate) values() (map[string]float64, error) {
 	}
 	values := batch.Metrics(rl.VersionNumber(l.policy.Version))
 	means(outcomes, values)
-	optimized(values, u.stats, u.agreement, u.norms, u.updates, u.skipped)
+	optimized(values, u.stats, u.norms, u.updates, u.skipped)
 	values["optim/lr"] = l.config.Optimizer.rate(u.step)
 	values["time/update"] = u.computed.Seconds()
 	values["time/wait_rollouts"] = u.waited.Seconds()

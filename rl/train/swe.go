@@ -1,13 +1,12 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
+	"sync"
 	"time"
 
 	"deepswe/agent"
@@ -30,6 +29,9 @@ type sweSettings struct {
 	// Census checks that training tasks are sound before they are learned from: check, off, or the path of a census.json
 	// of deepswe eval --census.
 	Census string `yaml:"census"`
+	// Canary says how rewards are confirmed by tests that must fail: on, require (where that is not possible, a rollout
+	// has no reward), or off.
+	Canary string `yaml:"canary"`
 
 	PromptPack     string   `yaml:"prompt_pack"`
 	Format         string   `yaml:"format"`
@@ -37,16 +39,8 @@ type sweSettings struct {
 	Context        int      `yaml:"context"`
 	Timeout        Duration `yaml:"timeout"`
 	CommandTimeout Duration `yaml:"command_timeout"`
-	// ValidationLimits are those of validation where they are not zero.
-	ValidationLimits struct {
-		MaxSteps int      `yaml:"max_steps"`
-		Context  int      `yaml:"context"`
-		Timeout  Duration `yaml:"timeout"`
-	} `yaml:"validation_limits"`
 	// GradeTimeout bounds the tests of training rollouts. Validation has what an evaluation has.
 	GradeTimeout Duration `yaml:"grade_timeout"`
-	// Canary says how a reward of 1 is confirmed: on, require, or off, as the flag of deepswe eval.
-	Canary string `yaml:"canary"`
 
 	Sandbox Sandbox `yaml:"sandbox"`
 
@@ -55,14 +49,11 @@ type sweSettings struct {
 
 func newSWE() *sweSettings {
 	return &sweSettings{
-		Census: censusCheck, Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
+		Census: censusCheck, Canary: canaryOn, Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
 		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
-		GradeTimeout: Duration(300 * time.Second), Canary: canaryOn, Sandbox: Sandbox{Env: "auto"},
+		GradeTimeout: Duration(300 * time.Second), Sandbox: Sandbox{Env: "auto"},
 	}
 }
-
-// canaryOn confirms rewards wherever that is possible.
-const canaryOn = "on"
 
 // Complete makes paths absolute, because a run may be resumed elsewhere, and takes the context for the longest row.
 func (s *sweSettings) Complete(c *Config) error {
@@ -103,16 +94,16 @@ func (s *sweSettings) validate(c *Config) error {
 	if _, ok := agent.FormatNamed(s.Format); !ok {
 		errs = append(errs, fmt.Errorf("format is %q: want %s or %s", s.Format, trajectory.FormatXML, trajectory.FormatTools))
 	}
-	if !slices.Contains([]string{canaryOn, string(verify.CanaryRequired), string(verify.CanaryNever)}, s.Canary) {
+	switch verify.CanaryMode(s.Canary) {
+	case canaryOn, verify.CanaryRequired, verify.CanaryNever:
+	default:
 		errs = append(errs, fmt.Errorf("canary is %q: want on, require or off", s.Canary))
 	}
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
 	}
 	return errors.Join(append(errs, fraction("validation_share", s.Share, 0.9), positive("max_steps", s.MaxSteps),
-		positive("context", s.Context),
-		natural("validation_limits.max_steps", s.ValidationLimits.MaxSteps),
-		natural("validation_limits.context", s.ValidationLimits.Context), natural("sandbox.warm", s.Sandbox.Warm), s.Train.validate("train"),
+		positive("context", s.Context), natural("sandbox.warm", s.Sandbox.Warm), s.Train.validate("train"),
 		s.Validation.validate("validation"))...)
 }
 
@@ -123,6 +114,17 @@ type sweEnvironment struct {
 	attempt  attempt.Attempt // but for its model
 	chosenTasks
 	provider env.Provider
+	graders  graders
+}
+
+// canaryOn is the name of the usual mode.
+const canaryOn = "on"
+
+// graders are the evaluators of the splits. There is one of each, because they remember what tasks are like.
+type graders struct {
+	once       sync.Once
+	train      verify.Evaluator
+	validation verify.Evaluator
 }
 
 // Check reads the tasks.
@@ -181,11 +183,6 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 		Gates: run.Gates{Sandbox: e.options.Gates.Sandbox, Grading: e.options.Gates.Grading},
 	}
 	r.Attempt.Model = m
-	if own := e.settings.ValidationLimits; s == Validation {
-		l := &r.Attempt.Limits
-		l.Steps, l.Context = cmp.Or(own.MaxSteps, l.Steps), cmp.Or(own.Context, l.Context)
-		l.Wall = cmp.Or(time.Duration(own.Timeout), l.Wall)
-	}
 	r.Attempt.Sampling = agent.Sampling{
 		Temperature: &temperature, TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0),
 	}
@@ -203,14 +200,20 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 
 // evaluator grades the patches of a split.
 func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
-	v := &verify.Evaluator{Provider: e.provider, Run: e.attempt.Run}
+	g := &e.graders
+	g.once.Do(func() {
+		for _, v := range []*verify.Evaluator{&g.train, &g.validation} {
+			v.Provider, v.Run = e.provider, e.attempt.Run
+			if e.settings.Canary != canaryOn {
+				v.Canary = verify.CanaryMode(e.settings.Canary)
+			}
+		}
+		g.train.Timeout, g.train.Training = time.Duration(e.settings.GradeTimeout), true
+	})
 	if s == Train {
-		v.Timeout, v.Training = time.Duration(e.settings.GradeTimeout), true
+		return &g.train
 	}
-	if e.settings.Canary != canaryOn {
-		v.Canary = verify.CanaryMode(e.settings.Canary)
-	}
-	return v
+	return &g.validation
 }
 
 // errNoTokens ends a run: every other rollout would be as useless.

@@ -90,8 +90,8 @@ func (t *goTest) places() []int {
 func (t *goTest) render(name string, from, to int, text string) string {
 	data := t.file.data
 	head, open := t.file.offset(t.decl.Name.End()), t.file.offset(t.decl.Body.Lbrace)
-	return "\n\nfunc " + name + string(data[head:open]) + string(data[open:from]) + text +
-		string(data[to:t.file.offset(t.decl.End())]) + "\n\n"
+	return "\nfunc " + name + string(data[head:open]) + string(data[open:from]) + text +
+		string(data[to:t.file.offset(t.decl.End())]) + "\n"
 }
 
 func (t *goTest) sites() []site {
@@ -111,7 +111,7 @@ func (t *goTest) sites() []site {
 	})
 	at := t.file.offset(t.decl.Body.Lbrace) + 1
 	n := len(t.name())%7 + 2
-	text := fmt.Sprintf("\n\tif got, want := %d, %d; got != want {\n\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}",
+	text := fmt.Sprintf("\n\tif got, want := %d, %d; got != want {\n\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}\n",
 		n, n+1, t.t)
 	return append(all, site{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
 }

@@ -199,8 +199,11 @@ func (t *jsTest) render(name string, from, to int, text string) string {
 		quoted = strconv.Quote(name)
 	}
 	end := t.file.tokens[t.last].to
-	return "\n\n" + string(data[start:title.from]) + quoted + string(data[title.to:from]) + text + string(data[to:end]) +
-		";\n\n"
+	line := start
+	for line > 0 && (data[line-1] == ' ' || data[line-1] == '\t') {
+		line--
+	}
+	return "\n" + string(data[line:title.from]) + quoted + string(data[title.to:from]) + text + string(data[to:end]) + ";\n"
 }
 
 // jsEqual are the methods that compare with what is expected: the last argument of expect's, the second of assert's.

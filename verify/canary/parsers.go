@@ -23,7 +23,8 @@ func writers() map[string]Writer {
 		parsers string
 	}{
 		{Python{}, "r2e_gym pytest astroid flask marshmallow pvlib pyvista sqlfluff xarray pytest_options pydicom requests " +
-			"pylint pytest_v2 astropy scikit sphinx matplotlib seaborn django sympy"},
+			"pylint pytest_v2 astropy scikit sphinx matplotlib seaborn sympy"},
+		{Python{Undocumented: true}, "django"},
 		{Golang{}, "gotest"},
 		{JavaScript{}, "jest jest_json vitest tap calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
 			"lighthouse prismjs next karma"},

@@ -7,7 +7,10 @@ import (
 )
 
 // Python writes tests for pytest, unittest, Django's runner and those that look like one of them.
-type Python struct{}
+type Python struct {
+	// Undocumented leaves docstrings out, for runners that call a test by its docstring.
+	Undocumented bool
+}
 
 var _ Writer = Python{}
 
@@ -57,6 +60,8 @@ func (w Python) Address(id string) (file, word string) {
 
 // pyFile is a file of Python.
 type pyFile struct {
+	undocumented bool
+
 	data      []byte
 	lines     []pyLine
 	functions []*pyFunction
@@ -86,12 +91,12 @@ type pyFunction struct {
 
 var pyHead = regexp.MustCompile(`^(async\s+def|def|class)\s+(\w+)`)
 
-func (Python) parse(s Source) (suite, error) {
+func (w Python) parse(s Source) (suite, error) {
 	lines, err := pyLines(s.Data)
 	if err != nil {
 		return nil, err
 	}
-	f := &pyFile{data: s.Data, lines: lines, bases: map[string][]string{}}
+	f := &pyFile{undocumented: w.Undocumented, data: s.Data, lines: lines, bases: map[string][]string{}}
 	f.read()
 	return f, nil
 }

@@ -117,13 +117,13 @@ var pyDef = regexp.MustCompile(`^((?:async\s+)?def\s+)\w+`)
 
 func pyRenamed(head, name string) string { return pyDef.ReplaceAllString(head, "${1}"+name) }
 
-// render is the test under another name, without its docstring and with the edits, which do not overlap.
+// render is the test under another name and with the edits, which do not overlap.
 func (t *pyFunction) render(name string, edits []pyEdit) string {
 	head := t.file.lines[t.head]
 	from := head.end - len(head.text)
 	code := pyCode(head.text)
 	edits = append([]pyEdit{{from, from + len(code), pyRenamed(code, name)}}, edits...)
-	if doc := t.body[0]; pyDocstring(doc.text) {
+	if doc := t.body[0]; t.file.undocumented && pyDocstring(doc.text) {
 		at := doc.end - len(doc.text)
 		edits = append(edits, pyEdit{at, at + len(pyCode(doc.text)), "pass"})
 	}
@@ -150,9 +150,9 @@ func (t *pyFunction) render(name string, edits []pyEdit) string {
 		text = "\n" + text
 	}
 	if t.class == "" {
-		return "\n" + text + "\n\n"
+		return "\n" + text + "\n"
 	}
-	return "\n" + text + "\n"
+	return text + "\n"
 }
 
 var pyPrefix = regexp.MustCompile(`^[rRuUbBfF]{0,2}["']`)

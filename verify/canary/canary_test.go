@@ -1,0 +1,205 @@
+package canary
+
+import (
+	"errors"
+	"fmt"
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"deepswe/env/testkit"
+)
+
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) }
+
+// The archives hold files of tests, the ids of some of them, and what planting their twins makes of it.
+func TestPlant(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %q, %v", files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var o Order
+			var parser string
+			in := txtar.Archive{Comment: a.Comment}
+			for _, f := range a.Files {
+				switch {
+				case f.Name == "parser":
+					parser = strings.TrimSpace(string(f.Data))
+				case f.Name == "tests":
+					o.Tests = strings.Split(strings.TrimSpace(string(f.Data)), "\n")
+				case strings.HasPrefix(f.Name, "want"):
+					continue
+				default:
+					o.Sources = append(o.Sources, Source{f.Name, f.Data})
+				}
+				in.Files = append(in.Files, f)
+			}
+			w, ok := ForParser(parser)
+			if !ok {
+				t.Fatalf("no writer for %q", parser)
+			}
+			o.Rand = random(7)
+			p, err := Plant(w, o)
+			var says strings.Builder
+			if err != nil {
+				fmt.Fprintln(&says, "error:", err)
+			}
+			for _, twin := range p.Twins {
+				fmt.Fprintf(&says, "%s: %s of %s\n", twin.Name, twin.Kind, twin.Test)
+			}
+			for _, id := range o.Tests {
+				if reason := p.Without[id]; reason != "" {
+					fmt.Fprintf(&says, "%s: %s\n", id, reason)
+				}
+			}
+			in.Files = append(in.Files, txtar.File{Name: "want", Data: []byte(says.String())})
+			for _, f := range p.Files {
+				in.Files = append(in.Files, txtar.File{Name: "want " + f.Name, Data: f.Data})
+				checkAgain(t, w, f, p)
+			}
+			testkit.Golden(t, file, txtar.Format(&in))
+		})
+	}
+}
+
+// checkAgain reads a file with twins, in which every test and every twin has to be found.
+func checkAgain(t *testing.T, w Writer, f Source, p Planting) {
+	t.Helper()
+	if strings.HasSuffix(f.Name, ".go") {
+		if _, err := parser.ParseFile(token.NewFileSet(), f.Name, f.Data, 0); err != nil {
+			t.Errorf("with twins, %v", err)
+		}
+	}
+	s, err := w.parse(f)
+	if err != nil {
+		t.Fatalf("with twins, %s: %v", f.Name, err)
+	}
+	for _, twin := range p.Twins {
+		if twin.File != f.Name {
+			continue
+		}
+		if _, ok := s.find(twin.Test); !ok {
+			t.Errorf("the test %s is gone", twin.Test)
+		}
+		if _, ok := s.find(strings.ReplaceAll(twin.Test, twin.Original, twin.Name)); !ok && strings.Contains(twin.Test,
+			twin.Original) {
+			t.Errorf("the twin %s is not found", twin.Name)
+		}
+	}
+}
+
+// What is changed does not depend on chance, names and places do.
+func TestPlantIsRandom(t *testing.T) {
+	t.Parallel()
+	source := Source{"tests/test_a.py", []byte("def test_one():\n    assert f(1) == 2\n\n\ndef test_two():\n    assert g() == 'x'\n")}
+	names, texts := map[string]bool{}, map[string]bool{}
+	for seed := range uint64(20) {
+		p, err := Plant(Python{}, Order{Tests: []string{"tests/test_a.py::test_one"}, Sources: []Source{source},
+			Rand: random(seed)})
+		if err != nil || len(p.Twins) != 2 {
+			t.Fatalf("%d twins, %v", len(p.Twins), err)
+		}
+		var sites []string
+		for _, twin := range p.Twins {
+			names[twin.Name] = true
+			sites = append(sites, twin.Site)
+		}
+		if want := []string{"tests/test_a.py:test_one:0.0", "tests/test_a.py:test_one:end"}; !slices.Equal(sites, want) {
+			t.Fatalf("sites %q, want %q", sites, want)
+		}
+		texts[string(p.Files[0].Data)] = true
+	}
+	if len(names) < 20 || len(texts) != 20 {
+		t.Errorf("%d names, %d texts", len(names), len(texts))
+	}
+}
+
+func TestPlantLeavesSpoiltSitesOut(t *testing.T) {
+	t.Parallel()
+	o := Order{
+		Tests: []string{"TestA"}, Rand: random(1), Most: 1,
+		Sources: []Source{{"a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) { t.Log() }\n")}},
+	}
+	p, err := Plant(Golang{}, o)
+	if err != nil || len(p.Twins) != 1 {
+		t.Fatal(p.Twins, err)
+	}
+	o.Spoilt = map[string]bool{p.Twins[0].Site: true}
+	if p, err = Plant(Golang{}, o); !errors.Is(err, ErrNoTwin) || len(p.Files) > 0 {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+func TestReports(t *testing.T) {
+	t.Parallel()
+	twin := Twin{Name: "test_sum_twice", Original: "test_sum"}
+	for name, want := range map[string]bool{
+		"tests/a.py::test_sum_twice[1-2]": true, "test_sum_twice (a.B)": true, "test_sum_twice_0_x": true,
+		"tests/a.py::test_sum": false, "tests/a.py::my_test_sum_twice": false, "": false,
+	} {
+		if got := twin.Reports(name); got != want {
+			t.Errorf("Reports(%q) = %v", name, got)
+		}
+	}
+	if got := twin.Counterpart("a.py::test_sum_twice[1]"); got != "a.py::test_sum[1]" {
+		t.Errorf("Counterpart = %q", got)
+	}
+}
+
+func TestWiden(t *testing.T) {
+	t.Parallel()
+	twins := []Twin{{Name: "test_b_twice", Original: "test_b"}, {Name: "TestAll", Original: "TestOne"},
+		{Name: "adds again", Original: "adds"}}
+	for script, want := range map[string][]string{
+		"pytest -rA tests\n":               {"pytest -rA tests\n"},
+		"pytest a.py::C::test_b x\n":       {"pytest a.py::C::test_b a.py::C::test_b_twice x\n", "pytest a.py::C::test_b_twice a.py::C::test_b x\n"},
+		"pytest 'a.py::test_b[1]'\n":       {"pytest 'a.py::test_b[1]' 'a.py::test_b_twice[1]'\n", "pytest 'a.py::test_b_twice[1]' 'a.py::test_b[1]'\n"},
+		"pytest -k 'test_b and not x'\n":   {"pytest -k '(test_b or test_b_twice) and not x'\n", "pytest -k '(test_b_twice or test_b) and not x'\n"},
+		"./runtests.py app.tests.C.test_b": {"./runtests.py app.tests.C.test_b app.tests.C.test_b_twice", "./runtests.py app.tests.C.test_b_twice app.tests.C.test_b"},
+		"go test -run '^TestOne$' .\n":     {"go test -run '^(TestOne|TestAll)$' .\n", "go test -run '^(TestAll|TestOne)$' .\n"},
+		"npx jest -t 'adds'\n":             {"npx jest -t '(adds|adds again)'\n", "npx jest -t '(adds again|adds)'\n"},
+	} {
+		if got := Widen(script, twins, random(3)); !slices.Contains(want, got) {
+			t.Errorf("Widen(%q) = %q, want one of %q", script, got, want)
+		}
+	}
+}
+
+// Files of any content have twins or a reason, and never a crash.
+func FuzzPlant(f *testing.F) {
+	for _, s := range []string{
+		"def test_a():\n    assert f() == {'a': [1, 2]}\n", "class A:\n  def test_a(self): pass\n", "x = '''", "@d(\n",
+		"def test_a():\n\tx = 1\n\tassert y == x", "it('a', () => { expect(f()).toBe(1) })", "test(`a`, function () {",
+		"/a[/]b/.test('x')", "func TestA(t *testing.T) { if f() != 3 { t.Fatal() } }",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for name, w := range map[string]Writer{"test_a.py": Python{}, "a_test.go": Golang{}, "a.test.js": JavaScript{}} {
+			tests := []string{"test_a", "a", "TestA", "test_a (x.A)"}
+			p, err := Plant(w, Order{Tests: tests, Sources: []Source{{name, []byte(text)}}, Rand: random(1)})
+			if err == nil && (len(p.Files) != 1 || len(p.Twins) == 0) {
+				t.Errorf("%d files, %d twins", len(p.Files), len(p.Twins))
+			}
+			if err == nil && name != "a_test.go" {
+				if _, err := w.parse(p.Files[0]); err != nil {
+					t.Errorf("%s with twins: %v\n%s", name, err, p.Files[0].Data)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+
+	"deepswe/env"
+)
+
+// A script is cut where its tests begin, and ends as they do.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	const start, end = ": '>>>>> Start Test Output'\n", ": '>>>>> End Test Output'\n"
+	for _, tc := range []struct {
+		name, script, setup, tests string
+		exits                      bool
+	}{
+		{"no markers", "cd x\npytest\n", "", "cd x\npytest\n", false},
+		{"no end", "a\n" + start + "pytest\n", "", "a\n" + start + "pytest\n", false},
+		{
+			"the harness's", "set -x\ngit apply t\n" + start + "pytest -rA\nSWEBENCH_TEST_EXIT_CODE=$?\n" + end +
+				"echo \">>>>> Test Exit Code: $SWEBENCH_TEST_EXIT_CODE\"\ngit checkout t\n",
+			"set -x\ngit apply t\n", start + "pytest -rA\nSWEBENCH_TEST_EXIT_CODE=$?\n" + end +
+				"echo \">>>>> Test Exit Code: $SWEBENCH_TEST_EXIT_CODE\"\n{ exit \"$SWEBENCH_TEST_EXIT_CODE\"; } 2>/dev/null\n",
+			true,
+		},
+		{
+			"always 0", start + "go test ./...\n" + end + "exit 0\n", "",
+			start + "go test ./...\n{ deepswe_status=$?; } 2>/dev/null\n" + end +
+				"{ exit \"$deepswe_status\"; } 2>/dev/null\n", true,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := split(tc.script)
+			if p.setup != tc.setup || p.tests != tc.tests || p.exits != tc.exits {
+				t.Errorf("setup %q\ntests %q, exits %v", p.setup, p.tests, p.exits)
+			}
+		})
+	}
+}
+
+func TestUnbailed(t *testing.T) {
+	t.Parallel()
+	for script, want := range map[string]string{
+		"set -x\npytest -x -rA tests\n":             "set -x\npytest -rA tests\n",
+		"pytest --maxfail=1 -q --exitfirst\n":       "pytest -q\n",
+		"pytest --maxfail 2 tests -x":               "pytest tests",
+		"npx jest --bail --ci\n":                    "npx jest --ci\n",
+		"go test -failfast -v ./...\n":              "go test -v ./...\n",
+		"./tests/runtests.py --failfast a.b\n":      "./tests/runtests.py a.b\n",
+		"tar -x -f tests.tar\nbash -x ./install.sh": "tar -x -f tests.tar\nbash -x ./install.sh",
+	} {
+		if got := strings.ReplaceAll(unbailed(script), "  ", " "); strings.TrimSpace(got) != strings.TrimSpace(want) {
+			t.Errorf("unbailed(%q) = %q, want %q", script, got, want)
+		}
+	}
+}
+
+// The second half of a script finds the shell as the first half has left it, but not the first half itself.
+func TestPhasesKeepTheShell(t *testing.T) {
+	t.Parallel()
+	p := newScratch(t, map[string]string{"a b/c": "x\n"})
+	sb, err := p.Start(t.Context(), env.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sb.Close(t.Context())
+	state := t.TempDir() + "/state.sh"
+	script := split(`set -uo pipefail
+export EXPORTED="it's
+two lines" plain='a "b"' ; list=(one "two three")
+greet() { echo "hello $1"; }
+alias ll='ls -l'
+umask 027
+cd 'a b'
+secret=hidden # the words of the first half
+: '>>>>> Start Test Output'
+echo "$EXPORTED|$plain|${list[1]}|$(greet you)|$(umask)|$(basename "$PWD")|$-"
+printenv EXPORTED
+tr '\0' '\n' </proc/$$/cmdline | grep -c 'word[s] of'
+env | grep -c 'word[s] of'
+false
+: '>>>>> End Test Output'
+echo after
+`)
+	for _, shell := range []string{"", "sh"} {
+		text := script
+		if shell == "sh" {
+			text.setup = strings.NewReplacer(` list=(one "two three")`, " list=x", "greet() { echo \"hello $1\"; }\n", "",
+				"set -uo pipefail", "set -u").Replace(text.setup)
+			text.tests = strings.NewReplacer("${list[1]}", "$list", "$(greet you)", "").Replace(text.tests)
+		}
+		r, err := sb.Run(t.Context(), env.Command{Line: text.saving(state), Shell: shell})
+		if err != nil || r.ExitCode != 0 || r.Stdout.Size+r.Stderr.Size > 0 {
+			t.Fatalf("first half: %v, %+v", err, r)
+		}
+		r, err = sb.Run(t.Context(), env.Command{Line: text.restoring(state), Shell: shell})
+		want := "it's\ntwo lines|a \"b\"|two three|hello you|0027|a b|"
+		if shell == "sh" {
+			want = "it's\ntwo lines|a \"b\"|x||0027|a b|"
+		}
+		got := string(r.Stdout.Head)
+		if err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "it's\ntwo lines\n0\n0\n") {
+			t.Errorf("%s: %v\n%q\nstderr %q\nwant %q", shell, err, got, r.Stderr.Head, want)
+		}
+		if r.ExitCode != 1 || r.Signal != "" {
+			t.Errorf("%s: exit code %d, signal %q", shell, r.ExitCode, r.Signal)
+		}
+	}
+}
