@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,10 @@ func RemoveScratch(dir string) error {
 		if err = os.RemoveAll(dir); err == nil {
 			return nil
 		}
+		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+			_ = flatten(dir) // os.RemoveAll holds a file for every level
+			continue
+		}
 		if try > 0 {
 			time.Sleep(10 * time.Millisecond << try) // a process that is being killed may still write
 		}
@@ -40,6 +45,44 @@ func RemoveScratch(dir string) error {
 		})
 	}
 	return fmt.Errorf("remove %s: %w", dir, err)
+}
+
+// flatten moves every directory below dir up into dir itself, holding two open files at a time, however deep they are.
+func flatten(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for todo := []string{"."}; len(todo) > 0; {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if err := root.Chmod(at, 0o700); err != nil {
+			return err
+		}
+		d, err := root.Open(at)
+		if err != nil {
+			return err
+		}
+		entries, err := d.ReadDir(-1)
+		if err := errors.Join(err, d.Close()); err != nil {
+			return err
+		}
+		for _, e := range entries {
+			name := e.Name()
+			if !e.IsDir() {
+				continue
+			}
+			if at != "." {
+				name = rand.Text()
+				if err := root.Rename(filepath.Join(at, e.Name()), name); err != nil {
+					return err
+				}
+			}
+			todo = append(todo, name)
+		}
+	}
+	return nil
 }
 
 // Abandoned is a scratch directory whose process is dead.

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,5 +108,38 @@ func TestNamesSayWhose(t *testing.T) {
 		if got, ok := scratchOwner(bad); ok {
 			t.Errorf("scratchOwner(%q) = %+v", bad, got)
 		}
+	}
+}
+
+// A tree that is deeper than a process may have open files, or a path have characters, becomes a flat one.
+func TestFlatten(t *testing.T) {
+	t.Parallel()
+	dir, err := MakeScratch(t.TempDir(), "deep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1200 {
+		if err := errors.Join(at.Mkdir("deeper", 0o700), at.WriteFile("file", nil, 0o600), at.Symlink("nowhere", "link")); err != nil {
+			t.Fatal(err)
+		}
+		below, err := at.OpenRoot("deeper")
+		if err := errors.Join(err, at.Chmod("deeper", 0), at.Close()); err != nil {
+			t.Fatal(err)
+		}
+		at = below
+	}
+	at.Close()
+	if err := flatten(dir); err != nil {
+		t.Fatal(err)
+	}
+	if deep, err := filepath.Glob(filepath.Join(dir, "*", "*", "*")); err != nil || len(deep) > 0 {
+		t.Errorf("%d files are still deep, %v", len(deep), err)
+	}
+	if err := RemoveScratch(dir); err != nil {
+		t.Error(err)
 	}
 }
