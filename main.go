@@ -21,11 +21,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/agentcmd"
+	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/env/guest"
 	"deepswe/env/guest/inside"
 	"deepswe/rl/rlcmd"
 	"deepswe/rl/train"
+	"deepswe/verify"
 	"deepswe/verify/verifycmd"
 )
 
@@ -128,7 +130,9 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	})
-	agentDeps := agentcmd.Deps{World: w, Demo: demo}
+	agentDeps := agentcmd.Deps{World: w, Demo: demo, ReadTests: func(log []byte) attempt.Tests {
+		return verify.ReadTests(log)
+	}}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: train.WriteRollouts})...)
 	add(root, "Look after this machine", agentcmd.NewMachine(agentDeps)...)

@@ -41,6 +41,8 @@ type outcome struct {
 
 	// Detail says in a sentence what Status means here, where that is not plain.
 	Detail string `json:"detail,omitempty"`
+	// Test is what the tests say of the patch, where --test asks for it.
+	Test *attempt.Check `json:"test,omitempty"`
 	// Next are the commands that go on with the run or deliver its patch.
 	Next []string `json:"next,omitempty"`
 
@@ -79,6 +81,9 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 	if writeErr != nil {
 		err = errors.Join(err, writeErr)
 		report.ExitCode = cli.ExitInternal
+	}
+	if err == nil && patched && out.StopReason == agent.Submitted {
+		j.verify(ctx, &report)
 	}
 	switch wanted := j.o.apply != "" || j.o.branch != ""; {
 	case !wanted || !patched || err != nil:

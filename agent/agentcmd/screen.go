@@ -124,6 +124,9 @@ func (s *screen) start(b started) {
 	if len(b.Rules) > 0 {
 		s.Line(s.styles.dim.Render(cli.Cut("project rules: "+cli.Plain(strings.Join(b.Rules, ", ")), s.Width()-1)))
 	}
+	for _, due := range b.Due {
+		s.Line(s.styles.bad.Render("not installed: ") + cli.Plain(due))
+	}
 	s.omissions("not copied: ", b.NotCopied)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 )
 
@@ -17,6 +18,8 @@ type Deps struct {
 	cli.World
 	// Demo holds the demo's repository, issue and recording.
 	Demo fs.FS
+	// ReadTests says for each test in what a test run prints whether it passed.
+	ReadTests func(log []byte) attempt.Tests
 }
 
 // New returns the commands about a rollout.

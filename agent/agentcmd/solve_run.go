@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
@@ -39,6 +40,7 @@ type job struct {
 	snapshot *repo.Snapshot
 	provider env.Provider
 	attempt  attempt.Attempt
+	tested   testWatch
 	watch    watcher
 	rules    []string // files of the project's rules
 	stream   bool     // the watcher wants the model's text as it arrives
@@ -105,7 +107,7 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	if err = j.checkTree(ctx); err != nil {
+	if err = cmp.Or(j.checkTree(ctx), j.checkTest()); err != nil {
 		return err
 	}
 	if err = j.openProvider(ctx); err != nil {
@@ -118,8 +120,10 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		return err
 	}
 	j.attempt.Provider, j.attempt.Run, j.attempt.Stream = j.provider, j.id, j.stream
-	annotate(&j.attempt.Settings, j.snapshot.Notes())
-	j.attempt.OnEvent = func(e agent.Event) { j.watch.show(e) }
+	j.attempt.OnEvent = func(e agent.Event) {
+		j.tested.event(e)
+		j.watch.show(e)
+	}
 	j.attempt.OnPhase = func(p attempt.Phase) { j.watch.show(p) }
 	j.attempt.OnReady = func(dir string) { j.watch.show(ready(dir)) }
 	if err = j.readProject(ctx); err != nil {
@@ -129,7 +133,9 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target,
 		Demo: j.o.demo, Recorded: model.IsRecorded(), MaxSteps: j.o.MaxSteps, NotCopied: j.snapshot.Omitted,
 		Rules: j.rules, Folder: j.attempt.Folder,
+		Due: j.due(),
 	}
+	annotate(&j.attempt.Settings, slices.Concat(j.snapshot.Notes(), begin.Due))
 	if j.past != nil {
 		j.settings = j.past.settings
 		err = j.reopenRun()

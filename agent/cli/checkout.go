@@ -10,6 +10,8 @@ import (
 type CheckoutFlags struct {
 	Include []string
 	Exclude []string
+	// Test is the command that runs the project's tests.
+	Test string
 }
 
 // Add adds the flags to a command's.
@@ -19,6 +21,8 @@ func (o *CheckoutFlags) Add(cmd *cobra.Command) {
 		"show ignored files that match `PATTERN` to the agent, though they look like secrets; may be repeated")
 	f.StringArrayVar(&o.Exclude, "exclude", nil,
 		"hide ignored files that match `PATTERN` from the agent; may be repeated")
+	f.StringVar(&o.Test, "test", "",
+		"run the tests with `CMD` on the patch and without it, in fresh sandboxes; auto finds the command")
 }
 
 // Options are the flags as a snapshot takes them.

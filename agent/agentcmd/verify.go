@@ -1,0 +1,114 @@
+package agentcmd
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+
+	"deepswe/agent"
+	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
+	"deepswe/env/disk"
+	"deepswe/env/project"
+)
+
+// autoTest is the word of --test that stands for the tests as they are found.
+const autoTest = "auto"
+
+// checkTest finds the tests where --test asks for that.
+func (j *job) checkTest() error {
+	if j.o.Test != autoTest {
+		return nil
+	}
+	if j.o.Test = project.TestCommand(j.target); j.o.Test == "" {
+		return cli.Usagef("--test auto finds no tests in %s: name the command that runs them", j.target)
+	}
+	return nil
+}
+
+// due says what would have to be installed for the project's tests to run.
+func (j *job) due() []string {
+	if j.o.demo || !j.provider.Capabilities().HostToolchain {
+		return nil
+	}
+	var lines []string
+	for _, s := range project.Due(j.snapshot.Source, project.FindMachine(j.d.Getenv)) {
+		lines = append(lines, fmt.Sprintf("%s names dependencies that are not installed (%s is missing), and the sandbox has "+
+			"no network: to fix: %s", s.Lock, s.Missing, s.Command))
+	}
+	return lines
+}
+
+// testCommand matches commands that run tests.
+var testCommand = regexp.MustCompile(`(?i)\b(tox|nox|mocha|rspec|phpunit|[\w.-]*test[\w.-]*)\b`)
+
+// testWatch remembers whether the agent ran a test.
+type testWatch struct{ ran atomic.Bool }
+
+func (w *testWatch) event(e agent.Event) {
+	if e.Kind == agent.EventCall && testCommand.MatchString(e.Call.Args["cmd"]) {
+		w.ran.Store(true)
+	}
+}
+
+// verify runs the tests on the patch, and adds to the report what they say of it.
+func (j *job) verify(ctx context.Context, report *outcome) {
+	if j.o.Test == "" {
+		if !j.tested.ran.Load() && !j.o.demo {
+			report.add("fixed but unverified: the agent ran no test (--test CMD runs the tests on the patch)")
+		}
+		return
+	}
+	j.watch.show(note("running the tests without the patch and with it: " + j.o.Test))
+	c, err := j.attempt.Check(ctx, j.task, j.snapshot, report.diff, j.o.Test, j.d.ReadTests)
+	for name, run := range map[string]attempt.TestRun{"test-base.log": c.Base, "test-patch.log": c.Patched} {
+		if len(run.Log) > 0 {
+			if werr := disk.WriteFile(filepath.Join(j.dir, name), run.Log); werr != nil && err == nil {
+				err = werr
+			}
+		}
+	}
+	if err != nil {
+		report.add(fmt.Sprintf("fixed but unverified: %v", err))
+		return
+	}
+	report.Test = &c
+	report.add(verdictOn(c))
+}
+
+// verdictOn says what the tests say of a patch.
+func verdictOn(c attempt.Check) string {
+	switch c.Verdict {
+	case attempt.Verified:
+		return fmt.Sprintf("fixed and verified (%s): %s; none broke", c.Command, came(c))
+	case attempt.Broken:
+		if len(c.Broke) == 0 {
+			return fmt.Sprintf("broken elsewhere: %s passes without the patch and fails with it (exit code %d)",
+				c.Command, c.Patched.ExitCode)
+		}
+		return fmt.Sprintf("broken elsewhere (%s): %s passed before: %s", c.Command,
+			cli.Plural(len(c.Broke), "failing test"), named(c.Broke))
+	}
+	return fmt.Sprintf("fixed but unverified: %s says the same without the patch and with it "+
+		"(%d passed, %d failed, exit code %d)", c.Command, c.Patched.Passed, c.Patched.Failed, c.Patched.ExitCode)
+}
+
+func came(c attempt.Check) string {
+	if len(c.Fixed) == 0 {
+		return "it fails without the patch and passes with it"
+	}
+	return fmt.Sprintf("%s that failed before: %s", cli.Plural(len(c.Fixed), "passing test"), named(c.Fixed))
+}
+
+// named names a few tests.
+func named(tests []string) string {
+	const most = 3
+	text := strings.Join(tests[:min(most, len(tests))], ", ")
+	if more := len(tests) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -1,0 +1,215 @@
+package project
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// Step is a command that installs dependencies.
+type Step struct {
+	// Command is the command line, Lock the file that names what it installs, Missing what is not there.
+	Command string
+	Lock    string
+	Missing string
+}
+
+// Machine says where this machine keeps what tools install for all projects. Empty paths are looked up nowhere.
+type Machine struct {
+	Home string
+	// VirtualEnv is the active Python environment, GoModCache, CargoHome and GemHomes the tools' own directories.
+	VirtualEnv string
+	GoModCache string
+	CargoHome  string
+	GemHomes   []string
+}
+
+// FindMachine looks up the usual places.
+func FindMachine(getenv func(string) string) Machine {
+	m := Machine{Home: getenv("HOME"), VirtualEnv: getenv("VIRTUAL_ENV"), GoModCache: getenv("GOMODCACHE"),
+		CargoHome: getenv("CARGO_HOME")}
+	below := func(set *string, parts ...string) {
+		if *set == "" && m.Home != "" {
+			*set = filepath.Join(append([]string{m.Home}, parts...)...)
+		}
+	}
+	if gopath := filepath.SplitList(getenv("GOPATH")); m.GoModCache == "" && len(gopath) > 0 {
+		m.GoModCache = filepath.Join(gopath[0], "pkg", "mod")
+	}
+	below(&m.GoModCache, "go", "pkg", "mod")
+	below(&m.CargoHome, ".cargo")
+	for _, pattern := range []string{
+		getenv("GEM_HOME"), "/var/lib/gems/*", "/usr/share/rubygems-integration/*", "/usr/lib/ruby/gems/*",
+		"/usr/local/lib/ruby/gems/*", "/usr/local/bundle", "/usr/lib/*/rubygems-integration/*",
+		filepath.Join(m.Home, ".local/share/gem/ruby/*"), filepath.Join(m.Home, ".gem/ruby/*"),
+		filepath.Join(m.Home, ".rbenv/versions/*/lib/ruby/gems/*"), filepath.Join(m.Home, ".rvm/gems/*"),
+	} {
+		if pattern != "" {
+			found, _ := filepath.Glob(pattern) // a strange home matches nothing
+			m.GemHomes = append(m.GemHomes, found...)
+		}
+	}
+	return m
+}
+
+// Due returns what would have to be installed for the project in the directory. Nothing is due where the files do not
+// say so plainly.
+func Due(dir string, m Machine) []Step {
+	var due []Step
+	for _, look := range []func(tree, Machine) (Step, bool){javaScript, python, golang, rust, java, ruby} {
+		if s, ok := look(tree(dir), m); ok {
+			due = append(due, s)
+		}
+	}
+	return due
+}
+
+// tree is a project's directory.
+type tree string
+
+func (t tree) path(name string) string { return filepath.Join(string(t), filepath.FromSlash(name)) }
+
+func (t tree) has(name string) bool {
+	_, err := os.Stat(t.path(name))
+	return err == nil
+}
+
+// largestFile is how much of a file of the repository is read.
+const largestFile = 8 << 20
+
+func (t tree) read(name string) []byte {
+	info, err := os.Stat(t.path(name))
+	if err != nil || !info.Mode().IsRegular() || info.Size() > largestFile {
+		return nil
+	}
+	data, err := os.ReadFile(t.path(name))
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func javaScript(t tree, _ Machine) (Step, bool) {
+	if t.has("node_modules") || t.has(".pnp.cjs") || !t.has("package.json") {
+		return Step{}, false
+	}
+	yarn := "yarn install --frozen-lockfile"
+	if t.has(".yarnrc.yml") {
+		yarn = "yarn install --immutable"
+	}
+	for _, known := range []Step{
+		{Lock: "package-lock.json", Command: "npm ci"}, {Lock: "npm-shrinkwrap.json", Command: "npm ci"},
+		{Lock: "pnpm-lock.yaml", Command: "pnpm install --frozen-lockfile"}, {Lock: "yarn.lock", Command: yarn},
+	} {
+		if t.has(known.Lock) {
+			known.Missing = "node_modules"
+			return known, true
+		}
+	}
+	return Step{}, false
+}
+
+func python(t tree, m Machine) (Step, bool) {
+	if m.VirtualEnv != "" || t.has(".venv") || t.has("venv") || t.has("env/pyvenv.cfg") {
+		return Step{}, false
+	}
+	for _, known := range []Step{
+		{Lock: "uv.lock", Command: "uv sync --frozen"},
+		{Lock: "poetry.lock", Command: "POETRY_VIRTUALENVS_IN_PROJECT=1 poetry install"},
+		{Lock: "requirements.txt", Command: "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"},
+	} {
+		if t.has(known.Lock) {
+			known.Missing = ".venv"
+			return known, true
+		}
+	}
+	return Step{}, false
+}
+
+// required matches a module in go.mod that the project itself imports.
+var required = regexp.MustCompile(`(?m)^\s*(?:require\s+)?([\w.~-]+\.[\w./~-]+)\s+(v\d[\w.+-]*)\s*$`)
+
+func golang(t tree, m Machine) (Step, bool) {
+	if m.GoModCache == "" || t.has("vendor/modules.txt") {
+		return Step{}, false
+	}
+	data := t.read("go.mod")
+	replaced := bytes.Contains(data, []byte("=>"))
+	for _, match := range required.FindAllSubmatch(data, -1) {
+		module, version := string(match[1]), string(match[2])
+		if replaced && bytes.Contains(data, []byte(module+" =>")) {
+			continue
+		}
+		if !exists(filepath.Join(m.GoModCache, escaped(module)+"@"+escaped(version))) {
+			return Step{Command: "go mod download", Lock: "go.mod", Missing: module + "@" + version}, true
+		}
+	}
+	return Step{}, false
+}
+
+// escaped writes a module's path as the module cache does, where capital letters begin with an exclamation mark.
+func escaped(path string) string {
+	var b strings.Builder
+	for _, c := range path {
+		if unicode.IsUpper(c) {
+			b.WriteByte('!')
+		}
+		b.WriteRune(unicode.ToLower(c))
+	}
+	return b.String()
+}
+
+// crate matches a package of a registry in Cargo.lock.
+var crate = regexp.MustCompile(`(?m)^name = "([\w-]+)"\r?\nversion = "([\w.+-]+)"\r?\nsource = "registry\+`)
+
+func rust(t tree, m Machine) (Step, bool) {
+	if m.CargoHome == "" || t.has("vendor") || t.has(".cargo/config.toml") {
+		return Step{}, false
+	}
+	for _, match := range crate.FindAllSubmatch(t.read("Cargo.lock"), -1) {
+		name := string(match[1]) + "-" + string(match[2])
+		sources, _ := filepath.Glob(filepath.Join(m.CargoHome, "registry", "src", "*", name))
+		archives, _ := filepath.Glob(filepath.Join(m.CargoHome, "registry", "cache", "*", name+".crate"))
+		if len(sources)+len(archives) == 0 {
+			return Step{Command: "cargo fetch --locked", Lock: "Cargo.lock", Missing: name}, true
+		}
+	}
+	return Step{}, false
+}
+
+func java(t tree, m Machine) (Step, bool) {
+	local := filepath.Join(m.Home, ".m2", "repository")
+	if m.Home == "" || !t.has("pom.xml") || exists(local) {
+		return Step{}, false
+	}
+	return Step{Command: "mvn -B dependency:go-offline", Lock: "pom.xml", Missing: "~/.m2/repository"}, true
+}
+
+// gem matches a gem with its version among the specs of a Gemfile.lock.
+var gem = regexp.MustCompile(`(?m)^    ([\w.-]+) \(([\w.]+)\)\s*$`)
+
+func ruby(t tree, m Machine) (Step, bool) {
+	if t.has("vendor/bundle") || t.has(".bundle/config") {
+		return Step{}, false
+	}
+	_, remote, _ := bytes.Cut(t.read("Gemfile.lock"), []byte("GEM\n"))
+	section, _, _ := bytes.Cut(remote, []byte("\n\n"))
+	for _, match := range gem.FindAllSubmatch(section, -1) {
+		name := string(match[1]) + "-" + string(match[2])
+		if !slices.ContainsFunc(m.GemHomes, func(home string) bool {
+			return exists(filepath.Join(home, "gems", name)) || exists(filepath.Join(home, "specifications", name+".gemspec"))
+		}) {
+			return Step{Command: "bundle install --path vendor/bundle", Lock: "Gemfile.lock", Missing: name}, true
+		}
+	}
+	return Step{}, false
+}

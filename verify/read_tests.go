@@ -1,0 +1,38 @@
+package verify
+
+import (
+	"deepswe/verify/testlog"
+)
+
+// ReadTests reads what a test run of any common runner has printed, and says for each test whether it passed. Of the
+// formats that fit, the one that names most tests counts; tests that were skipped are left out.
+func ReadTests(log []byte) map[string]bool {
+	text := testlog.Decode(log)
+	best := map[string]bool{}
+	for _, name := range []string{
+		"parse_log_pytest", "parse_log_gotest", "parse_log_cargo", "parse_log_jest", "parse_log_vitest", "parse_log_tap",
+		"parse_log_marked", "parse_log_maven", "parse_log_minitest", "parse_log_phpunit",
+	} {
+		parse, err := testlog.Lookup(name)
+		if err != nil {
+			continue // the list above is wrong, which TestReadTests notices
+		}
+		results, err := parse(text, testlog.Task{})
+		if err != nil {
+			continue
+		}
+		found := make(map[string]bool, results.Len())
+		for test, status := range results.All() {
+			switch status {
+			case testlog.Passed, testlog.XFailed:
+				found[test] = true
+			case testlog.Failed, testlog.Errored:
+				found[test] = false
+			}
+		}
+		if len(found) > len(best) {
+			best = found
+		}
+	}
+	return best
+}

@@ -1,0 +1,27 @@
+package verify
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestReadTests(t *testing.T) {
+	for name, c := range map[string]struct {
+		log  string
+		want map[string]bool
+	}{
+		"pytest": {"PASSED tests/t.py::test_a\nFAILED tests/t.py::test_b - assert 1 == 2\nSKIPPED [1] t.py:3: no\n",
+			map[string]bool{"tests/t.py::test_a": true, "tests/t.py::test_b": false}},
+		"go": {"=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n--- FAIL: TestB (0.01s)\nFAIL\n",
+			map[string]bool{"TestA": true, "TestB": false}},
+		"cargo":   {"running 2 tests\ntest t::a ... ok\ntest t::bad ... FAILED\n", map[string]bool{"t::a": true, "t::bad": false}},
+		"nothing": {"make: Nothing to be done\n", map[string]bool{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, ReadTests([]byte(c.log))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
