@@ -42,10 +42,10 @@ type request struct {
 
 // call carries a request out, and repeats it while the server is away or asks for patience.
 func (c *cluster) call(ctx context.Context, r request) error {
-	deadline := time.Now().Add(outageTimeout)
+	began := time.Now()
 	for try := 1; ; try++ {
 		wait, err := c.callOnce(ctx, r)
-		if err == nil || r.once || ctx.Err() != nil || !c.transient(err) || time.Now().After(deadline) {
+		if err == nil || r.once || ctx.Err() != nil || time.Since(began) > c.patience(err) {
 			return err
 		}
 		if wait == 0 {
@@ -60,23 +60,28 @@ func (c *cluster) call(ctx context.Context, r request) error {
 // jitter is between half of a duration and the whole of it.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// transient reports whether an error may go away by itself. A server that has just started knows no roles yet, so a
-// refusal counts as one where requests have been allowed before.
-func (c *cluster) transient(err error) bool {
+// patience is how long an error may take to go away by itself; 0 where it will not. A server that has just started knows
+// no roles yet, so a refusal counts as an error of the moment where requests have been allowed before.
+func (c *cluster) patience(err error) time.Duration {
+	const settling = 20 * time.Second
 	refusal, ok := errors.AsType[*statusError](err)
 	if !ok {
-		return true // the connection failed
+		return outageTimeout // the connection failed
 	}
 	switch refusal.Code {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
-		return true
-	case http.StatusUnauthorized:
-		return c.allowed.Load() // a plugin or a file may have brought another token by now
+		return outageTimeout
+	case http.StatusUnauthorized: // a plugin or a file may have brought another token by now
+		if c.allowed.Load() {
+			return settling
+		}
 	case http.StatusForbidden:
-		return c.allowed.Load() && strings.Contains(refusal.Message, "cannot ")
+		if c.allowed.Load() && strings.Contains(refusal.Message, "cannot ") {
+			return settling
+		}
 	}
-	return false
+	return 0
 }
 
 // callOnce carries a request out. wait is how long the server wants to be left alone.
@@ -100,7 +105,9 @@ func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, 
 	if answer.StatusCode >= 300 {
 		return retryAfter(answer), readStatus(answer)
 	}
-	c.allowed.Store(true)
+	if strings.Contains(r.path, "/namespaces/") {
+		c.allowed.Store(true)
+	}
 	if r.into == nil {
 		_, err = io.Copy(io.Discard, answer.Body)
 		return 0, err

@@ -18,8 +18,7 @@ const (
 	bookworm = "deepswe-test:bookworm"
 	busybox  = "deepswe-test:busybox"
 
-	namespace  = "deepswe"
-	restricted = "deepswe-restricted"
+	namespace = "deepswe"
 )
 
 func TestMain(m *testing.M) {
@@ -98,26 +97,4 @@ func must(t testing.TB, s env.Sandbox, line string) string {
 		t.Fatalf("Run(%s): exit code %d\n%s%s", line, r.ExitCode, r.Stdout.Head, r.Stderr.Head)
 	}
 	return string(r.Stdout.Head)
-}
-
-func child(string) int { return 2 }
-
-func TestSlice(t *testing.T) {
-	p := provider(t, Options{})
-	began := time.Now()
-	s := start(t, p, env.Spec{Image: busybox, Run: "slice"})
-	t.Logf("started after %v", time.Since(began))
-	t.Log(must(t, s, "id; pwd; ls -la / /dev /.deepswe; cat /proc/net/dev /proc/self/status; env"))
-	for range 5 {
-		began = time.Now()
-		if err := s.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("ping %v", time.Since(began))
-	}
-	began = time.Now()
-	if err := s.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	t.Logf("closed after %v", time.Since(began))
 }

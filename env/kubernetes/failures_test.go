@@ -1,0 +1,234 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/guest"
+)
+
+func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// Every start that cannot succeed fails with its cause, and with the sentinel that says whether another try may help.
+func TestStartFailures(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		options Options
+		image   string
+		is      error
+		says    string
+	}{
+		"an image that is not there": {image: "deepswe-test:nowhere", is: env.ErrNoImage, says: "may not be pulled"},
+		"no name of an image":        {image: "No Image", is: env.ErrNoImage, says: "is not the name of an image"},
+		"an image without a shell": {image: "kubelab.invalid/pause:1", is: env.ErrUnsupported,
+			says: "kubernetes.guest_image"},
+		"no node": {options: Options{Pods: Pods{NodeSelector: map[string]string{"pool": "nowhere"}}}, image: busybox,
+			is: env.ErrInfrastructure, says: "no node takes it"},
+		"another architecture": {options: Options{Pods: Pods{NodeSelector: map[string]string{"kubernetes.io/arch": "s390x"}}},
+			image: busybox, is: env.ErrInfrastructure, says: "no node takes it"},
+		"a runtime class that is not there": {options: Options{Pods: Pods{RuntimeClass: "gvisor"}}, image: busybox,
+			is: env.ErrUnsupported, says: "RuntimeClass"},
+		"a namespace of somebody else": {options: Options{Namespaces: []string{"kube-system"}}, image: busybox,
+			is: env.ErrInfrastructure, says: "apply the Role"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := provider(t, c.options)
+			_, err := p.Start(t.Context(), env.Spec{Image: c.image, Run: "failures"})
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %v that says %q", err, c.is, c.says)
+			}
+			if pods, _, err := p.clusters[0].listPods(t.Context(), labelOwner+"="+p.clusters[0].owner); len(pods) != 0 {
+				t.Errorf("%d pods are left, %v", len(pods), err)
+			}
+		})
+	}
+}
+
+// A pod that somebody deletes is an infrastructure failure that says so, and so is a provider's end.
+func TestDeleted(t *testing.T) {
+	t.Parallel()
+	p := provider(t, Options{})
+	s := start(t, p, env.Spec{Image: busybox})
+	if err := p.clusters[0].deletePod(t.Context(), s.Pod(), ""); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Run(t.Context(), env.Command{Line: "sleep 60"})
+	if !errors.Is(err, env.ErrInfrastructure) || !errors.Is(err, guest.ErrClosed) || !strings.Contains(err.Error(), "delete") {
+		t.Errorf("a call in a deleted pod: %v", err)
+	}
+}
+
+// A pod that the quota has no room for waits until there is some. One that never fits is refused.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	l := theLab(t)
+	ns := l.namespace(nil)
+	l.post("/api/v1/namespaces/"+ns+"/resourcequotas", map[string]any{
+		"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata{Name: "q"},
+		"spec": map[string]any{"hard": map[string]string{"pods": "1", "limits.memory": "8Gi"}},
+	})
+	p := l.provider(ns, Pods{})
+	first := start(t, p, env.Spec{Image: busybox})
+	started := make(chan error, 1)
+	go func() {
+		second, err := p.Start(t.Context(), env.Spec{Image: busybox})
+		if err == nil {
+			err = second.Close(context.WithoutCancel(t.Context()))
+		}
+		started <- err
+	}()
+	select {
+	case err := <-started:
+		t.Fatalf("the second start did not wait: %v", err)
+	case <-time.After(3 * time.Second):
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Errorf("the start that waited for quota: %v", err)
+	}
+	_, err := p.Start(t.Context(), env.Spec{Image: busybox, Limits: env.Limits{Memory: 64 << 30}})
+	if !errors.Is(err, env.ErrUnsupported) || !strings.Contains(err.Error(), "exceeded quota") {
+		t.Errorf("larger than the quota: %v", err)
+	}
+}
+
+// Where the namespace forbids removing the interface, a policy has to close the network: the start is refused while it
+// does not, and succeeds when it does. This cluster's network plugin enforces no policies, so a rule of the firewall
+// stands for one.
+func TestNetworkByPolicy(t *testing.T) {
+	l := theLab(t)
+	for _, level := range []string{"baseline", "restricted"} {
+		ns := l.namespace(map[string]string{"pod-security.kubernetes.io/enforce": level})
+		p := l.provider(ns, Pods{})
+		repository := t.TempDir()
+		if err := os.WriteFile(repository+"/f", []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		spec := env.Spec{Image: bookworm, CopyIn: repository}
+		s, err := p.Start(t.Context(), spec)
+		if err == nil {
+			_ = s.Close(t.Context())
+		}
+		if !errors.Is(err, env.ErrUnsupported) || !strings.Contains(err.Error(), "answers") {
+			t.Fatalf("%s, without a policy: %v", level, err)
+		}
+		began := time.Now()
+		if _, err := p.Start(t.Context(), spec); err == nil || time.Since(began) > 5*time.Second {
+			t.Errorf("%s, again: %v after %v", level, err, time.Since(began))
+		}
+		open := firewall(t)
+		closed := l.provider(ns, Pods{})
+		sandbox, err := closed.Start(t.Context(), spec)
+		if err != nil {
+			t.Errorf("%s, with a policy: %v", level, err)
+		} else {
+			if out := must(t, sandbox, "cat f; touch new; id -u"); out != "x1000\n" {
+				t.Errorf("%s: %q", level, out)
+			}
+			if err := sandbox.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		// A sandbox that may have a network needs no policy.
+		open()
+		networked, err := l.provider(ns, Pods{}).Start(t.Context(), env.Spec{Image: busybox, Network: true})
+		if err != nil {
+			t.Errorf("%s, with a network: %v", level, err)
+		} else if err := networked.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// firewall cuts the pods off; the function that it returns lets them out again.
+func firewall(t *testing.T) (open func()) {
+	t.Helper()
+	const pods = "198.18.128.0/17"
+	rule := func(verb, chain string) {
+		if out, err := exec.Command("iptables", "-w", verb, chain, "-s", pods, "-j", "DROP").CombinedOutput(); err != nil {
+			t.Errorf("iptables: %v: %s", err, out)
+		}
+	}
+	rule("-I", "INPUT")
+	rule("-I", "FORWARD")
+	done := false
+	open = func() {
+		if !done {
+			done = true
+			rule("-D", "INPUT")
+			rule("-D", "FORWARD")
+		}
+	}
+	t.Cleanup(open)
+	return open
+}
+
+// A command that runs while a part of the cluster is killed and restarted goes on, and so do the calls after it.
+func TestRestarts(t *testing.T) {
+	l := theLab(t)
+	p := provider(t, Options{})
+	for _, c := range []struct{ part, signal string }{
+		{"kubelet", "TERM"}, {"kubelet", "KILL"}, {"apiserver", "KILL"}, {"apiserver", "TERM"}, {"containerd", "KILL"},
+	} {
+		s := start(t, p, env.Spec{Image: busybox, Run: "restarts"})
+		must(t, s, "echo kept > kept")
+		type outcome struct {
+			r   env.Result
+			err error
+		}
+		ended := make(chan outcome, 1)
+		go func() {
+			r, err := s.Run(t.Context(), env.Command{Line: "i=0; while [ $i -lt 80 ]; do echo $i; i=$((i+1)); sleep 0.1; done"})
+			ended <- outcome{r, err}
+		}()
+		time.Sleep(200 * time.Millisecond)
+		l.restart(c.part, c.signal)
+		o := <-ended
+		if o.err != nil || !strings.HasSuffix(string(o.r.Stdout.Head), "\n78\n79\n") {
+			t.Errorf("%s -%s: a command under way ended with %v and %q", c.part, c.signal, o.err, o.r.Stdout.Head)
+			continue
+		}
+		if out := must(t, s, "cat kept"); out != "kept\n" {
+			t.Errorf("%s -%s: %q", c.part, c.signal, out)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Errorf("%s -%s: close: %v", c.part, c.signal, err)
+		}
+	}
+}
+
+// The tenant of the cluster has the Role of docs/kubernetes.md and the lab's, so nothing is missing; and what the
+// namespace allows is found out without creating anything.
+func TestDiagnose(t *testing.T) {
+	t.Parallel()
+	p := provider(t, Options{})
+	findings := map[string]env.Finding{}
+	for _, f := range p.Diagnose(t.Context()) {
+		findings[f.Check] = f
+	}
+	for check, want := range map[string]env.Status{
+		"kubernetes": env.OK, "kubernetes role": env.OK, "kubernetes quota": env.OK, "kubernetes pods": env.OK,
+		"kubernetes limits": env.Warning,
+	} {
+		if f := findings[check]; f.Status != want || f.Detail == "" {
+			t.Errorf("%s: %+v, want %s", check, f, want)
+		}
+	}
+	// Where rights are missing, they are named, and the Role is printed.
+	elsewhere := provider(t, Options{Namespaces: []string{"kube-system"}})
+	f := elsewhere.clusters[0].diagnoseRole(t.Context())
+	if f.Status != env.Failed || !strings.Contains(f.Detail, "create pods/exec") || !strings.Contains(f.Fix, "kind: Role") {
+		t.Errorf("without a Role: %+v", f)
+	}
+}

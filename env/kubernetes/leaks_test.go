@@ -1,0 +1,170 @@
+package kubernetes
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"deepswe/env"
+	"deepswe/env/testkit"
+)
+
+// child is another process with a provider: it says who it is, starts sandboxes, and waits to be killed.
+func child(scenario string) int {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("DEEPSWE_TEST_KUBECONFIG"))
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	p, err := New(context.Background(), Options{
+		Namespaces: []string{namespace}, Executable: os.Getenv("DEEPSWE_TEST_GUEST"), config: config,
+		Pods: Pods{PullPolicy: "Never", Requests: 0.01},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println(p.clusters[0].owner)
+	var work sync.WaitGroup
+	for range 3 {
+		work.Go(func() {
+			s, err := p.Start(context.Background(), env.Spec{Image: busybox, Run: scenario})
+			if err == nil {
+				_, err = s.Run(context.Background(), env.Command{Line: "sleep 1000"})
+			}
+			fmt.Println(err)
+		})
+	}
+	work.Wait()
+	return 1
+}
+
+// TestKilledHost kills a host at random moments. The next provider's first start, and Reap, remove what it left.
+func TestKilledHost(t *testing.T) {
+	t.Parallel()
+	p := provider(t, Options{})
+	const kills = 6
+	var owners []string
+	for range kills {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), "DEEPSWE_TEST_CHILD=killed", "DEEPSWE_TEST_GUEST="+testkit.Guest(t))
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		who, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil || !strings.Contains(who, ".") {
+			t.Fatalf("the child said %q, %v", who, err)
+		}
+		time.Sleep(rand.N(4 * time.Second))
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		owners = append(owners, strings.TrimSpace(who))
+	}
+	start(t, p, env.Spec{Image: busybox})
+	if _, err := p.Reap(t.Context(), env.ReapOptions{}); err != nil {
+		t.Error(err)
+	}
+	c := p.clusters[0]
+	i, err := c.inventory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, who := range owners {
+		for _, pod := range i.pods {
+			if pod.Metadata.Labels[labelOwner] == who {
+				t.Errorf("the pod %s of %s is left", pod.Metadata.Name, who)
+			}
+		}
+		for _, l := range i.leases {
+			if l.Metadata.Labels[labelOwner] == who {
+				t.Errorf("the lease %s of %s is left", l.Metadata.Name, who)
+			}
+		}
+	}
+}
+
+// An owner on another machine is judged by its lease, and the cluster itself removes the pods of a lease that is gone.
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	p := provider(t, Options{})
+	c := p.clusters[0]
+	s := start(t, p, env.Spec{Image: busybox})
+	if err := c.renewLease(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	i, err := c.inventory(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := "0123456789ab.12.34.x"
+	at := func(ago time.Duration) *inventory {
+		return &inventory{c: c, verdicts: map[string]bool{}, leases: []lease{{
+			Metadata: metadata{Labels: map[string]string{labelOwner: far}},
+			Spec:     leaseSpec{RenewTime: &microTime{c.now().Add(-ago)}},
+		}}}
+	}
+	if !i.lives(c.owner, 0) || !at(time.Minute).lives(far, 0) || at(3*time.Minute).lives(far, 0) ||
+		at(time.Minute).lives(far, 30*time.Second) || at(time.Hour).lives("nobody", 0) {
+		t.Error("owners are judged wrongly")
+	}
+	// The lease is the owner of the pods.
+	if err := c.deleteLease(t.Context(), c.lease.Metadata.Name); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); s.Ping(t.Context()) == nil; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a pod without a lease is left")
+		}
+	}
+}
+
+// TestOriginal: original files come from another pod, which all sandboxes of the image share.
+func TestOriginal(t *testing.T) {
+	t.Parallel()
+	p := provider(t, Options{})
+	spec := env.Spec{Image: busybox, Prepare: []string{"echo before > f; ln -s f l; mkdir d"}}
+	one, two := start(t, p, spec), start(t, p, spec)
+	for _, s := range []*Sandbox{one, two} {
+		must(t, s, "echo after > f; rm -r l d")
+		for name, want := range map[string]string{"f": "before\n", "l": "f"} {
+			if got, err := s.Original(t.Context(), name); err != nil || string(got) != want {
+				t.Errorf("%s: %q, %v", name, got, err)
+			}
+		}
+		for _, name := range []string{"none", "d", "f/x", "../etc/passwd"} {
+			if got, err := s.Original(t.Context(), name); err == nil {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	}
+	pods, _, err := p.clusters[0].listPods(t.Context(), labelKind+"="+kindOriginal+","+labelOwner+"="+p.clusters[0].owner)
+	if err != nil || len(pods) != 1 {
+		t.Errorf("%d pods for original files, %v", len(pods), err)
+	}
+}
+
+// TestGuestImage: the guest comes from an image, which the cluster's own tests do not have; so a sandbox is started with
+// one that lacks it, and the failure says why.
+func TestGuestImageLacking(t *testing.T) {
+	t.Parallel()
+	p := provider(t, Options{Pods: Pods{GuestImage: busybox}})
+	_, err := p.Start(t.Context(), env.Spec{Image: busybox})
+	if err == nil || !strings.Contains(err.Error(), "/deepswe") {
+		t.Errorf("a guest image without a guest: %v", err)
+	}
+}
