@@ -111,12 +111,15 @@ func (l *lab) restart(part, signal string) {
 	if out, err := exec.Command("kill", "-"+signal, strconv.Itoa(pid)).CombinedOutput(); err != nil {
 		l.t.Fatalf("kill %s: %v %s", part, err, out)
 	}
-	for { // gone, or up.sh would take it for running
+	for { // gone, or a zombie
 		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if err != nil || strings.Contains(string(state), ") Z ") {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+	if err := os.Remove(filepath.Join(l.run, "pids", part)); err != nil { // up.sh takes a zombie for running
+		l.t.Fatal(err)
 	}
 	if out, err := exec.Command(filepath.Join(l.folder, "up.sh")).CombinedOutput(); err != nil {
 		l.t.Fatalf("restart %s: %v\n%s", part, err, out)
