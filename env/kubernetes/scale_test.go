@@ -27,7 +27,8 @@ import (
 // simulation is an API server with the latencies of a real one and its bad moments. Its pods run nothing but the guest's
 // half of the protocol.
 type simulation struct {
-	ctx context.Context
+	ctx   context.Context //nolint:containedctx // of the test
+	build string          // of the guest
 
 	mu      sync.Mutex
 	pods    map[string]*simulated
@@ -153,13 +154,7 @@ func (s *simulation) create(w http.ResponseWriter, r *http.Request) {
 	p.ready = time.Now().Add(300*time.Millisecond + rand.N(400*time.Millisecond))
 	s.change("MODIFIED", placed)
 	s.mu.Unlock()
-	build := ""
-	for i, word := range p.pod.Spec.Containers[0].Command {
-		if word == "--build" {
-			build = p.pod.Spec.Containers[0].Command[i+1]
-		}
-	}
-	go serveSimulated(s.ctx, p.line, build)
+	go serveSimulated(s.ctx, p.line, s.build)
 	answer(w, p.pod)
 }
 
@@ -327,10 +322,11 @@ func TestManySandboxes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := p.clusters[0].guests
-	if _, err := build.find(); err != nil {
+	binary, err := p.clusters[0].guests.find()
+	if err != nil {
 		t.Fatal(err)
 	}
+	s.build = binary.Hash
 	before := memory()
 	s.faulty.Store(true)
 	began := time.Now()

@@ -104,6 +104,9 @@ func (c *cluster) failed(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*env.PrepareError](err); ok || err == nil {
 		return err
 	}
+	if errors.Is(err, env.ErrUnsupported) {
+		return fmt.Errorf("start sandbox in %s: %w", c.where(), err)
+	}
 	if _, ok := errors.AsType[*accessError](err); ok {
 		return fmt.Errorf("start sandbox: %w", err)
 	}
