@@ -33,6 +33,8 @@ type Evaluator struct {
 	Training bool
 	// Canary says how a reward of 1 is confirmed.
 	Canary CanaryMode
+	// RefuseTelltales gives no reward to a patch with a [Telltale].
+	RefuseTelltales bool
 
 	references references
 	maxLog     int    // for tests: the constant of that name when 0
@@ -225,9 +227,10 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 		// Of later keys.
 		Training bool       `json:",omitempty"`
 		Canary   CanaryMode `json:",omitempty"`
+		Refuse   bool       `json:",omitempty"`
 	}{
 		Task: t, Patch: hashOf(patch), None: patch == nil, Grader: Grader, Timeout: e.Timeout, Network: e.Network,
-		Training: e.Training, Canary: e.Canary,
+		Training: e.Training, Canary: e.Canary, Refuse: e.RefuseTelltales,
 	})
 	if err != nil {
 		return "" // plain data always can be

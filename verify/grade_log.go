@@ -14,7 +14,7 @@ import (
 
 // Grader names the rules of grading. A result may be kept under task, patch and this version; it changes whenever a log
 // could be read differently.
-const Grader = "swebench-5.0.2+deepswe.3"
+const Grader = "swebench-5.0.2+deepswe.4"
 
 // The ways to read the list of expected tests (a record's eval_type).
 const (

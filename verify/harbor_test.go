@@ -108,7 +108,9 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	task, files := rewardTask(t, "echo $r > REWARD.txt; setsid sleep 600 & echo $! > PID")
 	p := newScratch(t, files)
 	e := Evaluator{Provider: atClose{p, func(sb env.Sandbox) {
-		r, err := sb.Run(context.Background(), env.Command{Line: "kill -0 $(cat PID)"})
+		r, err := sb.Run(context.Background(), env.Command{
+			Line: `grep -q '^State:[[:space:]]*[^ZX]' /proc/$(cat PID)/status`, // the dead may not be buried yet
+		})
 		if err != nil || r.ExitCode == 0 {
 			t.Errorf("the process is still there: %v, %v", r.ExitCode, err)
 		}

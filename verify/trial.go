@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"deepswe/env"
@@ -76,7 +75,7 @@ func (t *trial) run(ctx context.Context) error {
 	if len(changes) > 0 {
 		t.v.Withheld, instead = before.withhold(changes, t.reaches)
 	}
-	indicators, err := t.indicators(ctx, changes)
+	telltales, err := t.telltales(ctx, changes)
 	if err != nil {
 		return err
 	}
@@ -86,10 +85,8 @@ func (t *trial) run(ctx context.Context) error {
 		}
 	}
 	err = t.test(ctx)
-	if len(indicators) > 0 {
+	if t.v.Suspicious = append(t.v.Suspicious, telltales...); len(telltales) > 0 && t.RefuseTelltales {
 		t.v.Reward = 0
-		t.v.Suspicious = append(t.v.Suspicious, Suspicion{ForgeryIndicator, fmt.Sprintf(
-			"the patch adds code that is typical of forged results: %s", strings.Join(indicators, ", "))})
 	}
 	return err
 }
