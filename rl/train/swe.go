@@ -32,6 +32,8 @@ type sweSettings struct {
 	// Canary says how rewards are confirmed by tests that must fail: on, require (where that is not possible, a rollout
 	// has no reward), or off.
 	Canary string `yaml:"canary"`
+	// Telltales says what code means that is typical of forged results: refuse (no reward), or flag.
+	Telltales string `yaml:"telltales"`
 
 	PromptPack     string   `yaml:"prompt_pack"`
 	Format         string   `yaml:"format"`
@@ -49,7 +51,8 @@ type sweSettings struct {
 
 func newSWE() *sweSettings {
 	return &sweSettings{
-		Census: censusCheck, Canary: canaryOn, Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
+		Census: censusCheck, Canary: canaryOn, Telltales: telltalesRefuse, Format: trajectory.FormatXML, MaxSteps: 50,
+		Context: 32768,
 		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
 		GradeTimeout: Duration(300 * time.Second), Sandbox: Sandbox{Env: "auto"},
 	}
@@ -99,6 +102,9 @@ func (s *sweSettings) validate(c *Config) error {
 	default:
 		errs = append(errs, fmt.Errorf("canary is %q: want on, require or off", s.Canary))
 	}
+	if s.Telltales != telltalesRefuse && s.Telltales != telltalesFlag {
+		errs = append(errs, fmt.Errorf("telltales is %q: want %s or %s", s.Telltales, telltalesRefuse, telltalesFlag))
+	}
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
 	}
@@ -126,6 +132,12 @@ type graders struct {
 	train      verify.Evaluator
 	validation verify.Evaluator
 }
+
+// What a telltale of forged results means.
+const (
+	telltalesRefuse = "refuse"
+	telltalesFlag   = "flag"
+)
 
 // Check reads the tasks.
 func (s *sweSettings) Check(log *slog.Logger) (err error) {
@@ -209,6 +221,7 @@ func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 			}
 		}
 		g.train.Timeout, g.train.Training = time.Duration(e.settings.GradeTimeout), true
+		g.train.RefuseTelltales = e.settings.Telltales == telltalesRefuse
 	})
 	if s == Train {
 		return &g.train

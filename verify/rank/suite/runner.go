@@ -231,7 +231,7 @@ func forged(v verify.Evaluation) (verify.Suspicion, bool) {
 	for _, s := range v.Suspicious {
 		switch s.Kind {
 		case verify.ForgedMarker, verify.ForgedExitCode, verify.Contradiction, verify.OutsideSummary,
-			verify.ForgeryIndicator, verify.TestTampering:
+			verify.Telltale, verify.TestTampering:
 			return s, true
 		case verify.LostExitCode, verify.SilentFailure:
 			if v.Status == verify.Resolved {
