@@ -7,8 +7,8 @@ import (
 )
 
 // keywords cannot be the beginning of an expression with a name.
-var keywords = wordSet("and as assert async await break class continue def del elif else except finally for from global if " +
-	"import in is lambda nonlocal not or pass raise return try while with yield None True False")
+var keywords = wordSet("and as assert async await break class continue def del elif else except finally for from " +
+	"global if import in is lambda nonlocal not or pass raise return try while with yield None True False")
 
 var (
 	pythonExits = []string{

@@ -76,7 +76,7 @@ func (r *scriptReader) isFunction(i int) bool {
 		return false
 	}
 	end := r.pairs[i] + 1
-	return !(r.is(end, "(") || r.is(end, ")") && r.is(end+1, "("))
+	return !r.is(end, "(") && (!r.is(end, ")") || !r.is(end+1, "("))
 }
 
 // longestArrow is how far the end of a function without braces is looked for.

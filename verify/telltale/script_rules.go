@@ -6,16 +6,16 @@ import (
 )
 
 // beforeValue are keywords that an operand follows, or that cannot begin a path.
-var beforeValue = wordSet("return typeof instanceof in of new delete void throw case do else yield await if while for " +
-	"switch catch function class const let var export extends break continue default try finally with async static")
+var beforeValue = wordSet("return typeof instanceof in of new delete void throw case do else yield await if while " +
+	"for switch catch function class const let var export extends break continue default try finally with async static")
 
 // globals are the names of the language and of its runners that paths begin with.
-var globals = wordSet("process globalThis global window self require module import console Object Reflect Function eval " +
-	"Error Promise Buffer atob unescape String expect jest vi")
+var globals = wordSet("process globalThis global window self require module import console Object Reflect Function " +
+	"eval Error Promise Buffer atob unescape String expect jest vi")
 
 // runnerGlobals are what runners define for tests.
-var runnerGlobals = wordSet("expect describe it test suite jest vi beforeEach afterEach beforeAll afterAll before after " +
-	"setup teardown assert")
+var runnerGlobals = wordSet("expect describe it test suite jest vi beforeEach afterEach beforeAll afterAll before " +
+	"after setup teardown assert")
 
 func wordSet(words string) map[string]bool {
 	all := map[string]bool{}
@@ -33,8 +33,8 @@ var (
 	// What nobody assigns to but code that changes a runner, an assertion, or what is printed.
 	scriptFixed = []string{
 		"assert.", "chai.", "expect.", "should.", "node:test.", "mocha.", "vitest.", "@jest/globals.", "jest.", "vi.",
-		"globalThis.", "Error.prototype.", "Function.prototype.call", "Function.prototype.apply", "Promise.prototype.then",
-		"Promise.prototype.catch", "Object.is", "Object.keys",
+		"globalThis.", "Error.prototype.", "Function.prototype.call", "Function.prototype.apply",
+		"Promise.prototype.then", "Promise.prototype.catch", "Object.is", "Object.keys",
 		"process.exit", "process.emit", "process.on", "process.reallyExit",
 	}
 	scriptHooked = []string{
@@ -48,8 +48,8 @@ var (
 		"process.reallyExit", "process.abort", "process.execve", "process._kill", "process.dlopen",
 	}
 	scriptHooks = []string{
-		"process.binding", "process._linkedBinding", "v8.setFlagsFromString", "inspector.Session", "inspector/promises.Session",
-		"async_hooks.createHook", "node:module.register", "node:module.registerHooks", "node:module._load",
+		"process.binding", "process._linkedBinding", "v8.setFlagsFromString", "inspector.Session",
+		"inspector/promises.Session", "async_hooks.createHook", "node:module.register", "node:module.registerHooks", "node:module._load",
 		"node:module._extensions", "node:module._resolveFilename", "node:module.prototype",
 	}
 	scriptDecoders = []string{

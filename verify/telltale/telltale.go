@@ -84,8 +84,8 @@ func Reads(name string) bool {
 // words are what runners, graders and harnesses print or pass on.
 var words = []string{
 	">>>>> Start", ">>>>> End", ">>>>> Test", ">>>>> Applied", "short test summary info", "test session starts",
-	"PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS", "PYTEST_VERSION", "PYTEST_XDIST", "# Subtest", "TAP version 1", "NODE_TEST_CONTEXT", "JEST_WORKER_ID", "numPassedTests", "--- PASS",
-	"--- FAIL", "=== RUN",
+	"PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS", "PYTEST_VERSION", "PYTEST_XDIST", "# Subtest", "TAP version 1",
+	"NODE_TEST_CONTEXT", "JEST_WORKER_ID", "numPassedTests", "--- PASS", "--- FAIL", "=== RUN",
 }
 
 var testNames = regexp.MustCompile(`\btest_[\w*]*\.py\b|_test\.(go|py)\b|[\w*]\.(test|spec)\.[cm]?[jt]sx?\b`)

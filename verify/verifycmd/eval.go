@@ -104,8 +104,8 @@ func newEval(d Deps) *cobra.Command {
 var settled = []string{
 	"tasks", "filter", "slice", "shuffle", "exclude-repos-of", "strict", "env",
 	"model", "format", "prompt-pack", "max-steps", "context", "timeout", "command-timeout", "temperature", "tokens",
-	"attempts", "seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "sound-only", "canary", "telltales",
-	"training",
+	"attempts", "seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "sound-only", "canary",
+	"telltales", "training",
 }
 
 func (o *evalOptions) check() error {
