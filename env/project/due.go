@@ -2,6 +2,7 @@ package project
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -57,7 +58,7 @@ func FindMachine(getenv func(string) string) Machine {
 }
 
 // Due returns what would have to be installed for the project in the directory. Nothing is due where the files do not
-// say so plainly.
+// say so plainly: a lock file also names what other systems need, so one that is there shows that all were installed.
 func Due(dir string, m Machine) []Step {
 	var due []Step
 	for _, look := range []func(tree, Machine) (Step, bool){javaScript, python, golang, rust, java, ruby} {
@@ -144,16 +145,18 @@ func golang(t tree, m Machine) (Step, bool) {
 	}
 	data := t.read("go.mod")
 	replaced := bytes.Contains(data, []byte("=>"))
+	missing := ""
 	for _, match := range required.FindAllSubmatch(data, -1) {
 		module, version := string(match[1]), string(match[2])
 		if replaced && bytes.Contains(data, []byte(module+" =>")) {
 			continue
 		}
-		if !exists(filepath.Join(m.GoModCache, escaped(module)+"@"+escaped(version))) {
-			return Step{Command: "go mod download", Lock: "go.mod", Missing: module + "@" + version}, true
+		if exists(filepath.Join(m.GoModCache, escaped(module)+"@"+escaped(version))) {
+			return Step{}, false
 		}
+		missing = cmp.Or(missing, module+"@"+version)
 	}
-	return Step{}, false
+	return Step{Command: "go mod download", Lock: "go.mod", Missing: missing}, missing != ""
 }
 
 // escaped writes a module's path as the module cache does, where capital letters begin with an exclamation mark.
@@ -175,15 +178,17 @@ func rust(t tree, m Machine) (Step, bool) {
 	if m.CargoHome == "" || t.has("vendor") || t.has(".cargo/config.toml") {
 		return Step{}, false
 	}
+	missing := ""
 	for _, match := range crate.FindAllSubmatch(t.read("Cargo.lock"), -1) {
 		name := string(match[1]) + "-" + string(match[2])
 		sources, _ := filepath.Glob(filepath.Join(m.CargoHome, "registry", "src", "*", name))
 		archives, _ := filepath.Glob(filepath.Join(m.CargoHome, "registry", "cache", "*", name+".crate"))
-		if len(sources)+len(archives) == 0 {
-			return Step{Command: "cargo fetch --locked", Lock: "Cargo.lock", Missing: name}, true
+		if len(sources)+len(archives) > 0 {
+			return Step{}, false
 		}
+		missing = cmp.Or(missing, name)
 	}
-	return Step{}, false
+	return Step{Command: "cargo fetch --locked", Lock: "Cargo.lock", Missing: missing}, missing != ""
 }
 
 func java(t tree, m Machine) (Step, bool) {
@@ -203,13 +208,15 @@ func ruby(t tree, m Machine) (Step, bool) {
 	}
 	_, remote, _ := bytes.Cut(t.read("Gemfile.lock"), []byte("GEM\n"))
 	section, _, _ := bytes.Cut(remote, []byte("\n\n"))
+	missing := ""
 	for _, match := range gem.FindAllSubmatch(section, -1) {
 		name := string(match[1]) + "-" + string(match[2])
-		if !slices.ContainsFunc(m.GemHomes, func(home string) bool {
+		if slices.ContainsFunc(m.GemHomes, func(home string) bool {
 			return exists(filepath.Join(home, "gems", name)) || exists(filepath.Join(home, "specifications", name+".gemspec"))
 		}) {
-			return Step{Command: "bundle install --path vendor/bundle", Lock: "Gemfile.lock", Missing: name}, true
+			return Step{}, false
 		}
+		missing = cmp.Or(missing, name)
 	}
-	return Step{}, false
+	return Step{Command: "bundle install --path vendor/bundle", Lock: "Gemfile.lock", Missing: missing}, missing != ""
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestDue(t *testing.T) {
-	const gomod = "module m\n\ngo 1.22\n\nrequire github.com/BurntSushi/toml v1.4.0\n\nrequire (\n\tgolang.org/x/sys v0.1.0 // indirect\n)\n"
+	const gomod = "module m\n\ngo 1.22\n\nrequire github.com/BurntSushi/toml v1.4.0\n\nrequire (\n\tgithub.com/only/windows v1.0.0\n\tgolang.org/x/sys v0.1.0 // indirect\n)\n"
 	const cargo = "[[package]]\nname = \"itoa\"\nversion = \"1.0.11\"\nsource = \"registry+https://x\"\n"
 	const gems = "GEM\n  remote: https://rubygems.org/\n  specs:\n    rake (99.0)\n      dep (~> 1)\n\nPLATFORMS\n  ruby\n"
 	for name, c := range map[string]struct {
