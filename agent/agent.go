@@ -46,6 +46,8 @@ type Settings struct {
 	Format   Format
 	Limits   Limits
 	Sampling Sampling
+	// Compact chooses by the format what happens when the context is nearly full; nothing does where it is nil.
+	Compact func(f Format) Compaction
 	// Tokens requests the token ids and logprobs of every reply.
 	Tokens bool
 	// OnEvent, when not nil, is called with what happens, on Run's goroutine; with Stream also with the model's text as it
@@ -195,6 +197,8 @@ const (
 	EventDifference EventKind = "difference"
 	// EventNotice: the model is warned that it repeats itself or runs out of context; Text is the warning.
 	EventNotice EventKind = "notice"
+	// EventCompaction: the conversation was made shorter, as Text says.
+	EventCompaction EventKind = "compaction"
 	// EventFallback: the server accepts no tool calls, and the rollout continues in the format Text.
 	EventFallback EventKind = "fallback"
 	// EventStop: the rollout ended for the reason StopReason; Text is the error behind it, if any.

@@ -65,6 +65,21 @@ func (b *budget) nearlyFull() bool {
 	return b.context > 0 && b.prompt()*100 >= (b.context-b.reserve())*warnAt
 }
 
+// usable is how many tokens of the context a prompt may take.
+func (b *budget) usable() int { return b.context - b.reserve() }
+
+// above reports whether the prompt takes more than so many percent of what it may.
+func (b *budget) above(percent int) bool {
+	return b.context > 0 && b.prompt()*100 > b.usable()*percent
+}
+
+// shrink adjusts the count after the messages became shorter, in bytes: no server has counted them yet, but it has
+// counted what they were.
+func (b *budget) shrink(before, after int) {
+	b.counted = b.prompt() * after / max(before, 1)
+	b.prompted, b.pending = 0, 0
+}
+
 // room is how many bytes of observation still fit, and false where the context is unknown.
 func (b *budget) room() (bytes int, bounded bool) {
 	if b.context <= 0 {

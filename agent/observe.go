@@ -157,7 +157,10 @@ func (r *rollout) fit(bodies []string, tail string) ([]string, bool) {
 	}
 	share := room / len(bodies)
 	if share < smallestBody {
-		return bodies, false
+		if !r.compacting() {
+			return bodies, false
+		}
+		share = smallestBody // and room is made before the next step
 	}
 	short := make([]string, len(bodies))
 	for i, b := range bodies {

@@ -35,7 +35,9 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	} else {
 		r.start(format, slices.Clip(past.opening))
 	}
-	r.append(past.further)
+	if err := r.follow(past.further); err != nil {
+		return SandboxError, err
+	}
 	for i, turn := range past.turns {
 		if stop, err := r.again(ctx, turn, i == len(past.turns)-1); stop != "" {
 			return stop, err
@@ -73,16 +75,18 @@ func (m moved) Run(ctx context.Context, sb tools.Sandbox, c tools.Call) (tools.R
 // past is a log by turns. What comes before the first reply is the opening.
 type past struct {
 	opening []Message
-	// further is what a user added before the first reply.
-	further []Message
+	// further is what came after the end before the first reply: messages of the user, and compactions.
+	further []trajectory.Event
 	turns   []pastTurn
 }
 
-// pastTurn is a turn, and whether the rollout ended with it. What a user added after it is in further.
+// pastTurn is a turn, and whether the rollout ended with it. What came between it and the next one is in further:
+// messages of the user, of which there are told, and compactions.
 type pastTurn struct {
 	trajectory.Turn
 	stop    *trajectory.Stop
-	further []Message
+	further []trajectory.Event
+	told    int
 }
 
 func pastOf(events []trajectory.Event) past {
@@ -96,9 +100,12 @@ func pastOf(events []trajectory.Event) past {
 		case e.Kind == trajectory.KindObservation: // never the first, or Record had failed
 			p.turns[n].Observations = append(p.turns[n].Observations, *e.Observation)
 		case e.Kind == trajectory.KindMessage && n >= 0:
-			p.turns[n].further = append(p.turns[n].further, *e.Message)
-		case e.Kind == trajectory.KindMessage && stopped:
-			p.further = append(p.further, *e.Message)
+			p.turns[n].further = append(p.turns[n].further, e)
+			p.turns[n].told++
+		case e.Kind == trajectory.KindCompaction && n >= 0:
+			p.turns[n].further = append(p.turns[n].further, e)
+		case e.Kind == trajectory.KindCompaction, e.Kind == trajectory.KindMessage && stopped:
+			p.further = append(p.further, e)
 		case e.Kind == trajectory.KindMessage:
 			p.opening = append(p.opening, *e.Message)
 		case e.Kind == trajectory.KindStop && n >= 0:
@@ -127,6 +134,21 @@ func (r *rollout) reopen(f Format, known []Message) error {
 	return nil
 }
 
+// follow goes through what is recorded between two replies.
+func (r *rollout) follow(events []trajectory.Event) error {
+	for _, e := range events {
+		if e.Kind == trajectory.KindMessage {
+			r.append([]Message{*e.Message})
+			continue
+		}
+		r.out.Usage.Add(e.Compaction.Usage)
+		if err := r.applyCompaction(*e.Compaction); err != nil {
+			return fmt.Errorf("resume the rollout: %w", err)
+		}
+	}
+	return nil
+}
+
 // append adds messages to the conversation that are recorded already.
 func (r *rollout) append(messages []Message) {
 	r.messages = append(r.messages, messages...)
@@ -145,8 +167,13 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 		r.replaying = false
 		r.renew(turn)
 		stop, err := r.perform(ctx, turn.Reply.Message, reading, known)
-		r.append(turn.further)
-		return stop, err
+		if err == nil {
+			err = r.follow(turn.further)
+		}
+		if err != nil {
+			return SandboxError, err
+		}
+		return stop, nil
 	}
 	results, err := r.act(ctx, reading.Actions)
 	if err != nil {
@@ -158,12 +185,14 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 	r.restore(results, turn.Turn)
 	stop, _ := r.judge(results)
 	r.append(known)
-	if !last || len(turn.further) > 0 || r.goesOn(turn, stop) {
+	if !last || turn.told > 0 || r.goesOn(turn, stop) {
 		stop = ""
 		r.out.Answer = ""
 		r.renew(turn)
 	}
-	r.append(turn.further)
+	if err := r.follow(turn.further); err != nil {
+		return SandboxError, err
+	}
 	return stop, nil
 }
 

@@ -32,13 +32,14 @@ type rollout struct {
 	root    string // where it is in the sandbox
 	format  Format
 
-	messages []Message
-	samples  []*Sample // of the replies so far
-	budget   budget
-	loops    repetition
-	invalid  int  // consecutive format errors
-	before   int  // replies that do not count against the limit, because the rollout has ended since
-	opened   bool // the header and the first messages are recorded
+	messages   []Message
+	samples    []*Sample // of the replies so far
+	compaction Compaction
+	budget     budget
+	loops      repetition
+	invalid    int  // consecutive format errors
+	before     int  // replies that do not count against the limit, because the rollout has ended since
+	opened     bool // the header and the first messages are recorded
 	// replaying is set while recorded turns are gone through again.
 	replaying bool
 	// unbounded is set once the server refused our own bound on a reply.
@@ -142,6 +143,9 @@ func (r *rollout) open(f Format) error {
 // start makes the messages the beginning of the conversation.
 func (r *rollout) start(f Format, messages []Message) {
 	r.format, r.messages = f, messages
+	if r.compaction = NoCompaction; r.Compact != nil {
+		r.compaction = r.Compact(f)
+	}
 	if r.tools = r.Tools; f.Name() == trajectory.FormatTools && r.Native != nil {
 		r.tools = r.Native
 	}
@@ -155,11 +159,25 @@ func (r *rollout) start(f Format, messages []Message) {
 
 // step asks the model once and runs the calls of its reply.
 func (r *rollout) step(ctx context.Context) (StopReason, error) {
+	if ctx.Err() == nil {
+		if _, err := r.compact(ctx, false); err != nil {
+			return SandboxError, err
+		}
+	}
 	if stop := r.exhausted(ctx); stop != "" {
 		return stop, nil
 	}
 	r.emit(Event{Kind: EventStep, Step: r.out.Steps + 1})
 	reply, err := r.ask(ctx)
+	if errors.Is(err, ErrContextOverflow) && ctx.Err() == nil {
+		changed, cerr := r.compact(ctx, true)
+		if cerr != nil {
+			return SandboxError, cerr
+		}
+		if changed {
+			reply, err = r.ask(ctx)
+		}
+	}
 	if err != nil {
 		return r.unanswered(ctx, err)
 	}
@@ -300,10 +318,7 @@ func (r *rollout) take(reply Reply) Reading {
 	if len(reply.Message.ToolCalls) == 0 && len(reading.Actions) > 0 {
 		reading.Actions[0].Call.ID = fmt.Sprintf("call_%d", o.Steps) // unique in the whole trajectory, as a server's own are
 	}
-	o.Usage.Prompt += reply.Usage.Prompt
-	o.Usage.Completion += reply.Usage.Completion
-	o.Usage.Cached += reply.Usage.Cached
-	o.Usage.Reasoning += reply.Usage.Reasoning
+	o.Usage.Add(reply.Usage)
 	sharePrompts(r.samples, reply.Tokens)
 	r.samples = append(r.samples, reply.Tokens)
 	o.ModelTime += reply.Elapsed

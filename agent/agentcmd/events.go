@@ -34,6 +34,8 @@ type started struct {
 	// Recorded is set where the answers come from a recording.
 	Recorded bool `json:"recorded,omitempty"`
 	MaxSteps int  `json:"max_steps"`
+	// Context is how many tokens a conversation may have; 0 where it is not known.
+	Context int `json:"context,omitempty"`
 	// NotCopied are files of the repository that the agent does not get to see.
 	NotCopied []repo.Omission `json:"not_copied,omitempty"`
 	// Due are dependencies that would have to be installed first.
@@ -72,7 +74,7 @@ func newWatcher(d Deps, asJSON bool) (w watcher, stream bool) {
 type jsonWatcher struct{ out *cli.JSONLines }
 
 // jsonEvent is a line between start and result. Type is pull (an image was pulled), reply, call, observation, problem,
-// notice, fallback, difference, resumed or stop.
+// notice, fallback, compaction, difference, resumed or stop.
 type jsonEvent struct {
 	Type     string            `json:"type"`
 	Time     time.Time         `json:"time"`
@@ -122,7 +124,8 @@ func (w *jsonWatcher) event(e agent.Event) {
 		line.Failed, line.ExitCode = e.Result.Failed, e.Result.ExitCode
 	case agent.EventDifference: // text is the recorded output
 		line.Type, line.Tool, line.Output = string(e.Kind), e.Call.Name, &e.Result.Output
-	case agent.EventProblem, agent.EventNotice, agent.EventFallback, agent.EventResumed:
+	case agent.EventProblem, agent.EventNotice, agent.EventFallback, agent.EventResumed,
+		agent.EventCompaction:
 		line.Type = string(e.Kind)
 	case agent.EventStop:
 		line.Type, line.Reason = "stop", e.StopReason

@@ -26,15 +26,16 @@ type screen struct {
 	styles      styles
 	began       time.Time
 
-	dir    string // of the repository in the sandbox
-	step   int
-	max    int
-	doing  string
-	since  time.Time
-	tokens int
-	differ int    // calls with another result than recorded
-	rowed  int    // the step whose number is on the screen already
-	said   string // the end of what the model has written of this reply
+	dir     string // of the repository in the sandbox
+	step    int
+	max     int
+	doing   string
+	since   time.Time
+	tokens  int    // of the conversation so far
+	context int    // tokens that it may have, 0 where that is not known
+	differ  int    // calls with another result than recorded
+	rowed   int    // the step whose number is on the screen already
+	said    string // the end of what the model has written of this reply
 }
 
 type styles struct{ dim, good, bad, name lipgloss.Style }
@@ -61,7 +62,11 @@ func (s *screen) draw(width int) []string {
 	if s.step > 0 {
 		parts = append(parts, fmt.Sprintf("step %d/%d", s.step, s.max))
 	}
-	if s.tokens > 0 && width >= 60 {
+	switch {
+	case width < 60:
+	case s.context > 0: // from the start: how full it is
+		parts = append(parts, fmt.Sprintf("%s of %s tokens", cli.Count(s.tokens), cli.Count(s.context)))
+	case s.tokens > 0:
 		parts = append(parts, cli.Count(s.tokens)+" tokens")
 	}
 	text := strings.Join(append(parts, s.doing), "  ")
@@ -110,7 +115,7 @@ func (s *screen) show(happened any) {
 }
 
 func (s *screen) start(b started) {
-	s.max = b.MaxSteps
+	s.max, s.context = b.MaxSteps, b.Context
 	if b.Demo && b.Recorded {
 		s.Line(s.styles.dim.Render("The answers are recorded; for a live model set DEEPSWE_BASE_URL, without --demo."))
 	}
@@ -189,6 +194,8 @@ func (s *screen) event(e agent.Event) {
 		s.result(e)
 	case agent.EventProblem, agent.EventNotice:
 		s.Line(s.row(e.Step, s.styles.bad.Render("!"), "told the model: "+cli.FirstLine(e.Text, s.Width()-24)))
+	case agent.EventCompaction:
+		s.Line(s.row(e.Step, " ", s.styles.dim.Render(cli.Cut(e.Text, s.Width()-7))))
 	case agent.EventFallback:
 		s.Line(s.row(e.Step, " ", "the endpoint takes no tool calls: going on in the format "+e.Text))
 	case agent.EventStart, agent.EventDifference, agent.EventStop:

@@ -126,13 +126,13 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	}
 	j.attempt.OnPhase = func(p attempt.Phase) { j.watch.show(p) }
 	j.attempt.OnReady = func(dir string) { j.watch.show(ready(dir)) }
-	if err = j.readProject(ctx); err != nil {
+	if err = j.readProject(); err != nil {
 		return err
 	}
 	begin := started{
 		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target,
 		Demo: j.o.demo, Recorded: model.IsRecorded(), MaxSteps: j.o.MaxSteps, NotCopied: j.snapshot.Omitted,
-		Rules: j.rules, Folder: j.attempt.Folder,
+		Rules: j.rules, Folder: j.attempt.Folder, Context: j.attempt.Limits.Context,
 		Due: j.due(),
 	}
 	annotate(&j.attempt.Settings, slices.Concat(j.snapshot.Notes(), begin.Due))
@@ -231,7 +231,7 @@ func (j *job) copyRepository(ctx context.Context) error {
 }
 
 // readProject reads the project's own rules, and finds the folder of the repository that the user works in.
-func (j *job) readProject(ctx context.Context) error {
+func (j *job) readProject() error {
 	if j.o.demo {
 		return nil // which is the same everywhere
 	}

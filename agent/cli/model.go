@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +71,7 @@ func (w World) ResolveModel(c Config, baseURL, model string) ModelChoice {
 type ModelFlags struct {
 	Name, BaseURL string
 	Format, Pack  string
+	Compact       string
 
 	MaxSteps    int
 	Context     int
@@ -90,12 +92,15 @@ func (o *ModelFlags) Add(cmd *cobra.Command) {
 	f.StringVar(&o.BaseURL, "base-url", "", "`URL` of the OpenAI-compatible endpoint")
 	f.StringVar(&o.Format, "format", "auto", "`FORMAT` of tool calls: auto, xml or tools")
 	f.StringVar(&o.Pack, "prompt-pack", "", "prompts from the YAML `FILE`")
+	f.StringVar(&o.Compact, "compact", autoCompact,
+		"make room in a full context with the `STRATEGY`: none, elide, summary, or auto (none for xml)")
 	f.IntVar(&o.MaxSteps, "max-steps", 100, "stop after `N` replies of the model")
 	f.IntVar(&o.Context, "context", 65536, "stop at `N` tokens of conversation, or what the endpoint has if less")
 	f.DurationVar(&o.Timeout, "timeout", 2*time.Hour, "longest `TIME` for a rollout")
 	AddCommandTimeout(cmd, &o.Command)
 	f.Float64Var(&o.Temperature, "temperature", 0, "sampling temperature `T` (default: the endpoint's own)")
 	Choices(cmd, "format", "auto", trajectory.FormatXML, trajectory.FormatTools)
+	Choices(cmd, "compact", autoCompact, string(agent.NoCompaction), string(agent.Elide), string(agent.Summarize))
 	o.Given = f.Changed
 }
 
@@ -115,6 +120,8 @@ func (o *ModelFlags) Check() error {
 		return Usagef("--timeout and --command-timeout must be positive")
 	case o.Temperature < 0 || o.Temperature > 2:
 		return Usagef("--temperature must be between 0 and 2")
+	case o.Compact != autoCompact && !slices.Contains(agent.Compactions(), agent.Compaction(o.Compact)):
+		return Usagef("invalid --compact %q: choose auto, none, elide or summary", o.Compact)
 	}
 	if o.Pack != "" {
 		pack, err := prompt.Load(o.Pack)
@@ -125,6 +132,25 @@ func (o *ModelFlags) Check() error {
 	}
 	_, err := o.ActionFormat()
 	return err
+}
+
+// autoCompact leaves the strategy to the format.
+const autoCompact = "auto"
+
+// compaction is the strategy for a format. The models behind XML were trained without one, and a recording has had its
+// own.
+func (o *ModelFlags) compaction(recorded bool) func(agent.Format) agent.Compaction {
+	return func(f agent.Format) agent.Compaction {
+		switch {
+		case recorded:
+			return agent.NoCompaction
+		case o.Compact != autoCompact:
+			return agent.Compaction(o.Compact)
+		case f.Name() == trajectory.FormatXML:
+			return agent.NoCompaction
+		}
+		return agent.Summarize
+	}
 }
 
 // ActionFormat is the format that the flags ask for; nil where the model's name decides.
@@ -193,6 +219,7 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 	if m.Context > 0 && (o.Context == 0 || m.Context < o.Context) {
 		a.Limits.Context = m.Context
 	}
+	a.Compact = o.compaction(m.IsRecorded())
 	if o.Given("temperature") {
 		a.Sampling.Temperature = &o.Temperature
 	}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// rulesFiles are the files in which projects keep rules for those who work on them, in the order in which they are read.
+// rulesFiles are the files in which projects keep rules for those who work on them, in the order of reading.
 var rulesFiles = []string{"AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md", ".github/CONTRIBUTING.md"}
 
 const (

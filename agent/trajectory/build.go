@@ -34,6 +34,7 @@ const (
 	extraOutOfDisk    = "out_of_disk"
 	extraReasoning    = "reasoning_tokens" // metrics
 	extraVersion      = "policy_version"   // metrics: Sample.PolicyVersion
+	extraCompactions  = "compactions"      // step: what was left out of its prompt, beside what was before
 )
 
 // NewDocument makes an ATIF document from the events of a log. The rollout need not have ended.
@@ -42,6 +43,7 @@ func NewDocument(events []Event) (*Document, error) {
 		return nil, fmt.Errorf("%w: it has no header", ErrLog)
 	}
 	d := documentOf(events[0].Header)
+	var compactions []Compaction // since the last reply
 	for _, e := range events[1:] {
 		delete(d.Extra, extraStop) // an end that other events follow was taken back
 		switch e.Kind {
@@ -52,7 +54,14 @@ func NewDocument(events []Event) (*Document, error) {
 			}
 			d.Steps = append(d.Steps, Step{Timestamp: stamp(e.Time), Source: source, Message: Text(e.Message.Content)})
 		case KindReply:
-			d.Steps = append(d.Steps, replyStep(e.Time, e.Reply, len(d.Steps)+1))
+			s := replyStep(e.Time, e.Reply, len(d.Steps)+1)
+			if len(compactions) > 0 {
+				s.Extra[extraCompactions] = compactions
+				compactions = nil
+			}
+			d.Steps = append(d.Steps, s)
+		case KindCompaction:
+			compactions = append(compactions, *e.Compaction)
 		case KindObservation:
 			if len(d.Steps) == 0 || d.Steps[len(d.Steps)-1].Source != SourceAgent {
 				return nil, fmt.Errorf("%w: event %d observes nothing: no reply came before it", ErrLog, e.Seq)

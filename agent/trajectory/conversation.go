@@ -62,6 +62,14 @@ type Usage struct {
 	Reasoning  int `json:"reasoning,omitempty"`
 }
 
+// Add adds the usage of another reply.
+func (u *Usage) Add(v Usage) {
+	u.Prompt += v.Prompt
+	u.Completion += v.Completion
+	u.Cached += v.Cached
+	u.Reasoning += v.Reasoning
+}
+
 // Sample is one call of the model as token rows need it: exactly the ids that it read, the ids that it sampled, and
 // their log-probabilities under the policy that sampled them. Logprobs is empty or as long as CompletionIDs.
 type Sample struct {

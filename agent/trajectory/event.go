@@ -19,6 +19,7 @@ const (
 	KindMessage     Kind = "message"     // a system or user message that was added to the conversation
 	KindReply       Kind = "reply"       // the model's answer, before anything in it was run
 	KindObservation Kind = "observation" // the message that answers it
+	KindCompaction  Kind = "compaction"  // what was left out of the conversation from here on
 	KindStop        Kind = "stop"        // how the rollout ended
 )
 
@@ -33,6 +34,7 @@ type Event struct {
 	Message     *Message     `json:"message,omitempty"`
 	Reply       *Reply       `json:"reply,omitempty"`
 	Observation *Observation `json:"observation,omitempty"`
+	Compaction  *Compaction  `json:"compaction,omitempty"`
 	Stop        *Stop        `json:"stop,omitempty"`
 }
 
@@ -63,6 +65,21 @@ const (
 	FormatTools = "tools"
 )
 
+// Compaction says how the conversation that is sent was made shorter, by the indexes of its messages at that time. The
+// messages themselves stay in the log.
+type Compaction struct {
+	// Strategy is the agent's word.
+	Strategy string `json:"strategy"`
+	// Elided are messages whose text was replaced by a line that says so.
+	Elided []int `json:"elided,omitempty"`
+	// Summary, when not empty, took the place of the messages from From up to To, which is not one of them.
+	Summary string `json:"summary,omitempty"`
+	From    int    `json:"from,omitempty"`
+	To      int    `json:"to,omitempty"`
+	// Usage is what the summary took.
+	Usage Usage `json:"usage,omitzero"`
+}
+
 // Stop says how a rollout ended.
 type Stop struct {
 	Reason StopReason `json:"reason"`
@@ -85,6 +102,9 @@ func ReplyEvent(r Reply) Event { return Event{Kind: KindReply, Reply: &r} }
 // ObservationEvent logs the message that answers a reply. See [HeaderEvent].
 func ObservationEvent(o Observation) Event { return Event{Kind: KindObservation, Observation: &o} }
 
+// CompactionEvent logs that the conversation was made shorter. See [HeaderEvent].
+func CompactionEvent(c Compaction) Event { return Event{Kind: KindCompaction, Compaction: &c} }
+
 // StopEvent logs the end. See [HeaderEvent].
 func StopEvent(s Stop) Event { return Event{Kind: KindStop, Stop: &s} }
 
@@ -95,6 +115,7 @@ func (e Event) check() error {
 		KindMessage:     e.Message != nil,
 		KindReply:       e.Reply != nil,
 		KindObservation: e.Observation != nil,
+		KindCompaction:  e.Compaction != nil,
 		KindStop:        e.Stop != nil,
 	}
 	if _, known := set[e.Kind]; !known {

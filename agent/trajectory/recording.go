@@ -13,10 +13,13 @@ import (
 // Recording is a rollout as it was, read from an event log or from a document.
 type Recording struct {
 	Header Header
-	// Messages is the conversation in order, exactly as it was sent: what a resumed rollout sends next begins with it.
+	// Messages is the conversation in order, every message as it was when it was new: what a resumed rollout sends next
+	// begins with it, except for what Compactions have left out.
 	Messages []Message
 	// Turns are the model's replies with what followed each.
 	Turns []Turn
+	// Compactions say where the conversation that was sent was made shorter. Token ids are those that were sent.
+	Compactions []Compaction
 	// Stop is nil where the rollout did not end.
 	Stop *Stop
 	// Started is the time of the first event; zero where it is not known.
@@ -60,6 +63,8 @@ func Record(events []Event) (*Recording, error) {
 			r.Messages = append(r.Messages, e.Observation.Message)
 			last := &r.Turns[len(r.Turns)-1]
 			last.Observations = append(last.Observations, *e.Observation)
+		case KindCompaction:
+			r.Compactions = append(r.Compactions, *e.Compaction)
 		case KindStop:
 			stop := *e.Stop
 			r.Stop = &stop

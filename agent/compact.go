@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepswe/agent/trajectory"
+)
+
+// Compaction is what a rollout does when its conversation no longer fits into the model's context. Whatever it does is
+// recorded, so that a resumed rollout sends the same; the log and the trajectory keep every message as it was.
+type Compaction string
+
+// The strategies. A model that was trained without one, as DeepSWE was, never sees one: NoCompaction is the default.
+const (
+	NoCompaction Compaction = "none"
+	// Elide replaces old observations by a line that says so, the oldest first.
+	Elide Compaction = "elide"
+	// Summarize elides, and where that is not enough lets the model replace all but the last turns by a summary.
+	Summarize Compaction = "summary"
+)
+
+// Compactions are the names of all strategies.
+func Compactions() []Compaction { return []Compaction{NoCompaction, Elide, Summarize} }
+
+const (
+	// compactAt is the share of the usable context, in percent, that begins a compaction, elideTo the share that is left
+	// after it: far enough below that the prompts of many steps begin alike, as servers that cache them need.
+	compactAt = 80
+	elideTo   = 50
+	// summarizeAbove is the share that eliding must reach, or the summary follows.
+	summarizeAbove = 65
+	// keptTurns are the last turns that stay as they are.
+	keptTurns = 4
+	// smallestElided is the least of an observation, in bytes, that is worth eliding.
+	smallestElided = 400
+)
+
+// elided stands for an old observation.
+const elided = "[Output elided to save context: %d characters. Run the call again if you need it.]"
+
+// adviceSummarize asks the model for a summary.
+const adviceSummarize = `The context is nearly full. Everything above, except for the task and the most recent steps, ` +
+	`will be replaced by your answer to this message. Do not call a tool now. Write down, for yourself, everything that ` +
+	`you need to continue: what you found out (files, functions, line numbers, causes), what you changed and why, which ` +
+	`commands and tests you ran with which results, and what is left to do.`
+
+// summaryFrame introduces a summary.
+const summaryFrame = "The earlier steps of this session were replaced by this summary, which you wrote:\n\n"
+
+// compacting reports whether the rollout makes room when it needs some.
+func (r *rollout) compacting() bool { return r.compaction == Elide || r.compaction == Summarize }
+
+// compact makes room in the conversation where it needs some, or in any case where the server has said that it is too
+// long. It reports whether anything changed; an error is that of the record.
+func (r *rollout) compact(ctx context.Context, needed bool) (changed bool, err error) {
+	if !r.compacting() || !needed && !r.budget.above(compactAt) {
+		return false, nil
+	}
+	before := r.budget.prompt()
+	if c := r.planElision(needed); len(c.Elided) > 0 {
+		if err := r.compacted(c); err != nil {
+			return false, err
+		}
+		changed = true
+	}
+	if r.compaction == Summarize && (r.budget.above(summarizeAbove) || needed && !changed) {
+		c, ok := r.summarize(ctx)
+		if ok {
+			if err := r.compacted(c); err != nil {
+				return changed, err
+			}
+			changed = true
+		}
+	}
+	if changed {
+		r.emit(Event{Kind: EventCompaction, Text: fmt.Sprintf("context compacted: about %d tokens became %d", before,
+			r.budget.prompt())})
+	}
+	return changed, nil
+}
+
+// planElision chooses observations to elide, the oldest first, until enough room is made.
+func (r *rollout) planElision(needed bool) trajectory.Compaction {
+	c := trajectory.Compaction{Strategy: string(Elide)}
+	size := sizeOf(r.messages)
+	target := size * elideTo / 100
+	if now := r.budget.prompt(); r.budget.context > 0 && !needed && now > 0 {
+		target = int(float64(size) * float64(r.budget.usable()*elideTo/100) / float64(now))
+	}
+	opening := r.openingLength()
+	for i := opening; i < r.turnStart(keptTurns) && size > target; i++ {
+		m := r.messages[i]
+		if m.Role == RoleAssistant || len(m.Content) < smallestElided {
+			continue
+		}
+		size -= len(m.Content) - len(elided)
+		c.Elided = append(c.Elided, i)
+	}
+	return c
+}
+
+// openingLength is how many messages come before the first reply.
+func (r *rollout) openingLength() int {
+	i := slices.IndexFunc(r.messages, func(m Message) bool { return m.Role == RoleAssistant })
+	if i < 0 {
+		return len(r.messages)
+	}
+	return i
+}
+
+// turnStart is the index of the reply that begins the nth turn from the end.
+func (r *rollout) turnStart(n int) int {
+	for i, m := range slices.Backward(r.messages) {
+		if m.Role == RoleAssistant {
+			if n--; n == 0 {
+				return i
+			}
+		}
+	}
+	return 0
+}
+
+// summarize asks the model for a summary of all turns but the last two.
+func (r *rollout) summarize(ctx context.Context) (trajectory.Compaction, bool) {
+	const kept = 2
+	c := trajectory.Compaction{Strategy: string(Summarize), From: r.openingLength(), To: r.turnStart(kept)}
+	if c.To <= c.From {
+		return c, false
+	}
+	reply, err := r.Model.Complete(ctx, Request{
+		Messages: append(slices.Clip(r.messages), Message{Role: RoleUser, Content: adviceSummarize}),
+		Tools:    r.format.Offer(r.specs), Sampling: r.Sampling, MaxTokens: r.replyTokens(), Dir: r.dir,
+		OnText: func(string) {},
+	})
+	text := reply.Message.Content
+	if _, after, thought := strings.Cut(text, "</think>"); thought {
+		text = after
+	}
+	if text = strings.TrimSpace(text); err != nil || text == "" {
+		r.log.Info("the model gave no summary", "error", err)
+		return c, false
+	}
+	r.out.Usage.Add(reply.Usage)
+	c.Usage = reply.Usage
+	c.Summary = summaryFrame + valid(text)
+	return c, true
+}
+
+// compacted records a compaction, and applies it.
+func (r *rollout) compacted(c trajectory.Compaction) error {
+	if err := r.record(trajectory.CompactionEvent(c)); err != nil {
+		return err
+	}
+	return r.applyCompaction(c)
+}
+
+// applyCompaction changes the conversation as a compaction says, which may be one of a log.
+func (r *rollout) applyCompaction(c trajectory.Compaction) error {
+	before := sizeOf(r.messages)
+	messages := slices.Clone(r.messages)
+	for _, i := range c.Elided {
+		if i < 0 || i >= len(messages) {
+			return fmt.Errorf("%w: a compaction of message %d of %d", trajectory.ErrLog, i, len(messages))
+		}
+		messages[i].Content = fmt.Sprintf(elided, len(messages[i].Content))
+	}
+	if c.Summary != "" {
+		if c.From < 0 || c.To < c.From || c.To > len(messages) {
+			return fmt.Errorf("%w: a summary of messages %d to %d of %d", trajectory.ErrLog, c.From, c.To, len(messages))
+		}
+		messages = slices.Replace(messages, c.From, c.To, Message{Role: RoleUser, Content: c.Summary})
+	}
+	r.messages = messages
+	r.budget.shrink(before, sizeOf(messages))
+	return nil
+}
+
+// sizeOf is the size of messages, in bytes.
+func sizeOf(messages []Message) int {
+	var b budget
+	b.add(messages...)
+	return b.pending
+}
