@@ -46,6 +46,11 @@ type Settings struct {
 	Format   Format
 	Limits   Limits
 	Sampling Sampling
+	// Cost returns what usage costs; nil where that is not known.
+	Cost func(Usage) float64
+	// Review, when not nil, is asked before a call runs, except for those that a resumed rollout runs again. Where it
+	// returns a text, the call is not run, and the model is told the text in its place.
+	Review func(ctx context.Context, c tools.Call) (instead string, err error)
 	// Compact chooses by the format what happens when the context is nearly full; nothing does where it is nil.
 	Compact func(f Format) Compaction
 	// Tokens requests the token ids and logprobs of every reply.
@@ -90,6 +95,9 @@ type Limits struct {
 	Context int
 	// ReplyTokens is the maximum number of tokens of one reply; 0 leaves it to the server, within the context.
 	ReplyTokens int
+	// Cost is how much the replies may cost together, as [Settings.Cost] counts it; unlimited by default. The reply that
+	// exceeds it is the last one. It counts everything, also what came before a rollout was reopened.
+	Cost float64
 	// FormatErrors is how many consecutive replies may hold no well-formed call: 5 by default.
 	FormatErrors int
 	// Repeats is how often the same calls with the same results may follow each other: 5 by default. The model is warned

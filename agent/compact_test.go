@@ -81,8 +81,8 @@ func longAgent(m *chatty, c Compaction, limit int) *Agent {
 	return a
 }
 
-// A task that is many times longer than the context ends as it should, and without a strategy it does not. No request is
-// longer than the context, the task stays in front of all of them, and every native call keeps its answer.
+// A task that is many times longer than the context ends as it should, and without a strategy it does not. No request
+// is longer than the context, the task stays in front of all of them, and every native call keeps its answer.
 func TestLongTasksFit(t *testing.T) {
 	t.Parallel()
 	for _, f := range formats() {

@@ -52,6 +52,7 @@ const (
 	Submitted    = trajectory.Submitted
 	MaxSteps     = trajectory.MaxSteps
 	MaxContext   = trajectory.MaxContext
+	MaxCost      = trajectory.MaxCost
 	Timeout      = trajectory.Timeout
 	FormatErrors = trajectory.FormatErrors
 	Stuck        = trajectory.Stuck

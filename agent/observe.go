@@ -50,6 +50,8 @@ Do not ask for human help: decide for yourself and continue. When the work is do
 
 	adviceUnknown = `Unknown tool %q, so nothing was run. Available tools: %s.`
 
+	adviceDeclined = `This call was not run. The user says: `
+
 	adviceTooEarly = `This call was not run because an earlier call of the same response failed. ` +
 		`Look at its result, and call finish again when the work is done.`
 

@@ -136,7 +136,8 @@ func Rerun(
 		for i, turn := range rec.Turns {
 			results := recordedResults(turn)
 			for n, a := range recordedActions(rec.Header.Format, specs, turn) {
-				refused := n < len(results) && results[n].Failed && a.Call.Name == finishTool
+				refused := n < len(results) && results[n].Failed &&
+					(a.Call.Name == finishTool || strings.HasPrefix(results[n].Output, adviceDeclined))
 				if !a.runs() || refused {
 					continue
 				}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"deepswe/agent/trajectory"
 	"deepswe/tools"
@@ -175,7 +176,9 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 		}
 		return stop, nil
 	}
+	r.declined = declinedCalls(reading, turn.Turn)
 	results, err := r.act(ctx, reading.Actions)
+	r.declined = nil
 	if err != nil {
 		if stop := stopped(ctx); stop != "" {
 			return stop, nil
@@ -194,6 +197,17 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 		return SandboxError, err
 	}
 	return stop, nil
+}
+
+// declinedCalls are the ids of the calls of a turn that the user did not let run.
+func declinedCalls(reading Reading, turn trajectory.Turn) map[string]bool {
+	declined := map[string]bool{}
+	for i, result := range recordedResults(turn) {
+		if i < len(reading.Actions) && result.Failed && strings.HasPrefix(result.Output, adviceDeclined) {
+			declined[reading.Actions[i].Call.ID] = true
+		}
+	}
+	return declined
 }
 
 // goesOn reports whether a rollout that ended with the turn, which is the last one, is to go on all the same.

@@ -40,6 +40,8 @@ type rollout struct {
 	invalid    int  // consecutive format errors
 	before     int  // replies that do not count against the limit, because the rollout has ended since
 	opened     bool // the header and the first messages are recorded
+	// declined are the ids of the calls of a recorded turn that the user did not let run.
+	declined map[string]bool
 	// replaying is set while recorded turns are gone through again.
 	replaying bool
 	// unbounded is set once the server refused our own bound on a reply.
@@ -197,6 +199,8 @@ func (r *rollout) exhausted(ctx context.Context) StopReason {
 		return MaxSteps
 	case r.budget.full():
 		return MaxContext
+	case r.Cost != nil && r.limits.Cost > 0 && r.Cost(r.out.Usage) >= r.limits.Cost:
+		return MaxCost
 	}
 	return ""
 }
@@ -414,6 +418,16 @@ func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, erro
 			return nil, err
 		}
 		r.emit(Event{Kind: EventCall, Call: &a.Call})
+		declined, err := r.review(ctx, a.Call)
+		if err != nil {
+			return nil, err
+		}
+		if declined != "" {
+			results[i].result = tools.Result{Output: declined, Failed: true}
+			r.emit(Event{Kind: EventResult, Call: &a.Call, Result: &results[i].result})
+			failed = true
+			continue
+		}
 		start := r.now()
 		result, err := r.tools.Run(ctx, r.sandbox, a.Call)
 		if err != nil {
@@ -425,6 +439,22 @@ func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, erro
 		submitted, failed = submitted || result.Finished, failed || result.Failed
 	}
 	return results, nil
+}
+
+// review asks the user about a call, and returns what the model is told in place of a result; empty where the call is
+// to run.
+func (r *rollout) review(ctx context.Context, c tools.Call) (string, error) {
+	if r.declined[c.ID] {
+		return adviceDeclined, nil // as it was; the recorded words take the place of these
+	}
+	if r.Review == nil || r.replaying {
+		return "", nil
+	}
+	instead, err := r.Review(ctx, c)
+	if err != nil || instead == "" {
+		return "", err
+	}
+	return adviceDeclined + valid(instead), nil
 }
 
 // judge returns the reason to end the rollout after these results, or a warning for a model that repeats itself.

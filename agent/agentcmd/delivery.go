@@ -207,7 +207,16 @@ func commitMessage(s solveSettings, answer string) string {
 // deliver applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that cannot be committed
 // is no failure of the run: it is kept, and the report says how to go on.
 func (j *job) deliver(ctx context.Context, report *outcome) error {
-	ctx, cancel := context.WithTimeout(ctx, longestDelivery)
+	apply := j.o.apply != ""
+	if j.o.apply == applyAsk {
+		var err error
+		if apply, err = j.confirmApply(ctx, report.diff); err != nil {
+			apply = false
+			report.add("not applied, because nobody answered")
+		}
+		report.shown = true
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
 	defer cancel()
 	done := delivery{Repo: j.target}
 	if j.o.branch != "" {
@@ -224,7 +233,7 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 		}
 		report.Branch, report.Commit = done.Branch, done.Commit
 	}
-	if j.o.apply != "" {
+	if apply {
 		if err := repo.Apply(ctx, j.target, report.diff); err != nil {
 			return cli.Usagef("%w: the repository has changed since; the patch is kept", err)
 		}

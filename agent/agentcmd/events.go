@@ -8,6 +8,7 @@ import (
 	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/repo"
+	"deepswe/tools"
 )
 
 // watcher shows a rollout as it goes on.
@@ -52,6 +53,13 @@ type (
 	ready string
 )
 
+// question is put to the user: about a call, or about the patch and the directory that it is to be applied to.
+type question struct {
+	Call   *tools.Call
+	Patch  []byte
+	Target string
+}
+
 // checked is the result of the demo's tests.
 type checked struct {
 	Type    string `json:"type"` // "check"
@@ -61,12 +69,14 @@ type checked struct {
 }
 
 // newWatcher returns the watcher that the flags ask for, and whether it wants the model's text as it arrives.
-func newWatcher(d Deps, asJSON bool) (w watcher, stream bool) {
-	if asJSON {
+func newWatcher(d Deps, o *solveOptions) (w watcher, stream bool) {
+	if o.json {
 		return &jsonWatcher{cli.NewJSONLines(d.Out)}, false
 	}
 	on := cli.ScreenOf(d.Err)
-	return newScreen(d.Out, on.Live() && cli.IsTerminal(d.Out), on, newStyles(on.Renderer())), on.Live()
+	s := newScreen(d.Out, on.Live() && cli.IsTerminal(d.Out), on, newStyles(on.Renderer()))
+	s.verbose = o.verbose
+	return s, on.Live()
 }
 
 // jsonWatcher prints JSON lines. A reader that goes away must not end the rollout: only the result's own line must be

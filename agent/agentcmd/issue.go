@@ -20,6 +20,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/env/github"
+	"deepswe/env/repo"
 )
 
 // maxStatement is the most that is read of an issue's text: far above any issue, far below any context.
@@ -28,10 +29,60 @@ const maxStatement = 1 << 20
 // issuePath is the path of an issue on GitHub and compatible hosts.
 var issuePath = regexp.MustCompile(`^/[^/]+/[^/]+/(issues|pull)/\d+/?$`)
 
-// input is what solve works on: a text, or the address of an issue.
+// issueNumber is how people name an issue: #12 of the repository's own origin, or owner/repo#12 on GitHub.
+var issueNumber = regexp.MustCompile(`^([\w.-]+/[\w.-]+)?#(\d+)$`)
+
+// issueURL is the address of an issue on GitHub; empty where the repository is not named.
+func issueURL(repository, number string) string {
+	if repository == "" {
+		return ""
+	}
+	return "https://github.com/" + repository + "/issues/" + number
+}
+
+// input is what solve works on: a text, or the address of an issue. An issue of the repository's origin has a number,
+// and its address is still to be found.
 type input struct {
-	text string
-	url  string
+	text   string
+	url    string
+	number string
+}
+
+// remoteAddress takes the host and the path of a repository from the forms of a remote's address.
+var remoteAddress = regexp.MustCompile(
+	`^(?:https?://|ssh://|git://)?(?:[^@/]+@)?([^/:]+(?::\d+)?)[:/]([^/]+/.+?)(?:\.git)?/?$`)
+
+// originIssue is the address of an issue by the address of its repository; empty where that is none of a host.
+func originIssue(remote, number string) string {
+	m := remoteAddress.FindStringSubmatch(remote)
+	if m == nil {
+		return ""
+	}
+	scheme, host := "https", m[1]
+	switch {
+	case strings.HasPrefix(remote, "http://"):
+		scheme = "http"
+	case !strings.HasPrefix(remote, "https://"):
+		host, _, _ = strings.Cut(host, ":") // the port of another service
+	}
+	return scheme + "://" + host + "/" + m[2] + "/issues/" + number
+}
+
+// findOrigin turns the number of an issue into its address, by the repository's remote.
+func (j *job) findOrigin(ctx context.Context) error {
+	if j.in.number == "" || j.in.url != "" {
+		return nil
+	}
+	remote, err := repo.Remote(ctx, j.o.repo)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	if j.in.url = originIssue(remote, j.in.number); j.in.url == "" {
+		return cli.Usagef("#%s is an issue of the repository's origin, and %s has no origin on a host: give the issue's URL",
+			j.in.number, j.o.repo)
+	}
+	j.o.repoGiven = true
+	return nil
 }
 
 // readInput reads the issue that the command line names: an argument, a file, or standard input for "-".
@@ -53,6 +104,12 @@ func readInput(args []string, file string, stdin io.Reader) (input, error) {
 			"or --issue-file FILE; --demo shows how it works")
 	}
 	text := strings.Join(args, " ")
+	if info, err := os.Stat(text); err == nil && info.Mode().IsRegular() {
+		return input{}, fmt.Errorf("%s is a file: is its content the issue? To fix: --issue-file %s", text, text)
+	}
+	if m := issueNumber.FindStringSubmatch(text); m != nil {
+		return input{number: m[2], url: issueURL(m[1], m[2])}, nil
+	}
 	switch u, err := url.Parse(text); {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 	case issuePath.MatchString(u.Path):

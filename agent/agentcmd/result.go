@@ -33,11 +33,13 @@ type outcome struct {
 	Omitted []repo.Omission `json:"omitted,omitempty"`
 	Tokens  attempt.Tokens  `json:"tokens"`
 	Seconds float64         `json:"seconds"`
-	Answer  string          `json:"answer,omitempty"`
-	Applied bool            `json:"applied"`
-	Branch  string          `json:"branch,omitempty"`
-	Commit  string          `json:"commit,omitempty"`
-	Error   string          `json:"error,omitempty"`
+	// Cost is what the replies cost, by the prices of the configuration; absent where it has none for the model.
+	Cost    *float64 `json:"cost,omitempty"`
+	Answer  string   `json:"answer,omitempty"`
+	Applied bool     `json:"applied"`
+	Branch  string   `json:"branch,omitempty"`
+	Commit  string   `json:"commit,omitempty"`
+	Error   string   `json:"error,omitempty"`
 
 	// Detail says in a sentence what Status means here, where that is not plain.
 	Detail string `json:"detail,omitempty"`
@@ -46,7 +48,8 @@ type outcome struct {
 	// Next are the commands that go on with the run or deliver its patch.
 	Next []string `json:"next,omitempty"`
 
-	diff []byte
+	diff  []byte
+	shown bool // the user has seen the diff
 }
 
 // add adds a sentence to the detail.
@@ -64,6 +67,9 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 		Detail: explain(r, j.attempt.Limits), diff: r.Patch.Diff,
 		Tokens:  attempt.Tokens{Prompt: out.Usage.Prompt, Completion: out.Usage.Completion, Cached: out.Usage.Cached},
 		Seconds: (r.StartTime + out.Elapsed + r.PatchTime).Round(time.Millisecond).Seconds(),
+	}
+	if j.attempt.Cost != nil {
+		report.Cost = new(j.attempt.Cost(out.Usage))
 	}
 	report.Patch, report.Trajectory = j.path(attempt.PatchFile), j.path(attempt.TrajectoryFile)
 	err := errors.Join(r.Err, out.Err)
@@ -88,7 +94,7 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 	switch wanted := j.o.apply != "" || j.o.branch != ""; {
 	case !wanted || !patched || err != nil:
 	case out.StopReason == agent.Submitted:
-		err = j.deliver(context.WithoutCancel(ctx), &report)
+		err = j.deliver(ctx, &report)
 	case report.Patch != nil:
 		report.add("not applied, because the agent did not finish (git apply " + *report.Patch + ")")
 	}
@@ -172,6 +178,8 @@ func explain(r attempt.Result, l agent.Limits) string {
 				window)
 		}
 		return fmt.Sprintf("the conversation has filled %s; --context allows more, up to what the endpoint serves", window)
+	case agent.MaxCost:
+		return fmt.Sprintf("the cost limit of %.2f is reached; --max-cost allows more", l.Cost)
 	case agent.Timeout:
 		return fmt.Sprintf("the time limit of %s is reached; --timeout allows more", l.Wall)
 	case agent.FormatErrors:

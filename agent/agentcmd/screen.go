@@ -23,6 +23,7 @@ type screen struct {
 	*cli.Screen // its lock guards what follows
 	out         io.Writer
 	shared      bool // out is seen on the same terminal
+	verbose     bool
 	styles      styles
 	began       time.Time
 
@@ -111,6 +112,8 @@ func (s *screen) show(happened any) {
 		s.event(h)
 	case checked:
 		s.check(h)
+	case question:
+		s.ask(h)
 	}
 }
 
@@ -185,7 +188,10 @@ func (s *screen) event(e agent.Event) {
 	case agent.EventReply:
 		s.said = ""
 		s.tokens = e.Usage.Prompt + e.Usage.Completion
-		if text := spoken(e.Text); text != "" {
+		if s.verbose {
+			s.Line(s.row(e.Step, " ", ""))
+			s.full(e.Text)
+		} else if text := spoken(e.Text); text != "" {
 			s.Line(s.row(e.Step, " ", s.styles.dim.Render(cli.Cut(text, s.Width()-7))))
 		}
 	case agent.EventCall:
@@ -219,6 +225,10 @@ func (s *screen) result(e agent.Event) {
 		text += "  " + s.styles.dim.Render(took)
 	}
 	s.Line(s.row(e.Step, mark, text))
+	s.edited(e)
+	if s.verbose {
+		s.full(e.Result.Output)
+	}
 	s.doing = ""
 }
 
@@ -251,6 +261,11 @@ func (s *screen) finish(o outcome) error {
 	if o.Run == "" {
 		return nil // nothing began, and main prints why
 	}
+	var lost error
+	if s.shared && len(o.diff) > 0 && !o.shown { // for people who watch both streams, the summary comes last
+		s.Line("")
+		_, lost = io.WriteString(s.out, s.patch(o.diff))
+	}
 	s.Line("")
 	s.Line(s.verdict(o))
 	if o.Detail != "" {
@@ -281,11 +296,8 @@ func (s *screen) finish(o outcome) error {
 		}
 		s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", label)) + command)
 	}
-	if len(o.diff) == 0 {
-		return nil
-	}
-	if s.shared {
-		s.Line("") // people who watch both streams want a gap before the patch
+	if len(o.diff) == 0 || s.shared {
+		return lost
 	}
 	return cli.WriteText(s.out, o.diff)
 }
@@ -307,6 +319,9 @@ func (s *screen) verdict(o outcome) string {
 		cli.Plural(o.Steps, "step"), cli.Clock(time.Since(s.began)))
 	if o.Tokens.Completion > 0 {
 		text += fmt.Sprintf(", %s tokens read, %s tokens written", cli.Count(o.Tokens.Prompt), cli.Count(o.Tokens.Completion))
+	}
+	if o.Cost != nil {
+		text += fmt.Sprintf(", cost %.2f", *o.Cost)
 	}
 	return text
 }

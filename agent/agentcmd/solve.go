@@ -48,14 +48,21 @@ type solveOptions struct {
 	further   string // the run to go on with after a further instruction
 	out       string
 	json      bool
+	verbose   bool
+	confirm   bool
+	maxCost   float64
+	prices    *cli.Prices
 
 	flags *pflag.FlagSet
 
 	choice cli.SandboxChoice // of the flags and the configuration
 }
 
-// applyAll is --apply without a word.
-const applyAll = "all"
+// The words of --apply. applyAll is the one that is meant without a word.
+const (
+	applyAll = "all"
+	applyAsk = "ask"
+)
 
 const solveHelp = `Fix an issue in a repository.
 
@@ -104,12 +111,15 @@ func newSolve(d Deps) *cobra.Command {
 	o.CheckoutFlags.Add(cmd)
 	o.AddImages(cmd)
 	o.ModelFlags.Add(cmd)
-	f.StringVar(&o.apply, "apply", "", "apply the patch to the repository, all of it or nothing")
+	f.StringVar(&o.apply, "apply", "", "apply the patch to the repository, all of it or nothing; =ask shows it first")
 	f.Lookup("apply").NoOptDefVal = applyAll
 	f.StringVar(&o.branch, "branch", "", "commit the patch as the new branch `NAME`")
 	f.StringVar(&o.resume, "resume", "", "go on with the `RUN` that was killed, interrupted or stopped by a limit")
 	f.StringVar(&o.further, "continue", "", "go on with `RUN` after a further instruction, which is the argument")
 	f.StringVar(&o.out, "out", "", "keep the run in `DIR`, which must not hold one yet")
+	f.BoolVar(&o.confirm, "confirm", false, "ask before each command and edit; an answer can go to the model in its place")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "show thoughts and outputs in full")
+	f.Float64Var(&o.maxCost, "max-cost", 0, "stop when the replies have cost `AMOUNT`, by the configuration's prices")
 	f.BoolVar(&o.json, "json", false, "print events as JSON lines; the last one is the result")
 	for _, other := range []string{"repo", "issue-file", "apply", "branch"} {
 		cmd.MarkFlagsMutuallyExclusive("demo", other)
@@ -139,11 +149,35 @@ func (o *solveOptions) complete(w cli.World) error {
 		}
 		o.fill(c)
 	}
+	if err := o.checkDelivery(w); err != nil {
+		return err
+	}
+	o.prices = c.Prices
 	if o.choice, err = o.Choice(c); err != nil {
 		return err
 	}
 	o.choice.Demo = o.demo
 	return errors.Join(o.Check(), o.choice.Check())
+}
+
+// checkDelivery checks what the user is asked about, and whether there is somebody to ask.
+func (o *solveOptions) checkDelivery(w cli.World) error {
+	switch o.apply {
+	case "", applyAll, applyAsk:
+	case "true":
+		o.apply = applyAll
+	case "false":
+		o.apply = ""
+	default:
+		return cli.Usagef("invalid --apply=%s: choose all or ask", o.apply)
+	}
+	if o.maxCost < 0 {
+		return cli.Usagef("--max-cost must not be negative")
+	}
+	if (o.apply == applyAsk || o.confirm) && (o.json || !interactive(w)) {
+		return cli.Usagef("--apply=ask and --confirm require a terminal, and no --json: there is nobody to ask here")
+	}
+	return nil
 }
 
 // fill takes from the configuration what was not given.
@@ -178,7 +212,8 @@ func (o *solveOptions) input(args []string, d Deps) (input, error) {
 // runSolve works on the issue, cleans up, and reports the result: with --json also where the command line is wrong.
 func runSolve(ctx context.Context, d Deps, o *solveOptions, args []string) error {
 	j := &job{d: d, o: o}
-	j.watch, j.stream = newWatcher(d, o.json)
+	j.watch, j.stream = newWatcher(d, o)
+	j.questions.in = d.In
 	report, err := j.work(ctx, args)
 	if cerr := j.close(); cerr != nil {
 		d.Logger().Warn("what the run used could not all be given back; deepswe clean removes it later", "error", cerr)

@@ -45,6 +45,8 @@ type job struct {
 	rules    []string // files of the project's rules
 	stream   bool     // the watcher wants the model's text as it arrives
 
+	questions questions
+
 	// closers run in reverse order.
 	closers []func() error
 }
@@ -91,6 +93,9 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 			return cli.Usage(err)
 		}
 	}
+	if err = j.findOrigin(ctx); err != nil {
+		return err
+	}
 	if err = j.check(ctx); err != nil {
 		return err
 	}
@@ -120,6 +125,12 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		return err
 	}
 	j.attempt.Provider, j.attempt.Run, j.attempt.Stream = j.provider, j.id, j.stream
+	if err = j.setCost(model.Name); err != nil {
+		return err
+	}
+	if j.o.confirm {
+		j.attempt.Review = j.confirm
+	}
 	j.attempt.OnEvent = func(e agent.Event) {
 		j.tested.event(e)
 		j.watch.show(e)
@@ -148,6 +159,19 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		return cli.Usage(err)
 	}
 	j.watch.show(begin)
+	return nil
+}
+
+// setCost sets what the model's replies cost, where the configuration says so.
+func (j *job) setCost(model string) error {
+	price, known := j.o.prices.Of(model)
+	if !known && j.o.maxCost > 0 {
+		return cli.Usagef("--max-cost requires the price of %s, for a million tokens, in %s:\nprices:\n  %s: {input: 0.5, "+
+			"output: 1.5}", model, j.d.ConfigPath(), model)
+	}
+	if known {
+		j.attempt.Cost, j.attempt.Limits.Cost = price.Cost, j.o.maxCost
+	}
 	return nil
 }
 

@@ -27,6 +27,8 @@ import (
 // scripted is a model that gives its replies one after the other, and keeps what it was asked.
 type scripted struct {
 	replies []string
+	// before, when not nil, is called before each reply: what happens beside the rollout.
+	before func()
 
 	mu    sync.Mutex
 	asked []agent.Request
@@ -37,6 +39,9 @@ func (m *scripted) Complete(_ context.Context, r agent.Request) (agent.Reply, er
 	defer m.mu.Unlock()
 	n := len(m.asked)
 	m.asked = append(m.asked, r)
+	if m.before != nil {
+		m.before()
+	}
 	if n >= len(m.replies) {
 		return agent.Reply{}, fmt.Errorf("%w: no reply is left", agent.ErrModelUnavailable)
 	}
@@ -265,8 +270,8 @@ func TestApplyIsForFinishedWork(t *testing.T) {
 	}
 	// The same again: somebody has changed the file since, so nothing is touched and the patch is kept.
 	w.model.asked, w.model.replies = nil,
-		[]string{"<function=execute_bash>\n<parameter=cmd>echo bye > hello.txt; echo mine > " +
-			filepath.Join(own, "hello.txt") + "</parameter>\n</function>", submit}
+		[]string{"<function=execute_bash>\n<parameter=cmd>echo bye > hello.txt</parameter>\n</function>", submit}
+	w.model.before = func() { testkit.WriteFile(t, filepath.Join(own, "hello.txt"), "mine\n") }
 	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--apply",
 		"say bye"); code != cli.ExitUsage {
 		t.Fatalf("exit code %d\n%s", code, &w.err)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"deepswe/agent"
 	"deepswe/env/disk"
 	"deepswe/env/kubernetes"
 )
@@ -124,12 +126,40 @@ type Config struct {
 	Image   string `yaml:"image"`
 	Format  string `yaml:"format"`
 	Context int    `yaml:"context"`
+	// Prices are what models cost, by the name that requests ask for.
+	Prices *Prices `yaml:"prices"`
 	// RegistryMirror, ImageBudget and Disk are --registry-mirror, --image-budget and --disk.
 	RegistryMirror string `yaml:"registry_mirror"`
 	ImageBudget    string `yaml:"image_budget"`
 	Disk           string `yaml:"disk"`
 	// Kubernetes is about the pods of --env kubernetes.
 	Kubernetes *kubernetes.Pods `yaml:"kubernetes"`
+}
+
+// Price is what a model costs, in any currency, for a million tokens. Cached is for prompt tokens that the endpoint had
+// cached; where it is 0 they cost as much as others.
+type Price struct {
+	Input  float64 `yaml:"input"`
+	Cached float64 `yaml:"cached"`
+	Output float64 `yaml:"output"`
+}
+
+// Prices are the prices of models by their names.
+type Prices map[string]Price
+
+// Of returns the price of a model, and false where there is none.
+func (p *Prices) Of(model string) (Price, bool) {
+	if p == nil {
+		return Price{}, false
+	}
+	price, ok := (*p)[model]
+	return price, ok
+}
+
+// Cost is what usage costs.
+func (p Price) Cost(u agent.Usage) float64 {
+	return (float64(u.Prompt-u.Cached)*p.Input + float64(u.Cached)*cmp.Or(p.Cached, p.Input) +
+		float64(u.Completion)*p.Output) / 1e6
 }
 
 // ConfigPath is $XDG_CONFIG_HOME/deepswe/config.yaml, else ~/.config/deepswe/config.yaml; empty where there is no home.

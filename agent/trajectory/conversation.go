@@ -91,6 +91,7 @@ const (
 	Submitted    StopReason = "submitted"
 	MaxSteps     StopReason = "max_steps"
 	MaxContext   StopReason = "max_context"
+	MaxCost      StopReason = "max_cost"
 	Timeout      StopReason = "timeout"
 	FormatErrors StopReason = "format_errors"
 	Stuck        StopReason = "stuck"
@@ -103,7 +104,7 @@ const (
 // StopReasons returns all of them.
 func StopReasons() []StopReason {
 	return []StopReason{
-		Submitted, MaxSteps, MaxContext, Timeout, FormatErrors, Stuck, ModelError, Interrupted, SandboxError,
+		Submitted, MaxSteps, MaxContext, MaxCost, Timeout, FormatErrors, Stuck, ModelError, Interrupted, SandboxError,
 	}
 }
 

@@ -125,6 +125,15 @@ func Head(ctx context.Context, dir string) (string, error) {
 	return commit, nil
 }
 
+// Remote returns the address of the remote called origin of the repository around dir; empty where there is none.
+func Remote(ctx context.Context, dir string) (string, error) {
+	address, err := git{dir: dir, user: true}.line(ctx, nil, "config", "--get", "remote.origin.url")
+	if ctx.Err() != nil || errors.Is(err, ErrNoGit) {
+		return "", err
+	}
+	return address, nil
+}
+
 // Modified returns tracked files of the repository around dir that differ from its last commit, sorted: those that
 // cannot be told from it without running a filter of the repository's configuration count, too.
 func Modified(ctx context.Context, dir string) ([]string, error) {

@@ -1,0 +1,85 @@
+package agentcmd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"deepswe/agent/cli"
+	"deepswe/tools"
+)
+
+// questions asks the user on standard input.
+type questions struct {
+	in    io.Reader
+	lines *bufio.Reader
+}
+
+// errNoAnswer says that standard input has ended.
+var errNoAnswer = errors.New("standard input has ended: no answer")
+
+// line waits for a line of the user, or for the end of ctx. A terminal is looked at again and again, because a read
+// that has begun cannot be taken back.
+func (q *questions) line(ctx context.Context) (string, error) {
+	if q.lines == nil {
+		q.lines = bufio.NewReader(q.in)
+	}
+	if f, ok := q.in.(*os.File); ok && q.lines.Buffered() == 0 {
+		for {
+			if err := ctx.Err(); err != nil {
+				return "", err
+			}
+			ready := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+			if n, err := unix.Poll(ready, 100); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+	}
+	text, err := q.lines.ReadString('\n')
+	if err != nil && text == "" {
+		return "", errNoAnswer
+	}
+	return strings.TrimSpace(text), nil
+}
+
+// interactive reports whether there is somebody to ask.
+func interactive(w cli.World) bool {
+	f, ok := w.In.(*os.File)
+	return ok && cli.IsTerminal(f) && cli.ScreenOf(w.Err).Live()
+}
+
+// confirm asks the user before a command or an edit: an empty line or y runs it, n refuses it, and anything else is
+// told to the model in its place.
+func (j *job) confirm(ctx context.Context, c tools.Call) (instead string, err error) {
+	if c.Name != "execute_bash" && (c.Name != "file_editor" || c.Args["command"] == "view") {
+		return "", nil
+	}
+	j.watch.show(question{Call: &c})
+	answer, err := j.questions.line(ctx)
+	if err != nil {
+		return "", err
+	}
+	switch strings.ToLower(answer) {
+	case "", "y", "yes":
+		return "", nil
+	case "n", "no":
+		return "The user does not want this call to run. Choose another way.", nil
+	}
+	return answer, nil
+}
+
+// confirmApply asks whether the patch is to be applied.
+func (j *job) confirmApply(ctx context.Context, diff []byte) (bool, error) {
+	j.watch.show(question{Patch: diff, Target: j.target})
+	answer, err := j.questions.line(ctx)
+	if err != nil {
+		return false, err
+	}
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", nil
+}

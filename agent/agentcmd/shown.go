@@ -1,0 +1,163 @@
+package agentcmd
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"deepswe/agent"
+	"deepswe/agent/cli"
+	"deepswe/tools"
+)
+
+// Lines of an edit, and of a patch, that are shown at once. With --verbose an edit is shown whole.
+const (
+	editLines  = 12
+	patchLines = 60
+)
+
+// full shows a reply or an output in full, indented, without what would steer the terminal.
+func (s *screen) full(text string) {
+	if strings.TrimSpace(text) == "" {
+		return
+	}
+	for _, l := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		s.Line("      " + s.styles.dim.Render(cli.Plain(strings.TrimSuffix(l, "\r"))))
+	}
+}
+
+// edited shows what a call has changed in a file, as a diff would.
+func (s *screen) edited(e agent.Event) {
+	if e.Result.Failed || !s.verbose && !s.Live() {
+		return
+	}
+	lines := s.editOf(e.Call)
+	most := editLines
+	if s.verbose {
+		most = len(lines)
+	}
+	for i, l := range lines {
+		if i == most {
+			s.Line("      " + s.styles.dim.Render(fmt.Sprintf("… %d more lines", len(lines)-i)))
+			return
+		}
+		s.Line("      " + s.coloured(cli.Cut(l, s.Width()-7)))
+	}
+}
+
+// editOf is the lines of a call of file_editor that removes or adds text: "-" and "+", and the text.
+func (s *screen) editOf(c *tools.Call) []string {
+	if c.Name != "file_editor" {
+		return nil
+	}
+	var lines []string
+	add := func(mark, text string) {
+		if text == "" {
+			return
+		}
+		for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+			lines = append(lines, mark+cli.Plain(l))
+		}
+	}
+	switch c.Args["command"] {
+	case "str_replace":
+		add("-", c.Args["old_str"])
+		add("+", c.Args["new_str"])
+		var edits []struct {
+			Old string `json:"old_str"`
+			New string `json:"new_str"`
+		}
+		_ = json.Unmarshal([]byte(c.Args["edits"]), &edits) // absent in most calls
+		for _, e := range edits {
+			add("-", e.Old)
+			add("+", e.New)
+		}
+	case "insert":
+		add("+", c.Args["new_str"])
+	case "create":
+		add("+", c.Args["file_text"])
+	}
+	return lines
+}
+
+// coloured gives a line of a diff its colour.
+func (s *screen) coloured(line string) string {
+	switch {
+	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
+		return s.styles.name.Render(line)
+	case strings.HasPrefix(line, "+"):
+		return s.styles.good.Render(line)
+	case strings.HasPrefix(line, "-"):
+		return s.styles.bad.Render(line)
+	case strings.HasPrefix(line, "@@"):
+		return s.styles.dim.Render(line)
+	}
+	return line
+}
+
+// patch is how a patch is shown to people: in colour or, where it would push everything else off the screen, as the
+// number of lines that each file gains and loses.
+func (s *screen) patch(diff []byte) string {
+	var b strings.Builder
+	if bytes.Count(diff, []byte("\n")) > patchLines {
+		for _, f := range diffstat(diff) {
+			fmt.Fprintf(&b, " %s  %s %s\n", cli.CutLeft(cli.Plain(f.path), s.Width()-20),
+				s.styles.good.Render(fmt.Sprintf("+%d", f.added)), s.styles.bad.Render(fmt.Sprintf("-%d", f.removed)))
+		}
+		return b.String()
+	}
+	for line := range strings.Lines(string(diff)) {
+		b.WriteString(s.coloured(cli.Plain(strings.TrimRight(line, "\r\n"))) + "\n")
+	}
+	return b.String()
+}
+
+// fileChange is how many lines a file gains and loses.
+type fileChange struct {
+	path           string
+	added, removed int
+}
+
+// diffstat counts the lines of a patch, file by file.
+func diffstat(diff []byte) []fileChange {
+	var all []fileChange
+	inside := false // a hunk
+	for line := range strings.Lines(string(diff)) {
+		switch {
+		case strings.HasPrefix(line, "diff --git "):
+			_, path, _ := strings.Cut(strings.TrimSpace(line), " b/")
+			all = append(all, fileChange{path: strings.Trim(path, `"`)})
+			inside = false
+		case len(all) == 0:
+		case strings.HasPrefix(line, "@@"):
+			inside = true
+		case inside && strings.HasPrefix(line, "+"):
+			all[len(all)-1].added++
+		case inside && strings.HasPrefix(line, "-"):
+			all[len(all)-1].removed++
+		}
+	}
+	return all
+}
+
+// ask shows a question. The answer is typed on the line below it.
+func (s *screen) ask(q question) {
+	s.doing = ""
+	if q.Call == nil {
+		s.Line("")
+		for line := range strings.Lines(s.patch(q.Patch)) {
+			s.Line(strings.TrimRight(line, "\n"))
+		}
+		s.Line(s.styles.name.Render("Apply this to " + cli.Plain(q.Target) + "? [y/N]"))
+		return
+	}
+	if q.Call.Name == "execute_bash" {
+		s.full(q.Call.Args["cmd"] + q.Call.Args["command"])
+	}
+	for _, l := range s.editOf(q.Call) {
+		s.Line("      " + s.coloured(cli.Cut(l, s.Width()-7)))
+	}
+	s.Line(s.styles.name.Render("Run " + cli.Cut(describe(q.Call, s.dir), max(s.Width()-42, 20)) +
+		"? [Y/n, or words for the model]"))
+}

@@ -1,0 +1,82 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/muesli/termenv"
+
+	"deepswe/agent"
+	"deepswe/agent/cli"
+	"deepswe/tools"
+)
+
+func TestDiffstat(t *testing.T) {
+	t.Parallel()
+	diff := "diff --git a/x y b/x y\n--- a/x y\n+++ b/x y\n@@ -1,2 +1,2 @@\n-one\n--- two\n+ONE\n+++ TWO\n" +
+		"diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n"
+	if got := fmt.Sprint(diffstat([]byte(diff))); got != "[{x y 2 2} {new 1 0}]" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// What an edit changes is shown in colour, without what would steer the terminal, and not without end.
+func TestEditsAreShown(t *testing.T) {
+	var out strings.Builder
+	on := cli.NewScreenOn(&out, cli.Terminal{})
+	s := newScreen(&out, false, on, colours(termenv.ANSI))
+	edit := agent.Event{Kind: agent.EventResult, Step: 1, Result: &tools.Result{Output: "all of it\x1b[2J"},
+		Call: &tools.Call{Name: "file_editor", Args: map[string]string{
+			"command": "str_replace", "old_str": "a\x1b[2J\n", "new_str": strings.Repeat("b\n", 30)}}}
+	s.show(edit)
+	if strings.Contains(out.String(), "+b") {
+		t.Errorf("a pipe is shown\n%s", &out)
+	}
+	s.verbose = true
+	s.show(edit)
+	text := out.String()
+	if strings.Count(text, "\x1b[32m+b") != 30 || !strings.Contains(text, "\x1b[31m-a·[2J") ||
+		!strings.Contains(text, "all of it·[2J") {
+		t.Errorf("shown\n%q", text)
+	}
+}
+
+func TestOriginIssue(t *testing.T) {
+	t.Parallel()
+	for remote, want := range map[string]string{
+		"https://github.com/o/r.git":             "https://github.com/o/r/issues/7",
+		"https://user@github.com/o/r":            "https://github.com/o/r/issues/7",
+		"git@github.com:o/r.git":                 "https://github.com/o/r/issues/7",
+		"ssh://git@git.example.org:2222/o/r.git": "https://git.example.org/o/r/issues/7",
+		"http://localhost:3000/o/r":              "http://localhost:3000/o/r/issues/7",
+		"/home/ann/r.git":                        "", "": "", "../r": "",
+	} {
+		if got := originIssue(remote, "7"); got != want {
+			t.Errorf("%s: got %q, want %q", remote, got, want)
+		}
+	}
+}
+
+// An answer runs the call, refuses it, or goes to the model in its place; without one the rollout ends.
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+	w := &jsonWatcher{cli.NewJSONLines(&strings.Builder{})}
+	j := &job{watch: w, questions: questions{in: strings.NewReader("\nY\nno\nuse make instead\n")}}
+	run := tools.Call{Name: "execute_bash", Args: map[string]string{"cmd": "ls"}}
+	for _, want := range []string{"", "", "The user does not want", "use make instead"} {
+		got, err := j.confirm(t.Context(), run)
+		if err != nil || (want == "") != (got == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+	}
+	if _, err := j.confirm(t.Context(), run); !errors.Is(err, errNoAnswer) {
+		t.Errorf("after the last answer: %v", err)
+	}
+	view := tools.Call{Name: "file_editor", Args: map[string]string{"command": "view"}}
+	if got, err := j.confirm(context.Background(), view); got != "" || err != nil {
+		t.Errorf("a view is asked about: %q, %v", got, err)
+	}
+}
