@@ -41,6 +41,9 @@ type Settings struct {
 	// Prompt returns the messages that open the conversation about an issue, worded for the format. The repository is at
 	// dir in the sandbox.
 	Prompt func(f Format, issue Issue, dir string) ([]Message, error)
+	// Wrap, when not empty, is a tag around every observation that is sent as a user's message: "tool_response" keeps a
+	// Qwen3 template from taking it for a new question, and earlier thoughts out of the prompt.
+	Wrap string
 	// Format is how the model writes its calls. When it is nil, ModelName decides, and a server that accepts no native
 	// calls switches the rollout to XML before its first step.
 	Format   Format

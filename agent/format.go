@@ -121,10 +121,14 @@ func read(f Format, specs []tools.Spec, reply Reply) Reading {
 }
 
 // answer returns the messages that answer a reply, given one body for each action or one for a problem. Native calls
-// are answered one by one and in order; everything else in one user message.
-func answer(reply Message, bodies []string) []Message {
+// are answered one by one and in order; everything else in one user message, within the tag where there is one.
+func answer(reply Message, bodies []string, tag string) []Message {
 	if len(reply.ToolCalls) == 0 || len(bodies) != len(reply.ToolCalls) {
-		return []Message{{Role: RoleUser, Content: strings.Join(bodies, "\n\n")}}
+		content := strings.Join(bodies, "\n\n")
+		if tag != "" {
+			content = "<" + tag + ">\n" + content + "\n</" + tag + ">"
+		}
+		return []Message{{Role: RoleUser, Content: content}}
 	}
 	messages := make([]Message, len(bodies))
 	for i, body := range bodies {

@@ -73,6 +73,14 @@ type Sampling struct {
 	TopP              *float64 `json:"top_p,omitempty"`
 }
 
+// OnPolicy is sampling from the model's own distribution at a temperature, with every setting that would change it
+// switched off by name.
+func OnPolicy(temperature *float64) Sampling {
+	return Sampling{
+		Temperature: temperature, TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0),
+	}
+}
+
 // Request asks for one message.
 type Request struct {
 	Messages []Message

@@ -375,7 +375,7 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, k
 	if stop == "" && !fits {
 		stop = MaxContext
 	}
-	messages := answer(reply, bodies)
+	messages := answer(reply, bodies, r.Wrap)
 	copy(messages, known)
 	if err := r.recordObservations(reply, messages, results, len(known)); err != nil {
 		return SandboxError, err

@@ -8,8 +8,9 @@ type Splits struct {
 	PromptShorter int
 	// PromptDiverges: the prompt differs within the previous prompt. History was rewritten: compaction, another template.
 	PromptDiverges int
-	// CompletionDiverges: the prompt differs within the previous completion. What the model wrote was rendered or
-	// tokenised again: a stripped thought, re-serialised tool calls, a re-encoded text.
+	// CompletionDiverges: the prompt differs within the previous completion, or in the tokens right before it, which are
+	// others where what follows them is. What the model wrote was rendered or tokenised again: a stripped thought,
+	// re-serialised tool calls, a re-encoded text.
 	CompletionDiverges int
 }
 
@@ -57,6 +58,13 @@ func layout(turns []Turn) ([]span, Splits) {
 	return spans, splits
 }
 
+// A thought that was stripped changes how the line breaks before it are tokenised: up to seam tokens at the end of the
+// previous prompt, which is longer than shortPrompt in any conversation.
+const (
+	seam        = 2
+	shortPrompt = 16
+)
+
 // extends reports whether prompt starts with all of the previous turn, and counts the cause where it does not.
 func (s *Splits) extends(prev Turn, prompt []int32) bool {
 	p, c := len(prev.PromptIDs), len(prev.CompletionIDs)
@@ -69,7 +77,7 @@ func (s *Splits) extends(prev Turn, prompt []int32) bool {
 		return true
 	case n == len(prompt):
 		s.PromptShorter++
-	case n < p:
+	case n < p && (p < shortPrompt || n < p-seam):
 		s.PromptDiverges++
 	default:
 		s.CompletionDiverges++

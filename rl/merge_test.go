@@ -3,6 +3,7 @@ package rl
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,7 @@ func shapeOf(turns []Turn, maxLength int) Shape {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	first := turn(ids(1, 2), ids(10, 11))
+	long := make([]int32, 20)
 	for _, c := range []struct {
 		name   string
 		turns  []Turn
@@ -54,6 +56,10 @@ func TestMerge(t *testing.T) {
 			[][]int32{{1, 2, 10}}, []string{"001"}, Splits{}},
 		{"and may leave nothing to train", []Turn{first}, 1, [][]int32{{1}}, []string{"0"}, Splits{}},
 		{"no turns", nil, 0, nil, nil, Splits{}},
+		{"a stripped thought changes the token before it",
+			[]Turn{turn(long, ids(2)), turn(append(slices.Clone(long[:19]), 9, 3), ids(4))}, 0,
+			[][]int32{append(slices.Clone(long), 2), append(slices.Clone(long[:19]), 9, 3, 4)},
+			[]string{strings.Repeat("0", 20) + "1", strings.Repeat("0", 21) + "1"}, Splits{CompletionDiverges: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rows := Placement{Disposition: Trained}.Rows(Rollout{Task: "t", Turns: c.turns}, c.max)

@@ -15,8 +15,10 @@ import (
 	"github.com/charmbracelet/lipgloss"
 	"github.com/spf13/cobra"
 
+	"deepswe/agent"
 	"deepswe/agent/cli"
 	"deepswe/agent/llm"
+	"deepswe/agent/trajectory"
 	"deepswe/env"
 )
 
@@ -244,8 +246,22 @@ func healthFindings(h llm.Health, err error) []env.Finding {
 			Check: "completion", Status: env.OK, Detail: fmt.Sprintf("one token in %d ms, %s", h.Latency.Milliseconds(), fit),
 		})
 	}
+	if h.RawLogprobs {
+		findings = append(findings, env.Finding{
+			Check: "logprobs", Status: env.Warning, Detail: "they are those of temperature 1, whatever the temperature is: " +
+				"rows sampled at another one would be trained on wrong ratios",
+			Fix: "sample at temperature 1, or serve vLLM with --logprobs-mode processed_logprobs",
+		})
+	}
+	if h.Separates && agent.FormatFor(h.Model.ID).Name() == trajectory.FormatXML {
+		findings = append(findings, env.Finding{
+			Check: "thoughts", Status: env.Warning, Detail: "the server takes thoughts out of the text, and takes a reply " +
+				"without one for a thought: a call in it is not run in the XML format, which " + h.Model.ID + " is asked in",
+			Fix: "serve vLLM without --reasoning-parser",
+		})
+	}
 	for _, w := range h.Warnings {
-		findings = append(findings, env.Finding{Check: "endpoint", Status: env.Warning, Detail: w})
+		findings = append(findings, env.Finding{Check: "endpoint settings", Status: env.Warning, Detail: w})
 	}
 	return findings
 }

@@ -216,6 +216,9 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 		},
 		Network: network, Tools: tools.Options{CommandTimeout: o.Command}, Version: w.Version, Abandon: w.Abandon,
 	}
+	if o.pack != nil {
+		a.Wrap = o.pack.Observations
+	}
 	if m.Context > 0 && (o.Context == 0 || m.Context < o.Context) {
 		a.Limits.Context = m.Context
 	}

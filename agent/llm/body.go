@@ -99,9 +99,9 @@ func newMessage(m agent.Message, d *dialect) wireMessage {
 	return w
 }
 
-// sendable returns a call's arguments as servers accept them in a history: vLLM, llama.cpp and Ollama parse them
+// sendable returns a call's arguments as servers accept them in a history: llama.cpp, Ollama and older vLLM parse them
 // before they render the chat template, and refuse the whole conversation, in every later turn, for anything but a
-// JSON object. Such a text is sent as the value of one member.
+// JSON object; newer vLLM shows the model an empty object instead. Such a text is sent as the value of one member.
 func sendable(arguments string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {

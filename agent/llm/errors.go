@@ -133,7 +133,7 @@ func (c *Client) refusal(e *Error, x *exchange) {
 		e.Message = "no explanation was given"
 	}
 	e.after = retryAfter(x.header, time.Now())
-	if isOverflow(x.status, e.said) {
+	if isOverflow(x.status, e.said) || x.body != nil && filled.MatchString(e.said.Message) {
 		e.sentinel = agent.ErrContextOverflow
 		return
 	}

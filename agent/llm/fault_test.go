@@ -26,6 +26,8 @@ func silent() llmtest.Reply { return llmtest.Reply{Wait: 24 * time.Hour} }
 // overflows are how servers fail whose context is exceeded.
 func overflows() map[string]llmtest.Reply {
 	return map[string]llmtest.Reply{
+		"vllm, exactly full": llmtest.Status(http.StatusBadRequest, "max_tokens must be at least 1, got 0. "+
+			"(parameter=max_tokens, value=0)"),
 		"vllm": llmtest.Status(http.StatusBadRequest, "This model's maximum context length is 32768 tokens. However, your "+
 			"request has 40000 input tokens. Please reduce the length of the input messages."),
 		"vllm-flat": flat(http.StatusBadRequest, "This model's maximum context length is 32768 tokens. However, you "+

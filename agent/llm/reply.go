@@ -147,6 +147,11 @@ func (g completion) reply(r agent.Request, log *slog.Logger) (agent.Reply, error
 		FinishReason: first.FinishReason,
 		Model:        g.Model,
 	}
+	if out.Message.Reasoning != "" {
+		// The line breaks between a thought and what follows stay with the content where a server takes the thought out, and
+		// a template that puts it back adds its own: the next prompt would have what the model never wrote.
+		out.Message.Content = strings.TrimLeft(out.Message.Content, "\n")
+	}
 	for i, call := range first.Message.ToolCalls {
 		id := call.ID
 		if id == "" { // the answer to the call needs one, and the next turn's must differ

@@ -31,6 +31,10 @@ func Builtin(name string) (Pack, error) {
 	return Parse(name, data)
 }
 
+// toolResponse is the tag by which the templates of Qwen3 tell an observation from a user's question. Before a question
+// they drop the thoughts of all earlier turns, and no turn's prompt begins with the one before.
+const toolResponse = "tool_response"
+
 // maxPack is the largest file that is read as a pack.
 const maxPack = 1 << 20
 
@@ -90,11 +94,13 @@ func Parse(name string, data []byte) (Pack, error) {
 			target = &p.System
 		case "instance_prompt":
 			target = &p.Instance
+		case "observations":
+			target = &p.Observations
 		default:
 			note, known := elsewhere[key.Value]
 			if !known {
-				return fail("line %d: unknown key %q; the keys of a prompt pack are name, system_prompt and "+
-					"instance_prompt", key.Line, key.Value)
+				return fail("line %d: unknown key %q; the keys of a prompt pack are name, system_prompt, "+
+					"instance_prompt and observations", key.Line, key.Value)
 			}
 			p.Notes = append(p.Notes, fmt.Sprintf("%s of prompt pack %s is not used: %s", key.Value, name, note))
 			continue
@@ -105,6 +111,10 @@ func Parse(name string, data []byte) (Pack, error) {
 	}
 	if strings.TrimSpace(p.Instance) == "" {
 		return fail("instance_prompt is missing or empty")
+	}
+	if p.Observations != "" && p.Observations != toolResponse {
+		return fail("line %d: observations must be %s, which puts this tag around them, or be left out",
+			lines["observations"], toolResponse)
 	}
 	slices.Sort(p.Notes)
 	if _, err := p.Messages(Values{}); err != nil {

@@ -23,6 +23,8 @@ type Pack struct {
 	Name     string
 	System   string
 	Instance string
+	// Observations is a tag to put around every observation that is sent as a user's message: tool_response, or empty.
+	Observations string
 	// Notes name the settings of the file that are ignored here, and where they are set instead.
 	Notes []string
 }

@@ -155,9 +155,7 @@ func (p Player) observe(e *Episode, turn int, invalid bool) agent.Message {
 }
 
 func (p Player) request(g Game) agent.Request {
-	s := agent.Sampling{
-		Temperature: p.Temperature, TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0),
-	}
+	s := agent.OnPolicy(p.Temperature)
 	if p.Seed != nil {
 		s.Seed = new(p.Seed(g.Turns))
 	}

@@ -172,6 +172,9 @@ func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environme
 		Provider: e.provider, Network: s.Sandbox.Network, Abandon: o.Abandon, Version: o.Version,
 		Tools: tools.Options{CommandTimeout: time.Duration(s.CommandTimeout)}, Run: filepath.Base(o.Dir.Path()),
 	}
+	if pack != nil {
+		e.attempt.Wrap = pack.Observations
+	}
 	return e, nil
 }
 
@@ -195,9 +198,7 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 		Gates: run.Gates{Sandbox: e.options.Gates.Sandbox, Grading: e.options.Gates.Grading},
 	}
 	r.Attempt.Model = m
-	r.Attempt.Sampling = agent.Sampling{
-		Temperature: &temperature, TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0),
-	}
+	r.Attempt.Sampling = agent.OnPolicy(&temperature)
 	if s == Train {
 		r.Ungraded = func(stop agent.StopReason) bool { return !e.options.Grades(stop) }
 	}

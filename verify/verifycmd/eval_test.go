@@ -101,8 +101,9 @@ func TestEval(t *testing.T) {
 	testkit.Images(t, bookworm)
 	tasks := repositories(t)
 	layered, quantile := tasks[1], tasks[2]
-	endpoint := httptest.NewServer(&llmtest.Server{Answer: knowing(tasks,
-		func(task string, _ llmtest.Request) bool { return task == layered.ID })})
+	model := &llmtest.Server{Answer: knowing(tasks,
+		func(task string, _ llmtest.Request) bool { return task == layered.ID })}
+	endpoint := httptest.NewServer(model)
 	defer endpoint.Close()
 	out := filepath.Join(t.TempDir(), "run")
 	args := []string{
@@ -112,6 +113,13 @@ func TestEval(t *testing.T) {
 	got := deepswe(t, args...)
 	if got.code != 0 {
 		t.Fatalf("exit code %d\n%s%s", got.code, got.out, got.errOut)
+	}
+	for key, want := range map[string]string{
+		"temperature": "1", "top_p": "1", "top_k": "-1", "min_p": "0", "repetition_penalty": "1",
+	} {
+		if got := model.Requests()[0].Member(key); string(got) != want {
+			t.Errorf("%s %s was asked for, want %s", key, got, want)
+		}
 	}
 	var r swe.EvaluationReport
 	if err := readReport(filepath.Join(out, swe.ReportFile), &r); err != nil {

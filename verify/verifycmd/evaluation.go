@@ -76,6 +76,13 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	r.Dir = e.dir.Attempt
 	r.Gates = run.Gates{Model: run.NewGate(e.o.modelCalls), Grading: run.NewGate(e.o.gradeWorkers)}
 	r.Attempt.Provider, r.Attempt.Run, r.Attempt.Tokens = e.provider, name, e.o.tokens
+	if e.o.tokens { // for training: a server's own defaults would change what was sampled
+		temperature := 1.0
+		if given := r.Attempt.Sampling.Temperature; given != nil {
+			temperature = *given
+		}
+		r.Attempt.Sampling = agent.OnPolicy(&temperature)
+	}
 	r.OnEvent = func(_ run.Job, ev agent.Event) {
 		if ev.Kind == agent.EventReply && ev.Usage != nil {
 			e.progress.add(ev.Usage.Prompt + ev.Usage.Completion)

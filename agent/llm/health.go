@@ -1,0 +1,84 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"deepswe/agent"
+)
+
+// Health is what a look at the endpoint found.
+type Health struct {
+	Endpoint string
+	// Models are all that the endpoint lists; Model is the one that requests go to.
+	Models []ServedModel
+	Model  ServedModel
+	// Latency is how long the completion of one token took.
+	Latency time.Duration
+	// TokenIDs is set where the endpoint returns token ids with logprobs, which training needs.
+	TokenIDs bool
+	// RawLogprobs is set where the logprobs are those of the model as it is, and not of the distribution that a
+	// temperature other than 1 makes of it: the one that was sampled.
+	RawLogprobs bool
+	// Separates is set where the server takes thoughts out of the text, and may take the rest for one.
+	Separates bool
+	// Warnings are things that work and will still disappoint.
+	Warnings []string
+}
+
+// Check lists the models, chooses one and asks it for one token. With an error, Health holds what was found before it.
+func (c *Client) Check(ctx context.Context) (Health, error) {
+	h := Health{Endpoint: c.name}
+	var err error
+	if h.Models, err = c.Models(ctx); err != nil {
+		return h, fmt.Errorf("list models: %w", err)
+	}
+	if h.Model, err = c.Discover(ctx); err != nil {
+		return h, fmt.Errorf("choose a model: %w", err)
+	}
+	one := agent.Request{
+		Messages: []agent.Message{{Role: agent.RoleUser, Content: "Say yes."}}, MaxTokens: 1, Tokens: true,
+	}
+	reply, err := c.Complete(ctx, one)
+	if err != nil {
+		return h, fmt.Errorf("complete one token: %w", err)
+	}
+	h.Latency, h.TokenIDs = reply.Elapsed, reply.Tokens != nil
+	h.Separates = reply.Message.Reasoning != ""
+	if h.TokenIDs {
+		h.RawLogprobs = c.rawLogprobs(ctx)
+	}
+	if h.Model.Owner == "library" {
+		h.Warnings = append(h.Warnings, "Ollama silently drops the beginning of a conversation that exceeds its context, "+
+			"and its default context is small: start it with OLLAMA_CONTEXT_LENGTH=65536 and pass --context 65536")
+	} else if h.Model.Context == 0 {
+		h.Warnings = append(h.Warnings, "the endpoint does not report the length of its context: pass --context")
+	}
+	if h.Model.Context > 0 && h.Model.Context < 32768 {
+		h.Warnings = append(h.Warnings, fmt.Sprintf("a context of %d tokens is short for an agent: serve the model "+
+			"with 32768 or more", h.Model.Context))
+	}
+	return h, nil
+}
+
+// rawLogprobs reports whether the endpoint returns logprobs from before the temperature was applied. Near temperature
+// 0 the sampled token has all the probability, and a logprob of nearly 0, unless the logprobs are the model's own. Where
+// the model is as sure of itself as that, both are the same here, and it does not matter yet.
+func (c *Client) rawLogprobs(ctx context.Context) bool {
+	const cold, doubt = 0.01, -0.5
+	temperature := cold
+	few := agent.Request{
+		Messages:  []agent.Message{{Role: agent.RoleUser, Content: "Write a few words that nobody could guess."}},
+		MaxTokens: 8, Tokens: true, Sampling: agent.OnPolicy(&temperature),
+	}
+	reply, err := c.Complete(ctx, few)
+	if err != nil || reply.Tokens == nil {
+		return false // it takes other settings, and says so when it is asked to train
+	}
+	sum := 0.0
+	for _, logprob := range reply.Tokens.Logprobs {
+		sum += logprob
+	}
+	return sum < doubt
+}
