@@ -46,7 +46,7 @@ func newClean(d Deps) *cobra.Command {
 	f.BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be removed")
 	f.BoolVar(&o.all, "all", false, "remove what live runs use, too, and all prepared images")
 	f.BoolVar(&o.json, "json", false, "print JSON lines")
-	o.Places.Add(cmd)
+	o.Add(cmd)
 	f.DurationVar(&o.stale, "stale", 2*time.Minute, "`TIME` after which a silent run on another machine counts as dead")
 	return cmd
 }

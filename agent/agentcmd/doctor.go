@@ -50,7 +50,7 @@ func newDoctor(d Deps) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print JSON lines")
-	o.Places.Add(cmd)
+	o.Add(cmd)
 	f.StringVar(&o.image, "image", "", "try sandboxes with the image `REF` (default: a small one that is there)")
 	f.StringVar(&o.baseURL, "base-url", "", "`URL` of the model endpoint")
 	f.StringVar(&o.model, "model", "", "`NAME` of the model")

@@ -17,8 +17,8 @@ import (
 	"deepswe/env"
 )
 
-// The time limits of requests. A busy API server takes seconds to answer; one that restarts on a managed cluster is away
-// for a minute or two.
+// The time limits of requests. A busy API server takes seconds to answer; one that restarts on a managed cluster is
+// away for a minute or two.
 const (
 	requestTimeout = 30 * time.Second
 	outageTimeout  = 2 * time.Minute
@@ -60,8 +60,8 @@ func (c *cluster) call(ctx context.Context, r request) error {
 // jitter is between half of a duration and the whole of it.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// patience is how long an error may take to go away by itself; 0 where it will not. A server that has just started knows
-// no roles yet, so a refusal counts as an error of the moment where requests have been allowed before.
+// patience is how long an error may take to go away by itself; 0 where it will not. A server that has just started
+// knows no roles yet, so a refusal counts as an error of the moment where requests have been allowed before.
 func (c *cluster) patience(err error) time.Duration {
 	const settling = 20 * time.Second
 	refusal, ok := errors.AsType[*statusError](err)

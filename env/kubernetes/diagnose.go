@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -131,8 +130,7 @@ func (c *cluster) diagnoseQuota(ctx context.Context) env.Finding {
 	f := env.Finding{Check: name + " quota", Status: env.OK, Detail: "the namespace has no quota"}
 	var list quotaList
 	err := c.call(ctx, request{
-		method: http.MethodGet, path: "/api/v1/namespaces/" + c.namespace + "/resourcequotas", query: url.Values{}, into: &list,
-		once: true,
+		method: http.MethodGet, path: "/api/v1/namespaces/" + c.namespace + "/resourcequotas", into: &list, once: true,
 	})
 	if err != nil {
 		f.Status, f.Detail = env.Skipped, "the quota could not be looked up: "+err.Error()

@@ -75,7 +75,8 @@ func (g *guests) pack() ([]byte, error) {
 // sendScript receives the guest on standard input, and goes on as a bridge to it. It says first which form it can take.
 const sendScript = `cd ` + guestDir + ` || exit 1
 if [ -x deepswe ]; then echo have
-elif command -v gzip >/dev/null 2>&1; then echo gzip; head -c %d | gzip -dc >part.$$ && chmod 555 part.$$ && mv part.$$ deepswe
+elif command -v gzip >/dev/null 2>&1; then
+	echo gzip; head -c %d | gzip -dc >part.$$ && chmod 555 part.$$ && mv part.$$ deepswe
 else echo raw; head -c %d >part.$$ && chmod 555 part.$$ && mv part.$$ deepswe; fi &&
 exec ` + guestPath + ` ` + guest.Arg + ` --bridge ` + bridgeName
 

@@ -308,8 +308,8 @@ func (p *inPod) Write(from []byte) (int, error) {
 
 func (p *inPod) Close() error { return p.conn.CloseNow() }
 
-// TestManySandboxes starts many sandboxes against a server with bad moments: all of them answer, also after their streams
-// have broken, nothing is left, and the server is asked no more often than the sandboxes make necessary.
+// TestManySandboxes starts many sandboxes against a server with bad moments: all of them answer, also after their
+// streams have broken, nothing is left, and the server is asked no more often than the sandboxes make necessary.
 func TestManySandboxes(t *testing.T) {
 	many := 100
 	if testkit.Required("scale") {

@@ -160,7 +160,7 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	case err = <-connected:
 	case err = <-trouble:
 		cancel()
-		<-connected
+		_ = <-connected //nolint:staticcheck // of no interest next to the trouble
 	}
 	if err != nil {
 		return nil, err

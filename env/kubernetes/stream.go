@@ -22,8 +22,6 @@ const (
 	channelStdout = 1
 	channelStderr = 2
 	channelStatus = 3
-	// channelClose says that the channel that the second byte names is complete.
-	channelClose = 255
 )
 
 // streamProtocol is the WebSocket protocol of exec since Kubernetes 1.30.
@@ -53,6 +51,7 @@ func (c *cluster) exec(ctx context.Context, pod string, command ...string) (*str
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
+	//nolint:bodyclose // the body belongs to the connection, or has been read where there is none
 	conn, answer, err := websocket.Dial(ctx, c.address(c.pods()+"/"+pod+"/exec", query), &websocket.DialOptions{
 		HTTPClient: c.upgrade, Subprotocols: []string{streamProtocol},
 	})

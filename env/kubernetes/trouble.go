@@ -46,10 +46,10 @@ func ended(p *pod) error {
 			return e
 		}
 	}
-	switch {
-	case s.Reason == "Evicted":
+	switch s.Reason {
+	case "Evicted":
 		return evicted(e, s.Message)
-	case s.Reason == "DeadlineExceeded":
+	case "DeadlineExceeded":
 		e.Text = "it has lived longer than the longest lifetime of a sandbox"
 		return e
 	}

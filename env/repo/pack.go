@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Pack writes a directory's content as a tar stream below prefix, as files of a user and a group. Symbolic links are packed as links; sockets, pipes and devices are
-// left out, and so are files that are removed in the meantime.
+// Pack writes a directory's content as a tar stream below prefix, as files of a user and a group. Symbolic links are
+// packed as links; sockets, pipes and devices are left out, and so are files that are removed in the meantime.
 func Pack(ctx context.Context, tw *tar.Writer, root, prefix string, uid, gid int) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {

@@ -1,4 +1,5 @@
-// Package warm keeps sandboxes that were started ahead of time, so that a start need not wait for an image or a machine.
+// Package warm keeps sandboxes that were started ahead of time, so that a start waits neither for an image nor for a
+// machine.
 package warm
 
 import (

@@ -85,7 +85,7 @@ func (o options) prepareContainer() error {
 	for _, kv := range os.Environ() {
 		// What the cluster says of its own API server is nobody's business inside.
 		if key, _, _ := strings.Cut(kv, "="); strings.HasPrefix(key, "KUBERNETES_") {
-			os.Unsetenv(key)
+			_ = os.Unsetenv(key)
 		}
 	}
 	if err := os.Mkdir("/tmp", 0o777); err == nil {
