@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,11 +68,11 @@ func TestPatchOfManyFiles(t *testing.T) {
 // slowTree answers until its reader gives up, once it was asked so often.
 type slowTree struct {
 	dirTree
-	reads, most int
+	reads, most int32
 }
 
 func (s *slowTree) Read(ctx context.Context, path string, o env.ReadOptions) ([]byte, env.FileInfo, error) {
-	if s.reads++; s.reads > s.most {
+	if atomic.AddInt32(&s.reads, 1) > s.most {
 		return nil, env.FileInfo{}, fmt.Errorf("%w: the guest is gone", env.ErrInfrastructure)
 	}
 	return s.dirTree.Read(ctx, path, o)

@@ -56,7 +56,7 @@ compares them in one report.`
 
 const trainExample = `  deepswe train --config frozenlake
   deepswe train --config frozenlake --set algorithm.preset=grpo --out grpo
-  deepswe train --config ./mine.yaml --simulate --set steps=20 --set rollouts.max_staleness=2
+  deepswe train --config ./mine.yaml --simulate --set rollouts.max_staleness=2
   deepswe train --config ./mine.yaml --set filter.max_steps=drop --dry-run
   deepswe train --resume --out grpo --metrics-addr 127.0.0.1:9100`
 

@@ -120,7 +120,7 @@ func Simulate(ctx context.Context, c Config) (_ Simulated, err error) {
 		latencies = *c.Simulate
 	}
 	s := newCluster(latencies.withDefaults(), c.Rollouts)
-	c.Environment, c.Trainer, c.Ablation = s, simulatedTrainer{s}, nil
+	c.Environment, c.Trainer, c.Ablation = simulatedEnvironment{s}, simulatedTrainer{s}, nil
 	c.Evaluate.Every, c.Rollouts.KeepLogs, c.Guards.Collapse.Action = 0, false, Off
 	results, err := Start(ctx, c, Options{Dir: filepath.Join(dir, "run"), Now: s.now})
 	if err != nil {
@@ -190,10 +190,16 @@ func (u usage) over(d time.Duration) Use {
 	return Use{Mean: u.sum.Seconds() / d.Seconds(), Peak: u.peak}
 }
 
-func (c *cluster) Complete(*Config) error                                        { return nil }
-func (c *cluster) Open(context.Context, EnvironmentOptions) (Environment, error) { return c, nil }
-func (c *cluster) Random() run.Runner                                            { return nil }
-func (c *cluster) Close() error                                                  { return nil }
+// simulatedEnvironment is the cluster as the configuration has it: what is written down of that must not change.
+type simulatedEnvironment struct{ c *cluster }
+
+func (e simulatedEnvironment) Complete(*Config) error { return nil }
+func (e simulatedEnvironment) Open(context.Context, EnvironmentOptions) (Environment, error) {
+	return e.c, nil
+}
+
+func (c *cluster) Random() run.Runner { return nil }
+func (c *cluster) Close() error       { return nil }
 
 // Tasks are as many as no run takes.
 func (c *cluster) Tasks(Split) []string {
