@@ -86,6 +86,7 @@ func TestJudge(t *testing.T) {
 		{"a directory that becomes a package", Change{Path: "json/__init__.py", After: text("")}, Shadow},
 		{"a module that the repository has", Change{Path: "io.py", Before: text("a"), After: text("b")}, ""},
 		{"a part of the repository's own package", Change{Path: "coverage/control.py", After: text("b")}, ""},
+		{"a command of another language", Change{Path: "cmd/tool/main.go", After: text("package main")}, ""},
 		{"not a module", Change{Path: "pytest.md", After: text("b")}, ""},
 		{"a program", Change{Path: "layered/tool", After: binary("\x7fELF\x02")}, Compiled},
 		{"a first C file", Change{Path: "layered/speed.c", After: text("int x;")}, Compiled},

@@ -38,6 +38,9 @@ func (l *List) importRoots(names []string) []string {
 // shadows reports whether a path makes a module that comes before one of the standard library or of a test runner. A
 // repository that has such a module of its own is the one that it is installed from.
 func (l *List) shadows(name string, link bool) bool {
+	if ext := path.Ext(name); !link && ext != ".py" && ext != ".pyi" {
+		return false
+	}
 	for _, root := range l.imports {
 		rest := name
 		if root != "." {
@@ -46,9 +49,9 @@ func (l *List) shadows(name string, link bool) bool {
 				continue
 			}
 		}
-		top, _, deeper := strings.Cut(rest, "/")
-		module, ext, _ := strings.Cut(top, ".")
-		if !deeper && !link && ext != "py" && ext != "pyi" || !isRunnerModule(module) {
+		top, _, _ := strings.Cut(rest, "/")
+		module, _, _ := strings.Cut(top, ".")
+		if !isRunnerModule(module) {
 			continue
 		}
 		stem := path.Join(root, module)
