@@ -57,7 +57,7 @@ func (s *screen) editOf(c *tools.Call) []string {
 			return
 		}
 		for _, l := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
-			lines = append(lines, mark+cli.Plain(l))
+			lines = append(lines, mark+indented4(l))
 		}
 	}
 	switch c.Args["command"] {
@@ -108,10 +108,13 @@ func (s *screen) patch(diff []byte) string {
 		return b.String()
 	}
 	for line := range strings.Lines(string(diff)) {
-		b.WriteString(s.coloured(cli.Plain(strings.TrimRight(line, "\r\n"))) + "\n")
+		b.WriteString(s.coloured(indented4(strings.TrimRight(line, "\r\n"))) + "\n")
 	}
 	return b.String()
 }
+
+// indented4 is a line that cannot steer the terminal, with four columns for each tab, so that an indentation can be seen.
+func indented4(line string) string { return cli.Plain(strings.ReplaceAll(line, "\t", "    ")) }
 
 // fileChange is how many lines a file gains and loses.
 type fileChange struct {
