@@ -130,9 +130,10 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	})
-	agentDeps := agentcmd.Deps{World: w, Demo: demo, ReadTests: func(log []byte) attempt.Tests {
-		return verify.ReadTests(log)
-	}}
+	agentDeps := agentcmd.Deps{
+		World: w, Demo: demo, Race: verifycmd.Race,
+		ReadTests: func(log []byte) attempt.Tests { return verify.ReadTests(log) },
+	}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: train.WriteRollouts})...)
 	add(root, "Look after this machine", agentcmd.NewMachine(agentDeps)...)

@@ -116,6 +116,14 @@ func (w *jsonWatcher) show(happened any) {
 		}
 	case agent.Event:
 		w.event(h)
+	case raced:
+		_ = w.out.Print(struct {
+			Type    string    `json:"type"`
+			Time    time.Time `json:"time"`
+			Attempt int       `json:"attempt"`
+			Text    string    `json:"text"`
+			Ended   bool      `json:"ended,omitempty"`
+		}{"attempt", time.Now().UTC(), h.Attempt, h.Text, h.Ended})
 	}
 }
 

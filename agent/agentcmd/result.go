@@ -47,6 +47,8 @@ type outcome struct {
 	Test *attempt.Check `json:"test,omitempty"`
 	// Next are the commands that go on with the run or deliver its patch.
 	Next []string `json:"next,omitempty"`
+	// Choice is how one of several attempts was chosen.
+	Choice *cli.RaceResult `json:"choice,omitempty"`
 
 	diff  []byte
 	shown bool // the user has seen the diff
@@ -100,6 +102,9 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 	}
 	if err == nil && j.o.demo && out.StopReason == agent.Submitted {
 		err = j.checkDemo(ctx, r.Patch.Diff)
+	}
+	if report.Choice = j.choice; j.choice != nil {
+		report.add(fmt.Sprintf("attempt #%d of %d: %s", j.choice.Winner, j.o.attempts, j.choice.Reason))
 	}
 	report.Next = j.nextSteps(report)
 	return report, err

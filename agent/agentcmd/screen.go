@@ -32,11 +32,12 @@ type screen struct {
 	max     int
 	doing   string
 	since   time.Time
-	tokens  int    // of the conversation so far
-	context int    // tokens that it may have, 0 where that is not known
-	differ  int    // calls with another result than recorded
-	rowed   int    // the step whose number is on the screen already
-	said    string // the end of what the model has written of this reply
+	tokens  int      // of the conversation so far
+	context int      // tokens that it may have, 0 where that is not known
+	differ  int      // calls with another result than recorded
+	rowed   int      // the step whose number is on the screen already
+	said    string   // the end of what the model has written of this reply
+	race    []string // what each of several attempts is doing; empty for those that have ended
 }
 
 type styles struct{ dim, good, bad, name lipgloss.Style }
@@ -56,6 +57,9 @@ func newScreen(out io.Writer, shared bool, on *cli.Screen, st styles) *screen {
 
 // draw is the live line.
 func (s *screen) draw(width int) []string {
+	if len(s.race) > 0 {
+		return s.racers(width)
+	}
 	if s.doing == "" {
 		return nil
 	}
@@ -114,7 +118,48 @@ func (s *screen) show(happened any) {
 		s.check(h)
 	case question:
 		s.ask(h)
+	case raced:
+		s.raced(h)
 	}
+}
+
+// raced shows what one of several attempts is doing; a line stays for one that has ended.
+func (s *screen) raced(r raced) {
+	text := cli.Plain(r.Text)
+	if r.Attempt < 0 {
+		s.Line(s.styles.dim.Render(cli.Cut(text, s.Width()-1)))
+		return
+	}
+	for len(s.race) <= r.Attempt {
+		s.race = append(s.race, "")
+	}
+	s.race[r.Attempt] = text
+	if r.Ended {
+		s.race[r.Attempt] = ""
+		s.Line(cli.Cut(fmt.Sprintf("#%-2d %s", r.Attempt, text), s.Width()-1))
+	}
+}
+
+// mostRacers is how many attempts have a live line each.
+const mostRacers = 12
+
+// racers are the live lines of attempts that are under way.
+func (s *screen) racers(width int) []string {
+	var lines []string
+	running := 0
+	for i, text := range s.race {
+		if text == "" {
+			continue
+		}
+		if running++; running <= mostRacers {
+			lines = append(lines, s.styles.dim.Render(cli.Cut(fmt.Sprintf("#%-2d %s", i, text), width-1)))
+		}
+	}
+	summary := fmt.Sprintf("%s  %s under way", cli.Clock(time.Since(s.began)), cli.Plural(running, "attempt"))
+	if running == 0 {
+		summary = cli.Clock(time.Since(s.began)) + "  choosing"
+	}
+	return append(lines, s.styles.dim.Render(cli.Cut(summary, width-1)))
 }
 
 func (s *screen) start(b started) {

@@ -20,6 +20,8 @@ type Deps struct {
 	Demo fs.FS
 	// ReadTests says for each test in what a test run prints whether it passed.
 	ReadTests func(log []byte) attempt.Tests
+	// Race plays several attempts and chooses one, for -k.
+	Race func(ctx context.Context, r cli.Race) (cli.RaceResult, error)
 }
 
 // New returns the commands about a rollout.
@@ -52,6 +54,8 @@ type solveOptions struct {
 	confirm   bool
 	maxCost   float64
 	prices    *cli.Prices
+	attempts  int
+	verifier  cli.VerifierFlags
 
 	flags *pflag.FlagSet
 
@@ -72,6 +76,11 @@ or --repo DIR, or the one that the issue's URL belongs to. It is copied,
 uncommitted changes included, into a sandbox; nothing on disk changes without
 --apply or --branch, which are for work that the agent has finished. The patch
 goes to standard output and to the run's directory.
+
+With -k, several attempts run at once, each in its own sandbox, and --verifier
+chooses one of them, as rank does (see rank --help); the model judges itself
+unless --judge-url or --judge-model names another. All attempts stay in the
+run's directory. Ctrl-C chooses among those that have ended.
 
 --resume goes on with a run that did not reach its end: its recorded commands
 run again in a fresh sandbox, and the model is asked from there on. --continue
@@ -97,6 +106,7 @@ func newSolve(d Deps) *cobra.Command {
   deepswe solve "Latest() prefers rc.9 to rc.10" --apply
   deepswe solve https://github.com/owner/repo/issues/12
   deepswe solve https://github.com/owner/repo/issues/12 --repo . --branch fix-12
+  deepswe solve --issue-file issue.md -k 8 --verifier hybrid
   deepswe solve --issue-file issue.md --image python:3.12 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.repoGiven, o.flags = o.Given("repo"), cmd.Flags()
@@ -111,6 +121,8 @@ func newSolve(d Deps) *cobra.Command {
 	o.CheckoutFlags.Add(cmd)
 	o.AddImages(cmd)
 	o.ModelFlags.Add(cmd)
+	f.IntVarP(&o.attempts, "attempts", "k", 1, "make `N` attempts at once and choose one, by --verifier (default hybrid)")
+	o.verifier.Add(cmd, "")
 	f.StringVar(&o.apply, "apply", "", "apply the patch to the repository, all of it or nothing; =ask shows it first")
 	f.Lookup("apply").NoOptDefVal = applyAll
 	f.StringVar(&o.branch, "branch", "", "commit the patch as the new branch `NAME`")
@@ -157,7 +169,7 @@ func (o *solveOptions) complete(w cli.World) error {
 		return err
 	}
 	o.choice.Demo = o.demo
-	return errors.Join(o.Check(), o.choice.Check())
+	return errors.Join(o.checkRace(), o.Check(), o.choice.Check())
 }
 
 // checkDelivery checks what the user is asked about, and whether there is somebody to ask.

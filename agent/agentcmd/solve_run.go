@@ -44,6 +44,8 @@ type job struct {
 	watch    watcher
 	rules    []string // files of the project's rules
 	stream   bool     // the watcher wants the model's text as it arrives
+	model    cli.LiveModel
+	choice   *cli.RaceResult // of several attempts; nil for one
 
 	questions questions
 
@@ -71,6 +73,10 @@ func (j *job) work(ctx context.Context, args []string) (outcome, error) {
 		}
 	default:
 		return outcome{Status: "failed", ExitCode: cli.ExitCode(err)}, err
+	}
+	if j.o.attempts > 1 {
+		result, err := j.race(ctx, j.model)
+		return j.finish(ctx, result, err)
 	}
 	result, err := j.attempt.Make(ctx, j.task, j.snapshot, j.dir)
 	return j.finish(ctx, result, errors.Join(err, j.record(result)))
@@ -125,6 +131,10 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		return err
 	}
 	j.attempt.Provider, j.attempt.Run, j.attempt.Stream = j.provider, j.id, j.stream
+	if j.model = model; j.o.attempts > 1 && !j.o.Given("temperature") {
+		one := 1.0 // attempts that are alike leave no choice
+		j.attempt.Sampling.Temperature = &one
+	}
 	if err = j.setCost(model.Name); err != nil {
 		return err
 	}
@@ -325,13 +335,15 @@ func (j *job) createRun(ctx context.Context, model string) error {
 func (j *job) runJob() run.Job { return run.Job{Task: j.task.ID, Group: j.task.ID} }
 
 // record writes the outcome of the attempt to the run's events. One that was interrupted has none, as in every run.
-func (j *job) record(r attempt.Result) error {
+func (j *job) record(r attempt.Result) error { return j.recordOne(0, r) }
+
+func (j *job) recordOne(i int, r attempt.Result) error {
 	out := r.Outcome
 	if out.StopReason == agent.Interrupted {
-		return j.journal.Note("interrupted", j.runJob())
+		return j.journal.Note("interrupted", j.raceJob(i))
 	}
 	around := r.StartTime + r.PatchTime
-	o := run.Outcome{Job: j.runJob(), Tries: 1, Result: run.Result{StopReason: out.StopReason, Times: run.Times{
+	o := run.Outcome{Job: j.raceJob(i), Tries: 1, Result: run.Result{StopReason: out.StopReason, Times: run.Times{
 		Model: out.ModelTime.Seconds(), Environment: (around + out.ToolTime).Seconds(),
 		Total: (around + out.Elapsed).Seconds(),
 	}}}

@@ -27,13 +27,17 @@ type VerifierFlags struct {
 	Parser  string
 	Timeout time.Duration
 	Written int
+
+	optional bool
 }
 
 // verifiers are the words of --verifier.
 var verifiers = []string{"none", "free", "exec", "hybrid"}
 
-// Add adds the flags to a command's. without is the default of --verifier.
+// Add adds the flags to a command's. without is the default of --verifier; where it is empty, nothing is chosen unless
+// the flag is given.
 func (o *VerifierFlags) Add(cmd *cobra.Command, without string) {
+	o.optional = without == ""
 	f := cmd.Flags()
 	f.StringVar(&o.Verifier, "verifier", without,
 		"choose by `V`: none (agreement), free (a judge model), exec (tests) or hybrid (both)")
@@ -43,7 +47,9 @@ func (o *VerifierFlags) Add(cmd *cobra.Command, without string) {
 	f.IntVar(&o.JudgeContext, "judge-context", 0, "condense to `N` tokens for the judge (default: what its endpoint has)")
 	f.IntVar(&o.JudgeSamples, "judge-samples", 8, "answers to sample where the judge's endpoint gives no logprobs")
 	f.StringVar(&o.JudgePack, "judge-pack", "", "what the judge is told, from the YAML `FILE`")
-	f.StringVar(&o.Command, "test", "", "run the repository's tests with `CMD` (default: found in the repository)")
+	if f.Lookup("test") == nil { // solve has it already
+		f.StringVar(&o.Command, "test", "", "run the repository's tests with `CMD` (default: found in the repository)")
+	}
 	f.StringVar(&o.Parser, "test-parser", "", "`NAME` of the parser for the output of --test")
 	f.DurationVar(&o.Timeout, "test-timeout", 0, "longest `TIME` for a run of tests (default: the task's own, or 30m)")
 	f.IntVar(&o.Written, "write-tests", 4, "let the agent write tests for the issue `N` times (0: not at all)")
@@ -53,7 +59,7 @@ func (o *VerifierFlags) Add(cmd *cobra.Command, without string) {
 // Check validates the flags without opening anything.
 func (o *VerifierFlags) Check() error {
 	switch {
-	case !slices.Contains(verifiers, o.Verifier):
+	case !slices.Contains(verifiers, o.Verifier) && (o.Verifier != "" || !o.optional):
 		return Usagef("invalid --verifier %q: choose %s", o.Verifier, strings.Join(verifiers, ", "))
 	case o.Top < 0 || o.JudgeContext < 0 || o.Written < 0:
 		return Usagef("--top, --judge-context and --write-tests must not be negative")

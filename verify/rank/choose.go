@@ -35,7 +35,8 @@ type Choice struct {
 	Winner int
 	// Stages says for each candidate what became of it.
 	Stages []Stage
-	// Decisive is the last stage that dropped a candidate; StageChosen where there was only one.
+	// Decisive is the last stage that dropped a candidate with another patch, or any candidate where all patches are the
+	// same; StageChosen where there was only one.
 	Decisive Stage
 	// Agree is how many candidates propose the winner's patch, itself included.
 	Agree int
@@ -103,8 +104,24 @@ func (r Rule) Choose(cs []Candidate) Choice {
 		c.Winner = alive[0]
 		c.Stages[c.Winner] = StageChosen
 		c.Agree = agree[cs[c.Winner].Patch]
+		if last := c.decisive(cs); last != "" {
+			c.Decisive = last
+		}
 	}
 	return c
+}
+
+// decisive is the last stage that dropped a candidate with another patch than the winner's; empty for none.
+func (c Choice) decisive(cs []Candidate) (last Stage) {
+	order := []Stage{
+		"", StageEmpty, StageRejected, StageTop, StageRegression, StageReproduction, StageScore, StageAgreement, StageFirst,
+	}
+	for i, s := range c.Stages {
+		if cs[i].Patch != cs[c.Winner].Patch && slices.Index(order, s) > slices.Index(order, last) {
+			last = s
+		}
+	}
+	return last
 }
 
 // top is how many of n candidates the cut by score keeps.
@@ -234,8 +251,8 @@ func (c Choice) why(cs []Candidate) string {
 		return fmt.Sprintf("%d candidates propose this patch", c.Agree)
 	case StageFirst:
 	}
-	if c.Agree > 1 {
-		return fmt.Sprintf("the first of %d with this patch", c.Agree)
+	if c.Agree == len(cs) {
+		return fmt.Sprintf("the first of %d, which all have this patch", c.Agree)
 	}
 	return "level with others, and the first"
 }

@@ -37,7 +37,7 @@ func TestChoose(t *testing.T) {
 		"one without anything":  {Rule{Verifier: Hybrid}, []Candidate{candidate(3, "", -1)}, 3, StageChosen},
 		"the score":             {Rule{Verifier: Free}, []Candidate{candidate(0, "a", .1), candidate(1, "b", .2)}, 1, StageScore},
 		"a missing score":       {Rule{Verifier: Free}, []Candidate{candidate(0, "a", -1), candidate(1, "b", 0)}, 1, StageScore},
-		"no scores: agreement":  {Rule{Verifier: Free}, []Candidate{candidate(0, "a", -1), candidate(1, "b", -1), candidate(2, "b", -1)}, 1, StageFirst},
+		"no scores: agreement":  {Rule{Verifier: Free}, []Candidate{candidate(0, "a", -1), candidate(1, "b", -1), candidate(2, "b", -1)}, 1, StageAgreement},
 		"an empty patch":        {Rule{Verifier: Free}, []Candidate{candidate(0, "", .9), candidate(1, "b", .1)}, 1, StageEmpty},
 		"an empty one with all": {Rule{Verifier: Hybrid, Top: 1}, []Candidate{candidate(0, "", 1, 9, 9), candidate(1, "b", 0, 0, 0)}, 1, StageEmpty},
 		"all empty":             {Rule{Verifier: Hybrid}, []Candidate{candidate(1, "", .5), candidate(0, "", -1)}, 1, StageTop},
@@ -62,9 +62,9 @@ func TestChoose(t *testing.T) {
 			2, StageTop},
 		"all rejected":  {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .1, -1, 0), candidate(1, "b", .8, -1, 0)}, 1, StageScore},
 		"not tested":    {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .9), candidate(1, "b", .1, 0, 0)}, 1, StageRegression},
-		"agreement":     {Rule{Verifier: None}, []Candidate{candidate(0, "a", 1), candidate(2, "b", 0), candidate(1, "b", 0)}, 1, StageFirst},
+		"agreement":     {Rule{Verifier: None}, []Candidate{candidate(0, "a", 1), candidate(2, "b", 0), candidate(1, "b", 0)}, 1, StageAgreement},
 		"all alike":     {Rule{Verifier: Hybrid}, []Candidate{candidate(5, "a", .5, 1, 1), candidate(4, "a", .5, 1, 1)}, 4, StageFirst},
-		"duplicates do": {Rule{Verifier: Free}, []Candidate{candidate(0, "x", .5), candidate(1, "a", .5), candidate(2, "a", .5)}, 1, StageFirst},
+		"duplicates do": {Rule{Verifier: Free}, []Candidate{candidate(0, "x", .5), candidate(1, "a", .5), candidate(2, "a", .5)}, 1, StageAgreement},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 5 {

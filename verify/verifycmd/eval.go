@@ -12,9 +12,10 @@ import (
 
 // evalOptions are the flags of eval.
 type evalOptions struct {
-	tasks   cli.TaskFlags
-	sandbox cli.SandboxFlags
-	model   cli.ModelFlags
+	tasks    cli.TaskFlags
+	sandbox  cli.SandboxFlags
+	model    cli.ModelFlags
+	verifier cli.VerifierFlags
 
 	warm         int
 	tokens       bool
@@ -45,6 +46,9 @@ official harness, and report.json: pass@k with its confidence interval, why
 rollouts ended, where the time and the tokens went, and which tasks were solved
 never, sometimes and always.
 
+With --verifier, one attempt at each task is then chosen, as rank does it: see
+rank --help. --temperature is then 1 unless it is given.
+
 A run that was stopped or killed is resumed with --resume --out DIR: finished
 rollouts are not repeated, and unfinished ones continue where they were.
 
@@ -67,6 +71,7 @@ func newEval(d Deps) *cobra.Command {
 		Long:  evalHelp,
 		Example: `  deepswe eval --tasks verified.parquet --workers 16 --out runs/verified
   deepswe eval --tasks verified.parquet --slice :50 --shuffle 1 -k 4
+  deepswe eval --tasks verified.parquet -k 16 --verifier hybrid --judge-url http://gpu:8000/v1
   deepswe eval --resume --out runs/verified
   deepswe eval --tasks tasks.jsonl --census -k 0`,
 		Args: cli.NoArgs("--tasks"),
@@ -79,6 +84,7 @@ func newEval(d Deps) *cobra.Command {
 	o.sandbox.AddForTasks(cmd)
 	f.IntVar(&o.warm, "warm", 0, "sandboxes to start ahead of time")
 	o.model.Add(cmd)
+	o.verifier.Add(cmd, "")
 	f.BoolVar(&o.tokens, "tokens", false, "ask for token ids and logprobs, and write rollouts.jsonl with them")
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "attempts at each task")
 	f.IntVar(&o.workers, "workers", 4, "rollouts at once")
@@ -104,7 +110,9 @@ func newEval(d Deps) *cobra.Command {
 var settled = []string{
 	"tasks", "filter", "slice", "shuffle", "exclude-repos-of", "strict", "env",
 	"model", "format", "prompt-pack", "max-steps", "context", "timeout", "command-timeout", "temperature", "tokens",
-	"attempts", "seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "sound-only", "canary",
+	"attempts", "verifier", "top", "judge-model", "judge-context", "judge-samples",
+	"judge-pack", "test", "test-parser", "test-timeout", "write-tests",
+	"seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "sound-only", "canary",
 	"telltales", "training",
 }
 
@@ -125,7 +133,10 @@ func (o *evalOptions) check() error {
 	case o.tasks.Path == "":
 		return errors.New("--tasks PATH is missing")
 	}
-	return errors.Join(o.confirm.check(), o.model.Check())
+	if o.verifier.Verifier != "" && o.attempts < 1 {
+		return errors.New("--verifier chooses among attempts and requires -k")
+	}
+	return errors.Join(o.confirm.check(), o.verifier.Check(), o.model.Check())
 }
 
 // runEval is eval from its command line to its exit code.

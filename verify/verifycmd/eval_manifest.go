@@ -69,7 +69,8 @@ func settledValue(f *pflag.Flag) string {
 	if recorded {
 		prefix, path = cli.ReplayPrefix, strings.TrimPrefix(path, cli.ReplayPrefix)
 	}
-	if recorded || slices.Contains([]string{"tasks", "exclude-repos-of", "prompt-pack"}, f.Name) && path != "" {
+	paths := []string{"tasks", "exclude-repos-of", "prompt-pack", "judge-pack"}
+	if recorded || slices.Contains(paths, f.Name) && path != "" {
 		if full, err := filepath.Abs(path); err == nil {
 			path = full
 		}
@@ -92,7 +93,11 @@ func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 		return cli.Usagef("%s: the settings in the manifest: %w", e.o.out, err)
 	}
 	for _, name := range settled {
-		f, value := flags.Lookup(name), e.settings.Flags[name]
+		f := flags.Lookup(name)
+		value, known := e.settings.Flags[name]
+		if !known && !f.Changed {
+			continue // an older run has no such setting
+		}
 		if !f.Changed {
 			if err := f.Value.Set(value); err != nil {
 				return cli.Usagef("%s: the run began with --%s %q: %w", e.o.out, name, value, err)

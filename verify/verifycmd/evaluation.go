@@ -45,6 +45,10 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		if runner.Attempt, err = e.o.model.Attempt(e.d.World, e.model, e.o.network); err != nil {
 			return err
 		}
+		if e.o.verifier.Verifier != "" && !e.o.model.Given("temperature") {
+			one := 1.0 // attempts that are alike leave no choice
+			runner.Attempt.Sampling.Temperature = &one
+		}
 	}
 	var all []env.Task
 	for _, id := range e.ids {
@@ -148,6 +152,12 @@ func (e *evaluation) run(ctx context.Context) error {
 	if reportErr := e.report(outcomes, err == nil); reportErr != nil {
 		return errors.Join(err, reportErr)
 	}
+	if err == nil && e.o.verifier.Verifier != "" {
+		err = e.rank(ctx)
+	}
+	if exit, ok := errors.AsType[*cli.ExitError](err); ok && exit.Err == nil {
+		return err
+	}
 	if err != nil {
 		return e.stopped(ctx, err)
 	}
@@ -157,6 +167,22 @@ func (e *evaluation) run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// rank chooses among the attempts.
+func (e *evaluation) rank(ctx context.Context) error {
+	r := &ranker{
+		session: session{d: e.d, provider: e.provider, progress: e.progress, lines: e.lines}, model: &e.model,
+		o: &rankOptions{
+			run: e.dir.Path(), verifier: e.o.verifier, model: e.o.model, workers: e.o.workers, json: e.o.json,
+		},
+	}
+	r.ranking.Tasks = e.tasks
+	err := r.run(ctx)
+	if r.store != nil {
+		err = errors.Join(err, r.store.Close())
+	}
+	return err
 }
 
 // checkSoundness grades no change and the reference solutions.

@@ -98,22 +98,28 @@ func (o *rankOptions) check() error {
 func runRank(ctx context.Context, d Deps, o *rankOptions) (err error) {
 	r := &ranker{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.prepare(ctx); err != nil {
-		return err
-	}
-	rep, err := r.ranking.Run(ctx)
+	err = r.run(ctx)
 	if cli.Interrupted(ctx, err) {
 		fmt.Fprintf(d.Err, "stopped; to go on, run the same command again\n")
 		return cli.Exit(cli.ExitInterrupted)
 	}
+	return err
+}
+
+// run ranks and prints the ranking.
+func (r *ranker) run(ctx context.Context) error {
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	rep, err := r.ranking.Run(ctx)
 	if err != nil {
 		return err
 	}
 	r.progress.plan("", 0)
-	if o.json {
+	if r.o.json {
 		printRankingJSON(r.lines, rep)
 	} else {
-		printRanking(d.Out, rep, r.store.Path())
+		printRanking(r.d.Out, rep, r.store.Path())
 	}
 	if rep.Cost.Failures > 0 {
 		return cli.Exit(cli.ExitUnsolved)

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
@@ -51,7 +53,9 @@ func (r *ranker) prepare(ctx context.Context) error {
 	if r.store, err = ranking.OpenStore(out); err != nil {
 		return cli.Usage(err)
 	}
-	r.progress = newProgress(r.d.Err, "ranking")
+	if r.progress == nil {
+		r.progress = newProgress(r.d.Err, "ranking")
+	}
 	r.ranking.Source, r.ranking.Store = source, r.store
 	r.ranking.Rule = rank.Rule{Verifier: rank.Verifier(r.o.verifier.Verifier), Top: r.o.verifier.Top}
 	r.ranking.Workers, r.ranking.Observe, r.ranking.Log = r.o.workers, r.observe, r.d.Log
@@ -61,7 +65,7 @@ func (r *ranker) prepare(ctx context.Context) error {
 	if r.o.recorded {
 		return nil
 	}
-	if r.o.verifier.Tests() && r.o.verifier.Written > 0 {
+	if r.o.verifier.Tests() && r.o.verifier.Written > 0 && r.model == nil {
 		model, err := r.o.model.Open(ctx, r.d.World)
 		if err != nil {
 			return err
@@ -69,7 +73,7 @@ func (r *ranker) prepare(ctx context.Context) error {
 		r.model = &model
 	}
 	if r.o.verifier.Judges() {
-		if r.ranking.Judge, err = openJudge(ctx, r.d.World, &r.o.verifier, &r.o.model, r.model, r.progress); err != nil {
+		if r.ranking.Judge, err = openJudge(ctx, r.d.World, &r.o.verifier, &r.o.model, r.model, r.progress.note); err != nil {
 			return err
 		}
 	}
@@ -89,6 +93,9 @@ func rankDir(path string, s *ranking.Source) string {
 
 // readTasks reads the tasks where they are needed: those that the flags name, or that the run began with.
 func (r *ranker) readTasks(source *ranking.Source) error {
+	if r.ranking.Tasks != nil {
+		return nil
+	}
 	given := r.o.tasks.Path != ""
 	if r.o.tasks.Path = cmp.Or(r.o.tasks.Path, source.Setting("tasks")); r.o.tasks.Path == "" {
 		return nil
@@ -131,7 +138,7 @@ func (r *ranker) readTasks(source *ranking.Source) error {
 
 // openJudge opens the judge, and says where a model judges itself.
 func openJudge(ctx context.Context, w cli.World, v *cli.VerifierFlags, m *cli.ModelFlags, model *cli.LiveModel,
-	p *progress) (*judge.Judge, error) {
+	say func(format string, args ...any)) (*judge.Judge, error) {
 	pack, err := judge.Builtin()
 	if v.JudgePack != "" {
 		pack, err = judge.Load(v.JudgePack)
@@ -153,7 +160,7 @@ func openJudge(ctx context.Context, w cli.World, v *cli.VerifierFlags, m *cli.Mo
 		window = v.JudgeContext
 	}
 	if self {
-		p.note("no judge of its own: %s judges itself (--judge-url, --judge-model)", live.Name)
+		say("no judge of its own: %s judges itself (--judge-url, --judge-model)", live.Name)
 	}
 	return &judge.Judge{Endpoint: endpoint, Model: live.Name, Pack: pack, Context: window, Samples: v.JudgeSamples}, nil
 }
@@ -163,12 +170,11 @@ func (r *ranker) openTests(ctx context.Context) error {
 	if len(r.ranking.Tasks) == 0 {
 		return cli.Usagef("to test candidates, their tasks are needed: give --tasks PATH")
 	}
-	var all []env.Task
-	for _, t := range r.ranking.Tasks {
-		all = append(all, t)
-	}
-	if err := r.openSandbox(ctx, &r.o.sandbox, 0, all); err != nil {
-		return err
+	if r.provider == nil {
+		all := slices.Collect(maps.Values(r.ranking.Tasks))
+		if err := r.openSandbox(ctx, &r.o.sandbox, 0, all); err != nil {
+			return err
+		}
 	}
 	var err error
 	r.ranking.Tests, err = newTests(r.d.World, &r.o.verifier, &r.o.model, r.model, r.provider, r.ranking.Tasks, r.store)

@@ -134,6 +134,29 @@ func (c *contest) filter() {
 	c.verdicts = suite.Filter(kinds, columns)
 }
 
+// full is the most that tests can give.
+func (c *contest) full() (t rank.Tests) {
+	for _, b := range c.baselines {
+		if b.Script.Kind == suite.Regression {
+			t.Regression += len(b.Kept)
+		} else {
+			t.Reproduction += len(b.Kept)
+		}
+	}
+	return t
+}
+
+// contenders are the candidates while tests are still to come. One whose scripts could not all be run is not waited
+// for.
+func (c *contest) contenders() []rank.Contender {
+	cs := c.candidates()
+	state := make([]rank.Contender, len(cs))
+	for i, one := range cs {
+		state[i] = rank.Contender{Candidate: one, Untested: c.results[one.Patch] == nil && one.Patch != ""}
+	}
+	return state
+}
+
 // stamp stands for the files of an entry, without reading the trajectory; empty where that is not there.
 func stamp(config string, set Set, e Entry, patch string) string {
 	trajectory := "none"

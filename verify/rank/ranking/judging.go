@@ -1,7 +1,6 @@
 package ranking
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -91,7 +90,11 @@ func (r *Ranking) judgeOne(ctx context.Context, c *contest, i int, stamp string)
 		r.cost.Requests += j.Calls
 		r.cost.Tokens += j.Tokens
 	}
-	return cmp.Or(scoreText(j), note), nil
+	text := fmt.Sprintf("#%d: %s", e.ID, scoreText(j))
+	if note != "" {
+		text += "; " + note
+	}
+	return text, nil
 }
 
 // permanent reports whether every other request would be refused as well.

@@ -27,6 +27,9 @@ type Ranking struct {
 	Tasks map[string]env.Task
 	Judge *judge.Judge
 	Tests *Tests
+	// Early tests only what can still change the choice, the best scores first: the choice is the same, but there is less
+	// to report.
+	Early bool
 	// Workers is how many requests or sandboxes there are at once: 4 when 0.
 	Workers int
 	// Observe, when not nil, is called for what happens, one call at a time.
@@ -153,7 +156,7 @@ func (r *Ranking) work(ctx context.Context, part Part, jobs map[run.Job]func(con
 				r.cost.Failures++
 			}
 			r.mu.Unlock()
-			r.observe(Event{Part: part, Run: e, Name: jobName(e.Job), Text: text})
+			r.observe(Event{Part: part, Run: e, Name: e.Job.Task, Text: text})
 		},
 	}}
 	_, err := engine.Run(ctx, plan)

@@ -28,14 +28,41 @@ func (r *Ranking) test(ctx context.Context) error {
 	if err := r.work(ctx, Baselines, jobs); err != nil {
 		return err
 	}
-	jobs = map[run.Job]func(context.Context) (string, error){}
 	for _, c := range r.contests {
 		r.once(c)
+	}
+	if r.Early {
+		return r.testEarly(ctx)
+	}
+	jobs = map[run.Job]func(context.Context) (string, error){}
+	for _, c := range r.contests {
 		for _, i := range c.distinct() {
 			r.planResults(c, i, jobs)
 		}
 	}
 	return r.work(ctx, Testing, jobs)
+}
+
+// testEarly tests the candidates of each task that can still change the choice, best scores first, a few at a time.
+func (r *Ranking) testEarly(ctx context.Context) error {
+	for _, c := range r.contests {
+		for {
+			c.filter()
+			state := c.contenders()
+			next := r.Rule.ToTest(state)
+			if _, decided := r.Rule.Decided(state, c.full()); decided || len(next) == 0 || !c.tested() {
+				break
+			}
+			jobs := map[run.Job]func(context.Context) (string, error){}
+			for _, i := range next[:min(len(next), max(1, r.Workers/2))] {
+				r.planResults(c, i, jobs)
+			}
+			if err := r.work(ctx, Testing, jobs); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // planBaselines takes the scripts of a task from the record, and plans what is missing.
@@ -122,9 +149,9 @@ func (r *Ranking) baselineOne(ctx context.Context, c *contest, t env.Task, n int
 	defer r.mu.Unlock()
 	c.baselines[n] = b
 	if b.Problem != "" {
-		return "no tests: " + b.Problem, nil
+		return fmt.Sprintf("%s: no tests: %s", b.Script.Name, b.Problem), nil
 	}
-	return fmt.Sprintf("%d tests, %d dropped", len(b.Kept), len(b.Dropped)), nil
+	return fmt.Sprintf("%s: %d tests on the base, %d dropped", b.Script.Name, len(b.Kept), len(b.Dropped)), nil
 }
 
 // once leaves out scripts that are word for word the same: their tests would count twice.
@@ -205,9 +232,9 @@ func (r *Ranking) resultOne(ctx context.Context, c *contest, i, n int, key strin
 	c.results[c.patches[i]][n] = &result
 	c.failures[i] = ""
 	if result.Rejected != "" {
-		return result.Rejected, nil
+		return fmt.Sprintf("#%d: %s", c.set.Entries[i].ID, result.Rejected), nil
 	}
-	return fmt.Sprintf("%s: %d of %d pass", b.Script.Name, len(result.Passed), len(b.Kept)), nil
+	return fmt.Sprintf("#%d: %s: %d of %d pass", c.set.Entries[i].ID, b.Script.Name, len(result.Passed), len(b.Kept)), nil
 }
 
 func (r *Ranking) count(add func(*Cost)) {
@@ -220,5 +247,3 @@ func (r *Ranking) count(add func(*Cost)) {
 func compareJobs(a, b run.Job) int {
 	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Index, b.Index))
 }
-
-func jobName(j run.Job) string { return fmt.Sprintf("%s #%d", j.Task, j.Index) }

@@ -1,0 +1,65 @@
+package race
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"deepswe/agent"
+	"deepswe/env/testkit"
+	"deepswe/verify/rank"
+	"deepswe/verify/rank/ranking"
+)
+
+// numbered plays attempts: those with a patch end at once, those without wait to be interrupted.
+func numbered(t *testing.T, patches ...string) func(context.Context, int) (ranking.Entry, error) {
+	dir := t.TempDir()
+	return func(ctx context.Context, i int) (ranking.Entry, error) {
+		e := ranking.Entry{ID: i, PatchFile: filepath.Join(dir, fmt.Sprint(i)), StopReason: agent.Submitted}
+		switch patches[i] {
+		case "":
+			<-ctx.Done()
+			e.StopReason = agent.Interrupted
+		case "fails":
+			return e, errors.New("no sandbox")
+		case "nothing":
+		default:
+			testkit.WriteFile(t, e.PatchFile, patches[i])
+		}
+		return e, nil
+	}
+}
+
+func ids(entries []ranking.Entry) string {
+	var all []int
+	for _, e := range entries {
+		all = append(all, e.ID)
+	}
+	return fmt.Sprint(all)
+}
+
+// Attempts that cannot change the choice are stopped, and only those.
+func TestPlay(t *testing.T) {
+	t.Parallel()
+	none := rank.Rule{Verifier: rank.None}
+	if got := ids(Play(t.Context(), 5, none, numbered(t, "a", "a", "a", "", ""))); got != "[0 1 2]" {
+		t.Errorf("a majority of three of five: %s", got)
+	}
+	if got := ids(Play(t.Context(), 4, none, numbered(t, "b", "fails", "nothing", "a"))); got != "[0 2 3]" {
+		t.Errorf("all ended: %s", got)
+	}
+	// With a judge, any attempt may still come to a better score: an interrupt ends it, and leaves what has ended.
+	ctx, cancel := context.WithCancel(t.Context())
+	play := numbered(t, "a", "a", "a", "")
+	got := Play(ctx, 4, rank.Rule{Verifier: rank.Free}, func(ctx context.Context, i int) (ranking.Entry, error) {
+		if i == 3 {
+			cancel()
+		}
+		return play(ctx, i)
+	})
+	if len(got) != 3 {
+		t.Errorf("after an interrupt: %s", ids(got))
+	}
+}
