@@ -75,7 +75,7 @@ func newTrain(d Deps) *cobra.Command {
 	f.StringVar(&t.out, "out", "", "keep the run in `DIR` (default: the configuration's name below the state directory)")
 	f.StringArrayVar(&t.set, "set", nil, "change `KEY=VALUE`: optimizer.learning_rate, or a switch of the algorithm")
 	f.BoolVar(&t.dryRun, "dry-run", false, "print the complete configuration and stop")
-	f.BoolVar(&t.simulate, "simulate", false, "play the loop on a simulated cluster and print what it needs and where it waits")
+	f.BoolVar(&t.simulate, "simulate", false, "play the loop on a simulated cluster, and print what it needs")
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
 	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, and the report, at `ADDRESS`")

@@ -15,8 +15,8 @@ import (
 )
 
 // stream is the training rollouts of a run: one flow of groups that is played while the trainer works. The loop admits
-// groups, the engine plays them in that order, and the loop takes them when they are complete. Nothing that has begun is
-// given up.
+// groups, the engine plays them in that order, and the loop takes them when they are complete. Nothing that has begun
+// is given up.
 type stream struct {
 	now func() time.Time
 	// staleness is how many updates may lie between a group's first rollout and the update that learns from it.
