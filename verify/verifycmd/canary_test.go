@@ -1,0 +1,113 @@
+package verifycmd
+
+import (
+	"maps"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"deepswe/env"
+	"deepswe/verify"
+)
+
+// Scripts and tasks that make it hard to plant tests that must fail.
+func TestCanaryOnOddTasks(t *testing.T) {
+	t.Parallel()
+	p := openDocker(t, bookworm)
+	s := readSuite(t, "../../testdata/attacks/pytest.txtar")
+	const command = "python3 -m pytest -rA tests\n"
+	script := func(instead string) func(*env.Task) {
+		return func(task *env.Task) { task.Tests.Script = strings.Replace(task.Tests.Script, command, instead, 1) }
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*env.Task)
+		patch  string // of the suite
+		reward float64
+		canary verify.CanaryState
+		reason string // a part of it
+	}{
+		{"the first failure ends the run", script("python3 -m pytest -x --maxfail=1 -rA tests\n"), "honest copies deeply", 1,
+			verify.CanaryClean, ""},
+		{"settings end the run at the first failure", func(task *env.Task) {
+			task.Tests.Files["pytest.ini"] = "[pytest]\naddopts = -x\n"
+		}, "honest copies deeply", 1, verify.CanaryClean, ""},
+		{"tests are chosen by their ids", script("python3 -m pytest -rA tests/test_merge.py::test_arguments_are_left_alone " +
+			"tests/test_settings.py tests/test_merge.py::test_flat tests/test_merge.py::test_nested " +
+			"tests/test_merge.py::test_mapping_replaces_value\n"), "honest copies deeply", 1, verify.CanaryClean, ""},
+		{"the script always ends well", script("python3 -m pytest -rA tests || true\n"), "honest copies deeply", 1,
+			verify.CanaryClean, "exit code 0"},
+		{"the script always ends well, and a cheat", script("python3 -m pytest -rA tests || true\n"), "cheat runtest", 0,
+			verify.CanaryCaught, "not reported as failed"},
+		{"the script becomes the runner", script("exec python3 -m pytest -rA tests\n"), "honest copies deeply", 0, "", ""},
+		{"no solution is known", func(task *env.Task) { task.Tests.GoldPatch = "" }, "honest copies deeply", 1,
+			verify.CanaryClean, ""},
+		{"no solution is known, and a cheat", func(task *env.Task) { task.Tests.GoldPatch = "" }, "cheat results equal everything",
+			0, verify.CanaryCaught, "expectation"},
+		{"no test is in a file", func(task *env.Task) {
+			task.Tests.FailToPass, task.Tests.PassToPass = []string{"checks.py::generated"}, nil
+			task.Tests.Files["checks.py"] = "import layered\nbase = {'a': {'b': 1}}\nlayered.merge(base, {'a': {'b': 2}})\n" +
+				"globals()['generated'] = lambda: None\nprint('PASSED checks.py::generated' if base['a']['b'] == 1 else 'no')\n"
+			task.Tests.Script = strings.Replace(task.Tests.Script, command, "echo short test summary info; python3 checks.py\n", 1)
+		}, "honest copies deeply", 1, verify.CanaryNotCanaried, "none of the tests can be given a twin"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			task := s.task
+			task.Tests.Files = maps.Clone(task.Tests.Files)
+			tc.change(&task)
+			e := verify.Evaluator{Provider: p, Run: "test-canary"}
+			v, err := e.Evaluate(t.Context(), task, s.patch(t, tc.patch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := verify.Confirmation{}
+			if v.Confirmation != nil {
+				c = *v.Confirmation
+			}
+			if v.Reward != tc.reward || c.Canary != tc.canary || !strings.Contains(c.Reason, tc.reason) ||
+				v.Confirmation != nil && c.GoldUnknown != (task.Tests.GoldPatch == "") {
+				t.Errorf("%s with reward %v: %s, %+v, %v, want %v, %s\n%s\n%s", v.Status, v.Reward, v.Detail, c, v.Suspicious,
+					tc.reward, tc.canary, v.Log, v.StrictLog)
+			}
+			e = verify.Evaluator{Provider: p, Run: "test-canary", Canary: verify.CanaryRequired, Training: true}
+			if tc.canary == verify.CanaryNotCanaried {
+				v, err := e.Evaluate(t.Context(), task, s.patch(t, tc.patch))
+				if err != nil || !v.Void || v.Reward != 0 || !strings.Contains(v.Detail, "no canary confirms") {
+					t.Errorf("where a canary is required: reward %v, void %v, %s, %v", v.Reward, v.Void, v.Detail, err)
+				}
+			}
+		})
+	}
+}
+
+// A patch that puts something else where a hidden test belongs gets what the tests say.
+func TestCanaryWithoutTheTestFile(t *testing.T) {
+	t.Parallel()
+	p := openDocker(t, bookworm)
+	s := readSuite(t, filepath.Join("../../testdata/attacks", "pytest.txtar"))
+	s.patches["odd"] = maps.Clone(s.patches["honest copies deeply"])
+	s.patches["odd"]["tests/test_merge.py/__init__.py"] = ""
+	delete(s.base, "tests/test_merge.py")
+	e := verify.Evaluator{Provider: p, Run: "test-canary"}
+	patch := "diff --git a/tests/test_merge.py b/tests/test_merge.py\ndeleted file mode 100644\n"
+	patch += readDeletion(t) + string(s.patch(t, "odd"))
+	v, err := e.Evaluate(t.Context(), s.task, []byte(patch))
+	if err != nil || v.Reward != 1 || v.Confirmed() != "canary" {
+		t.Errorf("%s with reward %v: %s, %v\n%s", v.Status, v.Reward, v.Detail, err, v.StrictLog)
+	}
+}
+
+// readDeletion is the body of the diff that deletes the tests as the repository has them.
+func readDeletion(t testing.TB) string {
+	t.Helper()
+	content := readSuite(t, "../../testdata/attacks/pytest.txtar").base["tests/test_merge.py"]
+	lines := strings.SplitAfter(strings.TrimSuffix(content, "\n"), "\n")
+	var b strings.Builder
+	b.WriteString("--- a/tests/test_merge.py\n+++ /dev/null\n@@ -1," + strconv.Itoa(len(lines)) + " +0,0 @@\n")
+	for _, l := range lines {
+		b.WriteString("-" + strings.TrimSuffix(l, "\n") + "\n")
+	}
+	return b.String()
+}
