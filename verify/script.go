@@ -92,3 +92,19 @@ func unbailed(script string) string {
 	}
 	return out.String()
 }
+
+// historyCommands are those of git that name a commit.
+var historyCommands = regexp.MustCompile(
+	`\bgit\b.*\b(checkout|show|restore|reset|cherry-pick|merge|rebase|worktree|archive|fetch|switch|log)\s+[^-\s|;&]`)
+
+// needsHistory reports whether a task's script looks for something in the repository's history other than the commit
+// that the issue is fixed on top of.
+func needsHistory(t env.Task) bool {
+	for line := range strings.Lines(t.Tests.Script) {
+		known := strings.Contains(line, "HEAD") || t.BaseCommit != "" && strings.Contains(line, t.BaseCommit)
+		if historyCommands.MatchString(line) && !known && !strings.HasPrefix(line, "+") && !strings.HasPrefix(line, " ") {
+			return true
+		}
+	}
+	return false
+}

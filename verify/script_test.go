@@ -108,3 +108,17 @@ echo after
 		}
 	}
 }
+
+func TestNeedsHistory(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]bool{
+		"git checkout abc123 tests/a.py": false, "git show": false, "git -c core.fileMode=false diff abc123": false,
+		"git checkout -b x": false, "git checkout fix -- tests": true, "git show v2:tests/a.py >tests/a.py": true,
+		"git reset --hard HEAD": false, "+git checkout fix": false, "pytest": false, "git apply -v - <<'EOF'": false,
+	} {
+		task := env.Task{BaseCommit: "abc123", Tests: env.Tests{Script: "set -x\n" + line + "\npytest\n"}}
+		if got := needsHistory(task); got != want {
+			t.Errorf("needsHistory(%q) = %v", line, got)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/repo"
 	"deepswe/verify/harness"
 	"deepswe/verify/testlog"
 )
@@ -103,6 +104,9 @@ func (t *trial) start(ctx context.Context) error {
 	s := env.Spec{
 		Image: t.task.Image, Dockerfile: t.task.Dockerfile, Dir: t.task.Dir, Prepare: t.task.Tests.Prepare, Env: t.task.Env,
 		Limits: t.task.Limits, Network: t.v.Network, Run: t.Run, Rollout: t.task.ID,
+	}
+	if t.strict && t.task.Tests.RewardFile == "" && !needsHistory(t.task) {
+		s.Prepare = append(slices.Clip(s.Prepare), repo.Hygiene("")) // the solution may be in it
 	}
 	var err error
 	if t.sb, err = t.Provider.Start(ctx, s); err != nil {
