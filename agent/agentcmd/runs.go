@@ -17,8 +17,8 @@ import (
 	"deepswe/env/disk"
 )
 
-const runsHelp = `List the runs in the default directory, the newest first: when each began, what it
-worked on, with which model, how it ended, and what became of its patch.
+const runsHelp = `List the runs in the default directory, the newest first: when each began, what
+it worked on, with which model, how it ended, and what became of its patch.
 
 deepswe view RUN shows a run, deepswe apply RUN and deepswe branch RUN NAME
 deliver its patch, and deepswe solve --resume RUN goes on with it.`

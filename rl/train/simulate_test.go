@@ -25,6 +25,9 @@ func TestPaceOfACluster(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+			if raceDetector && c.staleness != "0" {
+				t.Skip("takes minutes under the race detector")
+			}
 			synctest.Test(t, func(t *testing.T) {
 				s := simulated(t, Latencies{Update: Duration(c.update), Timeout: Duration(c.timeout), Speed: 1},
 					"rollouts.max_staleness="+c.staleness, "steps="+c.steps)

@@ -24,7 +24,8 @@ type rankOptions struct {
 	json     bool
 }
 
-const rankHelp = `Choose one of several attempts at each task, and report what the choice is worth.
+const rankHelp = `Choose one of several attempts at each task, and report what the choice is
+worth.
 
 --run takes the directory of a run of eval, a file of predictions, a directory
 of such files (each one attempt at its tasks), or a directory of patches:
@@ -56,9 +57,9 @@ func newRank(d Deps) *cobra.Command {
 		Use:   "rank --run PATH",
 		Short: "Choose the best of several attempts",
 		Long:  rankHelp,
-		Example: `  deepswe rank --run runs/verified --verifier hybrid --judge-url http://gpu:8000/v1
+		Example: `  deepswe rank --run runs/verified --judge-url http://gpu:8000/v1
   deepswe rank --run runs/verified --verifier free --recorded
-  deepswe rank --run patches/ --tasks tasks.jsonl --verifier exec --write-tests 0`,
+  deepswe rank --run patches/ --tasks tasks.jsonl --verifier exec`,
 		Args: cli.NoArgs("--run"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
