@@ -43,8 +43,9 @@ const elided = "[Output elided to save context: %d characters. Run the call agai
 
 // adviceSummarize asks the model for a summary.
 const adviceSummarize = `The context is nearly full. ` +
-	`Everything above, except for the task and the most recent steps, will be replaced by your answer to this message. Do not call a tool now. Write down, for yourself, everything that ` +
-	`you need to continue: what you found out (files, functions, line numbers, causes), what you changed and why, which ` +
+	`Everything above, except for the task and the most recent steps, will be replaced by your answer to this message. ` +
+	`Do not call a tool now. Write down, for yourself, everything that you need to continue: ` +
+	`what you found out (files, functions, line numbers, causes), what you changed and why, which ` +
 	`commands and tests you ran with which results, and what is left to do.`
 
 // summaryFrame introduces a summary.

@@ -58,7 +58,8 @@ type Sandbox interface {
 	Search(ctx context.Context, q Query) (Matches, error)
 	// Tree describes every file below root, directories left out, with content hashes; sorted by path.
 	Tree(ctx context.Context, root string, o TreeOptions) ([]FileInfo, error)
-	// Unpack extracts a tar stream, which may be compressed with gzip, below dir. Nothing is written outside dir, whatever the names in it say.
+	// Unpack extracts a tar stream, which may be compressed with gzip, below dir. Nothing is written outside dir,
+	// whatever the names in it say.
 	Unpack(ctx context.Context, dir string, tar io.Reader) error
 	// Ping answers when the guest is alive.
 	Ping(ctx context.Context) error

@@ -113,7 +113,8 @@ func (s *screen) patch(diff []byte) string {
 	return b.String()
 }
 
-// indented4 is a line that cannot steer the terminal, with four columns for each tab, so that an indentation can be seen.
+// indented4 is a line that cannot steer the terminal, with four columns for each tab, so that an indentation can be
+// seen.
 func indented4(line string) string { return cli.Plain(strings.ReplaceAll(line, "\t", "    ")) }
 
 // fileChange is how many lines a file gains and loses.

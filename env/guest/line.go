@@ -349,8 +349,8 @@ func (l *Line) Read(p []byte) (int, error) {
 	}
 }
 
-// receive reads a connection for as long as it lasts. It never waits for a reader: what confirms our own bytes comes the
-// same way as the other end's.
+// receive reads a connection for as long as it lasts. It never waits for a reader: what confirms our own bytes comes
+// the same way as the other end's.
 func (l *Line) receive(c *connection) {
 	for {
 		if err := l.receivePacket(c); err != nil {

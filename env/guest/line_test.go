@@ -179,8 +179,8 @@ func TestLineRefusesNoise(t *testing.T) {
 	}
 }
 
-// An end that must write before it can read on, as a guest that answers a ping, is not stuck when nothing more may be on
-// its way: what frees it arrives all the same.
+// An end that must write before it can read on, as a guest that answers a ping, is not stuck when nothing more may be
+// on its way: what frees it arrives all the same.
 func TestLineReaderMayWrite(t *testing.T) {
 	t.Parallel()
 	e := newEnds(t, time.Hour)

@@ -29,8 +29,8 @@ type Options struct {
 // secret is a variable of the host's environment that no sandbox may ever show.
 const secret = "DEEPSWE_TEST_SECRET"
 
-// Run checks a provider. The provider must be closed by newProvider's own clean-up. The groups of cases run side by side,
-// as far as -parallel allows: most of their time is waiting.
+// Run checks a provider. The provider must be closed by newProvider's own clean-up. The groups of cases run side by
+// side, as far as -parallel allows: most of their time is waiting.
 func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
 	if err := os.Setenv(secret, "not for sandboxes"); err != nil { // and stays: other suites may run at the same time
 		t.Fatal(err)

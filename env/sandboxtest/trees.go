@@ -169,7 +169,8 @@ const bomb = "bomb() { bomb | bomb & }; bomb"
 func testForkBomb(t *testing.T, s *suite) {
 	needs(t, s.can.ProcessLimit, "a limit on processes")
 	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 200 }))
-	// One fork before the bomb goes off and none after it: a shell that cannot fork ends, and there is nothing left to time out.
+	// One fork before the bomb goes off and none after it: a shell that cannot fork ends, and there is nothing left to
+	// time out.
 	r := b.run(env.Command{Line: bomb + " & exec sleep 100", Timeout: 2 * time.Second, Grace: 100 * time.Millisecond})
 	if !r.TimedOut {
 		t.Errorf("exit code %d, %s", r.ExitCode, text(r.Stderr))

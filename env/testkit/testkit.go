@@ -86,7 +86,8 @@ func Main(m *testing.M) {
 	}))
 }
 
-// Parallel lets n tests run at once where -parallel does not say, for packages whose tests mostly wait. Call it in TestMain.
+// Parallel lets n tests run at once where -parallel does not say, for packages whose tests mostly wait. Call it in
+// TestMain.
 func Parallel(n int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
 		panic(err)

@@ -49,7 +49,8 @@ var (
 	}
 	scriptHooks = []string{
 		"process.binding", "process._linkedBinding", "v8.setFlagsFromString", "inspector.Session",
-		"inspector/promises.Session", "async_hooks.createHook", "node:module.register", "node:module.registerHooks", "node:module._load",
+		"inspector/promises.Session", "async_hooks.createHook", "node:module.register", "node:module.registerHooks",
+		"node:module._load",
 		"node:module._extensions", "node:module._resolveFilename", "node:module.prototype",
 	}
 	scriptDecoders = []string{
