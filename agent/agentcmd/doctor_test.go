@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,7 +137,7 @@ func TestDoctorReports(t *testing.T) {
 	bwrap := kind("bwrap", nil, errors.New("bwrap: bubblewrap is not installed"))
 	bwrap.Fix = "apt-get install bubblewrap"
 	kinds := []cli.SandboxKind{noDaemon(), bwrap, kind("host", &fake{name: "host"}, nil)}
-	server := llmtest.New(llmtest.Text("Hello."), llmtest.Text("Hello."))
+	server := llmtest.New(slices.Repeat([]llmtest.Reply{llmtest.Text("Hello.")}, 8)...)
 	server.Models = []llmtest.Model{{ID: "m", Context: 8192}}
 	endpoint := httptest.NewServer(server)
 	defer endpoint.Close()
