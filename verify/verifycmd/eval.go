@@ -71,7 +71,7 @@ func newEval(d Deps) *cobra.Command {
 		Long:  evalHelp,
 		Example: `  deepswe eval --tasks verified.parquet --workers 16 --out runs/verified
   deepswe eval --tasks verified.parquet --slice :50 --shuffle 1 -k 4
-  deepswe eval --tasks verified.parquet -k 16 --verifier hybrid --judge-url http://gpu:8000/v1
+  deepswe eval --tasks verified.parquet -k 16 --verifier hybrid
   deepswe eval --resume --out runs/verified
   deepswe eval --tasks tasks.jsonl --census -k 0`,
 		Args: cli.NoArgs("--tasks"),
