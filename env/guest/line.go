@@ -49,6 +49,10 @@ type connection struct {
 	in   *bufio.Reader
 	lost chan struct{} // closed when the line has given it up
 	why  chan error    // gets one error before that
+
+	// announced is how many bytes this end said that it has. What still came over the former connection after that
+	// comes again, and skip counts it.
+	announced, skip uint64
 }
 
 const (
@@ -125,7 +129,8 @@ func (l *Line) greetGuest(c *connection) (peer uint64, err error) {
 		return 0, fmt.Errorf("greeting: %w", err)
 	}
 	l.mu.Lock()
-	answer := binary.BigEndian.AppendUint64(bytes.Clone(l.key[:]), l.received)
+	c.announced = l.received
+	answer := binary.BigEndian.AppendUint64(bytes.Clone(l.key[:]), c.announced)
 	l.mu.Unlock()
 	_, err = c.raw.Write(answer)
 	return binary.BigEndian.Uint64(count[:]), err
@@ -158,7 +163,8 @@ func skipTo(in *bufio.Reader, text string) error {
 // greetHost is the guest's half. Only the host that made the first connection knows the key.
 func (l *Line) greetHost(c *connection) (peer uint64, err error) {
 	l.mu.Lock()
-	greeting := binary.BigEndian.AppendUint64([]byte(lineMagic), l.received)
+	c.announced = l.received
+	greeting := binary.BigEndian.AppendUint64([]byte(lineMagic), c.announced)
 	l.mu.Unlock()
 	if _, err := c.raw.Write(greeting); err != nil {
 		return 0, err
@@ -199,6 +205,7 @@ func (l *Line) install(c *connection, peer uint64) error {
 		return fmt.Errorf("the other end has %d bytes, which is not between %d and %d", peer, l.confirmed, l.sent)
 	}
 	l.confirm(peer)
+	c.skip = l.received - c.announced
 	l.current, l.heard = c, time.Now()
 	l.pump.Go(func() { l.receive(c) })
 	again := append([][]byte(nil), l.held...)
@@ -390,8 +397,13 @@ func (l *Line) receivePacket(c *connection) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n > 0 && l.current == c { // else these bytes come again over the next connection
-		l.received += uint64(n)
-		l.incoming = append(l.incoming, payload[:n])
+		known := min(c.skip, uint64(n))
+		c.skip -= known
+		if known == uint64(n) {
+			return err
+		}
+		l.received += uint64(n) - known
+		l.incoming = append(l.incoming, payload[known:n])
 		select {
 		case l.arrived <- struct{}{}:
 		default:

@@ -102,6 +102,7 @@ func TestShareIgnoredFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if c.include != "" {
 				testkit.WriteFile(t, filepath.Join(source, worktreeInclude), c.include)
+				defer os.Remove(filepath.Join(source, worktreeInclude))
 			}
 			s := shared(t, source, c.options)
 			hidden := slices.Sorted(slices.Values(s.Checkout.Hidden))
