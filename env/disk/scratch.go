@@ -49,6 +49,9 @@ func RemoveScratch(dir string) error {
 
 // flatten moves every directory below dir up into dir itself, holding two open files at a time, however deep they are.
 func flatten(dir string) error {
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return err
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -75,7 +78,9 @@ func flatten(dir string) error {
 			}
 			if at != "." {
 				name = rand.Text()
-				if err := root.Rename(filepath.Join(at, e.Name()), name); err != nil {
+				from := filepath.Join(at, e.Name())
+				// A directory that moves has to be writable itself: its entry for the parent changes.
+				if err := errors.Join(root.Chmod(from, 0o700), root.Rename(from, name)); err != nil {
 					return err
 				}
 			}

@@ -127,7 +127,7 @@ func TestFlatten(t *testing.T) {
 			t.Fatal(err)
 		}
 		below, err := at.OpenRoot("deeper")
-		if err := errors.Join(err, at.Chmod("deeper", 0), at.Close()); err != nil {
+		if err := errors.Join(err, at.Chmod(".", 0), at.Close()); err != nil {
 			t.Fatal(err)
 		}
 		at = below
