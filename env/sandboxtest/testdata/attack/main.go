@@ -360,7 +360,7 @@ func families() {
 // nest makes directories in directories, deeper than any path, and waits to be stopped. A Docker daemon that removes
 // them holds an open file for every level, so they are not as many as a watch that comes late would allow.
 func nest() {
-	for i := range 4000 {
+	for i := range 2500 {
 		if os.Mkdir("deeper", 0o755) != nil || os.Chdir("deeper") != nil {
 			fmt.Println("refused after", i)
 			return
