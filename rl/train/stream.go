@@ -63,18 +63,20 @@ func newStream(staleness int, now func() time.Time) *stream {
 // start plays what is admitted until close.
 func (s *stream) start(ctx context.Context, e *run.Engine) {
 	ctx, s.stop = context.WithCancel(ctx)
-	wake := context.AfterFunc(ctx, func() {
+	shut := func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.closed = true
 		s.changed.Broadcast()
-	})
+	}
+	wake := context.AfterFunc(ctx, shut)
 	s.done.Go(func() {
 		defer wake()
 		var failure error
 		for o, err := range e.Stream(ctx, s.jobs()) {
 			if err != nil {
 				failure = err
+				shut() // the engine waits for whoever asks for the next job
 				break
 			}
 			s.end(o)
