@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -95,6 +96,25 @@ func observing(do func(n int)) func(string, Config) Observer {
 	return func(string, Config) Observer { return &everyEvent{do: do} }
 }
 
+// copyRun copies a run's directory. The report is written beside the loop, so its temporary file may go meanwhile.
+func copyRun(t *testing.T, to, dir string) {
+	t.Helper()
+	for {
+		err := os.CopyFS(to, os.DirFS(dir))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+			return
+		}
+		if err := os.RemoveAll(to); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}
+
 // undisturbed runs c in a fresh directory and returns its outcome and the number of its events.
 func undisturbed(t *testing.T, c Config) (outcome, int) {
 	t.Helper()
@@ -117,9 +137,7 @@ func TestResumeFromEveryMoment(t *testing.T) {
 	const step = 5 // with 1 nothing else is found; it takes five times as long
 	o := Options{Dir: dir, Observer: observing(func(n int) {
 		if n%step == 0 {
-			if err := os.CopyFS(snapshot(n), os.DirFS(dir)); err != nil {
-				t.Error(err)
-			}
+			copyRun(t, snapshot(n), dir)
 		}
 	})}
 	if _, err := Start(t.Context(), c, o); err != nil {
@@ -178,9 +196,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	parts.Trainers["embedded"] = func() TrainerSettings {
 		return &hookedSettings{embeddedPolicy: *newEmbedded(), do: func() {
 			n++
-			if err := os.CopyFS(filepath.Join(root, fmt.Sprint(n)), os.DirFS(dir)); err != nil {
-				t.Error(err)
-			}
+			copyRun(t, filepath.Join(root, fmt.Sprint(n)), dir)
 		}}
 	}
 	hookedConfig, err := Load([]byte(tiny), parts, "checkpoint.every=1")
