@@ -36,8 +36,8 @@ func (j *job) due() []string {
 	}
 	var lines []string
 	for _, s := range project.Due(j.snapshot.Source, project.FindMachine(j.d.Getenv)) {
-		lines = append(lines, fmt.Sprintf("%s names dependencies that are not installed (%s is missing), and the sandbox has "+
-			"no network: to fix: %s", s.Lock, s.Missing, s.Command))
+		lines = append(lines, fmt.Sprintf("%s names dependencies that are not installed (%s is missing), and the sandbox "+
+			"has no network: to fix: %s", s.Lock, s.Missing, s.Command))
 	}
 	return lines
 }

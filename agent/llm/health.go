@@ -63,8 +63,8 @@ func (c *Client) Check(ctx context.Context) (Health, error) {
 }
 
 // rawLogprobs reports whether the endpoint returns logprobs from before the temperature was applied. Near temperature
-// 0 the sampled token has all the probability, and a logprob of nearly 0, unless the logprobs are the model's own. Where
-// the model is as sure of itself as that, both are the same here, and it does not matter yet.
+// 0 the sampled token has all the probability, and a logprob of nearly 0, unless the logprobs are the model's own.
+// Where the model is as sure of itself as that, both are the same here, and it does not matter yet.
 func (c *Client) rawLogprobs(ctx context.Context) bool {
 	const cold, doubt = 0.01, -0.5
 	temperature := cold

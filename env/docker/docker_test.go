@@ -127,8 +127,8 @@ func eventually(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// hasty makes a provider notice soon that a daemon is down or back. A ping may still take its time: on a busy machine, a
-// daemon that is well answers late.
+// hasty makes a provider notice soon that a daemon is down or back. A ping may still take its time: on a busy machine,
+// a daemon that is well answers late.
 func hasty(p *Provider) *Provider {
 	p.waits.watch, p.waits.undo, p.waits.retry = 200*time.Millisecond, 200*time.Millisecond, time.Millisecond
 	return p
