@@ -9,8 +9,9 @@ import (
 )
 
 // EvaluateStrictly runs the strict trial alone, in one sandbox: the patch is taken only as far as it is evidence, so
-// that what it changes of the tests does not count. The report says which tests pass; Reward and Suspicious are those of
-// the strict trial. It compares patches by tests that are not the task's own. The error is an infrastructure failure.
+// that what it changes of the tests does not count. The report says which tests pass; Reward and Suspicious are those
+// of the strict trial. It compares patches by tests that are not the task's own. The error is an infrastructure
+// failure.
 func (e *Evaluator) EvaluateStrictly(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
 	began := time.Now()
 	strict := &trial{task: t, patch: patch, limit: e.limit(t), strict: true, alone: true}
@@ -21,8 +22,8 @@ func (e *Evaluator) EvaluateStrictly(ctx context.Context, t env.Task, patch []by
 	return strict.v, nil
 }
 
-// applyLoosely applies a patch that git refuses, if the patch command takes it whole. Neither of the two leaves anything
-// behind when it fails, so that one sandbox is enough. words are git's.
+// applyLoosely applies a patch that git refuses, if the patch command takes it whole. Neither of the two leaves
+// anything behind when it fails, so that one sandbox is enough. words are git's.
 func (t *trial) applyLoosely(ctx context.Context, words string) (command, why string, err error) {
 	const loosely = "patch --batch --forward --fuzz=5 -p1"
 	for _, dry := range []string{" --dry-run", ""} {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A telltale counts only in code, and only where nobody else has it. It is a flag, and a reason for no reward where that
-// is asked for.
+// A telltale counts only in code, and only where nobody else has it. It is a flag, and a reason for no reward where
+// that is asked for.
 func TestTelltales(t *testing.T) {
 	t.Parallel()
 	const exits = "import os\n\n\ndef leave():\n    os._exit(0)\n"

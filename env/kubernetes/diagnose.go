@@ -103,7 +103,8 @@ func (c *cluster) diagnoseRole(ctx context.Context) env.Finding {
 			review := accessReview{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
 			review.Spec.Attributes = a
 			failures[i] = c.call(ctx, request{
-				method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: review, into: &review,
+				method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+				body: review, into: &review,
 				once: true,
 			})
 			if failures[i] == nil && (review.Status == nil || !review.Status.Allowed) {
@@ -177,11 +178,13 @@ func (c *cluster) diagnosePodSecurity(ctx context.Context) env.Finding {
 		case levelBaseline:
 			f.Status, f.Detail = env.Warning, "the namespace forbids NET_ADMIN, so a NetworkPolicy has to close the network"
 		case levelRestricted:
-			f.Status, f.Detail = env.Warning, "the namespace forbids root and NET_ADMIN: commands are the guest's own user, and "+
+			f.Status, f.Detail = env.Warning, "the namespace forbids root and NET_ADMIN: "+
+				"commands are the guest's own user, and "+
 				"a NetworkPolicy has to close the network"
 		}
 		if l > levelFull {
-			f.Fix = "kubectl label namespace " + c.namespace + " --overwrite pod-security.kubernetes.io/enforce=privileged, or " +
+			f.Fix = "kubectl label namespace " + c.namespace + " --overwrite pod-security.kubernetes.io/enforce=privileged, " +
+				"or " +
 				"apply the NetworkPolicy of docs/kubernetes.md"
 		}
 		return f

@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// onCluster completes options for the real cluster, whose kubeconfig DEEPSWE_TEST_KUBECONFIG names. The test skips where
-// there is none.
+// onCluster completes options for the real cluster, whose kubeconfig DEEPSWE_TEST_KUBECONFIG names. The test skips
+// where there is none.
 func onCluster(t testing.TB, o Options) Options {
 	t.Helper()
 	path := os.Getenv("DEEPSWE_TEST_KUBECONFIG")

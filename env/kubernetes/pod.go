@@ -196,8 +196,8 @@ func (c *cluster) guestArguments(l launch) []string {
 	return append(args, c.limits(l.spec).DiskArguments()...)
 }
 
-// installContainer copies the guest from its image, and removes the network's interfaces, so that the container with the
-// commands never has the right to.
+// installContainer copies the guest from its image, and removes the network's interfaces, so that the container with
+// the commands never has the right to.
 func (c *cluster) installContainer(l launch) container {
 	path := cmp.Or(c.options.Pods.GuestPath, "/deepswe")
 	command := []string{path, guest.Arg, "--install", guestPath}

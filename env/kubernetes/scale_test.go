@@ -24,8 +24,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// simulation is an API server with the latencies of a real one and its bad moments. Its pods run nothing but the guest's
-// half of the protocol.
+// simulation is an API server with the latencies of a real one and its bad moments. Its pods run nothing but the
+// guest's half of the protocol.
 type simulation struct {
 	ctx   context.Context //nolint:containedctx // of the test
 	build string          // of the guest

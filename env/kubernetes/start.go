@@ -260,7 +260,8 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan 
 					kind: env.ErrInfrastructure}
 			case err == nil && !placed.IsZero() && time.Since(placed) > startTimeout:
 				err = &PodError{Pod: s.launch.name, Reason: "Slow", kind: env.ErrInfrastructure,
-					Text: fmt.Sprintf("its guest has not answered within %v of being placed on node %s", startTimeout, p.Spec.NodeName)}
+					Text: fmt.Sprintf("its guest has not answered within %v of being placed on node %s", startTimeout,
+						p.Spec.NodeName)}
 			}
 			if err != nil {
 				trouble <- err
@@ -340,8 +341,8 @@ func (s *Sandbox) reach(ctx context.Context) (lost <-chan error, err error) {
 	}
 }
 
-// headStart is how long a pod that has just got its node is left alone: attempts that cannot succeed cost the API server
-// and the node more than they bring.
+// headStart is how long a pod that has just got its node is left alone: attempts that cannot succeed cost the API
+// server and the node more than they bring.
 func (c *cluster) headStart() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

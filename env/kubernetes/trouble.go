@@ -112,7 +112,8 @@ func terminatedError(e *PodError, t *terminated) error {
 		e.Reason, e.Text, e.kind = "NetworkStays", said, errNetworkStays
 	case t.ExitCode == exitNetworkOpen:
 		e.Reason, e.kind = "NetworkOpen", env.ErrUnsupported
-		e.Text = said + "; to fix: apply the NetworkPolicy that docs/kubernetes.md shows, in a cluster whose network plugin " +
+		e.Text = said + "; to fix: apply the NetworkPolicy that docs/kubernetes.md shows, in a cluster whose network " +
+			"plugin " +
 			"enforces it, or let sandboxes have NET_ADMIN (Pod Security level privileged)"
 	case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
 		e.Text = "it cannot start: " + said
@@ -214,8 +215,8 @@ func (i *impediments) waiting(p *pod, reason, message string) error {
 	return e
 }
 
-// How long a pod may stay without a node: until one of our other sandboxes ends, where there are any and it is room that
-// lacks.
+// How long a pod may stay without a node: until one of our other sandboxes ends, where there are any and it is room
+// that lacks.
 const (
 	unplacedWait = 15 * time.Second
 	roomWait     = 10 * time.Minute

@@ -111,7 +111,8 @@ func (t *goTest) sites() []site {
 	})
 	at := t.file.offset(t.decl.Body.Lbrace) + 1
 	n := len(t.name())%7 + 2
-	text := fmt.Sprintf("\n\tif got, want := %d, %d; got != want {\n\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}\n",
+	text := fmt.Sprintf("\n\tif got, want := %d, %d; got != want {\n"+
+		"\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}\n",
 		n, n+1, t.t)
 	return append(all, site{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
 }

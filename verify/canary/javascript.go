@@ -203,7 +203,8 @@ func (t *jsTest) render(name string, from, to int, text string) string {
 	for line > 0 && (data[line-1] == ' ' || data[line-1] == '\t') {
 		line--
 	}
-	return "\n" + string(data[line:title.from]) + quoted + string(data[title.to:from]) + text + string(data[to:end]) + ";\n"
+	return "\n" + string(data[line:title.from]) + quoted + string(data[title.to:from]) +
+		text + string(data[to:end]) + ";\n"
 }
 
 // jsEqual are the methods that compare with what is expected: the last argument of expect's, the second of assert's.

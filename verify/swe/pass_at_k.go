@@ -46,9 +46,9 @@ func PassRate(tasks []Attempts, k int) Estimate {
 	return MeanRate(k, rates, made)
 }
 
-// MeanRate is the mean of the tasks' rates with k of their attempts, of which made were made in all. Its interval treats
-// the tasks as the sample: it is the score interval of Wilson 1927 for a share, with the number of draws that would have
-// the standard error that the tasks have among themselves (Kish's effective sample size). Unlike the normal
+// MeanRate is the mean of the tasks' rates with k of their attempts, of which made were made in all. Its interval
+// treats the tasks as the sample: it is the score interval of Wilson 1927 for a share, with the number of draws that
+// would have the standard error that the tasks have among themselves (Kish's effective sample size). Unlike the normal
 // approximation it does not shrink to a point where every task is solved or none.
 func MeanRate(k int, rates []float64, made int) Estimate {
 	e := Estimate{K: k, Tasks: len(rates)}

@@ -7,8 +7,8 @@ import (
 	"deepswe/verify"
 )
 
-// allowlistCases are patches beside or in the place of a fix. Without the fix, all of them pass the tests as the harness
-// runs them, and none does in the strict trial.
+// allowlistCases are patches beside or in the place of a fix. Without the fix, all of them pass the tests as the
+// harness runs them, and none does in the strict trial.
 var allowlistCases = []struct {
 	name, task string
 	fixed      bool

@@ -19,7 +19,8 @@ func (o *confirmFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.canary, "canary", "on", "confirm a reward with tests that must fail: on, require (where that is "+
 		"not possible, there is no verdict), or off")
 	f.BoolVar(&o.training, "training", false, "grade as training does: the first run is strict already")
-	f.StringVar(&o.telltales, "telltales", "auto", "what code that is typical of forged results means: flag (it is listed "+
+	f.StringVar(&o.telltales, "telltales", "auto", "what code that is typical of forged results means: "+
+		"flag (it is listed "+
 		"as suspicious), refuse (there is no reward either), or auto (refuse with --training, else flag)")
 }
 

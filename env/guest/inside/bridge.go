@@ -16,8 +16,8 @@ import (
 )
 
 // A guest that is PID 1 of a container listens on a socket in the abstract namespace. Another process of the same
-// binary, executed in the container from outside, is the bridge: it hands its own standard input and output to the guest
-// and waits. So no byte takes another way through it, and the container's log stays empty.
+// binary, executed in the container from outside, is the bridge: it hands its own standard input and output to the
+// guest and waits. So no byte takes another way through it, and the container's log stays empty.
 
 // bridgeTimeout is how long a bridge waits for the guest to listen.
 const bridgeTimeout = 10 * time.Second

@@ -18,9 +18,9 @@ import (
 	"deepswe/env/guest"
 )
 
-// Where nobody on the host prepares a container (a pod's is all that the cluster makes of it), the guest does, before it
-// greets: it closes the network, gives the repository's directory to the command user, takes what it does not need from
-// the commands' reach, and gives up the rights that this took.
+// Where nobody on the host prepares a container (a pod's is all that the cluster makes of it), the guest does, before
+// it greets: it closes the network, gives the repository's directory to the command user, takes what it does not need
+// from the commands' reach, and gives up the rights that this took.
 
 // Exit codes of a guest that could not close the network. The provider looks for them in a pod's status.
 const (
