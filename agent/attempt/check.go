@@ -2,9 +2,9 @@ package attempt
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
@@ -137,12 +137,14 @@ func (a *Attempt) test(
 
 // applyInside applies the patch in a sandbox, with the git command there and without its repository's configuration.
 func applyInside(ctx context.Context, sb env.Sandbox, patch []byte) error {
-	file := path.Join("/tmp", "deepswe-check.patch")
-	if _, err := sb.Write(ctx, file, patch, env.WriteOptions{}); err != nil {
+	file := "/tmp/deepswe-check-" + rand.Text() + ".patch" // not every sandbox has a /tmp of its own
+	if _, err := sb.Write(ctx, file, patch, env.WriteOptions{Create: true}); err != nil {
 		return err
 	}
 	r, err := sb.Run(ctx, env.Command{
-		Line: "GIT_DIR=/tmp/deepswe-none git apply --whitespace=nowarn " + file + " && rm " + file, Timeout: time.Minute,
+		Line: "GIT_DIR=/tmp/deepswe-none git apply --whitespace=nowarn " + file +
+			"; code=$?; rm -f " + file + "; exit $code",
+		Timeout: time.Minute,
 	})
 	if err == nil && r.ExitCode != 0 {
 		err = fmt.Errorf("the patch cannot be applied there: git apply: exit code %d: %s", r.ExitCode, r.Stderr.Head)
