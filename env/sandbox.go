@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,4 +181,29 @@ func (s *GuestSandbox) Close(ctx context.Context) error {
 	})
 	<-s.closed
 	return s.err
+}
+
+// CheckedForImage returns the spec of a sandbox that is made from an image, with a clean Dir. It refuses with
+// [ErrUnsupported] a Dir that is not absolute, a CopyIn that is not a directory, and an entry of Env that is not
+// KEY=value.
+func (s Spec) CheckedForImage() (Spec, error) {
+	if !path.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0) {
+		return s, fmt.Errorf("%w: the repository's path in the image must be absolute: %q", ErrUnsupported, s.Dir)
+	}
+	s.Dir = path.Clean(s.Dir)
+	if s.CopyIn != "" {
+		info, err := os.Stat(s.CopyIn)
+		if err != nil {
+			return s, fmt.Errorf("copy in: %w", err)
+		}
+		if !info.IsDir() {
+			return s, fmt.Errorf("%w: copy in %s: it is not a directory", ErrUnsupported, s.CopyIn)
+		}
+	}
+	for _, kv := range s.Env {
+		if key, _, ok := strings.Cut(kv, "="); !ok || key == "" || strings.ContainsRune(kv, 0) {
+			return s, fmt.Errorf("%w: environment entry %q is not KEY=value", ErrUnsupported, kv)
+		}
+	}
+	return s, nil
 }

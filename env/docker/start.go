@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -240,23 +239,8 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 			s.Dir = s.Source // where the image has nothing there: see plan
 		}
 	}
-	if !path.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0) {
-		return s, fmt.Errorf("%w: the repository's path in the image must be absolute: %q", env.ErrUnsupported, s.Dir)
-	}
-	s.Dir = path.Clean(s.Dir)
-	if s.CopyIn != "" {
-		info, err := os.Stat(s.CopyIn)
-		if err != nil {
-			return s, fmt.Errorf("copy in: %w", err)
-		}
-		if !info.IsDir() {
-			return s, fmt.Errorf("%w: copy in %s: it is not a directory", env.ErrUnsupported, s.CopyIn)
-		}
-	}
-	for _, kv := range s.Env {
-		if key, _, ok := strings.Cut(kv, "="); !ok || key == "" || strings.ContainsRune(kv, 0) {
-			return s, fmt.Errorf("%w: environment entry %q is not KEY=value", env.ErrUnsupported, kv)
-		}
+	if s, err = s.CheckedForImage(); err != nil {
+		return s, err
 	}
 	if p.life.Err() != nil {
 		return s, fmt.Errorf("%w: the docker provider is closed", env.ErrInfrastructure)

@@ -33,5 +33,5 @@
 // cluster     collects what belongs to something that is gone.
 //   - The Lease is renewed every thirty seconds. The first start of the next provider, and [Provider.Reap], remove what
 //     belongs to dead processes of this machine, and to owners elsewhere whose Lease is stale.
-//   - activeDeadlineSeconds ends every pod at last.
+//   - activeDeadlineSeconds ends a pod that nothing else has ended.
 package kubernetes

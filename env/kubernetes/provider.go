@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -203,23 +202,9 @@ func (p *Provider) accept(s env.Spec) (env.Spec, error) {
 	}
 	s.Dockerfile = ""
 	s.Dir = cmp.Or(s.Dir, "/testbed")
-	if !path.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0) {
-		return s, fmt.Errorf("%w: the repository's path in the image must be absolute: %q", env.ErrUnsupported, s.Dir)
-	}
-	s.Dir = path.Clean(s.Dir)
-	if s.CopyIn != "" {
-		info, err := os.Stat(s.CopyIn)
-		if err != nil {
-			return s, fmt.Errorf("copy in: %w", err)
-		}
-		if !info.IsDir() {
-			return s, fmt.Errorf("%w: copy in %s: it is not a directory", env.ErrUnsupported, s.CopyIn)
-		}
-	}
-	for _, kv := range s.Env {
-		if key, _, ok := strings.Cut(kv, "="); !ok || key == "" || strings.ContainsRune(kv, 0) {
-			return s, fmt.Errorf("%w: environment entry %q is not KEY=value", env.ErrUnsupported, kv)
-		}
+	s, err := s.CheckedForImage()
+	if err != nil {
+		return s, err
 	}
 	if p.life.Err() != nil {
 		return s, fmt.Errorf("%w: the kubernetes provider is closed", env.ErrInfrastructure)

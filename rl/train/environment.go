@@ -56,7 +56,7 @@ type EnvironmentSettings interface {
 }
 
 // Checker are EnvironmentSettings that name files. Check reads them before a run's directory is made; its error wraps
-// [ErrTasks] where they are not what can be learned from.
+// [ErrTasks] where nothing can be learned from them.
 type Checker interface {
 	Check(log *slog.Logger) error
 }
