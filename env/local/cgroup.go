@@ -4,6 +4,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -313,7 +314,7 @@ func removeGroup(dir string) error {
 			return nil
 		}
 		if time.Since(began) > patience {
-			return fmt.Errorf("remove control group %s: %w", dir, err)
+			return fmt.Errorf("remove control group %s: %w (still in it: %s)", dir, err, membersOf(dir))
 		}
 		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 		for _, field := range bytes.Fields(procs) {
@@ -323,4 +324,20 @@ func removeGroup(dir string) error {
 		}
 		time.Sleep(pause)
 	}
+}
+
+// membersOf lists the threads in a control group by their number, name and state, for an error's text.
+func membersOf(dir string) string {
+	ids, err := os.ReadFile(filepath.Join(dir, "tasks"))
+	if err != nil {
+		ids, _ = os.ReadFile(filepath.Join(dir, "cgroup.threads"))
+	}
+	var members []string
+	for _, id := range strings.Fields(string(ids)) {
+		stat, _ := os.ReadFile("/proc/" + id + "/stat")
+		if end := bytes.LastIndexByte(stat, ')'); end > 0 && end+3 <= len(stat) {
+			members = append(members, string(stat[:end+3]))
+		}
+	}
+	return cmp.Or(strings.Join(members, ", "), "nothing")
 }

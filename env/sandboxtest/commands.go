@@ -311,7 +311,7 @@ func (b *bench) bounded() {
 
 func testLongLine(t *testing.T, s *suite) {
 	b := own(t, s.start(t))
-	const size = 100 << 20
+	const size = 40 << 20
 	const line = "head -c %d /dev/zero | tr '\\0' x > long; printf needle >> long; tail -c %d long > shorter"
 	b.sh(fmt.Sprintf(line, size, size/8))
 	r := b.run(env.Command{Line: "cat long"})
@@ -341,14 +341,14 @@ func testLongLine(t *testing.T, s *suite) {
 
 func testFlood(t *testing.T, s *suite) {
 	b := own(t, s.start(t))
-	r := b.run(env.Command{Line: "yes", Timeout: 1500 * time.Millisecond})
+	r := b.run(env.Command{Line: "yes", Timeout: 500 * time.Millisecond})
 	if !r.TimedOut || r.Stdout.Size < 256<<10 || !strings.HasPrefix(text(r.Stdout), "y\ny\n") {
 		t.Errorf("%d bytes, %+v", r.Stdout.Size, r.TimedOut)
 	}
 	var calls sync.WaitGroup
 	for range 4 {
 		calls.Go(func() {
-			r, err := b.Run(t.Context(), env.Command{Line: "head -c 50000000 /dev/urandom & yes >&2", Timeout: time.Second})
+			r, err := b.Run(t.Context(), env.Command{Line: "head -c 50000000 /dev/urandom & yes >&2", Timeout: 400 * time.Millisecond})
 			if err != nil || !r.TimedOut {
 				t.Errorf("%+v, %v", r.TimedOut, err)
 			}

@@ -228,7 +228,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // testUnpackStream: a large archive passes through, other calls have their turn, and it can be called off.
 func testUnpackStream(t *testing.T, s *suite) {
 	b := own(t, s.start(t))
-	const files, size = 64, 2 << 20
+	const files, size = 32, 2 << 20
 	r, w := io.Pipe()
 	defer r.Close()
 	go func() {
