@@ -8,7 +8,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// Capabilities are the promises that a provider's sandboxes keep on this machine.
+// Capabilities lists what a provider's sandboxes guarantee on this machine.
 type Capabilities struct {
 	Images        bool // starts container images
 	Isolated      bool // the host's files cannot be reached
@@ -23,26 +23,33 @@ type Capabilities struct {
 
 // Provider starts sandboxes.
 type Provider interface {
-	// Name is the word of --env: docker, kubernetes, bwrap, host.
+	// Name is the provider's value of --env: docker, kubernetes, bwrap or host.
 	Name() string
 	Capabilities() Capabilities
-	// Start returns a ready sandbox, or cleans up after itself.
+	// Start returns a ready sandbox. If it fails, it leaves nothing behind.
 	Start(ctx context.Context, s Spec) (Sandbox, error)
-	// Prefetch makes ready ahead of time what a Start of the spec will need, such as its image. It is never required
-	// before a Start. A provider that has nothing to make ready returns nil at once.
+	// Prefetch fetches or builds ahead of time what Start will need for the spec, such as its image. Calling it is
+	// optional. A provider with nothing to prefetch returns nil at once.
 	Prefetch(ctx context.Context, s Spec) error
-	// Reap removes what dead owners left and returns what it removed (or would remove, when o.DryRun is set).
+	// Reap removes what dead owners left behind, and returns what it removed (with o.DryRun: what it would remove).
 	Reap(ctx context.Context, o ReapOptions) ([]Leftover, error)
 	// Close releases the provider's own resources; callers close their sandboxes.
 	Close() error
 }
 
-// ReapOptions chooses what to reap. The zero value removes what dead owners left.
+// Overlayer is a provider that can, on some machines, start a Spec with a Checkout.
+type Overlayer interface {
+	Provider
+	// CanOverlay returns nil if a sandbox can show root as a Checkout, and otherwise the reason why it cannot.
+	CanOverlay(ctx context.Context, root string) error
+}
+
+// ReapOptions selects what to reap. The zero value removes what dead owners left behind.
 type ReapOptions struct {
 	DryRun bool
-	// All removes living owners' things too.
+	// All also removes what belongs to living owners.
 	All bool
-	// Stale is how long an owner on another machine may be silent before it counts as dead: 2 minutes when 0.
+	// Stale is how long an owner on another machine may be silent before it counts as dead; 0 means 2 minutes.
 	Stale time.Duration
 }
 
@@ -57,7 +64,7 @@ type Leftover struct {
 	Age      time.Duration
 }
 
-// Action is what a provider does with an image.
+// Action is what a provider is doing with an image.
 type Action string
 
 // The actions that Progress reports.
@@ -66,17 +73,18 @@ const (
 	Building Action = "build"
 )
 
-// Progress is how far the pull or the build of an image has come. A provider is given a func(Progress) when it is
-// opened, calls it from several goroutines, and expects it not to block. The last report about an image is Done, with
-// Err when it failed.
+// Progress describes the pull or build of one image. Providers report it through a func(Progress) given to them
+// when they are opened; it is called from several goroutines and must not block. The last report about an image has
+// Done set, and Err if it failed.
 type Progress struct {
 	Action Action
-	// Host is the machine that the image is brought to, Image its reference, or the folder that it is built from.
+	// Host is the machine that the image is pulled to or built on. Image is its reference, or the folder that it is
+	// built from.
 	Host  string
 	Image string
-	// Layers counts the image's layers that are known so far, Ready those that are complete.
+	// Layers is the number of layers known so far; Ready is how many of them are complete.
 	Layers, Ready int
-	// Bytes of Total have been downloaded, over the layers that have to be.
+	// Bytes have been downloaded, of Total in the layers that are not there yet.
 	Bytes, Total int64
 	Done         bool
 	Err          error
@@ -85,7 +93,8 @@ type Progress struct {
 // Status is the outcome of a check.
 type Status string
 
-// The statuses of a [Finding]. A warning works, but not fully; a skipped check could not be made here.
+// The statuses of a [Finding]: Warning means that it works with restrictions, Skipped that it could not be checked
+// here.
 const (
 	OK      Status = "ok"
 	Warning Status = "warning"
@@ -93,19 +102,19 @@ const (
 	Skipped Status = "skipped"
 )
 
-// Finding is the result of one check of what works on this machine.
+// Finding is the result of one check of the machine.
 type Finding struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
 	Detail string `json:"detail"`
-	// Fix is the command or the setting that solves the problem; empty where there is none.
+	// Fix is the command or setting that solves the problem; empty if there is none.
 	Fix string `json:"mend,omitempty"`
 }
 
-// Fixer is an error that says how to solve its problem.
+// Fixer is an error that knows how to solve its problem.
 type Fixer interface {
 	error
-	// Fix returns the problem in a few words, and the command or the setting that solves it.
+	// Fix returns the problem in a few words, and the command or setting that solves it.
 	Fix() (problem, fix string)
 }
 
@@ -118,54 +127,53 @@ func FindingOf(check string, err error) Finding {
 	return f
 }
 
-// Diagnoser is a provider that can say more about itself than a sandbox of it shows.
+// Diagnoser is a provider that can check more than whether its sandboxes work.
 type Diagnoser interface {
 	Provider
 	// Diagnose checks what the provider depends on, such as its daemons.
 	Diagnose(ctx context.Context) []Finding
-	// Sample returns the spec of a sandbox to check the provider with, which needs nothing that would have to be
-	// fetched, and describes it. Where no image has a shell, the spec's image is empty of files, and lacking says why
-	// no command can run in it.
+	// Sample returns the spec of a sandbox for testing the provider without fetching anything, and its description.
+	// If no local image has a shell, the spec names an empty image, and lacking says why no command can run in it.
 	Sample(ctx context.Context) (s Spec, lacking string, err error)
 }
 
-// ErrInfrastructure marks infrastructure failures: of the daemon, the guest, the disk. They are never observations and
-// never a reward of 0; the layer above retries them or reports them.
+// ErrInfrastructure marks infrastructure failures: of the daemon, the guest or the disk. Callers retry or report
+// them; they are never shown to the model as observations and never count as a reward of 0.
 var ErrInfrastructure = guest.ErrInfrastructure
 
-// ErrNoSpace says that a file cannot be written because a disk is full.
+// ErrNoSpace reports that a file cannot be written because a disk is full.
 var ErrNoSpace = guest.ErrNoSpace
 
-// ErrExhausted says that what ran in a sandbox has ended it, by using up the sandbox's own memory or disk. Another try
-// would come to the same.
+// ErrExhausted reports that the sandbox ended because its commands used up its memory or disk. Retrying would end
+// the same way.
 var ErrExhausted = errors.New("the sandbox's limits are exhausted")
 
-// IsInfrastructure reports whether an error of a sandbox means that it is broken or that the caller has given up, as
-// opposed to a file or a program that is not as expected.
+// IsInfrastructure reports whether err means that the sandbox is broken or that ctx has ended, rather than that a
+// file or a program is not as expected.
 func IsInfrastructure(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, ErrInfrastructure) || errors.Is(err, guest.ErrClosed) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// ErrUnsupported says that a provider cannot do what a Spec asks; the message says what can.
+// ErrUnsupported reports that a provider cannot do what a Spec asks for; the message says what it can do instead.
 var ErrUnsupported = errors.New("not supported by this sandbox")
 
-// ErrNoImage says that an image neither exists locally nor can be pulled from its registry. Retrying does not help.
+// ErrNoImage reports that an image neither exists locally nor can be pulled. Retrying does not help.
 var ErrNoImage = errors.New("image not found")
 
-// Backoff is the longest wait before a retry, counted from 1: first, doubled with every further one, up to longest. How
-// much of it is waited is up to the caller, who adds the jitter that fits.
+// Backoff returns the upper bound of the wait before a retry, counted from 1: it starts at first and doubles each
+// time, up to longest. Adding jitter is left to the caller.
 func Backoff(retry int, first, longest time.Duration) time.Duration {
 	for ; retry > 1 && first < longest; retry-- {
 		first *= 2
-		if first <= 0 { // more than a Duration holds
+		if first <= 0 { // overflow
 			return longest
 		}
 	}
 	return min(first, longest)
 }
 
-// Sleep waits, or returns the context's error when that ends first.
+// Sleep waits for d, or returns the context's error if that ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

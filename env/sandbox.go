@@ -8,14 +8,16 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"deepswe/env/guest"
 )
 
-// The words of the guest's protocol are the words of a sandbox.
+// These types of the guest's protocol are also part of the Sandbox interface.
 type (
 	Command      = guest.Command
 	Result       = guest.Result
@@ -40,40 +42,42 @@ const (
 	KindOther   = guest.KindOther
 )
 
-// Sandbox is one place where a model's commands run: a container, a set of namespaces, or a scratch directory.
+// Sandbox is a place where a model's commands run: a container, a set of namespaces, or a scratch directory.
 //
-// A failing command is a Result. An error means that the sandbox could not do what was asked: the sentinels of package
-// guest and of io/fs for a file that is not there or not as expected, [ErrInfrastructure] for everything that makes
-// the sandbox itself useless. A cancelled context ends the call and kills what it started.
+// A command that fails is a Result, not an error. An error means that the sandbox could not do what was asked: it
+// wraps a sentinel of package guest or io/fs if a file is missing or not as expected, and [ErrInfrastructure] if
+// the sandbox itself is unusable. Cancelling the context ends the call and kills everything the call started.
 type Sandbox interface {
 	// Dir is the absolute path of the repository inside the sandbox.
 	Dir() string
 	// Run executes a command line in a fresh shell.
 	Run(ctx context.Context, c Command) (Result, error)
-	// Read returns a regular file's bytes and its description; the Version is that of the whole file.
+	// Read returns the content of a regular file, or the part of it that o selects, and its description;
+	// FileInfo.Version covers the whole file.
 	Read(ctx context.Context, path string, o ReadOptions) ([]byte, FileInfo, error)
-	// Write replaces or creates a regular file, whole or not at all, and returns its new description.
+	// Write creates or replaces a regular file atomically, and returns its new description.
 	Write(ctx context.Context, path string, data []byte, o WriteOptions) (FileInfo, error)
 	// List returns a directory's entries.
 	List(ctx context.Context, path string, o ListOptions) (Listing, error)
-	// Search returns the lines that contain a text.
+	// Search returns the lines that contain the query's text.
 	Search(ctx context.Context, q Query) (Matches, error)
-	// Tree describes every file below root, directories left out, with content hashes; sorted by path.
+	// Tree describes every file below root, but no directories, with content hashes and sorted by path.
 	Tree(ctx context.Context, root string, o TreeOptions) ([]FileInfo, error)
-	// Unpack extracts a tar stream, which may be compressed with gzip, below dir. Nothing is written outside dir,
-	// whatever the names in it say.
+	// Unpack extracts a tar stream, plain or gzipped, below dir. It writes nothing outside dir, whatever names the
+	// archive contains.
 	Unpack(ctx context.Context, dir string, tar io.Reader) error
-	// Ping answers when the guest is alive.
+	// Ping returns nil if the guest answers.
 	Ping(ctx context.Context) error
-	// Original returns the content of a file of the image as it was before the agent touched it (see [Origin]). A sandbox
-	// whose repository was copied in answers ErrUnsupported: the originals are in the directory that it was copied from.
+	// Original returns the content of a file in the image as it was before the agent touched it (see [Origin]). If
+	// the repository was copied in, it returns ErrUnsupported, because the originals are in the directory that was
+	// copied.
 	Original(ctx context.Context, path string) ([]byte, error)
-	// Close removes the sandbox and everything in it. It may be called more than once. It works on its own deadline
-	// when ctx is already done.
+	// Close removes the sandbox and everything in it. It may be called more than once, and runs under its own
+	// deadline if ctx has ended.
 	Close(ctx context.Context) error
 }
 
-// ShellQuote writes words for a command line, so that a POSIX shell reads each as one word, byte for byte.
+// ShellQuote quotes words so that a POSIX shell reads each as one word, byte for byte, and joins them with spaces.
 func ShellQuote(words ...string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -82,26 +86,29 @@ func ShellQuote(words ...string) string {
 	return strings.Join(quoted, " ")
 }
 
-// Origin gives files as they were before the agent touched them, from a place that the agent cannot reach. A [Sandbox]
-// is the origin of the files in its image; for a repository that was copied in, it is whatever was copied.
+// Origin returns files as they were before the agent touched them, from a place that the agent cannot reach. A
+// [Sandbox] is the origin of the files in its image; the origin of a repository that was copied in is the copied
+// directory.
 type Origin interface {
-	// Original returns the content of the file at the path relative to the repository's root. A symbolic link is not
-	// followed. fs.ErrNotExist when there was no such file.
+	// Original returns the content of the file at the path relative to the repository's root, without following a
+	// symbolic link, or fs.ErrNotExist if there was no such file.
 	Original(ctx context.Context, path string) ([]byte, error)
 }
 
-// Limits bound a sandbox. Zero fields take the provider's defaults, which are never "unlimited".
+// Limits bound a sandbox. A zero field means the provider's default, which is never "unlimited".
 type Limits struct {
 	Memory    int64   // bytes, swap included: 4 GiB by default
 	CPUs      float64 // 2 by default
 	Processes int64   // 512 by default
-	// Disk is what commands may write, in bytes, and Files how many files they may make: 16 GiB and a million by default.
-	// What an image or a copied repository has from the start does not count. Where /tmp is in memory, Memory bounds it.
+	// Disk is how many bytes commands may write, and Files how many files they may create: 16 GiB and a million by
+	// default. The content of the image or of a copied repository does not count. A /tmp in memory is bounded by
+	// Memory instead.
 	Disk  int64 `json:",omitzero"`
 	Files int64 `json:",omitzero"`
 }
 
-// WithDefaults returns the limits with what fallback says, or else the general defaults, in place of zeros.
+// WithDefaults replaces zero fields by those of fallback, and fields that are zero there too by the general
+// defaults.
 func (l Limits) WithDefaults(fallback Limits) Limits {
 	const gib = 1 << 30
 	return Limits{
@@ -113,40 +120,58 @@ func (l Limits) WithDefaults(fallback Limits) Limits {
 	}
 }
 
-// DiskArguments are what the limits on the disk are for a guest, which enforces them.
+// DiskArguments returns the command-line arguments that make a guest enforce the disk limits.
 func (l Limits) DiskArguments() []string {
 	return []string{"--disk-bytes", strconv.FormatInt(l.Disk, 10), "--disk-files", strconv.FormatInt(l.Files, 10)}
 }
 
-// Spec says what to start. The zero value is a sandbox without network over an empty directory.
+// Spec describes the sandbox to start. The zero value is an empty directory without network.
 type Spec struct {
-	// Image is a container image. Providers without images refuse a Spec that needs one.
+	// Image is a container image. Providers without images return ErrUnsupported for a Spec that needs one.
 	Image string
-	// Dockerfile is a folder with a Dockerfile to build the image from, where Image is empty. The provider builds it
-	// when Start or Prefetch needs it, once for each content of the folder, and reads the folder only once.
+	// Dockerfile is a folder with a Dockerfile; the image is built from it if Image is empty. It is built by Start
+	// or Prefetch, once for each content of the folder, and the folder is read only once.
 	Dockerfile string
-	// Dir is the repository's absolute path inside: /testbed when empty, where the provider can choose.
+	// Dir is the repository's absolute path inside the sandbox; /testbed if empty and the provider can choose.
 	Dir string
-	// CopyIn is a host directory whose content is copied to Dir; empty where the image has the repository already.
+	// CopyIn is a host directory whose content is copied to Dir; empty if the image contains the repository.
 	CopyIn string
-	// Source is the user's directory that CopyIn is a copy of; empty where there is none.
+	// Source is the user's directory that CopyIn is a copy of; empty if there is none.
 	Source string
-	// Checkout, where it is set, is the repository in place of CopyIn and Dir. Only an [Overlayer] takes one.
+	// Checkout, if not nil, replaces CopyIn and Dir. Only an [Overlayer] accepts it.
 	Checkout *Checkout
-	// Prepare are command lines run once, in order, after the copy and before anybody else uses the sandbox, as the
-	// guest's own user. A non-zero exit fails the start. Providers may keep the outcome for the next start.
+	// Prepare lists command lines that run once, in order, as the guest's own user, after the copy and before
+	// anything else. A non-zero exit code makes Start fail. Providers may cache the result for later starts.
 	Prepare []string
 	Limits  Limits
-	// Network opens the network. The default is none.
+	// Network allows access to the network.
 	Network bool
-	// Env is the environment of commands, as "KEY=value", beside the image's.
+	// Env is added to the image's environment for commands, as "KEY=value".
 	Env []string
-	// Run and Rollout name the owner for labels and for messages.
+	// Run and Rollout identify the caller in labels and messages.
 	Run     string
 	Rollout string
 }
 
-// GuestSandbox is a Sandbox behind a guest: what every provider hands out. Its calls are those of the client.
+// Checkout is a host directory that a sandbox shows as its repository, at the same path and without copying it: the
+// sandbox only reads the directory and keeps what its commands write in a layer of its own. Paths below Root are
+// relative, with forward slashes.
+type Checkout struct {
+	// Root is the directory's absolute path, with all symbolic links resolved.
+	Root string
+	// Links are other paths by which the host reaches Root; in the sandbox they are symbolic links to it.
+	Links []string
+	// Git is the directory that is copied into the sandbox in place of Root's .git; empty if Root has no .git.
+	Git string
+	// Objects are git object stores on the host that the repository in Git borrows objects from; mounted read-only.
+	Objects []string
+	// Hidden are paths below Root that commands must not see.
+	Hidden []string
+	// Shown are other host directories that the repository refers to; mounted read-only at their own paths.
+	Shown []string
+}
+
+// GuestSandbox is a Sandbox that talks to a guest through its client; all providers return one.
 type GuestSandbox struct {
 	*guest.Client
 	remove func(ctx context.Context) error
@@ -158,19 +183,18 @@ type GuestSandbox struct {
 
 var _ Sandbox = (*GuestSandbox)(nil)
 
-// NewGuestSandbox returns the sandbox that the client talks to. Close hangs up and then calls remove, once, with a
-// context that is not done yet; remove has its own deadline and may be nil.
+// NewGuestSandbox returns a sandbox that uses the client. Close closes the client and then calls remove once,
+// unless it is nil, with a context that has not ended; remove has to set its own deadline.
 func NewGuestSandbox(client *guest.Client, remove func(ctx context.Context) error) *GuestSandbox {
 	return &GuestSandbox{Client: client, remove: remove, closed: make(chan struct{})}
 }
 
-// Original answers ErrUnsupported: only a provider of images can do better.
+// Original returns ErrUnsupported; providers with images override it.
 func (s *GuestSandbox) Original(_ context.Context, path string) ([]byte, error) {
 	return nil, fmt.Errorf("original %s: %w: it has no image to read it from", path, ErrUnsupported)
 }
 
-// Close hangs up and removes the sandbox. Every call, also one that comes while another is at it, returns when that is
-// done, with the same error.
+// Close closes the client and removes the sandbox. Concurrent calls all wait for that and return the same error.
 func (s *GuestSandbox) Close(ctx context.Context) error {
 	s.once.Do(func() {
 		defer close(s.closed)
@@ -183,9 +207,8 @@ func (s *GuestSandbox) Close(ctx context.Context) error {
 	return s.err
 }
 
-// CheckedForImage returns the spec of a sandbox that is made from an image, with a clean Dir. It refuses with
-// [ErrUnsupported] a Dir that is not absolute, a CopyIn that is not a directory, and an entry of Env that is not
-// KEY=value.
+// CheckedForImage returns the spec of a sandbox that is started from an image, with Dir cleaned. It returns
+// [ErrUnsupported] if Dir is not absolute, CopyIn is not a directory, or an entry of Env is not KEY=value.
 func (s Spec) CheckedForImage() (Spec, error) {
 	if !path.IsAbs(s.Dir) || strings.ContainsRune(s.Dir, 0) {
 		return s, fmt.Errorf("%w: the repository's path in the image must be absolute: %q", ErrUnsupported, s.Dir)
@@ -206,4 +229,43 @@ func (s Spec) CheckedForImage() (Spec, error) {
 		}
 	}
 	return s, nil
+}
+
+// PrepareTimeout limits each command of Spec.Prepare.
+const PrepareTimeout = 30 * time.Minute
+
+// RunPrepare runs the command lines of Spec.Prepare as the guest's own user. It stops at the first that fails, with
+// a *PrepareError.
+func (s *GuestSandbox) RunPrepare(ctx context.Context, lines []string) error {
+	for i, line := range lines {
+		result, err := s.Prepare(ctx, Command{Line: line, Timeout: PrepareTimeout})
+		if err != nil {
+			return err
+		}
+		if result.ExitCode != 0 || result.TimedOut {
+			return &PrepareError{Step: i + 1, Steps: len(lines), Line: line, Result: result}
+		}
+	}
+	return nil
+}
+
+// PrepareError reports that one of a spec's Prepare commands failed. The task is at fault, so retrying does not
+// help.
+type PrepareError struct {
+	Step, Steps int
+	Line        string
+	Result      Result
+}
+
+func (e *PrepareError) Error() string {
+	how := fmt.Sprintf("exit code %d", e.Result.ExitCode)
+	if e.Result.TimedOut {
+		how = fmt.Sprintf("no end after %v", PrepareTimeout)
+	}
+	said := slices.Concat(e.Result.Stderr.Head, e.Result.Stderr.Tail)
+	if len(said) == 0 {
+		said = slices.Concat(e.Result.Stdout.Head, e.Result.Stdout.Tail)
+	}
+	said = said[max(0, len(said)-500):]
+	return fmt.Sprintf("prepare command %d of %d failed with %s: %s\n%s", e.Step, e.Steps, how, e.Line, said)
 }

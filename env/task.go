@@ -2,57 +2,61 @@ package env
 
 import "time"
 
-// Task is one issue to fix. What the agent may know is in Task itself; what only the grader may know is in
-// Task.Tests and never enters the agent's sandbox or prompt.
+// Task is one issue to solve. The agent may see everything in it but Tests, which only the grader may see and which
+// never enters the agent's sandbox or prompt.
 type Task struct {
-	// ID is unique in its dataset ("django__django-11099").
+	// ID is unique in the task's dataset ("django__django-11099").
 	ID string `json:"id"`
-	// Source names the format that the task was read from: swe-bench, r2e-gym, swe-smith, harbor, deepswe, github, text.
+	// Source is the format that the task was read from: swe-bench, r2e-gym, swe-smith, harbor, deepswe, github or
+	// text.
 	Source string `json:"source,omitempty"`
-	// Repo is "owner/name" where it is known.
+	// Repo is "owner/name", if known.
 	Repo string `json:"repo,omitempty"`
-	// BaseCommit is the commit that the issue is fixed on top of, by full hash; "<fix>^" where only the fix is known.
+	// BaseCommit is the full hash of the commit that the issue is to be solved on; "<hash>^" if only the commit of
+	// the fix is known.
 	BaseCommit string `json:"base_commit,omitempty"`
 	// Statement is the issue's text.
 	Statement string `json:"statement"`
-	// Image is the container image that holds the repository; Dockerfile is a folder to build one from.
+	// Image is the container image that contains the repository; Dockerfile is a folder to build it from instead.
 	Image      string `json:"image,omitempty"`
 	Dockerfile string `json:"dockerfile,omitempty"`
 	// Dir is the repository's absolute path in the image.
 	Dir string `json:"dir,omitempty"`
-	// Prepare are command lines that bring the image to the state that the agent starts from.
+	// Prepare lists command lines that bring the image to the agent's starting state.
 	Prepare []string `json:"prepare,omitempty"`
-	// Env is the environment of the agent's commands, as "KEY=value".
+	// Env is added to the image's environment for the agent's commands, as "KEY=value".
 	Env    []string `json:"env,omitempty"`
 	Limits Limits   `json:"limits,omitzero"`
 	Tests  Tests    `json:"tests,omitzero"`
 }
 
-// Tests is the grader's half of a task.
+// Tests is the part of a task that only the grader may see. The test names in FailToPass fail before the fix and
+// pass after it; those in PassToPass have to pass both times.
 type Tests struct {
 	FailToPass []string `json:"fail_to_pass,omitempty"`
 	PassToPass []string `json:"pass_to_pass,omitempty"`
-	// Script is the shell script that runs the tests in the pristine sandbox, after the patch was applied.
+	// Script is the shell script that runs the tests in a pristine sandbox, after the patch has been applied.
 	Script string `json:"script,omitempty"`
-	// Parser names the log parser of verify/testlog.
+	// Parser names the log parser in verify/testlog.
 	Parser string `json:"parser,omitempty"`
-	// Version is the project's, as the record writes it ("1.27"); some parsers go by it.
+	// Version is the project's version as the dataset writes it ("1.27"); some parsers depend on it.
 	Version string `json:"version,omitempty"`
-	// EvalType is pass_and_fail or fail_only.
+	// EvalType is pass_and_fail (the log must show every expected test passing) or fail_only (it must show none failing).
 	EvalType string `json:"eval_type,omitempty"`
-	// Expected is R2E-Gym's truth: every test's status, compared for equality.
+	// Expected maps every test of an R2E-Gym task to the status that it must have, exactly.
 	Expected map[string]string `json:"expected,omitempty"`
-	// Files are written into the grading sandbox before the script runs, by path relative to the repository or absolute.
+	// Files are written into the grading sandbox before Script runs. Paths are absolute or relative to the
+	// repository.
 	Files map[string]string `json:"files,omitempty"`
-	// Prepare are command lines for the grading sandbox alone. It starts from the image, not from what Task.Prepare made.
+	// Prepare lists command lines for the grading sandbox only, which starts from the image without Task.Prepare.
 	Prepare []string `json:"prepare,omitempty"`
-	// RewardFile is where a Harbor task's script leaves its verdict.
+	// RewardFile is the file in which a Harbor task's script leaves its reward.
 	RewardFile string `json:"reward_file,omitempty"`
-	// GoldPatch solves the task; TestPatch is the part of the real change that touches tests.
+	// GoldPatch is the dataset's own solution; TestPatch is the part of the original change that touches tests.
 	GoldPatch string `json:"gold_patch,omitempty"`
 	TestPatch string `json:"test_patch,omitempty"`
-	// Timeout is the longest that Script may run; 0 leaves it to the grader.
+	// Timeout limits Script; 0 means the grader's default.
 	Timeout time.Duration `json:"timeout,omitempty"`
-	// Network opens the network while the tests run.
+	// Network allows access to the network while the tests run.
 	Network bool `json:"network,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// WriteFile replaces the file at the path with the data, under the mode 0644.
+// WriteFile replaces the file at path atomically, with mode 0644.
 func WriteFile(path string, data []byte) error {
 	return WriteStream(path, func(w io.Writer) error {
 		_, err := w.Write(data)
@@ -18,8 +18,8 @@ func WriteFile(path string, data []byte) error {
 	})
 }
 
-// WriteStream is WriteFile for data that comes piece by piece. The data goes to a temporary name in the same directory,
-// is synced, and takes the path's place by a rename; after an error of write, nothing has changed.
+// WriteStream is WriteFile for data that is produced in pieces. write receives a temporary file in the same
+// directory, which is then synced and renamed to path. If write fails, nothing changes.
 func WriteStream(path string, write func(io.Writer) error) (err error) {
 	dir, name := filepath.Split(path)
 	f, err := os.CreateTemp(dir, "."+name+".*")
@@ -43,14 +43,14 @@ func WriteStream(path string, write func(io.Writer) error) (err error) {
 	if err = os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	// From here on the temporary name is gone, and the file in place.
+	// The temporary file has been renamed to path.
 	if serr := errors.Join(f.Close(), syncDir(dir)); serr != nil {
 		return fmt.Errorf("write %s: %w", path, serr)
 	}
 	return nil
 }
 
-// syncDir makes a rename last.
+// syncDir makes a rename in dir durable.
 func syncDir(dir string) error {
 	if dir == "" {
 		dir = "."
@@ -62,13 +62,13 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// MarshalJSON is json.Marshal without escaping < > &: ids and texts are to be read by people and hashed by others.
+// MarshalJSON is json.Marshal without escaping < > &, because people read the output and hashes are taken of it.
 func MarshalJSON(v any) ([]byte, error) {
 	data, err := encodeJSON(v, "")
 	return bytes.TrimSuffix(data, []byte("\n")), err
 }
 
-// EncodeJSON writes v as one line in the way of [MarshalJSON], in one call of w.
+// EncodeJSON writes v as one line, like [MarshalJSON], in a single call of w.Write.
 func EncodeJSON(w io.Writer, v any) error {
 	data, err := encodeJSON(v, "")
 	if err != nil {
@@ -78,7 +78,7 @@ func EncodeJSON(w io.Writer, v any) error {
 	return err
 }
 
-// WriteJSON replaces the file at the path with v, indented for people, in the way of [WriteFile] and [MarshalJSON].
+// WriteJSON replaces the file at path with v as indented JSON, like [WriteFile] and [MarshalJSON].
 func WriteJSON(path string, v any) error {
 	data, err := encodeJSON(v, "  ")
 	if err != nil {
@@ -87,7 +87,7 @@ func WriteJSON(path string, v any) error {
 	return WriteFile(path, data)
 }
 
-// ReadJSON reads a file that holds one JSON value. An error wraps ErrDamaged where it holds something else.
+// ReadJSON reads a file that holds one JSON value. The error wraps ErrDamaged if it holds anything else.
 func ReadJSON(path string, v any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// ErrLocked says that another process holds a lock.
+// ErrLocked reports that another process holds a lock.
 var ErrLocked = errors.New("in use")
 
-// Lock is a file that one process holds at a time. The lock is the kernel's: it ends with its process, however that
+// Lock is a lock file that one process holds at a time. The kernel releases it when the process ends, however it
 // ends. The file stays.
 type Lock struct{ file *os.File }
 
-// Holder is the process that holds a lock, as the lock's file says.
+// Holder describes the process that holds a lock, as written in the lock file.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Host    string    `json:"host"`
@@ -26,13 +26,13 @@ type Holder struct {
 	Process string    `json:"process,omitempty"` // an Owner
 }
 
-// String names the holder for people.
+// String names the holder in messages.
 func (h Holder) String() string {
 	return fmt.Sprintf("process %d on %s since %s", h.PID, h.Host, h.Started.Format(time.DateTime))
 }
 
-// ReadHolder reads who holds the lock at the path, or fails with fs.ErrNotExist where it is free. It does not touch the
-// lock, so that the file need not be writable. The answer is Unknown where the process cannot be seen from here.
+// ReadHolder reads who holds the lock at path, or returns fs.ErrNotExist if it is free. It does not try the lock,
+// so the file need not be writable. l is Unknown if the process cannot be seen from here.
 func ReadHolder(path string) (h Holder, l Liveness, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -51,7 +51,7 @@ func ReadHolder(path string) (h Holder, l Liveness, err error) {
 	return h, owner.Liveness(Self()), nil
 }
 
-// TryLock takes the lock at the path, or fails with [ErrLocked] and says who holds it.
+// TryLock takes the lock at path, or returns [ErrLocked] with the name of its holder.
 func TryLock(path string) (*Lock, error) {
 	l, err := openLock(path)
 	if err != nil {
@@ -74,7 +74,7 @@ func TryLock(path string) (*Lock, error) {
 	return l, nil
 }
 
-// WaitLock takes the lock at the path when its holder gives it up. It is for work that takes moments.
+// WaitLock waits for the lock at path and takes it. Use it only where locks are held briefly.
 func WaitLock(path string) (*Lock, error) {
 	l, err := openLock(path)
 	if err != nil {
@@ -86,9 +86,9 @@ func WaitLock(path string) (*Lock, error) {
 	return l, nil
 }
 
-// Close gives up the lock.
+// Close releases the lock.
 func (l *Lock) Close() error {
-	// The file of a free lock is empty.
+	// An empty file means that the lock is free.
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 
@@ -108,7 +108,7 @@ func (l *Lock) flock(how int) error {
 	}
 }
 
-// sign writes down who holds the lock.
+// sign writes this process's Holder into the lock file.
 func (l *Lock) sign() error {
 	host, err := os.Hostname()
 	if err != nil {

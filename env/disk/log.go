@@ -11,22 +11,22 @@ import (
 	"sync"
 )
 
-// ErrDamaged marks a file that does not hold what was written to it: for a log, a line that is not JSON, other than the
-// last one.
+// ErrDamaged marks a file that no longer holds what was written to it; in a log, a line other than the last that is
+// not JSON.
 var ErrDamaged = errors.New("the file was damaged")
 
-// Log is an append-only file of JSON lines. A line is handed to the operating system whole before Append returns, so a
-// killed process loses none; what a machine that went down can lose is what was appended after the last Sync.
+// Log is an append-only file of JSON lines. Append hands a whole line to the operating system before it returns, so
+// killing the process loses nothing; a crash of the machine can lose what was appended after the last Sync.
 type Log struct {
 	mu   sync.Mutex
 	file *os.File
 	err  error
-	// written and synced count lines, so that callers who wait for the disk at the same time share one trip to it.
+	// written and synced count lines. Concurrent callers of Sync share one fsync.
 	written, synced int64
 	syncing         sync.Mutex
 }
 
-// CreateLog begins a log. It fails with fs.ErrExist where there is a file at the path.
+// CreateLog starts a log at path. It returns fs.ErrExist if the file exists.
 func CreateLog(path string) (*Log, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
 	if err != nil {
@@ -35,8 +35,8 @@ func CreateLog(path string) (*Log, error) {
 	return &Log{file: f}, nil
 }
 
-// OpenLog opens the log at the path, or begins it, and hands the lines that are there to each, as [ReadLines] does. A
-// torn last line is cut off, and so is everything from the line on at which each returned io.EOF.
+// OpenLog opens the log at path, or creates it, and passes its lines to each, as [ReadLines] does. It cuts off a
+// torn last line, and everything from the line for which each returned io.EOF.
 func OpenLog(path string, each func(line []byte) error) (*Log, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -52,8 +52,8 @@ func OpenLog(path string, each func(line []byte) error) (*Log, error) {
 	return &Log{file: f}, nil
 }
 
-// Append writes v as one line. After a failed write or Sync every further Append fails with the same error, so that a
-// log never has a hole.
+// Append writes v as one line. After a failed write or Sync, every further Append returns the same error, so that a
+// log never has a gap.
 func (l *Log) Append(v any) error {
 	line, err := MarshalJSON(v)
 	if err != nil {
@@ -62,14 +62,14 @@ func (l *Log) Append(v any) error {
 	return l.AppendLine(line)
 }
 
-// AppendLine is Append for a line that is JSON already, without a line break; it is not checked.
+// AppendLine appends a line that is already JSON, without a line break. It does not check the line.
 func (l *Log) AppendLine(line []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
 		return l.err
 	}
-	// One write per line: a kill between two writes leaves whole lines.
+	// One write for the line and its line break, so that a kill leaves whole lines.
 	if _, err := l.file.Write(append(line[:len(line):len(line)], '\n')); err != nil {
 		l.err = fmt.Errorf("append to log: %w", err)
 	}
@@ -77,7 +77,7 @@ func (l *Log) AppendLine(line []byte) error {
 	return l.err
 }
 
-// Sync returns when everything appended before the call is on the disk.
+// Sync returns when everything appended before the call is on disk.
 func (l *Log) Sync() error {
 	l.mu.Lock()
 	want := l.written
@@ -97,7 +97,7 @@ func (l *Log) Sync() error {
 	if err := l.file.Sync(); err != nil {
 		err = fmt.Errorf("sync log: %w", err)
 		l.mu.Lock()
-		l.err = err // the system may have dropped what it could not write, and would not say so again
+		l.err = err // Linux reports lost data only once
 		l.mu.Unlock()
 		return err
 	}
@@ -110,8 +110,8 @@ func (l *Log) Close() error {
 	return errors.Join(l.Sync(), l.file.Close())
 }
 
-// ReadLog is ReadLines of the file at the path. It takes no lock and changes nothing, so the log may be one that a
-// process is writing.
+// ReadLog is ReadLines for the file at path. It takes no lock and changes nothing, so a process may be writing the
+// log.
 func ReadLog(path string, each func(line []byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -124,15 +124,16 @@ func ReadLog(path string, each func(line []byte) error) error {
 	return nil
 }
 
-// ReadLines hands each line of a log to each, without its line break. A torn last line, which a killed writer leaves,
-// is left out; any other line that is not JSON is an error ([ErrDamaged]), and so is an error of each, except for
-// io.EOF, which ends the reading. The line is only valid during the call. each may be nil.
+// ReadLines passes each line of a log to each, without its line break; the slice is valid only during the call. It
+// skips a torn last line, which a killed writer leaves. Any other line that is not JSON is an error that wraps
+// [ErrDamaged]. An error of each ends the reading and is returned, except for io.EOF, which only ends it. each may
+// be nil.
 func ReadLines(r io.Reader, each func(line []byte) error) error {
 	_, err := readLines(r, each)
 	return err
 }
 
-// readLines returns the length of the lines at the beginning of the log that were read.
+// readLines returns how many bytes at the start of the log hold the lines that were read.
 func readLines(log io.Reader, each func([]byte) error) (good int64, err error) {
 	r := lineReader{r: bufio.NewReaderSize(log, 1<<16)}
 	for n := 1; ; n++ {
@@ -166,14 +167,14 @@ func readLines(log io.Reader, each func([]byte) error) (good int64, err error) {
 	}
 }
 
-// lineReader reads lines of any length, with their line break.
+// lineReader reads lines of any length, including their line breaks.
 type lineReader struct {
 	r   *bufio.Reader
 	buf []byte
 }
 
-// next returns a line that is valid until the next call. A last line without a line break comes without one, then
-// io.EOF.
+// next returns a line that is valid until the next call. A last line without a line break is returned as it is,
+// then io.EOF.
 func (l *lineReader) next() ([]byte, error) {
 	l.buf = l.buf[:0]
 	for {
@@ -189,7 +190,7 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// last reports whether nothing follows the line that next returned.
+// last reports whether the line that next returned is the last one.
 func (l *lineReader) last() bool {
 	_, err := l.r.Peek(1)
 	return errors.Is(err, io.EOF)

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Stat is what /proc/PID/stat says about a process.
+// Stat is the part of /proc/PID/stat that deepswe uses.
 type Stat struct {
 	PID, Parent, Group, Session int
 
@@ -19,7 +19,7 @@ type Stat struct {
 	Start uint64 // in clock ticks since boot
 }
 
-// ReadStat looks at the process that has the number now. Its error is fs.ErrNotExist when there is none.
+// ReadStat reads the stat of the process that currently has the PID. The error is fs.ErrNotExist if there is none.
 func ReadStat(pid int) (Stat, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -33,8 +33,8 @@ func ReadStat(pid int) (Stat, error) {
 	return s, nil
 }
 
-// parseStat reads the fields of proc_pid_stat(5). The second one is the program's name in parentheses, and may hold
-// anything, spaces and parentheses included: only the last closing one counts.
+// parseStat parses proc_pid_stat(5). The second field is the program's name in parentheses and may itself contain
+// spaces and parentheses, so only the last closing one ends it.
 func parseStat(text []byte) (Stat, bool) {
 	end := bytes.LastIndexByte(text, ')')
 	if end < 0 {
@@ -54,10 +54,10 @@ func parseStat(text []byte) (Stat, bool) {
 	return s, errs == [4]error{}
 }
 
-// Alive reports whether the process still runs: a zombie only waits to be reaped.
+// Alive reports whether the process still runs. A zombie does not: it only waits to be reaped.
 func (s Stat) Alive() bool { return s.State != 'Z' && s.State != 'X' }
 
-// PIDs lists the processes that /proc shows, in no order.
+// PIDs lists the processes in /proc, in no particular order.
 func PIDs() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -74,13 +74,14 @@ func PIDs() ([]int, error) {
 	return pids, err
 }
 
-// Process identifies a process of this boot and PID namespace for good: a number alone may be given again.
+// Process identifies a process of this boot and PID namespace uniquely; a PID alone may be reused.
 type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // in clock ticks since boot; 0 where unknown
 }
 
-// FindProcess identifies the living process that has the number now. Its error is fs.ErrNotExist when there is none.
+// FindProcess identifies the living process that currently has the PID. The error is fs.ErrNotExist if there is
+// none.
 func FindProcess(pid int) (Process, error) {
 	s, err := ReadStat(pid)
 	if err == nil && !s.Alive() {
@@ -92,17 +93,17 @@ func FindProcess(pid int) (Process, error) {
 	return Process{PID: pid, Start: s.Start}, nil
 }
 
-// Liveness is what can be known about a process from here.
+// Liveness is what this process can find out about another.
 type Liveness int
 
-// What is known of a process. Unknown: it belongs to another machine, or cannot be seen.
+// Unknown: the process is on another machine, or cannot be seen from here.
 const (
 	Unknown Liveness = iota
 	Alive
 	Dead
 )
 
-// Liveness reports whether the process is alive, as far as this one can see.
+// Liveness reports whether the process is alive, as far as this process can see.
 func (p Process) Liveness() Liveness {
 	s, err := ReadStat(p.PID)
 	switch {
@@ -114,23 +115,23 @@ func (p Process) Liveness() Liveness {
 		}
 		return Dead
 	}
-	// There is no /proc, or it hides the process. Another process may have the number by now, so only its absence is
-	// proof.
+	// There is no /proc, or it hides the process. Another process may have the PID by now, so only its absence
+	// proves anything.
 	if errors.Is(syscall.Kill(p.PID, 0), syscall.ESRCH) {
 		return Dead
 	}
 	return Unknown
 }
 
-// Owner identifies a process wherever its name is read: on another boot of the machine, and in another PID namespace
-// that shares its files, the numbers of processes mean something else.
+// Owner identifies a process uniquely, also on another boot of the machine or in another PID namespace that shares
+// its files, where the same PID means another process.
 type Owner struct {
 	Process
-	Boot      string // the boot's id, or how it begins; empty where unknown
-	Namespace string // as the link /proc/self/ns/pid has it; empty where unknown
+	Boot      string // the boot's ID or a prefix of it; empty if unknown
+	Namespace string // the target of the link /proc/self/ns/pid; empty if unknown
 }
 
-// Self identifies the running process. What the system does not tell stays empty.
+// Self identifies the running process. Fields that the system does not reveal stay empty.
 func Self() Owner {
 	o := Owner{Process: Process{PID: os.Getpid()}}
 	if p, err := FindProcess(o.PID); err == nil {
@@ -156,7 +157,7 @@ func (o Owner) Liveness(self Owner) Liveness {
 	return o.Process.Liveness()
 }
 
-// String is a short name, made of digits, letters a to f and full stops, that [ParseOwner] reads.
+// String returns a short name of digits, letters a to f and full stops, which [ParseOwner] reads.
 func (o Owner) String() string {
 	boot, namespace := o.Boot[:min(8, len(o.Boot))], strings.Trim(o.Namespace, "pid:[]")
 	if boot == "" {
@@ -168,7 +169,7 @@ func (o Owner) String() string {
 	return fmt.Sprintf("%s.%s.%d.%d", boot, namespace, o.PID, o.Start)
 }
 
-// ParseOwner reads what String wrote, and reports whether it could.
+// ParseOwner parses the result of String. ok is false if s is not one.
 func ParseOwner(s string) (Owner, bool) {
 	f := strings.Split(s, ".")
 	if len(f) != 4 || !madeOf(f[0], "0123456789abcdef") || !madeOf(f[1], "0123456789") {
@@ -189,5 +190,5 @@ func ParseOwner(s string) (Owner, bool) {
 	return o, true
 }
 
-// madeOf reports whether s consists of some of the characters, and is not empty.
+// madeOf reports whether s is not empty and contains only the given characters.
 func madeOf(s, characters string) bool { return s != "" && strings.Trim(s, characters) == "" }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// MakeScratch makes a directory below parent, the system's directory for temporary files when empty. What it is for
-// becomes part of its name: a lower-case word.
+// MakeScratch creates a directory below parent, or below the system's temporary directory if parent is empty. what
+// becomes part of its name and must be a lower-case word.
 func MakeScratch(parent, what string) (string, error) {
 	dir, err := os.MkdirTemp(parent, "deepswe-"+what+"-"+Self().String()+"-*")
 	if err != nil {
@@ -23,7 +23,7 @@ func MakeScratch(parent, what string) (string, error) {
 	return dir, nil
 }
 
-// RemoveScratch removes a directory and everything in it, also what hostile code has made hard to delete.
+// RemoveScratch removes a directory and everything in it, even if hostile code has made it hard to delete.
 func RemoveScratch(dir string) error {
 	var err error
 	for try := range 5 {
@@ -31,11 +31,11 @@ func RemoveScratch(dir string) error {
 			return nil
 		}
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			_ = flatten(dir) // os.RemoveAll holds a file for every level
+			_ = flatten(dir) // os.RemoveAll keeps a file open per level
 			continue
 		}
 		if try > 0 {
-			time.Sleep(10 * time.Millisecond << try) // a process that is being killed may still write
+			time.Sleep(10 * time.Millisecond << try) // a process being killed may still write
 		}
 		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
 			if d != nil && d.IsDir() {
@@ -47,7 +47,7 @@ func RemoveScratch(dir string) error {
 	return fmt.Errorf("remove %s: %w", dir, err)
 }
 
-// flatten moves every directory below dir up into dir itself, holding two open files at a time, however deep they are.
+// flatten moves every directory below dir up into dir itself, however deep it is. It keeps at most two files open.
 func flatten(dir string) error {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return err
@@ -79,7 +79,7 @@ func flatten(dir string) error {
 			if at != "." {
 				name = rand.Text()
 				from := filepath.Join(at, e.Name())
-				// A directory that moves has to be writable itself: its entry for the parent changes.
+				// A directory must itself be writable to be moved, because its ".." entry changes.
 				if err := errors.Join(root.Chmod(from, 0o700), root.Rename(from, name)); err != nil {
 					return err
 				}
@@ -90,18 +90,19 @@ func flatten(dir string) error {
 	return nil
 }
 
-// Abandoned is a scratch directory whose process is dead.
+// Abandoned is a scratch directory of a dead process.
 type Abandoned struct {
 	Dir string
 	PID int
 	Age time.Duration
 }
 
-// Reaping chooses what ReapScratch removes: with All the directories of living processes, too; with DryRun nothing.
+// Reaping selects what ReapScratch removes: with All, also the directories of living processes; with DryRun,
+// nothing.
 type Reaping struct{ All, DryRun bool }
 
-// ReapScratch removes the directories below parent whose process is dead, and returns them. Where processes cannot be
-// looked at, every one counts as alive. Directories of other users are left alone.
+// ReapScratch removes the directories below parent whose process is dead, and returns them. If processes cannot be
+// inspected, all count as alive. It ignores other users' directories.
 func ReapScratch(ctx context.Context, parent string, o Reaping) ([]Abandoned, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -123,7 +124,7 @@ func ReapScratch(ctx context.Context, parent string, o Reaping) ([]Abandoned, er
 		}
 		info, err := entry.Info()
 		if err != nil || !info.IsDir() || !ours(info) {
-			continue // gone meanwhile, or not made by MakeScratch
+			continue // removed meanwhile, or not made by MakeScratch
 		}
 		dir := filepath.Join(parent, entry.Name())
 		found = append(found, Abandoned{Dir: dir, PID: owner.PID, Age: time.Since(info.ModTime())})
@@ -137,7 +138,7 @@ func ReapScratch(ctx context.Context, parent string, o Reaping) ([]Abandoned, er
 	return found, nil
 }
 
-// scratchOwner reads the owner from the name of a directory that MakeScratch made.
+// scratchOwner parses the owner from the name of a directory that MakeScratch made.
 func scratchOwner(name string) (Owner, bool) {
 	part := strings.Split(name, "-")
 	if len(part) != 4 || part[0] != "deepswe" || !madeOf(part[1], "abcdefghijklmnopqrstuvwxyz") ||
@@ -147,7 +148,7 @@ func scratchOwner(name string) (Owner, bool) {
 	return ParseOwner(part[2])
 }
 
-// ours reports whether this process's user owns the file.
+// ours reports whether the current user owns the file.
 func ours(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()

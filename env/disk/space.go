@@ -5,29 +5,31 @@ import (
 	"fmt"
 )
 
-// Space is how much room a file system has.
+// Space is the capacity of a file system.
 type Space struct {
-	// Free and Total are bytes, FreeFiles and Files inodes: 0 of 0 where the file system does not count them.
+	// Free and Total are bytes, FreeFiles and Files are inodes; both 0 if the file system does not count them.
 	Free, Total      int64
 	FreeFiles, Files int64
 }
 
-// ErrNearlyFull says that a file system has less room than [Space.Floor]: the machine is at fault, and no sandbox is.
+// ErrNearlyFull reports that a file system has less room than [Space.Floor]. This is the machine's fault, not a
+// sandbox's.
 var ErrNearlyFull = errors.New("disk nearly full")
 
-// The room that is left to the rest of the machine: less where the file system itself is small.
+// The room that is kept free for the rest of the machine; on a small file system, 1/floorShare of its capacity.
 const (
 	floorBytes = 2 << 30
 	floorFiles = 50_000
-	floorShare = 20 // a twentieth
+	floorShare = 20
 )
 
-// Floor is the room that sandboxes leave free.
+// Floor returns the room that sandboxes must leave free.
 func (s Space) Floor() (bytes, files int64) {
 	return min(floorBytes, s.Total/floorShare), min(floorFiles, s.Files/floorShare)
 }
 
-// Check returns an error that wraps ErrNearlyFull, and names the directory, where there is less room than the floor.
+// Check returns an error that wraps ErrNearlyFull if there is less room than the floor. dir names the file system
+// in it.
 func (s Space) Check(dir string) error {
 	bytes, files := s.Floor()
 	switch {
@@ -41,7 +43,7 @@ func (s Space) Check(dir string) error {
 	return nil
 }
 
-// size writes bytes for people.
+// size formats bytes for people.
 func size(n int64) string {
 	if n < 1<<30 {
 		return fmt.Sprintf("%d MiB", n>>20)

@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// cancelTimeout is how long a cancelled call waits for the guest's answer, in addition to the grace of a command.
+// cancelTimeout is how long a cancelled call waits for the guest's reply, in addition to a command's grace period.
 const cancelTimeout = 5 * time.Second
 
-// Client calls one guest. Its methods are safe for concurrent use; each call is a few frames on the one stream.
+// Client is the host's end of the stream to one guest. Its methods are safe for concurrent use; calls share the
+// stream.
 //
-// When the stream ends, or the guest breaks the protocol, every call fails with [ErrClosed]. A cancelled context ends a
-// call with the context's error, and ends what it started inside.
+// When the stream ends, or the guest breaks the protocol, every call fails with [ErrClosed]. Cancelling a call's
+// context ends the call with the context's error, and ends what the call started in the sandbox.
 type Client struct {
 	hello Hello
 	conn  io.Closer
@@ -26,14 +27,14 @@ type Client struct {
 	calls map[uint32]*pending
 	last  uint32
 
-	ended   chan struct{} // the stream is dead: no reply will come
-	failure error         // why; set before ended is closed
+	ended   chan struct{} // closed when the stream has ended
+	failure error         // why it ended; set before ended is closed
 	hangUp  sync.Once
 	workers sync.WaitGroup
 }
 
-// pending is a call without its reply yet. Its functions run on the reader's goroutine and write to memory that the
-// caller looks at only after done was closed.
+// pending is a call that waits for its reply. Its functions run on the reader's goroutine; the caller must not read
+// what they write before done is closed.
 type pending struct {
 	data  func([]byte) error
 	reply Message
@@ -45,8 +46,8 @@ type pending struct {
 	more   chan struct{}
 }
 
-// Connect greets the guest at the other end of conn, which the client owns from then on, also when Connect fails. The
-// stream must be clean: a multiplexed one has to be taken apart first.
+// Connect performs the handshake with the guest at the other end of conn. From then on the client owns conn, even
+// if Connect fails. conn must carry nothing but the guest's stream: demultiplex it first.
 func Connect(ctx context.Context, conn io.ReadWriteCloser) (*Client, error) {
 	c := &Client{conn: conn, out: newSender(conn, true), calls: map[uint32]*pending{}, ended: make(chan struct{})}
 	in := bufio.NewReaderSize(conn, buffered)
@@ -79,33 +80,33 @@ func readHello(in *bufio.Reader) (Hello, error) {
 	}
 	var h Hello
 	if f.kind != kindHello || !decode(f.payload, &h) {
-		return Hello{}, fmt.Errorf("%w: the greeting is not a guest's", ErrClosed)
+		return Hello{}, fmt.Errorf("%w: the other end did not send a guest's greeting", ErrClosed)
 	}
 	if h.Protocol != protocol {
-		return Hello{}, fmt.Errorf("%w: it speaks protocol %d, this program %d: both must be the same build of deepswe",
+		return Hello{}, fmt.Errorf("%w: the guest speaks protocol %d, this program %d: both must be the same build of deepswe",
 			ErrClosed, h.Protocol, protocol)
 	}
 	return h, nil
 }
 
-// Hello is what the guest said of itself.
+// Hello returns the guest's greeting.
 func (c *Client) Hello() Hello { return c.hello }
 
-// Dir is the working directory of commands.
+// Dir returns the working directory of commands.
 func (c *Client) Dir() string { return c.hello.Dir }
 
-// Done is closed when the guest is gone.
+// Done returns a channel that is closed when the guest is gone.
 func (c *Client) Done() <-chan struct{} { return c.ended }
 
-// Close hangs up, upon which the guest ends everything it started and itself, and waits for the client's goroutines.
-// Calls under way fail with ErrClosed. It may be called more than once.
+// Close closes the stream, which makes the guest end itself and everything it started, and waits for the client's
+// goroutines. Calls in progress fail with ErrClosed. Close may be called more than once.
 func (c *Client) Close() error {
 	c.fail(errors.New("closed by this side"))
 	c.workers.Wait()
 	return nil
 }
 
-// fail ends the stream, once, for the reason given.
+// fail closes the stream for the given reason; later calls do nothing.
 func (c *Client) fail(cause error) {
 	c.hangUp.Do(func() {
 		c.failure = fmt.Errorf("%w: %w: %w", ErrInfrastructure, ErrClosed, cause)
@@ -116,7 +117,7 @@ func (c *Client) fail(cause error) {
 }
 
 func (c *Client) lost(operation string) error {
-	<-c.ended // another goroutine may have noticed first, and not closed it yet
+	<-c.ended // another goroutine may have been first and not closed it yet
 	return fmt.Errorf("%s: %w", operation, c.failure)
 }
 
@@ -128,7 +129,7 @@ func (c *Client) keepAlive(every time.Duration) {
 		case <-ticker.C:
 			select {
 			case c.out.queue <- frame{kind: kindAlive}:
-			default: // frames are waiting to be sent, so the guest will hear from us
+			default: // queued frames will show the guest that we are alive
 			}
 		case <-c.ended:
 			return
@@ -136,7 +137,7 @@ func (c *Client) keepAlive(every time.Duration) {
 	}
 }
 
-// receive hands frames to their calls until the stream ends.
+// receive passes frames to the calls they belong to, until the stream ends.
 func (c *Client) receive(in *bufio.Reader) error {
 	buf := make([]byte, chunk)
 	for {
@@ -146,7 +147,7 @@ func (c *Client) receive(in *bufio.Reader) error {
 		}
 		select {
 		case <-c.ended:
-			return ErrClosed // a guest that was hung up on may still answer what that has ended
+			return ErrClosed // the guest may still answer calls that Close ended
 		default:
 		}
 		c.mu.Lock()
@@ -156,10 +157,10 @@ func (c *Client) receive(in *bufio.Reader) error {
 		}
 		c.mu.Unlock()
 		if p == nil {
-			continue // its caller has given up
+			continue // the caller has given up
 		}
 		if err := p.take(f); err != nil {
-			return err // the call fails with the stream
+			return err // ends the stream, and this call with it
 		}
 	}
 }
@@ -218,9 +219,9 @@ func (p *pending) spend(want int) int {
 	return n
 }
 
-// request is one call: what is sent, and where the answer goes.
+// request describes one call: what to send, and where to put the answer.
 type request struct {
-	name  string // for messages
+	name  string // for error messages
 	verb  verb
 	args  Message
 	body  io.Reader // nil for verbs without one
@@ -229,7 +230,7 @@ type request struct {
 	grace time.Duration // how much longer than usual a cancelled call may take to end
 }
 
-// do makes a call. When it returns ctx's error, ok reports whether the guest still replied.
+// do makes a call. If it returns ctx's error, ok reports whether the guest replied nevertheless.
 func (c *Client) do(ctx context.Context, r request) (ok bool, err error) {
 	p := &pending{data: r.data, reply: r.reply, done: make(chan struct{}), credit: window, more: make(chan struct{}, 1)}
 	id := c.register(p)
@@ -253,10 +254,10 @@ func (c *Client) do(ctx context.Context, r request) (ok bool, err error) {
 	return p.err == nil, p.err
 }
 
-// post sends the call and its body. The first error is the body's own, the second one ends the call.
+// post sends the call and its body. broken is an error of the body's reader; err ends the call.
 func (c *Client) post(ctx context.Context, id uint32, p *pending, r request) (broken, err error) {
 	if err := ctx.Err(); err != nil {
-		p.finish(err) // nothing was started
+		p.finish(err) // nothing was sent
 		return nil, err
 	}
 	payload := append([]byte{byte(r.verb)}, encode(r.args)...)
@@ -269,7 +270,7 @@ func (c *Client) post(ctx context.Context, id uint32, p *pending, r request) (br
 	return c.sendBody(ctx, id, p, r.body)
 }
 
-// await waits for the reply. One that came before the stream ended counts.
+// await waits for the reply. A reply that arrived before the stream ended still counts.
 func (c *Client) await(ctx context.Context, p *pending) error {
 	select {
 	case <-p.done:
@@ -286,7 +287,8 @@ func (c *Client) await(ctx context.Context, p *pending) error {
 	}
 }
 
-// cancel ends a call whose context is done, and waits for the guest to confirm it. It reports whether a reply came.
+// cancel ends a call whose context has ended, and waits for the guest to confirm that. It reports whether a reply
+// came.
 func (c *Client) cancel(id uint32, p *pending, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -305,12 +307,12 @@ func (c *Client) cancel(id uint32, p *pending, wait time.Duration) bool {
 	}
 }
 
-// sendBody streams a body as fast as the guest takes it, and ends early when the call is over. Its first error is the
-// body's own, the second the stream's.
+// sendBody streams a body as fast as the guest accepts it, and stops when the call is over. The first error is that
+// of the body's reader, the second that of the stream.
 func (c *Client) sendBody(ctx context.Context, id uint32, p *pending, body io.Reader) (broken, err error) {
 	size := chunk
 	if known, ok := body.(interface{ Len() int }); ok {
-		size = min(size, known.Len()+1) // one more, to see the end in the same read
+		size = min(size, known.Len()+1) // one more byte, to see EOF in the same read
 	}
 	for {
 		buf := make([]byte, size)

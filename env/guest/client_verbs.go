@@ -18,14 +18,14 @@ const (
 	defaultMatches = 1_000
 	defaultLine    = 400
 	defaultTree    = 1_000_000
-	// mostCapture bounds Head and Tail: both ends hold them in memory.
+	// mostCapture limits Head and Tail, which guest and client hold in memory.
 	mostCapture = 256 << 20
 )
 
-// errUnrequested refuses a guest that sends more than it was asked for.
+// errUnrequested ends the stream of a guest that sends more than it was asked for.
 var errUnrequested = errors.New("the guest sends more than was asked for")
 
-// positive returns an option's value, or its default where the value is none.
+// positive returns value if it is positive, and otherwise the default.
 func positive[T int | int64 | time.Duration](value, otherwise T) T {
 	if value > 0 {
 		return value
@@ -33,20 +33,20 @@ func positive[T int | int64 | time.Duration](value, otherwise T) T {
 	return otherwise
 }
 
-// Ping answers when the guest is alive.
+// Ping returns nil if the guest answers.
 func (c *Client) Ping(ctx context.Context) error {
 	_, err := c.do(ctx, request{name: "ping", verb: verbPing, args: &PingCall{}, reply: nothing{}})
 	return err
 }
 
-// Run executes a command line in a fresh shell as the command user. When ctx ends, the command's processes are ended,
-// and what there was of its result is returned, marked Cancelled, together with ctx's error.
+// Run executes a command line in a fresh shell as the command user. When ctx ends, the command's processes are
+// killed, and Run returns ctx's error with the partial result, marked Cancelled.
 func (c *Client) Run(ctx context.Context, cmd Command) (Result, error) {
 	return c.run(ctx, "run", RunCall{Command: cmd})
 }
 
-// Prepare is Run as the guest's own user, with the rights that it has: for what a provider does before anything else
-// uses the sandbox.
+// Prepare is Run as the guest's own user and with its privileges: for a provider's setup before anything else uses
+// the sandbox.
 func (c *Client) Prepare(ctx context.Context, cmd Command) (Result, error) {
 	return c.run(ctx, "prepare", RunCall{Command: cmd, AsGuest: true})
 }
@@ -95,7 +95,8 @@ func (c *Client) run(ctx context.Context, name string, cmd RunCall) (Result, err
 	return result, err
 }
 
-// Read returns a regular file's bytes and its description; the Version is that of the whole file.
+// Read returns the content of a regular file, or the part of it that o selects, and its description;
+// FileInfo.Version covers the whole file.
 func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, FileInfo, error) {
 	o.Limit = positive(o.Limit, defaultRead)
 	var data []byte
@@ -116,7 +117,7 @@ func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, 
 	return data, info, nil
 }
 
-// Write replaces or creates a regular file, whole or not at all, and returns its new description.
+// Write creates or replaces a regular file atomically, and returns its new description.
 func (c *Client) Write(ctx context.Context, path string, data []byte, o WriteOptions) (FileInfo, error) {
 	var info FileInfo
 	_, err := c.do(ctx, request{
@@ -140,7 +141,7 @@ func (c *Client) List(ctx context.Context, path string, o ListOptions) (Listing,
 	return l, nil
 }
 
-// Search returns the lines that contain a text.
+// Search returns the lines that contain the query's text.
 func (c *Client) Search(ctx context.Context, q Query) (Matches, error) {
 	q.MaxMatches = positive(q.MaxMatches, defaultMatches)
 	q.MaxLine = positive(q.MaxLine, defaultLine)
@@ -157,7 +158,7 @@ func (c *Client) Search(ctx context.Context, q Query) (Matches, error) {
 	return m, nil
 }
 
-// Tree describes every file below root, directories left out, sorted by path.
+// Tree describes every file below root, but no directories, sorted by path.
 func (c *Client) Tree(ctx context.Context, root string, o TreeOptions) ([]FileInfo, error) {
 	o.Limit = positive(o.Limit, defaultTree)
 	var files []FileInfo
@@ -170,14 +171,14 @@ func (c *Client) Tree(ctx context.Context, root string, o TreeOptions) ([]FileIn
 	return files, nil
 }
 
-// Unpack extracts a tar stream below dir. The stream is read on the caller's goroutine: a Read that blocks holds up the
-// end of a cancelled context.
+// Unpack extracts a tar stream below dir. It reads the stream on the caller's goroutine, so a Read that blocks
+// delays cancellation.
 func (c *Client) Unpack(ctx context.Context, dir string, tar io.Reader) error {
 	_, err := c.do(ctx, request{name: "unpack", verb: verbUnpack, args: &UnpackCall{dir}, reply: nothing{}, body: tar})
 	return err
 }
 
-// collect decodes batches of messages into a list of at most limit.
+// collect decodes batches of messages into a list of up to limit items.
 func collect[T any, M interface {
 	*T
 	Message

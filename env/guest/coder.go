@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// coder writes or reads the fields of a message, in the order in which they are named. Each message names its fields
-// once, for both directions, so that the two ends cannot differ. Strings travel as raw bytes: file names and command
-// lines need not be UTF-8.
+// coder encodes or decodes the fields of a message, in the order of the calls. Each message lists its fields once,
+// for both directions, so that encoder and decoder cannot disagree. Strings are raw bytes, because file names and
+// command lines need not be UTF-8.
 type coder struct {
 	buf     []byte
 	reading bool
 	failed  bool
 }
 
-// Message is what can travel as a payload. Only this package has any.
+// Message is the payload of a frame. Only this package implements it.
 type Message interface{ code(c *coder) }
 
 func encode(m Message) []byte {
@@ -24,7 +24,7 @@ func encode(m Message) []byte {
 	return c.buf
 }
 
-// decode fills m and reports whether the payload was exactly that.
+// decode decodes payload into m and reports whether it was valid and contained nothing else.
 func decode(payload []byte, m Message) bool {
 	c := coder{buf: payload, reading: true}
 	m.code(&c)
@@ -44,7 +44,7 @@ func (c *coder) uint(v *uint64) {
 	*v, c.buf = x, c.buf[n:]
 }
 
-// signed numbers are folded so that small negative ones stay short.
+// signed uses zigzag encoding, which keeps small negative numbers short.
 func signed[T ~int | ~int64](c *coder, v *T) {
 	u := uint64(int64(*v))<<1 ^ uint64(int64(*v)>>63)
 	c.uint(&u)
@@ -82,7 +82,7 @@ func (c *coder) bools(list ...*bool) {
 	}
 }
 
-// bytes copies when it reads: payloads are in buffers that are reused.
+// bytes copies when decoding, because the buffers of payloads are reused.
 func (c *coder) bytes(v *[]byte) {
 	n := uint64(len(*v))
 	c.uint(&n)
@@ -120,7 +120,7 @@ func (c *coder) strings(v *[]string) {
 	c.uint(&n)
 	if c.reading {
 		*v = nil
-		if n > uint64(len(c.buf)) { // each takes a byte at least
+		if n > uint64(len(c.buf)) { // each item takes at least a byte
 			c.failed, c.buf = true, nil
 			return
 		}

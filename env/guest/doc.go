@@ -1,14 +1,15 @@
-// Package guest is the protocol between the host and the program that runs inside a sandbox, and the host's client.
+// Package guest is the protocol between the host and the program that runs inside a sandbox (the guest), and the
+// host's client.
 //
-// The same binary is executed again in the container with [Arg] as its first argument; package inside is what it does
-// then. It serves framed requests that arrive on standard input and answers on standard output, many at once over the
-// one stream. It knows verbs only: run, read, write, list, search, tree, unpack, ping. What a tool is, and what a model
-// gets to see, is decided on the host, so that a prompt can change without touching a container.
+// Inside a container, deepswe executes its own binary again with [Arg] as the first argument; package inside is
+// what it does then. The guest reads framed requests from standard input and writes answers to standard output,
+// many at a time over one stream. It only knows verbs: run, read, write, list, search, tree, unpack, ping. What a
+// tool is, and what a model sees, is decided on the host, so that a prompt can change without changing a container.
 //
 // [Client] and [Server] are the two ends of the stream. Both are safe for concurrent use.
 //
-// The package uses the standard library only: what it links is carried into every container.
+// The package imports the standard library only, because it is part of the program in every container.
 package guest
 
-// Arg is the first argument that turns the deepswe binary into a guest.
+// Arg is the first argument that makes the deepswe binary run as a guest.
 const Arg = "guest-serve"

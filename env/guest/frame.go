@@ -11,50 +11,50 @@ import (
 	"sync/atomic"
 )
 
-// protocol is the number of the wire format; both ends must agree on it.
+// protocol is the version of the wire format; both ends must have the same.
 const protocol = 3
 
-// A frame on the wire is the length of its payload (4 bytes, big endian), its kind (1), the call it belongs to (4), and
-// the payload. Payloads are bounded, so that a broken peer costs an error and not the memory; what is larger travels in
-// several frames, and calls take turns.
+// A frame is the length of its payload (4 bytes, big endian), its kind (1), the number of its call (4), and the
+// payload. Payloads are bounded, so that a broken peer causes an error rather than exhausting memory; longer data
+// is split into several frames, and calls take turns.
 const (
 	frameHeader = 9
 	maxFrame    = 1 << 20
-	// chunk is how much of a stream travels in one frame: small enough that a ping never waits long behind a file.
+	// chunk is the most bytes of a stream in one frame, small enough that a ping need not wait long behind a file.
 	chunk = 64 << 10
-	// window is how many bytes of a body the receiver takes ahead of its reader.
+	// window is how many bytes of a body the receiver buffers ahead of its reader.
 	window = 4 * chunk
-	// buffered is the size of the stream's buffers: hundreds of clients live in one host process.
+	// buffered is the size of each stream's buffers, small because one host process has hundreds of clients.
 	buffered = 16 << 10
 )
 
-// kind says what a frame means.
+// kind is the type of a frame, and says which end sends it.
 type kind byte
 
 const (
-	kindHello  kind = iota + 1 // guest: who it is; the first frame
-	kindCall                   // host: verb and arguments
+	kindHello  kind = iota + 1 // guest: the first frame, a Hello
+	kindCall                   // host: a call's verb and arguments
 	kindData                   // host: a piece of the call's body; guest: a piece of its result
 	kindEnd                    // host: the body is complete
 	kindAbort                  // host: the body cannot be completed
-	kindCancel                 // host: end the call
-	kindCredit                 // guest: the guest accepts that many more bytes of the body
-	kindReply                  // guest: the call's result, or what remains of it
+	kindCancel                 // host: cancel the call
+	kindCredit                 // guest: accepts that many more bytes of the call's body
+	kindReply                  // guest: the call succeeded; the end of its result
 	kindError                  // guest: the call failed
-	kindAlive                  // host: nothing to say, still here
+	kindAlive                  // host: a heartbeat
 )
 
 type frame struct {
 	kind    kind
 	id      uint32
 	payload []byte
-	// more says that the next frame is about to be queued: both leave in one write. It does not travel.
+	// more is set if another frame follows at once, so that both go into one write. It is not transmitted.
 	more bool
 }
 
 var errFrame = errors.New("malformed frame")
 
-// readFrame reads one frame. The payload is in buf where it fits, else in new memory.
+// readFrame reads one frame. The payload is in buf if it fits, and otherwise newly allocated.
 func readFrame(r *bufio.Reader, buf []byte) (frame, error) {
 	header, err := r.Peek(frameHeader)
 	if err != nil {
@@ -98,18 +98,19 @@ func writeFrame(w *bufio.Writer, f frame) error {
 	return err
 }
 
-// sender puts the frames of many goroutines on one stream. Where nothing waits, the caller writes by itself, unless
-// the sender is patient; otherwise one goroutine writes, so that frames that are ready together leave in one write.
+// sender writes the frames of many goroutines to one stream. If nothing is queued, the caller writes by itself,
+// unless the sender is patient; otherwise one goroutine writes the queued frames, combining them into few writes.
 type sender struct {
-	// patient is for senders whose callers may give up: a write that is given up would leave half a frame behind.
+	// patient makes send only queue frames: a caller that gave up during its own write would leave half a frame in
+	// the stream.
 	patient bool
 	queue   chan frame
 	closing sync.Once
-	closed  chan struct{} // what is queued is written, and then nothing more
-	done    chan struct{} // the writer has ended
-	broken  chan error    // why a write outside of run failed
+	closed  chan struct{} // closed by stop: run writes what is queued and returns
+	done    chan struct{} // closed when run has returned
+	broken  chan error    // the error of a failed write outside of run
 
-	waiting atomic.Int32 // frames that are queued, or that run is writing
+	waiting atomic.Int32 // frames that are queued or being written by run
 	mu      sync.Mutex   // held while a goroutine writes
 	out     *bufio.Writer
 }
@@ -121,7 +122,7 @@ func newSender(w io.Writer, patient bool) *sender {
 	}
 }
 
-// run writes until stop is called or a write fails. It returns the first error.
+// run writes queued frames until stop is called or a write fails. It returns the first error.
 func (s *sender) run() error {
 	defer close(s.done)
 	for {
@@ -146,7 +147,7 @@ func (s *sender) run() error {
 	}
 }
 
-// write writes a frame, and flushes it unless others follow at once. The caller holds mu.
+// write writes a frame, and flushes unless another frame follows at once. The caller holds mu.
 func (s *sender) write(f frame) error {
 	if err := writeFrame(s.out, f); err != nil {
 		return err
@@ -157,7 +158,7 @@ func (s *sender) write(f frame) error {
 	return s.out.Flush()
 }
 
-// writeNow is write for callers other than run, and tells run of a broken stream.
+// writeNow is write for callers other than run; it reports errors to run.
 func (s *sender) writeNow(f frame) error {
 	err := s.write(f)
 	if err == nil {
@@ -170,11 +171,10 @@ func (s *sender) writeNow(f frame) error {
 	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
-// stop lets run end once the queue is empty.
+// stop makes run return once the queue is empty.
 func (s *sender) stop() { s.closing.Do(func() { close(s.closed) }) }
 
-// send writes or queues a frame, whose payload belongs to the sender from then on. The frames of one goroutine keep
-// their order.
+// send writes or queues a frame and takes ownership of its payload. Frames of one goroutine stay in order.
 func (s *sender) send(ctx context.Context, f frame) error {
 	if !s.patient && s.waiting.Load() == 0 && s.mu.TryLock() {
 		if s.waiting.Load() == 0 {

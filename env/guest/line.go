@@ -2,9 +2,7 @@ package guest
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/rand"
-	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -13,70 +11,62 @@ import (
 	"time"
 )
 
-// Line is a byte stream that outlives the connections it runs over. Both ends keep what the other has not confirmed; a
-// new connection goes on where the last one broke, so that the calls of a [Client] and of a [Server] never notice.
+// Line is a byte stream that survives the loss of its connection. Each end keeps what the other has not confirmed,
+// and sends it again over a new connection, so that a [Client] and a [Server] never notice.
 //
-// The wire of a connection: the guest's end says what it is and how many bytes it has received, the host's end answers
-// with the key of the line and its own count; then come packets. A packet is the length of its payload (4 bytes, big
-// endian), how many bytes its sender has taken in so far (8), and the payload.
+// On each connection, the guest's end first sends lineMagic and the number of bytes that it has received; the
+// host's end replies with the line's key and its own number. Packets follow in both directions: the length of the
+// payload (4 bytes, big endian), the number of bytes that the sender has consumed (8), and the payload.
 type Line struct {
-	heartbeat time.Duration // of the host's end; 0 on the guest's
-	writing   chan struct{} // held by the one who writes to the connection
-	acks      chan struct{} // asks for a packet without payload
-	done      chan struct{} // the line is dead for good
+	heartbeat time.Duration // the host's interval; 0 on the guest's end
+	writing   chan struct{} // a lock: held while writing to the connection
+	acks      chan struct{} // requests a packet without payload
+	done      chan struct{} // closed when the line has ended for good
 	pump      sync.WaitGroup
 
 	mu      sync.Mutex
 	key     [keySize]byte
 	keyed   bool
-	current *connection // nil between two connections
+	current *connection // nil while there is no connection
 	failure error       // set before done is closed
-	heard   time.Time   // when something came last
+	heard   time.Time   // time of the last packet received
 
-	sent, confirmed uint64        // bytes given to Write, and those that the other end has
-	held            [][]byte      // packets whose payload has not been confirmed, with room for the header
+	sent, confirmed uint64        // bytes written, and confirmed by the other end
+	held            [][]byte      // unconfirmed packets, with room for a header
 	freed           chan struct{} // closed and replaced when held shrinks
 
-	received, consumed uint64        // bytes of the other end, and those that Read has returned
-	told               uint64        // what the other end knows of consumed
-	incoming           [][]byte      // received and not consumed: no more than the other end may send unconfirmed
-	arrived            chan struct{} // there is something in incoming
+	received, consumed uint64        // bytes received, and returned by Read
+	told               uint64        // consumed, as last sent to the other end
+	incoming           [][]byte      // received but not consumed; at most lineWindow bytes
+	arrived            chan struct{} // signals new data in incoming
 }
 
-// connection is one of the transports of a line.
+// connection is one connection of a line.
 type connection struct {
 	raw  io.ReadWriteCloser
 	in   *bufio.Reader
-	lost chan struct{} // closed when the line has given it up
-	why  chan error    // gets one error before that
+	lost chan struct{} // closed when the line drops the connection
+	why  chan error    // receives the reason before that
 
-	// announced is how many bytes this end said that it has. What still came over the former connection after that
-	// comes again, and skip counts it.
+	// announced is the number of received bytes that this end sent in the handshake. The other end repeats
+	// everything after them; skip is how many of those bytes arrived over the old connection in the meantime.
 	announced, skip uint64
 }
 
 const (
-	keySize      = 16
 	packetHeader = 12
-	// lineWindow is how many bytes may be on their way without being confirmed.
+	// lineWindow is the most bytes that may be unconfirmed.
 	lineWindow = 512 << 10
-	// The lengths that no packet has: the other end hangs up, or wants a sign of life.
+	// Lengths with a special meaning: the other end closes the line, or asks for an answer.
 	packetBye   = 1<<32 - 1
 	packetProbe = 1<<32 - 2
-	// lineMagic is what the guest's end says first. What comes before it on a connection is not the guest's.
-	lineMagic = "\x00deepswe line 1\n"
-	// HandshakeTimeout is how long either end may take to say what it has to on a new connection.
-	HandshakeTimeout = 10 * time.Second
 )
 
-// ErrHungUp says that this end of a line was closed.
+// ErrHungUp reports that this end of the line was closed.
 var ErrHungUp = errors.New("hung up")
 
-// errLineKey refuses a connection that is not the host's.
-var errLineKey = errors.New("another line's key")
-
-// NewLine returns the host's end, which has no connection yet. It sends a sign of life every heartbeat, and gives a
-// connection up after three that were not answered.
+// NewLine returns the host's end, without a connection. It probes the other end every heartbeat, and drops a
+// connection on which nothing has arrived for three heartbeats.
 func NewLine(heartbeat time.Duration) *Line {
 	l := newLine(heartbeat)
 	_, _ = rand.Read(l.key[:]) // never fails
@@ -85,7 +75,7 @@ func NewLine(heartbeat time.Duration) *Line {
 	return l
 }
 
-// AcceptLine returns the guest's end. It belongs to the host of the first connection.
+// AcceptLine returns the guest's end. It accepts later connections only from the host that made the first.
 func AcceptLine() *Line { return newLine(0) }
 
 func newLine(heartbeat time.Duration) *Line {
@@ -97,128 +87,7 @@ func newLine(heartbeat time.Duration) *Line {
 	return l
 }
 
-// Attach makes conn, which the line owns from then on, its connection, in place of a former one. It returns a channel
-// that gets the reason when that is lost. The caller closes conn when the handshake takes too long.
-func (l *Line) Attach(conn io.ReadWriteCloser) (lost <-chan error, err error) {
-	c := &connection{
-		raw: conn, in: bufio.NewReaderSize(conn, buffered), lost: make(chan struct{}), why: make(chan error, 1),
-	}
-	var peer uint64
-	if l.heartbeat > 0 {
-		peer, err = l.greetGuest(c)
-	} else {
-		peer, err = l.greetHost(c)
-	}
-	if err == nil {
-		err = l.install(c, peer)
-	}
-	if err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return c.why, nil
-}
-
-// greetGuest is the host's half of the handshake.
-func (l *Line) greetGuest(c *connection) (peer uint64, err error) {
-	if err := skipTo(c.in, lineMagic); err != nil {
-		return 0, fmt.Errorf("no greeting: %w", err)
-	}
-	var count [8]byte
-	if _, err := io.ReadFull(c.in, count[:]); err != nil {
-		return 0, fmt.Errorf("greeting: %w", err)
-	}
-	l.mu.Lock()
-	c.announced = l.received
-	answer := binary.BigEndian.AppendUint64(bytes.Clone(l.key[:]), c.announced)
-	l.mu.Unlock()
-	_, err = c.raw.Write(answer)
-	return binary.BigEndian.Uint64(count[:]), err
-}
-
-// skipTo reads up to the end of a text that has no second of its first byte.
-func skipTo(in *bufio.Reader, text string) error {
-	const most = 64 << 10
-	matched := 0
-	for range most {
-		b, err := in.ReadByte()
-		if err != nil {
-			return err
-		}
-		switch b {
-		case text[matched]:
-			matched++
-		case text[0]:
-			matched = 1
-		default:
-			matched = 0
-		}
-		if matched == len(text) {
-			return nil
-		}
-	}
-	return errors.New("something else speaks there")
-}
-
-// greetHost is the guest's half. Only the host that made the first connection knows the key.
-func (l *Line) greetHost(c *connection) (peer uint64, err error) {
-	l.mu.Lock()
-	c.announced = l.received
-	greeting := binary.BigEndian.AppendUint64([]byte(lineMagic), c.announced)
-	l.mu.Unlock()
-	if _, err := c.raw.Write(greeting); err != nil {
-		return 0, err
-	}
-	var answer [keySize + 8]byte
-	if _, err := io.ReadFull(c.in, answer[:]); err != nil {
-		return 0, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.keyed {
-		l.key, l.keyed = [keySize]byte(answer[:keySize]), true
-	}
-	if subtle.ConstantTimeCompare(l.key[:], answer[:keySize]) != 1 {
-		return 0, errLineKey
-	}
-	return binary.BigEndian.Uint64(answer[keySize:]), nil
-}
-
-// install makes c the current connection and sends again what the other end has not received.
-func (l *Line) install(c *connection, peer uint64) error {
-	// Writers wait, so that what is sent again goes first; one that hangs on the former connection is freed.
-	l.lose(nil, errors.New("replaced by a new connection"))
-	select {
-	case l.writing <- struct{}{}:
-	case <-l.done:
-		return l.failure
-	}
-	defer func() { <-l.writing }()
-	l.lose(nil, errors.New("replaced by a new connection"))
-	l.mu.Lock()
-	if l.failure != nil {
-		l.mu.Unlock()
-		return l.failure
-	}
-	if peer < l.confirmed || peer > l.sent {
-		l.mu.Unlock()
-		return fmt.Errorf("the other end has %d bytes, which is not between %d and %d", peer, l.confirmed, l.sent)
-	}
-	l.confirm(peer)
-	c.skip = l.received - c.announced
-	l.current, l.heard = c, time.Now()
-	l.pump.Go(func() { l.receive(c) })
-	again := append([][]byte(nil), l.held...)
-	l.mu.Unlock()
-	for _, packet := range again {
-		if err := l.put(c, packet, uint32(len(packet)-packetHeader)); err != nil {
-			return nil // lost again: the caller learns it from the channel
-		}
-	}
-	return nil
-}
-
-// confirm drops what the other end has received. The caller holds mu.
+// confirm drops the packets that the other end has received. The caller holds mu.
 func (l *Line) confirm(count uint64) {
 	if count <= l.confirmed || count > l.sent {
 		return
@@ -242,7 +111,7 @@ func (l *Line) confirm(count uint64) {
 	l.freed = make(chan struct{})
 }
 
-// put writes one packet. The caller holds writing.
+// put writes one packet. The caller holds the lock writing.
 func (l *Line) put(c *connection, packet []byte, length uint32) error {
 	l.mu.Lock()
 	consumed := l.consumed
@@ -257,7 +126,7 @@ func (l *Line) put(c *connection, packet []byte, length uint32) error {
 	return err
 }
 
-// lose gives the current connection up, if it is still c or c is nil.
+// lose drops the current connection, provided that it is c or c is nil.
 func (l *Line) lose(c *connection, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +136,7 @@ func (l *Line) lose(c *connection, err error) {
 	l.drop(err)
 }
 
-// drop gives the current connection up. The caller holds mu.
+// drop drops the current connection. The caller holds mu.
 func (l *Line) drop(why error) {
 	c := l.current
 	l.current = nil
@@ -276,7 +145,8 @@ func (l *Line) drop(why error) {
 	c.raw.Close()
 }
 
-// Write implements io.Writer. It waits while too much is on its way, and fails only when the line has.
+// Write implements io.Writer. It blocks while lineWindow bytes are unconfirmed, and fails only if the line has
+// ended.
 func (l *Line) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {
 		part := p[:min(len(p), chunk)]
@@ -319,14 +189,14 @@ func (l *Line) write(part []byte) error {
 		c := l.current
 		l.mu.Unlock()
 		if c != nil {
-			_ = l.put(c, packet, uint32(len(part))) // what is lost with the connection is sent again
+			_ = l.put(c, packet, uint32(len(part))) // sent again over the next connection if this fails
 		}
 		<-l.writing
 		return nil
 	}
 }
 
-// Read implements io.Reader, for one goroutine. It returns io.EOF when the other end has hung up.
+// Read implements io.Reader for one goroutine. It returns io.EOF when the other end has closed the line.
 func (l *Line) Read(p []byte) (int, error) {
 	for {
 		l.mu.Lock()
@@ -356,8 +226,8 @@ func (l *Line) Read(p []byte) (int, error) {
 	}
 }
 
-// receive reads a connection for as long as it lasts. It never waits for a reader: what confirms our own bytes comes
-// the same way as the other end's.
+// receive reads packets until the connection is lost. It never waits for Read, because packets also carry the
+// confirmations that Write waits for.
 func (l *Line) receive(c *connection) {
 	for {
 		if err := l.receivePacket(c); err != nil {
@@ -373,7 +243,7 @@ func (l *Line) receivePacket(c *connection) error {
 		return err
 	}
 	length, count := binary.BigEndian.Uint32(header), binary.BigEndian.Uint64(header[4:])
-	_, _ = c.in.Discard(packetHeader) // cannot fail: the bytes were peeked
+	_, _ = c.in.Discard(packetHeader) // cannot fail after Peek
 	l.mu.Lock()
 	if l.current == c {
 		l.confirm(count)
@@ -396,7 +266,7 @@ func (l *Line) receivePacket(c *connection) error {
 	n, err := io.ReadFull(c.in, payload)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n > 0 && l.current == c { // else these bytes come again over the next connection
+	if n > 0 && l.current == c { // otherwise they are sent again over the next connection
 		known := min(c.skip, uint64(n))
 		c.skip -= known
 		if known == uint64(n) {
@@ -412,7 +282,7 @@ func (l *Line) receivePacket(c *connection) error {
 	return err
 }
 
-// ask lets the pump send what was received.
+// ask requests that acknowledge send a packet.
 func (l *Line) ask() {
 	select {
 	case l.acks <- struct{}{}:
@@ -420,7 +290,8 @@ func (l *Line) ask() {
 	}
 }
 
-// acknowledge sends packets without payload. It is a goroutine of its own: whoever reads must never wait for a write.
+// acknowledge sends requested packets without payload. It has a goroutine of its own because receive must never
+// wait for a write.
 func (l *Line) acknowledge() {
 	for {
 		select {
@@ -432,7 +303,7 @@ func (l *Line) acknowledge() {
 	}
 }
 
-// signal sends a packet without payload.
+// signal sends a packet without payload, of a length with a special meaning or 0.
 func (l *Line) signal(length uint32) {
 	select {
 	case l.writing <- struct{}{}:
@@ -448,7 +319,8 @@ func (l *Line) signal(length uint32) {
 	}
 }
 
-// beat gives up connections that have fallen silent: balancers and dead machines cut them without a word.
+// beat probes the other end and drops connections that have fallen silent, because load balancers and crashed
+// machines cut them without notice.
 func (l *Line) beat() {
 	ticker := time.NewTicker(l.heartbeat)
 	defer ticker.Stop()
@@ -464,17 +336,17 @@ func (l *Line) beat() {
 		switch {
 		case c == nil:
 		case silent > 3*l.heartbeat:
-			l.lose(c, fmt.Errorf("nothing was heard for %v", silent.Round(time.Second)))
+			l.lose(c, fmt.Errorf("nothing was received for %v", silent.Round(time.Second)))
 		default:
-			l.pump.Go(func() { l.signal(packetProbe) }) // a write may hang
+			l.pump.Go(func() { l.signal(packetProbe) }) // writing may block
 		}
 	}
 }
 
-// Done is closed when the line is dead for good.
+// Done returns a channel that is closed when the line has ended for good.
 func (l *Line) Done() <-chan struct{} { return l.done }
 
-// Fail ends the line for good: Read and Write return err from then on.
+// Fail ends the line for good. Read and Write return err from then on.
 func (l *Line) Fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -489,8 +361,8 @@ func (l *Line) Fail(err error) {
 	}
 }
 
-// Close hangs up: the other end learns it where there is a connection, and the host's end waits a moment for it to hang
-// up in turn, by which everything in the sandbox has ended.
+// Close closes the line and tells the other end, if there is a connection. The host's end then waits up to 10 s for
+// the guest to close its own, which it does when everything in the sandbox has ended.
 func (l *Line) Close() error {
 	const patience = 10 * time.Second
 	l.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// verb is what a call asks for.
+// verb is the operation that a call requests.
 type verb byte
 
 const (
@@ -21,7 +21,7 @@ const (
 	verbUnpack
 )
 
-// request makes the message that a verb's arguments are decoded into; nil for an unknown verb.
+// request returns an empty message for the verb's arguments, or nil if the verb is unknown.
 func (v verb) request() Message {
 	switch v {
 	case verbPing:
@@ -61,14 +61,14 @@ type nothing struct{}
 
 func (nothing) code(*coder) {}
 
-// PingCall asks for an empty reply.
+// PingCall requests an empty reply.
 type PingCall struct{ nothing }
 
-// RunCall asks for a command. Its Stdin, where HasStdin is set, travels as the call's body.
+// RunCall requests a command. If HasStdin is set, its standard input is the call's body.
 type RunCall struct {
 	Command
 	HasStdin bool
-	// AsGuest runs the command as the guest's own user, with the rights that it has.
+	// AsGuest runs the command as the guest's own user, with its privileges.
 	AsGuest bool
 }
 
@@ -82,7 +82,7 @@ func (r *RunCall) code(c *coder) {
 	c.bools(&r.HasStdin, &r.AsGuest, &r.EndAll)
 }
 
-// capture is the part of an Output that is in a reply; the bytes precede the reply as data.
+// capture is the part of an Output that the reply contains. The captured bytes precede the reply as data.
 type capture struct {
 	head, tail int
 	size       int64
@@ -93,7 +93,7 @@ func (o *capture) code(c *coder) {
 	c.int64(&o.size)
 }
 
-// runReply is a Result. What was captured (stdout's head and tail, then stderr's) precedes it as data.
+// runReply is a Result. The captured bytes (head and tail of stdout, then of stderr) precede it as data.
 type runReply struct {
 	Result
 	stdout, stderr capture
@@ -118,7 +118,7 @@ func (f *FileInfo) code(c *coder) {
 	str(c, &f.Target)
 }
 
-// ReadCall asks for a file.
+// ReadCall requests a file.
 type ReadCall struct {
 	Path string
 	ReadOptions
@@ -130,7 +130,7 @@ func (r *ReadCall) code(c *coder) {
 	c.bools(&r.NoFollow)
 }
 
-// WriteCall replaces or creates a file. Its bytes travel as the call's body.
+// WriteCall requests that a file be replaced or created. Its new content is the call's body.
 type WriteCall struct {
 	Path string
 	WriteOptions
@@ -143,7 +143,7 @@ func (w *WriteCall) code(c *coder) {
 	c.mode(&w.Mode)
 }
 
-// ListCall asks for a directory's entries.
+// ListCall requests a directory's entries.
 type ListCall struct {
 	Path string
 	ListOptions
@@ -156,7 +156,7 @@ func (l *ListCall) code(c *coder) {
 	c.ints(&l.Limit)
 }
 
-// code leaves the entries themselves out: they precede the reply as data.
+// code leaves the entries out: they precede the reply as data.
 func (l *Listing) code(c *coder) { c.bools(&l.Truncated) }
 
 func (q *Query) code(c *coder) {
@@ -176,12 +176,12 @@ func (m *Match) code(c *coder) {
 	c.bools(&m.Cut)
 }
 
-// code leaves the matches themselves out: they precede the totals as data.
+// code leaves the matches out: they precede the reply as data.
 func (m *Matches) code(c *coder) {
 	c.ints(&m.Files, &m.Total, &m.Binary, &m.Unreadable)
 }
 
-// TreeCall asks for all files below a directory.
+// TreeCall requests all files below a directory.
 type TreeCall struct {
 	Root string
 	TreeOptions
@@ -193,17 +193,17 @@ func (t *TreeCall) code(c *coder) {
 	c.strings(&t.Skip)
 }
 
-// UnpackCall extracts a tar stream, which travels as the call's body.
+// UnpackCall requests that a tar stream, the call's body, be extracted.
 type UnpackCall struct{ Dir string }
 
 func (u *UnpackCall) code(c *coder) { str(c, &u.Dir) }
 
-// credit lets the host send that many more bytes of a body.
+// credit allows the host to send that many more bytes of a body.
 type credit struct{ bytes int }
 
 func (r *credit) code(c *coder) { c.ints(&r.bytes) }
 
-// failure is an error that has crossed the wire: its text, and the number of its sentinel.
+// failure is an error sent over the wire: its text, and the number of its sentinel.
 type failure struct {
 	sentinel int
 	text     string
@@ -224,7 +224,8 @@ func (f *failure) Unwrap() error {
 	return known[f.sentinel-1]
 }
 
-// sentinels are the errors that keep their identity, in the order of their numbers on the wire.
+// sentinels lists the errors that can still be recognised after being sent. Their index is their number on the
+// wire.
 func sentinels() []error {
 	return []error{
 		ErrChanged, ErrIsDirectory, ErrNotDirectory, ErrNotRegular, ErrTooLarge, fs.ErrNotExist, fs.ErrExist,

@@ -11,20 +11,20 @@ import (
 	"sync/atomic"
 )
 
-// Server is the guest's end of the stream: it reads calls, hands them over, and sends their answers.
+// Server is the guest's end of the stream: it reads calls, passes them to a handler and sends their answers.
 type Server struct {
-	ctx    context.Context // of all calls
+	ctx    context.Context // parent of all calls' contexts
 	out    *sender
 	handle func(*Call)
-	heard  atomic.Bool // a frame has come since the last call of Heard
+	heard  atomic.Bool // a frame has arrived since the last call of Heard
 
 	mu    sync.Mutex
 	calls map[uint32]*Call
 	work  sync.WaitGroup
 }
 
-// NewServer returns a server that writes to out. It hands each call to handle on the goroutine of [Server.Read], and
-// reads nothing meanwhile; every call must be answered. All calls are cancelled when ctx is done.
+// NewServer returns a server that writes to out. It passes each call to handle on the goroutine of [Server.Read],
+// which reads nothing until handle returns. Every call must be answered. All calls are cancelled when ctx ends.
 func NewServer(ctx context.Context, out io.Writer, handle func(*Call)) *Server {
 	return &Server{ctx: ctx, out: newSender(out, false), handle: handle, calls: map[uint32]*Call{}}
 }
@@ -35,19 +35,19 @@ func (s *Server) Greet(h Hello) error {
 	return s.out.send(s.ctx, frame{kind: kindHello, payload: encode(&h)})
 }
 
-// Write writes what is sent, until [Server.Stop] is called and everything is written, or until a write fails.
+// Write writes queued frames until [Server.Stop] is called and the queue is empty, or until a write fails.
 func (s *Server) Write() error { return s.out.run() }
 
-// Stop lets Write return.
+// Stop makes Write return.
 func (s *Server) Stop() { s.out.stop() }
 
-// Wait waits for the answers of all calls. Nothing may be read after that.
+// Wait waits until all calls are answered. Do not call Read after it.
 func (s *Server) Wait() { s.work.Wait() }
 
-// Heard reports whether the host has said anything since Heard was called last.
+// Heard reports whether the host has sent anything since the last call of Heard.
 func (s *Server) Heard() bool { return s.heard.Swap(false) }
 
-// Read reads frames until the stream ends, with [io.EOF] where it ends as it should.
+// Read reads frames until the stream ends. It returns [io.EOF] if the stream ended between two frames.
 func (s *Server) Read(from io.Reader) error {
 	in := bufio.NewReaderSize(from, buffered)
 	buf := make([]byte, chunk)
@@ -67,7 +67,7 @@ func (s *Server) Read(from io.Reader) error {
 		c := s.calls[f.id]
 		s.mu.Unlock()
 		if c == nil {
-			continue // it was answered already
+			continue // already answered
 		}
 		switch f.kind {
 		case kindData:
@@ -109,7 +109,7 @@ func (s *Server) start(f frame) error {
 	return nil
 }
 
-// Call is one request under way. Its methods belong to one goroutine at a time.
+// Call is one request in progress. Its methods must not be called concurrently.
 type Call struct {
 	// Request is one of *PingCall, *RunCall, *ReadCall, *WriteCall, *ListCall, *Query, *TreeCall and *UnpackCall.
 	Request Message
@@ -119,18 +119,18 @@ type Call struct {
 	server *Server
 	id     uint32
 	body   *body
-	last   []byte // the latest piece of the result, which waits for the reply
-	items  coder  // the items that wait to be sent together
+	last   []byte // the last piece of the result, sent together with the reply
+	items  coder  // items to be sent as one piece
 }
 
-// Context ends when the caller gives up, when the call is answered, and when the host is gone.
+// Context ends when the caller cancels the call, the call is answered, or the host is gone.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Body is the stream that comes with the call.
+// Body returns the stream that comes with the call.
 func (c *Call) Body() io.Reader { return c.body }
 
-// Send sends a piece of the result, which belongs to the server from then on. A cancelled call may still do so: a
-// command's output is worth having when it was interrupted.
+// Send sends a piece of the result and takes ownership of it. It works for a cancelled call too, because the output
+// of an interrupted command is still useful.
 func (c *Call) Send(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), chunk)
@@ -142,7 +142,7 @@ func (c *Call) Send(p []byte) error {
 	return nil
 }
 
-// Add sends an item of a result that is a list, together with others.
+// Add sends an item of a list, combined with other items.
 func (c *Call) Add(item Message) error {
 	item.code(&c.items)
 	if len(c.items.buf) < chunk/2 {
@@ -151,14 +151,14 @@ func (c *Call) Add(item Message) error {
 	return c.flushItems()
 }
 
-// flushItems sends items as one piece: the client decodes every piece by itself.
+// flushItems sends the pending items as one piece, which the client decodes by itself.
 func (c *Call) flushItems() error {
 	full := c.items.buf
 	c.items.buf = nil
 	return c.push(full)
 }
 
-// Result sends the output of a command and returns the reply that goes with it.
+// Result sends the output of a command and returns the matching reply.
 func (c *Call) Result(r Result) (Message, error) {
 	for _, part := range [][]byte{r.Stdout.Head, r.Stdout.Tail, r.Stderr.Head, r.Stderr.Tail} {
 		if err := c.Send(part); err != nil {
@@ -169,7 +169,7 @@ func (c *Call) Result(r Result) (Message, error) {
 	return &runReply{Result: r, stdout: size(r.Stdout), stderr: size(r.Stderr)}, nil
 }
 
-// Answer ends the call, with an error or a reply; a reply may be nil. What Add was given goes before it.
+// Answer sends pending items and then ends the call with an error or a reply, which may be nil.
 func (c *Call) Answer(reply Message, err error) {
 	s := c.server
 	defer s.work.Done()
@@ -190,11 +190,11 @@ func (c *Call) Answer(reply Message, err error) {
 		f.payload = encode(reply)
 	}
 	if c.flush(true) == nil {
-		_ = s.out.send(s.ctx, f) // a host that is gone needs no answer
+		_ = s.out.send(s.ctx, f) // if the host is gone, nobody needs the answer
 	}
 }
 
-// push sends the piece that waits, and lets this one wait.
+// push sends the pending piece and keeps this one pending.
 func (c *Call) push(piece []byte) error {
 	if len(piece) == 0 {
 		return nil
@@ -206,8 +206,8 @@ func (c *Call) push(piece []byte) error {
 	return nil
 }
 
-// flush sends the piece that waits, with the reply in the same write where it is the last one: whatever relays
-// the stream between guest and host handles every write separately.
+// flush sends the pending piece. more combines it with the reply into one write, because everything that relays the
+// stream between guest and host handles each write separately.
 func (c *Call) flush(more bool) error {
 	if len(c.last) == 0 {
 		return nil
@@ -219,15 +219,15 @@ func (c *Call) flush(more bool) error {
 
 var errAborted = errors.New("the caller could not go on sending")
 
-// body is the stream that comes with a call. It holds a window of bytes at most, because the host sends no more than it
-// was given credit for.
+// body is the stream that comes with a call. It buffers at most window bytes, because the host sends no more than
+// it has credit for.
 type body struct {
 	ctx   context.Context
-	grant func(n int) // lets the host send n more bytes
+	grant func(n int) // allows the host to send n more bytes
 
 	mu       sync.Mutex
 	held     [][]byte
-	err      error // what Read returns once held is empty
+	err      error // returned by Read once held is empty
 	change   chan struct{}
 	consumed int // consumed and not yet granted again
 }
@@ -238,7 +238,7 @@ func newBody(ctx context.Context, grant func(int)) *body {
 
 func (b *body) push(p []byte) { b.update(func() { b.held = append(b.held, p) }) }
 
-// end makes Read return err after what was pushed: io.EOF for a body that is complete.
+// end makes Read return err after the buffered bytes: io.EOF if the body is complete.
 func (b *body) end(err error) { b.update(func() { b.err = err }) }
 
 func (b *body) update(f func()) {

@@ -10,86 +10,89 @@ import (
 	"deepswe/env/disk"
 )
 
-// Errors that cross the wire and keep their identity for [errors.Is]. Besides these, the errors of package fs
-// (ErrNotExist, ErrExist, ErrPermission, ErrInvalid) do so too. ErrInvalid is for requests that can never be answered:
-// a broken pattern, a name that is too long or has a NUL byte, symbolic links in a circle.
+// These errors, and the errors of package fs (ErrNotExist, ErrExist, ErrPermission, ErrInvalid), can be recognised
+// with [errors.Is] on the host. ErrInvalid is for requests that can never succeed: an invalid pattern, a name that
+// is too long or contains a NUL byte, a cycle of symbolic links.
 var (
-	// ErrChanged refuses a write because the file is not what the writer last read.
+	// ErrChanged refuses a write because the file has changed since the writer read it.
 	ErrChanged = errors.New("file changed since it was read")
 	// ErrIsDirectory and ErrNotDirectory refuse a verb on the wrong kind of file.
 	ErrIsDirectory  = errors.New("is a directory")
 	ErrNotDirectory = errors.New("not a directory")
-	// ErrNotRegular refuses to read or write devices, sockets and pipes: they may block for ever.
+	// ErrNotRegular refuses to read or write devices, sockets and pipes, which might block for ever.
 	ErrNotRegular = errors.New("not a regular file")
-	// ErrTooLarge refuses what would not fit into the limits of the request.
+	// ErrTooLarge refuses what exceeds the limits of the request.
 	ErrTooLarge = errors.New("too large")
-	// ErrNoSpace says that a disk is full: the sandbox's own, or the machine's.
+	// ErrNoSpace reports that a disk is full: the sandbox's own, or the machine's.
 	ErrNoSpace = errors.New("no space left on the disk")
-	// ErrClosed says that the guest is gone: every call of its client fails with it, and with ErrInfrastructure.
+	// ErrClosed reports that the guest is gone. Every later call of its client returns it, together with
+	// ErrInfrastructure.
 	ErrClosed = errors.New("guest is gone")
-	// ErrInfrastructure marks the failures that are the sandbox's, and not those of a command or a file.
+	// ErrInfrastructure marks failures of the sandbox itself, as opposed to those of a command or a file.
 	ErrInfrastructure = errors.New("sandbox failed")
 )
 
-// Command is one command line for a fresh shell. The zero value of every field but Line is useful.
+// Command is a command line for a fresh shell. Only Line is required.
 type Command struct {
-	// Line is handed to Shell with -c, byte for byte.
+	// Line is passed to Shell with -c, byte for byte.
 	Line string
-	// Shell is the interpreter, by path or by a name in the sandbox's PATH: bash where there is one, else sh, when empty.
+	// Shell is the interpreter, as a path or a name in the sandbox's PATH. If empty, it is bash, or sh if there is
+	// no bash.
 	Shell string
-	// Dir is the working directory: the one that the guest was started for, when empty.
+	// Dir is the working directory; if empty, the directory that the guest was started for.
 	Dir string
 	// Env is added to the sandbox's environment, as "KEY=value".
 	Env []string
-	// Stdin is the command's standard input: empty, never the terminal.
+	// Stdin is the command's standard input, empty by default; it is never a terminal.
 	Stdin []byte
-	// Timeout is the longest wall time; 0 is no limit. When it passes, the whole process tree gets SIGTERM and, Grace
-	// later, SIGKILL.
+	// Timeout limits the wall time; 0 means no limit. When it expires, all the command's processes get SIGTERM and,
+	// after Grace, SIGKILL.
 	Timeout time.Duration
-	// Grace is the time between SIGTERM and SIGKILL: two seconds when 0.
+	// Grace is the time between SIGTERM and SIGKILL; 0 means two seconds.
 	Grace time.Duration
-	// EndAll ends the processes that the command has left running, before the result is sent.
+	// EndAll kills the processes that the command left running, before the result is sent.
 	EndAll bool
-	// Head and Tail are how many bytes of each stream's beginning and end are kept: 64 KiB each when both are 0, and
-	// never more than 256 MiB.
+	// Head and Tail are how many bytes are kept of the start and end of each stream: 64 KiB each if both are 0, at
+	// most 256 MiB.
 	Head, Tail int
 }
 
-// Output is one captured stream: its first and last bytes, and how many there were. When Size is larger than
-// len(Head)+len(Tail), the difference was discarded while it was read.
+// Output is one captured stream: its first and last bytes, and its total size. If Size is larger than
+// len(Head)+len(Tail), the rest was discarded.
 type Output struct {
 	Head []byte
 	Tail []byte
 	Size int64
 }
 
-// Result is the outcome of a command. A command that fails is a Result; an error means that the sandbox failed.
+// Result is the outcome of a command. A failing command is a Result; an error means that the sandbox failed.
 type Result struct {
-	// ExitCode is the shell's exit code, or 128 plus the number of the signal that ended it.
+	// ExitCode is the shell's exit code, or 128 plus the number of the signal that killed it.
 	ExitCode int
-	// Signal is the name of the signal that ended the shell ("SIGKILL"), else empty.
+	// Signal is the name of the signal that killed the shell ("SIGKILL"), or empty.
 	Signal string
 	Stdout Output
 	Stderr Output
-	// TimedOut is set when the limit ended the command, Cancelled when the caller did.
+	// TimedOut reports that Timeout ended the command, Cancelled that the caller did.
 	TimedOut  bool
 	Cancelled bool
-	// OutOfMemory is set when the kernel killed a process of the sandbox for memory while the command ran.
+	// OutOfMemory reports that the kernel killed one of the sandbox's processes for lack of memory while the
+	// command ran.
 	OutOfMemory bool
-	// OutOfDisk is set when the sandbox's processes were ended because its files exceed their limit: while the command
-	// ran, or before, when no command was there to report it. Stderr says what was exceeded. Commands can still be run, to
-	// remove files; what makes more of them ends as well.
+	// OutOfDisk reports that the sandbox's processes were killed because its files exceed their limit, while the
+	// command ran or since the previous command. Stderr says which limit. Further commands can run in order to
+	// remove files; one that makes the excess larger is killed as well.
 	OutOfDisk bool
-	// Background is the number of processes of this command that were still alive after its shell had exited. They go
-	// on until the sandbox closes, unless Command.EndAll is set; what they print from then on is discarded.
+	// Background is the number of the command's processes that were still alive when its shell exited. They keep
+	// running until the sandbox closes, unless Command.EndAll is set; their further output is discarded.
 	Background int
 	Elapsed    time.Duration
 }
 
-// Kind says what a directory entry is.
+// Kind is the type of a file.
 type Kind string
 
-// The kinds of files. Everything that is neither file, directory nor symbolic link is KindOther.
+// KindOther is everything but files, directories and symbolic links.
 const (
 	KindFile    Kind = "file"
 	KindDir     Kind = "dir"
@@ -98,53 +101,54 @@ const (
 )
 
 // FileInfo describes one file. Path is absolute, except in a [Tree], where it is relative to the root with forward
-// slashes; its bytes are the file system's and need not be UTF-8.
+// slashes. It consists of the file system's bytes and need not be UTF-8.
 type FileInfo struct {
 	Path string
 	Kind Kind
 	Mode fs.FileMode // permission bits only
 	Size int64
-	// Version identifies the content: the hex SHA-256 of a regular file. Empty where it was not computed, which is so
-	// for files of more than 1 GiB.
+	// Version is the hex SHA-256 of a regular file's content; empty if it was not computed, as for files larger
+	// than 1 GiB.
 	Version string
-	// Target is where a symbolic link points, verbatim.
+	// Target is what a symbolic link points to, verbatim.
 	Target string
 }
 
-// ReadOptions bounds a read. The zero value reads a whole file of at most 64 MiB.
+// ReadOptions limits a read. The zero value reads a whole file of up to 64 MiB.
 type ReadOptions struct {
-	// Limit is the most bytes returned: 64 MiB when 0. A longer file is returned up to the limit, and its FileInfo
-	// has the real size.
+	// Limit is the most bytes to return; 0 means 64 MiB. A longer file is cut there, and its FileInfo has its real
+	// size.
 	Limit int64
-	// NoFollow refuses a path whose last element is a symbolic link, with ErrNotRegular.
+	// NoFollow returns ErrNotRegular if the last element of the path is a symbolic link.
 	NoFollow bool
 }
 
-// WriteOptions guards a write. The zero value creates or replaces. An existing file keeps its mode, its owner and its
-// other hard links, and symbolic links stay links. A file that the command user may not write is refused with
-// fs.ErrPermission.
+// WriteOptions restricts a write. The zero value creates or replaces. An existing file keeps its mode, owner and
+// other hard links; symbolic links are followed. Write returns fs.ErrPermission if the command user may not write
+// the file.
 type WriteOptions struct {
-	// IfVersion, when not empty, refuses with ErrChanged unless the file still has this version.
+	// IfVersion, if not empty, makes Write return ErrChanged unless the file still has this version.
 	IfVersion string
-	// Create refuses with fs.ErrExist when the path exists already.
+	// Create makes Write return fs.ErrExist if the path exists.
 	Create bool
 	// Parents creates missing parent directories.
 	Parents bool
-	// Mode is the mode of a file that is created: 0o644 when 0. An existing file keeps its own.
+	// Mode is the mode of a newly created file; 0 means 0o644.
 	Mode fs.FileMode
 }
 
-// ListOptions bounds a listing. The zero value lists one level without hidden files.
+// ListOptions limits a listing. The zero value lists one level without hidden files.
 type ListOptions struct {
-	// Depth is how many levels are listed: 1 when 0.
+	// Depth is the number of levels to list; 0 means 1.
 	Depth int
 	// Hidden includes names that begin with a dot.
 	Hidden bool
-	// Limit is the most entries returned: 10,000 when 0.
+	// Limit is the most entries to return; 0 means 10,000.
 	Limit int
 }
 
-// Listing is a directory's entries, sorted by path, parents before their children. Truncated is set when Limit cut it.
+// Listing is a directory's entries, sorted by path, parents before their children. Truncated reports that Limit cut
+// it.
 type Listing struct {
 	Entries   []FileInfo
 	Truncated bool
@@ -152,19 +156,19 @@ type Listing struct {
 
 // Query is a search for text in files.
 type Query struct {
-	// Term is the text to find; a regular expression (RE2) when Regexp is set.
+	// Term is the text to find, or a regular expression (RE2) if Regexp is set.
 	Term   string
 	Regexp bool
-	// Path is a file or a directory: the working directory when empty.
+	// Path is the file or directory to search; if empty, the working directory.
 	Path string
-	// Names, when not empty, are glob patterns for base names, one of which must match ("*.py").
+	// Names, if not empty, are glob patterns of which one must match a file's base name ("*.py").
 	Names []string
 	// Hidden includes files and directories whose names begin with a dot; .git is never searched.
 	Hidden bool
-	// Skip are directories, absolute paths, that a search from above does not enter.
+	// Skip lists directories, as absolute paths, that are not searched, unless Path is in them.
 	Skip []string
-	// MaxMatches is the most matching lines returned: 1,000 when 0. MaxLine is the most bytes of one line that are
-	// returned, around the match: 400 when 0.
+	// MaxMatches is the most matching lines to return; 0 means 1,000. MaxLine is the most bytes to return of one
+	// line, around the match; 0 means 400.
 	MaxMatches int
 	MaxLine    int
 }
@@ -174,12 +178,12 @@ type Match struct {
 	Path string
 	Line int
 	Text []byte
-	// Cut is set when Text is a part of a longer line.
+	// Cut reports that Text is only part of the line.
 	Cut bool
 }
 
-// Matches is the answer to a Query: the matches in path order, and the totals over all files, also where MaxMatches
-// cut the list. Binary files (a NUL byte in the first 8 KiB) are skipped and counted.
+// Matches is the answer to a Query: the matches in path order, and the totals over all files, even if MaxMatches
+// cut the list. Binary files (with a NUL byte in the first 8 KiB) are counted but not searched.
 type Matches struct {
 	Matches []Match
 	Files   int // files with at least one match
@@ -189,34 +193,36 @@ type Matches struct {
 	Unreadable int
 }
 
-// TreeOptions says what a Tree holds. The zero value walks everything below the root except what is named .git: a
-// directory, or in submodules a file. A regular file that cannot be read has no Version. A directory that cannot be
-// read is an entry itself, as a KindDir: otherwise its content would seem to be deleted.
+// TreeOptions selects what a Tree contains. The zero value walks everything below the root except entries called
+// .git (in a submodule, a file). A regular file that cannot be read has no Version. A directory that cannot be read
+// is an entry of KindDir, because its content would otherwise seem to be deleted.
 type TreeOptions struct {
-	// Limit is the most entries: 1,000,000 when 0; beyond it the call fails with ErrTooLarge.
+	// Limit is the most entries; 0 means 1,000,000. If there are more, the call returns ErrTooLarge.
 	Limit int
-	// Skip are paths relative to the root, with forward slashes, that are left out with everything below them.
+	// Skip lists paths relative to the root, with forward slashes, that are left out together with everything below
+	// them.
 	Skip []string
 }
 
-// Hello is what a guest says first.
+// Hello is the guest's greeting.
 type Hello struct {
 	Protocol int
-	Build    string // identifies the binary; a mismatch with the host's is an error
+	Build    string // identifies the binary, which must be the same as the host's
 	PID      int
 	UID, GID int // of the guest
-	// CommandUID and CommandGID are whom commands run as.
+	// CommandUID and CommandGID are the user and group that commands run as.
 	CommandUID, CommandGID int
 	Dir                    string
 	Arch                   string
-	// Silence is how long the guest waits for a frame from the host before it takes the host for dead and ends; 0 is for
-	// ever. A Client sends frames often enough.
+	// Silence is how long the guest waits for a frame before it considers the host dead and ends; 0 means for ever.
+	// A Client sends frames often enough.
 	Silence time.Duration
-	// Space is how much room the file system of Dir has, or of the root where Dir is still to be made.
+	// Space is the capacity of the file system that holds Dir, or of the root file system if Dir does not exist
+	// yet.
 	Space disk.Space
 }
 
-// Overlay joins environments; of several values for a key the last one counts.
+// Overlay merges environments. If a key occurs several times, its last value wins.
 func Overlay(lists ...[]string) []string {
 	at := map[string]int{}
 	var merged []string
@@ -231,3 +237,29 @@ func Overlay(lists ...[]string) []string {
 	}
 	return merged
 }
+
+// Stage lists the mounts that deepswe makes in new namespaces before it becomes the program of a sandbox. deepswe
+// is started with [Arg], --stage FD and that program's command line, and reads the Stage as JSON from the file
+// descriptor.
+type Stage struct {
+	// Shift is the file descriptor of a user namespace that maps the owners of shifted views (idmapped mounts); 0
+	// for none.
+	Shift int
+	// Plain drops all privileges after mounting. It is set if the user namespace exists only for the mounts.
+	Plain    bool
+	Views    []View
+	Overlays []Layers
+	// Binds are mounted last, so that they can show what the others have mounted.
+	Binds []View
+}
+
+// View mounts a directory read-only at another place. If Shift is set, its owners are mapped, and mounts below it
+// are left out.
+type View struct {
+	From, To string
+	Shift    bool
+}
+
+// Layers describes an overlay mounted at To: Lower is read-only, Upper receives the writes, and Work is an empty
+// directory on the same file system as Upper.
+type Layers struct{ Lower, Upper, Work, To string }

@@ -1,6 +1,6 @@
-// Package owner identifies the process, and the machine, that something in a shared place belongs to: a container on a
-// Docker daemon, a pod in a cluster. From the same machine an owner can be found among the processes; from another one
-// only a sign of life that it leaves can tell.
+// Package owner identifies the process and machine that something in a shared place belongs to, such as a container
+// on a Docker daemon or a pod in a cluster. On the same machine, the process can be looked up; from another
+// machine, only the owner's heartbeat shows whether it is alive.
 package owner
 
 import (
@@ -15,17 +15,17 @@ import (
 	"deepswe/env/disk"
 )
 
-// Owner is a process and its machine: this boot of it, seen from this PID namespace. What belongs to a provider in that
-// process is marked with one more part.
+// Owner is a process on a machine; a Machine stands for one boot and one PID namespace. Providers append a part of
+// their own to String.
 type Owner struct {
 	Machine string
 	disk.Process
 }
 
-// String is machine/pid/start.
+// String returns "machine/pid/start".
 func (o Owner) String() string { return fmt.Sprintf("%s/%d/%d", o.Machine, o.PID, o.Start) }
 
-// Parse reads what String wrote, also with more parts behind it, and with dots in place of the slashes.
+// Parse reads what String wrote. It ignores further parts, and accepts dots in place of slashes.
 func Parse(s string) (Owner, bool) {
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == '.' })
 	if len(parts) < 3 {
@@ -37,11 +37,11 @@ func Parse(s string) (Owner, bool) {
 	return o, pidErr == nil && startErr == nil && pid > 0
 }
 
-// This is the running process.
+// This returns the owner that is the running process.
 func This() Owner { return Owner{Machine: Machine(), Process: disk.Self().Process} }
 
-// Machine names this boot of this machine, as seen from this PID namespace: two containers on one machine cannot see
-// each other's processes, so they must not judge them.
+// Machine returns a hash of the machine's boot and of the PID namespace. Two containers on one machine have
+// different ones, because they cannot see each other's processes and must not judge whether they are alive.
 func Machine() string {
 	self := disk.Self()
 	if self.Boot == "" {
@@ -50,8 +50,8 @@ func Machine() string {
 	return ShortHash(self.Boot + self.Namespace)
 }
 
-// LivenessOn looks for the owner among the processes of the machine that this is. For one on another machine, its sign
-// of life decides.
+// LivenessOn looks the owner up among the processes of machine, which has to be this one. It is Unknown for an
+// owner on another machine, whose heartbeat decides.
 func (o Owner) LivenessOn(machine string) disk.Liveness {
 	if o.Machine != machine {
 		return disk.Unknown
@@ -59,14 +59,14 @@ func (o Owner) LivenessOn(machine string) disk.Liveness {
 	return o.Liveness()
 }
 
-// Nonce is a short random word for names.
+// Nonce returns 10 random hex digits.
 func Nonce() string {
 	var b [5]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
 }
 
-// ShortHash shortens a long name to one that fits into another.
+// ShortHash returns the first 12 hex digits of a SHA-256, for names that have to be short.
 func ShortHash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:6])

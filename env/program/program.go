@@ -1,4 +1,4 @@
-// Package program finds the executable that becomes the guest in a container: usually the running one.
+// Package program finds the executable that serves as the guest in a container: usually the running one.
 package program
 
 import (
@@ -13,15 +13,15 @@ import (
 	"slices"
 )
 
-// Program is one that can be a guest.
+// Program is an executable that can serve as a guest.
 type Program struct {
 	Path string
 	Size int64
 	Hash string // SHA-256, in hex
 }
 
-// Find returns the program that becomes the guest on machines of an architecture: the executable where one is named,
-// else this program, or deepswe-linux-ARCH beside it where this program would not run there.
+// Find returns the guest for machines of an architecture (amd64, arm64): the executable, if given; otherwise the
+// running program; or, if that cannot run there, deepswe-linux-ARCH in the same directory.
 func Find(executable, arch string) (Program, error) {
 	if executable != "" {
 		return Open(executable, arch)
@@ -46,7 +46,7 @@ func Find(executable, arch string) (Program, error) {
 		"%w; to fix: build one beside it: CGO_ENABLED=0 GOOS=linux GOARCH=%s go build -o %s deepswe", err, arch, beside)
 }
 
-// Open checks that a file runs in any Linux container of an architecture.
+// Open checks that the file at path runs in any Linux container of an architecture: a static ELF executable.
 func Open(path, arch string) (Program, error) {
 	f, err := os.Open(path)
 	if err != nil {

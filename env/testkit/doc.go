@@ -1,3 +1,3 @@
-// Package testkit is what the tests of all packages share: golden files, the rule for skipping, and the program that
-// runs inside test containers.
+// Package testkit is shared by the tests of all packages: golden files, skipping rules, and the program that runs
+// inside test containers.
 package testkit

@@ -18,10 +18,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Updating reports whether the tests were run with -update, for expected text that is part of a larger file.
+// Updating reports whether the tests were run with -update, for tests that keep expected text inside a larger file.
 func Updating() bool { return *update }
 
-// Golden compares got with the file at path. With -update, it writes the file first.
+// Golden compares got with the file at path, after writing it there if the tests were run with -update.
 func Golden[T ~string | ~[]byte](t testing.TB, path string, got T) {
 	t.Helper()
 	if *update {
@@ -36,7 +36,7 @@ func Golden[T ~string | ~[]byte](t testing.TB, path string, got T) {
 	}
 }
 
-// WriteFile writes a file and the directories above it, and returns its path.
+// WriteFile writes a file, with the directories above it, and returns its path.
 func WriteFile(t testing.TB, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -48,21 +48,21 @@ func WriteFile(t testing.TB, path, text string) string {
 	return path
 }
 
-// Required reports whether DEEPSWE_TEST_REQUIRE, a list with commas, names what.
+// Required reports whether the comma-separated list DEEPSWE_TEST_REQUIRE contains what.
 func Required(what string) bool {
 	return slices.Contains(strings.Split(os.Getenv("DEEPSWE_TEST_REQUIRE"), ","), what)
 }
 
-// Skip skips a test that needs what, with the reason. Where what is [Required], the test fails instead.
+// Skip skips a test that needs what, and gives the reason. If what is [Required], the test fails instead.
 func Skip(t testing.TB, what string, why any) {
 	t.Helper()
 	if Required(what) {
-		t.Fatalf("%v (DEEPSWE_TEST_REQUIRE names %s)", why, what)
+		t.Fatalf("%v (DEEPSWE_TEST_REQUIRE contains %s)", why, what)
 	}
 	t.Skipf("needs %s: %v", what, why)
 }
 
-// Images skips a test that cannot run without Docker and these images, which .ci/run builds.
+// Images skips a test unless Docker is available and has these images, which .ci/run builds.
 func Images(t testing.TB, images ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "docker", "version").CombinedOutput(); err != nil {
@@ -70,13 +70,13 @@ func Images(t testing.TB, images ...string) {
 	}
 	for _, image := range images {
 		if out, err := exec.CommandContext(t.Context(), "docker", "image", "inspect", image).CombinedOutput(); err != nil {
-			Skip(t, "docker", fmt.Sprintf("the image %s, which .ci/run builds: %s", image, out))
+			Skip(t, "docker", fmt.Sprintf("image %s, built by .ci/run: %s", image, out))
 		}
 	}
 }
 
-// Main runs the tests of a package that uses Scratch or Guest: it looks for leaked goroutines and removes the scratch
-// directory at the end.
+// Main runs the tests of a package that uses Scratch or Guest. It checks for leaked goroutines and removes the
+// scratch directory at the end.
 func Main(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir, err := scratch(); err == nil {
@@ -86,7 +86,7 @@ func Main(m *testing.M) {
 	}))
 }
 
-// Parallel lets n tests run at once where -parallel does not say, for packages whose tests mostly wait. Call it in
+// Parallel runs up to n tests at once, unless -parallel is given, in packages whose tests mostly wait. Call it in
 // TestMain.
 func Parallel(n int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
@@ -96,7 +96,7 @@ func Parallel(n int) {
 
 var scratch = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "deepswe-test-") })
 
-// Scratch returns a directory that all tests of the package share and Main removes.
+// Scratch returns a directory that all tests of the package share and that Main removes.
 func Scratch(t testing.TB) string {
 	t.Helper()
 	dir, err := scratch()
@@ -106,8 +106,9 @@ func Scratch(t testing.TB) string {
 	return dir
 }
 
-// Guest returns the path of a static program that serves as the guest of a container; a test binary is not static under
-// the race detector. It is built once. DEEPSWE_TEST_GUEST names an existing one, for processes that tests start.
+// Guest returns the path of a static executable that serves as the guest in containers; it is built once per test
+// run, because a test binary is not static under the race detector. DEEPSWE_TEST_GUEST names an existing one, for
+// processes that tests start.
 func Guest(t testing.TB) string {
 	t.Helper()
 	path, err := guest()

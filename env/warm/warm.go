@@ -1,5 +1,5 @@
-// Package warm keeps sandboxes that were started ahead of time, so that a start waits neither for an image nor for a
-// machine.
+// Package warm keeps a pool of sandboxes that were started ahead of time, so that a rollout need not wait for an
+// image or a machine.
 package warm
 
 import (
@@ -14,32 +14,32 @@ import (
 	"deepswe/env"
 )
 
-// Sandbox is what a pool keeps.
+// Sandbox is what a pool holds.
 type Sandbox interface {
 	comparable
 	Ping(ctx context.Context) error
 	Close(ctx context.Context) error
 }
 
-// Pool keeps sandboxes that were started ahead of time, the oldest first. Its fields are set before its first use.
+// Pool holds sandboxes that were started ahead of time, oldest first. Its fields are set before its first use.
 type Pool[S Sandbox] struct {
-	// Size is how many sandboxes are kept.
+	// Size is the most sandboxes that the pool holds; 0 disables it.
 	Size int
-	// Boot starts a sandbox for a spec, and Claim gives it to the spec that it is handed out for.
+	// Boot starts a sandbox for a spec. Claim assigns a sandbox to the spec that it is handed out for.
 	Boot  func(ctx context.Context, s env.Spec) (S, error)
 	Claim func(ctx context.Context, sandbox S, s env.Spec)
 	Log   *slog.Logger
-	// Life ends when nothing may be started any more; what the pool does by itself is counted by Work.
+	// Life ends when nothing may be started any more. Work counts the pool's own goroutines.
 	Life context.Context
 	Work *sync.WaitGroup
 
 	mu     sync.Mutex
-	idle   []*early[S]
+	idle   []*entry[S]
 	closed bool
 }
 
-// early is a sandbox that was started, or is being started, ahead of time.
-type early[S Sandbox] struct {
+// entry is a sandbox that was started, or is being started, ahead of time.
+type entry[S Sandbox] struct {
 	key     string
 	rollout string
 	since   time.Time
@@ -51,16 +51,17 @@ type early[S Sandbox] struct {
 // tooLate is how long an unused sandbox keeps its place in a full pool.
 const tooLate = 10 * time.Minute
 
-// reserve adds an entry for a spec, or returns nil when the pool is full.
-func (w *Pool[S]) reserve(ctx context.Context, s env.Spec) *early[S] {
-	e := &early[S]{key: warmKey(s), rollout: s.Rollout, since: time.Now(), done: make(chan struct{})}
+// reserve adds an entry for a spec, or returns nil if the pool is full. In a full pool, an entry older than tooLate
+// gives way.
+func (w *Pool[S]) reserve(ctx context.Context, s env.Spec) *entry[S] {
+	e := &entry[S]{key: warmKey(s), rollout: s.Rollout, since: time.Now(), done: make(chan struct{})}
 	w.mu.Lock()
 	full := len(w.idle) >= w.Size
 	if w.closed || w.Size <= 0 || full && time.Since(w.idle[0].since) < tooLate {
 		w.mu.Unlock()
 		return nil
 	}
-	var stale *early[S]
+	var stale *entry[S]
 	if full {
 		stale, w.idle = w.idle[0], w.idle[1:]
 	}
@@ -72,7 +73,7 @@ func (w *Pool[S]) reserve(ctx context.Context, s env.Spec) *early[S] {
 	return e
 }
 
-// Fill starts a sandbox for the spec while fewer than Size wait, and waits for it. It reports whether it did so.
+// Fill starts a sandbox for the spec and waits for it, if the pool has room. It reports whether it had.
 func (w *Pool[S]) Fill(ctx context.Context, s env.Spec) (filled bool, err error) {
 	e := w.reserve(ctx, s)
 	if e == nil {
@@ -87,18 +88,18 @@ func (w *Pool[S]) Fill(ctx context.Context, s env.Spec) (filled bool, err error)
 	}
 }
 
-func (w *Pool[S]) start(e *early[S], s env.Spec) {
+func (w *Pool[S]) start(e *entry[S], s env.Spec) {
 	defer close(e.done)
 	if e.sandbox, e.err = w.Boot(w.Life, s); e.err != nil {
 		w.Log.Warn("starting a sandbox ahead of time", "image", s.Image, "error", e.err)
 		w.mu.Lock()
-		w.idle = slices.DeleteFunc(w.idle, func(other *early[S]) bool { return other == e })
+		w.idle = slices.DeleteFunc(w.idle, func(other *entry[S]) bool { return other == e })
 		w.mu.Unlock()
 	}
 }
 
-// Take hands out a sandbox for the spec: one of the same rollout, else one of no rollout. It waits for one that is
-// being started, and reports whether there was one that is still alive.
+// Take hands out a living sandbox for the spec, preferably one started for the same rollout, otherwise one started
+// for none. It waits for a sandbox that is still being started. ok is false if the pool has none.
 func (w *Pool[S]) Take(ctx context.Context, s env.Spec) (sandbox S, ok bool) {
 	key := warmKey(s)
 	for {
@@ -124,12 +125,12 @@ func (w *Pool[S]) Take(ctx context.Context, s env.Spec) (sandbox S, ok bool) {
 	}
 }
 
-// find removes the best entry for a spec from the pool, and returns it; nil when there is none.
-func (w *Pool[S]) find(key, rollout string) *early[S] {
+// find removes the best entry for a spec from the pool and returns it, or nil.
+func (w *Pool[S]) find(key, rollout string) *entry[S] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, wanted := range []string{rollout, ""} {
-		i := slices.IndexFunc(w.idle, func(e *early[S]) bool { return e.key == key && e.rollout == wanted })
+		i := slices.IndexFunc(w.idle, func(e *entry[S]) bool { return e.key == key && e.rollout == wanted })
 		if i >= 0 {
 			e := w.idle[i]
 			w.idle = slices.Delete(w.idle, i, i+1)
@@ -139,8 +140,8 @@ func (w *Pool[S]) find(key, rollout string) *early[S] {
 	return nil
 }
 
-// drop closes a sandbox that is not handed out.
-func (w *Pool[S]) drop(ctx context.Context, e *early[S]) {
+// drop closes a sandbox that will not be handed out.
+func (w *Pool[S]) drop(ctx context.Context, e *entry[S]) {
 	<-e.done
 	if e.err != nil {
 		return
@@ -150,7 +151,7 @@ func (w *Pool[S]) drop(ctx context.Context, e *early[S]) {
 	}
 }
 
-// Close closes what is kept, and keeps nothing from then on.
+// Close closes all sandboxes in the pool, which stays empty from then on.
 func (w *Pool[S]) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.closed = true
@@ -171,8 +172,8 @@ func (w *Pool[S]) Close(ctx context.Context) error {
 	return err
 }
 
-// warmKey is equal for specs that the same sandbox can serve. A repository is copied in, and prepared, only when the
-// sandbox is handed out.
+// warmKey is equal for specs that can share a sandbox: its repository is copied in, and prepared, only when it is
+// handed out.
 func warmKey(s env.Spec) string {
 	s.Rollout = ""
 	if s.CopyIn != "" {

@@ -15,26 +15,28 @@ import (
 	"deepswe/env/guest"
 )
 
-// A guest that is PID 1 of a container listens on a socket in the abstract namespace. Another process of the same
-// binary, executed in the container from outside, is the bridge: it hands its own standard input and output to the
-// guest and waits. So no byte takes another way through it, and the container's log stays empty.
+// A guest that is PID 1 of a container listens on a socket in the abstract namespace. A second process of the same
+// binary, executed in the container by the provider, is the bridge: it passes its own standard input and output to
+// the guest as file descriptors and waits. So all data goes directly to the guest, and the container's log stays
+// empty.
 
 // bridgeTimeout is how long a bridge waits for the guest to listen.
 const bridgeTimeout = 10 * time.Second
 
-// strangerID is a user and group that owns no file and no process of an image: commands that are root without root's
-// capabilities have no rights over what belongs to it. It is within what a user namespace of a pod maps.
+// strangerID is the user and group of a bridge. No image has files or processes of it, so that commands that are
+// root without capabilities have no power over it. User namespaces of pods map it.
 const strangerID = 65533
 
-// bridge hands in and out to the guest that listens under the name, and returns when the guest lets go of them.
+// bridge passes in and out to the guest that listens under the name, and returns when the guest closes the
+// connection.
 func bridge(name string, in, out *os.File) error {
 	if err := prctl(prSetDumpable, 0, 0); err != nil {
 		return fmt.Errorf("forbid tracing: %w", err)
 	}
 	if os.Getuid() == 0 {
-		// A command of user 0 could end another process of user 0.
+		// A command that runs as user 0 could kill a process of user 0.
 		if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(strangerID), syscall.Setuid(strangerID)); err != nil {
-			return fmt.Errorf("become another user: %w", err)
+			return fmt.Errorf("change the user: %w", err)
 		}
 	}
 	conn, err := dialGuest(name)
@@ -44,7 +46,7 @@ func bridge(name string, in, out *os.File) error {
 	defer conn.Close()
 	rights := syscall.UnixRights(int(in.Fd()), int(out.Fd()))
 	if _, _, err := conn.WriteMsgUnix([]byte{0}, rights, nil); err != nil {
-		return fmt.Errorf("hand over to the guest: %w", err)
+		return fmt.Errorf("pass the streams to the guest: %w", err)
 	}
 	_, err = io.Copy(io.Discard, conn)
 	return err
@@ -63,7 +65,7 @@ func dialGuest(name string) (*net.UnixConn, error) {
 	}
 }
 
-// listenFor accepts bridges under the name and makes each the line's connection, until the listener is closed.
+// listenFor accepts bridges under the name and attaches each to the line, until the listener is closed.
 func listenFor(name string, line *guest.Line) (*net.UnixListener, error) {
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@" + name, Net: "unix"})
 	if err != nil {
@@ -76,7 +78,7 @@ func listenFor(name string, line *guest.Line) (*net.UnixListener, error) {
 				return
 			}
 			if err != nil {
-				time.Sleep(50 * time.Millisecond) // out of descriptors, perhaps
+				time.Sleep(50 * time.Millisecond) // the process may have run out of file descriptors
 				continue
 			}
 			if err := accept(conn, line); err != nil {
@@ -87,7 +89,7 @@ func listenFor(name string, line *guest.Line) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// accept takes over what a bridge hands over, and attaches it to the line.
+// accept receives a bridge's files and attaches them to the line.
 func accept(conn *net.UnixConn, line *guest.Line) error {
 	if err := fromOutside(conn); err != nil {
 		return err
@@ -105,7 +107,7 @@ func accept(conn *net.UnixConn, line *guest.Line) error {
 		bridged.Close()
 		return err
 	}
-	// When the bridge is gone, so is the connection: whatever carries it may wait for our end to be closed.
+	// When the bridge has ended, close our end of its streams: whatever relays them may be waiting for that.
 	go func() {
 		_, _ = io.Copy(io.Discard, conn)
 		bridged.Close()
@@ -114,8 +116,8 @@ func accept(conn *net.UnixConn, line *guest.Line) error {
 	return errors.Join(err, bridged.in.SetDeadline(time.Time{}))
 }
 
-// fromOutside refuses processes of the container. Only one that was put into it from outside has a parent that is not
-// there. The key of the line is a second lock.
+// fromOutside refuses processes of the container itself. Only a process that was put into the container from
+// outside has a parent that is not visible inside. The line's key is a second safeguard.
 func fromOutside(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -129,12 +131,12 @@ func fromOutside(conn *net.UnixConn) error {
 	}
 	stat, err := disk.ReadStat(int(peer.Pid))
 	if err == nil && stat.Parent != 0 {
-		err = fmt.Errorf("process %d is not from outside", peer.Pid)
+		err = fmt.Errorf("process %d was started inside the container", peer.Pid)
 	}
 	return err
 }
 
-// receiveFiles takes the two files that a bridge sends.
+// receiveFiles receives the two files that a bridge sends.
 func receiveFiles(conn *net.UnixConn) (files [2]*os.File, err error) {
 	oob := make([]byte, syscall.CmsgSpace(2*4))
 	_, n, _, _, err := conn.ReadMsgUnix(make([]byte, 1), oob)
@@ -154,14 +156,15 @@ func receiveFiles(conn *net.UnixConn) (files [2]*os.File, err error) {
 	}
 	for i, fd := range descriptors {
 		syscall.CloseOnExec(fd)
-		// Only the runtime's own poller lets a read be given up when the connection is replaced.
+		// A blocked read can only be interrupted, when the connection is replaced, if the Go runtime polls the
+		// file.
 		err = errors.Join(err, syscall.SetNonblock(fd, true))
 		files[i] = os.NewFile(uintptr(fd), "bridge")
 	}
 	return files, err
 }
 
-// bridged is the connection over a bridge's files.
+// bridged is a connection over a bridge's files.
 type bridged struct {
 	bridge  *net.UnixConn
 	in, out *os.File
@@ -170,5 +173,5 @@ type bridged struct {
 func (b *bridged) Read(p []byte) (int, error)  { return b.in.Read(p) }
 func (b *bridged) Write(p []byte) (int, error) { return b.out.Write(p) }
 
-// Close lets the bridge go.
+// Close makes the bridge return.
 func (b *bridged) Close() error { return errors.Join(b.in.Close(), b.out.Close(), b.bridge.Close()) }

@@ -10,11 +10,11 @@ import (
 	"deepswe/env/guest"
 )
 
-// recorder keeps the first and the last bytes of a stream and counts the others. It never holds more than its limits.
+// recorder keeps the first and last bytes of a stream, within its limits, and counts the rest.
 type recorder struct {
-	reading sync.Mutex // held from a read until what it gave is written, which keeps the order
+	reading sync.Mutex // held from a read until its data is written, to keep the order
 	mu      sync.Mutex
-	most    int // of head
+	most    int // the limit of head
 	head    []byte
 	ring    []byte // the tail: grows to its limit, then overwrites its oldest bytes
 	limit   int
@@ -55,7 +55,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// stop ends the recording and returns it; what is written later is dropped.
+// stop ends the recording and returns it. Later writes are ignored.
 func (r *recorder) stop() guest.Output {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,12 +69,12 @@ func (r *recorder) stop() guest.Output {
 	return o
 }
 
-// record copies a stream into a recorder until it ends. It holds a buffer only while there is something to read: a
-// background process may keep its streams open without writing for as long as the sandbox lives.
+// record copies a stream into a recorder until the stream ends. It holds a buffer only while there is data, because
+// a background process may keep its streams open without writing for the sandbox's whole life.
 func (p *processes) record(to *recorder, from *os.File) {
 	raw, err := from.SyscallConn()
 	if err != nil {
-		return // closed already
+		return // already closed
 	}
 	for ended := false; !ended && err == nil; {
 		err = raw.Read(func(fd uintptr) (done bool) {
@@ -82,7 +82,7 @@ func (p *processes) record(to *recorder, from *os.File) {
 			switch {
 			case n > 0, err == syscall.EINTR:
 			case err == syscall.EAGAIN:
-				return false // ask again when there is something
+				return false // wait until there is data
 			default:
 				ended = true
 			}
@@ -91,7 +91,8 @@ func (p *processes) record(to *recorder, from *os.File) {
 	}
 }
 
-// recordOnce reads what there is, and never waits: n is 0 at the end, and where err says that there is nothing.
+// recordOnce reads what is available, without waiting. n is 0 at the end of the stream, and also if err reports
+// that no data is available.
 func (p *processes) recordOnce(to *recorder, fd int) (n int, err error) {
 	buf, ok := p.buffers.Get().(*[32 << 10]byte)
 	if !ok {
@@ -106,15 +107,15 @@ func (p *processes) recordOnce(to *recorder, fd int) (n int, err error) {
 	return n, err
 }
 
-// drain records what is in a stream now, without waiting for the goroutine that usually does, and no more than a pipe
-// holds: a background process may write faster than this reads.
+// drain records what is in a stream now, without waiting for record's goroutine. It reads no more than a pipe
+// holds, because a background process may write faster than this reads.
 func (p *processes) drain(to *recorder, from *os.File) {
 	const mostInPipe = 1 << 20
 	raw, err := from.SyscallConn()
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) { // fails on a stream that has ended, and was recorded whole
+	_ = raw.Control(func(fd uintptr) { // fails if the stream has ended and was recorded completely
 		for total := 0; total < mostInPipe; {
 			n, err := p.recordOnce(to, int(fd))
 			if n <= 0 && err != syscall.EINTR {

@@ -18,17 +18,17 @@ import (
 	"deepswe/env/guest"
 )
 
-// Where nobody on the host prepares a container (a pod's is all that the cluster makes of it), the guest does, before
-// it greets: it closes the network, gives the repository's directory to the command user, takes what it does not need
-// from the commands' reach, and gives up the rights that this took.
+// Providers prepare a container from the host where they can. In a pod they cannot, so the guest does it before it
+// sends its greeting: it closes the network, gives the repository's directory to the command user, removes what
+// commands must not reach, and drops the privileges that all this required.
 
-// Exit codes of a guest that could not close the network. The provider looks for them in a pod's status.
+// Exit codes of a guest that could not close the network. The provider looks for them in the pod's status.
 const (
 	exitNetworkStays = 71 // the interfaces cannot be removed
-	exitNetworkOpen  = 72 // no policy keeps connections from getting out
+	exitNetworkOpen  = 72 // no network policy blocks outgoing connections
 )
 
-// exitError is an error with an exit code of its own.
+// exitError is an error with its own exit code.
 type exitError struct {
 	code int
 	err  error
@@ -37,7 +37,8 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// install copies the running program to a file that all may execute and nobody may write, and its hash beside it.
+// install copies the running program to a file that everyone may execute and nobody may write, and writes its hash
+// beside it.
 func install(to string) error {
 	from, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -58,10 +59,10 @@ func install(to string) error {
 	return errors.Join(err, f.Chmod(0o555), f.Close(), os.WriteFile(to+hashSuffix, sum, 0o444), os.Rename(part, to))
 }
 
-// hashSuffix is what the name of the file with the hash of an installed program has in addition.
+// hashSuffix is appended to the name of an installed program for the file with its hash.
 const hashSuffix = ".sha256"
 
-// closeNetwork does what --network asks for.
+// closeNetwork closes the network as --network says.
 func (o options) closeNetwork() error {
 	switch o.network {
 	case "":
@@ -80,10 +81,10 @@ func (o options) closeNetwork() error {
 	return fmt.Errorf("--network %q: choose %s or %s", o.network, networkDelete, networkProbe)
 }
 
-// prepareContainer makes the container ready for commands.
+// prepareContainer prepares the container for commands.
 func (o options) prepareContainer() error {
 	for _, kv := range os.Environ() {
-		// What the cluster says of its own API server is nobody's business inside.
+		// Commands must not learn the address of the cluster's API server.
 		if key, _, _ := strings.Cut(kv, "="); strings.HasPrefix(key, "KUBERNETES_") {
 			_ = os.Unsetenv(key)
 		}
@@ -95,11 +96,11 @@ func (o options) prepareContainer() error {
 		return fmt.Errorf("make %s: %w", o.dir, err)
 	}
 	if os.Getuid() != 0 {
-		return nil // without rights there are none to take away
+		return nil // an unprivileged guest cannot mount, and has nothing to take away
 	}
-	// Files in /dev use up the sandbox's memory, and what a command writes to the other files the cluster would believe.
-	// Commands that are root in name only have no rights over another user's directory.
-	program := os.Args[0] // as it was started: /proc/self/exe can be a deleted file
+	// Files in /dev would count towards the sandbox's memory, and the cluster reads some of the other files. The
+	// mounts hide them: root without capabilities has no access to another user's directory.
+	program := os.Args[0] // not /proc/self/exe, which may be a deleted file
 	if err := os.Chmod(filepath.Dir(program), 0o755); err != nil && !errors.Is(err, syscall.EROFS) {
 		return err
 	}
@@ -115,7 +116,7 @@ func (o options) prepareContainer() error {
 	return o.dropRights()
 }
 
-// makeDir makes the directory to work in, and gives it to the command user where that was asked for.
+// makeDir creates the working directory and, with --own, gives it to the command user.
 func (o options) makeDir() error {
 	_, err := os.Stat(o.dir)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -133,7 +134,7 @@ func (o options) makeDir() error {
 	})
 }
 
-// ownerOf makes the owner of the directory to work in the command user, where that is not root.
+// ownerOf makes the owner of the working directory the command user, unless the owner is root.
 func (o *options) ownerOf() {
 	info, err := os.Stat(o.dir)
 	if err != nil || os.Getuid() != 0 {
@@ -145,13 +146,13 @@ func (o *options) ownerOf() {
 	}
 }
 
-// The capabilities that a guest needs for as long as it lives, and those that it may need to prepare the repository.
+// Bit masks of the capabilities that the guest always needs, and of those that it needs to prepare the repository.
 const (
 	rightsToServe   = 1<<5 | 1<<6 | 1<<7 | 1<<8 // KILL, SETGID, SETUID, SETPCAP
 	rightsToPrepare = 1<<0 | 1<<1 | 1<<3 | 1<<4 // CHOWN, DAC_OVERRIDE, FOWNER, FSETID
 )
 
-// dropRights gives up, in all threads and for all programs that they start, what the guest does not need any more.
+// dropRights drops the capabilities that the guest no longer needs, in all threads and for everything they start.
 func (o options) dropRights() error {
 	keep := uint32(rightsToServe)
 	if o.prepares {
@@ -163,10 +164,10 @@ func (o options) dropRights() error {
 		}
 		_, _, errno := syscall.AllThreadsSyscall6(syscall.SYS_PRCTL, prCapBSetDrop, capability, 0, 0, 0, 0)
 		if errno == syscall.EINVAL {
-			break // beyond the last one
+			break // there are no more capabilities
 		}
 		if errno != 0 {
-			return fmt.Errorf("give up capability %d: %w", capability, errno)
+			return fmt.Errorf("drop capability %d: %w", capability, errno)
 		}
 	}
 	header := struct {
@@ -176,12 +177,12 @@ func (o options) dropRights() error {
 	sets := [2]struct{ effective, permitted, inheritable uint32 }{{keep, keep, 0}}
 	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_CAPSET,
 		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {
-		return fmt.Errorf("give up capabilities: %w", errno)
+		return fmt.Errorf("drop capabilities: %w", errno)
 	}
 	return nil
 }
 
-// serveLine is the guest of a container that hosts come to over bridges.
+// serveLine runs the guest of a container that hosts connect to over bridges.
 func serveLine(o options, adj *oomScore) error {
 	line := guest.AcceptLine()
 	listener, err := listenFor(o.listen, line)

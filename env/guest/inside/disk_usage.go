@@ -15,26 +15,27 @@ import (
 	"deepswe/env/disk"
 )
 
-// usage is room on a disk: bytes that are allocated, and inodes.
+// usage is an amount of disk: allocated bytes, and inodes.
 type usage struct{ bytes, files int64 }
 
 func (u usage) plus(o usage) usage { return usage{u.bytes + o.bytes, u.files + o.files} }
 
 func (u usage) exceeds(most usage) bool { return u.bytes > most.bytes || u.files > most.files }
 
-// lesser is the lower of two upper bounds.
+// lesser returns the lower value of each limit.
 func lesser(a, b usage) usage { return usage{min(a.bytes, b.bytes), min(a.files, b.files)} }
 
-// diskRoot is a place where commands can write.
+// diskRoot is a mount where commands can write.
 type diskRoot struct {
 	path string
-	// layered is set where the file system is an overlay: a change copies every directory above it.
+	// layered is set if the file system is an overlay, where changing a file also copies every directory above it.
 	layered bool
-	// memory is set where the file system is in memory: its bytes are limited already, and its files are all ours.
+	// memory is set if the file system is in memory: the memory limit already covers its bytes, and all its files
+	// are the sandbox's.
 	memory bool
 }
 
-// writableRoots are the mounts of a sandbox, described as /proc/self/mountinfo does, that commands can fill.
+// writableRoots returns the mounts that commands can fill, from the content of /proc/self/mountinfo.
 func writableRoots(mountinfo string) []diskRoot {
 	var roots []diskRoot
 	for line := range strings.Lines(mountinfo) {
@@ -58,7 +59,7 @@ func writableRoots(mountinfo string) []diskRoot {
 	return roots
 }
 
-// unescapeMount undoes the kernel's octal escapes of blanks, tabs, line feeds and backslashes.
+// unescapeMount decodes the kernel's octal escapes of spaces, tabs, line feeds and backslashes.
 func unescapeMount(path string) string {
 	var b strings.Builder
 	for i := 0; i < len(path); i++ {
@@ -74,19 +75,19 @@ func unescapeMount(path string) string {
 	return b.String()
 }
 
-// deepest is how deep directories are looked into. No path of the kernel names anything deeper.
+// deepest is the most levels of directories that are counted. A path that is passed to the kernel cannot have more.
 const deepest = 2048
 
-// diskTally adds up what commands have written. A file belongs to them when its change time, which only the kernel
-// sets, is later than the first command. It belongs to one goroutine.
+// diskTally adds up what commands have written: the files whose change time, which only the kernel can set, is
+// later than the start of the first command. It is not safe for concurrent use.
 type diskTally struct {
-	// since is when the first command began. What an overlay shows unchanged is older than pristine.
+	// since is the start of the first command. Unchanged files of an overlay are older than pristine.
 	since, pristine time.Time
-	// most ends the count early: more than too much need not be known.
+	// most ends the count as soon as it is exceeded.
 	most usage
 
 	total usage
-	links map[inode]bool // files with several names, or with none, that were counted
+	links map[inode]bool // counted files that have several names, or none
 	deep  bool
 }
 
@@ -117,10 +118,10 @@ func (t *diskTally) add(s *syscall.Stat_t) error {
 }
 
 func changed(s *syscall.Stat_t) time.Time {
-	return time.Unix(int64(s.Ctim.Sec), int64(s.Ctim.Nsec)) //nolint:unconvert // of another size elsewhere
+	return time.Unix(int64(s.Ctim.Sec), int64(s.Ctim.Nsec)) //nolint:unconvert // its type depends on the architecture
 }
 
-// root counts what is below a root. What cannot be read is left out.
+// root counts what is below a root, except what cannot be read.
 func (t *diskTally) root(r diskRoot) error {
 	var s syscall.Stat_t
 	if syscall.Lstat(r.path, &s) != nil {
@@ -137,7 +138,7 @@ func (t *diskTally) root(r diskRoot) error {
 	return t.directory(dir, r.layered, s.Dev, 0)
 }
 
-// directory counts what is in a directory and below, on its own device.
+// directory counts what is in a directory and below, on the same device.
 func (t *diskTally) directory(dir *os.Root, layered bool, device uint64, depth int) error {
 	if depth > deepest {
 		t.deep = true
@@ -153,7 +154,7 @@ func (t *diskTally) directory(dir *os.Root, layered bool, device uint64, depth i
 	return err
 }
 
-// names counts the files of one directory, and returns the directories to enter.
+// names counts the files of one directory, and returns the directories to count next.
 func (t *diskTally) names(dir *os.Root, layered bool, device uint64) (below []string, err error) {
 	f, err := dir.Open(".")
 	if err != nil {
@@ -165,11 +166,11 @@ func (t *diskTally) names(dir *os.Root, layered bool, device uint64) (below []st
 		for _, name := range names {
 			info, err := dir.Lstat(name)
 			if err != nil {
-				continue // it is gone
+				continue // removed meanwhile
 			}
 			s := info.Sys().(*syscall.Stat_t)
 			if info.IsDir() && s.Dev != device {
-				continue // a mount, which is a root of its own
+				continue // another mount, which is counted as a root if commands can write to it
 			}
 			if err := t.add(s); err != nil {
 				return nil, err
@@ -184,12 +185,12 @@ func (t *diskTally) names(dir *os.Root, layered bool, device uint64) (below []st
 	}
 }
 
-// enter counts what is below a directory, also where its owner has closed it: that must hide nothing.
+// enter counts what is below a directory, even if its permissions deny access: files cannot be hidden that way.
 func (t *diskTally) enter(dir *os.Root, name string, layered bool, device uint64, depth int) error {
 	sub, err := dir.OpenRoot(name)
 	if errors.Is(err, os.ErrPermission) {
 		if info, statErr := dir.Lstat(name); statErr == nil && info.IsDir() && dir.Chmod(name, info.Mode()|0o500) == nil {
-			defer func() { _ = dir.Chmod(name, info.Mode()) }() // or it is gone
+			defer func() { _ = dir.Chmod(name, info.Mode()) }() // fails if it was removed meanwhile
 			sub, err = dir.OpenRoot(name)
 		}
 	}
@@ -200,12 +201,12 @@ func (t *diskTally) enter(dir *os.Root, name string, layered bool, device uint64
 	return t.directory(sub, layered, device, depth+1)
 }
 
-// unlinked counts files that have no name any more and are still open in a process.
+// unlinked counts files that were deleted but are still open in a process.
 func (t *diskTally) unlinked(all []disk.Stat) error {
 	const tmpfs, hugetlbfs = 0x01021994, 0x958458f6
 	for _, p := range all {
 		fds := "/proc/" + strconv.Itoa(p.PID) + "/fd"
-		entries, _ := os.ReadDir(fds) // of a process that cannot be looked into: none
+		entries, _ := os.ReadDir(fds) // empty if the process cannot be inspected
 		for _, e := range entries {
 			path := fds + "/" + e.Name()
 			if target, err := os.Readlink(path); err != nil || !strings.HasSuffix(target, " (deleted)") {

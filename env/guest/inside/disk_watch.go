@@ -12,52 +12,53 @@ import (
 	"deepswe/env/disk"
 )
 
-// diskWatch ends what commands have started when they have filled more of the disk than they may.
+// diskWatch kills everything that commands have started when they exceed the disk limit.
 //
-// Counting files takes long, so it is done only when it may matter. A look at the free space of the file systems takes
-// a microsecond: what a sandbox has written since its files were last counted is no more than what has gone there, by
-// whatever hand. Only when that, with what was counted, exceeds the limit, the files are counted again. So a sandbox
-// that stays far from its limit costs four looks a second while commands run, and nothing while none do.
+// Counting files is slow, so it is done only when it may matter. Checking the free space of the file systems takes
+// a microsecond, and shows an upper bound: since the last count, the sandbox has written at most what has been
+// written there by anybody. The files are counted again only when that bound plus the last count exceeds the limit.
+// So a sandbox far from its limit costs four checks a second while commands run, and none otherwise.
 //
 // Linux reserves blocks as soon as a file is written to, so the free space is up to date.
 type diskWatch struct {
 	most   usage
-	quota  bool // the file system has a quota for this sandbox: its free space is not the machine's
+	quota  bool // the sandbox has a quota: its free space is not the machine's
 	began  time.Time
 	roots  []diskRoot
 	thread *threads
 	kill   func()
-	// full gets an error when the machine's own disk is nearly full: the sandbox must end, by no fault of its own.
+	// full receives an error when the machine's own disk is nearly full: the sandbox must end, through no fault of
+	// its own.
 	full chan error
 
 	wake, stop, ended chan struct{}
 
 	mu       sync.Mutex
 	since    time.Time // when the first command began
-	running  int       // commands
-	kills    int       // how often the limit was exceeded, and how many of these a result has reported
+	running  int       // running commands
+	kills    int       // how often the limit was exceeded, and how many of these were reported
 	reported int
 	note     string
 
-	// These belong to the loop.
-	used    usage // what was counted last
-	grown   usage // what has gone from the free space since
-	ceiling usage // the limit, or a little more than what is used where that is more already
+	// The fields below are used by the loop's goroutine only.
+	used    usage // the last count
+	grown   usage // how far the free space has shrunk since
+	ceiling usage // the limit, or slightly more than used if that is larger
 	free    []disk.Space
-	cost    time.Duration // of the last count
+	cost    time.Duration // duration of the last count
 }
 
-// The watch looks as often as the fastest writer makes necessary, within bounds.
+// The watch checks as often as the fastest possible writer requires, within bounds.
 const (
-	fastestBytes = 4 << 30 // a second
+	fastestBytes = 4 << 30 // per second
 	fastestFiles = 400_000
 	seldom       = 250 * time.Millisecond
 	often        = 20 * time.Millisecond
-	// A count takes at most a quarter of the time.
+	// Counting takes at most a quarter of the time.
 	costShare = 4
 )
 
-// newDiskWatch starts a watch; nil without a limit.
+// newDiskWatch starts a watch, or returns nil if there is no limit.
 func newDiskWatch(o options, kill func()) *diskWatch {
 	if o.disk == (usage{}) {
 		return nil
@@ -71,7 +72,7 @@ func newDiskWatch(o options, kill func()) *diskWatch {
 		w.roots = append(w.roots, diskRoot{path: dir})
 	}
 	if len(w.roots) == 0 {
-		mounts, _ := os.ReadFile("/proc/self/mountinfo") // without it there is nothing to watch
+		mounts, _ := os.ReadFile("/proc/self/mountinfo") // without it, nothing can be watched
 		w.roots = writableRoots(string(mounts))
 	}
 	w.free = make([]disk.Space, len(w.roots))
@@ -80,7 +81,7 @@ func newDiskWatch(o options, kill func()) *diskWatch {
 	return w
 }
 
-// begin tells the watch that a command begins, and returns what end needs.
+// begin tells the watch that a command starts. Its result has to be passed to end.
 func (w *diskWatch) begin(asGuest bool) (before int) {
 	if w == nil {
 		return 0
@@ -88,7 +89,7 @@ func (w *diskWatch) begin(asGuest bool) (before int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.since.IsZero() && !asGuest {
-		w.since = time.Now().Add(-20 * time.Millisecond) // the kernel's clock for files is that coarse
+		w.since = time.Now().Add(-20 * time.Millisecond) // the resolution of the kernel's file times
 	}
 	w.running++
 	select {
@@ -98,8 +99,8 @@ func (w *diskWatch) begin(asGuest bool) (before int) {
 	return w.kills
 }
 
-// end returns what a result must say of the disk: something where the limit was exceeded while the command ran, or
-// earlier without anybody having been told.
+// end returns a note for the command's result, if the limit was exceeded while the command ran, or earlier without
+// having been reported.
 func (w *diskWatch) end(before int) string {
 	if w == nil {
 		return ""
@@ -142,7 +143,7 @@ func (w *diskWatch) loop() {
 	}
 }
 
-// busy reports whether anything may write.
+// busy reports whether anything may be writing.
 func (w *diskWatch) busy() bool {
 	w.mu.Lock()
 	running := w.running
@@ -150,7 +151,7 @@ func (w *diskWatch) busy() bool {
 	return running > 0 || !childless()
 }
 
-// pause is how long nothing can happen that matters.
+// pause returns how long the next check can wait without missing anything.
 func (w *diskWatch) pause() time.Duration {
 	bound := w.used.plus(w.grown)
 	bytes := float64(w.ceiling.bytes-bound.bytes) / fastestBytes
@@ -159,8 +160,8 @@ func (w *diskWatch) pause() time.Duration {
 	return max(min(safe, seldom), often, costShare*w.cost)
 }
 
-// drops returns by how much the free space of the file systems has gone down since the last call, and how many files
-// are in memory.
+// drops returns by how much the free space of the file systems has shrunk since the last call, and the number of
+// files in memory.
 func (w *diskWatch) drops() (drop, memory usage) {
 	for i, r := range w.roots {
 		now, err := disk.SpaceOf(r.path)
@@ -173,7 +174,7 @@ func (w *diskWatch) drops() (drop, memory usage) {
 			memory.files += now.Files - now.FreeFiles
 			continue
 		}
-		twin := false // the same file system once more
+		twin := false // another mount of a file system that was already seen
 		for _, other := range w.free[:i] {
 			twin = twin || other.Total == now.Total && other.Files == now.Files
 		}
@@ -184,7 +185,7 @@ func (w *diskWatch) drops() (drop, memory usage) {
 	return drop, memory
 }
 
-// look compares what may have been written with the limit, and counts where that is not enough.
+// look compares the upper bound with the limit, and counts the files if it is exceeded.
 func (w *diskWatch) look() {
 	w.cost = 0
 	drop, memory := w.drops()
@@ -208,7 +209,8 @@ func (w *diskWatch) look() {
 	}
 }
 
-// count adds up the files of the sandbox, until there are more than most.
+// count adds up the sandbox's files, stopping when there are more than most. deep reports that directories are
+// nested too deep.
 func (w *diskWatch) count(most usage) (_ usage, deep bool) {
 	w.mu.Lock()
 	since := w.since
@@ -218,7 +220,7 @@ func (w *diskWatch) count(most usage) (_ usage, deep bool) {
 	}
 	t := diskTally{
 		since: since, most: most,
-		// What is put into a container before its guest starts is in the upper layer already.
+		// The upper layer already contains what the provider put into the container before starting the guest.
 		pristine: w.began.Add(-10 * time.Minute),
 	}
 	began := time.Now()
@@ -228,17 +230,17 @@ func (w *diskWatch) count(most usage) (_ usage, deep bool) {
 				return
 			}
 		}
-		_ = t.unlinked(descendants(os.Getpid())) // it has counted what made it stop
+		_ = t.unlinked(descendants(os.Getpid())) // if it stopped early, the count already exceeds most
 	})
 	w.cost = time.Since(began)
 	if err != nil {
-		return w.most, false // nothing can be counted: what has gone from the disk decides
+		return w.most, false // counting failed: rely on the free space
 	}
 	return t.total, t.deep
 }
 
-// exceeded ends everything that commands have started. The files stay, so from now on anything that makes them more
-// ends as well, until there are fewer.
+// exceeded kills everything that commands have started. The files stay, so a later command that adds to the excess
+// is killed as well.
 func (w *diskWatch) exceeded(total, memory usage, deep bool) {
 	what := fmt.Sprintf("%d files, more than its limit of %d", total.files, w.most.files)
 	switch {
@@ -263,7 +265,7 @@ func (w *diskWatch) exceeded(total, memory usage, deep bool) {
 	}
 }
 
-// tight returns an error where the machine's own disk is nearly full.
+// tight returns an error if the machine's own disk is nearly full.
 func (w *diskWatch) tight() error {
 	for i, r := range w.roots {
 		if r.memory || w.quota {
@@ -276,8 +278,8 @@ func (w *diskWatch) tight() error {
 	return nil
 }
 
-// share reports whether a sandbox must end to leave the machine some room. The fuller the disk, the less a sandbox may
-// have written; in the end all of them go, because what commands say on a full disk means nothing.
+// share reports whether a sandbox must end so that the machine keeps some room. The fuller the disk, the less a
+// sandbox may have written. On a full disk all must end, because the results of commands there mean nothing.
 func (w *diskWatch) share(used usage) bool {
 	const last = 0.25
 	for i, r := range w.roots {

@@ -17,16 +17,17 @@ import (
 	"time"
 )
 
-// goCache is a build cache for the go command (GOCACHEPROG, Go 1.24 and later): it reads from two directories and
-// writes to one. A sandbox can thus use what the host has compiled already without being able to change it: a poisoned
-// cache would be code that the host executes.
+// goCache is a build cache for the go command (GOCACHEPROG, Go 1.24 and later) that reads from two directories and
+// writes to one. A sandbox can thus use what the host has compiled without being able to change it: the host would
+// execute code from a poisoned cache.
 //
-// Both directories have the go command's own layout: "xx/ACTION-a" names an output, "xx/OUTPUT-d" holds it.
+// Both directories have the layout of the go command's own cache: file "xx/ACTION-a" names an output, which is in
+// "xx/OUTPUT-d".
 type goCache struct {
 	own, shared string
 }
 
-// cacheRequest and cacheResponse are the go command's messages: JSON, one after the other.
+// cacheRequest and cacheResponse are the messages of the go command's protocol: a sequence of JSON values.
 type cacheRequest struct {
 	ID       int64
 	Command  string
@@ -46,7 +47,7 @@ type cacheResponse struct {
 	DiskPath      string     `json:",omitempty"`
 }
 
-// serveGoCache answers until the go command closes its end or sends "close".
+// serveGoCache answers requests until the go command closes the stream or sends "close".
 func serveGoCache(shared string, in io.Reader, out io.Writer) error {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -112,13 +113,13 @@ func entry(dir string, id []byte, suffix string) string {
 	return filepath.Join(dir, name[:2], name+suffix)
 }
 
-// lookUp finds what an action's entry says, and whether its output is there.
+// lookUp reads an action's entry. It is a miss if the output that the entry names does not exist.
 func lookUp(dir string, action []byte) (cacheResponse, bool) {
 	data, err := os.ReadFile(entry(dir, action, "-a"))
 	if err != nil {
 		return cacheResponse{}, false
 	}
-	f := strings.Fields(string(data)) // v1, action, output, size, time in nanoseconds
+	f := strings.Fields(string(data)) // "v1", action, output, size, time in nanoseconds
 	if len(f) != 5 || f[0] != "v1" || f[1] != hex.EncodeToString(action) {
 		return cacheResponse{}, false
 	}
@@ -137,7 +138,7 @@ func lookUp(dir string, action []byte) (cacheResponse, bool) {
 	return cacheResponse{OutputID: output, Size: size, Time: &made, DiskPath: path}, true
 }
 
-// put stores an output, which follows the request as a JSON string in base64, and then the entry that names it.
+// put stores an output, which follows the request as a base64 JSON string, and then the entry that names it.
 func (c goCache) put(r cacheRequest, in *bufio.Reader) (cacheResponse, error) {
 	text := &io.LimitedReader{R: in}
 	if r.BodySize > 0 {
@@ -146,7 +147,7 @@ func (c goCache) put(r cacheRequest, in *bufio.Reader) (cacheResponse, error) {
 		}
 		text.N = int64(base64.StdEncoding.EncodedLen(int(r.BodySize)))
 		defer func() {
-			text.N++ // what was not read, and the second quotation mark
+			text.N++ // the rest of the string, with its closing quotation mark
 			_, _ = io.Copy(io.Discard, text)
 		}()
 	}
@@ -156,14 +157,14 @@ func (c goCache) put(r cacheRequest, in *bufio.Reader) (cacheResponse, error) {
 		return cacheResponse{}, err
 	}
 	if n != r.BodySize {
-		return cacheResponse{}, fmt.Errorf("%d bytes announced, %d sent", r.BodySize, n)
+		return cacheResponse{}, fmt.Errorf("%d bytes announced, but %d sent", r.BodySize, n)
 	}
 	line := fmt.Sprintf("v1 %x %x %20d %20d\n", r.ActionID, r.OutputID, n, time.Now().UnixNano())
 	_, err = replace(entry(c.own, r.ActionID, "-a"), strings.NewReader(line))
 	return cacheResponse{DiskPath: path}, err
 }
 
-// replace writes a file whole or not at all.
+// replace writes a file atomically.
 func replace(path string, content io.Reader) (int64, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return 0, err
@@ -172,7 +173,7 @@ func replace(path string, content io.Reader) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(f.Name()) // fails once the file has its name
+	defer os.Remove(f.Name()) // fails after the rename
 	n, err := io.Copy(f, content)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return 0, err

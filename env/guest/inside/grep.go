@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// wholeLine is the longest line that is held in memory at once. A longer one is searched as a stream.
+	// wholeLine is the longest line that is searched in memory. Longer ones are searched as a stream.
 	wholeLine = 1 << 20
-	// binaryHead is where a NUL byte marks a binary file.
+	// binaryHead is how much of a file is checked for a NUL byte, which makes it binary.
 	binaryHead = 8 << 10
 )
 
-// pattern is what is searched for: a text, or a regular expression.
+// pattern is a text or a regular expression to search for.
 type pattern struct {
 	text   []byte
 	regexp *regexp.Regexp
@@ -36,12 +36,12 @@ func newPattern(q guest.Query) (pattern, error) {
 		return pattern{}, err
 	}
 	if text, _ := re.LiteralPrefix(); text != "" && regexp.QuoteMeta(text) == q.Term {
-		return pattern{text: []byte(text)}, nil // the fast way
+		return pattern{text: []byte(text)}, nil // faster than a regular expression
 	}
 	return pattern{regexp: re}, nil
 }
 
-// find returns where the pattern first matches a line; nil when it does not.
+// find returns the start and end of the first match in a line, or nil.
 func (p pattern) find(line []byte) []int {
 	if p.regexp != nil {
 		return p.regexp.FindIndex(line)
@@ -56,8 +56,8 @@ func (p pattern) find(line []byte) []int {
 type grep struct {
 	ctx     context.Context
 	pattern pattern
-	most    int // matches that are kept
-	width   int // bytes of a match's line that are kept
+	most    int // matches to keep
+	width   int // bytes to keep of a match's line
 	in      *bufio.Reader
 
 	matches []guest.Match // without their path
@@ -65,7 +65,7 @@ type grep struct {
 	binary  bool
 }
 
-// search reads the file up to the size that it had when it was opened.
+// search reads the file, up to the size that it had when it was opened.
 func (g *grep) search(file io.ReaderAt, size int64) error {
 	in := g.in
 	in.Reset(io.NewSectionReader(file, 0, size))
@@ -73,8 +73,8 @@ func (g *grep) search(file io.ReaderAt, size int64) error {
 		g.binary = true
 		return nil
 	}
-	var long []byte // the beginning of a line that the reader's buffer does not hold
-	at := int64(0)  // where the line starts
+	var long []byte // the start of a line longer than the reader's buffer
+	at := int64(0)  // the offset of the line's start
 	for number := 1; ; number++ {
 		if (number%256 == 0 || len(long) > 0) && g.ctx.Err() != nil {
 			return g.ctx.Err()
@@ -117,7 +117,7 @@ func (g *grep) line(line []byte, number int) {
 	g.keep(number, line[from:to], from > 0, to < len(line))
 }
 
-// keep remembers a match, cut where its line goes on but not within a character.
+// keep stores a match. At an end where its line continues, incomplete characters are cut off.
 func (g *grep) keep(number int, text []byte, cutBefore, cutAfter bool) {
 	if cutBefore {
 		for i := range min(len(text), utf8.UTFMax) {
@@ -140,7 +140,7 @@ func (g *grep) keep(number int, text []byte, cutBefore, cutAfter bool) {
 	g.matches = append(g.matches, guest.Match{Line: number, Text: bytes.Clone(text), Cut: cutBefore || cutAfter})
 }
 
-// around chooses which width bytes of a line to show: as many before the match as after it.
+// around returns which width bytes of a line to show, centred on the match.
 func around(start, end, length, width int) (from, to int) {
 	if length <= width {
 		return 0, length
@@ -150,7 +150,7 @@ func around(start, end, length, width int) (from, to int) {
 	return max(to-width, 0), to
 }
 
-// stream searches a line that is too long to be held, and returns its length, the line feed included.
+// stream searches a line that is too long for memory, and returns its length, including the line feed.
 func (g *grep) stream(file io.ReaderAt, at, size int64, number int) (int64, error) {
 	line := &lineReader{ctx: g.ctx, in: bufio.NewReaderSize(io.NewSectionReader(file, at, size-at), 256<<10)}
 	found, err := g.pattern.findStream(line)
@@ -176,7 +176,7 @@ func (g *grep) stream(file io.ReaderAt, at, size int64, number int) (int64, erro
 	return line.read, nil
 }
 
-// findStream is find for a line that is read piece by piece.
+// findStream is find for a line that is read in pieces.
 func (p pattern) findStream(line *lineReader) ([]int, error) {
 	if p.regexp != nil {
 		return p.regexp.FindReaderIndex(line), line.err
@@ -191,7 +191,7 @@ func (p pattern) findStream(line *lineReader) ([]int, error) {
 		if !more {
 			return nil, line.err
 		}
-		// What is left could be the beginning of a match.
+		// The last bytes could be the start of a match.
 		if drop := len(held) - len(p.text) + 1; drop > 0 {
 			dropped += drop
 			held = held[:copy(held, held[drop:])]
@@ -199,16 +199,16 @@ func (p pattern) findStream(line *lineReader) ([]int, error) {
 	}
 }
 
-// lineReader reads one line of a file, as bytes or as runes, without holding it.
+// lineReader reads one line of a file, in pieces or by rune, without keeping it in memory.
 type lineReader struct {
 	ctx   context.Context
 	in    *bufio.Reader
 	read  int64
-	ended bool // the line feed was read
+	ended bool // the line feed has been read
 	err   error
 }
 
-// length is the line's, without its line feed, once it was read to the end.
+// length returns the line's length without its line feed; call it after the whole line was read.
 func (l *lineReader) length() int64 {
 	if l.ended {
 		return l.read - 1
@@ -216,7 +216,7 @@ func (l *lineReader) length() int64 {
 	return l.read
 }
 
-// next returns the next part of the line and whether there may be more.
+// next returns the next piece of the line, and whether there may be more.
 func (l *lineReader) next() ([]byte, bool) {
 	if l.ended || l.err != nil {
 		return nil, false
@@ -245,7 +245,7 @@ func (l *lineReader) skip() error {
 	return l.err
 }
 
-// ReadRune makes the line a text for package regexp.
+// ReadRune implements io.RuneReader for package regexp.
 func (l *lineReader) ReadRune() (rune, int, error) {
 	if l.ended || l.err != nil {
 		return 0, 0, io.EOF

@@ -80,7 +80,7 @@ func TestSilence(t *testing.T) {
 	defer in.Close()
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	if err := cmd.Run(); err == nil || !strings.Contains(said.String(), "nothing heard from the host") {
+	if err := cmd.Run(); err == nil || !strings.Contains(said.String(), "nothing received from the host") {
 		t.Errorf("%v: %s", err, said.String())
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"deepswe/env/disk"
 )
 
-// members are the living processes of a job.
+// members returns the living processes of a job.
 func (p *processes) members(j *job) []disk.Stat {
 	ours, _ := p.partition(j)
 	return ours
 }
 
-// partition separates the living processes of a job from all others below the guest. Those of the job carry its mark,
-// are in its session, or descend from such a process.
+// partition separates the living processes of a job from all others below the guest. A process belongs to the job
+// if it has the job's mark, is in its session, or descends from such a process.
 func (p *processes) partition(j *job) (ours, others []disk.Stat) {
 	p.scan.Lock()
 	defer p.scan.Unlock()
@@ -41,7 +41,7 @@ func (p *processes) partition(j *job) (ours, others []disk.Stat) {
 	return ours, others
 }
 
-// leftovers separates the living processes whose commands have ended from those of running commands.
+// leftovers separates living processes whose commands have ended from those of running commands.
 func (p *processes) leftovers() (left, busy []disk.Stat) {
 	p.scan.Lock()
 	defer p.scan.Unlock()
@@ -63,7 +63,7 @@ func (p *processes) leftovers() (left, busy []disk.Stat) {
 	return left, busy
 }
 
-// end asks a job's processes to stop and, when grace has passed, kills them. It returns how the shell ended.
+// end asks a job's processes to stop and kills them when grace has passed. It returns the shell's wait status.
 func (p *processes) end(j *job, grace time.Duration) syscall.WaitStatus {
 	all := p.members(j)
 	send(syscall.SIGTERM, all)
@@ -92,7 +92,7 @@ func (p *processes) end(j *job, grace time.Duration) syscall.WaitStatus {
 	select {
 	case status = <-j.exited:
 		return status
-	case <-time.After(killTimeout): // blocked in the kernel, where no signal is delivered
+	case <-time.After(killTimeout): // blocked in the kernel, which delays signals
 		return syscall.WaitStatus(syscall.SIGKILL)
 	}
 }
@@ -100,8 +100,8 @@ func (p *processes) end(j *job, grace time.Duration) syscall.WaitStatus {
 // killTimeout is how long killed processes may take to end.
 const killTimeout = 5 * time.Second
 
-// kill kills the targets, and no other processes, until none of them is left. They are stopped first: a stopped process
-// does not fork, so this ends even when they multiply faster than they can be counted.
+// kill kills the targets until none is left, and no other processes. It stops them first: a stopped process cannot
+// fork, so this succeeds even if they multiply faster than they can be counted.
 func (p *processes) kill(find func() (targets, others []disk.Stat)) {
 	for deadline := time.Now().Add(killTimeout); time.Now().Before(deadline); {
 		before := p.forks()
@@ -124,18 +124,18 @@ func running(all []disk.Stat) bool {
 	return slices.ContainsFunc(all, func(s disk.Stat) bool { return s.State != 'T' })
 }
 
-// forks is how many commands have been started so far.
+// forks returns how many commands have been started so far.
 func (p *processes) forks() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.started
 }
 
-// killAll kills everything there is, unless a command was started since the caller saw that there are no other
-// processes. It reports whether it did. Only PID 1 can do that: it signals all the others in one step, which no fork
-// escapes.
+// killAll kills all processes at once, unless a command was started after the caller made sure that only the
+// targets were left; it reports whether it did. Only PID 1 can do this: it signals all others in one step, which no
+// fork escapes.
 func (p *processes) killAll(started int) bool {
-	p.mu.Lock() // so that no command is started meanwhile
+	p.mu.Lock() // keeps commands from being started meanwhile
 	defer p.mu.Unlock()
 	if os.Getpid() != 1 || p.started != started {
 		return false
@@ -143,10 +143,10 @@ func (p *processes) killAll(started int) bool {
 	return syscall.Kill(-1, syscall.SIGKILL) == nil
 }
 
-// A command's processes are recognised by a mark that they inherit and cannot shed, whatever they do with sessions,
-// parents and environments: the hard limit of a resource that Linux has not looked at since 2.4. Without privileges a
-// limit can be lowered and never raised, so the guest lowers its own before each fork. A command owns a span of values,
-// for guests that run inside of it.
+// A command's processes are recognised by a mark that they inherit and cannot remove, whatever they do to sessions,
+// parents and environments. The mark is the hard limit of a resource that Linux has ignored since 2.4 (RLIMIT_LOCKS):
+// an unprivileged process can lower a limit but never raise it, so the guest lowers its own before
+// each fork. Each command gets a range of values, because guests may run inside it.
 const (
 	rlimitLocks = 10
 	markTop     = 1 << 62
@@ -171,8 +171,7 @@ func prlimit(resource uintptr, set, get *syscall.Rlimit) error {
 	return nil
 }
 
-// markNext gives the next process that is forked a mark of its own, and returns it: 0 where the kernel has no such
-// limit.
+// markNext gives the next forked process a mark of its own and returns it, or 0 if the kernel has no such limit.
 func (p *processes) markNext() uint64 {
 	mark := p.next
 	if mark < 2*markSpan || prlimit(rlimitLocks, &syscall.Rlimit{Cur: mark, Max: mark}, nil) != nil {
@@ -182,8 +181,8 @@ func (p *processes) markNext() uint64 {
 	return mark
 }
 
-// marked reports whether a process bears a job's mark, or one that no job was given yet: it has changed its mark, and
-// counts as a process of every job.
+// marked reports whether a process has a job's mark, or one that no job has been given: such a process has changed
+// its mark, and counts as a member of every job.
 func (p *processes) marked(j *job, pid int) bool {
 	if j.mark == 0 {
 		return false
@@ -194,7 +193,7 @@ func (p *processes) marked(j *job, pid int) bool {
 	return ok && (mark <= j.mark && mark > j.mark-markSpan || mark <= p.next)
 }
 
-// markOf reads a process's mark. The file is open to everybody, which prlimit(2) is not.
+// markOf reads a process's mark from /proc, which works for processes of any user, unlike prlimit(2).
 func markOf(pid int) (uint64, bool) {
 	limits, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	if err != nil {
@@ -209,6 +208,6 @@ func parseMark(limits []byte) (uint64, bool) {
 	if len(fields) < 2 {
 		return 0, false
 	}
-	mark, err := strconv.ParseUint(string(fields[1]), 10, 64) // the hard limit; "unlimited" is no mark
+	mark, err := strconv.ParseUint(string(fields[1]), 10, 64) // the hard limit; "unlimited" is not a mark
 	return mark, err == nil
 }

@@ -15,7 +15,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// list sends a directory's entries, each directory followed by its own.
+// list sends a directory's entries; each directory is followed by its own entries.
 func list(c *guest.Call, path string, o guest.ListOptions) (guest.Message, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -25,7 +25,7 @@ func list(c *guest.Call, path string, o guest.ListOptions) (guest.Message, error
 		return nil, fmt.Errorf("%s: %w", path, guest.ErrNotDirectory)
 	}
 	l := lister{call: c, hidden: o.Hidden, left: o.Limit}
-	l.device = uint64(info.Sys().(*syscall.Stat_t).Dev) //nolint:unconvert // of another size elsewhere
+	l.device = uint64(info.Sys().(*syscall.Stat_t).Dev) //nolint:unconvert // its type depends on the architecture
 	cut, err := l.level(path, max(o.Depth, 1))
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ type lister struct {
 	device uint64
 }
 
-// level lists one directory and those below, and reports whether the limit cut it.
+// level lists one directory and those below it, and reports whether the limit cut the listing.
 func (l *lister) level(dir string, depth int) (cut bool, err error) {
 	if err := l.call.Context().Err(); err != nil {
 		return false, err
@@ -52,7 +52,7 @@ func (l *lister) level(dir string, depth int) (cut bool, err error) {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil {
-			continue // gone meanwhile
+			continue // removed meanwhile
 		}
 		if l.left == 0 {
 			return true, nil
@@ -76,8 +76,8 @@ func (l *lister) level(dir string, depth int) (cut bool, err error) {
 	return cut, nil
 }
 
-// first returns the first names of a directory in order, as many as may still be listed. It never holds more than twice
-// as many.
+// first returns the first names of a directory in sorted order, as many as the limit still allows, without holding
+// more than twice as many.
 func (l *lister) first(dir string) (entries []os.DirEntry, cut bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -17,16 +17,17 @@ import (
 	"deepswe/env/guest"
 )
 
-// Main is the guest: it serves the host at the other end of in and out, and returns the exit code when in ends. By then
-// everything that it started is gone. The process should end upon that: what Main did to itself cannot be undone.
+// Main runs the guest: it serves the host over in and out until in ends, and returns the exit code. By then
+// everything that it started has ended. The process should exit then, because Main changes it irreversibly.
 //
-// A provider starts the guest as PID 1 where it can, and says with --dir where commands run and with --uid and --gid as
-// whom. To have them run as another user, the guest needs the capabilities SETUID, SETGID and KILL, and uses SETPCAP if
-// it has it; it needs no other, and no command inherits any. --build comes back in the greeting, --silence ends a guest
-// whose host has not sent anything for so long, --home is made and set, --oom-file says where out-of-memory kills are
-// counted, and --rlimit-memory and --rlimit-processes replace control groups. With --stage, Main is no guest yet: see
-// [guest.Stage]. Where nobody on the host can prepare the container or attach to it for good, --listen has the guest do
-// the first and wait for --bridge processes.
+// Providers start the guest as PID 1 if they can. --dir is the working directory of commands, --uid and --gid are
+// the user and group they run as. To run them as another user, the guest needs the capabilities SETUID, SETGID and
+// KILL, and uses SETPCAP if it has it; it needs no others, and commands inherit none. --build is sent in the
+// greeting; --silence ends a guest whose host has sent nothing for that long; --home is created and set; --oom-file
+// is where the kernel counts out-of-memory kills; --rlimit-memory and --rlimit-processes replace control groups.
+// With --stage, Main makes mounts and executes another program: see [guest.Stage]. With --listen, for providers
+// that can neither prepare the container nor stay attached to it, the guest prepares it and waits for --bridge
+// processes.
 func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 	o, err := parse(args)
 	if err != nil {
@@ -88,20 +89,20 @@ func (o options) work(in io.Reader, out io.Writer) error {
 	return serveStream(o, adj, in, out)
 }
 
-// ignoreSignals takes every signal that could end or stop the guest and does nothing about it: commands may send any.
-// Those that do no harm are left alone, because the Go runtime preempts goroutines with one of them.
+// ignoreSignals ignores every signal that could end or stop the guest, because commands may send any. Harmless
+// signals are left alone, because the Go runtime uses one of them to preempt goroutines.
 //
-// Three signals are the C library's, and the Go runtime leaves them as they are. That the kernel spares PID 1 is not
-// enough for them: Linux looks whether its first thread would take a signal, and kills the whole process while that
-// thread is busy with another signal.
+// The Go runtime does not touch three signals that belong to the C library. The kernel does not deliver them to PID
+// 1, but that is not enough: Linux checks whether its first thread would accept the signal, and kills the whole
+// process if that thread is busy with another signal.
 func ignoreSignals() (stop func()) {
-	taken := make(chan os.Signal, 1) // never read: a full channel drops signals
+	taken := make(chan os.Signal, 1) // never read: signals to a full channel are dropped
 	const lastSignal = 64
 	for s := syscall.Signal(1); s <= lastSignal; s++ {
 		switch s {
 		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGWINCH, syscall.SIGCONT:
 		case 32, 33, 34:
-			ignore := [8]uint64{1} // a struct sigaction, whose handler is SIG_IGN; every other field is zero
+			ignore := [8]uint64{1} // a struct sigaction with the handler SIG_IGN
 			_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&ignore)), 0, 8, 0, 0)
 		default:
 			signal.Notify(taken, s)
@@ -124,11 +125,11 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 		var err error
 		gone := s.files.do(ctx, func() { err = os.MkdirAll(o.home, 0o700) })
 		if err := errors.Join(gone, err); err != nil {
-			return fmt.Errorf("make a home for commands: %w", err)
+			return fmt.Errorf("create a home for commands: %w", err)
 		}
 	}
 	wrote, ended := make(chan error, 1), make(chan error, 1)
-	// These two goroutines may be left behind when the host neither sends nor reads: the process ends then.
+	// These two goroutines may outlive Main if the host neither sends nor reads; the process ends then.
 	go func() { wrote <- s.wire.Write() }()
 	if err := s.wire.Greet(o.hello()); err != nil {
 		return err
@@ -142,15 +143,14 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 	s.procs.close()
 	s.wire.Stop()
 	if !s.finish() {
-		return errors.Join(err, errors.New("some calls do not end"))
+		return errors.Join(err, errors.New("some calls did not end"))
 	}
 	s.files.close()
 	s.helpers.close()
 	return err
 }
 
-// finish waits for the calls under way, which have been cancelled, and reports whether they ended: one may hang in a
-// file system that does not answer.
+// finish waits for the cancelled calls and reports whether they ended. One may hang in an unresponsive file system.
 func (s *server) finish() bool {
 	done := make(chan struct{})
 	go func() {
@@ -165,7 +165,7 @@ func (s *server) finish() bool {
 	}
 }
 
-// listen waits until the host is gone: its stream ends either way, or it has been silent for too long.
+// listen waits until the host is gone: until a stream ends, or the host has been silent for too long.
 func (s *server) listen(ended, wrote <-chan error) error {
 	var silence <-chan time.Time
 	if s.options.silence > 0 {
@@ -186,7 +186,7 @@ func (s *server) listen(ended, wrote <-chan error) error {
 			if s.wire.Heard() {
 				quiet = 0
 			} else if quiet++; quiet > 1 {
-				return fmt.Errorf("nothing heard from the host for %v", s.options.silence)
+				return fmt.Errorf("nothing received from the host for %v", s.options.silence)
 			}
 		}
 	}

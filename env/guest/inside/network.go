@@ -19,7 +19,7 @@ import (
 // The values of --network.
 const (
 	networkDelete = "delete" // remove every interface but the loopback
-	networkProbe  = "probe"  // make sure that no connection gets out
+	networkProbe  = "probe"  // check that no connection gets out
 )
 
 // link is a network interface.
@@ -61,8 +61,8 @@ func links() ([]link, error) {
 	return all, nil
 }
 
-// deleteInterfaces removes every interface but the loopback. One that cannot be removed, as those that the kernel puts
-// into every namespace, is taken down: commands have not the right to bring it up.
+// deleteInterfaces deletes every interface but the loopback. One that cannot be deleted, such as those that the
+// kernel creates in every namespace, is taken down; commands lack the privilege to bring it up.
 func deleteInterfaces() error {
 	all, err := links()
 	if err != nil {
@@ -108,7 +108,7 @@ func changeLink(kind uint16, index int32) error {
 	}
 	request.Len = uint32(unsafe.Sizeof(request))
 	if kind == syscall.RTM_SETLINK {
-		request.Change = syscall.IFF_UP // to 0
+		request.Change = syscall.IFF_UP // cleared
 	}
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&request)), unsafe.Sizeof(request))
 	if err := syscall.Sendto(socket, raw, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
@@ -134,10 +134,10 @@ func changeLink(kind uint16, index int32) error {
 	return errors.New("the kernel did not answer")
 }
 
-// probeFor is how long a network policy may take to come into force.
+// probeFor is how long a network policy may take to become effective.
 const probeFor = 10 * time.Second
 
-// probeNetwork tries to get out, until nothing answers any more.
+// probeNetwork tries to connect to the outside until nothing answers any more, for at most patience.
 func probeNetwork(patience time.Duration) error {
 	targets := probeTargets()
 	for deadline := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
@@ -162,7 +162,7 @@ func probeNetwork(patience time.Duration) error {
 	}
 }
 
-// probeTargets are what a container with a network can usually reach: "tcp address" or "udp address".
+// probeTargets lists what a container with a network can usually reach, as "tcp address" or "udp address".
 func probeTargets() []string {
 	targets := []string{"tcp 1.1.1.1:443", "tcp 8.8.8.8:53", "tcp [2606:4700:4700::1111]:443"}
 	if host := os.Getenv("KUBERNETES_SERVICE_HOST"); host != "" {
@@ -186,7 +186,7 @@ func probeTargets() []string {
 	return targets
 }
 
-// fileLines yields the lines of a file, none where it cannot be read.
+// fileLines yields the lines of a file, or none if it cannot be read.
 func fileLines(path string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		f, err := os.Open(path)
@@ -202,7 +202,7 @@ func fileLines(path string) func(yield func(string) bool) {
 	}
 }
 
-// reach returns a target that answers, if only to refuse.
+// reach returns a target that answers, even if only to refuse the connection.
 func reach(targets []string) string {
 	const wait = 1500 * time.Millisecond
 	answers := make(chan string, len(targets))
@@ -231,12 +231,12 @@ func reach(targets []string) string {
 	return reached
 }
 
-// query asks a name server for the root.
+// query sends a DNS query for the root's name servers and waits for an answer.
 func query(conn net.Conn, wait time.Duration) error {
 	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
 		return err
 	}
-	// Identifier, recursion desired, one question: the name servers of the root.
+	// ID, flags (recursion desired), one question, and the question: the name servers of the root.
 	if _, err := conn.Write([]byte{1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1}); err != nil {
 		return err
 	}

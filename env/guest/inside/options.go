@@ -19,34 +19,35 @@ import (
 	"deepswe/env/guest"
 )
 
-// options are what the guest is started with.
+// options are the guest's command-line options.
 type options struct {
 	dir      string
-	uid, gid int // of commands
+	uid, gid int // the command user and its group
 	build    string
 	silence  time.Duration
 	oomFile  string
 	home     string
 	goCache  string
-	stage    int      // descriptor of a guest.Stage
-	program  []string // what comes after it
-	// listen makes the guest the first process of a container that hosts come to over bridges, see bridge.go. own gives
-	// dir to the command user, prepares keeps the rights to prepare it, and network says how the network is closed.
+	stage    int      // file descriptor of a guest.Stage
+	program  []string // the program to execute after it, with its arguments
+	// listen makes the guest the first process of a container that hosts connect to over bridges (see bridge.go).
+	// own gives dir to the command user, prepares keeps the privileges for preparing it, and network says how to
+	// close the network.
 	listen        string
 	own, prepares bool
 	network       string
-	// bridge and install are other things that the program does instead of serving.
+	// bridge and install select other things to do instead of serving.
 	bridge, install string
-	// memory bounds the private writable memory of a single process and processes the command user's processes, where
-	// no control group does; 0 is no bound.
+	// memory limits the private writable memory of each process, and processes the number of the command user's
+	// processes, if no control group does; 0 means no limit.
 	memory, processes uint64
-	// disk bounds what commands write: to diskDirs, or, where none are named, to whatever is mounted writable. diskQuota
-	// says that the file system has a quota for the sandbox, too.
+	// disk limits what commands write to diskDirs or, if there are none, to all writable mounts. diskQuota says
+	// that the file system enforces a quota for the sandbox as well.
 	disk      usage
 	diskDirs  []string
 	diskQuota bool
 
-	environment []string // of commands, before their own additions
+	environment []string // of commands, before a command's own Env
 }
 
 func parse(args []string) (options, error) {
@@ -56,27 +57,27 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.dir, "dir", "/", "working directory of commands")
 	flags.IntVar(&o.uid, "uid", -1, "user of commands")
 	flags.IntVar(&o.gid, "gid", -1, "group of commands")
-	flags.StringVar(&o.build, "build", "", "what the greeting says the binary is, or @FILE that says it")
-	flags.DurationVar(&o.silence, "silence", 0, "end when the host says nothing for this long")
-	flags.StringVar(&o.oomFile, "oom-file", "", "where the control group counts out-of-memory kills")
-	flags.StringVar(&o.home, "home", "", "home of commands, which is made")
-	flags.StringVar(&o.goCache, "go-cache", "", "be a build cache for the go command, on top of this one")
-	flags.IntVar(&o.stage, "stage", 0, "mount what this descriptor says, and become the program that follows")
+	flags.StringVar(&o.build, "build", "", "the binary's identity for the greeting, or @FILE that contains it")
+	flags.DurationVar(&o.silence, "silence", 0, "end when the host has sent nothing for this long")
+	flags.StringVar(&o.oomFile, "oom-file", "", "the file in which the control group counts out-of-memory kills")
+	flags.StringVar(&o.home, "home", "", "home directory of commands; it is created")
+	flags.StringVar(&o.goCache, "go-cache", "", "serve as a build cache for the go command, on top of the one in this directory")
+	flags.IntVar(&o.stage, "stage", 0, "make the mounts that this file descriptor describes, then execute the program that follows")
 	flags.Uint64Var(&o.memory, "rlimit-memory", 0, "private memory of one process, in bytes")
 	flags.Uint64Var(&o.processes, "rlimit-processes", 0, "processes of the command user")
-	flags.Int64Var(&o.disk.bytes, "disk-bytes", 0, "what commands may write, in bytes")
-	flags.Int64Var(&o.disk.files, "disk-files", 0, "how many files commands may make")
-	flags.Func("disk-dir", "a directory that counts; may be repeated", func(dir string) error {
+	flags.Int64Var(&o.disk.bytes, "disk-bytes", 0, "most bytes that commands may write")
+	flags.Int64Var(&o.disk.files, "disk-files", 0, "most files that commands may create")
+	flags.Func("disk-dir", "a directory to which the disk limits apply; may be repeated", func(dir string) error {
 		o.diskDirs = append(o.diskDirs, dir)
 		return nil
 	})
-	flags.BoolVar(&o.diskQuota, "disk-quota", false, "the file system has a quota for this sandbox")
-	flags.StringVar(&o.listen, "listen", "", "serve whoever comes over a bridge of this name")
-	flags.StringVar(&o.bridge, "bridge", "", "hand standard input and output to the guest that listens under this name")
+	flags.BoolVar(&o.diskQuota, "disk-quota", false, "the file system enforces a quota for this sandbox")
+	flags.StringVar(&o.listen, "listen", "", "serve hosts that connect over a bridge of this name")
+	flags.StringVar(&o.bridge, "bridge", "", "pass standard input and output to the guest that listens under this name")
 	flags.StringVar(&o.install, "install", "", "copy this program to this file")
-	flags.StringVar(&o.network, "network", "", "close the network first: delete (its interfaces) or probe (that it is)")
+	flags.StringVar(&o.network, "network", "", "close the network first: delete (its interfaces) or probe (check that it is closed)")
 	flags.BoolVar(&o.own, "own", false, "give the working directory to the command user")
-	flags.BoolVar(&o.prepares, "prepares", false, "keep the rights to prepare the working directory")
+	flags.BoolVar(&o.prepares, "prepares", false, "keep the privileges for preparing the working directory")
 	asOwner := flags.Bool("as-owner", false, "run commands as the owner of the working directory")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -88,7 +89,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if (o.disk.bytes > 0) != (o.disk.files > 0) {
-		return o, errors.New("--disk-bytes and --disk-files come together")
+		return o, errors.New("--disk-bytes and --disk-files require each other")
 	}
 	if !filepath.IsAbs(o.dir) {
 		return o, fmt.Errorf("--dir %q is not absolute", o.dir)
@@ -111,7 +112,7 @@ func parse(args []string) (options, error) {
 		o.gid = os.Getgid()
 	}
 	if o.separate() && o.uid == os.Getuid() {
-		return o, errors.New("--gid without another --uid: commands would run as a user that can signal the guest")
+		return o, errors.New("--gid requires a --uid other than the guest's: otherwise commands could signal the guest")
 	}
 	o.setEnvironment()
 	return o, nil
@@ -127,7 +128,7 @@ func (o *options) setEnvironment() {
 func (o options) hello() guest.Hello {
 	space, err := disk.SpaceOf(o.dir)
 	if err != nil {
-		space, _ = disk.SpaceOf("/") // unknown: nothing is checked
+		space, _ = disk.SpaceOf("/") // if unknown, nothing is checked
 	}
 	return guest.Hello{
 		Space: space,
@@ -139,8 +140,8 @@ func (o options) hello() guest.Hello {
 // separate reports whether commands run as another user than the guest.
 func (o options) separate() bool { return o.uid != os.Getuid() || o.gid != os.Getgid() }
 
-// credential makes a forked process the command user, without supplementary groups. Giving up user 0 gives up every
-// capability with it.
+// credential makes a forked process run as the command user, without supplementary groups. Changing from user 0
+// drops all capabilities as well.
 func (o options) credential() *syscall.Credential {
 	if !o.separate() {
 		return nil
@@ -148,8 +149,8 @@ func (o options) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(o.uid), Gid: uint32(o.gid)}
 }
 
-// baseEnvironment is the guest's own environment. Where commands run as another user, HOME, USER and LOGNAME are that
-// user's: programs whose home is not writable fail in surprising ways.
+// baseEnvironment returns the guest's own environment. If commands run as another user, HOME, USER and LOGNAME are
+// that user's, because programs fail in surprising ways if their home is not writable.
 func (o options) baseEnvironment() []string {
 	env := os.Environ()
 	if !o.separate() {
@@ -166,7 +167,7 @@ func (o options) baseEnvironment() []string {
 	return guest.Overlay(env, own)
 }
 
-// lookupUser finds a user by number, without the libraries that package os/user may need.
+// lookupUser finds a user by number in the text of /etc/passwd; os/user might need C libraries.
 func lookupUser(passwd string, uid int) (name, home string) {
 	data, err := os.ReadFile(passwd)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Main refuses: sandboxes are Linux, and so are their guests. The client works everywhere.
+// Main fails: guests run on Linux only. The client works on every platform.
 func Main(_ []string, _ io.Reader, _ io.Writer, errOut io.Writer) int {
 	fmt.Fprintln(errOut, "deepswe guest: a guest runs on Linux only")
 	return 2

@@ -15,31 +15,32 @@ import (
 	"deepswe/env/guest"
 )
 
-// processes starts, reaps and kills what runs inside. Orphans become children of the guest (it is PID 1, or a
-// subreaper), so that no process escapes.
+// processes starts, reaps and kills the sandbox's processes. Orphans become children of the guest, which is PID 1
+// or a subreaper, so that no process escapes.
 //
-// One goroutine reaps. It takes the lock to do so, and so does every fork: a child is known before it can be reaped.
+// One goroutine reaps. It takes the lock to do so, and so does every fork: a child is registered before it can be
+// reaped.
 type processes struct {
 	options options
-	spawner *threads // its one thread has given up the rights that a command must not have
+	spawner *threads // has one thread, without the privileges that commands must not have
 	shell   string
 	oom     oomCounter
-	adj     *oomScore  // nil where the kernel has none
-	disk    *diskWatch // nil without a limit
+	adj     *oomScore  // nil if the kernel has none
+	disk    *diskWatch // nil if there is no limit
 
-	gate     sync.RWMutex // held by a fork; and, against all forks, while everything is killed
+	gate     sync.RWMutex // read-locked by forks, locked while everything is killed
 	mu       sync.Mutex
-	children map[int]chan syscall.WaitStatus // those that were started here and not reaped yet
-	next     uint64                          // the next command's mark
-	started  int                             // commands so far
-	pipes    map[*os.File]struct{}           // this side's ends of the commands' streams
+	children map[int]chan syscall.WaitStatus // started here and not yet reaped
+	next     uint64                          // the next command's mark (see kill.go)
+	started  int                             // commands started so far
+	pipes    map[*os.File]struct{}           // our ends of the commands' streams
 	closed   bool
 
-	buffers sync.Pool     // for what is read from the streams of commands
-	scan    sync.Mutex    // one look at the process table at a time: they are slow, and each holds a thread
-	born    chan struct{} // wakes the reaper after it had no child
+	buffers sync.Pool     // for reading the commands' streams
+	scan    sync.Mutex    // one scan of /proc at a time: it is slow and holds a thread
+	born    chan struct{} // wakes the reaper when there are children again
 	stop    chan struct{}
-	reaped  chan struct{} // closed when the reaper has ended
+	reaped  chan struct{} // closed when reap has returned
 	streams sync.WaitGroup
 }
 
@@ -55,7 +56,7 @@ func newProcesses(o options, adj *oomScore) *processes {
 	return p
 }
 
-// findShell prefers bash, which is what models write for.
+// findShell prefers bash, because models write for it.
 func findShell(environ []string) string {
 	for _, path := range []string{"/bin/bash", "/usr/bin/bash", lookPath("bash", environ)} {
 		if executable(path) {
@@ -65,7 +66,7 @@ func findShell(environ []string) string {
 	return "/bin/sh"
 }
 
-// lookPath looks a program up in the PATH of an environment; a name with a slash stays as it is.
+// lookPath finds a program in the PATH of an environment. A name with a slash is returned as it is.
 func lookPath(name string, environ []string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -89,17 +90,17 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// Parts of waitid(2) that package syscall does not name.
+// Constants of waitid(2) that package syscall lacks.
 const (
 	waitAll      = 0
 	waitNoHang   = 1
 	waitExited   = 4
 	waitNoReap   = 0x1000000
 	siginfoSize  = 128
-	siginfoPIDAt = 16 // of si_pid, on every 64-bit Linux
+	siginfoPIDAt = 16 // offset of si_pid on every 64-bit Linux
 )
 
-// waitAny finds a child that has ended, and leaves it unreaped.
+// waitAny finds a child that has ended, without reaping it.
 func waitAny(flags uintptr) (pid int, errno syscall.Errno) {
 	var info [siginfoSize / 8]uint64
 	_, _, errno = syscall.Syscall6(syscall.SYS_WAITID, waitAll, 0, uintptr(unsafe.Pointer(&info)),
@@ -107,14 +108,14 @@ func waitAny(flags uintptr) (pid int, errno syscall.Errno) {
 	return int(*(*int32)(unsafe.Add(unsafe.Pointer(&info), siginfoPIDAt))), errno
 }
 
-// childless reports whether no process is left below the guest. A process is adopted before its dead parent can be
-// reaped, so the answer is exact.
+// childless reports whether no process is left below the guest. This is exact, because orphans are adopted before
+// their dead parent can be reaped.
 func childless() bool {
 	_, errno := waitAny(waitNoHang)
 	return errno == syscall.ECHILD
 }
 
-// reap collects every child that ends, adopted or not, and passes on its status.
+// reap reaps every child that ends, adopted or not, and passes on its status.
 func (p *processes) reap() {
 	defer close(p.reaped)
 	for {
@@ -137,7 +138,7 @@ func (p *processes) collect(pid int) {
 	defer p.mu.Unlock()
 	var status syscall.WaitStatus
 	if got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, nil); err != nil || got != pid {
-		return // ForkExec itself waits for a child that failed to exec
+		return // ForkExec itself reaps a child that failed to exec
 	}
 	if done := p.children[pid]; done != nil {
 		delete(p.children, pid)
@@ -169,8 +170,8 @@ func (p *processes) start(j *job, path string, argv []string, attr *syscall.Proc
 	return nil
 }
 
-// preferForOOM makes the guest the out-of-memory killer's first choice while it forks. Children inherit that; the guest
-// may restore its own score, while lowering a child's would need a privilege.
+// preferForOOM makes the guest the out-of-memory killer's first choice while it forks, because children inherit
+// that. The guest may restore its own score afterwards, whereas lowering a child's would need a privilege.
 func (p *processes) preferForOOM() (restore func()) {
 	if p.adj == nil {
 		return func() {}
@@ -179,7 +180,7 @@ func (p *processes) preferForOOM() (restore func()) {
 	return func() { _, _ = p.adj.file.WriteAt(p.adj.own, 0) }
 }
 
-// keep remembers pipes that have to be closed for their readers and writers to end.
+// keep registers pipes that have to be closed to end their readers and writers.
 func (p *processes) keep(pipes []*os.File) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +196,7 @@ func (p *processes) drop(pipe *os.File) {
 	pipe.Close()
 }
 
-// close kills everything below the guest, and waits until it is gone.
+// close kills everything below the guest and waits until it has ended.
 func (p *processes) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -216,7 +217,7 @@ func (p *processes) close() {
 	p.oom.file.Close()
 }
 
-// full gives an error when the machine's disk is nearly full.
+// full returns a channel that receives an error when the machine's disk is nearly full.
 func (p *processes) full() <-chan error {
 	if p == nil || p.disk == nil {
 		return nil
@@ -224,14 +225,14 @@ func (p *processes) full() <-chan error {
 	return p.disk.full
 }
 
-// killEverything kills what commands have started. A command that begins meanwhile starts afterwards.
+// killEverything kills what commands have started. It makes new commands wait until that is done.
 func (p *processes) killEverything() {
 	p.gate.Lock()
 	defer p.gate.Unlock()
 	p.kill(func() (targets, others []disk.Stat) { return descendants(os.Getpid()), nil })
 }
 
-// killBelow kills everything below the guest and reports whether it is gone.
+// killBelow kills everything below the guest and reports whether it has ended.
 func (p *processes) killBelow() bool {
 	deadline := time.Now().Add(killTimeout)
 	for pause := 100 * time.Microsecond; !childless(); pause = min(2*pause, 10*time.Millisecond) {
@@ -239,7 +240,7 @@ func (p *processes) killBelow() bool {
 			return false
 		}
 		if os.Getpid() == 1 {
-			// All at once, so that no fork can get in between. Only the guest is left in this PID namespace.
+			// All at once, so that no process can fork in between. Only the guest is left in this PID namespace.
 			syscall.Kill(-1, syscall.SIGKILL)
 		} else {
 			p.kill(func() (targets, others []disk.Stat) { return descendants(os.Getpid()), nil })
@@ -249,12 +250,12 @@ func (p *processes) killBelow() bool {
 	return true
 }
 
-// descendants are the living processes below root, root left out; parents come first.
+// descendants returns the living processes below root, without root, parents first.
 func descendants(root int) []disk.Stat {
 	children := map[int][]disk.Stat{}
 	pids, _ := disk.PIDs()
 	for _, pid := range pids {
-		if s, err := disk.ReadStat(pid); err == nil { // else it has ended meanwhile
+		if s, err := disk.ReadStat(pid); err == nil { // otherwise it has ended meanwhile
 			children[s.Parent] = append(children[s.Parent], s)
 		}
 	}
@@ -269,7 +270,7 @@ func descendants(root int) []disk.Stat {
 	return below
 }
 
-// send signals processes, each only if it still is the one that was seen.
+// send signals those of the processes whose PIDs have not been reused.
 func send(signal syscall.Signal, all []disk.Stat) {
 	for _, s := range all {
 		if now, err := disk.ReadStat(s.PID); err == nil && now.Start == s.Start {

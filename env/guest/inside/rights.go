@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// Numbers of prctl(2) that package syscall does not name on every platform.
+// Constants of prctl(2) that package syscall lacks on some platforms.
 const (
 	prSetDumpable       = 4
 	prSetSeccomp        = 22
@@ -28,8 +28,8 @@ func prctl(option, value, more uintptr) error {
 	return nil
 }
 
-// prepareSelf prepares the guest before anything else runs: no process can trace it or read its memory, and orphans
-// become its children.
+// prepareSelf protects the guest before anything else runs: no process can trace it or read its memory. It also
+// makes orphans the guest's children.
 func (o options) prepareSelf() (*oomScore, error) {
 	syscall.Umask(0o022)
 	if err := o.limitResources(); err != nil {
@@ -47,7 +47,8 @@ func (o options) prepareSelf() (*oomScore, error) {
 	return adj, nil
 }
 
-// limitResources sets what commands inherit. A core dump would be a stray file in the repository.
+// limitResources sets the resource limits that commands inherit. Core dumps are off, because they would be stray
+// files in the repository.
 func (o options) limitResources() error {
 	limits := map[uintptr]uint64{syscall.RLIMIT_CORE: 0}
 	if o.memory > 0 {
@@ -70,17 +71,17 @@ func (o options) limitResources() error {
 	return nil
 }
 
-// harden prepares the thread that commands are forked from: no program started from it can ever gain a privilege.
-// Where commands run as the guest's own user, it loses every capability too; otherwise a command loses them when it
-// becomes its user. The thread itself stays the guest's user, because a process with the same user ids as a thread may
-// change the resource limits of the thread's whole process.
+// harden prepares the thread that commands are forked from: no program started from it can ever gain privileges. If
+// commands run as the guest's own user, the thread drops all capabilities; otherwise a command loses them when it
+// changes its user. The thread itself keeps the guest's user, because a process may change the resource limits of
+// any process with the same user IDs.
 func (o options) harden() error {
 	if err := prctl(prSetNoNewPrivs, 1, 0); err != nil {
 		return fmt.Errorf("forbid new privileges: %w", err)
 	}
 	for capability := uintptr(0); capability < 64; capability++ {
 		if prctl(prCapBSetDrop, capability, 0) == syscall.EPERM {
-			break // without the right to: no_new_privs and the empty sets do the work
+			break // not permitted: no_new_privs and empty capability sets suffice
 		}
 	}
 	if os.Getpid() == 1 {
@@ -91,11 +92,11 @@ func (o options) harden() error {
 	if err := setCapabilities(o.separate()); err != nil || !o.separate() {
 		return err
 	}
-	return o.demote()() // what it opens belongs to the command user
+	return o.demote()() // what it creates belongs to the command user
 }
 
-// setCapabilities empties the calling thread's capability sets. A thread that has yet to become another user keeps
-// those it may use, without passing any on.
+// setCapabilities empties the calling thread's capability sets. With keep, the thread keeps its permitted
+// capabilities for changing its user later, but passes none on.
 func setCapabilities(keep bool) error {
 	header := struct {
 		version uint32
@@ -115,9 +116,9 @@ func setCapabilities(keep bool) error {
 	return nil
 }
 
-// demote returns what gives a thread the command user's rights on files, or nil where the guest has no others: the
-// editor must not have access to what the shell has not. Only the user for file access changes. Signals and limits go
-// by the other user ids, which stay those of the guest.
+// demote returns a function that gives the calling thread the command user's access to files, or nil if the guest
+// has the same: the editor must not reach files that the shell cannot. Only the file-system user and group change;
+// signals and limits depend on the other IDs, which stay the guest's.
 func (o options) demote() func() error {
 	if !o.separate() {
 		if os.Getuid() != 0 {
@@ -127,30 +128,31 @@ func (o options) demote() func() error {
 	}
 	return func() error {
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
-			return fmt.Errorf("leave the guest's groups: %w", errno)
+			return fmt.Errorf("drop the guest's supplementary groups: %w", errno)
 		}
 		for _, id := range []struct {
 			call  uintptr
 			value int
 		}{{syscall.SYS_SETFSGID, o.gid}, {syscall.SYS_SETFSUID, o.uid}} {
 			_, _, _ = syscall.RawSyscall(id.call, uintptr(id.value), 0, 0)
-			// The call returns the previous value and never an error: a second call shows whether the first one worked.
+			// The call returns the previous value and never an error, so a second call shows whether the first
+			// succeeded.
 			if got, _, _ := syscall.RawSyscall(id.call, uintptr(id.value), 0, 0); int(got) != id.value {
 				return fmt.Errorf("act as user %d, group %d on files: %w", o.uid, o.gid, syscall.EPERM)
 			}
 		}
-		return prctl(prSetDumpable, 0, 0) // a change of user may have reset it
+		return prctl(prSetDumpable, 0, 0) // changing the user may have reset it
 	}
 }
 
 // oomScore is the guest's out-of-memory score.
 type oomScore struct {
 	file *os.File
-	own  []byte // as the guest was started; what a command may have made of it later does not count
+	own  []byte // the score at the guest's start; a command may change it later
 }
 
-// openOOMScore must be called before the guest becomes untraceable: from then on the file belongs to another user. Nil
-// where there is no such file.
+// openOOMScore opens the score's file, or returns nil if there is none. Call it before the guest becomes
+// untraceable, which changes the owner of the file.
 func openOOMScore() *oomScore {
 	f, err := os.OpenFile("/proc/self/oom_score_adj", os.O_RDWR, 0)
 	if err != nil {
@@ -165,11 +167,11 @@ func openOOMScore() *oomScore {
 	return &oomScore{f, own[:n]}
 }
 
-// oomCounter reads how often the kernel has killed for memory in the control group of the sandbox.
+// oomCounter reads how many processes the kernel has killed for lack of memory in the sandbox's control group.
 type oomCounter struct{ file *os.File } // nil where there is no such count
 
-// newOOMCounter looks for the counter: in the file that was named, else in the group that /proc/self/cgroup names, else
-// at the root of the mount, where a container finds its own group.
+// newOOMCounter finds the counter: in the named file, if given; otherwise in the group that /proc/self/cgroup
+// names; otherwise at the root of the mount, where a container finds its own group.
 func newOOMCounter(named string) oomCounter {
 	candidates := []string{named}
 	groups, _ := os.ReadFile("/proc/self/cgroup")
@@ -197,14 +199,14 @@ func newOOMCounter(named string) oomCounter {
 	return oomCounter{}
 }
 
-// count returns the count, and reports whether there is one.
+// count returns the count. ok is false if there is none.
 func (c oomCounter) count() (int64, bool) {
 	var buf [1024]byte
 	n, _ := c.file.ReadAt(buf[:], 0)
 	return parseOOMKills(buf[:n])
 }
 
-// parseOOMKills finds the line "oom_kill N", which both generations of control groups write.
+// parseOOMKills parses the line "oom_kill N", which both versions of control groups write.
 func parseOOMKills(data []byte) (int64, bool) {
 	for line := range bytes.Lines(data) {
 		if number, ok := bytes.CutPrefix(line, []byte("oom_kill ")); ok {

@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// settle is how long to wait for output after the shell has exited, while other processes still hold its streams.
+	// settle is how long to wait for more output after the shell has exited while other processes hold its streams
+	// open.
 	settle = 50 * time.Millisecond
-	// longestArgument is the kernel's limit on one argument, its final zero included.
+	// longestArgument is the kernel's limit on the length of one argument, including its final NUL.
 	longestArgument = 128 << 10
-	// notStarted is a shell's exit code for what it could not execute.
+	// notStarted is a shell's exit code for a program that it could not execute.
 	notStarted = 126
 )
 
-// job is one command under way.
+// job is one command in progress.
 type job struct {
 	pid            int
 	mark           uint64
 	exited         chan syscall.WaitStatus
 	stdout, stderr *recorder
-	streams        [2]*os.File   // where they come from
+	streams        [2]*os.File   // the pipes that they are recorded from
 	silent         chan struct{} // closed when both streams have ended
 }
 
@@ -42,8 +43,8 @@ func newJob(c guest.Command) *job {
 	}
 }
 
-// command runs one command line to its result. A command that cannot be started is a result too: the model wrote the
-// line, and its earlier commands may have changed the sandbox.
+// command runs one command line and returns its result. A command that cannot be started is also a result, because
+// the model may be the cause: it wrote the line, and its earlier commands may have changed the sandbox.
 func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, error) {
 	began := time.Now()
 	if r.Dir == "" {
@@ -88,14 +89,15 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	return j.report(c, result)
 }
 
-// report completes a command's result with what was captured, and sends it.
+// report adds the captured output to a command's result and sends it.
 func (j *job) report(c *guest.Call, r guest.Result) (guest.Message, error) {
 	r.Stdout, r.Stderr = j.stdout.stop(), j.stderr.stop()
 	return c.Result(r)
 }
 
-// launchPatiently starts the shell, also when the process limit is reached for a moment. When it stays reached, what
-// earlier commands have left running is ended: otherwise nothing could run in this sandbox ever again.
+// launchPatiently starts the shell, and retries for a while when the process limit is reached. If the limit stays
+// reached, it kills what earlier commands left running, because otherwise nothing could ever run in this sandbox
+// again.
 func (p *processes) launchPatiently(c *guest.Call, r guest.RunCall) (j *job, note string, err error) {
 	for try := range 6 {
 		if j, err = p.launch(c, r); !errors.Is(err, syscall.EAGAIN) {
@@ -115,7 +117,7 @@ func (p *processes) launchPatiently(c *guest.Call, r guest.RunCall) (j *job, not
 	return nil, "", err
 }
 
-// launch starts the shell, and the goroutines that feed and drain it.
+// launch starts the shell, and the goroutines that read and write its streams.
 func (p *processes) launch(c *guest.Call, r guest.RunCall) (*job, error) {
 	p.gate.RLock()
 	defer p.gate.RUnlock()
@@ -135,9 +137,10 @@ func (p *processes) launch(c *guest.Call, r guest.RunCall) (*job, error) {
 	return j, nil
 }
 
-// fork makes the streams and starts the shell. The streams belong to the command user, who may open them again by path
-// ("> /dev/stderr"), so this runs on the spawner's thread too. It returns this side's ends: what is fed into standard
-// input, if anything is, then standard output and error, then a pipe for a line that is too long.
+// fork creates the streams and starts the shell. It runs on the spawner's thread, because the streams must belong
+// to the command user, who may open them again by path ("> /dev/stderr"). It returns our ends of the pipes:
+// standard input if there is any, standard output, standard error, and a pipe for a line that is too long for an
+// argument.
 func (p *processes) fork(j *job, r guest.RunCall) (ours []*os.File, err error) {
 	var theirs []*os.File
 	defer func() {
@@ -147,7 +150,7 @@ func (p *processes) fork(j *job, r guest.RunCall) (ours []*os.File, err error) {
 		}
 	}()
 	argv := []string{filepath.Base(r.Shell), "-c", r.Line}
-	streams := []bool{false, true, true} // which of them this side reads
+	streams := []bool{false, true, true} // whether we read from the stream
 	if len(r.Line) >= longestArgument {
 		argv[2] = ". /dev/fd/3" // too long for an argument: the shell reads it from a pipe
 		streams = append(streams, false)
@@ -178,7 +181,7 @@ func (p *processes) fork(j *job, r guest.RunCall) (ours []*os.File, err error) {
 		attr.Env, attr.Sys.Credential = guest.Overlay(os.Environ(), r.Env), nil
 	}
 	if os.Getpid() != 1 {
-		attr.Sys.Pdeathsig = syscall.SIGKILL // where the end of the guest is not the end of the namespace
+		attr.Sys.Pdeathsig = syscall.SIGKILL // needed if the guest is not PID 1 of a namespace
 	}
 	for _, f := range theirs {
 		attr.Files = append(attr.Files, f.Fd())
@@ -192,8 +195,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// connect starts the goroutines at this side's ends of the streams. They may outlive the command by far: they last
-// until no process holds the other ends any more, and what comes after the result is discarded.
+// connect starts the goroutines that read and write our ends of the streams. They last until no process holds the
+// other ends, which may be long after the command; what they read after the result is discarded.
 func (p *processes) connect(c *guest.Call, j *job, r guest.RunCall, ours []*os.File) {
 	p.keep(ours)
 	next := func() *os.File {
@@ -230,7 +233,7 @@ func (p *processes) connect(c *guest.Call, j *job, r guest.RunCall, ours []*os.F
 	}
 }
 
-// await waits for the shell, and ends its processes when the timeout passes or the caller gives up.
+// await waits for the shell, and ends its processes when the timeout expires or the call is cancelled.
 func (p *processes) await(
 	c *guest.Call, j *job, cmd guest.Command, began time.Time, result *guest.Result,
 ) syscall.WaitStatus {
@@ -249,8 +252,9 @@ func (p *processes) await(
 	return p.end(j, cmd.Grace)
 }
 
-// settle waits for the last output after the shell has exited, and counts what the command has left running. What the
-// shell itself waited for is in the pipes by now, and is recorded however busy the machine is.
+// settle waits for the last output after the shell has exited, and returns how many processes the command has left
+// running. Everything that the shell waited for is in the pipes by now, and is recorded however busy the machine
+// is.
 func (p *processes) settle(j *job) int {
 	timer := time.NewTimer(settle)
 	defer timer.Stop()
@@ -263,7 +267,7 @@ func (p *processes) settle(j *job) int {
 	return len(p.members(j))
 }
 
-// exit translates a wait status into a shell's terms.
+// exit converts a wait status to an exit code and the name of a signal, as shells do.
 func exit(status syscall.WaitStatus) (code int, signal string) {
 	if status.Signaled() {
 		return 128 + int(status.Signal()), signalName(status.Signal())
@@ -275,11 +279,11 @@ func exit(status syscall.WaitStatus) (code int, signal string) {
 func explain(r guest.RunCall, err error) string {
 	switch {
 	case errors.Is(err, syscall.EAGAIN):
-		return "cannot start a shell: the process limit of the sandbox is reached"
+		return "cannot start a shell: the sandbox's process limit is reached"
 	case errors.Is(err, syscall.E2BIG):
 		return "cannot start a shell: the environment is too long"
 	case errors.Is(err, syscall.EINVAL):
-		return "cannot start a shell: the command line has a NUL byte"
+		return "cannot start a shell: the command line contains a NUL byte"
 	}
 	if info, statErr := os.Stat(r.Dir); statErr != nil {
 		return fmt.Sprintf("cannot start a shell: the working directory %s is gone: %v", r.Dir, statErr)
@@ -289,7 +293,7 @@ func explain(r guest.RunCall, err error) string {
 	return fmt.Sprintf("cannot start %s in %s: %v", r.Shell, r.Dir, err)
 }
 
-// signalName is the usual name of a signal.
+// signalName returns the usual name of a signal.
 func signalName(s syscall.Signal) string {
 	names := [...]string{
 		1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",

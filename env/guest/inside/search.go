@@ -15,14 +15,14 @@ import (
 	"deepswe/env/guest"
 )
 
-// found is what a search met in one file.
+// found is what a search found in one file.
 type found struct {
 	path string
 	grep
 	unreadable bool
 }
 
-// search sends the lines that match, file by file in path order.
+// search sends the matching lines, file by file in path order.
 func (s *server) search(c *guest.Call, root string, q guest.Query) (guest.Message, error) {
 	pattern, err := newPattern(q)
 	if err == nil && q.Term == "" {
@@ -69,7 +69,7 @@ func (s *server) search(c *guest.Call, root string, q guest.Query) (guest.Messag
 	return &totals, nil
 }
 
-// walkQuery hands over the files that a query is about.
+// walkQuery calls add for every file that a query covers.
 func walkQuery(c *guest.Call, root string, q guest.Query, totals *guest.Matches, add func(path string) error) error {
 	hidden := func(name string) bool { return !q.Hidden && strings.HasPrefix(name, ".") }
 	skip := pathSet(q.Skip)
@@ -106,7 +106,7 @@ func searchFile(f *found) error {
 	return f.search(file, info.Size())
 }
 
-// tally sends matches while there is room for them, and counts all.
+// tally counts all matches, and sends them up to the limit.
 func tally(c *guest.Call, totals *guest.Matches, all []found, most int) error {
 	if err := c.Context().Err(); err != nil {
 		return err
@@ -134,7 +134,7 @@ func tally(c *guest.Call, totals *guest.Matches, all []found, most int) error {
 	return nil
 }
 
-// invalid marks a request that can never be answered.
+// invalid marks a request that can never succeed.
 type invalid struct{ err error }
 
 func (i *invalid) Error() string        { return i.err.Error() }

@@ -1,10 +1,10 @@
 package inside
 
-// auditArch is AUDIT_ARCH_AARCH64, which has one numbering only.
+// auditArch is AUDIT_ARCH_AARCH64, which has no second ABI.
 const (
 	auditArch = 0xc00000b7
 	x32       = 0
 )
 
-// deniedCalls are bpf, perf_event_open, userfaultfd, add_key, request_key and keyctl.
+// deniedCalls returns bpf, perf_event_open, userfaultfd, add_key, request_key and keyctl.
 func deniedCalls() []uint32 { return []uint32{280, 241, 282, 217, 218, 219} }

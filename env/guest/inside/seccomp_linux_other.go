@@ -2,5 +2,5 @@
 
 package inside
 
-// filterSystemCalls does nothing on platforms where the filter is untested: the other protections remain.
+// filterSystemCalls does nothing on platforms where the filter is untested; the other protections remain.
 func filterSystemCalls(bool) error { return nil }

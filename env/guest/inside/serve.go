@@ -13,20 +13,20 @@ import (
 
 // server answers the calls of one host.
 type server struct {
-	ctx      context.Context // ends with the stream
+	ctx      context.Context // ends when the stream ends
 	options  options
 	wire     *guest.Server
-	files    *threads // that file verbs run on
-	helpers  *threads // that help them with many files
+	files    *threads // run file verbs
+	helpers  *threads // help verbs that process many files
 	parallel *parallelism
-	reads    bool // the thread that reads calls may read files
+	reads    bool // whether the thread that reads calls may read files
 	procs    *processes
 
-	writes sync.Mutex // held while a write takes effect
+	writes sync.Mutex // held while a write is checked and committed
 }
 
-// handle answers a call on a goroutine of its own, or on a thread for file verbs that is free. What takes no noticeable
-// time is answered at once, by the thread that reads calls: a change of threads would take longer.
+// handle answers a call on a goroutine of its own, or on a free thread if it is a file verb. Calls that take a
+// negligible time are answered at once by the thread that reads calls, because switching threads would take longer.
 func (s *server) handle(c *guest.Call) {
 	if reply, err := guard(func() (guest.Message, error) { return s.atOnce(c), nil }); reply != nil || err != nil {
 		c.Answer(reply, err)
@@ -42,10 +42,10 @@ func (s *server) handle(c *guest.Call) {
 			}
 		}()
 	}
-	runtime.Gosched() // or the processor waits for the next frame with this thread
+	runtime.Gosched() // otherwise the thread keeps its processor while it waits for a frame
 }
 
-// atOnce answers a ping and reads small files. It is nil for everything else.
+// atOnce answers a ping or reads a small file. It returns nil for every other call.
 func (s *server) atOnce(c *guest.Call) guest.Message {
 	switch r := c.Request.(type) {
 	case *guest.PingCall:
@@ -58,7 +58,7 @@ func (s *server) atOnce(c *guest.Call) guest.Message {
 	return nil
 }
 
-// answer does what is asked for: file verbs with the command user's rights.
+// answer performs a call; file verbs run with the command user's access rights.
 func (s *server) answer(c *guest.Call) (guest.Message, error) {
 	switch r := c.Request.(type) {
 	case *guest.RunCall:
@@ -76,10 +76,10 @@ func (s *server) answer(c *guest.Call) (guest.Message, error) {
 	case *guest.UnpackCall:
 		return unpack(c, s.path(r.Dir))
 	}
-	return nil, fmt.Errorf("guest: no answer to %T", c.Request)
+	return nil, fmt.Errorf("guest: unknown request %T", c.Request)
 }
 
-// guard turns a panic into an error: a bug that one file triggers must not end the sandbox.
+// guard turns a panic into an error, because a bug that one file triggers must not end the sandbox.
 func guard(f func() (guest.Message, error)) (reply guest.Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -89,7 +89,7 @@ func guard(f func() (guest.Message, error)) (reply guest.Message, err error) {
 	return f()
 }
 
-// path makes a path absolute, as seen from the working directory of commands.
+// path makes a path absolute, relative to the working directory of commands.
 func (s *server) path(p string) string {
 	if len(p) > 0 && p[0] == '/' {
 		return p

@@ -15,17 +15,17 @@ import (
 	"deepswe/env/guest"
 )
 
-// Numbers of system calls that package syscall does not know. They are the same on every architecture.
+// Numbers of system calls that package syscall lacks. They are the same on every architecture.
 const (
 	sysOpenTree     = 428
 	sysMoveMount    = 429
 	sysMountSetattr = 442
 )
 
-// runStage mounts what a stage says, and becomes the program; without one, it only tries the mounts. It works in the
-// namespaces that it was started in, which must be its own.
+// runStage makes the mounts of a stage and executes the program; without a program, it only tries the mounts. It
+// must be started in namespaces of its own.
 func runStage(from int, program []string) error {
-	runtime.LockOSThread() // capabilities belong to a thread
+	runtime.LockOSThread() // capabilities are per thread
 	file := os.NewFile(uintptr(from), "stage")
 	var stage guest.Stage
 	err := json.NewDecoder(file).Decode(&stage)
@@ -65,7 +65,7 @@ func runStage(from int, program []string) error {
 	return fmt.Errorf("start %s: %w", program[0], err)
 }
 
-// overlay mounts an overlay. In a user namespace it marks its files with attributes that need no privilege.
+// overlay mounts an overlay. In a user namespace, it stores its marks in attributes that need no privilege.
 func overlay(l guest.Layers, user bool) error {
 	own := "redirect_dir=on,index=off,metacopy=off"
 	if user {
@@ -74,13 +74,13 @@ func overlay(l guest.Layers, user bool) error {
 	options := []string{own, "lowerdir=" + l.Lower, "upperdir=" + l.Upper, "workdir=" + l.Work}
 	for _, path := range []string{l.Lower, l.Upper, l.Work} {
 		if strings.ContainsAny(path, `,:\`) {
-			return fmt.Errorf("%q has a character that the kernel takes for a separator", path)
+			return fmt.Errorf("%q contains a character that overlay mount options use as a separator", path)
 		}
 	}
 	return syscall.Mount("overlay", l.To, "overlay", 0, strings.Join(options, ","))
 }
 
-// view mounts a read-only copy of a part of the file system at another place.
+// view mounts a part of the file system read-only at another place.
 func view(v guest.View, shift int) error {
 	const (
 		cloneTree, recursive, emptyPath = 1, 0x8000, 0x1000
@@ -121,7 +121,7 @@ func view(v guest.View, shift int) error {
 	return nil
 }
 
-// dropAmbient keeps capabilities from the program that the calling thread executes next.
+// dropAmbient prevents the program that the calling thread executes next from inheriting capabilities.
 func dropAmbient() error {
 	const ambient, clearAll = 47, 4
 	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, ambient, clearAll, 0, 0, 0, 0); errno != 0 {

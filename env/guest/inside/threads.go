@@ -10,10 +10,10 @@ import (
 	"deepswe/env/guest"
 )
 
-// threads runs functions on operating-system threads that were set up for them: rights, capabilities and filters belong
-// to a thread, not to a process. Without a setup the functions run where they are called, still no more than the limit
-// at once. All threads are there from the beginning: when a fork bomb has filled the process limit, no thread can be
-// created, and a Go program that needs one dies.
+// threads runs functions on operating-system threads that were prepared for them, because credentials, capabilities
+// and filters belong to a thread. Without a setup function, the functions run on the calling thread, still limited
+// in number. All threads are created at the start: when a fork bomb has reached the process limit, no thread can be
+// created, and a Go program that needs one crashes.
 type threads struct {
 	setup func() error
 	slots chan struct{}
@@ -31,7 +31,8 @@ func newThreads(limit int, setup func() error) *threads {
 	return t
 }
 
-// do runs f and waits for it. The error is ctx's, or says that the thread could not be set up; f did not run then.
+// do runs f and waits for it. If it returns an error, f did not run: ctx has ended, or the thread could not be set
+// up.
 func (t *threads) do(ctx context.Context, f func()) error {
 	if t.setup == nil {
 		select {
@@ -58,8 +59,8 @@ func (t *threads) do(ctx context.Context, f func()) error {
 	}
 }
 
-// offer hands f to an idle thread, and reports whether there was one. It does not wait for f. Where the thread could
-// not be set up, refused is called instead.
+// offer passes f to an idle thread, without waiting for f, and reports whether there was one. If the thread could
+// not be set up, it calls refused instead of f.
 func (t *threads) offer(f func(), refused func(error)) bool {
 	select {
 	case t.jobs <- func(broken error) {
@@ -75,7 +76,7 @@ func (t *threads) offer(f func(), refused func(error)) bool {
 	}
 }
 
-// work never unlocks its thread, so that the thread ends with it: nothing else may run with these rights.
+// work never unlocks its thread, so that the thread ends with the goroutine: nothing else may run with its rights.
 func (t *threads) work() {
 	runtime.LockOSThread()
 	broken := t.setup()
@@ -84,7 +85,7 @@ func (t *threads) work() {
 	}
 }
 
-// join makes the calling goroutine's thread one of them, for good. It reports whether that could be done.
+// join turns the calling goroutine's thread into one of t for good, and reports whether that succeeded.
 func (t *threads) join() bool {
 	if t.setup == nil {
 		return true
@@ -93,20 +94,20 @@ func (t *threads) join() bool {
 	return t.setup() == nil
 }
 
-// close waits for the threads to end. They must not be used any more.
+// close waits for the threads to end. They must not be used afterwards.
 func (t *threads) close() {
 	close(t.jobs)
 	t.ended.Wait()
 }
 
-// reserveThreads makes the runtime create n threads, which it keeps and uses from then on.
+// reserveThreads makes the Go runtime create n threads, which it keeps for later use.
 func reserveThreads(n int) {
 	var ready, done sync.WaitGroup
 	release := make(chan struct{})
 	ready.Add(n)
 	for range n {
 		done.Go(func() {
-			runtime.LockOSThread() // a goroutine that waits like this holds its thread, so the next one needs another
+			runtime.LockOSThread() // a locked goroutine keeps its thread, so the next one needs another
 			defer runtime.UnlockOSThread()
 			ready.Done()
 			<-release
@@ -117,8 +118,8 @@ func reserveThreads(n int) {
 	done.Wait()
 }
 
-// fan lets several threads work on files and delivers the results in the order in which the files came, so that the
-// memory it takes does not depend on how many there are. It belongs to one goroutine.
+// fan lets several threads process files and delivers the results in the order of the files, in bounded memory
+// however many files there are. It is not safe for concurrent use.
 type fan[T, R any] struct {
 	ctx     context.Context
 	helpers *threads
@@ -131,7 +132,7 @@ type fan[T, R any] struct {
 	workers sync.WaitGroup
 }
 
-// share is one group's result to be.
+// share is the future result of one group of files.
 type share[R any] struct {
 	done   chan struct{}
 	result R
@@ -139,14 +140,14 @@ type share[R any] struct {
 }
 
 const (
-	// A group is worth a change of threads.
+	// Groups are large enough to be worth switching threads.
 	groupFiles  = 64
 	groupWeight = 1 << 20
-	// groupsAhead bounds what is worked on or waits to be delivered.
+	// groupsAhead limits the groups that are being processed or wait for delivery.
 	groupsAhead = 16
 )
 
-// add takes one more item, whose weight is in bytes.
+// add adds one item, whose weight is in bytes.
 func (f *fan[T, R]) add(item T, weight int64) error {
 	f.group = append(f.group, item)
 	if f.weight += weight; len(f.group) < groupFiles && f.weight < groupWeight {
@@ -187,7 +188,8 @@ func (f *fan[T, R]) next() error {
 	return f.deliver(s.result)
 }
 
-// finish delivers what is left. It waits for the workers also after an error; err is the walk's, and is returned.
+// finish delivers the remaining results, and waits for the workers even after an error. err is the error of the
+// caller's walk, which is returned.
 func (f *fan[T, R]) finish(err error) error {
 	if err == nil && len(f.group) > 0 {
 		err = f.hand()
@@ -199,9 +201,9 @@ func (f *fan[T, R]) finish(err error) error {
 	return err
 }
 
-// parallelism is how many processors the guest uses. Verbs that work on many files widen it; everything else runs on
-// one, because waking a thread on another costs a short verb more than it gains, and hundreds of guests share a
-// machine.
+// parallelism sets how many processors the guest uses. Verbs that process many files widen it; everything else runs
+// on one processor, because waking a thread on another costs a short verb more than it gains, and hundreds of
+// guests share a machine.
 type parallelism struct {
 	most int
 
@@ -214,7 +216,7 @@ func newParallelism(most int) *parallelism {
 	return &parallelism{most: most}
 }
 
-// widen holds until narrow has been called as often.
+// widen raises it until narrow has been called as many times.
 func (p *parallelism) widen() { p.change(1) }
 
 func (p *parallelism) narrow() { p.change(-1) }

@@ -16,7 +16,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// tree sends every file below root, sorted by path, hashed by several threads at once.
+// tree sends every file below root, sorted by path. Several threads hash the files.
 func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Message, error) {
 	s.parallel.widen()
 	defer s.parallel.narrow()
@@ -76,7 +76,8 @@ func pathSet(paths []string) map[string]bool {
 	return set
 }
 
-// treeFile adds a file, if it is still there. A file named .git links a submodule or a work tree to its repository.
+// treeFile adds a file, if it still exists. It includes a file named .git, which links a submodule or worktree to
+// its repository.
 func treeFile(path string, entry os.DirEntry, add func(string, fs.FileInfo) error) error {
 	if entry.Name() == ".git" {
 		return nil
@@ -91,7 +92,8 @@ func treeFile(path string, entry os.DirEntry, add func(string, fs.FileInfo) erro
 	return add(path, info)
 }
 
-// treeBroken adds a directory that cannot be read: a comparison of trees must know that something is hidden there.
+// treeBroken adds a directory that cannot be read, because a comparison of trees must know that something is hidden
+// there.
 func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -103,7 +105,7 @@ func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) 
 	return add(path, info)
 }
 
-// hash fills in a regular file's version, where it can be read.
+// hash sets the version of a regular file that can be read.
 func hash(ctx context.Context, root string, f *guest.FileInfo, buf []byte) {
 	if f.Kind != guest.KindFile || f.Size > mostHashed {
 		return
@@ -116,16 +118,16 @@ func hash(ctx context.Context, root string, f *guest.FileInfo, buf []byte) {
 	f.Version, f.Size, _ = version(ctx, file, buf)
 }
 
-// hugeDirectory is how many names of one directory are held in memory; a directory with more counts as unreadable.
+// hugeDirectory is the most names of one directory to hold in memory; a directory with more counts as unreadable.
 const hugeDirectory = 250_000
 
-// walker visits the files below a directory in the byte order of their paths. Symbolic links are not followed, and the
-// kernel's own file systems (/proc, /sys) are left out unless the walk starts in one: reading them never ends.
+// walker visits the files below a directory in the byte order of their paths. It does not follow symbolic links,
+// and skips the kernel's own file systems (/proc, /sys), unless the walk starts in one: reading them never ends.
 type walker struct {
 	ctx context.Context
-	// enter decides whether a directory is walked.
+	// enter reports whether to walk a directory.
 	enter func(path, name string) bool
-	// file is called for everything else.
+	// file is called for everything that is not walked.
 	file func(path string, entry os.DirEntry) error
 	// broken is called for directories that cannot be read.
 	broken func(path string, err error) error
@@ -180,7 +182,8 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// byPath sorts a directory as the paths of all files below it sort: what a directory holds comes after "name/".
+// byPath compares directory entries so that the paths of all files below come out sorted: a directory counts as
+// "name/".
 func byPath(a, b os.DirEntry) int {
 	an, bn := a.Name(), b.Name()
 	n := min(len(an), len(bn))
@@ -199,7 +202,7 @@ func byPath(a, b os.DirEntry) int {
 	return next(a) - next(b)
 }
 
-// readDirectory reads all names of a directory, unsorted. It never blocks on another kind of file.
+// readDirectory returns all names in a directory, unsorted. It never blocks on other kinds of files.
 func readDirectory(path string) ([]os.DirEntry, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -222,16 +225,16 @@ func readDirectory(path string) ([]os.DirEntry, error) {
 	}
 }
 
-// mounted returns the device of a directory, and whether it may be entered from another device.
+// mounted returns the device of a directory, and whether a walk that comes from another device may enter it.
 func mounted(path string, from uint64) (uint64, bool) {
 	var stat syscall.Stat_t
 	if err := syscall.Lstat(path, &stat); err != nil {
-		return from, true // reading it will say what is wrong
+		return from, true // reading it will return the error
 	}
 	return stat.Dev, stat.Dev == from || !synthetic(path)
 }
 
-// synthetic reports whether a path is on a file system that the kernel generates.
+// synthetic reports whether path is on a file system that the kernel generates.
 func synthetic(path string) bool {
 	const (
 		proc, sysfs, debugfs, tracefs = 0x9fa0, 0x62656572, 0x64626720, 0x74726163
@@ -242,14 +245,14 @@ func synthetic(path string) bool {
 	if err := syscall.Statfs(path, &stat); err != nil {
 		return false
 	}
-	switch int64(stat.Type) { //nolint:unconvert // of another size elsewhere
+	switch int64(stat.Type) { //nolint:unconvert // its type depends on the architecture
 	case proc, sysfs, debugfs, tracefs, cgroup, cgroup2, securityfs, devpts, bpf:
 		return true
 	}
 	return false
 }
 
-// describe turns what lstat says into a FileInfo, without a version.
+// describe converts the result of lstat to a FileInfo without a version.
 func describe(path string, info fs.FileInfo) guest.FileInfo {
 	f := guest.FileInfo{Path: path, Mode: info.Mode().Perm(), Size: info.Size(), Kind: kindOf(info.Mode())}
 	if f.Kind == guest.KindSymlink {

@@ -19,12 +19,12 @@ import (
 	"deepswe/env/guest"
 )
 
-// unpacking extracts a tar stream below one directory. Every name is resolved by [os.Root], one element after the
-// other, so that neither ".." nor a symbolic link, there before or part of the stream, leads outside.
+// unpacking extracts a tar stream below one directory. [os.Root] resolves every name, so that neither ".." nor a
+// symbolic link, whether it existed before or is part of the stream, leads outside.
 type unpacking struct {
 	root *os.Root
-	made string // the directory that was made last: most files follow a neighbour
-	// dirs get their modes and times in the end, when nothing is written into them any more.
+	made string // the last directory created, usually that of the next file too
+	// dirs are directories whose modes and times are set at the end, when nothing more is written into them.
 	dirs []*tar.Header
 }
 
@@ -58,15 +58,15 @@ func unpack(c *guest.Call, dir string) (guest.Message, error) {
 	if err := u.finish(); err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)
 	}
-	_, err = io.Copy(io.Discard, content) // what pads the archive
+	_, err = io.Copy(io.Discard, content) // the archive's padding
 	return nil, err
 }
 
-// inflated is a stream without its compression, if it has one.
+// inflated returns the stream decompressed, if it is compressed.
 func inflated(r io.Reader) (io.Reader, error) {
 	in := bufio.NewReaderSize(r, 32<<10)
 	if start, _ := in.Peek(2); !bytes.Equal(start, []byte{0x1f, 0x8b}) {
-		return in, nil // an error comes again with the next read
+		return in, nil // the next read will return the error
 	}
 	return gzip.NewReader(in)
 }
@@ -77,7 +77,7 @@ func (u *unpacking) extract(h *tar.Header, content io.Reader) error {
 	}
 	name := path.Clean(h.Name)
 	if !filepath.IsLocal(name) {
-		return fmt.Errorf("the name leads outside: %w", fs.ErrInvalid)
+		return fmt.Errorf("the name leads out of the directory: %w", fs.ErrInvalid)
 	}
 	if h.Typeflag == tar.TypeDir {
 		return u.directory(name, h)
@@ -100,11 +100,11 @@ func (u *unpacking) extract(h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		to := path.Clean(h.Linkname)
 		if !filepath.IsLocal(to) {
-			return fmt.Errorf("the link leads outside to %q: %w", h.Linkname, fs.ErrInvalid)
+			return fmt.Errorf("the link leads out of the directory, to %q: %w", h.Linkname, fs.ErrInvalid)
 		}
 		return u.root.Link(to, name)
 	}
-	return fmt.Errorf("entries of type %q are not unpacked: %w", h.Typeflag, guest.ErrNotRegular)
+	return fmt.Errorf("unsupported entry type %q: %w", h.Typeflag, guest.ErrNotRegular)
 }
 
 func (u *unpacking) parents(dir string) error {
@@ -148,11 +148,11 @@ func (u *unpacking) file(name string, h *tar.Header, content io.Reader) error {
 }
 
 func (u *unpacking) finish() error {
-	for i := len(u.dirs) - 1; i >= 0; i-- { // a closed directory after what is in it
+	for i := len(u.dirs) - 1; i >= 0; i-- { // a directory's own mode last, as it may deny access
 		h := u.dirs[i]
 		info, err := u.root.Lstat(h.Name)
 		if err != nil || !info.IsDir() {
-			continue // the archive itself has put something else there
+			continue // the archive has replaced it by something else
 		}
 		if h.Name != "." {
 			if err := u.root.Chmod(h.Name, permissions(h)); err != nil {
