@@ -83,7 +83,7 @@ func readHello(in *bufio.Reader) (Hello, error) {
 		return Hello{}, fmt.Errorf("%w: the other end did not send a guest's greeting", ErrClosed)
 	}
 	if h.Protocol != protocol {
-		return Hello{}, fmt.Errorf("%w: the guest speaks protocol %d, this program %d: both must be the same build of deepswe",
+		return Hello{}, fmt.Errorf("%w: the guest speaks protocol %d, this program %d: they must be the same build",
 			ErrClosed, h.Protocol, protocol)
 	}
 	return h, nil

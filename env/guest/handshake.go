@@ -130,7 +130,7 @@ func (l *Line) install(c *connection, peer uint64) error {
 	}
 	if peer < l.confirmed || peer > l.sent {
 		l.mu.Unlock()
-		return fmt.Errorf("the other end claims to have received %d bytes, which is not between %d and %d", peer, l.confirmed, l.sent)
+		return fmt.Errorf("the other end has received %d bytes, not %d to %d as expected", peer, l.confirmed, l.sent)
 	}
 	l.confirm(peer)
 	c.skip = l.received - c.announced

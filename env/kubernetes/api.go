@@ -17,7 +17,7 @@ import (
 	"deepswe/env"
 )
 
-// The time limits of requests. A busy API server takes seconds to answer; one that restarts on a managed cluster is
+// Time limits of requests. A busy API server takes seconds to answer; on a managed cluster, one that restarts is
 // away for a minute or two.
 const (
 	requestTimeout = 30 * time.Second
@@ -26,21 +26,21 @@ const (
 	retryLongest   = 10 * time.Second
 )
 
-// requestsAtOnce is how many requests to one API server may be under way, watches and streams left out.
+// requestsAtOnce limits the concurrent requests to one API server, not counting watches and streams.
 const requestsAtOnce = 32
 
-// request is one call of the API.
+// request is one call to the API.
 type request struct {
 	method string
 	path   string
 	query  url.Values
 	body   any // encoded as JSON, unless nil
 	into   any // the answer is decoded into it, unless nil
-	// once forbids to repeat the request after a failure.
+	// once forbids repeating the request after a failure.
 	once bool
 }
 
-// call carries a request out, and repeats it while the server is away or asks for patience.
+// call sends a request, and repeats it while the server is unreachable or asks to retry later.
 func (c *cluster) call(ctx context.Context, r request) error {
 	began := time.Now()
 	for try := 1; ; try++ {
@@ -57,22 +57,23 @@ func (c *cluster) call(ctx context.Context, r request) error {
 	}
 }
 
-// jitter is between half of a duration and the whole of it.
+// jitter returns a random duration between half of d and d.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// patience is how long an error may take to go away by itself; 0 where it will not. A server that has just started
-// knows no roles yet, so a refusal counts as an error of the moment where requests have been allowed before.
+// patience returns how long to keep retrying after an error; 0 if retrying cannot help. A server that has just
+// started does not know any roles yet, so a refusal is considered temporary if the server has allowed requests
+// before.
 func (c *cluster) patience(err error) time.Duration {
 	const settling = 20 * time.Second
 	refusal, ok := errors.AsType[*statusError](err)
 	if !ok {
-		return outageTimeout // the connection failed
+		return outageTimeout // not an answer of the server: the connection failed
 	}
 	switch refusal.Code {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
 		return outageTimeout
-	case http.StatusUnauthorized: // a plugin or a file may have brought another token by now
+	case http.StatusUnauthorized: // a credential plugin or file may have a new token by now
 		if c.allowed.Load() {
 			return settling
 		}
@@ -84,7 +85,7 @@ func (c *cluster) patience(err error) time.Duration {
 	return 0
 }
 
-// callOnce carries a request out. wait is how long the server wants to be left alone.
+// callOnce sends a request once. wait is how long the server asks to wait before the next try.
 func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, err error) {
 	select {
 	case c.requests <- struct{}{}:
@@ -113,7 +114,7 @@ func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, 
 		return 0, err
 	}
 	if err := json.NewDecoder(answer.Body).Decode(r.into); err != nil {
-		return 0, fmt.Errorf("%s %s: read the answer: %w", r.method, r.path, err)
+		return 0, fmt.Errorf("%s %s: read the response: %w", r.method, r.path, err)
 	}
 	return 0, nil
 }
@@ -138,7 +139,7 @@ func (c *cluster) send(ctx context.Context, r request) (*http.Response, error) {
 	return c.http.Do(req)
 }
 
-// address is a URL of the API.
+// address returns the URL of an API path.
 func (c *cluster) address(path string, query url.Values) string {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
@@ -146,7 +147,7 @@ func (c *cluster) address(path string, query url.Values) string {
 	return u.String()
 }
 
-// readStatus reads the refusal that an answer is.
+// readStatus decodes the API server's error response.
 func readStatus(answer *http.Response) error {
 	refusal := &statusError{}
 	said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
@@ -160,7 +161,7 @@ func readStatus(answer *http.Response) error {
 	return refusal
 }
 
-// retryAfter is how long a server wants to be left alone, with some jitter.
+// retryAfter returns how long the server asks to wait, plus some jitter.
 func retryAfter(answer *http.Response) time.Duration {
 	seconds, err := strconv.Atoi(answer.Header.Get("Retry-After"))
 	if err != nil || seconds <= 0 {
@@ -170,7 +171,7 @@ func retryAfter(answer *http.Response) time.Duration {
 	return wait + rand.N(wait/2+1)
 }
 
-// refused returns the code of the API server's refusal; 0 for other errors.
+// refused returns the HTTP status code of the API server's error, or 0 for other errors.
 func refused(err error) int {
 	if refusal, ok := errors.AsType[*statusError](err); ok {
 		return refusal.Code
@@ -184,7 +185,7 @@ func (c *cluster) leases() string {
 	return "/apis/coordination.k8s.io/v1/namespaces/" + c.namespace + "/leases"
 }
 
-// listPods lists the pods with a label, in pages.
+// listPods lists the pods that match a label selector, page by page.
 func (c *cluster) listPods(ctx context.Context, selector string) (all []pod, version string, err error) {
 	query := url.Values{"labelSelector": {selector}, "limit": {"500"}}
 	for {
@@ -200,7 +201,7 @@ func (c *cluster) listPods(ctx context.Context, selector string) (all []pod, ver
 	}
 }
 
-// deletePod removes a pod at once. It is no error when it is gone already.
+// deletePod deletes a pod without a grace period. It succeeds if the pod no longer exists.
 func (c *cluster) deletePod(ctx context.Context, name, uid string) error {
 	type preconditions struct {
 		UID string `json:"uid"`
@@ -214,7 +215,7 @@ func (c *cluster) deletePod(ctx context.Context, name, uid string) error {
 	}
 	err := c.call(ctx, request{method: http.MethodDelete, path: c.pods() + "/" + name, body: options})
 	if code := refused(err); code == http.StatusNotFound || code == http.StatusConflict {
-		return nil // conflict: another pod has the name by now
+		return nil // conflict: the name now belongs to another pod
 	}
 	return err
 }

@@ -17,49 +17,49 @@ import (
 	"deepswe/env"
 )
 
-// cluster is one namespace of one cluster, and what this provider has in it.
+// cluster is one namespace of one cluster, with this provider's pods in it.
 type cluster struct {
 	context, namespace string
 	options            Options
 	log                *slog.Logger
 	owner, hostname    string
-	life               context.Context // ends with the provider
+	life               context.Context // ends when the provider is closed
 	work               *sync.WaitGroup // counts background work
 	guests             *guests
 	inside             bool // this process runs in a pod of the cluster
 
 	base *url.URL
-	// http is for requests, upgrade opens streams.
+	// http sends requests; upgrade opens streams.
 	http, upgrade *http.Client
-	requests      chan struct{} // one token for each request under way
-	starts        chan struct{} // one for each pod that is being started
-	dials         *pace         // of streams that may be too early
+	requests      chan struct{} // a semaphore of requestsAtOnce
+	starts        chan struct{} // a semaphore of startsAtOnce
+	dials         *pace         // limits attempts to reach guests that may not run yet
 
-	allowed atomic.Bool  // the server has granted a request
+	allowed atomic.Bool  // whether the server has allowed a request before
 	skew    atomic.Int64 // how far the server's clock is ahead, in nanoseconds
 
 	begun   sync.Once
 	tidied  sync.Once
-	leasing sync.Mutex // held while the lease is made
+	leasing sync.Mutex // held while the lease is created
 
 	mu        sync.Mutex
 	mode      mode
-	refusal   error // of the network, which is not tried again soon
+	refusal   error // the last error of a network that could not be closed
 	refusedAt time.Time
-	lease     *lease // nil until it is there
+	lease     *lease // nil until it is created
 	followed  map[string]*watched
-	freed     chan struct{} // closed and replaced when a pod of ours is gone
+	freed     chan struct{} // closed and replaced when one of our pods is gone
 	orphans   map[string]string
 	originals map[string]*original
-	learnt    time.Duration // how long pods took from their node to their guest
+	learnt    time.Duration // estimated time from a pod's scheduling to a working guest
 }
 
-// watched is a pod of ours that the watch follows.
+// watched is one of our pods, kept up to date by the watch.
 type watched struct {
-	created bool // the server has said so, before the list that is being compared with
-	pod     *pod // as last seen; nil before that
+	created bool // the server confirmed its creation
+	pod     *pod // its last known state; nil before the first
 	gone    bool
-	change  chan struct{} // closed and replaced with every change
+	change  chan struct{} // closed and replaced at every change
 }
 
 func newCluster(context, namespace string) *cluster {
@@ -70,13 +70,13 @@ func newCluster(context, namespace string) *cluster {
 	}
 }
 
-// where names the cluster for people.
+// where names the cluster in messages.
 func (c *cluster) where() string { return c.context + ", namespace " + c.namespace }
 
-// now is the server's time, as far as it is known.
+// now returns the server's time, as far as it is known.
 func (c *cluster) now() time.Time { return time.Now().Add(time.Duration(c.skew.Load())) }
 
-// begin starts what goes on for as long as the provider lives.
+// begin starts the provider's background work in this cluster.
 func (c *cluster) begin() {
 	c.begun.Do(func() {
 		c.work.Go(c.follow)
@@ -84,7 +84,7 @@ func (c *cluster) begin() {
 	})
 }
 
-// register lets the watch follow a pod. It is called before the pod is created.
+// register adds a pod to the watch. It must be called before the pod is created.
 func (c *cluster) register(name string) *watched {
 	w := &watched{change: make(chan struct{})}
 	c.mu.Lock()
@@ -101,7 +101,7 @@ func (c *cluster) unregister(name string) {
 	c.freed = make(chan struct{})
 }
 
-// placed counts our pods that have a node.
+// placed counts our pods that have been scheduled to a node.
 func (c *cluster) placed() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,14 +114,14 @@ func (c *cluster) placed() int {
 	return n
 }
 
-// look returns what is known of a pod, and a channel that is closed when that changes.
+// look returns a pod's last known state, and a channel that is closed when it changes.
 func (c *cluster) look(w *watched) (p *pod, gone bool, change <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return w.pod, w.gone, w.change
 }
 
-// saw takes a new state of a pod; nil when it is gone.
+// saw records a pod's new state, or nil when the pod is gone.
 func (c *cluster) saw(name string, p *pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +138,7 @@ func (c *cluster) saw(name string, p *pod) {
 	w.change = make(chan struct{})
 }
 
-// follow keeps the state of our pods up to date: one list, then one watch, for all of them.
+// follow keeps the state of all our pods up to date with one list and one watch.
 func (c *cluster) follow() {
 	for failures := 0; c.life.Err() == nil; {
 		began := time.Now()
@@ -156,7 +156,7 @@ func (c *cluster) follow() {
 	}
 }
 
-// followOnce lists the pods, and then watches them until the server cannot go on from where it was.
+// followOnce lists the pods and then watches them until the server cannot continue the watch.
 func (c *cluster) followOnce() error {
 	c.mu.Lock()
 	expected := map[string]*watched{}
@@ -195,10 +195,11 @@ func (c *cluster) followOnce() error {
 	return nil
 }
 
-// errExpired says that the server has forgotten the version from which a watch was to go on.
-var errExpired = errors.New("the version is too old")
+// errExpired reports that the server no longer has the version from which a watch was to continue.
+var errExpired = errors.New("the resource version is too old")
 
-// watch follows the changes since a version, until the server ends the stream. It returns the version that it came to.
+// watch follows the changes since a version, until the server ends the stream, and returns the last version it has
+// seen.
 func (c *cluster) watch(version string) (string, error) {
 	const longest = 5 * time.Minute
 	seconds := int((longest - rand.N(time.Minute)) / time.Second)
@@ -250,10 +251,10 @@ func (c *cluster) watch(version string) (string, error) {
 	}
 }
 
-// dialsPerSecond bounds the attempts to reach guests that may not run yet.
+// dialsPerSecond limits the attempts to reach guests that may not run yet.
 const dialsPerSecond = 60
 
-// pace lets a number of things happen each second.
+// pace limits how often something happens per second.
 type pace struct {
 	mu    sync.Mutex
 	every time.Duration
@@ -262,7 +263,7 @@ type pace struct {
 
 func newPace(perSecond int) *pace { return &pace{every: time.Second / time.Duration(perSecond)} }
 
-// wait waits for a turn.
+// wait waits for the caller's turn.
 func (p *pace) wait(ctx context.Context) error {
 	p.mu.Lock()
 	now := time.Now()

@@ -14,38 +14,39 @@ import (
 	"deepswe/env"
 )
 
-// Options say which clusters to use and how. The zero value uses the current context of the user's KUBECONFIG, or the
-// cluster that this process runs in.
+// Options selects clusters and configures the pods in them. The zero value uses the current context of the user's
+// KUBECONFIG, or the cluster that this process runs in.
 type Options struct {
-	// Contexts are names of the KUBECONFIG's contexts: the current one when empty. Sandboxes are spread over all.
+	// Contexts are contexts of the KUBECONFIG; if empty, the current one. Sandboxes are spread over all of them.
 	Contexts []string
-	// Namespaces are used in each context: the context's own when empty.
+	// Namespaces are used in each context; if empty, the context's own.
 	Namespaces []string
-	// Executable is a static Linux build of deepswe for the nodes' architecture, see package program.
+	// Executable is a static Linux build of deepswe for the nodes' architecture; see package program.
 	Executable string
-	// Log gets the errors of background work; nil logs nothing.
+	// Log receives the errors of background work; nil discards them.
 	Log *slog.Logger
-	// Warm is how many sandboxes [Provider.Prefetch] keeps ready: none when 0.
+	// Warm is how many sandboxes [Provider.Prefetch] keeps ready; 0 means none.
 	Warm int
-	// Limits are those of a sandbox whose spec names none; where these are zero, too, the defaults of env.Limits.
+	// Limits replace zero limits of a spec. Where they are zero as well, the defaults of env.Limits apply.
 	Limits env.Limits
-	// Pods is what the pods are like.
+	// Pods configures the pods.
 	Pods Pods
 	// config replaces the KUBECONFIG in tests.
 	config *rest.Config
 }
 
-// Pods is what a user says about the pods of sandboxes. The zero value works.
+// Pods are the user's settings for the pods of sandboxes. The zero value works.
 type Pods struct {
-	// GuestImage is an image with a deepswe of the same build, by which the guest is brought into pods. Without one it is
-	// sent through the API server into each pod, which takes a shell in the image.
+	// GuestImage is an image that contains the same build of deepswe, from which an init container copies the
+	// guest. Without it, the guest is sent to each pod through the API server, which requires a shell in the task's
+	// image.
 	GuestImage string `yaml:"guest_image"`
-	// GuestPath is where deepswe is in that image: /deepswe when empty.
+	// GuestPath is the path of deepswe in GuestImage; /deepswe if empty.
 	GuestPath string `yaml:"guest_path"`
-	// PullPolicy is that of all containers: the cluster's default when empty.
+	// PullPolicy is the image pull policy of all containers; if empty, the cluster's default.
 	PullPolicy  string   `yaml:"pull_policy"`
 	PullSecrets []string `yaml:"pull_secrets"`
-	// RuntimeClass is a sandboxed runtime, such as gVisor or Kata.
+	// RuntimeClass selects a sandboxed runtime, such as gVisor or Kata.
 	RuntimeClass  string            `yaml:"runtime_class"`
 	PriorityClass string            `yaml:"priority_class"`
 	Scheduler     string            `yaml:"scheduler"`
@@ -53,21 +54,21 @@ type Pods struct {
 	Tolerations   []Toleration      `yaml:"tolerations"`
 	Labels        map[string]string `yaml:"labels"`
 	Annotations   map[string]string `yaml:"annotations"`
-	// ServiceAccount is the pods'; its token never enters them.
+	// ServiceAccount is the service account of the pods. Its token is not mounted into them.
 	ServiceAccount string `yaml:"service_account"`
-	// Requests is the share of a sandbox's limits that is reserved for it on a node: 0.1 when 0.
+	// Requests is the fraction of a sandbox's limits that is requested from the scheduler; 0 means 0.1.
 	Requests float64 `yaml:"requests"`
-	// Lifetime is the longest that a pod may live, whatever happens to its owner: 12 hours when 0.
+	// Lifetime is the longest that a pod may run, whatever happens to its owner; 0 means 12 hours.
 	Lifetime time.Duration `yaml:"lifetime"`
-	// NodeWait is how long a pod may wait for a node that has room, such as one that an autoscaler adds. Without it, a
-	// pod waits for the end of other sandboxes only.
+	// NodeWait is how long a pod may wait for a node with enough room, for example one that an autoscaler adds.
+	// Without it, a pod waits only for other sandboxes to end.
 	NodeWait time.Duration `yaml:"node_wait"`
-	// ProcessLimit says that the nodes' kubelets have a podPidsLimit of a sandbox's size. Kubernetes has no such field,
-	// so it cannot be found out.
+	// ProcessLimit declares that the nodes' kubelets set podPidsLimit to a sandbox's process limit. The API does
+	// not reveal it, so deepswe cannot check.
 	ProcessLimit bool `yaml:"process_limit"`
 }
 
-// accessError says why a cluster cannot be used, and how to fix that.
+// accessError says why a cluster cannot be used, and how to fix it.
 type accessError struct {
 	where, reason, remedy string
 	err                   error
@@ -93,7 +94,7 @@ func (e *accessError) Fix() (problem, fix string) {
 // Unwrap makes every accessError an env.ErrInfrastructure.
 func (e *accessError) Unwrap() []error { return []error{env.ErrInfrastructure, e.err} }
 
-// connect makes a cluster of a context and a namespace; both may be empty.
+// connect prepares access to one namespace of one context. Either may be empty, for the default.
 func connect(o Options, context, namespace string) (*cluster, error) {
 	config, ns := o.config, namespace
 	if config == nil {
@@ -105,7 +106,7 @@ func connect(o Options, context, namespace string) (*cluster, error) {
 		}
 		if err != nil {
 			return nil, &accessError{cmp.Or(context, "current context"), "there is no usable configuration",
-				"kubectl config get-contexts shows the contexts of KUBECONFIG; choose one with --kube-context", err}
+				"kubectl config get-contexts lists the contexts of KUBECONFIG; choose one with --kube-context", err}
 		}
 		if context == "" {
 			if raw, err := loader.RawConfig(); err == nil {
@@ -118,13 +119,13 @@ func connect(o Options, context, namespace string) (*cluster, error) {
 	c.inside = inside
 	config = rest.CopyConfig(config)
 	config.UserAgent = "deepswe"
-	config.Timeout = 0 // each request has its own
+	config.Timeout = 0 // each request has its own timeout
 	var err error
 	if c.base, _, err = rest.DefaultServerUrlFor(config); err == nil {
 		c.http, err = rest.HTTPClientFor(config)
 	}
 	if err == nil {
-		// A WebSocket is opened over HTTP/1.1.
+		// WebSockets need HTTP/1.1.
 		upgrade := rest.CopyConfig(config)
 		upgrade.NextProtos = []string{"http/1.1"}
 		c.upgrade, err = rest.HTTPClientFor(upgrade)
@@ -136,19 +137,19 @@ func connect(o Options, context, namespace string) (*cluster, error) {
 	return c, nil
 }
 
-// reachable explains why a request to a cluster failed.
+// unreachable explains why a request to a cluster failed.
 func (c *cluster) unreachable(err error) error {
 	test := "kubectl --context " + c.context + " -n " + c.namespace + " get pods has to work"
 	switch refused(err) {
 	case 0:
 		return &accessError{c.where(), "the API server cannot be reached", test, err}
 	case http.StatusUnauthorized:
-		return &accessError{c.where(), "the credentials are refused: expired, or of another cluster", "log in again; " + test,
+		return &accessError{c.where(), "the credentials are refused: they have expired, or are for another cluster", "log in again; " + test,
 			err}
 	case http.StatusForbidden:
-		return &accessError{c.where(), "the user may not do that", "apply the Role that deepswe doctor prints", err}
+		return &accessError{c.where(), "the user lacks permission", "apply the Role that deepswe doctor prints", err}
 	}
-	return &accessError{c.where(), "the API server refuses", test, err}
+	return &accessError{c.where(), "the API server refuses the request", test, err}
 }
 
 // discard closes a cluster's idle connections.

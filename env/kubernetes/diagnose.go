@@ -16,7 +16,7 @@ import (
 	"deepswe/env/owner"
 )
 
-// Diagnose implements env.Diagnoser: what each cluster is, and what it lets this user do.
+// Diagnose implements env.Diagnoser. It reports each cluster's version, and what this user may do in it.
 func (p *Provider) Diagnose(ctx context.Context) []env.Finding {
 	var findings []env.Finding
 	for _, c := range p.clusters {
@@ -34,12 +34,12 @@ func (p *Provider) Diagnose(ctx context.Context) []env.Finding {
 	return findings
 }
 
-// Sample implements env.Diagnoser. What images a cluster has cannot be known, so it is a small public one.
+// Sample implements env.Diagnoser. It uses a small public image, because it cannot know which images a cluster has.
 func (p *Provider) Sample(context.Context) (s env.Spec, lacking string, err error) {
 	return env.Spec{Image: "docker.io/library/busybox:stable"}, "", nil
 }
 
-// mostSkew is how far the clocks may differ before leases are judged wrongly.
+// mostSkew is how far the clocks may differ without leases being misjudged.
 const mostSkew = 30 * time.Second
 
 func (c *cluster) diagnoseServer(ctx context.Context) env.Finding {
@@ -58,7 +58,7 @@ func (c *cluster) diagnoseServer(ctx context.Context) env.Finding {
 	return f
 }
 
-// rights are what the Role in docs/kubernetes.md allows.
+// rights are the permissions that the Role in docs/kubernetes.md grants.
 func rights() []access {
 	var all []access
 	for _, r := range []struct {
@@ -77,7 +77,7 @@ func rights() []access {
 	return all
 }
 
-// Role is the Role that a user of the namespace needs, as kubectl apply takes it.
+// Role returns the Role that a user of the namespace needs, as a kubectl apply command.
 func Role(namespace string) string {
 	return `kubectl apply -f - <<'END'
 apiVersion: rbac.authorization.k8s.io/v1
@@ -115,13 +115,13 @@ func (c *cluster) diagnoseRole(ctx context.Context) env.Finding {
 	work.Wait()
 	for _, err := range failures {
 		if err != nil {
-			f.Status, f.Detail = env.Skipped, "the rights of this user could not be looked up: "+err.Error()
+			f.Status, f.Detail = env.Skipped, "the permissions of this user could not be checked: "+err.Error()
 			return f
 		}
 	}
 	lacking = slices.DeleteFunc(lacking, func(s string) bool { return s == "" })
 	if len(lacking) == 0 {
-		f.Detail = "this user has every right that sandboxes take"
+		f.Detail = "this user has all permissions that sandboxes require"
 		return f
 	}
 	f.Status, f.Detail, f.Fix = env.Failed, "this user may not "+strings.Join(lacking, ", "), Role(c.namespace)
@@ -135,7 +135,7 @@ func (c *cluster) diagnoseQuota(ctx context.Context) env.Finding {
 		method: http.MethodGet, path: "/api/v1/namespaces/" + c.namespace + "/resourcequotas", into: &list, once: true,
 	})
 	if err != nil {
-		f.Status, f.Detail = env.Skipped, "the quota could not be looked up: "+err.Error()
+		f.Status, f.Detail = env.Skipped, "the quota could not be read: "+err.Error()
 		return f
 	}
 	var parts []string
@@ -144,7 +144,7 @@ func (c *cluster) diagnoseQuota(ctx context.Context) env.Finding {
 			hard, used := q.Status.Hard[resource], cmp.Or(q.Status.Used[resource], "0")
 			parts = append(parts, fmt.Sprintf("%s %s of %s", resource, used, hard))
 			if used == hard {
-				f.Status, f.Fix = env.Warning, "sandboxes wait until there is room; to have more, raise the ResourceQuota "+
+				f.Status, f.Fix = env.Warning, "sandboxes wait until there is room; to run more at once, raise the ResourceQuota "+
 					q.Metadata.Name
 			}
 		}
@@ -155,7 +155,7 @@ func (c *cluster) diagnoseQuota(ctx context.Context) env.Finding {
 	return f
 }
 
-// diagnosePodSecurity asks the server, without creating anything, how much a pod may be.
+// diagnosePodSecurity asks the server with dry runs which privileges a pod may have.
 func (c *cluster) diagnosePodSecurity(ctx context.Context) env.Finding {
 	f := env.Finding{Check: name + " pods", Status: env.OK}
 	var refusals []string
@@ -174,13 +174,13 @@ func (c *cluster) diagnosePodSecurity(ctx context.Context) env.Finding {
 		}
 		switch l {
 		case levelFull:
-			f.Detail = "the guest may remove the network's interfaces, so the network is off under any network plugin"
+			f.Detail = "the guest may delete network interfaces, so it can close the network under any network plugin"
 		case levelBaseline:
-			f.Status, f.Detail = env.Warning, "the namespace forbids NET_ADMIN, so a NetworkPolicy has to close the network"
+			f.Status, f.Detail = env.Warning, "the namespace forbids NET_ADMIN, so only a NetworkPolicy can close the network"
 		case levelRestricted:
 			f.Status, f.Detail = env.Warning, "the namespace forbids root and NET_ADMIN: "+
-				"commands are the guest's own user, and "+
-				"a NetworkPolicy has to close the network"
+				"commands run as the guest's own user, and "+
+				"only a NetworkPolicy can close the network"
 		}
 		if l > levelFull {
 			f.Fix = "kubectl label namespace " + c.namespace + " --overwrite pod-security.kubernetes.io/enforce=privileged, " +

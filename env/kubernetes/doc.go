@@ -1,22 +1,22 @@
-// Package kubernetes starts sandboxes as pods, in one namespace of a cluster or in several.
+// Package kubernetes starts sandboxes as pods, in one or several namespaces and clusters.
 //
-// It takes no operator, no image of its own, no port and no registry: a Role in a namespace is enough. A [Provider] and
-// its sandboxes are safe for concurrent use.
+// It needs no operator, image, port or registry of its own: a Role in a namespace is enough. A [Provider] and its
+// sandboxes are safe for concurrent use.
 //
 // # A sandbox
 //
-// A pod has one container of the task's image, whose first process is the guest. The guest comes with an init container
-// from a guest image, or is sent through the image's shell. The host reaches it over one stream for the whole life of
-// the sandbox: an exec that starts a bridge, which hands its standard input and output over to the guest. (What the
-// first process itself would print is kept in the node's log, and is lost to the host when the kubelet restarts.) When
-// a stream breaks, another goes on where it ended, see [guest.Line]: restarts of the kubelet and of the API server
-// interrupt no call.
+// A pod has one container of the task's image, whose first process is the guest. An init container copies the guest
+// from a guest image, or else the guest is sent through the image's shell. The host talks to it over one stream for the
+// whole life of the sandbox: an exec that starts a bridge, which passes its standard input and output to the guest. (An
+// attach to the first process would not do: its output goes through the node's log, and is lost when the kubelet
+// restarts.) If a stream breaks, another continues where it ended (see [guest.Line]), so that no call fails when the
+// kubelet or the API server restarts.
 //
-// The network is closed before the first command: the guest, or the init container, removes the pod's interface and
-// gives the right to do so up. Where the namespace forbids that, a NetworkPolicy has to close it, and the guest makes
-// sure that nothing answers; else the start is refused.
+// The network is closed before the first command: the guest or the init container deletes the pod's interface and then
+// drops the privilege to do so. If the namespace forbids that, a NetworkPolicy has to close the network; the guest
+// checks that nothing answers, and otherwise the start fails.
 //
-// # What is in a namespace
+// # Objects in a namespace
 //
 //	label deepswe.owner          the provider: machine.pid.start time.nonce, see package owner
 //	label deepswe.kind           sandbox, original
@@ -25,13 +25,12 @@
 //	annotation deepswe.rollout   Spec.Rollout
 //	annotation deepswe.host      the owner's host name, for people
 //
-// Several things remove a pod whose owner is dead, each by itself:
+// Each of these removes a pod whose owner is dead, independently of the others:
 //
-//   - The guest ends when the host hangs up, and when it has heard nothing of it for five minutes.
-//   - Every pod belongs to the provider's Lease, and the Lease to the pod that the provider runs in, if any: the
-//
-// cluster     collects what belongs to something that is gone.
-//   - The Lease is renewed every thirty seconds. The first start of the next provider, and [Provider.Reap], remove what
+//   - The guest ends when the host closes the line, and when it has received nothing from the host for five minutes.
+//   - The provider's Lease owns its pods, and the pod that the provider runs in, if any, owns the Lease: the cluster
+//     deletes what an object owns together with it.
+//   - The Lease is renewed every thirty seconds. The next provider's first start, and [Provider.Reap], delete what
 //     belongs to dead processes of this machine, and to owners elsewhere whose Lease is stale.
 //   - activeDeadlineSeconds ends a pod that nothing else has ended.
 package kubernetes

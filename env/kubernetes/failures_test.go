@@ -26,8 +26,8 @@ func TestStartFailures(t *testing.T) {
 		is      error
 		says    string
 	}{
-		"an image that is not there": {image: "deepswe-test:nowhere", is: env.ErrNoImage, says: "may not be pulled"},
-		"no name of an image":        {image: "No Image", is: env.ErrNoImage, says: "is not the name of an image"},
+		"an image that is not there": {image: "deepswe-test:nowhere", is: env.ErrNoImage, says: "forbids pulling it"},
+		"no name of an image":        {image: "No Image", is: env.ErrNoImage, says: "is not a valid image name"},
 		"an image without a shell": {image: "kubelab.invalid/pause:1", is: env.ErrUnsupported,
 			says: "kubernetes.guest_image"},
 		"no node": {options: Options{Pods: Pods{NodeSelector: map[string]string{"pool": "nowhere"}}}, image: busybox,

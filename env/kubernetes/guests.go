@@ -18,7 +18,7 @@ import (
 	"deepswe/env/program"
 )
 
-// guests is the program that becomes the guest in every pod. It is looked for, and compressed, when it is needed first.
+// guests provides the program that becomes the guest in every pod. It is found, and compressed, when first needed.
 type guests struct {
 	executable string
 
@@ -27,7 +27,7 @@ type guests struct {
 	packed []byte
 }
 
-// arch is the architecture of the nodes that sandboxes run on: that of this program.
+// arch is the architecture of the nodes that run sandboxes, assumed to be this program's.
 const arch = runtime.GOARCH
 
 func (g *guests) find() (program.Program, error) {
@@ -40,7 +40,7 @@ func (g *guests) find() (program.Program, error) {
 	return g.binary, err
 }
 
-// pack returns the program compressed.
+// pack returns the compressed program.
 func (g *guests) pack() ([]byte, error) {
 	binary, err := g.find()
 	if err != nil {
@@ -66,13 +66,14 @@ func (g *guests) pack() ([]byte, error) {
 		return nil, err
 	}
 	if n != binary.Size {
-		return nil, fmt.Errorf("guest: %s has changed while it was read", binary.Path)
+		return nil, fmt.Errorf("guest: %s changed while it was being read", binary.Path)
 	}
 	g.packed = packed.Bytes()
 	return g.packed, nil
 }
 
-// sendScript receives the guest on standard input, and goes on as a bridge to it. It says first which form it can take.
+// sendScript receives the guest on standard input, and then becomes a bridge to it. It first prints which
+// compression it supports.
 const sendScript = `cd ` + guestDir + ` || exit 1
 if [ -x deepswe ]; then echo have
 elif command -v gzip >/dev/null 2>&1; then
@@ -80,10 +81,10 @@ elif command -v gzip >/dev/null 2>&1; then
 else echo raw; head -c %d >part.$$ && chmod 555 part.$$ && mv part.$$ deepswe; fi &&
 exec ` + guestPath + ` ` + guest.Arg + ` --bridge ` + bridgeName
 
-// bridgeCommand leads to the guest of a pod.
+// bridgeCommand returns the command that connects to a pod's guest.
 func bridgeCommand() []string { return []string{guestPath, guest.Arg, "--bridge", bridgeName} }
 
-// inject opens a stream to a pod's guest, and brings the guest there first.
+// inject sends the guest to a pod and opens a stream to it.
 func (c *cluster) inject(ctx context.Context, pod string) (io.ReadWriteCloser, error) {
 	packed, err := c.guests.pack()
 	if err != nil {
@@ -109,7 +110,7 @@ func (c *cluster) inject(ctx context.Context, pod string) (io.ReadWriteCloser, e
 		case "raw":
 			err = sendFile(s, binary)
 		default:
-			err = fmt.Errorf("the shell in the image said %.100q", form)
+			err = fmt.Errorf("unexpected output of the image's shell: %.100q", form)
 		}
 	}
 	if err != nil {
@@ -131,7 +132,7 @@ func sendFile(s io.Writer, binary program.Program) error {
 	return inPieces(s, io.LimitReader(f, binary.Size))
 }
 
-// inPieces writes a stream in messages of a size that no proxy refuses.
+// inPieces copies a stream in messages that are small enough for every proxy.
 func inPieces(to io.Writer, from io.Reader) error {
 	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 32<<10))
 	return err

@@ -16,8 +16,8 @@ const leaseInterval = 30 * time.Second
 // defaultStale is how long an owner on another machine may be silent before it counts as dead: four renewals.
 const defaultStale = 4 * leaseInterval
 
-// takeLease makes the lease, once: the sign that this provider is alive, and the owner of its pods. A pod without its
-// lease is removed by the cluster itself.
+// takeLease creates the lease, once. It shows that this provider is alive, and it owns the provider's pods: the
+// cluster deletes a pod whose lease is gone.
 func (c *cluster) takeLease(ctx context.Context) error {
 	c.leasing.Lock()
 	defer c.leasing.Unlock()
@@ -28,7 +28,7 @@ func (c *cluster) takeLease(ctx context.Context) error {
 		return nil
 	}
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/version", into: &versionInfo{}}); err != nil {
-		return err // and the server's clock is known from now on
+		return err // the response has also set the clock skew
 	}
 	now := &microTime{c.now()}
 	made := &lease{}
@@ -51,7 +51,7 @@ func (c *cluster) takeLease(ctx context.Context) error {
 	return nil
 }
 
-// driver is the pod that this process runs in, if it runs in the cluster, as the owner of its lease.
+// driver returns the pod that this process runs in, if any, as the owner of the lease.
 func (c *cluster) driver(ctx context.Context) []ownerReference {
 	if !c.inside || c.hostname == "" {
 		return nil
@@ -59,13 +59,13 @@ func (c *cluster) driver(ctx context.Context) []ownerReference {
 	var self pod
 	err := c.call(ctx, request{method: http.MethodGet, path: c.pods() + "/" + c.hostname, into: &self, once: true})
 	if err != nil {
-		c.log.Debug("the pod of this process is not known", "cluster", c.where(), "error", err)
+		c.log.Debug("cannot find this process's own pod", "cluster", c.where(), "error", err)
 		return nil
 	}
 	return []ownerReference{{APIVersion: "v1", Kind: "Pod", Name: self.Metadata.Name, UID: self.Metadata.UID}}
 }
 
-// ownerReferences make the cluster remove pods whose lease is gone.
+// ownerReferences make the cluster delete the pods when the lease is gone.
 func (c *cluster) ownerReferences() []ownerReference {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,20 +77,20 @@ func (c *cluster) ownerReferences() []ownerReference {
 	}}
 }
 
-// tidy removes what dead runs left.
+// tidy removes what dead runs left behind.
 func (c *cluster) tidy() {
 	ctx, cancel := context.WithTimeout(c.life, 2*time.Minute)
 	defer cancel()
 	left, err := c.reap(ctx, env.ReapOptions{})
 	if len(left) > 0 {
-		c.log.Info("removed what dead runs left", "cluster", c.where(), "things", len(left))
+		c.log.Info("removed what dead runs left behind", "cluster", c.where(), "things", len(left))
 	}
 	if err != nil && c.life.Err() == nil {
-		c.log.Warn("reaping what dead runs left", "cluster", c.where(), "error", err)
+		c.log.Warn("removing what dead runs left behind", "cluster", c.where(), "error", err)
 	}
 }
 
-// keepLease renews the lease while the provider lives, and does what was left for later.
+// keepLease renews the lease while the provider is open, and retries postponed deletions.
 func (c *cluster) keepLease() {
 	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
@@ -108,7 +108,7 @@ func (c *cluster) keepLease() {
 	}
 }
 
-// renewLease says that this provider is alive.
+// renewLease renews the lease, which shows that this provider is alive.
 func (c *cluster) renewLease(ctx context.Context) error {
 	c.leasing.Lock()
 	defer c.leasing.Unlock()
@@ -126,12 +126,12 @@ func (c *cluster) renewLease(ctx context.Context) error {
 	made := &lease{}
 	err := c.call(ctx, request{method: http.MethodPut, path: path, body: next, into: made})
 	switch refused(err) {
-	case http.StatusConflict: // an answer was lost, or somebody has edited it
+	case http.StatusConflict: // a response was lost, or somebody edited the lease
 		if err = c.call(ctx, request{method: http.MethodGet, path: path, into: made}); err != nil {
 			return err
 		}
 	case http.StatusNotFound:
-		made, err = nil, nil // removed by hand: the next start makes another
+		made, err = nil, nil // deleted by hand: the next start creates another
 	}
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (c *cluster) renewLease(ctx context.Context) error {
 	return nil
 }
 
-// dropLease removes the lease.
+// dropLease deletes the lease.
 func (c *cluster) dropLease(ctx context.Context) error {
 	c.leasing.Lock()
 	defer c.leasing.Unlock()
@@ -164,7 +164,7 @@ func (c *cluster) deleteLease(ctx context.Context, name string) error {
 	return err
 }
 
-// retryOrphans deletes the pods that could not be deleted before.
+// retryOrphans deletes the pods whose deletion failed before.
 func (c *cluster) retryOrphans(ctx context.Context) {
 	c.mu.Lock()
 	again := c.orphans

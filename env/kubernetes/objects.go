@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The parts of the API's objects that this package writes or reads. All else that a server sends is passed over.
+// The parts of the API's objects that this package reads or writes. Other fields of responses are ignored.
 
 type metadata struct {
 	Name              string            `json:"name,omitempty"`
@@ -60,7 +60,7 @@ type reference struct {
 	Name string `json:"name"`
 }
 
-// Toleration lets pods run on nodes with a taint.
+// Toleration allows pods on nodes that have a matching taint.
 type Toleration struct {
 	Key      string `json:"key,omitempty" yaml:"key"`
 	Operator string `json:"operator,omitempty" yaml:"operator"`
@@ -191,7 +191,7 @@ type leaseSpec struct {
 	RenewTime            *microTime `json:"renewTime,omitempty"`
 }
 
-// microTime is a time as leases have it: with exactly six digits behind the second.
+// microTime is a time in the format of leases: with exactly six digits after the second.
 type microTime struct{ time.Time }
 
 func (t microTime) MarshalJSON() ([]byte, error) {
@@ -238,7 +238,7 @@ type versionInfo struct {
 	GitVersion string `json:"gitVersion"`
 }
 
-// statusError is a refusal of the API server.
+// statusError is an error response of the API server.
 type statusError struct {
 	Status  string `json:"status"`
 	Message string `json:"message"`

@@ -16,18 +16,18 @@ import (
 	"deepswe/env/guest"
 )
 
-// original is a second pod of an image, in which nothing of an agent ever runs, so that the files of the image can be
-// read from it. It is kept for all sandboxes of the image, until it has not been used for a while.
+// original is a second pod of an image that no agent ever uses, for reading the image's original files. All
+// sandboxes of the image share it, and it is removed when it has been idle for a while.
 type original struct {
 	mu      sync.Mutex
-	sandbox *Sandbox // nil until it is needed
+	sandbox *Sandbox // nil until needed
 	used    time.Time
 }
 
-// originalKept is how long a pod for original files is kept without being used.
+// originalKept is how long an idle pod for original files is kept.
 const originalKept = 10 * time.Minute
 
-// Original implements env.Origin: the content of a file of the image, or the target of a symbolic link.
+// Original implements env.Origin. It returns the content of a file in the image, or the target of a symbolic link.
 func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	spec := s.launch.spec
 	if spec.CopyIn != "" {
@@ -47,12 +47,12 @@ func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 		if err == nil || again || ctx.Err() != nil || !errors.Is(err, guest.ErrClosed) {
 			return data, err
 		}
-		// The pod has ended meanwhile: it can be made again at any time.
+		// The pod has ended meanwhile. It will be started again when needed.
 		_ = o.close(ctx)
 	}
 }
 
-// originalOf returns the place for the original files of a spec's image.
+// originalOf returns the entry for the original files of a spec's image.
 func (c *cluster) originalOf(s env.Spec) *original {
 	s.Run, s.Rollout, s.Limits = "", "", env.Limits{}
 	key, _ := json.Marshal(s) // strings and numbers can always be encoded
@@ -66,7 +66,7 @@ func (c *cluster) originalOf(s env.Spec) *original {
 	return o
 }
 
-// open starts the pod, where there is none. The caller holds mu.
+// open starts the pod if it does not run. The caller holds mu.
 func (o *original) open(ctx context.Context, c *cluster, s env.Spec) error {
 	o.used = time.Now()
 	if o.sandbox != nil {
@@ -93,7 +93,7 @@ func (o *original) close(ctx context.Context) error {
 	return sandbox.Close(ctx)
 }
 
-// closeIdleOriginals removes the pods for original files that have not been used for a while.
+// closeIdleOriginals removes the pods for original files that have been idle for a while.
 func (c *cluster) closeIdleOriginals(ctx context.Context) {
 	for _, o := range c.allOriginals() {
 		if !o.mu.TryLock() {
@@ -128,7 +128,7 @@ func (c *cluster) allOriginals() []*original {
 	return all
 }
 
-// readOriginal reads one file. A symbolic link is not followed.
+// readOriginal reads one file without following a symbolic link.
 func readOriginal(ctx context.Context, s *Sandbox, at string) ([]byte, error) {
 	const most = 4 << 30
 	data, _, err := s.Read(ctx, at, env.ReadOptions{Limit: most, NoFollow: true})

@@ -14,7 +14,7 @@ import (
 	"deepswe/env/owner"
 )
 
-// Where the guest is in a pod.
+// Paths and names of the guest in a pod.
 const (
 	mainContainer  = "sandbox"
 	guestContainer = "guest"
@@ -23,7 +23,7 @@ const (
 	bridgeName     = "deepswe"
 )
 
-// The labels and annotations of pods and leases. Annotations hold what a label's alphabet does not.
+// Labels and annotations of pods and leases. Annotations hold values with characters that labels cannot have.
 const (
 	labelOwner   = "deepswe.owner"   // owner.Owner with dots, and a nonce
 	labelKind    = "deepswe.kind"    // kindSandbox, kindOriginal
@@ -34,34 +34,35 @@ const (
 	annotationHost    = "deepswe.host"
 )
 
-// What our pods are for.
+// The purposes of our pods.
 const (
 	kindSandbox  = "sandbox"
 	kindOriginal = "original" // original files are read from it
 )
 
-// level is what a namespace's Pod Security admission lets a sandbox be.
+// level is the most privileged kind of pod that a namespace's Pod Security admission accepts.
 type level int
 
 const (
-	// levelFull lets the guest remove the pod's network interfaces.
+	// levelFull lets the guest delete the pod's network interfaces.
 	levelFull level = iota
-	// levelBaseline has no right over the network.
+	// levelBaseline has no privileges over the network.
 	levelBaseline
-	// levelRestricted has no user root, and so no user of their own for commands.
+	// levelRestricted has no root user, so commands run as the guest's own user.
 	levelRestricted
 )
 
 func (l level) String() string { return [...]string{"privileged", "baseline", "restricted"}[l] }
 
-// mode is how sandboxes are started in a cluster. It is found out by the first start that is refused.
+// mode is how sandboxes are started in a cluster. It starts at the most privileged and is lowered when the cluster
+// refuses a pod.
 type mode struct {
 	level level
-	// probe is set where the network's interfaces cannot be removed, so that a NetworkPolicy has to keep it closed.
+	// probe is set if the network interfaces cannot be deleted, so that only a NetworkPolicy can close the network.
 	probe bool
 }
 
-// network is the guest's --network.
+// network returns the value of the guest's --network.
 func (m mode) network(s env.Spec) string {
 	switch {
 	case s.Network:
@@ -72,20 +73,20 @@ func (m mode) network(s env.Spec) string {
 	return "delete"
 }
 
-// restrictedUser is the user of everything in a pod where root is forbidden, and of a repository that is copied in.
+// restrictedUser runs everything in pods that must not have a root user, and owns the copied repository there.
 const restrictedUser = 1000
 
-// launch describes a pod that is about to be started.
+// launch describes a pod to be started.
 type launch struct {
 	kind string
 	name string
 	spec env.Spec
 	mode mode
-	// build is the hash of the program that the guest has to be.
+	// build is the hash that the guest's program must have.
 	build string
 }
 
-// manifest is the pod of a launch.
+// manifest returns the pod of a launch.
 func (c *cluster) manifest(l launch) pod {
 	o := c.options.Pods
 	lifetime := cmp.Or(o.Lifetime, 12*time.Hour)
@@ -119,7 +120,7 @@ func (c *cluster) manifest(l launch) pod {
 			SecurityContext:               &podSecurity{SeccompProfile: &seccomp{"RuntimeDefault"}},
 			Volumes: []volume{
 				{Name: "guest", EmptyDir: &emptyDir{}},
-				// Files in memory use up the sandbox's memory, the guest's included.
+				// Files in memory count towards the sandbox's memory limit.
 				{Name: "shm", EmptyDir: &emptyDir{Medium: "Memory", SizeLimit: quantity(min(64<<20, c.limits(l.spec).Memory/4))}},
 			},
 		},
@@ -139,11 +140,12 @@ func (c *cluster) manifest(l launch) pod {
 	return p
 }
 
-// waitForGuest is what a pod without a guest image starts with: it waits until the guest has been sent, and becomes it.
+// waitForGuest is the first command of a pod without a guest image: it waits until the guest has been sent, and
+// executes it.
 const waitForGuest = `i=0; until [ -x ` + guestPath + ` ]; do i=$((i+1)); [ $i -gt 6000 ] && exit 1; ` +
 	`sleep 0.05 2>/dev/null || sleep 1; done; exec ` + guestPath + ` "$@"`
 
-// sandboxContainer is the container that commands run in.
+// sandboxContainer returns the container that runs the guest and commands.
 func (c *cluster) sandboxContainer(l launch) container {
 	command := []string{guestPath}
 	if c.options.Pods.GuestImage == "" {
@@ -159,7 +161,7 @@ func (c *cluster) sandboxContainer(l launch) container {
 			{Name: "guest", MountPath: guestDir, ReadOnly: c.options.Pods.GuestImage != ""},
 			{Name: "shm", MountPath: "/dev/shm"},
 		},
-		// What a guest that cannot start says is in the pod's status then.
+		// If the guest cannot start, its last output becomes part of the pod's status.
 		TerminationMessagePolicy: "FallbackToLogsOnError",
 	}
 	if l.mode.level == levelRestricted && l.spec.CopyIn != "" {
@@ -172,13 +174,13 @@ func (c *cluster) sandboxContainer(l launch) container {
 	return sandbox
 }
 
-// guestArguments are the guest's, in the container that commands run in.
+// guestArguments returns the guest's arguments in the container that runs commands.
 func (c *cluster) guestArguments(l launch) []string {
 	args := []string{
 		guest.Arg, "--listen", bridgeName, "--dir", l.spec.Dir, "--build", l.build, "--silence", silence.String(),
 	}
 	if c.options.Pods.GuestImage != "" {
-		args[6] = "@" + guestPath + ".sha256" // what the image really brought
+		args[6] = "@" + guestPath + ".sha256" // the hash of the program that the image contains
 	}
 	switch {
 	case l.mode.level == levelRestricted:
@@ -196,8 +198,8 @@ func (c *cluster) guestArguments(l launch) []string {
 	return append(args, c.limits(l.spec).DiskArguments()...)
 }
 
-// installContainer copies the guest from its image, and removes the network's interfaces, so that the container with
-// the commands never has the right to.
+// installContainer returns the init container that copies the guest from its image and deletes the network
+// interfaces, so that the container with the commands never has the privilege to.
 func (c *cluster) installContainer(l launch) container {
 	path := cmp.Or(c.options.Pods.GuestPath, "/deepswe")
 	command := []string{path, guest.Arg, "--install", guestPath}
@@ -212,7 +214,7 @@ func (c *cluster) installContainer(l launch) container {
 	}
 }
 
-// networkRights are the capabilities for the container that removes the network's interfaces.
+// networkRights returns the capabilities of the container that deletes the network interfaces.
 func (c *cluster) networkRights(l launch, container string) []string {
 	by := mainContainer
 	if c.options.Pods.GuestImage != "" {
@@ -224,8 +226,8 @@ func (c *cluster) networkRights(l launch, container string) []string {
 	return nil
 }
 
-// security is a container's security context. The guest gives up what it does not need before the first command, and
-// commands have no capability at all.
+// security returns a container's security context. The guest drops what it does not need before the first command;
+// commands have no capabilities.
 func security(m mode, more []string) *containerSecurity {
 	s := &containerSecurity{
 		AllowPrivilegeEscalation: new(false), RunAsUser: new(int64(0)), RunAsGroup: new(int64(0)),
@@ -242,14 +244,14 @@ func security(m mode, more []string) *containerSecurity {
 	return s
 }
 
-// limits are a spec's, with the defaults filled in.
+// limits returns a spec's limits with defaults for those that are zero.
 func (c *cluster) limits(s env.Spec) env.Limits { return s.Limits.WithDefaults(c.options.Limits) }
 
-// besideDisk is what a pod's disk takes beyond what its commands may write: the guest, and its own limit's slack. The
-// guest ends commands that write too much; the node ends the whole pod.
+// besideDisk is added to a pod's disk limit: it covers the guest and some slack. If commands write too much, the
+// guest should kill them before the node evicts the whole pod.
 const besideDisk = 1 << 30
 
-// resources are a container's limits, and the share of them that is reserved.
+// resources returns a container's limits, and the requests derived from them.
 func (c *cluster) resources(l launch) resources {
 	most := c.limits(l.spec)
 	share := cmp.Or(c.options.Pods.Requests, 0.1)
@@ -267,10 +269,10 @@ func (c *cluster) resources(l launch) resources {
 
 func quantity(bytes int64) string { return strconv.FormatInt(bytes, 10) }
 
-// escape keeps the cluster from replacing $(NAME) in commands and variables.
+// escape keeps the cluster from expanding $(NAME) in commands and variables.
 func escape(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// podName is what kubectl get pods shows.
+// podName returns a unique name that tells users of kubectl get pods what the pod is for.
 func podName(kind string, s env.Spec) string {
 	name := strings.ToLower(cmp.Or(s.Rollout, s.Run))
 	name = strings.Trim(invalidInName.ReplaceAllString(name[:min(len(name), 40)], "-"), "-")
@@ -283,5 +285,5 @@ func podName(kind string, s env.Spec) string {
 	return "deepswe-" + name + owner.Nonce()
 }
 
-// invalidInName are the characters that a pod's name cannot have, and the dash.
+// invalidInName matches the characters that a pod's name must not contain, and dashes.
 var invalidInName = regexp.MustCompile(`[^a-z0-9]+`)

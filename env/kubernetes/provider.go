@@ -18,17 +18,17 @@ import (
 	"deepswe/env/warm"
 )
 
-// name is the word of --env.
+// name is the value of --env.
 const name = "kubernetes"
 
-// Provider starts sandboxes as pods, in one namespace of a cluster or in several.
+// Provider starts sandboxes as pods, in one or several namespaces and clusters.
 type Provider struct {
 	options  Options
 	log      *slog.Logger
 	clusters []*cluster
 	warm     *warm.Pool[*Sandbox]
 
-	// life ends with Close, and with it the background work, which work counts.
+	// life ends at Close, and with it the background work, which work counts.
 	life context.Context
 	end  context.CancelFunc
 	work sync.WaitGroup
@@ -39,7 +39,8 @@ var (
 	_ env.Diagnoser = (*Provider)(nil)
 )
 
-// New connects to the clusters. It fails when none can be used; of several, those that cannot are left out.
+// New connects to the clusters. If some cannot be used, it logs that and leaves them out; if none can be used, it
+// fails.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{options: o, log: o.Log}
 	if p.log == nil {
@@ -72,18 +73,18 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, errors.Join(failures...)
 	}
 	for _, err := range failures {
-		p.log.Warn("kubernetes cluster out of use", "error", err)
+		p.log.Warn("kubernetes cluster cannot be used", "error", err)
 	}
 	return p, nil
 }
 
-// place is a cluster that may be used, or why not.
+// place is a cluster, or the reason why it cannot be used.
 type place struct {
 	cluster *cluster
 	err     error
 }
 
-// places are the clusters of the options: each namespace in each context.
+// places returns the clusters that the options select: each namespace in each context.
 func (p *Provider) places() []place {
 	whose := strings.ReplaceAll(owner.This().String(), "/", ".") + "." + owner.Nonce()
 	hostname, _ := os.Hostname()
@@ -102,7 +103,7 @@ func (p *Provider) places() []place {
 	return all
 }
 
-// orNone is a list with one empty word, where there is none.
+// orNone returns list, or a list of one empty string if it is empty.
 func orNone(list []string) []string {
 	if len(list) == 0 {
 		return []string{""}
@@ -110,10 +111,10 @@ func orNone(list []string) []string {
 	return list
 }
 
-// oldestMinor is the minor version of the first Kubernetes whose exec speaks the protocol.
+// oldestMinor is the minor version of the first Kubernetes release whose exec supports streamProtocol.
 const oldestMinor = 30
 
-// greet makes sure that a cluster answers, and is not too old.
+// greet checks that a cluster answers and is not too old.
 func (p *Provider) greet(ctx context.Context, c *cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -131,11 +132,11 @@ func (c *cluster) version(ctx context.Context) (v versionInfo, err error) {
 	return v, c.call(ctx, request{method: http.MethodGet, path: "/version", into: &v, once: true})
 }
 
-// Name is the word of --env.
+// Name returns "kubernetes", the value of --env.
 func (p *Provider) Name() string { return name }
 
-// Capabilities are those of a start that succeeds: a pod whose network cannot be closed is refused. Kubernetes has no
-// limit on the processes of a pod, so there is one only where the user says that the nodes have it.
+// Capabilities returns what a successful Start guarantees: if the network cannot be closed, Start fails. Pods have
+// no process limit of their own, so there is one only if Pods.ProcessLimit says that the nodes enforce it.
 func (p *Provider) Capabilities() env.Capabilities {
 	return env.Capabilities{
 		Images: true, Isolated: true, NetworkOff: true, MemoryLimit: true, CPULimit: true, DiskLimit: true,
@@ -143,7 +144,7 @@ func (p *Provider) Capabilities() env.Capabilities {
 	}
 }
 
-// Start returns a ready sandbox: one that is kept warm, or a new one in the cluster with the fewest.
+// Start returns a warm sandbox, or starts one in the cluster with the fewest pods.
 func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	s, err := p.accept(s)
 	if err != nil {
@@ -184,18 +185,18 @@ func (p *Provider) boot(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	return nil, errors.Join(failures...)
 }
 
-// load is how many pods a cluster has.
+// load returns how many of our pods a cluster has.
 func (c *cluster) load() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.followed)
 }
 
-// accept fills in a spec's defaults and refuses what cannot be done.
+// accept fills in a spec's defaults, and returns an error if it asks for something unsupported.
 func (p *Provider) accept(s env.Spec) (env.Spec, error) {
 	switch {
 	case s.Image == "" && s.Dockerfile != "":
-		return s, fmt.Errorf("%w: a cluster builds no images: build %s, push it to a registry that the cluster pulls from, "+
+		return s, fmt.Errorf("%w: a cluster cannot build images: build %s, push it to a registry that the cluster pulls from, "+
 			"and name it with --image", env.ErrUnsupported, s.Dockerfile)
 	case s.Image == "":
 		return s, fmt.Errorf("%w: a kubernetes sandbox requires --image (--env bwrap does not)", env.ErrUnsupported)
@@ -212,8 +213,8 @@ func (p *Provider) accept(s env.Spec) (env.Spec, error) {
 	return s, nil
 }
 
-// Prefetch prepares for a Start of the spec: while fewer than Options.Warm sandboxes wait, it starts one, upon which a
-// node pulls the image.
+// Prefetch starts a sandbox for the spec, which makes a node pull the image, if fewer than Options.Warm are
+// waiting.
 func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	s, err := p.accept(s)
 	if err != nil {
@@ -223,7 +224,7 @@ func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	return err
 }
 
-// Close removes what the provider keeps for itself: warm sandboxes, pods for original files, and its leases.
+// Close removes the provider's own objects: warm sandboxes, pods for original files, and leases.
 func (p *Provider) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

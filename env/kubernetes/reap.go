@@ -15,7 +15,7 @@ import (
 	"deepswe/env/owner"
 )
 
-// Reap removes the pods and leases of dead owners in all clusters; with o.All those of living ones, too.
+// Reap deletes the pods and leases of dead owners in all clusters; with o.All, also those of living ones.
 func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
 	var left []env.Leftover
 	var failures error
@@ -26,7 +26,7 @@ func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover,
 	return left, failures
 }
 
-// inventory lists the pods and leases of all deepswe processes in a namespace at one moment.
+// inventory is a snapshot of the pods and leases of all deepswe processes in a namespace.
 type inventory struct {
 	c        *cluster
 	pods     []pod
@@ -37,7 +37,7 @@ type inventory struct {
 func (c *cluster) inventory(ctx context.Context) (*inventory, error) {
 	i := &inventory{c: c, verdicts: map[string]bool{}}
 	var leases leaseList
-	// Leases first: a pod that is made meanwhile has a lease that is listed already, or is too young to be judged.
+	// Leases first: a pod created in between has a lease that is already listed, or is too young to be judged.
 	err := c.call(ctx, request{
 		method: http.MethodGet, path: c.leases(), query: url.Values{"labelSelector": {labelOwner}}, into: &leases,
 	})
@@ -49,7 +49,8 @@ func (c *cluster) inventory(ctx context.Context) (*inventory, error) {
 	return i, err
 }
 
-// lives reports whether an owner is alive: one on this machine by its process, another by its lease.
+// lives reports whether an owner is alive. Owners on this machine are looked up among its processes, others are
+// judged by their lease.
 func (i *inventory) lives(who string, stale time.Duration) bool {
 	if who == i.c.owner {
 		return true
@@ -70,7 +71,7 @@ func (i *inventory) judge(who string, stale time.Duration) bool {
 			return false
 		}
 	}
-	// An owner without a lease counts by its youngest pod.
+	// An owner without a lease is judged by its youngest pod.
 	var last time.Time
 	for _, l := range i.leases {
 		if l.Metadata.Labels[labelOwner] == who && l.Spec.RenewTime != nil && l.Spec.RenewTime.After(last) {
@@ -85,8 +86,8 @@ func (i *inventory) judge(who string, stale time.Duration) bool {
 	return i.c.now().Sub(last) < stale
 }
 
-// The server may still be carrying out requests of a process that was killed. So a reaping that found something looks
-// again, until there is nothing more.
+// The server may still be processing requests of a killed process, so after removing something, reap looks again
+// until it finds nothing.
 const (
 	reapRounds = 10
 	reapPause  = 200 * time.Millisecond
@@ -116,7 +117,7 @@ func (c *cluster) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, 
 	}
 }
 
-// reap removes what an inventory finds. Leases go last: until then, other reapers judge by them.
+// reap removes what is in the inventory and should go. Leases go last, because other reapers judge by them.
 func (i *inventory) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
 	var left []env.Leftover
 	var removals []func() error
@@ -139,7 +140,7 @@ func (i *inventory) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover
 	return left, i.carryOut(o, removals)
 }
 
-// carryOut removes things, a few at a time.
+// carryOut performs the removals, reapAtOnce at a time.
 func (i *inventory) carryOut(o env.ReapOptions, removals []func() error) error {
 	if o.DryRun {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// Sandbox is a running pod. Its methods are carried out by the guest, over a line that outlives its streams.
+// Sandbox is a running pod. Its methods are calls to the guest, over a line that survives the loss of its streams.
 type Sandbox struct {
 	*env.GuestSandbox
 
@@ -26,7 +26,7 @@ type Sandbox struct {
 	uid     string
 	watched *watched
 	line    *guest.Line
-	// supervised is closed when nothing looks after the line any more.
+	// supervised is closed when supervise has returned.
 	supervised chan struct{}
 }
 
@@ -36,10 +36,10 @@ func newSandbox(c *cluster, l launch) *Sandbox {
 	return &Sandbox{c: c, launch: l, line: guest.NewLine(heartbeat), supervised: make(chan struct{})}
 }
 
-// Pod is the pod's name.
+// Pod returns the pod's name.
 func (s *Sandbox) Pod() string { return s.launch.name }
 
-// abandon removes what a failed start has begun.
+// abandon removes what a failed start has created.
 func (s *Sandbox) abandon(ctx context.Context) error {
 	if s.GuestSandbox != nil {
 		_ = s.Client.Close()
@@ -50,7 +50,7 @@ func (s *Sandbox) abandon(ctx context.Context) error {
 	return s.delete(ctx)
 }
 
-// remove is what Close does after it has hung up.
+// remove is the part of Close that follows closing the client.
 func (s *Sandbox) remove(ctx context.Context) error {
 	<-s.supervised
 	return s.delete(ctx)
@@ -58,7 +58,7 @@ func (s *Sandbox) remove(ctx context.Context) error {
 
 const removeTimeout = 30 * time.Second
 
-// delete deletes the pod. What cannot be deleted now is tried again later.
+// delete deletes the pod. If that fails, it is retried later in the background.
 func (s *Sandbox) delete(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
@@ -98,7 +98,7 @@ func (s *Sandbox) supervise(lost <-chan error) {
 			if s.hungUp() {
 				return
 			}
-			s.c.log.Debug("the stream to a sandbox was lost", "pod", s.launch.name, "why", why)
+			s.c.log.Debug("lost the stream to a sandbox", "pod", s.launch.name, "why", why)
 			var err error
 			if lost, err = s.reconnect(ctx, why); err != nil {
 				s.line.Fail(err)
@@ -122,7 +122,7 @@ func (s *Sandbox) hungUp() bool {
 	}
 }
 
-// reconnect opens another stream to the guest. Its error says why there is no guest any more.
+// reconnect opens another stream to the guest. Its error says why the sandbox is lost.
 func (s *Sandbox) reconnect(ctx context.Context, why error) (lost <-chan error, err error) {
 	const first, longest = 50 * time.Millisecond, 10 * time.Second
 	deadline := time.Now().Add(silence)
@@ -132,7 +132,7 @@ func (s *Sandbox) reconnect(ctx context.Context, why error) (lost <-chan error, 
 		}
 		if lost, err = s.attach(ctx, false); err == nil {
 			if try > 1 {
-				s.c.log.Debug("a sandbox answers again", "pod", s.launch.name, "tries", try)
+				s.c.log.Debug("reconnected to a sandbox", "pod", s.launch.name, "tries", try)
 			}
 			return lost, nil
 		}
@@ -140,7 +140,7 @@ func (s *Sandbox) reconnect(ctx context.Context, why error) (lost <-chan error, 
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case time.Now().After(deadline):
-			return nil, fmt.Errorf("the stream to the pod %s was lost (%w), and no other could be opened for %v: %w",
+			return nil, fmt.Errorf("the stream to the pod %s was lost (%w) and could not be opened again for %v: %w",
 				s.launch.name, why, silence, err)
 		}
 		_, _, change := s.c.look(s.watched)
@@ -154,8 +154,8 @@ func (s *Sandbox) reconnect(ctx context.Context, why error) (lost <-chan error, 
 	}
 }
 
-// end returns how the pod has ended; nil while it runs, as far as is known. The watch is late by up to a second, and so
-// are the nodes, so after some tries the server is asked.
+// end returns why the pod has ended, or nil if it is not known to have ended. Nodes and the watch report changes up
+// to a second late, so after a few tries it asks the server.
 func (s *Sandbox) end(ctx context.Context, try int) error {
 	p, gone, _ := s.c.look(s.watched)
 	if p != nil {
@@ -163,7 +163,7 @@ func (s *Sandbox) end(ctx context.Context, try int) error {
 			return err
 		}
 	}
-	deleted := &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "somebody else has deleted it",
+	deleted := &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "it was deleted by somebody else",
 		kind: env.ErrInfrastructure}
 	if gone {
 		return deleted
@@ -181,10 +181,10 @@ func (s *Sandbox) end(ctx context.Context, try int) error {
 	case err == nil:
 		return ended(&asked)
 	}
-	return nil // what cannot be asked is no news of the pod
+	return nil // a failed request says nothing about the pod
 }
 
-// copyAndPrepare copies the repository into a started sandbox, and prepares it, as the spec says.
+// copyAndPrepare copies the repository into a started sandbox and runs the spec's Prepare commands.
 func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
 	if s.launch.spec.CopyIn != "" {
 		if err := s.copyIn(ctx); err != nil {
@@ -201,13 +201,13 @@ func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
 	if s.launch.spec.CopyIn == "" || h.CommandUID == h.UID {
 		return nil
 	}
-	// The command user must be able to change the files that the guest's user made.
+	// The command user must be able to change the files that the guest's user created.
 	return s.RunPrepare(ctx, []string{
 		fmt.Sprintf("chown -hR %d:%d -- %s", h.CommandUID, h.CommandGID, env.ShellQuote(s.launch.spec.Dir)),
 	})
 }
 
-// copyIn copies the spec's repository into the sandbox, as one compressed stream.
+// copyIn copies the spec's repository into the sandbox as one compressed stream.
 func (s *Sandbox) copyIn(ctx context.Context) error {
 	r, w := io.Pipe()
 	var packing sync.WaitGroup

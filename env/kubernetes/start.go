@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,20 +14,18 @@ import (
 )
 
 const (
-	// startsAtOnce is how many pods are started at once in a cluster; those that wait for room do not count.
+	// startsAtOnce limits the pods that are being started at once in a cluster, not counting those that wait for
+	// room.
 	startsAtOnce = 64
-	// startTimeout is how long a pod with a node may take to start, its image's pull left out.
+	// startTimeout is how long a pod may take to start after it was scheduled, not counting the image pull.
 	startTimeout = 3 * time.Minute
-	// tryEvery is the time between two attempts to reach a guest: a node reports that a container runs up to a second
-	// late.
-	tryEvery = 150 * time.Millisecond
-	// heartbeat is how often a stream that has nothing to say gives a sign of life: balancers cut some after 20 seconds.
+	// heartbeat is how often an idle stream is probed. Some load balancers cut streams after 20 idle seconds.
 	heartbeat = 15 * time.Second
-	// silence is how long a guest waits for a host that is gone before it ends.
+	// silence is how long a guest waits for a lost host before it ends.
 	silence = 5 * time.Minute
 )
 
-// start starts a sandbox. What is copied in and run in it comes later, in copyAndPrepare.
+// start starts a sandbox. copyAndPrepare copies and prepares the repository afterwards.
 func (c *cluster) start(ctx context.Context, kind string, s env.Spec) (*Sandbox, error) {
 	c.begin()
 	if err := c.takeLease(ctx); err != nil {
@@ -55,10 +52,11 @@ func (c *cluster) start(ctx context.Context, kind string, s env.Spec) (*Sandbox,
 	}
 }
 
-// networkPause is how long a cluster that could not keep the network closed is not asked again.
+// networkPause is how long starts fail at once after a cluster could not close the network.
 const networkPause = time.Minute
 
-// refusedNetwork returns the error of the last start if that was about the network, and was not long ago.
+// refusedNetwork returns the error of a recent start whose network could not be closed, if this start would need
+// the same.
 func (c *cluster) refusedNetwork(m mode, s env.Spec) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,12 +66,12 @@ func (c *cluster) refusedNetwork(m mode, s env.Spec) error {
 	return c.refusal
 }
 
-// retreat chooses a weaker way of starting pods after one was refused, and reports whether there is any.
+// retreat lowers the cluster's mode after a pod was refused, and reports whether there is a mode left to try.
 func (c *cluster) retreat(m mode, s env.Spec, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mode != m {
-		return true // another start has found out already
+		return true // another start has already lowered it
 	}
 	if e, ok := errors.AsType[*PodError](err); ok && e.Reason == "NetworkOpen" {
 		c.refusal, c.refusedAt = err, time.Now()
@@ -90,13 +88,13 @@ func (c *cluster) retreat(m mode, s env.Spec, err error) bool {
 	default:
 		return false
 	}
-	c.log.Info("sandboxes are started with fewer rights", "cluster", c.where(), "level", c.mode.level.String(),
+	c.log.Info("starting sandboxes with fewer privileges", "cluster", c.where(), "level", c.mode.level.String(),
 		"interfaces", map[bool]string{true: "stay", false: "go"}[c.mode.probe || c.mode.level > levelFull], "why", err)
 	return true
 }
 
-// failed marks an error of the cluster as an infrastructure failure. Those of the task, and those that say already what
-// they are, stay as they are.
+// failed marks an error of the cluster as an infrastructure failure. Errors of the task, and errors that are
+// already classified, are returned as they are.
 func (c *cluster) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("start sandbox: %w", context.Cause(ctx))
@@ -126,13 +124,13 @@ func (c *cluster) failed(ctx context.Context, err error) error {
 		return c.unreachable(err)
 	case refusal.Code == http.StatusForbidden, refusal.Code == http.StatusUnprocessableEntity,
 		refusal.Code == http.StatusBadRequest:
-		// A LimitRange, a policy, an invalid name: the same pod will be refused again.
+		// A LimitRange, a policy or an invalid name: the same pod would be refused again.
 		return fmt.Errorf("start sandbox in %s: %w: the cluster refuses the pod: %w", c.where(), env.ErrUnsupported, err)
 	}
 	return fmt.Errorf("start sandbox in %s: %w: %w", c.where(), env.ErrInfrastructure, err)
 }
 
-// boot creates a pod and greets its guest. When ctx ends early, the pod is removed before boot returns.
+// boot creates a pod and connects to its guest. If it fails, it removes the pod.
 func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	s := newSandbox(c, l)
 	s.watched = c.register(l.name)
@@ -160,7 +158,7 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	case err = <-connected:
 	case err = <-trouble:
 		cancel()
-		_ = <-connected //nolint:staticcheck // of no interest next to the trouble
+		_ = <-connected //nolint:staticcheck // trouble explains the failure better
 	}
 	if err != nil {
 		return nil, err
@@ -173,15 +171,15 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	}
 	s.GuestSandbox = env.NewGuestSandbox(client, s.remove)
 	if said := client.Hello().Build; said != l.build {
-		return nil, fmt.Errorf("%w: the guest in the image %s is another build of deepswe (%.12s, not %.12s)",
+		return nil, fmt.Errorf("%w: the guest in the image %s is a different build of deepswe (%.12s, not %.12s)",
 			env.ErrUnsupported, c.options.Pods.GuestImage, said, l.build)
 	}
 	c.work.Go(func() { s.supervise(lost) })
 	return s, nil
 }
 
-// create creates a pod, when the quota has room. release gives the place among those that start back; it may be called
-// more than once.
+// create creates a pod as soon as the quota has room. release returns the pod's slot among those being started; it
+// may be called more than once.
 func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err error) {
 	for waits := 1; ; waits++ {
 		select {
@@ -194,12 +192,12 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 		freed := c.freed
 		c.mu.Unlock()
 		var made pod
-		// A request that is cut short could leave a pod that nobody knows of, so it does not end with ctx.
+		// Cancelling the request could leave an unknown pod behind, so it does not end with ctx.
 		during, cancel := context.WithTimeout(context.WithoutCancel(ctx), outageTimeout)
 		err := c.call(during, request{method: http.MethodPost, path: c.pods(), body: c.manifest(s.launch), into: &made})
 		cancel()
 		switch {
-		case err == nil, refused(err) == http.StatusConflict && !overQuota(err): // conflict: an answer was lost
+		case err == nil, refused(err) == http.StatusConflict && !overQuota(err): // conflict: the response to a first try was lost
 			c.mu.Lock()
 			s.watched.created, s.uid = true, made.Metadata.UID
 			c.mu.Unlock()
@@ -225,21 +223,46 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 	}
 }
 
-// overQuota reports whether a pod was refused because a quota is used up for now. One that is larger than the whole
-// quota never fits.
+// overQuota reports whether a pod was refused because a quota is currently used up. It is false for a pod that is
+// larger than the whole quota.
 func overQuota(err error) bool {
 	refusal, ok := errors.AsType[*statusError](err)
 	if !ok || refusal.Code != http.StatusForbidden && refusal.Code != http.StatusConflict {
 		return false
 	}
 	if refusal.Code == http.StatusConflict {
-		return strings.Contains(refusal.Message, "resourcequotas") // two pods were counted at once
+		return strings.Contains(refusal.Message, "resourcequotas") // two pods were counted at the same time
 	}
 	return strings.Contains(refusal.Message, "exceeded quota") && !largerThanQuota(refusal.Message)
 }
 
-// oversee follows a pod that is being started, and reports when that is in vain. waits is called when the pod waits for
-// something that takes no place among those that start.
+// largerThanQuota reports whether a quota refused a pod although none of a resource is used, so that the pod can
+// never fit: "requested: memory=4Gi, used: memory=0, limited: memory=2Gi".
+func largerThanQuota(message string) bool {
+	values := map[string]string{}
+	for _, part := range []string{"requested: ", "used: ", "limited: "} {
+		_, rest, ok := strings.Cut(message, part)
+		if !ok {
+			return false
+		}
+		for _, word := range strings.FieldsFunc(strings.SplitN(rest, ": ", 2)[0], func(r rune) bool {
+			return r == ',' || r == ' '
+		}) {
+			if key, value, ok := strings.Cut(word, "="); ok {
+				values[part+key] = value
+			}
+		}
+	}
+	for key, value := range values {
+		if resource, ok := strings.CutPrefix(key, "used: "); ok && value == "0" && values["requested: "+resource] != "" {
+			return true // refused although nothing is used
+		}
+	}
+	return false
+}
+
+// oversee follows a pod that is being started, and reports when the start cannot succeed. It calls waits when the
+// pod waits for a node, so that it does not occupy a slot.
 func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan error {
 	trouble := make(chan error, 1)
 	c.work.Go(func() {
@@ -256,11 +279,11 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan 
 			}
 			switch {
 			case err == nil && gone:
-				err = &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "somebody else has deleted it",
+				err = &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "it was deleted by somebody else",
 					kind: env.ErrInfrastructure}
 			case err == nil && !placed.IsZero() && time.Since(placed) > startTimeout:
 				err = &PodError{Pod: s.launch.name, Reason: "Slow", kind: env.ErrInfrastructure,
-					Text: fmt.Sprintf("its guest has not answered within %v of being placed on node %s", startTimeout,
+					Text: fmt.Sprintf("its guest did not answer within %v of being scheduled on node %s", startTimeout,
 						p.Spec.NodeName)}
 			}
 			if err != nil {
@@ -284,7 +307,7 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan 
 	return trouble
 }
 
-// pulling reports whether a pod waits for an image. A large one takes its time.
+// pulling reports whether a pod may still be pulling an image, because no container runs yet.
 func pulling(p *pod) bool {
 	if p.Status == nil {
 		return false
@@ -295,113 +318,4 @@ func pulling(p *pod) bool {
 		}
 	}
 	return true
-}
-
-// reach connects the line of a new pod as soon as its guest can be reached.
-func (s *Sandbox) reach(ctx context.Context) (lost <-chan error, err error) {
-	c := s.c
-	var since time.Time
-	for try := 0; ; try++ {
-		p, gone, change := c.look(s.watched)
-		if gone {
-			<-ctx.Done() // the overseer says why
-			return nil, context.Cause(ctx)
-		}
-		if p == nil || p.Spec.NodeName == "" {
-			select {
-			case <-change:
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			}
-			continue
-		}
-		if since.IsZero() {
-			since = time.Now()
-			if err := env.Sleep(ctx, c.headStart()); err != nil {
-				return nil, err
-			}
-		}
-		if err := c.dials.wait(ctx); err != nil {
-			return nil, err
-		}
-		if lost, err = s.attach(ctx, c.options.Pods.GuestImage == ""); err == nil {
-			c.learn(time.Since(since))
-			return lost, nil
-		}
-		c.log.Debug("the guest cannot be reached yet", "pod", s.launch.name, "error", err)
-		timer := time.NewTimer(jitter(env.Backoff(try/4+1, tryEvery*4/3, 2*time.Second)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
-	}
-}
-
-// headStart is how long a pod that has just got its node is left alone: attempts that cannot succeed cost the API
-// server and the node more than they bring.
-func (c *cluster) headStart() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.learnt * 6 / 10
-}
-
-func (c *cluster) learn(took time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.learnt == 0, took < c.learnt:
-		c.learnt = took
-	default:
-		c.learnt += (min(took, 10*time.Second) - c.learnt) / 8
-	}
-}
-
-// attach opens a stream to the guest and makes it the line's connection.
-func (s *Sandbox) attach(ctx context.Context, inject bool) (lost <-chan error, err error) {
-	var conn io.ReadWriteCloser
-	if inject {
-		conn, err = s.c.inject(ctx, s.launch.name)
-	} else {
-		conn, err = s.c.exec(ctx, s.launch.name, bridgeCommand()...)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, guest.HandshakeTimeout)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	lost, err = s.line.Attach(conn)
-	if !stop() && err == nil {
-		return nil, context.Cause(ctx)
-	}
-	return lost, err
-}
-
-// largerThanQuota reports whether a quota refuses a pod that it could not take were it empty: "requested: memory=4Gi,
-// used: memory=0, limited: memory=2Gi".
-func largerThanQuota(message string) bool {
-	values := map[string]string{}
-	for _, part := range []string{"requested: ", "used: ", "limited: "} {
-		_, rest, ok := strings.Cut(message, part)
-		if !ok {
-			return false
-		}
-		for _, word := range strings.FieldsFunc(strings.SplitN(rest, ": ", 2)[0], func(r rune) bool {
-			return r == ',' || r == ' '
-		}) {
-			if key, value, ok := strings.Cut(word, "="); ok {
-				values[part+key] = value
-			}
-		}
-	}
-	for key, value := range values {
-		if resource, ok := strings.CutPrefix(key, "used: "); ok && value == "0" && values["requested: "+resource] != "" {
-			return true // refused with nothing used: it will never fit
-		}
-	}
-	return false
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// The channels of a stream: the first byte of every message.
+// The channels of a stream; the first byte of every message is one of them.
 const (
 	channelStdin  = 0
 	channelStdout = 1
@@ -27,24 +27,25 @@ const (
 // streamProtocol is the WebSocket protocol of exec since Kubernetes 1.30.
 const streamProtocol = "v5.channel.k8s.io"
 
-// dialTimeout is how long a stream may take to open. Through a cluster's proxies it can be seconds.
+// dialTimeout limits opening a stream. Through a cluster's proxies it can take seconds.
 const dialTimeout = 20 * time.Second
 
-// stream is standard input and output of a process that the API server has started in a pod. One goroutine reads.
+// stream is the standard input and output of a process that the API server has started in a pod. Only one goroutine
+// may read.
 type stream struct {
 	conn   *websocket.Conn
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	message io.Reader // the rest of the message that is being read
+	message io.Reader // the rest of the current message
 	stderr  bytes.Buffer
 
 	writing sync.Mutex
 	packet  []byte
 }
 
-// exec starts a command in a pod's container. That the API server has accepted it does not mean yet that it runs: it
-// asks the node afterwards.
+// exec starts a command in a pod's container. Success means only that the API server has accepted it; the server
+// contacts the node afterwards.
 func (c *cluster) exec(ctx context.Context, pod string, command ...string) (*stream, error) {
 	query := url.Values{
 		"container": {mainContainer}, "command": command, "stdin": {"true"}, "stdout": {"true"}, "stderr": {"true"},
@@ -66,13 +67,13 @@ func (c *cluster) exec(ctx context.Context, pod string, command ...string) (*str
 		return nil, fmt.Errorf("open a stream: the API server does not speak %s: it is older than Kubernetes 1.30, or a "+
 			"proxy in between changes the request", streamProtocol)
 	}
-	conn.SetReadLimit(-1) // messages are read in pieces
+	conn.SetReadLimit(-1) // no limit: messages are read in pieces
 	s := &stream{conn: conn}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return s, nil
 }
 
-// Read reads standard output. It ends with an error that says how the process ended.
+// Read reads standard output. Its final error says how the process ended.
 func (s *stream) Read(p []byte) (int, error) {
 	for {
 		if s.message != nil {
@@ -91,7 +92,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// next reads messages up to the next one of standard output.
+// next reads messages until one of standard output.
 func (s *stream) next() error {
 	_, r, err := s.conn.Reader(s.ctx)
 	if err != nil {
@@ -121,7 +122,7 @@ func (s *stream) next() error {
 	return err
 }
 
-// withStderr adds what the process said.
+// withStderr adds the process's standard error to err.
 func (s *stream) withStderr(err error) error {
 	if said := strings.TrimSpace(s.stderr.String()); said != "" {
 		return fmt.Errorf("%w: %s", err, said)
@@ -129,10 +130,10 @@ func (s *stream) withStderr(err error) error {
 	return err
 }
 
-// execEnd is how a process that was executed ended.
+// execEnd says how a process ended.
 type execEnd struct {
 	statusError
-	// code is the exit code; -1 where the process was not started or its end is not known.
+	// code is the exit code, or -1 if the process was not started or its end is unknown.
 	code int
 }
 
@@ -143,7 +144,7 @@ func (e *execEnd) Error() string {
 	return e.Message
 }
 
-// endOf reads the last message of a stream.
+// endOf parses the last message of a stream.
 func endOf(said []byte) error {
 	end := &execEnd{code: -1}
 	if err := json.Unmarshal(said, &end.statusError); err != nil {
@@ -171,16 +172,16 @@ func (s *stream) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	if cap(s.packet) > 4<<10 {
-		s.packet = nil // hundreds of streams are idle most of the time
+		s.packet = nil // saves memory: hundreds of streams are mostly idle
 	}
 	return len(p), nil
 }
 
-// Close ends the stream, and with it the process's standard input.
+// Close ends the stream and the process's standard input.
 func (s *stream) Close() error {
 	s.cancel()
 	if err := s.conn.CloseNow(); err != nil && !errors.Is(err, context.Canceled) {
-		return nil //nolint:nilerr // it was closed already
+		return nil //nolint:nilerr // already closed
 	}
 	return nil
 }

@@ -9,31 +9,32 @@ import (
 	"deepswe/env"
 )
 
-// PodError says why a pod does not start, or has ended.
+// PodError says why a pod does not start, or why it has ended.
 type PodError struct {
 	Pod string
-	// Reason is the cluster's word (ErrImagePull, Unschedulable, Evicted, OOMKilled), Text one sentence about it.
+	// Reason is the cluster's reason (ErrImagePull, Unschedulable, Evicted, OOMKilled); Text explains it in a
+	// sentence.
 	Reason, Text string
-	// kind is the sentinel that the error is.
+	// kind is the sentinel that Unwrap returns.
 	kind error
 }
 
 func (e *PodError) Error() string { return fmt.Sprintf("pod %s: %s", e.Pod, e.Text) }
 
-// Unwrap makes a PodError an infrastructure failure; env.ErrExhausted where what ran in the sandbox has ended it, and
-// env.ErrNoImage or env.ErrUnsupported where another try cannot help.
+// Unwrap returns env.ErrExhausted if the sandbox's commands used up its limits, env.ErrNoImage or
+// env.ErrUnsupported if retrying cannot help, and otherwise env.ErrInfrastructure.
 func (e *PodError) Unwrap() error { return e.kind }
 
-// The codes with which a guest ends that could not close the network; see package inside.
+// Exit codes of a guest that could not close the network; see package inside.
 const (
 	exitNetworkStays = 71
 	exitNetworkOpen  = 72
 )
 
-// errNetworkStays says that a pod's interfaces cannot be removed, so that a NetworkPolicy has to do.
+// errNetworkStays reports that a pod's network interfaces cannot be deleted, so that a NetworkPolicy is needed.
 var errNetworkStays = errors.New("the network's interfaces cannot be removed")
 
-// ended returns how a pod's life has ended; nil while it has not.
+// ended returns why a pod has ended, or nil if it has not.
 func ended(p *pod) error {
 	s := p.Status
 	if s == nil {
@@ -50,7 +51,7 @@ func ended(p *pod) error {
 	case "Evicted":
 		return evicted(e, s.Message)
 	case "DeadlineExceeded":
-		e.Text = "it has lived longer than the longest lifetime of a sandbox"
+		e.Text = "it has reached the longest lifetime of a sandbox"
 		return e
 	}
 	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
@@ -63,20 +64,20 @@ func ended(p *pod) error {
 		return e
 	}
 	if p.Metadata.DeletionTimestamp != nil {
-		e.Reason, e.Text = "Deleted", "it is being deleted by somebody else"
+		e.Reason, e.Text = "Deleted", "it was deleted by somebody else"
 		return e
 	}
 	return nil
 }
 
-// disrupted explains what the cluster has done to a pod for reasons of its own.
+// disrupted explains why the cluster ended a pod.
 func disrupted(c condition) string {
 	why := map[string]string{
 		"PreemptionByScheduler":        "it was preempted by a pod of higher priority",
 		"DeletionByTaintManager":       "its node got a taint that it does not tolerate",
 		"EvictionByEvictionAPI":        "it was evicted to drain its node",
 		"DeletionByPodGC":              "its node is gone",
-		"TerminationByKubelet":         "its node ended it: it is short of resources, or shuts down",
+		"TerminationByKubelet":         "its node is short of resources or shutting down",
 		"DeletionByDeviceTaintManager": "a device of its node got a taint",
 	}[c.Reason]
 	if why == "" {
@@ -88,7 +89,7 @@ func disrupted(c condition) string {
 	return why
 }
 
-// evicted tells a node that is short of room from a sandbox that has filled its own.
+// evicted distinguishes a node that is short of space from a sandbox that has filled its own disk.
 func evicted(e *PodError, message string) error {
 	for _, own := range []string{"exceeds the total limit of containers", "exceeded its local ephemeral storage limit",
 		"Usage of EmptyDir volume"} {
@@ -101,7 +102,7 @@ func evicted(e *PodError, message string) error {
 	return e
 }
 
-// terminatedError explains the end of a container.
+// terminatedError explains why a container ended.
 func terminatedError(e *PodError, t *terminated) error {
 	said := lastLine(t.Message)
 	e.Reason = t.Reason
@@ -119,7 +120,7 @@ func terminatedError(e *PodError, t *terminated) error {
 		e.Text = "it cannot start: " + said
 		if strings.Contains(said, "/bin/sh") {
 			e.kind = env.ErrUnsupported
-			e.Text = "its image has no /bin/sh, through which the guest would be sent; to fix: set kubernetes.guest_image in " +
+			e.Text = "its image has no /bin/sh, which is needed to send the guest; to fix: set kubernetes.guest_image in " +
 				"the configuration (docs/kubernetes.md)"
 		}
 	case t.Reason == "ContainerStatusUnknown":
@@ -138,15 +139,14 @@ func lastLine(text string) string {
 	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
-// impediments follows what keeps a pod from starting.
+// impediments tracks what keeps a pod from starting.
 type impediments struct {
-	failures int // of the image's pull, that the cluster goes on trying
+	failures int // failed pulls of the image, which the cluster keeps retrying
 	pulled   string
-	unplaced time.Time // since when no node takes the pod
+	unplaced time.Time // since when no node accepts the pod; zero if scheduled
 }
 
-// watch looks at a pod that is being started. It returns an error when the start is in vain, and for how long to wait
-// for a node at most; 0 where none is being waited for.
+// watch examines a pod that is being started, and returns an error if the start cannot succeed.
 func (i *impediments) watch(p *pod, c *cluster) error {
 	if p.Status == nil {
 		return nil
@@ -180,7 +180,8 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 	return nil
 }
 
-// waiting judges why a container waits. A pull that failed once may succeed: registries have bad moments.
+// waiting returns an error if the reason for which a container waits is final. A pull may fail once, because
+// registries have short outages.
 func (i *impediments) waiting(p *pod, reason, message string) error {
 	e := &PodError{Pod: p.Metadata.Name, Reason: reason, kind: env.ErrInfrastructure}
 	image := p.Spec.Containers[0].Image
@@ -201,9 +202,9 @@ func (i *impediments) waiting(p *pod, reason, message string) error {
 		}
 		e.Text = fmt.Sprintf("the image %s cannot be pulled: %s", image, lastLine(message))
 	case "ErrImageNeverPull":
-		e.kind, e.Text = env.ErrNoImage, fmt.Sprintf("the image %s is not on the node, and may not be pulled", image)
+		e.kind, e.Text = env.ErrNoImage, fmt.Sprintf("the image %s is not on the node, and the pull policy forbids pulling it", image)
 	case "InvalidImageName":
-		e.kind, e.Text = env.ErrNoImage, fmt.Sprintf("%q is not the name of an image", image)
+		e.kind, e.Text = env.ErrNoImage, fmt.Sprintf("%q is not a valid image name", image)
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 		e.Text = "its container cannot be created: " + lastLine(message)
 		if strings.Contains(message, "exec format error") || strings.Contains(message, "no match for platform") {
@@ -215,8 +216,8 @@ func (i *impediments) waiting(p *pod, reason, message string) error {
 	return e
 }
 
-// How long a pod may stay without a node: until one of our other sandboxes ends, where there are any and it is room
-// that lacks.
+// How long a pod may wait for a node: roomWait if room is lacking and one of our other sandboxes may end, otherwise
+// unplacedWait.
 const (
 	unplacedWait = 15 * time.Second
 	roomWait     = 10 * time.Minute

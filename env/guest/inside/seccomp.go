@@ -87,7 +87,8 @@ func filter(sameUser bool) []instruction {
 	if x32 != 0 {
 		program = append(program, instruction{code: bpfAnySet, no: 1, number: x32}, deny(syscall.ENOSYS))
 	}
-	program = append(program, on(sysClone3, deny(syscall.ENOSYS))...) // its flags are in memory, out of reach; C libraries fall back to clone
+	// The flags of clone3 are in memory, where the filter cannot read them. C libraries fall back to clone.
+	program = append(program, on(sysClone3, deny(syscall.ENOSYS))...)
 	for _, number := range []uint32{syscall.SYS_CLONE, syscall.SYS_UNSHARE} {
 		newUser := instruction{code: bpfAnySet, no: 1, number: syscall.CLONE_NEWUSER}
 		program = append(program, on(number, load(low(0)), newUser, deny(syscall.EPERM), pass())...)
