@@ -19,11 +19,11 @@ import (
 const (
 	attempts    = 3
 	perRequest  = 30 * time.Second
-	longestWait = 30 * time.Second // a rate limit that lasts longer is an error
+	longestWait = 30 * time.Second // waiting longer for a rate limit is an error
 	maxPage     = 32 << 20
 )
 
-// session is the API of one host, with the token for that origin only.
+// session accesses the API of one host, and sends the token to that origin only.
 type session struct {
 	*Client
 	root *url.URL
@@ -35,8 +35,8 @@ func (c *Client) session(a address) *session {
 	return &session{Client: c, root: root, http: &http.Client{Transport: &authorized{origin: root, token: c.o.Token}}}
 }
 
-// authorized adds the token to requests for one origin. Go's own client would carry it along to other ports and to
-// subdomains when it is redirected.
+// authorized adds the token to requests for one origin. Go's own client would keep it when redirected to other
+// ports or to subdomains.
 type authorized struct {
 	origin *url.URL
 	token  string
@@ -51,7 +51,7 @@ func (t *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// get reads one page of a resource, and returns the query of the next page, empty after the last.
+// get reads one page of a resource, and returns the query of the next page, or "" after the last.
 func (s *session) get(ctx context.Context, path, query string, into any) (next string, err error) {
 	target := s.root.String() + path
 	if query != "" {
@@ -65,14 +65,14 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 		if wait == 0 {
 			wait = env.Backoff(attempt, time.Second, longestWait)
 		}
-		s.o.Log.Warn("the issue's host failed, trying again", "error", err, "wait", wait)
+		s.o.Log.Warn("the issue's host failed, retrying", "error", err, "wait", wait)
 		if err := s.o.Sleep(ctx, wait); err != nil {
 			return "", err
 		}
 	}
 }
 
-// try makes one request. A negative wait means that a retry cannot help.
+// try makes one request. A negative wait means that retrying cannot help.
 func (s *session) try(ctx context.Context, target string, into any) (next string, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, perRequest)
 	defer cancel()
@@ -86,7 +86,7 @@ func (s *session) try(ctx context.Context, target string, into any) (next string
 	resp, err := s.http.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // without the address, which the message has already
+			err = u.Err // without the URL, which the message already contains
 		}
 		return "", 0, fmt.Errorf("reach %s: %w", s.root.Host, err)
 	}
@@ -100,10 +100,10 @@ func (s *session) try(ctx context.Context, target string, into any) (next string
 		return "", wait, err
 	}
 	if len(body) > maxPage {
-		return "", -1, fmt.Errorf("%s answered with more than %d MiB", s.root.Host, maxPage>>20)
+		return "", -1, fmt.Errorf("%s sent a response of more than %d MiB", s.root.Host, maxPage>>20)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return "", -1, fmt.Errorf("%s did not answer as GitHub's API does: %w; is this a GitHub host? "+
+		return "", -1, fmt.Errorf("the response of %s is not that of GitHub's API: %w; is this a GitHub host? "+
 			"DEEPSWE_GITHUB_API sets the API's address", s.root.Host, err)
 	}
 	return nextPage(resp.Header), 0, nil
@@ -111,8 +111,8 @@ func (s *session) try(ctx context.Context, target string, into any) (next string
 
 var nextLink = regexp.MustCompile(`<([^>]*)>\s*;[^,]*\brel="?next"?`)
 
-// nextPage is the next page's query from the Link header (RFC 8288), empty on the last page. The link's host is
-// ignored: behind a proxy it differs from ours, and the server must not decide where requests go.
+// nextPage returns the query of the next page from the Link header (RFC 8288), or "" on the last page. It ignores
+// the link's host: behind a proxy it differs from ours, and the server must not decide where requests go.
 func nextPage(h http.Header) string {
 	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
 	if m == nil {
@@ -125,10 +125,11 @@ func nextPage(h http.Header) string {
 	return u.RawQuery
 }
 
-// explain turns an error response into an error, with the wait before another attempt: negative when none can help.
+// explain turns an error response into an error, with the wait before the next attempt; negative if retrying cannot
+// help.
 func (s *session) explain(resp *http.Response, body []byte) (time.Duration, error) {
 	var said struct{ Message string }
-	_ = json.Unmarshal(body, &said) // a proxy's page leaves it empty
+	_ = json.Unmarshal(body, &said) // stays empty if a proxy sent the page
 	text := fmt.Sprintf("%s answered %d %s", s.root.Host, resp.StatusCode, http.StatusText(resp.StatusCode))
 	if said.Message != "" {
 		text += " (" + clip(strings.Join(strings.Fields(said.Message), " "), 300) + ")"
@@ -157,7 +158,7 @@ func (s *session) explain(resp *http.Response, body []byte) (time.Duration, erro
 	return -1, errors.New(text)
 }
 
-// limited explains a rate limit, and waits where that is short.
+// limited explains a rate limit, and waits if the limit ends soon.
 func (s *session) limited(resp *http.Response) (time.Duration, error) {
 	text := s.root.Host + " limits the rate of requests"
 	wait := time.Duration(-1)
@@ -177,7 +178,7 @@ func (s *session) limited(resp *http.Response) (time.Duration, error) {
 	return wait, errors.New(text)
 }
 
-// clip shortens a text to that many runes.
+// clip shortens a text to at most most runes.
 func clip(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {

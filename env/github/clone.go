@@ -22,11 +22,11 @@ import (
 // depth is how many commits of history a clone gets.
 const depth = "50"
 
-// Clone copies the issue's repository to dir, which must not exist or be empty, at the tip of its default branch.
+// Clone clones the issue's repository into dir, which must not exist or be empty, at the tip of its default branch.
 //
-// Nothing of the repository is run: no hook, no filter, no submodule. Git gets the token in its environment, for the
-// repository's own host; the token is not in an argument list or in the clone's configuration. Git never prompts. When
-// Clone fails or ctx ends, what was written is removed.
+// Nothing in the repository is executed: no hooks, filters or submodules. Git receives the token in its
+// environment, for the repository's own host only, and not in its arguments or the clone's configuration. It never
+// prompts. If Clone fails or ctx ends, it removes what it has written.
 func (c *Client) Clone(ctx context.Context, i Issue, dir string) error {
 	there, err := os.ReadDir(dir)
 	fresh := errors.Is(err, fs.ErrNotExist)
@@ -45,7 +45,7 @@ func (c *Client) Clone(ctx context.Context, i Issue, dir string) error {
 	return nil
 }
 
-// discard removes what a failed clone left: a git that was killed does not clean up.
+// discard removes what a failed clone left behind, because a killed git does not clean up.
 func discard(dir string, whole bool) {
 	if whole {
 		os.RemoveAll(dir)
@@ -64,18 +64,18 @@ func (c *Client) clone(ctx context.Context, i Issue, dir string) error {
 	}
 	allowed := c.protocols(u, i)
 	if u.Scheme == "ssh" || !slices.Contains(strings.Split(allowed, ":"), u.Scheme) {
-		return fmt.Errorf("%s: cloning over %s is not allowed; give a copy of the repository with --repo", u, u.Scheme)
+		return fmt.Errorf("%s: cloning over %s is not allowed; pass a copy of the repository with --repo", u, u.Scheme)
 	}
 	git, err := exec.LookPath("git")
 	if err != nil {
-		return fmt.Errorf("%w; install git, or give a copy of the repository with --repo", err)
+		return fmt.Errorf("%w; install git, or pass a copy of the repository with --repo", err)
 	}
 	cmd := exec.CommandContext(ctx, git, "clone", "--quiet", "--no-recurse-submodules", "--template=",
 		"--depth", depth, "--", u.String(), dir)
 	cmd.Env = c.environment(u, i, allowed)
 	repo.OwnGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
-	if _, err := cmd.Output(); err != nil { // which keeps the beginning and the end of standard error
+	if _, err := cmd.Output(); err != nil { // the error contains the start and end of standard error
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -84,9 +84,9 @@ func (c *Client) clone(ctx context.Context, i Issue, dir string) error {
 	return nil
 }
 
-// protocols are those that git may use. Plain http is for this machine, for a replacement of the API and for hosts
-// whose pages use it, too; files are for a replacement. We never ask for ssh, but a user's insteadOf may turn https
-// into it.
+// protocols returns the protocols that git may use: https; plain http on this machine, if the API is replaced, or
+// if the issue's page uses it; files if the API is replaced. ssh is allowed because a user's insteadOf may turn
+// https into it.
 func (c *Client) protocols(u *url.URL, i Issue) string {
 	switch {
 	case u.Scheme == "http" && (c.api != nil || mayCarry(u) || strings.HasPrefix(i.URL, "http://")):
@@ -97,7 +97,7 @@ func (c *Client) protocols(u *url.URL, i Issue) string {
 	return "https:ssh"
 }
 
-// settings make git safe for a foreign repository: no hooks, filters or monitors, and files byte for byte.
+// settings make git safe for an untrusted repository: no hooks, filters or monitors, and files byte for byte.
 var settings = [][2]string{
 	{"core.hooksPath", os.DevNull},
 	{"core.fsmonitor", "false"},
@@ -111,15 +111,15 @@ var settings = [][2]string{
 	{"transfer.bundleURI", "false"},
 }
 
-// environment is git's: this process's, without variables that redirect git and without tokens, and with the settings,
-// which git then does not write into the clone.
+// environment returns git's environment: this process's, without tokens and variables that redirect git, and with
+// the settings, so that git does not write them into the clone.
 func (c *Client) environment(u *url.URL, i Issue, protocols string) []string {
 	config := settings
 	if c.o.Token != "" && c.trusts(u, i) {
 		secret := base64.StdEncoding.EncodeToString([]byte("x-access-token:" + c.o.Token))
 		config = append(config[:len(config):len(config)],
 			[2]string{"http." + u.Scheme + "://" + u.Host + "/.extraHeader", "Authorization: Basic " + secret},
-			// git would send the header to wherever the host redirects it.
+			// Git would send the header to wherever the host redirects it.
 			[2]string{"http.followRedirects", "false"})
 	}
 	var env []string
@@ -140,14 +140,13 @@ func (c *Client) environment(u *url.URL, i Issue, protocols string) []string {
 	return env
 }
 
-// trusts reports whether the token is meant for the address: it is the host that the issue's URL names, or the one that
-// serves the API.
+// trusts reports whether the token may be sent to u: the host in the issue's URL, or the one that serves the API.
 func (c *Client) trusts(u *url.URL, i Issue) bool {
 	own := strings.EqualFold(u.Host, i.Host) || c.api != nil && strings.EqualFold(u.Host, c.api.Host)
 	return own && mayCarry(u)
 }
 
-// explainClone adds what git printed, and what to do.
+// explainClone adds git's output and a hint to an error.
 func (c *Client) explainClone(err error) error {
 	said := ""
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -166,5 +165,5 @@ func (c *Client) explainClone(err error) error {
 	return fmt.Errorf("git: %w: %s%s", err, clip(said, 500), hint)
 }
 
-// refused finds a host's refusal in what git printed.
+// refused matches git's messages for denied access.
 var refused = regexp.MustCompile(`(?i)could not read username|authentication failed|not found|403`)

@@ -1,5 +1,5 @@
-// Package github reads an issue from GitHub, or from a host that speaks its REST API, and clones the repository.
+// Package github reads an issue from GitHub, or another host with the same REST API, and clones its repository.
 //
-// The token is sent to the API's own origin and to the repository's host, and nowhere else: not after a redirect, not
-// in an argument list, not in a file. A [Client] is safe for concurrent use.
+// The token is sent only to the API's origin and to the repository's host: it does not follow redirects, and
+// appears neither in arguments nor in files. A [Client] is safe for concurrent use.
 package github

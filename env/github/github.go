@@ -17,14 +17,15 @@ import (
 
 // Options configure a [Client]. The zero value reads public issues.
 type Options struct {
-	// Token is GITHUB_TOKEN or GH_TOKEN. Public issues need none, within a low rate limit.
+	// Token is the value of GITHUB_TOKEN or GH_TOKEN. Public issues need none, but have a low rate limit without
+	// it.
 	Token string
-	// API replaces the API's address, which otherwise follows from the issue's: https://api.github.com for github.com,
-	// https://HOST/api/v3 for other hosts. It is for proxies and for tests (DEEPSWE_GITHUB_API).
+	// API replaces the API's URL (DEEPSWE_GITHUB_API), for proxies and tests. By default it follows from the
+	// issue's: https://api.github.com for github.com, https://HOST/api/v3 for other hosts.
 	API string
-	// Sleep waits before a request is repeated: a timer that ends with the context when nil.
+	// Sleep waits before a retry; nil means env.Sleep.
 	Sleep func(ctx context.Context, d time.Duration) error
-	// Log gets warnings for the user; nil drops them.
+	// Log receives warnings for the user; nil discards them.
 	Log *slog.Logger
 }
 
@@ -34,12 +35,12 @@ type Client struct {
 	api *url.URL // nil: by the issue's host
 }
 
-// New returns a client. It sends nothing yet.
+// New returns a client. It does not send anything yet.
 func New(o Options) (*Client, error) {
 	c := &Client{o: o}
 	c.o.Token = strings.TrimSpace(o.Token)
 	if strings.ContainsFunc(c.o.Token, func(r rune) bool { return r < '!' || r > '~' }) {
-		return nil, errors.New("GITHUB_TOKEN holds characters that no token has")
+		return nil, errors.New("GITHUB_TOKEN contains invalid characters")
 	}
 	if o.API != "" {
 		u, err := url.Parse(strings.TrimRight(o.API, "/"))
@@ -57,9 +58,9 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// address is an issue's URL, taken apart.
+// address is a parsed issue URL.
 type address struct {
-	scheme, host string // of the web pages
+	scheme, host string // of the issue's web page
 	owner, repo  string
 	number       int
 }
@@ -69,7 +70,7 @@ var (
 	nameForm  = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`)
 )
 
-// parseAddress reads an issue's URL: https://HOST/OWNER/REPO/issues/NUMBER.
+// parseAddress parses an issue's URL: https://HOST/OWNER/REPO/issues/NUMBER.
 func parseAddress(raw string) (address, error) {
 	const want = "want https://HOST/OWNER/REPO/issues/NUMBER"
 	u, err := url.Parse(strings.TrimSpace(raw))
@@ -77,7 +78,7 @@ func parseAddress(raw string) (address, error) {
 		return address{}, fmt.Errorf("%q is not the URL of an issue: %s", raw, want)
 	}
 	if u.User != nil {
-		return address{}, fmt.Errorf("the issue's URL holds a user or a password: set GITHUB_TOKEN instead; %s", want)
+		return address{}, fmt.Errorf("the issue's URL contains a user name or password: set GITHUB_TOKEN instead; %s", want)
 	}
 	m := issuePath.FindStringSubmatch(u.Path)
 	if m == nil {
@@ -86,23 +87,23 @@ func parseAddress(raw string) (address, error) {
 	owner, repo, kind := m[1], m[2], m[3]
 	if !nameForm.MatchString(owner) || !nameForm.MatchString(repo) ||
 		strings.Trim(owner, ".") == "" || strings.Trim(repo, ".") == "" {
-		return address{}, fmt.Errorf("%s names no repository: %s", u, want)
+		return address{}, fmt.Errorf("%s does not name a repository: %s", u, want)
 	}
 	switch kind {
 	case "pull", "pulls":
-		return address{}, fmt.Errorf("%s is a pull request; give the issue that it is about", u)
+		return address{}, fmt.Errorf("%s is a pull request; pass the URL of its issue", u)
 	case "discussions":
-		return address{}, fmt.Errorf("%s is a discussion; give an issue, or paste its text", u)
+		return address{}, fmt.Errorf("%s is a discussion; pass the URL of an issue, or paste the text", u)
 	}
 	number, err := strconv.Atoi(m[4])
 	if err != nil || number == 0 {
-		return address{}, fmt.Errorf("%s has no issue's number: %s", u, want)
+		return address{}, fmt.Errorf("%s has no issue number: %s", u, want)
 	}
 	host := strings.TrimPrefix(strings.ToLower(u.Host), "www.")
 	return address{scheme: u.Scheme, host: host, owner: owner, repo: repo, number: number}, nil
 }
 
-// apiFor is the root of the API that serves the issue.
+// apiFor returns the root URL of the API that serves the issue.
 func (c *Client) apiFor(a address) *url.URL {
 	if c.api != nil {
 		return c.api
@@ -116,7 +117,7 @@ func (c *Client) apiFor(a address) *url.URL {
 	return &url.URL{Scheme: a.scheme, Host: a.host, Path: "/api/v3"}
 }
 
-// mayCarry reports whether the token may travel to an address: encrypted, or within this machine.
+// mayCarry reports whether the token may be sent to u: over an encrypted connection, or to this machine.
 func mayCarry(u *url.URL) bool {
 	if u.Scheme == "https" {
 		return true

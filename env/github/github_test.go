@@ -162,12 +162,12 @@ func TestURLsThatAreNoIssue(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := map[string]string{
-		"https://github.com/o/r/pull/7":              "is a pull request; give the issue that it is about",
+		"https://github.com/o/r/pull/7":              "is a pull request; pass the URL of its issue",
 		"https://github.com/o/r/discussions/7":       "is a discussion",
 		"https://github.com/o/r":                     "want https://HOST/OWNER/REPO/issues/NUMBER",
 		"https://github.com/o/r/issues/seven":        "want https://",
-		"https://github.com/o/r/issues/0":            "has no issue's number",
-		"https://github.com/../r/issues/7":           "names no repository",
+		"https://github.com/o/r/issues/0":            "has no issue number",
+		"https://github.com/../r/issues/7":           "does not name a repository",
 		"https://github.com/o%2F../r/issues/7":       "want https://",
 		"ssh://git@github.com/o/r/issues/7":          "is not the URL of an issue",
 		"https://ann:secret@github.com/o/r/issues/7": "set GITHUB_TOKEN instead",

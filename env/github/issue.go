@@ -11,7 +11,7 @@ import (
 
 // Issue is an issue with its discussion.
 type Issue struct {
-	// Host is that of the web pages. Owner, Repo and Number are the current ones, also after a move.
+	// Host is the host of the web page. Owner, Repo and Number are the current ones, even if the issue was moved.
 	Host   string
 	Owner  string
 	Repo   string
@@ -19,15 +19,15 @@ type Issue struct {
 	URL    string
 	State  string // open or closed
 	Title  string
-	// Body and the comments are Markdown as it was written, with line feeds for line ends and without the HTML comments
-	// that templates leave, which the page does not show.
+	// Body and the comments are the original Markdown, with LF line ends and without HTML comments, which templates
+	// leave and the web page does not show.
 	Body   string
 	Author string
-	// Comments are those of people, oldest first; those of bots are left out.
+	// Comments are the comments of people, oldest first.
 	Comments []Comment
-	// Skipped counts comments of bots, and of long discussions those beyond the 500th.
+	// Skipped counts comments of bots, and those beyond the 500th.
 	Skipped int
-	// CloneURL and DefaultBranch are the repository's.
+	// CloneURL and DefaultBranch belong to the repository.
 	CloneURL      string
 	DefaultBranch string
 }
@@ -35,22 +35,22 @@ type Issue struct {
 // Comment is one of an issue's comments.
 type Comment struct {
 	Author string
-	// Role is the author's relation to the repository (OWNER, MEMBER, COLLABORATOR, CONTRIBUTOR); empty for a stranger.
+	// Role is the author's association with the repository (OWNER, MEMBER, COLLABORATOR, CONTRIBUTOR), or empty.
 	Role string
 	Time time.Time
 	Body string
 }
 
-// The most pages of a hundred comments that are read.
+// maxPages limits how many pages of 100 comments are read.
 const maxPages = 5
 
-// user, issueJSON and commentJSON are the parts of GitHub's objects that are read.
+// user, issueJSON and commentJSON are the parts of GitHub's objects that deepswe reads.
 type user struct {
 	Login string `json:"login"`
 	Type  string `json:"type"`
 }
 
-// name is the login; GitHub shows deleted accounts as ghost.
+// name returns the login. GitHub shows deleted accounts as "ghost".
 func (u *user) name() string {
 	if u == nil || u.Login == "" {
 		return "ghost"
@@ -81,7 +81,7 @@ type commentJSON struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// Issue reads an issue by the URL of its page.
+// Issue reads the issue whose web page has the given URL.
 func (c *Client) Issue(ctx context.Context, rawURL string) (Issue, error) {
 	a, err := parseAddress(rawURL)
 	if err != nil {
@@ -103,10 +103,10 @@ func (s *session) issue(ctx context.Context, a address) (Issue, error) {
 		return Issue{}, err
 	}
 	if got.PullRequest != nil {
-		return Issue{}, errors.New("it is a pull request; give the issue that it is about")
+		return Issue{}, errors.New("it is a pull request; pass the URL of its issue")
 	}
 	if got.Title == "" {
-		return Issue{}, fmt.Errorf("%s did not answer with an issue; is this a GitHub host? "+
+		return Issue{}, fmt.Errorf("the response of %s is not an issue; is this a GitHub host? "+
 			"DEEPSWE_GITHUB_API sets the API's address", s.root.Host)
 	}
 	a = a.moved(got)
@@ -165,7 +165,8 @@ func (a address) path() string {
 	return fmt.Sprintf("/repos/%s/%s/issues/%d", a.owner, a.repo, a.number)
 }
 
-// moved is the address in the host's answer: another one after a repository was renamed or an issue transferred.
+// moved returns the address in the host's response, which differs after a repository was renamed or an issue
+// transferred.
 func (a address) moved(got issueJSON) address {
 	if u, err := url.Parse(got.RepositoryURL); err == nil {
 		parts := strings.Split(strings.Trim(u.Path, "/"), "/")

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// The most bytes of an issue that a statement holds: of the body, of one comment, and of all comments together. They
-// leave most of a context of 64k tokens free, and few issues come near them.
+// Limits of a statement in bytes: of the body, of one comment, and of all comments together. They leave most of a
+// 64k-token context free, and few issues reach them.
 const (
 	maxBody     = 40 << 10
 	maxComment  = 6 << 10
 	maxComments = 24 << 10
 )
 
-// Statement is the task's text: title, body, and the discussion with its authors. Long texts are cut, with a note. Of a
-// long discussion, the first comments and the last ones are kept.
+// Statement returns the task's text: title, body, and the discussion with its authors. Long texts are cut, with a
+// note; of a long discussion, the first and last comments are kept.
 func (i Issue) Statement() string {
 	var b strings.Builder
 	b.WriteString(i.Title)
@@ -58,7 +58,8 @@ func (c Comment) heading(reporter string) string {
 	return who + ":"
 }
 
-// fitting is how many texts from the beginning and from the end fit into the limit together, taken in turns.
+// fitting returns how many texts from the start and from the end fit into the limit together, taking them
+// alternately.
 func fitting(texts []string, limit int) (head, tail int) {
 	for n := range texts {
 		next := texts[head]
@@ -77,7 +78,7 @@ func fitting(texts []string, limit int) (head, tail int) {
 	return head, tail
 }
 
-// cut shortens a text to that many bytes, between two characters.
+// cut shortens a text to at most most bytes, without splitting a character.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -91,12 +92,12 @@ func cut(text string, most int) string {
 
 var fencePattern = regexp.MustCompile("^ {0,3}(`{3,}|~{3,})")
 
-// clean returns Markdown with line feeds for line ends, and without HTML comments and surrounding white space. In code,
-// fenced or inline, a comment is an example and stays.
+// clean returns Markdown with LF line ends and without HTML comments or surrounding white space. A comment inside
+// code, fenced or inline, is an example and stays.
 func clean(text string) string {
 	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 	var out strings.Builder
-	block := "" // the fence of the code block that the line is in
+	block := "" // the fence of the current code block, or empty
 	for text != "" {
 		end := strings.IndexByte(text, '\n') + 1
 		if end == 0 {
@@ -122,16 +123,16 @@ func clean(text string) string {
 	return strings.TrimSpace(out.String())
 }
 
-// fenceOf is the fence that begins or ends a code block in this line; empty where none does.
+// fenceOf returns the fence that starts or ends a code block in this line, or "".
 func fenceOf(line string) string {
 	m := fencePattern.FindStringSubmatch(line)
-	if m == nil || m[1][0] == '`' && strings.Contains(line[len(m[0]):], "`") { // inline code that begins a line
+	if m == nil || m[1][0] == '`' && strings.Contains(line[len(m[0]):], "`") { // inline code at the start of a line
 		return ""
 	}
 	return m[1]
 }
 
-// cutComment cuts a comment that begins in the text's first line, and may end in another one.
+// cutComment cuts a comment that starts in the text's first line and may end in a later one.
 func cutComment(text, line string) (before, after string, ok bool) {
 	at := comment(line)
 	if at < 0 {
@@ -141,7 +142,7 @@ func cutComment(text, line string) (before, after string, ok bool) {
 	return text[:at], after, ok
 }
 
-// afterComment is the text behind a comment, without the end of a line that held nothing but the comment.
+// afterComment returns the text behind a comment, without the line break if the line contained only the comment.
 func afterComment(before, after string) string {
 	if strings.TrimSpace(before[strings.LastIndexByte(before, '\n')+1:]) == "" {
 		if rest, ok := strings.CutPrefix(strings.TrimLeft(after, " \t"), "\n"); ok {
@@ -151,7 +152,7 @@ func afterComment(before, after string) string {
 	return after
 }
 
-// comment is the index of an HTML comment in a line, outside of inline code; -1 where there is none.
+// comment returns the index of an HTML comment in a line, outside inline code, or -1.
 func comment(line string) int {
 	at := strings.Index(line, "<!--")
 	if at >= 0 && strings.Count(line[:at], "`")%2 == 1 && strings.Contains(line[at:], "`") {

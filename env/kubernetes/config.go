@@ -144,8 +144,8 @@ func (c *cluster) unreachable(err error) error {
 	case 0:
 		return &accessError{c.where(), "the API server cannot be reached", test, err}
 	case http.StatusUnauthorized:
-		return &accessError{c.where(), "the credentials are refused: they have expired, or are for another cluster", "log in again; " + test,
-			err}
+		return &accessError{c.where(), "the credentials are refused: they have expired, or are for another cluster",
+			"log in again; " + test, err}
 	case http.StatusForbidden:
 		return &accessError{c.where(), "the user lacks permission", "apply the Role that deepswe doctor prints", err}
 	}

@@ -196,8 +196,8 @@ func (c *cluster) load() int {
 func (p *Provider) accept(s env.Spec) (env.Spec, error) {
 	switch {
 	case s.Image == "" && s.Dockerfile != "":
-		return s, fmt.Errorf("%w: a cluster cannot build images: build %s, push it to a registry that the cluster pulls from, "+
-			"and name it with --image", env.ErrUnsupported, s.Dockerfile)
+		return s, fmt.Errorf("%w: a cluster cannot build images: build %s, push it to a registry that the cluster "+
+			"pulls from, and name it with --image", env.ErrUnsupported, s.Dockerfile)
 	case s.Image == "":
 		return s, fmt.Errorf("%w: a kubernetes sandbox requires --image (--env bwrap does not)", env.ErrUnsupported)
 	}

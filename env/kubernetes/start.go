@@ -197,7 +197,7 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 		err := c.call(during, request{method: http.MethodPost, path: c.pods(), body: c.manifest(s.launch), into: &made})
 		cancel()
 		switch {
-		case err == nil, refused(err) == http.StatusConflict && !overQuota(err): // conflict: the response to a first try was lost
+		case err == nil, refused(err) == http.StatusConflict && !overQuota(err): // conflict: a first response was lost
 			c.mu.Lock()
 			s.watched.created, s.uid = true, made.Metadata.UID
 			c.mu.Unlock()

@@ -202,7 +202,8 @@ func (i *impediments) waiting(p *pod, reason, message string) error {
 		}
 		e.Text = fmt.Sprintf("the image %s cannot be pulled: %s", image, lastLine(message))
 	case "ErrImageNeverPull":
-		e.kind, e.Text = env.ErrNoImage, fmt.Sprintf("the image %s is not on the node, and the pull policy forbids pulling it", image)
+		e.kind = env.ErrNoImage
+		e.Text = fmt.Sprintf("the image %s is not on the node, and the pull policy forbids pulling it", image)
 	case "InvalidImageName":
 		e.kind, e.Text = env.ErrNoImage, fmt.Sprintf("%q is not a valid image name", image)
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":

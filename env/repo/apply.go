@@ -12,10 +12,11 @@ import (
 	"deepswe/env/disk"
 )
 
-// ErrConflict says that a patch does not fit the tree that it was to be applied to. Nothing was changed.
+// ErrConflict reports that a patch does not apply to the files. Nothing was changed.
 var ErrConflict = errors.New("the patch does not apply")
 
-// Apply puts a patch into the files below dir, all of it or nothing. No commit is made and the index is left alone.
+// Apply applies a patch to the files below dir, completely or not at all. It makes no commit and leaves the index
+// alone.
 func Apply(ctx context.Context, dir string, patch []byte) error {
 	if len(bytes.TrimSpace(patch)) == 0 {
 		return nil
@@ -27,8 +28,8 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	if root == "" {
 		root = dir
 	}
-	// With an empty GIT_DIR, git takes the files as they are: no attribute, filter or line ending setting of a
-	// repository changes the bytes that the patch was computed from.
+	// With an empty GIT_DIR, git uses the files as they are: no attributes, filters or line-ending settings of a
+	// repository change the bytes that the patch was computed from.
 	empty, err := disk.MakeScratch("", "apply")
 	if err != nil {
 		return fmt.Errorf("apply patch: %w", err)
@@ -40,7 +41,7 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 		return err
 	}
 	defer before.Close()
-	// Git checks the whole patch before it writes anything; only the writing itself can still fail half way.
+	// Git checks the whole patch before it writes anything, so it can only fail halfway if writing fails.
 	if _, err = g.run(ctx, bytes.NewReader(patch), "apply", "--whitespace=nowarn", "-"); err == nil {
 		return nil
 	}
@@ -50,7 +51,7 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	return refused(root, err)
 }
 
-// refused explains git's refusal of a patch.
+// refused explains why git refused a patch.
 func refused(root string, err error) error {
 	if exitedWith(err, 1) {
 		return fmt.Errorf("%w to %s: %s", ErrConflict, root, reason(err))
@@ -63,7 +64,7 @@ func exitedWith(err error, code int) bool {
 	return ok && exit.ExitCode() == code
 }
 
-// reason is git's own message in the error of a failed command.
+// reason returns git's own message from the error of a failed command.
 func reason(err error) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "exit status 1: "); ok {

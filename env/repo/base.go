@@ -18,29 +18,30 @@ import (
 	"deepswe/env/disk"
 )
 
-// Tree is the part of env.Sandbox that a patch is computed through.
+// Tree is the part of env.Sandbox that computing a patch needs.
 type Tree interface {
 	Dir() string
 	Tree(ctx context.Context, root string, o env.TreeOptions) ([]env.FileInfo, error)
 	Read(ctx context.Context, path string, o env.ReadOptions) ([]byte, env.FileInfo, error)
 }
 
-// Base is the state of a sandbox's repository before the agent changed it: every file's hash, kept on the host. A patch
-// is computed against it, which requires no git in the sandbox and trusts nothing that git there says.
+// Base is the state of a sandbox's repository before the agent changed it, as the hash of every file, kept on the
+// host. Computing a patch against it needs no git in the sandbox, and does not depend on anything that the agent
+// could tamper with there.
 type Base struct {
 	files   map[string]env.FileInfo
 	tracked map[string]bool
 	origin  env.Origin
 	aside   []string
 
-	maxNew   int // for tests: the constant of that name when 0
+	maxNew   int // set by tests; 0 means the constant maxNew
 	dirsOnce sync.Once
 	dirs     map[string]bool // see hadDir
 }
 
-// Record describes the repository in the sandbox as it is now. Call it before the agent's first step. The origin gives
-// the same files from a place that the agent cannot reach; its content is checked against the hashes recorded here. The
-// paths that are set aside, relative to the repository, are no part of a patch.
+// Record records the repository's current state. Call it before the agent's first step. origin provides the
+// original content of files from a place that the agent cannot reach; Base checks it against the recorded hashes.
+// aside lists paths, relative to the repository, that a patch never contains.
 func Record(ctx context.Context, sb Tree, origin env.Origin, aside []string) (*Base, error) {
 	aside = bounded(aside)
 	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{Skip: aside})
@@ -57,8 +58,8 @@ func Record(ctx context.Context, sb Tree, origin env.Origin, aside []string) (*B
 	return b, nil
 }
 
-// tracked names the files that the sandbox's repository tracks, read from its index with the host's git. Without a
-// repository, or with an index that git cannot read, every file that was there counts as tracked: nil.
+// tracked returns the files that the sandbox's repository tracks, read from its index by the host's git. Without a
+// repository, or if git cannot read the index, it returns nil, and every file in the base counts as tracked.
 func tracked(ctx context.Context, sb Tree) (map[string]bool, error) {
 	index, _, err := sb.Read(ctx, sb.Dir()+"/.git/index", env.ReadOptions{Limit: 1 << 30, NoFollow: true})
 	if err != nil {
@@ -91,7 +92,7 @@ func tracked(ctx context.Context, sb Tree) (map[string]bool, error) {
 	return nameSet(out), nil
 }
 
-// Digest identifies the state of the files that the repository tracks: paths, kinds, modes and contents.
+// Digest returns a hash over the paths, kinds, modes and contents of the tracked files.
 func (b *Base) Digest() string {
 	h := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(b.files)) {
@@ -102,7 +103,7 @@ func (b *Base) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// isTracked reports whether a file that was there at the start belongs to the repository.
+// isTracked reports whether a file of the base is tracked by the repository.
 func (b *Base) isTracked(path string) bool {
 	if _, ok := b.files[path]; !ok {
 		return false
@@ -110,20 +111,20 @@ func (b *Base) isTracked(path string) bool {
 	return b.tracked == nil || b.tracked[path]
 }
 
-// original returns a file's content at the start, checked against its hash.
+// original returns a file's content in the base, checked against its hash.
 func (b *Base) original(ctx context.Context, f env.FileInfo) ([]byte, error) {
 	if f.Kind == env.KindSymlink {
 		return []byte(f.Target), nil
 	}
 	data, err := b.origin.Original(ctx, f.Path)
 	if s, ok := b.origin.(*Snapshot); ok && (err != nil || f.Version != "" && version(data) != f.Version) {
-		// The user has changed the file meanwhile.
+		// The user may have changed the file during the run; the snapshot's git objects still have it.
 		if kept, keptErr := s.kept(ctx, f.Path); keptErr == nil {
 			data, err = kept, nil
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: the original of %q is gone", env.ErrInfrastructure, f.Path)
+		return nil, fmt.Errorf("%w: the original of %q no longer exists", env.ErrInfrastructure, f.Path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("original of %q: %w", f.Path, err)
@@ -137,10 +138,11 @@ func (b *Base) original(ctx context.Context, f env.FileInfo) ([]byte, error) {
 //go:embed hygiene.sh
 var hygiene string
 
-// Hygiene returns the command line that removes the future from a repository in a sandbox: every commit, tag, branch,
-// stash, reflog and packed object that is not an ancestor of the base commit, and every hook, filter and other
-// configuration. It belongs among Spec.Prepare of tasks whose image was built after the fix was known. An empty base is
-// the commit that is checked out. It needs git in the sandbox; without one, it removes the whole history.
+// Hygiene returns a command line that removes from a sandbox's repository everything later than the base commit
+// (every commit, tag, branch, stash, reflog and packed object that is not an ancestor of it), and every hook,
+// filter and other configuration. It belongs in Spec.Prepare of tasks whose image was built when the fix was
+// already known. An empty base means the current commit. It needs git in the sandbox; without git, it removes the
+// whole history.
 func Hygiene(base string) string {
 	if base == "" {
 		base = "HEAD"

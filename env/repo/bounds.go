@@ -10,8 +10,8 @@ import (
 	"deepswe/env"
 )
 
-// What a patch carries: files of up to maxFile bytes, and maxTotal bytes in all, before and after the change; so many
-// files, and so many that were not there before.
+// The limits of a patch: bytes of one file, bytes of all files together (before and after the change), changed
+// files, and new files.
 const (
 	maxFile    = 16 << 20
 	maxTotal   = 64 << 20
@@ -19,8 +19,8 @@ const (
 	maxNew     = 5_000
 )
 
-// bound leaves out whole directories, those with the most new files first, until a patch can carry the rest. Changes to
-// files that were there before are left out last.
+// bound omits whole directories, those with the most new files first, until the patch is within its limits. Changes
+// to existing files are omitted last.
 func (b *Base) bound(changes []change) ([]change, []Omission) {
 	kept, crowds := thin(changes, cmp.Or(b.maxNew, maxNew), "new files", func(c change) (group string, counts bool) {
 		return b.newBelow(c.path), c.before == nil
@@ -29,7 +29,7 @@ func (b *Base) bound(changes []change) ([]change, []Omission) {
 	return kept, append(crowds, more...)
 }
 
-// thin leaves out groups of those changes that count, the largest first, until at most so many are left.
+// thin omits groups of the changes that groupOf selects, largest group first, until at most most of them are left.
 func thin(changes []change, most int, what string, groupOf func(change) (string, bool)) ([]change, []Omission) {
 	sizes := map[string]int{}
 	total := 0
@@ -59,7 +59,7 @@ func thin(changes []change, most int, what string, groupOf func(change) (string,
 		}
 		gone[c.dir], total = true, total-c.size
 		omitted = append(omitted, Omission{
-			Path: directory(c.dir), Reason: fmt.Sprintf("%d %s: a patch carries at most %d", c.size, what, most),
+			Path: directory(c.dir), Reason: fmt.Sprintf("%d %s: a patch contains at most %d", c.size, what, most),
 		})
 	}
 	kept := slices.DeleteFunc(slices.Clone(changes), func(c change) bool {
@@ -69,7 +69,7 @@ func thin(changes []change, most int, what string, groupOf func(change) (string,
 	return kept, omitted
 }
 
-// newBelow is the highest directory above a new file that was not there before either, or else the one that it is in.
+// newBelow returns the highest new directory above a new file, or the file's directory if that is not new.
 func (b *Base) newBelow(name string) string {
 	for i := range len(name) {
 		if name[i] == '/' && !b.hadDir(name[:i]) {
@@ -79,7 +79,7 @@ func (b *Base) newBelow(name string) string {
 	return path.Dir(name)
 }
 
-// hadDir reports whether there was a file below a directory.
+// hadDir reports whether the base had a file below a directory.
 func (b *Base) hadDir(dir string) bool {
 	b.dirsOnce.Do(func() {
 		b.dirs = map[string]bool{}
@@ -92,7 +92,7 @@ func (b *Base) hadDir(dir string) bool {
 	return b.dirs[dir]
 }
 
-// directory writes a directory of the repository as an omission does.
+// directory formats a directory of the repository for an Omission.
 func directory(dir string) string {
 	if dir == "." {
 		return "./"
@@ -100,7 +100,7 @@ func directory(dir string) string {
 	return dir + "/"
 }
 
-// condense keeps a list of omissions short: where there are many, those of one directory and one reason become one.
+// condense shortens a long list of omissions: those with the same directory and reason become one.
 func condense(all []Omission) []Omission {
 	const most = 100
 	if len(all) <= most {
@@ -152,7 +152,8 @@ func (c change) unfit() string {
 	return unfit(c.path)
 }
 
-// unfit returns why git would refuse a path, or "". Git refuses everywhere what Windows and macOS take for .git.
+// unfit returns why git would refuse a path, or "". On every system, git refuses what Windows or macOS would treat
+// as .git.
 func unfit(path string) string {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || part == "." || part == ".." {
@@ -165,11 +166,11 @@ func unfit(path string) string {
 	return ""
 }
 
-// separates reports whether a character ends a part of a path, there or here.
+// separates reports whether a character separates the parts of a path, on any system.
 func separates(r rune) bool { return r == '/' || r == '\\' }
 
-// isGit reports whether a part of a path is .git on some system: on NTFS also by its short name, with a stream's name
-// behind a colon, and with dots and blanks at the end; on HFS+ with characters in it that nobody sees.
+// isGit reports whether a path element means .git on some system: on NTFS also its short name, with an alternate
+// stream (":name") or with trailing dots and spaces; on HFS+ with ignored characters in it.
 func isGit(part string) bool {
 	return aliases(part, ".git", "git~1")
 }
@@ -182,12 +183,12 @@ func isModules(part string) bool {
 }
 
 func aliases(part string, names ...string) bool {
-	part, _, _ = strings.Cut(strings.ToValidUTF8(part, ":"), ":") // the protection of HFS+ reads up to the first odd byte
+	part, _, _ = strings.Cut(strings.ToValidUTF8(part, ":"), ":") // git's check for HFS+ stops at the first invalid byte
 	part = strings.TrimRight(strings.Map(visible, part), ". ")
 	return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(part, name) })
 }
 
-// visible drops the characters that HFS+ ignores in names.
+// visible removes the characters that HFS+ ignores in names.
 func visible(r rune) rune {
 	switch {
 	case r >= 0x200c && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x206a && r <= 0x206f, r == 0xfeff:

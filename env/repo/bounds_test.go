@@ -32,7 +32,7 @@ func TestPatchLeavesOutCrowds(t *testing.T) {
 	if diff := cmp.Diff([]string{"pkg/new/file", "src/a", "src/new"}, p.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	want := []Omission{{Path: "vendor/", Reason: "50 new files: a patch carries at most 50"}}
+	want := []Omission{{Path: "vendor/", Reason: "50 new files: a patch contains at most 50"}}
 	if diff := cmp.Diff(want, p.Omitted); diff != "" {
 		t.Errorf("omitted (-want +got):\n%s", diff)
 	}

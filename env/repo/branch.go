@@ -14,13 +14,13 @@ import (
 	"deepswe/env/disk"
 )
 
-// CheckBranch returns the error that Branch would fail with, so that it is known before hours of work.
+// CheckBranch returns the error that Branch would return, so that a run can fail early.
 func CheckBranch(ctx context.Context, dir, name string) error {
 	_, _, err := branchBase(ctx, dir, name)
 	return err
 }
 
-// branchBase returns the repository that dir is in and the commit that a new branch begins with.
+// branchBase returns the repository that dir is in, and the commit on which the new branch starts.
 func branchBase(ctx context.Context, dir, name string) (g git, commit string, err error) {
 	root, err := toplevel(ctx, dir)
 	switch {
@@ -29,7 +29,7 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 	case root == "":
 		return g, "", fmt.Errorf("branch: %s is not in a git repository", dir)
 	}
-	g = git{dir: root, user: true} // from its root: in a subdirectory, git would leave out the files above it
+	g = git{dir: root, user: true} // its root: elsewhere, git would ignore files above
 	if _, err := g.run(ctx, nil, "check-ref-format", "--branch", name); err != nil {
 		return g, "", fmt.Errorf("branch: %q is not a valid branch name", name)
 	}
@@ -49,9 +49,9 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 	return g, commit, nil
 }
 
-// Branch commits a patch as a new branch, and leaves the work tree and the index alone. The branch begins with the
-// current commit, to which the patch may have to be merged. Where that is not possible it begins with base, the commit
-// that the patch was made on, unless base is empty. Branch returns the new commit and the one that it begins with.
+// Branch commits a patch on a new branch, without touching the work tree or the index. The branch starts at the
+// current commit, with the patch merged if necessary. If that fails, it starts at base, the commit that the patch
+// was made on, unless base is empty. Branch returns the new commit and the commit that the branch starts at.
 func Branch(
 	ctx context.Context, dir, name, message string, patch []byte, base string,
 ) (commit, parent string, err error) {
@@ -80,7 +80,7 @@ func Branch(
 		if tree, err = g.patched(ctx, parent, patch); err == nil {
 			break
 		}
-		failed = cmp.Or(failed, err) // what git says about the current commit
+		failed = cmp.Or(failed, err) // report git's message about the current commit
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -94,13 +94,13 @@ func Branch(
 	if err != nil {
 		return "", "", err
 	}
-	// The old value, all zeros, makes git refuse a branch that exists by now.
+	// The old value, all zeros, makes git refuse if the branch exists by now.
 	_, err = g.run(ctx, nil, "update-ref", "refs/heads/"+name, commit, strings.Repeat("0", 40))
 	return commit, parent, err
 }
 
-// patched returns the tree of a commit with the patch on it, merged where it does not fit as it is. It works in g's own
-// index.
+// patched returns the tree of a commit with the patch applied, merged if it does not apply directly. It uses g's
+// own index.
 func (g git) patched(ctx context.Context, commit string, patch []byte) (tree string, err error) {
 	for _, merge := range [][]string{nil, {"--3way"}} {
 		if _, rerr := g.run(ctx, nil, "read-tree", commit); rerr != nil {
@@ -116,7 +116,7 @@ func (g git) patched(ctx context.Context, commit string, patch []byte) (tree str
 	return "", err
 }
 
-// Head returns the commit that is checked out in the repository around dir; empty where there is none.
+// Head returns the current commit of the repository around dir, or "" if there is none.
 func Head(ctx context.Context, dir string) (string, error) {
 	commit, err := git{dir: dir, user: true}.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
 	if ctx.Err() != nil || errors.Is(err, ErrNoGit) {
@@ -125,7 +125,7 @@ func Head(ctx context.Context, dir string) (string, error) {
 	return commit, nil
 }
 
-// Remote returns the address of the remote called origin of the repository around dir; empty where there is none.
+// Remote returns the URL of the remote "origin" of the repository around dir, or "" if there is none.
 func Remote(ctx context.Context, dir string) (string, error) {
 	address, err := git{dir: dir, user: true}.line(ctx, nil, "config", "--get", "remote.origin.url")
 	if ctx.Err() != nil || errors.Is(err, ErrNoGit) {
@@ -134,8 +134,8 @@ func Remote(ctx context.Context, dir string) (string, error) {
 	return address, nil
 }
 
-// Modified returns tracked files of the repository around dir that differ from its last commit, sorted: those that
-// cannot be told from it without running a filter of the repository's configuration count, too.
+// Modified returns the tracked files of the repository around dir that differ from its last commit, sorted. Files
+// that can only be compared by running a filter from the repository's configuration are included.
 func Modified(ctx context.Context, dir string) ([]string, error) {
 	root, err := toplevel(ctx, dir)
 	if err != nil || root == "" {
@@ -147,7 +147,7 @@ func Modified(ctx context.Context, dir string) ([]string, error) {
 		return nil, err
 	}
 	changed := nameSet(staged)
-	// Raw: git compares times and sizes, and reads no file.
+	// --raw compares times and sizes, without reading files.
 	raw, err := g.run(ctx, nil, "diff-files", "--raw", "-z", "--abbrev=64")
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func Modified(ctx context.Context, dir string) ([]string, error) {
 		}
 		if columns[4] == "M" && columns[0][1:] == columns[1] {
 			if now, err := g.line(ctx, nil, "hash-object", "--no-filters", "--", path); err == nil && now == columns[2] {
-				continue // touched only
+				continue // only its time has changed
 			}
 		}
 		changed[path] = true

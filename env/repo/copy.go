@@ -14,21 +14,21 @@ import (
 	"syscall"
 )
 
-// listing is what a snapshot copies: names relative to its source, each once.
+// listing lists what a snapshot copies, as unique names relative to its source.
 type listing struct {
 	names []string
 	// absent are tracked files that a sparse checkout leaves out of the work tree.
 	absent []string
-	// omitted are paths that this process may not read.
+	// omitted are paths that this process has no permission to read.
 	omitted []Omission
-	// gone are tracked files that the work tree does not have any more.
+	// gone are tracked files that are missing from the work tree.
 	gone []string
-	// hidden are what a sandbox that is shown the source must not see; inner are the repositories inside.
+	// hidden are paths that a sandbox sharing the source must not see; inner are nested repositories.
 	hidden []string
 	inner  []string
 
 	seen map[string]bool
-	// links caches behindLink.
+	// links caches the results of behindLink.
 	links map[string]bool
 }
 
@@ -48,7 +48,7 @@ func (l *listing) tracked(ctx context.Context, source, prefix string) error {
 		return err
 	}
 	for entry := range bytes.SplitSeq(out, []byte{0}) {
-		const skipped = "S " // by a sparse checkout
+		const skipped = "S " // the status of files left out by a sparse checkout
 		if len(entry) < len(skipped) {
 			continue
 		}
@@ -75,7 +75,7 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 		if mayLack {
 			l.absent = append(l.absent, name)
 		} else {
-			l.gone = append(l.gone, name) // deleted, but not yet from the index
+			l.gone = append(l.gone, name) // deleted, but still in the index
 		}
 		return nil
 	case errors.Is(err, fs.ErrPermission):
@@ -87,7 +87,7 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 		l.names = append(l.names, name)
 		return nil
 	}
-	// A submodule, or a repository inside the repository: its files belong to what the agent works on.
+	// A submodule or another nested repository: its files are part of what the agent works on.
 	if _, err := os.Lstat(filepath.Join(source, name, ".git")); err == nil {
 		l.hidden = append(l.hidden, filepath.Join(name, ".git"))
 		err := l.tracked(ctx, source, name)
@@ -97,13 +97,13 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrNoGit) {
 			return err
 		}
-		// Not a repository after all: a .git file that refers to none.
+		// Not a repository after all, but a .git file that points to none.
 	}
 	return l.walk(ctx, source, name)
 }
 
-// behindLink reports whether a directory is reached through a link. To git, a tracked file behind one is deleted, and
-// what is there does not belong to the repository.
+// behindLink reports whether a directory is reached through a symbolic link. To git, tracked files behind it are
+// deleted, and the files that are there are not part of the repository.
 func (l *listing) behindLink(source, dir string) bool {
 	if dir == "." {
 		return false
@@ -115,7 +115,7 @@ func (l *listing) behindLink(source, dir string) bool {
 	return l.links[dir]
 }
 
-// walk adds every file below source/prefix, without anything called .git.
+// walk adds every file below source/prefix, except entries called .git.
 func (l *listing) walk(ctx context.Context, source, prefix string) error {
 	root := filepath.Join(source, prefix)
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -131,7 +131,7 @@ func (l *listing) walk(ctx context.Context, source, prefix string) error {
 			l.omit(name)
 			return nil
 		case errors.Is(err, fs.ErrNotExist) && path != root:
-			return nil // gone while the directory was read
+			return nil // removed while the directory was read
 		case err != nil:
 			return err
 		case d.Name() == ".git" && d.IsDir() && path != root:
@@ -152,10 +152,10 @@ func (l *listing) omit(name string) {
 	l.omitted = append(l.omitted, Omission{Path: filepath.ToSlash(name), Reason: "not readable"})
 }
 
-// copyAll copies the listed files, one after the other: the file system is the bottleneck. Files that may not be read
-// are left out, and reported.
+// copyAll copies the listed files one at a time, because the file system is the bottleneck. Files that cannot be
+// read are left out and reported.
 func (s *Snapshot) copyAll(ctx context.Context, l *listing) error {
-	made := "" // the directory that was made last: names come sorted
+	made := "" // the last directory created; names are sorted
 	for _, name := range l.names {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -167,7 +167,7 @@ func (s *Snapshot) copyAll(ctx context.Context, l *listing) error {
 			made = dir
 		}
 		switch err := s.copy(name); {
-		case err == nil, errors.Is(err, fs.ErrNotExist): // deleted since it was listed
+		case err == nil, errors.Is(err, fs.ErrNotExist): // ErrNotExist: deleted since it was listed
 		case errors.Is(err, fs.ErrPermission):
 			l.omit(name)
 		default:
@@ -178,13 +178,13 @@ func (s *Snapshot) copyAll(ctx context.Context, l *listing) error {
 	return nil
 }
 
-// leaveOut says what of the listing is missing in the snapshot.
+// leaveOut records which files of the listing are missing from the snapshot.
 func (s *Snapshot) leaveOut(l *listing) {
 	s.Omitted = l.omitted
 	slices.SortFunc(s.Omitted, func(a, b Omission) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// copy copies one file or link, with its mode and time.
+// copy copies one file or symbolic link, with its mode and time.
 func (s *Snapshot) copy(name string) error {
 	from, to := filepath.Join(s.Source, name), filepath.Join(s.Dir, name)
 	info, err := os.Lstat(from)
@@ -201,13 +201,13 @@ func (s *Snapshot) copy(name string) error {
 	case !info.Mode().IsRegular():
 		return nil
 	}
-	// The file may have been replaced by now: do not follow a link, and do not wait for a pipe.
+	// The file may have been replaced by now: do not follow a link, and do not block on a pipe.
 	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	// The owner must be able to change the copy, whatever the original allows.
+	// The owner must be able to change the copy, whatever the original's mode.
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm()|0o600)
 	if err != nil {
 		return err

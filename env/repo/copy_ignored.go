@@ -15,17 +15,17 @@ import (
 	"deepswe/env"
 )
 
-// A copy of ignored files takes up to copyBudget bytes and copyFiles files, beside what is included by name.
+// Copies of ignored files are limited to copyBudget bytes and copyFiles files, not counting what --include selects.
 const (
 	copyBudget = 1 << 30
 	copyFiles  = 200_000
 )
 
-// errBudget says that a directory does not fit.
+// errBudget reports that a directory does not fit into the budget.
 var errBudget = errors.New("more than the budget")
 
-// copyIgnored copies what is set aside: what was installed first, then the rest, as long as the budget lasts. What does
-// not fit is left out, and told.
+// copyIgnored copies ignored paths, installed dependencies first, as long as the budget lasts. It records the rest
+// as omitted.
 func (s *Snapshot) copyIgnored(ctx context.Context, l *listing, c choice) error {
 	names := slices.Clone(s.Aside)
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -59,13 +59,13 @@ func (s *Snapshot) copyIgnored(ctx context.Context, l *listing, c choice) error 
 	return nil
 }
 
-// room is what a copy takes.
+// room is an amount of bytes and files.
 type room struct {
 	bytes int64
 	files int
 }
 
-// measure adds up what is below a path, as far as there is room for it.
+// measure adds up what is below a path, and fails with errBudget when that exceeds left.
 func (s *Snapshot) measure(ctx context.Context, name string, left room, all bool) (need room, err error) {
 	top := filepath.Join(s.Source, filepath.FromSlash(name))
 	err = filepath.WalkDir(top, func(_ string, d fs.DirEntry, err error) error {
@@ -73,7 +73,7 @@ func (s *Snapshot) measure(ctx context.Context, name string, left room, all bool
 			return context.Cause(ctx)
 		}
 		if err != nil {
-			return nil // what cannot be read is not copied
+			return nil // not readable, so not copied either
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
 			need.bytes += info.Size()
@@ -86,7 +86,7 @@ func (s *Snapshot) measure(ctx context.Context, name string, left room, all bool
 	return need, err
 }
 
-// copyBelow copies a path with everything below it, but for what is hidden.
+// copyBelow copies a path and everything below it, except what is hidden.
 func (s *Snapshot) copyBelow(ctx context.Context, l *listing, top string, hidden map[string]bool) error {
 	from := filepath.Join(s.Source, filepath.FromSlash(top))
 	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
@@ -124,7 +124,7 @@ func (s *Snapshot) copyBelow(ctx context.Context, l *listing, top string, hidden
 //go:embed venv.sh
 var mendVenv string
 
-// mendEnvironment returns the command line that lets a virtual environment of another machine use the Python here.
+// mendEnvironment returns a command line that makes a copied virtual environment use the sandbox's Python.
 func mendEnvironment(name string) string {
 	return "set -- " + env.ShellQuote(name) + "\n" + strings.TrimSpace(mendVenv)
 }

@@ -15,7 +15,7 @@ import (
 	"deepswe/env"
 )
 
-// differ turns changes into a diff, in a temporary repository of the changed files.
+// differ turns changes into a diff, using a temporary repository that contains only the changed files.
 type differ struct {
 	base *Base
 	sb   Tree
@@ -26,7 +26,7 @@ type differ struct {
 	omitted []Omission
 }
 
-// content is one changed file, before and after; nil where there was none.
+// content is a changed file before and after; a side is nil if the file does not exist there.
 type content struct {
 	path  string
 	sides [2]*side
@@ -37,7 +37,7 @@ type side struct {
 	data []byte
 }
 
-// loaded is a change that has been read, or the reason why a patch cannot carry it.
+// loaded is a change that has been read, or the reason why the patch omits it.
 type loaded struct {
 	content
 	omitted string
@@ -45,16 +45,16 @@ type loaded struct {
 }
 
 const (
-	// loadsAtOnce is how many files are read at once: most of the time of each is the way to the sandbox and back.
+	// loadsAtOnce limits concurrent reads. Reading a file mostly waits for the round trip to the sandbox.
 	loadsAtOnce = 16
-	// longestLoad is how long all files together may take to be read. The rest is omitted.
+	// longestLoad limits reading all files together. The rest is omitted.
 	longestLoad = 4 * time.Minute
 )
 
-// errTooSlow is the cause of a context that longestLoad ended.
+// errTooSlow is the cause of the context that longestLoad ends.
 var errTooSlow = errors.New("the changed files could not all be read in time")
 
-// diff reads the changes, those of files that were there before the new ones, and compares.
+// diff reads the changes, those of existing files first, and compares.
 func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 	store, err := newStore(ctx, d.dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 	return store.diff(ctx)
 }
 
-// groups divides changes into such as fit into memory together.
+// groups divides changes into groups that fit into memory.
 func groups(changes []change) iter.Seq[[]change] {
 	const mostFiles, mostBytes = 256, 2 * maxFile
 	return func(yield func([]change) bool) {
@@ -124,11 +124,11 @@ func (d *differ) load(ctx context.Context, group []change) []loaded {
 			return nil
 		})
 	}
-	_ = readers.Wait() // each has an error of its own
+	_ = readers.Wait() // every result has its own error
 	return all
 }
 
-// isNew sorts changes: 1 for a file that was not there before.
+// isNew returns 1 for a new file and 0 otherwise, for sorting.
 func (c change) isNew() int {
 	if c.before == nil {
 		return 1
@@ -136,7 +136,7 @@ func (c change) isNew() int {
 	return 0
 }
 
-// afford takes a file's bytes from the total, or returns the reason why it cannot.
+// afford takes a file's size off the patch's remaining bytes, or returns the reason why it must be omitted.
 func (d *differ) afford(f content) (omitted string) {
 	total := d.total
 	for _, s := range f.sides {
@@ -151,7 +151,7 @@ func (d *differ) afford(f content) (omitted string) {
 	return ""
 }
 
-// read reads both sides of a change, or returns the reason why the patch cannot carry it.
+// read reads both sides of a change, or returns the reason why the patch omits it.
 func (d *differ) read(ctx context.Context, c change) loaded {
 	l := loaded{content: content{path: c.path}}
 	if l.omitted = c.unfit(); l.omitted != "" {
@@ -169,7 +169,7 @@ func (d *differ) read(ctx context.Context, c change) loaded {
 		switch {
 		case err == nil:
 			l.sides[1] = after
-		case errors.Is(err, fs.ErrNotExist): // removed since the tree was read
+		case errors.Is(err, fs.ErrNotExist): // removed since the tree was listed
 		case env.IsInfrastructure(ctx, err):
 			l.err = err
 			return l
@@ -189,7 +189,7 @@ func (d *differ) read(ctx context.Context, c change) loaded {
 	return l
 }
 
-// current reads a file as it is now, without following a link that has taken its place.
+// current reads a file's current content, without following a symbolic link that may have replaced it.
 func (d *differ) current(ctx context.Context, f env.FileInfo) (*side, error) {
 	if f.Kind == env.KindSymlink {
 		return &side{gitMode(f), []byte(f.Target)}, nil
@@ -199,7 +199,7 @@ func (d *differ) current(ctx context.Context, f env.FileInfo) (*side, error) {
 		return nil, err
 	}
 	if info.Size > int64(len(data)) {
-		return nil, errors.New("it grows while it is read")
+		return nil, errors.New("it kept growing while it was read")
 	}
 	return &side{gitMode(info), data}, nil
 }

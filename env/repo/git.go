@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// ErrNoGit says that the host has no git command.
+// ErrNoGit reports that the host has no git command.
 var ErrNoGit = errors.New("git is not installed: install it (apt-get install git) and make sure that it is on PATH")
 
-// ErrSource says that a directory cannot be worked on; the message says why.
+// ErrSource reports that a directory is not suitable for deepswe; the message says why.
 var ErrSource = errors.New("cannot work on it")
 
-// pins switch off everything through which a repository could make git run a program or change a diff.
+// pins disable every setting through which a repository could make git run a program or change a diff.
 var pins = []string{
 	"-c", "core.hooksPath=" + os.DevNull,
 	"-c", "core.fsmonitor=false",
@@ -42,14 +42,14 @@ var pins = []string{
 // git runs git commands in one directory.
 type git struct {
 	dir string
-	// env is added to environ.
+	// env is added to the result of environ.
 	env []string
-	// user lets git read the user's configuration, for their ignore rules or their name.
+	// user lets git read the user's configuration, for their ignore rules and their name.
 	user bool
 }
 
-// run executes git with the arguments, feeds it stdin where not nil, and returns its standard output, also where git
-// failed. The error holds what git printed.
+// run executes git, with stdin if not nil, and returns its standard output, even if git failed. The error contains
+// what git printed.
 func (g git) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	cmd, err := g.command(ctx, args...)
 	if err != nil {
@@ -72,7 +72,7 @@ func (g git) line(ctx context.Context, stdin io.Reader, args ...string) (string,
 	return strings.TrimSpace(string(out)), err
 }
 
-// command returns a git command that ends with ctx.
+// command returns a git command that is killed when ctx ends.
 func (g git) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
@@ -86,8 +86,8 @@ func (g git) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// environ is the host's environment without the variables that redirect git, and, unless g.user, without the user's
-// configuration of git.
+// environ returns the host's environment without the variables that redirect git and, unless g.user is set, with
+// the user's git configuration disabled.
 func (g git) environ() []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -104,14 +104,14 @@ func (g git) environ() []string {
 	return env
 }
 
-// OwnGroup gives a git command a process group of its own: Ctrl-C does not reach it, and a cancel also ends the helpers
-// that it has started.
+// OwnGroup runs a git command in its own process group, so that Ctrl-C does not reach it, and cancelling it also
+// kills the helpers it has started.
 func OwnGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
 
-// verb is the subcommand in git's arguments.
+// verb returns the subcommand among git's arguments.
 func verb(args []string) string {
 	for len(args) > 2 && args[0] == "-c" {
 		args = args[2:]
@@ -124,8 +124,8 @@ func firstLines(s string, n int) string {
 	return strings.Join(lines[:min(n, len(lines))], "; ")
 }
 
-// toplevel returns the root of the work tree that dir belongs to, or "" when it belongs to none: a directory that the
-// repository around it ignores does not belong to it.
+// toplevel returns the root of the work tree that dir belongs to, or "". A directory that the surrounding
+// repository ignores does not belong to it.
 func toplevel(ctx context.Context, dir string) (string, error) {
 	g := git{dir: dir, user: true}
 	out, err := g.run(ctx, nil, "rev-parse", "--show-toplevel")
@@ -133,7 +133,7 @@ func toplevel(ctx context.Context, dir string) (string, error) {
 	case errors.Is(err, ErrNoGit) || ctx.Err() != nil:
 		return "", err
 	case err != nil && strings.Contains(err.Error(), "must be run in a work tree"):
-		return "", fmt.Errorf("%w: it is a git repository without a work tree: give a clone of it", ErrSource)
+		return "", fmt.Errorf("%w: it is a git repository without a work tree: use a clone of it", ErrSource)
 	case err != nil:
 		return "", nil
 	}
@@ -157,7 +157,8 @@ func toplevel(ctx context.Context, dir string) (string, error) {
 	return root, nil
 }
 
-// ignoredAround reports whether the repository around g's directory ignores it, and tracks nothing in it.
+// ignoredAround reports whether the repository around g's directory ignores that directory and tracks nothing in
+// it.
 func ignoredAround(ctx context.Context, g git) (bool, error) {
 	if _, err := g.run(ctx, nil, "check-ignore", "-q", "."); err != nil {
 		if ctx.Err() != nil {
@@ -169,7 +170,7 @@ func ignoredAround(ctx context.Context, g git) (bool, error) {
 	return err == nil && len(tracked) == 0, err
 }
 
-// nameSet is the set of the NUL-terminated names in git's output.
+// nameSet returns the NUL-terminated names in git's output as a set.
 func nameSet(out []byte) map[string]bool {
 	names := make(map[string]bool)
 	for name := range strings.SplitSeq(string(out), "\x00") {

@@ -12,8 +12,8 @@ import (
 	"deepswe/env"
 )
 
-// dropIgnored leaves out changes to untracked files that the repository's .gitignore files, as they are now, ignore, as
-// "git add -A" does. It returns how many of them are new.
+// dropIgnored removes changes to untracked files that the repository's current .gitignore files ignore, as "git add
+// -A" does. It returns how many of them are new files.
 func (b *Base) dropIgnored(
 	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, changes []change,
 ) ([]change, int, error) {
@@ -42,8 +42,8 @@ func (b *Base) dropIgnored(
 	return kept, dropped, nil
 }
 
-// ignored asks the host's git which of the NUL-terminated paths the repository's rules ignore. The rules are copied to
-// a directory with nothing else in it.
+// ignored returns which of the NUL-terminated paths the repository's rules ignore. The host's git decides, in a
+// directory that contains only copies of the rules.
 func (b *Base) ignored(
 	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, candidates *bytes.Buffer,
 ) (map[string]bool, error) {
@@ -77,21 +77,21 @@ func (b *Base) ignored(
 	matching, cancel := context.WithTimeout(ctx, longestMatch)
 	defer cancel()
 	out, err := g.run(matching, candidates, "check-ignore", "--no-index", "-z", "--stdin")
-	if err != nil && !exitedWith(err, 1) && (ctx.Err() != nil || matching.Err() == nil) { // 1: none is ignored
+	if err != nil && !exitedWith(err, 1) && (ctx.Err() != nil || matching.Err() == nil) { // 1: nothing is ignored
 		return nil, err
 	}
 	return nameSet(out), nil
 }
 
 const (
-	// maxRules is how many files of rules are obeyed, those that were there at the start first.
+	// maxRules is the most .gitignore files to obey; those in the base come first.
 	maxRules = 1000
-	// longestMatch is how long matching may take: a pattern can be made so that it takes for ever. What is not known to be
-	// ignored by then is part of the patch.
+	// longestMatch limits matching, because a pattern can be made to take for ever. Files not known to be ignored
+	// by then are part of the patch.
 	longestMatch = time.Minute
 )
 
-// rules are the files with rules.
+// rules returns the files that contain ignore rules.
 func (b *Base) rules(entries []env.FileInfo) []env.FileInfo {
 	var old, added []env.FileInfo
 	for _, e := range entries {

@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// Worktreeinclude is a file in a repository that names, one pattern a line, ignored files that a copy needs.
+// worktreeInclude is a file in a repository that lists ignored files that copies need, one pattern per line.
 const worktreeInclude = ".worktreeinclude"
 
-// choice decides which ignored paths a sandbox gets.
+// choice selects which ignored paths a sandbox gets.
 type choice struct{ include, exclude []string }
 
-// newChoice adds what the repository itself says to the options.
+// newChoice combines the options with the repository's worktreeInclude.
 func newChoice(source string, o Options) (choice, error) {
 	c := choice{include: slices.Clone(o.Include), exclude: slices.Clone(o.Exclude)}
 	for _, p := range slices.Concat(c.include, c.exclude) {
@@ -33,7 +33,7 @@ func newChoice(source string, o Options) (choice, error) {
 	defer root.Close()
 	data, err := root.ReadFile(worktreeInclude)
 	if err != nil {
-		return c, nil // there is none, or none that is a file of the repository
+		return c, nil // missing, or not a regular file in the repository
 	}
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimSpace(line)
@@ -48,8 +48,8 @@ func trim(pattern string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(pattern, "./"), "/"), "/")
 }
 
-// matches reports whether a pattern matches the path or a directory that it is in: one without a slash by any name in
-// it, another one from the repository's root.
+// matches reports whether a pattern matches the path or a directory above it. A pattern without a slash is matched
+// against each name in the path, another one against the path from the repository's root.
 func matches(patterns []string, name string) bool {
 	names := strings.Split(name, "/")
 	for _, pattern := range patterns {
@@ -68,7 +68,7 @@ func matches(patterns []string, name string) bool {
 	return false
 }
 
-// secret reports whether a name is that of a file that usually holds credentials.
+// secret reports whether files of that name usually contain credentials.
 func secret(name string) bool {
 	base := strings.ToLower(path.Base(name))
 	for _, sample := range []string{".env.example", ".env.sample", ".env.template", ".env.test", ".env.dist"} {
@@ -89,7 +89,8 @@ func secret(name string) bool {
 	return false
 }
 
-// ignored names what the repository at source/prefix ignores: directories as a whole, where nothing in them is tracked.
+// ignored returns what the repository at source/prefix ignores: single files, and whole directories in which
+// nothing is tracked.
 func ignored(ctx context.Context, source, prefix string) ([]string, error) {
 	g := git{dir: filepath.Join(source, prefix), user: true}
 	out, err := g.run(ctx, nil, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
@@ -105,8 +106,8 @@ func ignored(ctx context.Context, source, prefix string) ([]string, error) {
 	return names, nil
 }
 
-// longestSkip is how many bytes of paths are told to a sandbox at once. What is beyond it is looked at like any other
-// file, and left out of a patch all the same.
+// longestSkip limits the paths that one request to a sandbox can skip, in bytes. Paths beyond it are listed like
+// any other, and still left out of the patch.
 const longestSkip = 256 << 10
 
 func bounded(paths []string) []string {
@@ -119,8 +120,7 @@ func bounded(paths []string) []string {
 	return paths
 }
 
-// setAside decides on the ignored paths of a source that is shown: all are visible but what is excluded and what looks
-// like a secret.
+// setAside decides which ignored paths of a shared source are visible: all except excluded ones and likely secrets.
 func (s *Snapshot) setAside(ctx context.Context, l *listing, c choice) error {
 	for _, prefix := range append([]string{""}, l.inner...) {
 		names, err := ignored(ctx, s.Source, prefix)
@@ -143,10 +143,10 @@ func (s *Snapshot) setAside(ctx context.Context, l *listing, c choice) error {
 	return s.hideBelow(l, c.exclude)
 }
 
-// manyIgnored is how many files of one ignored directory are looked at for secrets.
+// manyIgnored is the most files of one ignored directory to check for secrets.
 const manyIgnored = 20_000
 
-// hideSecrets hides what looks like a secret in an ignored directory of the user's own.
+// hideSecrets hides likely secrets in an ignored directory that is the user's own.
 func (s *Snapshot) hideSecrets(l *listing, dir string, c choice) {
 	seen := 0
 	top := filepath.Join(s.Source, filepath.FromSlash(dir))
@@ -172,7 +172,7 @@ func (s *Snapshot) hideSecrets(l *listing, dir string, c choice) {
 	})
 }
 
-// installed reports whether a directory of this name holds what a tool has installed, built or cached.
+// installed reports whether directories of that name contain what a tool has installed, built or cached.
 func installed(name string) bool {
 	return slices.Contains([]string{
 		"node_modules", "bower_components", ".yarn", ".pnpm-store", ".venv", "venv", "env", ".tox", ".nox", "site-packages",
@@ -187,7 +187,7 @@ func (s *Snapshot) hide(l *listing, name, why string) {
 	l.omitted = append(l.omitted, Omission{Path: name, Reason: why})
 }
 
-// hideBelow hides what is excluded within a directory that is set aside.
+// hideBelow hides excluded paths inside directories that are set aside.
 func (s *Snapshot) hideBelow(l *listing, patterns []string) error {
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join(escape(s.Source), filepath.FromSlash(trim(pattern))))
@@ -209,13 +209,13 @@ func (s *Snapshot) hideBelow(l *listing, patterns []string) error {
 	return nil
 }
 
-// escape makes a path a pattern that matches nothing else.
+// escape turns a path into a pattern that matches only that path.
 func escape(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// references are directories of the host that installed dependencies refer to: the interpreter of a virtual
-// environment, projects that are installed from where they are, packages that are links.
+// references returns the host directories that installed dependencies refer to: a virtual environment's
+// interpreter, projects installed in editable mode, and symbolic links to packages.
 func references(source string, aside []string) []string {
 	found := map[string]bool{}
 	add := func(dir string) {
@@ -238,7 +238,7 @@ func references(source string, aside []string) []string {
 		environment(dir, add)
 		if filepath.Base(dir) == "node_modules" {
 			linked(dir, add)
-			scopes, _ := filepath.Glob(filepath.Join(escape(dir), "@*")) // the pattern is fine
+			scopes, _ := filepath.Glob(filepath.Join(escape(dir), "@*")) // the pattern is valid
 			for _, scope := range scopes {
 				linked(scope, add)
 			}
@@ -252,7 +252,7 @@ func references(source string, aside []string) []string {
 	return all
 }
 
-// environment adds what a Python virtual environment refers to.
+// environment adds the directories that a Python virtual environment refers to.
 func environment(dir string, add func(string)) {
 	config, err := os.ReadFile(filepath.Join(dir, "pyvenv.cfg"))
 	if err != nil {
@@ -281,7 +281,7 @@ func environment(dir string, add func(string)) {
 	}
 }
 
-// linked adds the targets of the links in a directory.
+// linked adds the targets of the symbolic links in a directory.
 func linked(dir string, add func(string)) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Pack writes a directory's content as a tar stream below prefix, as files of a user and a group. Symbolic links are
-// packed as links; sockets, pipes and devices are left out, and so are files that are removed in the meantime.
+// Pack writes the content of a directory as a tar stream below prefix, owned by uid and gid. Symbolic links are
+// packed as links; sockets, pipes, devices and files that are removed meanwhile are left out.
 func Pack(ctx context.Context, tw *tar.Writer, root, prefix string, uid, gid int) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -49,7 +49,7 @@ func packEntry(tw *tar.Writer, root, path, prefix string, entry fs.DirEntry, uid
 		h.Typeflag = tar.TypeDir
 		h.Name += "/"
 		if h.Name == "/" || h.Name == "./" {
-			return nil // the container's own root stays as it is
+			return nil // leave the container's root directory as it is
 		}
 		return tw.WriteHeader(h)
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -65,7 +65,7 @@ func packEntry(tw *tar.Writer, root, path, prefix string, entry fs.DirEntry, uid
 }
 
 func packFile(tw *tar.Writer, h *tar.Header, path string) error {
-	// The file may have been replaced by now: do not follow a link, and do not wait for a pipe.
+	// The file may have been replaced by now: do not follow a link, and do not block on a pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
 		return nil
@@ -84,7 +84,7 @@ func packFile(tw *tar.Writer, h *tar.Header, path string) error {
 	}
 	n, err := io.CopyN(tw, f, h.Size)
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s was cut short while it was copied, from %d to %d bytes", path, h.Size, n)
+		return fmt.Errorf("%s shrank from %d to %d bytes while it was copied", path, h.Size, n)
 	}
 	return err
 }

@@ -16,38 +16,38 @@ import (
 	"deepswe/env/disk"
 )
 
-// Patch is what an agent changed, as git reads and writes it.
+// Patch is what an agent changed, in git's format.
 type Patch struct {
-	// Diff is a unified diff with git's headers, binary files included; empty when nothing changed.
+	// Diff is a unified diff with git's headers, including binary files; empty if nothing changed.
 	Diff []byte
 	// Files are the changed paths, sorted.
 	Files []string
-	// Omitted are changes that are not in Diff, each with the reason. A patch with omissions is not the whole change.
+	// Omitted lists changes that are not in Diff, with reasons. If it is not empty, the patch is incomplete.
 	Omitted []Omission
-	// Ignored counts new files that the repository's own ignore rules leave out.
+	// Ignored counts the new files that the repository's own ignore rules exclude.
 	Ignored int
 }
 
-// Omission is one change that a patch does not carry.
+// Omission is a change that a patch does not contain.
 type Omission struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
 }
 
-// longestList is how long listing and hashing all files may take.
+// longestList limits listing and hashing all files.
 const longestList = 4 * time.Minute
 
-// change is one path that differs from the base.
+// change is a path that differs from the base.
 type change struct {
 	path string
-	// before and after are nil where the file was not there.
+	// before and after are nil if the file did not or does not exist.
 	before, after *env.FileInfo
 }
 
-// Patch compares the sandbox's repository with the base. Files that the repository ignores are left out unless it
-// tracks them; everything else that was added, changed or removed is part of the patch, whatever the agent did to the
-// repository's own git directory. An error is never the agent's fault: a repository that it has made unreadable or too
-// large, or removed, gives a patch that omits "./".
+// Patch compares the sandbox's repository with the base. Everything added, changed or removed is part of the patch,
+// whatever the agent did to the repository's git directory, except for ignored files that are not tracked. An error
+// is never the agent's fault: if the agent made the repository unreadable or too large, or removed it, the patch
+// omits "./".
 func (b *Base) Patch(ctx context.Context, sb Tree) (Patch, error) {
 	p, err := b.patch(ctx, sb)
 	if err != nil {
@@ -96,16 +96,16 @@ func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
 	return p, err
 }
 
-// compare returns what differs, sorted by path, and the directories that cannot be read: the files there count as
-// neither changed nor removed.
+// compare returns the differences, sorted by path, and the directories that cannot be read. The files in those
+// count as unchanged.
 func (b *Base) compare(entries []env.FileInfo) (changes []change, hidden []Omission) {
 	seen := make(map[string]bool, len(entries))
 	closed := make(map[string]bool)
 	for _, now := range entries {
 		seen[now.Path] = true
-		if now.Kind == env.KindDir { // a tree names no other directories
+		if now.Kind == env.KindDir { // a tree lists only directories that cannot be read
 			closed[now.Path] = true
-			if b.files[now.Path].Kind != env.KindDir { // one that was closed at the start is not the agent's doing
+			if b.files[now.Path].Kind != env.KindDir { // otherwise it was already unreadable in the base
 				hidden = append(hidden, Omission{Path: now.Path + "/", Reason: "the directory cannot be read"})
 			}
 		}
@@ -139,7 +139,7 @@ func below(dirs map[string]bool, path string) bool {
 	return false
 }
 
-// carried reports whether git can store a file of this kind.
+// carried reports whether git can store files of this kind.
 func carried(f env.FileInfo) bool { return f.Kind == env.KindFile || f.Kind == env.KindSymlink }
 
 func present(f env.FileInfo) *env.FileInfo {
@@ -154,7 +154,7 @@ func differs(a, b env.FileInfo) bool {
 		gitMode(a) != gitMode(b)
 }
 
-// gitMode is the mode that git stores: of the permissions, only whether the owner may execute.
+// gitMode returns the mode that git stores, which keeps only whether the owner may execute.
 func gitMode(f env.FileInfo) string {
 	switch {
 	case f.Kind == env.KindSymlink:
@@ -171,10 +171,10 @@ func version(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Hash is the hex SHA-256 of the diff.
+// Hash returns the hex SHA-256 of the diff.
 func (p Patch) Hash() string { return version(p.Diff) }
 
-// Compare returns the difference between two texts as unified hunks, without a heading; empty when they are equal.
+// Compare returns the difference between two texts as unified hunks without a header; empty if they are equal.
 func Compare(ctx context.Context, before, after []byte) ([]byte, error) {
 	dir, err := disk.MakeScratch("", "compare")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"deepswe/env"
 )
 
-// share makes what a sandbox needs that shows the source itself: a git directory of its own, which borrows the
-// source's objects. Files that are as the last commit has them are not even read.
+// share creates a git directory for a sandbox that shows the source itself. It borrows the source's objects, and
+// does not even read files that are unchanged since the last commit.
 func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error {
 	seed := filepath.Join(s.parent, "shared")
 	if _, err := (git{}).run(ctx, nil, "init", "-q", "-b", "main", "--template=", seed); err != nil {
@@ -39,7 +39,7 @@ func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error
 	if err := updateIndex(ctx, g, l.names, "--add", "--replace", "--ignore-skip-worktree-entries"); err != nil {
 		return err
 	}
-	// Only now may git find the source's objects: it touches those that it would have to write again.
+	// Before borrow: git would refresh the times of existing objects, and the source's must not change.
 	tree, err := g.line(ctx, nil, "write-tree", "--missing-ok")
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error
 	return s.settle()
 }
 
-// updateIndex runs git update-index for the paths.
+// updateIndex runs git update-index on the paths.
 func updateIndex(ctx context.Context, g git, paths []string, how ...string) error {
 	if len(paths) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func updateIndex(ctx context.Context, g git, paths []string, how ...string) erro
 	return err
 }
 
-// adoptIndex starts from the source's index, and returns its last commit.
+// adoptIndex starts from a copy of the source's index, and returns the source's current commit.
 func (s *Snapshot) adoptIndex(ctx context.Context, g git) (head string, err error) {
 	source := git{dir: s.Source, user: true}
 	head, err = source.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
@@ -84,7 +84,7 @@ func (s *Snapshot) adoptIndex(ctx context.Context, g git) (head string, err erro
 		if err := copyFile(path, filepath.Join(s.git, name)); err != nil {
 			return "", err
 		}
-		shared, _ := filepath.Glob(filepath.Join(escape(filepath.Dir(path)), "sharedindex.*")) // the pattern is fine
+		shared, _ := filepath.Glob(filepath.Join(escape(filepath.Dir(path)), "sharedindex.*")) // the pattern is valid
 		for _, part := range shared {
 			if err := copyFile(part, filepath.Join(s.git, filepath.Base(part))); err != nil {
 				return "", err
@@ -107,7 +107,8 @@ func (s *Snapshot) borrow() error {
 	return os.WriteFile(filepath.Join(info, "alternates"), []byte(alternates), 0o644)
 }
 
-// stores are the directories with the repository's objects: its own, and those that it borrows from in turn.
+// stores returns the directories with the repository's objects: its own, and those that it borrows from,
+// recursively.
 func stores(ctx context.Context, g git) ([]string, error) {
 	first, err := g.path(ctx, "objects")
 	if err != nil {
@@ -138,7 +139,7 @@ func stores(ctx context.Context, g git) ([]string, error) {
 	return all, nil
 }
 
-// path is where git keeps a file of its directory.
+// path returns where git keeps a file of its git directory.
 func (g git) path(ctx context.Context, name string) (string, error) {
 	out, err := g.run(ctx, nil, "rev-parse", "--git-path", name)
 	path := strings.TrimSuffix(string(out), "\n")
@@ -148,7 +149,7 @@ func (g git) path(ctx context.Context, name string) (string, error) {
 	return path, err
 }
 
-// copyFile copies a small file, if there is one.
+// copyFile copies a small file, if it exists.
 func copyFile(from, to string) error {
 	data, err := os.ReadFile(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +161,7 @@ func copyFile(from, to string) error {
 	return os.WriteFile(to, data, 0o644)
 }
 
-// commitTree commits what the work tree has and the last commit has not.
+// commitTree commits the difference between the work tree and the last commit.
 func (s *Snapshot) commitTree(ctx context.Context, g git, tree, head string) error {
 	args := []string{"commit-tree", tree, "-m", "State of the work tree at the start"}
 	if head != "" {
@@ -184,10 +185,10 @@ func (s *Snapshot) commitTree(ctx context.Context, g git, tree, head string) err
 	return err
 }
 
-// settle writes the configuration that holds in the sandbox, where files have the same sizes and times, but other
-// owners and numbers.
+// settle writes the configuration for the sandbox, where files have the same sizes and times, but other owners and
+// inode numbers.
 func (s *Snapshot) settle() error {
-	shared, _ := filepath.Glob(filepath.Join(s.git, "sharedindex.*")) // the pattern is fine
+	shared, _ := filepath.Glob(filepath.Join(s.git, "sharedindex.*")) // the pattern is valid
 	for _, part := range append(shared, filepath.Join(s.git, "logs")) {
 		if err := os.RemoveAll(part); err != nil {
 			return err
@@ -202,8 +203,8 @@ func (s *Snapshot) settle() error {
 	return errors.Join(err, f.Close())
 }
 
-// kept returns a file as the repository recorded it at the start, which may differ from what was on disk where git
-// converts line endings.
+// kept returns a file as the repository recorded it at the start. If git converts line endings, that may differ
+// from the file on disk at the time.
 func (s *Snapshot) kept(ctx context.Context, path string) ([]byte, error) {
 	if s.git == "" {
 		return nil, fs.ErrNotExist
@@ -215,8 +216,8 @@ func (s *Snapshot) kept(ctx context.Context, path string) ([]byte, error) {
 	return data, nil
 }
 
-// dropUsers leaves out the changes that the source has had since the snapshot: a sandbox that shows the source shows
-// them, too.
+// dropUsers removes changes that were made to the source itself since the snapshot, because a sandbox that shows
+// the source shows them too.
 func (s *Snapshot) dropUsers(changes []change) (kept []change, dropped []Omission) {
 	if s.Checkout == nil {
 		return changes, nil
@@ -236,7 +237,8 @@ func (s *Snapshot) dropUsers(changes []change) (kept []change, dropped []Omissio
 	return kept, dropped
 }
 
-// sameOnDisk reports whether a file of the source is as the sandbox has it; nil means that there is none.
+// sameOnDisk reports whether a file of the source is the same as the sandbox's, which is nil if the sandbox has
+// none.
 func sameOnDisk(root *os.Root, f *env.FileInfo, path string) bool {
 	info, err := root.Lstat(path)
 	switch {

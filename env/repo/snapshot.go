@@ -15,47 +15,47 @@ import (
 	"deepswe/env/disk"
 )
 
-// Snapshot is a private copy of a directory as it was at one moment, uncommitted changes included. A sandbox gets a
-// copy of it, and a patch is computed against it. It implements env.Origin.
+// Snapshot is a private copy of a directory at one moment, including uncommitted changes. A sandbox works on a copy
+// of it, and patches are computed against it. It implements env.Origin.
 //
-// Where the source is a git work tree, the copy is a repository of its own: the last commits of the source, and one
-// more on top with what was uncommitted, so that an agent's "git checkout -- file" cannot lose the user's work. Nothing
-// of the source's configuration is in it: no remote, no credential, no hook.
+// If the source is a git work tree, the copy is a repository of its own: the source's last commits, plus a commit
+// of what was uncommitted, so that an agent's "git checkout -- file" cannot lose the user's work. It contains
+// nothing of the source's configuration: no remotes, credentials or hooks.
 //
-// Where a sandbox can show the source itself, there is no copy, and only the repository is made: see [Options].
+// If a sandbox can show the source itself, only the repository is created, and no copy: see [Options].
 type Snapshot struct {
-	// Dir holds the copy; empty where there is none.
+	// Dir is the directory of the copy; empty if there is none.
 	Dir string
-	// Checkout is what a sandbox shows in place of a copy; nil where there is one.
+	// Checkout is what a sandbox shows instead of a copy; nil if there is a copy.
 	Checkout *env.Checkout
-	// Source is the directory that was copied: the work tree's root where there is one.
+	// Source is the directory that was copied: the root of the work tree, if it is in one.
 	Source string
-	// Head is the source's commit, empty outside a repository or before its first commit.
+	// Head is the source's current commit; empty outside a repository or before the first commit.
 	Head string
-	// Omitted are files that this process may not read; they are not in the copy.
+	// Omitted lists files that this process may not read and that are therefore missing from the copy.
 	Omitted []Omission
-	// Aside are paths that the sandbox has and the repository ignores: they are no part of a patch.
+	// Aside lists paths that the sandbox has although the repository ignores them. They are never part of a patch.
 	Aside []string
 
 	parent string
-	git    string   // the git directory of a shared source
-	links  []string // other paths of the source
+	git    string   // the git directory made by share
+	links  []string // other paths by which the source can be reached
 }
 
-// Options say how a snapshot is taken. The zero value copies.
+// Options control a snapshot. The zero value copies, without ignored files.
 type Options struct {
-	// Share makes no copy: the sandbox will show the source through an overlay (see [env.Overlayer]), with what git
-	// ignores, but for files that look like secrets.
+	// Share makes no copy: the sandbox will show the source through an overlay (see [env.Overlayer]), including
+	// ignored files, except for likely secrets.
 	Share bool
-	// Ignored copies what git ignores, too, but for files that look like secrets, up to a budget.
+	// Ignored also copies ignored files, except for likely secrets, up to a budget.
 	Ignored bool
-	// Include and Exclude are patterns of ignored paths that are shown, or not, whatever they look like: a shell's
-	// pattern without a slash matches a name, another one a path from the repository's root.
+	// Include and Exclude are patterns of ignored paths that are always, or never, visible. A pattern is a shell
+	// pattern; without a slash it matches names, otherwise paths from the repository's root.
 	Include, Exclude []string
 }
 
-// Take copies dir, or, where dir is in a git work tree, all of that. Ignored files are left out; so are devices,
-// sockets and pipes. The source is only read.
+// Take copies dir or, if dir is in a git work tree, the whole work tree. It leaves out ignored files, devices,
+// sockets and pipes, and only reads the source.
 func Take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 	s, err := take(ctx, dir, o)
 	if err != nil {
@@ -80,7 +80,7 @@ func take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 	return s, nil
 }
 
-// Place makes the snapshot the repository of a sandbox that is to be started.
+// Place makes the snapshot the repository of the sandbox that spec describes.
 func (s *Snapshot) Place(spec *env.Spec) {
 	if spec.CopyIn, spec.Checkout = s.Dir, s.Checkout; s.Dir == "" {
 		return
@@ -149,8 +149,8 @@ func (s *Snapshot) Original(_ context.Context, path string) ([]byte, error) {
 // Close removes the copy.
 func (s *Snapshot) Close() error { return disk.RemoveScratch(s.parent) }
 
-// commit makes the copy a repository: the source's last commits, then one with everything that was not committed. The
-// absent files are in the source's commit, but its sparse checkout leaves them out of the work tree.
+// commit turns the copy into a repository: the source's last commits, then a commit of everything uncommitted.
+// absent lists files that are in the source's commit but that its sparse checkout leaves out of the work tree.
 func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string) error {
 	g := git{dir: s.Dir, env: identity}
 	if _, err := g.run(ctx, nil, "init", "-q", "-b", "main", "."); err != nil {
@@ -167,7 +167,7 @@ func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string)
 			return err
 		}
 	}
-	// Forced, because a tracked file may match an ignore rule. Large files are streamed.
+	// -f, because a tracked file may match an ignore rule. Large files are streamed.
 	if _, err := g.run(ctx, nil, "-c", "core.bigFileThreshold=8m", "add", "-A", "-f", "--", "."); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string)
 	return err
 }
 
-// configure sets a committer identity, so that an agent can commit.
+// configure sets a committer identity, so that the agent can commit.
 func (s *Snapshot) configure() error {
 	f, err := os.OpenFile(filepath.Join(s.Dir, ".git", "config"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -189,8 +189,8 @@ func (s *Snapshot) configure() error {
 	return errors.Join(err, f.Close())
 }
 
-// adopt turns the files of submodules into files of the copy, which has no submodules, and keeps the absent files from
-// looking deleted.
+// adopt turns the files of submodules into ordinary files, because the copy has no submodules, and keeps absent
+// files from looking deleted.
 func (s *Snapshot) adopt(ctx context.Context, g git, absent []string) error {
 	staged, err := g.run(ctx, nil, "ls-files", "-z", "--stage")
 	if err != nil {
@@ -210,7 +210,7 @@ func (s *Snapshot) adopt(ctx context.Context, g git, absent []string) error {
 	if len(absent) == 0 || s.Head == "" {
 		return nil
 	}
-	// This fails for a file that was staged and then left out. Then all absent files look deleted, which does no harm.
+	// This fails if a file was staged and then left out. Then all absent files look deleted, which is harmless.
 	paths := strings.NewReader(strings.Join(absent, "\x00") + "\x00")
 	_, err = g.run(ctx, paths, "update-index", "-z", "--skip-worktree", "--stdin")
 	if ctx.Err() != nil {
@@ -222,8 +222,8 @@ func (s *Snapshot) adopt(ctx context.Context, g git, absent []string) error {
 // historyDepth is how many commits of the source the agent gets.
 const historyDepth = "50"
 
-// history fetches the source's last commits. A source that has none, or lacks their objects (a partial clone without
-// its remote), gives a repository without history rather than an error.
+// history fetches the source's last commits. If the source has none, or lacks their objects (a partial clone
+// without its remote), the result is a repository without history rather than an error.
 func (s *Snapshot) history(ctx context.Context, g git) error {
 	head, err := git{dir: s.Source, user: true}.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
 	if ctx.Err() != nil {
@@ -232,7 +232,8 @@ func (s *Snapshot) history(ctx context.Context, g git) error {
 	if err != nil {
 		return nil
 	}
-	// The other end of the fetch does not inherit our settings, and would refuse another user's repository.
+	// The process at the other end of the fetch does not inherit our settings, and would refuse another user's
+	// repository.
 	const upload = "git -c safe.directory='*' -c core.fsmonitor=false upload-pack"
 	_, err = g.run(ctx, nil, "fetch", "-q", "--no-tags", "--no-recurse-submodules", "--update-shallow",
 		"--depth", historyDepth, "--upload-pack", upload, s.Source, "HEAD")

@@ -12,14 +12,15 @@ import (
 
 // source is a directory to work on.
 type source struct {
-	// root is the work tree's root, or the directory itself, without symbolic links.
+	// root is the root of the work tree, or the directory itself, with symbolic links resolved.
 	root       string
 	repository bool
-	// links are other paths of root, through a symbolic link.
+	// links are other paths of root, through symbolic links.
 	links []string
 }
 
-// Root is the directory that a snapshot of dir is of: the root of the git work tree that dir is in, or dir itself.
+// Root returns the directory that a snapshot of dir would copy: the root of the git work tree around dir, or dir
+// itself.
 func Root(ctx context.Context, dir string) (string, error) {
 	w, err := find(ctx, dir)
 	if err != nil {
@@ -52,7 +53,7 @@ func find(ctx context.Context, dir string) (source, error) {
 	if err := tooMuch(w.root); err != nil {
 		return source{}, err
 	}
-	// The path that the user knows: what it adds to the root has to be cut off again.
+	// named is the path as the user gave it. What it has below the root must be cut off.
 	if below, ok := strings.CutPrefix(real, w.root); ok && named != real {
 		if link, ok := strings.CutSuffix(named, below); ok && link != w.root {
 			w.links = append(w.links, link)
@@ -61,7 +62,7 @@ func find(ctx context.Context, dir string) (source, error) {
 	return w, nil
 }
 
-// tooMuch refuses directories that hold more than a project.
+// tooMuch returns an error for directories that contain more than one project.
 func tooMuch(root string) error {
 	home, err := os.UserHomeDir()
 	if err == nil {

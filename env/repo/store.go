@@ -10,18 +10,18 @@ import (
 	"sync"
 )
 
-// store is a bare repository with two commits, base and head, that hold the changed files only. They are written
-// through one fast-import process, whose paths may be any bytes and which never touches a work tree.
+// store is a bare repository with two commits, base and head, that contain only the changed files. Both are written
+// by one fast-import process, which accepts any bytes in paths and never touches a work tree.
 type store struct {
 	git git
 	// in keeps its first error until it is flushed.
 	in     *bufio.Writer
 	stderr bytes.Buffer
-	// end ends the import and waits for it; abort kills it, if it has not ended yet.
+	// end ends the import and waits for it; abort kills it if it is still running.
 	end   func() error
 	abort func()
 	mark  int
-	// commits are the file commands of base and head.
+	// commits are the fast-import commands for the files of base and head.
 	commits [2]bytes.Buffer
 }
 
@@ -50,7 +50,7 @@ func newStore(ctx context.Context, dir string) (*store, error) {
 	s.end = sync.OnceValue(func() error { return errors.Join(in.Close(), cmd.Wait()) })
 	s.abort = func() {
 		cancel()
-		_ = s.end() // an import that was aborted fails, which does not matter
+		_ = s.end() // it fails if it was aborted, which does not matter
 	}
 	return s, nil
 }
@@ -87,7 +87,7 @@ func (s *store) diff(ctx context.Context) ([]byte, error) {
 		"--no-renames", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", refs[0], refs[1])
 }
 
-// quote writes a path as fast-import reads it: in double quotes, with octal escapes for control characters.
+// quote quotes a path for fast-import, with octal escapes for control characters.
 func quote(path string) string {
 	b := []byte{'"'}
 	for i := range len(path) {

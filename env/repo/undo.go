@@ -10,19 +10,19 @@ import (
 	"slices"
 )
 
-// undo remembers the files that a patch changes, so that a patch that was only written in part can be undone.
+// undo remembers the files that a patch changes, so that a partly applied patch can be undone.
 type undo struct {
 	root  *os.Root
 	files []remembered
-	// missing are directories that are not there yet, the outer ones first.
+	// missing lists directories that do not exist yet, outer ones first.
 	missing []string
 }
 
-// remembered is one file as it was; mode 0 means that there was none.
+// remembered is the state of one file; its mode is 0 if the file did not exist.
 type remembered struct {
 	path string
 	mode fs.FileMode
-	data []byte // of a link, its target
+	data []byte // for a symbolic link, its target
 }
 
 // remember reads the files below g's directory that the patch touches.
@@ -44,11 +44,11 @@ func remember(ctx context.Context, g git, patch []byte) (*undo, error) {
 	return u, nil
 }
 
-// touched reads the paths in the output of numstat: "added TAB removed TAB path NUL", or, for a rename, an empty path
-// and then the old and the new one.
+// touched returns the paths in the output of git apply --numstat -z: "added TAB removed TAB path NUL" or, for a
+// rename, an empty path followed by the old and the new path.
 func touched(numstat []byte) []string {
 	var paths []string
-	bare := 0 // how many of the next fields are a path and nothing else
+	bare := 0 // how many of the next fields are only a path
 	for field := range bytes.SplitSeq(numstat, []byte{0}) {
 		if bare > 0 {
 			paths = append(paths, string(field))
@@ -56,7 +56,7 @@ func touched(numstat []byte) []string {
 			continue
 		}
 		if columns := bytes.SplitN(field, []byte{'\t'}, 3); len(columns) < 3 {
-			continue // the end
+			continue // the last, empty field
 		} else if path := columns[2]; len(path) > 0 {
 			paths = append(paths, string(path))
 		} else {
@@ -68,7 +68,7 @@ func touched(numstat []byte) []string {
 
 func (u *undo) remember(path string) error {
 	if !filepath.IsLocal(path) {
-		return nil // git refuses it
+		return nil // git will refuse it
 	}
 	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
 		if _, err := u.root.Lstat(dir); errors.Is(err, fs.ErrNotExist) && !slices.Contains(u.missing, dir) {
@@ -79,7 +79,7 @@ func (u *undo) remember(path string) error {
 	info, err := u.root.Lstat(path)
 	switch {
 	case err != nil:
-		// Absent, or not accessible: then git reports why.
+		// The file is missing or not accessible; git reports why.
 	case info.Mode().IsRegular():
 		was.mode = info.Mode()
 		was.data, err = u.root.ReadFile(path)
@@ -89,7 +89,7 @@ func (u *undo) remember(path string) error {
 		target, err = u.root.Readlink(path)
 		was.data = []byte(target)
 	default:
-		return nil // git neither removes nor replaces it
+		return nil // git will neither remove nor replace it
 	}
 	if err != nil && was.mode != 0 {
 		return err
@@ -98,7 +98,7 @@ func (u *undo) remember(path string) error {
 	return nil
 }
 
-// restore puts every file back.
+// restore restores every file.
 func (u *undo) restore() error {
 	var failed []error
 	for _, was := range u.files {
@@ -123,7 +123,7 @@ func (u *undo) putBack(was remembered) error {
 		}
 		return nil
 	case u.same(was):
-		return nil // untouched, times included
+		return nil // unchanged, including its times
 	}
 	if err := u.root.MkdirAll(filepath.Dir(was.path), 0o755); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (u *undo) putBack(was remembered) error {
 	return u.root.Chmod(was.path, was.mode.Perm())
 }
 
-// same reports whether a file is as it was.
+// same reports whether a file is still the same.
 func (u *undo) same(was remembered) bool {
 	info, err := u.root.Lstat(was.path)
 	if err != nil || info.Mode() != was.mode {

@@ -1,17 +1,20 @@
 package repo
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+
+	"deepswe/env"
 )
 
 // manyNotes is how many paths a note names.
 const manyNotes = 8
 
-// Notes say what somebody who works in the sandbox should know of its copy: what of it git ignores, and what is
-// missing. One line each.
+// Notes returns what the agent should know about its copy, one line each: which ignored files it has, and what is
+// missing.
 func (s *Snapshot) Notes() []string {
 	var notes, dependencies []string
 	for _, name := range s.Aside {
@@ -43,4 +46,33 @@ func several(names []string) string {
 		return strings.Join(names[:manyNotes], ", ") + fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join(names, ", ")
+}
+
+// quiet is a sandbox whose searches skip the ignored directories, unless they start inside one.
+type quiet struct {
+	env.Sandbox
+	aside []string
+}
+
+// Quiet returns the sandbox with searches that skip the directories in aside, such as installed dependencies, whose
+// matches would bury the repository's own. A search that starts inside one of them is unaffected.
+func Quiet(sb env.Sandbox, aside []string) env.Sandbox {
+	if len(aside) == 0 {
+		return sb
+	}
+	all := make([]string, len(aside))
+	for i, name := range aside {
+		all[i] = path.Join(sb.Dir(), name)
+	}
+	return quiet{sb, bounded(all)}
+}
+
+func (q quiet) Search(ctx context.Context, query env.Query) (env.Matches, error) {
+	for _, dir := range q.aside {
+		if query.Path == dir || strings.HasPrefix(query.Path, dir+"/") {
+			return q.Sandbox.Search(ctx, query)
+		}
+	}
+	query.Skip = append(query.Skip, q.aside...)
+	return q.Sandbox.Search(ctx, query)
 }
