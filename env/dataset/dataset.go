@@ -10,38 +10,39 @@ import (
 	"deepswe/env"
 )
 
-// Options choose among the tasks of a dataset. The zero value takes all, in the order of the files. They apply in the
-// order of the fields: a slice is one of the shuffled tasks.
+// Options select tasks of a dataset. The zero value selects all, in file order. The fields are applied in their
+// order here: Slice, for example, cuts the shuffled tasks.
 type Options struct {
-	// Strict ends the sequence at the first bad record. Otherwise the rest goes on.
+	// Strict ends the sequence at the first bad record instead of skipping it.
 	Strict bool
-	// Filter keeps tasks whose id it matches.
+	// Filter selects tasks by ID.
 	Filter *regexp.Regexp
-	// ExcludeReposOf is a dataset whose repositories are left out: training tasks must not come from repositories that
-	// an evaluation uses. Names are compared without case and, where one side has no owner, without the owner.
+	// ExcludeReposOf is the path of a dataset whose repositories are left out, because training tasks must not come
+	// from repositories used for evaluation. Names are compared case-insensitively and, if one of them has no
+	// owner, without owners.
 	ExcludeReposOf string
-	// Shuffle, when not nil, is the seed of an order that is the same everywhere.
+	// Shuffle, if not nil, is the seed of a shuffle that gives the same order on every machine.
 	Shuffle *uint64
-	// Slice keeps a part of what is left by now.
+	// Slice selects a part of the remaining tasks.
 	Slice Slice
-	// Counts, when not nil, is filled while the sequence is read.
+	// Counts, if not nil, is updated while the sequence is read.
 	Counts *Counts
 }
 
-// Counts are the numbers of records of a dataset by outcome.
+// Counts are numbers of a dataset's records.
 type Counts struct {
-	Records  int // that were read
-	Bad      int // of those, could not be understood
-	Filtered int // did not match the filter
-	Excluded int // came from an excluded repository
-	Tasks    int // were yielded
+	Records  int // records read
+	Bad      int // records that are not valid tasks
+	Filtered int // tasks that do not match the filter
+	Excluded int // tasks of excluded repositories
+	Tasks    int // tasks yielded
 }
 
-// RecordError is one record that could not be understood.
+// RecordError reports a record that is not a valid task.
 type RecordError struct {
 	File  string
-	Line  int    // of the file; for parquet the row; both count from 1; 0 for a Harbor folder
-	Field string // empty where the record as a whole is at fault
+	Line  int    // line in the file or row in the parquet file, from 1; 0 for Harbor
+	Field string // empty if the error concerns the whole record
 	Err   error
 }
 
@@ -63,11 +64,11 @@ func (e *RecordError) Error() string {
 
 func (e *RecordError) Unwrap() error { return e.Err }
 
-// Read yields the tasks at a path: a file (.jsonl, .json, .parquet, the first two also with .gz or .zst), a pattern of
-// files, a directory of such files, a Harbor task, or a directory of Harbor tasks.
+// Read yields the tasks at a path: a file (.jsonl, .json or .parquet; the first two also as .gz or .zst), a glob
+// pattern, a directory of such files, a Harbor task folder, or a directory of Harbor task folders.
 //
-// A *RecordError among the errors is about one record, and the sequence goes on, unless Options.Strict is set. After
-// any other error the sequence ends.
+// An error that is a *RecordError concerns one record, and the sequence continues, unless Options.Strict is set.
+// Any other error ends the sequence.
 func Read(path string, o Options) iter.Seq2[env.Task, error] {
 	return func(yield func(env.Task, error) bool) {
 		if o.Counts == nil {
@@ -94,7 +95,7 @@ func Read(path string, o Options) iter.Seq2[env.Task, error] {
 	}
 }
 
-// choose returns the tasks that the options leave, in their order.
+// choose returns the selected tasks in the selected order.
 func (o Options) choose(path string) (iter.Seq2[env.Task, error], error) {
 	excluded, err := reposOf(o.ExcludeReposOf)
 	if err != nil {
@@ -113,7 +114,7 @@ func (o Options) choose(path string) (iter.Seq2[env.Task, error], error) {
 			switch {
 			case bad:
 				o.Counts.Bad++
-			case err != nil: // it ends the sequence
+			case err != nil: // this error ends the sequence
 			case o.Filter != nil && !o.Filter.MatchString(t.ID):
 				o.Counts.Filtered++
 				continue

@@ -1,7 +1,7 @@
-// Package dataset reads tasks: SWE-bench records, R2E-Gym records, SWE-smith records, Harbor task folders, and the JSON
-// lines of deepswe itself, which README.md describes.
+// Package dataset reads tasks: SWE-bench, R2E-Gym and SWE-smith records, Harbor task folders, and deepswe's own
+// JSON lines, which README.md describes.
 //
-// Everything is a stream: a file of ten gigabytes is read record by record. This package decides what the agent may
-// know and what only the grader may know, and makes the commands that keep the latter out of the agent's sandbox. It
-// starts nothing. A sequence is used by one goroutine; several may be read at once.
+// Files are read record by record, so that they may be larger than memory. This package decides what the agent may
+// know and what only the grader may know, and generates the commands that keep the latter out of the agent's
+// sandbox; it does not run them. A sequence must be used by one goroutine; several may be read concurrently.
 package dataset

@@ -19,7 +19,7 @@ import (
 	"deepswe/env"
 )
 
-// harborConfig is the part of a task.toml that says how a task runs. Other tables are for people.
+// harborConfig is the part of task.toml that affects how a task runs.
 type harborConfig struct {
 	Task struct {
 		Name string `toml:"name"`
@@ -51,12 +51,12 @@ type harborEnvironment struct {
 const (
 	harborTests  = "/tests"
 	harborReward = "/logs/verifier/reward.txt"
-	// harborTimeout is the verifier's when a task does not say.
+	// harborTimeout is the verifier's default timeout.
 	harborTimeout = 600 * time.Second
 )
 
-// readHarbor reads a task folder. It is graded by what its script leaves in the reward file: reward.json or, where
-// there is none, reward.txt.
+// readHarbor reads a task folder. The reward is what the task's script leaves in the reward file: reward.json, or
+// reward.txt if that does not exist.
 func readHarbor(folder string) (env.Task, error) {
 	h := harborReader{folder: folder}
 	var t env.Task
@@ -105,7 +105,7 @@ func (h *harborReader) task() env.Task {
 		t.ID = filepath.Base(absolute(h.folder))
 	}
 	if !usable(t.ID) {
-		h.fail("task.toml", "task.name", fmt.Errorf("%q cannot be a path below a run's directory", t.ID))
+		h.fail("task.toml", "task.name", fmt.Errorf("%q cannot be used as a path below a run directory", t.ID))
 	}
 	if strings.TrimSpace(t.Statement) == "" {
 		h.fail("instruction.md", "", errors.New("is empty"))
@@ -118,7 +118,7 @@ func (h *harborReader) task() env.Task {
 	return t
 }
 
-// absolute is the absolute path, where the working directory is known.
+// absolute returns the absolute path, if it can be determined.
 func absolute(name string) string {
 	if full, err := filepath.Abs(name); err == nil {
 		return full
@@ -126,7 +126,7 @@ func absolute(name string) string {
 	return name
 }
 
-// unsupported refuses tasks that a patch and one pristine container cannot reproduce.
+// unsupported rejects tasks that cannot be reproduced from a patch in one pristine container.
 func (h *harborReader) unsupported() {
 	c := h.config
 	separate := c.Verifier.Environment != nil && c.Verifier.Environment.Image != ""
@@ -135,19 +135,19 @@ func (h *harborReader) unsupported() {
 		field string
 		what  string
 	}{
-		{len(c.Steps) > 0, "steps", "tasks of several steps"},
+		{len(c.Steps) > 0, "steps", "tasks with several steps"},
 		{
 			c.Environment.OS != "" && !strings.EqualFold(c.Environment.OS, "linux"),
-			"environment.os", "systems other than Linux",
+			"environment.os", "operating systems other than Linux",
 		},
 		{c.Environment.GPUs > 0, "environment.gpus", "GPUs"},
 		{
 			separate || c.Verifier.Mode == "separate" && h.exists("tests/Dockerfile"),
-			"verifier.environment", "verifiers with an image of their own",
+			"verifier.environment", "verifiers with their own image",
 		},
 		{
 			h.exists("environment/docker-compose.yaml"),
-			"environment/docker-compose.yaml", "environments of several containers",
+			"environment/docker-compose.yaml", "environments with several containers",
 		},
 	} {
 		if u.is {
@@ -156,11 +156,11 @@ func (h *harborReader) unsupported() {
 	}
 }
 
-// canary matches a line that marks a benchmark's files, so that they can be found in training data. The agent does not
-// get it.
+// canary matches a line that marks the files of a benchmark, so that they can be found in training data. It is
+// removed from the statement.
 var canary = regexp.MustCompile(`(?i)^(<!--.*canary.*-->|#.*canary.*)$`)
 
-// instruction drops such lines from the beginning, and the empty lines behind them.
+// instruction removes such lines, and the empty lines after them, from the start of text.
 func instruction(text string) string {
 	lines := strings.Split(text, "\n")
 	for len(lines) > 0 && canary.MatchString(strings.TrimSpace(lines[0])) {
@@ -172,7 +172,7 @@ func instruction(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// place says which image the task runs in and where in it the work is.
+// place sets the task's image and its working directory.
 func (h *harborReader) place(t *env.Task) {
 	recipe := ""
 	if h.exists("environment/Dockerfile") {
@@ -187,7 +187,7 @@ func (h *harborReader) place(t *env.Task) {
 	t.Dir = cmp.Or(h.config.Environment.Workdir, workdir(recipe))
 	if t.Dir == "" {
 		h.fail("task.toml", "environment.workdir", errors.New(
-			"is missing, and there is no Dockerfile with a WORKDIR: the repository's directory is not known"))
+			"is missing, and no Dockerfile has a WORKDIR that would name the repository's directory"))
 	} else if !path.IsAbs(t.Dir) || strings.Contains(t.Dir, "$") {
 		h.fail("task.toml", "environment.workdir", fmt.Errorf("%q is not an absolute path", t.Dir))
 	}
@@ -195,7 +195,8 @@ func (h *harborReader) place(t *env.Task) {
 
 var workdirLine = regexp.MustCompile(`(?mi)^[ \t]*(FROM|WORKDIR)[ \t]+(.*?)[ \t\r]*$`)
 
-// workdir returns the working directory that a Dockerfile's last stage ends with, as far as the file itself says.
+// workdir returns the working directory of a Dockerfile's last stage, or "" if the file alone does not determine
+// it.
 func workdir(recipe string) string {
 	dir := ""
 	for _, m := range workdirLine.FindAllStringSubmatch(recipe, -1) {
@@ -212,7 +213,7 @@ func workdir(recipe string) string {
 	return dir
 }
 
-// memory reads the limit in either of its two forms.
+// memory reads the memory limit, which has two possible keys.
 func (h *harborReader) memory() int64 {
 	e := h.config.Environment
 	if e.MemoryMB > 0 || e.Memory == "" {
@@ -229,8 +230,8 @@ func (h *harborReader) memory() int64 {
 	return int64(number * factor)
 }
 
-// network reports whether the tests may use the network. The verifier's setting comes first, then that of the
-// environment, which is open by default.
+// network reports whether the tests may use the network. The verifier's setting overrides that of the environment,
+// which allows it by default.
 func (h *harborReader) network() bool {
 	e := h.config.Environment
 	mode := cmp.Or(h.config.Verifier.Network, e.Network)
@@ -248,8 +249,8 @@ func (h *harborReader) network() bool {
 
 var hostVariable = regexp.MustCompile(`\$\{([^}:]+)(:-([^}]*))?\}`)
 
-// environ returns variables as "KEY=value", sorted. A reference to a variable of the host takes its default: nothing of
-// the host's environment enters a sandbox.
+// environ returns variables as "KEY=value", sorted. A reference to a variable of the host is replaced by its
+// default, because nothing of the host's environment may enter a sandbox.
 func (h *harborReader) environ(field string, variables map[string]string) []string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(variables)) {
@@ -265,10 +266,10 @@ func (h *harborReader) environ(field string, variables map[string]string) []stri
 	return list
 }
 
-// harborLogs are the directories that a task may count on, whichever user its commands run as.
+// harborLogs creates the directories that tasks expect, writable by every user.
 const harborLogs = "mkdir -p /logs/verifier /logs/agent /logs/artifacts && chmod -R a+rwX /logs"
 
-// script runs test.sh from the working directory, as Harbor does.
+// script runs test.sh in the working directory, as Harbor does.
 func (h *harborReader) script(dir string) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/bash\ncd " + env.ShellQuote(dir) + "\n")

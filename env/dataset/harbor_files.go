@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// A task folder is data from the net. What it holds goes to a model and into containers, so nothing but its own regular
-// files is read: a link could name any file of this machine, a device has no end, and a FIFO may never answer.
+// A task folder is untrusted data, which goes to a model and into containers. So only its own regular files are
+// read: a link could point to any file of this machine, a device never ends, and a FIFO may block for ever.
 
 const (
-	// harborText is the most bytes of a file that is read as text.
+	// harborText is the largest text file that is read, in bytes.
 	harborText = 4 << 20
-	// harborBytes and harborCount are the most that the files of tests may hold together: they travel in the task.
+	// harborBytes and harborCount limit the test files in total, which are stored in the task.
 	harborBytes = 64 << 20
 	harborCount = 10_000
-	// environmentCount is the most entries of a folder that an image is built from.
+	// environmentCount is the most entries in a folder that an image is built from.
 	environmentCount = 500_000
 )
 
@@ -30,7 +30,7 @@ var (
 	errNotDirectory = errors.New("is not a directory: links in a task folder are not followed")
 )
 
-// open opens the folder for all reading.
+// open opens the folder for reading and reports whether it could.
 func (h *harborReader) open() bool {
 	root, err := os.OpenRoot(h.folder)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *harborReader) file(name string) string {
 	return string(data)
 }
 
-// read returns the bytes of a regular file. No part of its path is a link.
+// read returns the content of a regular file, following no links anywhere in its path.
 func (h *harborReader) read(name string, limit int64) ([]byte, error) {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		info, err := h.root.Lstat(dir)
@@ -73,7 +73,7 @@ func (h *harborReader) read(name string, limit int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errNotRegular
 	}
-	// Should the file be another one by now: no link is followed, and no FIFO waited for.
+	// The file may have been replaced by now: do not follow a link, and do not block on a FIFO.
 	f, err := h.root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, bare(err)
@@ -91,7 +91,7 @@ func (h *harborReader) read(name string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// bare drops the path from an error: that of a RecordError has it.
+// bare removes the path from an error, because RecordError already contains it.
 func bare(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -99,13 +99,13 @@ func bare(err error) error {
 	return err
 }
 
-// exists reports whether there is something by that name, which need not be readable.
+// exists reports whether name exists, readable or not.
 func (h *harborReader) exists(name string) bool {
 	_, err := h.root.Lstat(filepath.FromSlash(name))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// tests returns the files of tests/ by their paths in the grading sandbox.
+// tests returns the files of tests/, keyed by their paths in the grading sandbox.
 func (h *harborReader) tests() map[string]string {
 	if !h.exists("tests/test.sh") {
 		h.fail("tests/test.sh", "", fs.ErrNotExist)
@@ -119,7 +119,7 @@ func (h *harborReader) tests() map[string]string {
 		}
 		data, err := h.read(name, left)
 		if left -= int64(len(data)); left < 0 {
-			return fmt.Errorf("the files of tests hold more than %d MiB", harborBytes>>20)
+			return fmt.Errorf("the test files are larger than %d MiB in total", harborBytes>>20)
 		}
 		files[path.Join(harborTests, strings.TrimPrefix(name, "tests/"))] = string(data)
 		return err
@@ -127,7 +127,7 @@ func (h *harborReader) tests() map[string]string {
 	return files
 }
 
-// environment checks the folder that an image is built from. Links inside of it are copied into the image as links.
+// environment checks the folder that an image is built from. Links in it are copied into the image as links.
 func (h *harborReader) environment() {
 	h.walk("environment", environmentCount, func(name string, kind fs.FileMode) error {
 		if kind == 0 || kind == fs.ModeSymlink && name != "environment/.dockerignore" {
@@ -137,7 +137,7 @@ func (h *harborReader) environment() {
 	})
 }
 
-// walk calls visit for everything below a directory but directories, and keeps the first error.
+// walk calls visit for every entry below a directory that is not itself a directory, and keeps the first error.
 func (h *harborReader) walk(dir string, most int, visit func(name string, kind fs.FileMode) error) {
 	count := 0
 	err := fs.WalkDir(h.root.FS(), dir, func(name string, d fs.DirEntry, err error) error {

@@ -18,13 +18,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxLine is the longest record that is read.
+// maxLine is the longest record that is read, in bytes.
 const maxLine = 256 << 20
 
 var errTooLong = fmt.Errorf("is longer than %d MiB", maxLine>>20)
 
-// records yields a file's records with the fields that are wanted. A *RecordError is about one of them; after any other
-// error the sequence ends.
+// records yields a file's records with the wanted fields. An error that is a *RecordError concerns one of them; any
+// other error ends the sequence.
 func records(file string, wanted []string) iter.Seq2[record, error] {
 	return func(yield func(record, error) bool) {
 		f, err := os.Open(file)
@@ -47,7 +47,7 @@ func records(file string, wanted []string) iter.Seq2[record, error] {
 		defer closer()
 		b := bufio.NewReaderSize(r, 1<<20)
 		if mark, _ := b.Peek(3); string(mark) == "\xef\xbb\xbf" {
-			b.Discard(3) //nolint:errcheck // they were there
+			b.Discard(3) //nolint:errcheck // cannot fail after Peek
 		}
 		if startsList(b) {
 			readList(file, b, wanted, yield)
@@ -57,7 +57,7 @@ func records(file string, wanted []string) iter.Seq2[record, error] {
 	}
 }
 
-// unpacked returns what a compressed file holds, by the ending of its name.
+// unpacked returns the decompressed content of a file, according to the file's extension.
 func unpacked(file string, f io.Reader) (r io.Reader, closer func(), err error) {
 	switch filepath.Ext(file) {
 	case ".gz":
@@ -73,7 +73,7 @@ func unpacked(file string, f io.Reader) (r io.Reader, closer func(), err error) 
 	return f, func() {}, nil
 }
 
-// startsList reports whether the first thing in a file is the bracket of a list.
+// startsList reports whether a file's first character, after white space, is "[".
 func startsList(b *bufio.Reader) bool {
 	for n := 1; ; n++ {
 		p, err := b.Peek(n)
@@ -86,7 +86,7 @@ func startsList(b *bufio.Reader) bool {
 	}
 }
 
-// readLines yields one record a line.
+// readLines yields one record per line.
 func readLines(file string, b *bufio.Reader, wanted []string, yield func(record, error) bool) {
 	for n := 1; ; n++ {
 		line, err := readLine(b, maxLine)
@@ -106,7 +106,8 @@ func readLines(file string, b *bufio.Reader, wanted []string, yield func(record,
 	}
 }
 
-// readLine returns the next line with its end, and io.EOF with the last one. A line beyond the limit is skipped.
+// readLine returns the next line with its line break, and io.EOF together with the last one. It skips the rest of a
+// line longer than limit.
 func readLine(b *bufio.Reader, limit int) ([]byte, error) {
 	var line []byte
 	long := false
@@ -127,7 +128,7 @@ func readLine(b *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// readList yields the elements of a JSON list; line says which element it is.
+// readList yields the elements of a JSON array; their "line" is their position in it.
 func readList(file string, b *bufio.Reader, wanted []string, yield func(record, error) bool) {
 	d := json.NewDecoder(b)
 	_, err := d.Token()
@@ -145,7 +146,7 @@ func readList(file string, b *bufio.Reader, wanted []string, yield func(record, 
 	}
 }
 
-// parse reads one JSON object.
+// parse parses one JSON object.
 func parse(file string, line int, text []byte, wanted []string) (record, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {

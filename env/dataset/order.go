@@ -15,13 +15,13 @@ import (
 	"deepswe/env"
 )
 
-// Slice is a part of a sequence with Python's rules: it begins at Start and ends before End, a negative bound counts
-// from the end, and a bound beyond the sequence is its end. The zero value is everything.
+// Slice selects a part of a sequence by Python's rules: it starts at Start and ends before End, negative bounds
+// count from the end, and bounds outside the sequence are clipped. The zero value selects everything.
 type Slice struct {
 	Start, End *int
 }
 
-// ParseSlice reads "A:B", where either bound may be missing; "N" alone is ":N".
+// ParseSlice parses "A:B", where either bound may be missing; "N" alone means ":N".
 func ParseSlice(s string) (Slice, error) {
 	left, right, both := strings.Cut(s, ":")
 	if !both {
@@ -45,12 +45,12 @@ func ParseSlice(s string) (Slice, error) {
 	return slice, nil
 }
 
-// fromEnd reports whether the sequence's length must be known first.
+// fromEnd reports whether the slice depends on the sequence's length.
 func (s Slice) fromEnd() bool {
 	return s.Start != nil && *s.Start < 0 || s.End != nil && *s.End < 0
 }
 
-// bounds returns the part of a sequence of n elements.
+// bounds returns the slice's bounds in a sequence of n elements.
 func (s Slice) bounds(n int) (start, end int) {
 	clamp := func(bound *int, missing int) int {
 		if bound == nil {
@@ -65,7 +65,7 @@ func (s Slice) bounds(n int) (start, end int) {
 	return start, max(start, clamp(s.End, n))
 }
 
-// ahead yields the part while it reads, and stops reading at its end. Errors are passed on and do not count as
+// ahead yields the slice while reading, and stops reading at its end. Errors are passed on and do not count as
 // elements.
 func (s Slice) ahead(tasks iter.Seq2[env.Task, error]) iter.Seq2[env.Task, error] {
 	return func(yield func(env.Task, error) bool) {
@@ -87,7 +87,7 @@ func (s Slice) ahead(tasks iter.Seq2[env.Task, error]) iter.Seq2[env.Task, error
 	}
 }
 
-// reordered yields tasks shuffled and sliced. It reads all of them first; errors come at once.
+// reordered yields tasks shuffled and sliced. It reads all tasks first, but yields errors at once.
 func reordered(tasks iter.Seq2[env.Task, error], o Options) iter.Seq2[env.Task, error] {
 	return func(yield func(env.Task, error) bool) {
 		var kept store
@@ -123,7 +123,7 @@ func reordered(tasks iter.Seq2[env.Task, error], o Options) iter.Seq2[env.Task, 
 	}
 }
 
-// store holds tasks by number, in a temporary file: a dataset may be larger than memory.
+// store keeps tasks in a temporary file, by number, because a dataset may be larger than memory.
 type store struct {
 	file *os.File
 	ends []int64
@@ -131,7 +131,7 @@ type store struct {
 
 func (s *store) add(t env.Task) error {
 	var b bytes.Buffer
-	// gob, because a task's files may be any bytes, which JSON strings cannot hold.
+	// gob rather than JSON, because a task's files may contain bytes that JSON strings cannot.
 	if err := gob.NewEncoder(&b).Encode(t); err != nil {
 		return fmt.Errorf("keep task %s: %w", t.ID, err)
 	}
@@ -141,7 +141,7 @@ func (s *store) add(t env.Task) error {
 			return fmt.Errorf("keep tasks: %w", err)
 		}
 		s.file = f
-		// A file without a name is gone when the process ends, however it ends.
+		// An unlinked file disappears when the process ends, however it ends.
 		if err := os.Remove(f.Name()); err != nil {
 			return fmt.Errorf("keep tasks: %w", err)
 		}
@@ -172,6 +172,6 @@ func (s *store) get(i int) (t env.Task, err error) {
 
 func (s *store) close() {
 	if s.file != nil {
-		s.file.Close() // it has no name and no reader any more
+		s.file.Close() // the file is already unlinked, so nothing can be lost
 	}
 }

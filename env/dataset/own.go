@@ -13,10 +13,11 @@ import (
 	"deepswe/env"
 )
 
-// deepswe reads a task in the form that env.Task has as JSON, which README.md and task.schema.json describe.
+// deepswe reads a task in deepswe's own format, the JSON form of env.Task, which README.md and task.schema.json
+// describe.
 func (f *fieldReader) deepswe() env.Task {
 	if f.raw == nil {
-		f.fail("", errors.New("tasks of deepswe come as JSON lines, not as parquet"))
+		f.fail("", errors.New("deepswe's own tasks must be JSON lines, not parquet"))
 		return env.Task{}
 	}
 	text, err := withDuration(f.raw)
@@ -41,7 +42,7 @@ func (f *fieldReader) deepswe() env.Task {
 	return t
 }
 
-// complete fills in what may be left out, and refuses what may not.
+// complete sets default values and reports missing or contradictory fields.
 func (f *fieldReader) complete(t *env.Task) {
 	t.Source = cmp.Or(t.Source, DeepSWE)
 	if t.Dockerfile != "" && !filepath.IsAbs(t.Dockerfile) {
@@ -65,9 +66,9 @@ func (f *fieldReader) complete(t *env.Task) {
 	}{
 		{t.ID == "", "id", "is missing"},
 		{strings.TrimSpace(t.Statement) == "", "statement", "is empty"},
-		{t.Image != "" && t.Dockerfile != "", "dockerfile", "and an image are both given: want one of them"},
-		{graded && tests.Script == "", "tests.script", "is missing: how do the tests run?"},
-		{graded && tests.Parser == "", "tests.parser", "is missing: how is their log read?"},
+		{t.Image != "" && t.Dockerfile != "", "dockerfile", "and image are both given: want one of them"},
+		{graded && tests.Script == "", "tests.script", "is missing: it is the shell script that runs the tests"},
+		{graded && tests.Parser == "", "tests.parser", "is missing: it names the parser of the tests' log"},
 		{
 			graded && tests.Expected != nil,
 			"tests.expected", "and fail_to_pass or pass_to_pass are both given: want one of them",
@@ -83,7 +84,7 @@ func (f *fieldReader) complete(t *env.Task) {
 	}
 }
 
-// withDuration turns a timeout like "30m" into the number of nanoseconds that deepswe itself writes.
+// withDuration replaces a timeout like "30m" by a number of nanoseconds, as deepswe itself writes it.
 func withDuration(text []byte) ([]byte, error) {
 	task := members(text)
 	tests := members(task["tests"])
@@ -104,7 +105,7 @@ func withDuration(text []byte) ([]byte, error) {
 	return json.Marshal(task)
 }
 
-// members returns an object's members, none for anything else.
+// members returns an object's members, or nil if value is not an object.
 func members(value json.RawMessage) (m map[string]json.RawMessage) {
 	_ = json.Unmarshal(value, &m)
 	return m

@@ -10,16 +10,16 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// looksParquet reports whether a file is one, by its first bytes.
+// looksParquet reports whether a file starts with the magic bytes of parquet.
 func looksParquet(f *os.File) bool {
 	var magic [4]byte
 	n, _ := f.ReadAt(magic[:], 0)
 	return string(magic[:n]) == "PAR1"
 }
 
-// readParquet yields the rows of a parquet file, row group by row group, and touches only the columns that are wanted.
-// Columns are taken by their path, never through a struct: files disagree on what the child of a list is called, and a
-// struct tag that guesses wrong reads empty strings.
+// readParquet yields the rows of a parquet file, one row group at a time, reading only the wanted columns. Columns
+// are found by path rather than through a struct: writers use different names for the element of a list, and a
+// struct tag with the wrong name silently reads empty strings.
 func readParquet(file string, f *os.File, wanted []string, yield func(record, error) bool) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -49,7 +49,7 @@ func readParquet(file string, f *os.File, wanted []string, yield func(record, er
 	return nil
 }
 
-// damaged turns a panic into an error: the reader panics over some damaged files.
+// damaged turns a panic into an error, because the parquet library panics on some damaged files.
 func damaged(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("damaged parquet file: %v", r)
@@ -61,7 +61,7 @@ func openParquet(f *os.File, size int64) (p *parquet.File, err error) {
 	return parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 }
 
-// project returns the part of a schema that holds the wanted columns, and the names of all.
+// project returns the part of a schema that contains the wanted columns, and the names of all columns.
 func project(s *parquet.Schema, wanted []string) (*parquet.Schema, []string) {
 	part := parquet.Group{}
 	var names []string
@@ -76,14 +76,13 @@ func project(s *parquet.Schema, wanted []string) (*parquet.Schema, []string) {
 
 // leaf is one column of the projected schema.
 type leaf struct {
-	field string // the field that it belongs to; empty where it is not read
+	field string // the field that it belongs to; empty if it is not read
 	list  bool
-	// present is the definition level from which on there is a list, element that from which on it has an element.
+	// present is the definition level from which a list exists; element is the level from which it has an element.
 	present, element int
 }
 
-// leaves describes the columns in the order of their numbers. A column below a field that is not a plain list of values
-// is not read.
+// leaves describes the columns in numerical order. A column inside anything but a plain list of values is not read.
 func leaves(s *parquet.Schema) []leaf {
 	optional := map[string]int{}
 	for _, field := range s.Fields() {
@@ -104,7 +103,7 @@ func leaves(s *parquet.Schema) []leaf {
 	return columns
 }
 
-// table makes records of rows.
+// table converts rows to records.
 type table struct {
 	file    string
 	columns []leaf
@@ -112,7 +111,7 @@ type table struct {
 	row     int
 }
 
-// read yields the records of a row group, and reports whether to go on.
+// read yields the records of a row group, and reports whether to continue.
 func (t *table) read(rows parquet.Rows, yield func(record, error) bool) (more bool, err error) {
 	buffer := make([]parquet.Row, 16)
 	for {
@@ -137,7 +136,7 @@ func readRows(rows parquet.Rows, buffer []parquet.Row) (n int, err error) {
 	return rows.ReadRows(buffer)
 }
 
-// record turns a row into a record. Values are copied out of the reader's buffers.
+// record converts a row to a record, copying the values, because the reader reuses its buffers.
 func (t *table) record(row parquet.Row) record {
 	r := record{file: t.file, line: t.row, fields: map[string]any{}, names: t.names}
 	for _, v := range row {
@@ -161,7 +160,7 @@ func (t *table) record(row parquet.Row) record {
 	return r
 }
 
-// plain returns a value as JSON would have it; null is nil.
+// plain converts a value as if it came from JSON; null becomes nil.
 func plain(v parquet.Value) any {
 	if v.IsNull() {
 		return nil

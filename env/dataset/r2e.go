@@ -10,16 +10,17 @@ import (
 	"deepswe/env"
 )
 
-// In an image of R2E-Gym, the repository is at the parent of the commit that fixes the issue. Beside it are the
-// hidden tests, in /r2e_tests, and the script that runs them; what was copied into the repository is not part of it.
+// In R2E-Gym's images, the repository is at the parent of the commit that fixes the issue. The hidden tests, in
+// /r2e_tests, and the script that runs them are outside the repository, but some images have copies inside,
+// untracked.
 const (
 	r2eDir    = "/testbed"
 	r2eHidden = "/r2e_tests /testbed/r2e_tests /testbed/run_tests.sh /root/r2e_tests /root/run_tests.sh"
 
-	// r2eHide removes the tests and what an interpreter has kept of them.
+	// r2eHide deletes the tests, and the bytecode that Python may have cached of them.
 	r2eHide = "rm -rf " + r2eHidden + " && find " + r2eDir + " -name __pycache__ -type d -prune -exec rm -rf {} +"
 
-	// r2eKeep puts the tests where no patch and no cleaning of the tree reaches them, readable for any user.
+	// r2eKeep moves the tests to where no patch and no git clean can reach them, readable by every user.
 	r2eKeep = "mkdir -p /r2e && for f in " + r2eHidden + "; do n=/r2e/$(basename \"$f\"); " +
 		"if [ -e \"$f\" ] && [ ! -L \"$f\" ] && [ ! -e \"$n\" ]; then mv \"$f\" \"$n\"; else rm -rf \"$f\"; fi; done && " +
 		"[ -d /r2e/r2e_tests ] && [ -f /r2e/run_tests.sh ] && chmod -R a+rwX /r2e"
@@ -28,17 +29,18 @@ const (
 		"\nrm -rf r2e_tests\nln -s /r2e/r2e_tests r2e_tests\nbash /r2e/run_tests.sh\n"
 )
 
-// asRoot are git's settings for commands that run as another user than the one who owns the repository.
+// asRoot contains git settings for commands that do not run as the repository's owner.
 const asRoot = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'; "
 
-// keepUntracked makes git ignore the files that it does not know by now: caches, environments and scripts that belong
-// to the image. A patch must not contain them, and cleaning the tree must not remove them.
+// keepUntracked makes git ignore all files that are untracked now: caches, environments and scripts that belong to
+// the image. Patches must not contain them, and git clean must not remove them.
 const keepUntracked = asRoot +
 	"if git rev-parse --git-dir >/dev/null 2>&1; then " +
 	"git -c core.quotePath=false ls-files --others --exclude-standard --directory | " +
 	"sed 's|^|/|' >>\"$(git rev-parse --git-dir)/info/exclude\"; fi"
 
-// r2eGym makes a task of a record of R2E-Gym. It is graded by equality: every expected test with the expected status.
+// r2eGym converts an R2E-Gym record to a task. Its grading requires every expected test to have exactly the
+// expected status.
 func (f *fieldReader) r2eGym() env.Task {
 	fix := f.text("commit_hash")
 	commit := f.parsedCommit()
@@ -69,7 +71,7 @@ func (f *fieldReader) r2eGym() env.Task {
 
 var fullHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// issue returns the problem statement without the marks around it, and without what a generator said outside of them.
+// issue returns the problem statement without the surrounding markers, and without a generator's text outside them.
 func (f *fieldReader) issue() string {
 	text := f.text("problem_statement")
 	if _, inside, ok := strings.Cut(text, "[ISSUE]"); ok {
@@ -85,7 +87,7 @@ func (f *fieldReader) issue() string {
 	return text
 }
 
-// parsedCommit is a commit as the records hold it: JSON inside of text.
+// parsedCommit is a commit as records contain it, as JSON inside a string.
 type parsedCommit struct {
 	OldCommitHash string     `json:"old_commit_hash"`
 	FileDiffs     []fileDiff `json:"file_diffs"`
@@ -147,8 +149,8 @@ func (f *fieldReader) parsedCommit() parsedCommit {
 	return c
 }
 
-// patches returns the commit's change of code and its change of tests. Files of every kind belong to it; those that the
-// record only names, because they are binary, are left out.
+// patches returns the commit's changes to code and to tests, for all types of files. Binary files are left out,
+// because the record contains only their names.
 func (c parsedCommit) patches() (code, tests string) {
 	var b [2]strings.Builder
 	for _, d := range c.FileDiffs {
@@ -164,7 +166,7 @@ func (c parsedCommit) patches() (code, tests string) {
 	return b[0].String(), b[1].String()
 }
 
-// isTestFile applies the reference's rule for the paths of tests.
+// isTestFile reports whether path is a test file, by the rule of the reference implementation.
 func isTestFile(path string) bool {
 	dirs := strings.Split(path, "/")
 	name := dirs[len(dirs)-1]

@@ -14,16 +14,16 @@ import (
 	"deepswe/env"
 )
 
-// record is one entry of a file: what a parquet row or a JSON object holds, less the fields that are not used.
+// record is one parquet row or JSON object, without the fields that deepswe does not use.
 type record struct {
 	file   string
 	line   int
-	fields map[string]any // string, bool, float64, int64, []any, map[string]any; absent where null
-	raw    []byte         // the JSON object byte for byte; nil from parquet
-	names  []string       // of all fields, also those that are not read
+	fields map[string]any // string, bool, float64, int64, []any, map[string]any; none if null
+	raw    []byte         // the JSON object byte for byte; nil for parquet
+	names  []string       // of all fields, including those that are not read
 }
 
-// taskFields are the fields that make a task, in any of the formats; records have many more.
+// taskFields are the fields of tasks in any of the formats; records have many more.
 var taskFields = []string{
 	"instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch", "version",
 	"FAIL_TO_PASS", "PASS_TO_PASS",
@@ -35,7 +35,7 @@ var taskFields = []string{
 
 var repoFields = []string{"repo", "repo_name"}
 
-// task turns a record into a task. The error is a *RecordError.
+// task converts a record to a task. The error is a *RecordError.
 func (r record) task() (env.Task, error) {
 	f := &fieldReader{record: r}
 	var t env.Task
@@ -53,7 +53,7 @@ func (r record) task() (env.Task, error) {
 			"docker_image and expected_output_json (R2E-Gym), or statement (deepswe)", strings.Join(r.names, ", ")))
 	}
 	if f.err == nil && !usable(t.ID) {
-		f.fail("", fmt.Errorf("the id %q cannot be a path below a run's directory", t.ID))
+		f.fail("", fmt.Errorf("the ID %q cannot be used as a path below a run directory", t.ID))
 	}
 	if f.err != nil {
 		return env.Task{}, f.err
@@ -61,7 +61,7 @@ func (r record) task() (env.Task, error) {
 	return t, nil
 }
 
-// usable reports whether an id can name a task's files: it is a path that does not lead elsewhere.
+// usable reports whether an ID can be used as a relative path that stays below its directory.
 func usable(id string) bool {
 	return filepath.IsLocal(id) && path.Clean(id) == id && !strings.Contains(id, `\`) &&
 		!strings.ContainsFunc(id, unicode.IsControl)
@@ -72,7 +72,7 @@ func (r record) has(field string) bool {
 	return ok
 }
 
-// optional returns the first of the fields that holds text.
+// optional returns the first of the fields that contains text.
 func (r record) optional(fields ...string) string {
 	for _, field := range fields {
 		if s, ok := r.fields[field].(string); ok {
@@ -96,7 +96,7 @@ func (f *fieldReader) fail(field string, err error) {
 
 var errMissing = errors.New("is missing")
 
-// text returns a field that must hold some text.
+// text returns a field that must be non-empty text.
 func (f *fieldReader) text(field string) string {
 	s, ok := f.fields[field].(string)
 	switch {
@@ -110,7 +110,7 @@ func (f *fieldReader) text(field string) string {
 	return s
 }
 
-// list returns a field that must hold a list of texts, or the JSON of one.
+// list returns a field that must be a list of strings, or JSON text of one.
 func (f *fieldReader) list(field string) []string {
 	if !f.has(field) {
 		f.fail(field, errMissing)
@@ -129,7 +129,7 @@ func (f *fieldReader) list(field string) []string {
 	return list
 }
 
-// object returns a field that must hold an object of texts, or the JSON of one.
+// object returns a field that must be an object of strings, or JSON text of one.
 func (f *fieldReader) object(field string) map[string]string {
 	v := f.decoded(field, "an object")
 	members, ok := v.(map[string]any)
@@ -145,19 +145,19 @@ func (f *fieldReader) object(field string) map[string]string {
 	return object
 }
 
-// decoded returns a field's value, and the value of the JSON in it where it is text.
+// decoded returns a field's value; if that is text, it is parsed as JSON.
 func (f *fieldReader) decoded(field, what string) any {
 	v := f.fields[field]
 	if s, ok := v.(string); ok {
 		v = nil
 		if err := json.Unmarshal([]byte(s), &v); err != nil {
-			f.fail(field, fmt.Errorf("is text, but not the JSON of %s: %w", what, err))
+			f.fail(field, fmt.Errorf("is text, but not JSON of %s: %w", what, err))
 		}
 	}
 	return v
 }
 
-// kind names a JSON value's type for people.
+// kind names a JSON value's type in messages.
 func kind(v any) string {
 	switch v.(type) {
 	case nil:

@@ -5,8 +5,8 @@ import "strings"
 // repos is a set of repositories.
 type repos map[string]bool
 
-// reposOf reads the repositories of a dataset; an empty path has none. It reads no other field, so that records of any
-// version are accepted.
+// reposOf reads the repositories of a dataset; none for an empty path. It reads no other fields, so it accepts
+// records of any version.
 func reposOf(path string) (repos, error) {
 	if path == "" {
 		return nil, nil
@@ -34,7 +34,7 @@ func reposOf(path string) (repos, error) {
 	return found, nil
 }
 
-// has reports whether a repository is in the set. A name without an owner, on either side, matches every owner.
+// has reports whether a repository is in the set. Names without an owner, on either side, match every owner.
 func (r repos) has(repo string) bool {
 	name := repoName(repo)
 	if len(r) == 0 || name == "" {
@@ -46,7 +46,7 @@ func (r repos) has(repo string) bool {
 	return r[name] || r["*/"+bareName(name)]
 }
 
-// repoName brings a repository's name into one shape, "owner/name" or "name". SWE-smith calls its copies
+// repoName normalises a repository's name to "owner/name" or "name". SWE-smith names its copies
 // "swesmith/owner__name.commit".
 func repoName(repo string) string {
 	repo = strings.ToLower(strings.Trim(strings.TrimSpace(repo), "/"))

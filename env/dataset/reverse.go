@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-var errHunk = errors.New("the patch breaks off, or a hunk does not hold as many lines as it says")
+var errHunk = errors.New("the patch is truncated, or a hunk's line counts are wrong")
 
-// reversePatch returns the patch that undoes one, for git apply. Renames and binary files are refused.
+// reversePatch returns the patch that undoes patch, for git apply. It rejects renames and binary files.
 func reversePatch(patch string) (string, error) {
 	var b strings.Builder
 	var h hunk
@@ -45,7 +45,7 @@ func reversePatch(patch string) (string, error) {
 			b.WriteString("deleted " + rest)
 		case "deleted":
 			b.WriteString("new " + rest)
-		case "index": // git apply needs no hashes
+		case "index": // git apply does not need hashes
 		default:
 			if text := strings.TrimSpace(line); text != "" {
 				return "", fmt.Errorf("cannot be reversed: %q", text)
@@ -58,12 +58,12 @@ func reversePatch(patch string) (string, error) {
 	return b.String(), nil
 }
 
-// hunk counts the lines that are still to come on either side.
+// hunk counts the lines that remain on either side.
 type hunk struct {
 	old, new int
 }
 
-// begin reads what follows "@@ " and returns the reversed line.
+// begin parses what follows "@@ " and returns the reversed line.
 func (h *hunk) begin(line string) (string, error) {
 	ranges := strings.SplitN(line, " ", 3)
 	if len(ranges) < 3 || !strings.HasPrefix(ranges[0], "-") || !strings.HasPrefix(ranges[1], "+") {
@@ -107,7 +107,7 @@ func (h *hunk) check() error {
 	return nil
 }
 
-// otherSide turns a/name into b/name and the other way round.
+// otherSide converts a/name to b/name and vice versa.
 func otherSide(name string) string {
 	switch {
 	case strings.HasPrefix(name, "a/"):

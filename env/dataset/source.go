@@ -12,13 +12,14 @@ import (
 	"strings"
 )
 
-// source is what a path names: record files, or Harbor task folders.
+// source is what a path refers to: record files, or Harbor task folders.
 type source struct {
 	files   []string
 	folders []string
 }
 
-// open yields what is made of the Harbor tasks and of the records at a path, which hold the fields that are wanted.
+// open yields the values that harbor and record make of the Harbor tasks and records at a path. Records have only
+// the wanted fields.
 func open[T any](
 	path string, wanted []string, folder func(string) (T, error), entry func(record) (T, error),
 ) (iter.Seq2[T, error], error) {
@@ -46,7 +47,7 @@ func open[T any](
 	}, nil
 }
 
-// find looks at what is at a path.
+// find determines what a path refers to.
 func find(path string) (source, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(path, "*?[") {
@@ -83,14 +84,14 @@ func find(path string) (source, error) {
 	return s, s.check(path)
 }
 
-// check refuses a directory that does not say which of its tasks are meant.
+// check rejects a directory whose content is ambiguous.
 func (s source) check(path string) error {
 	switch {
 	case len(s.files) == 0 && len(s.folders) == 0:
-		return fmt.Errorf("%s holds neither record files (.parquet, .jsonl, .json) nor Harbor tasks "+
+		return fmt.Errorf("%s contains neither record files (.parquet, .jsonl, .json) nor Harbor tasks "+
 			"(folders with a task.toml)", path)
 	case len(s.files) > 0 && len(s.folders) > 0:
-		return fmt.Errorf("%s holds record files (%s) as well as Harbor tasks (%s): name one of them",
+		return fmt.Errorf("%s contains record files (%s) as well as Harbor tasks (%s): name one of them",
 			path, s.files[0], s.folders[0])
 	}
 	splits := map[string]bool{}
@@ -103,14 +104,14 @@ func (s source) check(path string) error {
 			names = append(names, filepath.Join(path, name+"*"))
 		}
 		slices.Sort(names)
-		return fmt.Errorf("%s holds several sets of files: name one of %s", path, strings.Join(names, ", "))
+		return fmt.Errorf("%s contains several sets of files: name one of %s", path, strings.Join(names, ", "))
 	}
 	return nil
 }
 
 var shard = regexp.MustCompile(`-\d{5}-of-\d{5}.*$`)
 
-// split returns what the shards of one set of files have in common: "train" of "train-00000-of-00010.parquet".
+// split returns the common part of the names of a dataset's shards: "train" for "train-00000-of-00010.parquet".
 func split(file string) string {
 	name := filepath.Base(file)
 	if i := shard.FindStringIndex(name); i != nil {
@@ -120,7 +121,7 @@ func split(file string) string {
 	return name
 }
 
-// isRecords reports whether a file holds records, by its name.
+// isRecords reports whether a file contains records, judging by its name.
 func isRecords(name string) bool {
 	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
 	switch filepath.Ext(name) {
@@ -131,7 +132,8 @@ func isRecords(name string) bool {
 	return false
 }
 
-// isRegular reports whether a name leads to a regular file: a device has no end, and a FIFO may never answer.
+// isRegular reports whether name refers to a regular file. Reading a device might never end, and a FIFO might
+// block.
 func isRegular(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && info.Mode().IsRegular()

@@ -8,7 +8,7 @@ import (
 	"deepswe/env"
 )
 
-// Sources of tasks, as Task.Source names them.
+// The values of Task.Source for the formats read here.
 const (
 	SWEBench = "swe-bench"
 	R2EGym   = "r2e-gym"
@@ -17,7 +17,7 @@ const (
 	DeepSWE  = "deepswe"
 )
 
-// sweBench makes a task of a record of SWE-bench, version 5.
+// sweBench converts a SWE-bench record (version 5) to a task.
 func (f *fieldReader) sweBench() env.Task {
 	var missing []string
 	for _, field := range []string{"image", "eval_script", "log_parser", "eval_type"} {
@@ -27,8 +27,8 @@ func (f *fieldReader) sweBench() env.Task {
 	}
 	if len(missing) > 0 {
 		f.fail(strings.Join(missing, ", "), fmt.Errorf(
-			"missing: this is a SWE-bench record from before version 5, which does not say how its tests run; "+
-				"use the dataset's present version"))
+			"missing: this SWE-bench record is older than version 5 and does not say how to run its tests; "+
+				"use the current version of the dataset"))
 	}
 	f.assets()
 	t := env.Task{
@@ -46,12 +46,12 @@ func (f *fieldReader) sweBench() env.Task {
 	return t
 }
 
-// condaPath puts the images' conda environment first, for shells that read no profile.
+// condaPath puts the image's conda environment first in PATH, for shells that do not read a profile.
 const condaPath = "PATH=/opt/miniconda3/envs/testbed/bin:/opt/miniconda3/bin:" +
 	"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// assets refuses multimodal tasks whose tests need files of which only a network address is known. Without them the
-// tests fail whatever the patch does.
+// assets rejects multimodal tasks whose tests need files that are only available from the network. Without them,
+// the tests fail whatever the patch does.
 func (f *fieldReader) assets() {
 	text, ok := f.fields["image_assets"].(string)
 	if !ok || text == "" {
@@ -82,8 +82,9 @@ const (
 	exitCode    = "SWEBENCH_TEST_EXIT_CODE"
 )
 
-// evalScript returns the script that the official harness makes of a record's: under its own two first lines, with the
-// exit code of the line before the first end marker saved there and printed after it.
+// evalScript returns the script that the official harness generates from a record's eval_script: it replaces the
+// first two lines, saves the exit code of the command before the first end marker, and prints the code after that
+// marker.
 func evalScript(script string) string {
 	lines := []string{"#!/bin/bash", "set -uxo pipefail"}
 	ended := false
@@ -101,12 +102,12 @@ func evalScript(script string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// trimSpace is Python's strip, which removes four separators that Go's TrimSpace keeps.
+// trimSpace is Python's str.strip, which removes four separators that strings.TrimSpace keeps.
 func trimSpace(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return 0x1c <= r && r <= 0x1f || strings.TrimSpace(string(r)) == "" })
 }
 
-// testScript is a script of the same shape around a command.
+// testScript returns a script of the same form around a command.
 func testScript(before []string, command string) string {
 	lines := append([]string{}, before...)
 	return evalScript(strings.Join(append(lines, ": '"+startMarker+"'", command, ": '"+endMarker+"'"), "\n"))

@@ -11,12 +11,12 @@ import (
 // smithHidden is where the grading sandbox keeps the tests.
 const smithHidden = "/deepswe-tests.tar"
 
-// sweSmith makes a task of a record of SWE-smith. There, "patch" is the change that makes the bug: the image holds the
-// repository without it. So the change becomes part of the commit that is checked out, the failing tests are removed,
-// and the reversed change solves the task.
+// sweSmith converts a SWE-smith record to a task. Its "patch" introduces the bug, and the image contains the
+// repository without it. So Prepare applies that patch, removes the failing tests, and amends the current commit;
+// the reversed patch is the solution.
 //
-// Only its Python repositories are supported, and they are tested in the common way: pytest on the files of the
-// expected tests.
+// Only Python repositories are supported, tested in the usual way: pytest on the files that contain the expected
+// tests.
 func (f *fieldReader) sweSmith() env.Task {
 	id, bug := f.text("instance_id"), f.text("patch")
 	failing, passing := f.list("FAIL_TO_PASS"), f.list("PASS_TO_PASS")
@@ -54,7 +54,7 @@ func (f *fieldReader) sweSmith() env.Task {
 	}
 }
 
-// testFiles returns the files of tests, sorted.
+// testFiles returns the files that contain the tests, sorted.
 func (f *fieldReader) testFiles(field string, tests []string) []string {
 	var files []string
 	for _, test := range tests {
@@ -70,7 +70,7 @@ func (f *fieldReader) testFiles(field string, tests []string) []string {
 	return slices.Compact(files)
 }
 
-// heredoc returns the end of a command line that feeds it text, byte for byte.
+// heredoc returns the end of a command line that passes text to the command, byte for byte.
 func heredoc(text string) string {
 	end := "END_OF_INPUT"
 	for strings.Contains(text, end) {
@@ -82,8 +82,8 @@ func heredoc(text string) string {
 	return "<<'" + end + "'\n" + text + end
 }
 
-// smithImage completes an image's name: earlier records leave out the publisher, and write the repository's name as in
-// the task's id.
+// smithImage completes the name of an image. Older records omit the publisher, and write the repository as in the
+// task's ID.
 func smithImage(name string) string {
 	name = strings.ToLower(strings.ReplaceAll(name, "__", "_1776_"))
 	if !strings.Contains(name, "/") {

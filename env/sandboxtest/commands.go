@@ -46,7 +46,7 @@ func testExitCodes(t *testing.T, s *suite) {
 		{"", 0, ""},
 	} {
 		r := b.run(env.Command{Line: c.line})
-		// A shell whose last command is killed may report that as its own end, or as an exit code.
+		// If a shell's last command is killed, the shell may report either a signal or an exit code.
 		if r.ExitCode != c.code || r.Signal != c.signal && !strings.HasPrefix(c.line, "sh ") {
 			t.Errorf("%q: exit code %d, signal %q; want %d, %q", c.line, r.ExitCode, r.Signal, c.code, c.signal)
 		}
@@ -83,14 +83,14 @@ func testStdin(t *testing.T, s *suite) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 300_000)
 	r := b.run(env.Command{Line: "wc -c", Stdin: large})
 	if strings.TrimSpace(text(r.Stdout)) != strconv.Itoa(len(large)) {
-		t.Errorf("of %d bytes arrived %s", len(large), text(r.Stdout))
+		t.Errorf("%d bytes sent, %s received", len(large), text(r.Stdout))
 	}
-	// Input that is not read holds nothing up.
+	// Input that a command does not read does not delay it.
 	if r := b.run(env.Command{Line: "exit 3", Stdin: large}); r.ExitCode != 3 {
 		t.Errorf("unread input: %+v", r)
 	}
 	if r := b.run(env.Command{Line: "test -t 0 || test -t 1 || test -t 2"}); r.ExitCode == 0 {
-		t.Error("a stream is a terminal")
+		t.Error("a standard stream is a terminal")
 	}
 }
 
@@ -127,15 +127,15 @@ func testShells(t *testing.T, s *suite) {
 	}
 	if b.run(env.Command{Line: "command -v bash"}).ExitCode == 0 {
 		if r := b.run(env.Command{Line: `echo "${BASH_VERSION:+yes}"`}); text(r.Stdout) != "yes\n" {
-			t.Errorf("there is a bash, but the shell is another one: %q", text(r.Stderr))
+			t.Errorf("bash exists, but the shell is a different one: %q", text(r.Stderr))
 		}
 	}
-	// Every call has a shell of its own.
+	// Every call gets a new shell.
 	b.run(env.Command{Line: "cd /; X=1; export X"})
 	if r := b.run(env.Command{Line: `echo "$X$PWD"`}); text(r.Stdout) != b.dir+"\n" {
-		t.Errorf("a shell remembers: %q", text(r.Stdout))
+		t.Errorf("state of a previous call's shell: %q", text(r.Stdout))
 	}
-	// Longer than an argument may be.
+	// A command line that is longer than the kernel's limit for an argument.
 	long := "printf %s '" + strings.Repeat("x", 300_000) + "' | wc -c; exit 7"
 	if r := b.run(env.Command{Line: long}); strings.TrimSpace(text(r.Stdout)) != "300000" || r.ExitCode != 7 {
 		t.Errorf("a long line: exit code %d, %q, %q", r.ExitCode, text(r.Stdout), text(r.Stderr))
@@ -146,7 +146,8 @@ func testShells(t *testing.T, s *suite) {
 	}
 }
 
-// testNotStarted: the line is a model's and the directory may have been deleted by one, so these are results.
+// testNotStarted checks that a shell that cannot be started is a result: the model wrote the line, and may have
+// deleted the directory.
 func testNotStarted(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("mkdir gone && rmdir gone && touch file")
@@ -166,7 +167,7 @@ func testNotStarted(t *testing.T, s *suite) {
 		}
 	}
 	if r := b.run(env.Command{Line: "\x00", Head: 3, Tail: 2}); len(r.Stderr.Head) != 3 || len(r.Stderr.Tail) != 2 {
-		t.Errorf("an explanation is longer than was asked for: %q", text(r.Stderr))
+		t.Errorf("an explanation is longer than the requested limit: %q", text(r.Stderr))
 	}
 }
 
@@ -177,11 +178,11 @@ func testBytes(t *testing.T, s *suite) {
 		all = append(all, byte(i))
 	}
 	if r := b.run(env.Command{Line: "cat; cat all >&2", Stdin: all}); !bytes.Equal(r.Stdout.Head, all) {
-		t.Errorf("stdout is not what went in: %q", r.Stdout.Head)
+		t.Errorf("stdout differs from the input: %q", r.Stdout.Head)
 	}
 	b.write("all", string(all))
 	if r := b.run(env.Command{Line: "cat all >&2"}); !bytes.Equal(r.Stderr.Head, all) {
-		t.Errorf("stderr is not what is in the file: %q", r.Stderr.Head)
+		t.Errorf("stderr differs from the file: %q", r.Stderr.Head)
 	}
 }
 
@@ -255,13 +256,13 @@ func testTimeout(t *testing.T, s *suite) {
 		t.Errorf("%+v", r)
 	}
 	if r := b.run(env.Command{Line: "sleep 0.01", Timeout: time.Minute}); r.TimedOut || r.ExitCode != 0 {
-		t.Errorf("in time, and yet %+v", r)
+		t.Errorf("ended in time, but got %+v", r)
 	}
-	// The grace between the two signals is used, and is enough.
+	// The grace period is granted, and a program that uses it is not killed.
 	polite := "trap 'echo bye; exit 9' TERM; while :; do sleep 0.01; done"
 	r = b.run(env.Command{Line: polite, Timeout: time.Second, Grace: time.Minute})
 	if !r.TimedOut || r.ExitCode != 9 || text(r.Stdout) != "bye\n" {
-		t.Errorf("a polite program: %+v, %q", r, text(r.Stdout))
+		t.Errorf("a program that handles SIGTERM: %+v, %q", r, text(r.Stdout))
 	}
 	deaf := "trap '' TERM; while :; do sleep 0.01; done"
 	r = b.run(env.Command{Line: deaf, Timeout: time.Second, Grace: 100 * time.Millisecond})
@@ -284,19 +285,19 @@ func testCancel(t *testing.T, s *suite) {
 		t.Errorf("%+v", r)
 	}
 	b.goneInside(mark)
-	// A context that is done already starts nothing.
+	// With a context that has already ended, nothing is started.
 	if _, err := b.Run(ctx, env.Command{Line: "touch started", Dir: b.dir}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 	if b.run(env.Command{Line: "test -e started"}).ExitCode == 0 {
-		t.Error("a cancelled call has run")
+		t.Error("a call with a cancelled context ran its command")
 	}
 	if _, _, err := b.Read(ctx, b.path("x"), env.ReadOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// bounded checks that the guest has never used much memory.
+// bounded checks that the guest has not used much memory.
 func (b *bench) bounded() {
 	b.t.Helper()
 	line := b.sh("grep VmHWM /proc/$PPID/status")

@@ -8,8 +8,8 @@ import (
 	"deepswe/env"
 )
 
-// Each of these fills the disk in another way. What it costs the machine until it is ended depends on how busy the
-// machine is, and is not measured here.
+// Each case fills the disk in a different way. How much is written until the commands are killed depends on how
+// busy the machine is, and is not checked here.
 func diskCases() []testCase {
 	return []testCase{
 		{"OneFile", testDiskOneFile},
@@ -24,7 +24,7 @@ func diskCases() []testCase {
 	}
 }
 
-// small starts a sandbox with little room. What fills /tmp may use up its memory instead.
+// small starts a sandbox with a low disk limit. Commands that fill /tmp may hit its memory limit instead.
 func (s *suite) small(t *testing.T) *bench {
 	t.Helper()
 	needs(t, s.can.DiskLimit, "a limit on the disk")
@@ -33,7 +33,7 @@ func (s *suite) small(t *testing.T) *bench {
 	}))
 }
 
-// fill runs a command that fills the disk until it is ended.
+// fill runs a command that fills the disk until it is killed.
 func (b *bench) fill(line string) {
 	b.t.Helper()
 	r := b.run(env.Command{Line: line, Timeout: 2 * time.Minute, Grace: 100 * time.Millisecond})
@@ -42,11 +42,11 @@ func (b *bench) fill(line string) {
 			text(r.Stderr))
 	}
 	if said := text(r.Stderr); !strings.Contains(said, "more than its limit") {
-		b.t.Errorf("%s: it is not explained: %s", line, said)
+		b.t.Errorf("%s: stderr does not explain it: %s", line, said)
 	}
 }
 
-// usable checks that a sandbox goes on working once the files are removed.
+// usable checks that a sandbox works again once the files are removed.
 func (b *bench) usable(remove string) {
 	b.t.Helper()
 	b.alive()
@@ -60,7 +60,7 @@ func (b *bench) usable(remove string) {
 func testDiskOneFile(t *testing.T, s *suite) {
 	b := s.small(t)
 	b.fill("cat /dev/zero > big")
-	b.fill("cat /dev/zero > bigger") // while the first file is still there
+	b.fill("cat /dev/zero > bigger") // while the first file still exists
 	b.usable("rm big bigger")
 	b.fill("cat /dev/zero > big")
 }
@@ -73,7 +73,7 @@ func testDiskManyFiles(t *testing.T, s *suite) {
 
 func testDiskManyDirectories(t *testing.T, s *suite) {
 	if s.can.Isolated && !s.can.SeparateUser {
-		t.Skip("known defect: a guest that is of the commands' own user sometimes ends with them here")
+		t.Skip("known defect: a guest that runs as the command user is sometimes killed here as well")
 	}
 	b := s.small(t)
 	s.attack(b)
@@ -102,12 +102,13 @@ func testDiskHidden(t *testing.T, s *suite) {
 	b := s.small(t)
 	b.fill("mkdir closed; exec 3> closed/big; chmod 0 closed; cat /dev/zero >&3")
 	if mode := b.sh("ls -ld closed"); !strings.HasPrefix(mode, "d---------") {
-		t.Errorf("the directory was left open: %s", mode)
+		t.Errorf("the directory's mode was not restored: %s", mode)
 	}
 	b.usable("chmod 700 closed; rm -r closed")
 }
 
-// testDiskBackground: what an earlier command has left running fills the disk, and the next one ends with it.
+// testDiskBackground checks that a background process that fills the disk is killed, and reported by the next
+// command.
 func testDiskBackground(t *testing.T, s *suite) {
 	b := s.small(t)
 	b.run(env.Command{Line: "(while [ ! -e go ]; do sleep 0.05; done; cat /dev/zero > big) >/dev/null 2>&1 &"})
@@ -115,7 +116,7 @@ func testDiskBackground(t *testing.T, s *suite) {
 	b.usable("rm big")
 }
 
-// testDiskReserved: room can be taken in one call, faster than anybody can look.
+// testDiskReserved checks that a command cannot reserve the disk in a single call, before the watch can notice.
 func testDiskReserved(t *testing.T, s *suite) {
 	needs(t, s.can.Isolated && s.can.DiskLimit, "isolation, and a limit on the disk")
 	b := s.small(t)
@@ -127,13 +128,13 @@ func testDiskReserved(t *testing.T, s *suite) {
 	b.alive()
 }
 
-// testDiskHonestWork: files that come and go, and what was there before, do not add up.
+// testDiskHonestWork checks that neither removed files nor files that existed before count towards the limit.
 func testDiskHonestWork(t *testing.T, s *suite) {
 	b := s.small(t)
 	const line = `i=0; while [ $i -lt 12 ]; do head -c 20000000 /dev/zero > object; cp object other; rm object other
 		i=$((i+1)); done; truncate -s 1T sparse 2>/dev/null || dd if=/dev/zero of=sparse bs=1 count=0 seek=1G 2>/dev/null
 		echo ok`
 	if r := b.run(env.Command{Line: line, Timeout: time.Minute}); text(r.Stdout) != "ok\n" || r.OutOfDisk {
-		t.Errorf("480 MB that came and went: out of disk %v, exit code %d, %s", r.OutOfDisk, r.ExitCode, text(r.Stderr))
+		t.Errorf("480 MB written and removed: out of disk %v, exit code %d, %s", r.OutOfDisk, r.ExitCode, text(r.Stderr))
 	}
 }

@@ -1,4 +1,5 @@
-// Package sandboxtest is the conformance suite of sandbox providers: [Run] checks one.
+// Package sandboxtest is the conformance suite for sandbox providers; [Run] checks one.
 //
-// The suite runs one case after the other, because what it does to a machine would show up in a neighbour's results.
+// The cases of a group share a sandbox and run one after the other, because what one does to the sandbox could
+// affect the results of another.
 package sandboxtest

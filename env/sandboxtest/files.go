@@ -38,7 +38,7 @@ func sum(data []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// testRoundTrip: not a byte is touched on the way in or out.
+// testRoundTrip checks that content survives writing and reading byte for byte.
 func testRoundTrip(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	for name, content := range map[string]string{
@@ -102,13 +102,13 @@ func testWriteOptions(t *testing.T, s *suite) {
 		want error
 	}{
 		{"create", "fresh", env.WriteOptions{Create: true}, nil},
-		{"create what is there", "old", env.WriteOptions{Create: true}, fs.ErrExist},
-		{"create over a link to nothing", "dangling", env.WriteOptions{Create: true}, fs.ErrExist},
+		{"create an existing file", "old", env.WriteOptions{Create: true}, fs.ErrExist},
+		{"create over a dangling link", "dangling", env.WriteOptions{Create: true}, fs.ErrExist},
 		{"no parents", "a/b/c", env.WriteOptions{}, fs.ErrNotExist},
 		{"parents", "a/b/c", env.WriteOptions{Parents: true}, nil},
-		{"parents that are there", "a/b/d", env.WriteOptions{Parents: true, Create: true}, nil},
+		{"parents that exist", "a/b/d", env.WriteOptions{Parents: true, Create: true}, nil},
 		{"a file for a parent", "old/x", env.WriteOptions{}, guest.ErrNotDirectory},
-		{"a file for a parent to make", "old/x/y", env.WriteOptions{Parents: true}, guest.ErrNotDirectory},
+		{"a file in place of a parent", "old/x/y", env.WriteOptions{Parents: true}, guest.ErrNotDirectory},
 		{"a directory", "a", env.WriteOptions{}, guest.ErrIsDirectory},
 		{"a name that is too long", strings.Repeat("x", 256), env.WriteOptions{}, fs.ErrInvalid},
 		{"a NUL", "x\x00y", env.WriteOptions{}, fs.ErrInvalid},
@@ -118,7 +118,7 @@ func testWriteOptions(t *testing.T, s *suite) {
 		}
 	}
 	if got := b.read("old"); got != "old" {
-		t.Errorf("a refused write has written %q", got)
+		t.Errorf("a refused write changed the file to %q", got)
 	}
 	for want, o := range map[string]env.WriteOptions{"644": {}, "755": {Mode: 0o755}, "600": {Mode: 0o600}} {
 		if err := b.put("mode"+want, "new", o); err != nil {
@@ -157,14 +157,14 @@ func testCompareAndSwap(t *testing.T, s *suite) {
 	if err := b.put("f", "three", env.WriteOptions{IfVersion: second.Version}); !errors.Is(err, guest.ErrChanged) {
 		t.Errorf("deleted: %v", err)
 	}
-	// The same content is the same version, however it came back.
+	// The same content has the same version, whoever wrote it.
 	b.sh("printf two > f")
 	if err := b.put("f", "three", env.WriteOptions{IfVersion: second.Version}); err != nil {
 		t.Errorf("restored: %v", err)
 	}
 }
 
-// testOneWins: of many writers that have seen the same version, one succeeds.
+// testOneWins checks that of many writers that have read the same version, exactly one succeeds.
 func testOneWins(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	info, err := b.Write(t.Context(), b.path("f"), []byte("start"), env.WriteOptions{})
@@ -205,7 +205,7 @@ func testOneWins(t *testing.T, s *suite) {
 	}
 }
 
-// testKeeps: an edit changes a file's content and nothing else of it.
+// testKeeps checks that an edit changes a file's content and nothing else about it.
 func testKeeps(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("printf old > script; chmod 751 script; printf old > a; ln a b; printf old > ro; chmod 444 ro; " +
@@ -216,13 +216,13 @@ func testKeeps(t *testing.T, s *suite) {
 		}
 	}
 	if got := strings.TrimSpace(b.sh("stat -c %a script")); got != "751" {
-		t.Errorf("the mode has become %s", got)
+		t.Errorf("the mode was changed to %s", got)
 	}
 	if got := b.read("b"); got != "new content" {
-		t.Errorf("the other name of a hard-linked file has %q", got)
+		t.Errorf("the other hard link's content is %q", got)
 	}
 	if got := b.read("d/f"); got != "new content" {
-		t.Errorf("a file in a closed directory has %q", got)
+		t.Errorf("the content of a file in a read-only directory is %q", got)
 	}
 	err := b.put("ro", "new", env.WriteOptions{})
 	if !errors.Is(err, fs.ErrPermission) || b.read("ro") != "old" {
@@ -250,10 +250,10 @@ func testSymlinks(t *testing.T, s *suite) {
 	b.sh("test -L link && test -L chain && test -L around")
 	if err := b.put("dangling", "made", env.WriteOptions{}); err != nil ||
 		b.read("real/new") != "made" {
-		t.Errorf("a link to nothing: %v", err)
+		t.Errorf("a dangling link: %v", err)
 	}
 	if err := b.put("loop", "x", env.WriteOptions{}); !errors.Is(err, fs.ErrInvalid) {
-		t.Errorf("writing to a loop: %v", err)
+		t.Errorf("writing to a cycle of links: %v", err)
 	}
 	if _, _, err := b.Read(t.Context(), b.path("loop"), env.ReadOptions{}); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("reading a loop: %v", err)
@@ -264,11 +264,11 @@ func testSymlinks(t *testing.T, s *suite) {
 	}
 	if data, _, err := b.Read(t.Context(), b.path("dirlink/f"), env.ReadOptions{NoFollow: true}); err != nil ||
 		len(data) == 0 {
-		t.Errorf("a link on the way: %v", err)
+		t.Errorf("a link in the middle of the path: %v", err)
 	}
 }
 
-// testNotRegular: nothing blocks, whatever kind of file there is.
+// testNotRegular checks that no kind of file makes a call block.
 func testNotRegular(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("mkfifo fifo; mkdir dir; ln -s fifo tofifo; ln -s /dev/zero tozero; ln -s dir todir")
@@ -291,7 +291,7 @@ func testNotRegular(t *testing.T, s *suite) {
 			t.Errorf("writing %s: %v", c.path, err)
 		}
 	}
-	// What a process writes into a pipe is not consumed.
+	// Data that a process writes into a pipe is not consumed by a read.
 	b.run(env.Command{Line: "(echo drop > fifo) & true"})
 	b.Read(t.Context(), b.path("fifo"), env.ReadOptions{})
 	if got := b.sh("cat fifo"); got != "drop\n" {
@@ -299,7 +299,7 @@ func testNotRegular(t *testing.T, s *suite) {
 	}
 }
 
-// testRefused: the editor can do what the shell can, and no more.
+// testRefused checks that the file verbs have exactly the access rights of commands.
 func testRefused(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("printf secret > f; chmod 000 f; mkdir d; touch d/x; chmod 000 d")
@@ -365,7 +365,7 @@ func testLarge(t *testing.T, s *suite) {
 	b.bounded()
 }
 
-// testWhose: what the editor makes belongs to the user who runs the shell.
+// testWhose checks that files written through the sandbox belong to the command user.
 func testWhose(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.write("made/by/editor", "x")

@@ -14,7 +14,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// Each of these promises is broken into from inside. A provider that does not make a promise skips its case.
+// Each case attacks one guarantee from inside. It is skipped if the provider does not give the guarantee.
 func isolationCases() []testCase {
 	return []testCase{
 		{"NoPrivileges", testNoPrivileges},
@@ -50,7 +50,7 @@ func testNoPrivileges(t *testing.T, s *suite) {
 		const line = "su root -c 'touch owned' </dev/null; sudo -n touch owned; mount -t tmpfs none . && touch owned"
 		b.run(env.Command{Line: line, Timeout: 10 * time.Second})
 		if b.separate() && b.run(env.Command{Line: "test -e owned"}).ExitCode == 0 {
-			t.Error("a set-user-ID program has given root away")
+			t.Error("a set-user-ID program granted root")
 		}
 	}
 }
@@ -69,11 +69,11 @@ func testNoHostEnvironment(t *testing.T, s *suite) {
 	value := os.Getenv(secret)
 	out := b.sh("env; cat /proc/$PPID/environ 2>/dev/null; cat /proc/self/environ; true")
 	if strings.Contains(out, secret) || strings.Contains(out, value) {
-		t.Error("the host's environment is inside")
+		t.Error("the host's environment is visible in a command's environment")
 	}
 	if s.can.Isolated {
 		if out := b.sh("cat /proc/[0-9]*/environ 2>/dev/null; true"); strings.Contains(out, value) {
-			t.Error("the host's environment can be read from inside")
+			t.Error("the host's environment is readable in /proc")
 		}
 	}
 }
@@ -99,7 +99,7 @@ func testNoHostFiles(t *testing.T, s *suite) {
 	for _, name := range []string{".ssh", ".gitconfig", ".npmrc", ".netrc", ".docker", ".aws", ".config",
 		".bash_history", ".cargo/credentials.toml"} {
 		if b.run(env.Command{Line: "ls -d '" + filepath.Join(home, name) + "'"}).ExitCode == 0 {
-			t.Errorf("%s of the host's user is inside", name)
+			t.Errorf("%s of the host's user is visible", name)
 		}
 	}
 	for _, socket := range []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock",
@@ -114,7 +114,7 @@ func testNoHostFiles(t *testing.T, s *suite) {
 			t.Errorf("%s can be opened", device)
 		}
 	}
-	// What is shown of the host cannot be changed.
+	// What is visible of the host is read-only.
 	for _, line := range []string{
 		"echo x > /usr/owned", "echo x > /bin/owned", "echo x > /etc/passwd", "echo x > /etc/owned", "mkdir /sys/owned",
 		"mkdir /sys/fs/cgroup/memory/owned", "echo 1 > /proc/sys/kernel/panic", "echo b > /proc/sysrq-trigger",
@@ -131,9 +131,9 @@ func testNoNetwork(t *testing.T, s *suite) {
 	for l := range strings.Lines(b.sh("tail -n +3 /proc/net/dev")) {
 		name, counts, _ := strings.Cut(strings.TrimSpace(l), ":")
 		if name == "lo" || strings.Trim(strings.Join(strings.Fields(counts), ""), "0") == "" {
-			continue // tunnels that the kernel puts into every namespace are down and have never carried anything
+			continue // a tunnel that the kernel creates in every namespace: down and unused
 		}
-		t.Errorf("there is an interface %s", name)
+		t.Errorf("unexpected interface %s", name)
 	}
 	if routes := b.sh("tail -n +2 /proc/net/route"); strings.TrimSpace(routes) != "" {
 		t.Errorf("there are routes: %s", routes)
@@ -145,7 +145,7 @@ func testNoNetwork(t *testing.T, s *suite) {
 	if out := b.sh("./attack families; true"); s.can.Isolated && out != "" {
 		t.Errorf("%s", out)
 	}
-	// The loopback device works: test suites need it.
+	// The loopback device works, because test suites need it.
 	if out := b.sh("./attack loopback"); out != "ok\n" {
 		t.Errorf("loopback: %s", out)
 	}
@@ -160,9 +160,9 @@ func testNoNamespaces(t *testing.T, s *suite) {
 	}
 }
 
-// testGuestLives: every signal there is, from a command, and from many at once.
+// testGuestLives sends every signal from commands, several at once.
 func testGuestLives(t *testing.T, s *suite) {
-	needs(t, s.can.Isolated, "a guest out of reach")
+	needs(t, s.can.Isolated, "protection of the guest")
 	b := s.sandbox(t)
 	b.run(env.Command{Line: `i=1; while [ $i -le 64 ]; do kill -$i 1; kill -$i $PPID; i=$((i+1)); done 2>/dev/null`})
 	b.run(env.Command{Line: `for t in /proc/1/task/*; do
@@ -174,7 +174,7 @@ func testGuestLives(t *testing.T, s *suite) {
 }
 
 func testGuestIsSealed(t *testing.T, s *suite) {
-	needs(t, s.can.Isolated, "a guest out of reach")
+	needs(t, s.can.Isolated, "protection of the guest")
 	b := s.sandbox(t)
 	for _, file := range []string{"mem", "environ", "maps", "syscall", "stack", "auxv", "io", "fd/0", "fd/1", "exe",
 		"root/etc/passwd", "cwd/x", "map_files"} {
@@ -192,12 +192,12 @@ func testGuestIsSealed(t *testing.T, s *suite) {
 		}
 	}
 	if _, _, err := b.Read(t.Context(), "/proc/self/environ", env.ReadOptions{}); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("the editor looks into the guest: %v", err)
+		t.Errorf("the editor can read the guest's files in /proc: %v", err)
 	}
 	program := strings.TrimRight(b.sh("tr '\\0' '\\n' </proc/1/cmdline | head -1"), "\n")
 	for _, line := range []string{"echo x >> " + program, "mv " + program + " " + program + "2 || rm " + program} {
 		if b.run(env.Command{Line: line}).ExitCode == 0 {
-			t.Errorf("%s: done to the guest's program", line)
+			t.Errorf("the guest's program could be changed: %s", line)
 		}
 	}
 	for _, l := range []string{"echo 1000 > /proc/1/oom_score_adj", "renice 19 -p 1", "echo 0 > /proc/1/loginuid"} {
@@ -207,9 +207,9 @@ func testGuestIsSealed(t *testing.T, s *suite) {
 	}
 }
 
-// testGuestUnderAttack: system calls that no shell has a word for.
+// testGuestUnderAttack makes system calls that a shell cannot make.
 func testGuestUnderAttack(t *testing.T, s *suite) {
-	needs(t, s.can.Isolated, "a guest out of reach")
+	needs(t, s.can.Isolated, "protection of the guest")
 	b := s.sandbox(t)
 	s.attack(b)
 	for _, way := range []string{"ptrace", "memory", "limits", "signals", "async", "descriptors"} {
@@ -221,24 +221,24 @@ func testGuestUnderAttack(t *testing.T, s *suite) {
 	}
 }
 
-// testGuestMemory: what fills a file system in memory fills the sandbox's memory, and the guest lives in it too.
+// testGuestMemory fills file systems in memory, which share the sandbox's memory limit with the guest.
 func testGuestMemory(t *testing.T, s *suite) {
 	needs(t, s.can.MemoryLimit && s.can.Isolated, "a limit on memory, and file systems of its own")
 	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Memory = 128 << 20 }))
 	for _, dir := range []string{"/tmp", "/dev/shm", "/dev", "/run", "/var/tmp", "/"} {
 		if strings.TrimSpace(b.sh("stat -f -c %T "+dir+" 2>/dev/null; true")) != "tmpfs" {
-			continue // on a disk, so memory does not matter
+			continue // on a disk, so it uses no memory
 		}
 		b.run(env.Command{Line: "head -c 500000000 /dev/zero > " + dir + "/fill", Timeout: time.Minute})
 		b.ping()
 	}
 	b.run(env.Command{Line: "rm -f /tmp/fill /dev/shm/fill /dev/fill /run/fill /var/tmp/fill /fill"})
 	if b.sh("echo ok") != "ok\n" {
-		t.Error("nothing can be run any more")
+		t.Error("commands cannot be run any more")
 	}
 }
 
-// user is the number of the user that a process runs as.
+// user returns the ID of the user that a process runs as.
 func (b *bench) user(pid string) string {
 	b.t.Helper()
 	f := strings.Fields(line(b.sh("cat /proc/"+pid+"/status"), "Uid:"))
@@ -248,14 +248,14 @@ func (b *bench) user(pid string) string {
 	return f[1]
 }
 
-// separate reports whether commands run as another user than the guest in this sandbox: an image may not allow it.
+// separate reports whether commands run as another user than the guest in this sandbox; not every image allows it.
 func (b *bench) separate() bool {
 	b.t.Helper()
 	return b.user("$PPID") != b.user("self")
 }
 
 func testOtherUser(t *testing.T, s *suite) {
-	needs(t, s.can.SeparateUser, "a user of their own for commands")
+	needs(t, s.can.SeparateUser, "a separate user for commands")
 	b := s.sandbox(t)
 	if !b.separate() {
 		t.Skip("this image does not allow it")
@@ -274,7 +274,7 @@ func testProcesses(t *testing.T, s *suite) {
 	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 100 }))
 	s.attack(b)
 	if out := b.sh("./attack fork 300"); !strings.HasPrefix(out, "refused after ") {
-		t.Errorf("with a limit of 100: %s", out)
+		t.Errorf("with a limit of 100 processes: %s", out)
 	}
 }
 
@@ -294,9 +294,9 @@ func testProcessor(t *testing.T, s *suite) {
 	needs(t, s.can.CPULimit, "a limit on processor time")
 	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.CPUs = 0.2 }))
 	s.attack(b)
-	// Processor time and wall time are counted inside: a busy machine lowers their ratio and never raises it.
+	// Both times are measured inside; a busy machine can only lower their ratio.
 	if out := b.sh("./attack spin"); !strings.HasPrefix(out, "share ") ||
 		strings.TrimSpace(strings.TrimPrefix(out, "share ")) > "0.40" {
-		t.Errorf("of a fifth of a processor: %s", out)
+		t.Errorf("with a limit of 0.2 CPUs: %s", out)
 	}
 }

@@ -73,7 +73,7 @@ func testClose(t *testing.T, s *suite) {
 	}
 }
 
-// testCloseUnderWork: calls that are under way end, with the error that says why.
+// testCloseUnderWork checks that closing ends the calls in progress with an error that says why.
 func testCloseUnderWork(t *testing.T, s *suite) {
 	b := own(t, s.start(t))
 	mark := marker()
@@ -88,13 +88,13 @@ func testCloseUnderWork(t *testing.T, s *suite) {
 	b.close()
 	for range cap(errs) {
 		if err := <-errs; !errors.Is(err, env.ErrInfrastructure) {
-			t.Errorf("a call under way: %v", err)
+			t.Errorf("a call in progress: %v", err)
 		}
 	}
 	s.killed(t, mark)
 }
 
-// testCloseCancelled: an interrupted caller closes with a context that is done, and still leaves nothing.
+// testCloseCancelled checks that a caller whose context has ended can close, and leaves nothing behind.
 func testCloseCancelled(t *testing.T, s *suite) {
 	sb := s.start(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -109,7 +109,7 @@ func testStartCancelled(t *testing.T, s *suite) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.fail(ctx, t); !errors.Is(err, context.Canceled) {
-		t.Errorf("a start that was called off: %v", err)
+		t.Errorf("a cancelled start: %v", err)
 	}
 	for after := time.Millisecond; after < 100*time.Millisecond; after *= 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -118,14 +118,14 @@ func testStartCancelled(t *testing.T, s *suite) {
 				t.Error(err)
 			}
 		} else if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("called off after %v: %v", after, err)
+			t.Errorf("cancelled after %v: %v", after, err)
 		}
 		cancel()
 	}
 	s.nothingLeft(t, t.Name())
 }
 
-// repository makes a directory with everything that a copy can lose.
+// repository creates a directory with everything that a copy could lose.
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -152,7 +152,7 @@ func repository(t *testing.T) string {
 	return dir
 }
 
-// links are the symbolic links of a repository.
+// links returns the symbolic links of a repository.
 func links() map[string]string {
 	return map[string]string{
 		"link": "a.txt", "out": "/etc/hostname", "broken": "nowhere", "up": "../../../..", "dirlink": "bin",
@@ -180,9 +180,9 @@ func testCopyIn(t *testing.T, s *suite) {
 		}
 	}
 	if b.sh("./bin/run") != "ran\n" || b.sh("ls -A nothing") != "" {
-		t.Error("the copy does not work")
+		t.Error("the copied script does not run")
 	}
-	// All of it is the command user's: tests and editors write everywhere.
+	// All of it belongs to the command user, because tests and editors write everywhere.
 	b.sh("test -O . && test -O a.txt && test -O bin && test -O 'read only' && touch new bin/new && " +
 		"rm -r .git bin nothing && echo x > a.txt")
 	data, err := os.ReadFile(filepath.Join(source, "a.txt"))
@@ -248,22 +248,22 @@ func testStartRefused(t *testing.T, s *suite) {
 	}
 }
 
-// testApart: two sandboxes do not see each other.
+// testApart checks that two sandboxes do not see each other.
 func testApart(t *testing.T, s *suite) {
 	one, two := own(t, s.start(t)), own(t, s.start(t))
 	mark := marker()
 	one.run(env.Command{Line: "sleep " + mark + " >/dev/null 2>&1 & echo mine > here"})
 	if s.can.Isolated {
 		if n := two.running("sleep " + mark); n != 0 {
-			t.Errorf("a neighbour sees %d processes", n)
+			t.Errorf("the other sandbox sees %d processes", n)
 		}
 		if _, _, err := two.Read(t.Context(), one.path("here"), env.ReadOptions{}); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("a neighbour's file: %v", err)
+			t.Errorf("the other sandbox's file: %v", err)
 		}
 	}
 	one.close()
 	if two.sh("echo ok") != "ok\n" {
-		t.Error("a neighbour's end was felt")
+		t.Error("closing one sandbox affected the other")
 	}
 }
 

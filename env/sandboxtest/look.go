@@ -27,7 +27,7 @@ func lookCases() []testCase {
 	}
 }
 
-// shape puts a small repository into the case's directory.
+// shape creates a small repository in the case's directory.
 func (b *bench) shape() {
 	b.t.Helper()
 	b.sh(`mkdir -p src/deep/er .git/objects .hidden sub/.git empty
@@ -160,7 +160,7 @@ func testSearch(t *testing.T, s *suite) {
 		}
 	}
 	if m, err := b.Search(t.Context(), env.Query{Term: "a\nb", Path: b.dir}); err != nil || m.Total != 0 {
-		t.Errorf("a term of two lines: %+v, %v", m, err)
+		t.Errorf("a term with a line break: %+v, %v", m, err)
 	}
 	if _, err := b.Search(t.Context(), env.Query{Term: "x", Path: b.path("nowhere")}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
@@ -216,12 +216,13 @@ func testSearchScope(t *testing.T, s *suite) {
 	}
 	b.sh("mkdir closed; echo beta > closed/f; chmod 000 closed; echo beta > f; chmod 000 f")
 	if m, err := b.Search(t.Context(), env.Query{Term: "beta", Path: b.dir}); err != nil || m.Unreadable != 2 {
-		t.Errorf("what cannot be read: %+v, %v", m, err)
+		t.Errorf("unreadable files: %+v, %v", m, err)
 	}
 	b.sh("chmod 700 closed f")
 }
 
-// testSearchKernel: reading the kernel's own files never ends, and a search of everything leaves them out.
+// testSearchKernel checks that a search of everything leaves out the kernel's own files, because reading those
+// never ends.
 func testSearchKernel(t *testing.T, s *suite) {
 	if testing.Short() || !s.can.Isolated {
 		t.Skip("searches the whole file system")
@@ -302,7 +303,8 @@ func testTreeMany(t *testing.T, s *suite) {
 	b.bounded()
 }
 
-// testTreeHidden: what cannot be read must be listed, or it would seem to be deleted.
+// testTreeHidden checks that an unreadable directory is listed, because otherwise its files would seem to be
+// deleted.
 func testTreeHidden(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("mkdir d; echo x > d/f; chmod 000 d; echo x > f; chmod 000 f")
@@ -317,7 +319,7 @@ func testTreeHidden(t *testing.T, s *suite) {
 	}
 }
 
-// names are legal on Linux, and each of them breaks some tool.
+// names returns file names that are valid on Linux and break some tool.
 func names() []string {
 	return []string{
 		"plain", "with space", " leading", "trailing ", "tab\there", "new\nline", "quote'single",

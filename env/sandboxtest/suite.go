@@ -16,23 +16,23 @@ import (
 	"deepswe/env/disk"
 )
 
-// Options adapt the suite to a provider. The zero value is useful.
+// Options adapt the suite to a provider. The zero value works for providers without images.
 type Options struct {
-	// Spec is what every sandbox is started with: the image, for providers that have images. Its Network must be off.
+	// Spec is the basis of every sandbox's spec, for example its image. Its Network must be false.
 	Spec env.Spec
-	// Remote is set when the sandboxes' processes cannot be seen in this machine's /proc.
+	// Remote is set if the sandboxes' processes are not visible in this machine's /proc.
 	Remote bool
-	// Attacker is the program that [BuildAttacker] has built; it is built when needed, if empty.
+	// Attacker is the path of a program built by [BuildAttacker]; if empty, it is built when needed.
 	Attacker string
 }
 
-// secret is a variable of the host's environment that no sandbox may ever show.
+// secret is a variable of the host's environment that must never be visible in a sandbox.
 const secret = "DEEPSWE_TEST_SECRET"
 
-// Run checks a provider. The provider must be closed by newProvider's own clean-up. The groups of cases run side by
-// side, as far as -parallel allows: most of their time is waiting.
+// Run checks a provider, which newProvider has to close in a clean-up function. The groups of cases run in
+// parallel, as far as -parallel allows, because they mostly wait.
 func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
-	if err := os.Setenv(secret, "not for sandboxes"); err != nil { // and stays: other suites may run at the same time
+	if err := os.Setenv(secret, "not for sandboxes"); err != nil { // not unset: other suites may run at the same time
 		t.Fatal(err)
 	}
 	all := suite{provider: newProvider(t), options: o, run: "sandboxtest-" + rand.Text()[:8]}
@@ -48,7 +48,7 @@ func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
-			s := all // with a shared sandbox of its own
+			s := all // a copy: each group has its own shared sandbox
 			s.group = group.name
 			for _, c := range group.cases {
 				t.Run(c.name, func(t *testing.T) { c.run(t, &s) })
@@ -67,13 +67,13 @@ type suite struct {
 	provider env.Provider
 	options  Options
 	can      env.Capabilities
-	run      string // names what this suite starts: others may be at work on the same daemon
+	run      string // marks this suite's sandboxes: others may use the same daemon
 	group    string
-	shared   env.Sandbox // of the group
+	shared   env.Sandbox // the group's sandbox
 	attacker []byte
 }
 
-// spec is what a case starts a sandbox with.
+// spec returns the spec of a case's sandbox.
 func (s *suite) spec(t *testing.T, change ...func(*env.Spec)) env.Spec {
 	spec := s.options.Spec
 	spec.Run, spec.Rollout = s.run, t.Name()
@@ -83,7 +83,7 @@ func (s *suite) spec(t *testing.T, change ...func(*env.Spec)) env.Spec {
 	return spec
 }
 
-// start starts a sandbox of the case's own. The case works in its repository.
+// start starts a sandbox for one case and returns a bench in its repository.
 func (s *suite) start(t *testing.T, change ...func(*env.Spec)) *bench {
 	t.Helper()
 	sandbox, err := s.provider.Start(t.Context(), s.spec(t, change...))
@@ -95,18 +95,18 @@ func (s *suite) start(t *testing.T, change ...func(*env.Spec)) *bench {
 	return b
 }
 
-// fail starts a sandbox, which must not succeed, and returns the error.
+// fail expects that a sandbox cannot be started, and returns the error.
 func (s *suite) fail(ctx context.Context, t *testing.T, change ...func(*env.Spec)) error {
 	t.Helper()
 	sandbox, err := s.provider.Start(ctx, s.spec(t, change...))
 	if err == nil {
 		sandbox.Close(context.Background())
-		t.Fatal("a sandbox has started")
+		t.Fatal("the start succeeded unexpectedly")
 	}
 	return err
 }
 
-// sandbox returns one that the cases of a group share. Each case works in a directory of its own.
+// sandbox returns the sandbox that the group shares, with a new directory for the case.
 func (s *suite) sandbox(t *testing.T) *bench {
 	t.Helper()
 	if s.shared == nil {
@@ -128,15 +128,16 @@ func (s *suite) closeShared(t *testing.T) {
 	}
 }
 
-// needs skips a case whose promise this provider does not make.
+// needs skips a case unless the provider gives a guarantee.
 func needs(t *testing.T, holds bool, promise string) {
 	t.Helper()
 	if !holds {
-		t.Skipf("the provider does not promise %s here", promise)
+		t.Skipf("the provider does not guarantee %s here", promise)
 	}
 }
 
-// nothingLeft asks the provider for leftovers of a rollout of this process, or of all where it is empty.
+// nothingLeft checks that the provider reports no leftovers of a rollout of this process, or of any if rollout is
+// empty.
 func (s *suite) nothingLeft(t *testing.T, rollout string) {
 	t.Helper()
 	left, err := s.provider.Reap(context.Background(), env.ReapOptions{DryRun: true, All: true})
@@ -145,7 +146,7 @@ func (s *suite) nothingLeft(t *testing.T, rollout string) {
 	}
 	for _, l := range left {
 		if l.Run == s.run && (rollout == "" || l.Rollout == rollout) {
-			t.Errorf("left over: %s %s of %s", l.Kind, l.ID, l.Rollout)
+			t.Errorf("leftover: %s %s of %s", l.Kind, l.ID, l.Rollout)
 		}
 	}
 }
@@ -157,7 +158,7 @@ type bench struct {
 	dir string
 }
 
-// own makes a new directory in a sandbox.
+// own creates a new directory in a sandbox.
 func own(t *testing.T, sandbox env.Sandbox) *bench {
 	t.Helper()
 	b := &bench{Sandbox: sandbox, t: t, dir: sandbox.Dir() + "/" + rand.Text()[:8]}
@@ -165,7 +166,7 @@ func own(t *testing.T, sandbox env.Sandbox) *bench {
 	return b
 }
 
-// path is the absolute path of a name in the case's directory; an absolute name stays as it is.
+// path returns the absolute path of a name in the case's directory; an absolute name is returned as it is.
 func (b *bench) path(name string) string {
 	if strings.HasPrefix(name, "/") {
 		return name
@@ -211,7 +212,7 @@ func (b *bench) run(c env.Command) env.Result {
 	return r
 }
 
-// sh runs a command line that has to succeed, and returns what it prints.
+// sh runs a command line that must succeed, and returns its output.
 func (b *bench) sh(line string) string {
 	b.t.Helper()
 	c := env.Command{Line: line, Timeout: time.Minute, Dir: "/"}
@@ -225,7 +226,7 @@ func (b *bench) sh(line string) string {
 	return text(r.Stdout)
 }
 
-// write puts a file where a case wants it.
+// write writes a file in the case's directory.
 func (b *bench) write(name, content string) {
 	b.t.Helper()
 	if err := b.put(name, content, env.WriteOptions{Parents: true}); err != nil {
@@ -249,7 +250,7 @@ func (b *bench) read(name string) string {
 
 func text(o env.Output) string { return string(o.Head) + string(o.Tail) }
 
-// eventually waits for what has to become true by itself.
+// eventually waits until a condition holds, for up to 10 s.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -257,16 +258,16 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			return
 		}
 	}
-	t.Errorf("not so after 10 s: %s", what)
+	t.Errorf("condition not met within 10 s: %s", what)
 }
 
-// marker is a number of seconds to sleep that no other process sleeps, so that a process can be found by it. None
-// begins like the other sleeps of the suite, which some tests remove from a line.
+// marker returns a duration for sleep that no other process uses, so that a process can be found by it. It starts
+// differently from the suite's other sleeps, which some tests remove from a command line.
 func marker() string {
 	return fmt.Sprint(1_200_000_000 + time.Now().UnixNano()%800_000_000)
 }
 
-// holding counts the processes of this machine whose command line holds a text.
+// holding counts the processes of this machine whose command line contains a text.
 func holding(t *testing.T, text string) int {
 	t.Helper()
 	pids, err := disk.PIDs()
@@ -275,7 +276,7 @@ func holding(t *testing.T, text string) int {
 	}
 	count := 0
 	for _, pid := range pids {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // it may have ended
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // the process may have ended
 		if bytes.Contains(line, []byte(text)) {
 			count++
 		}
@@ -283,21 +284,21 @@ func holding(t *testing.T, text string) int {
 	return count
 }
 
-// killed checks that no process of this machine bears a mark, where its processes can be seen.
+// killed checks that no process of this machine has a marker, if the sandboxes' processes are visible here.
 func (s *suite) killed(t *testing.T, mark string) {
 	t.Helper()
 	if n := holding(t, mark); !s.options.Remote && n != 0 {
-		t.Errorf("%d processes have survived", n)
+		t.Errorf("%d processes survived", n)
 	}
 }
 
-// BuildAttacker builds the program that does from inside what a shell has no words for. It skips the test where there
-// is no go command.
+// BuildAttacker builds the program that does in a sandbox what a shell cannot do. It skips the test if there is no
+// go command.
 func BuildAttacker(t *testing.T, dir string) string {
 	t.Helper()
 	goTool, err := exec.LookPath("go")
 	if err != nil {
-		t.Skip("the attacking program is built with the go command, which is not here")
+		t.Skip("building the attacking program needs the go command")
 	}
 	out := filepath.Join(dir, "attack")
 	cmd := exec.CommandContext(t.Context(), goTool, "build", "-o", out, "deepswe/env/sandboxtest/testdata/attack")
@@ -308,7 +309,7 @@ func BuildAttacker(t *testing.T, dir string) string {
 	return out
 }
 
-// attack puts the attacking program into a sandbox.
+// attack copies the attacking program into a sandbox.
 func (s *suite) attack(b *bench) {
 	b.t.Helper()
 	if s.attacker == nil {

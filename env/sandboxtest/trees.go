@@ -24,7 +24,7 @@ func treeCases() []testCase {
 	}
 }
 
-// running counts the sandbox's processes whose command line holds a text.
+// running counts the sandbox's processes whose command line contains a text.
 func (b *bench) running(text string) int {
 	b.t.Helper()
 	const list = `for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <"$f"; echo; done 2>/dev/null`
@@ -42,7 +42,7 @@ func (b *bench) goneInside(mark string) {
 	}
 }
 
-// escapes are ways in which a process outlives its shell.
+// escapes returns ways in which a process can outlive its shell, with the marker in its command line.
 func escapes(mark string) map[string]string {
 	sleep := "sleep " + mark
 	return map[string]string{
@@ -74,14 +74,14 @@ func testTimeoutKillsAll(t *testing.T, s *suite) {
 				t.Errorf("%+v: %s", r, text(r.Stderr))
 			}
 			if r.Background != 0 {
-				t.Errorf("%d are said to be left", r.Background)
+				t.Errorf("%d background processes reported", r.Background)
 			}
 			b.goneInside(mark)
 		})
 	}
 }
 
-// testNeighboursLive: a timeout ends the processes of its own command only.
+// testNeighboursLive checks that a timeout kills only the processes of its own command.
 func testNeighboursLive(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	left, neighbour, victim := marker(), marker(), marker()
@@ -93,7 +93,7 @@ func testNeighboursLive(t *testing.T, s *suite) {
 	calls.Go(func() {
 		b.Run(ctx, env.Command{Line: "(setsid sleep " + neighbour + " &) ; sleep 100", Grace: 100 * time.Millisecond})
 	})
-	eventually(t, "the neighbour has started", func() bool { return b.running("sleep "+neighbour) == 1 })
+	eventually(t, "the other command has started", func() bool { return b.running("sleep "+neighbour) == 1 })
 	r := b.run(env.Command{
 		Line: "(setsid sleep " + victim + " &) ; sleep 100", Timeout: 200 * time.Millisecond, Grace: 100 * time.Millisecond,
 	})
@@ -102,10 +102,10 @@ func testNeighboursLive(t *testing.T, s *suite) {
 	}
 	b.goneInside(victim)
 	if n := b.running("sleep " + neighbour); n != 1 {
-		t.Errorf("%d of the neighbour's processes", n)
+		t.Errorf("%d processes of the other command", n)
 	}
 	if n := b.running("sleep " + left); n != 1 {
-		t.Errorf("%d of what an earlier command had left", n)
+		t.Errorf("%d processes of an earlier command", n)
 	}
 	cancel()
 	calls.Wait()
@@ -121,7 +121,7 @@ func testBackground(t *testing.T, s *suite) {
 		t.Errorf("%+v, %q", r, text(r.Stdout))
 	}
 	if r := b.run(env.Command{Line: "true"}); r.Background != 0 {
-		t.Errorf("an innocent command is said to have left %d", r.Background)
+		t.Errorf("%d background processes reported for a command without any", r.Background)
 	}
 	if n := b.running("sleep " + mark); n != 1 {
 		t.Errorf("%d are running", n)
@@ -130,21 +130,21 @@ func testBackground(t *testing.T, s *suite) {
 	if r.ExitCode != 5 || r.Background != 3 {
 		t.Errorf("%+v", r)
 	}
-	// Output that comes while the shell lives is there, also the last of it.
+	// Output written while the shell still runs is captured completely.
 	r = b.run(env.Command{Line: "(echo from a child) & sleep " + mark + " & wait %1; printf end"})
 	if text(r.Stdout) != "from a child\nend" || r.Background != 1 {
 		t.Errorf("%q, %d in the background", text(r.Stdout), r.Background)
 	}
 }
 
-// testBackgroundGoesOn: a background process's output is no longer read, and it must not die of that.
+// testBackgroundGoesOn checks that a background process survives although its output is no longer captured.
 func testBackgroundGoesOn(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	r := b.run(env.Command{Line: "(sleep 0.3; head -c 1000000 /dev/zero; echo still; touch alive) &"})
 	if r.Background == 0 || r.Stdout.Size != 0 {
 		t.Errorf("%+v", r)
 	}
-	eventually(t, "the background process goes on after its shell", func() bool {
+	eventually(t, "the background process continues after its shell", func() bool {
 		return b.run(env.Command{Line: "test -e alive"}).ExitCode == 0
 	})
 }
@@ -163,14 +163,14 @@ func testZombies(t *testing.T, s *suite) {
 	})
 }
 
-// bomb is a fork bomb that the calling shell may wait for or put in the background.
+// bomb is a fork bomb that the calling shell can wait for or put in the background.
 const bomb = "bomb() { bomb | bomb & }; bomb"
 
 func testForkBomb(t *testing.T, s *suite) {
 	needs(t, s.can.ProcessLimit, "a limit on processes")
 	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 200 }))
-	// One fork before the bomb goes off and none after it: a shell that cannot fork ends, and there is nothing left to
-	// time out.
+	// One fork before the bomb starts and none after it: a shell that cannot fork would exit, and the timeout would
+	// not be tested.
 	r := b.run(env.Command{Line: bomb + " & exec sleep 100", Timeout: 2 * time.Second, Grace: 100 * time.Millisecond})
 	if !r.TimedOut {
 		t.Errorf("exit code %d, %s", r.ExitCode, text(r.Stderr))
@@ -181,7 +181,7 @@ func testForkBomb(t *testing.T, s *suite) {
 	}
 }
 
-// testForkBombLeft: the shell exits at once and the bomb goes off afterwards; the next commands must still work.
+// testForkBombLeft runs a shell that exits at once and leaves a fork bomb behind; later commands must still work.
 func testForkBombLeft(t *testing.T, s *suite) {
 	needs(t, s.can.ProcessLimit, "a limit on processes")
 	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Processes = 200 }))
@@ -202,14 +202,14 @@ func testOutOfMemory(t *testing.T, s *suite) {
 	needs(t, s.can.MemoryLimit, "a limit on memory")
 	b := own(t, s.start(t, func(spec *env.Spec) { spec.Limits.Memory = 128 << 20 }))
 	if r := b.run(env.Command{Line: "true"}); r.OutOfMemory {
-		t.Error("out of memory for nothing")
+		t.Error("out of memory was reported without a reason")
 	}
-	// tail keeps a last line that never ends.
+	// tail has to keep a last line that never ends.
 	r := b.run(env.Command{Line: "head -c 1000000000 /dev/zero | tail | wc -c", Timeout: time.Minute})
 	if !r.OutOfMemory {
-		t.Errorf("the limit did not bite: %+v, %q, %q", r, text(r.Stdout), text(r.Stderr))
+		t.Errorf("the limit had no effect: %+v, %q, %q", r, text(r.Stdout), text(r.Stderr))
 	}
-	b.ping() // the guest must not be killed instead of a command
+	b.ping() // the kernel must have killed the command, not the guest
 	if r := b.run(env.Command{Line: "echo still here"}); text(r.Stdout) != "still here\n" || r.OutOfMemory {
 		t.Errorf("%+v", r)
 	}

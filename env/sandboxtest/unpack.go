@@ -27,7 +27,7 @@ func unpackCases() []testCase {
 	}
 }
 
-// archive makes a tar stream. A header without a type is a file with the name of its content.
+// archive creates a tar stream. A header without a type becomes a file that contains its own name.
 func archive(t *testing.T, headers ...tar.Header) io.Reader {
 	t.Helper()
 	var buf bytes.Buffer
@@ -101,7 +101,7 @@ func testUnpackKinds(t *testing.T, s *suite) {
 	b.sh("chmod 755 new/closed")
 }
 
-// testUnpackAgain: what is there already is replaced, and a file that is open elsewhere is not changed.
+// testUnpackAgain checks that existing files are replaced, and that a file open elsewhere is not modified.
 func testUnpackAgain(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("mkdir dir; printf old > f; ln f other; ln -s f link; mkdir was-dir")
@@ -126,7 +126,7 @@ func testUnpackAgain(t *testing.T, s *suite) {
 	}
 }
 
-// testUnpackHostile: nothing is written outside, whatever the names say.
+// testUnpackHostile checks that nothing is written outside the directory, whatever names the archive contains.
 func testUnpackHostile(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("mkdir inner outer; printf safe > outer/victim")
@@ -157,13 +157,13 @@ func testUnpackHostile(t *testing.T, s *suite) {
 		}
 		got := b.sh("cat outer/victim; ls outer; ls " + b.Dir() + "/victim /victim 2>/dev/null; true")
 		if got != "safevictim\n" {
-			t.Errorf("%s: outside there is now %q", name, got)
+			t.Errorf("%s: files outside changed: %q", name, got)
 		}
 		if got := b.sh("find inner -type f -o -type p -o -type c -o -type b | grep -v '/h$'; true"); got != "" {
 			t.Errorf("%s: made %q", name, got)
 		}
 	}
-	// A link that leads out may be brought along, and may be replaced by what comes later.
+	// A link that leads outside may be unpacked, and may be replaced by a later entry.
 	b.sh("rm -rf inner && mkdir inner")
 	err := b.Unpack(t.Context(), b.path("inner"), archive(t, link("l", "../outer/victim"), tar.Header{Name: "l"}))
 	if err != nil || b.read("outer/victim") != "safe" || b.read("inner/l") != "content of l" {
@@ -171,12 +171,12 @@ func testUnpackHostile(t *testing.T, s *suite) {
 	}
 }
 
-// testUnpackPlanted: the links were there before.
+// testUnpackPlanted checks that links that existed before are not followed.
 func testUnpackPlanted(t *testing.T, s *suite) {
 	b := s.sandbox(t)
 	b.sh("mkdir inner outer; printf safe > outer/victim; ln -s ../outer inner/dir; ln -s ../outer/victim inner/file")
 	if err := b.Unpack(t.Context(), b.path("inner"), archive(t, tar.Header{Name: "dir/victim"})); err == nil {
-		t.Error("written through a planted link")
+		t.Error("wrote through a planted link")
 	}
 	if err := b.Unpack(t.Context(), b.path("inner"), archive(t, tar.Header{Name: "file"})); err != nil {
 		t.Error(err)
@@ -200,12 +200,12 @@ func testUnpackBroken(t *testing.T, s *suite) {
 		t.Fatal(err)
 	}
 	if err := b.Unpack(t.Context(), b.dir, bytes.NewReader(full[:1100])); err == nil {
-		t.Error("half an archive: unpacked")
+		t.Error("half an archive was unpacked without an error")
 	}
 	broken := errors.New("the disk is on fire")
 	err = b.Unpack(t.Context(), b.dir, io.MultiReader(bytes.NewReader(full[:1100]), failing{broken}))
 	if !errors.Is(err, broken) {
-		t.Errorf("a stream that breaks: %v", err)
+		t.Errorf("a broken stream: %v", err)
 	}
 	if err := b.Unpack(t.Context(), "/proc/nowhere/x", bytes.NewReader(full)); err == nil ||
 		errors.Is(err, env.ErrInfrastructure) {
@@ -225,7 +225,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// testUnpackStream: a large archive passes through, other calls have their turn, and it can be called off.
+// testUnpackStream checks that unpacking a large archive lets other calls proceed and can be cancelled.
 func testUnpackStream(t *testing.T, s *suite) {
 	b := own(t, s.start(t))
 	const files, size = 32, 2 << 20

@@ -307,7 +307,7 @@ func TestOddTaskIDs(t *testing.T) {
 		out := filepath.Join(dir, "runs", args[0])
 		args = append(args, "--tasks", file, "--workers", "2", "--out", out)
 		got := deepswe(t, args...)
-		if got.code != 0 || strings.Count(got.errOut, "cannot be a path below a run's directory") != 2 {
+		if got.code != 0 || strings.Count(got.errOut, "cannot be used as a path below a run directory") != 2 {
 			t.Fatalf("%s: exit code %d\n%s%s", args[0], got.code, got.out, got.errOut)
 		}
 		r, err := run.Read(out)
