@@ -19,14 +19,14 @@ import (
 	"deepswe/env/owner"
 )
 
-// record describes an image that we pulled, built or prepared. Images without a record belong to others, and are never
-// removed to make room.
+// record describes an image that deepswe pulled, built or prepared. Images without a record belong to the user, and
+// are never removed to make room.
 type record struct {
 	Ref  string    `json:"ref"`
 	Used time.Time `json:"used"`
 }
 
-// records is a file that all processes of a user share, one for each daemon: image ID to record.
+// records is a file that maps image IDs to records. All processes of a user share it; there is one per daemon.
 type records struct{ path string }
 
 func (d *daemon) records() records {
@@ -37,7 +37,7 @@ func (d *daemon) records() records {
 	return records{filepath.Join(d.p.state, "docker-images-"+owner.ShortHash(facts.ID)+".json")}
 }
 
-// update changes the file under a lock. The file is replaced as a whole, so that a reader never sees half of it.
+// update changes the file under a lock and replaces it atomically, so that readers never see half of it.
 func (r records) update(change func(map[string]record) (changed bool)) error {
 	if r.path == "" {
 		return nil
@@ -68,7 +68,7 @@ func (r records) read() (map[string]record, error) {
 	return all, nil
 }
 
-// pulled records that an image is ours to remove, and makes room if it exceeds the budget.
+// pulled records that deepswe may remove an image, and removes others if the budget is exceeded.
 func (d *daemon) pulled(ctx context.Context, img image) {
 	err := d.records().update(func(all map[string]record) bool {
 		all[img.id] = record{Ref: img.ref, Used: time.Now().UTC()}
@@ -84,7 +84,7 @@ func (d *daemon) pulled(ctx context.Context, img image) {
 	}
 }
 
-// used records that an image of ours was used, once a minute at most.
+// used records that one of our images was used, at most once a minute.
 func (d *daemon) used(img image) {
 	d.mu.Lock()
 	fresh := time.Since(d.touched[img.id]) < time.Minute
@@ -108,7 +108,7 @@ func (d *daemon) used(img image) {
 	}
 }
 
-// pin protects an image from evict until unpin, while a container is made of it.
+// pin protects an image from evict until unpin, while a container is being created from it.
 func (d *daemon) pin(img image) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,7 +123,7 @@ func (d *daemon) unpin(img image) {
 	}
 }
 
-// evict removes our images, the least recently used first, until all images of the daemon fit into the budget.
+// evict removes our images, least recently used first, until all images of the daemon fit into the budget.
 func (d *daemon) evict(ctx context.Context) error {
 	all, err := d.records().read()
 	if err != nil {
@@ -154,8 +154,8 @@ func (d *daemon) evict(ctx context.Context) error {
 	return nil
 }
 
-// removeImage removes a name of an image, and the image with its last one, and forgets it. An image that a container
-// uses stays.
+// removeImage removes one name of an image, and the image itself with its last name, and deletes its record. It
+// does not remove an image that a container uses.
 func (d *daemon) removeImage(ctx context.Context, ref, id string) (removed bool, err error) {
 	_, err = d.cli.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
 	if errdefs.IsConflict(err) {

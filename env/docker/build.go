@@ -30,12 +30,12 @@ import (
 	"deepswe/env"
 )
 
-// builtImages is the repository name of the images that were built from a folder.
+// builtImages is the repository name of images that were built from a folder.
 const builtImages = "deepswe-built"
 
-// built returns the reference of the image that a folder's Dockerfile makes. It only reads the folder: a daemon builds
-// the image when a sandbox is started on it. A folder is read once in the life of the provider, so that all attempts at
-// a task start from the same image.
+// built returns the reference of the image that a folder's Dockerfile produces. It only reads the folder; the image
+// is built on a daemon when a sandbox is started from it. A folder is read once in the life of the provider, so
+// that all attempts at a task start from the same image.
 func (p *Provider) built(folder string) (ref string, err error) {
 	if folder, err = filepath.Abs(folder); err != nil {
 		return "", fmt.Errorf("build: %w", err)
@@ -49,7 +49,7 @@ func (p *Provider) built(folder string) (ref string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if earlier := p.builds[folder]; earlier != nil {
-		r = earlier // of a caller that came at the same time
+		r = earlier // a concurrent caller was first
 	}
 	ref = builtImages + ":" + r.key
 	p.builds[folder], p.builds[ref] = r, r
@@ -62,17 +62,17 @@ func (p *Provider) buildContext(ref string) *buildContext {
 	return p.builds[ref]
 }
 
-// buildTimeout is the longest that building one image may take.
+// buildTimeout limits the building of one image.
 const buildTimeout = time.Hour
 
-// build builds an image. Its base images are pulled first, with the mirror, credentials and retries of pull.
+// build builds an image. It pulls the base images first, with the mirror, credentials and retries of pull.
 func (d *daemon) build(ctx context.Context, ref string, r *buildContext) (image, error) {
 	late := fmt.Errorf("build %s: not finished after %v", r.folder, buildTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, late)
 	defer cancel()
 	var missing error
 	for _, base := range r.bases {
-		// Not every line that looks like FROM is one, so this counts only if the build fails.
+		// Some lines only look like FROM, so this error counts only if the build fails too.
 		if _, err := d.image(ctx, base); err != nil {
 			missing = errors.Join(missing, err)
 		}
@@ -82,7 +82,7 @@ func (d *daemon) build(ctx context.Context, ref string, r *buildContext) (image,
 	}
 	defer func() { <-d.pulls }()
 	if img, err := d.inspectImage(ctx, ref); err == nil || !errdefs.IsNotFound(err) {
-		return img, err // another process has built it by now
+		return img, err // another process has built it meanwhile
 	}
 	d.p.log.Info("building an image", "image", ref, "folder", r.folder, "host", d.host)
 	progress := d.progress(env.Building, r.folder)
@@ -100,7 +100,7 @@ func (d *daemon) build(ctx context.Context, ref string, r *buildContext) (image,
 	return img, nil
 }
 
-// buildOnce builds with BuildKit, which every daemon since 19.03 has.
+// buildOnce builds with BuildKit, which every daemon since 19.03 supports.
 func (d *daemon) buildOnce(ctx context.Context, ref string, r *buildContext) error {
 	read, write := io.Pipe()
 	var sending sync.WaitGroup
@@ -144,8 +144,8 @@ func follow(folder string, stream io.Reader) error {
 	}
 }
 
-// logged returns the output in a status message of BuildKit (moby.buildkit.v1.StatusResponse: field 3 holds the logs,
-// whose field 4 is the text). What cannot be parsed is left out: the output is only shown to people.
+// logged returns the output in a status message of BuildKit (in moby.buildkit.v1.StatusResponse, field 3 contains
+// the logs, whose field 4 is the text). It skips what it cannot parse, because the output is only shown to people.
 func logged(status []byte) []byte {
 	var out []byte
 	fields(status, 3, func(entry []byte) {
@@ -154,7 +154,7 @@ func logged(status []byte) []byte {
 	return out
 }
 
-// fields calls f with each value of a message's field of bytes.
+// fields calls f with each value of a length-delimited field of a message.
 func fields(message []byte, wanted protowire.Number, f func([]byte)) {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)
@@ -173,11 +173,11 @@ func fields(message []byte, wanted protowire.Number, f func([]byte)) {
 	}
 }
 
-// BuildError says that a Dockerfile cannot be built. The fault is the task's, so retrying seldom helps.
+// BuildError reports that a Dockerfile cannot be built. The task is usually at fault, so retrying seldom helps.
 type BuildError struct {
 	Folder string
 	Reason string
-	// Output is the end of what its commands printed.
+	// Output is the end of the output of the build's commands.
 	Output string
 }
 
@@ -192,15 +192,15 @@ func (e *BuildError) Error() string {
 // buildContext is a folder with a Dockerfile, as it was when it was read.
 type buildContext struct {
 	folder string
-	// entries are what the daemon gets, in the order of their names.
+	// entries are sent to the daemon, sorted by name.
 	entries []*tar.Header
 	// bases are the base images that the Dockerfile names without variables.
 	bases []string
-	// key is a hash of the content: everything but times and owners.
+	// key is a hash of the content, without times and owners.
 	key string
 }
 
-// readBuildContext reads a folder. What its .dockerignore names is left out.
+// readBuildContext reads a folder, except what its .dockerignore excludes.
 func readBuildContext(folder string) (*buildContext, error) {
 	file, err := os.ReadFile(filepath.Join(folder, "Dockerfile"))
 	if err != nil {
@@ -275,7 +275,7 @@ func (r *buildContext) add(path string, d fs.DirEntry, ignored *patternmatcher.P
 			return err
 		}
 	default:
-		return nil // sockets and devices cannot be copied into an image
+		return nil // sockets and devices cannot be part of an image
 	}
 	h, err := tar.FileInfoHeader(info, target)
 	if err != nil {
@@ -289,7 +289,7 @@ func (r *buildContext) add(path string, d fs.DirEntry, ignored *patternmatcher.P
 	return nil
 }
 
-// content writes a regular file's bytes, exactly as many as in its header.
+// content writes exactly as many bytes of a regular file as its header says.
 func (r *buildContext) content(w io.Writer, h *tar.Header) error {
 	if h.Typeflag != tar.TypeReg {
 		return nil
@@ -319,8 +319,8 @@ func (r *buildContext) archive(to io.Writer) error {
 	return w.Close()
 }
 
-// basesOf finds the images that a Dockerfile starts from, and its frontend, where it names one. Those that depend on
-// arguments are left to the daemon.
+// basesOf returns the images that a Dockerfile starts from, and its frontend, if it names one. Images whose names
+// depend on build arguments are left to the daemon.
 func basesOf(dockerfile string) []string {
 	var bases []string
 	stages := map[string]bool{"scratch": true}

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// patience is how long a caller whose context has ended waits for its work to be undone. Only a daemon that does not
-// answer takes longer.
+// patience is how long a caller whose context has ended waits for its work to be undone. That takes longer only on
+// a daemon that does not respond.
 const patience = 10 * time.Second
 
-// callGroup runs one call for each key at a time, however many callers want its result. The call goes on while a caller
-// waits for it, and is cancelled when the last one gives up, who then waits for it to end.
+// callGroup runs one call per key at a time and shares its result among all callers. A call continues while any
+// caller waits for it. When the last one gives up, the call is cancelled, and that caller waits for it to end.
 type callGroup[T any] struct {
 	mu  sync.Mutex
 	all map[string]*call[T]
@@ -25,8 +25,8 @@ type call[T any] struct {
 	err     error
 }
 
-// do joins the call for a key, or begins it. work runs on a goroutine of counts, under a context that ends with life
-// and carries no deadline of a single caller.
+// do joins the call for a key, or starts it. work runs on a goroutine counted by counts, under a context that ends
+// with life but has no single caller's deadline.
 func (g *callGroup[T]) do(
 	ctx, life context.Context, counts *sync.WaitGroup, key string, work func(context.Context) (T, error),
 ) (T, error) {
@@ -61,7 +61,7 @@ func (g *callGroup[T]) do(
 	c.waiting--
 	last := c.waiting == 0
 	if last {
-		// The next caller must not join work that is being cancelled.
+		// New callers must not join work that is being cancelled.
 		c.cancel()
 		g.forget(key, c)
 	}

@@ -17,7 +17,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// launch describes a container that is about to be started.
+// launch describes a container to be started.
 type launch struct {
 	kind         string
 	name         string
@@ -27,8 +27,8 @@ type launch struct {
 	installation *installation
 }
 
-// boot creates and starts a container and greets its guest. When ctx ends early, what was begun is undone before boot
-// returns; on a daemon that does not answer, afterwards.
+// boot creates and starts a container and connects to its guest. If ctx ends early, boot undoes its work before it
+// returns or, if the daemon does not respond, afterwards.
 func (d *daemon) boot(ctx context.Context, b launch) (*Sandbox, error) {
 	if err := acquire(ctx, d.starts); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 			return nil, fmt.Errorf("copy the guest: %w", err)
 		}
 	}
-	// Attach and register before the start, so that no output is lost and the container's end is noticed.
+	// Attach and register before starting, so that no output is lost and the container's end is noticed.
 	attached, err := d.cli.ContainerAttach(ctx, s.id, client.ContainerAttachOptions{
 		Stream: true, Stdin: true, Stdout: true, Stderr: true,
 	})
@@ -115,14 +115,14 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 	return s, nil
 }
 
-// storage names the daemon's own directory, where the containers' files are.
+// storage returns the directory of the daemon that contains the containers' files.
 func (d *daemon) storage() string {
 	facts, _ := d.known()
 	return cmp.Or(facts.DockerRootDir, "the docker daemon") + " at " + d.host
 }
 
-// createSandbox creates a sandbox's container, with a quota for its file system where the daemon has that. Whether it
-// has is only known when it has been tried.
+// createSandbox creates a sandbox's container, with a file-system quota if the daemon supports that, which only
+// trying can show.
 func (d *daemon) createSandbox(ctx context.Context, b launch) (string, error) {
 	quota := d.mayHaveQuota()
 	id, err := d.create(ctx, b.config(d, quota))
@@ -136,7 +136,8 @@ func (d *daemon) createSandbox(ctx context.Context, b launch) (string, error) {
 	return id, err
 }
 
-// mayHaveQuota reports whether the daemon's storage driver may know quotas: overlay2 does on XFS with project quotas.
+// mayHaveQuota reports whether the daemon's storage driver might support quotas, as overlay2 does on XFS with
+// project quotas.
 func (d *daemon) mayHaveQuota() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,7 +152,7 @@ func (d *daemon) mayHaveQuota() bool {
 	return false
 }
 
-// config is the container's configuration: only the guest is started, and nothing of the image's own.
+// config returns the container's configuration, which starts the guest instead of the image's entry point.
 func (b launch) config(d *daemon, quota bool) client.ContainerCreateOptions {
 	facts, _ := d.known()
 	limits := d.limits(b.spec.Limits)
@@ -164,7 +165,7 @@ func (b launch) config(d *daemon, quota bool) client.ContainerCreateOptions {
 		arguments = append(arguments, "--disk-quota")
 	}
 	if !strings.HasPrefix(d.host, "unix:") {
-		// A socket on this machine is closed when the host is gone; over a network that may go unnoticed.
+		// A local socket is closed when the host process ends; a network connection may not be.
 		arguments = append(arguments, "--silence", "5m")
 	}
 	return client.ContainerCreateOptions{
@@ -173,7 +174,7 @@ func (b launch) config(d *daemon, quota bool) client.ContainerCreateOptions {
 			Hostname: "sandbox", Image: b.image.id, User: "0:0", WorkingDir: guestDir,
 			Entrypoint: []string{guestPath}, Cmd: arguments, Env: b.spec.Env,
 			OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true, AttachStderr: true,
-			// A health check would run a program of the image in the sandbox, as root and unasked.
+			// A health check would run one of the image's programs in the sandbox, as root.
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 			Labels:      d.p.labels(b.kind, b.spec.Run, b.spec.Rollout),
 			StopSignal:  "SIGKILL",
@@ -182,7 +183,7 @@ func (b launch) config(d *daemon, quota bool) client.ContainerCreateOptions {
 	}
 }
 
-// register lets the daemon's events reach the sandbox.
+// register makes the daemon's events reach the sandbox.
 func (d *daemon) register(s *Sandbox) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,21 +199,21 @@ func (d *daemon) unregister(s *Sandbox) {
 // guestThreads is the most threads that a guest uses.
 const guestThreads = 40
 
-// limits are a spec's, with the defaults filled in and cut to what the daemon has.
+// limits returns a spec's limits with defaults for those that are zero, and at most what the daemon has.
 func (d *daemon) limits(l env.Limits) env.Limits {
 	l = l.WithDefaults(d.p.options.Limits)
 	if facts, _ := d.known(); facts.NCPU > 0 {
-		l.CPUs = min(l.CPUs, float64(facts.NCPU)) // a daemon refuses more than it has
+		l.CPUs = min(l.CPUs, float64(facts.NCPU)) // a daemon rejects more than it has
 	}
 	return l
 }
 
-// isolation is the host configuration that confines a sandbox. The guest has the few capabilities that running commands
-// as another user requires; the commands have none.
+// isolation returns the host configuration that confines a sandbox. The guest has only the capabilities for running
+// commands as another user; commands have none.
 func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container.HostConfig {
 	capabilities := []string{"SETUID", "SETGID", "SETPCAP", "KILL"}
 	if len(b.spec.Prepare) > 0 {
-		// Preparing may change files of the image's owner and of the repository's.
+		// Preparing may change files that belong to the image's user or the repository's owner.
 		capabilities = append(capabilities, "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID")
 	}
 	host := &container.HostConfig{
@@ -223,11 +224,11 @@ func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container
 		SecurityOpt: []string{"no-new-privileges"},
 		LogConfig:   container.LogConfig{Type: "none"},
 		IpcMode:     container.IPCModePrivate,
-		// Files in /dev and /dev/shm use up the sandbox's memory, until no command can be started any more.
-		// Beside /dev, these are the daemon's defaults. Devices can be used all the same.
+		// Files in /dev and /dev/shm count towards the sandbox's memory and could fill it, so /dev is read-only,
+		// which does not affect using its devices. The other paths are the daemon's defaults.
 		ReadonlyPaths: []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/dev"},
 		ShmSize:       min(64<<20, limits.Memory/4),
-		// When the machine itself runs out of memory, sandboxes should be killed first.
+		// If the machine itself runs out of memory, sandboxes should be killed first.
 		OomScoreAdj: 500,
 		Resources:   container.Resources{Ulimits: []*container.Ulimit{{Name: "core"}}},
 	}
@@ -238,7 +239,7 @@ func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container
 		host.Mounts = []mount.Mount{guestMount(b.installation, true)}
 	}
 	if quota {
-		// The guest ends commands at the limit. This is the wall behind it, which nothing can be written beyond.
+		// A quota slightly above the limit at which the guest kills commands, as a second barrier.
 		host.StorageOpt = map[string]string{"size": strconv.FormatInt(limits.Disk+limits.Disk/16+256<<20, 10)}
 	}
 	if facts.MemoryLimit {
@@ -248,7 +249,7 @@ func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container
 		host.NanoCPUs = int64(limits.CPUs * 1e9)
 	}
 	if facts.PidsLimit {
-		// The kernel counts threads, and the guest's own must not count against the commands' limit.
+		// The kernel counts threads. The guest's own must not use up the commands' limit.
 		host.PidsLimit = new(limits.Processes + guestThreads)
 	}
 	return host

@@ -19,12 +19,13 @@ import (
 	"deepswe/env/repo"
 )
 
-// makeDir makes the directory to work in, where the image does not have it.
+// makeDir creates the working directory if the image does not have it.
 func (s *Sandbox) makeDir(ctx context.Context) error {
 	if _, err := s.List(ctx, s.spec.Dir, env.ListOptions{Limit: 1}); !errors.Is(err, fs.ErrNotExist) {
 		return nil // it exists; if it cannot be used, the first call fails
 	}
-	// The guest acts with the command user's rights. Where they do not suffice, the daemon does it, which is slower.
+	// The guest acts with the command user's rights. If those do not suffice, the daemon creates it, which is
+	// slower.
 	var archive bytes.Buffer
 	if err := pack(ctx, &archive, s.spec, s.user); err != nil {
 		return err
@@ -35,8 +36,8 @@ func (s *Sandbox) makeDir(ctx context.Context) error {
 	return s.d.copyIn(ctx, s)
 }
 
-// copyIn copies the spec's repository into a container, or makes an empty directory to work in. The daemon writes, so
-// that the files can belong to the command user although the guest may not change owners.
+// copyIn copies the spec's repository into a container, or creates an empty working directory. The daemon writes
+// the files, because it can give them to the command user, while the guest may not change owners.
 func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
@@ -58,11 +59,11 @@ func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 	return nil
 }
 
-// pack writes the tar stream for copyIn, rooted at the container's root.
+// pack writes the tar stream for copyIn, relative to the container's root.
 func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
 	tw := tar.NewWriter(to)
 	inside := strings.TrimPrefix(s.Dir, "/")
-	// /tmp is the home of a user missing from the image's passwd, and small images lack it.
+	// /tmp is the home of users missing from the image's passwd; small images lack it.
 	dir := tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o1777, ModTime: time.Now().Truncate(time.Second)}
 	if s.CopyIn == "" {
 		dir.Name, dir.Mode, dir.Uid, dir.Gid = inside+"/", 0o755, owner.uid, owner.gid
@@ -77,17 +78,17 @@ func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
 	return tw.Close()
 }
 
-// Where the guest's binary is found inside a container.
+// Paths of the guest's binary inside a container.
 const (
 	guestDir  = "/.deepswe"
 	guestName = "deepswe"
 	guestPath = guestDir + "/" + guestName
-	// guestMark is written after the binary: a volume without it is not complete.
+	// guestMark is written after the binary; a volume without it is incomplete.
 	guestMark = "complete"
 )
 
-// archiveOf is a program as a tar stream, below prefix, with more entries after it. All users may read and run it, none
-// may write it.
+// archiveOf returns a program as a tar stream below prefix, followed by the entries in after. All users may read
+// and execute it; none may write it.
 func archiveOf(g program.Program, prefix string, after ...tar.Header) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -103,7 +104,8 @@ func archiveOf(g program.Program, prefix string, after ...tar.Header) io.ReadClo
 			}); err != nil {
 				return err
 			}
-			// A binary that was replaced by now is noticed: by its size here, by its hash in the guest's greeting.
+			// If the binary was replaced meanwhile, either its size here or its hash in the guest's greeting will
+			// show it.
 			if _, err := io.CopyN(tw, f, g.Size); err != nil {
 				return err
 			}

@@ -17,19 +17,19 @@ import (
 	"deepswe/env"
 )
 
-// The daemon's time limits. A busy one takes seconds to create a container.
+// Time limits for requests. A busy daemon takes seconds to create a container.
 const (
 	callTimeout   = 2 * time.Minute
 	removeTimeout = 30 * time.Second
 )
 
-// pullsAtOnce is how many images are pulled or built at once on each daemon.
+// pullsAtOnce limits concurrent pulls and builds on each daemon.
 const pullsAtOnce = 3
 
-// quiet is how long after a daemon went down it may go down again without another warning.
+// quiet is how long after a daemon went down its further failures are not logged as warnings.
 const quiet = 10 * time.Second
 
-// acquire takes a slot of a semaphore, and fails when ctx ends first.
+// acquire takes a slot of a semaphore, or fails when ctx ends first.
 func acquire(ctx context.Context, slots chan struct{}) error {
 	select {
 	case slots <- struct{}{}:
@@ -39,14 +39,14 @@ func acquire(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-// daemon is one Docker daemon, and what this provider has on it.
+// daemon is one Docker daemon, with what this provider has on it.
 type daemon struct {
 	p    *Provider
 	host string
 	cli  *client.Client
 
-	starts chan struct{} // one token for each container being started
-	pulls  chan struct{} // one for each image being pulled
+	starts chan struct{} // a semaphore of container starts
+	pulls  chan struct{} // a semaphore of pulls and builds
 
 	greeting   callGroup[struct{}]
 	installing callGroup[*installation]
@@ -59,18 +59,18 @@ type daemon struct {
 	lastDown     time.Time
 	up           context.Context // ends when the daemon is marked down
 	wentDown     context.CancelCauseFunc
-	installation *installation // nil until it is complete
+	installation *installation // nil until complete
 	live         map[string]*Sandbox
 	coming       int // sandboxes being started
 	images       map[string]image
 	users        map[string]user
-	pins         map[string]int       // how many starts under way use an image
-	touched      map[string]time.Time // when an image's use was last recorded
-	orphans      map[string]struct{}  // containers that could not be removed yet
-	noQuota      bool                 // a container with a quota was refused
+	pins         map[string]int       // how many starts in progress use an image
+	touched      map[string]time.Time // when the use of an image was last recorded
+	orphans      map[string]struct{}  // containers whose removal failed
+	noQuota      bool                 // the daemon has rejected a quota
 }
 
-// facts are what a daemon reports about itself in greet.
+// facts are what a daemon reports about itself.
 type facts struct {
 	system.Info
 	arch string // amd64, arm64
@@ -88,10 +88,10 @@ func newDaemon(p *Provider, ep endpoint) (*daemon, error) {
 	}, nil
 }
 
-// DaemonError says why a daemon cannot be used, and how to fix that.
+// DaemonError says why a daemon cannot be used, and how to fix it.
 type DaemonError struct {
 	Host string
-	// Reason is the problem in plain words, Remedy the command or the setting that solves it.
+	// Reason is the problem in plain words; Remedy is the command or setting that solves it.
 	Reason, Remedy string
 	Err            error
 }
@@ -110,7 +110,7 @@ func (e *DaemonError) Fix() (problem, fix string) { return e.Host + ": " + e.Rea
 // Unwrap makes every DaemonError an env.ErrInfrastructure.
 func (e *DaemonError) Unwrap() []error { return []error{env.ErrInfrastructure, e.Err} }
 
-// greet negotiates the API version and learns what the daemon can do.
+// greet negotiates the API version and reads what the daemon supports.
 func (d *daemon) greet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.p.waits.ping)
 	defer cancel()
@@ -129,7 +129,7 @@ func (d *daemon) greet(ctx context.Context) error {
 	defer d.mu.Unlock()
 	d.facts = facts{result.Info, goArch(result.Info.Architecture)}
 	if d.starts == nil {
-		// Starting more containers than this at once only makes a daemon slower.
+		// Starting more containers than this at once only slows a daemon down.
 		d.starts = make(chan struct{}, min(max(2*d.facts.NCPU, 2), 8))
 	}
 	if d.up == nil || d.up.Err() != nil {
@@ -139,7 +139,7 @@ func (d *daemon) greet(ctx context.Context) error {
 	return nil
 }
 
-// goArch turns the machine name that a daemon reports into Go's.
+// goArch converts the machine name that a daemon reports to Go's.
 func goArch(machine string) string {
 	switch machine {
 	case "x86_64":
@@ -174,7 +174,7 @@ func (d *daemon) unreachable(err error, api string) error {
 	return &DaemonError{Host: d.host, Reason: reason, Remedy: remedy, Err: err}
 }
 
-// service is the command that starts or restarts this machine's daemon.
+// service returns the command that starts or restarts this machine's daemon.
 func service(verb string) string {
 	if _, err := exec.LookPath("systemctl"); err != nil {
 		return "service docker " + verb
@@ -182,15 +182,15 @@ func service(verb string) string {
 	return "systemctl " + verb + " docker"
 }
 
-// known returns what is known about the daemon, and whether it is in use.
+// known returns the daemon's facts, and whether it is in use.
 func (d *daemon) known() (facts, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.facts, d.down == nil
 }
 
-// remove removes a container and its anonymous volumes, whatever it is doing. It is no error when the container is gone
-// already. What cannot be removed now is tried again when the daemon is back.
+// remove removes a container and its anonymous volumes, whether or not it is running. It succeeds if the container
+// no longer exists. If removing fails, it is retried when the daemon is back.
 func (d *daemon) remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
@@ -199,7 +199,7 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 		return nil
 	}
 	if errdefs.IsConflict(err) {
-		// It ended by itself, and the daemon is removing it already.
+		// The container has ended by itself, and the daemon is already removing it.
 		if err = d.awaitGone(ctx, id); err == nil {
 			return nil
 		}
@@ -225,7 +225,7 @@ func (d *daemon) awaitGone(ctx context.Context, id string) error {
 	}
 }
 
-// retryOrphans removes what could not be removed while the daemon was away.
+// retryOrphans removes what could not be removed while the daemon was unreachable.
 func (d *daemon) retryOrphans() {
 	d.mu.Lock()
 	again := d.orphans
@@ -238,8 +238,8 @@ func (d *daemon) retryOrphans() {
 	}
 }
 
-// infrastructure marks an error of the daemon as an infrastructure failure of an operation. Failures of the task's own
-// commands and errors that are marked already stay as they are.
+// infrastructure marks an error of the daemon as an infrastructure failure. Failures of the task's own commands,
+// and errors that are already marked, are returned as they are.
 func (d *daemon) infrastructure(ctx context.Context, operation string, err error) error {
 	_, prepare := errors.AsType[*env.PrepareError](err)
 	_, build := errors.AsType[*BuildError](err)

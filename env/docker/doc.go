@@ -1,12 +1,12 @@
-// Package docker starts sandboxes as Docker containers, on one daemon or on several.
+// Package docker starts sandboxes as Docker containers, on one or several daemons.
 //
-// A container's first process is the guest, reached over its attached standard input and output; nothing is executed
-// through the daemon once it runs. A [Provider] and its sandboxes are safe for concurrent use.
+// A container's first process is the guest, reached over its attached standard input and output; the daemon is not used
+// to execute commands. A [Provider] and its sandboxes are safe for concurrent use.
 //
-// # What is on a daemon
+// # Objects on a daemon
 //
-// Several processes, on several machines, may use one daemon. What each of them has there carries labels, and any other
-// process may remove what belongs to a dead one:
+// Several processes, also on different machines, may share a daemon. Everything that they create there has labels, so
+// that any other process can remove what belongs to a dead one:
 //
 //	deepswe.owner     the provider: machine/pid/start time/nonce, where machine is a hash of boot and PID namespace
 //	deepswe.host      its host name, for people
@@ -15,20 +15,20 @@
 //	deepswe.rollout   Spec.Rollout
 //	deepswe.created   Unix seconds
 //
-// Labels cannot be changed, so the sign that an owner is still alive is its lease:
+// Labels cannot be changed, so an owner shows in another way that it is still alive, by its lease:
 //
-//   - Sandboxes are containers that remove themselves when their guest ends, and the guest ends when its connection
-//     closes. So a process that is killed leaves only containers that had not been started yet.
-//   - One container per provider, never started, is its lease: a file in it is touched every thirty seconds. Owners on
-//     other machines are judged by their lease, owners on this machine by their process. The lease also keeps the
-//     guest's volume in use.
-//   - The volume deepswe-guest-HASH holds the guest's binary. It stays for the next run, until no lease refers to it.
-//   - Images named deepswe-prepared were made of a task's image by Spec.Prepare (label deepswe.prepared, and the
-//     image's User in deepswe.user), images named deepswe-built were built from a Spec.Dockerfile (label
-//     deepswe.built). They stay, within Options.ImageBudget.
+//   - Sandboxes are containers that are removed when their guest ends, and the guest ends when its connection is closed.
+//     So a killed process leaves only containers that had not been started yet.
+//   - Each provider has one container, never started, that is its lease: a file in it is touched every thirty seconds.
+//     Owners on other machines are judged by their lease, owners on this machine by their process. The lease also keeps
+//     the guest's volume in use.
+//   - The volume deepswe-guest-HASH contains the guest's binary. It is kept for later runs while a lease refers to it.
+//   - Images named deepswe-prepared result from running Spec.Prepare on a task's image (label deepswe.prepared; label
+//     deepswe.user is the original image's User). Images named deepswe-built were built from a Spec.Dockerfile (label
+//     deepswe.built). They are kept, within Options.ImageBudget.
 //
-// Work that must be done once among all processes is done under the name of a container, which a daemon gives to one
-// only: filling the guest's volume, and preparing an image. A container with that name whose owner is dead is removed.
+// Filling the guest's volume and preparing an image must be done by only one of all processes. The lock is the name of a
+// container, because a daemon gives each name to only one. Such a container is removed if its owner is dead.
 //
-// What a dead owner left is removed by the first start of the next provider, and by [Provider.Reap].
+// The first start of the next provider, and [Provider.Reap], remove what dead owners left behind.
 package docker

@@ -28,17 +28,17 @@ import (
 	"deepswe/env/disk"
 )
 
-// endpoint is where a daemon listens, and what a connection to it requires.
+// endpoint is the address of a daemon, and what a connection to it requires.
 type endpoint struct {
 	// host is a URL: unix:///path, tcp://name:port, ssh://user@name.
 	host string
-	// certs is a directory with ca.pem, cert.pem and key.pem: TLS is off when it is empty.
+	// certs is a directory with ca.pem, cert.pem and key.pem; empty disables TLS.
 	certs string
-	// insecure accepts any certificate of the server.
+	// insecure accepts any server certificate.
 	insecure bool
 }
 
-// environment is where an endpoint is looked up; a test has its own.
+// environment is where endpoints are looked up; tests use their own.
 type environment struct {
 	getenv func(string) string
 	home   string
@@ -49,7 +49,7 @@ func hostEnvironment() environment {
 	return environment{getenv: os.Getenv, home: home}
 }
 
-// configDir is where the docker command keeps its configuration.
+// configDir returns the directory with the docker command's configuration.
 func (e environment) configDir() string {
 	if dir := e.getenv("DOCKER_CONFIG"); dir != "" {
 		return dir
@@ -57,7 +57,7 @@ func (e environment) configDir() string {
 	return filepath.Join(e.home, ".docker")
 }
 
-// config is the docker command's config.json; empty when there is none.
+// config returns the docker command's config.json; empty if it does not exist.
 func (e environment) config() (c struct {
 	CurrentContext string `json:"currentContext"`
 	Auths          map[string]struct {
@@ -75,8 +75,8 @@ func (e environment) config() (c struct {
 	return c, err
 }
 
-// resolve finds the endpoint of a name: a URL, "context:NAME", or, when name is empty, the one that the docker command
-// would use: DOCKER_HOST, then DOCKER_CONTEXT, then the current context of config.json, then the usual socket.
+// resolve finds the endpoint for a name, which is a URL or "context:NAME". For an empty name, it uses the same as
+// the docker command: DOCKER_HOST, DOCKER_CONTEXT, the current context of config.json, or the default socket.
 func (e environment) resolve(name string) (endpoint, error) {
 	if ctx, ok := strings.CutPrefix(name, "context:"); ok {
 		return e.context(ctx)
@@ -100,7 +100,7 @@ func (e environment) resolve(name string) (endpoint, error) {
 	return endpoint{host: client.DefaultDockerHost}, nil
 }
 
-// direct is an endpoint given by its URL. A bare path is a unix socket.
+// direct returns an endpoint given by its URL. A bare path is a unix socket.
 func (e environment) direct(host string) (endpoint, error) {
 	if strings.HasPrefix(host, "/") {
 		host = "unix://" + host
@@ -125,7 +125,7 @@ func (e environment) direct(host string) (endpoint, error) {
 	return endpoint{}, fmt.Errorf("docker host %q: unknown scheme %q (unix, tcp and ssh are known)", host, scheme)
 }
 
-// context reads one docker context. Its files are kept under the SHA-256 of its name.
+// context reads a docker context. Its files are stored under the SHA-256 of its name.
 func (e environment) context(name string) (endpoint, error) {
 	if name == "default" {
 		if host := e.getenv("DOCKER_HOST"); host != "" {
@@ -164,7 +164,7 @@ func (e environment) context(name string) (endpoint, error) {
 	return ep, nil
 }
 
-// dial makes a client. It does not connect yet.
+// dial creates a client. It does not connect yet.
 func (ep endpoint) dial() (*client.Client, error) {
 	options := []client.Opt{client.WithUserAgent("deepswe"), client.WithAPIVersionFromEnv()}
 	if ep.certs != "" || ep.insecure {
@@ -172,12 +172,12 @@ func (ep endpoint) dial() (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Starts run in parallel, each with several requests: with the default of two idle connections, most requests
-		// would open a new one.
+		// Starts run in parallel, each with several requests. With the default of two idle connections, most would
+		// open a new one.
 		transport := &http.Transport{
 			TLSClientConfig: config, MaxIdleConns: 32, MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second,
 		}
-		// Only with TLS: the client assumes TLS for any custom transport.
+		// Only with TLS, because the client assumes TLS for any custom transport.
 		options = append(options, client.WithHTTPClient(
 			&http.Client{Transport: transport, CheckRedirect: client.CheckRedirect}))
 	}
@@ -186,7 +186,7 @@ func (ep endpoint) dial() (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		// The name is never looked up: each connection runs ssh.
+		// The host name is never resolved: each connection runs ssh.
 		options = append(options, client.WithHost("http://"+client.DummyHost), client.WithDialContext(dialer.dial))
 	} else {
 		options = append(options, client.WithHost(ep.host))
@@ -194,7 +194,7 @@ func (ep endpoint) dial() (*client.Client, error) {
 	return client.New(options...)
 }
 
-// tls reads the certificates of the endpoint. A missing client certificate is no error: not every daemon asks for one.
+// tls reads the endpoint's certificates. The client certificate is optional, because not every daemon asks for one.
 func (ep endpoint) tls() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: ep.insecure}
 	if ep.certs == "" {
@@ -220,9 +220,9 @@ func (ep endpoint) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// registryAuth returns the credentials that docker login stored for the registry of an image, encoded for the daemon;
-// empty where there are none. They are sent only to the daemon. hub is the daemon's name for Docker Hub, under which
-// its credentials are stored.
+// registryAuth returns the credentials that docker login stored for an image's registry, encoded for the daemon, or
+// "". They are sent only to the daemon. hub is the daemon's name for Docker Hub, under which its credentials are
+// stored.
 func (e environment) registryAuth(ctx context.Context, ref, hub string) (string, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil {
@@ -264,7 +264,7 @@ func (e environment) registryAuth(ctx context.Context, ref, hub string) (string,
 	return authconfig.Encode(auth)
 }
 
-// askHelper runs a credential helper: it reads the registry's name and answers in JSON.
+// askHelper runs a credential helper, which reads the registry's name and answers in JSON.
 func askHelper(ctx context.Context, helper, key string) (registry.AuthConfig, error) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()

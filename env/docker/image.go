@@ -21,14 +21,14 @@ import (
 type image struct {
 	ref     string
 	id      string
-	user    string // the image's User: empty is root
+	user    string // the image's User; empty means root
 	env     []string
 	command []string
 	entry   []string
 	workdir string
 }
 
-// image resolves a reference, and builds or pulls the image if the daemon has none of that name.
+// image resolves a reference, and builds or pulls the image if the daemon does not have it.
 func (d *daemon) image(ctx context.Context, ref string) (image, error) {
 	return d.resolve(ctx, ref, "image "+ref, func(ctx context.Context) (image, error) {
 		img, err := d.inspectImage(ctx, ref)
@@ -42,8 +42,8 @@ func (d *daemon) image(ctx context.Context, ref string) (image, error) {
 	})
 }
 
-// resolve returns the image of a reference, which find obtains, once for all callers. A reference keeps its meaning for
-// as long as the provider lives, so that all attempts at one task start from the same image.
+// resolve returns the image of a reference, which find looks up once for all callers. A reference keeps its meaning
+// for the life of the provider, so that all attempts at a task start from the same image.
 func (d *daemon) resolve(
 	ctx context.Context, ref, operation string, find func(context.Context) (image, error),
 ) (img image, err error) {
@@ -99,15 +99,15 @@ func (d *daemon) inspectImage(ctx context.Context, ref string) (image, error) {
 	return img, nil
 }
 
-// A pull that fails for a temporary reason is retried, after pauses that double.
+// A pull that fails for a temporary reason is retried, with exponential backoff.
 const pullAttempts = 4
 
-// pull brings an image onto the daemon: from the mirror where there is one and the image is Docker Hub's, else, or when
-// the mirror fails, from its own registry.
+// pull pulls an image onto the daemon: if it is on Docker Hub and there is a mirror, from the mirror; otherwise, or
+// if the mirror fails, from its own registry.
 func (d *daemon) pull(ctx context.Context, ref string) (image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil || strings.HasPrefix(ref, "sha256:") {
-		// An image ID, or not a reference: no registry can have it.
+		// An image ID, or not a valid reference: no registry can have it.
 		return image{}, fmt.Errorf("%w: %w: %s is not on the docker daemon at %s: docker images lists those that are",
 			env.ErrInfrastructure, env.ErrNoImage, ref, d.host)
 	}
@@ -145,7 +145,7 @@ func (d *daemon) pullFrom(ctx context.Context, ref string, named reference.Named
 	return d.inspectImage(ctx, ref)
 }
 
-// mirror is the name of Docker Hub's image on a mirror.
+// mirror returns the name that an image of Docker Hub has on a mirror.
 func mirror(mirror string, named reference.Named) (string, bool) {
 	if mirror == "" || !onHub(named) {
 		return "", false
@@ -154,13 +154,13 @@ func mirror(mirror string, named reference.Named) (string, bool) {
 	return mirror + strings.TrimPrefix(named.String(), reference.Domain(named)), true
 }
 
-// onHub reports whether an image is on Docker Hub, the only registry whose name may be left out.
+// onHub reports whether an image is on Docker Hub, the only registry whose name may be omitted.
 func onHub(named reference.Named) bool {
 	return !strings.HasPrefix(reference.FamiliarName(named), reference.Domain(named)+"/")
 }
 
-// adoptMirrored tags a mirrored image with the name that was asked for. A digest cannot be a tag, so such an image
-// keeps the mirror's name.
+// adoptMirrored tags an image from a mirror with the requested name. A digest cannot be a tag, so an image
+// requested by digest keeps the mirror's name.
 func (d *daemon) adoptMirrored(ctx context.Context, ref string, named reference.Named, mirrored string) (image, error) {
 	if _, ok := named.(reference.Digested); ok {
 		img, err := d.inspectImage(ctx, mirrored)
@@ -176,7 +176,7 @@ func (d *daemon) adoptMirrored(ctx context.Context, ref string, named reference.
 	return d.inspectImage(ctx, ref)
 }
 
-// download pulls, and retries where that can help.
+// download pulls an image, and retries if that can help.
 func (d *daemon) download(ctx context.Context, ref string, p *progress) error {
 	for attempt := 1; ; attempt++ {
 		err := d.downloadOnce(ctx, ref, p)
@@ -206,7 +206,7 @@ func (d *daemon) downloadOnce(ctx context.Context, ref string, p *progress) erro
 		if err != nil {
 			return err
 		}
-		// An error of the registry is a message in the stream.
+		// Errors of the registry are messages in the stream.
 		if message.Error != nil {
 			return message.Error
 		}
@@ -215,7 +215,7 @@ func (d *daemon) downloadOnce(ctx context.Context, ref string, p *progress) erro
 	return ctx.Err()
 }
 
-// permanent reports whether a retry cannot succeed. Registries and daemons give no error codes, only messages.
+// permanent reports whether retrying cannot help. Registries and daemons do not return error codes, only messages.
 func permanent(err error) bool {
 	return containsAny(strings.ToLower(err.Error()),
 		"not found", "manifest unknown", "name unknown", "does not exist", "no such image", "unauthorized", "denied",
@@ -248,7 +248,7 @@ func (d *daemon) pullFailure(ref string, err error) error {
 	return fmt.Errorf("%w: %w: %w", env.ErrInfrastructure, kind, err)
 }
 
-// progress adds up the messages of one pull or build. One goroutine uses it.
+// progress adds up the messages of one pull or build. It is not safe for concurrent use.
 type progress struct {
 	to     func(env.Progress)
 	now    env.Progress
@@ -265,7 +265,7 @@ type layer struct {
 	ready        bool
 }
 
-// take adds a message, and reports at most five times a second.
+// take adds a message, and reports progress at most five times a second.
 func (p *progress) take(m jsonstream.Message) {
 	if m.ID == "" || p.to == nil {
 		return
@@ -286,7 +286,7 @@ func (p *progress) take(m jsonstream.Message) {
 	case "Pulling fs layer", "Waiting", "Verifying Checksum", "Extracting":
 	default:
 		if !known {
-			return // not about a layer: "Pulling from library/…" has the tag for its ID
+			return // not about a layer: the ID of "Pulling from library/…" is the tag
 		}
 	}
 	p.layers[m.ID] = l

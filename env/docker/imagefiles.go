@@ -22,14 +22,14 @@ import (
 	"deepswe/env/owner"
 )
 
-// original is a second container of a sandbox's image, which is never started, so that nothing that runs in the sandbox
-// can have changed it. It is created when the first file is read from it.
+// original is a second container of a sandbox's image. It is never started, so nothing that runs in the sandbox can
+// have changed it. It is created when the first file is read from it.
 type original struct {
 	mu sync.Mutex
 	id string
 }
 
-// Original implements env.Origin: the content of a file of the image, or the target of a symbolic link.
+// Original implements env.Origin. It returns the content of a file in the image, or the target of a symbolic link.
 func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	if s.spec.CopyIn != "" {
 		return nil, fmt.Errorf("original %s: %w: the repository was copied in from %s",
@@ -80,7 +80,7 @@ func (s *Sandbox) closeOriginal(ctx context.Context) error {
 	return err
 }
 
-// createOriginal creates a container of an image that is never started.
+// createOriginal creates a container from an image, which is never started.
 func (d *daemon) createOriginal(ctx context.Context, img image, s env.Spec) (string, error) {
 	return d.create(ctx, client.ContainerCreateOptions{
 		Name: "deepswe-original-" + owner.Nonce(),
@@ -91,7 +91,8 @@ func (d *daemon) createOriginal(ctx context.Context, img image, s env.Spec) (str
 	})
 }
 
-// readFromImage reads one file of an image, through a container that is never started. A missing file has no content.
+// readFromImage reads one file of an image through a container that is never started. It returns nil for a missing
+// file.
 func (d *daemon) readFromImage(ctx context.Context, img image, path string) ([]byte, error) {
 	id, err := d.createOriginal(ctx, img, env.Spec{})
 	if err != nil {
@@ -107,7 +108,7 @@ func (d *daemon) readFromImage(ctx context.Context, img image, path string) ([]b
 	return data, err
 }
 
-// readFromContainer returns a file's bytes and its tar header. A symbolic link is not followed.
+// readFromContainer returns a file's content and tar header, without following a symbolic link.
 func (d *daemon) readFromContainer(ctx context.Context, id, path string) ([]byte, *tar.Header, error) {
 	result, err := d.cli.CopyFromContainer(ctx, id, client.CopyFromContainerOptions{SourcePath: path})
 	if err != nil {
@@ -126,7 +127,7 @@ func (d *daemon) readFromContainer(ctx context.Context, id, path string) ([]byte
 	return data, header, err
 }
 
-// contains reports whether an image has a file, without running it.
+// contains reports whether an image contains a file, without running the image.
 func (d *daemon) contains(ctx context.Context, ref, path string) (bool, error) {
 	img, err := d.image(ctx, ref)
 	if err != nil {
@@ -144,11 +145,11 @@ func (d *daemon) contains(ctx context.Context, ref, path string) (bool, error) {
 	return has, d.infrastructure(ctx, "look into "+ref, errors.Join(err, d.remove(ctx, id)))
 }
 
-// user is the user that commands run as. The guest finds the user's home and name in the image by itself.
+// user is the user that commands run as. The guest looks up the user's home and name in the image.
 type user struct{ uid, gid int }
 
-// commandUser returns the user that the commands of a sandbox run as: the image's user where that is not root; else
-// user 1000 where the repository is copied in, and so can belong to any user; else root, without its capabilities.
+// commandUser returns the user that a sandbox's commands run as: the image's user, if that is not root; otherwise
+// user 1000, if the repository is copied in and can thus belong to any user; otherwise root without capabilities.
 func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, error) {
 	if name, _, _ := strings.Cut(img.user, ":"); name == "" || name == "root" || name == "0" {
 		if s.CopyIn != "" {
@@ -180,7 +181,8 @@ func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, 
 	return u, nil
 }
 
-// lookupUser resolves an image's User ("name", "uid", either with ":group" or ":gid") the way a container's start does.
+// lookupUser resolves an image's User ("name" or "uid", optionally followed by ":group" or ":gid"), as starting a
+// container does.
 func lookupUser(spec string, passwd, group []byte) (user, error) {
 	name, groupName, hasGroup := strings.Cut(spec, ":")
 	u := user{uid: -1}

@@ -19,26 +19,26 @@ import (
 	"deepswe/env/program"
 )
 
-// installation is what a daemon must have before the first sandbox can start: the guest's binary, and the lease, which
+// installation is what a daemon needs before the first sandbox can start: the guest's binary, and a lease, which
 // shows that its owner is alive.
 type installation struct {
 	binary program.Program
 	volume string
-	// noVolumes says that the daemon refuses volumes, so that the binary is copied into each container.
+	// noVolumes is set if the daemon forbids volumes, so that the binary is copied into each container.
 	noVolumes bool
-	lease     string // container ID
+	lease     string // the lease's container ID
 }
 
 const (
-	// guestVolumes is what the names of all guests' volumes begin with.
+	// guestVolumes is the prefix of the names of all guests' volumes.
 	guestVolumes = "deepswe-guest-"
-	// leaseImage is the image of leases: a container needs one. It has an empty directory.
+	// leaseImage is the image of leases, because every container needs one. It contains an empty directory.
 	leaseImage = "deepswe-lease:1"
 	leaseDir   = "/lease"
 	heartbeat  = "heartbeat"
 )
 
-// install makes the installation, once for all callers.
+// install creates the installation, once for all callers.
 func (d *daemon) install(ctx context.Context) (*installation, error) {
 	if s := d.installed(); s != nil {
 		return s, nil
@@ -48,7 +48,7 @@ func (d *daemon) install(ctx context.Context) (*installation, error) {
 		defer cancel()
 		s, err := d.newInstallation(ctx)
 		if errdefs.IsNotFound(err) {
-			// Another process that was cleaning up removed the lease's image between two of our steps.
+			// Another process removed the lease's image during its own clean-up, between two of our steps.
 			s, err = d.newInstallation(ctx)
 		}
 		if err != nil {
@@ -57,13 +57,13 @@ func (d *daemon) install(ctx context.Context) (*installation, error) {
 		d.mu.Lock()
 		d.installation = s
 		d.mu.Unlock()
-		// Not earlier: without our own lease, the guest's volume would count as abandoned.
+		// Only after our own lease exists, because otherwise the guest's volume would look unused.
 		d.tidied.Do(func() { d.p.work.Go(d.tidy) })
 		return s, nil
 	})
 }
 
-// installed returns the installation, or nil before it is complete.
+// installed returns the installation, or nil if it is not complete.
 func (d *daemon) installed() *installation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +83,7 @@ func (d *daemon) tidy() {
 	}
 }
 
-// dropInstallation discards an incomplete installation; the next start makes another.
+// dropInstallation discards an incomplete installation; the next start creates a new one.
 func (d *daemon) dropInstallation(s *installation) {
 	d.mu.Lock()
 	if d.installation == s {
@@ -112,7 +112,7 @@ func (d *daemon) newInstallation(ctx context.Context) (*installation, error) {
 		if ctx.Err() != nil || client.IsErrConnectionFailed(err) || errdefs.IsNotFound(err) {
 			return nil, err
 		}
-		// Some daemons are configured to refuse volumes. Then each container gets its own copy of the binary.
+		// Some daemons forbid volumes. Then the binary is copied into each container.
 		s.noVolumes = true
 		if copyErr := takeLease(); copyErr != nil {
 			return nil, errors.Join(err, copyErr)
@@ -140,12 +140,12 @@ func (d *daemon) importLeaseImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The import is cut short unless its answer is read to the end.
+	// The import is cut off unless its response is read to the end.
 	_, err = io.Copy(io.Discard, result)
 	return errors.Join(err, result.Close())
 }
 
-// createIdle creates a container that is never started, with the guest's volume in it, writable.
+// createIdle creates a container that is never started, with the guest's volume mounted writable.
 func (d *daemon) createIdle(ctx context.Context, kind, name string, s *installation) (string, error) {
 	host := &container.HostConfig{NetworkMode: "none", LogConfig: container.LogConfig{Type: "none"}}
 	if !s.noVolumes {
@@ -160,8 +160,8 @@ func (d *daemon) createIdle(ctx context.Context, kind, name string, s *installat
 	})
 }
 
-// create creates a container, and returns its ID even if ctx ends before that is done: a request cut short could leave
-// a container whose ID we do not know.
+// create creates a container and returns its ID, even if ctx ends meanwhile, because a cancelled request could
+// leave a container whose ID we do not know.
 func (d *daemon) create(ctx context.Context, o client.ContainerCreateOptions) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -179,8 +179,8 @@ func guestMount(s *installation, readOnly bool) mount.Mount {
 	}
 }
 
-// fillVolume puts the binary into the volume, unless it is there. Processes take turns at it, so that a binary is never
-// overwritten while a container starts it.
+// fillVolume copies the binary into the volume, unless it is already there. Only one process at a time does this,
+// so that a binary is never overwritten while a container starts it.
 func (d *daemon) fillVolume(ctx context.Context, s *installation) error {
 	name := "deepswe-fill-" + s.binary.Hash[:16]
 	find := func(ctx context.Context) error {
@@ -200,9 +200,10 @@ func (d *daemon) fillVolume(ctx context.Context, s *installation) error {
 		d.remove)
 }
 
-// exclusively does work that must be done once among all the processes that share a daemon. The lock is the name of the
-// container that begin creates and end removes: the daemon gives a name to one only. find looks for the result, and
-// returns a not-found error before the work is done. A lock whose owner is dead is broken.
+// exclusively does work that only one of the processes sharing a daemon may do. The lock is the name of a
+// container, which begin creates and end removes, because a daemon gives each name to only one container. find
+// looks for the result, and returns a not-found error before the work is done. A lock whose owner is dead is
+// removed.
 func exclusively[T any](
 	ctx context.Context, d *daemon, name string, find func(context.Context) error,
 	begin func(context.Context) (T, error), work, end func(context.Context, T) error,
@@ -213,7 +214,7 @@ func exclusively[T any](
 		}
 		locked, err := begin(ctx)
 		if err == nil {
-			if err = find(ctx); errdefs.IsNotFound(err) { // not done by the last holder of the lock
+			if err = find(ctx); errdefs.IsNotFound(err) { // the last holder of the lock did not finish
 				err = work(ctx, locked)
 			}
 			if endErr := end(ctx, locked); endErr != nil {
@@ -253,7 +254,7 @@ func (d *daemon) breakLock(ctx context.Context, name string) error {
 	return d.remove(ctx, found.Container.ID)
 }
 
-// renewLease touches the lease's heartbeat file. The time is the daemon's own, so that no other clock matters.
+// renewLease touches the lease's heartbeat file. It uses the daemon's own time, so that other clocks do not matter.
 func (d *daemon) renewLease(ctx context.Context) error {
 	s := d.installed()
 	if s == nil {
@@ -266,7 +267,7 @@ func (d *daemon) renewLease(ctx context.Context) error {
 		return err
 	}
 	if err = d.touchLease(ctx, s.lease, now); errdefs.IsNotFound(err) {
-		d.dropInstallation(s) // a user removed the lease by hand
+		d.dropInstallation(s) // somebody removed the lease by hand
 	}
 	return err
 }
@@ -279,16 +280,16 @@ func (d *daemon) touchLease(ctx context.Context, id string, now time.Time) error
 	return err
 }
 
-// tarOf is a tar stream of one entry without content.
+// tarOf returns a tar stream with one entry that has no content.
 func tarOf(h tar.Header) io.Reader {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	_ = w.WriteHeader(&h) // a buffer takes everything, and a tar without the entry is refused
+	_ = w.WriteHeader(&h) // writing to a buffer cannot fail
 	_ = w.Close()
 	return &archive
 }
 
-// now is the daemon's time.
+// now returns the daemon's time.
 func (d *daemon) now(ctx context.Context) (time.Time, error) {
 	info, err := d.cli.Info(ctx, client.InfoOptions{})
 	if err != nil {

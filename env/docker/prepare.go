@@ -14,10 +14,11 @@ import (
 	"deepswe/env"
 )
 
-// preparedImages is the repository name of the images that Spec.Prepare was run on.
+// preparedImages is the repository name of the images on which Spec.Prepare was run.
 const preparedImages = "deepswe-prepared"
 
-// prepare returns the image that the spec's Prepare commands make of its image. One process makes it, once.
+// prepare returns the image that results from running the spec's Prepare commands on its image. Only one process
+// creates it.
 func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, error) {
 	key, err := prepareKey(base, s)
 	if err != nil {
@@ -42,7 +43,7 @@ func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, er
 	})
 }
 
-// prepareKey identifies a prepared image by all that its content depends on.
+// prepareKey returns a hash of everything that the content of a prepared image depends on.
 func prepareKey(base image, s env.Spec) (string, error) {
 	spelled, err := json.Marshal(struct {
 		Image, Dir   string
@@ -79,7 +80,7 @@ func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key st
 	base := sandbox.image
 	_, err := d.cli.ContainerCommit(ctx, sandbox.id, client.ContainerCommitOptions{
 		Reference: ref, Comment: "deepswe: " + base.ref + ", prepared",
-		// The image's own configuration, and not that of the container that it was prepared in.
+		// Use the original image's configuration instead of the configuration of the container.
 		Config: &container.Config{
 			User: base.user, Env: base.env, Cmd: base.command, Entrypoint: base.entry, WorkingDir: base.workdir,
 			Labels: map[string]string{

@@ -20,28 +20,31 @@ import (
 	"deepswe/env/warm"
 )
 
-// Options say which daemons to use and how. The zero value uses the daemon that the docker command uses.
+// Options selects daemons and configures the sandboxes on them. The zero value uses the same daemon as the docker
+// command.
 type Options struct {
-	// Hosts are the daemons: unix:///path, tcp://host:port (TLS as DOCKER_CERT_PATH and DOCKER_TLS_VERIFY say),
-	// ssh://user@host, or context:NAME. Empty is what DOCKER_HOST, DOCKER_CONTEXT or the current context name.
+	// Hosts are the daemons, as unix:///path, tcp://host:port (with TLS as in DOCKER_CERT_PATH and
+	// DOCKER_TLS_VERIFY), ssh://user@host or context:NAME. If empty, DOCKER_HOST, DOCKER_CONTEXT or the current
+	// context selects the daemon.
 	Hosts []string
-	// Executable is a static Linux build of deepswe for the daemons' architecture, which becomes the guest: this program
-	// when empty, or deepswe-linux-ARCH beside it where this program would not run there.
+	// Executable is a static Linux build of deepswe for the daemons' architecture, which becomes the guest. If
+	// empty, it is this program or, if that would not run there, deepswe-linux-ARCH in the same directory.
 	Executable string
-	// Log gets the errors of background work; nil logs nothing.
+	// Log receives the errors of background work; nil discards them.
 	Log *slog.Logger
-	// Warm is how many sandboxes [Provider.Prefetch] keeps ready: none when 0.
+	// Warm is how many sandboxes [Provider.Prefetch] keeps ready; 0 means none.
 	Warm int
-	// Mirror is a registry (host[:port][/path]) that is asked for Docker Hub's images first.
+	// Mirror is a registry (host[:port][/path]) to try first for images of Docker Hub.
 	Mirror string
-	// ImageBudget is how many bytes all images of a daemon may take. Beyond it, the least recently used ones that this
-	// program pulled, built or prepared are removed; a user's own image never is. No limit when 0.
+	// ImageBudget is how many bytes all images of a daemon may use; 0 means no limit. If they exceed it, the least
+	// recently used images that deepswe pulled, built or prepared are removed, but never a user's own.
 	ImageBudget int64
-	// State is the directory that records when an image was last used: one below the user's cache when empty.
+	// State is the directory that records when images were last used; if empty, it is in the user's cache
+	// directory.
 	State string
-	// Limits are those of a sandbox whose spec names none; a zero field takes the general default.
+	// Limits replace zero limits of a spec. Where they are zero as well, the defaults of env.Limits apply.
 	Limits env.Limits
-	// Progress is called as pulls and builds go on.
+	// Progress receives the progress of pulls and builds.
 	Progress func(env.Progress)
 }
 
@@ -57,14 +60,14 @@ type Provider struct {
 	daemons  []*daemon
 	warm     *warm.Pool[*Sandbox]
 
-	// life ends with Close, and with it the background work, which work counts.
+	// life ends at Close, and with it the background work, which work counts.
 	life  context.Context
 	end   context.CancelFunc
 	work  sync.WaitGroup
 	begun sync.Once
 
 	mu     sync.Mutex
-	builds map[string]*buildContext // by folder and by the reference of the image that is built from it
+	builds map[string]*buildContext // keyed by folder, and by the reference of its image
 }
 
 var (
@@ -72,8 +75,8 @@ var (
 	_ env.Diagnoser = (*Provider)(nil)
 )
 
-// New connects to the daemons. It fails with a [*DaemonError] when none answers; with several hosts, those that do not
-// answer are left out until they do.
+// New connects to the daemons. It returns a [*DaemonError] if none responds; of several, those that do not respond
+// are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{
 		options: o, log: o.Log, owner: owner.This().String() + "/" + owner.Nonce(), machine: owner.Machine(), state: o.State,
@@ -116,7 +119,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	return p, nil
 }
 
-// connect greets all daemons in parallel.
+// connect contacts all daemons in parallel.
 func (p *Provider) connect(ctx context.Context) error {
 	failures := make([]error, len(p.daemons))
 	var wg sync.WaitGroup
@@ -137,12 +140,12 @@ func (p *Provider) connect(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// Name is the word of --env.
+// Name returns "docker", the value of --env.
 func (p *Provider) Name() string { return "docker" }
 
-// Capabilities are those that every daemon of the provider has. SeparateUser is not among them, because it depends on
-// the image: commands run as its user, or as user 1000 in a repository that was copied in. Where the image's user is
-// root, commands run as root, without root's capabilities.
+// Capabilities returns what all daemons of the provider support. SeparateUser is false, because it depends on the
+// image: commands run as the image's user, or as user 1000 if the repository was copied in. If the image's user is
+// root, commands run as root without capabilities.
 func (p *Provider) Capabilities() env.Capabilities {
 	c := env.Capabilities{
 		Images: true, Isolated: true, NetworkOff: true, MemoryLimit: true, CPULimit: true, ProcessLimit: true,
@@ -160,7 +163,7 @@ func (p *Provider) Capabilities() env.Capabilities {
 	return c
 }
 
-// begin starts the watch over each daemon. A provider that only lists or reaps needs none.
+// begin starts watching the daemons. A provider that only lists or reaps does not need it.
 func (p *Provider) begin() {
 	p.begun.Do(func() {
 		for _, d := range p.daemons {
@@ -169,7 +172,7 @@ func (p *Provider) begin() {
 	})
 }
 
-// Close removes what the provider keeps for itself: warm sandboxes and the lease.
+// Close removes the provider's own objects: warm sandboxes and the lease.
 func (p *Provider) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -190,7 +193,7 @@ func (p *Provider) closeClients() error {
 	return err
 }
 
-// Diagnose implements env.Diagnoser: one finding for each daemon.
+// Diagnose implements env.Diagnoser, with one finding per daemon.
 func (p *Provider) Diagnose(context.Context) []env.Finding {
 	var findings []env.Finding
 	for _, d := range p.daemons {
@@ -227,8 +230,8 @@ func (d *daemon) finding() env.Finding {
 	return found
 }
 
-// Sample implements env.Diagnoser, on the first daemon: the smallest image there that has a shell. Each image that is
-// looked into takes a container, so only a few are tried.
+// Sample implements env.Diagnoser. It returns the smallest image with a shell on the first daemon. Checking an
+// image requires a container, so it tries only a few.
 func (p *Provider) Sample(ctx context.Context) (s env.Spec, lacking string, err error) {
 	const most, shell = 10, "/bin/sh"
 	d := p.daemons[0]
@@ -241,14 +244,14 @@ func (p *Provider) Sample(ctx context.Context) (s env.Spec, lacking string, err 
 			return env.Spec{Image: ref}, "", err
 		}
 	}
-	// The lease's image is empty, and comes with the installation.
+	// The lease's image is empty and part of the installation.
 	if _, err := d.install(ctx); err != nil {
 		return env.Spec{}, "", err
 	}
 	return env.Spec{Image: leaseImage, Dir: leaseDir}, "no image with " + shell + " is on the daemon", nil
 }
 
-// sampleImages lists the images that have a name, the smallest first, without those that deepswe made for itself.
+// sampleImages lists images that have a name, smallest first, without deepswe's own.
 func (d *daemon) sampleImages(ctx context.Context) ([]string, error) {
 	list, err := d.cli.ImageList(ctx, client.ImageListOptions{})
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 // defaultStale is how long an owner on another machine may be silent before it counts as dead: four heartbeats.
 const defaultStale = 4 * leaseInterval
 
-// Reap removes what dead owners left on all daemons: containers, and guests' volumes that are not in use. With o.All it
-// also removes what living owners have, and the images that were built or prepared.
+// Reap removes what dead owners left on all daemons: containers, and guests' volumes that are not in use. With
+// o.All, it also removes what belongs to living owners, and all built and prepared images.
 func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
 	found := make([][]env.Leftover, len(p.daemons))
 	failures := make([]error, len(p.daemons))
@@ -40,10 +40,10 @@ func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover,
 	return slices.Concat(found...), errors.Join(failures...)
 }
 
-// inventory lists the containers of all deepswe processes on a daemon at one moment.
+// inventory is a snapshot of the containers of all deepswe processes on a daemon.
 type inventory struct {
 	d          *daemon
-	now        time.Time // the daemon's
+	now        time.Time // by the daemon's clock
 	containers []container.Summary
 	verdicts   map[string]bool
 }
@@ -61,7 +61,7 @@ func (d *daemon) inventory(ctx context.Context) (*inventory, error) {
 	}
 	c := &inventory{d: d, now: now, verdicts: map[string]bool{}}
 	for _, found := range list.Items {
-		// A user's own container of a prepared image inherits the label, with no owner in it.
+		// A user's own container from a prepared image inherits the labels, but has no owner.
 		if found.Labels[labelOwner] != "" {
 			c.containers = append(c.containers, found)
 		}
@@ -69,7 +69,8 @@ func (d *daemon) inventory(ctx context.Context) (*inventory, error) {
 	return c, nil
 }
 
-// lives reports whether an owner is alive: one on this machine by its process, another by its lease.
+// lives reports whether an owner is alive. Owners on this machine are looked up among its processes, others are
+// judged by their lease.
 func (c *inventory) lives(ctx context.Context, who string, stale time.Duration) bool {
 	if who == c.d.p.owner {
 		return true
@@ -91,7 +92,8 @@ func (c *inventory) judge(ctx context.Context, who string, stale time.Duration) 
 			return false
 		}
 	}
-	// A lease that was never renewed counts from its creation, and an owner without one by its youngest container.
+	// A lease that was never renewed is judged by its creation; an owner without a lease, by its youngest
+	// container.
 	var last time.Time
 	for _, found := range c.containers {
 		if found.Labels[labelOwner] != who {
@@ -103,7 +105,7 @@ func (c *inventory) judge(ctx context.Context, who string, stale time.Duration) 
 			if stat, err := c.d.cli.ContainerStatPath(ctx, found.ID, client.ContainerStatPathOptions{Path: path}); err == nil {
 				seen = stat.Stat.Mtime
 			} else if !errdefs.IsNotFound(err) {
-				return true // unknown: counts as alive
+				return true // unknown, so it counts as alive
 			}
 		}
 		if seen.After(last) {
@@ -113,8 +115,8 @@ func (c *inventory) judge(ctx context.Context, who string, stale time.Duration) 
 	return c.now.Sub(last) < stale
 }
 
-// The daemon may still be carrying out requests of a process that was killed. So a reaping that found something looks
-// again, until there is nothing more.
+// The daemon may still be processing requests of a killed process, so after removing something, reap looks again
+// until it finds nothing.
 const (
 	reapRounds = 10
 	reapPause  = 200 * time.Millisecond
@@ -143,7 +145,7 @@ func (d *daemon) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, e
 	}
 }
 
-// reapOnce removes what an inventory finds.
+// reapOnce removes what is in an inventory and should go.
 func (d *daemon) reapOnce(ctx context.Context, c *inventory, o env.ReapOptions) ([]env.Leftover, error) {
 	var condemned, leases []container.Summary
 	survivors := map[string]bool{} // volumes that stay in use, and the lease's image
@@ -160,7 +162,7 @@ func (d *daemon) reapOnce(ctx context.Context, c *inventory, o env.ReapOptions) 
 			condemned = append(condemned, found)
 		}
 	}
-	// Leases are removed last: until then, other reapers judge by them.
+	// Leases are removed last, because other reapers judge by them.
 	left, err := d.reapContainers(ctx, c, condemned, o.DryRun)
 	more, leaseErr := d.reapContainers(ctx, c, leases, o.DryRun)
 	left, err = append(left, more...), errors.Join(err, leaseErr)
@@ -170,7 +172,7 @@ func (d *daemon) reapOnce(ctx context.Context, c *inventory, o env.ReapOptions) 
 	return append(left, more...), errors.Join(err, imageErr)
 }
 
-// reapContainers removes containers, a few at a time.
+// reapContainers removes containers, reapAtOnce at a time.
 func (d *daemon) reapContainers(
 	ctx context.Context, c *inventory, condemned []container.Summary, dryRun bool,
 ) ([]env.Leftover, error) {
@@ -204,7 +206,7 @@ func (c *inventory) leftover(found container.Summary) env.Leftover {
 		Age: c.now.Sub(time.Unix(found.Created, 0)).Round(time.Second),
 	}
 	if l.Rollout == "" && len(found.Names) > 0 && found.Labels[labelKind] == kindSandbox {
-		// A sandbox that was started ahead of time has its rollout in its name only.
+		// A sandbox that was started ahead of time has its rollout only in its name.
 		if name := strings.TrimPrefix(found.Names[0], "/deepswe-"); strings.LastIndexByte(name, '-') > 0 {
 			l.Rollout = name[:strings.LastIndexByte(name, '-')]
 		}
@@ -219,7 +221,8 @@ func describeOwner(labels map[string]string) string {
 	return labels[labelOwner]
 }
 
-// reapVolumes removes guests' volumes that no container refers to. The daemon itself refuses one that is in use.
+// reapVolumes removes guests' volumes that no container refers to. The daemon itself refuses to remove one that is
+// in use.
 func (d *daemon) reapVolumes(ctx context.Context, survivors map[string]bool, dryRun bool) ([]env.Leftover, error) {
 	list, err := d.cli.VolumeList(ctx, client.VolumeListOptions{Filters: make(client.Filters).Add("name", guestVolumes)})
 	if err != nil {
@@ -245,11 +248,11 @@ func (d *daemon) reapVolumes(ctx context.Context, survivors map[string]bool, dry
 	return left, failures
 }
 
-// derivedKept is how long an unused image that we made is kept.
+// derivedKept is how long an unused built or prepared image is kept.
 const derivedKept = 14 * 24 * time.Hour
 
-// reapImages removes the lease's image when no lease is left, and images that we made: those that were not used for
-// two weeks, or all of them with o.All.
+// reapImages removes built and prepared images that were not used for derivedKept, or all of them with o.All, and
+// the lease's image if no lease is left.
 func (d *daemon) reapImages(
 	ctx context.Context, c *inventory, survivors map[string]bool, o env.ReapOptions,
 ) ([]env.Leftover, error) {
@@ -290,7 +293,7 @@ func (d *daemon) reapImages(
 	return left, failures
 }
 
-// derived reports whether an image is one that we made.
+// derived reports whether an image is a built or prepared one.
 func derived(tag string) bool {
 	return strings.HasPrefix(tag, preparedImages+":") || strings.HasPrefix(tag, builtImages+":")
 }

@@ -17,7 +17,7 @@ import (
 	"deepswe/env"
 )
 
-// Sandbox is a running container. Its methods are carried out by the guest.
+// Sandbox is a running container. Its methods are calls to the guest.
 type Sandbox struct {
 	*env.GuestSandbox
 
@@ -28,10 +28,10 @@ type Sandbox struct {
 	user   user
 	stream *stream
 
-	// closing ends when Close begins: from then on, the end of the stream is expected.
+	// closing ends when Close begins, because from then on the end of the stream is expected.
 	closing context.Context
 	leave   context.CancelFunc
-	// ended ends, with the reason as its cause, when the daemon reports the end of the container's first process.
+	// ended ends when the daemon reports the end of the container's first process, with the reason as its cause.
 	ended context.Context
 	end   context.CancelCauseFunc
 
@@ -50,10 +50,10 @@ func newSandbox(d *daemon, b launch) *Sandbox {
 	return s
 }
 
-// ID is the container's.
+// ID returns the container's ID.
 func (s *Sandbox) ID() string { return s.id }
 
-// Close removes the container, and waits until it is gone.
+// Close removes the container and waits until it no longer exists.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		return nil
 	}
 	s.leave()
-	// The container is removed before the connection to the guest is closed, which would end it at the same time.
+	// Remove the container before closing the connection, which would make the guest end at the same time.
 	err := errors.Join(s.d.remove(ctx, s.id), s.closeOriginal(ctx))
 	s.d.unregister(s)
 	s.closed = err == nil
@@ -73,7 +73,7 @@ func (s *Sandbox) gone(err error) error {
 	if _, up := s.d.known(); !up {
 		return fmt.Errorf("the docker daemon at %s went away", s.d.host)
 	}
-	// The daemon reports the end of a container a moment after the end of its stream.
+	// The daemon reports the end of a container slightly later than its stream ends.
 	select {
 	case <-s.closing.Done():
 		return errors.New("the sandbox was closed")
@@ -88,7 +88,7 @@ func (s *Sandbox) gone(err error) error {
 	return why
 }
 
-// reportEnd takes the daemon's report that the container has ended.
+// reportEnd processes the daemon's report that the container has ended.
 func (s *Sandbox) reportEnd(exit string, outOfMemory bool) {
 	why := errors.New("the container ended with exit code " + exit)
 	if outOfMemory {
@@ -97,8 +97,8 @@ func (s *Sandbox) reportEnd(exit string, outOfMemory bool) {
 	s.end(why)
 }
 
-// claim gives a sandbox that was started ahead of time to the rollout of a spec. Labels cannot be changed any more, so
-// the container is renamed.
+// claim assigns a sandbox that was started ahead of time to a spec's rollout. Labels cannot be changed, so the
+// container is renamed.
 func (s *Sandbox) claim(ctx context.Context, spec env.Spec) {
 	s.spec.Rollout, s.spec.CopyIn = spec.Rollout, spec.CopyIn
 	ctx, cancel := context.WithTimeout(ctx, s.d.p.waits.ping)
@@ -109,15 +109,15 @@ func (s *Sandbox) claim(ctx context.Context, spec env.Spec) {
 	}
 }
 
-// stream is the guest's standard input and output, as attached: the output comes in frames of an eight byte header
-// (stream number, three zeros, big-endian length) and a payload. Frames of standard output are read; the end of
-// standard error is kept, because there a guest that dies says why.
+// stream is the guest's attached standard input and output. The output consists of frames: a header of eight bytes
+// (stream number, three zeros, length in big endian) and a payload. Read returns standard output; the end of
+// standard error is kept, because a guest that dies writes the reason there.
 //
-// One goroutine reads, any number may close. Callers serialise their writes.
+// Only one goroutine may read; several may close. Callers serialise their writes.
 type stream struct {
 	conn net.Conn
 	in   *bufio.Reader
-	left int // payload of standard output not read yet
+	left int // unread bytes of the current payload
 
 	stderr tailBuffer
 	// gone explains the error that ended the stream.
@@ -126,7 +126,7 @@ type stream struct {
 	closeOnce func() error
 }
 
-// The stream numbers of a frame's header. A daemon reports its own errors on the last one.
+// Stream numbers in a frame's header. The last one carries the daemon's own errors.
 const (
 	frameStdout = 1
 	frameStderr = 2
@@ -156,13 +156,13 @@ func (s *stream) read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	// Large reads bypass the buffer of bufio.
+	// Large reads bypass bufio's buffer.
 	n, err := s.in.Read(p[:min(len(p), s.left)])
 	s.left -= n
 	return n, within(err)
 }
 
-// within turns the end of the stream inside a frame into an error.
+// within turns an EOF inside a frame into an error.
 func within(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -170,7 +170,7 @@ func within(err error) error {
 	return err
 }
 
-// next reads frames up to the beginning of standard output's next payload.
+// next reads frames up to the next payload of standard output.
 func (s *stream) next() error {
 	var header [8]byte
 	if _, err := io.ReadFull(s.in, header[:]); err != nil {
@@ -204,7 +204,7 @@ func (s *stream) Write(p []byte) (int, error) {
 
 func (s *stream) Close() error { return s.closeOnce() }
 
-// tailBuffer keeps the last 2 KiB of what is written to it.
+// tailBuffer keeps the last 2 KiB written to it.
 type tailBuffer struct {
 	mu  sync.Mutex
 	buf []byte

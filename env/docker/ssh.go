@@ -15,14 +15,15 @@ import (
 	"time"
 )
 
-// sshDialer reaches a daemon through "docker system dial-stdio" on another machine: one run of ssh is one connection.
+// sshDialer reaches a daemon by running "docker system dial-stdio" on another machine; each connection is one ssh
+// process.
 type sshDialer struct {
 	program string
 	args    []string
 	name    string
 }
 
-// newSSHDialer takes what follows ssh:// in a docker host: [user@]host[:port].
+// newSSHDialer parses what follows ssh:// in a docker host: [user@]host[:port].
 func newSSHDialer(destination string) (*sshDialer, error) {
 	u, err := url.Parse("ssh://" + destination)
 	if err != nil {
@@ -39,7 +40,7 @@ func newSSHDialer(destination string) (*sshDialer, error) {
 	if _, set := u.User.Password(); set {
 		return nil, fmt.Errorf("docker host ssh://%s@%s: a password cannot be given; use a key", u.User.Username(), u.Host)
 	}
-	// No prompts, and no waiting for ever for a machine that is gone.
+	// Never prompt, and do not wait for ever for a machine that is gone.
 	args := []string{"-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-T"}
 	if user := u.User.Username(); user != "" {
 		args = append(args, "-l", user)
@@ -55,9 +56,9 @@ func (d *sshDialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// The connection outlives the request that it is dialled for, so ctx must not end the program.
+	// The connection outlives the request that it is opened for, so ctx must not end the program.
 	cmd := exec.Command(d.program, d.args...)
-	// A process group of its own: Ctrl-C must not cut the connection, which is needed to clean up.
+	// A process group of its own, because Ctrl-C must not cut the connection, which is needed for cleaning up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c := &sshConn{cmd: cmd, name: d.name}
 	cmd.Stderr = &c.stderr
@@ -74,7 +75,7 @@ func (d *sshDialer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// sshConn is a net.Conn over a running ssh. Deadlines are not supported: callers close it instead.
+// sshConn is a net.Conn over an ssh process. Deadlines are not supported; callers close it instead.
 type sshConn struct {
 	cmd    *exec.Cmd
 	name   string
@@ -93,7 +94,7 @@ func (c *sshConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// complaint is what ssh has written to its standard error; nil when that is nothing.
+// complaint returns what ssh has written to standard error, as an error, or nil.
 func (c *sshConn) complaint() error {
 	if said := strings.Fields(c.stderr.String()); len(said) > 0 {
 		return fmt.Errorf("ssh to %s: %s", c.name, strings.Join(said, " "))
@@ -104,7 +105,7 @@ func (c *sshConn) complaint() error {
 func (c *sshConn) Write(p []byte) (int, error) {
 	n, err := c.stdin.Write(p)
 	if err != nil {
-		// The reason is on ssh's standard error, which may come a moment later than the broken pipe.
+		// The reason is on ssh's standard error, and may arrive slightly later than the broken pipe.
 		for range 20 {
 			if why := c.complaint(); why != nil {
 				return n, why
@@ -115,13 +116,13 @@ func (c *sshConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite is the half-close that a hijacked stream wants.
+// CloseWrite implements the half-close that hijacked streams need.
 func (c *sshConn) CloseWrite() error { return c.stdin.Close() }
 
 func (c *sshConn) Close() error {
 	c.closing.Do(func() {
 		_ = c.stdin.Close()
-		// ssh would end when both sides have closed, but nothing is gained by waiting for that.
+		// ssh would end by itself once both sides have closed, but there is no reason to wait.
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
 	})

@@ -16,8 +16,8 @@ import (
 	"deepswe/env/owner"
 )
 
-// Start returns a ready sandbox: one that is kept warm, or a new one on the daemon with the most room. A daemon that
-// fails is taken out of use, and the next one is tried.
+// Start returns a warm sandbox, or starts one on the daemon with the most room. If a daemon fails, it is marked
+// down and the next one is tried.
 func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	s, err := p.accept(s)
 	if err != nil {
@@ -35,8 +35,8 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return sandbox, nil
 }
 
-// Prefetch prepares for a Start of the spec: it pulls the image, runs the spec's Prepare commands on it, and, while
-// fewer than Options.Warm sandboxes wait, starts one. Unused sandboxes are removed by Close.
+// Prefetch prepares for a Start of the spec: it pulls the image, runs the spec's Prepare commands on it and, if
+// fewer than Options.Warm are waiting, starts a sandbox. Close removes unused sandboxes.
 func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	s, err := p.accept(s)
 	if err != nil {
@@ -79,8 +79,8 @@ func (p *Provider) startOn(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	}
 }
 
-// pick chooses the daemon with the most room among those not tried yet, and counts a start on it. Daemons that are out
-// of use are only asked again when no other is left; otherwise their watch notices when they are back.
+// pick returns the daemon with the most room among those not tried yet, and counts a start on it. A daemon that is
+// marked down is tried only if no other is left; its watch notices when it is back.
 func (p *Provider) pick(ctx context.Context, s env.Spec, tried map[*daemon]bool) (*daemon, error) {
 	var best *daemon
 	var least float64
@@ -112,8 +112,8 @@ func (d *daemon) expect(change int) {
 	d.coming += change
 }
 
-// load is a daemon's sandboxes per CPU. It counts as lower where the image is known already, because a pull costs more
-// than a start.
+// load returns a daemon's sandboxes per CPU, reduced if the daemon has the image, because a pull costs more than a
+// start.
 func (d *daemon) load(s env.Spec) (load float64, up bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,7 +124,7 @@ func (d *daemon) load(s env.Spec) (load float64, up bool) {
 	return load, d.down == nil
 }
 
-// start starts a container for a spec. What is copied in and run in it comes later, in copyAndPrepare.
+// start starts a container for a spec. copyAndPrepare copies and prepares the repository afterwards.
 func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
@@ -141,7 +141,7 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 		}
 		d.unpin(b.image)
 		if err != nil && vanished(err) && !again {
-			// The image, or the guest's volume, was removed in between.
+			// The image, or the guest's volume, was removed meanwhile.
 			d.dropImage(b.image)
 			d.dropInstallation(b.installation)
 			continue
@@ -153,13 +153,13 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	}
 }
 
-// vanished reports whether a start failed because the image or the volume was removed.
+// vanished reports whether a start failed because the image or the volume had been removed.
 func vanished(err error) bool {
 	text := err.Error()
 	return errdefs.IsNotFound(err) || strings.Contains(text, guestPath) && strings.Contains(text, "no such file")
 }
 
-// plan resolves everything that a container is made of. It pins the image.
+// plan resolves everything that a container is created from. It pins the image.
 func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
@@ -174,7 +174,7 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 		return b, err
 	}
 	if s.Source != "" && s.Dir == s.Source {
-		// The copy must not mix with what the image has at that path.
+		// The copy must not mix with files that the image has at that path.
 		has, err := d.contains(ctx, s.Image, s.Dir)
 		if err != nil {
 			return b, err
@@ -188,7 +188,7 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 		if b.image, err = d.prepare(ctx, b.image, s); err != nil {
 			return b, err
 		}
-		b.spec.Prepare = nil // done
+		b.spec.Prepare = nil // already run
 	}
 	if b.user, err = d.commandUser(ctx, b.image, s); err != nil {
 		return b, err
@@ -197,7 +197,8 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 	return b, nil
 }
 
-// copyAndPrepare copies the repository into a started sandbox and prepares it there, where the spec says so.
+// copyAndPrepare copies the repository into a started sandbox and runs the Prepare commands that are not part of
+// its image.
 func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	if s.spec.CopyIn == "" {
 		return nil
@@ -211,7 +212,7 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	if err := s.RunPrepare(ctx, s.spec.Prepare); err != nil {
 		return err
 	}
-	// The command user must be able to change the files that the guest's user made.
+	// The command user must be able to change the files that the guest's user created.
 	result, err := s.Prepare(ctx, env.Command{
 		Line:    fmt.Sprintf(`chown -hR %d:%d -- %s`, s.user.uid, s.user.gid, env.ShellQuote(s.spec.Dir)),
 		Timeout: env.PrepareTimeout,
@@ -222,7 +223,8 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	return err
 }
 
-// accept fills in a spec's defaults, refuses what cannot be done, and starts the provider's background work.
+// accept fills in a spec's defaults, returns an error if it asks for something unsupported, and starts the
+// provider's background work.
 func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	if s.Image == "" && s.Dockerfile != "" {
 		if s.Image, err = p.built(s.Dockerfile); err != nil {
@@ -236,7 +238,7 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	if s.Dir == "" {
 		s.Dir = usualDir
 		if path.IsAbs(s.Source) && !systemPath(s.Source) {
-			s.Dir = s.Source // where the image has nothing there: see plan
+			s.Dir = s.Source // unless the image has files there: see plan
 		}
 	}
 	if s, err = s.CheckedForImage(); err != nil {
@@ -249,10 +251,10 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	return s, nil
 }
 
-// usualDir is where the repository is when neither the spec nor the image says so.
+// usualDir is the repository's path if neither the spec nor the image determines it.
 const usualDir = "/testbed"
 
-// systemPath reports whether programs of an image may be at the path or below it.
+// systemPath reports whether an image may have programs at or below the path.
 func systemPath(dir string) bool {
 	for _, system := range []string{
 		"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var",
@@ -265,7 +267,7 @@ func systemPath(dir string) bool {
 	return false
 }
 
-// sandboxName is what docker ps shows.
+// sandboxName returns a unique name that tells users of docker ps what the container is for.
 func sandboxName(s env.Spec) string {
 	name := cmp.Or(s.Rollout, s.Run)
 	name = invalidInName.ReplaceAllString(name[:min(len(name), 48)], "-")
@@ -275,5 +277,5 @@ func sandboxName(s env.Spec) string {
 	return "deepswe-" + name + owner.Nonce()
 }
 
-// invalidInName are the characters that a container's name cannot have, and the dash.
+// invalidInName matches the characters that a container's name must not contain, and dashes.
 var invalidInName = regexp.MustCompile(`[^a-zA-Z0-9._]`)

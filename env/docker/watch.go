@@ -16,18 +16,18 @@ const leaseInterval = 30 * time.Second
 
 // waits are the time limits that tests shorten.
 type waits struct {
-	ping  time.Duration // for a quick answer of the daemon
-	watch time.Duration // between two pings
-	undo  time.Duration // for a start to be undone after its context has ended; a daemon that does not answer takes longer
-	retry time.Duration // before a failed pull is retried, at first
+	ping  time.Duration // limit of a ping
+	watch time.Duration // interval of pings
+	undo  time.Duration // limit of undoing a cancelled start before returning
+	retry time.Duration // first wait before retrying a pull
 }
 
 func defaultWaits() waits {
 	return waits{ping: 10 * time.Second, watch: 5 * time.Second, undo: patience, retry: 500 * time.Millisecond}
 }
 
-// watch follows a daemon while the provider lives: it notices containers that end and a daemon that goes down or comes
-// back, and renews the lease.
+// watch follows a daemon for the life of the provider. It notices when containers end and when the daemon goes down
+// or comes back, and renews the lease.
 func (d *daemon) watch() {
 	d.p.work.Go(d.followEvents)
 	ctx := d.p.life
@@ -79,7 +79,7 @@ func (d *daemon) followEvents() {
 		if _, up := d.known(); up {
 			d.readEvents(ctx)
 			if ctx.Err() == nil {
-				d.recheck() // the stream only ends with the daemon
+				d.recheck() // the stream ends only if the daemon goes down
 			}
 		}
 		_ = env.Sleep(ctx, 500*time.Millisecond)
@@ -115,8 +115,8 @@ func (d *daemon) readEvents(ctx context.Context) {
 	}
 }
 
-// markDown stops using the daemon. The connections to its sandboxes are closed, because a connection to a machine that
-// is gone can stay silent for many minutes.
+// markDown stops using the daemon. It closes the connections to the daemon's sandboxes, because a connection to an
+// unreachable machine can stay silent for many minutes.
 func (d *daemon) markDown(cause error) {
 	d.mu.Lock()
 	if d.down != nil || d.p.life.Err() != nil {
@@ -125,8 +125,8 @@ func (d *daemon) markDown(cause error) {
 	}
 	d.down = cause
 	level := slog.LevelWarn
-	// A daemon that is shutting down still answers on open connections, and seems to come and go. Where the only daemon
-	// has not served yet, the caller gets this very error.
+	// A daemon that is shutting down still answers on open connections, so it seems to come and go. If the only
+	// daemon has never been used yet, the caller gets this same error.
 	if time.Since(d.lastDown) < quiet || d.installation == nil && len(d.p.daemons) == 1 {
 		level = slog.LevelDebug
 	}
@@ -149,8 +149,8 @@ func (d *daemon) markDown(cause error) {
 	}
 }
 
-// whileUp returns a context that ends with ctx, and as soon as the daemon is marked down: a request to a machine that
-// is gone may never return by itself.
+// whileUp returns a context that ends with ctx or when the daemon is marked down, because a request to an
+// unreachable machine may never return by itself.
 func (d *daemon) whileUp(ctx context.Context) (context.Context, context.CancelFunc) {
 	d.mu.Lock()
 	up := d.up
@@ -166,7 +166,7 @@ func (d *daemon) whileUp(ctx context.Context) (context.Context, context.CancelFu
 	}
 }
 
-// recheck pings the daemon after an error, and marks it down when it does not answer.
+// recheck pings the daemon after an error, and marks it down if it does not answer.
 func (d *daemon) recheck() (gone bool) {
 	ctx, cancel := context.WithTimeout(d.p.life, d.p.waits.ping)
 	defer cancel()
@@ -178,7 +178,7 @@ func (d *daemon) recheck() (gone bool) {
 	return true
 }
 
-// usable returns an error when the daemon is down. Then it greets the daemon again first, once for all callers.
+// usable returns an error if the daemon is down, after trying to connect again, once for all callers.
 func (d *daemon) usable(ctx context.Context) error {
 	if _, up := d.known(); up {
 		return nil
