@@ -17,8 +17,8 @@
 //
 // Labels cannot be changed, so an owner shows in another way that it is still alive, by its lease:
 //
-//   - Sandboxes are containers that are removed when their guest ends, and the guest ends when its connection is closed.
-//     So a killed process leaves only containers that had not been started yet.
+//   - A sandbox is a container that is removed when its guest ends, and the guest ends when its connection is closed. So
+//     a killed process leaves only containers that had not been started yet.
 //   - Each provider has one container, never started, that is its lease: a file in it is touched every thirty seconds.
 //     Owners on other machines are judged by their lease, owners on this machine by their process. The lease also keeps
 //     the guest's volume in use.
@@ -27,8 +27,8 @@
 //     deepswe.user is the original image's User). Images named deepswe-built were built from a Spec.Dockerfile (label
 //     deepswe.built). They are kept, within Options.ImageBudget.
 //
-// Filling the guest's volume and preparing an image must be done by only one of all processes. The lock is the name of a
-// container, because a daemon gives each name to only one. Such a container is removed if its owner is dead.
+// Filling the guest's volume and preparing an image must be done by only one of all processes. The lock is the name of
+// a container, because a daemon gives each name to only one. Such a container is removed if its owner is dead.
 //
 // The first start of the next provider, and [Provider.Reap], remove what dead owners left behind.
 package docker

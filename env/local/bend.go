@@ -13,9 +13,9 @@ import (
 	"deepswe/env"
 )
 
-// bend returns the variables with which programs of the host work on the copy of a repository instead of the user's own
-// files, where the active virtual environment has the repository installed from where it is. It refuses where nothing
-// but the user's files could be tested.
+// bend returns environment variables that make the host's programs use the copy of a repository instead of the
+// user's own files, if the active virtual environment has the repository installed in editable mode. It returns
+// env.ErrUnsupported if only the user's own files could be tested.
 func (t *toolchain) bend(source, copied string) ([]string, error) {
 	if source == "" {
 		return nil, nil
@@ -45,7 +45,7 @@ func (t *toolchain) bend(source, copied string) ([]string, error) {
 	return []string{"PYTHONPATH=" + strings.Join(paths, ":")}, nil
 }
 
-// sitePackages are the directories from which the Python of PATH imports what is installed.
+// sitePackages returns the directories from which the Python in PATH imports installed packages.
 func (t *toolchain) sitePackages() []string {
 	roots := []string{t.vars["VIRTUAL_ENV"], t.vars["CONDA_PREFIX"]}
 	for _, dir := range t.path {
@@ -60,17 +60,17 @@ func (t *toolchain) sitePackages() []string {
 			continue
 		}
 		for _, pattern := range []string{"lib/python3*/site-packages", "lib/python3*/dist-packages"} {
-			found, _ := filepath.Glob(filepath.Join(root, pattern)) // a strange root matches nothing
+			found, _ := filepath.Glob(filepath.Join(root, pattern)) // an unusual root matches nothing
 			all = append(all, found...)
 		}
 	}
 	return all
 }
 
-// quoted matches the absolute paths in the modules that setuptools writes for projects installed from where they are.
+// quoted matches the absolute paths in the modules that setuptools writes for projects installed in editable mode.
 var quoted = regexp.MustCompile(`'(/[^']+)'`)
 
-// editable hands over the directories that are imported from where they are.
+// editable calls add with the directories of packages that are installed in editable mode.
 func editable(site string, add func(dir string)) {
 	files, _ := filepath.Glob(filepath.Join(site, "*.pth"))
 	for _, file := range files {
@@ -91,7 +91,7 @@ func editable(site string, add func(dir string)) {
 			continue
 		}
 		for _, m := range quoted.FindAllSubmatch(data, -1) {
-			add(filepath.Dir(filepath.Clean(string(m[1])))) // a package is imported from the directory around it
+			add(filepath.Dir(filepath.Clean(string(m[1])))) // a package is imported from its parent directory
 		}
 	}
 }

@@ -23,26 +23,26 @@ import (
 	"deepswe/env/guest"
 )
 
-// Bwrap starts sandboxes in namespaces of their own: a copy of the repository, a temporary home, the host's programs
-// read-only, and nothing else of the host. No image is needed, and no daemon.
+// Bwrap starts sandboxes in namespaces: a copy of the repository, a temporary home, the host's programs read-only,
+// and nothing else of the host. It needs neither an image nor a daemon.
 //
-// Started by root, the guest keeps the right to change users and to signal, and nothing else, and commands run as a
-// user that exists nowhere else, one for each sandbox. Started by another user, there is a user namespace around it
-// all, and commands run as the user who runs deepswe: the guest is then protected by being PID 1, untraceable, and by a
-// filter.
+// If deepswe runs as root, the guest keeps only the privileges to change users and to signal, and each sandbox's
+// commands run as a separate user that does not exist elsewhere. Otherwise, everything is in a user namespace and
+// commands run as the user who runs deepswe; the guest is then protected by being PID 1, by being untraceable, and
+// by a seccomp filter.
 type Bwrap struct {
 	base
 	program string
 	root    bool
-	mounts  []string // arguments that are the same for every sandbox
-	shown   []string // the host's directories that these show
-	seen    []string // directories of PATH that exist inside
-	etc     string   // the shared /etc, in a directory of its own below the scratch
+	mounts  []string // bwrap arguments common to all sandboxes
+	shown   []string // the host directories that mounts shows
+	seen    []string // directories of PATH that exist in sandboxes
+	etc     string   // the /etc that all sandboxes share
 }
 
 var _ env.Overlayer = (*Bwrap)(nil)
 
-// NewBwrap returns the provider, after it has started a sandbox and removed it: an error says how to fix it.
+// NewBwrap returns the provider after trying to start a sandbox. An error says how to fix the problem.
 func NewBwrap(o Options) (*Bwrap, error) {
 	program, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -66,7 +66,7 @@ func NewBwrap(o Options) (*Bwrap, error) {
 	return b, nil
 }
 
-// shareEtc makes the /etc of all sandboxes, in a directory that is reaped like a sandbox's when its owner is dead.
+// shareEtc creates the /etc of all sandboxes in a scratch directory, which is reaped if its owner dies.
 func (b *Bwrap) shareEtc(ctx context.Context) error {
 	dir, err := os.MkdirTemp(b.parent, b.owner.prefix()+"etc-*")
 	if err != nil {
@@ -79,7 +79,7 @@ func (b *Bwrap) shareEtc(ctx context.Context) error {
 	return makeEtc(ctx, b.etc)
 }
 
-// Close releases the provider. All sandboxes must be closed before.
+// Close releases the provider. All sandboxes must be closed first.
 func (b *Bwrap) Close() error {
 	err := b.base.Close()
 	if b.etc != "" {
@@ -100,7 +100,7 @@ func (b *Bwrap) try(ctx context.Context) error {
 	return nil
 }
 
-// advice turns what bwrap says into what to do.
+// advice returns how to fix the problem that bwrap's output describes, or "".
 func advice(said string) string {
 	for _, known := range []struct{ sign, what string }{
 		{"No permissions to create", "user namespaces are disabled: to fix: sysctl kernel.unprivileged_userns_clone=1, " +
@@ -123,7 +123,7 @@ func advice(said string) string {
 	return ""
 }
 
-// Capabilities reports what holds on this machine.
+// Capabilities reports what is enforced on this machine.
 func (b *Bwrap) Capabilities() env.Capabilities {
 	c := b.groups.capabilities()
 	c.Isolated, c.NetworkOff, c.HostToolchain, c.DiskLimit, c.SeparateUser = true, true, true, true, b.root
@@ -131,8 +131,8 @@ func (b *Bwrap) Capabilities() env.Capabilities {
 	return c
 }
 
-// countsProcesses reports whether the limit on a user's processes counts those of one sandbox only: no other
-// sandbox has its user, or, since Linux 5.14, is counted for each user namespace.
+// countsProcesses reports whether a limit on a user's processes applies to one sandbox only: either each sandbox
+// has its own user, or the kernel counts per user namespace, as it does since Linux 5.14.
 func (b *Bwrap) countsProcesses() bool {
 	if b.root {
 		return true
@@ -177,7 +177,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		if err != nil {
 			return launch{}, err
 		}
-		// All users of the machine can read command lines; the environment in this one is private.
+		// Command lines are visible to all users of the machine, but this file is private.
 		file, err := writeArguments(sc.dir, options)
 		if err != nil {
 			return launch{}, err
@@ -191,7 +191,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	})
 }
 
-// layout prepares the mounts of a sandbox whose commands run as that user.
+// layout prepares the mounts of a sandbox whose commands run as the given user.
 func (b *Bwrap) layout(sc *scratch, uid, gid int) *layout {
 	l := &layout{overlays: b.overlays(), dir: sc.dir, uid: -1, gid: -1}
 	if b.root {
@@ -208,8 +208,8 @@ func (b *Bwrap) CanOverlay(ctx context.Context, root string) error {
 	return b.overlays().try(ctx, root)
 }
 
-// free refuses a repository at a path that something else has inside. A checkout stands where it stands on the host:
-// then a directory of programs around it is no hindrance, and one within is a part of it.
+// free returns an error if something else occupies the repository's path in the sandbox. For a checkout, which
+// keeps its path on the host, a directory of programs above or below it is not a conflict.
 func (b *Bwrap) free(s env.Spec) error {
 	dir := inside(s)
 	taken := []string{"/etc", "/proc", "/dev", "/sys", filepath.Dir(guestPath), homePath}
@@ -231,7 +231,7 @@ func (b *Bwrap) free(s env.Spec) error {
 	return nil
 }
 
-// freshUser picks a number that no user has, from a range that systems do not use.
+// freshUser returns a random user ID from a range that systems do not use.
 func freshUser() int {
 	const first, bits = 0x70000000, 27
 	var random [4]byte
@@ -239,7 +239,7 @@ func freshUser() int {
 	return first + int(binary.LittleEndian.Uint32(random[:])&(1<<bits-1))
 }
 
-// writeArguments puts arguments into a file that no other user can open, in the form that bwrap reads.
+// writeArguments writes arguments to a private file in the format that bwrap reads.
 func writeArguments(dir string, args []string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, "args-*")
 	if err != nil {
@@ -256,7 +256,7 @@ func writeArguments(dir string, args []string) (*os.File, error) {
 	return f, nil
 }
 
-// arguments are bwrap's options for one sandbox, and what it executes.
+// arguments returns bwrap's options for one sandbox, and the command that it executes.
 func (b *Bwrap) arguments(
 	sc *scratch, s env.Spec, l env.Limits, uid, gid int, caches []string,
 ) (options, command []string, err error) {
@@ -280,7 +280,8 @@ func (b *Bwrap) arguments(
 	if err := writeOwnEtc(own, uid, gid, s.Network); err != nil {
 		return nil, nil, fmt.Errorf("write a sandbox's /etc: %w", err)
 	}
-	// Files in these count as the sandbox's memory, and no kill frees it: half of it must be left for programs.
+	// Files in memory count towards the sandbox's limit and killing processes does not free them, so at least half
+	// of the limit must remain for programs.
 	shared := min(l.Memory/8, 256<<20)
 	args = append(args, "--perms", "1777", "--size", strconv.FormatInt(l.Memory/2-shared, 10), "--tmpfs", "/tmp")
 	if args = append(args, "--dir", "/var"); within(dir, "/var/tmp") {
@@ -292,7 +293,7 @@ func (b *Bwrap) arguments(
 	args = append(args, "--ro-bind", b.etc, "/etc")
 	args = append(append(args, parents(ownEtc)...), "--ro-bind", own, ownEtc)
 	if cache := b.toolchain.goCache; cache != "" && !s.Network {
-		// What the host has compiled: not for a sandbox that could send it away.
+		// The host's compiled packages, but not for a sandbox that could send them over the network.
 		args = append(append(args, parents(cache)...), "--ro-bind-try", cache, cache)
 	}
 	args = append(args,
@@ -323,7 +324,7 @@ func (b *Bwrap) arguments(
 	return args, append([]string{guestPath}, guestArgs...), nil
 }
 
-// around shows what a checkout refers to beside itself.
+// around returns the arguments that show what a checkout refers to outside itself.
 func (b *Bwrap) around(sc *scratch, s env.Spec) []string {
 	if s.Checkout == nil {
 		return nil

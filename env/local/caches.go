@@ -10,15 +10,15 @@ import (
 	"deepswe/env"
 )
 
-// cache is a directory below the user's home in which a build tool keeps what it has downloaded or installed.
+// cache is a directory below the user's home in which a build tool keeps what it downloads or installs.
 type cache struct {
 	name string
-	// written is set where the tool does not work without writing to it.
+	// written is set if the tool cannot work without writing to it.
 	written bool
 }
 
-// caches are shown to a checkout's commands below their own home as well, where the tools look for them. None of these
-// holds credentials.
+// caches are visible to a checkout's commands below their own home too, where tools look for them. None of them
+// contains credentials.
 func caches() []cache {
 	return []cache{
 		{".m2/repository", true}, {".gradle/caches", true}, {".gradle/wrapper", true}, {".ivy2/cache", true},
@@ -31,7 +31,7 @@ func caches() []cache {
 	}
 }
 
-// userCaches lays out the caches that exist, and returns bwrap's arguments that show them.
+// userCaches prepares the caches that exist, and returns the bwrap arguments that show them.
 func (b *Bwrap) userCaches(l *layout, s env.Spec) ([]string, error) {
 	home := b.toolchain.home
 	if home == "" || home == "/" || s.Checkout == nil {
@@ -69,7 +69,7 @@ func (b *Bwrap) userCaches(l *layout, s env.Spec) ([]string, error) {
 	return args, nil
 }
 
-// ownParents makes the directories above a path in the commands' home, where they may write.
+// ownParents creates the directories above a path in the commands' home, writable for commands.
 func ownParents(path string) []string {
 	var args []string
 	for i, c := range path {

@@ -21,18 +21,18 @@ import (
 	"deepswe/env"
 )
 
-// cgroups says where this process may make control groups: one parent directory per controller with cgroup v1, the same
-// one for all with cgroup v2.
+// cgroups describes where this process may create control groups: one parent directory per controller with cgroup
+// v1, the same one for all with cgroup v2.
 type cgroups struct {
 	unified bool
-	parents map[string]string // controller -> directory
-	home    map[string]string // where this process itself is
+	parents map[string]string // directory by controller
+	home    map[string]string // this process's own group by controller
 }
 
-// controllers are the ones that limits need.
+// controllers returns the controllers that limits need.
 func controllers() []string { return []string{"memory", "pids", "cpu"} }
 
-// findGroups looks at what is mounted and where this process belongs, and keeps what it may really use.
+// findGroups finds the groups that this process belongs to and keeps those in which it can create others.
 func findGroups(mountinfo, membership []byte, name string) cgroups {
 	mounts := parseMounts(mountinfo)
 	own := parseMembership(membership)
@@ -54,24 +54,25 @@ func findGroups(mountinfo, membership []byte, name string) cgroups {
 	return g
 }
 
-// detectGroups finds the control groups of this machine. Without any, there are no limits, and capabilities says so.
+// detectGroups finds the control groups of this machine. If there are none, limits cannot be enforced, and
+// capabilities reports that.
 func detectGroups(name string) cgroups {
 	mountinfo, _ := os.ReadFile("/proc/self/mountinfo")
 	membership, _ := os.ReadFile("/proc/self/cgroup")
 	return findGroups(mountinfo, membership, name)
 }
 
-// capabilities reports which limits will hold.
+// capabilities reports which limits are enforced.
 func (g cgroups) capabilities() env.Capabilities {
 	return env.Capabilities{
 		MemoryLimit: g.parents["memory"] != "", CPULimit: g.parents["cpu"] != "", ProcessLimit: g.parents["pids"] != "",
 	}
 }
 
-// guestThreads is the room that the guest itself takes within the process limit.
+// guestThreads is added to the process limit for the guest itself.
 const guestThreads = 40
 
-// firstUsable tries directories by making a group in each.
+// firstUsable returns the first directory in which a group can be created and works returns true.
 func firstUsable(dirs []string, name string, works func(dir string) bool) string {
 	for _, dir := range dirs {
 		trial := filepath.Join(dir, name)
@@ -100,7 +101,7 @@ func usableV2(dir string) bool {
 
 func writable(path string) bool { return opens(path, os.O_WRONLY) }
 
-// opens reports whether this process may open a file like that.
+// opens reports whether this process may open the file with the given flags.
 func opens(path string, flags int) bool {
 	f, err := os.OpenFile(path, flags, 0)
 	if err != nil {
@@ -110,7 +111,7 @@ func opens(path string, flags int) bool {
 	return true
 }
 
-// available lists the controllers that groups below dir get.
+// available returns the controllers that are enabled for groups below dir.
 func available(dir string) []string {
 	if dir == "" {
 		return nil
@@ -120,10 +121,10 @@ func available(dir string) []string {
 	return slices.DeleteFunc(controllers(), func(c string) bool { return !slices.Contains(given, c) })
 }
 
-// mount is where a hierarchy is mounted, and which part of it.
+// mount is the mount point of a hierarchy, and which part of the hierarchy is mounted.
 type mount struct{ point, root string }
 
-// chain are the directories from a group up to the mount's root.
+// chain returns the directories from a group up to the root of the mount.
 func (m mount) chain(group string) []string {
 	rel, err := filepath.Rel(m.root, group)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -138,7 +139,7 @@ func (m mount) chain(group string) []string {
 	}
 }
 
-// parseMounts finds the hierarchies in /proc/self/mountinfo, by controller; that of cgroup v2 has the name "".
+// parseMounts returns the hierarchies in /proc/self/mountinfo by controller; cgroup v2 has the name "".
 func parseMounts(mountinfo []byte) map[string]mount {
 	mounts := map[string]mount{}
 	for line := range strings.Lines(string(mountinfo)) {
@@ -162,7 +163,7 @@ func parseMounts(mountinfo []byte) map[string]mount {
 	return mounts
 }
 
-// parseMembership reads /proc/self/cgroup: the group of this process, by controller.
+// parseMembership returns this process's group by controller, from /proc/self/cgroup.
 func parseMembership(data []byte) map[string]string {
 	own := map[string]string{}
 	for line := range strings.Lines(string(data)) {
@@ -177,7 +178,7 @@ func parseMembership(data []byte) map[string]string {
 	return own
 }
 
-// group is one sandbox's control group: a directory per controller, or one for all.
+// group is one sandbox's control group: one directory per controller, or one for all.
 type group struct {
 	groups cgroups
 	dirs   map[string]string // by controller
@@ -206,7 +207,7 @@ func (g cgroups) make(name string, l env.Limits) (*group, error) {
 
 type setting struct {
 	file, value string
-	optional    bool // the kernel may be built without
+	optional    bool // not every kernel has it
 }
 
 func (g cgroups) settings(controller string, l env.Limits) []setting {
@@ -230,8 +231,8 @@ func (g cgroups) settings(controller string, l env.Limits) []setting {
 	return []setting{{file: "cpu.cfs_period_us", value: strconv.Itoa(period)}, {file: "cpu.cfs_quota_us", value: quota}}
 }
 
-// fork starts a process inside of the group, from the first moment on. cgroup v2 supports that. With
-// cgroup v1, the calling thread moves in, forks, and moves out again.
+// fork starts a process that belongs to the group from its first moment. cgroup v2 supports that directly. With
+// cgroup v1, the calling thread moves into the group, forks, and moves out again.
 func (g *group) fork(attr *syscall.SysProcAttr, start func() error) error {
 	if g.groups.unified {
 		dir, err := os.Open(g.paths()[0])
@@ -260,10 +261,10 @@ func (g *group) fork(attr *syscall.SysProcAttr, start func() error) error {
 	return err
 }
 
-// enter moves the calling thread, and only that, into a group of cgroup v1.
+// enter moves only the calling thread into a group of cgroup v1.
 func enter(dir string) error { return set(filepath.Join(dir, "tasks"), "0") }
 
-// set writes a control file. It never creates one: the kernel provides them.
+// set writes to a control file, which must exist.
 func set(file, value string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
@@ -273,7 +274,7 @@ func set(file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// oomFile is where the kernel counts out-of-memory kills; empty without a memory controller.
+// oomFile is the file in which the kernel counts out-of-memory kills; empty without a memory controller.
 func (g *group) oomFile() string {
 	if g == nil {
 		return ""
@@ -303,7 +304,7 @@ func (g *group) remove() error {
 	return errors.Join(failed...)
 }
 
-// removeGroup kills what is left in a control group and removes it. On a loaded machine, a killed process may take
+// removeGroup kills what is left in a control group and removes it. On a busy machine, killed processes may take
 // seconds to end.
 func removeGroup(dir string) error {
 	const patience = 20 * time.Second

@@ -20,10 +20,10 @@ import (
 // copyWorkers is how many files are copied at once.
 const copyWorkers = 4
 
-// tree copies what a directory holds. Modes, times and symbolic links stay what they are, no link is followed, and
-// where the file system can, blocks are shared instead of copied. Devices, sockets and pipes are left out.
+// tree copies the content of a directory with its modes, times and symbolic links, without following links, and
+// shares blocks instead of copying them if the file system supports that. It leaves out devices, sockets and pipes.
 type tree struct {
-	// uid and gid own the copy; -1 for the copying user.
+	// uid and gid will own the copy; -1 means the copying user.
 	uid, gid int
 
 	mu   sync.Mutex
@@ -31,7 +31,7 @@ type tree struct {
 	dirs []dirTimes
 }
 
-// dirTimes are set last: every file that is created in a directory changes them.
+// dirTimes are set last, because creating a file changes its directory's times.
 type dirTimes struct {
 	path string
 	info fs.FileInfo
@@ -68,7 +68,7 @@ func (t *tree) copy(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// add copies one file, link or directory.
+// add copies one file, symbolic link or directory.
 func (t *tree) add(ctx context.Context, from, to string) error {
 	info, err := os.Lstat(from)
 	if err != nil {
@@ -94,7 +94,7 @@ func (t *tree) failed() bool {
 	return t.err != nil
 }
 
-// directory makes the directory and everything below it; the files themselves are left to the workers.
+// directory creates the directory and everything below it, leaving the copying of files to the workers.
 func (t *tree) directory(ctx context.Context, from, to string, jobs chan<- copyJob) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -140,7 +140,7 @@ func (t *tree) file(j copyJob) error {
 		err = t.regular(j)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it went away while the directory was read
+		return nil // removed while the directory was read
 	}
 	return err
 }
@@ -171,14 +171,14 @@ func (t *tree) regular(j copyJob) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return nil // exchanged for something else
+		return nil // replaced meanwhile
 	}
 	dst, err := os.OpenFile(j.to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer dst.Close()
-	if _, err := io.Copy(dst, src); err != nil { // copy_file_range(2), where both ends allow it
+	if _, err := io.Copy(dst, src); err != nil { // uses copy_file_range(2) if possible
 		return err
 	}
 	if err := t.own(j.to); err != nil {

@@ -1,8 +1,8 @@
-// Package local starts sandboxes on the machine that deepswe runs on, without images: [Host] is a scratch copy of a
-// directory and nothing more, [Bwrap] puts namespaces around such a copy, with the host's own programs read-only
-// inside.
+// Package local starts sandboxes without images on the machine that deepswe runs on: [Host] only makes a scratch
+// copy of a directory, [Bwrap] adds namespaces around such a copy, with the host's programs read-only.
 //
-// The package works on Linux only; elsewhere its constructors say so. Providers are safe for concurrent use.
+// The package works on Linux only; elsewhere its constructors return an error. Providers are safe for concurrent
+// use.
 package local
 
 import (
@@ -12,17 +12,17 @@ import (
 	"deepswe/env"
 )
 
-// Options say how sandboxes are started. The zero value is useful.
+// Options configure the sandboxes. The zero value works.
 type Options struct {
-	// Scratch is where scratch directories are made: the system's directory for temporary files when empty.
+	// Scratch is where scratch directories are created; if empty, the system's temporary directory.
 	Scratch string
-	// Limits are those of a sandbox whose spec names none; a zero field takes the general default.
+	// Limits replace zero limits of a spec. Where they are zero as well, the defaults of env.Limits apply.
 	Limits env.Limits
-	// Log gets warnings; nil discards them.
+	// Log receives warnings; nil discards them.
 	Log *slog.Logger
 }
 
-// Limits on waiting. They bound what goes wrong; nothing comes near them otherwise.
+// Timeouts, far above what is ever needed unless something is wrong.
 const (
 	startTimeout  = 30 * time.Second
 	removeTimeout = 20 * time.Second

@@ -17,14 +17,14 @@ import (
 	"deepswe/env/guest"
 )
 
-// Host starts sandboxes without isolation: commands run as the user who runs deepswe, on a copy of the repository or,
-// in a mount namespace, on an overlay over it, with a home of their own and without the host's environment. Nothing
-// keeps them from the rest of the machine.
+// Host starts sandboxes without isolation. Commands run as the user who runs deepswe, with a separate home and
+// without the host's environment, on a copy of the repository or, in a mount namespace, on an overlay over it.
+// Nothing keeps them from the rest of the machine.
 type Host struct{ base }
 
 var _ env.Overlayer = (*Host)(nil)
 
-// NewHost returns the provider. It fails where a guest cannot run at all.
+// NewHost returns the provider, or an error if a guest cannot run on this machine.
 func NewHost(o Options) (*Host, error) {
 	b, err := newBase("host", o)
 	if err != nil {
@@ -33,7 +33,7 @@ func NewHost(o Options) (*Host, error) {
 	return &Host{base: *b}, nil
 }
 
-// Capabilities reports the host's own programs, and the limits that this machine lets us set.
+// Capabilities reports the host's programs, and the limits that this process can enforce.
 func (h *Host) Capabilities() env.Capabilities {
 	c := h.groups.capabilities()
 	c.HostToolchain, c.DiskLimit = true, true
@@ -43,8 +43,8 @@ func (h *Host) Capabilities() env.Capabilities {
 // CanOverlay implements env.Overlayer.
 func (h *Host) CanOverlay(ctx context.Context, root string) error { return h.overlays().try(ctx, root) }
 
-// Start copies the Spec's directory, or lays out its Checkout, and starts a guest over that. Spec.Network false is not
-// enforced.
+// Start copies the Spec's directory, or mounts an overlay for its Checkout, and starts a guest there. It does not
+// enforce Spec.Network false.
 func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return h.begin(ctx, s, &tree{uid: -1, gid: -1}, func(sc *scratch) (launch, error) {
 		limits := s.Limits.WithDefaults(h.limits)
@@ -84,8 +84,8 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	})
 }
 
-// userCaches puts overlays over the user's caches, so that what commands write there stays theirs, and links to them
-// into their home.
+// userCaches mounts overlays over the user's caches, so that what commands write there stays in the sandbox, and
+// links to them in the commands' home.
 func (h *Host) userCaches(l *layout, repository, home string) error {
 	var all []string
 	for _, c := range caches() {
@@ -116,7 +116,7 @@ type base struct {
 	executable string
 	build      string
 	parent     string
-	limits     env.Limits // of specs that name none
+	limits     env.Limits // replace zero limits of a spec
 	log        *slog.Logger
 	owner      owner
 	forker     *forker
@@ -154,13 +154,13 @@ func newBase(name string, o Options) (_ *base, err error) {
 	return b, nil
 }
 
-// Name is the word of --env.
+// Name returns the value of --env.
 func (b *base) Name() string { return b.name }
 
-// Prefetch implements env.Provider: there is nothing to make ready.
+// Prefetch implements env.Provider. There is nothing to prefetch.
 func (b *base) Prefetch(context.Context, env.Spec) error { return nil }
 
-// Close releases the provider. All sandboxes must be closed before.
+// Close releases the provider. All sandboxes must be closed first.
 func (b *base) Close() error {
 	b.forker.close()
 	return nil
@@ -170,7 +170,7 @@ func (b *base) overlays() *overlays {
 	return &overlays{executable: b.executable, parent: b.parent, root: os.Geteuid() == 0}
 }
 
-// limit makes a sandbox's control group, where that is possible.
+// limit creates a sandbox's control group, if possible.
 func (b *base) limit(sc *scratch, l env.Limits) (err error) {
 	if len(b.groups.parents) == 0 {
 		return nil
@@ -183,7 +183,8 @@ func (b *base) limit(sc *scratch, l env.Limits) (err error) {
 	return sc.owner.save(sc.dir)
 }
 
-// begin makes a scratch directory, starts a guest over it as prepare says, and runs the preparation of the Spec.
+// begin creates a scratch directory, starts a guest with the launch that prepare returns, and runs the Spec's
+// Prepare commands.
 func (b *base) begin(
 	ctx context.Context, s env.Spec, copy *tree, prepare func(*scratch) (launch, error),
 ) (_ env.Sandbox, err error) {
@@ -211,7 +212,7 @@ func (b *base) begin(
 		var failed []error
 		if guestProcess != nil {
 			if err := guestProcess.stop(); err != nil || guestProcess.err != nil {
-				// A guest that was killed leaves behind the processes that it would have ended.
+				// A guest that was killed leaves the processes behind that it would have ended.
 				b.log.Warn("a guest did not end by itself", "provider", b.name, "run", s.Run, "rollout", s.Rollout,
 					"error", errors.Join(err, guestProcess.err), "said", guestProcess.errOut.String())
 				failed = append(failed, err, sweep(sc.dir))
@@ -244,7 +245,7 @@ func (b *base) begin(
 	return sandbox, nil
 }
 
-// room returns an error where the machine has no room for a sandbox.
+// room returns an error if the machine's disk has no room for a sandbox.
 func (b *base) room() error {
 	space, err := disk.SpaceOf(b.parent)
 	if err == nil {
@@ -257,7 +258,7 @@ func (b *base) room() error {
 	return nil
 }
 
-// prepare runs the Spec's command lines. The copy belongs to the command user, so they run as that one.
+// prepare runs the Spec's command lines as the command user, who owns the copy.
 func (b *base) prepare(ctx context.Context, sandbox *env.GuestSandbox, s env.Spec) error {
 	for _, line := range s.Prepare {
 		r, err := sandbox.Run(ctx, guest.Command{Line: line})

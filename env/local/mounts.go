@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Paths of our own files inside a bwrap sandbox.
+// Paths of deepswe's own files in a bwrap sandbox.
 const (
 	guestPath = "/run/deepswe/guest"
 	oomPath   = "/run/deepswe/oom"
 	homePath  = "/tmp/home"
 )
 
-// configuration lists what programs read below /etc, as far as it holds no secrets. Patterns are allowed.
+// configuration lists what programs read in /etc, except for secrets. Patterns are allowed.
 func configuration() []string {
 	return []string{
 		"alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts", "gai.conf",
@@ -30,8 +30,8 @@ func configuration() []string {
 	}
 }
 
-// hostMounts are the arguments that show the host's programs, the directories that they show, and the directories of
-// PATH that exist then.
+// hostMounts returns the arguments that show the host's programs, the directories that they show, and the
+// directories of PATH that exist in the sandbox.
 func (b *Bwrap) hostMounts() (args, shown, seen []string) {
 	show := func(path string) {
 		args = append(args, parents(path)...)
@@ -60,8 +60,8 @@ func (b *Bwrap) hostMounts() (args, shown, seen []string) {
 	return args, shown, seen
 }
 
-// parents makes the directories above a path, open to all users: by default, bwrap copies the modes of the host's
-// directories, which may be closed.
+// parents creates the directories above a path, accessible to all users. By default, bwrap would copy the modes of
+// the host's directories, which may deny access.
 func parents(path string) []string {
 	var args []string
 	for i, c := range path {
@@ -72,14 +72,15 @@ func parents(path string) []string {
 	return args
 }
 
-// Some files of /etc differ from sandbox to sandbox. The shared /etc has links to them.
+// Some files of /etc differ between sandboxes. The shared /etc contains links to them.
 const ownEtc = "/run/deepswe/etc"
 
-// makeEtc makes the /etc that all sandboxes share: one directory to mount is much quicker than dozens of files.
+// makeEtc creates the /etc that all sandboxes share, because mounting one directory is much faster than dozens of
+// files.
 func makeEtc(ctx context.Context, dir string) error {
 	whole := &tree{uid: -1, gid: -1}
 	for _, pattern := range configuration() {
-		files, _ := filepath.Glob(filepath.Join("/etc", pattern)) // the patterns are fine
+		files, _ := filepath.Glob(filepath.Join("/etc", pattern)) // the patterns are valid
 		for _, from := range files {
 			to := filepath.Join(dir, strings.TrimPrefix(from, "/etc"))
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -92,7 +93,7 @@ func makeEtc(ctx context.Context, dir string) error {
 	}
 	err := writeFiles(dir, map[string]string{
 		"hosts": "127.0.0.1 localhost deepswe\n::1 localhost ip6-localhost\n",
-		// Names come from files, and from name servers where there is a network.
+		// Names are resolved from files, and by DNS if there is a network.
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
 		"hostname":      "deepswe\n",
 	})
@@ -107,7 +108,7 @@ func makeEtc(ctx context.Context, dir string) error {
 	return nil
 }
 
-// writeOwnEtc writes what one sandbox has of its own.
+// writeOwnEtc writes the files of /etc that differ between sandboxes.
 func writeOwnEtc(dir string, uid, gid int, network bool) error {
 	user, group := "", ""
 	if uid != 0 {
@@ -130,7 +131,7 @@ func writeOwnEtc(dir string, uid, gid int, network bool) error {
 	return writeFiles(dir, files)
 }
 
-// writeFiles makes a directory, where there is none yet, and files in it.
+// writeFiles creates a directory, if it does not exist, and files in it.
 func writeFiles(dir string, files map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

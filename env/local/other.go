@@ -17,8 +17,8 @@ type Bwrap struct{ env.Provider }
 
 var errLinux = errors.New("local sandboxes need Linux: use --env docker")
 
-// NewHost refuses.
+// NewHost fails on this platform.
 func NewHost(Options) (*Host, error) { return nil, fmt.Errorf("host sandboxes: %w", errLinux) }
 
-// NewBwrap refuses.
+// NewBwrap fails on this platform.
 func NewBwrap(Options) (*Bwrap, error) { return nil, fmt.Errorf("bwrap sandboxes: %w", errLinux) }

@@ -24,15 +24,15 @@ import (
 	"deepswe/env/guest"
 )
 
-// overlays knows which directories this machine can put an overlay over: namespaces, and the file systems of the
-// directory and of the scratch directory, have to allow it.
+// overlays knows over which directories overlays can be mounted on this machine. That depends on its namespaces,
+// and on the file systems of the directory and of the scratch directory.
 type overlays struct {
 	executable string
 	parent     string
-	root       bool // else mounts need a user namespace of their own
+	root       bool // otherwise mounting needs a user namespace
 }
 
-// try mounts an overlay over the directory, in namespaces that end with it.
+// try mounts an overlay over the directory, in namespaces that end afterwards.
 func (o *overlays) try(ctx context.Context, root string) error {
 	if within(o.parent, root) {
 		return fmt.Errorf("the directory for temporary files, %s, is in the repository", o.parent)
@@ -68,7 +68,7 @@ func (o *overlays) try(ctx context.Context, root string) error {
 	return nil
 }
 
-// attributes start a process in namespaces in which it may mount.
+// attributes make a process start in namespaces in which it may mount.
 func (o *overlays) attributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if o.root {
@@ -77,7 +77,7 @@ func (o *overlays) attributes() *syscall.SysProcAttr {
 	attr.Cloneflags |= syscall.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
-	// In the namespace only. An overlay works with the rights of the process that mounted it.
+	// These are limited to the namespace. An overlay acts with the privileges of the process that mounted it.
 	attr.AmbientCaps = []uintptr{
 		unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETPCAP, unix.CAP_SYS_ADMIN,
 	}
@@ -88,7 +88,7 @@ func (o *overlays) attributes() *syscall.SysProcAttr {
 type layout struct {
 	*overlays
 	dir string
-	// uid and gid are the command user's where it is another one: -1 otherwise.
+	// uid and gid are the command user's if that is another user, otherwise -1.
 	uid, gid int
 
 	stage guest.Stage
@@ -96,7 +96,7 @@ type layout struct {
 	count int
 }
 
-// cover adds an overlay over a directory of the host, to be seen at another path or the same. What is hidden is
+// cover adds an overlay over a host directory, mounted at the same or another path. The paths in hidden are
 // relative to it.
 func (l *layout) cover(from, to string, hidden []string) error {
 	l.count++
@@ -124,10 +124,10 @@ func (l *layout) cover(from, to string, hidden []string) error {
 	return nil
 }
 
-// upper is the directory that takes what is written to the first overlay.
+// upper returns the directory that receives writes to the first overlay.
 func (l *layout) upper() string { return filepath.Join(l.dir, "layer1", "upper") }
 
-// view adds a read-only view of a directory, whose owner becomes the command user.
+// view adds a read-only view of a directory in which its owner appears as the command user.
 func (l *layout) view(from, to string) error {
 	shifted := l.uid >= 0
 	if shifted && l.shift == nil {
@@ -140,7 +140,8 @@ func (l *layout) view(from, to string) error {
 	return nil
 }
 
-// shiftOwner makes a user namespace in which the directory's owner is the command user, and all others are themselves.
+// shiftOwner creates a user namespace that maps the directory's owner to the command user, and all other users to
+// themselves.
 func (l *layout) shiftOwner(dir string) (*os.File, error) {
 	var stat syscall.Stat_t
 	if err := syscall.Stat(dir, &stat); err != nil {
@@ -156,7 +157,7 @@ func (l *layout) shiftOwner(dir string) (*os.File, error) {
 		}
 		return all
 	}
-	// A guest that nobody talks to: the namespace needs a process for as long as it is opened.
+	// A guest that nothing connects to: the namespace needs a process until it has been opened.
 	holder := exec.Command(l.executable, guest.Arg)
 	holder.Env = []string{}
 	holder.SysProcAttr = &syscall.SysProcAttr{
@@ -177,7 +178,7 @@ func (l *layout) shiftOwner(dir string) (*os.File, error) {
 	return ns, err
 }
 
-// mirror gives a directory of an upper layer the owner, mode and time of the one that it covers.
+// mirror gives a directory of an upper layer the owner, mode and time of the directory that it covers.
 func (l *layout) mirror(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -188,11 +189,11 @@ func (l *layout) mirror(from, to string) error {
 			return err
 		}
 	}
-	// What its owner may not do on the host stays forbidden, but for the way in.
+	// Keep the restrictions that the owner has set on the host, except on entering.
 	return errors.Join(os.Chmod(to, info.Mode().Perm()), os.Chtimes(to, time.Time{}, info.ModTime()))
 }
 
-// hide puts a whiteout for the path into an upper layer: an overlay shows nothing there.
+// hide creates a whiteout in an upper layer, so that the overlay shows nothing at the path.
 func (l *layout) hide(from, upper, name string) error {
 	if !filepath.IsLocal(name) {
 		return fs.ErrInvalid
@@ -218,7 +219,7 @@ func (l *layout) hide(from, upper, name string) error {
 	return err
 }
 
-// replace puts a copy of a directory into an upper layer, in place of what is below.
+// replace puts a copy of a directory into an upper layer, where it replaces what is below.
 func (l *layout) replace(ctx context.Context, from, to string) error {
 	t := &tree{uid: l.uid, gid: l.gid}
 	if err := t.copy(ctx, from, to); err != nil {
@@ -231,8 +232,8 @@ func (l *layout) replace(ctx context.Context, from, to string) error {
 	return unix.Setxattr(to, mark, []byte("y"), 0)
 }
 
-// launch is the command line, and the inherited files, of a process that mounts everything and becomes the program.
-// Files of the program's own keep the descriptors that they have without this.
+// launch returns the command line and inherited files of a process that makes all mounts and then executes the
+// program. The program's own files keep their descriptors.
 func (l *layout) launch(files []*os.File, program ...string) (args []string, inherited []*os.File, err error) {
 	const first = 3
 	l.stage.Plain = !l.root
@@ -257,7 +258,7 @@ func (l *layout) launch(files []*os.File, program ...string) (args []string, inh
 	return args, append(inherited, file), nil
 }
 
-// before has a launch mount everything first.
+// before makes a launch perform the mounts first.
 func (l *layout) before(started launch) (launch, error) {
 	args, files, err := l.launch(started.files, append([]string{started.path}, started.args...)...)
 	if err != nil {
@@ -280,8 +281,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// checkout lays out the working copy: the overlay, its own git directory, and the stores of objects that this borrows
-// from. Commands find the stores below seen.
+// checkout prepares the working copy: the overlay, its own git directory, and the object stores that it borrows
+// from, which commands find below seen.
 func (l *layout) checkout(ctx context.Context, c *env.Checkout, to, seen string) error {
 	if err := l.cover(c.Root, to, c.Hidden); err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// forker starts processes from one thread that lives as long as the provider. A child inherits the control groups of
-// the thread that forked it, and may get a signal when that thread ends.
+// forker starts processes from one thread that lives as long as the provider. A child inherits the control groups
+// of the thread that forked it, and may be signalled when that thread ends.
 type forker struct {
 	jobs   chan func()
 	once   sync.Once
@@ -35,7 +35,7 @@ func newForker() *forker {
 	go func() {
 		defer close(f.ended)
 		runtime.LockOSThread()
-		defer runtime.UnlockOSThread() // else the thread ends with its goroutine, and its children with it
+		defer runtime.UnlockOSThread() // a locked thread would end with its goroutine, and kill its children
 		for {
 			select {
 			case job := <-f.jobs:
@@ -63,7 +63,7 @@ func (f *forker) close() {
 	<-f.ended
 }
 
-// running is a guest's process, seen from the host.
+// running is a guest's process, as seen from the host.
 type running struct {
 	cmd    *exec.Cmd
 	client *guest.Client
@@ -78,12 +78,12 @@ type launch struct {
 	args  []string
 	env   []string
 	build string
-	group *group     // nil without limits
+	group *group     // nil if there are no limits
 	files []*os.File // inherited as descriptors 3 and up; closed here afterwards
 	attr  *syscall.SysProcAttr
 }
 
-// start runs a guest and greets it.
+// start starts a guest and connects to it.
 func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 	ours, theirs, err := newStream()
 	if err != nil {
@@ -96,7 +96,7 @@ func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 		SysProcAttr: cmp.Or(l.attr, &syscall.SysProcAttr{}),
 		WaitDelay:   time.Second,
 	}
-	r.cmd.SysProcAttr.Setsid = true // the terminal's interrupt is for the host, which may have work to save
+	r.cmd.SysProcAttr.Setsid = true // keeps Ctrl-C from the guest: the host may have work to save
 	err = f.do(func() error {
 		if l.group == nil {
 			return r.cmd.Start()
@@ -123,7 +123,7 @@ func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 		err = errors.Join(err, r.client.Close())
 	}
 	if err != nil {
-		stopErr := r.stop() // the guest sees its stream end
+		stopErr := r.stop() // makes the guest end, as its stream is closed
 		if said := r.errOut.String(); said != "" {
 			err = fmt.Errorf("%w: %s", err, said)
 		}
@@ -132,7 +132,7 @@ func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 	return r, nil
 }
 
-// stop waits for a guest after the client has hung up, and kills it when it does not end by itself.
+// stop waits for the guest to end after the client was closed, and kills it if it does not.
 func (r *running) stop() error {
 	select {
 	case <-r.exited:
@@ -171,7 +171,7 @@ func (s *stream) Close() error                { return errors.Join(s.out.Close()
 
 var _ io.ReadWriteCloser = (*stream)(nil)
 
-// tail keeps the end of what a process says on its standard error.
+// tail keeps the end of what a process writes to standard error.
 type tail struct {
 	mu   sync.Mutex
 	said []byte

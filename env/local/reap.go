@@ -20,7 +20,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// Reap removes the scratch directories, processes and control groups whose owner is dead.
+// Reap removes the scratch directories, processes and control groups of dead owners.
 func (b *base) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
 	entries, err := os.ReadDir(b.parent)
 	if err != nil {
@@ -66,8 +66,8 @@ func (b *base) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, err
 	return all, nil
 }
 
-// abandoned returns a scratch directory's owner when it may be reaped. All users may write to the directory for
-// temporary files: only what this user has made is believed.
+// abandoned returns a scratch directory's owner if the directory may be reaped, otherwise nil. Because all users
+// may write to the temporary directory, it trusts only files that this user owns.
 func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
 	process, err := parsePrefix(filepath.Base(dir), b.name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
 	}
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // its owner was quicker
+		return nil, nil // its owner has removed it meanwhile
 	}
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
 	}
 	found, err := loadOwner(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Its owner had no time to say more than the name does.
+		// The owner died before it wrote more than the name.
 		found = b.owner
 		found.Name, found.Created, found.Process = "?", info.ModTime(), process
 	} else if err != nil {
@@ -94,7 +94,7 @@ func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
 	if !o.All && !found.dead(b.owner) {
 		return nil, nil
 	}
-	for _, parent := range b.groups.parents { // they may not have been written down yet
+	for _, parent := range b.groups.parents { // the owner may not have recorded them yet
 		found.Groups = append(found.Groups, filepath.Join(parent, filepath.Base(dir)))
 	}
 	slices.Sort(found.Groups)
@@ -102,7 +102,7 @@ func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
 	return &found, nil
 }
 
-// dispose ends what a scratch directory's owner has left running, and deletes the directory.
+// dispose kills what a scratch directory's owner has left running, and removes the directory.
 func dispose(dir string, o owner) error {
 	var failed []error
 	if o.Guest != nil && o.Guest.Liveness() == disk.Alive {
@@ -118,7 +118,8 @@ func dispose(dir string, o owner) error {
 	return errors.Join(errors.Join(failed...), sweep(dir), disk.RemoveScratch(dir))
 }
 
-// processesIn are the processes that belong to a scratch directory: they were started with its home, or are in it.
+// processesIn returns the processes that belong to a scratch directory: those that were started with a home in it
+// or have their working directory in it.
 func processesIn(dir string) []int {
 	pids, _ := disk.PIDs()
 	return slices.DeleteFunc(pids, func(pid int) bool { return pid == os.Getpid() || !belongsTo(pid, dir) })

@@ -18,15 +18,15 @@ import (
 	"deepswe/env/disk"
 )
 
-// scratch is one sandbox's directory on the host. Only its owner can enter it: what commands see of it is
-// the repository's copy and, without isolation, a home and a place for temporary files.
+// scratch is one sandbox's directory on the host, which only its owner may enter. Commands see the copy of the
+// repository in it and, without isolation, a home and a temporary directory.
 type scratch struct {
 	dir   string
 	owner owner
-	group *group // nil without limits
+	group *group // nil if there are no limits
 }
 
-// newScratch makes a directory with its owner's name in it, and a copy of the repository.
+// newScratch creates a scratch directory, whose name identifies its owner, with a copy of the repository.
 func newScratch(ctx context.Context, parent string, o owner, s env.Spec, to *tree) (*scratch, error) {
 	o.Run, o.Rollout = s.Run, s.Rollout
 	dir, err := os.MkdirTemp(parent, o.prefix()+"*")
@@ -52,13 +52,13 @@ func newScratch(ctx context.Context, parent string, o owner, s env.Spec, to *tre
 	return sc, nil
 }
 
-// repo is the path of the repository's copy. Its last element is the one that the Spec asks for: some programs use it
-// as a name.
+// repo returns the path of the repository's copy. Its last element is that of the Spec's path, because some
+// programs use it as the project's name.
 func (sc *scratch) repo(s env.Spec) string {
 	return filepath.Join(sc.dir, "repo", filepath.Base(inside(s)))
 }
 
-// inside is the repository's path in a sandbox that can choose it.
+// inside returns the repository's path in a sandbox that can choose it.
 func inside(s env.Spec) string {
 	if s.Checkout != nil {
 		return filepath.Clean(s.Checkout.Root)
@@ -69,22 +69,22 @@ func inside(s env.Spec) string {
 	return filepath.Clean(s.Dir)
 }
 
-// remove deletes the directory.
+// remove removes the directory.
 func (sc *scratch) remove() error { return disk.RemoveScratch(sc.dir) }
 
-// owner identifies the process that made a scratch directory. A file in the directory holds it, for Reap.
+// owner identifies the process that created a scratch directory. It is stored in a file there, for Reap.
 type owner struct {
 	Name     string    `json:"owner"`
 	Provider string    `json:"provider"`
 	Run      string    `json:"run,omitempty"`
 	Rollout  string    `json:"rollout,omitempty"`
 	Created  time.Time `json:"created"`
-	// Host, Boot and Namespace say what the numbers of processes mean.
+	// Host, Boot and Namespace identify where the PIDs are valid.
 	Host      string       `json:"host"`
 	Boot      string       `json:"boot"`
 	Namespace string       `json:"pid_namespace"`
 	Process   disk.Process `json:"process"`
-	// Guest is the sandbox's first process, once it runs.
+	// Guest is the sandbox's first process, if it runs.
 	Guest  *disk.Process `json:"guest,omitempty"`
 	Groups []string      `json:"cgroups,omitempty"`
 }
@@ -121,8 +121,8 @@ func loadOwner(dir string) (o owner, err error) {
 	return o, err
 }
 
-// dead reports whether the owner is certainly gone, as seen by another one. One on another machine, or in another PID
-// namespace of this one, cannot be seen, and counts as living.
+// dead reports whether the owner is certainly dead. An owner on another machine or in another PID namespace cannot
+// be inspected and counts as alive.
 func (o owner) dead(me owner) bool {
 	return o.Host == me.Host && o.identity().Liveness(me.identity()) == disk.Dead
 }
@@ -131,13 +131,13 @@ func (o owner) identity() disk.Owner {
 	return disk.Owner{Process: o.Process, Boot: o.Boot, Namespace: o.Namespace}
 }
 
-// prefix begins the names of the scratch directories and control groups of one owner, so that the owner is known even
-// when it died before it wrote its file.
+// prefix starts the names of an owner's scratch directories and control groups, so that the owner is known even if
+// it died before it wrote its file.
 func (o owner) prefix() string {
 	return fmt.Sprintf("deepswe-%s-%d-%d-", o.Provider, o.Process.PID, o.Process.Start)
 }
 
-// parsePrefix reads a name that begins with a provider's prefix.
+// parsePrefix parses a name that starts with a provider's prefix.
 func parsePrefix(name, provider string) (disk.Process, error) {
 	rest, ok := strings.CutPrefix(name, "deepswe-"+provider+"-")
 	f := strings.Split(rest, "-")

@@ -14,17 +14,17 @@ import (
 	"deepswe/env/guest"
 )
 
-// toolchain is the host's own compilers and interpreters: the part of the host that commands see.
+// toolchain is the host's compilers and interpreters, which commands can use.
 type toolchain struct {
 	vars map[string]string // the host's environment
-	home string            // of the host's user
+	home string            // the user's home
 	path []string          // directories of PATH that exist
 
-	goCache, goModCache string // empty without Go
+	goCache, goModCache string // empty if Go is not installed
 }
 
-// passed are the variables that locate and configure toolchains. No other variable of the host's
-// environment reaches a sandbox: most secrets live there.
+// passed lists the variables that locate and configure toolchains. Sandboxes get no other variables of the host's
+// environment, because many contain secrets.
 func passed() []string {
 	return []string{
 		"ASDF_DATA_DIR", "ASDF_DIR", "CARGO_HOME", "CONDA_DEFAULT_ENV", "CONDA_PREFIX", "DOTNET_ROOT", "GEM_HOME", "GEM_PATH",
@@ -62,7 +62,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// defaults names what toolchains look for below the home directory, which is different in a sandbox.
+// defaults sets variables for what toolchains look for below the home directory, which is different in a sandbox.
 func (t *toolchain) defaults() {
 	for key, dir := range map[string]string{
 		"PYENV_ROOT": ".pyenv", "RBENV_ROOT": ".rbenv", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo", "NVM_DIR": ".nvm",
@@ -77,7 +77,7 @@ func (t *toolchain) defaults() {
 	}
 }
 
-// askGo asks the go command where its caches are: the module cache is what lets it work without a network.
+// askGo asks the go command for its caches. The module cache lets it work without a network.
 func (t *toolchain) askGo() {
 	var program string
 	for _, dir := range t.path {
@@ -100,7 +100,7 @@ func (t *toolchain) askGo() {
 	cmd.Env = append(cmd.Env, "GOTOOLCHAIN=local")
 	out, err := cmd.Output()
 	if err != nil {
-		return // a broken go command is not ours to report
+		return // a broken go command is not our problem
 	}
 	var answer struct{ GOCACHE, GOMODCACHE, GOROOT string }
 	if json.Unmarshal(out, &answer) != nil {
@@ -109,7 +109,8 @@ func (t *toolchain) askGo() {
 	t.goCache, t.goModCache, t.vars["GOROOT"] = answer.GOCACHE, answer.GOMODCACHE, answer.GOROOT
 }
 
-// environment is what commands start from: the host's programs, and nothing else of the host's environment.
+// environment returns the initial environment of commands: variables for the host's programs, and nothing else of
+// the host's environment.
 func (t *toolchain) environment(network bool) []string {
 	env := []string{"PATH=" + strings.Join(t.path, ":"), "LANG=C.UTF-8", "TERM=dumb"}
 	for _, key := range passed() {
@@ -121,7 +122,7 @@ func (t *toolchain) environment(network bool) []string {
 		env = append(env, "GOMODCACHE="+t.goModCache)
 	}
 	if !network {
-		// Without these variables, the programs wait a long time for a name server.
+		// Without these variables, the programs wait a long time for a DNS server.
 		env = guest.Overlay(env, []string{
 			"GOPROXY=off", "GOTOOLCHAIN=local", "CARGO_NET_OFFLINE=true", "PIP_NO_INDEX=1", "npm_config_offline=true",
 		})
@@ -129,7 +130,8 @@ func (t *toolchain) environment(network bool) []string {
 	return env
 }
 
-// managers are directories of version managers: all of it is programs, and their shims use all of it.
+// managers lists the directories of version managers, which contain only programs and whose shims may use any of
+// them.
 func managers() []string {
 	return []string{
 		".pyenv", ".rbenv", ".nodenv", ".asdf", ".nvm", ".fnm", ".volta", ".rustup", ".sdkman", ".bun", ".deno", ".goenv",
@@ -137,9 +139,9 @@ func managers() []string {
 	}
 }
 
-// roots are the host's directories that have to be seen for the programs of PATH to run, beside the system's own. Below
-// the home directory only what is known to hold programs and nothing else is among them: never the home itself, and
-// never a directory with credentials.
+// roots returns the host directories that the programs in PATH need, besides the system's. Below the home
+// directory, it includes only directories known to contain nothing but programs: never the home itself, and never a
+// directory with credentials.
 func (t *toolchain) roots() []string {
 	var all []string
 	add := func(dir string) {
@@ -167,7 +169,7 @@ func (t *toolchain) roots() []string {
 	}
 	for _, name := range []string{"bin", "registry", "git", "env"} {
 		if cargo := t.vars["CARGO_HOME"]; cargo != "" {
-			add(filepath.Join(cargo, name)) // the registry's tokens are beside them
+			add(filepath.Join(cargo, name)) // not all of it: registry tokens are in the same directory
 		}
 	}
 	add(t.goModCache)
@@ -194,7 +196,7 @@ func (t *toolchain) rootsOf(dir string) []string {
 	return []string{dir}
 }
 
-// private reports whether a directory holds more of the user's files than programs.
+// private reports whether a directory contains mainly the user's own files rather than programs.
 func (t *toolchain) private(dir string) bool {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -202,7 +204,7 @@ func (t *toolchain) private(dir string) bool {
 	}
 	for _, d := range []string{dir, real} {
 		if d == "/" || t.home != "" && within(t.home, d) {
-			return true // the home itself, or a directory above it
+			return true // the home itself or a directory above it
 		}
 		if t.home == "" || t.home == "/" || !within(d, t.home) {
 			continue
@@ -215,7 +217,7 @@ func (t *toolchain) private(dir string) bool {
 	return false
 }
 
-// interpreters finds the real directories of common programs that PATH has only links to.
+// interpreters returns the real directories of common programs that are only symbolic links in PATH.
 func (t *toolchain) interpreters() []string {
 	var dirs []string
 	for _, name := range []string{
@@ -234,12 +236,12 @@ func (t *toolchain) interpreters() []string {
 	return dirs
 }
 
-// system are the directories that every sandbox sees anyhow.
+// system returns the directories that every sandbox can see.
 func system() []string {
 	return []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 }
 
-// outermost drops directories within another one, or within the system's own directories.
+// outermost removes directories inside other ones, or inside the system's directories.
 func outermost(dirs []string) []string {
 	slices.Sort(dirs)
 	var kept []string
@@ -252,7 +254,7 @@ func outermost(dirs []string) []string {
 	return kept
 }
 
-// within reports whether a path is dir or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
