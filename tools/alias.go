@@ -2,7 +2,7 @@ package tools
 
 import "slices"
 
-// aliases are the names that other agents give to these tools, with the parameters that are called otherwise there.
+// aliases maps other agents' names for these tools to ours, with the parameters that have different names there.
 var aliases = map[string]struct {
 	name       string
 	parameters map[string]string
@@ -33,14 +33,14 @@ var (
 	}
 )
 
-// implied are the commands of file_editor that another agent's tool stands for.
+// implied maps tools of other agents to the command of file_editor that they correspond to.
 var implied = map[string]string{
 	"edit": "str_replace", "edit_file": "str_replace", "str_replace": "str_replace",
 	"read_file": "view", "view": "view", "create_file": "create", "write_file": "create",
 }
 
-// Resolve returns the call as one of the given tools, where its name is one that other agents give to such a tool and
-// none of the tools has it.
+// Resolve returns c, renamed to one of specs if c.Name is another agent's name for that tool and not itself in
+// specs.
 func Resolve(specs []Spec, c Call) Call {
 	known := func(name string) bool {
 		return slices.ContainsFunc(specs, func(s Spec) bool { return s.Name == name })

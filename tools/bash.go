@@ -26,11 +26,12 @@ var bashSchema string
 type bash struct {
 	timeout time.Duration
 	native  bool
-	// kept counts the outputs that were put into files.
+	// kept counts the outputs that were written to files.
 	kept atomic.Int32
 }
 
-// keptEnd is how much of each end of a stream is kept in a native set, where all of it goes into a file.
+// keptEnd is how many bytes are kept of each end of a stream in a native set, where the output is also written to a
+// file.
 const keptEnd = 4 << 20
 
 func (b *bash) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
@@ -56,7 +57,7 @@ func (b *bash) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	return Result{}, tell("The command could not be run: %s.", err.Error())
 }
 
-// command runs a command in the sandbox. One that was cancelled has no result, whatever it printed until then.
+// command runs a command in the sandbox. A cancelled command returns an error and no partial result.
 func command(ctx context.Context, sb Sandbox, c env.Command) (env.Result, error) {
 	r, err := sb.Run(ctx, c)
 	if err == nil && r.Cancelled {
@@ -65,7 +66,7 @@ func command(ctx context.Context, sb Sandbox, c env.Command) (env.Result, error)
 	return r, err
 }
 
-// commandLine reads the command line. command, its name in other agents, is accepted for cmd.
+// commandLine returns the command line. It accepts "command", the name that other agents use, in place of cmd.
 func commandLine(c Call) (string, error) {
 	p, err := newParams("execute_bash", c.Args, "cmd", "command")
 	if err != nil {
@@ -94,8 +95,8 @@ func commandLine(c Call) (string, error) {
 	return line, nil
 }
 
-// commandWords turns a command that was written as a JSON list of words into a line: the words as they are, the
-// script of a shell (["bash", "-lc", "make test"]), or a single line.
+// commandWords converts a command written as a JSON list of words to a line. The list may be the words of a
+// command, the invocation of a shell with a script (["bash", "-lc", "make test"]), or a single line.
 func commandWords(line string) (string, bool) {
 	var words []string
 	if !strings.HasPrefix(strings.TrimSpace(line), "[") || json.Unmarshal([]byte(line), &words) != nil || len(words) == 0 {
@@ -113,7 +114,7 @@ func commandWords(line string) (string, bool) {
 
 var shellScript = regexp.MustCompile(`^-[a-z]*c$`)
 
-// keep puts all of a command's output into a file, and names it.
+// keep writes all of a command's output to a file, and returns a note that names it.
 func (b *bash) keep(ctx context.Context, sb Sandbox, r env.Result) string {
 	file := fmt.Sprintf("/tmp/output-%d.txt", b.kept.Add(1))
 	var text bytes.Buffer
@@ -127,7 +128,7 @@ func (b *bash) keep(ctx context.Context, sb Sandbox, r env.Result) string {
 		text.Write(s.Tail)
 	}
 	if _, err := sb.Write(ctx, file, text.Bytes(), env.WriteOptions{Parents: true}); err != nil {
-		return "" // a sandbox whose /tmp is full or read-only: the observation has what fits
+		return "" // /tmp may be full or read-only: the observation has to suffice
 	}
 	what := "all of the output"
 	if !whole {
@@ -136,13 +137,13 @@ func (b *bash) keep(ctx context.Context, sb Sandbox, r env.Result) string {
 	return fmt.Sprintf("\nNOTE: %s is in %s.", what, file)
 }
 
-// result formats a command's result as the reference does, because models were trained on it: the exit code, then both
-// streams. It reports whether output was left out.
+// result formats a command's result like the reference agent, because models were trained on its format: the exit
+// code, then both streams. It reports whether output was left out.
 func (b *bash) result(r env.Result) (Result, bool) {
 	stdout, stderr := newStream(r.Stdout), newStream(r.Stderr)
 	most := maxLines
 	if b.native {
-		most = maxChars // as many lines as there can be
+		most = maxChars // no limit: there cannot be more lines
 	}
 	outLines, errLines := share(stdout.lines(), stderr.lines(), most)
 	outChars, errChars := share(stdout.chars(), stderr.chars(), maxChars)
@@ -202,7 +203,7 @@ func (b *bash) notes(r env.Result) []string {
 	return notes
 }
 
-// share divides a limit between two needs: what one does not need, the other may have.
+// share divides a limit between a and b: what one does not need is available to the other.
 func share(a, b, most int) (int, int) {
 	half := most / 2
 	return most - min(b, half), most - min(a, half)

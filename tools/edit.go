@@ -13,24 +13,24 @@ import (
 	"deepswe/env/guest"
 )
 
-// snippetLines is how many lines are shown on either side of an edit.
+// snippetLines is how many lines are shown before and after an edit.
 const snippetLines = 4
 
-// change is an edit to one file: the bytes from at to at+len(old) become new. Everything else stays as it is.
+// change is an edit to one file: the bytes from at to at+len(old) are replaced by new.
 type change struct {
 	at   int
 	old  []byte
 	new  []byte
 	note string
-	done string // what was done, where the snippet alone does not say it
+	done string // what was done, if the snippet alone does not show it
 }
 
-// apply returns the file's bytes after the change, in memory of their own.
+// apply returns the file's content after the change, in a new slice.
 func (c change) apply(data []byte) []byte {
 	return slices.Concat(data[:c.at], c.new, data[c.at+len(c.old):])
 }
 
-// edit runs create, str_replace and insert.
+// edit performs create, str_replace and insert.
 func (e *fileEditor) edit(ctx context.Context, sb Sandbox, command, path string, p *params) (string, error) {
 	lint, err := p.flag("enable_linting", false)
 	if err != nil {
@@ -113,7 +113,7 @@ func (e *fileEditor) create(ctx context.Context, sb Sandbox, path string, lint b
 	return render(heading, f, span{1, f.lines()}, nil), nil
 }
 
-// planInsert reads the parameters of insert and returns what makes a change from a file.
+// planInsert parses the parameters of insert and returns a function that computes the change to a file.
 func planInsert(p *params) (func(file) (change, error), error) {
 	after, err := p.number("insert_line", "the text is inserted after that line, 0 for the beginning of the file")
 	if err != nil {
@@ -140,7 +140,7 @@ func planInsert(p *params) (func(file) (change, error), error) {
 		}
 		switch {
 		case after == n && f.unfinished():
-			// The file had no newline at its end, and has none after the edit unless the text brings one.
+			// Keep the file without a newline at its end, unless the text ends with one.
 			text = ending + text
 		case !strings.HasSuffix(text, "\n"):
 			text += ending
@@ -167,7 +167,7 @@ func snippet(done, path string, after []byte, at, length int) string {
 		"(%v):", done, around), f, around, nil)
 }
 
-// lint refuses Python source that does not compile, with the compiler's own words.
+// lint returns an observation with Python's own error message if the source does not compile.
 func (e *fileEditor) lint(ctx context.Context, sb Sandbox, path string, source []byte, p *params) error {
 	if !isPython(path) {
 		p.note("enable_linting only applies to Python files.")

@@ -10,7 +10,7 @@ import (
 	"deepswe/env"
 )
 
-// largestFile is the most of a file that is read at once: a larger one can be viewed up to here, and not edited.
+// largestFile is how many bytes of a file are read: a larger one can be viewed up to there, but not edited.
 const largestFile = 16 << 20
 
 // file is a text file as it was read.
@@ -21,7 +21,7 @@ type file struct {
 	size    int64
 }
 
-// readFile reads a text file, or as much of it as fits. A binary file is an observation.
+// readFile reads a text file, up to largestFile. A binary file is an observation.
 func readFile(ctx context.Context, sb Sandbox, path string) (file, error) {
 	data, info, err := sb.Read(ctx, path, env.ReadOptions{Limit: largestFile})
 	if err != nil {
@@ -34,7 +34,7 @@ func readFile(ctx context.Context, sb Sandbox, path string) (file, error) {
 	return file{text: newText(data), path: path, version: info.Version, size: info.Size}, nil
 }
 
-// readWhole is readFile for an edit, which needs every byte.
+// readWhole is readFile for edits, which need the whole file.
 func readWhole(ctx context.Context, sb Sandbox, path string) (file, error) {
 	f, err := readFile(ctx, sb, path)
 	if err == nil && f.cut() {
@@ -44,10 +44,10 @@ func readWhole(ctx context.Context, sb Sandbox, path string) (file, error) {
 	return f, err
 }
 
-// cut reports whether the file continues after what was read.
+// cut reports whether the file continues after the part that was read.
 func (f file) cut() bool { return int64(len(f.data)) < f.size }
 
-// length is the number of lines as a phrase.
+// length returns the number of lines as a phrase.
 func (f file) length() string {
 	if f.cut() {
 		return fmt.Sprintf("more than %s", plural(f.lines(), "line"))
@@ -55,7 +55,7 @@ func (f file) length() string {
 	return plural(f.lines(), "line")
 }
 
-// peculiarities are properties of a file's bytes that its view does not show, or shows differently.
+// peculiarities describes properties of a file's bytes that its view does not show, or shows differently.
 func (f file) peculiarities() []string {
 	var out []string
 	if f.cut() {
@@ -75,12 +75,12 @@ func (f file) peculiarities() []string {
 	return out
 }
 
-// show renders line n without its number. With crlf, the carriage return at its end is not shown.
+// show renders line n without its number. If crlf is set, it omits the carriage return at the line's end.
 func show(n int, line []byte, crlf bool) (shown string, shortened bool) {
 	if crlf && len(line) > 0 && line[len(line)-1] == '\r' {
 		line = line[:len(line)-1]
 	}
-	// Four bytes of a file can become sixteen of a view, and no line may cost more than it shows.
+	// A byte of a file can become four in a view, and the limit has to hold for what is shown.
 	rest := 0
 	if len(line) > maxLine {
 		whole := len(wholeRunes(string(line[:maxLine])))

@@ -70,8 +70,8 @@ func (e *fileEditor) run(ctx context.Context, sb Sandbox, c Call) (Result, error
 	return Result{Output: out + p.remarks(command)}, nil
 }
 
-// step is what it takes to undo one edit: the bytes that were replaced and where, or that there was no file. The
-// version is that of the file after the edit: in any other state the step does not fit.
+// step contains what is needed to undo one edit: the bytes that were replaced and their position, or that the file
+// did not exist. version is that of the file after the edit; in any other state, the step cannot be undone.
 type step struct {
 	created bool
 	at      int
@@ -80,10 +80,10 @@ type step struct {
 	version string
 }
 
-// history is the steps of a rollout by path, the latest last.
+// history maps each path to its steps, latest last.
 type history map[string][]step
 
-// The most that is remembered: the oldest steps of a file go first.
+// Limits of the history; a file's oldest steps are dropped first.
 const (
 	mostSteps     = 100
 	mostStepBytes = 16 << 20
@@ -117,7 +117,7 @@ func (e *fileEditor) last(path string) (step, bool) {
 	return steps[len(steps)-1], true
 }
 
-// forget drops the latest step of a file, if it still is that one.
+// forget drops a file's latest step, if that is still s.
 func (e *fileEditor) forget(path string, s step) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,14 +127,14 @@ func (e *fileEditor) forget(path string, s step) {
 	}
 }
 
-// undo takes back the last edit of a file.
+// undo undoes the last edit of a file.
 func (e *fileEditor) undo(ctx context.Context, sb Sandbox, path string) (string, error) {
 	s, ok := e.last(path)
 	if !ok {
 		return "", tell("No edit history found for %s: only edits made with file_editor in this session can be "+
 			"undone.", name(path))
 	}
-	// Not as text: an edit may have made the file what file_editor does not open.
+	// Read without the checks of readFile, because an edit may have turned the file into one that readFile rejects.
 	data, info, err := sb.Read(ctx, path, env.ReadOptions{})
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Version != s.version {
 		return "", changedSince(path)

@@ -20,13 +20,13 @@ var findDescription string
 var findSchema string
 
 const (
-	mostFound   = 200     // paths that are listed
-	mostListed  = 200_000 // files and directories that are looked at
+	mostFound   = 200     // paths to list
+	mostListed  = 200_000 // files and directories to check
 	deepest     = 100     // levels of directories
 	longestGlob = 1_000   // bytes of a pattern
 )
 
-// findFiles finds files by their names.
+// findFiles finds files by name.
 func findFiles(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	p, err := newParams("find_files", c.Args, "pattern", "path")
 	if err != nil {
@@ -88,7 +88,8 @@ func unlisted(l env.Listing) string {
 		count(mostListed))
 }
 
-// glob compiles a pattern: * and ? match within a name, ** across directories, {a,b} is a choice.
+// glob compiles a pattern: * and ? match within a name, ** matches across directories, {a,b} matches either
+// alternative.
 func glob(pattern string) (*regexp.Regexp, error) {
 	if pattern == "" || len(pattern) > longestGlob || !utf8.ValidString(pattern) {
 		return nil, tell("pattern must be text of 1 to %s characters. Nothing was done.", count(longestGlob))

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// window is the part of a file that is most similar to a text that was not found in it.
+// window is the part of a file that is most similar to a text that does not occur in it.
 type window struct {
 	span
-	// spacesOnly is set where the lines differ in whitespace only.
+	// spacesOnly is set if the lines differ only in whitespace.
 	spacesOnly bool
-	// difference is the index of the first line that differs, -1 where there is none or it is unknown.
+	// difference is the index of the first line that differs; -1 if there is none or it is unknown.
 	difference int
 }
 
-// Bounds of the search for similar text: a line that occurs everywhere says nothing about a place, and a huge file must
-// not cost more than the answer is worth.
+// Limits of the search for similar text. A line that occurs everywhere does not identify a position, and searching
+// a huge file must not take too long.
 const (
 	commonLine    = 50
 	mostCompared  = 50_000
@@ -26,8 +26,8 @@ const (
 )
 
 // nearest finds the lines of a file that are most similar to the given ones. Every line that is equal, except for
-// whitespace at its ends, votes for the place where the text would then begin; without any vote, the single line that
-// is most similar to the first one of the text decides.
+// whitespace at its ends, votes for the position at which the text would then start. If there are no votes, the
+// line that is most similar to the text's first line decides.
 func nearest(f file, lines []string) (window, bool) {
 	places := make(map[string][]int)
 	wanted := make(map[string]bool, len(lines))
@@ -65,7 +65,7 @@ func nearest(f file, lines []string) (window, bool) {
 	return compare(f, lines, best), true
 }
 
-// compare describes the window of a file that begins at line first.
+// compare describes the window of a file that starts at line first.
 func compare(f file, lines []string, first int) window {
 	w := window{span: span{first, min(f.lines(), first+len(lines)-1)}, spacesOnly: true, difference: -1}
 	next, stop := iter.Pull2(f.from(first))
@@ -81,7 +81,7 @@ func compare(f file, lines []string, first int) window {
 	return w
 }
 
-// likeliest finds the line that is most similar to the first line of the text that is not blank.
+// likeliest finds the line of the file that is most similar to the first non-blank line of the text.
 func likeliest(f file, lines []string) (window, bool) {
 	want := ""
 	for _, l := range lines {
@@ -110,7 +110,7 @@ func likeliest(f file, lines []string) (window, bool) {
 	return window{span: span{max(1, best-1), min(f.lines(), best+1)}, difference: -1}, true
 }
 
-// whiteSpaceDifference shows the first line that differs with its whitespace made visible.
+// whiteSpaceDifference shows the first line that differs, with its whitespace made visible.
 func whiteSpaceDifference(f file, w window, lines []string) string {
 	for n, line := range f.from(w.first) {
 		if n > w.last {

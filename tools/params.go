@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// params reads the parameters of one call. Nothing is ignored silently: an invalid value is an error that says what is
-// valid, and a parameter that the command does not use is named in notes.
+// params reads the parameters of one call. Nothing is ignored silently: an invalid value is an error that says what
+// is valid, and a note names a parameter that the command does not use.
 type params struct {
 	args  map[string]string
 	used  map[string]bool
 	notes []string
-	// quiet leaves out notes about what went well.
+	// quiet suppresses notes about adjustments that succeeded.
 	quiet bool
 }
 
-// newParams refuses parameters that the tool does not have.
+// newParams returns an observation if the tool does not have one of the parameters.
 func newParams(tool string, args map[string]string, known ...string) (*params, error) {
 	var unknown []string
 	for key := range args {
@@ -44,7 +44,7 @@ func (p *params) optional(key string) (string, bool) {
 	return v, ok
 }
 
-// required is like optional, but the parameter must be there. The reason tells the model what it is for.
+// required is like optional, but a missing parameter is an error. reason tells the model what the parameter is.
 func (p *params) required(key, reason string) (string, error) {
 	v, ok := p.optional(key)
 	if !ok {
@@ -53,7 +53,7 @@ func (p *params) required(key, reason string) (string, error) {
 	return v, nil
 }
 
-// absent reports whether a value means that the parameter is left out: some models write None or null.
+// absent reports whether a value means that the parameter is omitted: some models write None or null.
 func absent(v string) bool {
 	switch strings.TrimSpace(v) {
 	case "", "null", "None":
@@ -62,7 +62,7 @@ func absent(v string) bool {
 	return false
 }
 
-// flag returns a boolean, def where it is left out.
+// flag returns a boolean parameter, or def if it is omitted.
 func (p *params) flag(key string, def bool) (bool, error) {
 	v, _ := p.optional(key)
 	if absent(v) {
@@ -77,7 +77,7 @@ func (p *params) flag(key string, def bool) (bool, error) {
 	return false, tell("%s must be true or false, got %s. Nothing was done.", key, quote(v))
 }
 
-// number reads a whole number.
+// number returns an integer parameter.
 func (p *params) number(key, reason string) (int, error) {
 	v, err := p.required(key, reason)
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *params) number(key, reason string) (int, error) {
 	return n, nil
 }
 
-// integer reads a whole number in the forms that models write: 320, 320.0, "320".
+// integer parses an integer in the forms that models write: 320, 320.0, "320".
 func integer(v string) (int, bool) {
 	v = strings.Trim(strings.TrimSpace(v), "\"'")
 	if n, err := strconv.Atoi(v); err == nil {
@@ -103,7 +103,7 @@ func integer(v string) (int, bool) {
 	return int(f), true
 }
 
-// lineRange reads two line numbers in any of the forms that models write: [1, 40], (1, 40), "1 40", ["1", "40"].
+// lineRange parses two line numbers in the forms that models write: [1, 40], (1, 40), "1 40", ["1", "40"].
 func (p *params) lineRange(key string) (first, last int, given bool, err error) {
 	v, _ := p.optional(key)
 	if absent(v) {
@@ -123,13 +123,13 @@ func (p *params) lineRange(key string) (first, last int, given bool, err error) 
 	return first, last, true, nil
 }
 
-// note adds a remark to the result.
+// note adds a note to the result.
 func (p *params) note(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
-// remarks returns all notes, one a line, and one more about the parameters that were given and never read. Call it when
-// the command has read all that it needs.
+// remarks returns all notes, one per line, including one about parameters that were given but not read. Call it
+// after the command has read all its parameters.
 func (p *params) remarks(command string) string {
 	var idle []string
 	for key, v := range p.args {

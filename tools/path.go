@@ -14,10 +14,10 @@ import (
 	"deepswe/env/guest"
 )
 
-// longestPath is the longest path that Linux accepts.
+// longestPath is the longest path that Linux accepts, in bytes.
 const longestPath = 4096
 
-// path reads a path. A relative one is resolved against the repository, and the result says so.
+// path returns a path parameter. It resolves a relative path against the repository, and adds a note that says so.
 func (p *params) path(sb Sandbox, key, reason string) (string, error) {
 	v, err := p.required(key, reason)
 	switch {
@@ -39,8 +39,8 @@ func (p *params) path(sb Sandbox, key, reason string) (string, error) {
 	return full, nil
 }
 
-// explain turns a sandbox's error about a path into an observation for the model. Infrastructure failures and
-// observations pass unchanged.
+// explain turns a sandbox's error about a path into an observation. Infrastructure failures and observations are
+// returned as they are.
 func explain(ctx context.Context, sb Sandbox, p string, err error) error {
 	if _, told := errors.AsType[*observation](err); told || env.IsInfrastructure(ctx, err) {
 		return err
@@ -82,8 +82,8 @@ func nearby(ctx context.Context, sb Sandbox, p string) string {
 	}
 }
 
-// alternatives says how much of a path exists, and which names in its last existing directory are most similar to the
-// missing one.
+// alternatives says which part of a path exists, and which names in the last existing directory are most similar to
+// the missing one.
 func alternatives(p, dir string, l env.Listing) string {
 	missing, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(p, dir), "/"), "/")
 	type candidate struct {
@@ -112,7 +112,8 @@ func alternatives(p, dir string, l env.Listing) string {
 	return text + " Did you mean: " + strings.Join(names, ", ") + "?"
 }
 
-// likeness is the Dice coefficient of the two texts' pairs of bytes: 0 for nothing in common, 1 for the same pairs.
+// likeness returns the Dice coefficient of the texts' byte pairs: 0 if they have none in common, 1 if all are the
+// same.
 func likeness(a, b string) float64 {
 	if a == b {
 		return 1

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// span is a range of lines, both ends included, counted from 1.
+// span is a range of lines from 1, both ends included.
 type span struct{ first, last int }
 
 func (s span) String() string {
@@ -17,18 +17,19 @@ func (s span) String() string {
 	return fmt.Sprintf("lines %d-%d", s.first, s.last)
 }
 
-// The parts of a Python file that a condensed view leaves out: the bodies of functions from three lines on, and the
-// docstrings of classes from four lines on.
+// What a condensed view leaves out: bodies of functions with at least three lines, and docstrings of classes with
+// at least four.
 const (
 	shortestBody      = 3
 	shortestDocstring = 4
 )
 
-// errNotPython says that a text cannot be Python: its brackets, strings or indentation do not add up.
+// errNotPython reports that a text cannot be Python, because its brackets, strings or indentation are inconsistent.
 var errNotPython = errors.New("not Python")
 
-// pythonFolds returns what a condensed view of Python source leaves out, in order and without overlap. It looks at the
-// layout only (strings, comments, brackets, continued lines, indentation), which every version of the language shares.
+// pythonFolds returns what a condensed view of Python source leaves out, in order and without overlap. It considers
+// only the layout (strings, comments, brackets, continued lines, indentation), which is the same in all versions of
+// Python.
 func pythonFolds(src []byte) ([]span, error) {
 	lines, err := logicalLines(src)
 	if err != nil {
@@ -50,7 +51,7 @@ func pythonFolds(src []byte) ([]span, error) {
 			for end+1 < len(lines) && lines[end+1].indent > l.indent {
 				end++
 			}
-			// What is defined inside of a body that is left out goes with it.
+			// Definitions inside a folded body are folded with it.
 			if fold := (span{lines[body].first, lines[end].last}); fold.last-fold.first+1 >= shortestBody {
 				folds = append(folds, fold)
 				i = end
@@ -64,17 +65,17 @@ func pythonFolds(src []byte) ([]span, error) {
 	return folds, nil
 }
 
-// logicalLine is a statement's line, or several that brackets, a string or a backslash join. Blank lines and lines of
-// comments belong to none.
+// logicalLine is the line of a statement, or several lines joined by brackets, a string or a backslash. Blank lines
+// and comment lines are not part of any.
 type logicalLine struct {
 	span
-	indent     int    // columns, tabs to the next multiple of eight
-	words      string // the first words, up to a character that no word has
-	onlyString bool   // it is a string literal and nothing else
+	indent     int    // in columns; tabs advance to a multiple of eight
+	words      string // the first words, up to a character that cannot be in a word
+	onlyString bool   // it consists of a string literal
 	opens      bool   // it ends with a colon
 }
 
-// is reports whether the line begins with that keyword, async aside.
+// is reports whether the line starts with the keyword, ignoring async.
 func (l logicalLine) is(keyword string) bool {
 	words := strings.Fields(l.words)
 	if len(words) > 1 && words[0] == "async" {
@@ -83,7 +84,8 @@ func (l logicalLine) is(keyword string) bool {
 	return len(words) > 1 && words[0] == keyword
 }
 
-// checkIndentation refuses blocks that begin without a colon and dedents to a column where no block began.
+// checkIndentation returns errNotPython for an indented block without a colon before it, and for a dedent to a
+// column at which no block starts.
 func checkIndentation(lines []logicalLine) error {
 	var open []int
 	for i, l := range lines {
@@ -104,11 +106,11 @@ func checkIndentation(lines []logicalLine) error {
 	return nil
 }
 
-// pythonScanner walks over source text.
+// pythonScanner scans Python source text.
 type pythonScanner struct {
 	src  []byte
 	at   int
-	line int // of src[at], counted from 1
+	line int // line number of src[at], from 1
 }
 
 func logicalLines(src []byte) ([]logicalLine, error) {
@@ -126,7 +128,7 @@ func logicalLines(src []byte) ([]logicalLine, error) {
 	return lines, nil
 }
 
-// logicalLine reads up to the end of the next logical line. It returns false for a line without code.
+// logicalLine reads to the end of the next logical line. It returns false for a line without code.
 func (s *pythonScanner) logicalLine() (logicalLine, bool, error) {
 	l := logicalLine{indent: s.indentation(), onlyString: true}
 	l.first = s.line
@@ -171,7 +173,7 @@ func (s *pythonScanner) logicalLine() (logicalLine, bool, error) {
 	return l.finish(s.src[begin:], code, s.line), code, nil
 }
 
-// finish completes a logical line whose text begins at text.
+// finish completes a logical line whose text starts at text.
 func (l logicalLine) finish(text []byte, code bool, last int) logicalLine {
 	l.last = last
 	l.onlyString = l.onlyString && code
@@ -188,7 +190,7 @@ func (s *pythonScanner) newline() {
 	s.line++
 }
 
-// indentation skips white space at the beginning of a line and returns its column.
+// indentation skips white space at the start of a line and returns the resulting column.
 func (s *pythonScanner) indentation() int {
 	column := 0
 	for ; s.at < len(s.src); s.at++ {
@@ -212,7 +214,7 @@ func (s *pythonScanner) comment() {
 	}
 }
 
-// continuation passes over a backslash and the end of its line; it returns false where something else follows.
+// continuation skips a backslash and the end of its line. It returns false if anything else follows.
 func (s *pythonScanner) continuation() bool {
 	rest := bytes.TrimPrefix(s.src[s.at+1:], []byte("\r"))
 	if !bytes.HasPrefix(rest, []byte("\n")) {
@@ -223,8 +225,7 @@ func (s *pythonScanner) continuation() bool {
 	return true
 }
 
-// stringPrefix returns the length of the letters before a string's quote (r, b, f, u, t and their pairs), 0 where
-// there are none.
+// stringPrefix returns the length of the letters before a string's quote (r, b, f, u, t and their combinations).
 func (s *pythonScanner) stringPrefix() int {
 	if s.at > 0 && wordByte(s.src[s.at-1]) {
 		return 0
@@ -244,7 +245,7 @@ func wordByte(c byte) bool {
 	return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// str passes over a string literal, from its first quote to its last.
+// str skips a string literal, from its first quote to its last.
 func (s *pythonScanner) str() error {
 	q := s.src[s.at]
 	triple := bytes.HasPrefix(s.src[s.at:], []byte{q, q, q})
@@ -256,7 +257,7 @@ func (s *pythonScanner) str() error {
 	for s.at < len(s.src) {
 		switch c := s.src[s.at]; {
 		case c == '\\' && s.at+1 < len(s.src):
-			// Also in a raw string a backslash keeps the quote behind it from ending the string.
+			// In raw strings too, a quote after a backslash does not end the string.
 			s.at++
 			if s.src[s.at] == '\r' && s.at+1 < len(s.src) && s.src[s.at+1] == '\n' {
 				s.at++
@@ -282,7 +283,7 @@ func (s *pythonScanner) str() error {
 	return errNotPython
 }
 
-// match keeps the stack of open brackets; it returns false for one that closes none or the wrong one.
+// match maintains the stack of open brackets. It returns false for a bracket that closes none, or the wrong one.
 func match(open *[]byte, c byte) bool {
 	var opener byte
 	switch c {

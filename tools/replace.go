@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// planReplace reads the parameters of str_replace and returns what makes a change from a file.
+// planReplace parses the parameters of str_replace and returns a function that computes the change to a file.
 func planReplace(p *params) (func(file) (change, error), error) {
 	before, err := p.required("old_str", "the text to replace, exactly as it appears in the file")
 	if err != nil {
@@ -26,8 +26,8 @@ func planReplace(p *params) (func(file) (change, error), error) {
 	return func(f file) (change, error) { return replace(f, before, after) }, nil
 }
 
-// replace finds the one place where old_str occurs. Where the exact text does not occur, it tries the forms in which a
-// model has to write it: with the file's line endings, and with invalid bytes as the view shows them.
+// replace finds the one place where old_str occurs. If the exact text does not occur, it tries the forms in which
+// models have to write it: with the file's line endings, and with invalid bytes as the view shows them.
 func replace(f file, before, after string) (change, error) {
 	for _, form := range forms(f.data, before, after) {
 		places := occurrences(f.data, []byte(form.before), mostPlaces+1)
@@ -56,22 +56,24 @@ func replace(f file, before, after string) (change, error) {
 	return change{}, ambiguous(f, starts)
 }
 
-// breaksPair reports whether a place begins between a carriage return and its line feed: an edit there would leave
-// half of a line break behind.
+// breaksPair reports whether a position is between a carriage return and its line feed, where an edit would leave
+// half a line break behind.
 func breaksPair(data []byte, at int) bool {
 	return at > 0 && at < len(data) && data[at] == '\n' && data[at-1] == '\r'
 }
 
-// looseOccurrences returns where a text of several lines occurs in a file with mixed line endings, whichever they are
-// there: a model does not see them. Each place is the text's first byte and the first one after it.
+// looseOccurrences returns where a text of several lines occurs in a file with mixed line endings, whichever they
+// are there, because a model cannot see them. Each place is the offset of the text's first byte and of the byte
+// after it.
 func looseOccurrences(data []byte, before string) [][2]int {
 	before = strings.ReplaceAll(before, "\r\n", "\n")
 	if !strings.Contains(before, "\n") || !bytes.Contains(data, []byte("\r\n")) {
 		return nil
 	}
-	// plain is the file without these carriage returns, and dropped is where in plain each of them is missing.
+	// plain is the file without the carriage returns of its line breaks; dropped are the positions in plain where
+	// one was removed.
 	plain := make([]byte, 0, len(data))
-	var dropped []int32 // a file that is edited has no more bytes
+	var dropped []int32 // enough for largestFile
 	for i, c := range data {
 		if c == '\r' && i+1 < len(data) && data[i+1] == '\n' {
 			dropped = append(dropped, int32(len(plain)))
@@ -90,8 +92,8 @@ func looseOccurrences(data []byte, before string) [][2]int {
 	return places
 }
 
-// looseChange replaces a text whose line breaks are not those of old_str. The new ones are CR LF where all of the old
-// ones are.
+// looseChange replaces a text whose line breaks may differ from those of old_str. The new text has CRLF line breaks
+// if all of the replaced ones are CRLF.
 func looseChange(data []byte, place [2]int, after string) change {
 	c := change{at: place[0], old: data[place[0]:place[1]], new: []byte(strings.ReplaceAll(after, "\r\n", "\n"))}
 	c.note = "the file has mixed line endings: they were ignored to match old_str, and new_str was written with LF."
@@ -102,15 +104,15 @@ func looseChange(data []byte, place [2]int, after string) change {
 	return c
 }
 
-// form is one way to read old_str and new_str.
+// form is one way to interpret old_str and new_str.
 type form struct{ before, after, note string }
 
 func forms(data []byte, before, after string) []form {
 	all := []form{{before: before, after: after}}
 	switch {
 	case crlf(data):
-		// The exact text is not tried as well: where it has a bare line feed, it could match only after a carriage return
-		// that it does not include.
+		// Do not also try the exact text: if it contains a bare line feed, it could only match after a carriage
+		// return that it does not include.
 		if b, a := toCRLF(before), toCRLF(after); b != before || a != after {
 			all = []form{{b, a, "the file uses CRLF line endings, so old_str and new_str were converted to CRLF."}}
 		}
@@ -132,7 +134,7 @@ func forms(data []byte, before, after string) []form {
 
 var escapedByte = regexp.MustCompile(`\\x[89a-f][0-9a-f]`)
 
-// unescape turns the \xNN of a view back into bytes, those above ASCII only.
+// unescape turns the \xNN of a view back into bytes, for bytes above ASCII only.
 func unescape(s string) string {
 	return escapedByte.ReplaceAllStringFunc(s, func(e string) string {
 		n, err := strconv.ParseUint(e[2:], 16, 8)
@@ -143,10 +145,10 @@ func unescape(s string) string {
 	})
 }
 
-// mostPlaces is how many places of an ambiguous text are named.
+// mostPlaces is how many places of an ambiguous text are listed.
 const mostPlaces = 20
 
-// occurrences returns where part occurs in data, overlaps included, up to a limit.
+// occurrences returns where part occurs in data, including overlaps, up to a limit.
 func occurrences(data, part []byte, limit int) []int {
 	var places []int
 	for from := 0; len(places) < limit; {
@@ -173,7 +175,7 @@ func ambiguous(f file, places []int) error {
 		"surrounding lines to make old_str unique.", name(f.path), strings.Join(at, ", "), more)
 }
 
-// mostNear is how many lines of the nearest text are shown.
+// mostNear is how many lines of the most similar text are shown.
 const mostNear = 30
 
 // noMatch explains why old_str was not found, and shows the most similar text.
@@ -215,7 +217,7 @@ func noMatch(f file, before string) error {
 
 var viewPrefix = regexp.MustCompile(`^ *\d+\t`)
 
-// numbered reports whether every line begins as a line of a view does.
+// numbered reports whether every line starts with a line number as in a view.
 func numbered(lines []string) bool {
 	for _, l := range lines {
 		if !viewPrefix.MatchString(l) {

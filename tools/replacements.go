@@ -15,11 +15,11 @@ type replacement struct {
 	All bool    `json:"replace_all"`
 }
 
-// mostReplacements bounds the edits of one call.
+// mostReplacements limits the edits of one call.
 const mostReplacements = 100
 
-// planReplacements reads the parameters of str_replace in a native set: old_str and new_str, with replace_all, or
-// several of them in edits.
+// planReplacements parses the parameters of str_replace in a native set: either old_str and new_str, with
+// replace_all, or several replacements in edits.
 func planReplacements(p *params) (func(file) (change, error), error) {
 	all, err := p.flag("replace_all", false)
 	if err != nil {
@@ -53,8 +53,8 @@ func planReplacements(p *params) (func(file) (change, error), error) {
 	return replacements(edits)
 }
 
-// replacements returns what makes one change of several replacements: all of them, or an observation that says which
-// one cannot be made.
+// replacements returns a function that combines several replacements into one change, or returns an observation
+// that says which one is impossible.
 func replacements(edits []replacement) (func(file) (change, error), error) {
 	for i, e := range edits {
 		which := ""
@@ -97,7 +97,7 @@ func replacements(edits []replacement) (func(file) (change, error), error) {
 	}, nil
 }
 
-// plan returns the change of one replacement in a file, and how many places it has.
+// plan returns the change of one replacement in a file, and the number of places that it replaces.
 func (e replacement) plan(f file) (change, int, error) {
 	if !e.All {
 		c, err := replace(f, e.Old, *e.New)
@@ -110,11 +110,11 @@ func (e replacement) plan(f file) (change, int, error) {
 			return c, n, nil
 		}
 	}
-	c, err := replace(f, e.Old, *e.New) // in a file of mixed line endings, or an observation that says what is near
+	c, err := replace(f, e.Old, *e.New) // handles mixed line endings; otherwise returns an observation with similar text
 	return c, 1, err
 }
 
-// between is the smallest change that makes one text of another.
+// between returns the smallest change that turns one text into another.
 func between(before, after []byte) change {
 	most := min(len(before), len(after))
 	head := 0

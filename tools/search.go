@@ -19,12 +19,12 @@ var searchDescription string
 var searchSchema string
 
 const (
-	mostMatches   = 1_000 // matching lines that are looked at
-	mostMatchLine = 200   // bytes of one matching line that are shown
+	mostMatches   = 1_000 // matching lines to consider
+	mostMatchLine = 200   // bytes to show of one matching line
 )
 
-// searcher finds lines that contain a text in a file and in a directory alike: literally or, in a native set, by a
-// regular expression.
+// searcher finds lines that contain a text, in a file or a directory: literally or, in a native set, by a regular
+// expression.
 type searcher struct{ native bool }
 
 func (s searcher) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
@@ -105,7 +105,7 @@ func (s searcher) find(ctx context.Context, sb Sandbox, q env.Query, pythonOnly 
 // looksLikeRegexp matches what looks like a regular expression.
 var looksLikeRegexp = regexp.MustCompile(`\.\*|\.\+|\\[a-zA-Z().|\[\]]|\|\w|^\^|\$$|\[[^\]]+\][*+?]`)
 
-// noMatches reports that nothing was found, and the likely reason.
+// noMatches reports that nothing was found, with the likely reason.
 func (s searcher) noMatches(ctx context.Context, sb Sandbox, q env.Query, m env.Matches) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "No matches found for %s in %s.", quote(q.Term), name(q.Path))
@@ -138,14 +138,14 @@ func skipped(m env.Matches) string {
 	return b.String()
 }
 
-// found is the matches of one file.
+// found is the matches in one file.
 type found struct {
 	path  string
 	lines []env.Match
 }
 
-// renderMatches lists the matches by file. Where they are too many, it is the lines of each file that become fewer,
-// down to none: which files match is worth more than where else in the first of them.
+// renderMatches lists the matches by file. If there are too many, it shows fewer lines of each file, down to none,
+// because knowing which files match is worth more than further lines of the first ones.
 func renderMatches(term, path string, m env.Matches) string {
 	files := group(m.Matches)
 	heading := fmt.Sprintf("Found %s of %s in %s", plural(m.Total, "match"), quote(term), name(path))
@@ -170,7 +170,7 @@ func renderMatches(term, path string, m env.Matches) string {
 	return out + skipped(m)
 }
 
-// list shows up to perFile lines of each file. It returns false where that does not fit.
+// list shows up to perFile lines of each file. It returns false if that exceeds the limit.
 func list(files []found, perFile int, single bool) (string, bool) {
 	var b strings.Builder
 	for i, f := range files {
@@ -198,7 +198,7 @@ func list(files []found, perFile int, single bool) (string, bool) {
 	return strings.TrimSuffix(b.String(), "\n"), true
 }
 
-// matchText shows a matching line; one that is cut begins or ends in the middle of a line.
+// matchText shows a matching line, and marks where it was cut.
 func matchText(m env.Match) string {
 	text, _ := visible([]byte(strings.TrimSuffix(string(m.Text), "\r")))
 	text = shorten(text, 4*mostMatchLine)
@@ -208,7 +208,7 @@ func matchText(m env.Match) string {
 	return text
 }
 
-// group gathers matches, which come in the order of their paths.
+// group groups matches, which come in path order, by file.
 func group(matches []env.Match) []found {
 	var files []found
 	for _, m := range matches {

@@ -24,54 +24,55 @@ type Sandbox interface {
 	Search(ctx context.Context, q env.Query) (env.Matches, error)
 }
 
-// Spec describes a tool to a model. Parameters is a JSON schema, kept verbatim: it is prompt text.
+// Spec describes a tool to a model. Parameters is a JSON schema, kept verbatim because it is part of the prompt.
 type Spec struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"`
 }
 
-// Call is one use of a tool, as the model wrote it. Args holds every parameter as text: a JSON string's value, and any
-// other JSON value in its JSON form ("12", "[1, 40]", "true"). Every byte counts, leading and trailing space included.
+// Call is one use of a tool, as the model wrote it. Args contains every parameter as text: the value of a JSON
+// string, or any other JSON value in JSON ("12", "[1, 40]", "true"). All bytes are significant, including leading
+// and trailing space.
 type Call struct {
 	ID   string
 	Name string
 	Args map[string]string
 }
 
-// Result is what the model sees of a call. A failing command, a missing file and a wrong parameter are Results.
+// Result is what the model sees of a call. A failing command, a missing file or a wrong parameter is a Result, not
+// an error.
 type Result struct {
-	// Output is the observation, capped.
+	// Output is the observation; its length is limited.
 	Output string
-	// Failed is set where the call did not do what was asked: an error for the model to read, or a non-zero exit.
+	// Failed is set if the call did not do what was asked: Output is an error message, or the exit code is not 0.
 	Failed bool
-	// ExitCode is the command's exit code, for execute_bash only.
+	// ExitCode is the command's exit code; nil except for execute_bash.
 	ExitCode *int
-	// Finished ends the rollout: the model has submitted. Answer is what it said about its work.
+	// Finished ends the rollout, because the model has submitted. Answer is the model's summary of its work.
 	Finished bool
 	Answer   string
-	// TimedOut, OutOfMemory and OutOfDisk repeat the sandbox's verdict on a command.
+	// TimedOut, OutOfMemory and OutOfDisk are copied from the sandbox's result of a command.
 	TimedOut    bool
 	OutOfMemory bool
 	OutOfDisk   bool
 }
 
-// Options describe a [Set].
+// Options configure a [Set].
 type Options struct {
-	// CommandTimeout is the longest that a command may run: 90 seconds when 0.
+	// CommandTimeout limits each command; 0 means 90 seconds.
 	CommandTimeout time.Duration
-	// Native makes the set for models that call tools natively. The default is the reference's, tool by tool and
-	// parameter by parameter, for models that were trained on it. The native set has more: see [New].
+	// Native selects the set for models that call tools natively; see [New] for what it adds. The default is the
+	// reference agent's set, identical in tools and parameters, for models that were trained on it.
 	Native bool
 }
 
-// Bounds of what a model sees of a call. The reference's are the same.
+// Limits of what a model sees of a call, the same as the reference agent's.
 const (
-	// maxChars is the most of a file, a search or a command's output that is shown. It is counted in bytes of UTF-8, which
-	// is closer than characters to what a text costs a model. What frames the text adds at most a few lines.
+	// maxChars limits what is shown of a file, a search or a command's output. It counts bytes of UTF-8, which
+	// reflect a text's cost to a model better than characters. Headings and notes add a few lines at most.
 	maxChars = 10_000
-	// maxLines is the most lines of a command's output that are shown, except in a native set, where only the
-	// characters count.
+	// maxLines limits the lines shown of a command's output. It does not apply in a native set.
 	maxLines = 80
 	// maxFrame is how much longer than maxChars an output may be, for headings and notes.
 	maxFrame = 2_000
@@ -80,8 +81,8 @@ const (
 // Set is the tools of one rollout.
 type Set struct{ tools []tool }
 
-// tool is a description and the function that runs a call. The function reports a mistake of the model as an
-// [observation] among its errors.
+// tool is a description and the function that runs a call. The function reports the model's mistakes as an
+// [observation], which is an error.
 type tool struct {
 	Spec
 	run func(ctx context.Context, sb Sandbox, c Call) (Result, error)
@@ -90,8 +91,8 @@ type tool struct {
 // New returns the four tools: file_editor, search, execute_bash and finish.
 //
 // A native set adds to them: str_replace can replace every occurrence (replace_all) and make several edits at once
-// (edits), search takes regular expressions (regex), find_files finds files by name, and the output of a command is
-// bounded by its characters alone, with all of it in a file that the result names.
+// (edits), search accepts regular expressions (regex), find_files finds files by name, and a command's output is
+// limited only in characters, with all of it in a file that the result names.
 func New(o Options) *Set {
 	if o.CommandTimeout <= 0 {
 		o.CommandTimeout = 90 * time.Second
@@ -110,13 +111,13 @@ func New(o Options) *Set {
 	return s
 }
 
-// The marks of lines that only one of the two sets has.
+// Marks of lines that only one of the two sets has.
 const (
 	nativeMark    = "{{native}}"
 	referenceMark = "{{reference}}"
 )
 
-// dialect keeps the lines that are for one set of tools.
+// dialect keeps the lines that belong to one set of tools.
 func dialect(text string, native bool) string {
 	keep, drop := referenceMark, nativeMark
 	if native {
@@ -131,7 +132,7 @@ func dialect(text string, native bool) string {
 	return strings.TrimSpace(b.String())
 }
 
-// newSpec fills the limits into a tool's description. The schema stays as it is written.
+// newSpec fills the limits into a tool's description. The schema is used as it is written.
 func newSpec(name, description, schema string, o Options) Spec {
 	limits := strings.NewReplacer(
 		"{{max_chars}}", count(maxChars),
@@ -157,7 +158,7 @@ func (s *Set) Specs() []Spec {
 	return specs
 }
 
-// Run runs one call. A mistake of the model is a Result that says so; an error means that the sandbox failed or that
+// Run runs one call. A mistake of the model is a Result that explains it. An error means that the sandbox failed or
 // ctx ended.
 func (s *Set) Run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	i := slices.IndexFunc(s.tools, func(t tool) bool { return t.Name == c.Name })
@@ -170,12 +171,12 @@ func (s *Set) Run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	} else if err != nil {
 		return Result{}, fmt.Errorf("run %s: %w", c.Name, err)
 	}
-	// A sandbox's error may hold any bytes; a conversation is UTF-8.
+	// A sandbox's error may contain any bytes, but a conversation is UTF-8.
 	r.Output = clipEnd(strings.ToValidUTF8(r.Output, "\uFFFD"), maxChars+maxFrame)
 	return r, nil
 }
 
-// Names lists the tools' names.
+// Names returns the tools' names as a list in a sentence.
 func Names(specs []Spec) string {
 	names := make([]string, len(specs))
 	for i, s := range specs {
@@ -192,7 +193,7 @@ func (o *observation) Error() string { return o.text }
 // tell returns an observation.
 func tell(format string, args ...any) error { return &observation{text: fmt.Sprintf(format, args...)} }
 
-// failure is a Result for a call that did not do what was asked.
+// failure returns a Result for a call that did not do what was asked.
 func failure(format string, args ...any) Result {
 	return Result{Output: "ERROR: " + fmt.Sprintf(format, args...), Failed: true}
 }
@@ -203,7 +204,7 @@ var finishDescription string
 //go:embed finish.json
 var finishSchema string
 
-// finish ends the rollout, whatever else the call holds: a model that calls it is done.
+// finish ends the rollout whatever its parameters are, because a model that calls it is done.
 func finish(_ context.Context, _ Sandbox, c Call) (Result, error) {
 	p := &params{args: c.Args, used: make(map[string]bool)}
 	if command, ok := p.optional("command"); ok && !absent(command) && strings.TrimSpace(command) != "submit" {

@@ -10,11 +10,10 @@ import (
 	"deepswe/env"
 )
 
-// stream is a command's output, made safe to show: its beginning and, where the sandbox did not keep the middle, its
-// end.
+// stream is a command's output, made safe to show: its start and, if the sandbox discarded the middle, its end.
 type stream struct {
 	head, tail string
-	// lost is how many bytes the sandbox discarded between the two.
+	// lost is how many bytes the sandbox discarded in between.
 	lost int64
 }
 
@@ -24,7 +23,8 @@ func newStream(o env.Output) stream {
 		return stream{head: terminal(slices.Concat(o.Head, o.Tail))}
 	}
 	head, tail := o.Head, o.Tail
-	// Both sides of the gap may be in the middle of a line, or of a character. The rest of it would look complete.
+	// Either side of the gap may be in the middle of a line or a character. Drop these parts, which would look
+	// complete.
 	if i := bytes.LastIndexByte(head, '\n'); i >= 0 {
 		lost += int64(len(head) - i - 1)
 		head = head[:i+1]
@@ -42,7 +42,7 @@ func newStream(o env.Output) stream {
 	return stream{head: terminal([]byte(whole)), tail: terminal(tail), lost: lost}
 }
 
-// lines and chars are what the stream would need to be shown as a whole.
+// lines and chars return what showing the whole stream would need.
 func (s stream) lines() int {
 	if s.chars() == 0 {
 		return 0
@@ -52,7 +52,7 @@ func (s stream) lines() int {
 
 func (s stream) chars() int { return len(s.head) + len(s.tail) }
 
-// clip renders the stream within limits: its first and its last lines, and between them how much is missing.
+// clip renders the stream within limits: its first and last lines, and how much is missing in between.
 func (s stream) clip(maxLines, maxChars int) string {
 	if s.lost == 0 && s.lines() <= maxLines && s.chars() <= maxChars {
 		return s.head
@@ -76,7 +76,7 @@ func (s stream) clip(maxLines, maxChars int) string {
 	return strings.TrimRight(front[:end], "\n") + "\n" + rule + "\n[" + gap + "]\n" + rule + "\n" + back[begin:]
 }
 
-// missing says how much a cut leaves out.
+// missing describes how much was cut.
 func missing(s string) string {
 	if n := strings.Count(s, "\n"); n > 0 {
 		return fmt.Sprintf("%s, %s characters truncated", plural(n, "line"), count(len(s)))
@@ -84,11 +84,11 @@ func missing(s string) string {
 	return fmt.Sprintf("%s characters of a line truncated", count(len(s)))
 }
 
-// worthwhile is how much of a line, in bytes, is worth showing without the rest of it.
+// worthwhile is the least number of bytes for which a cut line is worth showing.
 const worthwhile = 200
 
-// frontEnd returns where the first lines end that fit. A line that does not is cut where nothing else would be shown,
-// or where there is room for a good part of it.
+// frontEnd returns the end of the first lines that fit. A line that does not fit is cut if nothing else would be
+// shown, or if there is room for at least worthwhile bytes of it.
 func frontEnd(s string, lines, chars int) int {
 	end := 0
 	for range lines {
@@ -110,7 +110,7 @@ func frontEnd(s string, lines, chars int) int {
 	return end
 }
 
-// backBegin returns where the last lines begin that fit, by the rule of frontEnd.
+// backBegin returns the start of the last lines that fit, by the rule of frontEnd.
 func backBegin(s string, lines, chars int) int {
 	begin := len(s)
 	for range lines {

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// terminal renders a command's output as a screen would have ended up showing it: colours and other escape sequences
-// are gone, and what a carriage return, a backspace or an erase sequence took back is gone with them. Other control
-// characters and bytes that are not UTF-8 appear as \xNN. Output that is mostly such bytes is described instead.
+// terminal renders a command's output as a terminal would finally show it: without colours and other escape
+// sequences, and without what carriage returns, backspaces and erase sequences have removed. Other control
+// characters and invalid UTF-8 appear as \xNN. Output that consists mostly of such bytes is only described.
 func terminal(raw []byte) string {
 	if n := unprintable(raw); n > 32 && n > len(raw)/10 {
 		begin, _ := visible(raw[:min(len(raw), 64)])
@@ -36,7 +36,7 @@ func terminal(raw []byte) string {
 	return strings.TrimRight(string(s.out), "\n")
 }
 
-// screen is the text so far; line is where its last line begins.
+// screen is the text so far; line is the start of its last line.
 type screen struct {
 	out      []byte
 	line     int
@@ -67,7 +67,7 @@ func (s *screen) backspace() {
 	}
 }
 
-// escape obeys the sequence at the beginning of b, whose introducer has n bytes, and returns its length.
+// escape interprets the sequence at the start of b, whose introducer has n bytes, and returns its length.
 func (s *screen) escape(b []byte, n int) int {
 	kind := byte('[')
 	if b[0] == '\x1b' {
@@ -95,13 +95,13 @@ func (s *screen) escape(b []byte, n int) int {
 		return min(len(b), n+1)
 	}
 	if kind < 0x20 || kind > 0x7e {
-		return 1 // no sequence: the escape character alone goes
+		return 1 // not a sequence: drop only the escape character
 	}
 	return n
 }
 
-// stringSequence returns the length of a text that a terminal would swallow: up to BEL or ESC \. One that does not end
-// on its line was none, and nothing of it is swallowed.
+// stringSequence returns the length of a string sequence, which extends to BEL or ESC \ and which a terminal does
+// not show. One that does not end on its line is not a sequence, and has length 0.
 func stringSequence(b []byte) int {
 	for i, c := range b {
 		switch c {
@@ -119,7 +119,7 @@ func stringSequence(b []byte) int {
 	return 0
 }
 
-// unprintable counts the bytes that no text has: NUL and other controls without a use in text, and broken UTF-8.
+// unprintable counts the bytes that do not occur in text: NUL and most other control characters, and invalid UTF-8.
 func unprintable(b []byte) int {
 	total := 0
 	for i := 0; i < len(b); {

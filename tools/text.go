@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// text is a file's bytes, seen as lines counted from 1. A line ends with a line feed, which is not part of it; a last
-// line feed begins no further line. No index of the lines is kept: for a file of only line feeds it would be many
-// times larger than the file.
+// text is a file's content as lines, counted from 1. A line ends with a line feed, which is not part of it; the
+// last line feed does not start another line. There is no index of lines, because for a file of line feeds it would
+// be many times larger than the file.
 type text struct {
 	data []byte
 	n    int
@@ -25,10 +25,10 @@ func newText(data []byte) text {
 	return t
 }
 
-// lines is how many lines there are.
+// lines returns the number of lines.
 func (t text) lines() int { return t.n }
 
-// from yields the lines from line n on, with their numbers and without their line feeds.
+// from yields the lines from line n on, with their numbers and without line feeds.
 func (t text) from(n int) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		for rest := t.data[t.offset(n):]; len(rest) > 0; n++ {
@@ -41,7 +41,7 @@ func (t text) from(n int) iter.Seq2[int, []byte] {
 	}
 }
 
-// offset returns where line n begins; the end of the text for a line after the last.
+// offset returns the start of line n, or the end of the text if there is no such line.
 func (t text) offset(n int) int {
 	at := 0
 	for range n - 1 {
@@ -54,7 +54,8 @@ func (t text) offset(n int) int {
 	return at
 }
 
-// lineAt returns the number of the line that holds the byte at that offset; the last line for the end of the text.
+// lineAt returns the number of the line that contains the byte at the offset; the last line for the end of the
+// text.
 func (t text) lineAt(offset int) int {
 	return max(1, min(t.n, bytes.Count(t.data[:offset], []byte("\n"))+1))
 }
@@ -68,27 +69,27 @@ func crlf(data []byte) bool {
 	return n > 0 && n == bytes.Count(data, []byte("\n"))
 }
 
-// toCRLF gives every line break the form CR LF.
+// toCRLF converts every line break to CRLF.
 func toCRLF(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")
 }
 
-// binary reports whether a file's beginning is not text: it has a NUL byte in the first 8 KiB, as the sandbox's search
-// decides it too.
+// binary reports whether a file is binary: its first 8 KiB contain a NUL byte, which is also the rule of the
+// sandbox's search.
 func binary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), 8<<10)], 0) >= 0
 }
 
-// byteOrderMark is what some editors put before UTF-8.
+// byteOrderMark is written before UTF-8 by some editors.
 const byteOrderMark = "\uFEFF"
 
-// visible returns text that is safe to show: bytes that are not UTF-8 and control characters, other than the tab,
-// appear as \xNN, a carriage return as \r. The second result reports whether anything had to be replaced.
+// visible returns text that is safe to show: invalid UTF-8 and control characters other than tabs appear as \xNN, a
+// carriage return as \r. The second result reports whether anything was replaced.
 func visible(b []byte) (string, bool) {
 	clean := 0
 	for clean < len(b) {
 		if c := b[clean]; c >= ' ' && c < 0x7f {
-			clean++ // nearly everything, so it is worth a branch of its own
+			clean++ // the common case, so it has its own branch
 			continue
 		}
 		r, n := utf8.DecodeRune(b[clean:])
@@ -119,15 +120,16 @@ func visible(b []byte) (string, bool) {
 	return out.String(), true
 }
 
-// unshowable reports whether a decoded rune is broken UTF-8, or a control character (C0, DEL, C1) other than the tab.
+// unshowable reports whether a decoded rune is invalid UTF-8, or a control character (C0, DEL, C1) other than a
+// tab.
 func unshowable(r rune, size int) bool {
 	return r == utf8.RuneError && size <= 1 || r < 0x20 && r != '\t' || r >= 0x7f && r <= 0x9f
 }
 
-// maxLine is how much of one line is shown, in bytes.
+// maxLine is how many bytes of one line are shown.
 const maxLine = 2_000
 
-// shorten cuts a line at a rune and says how much is missing.
+// shorten cuts a line between two characters and says how much is missing.
 func shorten(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -136,7 +138,7 @@ func shorten(s string, most int) string {
 	return fmt.Sprintf("%s… [%s more characters on this line]", kept, count(len(s)-len(kept)))
 }
 
-// wholeRunes drops a rune that was cut at the end.
+// wholeRunes removes an incomplete character at the end.
 func wholeRunes(s string) string {
 	for i := 1; i <= utf8.UTFMax && i <= len(s); i++ {
 		if c := s[len(s)-i]; utf8.RuneStart(c) {
@@ -149,7 +151,7 @@ func wholeRunes(s string) string {
 	return s
 }
 
-// quote shows a value of a model within a sentence: on one line, escaped, and not too long.
+// quote formats a model's value for a sentence: on one line, escaped and shortened.
 func quote(s string) string {
 	const most = 200
 	if len(s) <= most {
@@ -158,7 +160,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q… (%s characters)", wholeRunes(s[:most]), count(len(s)))
 }
 
-// name shows a path: as it is where that is harmless, else escaped and in quotes.
+// name formats a path: as it is if that is safe, otherwise escaped and quoted.
 func name(path string) string {
 	if len(path) > 1_000 {
 		return quote(path)
@@ -170,7 +172,7 @@ func name(path string) string {
 	return path
 }
 
-// count renders a number with separators: 1,234,567.
+// count formats a number with thousands separators: 1,234,567.
 func count[N int | int64](n N) string {
 	s := fmt.Sprintf("%d", n)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -179,7 +181,7 @@ func count[N int | int64](n N) string {
 	return s
 }
 
-// plural is "1 line", "2 lines".
+// plural returns "1 line", "2 lines".
 func plural[N int | int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -190,7 +192,7 @@ func plural[N int | int64](n N, noun string) string {
 	return count(n) + " " + noun + "s"
 }
 
-// clipEnd is the last guard on the size of an output.
+// clipEnd enforces a limit on the size of an output.
 func clipEnd(s string, most int) string {
 	if len(s) <= most {
 		return s

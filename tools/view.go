@@ -12,7 +12,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// condenseAbove is how many lines of Python are shown in full before a view leaves function bodies out.
+// condenseAbove is the number of Python lines above which a view leaves out function bodies.
 const condenseAbove = 110
 
 // view shows a file or a directory.
@@ -93,7 +93,7 @@ func viewRange(f file, first, last int, p *params) (string, error) {
 	return render(heading, f, part, nil), nil
 }
 
-// viewCondensed shows Python source without its function bodies, and everything where the source cannot be parsed.
+// viewCondensed shows Python source without function bodies; if the source cannot be parsed, it shows everything.
 func viewCondensed(f file, p *params) string {
 	if f.cut() {
 		return viewWhole(f)
@@ -111,7 +111,7 @@ func viewCondensed(f file, p *params) string {
 	return render(heading, f, span{1, f.lines()}, folds)
 }
 
-// render numbers lines below a heading, until the limit is reached.
+// render shows numbered lines below a heading, up to the limit.
 func render(heading string, f file, lines span, folds []span) string {
 	var b strings.Builder
 	b.WriteString(heading + "\n")
@@ -119,7 +119,7 @@ func render(heading string, f file, lines span, folds []span) string {
 	most := b.Len() + maxChars
 	b.Grow(min(maxChars, len(f.data)+8*f.lines()))
 	shortened, complete := false, lines.last == f.lines() && !f.cut()
-	hidden := 0 // the last line that the latest fold hides
+	hidden := 0 // the last line of the current fold
 	for n, line := range f.from(lines.first) {
 		if n > lines.last {
 			break
@@ -152,7 +152,7 @@ func render(heading string, f file, lines span, folds []span) string {
 	return out
 }
 
-// writeNumbered is Fprintf of "%6d\t%s\n", which is most of what a view costs.
+// writeNumbered is a fast version of Fprintf with "%6d\t%s\n", which takes most of a view's time.
 func writeNumbered(b *strings.Builder, n int, text string) {
 	var digits [20]byte
 	d := strconv.AppendInt(digits[:0], int64(n), 10)
@@ -174,11 +174,11 @@ func indentOf(line []byte) string {
 	return ""
 }
 
-// mostEntries is how many entries of a directory are looked at.
+// mostEntries is how many entries of a directory are considered.
 const mostEntries = 2_000
 
-// viewDirectory lists two levels, and one where two are too many: the siblings of a huge directory are worth more than
-// its contents.
+// viewDirectory lists two levels, or only one if two have too many entries, so that the content of a huge
+// subdirectory does not crowd out the names beside it.
 func viewDirectory(ctx context.Context, sb Sandbox, dir string, pythonOnly bool) (string, error) {
 	what := "Files and directories"
 	if pythonOnly {
@@ -201,7 +201,7 @@ func viewDirectory(ctx context.Context, sb Sandbox, dir string, pythonOnly bool)
 	return strings.TrimSuffix(out, "\n"), nil
 }
 
-// listing returns a directory's entries, one per line, and how many at least are left out.
+// listing returns a directory's entries, one per line, and a lower bound of how many are left out.
 func listing(
 	ctx context.Context, sb Sandbox, dir string, depth int, pythonOnly bool,
 ) (text string, left int, err error) {
