@@ -11,100 +11,102 @@ import (
 	"deepswe/tools"
 )
 
-// Issue is all that the agent knows of a task.
+// Issue is everything that the agent may know about a task.
 type Issue struct {
 	ID        string
 	Statement string
 	// Folder is the agent's working directory, relative to the repository's root; empty for the root itself.
 	Folder string
-	// Rules are the project's own words about how to work on it; empty where there are none.
+	// Rules are the project's own instructions for agents; empty if there are none.
 	Rules string
 }
 
-// Tools are what the model works with: a tools.Set, made for this rollout alone.
+// Tools are the tools that the model uses: a tools.Set made for this rollout.
 type Tools interface {
 	Specs() []tools.Spec
-	// Run runs one call. An error means that the sandbox failed.
+	// Run runs one call. An error means that the sandbox failed or ctx ended; a call that fails is a Result.
 	Run(ctx context.Context, sb tools.Sandbox, c tools.Call) (tools.Result, error)
 }
 
-// Recorder receives the events of a trajectory as they happen: a trajectory.Writer.
+// Recorder stores the events of a trajectory as they happen; trajectory.Writer implements it.
 type Recorder interface {
 	Append(e trajectory.Event) error
 }
 
-// Settings are what the rollouts of a run have in common. Model and Prompt are required.
+// Settings are shared by the rollouts of a run. Model and Prompt are required.
 type Settings struct {
 	Model Model
-	// ModelName is recorded, and chooses the format where Format is nil.
+	// ModelName is recorded, and selects the format if Format is nil.
 	ModelName string
-	// Prompt returns the messages that open the conversation about an issue, worded for the format. The repository is at
-	// dir in the sandbox.
+	// Prompt returns the first messages of the conversation, written for the format. dir is the repository's path
+	// in the sandbox.
 	Prompt func(f Format, issue Issue, dir string) ([]Message, error)
-	// Wrap, when not empty, is a tag around every observation that is sent as a user's message: "tool_response" keeps a
-	// Qwen3 template from taking it for a new question, and earlier thoughts out of the prompt.
+	// Wrap, if not empty, is a tag around each observation that is sent as a user message. With "tool_response", a
+	// Qwen3 template does not mistake observations for new questions, which would remove earlier thoughts from the
+	// prompt.
 	Wrap string
-	// Format is how the model writes its calls. When it is nil, ModelName decides, and a server that accepts no native
-	// calls switches the rollout to XML before its first step.
+	// Format is how the model writes calls. If it is nil, ModelName selects it, and if the server does not support
+	// native calls, the rollout switches to XML before its first step.
 	Format   Format
 	Limits   Limits
 	Sampling Sampling
-	// Cost returns what usage costs; nil where that is not known.
+	// Cost returns the cost of a usage; nil if it is unknown.
 	Cost func(Usage) float64
-	// Review, when not nil, is asked before a call runs, except for those that a resumed rollout runs again. Where it
-	// returns a text, the call is not run, and the model is told the text in its place.
+	// Review, if not nil, is asked before each call runs, except for calls that a resumed rollout repeats. If it
+	// returns a text, the call is not run, and the model gets the text instead of a result.
 	Review func(ctx context.Context, c tools.Call) (instead string, err error)
-	// Compact chooses by the format what happens when the context is nearly full; nothing does where it is nil.
+	// Compact selects by format what happens when the context is nearly full; nil means nothing.
 	Compact func(f Format) Compaction
-	// Tokens requests the token ids and logprobs of every reply.
+	// Tokens requests token IDs and logprobs with every reply.
 	Tokens bool
-	// OnEvent, when not nil, is called with what happens, on Run's goroutine; with Stream also with the model's text as it
-	// arrives.
+	// OnEvent, if not nil, is called on Run's goroutine with every event. With Stream, that includes the model's
+	// text as it arrives.
 	OnEvent func(Event)
 	Stream  bool
-	// Log gets warnings; nil discards them.
+	// Log receives warnings; nil discards them.
 	Log *slog.Logger
 }
 
-// Agent is one rollout, ready to run. Tools are required.
+// Agent is one rollout, ready to run. Tools is required.
 type Agent struct {
 	Settings
 	Tools Tools
-	// Native, when not nil, are used in place of Tools in the format of native calls.
+	// Native, if not nil, replaces Tools if the format is that of native calls.
 	Native Tools
-	// Header begins the trajectory. Run adds the model, the format, the tools, the issue's id, and to Extra the settings
-	// of the rollout.
+	// Header is the start of the trajectory's header. Run adds the model, the format, the tools and the issue's ID
+	// and, to Extra, the settings of the rollout.
 	Header trajectory.Header
-	// Record, when not nil, gets every event before it is acted upon. A failure to record ends the rollout.
+	// Record, if not nil, stores every event before the rollout acts on it. A failure to record ends the rollout.
 	Record Recorder
-	// Past holds the events of a killed rollout that this one resumes in a fresh sandbox: the recorded calls run again,
-	// the recorded conversation stays. Record, when set, already holds them.
+	// Past contains the events of a killed rollout, which this one resumes in a fresh sandbox: it runs the recorded
+	// calls again and keeps the recorded conversation. Record, if not nil, already contains them.
 	Past []trajectory.Event
-	// Reopen takes back the end of a Past that has one, unless that was a submission: the limits begin anew after it.
-	// Further, when not empty, is a user's instruction that follows Past, a submission included.
+	// Reopen continues a Past that has ended, unless it ended with a submission; the limits start again from there.
+	// Further, if not empty, is a user's instruction that follows Past, even after a submission.
 	Reopen  bool
 	Further string
-	// Clock is time.Now when nil.
+	// Clock is time.Now if nil.
 	Clock func() time.Time
 }
 
-// Limits bound a rollout. A zero field takes its default; a negative one lifts the limit where that makes sense.
+// Limits bound a rollout. A zero field means its default; a negative one disables the limit where that is possible.
 type Limits struct {
-	// Steps is the maximum number of replies: 100 by default.
+	// Steps is the maximum number of replies; 100 by default.
 	Steps int
-	// Wall is the maximum duration; unlimited by default. A resumed rollout gets all of it again.
+	// Wall is the maximum duration; unlimited by default. A resumed rollout may take all of it again.
 	Wall time.Duration
-	// Context is how many tokens prompt and reply may take together; 0 is unknown: the server reports when it is full.
+	// Context is the maximum number of tokens of prompt and reply together. 0 means unknown: the server reports
+	// when it is full.
 	Context int
 	// ReplyTokens is the maximum number of tokens of one reply; 0 leaves it to the server, within the context.
 	ReplyTokens int
-	// Cost is how much the replies may cost together, as [Settings.Cost] counts it; unlimited by default. The reply that
-	// exceeds it is the last one. It counts everything, also what came before a rollout was reopened.
+	// Cost is the maximum cost of all replies, according to [Settings.Cost]; unlimited by default. The reply that
+	// exceeds it is the last one. It includes what a rollout cost before it was reopened.
 	Cost float64
-	// FormatErrors is how many consecutive replies may hold no well-formed call: 5 by default.
+	// FormatErrors is the maximum number of consecutive replies without a well-formed call; 5 by default.
 	FormatErrors int
-	// Repeats is how often the same calls with the same results may follow each other: 5 by default. The model is warned
-	// two rounds before.
+	// Repeats is how often in a row the same calls may have the same results; 5 by default. The model is warned two
+	// repetitions earlier.
 	Repeats int
 }
 
@@ -113,29 +115,29 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// reached reports whether n has reached the limit; a limit of 0 is none.
+// reached reports whether n has reached the limit; a limit of 0 or less is never reached.
 func reached(n, limit int) bool { return limit > 0 && n >= limit }
 
-// Outcome is how a rollout ended. It holds no patch: the caller computes the patch from the sandbox, however the
-// rollout ended, and never takes it from what the model wrote.
+// Outcome is how a rollout ended. It contains no patch: the caller computes the patch from the sandbox, however the
+// rollout ended, and never takes it from the model's text.
 type Outcome struct {
 	StopReason StopReason
-	// Err is the failure behind ModelError and SandboxError, and nil for every other reason.
+	// Err is the failure behind ModelError or SandboxError; nil for every other reason.
 	Err error
-	// Answer is what the model said about its work when it submitted.
+	// Answer is the model's summary of its work when it submitted.
 	Answer string
-	// Format is the action format that was used in the end.
+	// Format is the name of the action format that was used last.
 	Format string
-	// Steps counts the model's replies. FormatErrors counts those among them from which nothing could be run.
+	// Steps counts the model's replies; FormatErrors counts those among them of which nothing could be run.
 	Steps        int
 	FormatErrors int
-	// Usage sums the usage of all replies: Prompt counts a token once for each reply that read it.
+	// Usage is the sum over all replies: a token in the prompt of several replies is counted for each of them.
 	Usage Usage
-	// Events is the trajectory: trajectory.Record restores the conversation, trajectory.NewDocument makes the ATIF
-	// document.
+	// Events is the trajectory. trajectory.Record restores the conversation from it, trajectory.NewDocument creates
+	// the ATIF document.
 	Events []trajectory.Event
-	// ModelTime and ToolTime are how long the model and the tools took; Elapsed is the whole duration. In a resumed
-	// rollout ModelTime includes the recorded replies.
+	// ModelTime and ToolTime are the time spent on replies and on calls; Elapsed is the whole duration. For a
+	// resumed rollout, ModelTime includes the recorded replies.
 	ModelTime time.Duration
 	ToolTime  time.Duration
 	Elapsed   time.Duration
@@ -144,10 +146,10 @@ type Outcome struct {
 // errWall is the cause of a context that Limits.Wall ended.
 var errWall = errors.New("the rollout's time is up")
 
-// Run runs the rollout until the model submits or a limit is reached. It always returns an Outcome with a stop reason
-// and the trajectory up to there, which is empty where not even the prompt could be written. A failing model, a full
-// context and a cancelled ctx are outcomes. The error is non-nil only for infrastructure failures (SandboxError): such
-// a rollout says nothing about the model and must be repeated.
+// Run runs the rollout until the model submits or a limit is reached. It always returns an Outcome with a stop
+// reason and the trajectory so far, which is empty if the prompt could not be created. A failing model, a full
+// context and a cancelled ctx are outcomes, not errors. The error is non-nil only for infrastructure failures
+// (SandboxError); such a rollout says nothing about the model and has to be repeated.
 func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, issue Issue) (Outcome, error) {
 	r := newRollout(a, sb, issue)
 	if a.Limits.Wall > 0 {
@@ -159,7 +161,7 @@ func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, issue Issue) (Outcome
 	return r.finish(stop, err)
 }
 
-// finish records the end and completes the outcome.
+// finish records the end of the rollout and completes the outcome.
 func (r *rollout) finish(stop StopReason, err error) (Outcome, error) {
 	r.out.StopReason, r.out.Err = stop, err
 	r.out.Elapsed = r.now().Sub(r.started)
@@ -167,7 +169,7 @@ func (r *rollout) finish(stop StopReason, err error) (Outcome, error) {
 	if err != nil {
 		failure = err.Error()
 	}
-	if r.format != nil { // else not even the first message was written, and there is nothing to record
+	if r.format != nil { // otherwise there is not even a first message to record
 		r.out.Format = r.format.Name()
 		recordErr := r.record(trajectory.StopEvent(trajectory.Stop{
 			Reason: stop, Answer: r.out.Answer, Error: failure, Elapsed: r.out.Elapsed,
@@ -183,44 +185,46 @@ func (r *rollout) finish(stop StopReason, err error) (Outcome, error) {
 	return r.out, nil
 }
 
-// EventKind says what happened in an [Event].
+// EventKind is the kind of an [Event].
 type EventKind string
 
 // The kinds of events, in the order of a step.
 const (
 	// EventStart: the rollout begins; Text is the action format.
 	EventStart EventKind = "start"
-	// EventStep: the model is asked.
+	// EventStep: the model is being asked for a reply.
 	EventStep EventKind = "step"
-	// EventText: a piece of the reply arrived in Text. Only with [Settings.Stream].
+	// EventText: a piece of the reply has arrived, in Text. Only with [Settings.Stream].
 	EventText EventKind = "text"
-	// EventReply: the whole reply is there, in Text; Usage and Elapsed are its own.
+	// EventReply: the reply is complete, in Text, with its own Usage and Elapsed.
 	EventReply EventKind = "reply"
-	// EventProblem: nothing can be run from the reply, or not this call of it; Text is the message to the model.
+	// EventProblem: nothing of the reply, or not this Call, can be run; Text is the message to the model.
 	EventProblem EventKind = "problem"
 	// EventCall: Call is about to run.
 	EventCall EventKind = "call"
 	// EventResult: Call has run, with Result.
 	EventResult EventKind = "result"
-	// EventResumed: what Past holds has been gone through again, and the rollout goes on.
+	// EventResumed: Past has been replayed, and the rollout continues.
 	EventResumed EventKind = "resumed"
-	// EventDifference: while resuming, Result of Call differs from the recorded output in Text.
+	// EventDifference: while replaying Past, the Result of Call differs from the recorded output in Text.
 	EventDifference EventKind = "difference"
-	// EventNotice: the model is warned that it repeats itself or runs out of context; Text is the warning.
+	// EventNotice: the model is warned that it repeats itself or that the context is nearly full; Text is the
+	// warning.
 	EventNotice EventKind = "notice"
-	// EventCompaction: the conversation was made shorter, as Text says.
+	// EventCompaction: the conversation was shortened, as Text says.
 	EventCompaction EventKind = "compaction"
-	// EventFallback: the server accepts no tool calls, and the rollout continues in the format Text.
+	// EventFallback: the server does not support tool calls, and the rollout continues in the format Text.
 	EventFallback EventKind = "fallback"
 	// EventStop: the rollout ended for the reason StopReason; Text is the error behind it, if any.
 	EventStop EventKind = "stop"
 )
 
-// Event reports the progress of a rollout. Besides Kind, Time and Step only the fields that the kind names are set.
+// Event reports the progress of a rollout. Besides Kind, Time and Step, only the fields that the kind mentions are
+// set.
 type Event struct {
 	Kind EventKind
 	Time time.Time
-	// Step counts replies from 1; 0 before the first.
+	// Step counts replies from 1; it is 0 before the first.
 	Step       int
 	Text       string
 	Call       *tools.Call
@@ -228,6 +232,6 @@ type Event struct {
 	Usage      *Usage
 	Elapsed    time.Duration
 	StopReason StopReason
-	// Replayed is set on events of recorded turns that are gone through again.
+	// Replayed is set on events of recorded turns that are being replayed.
 	Replayed bool
 }

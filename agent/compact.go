@@ -9,36 +9,36 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// Compaction is what a rollout does when its conversation no longer fits into the model's context. Whatever it does is
-// recorded, so that a resumed rollout sends the same; the log and the trajectory keep every message as it was.
+// Compaction is what a rollout does when its conversation no longer fits into the model's context. It is recorded,
+// so that a resumed rollout sends the same prompts; the log and the trajectory keep every message in full.
 type Compaction string
 
-// The strategies. A model that was trained without one, as DeepSWE was, never sees one: NoCompaction is the default.
+// The strategies. NoCompaction is the default, because a model like DeepSWE was trained without one.
 const (
 	NoCompaction Compaction = "none"
-	// Elide replaces old observations by a line that says so, the oldest first.
+	// Elide replaces the oldest observations by a short note.
 	Elide Compaction = "elide"
-	// Summarize elides, and where that is not enough lets the model replace all but the last turns by a summary.
+	// Summarize elides and, if that is not enough, lets the model replace all but the last turns by a summary.
 	Summarize Compaction = "summary"
 )
 
-// Compactions are the names of all strategies.
+// Compactions returns the names of all strategies.
 func Compactions() []Compaction { return []Compaction{NoCompaction, Elide, Summarize} }
 
 const (
-	// compactAt is the share of the usable context, in percent, that begins a compaction, elideTo the share that is left
-	// after it: far enough below that the prompts of many steps begin alike, as servers that cache them need.
+	// compactAt is the percentage of the usable context at which compaction starts, elideTo the percentage to
+	// reduce it to. The gap lets the prompts of many steps share a prefix, which servers can cache.
 	compactAt = 80
 	elideTo   = 50
-	// summarizeAbove is the share that eliding must reach, or the summary follows.
+	// summarizeAbove is the percentage above which eliding was not enough and a summary follows.
 	summarizeAbove = 65
-	// keptTurns are the last turns that stay as they are.
+	// keptTurns is how many of the last turns stay unchanged.
 	keptTurns = 4
-	// smallestElided is the least of an observation, in bytes, that is worth eliding.
+	// smallestElided is the smallest observation that is worth eliding, in bytes.
 	smallestElided = 400
 )
 
-// elided stands for an old observation.
+// elided replaces an old observation.
 const elided = "[Output elided to save context: %d characters. Run the call again if you need it.]"
 
 // adviceSummarize asks the model for a summary.
@@ -51,11 +51,11 @@ const adviceSummarize = `The context is nearly full. ` +
 // summaryFrame introduces a summary.
 const summaryFrame = "The earlier steps of this session were replaced by this summary, which you wrote:\n\n"
 
-// compacting reports whether the rollout makes room when it needs some.
+// compacting reports whether the rollout compacts its conversation at all.
 func (r *rollout) compacting() bool { return r.compaction == Elide || r.compaction == Summarize }
 
-// compact makes room in the conversation where it needs some, or in any case where the server has said that it is too
-// long. It reports whether anything changed; an error is that of the record.
+// compact compacts the conversation if the context is nearly full or if needed is set, because the server has
+// rejected the prompt as too long. It reports whether anything changed. An error means that recording failed.
 func (r *rollout) compact(ctx context.Context, needed bool) (changed bool, err error) {
 	if !r.compacting() || !needed && !r.budget.above(compactAt) {
 		return false, nil
@@ -83,7 +83,7 @@ func (r *rollout) compact(ctx context.Context, needed bool) (changed bool, err e
 	return changed, nil
 }
 
-// planElision chooses observations to elide, the oldest first, until enough room is made.
+// planElision selects observations to elide, oldest first, until there is enough room.
 func (r *rollout) planElision(needed bool) trajectory.Compaction {
 	c := trajectory.Compaction{Strategy: string(Elide)}
 	size := sizeOf(r.messages)
@@ -103,7 +103,7 @@ func (r *rollout) planElision(needed bool) trajectory.Compaction {
 	return c
 }
 
-// openingLength is how many messages come before the first reply.
+// openingLength returns how many messages come before the first reply.
 func (r *rollout) openingLength() int {
 	i := slices.IndexFunc(r.messages, func(m Message) bool { return m.Role == RoleAssistant })
 	if i < 0 {
@@ -112,7 +112,7 @@ func (r *rollout) openingLength() int {
 	return i
 }
 
-// turnStart is the index of the reply that begins the nth turn from the end.
+// turnStart returns the index of the reply that starts the nth turn from the end.
 func (r *rollout) turnStart(n int) int {
 	for i, m := range slices.Backward(r.messages) {
 		if m.Role == RoleAssistant {
@@ -141,7 +141,7 @@ func (r *rollout) summarize(ctx context.Context) (trajectory.Compaction, bool) {
 		text = after
 	}
 	if text = strings.TrimSpace(text); err != nil || text == "" {
-		r.log.Info("the model gave no summary", "error", err)
+		r.log.Info("the model did not write a summary", "error", err)
 		return c, false
 	}
 	r.out.Usage.Add(reply.Usage)
@@ -150,7 +150,7 @@ func (r *rollout) summarize(ctx context.Context) (trajectory.Compaction, bool) {
 	return c, true
 }
 
-// compacted records a compaction, and applies it.
+// compacted records a compaction and applies it.
 func (r *rollout) compacted(c trajectory.Compaction) error {
 	if err := r.record(trajectory.CompactionEvent(c)); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (r *rollout) compacted(c trajectory.Compaction) error {
 	return r.applyCompaction(c)
 }
 
-// applyCompaction changes the conversation as a compaction says, which may be one of a log.
+// applyCompaction changes the conversation as c says. c may come from a log and is checked.
 func (r *rollout) applyCompaction(c trajectory.Compaction) error {
 	before := sizeOf(r.messages)
 	messages := slices.Clone(r.messages)
@@ -179,7 +179,7 @@ func (r *rollout) applyCompaction(c trajectory.Compaction) error {
 	return nil
 }
 
-// sizeOf is the size of messages, in bytes.
+// sizeOf returns the size of messages in bytes.
 func sizeOf(messages []Message) int {
 	var b budget
 	b.add(messages...)

@@ -10,45 +10,44 @@ import (
 	"deepswe/tools"
 )
 
-// Format is how a model writes its calls. [XML] and [Native] are the two there are. A Format holds no state and is safe
-// for concurrent use.
+// Format is how a model writes its calls: [XML] or [Native]. A Format has no state and is safe for concurrent use.
 type Format interface {
-	// Name is the word of --format and of a trajectory's header: xml or tools.
+	// Name returns the value of --format and of a trajectory's header: xml or tools.
 	Name() string
-	// Offer returns the tools that a request carries natively.
+	// Offer returns the tools to be sent natively with a request.
 	Offer(specs []tools.Spec) []tools.Spec
-	// Parse reads a reply. It never fails and never panics, whatever the reply holds.
+	// Parse parses a reply. It never fails or panics, whatever the reply contains.
 	Parse(r Reply) Reading
 }
 
-// Reading is a parsed reply: the calls to run, or what to tell the model about a reply without any.
+// Reading is a parsed reply: the calls to run or, if there are none, what to tell the model.
 type Reading struct {
-	// Actions are in the order of the reply. A reply with native calls has one Action for each of them, because servers
-	// refuse a conversation in which a call has no answer.
+	// Actions are in the order of the reply. There is one for every native call, because servers reject a
+	// conversation in which a call has no answer.
 	Actions []Action
-	// Problem and Advice are set where no action can be run. Advice is for the model.
+	// Problem and Advice are set if there are no actions. Advice is sent to the model.
 	Problem Problem
 	Advice  string
 	// Note is shown to the model after the results.
 	Note string
 }
 
-// Action is one call of a reply, or the reason why it is not run.
+// Action is a call of a reply, with the reason if it is not run.
 type Action struct {
-	// Call has an ID that is unique in its reply and never empty, even where the server's was.
+	// Call has an ID that is unique in its reply and never empty, even if the server's was.
 	Call tools.Call
-	// Problem and Refusal are empty for a call that runs. Refusal is shown to the model in place of a result.
+	// Problem and Refusal are empty for a call that is run. Refusal is shown to the model instead of a result.
 	Problem Problem
 	Refusal string
 }
 
 func (a Action) runs() bool { return a.Problem == "" }
 
-// Problem is a word for what was wrong with a reply, for records and statistics.
+// Problem says what was wrong with a reply, for records and statistics.
 type Problem string
 
-// The problems of a reply. Each counts as a format error unless another call of the same reply was run; only those of
-// replies without a single well-formed call bring the rollout closer to its end.
+// The problems of a reply. Each counts as a format error unless another call of the same reply was run, but only
+// replies without any well-formed call count towards Limits.FormatErrors.
 const (
 	ProblemEmpty     Problem = "empty"
 	ProblemNoCall    Problem = "no_call"
@@ -63,7 +62,7 @@ const (
 	ProblemTooEarly  Problem = "finish_after_failure"
 )
 
-// wellFormed reports whether an action is a call that could be read, whether or not it was run.
+// wellFormed reports whether the call could be parsed, whether or not it was run.
 func (a Action) wellFormed() bool {
 	switch a.Problem {
 	case "", ProblemUnknown, ProblemTooMany, ProblemTooLate, ProblemTooEarly:
@@ -72,10 +71,10 @@ func (a Action) wellFormed() bool {
 	return false
 }
 
-// problem returns the reading of a reply from which nothing can be run.
+// problem returns the reading of a reply of which nothing can be run.
 func problem(p Problem, advice string) Reading { return Reading{Problem: p, Advice: advice} }
 
-// FormatNamed returns the format with that name, and false for an unknown name.
+// FormatNamed returns the format with the given name; ok is false for an unknown name.
 func FormatNamed(name string) (Format, bool) {
 	switch name {
 	case trajectory.FormatXML:
@@ -86,19 +85,19 @@ func FormatNamed(name string) (Format, bool) {
 	return nil, false
 }
 
-// xmlModels matches models that learned to call tools through XML in their text. Everything else gets native calls, and
-// falls back to XML where the server accepts none:
+// xmlModels matches models that learned to call tools as XML in their text. All others get native calls, with a
+// fallback to XML if the server does not support those:
 //
-//	DeepSWE-Preview, R2E-Gym agents       XML    trained in this very format
+//	DeepSWE-Preview, R2E-Gym agents       XML    trained in exactly this format
 //	Qwen3-32B and its dense and MoE kin   XML    the base of DeepSWE: RL starts from it in this format
 //	OpenHands-LM, SWE-Gym                 XML    trained on the same notation
-//	Qwen3-Coder, Qwen3-Next, Qwen3.5 on   tools  their template has an XML of its own, which the server parses
+//	Qwen3-Coder, Qwen3-Next, Qwen3.5 on   tools  their template has another XML, which the server parses
 //	gpt, o3, claude, gemini, grok, …      tools  hosted: trained in the endpoint's own format
 //	any other name                        tools  falls back to XML after the server's first refusal
 var xmlModels = regexp.MustCompile(`(?i)deepswe|r2e-?gym|openhands-lm|swe-?gym|qwen-?3(:latest|` +
 	`[-_:/]?\d+(\.\d+)?b([^a-z]|$)|$)`)
 
-// FormatFor returns the format that a model is most likely to know, judged by its name.
+// FormatFor returns the format that a model is most likely to know, judging by its name.
 func FormatFor(model string) Format {
 	if xmlModels.MatchString(model) {
 		return XML{}
@@ -106,8 +105,7 @@ func FormatFor(model string) Format {
 	return Native{}
 }
 
-// read parses a reply, takes the names that other agents give to the tools for ours, and refuses calls of tools that do
-// not exist.
+// read parses a reply, replaces other agents' names for our tools, and refuses calls of tools that do not exist.
 func read(f Format, specs []tools.Spec, reply Reply) Reading {
 	reading := f.Parse(reply)
 	for i := range reading.Actions {
@@ -120,8 +118,9 @@ func read(f Format, specs []tools.Spec, reply Reply) Reading {
 	return reading
 }
 
-// answer returns the messages that answer a reply, given one body for each action or one for a problem. Native calls
-// are answered one by one and in order; everything else in one user message, within the tag where there is one.
+// answer returns the messages that answer a reply, given a body for each action, or one body for a problem. Native
+// calls are answered one by one, in order; otherwise there is one user message, wrapped in the tag unless that is
+// empty.
 func answer(reply Message, bodies []string, tag string) []Message {
 	if len(reply.ToolCalls) == 0 || len(bodies) != len(reply.ToolCalls) {
 		content := strings.Join(bodies, "\n\n")

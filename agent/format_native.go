@@ -12,14 +12,14 @@ import (
 	"deepswe/tools"
 )
 
-// Native is the format of tool calls that the server parses. A reply may hold several; they run in order, up to
-// [MaxCalls].
+// Native is the format of tool calls that the server parses. A reply may contain several, of which the first
+// [MaxCalls] are run in order.
 type Native struct{}
 
-// MaxCalls is how many native calls of one reply are run. The rest are answered, and not run.
+// MaxCalls is how many native calls of one reply are run. The rest are answered but not run.
 const MaxCalls = 8
 
-// finishLength is the server's word for a reply that was cut at its token limit.
+// finishLength is the finish reason of a reply that was cut at its token limit.
 const finishLength = "length"
 
 // Name returns "tools".
@@ -28,8 +28,8 @@ func (Native) Name() string { return trajectory.FormatTools }
 // Offer returns all tools.
 func (Native) Offer(specs []tools.Spec) []tools.Spec { return specs }
 
-// Parse reads the calls of a reply. An XML call in the text counts where there is no other: servers that accept tools
-// without a parser for the model leave it there.
+// Parse reads the calls of a reply. If it has none, an XML call in the text counts, because a server without a tool
+// parser for the model leaves it there.
 func (Native) Parse(r Reply) Reading {
 	calls := r.Message.ToolCalls
 	if len(calls) == 0 {
@@ -61,7 +61,7 @@ func (Native) Parse(r Reply) Reading {
 	return reading
 }
 
-// uniqueID returns the server's id, or one of ours where that is empty or already used.
+// uniqueID returns the server's ID, or a new one if that is empty or already used.
 func uniqueID(used map[string]bool, id string, i int) string {
 	for n := i + 1; id == "" || used[id]; n++ {
 		id = fmt.Sprintf("call_%d", n)
@@ -70,9 +70,9 @@ func uniqueID(used map[string]bool, id string, i int) string {
 	return id
 }
 
-// parseArguments returns the members of a JSON object as text: a string's value, any other value in its JSON form. A
-// null is left out, because models write it for a parameter that they do not give; an empty text is how some servers
-// write a call without parameters. The second result describes what is wrong.
+// parseArguments returns the members of a JSON object as text: a string's value, or any other value in JSON form.
+// It omits nulls, because models write them for parameters that they leave out, and accepts an empty text, which
+// some servers send for a call without parameters. wrong describes an error in the JSON.
 func parseArguments(text string) (args map[string]string, wrong string) {
 	if blank(text) {
 		return map[string]string{}, ""
@@ -106,7 +106,7 @@ func argument(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// explainJSON describes where a JSON text is broken.
+// explainJSON describes where a JSON text is invalid.
 func explainJSON(text string, err error) string {
 	if wrongType, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf("expected a JSON object, got a JSON %s", wrongType.Value)
@@ -120,7 +120,7 @@ func explainJSON(text string, err error) string {
 	return err.Error()
 }
 
-// position describes the place of the byte at the offset (counted from 1), and what is there.
+// position describes the place of a byte, whose offset counts from 1, and what is there.
 func position(text string, offset int64) string {
 	at := int(min(max(offset, 0), int64(len(text))))
 	line := strings.Count(text[:at], "\n") + 1

@@ -8,27 +8,27 @@ import (
 	"deepswe/tools"
 )
 
-// XML is the format of DeepSWE and of Qwen3: one call a reply, written in the text as
+// XML is the format of DeepSWE and Qwen3: one call per reply, written in the text as
 //
 //	<function=NAME>
 //	<parameter=KEY>VALUE</parameter>
 //	</function>
 //
-// A value keeps every byte, with one exception, the frame: a value that begins with a line break is in the block form
-// that the prompt shows for values of several lines, where the first line break and the last one (with the closing
-// tag's own indentation) belong to the tags. That is how the renderers and parsers of this notation read it
-// (Qwen3-Coder's template, vLLM, Tunix); the reference strips all whitespace at both ends, and with it the indentation
-// of old_str. The text of a whole file keeps its last line break even so: a file ends with one.
+// A value keeps every byte, except in block form, which the prompt shows for values of several lines: if a value
+// starts with a line break, its first and last line breaks, and the closing tag's indentation, belong to the tags.
+// Other renderers and parsers of this notation do the same (Qwen3-Coder's template, vLLM, Tunix). The reference
+// agent strips all whitespace at both ends, and thus the indentation of old_str. The content of a whole file keeps
+// its last line break even in block form, because a file ends with one.
 type XML struct{}
 
 // Name returns "xml".
 func (XML) Name() string { return trajectory.FormatXML }
 
-// Offer returns nothing: the prompt describes the tools.
+// Offer returns nothing, because the prompt describes the tools.
 func (XML) Offer([]tools.Spec) []tools.Spec { return nil }
 
-// Parse reads the first call of the reply's text. Calls that the server extracted from the text, though none were
-// offered, are read as native ones: the text is gone, the meaning is not.
+// Parse reads the first call in the reply's text. If the server has extracted calls from the text, although no
+// tools were offered, they are read as native calls.
 func (XML) Parse(r Reply) Reading {
 	if len(r.Message.ToolCalls) > 0 {
 		return Native{}.Parse(r)
@@ -56,7 +56,7 @@ func parseText(r Reply) Reading {
 	case found.thought:
 		return problem(ProblemInThought, adviceInThought)
 	case blank(text):
-		// The server may have taken the whole reply for reasoning.
+		// The server may have mistaken the whole reply for reasoning.
 		if reasoned := scanText(r.Message.Reasoning); reasoned.call != nil || reasoned.wrong != "" {
 			return problem(ProblemInThought, adviceInThought)
 		}
@@ -65,19 +65,19 @@ func parseText(r Reply) Reading {
 	return problem(ProblemNoCall, adviceNoCall)
 }
 
-// scanned is what a reply's text holds outside of its <think> blocks.
+// scanned is what was found in a reply's text outside its <think> blocks.
 type scanned struct {
 	call     *tools.Call // the first well-formed call
-	more     int         // calls after it
+	more     int         // number of calls after it
 	wrong    string      // what is wrong with the first malformed call
-	broken   bool        // it was meant to be a call: nothing after it counts
+	broken   bool        // the malformed call was meant as a call, so nothing after it counts
 	thought  bool        // a call is inside a thought
-	unclosed bool        // a thought has no end
+	unclosed bool        // a thought is not closed
 	reopened bool        // a </think> without an opening tag was seen
 }
 
-// scanText goes from left to right. A call's values are never read as thoughts, so that a model may edit a file that
-// mentions <think>.
+// scanText scans the text from left to right. It never interprets a call's values as thoughts, because a model may
+// edit a file that contains <think>.
 func scanText(text string) scanned {
 	var s scanned
 	tags := findTags(text)
@@ -92,7 +92,7 @@ func scanText(text string) scanned {
 			}
 			i = end + 1
 		case t.kind == closeThink && !s.reopened:
-			// The template opened the thought in the prompt: everything before was one.
+			// The chat template opened the thought in the prompt, so everything before was a thought.
 			s = scanned{reopened: true, thought: s.thought || s.call != nil || s.wrong != ""}
 			i++
 		case t.kind == openFunction && !s.broken:
@@ -104,7 +104,7 @@ func scanText(text string) scanned {
 	return s
 }
 
-// readFunction reads the call that begins at tags[i] and returns the index of the tag to go on with.
+// readFunction reads the call that starts at tags[i], and returns the index of the tag after it.
 func (s *scanned) readFunction(text string, tags []tag, i int) int {
 	call, next, wrong := readCall(text, tags, i)
 	switch {
@@ -123,11 +123,11 @@ func (s *scanned) readFunction(text string, tags []tag, i int) int {
 	return next
 }
 
-// firstCallID names the only call of a reply in XML.
+// firstCallID is the ID of an XML reply's only call.
 const firstCallID = "call_1"
 
-// isAttempt distinguishes a broken call from a sentence that only mentions the tag: a call's tag is directly followed
-// by a parameter or the call's end. After a mere mention a real call may still come.
+// isAttempt distinguishes a malformed call from a sentence that only mentions the tag: the tag of a call is
+// directly followed by a parameter or the end of the call. After a mere mention, a real call may follow.
 func isAttempt(text string, tags []tag, i int) bool {
 	if i+1 == len(tags) || !blank(text[tags[i].end:tags[i+1].start]) {
 		return false
@@ -135,18 +135,19 @@ func isAttempt(text string, tags []tag, i int) bool {
 	return tags[i+1].kind == openParameter || tags[i+1].kind == closeFunction
 }
 
-// mostParameters bounds the parameters of a call: no tool has a tenth of them, and each costs a walk over the reply.
+// mostParameters limits the parameters of a call. It is far above what any tool has, and keeps parsing fast,
+// because each parameter requires a pass over the reply.
 const mostParameters = 64
 
-// readCall reads from the <function=…> at tags[i] to its end. It returns the index of the tag after the call, or what
-// is wrong with the call.
+// readCall reads from the <function=…> at tags[i] to the end of the call. It returns the index of the tag after the
+// call, or what is wrong with the call.
 func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong string) {
 	if tags[i].name == "" {
 		return call, 0, "the function has no name"
 	}
 	call = tools.Call{Name: tags[i].name, Args: map[string]string{}}
 	at, j := tags[i].end, i+1
-	blockEnd := map[string]string{} // what the frame took off the end of a value
+	blockEnd := map[string]string{} // the line break that unframe removed from the end of each value
 	for {
 		if j == len(tags) {
 			return call, 0, "missing </function> at the end"
@@ -182,13 +183,13 @@ func readCall(text string, tags []tag, i int) (call tools.Call, next int, wrong 
 	}
 }
 
-// valueEnd returns the index of the </parameter> that ends the value begun at tags[j], or -1.
+// valueEnd returns the index of the </parameter> that ends the value that starts at tags[j], or -1.
 //
-// A value may hold the very tags that surround it, as in an edit of a parser or a prompt. So the end is the first
-// </parameter> that the call can go on from (the next parameter, or a </function> that is not itself inside a value)
-// and that closes as many parameters as the value opened. Where the value opens more than it closes, the first that
-// the call can go on from will do, unless the surplus looks like a parameter of the call whose predecessor was not
-// closed.
+// A value may contain the same tags as those around it, for example in an edit to a parser or a prompt. So its end
+// is the first </parameter> after which the call can continue (with the next parameter, or with a </function> that
+// is not itself inside a value) and at which as many parameters were closed as the value opened. If the value opens
+// more than it closes, the first one after which the call can continue is its end, unless the surplus looks like
+// another parameter of the call, whose predecessor was not closed.
 func valueEnd(text string, tags []tag, j int) int {
 	open, first, last := 1, -1, -1
 	doubtful := false
@@ -222,7 +223,7 @@ func valueEnd(text string, tags []tag, j int) int {
 	case first >= 0:
 		return -1
 	}
-	return last // the call is broken behind it, and readCall says how
+	return last // the call is malformed after it; readCall explains how
 }
 
 // canEnd reports whether a call can continue after the </parameter> at tags[k].
@@ -231,10 +232,10 @@ func canEnd(text string, tags []tag, k int) bool {
 		return false
 	}
 	switch tags[k+1].kind {
-	case openParameter, openFunction: // behind the latter, readCall misses a </function>
+	case openParameter, openFunction: // after openFunction, readCall reports a missing </function>
 		return true
 	case closeFunction:
-		// Behind the real end of a call no value can end.
+		// After the real end of a call, no value can end.
 		return k+2 == len(tags) || tags[k+2].kind != closeParameter && tags[k+2].kind != closeFunction
 	}
 	return false
@@ -249,7 +250,7 @@ func nextTag(tags []tag, from int, kind tagKind) int {
 	return len(tags)
 }
 
-// indentation is the whitespace between the beginning of the line and at. It is not ok where there is anything else.
+// indentation returns the whitespace between the start of the line and at. ok is false if there is anything else.
 func indentation(text string, at int) (indent string, ok bool) {
 	before := strings.TrimRight(text[:at], " \t")
 	if before != "" && !strings.HasSuffix(before, "\n") {
@@ -258,23 +259,23 @@ func indentation(text string, at int) (indent string, ok bool) {
 	return text[len(before):at], true
 }
 
-// wholeFile is the parameter of file_editor whose value is a file from its first byte to its last.
+// wholeFile is the parameter of file_editor whose value is the content of a whole file.
 const wholeFile = "file_text"
 
 // insertedText is the parameter of file_editor whose value is inserted as lines.
 const insertedText = "new_str"
 
-// keepBlankLine puts the line break back that ended the value of an insertion in the block form, where it stands after
-// another one: insert takes a line break at the end of its text for that of the last line, so the blank line that the
-// value ends with would be lost.
+// keepBlankLine restores the line break that unframe removed from the end of an insertion in block form, if another
+// one precedes it. Otherwise a blank line at the end would be lost, because insert takes the last line break for
+// the end of the last line.
 func keepBlankLine(args map[string]string, end string) {
 	if strings.TrimSpace(args["command"]) == "insert" && strings.HasSuffix(args[insertedText], "\n") {
 		args[insertedText] += end
 	}
 }
 
-// unframe takes the frame of the block form off a value; see [XML]. The indent is that of the opening tag. It also
-// returns the line break that the frame had at the end.
+// unframe converts a value in block form to its content; see [XML]. indent is that of the opening tag. It also
+// returns the line break that it removed at the end.
 func unframe(value, key, indent string) (inner, end string) {
 	lineBreak := "\n"
 	if strings.HasPrefix(value, "\r\n") {
@@ -310,7 +311,7 @@ func excerpt(s string) string {
 	return s
 }
 
-// tagKind is one of the six tags that mean something in a reply.
+// tagKind is one of the six tags that have a meaning in a reply.
 type tagKind byte
 
 const (
@@ -326,13 +327,13 @@ const (
 type tag struct {
 	kind       tagKind
 	start, end int
-	name       string // of a function or a parameter; may be empty
+	name       string // name of the function or parameter; may be empty
 }
 
-// longestTag bounds how far the ">" of a tag is searched, so that parsing stays linear for any text.
+// longestTag limits how far the ">" of a tag is searched, so that parsing takes linear time for any text.
 const longestTag = 200
 
-// findTags returns every tag of the text in order. Spaces around "=" and before ">" are allowed, and quotes around a
+// findTags returns every tag in the text, in order. It allows spaces around "=" and before ">", and quotes around a
 // name.
 func findTags(text string) []tag {
 	var tags []tag
@@ -351,7 +352,7 @@ func findTags(text string) []tag {
 	}
 }
 
-// readTag reads the tag that begins at text[at].
+// readTag reads the tag that starts at text[at].
 func readTag(text string, at int) (tag, bool) {
 	rest := text[at+1 : min(len(text), at+longestTag)]
 	inner, _, closed := strings.Cut(rest, ">")

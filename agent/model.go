@@ -8,28 +8,28 @@ import (
 	"deepswe/tools"
 )
 
-// Model answers a conversation. Implementations: agent/llm over HTTP, a recorded trajectory, the embedded policy.
-// They are safe for concurrent use.
+// Model answers a conversation. It is implemented by agent/llm over HTTP, by [ReplayModel] and by the embedded
+// policy. Models are safe for concurrent use.
 type Model interface {
-	// Complete returns the model's next message. Errors wrap one of the sentinels below where they apply.
+	// Complete returns the model's next message. Its errors wrap one of the sentinels below if that applies.
 	Complete(ctx context.Context, r Request) (Reply, error)
 }
 
-// Errors that decide how a rollout goes on.
+// Errors that decide how a rollout continues.
 var (
-	// ErrContextOverflow: the conversation does not fit into the model's context. Never retried.
+	// ErrContextOverflow reports that the conversation does not fit into the model's context. It is never retried.
 	ErrContextOverflow = errors.New("conversation exceeds the model's context")
-	// ErrModelUnavailable: the endpoint failed, after any retries.
+	// ErrModelUnavailable reports that the endpoint failed, after any retries.
 	ErrModelUnavailable = errors.New("model endpoint failed")
-	// ErrToolsUnsupported: the server or its model accepts no native tool calls (vLLM without --enable-auto-tool-choice,
-	// llama.cpp without --jinja, an Ollama model without a tool template). Never retried: with an automatic format the
-	// rollout continues in XML.
+	// ErrToolsUnsupported reports that the server or its model does not support native tool calls (vLLM without
+	// --enable-auto-tool-choice, llama.cpp without --jinja, an Ollama model without a tool template). It is never
+	// retried; if the format is automatic, the rollout continues in XML.
 	ErrToolsUnsupported = errors.New("the endpoint does not support tool calls")
-	// ErrReplayExhausted: a recorded model has no further reply.
+	// ErrReplayExhausted reports that a recorded model has no further reply.
 	ErrReplayExhausted = errors.New("the recorded trajectory has no further step")
 )
 
-// The vocabulary of a conversation is that of its records, see [trajectory].
+// The types of a conversation are those of its record; see package [trajectory].
 type (
 	Message    = trajectory.Message
 	ToolCall   = trajectory.ToolCall
@@ -47,7 +47,7 @@ const (
 	RoleTool      = trajectory.RoleTool
 )
 
-// The reasons for which a rollout ends.
+// The reasons why a rollout ends.
 const (
 	Submitted    = trajectory.Submitted
 	MaxSteps     = trajectory.MaxSteps
@@ -61,9 +61,9 @@ const (
 	SandboxError = trajectory.SandboxError
 )
 
-// Sampling is how the next token is drawn, under the names that requests and trajectories use. All of it is sent
-// explicitly, zeros included: a server's own defaults would bias the ratios of training. A nil pointer leaves that one
-// setting to the server.
+// Sampling is how tokens are sampled, with the names that requests and trajectories use. All settings are sent
+// explicitly, including zeros, because a server's own defaults would bias the importance ratios in training. A nil
+// pointer leaves a setting to the server.
 type Sampling struct {
 	MinP              *float64 `json:"min_p,omitempty"`
 	RepetitionPenalty *float64 `json:"repetition_penalty,omitempty"`
@@ -73,8 +73,8 @@ type Sampling struct {
 	TopP              *float64 `json:"top_p,omitempty"`
 }
 
-// OnPolicy is sampling from the model's own distribution at a temperature, with every setting that would change it
-// switched off by name.
+// OnPolicy returns the settings that sample from the model's own distribution at a temperature, with everything
+// that would change it disabled explicitly.
 func OnPolicy(temperature *float64) Sampling {
 	return Sampling{
 		Temperature: temperature, TopP: new(1.0), TopK: new(-1), MinP: new(0.0), RepetitionPenalty: new(1.0),
@@ -84,15 +84,15 @@ func OnPolicy(temperature *float64) Sampling {
 // Request asks for one message.
 type Request struct {
 	Messages []Message
-	// Tools are offered natively; empty for the XML format.
+	// Tools are offered natively; empty in the XML format.
 	Tools    []tools.Spec
 	Sampling Sampling
-	// MaxTokens bounds the reply: 0 leaves it to the server.
+	// MaxTokens limits the reply; 0 leaves it to the server.
 	MaxTokens int
-	// Tokens requests token ids and logprobs; such a request is never streamed.
+	// Tokens requests token IDs and logprobs. Such a request is never streamed.
 	Tokens bool
-	// OnText, when not nil, receives pieces of the reply as they arrive, for people to watch.
+	// OnText, if not nil, receives pieces of the reply as they arrive, for display.
 	OnText func(text string)
-	// Dir is where the repository is in the sandbox. Only a recorded model needs it: it puts its paths there.
+	// Dir is the repository's path in the sandbox. Only a recorded model uses it, to replace the recorded path.
 	Dir string
 }

@@ -7,7 +7,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// The messages to a model whose reply could not be run. Each says what happened, and what to write instead.
+// Messages to a model whose reply could not be run. Each says what happened and what to write instead.
 const (
 	callForm = `<function=NAME>
 <parameter=KEY>VALUE</parameter>
@@ -72,9 +72,9 @@ func adviceRepeating(times, length int) string {
 		what, times)
 }
 
-// observe returns the answer to a reply: one body for each action or one for a problem, and whether
-// another reply still fits into the context after them. Reminders of the remaining budget are added only where the
-// rollout continues.
+// observe returns the answer to a reply, as one body for each action or one for a problem, and whether another
+// reply still fits into the context afterwards. It adds reminders of the remaining budget only if the rollout
+// continues.
 func (r *rollout) observe(reading Reading, results []callResult, warning string, continues bool) ([]string, bool) {
 	bodies := []string{reading.Advice}
 	if reading.Problem == "" {
@@ -103,8 +103,8 @@ func (r *rollout) observe(reading Reading, results []callResult, warning string,
 	return bodies, fits
 }
 
-// observation formats a result as the reference does, because models were trained on it: a heading with the tool's
-// name, and for a command its exit code before that.
+// observation formats a result like the reference agent, because models were trained on its format: a command's
+// exit code, then a heading with the tool's name, then the output.
 func (c callResult) observation(f Format) string {
 	if !c.action.runs() {
 		return c.action.Refusal
@@ -115,7 +115,7 @@ func (c callResult) observation(f Format) string {
 	if code == nil {
 		return heading + output
 	}
-	// The tool's own output begins with the code too, for those who see nothing else.
+	// The tool's output also starts with the exit code, which is not repeated.
 	if first, rest, _ := strings.Cut(output, "\n"); strings.HasPrefix(first, "Exit code: ") {
 		output = rest
 	}
@@ -127,7 +127,7 @@ func (c callResult) observation(f Format) string {
 	}
 	words := "Exit code: %d\n"
 	if f.Name() == trajectory.FormatXML {
-		words = "Exit code: Error: Exit code %d\n" // which the reference says, and models were trained on
+		words = "Exit code: Error: Exit code %d\n" // the reference agent's words, which models were trained on
 	}
 	return fmt.Sprintf(words, *code) + heading + output
 }
@@ -136,14 +136,13 @@ func (c callResult) observation(f Format) string {
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 const (
-	// smallestBody is the least of a result, in bytes, that is worth showing.
+	// smallestBody is the smallest part of a result that is worth showing, in bytes.
 	smallestBody = 400
-	// noteRoom is more than what reminders take, in bytes.
+	// noteRoom is more than reminders take, in bytes.
 	noteRoom = 512
 )
 
-// fit shortens bodies that no longer fit into the context. It fails where too little of them would be left to be
-// useful.
+// fit shortens bodies that do not fit into the context. It returns false if too little would be left to be useful.
 func (r *rollout) fit(bodies []string, tail string) ([]string, bool) {
 	room, bounded := r.budget.room()
 	if !bounded {
@@ -162,7 +161,7 @@ func (r *rollout) fit(bodies []string, tail string) ([]string, bool) {
 		if !r.compacting() {
 			return bodies, false
 		}
-		share = smallestBody // and room is made before the next step
+		share = smallestBody // compaction makes room before the next step
 	}
 	short := make([]string, len(bodies))
 	for i, b := range bodies {
@@ -171,7 +170,7 @@ func (r *rollout) fit(bodies []string, tail string) ([]string, bool) {
 	return short, true
 }
 
-// shorten keeps the beginning and the end of a text in at most limit bytes.
+// shorten keeps the start and the end of a text, in at most limit bytes.
 func shorten(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -183,8 +182,8 @@ func shorten(s string, limit int) string {
 	return head + fmt.Sprintf(mark, len(s)-len(head)-len(tail)) + tail
 }
 
-// reminder states how much budget is left after the given bodies. It becomes part of the newest observation and never
-// changes afterwards: the history only grows, and a prompt always begins with the one before it.
+// reminder says how much budget is left after the given bodies. It becomes part of the latest observation and never
+// changes afterwards, so that each prompt starts with the previous one.
 func (r *rollout) reminder(bodies []string, tail string) string {
 	text := ""
 	b := r.budget
@@ -203,10 +202,10 @@ func (r *rollout) reminder(bodies []string, tail string) string {
 	return text
 }
 
-// stepsLeft is how many replies the limit allows; not positive where there is no limit.
+// stepsLeft returns how many replies the limit still allows; it is meaningless without a limit.
 func (r *rollout) stepsLeft() int { return r.limits.Steps - (r.out.Steps - r.before) }
 
-// stepsRemaining is the reference's line with the number of replies that are left.
+// stepsRemaining returns the reference agent's line with the number of remaining replies.
 func stepsRemaining(left int) string {
 	line := fmt.Sprintf("\nSteps Remaining: %d", left)
 	if left == 1 {

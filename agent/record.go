@@ -11,10 +11,10 @@ import (
 	"deepswe/tools"
 )
 
-// extraDir is the key of a header's extra object that holds the repository's directory in the sandbox.
+// extraDir is the key in a header's Extra of the repository's directory in the sandbox.
 const extraDir = "dir"
 
-// record keeps an event, and hands it to the recorder before it is acted upon.
+// record keeps an event, and passes it to the recorder before the rollout acts on it.
 func (r *rollout) record(e trajectory.Event) error {
 	if !r.opened {
 		if err := r.recordOpening(); err != nil {
@@ -36,7 +36,8 @@ func (r *rollout) put(e trajectory.Event) error {
 	return nil
 }
 
-// recordOpening is called at the first reply, or at the end: only then is the format certain.
+// recordOpening records the header and the first messages. It is called at the first reply or at the end, because
+// the format is not final earlier.
 func (r *rollout) recordOpening() error {
 	r.opened = true
 	header, err := r.header()
@@ -48,7 +49,7 @@ func (r *rollout) recordOpening() error {
 	}
 	for _, m := range r.messages {
 		if m.Role == RoleAssistant {
-			break // the reply that is about to be recorded
+			break // the reply, which is recorded separately
 		}
 		if err := r.put(trajectory.MessageEvent(m)); err != nil {
 			return err
@@ -59,7 +60,7 @@ func (r *rollout) recordOpening() error {
 
 func (r *rollout) header() (trajectory.Header, error) {
 	h := r.Header
-	h.Agent, h.AgentVersion = cmp.Or(h.Agent, "deepswe"), cmp.Or(h.AgentVersion, "dev") // ATIF wants both
+	h.Agent, h.AgentVersion = cmp.Or(h.Agent, "deepswe"), cmp.Or(h.AgentVersion, "dev") // ATIF requires both
 	h.Model, h.Task = r.ModelName, r.issue.ID
 	h.Format = r.format.Name()
 	h.Extra = maps.Clone(h.Extra)
@@ -73,7 +74,7 @@ func (r *rollout) header() (trajectory.Header, error) {
 	h.Extra["sampling"] = r.Sampling
 	h.Extra["limits"] = limitsRecord(r.limits)
 	for _, s := range r.specs {
-		// The shape of OpenAI's function tools.
+		// A definition in the form of OpenAI's function tools.
 		definition, err := disk.MarshalJSON(struct {
 			Type     string     `json:"type"`
 			Function tools.Spec `json:"function"`
@@ -106,8 +107,8 @@ func (r *rollout) recordReply(reply Reply, reading Reading) error {
 	return r.record(trajectory.ReplyEvent(reply))
 }
 
-// recordObservations records the messages that answer a reply, except for the first known ones, which are recorded
-// already.
+// recordObservations records the messages that answer a reply, except the first known ones, which are already
+// recorded.
 func (r *rollout) recordObservations(reply Message, messages []Message, results []callResult, known int) error {
 	for i := known; i < len(messages); i++ {
 		o := trajectory.Observation{Message: messages[i]}
@@ -116,7 +117,7 @@ func (r *rollout) recordObservations(reply Message, messages []Message, results 
 				o.Results = append(o.Results, c.record(c.action.Call.ID))
 			}
 		} else {
-			// The server's own id, even where it is not unique: the document finds the call by it.
+			// The server's own ID, even if it is not unique, because the document finds the call by it.
 			o.Results = []trajectory.Result{results[i].record(reply.ToolCalls[i].ID)}
 		}
 		if err := r.record(trajectory.ObservationEvent(o)); err != nil {

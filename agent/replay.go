@@ -13,32 +13,32 @@ import (
 	"deepswe/tools"
 )
 
-// ErrReplayOrder means that a recorded model was asked in a conversation other than its own.
+// ErrReplayOrder reports that a recorded model was asked in a conversation that differs from the recorded one.
 var ErrReplayOrder = errors.New("the conversation differs from the recorded one")
 
-// ReplayModel answers with the replies of a recorded trajectory: the model of the demo, of tests and of bug reports.
-// The request alone determines the reply, so one ReplayModel may serve many rollouts at once.
+// ReplayModel answers with the replies of a recorded trajectory, for the demo, tests and bug reports. The reply
+// depends only on the request, so one ReplayModel may serve many rollouts concurrently.
 type ReplayModel struct {
 	replies []Reply
-	dir     string // of the recorded repository
+	dir     string // the recorded repository's path
 }
 
 var _ Model = (*ReplayModel)(nil)
 
-// NewReplayModel takes the replies of a recording.
+// NewReplayModel returns a model with the replies of a recording.
 func NewReplayModel(rec *trajectory.Recording) *ReplayModel {
 	m := &ReplayModel{dir: recordedDir(rec)}
 	for _, t := range rec.Turns {
 		r := t.Reply
-		r.Elapsed, r.Calls, r.Problem = 0, nil, "" // none of it is the model's
+		r.Elapsed, r.Calls, r.Problem = 0, nil, "" // these do not come from the model
 		m.replies = append(m.replies, r)
 	}
 	return m
 }
 
-// Complete returns the recorded reply that follows the replies in the request, with the path of the recorded repository
-// replaced by Request.Dir unless that is empty. It fails with [ErrReplayExhausted] after the last reply, and with
-// [ErrReplayOrder] where the last reply in the request is not the recorded one.
+// Complete returns the recorded reply that follows the replies in the request. If Request.Dir is not empty, it
+// replaces the recorded repository's path in the reply. It returns [ErrReplayExhausted] after the last reply, and
+// [ErrReplayOrder] if the last reply in the request differs from the recorded one.
 func (m *ReplayModel) Complete(ctx context.Context, r Request) (Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return Reply{}, context.Cause(ctx)
@@ -59,7 +59,7 @@ func (m *ReplayModel) Complete(ctx context.Context, r Request) (Reply, error) {
 	}
 	reply := m.replies[next]
 	if reply.Tokens != nil {
-		own := *reply.Tokens // a rollout shares the memory of its prompts
+		own := *reply.Tokens // a copy, because a rollout changes its samples (see sharePrompts)
 		reply.Tokens = &own
 	}
 	said := &reply.Message
@@ -75,13 +75,13 @@ func (m *ReplayModel) Complete(ctx context.Context, r Request) (Reply, error) {
 	return reply, nil
 }
 
-// recordedDir is where the repository was in the recorded sandbox; empty where that is unknown.
+// recordedDir returns the repository's path in the recorded sandbox, or "" if it is unknown.
 func recordedDir(rec *trajectory.Recording) string {
 	dir, _ := rec.Header.Extra[extraDir].(string)
 	return dir
 }
 
-// relocate replaces the directory from by to wherever it is a whole path or the beginning of one. It does nothing where
+// relocate replaces the directory from by to wherever it is a whole path or the start of one. It does nothing if
 // either is empty.
 func relocate(text, from, to string) string {
 	if from == "" || to == "" || from == to {
@@ -106,27 +106,28 @@ func relocate(text, from, to string) string {
 	}
 }
 
-// partOfName reports whether the byte continues a file name. A dot may also end a sentence, and does not count.
+// partOfName reports whether the byte continues a file name. A dot does not count, because it may end a sentence.
 func partOfName(c byte) bool {
 	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
-// Comparison is one recorded call beside its result now.
+// Comparison is a recorded call with its recorded result and its result when it was run again.
 type Comparison struct {
-	// Step counts the recorded replies from 1.
+	// Step is the number of the recorded reply, from 1.
 	Step int
-	// Call is what ran now. Paths of the recorded sandbox have become paths of this one.
+	// Call is the call that was run again, with the recorded sandbox's paths replaced by this one's.
 	Call tools.Call
-	// Recorded is the result then, and the zero Result where none was recorded; Got is the result now.
+	// Recorded is the recorded result, zero if there is none; Got is the new one.
 	Recorded trajectory.Result
 	Got      tools.Result
-	// Same is set where both are equal except for what differs between any two runs: times, durations, addresses,
-	// temporary files, and the repository's directory.
+	// Same reports that both results are equal, except for what differs between any two runs: times, durations,
+	// addresses, temporary files, and the repository's path.
 	Same bool
 }
 
-// Rerun runs the calls of a recorded trajectory again, in order, in a fresh sandbox, and compares the results. Calls
-// that were refused then are left out. It ends with the first error, which means that the sandbox failed or ctx ended.
+// Rerun runs the calls of a recorded trajectory again, in order, in a fresh sandbox, and compares the results. It
+// skips calls that were refused. The sequence ends with the first error, which means that the sandbox failed or ctx
+// ended.
 func Rerun(
 	ctx context.Context, rec *trajectory.Recording, t Tools, sb tools.Sandbox,
 ) iter.Seq2[Comparison, error] {
@@ -158,14 +159,15 @@ func Rerun(
 					return
 				}
 				if c.Got.Finished {
-					break // what follows in the reply was not run; what follows it is another instruction
+					break // the rest of the reply was not run
 				}
 			}
 		}
 	}
 }
 
-// recordedActions parses a recorded reply as it was parsed then. Of another agent's reply only the calls are known.
+// recordedActions parses a recorded reply as it was parsed originally. For a reply of another agent, only the calls
+// are known.
 func recordedActions(format string, specs []tools.Spec, turn trajectory.Turn) []Action {
 	if f, ours := FormatNamed(format); ours {
 		return read(f, specs, turn.Reply).Actions
@@ -177,7 +179,7 @@ func recordedActions(format string, specs []tools.Spec, turn trajectory.Turn) []
 	return actions
 }
 
-// recordedResults are the results of a turn in the order of its calls.
+// recordedResults returns the results of a turn in the order of its calls.
 func recordedResults(turn trajectory.Turn) []trajectory.Result {
 	var all []trajectory.Result
 	for _, o := range turn.Observations {

@@ -13,9 +13,9 @@ import (
 	"deepswe/tools"
 )
 
-// resume continues a rollout that was killed, or one that ended where Reopen is set. Its sandbox is gone, so every
-// recorded call runs again in the new one. The conversation stays as it was recorded, even where a call now has another
-// result, because everything that the model said since was an answer to that conversation.
+// resume continues a rollout that was killed or, with Reopen, one that has ended. Its sandbox no longer exists, so
+// every recorded call is run again in the new one. The conversation stays as it was recorded, even if a call now
+// has a different result, because the model's later replies respond to the recorded conversation.
 func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	rec, err := trajectory.Record(r.Past)
 	if err != nil {
@@ -49,14 +49,15 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	return r.instruct()
 }
 
-// settle lets the model see the repository where the conversation has it, wherever the sandbox has it now.
+// settle makes the repository appear to the model at the path that the conversation uses, wherever it is in the new
+// sandbox.
 func (r *rollout) settle() {
 	if r.dir != r.root {
 		r.tools = moved{Tools: r.tools, seen: r.dir, real: r.root}
 	}
 }
 
-// moved lets a model work at the path where its repository was before the sandbox was replaced.
+// moved is a sandbox in which the model uses the path that the repository had before the sandbox was replaced.
 type moved struct {
 	Tools
 	seen, real string
@@ -73,16 +74,16 @@ func (m moved) Run(ctx context.Context, sb tools.Sandbox, c tools.Call) (tools.R
 	return result, err
 }
 
-// past is a log by turns. What comes before the first reply is the opening.
+// past is a log divided into turns. The opening is everything before the first reply.
 type past struct {
 	opening []Message
-	// further is what came after the end before the first reply: messages of the user, and compactions.
+	// further contains user messages and compactions between an end of the rollout and the first reply.
 	further []trajectory.Event
 	turns   []pastTurn
 }
 
-// pastTurn is a turn, and whether the rollout ended with it. What came between it and the next one is in further:
-// messages of the user, of which there are told, and compactions.
+// pastTurn is a turn, and whether the rollout ended with it. further contains the user messages (told counts them)
+// and compactions between this turn and the next.
 type pastTurn struct {
 	trajectory.Turn
 	stop    *trajectory.Stop
@@ -98,7 +99,7 @@ func pastOf(events []trajectory.Event) past {
 		switch {
 		case e.Kind == trajectory.KindReply:
 			p.turns = append(p.turns, pastTurn{Turn: trajectory.Turn{Reply: *e.Reply}})
-		case e.Kind == trajectory.KindObservation: // never the first, or Record had failed
+		case e.Kind == trajectory.KindObservation: // never the first event, which Record would have rejected
 			p.turns[n].Observations = append(p.turns[n].Observations, *e.Observation)
 		case e.Kind == trajectory.KindMessage && n >= 0:
 			p.turns[n].further = append(p.turns[n].further, e)
@@ -135,7 +136,7 @@ func (r *rollout) reopen(f Format, known []Message) error {
 	return nil
 }
 
-// follow goes through what is recorded between two replies.
+// follow applies what was recorded between two replies.
 func (r *rollout) follow(events []trajectory.Event) error {
 	for _, e := range events {
 		if e.Kind == trajectory.KindMessage {
@@ -150,14 +151,14 @@ func (r *rollout) follow(events []trajectory.Event) error {
 	return nil
 }
 
-// append adds messages to the conversation that are recorded already.
+// append adds messages to the conversation that are already recorded.
 func (r *rollout) append(messages []Message) {
 	r.messages = append(r.messages, messages...)
 	r.budget.add(messages...)
 }
 
-// again goes through one recorded turn, and returns a reason to stop if the rollout ended there for good. A turn that
-// was cut off before all of it was observed is completed.
+// again replays one recorded turn, and returns a stop reason if the rollout ended there for good. It completes a
+// turn whose observations were only partly recorded.
 func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReason, error) {
 	known := make([]Message, len(turn.Observations))
 	for i, o := range turn.Observations {
@@ -199,7 +200,7 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 	return stop, nil
 }
 
-// declinedCalls are the ids of the calls of a turn that the user did not let run.
+// declinedCalls returns the IDs of a turn's calls that the user declined.
 func declinedCalls(reading Reading, turn trajectory.Turn) map[string]bool {
 	declined := map[string]bool{}
 	for i, result := range recordedResults(turn) {
@@ -210,19 +211,19 @@ func declinedCalls(reading Reading, turn trajectory.Turn) map[string]bool {
 	return declined
 }
 
-// goesOn reports whether a rollout that ended with the turn, which is the last one, is to go on all the same.
+// goesOn reports whether the rollout should continue although it ended with this turn, the last one.
 func (r *rollout) goesOn(turn pastTurn, stop StopReason) bool {
 	return r.Reopen && turn.stop != nil && (stop != Submitted || r.Further != "")
 }
 
-// renew begins the limits anew after the end of a rollout that goes on because its user wants it to.
+// renew starts the limits again when the user continues a rollout that had ended.
 func (r *rollout) renew(turn pastTurn) {
 	if r.Reopen && turn.stop != nil {
 		r.before, r.invalid, r.loops = r.out.Steps, 0, repetition{}
 	}
 }
 
-// instruct adds the user's further instruction.
+// instruct adds the user's further instruction to the conversation.
 func (r *rollout) instruct() (StopReason, error) {
 	if r.Further == "" {
 		return "", nil
@@ -238,7 +239,7 @@ func (r *rollout) instruct() (StopReason, error) {
 	return "", nil
 }
 
-// restore replaces the new outputs by the recorded ones, and reports where they differ.
+// restore replaces the new outputs by the recorded ones, and reports differences.
 func (r *rollout) restore(results []callResult, turn trajectory.Turn) {
 	recorded := recordedResults(turn)
 	for i := range results {
@@ -249,7 +250,7 @@ func (r *rollout) restore(results []callResult, turn trajectory.Turn) {
 		if !sameOutput(recorded[i].Output, valid(c.result.Output)) {
 			result := c.result
 			r.emit(Event{Kind: EventDifference, Call: &c.action.Call, Result: &result, Text: recorded[i].Output})
-			r.log.Info("a resumed call has another result than before", "step", r.out.Steps, "tool", c.action.Call.Name)
+			r.log.Info("a repeated call has a different result", "step", r.out.Steps, "tool", c.action.Call.Name)
 		}
 		c.result.Output = recorded[i].Output
 	}

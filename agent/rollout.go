@@ -28,23 +28,23 @@ type rollout struct {
 	started time.Time
 	tools   Tools
 	specs   []tools.Spec
-	dir     string // where the model sees the repository
-	root    string // where it is in the sandbox
+	dir     string // the repository's path for the model
+	root    string // the repository's path in the sandbox
 	format  Format
 
 	messages   []Message
-	samples    []*Sample // of the replies so far
+	samples    []*Sample // of the replies so far; nil for replies without token IDs
 	compaction Compaction
 	budget     budget
 	loops      repetition
 	invalid    int  // consecutive format errors
-	before     int  // replies that do not count against the limit, because the rollout has ended since
-	opened     bool // the header and the first messages are recorded
-	// declined are the ids of the calls of a recorded turn that the user did not let run.
+	before     int  // replies before the rollout was reopened, which do not count against the limit
+	opened     bool // the header and first messages are recorded
+	// declined contains the IDs of a recorded turn's calls that the user declined.
 	declined map[string]bool
-	// replaying is set while recorded turns are gone through again.
+	// replaying is set while recorded turns are replayed.
 	replaying bool
-	// unbounded is set once the server refused our own bound on a reply.
+	// unbounded is set once the server has rejected our own limit on a reply.
 	unbounded bool
 	out       Outcome
 }
@@ -67,7 +67,7 @@ func newRollout(a *Agent, sb tools.Sandbox, issue Issue) *rollout {
 	return r
 }
 
-// within is a sandbox whose commands run, and whose relative paths begin, in a folder of the repository.
+// within is a sandbox in which commands and relative paths start in a folder of the repository.
 type within struct {
 	tools.Sandbox
 	dir string
@@ -85,7 +85,7 @@ func (w within) Search(ctx context.Context, q env.Query) (env.Matches, error) {
 	return w.Sandbox.Search(ctx, q)
 }
 
-// emit reports an event to OnEvent.
+// emit passes an event to OnEvent.
 func (r *rollout) emit(e Event) {
 	if r.OnEvent == nil {
 		return
@@ -95,8 +95,8 @@ func (r *rollout) emit(e Event) {
 	r.OnEvent(e)
 }
 
-// run returns why the rollout ended, and the failure behind it, if any. A panic becomes an error, so that one rollout
-// cannot take down the others.
+// run returns why the rollout ended, and the failure behind that, if any. It turns a panic into an error, so that
+// one rollout cannot take down the others.
 func (r *rollout) run(ctx context.Context) (stop StopReason, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -110,7 +110,7 @@ func (r *rollout) run(ctx context.Context) (stop StopReason, err error) {
 	return stop, err
 }
 
-// begin writes the first messages, or continues the conversation where Past left it.
+// begin writes the first messages, or continues the conversation of Past.
 func (r *rollout) begin(ctx context.Context) (StopReason, error) {
 	if len(r.Past) > 0 {
 		return r.resume(ctx)
@@ -125,7 +125,7 @@ func (r *rollout) begin(ctx context.Context) (StopReason, error) {
 	return "", nil
 }
 
-// open begins the conversation in the given format.
+// open starts the conversation in the given format.
 func (r *rollout) open(f Format) error {
 	messages, err := r.Prompt(f, r.issue, r.dir)
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *rollout) open(f Format) error {
 	return nil
 }
 
-// start makes the messages the beginning of the conversation.
+// start makes the messages the start of the conversation.
 func (r *rollout) start(f Format, messages []Message) {
 	r.format, r.messages = f, messages
 	if r.compaction = NoCompaction; r.Compact != nil {
@@ -205,7 +205,7 @@ func (r *rollout) exhausted(ctx context.Context) StopReason {
 	return ""
 }
 
-// stopped returns why ctx is done, or "" while it is not.
+// stopped returns why ctx has ended, or "" if it has not.
 func stopped(ctx context.Context) StopReason {
 	switch {
 	case ctx.Err() == nil:
@@ -216,11 +216,11 @@ func stopped(ctx context.Context) StopReason {
 	return Interrupted
 }
 
-// errFallback marks a rollout that could not switch to XML.
+// errFallback reports that the rollout could not switch to XML.
 var errFallback = errors.New("fall back to XML")
 
-// ask gets the next reply. Where the format was ours to choose, a server that accepts no tool calls is asked again in
-// XML, before anything has happened.
+// ask gets the next reply. If the server does not support tool calls and the user has not chosen the format, it
+// asks again in XML, as long as nothing is recorded yet.
 func (r *rollout) ask(ctx context.Context) (Reply, error) {
 	reply, err := r.complete(ctx)
 	undecided := r.Format == nil && !r.opened
@@ -235,7 +235,7 @@ func (r *rollout) ask(ctx context.Context) (Reply, error) {
 	return r.complete(ctx)
 }
 
-// complete makes the request, and repeats it where only our own bound on the reply was at fault.
+// complete sends the request, and repeats it if only our own limit on the reply was at fault.
 func (r *rollout) complete(ctx context.Context) (Reply, error) {
 	request := Request{
 		Messages:  slices.Clip(r.messages),
@@ -246,7 +246,7 @@ func (r *rollout) complete(ctx context.Context) (Reply, error) {
 		Dir:       r.dir,
 	}
 	if !r.Tokens {
-		// Streamed even where nobody watches: a gateway cuts a request that is silent for the length of a long thought.
+		// Stream even if nobody watches, because gateways cut requests that stay silent during a long thought.
 		request.OnText = func(text string) {
 			if r.Stream {
 				r.emit(Event{Kind: EventText, Step: r.out.Steps + 1, Text: text})
@@ -268,7 +268,7 @@ func (r *rollout) complete(ctx context.Context) (Reply, error) {
 	return reply, nil
 }
 
-// replyTokens bounds the next reply: by the limit, and by what is left of the context. 0 is unbounded.
+// replyTokens returns the limit on the next reply, from Limits and from what is left of the context; 0 means none.
 func (r *rollout) replyTokens() int {
 	limit := max(r.limits.ReplyTokens, 0)
 	left := r.budget.left()
@@ -281,12 +281,12 @@ func (r *rollout) replyTokens() int {
 	return min(limit, left)
 }
 
-// boundRefused matches how hosted endpoints refuse a bound above what their model ever writes.
+// boundRefused matches the errors of hosted endpoints that reject a limit above their model's maximum.
 var boundRefused = regexp.MustCompile(`max_(completion_)?tokens`)
 
-// loosen takes our own bound off a request and reports whether it is worth repeating. Either prompt and bound together
-// were too long: the prompt's length was underestimated, and a server without a bound finds the right one. Or the bound
-// itself was refused: it was only meant for servers whose context is larger than ours.
+// loosen removes our own limit from a request and reports whether repeating the request can help. Either the
+// prompt's length was underestimated, so that prompt and limit together were too long; without a limit, the server
+// uses what is left. Or the server has rejected the limit itself, because its context is smaller than assumed.
 func (r *rollout) loosen(request *Request, err error) bool {
 	limit := max(r.limits.ReplyTokens, 0)
 	if request.MaxTokens == limit || !errors.Is(err, ErrContextOverflow) && !boundRefused.MatchString(err.Error()) {
@@ -312,7 +312,7 @@ func (r *rollout) unanswered(ctx context.Context, err error) (StopReason, error)
 	return ModelError, fmt.Errorf("step %d: %w", r.out.Steps+1, err)
 }
 
-// take reads the reply, and adds it to the conversation and to the totals.
+// take parses the reply, and adds it to the conversation and the totals.
 func (r *rollout) take(reply Reply) Reading {
 	reading := read(r.format, r.specs, reply)
 	r.messages = append(r.messages, reply.Message)
@@ -320,7 +320,7 @@ func (r *rollout) take(reply Reply) Reading {
 	o := &r.out
 	o.Steps++
 	if len(reply.Message.ToolCalls) == 0 && len(reading.Actions) > 0 {
-		reading.Actions[0].Call.ID = fmt.Sprintf("call_%d", o.Steps) // unique in the whole trajectory, as a server's own are
+		reading.Actions[0].Call.ID = fmt.Sprintf("call_%d", o.Steps) // unique in the trajectory, like a server's IDs
 	}
 	o.Usage.Add(reply.Usage)
 	sharePrompts(r.samples, reply.Tokens)
@@ -336,13 +336,13 @@ func (r *rollout) take(reply Reply) Reading {
 	return reading
 }
 
-// sharePrompts lets the prompts of past replies use the memory of the next reply's prompt, which usually begins with
-// them. Without it, a rollout would hold the square of its length in ids.
+// sharePrompts makes the prompts of earlier replies use the memory of the next reply's prompt, which usually starts
+// with them. Otherwise, a rollout's token IDs would take memory quadratic in its length.
 func sharePrompts(past []*Sample, next *Sample) {
 	if next == nil {
 		return
 	}
-	var known []int32 // a prompt that next begins with
+	var known []int32 // a prompt that next starts with
 	for _, t := range slices.Backward(past) {
 		if t == nil || len(t.PromptIDs) == 0 {
 			continue
@@ -357,8 +357,8 @@ func sharePrompts(past []*Sample, next *Sample) {
 	}
 }
 
-// perform runs the calls of a reply and adds the model's observations to the conversation. Of a reply that was recorded
-// before, the observations in known are already recorded.
+// perform runs the calls of a reply and adds the observations to the conversation. When replaying, known contains
+// the observations that are already recorded.
 func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, known []Message) (StopReason, error) {
 	if reading.Problem != "" {
 		r.emit(Event{Kind: EventProblem, Text: reading.Advice})
@@ -388,15 +388,15 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, k
 // finishTool is the tool that submits.
 const finishTool = "finish"
 
-// callResult is an action together with the result of running it, if it ran.
+// callResult is an action and, if it was run, its result.
 type callResult struct {
 	action  Action
 	result  tools.Result
 	elapsed time.Duration
 }
 
-// act runs the actions in order. Nothing runs after a submission, and none is accepted that was made without knowing
-// that something before it had failed.
+// act runs the actions in order. After a submission, nothing else is run. A submission is refused if an earlier
+// action of the same reply failed, because the model did not know that when it wrote the reply.
 func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, error) {
 	results := make([]callResult, len(actions))
 	submitted, failed := false, false
@@ -441,11 +441,11 @@ func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, erro
 	return results, nil
 }
 
-// review asks the user about a call, and returns what the model is told in place of a result; empty where the call is
-// to run.
+// review asks the user about a call. It returns what to tell the model instead of a result, or "" if the call may
+// run.
 func (r *rollout) review(ctx context.Context, c tools.Call) (string, error) {
 	if r.declined[c.ID] {
-		return adviceDeclined, nil // as it was; the recorded words take the place of these
+		return adviceDeclined, nil // the recorded text replaces this one
 	}
 	if r.Review == nil || r.replaying {
 		return "", nil

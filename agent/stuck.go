@@ -8,10 +8,10 @@ import (
 	"slices"
 )
 
-// signature identifies the calls of one reply together with their results.
+// signature identifies the calls of one reply and their results.
 type signature [sha256.Size]byte
 
-// sign hashes calls and results, without what changes from run to run in a result, such as durations.
+// sign hashes calls and results, without the parts of a result that vary between runs, such as durations.
 func sign(results []callResult) signature {
 	h := sha256.New()
 	write := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
@@ -26,7 +26,7 @@ func sign(results []callResult) signature {
 	return signature(h.Sum(nil))
 }
 
-// volatile is what differs between two runs of a command that did the same: times, durations, addresses, names of
+// volatile matches what differs between two identical runs of a command: times, durations, addresses, names of
 // temporary files.
 var volatile = regexp.MustCompile(
 	`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?` + // a time stamp
@@ -35,22 +35,22 @@ var volatile = regexp.MustCompile(
 		`|\b0x[0-9a-fA-F]{6,}\b` + // an address
 		`|/tmp/[\w.+-]*\d[\w.+-]*`) // a temporary file with a number in its name
 
-// steady replaces what is volatile in a tool's output.
+// steady replaces the volatile parts of a tool's output.
 func steady(output string) string { return volatile.ReplaceAllString(output, "~") }
 
-// sameOutput compares what two runs of a command printed, except for what is volatile.
+// sameOutput compares two outputs of a command, except for volatile parts.
 func sameOutput(a, b string) bool { return a == b || steady(a) == steady(b) }
 
-// repetition detects a model that repeats itself: the same calls with the same results over and over, or a cycle of two
-// or three replies.
+// repetition detects a model that repeats itself: the same calls with the same results several times in a row, or a
+// cycle of two or three replies.
 type repetition struct {
 	seen []signature
 }
 
-// longestCycle is the most replies of a cycle that is detected.
+// longestCycle is the longest cycle that is detected, in replies.
 const longestCycle = 3
 
-// add takes the next signature and returns how often its cycle has been repeated, and how long the cycle is.
+// add adds the next signature. It returns how often its cycle has been repeated, and the cycle's length in replies.
 func (r *repetition) add(s signature) (times, length int) {
 	r.seen = append(r.seen, s)
 	times, length = 1, 1
