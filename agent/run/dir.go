@@ -19,7 +19,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// The names in a run directory.
+// The names of files in a run directory.
 const (
 	manifestFile = "manifest.json"
 	eventsFile   = "events.jsonl"
@@ -27,10 +27,11 @@ const (
 	rolloutsDir  = "rollouts"
 )
 
-// Version is the format of run directories that this program writes. Those of version 1 can be read, but not resumed.
+// Version is the format of run directories that this program writes. Directories of version 1 can be read but not
+// resumed.
 const Version = 2
 
-// Kind is the command that a run belongs to.
+// Kind is the command that created a run.
 type Kind string
 
 // The kinds of runs.
@@ -41,29 +42,29 @@ const (
 	Train Kind = "train"
 )
 
-// Manifest is manifest.json: what a run is. It does not change while the run goes on.
+// Manifest is the content of manifest.json, which describes a run. It does not change during the run.
 type Manifest struct {
 	Version int       `json:"version"`
 	Kind    Kind      `json:"kind"`
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
-	// Program made the run.
+	// Program is the name and version of the program that created the run.
 	Program string `json:"program"`
-	// Settings are the kind's own.
+	// Settings belong to the kind of run.
 	Settings json.RawMessage `json:"settings,omitempty"`
 }
 
-// Why a directory cannot be written as a run.
+// Reasons why a run cannot be written to a directory.
 var (
-	// ErrLocked: another process writes it.
+	// ErrLocked reports that another process is writing to it.
 	ErrLocked = disk.ErrLocked
-	// ErrExists: it already holds a run, so it can be resumed but not created.
+	// ErrExists reports that it already contains a run, which can be resumed but not created.
 	ErrExists = errors.New("the directory already holds a run")
-	// ErrOther: it holds a run of another kind, or in another format.
+	// ErrOther reports that it contains a run of another kind, or in another format.
 	ErrOther = errors.New("another kind of run")
 )
 
-// otherError is an ErrOther that says what to do.
+// otherError is an ErrOther with advice.
 type otherError string
 
 func (e otherError) Error() string        { return string(e) }
@@ -71,8 +72,8 @@ func (e otherError) Is(target error) bool { return target == ErrOther }
 
 func other(format string, args ...any) error { return otherError(fmt.Sprintf(format, args...)) }
 
-// readManifest reads the manifest of the run in the directory. It fails with fs.ErrNotExist where there is no run, and
-// with ErrOther where a newer program made it.
+// readManifest reads the manifest of the run in the directory. It returns fs.ErrNotExist if there is no run, and
+// ErrOther if a newer program created it.
 func readManifest(path string) (Manifest, error) {
 	var m Manifest
 	name := filepath.Join(path, manifestFile)
@@ -92,14 +93,15 @@ func readManifest(path string) (Manifest, error) {
 			path, m.Program, m.Version, Version)
 	case m.Version < 1 || m.Kind == "":
 		return m, other("%s is not the manifest of a run", name)
-	case m.Version == 1: // the settings were beside the other members
+	case m.Version == 1: // the settings were members of the manifest itself
 		m.ID, m.Settings = idOf(path), data
 	}
 	return m, nil
 }
 
-// Resumable reads the manifest of a run, which a process may be writing, if the run can be resumed as one of the kind.
-// Otherwise there is none (fs.ErrNotExist), or it is of another kind or in another format (ErrOther).
+// Resumable returns the manifest of a run if the run can be resumed as one of the given kind; a process may still
+// be writing it. Otherwise it returns fs.ErrNotExist if there is no run, or ErrOther if it is of another kind or in
+// another format.
 func Resumable(path string, kind Kind) (Manifest, error) {
 	m, err := readManifest(path)
 	switch {
@@ -114,7 +116,7 @@ func Resumable(path string, kind Kind) (Manifest, error) {
 	return m, nil
 }
 
-// idOf is the id of a run that has no other: the name of its directory.
+// idOf returns the ID of a run without one in its manifest: the name of its directory.
 func idOf(path string) string {
 	if full, err := filepath.Abs(path); err == nil {
 		path = full
@@ -124,22 +126,22 @@ func idOf(path string) string {
 
 // Journal remembers how attempts ended.
 type Journal interface {
-	// Find returns the recorded outcome of an attempt that needs no further try.
+	// Find returns the recorded outcome of an attempt that need not be played again.
 	Find(j Job) (Outcome, bool)
-	// Record stores an outcome durably. It is called once for an attempt and run, from many goroutines.
+	// Record stores an outcome durably. It is called once per attempt and run, from many goroutines.
 	Record(o Outcome) error
 }
 
-// Dir is a run directory that this process writes:
+// Dir is a run directory to which this process writes:
 //
-//	manifest.json                   what the run is, written once
-//	events.jsonl                    what happened, appended
+//	manifest.json                   describes the run, written once
+//	events.jsonl                    what has happened, appended
 //	rollouts/<group>/<attempt>/     the files of an attempt
 //	LOCK                            the process that writes
 //
-// As a Journal it finds the attempts that ended with a result; failed ones are tried again.
+// As a Journal, it finds the attempts that ended with a result; failed attempts are played again.
 type Dir struct {
-	// Manifest is what the run is.
+	// Manifest describes the run.
 	Manifest Manifest
 
 	path string
@@ -148,13 +150,13 @@ type Dir struct {
 
 	mu       sync.Mutex
 	finished map[Job]Outcome
-	folded   map[string]string // groups by their names without case
+	folded   map[string]string // group names by their case-folded form
 }
 
 var _ Journal = (*Dir)(nil)
 
-// Create begins a run in the directory, which may exist but not hold a run. It fills in the Version of the manifest,
-// and where they are missing ID, the directory's name, and Created.
+// Create creates a run in the directory, which may exist but must not contain a run. It sets the manifest's
+// Version, and its ID (to the directory's name) and Created if they are zero.
 func Create(path string, m Manifest) (*Dir, error) {
 	m.Version = Version
 	if m.Created.IsZero() {
@@ -179,7 +181,7 @@ func Create(path string, m Manifest) (*Dir, error) {
 }
 
 func create(path string, l *disk.Lock, m Manifest) (*Dir, error) {
-	// Runs of solve had no manifest once.
+	// Older versions wrote runs of solve without a manifest.
 	for _, name := range []string{manifestFile, rolloutsDir} {
 		if _, err := os.Lstat(filepath.Join(path, name)); err == nil {
 			return nil, ErrExists
@@ -191,7 +193,7 @@ func create(path string, l *disk.Lock, m Manifest) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The manifest comes last: a directory with one is a run that can be resumed.
+	// The manifest is written last, because a directory with a manifest is a run that can be resumed.
 	if err := disk.WriteJSON(filepath.Join(path, manifestFile), m); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
@@ -202,8 +204,8 @@ func newDir(path string, m Manifest, l *disk.Lock, log *disk.Log) *Dir {
 	return &Dir{Manifest: m, path: path, lock: l, log: log, finished: map[Job]Outcome{}, folded: map[string]string{}}
 }
 
-// Open resumes the run in the directory, which must be of the kind and in today's format (else [ErrOther]). It fails
-// with fs.ErrNotExist where there is no run, and with [ErrLocked] where a living process works in it.
+// Open resumes the run in the directory, which must be of the given kind and in the current format (otherwise
+// [ErrOther]). It returns fs.ErrNotExist if there is no run, and [ErrLocked] if a living process is writing to it.
 func Open(path string, kind Kind) (*Dir, error) {
 	m, err := Resumable(path, kind)
 	if err != nil {
@@ -221,7 +223,7 @@ func Open(path string, kind Kind) (*Dir, error) {
 	return d, nil
 }
 
-// writable adds advice to an error about a directory that may not be written.
+// writable adds advice to an error about a directory that cannot be written.
 func writable(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("%w (a run needs a directory that it can write: choose another with --out)", err)
@@ -229,7 +231,7 @@ func writable(err error) error {
 	return err
 }
 
-// Exists reports whether a directory holds a run.
+// Exists reports whether a directory contains a run.
 func Exists(path string) bool {
 	_, err := os.Lstat(filepath.Join(path, manifestFile))
 	return err == nil
@@ -239,9 +241,9 @@ func Exists(path string) bool {
 type record struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
-	// Outcome of finished and failed.
+	// Outcome belongs to the events finished and failed.
 	*Outcome
-	// Data of any other event.
+	// Data belongs to any other event.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -263,7 +265,7 @@ func (d *Dir) Find(j Job) (Outcome, bool) {
 	return o, ok
 }
 
-// Record appends the outcome to events.jsonl and waits for the disk.
+// Record appends the outcome to events.jsonl and syncs the file.
 func (d *Dir) Record(o Outcome) error {
 	kind := Finished
 	if o.Failed() {
@@ -283,7 +285,7 @@ func (d *Dir) Record(o Outcome) error {
 	return nil
 }
 
-// Note appends the caller's own event to events.jsonl. Its name must not be one of the engine's.
+// Note appends an event of the caller's to events.jsonl. Its name must differ from those of the engine's events.
 func (d *Dir) Note(event string, data any) error {
 	encoded, err := disk.MarshalJSON(data)
 	if err != nil {
@@ -292,13 +294,13 @@ func (d *Dir) Note(event string, data any) error {
 	return d.log.Append(record{Time: time.Now().UTC(), Event: event, Data: encoded})
 }
 
-// Path is the path of a file in the run directory.
+// Path returns the path of a file in the run directory.
 func (d *Dir) Path(name ...string) string {
 	return filepath.Join(append([]string{d.path}, name...)...)
 }
 
-// Attempt makes the directory of an attempt and returns its path. It refuses a group whose name differs from another
-// one's in case only.
+// Attempt creates the directory of an attempt and returns its path. It returns an error for a group whose name
+// differs from another one's only in case.
 func (d *Dir) Attempt(job Job) (string, error) {
 	d.mu.Lock()
 	err := foldName(d.folded, job.Group)
@@ -313,8 +315,8 @@ func (d *Dir) Attempt(job Job) (string, error) {
 	return path, nil
 }
 
-// RemoveAttempts deletes the files of the attempts whose groups have a name that begins with one of the prefixes, which
-// are made of the bytes that [PathName] keeps.
+// RemoveAttempts deletes the files of all attempts whose group's name starts with one of the prefixes, which must
+// consist of bytes that [PathName] keeps.
 func (d *Dir) RemoveAttempts(prefixes ...string) error {
 	groups, err := os.ReadDir(d.Path(rolloutsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -333,20 +335,20 @@ func attemptPath(run string, job Job) string {
 	return filepath.Join(run, rolloutsDir, PathName(job.Group), strconv.Itoa(job.Index))
 }
 
-// Close syncs the events and gives up the directory.
+// Close syncs the events and releases the directory.
 func (d *Dir) Close() error {
 	return errors.Join(d.log.Close(), d.lock.Close())
 }
 
-// maxName is the longest name that Linux file systems take, in bytes.
+// maxName is the longest file name on Linux file systems, in bytes.
 const maxName = 255
 
-// PathName is the name of the file or directory of an id: a task, a group, a model. Usual ids are their own names. In
-// others, every byte but ASCII letters, digits and - _ + , : = @ ~ and . is percent-encoded, and so is a leading full
-// stop; one that would be longer than 255 bytes ends in a hash instead. Different ids have different names, which are
-// never empty, never lead elsewhere and hide nothing.
+// PathName returns the file name for an ID of a task, a group or a model. Most IDs are their own names. In others,
+// a leading full stop and every byte except ASCII letters, digits and - _ + , : = @ ~ . is percent-encoded; a name
+// longer than 255 bytes is shortened and ends in a hash. Different IDs have different names, which are never empty
+// or hidden and never lead out of a directory.
 //
-// Names that differ in case only are one name on some file systems: see [CheckNames].
+// Names that differ only in case are the same on some file systems: see [CheckNames].
 func PathName(id string) string {
 	var b strings.Builder
 	for i := range len(id) {
@@ -358,7 +360,7 @@ func PathName(id string) string {
 	}
 	switch name := b.String(); {
 	case name == "":
-		return "%" // as no other id, since digits follow there
+		return "%" // unique, because other IDs have digits after it
 	case len(name) > maxName:
 		sum := sha256.Sum256([]byte(id))
 		suffix := "%-" + hex.EncodeToString(sum[:16])
@@ -372,7 +374,8 @@ func isNameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-_+,:=@~.", c) >= 0
 }
 
-// CheckNames refuses ids that differ in case only: where the file system ignores case, their files would be the same.
+// CheckNames returns an error if two IDs differ only in case, because a case-insensitive file system would use the
+// same files for both.
 func CheckNames(ids []string) error {
 	folded := make(map[string]string, len(ids))
 	for _, id := range ids {
@@ -383,7 +386,7 @@ func CheckNames(ids []string) error {
 	return nil
 }
 
-// foldName adds an id to those that are known by their names without case.
+// foldName adds an ID to those that are known by their case-folded name.
 func foldName(folded map[string]string, id string) error {
 	name := strings.ToLower(PathName(id))
 	if other, ok := folded[name]; ok && other != id {

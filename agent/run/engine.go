@@ -15,35 +15,36 @@ import (
 	"deepswe/env"
 )
 
-// Engine plays jobs with a bounded number of workers: all of a plan with Run, or as they come with Stream.
+// Engine plays jobs with a limited number of workers: all jobs of a plan with Run, or jobs as they come with
+// Stream.
 type Engine struct {
 	Runner Runner
 	// Journal remembers outcomes between runs; nil remembers nothing.
 	Journal Journal
 	Options Options
-	// Log gets retries and failures; nil is silent.
+	// Log receives retries and failures; nil discards them.
 	Log *slog.Logger
 }
 
-// Options of an engine. Every zero field takes the default in brackets.
+// Options configure an engine. A zero field means the default in brackets.
 type Options struct {
-	// Workers is the number of rollouts at once [16], without those that have called [Release].
+	// Workers is the number of concurrent rollouts [16], not counting those that have called [Release].
 	Workers int
-	// Deadline ends a rollout [none]. It guards against one that hangs: limits that are part of the task belong to the
-	// Runner, which can end a rollout in an orderly way.
+	// Deadline ends a rollout [none]. It is a safeguard against one that hangs; limits of the task itself belong to
+	// the Runner, which can end a rollout in an orderly way.
 	Deadline time.Duration
-	// Retries is how often an attempt is tried again after an infrastructure failure [2]; never when negative.
+	// Retries is how often an attempt is retried after an infrastructure failure [2]; negative means never.
 	Retries int
-	// Backoff before the first retry [1 s], doubled up to a minute.
+	// Backoff is the wait before the first retry [1 s]; it doubles each time, up to a minute.
 	Backoff time.Duration
-	// MaxFailures in a row, over all attempts, stop the run: something is down, and every further attempt would fail
-	// as well [off].
+	// MaxFailures is the number of consecutive failures, over all attempts, that stops the run [never], because
+	// something is down and every other attempt would fail too.
 	MaxFailures int
-	// Drain is how long rollouts under way may go on after the run's context ended [not at all]; Abandon, when closed,
-	// ends the drain early.
+	// Drain is how long running rollouts may continue after the run's context has ended [not at all]. Closing
+	// Abandon ends the drain early.
 	Drain   time.Duration
 	Abandon <-chan struct{}
-	// Observe is called for every event, one at a time, from the goroutine in which it happened. It must not block.
+	// Observe is called for every event, one at a time, on the goroutine in which it happened. It must not block.
 	Observe func(Event)
 }
 
@@ -55,10 +56,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// EventKind is what happened.
+// EventKind is the kind of an Event.
 type EventKind string
 
-// The events of a run. GroupDone comes after the last attempt of a group has ended; its Job is that one.
+// The events of a run. GroupDone follows when the last attempt of a group has ended, which is its Job.
 const (
 	Started   EventKind = "started"
 	Retrying  EventKind = "retrying"
@@ -67,27 +68,27 @@ const (
 	GroupDone EventKind = "group_done"
 )
 
-// Event is something that happened to an attempt, or to its group.
+// Event reports something about an attempt or its group.
 type Event struct {
 	Kind EventKind
 	Job  Job
-	// Outcome of Finished and Failed.
+	// Outcome belongs to Finished and Failed.
 	Outcome *Outcome
-	// Err and Delay of Retrying.
+	// Err and Delay belong to Retrying.
 	Err   error
 	Delay time.Duration
 }
 
-// Run plays the attempts and returns their outcomes in the plan's order. Those in the journal are not played again. A
-// failed attempt is an outcome, not an error of Run.
+// Run plays the attempts and returns their outcomes in the plan's order. It does not play attempts again that the
+// journal contains. A failed attempt is an outcome, not an error of Run.
 //
-// An error means that the plan was not finished: one that wraps [ErrInterrupted] and the context's cause when ctx
-// ended, what a Runner marked with [Abort], or a journal that cannot be written. The outcomes up to then come with it;
-// those of attempts that did not end have Tries 0.
+// An error means that the plan was not completed: ctx ended (the error wraps [ErrInterrupted] and the context's
+// cause), a Runner returned an [Abort], or the journal could not be written. The outcomes so far are returned with
+// it; those of unfinished attempts have Tries 0.
 func (e *Engine) Run(ctx context.Context, plan []Job) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(plan))
 	place, size := make(map[Job]int, len(plan)), map[string]int{}
-	var jobs []Job // not in the journal
+	var jobs []Job // jobs that are not in the journal
 	for i, job := range plan {
 		if _, ok := place[key(job)]; ok {
 			return nil, twice(job)
@@ -107,7 +108,7 @@ func (e *Engine) Run(ctx context.Context, plan []Job) ([]Outcome, error) {
 		case err == nil:
 			outcomes[place[key(o.Job)]] = o
 			left--
-		case left == 0 && errors.Is(err, ErrInterrupted): // the context ended, but nothing was left to do
+		case left == 0 && errors.Is(err, ErrInterrupted): // ctx ended when there was nothing left to do
 		default:
 			return outcomes, err
 		}
@@ -129,16 +130,17 @@ func (e *Engine) find(job Job) (Outcome, bool) {
 	return o, ok
 }
 
-// Errors that decide how a run goes on.
+// Errors that decide how a run continues.
 var (
-	// ErrInterrupted says that the run was stopped before its plan was done. What had ended is in the journal.
+	// ErrInterrupted reports that the run was stopped before its plan was done. Finished attempts are in the
+	// journal.
 	ErrInterrupted = errors.New("run interrupted")
-	// ErrDeadline is the cause of a rollout's context that ended at its own deadline.
+	// ErrDeadline is the cause of a rollout's context that was ended by Options.Deadline.
 	ErrDeadline = errors.New("rollout exceeded its deadline")
 )
 
-// Abort marks an error after which no other attempt can do better: a refused key, an unknown model, a full disk. The
-// whole run stops.
+// Abort marks an error because of which every other attempt would fail too: a rejected API key, an unknown model, a
+// full disk. It stops the whole run.
 func Abort(err error) error {
 	if err == nil {
 		return nil
@@ -151,17 +153,17 @@ type abortError struct{ err error }
 func (e *abortError) Error() string { return e.err.Error() }
 func (e *abortError) Unwrap() error { return e.err }
 
-// PanicError is a panic of a Runner, recovered. It is not retried: the same code is likely to do the same again.
+// PanicError is a recovered panic of a Runner. It is not retried, because the same code would probably panic again.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-// Error names the value; the stack is for the log.
+// Error returns the panic's value. The stack is for the log.
 func (e *PanicError) Error() string { return fmt.Sprintf("rollout panicked: %v", e.Value) }
 
-// delay returns the wait before a retry, the first being 1: doubled each time, then shortened at random by up to a
-// half, so that attempts that failed together do not come back together.
+// delay returns the wait before a retry, counted from 1. It doubles each time, and is shortened by a random part of
+// up to one half, so that attempts that failed together are not retried together.
 func (o Options) delay(j Job, retry int) time.Duration {
 	d := env.Backoff(retry, o.Backoff, time.Minute)
 	half := uint64(d / 2)
@@ -171,7 +173,7 @@ func (o Options) delay(j Job, retry int) time.Duration {
 	return d - time.Duration(uint64(j.Seed(0, retry))%half)
 }
 
-// attempt plays one attempt to its end, retries included.
+// attempt plays one attempt to its end, including retries.
 func (r *run) attempt(playing context.Context, job Job) {
 	r.observe(Event{Kind: Started, Job: job})
 	start := time.Now()
@@ -191,7 +193,7 @@ func (r *run) attempt(playing context.Context, job Job) {
 			continue
 		}
 		if err != nil && r.admit.Err() != nil {
-			r.cutShort(nil) // the retry was given up, not used up: a resumed run has all of them
+			r.cutShort(nil) // the retry was abandoned: a resumed run has all retries again
 			return
 		}
 		res.Times.Queue = time.Duration(waited.Load()).Seconds()
@@ -201,7 +203,7 @@ func (r *run) attempt(playing context.Context, job Job) {
 	}
 }
 
-// cutShort notes an attempt that ends without an outcome, and the fatal error that ended it, if any.
+// cutShort records that an attempt ended without an outcome, with the fatal error, if any.
 func (r *run) cutShort(fatal error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,19 +232,19 @@ func (r *run) try(ctx context.Context, j Job) (res Result, err error) {
 	return res, err
 }
 
-// again decides whether there is a retry, and waits until it is due.
+// again reports whether to retry, after waiting until the retry is due.
 func (r *run) again(j Job, try int, err error) bool {
 	if _, panicked := errors.AsType[*PanicError](err); panicked || try > r.Options.Retries {
 		return false
 	}
 	delay := r.Options.delay(j, try)
-	r.Log.Warn("rollout failed, trying again",
+	r.Log.Warn("rollout failed, retrying",
 		"task", j.Task, "attempt", j.Index, "try", try, "delay", delay, "error", err)
 	r.observe(Event{Kind: Retrying, Job: j, Err: err, Delay: delay})
 	return env.Sleep(r.admit, delay) == nil
 }
 
-// finish records the outcome, then reports it to the observer, then hands it out.
+// finish records the outcome, reports it to the observer, and then passes it on.
 func (r *run) finish(out Outcome, err error) {
 	kind := Finished
 	if err != nil {

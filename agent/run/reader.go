@@ -15,31 +15,31 @@ import (
 	"deepswe/env/disk"
 )
 
-// Reader is a run directory as it was when it was read. Reading takes no lock and changes nothing, so the run may be
-// under way, and the directory read-only.
+// Reader is the content of a run directory when it was read. Reading takes no lock and changes nothing, so the run
+// may be in progress and the directory read-only.
 type Reader struct {
-	// Manifest is what the run is.
+	// Manifest describes the run.
 	Manifest Manifest
-	// Outcomes are those of the attempts that have ended, in the order of their first try. A failed attempt that was
-	// tried again later has its last outcome.
+	// Outcomes are those of the attempts that have ended, in the order of their first try. An attempt that failed
+	// and was played again has its last outcome.
 	Outcomes []Outcome
-	// Notes are the events that the program behind the run added ([Dir.Note]), in their order.
+	// Notes are the events added with [Dir.Note], in order.
 	Notes []Note
-	// Last is the time of the last event, zero where there is none.
+	// Last is the time of the last event; zero if there is none.
 	Last time.Time
 
 	path string
 }
 
-// Note is an event of the program behind a run.
+// Note is an event added with [Dir.Note].
 type Note struct {
 	Time  time.Time
 	Event string
 	Data  json.RawMessage
 }
 
-// List reads the manifests of the runs in the directories below parent, the newest first. What is no run, or one of a
-// newer program, is left out.
+// List reads the manifests of the runs in the directories below parent, newest first. It skips directories without
+// a run, and runs of newer programs.
 func List(parent string) ([]Listed, error) {
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -59,14 +59,14 @@ func List(parent string) ([]Listed, error) {
 	return all, nil
 }
 
-// Listed is a run that [List] found.
+// Listed is a run found by [List].
 type Listed struct {
 	Path     string
 	Manifest Manifest
 }
 
-// Read reads the run in the directory, of any kind, also one in the older format. It fails with fs.ErrNotExist where
-// there is no run, and with [ErrOther] where a newer program made it.
+// Read reads the run in the directory, of any kind and also in an older format. It returns fs.ErrNotExist if there
+// is no run, and [ErrOther] if a newer program created it.
 func Read(path string) (*Reader, error) {
 	r := &Reader{path: path}
 	var err error
@@ -105,8 +105,8 @@ func parseRecord(line []byte) (record, error) {
 	return e, err
 }
 
-// Writer reports who writes the directory, and whether that process is alive as far as this one can see; it is Dead
-// where nobody does.
+// Writer returns the process that writes to the directory, and whether it is alive, as far as this process can see;
+// Dead if there is none.
 func (r *Reader) Writer() (disk.Holder, disk.Liveness) {
 	h, alive, err := disk.ReadHolder(filepath.Join(r.path, lockFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,10 +115,10 @@ func (r *Reader) Writer() (disk.Holder, disk.Liveness) {
 	return h, alive
 }
 
-// AttemptDir is the directory of an attempt, which need not exist.
+// AttemptDir returns the directory of an attempt, which need not exist.
 func (r *Reader) AttemptDir(job Job) string { return attemptPath(r.path, job) }
 
-// AttemptDirs are the directories of attempts that exist, in order.
+// AttemptDirs returns the existing directories of attempts, in order.
 func (r *Reader) AttemptDirs() ([]string, error) {
 	groups, err := os.ReadDir(filepath.Join(r.path, rolloutsDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +134,7 @@ func (r *Reader) AttemptDirs() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		slices.SortStableFunc(attempts, func(a, b fs.DirEntry) int { // by number, as they are sorted by name already
+		slices.SortStableFunc(attempts, func(a, b fs.DirEntry) int { // by number; they are already sorted by name
 			m, _ := strconv.Atoi(a.Name())
 			n, _ := strconv.Atoi(b.Name())
 			return cmp.Compare(m, n)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"hash/fnv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,17 +13,18 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// Job names one attempt of a plan. Group and Index together are unique within a run.
+// Job identifies one attempt of a plan. Group and Index together are unique within a run.
 type Job struct {
 	Task string `json:"task"`
-	// Group holds the attempts that are compared with each other. An evaluation has one group a task, named like it.
+	// Group contains the attempts that are compared with each other. In an evaluation, each task is a group with
+	// the task's name.
 	Group string `json:"group"`
-	// Index counts the attempts of the group from 0.
+	// Index is the attempt's number in the group, from 0.
 	Index int `json:"attempt"`
 }
 
-// Seed is a random seed for one call of the attempt, the same in every run with the same run seed, whatever ran before.
-// It is never negative: servers take it as a signed number or an unsigned one.
+// Seed returns a random seed for one call of the attempt. It depends only on the job, the run's seed and the call's
+// number, and is never negative, because some servers take it as a signed number and some as an unsigned one.
 func (j Job) Seed(run uint64, call int) int64 {
 	h := fnv.New64a()
 	var n [8]byte
@@ -31,7 +33,7 @@ func (j Job) Seed(run uint64, call int) int64 {
 		h.Write(n[:])
 	}
 	number(run)
-	// Each name comes after its length, so that no two pairs of names hash alike.
+	// The length precedes each name, so that different pairs of names never give the same input.
 	for _, s := range []string{j.Group, j.Task} {
 		number(uint64(len(s)))
 		h.Write([]byte(s))
@@ -41,15 +43,15 @@ func (j Job) Seed(run uint64, call int) int64 {
 	return int64(mix(h.Sum64()) >> 1)
 }
 
-// mix spreads every bit of x over the whole word (the finalizer of SplitMix64, Steele et al. 2014): seeds that differ
-// by one are to give streams that have nothing in common.
+// mix mixes the bits of x (the finalizer of SplitMix64, Steele et al. 2014), so that consecutive seeds give
+// unrelated streams.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
 
-// Plan lists k attempts at each task, task by task, so that groups are complete one after the other.
+// Plan returns k attempts at each task, task by task, so that groups are completed one after the other.
 func Plan(tasks []string, k int) []Job {
 	plan := make([]Job, 0, len(tasks)*k)
 	for _, t := range tasks {
@@ -60,26 +62,27 @@ func Plan(tasks []string, k int) []Job {
 	return plan
 }
 
-// Result is what a rollout yields.
+// Result is the result of a rollout.
 type Result struct {
-	// Reward is nil where there is none: nothing was graded, or an infrastructure failure ended the attempt.
+	// Reward is nil if nothing was graded, or if an infrastructure failure ended the attempt.
 	Reward     *float64         `json:"reward"`
 	StopReason agent.StopReason `json:"stop_reason"`
-	// NotGraded is set where the rollout was not graded on purpose, because nothing is learned from it. Reward is nil.
+	// NotGraded reports that the rollout was intentionally not graded, because nothing would be learned from it.
+	// Reward is nil.
 	NotGraded bool `json:"not_graded,omitempty"`
-	// Turns is what was sampled, for rollouts that keep it in memory rather than in their directory.
+	// Turns contains what was sampled, if the Runner keeps it in memory rather than in the attempt's directory.
 	Turns []trajectory.Sample `json:"turns,omitempty"`
-	// Messages is the conversation as chat messages, where the runner keeps it.
+	// Messages is the conversation as chat messages, if the Runner keeps it.
 	Messages []json.RawMessage `json:"messages,omitempty"`
 	Times    Times             `json:"times"`
-	// Metrics are further numbers worth a mean over the rollouts, by name.
+	// Metrics are further numbers by name, of which a mean over the rollouts makes sense.
 	Metrics map[string]float64 `json:"metrics,omitempty"`
-	// Detail is the Runner's own; the engine does not look inside.
+	// Detail belongs to the Runner; the engine does not use it.
 	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
-// Times is how the wall time of a rollout was spent, in seconds. Queue, the time spent waiting at gates, and Total are
-// measured by the engine; the others by the Runner.
+// Times is how the wall time of a rollout was spent, in seconds. The engine measures Queue, the time waiting at
+// gates, and Total; the Runner measures the others.
 type Times struct {
 	Queue       float64 `json:"queue"`
 	Model       float64 `json:"model"`
@@ -88,16 +91,16 @@ type Times struct {
 	Total       float64 `json:"total"`
 }
 
-// Runner plays one rollout. It is called from many goroutines.
+// Runner plays one rollout. It must be safe for concurrent use.
 //
-// The context ends at the attempt's deadline, and when the run is abandoned; the Runner returns soon after either, if
-// it can with a Result that says so (agent.Timeout, agent.Interrupted). An error is an infrastructure failure: the
-// rollout has no reward and is tried again, unless the error is an [Abort].
+// The context ends at the attempt's deadline or when the run is abandoned. The Runner should then return soon, if
+// possible with a Result that says so (agent.Timeout, agent.Interrupted). An error is an infrastructure failure:
+// the rollout has no reward and is retried, unless the error is an [Abort].
 type Runner interface {
 	Run(ctx context.Context, j Job) (Result, error)
 }
 
-// RunnerFunc is a function that is a Runner.
+// RunnerFunc is a function that implements Runner.
 type RunnerFunc func(ctx context.Context, j Job) (Result, error)
 
 // Run calls f.
@@ -107,30 +110,30 @@ func (f RunnerFunc) Run(ctx context.Context, j Job) (Result, error) { return f(c
 type Outcome struct {
 	Job
 	Result
-	// Err is why there is no reward: the failure of the last try. Empty where the Runner returned a result.
+	// Err is the failure of the last try; empty if the Runner returned a result.
 	Err string `json:"error,omitempty"`
-	// Tries counts the calls of the Runner.
+	// Tries is how often the Runner was called.
 	Tries int `json:"tries"`
-	// Replayed is set where the outcome was found in the journal.
+	// Replayed reports that the outcome comes from the journal.
 	Replayed bool `json:"-"`
 }
 
 // Failed reports an infrastructure failure: the rollout has no reward and says nothing about the policy.
 func (o Outcome) Failed() bool { return o.Err != "" }
 
-// Gates bound what a run does at once. A nil gate is no bound.
+// Gates limit what a run does at once. A nil gate is no limit.
 type Gates struct {
-	// Model bounds calls of the model, Sandbox the sandboxes of agents, Grading those in which patches are graded. A
-	// rollout may hold its sandbox while it waits for a model or for grading, never the other way round.
+	// Model limits calls of the model, Sandbox the sandboxes of agents, and Grading those for grading. A rollout
+	// may keep its sandbox while it waits for a model or for grading, never the other way round.
 	Model   *Gate
 	Sandbox *Gate
 	Grading *Gate
 }
 
-// Gate lets a bounded number in at a time, first come, first served.
+// Gate admits a limited number at a time, first come, first served.
 type Gate struct{ places chan struct{} }
 
-// NewGate returns a gate for n at a time, nil when n is not positive.
+// NewGate returns a gate for n at a time, or nil if n is not positive.
 func NewGate(n int) *Gate {
 	if n <= 0 {
 		return nil
@@ -138,8 +141,8 @@ func NewGate(n int) *Gate {
 	return &Gate{make(chan struct{}, n)}
 }
 
-// Enter waits for a place. The caller calls leave once, when it is done. The time spent waiting is charged to the
-// rollout whose context it is. The error is the context's.
+// Enter waits to be admitted. The caller has to call leave once. The waiting time is added to Times.Queue of the
+// rollout whose context ctx is. The error is the context's.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	if g == nil {
 		if ctx.Err() != nil {
@@ -159,10 +162,11 @@ func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	return func() { <-g.places }, nil
 }
 
-// waitKey holds the *atomic.Int64 in a rollout's context that counts the nanoseconds spent at gates.
+// waitKey is the key of the *atomic.Int64 in a rollout's context that counts the nanoseconds spent waiting at
+// gates.
 type waitKey struct{}
 
-// Guard returns the model behind the gate.
+// Guard returns a model whose calls pass through the gate.
 func (g *Gate) Guard(m agent.Model) agent.Model { return guarded{gate: g, model: m} }
 
 type guarded struct {
@@ -177,4 +181,33 @@ func (g guarded) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 	}
 	defer leave()
 	return g.model.Complete(ctx, r)
+}
+
+// worker is one attempt's share of Options.Workers.
+type worker struct {
+	places chan struct{}
+
+	mu   sync.Mutex
+	held bool
+}
+
+// workerKey is the key of the *worker in a rollout's context.
+type workerKey struct{}
+
+// Release makes the worker of the rollout whose context ctx is available to other rollouts, while this one
+// continues, for example with grading, which a gate limits. It also applies to retries. Outside an Engine, and
+// after the first call, it does nothing.
+func Release(ctx context.Context) {
+	if w, ok := ctx.Value(workerKey{}).(*worker); ok {
+		w.release()
+	}
+}
+
+func (w *worker) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held {
+		w.held = false
+		<-w.places
+	}
 }

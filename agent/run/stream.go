@@ -11,25 +11,25 @@ import (
 
 // Stream plays jobs as they come and returns their outcomes as they end.
 //
-// The sequence of jobs is ranged over in a goroutine of its own, and asked for the next job only when a worker is free:
-// it may create jobs from the outcomes so far, wait until there is something to do, or go on for ever. A job that the
-// journal knows comes back at once, as Replayed. The attempts of a group come one after the other; the group is done
-// when the sequence has gone on to another group, or has ended, and the last attempt of the group has ended.
+// Stream iterates over jobs in a separate goroutine and requests the next one only when a worker is free, so the
+// sequence may create jobs from earlier outcomes, wait, or never end. A job in the journal is returned at once,
+// with Replayed set. The jobs of a group must be consecutive; the group is done when jobs has moved on to another
+// group or ended, and its last attempt has ended.
 //
-// Each outcome is in the journal before it is handed out, and is handed out once. Outcomes that nobody has taken yet
-// wait in memory and hold up no worker, so it is the sequence of jobs that bounds how far the workers run ahead. A
-// failed attempt is an outcome. The last pair has the error, with an empty Outcome, if the run was not finished: one
-// that wraps [ErrInterrupted] when ctx ended before the sequence did or cut an attempt short, what a Runner marked with
-// [Abort], a journal that cannot be written, or a job that came twice.
+// Each outcome is recorded in the journal before it is returned, once. Outcomes that the caller has not taken yet
+// wait in memory and do not block workers, so only the sequence of jobs limits how far the workers run ahead. A
+// failed attempt is an outcome. If the run was not completed, the last pair has an empty Outcome and the error: ctx
+// ended before the sequence did or cut an attempt short (the error wraps [ErrInterrupted]), a Runner returned an
+// [Abort], the journal could not be written, or a job occurred twice.
 //
-// Leaving the range early ends the attempts under way, without outcomes. Whichever way the range ends, every goroutine
-// has ended before the statement after it. A sequence of jobs that waits must therefore stop waiting when ctx ends,
-// when the error has been handed out, and before the range is left.
+// Leaving the loop early ends the running attempts, without outcomes. When the loop is left, for whatever reason,
+// all goroutines have ended. So a sequence that waits must stop waiting when ctx ends, when the error has been
+// returned, and before the caller leaves the loop.
 func (e *Engine) Stream(ctx context.Context, jobs iter.Seq[Job]) iter.Seq2[Outcome, error] {
 	return e.stream(ctx, jobs, nil)
 }
 
-// stream is Stream for groups whose sizes are known, unless sizes is nil.
+// stream is Stream for groups of known sizes, unless sizes is nil.
 func (e *Engine) stream(ctx context.Context, jobs iter.Seq[Job], sizes map[string]int) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
 		r := &run{Engine: *e, seen: map[Job]bool{}, groups: newGroups(sizes)}
@@ -54,34 +54,35 @@ func (e *Engine) stream(ctx context.Context, jobs iter.Seq[Job], sizes map[strin
 	}
 }
 
-// run is the state of one range over a Stream.
+// run is the state of one Stream.
 type run struct {
 	Engine
-	admit context.Context // ends when no further job is begun
+	admit context.Context // ends when no further jobs may start
 	stop  context.CancelCauseFunc
-	jobs  sync.WaitGroup // attempts under way
+	jobs  sync.WaitGroup // running attempts
 
 	mu       sync.Mutex
 	seen     map[Job]bool
 	groups   groups
-	failures int        // in a row
+	failures int        // consecutive
 	fatal    error      // what ended the run
-	cut      bool       // an attempt under way was ended
-	whole    bool       // the sequence of jobs came to its own end
-	closed   bool       // no job is begun any more
+	cut      bool       // a running attempt was ended
+	whole    bool       // the sequence of jobs ended by itself
+	closed   bool       // no further jobs may start
 	over     bool       // every attempt has ended
-	ready    []Outcome  // not taken yet
-	changed  *sync.Cond // of ready and over
+	ready    []Outcome  // outcomes that the caller has not taken yet
+	changed  *sync.Cond // signals changes of ready and over
 }
 
-// start begins the goroutines of the run and returns what ends them and waits for them.
+// start starts the goroutines of the run. end ends them and waits for them.
 func (r *run) start(ctx context.Context, jobs iter.Seq[Job]) (end func()) {
 	r.admit, r.stop = context.WithCancelCause(ctx)
 	playing, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	var all sync.WaitGroup
 	all.Go(func() {
 		<-r.admit.Done()
-		// Rollouts under way outlive the run's context by the drain; any other end ends them at once.
+		// After the run's context has ended, running rollouts may continue for Options.Drain. Otherwise they end at
+		// once.
 		if ctx.Err() != nil {
 			r.drain(playing)
 		}
@@ -90,7 +91,7 @@ func (r *run) start(ctx context.Context, jobs iter.Seq[Job]) (end func()) {
 	dispatched := make(chan struct{})
 	all.Go(func() {
 		defer close(dispatched)
-		if r.dispatch(playing, jobs) && ctx.Err() == nil { // a sequence may end because the context has
+		if r.dispatch(playing, jobs) && ctx.Err() == nil { // the sequence may have ended because ctx has
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.whole = true
@@ -98,7 +99,7 @@ func (r *run) start(ctx context.Context, jobs iter.Seq[Job]) (end func()) {
 		}
 	})
 	all.Go(func() {
-		// The consumer hears of the end even while the sequence of jobs still waits for something.
+		// Tell the caller about the end even if the sequence of jobs is still waiting.
 		select {
 		case <-dispatched:
 		case <-r.admit.Done():
@@ -119,7 +120,7 @@ func (r *run) start(ctx context.Context, jobs iter.Seq[Job]) (end func()) {
 	}
 }
 
-// drain waits for the rollouts under way, at most as long as Options.Drain.
+// drain waits for the running rollouts, for at most Options.Drain.
 func (r *run) drain(playing context.Context) {
 	t := time.NewTimer(r.Options.Drain)
 	defer t.Stop()
@@ -130,7 +131,7 @@ func (r *run) drain(playing context.Context) {
 	}
 }
 
-// dispatch begins the jobs, each when a worker is free, and reports whether the sequence came to its end.
+// dispatch starts each job when a worker is free, and reports whether the sequence ended by itself.
 func (r *run) dispatch(playing context.Context, jobs iter.Seq[Job]) bool {
 	workers := make(chan struct{}, r.Options.Workers)
 	free := func() bool {
@@ -164,8 +165,8 @@ func (r *run) dispatch(playing context.Context, jobs iter.Seq[Job]) bool {
 	return true
 }
 
-// begin counts the job in, or hands out what the journal has of it. It reports whether the job is to be played, and
-// whether the run goes on.
+// begin registers a job, or returns its outcome from the journal to the caller. play reports whether to play the
+// job, ok whether the run continues.
 func (r *run) begin(job Job) (play, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,13 +188,13 @@ func (r *run) begin(job Job) (play, ok bool) {
 	return true, true
 }
 
-// handOut gives the outcome to the consumer. The caller holds r.mu.
+// handOut passes an outcome to the caller of Stream. r.mu must be held.
 func (r *run) handOut(o Outcome) {
 	r.ready = append(r.ready, o)
 	r.changed.Signal()
 }
 
-// take waits for the next outcome; there is none after the last attempt has ended.
+// take waits for the next outcome. It returns false when the last attempt has ended.
 func (r *run) take() (Outcome, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,12 +205,12 @@ func (r *run) take() (Outcome, bool) {
 		r.changed.Wait()
 	}
 	o := r.ready[0]
-	r.ready[0] = Outcome{} // the array must not keep it
+	r.ready[0] = Outcome{} // lets the outcome be garbage-collected
 	r.ready = r.ready[1:]
 	return o, true
 }
 
-// result is the error of a run whose attempts have ended.
+// result returns the error of a run whose attempts have ended.
 func (r *run) result(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +223,7 @@ func (r *run) result(ctx context.Context) error {
 	return nil
 }
 
-// end stops the run with the first fatal error. The caller holds r.mu.
+// end stops the run with its first fatal error. r.mu must be held.
 func (r *run) end(err error) {
 	if r.fatal == nil {
 		r.fatal = err
@@ -230,34 +231,34 @@ func (r *run) end(err error) {
 	}
 }
 
-// observe reports an event to the observer.
+// observe passes an event to the observer.
 func (r *run) observe(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Options.Observe(e)
 }
 
-// groupDone reports a group that is done, unless it is nil. The caller holds r.mu.
+// groupDone reports that g is done, unless it is nil. r.mu must be held.
 func (r *run) groupDone(g *group) {
 	if g != nil {
 		r.Options.Observe(Event{Kind: GroupDone, Job: *g.last})
 	}
 }
 
-// groups counts the attempts of each group that have not ended.
+// groups counts the unfinished attempts of each group.
 type groups struct {
 	open map[string]*group
-	// sized is set where the sizes were known beforehand. Otherwise more attempts may follow until another group
-	// begins.
+	// sized reports that the sizes were known from the start. Otherwise, a group may have more attempts until
+	// another group starts.
 	sized   bool
 	current *group
 }
 
 type group struct {
 	name   string
-	left   int  // attempts begun that have not ended
-	closed bool // no attempt follows
-	last   *Job // that was played and ended; nil while all were found in the journal
+	left   int  // attempts that have started and not ended
+	closed bool // no further attempts follow
+	last   *Job // the last job that was played; nil if all were in the journal
 }
 
 func newGroups(sizes map[string]int) groups {
@@ -268,7 +269,8 @@ func newGroups(sizes map[string]int) groups {
 	return g
 }
 
-// begin counts a job in. With the first one of a group it closes the group before, and returns that if it is done.
+// begin registers a job. If it is the first one of a group, the previous group is closed, and returned if it is
+// done.
 func (g *groups) begin(job Job, replayed bool) (done *group) {
 	if g.sized {
 		return nil
@@ -288,7 +290,7 @@ func (g *groups) begin(job Job, replayed bool) (done *group) {
 	return done
 }
 
-// end counts a job out, and returns its group if that is done.
+// end registers the end of a job, and returns its group if that is done.
 func (g *groups) end(job Job) (done *group) {
 	c := g.open[job.Group]
 	c.left--
@@ -296,7 +298,7 @@ func (g *groups) end(job Job) (done *group) {
 	return g.done(c)
 }
 
-// close ends the current group, and returns it if it is done.
+// close closes the current group, and returns it if it is done.
 func (g *groups) close() (done *group) {
 	c := g.current
 	if c == nil {
@@ -306,7 +308,7 @@ func (g *groups) close() (done *group) {
 	return g.done(c)
 }
 
-// done forgets a group without a job to come, and returns it if it had one that was played.
+// done removes a group that expects no further jobs. It returns the group if one of its jobs was played.
 func (g *groups) done(c *group) *group {
 	if !c.closed || c.left > 0 {
 		return nil

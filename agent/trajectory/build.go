@@ -12,20 +12,20 @@ import (
 	"deepswe/env/disk"
 )
 
-// Keys of the extra objects through which a document keeps what ATIF has no field for.
+// Keys of the extra objects in which a document stores what ATIF has no fields for.
 const (
 	extraFormat       = "action_format" // agent: Header.Format
 	extraTask         = "task"          // document: Header.Task
 	extraRun          = "run"           // document: Header.Extra
 	extraStop         = "stop"          // document: Stop
-	extraCallsInText  = "calls_in_text" // step: the calls are in the message's text as well
+	extraCallsInText  = "calls_in_text" // step: the calls are also in the message's text
 	extraProblem      = "format_problem"
 	extraFinishReason = "finish_reason"
 	extraElapsed      = "elapsed_ms"    // step, result
-	extraRaw          = "raw_arguments" // call: the model's text, where it is not the compact form of the arguments
-	extraServerID     = "server_id"     // call: the server's id, where it could not serve as one
-	extraCallID       = "call_id"       // result: an id that no call of the step has
-	extraOutput       = "output"        // result: the tool's own output, where more was sent
+	extraRaw          = "raw_arguments" // call: the model's text, if it differs from the compact form of the arguments
+	extraServerID     = "server_id"     // call: the server's ID, if it was empty or not unique
+	extraCallID       = "call_id"       // result: an ID that no call of the step has
+	extraOutput       = "output"        // result: the tool's own output, if more was sent
 	extraAsSent       = "as_sent"       // result: the whole message that carried several results
 	extraExitCode     = "exit_code"
 	extraFailed       = "failed"
@@ -34,18 +34,18 @@ const (
 	extraOutOfDisk    = "out_of_disk"
 	extraReasoning    = "reasoning_tokens" // metrics
 	extraVersion      = "policy_version"   // metrics: Sample.PolicyVersion
-	extraCompactions  = "compactions"      // step: what was left out of its prompt, beside what was before
+	extraCompactions  = "compactions"      // step: compactions since the previous step
 )
 
-// NewDocument makes an ATIF document from the events of a log. The rollout need not have ended.
+// NewDocument creates an ATIF document from the events of a log. The rollout may still be in progress.
 func NewDocument(events []Event) (*Document, error) {
 	if len(events) == 0 || events[0].Header == nil {
 		return nil, fmt.Errorf("%w: it has no header", ErrLog)
 	}
 	d := documentOf(events[0].Header)
-	var compactions []Compaction // since the last reply
+	var compactions []Compaction // compactions since the last reply
 	for _, e := range events[1:] {
-		delete(d.Extra, extraStop) // an end that other events follow was taken back
+		delete(d.Extra, extraStop) // the rollout was continued after its end
 		switch e.Kind {
 		case KindMessage:
 			source := SourceUser
@@ -128,7 +128,7 @@ func replyStep(at time.Time, r *Reply, id int) Step {
 	return s
 }
 
-// nativeCalls gives every call an id of its own: some servers leave ids empty or use one for all.
+// nativeCalls gives every call a unique ID, because some servers leave IDs empty or use one for all calls.
 func nativeCalls(calls []ToolCall, step int) []StepToolCall {
 	seen := make(map[string]bool, len(calls))
 	for _, c := range calls {
@@ -171,14 +171,14 @@ func textCalls(calls []Call) []StepToolCall {
 		}
 		object, err := disk.MarshalJSON(args)
 		if err != nil {
-			panic(err) // a map of strings has a JSON form
+			panic(err) // cannot happen: a map of strings can be encoded
 		}
 		out = append(out, StepToolCall{ToolCallID: c.ID, FunctionName: c.Name, Arguments: object})
 	}
 	return out
 }
 
-// compactObject returns the compact form of a JSON object, and false for any other text.
+// compactObject returns the compact form of a JSON object; ok is false for any other text.
 func compactObject(text string) (json.RawMessage, bool) {
 	var buf bytes.Buffer
 	if !utf8.ValidString(text) || json.Compact(&buf, []byte(text)) != nil || !bytes.HasPrefix(buf.Bytes(), []byte("{")) {
@@ -215,7 +215,7 @@ func (s *Step) observe(o *Observation) {
 	}
 }
 
-// result is the frame of a result: the call that it answers, and what is known beside its text.
+// result creates a StepResult: the call that it answers, and what is known besides its text.
 func (s *Step) result(r Result) StepResult {
 	out := StepResult{Extra: map[string]any{}}
 	if id, ok := s.call(r.CallID); ok {
@@ -240,7 +240,8 @@ func (s *Step) result(r Result) StepResult {
 	return out
 }
 
-// call finds the call that a result answers. Where several calls share one server id, each result takes the next.
+// call returns the ID of the call that a result answers. If several calls have the same server ID, each result
+// belongs to the next one.
 func (s *Step) call(id string) (string, bool) {
 	answered := make(map[string]bool)
 	for _, r := range s.Observation.Results {
@@ -311,7 +312,7 @@ func deref(n *int) int {
 	return *n
 }
 
-// stamp renders a time as every reader of ISO 8601 takes it: UTC, milliseconds, Z.
+// stamp formats a time so that every ISO 8601 parser accepts it: UTC, milliseconds, Z.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -319,7 +320,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// atoi reads a number of an extra object: a Go integer in a document that was built here, a json.Number in one that was
+// atoi reads a number in an extra object: a Go integer in a document created here, a json.Number in one that was
 // read.
 func atoi(v any) (int, bool) {
 	n, err := strconv.Atoi(fmt.Sprint(v))

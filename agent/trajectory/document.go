@@ -13,9 +13,9 @@ import (
 // SchemaVersion is the version of ATIF that this package writes.
 const SchemaVersion = "ATIF-v1.7"
 
-// Document is an ATIF trajectory. The field names are those of the format; absent is a nil pointer or an empty value.
-// What deepswe neither writes nor shows of the format (costs, notes, subagents, continuations) is ignored when a
-// document is read.
+// Document is an ATIF trajectory, with the field names of that format. A nil pointer or an empty value means that a
+// field is absent. Parts of the format that deepswe neither writes nor shows (costs, notes, subagents,
+// continuations) are ignored when reading.
 type Document struct {
 	SchemaVersion string `json:"schema_version"`
 	// SessionID names the run and may be shared; TrajectoryID names this document.
@@ -28,11 +28,11 @@ type Document struct {
 	Extra        map[string]any `json:"extra,omitempty"`
 }
 
-// Agent is the program that acted.
+// Agent describes the program that ran the rollout.
 type Agent struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// ModelName is the model of every step that does not name its own.
+	// ModelName is the model of all steps that do not name their own.
 	ModelName       string            `json:"model_name,omitempty"`
 	ToolDefinitions []json.RawMessage `json:"tool_definitions,omitempty"`
 	Extra           map[string]any    `json:"extra,omitempty"`
@@ -45,12 +45,12 @@ const (
 	SourceAgent  = "agent"
 )
 
-// Step is one turn: a system prompt, a user's message, or a reply of the model with its observations. ModelName,
-// ReasoningContent, ToolCalls and Metrics belong to steps of the agent alone.
+// Step is one step: a system prompt, a user message, or a reply of the model with its observations. ModelName,
+// ReasoningContent, ToolCalls and Metrics belong to steps of the agent only.
 type Step struct {
 	// StepID counts from 1 without gaps.
 	StepID int `json:"step_id"`
-	// Timestamp is ISO 8601.
+	// Timestamp is in ISO 8601 format.
 	Timestamp        string         `json:"timestamp,omitempty"`
 	Source           string         `json:"source"`
 	ModelName        string         `json:"model_name,omitempty"`
@@ -61,9 +61,9 @@ type Step struct {
 	Observation *StepObservation `json:"observation,omitempty"`
 	Metrics     *Metrics         `json:"metrics,omitempty"`
 	Extra       map[string]any   `json:"extra,omitempty"`
-	// LLMCallCount is 0 where no model was asked for the step, which then has neither metrics nor reasoning.
+	// LLMCallCount is 0 if no model was asked for the step, which then has neither metrics nor reasoning.
 	LLMCallCount *int `json:"llm_call_count,omitempty"`
-	// IsCopiedContext marks a step that was copied from an earlier trajectory and must not be trained on.
+	// IsCopiedContext marks a step that was copied from an earlier trajectory and must not be used for training.
 	IsCopiedContext *bool `json:"is_copied_context,omitempty"`
 }
 
@@ -75,19 +75,21 @@ type StepToolCall struct {
 	Extra        map[string]any  `json:"extra,omitempty"`
 }
 
-// StepObservation is what the environment answered.
+// StepObservation is the environment's answer to a step.
 type StepObservation struct {
 	Results []StepResult `json:"results"`
 }
 
-// StepResult is one answer. SourceCallID names a call of the same step, or is empty where no call was answered.
+// StepResult is the answer to one call. SourceCallID is the ID of a call of the same step, or empty if no call is
+// answered.
 type StepResult struct {
 	SourceCallID string         `json:"source_call_id,omitempty"`
 	Content      *Content       `json:"content,omitempty"`
 	Extra        map[string]any `json:"extra,omitempty"`
 }
 
-// Metrics is what a step cost. Logprobs has one entry for each completion token. PromptTokens counts cached ones too.
+// Metrics are the token counts of a step. Logprobs has one entry per completion token. PromptTokens includes cached
+// tokens.
 type Metrics struct {
 	PromptTokens       *int           `json:"prompt_tokens,omitempty"`
 	CompletionTokens   *int           `json:"completion_tokens,omitempty"`
@@ -98,7 +100,7 @@ type Metrics struct {
 	Extra              map[string]any `json:"extra,omitempty"`
 }
 
-// FinalMetrics sums up the metrics of all steps.
+// FinalMetrics are the sums over all steps.
 type FinalMetrics struct {
 	TotalPromptTokens     *int `json:"total_prompt_tokens,omitempty"`
 	TotalCompletionTokens *int `json:"total_completion_tokens,omitempty"`
@@ -106,10 +108,10 @@ type FinalMetrics struct {
 	TotalSteps            *int `json:"total_steps,omitempty"`
 }
 
-// Decode reads a document. Unknown fields are ignored: the format grows, and a newer document is still worth reading.
+// Decode reads a document. It ignores unknown fields, so that documents of newer versions can be read.
 func Decode(r io.Reader) (*Document, error) {
 	dec := json.NewDecoder(r)
-	dec.UseNumber() // an id in some extra must not become a float
+	dec.UseNumber() // IDs in extra objects must not become floats
 	var d Document
 	if err := dec.Decode(&d); err != nil {
 		return nil, fmt.Errorf("read trajectory: %w", err)
@@ -120,7 +122,7 @@ func Decode(r io.Reader) (*Document, error) {
 	return &d, nil
 }
 
-// Encode writes the document as JSON on one line: indented, its token ids would take a line each.
+// Encode writes the document as JSON on one line, because indenting would put every token ID on a line of its own.
 func (d *Document) Encode(w io.Writer) error {
 	if err := disk.EncodeJSON(w, d); err != nil {
 		return fmt.Errorf("write trajectory: %w", err)
@@ -128,7 +130,7 @@ func (d *Document) Encode(w io.Writer) error {
 	return nil
 }
 
-// WriteFile puts the document at path, whole or not at all.
+// WriteFile writes the document to path atomically.
 func (d *Document) WriteFile(path string) error {
 	if err := disk.WriteStream(path, d.Encode); err != nil {
 		return fmt.Errorf("write trajectory: %w", err)
@@ -136,30 +138,30 @@ func (d *Document) WriteFile(path string) error {
 	return nil
 }
 
-// Content is a message or a result: plain text, or, where Parts is not nil, a list of texts and images.
+// Content is a message or a result: plain text or, if Parts is not nil, a list of texts and media.
 type Content struct {
 	Text  string
 	Parts []ContentPart
 }
 
-// ContentPart is a text, or a reference to an image or a sound beside the trajectory. Media are read in the documents
-// of other agents, and never written.
+// ContentPart is a text, or a reference to an image or audio file. References occur in the documents of other
+// agents and are never written.
 type ContentPart struct {
 	Type   string       `json:"type"`
 	Text   *string      `json:"text,omitempty"`
 	Source *MediaSource `json:"source,omitempty"`
 }
 
-// MediaSource says where an image or a sound is: the path of a file, or a URL.
+// MediaSource is the location of an image or audio file: a path or a URL.
 type MediaSource struct {
 	MediaType string `json:"media_type"`
 	Path      string `json:"path"`
 }
 
-// Text makes plain content.
+// Text returns plain content.
 func Text(s string) Content { return Content{Text: s} }
 
-// String returns the text of the content, with a mark in square brackets for every other part.
+// String returns the text of the content, with a placeholder in square brackets for every other part.
 func (c Content) String() string {
 	if c.Parts == nil {
 		return c.Text

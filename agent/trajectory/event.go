@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// LogVersion is the version of the event log that this package writes. A newer log is refused.
+// LogVersion is the version of the event log that this package writes. Logs of newer versions are rejected.
 const LogVersion = 1
 
-// Kind says what an event is.
+// Kind is the kind of an event.
 type Kind string
 
-// The kinds of events, in the order in which a rollout sees them first.
+// The kinds of events, in the order of their first occurrence in a rollout.
 const (
-	KindHeader      Kind = "header"      // what is being done, by whom; always the first event
-	KindMessage     Kind = "message"     // a system or user message that was added to the conversation
-	KindReply       Kind = "reply"       // the model's answer, before anything in it was run
-	KindObservation Kind = "observation" // the message that answers it
-	KindCompaction  Kind = "compaction"  // what was left out of the conversation from here on
+	KindHeader      Kind = "header"      // describes the rollout; always the first event
+	KindMessage     Kind = "message"     // a system or user message added to the conversation
+	KindReply       Kind = "reply"       // the model's reply, before its calls are run
+	KindObservation Kind = "observation" // a message that answers the reply
+	KindCompaction  Kind = "compaction"  // what is left out of the conversation from here on
 	KindStop        Kind = "stop"        // how the rollout ended
 )
 
-// Event is one line of the log. Exactly the field that Kind names is set.
+// Event is one line of the log. Exactly one field is set: the one that Kind names.
 type Event struct {
-	// Seq counts from 1 and Time is when the event was logged; the Writer sets both (Time only where it is zero).
+	// Seq counts from 1, and Time is when the event was logged. The Writer sets both (Time only if it is zero).
 	Seq  int64     `json:"seq"`
 	Time time.Time `json:"time"`
 	Kind Kind      `json:"kind"`
@@ -38,24 +38,24 @@ type Event struct {
 	Stop        *Stop        `json:"stop,omitempty"`
 }
 
-// Header says what the rollout is. The zero value of every field but Agent is allowed.
+// Header describes the rollout. Only Agent is required.
 type Header struct {
 	// Version is LogVersion; the Writer sets it.
 	Version int `json:"version"`
-	// Session names the run, and may be shared by many rollouts. Trajectory names this rollout alone.
+	// Session names the run and may be shared by many rollouts; Trajectory names this rollout only.
 	Session    string `json:"session,omitempty"`
 	Trajectory string `json:"trajectory,omitempty"`
 	// Agent and AgentVersion name the program that runs the rollout.
 	Agent        string `json:"agent"`
 	AgentVersion string `json:"agent_version,omitempty"`
-	// Model is the name that requests ask for.
+	// Model is the model's name in requests.
 	Model string `json:"model,omitempty"`
-	// Format is the action format: "xml" where calls are in the text, "tools" where they are native.
+	// Format is the action format: "xml" if calls are in the text, "tools" if they are native.
 	Format string `json:"format,omitempty"`
-	// Tools are the definitions that the model was offered, in the shape of OpenAI's function tools.
+	// Tools are the definitions that were offered to the model, in the form of OpenAI's function tools.
 	Tools []json.RawMessage `json:"tools,omitempty"`
 	Task  string            `json:"task,omitempty"`
-	// Extra is for whatever else the agent wants to find again: sampling, limits, the prompt pack, the image.
+	// Extra contains whatever else the agent wants to store: sampling, limits, the prompt pack, the image.
 	Extra map[string]any `json:"extra,omitempty"`
 }
 
@@ -65,50 +65,50 @@ const (
 	FormatTools = "tools"
 )
 
-// Compaction says how the conversation that is sent was made shorter, by the indexes of its messages at that time. The
-// messages themselves stay in the log.
+// Compaction says how the conversation was shortened for sending, by the indexes of its messages at that time. The
+// log keeps the messages themselves.
 type Compaction struct {
-	// Strategy is the agent's word.
+	// Strategy is the name of the agent's strategy.
 	Strategy string `json:"strategy"`
-	// Elided are messages whose text was replaced by a line that says so.
+	// Elided are messages whose text was replaced by a short note.
 	Elided []int `json:"elided,omitempty"`
-	// Summary, when not empty, took the place of the messages from From up to To, which is not one of them.
+	// Summary, if not empty, replaced the messages from From up to, but not including, To.
 	Summary string `json:"summary,omitempty"`
 	From    int    `json:"from,omitempty"`
 	To      int    `json:"to,omitempty"`
-	// Usage is what the summary took.
+	// Usage is the token usage of writing the summary.
 	Usage Usage `json:"usage,omitzero"`
 }
 
 // Stop says how a rollout ended.
 type Stop struct {
 	Reason StopReason `json:"reason"`
-	// Answer is what the model said about its work when it submitted.
+	// Answer is the model's summary of its work when it submitted.
 	Answer string `json:"answer,omitempty"`
-	// Error is the failure behind the reason, where there is one.
+	// Error is the failure behind the reason, if any.
 	Error   string        `json:"error,omitempty"`
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
 }
 
-// HeaderEvent wraps a header for the log, as MessageEvent, ReplyEvent, ObservationEvent and StopEvent do theirs.
+// HeaderEvent returns an event that contains a header.
 func HeaderEvent(h Header) Event { return Event{Kind: KindHeader, Header: &h} }
 
-// MessageEvent logs a system or user message. See [HeaderEvent].
+// MessageEvent returns an event that contains a system or user message.
 func MessageEvent(m Message) Event { return Event{Kind: KindMessage, Message: &m} }
 
-// ReplyEvent logs the model's answer. See [HeaderEvent].
+// ReplyEvent returns an event that contains the model's reply.
 func ReplyEvent(r Reply) Event { return Event{Kind: KindReply, Reply: &r} }
 
-// ObservationEvent logs the message that answers a reply. See [HeaderEvent].
+// ObservationEvent returns an event that contains the message that answers a reply.
 func ObservationEvent(o Observation) Event { return Event{Kind: KindObservation, Observation: &o} }
 
-// CompactionEvent logs that the conversation was made shorter. See [HeaderEvent].
+// CompactionEvent returns an event that says how the conversation was shortened.
 func CompactionEvent(c Compaction) Event { return Event{Kind: KindCompaction, Compaction: &c} }
 
-// StopEvent logs the end. See [HeaderEvent].
+// StopEvent returns an event that says how the rollout ended.
 func StopEvent(s Stop) Event { return Event{Kind: KindStop, Stop: &s} }
 
-// check reports an event that is not what its kind says.
+// check returns an error if the event's fields do not match its kind.
 func (e Event) check() error {
 	set := map[Kind]bool{
 		KindHeader:      e.Header != nil,
@@ -123,11 +123,11 @@ func (e Event) check() error {
 	}
 	for kind, present := range set {
 		if present != (kind == e.Kind) {
-			return fmt.Errorf("event of kind %q must hold a %s and nothing else", e.Kind, e.Kind)
+			return fmt.Errorf("event of kind %q must contain a %s and nothing else", e.Kind, e.Kind)
 		}
 	}
 	if (e.Kind == KindHeader) != (e.Seq == 1) {
-		return errors.New("a log has one header, and begins with it")
+		return errors.New("a log must have one header, as its first event")
 	}
 	if t := e.tokens(); t != nil && len(t.Logprobs) != 0 && len(t.Logprobs) != len(t.CompletionIDs) {
 		return fmt.Errorf("%d logprobs for %d completion tokens", len(t.Logprobs), len(t.CompletionIDs))
@@ -156,6 +156,6 @@ func (e Event) tokens() *Sample {
 	return e.Reply.Tokens
 }
 
-// ErrLog marks a log that cannot be trusted: an event that is broken, out of order or of a newer version. A torn last
-// line is not an error: it is what a killed writer leaves, and is dropped.
+// ErrLog marks a log that cannot be trusted, because an event is invalid, out of order or of a newer version. A
+// torn last line is not an error: a killed writer leaves it, and it is dropped.
 var ErrLog = errors.New("broken event log")

@@ -13,8 +13,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// Writer appends events to a log, which is on the disk after every reply and at the end: there work was expensive.
-// After a failed write every further Append fails with the same error: a log has no holes.
+// Writer appends events to a log. It syncs the log after every reply, which was expensive to get, and at the end.
+// After a failed write, every further Append returns the same error, so that a log never has gaps.
 type Writer struct {
 	mu     sync.Mutex
 	log    *disk.Log
@@ -29,7 +29,7 @@ type storedEvent struct {
 	Tokens *wireTokens `json:"tokens,omitempty"`
 }
 
-// Create begins a new log. It fails with fs.ErrExist where there is a file already.
+// Create creates a new log. It returns fs.ErrExist if the file exists.
 func Create(path string) (*Writer, error) {
 	log, err := disk.CreateLog(path)
 	if err != nil {
@@ -38,8 +38,8 @@ func Create(path string) (*Writer, error) {
 	return &Writer{log: log}, nil
 }
 
-// Resume opens a log that a killed rollout left, cuts off a torn last line, and returns the events in it. The Writer
-// goes on after the last of them.
+// Resume opens the log of a killed rollout, cuts off a torn last line, and returns its events. The Writer appends
+// after them.
 func Resume(path string) (*Writer, []Event, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil, fmt.Errorf("resume event log: %w", err)
@@ -49,12 +49,12 @@ func Resume(path string) (*Writer, []Event, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("resume event log: %w", asLogError(err))
 	}
-	// The events share their memory with r.last, which the writer is going to overwrite.
+	// A copy, because the writer will overwrite r.last, and the events refer to its memory.
 	return &Writer{log: log, seq: r.seq, last: append(Sequence(nil), r.last...)}, r.events, nil
 }
 
-// Append logs an event. The first one must be a header, and only the first one. Text that is not valid UTF-8 is kept as
-// JSON keeps it, with U+FFFD for each wrong byte.
+// Append logs an event. The first event, and only the first, must be a header. Text that is not valid UTF-8 is
+// stored with U+FFFD in place of each invalid byte, as JSON requires.
 func (w *Writer) Append(e Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +97,7 @@ func (w *Writer) encode(e *Event) ([]byte, error) {
 	return disk.MarshalJSON(stored)
 }
 
-// Close forces the log to the disk and closes it. A second Close does nothing.
+// Close syncs and closes the log. Further calls do nothing.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// ReadEvents returns the events of a log. A torn last line is left out.
+// ReadEvents returns the events of a log, without a torn last line.
 func ReadEvents(log io.Reader) ([]Event, error) {
 	var r reader
 	if err := disk.ReadLines(log, r.read); err != nil {
@@ -120,7 +120,7 @@ func ReadEvents(log io.Reader) ([]Event, error) {
 	return r.events, nil
 }
 
-// asLogError marks a damaged file as ErrLog, too.
+// asLogError makes the error for a damaged file wrap ErrLog as well.
 func asLogError(err error) error {
 	if errors.Is(err, disk.ErrDamaged) {
 		return fmt.Errorf("%w: %w", ErrLog, err)
@@ -128,7 +128,7 @@ func asLogError(err error) error {
 	return err
 }
 
-// reader collects a log's events, and what a writer needs to go on after them.
+// reader collects a log's events, and what a Writer needs in order to continue the log.
 type reader struct {
 	events []Event
 	seq    int64
@@ -175,10 +175,11 @@ func (r *reader) decode(line []byte) (Event, Sequence, error) {
 	return e, last, nil
 }
 
-// wireTokens is how a log stores a Sample. A prompt nearly always begins with the last prompt and the last completion,
-// so only what differs is written: the log of a rollout grows with its length and not with the square of it.
+// wireTokens is how a log stores a Sample. Because a prompt nearly always starts with the previous prompt and
+// completion, only the difference is stored; otherwise the size of a log would be quadratic in the rollout's
+// length.
 type wireTokens struct {
-	// Shared is how many ids the prompt has in common with the beginning of the last prompt plus completion.
+	// Shared is how many token IDs the prompt has in common with the start of the previous prompt plus completion.
 	Shared        int       `json:"shared,omitempty"`
 	Prompt        []int32   `json:"prompt"`
 	Completion    []int32   `json:"completion"`
@@ -186,10 +187,10 @@ type wireTokens struct {
 	PolicyVersion *int64    `json:"policy_version,omitempty"`
 }
 
-// Sequence is the last prompt plus completion of a rollout, as the writer or the reader of its turns has seen it.
+// Sequence is the previous prompt plus completion of a rollout, for reading or writing its next turn.
 type Sequence []int32
 
-// pack returns the stored form of the tokens of the next reply.
+// pack returns the stored form of the next reply's tokens.
 func (s Sequence) pack(t *Sample) *wireTokens {
 	shared := s.Shared(t.PromptIDs)
 	return &wireTokens{
@@ -204,9 +205,9 @@ func (s Sequence) Follow(t *Sample) Sequence {
 	return append(append(s[:shared], t.PromptIDs[shared:]...), t.CompletionIDs...)
 }
 
-// Shared returns how many ids the prompt has in common with the beginning of the sequence.
+// Shared returns how many token IDs the prompt has in common with the start of the sequence.
 func (s Sequence) Shared(prompt []int32) int {
-	const block = 256 // arrays are compared at once
+	const block = 256 // whole blocks are compared first
 	n, i := min(len(s), len(prompt)), 0
 	for ; i+block <= n && [block]int32(s[i:]) == [block]int32(prompt[i:]); i += block {
 	}
@@ -216,8 +217,8 @@ func (s Sequence) Shared(prompt []int32) int {
 	return i
 }
 
-// Extend returns the prompt that begins with so many ids of the sequence and goes on with rest, the completion behind
-// it, and the sequence after both. Prompts that extend one another share their memory.
+// Extend returns the prompt that consists of the first shared token IDs of the sequence followed by rest, the
+// completion, and the sequence after both. Prompts that extend one another share memory.
 func (s Sequence) Extend(shared int, rest, completion []int32) (prompt, sampled []int32, next Sequence, err error) {
 	if shared < 0 || shared > len(s) {
 		return nil, nil, nil, fmt.Errorf("prompt shares %d tokens with a sequence of %d", shared, len(s))

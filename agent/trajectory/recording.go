@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// Recording is a rollout as it was, read from an event log or from a document.
+// Recording is a recorded rollout, read from an event log or a document.
 type Recording struct {
 	Header Header
-	// Messages is the conversation in order, every message as it was when it was new: what a resumed rollout sends next
-	// begins with it, except for what Compactions have left out.
+	// Messages is the whole conversation in order, each message as it was when it was new. The next prompt of a
+	// resumed rollout starts with it, except for what Compactions leave out.
 	Messages []Message
-	// Turns are the model's replies with what followed each.
+	// Turns are the model's replies, each with what followed it.
 	Turns []Turn
-	// Compactions say where the conversation that was sent was made shorter. Token ids are those that were sent.
+	// Compactions say where the conversation was shortened for sending. Token IDs are those of what was sent.
 	Compactions []Compaction
-	// Stop is nil where the rollout did not end.
+	// Stop is nil if the rollout has not ended.
 	Stop *Stop
-	// Started is the time of the first event; zero where it is not known.
+	// Started is the time of the first event; zero if unknown.
 	Started time.Time
 }
 
-// Samples returns every reply as it was sampled, in order, and false where the ids or log-probabilities of one of them
-// are not known.
+// Samples returns every reply as it was sampled, in order. ok is false if the token IDs or log-probabilities of any
+// of them are unknown.
 func (r *Recording) Samples() ([]Sample, bool) {
 	var all []Sample
 	for _, t := range r.Turns {
@@ -42,14 +42,14 @@ func (r *Recording) Samples() ([]Sample, bool) {
 	return all, len(all) > 0
 }
 
-// Record gathers the events of a log.
+// Record collects the events of a log into a Recording.
 func Record(events []Event) (*Recording, error) {
 	if len(events) == 0 || events[0].Header == nil {
 		return nil, fmt.Errorf("%w: it has no header", ErrLog)
 	}
 	r := &Recording{Header: *events[0].Header, Started: events[0].Time}
 	for _, e := range events[1:] {
-		r.Stop = nil // an end that other events follow was taken back
+		r.Stop = nil // the rollout was continued after its end
 		switch e.Kind {
 		case KindMessage:
 			r.Messages = append(r.Messages, *e.Message)
@@ -73,7 +73,7 @@ func Record(events []Event) (*Recording, error) {
 	return r, nil
 }
 
-// Open reads a recording from an event log or an ATIF document, whichever the file is.
+// Open reads a recording from a file, which may be an event log or an ATIF document.
 func Open(path string) (*Recording, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"deepswe/env/disk"
 )
 
-// Recording turns a document back into the conversation. From a document of deepswe the messages are exactly those that
-// were sent. In another agent's document the tools' results become tool messages, which is the closest it allows.
+// Recording restores the conversation from a document. For deepswe's own documents, the messages are exactly those
+// that were sent. For other agents' documents, results become tool messages, which is as close as possible.
 func (d *Document) Recording() (*Recording, error) {
 	r := &Recording{Header: d.header()}
 	if v, ok := d.Extra[extraStop]; ok {
-		// A Stop in a document that was built here, a JSON tree in one that was read.
+		// extra.stop is a Stop in a document created here, and a JSON tree in one that was read.
 		r.Stop = new(Stop)
 		data, err := disk.MarshalJSON(v)
 		if err == nil {
@@ -40,7 +40,7 @@ func (d *Document) Recording() (*Recording, error) {
 			for _, o := range t.Observations {
 				r.Messages = append(r.Messages, o.Message)
 			}
-			// What was copied from an earlier trajectory is context, and no turn of this one.
+			// What was copied from an earlier trajectory is context and not a turn of this one.
 			if s.IsCopiedContext == nil || !*s.IsCopiedContext {
 				r.Turns = append(r.Turns, t)
 			}
@@ -62,7 +62,7 @@ func (d *Document) header() Header {
 	return h
 }
 
-// time reads the forms of ISO 8601 that trajectories are found with; it is zero where there is none of them.
+// time parses the ISO 8601 variants that occur in trajectories; zero for anything else.
 func (s *Step) time() time.Time {
 	for _, layout := range []string{
 		time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00",
@@ -75,7 +75,7 @@ func (s *Step) time() time.Time {
 	return time.Time{}
 }
 
-// turn reads a step of the agent.
+// turn converts a step of the agent.
 func (s *Step) turn() Turn {
 	reply := Reply{
 		Message: Message{Role: RoleAssistant, Content: s.Message.String(), Reasoning: s.ReasoningContent},
@@ -106,7 +106,7 @@ func (s *Step) turn() Turn {
 	return Turn{Reply: reply, Observations: s.observations(inText), Answered: s.time()}
 }
 
-// native returns the call as the server wrote it.
+// native returns the call as the server returned it.
 func (c *StepToolCall) native() ToolCall {
 	t := ToolCall{ID: c.ToolCallID, Name: c.FunctionName}
 	if id, ok := c.Extra[extraServerID].(string); ok {
@@ -120,7 +120,7 @@ func (c *StepToolCall) native() ToolCall {
 	return t
 }
 
-// args returns every argument as text: a string's value, and any other value in its JSON form.
+// args returns every argument as text: a string's value, or any other value in JSON form.
 func (c *StepToolCall) args() map[string]string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(c.Arguments, &object) != nil {
@@ -143,14 +143,14 @@ func (s *Step) observations(inText bool) []Observation {
 		return nil
 	}
 	var out []Observation
-	var together []Result // results that one message carried
+	var together []Result // results that were in one message
 	for _, r := range s.Observation.Results {
 		var sent string
 		if r.Content != nil {
 			sent = r.Content.String()
 		}
 		if asSent, _ := r.Extra[extraAsSent].(bool); asSent {
-			// The results before it were split up only for the document's sake.
+			// The results before this one were split up only for the document.
 			n := len(out) - len(together)
 			out = append(out[:n], Observation{Message: Message{Role: RoleUser, Content: sent}, Results: together})
 			together = nil
@@ -168,7 +168,7 @@ func (s *Step) observations(inText bool) []Observation {
 	return out
 }
 
-// address makes the message the answer to a native call.
+// address turns the message into the answer to a native call.
 func (s *Step) address(m *Message, id string, inText bool) {
 	if inText {
 		return
