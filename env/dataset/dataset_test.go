@@ -150,7 +150,7 @@ func TestBadRecords(t *testing.T) {
 		{12, "tests.script", "is missing"},
 		{13, "tests.timeout", "invalid duration"},
 		{14, "", "unknown kind of record, with the fields answer"},
-		{15, "", "cannot be a path"},
+		{15, "", "cannot be used as a path"},
 	}
 	if len(errs) != len(want) {
 		t.Fatalf("%d errors, want %d: %v", len(errs), len(want), errs)

@@ -80,8 +80,8 @@ func TestConnectRefuses(t *testing.T) {
 		"an error message":   {"exec format error\n", "malformed"},
 		"half a greeting":    {greeting(Hello{Protocol: protocol})[:12], "unexpected EOF"},
 		"another protocol":   {greeting(Hello{Protocol: 99}), "same build"},
-		"something else":     {"\x00\x00\x00\x01\x02\x00\x00\x00\x00x", "not a guest's"},
-		"a greeting of junk": {"\x00\x00\x00\x01\x01\x00\x00\x00\x00\xff", "not a guest's"},
+		"something else":     {"\x00\x00\x00\x01\x02\x00\x00\x00\x00x", "not send a guest's"},
+		"a greeting of junk": {"\x00\x00\x00\x01\x01\x00\x00\x00\x00\xff", "not send a guest's"},
 	} {
 		ours, theirs := net.Pipe()
 		go func() {
