@@ -37,13 +37,6 @@ type Provider interface {
 	Close() error
 }
 
-// Overlayer is a provider that can, on some machines, start a Spec with a Checkout.
-type Overlayer interface {
-	Provider
-	// CanOverlay returns nil if a sandbox can show root as a Checkout, and otherwise the reason why it cannot.
-	CanOverlay(ctx context.Context, root string) error
-}
-
 // ReapOptions selects what to reap. The zero value removes what dead owners left behind.
 type ReapOptions struct {
 	DryRun bool

@@ -151,24 +151,6 @@ type Spec struct {
 	Rollout string
 }
 
-// Checkout is a host directory that a sandbox shows as its repository, at the same path and without copying it: the
-// sandbox only reads the directory and keeps what its commands write in a layer of its own. Paths below Root are
-// relative, with forward slashes.
-type Checkout struct {
-	// Root is the directory's absolute path, with all symbolic links resolved.
-	Root string
-	// Links are other paths by which the host reaches Root; in the sandbox they are symbolic links to it.
-	Links []string
-	// Git is the directory that is copied into the sandbox in place of Root's .git; empty if Root has no .git.
-	Git string
-	// Objects are git object stores on the host that the repository in Git borrows objects from; mounted read-only.
-	Objects []string
-	// Hidden are paths below Root that commands must not see.
-	Hidden []string
-	// Shown are other host directories that the repository refers to; mounted read-only at their own paths.
-	Shown []string
-}
-
 // GuestSandbox is a Sandbox that talks to a guest through its client; all providers return one.
 type GuestSandbox struct {
 	*guest.Client

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"hash/fnv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -181,33 +180,4 @@ func (g guarded) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 	}
 	defer leave()
 	return g.model.Complete(ctx, r)
-}
-
-// worker is one attempt's share of Options.Workers.
-type worker struct {
-	places chan struct{}
-
-	mu   sync.Mutex
-	held bool
-}
-
-// workerKey is the key of the *worker in a rollout's context.
-type workerKey struct{}
-
-// Release makes the worker of the rollout whose context ctx is available to other rollouts, while this one
-// continues, for example with grading, which a gate limits. It also applies to retries. Outside an Engine, and
-// after the first call, it does nothing.
-func Release(ctx context.Context) {
-	if w, ok := ctx.Value(workerKey{}).(*worker); ok {
-		w.release()
-	}
-}
-
-func (w *worker) release() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.held {
-		w.held = false
-		<-w.places
-	}
 }
