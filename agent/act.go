@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"deepswe/env"
 	"deepswe/tools"
 )
 
@@ -17,10 +19,7 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, k
 	}
 	results, err := r.act(ctx, reading.Actions)
 	if err != nil {
-		if stop := stopped(ctx); stop != "" {
-			return stop, nil
-		}
-		return SandboxError, fmt.Errorf("step %d: %w", r.out.Steps, err)
+		return r.broken(ctx, err)
 	}
 	stop, warning := r.judge(results)
 	bodies, fits := r.observe(reading, results, warning, stop == "")
@@ -35,6 +34,17 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, k
 	r.messages = append(r.messages, messages...)
 	r.budget.add(messages...)
 	return stop, nil
+}
+
+// broken returns how the rollout ends when a call has failed with an error of the sandbox.
+func (r *rollout) broken(ctx context.Context, err error) (StopReason, error) {
+	switch stop := stopped(ctx); {
+	case stop != "":
+		return stop, nil
+	case errors.Is(err, env.ErrExhausted):
+		return Exhausted, nil
+	}
+	return SandboxError, fmt.Errorf("step %d: %w", r.out.Steps, err)
 }
 
 // finishTool is the tool that submits.

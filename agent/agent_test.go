@@ -124,6 +124,11 @@ func TestStopReasons(t *testing.T) {
 		{"endpoint", scripted(bash("ls"), fails(ErrModelUnavailable)), nil, ModelError, 1},
 		{"recording", scripted(fails(ErrReplayExhausted)), nil, ModelError, 0},
 		{"sandbox", scripted(bash("ls")), func(a *Agent) { a.Tools = &fakeTools{run: broken} }, SandboxError, 1},
+		{"exhausted", scripted(bash("ls")), func(a *Agent) {
+			a.Tools = &fakeTools{run: func(context.Context, tools.Call) (tools.Result, error) {
+				return tools.Result{}, fmt.Errorf("%w: %w", env.ErrInfrastructure, env.ErrExhausted)
+			}}
+		}, Exhausted, 1},
 		{"prompt", scripted(bash("ls")), func(a *Agent) {
 			a.Prompt = func(Format, Issue, string) ([]Message, error) { return nil, errDisk }
 		}, SandboxError, 0},

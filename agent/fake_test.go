@@ -163,7 +163,8 @@ func run(t *testing.T, a *Agent) Outcome {
 func checkOutcome(t testing.TB, a *Agent, out Outcome) {
 	t.Helper()
 	switch out.StopReason {
-	case Submitted, MaxSteps, MaxContext, Timeout, FormatErrors, Stuck, ModelError, Interrupted, SandboxError:
+	case Submitted, MaxSteps, MaxContext, Timeout, FormatErrors, Stuck, ModelError, Interrupted, Exhausted,
+		SandboxError:
 	default:
 		t.Errorf("the rollout ended with the reason %q", out.StopReason)
 	}

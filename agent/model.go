@@ -58,6 +58,7 @@ const (
 	Stuck        = trajectory.Stuck
 	ModelError   = trajectory.ModelError
 	Interrupted  = trajectory.Interrupted
+	Exhausted    = trajectory.Exhausted
 	SandboxError = trajectory.SandboxError
 )
 

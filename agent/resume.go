@@ -181,10 +181,7 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 	results, err := r.act(ctx, reading.Actions)
 	r.declined = nil
 	if err != nil {
-		if stop := stopped(ctx); stop != "" {
-			return stop, nil
-		}
-		return SandboxError, fmt.Errorf("resume the rollout: step %d: %w", r.out.Steps, err)
+		return r.broken(ctx, fmt.Errorf("resume the rollout: %w", err))
 	}
 	r.restore(results, turn.Turn)
 	stop, _ := r.judge(results)

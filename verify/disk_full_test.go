@@ -15,6 +15,7 @@ type diskless struct {
 	*scratch
 	full bool // nothing can be written any more
 	over bool // the tests are ended for what they write
+	gone bool // the tests end the sandbox
 }
 
 func (p diskless) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
@@ -39,6 +40,9 @@ func (s disklessSandbox) Write(
 func (s disklessSandbox) Run(ctx context.Context, c env.Command) (env.Result, error) {
 	r, err := s.Sandbox.Run(ctx, c)
 	r.OutOfDisk = s.p.over && strings.Contains(c.Line, "runner.sh")
+	if s.p.gone && strings.Contains(c.Line, "runner.sh") {
+		return env.Result{}, fmt.Errorf("%w: %w", env.ErrInfrastructure, env.ErrExhausted)
+	}
 	return r, err
 }
 
@@ -78,5 +82,15 @@ func TestTestsThatFillTheDisk(t *testing.T) {
 	task.Tests.Script = "# runner.sh\necho 1 > " + task.Tests.RewardFile
 	if v, err = e.Evaluate(t.Context(), task, right); err != nil || v.Reward != 0 || v.Status != Unresolved {
 		t.Errorf("with a reward file: %s with reward %v, %v", v.Status, v.Reward, err)
+	}
+}
+
+// Tests that use up the sandbox's own memory or disk, and so end it, have failed: the next run would end in the same way.
+func TestExhaustedSandboxIsAVerdict(t *testing.T) {
+	t.Parallel()
+	e := Evaluator{Provider: diskless{scratch: newScratch(t, wrongAnswer), gone: true}}
+	v, err := e.Evaluate(t.Context(), wrongAnswerTask(), gitDiff(t, wrongAnswer, with(wrongAnswer, "answer", "42\n")))
+	if err != nil || v.Status != Unresolved || v.Reward != 0 || v.Void || !strings.Contains(v.Detail, "used up") {
+		t.Errorf("%s, reward %v, void %v, %q, %v", v.Status, v.Reward, v.Void, v.Detail, err)
 	}
 }

@@ -186,7 +186,11 @@ func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
 			err = errors.Join(err, t.sb.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	return t.run(ctx)
+	if err = t.run(ctx); errors.Is(err, env.ErrExhausted) {
+		t.v.Status, t.v.Reward, t.v.Detail = Unresolved, 0, "the sandbox ended: its own memory or disk was used up"
+		err = nil
+	}
+	return err
 }
 
 // Gradable returns the reason why no patch for a task can be graded, whatever its tests would say, as an error that

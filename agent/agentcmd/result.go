@@ -190,6 +190,8 @@ func explain(r attempt.Result, l agent.Limits) string {
 	case agent.FormatErrors:
 		return fmt.Sprintf("the last replies contained no valid call; if the model uses another format than %s, use --format",
 			out.Format)
+	case agent.Exhausted:
+		return "the commands have used up the sandbox's own memory or disk, which ended it; its changes are lost"
 	case agent.Stuck:
 		return "the model is stuck: it repeats the same calls with the same results"
 	case agent.Submitted:

@@ -138,10 +138,16 @@ func (a *Attempt) work(
 	}
 	result.Outcome, result.Err = runner.Run(ctx, repo.Quiet(sb, aside), issue)
 
+	if result.Outcome.StopReason == agent.Exhausted {
+		return result // what it had changed is gone with the sandbox
+	}
 	a.enter(PhasePatch)
 	began = time.Now()
 	result.Patch, result.PatchErr = a.patch(ctx, base, sb)
 	result.PatchTime = time.Since(began)
+	if errors.Is(result.PatchErr, env.ErrExhausted) {
+		result.Outcome.StopReason, result.PatchErr = agent.Exhausted, nil
+	}
 	return result
 }
 

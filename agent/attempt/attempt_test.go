@@ -68,6 +68,7 @@ func TestMain(m *testing.M) {
 type provider struct {
 	env.Provider
 	broken error  // of every start
+	gone   error  // of every command: the sandbox has ended
 	dir    string // a link to the repository of the sandbox that was started last, which has this Dir, unless empty
 
 	started, open atomic.Int32
@@ -83,7 +84,7 @@ func (p *provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	}
 	p.started.Add(1)
 	p.open.Add(1)
-	c := &counted{Sandbox: sb, open: &p.open, dir: sb.Dir()}
+	c := &counted{Sandbox: sb, open: &p.open, dir: sb.Dir(), gone: p.gone}
 	if p.dir != "" {
 		_ = os.Remove(p.dir)
 		if err := os.Symlink(sb.Dir(), p.dir); err != nil {
@@ -98,11 +99,19 @@ func (p *provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 type counted struct {
 	env.Sandbox
 	dir  string
+	gone error
 	open *atomic.Int32
 	once sync.Once
 }
 
 func (c *counted) Dir() string { return c.dir }
+
+func (c *counted) Run(ctx context.Context, command env.Command) (env.Result, error) {
+	if c.gone != nil {
+		return env.Result{}, c.gone
+	}
+	return c.Sandbox.Run(ctx, command)
+}
 
 func (c *counted) Close(ctx context.Context) error {
 	defer c.once.Do(func() { c.open.Add(-1) })
@@ -236,6 +245,24 @@ func TestSandboxDoesNotStart(t *testing.T) {
 	}
 	if report, err := attempt.ReadSummary(dir); err != nil || report.StopReason != agent.SandboxError ||
 		!strings.Contains(report.Error, "no disk") {
+		t.Errorf("the report says %+v (%v)", report, err)
+	}
+}
+
+// Commands that use up the sandbox's own memory end it: the rollout has ended, without a patch, and is not tried again.
+func TestSandboxExhausted(t *testing.T) {
+	t.Parallel()
+	const fill = "<function=execute_bash>\n<parameter=cmd>fill</parameter>\n</function>"
+	a, provider, source := setup(t, &scripted{replies: []string{edit, fill}, then: unavailable})
+	provider.gone = fmt.Errorf("%w: %w", env.ErrInfrastructure, env.ErrExhausted)
+	dir := t.TempDir()
+	result, err := a.Make(t.Context(), task, source, dir)
+	if err != nil || result.Err != nil || result.PatchErr != nil || len(result.Patch.Diff) > 0 ||
+		result.Outcome.StopReason != agent.Exhausted {
+		t.Errorf("stopped by %s, %v, %v, %v", result.Outcome.StopReason, result.Err, result.PatchErr, err)
+	}
+	report, err := attempt.ReadSummary(dir)
+	if err != nil || report.StopReason != agent.Exhausted || report.Error != "" || report.PatchError != "" {
 		t.Errorf("the report says %+v (%v)", report, err)
 	}
 }

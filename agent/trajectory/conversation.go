@@ -99,6 +99,8 @@ const (
 	Stuck        StopReason = "stuck"
 	ModelError   StopReason = "model_error"
 	Interrupted  StopReason = "interrupted"
+	// Exhausted: the commands used up the sandbox's own memory or disk, which ended it. Its changes are lost.
+	Exhausted StopReason = "exhausted"
 	// SandboxError is an infrastructure failure: the rollout has no reward and is retried.
 	SandboxError StopReason = "sandbox_error"
 )
@@ -106,7 +108,8 @@ const (
 // StopReasons returns all stop reasons.
 func StopReasons() []StopReason {
 	return []StopReason{
-		Submitted, MaxSteps, MaxContext, MaxCost, Timeout, FormatErrors, Stuck, ModelError, Interrupted, SandboxError,
+		Submitted, MaxSteps, MaxContext, MaxCost, Timeout, FormatErrors, Stuck, ModelError, Interrupted, Exhausted,
+		SandboxError,
 	}
 }
 

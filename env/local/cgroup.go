@@ -337,7 +337,10 @@ func membersOf(dir string) string {
 	for _, id := range strings.Fields(string(ids)) {
 		stat, _ := os.ReadFile("/proc/" + id + "/stat")
 		if end := bytes.LastIndexByte(stat, ')'); end > 0 && end+3 <= len(stat) {
-			members = append(members, string(stat[:end+3]))
+			status, _ := os.ReadFile("/proc/" + id + "/status")
+			_, process, _ := strings.Cut(string(status), "\nTgid:\t")
+			process, _, _ = strings.Cut(process, "\n")
+			members = append(members, string(stat[:end+3])+" of process "+process)
 		}
 	}
 	return cmp.Or(strings.Join(members, ", "), "nothing")
