@@ -6,7 +6,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 
 	"deepswe/env"
@@ -117,6 +121,34 @@ func TestSettings(t *testing.T) {
 	} {
 		if got := (cgroups{unified: c.unified}).settings(c.controller, l); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.controller, got, c.want)
+		}
+	}
+}
+
+// TestRemoveGroupWithOwnThread: a thread of this process must neither keep a group from being removed nor be killed.
+func TestRemoveGroupWithOwnThread(t *testing.T) {
+	name := "deepswe-test-" + strconv.Itoa(os.Getpid())
+	groups := detectGroups(name)
+	if groups.unified || len(groups.parents) == 0 {
+		t.Skip("control groups of version 1 cannot be made here")
+	}
+	made, err := groups.make(name, env.Limits{Memory: 1 << 30, Processes: 100, CPUs: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	for _, dir := range made.dirs {
+		if err := enter(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := made.remove(); err != nil {
+		t.Error(err)
+	}
+	for c, home := range groups.home {
+		tasks, err := os.ReadFile(filepath.Join(home, "tasks"))
+		if err != nil || !slices.Contains(strings.Fields(string(tasks)), strconv.Itoa(syscall.Gettid())) {
+			t.Errorf("%s: the thread is not in the process's group (%v)", c, err)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func dispose(dir string, o owner) error {
 	}
 	for _, group := range o.Groups {
 		if strings.Contains(group, "/deepswe-") {
-			failed = append(failed, removeGroup(group))
+			failed = append(failed, removeGroup(group, ""))
 		}
 	}
 	return errors.Join(errors.Join(failed...), sweep(dir), disk.RemoveScratch(dir))
