@@ -6,7 +6,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// CheckoutFlags are the flags about what a sandbox has of a repository on this machine.
+// CheckoutFlags are the flags that select what a sandbox gets of a local repository.
 type CheckoutFlags struct {
 	Include []string
 	Exclude []string
@@ -25,7 +25,7 @@ func (o *CheckoutFlags) Add(cmd *cobra.Command) {
 		"run the tests with `CMD` on the patch and without it, in fresh sandboxes; auto finds the command")
 }
 
-// Options are the flags as a snapshot takes them.
+// Options returns the flags as options of a snapshot.
 func (o *CheckoutFlags) Options() repo.Options {
 	return repo.Options{Include: o.Include, Exclude: o.Exclude}
 }

@@ -10,10 +10,10 @@ import (
 	"deepswe/env/disk"
 )
 
-// The exit codes of every command; the table is part of the command line's contract.
+// The exit codes of all commands. They are part of the command line's contract.
 const (
-	ExitDone        = 0   // solved: a patch that the agent submitted; or simply done
-	ExitInternal    = 1   // a defect of ours
+	ExitDone        = 0   // done; for solve, the agent submitted a patch
+	ExitInternal    = 1   // a bug in deepswe
 	ExitUsage       = 2   // the command line or the input is wrong
 	ExitUnsolved    = 3   // finished without a patch, or some tasks failed
 	ExitLimit       = 4   // a limit was reached; the patch so far was saved
@@ -22,7 +22,7 @@ const (
 	ExitInterrupted = 130 // stopped by the user
 )
 
-// ExitError is an error with an exit code. With a nil Err there is nothing left to print.
+// ExitError is an error with an exit code. If Err is nil, there is nothing left to print.
 type ExitError struct {
 	Code int
 	Err  error
@@ -45,7 +45,7 @@ func Exit(code int) error {
 	return &ExitError{Code: code}
 }
 
-// Usage marks err as a usage error (exit 2); nil stays nil.
+// Usage marks err as a usage error (exit code 2). It returns nil for nil.
 func Usage(err error) error {
 	if err == nil {
 		return nil
@@ -53,10 +53,10 @@ func Usage(err error) error {
 	return &ExitError{Code: ExitUsage, Err: err}
 }
 
-// Usagef is a usage error with a message of its own.
+// Usagef returns a usage error with a formatted message.
 func Usagef(format string, args ...any) error { return Usage(fmt.Errorf(format, args...)) }
 
-// ExitCode returns the exit code for err: its own where it has one, else that of the first known cause.
+// ExitCode returns the exit code for err: its own, if it has one, otherwise that of the first known cause.
 func ExitCode(err error) int {
 	if err == nil || errors.Is(err, ErrReaderGone) {
 		return ExitDone
@@ -78,7 +78,7 @@ func ExitCode(err error) int {
 	}
 }
 
-// Interrupted reports whether err comes from the user's request to stop.
+// Interrupted reports whether err results from the user's request to stop.
 func Interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)
 }

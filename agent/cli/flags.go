@@ -14,15 +14,15 @@ import (
 	"deepswe/env/dataset"
 )
 
-// Choices gives a flag completion values. Whether a value is one of them is checked where it is used.
+// Choices sets a flag's completion values. Checking the value is left to the code that uses it.
 func Choices(cmd *cobra.Command, flag string, words ...string) {
 	fixed := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(flag, fixed); err != nil {
-		panic(err) // the flag does not exist, or was given choices twice: a defect of the command's declaration
+		panic(err) // a bug in the command: an unknown flag, or one with choices already
 	}
 }
 
-// NoArgs refuses arguments, and names the flags that they may have been meant for.
+// NoArgs rejects arguments, and suggests the flags that they may have been meant for.
 func NoArgs(flags ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -36,7 +36,7 @@ func NoArgs(flags ...string) cobra.PositionalArgs {
 	}
 }
 
-// TaskFlags are the flags that choose tasks of a dataset.
+// TaskFlags are the flags that select tasks of a dataset.
 type TaskFlags struct {
 	Path    string
 	Filter  string
@@ -46,7 +46,7 @@ type TaskFlags struct {
 	Strict  bool
 }
 
-// Add adds the flags to a command's.
+// Add adds the flags to a command.
 func (o *TaskFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Path, "tasks", "", "tasks at `PATH`: a file, a pattern, or a directory")
@@ -57,7 +57,7 @@ func (o *TaskFlags) Add(cmd *cobra.Command) {
 	f.BoolVar(&o.Strict, "strict", false, "stop at the first bad record instead of leaving it out")
 }
 
-// options are the flags as the readers take them.
+// options returns the flags as options of package dataset.
 func (o *TaskFlags) options() (dataset.Options, error) {
 	d := dataset.Options{Strict: o.Strict, ExcludeReposOf: o.Exclude, Counts: new(dataset.Counts)}
 	if o.Path == "" {
@@ -84,13 +84,14 @@ func (o *TaskFlags) options() (dataset.Options, error) {
 	return d, nil
 }
 
-// Read yields the tasks. Bad records are reported and left out; any other error ends the sequence.
+// Read yields the selected tasks. Bad records are reported and left out, unless --strict is given; any other error
+// ends the sequence.
 func (o *TaskFlags) Read(w World) (iter.Seq2[env.Task, error], *dataset.Counts, error) {
 	options, err := o.options()
 	if err != nil {
 		return nil, nil, Usage(err)
 	}
-	const most = 20 // twenty bad records say as much about a file as ten thousand
+	const most = 20 // further bad records are only counted
 	tasks := func(yield func(env.Task, error) bool) {
 		for t, err := range dataset.Read(o.Path, options) {
 			if record, bad := errors.AsType[*dataset.RecordError](err); bad && !o.Strict {
@@ -117,7 +118,7 @@ func (o *TaskFlags) Read(w World) (iter.Seq2[env.Task, error], *dataset.Counts, 
 	return tasks, options.Counts, nil
 }
 
-// NoTasks is the error that says why there is no task to work on.
+// NoTasks returns the error that explains why no task is left.
 func (o *TaskFlags) NoTasks(c *dataset.Counts) error {
 	return Usagef("no task is left: of the %d records in %s, %d could not be understood, %d did not match --filter, "+
 		"and %d are of excluded repositories", c.Records, o.Path, c.Bad, c.Filtered, c.Excluded)

@@ -21,22 +21,22 @@ import (
 // ReplayPrefix marks a --model that is a recorded trajectory.
 const ReplayPrefix = "replay:"
 
-// DefaultBaseURL is where vLLM listens by default.
+// DefaultBaseURL is the default address of vLLM.
 const DefaultBaseURL = "http://localhost:8000/v1"
 
-// ModelChoice names an endpoint and a model. An empty field leaves the choice to the endpoint.
+// ModelChoice selects an endpoint and a model. An empty field leaves the choice to the endpoint.
 type ModelChoice struct{ BaseURL, Model, APIKey string }
 
-// LiveModel is an endpoint's model, and what the endpoint says about it.
+// LiveModel is an endpoint's model, and what the endpoint reports about it.
 type LiveModel struct {
 	agent.Model
-	// Name is the model's, as requests ask for it.
+	// Name is the model's name in requests.
 	Name string
-	// Context is its context length in tokens, 0 where the endpoint does not say.
+	// Context is its context length in tokens; 0 if the endpoint does not report it.
 	Context int
 }
 
-// OpenEndpoint opens a live endpoint and asks it which model it serves, so that a wrong address is reported at once.
+// OpenEndpoint opens a live endpoint and asks which model it serves, so that a wrong address is noticed at once.
 func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, error) {
 	if w.OpenModel != nil {
 		return w.OpenModel(ctx, c)
@@ -58,7 +58,7 @@ func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, erro
 	return LiveModel{Model: client, Name: served.ID, Context: served.Context}, nil
 }
 
-// ResolveModel fills what flags leave open from the environment and the user's configuration.
+// ResolveModel completes the flags from the environment and the user's configuration.
 func (w World) ResolveModel(c Config, baseURL, model string) ModelChoice {
 	return ModelChoice{
 		BaseURL: cmp.Or(baseURL, w.Getenv("DEEPSWE_BASE_URL"), w.Getenv("OPENAI_BASE_URL"), c.BaseURL, DefaultBaseURL),
@@ -67,7 +67,7 @@ func (w World) ResolveModel(c Config, baseURL, model string) ModelChoice {
 	}
 }
 
-// ModelFlags are the flags about the model and how it works.
+// ModelFlags are the flags that select the model and how it is used.
 type ModelFlags struct {
 	Name, BaseURL string
 	Format, Pack  string
@@ -79,13 +79,13 @@ type ModelFlags struct {
 	Command     time.Duration
 	Temperature float64
 
-	// Given reports whether a flag was given. [ModelFlags.Add] sets it to ask the command's flags.
+	// Given reports whether a flag was given. [ModelFlags.Add] sets it.
 	Given func(flag string) bool
 
-	pack *prompt.Pack // the user's own, once Check has read it
+	pack *prompt.Pack // the user's own pack; set by Check
 }
 
-// Add adds the flags to a command's.
+// Add adds the flags to a command.
 func (o *ModelFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "model", "", "model `NAME` as the endpoint serves it, or replay:FILE")
@@ -104,7 +104,7 @@ func (o *ModelFlags) Add(cmd *cobra.Command) {
 	o.Given = f.Changed
 }
 
-// AddCommandTimeout adds --command-timeout.
+// AddCommandTimeout adds --command-timeout to a command.
 func AddCommandTimeout(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().DurationVar(d, "command-timeout", 90*time.Second, "longest `TIME` for one command")
 }
@@ -134,11 +134,11 @@ func (o *ModelFlags) Check() error {
 	return err
 }
 
-// autoCompact leaves the strategy to the format.
+// autoCompact lets the format determine the strategy.
 const autoCompact = "auto"
 
-// compaction is the strategy for a format. The models behind XML were trained without one, and a recording has had its
-// own.
+// compaction returns the strategy for each format. The models behind XML were trained without one, and a recording
+// contains its own.
 func (o *ModelFlags) compaction(recorded bool) func(agent.Format) agent.Compaction {
 	return func(f agent.Format) agent.Compaction {
 		switch {
@@ -153,7 +153,7 @@ func (o *ModelFlags) compaction(recorded bool) func(agent.Format) agent.Compacti
 	}
 }
 
-// ActionFormat is the format that the flags ask for; nil where the model's name decides.
+// ActionFormat returns the format that the flags select, or nil if the model's name determines it.
 func (o *ModelFlags) ActionFormat() (agent.Format, error) {
 	if o.Format == "auto" {
 		return nil, nil
@@ -165,7 +165,7 @@ func (o *ModelFlags) ActionFormat() (agent.Format, error) {
 	return f, nil
 }
 
-// Open opens the model that the flags, the environment and the user's configuration ask for, in that order.
+// Open opens the model that is selected by the flags, the environment or the user's configuration, in that order.
 func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	if path, ok := strings.CutPrefix(o.Name, ReplayPrefix); ok {
 		rec, err := trajectory.Open(path)
@@ -181,10 +181,11 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	return w.OpenEndpoint(ctx, w.ResolveModel(c, o.BaseURL, o.Name))
 }
 
-// Recorded returns a model that answers with a recording's replies, in their format unless a flag names another.
+// Recorded returns a model that answers with a recording's replies, in the recording's format unless a flag selects
+// another.
 func (o *ModelFlags) Recorded(rec *trajectory.Recording) (LiveModel, error) {
 	if len(rec.Turns) == 0 {
-		return LiveModel{}, Usagef("the recorded trajectory has no reply of a model")
+		return LiveModel{}, Usagef("the recorded trajectory contains no reply of a model")
 	}
 	if !o.Given("format") && rec.Header.Format != "" {
 		o.Format = rec.Header.Format
@@ -192,13 +193,13 @@ func (o *ModelFlags) Recorded(rec *trajectory.Recording) (LiveModel, error) {
 	return LiveModel{Model: agent.NewReplayModel(rec), Name: cmp.Or(rec.Header.Model, "recorded")}, nil
 }
 
-// IsRecorded reports whether the answers come from a recording.
+// IsRecorded reports whether the replies come from a recording.
 func (m LiveModel) IsRecorded() bool {
 	_, ok := m.Model.(*agent.ReplayModel)
 	return ok
 }
 
-// Attempt describes how tasks are attempted with the model, as far as the flags say. Check comes first.
+// Attempt returns the part of an attempt that the flags determine. Call Check first.
 func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attempt, error) {
 	format, err := o.ActionFormat()
 	if err != nil {

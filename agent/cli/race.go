@@ -8,14 +8,14 @@ import (
 	"deepswe/env/repo"
 )
 
-// Race is several attempts at one task, of which one is to be chosen. The verifiers that choose are on a floor above.
+// Race is several attempts at one task, one of which is to be selected by verifiers.
 type Race struct {
 	World World
-	// K attempts are played at once. Play plays one in the run's directory, and returns its entry; an error is an
-	// infrastructure failure, which is no candidate.
+	// K attempts are played at once. Play plays one in the run's directory and returns its entry. An error is an
+	// infrastructure failure; that attempt is not a candidate.
 	K    int
 	Play func(ctx context.Context, attempt int) (RaceEntry, error)
-	// Task, Snapshot and Provider are what candidates are tested with, Dir is the run's directory.
+	// Task, Snapshot and Provider are for testing the candidates; Dir is the run's directory.
 	Task     env.Task
 	Snapshot *repo.Snapshot
 	Provider env.Provider
@@ -23,7 +23,7 @@ type Race struct {
 	Verifier *VerifierFlags
 	Model    LiveModel
 	Flags    *ModelFlags
-	// Say shows what happens.
+	// Say reports progress to the user.
 	Say func(text string)
 }
 
@@ -33,14 +33,14 @@ type RaceEntry struct {
 	StopReason            agent.StopReason
 }
 
-// RaceResult is the choice.
+// RaceResult is the outcome of the selection.
 type RaceResult struct {
-	// Winner is the chosen attempt, -1 where none has ended. Reason says why, in words.
+	// Winner is the selected attempt, or -1 if no attempt has ended; Reason explains the selection.
 	Winner int    `json:"winner"`
 	Reason string `json:"reason"`
-	// Losers say for the other attempts why not, Ended how many have ended.
+	// Losers explains for the other attempts why they were not selected; Ended counts the attempts that have ended.
 	Losers map[int]string `json:"losers,omitempty"`
 	Ended  int            `json:"ended"`
-	// Report is the path of the page about it.
+	// Report is the path of the HTML report.
 	Report string `json:"report,omitempty"`
 }

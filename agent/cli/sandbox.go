@@ -17,7 +17,7 @@ import (
 	"deepswe/env/local"
 )
 
-// The words of --env that code refers to.
+// The values of --env that code refers to.
 const (
 	EnvAuto       = "auto"
 	EnvDocker     = "docker"
@@ -28,21 +28,21 @@ const (
 
 // SandboxKind is an entry of the table behind --env.
 type SandboxKind struct {
-	// Name is the word of --env, Remark what help says beside it.
+	// Name is the value of --env; Remark is shown beside it in the help text.
 	Name   string
 	Remark string
-	// Images is set where sandboxes are started from container images; the others use the host's own programs.
+	// Images is set if sandboxes are started from container images; otherwise they use the host's programs.
 	Images bool
-	// Fix is the advice of doctor where Open fails and its error has none.
+	// Fix is doctor's advice if Open fails with an error that has none.
 	Fix  string
 	Open openFunc
-	// Elsewhere reports that doctor and clean must not look at this kind unasked; nil where they may.
+	// Elsewhere reports whether doctor and clean should skip this kind unless asked; nil means never.
 	Elsewhere func(Places) bool
 }
 
 type openFunc = func(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error)
 
-// sandboxKinds is the table of all kinds of sandboxes, in the order in which doctor shows them.
+// sandboxKinds returns all kinds of sandboxes, in the order in which doctor shows them.
 func sandboxKinds() []SandboxKind {
 	return []SandboxKind{
 		{Name: EnvDocker, Images: true, Fix: "run docker version for details", Open: openDocker},
@@ -79,9 +79,9 @@ func openKubernetes(ctx context.Context, log *slog.Logger, c SandboxChoice) (env
 type Places struct {
 	// Hosts are Docker daemons.
 	Hosts []string
-	// Contexts are those of KUBECONFIG, Namespaces are used in each of them.
+	// Contexts are contexts of the KUBECONFIG; Namespaces are used in each of them.
 	Contexts, Namespaces []string
-	// Pods is what the user's configuration says about the pods of sandboxes; nil where it says nothing.
+	// Pods are the pod settings of the user's configuration; nil if there are none.
 	Pods *kubernetes.Pods
 }
 
@@ -95,30 +95,32 @@ func (p *Places) Add(cmd *cobra.Command) {
 		"`NAMESPACE` for sandboxes (default: the context's); may be repeated")
 }
 
-// noCluster reports that no cluster was named: the current context of a KUBECONFIG may be anybody's.
+// noCluster reports that no cluster was selected. The current context of the KUBECONFIG does not count, because it
+// could be for anything.
 func (p Places) noCluster() bool { return len(p.Contexts)+len(p.Namespaces) == 0 && p.Pods == nil }
 
-// SandboxChoice names a sandbox.
+// SandboxChoice selects a sandbox.
 type SandboxChoice struct {
 	Places
-	// Env is the word of --env; auto when empty.
+	// Env is the value of --env; empty means auto.
 	Env string
-	// Image is the container image, where one is known: without one, auto does not choose docker.
+	// Image is the container image, if known; without one, auto does not select docker.
 	Image string
-	// Demo lets auto fall back to host, which is otherwise chosen by name only.
+	// Demo lets auto fall back to host, which is otherwise selected only by name.
 	Demo bool
 	// Warm is the number of sandboxes kept ready.
 	Warm int
-	// Mirror is asked for Docker Hub's images first. ImageBudget is how many bytes all images may take; no limit when 0.
+	// Mirror is a registry to try first for images of Docker Hub. ImageBudget limits the bytes of all images; 0
+	// means no limit.
 	Mirror      string
 	ImageBudget int64
-	// Limits are those of sandboxes whose task names none.
+	// Limits apply to sandboxes whose task sets none.
 	Limits env.Limits
-	// Progress is called as images are pulled and built, from several goroutines.
+	// Progress receives the progress of pulls and builds, from several goroutines.
 	Progress func(env.Progress)
 }
 
-// kind looks the choice up in the table: auto is docker where an image is known, else bwrap.
+// kind looks the choice up in the table. auto is docker if an image is known, otherwise bwrap.
 func (c SandboxChoice) kind(kinds []SandboxKind) (SandboxKind, bool) {
 	name := cmp.Or(c.Env, EnvAuto)
 	if name == EnvAuto {
@@ -147,7 +149,7 @@ func (c SandboxChoice) Check() error {
 	return nil
 }
 
-// SandboxKinds is the table behind --env.
+// SandboxKinds returns the table behind --env.
 func (w World) SandboxKinds() []SandboxKind {
 	if w.Sandboxes != nil {
 		return w.Sandboxes
@@ -155,7 +157,7 @@ func (w World) SandboxKinds() []SandboxKind {
 	return sandboxKinds()
 }
 
-// Sandbox opens the provider that the choice asks for. host, which isolates nothing, is only chosen by name, or for the
+// Sandbox opens the selected provider. host, which isolates nothing, must be selected by name, or is used for the
 // demo.
 func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, error) {
 	if err := c.Check(); err != nil {
@@ -171,9 +173,9 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 	case err == nil && k.Images:
 		return p, nil
 	case err == nil:
-		// A provider that works on this machine removes what killed runs left only on request.
+		// Remove what killed runs left. A provider of local sandboxes does that only on request.
 		if _, err := p.Reap(ctx, env.ReapOptions{}); err != nil && ctx.Err() == nil {
-			w.Logger().Warn("what a killed run left could not be removed", "error", err)
+			w.Logger().Warn("removing what killed runs left", "error", err)
 		}
 		return p, nil
 	case auto && !k.Images && c.Demo:
@@ -186,33 +188,33 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 	return nil, &ExitError{Code: ExitSandbox, Err: err}
 }
 
-// SandboxFlags are the flags about where commands run.
+// SandboxFlags are the flags that select where commands run.
 type SandboxFlags struct {
 	Places
 	Env     string
 	Image   string
 	Network bool
-	// Mirror and Budget are about container images: where they come from, and how much room they may take.
+	// Mirror and Budget concern container images: where they come from, and how much space they may use.
 	Mirror string
 	Budget string
-	// Disk is what a sandbox may write.
+	// Disk limits what a sandbox may write.
 	Disk string
 }
 
-// Add adds the flags of a command that works on one repository.
+// Add adds the flags to a command that works on one repository.
 func (o *SandboxFlags) Add(cmd *cobra.Command) {
 	o.addEnv(cmd, sandboxKinds())
 	cmd.Flags().StringVar(&o.Image, "image", "", "container image `REF` to work in")
 	cmd.Flags().BoolVar(&o.Network, "network", false, "open the sandbox's network")
 }
 
-// AddForTasks adds the flags of a command whose tasks bring their images.
+// AddForTasks adds the flags to a command whose tasks name their images.
 func (o *SandboxFlags) AddForTasks(cmd *cobra.Command) {
 	o.addEnv(cmd, slices.DeleteFunc(sandboxKinds(), func(k SandboxKind) bool { return !k.Images }))
 	o.AddImages(cmd)
 }
 
-// AddImages adds the flags about container images.
+// AddImages adds the flags that concern container images.
 func (o *SandboxFlags) AddImages(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Mirror, "registry-mirror", "", "registry `HOST` to ask for Docker Hub's images first")
@@ -233,7 +235,7 @@ func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
 		"let the commands in a sandbox write at most `SIZE` (16GB); beyond it they are ended")
 }
 
-// Choice is what the flags ask for, completed with the user's configuration.
+// Choice returns the choice that the flags and the user's configuration make.
 func (o *SandboxFlags) Choice(c Config) (SandboxChoice, error) {
 	choice := SandboxChoice{Places: o.Places, Env: o.Env, Image: o.Image, Mirror: cmp.Or(o.Mirror, c.RegistryMirror)}
 	choice.Pods = c.Kubernetes
@@ -255,7 +257,7 @@ func (o *SandboxFlags) Choice(c Config) (SandboxChoice, error) {
 	return choice, nil
 }
 
-// parseSize reads a number of bytes as people write it: 0 where nothing is said. from names where it was said.
+// parseSize parses a size as people write it; 0 if text is empty. from names the flag or setting in errors.
 func parseSize(from, text string) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -281,7 +283,7 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Pulling describes the pull or the build of an image for people.
+// Pulling describes the pull or build of an image to the user.
 func Pulling(p env.Progress) string {
 	switch {
 	case p.Action == env.Building && p.Done:
@@ -289,7 +291,7 @@ func Pulling(p env.Progress) string {
 	case p.Action == env.Building:
 		return "building the image of " + p.Image
 	case p.Done && p.Total == 0:
-		return "pulled " + p.Image // all of its layers were there
+		return "pulled " + p.Image // all of its layers existed already
 	case p.Done:
 		return fmt.Sprintf("pulled %s, %s", p.Image, units.HumanSize(float64(p.Total)))
 	case p.Total > 0:

@@ -14,19 +14,19 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal describes where lines are shown.
+// Terminal describes the device on which lines are shown.
 type Terminal struct {
-	// Live is set where lines can be redrawn.
+	// Live is set if lines can be redrawn.
 	Live bool
-	// Width returns the current number of columns: a window can be resized. 80 when nil.
+	// Width returns the current number of columns, which changes when a window is resized; nil means always 80.
 	Width func() int
 }
 
 const (
 	narrow = 80
-	// wipe clears the screen from the cursor's row on.
+	// wipe clears the screen from the cursor's line downwards.
 	wipe = "\r\x1b[J"
-	// repaint is how often live lines are redrawn.
+	// repaint is the interval at which live lines are redrawn.
 	repaint = 100 * time.Millisecond
 )
 
@@ -49,29 +49,29 @@ func terminalOf(w io.Writer) Terminal {
 	}}
 }
 
-// Screen is standard error as people see it: lines that stay and, on a terminal, a few live ones below them that are
-// redrawn. Whatever is written to it, by a log or by another command's part, appears above the live lines. In a pipe
+// Screen is standard error as the user sees it: permanent lines and, on a terminal, a few live lines below them
+// that are redrawn. Everything written to it, for example by a logger, appears above the live lines. In a pipe,
 // nothing is redrawn.
 //
-// Its lock also guards what the live lines are drawn from: hold it to change that. The first failed write ends
-// all output, and no error stops the work.
+// Its lock also guards what the live lines are drawn from: hold it to change that. After a failed write, nothing
+// more is written, and no error stops the work.
 type Screen struct {
 	sync.Mutex
 	out      io.Writer
 	terminal Terminal
 
 	draw  func(width int) []string
-	shown int // live lines that are on the screen
+	shown int // number of live lines currently on the screen
 	err   error
 
 	stop chan struct{}
 	done chan struct{}
 }
 
-// NewScreen shows lines on w, which may be a terminal.
+// NewScreen returns a screen on w, which may be a terminal.
 func NewScreen(w io.Writer) *Screen { return NewScreenOn(w, terminalOf(w)) }
 
-// NewScreenOn shows lines on w, a terminal as described.
+// NewScreenOn returns a screen on w, which is a terminal with the given properties.
 func NewScreenOn(w io.Writer, t Terminal) *Screen {
 	if t.Width == nil {
 		t.Width = func() int { return narrow }
@@ -79,7 +79,7 @@ func NewScreenOn(w io.Writer, t Terminal) *Screen {
 	return &Screen{out: w, terminal: t}
 }
 
-// ScreenOf returns w where it is a Screen, else one on it.
+// ScreenOf returns w if it is a Screen, and otherwise a new one on w.
 func ScreenOf(w io.Writer) *Screen {
 	if s, ok := w.(*Screen); ok {
 		return s
@@ -90,14 +90,14 @@ func ScreenOf(w io.Writer) *Screen {
 // Live reports whether lines are redrawn.
 func (s *Screen) Live() bool { return s.terminal.Live }
 
-// Width is how many columns the screen has now.
+// Width returns the screen's current number of columns.
 func (s *Screen) Width() int { return s.terminal.Width() }
 
-// Renderer makes styles with the colours that the screen has.
+// Renderer returns a renderer of styles with the screen's colours.
 func (s *Screen) Renderer() *lipgloss.Renderer { return lipgloss.NewRenderer(s.out) }
 
-// Show begins to redraw live lines until [Screen.Close]. draw is called with the lock held; none of its lines may be
-// wider than the width minus one, because some terminals wrap there.
+// Show redraws live lines until [Screen.Close]. draw is called with the lock held. No line may be wider than
+// width-1 columns, because some terminals wrap there.
 func (s *Screen) Show(draw func(width int) []string) {
 	if !s.terminal.Live {
 		return
@@ -122,8 +122,8 @@ func (s *Screen) Show(draw func(width int) []string) {
 	}(s.stop, s.done)
 }
 
-// Close ends the live lines and wipes them, or leaves their last state on the screen where keep is set. It returns the
-// first error that a write had.
+// Close stops redrawing and clears the live lines or, with keep, leaves them as they are. It returns the first
+// error of any write.
 func (s *Screen) Close(keep bool) error {
 	if s.stop != nil {
 		close(s.stop)
@@ -143,17 +143,17 @@ func (s *Screen) Close(keep bool) error {
 	return s.err
 }
 
-// Redraw draws the live lines at once. The lock is held.
+// Redraw redraws the live lines at once. The lock must be held.
 func (s *Screen) Redraw() {
 	if s.draw != nil {
 		s.paint("")
 	}
 }
 
-// Line prints a line above the live ones. The lock is held.
+// Line prints a line above the live ones. The lock must be held.
 func (s *Screen) Line(text string) { s.paint(text + "\n") }
 
-// Write prints a text, which should end with a line's end, above the live lines.
+// Write prints text, which should end with a line break, above the live lines.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.Lock()
 	defer s.Unlock()
@@ -163,7 +163,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// paint prints a text in place of the live lines, and these again below it: in one write, so that nothing flickers.
+// paint replaces the live lines by text with the live lines below it, in one write, to avoid flicker.
 func (s *Screen) paint(text string) {
 	text = s.wiped() + text
 	if s.draw != nil {
@@ -174,7 +174,7 @@ func (s *Screen) paint(text string) {
 	s.write(text)
 }
 
-// wiped is what takes the live lines off the screen.
+// wiped returns the control sequence that clears the live lines.
 func (s *Screen) wiped() string {
 	n := s.shown
 	s.shown = 0
@@ -193,8 +193,8 @@ func (s *Screen) write(text string) {
 	}
 }
 
-// Say prints a message of the program to people. What a model, an endpoint or a repository put into the text cannot
-// steer the terminal.
+// Say prints a message to the user. Control characters that a model, an endpoint or a repository may have put into
+// it are replaced.
 func Say(w io.Writer, text string) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i, l := range lines {
@@ -203,7 +203,7 @@ func Say(w io.Writer, text string) {
 	fmt.Fprintf(w, "deepswe: %s\n", strings.Join(lines, "\n"))
 }
 
-// NewLog returns a logger for people: one line for each record, like the other messages of a command.
+// NewLog returns a logger for the user, with one line per record, in the form of a command's other messages.
 func NewLog(w io.Writer) *slog.Logger {
 	return slog.New(&lineHandler{w: w, mu: new(sync.Mutex)})
 }
@@ -211,10 +211,10 @@ func NewLog(w io.Writer) *slog.Logger {
 type lineHandler struct {
 	w      io.Writer
 	mu     *sync.Mutex
-	prefix string // attributes that came with the logger
+	prefix string // the attributes set by WithAttrs
 }
 
-// Enabled implements slog.Handler: what is less than a warning is not for people.
+// Enabled implements slog.Handler. Only warnings and errors are shown to the user.
 func (h *lineHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
 
 // Handle implements slog.Handler.
@@ -248,7 +248,7 @@ func (h *lineHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler. Groups are ignored.
 func (h *lineHandler) WithGroup(string) slog.Handler { return h }
 
-// appendAttr adds an attribute unless it is empty. A status of 0 is left out, and durations are rounded.
+// appendAttr appends an attribute unless it is empty. It omits a status of 0 and rounds durations.
 func appendAttr(b *strings.Builder, a slog.Attr) {
 	switch v := a.Value.Resolve(); {
 	case v.Equal(slog.Int64Value(0)) || v.Equal(slog.StringValue("")) || v.Kind() == slog.KindAny && v.Any() == nil:

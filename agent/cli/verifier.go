@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// VerifierFlags are the flags about choosing among several attempts. What they mean is decided where the verifiers are.
+// VerifierFlags are the flags for selecting one of several attempts. The verifiers themselves are in verify/rank.
 type VerifierFlags struct {
 	// Verifier is none, free, exec or hybrid.
 	Verifier string
@@ -22,7 +22,7 @@ type VerifierFlags struct {
 	JudgeSamples int
 	JudgePack    string
 
-	// Command and Parser run the repository's own tests; Written is how often an agent writes further ones.
+	// Command and Parser run the repository's own tests; Written is how many times an agent writes further tests.
 	Command string
 	Parser  string
 	Timeout time.Duration
@@ -31,10 +31,10 @@ type VerifierFlags struct {
 	optional bool
 }
 
-// verifiers are the words of --verifier.
+// verifiers are the values of --verifier.
 var verifiers = []string{"none", "free", "exec", "hybrid"}
 
-// Add adds the flags to a command's. without is the default of --verifier; where it is empty, nothing is chosen unless
+// Add adds the flags to a command. without is the default of --verifier; if it is empty, nothing is selected unless
 // the flag is given.
 func (o *VerifierFlags) Add(cmd *cobra.Command, without string) {
 	o.optional = without == ""
@@ -68,19 +68,19 @@ func (o *VerifierFlags) Check() error {
 	case o.Timeout < 0:
 		return Usagef("--test-timeout must not be negative")
 	case (o.Command == "") != (o.Parser == ""):
-		return Usagef("--test and --test-parser belong together")
+		return Usagef("--test and --test-parser require each other")
 	}
 	return nil
 }
 
-// Judges reports whether the verifier goes by scores of a judge.
+// Judges reports whether the verifier uses scores of a judge model.
 func (o *VerifierFlags) Judges() bool { return o.Verifier == "free" || o.Verifier == "hybrid" }
 
-// Tests reports whether the verifier goes by tests.
+// Tests reports whether the verifier uses tests.
 func (o *VerifierFlags) Tests() bool { return o.Verifier == "exec" || o.Verifier == "hybrid" }
 
-// OpenJudge opens the judge. Without flags about it that is model, which then judges its own work: self is set. The key
-// of an endpoint of its own is DEEPSWE_JUDGE_API_KEY, else OPENAI_API_KEY.
+// OpenJudge opens the judge. Without flags for it, the judge is model, which then judges its own work, and self is
+// true. The API key of a separate endpoint is DEEPSWE_JUDGE_API_KEY or, if that is empty, OPENAI_API_KEY.
 func (o *VerifierFlags) OpenJudge(ctx context.Context, w World, model *LiveModel, main *ModelFlags) (
 	judge LiveModel, self bool, err error,
 ) {

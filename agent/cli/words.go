@@ -12,7 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Plain replaces what is not printable: what a model, a task or a repository wrote must not steer the terminal.
+// Plain replaces unprintable characters, because text from a model, a task or a repository must not control the
+// terminal.
 func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' {
@@ -25,8 +26,8 @@ func Plain(s string) string {
 	}, s)
 }
 
-// WriteText writes lines that a model or a repository wrote. On a terminal, what would steer it is shown instead, as
-// "cat -v" shows it; a file or another program gets the bytes as they are.
+// WriteText writes text from a model or a repository. On a terminal, control characters are made visible, as in
+// "cat -v"; a file or another program gets the bytes unchanged.
 func WriteText(w io.Writer, data []byte) error {
 	if f, ok := w.(interface{ Fd() uintptr }); ok && term.IsTerminal(int(f.Fd())) {
 		data = Visible(data)
@@ -35,8 +36,8 @@ func WriteText(w io.Writer, data []byte) error {
 	return err
 }
 
-// Visible replaces all control characters but tabs and line feeds, what changes the direction of text, and bytes that
-// are no text. The carriage return of a line's end stays, because it does nothing there.
+// Visible replaces all control characters but tabs and line feeds, characters that change the direction of text,
+// and invalid UTF-8. It keeps a carriage return at the end of a line, which is harmless.
 func Visible(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	for i := 0; i < len(data); {
@@ -58,8 +59,7 @@ func Visible(data []byte) []byte {
 	return out
 }
 
-// FirstLine is the first line with something on it, without control characters and at most n columns wide; 0 does not
-// limit it.
+// FirstLine returns the first non-blank line, without control characters and cut to n columns; 0 means no limit.
 func FirstLine(s string, n int) string {
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" {
@@ -69,13 +69,13 @@ func FirstLine(s string, n int) string {
 	return ""
 }
 
-// LastLine is the last line with something on it, without control characters.
+// LastLine returns the last non-blank line, without control characters.
 func LastLine(s string) string {
 	s = strings.TrimRight(s, "\r\n\t ")
 	return Plain(strings.TrimSpace(s[strings.LastIndex(s, "\n")+1:]))
 }
 
-// Cut shortens a text to its first n columns of a terminal; 0 does not limit it.
+// Cut cuts a text to its first n columns on a terminal; 0 means no limit.
 func Cut(s string, n int) string {
 	if n < 1 {
 		return s
@@ -83,7 +83,7 @@ func Cut(s string, n int) string {
 	return ansi.Truncate(s, n, "…")
 }
 
-// CutLeft shortens a text to its last n columns.
+// CutLeft cuts a text to its last n columns.
 func CutLeft(s string, n int) string {
 	over := ansi.StringWidth(s) - n
 	if over <= 0 {
@@ -92,7 +92,7 @@ func CutLeft(s string, n int) string {
 	return ansi.TruncateLeft(s, over+1, "…")
 }
 
-// Clock is a duration as a clock shows it: 1:30, or 1:02:05.
+// Clock formats a duration like a clock: 1:30, or 1:02:05.
 func Clock(d time.Duration) string {
 	d = d.Round(time.Second)
 	if d >= time.Hour {
@@ -101,7 +101,7 @@ func Clock(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
 }
 
-// Count is a large number in a few characters: 999, 1.2k, 3.4M.
+// Count formats a large number in a few characters: 999, 1.2k, 3.4M.
 func Count[N int | int64](n N) string {
 	switch {
 	case n >= 1_000_000:
@@ -112,7 +112,7 @@ func Count[N int | int64](n N) string {
 	return fmt.Sprint(n)
 }
 
-// Plural is a number with its noun: 1 step, 2 steps.
+// Plural returns a number with its noun: 1 step, 2 steps.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -23,24 +23,25 @@ import (
 	"deepswe/env/kubernetes"
 )
 
-// World is what every command needs from outside. A command package adds its own needs in a Deps.
+// World is everything that a command needs from outside. Command packages add their own needs in a Deps.
 type World struct {
 	In io.Reader
-	// Out takes results, Err is for people: a [Screen] where live lines are wanted.
+	// Out receives results, Err messages for the user; Err is a [Screen] if live lines are wanted.
 	Out, Err io.Writer
-	// Log prints warnings for people; nil is silent.
+	// Log prints warnings for the user; nil discards them.
 	Log    *slog.Logger
 	Getenv func(string) string
-	// Abandon is closed when the user asks a second time to stop: what is under way is then given up.
+	// Abandon is closed when the user asks a second time to stop: running rollouts are then abandoned.
 	Abandon <-chan struct{}
-	// Version is deepswe's own.
+	// Version is deepswe's version.
 	Version string
-	// Sandboxes replaces the table behind --env, and OpenModel the way to a live endpoint, where they are not nil.
+	// Sandboxes, if not nil, replaces the table behind --env, and OpenModel, if not nil, replaces opening a live
+	// endpoint.
 	Sandboxes []SandboxKind
 	OpenModel func(ctx context.Context, c ModelChoice) (LiveModel, error)
 }
 
-// Logger returns the log, never nil.
+// Logger returns Log, or a logger that discards everything if Log is nil.
 func (w World) Logger() *slog.Logger {
 	if w.Log == nil {
 		return slog.New(slog.DiscardHandler)
@@ -48,18 +49,18 @@ func (w World) Logger() *slog.Logger {
 	return w.Log
 }
 
-// Program is the name and version of this program, as the manifests of runs have it.
+// Program returns the name and version of this program for manifests of runs.
 func (w World) Program() string { return "deepswe " + w.Version }
 
-// RunID returns a name for a new run: unique, and sortable by time.
+// RunID returns a unique name for a new run. Names sort by time.
 func (w World) RunID() string {
 	var b [3]byte
 	rand.Read(b[:]) // never fails
 	return time.Now().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
 }
 
-// RunDir is where the run with the id is kept unless --out names another directory. It is the same place for all
-// commands: $XDG_STATE_HOME/deepswe/runs, else ~/.local/state/deepswe/runs, else below the temporary directory.
+// RunDir returns the default directory of the run with the given ID, which --out replaces. It is the same for all
+// commands: below $XDG_STATE_HOME/deepswe/runs, ~/.local/state/deepswe/runs or the temporary directory.
 func (w World) RunDir(id string) string {
 	state := filepath.Join(os.TempDir(), "deepswe")
 	if dir := w.Getenv("XDG_STATE_HOME"); dir != "" {
@@ -70,11 +71,11 @@ func (w World) RunDir(id string) string {
 	return filepath.Join(state, "runs", id)
 }
 
-// ErrReaderGone is the error of a write to a standard output whose reader has gone (| head). A command ends with it
-// quietly.
+// ErrReaderGone is the error of writing to a standard output whose reader has gone (| head). Commands end quietly
+// then.
 var ErrReaderGone = errors.New("the reader of standard output has gone away")
 
-// Stdout is a process's standard output, which returns [ErrReaderGone] where it would return EPIPE.
+// Stdout is a process's standard output. It returns [ErrReaderGone] instead of EPIPE.
 type Stdout struct{ *os.File }
 
 func (s Stdout) Write(p []byte) (int, error) { return readerGone(s.File.Write(p)) }
@@ -89,18 +90,18 @@ func readerGone(n int, err error) (int, error) {
 	return n, err
 }
 
-// JSONLines prints objects as JSON lines, for several goroutines at once. < > & are not escaped. The first error is
-// kept: nothing is printed after it.
+// JSONLines prints objects as JSON lines. It is safe for concurrent use and does not escape < > &. After an error,
+// it prints nothing more.
 type JSONLines struct {
 	mu  sync.Mutex
 	w   io.Writer
 	err error
 }
 
-// NewJSONLines prints on w.
+// NewJSONLines returns a JSONLines that prints to w.
 func NewJSONLines(w io.Writer) *JSONLines { return &JSONLines{w: w} }
 
-// Print prints one object on a line of its own, and returns the first error that any line had.
+// Print prints one object on a line, and returns the first error of any line.
 func (j *JSONLines) Print(v any) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -110,14 +111,14 @@ func (j *JSONLines) Print(v any) error {
 	return j.err
 }
 
-// Err returns the first error that any line had.
+// Err returns the first error of any line.
 func (j *JSONLines) Err() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.err
 }
 
-// Config is the user's own configuration file. A project's files never set any of it.
+// Config is the user's own configuration file. A project's files cannot set any of it.
 type Config struct {
 	BaseURL string `yaml:"base_url"`
 	Model   string `yaml:"model"`
@@ -126,28 +127,28 @@ type Config struct {
 	Image   string `yaml:"image"`
 	Format  string `yaml:"format"`
 	Context int    `yaml:"context"`
-	// Prices are what models cost, by the name that requests ask for.
+	// Prices are the prices of models, by their names in requests.
 	Prices *Prices `yaml:"prices"`
-	// RegistryMirror, ImageBudget and Disk are --registry-mirror, --image-budget and --disk.
+	// RegistryMirror, ImageBudget and Disk set the defaults of --registry-mirror, --image-budget and --disk.
 	RegistryMirror string `yaml:"registry_mirror"`
 	ImageBudget    string `yaml:"image_budget"`
 	Disk           string `yaml:"disk"`
-	// Kubernetes is about the pods of --env kubernetes.
+	// Kubernetes configures the pods of --env kubernetes.
 	Kubernetes *kubernetes.Pods `yaml:"kubernetes"`
 }
 
-// Price is what a model costs, in any currency, for a million tokens. Cached is for prompt tokens that the endpoint had
-// cached; where it is 0 they cost as much as others.
+// Price is what a million tokens of a model cost, in any currency. Cached is the price of cached prompt tokens; 0
+// means the same as other prompt tokens.
 type Price struct {
 	Input  float64 `yaml:"input"`
 	Cached float64 `yaml:"cached"`
 	Output float64 `yaml:"output"`
 }
 
-// Prices are the prices of models by their names.
+// Prices maps the names of models to their prices.
 type Prices map[string]Price
 
-// Of returns the price of a model, and false where there is none.
+// Of returns the price of a model; ok is false if it is unknown.
 func (p *Prices) Of(model string) (Price, bool) {
 	if p == nil {
 		return Price{}, false
@@ -156,13 +157,14 @@ func (p *Prices) Of(model string) (Price, bool) {
 	return price, ok
 }
 
-// Cost is what usage costs.
+// Cost returns the cost of a usage.
 func (p Price) Cost(u agent.Usage) float64 {
 	return (float64(u.Prompt-u.Cached)*p.Input + float64(u.Cached)*cmp.Or(p.Cached, p.Input) +
 		float64(u.Completion)*p.Output) / 1e6
 }
 
-// ConfigPath is $XDG_CONFIG_HOME/deepswe/config.yaml, else ~/.config/deepswe/config.yaml; empty where there is no home.
+// ConfigPath returns $XDG_CONFIG_HOME/deepswe/config.yaml, or else ~/.config/deepswe/config.yaml; "" if there is no
+// home directory.
 func (w World) ConfigPath() string {
 	if dir := w.Getenv("XDG_CONFIG_HOME"); dir != "" {
 		return filepath.Join(dir, "deepswe", "config.yaml")
@@ -173,7 +175,7 @@ func (w World) ConfigPath() string {
 	return ""
 }
 
-// LoadConfig reads the user's configuration. A missing file is an empty one; an unknown key is an error.
+// LoadConfig reads the user's configuration. A missing file counts as empty; an unknown key is an error.
 func (w World) LoadConfig() (Config, error) {
 	var c Config
 	path := w.ConfigPath()

@@ -10,7 +10,8 @@ import (
 	"deepswe/tools"
 )
 
-// Describe renders tools as text for a model that does not get them natively, from the same descriptions and schemas:
+// Describe renders tools as text, from their descriptions and schemas, for a model that does not receive them
+// natively:
 //
 //	### search
 //
@@ -51,7 +52,8 @@ type parameter struct {
 	} `json:"items"`
 }
 
-// kind says what a value looks like: "integer", "array of integer", "string, required, one of: view, create".
+// kind describes the values of a parameter: "integer", "array of integer", "string, required, one of: view,
+// create".
 func (p parameter) kind() string {
 	words := []string{p.Type}
 	if p.Type == "" {
@@ -73,7 +75,8 @@ func (p parameter) kind() string {
 	return strings.Join(words, ", ")
 }
 
-// parametersOf reads a schema's properties in the order in which they are written. Anything but such a schema has none.
+// parametersOf returns a schema's properties in the order in which they are written; none if it is not an object
+// schema.
 func parametersOf(schema json.RawMessage) []parameter {
 	var object struct {
 		Properties json.RawMessage `json:"properties"`

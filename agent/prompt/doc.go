@@ -1,5 +1,5 @@
-// Package prompt holds prompt packs: the system and instance prompts of a rollout, in YAML with the reference agent's
-// keys, so that the file that a checkpoint was trained with can be loaded unchanged.
+// Package prompt implements prompt packs: the system and instance prompts of a rollout, in YAML with the reference
+// agent's keys, so that the file with which a checkpoint was trained can be loaded unchanged.
 //
-// A [Pack] is never changed; everything here may be used concurrently.
+// A [Pack] is immutable; everything here is safe for concurrent use.
 package prompt

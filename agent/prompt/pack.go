@@ -15,13 +15,13 @@ import (
 //go:embed packs/*.yaml
 var packs embed.FS
 
-// The packs shipped here, by the action format that they teach.
+// The built-in packs, by the action format that they teach.
 const (
 	XML   = "xml"
 	Tools = "tools"
 )
 
-// Builtin returns a pack shipped here: XML or Tools.
+// Builtin returns a built-in pack: XML or Tools.
 func Builtin(name string) (Pack, error) {
 	data, err := packs.ReadFile("packs/" + name + ".yaml")
 	if err != nil {
@@ -31,11 +31,11 @@ func Builtin(name string) (Pack, error) {
 	return Parse(name, data)
 }
 
-// toolResponse is the tag by which the templates of Qwen3 tell an observation from a user's question. Before a question
-// they drop the thoughts of all earlier turns, and no turn's prompt begins with the one before.
+// toolResponse is the tag by which Qwen3's templates distinguish an observation from a user's question. Before a
+// question, they drop the thoughts of all earlier turns, so that no prompt would start with the previous one.
 const toolResponse = "tool_response"
 
-// maxPack is the largest file that is read as a pack.
+// maxPack is the largest file that is read as a pack, in bytes.
 const maxPack = 1 << 20
 
 // Load reads a pack from a file.
@@ -55,7 +55,7 @@ func Load(path string) (Pack, error) {
 	return Parse(filepath.Base(path), data)
 }
 
-// elsewhere says where this agent has the settings of the reference's other keys.
+// elsewhere says what replaces the reference agent's other keys here.
 var elsewhere = map[string]string{
 	"command_files": "the tools are built in",
 	"llm_name":      "set --model",
@@ -65,7 +65,8 @@ var elsewhere = map[string]string{
 	"other_args":    "timeouts and retries have flags of their own",
 }
 
-// Parse reads a pack. An unknown key is an error that names its line, and so is a template that cannot be rendered.
+// Parse parses a pack. An unknown key is an error that names its line, and so is a template that cannot be
+// rendered.
 func Parse(name string, data []byte) (Pack, error) {
 	p := Pack{Name: name}
 	fail := func(format string, args ...any) (Pack, error) {

@@ -14,38 +14,39 @@ import (
 
 // Pack is a system prompt and an instance prompt.
 //
-// System is sent word for word, as the reference sends it, except for one thing: a line that holds nothing but {tools}
-// becomes the description of the tools. Instance is a template with the rules of Python's str.format for plain names:
-// {problem_statement}, {working_dir}, {network} (ours), and the reference's {gt_patch}, {test_patch_hint},
-// {candidate_patch} and {candidate_patch_correctness}, which are always empty here because an agent must not know
-// them; {{ and }} stand for braces.
+// System is sent verbatim, as in the reference agent, except that a line consisting of {tools} is replaced by the
+// description of the tools. Instance is a template with the rules of Python's str.format for plain names:
+// {problem_statement}, {working_dir}, {network} (deepswe's own), and the reference's {gt_patch}, {test_patch_hint},
+// {candidate_patch} and {candidate_patch_correctness}, which are always empty because an agent must not know them;
+// {{ and }} stand for braces.
 type Pack struct {
 	Name     string
 	System   string
 	Instance string
-	// Observations is a tag to put around every observation that is sent as a user's message: tool_response, or empty.
+	// Observations is the tag around each observation that is sent as a user message: tool_response or empty.
 	Observations string
-	// Notes name the settings of the file that are ignored here, and where they are set instead.
+	// Notes lists settings in the file that are ignored, and where to make them instead.
 	Notes []string
 }
 
-// Values fill a pack.
+// Values are the values for a pack's placeholders.
 type Values struct {
-	// Statement is the issue. The [ISSUE] marks that datasets put around it are taken off.
+	// Statement is the issue. The [ISSUE] marks that datasets put around it are removed.
 	Statement string
 	// Dir is the repository's absolute path in the sandbox.
 	Dir string
 	// Network reports whether commands can reach the network.
 	Network bool
-	// Folder is where in the repository the user works, relative to Dir; empty for the root. Rules are the project's own,
-	// see [ReadRules].
+	// Folder is the folder of the repository in which the user works, relative to Dir; empty for the root. Rules
+	// are the project's own rules; see [ReadRules].
 	Folder string
 	Rules  string
-	// Tools are described where the pack asks for it: in the XML format, in which the prompt is all that a model knows.
+	// Tools are described where the pack contains {tools}: in the XML format, the model knows them only from the
+	// prompt.
 	Tools []tools.Spec
 }
 
-// Messages renders the pack: the system's message, which is left out when it is empty, and the user's first.
+// Messages renders the pack as the system message, unless it is empty, and the first user message.
 func (p Pack) Messages(v Values) ([]agent.Message, error) {
 	instance, err := format(p.Instance, v.fields())
 	if err != nil {
@@ -59,9 +60,9 @@ func (p Pack) Messages(v Values) ([]agent.Message, error) {
 	return append(messages, agent.Message{Role: agent.RoleUser, Content: instance}), nil
 }
 
-// Opening returns what writes the first messages of a conversation, for [agent.Settings]: with the user's own pack for
-// either format, or where that is nil with the one that is made for the format. network reports whether commands can
-// reach the network.
+// Opening returns a function that writes the first messages of a conversation, for [agent.Settings]. It uses own
+// for every format or, if own is nil, the built-in pack for the format. network says whether commands can reach the
+// network.
 func Opening(own *Pack, network bool) func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
 	specs := tools.New(tools.Options{}).Specs()
 	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
@@ -88,7 +89,7 @@ func (p Pack) system(specs []tools.Spec) string {
 	return toolsLine.ReplaceAllLiteralString(p.System, Describe(specs))
 }
 
-// fields are the placeholders and their values.
+// fields returns the placeholders with their values.
 func (v Values) fields() map[string]string {
 	network := "There is no network access: nothing can be downloaded or installed."
 	if v.Network {
@@ -102,14 +103,14 @@ func (v Values) fields() map[string]string {
 	}
 }
 
-// The marks that surround an issue in the reference's datasets and in the packs shipped here.
+// Marks around an issue, in the reference's datasets and in the built-in packs.
 const (
 	issueBegin = "[ISSUE]"
 	issueEnd   = "[/ISSUE]"
 )
 
-// statement is the issue without marks around it. A mark inside it is neutralized, so that the author of an issue
-// cannot close it and continue as if it were the prompt.
+// statement returns the issue without marks around it. A mark inside it is neutralised, so that an issue's author
+// cannot close the issue and continue as if writing the prompt.
 func statement(text string) string {
 	if _, inner, ok := strings.Cut(text, issueBegin); ok {
 		if end := strings.LastIndex(inner, issueEnd); end >= 0 {
@@ -120,9 +121,9 @@ func statement(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// format fills a template as Python's str.format does for plain names: {name} is replaced, {{ and }} are braces, and a
-// brace alone is an error. What was filled in is not looked at again. Attributes, indexes, conversions and format
-// specifications are refused: no prompt needs them.
+// format fills in a template by the rules of Python's str.format for plain names: {name} is replaced, {{ and }} are
+// braces, and a single brace is an error. The values themselves are not expanded. Attributes, indexes, conversions
+// and format specifications are errors, because no prompt needs them.
 func format(template string, fields map[string]string) (string, error) {
 	var out strings.Builder
 	for at := 0; at < len(template); {
@@ -158,7 +159,7 @@ func format(template string, fields map[string]string) (string, error) {
 	return out.String(), nil
 }
 
-// position is the line and column of a byte of the template, both counted from 1.
+// position returns the line and column of a byte of the template, both from 1.
 func position(template string, at int) string {
 	before := template[:at]
 	line := strings.Count(before, "\n") + 1

@@ -12,28 +12,28 @@ import (
 	"unicode/utf8"
 )
 
-// rulesFiles are the files in which projects keep rules for those who work on them, in the order of reading.
+// rulesFiles are the files in which projects keep rules for contributors and agents, in the order of reading.
 var rulesFiles = []string{"AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md", ".github/CONTRIBUTING.md"}
 
 const (
-	// MaxRules is the most of a project's rules that is put into a prompt, in bytes: about 4,000 tokens.
+	// MaxRules is the most text of a project's rules to put into a prompt, in bytes: about 4,000 tokens.
 	MaxRules = 16_000
-	// leastRules is the least of a file that is worth a place.
+	// leastRules is the least text of a file that is worth including, in bytes.
 	leastRules = 500
 )
 
-// Rules are the words of a project about how to work on it.
+// Rules are a project's rules for working on it.
 type Rules struct {
-	// Text is what the prompt gets: every file under its name, cut where the limit is reached. Empty where there is none.
+	// Text is the text for the prompt: each file below its name, cut at the limit; empty if there are no rules.
 	Text string
-	// Files are the paths of the files in it, relative to the root.
+	// Files are the paths of the files in Text, relative to the root.
 	Files []string
 }
 
-// ReadRules reads the project's rules: AGENTS.md, CLAUDE.md and CONTRIBUTING.md in the folder, which is relative to the
-// root, and in every folder around it up to the root. The nearest come first, because they have the last word and the
-// limit, in bytes, cuts off what comes last. A file that another one repeats, as a link does, counts once. Nothing
-// outside of the root is read, whatever a link says.
+// ReadRules reads the project's rules: AGENTS.md, CLAUDE.md and CONTRIBUTING.md in the folder, which is relative to
+// the root, and in every folder above it up to the root. The nearest come first, because they take precedence, and
+// the limit, in bytes, cuts the end. A file with the same content as another, such as a link to it, is included
+// once. Nothing outside the root is read, even through links.
 func ReadRules(root, folder string, limit int) (Rules, error) {
 	var r Rules
 	dir, err := os.OpenRoot(root)
@@ -73,10 +73,10 @@ func ReadRules(root, folder string, limit int) (Rules, error) {
 	return r, nil
 }
 
-// readRules reads a file as text, as much of it as may be used, and reports whether that is all of it. A file that
-// cannot be read, or is not text, has no rules.
+// readRules reads a text file up to a maximum size, and reports whether it has read the whole file. A file that
+// cannot be read or is not text has no rules.
 func readRules(dir *os.Root, file string) (text string, whole bool) {
-	f, err := dir.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe blocks nobody
+	f, err := dir.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // does not block on a pipe
 	if err != nil {
 		return "", false
 	}
@@ -96,7 +96,7 @@ func readRules(dir *os.Root, file string) (text string, whole bool) {
 	return strings.ToValidUTF8(text, ""), whole
 }
 
-// cutLine is the beginning of a text, up to the last line break within the limit.
+// cutLine returns the start of a text, up to the last line break within the limit.
 func cutLine(text string, limit int) string {
 	text = strings.ToValidUTF8(text[:max(limit, 0)], "")
 	if i := strings.LastIndexByte(text, '\n'); i > 0 {
@@ -105,14 +105,14 @@ func cutLine(text string, limit int) string {
 	return text
 }
 
-// The marks that surround a project's rules in a prompt.
+// Marks around a project's rules in a prompt.
 const (
 	rulesBegin = "[PROJECT RULES]"
 	rulesEnd   = "[/PROJECT RULES]"
 )
 
-// rulesSection is what a prompt says about the project's rules; empty where there are none. A mark inside them is
-// neutralized, as one inside an issue is.
+// rulesSection returns the prompt's section on the project's rules, or "" if there are none. Marks inside the rules
+// are neutralised, like those in an issue.
 func rulesSection(text string) string {
 	if text = strings.TrimSpace(text); text == "" {
 		return ""
@@ -123,7 +123,7 @@ func rulesSection(text string) string {
 		rulesBegin + "\n" + text + "\n" + rulesEnd
 }
 
-// folderSection is what a prompt says about the folder that the user works in; empty where that is the root.
+// folderSection returns the prompt's section on the folder that the user works in, or "" for the root.
 func folderSection(dir, folder string) string {
 	if folder == "" {
 		return ""

@@ -14,9 +14,8 @@ func fieldError(field, format string, args ...any) error {
 	return &rl.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// DecodeRollout reads a line of rollouts.jsonl. Members that the format does not have are ignored. Its error is an
-// [*rl.FieldError] where one member is to blame; [rl.Rollout.Validate] then says whether the rollout can be learned
-// from.
+// DecodeRollout decodes a line of rollouts.jsonl. It ignores unknown members. The error is an [*rl.FieldError] if
+// it concerns a single member. [rl.Rollout.Validate] then checks whether the rollout can be used for learning.
 func DecodeRollout(line []byte) (r rl.Rollout, err error) {
 	s := &scanner{b: line}
 	var reward, stop, turns bool
@@ -52,7 +51,7 @@ func DecodeRollout(line []byte) (r rl.Rollout, err error) {
 	case err != nil:
 		return r, err
 	case !reward:
-		return r, fieldError("reward", "missing; write null where the rollout failed for reasons that are not the agent's")
+		return r, fieldError("reward", "missing; use null for a rollout that failed for reasons other than the agent")
 	case !stop:
 		return r, fieldError("stop_reason", "missing")
 	case !turns && r.Reward != nil:
@@ -68,7 +67,7 @@ func (s *scanner) turns() (turns []rl.Turn, err error) {
 		if err != nil {
 			return err
 		}
-		// Every prompt goes through the sequence, so that those that extend one another share their memory.
+		// Every prompt becomes part of the sequence, so that prompts that extend one another share memory.
 		if own := last.Shared(t.PromptIDs); shared == nil && own > 0 {
 			t.PromptIDs, shared = t.PromptIDs[own:], &own
 		} else if shared == nil {
@@ -76,7 +75,7 @@ func (s *scanner) turns() (turns []rl.Turn, err error) {
 		}
 		t.PromptIDs, t.CompletionIDs, last, err = last.Extend(*shared, t.PromptIDs, t.CompletionIDs)
 		if err != nil {
-			return fieldError("prompt_shared", "%d, and the turn before has %d ids", *shared, len(last))
+			return fieldError("prompt_shared", "%d, but the previous turn has %d ids", *shared, len(last))
 		}
 		turns = append(turns, t)
 		return nil
@@ -84,7 +83,7 @@ func (s *scanner) turns() (turns []rl.Turn, err error) {
 	return turns, err
 }
 
-// turn consumes a turn; shared is nil where the prompt is written in full.
+// turn decodes a turn; shared is nil if the prompt is written in full.
 func (s *scanner) turn() (t rl.Turn, shared *int, err error) {
 	err = s.object(func(key string) (err error) {
 		switch key {
@@ -108,7 +107,7 @@ func (s *scanner) turn() (t rl.Turn, shared *int, err error) {
 	return t, shared, err
 }
 
-// value consumes one value into v.
+// value decodes one value into v.
 func (s *scanner) value(v any) error {
 	raw, err := s.raw()
 	if err != nil {
@@ -123,7 +122,7 @@ func (s *scanner) value(v any) error {
 	return nil
 }
 
-// label consumes a string, a number or null, and returns it as it was written: with its quotes, or "" for null.
+// label decodes a string, a number or null, and returns it as it was written: with its quotes, or "" for null.
 func (s *scanner) label() ([]byte, error) {
 	raw, err := s.raw()
 	switch {
@@ -137,7 +136,7 @@ func (s *scanner) label() ([]byte, error) {
 	return raw, nil
 }
 
-// id consumes the name of a task or a group. A number is noted in form.
+// id decodes the name of a task or a group. It records in form if the name was a number.
 func (s *scanner) id(form *rl.IDForm, numeric rl.IDForm) (id string, err error) {
 	raw, err := s.label()
 	switch {
@@ -152,7 +151,7 @@ func (s *scanner) id(form *rl.IDForm, numeric rl.IDForm) (id string, err error) 
 	return id, err
 }
 
-// attempt consumes a whole number, which may be written as a string.
+// attempt decodes an integer, which may be written as a string.
 func (s *scanner) attempt() (n int, err error) {
 	raw, err := s.raw()
 	if err != nil {
@@ -179,7 +178,7 @@ func (s *scanner) reward() (*float64, error) {
 	return &v, nil
 }
 
-// version consumes a label, in the form of [rl.Version].
+// version decodes a label into an [rl.Version].
 func (s *scanner) version() (rl.Version, error) {
 	raw, err := s.label()
 	if len(raw) == 0 || raw[0] != '"' {

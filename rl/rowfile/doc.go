@@ -1,7 +1,7 @@
-// Package rowfile reads and writes the files of reinforcement learning: rollouts.jsonl, which any harness can write,
-// and what is made of it for trainers: rows.jsonl, groups for an Atropos server, and data for fine-tuning.
+// Package rowfile reads and writes the files of reinforcement learning: rollouts.jsonl, which any harness can
+// write, and what trainers read: rows.jsonl, groups for an Atropos server, and data for fine-tuning.
 //
-// encoding/json would do for all of it but the arrays of numbers, which are nearly all of a file; they have a codec of
-// their own that is several times faster. Batches are exported in two passes over the files and need not fit into
-// memory. Functions may be called concurrently; a [Source] belongs to one goroutine at a time.
+// Arrays of numbers, which make up nearly all of such a file, have a codec of their own that is several times
+// faster than encoding/json. Exporting reads the files twice, so that a batch need not fit into memory. Functions
+// are safe for concurrent use; a [Source] must be used by one goroutine at a time.
 package rowfile

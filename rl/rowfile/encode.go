@@ -14,28 +14,28 @@ import (
 	"deepswe/rl"
 )
 
-// encoder appends JSON with its members in the documented order. err is the first error: a number that is not finite,
-// or a message that is not JSON.
+// encoder appends JSON with its members in the documented order. err is the first error: a number that is not
+// finite, or a message that is not JSON.
 type encoder struct {
 	b   []byte
 	err error
 }
 
-// AppendRollout appends a line of rollouts.jsonl, without its newline.
+// AppendRollout appends a line of rollouts.jsonl without its line feed.
 func AppendRollout(b []byte, r *rl.Rollout) ([]byte, error) {
 	e := encoder{b: b}
 	e.rollout(r)
 	return e.b, e.err
 }
 
-// WriteRollout writes a line of rollouts.jsonl in one call.
+// WriteRollout writes a line of rollouts.jsonl in a single call of w.Write.
 func WriteRollout(w io.Writer, r *rl.Rollout) error {
 	var e encoder
 	e.rollout(r)
 	return e.flush(w, "write rollout")
 }
 
-// WriteRow writes a line of rows.jsonl in one call.
+// WriteRow writes a line of rows.jsonl in a single call of w.Write.
 func WriteRow(w io.Writer, r *rl.Row) error {
 	var e encoder
 	e.row(r)
@@ -43,7 +43,7 @@ func WriteRow(w io.Writer, r *rl.Row) error {
 }
 
 func (e *encoder) row(r *rl.Row) {
-	// An id, a mask and a logprob take about 30 bytes; growing step by step would copy them several times.
+	// An ID, a mask and a logprob take about 30 bytes; growing step by step would copy them several times.
 	e.b = slices.Grow(e.b, 30*len(r.IDs)+512)
 	e.head(r.Task, r.Group, r.Attempt, r.IDForm)
 	e.raw(`,"row":`)
@@ -110,8 +110,9 @@ func (e *encoder) rollout(r *rl.Rollout) {
 	e.raw(`}`)
 }
 
-// turn writes a turn whose prompt begins with so many ids of the turn before. They are left out: a prompt repeats the
-// whole conversation, and written in full a rollout would grow with the square of its turns.
+// turn writes a turn whose prompt starts with the first shared token IDs of the previous turn's prompt and
+// completion, and omits those. Because each prompt repeats the conversation, the size would otherwise be quadratic
+// in the number of turns.
 func (e *encoder) turn(t rl.Turn, shared int) {
 	e.raw(`{`)
 	if shared > 0 {
@@ -135,7 +136,7 @@ func (e *encoder) turn(t rl.Turn, shared int) {
 	e.raw(`}`)
 }
 
-// message keeps a line a line, whatever white space the message holds.
+// message writes a message on the same line, whatever white space it contains.
 func (e *encoder) message(m json.RawMessage) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, m); err != nil && e.err == nil {
@@ -144,7 +145,7 @@ func (e *encoder) message(m json.RawMessage) {
 	e.b = append(e.b, out.Bytes()...)
 }
 
-// head begins an object with what names a rollout.
+// head starts an object with the members that identify a rollout.
 func (e *encoder) head(task, group string, attempt int, form rl.IDForm) {
 	e.raw(`{"task":`)
 	e.label(task, form&rl.NumericTask != 0)
@@ -158,7 +159,7 @@ func (e *encoder) raw(s string) { e.b = append(e.b, s...) }
 
 func (e *encoder) id(id int32) { e.b = strconv.AppendInt(e.b, int64(id), 10) }
 
-// label writes an id as its harness wrote it.
+// label writes an ID as its harness wrote it: as a string or a number.
 func (e *encoder) label(id string, numeric bool) {
 	if numeric && isJSONNumber([]byte(id)) {
 		e.raw(id)
@@ -167,7 +168,7 @@ func (e *encoder) label(id string, numeric bool) {
 	e.text(id)
 }
 
-// number writes the shortest decimal that reads back as the same number.
+// number writes the shortest decimal that is parsed as the same number.
 func (e *encoder) number(v float64) {
 	switch size := math.Abs(v); {
 	case math.IsNaN(v), math.IsInf(v, 0):
@@ -193,7 +194,7 @@ func appendArray[S ~[]T, T any](e *encoder, x S, element func(T)) {
 	e.b = append(e.b, ']')
 }
 
-// version writes what the harness wrote.
+// version writes a version as its harness wrote it.
 func (e *encoder) version(v rl.Version) {
 	switch {
 	case v == "":
@@ -205,13 +206,13 @@ func (e *encoder) version(v rl.Version) {
 	}
 }
 
-// text quotes s as JSON and leaves < > & as they are.
+// text quotes s as JSON without escaping < > &.
 func (e *encoder) text(s string) {
 	quoted, _ := disk.MarshalJSON(s) // a string always encodes: invalid UTF-8 becomes the replacement character
 	e.b = append(e.b, quoted...)
 }
 
-// flush writes what was encoded as one line.
+// flush writes the encoded text as one line.
 func (e *encoder) flush(w io.Writer, operation string) error {
 	if e.err != nil {
 		return fmt.Errorf("%s: %w", operation, e.err)

@@ -18,21 +18,21 @@ import (
 	"deepswe/rl"
 )
 
-// Source is the rollouts of one batch: files of rollouts.jsonl, one after the other, compressed or not. It may be read
-// more than once, and has the same rollouts in the same order each time.
+// Source is the rollouts of one batch: one or several files of rollouts.jsonl, compressed or not. It can be read
+// several times, and yields the same rollouts in the same order each time.
 type Source struct{ files []file }
 
 // file is one file of a source.
 type file struct {
 	path string
-	// name is what the user called it.
+	// name is the file's name as the user gave it.
 	name string
-	// spooled files are ours to remove.
+	// spooled reports that the file is a temporary copy, which Close removes.
 	spooled bool
 }
 
-// Open opens files to be read more than once. "-" is stdin; that and anything else that cannot be read twice, such as a
-// pipe, is copied to a temporary file first. Close removes it.
+// Open opens files for reading them more than once. "-" is stdin. Anything that cannot be read twice, such as a
+// pipe, is first copied to a temporary file, which Close removes.
 func Open(stdin io.Reader, paths ...string) (*Source, error) {
 	s := &Source{}
 	for _, path := range paths {
@@ -79,7 +79,7 @@ func spool(r io.Reader, name string) (file, error) {
 	return file{path: f.Name(), name: name, spooled: true}, nil
 }
 
-// Close removes what was spooled.
+// Close removes temporary copies.
 func (s *Source) Close() error {
 	var errs []error
 	for _, f := range s.files {
@@ -90,8 +90,8 @@ func (s *Source) Close() error {
 	return errors.Join(errs...)
 }
 
-// Rollouts reads the files from their start. It calls check for each rollout, and names file and line of one that is
-// refused. An error, or the end of ctx, ends the sequence.
+// Rollouts reads the files from the start. It calls check for each rollout; errors name the file and line. An
+// error, or the end of ctx, ends the sequence.
 func (s *Source) Rollouts(ctx context.Context, check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
 	return func(yield func(rl.Rollout, error) bool) {
 		for _, f := range s.files {
@@ -127,7 +127,7 @@ func (f file) rollouts(check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, erro
 	}
 }
 
-// decompress reads zstd where r begins like it, and passes anything else through. It does not close r.
+// decompress decompresses r if it starts like zstd, and otherwise returns it as it is. It does not close r.
 func decompress(r io.Reader) (io.ReadCloser, error) {
 	br := bufio.NewReaderSize(r, 1<<16)
 	if head, _ := br.Peek(4); !bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
@@ -140,8 +140,8 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 	return d.IOReadCloser(), nil
 }
 
-// Create writes a file, compressed where its name ends in .zst. What was at the path is replaced when write has
-// succeeded, and not before; a pipe or another device is written to directly. An error of write is returned as it is.
+// Create writes a file, compressed if its name ends in .zst. The file replaces an existing one only after write has
+// succeeded; a pipe or device is written to directly. An error of write is returned as it is.
 func Create(path string, write func(io.Writer) error) error {
 	var failed error
 	do := func(w io.Writer) error {
@@ -177,7 +177,7 @@ func compressed(w io.Writer, write func(io.Writer) error) error {
 		return err
 	}
 	if err := buffered(z, write); err != nil {
-		// This ends its goroutines; the caller discards what it still writes.
+		// Close ends the decoder's goroutines. What it still writes is discarded by the caller.
 		_ = z.Close()
 		return err
 	}

@@ -13,12 +13,12 @@ import (
 	"deepswe/rl"
 )
 
-// maxLine bounds the memory that a file other than JSONL can take.
+// maxLine limits a line in bytes, and thus the memory that a file other than JSONL can take.
 const maxLine = 1 << 30
 
-// Read reads rollouts.jsonl, a line at a time, and calls check, which may be nil, for each rollout. Lines are decoded
-// on all processors, each of which holds one or two; they come out in order. The first error ends the sequence; it
-// names the line, and the field that is wrong.
+// Read reads rollouts.jsonl line by line, and calls check, unless it is nil, for each rollout. Lines are decoded in
+// parallel, with one or two in memory per processor, and yielded in order. The first error ends the sequence; it
+// names the line, and the field if one is wrong.
 func Read(r io.Reader, check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
 	return ordered(lines(r), func(l line) (rl.Rollout, error) {
 		ro, err := DecodeRollout(l.text)
@@ -38,7 +38,7 @@ type line struct {
 	text   []byte
 }
 
-// locate adds the line to an error.
+// locate adds the line number to an error.
 func (l line) locate(err error) error {
 	fe, ok := errors.AsType[*rl.FieldError](err)
 	if !ok {
@@ -51,7 +51,7 @@ func (l line) locate(err error) error {
 	return fe
 }
 
-// lines yields the lines of a file that are not blank. Each has its own memory.
+// lines yields the non-blank lines of a file. Each is a new slice.
 func lines(r io.Reader) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		br := bufio.NewReaderSize(r, 1<<20)
@@ -71,7 +71,7 @@ func lines(r io.Reader) iter.Seq2[line, error] {
 	}
 }
 
-// readLine reads up to and with the next newline. The last line may lack it.
+// readLine reads up to and including the next line feed, which the last line may lack.
 func readLine(br *bufio.Reader) ([]byte, error) {
 	var text []byte
 	for {
@@ -86,9 +86,9 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// ordered applies do to each element on all processors and yields the results in order. Besides the element that the
-// consumer has, no more than two for each processor are in memory. Its goroutines have ended when the range over it
-// has.
+// ordered applies do to all elements in parallel and yields the results in order. Besides the element that the
+// consumer has, at most two per processor are in memory. Its goroutines have ended when the loop over the results
+// ends.
 func ordered[T, U any](in iter.Seq2[T, error], do func(T) (U, error)) iter.Seq2[U, error] {
 	type result struct {
 		v   U

@@ -10,13 +10,13 @@ import (
 	"deepswe/rl"
 )
 
-// errChanged reports that a source had changed when it was read again.
+// errChanged reports that a source differed when it was read again.
 var errChanged = errors.New("the rollouts changed while they were read; export a run that has ended, or a copy")
 
-// ExportRows writes rows.jsonl, in the order of the rollouts. The source is read twice: an advantage needs all of its
-// group and a share all of the batch, so the first time everything is checked and counted, and the second time each
-// rollout is merged, placed and written. Memory holds a few rollouts at a time, wherever in the source the members of a
-// group are.
+// ExportRows writes rows.jsonl in the order of the rollouts. It reads the source twice, because an advantage
+// depends on the whole group and a share on the whole batch: the first pass checks and counts, the second computes
+// and writes each rollout's rows. Only a few rollouts are in memory at a time, even if the members of a group are
+// far apart.
 func ExportRows(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm) (rl.Batch, error) {
 	placements, members, batch, err := survey(ctx, src, a)
 	if err != nil {
@@ -41,7 +41,7 @@ func ExportRows(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm) (
 	return batch, nil
 }
 
-// survey reads the source for the first time and places its rollouts.
+// survey reads the source for the first time and computes the placement of its rollouts.
 func survey(ctx context.Context, src *Source, a rl.Algorithm) ([]rl.Placement, []rl.Member, rl.Batch, error) {
 	if err := a.Check(); err != nil {
 		return nil, nil, rl.Batch{}, err
@@ -59,7 +59,7 @@ func survey(ctx context.Context, src *Source, a rl.Algorithm) ([]rl.Placement, [
 	return placements, members, batch, err
 }
 
-// indexed is a rollout with its place in the source.
+// indexed is a rollout with its position in the source.
 type indexed struct {
 	rollout rl.Rollout
 	index   int
@@ -84,23 +84,23 @@ func placed(ctx context.Context, src *Source, a rl.Algorithm, members []rl.Membe
 	}
 }
 
-// isOf reports whether m can be the measure of r, by everything that both have.
+// isOf reports whether m may have been computed from r, by comparing everything that both contain.
 func isOf(m *rl.Member, r *rl.Rollout) bool {
 	return m.Task == r.Task && m.Group == r.Group && m.Attempt == r.Attempt && m.StopReason == r.StopReason &&
 		(m.Reward == nil) == (r.Reward == nil) && (m.Reward == nil || *m.Reward == *r.Reward && m.Shape.Turns == len(r.Turns))
 }
 
-// maskedLogprob is what Atropos expects where no token was sampled; no logprob is positive.
+// maskedLogprob is what Atropos expects for tokens that were not sampled; real logprobs are never positive.
 const maskedLogprob = 1.0
 
-// ExportAtropos writes a line for each group, which is the body of a POST to /scored_data of an Atropos server: tokens,
-// masks (the token id where it is trained, else -100), scores (rewards), advantages and inference_logprobs for each
-// row.
+// ExportAtropos writes a line per group, which is the body of a POST to /scored_data of an Atropos server: for each
+// row its tokens, masks (the token ID if it is trained, otherwise -100), scores (rewards), advantages and
+// inference_logprobs.
 //
-// A score alone would weigh a rollout by its number of rows and know nothing of the filter, so each token also has its
-// advantage, without the share: dividing is that trainer's part. Dropped rollouts are left out. The source is read
-// twice; memory holds the rows of the groups that have begun and not ended, so a source that has its groups together
-// needs memory for one.
+// A score alone would weight a rollout by its number of rows and ignore the filter, so each token also has its
+// advantage, without the share, because that trainer divides by itself. Dropped rollouts are left out. The source
+// is read twice. Rows are kept in memory until their group is complete, so a source with consecutive groups needs
+// memory for one group.
 func ExportAtropos(ctx context.Context, w io.Writer, src *Source, a rl.Algorithm) (rl.Batch, error) {
 	placements, members, batch, err := survey(ctx, src, a)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"deepswe/rl"
 )
 
-// scanner walks one JSON value. encoding/json would do, but for the arrays of numbers: they are nearly all of a file,
-// and here they are parsed several times faster, into slices of exactly their length.
+// scanner scans one JSON value. It exists because arrays of numbers make up nearly all of a file, and it parses
+// them several times faster than encoding/json, into slices of exactly the right length.
 type scanner struct {
 	b []byte
 	i int
@@ -20,7 +20,7 @@ type scanner struct {
 
 var errEnd = errors.New("unexpected end of JSON")
 
-// within names the field in which an error arose.
+// within adds to an error the field in which it arose.
 func within(field string, err error) error {
 	if err == nil {
 		return nil
@@ -39,7 +39,7 @@ func within(field string, err error) error {
 	return fe
 }
 
-// peek skips white space and returns the byte at hand, or 0 at the end.
+// peek skips white space and returns the next byte, or 0 at the end.
 func (s *scanner) peek() byte {
 	for s.i < len(s.b) {
 		switch c := s.b[s.i]; c {
@@ -64,7 +64,7 @@ func (s *scanner) expect(c byte) error {
 	}
 }
 
-// object calls member for each key with the scanner at its value, which member has to consume.
+// object calls member for each key, with the scanner at its value, which member has to consume.
 func (s *scanner) object(member func(key string) error) error {
 	return s.sequence('{', '}', func(int) error {
 		raw, err := s.raw()
@@ -82,7 +82,7 @@ func (s *scanner) object(member func(key string) error) error {
 	})
 }
 
-// array calls element with the scanner at each element, which it has to consume. null is an empty array.
+// array calls element with the scanner at each element, which it has to consume. null counts as an empty array.
 func (s *scanner) array(element func() error) error {
 	if s.null() {
 		return nil
@@ -90,7 +90,7 @@ func (s *scanner) array(element func() error) error {
 	return s.sequence('[', ']', func(k int) error { return within(fmt.Sprintf("[%d]", k), element()) })
 }
 
-// sequence calls element with the scanner at the start of each element between two brackets.
+// sequence calls element with the scanner at each element between two brackets.
 func (s *scanner) sequence(open, end byte, element func(k int) error) error {
 	if err := s.expect(open); err != nil {
 		return err
@@ -118,15 +118,15 @@ func (s *scanner) null() bool {
 	return false
 }
 
-// end is an error where anything but white space is left.
+// end returns an error if anything but white space is left.
 func (s *scanner) end() error {
 	if s.peek(); s.i < len(s.b) {
-		return fmt.Errorf("there is more after the object, from byte %d of the line", s.i+1)
+		return fmt.Errorf("unexpected text after the object, from byte %d of the line", s.i+1)
 	}
 	return nil
 }
 
-// raw consumes one value of any kind and returns its bytes.
+// raw consumes any value and returns its bytes.
 func (s *scanner) raw() ([]byte, error) {
 	s.peek()
 	start, depth := s.i, 0
@@ -169,7 +169,7 @@ func (s *scanner) valid(start int) ([]byte, error) {
 	return raw, nil
 }
 
-// skipString consumes a string; false where it does not end.
+// skipString consumes a string; it returns false if the string does not end.
 func (s *scanner) skipString() bool {
 	for s.i++; s.i < len(s.b); s.i++ {
 		switch s.b[s.i] {
@@ -183,8 +183,8 @@ func (s *scanner) skipString() bool {
 	return false
 }
 
-// scalars consumes an array of scalars, each read by parse. Prompts repeat the history in every turn, so this is where
-// most of a file goes. null is an empty array.
+// scalars consumes an array of scalars, each parsed by parse. It is the hot path, because most of a file consists
+// of such arrays. null counts as an empty array.
 func scalars[T any](s *scanner, parse func([]byte) (T, error)) ([]T, error) {
 	if s.null() {
 		return nil, nil
@@ -227,7 +227,7 @@ func scalars[T any](s *scanner, parse func([]byte) (T, error)) ([]T, error) {
 	return values, nil
 }
 
-// parseID reads a whole number from 0 to the largest id.
+// parseID parses an integer from 0 to the largest token ID.
 func parseID(text []byte) (int32, error) {
 	v := uint64(0)
 	for _, c := range text {
@@ -243,7 +243,7 @@ func parseID(text []byte) (int32, error) {
 	return int32(v), nil
 }
 
-// parseNumber reads a finite JSON number. ParseFloat alone would also read .5, +1, 0x1p-2 and NaN.
+// parseNumber parses a finite JSON number. ParseFloat alone would also accept .5, +1, 0x1p-2 and NaN.
 func parseNumber(text []byte) (float64, error) {
 	if !isJSONNumber(text) {
 		return 0, fmt.Errorf("%.20q is not a number", text)
@@ -255,7 +255,7 @@ func parseNumber(text []byte) (float64, error) {
 	return v, nil
 }
 
-// isJSONNumber follows the grammar: -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
+// isJSONNumber reports whether text matches -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
 func isJSONNumber(text []byte) bool {
 	i := 0
 	digits := func() bool {

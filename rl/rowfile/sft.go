@@ -13,42 +13,42 @@ import (
 	"deepswe/rl"
 )
 
-// SFTForm is what a line of fine-tuning data holds.
+// SFTForm is the form of fine-tuning data.
 type SFTForm string
 
 const (
-	// SFTAuto is SFTMessages where every successful rollout has messages, else SFTTokens.
+	// SFTAuto means SFTMessages if every successful rollout has messages, and otherwise SFTTokens.
 	SFTAuto SFTForm = "auto"
-	// SFTTokens is input_ids and labels, a line for each row; a label of -100 is not trained.
+	// SFTTokens writes input_ids and labels, one line per row; tokens with the label -100 are not trained.
 	SFTTokens SFTForm = "tokens"
-	// SFTMessages is chat messages, a line for each rollout; an assistant's message of weight 0 is not trained.
+	// SFTMessages writes chat messages, one line per rollout; assistant messages with weight 0 are not trained.
 	SFTMessages SFTForm = "messages"
 )
 
-// notTrained is the label that cross-entropy passes over in the libraries that read these files.
+// notTrained is the label that cross-entropy ignores in the libraries that read these files.
 const notTrained = -100
 
-// SFT selects what imitation learns from: rejection fine-tuning, in which only rollouts that solved their task are
-// imitated, and of them every turn but those with a format error.
+// SFT configures rejection fine-tuning: only rollouts that solved their task are imitated, and all their turns
+// except those with a format error.
 type SFT struct {
-	// Form is SFTAuto where it is empty.
+	// Form defaults to SFTAuto.
 	Form SFTForm
 	// MinReward is the minimum reward of a success; 0 means 1.
 	MinReward float64
-	// MaxLength cuts rows of tokens, and leaves messages alone; 0 does not limit.
+	// MaxLength truncates rows of tokens; 0 means no limit. It does not apply to messages.
 	MaxLength int
 }
 
-// SFTReport counts what [ExportSFT] did.
+// SFTReport contains the counts of [ExportSFT].
 type SFTReport struct {
 	Form SFTForm
-	// Rollouts were read, Successes of them exported in Lines lines.
+	// Rollouts is how many were read, Successes how many of them were exported, in Lines lines.
 	Rollouts, Successes, Lines int
-	// MaskedTurns had a format error. TruncatedRows were too long.
+	// MaskedTurns had a format error; TruncatedRows were longer than MaxLength.
 	MaskedTurns, TruncatedRows int
 }
 
-// ExportSFT writes data for rejection fine-tuning, in the order of the rollouts. The source is read twice.
+// ExportSFT writes data for rejection fine-tuning, in the order of the rollouts. It reads the source twice.
 func ExportSFT(ctx context.Context, w io.Writer, src *Source, o SFT) (SFTReport, error) {
 	if o.MinReward == 0 {
 		o.MinReward = 1
@@ -77,7 +77,7 @@ func ExportSFT(ctx context.Context, w io.Writer, src *Source, o SFT) (SFTReport,
 
 func (o SFT) imitates(r *rl.Rollout) bool { return r.Reward != nil && *r.Reward >= o.MinReward }
 
-// survey counts the rollouts and decides the form.
+// survey counts the rollouts and determines the form.
 func (o SFT) survey(ctx context.Context, src *Source) (rep SFTReport, err error) {
 	without := 0
 	for r, err := range src.Rollouts(ctx, (*rl.Rollout).Validate) {
@@ -138,7 +138,7 @@ func (e *encoder) labelled(r *rl.Row) {
 	e.raw("}\n")
 }
 
-// labels are the ids where they are trained.
+// labels returns the token IDs, with notTrained for those that are not trained.
 func labels(r *rl.Row) []int32 {
 	out := slices.Clone(r.IDs)
 	for t, m := range r.Mask {
@@ -149,8 +149,8 @@ func labels(r *rl.Row) []int32 {
 	return out
 }
 
-// conversation writes a rollout as messages, each as its harness wrote it but for what is added and taken away here. It
-// returns how many of them had a format error.
+// conversation writes a rollout as messages, each as its harness wrote it, except that it adds weights and removes
+// format_error marks. It returns how many messages had a format error.
 func (e *encoder) conversation(r *rl.Rollout) (masked int, err error) {
 	messages, assistants, err := parseMessages(r.Messages)
 	if err != nil {
@@ -174,14 +174,14 @@ func (e *encoder) conversation(r *rl.Rollout) (masked int, err error) {
 	return masked, e.err
 }
 
-// chatMessage is a message of any harness, of which only the role and the mark of a format error mean anything here.
+// chatMessage is a message of any harness. Only its role and its format_error mark are interpreted.
 type chatMessage struct {
 	role        string
 	formatError bool
 	members     map[string]json.RawMessage
 }
 
-// parseMessages returns all messages, and those of the assistant among them.
+// parseMessages returns all messages, and the assistant's messages among them.
 func parseMessages(raw []json.RawMessage) (all, assistants []*chatMessage, err error) {
 	for i, b := range raw {
 		m := &chatMessage{}
