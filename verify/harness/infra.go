@@ -12,22 +12,23 @@ type Tier string
 
 // The tiers.
 const (
-	// Environment failures cannot be caused by a change of source code.
+	// Environment: a change of source code cannot have caused the failure.
 	Environment Tier = "environment"
-	// Ambiguous ones can be caused by a broken environment as well as by a bad patch.
+	// Ambiguous: either a broken environment or a bad patch may have caused it.
 	Ambiguous Tier = "ambiguous"
 )
 
-// Infra is a class of failures of the environment, named as the harness names it.
+// Infra is a class of environment failures, with the harness's name for it.
 type Infra struct {
 	Reason string
 	Tier   Tier
 }
 
-// signatures are tried in this order. A log is of the class if it contains one of the texts or matches.
+// signatures are tried in this order. A log belongs to a class if it contains one of its texts or matches returns
+// true.
 var signatures = []struct {
 	reason  string
-	tier    Tier // Environment when empty
+	tier    Tier // Environment if empty
 	texts   []string
 	matches func(text string) bool
 }{
@@ -49,16 +50,16 @@ var signatures = []struct {
 	{reason: "tests_timed_out", tier: Ambiguous, matches: timedOut().MatchString},
 }
 
-// timedOut is what the harness itself appends to the log of a test run that it ended.
+// timedOut matches what the harness appends to the log of a test run that it ended.
 var timedOut = testlog.Pattern(`Timeout error: \d+ seconds exceeded`)
 
-// killed looks for the line that a shell prints about a command that the kernel ended.
+// killed matches the line that a shell prints about a command that the kernel killed.
 func killed(text string) bool {
 	return strings.Contains("\n"+text+"\n", "\nKilled\n")
 }
 
-// Classify names the failure of the environment that a decoded log shows; found is false where it shows none. It is
-// advice: an unsolved task stays unsolved. Several logs of one task are joined by a line feed.
+// Classify returns the class of the environment failure that a decoded log shows; found is false if it shows none.
+// The class is informative only: an unsolved task stays unsolved. Join several logs of a task with line feeds.
 func Classify(text string) (class Infra, found bool) {
 	for _, s := range signatures {
 		class := Infra{s.reason, cmp.Or(s.tier, Environment)}

@@ -8,17 +8,17 @@ import (
 	"io"
 )
 
-// Prediction is one line of a predictions file: the patch that a model proposes for a task. It is what the official
-// harness reads.
+// Prediction is one line of a predictions file, which the official harness reads: the patch that a model proposes
+// for a task.
 type Prediction struct {
 	InstanceID string `json:"instance_id"`
 	Model      string `json:"model_name_or_path"`
-	// Patch is nil where the model gave none.
+	// Patch is nil if the model gave none.
 	Patch *string `json:"model_patch"`
 }
 
-// ReadPredictions reads predictions in any of the forms of [ReadAllPredictions]. Of several for a task the last one
-// counts, in the place of the first.
+// ReadPredictions reads predictions in any form that [ReadAllPredictions] accepts. If a task has several, it
+// returns only the last, in the position of the first.
 func ReadPredictions(r io.Reader) ([]Prediction, error) {
 	list, err := ReadAllPredictions(r)
 	var predictions []Prediction
@@ -34,8 +34,8 @@ func ReadPredictions(r io.Reader) ([]Prediction, error) {
 	return predictions, err
 }
 
-// ReadAllPredictions reads a list of predictions, an object of predictions by any key, or one prediction a line. Which
-// of them it is shows in the content, so that a file's name does not matter.
+// ReadAllPredictions reads a list of predictions, an object whose values are predictions, or one prediction per
+// line. It detects the form from the content, whatever the file's name.
 func ReadAllPredictions(r io.Reader) ([]Prediction, error) {
 	list, err := values(json.NewDecoder(r))
 	if err != nil {
@@ -47,13 +47,13 @@ func ReadAllPredictions(r io.Reader) ([]Prediction, error) {
 			return nil, fmt.Errorf("prediction %d: %w", n+1, err)
 		}
 		if predictions[n].InstanceID == "" {
-			return nil, fmt.Errorf("prediction %d: it has no instance_id", n+1)
+			return nil, fmt.Errorf("prediction %d: instance_id is missing", n+1)
 		}
 	}
 	return predictions, nil
 }
 
-// values returns the predictions of any of the three forms.
+// values returns the predictions in any of the three forms.
 func values(d *json.Decoder) (list []json.RawMessage, err error) {
 	for {
 		var v json.RawMessage
@@ -80,7 +80,7 @@ func isPrediction(v json.RawMessage) bool {
 	return json.Unmarshal(v, &p) == nil && p.InstanceID != nil
 }
 
-// members returns an object's values in their order.
+// members returns an object's values in order.
 func members(v json.RawMessage) ([]json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(v))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

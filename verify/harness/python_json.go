@@ -16,8 +16,8 @@ type member struct {
 	value any // bool, int, string, []string or object
 }
 
-// appendJSON writes a value as Python's json.dumps does with an indent of four: every character beyond printable ASCII
-// escaped, in lower-case digits, and empty lists and objects on one line.
+// appendJSON writes a value like Python's json.dumps with an indent of four: all characters except printable ASCII
+// are escaped with lower-case digits, and empty lists and objects are on one line.
 func appendJSON(b []byte, value any, depth int) []byte {
 	switch v := value.(type) {
 	case bool:
@@ -47,7 +47,7 @@ func appendJSON(b []byte, value any, depth int) []byte {
 	panic(fmt.Sprintf("harness: no JSON form for %T", value))
 }
 
-// appendItem begins the item i of a list or object.
+// appendItem starts item i of a list or object.
 func appendItem(b []byte, open string, i, depth int) []byte {
 	if i > 0 {
 		open = ","

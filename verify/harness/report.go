@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Report is what the official harness writes for one task as report.json.
+// Report is the official harness's report.json for one task.
 type Report struct {
 	ID           string
 	PatchIsNone  bool
@@ -14,30 +14,30 @@ type Report struct {
 	PatchApplied bool
 	Resolved     bool
 	InfraFailure bool
-	// InfraReason is left out when it is empty.
+	// InfraReason is omitted if it is empty.
 	InfraReason string
-	// Tests is left out when it is nil: the log was no evidence of a test run.
+	// Tests is omitted if it is nil because the log did not show a test run.
 	Tests *TestsStatus
 }
 
-// TestsStatus sorts the expected tests by their outcome. The last two are always empty: the harness keeps them for
-// tests that no record names.
+// TestsStatus groups the expected tests by outcome. The last two groups are always empty; the harness keeps them
+// for tests that no record names.
 type TestsStatus struct {
 	FailToPass, PassToPass, FailToFail, PassToFail TestLists
 }
 
-// TestLists are tests in the record's order.
+// TestLists are tests in the order of the record.
 type TestLists struct {
 	Success, Failure []string
 }
 
-// Resolved reports whether no test failed; two empty lists are resolved.
+// Resolved reports whether no test failed, which is true for two empty lists.
 func (s TestsStatus) Resolved() bool {
 	return len(s.FailToPass.Failure) == 0 && len(s.PassToPass.Failure) == 0
 }
 
-// JSON returns the report as the harness writes it: an object keyed by the task's id, indented by four, without a line
-// feed at its end.
+// JSON returns the report as the harness writes it: an object keyed by the task's ID, indented by four, without a
+// final line feed.
 func (r Report) JSON() []byte {
 	report := object{
 		{"patch_is_None", r.PatchIsNone},
@@ -64,32 +64,33 @@ func (l TestLists) object() object {
 	return object{{"success", l.Success}, {"failure", l.Failure}}
 }
 
-// RunReport is what the official harness writes when a run is over: which tasks of a dataset were solved, not solved,
-// or could not be graded.
+// RunReport is the official harness's report on a run: which tasks of a dataset were resolved, unresolved, or could
+// not be graded.
 type RunReport struct {
-	// Tasks are the ids of the dataset, as often as they occur in it.
+	// Tasks are the IDs of the dataset, as often as they occur in it.
 	Tasks []string
-	// Results are the outcomes of the predictions, at most one for a task. Tasks without one are incomplete.
+	// Results are the outcomes of the predictions, at most one per task. Tasks without one are incomplete.
 	Results []TaskResult
 }
 
 // TaskResult is the outcome of one prediction.
 type TaskResult struct {
 	ID string
-	// EmptyPatch says that the prediction has no patch, or an empty one: the harness does not run such a task.
+	// EmptyPatch reports that the prediction has no patch or an empty one. The harness does not run such a task.
 	EmptyPatch bool
-	// Report is nil where the run ended without one: the patch did not apply, the tests took too long, or an error.
+	// Report is nil if the run ended without one: the patch did not apply, the tests took too long, or there was an
+	// error.
 	Report *Report
-	// Infra is the class of the task's logs (see [Classify]), nil for none. It is looked at where a task was not solved.
+	// Infra is the class of the task's logs (see [Classify]), or nil. It is used only if the task was not resolved.
 	Infra *Infra
 }
 
-// Name returns the name of the report's file for the model that made the predictions.
+// Name returns the name of the report's file, given the model that made the predictions.
 func (r RunReport) Name(model, run string) string {
 	return strings.ReplaceAll(model, "/", "__") + "." + run + ".json"
 }
 
-// outcomes are sets of task ids.
+// outcomes are sets of task IDs.
 type outcomes struct {
 	completed, incomplete, empty, submitted, resolved, unresolved, infra, ambiguous, failed map[string]bool
 
@@ -134,7 +135,7 @@ func (r RunReport) outcomes() outcomes {
 	return o
 }
 
-// JSON returns the report as the harness writes it, schema version 2, with a line feed at its end.
+// JSON returns the report as the harness writes it, schema version 2, with a final line feed.
 func (r RunReport) JSON() []byte {
 	o := r.outcomes()
 	ids := func(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

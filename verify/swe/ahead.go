@@ -14,21 +14,21 @@ type prefetcher interface {
 	Prefetch(ctx context.Context, s env.Spec) error
 }
 
-// ahead starts sandboxes for the rollouts that come next, a few at a time, while others run.
+// ahead starts sandboxes for the next rollouts, a few at a time, while others run.
 type ahead struct {
 	provider prefetcher
 	spec     func(task string) env.Spec
 	log      *slog.Logger
 
 	mu      sync.Mutex
-	first   int      // rollouts that have yet to start at once
-	next    []string // tasks of the rollouts that no sandbox was started for, in their order
+	first   int      // rollouts that start at once and have not started yet
+	next    []string // tasks of the rollouts without a sandbox yet, in order
 	waiting chan string
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 }
 
-// newAhead begins to work for a plan. The first rollouts, which start at once, are left out.
+// newAhead starts working for a plan, except for its first rollouts, which start at once.
 func newAhead(ctx context.Context, p prefetcher, plan []run.Job, workers, warm int,
 	spec func(string) env.Spec, log *slog.Logger) *ahead {
 	a := &ahead{provider: p, spec: spec, log: log, first: workers, waiting: make(chan string, len(plan))}
@@ -43,7 +43,7 @@ func newAhead(ctx context.Context, p prefetcher, plan []run.Job, workers, warm i
 	return a
 }
 
-// observing is observe, and starts another sandbox for every rollout that has taken one.
+// observing returns observe extended to start another sandbox for every rollout that takes one.
 func (a *ahead) observing(observe func(run.Event)) func(run.Event) {
 	return func(e run.Event) {
 		if e.Kind == run.Started {
@@ -59,12 +59,12 @@ func (a *ahead) observing(observe func(run.Event)) func(run.Event) {
 	}
 }
 
-// refill asks for a sandbox for the next rollout.
+// refill requests a sandbox for the next rollout.
 func (a *ahead) refill() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.next) > 0 {
-		a.waiting <- a.next[0] // never blocks: it holds the whole plan
+		a.waiting <- a.next[0] // never blocks: its buffer holds the whole plan
 		a.next = a.next[1:]
 	}
 }
@@ -76,14 +76,14 @@ func (a *ahead) work(ctx context.Context) {
 			return
 		case task := <-a.waiting:
 			if err := a.provider.Prefetch(ctx, a.spec(task)); err != nil && ctx.Err() == nil {
-				// The rollout that needs the sandbox will meet the same failure, and report it.
-				a.log.Info("a sandbox could not be started ahead of time", "task", task, "error", err)
+				// The rollout that needs the sandbox will get the same error and report it.
+				a.log.Info("cannot start a sandbox ahead of time", "task", task, "error", err)
 			}
 		}
 	}
 }
 
-// close ends the work. Sandboxes that were not taken are the provider's to remove.
+// close ends the work. The provider removes sandboxes that were not used.
 func (a *ahead) close() {
 	a.stop()
 	a.workers.Wait()

@@ -9,17 +9,18 @@ import (
 	"deepswe/verify/harness"
 )
 
-// The predictions that need no file.
+// Built-in predictions, which need no file.
 const (
-	Gold  = "gold"  // the reference solutions
-	Empty = "empty" // no change at all
+	Gold  = "gold"  // the tasks' reference solutions
+	Empty = "empty" // empty patches
 )
 
 // Candidate is one patch to grade.
 type Candidate struct {
 	Task  env.Task
 	Model string
-	// Patch is nil where the prediction has none. Such a prediction, and an empty one, is not run, unless Always is set.
+	// Patch is nil if the prediction has none. Unless Always is set, such a prediction, or an empty one, is not
+	// run.
 	Patch  []byte
 	Always bool
 }
@@ -27,16 +28,16 @@ type Candidate struct {
 // Runs reports whether anything is run for the patch.
 func (c Candidate) Runs() bool { return c.Always || len(c.Patch) > 0 }
 
-// Predictions are the patches that a model proposes for tasks, or one of the built-in sets.
+// Predictions are the patches that a model proposes for tasks, or built-in ones.
 type Predictions struct {
-	// Model is that of the first prediction.
+	// Model is the model of the first prediction.
 	Model string
 
 	builtin bool
 	byTask  map[string]harness.Prediction
 }
 
-// ReadPredictions reads a file of predictions, or takes one of the built-in ones: Gold or Empty.
+// ReadPredictions reads a file of predictions, or returns built-in ones for the names Gold and Empty.
 func ReadPredictions(name string) (Predictions, error) {
 	if name == Gold || name == Empty {
 		return Predictions{Model: name, builtin: true}, nil
@@ -60,7 +61,7 @@ func ReadPredictions(name string) (Predictions, error) {
 	return p, nil
 }
 
-// modelName is the harness's name for the model of a prediction.
+// modelName returns the harness's name for the model of a prediction.
 func modelName(p harness.Prediction) string {
 	if p.Model == "" {
 		return "None"
@@ -68,7 +69,7 @@ func modelName(p harness.Prediction) string {
 	return p.Model
 }
 
-// Candidate returns the patch that is to be graded for a task; ok is false where there is none.
+// Candidate returns the patch to grade for a task; ok is false if there is none.
 func (p Predictions) Candidate(t env.Task) (c Candidate, ok bool) {
 	switch {
 	case p.builtin && p.Model == Gold:
@@ -87,7 +88,7 @@ func (p Predictions) Candidate(t env.Task) (c Candidate, ok bool) {
 	return c, true
 }
 
-// Without returns the tasks of the predictions that are not in known, in no particular order.
+// Without returns the predictions' tasks that are not in known, in no particular order.
 func (p Predictions) Without(known map[string]bool) []string {
 	var ids []string
 	for id := range p.byTask {

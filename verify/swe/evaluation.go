@@ -17,12 +17,12 @@ import (
 	"deepswe/verify"
 )
 
-// Evaluation measures an agent: K rollouts for each task of a dataset, in a run directory.
+// Evaluation measures an agent by K rollouts for each task of a dataset, in a run directory.
 type Evaluation struct {
-	// IDs are the tasks in their order; Runner has them.
+	// IDs are the tasks in order; Runner contains the tasks themselves.
 	IDs []string
 	K   int
-	// Runner plays the rollouts. Evaluator checks the soundness of the tasks, also where Runner grades nothing.
+	// Runner plays the rollouts. Evaluator checks the soundness of the tasks, even if Runner grades nothing.
 	Runner    *Runner
 	Evaluator *verify.Evaluator
 	// Dir is the run's directory.
@@ -31,17 +31,16 @@ type Evaluation struct {
 	Workers int
 	// Warm is how many sandboxes are started ahead of time.
 	Warm int
-	// Observe, when not nil, is called for every event of the engine, one at a time.
+	// Observe, if not nil, is called for every event of the engine, one at a time.
 	Observe func(run.Event)
-	Log     *slog.Logger // nil is silent
+	Log     *slog.Logger // nil discards everything
 }
 
-// maxRetries is how often a rollout is resumed after an infrastructure failure. Each time it continues where it was, so
-// that a try costs little.
+// maxRetries is how often a rollout is resumed after an infrastructure failure. A retry is cheap, because it
+// continues where the rollout stopped.
 const maxRetries = 4
 
-// Run plays the rollouts for the tasks that are not played yet, and returns the outcomes of all in the order of the
-// plan.
+// Run plays the rollouts that were not played yet, and returns the outcomes of all in the order of the plan.
 func (e *Evaluation) Run(ctx context.Context, plan []run.Job) ([]run.Outcome, error) {
 	observe := e.Observe
 	if e.Warm > 0 {
@@ -62,18 +61,18 @@ func (e *Evaluation) engine(r run.Runner, retries int, observe func(run.Event)) 
 	}}
 }
 
-// spec is the sandbox that an attempt at a task will ask for.
+// spec returns the sandbox that an attempt at a task will request.
 func (e *Evaluation) spec(id string) env.Spec {
 	return e.Runner.Attempt.Spec(e.Runner.Tasks[id], nil)
 }
 
-// deadline guards against a rollout that hangs in spite of its own limits.
+// deadline returns a time limit for rollouts that hang in spite of their own limits.
 func (e *Evaluation) deadline() time.Duration {
 	grading := e.Evaluator.Timeout
 	for _, t := range e.Runner.Tasks {
 		grading = max(grading, t.Tests.Timeout)
 	}
-	// At most one run as the harness makes it, and three with twins, which may take twice as long.
+	// There is at most one run like the harness's, and three with twins, which may take twice as long.
 	return 2*e.Runner.Attempt.Limits.Wall + 8*max(grading, verify.EvaluationTimeout) + time.Hour
 }
 
@@ -81,16 +80,16 @@ func logger(l *slog.Logger) *slog.Logger {
 	return cmp.Or(l, slog.New(slog.DiscardHandler))
 }
 
-// ErrChanged says that a run cannot be resumed, because its tasks or its model are not those that it began with.
+// ErrChanged reports that a run cannot be resumed, because its tasks or its model have changed.
 var ErrChanged = errors.New("not what the run began with")
 
-// The files that keep what a run began with.
+// Files that record what a run started with.
 const (
 	tasksFile = "tasks.json"
 	modelFile = "model.json"
 )
 
-// keptTasks is tasks.json: the tasks in their order, and for each a key that changes when what it is graded by does.
+// keptTasks is the content of tasks.json: the tasks in order, each with a hash of what its grading depends on.
 type keptTasks struct {
 	Version int        `json:"version"`
 	Tasks   []keptTask `json:"tasks"`
@@ -101,8 +100,8 @@ type keptTask struct {
 	Key string `json:"key"`
 }
 
-// KeepTasks writes down the tasks of a new run. For a resumed one it checks that they are the same, else the error
-// wraps ErrChanged.
+// KeepTasks records the tasks of a new run. For a resumed run, it checks that they are the same; otherwise the
+// error wraps ErrChanged.
 func (e *Evaluation) KeepTasks() error {
 	now := keptTasks{Version: 1}
 	for _, id := range e.IDs {
@@ -115,8 +114,8 @@ func (e *Evaluation) KeepTasks() error {
 	return err
 }
 
-// SameTasks checks that tasks are those that the run in a directory was played with, as far as the run has them. The
-// error wraps ErrChanged. A directory without a record of tasks passes.
+// SameTasks checks that tasks are the same as when the run in a directory was played, as far as the run has them.
+// Otherwise the error wraps ErrChanged. A directory that does not record its tasks passes.
 func SameTasks(run string, tasks map[string]env.Task) error {
 	var kept keptTasks
 	if err := disk.ReadJSON(filepath.Join(run, tasksFile), &kept); errors.Is(err, fs.ErrNotExist) {
@@ -132,14 +131,14 @@ func SameTasks(run string, tasks map[string]env.Task) error {
 	return nil
 }
 
-// keptModel is model.json: the model as the endpoint served it.
+// keptModel is the content of model.json: the model as the endpoint served it.
 type keptModel struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
 	Context int    `json:"context,omitempty"`
 }
 
-// KeepModel does the same for the model and its context length, which is 0 where the endpoint does not say.
+// KeepModel records, or checks, the model and its context length, which is 0 if the endpoint does not report it.
 func (e *Evaluation) KeepModel(context int) error {
 	now := keptModel{Version: 1, Name: e.Runner.Attempt.ModelName, Context: context}
 	before, resumed, err := keep(e.Dir.Path(modelFile), now)
@@ -151,14 +150,14 @@ func (e *Evaluation) KeepModel(context int) error {
 	return err
 }
 
-// ModelOf returns the name of the model of the run in the directory; empty where it is not known.
+// ModelOf returns the name of the model of the run in the directory, or "" if it is unknown.
 func ModelOf(run string) string {
 	var m keptModel
 	_ = disk.ReadJSON(filepath.Join(run, modelFile), &m)
 	return m.Name
 }
 
-// keep writes a file, unless it is there already: then it returns what that holds.
+// keep writes a file, or returns its content if it exists.
 func keep[T any](path string, now T) (before T, resumed bool, err error) {
 	err = disk.ReadJSON(path, &before)
 	if errors.Is(err, fs.ErrNotExist) {

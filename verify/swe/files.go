@@ -14,8 +14,8 @@ import (
 	"deepswe/verify/harness"
 )
 
-// writePredictions writes preds.json: an object of predictions by task, which the official harness takes as it is. It
-// holds the first attempt at each task; the others are in preds.1.json and so on.
+// writePredictions writes preds.json, an object of predictions by task that the official harness accepts. It
+// contains the first attempt at each task; the other attempts are in preds.1.json and so on.
 func (e *Evaluation) writePredictions(outcomes []run.Outcome) error {
 	for n := range e.K {
 		name := "preds.json"
@@ -30,8 +30,8 @@ func (e *Evaluation) writePredictions(outcomes []run.Outcome) error {
 	return nil
 }
 
-// predictions writes the predictions of one attempt at each task, one after the other, because all of them together may
-// be large. Attempts that ended with an infrastructure failure are left out.
+// predictions writes the predictions of one attempt at each task, one after the other, because all together may be
+// large. It omits attempts that ended with an infrastructure failure.
 func (e *Evaluation) predictions(w io.Writer, outcomes []run.Outcome, index int) error {
 	separator := "{\n"
 	for _, o := range outcomes {
@@ -63,7 +63,7 @@ func (e *Evaluation) predictions(w io.Writer, outcomes []run.Outcome, index int)
 	return err
 }
 
-// patch reads the patch that a rollout left; empty where there is none.
+// patch reads the patch of a rollout, or "" if there is none.
 func (e *Evaluation) patch(o run.Outcome) (string, error) {
 	dir, err := e.Dir.Attempt(o.Job)
 	if err != nil {
@@ -80,11 +80,11 @@ func (e *Evaluation) patch(o run.Outcome) (string, error) {
 	return string(patch), nil
 }
 
-// RolloutsFile has the rollouts as training reads them.
+// RolloutsFile contains the rollouts in the format that training reads.
 const RolloutsFile = "rollouts.jsonl"
 
-// WriteRollouts writes rollouts.jsonl, from what the rollouts have recorded, with a writer that is called once. Left
-// out are those with a reply whose token ids are not known; it returns their number.
+// WriteRollouts writes rollouts.jsonl from the recorded rollouts, with a writer that is called once. It omits
+// rollouts with a reply whose token IDs are unknown, and returns their number.
 func (e *Evaluation) WriteRollouts(
 	outcomes []run.Outcome, write func(io.Writer, iter.Seq2[run.Outcome, error]) error,
 ) (left int, err error) {
@@ -110,7 +110,7 @@ func (e *Evaluation) WriteRollouts(
 	return left, err
 }
 
-// recording reads what a rollout has recorded.
+// recording reads the record of a rollout.
 func (e *Evaluation) recording(j run.Job) (*trajectory.Recording, error) {
 	dir, err := e.Dir.Attempt(j)
 	if err != nil {

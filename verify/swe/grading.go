@@ -20,25 +20,24 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Grading grades patches that were not made here, each Repeat times, and keeps the results in a run's directory under
-// the names that the official harness gives them. It is a run.Runner, and the journal of its run; results that are
-// there already are taken with Known.
+// Grading grades existing patches, each Repeat times, and stores the results in a run's directory under the
+// official harness's names. It is a run.Runner and the journal of its run; Known returns existing results.
 type Grading struct {
-	// Candidates are the patches, at most one for a task. IDs are the tasks of the whole dataset.
+	// Candidates are the patches, at most one per task. IDs are the tasks of the whole dataset.
 	Candidates []Candidate
 	IDs        []string
-	// Model and RunID name the run's report, and RunID the directory of the results.
+	// Model and RunID are part of the report's name; RunID is also the directory of the results.
 	Model  string
 	RunID  string
 	Repeat int
 	Dir    *run.Dir
-	// Evaluator grades. Its provider may be missing as long as nothing is run.
+	// Evaluator grades. It needs a provider only if something is run.
 	Evaluator *verify.Evaluator
-	Log       *slog.Logger // nil is silent
+	Log       *slog.Logger // nil discards everything
 
 	mu      sync.Mutex
 	results map[run.Job]verify.Evaluation
-	at      map[string]int // the candidate of a task
+	at      map[string]int // index into Candidates by task
 }
 
 var (
@@ -46,7 +45,7 @@ var (
 	_ run.Journal = (*Grading)(nil)
 )
 
-// Plan lists what is to be run: every patch as often as asked for.
+// Plan lists the jobs: every patch, Repeat times.
 func (g *Grading) Plan() []run.Job {
 	var plan []run.Job
 	for i := range g.Repeat {
@@ -59,7 +58,7 @@ func (g *Grading) Plan() []run.Job {
 	return plan
 }
 
-// candidate finds the patch of a task.
+// candidate returns the candidate of a task.
 func (g *Grading) candidate(task string) Candidate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +71,8 @@ func (g *Grading) candidate(task string) Candidate {
 	return g.Candidates[g.at[task]]
 }
 
-// Path returns the directory of a job's results: the harness's for the first run, one below it for each repeat.
+// Path returns the directory of a job's results: the harness's for the first run, and a directory below it for each
+// repetition.
 func (g *Grading) Path(j run.Job) string {
 	model := strings.ReplaceAll(g.candidate(j.Task).Model, "/", "__")
 	dir := g.Dir.Path("logs", "run_evaluation", run.PathName(g.RunID), run.PathName(model), run.PathName(j.Task))
@@ -82,7 +82,7 @@ func (g *Grading) Path(j run.Job) string {
 	return dir
 }
 
-// Known returns the result of a job, from this run or from an earlier one that had the same patch, task, grader and
+// Known returns the result of a job from this run, or from an earlier one with the same patch, task, grader and
 // limits.
 func (g *Grading) Known(j run.Job) (verify.Evaluation, bool) {
 	if v, ok := g.result(j); ok {
@@ -127,7 +127,7 @@ func (g *Grading) Run(ctx context.Context, j run.Job) (run.Result, error) {
 	return graded(v)
 }
 
-// graded is the result of a job that only grades.
+// graded returns the result of a job that only grades.
 func graded(v verify.Evaluation) (run.Result, error) {
 	var d Detail
 	d.grade(v)
@@ -135,7 +135,7 @@ func graded(v verify.Evaluation) (run.Result, error) {
 	return run.Result{Reward: &v.Reward, Times: run.Times{Reward: v.Seconds}, Detail: detail}, err
 }
 
-// Find finds nothing: an earlier result is looked up with Known, since it is good for the same patch only.
+// Find finds nothing. Known looks up earlier results, because they are only valid for the same patch.
 func (g *Grading) Find(run.Job) (run.Outcome, bool) { return run.Outcome{}, false }
 
 // Record appends the outcome of a job to the run's events.
@@ -143,15 +143,15 @@ func (g *Grading) Record(o run.Outcome) error { return g.Dir.Record(o) }
 
 // GradingSummary is the outcome of a grading run.
 type GradingSummary struct {
-	// Statuses counts the candidates by their verdicts; Missing have none, because they could not be graded.
+	// Statuses counts the candidates by verdict; Missing candidates have none, because they could not be graded.
 	Statuses map[verify.Status]int
 	Missing  int
 	Flaky    Flaky
-	// Path is the official harness's report on the run.
+	// Path is the path of the official harness's report on the run.
 	Path string
 }
 
-// Report writes the official harness's report on the run and, where patches were graded more than once, flaky.json.
+// Report writes the official harness's report on the run and, if patches were graded more than once, flaky.json.
 func (g *Grading) Report() (GradingSummary, error) {
 	s := GradingSummary{Statuses: map[verify.Status]int{}, Flaky: g.flaky()}
 	report := harness.RunReport{Tasks: g.IDs}
@@ -179,7 +179,7 @@ func (g *Grading) Report() (GradingSummary, error) {
 	return s, nil
 }
 
-// result returns a job's result where this run has it.
+// result returns a job's result if this run has it.
 func (g *Grading) result(j run.Job) (verify.Evaluation, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,23 +187,23 @@ func (g *Grading) result(j run.Job) (verify.Evaluation, bool) {
 	return v, ok
 }
 
-// flakyFile has a Flaky.
+// flakyFile contains a Flaky.
 const flakyFile = "flaky.json"
 
-// Flaky is flaky.json: the tasks that several runs of the same patch disagree about.
+// Flaky is the content of flaky.json: the tasks for which several runs of the same patch disagree.
 type Flaky struct {
 	Version int         `json:"version"`
 	Repeat  int         `json:"repeat"`
 	Tasks   []FlakyTask `json:"tasks"`
 }
 
-// FlakyTask is one of them.
+// FlakyTask is a task for which several runs of the same patch disagree.
 type FlakyTask struct {
 	ID string `json:"id"`
 	// Statuses are the verdicts in the order of the runs.
 	Statuses []verify.Status `json:"statuses"`
-	// Tests are the tests whose status was not the same in all runs, with their statuses in the order of the runs. A
-	// status is empty where the log did not name the test.
+	// Tests are the tests whose status was not the same in all runs, with their statuses in the order of the runs;
+	// empty if the log did not name the test.
 	Tests map[string][]string `json:"tests"`
 }
 
@@ -227,7 +227,7 @@ func (g *Grading) flaky() Flaky {
 	return f
 }
 
-// compareRuns collects the verdicts of several runs, and the tests that they disagree about.
+// compareRuns collects the verdicts of several runs, and the tests on which they disagree.
 func compareRuns(id string, runs []verify.Evaluation) FlakyTask {
 	t := FlakyTask{ID: id, Tests: map[string][]string{}}
 	var logs []*testlog.Results

@@ -2,16 +2,16 @@ package swe
 
 import "math"
 
-// Attempts counts the attempts at one task. Those that ended with an infrastructure failure are not counted.
+// Attempts counts the attempts at one task, except those that ended with an infrastructure failure.
 type Attempts struct {
 	Task   string
 	Made   int
 	Solved int
 }
 
-// PassAtK is the probability that at least one of k attempts, drawn without replacement from n attempts of which c
-// solved the task, is one that did: 1 - C(n-c, k) / C(n, k), the unbiased estimate of Chen et al. 2021 ("Evaluating
-// Large Language Models Trained on Code"). It requires 0 <= c <= n and 1 <= k <= n.
+// PassAtK estimates the probability that at least one of k attempts solves a task, given that c of n attempts did:
+// 1 - C(n-c, k) / C(n, k), the unbiased estimator of Chen et al. 2021 ("Evaluating Large Language Models Trained on
+// Code"). It requires 0 <= c <= n and 1 <= k <= n.
 func PassAtK(n, c, k int) float64 {
 	if n-c < k {
 		return 1
@@ -26,14 +26,14 @@ func PassAtK(n, c, k int) float64 {
 // Estimate is a rate over tasks with its 95% confidence interval.
 type Estimate struct {
 	K int `json:"k"`
-	// Tasks is how many tasks had at least K attempts: only those count.
+	// Tasks is the number of tasks with at least K attempts; only they count.
 	Tasks int     `json:"tasks"`
 	Rate  float64 `json:"rate"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
 }
 
-// PassRate is the mean of PassAtK over the tasks.
+// PassRate returns the mean of PassAtK over the tasks.
 func PassRate(tasks []Attempts, k int) Estimate {
 	var rates []float64
 	made := 0
@@ -46,10 +46,10 @@ func PassRate(tasks []Attempts, k int) Estimate {
 	return MeanRate(k, rates, made)
 }
 
-// MeanRate is the mean of the tasks' rates with k of their attempts, of which made were made in all. Its interval
-// treats the tasks as the sample: it is the score interval of Wilson 1927 for a share, with the number of draws that
-// would have the standard error that the tasks have among themselves (Kish's effective sample size). Unlike the normal
-// approximation it does not shrink to a point where every task is solved or none.
+// MeanRate returns the mean of the tasks' rates with k attempts each; made is how many attempts were made in total.
+// The interval treats the tasks as the sample: it is the Wilson score interval (1927) for a proportion, with Kish's
+// effective sample size, which is the number of draws that would have the observed standard error. Unlike the
+// normal approximation, it does not shrink to a point if all tasks are solved or none is.
 func MeanRate(k int, rates []float64, made int) Estimate {
 	e := Estimate{K: k, Tasks: len(rates)}
 	for _, r := range rates {
@@ -60,8 +60,8 @@ func MeanRate(k int, rates []float64, made int) Estimate {
 	return e
 }
 
-// effective is the number of independent draws of a share p that would estimate it as closely as these rates do. There
-// cannot be more than most: the disjoint groups of k attempts that were made.
+// effective returns the number of independent draws of a proportion p that would estimate it as precisely as these
+// rates do, at most most: the number of disjoint groups of k attempts.
 func effective(rates []float64, p, most float64) float64 {
 	n := float64(len(rates))
 	spread := 0.0
@@ -77,7 +77,7 @@ func effective(rates []float64, p, most float64) float64 {
 	return min(most, p*(1-p)*n*(n-1)/spread)
 }
 
-// Wilson is the 95% score interval of a share p of n draws (Wilson 1927): everything, where n is 0.
+// Wilson returns the 95% score interval of a proportion p in n draws (Wilson 1927); [0, 1] if n is 0.
 func Wilson(p, n float64) (low, high float64) {
 	if n == 0 {
 		return 0, 1
@@ -88,14 +88,14 @@ func Wilson(p, n float64) (low, high float64) {
 	return max(0, middle-half), min(1, middle+half)
 }
 
-// Split sorts tasks by how many of their attempts solved them. The second list is what a policy can learn from.
+// Split groups tasks by how many of their attempts solved them. A policy can learn only from the second group.
 type Split struct {
 	Never     []string `json:"never"`
 	Sometimes []string `json:"sometimes"`
 	Always    []string `json:"always"`
 }
 
-// SplitTasks sorts the tasks that at least one attempt was made at, in their order.
+// SplitTasks groups the tasks with at least one attempt, in order.
 func SplitTasks(tasks []Attempts) Split {
 	s := Split{Never: []string{}, Sometimes: []string{}, Always: []string{}}
 	for _, t := range tasks {

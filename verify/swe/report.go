@@ -8,11 +8,11 @@ import (
 	"deepswe/verify"
 )
 
-// ReportFile is the report on a run.
+// ReportFile contains the report on a run.
 const ReportFile = "report.json"
 
-// EvaluationReport is report.json of an evaluation. Everything but Seconds, Tries and the texts of Failures is the same
-// for the same replies of the model, however often the run was stopped and resumed.
+// EvaluationReport is the content of an evaluation's report.json. Everything except Seconds, Tries and the texts of
+// Failures depends only on the model's replies, however often the run was stopped and resumed.
 type EvaluationReport struct {
 	Type    string `json:"type"` // "report"
 	Version int    `json:"version"`
@@ -21,8 +21,8 @@ type EvaluationReport struct {
 	Model    string `json:"model,omitempty"`
 	Tasks    int    `json:"tasks"`
 	Attempts int    `json:"attempts"`
-	// Finished attempts have a verdict; Failed ones have none because of an infrastructure failure; Missing ones were not
-	// made.
+	// Finished attempts have a verdict, Failed ones have none because of an infrastructure failure, and Missing
+	// ones were not made.
 	Finished int `json:"finished"`
 	Failed   int `json:"failed"`
 	Missing  int `json:"missing"`
@@ -39,8 +39,8 @@ type EvaluationReport struct {
 	FormatErrors   int                      `json:"format_errors"`
 	Split          Split                    `json:"split"`
 	Suspicious     []Suspect                `json:"suspicious"`
-	// Canaries counts the attempts that the first run of their tests gave a reward, by what became of their canary.
-	// Unconfirmed are the tasks among them whose rewards no canary confirms.
+	// Canaries counts the attempts for which the first run of the tests gave a reward, by the result of their
+	// canary. Unconfirmed are the tasks among them whose rewards no canary confirms.
 	Canaries    map[verify.CanaryState]int `json:"canaries"`
 	Unconfirmed []Unconfirmed              `json:"unconfirmed"`
 	Failures    []Failure                  `json:"failures"`
@@ -50,7 +50,7 @@ type EvaluationReport struct {
 	Tries       int                        `json:"tries"`
 }
 
-// Suspect is an attempt that the stricter reading holds something against.
+// Suspect is an attempt that the stricter reading finds suspicious.
 type Suspect struct {
 	Task    string                 `json:"task"`
 	Attempt int                    `json:"attempt"`
@@ -88,12 +88,12 @@ type AttemptResult struct {
 	Steps      int              `json:"steps"`
 	Tokens     attempt.Tokens   `json:"tokens"`
 	Patch      string           `json:"patch,omitempty"`
-	// Confirmed is the best reading that a reward of 1 has passed, and Canary what became of the canary.
+	// Confirmed is the strictest check that a reward of 1 has passed; Canary is the result of the canary.
 	Confirmed string             `json:"confirmed,omitempty"`
 	Canary    verify.CanaryState `json:"canary,omitempty"`
 }
 
-// NewAttemptResult returns the outcome of a Runner's job for a report.
+// NewAttemptResult converts an outcome of a Runner's job.
 func NewAttemptResult(o run.Outcome) AttemptResult {
 	d := DetailOf(o)
 	return AttemptResult{
@@ -102,7 +102,7 @@ func NewAttemptResult(o run.Outcome) AttemptResult {
 	}
 }
 
-// Seconds sums up where the time of the rollouts went.
+// Seconds is how the time of the rollouts was spent, in total.
 type Seconds struct {
 	Queue       float64 `json:"queue"`
 	Model       float64 `json:"model"`
@@ -111,8 +111,8 @@ type Seconds struct {
 	Total       float64 `json:"total"`
 }
 
-// Report writes report.json and the predictions of the outcomes of Run, and returns the report. complete is false for a
-// run that was stopped; s is nil where soundness was not checked.
+// Report writes report.json and the predictions for the outcomes of Run, and returns the report. complete is false
+// for a run that was stopped; s is nil if soundness was not checked.
 func (e *Evaluation) Report(outcomes []run.Outcome, complete bool, s *Soundness) (EvaluationReport, error) {
 	r := newReport(outcomes, e.K, e.Runner.Evaluator != nil)
 	r.Complete, r.Model, r.Soundness = complete, e.Runner.Attempt.ModelName, s
@@ -150,7 +150,7 @@ func newReport(outcomes []run.Outcome, attempts int, graded bool) EvaluationRepo
 	return r
 }
 
-// ks are the k of pass@k that are worth a line: the powers of two, and all attempts together.
+// ks returns the values of k for which pass@k is reported: powers of two, and the number of attempts.
 func ks(attempts int) []int {
 	var all []int
 	for k := 1; k < attempts; k *= 2 {
@@ -162,7 +162,7 @@ func ks(attempts int) []int {
 	return all
 }
 
-// add counts one outcome, for its task by either reading.
+// add counts one outcome for its task, by both readings.
 func (r *EvaluationReport) add(o run.Outcome, strict, harness *Attempts) {
 	task := &r.Results[len(r.Results)-1]
 	task.Attempts = append(task.Attempts, NewAttemptResult(o))
@@ -213,7 +213,7 @@ func (r *EvaluationReport) add(o run.Outcome, strict, harness *Attempts) {
 	r.Seconds.Total += o.Times.Total
 }
 
-// unconfirmed notes a task whose rewards no canary confirms, once.
+// unconfirmed records, once, a task whose rewards no canary confirms.
 func (r *EvaluationReport) unconfirmed(task string, d Detail) {
 	if d.Canary != verify.CanaryNotCanaried && d.Canary != verify.CanaryOff && d.Canary != verify.CanaryDisabled {
 		return

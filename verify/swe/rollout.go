@@ -17,39 +17,39 @@ import (
 	"deepswe/verify"
 )
 
-// Runner plays graded rollouts: the agent's attempt in a sandbox of its own, then the grading of its patch in pristine
-// ones. What a rollout's directory already holds is not done again, so that a rollout continues where it was cut off.
-// The fields are set before the first Run and not changed afterwards; Tasks, Dir and Attempt are required.
+// Runner plays graded rollouts: the agent's attempt in one sandbox, then the grading of its patch in pristine ones.
+// It does not repeat what a rollout's directory already contains, so an interrupted rollout continues where it
+// stopped. The fields are set before the first Run and not changed afterwards; Tasks, Dir and Attempt are required.
 type Runner struct {
-	// Tasks are the tasks by their ids.
+	// Tasks are the tasks by ID.
 	Tasks map[string]env.Task
-	// Dir makes the directory of a rollout and returns its path.
+	// Dir creates the directory of a rollout and returns its path.
 	Dir func(run.Job) (string, error)
-	// Attempt says how the agent works on a task. Run puts the gate in front of its model, and sets its sampling seed.
+	// Attempt configures the agent. Run adds the gate to its model, and sets its sampling seed.
 	Attempt attempt.Attempt
-	// Evaluator grades the patches. When nil, nothing is graded and rollouts have no reward.
+	// Evaluator grades the patches. If it is nil, nothing is graded and rollouts have no reward.
 	Evaluator *verify.Evaluator
-	// Ungraded, when not nil, reports whether rollouts that end for the reason are not graded: their results are
-	// NotGraded.
+	// Ungraded, if not nil, reports whether rollouts that end for the given reason are not graded; their results
+	// are NotGraded.
 	Ungraded func(agent.StopReason) bool
-	// Gates bound what happens at once. Where the grading gate bounds something, a rollout gives up its worker before
-	// it waits there, see [run.Release].
+	// Gates limit what happens at once. If the grading gate is limited, a rollout releases its worker before it
+	// waits for the gate; see [run.Release].
 	Gates run.Gates
-	// Seed is the run's, from which every rollout gets its own; nil leaves sampling to the endpoint.
+	// Seed is the run's seed, from which each rollout's is derived; nil leaves sampling to the endpoint.
 	Seed *uint64
-	// OnEvent, when not nil, is called for what the agents do, on the goroutines of Run.
+	// OnEvent, if not nil, is called with the agents' events, on the goroutines of Run.
 	OnEvent func(run.Job, agent.Event)
 }
 
 var _ run.Runner = (*Runner)(nil)
 
-// Detail is what the journal keeps of a rollout beside its reward.
+// Detail is what the journal stores about a rollout besides its reward.
 type Detail struct {
-	// Status is the harness's verdict; empty where nothing was graded.
+	// Status is the harness's verdict; empty if nothing was graded.
 	Status     verify.Status          `json:"status,omitempty"`
 	Suspicious []verify.SuspicionKind `json:"suspicious,omitempty"`
-	// Confirmed is the best reading that a reward of 1 has passed ("harness", "strict", "canary"); Canary and
-	// CanaryReason say what became of the canary where the first run gave a reward.
+	// Confirmed is the strictest check that a reward of 1 has passed ("harness", "strict", "canary"). Canary and
+	// CanaryReason are the canary's result, if the first run gave a reward.
 	Confirmed    string             `json:"confirmed,omitempty"`
 	Canary       verify.CanaryState `json:"canary,omitempty"`
 	CanaryReason string             `json:"canary_reason,omitempty"`
@@ -63,10 +63,10 @@ type Detail struct {
 	Tokens       attempt.Tokens     `json:"tokens"`
 }
 
-// DetailOf returns the detail of an outcome of a Runner, zero for a rollout that failed.
+// DetailOf returns the detail of a Runner's outcome; zero for a rollout that failed.
 func DetailOf(o run.Outcome) Detail {
 	var d Detail
-	_ = json.Unmarshal(o.Detail, &d) // a rollout that failed has none
+	_ = json.Unmarshal(o.Detail, &d) // a failed rollout has no detail
 	return d
 }
 
@@ -84,11 +84,11 @@ func (d *Detail) grade(v verify.Evaluation) {
 // Solved reports whether a rollout solved its task, by the stricter verdict.
 func Solved(o run.Outcome) bool { return o.Reward != nil && *o.Reward >= 1 }
 
-// gradeDir is the directory of a rollout's grading, inside the rollout's.
+// gradeDir is the directory of a rollout's grading, inside the rollout's directory.
 const gradeDir = "grade"
 
-// Run plays one rollout. Its reward is nil where there is no verdict: the agent was interrupted, nothing is graded, or
-// the task itself is at fault. A failure of the endpoint that every other rollout would meet aborts the run.
+// Run plays one rollout. Its reward is nil if there is no verdict: the agent was interrupted, nothing is graded, or
+// the task itself is at fault. An endpoint failure that every other rollout would meet too aborts the run.
 func (r *Runner) Run(ctx context.Context, j run.Job) (run.Result, error) {
 	dir, err := r.Dir(j)
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *Runner) Run(ctx context.Context, j run.Job) (run.Result, error) {
 	return result, err
 }
 
-// play lets the agent work, unless its attempt has ended already, and returns the report on it.
+// play lets the agent work, unless its attempt has already ended, and returns the report on it.
 func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string) (attempt.Summary, error) {
 	report, err := attempt.ReadSummary(dir)
 	if err == nil && ended(report) {
@@ -143,9 +143,9 @@ func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string)
 	leave()
 	switch {
 	case err != nil:
-		return report, run.Abort(err) // the disk, not the rollout
+		return report, run.Abort(err) // the disk failed, not the rollout
 	case errors.Is(context.Cause(ctx), run.ErrDeadline):
-		return report, context.Cause(ctx) // it hangs in spite of its own limits
+		return report, context.Cause(ctx) // the rollout hangs in spite of its own limits
 	case made.Outcome.StopReason == agent.Interrupted:
 		return attempt.Summary{StopReason: agent.Interrupted}, nil
 	case made.Err != nil:
@@ -160,7 +160,7 @@ func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string)
 	return attempt.ReadSummary(dir)
 }
 
-// attempt is the attempt of one job.
+// attempt returns the attempt of one job.
 func (r *Runner) attempt(j run.Job) attempt.Attempt {
 	a := r.Attempt
 	if r.Seed != nil {
@@ -174,7 +174,7 @@ func (r *Runner) attempt(j run.Job) attempt.Attempt {
 	return a
 }
 
-// ended reports whether an attempt has come to an end that says something about the model.
+// ended reports whether an attempt has ended with a result that says something about the model.
 func ended(r attempt.Summary) bool {
 	switch r.StopReason {
 	case "", agent.Interrupted, agent.ModelError, agent.SandboxError:
@@ -189,7 +189,7 @@ func permanent(err error) bool {
 	return ok && (failure.Status == 401 || failure.Status == 403 || failure.Status == 404)
 }
 
-// grade grades the patch that the attempt left, unless that was done already.
+// grade grades the attempt's patch, unless it is already graded.
 func (r *Runner) grade(ctx context.Context, task env.Task, dir string) (verify.Evaluation, error) {
 	patch, err := readPatch(dir)
 	if err != nil {
@@ -218,7 +218,7 @@ func (r *Runner) grade(ctx context.Context, task env.Task, dir string) (verify.E
 	return v, nil
 }
 
-// readPatch reads the patch that an attempt left in its directory, nil where it changed nothing.
+// readPatch reads the patch from an attempt's directory; nil if nothing was changed.
 func readPatch(dir string) ([]byte, error) {
 	patch, err := os.ReadFile(filepath.Join(dir, attempt.PatchFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -10,28 +10,29 @@ import (
 	"deepswe/verify"
 )
 
-// Soundness is census.json: the outcome of grading every task twice, without any change, which must not solve it, and
-// with its reference solution, which must.
+// Soundness is the content of census.json: the result of grading every task twice, without any change, which must
+// not solve it, and with its reference solution, which must.
 type Soundness struct {
 	Version int `json:"version"`
 	// Sound counts the tasks that pass the check.
 	Sound int `json:"sound"`
-	// The tasks that fail it, by reason: the tests pass without a change; the tests fail with the reference solution;
-	// there is no reference solution; the task cannot be graded at all; there was an infrastructure failure.
+	// Tasks that fail the check, by reason: the tests pass without a change; the tests fail with the reference
+	// solution; there is no reference solution; the task cannot be graded at all; an infrastructure failure
+	// occurred.
 	PassesEmpty []string `json:"passes_empty"`
 	FailsGold   []string `json:"fails_gold"`
 	NoGold      []string `json:"no_gold"`
 	Ungradable  []string `json:"ungradable"`
 	Failed      []string `json:"failed"`
-	// The tasks with a reference solution whose rewards no canary confirms, because no twins of their tests can be
-	// written, or because the reference solution does not come out clean. Their results have the reasons.
+	// Tasks with a reference solution whose rewards no canary confirms, because no twins of their tests can be
+	// written or because the reference solution does not pass with them. Their results contain the reasons.
 	NotCanaried []string `json:"not_canaried"`
 	CanaryOff   []string `json:"canary_off"`
 
 	Results []TaskSoundness `json:"results"`
 }
 
-// TaskSoundness is the check of one task.
+// TaskSoundness is the result for one task.
 type TaskSoundness struct {
 	Task    string           `json:"task"`
 	Verdict SoundnessVerdict `json:"verdict"`
@@ -45,12 +46,12 @@ type SoundnessRun struct {
 	Reward     float64                `json:"reward"`
 	Suspicious []verify.SuspicionKind `json:"suspicious,omitempty"`
 	Error      string                 `json:"error,omitempty"`
-	// Canary says what became of the canary, and CanaryReason why.
+	// Canary is the result of the canary; CanaryReason explains it.
 	Canary       verify.CanaryState `json:"canary,omitempty"`
 	CanaryReason string             `json:"canary_reason,omitempty"`
 }
 
-// SoundnessVerdict says in one word what is wrong with a task.
+// SoundnessVerdict names what is wrong with a task.
 type SoundnessVerdict string
 
 // The verdicts, named like the lists in Soundness.
@@ -63,14 +64,14 @@ const (
 	SoundnessUnknown SoundnessVerdict = "failed"
 )
 
-// SoundnessFile has the Soundness, in the run's directory. Beside it, soundnessDir has the evaluations.
+// SoundnessFile contains the Soundness, in the run's directory. soundnessDir, beside it, contains the evaluations.
 const (
 	SoundnessFile = "census.json"
 	soundnessDir  = "census"
 )
 
-// soundnessGroup names the group of a job of the check: the two of a task are not compared with each other, nor with
-// rollouts.
+// soundnessGroup returns the group of a job of the check. The two jobs of a task are in different groups, because
+// they are compared neither with each other nor with rollouts.
 func soundnessGroup(patch, id string) string { return soundnessDir + ":" + patch + ":" + id }
 
 // SoundnessPatch returns which patch a job of the check grades, Gold or Empty.
@@ -79,7 +80,7 @@ func SoundnessPatch(j run.Job) string {
 	return patch
 }
 
-// SoundnessPlan lists the jobs of the soundness check.
+// SoundnessPlan returns the jobs of the soundness check.
 func (e *Evaluation) SoundnessPlan() []run.Job {
 	var plan []run.Job
 	for _, id := range e.IDs {
@@ -91,7 +92,7 @@ func (e *Evaluation) SoundnessPlan() []run.Job {
 	return plan
 }
 
-// CheckSoundness runs the soundness check, or what is left of it, and writes census.json. observe is called for the
+// CheckSoundness performs the soundness check, or the rest of it, and writes census.json. observe is called for the
 // events of its jobs.
 func (e *Evaluation) CheckSoundness(ctx context.Context, observe func(run.Event)) (*Soundness, error) {
 	outcomes, err := e.engine(run.RunnerFunc(e.gradeBuiltin), 2, observe).Run(ctx, e.SoundnessPlan())
@@ -102,7 +103,7 @@ func (e *Evaluation) CheckSoundness(ctx context.Context, observe func(run.Event)
 	return s, disk.WriteJSON(e.Dir.Path(SoundnessFile), s)
 }
 
-// gradeBuiltin grades one task, with no change or with its solution.
+// gradeBuiltin grades one task, with no change or with its reference solution.
 func (e *Evaluation) gradeBuiltin(ctx context.Context, j run.Job) (run.Result, error) {
 	task, name, patch := e.Runner.Tasks[j.Task], SoundnessPatch(j), []byte{}
 	if name == Gold {
@@ -176,7 +177,7 @@ func (s TaskSoundness) judge(t env.Task) SoundnessVerdict {
 	return Sound
 }
 
-// SoundTasks are the ids of the tasks that pass the check, in their order.
+// SoundTasks returns the IDs of the tasks that pass the check, in order.
 func (s *Soundness) SoundTasks() []string {
 	var ids []string
 	for _, t := range s.Results {

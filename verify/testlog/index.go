@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// A log can name hundreds of thousands of tests. The two types here keep that cheap: with a map of strings, which
-// hashes every name again when it grows, BenchmarkPytest takes 1.4 to 6.5 times as long, and names that are copied one
-// by one cost as much again.
+// A log can name hundreds of thousands of tests. A map of strings, which hashes every name again when it grows,
+// makes BenchmarkPytest take 1.4 to 6.5 times as long; copying names one by one costs as much again. Hence these
+// two types.
 
-// index finds entries by name. It is an open-addressed table of at most half its length; a slot holds the upper half of
-// a name's hash and the entry's number plus one.
+// index finds entries by name. It is an open-addressing hash table that is at most half full. A slot contains the
+// upper half of a name's hash and the entry's number plus one.
 type index struct {
 	slots []uint64
 	seed  maphash.Seed
 	used  int
 }
 
-// find returns the number of the entry of that name, or -1.
+// find returns the number of the entry with that name, or -1.
 func (x *index) find(name string, entries []entry) int {
 	if len(x.slots) == 0 {
 		return -1
@@ -26,8 +26,8 @@ func (x *index) find(name string, entries []entry) int {
 	return i
 }
 
-// findOrAdd returns the number of the entry of that name; if there is none, it is len(entries), and the caller must
-// append it.
+// findOrAdd returns the number of the entry with that name. If there is none, it returns len(entries), and the
+// caller must append the entry.
 func (x *index) findOrAdd(name string, entries []entry) int {
 	if 2*x.used >= len(x.slots) {
 		x.grow()
@@ -42,8 +42,8 @@ func (x *index) findOrAdd(name string, entries []entry) int {
 	return len(entries)
 }
 
-// probe returns the entry's number or, with -1, the free slot where it belongs. The upper half of the hash chooses the
-// slot too, so that growing needs no name.
+// probe returns the entry's number and its slot or, if there is none, -1 and the free slot for it. The slot is
+// chosen by the upper half of the hash, so that growing the table does not need the names.
 func (x *index) probe(name string, hash uint64, entries []entry) (i, slot int) {
 	mask := len(x.slots) - 1
 	for slot = int(hash>>32) & mask; x.slots[slot] != 0; slot = (slot + 1) & mask {
@@ -88,6 +88,6 @@ func (a *arena) copy(s string) string {
 		a.block.Grow(max(len(s), min(arenaBlock, 16*len(s))))
 	}
 	start := a.block.Len()
-	a.block.WriteString(s) // fits, so that the block stays where it is
+	a.block.WriteString(s) // fits into the block, which therefore does not move
 	return a.block.String()[start:]
 }

@@ -2,9 +2,9 @@ package testlog
 
 import "strings"
 
-// maven pairs commands with verdicts. Maven does not name tests that pass, so each test runs in a command of its own:
-// the shell's trace shows "-Dtest=Name", and Maven says how the build ended. Both streams interleave, so that verdicts
-// are matched first come, first served, also where a verdict comes before its command.
+// maven pairs commands with verdicts. Because Maven does not name tests that pass, the tasks run each test in a
+// separate command: the shell's trace shows "-Dtest=Name", and Maven reports how the build ended. The two streams
+// are interleaved, so commands and verdicts are paired in order, even if a verdict precedes its command.
 func maven(log string, _ Task) (*Results, error) {
 	var r Results
 	var tests []string
@@ -37,11 +37,11 @@ func maven(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// mavenTest finds the last -Dtest of a line that has a value.
+// mavenTest matches the last -Dtest with a value in a line.
 var mavenTest = Pattern(`^.*-Dtest=(\S+)`)
 
-// gradle reads "Class > method PASSED", also where other output has pushed the verdict to a line of its own. A line
-// that begins with ">" is a prompt.
+// gradle reads "Class > method PASSED", even if other output has moved the verdict to a line of its own. A line
+// that starts with ">" is a prompt.
 func gradle(log string, _ Task) (*Results, error) {
 	var r Results
 	pending := ""

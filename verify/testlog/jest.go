@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// jestFiles reads Jest's default output, which has a line per file: "PASS src/a.test.js (5.3 s)".
+// jestFiles reads Jest's default output, with one line per file: "PASS src/a.test.js (5.3 s)".
 var jestFiles = eachLine(func(line string) (string, Status) {
 	if anyPrefix(line, "PASS", "FAIL") == "" {
 		return "", ""
@@ -27,7 +27,7 @@ var jestFiles = eachLine(func(line string) (string, Status) {
 
 var (
 	jestFile = Pattern(`^(PASS|FAIL)\s(.*)`)
-	// jestTimings are tried in this order, each from the right; what follows a timing goes with it.
+	// jestTimings are tried in this order, each from the right; everything from the timing on is removed.
 	jestTimings = []Expression{
 		Pattern(`^(.*)\s\([\p{Nd}.]+ms\)`),
 		Pattern(`^(.*)\s\([\p{Nd}.]+\ss\)`),
@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// grommet reads the same lines with failures first, and with a file's name on the line after its verdict.
+// grommet reads the same lines, failures first, with a file's name on the line after its verdict.
 func grommet(log string, _ Task) (*Results, error) {
 	var r Results
 	for _, expr := range grommetFiles {
@@ -52,7 +52,7 @@ var (
 )
 
 // calypso reads Jest's verbose output: suites by indentation, tests with a mark. Each command starts a new report,
-// which ends with the details of failures or with the counts.
+// which ends at the details of failures or at the counts.
 func calypso(log string, _ Task) (*Results, error) {
 	var r Results
 	var suites outline
@@ -86,7 +86,7 @@ var (
 	calypsoTiming = Pattern(`\(\d+ms\)`)
 )
 
-// immutableJS's tasks use one of two reporters, by the number of their pull request.
+// immutableJS selects one of two reporters by the number of the task's pull request.
 func immutableJS(log string, t Task) (*Results, error) {
 	switch lastPart(t.ID, "-") {
 	case "2006":
@@ -97,8 +97,9 @@ func immutableJS(log string, t Task) (*Results, error) {
 	return nil, fmt.Errorf("no reporter is known for task %q: %w", t.ID, ErrUnsuitable)
 }
 
-// quarto reads the coloured output of Deno's runner up to the list of failures. Names of temporary files in titles are
-// numbered in order of appearance, so that they agree between runs. A title without a verdict failed.
+// quarto reads the coloured output of Deno's test runner up to the list of failures. It numbers the names of
+// temporary files in titles in order of appearance, so that titles are the same in every run. A title without a
+// verdict failed.
 func quarto(log string, _ Task) (*Results, error) {
 	var r Results
 	numbers := map[string]int{}
@@ -135,7 +136,7 @@ func quarto(log string, _ Task) (*Results, error) {
 
 var quartoTemporary = []Expression{Pattern(`/tmp/\w+\.qmd`), Pattern(`/tmp/\w+/`)}
 
-// quartoOther reports whether a line mentions tests without being the result of one.
+// quartoOther reports whether a line mentions tests without being a test's result.
 func quartoOther(line string) bool {
 	counts := strings.Contains(line, "passed") && strings.Contains(line, "failed") && strings.Contains(line, "steps")
 	return counts || strings.HasPrefix(line, "test result:") || strings.Contains(line, "34mINFO")

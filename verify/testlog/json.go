@@ -11,7 +11,7 @@ import (
 // prismCommand precedes each JSON report in the shell's trace.
 const prismCommand = "./node_modules/.bin/mocha tests/run.js --reporter json"
 
-// prism reads the JSON reports of Mocha, from the first brace behind each command to the last one.
+// prism reads Mocha's JSON reports, each from the first brace after a command to the last one.
 func prism(log string, _ Task) (*Results, error) {
 	var r Results
 	for _, report := range afterFirsts(log, prismCommand) {
@@ -44,8 +44,8 @@ func prism(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// asList returns the elements that Python would iterate over. Beside lists, only an empty object and an empty string
-// are allowed, because the elements of others are not tests.
+// asList returns the elements that Python would iterate over. Besides lists, it accepts only an empty object and an
+// empty string, because the elements of others are not tests.
 func asList(v any) (list []any, ok bool) {
 	switch v := v.(type) {
 	case []any:
@@ -58,8 +58,8 @@ func asList(v any) (list []any, ok bool) {
 	return nil, false
 }
 
-// asKey returns a test's name. Other values than strings that Python takes as a key become names that are not text;
-// true and 1 are the same key.
+// asKey returns a test's name. Values other than strings that Python accepts as keys become names that are not
+// text; true and 1 are the same key.
 func asKey(v any) (name string, ok bool) {
 	switch v := v.(type) {
 	case string:
@@ -77,9 +77,9 @@ func asKey(v any) (name string, ok bool) {
 	return "", false
 }
 
-// readJSON decodes what Python's json.loads decodes, which is not quite what encoding/json does: NaN and the infinities
-// are numbers, the length of integers and the depth of nesting are bounded, and half a surrogate pair stays apart from
-// U+FFFD. Objects become map[string]any, where the last of equal keys counts, lists []any, and numbers float64.
+// readJSON decodes JSON like Python's json.loads, which differs from encoding/json: NaN and infinities are numbers,
+// the length of integers and the depth of nesting are limited, and unpaired surrogates differ from U+FFFD. Objects
+// become map[string]any, where the last of equal keys counts, lists []any, and numbers float64.
 func readJSON(text string) (any, error) {
 	p := jsonReader{text: text}
 	v, ok := p.value(maxJSONDepth)
@@ -90,7 +90,8 @@ func readJSON(text string) (any, error) {
 	return v, nil
 }
 
-// Limits of Python's reader. The depth is the interpreter's limit on recursion, less what a call stack takes of it.
+// Limits of Python's parser. The depth is the interpreter's recursion limit minus the frames that are already in
+// use.
 const (
 	maxJSONDepth  = 987
 	maxJSONDigits = 4300
@@ -107,7 +108,7 @@ func (p *jsonReader) space() {
 	}
 }
 
-// accept skips a token, white space before it included, if it comes next.
+// accept skips a token, and white space before it, if it comes next.
 func (p *jsonReader) accept(token string) bool {
 	p.space()
 	if !strings.HasPrefix(p.text[p.at:], token) {
@@ -155,7 +156,7 @@ func (p *jsonReader) value(depth int) (any, bool) {
 	return p.number()
 }
 
-// items reads what an object or list holds, up to its end.
+// items reads the content of an object or list up to its end.
 func (p *jsonReader) items(end string, item func() bool) bool {
 	if p.accept(end) {
 		return true
@@ -191,11 +192,11 @@ func (p *jsonReader) number() (any, bool) {
 		}
 	}
 	p.at += len(literal)
-	f, _ := strconv.ParseFloat(literal, 64) // beyond the range, the infinity that it returns is Python's answer too
+	f, _ := strconv.ParseFloat(literal, 64) // returns infinity if out of range, like Python
 	return f, literal != ""
 }
 
-// string reads up to the closing quote; the opening one is behind.
+// string reads up to the closing quote, after the opening one.
 func (p *jsonReader) string() (string, bool) {
 	var b strings.Builder
 	for p.at < len(p.text) {
@@ -220,7 +221,7 @@ func (p *jsonReader) string() (string, bool) {
 	return "", false
 }
 
-// escape reads one escape sequence, or two that make a surrogate pair.
+// escape reads one escape sequence, or two that form a surrogate pair.
 func (p *jsonReader) escape(b *strings.Builder) bool {
 	if p.at+1 >= len(p.text) {
 		return false

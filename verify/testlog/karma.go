@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// passage is how a runner prints one test: the first group is its name. White space in an expression may be a line
-// feed, so that it is tried on the whole log.
+// passage describes how a runner prints one test; the first group of expr is its name. expr is matched against the
+// whole log, because white space in it may include line feeds.
 type passage struct {
-	needs string // the expression is tried only on a log with this text
+	needs string // expr is tried only on logs that contain this text
 	expr  Expression
 }
 
-// record sets the status of the tests that the passages of a log name, one passage after the other.
+// record sets the status of the tests that match the passages, one passage after the other.
 func record(r *Results, log string, s Status, clean func(string) string, list ...passage) {
 	for _, p := range list {
 		if !strings.Contains(log, p.needs) {
@@ -25,7 +25,7 @@ func record(r *Results, log string, s Status, clean func(string) string, list ..
 	}
 }
 
-// failures makes a parser for runners that print the tests that failed.
+// failures returns a parser for runners that print only failed tests.
 func failures(clean func(string) string, list ...passage) Parser {
 	return func(log string, _ Task) (*Results, error) {
 		var r Results
@@ -35,7 +35,7 @@ func failures(clean func(string) string, list ...passage) Parser {
 }
 
 var (
-	// bpmn and chartJS keep the blank before the word FAILED in the name.
+	// bpmn and chartJS keep the space before the word FAILED in the name.
 	bpmn = failures(strings.Clone,
 		passage{"2KPhantomJS", Pattern(`2KPhantomJS\s[\p{Nd}.]+\s\(Linux\s[\p{Nd}.]+\)\s(.*)FAILED\n`)},
 		passage{"2KPhantomJS", Pattern(`2KPhantomJS\s[\p{Nd}.]+\s\(Linux\sx86_64\)\s(.*)FAILED\n`)},
@@ -48,11 +48,11 @@ var (
 		passage{"Error:", Pattern(`(?m)^\s\s\d+\)((?s:.*?))Error:`)},
 		passage{"mismatch", Pattern(`(?m)^case\s(.*):\smismatch`)},
 	)
-	// White space in chartFailures is anything but a line feed, so that lines are not joined.
+	// White space in chartFailures does not include line feeds, so that lines are not joined.
 	chartFailures = failures(strings.Clone,
 		passage{"FAILED", Pattern(`(?m)Chrome\s[\p{Nd}.]+` + blank + `\(.+?\)` + blank + `(.*)FAILED$`)},
 	)
-	// eslint's is Mocha's "min" reporter: a number, the title over one or more lines, and a line with the name of
+	// eslint uses Mocha's "min" reporter: a number, the title over one or more lines, and a line with the name of
 	// an error.
 	eslint = failures(collapse, passage{"Error", Pattern(`\s\s\d+\)((?s:.*?))\s+.*Error`)})
 )
@@ -61,8 +61,8 @@ const blank = `[\t\v\f\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2
 
 func chartJS(log string, t Task) (*Results, error) { return chartFailures(stripEscapes(log), t) }
 
-// karma reads the "mocha" reporter of Karma between the browser's start and the summary: suites by indentation, tests
-// with a mark. A line that is indented less than the one before closes a suite and is not a heading itself.
+// karma reads Karma's "mocha" reporter, from the browser's start to the summary: suites by indentation, tests with
+// a mark. A line with less indentation than the previous one closes a suite and is not itself a heading.
 func karma(log string, _ Task) (*Results, error) {
 	var r Results
 	var suites []string
@@ -105,8 +105,8 @@ func karma(log string, _ Task) (*Results, error) {
 
 var karmaLine = Pattern(`^(\s*)([✔✖])?\s(.*)$`)
 
-// nextKarma reads the runs of Fusion Next, one for each command of the shell's trace, from the browser's start to the
-// totals. Suites are headings by indentation and go on from one run to the next.
+// nextKarma reads the runs of Fusion Next, one per command in the shell's trace, from the browser's start to the
+// totals. Suites are headings by indentation, and continue from one run to the next.
 func nextKarma(log string, _ Task) (*Results, error) {
 	log = nextAssertion().ReplaceAllLiteralString(stripEscapes(log), "")
 	var r Results
@@ -131,5 +131,5 @@ func nextKarma(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// nextAssertion is the report of a failed accessibility check, which looks like headings.
+// nextAssertion matches the report of a failed accessibility check, which looks like headings.
 var nextAssertion = Pattern(`AssertionError:\s+#(?s:.*?)\n\n`)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// marks are the words and signs that runners print for the status of a test. Which of them a runner uses is in its
-// expression.
+// marks are the words and signs by which runners print the status of a test. A runner's expression determines which
+// of them it uses.
 var marks = map[string]Status{
 	"✓": Passed, "✔": Passed, ".": Passed, "ok": Passed, "OK": Passed, "pass": Passed, "passed": Passed,
 	"PASS": Passed, "PASSED": Passed,
@@ -17,7 +17,7 @@ var marks = map[string]Status{
 	"○": Skipped, "↓": Skipped, "↩": Skipped, "O": Skipped, "skip": Skipped, "SKIP": Skipped, "ignore": Skipped,
 }
 
-// eachLine makes a parser of what a single line says about a test: nothing, where the status is empty.
+// eachLine returns a parser that applies read to each line; an empty status means that the line names no test.
 func eachLine(read func(line string) (name string, s Status)) Parser {
 	return func(log string, _ Task) (*Results, error) {
 		var r Results
@@ -30,15 +30,15 @@ func eachLine(read func(line string) (name string, s Status)) Parser {
 	}
 }
 
-// lineFormat describes runners that print one line per test with a mark for its status.
+// lineFormat describes a runner that prints one line per test, with a mark for its status.
 type lineFormat struct {
-	// expr is tried on each line; it has the groups "mark" and "name".
+	// expr is matched against each line; its groups are "mark" and "name".
 	expr Expression
-	// needs is a text that every line of a test contains: the expression is not tried on others.
+	// needs is a text that every line of a test contains; other lines are skipped quickly.
 	needs string
-	// raw keeps the white space around a line, which is trimmed otherwise.
+	// raw keeps the white space around a line, which is otherwise trimmed.
 	raw bool
-	// rename, when set, makes the test's name from the one in the line.
+	// rename, if set, converts the name in the line to the test's name.
 	rename func(name string, s Status) string
 }
 
@@ -66,16 +66,17 @@ func (f lineFormat) parse(log string, t Task) (*Results, error) {
 }
 
 var (
-	// jest prints describe blocks as headings, which are not part of the name here: equal names collapse.
+	// jest prints describe blocks as headings, which are not part of the names here, so tests with equal names are
+	// merged.
 	jest = lineFormat{
 		expr:   Pattern(`^(?P<mark>[✓✕○])\s(?P<name>.+?)(?:\s\(\d+\s*m?s\))?$`),
 		rename: func(name string, _ Status) string { return strip(name) },
 	}
-	// jestTransformed is Jest's JSON report after a filter has made lines with full names of it.
+	// jestTransformed is Jest's JSON report after a filter has converted it to lines with full names.
 	jestTransformed = lineFormat{expr: Pattern(`^\[(?P<mark>PASSED|FAILED)\]\s(?P<name>.+)$`)}
 	vitest          = lineFormat{expr: Pattern(`^(?P<mark>[✓×↓])\s(?P<name>.+?)(?:\s(?:\d+\s*m?s?|\[skipped\]))?$`)}
 	tap             = lineFormat{expr: Pattern(`^(?P<mark>ok|not ok) \d+ (?P<name>.+)$`)}
-	// marked's runner is Jasmine, which numbers what failed and is silent about the rest.
+	// marked uses Jasmine, which prints numbered failures and nothing about other tests.
 	marked = lineFormat{
 		expr:   Pattern(`^\d+(?P<mark>\))\s(?P<name>.*)`),
 		raw:    true,
@@ -83,7 +84,7 @@ var (
 	}
 
 	goTest = lineFormat{expr: Pattern(`^--- (?P<mark>PASS|FAIL|SKIP): (?P<name>.+) \(.+\)$`)}
-	// A line of cargo's with more than four words is of another kind, such as a benchmark's.
+	// cargo prints other lines, for example of benchmarks, with more than four words.
 	cargo = lineFormat{needs: "...", expr: Pattern(`^test\s+(?P<name>\S+)\s+\.\.\.\s+(?P<mark>ok|FAILED)$`)}
 
 	redis = lineFormat{
@@ -107,7 +108,7 @@ var (
 	cucumber = lineFormat{needs: " .", expr: Pattern(`^(?P<name>.*) \.+(?P<mark>[.F])`)}
 	rspec    = lineFormat{needs: " - ", expr: Pattern(`^(?P<name>.+) - (?P<mark>passed|failed)`)}
 
-	// rubyUnit is test-unit's verbose output, "test: name: ." with a dot or a letter that ends a word.
+	// rubyUnit reads test-unit's verbose output: "test: name: ." with a dot, or a letter at the end of a word.
 	rubyUnit = eachLine(func(line string) (string, Status) {
 		if !strings.Contains(line, ":") {
 			return "", ""
@@ -121,7 +122,7 @@ var (
 	rubyUnitTest = Pattern(`^(?:test: )?(.+):\s+(\.|[EFO](?:[^\p{L}\p{N}_]|$))`)
 )
 
-// jekyll's tasks use one of two runners, by the number of their pull request.
+// jekyll selects one of two runners by the number of the task's pull request.
 func jekyll(log string, t Task) (*Results, error) {
 	_, rest, _ := strings.Cut(t.ID, "-")
 	number, _, _ := strings.Cut(rest, "-")
@@ -134,9 +135,9 @@ func jekyll(log string, t Task) (*Results, error) {
 	return nil, fmt.Errorf("no runner is known for task %q: %w", t.ID, ErrUnsuitable)
 }
 
-// phpunit reads the output of --testdox: a suite's name with its class in brackets, then its tests below.
+// phpunit reads the output of --testdox: a suite's name with its class in brackets, followed by its tests.
 func phpunit(log string, _ Task) (*Results, error) {
-	suite := "None" // tests before the first suite get this name in the harness's reports
+	suite := "None" // the harness's reports use this name for tests before the first suite
 	var r Results
 	for line := range lines(log) {
 		if m := testdoxSuite().FindStringSubmatch(line); m != nil {

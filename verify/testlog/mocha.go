@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// highlightJS reads Mocha's "spec" reporter up to its counts: below is a list of failures that looks much the same.
-// An indented line names the suite of the tests that follow.
+// highlightJS reads Mocha's "spec" reporter up to its counts, because the list of failures after them looks much
+// the same. An indented line names the suite of the tests that follow.
 func highlightJS(log string, _ Task) (*Results, error) {
 	if m := mochaCounts().FindStringIndex(log); m != nil {
 		log = log[:m[0]]
@@ -38,8 +38,8 @@ var (
 	mochaNumber = Pattern(`^\d+\)`)
 )
 
-// p5js reads the failures below Mocha's counts, once JSON and markup that the tests printed are out of the way. A title
-// over several lines has each one indented farther than the last.
+// p5js reads the failures after Mocha's counts, after removing JSON and markup that the tests printed. In a title
+// of several lines, each is indented more than the previous one.
 func p5js(log string, _ Task) (*Results, error) {
 	log = withoutElements(withoutJSON(stripEscapes(log)))
 	var r Results
@@ -61,7 +61,7 @@ func p5js(log string, _ Task) (*Results, error) {
 
 var p5jsFailure = Pattern(`(?ms)^\s*\d+\)(.{0,1000}?):`)
 
-// lighthouse has used three runners. The oldest prints Mocha's JSON report, of which only the titles are looked for.
+// lighthouse has used three runners. The oldest prints Mocha's JSON report, in which only the titles are searched.
 func lighthouse(log string, t Task) (*Results, error) {
 	switch t.Version {
 	case "9.5", "10.0", "10.2":
@@ -91,7 +91,8 @@ func lighthouse(log string, t Task) (*Results, error) {
 
 var fullTitle = Pattern(`"fullTitle":\s"(.*)",\n`)
 
-// mochaSpec reads runs of Mocha's "spec" reporter, each up to its counts, with the whole path of suites.
+// mochaSpec reads runs of Mocha's "spec" reporter, each up to its counts. A test's name includes the path of its
+// suites.
 func mochaSpec(log string, _ Task) (*Results, error) {
 	var r Results
 	for _, run := range mochaRun().Split(log, -1)[1:] {
@@ -105,7 +106,7 @@ func mochaSpec(log string, _ Task) (*Results, error) {
 				suites.heading(line)
 				continue
 			}
-			name, status := m[2], marks[m[1]] // Passed, or nothing for a number
+			name, status := m[2], marks[m[1]] // Passed, or empty if the mark is a number
 			if timed := mochaTimed().FindStringSubmatch(name); timed != nil {
 				name = timed[1]
 			}
@@ -130,7 +131,7 @@ func next(log string, t Task) (*Results, error) {
 	return nextKarma(log, t)
 }
 
-// cypress reads specs one by one: a heading with the spec's title, then its tests, failures first.
+// cypress reads one spec after the other: a heading with the spec's title, followed by its tests, failures first.
 func cypress(log string, _ Task) (*Results, error) {
 	var r Results
 	specs := cypressSpec().FindAllStringSubmatchIndex(log, -1)
@@ -166,8 +167,8 @@ type heading struct {
 	indent int
 }
 
-// heading adds an indented line as a heading, and closes those that are indented as far or farther. Other lines
-// change nothing.
+// heading adds an indented line as a heading, and closes headings with at least the same indentation. Other lines
+// are ignored.
 func (o *outline) heading(line string) {
 	n := indent(line)
 	if n == 0 {
@@ -179,7 +180,7 @@ func (o *outline) heading(line string) {
 	o.headings = append(o.headings, heading{strip(line), n})
 }
 
-// join returns the headings, and a test below them where one is given, with dashes between.
+// join joins the headings, and the test if given, with dashes.
 func (o *outline) join(test ...string) string {
 	var path []string
 	for _, h := range o.headings {
@@ -188,10 +189,10 @@ func (o *outline) join(test ...string) string {
 	return strings.Join(slices.Concat(path, test), " - ")
 }
 
-// What p5.js's tests print themselves is removed before their failures are looked for.
+// Functions that remove what p5.js's tests print, before searching for their failures.
 
-// withoutJSON drops lines that look like a JSON value, and everything from a line that opens one to the line that
-// closes it. Objects and lists are tracked apart, without depth.
+// withoutJSON removes lines that look like a JSON value, and everything from a line that opens one to the line that
+// closes it. Objects and lists are tracked separately, without depth.
 func withoutJSON(log string) string {
 	var kept []string
 	object, list := false, false
@@ -222,10 +223,10 @@ var (
 	mendedTag  = Pattern(`^</?\w+>`)
 )
 
-// withoutElements removes markup from "<tag>" to the next "</tag>", the first such pair first, until there is none. An
-// opening tag of the same name inside a pair stays behind in its place and may pair with a later "</tag>".
+// withoutElements removes markup from "<tag>" to the next "</tag>", starting with the first such pair, until there
+// is none. An opening tag of the same name inside a pair stays in place and may be paired with a later "</tag>".
 func withoutElements(log string) string {
-	var done strings.Builder // holds no opening tag that rest could close
+	var done strings.Builder // contains no opening tag that rest could close
 	unclosed := map[string]bool{}
 	rest := log
 	for {
@@ -260,7 +261,7 @@ func withoutElements(log string) string {
 		if open > 0 {
 			continue
 		}
-		// What the pair has separated may be two halves of a tag.
+		// Joining what was around the pair may have formed a new tag.
 		text := done.String()
 		last := lastPart(text, "\n")
 		if torn := tornTag().FindStringIndex(last); torn != nil {

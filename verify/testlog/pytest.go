@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// The parsers of this file read the lines that "pytest -rA" prints for each test: a status, then the test's id.
+// Parsers of the lines that "pytest -rA" prints for each test: a status followed by the test's ID.
 
 var (
-	// pytest takes the first two words of a line that begins with a status.
+	// pytest reads the first two words of lines that start with a status.
 	pytest = eachLine(shortSummary)
 
 	// pytestOptions shortens a parameter that is an absolute path to its last element, because the path depends on
-	// where the tests ran. "//" begins no path but a URL without its scheme.
+	// where the tests ran. "//" starts a URL without its scheme rather than a path.
 	pytestOptions = eachLine(func(line string) (string, Status) {
 		name, s := shortSummary(line)
 		left, right := strings.IndexByte(name, '['), strings.LastIndexByte(name, ']')
@@ -26,7 +26,7 @@ var (
 		return name[:left+1] + option + "]", s
 	})
 
-	// matplotlib undoes a change of how one enumeration prints, which made its way into test ids.
+	// matplotlib reverts a change in how an enumeration is printed, which affected test IDs.
 	matplotlib = eachLine(func(line string) (string, Status) {
 		if strings.Contains(line, "MouseButton.") {
 			line = strings.NewReplacer("MouseButton.LEFT", "1", "MouseButton.RIGHT", "3").Replace(line)
@@ -35,8 +35,8 @@ var (
 	})
 )
 
-// shortSummary reads "STATUS id" and "FAILED id - message". It goes by prefix, not by word, so that the status can be
-// a longer word than was looked for.
+// shortSummary reads "STATUS id" and "FAILED id - message". It checks the status as a prefix, not as a word, so the
+// word may be longer.
 func shortSummary(line string) (name string, s Status) {
 	if !startsWithStatus(line) {
 		return "", ""
@@ -51,28 +51,28 @@ func shortSummary(line string) (name string, s Status) {
 	return name, Status(first)
 }
 
-// startsWithStatus reports whether the line begins with one of the known statuses.
+// startsWithStatus reports whether the line starts with a known status.
 func startsWithStatus(line string) bool {
 	if line == "" {
 		return false
 	}
-	switch line[0] { // most lines of a log are neither, and a log has millions of them
+	switch line[0] { // fast path: most of a log's millions of lines have no status
 	case 'P', 'F', 'S', 'E', 'X':
 		return anyPrefix(line, string(Passed), string(Failed), string(Skipped), string(Errored), string(XFailed)) != ""
 	}
 	return false
 }
 
-// skipCount recognises "SKIPPED [3] path:line: reason", where the number counts tests and names none. After other
-// statuses a bracketed number is kept: some records expect a test of the name "[100%]".
+// skipCount recognises "SKIPPED [3] path:line: reason", where the number is a count and no test is named. After
+// other statuses, a bracketed number is kept, because some records expect a test named "[100%]".
 func skipCount(status Status, name string) bool {
 	digits, bracketed := strings.CutPrefix(name, "[")
 	digits, closed := strings.CutSuffix(digits, "]")
 	return status == Skipped && bracketed && closed && digits != "" && strings.TrimLeftFunc(digits, isDigit) == ""
 }
 
-// pytestV2 keeps the blanks inside an id, and also reads lines that end with the status, as older releases print them.
-// Colours are removed first.
+// pytestV2 keeps spaces inside an ID, and also reads lines that end with the status, as older releases print them.
+// It removes colours first.
 var pytestV2 = eachLine(func(line string) (string, Status) {
 	line = plain(line)
 	switch {
@@ -93,7 +93,7 @@ var pytestV2 = eachLine(func(line string) (string, Status) {
 	return "", ""
 })
 
-// endsWithStatus reports whether the line ends with one of the known statuses.
+// endsWithStatus reports whether the line ends with a known status.
 func endsWithStatus(line string) bool {
 	if line == "" {
 		return false
@@ -105,7 +105,7 @@ func endsWithStatus(line string) bool {
 	return false
 }
 
-// plain removes colours first and control characters then; it keeps NUL, as the harness does.
+// plain removes colours and then control characters, except for NUL, like the harness.
 func plain(line string) string {
 	line = withoutColours(line)
 	for i := range len(line) {
@@ -123,7 +123,7 @@ func plain(line string) string {
 
 func isControl(r rune) bool { return 1 <= r && r < 32 }
 
-// withoutColours removes "[31m" and the like, which is what can be seen of a control sequence.
+// withoutColours removes "[31m" and the like, which is what remains visible of a colour's escape sequence.
 func withoutColours(line string) string {
 	for from := 0; ; {
 		i := strings.IndexByte(line[from:], '[')
@@ -139,7 +139,7 @@ func withoutColours(line string) string {
 	}
 }
 
-// seaborn takes passes in two shapes, "PASSED id" and "id PASSED [ 3%]", and failures in one.
+// seaborn reads passes in two forms, "PASSED id" and "id PASSED [ 3%]", and failures in one.
 var seaborn = eachLine(func(line string) (string, Status) {
 	first, rest := word(line)
 	second, _ := word(rest)
@@ -157,13 +157,13 @@ var seaborn = eachLine(func(line string) (string, Status) {
 	return "", ""
 })
 
-// r2eGym reads pytest's short summary as the records of R2E-Gym name tests: the parts of the id behind the file, joined
-// by dots, without what follows " - ".
+// r2eGym reads pytest's short summary, naming tests like R2E-Gym's records: the parts of the ID after the file,
+// joined by dots, without what follows " - ".
 //
-// The reference's reader takes any line that has PASSED, FAILED or ERROR somewhere in it, starts at the first summary
-// that the log shows, and lets the last of several tests of a name win. Here the status is the line's first word, only
-// the last summary counts, and of several tests of a name the worst: pytest prints failures last, so that the answer is
-// the same for pytest's own output. An id without a test, such as a file that was not collected, has the empty name.
+// The reference's parser accepts any line that contains PASSED, FAILED or ERROR, starts at the log's first summary,
+// and keeps the last status of a name. This one requires the status as the first word, reads only the last summary,
+// and keeps a name's worst status. For pytest's own output, which lists failures last, both agree. An ID without a
+// test, such as a file that was not collected, has the empty name.
 func r2eGym(log string, _ Task) (*Results, error) {
 	var r Results
 	log = stripEscapes(log)
@@ -189,7 +189,7 @@ const r2eHeader = "short test summary info"
 // r2eRank orders the statuses that count, the worst highest.
 var r2eRank = map[Status]int{Passed: 1, Errored: 2, Failed: 3}
 
-// Worse returns the worse of two of R2E-Gym's three statuses; any of them is worse than another word or none.
+// Worse returns the worse of two of R2E-Gym's three statuses. Each of them is worse than any other word.
 func Worse(a, b Status) Status {
 	if r2eRank[b] > r2eRank[a] {
 		return b

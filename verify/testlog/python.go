@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Decode turns a log's bytes into text as the harness does: UTF-8, where each maximal part of an ill-formed sequence
-// becomes one U+FFFD (Unicode 15, section 3.9), and every "\r\n" or lone "\r" becomes "\n".
+// Decode converts a log to text like the harness: as UTF-8, where each maximal part of an ill-formed sequence
+// becomes one U+FFFD (Unicode 15, section 3.9), and with every "\r\n" or single "\r" converted to "\n".
 func Decode(log []byte) string {
 	if bytes.IndexByte(log, '\r') < 0 && utf8.Valid(log) {
 		return string(log)
@@ -29,8 +29,8 @@ func Decode(log []byte) string {
 	return b.String()
 }
 
-// illFormed returns the length of what one U+FFFD replaces at the beginning of b: a well-formed U+FFFD itself, or the
-// longest beginning of a well-formed sequence that is there, or one byte.
+// illFormed returns the length of what is replaced by one U+FFFD at the start of b: a well-formed U+FFFD itself,
+// the longest existing start of a well-formed sequence, or one byte.
 func illFormed(b []byte) int {
 	if r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1 {
 		return n
@@ -42,7 +42,7 @@ func illFormed(b []byte) int {
 	return n
 }
 
-// lines yields the lines between line feeds: for a text that ends in one, the last line is empty.
+// lines yields the lines between line feeds. For a text that ends with a line feed, the last line is empty.
 func lines(s string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for {
@@ -55,7 +55,7 @@ func lines(s string) iter.Seq[string] {
 	}
 }
 
-// isSpace reports whether Python takes a character for white space: Go misses four separators.
+// isSpace reports whether Python considers a character white space; unicode.IsSpace lacks four separators.
 func isSpace(r rune) bool {
 	if r < utf8.RuneSelf {
 		return asciiSpace[r]
@@ -67,20 +67,20 @@ var asciiSpace = [utf8.RuneSelf]bool{
 	'\t': true, '\n': true, '\v': true, '\f': true, '\r': true, 0x1c: true, 0x1d: true, 0x1e: true, 0x1f: true, ' ': true,
 }
 
-// isDigit is what \d matches in Python.
+// isDigit reports whether \d matches a character in Python.
 func isDigit(r rune) bool { return unicode.Is(unicode.Nd, r) }
 
-// Strip, strip left, strip right: as Python's methods without arguments.
+// strip, lstrip and rstrip are Python's methods of these names without arguments.
 func strip(s string) string { return strings.TrimFunc(s, isSpace) }
 
 func lstrip(s string) string { return strings.TrimLeftFunc(s, isSpace) }
 
 func rstrip(s string) string { return strings.TrimRightFunc(s, isSpace) }
 
-// fields splits around white space, as Python's split without arguments.
+// fields is Python's split without arguments.
 func fields(s string) []string { return strings.FieldsFunc(s, isSpace) }
 
-// word cuts the first field off; both are empty when there is none.
+// word splits off the first field; both results are empty if there is none.
 func word(s string) (first, rest string) {
 	s = lstrip(s)
 	for i := 0; i < len(s); {
@@ -96,12 +96,12 @@ func word(s string) (first, rest string) {
 	return s, ""
 }
 
-// indent returns how many characters of white space the line begins with.
+// indent returns how many characters of white space the line starts with.
 func indent(line string) int {
 	return utf8.RuneCountInString(line) - utf8.RuneCountInString(lstrip(line))
 }
 
-// anyPrefix returns the first of the prefixes that s begins with, nothing for none.
+// anyPrefix returns the first of the prefixes that s starts with, or "".
 func anyPrefix(s string, prefixes ...string) string {
 	for _, p := range prefixes {
 		if strings.HasPrefix(s, p) {
@@ -127,10 +127,10 @@ func untilLast(s, sep string) string {
 	return s
 }
 
-// afterFirsts returns the pieces of s that follow a separator, each up to the next one.
+// afterFirsts returns the parts of s after each separator, up to the next one.
 func afterFirsts(s, sep string) []string { return strings.Split(s, sep)[1:] }
 
-// collapse makes every run of white space one blank, and trims.
+// collapse replaces runs of white space by one space and trims.
 func collapse(s string) string {
 	s = strip(s)
 	blank := false
@@ -143,10 +143,10 @@ func collapse(s string) string {
 	return s
 }
 
-// escape matches a terminal's control sequence, with or without parameters.
+// escape matches a terminal's escape sequence, with or without parameters.
 var escape = expression(`\x1B(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])`)
 
-// stripEscapes removes control sequences of terminals.
+// stripEscapes removes escape sequences.
 func stripEscapes(s string) string {
 	if strings.IndexByte(s, 0x1B) < 0 {
 		return s
@@ -154,18 +154,18 @@ func stripEscapes(s string) string {
 	return escape().ReplaceAllLiteralString(s, "")
 }
 
-// Expression is a regular expression that is compiled when it is first asked for: a program that parses no log starts
-// without the cost of those that it does not use.
+// Expression is a regular expression that is compiled at its first use, so that programs do not compile at their
+// start what they may not need.
 type Expression func() *regexp.Regexp
 
-// expression compiles a pattern that means the same to Go and to Python.
+// expression returns an Expression for a pattern that means the same in Go and Python.
 func expression(expr string) Expression {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }
 
-// Pattern is an expression in which \s \S \d \w mean what they mean in Python: classes of Unicode, not of ASCII.
-// \b has no such meaning and must not be used. Which characters are digits and letters is decided by Go's tables; those
-// of a given Python may be a version of Unicode older or newer.
+// Pattern returns an Expression in which \s \S \d \w have Python's meaning: Unicode classes rather than ASCII. \b
+// is not converted and must not be used. Go's tables determine what digits and letters are; those of a particular
+// Python may be of another Unicode version.
 func Pattern(expr string) Expression {
 	const space = `\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}`
 	return sync.OnceValue(func() *regexp.Regexp {

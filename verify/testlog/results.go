@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Results maps tests to statuses in the order in which the log first named them. A test that is named again keeps its
-// place and takes the later status. The zero value is empty.
+// Results maps tests to statuses, in the order in which the log first named the tests. A test that is named again
+// keeps its position and gets the later status. The zero value is empty.
 type Results struct {
 	entries []entry
 	index   index
@@ -18,17 +18,17 @@ type Results struct {
 type entry struct {
 	name      string
 	status    Status
-	overruled bool // a failure was recorded before the present status
+	overruled bool // a failure was recorded before the current status
 }
 
-// notText begins the name of a test that a JSON report gave as something else than a string. No decoded text holds this
-// byte, so that such a name never equals an expected one.
+// notText starts the name of a test that a JSON report gave as something other than a string. Decoded text never
+// contains this byte, so such a name never equals an expected one.
 const notText = "\xff"
 
-// Len returns how many tests there are.
+// Len returns the number of tests.
 func (r *Results) Len() int { return len(r.entries) }
 
-// Status returns the status of the test of exactly that name.
+// Status returns the status of the test with exactly that name; ok is false if there is none.
 func (r *Results) Status(name string) (Status, bool) {
 	i := r.index.find(name, r.entries)
 	if i < 0 {
@@ -37,7 +37,7 @@ func (r *Results) Status(name string) (Status, bool) {
 	return r.entries[i].status, true
 }
 
-// Overruled reports whether a test that does not count as failed was reported so earlier in the log.
+// Overruled reports whether a test that does not count as failed was reported as failed earlier in the log.
 func (r *Results) Overruled(name string) bool {
 	i := r.index.find(name, r.entries)
 	return i >= 0 && r.entries[i].overruled && !r.entries[i].status.fails()
@@ -59,10 +59,10 @@ func (r *Results) Any(statuses ...Status) bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return slices.Contains(statuses, e.status) })
 }
 
-// Resolve returns the test that an expected id names. Some published ids are cut inside their parameters
-// ("test_fit[log(x"), which shows as more opening brackets than closing ones: such an id names the first test that
-// it is a prefix of, if all of those agree on having passed or not. Where the harness would fail over a name that is
-// no text, the error wraps ErrMalformed.
+// Resolve returns the test that an expected ID refers to. Some published IDs are truncated inside their parameters
+// ("test_fit[log(x"), and so have more opening than closing brackets. Such an ID refers to the first test that
+// starts with it, provided that all tests that do have either passed or not passed. If the harness would fail
+// because a name is not text, the error wraps ErrMalformed.
 func (r *Results) Resolve(id string) (name string, ok bool, err error) {
 	if r.index.find(id, r.entries) >= 0 {
 		return id, true, nil
@@ -89,12 +89,12 @@ func (r *Results) Resolve(id string) (name string, ok bool, err error) {
 	return r.entries[first].name, true, nil
 }
 
-// passes reports whether the status counts as a pass; an expected failure does.
+// passes reports whether the status counts as a pass, which includes an expected failure.
 func (s Status) passes() bool { return s == Passed || s == XFailed }
 
 func (s Status) fails() bool { return s == Failed || s == Errored }
 
-// set records a status. Name and status are copied, so that the results do not keep the whole log alive.
+// set records a status. It copies name and status, so that the results do not keep the whole log in memory.
 func (r *Results) set(name string, s Status) {
 	i := r.index.findOrAdd(name, r.entries)
 	if i < len(r.entries) {
@@ -106,7 +106,7 @@ func (r *Results) set(name string, s Status) {
 	r.entries = append(r.entries, entry{name: r.names.copy(name), status: r.own(s)})
 }
 
-// own returns the status without a reference to the text that it may have been cut from.
+// own returns the status without a reference to the text that it may be part of.
 func (r *Results) own(s Status) Status {
 	if i := slices.Index(statuses, s); i >= 0 {
 		return statuses[i]

@@ -1,12 +1,12 @@
-// Package testlog reads the output of a test runner and returns the status of each test.
+// Package testlog parses the output of test runners and returns the status of each test.
 //
-// A [Parser] is a pure function from text to [Results]. There is one for every parser name that a SWE-bench v5 record
-// can carry, and each gives the answer of the official harness (swebench 5.0.2) on any bytes, its lenient corners
-// included, because scores are only comparable when logs are read in the same way. Package verify adds a second,
-// stricter reading. R2E-Gym's summary has a parser too, without the mistakes of the reference.
+// A [Parser] is a pure function from text to [Results]. There is one for every parser name in SWE-bench v5 records.
+// Each gives the same result as the official harness (swebench 5.0.2) for any input, including its lenient corner
+// cases, because scores are comparable only if logs are read in the same way. Package verify adds a second,
+// stricter reading. There is also a parser for R2E-Gym's summary, without the mistakes of the reference.
 //
-// The package imports the standard library only. Everything in it may be used concurrently, except that a Results must
-// not be read while a parser still fills it.
+// The package imports only the standard library. Everything in it is safe for concurrent use, except that Results
+// must not be read while a parser is filling it.
 package testlog
 
 import (
@@ -16,8 +16,8 @@ import (
 	"slices"
 )
 
-// Status is the outcome of a test in a word. Some parsers copy it from the log, so that it can be another word than the
-// constants ("PASSED," or "ERRORS"); such a test has neither passed nor failed.
+// Status is the outcome of a test as a word. Some parsers copy it from the log, so it may differ from the constants
+// ("PASSED," or "ERRORS"); such a test has neither passed nor failed.
 type Status string
 
 // The statuses that grading understands.
@@ -31,26 +31,26 @@ const (
 
 var statuses = []Status{Passed, Failed, Skipped, Errored, XFailed}
 
-// Task is what a few parsers need besides the log, because the format changed with the project's version.
+// Task is what some parsers need besides the log, because the format changed between versions of the project.
 type Task struct {
 	ID      string // "jekyll__jekyll-9141"
 	Version string // "10.2"
 }
 
-// Parser reads a decoded log (see [Decode]). Where the harness's parser would raise an exception, the error wraps
+// Parser parses a decoded log (see [Decode]). If the harness's parser would raise an exception, the error wraps
 // ErrMalformed or ErrUnsuitable.
 type Parser func(log string, t Task) (*Results, error)
 
 var (
-	// ErrMalformed says that a log breaks the format that its parser insists on.
+	// ErrMalformed reports that a log violates the format that its parser requires.
 	ErrMalformed = errors.New("malformed test log")
-	// ErrUnsuitable says that a parser does not support the task's version or number.
+	// ErrUnsuitable reports that a parser does not support the task's version or number.
 	ErrUnsuitable = errors.New("parser does not fit the task")
-	// ErrUnknownParser says that there is no parser of that name.
+	// ErrUnknownParser reports that there is no parser of that name.
 	ErrUnknownParser = errors.New("unknown log parser")
 )
 
-// Lookup returns the parser of that name, as a record's log_parser spells it, or ErrUnknownParser.
+// Lookup returns the parser with the name in a record's log_parser, or ErrUnknownParser.
 func Lookup(name string) (Parser, error) {
 	p, ok := parsers[name]
 	if !ok {
@@ -62,10 +62,10 @@ func Lookup(name string) (Parser, error) {
 // Names returns the names of all parsers, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(parsers)) }
 
-// R2EGym is the name of the parser for the tasks of R2E-Gym, whose records name none.
+// R2EGym is the name of the parser for R2E-Gym's tasks, whose records do not name one.
 const R2EGym = "r2e_gym"
 
-// parsers holds the harness's names, grouped by the language of the projects that use them. Many names are one format.
+// parsers maps the harness's names to parsers, grouped by the language of the projects. Many names share a format.
 var parsers = map[string]Parser{
 	R2EGym: r2eGym,
 

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// djangoPasses are the words that end a line of a test that passed.
+// djangoPasses are the endings of lines of tests that passed.
 var djangoPasses = []string{" ... ok", " ... OK", " ...  OK"}
 
-// djangoSplit are results that other output tore apart: a test's name, something printed by the test, and on a line of
-// its own the verdict.
+// djangoSplit matches results that other output has split: a test's name, something that the test printed, and the
+// verdict on a line of its own.
 var djangoSplit = []passage{
 	{
 		"Testing against Django installed in ",
@@ -22,8 +22,8 @@ var djangoSplit = []passage{
 	},
 }
 
-// django reads the verbose output of Django's runner: "test_x (module.Class) ... ok", a docstring in the place of the
-// name where there is one, and "FAIL: test_x" in the report that follows.
+// django reads the verbose output of Django's runner: "test_x (module.Class) ... ok", or a docstring instead of the
+// name, and "FAIL: test_x" in the report that follows.
 func django(log string, _ Task) (*Results, error) {
 	var r Results
 	running, isRunning := "", false
@@ -57,7 +57,7 @@ func django(log string, _ Task) (*Results, error) {
 				r.set(name, bad.status)
 			}
 		}
-		// The verdict of a test that printed something comes on a later line.
+		// The verdict of a test that printed something is on a later line.
 		if isRunning && strings.HasPrefix(line, "ok") {
 			r.set(running, Passed)
 		}
@@ -66,8 +66,8 @@ func django(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// djangoPass records a test whose line ends with a pass, and returns the line. One migration prints in front of the
-// test's name without a line feed, and that part is cut off.
+// djangoPass records a test whose line ends with a pass, and returns the line. It cuts off what one migration
+// prints before the test's name without a line feed.
 func djangoPass(r *Results, line string) string {
 	for _, suffix := range djangoPasses {
 		if !strings.HasSuffix(line, suffix) {
@@ -83,14 +83,14 @@ func djangoPass(r *Results, line string) string {
 	return line
 }
 
-// sympyMarks are what SymPy's runner prints behind the name of a test.
+// sympyMarks are printed by SymPy's runner after the name of a test.
 var sympyMarks = []struct {
 	suffix string
 	status Status
 }{{" E", Errored}, {" F", Failed}, {" ok", Passed}}
 
-// sympy reads the runner's own format: failures as rules of underscores around "path/test_x.py:test_y", and
-// "test_y ok" for each test. The former come first, wherever they are.
+// sympy reads the format of SymPy's own runner: failures as rules of underscores around "path/test_x.py:test_y",
+// and "test_y ok" for each test. Failures come first in the results, wherever they are in the log.
 func sympy(log string, _ Task) (*Results, error) {
 	var r Results
 	for line := range lines(log) {

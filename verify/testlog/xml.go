@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// doctest reads the XML report of the C++ framework of that name: a subcase passes when all expressions below it do.
+// doctest reads the XML report of the C++ framework doctest. A subcase passes if all expressions in it do.
 func doctest(log string, _ Task) (*Results, error) {
 	var r Results
 	_, report, found := strings.Cut(log, "<doctest")
@@ -39,16 +39,16 @@ func doctest(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// document is the elements of an XML document in the order of their opening tags; the first is the root.
+// document is the elements of an XML document in the order of their opening tags, starting with the root.
 type document []element
 
 type element struct {
-	tag        string // "{uri}local" in a namespace
+	tag        string // "{uri}local" if in a namespace
 	attributes map[string]string
-	end        int // the index behind the last element inside this one
+	end        int // the index after the last element inside this one
 }
 
-// attribute returns a value, or "None" for none.
+// attribute returns an attribute's value, or "None" if it is missing.
 func (e element) attribute(name string) string {
 	if v, ok := e.attributes[name]; ok {
 		return v
@@ -56,7 +56,7 @@ func (e element) attribute(name string) string {
 	return "None"
 }
 
-// below yields the elements of that tag inside another, at any depth.
+// below yields the elements with a tag inside another element, at any depth.
 func (d document) below(i int, tag string) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for j := i + 1; j < d[i].end; j++ {
@@ -67,9 +67,9 @@ func (d document) below(i int, tag string) iter.Seq[int] {
 	}
 }
 
-// readXML reads a document without a prologue. It refuses what is not well-formed or uses namespaces that were not
-// declared (XML 1.0, Namespaces in XML 1.0). encoding/xml is too lenient for that: repeated attributes, attributes
-// without space between them, a second root and more pass it.
+// readXML parses a document without a prologue. It rejects what is not well-formed or uses undeclared namespaces
+// (XML 1.0, Namespaces in XML 1.0). encoding/xml is too lenient for this: it accepts repeated attributes,
+// attributes without space between them, a second root, and more.
 func readXML(text string) (document, error) {
 	p := xmlReader{text: text}
 	for p.at < len(text) {
@@ -89,8 +89,8 @@ const (
 	xmlSpace       = " \t\r\n"
 )
 
-// xmlTag has the parts of an opening tag: its name, its attributes, and a slash where the element is empty. expand
-// checks that the names are valid.
+// xmlTag matches an opening tag: its name, its attributes, and a slash if the element is empty. expand checks the
+// names.
 var (
 	xmlTag = expression(`^<([^ \t\r\n=/><"'&]+)` +
 		`((?:[ \t\r\n]+[^ \t\r\n=/><"'&]+[ \t\r\n]*=[ \t\r\n]*(?:"[^<"]*"|'[^<']*'))*)[ \t\r\n]*(/?)>`)
@@ -111,10 +111,10 @@ type xmlReader struct {
 type openElement struct {
 	index int
 	name  string
-	scope map[string]string // from prefix to namespace
+	scope map[string]string // namespace by prefix
 }
 
-// next reads one piece of markup or of text.
+// next reads one piece of markup or text.
 func (p *xmlReader) next() error {
 	rest := p.text[p.at:]
 	switch {
@@ -166,7 +166,7 @@ func (p *xmlReader) next() error {
 	return err
 }
 
-// section reads what is between two delimiters, the first of which comes next.
+// section reads what is between two delimiters, of which the first comes next.
 func (p *xmlReader) section(opening, closing string) (string, error) {
 	body, _, ok := strings.Cut(p.text[p.at+len(opening):], closing)
 	if !ok {
@@ -234,7 +234,7 @@ func (p *xmlReader) openingTag() error {
 	return nil
 }
 
-// declare returns the scope with the namespace that an attribute declares, of the name xmlns or xmlns:prefix.
+// declare returns the scope extended by the namespace that an attribute named xmlns or xmlns:prefix declares.
 func declare(scope map[string]string, name, uri string) (map[string]string, error) {
 	prefix, prefixed := strings.CutPrefix(name, "xmlns:")
 	if !prefixed {
@@ -250,7 +250,7 @@ func declare(scope map[string]string, name, uri string) (map[string]string, erro
 	return scope, nil
 }
 
-// expand puts the namespace in front of a name. A name without a prefix has the default one, if it is an element's.
+// expand adds the namespace to a name. The name of an element without a prefix is in the default namespace.
 func expand(name string, scope map[string]string, isElement bool) (string, error) {
 	prefix, local, prefixed := strings.Cut(name, ":")
 	if !prefixed {
@@ -268,7 +268,7 @@ func expand(name string, scope map[string]string, isElement bool) (string, error
 	return "{" + uri + "}" + local, nil
 }
 
-// xmlName reports whether s is a valid name without a colon, by encoding/xml's tables of letters.
+// xmlName reports whether s is a valid name without a colon, according to encoding/xml.
 func xmlName(s string) bool {
 	if s == "" || strings.ContainsAny(s, xmlSpace+"!?:=/><\"'&[]") {
 		return false
@@ -279,7 +279,7 @@ func xmlName(s string) bool {
 
 var xmlEntities = map[string]string{"lt": "<", "gt": ">", "amp": "&", "quot": `"`, "apos": "'"}
 
-// xmlUnescape replaces references.
+// xmlUnescape replaces character and entity references.
 func xmlUnescape(s string) (string, error) {
 	if err := xmlCharacters(s); err != nil {
 		return "", err
@@ -320,7 +320,7 @@ func xmlCharacter(number string) (string, bool) {
 	return string(rune(n)), true
 }
 
-// xmlCharacters refuses what no document may hold.
+// xmlCharacters returns an error for characters that are not allowed in XML.
 func xmlCharacters(s string) error {
 	for _, r := range s {
 		if r < 0x20 && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF {
