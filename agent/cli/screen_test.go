@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -93,4 +95,43 @@ func TestRunDir(t *testing.T) {
 			t.Errorf("run ids %s and %s", a, b)
 		}
 	})
+}
+
+func TestLogIsForPeople(t *testing.T) {
+	var b bytes.Buffer
+	log := NewLog(&b).With("host", "gpu\x1b[2J")
+	log.Info("nobody wants to know")
+	log.Warn("trying again", "status", 0, "error", errors.New("refused\nreally"), "attempt", 2, "wait",
+		126133285*time.Nanosecond)
+	log.WithGroup("x").Error("given up", slog.Any("nothing", nil), slog.String("empty", ""))
+	want := "deepswe: warning: trying again (host gpu·[2J, error refused·really, attempt 2, wait 130ms)\n" +
+		"deepswe: error: given up (host gpu·[2J)\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", &b, want)
+	}
+}
+
+func TestVisible(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"+plain\ttext\r\nμ 日本 é\n":        "+plain\ttext\r\nμ 日本 é\n",
+		"\x1b]0;TITLE\a\x1b[2J":           "^[]0;TITLE^G^[[2J",
+		"a\rb\x00\x7f\b":                  "a^Mb^@^?^H",
+		"\u009b31m\x9b31m":                "<U+009B>31m<9B>31m",
+		"\u202egnp.exe\u2066\u200b\ufeff": "<U+202E>gnp.exe<U+2066><U+200B><U+FEFF>",
+	} {
+		if got := string(Visible([]byte(said))); got != want {
+			t.Errorf("%q is shown as %q, want %q", said, got, want)
+		}
+	}
+}
+
+// What is no terminal gets the bytes.
+func TestWriteText(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	const patch = "+\x1b[2J\xff\n"
+	if err := WriteText(&out, []byte(patch)); err != nil || out.String() != patch {
+		t.Errorf("%q, %v", out.String(), err)
+	}
 }

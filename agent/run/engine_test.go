@@ -48,14 +48,6 @@ func (m *memory) Record(o Outcome) error {
 	return m.err
 }
 
-func TestPlanIsGroupByGroup(t *testing.T) {
-	got := Plan([]string{"a", "b"}, 2)
-	want := []Job{{"a", "a", 0}, {"a", "a", 1}, {"b", "b", 0}, {"b", "b", 1}}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v", got)
-	}
-}
-
 func TestOutcomesInThePlansOrder(t *testing.T) {
 	plan := Plan([]string{"a", "b", "c"}, 4)
 	runner := RunnerFunc(func(_ context.Context, a Job) (Result, error) {
@@ -388,26 +380,20 @@ func TestEventsComeInOrder(t *testing.T) {
 	}
 }
 
-func TestSeeds(t *testing.T) {
-	seen := map[int64]bool{}
-	n := 0
-	for run := range uint64(3) {
-		for _, a := range append(Plan([]string{"a", "ab"}, 3), Job{"b", "a", 0}, Job{"a", "b", 0}, Job{"", "aab", 0}) {
-			for call := -1; call < 4; call++ {
-				s := a.Seed(run, call)
-				if s < 0 || s != a.Seed(run, call) {
-					t.Fatalf("%v: seed %d", a, s)
-				}
-				seen[s] = true
-				n++
+// The same stream can be ranged over again: it is another run.
+func TestStreamTwice(t *testing.T) {
+	runner := RunnerFunc(func(context.Context, Job) (Result, error) { return solved(), nil })
+	stream := (&Engine{Runner: runner, Journal: &memory{}}).Stream(t.Context(), slices.Values(Plan([]string{"a"}, 5)))
+	for round := range 2 {
+		n := 0
+		for o, err := range stream {
+			if err != nil || o.Replayed != (round == 1) {
+				t.Errorf("round %d: %+v, %v", round, o, err)
 			}
+			n++
 		}
-	}
-	if len(seen) != n {
-		t.Errorf("%d different seeds for %d calls", len(seen), n)
-	}
-	// Runs are compared by seed and resumed by it: what a seed gives must not change.
-	if got := (Job{"lake-00001", "000001.0", 2}).Seed(1, 0); got != 959278576908790069 {
-		t.Errorf("seed %d", got)
+		if n != 5 {
+			t.Errorf("round %d: %d outcomes", round, n)
+		}
 	}
 }

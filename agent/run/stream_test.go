@@ -386,21 +386,3 @@ func TestStreamInterrupted(t *testing.T) {
 		}
 	})
 }
-
-// The same stream can be ranged over again: it is another run.
-func TestStreamTwice(t *testing.T) {
-	runner := RunnerFunc(func(context.Context, Job) (Result, error) { return solved(), nil })
-	stream := (&Engine{Runner: runner, Journal: &memory{}}).Stream(t.Context(), slices.Values(Plan([]string{"a"}, 5)))
-	for round := range 2 {
-		n := 0
-		for o, err := range stream {
-			if err != nil || o.Replayed != (round == 1) {
-				t.Errorf("round %d: %+v, %v", round, o, err)
-			}
-			n++
-		}
-		if n != 5 {
-			t.Errorf("round %d: %d outcomes", round, n)
-		}
-	}
-}

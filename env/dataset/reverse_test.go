@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,6 +52,32 @@ func FuzzReversePatch(f *testing.F) {
 			t.Fatalf("the reverse of %q is %q, which cannot be reversed: %v", patch, once, err)
 		} else if again, _ := reversePatch(twice); again != once {
 			t.Fatalf("%q reversed is %q, then %q, then %q", patch, once, twice, again)
+		}
+	})
+}
+
+// Whatever a line holds, it is a task or an error that names the line.
+func FuzzRecord(f *testing.F) {
+	files, err := filepath.Glob("testdata/records/*.jsonl")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := parse("tasks.jsonl", 7, line, taskFields)
+		if err == nil {
+			if _, err = r.task(); err == nil {
+				return
+			}
+		}
+		if re, ok := errors.AsType[*RecordError](err); !ok || re.Line != 7 {
+			t.Fatalf("error is %v", err)
 		}
 	})
 }

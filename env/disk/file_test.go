@@ -1,10 +1,14 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -39,5 +43,110 @@ func TestAFailedWriteChangesNothing(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("%d files are left, want 1", len(entries))
+	}
+}
+
+func TestJSONIsNotEscaped(t *testing.T) {
+	v := map[string]string{"a": "<b> & c"}
+	const want = `{"a":"<b> & c"}`
+	if got, err := MarshalJSON(v); err != nil || string(got) != want {
+		t.Errorf("MarshalJSON = %s, %v; want %s", got, err, want)
+	}
+	var b bytes.Buffer
+	if err := EncodeJSON(&b, v); err != nil || b.String() != want+"\n" {
+		t.Errorf("EncodeJSON wrote %q, %v; want %q", b.String(), err, want+"\n")
+	}
+	path := filepath.Join(t.TempDir(), "a.json")
+	if err := WriteJSON(path, v); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != "{\n  \"a\": \"<b> & c\"\n}\n" {
+		t.Errorf("WriteJSON wrote %q, %v", got, err)
+	}
+	var back map[string]string
+	if err := ReadJSON(path, &back); err != nil || back["a"] != v["a"] {
+		t.Errorf("ReadJSON = %v, %v", back, err)
+	}
+	if err := ReadJSON(path, &[]int{}); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("ReadJSON of another type: %v, want an error that names the file", err)
+	}
+	if err := ReadJSON(path+"-none", &back); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("ReadJSON of no file: %v", err)
+	}
+	if _, err := MarshalJSON(make(chan int)); err == nil {
+		t.Error("a channel was encoded")
+	}
+}
+
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "LOCK")
+	first, err := TryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryLock(path); !errors.Is(err, ErrLocked) ||
+		!strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) {
+		t.Errorf("locked twice: %v", err)
+	}
+	if h, alive, err := ReadHolder(path); err != nil || alive == Dead || h.PID != os.Getpid() {
+		t.Errorf("held by %v, %v, %v", h, alive, err)
+	}
+	taken := make(chan error)
+	go func() {
+		second, err := WaitLock(path)
+		if err == nil {
+			err = second.Close()
+		}
+		taken <- err
+	}()
+	select {
+	case err := <-taken:
+		t.Fatalf("the lock was taken while it was held: %v", err)
+	default:
+	}
+	mustClose(t, first)
+	if err := <-taken; err != nil {
+		t.Error(err)
+	}
+	if h, _, err := ReadHolder(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("held by %v, %v, after it was given up", h, err)
+	}
+	third, err := TryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, third)
+}
+
+func TestSpaceCheck(t *testing.T) {
+	t.Parallel()
+	const gib = 1 << 30
+	for _, c := range []struct {
+		name  string
+		space Space
+		fails string
+	}{
+		{"plenty", Space{Free: 50 * gib, Total: 100 * gib, FreeFiles: 1 << 20, Files: 1 << 24}, ""},
+		{"little on a large disk", Space{Free: gib, Total: 100 * gib}, "1.0 GiB left, and sandboxes need 2.0 GiB"},
+		{"the same on a small one", Space{Free: gib, Total: 10 * gib}, ""},
+		{"nothing on a small one", Space{Free: 1 << 20, Total: gib}, "1 MiB left, and sandboxes need 51 MiB"},
+		{"no inodes", Space{Free: 50 * gib, Total: 100 * gib, FreeFiles: 100, Files: 1 << 24}, "room for 100 more files"},
+		{"inodes that are not counted", Space{Free: 50 * gib, Total: 100 * gib}, ""},
+		{"unknown", Space{}, ""},
+	} {
+		err := c.space.Check("/scratch")
+		switch {
+		case c.fails == "" && err == nil:
+		case c.fails == "" || err == nil || !errors.Is(err, ErrNearlyFull) || !strings.Contains(err.Error(), c.fails) ||
+			!strings.Contains(err.Error(), "/scratch"):
+			t.Errorf("%s: %v, want %q", c.name, err, c.fails)
+		}
+	}
+}
+
+func TestSpaceOf(t *testing.T) {
+	t.Parallel()
+	if s, err := SpaceOf(t.TempDir()); err != nil || s.Free > s.Total || s.FreeFiles > s.Files {
+		t.Errorf("%+v, %v", s, err)
 	}
 }

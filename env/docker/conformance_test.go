@@ -1,6 +1,8 @@
 package docker
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"deepswe/env"
@@ -27,5 +29,28 @@ func TestConformance(t *testing.T) {
 				return p
 			}, sandboxtest.Options{Spec: spec})
 		})
+	}
+}
+
+// TestOwnPath: a copy of a user's repository is at its own path, unless the image has something there.
+func TestOwnPath(t *testing.T) {
+	p := provider(t, Options{})
+	needImage(t, p, bookworm)
+	source := filepath.Join(t.TempDir(), "a b")
+	if err := os.MkdirAll(source, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for from, want := range map[string]string{source: source, "/usr/src/app": "/testbed", "/home": "/testbed", "": "/testbed"} {
+		sb, err := p.Start(t.Context(), env.Spec{Image: bookworm, CopyIn: source, Source: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sb.Run(t.Context(), env.Command{Line: "pwd && touch x"})
+		if err != nil || string(r.Stdout.Head) != want+"\n" || r.ExitCode != 0 || sb.Dir() != want {
+			t.Errorf("%q: %+v, %v, want %s", from, r, err, want)
+		}
+		if err := sb.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 }

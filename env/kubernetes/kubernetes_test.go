@@ -4,12 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 
 	"deepswe/env"
+	"deepswe/env/sandboxtest"
 	"deepswe/env/testkit"
 )
 
@@ -97,4 +99,24 @@ func must(t testing.TB, s env.Sandbox, line string) string {
 		t.Fatalf("Run(%s): exit code %d\n%s%s", line, r.ExitCode, r.Stdout.Head, r.Stderr.Head)
 	}
 	return string(r.Stdout.Head)
+}
+
+// TestConformance runs the suite that every provider passes, over an image with everything and one with next to
+// nothing, with commands as root without powers and as a user of their own.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	repository := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(repository, "README"), "a repository\n")
+	for name, spec := range map[string]env.Spec{
+		"bookworm":           {Image: bookworm},
+		"busybox":            {Image: busybox},
+		"bookworm copied in": {Image: bookworm, CopyIn: repository},
+		"busybox copied in":  {Image: busybox, CopyIn: repository},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sandboxtest.Run(t, func(t *testing.T) env.Provider { return provider(t, Options{}) },
+				sandboxtest.Options{Spec: spec})
+		})
+	}
 }

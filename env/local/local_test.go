@@ -5,6 +5,7 @@ package local_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -14,7 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"deepswe/env"
+	"deepswe/env/guest"
+	"deepswe/env/guest/inside"
 	"deepswe/env/local"
 	"deepswe/env/sandboxtest"
 	"deepswe/env/testkit"
@@ -182,4 +187,16 @@ func TestBwrapTools(t *testing.T) {
 			t.Errorf("%s: exit code %d, %v: %s%s", tool, r.ExitCode, err, r.Stdout.Head, r.Stderr.Head)
 		}
 	}
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
+		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	if f := strings.Split(os.Getenv(victimEnv), ":"); len(f) == 4 {
+		fmt.Fprintln(os.Stderr, victim{kind: f[0], scratch: f[1], source: f[2], mark: f[3]}.run())
+		os.Exit(1)
+	}
+	testkit.Parallel(8)
+	goleak.VerifyTestMain(m)
 }

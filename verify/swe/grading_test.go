@@ -1,6 +1,7 @@
 package swe
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -54,6 +55,16 @@ func TestFlaky(t *testing.T) {
 		}
 		if diff := cmp.Diff(tc.want, g.flaky().Tasks); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+func TestKs(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int][]int{0: nil, 1: {1}, 2: {1, 2}, 3: {1, 2, 3}, 4: {1, 2, 4}, 6: {1, 2, 4, 6},
+		16: {1, 2, 4, 8, 16}} {
+		if got := ks(n); !slices.Equal(got, want) {
+			t.Errorf("ks(%d) = %v, want %v", n, got, want)
 		}
 	}
 }

@@ -1,14 +1,17 @@
 package testlog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"deepswe/env/testkit"
@@ -82,4 +85,154 @@ func TestLookupUnknown(t *testing.T) {
 	if _, err := Lookup("parse_log_cobol"); !errors.Is(err, ErrUnknownParser) {
 		t.Errorf("error is %v, want ErrUnknownParser", err)
 	}
+}
+
+// What Python's json.loads says, which is not what encoding/json says.
+func TestReadJSON(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text string
+		want any
+	}{
+		{`{"a": [1, -2.5e+3, NaN, Infinity, -Infinity, true, null]}`,
+			map[string]any{"a": []any{1.0, -2500.0, math.NaN(), math.Inf(1), math.Inf(-1), true, nil}}},
+		{` [ ] `, []any{}},
+		{`{"a": 1, "a": 2}`, map[string]any{"a": 2.0}},
+		{`"\u00e9\/\n\ud83d\ude00"`, "é/\n😀"},
+		{`"\ud83dx"`, "\xed\xa0\xbdx"},
+		{`"\ude00\ud83d\ude00"`, "\xed\xb8\x80😀"},
+		{`1e999`, math.Inf(1)},
+		{strings.Repeat("1", 4300) + ".0", math.Inf(1)},
+		{strings.Repeat("[", 900) + strings.Repeat("]", 900), nil},
+	} {
+		got, err := readJSON(c.text)
+		if err != nil {
+			t.Errorf("readJSON(%.40s): %v", c.text, err)
+		} else if diff := cmp.Diff(c.want, got, cmpopts.EquateNaNs()); c.want != nil && diff != "" {
+			t.Errorf("readJSON(%.40s) (-want +got):\n%s", c.text, diff)
+		}
+	}
+	for _, text := range []string{
+		``, `{`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{a:1}`, `[1,]`, `[1 2]`, `01`, `1.`, `.5`, `-`, `+1`, `--Infinity`, `"a`,
+		`"\x"`, `"\u12"`,
+		`"\u12g4"`, "\"a\nb\"", `"a\`, `[1]]`, `tru`, `nan`, "\u00a0[]",
+		strings.Repeat("1", 4301), strings.Repeat("[", 1100) + strings.Repeat("]", 1100),
+	} {
+		if got, err := readJSON(text); err == nil {
+			t.Errorf("readJSON(%.40q) = %v, want an error", text, got)
+		}
+	}
+}
+
+func TestReadXMLRefuses(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`<a>`, `<a></b>`, `<a/><b/>`, `<a/>x`, `<a b="1" b="2"/>`, `<a b="1"c="2"/>`, `<a b=1/>`, `<a b="<"/>`, `<a b/>`,
+		`<a / >`,
+		`<a>&nbsp;</a>`, `<a>&#0;</a>`, `<a>&#xD800;</a>`, `<a>&#x110000;</a>`, `<a>&</a>`, `<a>]]></a>`,
+		`<a><!-- -- --></a>`,
+		`<a><!-- --->`, `<a><?xml?></a>`, `<a><??></a>`, `<a><!DOCTYPE b></a>`, "<a>\x01</a>", "<a>\uffff</a>", `<1/>`,
+		`<a:b/>`,
+		`<a b:c="1"/>`, `<a xmlns:b=""/>`, `<a xmlns:xmlns="u"/>`, `<a xmlns:b="u" xmlns:c="u" b:x="1" c:x="2"/>`,
+		`<a:b:c xmlns:a="u"/>`,
+		`<é¡/>`, `<a></ a>`, `</a>`, `<![CDATA[]]>`, ``,
+	} {
+		if doc, err := readXML(text); err == nil {
+			t.Errorf("readXML(%q) = %v, want an error", text, doc)
+		}
+	}
+}
+
+func TestReadXML(t *testing.T) {
+	t.Parallel()
+	doc, err := readXML("<a n='1&#10;&lt;\n\"' ><!-- c --><?p x?><b xmlns='u'><c/></b><![CDATA[<]]>&gt;<c xmlns:p=\"v\" p:n='2'/></a >\n<!-- end -->")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tags []string
+	for _, e := range doc {
+		tags = append(tags, e.tag)
+	}
+	if want := "[a {u}b {u}c c]"; fmt.Sprint(tags) != want {
+		t.Errorf("elements are %v, want %s", tags, want)
+	}
+	if got := doc[0].attribute("n"); got != "1\n< \"" {
+		t.Errorf("n is %q", got)
+	}
+	n := 0
+	for range doc.below(0, "c") {
+		n++
+	}
+	if n != 1 || doc[3].attribute("n") != "None" || doc[3].attribute("{v}n") != "2" {
+		t.Errorf("%d elements c without a namespace, with attributes %v", n, doc[3].attributes)
+	}
+}
+
+// pytestLog makes a log of about the size in which every share-th line names a test and the others are what tests
+// print.
+func pytestLog(size, share int) []byte {
+	var b bytes.Buffer
+	for i := 0; b.Len() < size; i++ {
+		if i%share == 0 {
+			fmt.Fprintf(&b, "PASSED shelf/tests/test_mod%d.py::TestShelf::test_case_%d[wide-%d]\n", i/400, i, i%7)
+		} else {
+			fmt.Fprintf(&b, "    %d books were moved from one shelf to another in %d ms\n", i, i%90)
+		}
+	}
+	return b.Bytes()
+}
+
+// The size is that of the number in the design: a pytest log of 9 MB.
+func BenchmarkPytest(b *testing.B) {
+	for _, share := range []int{1, 4, 50} {
+		log := pytestLog(9<<20, share)
+		for _, name := range []string{"parse_log_pytest", "parse_log_pytest_options", "parse_log_pytest_v2"} {
+			b.Run(fmt.Sprintf("%s/1in%d", name, share), func(b *testing.B) {
+				parse, err := Lookup(name)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.SetBytes(int64(len(log)))
+				for b.Loop() {
+					if _, err := parse(Decode(log), Task{}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Whatever the bytes, a parser answers or says ErrMalformed or ErrUnsuitable.
+func FuzzParsers(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(txtar.Parse(data).Files[0].Data, "1.27")
+	}
+	f.Fuzz(func(t *testing.T, log []byte, version string) {
+		text := Decode(log)
+		for _, name := range Names() {
+			r, err := parsers[name](text, Task{ID: "x__x-2006", Version: version})
+			if err != nil {
+				if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnsuitable) {
+					t.Fatalf("%s: %v", name, err)
+				}
+				continue
+			}
+			seen := map[string]bool{}
+			for test := range r.All() {
+				if seen[test] {
+					t.Fatalf("%s names %q twice", name, test)
+				}
+				seen[test] = true
+			}
+		}
+	})
 }
