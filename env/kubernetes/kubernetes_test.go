@@ -27,7 +27,11 @@ func TestMain(m *testing.M) {
 	if scenario := os.Getenv("DEEPSWE_TEST_CHILD"); scenario != "" {
 		os.Exit(child(scenario))
 	}
-	testkit.Main(m)
+	// client-go watches the files of a client certificate for as long as the process lives.
+	testkit.Main(m, "k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop",
+		"k8s.io/client-go/transport.(*dynamicClientCert).run", "k8s.io/client-go/transport.(*dynamicClientCert).runWorker",
+		"k8s.io/apimachinery/pkg/util/wait.PollImmediateUntil",
+		"k8s.io/apimachinery/pkg/util/wait.PollImmediateUntilWithContext.poller.func1.1")
 }
 
 // onCluster completes options for the real cluster, whose kubeconfig DEEPSWE_TEST_KUBECONFIG names. The test skips

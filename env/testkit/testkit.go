@@ -76,14 +76,18 @@ func Images(t testing.TB, images ...string) {
 }
 
 // Main runs the tests of a package that uses Scratch or Guest. It checks for leaked goroutines and removes the
-// scratch directory at the end.
-func Main(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+// scratch directory at the end. Goroutines with one of the functions in known on their stack are no leaks.
+func Main(m *testing.M, known ...string) {
+	options := []goleak.Option{goleak.Cleanup(func(code int) {
 		if dir, err := scratch(); err == nil {
 			os.RemoveAll(dir)
 		}
 		os.Exit(code)
-	}))
+	})}
+	for _, function := range known {
+		options = append(options, goleak.IgnoreAnyFunction(function))
+	}
+	goleak.VerifyTestMain(m, options...)
 }
 
 // Parallel runs up to n tests at once, unless -parallel is given, in packages whose tests mostly wait. Call it in
