@@ -172,7 +172,7 @@ func TestGrading(t *testing.T) {
 	for _, tc := range []struct {
 		predictions string
 		want        map[verify.Status]int
-		starts      int32
+		starts      int
 	}{
 		{Gold, map[verify.Status]int{verify.Resolved: 2}, 4},
 		{Empty, map[verify.Status]int{verify.Unresolved: 2}, 2},
@@ -190,7 +190,7 @@ func TestGrading(t *testing.T) {
 				g.Candidates, g.IDs = append(g.Candidates, c), append(g.IDs, id)
 			}
 		}
-		before := p.starts.Load()
+		before := p.Starts()
 		for _, j := range g.Plan() {
 			if _, known := g.Known(j); known {
 				continue
@@ -203,7 +203,7 @@ func TestGrading(t *testing.T) {
 		if diff := cmp.Diff(tc.want, s.Statuses); diff != "" || err != nil || s.Missing != 0 {
 			t.Errorf("%s: %v (-want +got):\n%s", tc.predictions, err, diff)
 		}
-		if n := p.starts.Load() - before; n != tc.starts {
+		if n := p.Starts() - before; n != tc.starts {
 			t.Errorf("%s: %d sandboxes, want %d", tc.predictions, n, tc.starts)
 		}
 	}

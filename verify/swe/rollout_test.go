@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,41 +15,11 @@ import (
 	"deepswe/agent/llm"
 	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/env/guest"
-	"deepswe/env/guest/inside"
-	"deepswe/env/local"
+	"deepswe/env/testkit/images"
 	"deepswe/verify"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
-		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
-}
-
-// images is a provider with one image: a directory of the host. It counts the sandboxes that are started.
-type images struct {
-	env.Provider
-	dir    string
-	starts atomic.Int32
-}
-
-func (p *images) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	p.starts.Add(1)
-	s.Image, s.CopyIn = "", p.dir
-	sb, err := p.Provider.Start(ctx, s)
-	return original{sb, p.dir}, err
-}
-
-type original struct {
-	env.Sandbox
-	dir string
-}
-
-func (o original) Original(_ context.Context, path string) ([]byte, error) {
-	return os.ReadFile(filepath.Join(o.dir, path))
-}
+func TestMain(m *testing.M) { images.Main(m.Run) }
 
 // guessing is a model that writes a number into a file and submits. It counts the requests and keeps their seeds.
 type guessing struct {
@@ -97,22 +66,9 @@ func numberTask(id string) env.Task {
 }
 
 // setUp returns a runner of tasks over sandboxes of the host.
-func setUp(t *testing.T, m agent.Model, tasks ...env.Task) (*Runner, *images) {
+func setUp(t *testing.T, m agent.Model, tasks ...env.Task) (*Runner, *images.Provider) {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "number"), []byte("0\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	host, err := local.NewHost(local.Options{})
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		if err := host.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	p := &images{Provider: host, dir: dir}
+	p := images.New(t, map[string]string{"number": "0\n"})
 	format, _ := agent.FormatNamed("xml")
 	base := t.TempDir()
 	r := &Runner{
@@ -165,7 +121,7 @@ func TestRunner(t *testing.T) {
 				(d.Patch == "") != (tc.status == verify.NoPatch) || events == 0 {
 				t.Errorf("result %+v, detail %+v, %d events", first, d, events)
 			}
-			starts, asked := p.starts.Load(), m.asked
+			starts, asked := p.Starts(), m.asked
 			again, err := r.Run(t.Context(), job("n", 0))
 			if err != nil {
 				t.Fatal(err)
@@ -173,8 +129,8 @@ func TestRunner(t *testing.T) {
 			if diff := cmp.Diff(first, again); tc.status != verify.NoPatch && diff != "" {
 				t.Errorf("the second time (-first +second):\n%s", diff)
 			}
-			if p.starts.Load() != starts || m.asked != asked {
-				t.Errorf("%d more sandboxes and %d more requests", p.starts.Load()-starts, m.asked-asked)
+			if p.Starts() != starts || m.asked != asked {
+				t.Errorf("%d more sandboxes and %d more requests", p.Starts()-starts, m.asked-asked)
 			}
 		})
 	}

@@ -1,9 +1,6 @@
 package suite
 
 import (
-	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,48 +8,16 @@ import (
 	"pgregory.net/rapid"
 
 	"deepswe/env"
-	"deepswe/env/guest"
-	"deepswe/env/guest/inside"
-	"deepswe/env/local"
-	"deepswe/env/testkit"
+	"deepswe/env/testkit/images"
 	"deepswe/verify"
 )
 
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
-		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
-}
-
-// images is a provider with one image: a directory of the host.
-type images struct {
-	env.Provider
-	dir string
-}
-
-func (p images) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	s.Image, s.CopyIn = "", p.dir
-	return p.Provider.Start(ctx, s)
-}
+func TestMain(m *testing.M) { images.Main(m.Run) }
 
 // repository is a base with files, and a runner over it.
 func repository(t *testing.T, files map[string]string) *Runner {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		testkit.WriteFile(t, filepath.Join(dir, name), text)
-	}
-	host, err := local.NewHost(local.Options{})
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		if err := host.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &Runner{Evaluator: &verify.Evaluator{Provider: images{host, dir}}}
+	return &Runner{Evaluator: &verify.Evaluator{Provider: images.New(t, files)}}
 }
 
 var task = env.Task{ID: "number", Source: "deepswe", Statement: "The number must be 7.", Image: "number"}
