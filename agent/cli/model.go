@@ -73,11 +73,15 @@ type ModelFlags struct {
 	Format, Pack  string
 	Compact       string
 
-	MaxSteps    int
-	Context     int
-	Timeout     time.Duration
-	Command     time.Duration
-	Temperature float64
+	MaxSteps int
+	Context  int
+	// Contexts are all lengths that --context names, in ascending order; Context is the last of them. There is more than
+	// one only where SeveralContexts was set before [ModelFlags.Add].
+	Contexts        []int
+	SeveralContexts bool
+	Timeout         time.Duration
+	Command         time.Duration
+	Temperature     float64
 
 	// Given reports whether a flag was given. [ModelFlags.Add] sets it.
 	Given func(flag string) bool
@@ -95,7 +99,12 @@ func (o *ModelFlags) Add(cmd *cobra.Command) {
 	f.StringVar(&o.Compact, "compact", autoCompact,
 		"make room in a full context with the `STRATEGY`: none, elide, summary, or auto (none for xml)")
 	f.IntVar(&o.MaxSteps, "max-steps", 100, "stop after `N` replies of the model")
-	f.IntVar(&o.Context, "context", 65536, "stop at `N` tokens of conversation, or what the endpoint has if less")
+	o.Context = 65536
+	help := "stop at `N` tokens of conversation (as 65536 or 64k), or what the endpoint has if less"
+	if o.SeveralContexts {
+		help += "; 16k,32k,64k measures each"
+	}
+	f.Var(contextValue{o}, "context", help)
 	f.DurationVar(&o.Timeout, "timeout", 2*time.Hour, "longest `TIME` for a rollout")
 	AddCommandTimeout(cmd, &o.Command)
 	f.Float64Var(&o.Temperature, "temperature", 0, "sampling temperature `T` (default: the endpoint's own)")
@@ -114,8 +123,6 @@ func (o *ModelFlags) Check() error {
 	switch {
 	case o.MaxSteps < 1:
 		return Usagef("--max-steps must be at least 1")
-	case o.Context < 0:
-		return Usagef("--context must not be negative")
 	case o.Timeout <= 0 || o.Command <= 0:
 		return Usagef("--timeout and --command-timeout must be positive")
 	case o.Temperature < 0 || o.Temperature > 2:

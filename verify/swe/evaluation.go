@@ -17,11 +17,14 @@ import (
 	"deepswe/verify"
 )
 
-// Evaluation measures an agent by K rollouts for each task of a dataset, in a run directory.
+// Evaluation measures an agent by K rollouts for each task of a dataset, in a run directory, and by K more at each of
+// several smaller context lengths.
 type Evaluation struct {
 	// IDs are the tasks in order; Runner contains the tasks themselves.
 	IDs []string
 	K   int
+	// Contexts are the smaller context lengths, in tokens; that of Runner's attempts is the run's own.
+	Contexts []int
 	// Runner plays the rollouts. Evaluator checks the soundness of the tasks, even if Runner grades nothing.
 	Runner    *Runner
 	Evaluator *verify.Evaluator

@@ -1,6 +1,8 @@
 package swe
 
 import (
+	"slices"
+
 	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/run"
@@ -29,6 +31,9 @@ type EvaluationReport struct {
 	// Solved counts attempts by the stricter reading, Resolved by the official harness's rules.
 	Solved   int `json:"solved"`
 	Resolved int `json:"resolved"`
+
+	// Contexts compares context lengths, where there are several. Everything else is about the largest of them.
+	Contexts []ContextResult `json:"contexts,omitempty"`
 
 	PassAtK        []Estimate               `json:"pass_at_k"`
 	HarnessPassAtK []Estimate               `json:"harness_pass_at_k"`
@@ -114,12 +119,14 @@ type Seconds struct {
 // Report writes report.json and the predictions for the outcomes of Run, and returns the report. complete is false
 // for a run that was stopped; s is nil if soundness was not checked.
 func (e *Evaluation) Report(outcomes []run.Outcome, complete bool, s *Soundness) (EvaluationReport, error) {
-	r := newReport(outcomes, e.K, e.Runner.Evaluator != nil)
+	own := slices.DeleteFunc(slices.Clone(outcomes), func(o run.Outcome) bool { return o.Group != o.Task })
+	r := newReport(own, e.K, e.Runner.Evaluator != nil)
 	r.Complete, r.Model, r.Soundness = complete, e.Runner.Attempt.ModelName, s
+	r.Contexts = ByContext(outcomes, e.Runner.Attempt.Limits.Context)
 	if err := disk.WriteJSON(e.Dir.Path(ReportFile), r); err != nil {
 		return r, err
 	}
-	return r, e.writePredictions(outcomes)
+	return r, e.writePredictions(own)
 }
 
 func newReport(outcomes []run.Outcome, attempts int, graded bool) EvaluationReport {

@@ -170,6 +170,9 @@ func (r *Runner) attempt(j run.Job) attempt.Attempt {
 	if r.OnEvent != nil {
 		a.OnEvent = func(e agent.Event) { r.OnEvent(j, e) }
 	}
+	if context := ContextOf(j); context > 0 {
+		a.Limits.Context = context
+	}
 	a.Model = r.Gates.Model.Guard(a.Model)
 	return a
 }

@@ -49,6 +49,9 @@ never, sometimes and always.
 With --verifier, one attempt at each task is then chosen, as rank does it: see
 rank --help. --temperature is then 1 unless it is given.
 
+--context 16k,32k,64k makes the attempts once at each length, and the report has
+the score against the context length. Everything else is about the largest.
+
 A run that was stopped or killed is resumed with --resume --out DIR: finished
 rollouts are not repeated, and unfinished ones continue where they were.
 
@@ -72,6 +75,7 @@ func newEval(d Deps) *cobra.Command {
 		Example: `  deepswe eval --tasks verified.parquet --workers 16 --out runs/verified
   deepswe eval --tasks verified.parquet --slice :50 --shuffle 1 -k 4
   deepswe eval --tasks verified.parquet -k 16 --verifier hybrid
+  deepswe eval --tasks verified.parquet --context 16k,32k,64k,128k
   deepswe eval --resume --out runs/verified
   deepswe eval --tasks tasks.jsonl --census -k 0`,
 		Args: cli.NoArgs("--tasks"),
@@ -83,6 +87,7 @@ func newEval(d Deps) *cobra.Command {
 	o.tasks.Add(cmd)
 	o.sandbox.AddForTasks(cmd)
 	f.IntVar(&o.warm, "warm", 0, "sandboxes to start ahead of time")
+	o.model.SeveralContexts = true
 	o.model.Add(cmd)
 	o.verifier.Add(cmd, "")
 	f.BoolVar(&o.tokens, "tokens", false, "ask for token ids and logprobs, and write rollouts.jsonl with them")

@@ -49,6 +49,14 @@ func (e *evaluation) summary(r swe.EvaluationReport) {
 		fmt.Fprintf(out, "pass@%-4d %5.1f%%  (95%%: %.1f to %.1f, %d tasks)\n",
 			p.K, 100*p.Rate, 100*p.Low, 100*p.High, p.Tasks)
 	}
+	for _, c := range r.Contexts {
+		fmt.Fprintf(out, "context   %5s  %d solved of %d", swe.ContextName(c.Context), c.Solved, c.Finished)
+		if len(c.PassAtK) > 0 {
+			first := c.PassAtK[0]
+			fmt.Fprintf(out, ", pass@1 %.1f%% (95%%: %.1f to %.1f)", 100*first.Rate, 100*first.Low, 100*first.High)
+		}
+		fmt.Fprintf(out, ", %d ran out of context\n", c.Full)
+	}
 	fmt.Fprintf(out, "attempts  %d solved of %d", r.Solved, r.Finished)
 	if r.Resolved != r.Solved {
 		fmt.Fprintf(out, ", %d resolved by the harness's rules", r.Resolved)
@@ -108,11 +116,13 @@ func (e *evaluation) print(o run.Outcome) {
 		Type    string `json:"type"`
 		Version int    `json:"version"`
 		Task    string `json:"task"`
+		// Context is the context length of an attempt at a smaller one than the run's own.
+		Context int `json:"context,omitempty"`
 		swe.AttemptResult
 		Suspicious []verify.SuspicionKind `json:"suspicious,omitempty"`
 		Error      string                 `json:"error,omitempty"`
 		Seconds    run.Times              `json:"seconds"`
-	}{"rollout", 1, o.Task, swe.NewAttemptResult(o), swe.DetailOf(o).Suspicious, o.Err, o.Times})
+	}{"rollout", 1, o.Task, swe.ContextOf(o.Job), swe.NewAttemptResult(o), swe.DetailOf(o).Suspicious, o.Err, o.Times})
 }
 
 func secondsOf(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

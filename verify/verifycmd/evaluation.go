@@ -42,6 +42,9 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		if e.model, err = e.o.model.Open(ctx, e.d.World); err != nil {
 			return err
 		}
+		if err := e.checkContexts(); err != nil {
+			return err
+		}
 		if runner.Attempt, err = e.o.model.Attempt(e.d.World, e.model, e.o.network); err != nil {
 			return err
 		}
@@ -74,6 +77,16 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 	return err
 }
 
+// checkContexts refuses to compare context lengths that the endpoint does not have: those above its own would all be
+// the same.
+func (e *evaluation) checkContexts() error {
+	if all := e.o.model.Contexts; len(all) > 1 && e.model.Context > 0 && all[len(all)-1] > e.model.Context {
+		return cli.Usagef("--context has %s, and the endpoint takes %d tokens at most: leave out what is larger",
+			swe.ContextName(all[len(all)-1]), e.model.Context)
+	}
+	return nil
+}
+
 // assemble makes the evaluation of what was opened.
 func (e *evaluation) assemble(r *swe.Runner) {
 	name := filepath.Base(e.dir.Path())
@@ -103,6 +116,9 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	e.swe = swe.Evaluation{
 		IDs: e.ids, K: e.o.attempts, Runner: r, Evaluator: evaluator, Dir: e.dir, Workers: e.o.workers, Warm: e.o.warm,
 		Observe: e.observe, Log: e.d.Log,
+	}
+	if n := len(e.o.model.Contexts); n > 1 {
+		e.swe.Contexts = e.o.model.Contexts[:n-1]
 	}
 }
 
@@ -146,8 +162,8 @@ func (e *evaluation) run(ctx context.Context) error {
 	if e.o.soundOnly {
 		ids = e.soundness.SoundTasks()
 	}
-	plan := run.Plan(ids, e.o.attempts)
-	e.begun(plan)
+	plan := e.swe.Plan(ids)
+	e.begun(plan, len(ids))
 	outcomes, err := e.swe.Run(ctx, plan)
 	if reportErr := e.report(outcomes, err == nil); reportErr != nil {
 		return errors.Join(err, reportErr)
@@ -211,8 +227,11 @@ func (e *evaluation) stopped(ctx context.Context, err error) error {
 }
 
 // begun shows what there is to do.
-func (e *evaluation) begun(plan []run.Job) {
-	what := fmt.Sprintf("%d tasks, %d attempts each", len(plan)/max(1, e.o.attempts), e.o.attempts)
+func (e *evaluation) begun(plan []run.Job, tasks int) {
+	what := fmt.Sprintf("%s, %s each", cli.Plural(tasks, "task"), cli.Plural(e.o.attempts, "attempt"))
+	if len(e.swe.Contexts) > 0 {
+		what += fmt.Sprintf(" at each of %d context lengths", len(e.swe.Contexts)+1)
+	}
 	e.progress.plan("rollouts", len(plan))
 	if len(plan) > 0 {
 		e.progress.note("%s: %s in %s, kept in %s", e.model.Name, what, e.provider.Name(), e.dir.Path())
@@ -227,6 +246,9 @@ func (e *evaluation) begun(plan []run.Job) {
 // observe shows what happens in the run.
 func (e *evaluation) observe(ev run.Event) {
 	name := fmt.Sprintf("%s #%d", ev.Job.Task, ev.Job.Index)
+	if context := swe.ContextOf(ev.Job); context > 0 {
+		name += " with " + swe.ContextName(context)
+	}
 	e.progress.observe(ev, name, "continuing", func() (bool, string) {
 		return swe.Solved(*ev.Outcome), verdict(*ev.Outcome)
 	})

@@ -25,6 +25,14 @@ type Chart struct {
 	X string
 	// Fractions lets the horizontal axis have ticks between whole numbers.
 	Fractions bool
+	// Ticks are the marks of the horizontal axis, where round numbers would not do.
+	Ticks []Tick
+}
+
+// Tick is a mark of an axis.
+type Tick struct {
+	At    float64
+	Label string
 }
 
 // Line is one curve. Low and High, of the same steps, make a band around it.
@@ -94,7 +102,7 @@ func (c Chart) svg() template.HTML {
 	fmt.Fprintf(p, `<figure><figcaption>%s</figcaption>`, template.HTMLEscapeString(c.Title))
 	fmt.Fprintf(p, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height,
 		template.HTMLEscapeString(c.Title))
-	p.axes(c.Fractions)
+	p.axes(c)
 	for _, l := range c.Lines {
 		p.band(l, c.Stacked)
 	}
@@ -105,7 +113,7 @@ func (c Chart) svg() template.HTML {
 			width-right, p.py(m.Y)-4, template.HTMLEscapeString(m.Label), Number(m.Y))
 	}
 	for _, l := range c.Lines {
-		p.line(l, cmp.Or(c.X, "step"))
+		p.line(l, c)
 	}
 	p.WriteString(`</svg>`)
 	c.legend(p)
@@ -177,7 +185,7 @@ func (p *plot) py(y float64) float64 {
 	return height - bottom - (y-p.y0)/(p.y1-p.y0)*(height-top-bottom)
 }
 
-func (p *plot) axes(fractions bool) {
+func (p *plot) axes(c Chart) {
 	step := tick(p.y1 - p.y0)
 	for i := range int(math.Round((p.y1-p.y0)/step)) + 1 {
 		y := p.y0 + float64(i)*step
@@ -187,14 +195,34 @@ func (p *plot) axes(fractions bool) {
 		fmt.Fprintf(p, `<line class="grid" x1="%g" x2="%.1f" y1="%.1f" y2="%.1f"/>`, left, width-right, p.py(y), p.py(y))
 		fmt.Fprintf(p, `<text class="ylabel" x="%g" y="%.1f">%s</text>`, left-6, p.py(y)+4, Short(y))
 	}
-	if step = tick(p.x1 - p.x0); !fractions {
+	for _, t := range c.Ticks {
+		p.xlabel(t.At, t.Label)
+	}
+	if len(c.Ticks) > 0 {
+		return
+	}
+	if step = tick(p.x1 - p.x0); !c.Fractions {
 		step = max(1, step)
 	}
 	first := math.Ceil(p.x0 / step)
 	for i := range max(0, int(math.Floor(p.x1/step+1e-6)-first)+1) {
 		x := (first + float64(i)) * step
-		fmt.Fprintf(p, `<text class="xlabel" x="%.1f" y="%g">%s</text>`, p.px(x), height-8, Short(x))
+		p.xlabel(x, Short(x))
 	}
+}
+
+func (p *plot) xlabel(x float64, text string) {
+	fmt.Fprintf(p, `<text class="xlabel" x="%.1f" y="%g">%s</text>`, p.px(x), height-8, template.HTMLEscapeString(text))
+}
+
+// place is what is said of a point's place on the horizontal axis.
+func (c Chart) place(x float64) string {
+	for _, t := range c.Ticks {
+		if t.At == x {
+			return cmp.Or(c.X, "step") + " " + t.Label
+		}
+	}
+	return cmp.Or(c.X, "step") + " " + Number(x)
 }
 
 // thin leaves out points that are too close to be seen, but never the last.
@@ -233,7 +261,7 @@ func (p *plot) band(l Line, area bool) {
 	fmt.Fprintf(p, `<polygon class="%s c%d" points="%s %s"/>`, class, l.Color%Colors, p.path(l.High), p.path(back))
 }
 
-func (p *plot) line(l Line, counted string) {
+func (p *plot) line(l Line, c Chart) {
 	class := "line"
 	if l.Faint {
 		class = "line faint"
@@ -250,9 +278,8 @@ func (p *plot) line(l Line, counted string) {
 		}
 		// Every point can be read off by pointing at it.
 		fmt.Fprintf(p, `<circle class="dot c%d" cx="%.1f" cy="%.1f" r="%g"/>`, l.Color%Colors, p.px(q.X), p.py(q.Y), radius)
-		fmt.Fprintf(p, `<circle class="touch" cx="%.1f" cy="%.1f" r="6"><title>%s, %s %s: %s</title></circle>`,
-			p.px(q.X), p.py(q.Y), template.HTMLEscapeString(l.Label), template.HTMLEscapeString(counted), Number(q.X),
-			Number(q.Y))
+		fmt.Fprintf(p, `<circle class="touch" cx="%.1f" cy="%.1f" r="6"><title>%s, %s: %s</title></circle>`,
+			p.px(q.X), p.py(q.Y), template.HTMLEscapeString(l.Label), template.HTMLEscapeString(c.place(q.X)), Number(q.Y))
 	}
 }
 
