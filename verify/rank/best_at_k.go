@@ -39,12 +39,12 @@ func (r Rule) BestAtK(cs []Scored, k int) float64 {
 	sum := 0.0
 	for j := 1; j <= min(k, len(usable)); j++ {
 		if ways := choose(len(usable), j) * choose(worse, k-j); ways > 0 {
-			sum += ways / total * r.fromUsable(usable, j)
+			sum += ways / total * r.fromUsable(usable, j, k)
 		}
 	}
 	for j := 1; j <= min(k, len(rest)); j++ {
 		if ways := choose(len(rest), j) * choose(len(last), k-j); ways > 0 {
-			sum += ways / total * r.fromUsable(rest, j)
+			sum += ways / total * r.fromUsable(rest, j, k)
 		}
 	}
 	if ways := choose(len(last), k); ways > 0 {
@@ -56,13 +56,14 @@ func (r Rule) BestAtK(cs []Scored, k int) float64 {
 	return min(1, sum)
 }
 
-// fromUsable is BestAtK where no candidate is empty or rejected.
-func (r Rule) fromUsable(cs []Scored, k int) float64 {
+// fromUsable is BestAtK where k of the candidates are drawn together with others, which are empty or rejected, so that
+// there are of in all.
+func (r Rule) fromUsable(cs []Scored, k, of int) float64 {
 	scored := slices.ContainsFunc(cs, func(c Scored) bool { return c.Score != nil })
 	switch r.Verifier {
 	case Hybrid:
 		if scored {
-			return hybridAtK(cs, k, min(k, r.top(k)))
+			return hybridAtK(cs, k, min(k, r.top(of)))
 		}
 		return orderedAtK(cs, k, byTestsThenScore)
 	case Exec:

@@ -2,10 +2,10 @@ package rank
 
 import "cmp"
 
-// Verifier is what a choice goes by.
+// Verifier is what candidates are compared by.
 type Verifier string
 
-// The verifiers. None goes by agreement alone: the patch that most candidates propose.
+// The verifiers. None compares by agreement alone: it takes the patch that most candidates propose.
 const (
 	None   Verifier = "none"
 	Free   Verifier = "free"
@@ -16,10 +16,10 @@ const (
 // Verifiers returns all of them.
 func Verifiers() []Verifier { return []Verifier{None, Free, Exec, Hybrid} }
 
-// Judges reports whether the verifier goes by scores of a judge.
+// Judges reports whether the verifier uses the scores of a judge.
 func (v Verifier) Judges() bool { return v == Free || v == Hybrid }
 
-// Tests reports whether the verifier goes by results of tests.
+// Tests reports whether the verifier uses the results of tests.
 func (v Verifier) Tests() bool { return v == Exec || v == Hybrid }
 
 // Candidate is one proposed patch, and what is known about it.

@@ -9,7 +9,7 @@ import (
 // Rule says how to choose.
 type Rule struct {
 	Verifier Verifier
-	// Top is how many candidates [Hybrid] keeps by score: half of those with a patch, at least one, when 0.
+	// Top is how many candidates [Hybrid] keeps by score: half of all candidates, at least one, when 0.
 	Top int
 }
 
@@ -33,7 +33,7 @@ const (
 type Choice struct {
 	// Winner is the place of the chosen candidate, -1 where there is none.
 	Winner int
-	// Stages says for each candidate what became of it.
+	// Stages are the steps that dropped the candidates, by their places; StageChosen for the winner.
 	Stages []Stage
 	// Decisive is the last stage that dropped a candidate with another patch, or any candidate where all patches are the
 	// same; StageChosen where there was only one.
@@ -49,7 +49,7 @@ type Choice struct {
 // most reproduction tests, then those with the best score, then those whose patch most candidates propose, then the one
 // with the lowest ID.
 //
-// A step without any information drops nobody: scores where no candidate has one, tests where none was tested.
+// A step that has nothing to compare drops no candidate: the score where none has one, tests where none was tested.
 // Otherwise a missing score is below every score, and missing results are below all results. An empty patch wins only
 // where all are empty, a rejected one only where none is left. The outcome does not depend on the order of the
 // candidates.
@@ -83,7 +83,7 @@ func (r Rule) Choose(cs []Candidate) Choice {
 		drop(StageRejected, func(i int) bool { return !cs[i].rejected() })
 	}
 	if r.Verifier == Hybrid {
-		c.Top = r.top(len(alive))
+		c.Top = r.top(len(cs))
 		if last, cut := r.cut(cs, alive); cut {
 			drop(StageTop, func(i int) bool { return compareScores(cs[i].Score, last) >= 0 })
 		}
@@ -124,7 +124,7 @@ func (c Choice) decisive(cs []Candidate) (last Stage) {
 	return last
 }
 
-// top is how many of n candidates the cut by score keeps.
+// top is how many the cut by score keeps where there are n candidates.
 func (r Rule) top(n int) int {
 	if r.Top > 0 {
 		return r.Top
@@ -132,26 +132,14 @@ func (r Rule) top(n int) int {
 	return max(1, n/2)
 }
 
-// cut returns the score of the last candidate that the cut keeps. cut is false where it drops nobody.
+// cut returns the score of the last candidate that the cut keeps. cut is false where it drops none.
 func (r Rule) cut(cs []Candidate, alive []int) (last *float64, cut bool) {
-	n := r.top(len(alive))
+	n := r.top(len(cs))
 	if n >= len(alive) || !slices.ContainsFunc(alive, func(i int) bool { return cs[i].Score != nil }) {
 		return nil, false
 	}
 	order := slices.SortedFunc(slices.Values(alive), func(i, j int) int { return compareScores(cs[j].Score, cs[i].Score) })
 	return cs[order[n-1]].Score, true
-}
-
-// byScore returns the places of candidates, best scores first, and of equals the one with the lower ID.
-func byScore(cs []Candidate) []int {
-	order := make([]int, len(cs))
-	for i := range cs {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(i, j int) int {
-		return cmp.Or(compareScores(cs[j].Score, cs[i].Score), cmp.Compare(cs[i].ID, cs[j].ID))
-	})
-	return order
 }
 
 func (c Candidate) regressionOnly() *Tests {
@@ -197,7 +185,7 @@ func Groups(cs []Candidate) [][]int {
 	return groups
 }
 
-// Reason says in words for people what became of the candidate at place i of those that were chosen from.
+// Reason says in words why the candidate at place i was dropped or chosen.
 func (c Choice) Reason(cs []Candidate, i int) string {
 	if i == c.Winner {
 		return c.why(cs)

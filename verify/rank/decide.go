@@ -1,19 +1,23 @@
 package rank
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Contender is a candidate of a race that is under way: parts of it may still be unknown.
 type Contender struct {
 	Candidate
-	// Running attempts have no patch yet, and may come to any.
+	// Running attempts have no patch yet: theirs may be any, or none.
 	Running bool
 	// Unscored candidates wait for their score, Untested ones for the results of their tests.
 	Unscored bool
 	Untested bool
 }
 
-// Decided returns the candidate that wins whatever the unknown parts come to, or false where that is open. full is the
-// most that tests can give. A win is that of a patch: an attempt under way that comes to the same patch wins with it.
+// Decided returns the candidate that wins whatever the unknown parts turn out to be, or false where that is open. full
+// is the number of all tests, and results count all of them, too. It is the patch that wins: an attempt under way may
+// still propose the same one.
 //
 // The reasoning is conservative. Where anything that matters is unknown, a winner must pass every test: then no filter
 // over the tests, which depends on all results, can lower it. Every other candidate is taken at its best.
@@ -42,8 +46,8 @@ func (r Rule) Decided(cs []Contender, full Tests) (winner int, ok bool) {
 		return -1, false
 	}
 	winner = place[choice.Winner]
-	if !open || running == 0 && !slices.ContainsFunc(cs, waitsForScore) && len(r.ToTest(cs)) == 0 {
-		return winner, true // what is still untested is outside the cut
+	if !open {
+		return winner, true
 	}
 	// The candidate that cannot be beaten need not be today's first: another may wait for nothing.
 	for i, c := range cs {
@@ -53,8 +57,6 @@ func (r Rule) Decided(cs []Contender, full Tests) (winner int, ok bool) {
 	}
 	return winner, false
 }
-
-func waitsForScore(c Contender) bool { return c.Unscored && !c.empty() }
 
 // unbeatable reports whether the candidate at place w wins in every case.
 func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
@@ -93,7 +95,7 @@ func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
 	return rivals == 0 || agree[own.Patch] > rivals
 }
 
-// beats reports whether own is at least level with the best that c can come to; where level, c's patch may have agree
+// beats reports whether own is at least level with c at its best; where level, c's patch may have agree
 // candidates, which is noted in rivals.
 func (r Rule) beats(own, c Contender, full Tests, rivals *int, agree int) bool {
 	order := 0
@@ -125,13 +127,13 @@ func (r Rule) beats(own, c Contender, full Tests, rivals *int, agree int) bool {
 
 // surelyIn reports whether the cut by score keeps the candidate in every case.
 func (r Rule) surelyIn(cs []Contender, w int) bool {
-	better, patched, scores := 0, 0, false
+	better, ended, scores := 0, 0, false
 	for i, c := range cs {
+		if !c.Running {
+			ended++ // one under way may still fail, and is then no candidate
+		}
 		if !c.Running && c.empty() {
 			continue
-		}
-		if !c.Running && !c.rejected() {
-			patched++ // a rejection that is still to come only helps, but makes the cut smaller
 		}
 		scores = scores || c.Running || c.Unscored || c.Score != nil
 		if i != w && (c.Running || c.Unscored || compareScores(c.Score, cs[w].Score) > 0) {
@@ -141,40 +143,28 @@ func (r Rule) surelyIn(cs []Contender, w int) bool {
 	if !scores {
 		return true
 	}
-	sure := 0 // candidates that count for the size of the cut whatever happens
-	for _, c := range cs {
-		if !c.Running && !c.empty() && !c.Untested && !c.rejected() {
-			sure++
-		}
-	}
-	return better < r.top(min(sure, patched))
+	return better < r.top(ended)
 }
 
-// ToTest returns the untested candidates whose results the rule can still look at, one for each patch, best scores
-// first. It assumes that every score is known; candidates outside the cut are not looked at.
-func (r Rule) ToTest(cs []Contender) []int {
-	var alive []Candidate
-	var place []int
+// ToTest returns the untested candidates, one for each patch, best scores first. It includes those outside the cut by
+// score of [Hybrid]: which tests count depends on their results, too.
+func ToTest(cs []Contender) []int {
+	order := make([]int, 0, len(cs))
 	for i, c := range cs {
-		if c.Running || c.empty() || c.rejected() {
-			continue
+		if c.Untested && !c.Running && !c.empty() {
+			order = append(order, i)
 		}
-		alive, place = append(alive, c.Candidate), append(place, i)
 	}
-	all := make([]int, len(alive))
-	for i := range alive {
-		all[i] = i
-	}
-	last, cut := r.cut(alive, all)
+	slices.SortFunc(order, func(i, j int) int {
+		return cmp.Or(compareScores(cs[j].Score, cs[i].Score), cmp.Compare(cs[i].ID, cs[j].ID))
+	})
 	var next []int
 	seen := map[string]bool{}
-	for _, i := range byScore(alive) {
-		c := cs[place[i]]
-		if r.Verifier == Hybrid && cut && compareScores(c.Score, last) < 0 || !c.Untested || seen[c.Patch] {
-			continue
+	for _, i := range order {
+		if !seen[cs[i].Patch] {
+			seen[cs[i].Patch] = true
+			next = append(next, i)
 		}
-		seen[c.Patch] = true
-		next = append(next, place[i])
 	}
 	return next
 }

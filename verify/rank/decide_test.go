@@ -103,8 +103,8 @@ func TestDecided(t *testing.T) {
 			[]Contender{known(0, "a", .9, 3, 1), known(1, "b", .5), known(2, "c", .4)}, 0},
 		"a better score is still untested": {Rule{Verifier: Hybrid, Top: 3},
 			[]Contender{known(0, "a", .9), known(1, "b", .5, 3, 1), known(2, "c", .4)}, -1},
-		"the rest is outside the cut": {Rule{Verifier: Hybrid, Top: 1},
-			[]Contender{known(0, "a", .9, 1, 0), known(1, "b", .5), known(2, "c", .4)}, 0},
+		"the tests that count depend on those outside the cut": {Rule{Verifier: Hybrid, Top: 2},
+			[]Contender{known(0, "a", .9, 1, 0), known(1, "b", .5, 2, 0), known(2, "c", .4)}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if w, ok := tc.rule.Decided(tc.cs, full); ok != (tc.want >= 0) || ok && w != tc.want {

@@ -2,8 +2,8 @@
 // Pass@k.
 //
 // A [Candidate] carries what verifiers know about a patch: the execution-free score of a judge model, the results of
-// tests, or neither. [Rule.Choose] applies the published rules of DeepSWE and R2E-Gym to them, with every case defined
-// that those leave open. [BestAtK] is the exact expectation of such a choice over all subsets of k candidates, without
-// sampling. Everything here is pure: package judge makes the scores, package suite runs the tests, and package ranking
-// does both for a run of eval.
+// tests, or neither. [Rule.Choose] applies the published rules of DeepSWE and R2E-Gym to them, and also decides the
+// cases that those leave open. [Rule.BestAtK] is the exact expectation of such a choice over all subsets of k
+// candidates, without sampling. Everything here is pure: package judge makes the scores, package suite runs the tests,
+// and package ranking does both for a run of eval.
 package rank

@@ -33,7 +33,7 @@ TASK/NAME.diff, or TASK.diff. Beside NAME.diff, NAME.json may be its trajectory.
 
   none    the patch that most attempts agree on
   free    the score of a judge model, which reads issue, trajectory and patch:
-          P(YES) / (P(YES) + P(NO)) where its answer stands
+          P(YES) / (P(YES) + P(NO)) at the token of its answer
   exec    tests, each run on each distinct patch in a pristine sandbox: the
           repository's own that pass without a patch, and tests that the agent
           writes for the issue, on the repository alone, kept if they fail there
@@ -75,7 +75,7 @@ func newRank(d Deps) *cobra.Command {
 	o.verifier.Add(cmd, "hybrid")
 	o.model.Add(cmd)
 	o.sandbox.AddForTasks(cmd)
-	f.BoolVar(&o.recorded, "recorded", false, "go by what is on record, and ask and run nothing")
+	f.BoolVar(&o.recorded, "recorded", false, "use what is on record; ask no judge and run no tests")
 	f.IntVar(&o.workers, "workers", 4, "requests or sandboxes at once")
 	f.StringVar(&o.out, "out", "", "keep the ranking in `DIR` (default: rank in the run's directory)")
 	f.BoolVar(&o.json, "json", false, "print the ranking as JSON lines: one per task, and the summary")

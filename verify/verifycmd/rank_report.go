@@ -42,21 +42,29 @@ func printRanking(out io.Writer, rep *ranking.Report, dir string) {
 	if rep.Truth > 0 {
 		fmt.Fprintf(out, "chosen by %s: %d of %d solve their task\n", rep.Verifier, rep.ChosenSolved, rep.Chosen)
 	}
-	if c := rep.Cost; c != (ranking.Cost{}) {
-		fmt.Fprintf(out, "cost: %s to the judge (%s tokens), %s of the base, %s of candidates",
-			cli.Plural(c.Requests, "request"), cli.Count(c.Tokens), cli.Plural(c.BaseRuns, "sandbox run"),
-			cli.Plural(c.CandidateRuns, "sandbox run"))
-		if c.Written > 0 {
-			fmt.Fprintf(out, ", %s to write tests", cli.Plural(c.Written, "attempt"))
-		}
-		if c.Failures > 0 {
-			fmt.Fprintf(out, ", %s", cli.Plural(c.Failures, "infrastructure failure"))
-		}
-		fmt.Fprintln(out)
+	if text := costWords(rep.Cost); text != "" {
+		fmt.Fprintln(out, "cost: "+text)
 	}
 	for _, name := range []string{ranking.PredsFile, ranking.PageFile} {
 		fmt.Fprintf(out, "%s/%s\n", dir, name)
 	}
+}
+
+// costWords says what a ranking took; empty where that is nothing.
+func costWords(c ranking.Cost) string {
+	if c == (ranking.Cost{}) {
+		return ""
+	}
+	text := fmt.Sprintf("%s to the judge (%s tokens), %s of the base, %s of candidates",
+		cli.Plural(c.Requests, "request"), cli.Count(c.Tokens), cli.Plural(c.BaseRuns, "sandbox run"),
+		cli.Plural(c.CandidateRuns, "sandbox run"))
+	if c.Written > 0 {
+		text += fmt.Sprintf(", %s to write tests", cli.Plural(c.Written, "attempt"))
+	}
+	if c.Failures > 0 {
+		text += fmt.Sprintf(", %s", cli.Plural(c.Failures, "infrastructure failure"))
+	}
+	return text
 }
 
 // printCurves prints Best@k as a table: a row for each verifier, a column for each k that is a power of two, and the

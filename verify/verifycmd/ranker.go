@@ -59,6 +59,9 @@ func (r *ranker) prepare(ctx context.Context) error {
 	r.ranking.Source, r.ranking.Store = source, r.store
 	r.ranking.Rule = rank.Rule{Verifier: rank.Verifier(r.o.verifier.Verifier), Top: r.o.verifier.Top}
 	r.ranking.Workers, r.ranking.Observe, r.ranking.Log = r.o.workers, r.observe, r.d.Log
+	if r.o.verifier.Judges() {
+		source.NoteBlind()
+	}
 	for _, note := range source.Notes {
 		r.progress.note("%s", note)
 	}
@@ -124,11 +127,13 @@ func (r *ranker) readTasks(source *ranking.Source) error {
 		_, ok := r.ranking.Tasks[task]
 		return ok
 	})
-	switch err := swe.SameTasks(source.Path, r.ranking.Tasks); {
-	case errors.Is(err, swe.ErrChanged): // or graded by newer rules; a patch of another base will not apply
-		source.Notes = append(source.Notes, err.Error()+": the candidates may be of another base")
-	case err != nil:
-		return err
+	if source.Manifest.Kind == run.Eval {
+		switch err := swe.SameTasks(source.Path, r.ranking.Tasks); {
+		case errors.Is(err, swe.ErrChanged): // or graded by newer rules; a patch of another base will not apply
+			source.Notes = append(source.Notes, err.Error()+": the candidates may be of another base")
+		case err != nil:
+			return err
+		}
 	}
 	if len(source.Tasks) == 0 {
 		return cli.Usagef("none of the candidates in %s is for a task in %s", r.o.run, r.o.tasks.Path)
@@ -181,7 +186,7 @@ func (r *ranker) openTests(ctx context.Context) error {
 	return err
 }
 
-// newTests describes how candidates are tested. Without a model, nobody writes tests.
+// newTests describes how candidates are tested. Without a model, no tests are written.
 func newTests(w cli.World, v *cli.VerifierFlags, m *cli.ModelFlags, model *cli.LiveModel, p env.Provider,
 	tasks map[string]env.Task, store *ranking.Store) (*ranking.Tests, error) {
 	name := filepath.Base(filepath.Dir(store.Path()))

@@ -8,14 +8,28 @@ import (
 	"deepswe/agent/llm"
 )
 
-// The tag around an answer.
-const answerTag = "<judgement>"
+// The tags around an answer.
+const (
+	answerTag = "<judgement>"
+	answerEnd = "</judgement>"
+)
 
 // What a judge answers.
 const (
 	yes = "YES"
 	no  = "NO"
 )
+
+// Label is the answer's word: YES for a candidate that solves its task.
+func Label(solved bool) string {
+	if solved {
+		return yes
+	}
+	return no
+}
+
+// Answer is the whole reply of a judge that is right.
+func Answer(solved bool) string { return answerTag + Label(solved) + answerEnd }
 
 var (
 	tagged = regexp.MustCompile(`(?i)<judgement>\s*["'*` + "`" + `]*(yes|no)(?:[^a-z]|$)`)

@@ -18,7 +18,7 @@ type Condensed struct {
 	Actions      int `json:"actions,omitempty"`
 }
 
-// What stands in the place of a text that was left out. The first is the one that DeepSWE-Verifier was trained with.
+// The placeholders of texts that were left out. The first is the one that DeepSWE-Verifier was trained with.
 const (
 	thoughtGone     = "<Thought condensed for saving context>"
 	observationGone = "<Observation condensed for saving context>"

@@ -69,7 +69,7 @@ func inXML(calls []trajectory.Call) string {
 	return b.String()
 }
 
-// marks separate the parts of the conversation. Text of others that contains one is changed, so that nobody can close
+// marks separate the parts of the conversation. Text of others that contains one is changed, so that no text can close
 // a part and continue as if it were another.
 var marks = []string{
 	"[SYSTEM]", "[/SYSTEM]", "[USER]", "[/USER]", "[STEP]", "[/STEP]", "[ASSISTANT]", "[/ASSISTANT]",

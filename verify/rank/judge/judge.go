@@ -53,9 +53,9 @@ type Method string
 
 // The methods.
 const (
-	// ByLogprobs: the probabilities where the answer stands.
+	// ByLogprobs: from the probabilities of the token in which the answer begins.
 	ByLogprobs Method = "logprobs"
-	// ByOpening: the same, after the tag that opens an answer was put into the model's mouth: it had not answered.
+	// ByOpening: the same, in a second request that begins the reply with the answer's tag: the first had no answer.
 	ByOpening Method = "logprobs_after_tag"
 	// BySamples: the share of YES among sampled answers, because the endpoint gives no logprobs.
 	BySamples Method = "samples"
@@ -104,10 +104,13 @@ func (j *Judge) samples() int { return cmp.Or(j.Samples, DefaultSamples) }
 // reserve is what is kept free for the answer.
 func (j *Judge) reserve() int { return min(longestAnswer, j.context()/8) }
 
+// Budget is how many tokens a conversation may have: the judge's context without what is kept free.
+func (j *Judge) Budget() int { return j.context() - j.reserve() - min(spare, j.context()/8) }
+
 // Score asks about a candidate. An error is a failure of the endpoint, which says nothing about the candidate; a
 // candidate that cannot be scored has a judgement without a score.
 func (j *Judge) Score(ctx context.Context, e Evidence) (Judgement, error) {
-	budget := j.context() - j.reserve() - min(spare, j.context()/8)
+	budget := j.Budget()
 	for try := 0; ; try++ {
 		messages, condensed, err := j.Pack.Conversation(e, budget)
 		if err != nil {
@@ -175,7 +178,7 @@ func (out *Judgement) settle(m Mass) {
 	out.Score, out.Bound = &s, bound
 }
 
-// open asks a judge that has not answered once more, with the beginning of the answer in its mouth.
+// open asks a judge that has not answered once more, with a reply that begins with the answer's tag.
 func (j *Judge) open(ctx context.Context, r agent.Request, out Judgement) (Judgement, error) {
 	r.Messages = append(r.Messages[:len(r.Messages):len(r.Messages)],
 		agent.Message{Role: agent.RoleAssistant, Content: answerTag})

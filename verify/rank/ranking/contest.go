@@ -16,22 +16,26 @@ import (
 type contest struct {
 	set Set
 	// patches are the keys of the patches; empty for one that changes nothing.
-	patches    []string
-	judgements []judge.Judgement
-	judged     []bool
+	patches []string
+	// judgements are nil for candidates that were not judged.
+	judgements []*judge.Judgement
 	// baselines are the scripts; results are by patch and by the script's place.
 	baselines []suite.Baseline
 	results   map[string][]*suite.Result
 	// failures say why a candidate has no judgement or lacks a result.
 	failures []string
+
+	// verdicts say which tests count, and counts the same for each baseline, by the test's name. Before the filter all
+	// count.
 	verdicts []suite.Verdict
+	counts   []map[string]bool
 	choice   rank.Choice
 }
 
 func newContest(set Set) (*contest, error) {
 	n := len(set.Entries)
 	c := &contest{
-		set: set, patches: make([]string, n), judgements: make([]judge.Judgement, n), judged: make([]bool, n),
+		set: set, patches: make([]string, n), judgements: make([]*judge.Judgement, n),
 		results: map[string][]*suite.Result{}, failures: make([]string, n),
 	}
 	for i, e := range set.Entries {
@@ -55,24 +59,25 @@ func (c *contest) distinct() []int {
 
 // candidates are the entries as the rule sees them.
 func (c *contest) candidates() []rank.Candidate {
-	counts := map[string]bool{}
-	for _, v := range c.verdicts {
-		counts[v.ID] = v.Reason == ""
-	}
 	cs := make([]rank.Candidate, len(c.patches))
+	tests := map[string]*rank.Tests{}
 	for i, e := range c.set.Entries {
-		cs[i] = rank.Candidate{ID: e.ID, Patch: c.patches[i], Tests: c.tests(c.patches[i], counts)}
-		if c.judged[i] {
-			cs[i].Score = c.judgements[i].Score
+		patch := c.patches[i]
+		if _, known := tests[patch]; !known {
+			tests[patch] = c.tests(patch)
+		}
+		cs[i] = rank.Candidate{ID: e.ID, Patch: patch, Tests: tests[patch]}
+		if j := c.judgements[i]; j != nil {
+			cs[i].Score = j.Score
 		}
 	}
 	return cs
 }
 
 // tests adds up the results of a patch; nil where one of the scripts was not run.
-func (c *contest) tests(patch string, counts map[string]bool) *rank.Tests {
+func (c *contest) tests(patch string) *rank.Tests {
 	results := c.results[patch]
-	if len(results) == 0 {
+	if len(results) == 0 || !c.tested() {
 		return nil
 	}
 	var t rank.Tests
@@ -84,18 +89,18 @@ func (c *contest) tests(patch string, counts map[string]bool) *rank.Tests {
 			return nil
 		}
 		t.Rejected = t.Rejected || r.Rejected != ""
-		for _, name := range r.Passed {
-			switch s := c.baselines[i].Script; {
-			case !counts[suite.TestID(s.Name, name)]:
-			case s.Kind == suite.Regression:
-				t.Regression++
-			default:
-				t.Reproduction++
+		passed := len(r.Passed)
+		if c.counts != nil {
+			passed = 0
+			for _, name := range r.Passed {
+				passed += countIf(c.counts[i][name])
 			}
 		}
-	}
-	if !c.tested() {
-		return nil
+		if c.baselines[i].Script.Kind == suite.Regression {
+			t.Regression += passed
+		} else {
+			t.Reproduction += passed
+		}
 	}
 	return &t
 }
@@ -105,12 +110,15 @@ func (c *contest) tested() bool {
 	return slices.ContainsFunc(c.baselines, func(b suite.Baseline) bool { return b.Problem == "" })
 }
 
-// filter decides which tests count, from the results that there are.
+// filter decides which tests count, from the results so far.
 func (c *contest) filter() {
 	kinds := map[string]suite.Kind{}
-	for _, b := range c.baselines {
+	ids := make([]map[string]string, len(c.baselines)) // by the test's name
+	for n, b := range c.baselines {
+		ids[n] = make(map[string]string, len(b.Kept))
 		for _, name := range b.Kept {
-			kinds[suite.TestID(b.Script.Name, name)] = b.Script.Kind
+			id := suite.TestID(b.Script.Name, name)
+			ids[n][name], kinds[id] = id, b.Script.Kind
 		}
 	}
 	var columns []suite.Column
@@ -124,7 +132,9 @@ func (c *contest) filter() {
 			}
 			column.Rejected = column.Rejected || r.Rejected != ""
 			for _, name := range r.Passed {
-				column.Passed[suite.TestID(c.baselines[n].Script.Name, name)] = true
+				if id, kept := ids[n][name]; kept {
+					column.Passed[id] = true
+				}
 			}
 		}
 		if complete {
@@ -132,6 +142,17 @@ func (c *contest) filter() {
 		}
 	}
 	c.verdicts = suite.Filter(kinds, columns)
+	counting := map[string]bool{}
+	for _, v := range c.verdicts {
+		counting[v.ID] = v.Reason == ""
+	}
+	c.counts = make([]map[string]bool, len(ids))
+	for n := range ids {
+		c.counts[n] = make(map[string]bool, len(ids[n]))
+		for name, id := range ids[n] {
+			c.counts[n][name] = counting[id]
+		}
+	}
 }
 
 // full is the most that tests can give.
@@ -157,7 +178,7 @@ func (c *contest) contenders() []rank.Contender {
 	return state
 }
 
-// stamp stands for the files of an entry, without reading the trajectory; empty where that is not there.
+// stamp identifies the files of an entry, without reading the trajectory; empty where that is missing.
 func stamp(config string, set Set, e Entry, patch string) string {
 	trajectory := "none"
 	if e.Trajectory != "" {

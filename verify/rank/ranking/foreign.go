@@ -143,6 +143,19 @@ func (s *Source) add(task string, e Entry) {
 	set.Entries = append(set.Entries, e)
 }
 
+// NoteBlind notes how many patches come without a trajectory, where a judge is to read them.
+func (s *Source) NoteBlind() {
+	blind := 0
+	for _, t := range s.Tasks {
+		for _, e := range t.Entries {
+			blind += countIf(e.Trajectory == "")
+		}
+	}
+	if blind > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("the judge reads %d patches without a trajectory", blind))
+	}
+}
+
 // Only leaves out the candidates for tasks that are not known, and notes them.
 func (s *Source) Only(known func(task string) bool) {
 	var unknown []string

@@ -22,15 +22,15 @@ func (r *Ranking) judge(ctx context.Context) error {
 	config := r.judgeConfig()
 	for _, c := range r.contests {
 		for i, e := range c.set.Entries {
-			if c.patches[i] == "" {
+			if c.patches[i] == "" || r.settled(c) {
 				continue
 			}
 			found := place(c.set.Task, e.ID, c.patches[i])
 			if r.Judge != nil {
 				found = stamp(config, c.set, e, c.patches[i])
 			}
-			if j, ok := r.Store.judgement(found); ok {
-				c.judgements[i], c.judged[i] = j, true
+			if k := r.Store.judgements.find(found); k != nil {
+				c.judgements[i] = &k.Judgement
 				continue
 			}
 			if r.Judge == nil {
@@ -64,10 +64,12 @@ func (r *Ranking) judgeOne(ctx context.Context, c *contest, i int, stamp string)
 		return "", err
 	}
 	key := r.Judge.Key(evidence)
-	j, known := r.Store.judgement(key)
-	if !known {
-		j, err = r.Judge.Score(ctx, evidence)
-		if err != nil {
+	known := r.Store.judgements.find(key)
+	var j judge.Judgement
+	if known != nil {
+		j = known.Judgement
+	} else {
+		if j, err = r.Judge.Score(ctx, evidence); err != nil {
 			r.mu.Lock()
 			c.failures[i] = "the judge failed: " + err.Error()
 			r.mu.Unlock()
@@ -77,16 +79,16 @@ func (r *Ranking) judgeOne(ctx context.Context, c *contest, i int, stamp string)
 			return "", err
 		}
 	}
-	kept := keptJudgement{
+	kept := &keptJudgement{
 		Key: key, Stamp: stamp, Task: c.set.Task, Attempt: e.ID, Patch: c.patches[i], Model: r.Judge.Model, Judgement: j,
 	}
-	if err := r.Store.keepJudgement(kept); err != nil {
+	if err := r.Store.judgements.keep(kept); err != nil {
 		return "", run.Abort(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.judgements[i], c.judged[i], c.failures[i] = j, true, ""
-	if !known {
+	c.judgements[i], c.failures[i] = &kept.Judgement, ""
+	if known == nil {
 		r.cost.Requests += j.Calls
 		r.cost.Tokens += j.Tokens
 	}

@@ -1,10 +1,12 @@
 package ranking
 
 import (
+	"bufio"
 	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -70,7 +72,11 @@ func (rep *Report) WritePage(w io.Writer) error {
 		}
 		p.Tasks = append(p.Tasks, task.page())
 	}
-	return t.Execute(w, p)
+	b := bufio.NewWriterSize(w, 1<<16) // the template writes word by word
+	if err := t.Execute(b, p); err != nil {
+		return err
+	}
+	return b.Flush()
 }
 
 func (rep *Report) subtitle() string {
@@ -158,7 +164,35 @@ func (rep *Report) charts() []template.HTML {
 	return plot.Draw(scaling, plot.Chart{
 		Title: "Calibration of the judge: share that is right, by score", Zero: true, Fractions: true, X: "score",
 		Lines: []plot.Line{ideal, observed},
-	})
+	}, rep.byContext())
+}
+
+// byContext draws pass@1 and the largest pass@k against the context length, on a logarithmic axis.
+func (rep *Report) byContext() plot.Chart {
+	c := plot.Chart{Title: "Solved tasks by context length, in percent", Zero: true, X: "context"}
+	largest := 0
+	for i, r := range rep.Contexts {
+		if i == 0 || len(r.PassAtK) < largest {
+			largest = len(r.PassAtK)
+		}
+	}
+	for at := range largest {
+		if at > 0 && at < largest-1 {
+			continue
+		}
+		line := plot.Line{Label: fmt.Sprintf("pass@%d", rep.Contexts[0].PassAtK[at].K), Color: at, Dots: true}
+		for _, r := range rep.Contexts {
+			x, e := math.Log2(float64(r.Context)), r.PassAtK[at]
+			line.Points = append(line.Points, plot.Point{X: x, Y: 100 * e.Rate})
+			line.Low = append(line.Low, plot.Point{X: x, Y: 100 * e.Low})
+			line.High = append(line.High, plot.Point{X: x, Y: 100 * e.High})
+		}
+		c.Lines = append(c.Lines, line)
+	}
+	for _, r := range rep.Contexts {
+		c.Ticks = append(c.Ticks, plot.Tick{At: math.Log2(float64(r.Context)), Label: swe.ContextName(r.Context)})
+	}
+	return c
 }
 
 // bins is how many bins of equal width the calibration has.

@@ -27,8 +27,8 @@ type Ranking struct {
 	Tasks map[string]env.Task
 	Judge *judge.Judge
 	Tests *Tests
-	// Early tests only what can still change the choice, the best scores first: the choice is the same, but there is less
-	// to report.
+	// Early judges and tests only what can still change the choice, the best scores first: the choice is the same, but
+	// there is less to report.
 	Early bool
 	// Workers is how many requests or sandboxes there are at once: 4 when 0.
 	Workers int
@@ -95,25 +95,36 @@ type Cost struct {
 // Run judges and tests as far as that is not on record, chooses, and returns the report. The error is that of a work
 // that was not finished: what was done is on record.
 func (r *Ranking) Run(ctx context.Context) (*Report, error) {
-	if err := r.prepare(); err != nil {
+	if err := r.choose(ctx); err != nil {
 		return nil, err
+	}
+	return r.report()
+}
+
+// choose is Run without the report.
+func (r *Ranking) choose(ctx context.Context) error {
+	if err := r.prepare(); err != nil {
+		return err
 	}
 	if r.Rule.Verifier.Judges() {
 		if err := r.judge(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if r.Rule.Verifier.Tests() {
 		if err := r.test(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	for _, c := range r.contests {
 		c.filter()
 		c.choice = r.Rule.Choose(c.candidates())
 	}
-	return r.report()
+	return nil
 }
+
+// settled reports whether nothing that judge or tests may say can change the choice: there is only one patch.
+func (r *Ranking) settled(c *contest) bool { return r.Early && len(c.distinct()) < 2 }
 
 // prepare reads the patches.
 func (r *Ranking) prepare() error {

@@ -18,10 +18,8 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/llm"
 	"deepswe/env"
-	"deepswe/env/guest"
-	"deepswe/env/guest/inside"
-	"deepswe/env/local"
 	"deepswe/env/testkit"
+	"deepswe/env/testkit/images"
 	"deepswe/verify"
 	"deepswe/verify/harness"
 	"deepswe/verify/rank"
@@ -30,23 +28,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
-		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
-	}
-	os.Exit(m.Run())
-}
-
-// images is a provider with one image: a directory of the host. It counts the sandboxes.
-type images struct {
-	env.Provider
-	dir    string
-	starts atomic.Int32
-}
-
-func (p *images) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	p.starts.Add(1)
-	s.Image, s.CopyIn = "", p.dir
-	return p.Provider.Start(ctx, s)
+	images.Main(func() int {
+		if dir := os.Getenv(childDir); dir != "" {
+			return rankChild(dir)
+		}
+		return m.Run()
+	})
 }
 
 // reading is a judge that goes by what the patch adds: YES with the probability after "score:". It counts the calls,
@@ -91,32 +78,30 @@ func candidates(t *testing.T) string {
 }
 
 // newRanking ranks these candidates by both verifiers.
-func newRanking(t *testing.T, path, out string) (*Ranking, *images, *reading) {
+func newRanking(t *testing.T, path, out string) (*Ranking, *images.Provider, *reading) {
 	t.Helper()
+	p, endpoint := images.New(t, map[string]string{"number.py": "0\n"}), &reading{}
+	r, err := assemble(path, out, p, endpoint, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Store.Close() })
+	return r, p, endpoint
+}
+
+// assemble makes a ranking of the candidates at the path. The tests begin with a command of the caller's.
+func assemble(path, out string, p env.Provider, endpoint judge.Endpoint, first string) (*Ranking, error) {
 	source, err := Read(path)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	host, err := local.NewHost(local.Options{})
-	if err != nil {
-		t.Skip(err)
-	}
-	t.Cleanup(func() {
-		if err := host.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	dir := t.TempDir()
-	testkit.WriteFile(t, filepath.Join(dir, "number.py"), "0\n")
-	p, endpoint := &images{Provider: host, dir: dir}, &reading{}
-	store, err := OpenStore(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
 	pack, err := judge.Builtin()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
+	}
+	store, err := OpenStore(out)
+	if err != nil {
+		return nil, err
 	}
 	return &Ranking{
 		Source: source, Rule: rank.Rule{Verifier: rank.Hybrid, Top: 3}, Store: store, Workers: 2,
@@ -124,10 +109,10 @@ func newRanking(t *testing.T, path, out string) (*Ranking, *images, *reading) {
 		Judge: &judge.Judge{Endpoint: endpoint, Model: "judge", Pack: pack},
 		Tests: &Tests{
 			Runner: &suite.Runner{Evaluator: &verify.Evaluator{Provider: p}}, Parser: "parse_log_pytest",
-			Command: "case $(head -n1 num*.py) in 0|7) echo PASSED t::old;; *) echo FAILED t::old;; esac; " +
+			Command: first + "case $(head -n1 num*.py) in 0|7) echo PASSED t::old;; *) echo FAILED t::old;; esac; " +
 				"tail -n+2 num*.py; echo PASSED t::other",
 		},
-	}, p, endpoint
+	}, nil
 }
 
 // The right one wins, although a wrong one, a broken one and a cheating one have better scores; what it costs is one
@@ -156,8 +141,8 @@ func TestRightOneWins(t *testing.T) {
 		t.Errorf("stages (-want +got):\n%s", diff)
 	}
 	if rep.Distinct != 4 || rep.Empty != 1 || rep.Cost.BaseRuns != 1 || rep.Cost.CandidateRuns != 4 ||
-		rep.Cost.Requests != 5 || p.starts.Load() != 5 || endpoint.calls.Load() != 5 {
-		t.Errorf("%d distinct, cost %+v, %d sandboxes, %d requests", rep.Distinct, rep.Cost, p.starts.Load(), endpoint.calls.Load())
+		rep.Cost.Requests != 5 || p.Starts() != 5 || endpoint.calls.Load() != 5 {
+		t.Errorf("%d distinct, cost %+v, %d sandboxes, %d requests", rep.Distinct, rep.Cost, p.Starts(), endpoint.calls.Load())
 	}
 	var preds map[string]harness.Prediction
 	data, err := os.ReadFile(filepath.Join(out, PredsFile))
@@ -172,8 +157,8 @@ func TestRightOneWins(t *testing.T) {
 	r.Store.Close()
 	again, p, endpoint := newRanking(t, path, out)
 	rep2, err := again.Run(t.Context())
-	if err != nil || p.starts.Load() != 0 || endpoint.calls.Load() != 0 || rep2.Cost != (Cost{}) {
-		t.Errorf("%v, %d sandboxes, %d requests", err, p.starts.Load(), endpoint.calls.Load())
+	if err != nil || p.Starts() != 0 || endpoint.calls.Load() != 0 || rep2.Cost != (Cost{}) {
+		t.Errorf("%v, %d sandboxes, %d requests", err, p.Starts(), endpoint.calls.Load())
 	}
 	again.Judge, again.Tests, again.Tasks = nil, nil, nil
 	rep3, err := again.Run(t.Context())
@@ -207,7 +192,7 @@ func TestResume(t *testing.T) {
 		cancel()
 		r.Store.Close()
 		// What was under way when it ended is done again; it is not on record.
-		sandboxes, requests = sandboxes+int(p.starts.Load()), requests+int(endpoint.calls.Load())
+		sandboxes, requests = sandboxes+p.Starts(), requests+int(endpoint.calls.Load())
 		if err == nil {
 			if *rep.Results[0].Chosen != 1 {
 				t.Errorf("chosen #%d", *rep.Results[0].Chosen)

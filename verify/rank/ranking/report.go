@@ -1,7 +1,11 @@
 package ranking
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"fmt"
+	"io"
 	"slices"
 
 	"deepswe/agent"
@@ -36,9 +40,11 @@ type Report struct {
 	// Chosen counts the tasks with a choice, ChosenSolved those where it is known to solve the task.
 	Chosen       int `json:"chosen"`
 	ChosenSolved int `json:"chosen_solved"`
-	// Curves are Best@k of each verifier with something to go by, and Pass@k ("oracle"); empty without truth.
+	// Curves are Best@k of each verifier with scores or results on record, and Pass@k ("oracle"); empty without truth.
 	Curves []Curve `json:"curves"`
-	Cost   Cost    `json:"cost"`
+	// Contexts compares context lengths, where the run has several.
+	Contexts []swe.ContextResult `json:"contexts,omitempty"`
+	Cost     Cost                `json:"cost"`
 
 	Notes   []string     `json:"notes"`
 	Results []TaskReport `json:"results,omitempty"`
@@ -63,7 +69,7 @@ type TaskReport struct {
 	Stage      rank.Stage        `json:"stage,omitempty"`
 	Agree      int               `json:"agree,omitempty"`
 	Candidates []CandidateReport `json:"candidates"`
-	// Scripts are what was run, Tests what became of each test that was kept on the base.
+	// Scripts are what was run, Tests the verdicts on the tests that were kept on the base.
 	Scripts []ScriptReport  `json:"scripts,omitempty"`
 	Tests   []suite.Verdict `json:"tests,omitempty"`
 }
@@ -102,6 +108,7 @@ func (r *Ranking) report() (*Report, error) {
 	rep := &Report{
 		Type: "ranking", Version: 1, Run: r.Source.Path, Verifier: r.Rule.Verifier, Top: r.Rule.Top, Cost: r.cost,
 		Notes: slices.Concat([]string{}, r.Source.Notes), Tasks: len(r.contests), Curves: []Curve{},
+		Contexts: r.Source.Contexts,
 	}
 	if r.Judge != nil {
 		rep.Judge = r.Judge.Model
@@ -110,13 +117,38 @@ func (r *Ranking) report() (*Report, error) {
 		rep.add(c)
 	}
 	rep.Curves = r.curves()
-	if err := disk.WriteJSON(r.Store.Path(ReportFile), rep); err != nil {
+	if err := disk.WriteStream(r.Store.Path(ReportFile), rep.write); err != nil {
 		return nil, err
 	}
 	if err := r.writePreds(); err != nil {
 		return nil, err
 	}
 	return rep, disk.WriteStream(r.Store.Path(PageFile), rep.WritePage)
+}
+
+// write writes the report as JSON, a task a line: the whole of it as one value would take several times its size in
+// memory.
+func (rep *Report) write(to io.Writer) error {
+	head := *rep
+	head.Results = nil
+	data, err := disk.MarshalJSON(head)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(to, 1<<16)
+	fmt.Fprintf(w, "%s,\n\"results\":[", bytes.TrimSuffix(data, []byte("}")))
+	for i, t := range rep.Results {
+		if data, err = disk.MarshalJSON(t); err != nil {
+			return err
+		}
+		separator := "\n"
+		if i > 0 {
+			separator = ",\n"
+		}
+		fmt.Fprintf(w, "%s%s", separator, data)
+	}
+	fmt.Fprint(w, "\n]}\n")
+	return w.Flush()
 }
 
 // add adds a task.
@@ -140,8 +172,7 @@ func (rep *Report) add(c *contest) {
 		if one.Rejected != "" && one.Stage == rank.StageRejected {
 			one.Reason = one.Rejected
 		}
-		if c.judged[i] {
-			one.Judgement = &c.judgements[i]
+		if one.Judgement = c.judgements[i]; one.Judgement != nil {
 			if one.Judgement.Score == nil {
 				one.Missing = cmp.Or(one.Missing, one.Judgement.Reason)
 			}
@@ -187,7 +218,7 @@ func (c *contest) rejected(i int) string {
 	return ""
 }
 
-// curves computes Best@k for every verifier that has something to go by, over the tasks whose truth is known.
+// curves computes Best@k for every verifier with scores or results on record, over the tasks whose truth is known.
 func (r *Ranking) curves() []Curve {
 	sets, most := r.known()
 	curves := []Curve{}

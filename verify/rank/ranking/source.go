@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
@@ -25,6 +27,8 @@ type Source struct {
 	Manifest run.Manifest
 	// Tasks are in the order of the run, or of their ids.
 	Tasks []Set
+	// Contexts compares context lengths, where a run has several. The candidates are those of the largest.
+	Contexts []swe.ContextResult
 	// Notes say what was left out, and why.
 	Notes []string
 }
@@ -108,11 +112,12 @@ func readRun(path string) (*Source, error) {
 		return nil, fmt.Errorf("the run in %s is still under way (process %d)", path, holder.PID)
 	}
 	s := &Source{Path: path, Manifest: r.Manifest}
+	s.Contexts = swe.ByContext(r.Outcomes, largest(s.Setting("context")))
 	at := map[string]int{}
 	failed := 0
 	for _, o := range r.Outcomes {
 		if o.Group != o.Task {
-			continue // of the soundness check
+			continue // of the soundness check, or with a smaller context
 		}
 		if o.Failed() {
 			failed++
@@ -138,6 +143,12 @@ func readRun(path string) (*Source, error) {
 	}
 	slices.SortFunc(s.Tasks, func(a, b Set) int { return cmp.Compare(a.Task, b.Task) })
 	return s, nil
+}
+
+// largest is the last of the context lengths that a run of eval was asked for; 0 where it is not known.
+func largest(contexts string) int {
+	n, _ := strconv.Atoi(contexts[strings.LastIndex(contexts, ",")+1:])
+	return n
 }
 
 func runEntry(r *run.Reader, o run.Outcome) Entry {

@@ -7,6 +7,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/verify/rank"
 	"deepswe/verify/rank/suite"
 )
 
@@ -17,6 +18,9 @@ func (r *Ranking) test(ctx context.Context) error {
 	}
 	jobs := map[run.Job]func(context.Context) (string, error){}
 	for _, c := range r.contests {
+		if r.settled(c) {
+			continue
+		}
 		if r.Tests == nil {
 			c.baselines = r.Store.recorded(c.set.Task)
 			continue
@@ -47,9 +51,8 @@ func (r *Ranking) test(ctx context.Context) error {
 func (r *Ranking) testEarly(ctx context.Context) error {
 	for _, c := range r.contests {
 		for {
-			c.filter()
 			state := c.contenders()
-			next := r.Rule.ToTest(state)
+			next := rank.ToTest(state)
 			if _, decided := r.Rule.Decided(state, c.full()); decided || len(next) == 0 || !c.tested() {
 				break
 			}
@@ -82,8 +85,8 @@ func (r *Ranking) planBaselines(c *contest, jobs map[run.Job]func(context.Contex
 	}
 	for n := range scripts {
 		key := r.baselineKey(task, n)
-		if b, ok := r.Store.baseline(key); ok {
-			c.baselines[n] = b
+		if k := r.Store.baselines.find(key); k != nil {
+			c.baselines[n] = k.Baseline
 			continue
 		}
 		jobs[run.Job{Task: task.ID, Group: task.ID, Index: n}] = func(ctx context.Context) (string, error) {
@@ -142,7 +145,7 @@ func (r *Ranking) baselineOne(ctx context.Context, c *contest, t env.Task, n int
 		}
 		r.count(func(c *Cost) { c.BaseRuns++ })
 	}
-	if err := r.Store.keepBaseline(keptBaseline{Key: key, Task: t.ID, Baseline: b}); err != nil {
+	if err := r.Store.baselines.keep(&keptBaseline{Key: key, Task: t.ID, Baseline: b}); err != nil {
 		return "", run.Abort(err)
 	}
 	r.mu.Lock()
@@ -181,8 +184,8 @@ func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.C
 			continue
 		}
 		key := resultKey(c.set.Task, b, patch)
-		if known, ok := r.Store.result(key); ok {
-			c.results[patch][n] = &known
+		if k := r.Store.results.find(key); k != nil {
+			c.results[patch][n] = &k.Result
 			continue
 		}
 		if r.Tests == nil {
@@ -223,13 +226,13 @@ func (r *Ranking) resultOne(ctx context.Context, c *contest, i, n int, key strin
 		return "", err
 	}
 	r.count(func(c *Cost) { c.CandidateRuns++ })
-	kept := keptResult{Key: key, Task: task.ID, Script: b.Script.Name, Patch: c.patches[i], Result: result}
-	if err := r.Store.keepResult(kept); err != nil {
+	kept := &keptResult{Key: key, Task: task.ID, Script: b.Script.Name, Patch: c.patches[i], Result: result}
+	if err := r.Store.results.keep(kept); err != nil {
 		return "", run.Abort(err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.results[c.patches[i]][n] = &result
+	c.results[c.patches[i]][n] = &kept.Result
 	c.failures[i] = ""
 	if result.Rejected != "" {
 		return fmt.Sprintf("#%d: %s", c.set.Entries[i].ID, result.Rejected), nil

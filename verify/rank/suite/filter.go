@@ -12,11 +12,11 @@ func TestID(script, test string) string { return script + "::" + test }
 type Column struct {
 	// Passed are the ids of the tests that pass.
 	Passed map[string]bool
-	// Rejected patches have no say about the tests.
+	// Rejected patches are left out of the comparison.
 	Rejected bool
 }
 
-// Verdict is what became of a test. Reason is empty where it counts.
+// Verdict says whether a test counts. Reason is empty where it does.
 type Verdict struct {
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`

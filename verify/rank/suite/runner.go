@@ -199,7 +199,7 @@ func spell(s testlog.Status) string {
 	return strings.ToLower(string(s))
 }
 
-// Run runs the script of a baseline on a patch, in a sandbox of its own. An error is an infrastructure failure.
+// Run runs the script of a baseline on a patch, in a fresh sandbox. An error is an infrastructure failure.
 func (r *Runner) Run(ctx context.Context, t env.Task, b Baseline, patch []byte) (Result, error) {
 	v, err := r.Evaluator.EvaluateStrictly(ctx, b.Script.task(t, b.Kept), patch)
 	if err != nil {

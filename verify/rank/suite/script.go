@@ -48,7 +48,7 @@ func (s Script) Key() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// task is the task with the script's tests in place of its own: nothing of the hidden ones is left. expected are the
+// task is the task with the script's tests instead of its hidden ones. expected are the
 // tests that are to pass; as FAIL_TO_PASS ones, because such a test does not pass by being skipped.
 func (s Script) task(t env.Task, expected []string) env.Task {
 	t.Tests = env.Tests{

@@ -1,0 +1,112 @@
+package ranking
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"deepswe/verify/rank"
+	"deepswe/verify/rank/judge"
+	"deepswe/verify/rank/suite"
+)
+
+// recordedTask is a task whose scores and results are all on record.
+type recordedTask struct {
+	entries    []Entry
+	judgements []*keptJudgement
+	baselines  []*keptBaseline
+	results    []*keptResult
+}
+
+// drawRecorded draws a task with few tests and many ties, so that every test can change the choice.
+func drawRecorded(t *rapid.T) recordedTask {
+	var r recordedTask
+	for _, kind := range []suite.Kind{suite.Regression, suite.Reproduction} {
+		b := suite.Baseline{Script: suite.Script{Name: string(kind), Kind: kind, Command: string(kind)}}
+		for n := range rapid.IntRange(1, 3).Draw(t, string(kind)) {
+			b.Kept = append(b.Kept, fmt.Sprint(kind, n))
+		}
+		r.baselines = append(r.baselines, &keptBaseline{Key: string(kind), Task: "t", Baseline: b})
+	}
+	seen := map[string]bool{}
+	for id := range rapid.IntRange(2, 7).Draw(t, "candidates") {
+		text := fmt.Sprintf("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-0\n+%d\n", rapid.IntRange(1, 5).Draw(t, "patch"))
+		key := rank.PatchKey([]byte(text))
+		r.entries = append(r.entries, Entry{ID: id, Patch: []byte(text)})
+		if rapid.IntRange(0, 5).Draw(t, "judged") > 0 {
+			score := float64(rapid.IntRange(0, 3).Draw(t, "score")) / 3
+			r.judgements = append(r.judgements, &keptJudgement{Task: "t", Attempt: id, Patch: key,
+				Judgement: judge.Judgement{Score: &score}})
+		}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		rejected := rapid.IntRange(0, 5).Draw(t, "rejected") == 0
+		for _, b := range r.baselines {
+			k := &keptResult{Key: resultKey("t", b.Baseline, key), Task: "t", Result: suite.Result{Passed: []string{}}}
+			for _, name := range b.Kept {
+				if !rejected && rapid.IntRange(0, 2).Draw(t, "passes") > 0 {
+					k.Passed = append(k.Passed, name)
+				}
+			}
+			if rejected {
+				k.Rejected = "forged"
+			}
+			r.results = append(r.results, k)
+		}
+	}
+	return r
+}
+
+// inMemory is a shelf without a file.
+func inMemory[T any](t *rapid.T, keys func(*T) ([]string, error), lines []*T) *shelf[T] {
+	s := &shelf[T]{keys: keys, known: map[string]*T{}}
+	for _, l := range lines {
+		if err := s.add(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// choose returns the chosen patch, and how many distinct patches were tested for it.
+func (r recordedTask) choose(t *rapid.T, rule rank.Rule, early bool) (patch string, tested int) {
+	k := &Ranking{
+		Source: &Source{Tasks: []Set{{Task: "t", Entries: r.entries}}}, Rule: rule, Early: early, Workers: 1,
+		Store: &Store{
+			judgements: inMemory(t, (*keptJudgement).keys, r.judgements),
+			baselines:  inMemory(t, (*keptBaseline).keys, r.baselines),
+			results:    inMemory(t, (*keptResult).keys, r.results),
+		},
+	}
+	if err := k.choose(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := k.contests[0]
+	return c.patches[c.choice.Winner], len(c.results)
+}
+
+// A choice that tests only what can still change it is that of the full run, although which tests count depends on the
+// results of all candidates.
+func TestEarlyChoosesTheSame(t *testing.T) {
+	t.Parallel()
+	saved := 0
+	rapid.Check(t, func(t *rapid.T) {
+		rule := rank.Rule{
+			Verifier: rapid.SampledFrom([]rank.Verifier{rank.Exec, rank.Hybrid}).Draw(t, "verifier"),
+			Top:      rapid.IntRange(0, 3).Draw(t, "top"),
+		}
+		task := drawRecorded(t)
+		full, all := task.choose(t, rule, false)
+		early, tested := task.choose(t, rule, true)
+		if full != early {
+			t.Fatalf("%s after all %d patches were tested, %s after %d", full[:8], all, early[:8], tested)
+		}
+		saved += all - tested
+	})
+	if saved == 0 {
+		t.Error("nothing was ever left untested")
+	}
+}

@@ -1,0 +1,210 @@
+package ranking
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deepswe/agent"
+	"deepswe/agent/llm"
+	"deepswe/env/disk"
+	"deepswe/env/testkit"
+	"deepswe/env/testkit/images"
+	"deepswe/verify/rank"
+)
+
+// childDir is set for a process that ranks the candidates in a directory, to be killed; childRound is its number.
+const (
+	childDir   = "DEEPSWE_TEST_RANK"
+	childRound = "DEEPSWE_TEST_ROUND"
+)
+
+// rankChild is such a process. Everything that costs something writes a line: its round, and the patch that it is for.
+func rankChild(dir string) int {
+	err := func() error {
+		round := os.Getenv(childRound)
+		image := filepath.Join(dir, "image-"+round)
+		if err := os.Mkdir(image, 0o755); err != nil {
+			return err
+		}
+		for name, text := range map[string]string{"number.py": "0\n", "round": round + "\n"} {
+			if err := os.WriteFile(filepath.Join(image, name), []byte(text), 0o644); err != nil {
+				return err
+			}
+		}
+		p, err := images.Open(image)
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		log := filepath.Join(dir, "log")
+		judge := &logging{log: log, round: round}
+		note := "echo $(cat round) tested $(head -n2 num*.py) >> " + log + "; sleep 0.03; "
+		r, err := assemble(filepath.Join(dir, "candidates"), filepath.Join(dir, "rank"), p, judge, note)
+		if err != nil {
+			return err
+		}
+		defer r.Store.Close()
+		_, err = r.Run(context.Background())
+		return err
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// logging is a judge that takes its time.
+type logging struct {
+	reading
+	log, round string
+}
+
+func (l *logging) Spell(ctx context.Context, q agent.Request, top int) (llm.Spelling, error) {
+	f, err := os.OpenFile(l.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return llm.Spelling{}, err
+	}
+	defer f.Close()
+	_, score, _ := strings.Cut(q.Messages[1].Content, "# score:")
+	score, _, _ = strings.Cut(score, "\n")
+	if _, err := fmt.Fprintf(f, "%s judged %s\n", l.round, score); err != nil {
+		return llm.Spelling{}, err
+	}
+	time.Sleep(10 * time.Millisecond)
+	return l.reading.Spell(ctx, q, top)
+}
+
+// finished returns what is on record, by the words that the log has for it.
+func finished(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	words := map[string][2]string{} // of a patch: judged, tested
+	source, err := Read(filepath.Join(dir, "candidates"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range source.Tasks[0].Entries {
+		patch, err := e.ReadPatch()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var added []string
+		for line := range strings.Lines(string(patch)) {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(line), "+"); ok && !strings.HasPrefix(text, "+") {
+				added = append(added, text)
+			}
+		}
+		if len(added) > 1 {
+			words[rank.PatchKey(patch)] = [2]string{
+				"judged " + strings.TrimPrefix(added[1], "# score:"), "tested " + strings.Join(added[:2], " "),
+			}
+		}
+	}
+	done := map[string]bool{}
+	for file, word := range map[string]int{judgementsFile: 0, resultsFile: 1} {
+		err := disk.ReadLog(filepath.Join(dir, "rank", file), func(line []byte) error {
+			var k struct{ Patch string }
+			err := json.Unmarshal(line, &k)
+			if text := words[k.Patch][word]; text != "" {
+				done[text] = true
+			}
+			return err
+		})
+		if err != nil && !os.IsNotExist(err) && !strings.Contains(err.Error(), "no such file") {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "rank", baselinesFile)); err == nil {
+		err := disk.ReadLog(filepath.Join(dir, "rank", baselinesFile), func([]byte) error {
+			done["tested 0"] = true
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return done
+}
+
+// A ranking that is killed again and again comes to the same choice, and does nothing twice that was on record.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	kills := 4
+	if os.Getenv("DEEPSWE_TEST_FULL") != "" {
+		kills = 20
+	}
+	// What killed processes leave may still be written to while the test ends.
+	dir, err := os.MkdirTemp("", "deepswe-rank-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	testkit.WriteFile(t, filepath.Join(dir, "tmp", "README"), "the sandboxes' own\n")
+	if err := os.CopyFS(filepath.Join(dir, "candidates"), os.DirFS(candidates(t))); err != nil {
+		t.Fatal(err)
+	}
+	round := 0
+	start := func() *exec.Cmd {
+		round++
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), childDir+"="+dir, fmt.Sprintf("%s=%d", childRound, round),
+			"TMPDIR="+filepath.Join(dir, "tmp"))
+		cmd.Stderr = t.Output()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	before := map[int]map[string]bool{} // what was on record when a round began
+	random := rand.New(rand.NewPCG(1, 2))
+	for range kills {
+		before[round+1] = finished(t, dir)
+		cmd := start()
+		time.Sleep(time.Duration(50+random.IntN(250)) * time.Millisecond)
+		_ = cmd.Process.Kill() // or it has ended by itself
+		_ = cmd.Wait()
+	}
+	before[round+1] = finished(t, dir)
+	if err := start().Wait(); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(log)) {
+		number, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n := 0
+		if _, err := fmt.Sscan(number, &n); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if before[n][what] {
+			t.Errorf("round %d did again what was on record: %s", n, what)
+		}
+	}
+	var killed, whole Report
+	if err := disk.ReadJSON(filepath.Join(dir, "rank", ReportFile), &killed); err != nil {
+		t.Fatal(err)
+	}
+	r, _, _ := newRanking(t, filepath.Join(dir, "candidates"), filepath.Join(t.TempDir(), "rank"))
+	r.Tests.Command = killed.Results[0].Scripts[0].Command
+	if _, err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.ReadJSON(r.Store.Path(ReportFile), &whole); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(whole.Results, killed.Results); diff != "" {
+		t.Errorf("after %d kills (-whole +killed):\n%s", kills, diff)
+	}
+}
