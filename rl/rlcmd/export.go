@@ -30,6 +30,7 @@ type export struct {
 	sftForm                               string
 	minReward                             float64
 	dryRun                                bool
+	judge                                 judgeOptions
 }
 
 const exportLong = `Turn rollouts into the data that a trainer reads.
@@ -39,21 +40,29 @@ const exportLong = `Turn rollouts into the data that a trainer reads.
   sft       rejection fine-tuning: rollouts that solved their task, as labelled
             tokens or as chat messages; turns with a format error are masked
   atropos   a group a line, as POST /scored_data of an Atropos server takes it
+  verifier  the training set of a judge (see rank --help): conversations about
+            graded attempts of a run of eval, with the right answer; as many YES
+            as NO for each task, and none for a task of an evaluation set
 
 Rollouts are read from a file (rollouts.jsonl, zstd or not, or - for stdin) or
 from the directory of a run. Both formats are documented in rl/README.md. A
 rollout that cannot be learned from exactly is refused with its line and field;
-nothing is guessed.`
+nothing is guessed.
+
+The verifier's examples are made of a run's trajectories and patches. Tasks of
+the repositories of SWE-bench are left out, and so are those of --eval-set.`
 
 const exportExample = `  deepswe export --rollouts r.jsonl --max-length 32768 --out rows.jsonl.zst
   deepswe export --run verified --algorithm dapo --max-length 32768 \
       --set overlong.max=20480 --set overlong.cache=4096
-  deepswe export --rollouts rollouts.jsonl --format sft --out sft.jsonl`
+  deepswe export --rollouts rollouts.jsonl --format sft --out sft.jsonl
+  deepswe export --run collected --format verifier --eval-set heldout.jsonl \
+      --out judge.jsonl`
 
 func newExport(d Deps) *cobra.Command {
 	x := &export{deps: d}
 	c := &cobra.Command{
-		Use:     "export (--rollouts FILE | --run DIR) --format rows|sft|atropos",
+		Use:     "export (--rollouts FILE | --run DIR) --format FORMAT",
 		Short:   "Write rollouts as data for other trainers",
 		Long:    exportLong,
 		Example: exportExample,
@@ -69,7 +78,7 @@ func newExport(d Deps) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&x.rollouts, "rollouts", "", "read rollouts from `FILE`, - for stdin")
 	f.StringVar(&x.run, "run", "", "read the rollouts of the run in `DIR`")
-	f.StringVar(&x.format, "format", "rows", "`FORMAT` to write: rows, sft or atropos")
+	f.StringVar(&x.format, "format", "rows", "`FORMAT` to write: rows, sft, atropos or verifier")
 	f.StringVar(&x.out, "out", "-", "`FILE` to write, compressed where it ends in .zst; - for stdout")
 	f.StringVar(&x.algorithm, "algorithm", rl.DefaultPreset, "`PRESET`: "+strings.Join(rl.Presets(), ", "))
 	f.IntVar(&x.maxLength, "max-length", 0, "most `TOKENS` of a row, and W of the constant length; 0 does not limit")
@@ -77,13 +86,17 @@ func newExport(d Deps) *cobra.Command {
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the algorithm with all its switches and stop")
 	f.StringVar(&x.sftForm, "sft-form", string(rowfile.SFTAuto), "sft: `FORM` of the lines: auto, tokens or messages")
 	f.Float64Var(&x.minReward, "min-reward", 1, "sft: minimum reward to export")
-	cli.Choices(c, "format", "rows", "sft", "atropos")
+	x.judge.add(f)
+	cli.Choices(c, "format", "rows", "sft", "atropos", "verifier")
 	cli.Choices(c, "algorithm", rl.Presets()...)
 	cli.Choices(c, "sft-form", "auto", "tokens", "messages")
 	return c
 }
 
 func (x *export) execute(ctx context.Context, changed func(string) bool) error {
+	if x.format == "verifier" {
+		return x.verifier(ctx, changed)
+	}
 	if !x.dryRun && (x.rollouts == "") == (x.run == "") {
 		return cli.Usagef("export reads either --rollouts FILE or --run DIR")
 	}
@@ -110,17 +123,8 @@ func (x *export) execute(ctx context.Context, changed func(string) bool) error {
 
 // resolve makes the algorithm of the flags, and refuses flags that the format has no use for.
 func (x *export) resolve(changed func(string) bool) (rl.Algorithm, error) {
-	unused := map[string][]string{
-		"rows": {"sft-form", "min-reward"}, "atropos": {"sft-form", "min-reward"}, "sft": {"algorithm", "set", "dry-run"},
-	}
-	flags, ok := unused[x.format]
-	if !ok {
-		return rl.Algorithm{}, fmt.Errorf("invalid --format %q: choose rows, sft, atropos", x.format)
-	}
-	for _, f := range flags {
-		if changed(f) {
-			return rl.Algorithm{}, fmt.Errorf("--%s does not apply to --format %s", f, x.format)
-		}
+	if err := x.applies(changed); err != nil {
+		return rl.Algorithm{}, err
 	}
 	a, err := rl.Preset(x.algorithm)
 	if err != nil {
@@ -143,6 +147,27 @@ func (x *export) resolve(changed func(string) bool) (rl.Algorithm, error) {
 		return a, nil
 	}
 	return a, a.Check()
+}
+
+// applies refuses flags that the format has no use for.
+func (x *export) applies(changed func(string) bool) error {
+	judge := []string{"tasks", "eval-set", "judge-pack"}
+	rollouts := []string{"sft-form", "min-reward"}
+	unused := map[string][]string{
+		"rows": slices.Concat(rollouts, judge), "atropos": slices.Concat(rollouts, judge),
+		"sft":      slices.Concat([]string{"algorithm", "set", "dry-run"}, judge),
+		"verifier": slices.Concat([]string{"algorithm", "set", "dry-run", "rollouts"}, rollouts),
+	}
+	flags, ok := unused[x.format]
+	if !ok {
+		return fmt.Errorf("invalid --format %q: choose rows, sft, atropos, verifier", x.format)
+	}
+	for _, f := range flags {
+		if changed(f) {
+			return fmt.Errorf("--%s does not apply to --format %s", f, x.format)
+		}
+	}
+	return nil
 }
 
 // write gives do the place for its output. A file is there when do has succeeded, and not before.
