@@ -32,6 +32,8 @@ func (o *solveOptions) checkRace() error {
 		return cli.Usagef("--verifier chooses among attempts and requires -k 2 or more")
 	case o.attempts > 1 && (o.demo || o.resume != "" || o.further != ""):
 		return cli.Usagef("-k does not go with --demo, --resume or --continue")
+	case o.attempts > 1 && o.confirm:
+		return cli.Usagef("-k does not go with --confirm: nobody can answer for several attempts at once")
 	}
 	if o.attempts > 1 && o.verifier.Verifier == "" {
 		o.verifier.Verifier = "hybrid"
@@ -46,12 +48,13 @@ func (o *solveOptions) checkRace() error {
 func (j *job) race(ctx context.Context, model cli.LiveModel) (attempt.Result, error) {
 	var mu sync.Mutex
 	results := map[int]attempt.Result{}
+	tested := make([]testWatch, j.o.attempts)
 	choice, err := j.d.Race(ctx, cli.Race{
 		World: j.d.World, K: j.o.attempts, Task: j.task, Snapshot: j.snapshot, Provider: j.provider, Dir: j.run,
 		Verifier: &j.o.verifier, Model: model, Flags: &j.o.ModelFlags,
 		Say: func(text string) { j.watch.show(raced{Attempt: -1, Text: text, Ended: true}) },
 		Play: func(ctx context.Context, i int) (cli.RaceEntry, error) {
-			result, dir, err := j.playOne(ctx, i)
+			result, dir, err := j.playOne(ctx, i, &tested[i])
 			mu.Lock()
 			defer mu.Unlock()
 			results[i] = result
@@ -69,6 +72,7 @@ func (j *job) race(ctx context.Context, model cli.LiveModel) (attempt.Result, er
 		return first, err
 	}
 	j.choice = &choice
+	j.tested.ran.Store(tested[choice.Winner].ran.Load())
 	j.dir, err = j.journal.Attempt(j.raceJob(choice.Winner))
 	return results[choice.Winner], err
 }
@@ -76,7 +80,7 @@ func (j *job) race(ctx context.Context, model cli.LiveModel) (attempt.Result, er
 func (j *job) raceJob(i int) run.Job { return run.Job{Task: j.task.ID, Group: j.task.ID, Index: i} }
 
 // playOne plays one of several attempts.
-func (j *job) playOne(ctx context.Context, i int) (attempt.Result, string, error) {
+func (j *job) playOne(ctx context.Context, i int, tested *testWatch) (attempt.Result, string, error) {
 	dir, err := j.journal.Attempt(j.raceJob(i))
 	if err != nil {
 		return attempt.Result{}, "", err
@@ -85,6 +89,7 @@ func (j *job) playOne(ctx context.Context, i int) (attempt.Result, string, error
 	a.Stream = false
 	steps := 0
 	a.OnEvent = func(e agent.Event) {
+		tested.event(e)
 		switch e.Kind {
 		case agent.EventStep:
 			steps = e.Step

@@ -103,9 +103,7 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 	if err == nil && j.o.demo && out.StopReason == agent.Submitted {
 		err = j.checkDemo(ctx, r.Patch.Diff)
 	}
-	if report.Choice = j.choice; j.choice != nil {
-		report.add(fmt.Sprintf("attempt #%d of %d: %s", j.choice.Winner, j.o.attempts, j.choice.Reason))
-	}
+	report.Choice = j.choice
 	report.Next = j.nextSteps(report)
 	return report, err
 }

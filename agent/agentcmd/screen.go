@@ -3,6 +3,8 @@ package agentcmd
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,6 +140,27 @@ func (s *screen) raced(r raced) {
 		s.race[r.Attempt] = ""
 		s.Line(cli.Cut(fmt.Sprintf("#%-2d %s", r.Attempt, text), s.Width()-1))
 	}
+}
+
+// chosen shows why one of several attempts was chosen, and why the others were not.
+func (s *screen) chosen(c *cli.RaceResult) {
+	if c == nil {
+		return
+	}
+	line := func(label, text string) {
+		s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", label)) + cli.Cut(cli.Plain(text), s.Width()-12))
+	}
+	for i, reason := range strings.Split(c.Reason, "; ") {
+		if i == 0 {
+			line("chosen", fmt.Sprintf("#%d of %d: %s", c.Winner, c.Attempts, reason))
+			continue
+		}
+		line("", reason)
+	}
+	for _, i := range slices.Sorted(maps.Keys(c.Losers)) {
+		line("", fmt.Sprintf("not #%d: %s", i, c.Losers[i]))
+	}
+	s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", "ranking")) + c.Report)
 }
 
 // mostRacers is how many attempts have a live line each.
@@ -316,6 +339,7 @@ func (s *screen) finish(o outcome) error {
 	if o.Detail != "" {
 		s.Line(o.Detail)
 	}
+	s.chosen(o.Choice)
 	s.answer(o.Answer)
 	switch {
 	case o.Applied && o.Branch != "":

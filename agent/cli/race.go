@@ -38,9 +38,10 @@ type RaceResult struct {
 	// Winner is the selected attempt, or -1 if no attempt has ended; Reason explains the selection.
 	Winner int    `json:"winner"`
 	Reason string `json:"reason"`
-	// Losers explains for the other attempts why they were not selected; Ended counts the attempts that have ended.
-	Losers map[int]string `json:"losers,omitempty"`
-	Ended  int            `json:"ended"`
+	// Losers explains for the other attempts why they were not selected. Ended of all Attempts have ended.
+	Losers   map[int]string `json:"losers,omitempty"`
+	Attempts int            `json:"attempts"`
+	Ended    int            `json:"ended"`
 	// Report is the path of the HTML report.
 	Report string `json:"report,omitempty"`
 }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
+	"sync"
+	"time"
 
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
@@ -15,47 +18,43 @@ import (
 	"deepswe/verify/rank/ranking"
 )
 
-// Race plays several attempts at a task at once and chooses one: what solve -k needs from here.
+// Race plays several attempts at a task at once and chooses one: what solve -k needs from here. What is wrong with the
+// judge is reported before anything is played.
 func Race(ctx context.Context, r cli.Race) (result cli.RaceResult, err error) {
-	rule := rank.Rule{Verifier: rank.Verifier(r.Verifier.Verifier), Top: r.Verifier.Top}
-	entries := race.Play(ctx, r.K, rule, func(ctx context.Context, i int) (ranking.Entry, error) {
-		e, err := r.Play(ctx, i)
-		return ranking.Entry{
-			ID: i, Name: fmt.Sprintf("#%d", i), PatchFile: e.PatchFile, Trajectory: e.Trajectory, StopReason: e.StopReason,
-		}, err
-	})
-	result = cli.RaceResult{Winner: -1, Losers: map[int]string{}, Ended: len(entries)}
-	if len(entries) == 0 {
-		return result, nil
-	}
+	result = cli.RaceResult{Winner: -1, Attempts: r.K, Losers: map[int]string{}}
 	store, err := ranking.OpenStore(filepath.Join(r.Dir, "rank"))
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	rule := rank.Rule{Verifier: rank.Verifier(r.Verifier.Verifier), Top: r.Verifier.Top}
 	k := &ranking.Ranking{
-		Source: &ranking.Source{Path: r.Dir, Tasks: []ranking.Set{{Task: r.Task.ID, Entries: entries}}}, Rule: rule,
-		Store: store, Tasks: map[string]env.Task{r.Task.ID: r.Task}, Workers: r.K, Early: true,
+		Rule: rule, Store: store, Tasks: map[string]env.Task{r.Task.ID: r.Task}, Workers: r.K, Early: true,
 		Observe: func(e ranking.Event) {
 			if kind := e.Run.Kind; !e.Begin && (kind == run.Finished || kind == run.Failed) {
 				r.Say(cmp.Or(e.Text, e.Run.Outcome.Err))
 			}
 		},
 	}
-	chosen := context.WithoutCancel(ctx) // an interrupt ends the attempts, and what has ended is chosen from
-	if ctx.Err() == nil {
-		chosen = ctx
-		if err := equip(ctx, r, k, store); err != nil {
-			return result, err
-		}
+	if err := equip(ctx, r, k); err != nil {
+		return result, err
 	}
-	rep, err := k.Run(chosen)
-	if err != nil && ctx.Err() != nil { // interrupted while candidates were judged or tested
-		k.Judge, k.Tests = nil, nil
-		rep, err = k.Run(context.WithoutCancel(ctx))
+	entries := race.Play(ctx, r.K, rule, func(ctx context.Context, i int) (ranking.Entry, error) {
+		e, err := r.Play(ctx, i)
+		return ranking.Entry{
+			ID: i, Name: fmt.Sprintf("#%d", i), PatchFile: e.PatchFile, Trajectory: e.Trajectory, StopReason: e.StopReason,
+		}, err
+	})
+	if result.Ended = len(entries); result.Ended == 0 {
+		return result, nil
 	}
+	k.Source = &ranking.Source{Path: r.Dir, Tasks: []ranking.Set{{Task: r.Task.ID, Entries: entries}}}
+	rep, err := choose(ctx, r, k)
 	if err != nil {
 		return result, err
+	}
+	if text := costWords(rep.Cost); text != "" {
+		r.Say("cost of choosing: " + text)
 	}
 	task := rep.Results[0]
 	for _, c := range task.Candidates {
@@ -69,8 +68,48 @@ func Race(ctx context.Context, r cli.Race) (result cli.RaceResult, err error) {
 	return result, nil
 }
 
+// afterInterrupt is how long candidates are judged and tested after the attempts were interrupted.
+const afterInterrupt = time.Minute
+
+// choose ranks the attempts that have ended. An interrupt is one of those that are still under way: the others are
+// judged and tested all the same, as far as that goes in a minute, or until the user asks a second time. The choice
+// uses what is known by then, and so it does where the judge or the sandboxes fail: the attempts are not lost.
+func choose(ctx context.Context, r cli.Race, k *ranking.Ranking) (*ranking.Report, error) {
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-working.Done():
+			return
+		}
+		limit := time.NewTimer(afterInterrupt)
+		defer limit.Stop()
+		select {
+		case <-r.World.Abandon:
+		case <-limit.C:
+		case <-working.Done():
+		}
+		cancel()
+	})
+	if ctx.Err() != nil {
+		r.Say(fmt.Sprintf("choosing among the %s that ended", cli.Plural(len(k.Source.Tasks[0].Entries), "attempt")))
+	}
+	rep, err := k.Run(working)
+	if err == nil {
+		return rep, nil
+	}
+	if working.Err() == nil {
+		r.Say(fmt.Sprintf("choosing by what is known, because the verifier failed: %v", err))
+	}
+	k.Judge, k.Tests = nil, nil
+	return k.Run(context.WithoutCancel(ctx))
+}
+
 // equip opens the judge and describes the tests.
-func equip(ctx context.Context, r cli.Race, k *ranking.Ranking, store *ranking.Store) error {
+func equip(ctx context.Context, r cli.Race, k *ranking.Ranking) error {
 	var err error
 	if r.Verifier.Judges() {
 		k.Judge, err = openJudge(ctx, r.World, r.Verifier, r.Flags, &r.Model, func(format string, args ...any) {
@@ -81,7 +120,8 @@ func equip(ctx context.Context, r cli.Race, k *ranking.Ranking, store *ranking.S
 		}
 	}
 	if r.Verifier.Tests() {
-		k.Tests, err = newTests(r.World, r.Verifier, r.Flags, &r.Model, race.Placed(r.Provider, r.Snapshot), k.Tasks, store)
+		k.Tests, err = newTests(r.World, r.Verifier, r.Flags, &r.Model, race.Placed(r.Provider, r.Snapshot), k.Tasks,
+			k.Store)
 	}
 	return err
 }
@@ -90,11 +130,13 @@ func equip(ctx context.Context, r cli.Race, k *ranking.Ranking, store *ranking.S
 func reasons(c ranking.CandidateReport, t ranking.TaskReport) string {
 	text := c.Reason
 	if c.Judgement != nil && c.Judgement.Score != nil {
-		text += fmt.Sprintf("; score %.3f", *c.Judgement.Score)
+		if score := fmt.Sprintf("score %.3f", *c.Judgement.Score); !strings.Contains(text, score) {
+			text += "; " + score
+		}
 	}
 	if c.Tests != nil {
-		text += fmt.Sprintf("; %d regression and %d reproduction tests that tell candidates apart pass", c.Tests.Regression,
-			c.Tests.Reproduction)
+		text += fmt.Sprintf("; of the tests that tell candidates apart, %d regression and %d reproduction tests pass",
+			c.Tests.Regression, c.Tests.Reproduction)
 	}
 	return text + fmt.Sprintf("; %d of %d candidates agree", t.Agree, len(t.Candidates))
 }
