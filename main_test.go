@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,8 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command line as users do. Besides testscript's own commands there are
 //
-//	endpoint FILE...   starts a model endpoint that answers with the files' texts, one after the other
+//	endpoint FILE...   starts a model endpoint that answers with the files' texts, one after the other; judge:P answers
+//	                   as a judge does that gives YES the probability P
 //	result FILE KEY V  checks a key of the last line of a file of JSON lines
 //	waitfor FILE TEXT  waits until the file holds the text
 //	static             makes deepswe a static program, as Docker needs it: the tests' own is not under the race detector
@@ -106,6 +108,12 @@ func startEndpoint(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	var replies []llmtest.Reply
 	for _, name := range args {
+		if p, judge := strings.CutPrefix(name, "judge:"); judge {
+			yes, err := strconv.ParseFloat(p, 64)
+			ts.Check(err)
+			replies = append(replies, llmtest.Judged(yes))
+			continue
+		}
 		replies = append(replies, llmtest.Text(ts.ReadFile(name)))
 	}
 	server := httptest.NewServer(llmtest.New(replies...))

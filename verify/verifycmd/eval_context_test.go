@@ -54,7 +54,7 @@ func TestEvalContexts(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "Solved tasks by context length") {
 		t.Errorf("the page has no figure: %v", err)
 	}
-	again := deepswe(t, "eval", "--resume", "--out", out, "--json")
+	again := deepswe(t, "eval", "--resume", "--out", out, "--json", "--base-url", endpoint.URL+"/v1")
 	if again.code != 0 || strings.Contains(again.out, `"type":"rollout"`) {
 		t.Errorf("exit code %d\n%s%s", again.code, again.out, again.errOut)
 	}

@@ -3,6 +3,7 @@ package llmtest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -41,6 +42,34 @@ type Call struct {
 
 // Text answers with content.
 func Text(content string) Reply { return Reply{Content: content} }
+
+// Judged answers as a judge does that gives YES the probability p, and NO the rest.
+func Judged(p float64) Reply {
+	word := "YES"
+	if p < 0.5 {
+		word = "NO"
+	}
+	r := Text("<judgement>" + word + "</judgement>")
+	r.Edit = func(answer map[string]any) {
+		choice := answer["choices"].([]any)[0].(map[string]any)
+		if choice["logprobs"] == nil {
+			return
+		}
+		var tokens []any
+		for _, text := range []string{"<", "judge", "ment", ">", word, "</", "judge", "ment", ">"} {
+			top := []any{map[string]any{"token": text, "logprob": 0.0, "bytes": []int{}}}
+			if text == word {
+				top = []any{
+					map[string]any{"token": "YES", "logprob": math.Log(p), "bytes": []int{}},
+					map[string]any{"token": "NO", "logprob": math.Log(1 - p), "bytes": []int{}},
+				}
+			}
+			tokens = append(tokens, map[string]any{"token": text, "logprob": 0.0, "bytes": []int{}, "top_logprobs": top})
+		}
+		choice["logprobs"] = map[string]any{"content": tokens}
+	}
+	return r
+}
 
 // UseTool answers with one native call. Args is turned into JSON, except for a string, which is used unchanged.
 func UseTool(name string, args any) Reply {
