@@ -85,24 +85,30 @@ func parse(args []string) (options, error) {
 	if o.program = flags.Args(); o.stage > 0 {
 		return o, nil
 	}
-	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	err := o.complete(*asOwner)
+	return o, err
+}
+
+// complete checks the options and derives what was left out.
+func (o *options) complete(asOwner bool) error {
+	if len(o.program) > 0 {
+		return fmt.Errorf("unexpected argument %q", o.program[0])
 	}
 	if (o.disk.bytes > 0) != (o.disk.files > 0) {
-		return o, errors.New("--disk-bytes and --disk-files require each other")
+		return errors.New("--disk-bytes and --disk-files require each other")
 	}
 	if !filepath.IsAbs(o.dir) {
-		return o, fmt.Errorf("--dir %q is not absolute", o.dir)
+		return fmt.Errorf("--dir %q is not absolute", o.dir)
 	}
 	if file, ok := strings.CutPrefix(o.build, "@"); ok {
 		sum, err := os.ReadFile(file)
 		if err != nil {
-			return o, fmt.Errorf("--build: %w", err)
+			return fmt.Errorf("--build: %w", err)
 		}
 		o.build = string(sum)
 	}
 	o.dir = filepath.Clean(o.dir)
-	if *asOwner {
+	if asOwner {
 		o.ownerOf()
 	}
 	if o.uid < 0 {
@@ -112,10 +118,10 @@ func parse(args []string) (options, error) {
 		o.gid = os.Getgid()
 	}
 	if o.separate() && o.uid == os.Getuid() {
-		return o, errors.New("--gid requires a --uid other than the guest's: otherwise commands could signal the guest")
+		return errors.New("--gid requires a --uid other than the guest's: otherwise commands could signal the guest")
 	}
 	o.setEnvironment()
-	return o, nil
+	return nil
 }
 
 func (o *options) setEnvironment() {
