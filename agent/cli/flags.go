@@ -112,7 +112,7 @@ func (o *TaskFlags) Read(w World) (iter.Seq2[env.Task, error], *dataset.Counts, 
 				n, options.Counts.Records)
 		}
 		if n := options.Counts.Excluded; n > 0 {
-			fmt.Fprintf(w.Err, "%d tasks were left out because %s has their repositories\n", n, o.Exclude)
+			fmt.Fprintf(w.Err, "%d tasks were left out because their repositories occur in %s\n", n, o.Exclude)
 		}
 	}
 	return tasks, options.Counts, nil

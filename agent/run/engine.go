@@ -79,8 +79,8 @@ type Event struct {
 	Delay time.Duration
 }
 
-// Run plays the attempts and returns their outcomes in the plan's order. It does not play attempts again that the
-// journal contains. A failed attempt is an outcome, not an error of Run.
+// Run plays the attempts and returns their outcomes in the plan's order. Attempts that are already in the journal are
+// not played again. A failed attempt is an outcome, not an error of Run.
 //
 // An error means that the plan was not completed: ctx ended (the error wraps [ErrInterrupted] and the context's
 // cause), a Runner returned an [Abort], or the journal could not be written. The outcomes so far are returned with
