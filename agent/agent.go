@@ -198,7 +198,8 @@ const (
 	EventText EventKind = "text"
 	// EventReply: the reply is complete, in Text, with its own Usage and Elapsed.
 	EventReply EventKind = "reply"
-	// EventProblem: nothing of the reply, or not this Call, can be run; Text is the message to the model.
+	// EventProblem: the reply contains no call that can be run or, if Call is set, this call cannot be run; Text is the
+	// message to the model.
 	EventProblem EventKind = "problem"
 	// EventCall: Call is about to run.
 	EventCall EventKind = "call"

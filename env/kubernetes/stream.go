@@ -92,7 +92,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// next reads messages until one of standard output.
+// next reads up to and including the next message that carries standard output.
 func (s *stream) next() error {
 	_, r, err := s.conn.Reader(s.ctx)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 // bridgeTimeout is how long a bridge waits for the guest to listen.
 const bridgeTimeout = 10 * time.Second
 
-// strangerID is the user and group of a bridge. No image has files or processes of it, so that commands that are
-// root without capabilities have no power over it. User namespaces of pods map it.
+// strangerID is the user and group ID that a bridge changes to. No image uses it, so commands that run as root without
+// capabilities cannot signal the bridge. It is within the range that user namespaces of pods map.
 const strangerID = 65533
 
 // bridge passes in and out to the guest that listens under the name, and returns when the guest closes the
