@@ -2,6 +2,7 @@ package rl
 
 import (
 	"context"
+	"errors"
 
 	"deepswe/agent"
 )
@@ -30,7 +31,24 @@ type Trainer interface {
 type Policy struct {
 	Model   agent.Model
 	Version int64
+	// Gap is how far the sampler and the trainer differ, where that was measured.
+	Gap Gap
 }
+
+// Gap compares the log-probabilities that a sampler and a trainer give to the same tokens: the mean and the largest of
+// their absolute differences. It was not measured where Tokens is 0.
+type Gap struct {
+	Mean, Max float64
+	Tokens    int
+}
+
+// Errors of a trainer after which a run cannot simply go on.
+var (
+	// ErrTrainerLost: the weights are gone, or what was done to them is not known. The last checkpoint is what is known.
+	ErrTrainerLost = errors.New("the trainer's weights are lost or uncertain")
+	// ErrApart: what samples has other weights than what is trained.
+	ErrApart = errors.New("sampler and trainer disagree")
+)
 
 // Optimizer is Adam with decoupled weight decay (Loshchilov and Hutter 2019) and a clip on the gradient's global norm.
 // A zero Beta1, Beta2 or Epsilon means 0.9, 0.999 and 1e-8; a zero ClipNorm does not clip.

@@ -1,0 +1,144 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"deepswe/agent"
+	"deepswe/rl"
+)
+
+// A trainer behind a protocol is given ids, weights and gradients, and no rows: what follows is the same policy for it.
+
+// Codec turns conversations into ids and back: the form of the policy without the policy.
+type Codec struct{ tokens *tokenizer }
+
+// NewCodec refuses the vocabularies that [New] does.
+func NewCodec(vocabulary []string) (Codec, error) {
+	t, err := newTokenizer(vocabulary)
+	return Codec{t}, err
+}
+
+// Size is the number of ids.
+func (c Codec) Size() int { return c.tokens.read() }
+
+// Render returns a conversation up to the place where the policy is to answer.
+func (c Codec) Render(r agent.Request) ([]int32, error) {
+	if len(r.Tools) > 0 {
+		return nil, errors.New("this policy has no tools")
+	}
+	return c.tokens.render(r.Messages), nil
+}
+
+// Continue returns what follows an answer up to the place where the policy is to answer again.
+func (c Codec) Continue(answer []int32, after agent.Request) ([]int32, error) {
+	more := c.tokens.render(after.Messages)
+	if n := len(answer); n > 0 && answer[n-1] == c.tokens.end {
+		return more, nil
+	}
+	return append([]int32{c.tokens.end}, more...), nil
+}
+
+// Parse returns an answer as a message.
+func (c Codec) Parse(answer []int32) (agent.Message, error) {
+	return agent.Message{Role: agent.RoleAssistant, Content: c.tokens.decode(answer)}, nil
+}
+
+// Stop is the end of a message.
+func (c Codec) Stop() []int32 { return []int32{c.tokens.end} }
+
+// place plans a pass over any sequence of ids. A token that no answer of the policy can hold counts as the first of an
+// answer to nothing, and one that it cannot speak is left out.
+func (p *Trainer) place(ids []int32, trains func(t int) bool) pass {
+	x := pass{trains: make([]bool, len(ids))}
+	inside := make([]*turn, len(ids))
+	for _, turn := range p.tokens.turns(ids) {
+		if len(turn.observation) > p.shape.window {
+			continue
+		}
+		turn.end = min(turn.end, turn.start+p.shape.reply)
+		for t := turn.start; t < turn.end; t++ {
+			inside[t] = &turn
+		}
+	}
+	var last *turn
+	for t, id := range ids {
+		if id < 0 || int(id) >= p.shape.spoken || !trains(t) {
+			continue
+		}
+		x.trains[t] = true
+		if in := inside[t]; in == nil {
+			x.turns = append(x.turns, turn{start: t, end: t + 1})
+		} else if in != last {
+			x.turns, last = append(x.turns, *in), in
+		}
+	}
+	return x
+}
+
+// Score returns the log-probability of every id after the ones before it, NaN for one that the policy cannot speak.
+func (p *Trainer) Score(ids []int32) ([]float64, error) {
+	if err := p.readable(ids); err != nil {
+		return nil, err
+	}
+	out := make([]float64, len(ids))
+	for t := range out {
+		out[t] = math.NaN()
+	}
+	x := p.place(ids, func(int) bool { return true })
+	x.forward(p.shape, p.weights, ids, out)
+	return out, nil
+}
+
+// Accumulate adds the gradient of a loss whose derivative with respect to the log-probability of id t is slope[t].
+func (p *Trainer) Accumulate(ids []int32, slope []float64) error {
+	if err := p.readable(ids); err != nil {
+		return err
+	}
+	x := p.place(ids, func(t int) bool { return slope[t] != 0 })
+	x.forward(p.shape, p.weights, ids, make([]float64, len(ids)))
+	x.backward(p.shape, p.weights, ids, slope, 0, p.gradient, p.shape.newScratch())
+	p.pending = true
+	return nil
+}
+
+func (p *Trainer) readable(ids []int32) error {
+	for _, id := range ids {
+		if id < 0 || int(id) >= p.shape.vocabulary {
+			return fmt.Errorf("embedded policy: id %d is not in the vocabulary of %d", id, p.shape.vocabulary)
+		}
+	}
+	return nil
+}
+
+// Generate samples an answer to a prompt from a published policy, up to the end of the message or a number of ids. The
+// log-probabilities are those of temperature 1.
+func (p *Trainer) Generate(from rl.Policy, prompt []int32, limit int, temperature float64, seed int64,
+) (ids []int32, logprobs []float64, err error) {
+	m, ok := from.Model.(sampler)
+	if !ok || m.p != p {
+		return nil, nil, errors.New("embedded policy: generate from a policy that it has not published")
+	}
+	var observation []int32
+	if turns := p.tokens.turns(prompt); len(turns) > 0 {
+		observation = turns[len(turns)-1].observation
+	}
+	if len(observation) > p.shape.window {
+		return nil, nil, agent.ErrContextOverflow
+	}
+	r := rand.New(rand.NewPCG(uint64(seed), sampleStream))
+	ids, logprobs = p.sample(m.weights.weights, observation, min(limit, p.shape.reply), temperature, r)
+	return ids, logprobs, nil
+}
+
+// Restore puts a published policy's weights back, and leaves the optimizer.
+func (p *Trainer) Restore(from rl.Policy) error {
+	m, ok := from.Model.(sampler)
+	if !ok || m.p != p {
+		return errors.New("embedded policy: restore a policy that it has not published")
+	}
+	copy(p.weights, m.weights.weights)
+	return nil
+}

@@ -1,0 +1,145 @@
+package tinker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"deepswe/env/disk"
+	"deepswe/rl"
+)
+
+// checkpoint is what is kept here of one: where the server has the weights, and what else a run goes on with.
+type checkpoint struct {
+	// Address is the server's for weights and optimizer.
+	Address string `json:"address"`
+	Base    string `json:"base_model"`
+	Rank    int    `json:"lora_rank"`
+	Version int64  `json:"version"`
+	// Moved is set where weights had changed since they were published as Version.
+	Moved bool `json:"moved,omitempty"`
+}
+
+// Save writes weights and optimizer on the server, under a name that no other run has, and notes their address here.
+func (t *Trainer) Save(ctx context.Context, name string) error {
+	path, err := t.path(name)
+	if err != nil {
+		return err
+	}
+	if len(t.pending) > 0 {
+		return errors.New("save: a part of an update waits for Step")
+	}
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	address, err := t.model.save(ctx, name+"-"+nonce())
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(t.options.Dir, 0o755); err != nil {
+		return fmt.Errorf("save: %w", err)
+	}
+	return disk.WriteJSON(path, checkpoint{
+		Address: address, Base: t.options.Model.Base, Rank: t.options.Model.Rank, Version: t.version, Moved: t.moved,
+	})
+}
+
+// loads is how often a checkpoint is loaded into a fresh model where the server does not answer in between.
+const loads = 3
+
+// Load restores what Save wrote, in a fresh model, as servers demand. Where the server has lost it, the error says so.
+func (t *Trainer) Load(ctx context.Context, name string) error {
+	path, err := t.path(name)
+	if err != nil {
+		return err
+	}
+	var k checkpoint
+	if err := disk.ReadJSON(path, &k); err != nil {
+		return fmt.Errorf("load: %w", err)
+	}
+	if k.Base != t.options.Model.Base || k.Rank != t.options.Model.Rank {
+		return fmt.Errorf("load %s: it is of %s with rank %d, and the trainer has %s with rank %d", name, k.Base, k.Rank,
+			t.options.Model.Base, t.options.Model.Rank)
+	}
+	if err := t.sampler.gate.shut(ctx); err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		if err = t.restore(ctx, k.Address); err == nil || n == loads || !errors.Is(err, rl.ErrTrainerLost) {
+			break
+		}
+	}
+	if errors.Is(err, ErrUnknown) {
+		return fmt.Errorf("load %s: the server no longer has the checkpoint %s; to fix: start it with the database and the "+
+			"checkpoints that it had: %w", name, k.Address, err)
+	}
+	if err != nil {
+		return fmt.Errorf("load %s: %w", name, err)
+	}
+	t.version, t.moved, t.policy, t.pending, t.broken = k.Version, k.Moved, nil, nil, false
+	return nil
+}
+
+// restore loads a checkpoint into a fresh model, in place of the one that there is.
+func (t *Trainer) restore(ctx context.Context, address string) error {
+	if t.model != nil {
+		t.model.Close(ctx)
+		t.model = nil
+	}
+	m, err := t.client.Create(ctx, t.options.Model)
+	if err != nil {
+		return err
+	}
+	if err := m.load(ctx, address); err != nil {
+		m.Close(ctx)
+		return err
+	}
+	t.model = m
+	return nil
+}
+
+// Remove deletes what Save has written, on the server where it can.
+func (t *Trainer) Remove(ctx context.Context, name string) error {
+	path, err := t.path(name)
+	if err != nil {
+		return err
+	}
+	var k checkpoint
+	err = disk.ReadJSON(path, &k)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = t.client.Remove(ctx, k.Address)
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return os.Remove(path)
+}
+
+func (t *Trainer) path(name string) (string, error) {
+	if t.options.Dir == "" {
+		return "", errors.New("the trainer has no directory for checkpoints")
+	}
+	if name == "" || strings.Trim(name, nameCharacters) != "" || len(name) > 200 {
+		return "", fmt.Errorf("checkpoint name %q: want letters, digits, - and _", name)
+	}
+	return filepath.Join(t.options.Dir, name+".json"), nil
+}
+
+// nameCharacters are those that a server takes in the name of a checkpoint.
+const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+// nonce keeps the names of runs apart that save to one server.
+func nonce() string {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}

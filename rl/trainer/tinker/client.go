@@ -1,0 +1,283 @@
+package tinker
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepswe/env/disk"
+)
+
+// KeyVariable is the environment variable that has the API key. No file and no flag does.
+const KeyVariable = "TINKER_API_KEY"
+
+// Times of the protocol.
+const (
+	// pollTimeout bounds one long poll. Servers hold it for up to 300 s; a connection that died unnoticed must not.
+	pollTimeout = 45 * time.Second
+	// callTimeout bounds every other request: the upload of a chunk is the longest.
+	callTimeout = 5 * time.Minute
+	// maxPause bounds how long a paused account is waited for.
+	maxPause = time.Hour
+	// maxBackoff bounds the time between two tries.
+	maxBackoff = 30 * time.Second
+)
+
+// The most that is read of an answer.
+const (
+	maxAnswer  = 1 << 30
+	maxRefusal = 1 << 20
+)
+
+// ClientOptions say which server is spoken to, and how. URL has no default.
+type ClientOptions struct {
+	URL string
+	// Key is sent as X-API-Key; empty for a server that asks for none.
+	Key string
+	// Patience is for how long a server that does not answer is waited for [5m].
+	Patience time.Duration
+	// OperationTimeout bounds the wait for one operation [2h].
+	OperationTimeout time.Duration
+	Log              *slog.Logger
+}
+
+// Client speaks to one server. Its methods may be called from many goroutines.
+type Client struct {
+	base     *url.URL
+	key      string
+	patience time.Duration
+	longest  time.Duration
+	log      *slog.Logger
+	// once is for requests that must not be executed twice: each has a connection of its own, so that none is written to
+	// one that the server is just closing.
+	http, once *http.Client
+	// backoff is the first pause between two tries.
+	backoff time.Duration
+}
+
+// NewClient checks the options. It sends nothing.
+func NewClient(o ClientOptions) (*Client, error) {
+	u, err := url.Parse(strings.TrimRight(o.URL, "/"))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+		return nil, fmt.Errorf("invalid URL %q of a trainer (for example http://127.0.0.1:8000)", o.URL)
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("the URL of the trainer has a password in it; to fix: put the key into %s", KeyVariable)
+	}
+	if strings.ContainsFunc(o.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, fmt.Errorf("%s holds a line break, a space or another character that a key cannot have; "+
+			"to fix: set it to the key alone", KeyVariable)
+	}
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{
+		base: u, key: o.Key, log: log, patience: cmp.Or(o.Patience, 5*time.Minute),
+		longest: cmp.Or(o.OperationTimeout, 2*time.Hour), backoff: 200 * time.Millisecond,
+	}
+	c.http, c.once = c.newHTTP(false), c.newHTTP(true)
+	return c, nil
+}
+
+func (c *Client) newHTTP(once bool) *http.Client {
+	t := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 64, // one long poll for each operation under way
+		IdleConnTimeout:     4 * time.Second,
+		DisableKeepAlives:   once,
+	}
+	return &http.Client{Transport: t, CheckRedirect: c.redirected}
+}
+
+// redirected lets a download leave the server, without the key, and refuses everything else: a body must not be sent to
+// a host that nobody named.
+func (c *Client) redirected(r *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > 5:
+		return errors.New("more than five redirects")
+	case via[0].Method != http.MethodGet:
+		return fmt.Errorf("the trainer redirects to %s; to fix: give the address that it redirects to", r.URL.Redacted())
+	case via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
+		return fmt.Errorf("the trainer redirects from https to %s", r.URL.Redacted())
+	case r.URL.Host != c.base.Host:
+		r.Header.Del("X-API-Key")
+	}
+	return nil
+}
+
+// Close ends idle connections.
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	c.once.CloseIdleConnections()
+}
+
+// answer is what a server said to one request.
+type answer struct {
+	status int
+	body   []byte
+	after  time.Duration // Retry-After
+}
+
+// send makes one request and reads its answer. sent is false where the server cannot have seen the request.
+func (c *Client) send(ctx context.Context, h *http.Client, method, path string, body []byte, limit time.Duration,
+) (a answer, sent bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	var in io.Reader
+	if body != nil {
+		in = bytes.NewReader(body)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath("api/v1", path).String(), in)
+	if err != nil {
+		return a, false, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "deepswe")
+	if c.key != "" {
+		r.Header.Set("X-API-Key", c.key)
+	}
+	resp, err := h.Do(r)
+	if err != nil {
+		dial, ok := errors.AsType[*net.OpError](err)
+		return a, !ok || dial.Op != "dial", unwrapURL(err)
+	}
+	defer resp.Body.Close()
+	most := int64(maxAnswer)
+	if resp.StatusCode >= 300 {
+		most = maxRefusal
+	}
+	a.status = resp.StatusCode
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		a.after = min(time.Duration(seconds)*time.Second, maxBackoff)
+	}
+	a.body, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if err == nil && int64(len(a.body)) > most && resp.StatusCode < 300 {
+		err = fmt.Errorf("the answer is larger than %d MiB", most>>20)
+	}
+	if resp.StatusCode >= 300 {
+		err = nil // the status says enough
+	}
+	return a, true, err
+}
+
+// unwrapURL drops the method and the address that net/http puts before an error; the operation is named instead.
+func unwrapURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// call posts a request and decodes its answer. Where it is repeatable, it is sent again after a failure that says
+// nothing about whether it was executed; else only after one that says that it was not, and an error marks the
+// trainer as lost.
+func (c *Client) call(ctx context.Context, path string, in, out any, repeatable bool) error {
+	body, err := disk.MarshalJSON(in)
+	if err != nil {
+		return &Error{Operation: path, Kind: ErrInvalid, Detail: err.Error()}
+	}
+	h := c.http
+	if !repeatable {
+		h = c.once
+	}
+	return c.request(ctx, h, http.MethodPost, path, body, out, repeatable)
+}
+
+// request is call with the body as it is sent.
+func (c *Client) request(ctx context.Context, h *http.Client, method, path string, body []byte, out any,
+	repeatable bool) error {
+	t := c.newTries()
+	for {
+		a, sent, err := c.send(ctx, h, method, path, body, callTimeout)
+		switch {
+		case ctx.Err() != nil:
+			if sent && !repeatable {
+				return lost(&Error{Operation: path, Kind: ErrUnavailable, Detail: ctx.Err().Error()})
+			}
+			return fmt.Errorf("%s: %w", path, ctx.Err())
+		case err == nil && a.status < 300:
+			if out == nil {
+				return nil
+			}
+			if err := json.Unmarshal(a.body, out); err != nil {
+				return c.given(&Error{Operation: path, Status: a.status, Kind: ErrServer,
+					Detail: "its answer is not what the protocol has: " + err.Error()}, repeatable)
+			}
+			return nil
+		case err == nil && a.status == http.StatusTooManyRequests:
+			// It says that nothing was executed.
+		case err == nil && a.status < 500:
+			return c.refused(path, a)
+		case sent && !repeatable:
+			return lost(c.failure(path, a, err))
+		}
+		if !t.again(ctx, a.after) {
+			return c.failure(path, a, err)
+		}
+		c.log.Debug("trainer: request sent again", "operation", path, "status", a.status, "error", err)
+	}
+}
+
+// given is an error of an operation that the server has executed.
+func (c *Client) given(err *Error, repeatable bool) error {
+	err.Lost = !repeatable
+	return err
+}
+
+// refused is the error of an answer that says no.
+func (c *Client) refused(path string, a answer) error {
+	detail := detailOf(a.body)
+	return &Error{Operation: path, Status: a.status, Kind: kindOf(a.status, false), Detail: detail, Lost: gone(detail)}
+}
+
+// failure is the error of a request that was given up.
+func (c *Client) failure(path string, a answer, err error) error {
+	switch {
+	case err != nil:
+		return &Error{Operation: path, Kind: ErrUnavailable, Detail: err.Error()}
+	case a.status == http.StatusTooManyRequests:
+		return &Error{Operation: path, Status: a.status, Kind: ErrRateLimited, Detail: detailOf(a.body)}
+	}
+	return &Error{Operation: path, Status: a.status, Kind: ErrServer, Detail: detailOf(a.body)}
+}
+
+// tries paces the repetitions of a request.
+type tries struct {
+	begun  time.Time
+	pause  time.Duration
+	limits *Client
+}
+
+func (c *Client) newTries() *tries { return &tries{begun: time.Now(), pause: c.backoff, limits: c} }
+
+// again waits before the next try, and reports false where the patience is at its end.
+func (t *tries) again(ctx context.Context, atLeast time.Duration) bool {
+	if time.Since(t.begun) > t.limits.patience {
+		return false
+	}
+	pause := max(t.pause, atLeast)
+	t.pause = min(2*t.pause, maxBackoff)
+	select {
+	case <-ctx.Done():
+		return true // the next try reports it
+	case <-time.After(pause):
+		return true
+	}
+}
+
+// reset begins anew after an answer.
+func (t *tries) reset() { t.begun, t.pause = time.Now(), t.limits.backoff }

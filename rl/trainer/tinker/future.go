@@ -1,0 +1,161 @@
+package tinker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// accepted is the answer to a request whose result comes later.
+type accepted struct {
+	Request string `json:"request_id"`
+	Model   string `json:"model_id"`
+}
+
+// promise is an operation that the server has accepted.
+type promise struct {
+	operation string
+	request   string
+	// training marks an operation on the weights: where its result is lost, they are not known.
+	training bool
+}
+
+// waiting is a 200 or 408 that is no result yet, or the failure of an operation as hosted servers write it.
+type waiting struct {
+	Type     string `json:"type"`
+	Queue    string `json:"queue_state"`
+	Reason   string `json:"queue_state_reason"`
+	Error    string `json:"error"`
+	Category string `json:"category"`
+}
+
+// wait polls until the operation has ended and decodes its result; nil out drops it. A poll that ends with an error has
+// lost nothing: results can be read again.
+func (c *Client) wait(ctx context.Context, p promise, out any) error {
+	body, err := json.Marshal(map[string]string{"request_id": p.request})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.longest)
+	defer cancel()
+	t := c.newTries()
+	var paused time.Time
+	for {
+		a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", body, pollTimeout)
+		if ctx.Err() != nil {
+			return p.lost(fmt.Errorf("%s: wait for the result: %w", p.operation, ctx.Err()))
+		}
+		switch read(a, err) {
+		case ended:
+			if a.status < 300 {
+				return p.decode(a, out)
+			}
+			return p.refused(a)
+		case failing:
+			if !t.again(ctx, a.after) {
+				return p.lost(c.failure(p.operation, a, err))
+			}
+		case held:
+			t.reset()
+			c.queued(p, a)
+		case queueing:
+			c.queued(p, a)
+			t.again(ctx, 0)
+			t.reset()
+		case accountPaused:
+			if paused.IsZero() {
+				paused = time.Now()
+				c.log.Warn("the trainer's account is paused; waiting", "detail", detailOf(a.body))
+			}
+			if time.Since(paused) > maxPause {
+				return p.refused(a)
+			}
+			t.again(ctx, pausedPoll)
+			t.reset()
+		}
+	}
+}
+
+// pausedPoll is the time between polls while an account is paused.
+const pausedPoll = 5 * time.Second
+
+// progress is what a poll says.
+type progress int
+
+const (
+	ended         progress = iota // there is a result, or there never will be one
+	failing                       // the server could not say
+	held                          // the server, or we, let the poll end
+	queueing                      // the server asks for another poll
+	accountPaused                 // nothing goes on until somebody pays
+)
+
+// read says how an operation stands after a poll.
+func read(a answer, err error) progress {
+	switch {
+	case err != nil && errors.Is(err, context.DeadlineExceeded), err == nil && a.status == http.StatusRequestTimeout:
+		return held
+	case err != nil, a.status >= 500, a.status == http.StatusTooManyRequests, a.status == http.StatusTooEarly:
+		return failing
+	case a.status == http.StatusPaymentRequired:
+		return accountPaused
+	}
+	if w := waitingOf(a); a.status < 300 && w.Type == "try_again" {
+		return queueing
+	}
+	return ended
+}
+
+// waitingOf reads an answer that may be no result. None of them is long, and results are.
+func waitingOf(a answer) waiting {
+	var w waiting
+	if len(a.body) < 1<<14 {
+		_ = json.Unmarshal(a.body, &w) // anything else is none of them
+	}
+	return w
+}
+
+// queued notes why an operation has not begun, where the server says so.
+func (c *Client) queued(p promise, a answer) {
+	if w := waitingOf(a); w.Queue != "" && w.Queue != "active" {
+		c.log.Warn("the trainer's operation waits", "operation", p.operation, "state", w.Queue, "reason", w.Reason)
+	}
+}
+
+// decode reads a result, or a failure as hosted servers write it.
+func (p promise) decode(a answer, out any) error {
+	if w := waitingOf(a); w.Error != "" {
+		return p.lost(&Error{Operation: p.operation, Kind: ErrOperation, Detail: w.Category + ": " + w.Error})
+	}
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(a.body, out); err != nil {
+		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: ErrServer,
+			Detail: "its result is not what the protocol has: " + err.Error()})
+	}
+	return nil
+}
+
+// refused is the error of an answer that says that there is no result, and never will be.
+func (p promise) refused(a answer) error {
+	detail := detailOf(a.body)
+	err := &Error{Operation: p.operation, Status: a.status, Kind: kindOf(a.status, true), Detail: detail}
+	// The weights are as they were after an operation that failed as a whole; without its result nothing is known.
+	err.Lost = gone(detail) || p.training && err.Kind != ErrOperation && err.Kind != ErrInvalid
+	return err
+}
+
+// lost marks the error of a training operation whose outcome is not known.
+func (p promise) lost(err error) error {
+	if !p.training {
+		return err
+	}
+	if e := lost(err); e != err {
+		return e
+	}
+	return &Error{Operation: p.operation, Kind: ErrUnavailable, Detail: err.Error(), Lost: true}
+}

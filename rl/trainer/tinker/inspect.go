@@ -1,0 +1,134 @@
+package tinker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"deepswe/env"
+	"deepswe/rl"
+)
+
+// Inspection is what is looked at on a server.
+type Inspection struct {
+	Client *Client
+	// Base is the model to try; empty takes the first that the server trains.
+	Base string
+	// Rank of the adapter to try [32]. Where the server refuses it, smaller ones are tried.
+	Rank int
+}
+
+// losses are the names of servers' losses, in the order of their use here.
+func losses() []string {
+	return []string{"importance_sampling", "ppo", "cross_entropy", "cispo", "gspo", "dppo", "dro"}
+}
+
+// Inspect finds out what a server is like, on a model that is thrown away, for people who set it up.
+func (i Inspection) Inspect(ctx context.Context) []env.Finding {
+	const check = "trainer"
+	c := i.Client
+	if err := c.Health(ctx); err != nil {
+		return []env.Finding{{Check: check, Status: env.Failed, Detail: err.Error(),
+			Fix: "start the server, or name its address with --trainer"}}
+	}
+	out := []env.Finding{{Check: check, Status: env.OK, Detail: "answers at " + c.base.Redacted()}}
+	add := func(name string, err error, detail, fix string) {
+		f := env.Finding{Check: check + " " + name, Status: env.OK, Detail: detail}
+		if err != nil {
+			f.Status, f.Detail, f.Fix = env.Failed, err.Error(), fix
+		}
+		out = append(out, f)
+	}
+	models, err := c.Capabilities(ctx)
+	if err == nil && len(models) == 0 {
+		err = errors.New("the server trains no model")
+	}
+	var names []string
+	for _, m := range models {
+		name := m.Name
+		if m.Context > 0 {
+			name += fmt.Sprintf(" (%d tokens)", m.Context)
+		}
+		names = append(names, name)
+	}
+	add("models", err, strings.Join(names, ", "), "")
+	if err != nil {
+		return out
+	}
+	if i.Base == "" {
+		i.Base = models[0].Name
+	}
+	m, refused, err := i.create(ctx)
+	add("adapter", err, i.ranks(m, refused), "name a model and a rank that the server takes")
+	if err != nil {
+		return out
+	}
+	defer m.Close(ctx)
+	p, err := m.probe(ctx)
+	add("gradients", err, p.Normalisation.String(), "set trainer.normalisation")
+	if err == nil {
+		detail := "a request that is sent twice is executed once"
+		if !p.Dedups {
+			detail = "a request that is sent twice is executed twice (SkyRL 0.3.0 and older): a lost reply is resolved by " +
+				"loading the last checkpoint"
+		}
+		add("repetition", nil, detail, "")
+	}
+	add("losses", nil, m.losses(ctx), "")
+	return out
+}
+
+// create makes a model with the rank that was asked for, or the largest of a few smaller ones that the server takes.
+func (i Inspection) create(ctx context.Context) (m *Model, refused error, err error) {
+	ranks := []int{i.Rank, 8, 4, 1}
+	if i.Rank == 0 {
+		ranks[0] = 32
+	}
+	for _, rank := range ranks {
+		m, err = i.Client.Create(ctx, ModelOptions{Base: i.Base, Rank: rank, Seed: 1})
+		if !errors.Is(err, ErrOperation) || !strings.Contains(err.Error(), "rank") {
+			return m, refused, err
+		}
+		if refused == nil {
+			refused = err
+		}
+	}
+	return nil, refused, err
+}
+
+func (i Inspection) ranks(m *Model, refused error) string {
+	if m == nil {
+		return ""
+	}
+	text := "rank " + strconv.Itoa(m.options.Rank)
+	if e, ok := errors.AsType[*Error](refused); ok {
+		text += "; " + e.Detail
+	}
+	return text
+}
+
+// losses tries every loss in a forward pass, which changes nothing.
+func (m *Model) losses(ctx context.Context) string {
+	n := len(probeIDs)
+	row := rl.Row{IDs: probeIDs[:], Mask: make([]uint8, n), Logprobs: make([]float64, n), Advantage: 1, Scale: 1}
+	row.Mask[n-1] = 1
+	d := datumOf(&row)
+	zero := make([]float64, n-1)
+	d.Inputs.Logprobs, d.Inputs.Advantages = floatTensor(zero), floatTensor(zero)
+	var has, lacks []string
+	for _, name := range losses() {
+		_, err := m.pass(ctx, "forward", passInput{Data: []datum{d}, Loss: name}, false)
+		if err != nil {
+			lacks = append(lacks, name)
+		} else {
+			has = append(has, name)
+		}
+	}
+	text := strings.Join(has, ", ")
+	if len(lacks) > 0 {
+		text += "; not " + strings.Join(lacks, ", ")
+	}
+	return text
+}

@@ -1,0 +1,164 @@
+package tinker
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"deepswe/rl"
+)
+
+// Loss names what the server is sent.
+type Loss string
+
+const (
+	// Custom evaluates the objective here: the server computes the log-probabilities in a forward pass, and is sent
+	// importance_sampling with those as the old ones, so that every ratio is 1 and the gradient is that of the advantages
+	// alone; the advantages are the objective's gradient. Any objective can be trained on any server that way.
+	Custom Loss = "custom"
+	// ImportanceSampling is the server's r A, without a clip.
+	ImportanceSampling Loss = "importance_sampling"
+	// PPO is the server's clipped surrogate, with both bounds.
+	PPO Loss = "ppo"
+)
+
+// Losses are the names that a configuration may give.
+func Losses() []Loss { return []Loss{Custom, ImportanceSampling, PPO} }
+
+// Supports refuses an objective that the server's loss is not. strays says that ratios can leave 1: rollouts may be
+// older than the policy, or a batch makes more than one update.
+func (l Loss) Supports(o rl.Objective, strays bool) error {
+	var has []string
+	if o.Entropy != 0 {
+		return fmt.Errorf("the entropy bonus needs the whole distribution, which no Tinker server gives; " +
+			"to fix: set entropy to 0")
+	}
+	switch l {
+	case Custom:
+		return nil
+	case ImportanceSampling, PPO:
+	default:
+		return fmt.Errorf("loss is %q: want custom, importance_sampling or ppo", l)
+	}
+	if o.DualClip != 0 {
+		has = append(has, "clip.dual")
+	}
+	if o.Decoupled {
+		has = append(has, "decoupled")
+	}
+	if o.Corrections != (rl.Corrections{}) {
+		has = append(has, "corrections")
+	}
+	surrogate := o.Surrogate
+	if surrogate == "" {
+		surrogate = rl.PPO
+	}
+	switch {
+	case len(has) > 0:
+		return fmt.Errorf("the server's loss %s has no %s; to fix: set loss to custom", l, strings.Join(has, ", "))
+	case l == PPO && surrogate != rl.PPO:
+		return fmt.Errorf("the server's loss ppo is not the surrogate %s; to fix: set loss to custom", surrogate)
+	case l == ImportanceSampling && surrogate == rl.Reinforce:
+		return fmt.Errorf("the server's loss importance_sampling is not the surrogate reinforce; to fix: set loss to custom")
+	case l == ImportanceSampling && surrogate == rl.PPO && strays:
+		return fmt.Errorf("loss importance_sampling does not clip, and ratios leave 1 with rollouts.max_staleness, " +
+			"optimizer.minibatches or optimizer.epochs; to fix: set loss to custom, or the surrogate to importance_sampling")
+	}
+	return nil
+}
+
+// Normalisation is what a server divides a gradient by before a step.
+type Normalisation struct {
+	// Tokens: the loss of each sequence is divided by the sum of its weights. Sequences: the sum over sequences is divided
+	// by their number since the last step.
+	Tokens    bool `json:"tokens"`
+	Sequences bool `json:"sequences"`
+}
+
+func (n Normalisation) String() string {
+	switch {
+	case n.Tokens && n.Sequences:
+		return "mean over tokens, mean over sequences"
+	case n.Tokens:
+		return "mean over tokens, sum over sequences"
+	case n.Sequences:
+		return "sum over tokens, mean over sequences"
+	}
+	return "sum"
+}
+
+// divisor is what one sequence's advantages have to be multiplied by to undo it.
+func (n Normalisation) divisor(tokens, sequences int) float64 {
+	d := 1.0
+	if n.Tokens {
+		d *= float64(tokens)
+	}
+	if n.Sequences {
+		d *= float64(sequences)
+	}
+	return d
+}
+
+// share is a row that waits for its step.
+type share struct {
+	row *rl.Row
+	// logprobs are the trainer's, slope is dLoss/dlogprob, both in the shape of the row's ids.
+	logprobs, slope []float64
+}
+
+// teaches reports whether the row has a gradient.
+func (s *share) teaches() bool {
+	for _, d := range s.slope {
+		if d != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// request is the pass whose gradient is that of the shares, times scale. Every share has a gradient.
+func (l Loss) request(shares []share, o rl.Objective, n Normalisation, scale float64) passInput {
+	in := passInput{Loss: string(ImportanceSampling)}
+	if l == PPO {
+		low, high := o.ClipLow, o.ClipHigh
+		if low == 0 {
+			low = 0.2
+		}
+		if high == 0 {
+			high = 0.28
+		}
+		in.Loss = string(PPO)
+		in.Config = map[string]float64{"clip_low_threshold": 1 - low, "clip_high_threshold": 1 + high}
+	}
+	for i := range shares {
+		s := &shares[i]
+		d := datumOf(s.row)
+		factor := scale * n.divisor(trained(s.row), len(shares))
+		logprobs, advantages := make([]float64, len(s.row.IDs)-1), make([]float64, len(s.row.IDs)-1)
+		for t := range logprobs {
+			if s.row.Mask[t+1] == 0 {
+				continue
+			}
+			if l == Custom {
+				logprobs[t], advantages[t] = s.logprobs[t+1], -s.slope[t+1]*factor
+			} else {
+				logprobs[t], advantages[t] = s.row.Logprobs[t+1], s.row.Advantage*s.row.Scale*factor
+			}
+		}
+		d.Inputs.Logprobs, d.Inputs.Advantages = floatTensor(logprobs), floatTensor(advantages)
+		in.Data = append(in.Data, d)
+	}
+	return in
+}
+
+// finite reports whether all slopes are.
+func finite(slopes [][]float64) bool {
+	for _, s := range slopes {
+		for _, v := range s {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,9 @@
+package tinker_test
+
+import (
+	"testing"
+
+	"deepswe/env/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }

@@ -1,0 +1,250 @@
+package tinker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+)
+
+// ModelOptions say what is trained.
+type ModelOptions struct {
+	// Base is the model as the server names it.
+	Base string
+	// Rank of the LoRA adapter; 0 trains all weights, where the server can.
+	Rank int
+	// Seed makes the adapter's first weights.
+	Seed int64
+	// Dedups says that the server recognises a request that is sent twice.
+	Dedups bool
+	// ChunkBytes bounds the body of one request [5 MB]; a single longer row has a request of its own.
+	ChunkBytes int
+}
+
+// Model is one set of weights with its optimizer. Its methods may be called from many goroutines; operations are posted
+// one after the other, and each kind waits for the one before it.
+type Model struct {
+	client  *Client
+	session *session
+	options ModelOptions
+	id      string
+
+	mu sync.Mutex // held by an operation from its first request to its last result
+	// sequence numbers the operations; a server that recognises repeated requests goes by it.
+	sequence int64
+	// dirty is set while the server holds a gradient that no step has used.
+	dirty bool
+}
+
+// unloadTimeout bounds what is still said to a server when a model is closed.
+const unloadTimeout = 10 * time.Second
+
+// Create makes a model in a session of its own and waits until it is there. A model whose creation was not answered has
+// a session that nobody keeps alive, so it does not take up one of the server's places for long.
+func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
+	if o.Base == "" {
+		return nil, &Error{Operation: "create_model", Kind: ErrInvalid, Detail: "no base model is named"}
+	}
+	if o.ChunkBytes == 0 {
+		o.ChunkBytes = 5 << 20
+	}
+	s, err := c.newSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{client: c, session: s, options: o}
+	if err := m.create(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *Model) create(ctx context.Context) error {
+	in := map[string]any{
+		"session_id": m.session.id, "base_model": m.options.Base, "model_seq_id": 0, "type": "create_model",
+		"lora_config": map[string]any{
+			"rank": m.options.Rank, "seed": m.options.Seed, "train_mlp": true, "train_attn": true, "train_unembed": true,
+		},
+	}
+	var reply accepted
+	if err := m.client.call(ctx, "create_model", in, &reply, false); err != nil {
+		// Nothing was trained, so nothing is lost.
+		if e, ok := errors.AsType[*Error](err); ok {
+			e.Lost = false
+		}
+		return err
+	}
+	var made struct {
+		Base string `json:"base_model"`
+		LoRA struct {
+			Rank int `json:"rank"`
+		} `json:"lora_config"`
+	}
+	if err := m.client.wait(ctx, promise{operation: "create_model", request: reply.Request}, &made); err != nil {
+		return err
+	}
+	m.id = reply.Model
+	if made.Base != "" && made.Base != m.options.Base {
+		m.unload(ctx)
+		return &Error{Operation: "create_model", Kind: ErrInvalid,
+			Detail: fmt.Sprintf("the server trains %s, not %s; to fix: name the model as the server does", made.Base,
+				m.options.Base)}
+	}
+	return nil
+}
+
+// ID is the server's name for the model.
+func (m *Model) ID() string { return m.id }
+
+// operate posts an operation. The caller holds m.mu. One that changes weights or gradient is not posted twice, unless
+// the server recognises it; any other can be.
+func (m *Model) operate(ctx context.Context, path string, in map[string]any, changes bool) (promise, error) {
+	m.sequence++
+	in["model_id"], in["seq_id"] = m.id, m.sequence
+	var reply accepted
+	if err := m.client.call(ctx, path, in, &reply, !changes || m.options.Dedups); err != nil {
+		if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrConflict && changes {
+			e.Detail += "; another driver works on this model"
+			e.Lost = true
+		}
+		return promise{}, err
+	}
+	return promise{operation: path, request: reply.Request, training: changes}, nil
+}
+
+// Step applies the accumulated gradient and clears it. It returns the gradient's norm before any clipping, NaN where it
+// was not finite; known is false where the server does not say.
+func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p, err := m.operate(ctx, "optim_step", map[string]any{"adam_params": a, "type": "optim_step"}, true)
+	if err != nil {
+		return 0, false, err
+	}
+	var out struct {
+		Metrics map[string]*float64 `json:"metrics"`
+	}
+	if err := m.client.wait(ctx, p, &out); err != nil {
+		return 0, false, lost(err)
+	}
+	m.dirty = false
+	for name, v := range out.Metrics {
+		if !strings.Contains(name, "grad_norm") {
+			continue
+		}
+		if v == nil {
+			return math.NaN(), true, nil
+		}
+		return *v, true, nil
+	}
+	return 0, false, nil
+}
+
+// zero clears a gradient that no step is to use.
+func (m *Model) zero(ctx context.Context) error {
+	_, _, err := m.step(ctx, adam{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
+	return err
+}
+
+// maxNames bounds how many names are tried for what is saved: a request whose reply was lost may have taken one.
+const maxNames = 4
+
+// save writes weights and optimizer under a name that the model has not used, and returns the checkpoint's address.
+func (m *Model) save(ctx context.Context, name string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const path = "save_weights"
+	var out struct {
+		Path string `json:"path"`
+	}
+	for n := 1; ; n++ {
+		tried := name
+		if n > 1 {
+			tried = fmt.Sprintf("%s-%d", name, n)
+		}
+		p, err := m.operate(ctx, path, map[string]any{"path": tried, "type": path}, false)
+		if errors.Is(err, ErrConflict) && n < maxNames {
+			continue
+		}
+		if err == nil {
+			err = m.client.wait(ctx, p, &out)
+		}
+		if err != nil {
+			return "", err
+		}
+		break
+	}
+	if !strings.HasPrefix(out.Path, "tinker://") {
+		return "", &Error{Operation: path, Kind: ErrServer, Detail: fmt.Sprintf("it gives no address but %.60q", out.Path)}
+	}
+	return out.Path, nil
+}
+
+// load restores a checkpoint. It has to be the model's first operation.
+func (m *Model) load(ctx context.Context, address string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	in := map[string]any{"path": address, "optimizer": true, "type": "load_weights"}
+	p, err := m.operate(ctx, "load_weights", in, true)
+	if err != nil {
+		return err
+	}
+	return m.client.wait(ctx, p, nil)
+}
+
+// publish makes the current weights those that a new sampling session samples from.
+func (m *Model) publish(ctx context.Context, number int64) (session string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const path = "save_weights_for_sampler"
+	var out struct {
+		Session string `json:"sampling_session_id"`
+	}
+	for n := 1; ; n++ {
+		p, err := m.operate(ctx, path, map[string]any{"sampling_session_seq_id": number, "type": path}, false)
+		if errors.Is(err, ErrConflict) && n < maxNames {
+			continue // the sequence number is another one
+		}
+		if err == nil {
+			err = m.client.wait(ctx, p, &out)
+		}
+		if err != nil {
+			return "", err
+		}
+		break
+	}
+	if out.Session == "" {
+		return "", &Error{Operation: path, Kind: ErrServer, Detail: "it gives no sampling session"}
+	}
+	return out.Session, nil
+}
+
+// Close unloads the model and ends its session. A gradient that is left would be the next model's on some servers, so
+// it is cleared first.
+func (m *Model) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unloadTimeout)
+	defer cancel()
+	if m.dirty {
+		if err := m.zero(ctx); err != nil {
+			m.client.log.Debug("trainer: gradient not cleared", "error", err)
+		}
+	}
+	m.unload(ctx)
+	m.session.close()
+}
+
+// unload frees the model's place on the server. A server that does not hear of it notices when the session is silent.
+func (m *Model) unload(ctx context.Context) {
+	var reply accepted
+	err := m.client.call(ctx, "unload_model", map[string]string{"model_id": m.id, "type": "unload_model"}, &reply, true)
+	if err == nil {
+		err = m.client.wait(ctx, promise{operation: "unload_model", request: reply.Request}, nil)
+	}
+	if err != nil {
+		m.client.log.Debug("trainer: model not unloaded", "model", m.id, "error", err)
+	}
+}

@@ -1,0 +1,210 @@
+package tinker
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"deepswe/rl"
+)
+
+// Sequence lengths: a row of one token has nothing to predict.
+const shortestRow = 2
+
+// limits are what a server takes. It checks none of them itself, or too late.
+type limits struct {
+	// vocabulary is the number of token ids, length the longest row in tokens; 0 is unknown.
+	vocabulary, length int
+}
+
+// check refuses a row that a server would compute something else from, or break on.
+func (l limits) check(r *rl.Row) error {
+	n := len(r.IDs)
+	at := fmt.Sprintf("row %d of attempt %d at task %s", r.Row, r.Attempt, r.Task)
+	invalid := func(format string, args ...any) error {
+		return &Error{Operation: at, Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case len(r.Mask) != n || len(r.Logprobs) != n:
+		return invalid("%d ids, a mask of %d and %d logprobs: want the same number", n, len(r.Mask), len(r.Logprobs))
+	case n < shortestRow:
+		return invalid("%d ids: want at least %d", n, shortestRow)
+	case r.Mask[0] != 0:
+		return invalid("its first token is trained, and nothing comes before it")
+	case l.length > 0 && n > l.length:
+		return invalid("%d tokens, and the trainer takes %d; to fix: lower algorithm.max_length and the environment's "+
+			"context", n, l.length)
+	case math.IsNaN(r.Advantage*r.Scale) || math.IsInf(r.Advantage*r.Scale, 0):
+		return invalid("advantage %v and scale %v: want finite numbers", r.Advantage, r.Scale)
+	}
+	for t, id := range r.IDs {
+		if id < 0 || l.vocabulary > 0 && int(id) >= l.vocabulary {
+			return invalid("token %d is id %d, and the vocabulary has %d: sampler and trainer have different models",
+				t, id, l.vocabulary)
+		}
+		if lp := r.Logprobs[t]; r.Mask[t] != 0 && (math.IsNaN(lp) || math.IsInf(lp, 0)) {
+			return invalid("the logprob of token %d is %v", t, lp)
+		}
+	}
+	return nil
+}
+
+// trained counts the tokens of a row that are trained.
+func trained(r *rl.Row) int {
+	n := 0
+	for _, m := range r.Mask {
+		if m != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// datumOf shifts a row: element j of an array is about token j+1. weights are the mask.
+func datumOf(r *rl.Row) datum {
+	n := len(r.IDs) - 1
+	weights := make([]float64, n)
+	for t, m := range r.Mask[1:] {
+		weights[t] = float64(min(m, 1))
+	}
+	return datum{
+		Input: inputOf(r.IDs[:n]),
+		Inputs: lossInputs{
+			Targets: &tensor[ints]{Data: r.IDs[1:], DType: "int64", Shape: [1]int{n}}, Weights: floatTensor(weights),
+		},
+	}
+}
+
+// A chunk of a batch. Hosted servers take up to so many sequences in a request.
+const maxChunk = 1024
+
+// Bytes of a sequence on the wire, for each token: an id twice, and a number for each array.
+const (
+	bytesPerID    = 14
+	bytesPerFloat = 12
+)
+
+// chunks splits a batch into requests, in order: sizes[i] is the length of sequence i, with so many arrays of numbers.
+func chunks(sizes []int, arrays, most int) [][2]int {
+	var out [][2]int
+	from, bytes := 0, 0
+	for i, n := range sizes {
+		size := n * (bytesPerID + arrays*bytesPerFloat)
+		if i > from && (bytes+size > most || i-from == maxChunk) {
+			out = append(out, [2]int{from, i})
+			from, bytes = i, 0
+		}
+		bytes += size
+	}
+	if len(sizes) > from {
+		out = append(out, [2]int{from, len(sizes)})
+	}
+	return out
+}
+
+// ahead is how many requests of a pass are posted before the first one's result is awaited: while the server computes
+// one, the next is uploaded.
+const ahead = 2
+
+// pass posts a batch in chunks and returns the log-probabilities of every target, in the order of the data.
+func (m *Model) pass(ctx context.Context, path string, in passInput, changes bool) ([]floats, error) {
+	if len(in.Data) == 0 {
+		return nil, &Error{Operation: path, Kind: ErrInvalid, Detail: "an empty batch, on which servers hang"}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sizes := make([]int, len(in.Data))
+	for i := range in.Data {
+		sizes[i] = len(in.Data[i].Inputs.Targets.Data)
+	}
+	var out []floats
+	type posted struct {
+		promise
+		from, to int
+	}
+	var waiting []posted
+	var failed error
+	collect := func(n int) {
+		for len(waiting) > n {
+			w := waiting[0]
+			waiting = waiting[1:]
+			logprobs, err := m.collect(ctx, w.promise, sizes[w.from:w.to])
+			out = append(out, logprobs...)
+			if failed == nil {
+				failed = err
+			}
+		}
+	}
+	for _, c := range chunks(sizes, 3, m.options.ChunkBytes) {
+		part := in
+		part.Data = in.Data[c[0]:c[1]]
+		p, err := m.operate(ctx, path, map[string]any{path + "_input": part, "type": path}, changes)
+		if err != nil {
+			failed = err
+			break
+		}
+		m.dirty = m.dirty || changes
+		waiting = append(waiting, posted{p, c[0], c[1]})
+		if collect(ahead - 1); failed != nil {
+			break
+		}
+	}
+	collect(0) // also after an error: nothing of this pass may be under way when the next operation is posted
+	if failed != nil && changes {
+		failed = lost(failed) // a part of the gradient may be on the server
+	}
+	return out, failed
+}
+
+// collect waits for the result of one chunk.
+func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, error) {
+	var out passOutput
+	if err := m.client.wait(ctx, p, &out); err != nil {
+		return nil, err
+	}
+	broken := func(format string, args ...any) error {
+		return &Error{Operation: p.operation, Kind: ErrServer, Detail: fmt.Sprintf(format, args...)}
+	}
+	if len(out.Outputs) != len(sizes) {
+		return nil, broken("%d results for %d sequences", len(out.Outputs), len(sizes))
+	}
+	logprobs := make([]floats, len(sizes))
+	for i, o := range out.Outputs {
+		logprobs[i] = o.Logprobs.Data
+		if len(logprobs[i]) != sizes[i] {
+			return nil, broken("%d logprobs for %d tokens", len(logprobs[i]), sizes[i])
+		}
+	}
+	return logprobs, nil
+}
+
+// forward returns the log-probabilities of the rows' tokens, in the shape of their ids, with 0 where nothing is
+// trained. It is an error where one of them is not finite: an id that the server does not have, or weights that are
+// broken.
+func (m *Model) forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
+	data := make([]datum, len(rows))
+	for i := range rows {
+		data[i] = datumOf(&rows[i])
+	}
+	out, err := m.pass(ctx, "forward", passInput{Data: data, Loss: "cross_entropy"}, false)
+	if err != nil {
+		return nil, err
+	}
+	logprobs := make([][]float64, len(rows))
+	for i := range rows {
+		logprobs[i] = make([]float64, len(rows[i].IDs))
+		for t, lp := range out[i] {
+			if rows[i].Mask[t+1] == 0 {
+				continue
+			}
+			if math.IsNaN(lp) || math.IsInf(lp, 0) {
+				return nil, &Error{Operation: "forward", Kind: ErrServer, Detail: fmt.Sprintf(
+					"the logprob of token %d of attempt %d at task %s is %v: the id %d is outside the server's vocabulary, or "+
+						"its weights are not finite; to fix: check that sampler and trainer have the same model, and restart "+
+						"the server", t+1, rows[i].Attempt, rows[i].Task, lp, rows[i].IDs[t+1])}
+			}
+			logprobs[i][t+1] = lp
+		}
+	}
+	return logprobs, nil
+}

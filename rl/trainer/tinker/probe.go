@@ -1,0 +1,143 @@
+package tinker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"deepswe/rl"
+)
+
+// Probe is how a server behaves that does not say it.
+type Probe struct {
+	Normalisation Normalisation `json:"normalisation"`
+	// Dedups: a request that is sent twice under one sequence number is executed once.
+	Dedups bool `json:"dedups"`
+	// Norms: optim_step returns the norm of the gradient.
+	Norms bool `json:"norms"`
+}
+
+// errSilent reports a server that gives no norms, so that nothing can be measured.
+var errSilent = errors.New("the trainer's optim_step does not say the norm of the gradient, so whether it sums or " +
+	"averages cannot be measured; to fix: set trainer.normalisation")
+
+// probeIDs is the sequence that is probed with. Every vocabulary has these ids.
+var probeIDs = [...]int32{1, 2, 3, 4, 5, 6}
+
+// Probe finds out how the server behaves, on a model that it throws away: sequences of equal gradient are accumulated
+// once and twice, over one token and over several, and the norms of the steps compared. Each step has a learning rate
+// of 0 and clears the gradient, so that the model's place on the server is left as a fresh one.
+func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error) {
+	m, err := c.Create(ctx, o)
+	if err != nil {
+		return p, fmt.Errorf("probe the trainer: %w", err)
+	}
+	defer m.Close(ctx)
+	if p, err = m.probe(ctx); err != nil {
+		err = fmt.Errorf("probe the trainer: %w", err)
+	}
+	return p, err
+}
+
+func (m *Model) probe(ctx context.Context) (p Probe, err error) {
+	if p.Dedups, err = m.dedups(ctx); err != nil {
+		return p, err
+	}
+	one, err := m.norm(ctx, 1, 1)
+	if err != nil {
+		return p, err
+	}
+	if one == 0 {
+		return p, errSilent
+	}
+	p.Norms = true
+	// One token of the same gradient beside others that have none, then two sequences of it.
+	beside, err := m.norm(ctx, 1, len(probeIDs)-1)
+	if err != nil {
+		return p, err
+	}
+	twice, err := m.norm(ctx, 2, 1)
+	if err != nil {
+		return p, err
+	}
+	if p.Normalisation.Tokens, err = shrinks("of a token", beside/one, 1/float64(len(probeIDs)-1), 1); err != nil {
+		return p, err
+	}
+	p.Normalisation.Sequences, err = shrinks("of a sequence", twice/one, 1, 2)
+	return p, err
+}
+
+// shrinks reports which of two values a ratio is near; neither is an error.
+func shrinks(what string, got, mean, sum float64) (bool, error) {
+	const near = 0.1
+	switch {
+	case math.Abs(got/mean-1) < near:
+		return true, nil
+	case math.Abs(got/sum-1) < near:
+		return false, nil
+	}
+	return false, fmt.Errorf("the share %s in the gradient is %.3g: neither a sum (%.3g) nor a mean (%.3g); "+
+		"to fix: set trainer.normalisation", what, got, sum, mean)
+}
+
+// norm is that of the gradient of equal sequences with so many weights, of which one token has an advantage. 0 is
+// unknown.
+func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, error) {
+	n := len(probeIDs)
+	row := rl.Row{Task: "probe", IDs: probeIDs[:], Mask: make([]uint8, n), Logprobs: make([]float64, n)}
+	for t := n - weights; t < n; t++ {
+		row.Mask[t] = 1
+	}
+	logprobs, err := m.forward(ctx, []rl.Row{row})
+	if err != nil {
+		return 0, err
+	}
+	slope := make([]float64, n)
+	slope[n-1] = -1
+	var shares []share
+	for range sequences {
+		shares = append(shares, share{row: &row, logprobs: logprobs[0], slope: slope})
+	}
+	in := Custom.request(shares, rl.Objective{}, Normalisation{}, 1)
+	if _, err := m.pass(ctx, "forward_backward", in, true); err != nil {
+		return 0, err
+	}
+	norm, known, err := m.step(ctx, adam{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
+	switch {
+	case err != nil:
+		return 0, err
+	case !known:
+		return 0, errSilent
+	case math.IsNaN(norm):
+		return 0, &Error{Operation: "probe", Kind: ErrServer,
+			Detail: "the gradient of a fresh model is not finite; to fix: restart the server, whose weights are broken"}
+	}
+	return norm, nil
+}
+
+// dedups posts one harmless request twice under one sequence number.
+func (m *Model) dedups(ctx context.Context) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := len(probeIDs)
+	row := rl.Row{IDs: probeIDs[:], Mask: make([]uint8, n)}
+	row.Mask[n-1] = 1
+	m.sequence++
+	in := map[string]any{
+		"model_id": m.id, "seq_id": m.sequence, "type": "forward",
+		"forward_input": passInput{Data: []datum{datumOf(&row)}, Loss: "cross_entropy"},
+	}
+	var requests [2]string
+	for i := range requests {
+		var reply accepted
+		if err := m.client.call(ctx, "forward", in, &reply, true); err != nil {
+			return false, err
+		}
+		requests[i] = reply.Request
+		if err := m.client.wait(ctx, promise{operation: "forward", request: reply.Request}, nil); err != nil {
+			return false, err
+		}
+	}
+	return requests[0] == requests[1], nil
+}

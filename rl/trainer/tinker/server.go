@@ -1,0 +1,128 @@
+package tinker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Health waits until the server answers. That it does says nothing about its engine, which may need minutes more;
+// what is asked of it until then waits.
+func (c *Client) Health(ctx context.Context) error {
+	t := c.newTries()
+	for {
+		a, _, err := c.send(ctx, c.http, http.MethodGet, "healthz", nil, 10*time.Second)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil && a.status < 300:
+			return nil
+		case err == nil && a.status < 500:
+			return &Error{Operation: "healthz", Status: a.status, Kind: kindOf(a.status, false),
+				Detail: fmt.Sprintf("%s is not the address of a Tinker server; to fix: give its scheme, host and port alone, "+
+					"without a path", c.base)}
+		case !t.again(ctx, 0):
+			return c.failure("healthz", a, err)
+		}
+	}
+}
+
+// Supported is a model that a server trains.
+type Supported struct {
+	Name string `json:"model_name"`
+	// Context is the longest sequence in tokens, 0 where the server does not say.
+	Context int `json:"max_context_length"`
+}
+
+// Capabilities lists the models that the server trains.
+func (c *Client) Capabilities(ctx context.Context) ([]Supported, error) {
+	var reply struct {
+		Models []Supported `json:"supported_models"`
+	}
+	err := c.request(ctx, c.http, http.MethodGet, "get_server_capabilities", nil, &reply, true)
+	return reply.Models, err
+}
+
+// supports finds the base model among those that the server trains.
+func (c *Client) supports(ctx context.Context, base string) (Supported, error) {
+	models, err := c.Capabilities(ctx)
+	if err != nil {
+		return Supported{}, err
+	}
+	var names []string
+	for _, m := range models {
+		if m.Name == base {
+			return m, nil
+		}
+		names = append(names, m.Name)
+	}
+	return Supported{}, &Error{Operation: "get_server_capabilities", Kind: ErrInvalid,
+		Detail: fmt.Sprintf("the server does not train %q; to fix: name the model as it does: %s", base,
+			strings.Join(names, ", "))}
+}
+
+// Checkpoint is what a server has saved of a model.
+type Checkpoint struct {
+	Name    string
+	Kind    string // training or sampler
+	Saved   time.Time
+	Address string
+}
+
+// Checkpoints lists what the server has saved of a model.
+func (c *Client) Checkpoints(ctx context.Context, model string) ([]Checkpoint, error) {
+	var reply struct {
+		Checkpoints []struct {
+			Name    string `json:"checkpoint_id"`
+			Kind    string `json:"checkpoint_type"`
+			Saved   stamp  `json:"time"`
+			Address string `json:"tinker_path"`
+		} `json:"checkpoints"`
+	}
+	err := c.request(ctx, c.http, http.MethodGet, "training_runs/"+model+"/checkpoints", nil, &reply, true)
+	var out []Checkpoint
+	for _, k := range reply.Checkpoints {
+		out = append(out, Checkpoint{k.Name, k.Kind, time.Time(k.Saved), k.Address})
+	}
+	return out, err
+}
+
+// Info is what a server says of a model.
+type Info struct {
+	Status string
+	Base   string
+	Rank   int
+}
+
+// Info describes a model. A server that was restarted goes on describing models that it no longer has.
+func (c *Client) Info(ctx context.Context, model string) (Info, error) {
+	var reply struct {
+		Status string `json:"status"`
+		Data   struct {
+			Base string `json:"base_model"`
+			LoRA struct {
+				Rank int `json:"rank"`
+			} `json:"lora_config"`
+		} `json:"model_data"`
+	}
+	err := c.call(ctx, "get_info", map[string]string{"model_id": model}, &reply, true)
+	return Info{reply.Status, reply.Data.Base, reply.Data.LoRA.Rank}, err
+}
+
+// Remove deletes a checkpoint where the server can; an older one keeps what it has.
+func (c *Client) Remove(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	err = c.request(ctx, c.http, http.MethodDelete, "training_runs/"+u.Host+"/checkpoints"+u.Path, nil, nil, true)
+	if errors.Is(err, ErrUnknown) {
+		c.log.Debug("the trainer keeps a checkpoint", "address", address, "error", err)
+		return nil
+	}
+	return err
+}

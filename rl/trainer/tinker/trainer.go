@@ -1,0 +1,342 @@
+package tinker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+
+	"deepswe/agent"
+	"deepswe/rl"
+)
+
+// Options describe a trainer. Client, Model.Base and Renderer have no defaults.
+type Options struct {
+	Client *Client
+	Model  ModelOptions
+	Loss   Loss // [Custom]
+	// Known is how the server behaves; nil probes it, which takes a place for a second model on the server.
+	Known *Probe
+	// Vocabulary is the number of ids, so that no other is sent: on some servers one breaks every model.
+	Vocabulary int
+	// MaxLength is the longest row in tokens that the server takes; 0 where it is not known.
+	MaxLength int
+	// Dir has what is remembered of checkpoints; the server has the weights.
+	Dir string
+	// Renderer speaks the model's language.
+	Renderer Renderer
+	Check    Check
+}
+
+// Trainer trains a model behind a Tinker server, and samples from it.
+//
+// Forward passes are made when rows come, and everything else at Step: what a server divides by is only known then, and
+// nothing has to be taken back when an update is not finished.
+type Trainer struct {
+	options Options
+	client  *Client
+	probe   Probe
+	limits  limits
+
+	model   *Model // nil until it is needed
+	pending []share
+	last    rl.Objective
+	broken  bool // a gradient was not finite, so the step is skipped
+
+	// version counts what was published. moved is set when weights have changed since.
+	version int64
+	moved   bool
+	number  int64 // of the sampling session
+	sampler *Sampler
+	policy  *rl.Policy
+	// floor is how far sampler and trainer differed first, where nothing but their arithmetic does.
+	floor float64
+}
+
+var _ rl.Trainer = (*Trainer)(nil)
+
+// Open waits for the server, checks that it trains the model, and finds out how it behaves. The client is closed with
+// the trainer.
+func Open(ctx context.Context, o Options) (*Trainer, error) {
+	o.Loss = cmp.Or(o.Loss, Custom)
+	o.Check = o.Check.withDefaults()
+	if o.Renderer == nil {
+		return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid, Detail: "no renderer"}
+	}
+	if o.Vocabulary < 1 {
+		return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
+			Detail: "the size of the vocabulary is not known; to fix: set trainer.vocabulary to the model's vocab_size"}
+	}
+	if err := o.Client.Health(ctx); err != nil {
+		return nil, err
+	}
+	supported, err := o.Client.supports(ctx, o.Model.Base)
+	if err != nil {
+		return nil, err
+	}
+	length := cmp.Or(o.MaxLength, supported.Context)
+	if supported.Context > 0 {
+		length = min(length, supported.Context)
+	}
+	t := &Trainer{
+		options: o, client: o.Client, limits: limits{o.Vocabulary, length},
+		sampler: newSampler(o.Client, o.Renderer, length),
+	}
+	if o.Known != nil {
+		t.probe = *o.Known
+	} else if t.probe, err = o.Client.Probe(ctx, o.Model); err != nil {
+		return nil, err
+	}
+	t.options.Model.Dedups = t.probe.Dedups
+	o.Client.log.Info("trainer", "model", o.Model.Base, "loss", o.Loss, "gradients", t.probe.Normalisation.String(),
+		"recognises repeated requests", t.probe.Dedups)
+	return t, nil
+}
+
+// ready creates the model, unless there is one.
+func (t *Trainer) ready(ctx context.Context) (err error) {
+	if t.model == nil {
+		t.model, err = t.client.Create(ctx, t.options.Model)
+	}
+	return err
+}
+
+// ForwardBackward evaluates the objective over the rows. Its gradient is sent with Step.
+func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
+	if err := t.accepts(rows, o); err != nil {
+		return rl.Stats{}, err
+	}
+	if err := t.ready(ctx); err != nil {
+		return rl.Stats{}, err
+	}
+	current, err := t.forward(ctx, rows)
+	if err != nil {
+		return rl.Stats{}, err
+	}
+	slope := make([][]float64, len(rows))
+	for i := range rows {
+		slope[i] = make([]float64, len(rows[i].IDs))
+	}
+	// Where the objective is decoupled, no weight has changed since the policy was published.
+	stats, err := rl.Loss(rows, current, current, o, slope)
+	if err != nil {
+		return rl.Stats{}, err
+	}
+	t.last, t.broken = o, t.broken || !finite(slope)
+	for i := range rows {
+		if s := (share{&rows[i], current[i], slope[i]}); s.teaches() {
+			t.pending = append(t.pending, s)
+		}
+	}
+	return stats, nil
+}
+
+// accepts refuses what cannot be computed as it was meant.
+func (t *Trainer) accepts(rows []rl.Row, o rl.Objective) error {
+	invalid := func(detail string) error {
+		return &Error{Operation: "forward_backward", Kind: ErrInvalid, Detail: detail}
+	}
+	switch {
+	case len(rows) == 0:
+		return invalid("an empty batch")
+	case o.Decoupled && t.moved:
+		return invalid("the objective is decoupled, and the weights have changed since they were published; " +
+			"to fix: set optimizer.minibatches and optimizer.epochs to 1, or decoupled to false")
+	case len(t.pending) > 0 && t.last != o:
+		return invalid("the parts of an update have different objectives")
+	}
+	strays := t.moved
+	for i := range rows {
+		if err := t.limits.check(&rows[i]); err != nil {
+			return err
+		}
+		v, ok := rows[i].Oldest.Number()
+		strays = strays || ok && v < t.version
+	}
+	if err := t.options.Loss.Supports(o, strays); err != nil {
+		return invalid(err.Error())
+	}
+	return nil
+}
+
+// forward returns the trainer's log-probabilities of the rows; only those with a trained token are sent.
+func (t *Trainer) forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
+	out := make([][]float64, len(rows))
+	var sent []rl.Row
+	for i := range rows {
+		if trained(&rows[i]) > 0 {
+			sent = append(sent, rows[i])
+		} else {
+			out[i] = make([]float64, len(rows[i].IDs))
+		}
+	}
+	if len(sent) == 0 {
+		return out, nil
+	}
+	logprobs, err := t.model.forward(ctx, sent)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if out[i] == nil {
+			out[i], logprobs = logprobs[0], logprobs[1:]
+		}
+	}
+	return out, nil
+}
+
+// Step sends the gradient and applies it. Turns that are sampled from this trainer wait from now on until the next
+// Publish.
+func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error) {
+	shares, broken := t.pending, t.broken
+	t.pending, t.broken = nil, false
+	scale := cmp.Or(o.Scale, 1)
+	if broken || math.IsNaN(scale) || math.IsInf(scale, 0) {
+		return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
+	}
+	a := adam{
+		LearningRate: o.LearningRate, Beta1: cmp.Or(o.Beta1, 0.9), Beta2: cmp.Or(o.Beta2, 0.999),
+		Epsilon: cmp.Or(o.Epsilon, 1e-8), WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
+	}
+	if err := a.check(); err != nil {
+		return rl.StepStats{}, err
+	}
+	if err := t.ready(ctx); err != nil {
+		return rl.StepStats{}, err
+	}
+	if len(shares) > 0 {
+		if err := t.backward(ctx, shares, scale); err != nil {
+			return rl.StepStats{}, err
+		}
+	}
+	if err := t.sampler.gate.shut(ctx); err != nil {
+		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrUnavailable,
+			Detail: "turns under way did not end: " + err.Error()})
+	}
+	t.moved = true
+	norm, known, err := t.model.step(ctx, a)
+	switch {
+	case err != nil:
+		return rl.StepStats{}, err
+	case known && math.IsNaN(norm):
+		return t.unsound(ctx, shares)
+	case known && norm == 0 && len(shares) > 0:
+		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrServer,
+			Detail: fmt.Sprintf("the norm of the gradient is 0, and %d rows have one: the server executed the operations in "+
+				"another order", len(shares))})
+	}
+	return rl.StepStats{GradientNorm: norm}, nil
+}
+
+// backward sends the gradient of an update.
+func (t *Trainer) backward(ctx context.Context, shares []share, scale float64) error {
+	in := t.options.Loss.request(shares, t.last, t.probe.Normalisation, scale)
+	out, err := t.model.pass(ctx, "forward_backward", in, true)
+	if err != nil {
+		return err
+	}
+	for i, logprobs := range out {
+		if broken(shares[i].row, logprobs) {
+			// A step would break the server for every model, at any learning rate.
+			t.model.dirty = false
+			return lost(&Error{Operation: "forward_backward", Kind: ErrServer,
+				Detail: fmt.Sprintf("a logprob of attempt %d at task %s is not finite; to fix: restart the server, whose "+
+					"gradient is broken", shares[i].row.Attempt, shares[i].row.Task)})
+		}
+	}
+	return nil
+}
+
+// broken reports whether the logprob of a trained token is not finite.
+func broken(r *rl.Row, logprobs floats) bool {
+	for t, lp := range logprobs {
+		if r.Mask[t+1] != 0 && (math.IsNaN(lp) || math.IsInf(lp, 0)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unsound tells a server that has skipped a step whose gradient was not finite from one that has broken its weights.
+func (t *Trainer) unsound(ctx context.Context, shares []share) (rl.StepStats, error) {
+	if len(shares) > 0 {
+		if _, err := t.model.forward(ctx, []rl.Row{*shares[0].row}); err != nil {
+			return rl.StepStats{}, lost(err)
+		}
+	}
+	return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
+}
+
+// check refuses what servers do.
+func (a adam) check() error {
+	for name, v := range map[string]float64{
+		"learning rate": a.LearningRate, "beta1": a.Beta1, "beta2": a.Beta2, "epsilon": a.Epsilon,
+		"weight decay": a.WeightDecay, "clip norm": a.ClipNorm,
+	} {
+		if !(v >= 0) || math.IsInf(v, 1) || name[:2] == "be" && v >= 1 {
+			return &Error{Operation: "optim_step", Kind: ErrInvalid, Detail: fmt.Sprintf("%s is %v", name, v)}
+		}
+	}
+	return nil
+}
+
+// Publish makes the weights sample, checks that what is sampled has the probabilities that the trainer gives it, and
+// lets turns begin again. The model is always the newest: turns of an older policy are sampled from it too, and say
+// so.
+func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
+	if t.policy != nil && !t.moved {
+		return *t.policy, nil
+	}
+	if err := t.ready(ctx); err != nil {
+		return rl.Policy{}, err
+	}
+	if err := t.sampler.gate.shut(ctx); err != nil {
+		return rl.Policy{}, err
+	}
+	t.number++
+	session, err := t.model.publish(ctx, t.number)
+	if err != nil {
+		return rl.Policy{}, err
+	}
+	if session == t.sampler.source().session {
+		return rl.Policy{}, fmt.Errorf("%w: the server gave the sampling session of the last publication again", rl.ErrApart)
+	}
+	version := t.version
+	if t.moved {
+		version++
+	}
+	t.sampler.set(source{session: session, version: version, model: t.options.Model.Base})
+	gap, err := t.compare(ctx)
+	if err != nil {
+		return rl.Policy{}, err
+	}
+	t.version, t.moved = version, false
+	t.policy = &rl.Policy{Model: t.sampler, Version: version, Gap: gap}
+	t.sampler.gate.release()
+	return *t.policy, nil
+}
+
+// Close unloads the model and ends what was started.
+func (t *Trainer) Close() error {
+	t.sampler.gate.close()
+	if t.model != nil {
+		t.model.Close(context.Background())
+	}
+	t.client.Close()
+	return nil
+}
+
+// Forward returns the log-probabilities that the current weights give to the rows' trained tokens.
+func (t *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
+	for i := range rows {
+		if err := t.limits.check(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	return t.forward(ctx, rows)
+}
+
+var _ agent.Model = (*Sampler)(nil)

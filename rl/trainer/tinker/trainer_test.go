@@ -1,0 +1,343 @@
+package tinker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/env/testkit"
+	"deepswe/rl"
+	"deepswe/rl/trainer/embedded"
+	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/trainer/trainertest"
+)
+
+// digits is a language of ten words.
+func digits() embedded.Language {
+	words := make([]string, 10)
+	for i := range words {
+		words[i] = strconv.Itoa(i)
+	}
+	return embedded.Language{Vocabulary: words, Window: 8, Reply: 8}
+}
+
+func codec(t testing.TB) embedded.Codec {
+	t.Helper()
+	c, err := embedded.NewCodec(digits().Vocabulary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	for _, o := range []trainertest.Options{{}, {Sums: true, Dedups: true}} {
+		t.Run(fmt.Sprintf("sums %v, dedups %v", o.Sums, o.Dedups), func(t *testing.T) {
+			t.Parallel()
+			o.Language = digits()
+			s := trainertest.New(t, o)
+			trainertest.Conform(t, trainertest.Target{
+				URL: s.URL(), Base: s.Base(), Vocabulary: s.Vocabulary(), Renderer: codec(t), Reply: 8, CheckTokens: 64,
+				LearningRate: 0.05,
+			})
+			if n := s.Models(); n != 0 {
+				t.Errorf("%d models are left on the server", n)
+			}
+		})
+	}
+}
+
+// The real server, started with ../shared/real/tinker/up.sh: DEEPSWE_TEST_TINKER is its address.
+func TestRealServer(t *testing.T) {
+	url := os.Getenv("DEEPSWE_TEST_TINKER")
+	if url == "" {
+		testkit.Skip(t, "tinker", "DEEPSWE_TEST_TINKER has the address of a server")
+	}
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	models, err := client.Capabilities(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	trainertest.Conform(t, trainertest.Target{
+		URL: url, Base: models[0].Name, Vocabulary: 1024, Renderer: codec(t), Reply: 16, CheckTokens: 128, LearningRate: 0.01,
+	})
+}
+
+// server starts a fake and opens a trainer on it.
+func server(t *testing.T, o trainertest.Options, change func(*tinker.Options)) (*trainertest.Server, *tinker.Trainer) {
+	t.Helper()
+	o.Language = digits()
+	s := trainertest.New(t, o)
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), Patience: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := tinker.Options{
+		Client: client, Model: tinker.ModelOptions{Base: s.Base(), Rank: 8, Seed: 1}, Vocabulary: s.Vocabulary(),
+		Dir: t.TempDir(), Renderer: codec(t), Check: tinker.Check{Tokens: 64},
+	}
+	if change != nil {
+		change(&options)
+	}
+	trainer, err := tinker.Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := trainer.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, trainer
+}
+
+// lesson is a row that the policy can have sampled: it answers 1 with digits.
+func lesson(advantage float64, answer ...int32) rl.Row {
+	const end, user, assistant = 10, 12, 13
+	ids := append([]int32{user, 1, end, assistant}, answer...)
+	r := rl.Row{
+		Task: "lesson", IDs: ids, Mask: make([]uint8, len(ids)), Logprobs: make([]float64, len(ids)),
+		Advantage: advantage, Scale: 1,
+	}
+	for t := 4; t < len(ids); t++ {
+		r.Mask[t], r.Logprobs[t] = 1, -math.Log(11)
+	}
+	return r
+}
+
+func learn(t *testing.T, trainer *tinker.Trainer) error {
+	t.Helper()
+	rows := []rl.Row{lesson(1, 5, 6), lesson(-0.5, 7, 8, 9)}
+	if _, err := trainer.ForwardBackward(t.Context(), rows, rl.Objective{}); err != nil {
+		return err
+	}
+	_, err := trainer.Step(t.Context(), rl.Optimizer{LearningRate: 0.05})
+	return err
+}
+
+// Whatever is lost on the way, no update is executed twice: either the server recognises the second request, or the
+// trainer says that it is lost.
+func TestLostReplies(t *testing.T) {
+	t.Parallel()
+	for _, dedups := range []bool{false, true} {
+		for _, path := range []string{"forward", "forward_backward", "optim_step", "retrieve_future"} {
+			t.Run(fmt.Sprintf("%s, dedups %v", path, dedups), func(t *testing.T) {
+				t.Parallel()
+				s, trainer := server(t, trainertest.Options{Dedups: dedups}, nil)
+				if err := learn(t, trainer); err != nil {
+					t.Fatal(err)
+				}
+				passes, steps := s.Count("forward_backward"), s.Count("optim_step")
+				s.Inject(path, trainertest.Fault{Drop: true})
+				err := learn(t, trainer)
+				unknown := !dedups && (path == "forward_backward" || path == "optim_step")
+				if unknown != errors.Is(err, rl.ErrTrainerLost) || !unknown && err != nil {
+					t.Errorf("the update ends with %v", err)
+				}
+				if n := s.Count("forward_backward") - passes; n > 1 {
+					t.Errorf("the gradient was accumulated %d times", n)
+				}
+				if n := s.Count("optim_step") - steps; n > 1 || n == 0 && !unknown {
+					t.Errorf("%d steps were taken", n)
+				}
+			})
+		}
+	}
+}
+
+func TestRefusalsBeforeExecution(t *testing.T) {
+	t.Parallel()
+	s, trainer := server(t, trainertest.Options{}, nil)
+	for _, f := range []trainertest.Fault{{Status: 429, Detail: "slow down"}} {
+		s.Inject("forward_backward", f)
+		s.Inject("optim_step", f)
+		s.Inject("retrieve_future", f, trainertest.Fault{Status: 408},
+			trainertest.Fault{Status: 500, Detail: "Internal Server Error"})
+		if err := learn(t, trainer); err != nil {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+}
+
+func TestErrorsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]error{
+		400: tinker.ErrOperation, 404: tinker.ErrUnknown, 410: tinker.ErrExpired, 401: tinker.ErrAccess,
+		409: tinker.ErrConflict, 422: tinker.ErrInvalid,
+	} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			t.Parallel()
+			s, trainer := server(t, trainertest.Options{}, nil)
+			if err := learn(t, trainer); err != nil {
+				t.Fatal(err)
+			}
+			s.Inject("retrieve_future", trainertest.Fault{Status: status, Detail: "it says why"})
+			err := learn(t, trainer) // the forward pass fails
+			if !errors.Is(err, want) || !strings.Contains(err.Error(), "it says why") {
+				t.Errorf("%v", err)
+			}
+			if err := learn(t, trainer); err != nil {
+				t.Errorf("a forward pass that failed has left something: %v", err)
+			}
+		})
+	}
+}
+
+func TestStalePublicationIsFound(t *testing.T) {
+	t.Parallel()
+	s, trainer := server(t, trainertest.Options{}, nil)
+	if _, err := trainer.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	s.Inject("save_weights_for_sampler", trainertest.Fault{Stale: true})
+	if _, err := trainer.Publish(t.Context()); !errors.Is(err, rl.ErrApart) {
+		t.Errorf("the publication ends with %v", err)
+	}
+}
+
+// Turns wait between a step and its publication, and then say which version sampled them.
+func TestTurnsWaitForThePublication(t *testing.T) {
+	t.Parallel()
+	_, trainer := server(t, trainertest.Options{}, nil)
+	first, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		reply agent.Reply
+		err   error
+	}
+	answers := make(chan answer, 1)
+	ask := func(ctx context.Context) answer {
+		reply, err := first.Model.Complete(ctx, agent.Request{
+			Messages: []agent.Message{{Role: agent.RoleUser, Content: "1"}}, Tokens: true,
+		})
+		return answer{reply, err}
+	}
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if a := ask(impatient); !errors.Is(a.err, context.Canceled) {
+		t.Errorf("a turn between step and publication: %+v", a)
+	}
+	go func() { answers <- ask(t.Context()) }()
+	if _, err := trainer.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a := <-answers
+	if a.err != nil || *a.reply.Tokens.PolicyVersion != 1 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestRestartedServer(t *testing.T) {
+	t.Parallel()
+	s, trainer := server(t, trainertest.Options{Dedups: true}, nil)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.Save(t.Context(), "before"); err != nil {
+		t.Fatal(err)
+	}
+	rows := []rl.Row{lesson(1, 5, 6)}
+	want, err := trainer.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Stop()
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := learn(t, trainer); !errors.Is(err, rl.ErrTrainerLost) {
+		t.Errorf("after a restart: %v", err)
+	}
+	if err := trainer.Load(t.Context(), "before"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := trainer.Forward(t.Context(), rows)
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("restored %v, %v; want %v", got, err, want)
+	}
+}
+
+func TestConversationsContinueWithTheIDsThatWereSampled(t *testing.T) {
+	t.Parallel()
+	_, trainer := server(t, trainertest.Options{}, nil)
+	p, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := []agent.Message{{Role: agent.RoleUser, Content: "1"}}
+	var turns []rl.Turn
+	for turn := range 3 {
+		reply, err := p.Model.Complete(t.Context(), agent.Request{
+			Messages: messages, MaxTokens: 2 + turn, Tokens: true, Sampling: agent.OnPolicy(new(1.0)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns = append(turns, *reply.Tokens)
+		messages = append(messages, reply.Message, agent.Message{Role: agent.RoleUser, Content: strconv.Itoa(turn)})
+	}
+	m := rl.Measure(&rl.Rollout{Task: "t", Turns: turns, NotGraded: true, StopReason: agent.Submitted}, 0)
+	if m.Shape.Rows != 1 {
+		t.Errorf("three turns make %d rows: %+v", m.Shape.Rows, m.Shape.Splits)
+	}
+}
+
+func TestClientRefuses(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]tinker.ClientOptions{
+		"a key with a line break":   {URL: "http://a", Key: "secret\n"},
+		"no address":                {},
+		"a path to a file":          {URL: "/tmp/socket"},
+		"a password in the address": {URL: "http://me:secret@a"},
+	} {
+		_, err := tinker.NewClient(o)
+		if err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A request never goes to a host that was not named, and its key neither.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Method+" "+r.Header.Get("X-API-Key"))
+	}))
+	defer other.Close()
+	first := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer first.Close()
+	c, err := tinker.NewClient(tinker.ClientOptions{URL: first.URL, Key: "secret", Patience: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Info(t.Context(), "m"); err == nil || !strings.Contains(err.Error(), "redirects to") {
+		t.Errorf("%v", err)
+	}
+	if len(seen) > 0 {
+		t.Errorf("the other host has seen %q", seen)
+	}
+}

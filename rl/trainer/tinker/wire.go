@@ -1,0 +1,171 @@
+package tinker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// The bodies of the protocol that more than one operation uses. Servers drop members that they do not know, so what
+// only some of them read is sent to all.
+
+// tensor is a flat array. Servers read data alone, but accept no other form of it.
+type tensor[T floats | ints] struct {
+	Data  T      `json:"data"`
+	DType string `json:"dtype"`
+	Shape [1]int `json:"shape"`
+}
+
+func floatTensor(v []float64) *tensor[floats] {
+	return &tensor[floats]{Data: v, DType: "float32", Shape: [1]int{len(v)}}
+}
+
+// ints are token ids.
+type ints []int32
+
+// floats are numbers in single precision, as servers compute. A null among them is NaN: servers write it for a number
+// that JSON does not have.
+type floats []float64
+
+// MarshalJSON writes each number in its shortest form. It refuses what single precision has no finite number for.
+func (f floats) MarshalJSON() ([]byte, error) {
+	out := make([]byte, 0, 2+12*len(f))
+	out = append(out, '[')
+	for i, v := range f {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 {
+			return nil, fmt.Errorf("number %d is %v, which the trainer cannot compute with", i, v)
+		}
+		out = strconv.AppendFloat(out, v, 'g', -1, 32)
+	}
+	return append(out, ']'), nil
+}
+
+// UnmarshalJSON reads what servers write.
+func (f *floats) UnmarshalJSON(data []byte) error {
+	body, ok := bytes.CutPrefix(bytes.TrimSpace(data), []byte("["))
+	if !ok {
+		return errors.New("want a list of numbers")
+	}
+	body = bytes.TrimSpace(bytes.TrimSuffix(body, []byte("]")))
+	out := make(floats, 0, 1+bytes.Count(body, []byte(",")))
+	for len(body) > 0 {
+		word, rest, _ := bytes.Cut(body, []byte(","))
+		word = bytes.TrimSpace(word)
+		v := math.NaN()
+		if !bytes.Equal(word, []byte("null")) {
+			var err error
+			if v, err = strconv.ParseFloat(string(word), 64); err != nil {
+				return fmt.Errorf("number %d is %.20q", len(out), word)
+			}
+		}
+		out, body = append(out, v), rest
+	}
+	*f = out
+	return nil
+}
+
+// finite reports whether no number is NaN or infinite.
+func (f floats) finite() bool {
+	return !slices.ContainsFunc(f, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
+}
+
+// chunk is a part of a model's input.
+type chunk struct {
+	Type   string `json:"type"`
+	Tokens ints   `json:"tokens"`
+}
+
+type modelInput struct {
+	Chunks []chunk `json:"chunks"`
+}
+
+func inputOf(ids []int32) modelInput { return modelInput{Chunks: []chunk{{"encoded_text", ids}}} }
+
+// datum is one sequence. The input is all ids but the last, and element j of every array is about the target id j+1.
+type datum struct {
+	Input  modelInput `json:"model_input"`
+	Inputs lossInputs `json:"loss_fn_inputs"`
+}
+
+type lossInputs struct {
+	Targets    *tensor[ints]   `json:"target_tokens"`
+	Weights    *tensor[floats] `json:"weights,omitempty"`
+	Logprobs   *tensor[floats] `json:"logprobs,omitempty"`
+	Advantages *tensor[floats] `json:"advantages,omitempty"`
+}
+
+// passInput is what forward and forward_backward are given.
+type passInput struct {
+	Data   []datum            `json:"data"`
+	Loss   string             `json:"loss_fn"`
+	Config map[string]float64 `json:"loss_fn_config,omitempty"`
+}
+
+// passOutput is what they return, one element for each datum.
+type passOutput struct {
+	Outputs []struct {
+		Logprobs struct {
+			Data floats `json:"data"`
+		} `json:"logprobs"`
+	} `json:"loss_fn_outputs"`
+}
+
+// adam is the optimizer of a step. GPU backends of SkyRL use the learning rate alone.
+type adam struct {
+	LearningRate float64 `json:"learning_rate"`
+	Beta1        float64 `json:"beta1"`
+	Beta2        float64 `json:"beta2"`
+	Epsilon      float64 `json:"eps"`
+	WeightDecay  float64 `json:"weight_decay"`
+	ClipNorm     float64 `json:"grad_clip_norm"`
+}
+
+type samplingParams struct {
+	MaxTokens   int     `json:"max_tokens"`
+	Seed        *int64  `json:"seed,omitempty"`
+	Temperature float64 `json:"temperature"`
+	TopK        int     `json:"top_k"`
+	TopP        float64 `json:"top_p"`
+	Stop        []int32 `json:"stop,omitempty"`
+}
+
+type sampleRequest struct {
+	Prompt   modelInput     `json:"prompt"`
+	Samples  int            `json:"num_samples"`
+	Params   samplingParams `json:"sampling_params"`
+	Session  string         `json:"sampling_session_id"`
+	Sequence int64          `json:"seq_id"`
+	Type     string         `json:"type"`
+}
+
+// Sequence is a sampled continuation. The stop token, where there is one, is its last.
+type Sequence struct {
+	StopReason string  `json:"stop_reason"`
+	Tokens     []int32 `json:"tokens"`
+	Logprobs   floats  `json:"logprobs"`
+}
+
+// stamp is a time that may lack a zone, in which case it is UTC.
+type stamp time.Time
+
+// UnmarshalJSON reads a time with a zone or without.
+func (s *stamp) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		t, err = time.Parse("2006-01-02T15:04:05.999999999", text)
+	}
+	*s = stamp(t)
+	return err
+}

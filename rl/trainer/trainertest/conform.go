@@ -1,0 +1,363 @@
+package trainertest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"deepswe/agent"
+	"deepswe/rl"
+	"deepswe/rl/trainer/tinker"
+)
+
+// Target is a server to try, and what it trains.
+type Target struct {
+	URL, Base  string
+	Vocabulary int
+	Renderer   tinker.Renderer
+	// Reply is the length of the answers that are trained on.
+	Reply int
+	// CheckTokens are compared after each publication.
+	CheckTokens int
+	// LearningRate moves the weights far enough to be seen.
+	LearningRate float64
+}
+
+// Tolerance is how far log-probabilities may differ that ought to be equal.
+const Tolerance = 1e-4
+
+// Conform checks what a client and a server have to agree on.
+func Conform(t *testing.T, target Target) {
+	c := &conformance{Target: target}
+	probe, err := c.client(t).Probe(t.Context(), c.model())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("gradients: %s; recognises repeated requests: %v", probe.Normalisation, probe.Dedups)
+	c.known = probe
+	for _, test := range []struct {
+		name string
+		do   func(*testing.T)
+	}{
+		{"a published policy has the trainer's probabilities", c.published},
+		{"losses agree, chunks and parts of an update too", c.losses},
+		{"a checkpoint restores weights and optimizer", c.checkpoints},
+		{"seeds reproduce", c.seeds},
+		{"bad input is refused before it is sent", c.refusals},
+		{"the server's refusals are told apart", c.kinds},
+	} {
+		t.Run(test.name, test.do)
+	}
+}
+
+type conformance struct {
+	Target
+	known tinker.Probe
+}
+
+func (c *conformance) client(t *testing.T) *tinker.Client {
+	t.Helper()
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: c.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func (c *conformance) model() tinker.ModelOptions {
+	return tinker.ModelOptions{Base: c.Base, Rank: 8, Seed: 3}
+}
+
+// open returns a fresh trainer, which is closed with the test.
+func (c *conformance) open(t *testing.T, dir string, change func(*tinker.Options)) *tinker.Trainer {
+	t.Helper()
+	o := tinker.Options{
+		Client: c.client(t), Model: c.model(), Known: &c.known, Vocabulary: c.Vocabulary, Dir: dir, Renderer: c.Renderer,
+		Check: tinker.Check{Tokens: c.CheckTokens},
+	}
+	if change != nil {
+		change(&o)
+	}
+	trainer, err := tinker.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trainer
+}
+
+// rows samples answers and gives them advantages, half of them above 0. Their sum is not zero.
+func (c *conformance) rows(t *testing.T, p rl.Policy) []rl.Row {
+	t.Helper()
+	var rollouts []rl.Rollout
+	for i := range 6 {
+		sampling := agent.OnPolicy(new(1.0))
+		sampling.Seed = new(int64(100 * i))
+		reply, err := p.Model.Complete(t.Context(), agent.Request{
+			Messages: []agent.Message{{Role: agent.RoleUser, Content: fmt.Sprintf("go %d", i%2)}},
+			Sampling: sampling, MaxTokens: c.Reply, Tokens: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := reply.Tokens.PolicyVersion; v == nil || *v != p.Version {
+			t.Errorf("the reply is of version %v, and the policy is %d", v, p.Version)
+		}
+		reward := float64(i % 3)
+		rollouts = append(rollouts, rl.Rollout{
+			Task: "conform", Group: "0", Attempt: i, Reward: &reward, StopReason: agent.Submitted,
+			PolicyVersion: rl.VersionNumber(p.Version), Turns: []rl.Turn{*reply.Tokens},
+		})
+	}
+	a, err := rl.Preset(rl.DefaultPreset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.MaxLength = 64
+	rows, _, err := a.Rows(rollouts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func (c *conformance) optimizer() rl.Optimizer { return rl.Optimizer{LearningRate: c.LearningRate} }
+
+func (c *conformance) published(t *testing.T) {
+	trainer := c.open(t, "", nil)
+	defer trainer.Close()
+	first, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := trainer.Publish(t.Context())
+	if err != nil || again.Version != first.Version {
+		t.Errorf("nothing was changed, and version %d is %d: %v", first.Version, again.Version, err)
+	}
+	p := first
+	for range 2 {
+		rows := c.rows(t, p)
+		stats, err := trainer.ForwardBackward(t.Context(), rows, rl.Objective{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.RatioMax > 1+Tolerance || stats.RatioMin < 1-Tolerance {
+			t.Errorf("ratios of fresh rollouts are %v to %v", stats.RatioMin, stats.RatioMax)
+		}
+		step, err := trainer.Step(t.Context(), c.optimizer())
+		if err != nil || !(step.GradientNorm > 1e-9) {
+			t.Fatalf("the step is %+v, %v", step, err)
+		}
+		next, err := trainer.Publish(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next.Version != p.Version+1 {
+			t.Errorf("version %d after %d", next.Version, p.Version)
+		}
+		if next.Gap.Max > Tolerance || next.Gap.Tokens == 0 {
+			t.Errorf("sampler and trainer differ: %+v", next.Gap)
+		}
+		t.Logf("gradient norm %.3g, gap %+v", step.GradientNorm, next.Gap)
+		p = next
+	}
+}
+
+// losses takes one and the same step in several ways, each from the same first weights.
+func (c *conformance) losses(t *testing.T) {
+	first := c.open(t, "", nil)
+	defer first.Close()
+	p, err := first.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := c.rows(t, p)
+	before, err := first.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := c.after(t, first, rows, len(rows), 1)
+	if far(before, want) < 100*Tolerance {
+		t.Fatalf("the step changed logprobs by %.3g only", far(before, want))
+	}
+	for _, v := range []struct {
+		name   string
+		change func(*tinker.Options)
+		part   int
+		scale  float64
+	}{
+		{"ppo", func(o *tinker.Options) { o.Loss = tinker.PPO }, len(rows), 1},
+		{"importance_sampling", func(o *tinker.Options) { o.Loss = tinker.ImportanceSampling }, len(rows), 1},
+		{"custom in requests of one row", func(o *tinker.Options) { o.Model.ChunkBytes = 1 }, len(rows), 1},
+		{"custom in parts of an update, scaled", nil, 4, 0.5},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			trainer := c.open(t, "", v.change)
+			defer trainer.Close()
+			got := c.after(t, trainer, rows, v.part, v.scale)
+			if d := far(want, got); d > Tolerance {
+				t.Errorf("logprobs differ by %.3g after the step", d)
+			} else {
+				t.Logf("after the step logprobs differ by %.2g", d)
+			}
+		})
+	}
+}
+
+// after takes a step in parts of so many rows, each with its share divided by scale, and returns the logprobs then.
+func (c *conformance) after(t *testing.T, trainer *tinker.Trainer, rows []rl.Row, part int, scale float64) [][]float64 {
+	t.Helper()
+	for from := 0; from < len(rows); from += part {
+		scaled := append([]rl.Row(nil), rows[from:min(from+part, len(rows))]...)
+		for i := range scaled {
+			scaled[i].Scale /= scale
+		}
+		if _, err := trainer.ForwardBackward(t.Context(), scaled, rl.Objective{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := c.optimizer()
+	o.Scale = scale
+	if _, err := trainer.Step(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	logprobs, err := trainer.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logprobs
+}
+
+// far is the largest difference.
+func far(a, b [][]float64) float64 {
+	worst := 0.0
+	for i := range a {
+		for t := range a[i] {
+			worst = max(worst, math.Abs(a[i][t]-b[i][t]))
+		}
+	}
+	return worst
+}
+
+func (c *conformance) checkpoints(t *testing.T) {
+	dir := t.TempDir()
+	trainer := c.open(t, dir, nil)
+	p, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := c.rows(t, p)
+	saved := c.after(t, trainer, rows, len(rows), 1)
+	if _, err := trainer.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.Save(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	next := c.after(t, trainer, rows, len(rows), 1)
+	if err := trainer.Load(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := c.open(t, dir, nil)
+	defer other.Close()
+	if err := other.Load(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := other.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := far(saved, restored); d > 0 {
+		t.Errorf("logprobs differ by %.3g from the saved ones", d)
+	}
+	if p, err := other.Publish(t.Context()); err != nil || p.Version != 1 {
+		t.Errorf("the restored policy is version %d, %v", p.Version, err)
+	}
+	if d := far(next, c.after(t, other, rows, len(rows), 1)); d > 1e-6 {
+		t.Errorf("the step after the checkpoint differs by %.3g: the optimizer was not restored", d)
+	}
+	if err := other.Remove(t.Context(), "one"); err != nil {
+		t.Error(err)
+	}
+	if err := other.Load(t.Context(), "one"); err == nil {
+		t.Error("a removed checkpoint was loaded")
+	}
+}
+
+func (c *conformance) seeds(t *testing.T) {
+	trainer := c.open(t, "", nil)
+	defer trainer.Close()
+	p, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	draw := func(seed int64) string {
+		s := agent.OnPolicy(new(1.0))
+		s.Seed = &seed
+		reply, err := p.Model.Complete(t.Context(), agent.Request{
+			Messages: []agent.Message{{Role: agent.RoleUser, Content: "go"}}, Sampling: s, MaxTokens: c.Reply, Tokens: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(reply.Tokens.CompletionIDs, reply.Tokens.Logprobs)
+	}
+	if a, b := draw(7), draw(7); a != b {
+		t.Errorf("one seed gives %s and %s", a, b)
+	}
+}
+
+func (c *conformance) refusals(t *testing.T) {
+	trainer := c.open(t, "", func(o *tinker.Options) { o.MaxLength = 8 })
+	defer trainer.Close()
+	good := func() rl.Row {
+		return rl.Row{
+			IDs: []int32{1, 2, 3}, Mask: []uint8{0, 1, 1}, Logprobs: []float64{0, -1, -1}, Advantage: 1, Scale: 1,
+		}
+	}
+	for name, change := range map[string]func(*rl.Row){
+		"one token":             func(r *rl.Row) { r.IDs, r.Mask, r.Logprobs = r.IDs[:1], r.Mask[:1], r.Logprobs[:1] },
+		"another length":        func(r *rl.Row) { r.Mask = r.Mask[:2] },
+		"the first is trained":  func(r *rl.Row) { r.Mask[0] = 1 },
+		"below the vocabulary":  func(r *rl.Row) { r.IDs[1] = -1 },
+		"beyond the vocabulary": func(r *rl.Row) { r.IDs[2] = int32(c.Vocabulary) },
+		"NaN logprob":           func(r *rl.Row) { r.Logprobs[1] = math.NaN() },
+		"NaN advantage":         func(r *rl.Row) { r.Advantage = math.NaN() },
+		"infinite scale":        func(r *rl.Row) { r.Scale = math.Inf(1) },
+		"too long": func(r *rl.Row) {
+			r.IDs, r.Mask, r.Logprobs = make([]int32, 9), make([]uint8, 9), make([]float64, 9)
+		},
+	} {
+		row := good()
+		change(&row)
+		if _, err := trainer.ForwardBackward(t.Context(), []rl.Row{row}, rl.Objective{}); !errors.Is(err, tinker.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := trainer.ForwardBackward(t.Context(), nil, rl.Objective{}); !errors.Is(err, tinker.ErrInvalid) {
+		t.Errorf("an empty batch: %v", err)
+	}
+}
+
+func (c *conformance) kinds(t *testing.T) {
+	client := c.client(t)
+	high := c.model()
+	high.Rank = 9999
+	_, err := client.Create(t.Context(), high)
+	if !errors.Is(err, tinker.ErrOperation) || errors.Is(err, rl.ErrTrainerLost) {
+		t.Errorf("rank 9999: %v", err)
+	}
+	if _, err := client.Info(t.Context(), "model_nope"); !errors.Is(err, tinker.ErrUnknown) {
+		t.Errorf("info of an unknown model: %v", err)
+	}
+	_, err = tinker.Open(t.Context(), tinker.Options{
+		Client: client, Model: tinker.ModelOptions{Base: "another", Rank: 8}, Vocabulary: 8, Renderer: c.Renderer,
+	})
+	if !errors.Is(err, tinker.ErrInvalid) {
+		t.Errorf("another model: %v", err)
+	}
+}

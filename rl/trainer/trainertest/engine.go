@@ -1,0 +1,354 @@
+package trainertest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepswe/rl"
+	"deepswe/rl/trainer/embedded"
+)
+
+// future is a queued operation. Its fields are guarded by the server's mutex, but for done.
+type future struct {
+	number    int
+	operation string
+	model     string
+	body      body
+
+	ended  bool
+	status int
+	result any
+	text   string
+	done   chan struct{}
+}
+
+func (f *future) id() string { return strconv.Itoa(f.number) }
+
+func (f *future) end(result any) {
+	f.ended, f.status, f.result = true, http.StatusOK, result
+	close(f.done)
+}
+
+func (f *future) fail(status int, text string) {
+	f.ended, f.status, f.text = true, status, text
+	close(f.done)
+}
+
+// queue accepts an operation. The caller holds s.mu.
+func (s *Server) queue(operation string, b body) *future {
+	f := &future{
+		number: len(s.futures) + 1, operation: operation, model: b.Model, body: b, done: make(chan struct{}),
+	}
+	if operation == "optim_step" && slices.ContainsFunc(s.futures, func(o *future) bool {
+		return !o.ended && o.model == f.model && o.operation == "forward_backward"
+	}) {
+		s.problems = append(s.problems, "an optim_step was posted while a forward_backward was not finished")
+	}
+	s.futures = append(s.futures, f)
+	s.changed.Broadcast()
+	return f
+}
+
+// run executes what is queued, in passes: gradients first, then forward passes, samples and everything else.
+func (s *Server) run() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		for !s.closed && !slices.ContainsFunc(s.futures, due) {
+			s.changed.Wait()
+		}
+		if s.closed {
+			return
+		}
+		s.expire()
+		for _, kind := range []func(string) bool{is("forward_backward"), is("forward"), is("sample"), always} {
+			for _, f := range s.futures {
+				if due(f) && kind(f.operation) {
+					s.execute(f)
+				}
+			}
+		}
+	}
+}
+
+func is(name string) func(string) bool { return func(o string) bool { return o == name } }
+func always(string) bool               { return true }
+
+// due reports whether an operation can be executed. An empty batch never is.
+func due(f *future) bool {
+	empty := f.body.Backward != nil && len(f.body.Backward.Data) == 0 ||
+		f.body.Forward != nil && len(f.body.Forward.Data) == 0 || f.operation == "sample" && f.body.Samples == 0
+	return !f.ended && !empty
+}
+
+// expire unloads the models of sessions that are silent.
+func (s *Server) expire() {
+	if s.options.SessionTimeout == 0 {
+		return
+	}
+	for id, m := range s.models {
+		if seen := s.sessions[m.session].seen; !seen.IsZero() && time.Since(seen) > s.options.SessionTimeout {
+			delete(s.models, id)
+		}
+	}
+}
+
+// execute does one operation. The caller holds s.mu.
+func (s *Server) execute(f *future) {
+	result, err := s.do(f)
+	if f.ended {
+		return
+	}
+	if err != nil {
+		f.fail(http.StatusBadRequest, err.Error())
+		return
+	}
+	s.counts[f.operation]++
+	f.end(result)
+}
+
+// said is an error in the real server's words.
+func said(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+func (s *Server) do(f *future) (any, error) {
+	b := f.body
+	m := s.models[f.model]
+	if f.operation == "create_model" {
+		return s.load(f.model, b)
+	}
+	if m == nil && f.operation == "unload_model" {
+		return map[string]any{"model_id": f.model, "status": "unloaded", "type": f.operation}, nil
+	}
+	if m == nil {
+		return nil, said("Model %s not loaded", f.model)
+	}
+	if f.operation != "load_weights" && f.operation != "sample" {
+		m.loads = true
+	}
+	switch f.operation {
+	case "forward":
+		return m.pass(b.Forward, false, s.options.Sums)
+	case "forward_backward":
+		return m.pass(b.Backward, true, s.options.Sums)
+	case "optim_step":
+		return m.step(b.Adam, s.options.Sums)
+	case "sample":
+		return m.sample(s.samplers[b.SamplingSession], b)
+	case "save_weights":
+		return s.write(m, f)
+	case "save_weights_for_sampler":
+		return s.publish(m, f)
+	case "load_weights":
+		m.loads = true
+		k := s.saved[b.Path]
+		if k.rank != m.rank {
+			return nil, fmt.Errorf("rank mismatch: checkpoint has rank %d, model configured with rank %d", k.rank, m.rank)
+		}
+		return map[string]string{"type": f.operation}, m.policy.Load(context.Background(), fileName(b.Path))
+	case "unload_model":
+		delete(s.models, f.model)
+		return map[string]any{"model_id": f.model, "status": "unloaded", "type": f.operation}, nil
+	}
+	return nil, fmt.Errorf("unknown operation %s", f.operation)
+}
+
+func (s *Server) load(id string, b body) (any, error) {
+	switch {
+	case b.LoRA.Rank < 1 || b.LoRA.Rank > s.options.MaxRank:
+		return nil, fmt.Errorf("LoRA rank %d must be between 1 and %d", b.LoRA.Rank, s.options.MaxRank)
+	case len(s.models) >= s.options.MaxModels:
+		return nil, said("Maximum number of LoRA adapters (%d) reached", s.options.MaxModels+1)
+	}
+	p, err := embedded.New(embedded.Options{
+		Language: s.options.Language, Hidden: s.options.Hidden, Seed: uint64(b.LoRA.Seed), Dir: s.dir, Workers: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.models[id] = &model{policy: p, session: b.Session, rank: b.LoRA.Rank}
+	return map[string]any{"model_id": id, "base_model": s.options.Base, "lora_config": map[string]any{
+		"rank": b.LoRA.Rank, "alpha": 32.0, "seed": b.LoRA.Seed, "train_attn": true, "train_mlp": true,
+		"train_unembed": false}}, nil
+}
+
+// pass computes log-probabilities and, where it is asked for, accumulates a gradient.
+func (m *model) pass(in *passBody, backward, sums bool) (any, error) {
+	var outputs []any
+	for _, d := range in.Data {
+		if d.Inputs.Targets == nil || len(d.Inputs.Targets.Data) == 0 {
+			return nil, fmt.Errorf("no targets")
+		}
+		input, targets := d.Input.ids(), d.Inputs.Targets.Data
+		if len(input) != len(targets) {
+			return nil, fmt.Errorf("sequence length %d exceeds max_length %d", len(targets), len(input))
+		}
+		ids := append(slices.Clone(input), targets[len(targets)-1])
+		scored, err := m.policy.Score(ids)
+		if err != nil {
+			return nil, err
+		}
+		logprobs := scored[1:]
+		at := func(v *numbers, t int, or float64) float64 {
+			if v == nil || t >= len(v.Data) {
+				return or
+			}
+			return v.Data[t]
+		}
+		losses, slope, total := make([]float64, len(targets)), make([]float64, len(ids)), 0.0
+		for t := range targets {
+			w := at(d.Inputs.Weights, t, 1)
+			total += w
+			loss, dloss, err := lossOf(in, logprobs[t], at(d.Inputs.Logprobs, t, 0), at(d.Inputs.Advantages, t, 0))
+			if err != nil {
+				return nil, err
+			}
+			losses[t] = w * loss
+			if w != 0 && !math.IsNaN(dloss) {
+				slope[t+1] = w * dloss
+			}
+		}
+		if !sums {
+			for t := range slope {
+				slope[t] /= max(total, 1e-9)
+			}
+		}
+		if backward {
+			if err := m.policy.Accumulate(ids, slope); err != nil {
+				return nil, err
+			}
+			m.sequences++
+		}
+		outputs = append(outputs, map[string]any{"elementwise_loss": tensorOf(losses), "logprobs": tensorOf(logprobs)})
+	}
+	return map[string]any{"loss_fn_output_type": "scalar", "loss_fn_outputs": outputs, "metrics": map[string]any{}}, nil
+}
+
+// lossOf is the loss of one token and its derivative.
+func lossOf(in *passBody, logprob, old, advantage float64) (loss, slope float64, err error) {
+	ratio := math.Exp(logprob - old)
+	switch in.Loss {
+	case "cross_entropy":
+		return -logprob, -1, nil
+	case "importance_sampling":
+		return -ratio * advantage, -ratio * advantage, nil
+	case "ppo":
+		low, high := 0.8, 1.2
+		if v, ok := in.Config["clip_low_threshold"]; ok {
+			low = v
+		}
+		if v, ok := in.Config["clip_high_threshold"]; ok {
+			high = v
+		}
+		clipped := min(max(ratio, low), high) * advantage
+		if clipped < ratio*advantage {
+			return -clipped, 0, nil
+		}
+		return -ratio * advantage, -ratio * advantage, nil
+	}
+	return 0, 0, fmt.Errorf("loss %q is not supported", in.Loss)
+}
+
+// tensorOf writes numbers as the real one does: in single precision, and NaN as null.
+func tensorOf(v []float64) map[string]any {
+	data := make([]any, len(v))
+	for i, x := range v {
+		if !math.IsNaN(x) && !math.IsInf(x, 0) {
+			data[i] = float32(x)
+		}
+	}
+	return map[string]any{"data": data, "dtype": "float32", "shape": []int{len(v)}}
+}
+
+func (m *model) step(a *adamBody, sums bool) (any, error) {
+	o := rl.Optimizer{
+		LearningRate: a.LearningRate, Beta1: a.Beta1, Beta2: a.Beta2, Epsilon: a.Epsilon, WeightDecay: a.WeightDecay,
+	}
+	if !sums && m.sequences > 0 {
+		o.Scale = 1 / float64(m.sequences)
+	}
+	m.sequences = 0
+	stats, err := m.policy.Step(context.Background(), o)
+	return map[string]any{"metrics": map[string]any{
+		"skyrl.ai/grad_norm": stats.GradientNorm, "skyrl.ai/learning_rate": a.LearningRate}}, err
+}
+
+// sample draws from the session that was loaded last as from the weights that are trained now, and loads any other one
+// over them.
+func (m *model) sample(from samplingSession, b body) (any, error) {
+	policy := from.policy
+	var err error
+	switch {
+	case from.stale:
+	case m.loaded == b.SamplingSession:
+		policy, err = m.policy.Publish(context.Background())
+	default:
+		m.loaded, err = b.SamplingSession, m.policy.Restore(policy)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var sequences []any
+	for i := range b.Samples {
+		seed := int64(i)
+		if b.Params.Seed != nil {
+			seed += *b.Params.Seed
+		}
+		ids, logprobs, err := m.policy.Generate(policy, b.Prompt.ids(), b.Params.MaxTokens, b.Params.Temperature, seed)
+		if err != nil {
+			return nil, err
+		}
+		reason := "length"
+		if slices.Contains(b.Params.Stop, ids[len(ids)-1]) {
+			reason = "stop"
+		}
+		sequences = append(sequences, map[string]any{
+			"stop_reason": reason, "tokens": ids, "logprobs": tensorOf(logprobs)["data"]})
+	}
+	return map[string]any{"sequences": sequences, "prompt_logprobs": nil, "topk_prompt_logprobs": nil}, nil
+}
+
+func (s *Server) write(m *model, f *future) (any, error) {
+	address := "tinker://" + f.model + "/weights/" + f.body.Path
+	if err := m.policy.Save(context.Background(), fileName(address)); err != nil {
+		return nil, err
+	}
+	s.saved[address] = checkpoint{f.model, f.body.Path, "training", m.rank, time.Now()}
+	return map[string]any{"path": address, "type": f.operation}, nil
+}
+
+func (s *Server) publish(m *model, f *future) (any, error) {
+	policy, err := m.policy.Publish(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	session := samplingSession{model: f.model, policy: policy}
+	if len(s.faults["stale"]) > 0 {
+		s.faults["stale"] = s.faults["stale"][1:]
+		session.policy, session.stale = s.samplers[m.loaded].policy, true
+	}
+	address := "tinker://" + f.model + "/sampler_weights/" + f.body.Path
+	s.saved[address] = checkpoint{f.model, f.body.Path, "sampler", m.rank, time.Now()}
+	if f.body.SamplingNumber == nil {
+		return map[string]any{"path": "tinker://" + f.model + "/" + f.body.Path, "type": f.operation,
+			"sampling_session_id": nil}, nil
+	}
+	id := s.id("sampling")
+	s.samplers[id] = session
+	return map[string]any{"path": nil, "type": f.operation, "sampling_session_id": id}, nil
+}
+
+// fileName is the policy's name for a checkpoint.
+func fileName(address string) string {
+	return strings.NewReplacer("tinker://", "", "/", "-").Replace(address)
+}
+
+func (s *Server) file(address string) string {
+	return filepath.Join(s.dir, fileName(address)+".policy")
+}

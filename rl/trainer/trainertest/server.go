@@ -1,0 +1,308 @@
+// Package trainertest has a Tinker server in Go, true to recordings of SkyRL's, for tests of what speaks to one: its
+// queue and long polls, its errors, what it accepts and should not, and faults on demand. Its models are embedded
+// policies, so that a whole run learns through it. [Conform] is what a client and a server have to agree on, run
+// against this server and against the real one.
+package trainertest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepswe/rl"
+	"deepswe/rl/trainer/embedded"
+)
+
+// Options describe a server. Language has no default.
+type Options struct {
+	Language embedded.Language
+	Hidden   int    // [16]
+	Base     string // name of the model that it trains [tiny]
+	// Sums is how GPU backends and hosted servers treat gradients; without it they are means, as on SkyRL's JAX backend.
+	Sums bool
+	// Dedups recognises a request that is sent twice, as SkyRL's source does and its release of 0.3.0 does not.
+	Dedups bool
+	// MaxModels and MaxRank are its capacity [3, 8].
+	MaxModels, MaxRank int
+	// Hold is how long a poll is held [100ms].
+	Hold time.Duration
+	// SessionTimeout unloads the models of sessions without a heartbeat [never].
+	SessionTimeout time.Duration
+}
+
+// Server is one on a local port. Close ends it.
+type Server struct {
+	options Options
+	dir     string
+	address string
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	http    *http.Server
+	serving sync.WaitGroup
+	closed  bool
+
+	futures  []*future
+	sessions map[string]*session
+	models   map[string]*model
+	samplers map[string]samplingSession
+	saved    map[string]checkpoint // by address
+	names    map[string]bool       // of checkpoints, by model and name
+	repeated map[string]*future    // by model and sequence number
+	made     int                   // ids so far
+	faults   map[string][]Fault
+	counts   map[string]int
+	problems []string
+
+	engine, restarts sync.WaitGroup
+}
+
+type session struct {
+	seen time.Time
+}
+
+// model is a loaded one.
+type model struct {
+	policy  *embedded.Trainer
+	session string
+	rank    int
+	// sequences have been accumulated since the last step.
+	sequences int
+	// loaded is the sampling session whose weights were loaded last. Sampling from it again reads the weights that are
+	// being trained, and sampling from another one replaces them: SkyRL's JAX backend does that.
+	loaded string
+	loads  bool // a first operation has been seen, so load_weights is refused
+}
+
+type samplingSession struct {
+	model  string
+	policy rl.Policy
+	// stale is one that was not published: its weights are older than it says, and are in a sampler of its own.
+	stale bool
+}
+
+type checkpoint struct {
+	model, name, kind string
+	rank              int
+	saved             time.Time
+}
+
+// New starts a server.
+func New(t testing.TB, o Options) *Server {
+	t.Helper()
+	o.Hidden, o.Base, o.Hold = cmp.Or(o.Hidden, 16), cmp.Or(o.Base, "tiny"), cmp.Or(o.Hold, 100*time.Millisecond)
+	o.MaxModels, o.MaxRank = cmp.Or(o.MaxModels, 3), cmp.Or(o.MaxRank, 8)
+	s := &Server{
+		options: o, dir: t.TempDir(), sessions: map[string]*session{}, models: map[string]*model{},
+		samplers: map[string]samplingSession{}, saved: map[string]checkpoint{}, names: map[string]bool{},
+		repeated: map[string]*future{}, faults: map[string][]Fault{}, counts: map[string]int{},
+	}
+	s.changed = sync.NewCond(&s.mu)
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.engine.Go(s.run)
+	t.Cleanup(func() {
+		s.restarts.Wait()
+		s.Stop()
+		s.mu.Lock()
+		s.closed = true
+		s.changed.Broadcast()
+		s.mu.Unlock()
+		s.engine.Wait()
+		for _, p := range s.Problems() {
+			t.Error(p)
+		}
+	})
+	return s
+}
+
+// URL is where the server is, also while it is stopped.
+func (s *Server) URL() string { return "http://" + s.address }
+
+// Base is the model that it trains.
+func (s *Server) Base() string { return s.options.Base }
+
+// Vocabulary is the number of ids.
+func (s *Server) Vocabulary() int {
+	c, err := embedded.NewCodec(s.options.Language.Vocabulary)
+	if err != nil {
+		panic(err) // New has made policies of it
+	}
+	return c.Size()
+}
+
+// Start lets the server be reached again. What it was asked for before it stopped and had not done has failed.
+func (s *Server) Start() error {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cmp.Or(s.address, "127.0.0.1:0"))
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.address = l.Addr().String()
+	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second}
+	h := s.http
+	s.serving.Go(func() { _ = h.Serve(l) })
+	return nil
+}
+
+// Stop kills the server: connections break, and models and what was under way are lost. Futures that had ended,
+// sessions and checkpoints are on its disk.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	h := s.http
+	for _, f := range s.futures {
+		if !f.ended {
+			f.fail(http.StatusBadRequest,
+				fmt.Sprintf("Model %s not loaded (likely stale request from previous server)", f.model))
+		}
+	}
+	s.models = map[string]*model{}
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	_ = h.Close()
+	s.serving.Wait()
+}
+
+// Problems lists what a client must not do.
+func (s *Server) Problems() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.problems...)
+}
+
+func (s *Server) problem(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.problems = append(s.problems, text)
+}
+
+// Count is how often an operation was executed: forward, forward_backward, optim_step, sample and the others.
+func (s *Server) Count(operation string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts[operation]
+}
+
+// Models is how many are loaded.
+func (s *Server) Models() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.models)
+}
+
+// id makes a name. The caller holds s.mu.
+func (s *Server) id(prefix string) string {
+	s.made++
+	return fmt.Sprintf("%s_%08x", prefix, s.made)
+}
+
+// serve answers one request, or does what a fault says.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	path := strings.TrimPrefix(r.URL.Path, "/api/v1/")
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	fault, ok := s.fault(path)
+	if ok && fault.Delay > 0 {
+		select {
+		case <-time.After(fault.Delay):
+		case <-r.Context().Done():
+			return
+		}
+	}
+	if ok && fault.Status != 0 {
+		writeJSON(w, fault.Status, map[string]any{"detail": fault.Detail})
+		return
+	}
+	if ok && fault.Restart {
+		s.restarts.Go(func() {
+			s.Stop()
+			if err := s.Start(); err != nil {
+				s.problem("the server did not start again: " + err.Error())
+			}
+		})
+		panic(http.ErrAbortHandler)
+	}
+	status, reply := s.route(r, path, body)
+	if ok && fault.Drop {
+		panic(http.ErrAbortHandler)
+	}
+	switch v := reply.(type) {
+	case string:
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, v)
+	case []byte:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.WriteHeader(status)
+		_, _ = w.Write(v)
+	default:
+		if fault.Twice {
+			s.route(r, path, body)
+		}
+		writeJSON(w, status, reply)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// detail is the body of an error.
+func detail(status int, format string, args ...any) (int, any) {
+	return status, map[string]string{"detail": fmt.Sprintf(format, args...)}
+}
+
+// Fault is what goes wrong with one request.
+type Fault struct {
+	// Status and Detail are the answer, and nothing is done.
+	Status int
+	Detail string
+	// Drop does what was asked and breaks the connection before the answer. Twice does it twice, as a proxy might.
+	Drop, Twice bool
+	// Restart kills the server and starts it again; nothing is done.
+	Restart bool
+	// Delay comes before anything else.
+	Delay time.Duration
+	// Stale publishes nothing: the new sampling session has the weights of the last one.
+	Stale bool
+}
+
+// Inject lets the next requests of a path go wrong, one after the other. The zero Fault lets one pass.
+func (s *Server) Inject(path string, faults ...Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults[path] = append(s.faults[path], faults...)
+}
+
+// fault takes the next one of a path.
+func (s *Server) fault(path string) (Fault, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waiting := s.faults[path]
+	if len(waiting) == 0 {
+		return Fault{}, false
+	}
+	s.faults[path] = waiting[1:]
+	if waiting[0].Stale {
+		s.faults["stale"] = append(s.faults["stale"], waiting[0])
+	}
+	return waiting[0], true
+}
+
+// remove deletes a checkpoint's file.
+func (s *Server) remove(address string) { os.Remove(s.file(address)) }
