@@ -97,6 +97,8 @@ func update() []Definition {
 		{Name: "mismatch/kl_k1", Help: "Estimate k1 of KL(sampler, trainer): how far the two disagree."},
 		{Name: "mismatch/kl_k3", Help: "Estimate k3 of KL(sampler, trainer): how far the two disagree."},
 		{Name: "mismatch/", Help: "Probability ratio of trainer over sampler, extremes."},
+		{Name: "publish/gap_mean", Help: "Mean difference of sampler's and trainer's logprobs after the publication."},
+		{Name: "publish/gap_max", Help: "Largest difference of sampler's and trainer's logprobs after the publication."},
 		{Name: "corrections/", Help: "What the corrections for mismatch did."},
 		{Name: "entropy/mean", Help: "Mean entropy of the policy at the trained tokens, in nats."},
 		{Name: "optim/grad_norm", Help: "Norm of the gradient before clipping, mean over the updates of the step."},

@@ -39,3 +39,6 @@ func (o outside) Model(ctx context.Context, baseURL, name string) (train.Served,
 	m, err := flags.Open(ctx, o.world)
 	return train.Served{Model: m.Model, Name: m.Name, Context: m.Context}, err
 }
+
+// Getenv reads the environment.
+func (o outside) Getenv(name string) string { return o.world.Getenv(name) }

@@ -38,8 +38,9 @@ const trainLong = `Train a policy by reinforcement learning: sample tasks, roll 
 rewards into advantages and token rows, update the policy, publish it, and
 evaluate it periodically.
 
-The configuration is YAML: a bundled one (%s),
-or a file's. A name without a slash and without an extension is a bundled one
+The configuration is YAML: a file's, or a bundled one:
+  %s
+A name without a slash and without an extension is a bundled one
 where there is one of that name; ./NAME is always a file. rl/train/README.md
 documents every key and its default; --dry-run prints the whole configuration.
 

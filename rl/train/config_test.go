@@ -217,6 +217,7 @@ func TestREADME(t *testing.T) {
 	}
 	for name, config := range map[string]string{
 		"frozenlake": least,
+		"residue":    "environment: {name: residue}\ntrainer: {name: embedded}\n",
 		"swe":        "environment: {name: swe, train: {path: x}}\ntrainer: {name: embedded}\nevaluate: {every: 0}\n",
 	} {
 		own := string(text)

@@ -91,6 +91,8 @@ type Outside interface {
 	Sandbox(ctx context.Context, s Sandbox, image string) (env.Provider, error)
 	// Model opens an endpoint's model, or a recorded one. Empty settings are the user's own.
 	Model(ctx context.Context, baseURL, name string) (Served, error)
+	// Getenv reads the environment: keys are nowhere else.
+	Getenv(name string) string
 }
 
 // Sandbox says where the rollouts of an environment run, like the flags of eval.
@@ -147,11 +149,13 @@ func BuiltIn() Parts {
 	return Parts{
 		Environments: map[string]func() EnvironmentSettings{
 			"frozenlake": func() EnvironmentSettings { return newFrozenLake() },
+			"residue":    func() EnvironmentSettings { return newResidue() },
 			"swe":        func() EnvironmentSettings { return newSWE() },
 		},
 		Trainers: map[string]func() TrainerSettings{
 			"embedded": func() TrainerSettings { return newEmbedded() },
 			"rows":     func() TrainerSettings { return &rowsOnly{} },
+			"tinker":   func() TrainerSettings { return newTinker() },
 		},
 	}
 }

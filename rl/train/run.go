@@ -13,6 +13,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
+	"deepswe/rl"
 	"deepswe/rl/metrics"
 )
 
@@ -123,6 +124,7 @@ func free() []string {
 		"steps", "name", "evaluate", "checkpoint", "guards",
 		"rollouts.workers", "rollouts.models", "rollouts.sandboxes", "rollouts.gradings", "rollouts.deadline",
 		"rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
+		"trainer.base_url", "trainer.patience", "trainer.check_tokens", "trainer.check_tolerance",
 	}
 }
 
@@ -166,6 +168,28 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 		return r, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	best, losses := -1, 0
+	for {
+		r, err = runOnce(ctx, c, o, r, dir, workers)
+		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
+			return r, err
+		}
+		// What had ended is in the journals, so the steps since the checkpoint are taken again as they were.
+		if n := len(r.Points); n > best {
+			best, losses = n, 0
+		}
+		if losses++; losses > maxLosses {
+			return r, fmt.Errorf("the trainer was lost %d times without a step in between: %w", losses, err)
+		}
+		o.Log.Warn("the trainer was lost; the run goes on from its last checkpoint", "error", err)
+	}
+}
+
+// maxLosses bounds how often in a row a run whose trainer was lost goes on.
+const maxLosses = 5
+
+// runOnce makes the run from its last checkpoint until it is done or cannot go on.
+func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int) (_ Result, err error) {
 	l, err := newLoop(ctx, c, o, dir, workers)
 	if err != nil {
 		return r, err

@@ -82,6 +82,9 @@ func (l *loop) finish(ctx context.Context, start time.Time, values map[string]fl
 	l.stream.updated(l.policy.Version)
 	now := l.now()
 	values["time/publish"] = now.Sub(published).Seconds()
+	if gap := l.policy.Gap; gap.Tokens > 0 {
+		values["publish/gap_mean"], values["publish/gap_max"] = gap.Mean, gap.Max
+	}
 	values["policy/version"] = float64(l.policy.Version)
 	values["time/step"] = now.Sub(start).Seconds()
 	values["time/wait_trainer"] = l.stream.rest().Seconds()

@@ -27,6 +27,8 @@ func (s scripted) Model(context.Context, string, string) (Served, error) {
 	return Served{Model: s.model, Name: "scripted"}, nil
 }
 
+func (s scripted) Getenv(string) string { return "" }
+
 // solver writes the number 7 and submits. Every second attempt submits without it.
 type solver struct {
 	tokens bool

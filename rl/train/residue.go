@@ -1,0 +1,121 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/run"
+	"deepswe/rl"
+	"deepswe/rl/trainer/embedded"
+)
+
+// residue are the settings of the environment of that name: a task that any model with any vocabulary learns within a
+// few steps, because a reply is rewarded for the numbers of its tokens. It shows whether a trainer trains at all.
+type residue struct {
+	// A reply's reward is the share of its tokens whose id leaves Remainder when it is divided by Modulus.
+	Modulus   int `yaml:"modulus"`
+	Remainder int `yaml:"remainder"`
+	// MaxTokens is the length of a reply.
+	MaxTokens       int `yaml:"max_tokens"`
+	TrainTasks      int `yaml:"train_tasks"`
+	ValidationTasks int `yaml:"validation_tasks"`
+}
+
+func newResidue() *residue {
+	return &residue{Modulus: 64, Remainder: 1, MaxTokens: 16, TrainTasks: 16, ValidationTasks: 16}
+}
+
+// residuePrompt is the longest prompt in tokens, with the marks around it.
+const residuePrompt = 8
+
+// Complete sets the longest row.
+func (s *residue) Complete(c *Config) error {
+	if c.Algorithm.MaxLength == 0 {
+		c.Algorithm.MaxLength = 2*residuePrompt + s.MaxTokens
+	}
+	var remainder error
+	if s.Remainder < 0 || s.Remainder >= s.Modulus {
+		remainder = fmt.Errorf("remainder is %d: want 0 to %d", s.Remainder, s.Modulus-1)
+	}
+	return errors.Join(positive("modulus", s.Modulus-1), positive("max_tokens", s.MaxTokens),
+		positive("train_tasks", s.TrainTasks), natural("validation_tasks", s.ValidationTasks), remainder)
+}
+
+// Open makes the environment.
+func (s *residue) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
+	return &residues{*s, o}, nil
+}
+
+// residues is the environment. A task is a number, which is its prompt.
+type residues struct {
+	settings residue
+	options  EnvironmentOptions
+}
+
+func (e *residues) Tasks(s Split) []string {
+	from, n := 0, e.settings.TrainTasks
+	if s == Validation {
+		from, n = n, e.settings.ValidationTasks
+	}
+	tasks := make([]string, n)
+	for i := range tasks {
+		tasks[i] = strconv.Itoa(from + i)
+	}
+	return tasks
+}
+
+// Language is digits.
+func (e *residues) Language() (embedded.Language, error) {
+	words := make([]string, 10)
+	for i := range words {
+		words[i] = strconv.Itoa(i)
+	}
+	return embedded.Language{Vocabulary: words, Window: residuePrompt, Reply: e.settings.MaxTokens}, nil
+}
+
+// Random has no player.
+func (e *residues) Random() run.Runner { return nil }
+
+// Close has nothing to end.
+func (e *residues) Close() error { return nil }
+
+// Runner samples at temperature 1 for validation too: ids are what is rewarded, and not every endpoint has them at
+// others.
+func (e *residues) Runner(_ Split, m agent.Model) run.Runner {
+	temperature := 1.0
+	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
+		sampling := agent.OnPolicy(&temperature)
+		sampling.Seed = new(a.Seed(e.options.Seed, 0))
+		asked := time.Now()
+		reply, err := m.Complete(ctx, agent.Request{
+			Messages: []agent.Message{{Role: agent.RoleUser, Content: a.Task}}, Sampling: sampling,
+			MaxTokens: e.settings.MaxTokens, Tokens: true,
+		})
+		if err != nil {
+			return run.Result{StopReason: agent.ModelError}, fmt.Errorf("residue: %w", err)
+		}
+		if reply.Tokens == nil {
+			return run.Result{}, run.Abort(errors.New("residue: the endpoint returns no token ids"))
+		}
+		reward := e.reward(reply.Tokens.CompletionIDs)
+		return run.Result{
+			Reward: &reward, StopReason: agent.Submitted, Turns: []rl.Turn{*reply.Tokens},
+			Times: run.Times{Model: time.Since(asked).Seconds()},
+		}, nil
+	})
+}
+
+// reward is the share of the ids that leave the remainder.
+func (e *residues) reward(ids []int32) float64 {
+	n := 0
+	for _, id := range ids {
+		if int(id)%e.settings.Modulus == e.settings.Remainder {
+			n++
+		}
+	}
+	return float64(n) / float64(max(1, len(ids)))
+}

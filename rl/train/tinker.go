@@ -1,0 +1,164 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"deepswe/rl"
+	"deepswe/rl/trainer/embedded"
+	"deepswe/rl/trainer/tinker"
+)
+
+// tinkerSettings are the settings of the trainer tinker: a model behind the Tinker HTTP API.
+type tinkerSettings struct {
+	BaseURL string `yaml:"base_url"`
+	// Model is the base model, as the server names it. Rank is that of its LoRA adapter, 0 for all weights.
+	Model string      `yaml:"model"`
+	Rank  int         `yaml:"rank"`
+	Loss  tinker.Loss `yaml:"loss"`
+	// Normalisation says whether the server sums gradients or averages them over tokens and sequences; probe finds out.
+	Normalisation string `yaml:"normalisation"`
+	// Vocabulary is the number of token ids; 0 reads it from the model where that is a directory.
+	Vocabulary int `yaml:"vocabulary"`
+	// MaxLength is the longest row that the server takes, 0 for algorithm.max_length.
+	MaxLength      int      `yaml:"max_length"`
+	CheckTokens    int      `yaml:"check_tokens"`
+	CheckTolerance float64  `yaml:"check_tolerance"`
+	Patience       Duration `yaml:"patience"`
+}
+
+// The values of Normalisation.
+const (
+	normProbe = "probe"
+	normSum   = "sum"
+	normMean  = "mean"
+)
+
+func newTinker() *tinkerSettings {
+	return &tinkerSettings{
+		Rank: 32, Loss: tinker.Custom, Normalisation: normProbe, CheckTokens: 256, Patience: Duration(5 * time.Minute),
+	}
+}
+
+// Complete sets a learning rate for what is trained, and refuses what the server's loss cannot do.
+func (s *tinkerSettings) Complete(c *Config) error {
+	if c.Optimizer.LearningRate == 0 {
+		c.Optimizer.LearningRate = 2e-5
+		if s.Rank == 0 {
+			c.Optimizer.LearningRate = 1e-6
+		}
+	}
+	if s.MaxLength == 0 {
+		s.MaxLength = c.Algorithm.MaxLength
+	}
+	return s.validate(c)
+}
+
+func (s *tinkerSettings) validate(c *Config) error {
+	var url, model, norm, loss, length error
+	if s.BaseURL == "" {
+		url = errors.New("base_url is missing: want the address of a Tinker server (for example http://127.0.0.1:8000)")
+	} else if _, err := tinker.NewClient(tinker.ClientOptions{URL: s.BaseURL}); err != nil {
+		url = err
+	}
+	if s.Model == "" {
+		model = errors.New("model is missing: want the base model, as the server names it")
+	}
+	if s.Normalisation != normProbe && s.Normalisation != normSum && s.Normalisation != normMean {
+		norm = fmt.Errorf("normalisation is %q: want %s, %s or %s", s.Normalisation, normProbe, normSum, normMean)
+	}
+	if s.MaxLength < c.Algorithm.MaxLength {
+		length = fmt.Errorf("max_length is %d, less than algorithm.max_length of %d", s.MaxLength, c.Algorithm.MaxLength)
+	}
+	o := c.Optimizer
+	several := o.Minibatches > 1 || o.Epochs > 1
+	// Where the algorithm is invalid, it is an error of its own.
+	if a := c.Algorithm; a.resolve() == nil {
+		loss = s.Loss.Supports(a.resolved.Objective, several || c.Rollouts.MaxStaleness > 0)
+		if loss == nil && several && a.resolved.Objective.Decoupled {
+			loss = errors.New("decoupled needs optimizer.minibatches and optimizer.epochs of 1 here: " +
+				"the server does not keep the policy that the batch began with")
+		}
+	}
+	return errors.Join(url, model, norm, loss, length,
+		natural("rank", s.Rank), natural("vocabulary", s.Vocabulary), natural("max_length", s.MaxLength),
+		positive("check_tokens", s.CheckTokens), fraction("check_tolerance", s.CheckTolerance, 100),
+	)
+}
+
+// Open connects to the server and waits for it.
+func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+	renderer, err := s.renderer(o)
+	if err != nil {
+		return nil, err
+	}
+	vocabulary, err := s.vocabulary()
+	if err != nil {
+		return nil, err
+	}
+	client, err := tinker.NewClient(tinker.ClientOptions{
+		URL: s.BaseURL, Key: o.Outside.Getenv(tinker.KeyVariable), Patience: time.Duration(s.Patience), Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	trainer, err := tinker.Open(ctx, tinker.Options{
+		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Loss: s.Loss,
+		Known: s.known(), Vocabulary: vocabulary, MaxLength: s.MaxLength, Dir: o.Dir, Renderer: renderer,
+		Check: tinker.Check{Tokens: s.CheckTokens, Tolerance: s.CheckTolerance},
+	})
+	if err != nil {
+		client.Close()
+		return nil, err // a nil *Trainer would not be a nil interface
+	}
+	return trainer, nil
+}
+
+// known is what need not be probed. That a server recognises repeated requests is not assumed then.
+func (s *tinkerSettings) known() *tinker.Probe {
+	mean := s.Normalisation == normMean
+	if s.Normalisation == normProbe {
+		return nil
+	}
+	return &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: mean, Sequences: mean}}
+}
+
+// renderer speaks the environment's own language.
+func (s *tinkerSettings) renderer(o TrainerOptions) (tinker.Renderer, error) {
+	if o.Speaker == nil {
+		return nil, errors.New("this environment needs a tokenizer, and none is here; to fix: use the environment " +
+			"frozenlake or residue")
+	}
+	language, err := o.Speaker.Language()
+	if err != nil {
+		return nil, err
+	}
+	return embedded.NewCodec(language.Vocabulary)
+}
+
+// vocabulary is the number of ids that the base model has.
+func (s *tinkerSettings) vocabulary() (int, error) {
+	if s.Vocabulary > 0 {
+		return s.Vocabulary, nil
+	}
+	var config struct {
+		Size int `json:"vocab_size"`
+	}
+	data, err := os.ReadFile(filepath.Join(s.Model, "config.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &config)
+	}
+	if err != nil || config.Size < 1 {
+		return 0, errors.New("the vocabulary of the model is not known; to fix: set trainer.vocabulary to the " +
+			"vocab_size of its config.json")
+	}
+	return config.Size, nil
+}
+
+// loraSeed is the seed of an adapter's first weights; servers take 31 bits of it.
+func loraSeed(seed uint64) int64 { return int64(seed & 0x7fffffff) }
