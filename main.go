@@ -132,7 +132,8 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	})
 	agentDeps := agentcmd.Deps{
 		World: w, Demo: demo, Race: verifycmd.Race,
-		ReadTests: func(log []byte) attempt.Tests { return verify.ReadTests(log) },
+		ReadTests:      func(log []byte) attempt.Tests { return verify.ReadTests(log) },
+		InspectTrainer: rlcmd.InspectTrainer(w),
 	}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: train.WriteRollouts})...)

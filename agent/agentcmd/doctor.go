@@ -26,7 +26,9 @@ const doctorHelp = `Check what works here: the Docker daemon, the guest in a con
 and limits (each is tried, not only looked up), bubblewrap and namespaces, the
 model endpoint with its context length, disk and git. Each failure comes with
 the command that fixes it. A cluster is checked when it is named with
---kube-context or --kube-namespace.
+--kube-context or --kube-namespace, and the server of a trainer when it is named
+with --trainer: models, ranks, losses, how it treats gradients and repeated
+requests. It is tried with a small model that is unloaded again.
 
 EXIT STATUS
   0 nothing failed · 3 something failed`
@@ -37,6 +39,9 @@ type doctorOptions struct {
 	image   string
 	baseURL string
 	model   string
+	// trainer is the address of a Tinker server, which is tried with a model and an adapter's rank.
+	trainer, trainerModel string
+	trainerRank           int
 }
 
 func newDoctor(d Deps) *cobra.Command {
@@ -54,6 +59,9 @@ func newDoctor(d Deps) *cobra.Command {
 	f.StringVar(&o.image, "image", "", "try sandboxes with the image `REF` (default: a small one that is there)")
 	f.StringVar(&o.baseURL, "base-url", "", "`URL` of the model endpoint")
 	f.StringVar(&o.model, "model", "", "`NAME` of the model")
+	f.StringVar(&o.trainer, "trainer", "", "`URL` of a Tinker server, to try it too (its key: TINKER_API_KEY)")
+	f.StringVar(&o.trainerModel, "trainer-model", "", "try it with the base model `NAME` (default: its first)")
+	f.IntVar(&o.trainerRank, "trainer-rank", 32, "try it with an adapter of rank `N`")
 	return cmd
 }
 
@@ -71,6 +79,11 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	checks = append(checks,
 		func() []env.Finding { return checkEndpoint(ctx, d.World, o.baseURL, o.model) }, checkDisk,
 		func() []env.Finding { return checkGit(ctx) })
+	if o.trainer != "" {
+		checks = append(checks, func() []env.Finding {
+			return d.InspectTrainer(ctx, o.trainer, o.trainerModel, o.trainerRank)
+		})
+	}
 	for _, check := range checks {
 		if err := r.add(check()...); err != nil {
 			return err

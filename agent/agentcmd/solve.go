@@ -11,6 +11,7 @@ import (
 
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
+	"deepswe/env"
 )
 
 // Deps is what the commands need.
@@ -22,6 +23,8 @@ type Deps struct {
 	ReadTests func(log []byte) attempt.Tests
 	// Race plays several attempts and chooses one, for -k.
 	Race func(ctx context.Context, r cli.Race) (cli.RaceResult, error)
+	// InspectTrainer looks at the server of a trainer, for doctor: with a base model, or its first, and an adapter's rank.
+	InspectTrainer func(ctx context.Context, url, model string, rank int) []env.Finding
 }
 
 // New returns the commands about a rollout.
