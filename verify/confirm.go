@@ -33,6 +33,8 @@ type reference struct {
 	// real says why the real tests do not pass; empty where they do.
 	real  string
 	tests *testlog.Results
+	// named is set where the tests pass under their own names only.
+	named bool
 }
 
 // of returns the entry of a task.
@@ -51,9 +53,15 @@ func (r *references) of(key string) *reference {
 // set keeps what a trial has shown.
 func (r *reference) set(t *trial, gold bool) {
 	r.done, r.gold, r.planted, r.found, r.tests = true, gold, t.planted, t.found, t.v.Tests
+	r.real = ""
 	if t.v.Reward < 1 {
 		r.real = unmet(t)
 	}
+}
+
+// shuffledInVain reports whether the tests do not pass with the solution, and have other names than their own.
+func (r *reference) shuffledInVain() bool {
+	return r.gold && r.real != "" && r.planted.restore != nil
 }
 
 // unmet says why the real tests of a trial do not pass.
@@ -74,10 +82,10 @@ type confirming struct {
 	task  env.Task
 	patch []byte
 	v     *Evaluation
-	// strict is set when a strict trial without twins was made already.
-	strict bool
-	c      *Confirmation
-	ref    *reference
+	// strict is set when a strict trial without twins was made already, and alone where there is no other trial at all.
+	strict, alone bool
+	c             *Confirmation
+	ref           *reference
 }
 
 // confirm confirms the reward of an evaluation, or takes it back.
@@ -88,30 +96,6 @@ func (e *Evaluator) confirm(ctx context.Context, t env.Task, patch []byte, v *Ev
 	err := c.run(ctx)
 	c.require()
 	return err
-}
-
-// confirmReward confirms what a script itself gave as the reward, or lowers it: without twins, because any file may be
-// what was asked for.
-func (e *Evaluator) confirmReward(ctx context.Context, first *trial, v *Evaluation) error {
-	c := &confirming{Evaluator: e, task: first.task, v: v, c: v.Confirmation}
-	c.c.Canary, c.c.Reason = CanaryNotCanaried, "the task's script gives the reward itself"
-	c.c.GoldUnknown = first.task.Tests.GoldPatch == ""
-	defer c.require()
-	if !first.confirmable() {
-		return nil
-	}
-	strict := &trial{task: first.task, patch: first.patch, limit: first.limit, strict: true}
-	c.c.Runs++
-	if err := e.runTrial(ctx, strict); err != nil {
-		return err
-	}
-	if v.StrictLog = strict.v.Log; strict.v.Reward < v.Reward {
-		v.Reward, v.NeedsWithheld = strict.v.Reward, len(v.Withheld) > 0
-		v.Suspicious = append(v.Suspicious, strict.lowered())
-		return nil
-	}
-	c.c.Earned = append(c.c.Earned, "strict")
-	return nil
 }
 
 // require refuses the reward where it had to be confirmed by twins and was not.
@@ -139,12 +123,33 @@ func (c *confirming) run(ctx context.Context) error {
 		if err := c.refer(ctx); err != nil {
 			return err
 		}
+		if t, err = c.underOwnNames(ctx, t); err != nil {
+			return err
+		}
 	}
 	if c.Canary == CanaryNever {
 		c.c.Canary = CanaryDisabled
 		return c.real(t)
 	}
-	return c.decide(ctx, t)
+	err = c.decide(ctx, t)
+	c.runner(t)
+	return err
+}
+
+// underOwnNames repeats a trial in which names were shuffled, where the tests do not pass like that with the solution
+// either.
+func (c *confirming) underOwnNames(ctx context.Context, t *trial) (*trial, error) {
+	c.ref.mu.Lock()
+	named := c.ref.named
+	c.ref.mu.Unlock()
+	if !named || t.planted.restore == nil {
+		return t, nil
+	}
+	t, err := c.trial(ctx, c.patch, true)
+	if err == nil {
+		c.c.ExitCode, c.c.Signal, c.v.StrictLog = t.exit.code, t.exit.signal, t.v.Log
+	}
+	return t, err
 }
 
 // trial runs a strict trial.
@@ -153,10 +158,10 @@ func (c *confirming) trial(ctx context.Context, patch []byte, twins bool) (*tria
 	if twins {
 		limit *= 2 // there are more tests to run
 	}
-	t := &trial{task: c.task, patch: patch, limit: limit, strict: true, canary: twins}
+	t := &trial{task: c.task, patch: patch, limit: limit, strict: true, canary: twins, alone: c.alone}
 	if twins {
 		c.ref.mu.Lock()
-		if c.ref.done {
+		if t.keepNames = c.ref.named; c.ref.done {
 			t.spoilt = map[string]bool{}
 			for site := range c.ref.found.passed {
 				t.spoilt[site] = true
@@ -170,7 +175,7 @@ func (c *confirming) trial(ctx context.Context, patch []byte, twins bool) (*tria
 
 // surprising reports whether the outcome of a trial with twins is not the one that a fix has.
 func surprising(t *trial) bool {
-	if len(unplain(t.task, t.v.Tests)) > 0 {
+	if len(unplain(t.task, t.v.Tests)) > 0 || len(t.found.runner) > 0 {
 		return true
 	}
 	if t.planted.none != "" {
@@ -183,39 +188,34 @@ func surprising(t *trial) bool {
 func (c *confirming) refer(ctx context.Context) error {
 	c.ref.mu.Lock()
 	defer c.ref.mu.Unlock()
-	if c.ref.done {
+	names := []bool{false, true}
+	if c.ref.done && !c.ref.shuffledInVain() {
 		return nil
+	} else if c.ref.done {
+		names = names[1:]
 	}
 	gold := c.task.Tests.GoldPatch
-	t := &trial{
-		task: c.task, patch: []byte(gold), limit: 2 * c.limit(c.task), strict: true, canary: c.Canary != CanaryNever,
+	for _, c.ref.named = range names {
+		t := &trial{
+			task: c.task, patch: []byte(gold), limit: 2 * c.limit(c.task), strict: true, canary: c.Canary != CanaryNever,
+			keepNames: c.ref.named,
+		}
+		c.c.Runs++
+		if err := c.runTrial(ctx, t); err != nil {
+			return fmt.Errorf("try the reference solution: %w", err)
+		}
+		if c.ref.set(t, gold != ""); !c.ref.shuffledInVain() {
+			break
+		}
 	}
-	c.c.Runs++
-	if err := c.runTrial(ctx, t); err != nil {
-		return fmt.Errorf("try the reference solution: %w", err)
-	}
-	c.ref.set(t, gold != "")
 	return nil
 }
 
 // decide is the verdict, with what is known of the reference.
 func (c *confirming) decide(ctx context.Context, t *trial) error {
-	ref := &reference{}
-	c.ref.mu.Lock()
-	if c.ref.done {
-		ref = &reference{
-			done: true, gold: c.ref.gold, planted: c.ref.planted, found: c.ref.found, real: c.ref.real, tests: c.ref.tests,
-		}
-	}
-	c.ref.mu.Unlock()
+	ref := c.reference()
 	left := t.found.beyond(ref.found)
-	for _, twin := range t.planted.twins {
-		if _, spoilt := ref.found.passed[twin.Site]; spoilt {
-			c.c.Spoilt++
-		} else {
-			c.c.Twins++
-		}
-	}
+	c.count(t, ref)
 	switch {
 	case t.planted.none != "" && len(ref.planted.twins) > 0:
 		c.refuse(CanaryCaught, NotConfirmed, "with the patch, "+t.planted.none)
@@ -244,6 +244,29 @@ func (c *confirming) decide(ctx context.Context, t *trial) error {
 	c.c.Canary = CanaryClean
 	c.c.Earned = append(c.c.Earned, "canary")
 	return nil
+}
+
+// reference returns what is known of the reference by now.
+func (c *confirming) reference() *reference {
+	c.ref.mu.Lock()
+	defer c.ref.mu.Unlock()
+	if !c.ref.done {
+		return &reference{}
+	}
+	return &reference{
+		done: true, gold: c.ref.gold, planted: c.ref.planted, found: c.ref.found, real: c.ref.real, tests: c.ref.tests,
+	}
+}
+
+// count counts the twins, and those that do not count.
+func (c *confirming) count(t *trial, ref *reference) {
+	for _, twin := range t.planted.twins {
+		if _, spoilt := ref.found.passed[twin.Site]; spoilt {
+			c.c.Spoilt++
+		} else {
+			c.c.Twins++
+		}
+	}
 }
 
 // beyond returns what a trial has shown and the reference has not.

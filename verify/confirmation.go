@@ -34,6 +34,8 @@ type Confirmation struct {
 	// ExitCode and Signal are how the tests ended with twins among them, as the sandbox saw it.
 	ExitCode int    `json:"exit_code"`
 	Signal   string `json:"signal,omitempty"`
+	// Watched counts the processes of test runners that a witness has seen from within, with twins among the tests.
+	Watched int `json:"watched,omitempty"`
 	// Runs counts the runs of the tests that the verdict took, those with the reference solution included.
 	Runs int `json:"runs"`
 }

@@ -14,7 +14,7 @@ import (
 
 // Grader names the rules of grading. A result may be kept under task, patch and this version; it changes whenever a log
 // could be read differently.
-const Grader = "swebench-5.0.2+deepswe.4"
+const Grader = "swebench-5.0.2+deepswe.5"
 
 // The ways to read the list of expected tests (a record's eval_type).
 const (
@@ -33,6 +33,23 @@ type Evidence struct {
 	NoPatch bool
 	// ExitCode is the test command's exit code where it is known from somewhere else than the log.
 	ExitCode *int
+	// Restore returns what a test is called that the log calls otherwise; nil where it calls all of them by their names.
+	Restore func(string) string
+}
+
+// parser returns a parser of logs, which gives back the names that tests have.
+func (e Evidence) parser(name string) (testlog.Parser, error) {
+	parse, err := testlog.Lookup(name)
+	if err != nil || e.Restore == nil {
+		return parse, err
+	}
+	return func(log string, t testlog.Task) (*testlog.Results, error) {
+		r, err := parse(log, t)
+		if err == nil {
+			r = r.Renamed(e.Restore)
+		}
+		return r, err
+	}, nil
 }
 
 // Grade is the verdict on one log.
@@ -100,7 +117,7 @@ func GradeLog(t env.Task, e Evidence) (Grade, error) {
 	if t.Tests.Expected != nil {
 		grade = gradeExpected
 	}
-	if err := grade(t, log, &g); err != nil {
+	if err := grade(t, e, log, &g); err != nil {
 		return Grade{}, &GradingError{t.ID, reasonOf(err), err}
 	}
 	if !g.Report.PatchApplied {
@@ -108,7 +125,7 @@ func GradeLog(t env.Task, e Evidence) (Grade, error) {
 			g.Report.InfraFailure, g.Report.InfraReason = class.Tier == harness.Environment, class.Reason
 		}
 	}
-	g.Suspicious = suspicions(t, log, e.ExitCode, g.Results)
+	g.Suspicious = suspicions(t, e, log, g.Results)
 	g.Resolved = g.Report.Resolved && len(g.Suspicious) == 0
 	return g, nil
 }
@@ -133,8 +150,8 @@ func reasonOf(err error) Reason {
 }
 
 // gradeHarness grades as the official harness does, in the order in which it looks at things.
-func gradeHarness(t env.Task, log markedLog, g *Grade) error {
-	results, ok, err := readResults(t, log)
+func gradeHarness(t env.Task, e Evidence, log markedLog, g *Grade) error {
+	results, ok, err := readResults(t, e, log)
 	if err != nil {
 		return err
 	}
@@ -153,8 +170,8 @@ func gradeHarness(t env.Task, log markedLog, g *Grade) error {
 }
 
 // readResults parses the text between the markers; ok is false where the log does not show that tests ran.
-func readResults(t env.Task, log markedLog) (r *testlog.Results, ok bool, err error) {
-	parse, err := testlog.Lookup(t.Tests.Parser)
+func readResults(t env.Task, e Evidence, log markedLog) (r *testlog.Results, ok bool, err error) {
+	parse, err := e.parser(t.Tests.Parser)
 	if err != nil {
 		return nil, false, err
 	}
@@ -259,8 +276,8 @@ func failOnly(id string, r *testlog.Results) verdict {
 //
 // A test without a name is a file that could not be collected. It fails the task, unless the truth has one too: then
 // the reference solution's log had such lines, and they say nothing.
-func gradeExpected(t env.Task, log markedLog, g *Grade) error {
-	parse, err := testlog.Lookup(t.Tests.Parser)
+func gradeExpected(t env.Task, e Evidence, log markedLog, g *Grade) error {
+	parse, err := e.parser(t.Tests.Parser)
 	if err != nil {
 		return err
 	}

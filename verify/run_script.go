@@ -27,10 +27,13 @@ type ending struct {
 // runScript runs the task's script: as it is, or in a strict trial its two phases. r is how the last of them ended;
 // ended is false where the run itself decides the verdict.
 func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err error) {
-	if !t.strict || t.task.Tests.RewardFile != "" {
+	if !t.strict {
 		return t.runPart(ctx, t.task.Tests.Script, true)
 	}
-	p := split(t.task.Tests.Script)
+	p := phases{tests: t.task.Tests.Script}
+	if t.task.Tests.RewardFile == "" {
+		p = split(p.tests)
+	}
 	t.exit.ofTests = p.exits
 	if p.setup != "" {
 		state := "/tmp/deepswe-" + rand.Text() + ".sh"
@@ -50,8 +53,15 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		if p.tests, err = t.plant(ctx, p.tests); err != nil {
 			return r, false, err
 		}
+		if p.tests, err = t.watch(ctx, p.tests); err != nil {
+			return r, false, err
+		}
 	}
-	return t.runPart(ctx, p.tests, true)
+	r, ended, err = t.runPart(ctx, p.tests, true)
+	if err != nil {
+		return r, false, err
+	}
+	return r, ended, t.testify(ctx)
 }
 
 // startsServices finds what the tests may need to find running.

@@ -8,18 +8,66 @@ import (
 	"deepswe/env"
 )
 
-// EvaluateStrictly runs the strict trial alone, in one sandbox: the patch is taken only as far as it is evidence, so
-// that what it changes of the tests does not count. The report says which tests pass; Reward and Suspicious are those
-// of the strict trial. It compares patches by tests that are not the task's own. The error is an infrastructure
-// failure.
-func (e *Evaluator) EvaluateStrictly(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
+// EvaluateStrictly runs the strict trial with twins, and no other: the patch is taken only as far as it is evidence, so
+// that what it changes of the tests does not count. It compares patches by tests that are not the task's own. maintained
+// says that these tests pass without any patch. The report says which tests pass, Confirmation what became of the
+// twins; what shows that the patch has had a hand in its own results is in Suspicious, and Reward is 0. The error is an
+// infrastructure failure.
+func (e *Evaluator) EvaluateStrictly(ctx context.Context, t env.Task, patch []byte, maintained bool) (Evaluation, error) {
 	began := time.Now()
-	strict := &trial{task: t, patch: patch, limit: e.limit(t), strict: true, alone: true}
-	if err := e.runTrial(ctx, strict); err != nil {
+	v := Evaluation{}
+	c := &confirming{
+		Evaluator: e, task: t, patch: patch, v: &v, strict: true, alone: true, c: &Confirmation{},
+		ref: e.references.of(e.Key(t, nil)),
+	}
+	c.c.GoldUnknown = t.Tests.GoldPatch == ""
+	if err := c.only(ctx, maintained); err != nil {
 		return Evaluation{}, fmt.Errorf("evaluate %s: %w", t.ID, err)
 	}
-	strict.v.Seconds = time.Since(began).Seconds()
-	return strict.v, nil
+	v.Confirmation = c.c
+	v.Seconds = time.Since(began).Seconds()
+	return v, nil
+}
+
+// only makes the trial and its verdict.
+func (c *confirming) only(ctx context.Context, maintained bool) error {
+	t, err := c.trial(ctx, c.patch, c.Canary != CanaryNever)
+	if err != nil {
+		return err
+	}
+	broken := maintained && t.v.Reward < 1 && len(t.planted.twins) > 0
+	if len(t.found.runner) > 0 || len(t.found.passed) > 0 || t.found.ended != "" || broken {
+		if err := c.refer(ctx); err != nil {
+			return err
+		}
+	}
+	ref := c.reference()
+	if broken && ref.real != "" {
+		c.c.Canary, c.c.Reason = CanaryOff, "with twins beside them, the tests do not pass without a patch either: "+ref.real
+		if t, err = c.trial(ctx, c.patch, false); err == nil {
+			*c.v = t.v
+		}
+		return err
+	}
+	*c.v = t.v
+	c.c.ExitCode, c.c.Signal = t.exit.code, t.exit.signal
+	c.count(t, ref)
+	switch bad := t.found.beyond(ref.found).says(); {
+	case c.Canary == CanaryNever:
+		c.c.Canary = CanaryDisabled
+	case t.planted.none != "":
+		c.c.Canary, c.c.Reason = CanaryNotCanaried, t.planted.none
+	case t.v.Tests == nil:
+		c.c.Canary = CanaryNotReached
+	case c.c.Twins == 0:
+		c.c.Canary, c.c.Reason = CanaryOff, "every twin passes without a patch: "+ref.found.says()
+	case bad != "":
+		c.refuse(CanaryCaught, CanaryPassed, bad)
+	default:
+		c.c.Canary = CanaryClean
+	}
+	c.runner(t)
+	return nil
 }
 
 // applyLoosely applies a patch that git refuses, if the patch command takes it whole. Neither of the two leaves

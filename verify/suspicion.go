@@ -36,9 +36,9 @@ const (
 	UnknownStatus SuspicionKind = "unknown_status"
 )
 
-// suspicions reads a log again and returns what counts against it. exit is the test command's exit code where it is
-// known from elsewhere. results are what the first reading saw, nil when it saw nothing.
-func suspicions(t env.Task, log markedLog, exit *int, results *testlog.Results) []Suspicion {
+// suspicions reads a log again and returns what counts against it. results are what the first reading saw, nil when it
+// saw nothing.
+func suspicions(t env.Task, e Evidence, log markedLog, results *testlog.Results) []Suspicion {
 	var found []Suspicion
 	note := func(kind SuspicionKind, format string, args ...any) {
 		found = append(found, Suspicion{kind, fmt.Sprintf(format, args...)})
@@ -69,7 +69,7 @@ func suspicions(t env.Task, log markedLog, exit *int, results *testlog.Results) 
 	if len(codes) > 0 {
 		failedRun, _ = failedExit(codes[len(codes)-1])
 	}
-	if exit != nil {
+	if exit := e.ExitCode; exit != nil {
 		if len(codes) > 0 && failedRun != (*exit != 0) {
 			note(ForgedExitCode, "the log records the exit code %s, and it was %d", codes[len(codes)-1], *exit)
 		}
@@ -81,15 +81,15 @@ func suspicions(t env.Task, log markedLog, exit *int, results *testlog.Results) 
 	if failedRun && !results.Any(testlog.Failed, testlog.Errored) {
 		note(SilentFailure, "the test command failed, and the log names no test that did")
 	}
-	return append(found, suspiciousTests(t, log.text, script, results)...)
+	return append(found, suspiciousTests(t, e, log.text, script, results)...)
 }
 
 // suspiciousTests looks at the expected tests that pass in the first reading.
-func suspiciousTests(t env.Task, text string, script evalScript, results *testlog.Results) []Suspicion {
+func suspiciousTests(t env.Task, e Evidence, text string, script evalScript, results *testlog.Results) []Suspicion {
 	if t.Tests.Expected != nil || t.Tests.EvalType != PassAndFail {
 		return nil
 	}
-	summary, summarised := script.summary(t, text)
+	summary, summarised := script.summary(t, e, text)
 	// Some records expect tests that pytest's own tests have run, or odd line ends: they are never in the summary.
 	reported := map[string]bool{"": false}
 	if summarised {
@@ -202,7 +202,7 @@ const pytestSummary = "short test summary info"
 
 // summary reads the part of the log where pytest itself reports: what follows the last heading of a summary or, if
 // several commands ran, the first one. ok is false for scripts that do not ask pytest to name all tests.
-func (s evalScript) summary(t env.Task, text string) (r *testlog.Results, ok bool) {
+func (s evalScript) summary(t env.Task, e Evidence, text string) (r *testlog.Results, ok bool) {
 	if !strings.Contains(s.text, "-rA") {
 		return nil, false
 	}
@@ -213,7 +213,7 @@ func (s evalScript) summary(t env.Task, text string) (r *testlog.Results, ok boo
 	if i < 0 {
 		return &testlog.Results{}, true
 	}
-	parse, err := testlog.Lookup(t.Tests.Parser)
+	parse, err := e.parser(t.Tests.Parser)
 	if err != nil {
 		return nil, false
 	}

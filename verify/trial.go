@@ -14,6 +14,7 @@ import (
 	"deepswe/env/repo"
 	"deepswe/verify/harness"
 	"deepswe/verify/testlog"
+	"deepswe/verify/witness"
 )
 
 // trial is one patch in one sandbox: its tests run once.
@@ -27,6 +28,8 @@ type trial struct {
 	// canary plants twins of the tests: tests that must fail. Those at spoilt sites are left out.
 	canary bool
 	spoilt map[string]bool
+	// keepNames leaves the tests their names, which are shuffled otherwise.
+	keepNames bool
 	// moved is set where the reward is at another place than the task says.
 	moved bool
 	// alone is set where no other trial comes before or after this one.
@@ -43,6 +46,7 @@ type trial struct {
 	// planted are the twins, and found what the run has shown about them.
 	planted planted
 	found   findings
+	witness *witness.Program
 }
 
 // run carries out the trial. What the patch has caused is recorded in v; an error is an infrastructure failure.
@@ -176,10 +180,18 @@ func (t *trial) test(ctx context.Context) error {
 	return nil
 }
 
+// parser is the name of the parser for what the tests print, empty where none is known.
+func (t *trial) parser() string {
+	if t.task.Tests.RewardFile != "" {
+		return parserOf(shellText(t.task))
+	}
+	return t.task.Tests.Parser
+}
+
 // grade reads the log.
 func (t *trial) grade() {
 	v := &t.v
-	evidence := Evidence{Log: v.Log}
+	evidence := Evidence{Log: v.Log, Restore: t.planted.restore}
 	if t.exit.ofTests {
 		evidence.ExitCode = &t.exit.code
 	}

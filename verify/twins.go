@@ -16,11 +16,14 @@ import (
 	"deepswe/env"
 	"deepswe/verify/canary"
 	"deepswe/verify/testlog"
+	"deepswe/verify/witness"
 )
 
 // planted are the twins of a trial.
 type planted struct {
 	twins []canary.Twin
+	// restore returns what a reported test is called without the exchanges of names; nil where there are none.
+	restore func(string) string
 	// none says why there are none, and is empty where there are some. kind is the error behind it.
 	none string
 	kind error
@@ -40,16 +43,19 @@ const (
 // plant writes twins of the tests into their files, which the first half of the script has put in place by now, and
 // returns the second half of the script: changed where it would end at the first failure, or would not run the twins.
 func (t *trial) plant(ctx context.Context, script string) (string, error) {
-	w, ok := canary.ForParser(t.task.Tests.Parser)
+	w, ok := canary.ForParser(t.parser())
 	if !ok {
 		t.planted.none, t.planted.kind = canary.ErrNoWriter.Error(), canary.ErrNoWriter
 		return script, nil
 	}
-	order := canary.Order{Spoilt: t.spoilt, Rand: t.random()}
+	order := canary.Order{Spoilt: t.spoilt, KeepNames: t.keepNames, Rand: t.random()}
 	order.Tests, order.Most = t.toTwin()
 	var err error
 	if order.Sources, err = t.sources(ctx, w, order.Tests); err != nil {
 		return "", err
+	}
+	if t.task.Tests.RewardFile != "" {
+		order.Tests, order.Most = listed(w, order.Sources), mostTwins
 	}
 	p, err := canary.Plant(w, order)
 	if err != nil {
@@ -66,6 +72,9 @@ func (t *trial) plant(ctx context.Context, script string) (string, error) {
 		}
 	}
 	t.planted.twins = p.Twins
+	if len(p.Exchanges) > 0 {
+		t.planted.restore = func(name string) string { return p.Restore(w, name) }
+	}
 	script, err = t.unbail(ctx, script)
 	return canary.Widen(script, p.Twins, order.Rand), err
 }
@@ -238,7 +247,7 @@ func (t *trial) accepting() env.Task {
 	if task.Tests.Expected == nil || len(t.planted.twins) == 0 {
 		return task
 	}
-	parse, err := testlog.Lookup(task.Tests.Parser)
+	parse, err := Evidence{Restore: t.planted.restore}.parser(task.Tests.Parser)
 	if err != nil {
 		return task
 	}
@@ -261,6 +270,9 @@ type findings struct {
 	passed map[string]string
 	// ended says why the script's end is not that of a failing run.
 	ended string
+	// runner is what a witness says about the processes of the runner.
+	runner  []witness.Finding
+	watched int // processes
 }
 
 // judge looks at what became of the twins.

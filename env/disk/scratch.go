@@ -31,7 +31,7 @@ func RemoveScratch(dir string) error {
 			return nil
 		}
 		if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
-			_ = flatten(dir) // os.RemoveAll keeps a file open per level
+			_ = flattenPath(dir) // os.RemoveAll keeps a file open per level
 			continue
 		}
 		if try > 0 {
@@ -47,8 +47,7 @@ func RemoveScratch(dir string) error {
 	return fmt.Errorf("remove %s: %w", dir, err)
 }
 
-// flatten moves every directory below dir up into dir itself, however deep it is. It keeps at most two files open.
-func flatten(dir string) error {
+func flattenPath(dir string) error {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return err
 	}
@@ -56,7 +55,11 @@ func flatten(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	return errors.Join(Flatten(root), root.Close())
+}
+
+// Flatten moves every directory below root up into root itself, however deep it is. It keeps at most two files open.
+func Flatten(root *os.Root) error {
 	for todo := []string{"."}; len(todo) > 0; {
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]

@@ -133,7 +133,7 @@ func TestFlatten(t *testing.T) {
 		at = below
 	}
 	at.Close()
-	if err := flatten(dir); err != nil {
+	if err := flattenPath(dir); err != nil {
 		t.Fatal(err)
 	}
 	if deep, err := filepath.Glob(filepath.Join(dir, "*", "*", "*")); err != nil || len(deep) > 0 {

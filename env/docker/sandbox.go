@@ -17,6 +17,9 @@ import (
 	"deepswe/env"
 )
 
+// tidyTimeout is how long a guest may take to make its container removable.
+const tidyTimeout = 5 * time.Second
+
 // Sandbox is a running container. Its methods are calls to the guest.
 type Sandbox struct {
 	*env.GuestSandbox
@@ -59,6 +62,13 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil
+	}
+	if s.closing.Err() == nil && s.ended.Err() == nil {
+		tidying, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+		if err := s.Tidy(tidying); err != nil {
+			s.d.p.log.Debug("tidying a sandbox", "error", err)
+		}
+		cancel()
 	}
 	s.leave()
 	// Remove the container before closing the connection, which would make the guest end at the same time.

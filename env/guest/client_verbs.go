@@ -39,6 +39,13 @@ func (c *Client) Ping(ctx context.Context) error {
 	return err
 }
 
+// Tidy ends everything that commands have left running, and makes sure that what they have left on the disk can be
+// removed: a container runtime holds an open file for each level of directories, and gives up where there are too many.
+func (c *Client) Tidy(ctx context.Context) error {
+	_, err := c.do(ctx, request{name: "tidy", verb: verbTidy, args: &TidyCall{}, reply: nothing{}})
+	return err
+}
+
 // Run executes a command line in a fresh shell as the command user. When ctx ends, the command's processes are
 // killed, and Run returns ctx's error with the partial result, marked Cancelled.
 func (c *Client) Run(ctx context.Context, cmd Command) (Result, error) {

@@ -19,6 +19,7 @@ const (
 	verbSearch
 	verbTree
 	verbUnpack
+	verbTidy
 )
 
 // request returns an empty message for the verb's arguments, or nil if the verb is unknown.
@@ -40,6 +41,8 @@ func (v verb) request() Message {
 		return new(TreeCall)
 	case verbUnpack:
 		return new(UnpackCall)
+	case verbTidy:
+		return new(TidyCall)
 	}
 	return nil
 }
@@ -63,6 +66,10 @@ func (nothing) code(*coder) {}
 
 // PingCall requests an empty reply.
 type PingCall struct{ nothing }
+
+// TidyCall asks for an empty reply, after everything that commands have left running has ended and directories nest no
+// deeper than whoever removes the sandbox can bear.
+type TidyCall struct{ nothing }
 
 // RunCall requests a command. If HasStdin is set, its standard input is the call's body.
 type RunCall struct {

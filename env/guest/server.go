@@ -111,7 +111,8 @@ func (s *Server) start(f frame) error {
 
 // Call is one request in progress. Its methods must not be called concurrently.
 type Call struct {
-	// Request is one of *PingCall, *RunCall, *ReadCall, *WriteCall, *ListCall, *Query, *TreeCall and *UnpackCall.
+	// Request is one of *PingCall, *RunCall, *ReadCall, *WriteCall, *ListCall, *Query, *TreeCall, *UnpackCall
+	// and *TidyCall.
 	Request Message
 
 	ctx    context.Context

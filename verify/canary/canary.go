@@ -76,6 +76,8 @@ type Order struct {
 	Most int
 	// Spoilt are the sites that are not used.
 	Spoilt map[string]bool
+	// KeepNames leaves every test its own name.
+	KeepNames bool
 	// Rand chooses names and places.
 	Rand *rand.Rand
 }
@@ -84,6 +86,9 @@ type Order struct {
 type Planting struct {
 	Files []Source
 	Twins []Twin
+	// Exchanges are the tests whose names twins have, while they have those of the twins. Twins are described as if there
+	// were none: see [Planting.Restore].
+	Exchanges []Exchange
 	// Without says of tests why they have no twin.
 	Without map[string]string
 }
@@ -102,6 +107,8 @@ type Writer interface {
 	Holds(name string) bool
 	// Address splits the id of a test into the file that it names, if any, and a word to look for in files.
 	Address(id string) (file, word string)
+	// rename gives a reported test another name, if its own name is from; what is around the name stays.
+	rename(reported, from, to string) (string, bool)
 	// parse finds the tests of a file. The error says why it cannot be read.
 	parse(s Source) (suite, error)
 }
@@ -110,12 +117,17 @@ type Writer interface {
 type suite interface {
 	// find returns the test of that id.
 	find(id string) (test, bool)
+	// ids are ids of all tests, as find takes them.
+	ids(file string) []string
 }
 
 // test is a test in its file.
 type test interface {
 	// name is its name in the source.
 	name() string
+	// titled is where in the file the name is, and how another one is written there. ok is false where the test may
+	// depend on its name.
+	titled(name string) (from, to int, text string, ok bool)
 	// places are the offsets at which a twin may be inserted.
 	places() []int
 	// sites are the ways to make a twin of it, the best first. Each of them fails where the original passes.
@@ -132,6 +144,18 @@ type site struct {
 
 // perTest is how many twins a test gets at most: of each kind one, and one more wrong expectation.
 const perTest = 3
+
+// List returns the ids of the tests in a file, none where it cannot be read.
+func List(w Writer, s Source) []string {
+	if !w.Holds(s.Name) {
+		return nil
+	}
+	found, err := w.parse(s)
+	if err != nil {
+		return nil
+	}
+	return found.ids(s.Name)
+}
 
 // Plant makes twins of tests, in the same files. The error is one of those above, wrapped.
 func Plant(w Writer, o Order) (Planting, error) {
@@ -178,9 +202,10 @@ type planter struct {
 	done       map[string]bool // functions that have twins: several ids may be cases of one
 }
 
+// insertion puts a text in the place of what is from at to end.
 type insertion struct {
-	at   int
-	text string
+	at, end int
+	text    string
 }
 
 // plant gives a test its twins, or says why it has none.
@@ -194,26 +219,46 @@ func (p *planter) plant(id string) (reason string) {
 		return ""
 	}
 	file := p.order.Sources[at].Name
-	made := map[Kind]int{}
-	for _, s := range t.sites() {
-		key := file + ":" + t.name() + ":" + s.key
-		if p.order.Spoilt[key] || made[s.kind] == perTest-1 || s.kind == Outright && made[s.kind] == 1 {
-			continue
-		}
-		made[s.kind]++
-		name := p.names.like(t.name())
-		places := t.places()
-		p.insertions[at] = append(p.insertions[at], insertion{places[p.order.Rand.IntN(len(places))], s.twin(name)})
-		p.out.Twins = append(p.out.Twins, Twin{
-			Name: name, Original: t.name(), Test: id, File: file, Kind: s.kind, Site: key,
-		})
-	}
-	if len(made) == 0 {
+	chosen := p.choose(t, file)
+	if len(chosen) == 0 {
 		return "every way to make it fail is known not to work"
+	}
+	exchanged := p.order.Rand.IntN(len(chosen))
+	for i, s := range chosen {
+		name := p.names.like(t.name())
+		written := name
+		if i == exchanged && p.exchange(at, t, name) {
+			written = t.name()
+		}
+		places := t.places()
+		place := places[p.order.Rand.IntN(len(places))]
+		p.insertions[at] = append(p.insertions[at], insertion{place, place, s.twin(written)})
+		p.out.Twins = append(p.out.Twins, Twin{
+			Name: name, Original: t.name(), Test: id, File: file, Kind: s.kind, Site: siteKey(file, t, s.key),
+		})
 	}
 	p.done[function] = true
 	return ""
 }
+
+// choose returns the ways in which twins of a test are made.
+func (p *planter) choose(t test, file string) (chosen []site) {
+	made := map[Kind]int{}
+	for _, s := range t.sites() {
+		if p.order.Spoilt[siteKey(file, t, s.key)] || made[s.kind] == perTest-1 || s.kind == Outright && made[s.kind] == 1 {
+			continue
+		}
+		made[s.kind]++
+		chosen = append(chosen, s)
+	}
+	if len(chosen) == 1 {
+		chosen = append(chosen, chosen[0]) // see exchange
+	}
+	return chosen
+}
+
+// siteKey identifies something that can be done to a test.
+func siteKey(file string, t test, key string) string { return file + ":" + t.name() + ":" + key }
 
 // locate finds the test of an id.
 func (p *planter) locate(id string) (at int, t test, reason string) {
@@ -270,7 +315,7 @@ func insert(data []byte, in []insertion) []byte {
 	for _, one := range in {
 		out = append(out, data[last:one.at]...)
 		out = append(out, one.text...)
-		last = one.at
+		last = one.end
 	}
 	return append(out, data[last:]...)
 }

@@ -135,12 +135,43 @@ func TestPlantLeavesSpoiltSitesOut(t *testing.T) {
 		Sources: []Source{{"a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) { t.Log() }\n")}},
 	}
 	p, err := Plant(Golang{}, o)
-	if err != nil || len(p.Twins) != 1 {
+	if err != nil || len(p.Twins) != 2 || p.Twins[0].Site != p.Twins[1].Site { // there is one way only
 		t.Fatal(p.Twins, err)
 	}
 	o.Spoilt = map[string]bool{p.Twins[0].Site: true}
 	if p, err = Plant(Golang{}, o); !errors.Is(err, ErrNoTwin) || len(p.Files) > 0 {
 		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// Tests that have other names are found under their own.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	p := Planting{Exchanges: []Exchange{{Test: "test_sum", Twin: "test_sum_twice"}, {Test: "TestA", Twin: "TestAll"},
+		{Test: "adds", Twin: "adds again"}}}
+	for _, tc := range []struct {
+		w        Writer
+		reported string
+		want     string
+	}{
+		{Python{}, "tests/test_sum.py::C::test_sum_twice[a-[1]]", "tests/test_sum.py::C::test_sum[a-[1]]"},
+		{Python{}, "tests/test_sum.py::C::test_sum", "tests/test_sum.py::C::test_sum_twice"},
+		{Python{}, "C.test_sum", "C.test_sum_twice"},
+		{Python{}, "test_sum", "test_sum_twice"},
+		{Python{}, "my_test_sum", "my_test_sum"},
+		{Python{}, "test_sum_again", "test_sum_again"},
+		{Python{}, "test_sum (app.test_sum.C.test_sum)", "test_sum_twice (app.test_sum.C.test_sum_twice)"},
+		{Python{}, "test_sum_twice (app.test_sum.C)", "test_sum (app.test_sum.C)"},
+		{Golang{}, "TestAll/TestA", "TestA/TestA"},
+		{Golang{}, "TestA", "TestAll"},
+		{Golang{}, "TestAB", "TestAB"},
+		{JavaScript{}, "sums > adds again", "sums > adds"},
+		{JavaScript{}, "sums adds", "sums adds again"},
+		{JavaScript{}, "sums badds", "sums badds"},
+	} {
+		if got := p.Restore(tc.w, tc.reported); got != tc.want {
+			t.Errorf("%T: Restore(%q) = %q, want %q", tc.w, tc.reported, got, tc.want)
+		}
 	}
 }
 

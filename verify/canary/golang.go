@@ -24,6 +24,17 @@ func (Golang) Address(id string) (file, word string) {
 	return "", word
 }
 
+func (Golang) rename(reported, from, to string) (string, bool) {
+	name, rest, sub := strings.Cut(reported, "/")
+	if name != from {
+		return reported, false
+	}
+	if sub {
+		rest = "/" + rest
+	}
+	return to + rest, true
+}
+
 // goFile is a file of Go.
 type goFile struct {
 	data  []byte
@@ -66,9 +77,24 @@ func (f *goFile) find(id string) (test, bool) {
 	return nil, false
 }
 
+func (f *goFile) ids(string) (ids []string) {
+	for _, t := range f.tests {
+		ids = append(ids, t.decl.Name.Name)
+	}
+	return ids
+}
+
 func (f *goFile) offset(p token.Pos) int { return f.fset.Position(p).Offset }
 
 func (t *goTest) name() string { return t.decl.Name.Name }
+
+// goNamed finds what may make a test depend on its own name.
+var goNamed = regexp.MustCompile(`\.Name\(\)|[Gg]olden|[Ss]napshot`)
+
+func (t *goTest) titled(name string) (from, to int, text string, ok bool) {
+	body := t.file.data[t.file.offset(t.decl.Body.Pos()):t.file.offset(t.decl.Body.End())]
+	return t.file.offset(t.decl.Name.Pos()), t.file.offset(t.decl.Name.End()), name, !goNamed.Match(body)
+}
 
 // from is where the test begins, with its comment.
 func (t *goTest) from() int {
@@ -111,9 +137,9 @@ func (t *goTest) sites() []site {
 	})
 	at := t.file.offset(t.decl.Body.Lbrace) + 1
 	n := len(t.name())%7 + 2
-	text := fmt.Sprintf("\n\tif got, want := %d, %d; got != want {\n"+
+	text := fmt.Sprintf("\n\tif got, want := len([]byte(%q)), %d; got != want {\n"+
 		"\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}\n",
-		n, n+1, t.t)
+		t.name()[:min(n, len(t.name()))], n+1, t.t)
 	return append(all, site{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
 }
 

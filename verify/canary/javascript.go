@@ -3,6 +3,7 @@ package canary
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,14 @@ func (JavaScript) Address(id string) (file, word string) {
 	return "", id
 }
 
+func (JavaScript) rename(reported, from, to string) (string, bool) {
+	before, ok := strings.CutSuffix(reported, from)
+	if !ok || before != "" && wordByte(before[len(before)-1]) {
+		return reported, false
+	}
+	return before + to, true
+}
+
 // jsFile is a file of JavaScript.
 type jsFile struct {
 	data   []byte
@@ -44,10 +53,10 @@ type jsFile struct {
 // jsTest is a call such as it('adds', () => { ... }).
 type jsTest struct {
 	file        *jsFile
-	title       string
+	called      string
 	around      int // the token of the bracket that the call is directly inside of, -1 at the top
 	first, last int // tokens of the call, its last one the closing bracket
-	titled      int // the title's token
+	title       int // the title's token
 	open, close int // of the callback's block; 0 where it has none
 }
 
@@ -110,20 +119,20 @@ func (f *jsFile) text(i int) string { return string(f.data[f.tokens[i].from:f.to
 // test reads a call; nil where it is no test with a plain title.
 func (f *jsFile) test(callee, open, around int) *jsTest {
 	end, ok := f.match[open]
-	titled := open + 1
-	if !ok || titled+1 >= end || f.tokens[titled].kind != 's' && f.tokens[titled].kind != 't' || f.text(titled+1) != "," {
+	title := open + 1
+	if !ok || title+1 >= end || f.tokens[title].kind != 's' && f.tokens[title].kind != 't' || f.text(title+1) != "," {
 		return nil
 	}
-	title, ok := jsText(f.text(titled))
+	called, ok := jsText(f.text(title))
 	if !ok {
 		return nil
 	}
-	t := &jsTest{file: f, title: title, around: around, first: callee, last: end, titled: titled}
+	t := &jsTest{file: f, called: called, around: around, first: callee, last: end, title: title}
 	if callee > 0 && f.text(callee-1) == "await" {
 		t.first--
 	}
 	// The callback is the last argument with a block, and not inside of another bracket.
-	for i := titled; i < end; i++ {
+	for i := title; i < end; i++ {
 		if to, ok := f.match[i]; ok {
 			before := f.text(i - 1)
 			if f.text(i) == "{" && (before == ">" || before == ")") {
@@ -155,11 +164,11 @@ func (f *jsFile) find(id string) (test, bool) {
 	_, word := JavaScript{}.Address(id)
 	best := -1
 	for i, t := range f.tests {
-		title := strings.TrimSpace(t.title)
+		title := strings.TrimSpace(t.called)
 		if title == "" || title != word && id != title && !strings.HasSuffix(id, title) {
 			continue
 		}
-		if best < 0 || len(t.title) > len(f.tests[best].title) {
+		if best < 0 || len(t.called) > len(f.tests[best].called) {
 			best = i
 		}
 	}
@@ -169,7 +178,14 @@ func (f *jsFile) find(id string) (test, bool) {
 	return f.tests[best], true
 }
 
-func (t *jsTest) name() string { return t.title }
+func (f *jsFile) ids(string) (ids []string) {
+	for _, t := range f.tests {
+		ids = append(ids, t.called)
+	}
+	return ids
+}
+
+func (t *jsTest) name() string { return t.called }
 
 // end is behind the statement.
 func (t *jsTest) end() int {
@@ -193,11 +209,8 @@ func (t *jsTest) places() []int {
 // render is the test with another title, and with a part replaced.
 func (t *jsTest) render(name string, from, to int, text string) string {
 	data := t.file.data
-	start, title := t.file.tokens[t.first].from, t.file.tokens[t.titled]
-	quoted := "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(name) + "'"
-	if text := t.file.text(t.titled); text[0] == '"' {
-		quoted = strconv.Quote(name)
-	}
+	start, title := t.file.tokens[t.first].from, t.file.tokens[t.title]
+	quoted := t.quoted(name)
 	end := t.file.tokens[t.last].to
 	line := start
 	for line > 0 && (data[line-1] == ' ' || data[line-1] == '\t') {
@@ -205,6 +218,23 @@ func (t *jsTest) render(name string, from, to int, text string) string {
 	}
 	return "\n" + string(data[line:title.from]) + quoted + string(data[title.to:from]) +
 		text + string(data[to:end]) + ";\n"
+}
+
+// quoted writes a title as the test's own is written.
+func (t *jsTest) quoted(name string) string {
+	if t.file.text(t.title)[0] == '"' {
+		return strconv.Quote(name)
+	}
+	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(name) + "'"
+}
+
+// jsNamed finds what may make a test depend on its own name.
+var jsNamed = regexp.MustCompile(`[Ss]napshot|currentTestName|fullTitle|\.title\b|\bt\.name\b|golden`)
+
+func (t *jsTest) titled(name string) (from, to int, text string, ok bool) {
+	f := t.file
+	title := f.tokens[t.title]
+	return title.from, title.to, t.quoted(name), !jsNamed.Match(f.data[f.tokens[t.first].from:f.tokens[t.last].to])
 }
 
 // jsEqual are the methods that compare with what is expected: the last argument of expect's, the second of assert's.
@@ -223,7 +253,7 @@ var jsOpposites = map[string]string{
 func (t *jsTest) sites() []site {
 	f := t.file
 	var all []site
-	for i := t.last; i > t.titled; i-- {
+	for i := t.last; i > t.title; i-- {
 		if f.tokens[i].kind != 'n' || i+1 >= t.last || f.text(i+1) != "(" || f.text(i-1) != "." {
 			continue
 		}
@@ -237,8 +267,8 @@ func (t *jsTest) sites() []site {
 	if t.open == 0 {
 		return all
 	}
-	at, n := f.tokens[t.open].to, len(t.title)%7+2
-	text := fmt.Sprintf("\n  if (%d !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
+	at, n := f.tokens[t.open].to, len(t.called)%7+2
+	text := fmt.Sprintf("\n  if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
 	return append(all, site{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
 }
 

@@ -58,6 +58,29 @@ func (w Python) Address(id string) (file, word string) {
 	return p.file, p.path[len(p.path)-1]
 }
 
+// rename looks at the function, which some reports name twice.
+func (w Python) rename(reported, from, to string) (string, bool) {
+	if m := djangoID.FindStringSubmatch(reported); m != nil {
+		if m[1] != from {
+			return reported, false
+		}
+		rest := reported[len(from):]
+		if inner, ok := strings.CutSuffix(rest, "."+from+")"); ok {
+			rest = inner + "." + to + ")"
+		}
+		return to + rest, true
+	}
+	id, parameters, generated := strings.Cut(reported, "[")
+	before, ok := strings.CutSuffix(id, from)
+	if !ok || before != "" && wordByte(before[len(before)-1]) {
+		return reported, false
+	}
+	if generated {
+		parameters = "[" + parameters
+	}
+	return before + to + parameters, true
+}
+
 // pyFile is a file of Python.
 type pyFile struct {
 	undocumented bool
@@ -216,6 +239,15 @@ func (f *pyFile) find(id string) (test, bool) {
 	return f.functions[i], true
 }
 
+func (f *pyFile) ids(file string) (ids []string) {
+	for _, t := range f.functions {
+		if strings.HasPrefix(t.title, "test") {
+			ids = append(ids, file+"::"+strings.TrimPrefix(strings.ReplaceAll(t.class, ".", "::")+"::"+t.title, "::"))
+		}
+	}
+	return ids
+}
+
 // documented finds the test that Django's runner calls by the first line of its docstring.
 func (f *pyFile) documented(id string) *pyFunction {
 	if !strings.Contains(id, " ") || djangoID.MatchString(id) {
@@ -263,4 +295,22 @@ func (t *pyFunction) places() []int {
 		}
 	}
 	return places
+}
+
+// pyNamed finds what may make a test depend on its own name.
+var pyNamed = regexp.MustCompile(
+	`snapshot|request\.node|__name__|_testMethodName|\.id\(\)|golden|approve|dependency|image_comparison|super\(`)
+
+// pyGenerated finds what makes tests whose names begin with the function's.
+var pyGenerated = regexp.MustCompile(`parameterized|expand|data\b|foreach|instantiate`)
+
+func (t *pyFunction) titled(name string) (from, to int, text string, ok bool) {
+	head := t.file.lines[t.head]
+	start := head.end - len(head.text)
+	m := pyDef.FindStringSubmatchIndex(head.text)
+	if m == nil || pyGenerated.MatchString(t.decorators) || pyNamed.Match(t.file.data[t.from:t.to]) ||
+		t.file.undocumented && len(t.body) > 0 && pyDocstring(t.body[0].text) {
+		return 0, 0, "", false
+	}
+	return start + m[3], start + m[1], name, true
 }

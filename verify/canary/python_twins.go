@@ -104,13 +104,15 @@ func (t *pyFunction) failure() string {
 		body.WriteString(l.text)
 	}
 	n := len(t.title)%7 + 2
+	forms := []string{`len("x" * %d)`, "sum([%d, 0])", "max(%d, 1)", "list(range(9))[%d]"}
+	got := fmt.Sprintf(forms[len(t.title)%len(forms)], n)
 	switch text := body.String(); {
 	case strings.Contains(text, "self.assertEqual("):
-		return fmt.Sprintf("self.assertEqual(%d, %d)", n, n+1)
+		return fmt.Sprintf("self.assertEqual(%s, %d)", got, n+1)
 	case strings.Contains(text, "self.assert"):
-		return fmt.Sprintf("self.assertTrue(%d > %d)", n, n+1)
+		return fmt.Sprintf("self.assertTrue(%s > %d)", got, n+1)
 	}
-	return fmt.Sprintf("assert %d == %d", n, n+1)
+	return fmt.Sprintf("assert %s == %d", got, n+1)
 }
 
 var pyDef = regexp.MustCompile(`^((?:async\s+)?def\s+)\w+`)

@@ -89,6 +89,19 @@ func (r *Results) Resolve(id string) (name string, ok bool, err error) {
 	return r.entries[first].name, true, nil
 }
 
+// Renamed returns the results with other names. Of tests that get the same name, the later one counts.
+func (r *Results) Renamed(name func(string) string) *Results {
+	out := &Results{}
+	for _, e := range r.entries {
+		to := name(e.name)
+		out.set(to, e.status)
+		if i := out.index.find(to, out.entries); e.overruled {
+			out.entries[i].overruled = true
+		}
+	}
+	return out
+}
+
 // passes reports whether the status counts as a pass, which includes an expected failure.
 func (s Status) passes() bool { return s == Passed || s == XFailed }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +46,13 @@ type diskWatch struct {
 	grown   usage // how far the free space has shrunk since
 	ceiling usage // the limit, or slightly more than used if that is larger
 	free    []disk.Space
+	first   []disk.Space  // the free space when the watch began
 	cost    time.Duration // duration of the last count
 }
+
+// pristineMargin is how old a change in the upper layer must be to count as the provider's: it puts some files into the
+// container before it starts the guest.
+const pristineMargin = 10 * time.Minute
 
 // The watch checks as often as the fastest possible writer requires, within bounds.
 const (
@@ -77,6 +83,7 @@ func newDiskWatch(o options, kill func()) *diskWatch {
 	}
 	w.free = make([]disk.Space, len(w.roots))
 	w.drops()
+	w.first = slices.Clone(w.free)
 	go w.loop()
 	return w
 }
@@ -220,8 +227,7 @@ func (w *diskWatch) count(most usage) (_ usage, deep bool) {
 	}
 	t := diskTally{
 		since: since, most: most,
-		// The upper layer already contains what the provider put into the container before starting the guest.
-		pristine: w.began.Add(-10 * time.Minute),
+		pristine: w.began.Add(-pristineMargin),
 	}
 	began := time.Now()
 	err := w.thread.do(context.Background(), func() {

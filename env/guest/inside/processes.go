@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -202,6 +203,9 @@ func (p *processes) close() {
 	p.closed = true
 	p.mu.Unlock()
 	gone := p.killBelow()
+	tidying, cancel := context.WithTimeout(context.Background(), killTimeout)
+	_ = p.disk.tidy(tidying) // nobody is left to be told
+	cancel()
 	p.disk.close()
 	close(p.stop)
 	if gone {

@@ -75,6 +75,9 @@ func (s *server) answer(c *guest.Call) (guest.Message, error) {
 		return s.tree(c, s.path(r.Root), r.TreeOptions)
 	case *guest.UnpackCall:
 		return unpack(c, s.path(r.Dir))
+	case *guest.TidyCall:
+		s.procs.killEverything()
+		return r, s.procs.disk.tidy(c.Context())
 	}
 	return nil, fmt.Errorf("guest: unknown request %T", c.Request)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Grader names the rules by which results are read. A result may be kept under it.
-const Grader = verify.Grader + "+suite.1"
+const Grader = verify.Grader + "+suite.2"
 
 // Runner runs scripts. Evaluator is required, with its provider.
 type Runner struct {
@@ -201,7 +201,7 @@ func spell(s testlog.Status) string {
 
 // Run runs the script of a baseline on a patch, in a fresh sandbox. An error is an infrastructure failure.
 func (r *Runner) Run(ctx context.Context, t env.Task, b Baseline, patch []byte) (Result, error) {
-	v, err := r.Evaluator.EvaluateStrictly(ctx, b.Script.task(t, b.Kept), patch)
+	v, err := r.Evaluator.EvaluateStrictly(ctx, b.Script.task(t, b.Kept), patch, b.Script.Kind == Regression)
 	if err != nil {
 		return Result{}, err
 	}
@@ -231,7 +231,8 @@ func forged(v verify.Evaluation) (verify.Suspicion, bool) {
 	for _, s := range v.Suspicious {
 		switch s.Kind {
 		case verify.ForgedMarker, verify.ForgedExitCode, verify.Contradiction, verify.OutsideSummary,
-			verify.Telltale, verify.TestTampering:
+			verify.Telltale, verify.TestTampering, verify.CanaryPassed, verify.AlteredRunner, verify.ReplacedRunner,
+			verify.KilledScript:
 			return s, true
 		case verify.LostExitCode, verify.SilentFailure:
 			if v.Status == verify.Resolved {

@@ -1,0 +1,172 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/verify/canary"
+	"deepswe/verify/testlog"
+)
+
+// Where a script gives the reward itself, twins are written for the tests that come with it, if it calls a runner that
+// is known. The reward must be lower with them. What the script does with its tests is its own affair, so a twin that
+// is reported as passed is the patch's doing, and a reward that does not care for twins that fail is the task's.
+
+// confirmReward confirms what a script itself gave as the reward, or lowers it.
+func (e *Evaluator) confirmReward(ctx context.Context, first *trial, v *Evaluation) error {
+	c := &confirming{Evaluator: e, task: first.task, patch: first.patch, v: v, c: v.Confirmation}
+	c.c.Canary, c.c.Reason = CanaryNotCanaried, "the task's script gives the reward itself"
+	c.c.GoldUnknown = first.task.Tests.GoldPatch == ""
+	c.ref = e.references.of(e.Key(first.task, nil))
+	defer c.require()
+	if first.confirmable() {
+		strict := &trial{task: first.task, patch: first.patch, limit: first.limit, strict: true}
+		c.c.Runs++
+		if err := e.runTrial(ctx, strict); err != nil {
+			return err
+		}
+		if v.StrictLog = strict.v.Log; strict.v.Reward < v.Reward {
+			v.Reward, v.NeedsWithheld = strict.v.Reward, len(v.Withheld) > 0
+			v.Suspicious = append(v.Suspicious, strict.lowered())
+			return nil
+		}
+		c.c.Earned = append(c.c.Earned, "strict")
+	}
+	if c.Canary == CanaryNever {
+		c.c.Canary, c.c.Reason = CanaryDisabled, ""
+		return nil
+	}
+	if parserOf(shellText(c.task)) == "" {
+		return nil
+	}
+	return c.lowerWithTwins(ctx)
+}
+
+// lowerWithTwins makes the trial with twins.
+func (c *confirming) lowerWithTwins(ctx context.Context) error {
+	t, err := c.trial(ctx, c.patch, true)
+	if err != nil {
+		return err
+	}
+	c.c.ExitCode, c.c.Signal, c.c.Twins = t.exit.code, t.exit.signal, len(t.planted.twins)
+	if t.planted.none != "" {
+		c.c.Reason = t.planted.none
+		return nil
+	}
+	c.v.StrictLog = t.v.Log
+	if len(t.found.runner) > 0 {
+		if err := c.refer(ctx); err != nil {
+			return err
+		}
+	}
+	seen := t.readTwins()
+	bad := findings{passed: t.found.passed}.says()
+	decisive := decides.MatchString(shellText(c.task))
+	switch fell := t.v.Reward < c.v.Reward; {
+	case bad != "":
+		c.lower(CanaryPassed, bad)
+	case t.shuffledFails():
+		c.lower(NotConfirmed, "tests fail under other names than their own")
+	case !fell && (seen || !decisive):
+		c.c.Canary, c.c.Reason = CanaryOff, "the reward is the same whether tests pass or fail"
+	case !fell:
+		c.lower(CanaryPassed, fmt.Sprintf("the reward is %g with tests among them that must fail", t.v.Reward))
+	case t.v.Status == TimedOut:
+		c.c.Canary, c.c.Reason = CanaryOff, "with twins beside them, "+t.v.Detail
+	default:
+		c.c.Canary, c.c.Reason = CanaryClean, ""
+		c.c.Earned = append(c.c.Earned, "canary")
+	}
+	c.runner(t)
+	return nil
+}
+
+// lower takes the reward back.
+func (c *confirming) lower(kind SuspicionKind, detail string) { c.refuse(CanaryCaught, kind, detail) }
+
+// decides finds scripts that look at how their tests have ended.
+var decides = regexp.MustCompile(`\$\?|set -\w*e|&&|\|\||\bif\s|PIPESTATUS|ctrf|junit`)
+
+// readTwins notes the twins that the log reports as anything but failed, and reports whether it names any as failed.
+func (t *trial) readTwins() (failed bool) {
+	t.found.passed = map[string]string{}
+	parse, err := Evidence{Restore: t.planted.restore}.parser(t.parser())
+	if err != nil {
+		return false
+	}
+	r, err := parse(testlog.Decode(t.v.Log), testlog.Task{ID: t.task.ID})
+	if err != nil {
+		return false
+	}
+	t.v.Tests = r
+	for _, twin := range t.planted.twins {
+		for name, status := range r.All() {
+			switch {
+			case !twin.Reports(name):
+			case status == testlog.Failed || status == testlog.Errored:
+				failed = true
+			case status == testlog.Passed:
+				t.found.passed[twin.Site] = fmt.Sprintf("%s of %s has the status %s", twin.Kind, twin.Test, status)
+			}
+		}
+	}
+	return failed
+}
+
+// shuffledFails reports whether a test that passes under its own name fails under that of a twin.
+func (t *trial) shuffledFails() bool {
+	if t.planted.restore == nil || t.v.Tests == nil {
+		return false
+	}
+	for name, status := range t.v.Tests.All() {
+		if status != testlog.Failed && status != testlog.Errored || t.planted.restore(name) == name {
+			continue
+		}
+		twin := slices.ContainsFunc(t.planted.twins, func(twin canary.Twin) bool { return twin.Reports(name) })
+		if !twin {
+			return true
+		}
+	}
+	return false
+}
+
+// runnersParsers are the parsers for what runners print, the first one that a script calls counts.
+var runnersParsers = []struct {
+	call   *regexp.Regexp
+	parser string
+}{
+	{regexp.MustCompile(`\bpy\.?test\b`), "parse_log_pytest"},
+	{regexp.MustCompile(`\b(unittest|manage\.py test)\b`), "parse_log_django"},
+	{regexp.MustCompile(`\bgo test\b`), "parse_log_gotest"},
+	{regexp.MustCompile(`\bvitest\b`), "parse_log_vitest"},
+	{regexp.MustCompile(`\bjest\b`), "parse_log_jest"},
+	{regexp.MustCompile(`\bmocha\b`), "parse_log_calypso"},
+	{regexp.MustCompile(`\bnode\b.*\s--test\b`), "parse_log_tap"},
+}
+
+// parserOf names the parser for the runner that a script calls, empty where it calls none that is known.
+func parserOf(shell string) string {
+	for _, r := range runnersParsers {
+		if r.call.MatchString(shell) {
+			return r.parser
+		}
+	}
+	return ""
+}
+
+// testFiles finds files that hold tests, by their names.
+var testFiles = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests?)\.(py|go)$|[._-](test|spec)\.[cm]?[jt]sx?$|^tests?\.[cm]?js$`)
+
+// listed are the ids of the tests in files of tests.
+func listed(w canary.Writer, sources []canary.Source) (ids []string) {
+	for _, s := range sources {
+		if testFiles.MatchString(path.Base(s.Name)) || strings.Contains("/"+path.Dir(s.Name)+"/", "/__tests__/") {
+			ids = append(ids, canary.List(w, s)...)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,91 @@
+package verify
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
+	"deepswe/verify/witness"
+)
+
+// The kinds of suspicion that come from a witness. Either ends a reward where the task's solution does not show it too.
+const (
+	// AlteredRunner: a function of the test runner, or one that it is built on, is not any more what it was.
+	AlteredRunner SuspicionKind = "altered_runner"
+	// ReplacedRunner: the runner did not end as the process that was started.
+	ReplacedRunner SuspicionKind = "replaced_runner"
+)
+
+// unwatched is the finding of a run in which no witness was called. Some scripts clear the environment.
+var unwatched = witness.Finding{Kind: witness.Replaced, What: "the runner's process has left no word of itself"}
+
+// maxRecord is the most of a witness's record that is read.
+const maxRecord = 1 << 20
+
+// watch makes the interpreter that runs the tests call a witness, where there is one for it.
+func (t *trial) watch(ctx context.Context, script string) (string, error) {
+	var language witness.Language
+	switch w, _ := canary.ForParser(t.parser()); w.(type) {
+	case canary.Python:
+		language = witness.Python
+	case canary.JavaScript:
+		language = witness.Node
+	default:
+		return script, nil
+	}
+	p := witness.New(language, "/tmp/deepswe-"+strings.ToLower(rand.Text()))
+	_, err := t.sb.Write(ctx, p.File, []byte(p.Text), env.WriteOptions{Parents: true, Mode: 0o644})
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", p.File, err)
+	}
+	t.witness = &p
+	return p.Call(script), nil
+}
+
+// testify reads what the witness has left, and removes it.
+func (t *trial) testify(ctx context.Context) error {
+	if t.witness == nil {
+		return nil
+	}
+	record, info, err := t.sb.Read(ctx, t.witness.Record, env.ReadOptions{Limit: maxRecord, NoFollow: true})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && env.IsInfrastructure(ctx, err) {
+		return fmt.Errorf("read the witness: %w", err)
+	}
+	said := witness.Read(record)
+	t.found.watched = said.Runners
+	if t.found.runner = said.Findings; said.Runners == 0 || info.Size > maxRecord {
+		t.found.runner = append(t.found.runner, unwatched)
+	}
+	_, err = t.sb.Run(ctx, env.Command{Line: "rm -rf -- " + env.ShellQuote(t.witness.Dir()), Timeout: applyTimeout})
+	if err != nil {
+		return fmt.Errorf("remove the witness: %w", err)
+	}
+	return nil
+}
+
+// runner takes the reward back where the witness has seen what it does not see with the solution, and names it in any
+// case.
+func (c *confirming) runner(t *trial) {
+	known := c.reference().found.runner
+	c.c.Watched = t.found.watched
+	for _, f := range t.found.runner {
+		if slices.Contains(known, f) {
+			continue
+		}
+		kind := AlteredRunner
+		if f.Kind == witness.Replaced {
+			kind = ReplacedRunner
+		}
+		if c.v.Reward >= 1 {
+			c.refuse(CanaryCaught, kind, f.What)
+			continue
+		}
+		c.v.Suspicious = append(c.v.Suspicious, Suspicion{kind, f.What})
+	}
+}

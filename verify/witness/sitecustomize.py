@@ -1,0 +1,171 @@
+"""Watches a process that runs tests, from inside. It is loaded by the interpreter before anything else.
+
+It leaves one line for each event in RECORD. A process that did not come to its own end has no line that says so. What
+the code under test does to its runner shows in the runner's functions: they are looked at before the first line of the
+repository runs, and when the process ends.
+"""
+
+
+def _watch(record, here):
+    import atexit
+    import builtins
+    import os
+    import sys
+
+    # What is used at the end is bound now: the code under test may replace it.
+    bool, getattr, isinstance, len, list, set, str, type, vars = (
+        builtins.bool, builtins.getattr, builtins.isinstance, builtins.len, builtins.list, builtins.set, builtins.str,
+        builtins.type, builtins.vars)
+    Failure = builtins.Exception
+    getpid, write, close, opened = os.getpid, os.write, os.close, os.open
+    append = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    started, modules, frames = getpid(), sys.modules, sys._getframe
+    function, native, compiled = type(_watch), type(len), type(_watch.__code__)
+    library, sep = os.path.dirname(os.__file__) + os.sep, os.sep
+
+    def say(event, text=""):
+        for character, escape in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")):
+            text = text.replace(character, escape)
+        line = "\t".join((event, str(getpid()), str(started), text)) + "\n"
+        file = opened(record, append, 0o666)
+        try:
+            write(file, line.encode("utf-8", "backslashreplace"))
+        finally:
+            close(file)
+
+    def foreign(path):
+        """Reports whether a file is neither a part of Python nor installed."""
+        return bool(path) and not (path.startswith(("<", library)) or sep + "site-packages" + sep in path or
+                                   sep + "dist-packages" + sep in path)
+
+    def watched(name):
+        top = name.partition(".")[0]
+        return (top in ("_pytest", "pluggy", "pytest", "builtins") or
+                top == "unittest" and name != "unittest.mock" or name.startswith("django.test"))
+
+    def code(value):
+        found = getattr(value, "__code__", None)
+        return found if isinstance(found, compiled) else None
+
+    def entries(name, module):
+        """Yields the functions and classes of a module, and the functions of its classes."""
+        for key, value in list(vars(module).items()):
+            if isinstance(value, (function, type)) or isinstance(value, native) and name == "builtins":
+                yield name + "." + key, value
+            if name == "builtins" or not isinstance(value, type) or getattr(value, "__module__", None) != name:
+                continue
+            for attribute, member in list(vars(value).items()):
+                member = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
+                if isinstance(member, (function, type)):
+                    yield ".".join((name, key, attribute)), member
+
+    # These are for people at a prompt.
+    free = set("builtins." + name for name in ("_", "copyright", "credits", "exit", "help", "license", "quit"))
+    known, looked, managers, loaded = {}, {}, [], [0]
+
+    def look():
+        """Remembers the modules of the runner that have been loaded since the last look."""
+        if len(modules) == loaded[0]:
+            return
+        loaded[0] = len(modules)
+        for name, module in list(modules.items()):
+            if name in looked or not watched(name) or foreign(getattr(module, "__file__", None)):
+                continue
+            looked[name] = module
+            for key, value in entries(name, module):
+                if code(value) is None or not foreign(code(value).co_filename):
+                    known[key] = value, code(value)
+        if not managers and "_pytest.config" in modules:
+            frame = frames()
+            while frame is not None and not managers:
+                for name in ("config", "early_config", "session"):
+                    config = frame.f_locals.get(name)
+                    manager = getattr(getattr(config, "config", config), "pluginmanager", None)
+                    if manager is not None:
+                        managers.append(manager)
+                        break
+                frame = frame.f_back
+
+    def place(value):
+        at = code(value)
+        return " (%s)" % at.co_filename if at is not None else ""
+
+    def changes():
+        """Yields what is not any more what it was."""
+        for name, module in looked.items():
+            if modules.get(name) is not module:
+                yield name + " is another module"
+                continue
+            for key, value in entries(name, module):
+                before = known.get(key)
+                at = code(value)
+                if key in free:
+                    continue
+                if before is None:
+                    if at is not None and foreign(at.co_filename):
+                        yield key + " was added" + place(value)
+                elif before[0] is value:
+                    if before[1] is not at:
+                        yield key + " was replaced" + place(value)
+                elif at is None or at.co_filename != getattr(module, "__file__", None) or at.co_name != key.rpartition(".")[2]:
+                    yield key + " was replaced" + place(value)
+        for name in ("trace", "profile"):
+            hook = getattr(sys, "get" + name)()
+            at = code(hook)
+            if at is not None and foreign(at.co_filename):
+                yield "sys.set" + name + " is in use" + place(hook)
+        for manager in managers:
+            for name, caller in list(vars(manager.hook).items()):
+                for one in getattr(caller, "get_hookimpls", list)():
+                    at = code(getattr(one.function, "__func__", one.function))
+                    if at is not None and foreign(at.co_filename) and not at.co_filename.endswith("conftest.py"):
+                        yield "the hook %s is implemented in %s" % (name, at.co_filename)
+
+    def end():
+        if getpid() != started:
+            say("copied")
+            return
+        try:
+            found = set(changes())
+        except Failure as e:
+            found = ["the runner cannot be looked at: " + type(e).__name__]
+        for text in list(found)[:50]:
+            say("changed", text)
+        say("ended")
+
+    def audit(event, arguments):
+        if event != "exec" or not foreign(getattr(arguments[0], "co_filename", None)):
+            return
+        try:
+            look()
+        except Failure:
+            pass  # the code that is about to run is not to notice
+
+    look()
+    words = getattr(sys, "orig_argv", [""])
+    words = words[:3] if words[1:2] == ["-m"] else words[:2]  # what follows may be the names of tests
+    say("started", " ".join(word.rpartition(sep)[2] for word in words))
+    atexit.register(end)
+    if hasattr(sys, "addaudithook"):
+        sys.addaudithook(audit)
+
+    # Nothing else is to notice: neither the repository, nor the processes that it starts.
+    sys.path[:] = [entry for entry in sys.path if entry != here]
+    rest = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry != here]
+    if rest and rest != [""]:
+        os.environ["PYTHONPATH"] = os.pathsep.join(rest)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+    sys.path_importer_cache.pop(here, None)
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is not None and spec.loader is not None:
+        module = module_from_spec(spec)
+        modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+_watch(RECORD, __file__.rpartition("/")[0])
+del _watch

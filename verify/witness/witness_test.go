@@ -1,0 +1,175 @@
+package witness
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepswe/env/testkit"
+)
+
+// watched runs a command in a directory of files, with a witness, and returns what it says and what was printed.
+func watched(t *testing.T, l Language, files map[string]string, line string) (Testimony, string) {
+	t.Helper()
+	dir, repository := filepath.Join(t.TempDir(), "witness"), t.TempDir()
+	p := New(l, dir)
+	testkit.WriteFile(t, p.File, p.Text)
+	for name, text := range files {
+		testkit.WriteFile(t, filepath.Join(repository, name), text)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", p.Call(line))
+	cmd.Dir = repository
+	out, _ := cmd.CombinedOutput() // most of them fail
+	record, err := os.ReadFile(p.Record)
+	if err != nil {
+		t.Logf("%v\n%s", err, out)
+	}
+	return Read(record), string(out)
+}
+
+const pythonTest = `import unittest
+import package
+
+class Tests(unittest.TestCase):
+    def test_one(self):
+        self.assertEqual(package.one(), 1)
+`
+
+func TestPython(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	for name, tc := range map[string]struct {
+		code string
+		want []Finding
+	}{
+		"nothing": {},
+		"an assertion": {
+			"import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n",
+			[]Finding{{Altered, "unittest.case.TestCase.assertEqual was replaced (package.py)"}},
+		},
+		"one function in the place of another": {
+			"import unittest\nunittest.TestResult.addFailure = unittest.TestResult.addSuccess\n",
+			[]Finding{{Altered, "unittest.result.TestResult.addFailure was replaced (unittest/result.py)"}},
+		},
+		"the code of a function": {
+			"import unittest\nunittest.TestCase.assertEqual.__code__ = (lambda self, first, second, msg=None: None).__code__\n",
+			[]Finding{{Altered, "unittest.case.TestCase.assertEqual was replaced (package.py)"}},
+		},
+		"a builtin": {
+			"import builtins\nclass E(Exception): pass\nbuiltins.AssertionError = E\n",
+			[]Finding{{Altered, "builtins.AssertionError was replaced"}},
+		},
+		"a new method": {
+			"import unittest\nunittest.TestCase.__getattribute__ = lambda self, name: object.__getattribute__(self, name)\n",
+			[]Finding{{Altered, "unittest.case.TestCase.__getattribute__ was added (package.py)"}},
+		},
+		"another module": {
+			"import sys, types\nsys.modules['unittest.case'] = types.ModuleType('unittest.case')\n",
+			[]Finding{{Altered, "unittest.case is another module"}},
+		},
+		"a trace": {
+			"import sys\ndef trace(*a): return None\nsys.settrace(trace)\n",
+			[]Finding{{Altered, "sys.settrace is in use (package.py)"}},
+		},
+		"an exit": {
+			"import os\nos._exit(0)\n",
+			[]Finding{{Replaced, "the process of the runner did not come to its own end (python3 -m unittest)"}},
+		},
+		"another program": {
+			"import os\nos.execvp('true', ['true'])\n",
+			[]Finding{{Replaced, "the process of the runner did not come to its own end (python3 -m unittest)"}},
+		},
+		"a copy": {
+			"import os, sys\nif os.fork():\n    sys.exit(os.wait()[1] >> 8)\n",
+			[]Finding{{Replaced, "a copy of the runner's process came to an end like the runner"}},
+		},
+		"processes of its own": {
+			"import subprocess, sys, multiprocessing as m\nsubprocess.run([sys.executable, '-c', 'import os; os._exit(3)'])\n" +
+				"p = m.get_context('fork').Process(target=print)\np.start()\np.join()\n", nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, out := watched(t, Python, map[string]string{
+				"package.py": tc.code + "\ndef one(): return 1\n", "test_package.py": pythonTest,
+			}, "python3 -m unittest -v")
+			for i, f := range got.Findings {
+				before, after, _ := strings.Cut(f.What, "(/")
+				if j := strings.LastIndex(after, "/"); j >= 0 {
+					if k := strings.LastIndex(after[:j], "/unittest"); k >= 0 {
+						j = k
+					}
+					got.Findings[i].What = before + "(" + after[j+1:]
+				}
+			}
+			if !slices.Equal(got.Findings, tc.want) || got.Runners != 1 {
+				t.Errorf("%d runners, %q\n%s", got.Runners, got.Findings, out)
+			}
+		})
+	}
+}
+
+// The repository does not notice, and what watched the interpreter before still does.
+func TestPythonLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	got, out := watched(t, Python, map[string]string{
+		"own/sitecustomize.py": "print('called')\n",
+		"show.py":              "import os, sys\nprint(os.environ.get('PYTHONPATH'), [p for p in sys.path if 'witness' in p])\n",
+	}, "PYTHONPATH=$PYTHONPATH:own python3 show.py; PYTHONPATH=${PYTHONPATH%:*} python3 show.py")
+	if want := "called\nown []\nNone []\n"; out != want || got.Runners != 2 || len(got.Findings) > 0 {
+		t.Errorf("got %q, want %q; %+v", out, want, got)
+	}
+}
+
+func TestNode(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip(err)
+	}
+	for name, tc := range map[string]struct {
+		code string
+		want []Finding
+	}{
+		"nothing": {},
+		"an assertion": {
+			"require('assert').strict.equal = () => {};",
+			[]Finding{{Altered, "assert.strict.equal was replaced"}},
+		},
+		"an exit": {
+			"process.reallyExit(0);",
+			[]Finding{{Replaced, "the process of the runner did not come to its own end (node --test FILE)"}},
+		},
+		"an exit of its own": {"process.on('exit', () => process.exit(0));", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, out := watched(t, Node, map[string]string{
+				"package.js": tc.code + "\nexports.one = () => 1;\n",
+				"package.test.js": "const assert = require('assert/strict');\nrequire('node:test')('one', () => " +
+					"assert.equal(require('./package').one(), 1));\n",
+			}, "node --test .")
+			if !slices.Equal(got.Findings, tc.want) || got.Runners != 2 {
+				t.Errorf("%d runners, %q\n%s", got.Runners, got.Findings, out)
+			}
+		})
+	}
+}
+
+// A record may hold anything.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("started\t1\t1\tpython3 -m pytest\nchanged\t1\t1\tx\\ty\nended\t1\t1\t\n"))
+	f.Add([]byte("started\t1\t1\n\x00"))
+	f.Fuzz(func(t *testing.T, record []byte) {
+		if got := Read(record); got.Runners > len(record) {
+			t.Errorf("%d runners", got.Runners)
+		}
+	})
+}
