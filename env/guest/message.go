@@ -67,8 +67,8 @@ func (nothing) code(*coder) {}
 // PingCall requests an empty reply.
 type PingCall struct{ nothing }
 
-// TidyCall asks for an empty reply, after everything that commands have left running has ended and directories nest no
-// deeper than whoever removes the sandbox can bear.
+// TidyCall asks for an empty reply when everything that commands have started has ended, and directories nest no deeper
+// than whoever removes the sandbox can bear. Calls for commands that are under way get no reply any more.
 type TidyCall struct{ nothing }
 
 // RunCall requests a command. If HasStdin is set, its standard input is the call's body.

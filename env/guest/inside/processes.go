@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -39,6 +40,7 @@ type processes struct {
 
 	buffers sync.Pool     // for reading the commands' streams
 	scan    sync.Mutex    // one scan of /proc at a time: it is slow and holds a thread
+	leaving atomic.Bool   // results of commands are withheld: the sandbox is being removed
 	born    chan struct{} // wakes the reaper when there are children again
 	stop    chan struct{}
 	reaped  chan struct{} // closed when reap has returned

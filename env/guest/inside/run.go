@@ -75,6 +75,10 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	}
 	_, _ = j.stderr.Write([]byte(note))
 	status := p.await(c, j, r.Command, began, &result)
+	if p.leaving.Load() {
+		<-c.Context().Done() // it was not the command's own end
+		return nil, guest.ErrClosed
+	}
 	if result.Background = p.settle(j); r.EndAll {
 		p.kill(func() (targets, others []disk.Stat) { return p.partition(j) })
 	}

@@ -76,6 +76,7 @@ func (s *server) answer(c *guest.Call) (guest.Message, error) {
 	case *guest.UnpackCall:
 		return unpack(c, s.path(r.Dir))
 	case *guest.TidyCall:
+		s.procs.leaving.Store(true)
 		s.procs.killEverything()
 		return r, s.procs.disk.tidy(c.Context())
 	}

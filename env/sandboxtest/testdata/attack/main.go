@@ -357,10 +357,10 @@ func families() {
 	}
 }
 
-// nest makes directories in directories, deeper than any path, and waits to be stopped. A Docker daemon that removes
-// them holds an open file for every level, so they are not as many as a watch that comes late would allow.
+// nest makes directories in directories, deeper than any path, and waits to be stopped. They are more than the files that
+// whoever removes them may have open.
 func nest() {
-	for i := range 2500 {
+	for i := range 20_000 {
 		if os.Mkdir("deeper", 0o755) != nil || os.Chdir("deeper") != nil {
 			fmt.Println("refused after", i)
 			return
