@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -271,7 +272,7 @@ func (d *Dir) Record(o Outcome) error {
 	if o.Failed() {
 		kind = Failed
 	}
-	if err := d.log.Append(record{Time: time.Now().UTC(), Event: string(kind), Outcome: &o}); err != nil {
+	if err := d.append(record{Time: time.Now().UTC(), Event: string(kind), Outcome: &o}); err != nil {
 		return err
 	}
 	if err := d.log.Sync(); err != nil {
@@ -291,7 +292,23 @@ func (d *Dir) Note(event string, data any) error {
 	if err != nil {
 		return err
 	}
-	return d.log.Append(record{Time: time.Now().UTC(), Event: event, Data: encoded})
+	return d.append(record{Time: time.Now().UTC(), Event: event, Data: encoded})
+}
+
+// append appends a line with its checksum.
+func (d *Dir) append(r record) error {
+	line, err := disk.MarshalJSON(r)
+	if err != nil {
+		return err
+	}
+	return d.log.AppendLine(sealed(bytes.TrimSuffix(line, []byte("}"))))
+}
+
+// Played reports whether the run has finished attempts.
+func (d *Dir) Played() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.finished) > 0
 }
 
 // Path returns the path of a file in the run directory.

@@ -1,10 +1,12 @@
 package run
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -99,10 +101,25 @@ func Read(path string) (*Reader, error) {
 	return r, nil
 }
 
+// parseRecord reads a line of events.jsonl. The error wraps [disk.ErrDamaged] if it is not what was written.
 func parseRecord(line []byte) (record, error) {
 	var e record
-	err := json.Unmarshal(line, &e)
-	return e, err
+	if i := bytes.LastIndex(line, []byte(sumField)); i >= 0 && !bytes.Equal(line, sealed(line[:i])) {
+		return e, fmt.Errorf("its checksum is wrong: %w", disk.ErrDamaged)
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		return e, fmt.Errorf("%w: %w", disk.ErrDamaged, err)
+	}
+	return e, nil
+}
+
+// sumField begins the last field of a line of events.jsonl: the CRC-32C of everything before it. Older runs have none.
+const sumField = `,"crc32c":"`
+
+// sealed ends a line, given without its closing brace, with its checksum.
+func sealed(line []byte) []byte {
+	sum := crc32.Checksum(line, crc32.MakeTable(crc32.Castagnoli))
+	return fmt.Appendf(line[:len(line):len(line)], `%s%08x"}`, sumField, sum)
 }
 
 // Writer returns the process that writes to the directory, and whether it is alive, as far as this process can see;

@@ -113,6 +113,10 @@ func TestReadATornRun(t *testing.T) {
 	if _, err := Read(path); !errors.Is(err, disk.ErrDamaged) {
 		t.Errorf("a damaged first line: %v", err)
 	}
+	mustWrite(t, events, strings.Replace(string(whole), `"t"`, `"u"`, 1))
+	if _, err := Read(path); !errors.Is(err, disk.ErrDamaged) {
+		t.Errorf("a line that is not the one that was written: %v", err)
+	}
 }
 
 func TestReadOnlyRun(t *testing.T) {

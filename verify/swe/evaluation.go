@@ -110,7 +110,7 @@ func (e *Evaluation) KeepTasks() error {
 	for _, id := range e.IDs {
 		now.Tasks = append(now.Tasks, keptTask{id, (&verify.Evaluator{}).Key(e.Runner.Tasks[id], nil)})
 	}
-	before, resumed, err := keep(e.Dir.Path(tasksFile), now)
+	before, resumed, err := keep(e.Dir, tasksFile, now)
 	if err == nil && resumed && !slices.Equal(now.Tasks, before.Tasks) {
 		err = fmt.Errorf("the tasks are %w in %s", ErrChanged, e.Dir.Path())
 	}
@@ -144,7 +144,7 @@ type keptModel struct {
 // KeepModel records, or checks, the model and its context length, which is 0 if the endpoint does not report it.
 func (e *Evaluation) KeepModel(context int) error {
 	now := keptModel{Version: 1, Name: e.Runner.Attempt.ModelName, Context: context}
-	before, resumed, err := keep(e.Dir.Path(modelFile), now)
+	before, resumed, err := keep(e.Dir, modelFile, now)
 	if err == nil && resumed && now != before {
 		err = fmt.Errorf("the model is %w: the run in %s is of %s with a context of %d tokens, "+
 			"and the endpoint now serves %s with %d",
@@ -160,11 +160,15 @@ func ModelOf(run string) string {
 	return m.Name
 }
 
-// keep writes a file, or returns its content if it exists.
-func keep[T any](path string, now T) (before T, resumed bool, err error) {
+// keep writes a file of the run, or returns its content if it exists. It must exist once attempts were played.
+func keep[T any](dir *run.Dir, name string, now T) (before T, resumed bool, err error) {
+	path := dir.Path(name)
 	err = disk.ReadJSON(path, &before)
-	if errors.Is(err, fs.ErrNotExist) {
-		return now, false, disk.WriteJSON(path, now)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return before, true, err
 	}
-	return before, true, err
+	if dir.Played() {
+		return before, false, fmt.Errorf("read %s: it is missing: %w", path, disk.ErrDamaged)
+	}
+	return now, false, disk.WriteJSON(path, now)
 }
