@@ -43,11 +43,11 @@ func (e *Evaluator) confirmReward(ctx context.Context, first *trial, v *Evaluati
 	if parserOf(shellText(c.task)) == "" {
 		return nil
 	}
-	return c.lowerWithTwins(ctx)
+	return c.lowerWithTwins(ctx, first)
 }
 
 // lowerWithTwins makes the trial with twins.
-func (c *confirming) lowerWithTwins(ctx context.Context) error {
+func (c *confirming) lowerWithTwins(ctx context.Context, first *trial) error {
 	t, err := c.trial(ctx, c.patch, true)
 	if err != nil {
 		return err
@@ -64,12 +64,13 @@ func (c *confirming) lowerWithTwins(ctx context.Context) error {
 		}
 	}
 	seen := t.readTwins()
+	before := first.failing()
 	bad := findings{passed: t.found.passed}.says()
 	decisive := decides.MatchString(shellText(c.task))
 	switch fell := t.v.Reward < c.v.Reward; {
 	case bad != "":
 		c.lower(CanaryPassed, bad)
-	case t.shuffledFails():
+	case t.shuffledFails(before):
 		c.lower(NotConfirmed, "tests fail under other names than their own")
 	case !fell && (seen || !decisive):
 		c.c.Canary, c.c.Reason = CanaryOff, "the reward is the same whether tests pass or fail"
@@ -117,13 +118,30 @@ func (t *trial) readTwins() (failed bool) {
 	return failed
 }
 
-// shuffledFails reports whether a test that passes under its own name fails under that of a twin.
-func (t *trial) shuffledFails() bool {
+// failing returns the tests that the log reports as failing.
+func (t *trial) failing() map[string]bool {
+	names := map[string]bool{}
+	parse, err := testlog.Lookup(t.parser())
+	if err != nil {
+		return names
+	}
+	r, err := parse(testlog.Decode(t.v.Log), testlog.Task{ID: t.task.ID})
+	if err != nil {
+		return names
+	}
+	for name, status := range r.All() {
+		names[name] = status == testlog.Failed || status == testlog.Errored
+	}
+	return names
+}
+
+// shuffledFails reports whether a test fails under the name of a twin, and did not before, under its own.
+func (t *trial) shuffledFails(before map[string]bool) bool {
 	if t.planted.restore == nil || t.v.Tests == nil {
 		return false
 	}
 	for name, status := range t.v.Tests.All() {
-		if status != testlog.Failed && status != testlog.Errored || t.planted.restore(name) == name {
+		if status != testlog.Failed && status != testlog.Errored || before[name] || t.planted.restore(name) == name {
 			continue
 		}
 		twin := slices.ContainsFunc(t.planted.twins, func(twin canary.Twin) bool { return twin.Reports(name) })
