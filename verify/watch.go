@@ -41,8 +41,12 @@ func (t *trial) watch(ctx context.Context, script string) (string, error) {
 	}
 	p := witness.New(language, "/tmp/deepswe-"+strings.ToLower(rand.Text()))
 	_, err := t.sb.Write(ctx, p.File, []byte(p.Text), env.WriteOptions{Parents: true, Mode: 0o644})
-	if err != nil {
+	if err != nil && env.IsInfrastructure(ctx, err) {
 		return "", fmt.Errorf("write %s: %w", p.File, err)
+	}
+	if err != nil { // what ran before has made this impossible
+		t.found.runner = []witness.Finding{unwatched}
+		return script, nil
 	}
 	t.witness = &p
 	return p.Call(script), nil
@@ -59,7 +63,7 @@ func (t *trial) testify(ctx context.Context) error {
 	}
 	said := witness.Read(record)
 	t.found.watched = said.Runners
-	if t.found.runner = said.Findings; said.Runners == 0 || info.Size > maxRecord {
+	if t.found.runner = said.Findings; said.Runners == 0 && t.planted.twins != nil || info.Size > maxRecord {
 		t.found.runner = append(t.found.runner, unwatched)
 	}
 	_, err = t.sb.Run(ctx, env.Command{Line: "rm -rf -- " + env.ShellQuote(t.witness.Dir()), Timeout: applyTimeout})
