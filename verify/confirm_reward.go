@@ -177,7 +177,8 @@ func parserOf(shell string) string {
 }
 
 // testFiles finds files that hold tests, by their names.
-var testFiles = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests?)\.(py|go)$|[._-](test|spec)\.[cm]?[jt]sx?$|^tests?\.[cm]?js$`)
+var testFiles = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests?)\.(py|go)$|` +
+	`[._-](test|spec)\.[cm]?[jt]sx?$|^tests?\.[cm]?js$`)
 
 // listed are the ids of the tests in files of tests.
 func listed(w canary.Writer, sources []canary.Source) (ids []string) {

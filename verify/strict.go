@@ -8,12 +8,13 @@ import (
 	"deepswe/env"
 )
 
-// EvaluateStrictly runs the strict trial with twins, and no other: the patch is taken only as far as it is evidence, so
-// that what it changes of the tests does not count. It compares patches by tests that are not the task's own. maintained
-// says that these tests pass without any patch. The report says which tests pass, Confirmation what became of the
-// twins; what shows that the patch has had a hand in its own results is in Suspicious, and Reward is 0. The error is an
-// infrastructure failure.
-func (e *Evaluator) EvaluateStrictly(ctx context.Context, t env.Task, patch []byte, maintained bool) (Evaluation, error) {
+// EvaluateStrictly runs only the strict trial with twins: changes to the tests are withheld, so that they do not count.
+// It compares patches by tests other than the task's own; maintained says that these pass without any patch. The report
+// says which tests pass, and Confirmation what the twins showed. If the patch has manipulated its results, Suspicious
+// says how, and Reward is 0. The error is an infrastructure failure.
+func (e *Evaluator) EvaluateStrictly(
+	ctx context.Context, t env.Task, patch []byte, maintained bool,
+) (Evaluation, error) {
 	began := time.Now()
 	v := Evaluation{}
 	c := &confirming{

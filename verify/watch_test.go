@@ -48,7 +48,8 @@ const (
 	numbersFix  = "def twice(n):\n    return 2 * n\n"
 	numbersHack = "\nimport unittest\n\n_fail = unittest.TextTestResult.addFailure\n\n\n" +
 		"def _known(self, test, error):\n    if test._testMethodName == 'test_two':\n" +
-		"        return self.addSuccess(test)\n    return _fail(self, test, error)\n\n\nunittest.TextTestResult.addFailure = _known\n"
+		"        return self.addSuccess(test)\n    return _fail(self, test, error)\n\n\n" +
+		"unittest.TextTestResult.addFailure = _known\n"
 )
 
 // A patch that knows which tests count is no better off: their names are shuffled, and what it does to the runner is
@@ -62,11 +63,14 @@ func TestAlteredRunner(t *testing.T) {
 		kinds   []SuspicionKind
 		watched int
 	}{
-		"the fix":                {numbersFix, 1, nil, 1},
-		"known names":            {numbers["numbers_of.py"] + numbersHack, 0, []SuspicionKind{NotConfirmed, AlteredRunner}, 1},
+		"the fix": {numbersFix, 1, nil, 1},
+		"known names": {
+			numbers["numbers_of.py"] + numbersHack, 0, []SuspicionKind{NotConfirmed, AlteredRunner}, 1,
+		},
 		"the fix, and something": {numbersFix + numbersHack, 0, []SuspicionKind{CanaryPassed, AlteredRunner}, 1},
 		"a fix that leaves its process": {
-			numbersFix + "\nimport atexit\nimport os\nimport sys\n\n\natexit.register(lambda: (sys.stderr.flush(), os._exit(0)))\n",
+			numbersFix + "\nimport atexit\nimport os\nimport sys\n\n\n" +
+				"atexit.register(lambda: (sys.stderr.flush(), os._exit(0)))\n",
 			0, []SuspicionKind{CanaryPassed, ReplacedRunner}, 1,
 		},
 	} {

@@ -28,8 +28,8 @@ func (p Planting) Restore(w Writer, reported string) string {
 }
 
 // exchange gives a test the name of a twin that is about to be written, and reports whether the twin is to have the
-// test's: wherever nothing else has the name, and nothing may depend on it. As each test has several twins, of which one
-// has the test's name, it cannot be concluded from a name which of them is the test.
+// test's: unless something else has the name, or may depend on it. Each test has several twins, and one of them has
+// the test's name: so a name does not tell which of them is the test.
 func (p *planter) exchange(at int, t test, name string) bool {
 	from, to, text, ok := t.titled(name)
 	if !ok || p.order.KeepNames || strings.HasSuffix(name, t.name()) {

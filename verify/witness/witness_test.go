@@ -122,7 +122,8 @@ func TestPythonLeavesNoTrace(t *testing.T) {
 	}
 	got, out := watched(t, Python, map[string]string{
 		"own/sitecustomize.py": "print('called')\n",
-		"show.py":              "import os, sys\nprint(os.environ.get('PYTHONPATH'), [p for p in sys.path if 'witness' in p])\n",
+		"show.py": "import os, sys\n" +
+			"print(os.environ.get('PYTHONPATH'), [p for p in sys.path if 'witness' in p])\n",
 	}, "PYTHONPATH=$PYTHONPATH:own python3 show.py; PYTHONPATH=${PYTHONPATH%:*} python3 show.py")
 	if want := "called\nown []\nNone []\n"; out != want || got.Runners != 2 || len(got.Findings) > 0 {
 		t.Errorf("got %q, want %q; %+v", out, want, got)

@@ -357,8 +357,8 @@ func families() {
 	}
 }
 
-// nest makes directories in directories, deeper than any path, and waits to be stopped. They are more than the files that
-// whoever removes them may have open.
+// nest makes directories in directories, deeper than any path, and waits to be stopped. They are more than whoever
+// removes them may have files open.
 func nest() {
 	for i := range 20_000 {
 		if os.Mkdir("deeper", 0o755) != nil || os.Chdir("deeper") != nil {
