@@ -16,7 +16,7 @@ type Checkout struct {
 	Objects []string
 	// Hidden are paths below Root that commands must not see.
 	Hidden []string
-	// Shown are other host directories that the repository refers to; mounted read-only at their own paths.
+	// Shown are other host directories and files that the repository refers to; mounted read-only at their own paths.
 	Shown []string
 }
 

@@ -34,14 +34,19 @@ type PrepareError struct {
 }
 
 func (e *PrepareError) Error() string {
-	how := fmt.Sprintf("exit code %d", e.Result.ExitCode)
-	if e.Result.TimedOut {
+	return failedStep("prepare", e.Step, e.Steps, e.Line, e.Result)
+}
+
+// failedStep describes the failure of one command of several.
+func failedStep(what string, step, steps int, line string, r Result) string {
+	how := fmt.Sprintf("exit code %d", r.ExitCode)
+	if r.TimedOut {
 		how = fmt.Sprintf("no end after %v", PrepareTimeout)
 	}
-	said := slices.Concat(e.Result.Stderr.Head, e.Result.Stderr.Tail)
+	said := slices.Concat(r.Stderr.Head, r.Stderr.Tail)
 	if len(said) == 0 {
-		said = slices.Concat(e.Result.Stdout.Head, e.Result.Stdout.Tail)
+		said = slices.Concat(r.Stdout.Head, r.Stdout.Tail)
 	}
 	said = said[max(0, len(said)-500):]
-	return fmt.Sprintf("prepare command %d of %d failed with %s: %s\n%s", e.Step, e.Steps, how, e.Line, said)
+	return fmt.Sprintf("%s command %d of %d failed with %s: %s\n%s", what, step, steps, how, line, said)
 }

@@ -130,6 +130,9 @@ type Spec struct {
 	// Dockerfile is a folder with a Dockerfile; the image is built from it if Image is empty. It is built by Start
 	// or Prefetch, once for each content of the folder, and the folder is read only once.
 	Dockerfile string
+	// Recipe adds to Dockerfile. User is whom commands run as: the image's own when empty.
+	Recipe Recipe
+	User   string
 	// Dir is the repository's absolute path inside the sandbox; /testbed if empty and the provider can choose.
 	Dir string
 	// CopyIn is a host directory whose content is copied to Dir; empty if the image contains the repository.
@@ -138,6 +141,8 @@ type Spec struct {
 	Source string
 	// Checkout, if not nil, replaces CopyIn and Dir. Only an [Overlayer] accepts it.
 	Checkout *Checkout
+	// Installed is what an [Installer] has kept of a set-up for this repository; nil where there was none.
+	Installed *Installed
 	// Prepare lists command lines that run once, in order, as the guest's own user, after the copy and before
 	// anything else. A non-zero exit code makes Start fail. Providers may cache the result for later starts.
 	Prepare []string

@@ -2,6 +2,16 @@ package env
 
 import "time"
 
+// Recipe says how an image is built from a folder, where that is not all of it with its Dockerfile.
+type Recipe struct {
+	// File is the Dockerfile's path below the folder: Dockerfile when empty. Target is its stage: the last when empty.
+	File   string            `json:"file,omitempty"`
+	Target string            `json:"target,omitempty"`
+	Args   map[string]string `json:"args,omitempty"`
+	// Without are paths below the folder that are left out.
+	Without []string `json:"without,omitempty"`
+}
+
 // Task is one issue to solve. The agent may see everything in it but Tests, which only the grader may see and which
 // never enters the agent's sandbox or prompt.
 type Task struct {
@@ -20,6 +30,9 @@ type Task struct {
 	// Image is the container image that contains the repository; Dockerfile is a folder to build it from instead.
 	Image      string `json:"image,omitempty"`
 	Dockerfile string `json:"dockerfile,omitempty"`
+	// Recipe adds to Dockerfile where that is not all. User is whom commands run as: the image's own when empty.
+	Recipe Recipe `json:"recipe,omitzero"`
+	User   string `json:"user,omitempty"`
 	// Dir is the repository's absolute path in the image.
 	Dir string `json:"dir,omitempty"`
 	// Prepare lists command lines that bring the image to the agent's starting state.

@@ -7,14 +7,15 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/project"
 	"deepswe/env/repo"
 	"deepswe/tools"
 )
 
 // watcher shows a rollout as it goes on.
 type watcher interface {
-	// show shows a started, note, env.Progress, attempt.Phase, ready, agent.Event or checked. Progress comes from several
-	// goroutines.
+	// show shows a started, note, remark, env.Progress, env.SetupProgress, installed, attempt.Phase, ready, agent.Event or
+	// checked. Progress comes from several goroutines.
 	show(happened any)
 	// finish shows the result, and ends the watcher. Its error is that of the stream that the result belongs on.
 	finish(o outcome) error
@@ -53,9 +54,11 @@ type (
 	ready string
 )
 
-// question is put to the user: about a call, or about the patch and the directory that it is to be applied to.
+// question is put to the user: about a call, about what is to be installed, or about the patch and the directory that
+// it is to be applied to.
 type question struct {
 	Call   *tools.Call
+	Setup  []project.Step
 	Patch  []byte
 	Target string
 }
@@ -83,8 +86,8 @@ func newWatcher(d Deps, o *solveOptions) (w watcher, stream bool) {
 // written, and the files on disk have everything.
 type jsonWatcher struct{ out *cli.JSONLines }
 
-// jsonEvent is a line between start and result. Type is pull (an image was pulled), reply, call, observation, problem,
-// notice, fallback, compaction, difference, resumed or stop.
+// jsonEvent is a line between start and result. Type is pull (an image was pulled), remark, reply, call, observation,
+// problem, notice, fallback, compaction, difference, resumed or stop.
 type jsonEvent struct {
 	Type     string            `json:"type"`
 	Time     time.Time         `json:"time"`
@@ -114,6 +117,11 @@ func (w *jsonWatcher) show(happened any) {
 		if h.Done && h.Err == nil {
 			_ = w.out.Print(jsonEvent{Type: "pull", Time: time.Now().UTC(), Text: cli.Pulling(h)})
 		}
+	case remark:
+		_ = w.out.Print(jsonEvent{Type: "remark", Time: time.Now().UTC(), Text: string(h)})
+	case installed:
+		h.Type = "setup"
+		_ = w.out.Print(h)
 	case agent.Event:
 		w.event(h)
 	case raced:

@@ -39,6 +39,7 @@ type screen struct {
 	differ  int      // calls with another result than recorded
 	rowed   int      // the step whose number is on the screen already
 	said    string   // the end of what the model has written of this reply
+	setup   int      // the step of the set-up that is on the screen
 	race    []string // what each of several attempts is doing; empty for those that have ended
 }
 
@@ -100,6 +101,8 @@ func (s *screen) show(happened any) {
 		s.start(h)
 	case note:
 		s.now(string(h))
+	case remark:
+		s.Line(s.styles.dim.Render(h.plain()))
 	case env.Progress:
 		switch {
 		case !h.Done:
@@ -107,6 +110,10 @@ func (s *screen) show(happened any) {
 		case h.Err == nil:
 			s.Line(s.styles.dim.Render(cli.Plain(cli.Pulling(h))))
 		}
+	case env.SetupProgress:
+		s.settingUp(h)
+	case installed:
+		s.installed(h)
 	case attempt.Phase:
 		s.now(map[attempt.Phase]string{
 			attempt.PhaseSandbox: "starting the sandbox", attempt.PhaseAgent: "asking the model",

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/docker/go-units"
+
 	"deepswe/agent"
 	"deepswe/agent/cli"
+	"deepswe/env"
+	"deepswe/env/project"
 	"deepswe/tools"
 )
 
@@ -148,6 +152,10 @@ func diffstat(diff []byte) []fileChange {
 // ask shows a question. The answer is typed on the line below it.
 func (s *screen) ask(q question) {
 	s.doing = ""
+	if len(q.Setup) > 0 {
+		s.askSetup(q.Setup)
+		return
+	}
 	if q.Call == nil {
 		s.Line("")
 		for line := range strings.Lines(s.patch(q.Patch)) {
@@ -164,4 +172,43 @@ func (s *screen) ask(q question) {
 	}
 	s.Line(s.styles.name.Render("Run " + cli.Cut(describe(q.Call, s.dir), max(s.Width()-42, 20)) +
 		"? [Y/n, or words for the model]"))
+}
+
+// askSetup asks whether to install what is missing.
+func (s *screen) askSetup(due []project.Step) {
+	s.Line("The project's dependencies are not installed:")
+	for _, d := range due {
+		s.Line(cli.Cut(fmt.Sprintf("  %s is missing (%s): %s", cli.Plain(d.Missing), cli.Plain(d.Lock), cli.Plain(d.Command)),
+			s.Width()-1))
+	}
+	s.Line(s.styles.name.Render("Run this in a sandbox, with a network for it alone, for this and later runs? [y/N]"))
+}
+
+// settingUp shows how far a set-up has come: a line for every command, and the live line.
+func (s *screen) settingUp(p env.SetupProgress) {
+	command := cli.Plain(cli.FirstLine(p.Command, 0))
+	if p.Refused != "" {
+		s.Line(s.styles.bad.Render("refused: ") + cli.Cut(cli.Plain(p.Refused)+": a set-up reaches neither this machine nor "+
+			"a metadata address", s.Width()-10))
+		return
+	}
+	if p.Step != s.setup {
+		s.setup = p.Step
+		s.Line(s.styles.dim.Render(cli.Cut("set-up, with a network: "+command, s.Width()-1)))
+		s.now("set-up")
+	}
+	s.doing = fmt.Sprintf("set-up, %s received", units.HumanSize(float64(p.Received)))
+	s.Redraw()
+}
+
+// installed says what a set-up was good for.
+func (s *screen) installed(h installed) {
+	if h.Reused {
+		text := "set-up, as installed before: " + cli.Plain(strings.Join(h.Commands, "; "))
+		s.Line(s.styles.dim.Render(cli.Cut(text, s.Width()-1)))
+	}
+	if len(h.Restored) > 0 {
+		s.Line(s.styles.bad.Render("put back: ") + cli.Cut(cli.Plain(strings.Join(h.Restored, ", "))+
+			", which the set-up changed", s.Width()-12))
+	}
 }

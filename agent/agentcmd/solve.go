@@ -49,16 +49,18 @@ type solveOptions struct {
 	demo      bool
 	apply     string // how the patch is applied: applyAll or, without --apply, empty
 	branch    string
-	resume    string // the run to go on with
-	further   string // the run to go on with after a further instruction
-	out       string
-	json      bool
-	verbose   bool
-	confirm   bool
-	maxCost   float64
-	prices    *cli.Prices
-	attempts  int
-	verifier  cli.VerifierFlags
+	// dockerfile is the file that the user wants an image built from.
+	dockerfile string
+	resume     string // the run to go on with
+	further    string // the run to go on with after a further instruction
+	out        string
+	json       bool
+	verbose    bool
+	confirm    bool
+	maxCost    float64
+	prices     *cli.Prices
+	attempts   int
+	verifier   cli.VerifierFlags
 
 	flags *pflag.FlagSet
 
@@ -79,6 +81,16 @@ or --repo DIR, or the one that the issue's URL belongs to. It is copied,
 uncommitted changes included, into a sandbox; nothing on disk changes without
 --apply or --branch, which are for work that the agent has finished. The patch
 goes to standard output and to the run's directory.
+
+Dependencies that are not installed yet are installed by --setup CMD, once, in
+the sandbox, which has a network for that alone: an HTTP proxy that leads
+neither to this machine nor to metadata addresses. --setup auto runs what the
+lock files call for; on a terminal you are asked. The result is kept for as
+long as lock files and tools stay the same, and the commands are remembered
+for the repository until --setup none.
+
+In Docker, the image is --image, else that of .devcontainer/devcontainer.json,
+else what --dockerfile FILE builds.
 
 With -k, several attempts run at once, each in its own sandbox, and --verifier
 chooses one of them, as rank does (see rank --help); the model judges itself
@@ -123,6 +135,7 @@ func newSolve(d Deps) *cobra.Command {
 	o.SandboxFlags.Add(cmd)
 	o.CheckoutFlags.Add(cmd)
 	o.AddImages(cmd)
+	f.StringVar(&o.dockerfile, "dockerfile", "", "work in an image that is built from `FILE`")
 	o.ModelFlags.Add(cmd)
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "make `N` attempts at once and choose one, by --verifier (default hybrid)")
 	o.verifier.Add(cmd, "")
@@ -136,7 +149,8 @@ func newSolve(d Deps) *cobra.Command {
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "show thoughts and outputs in full")
 	f.Float64Var(&o.maxCost, "max-cost", 0, "stop when the replies have cost `AMOUNT`, by the configuration's prices")
 	f.BoolVar(&o.json, "json", false, "print events as JSON lines; the last one is the result")
-	for _, other := range []string{"repo", "issue-file", "apply", "branch"} {
+	cmd.MarkFlagsMutuallyExclusive("dockerfile", "image")
+	for _, other := range []string{"repo", "issue-file", "apply", "branch", "dockerfile", "setup"} {
 		cmd.MarkFlagsMutuallyExclusive("demo", other)
 	}
 	for _, other := range []string{"continue", "issue-file", "demo", "out"} {
@@ -172,7 +186,11 @@ func (o *solveOptions) complete(w cli.World) error {
 		return err
 	}
 	o.choice.Demo = o.demo
-	return errors.Join(o.checkRace(), o.Check(), o.choice.Check())
+	o.choice.ImageLater = !o.demo && (o.Env == cli.EnvAuto || o.Env == cli.EnvDocker)
+	if o.dockerfile != "" && !o.choice.ImageLater {
+		return cli.Usagef("--dockerfile requires --env docker")
+	}
+	return errors.Join(o.checkRace(), o.checkSetup(), o.Check(), o.choice.Check())
 }
 
 // checkDelivery checks what the user is asked about, and whether there is somebody to ask.

@@ -11,12 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/docker/go-units"
+
 	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/agent/prompt"
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/devcontainer"
 	"deepswe/env/disk"
 	"deepswe/env/repo"
 )
@@ -39,13 +42,15 @@ type job struct {
 	target   string // the repository on the host
 	snapshot *repo.Snapshot
 	provider env.Provider
-	attempt  attempt.Attempt
-	tested   testWatch
-	watch    watcher
-	rules    []string // files of the project's rules
-	stream   bool     // the watcher wants the model's text as it arrives
-	model    cli.LiveModel
-	choice   *cli.RaceResult // of several attempts; nil for one
+	// container is what the repository's files say about its image; nil where nothing is used of them.
+	container *devcontainer.Config
+	attempt   attempt.Attempt
+	tested    testWatch
+	watch     watcher
+	rules     []string // files of the project's rules
+	stream    bool     // the watcher wants the model's text as it arrives
+	model     cli.LiveModel
+	choice    *cli.RaceResult // of several attempts; nil for one
 
 	questions questions
 
@@ -136,6 +141,9 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		j.attempt.Sampling.Temperature = &one
 	}
 	if err = j.setCost(model.Name); err != nil {
+		return err
+	}
+	if err = j.setUp(ctx); err != nil {
 		return err
 	}
 	if j.o.confirm {
@@ -245,17 +253,22 @@ func (j *job) copyRepository(ctx context.Context) error {
 		}
 		err = overlay.CanOverlay(ctx, root)
 		if o.Share = err == nil; err != nil {
-			j.watch.show(note(fmt.Sprintf("copying the repository, because it cannot be shown in place: %v", err)))
+			j.watch.show(remark(fmt.Sprintf("the repository is copied, because it cannot be shown in place: %v", err)))
 		}
 	}
 	if o.Ignored = !o.Share && !j.o.demo; !o.Share {
 		j.watch.show(note("copying the repository"))
+		o.Progress = func(files int, bytes int64) {
+			j.watch.show(note(fmt.Sprintf("copying the repository: %s files, %s", cli.Count(files),
+				units.HumanSize(float64(bytes)))))
+		}
 	}
 	var err error
 	j.snapshot, err = repo.Take(ctx, j.target, o)
 	switch {
 	case err == nil:
 		j.onClose(j.snapshot.Close)
+		j.placeBuild()
 		return nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, repo.ErrNoGit),
 		errors.Is(err, repo.ErrSource):
@@ -290,16 +303,6 @@ func (j *job) readProject() error {
 	}
 	j.attempt.Rules, j.rules = rules.Text, rules.Files
 	return nil
-}
-
-func (j *job) openProvider(ctx context.Context) error {
-	c := j.o.choice
-	c.Progress = func(p env.Progress) { j.watch.show(p) }
-	var err error
-	if j.provider, err = j.d.Sandbox(ctx, c); err == nil {
-		j.onClose(j.provider.Close)
-	}
-	return err
 }
 
 // createRun begins the run's directory.

@@ -29,19 +29,6 @@ func (j *job) checkTest() error {
 	return nil
 }
 
-// due says what would have to be installed for the project's tests to run.
-func (j *job) due() []string {
-	if j.o.demo || !j.provider.Capabilities().HostToolchain {
-		return nil
-	}
-	var lines []string
-	for _, s := range project.Due(j.snapshot.Source, project.FindMachine(j.d.Getenv)) {
-		lines = append(lines, fmt.Sprintf("%s names dependencies that are not installed (%s is missing), and the sandbox "+
-			"has no network: to fix: %s", s.Lock, s.Missing, s.Command))
-	}
-	return lines
-}
-
 // testCommand matches commands that run tests.
 var testCommand = regexp.MustCompile(`(?i)\b(tox|nox|mocha|rspec|phpunit|[\w.-]*test[\w.-]*)\b`)
 

@@ -171,7 +171,8 @@ func (a *Attempt) enter(p Phase) {
 // its spec is identical.
 func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 	s := env.Spec{
-		Image: task.Image, Dockerfile: task.Dockerfile, Dir: task.Dir, Prepare: task.Prepare, Env: task.Env,
+		Image: task.Image, Dockerfile: task.Dockerfile, Recipe: task.Recipe, User: task.User, Dir: task.Dir,
+		Prepare: task.Prepare, Env: task.Env,
 		Limits: task.Limits, Network: a.Network, Run: a.Run, Rollout: task.ID,
 	}
 	if s.Limits == (env.Limits{}) {

@@ -106,6 +106,8 @@ type SandboxChoice struct {
 	Env string
 	// Image is the container image, if known; without one, auto does not select docker.
 	Image string
+	// ImageLater says that the image may still be found: Image is then not required.
+	ImageLater bool
 	// Demo lets auto fall back to host, which is otherwise selected only by name.
 	Demo bool
 	// Warm is the number of sandboxes kept ready.
@@ -141,7 +143,7 @@ func (c SandboxChoice) Check() error {
 	switch {
 	case !ok:
 		return Usagef("invalid --env %q: choose %s", c.Env, orList(envWords(sandboxKinds())))
-	case k.Images && c.Image == "":
+	case k.Images && c.Image == "" && (!c.ImageLater || k.Name != EnvDocker):
 		return Usagef("--env %s requires --image", k.Name)
 	case !k.Images && c.Image != "":
 		return Usagef("--env %s uses the host's own programs and takes no --image", k.Name)

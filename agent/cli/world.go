@@ -71,6 +71,18 @@ func (w World) RunDir(id string) string {
 	return filepath.Join(state, "runs", id)
 }
 
+// CacheDir is where something is kept that can be made again: below $XDG_CACHE_HOME/deepswe, else ~/.cache/deepswe, else
+// the temporary directory.
+func (w World) CacheDir(name string) string {
+	dir := filepath.Join(os.TempDir(), "deepswe-cache")
+	if cache := w.Getenv("XDG_CACHE_HOME"); cache != "" {
+		dir = filepath.Join(cache, "deepswe")
+	} else if home := w.Getenv("HOME"); home != "" {
+		dir = filepath.Join(home, ".cache", "deepswe")
+	}
+	return filepath.Join(dir, name)
+}
+
 // ErrReaderGone is the error of writing to a standard output whose reader has gone (| head). Commands end quietly
 // then.
 var ErrReaderGone = errors.New("the reader of standard output has gone away")

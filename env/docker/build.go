@@ -3,6 +3,7 @@ package docker
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -36,23 +37,25 @@ const builtImages = "deepswe-built"
 // built returns the reference of the image that a folder's Dockerfile produces. It only reads the folder; the image
 // is built on a daemon when a sandbox is started from it. A folder is read once in the life of the provider, so
 // that all attempts at a task start from the same image.
-func (p *Provider) built(folder string) (ref string, err error) {
+func (p *Provider) built(folder string, how env.Recipe) (ref string, err error) {
 	if folder, err = filepath.Abs(folder); err != nil {
 		return "", fmt.Errorf("build: %w", err)
 	}
-	r := p.buildContext(folder)
+	how.File = cmp.Or(how.File, "Dockerfile")
+	named := fmt.Sprintf("%s %q", folder, how)
+	r := p.buildContext(named)
 	if r == nil {
-		if r, err = readBuildContext(folder); err != nil {
+		if r, err = readBuildContext(folder, how); err != nil {
 			return "", fmt.Errorf("build %s: %w", folder, err)
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if earlier := p.builds[folder]; earlier != nil {
+	if earlier := p.builds[named]; earlier != nil {
 		r = earlier // a concurrent caller was first
 	}
 	ref = builtImages + ":" + r.key
-	p.builds[folder], p.builds[ref] = r, r
+	p.builds[named], p.builds[ref] = r, r
 	return ref, nil
 }
 
@@ -108,7 +111,8 @@ func (d *daemon) buildOnce(ctx context.Context, ref string, r *buildContext) err
 	defer sending.Wait()
 	defer read.Close()
 	response, err := d.cli.ImageBuild(ctx, read, client.ImageBuildOptions{
-		Tags: []string{ref}, Version: builder.BuilderBuildKit, Remove: true, ForceRemove: true,
+		Tags: []string{ref}, Dockerfile: r.how.File, Target: r.how.Target, BuildArgs: r.arguments(),
+		Version: builder.BuilderBuildKit, Remove: true, ForceRemove: true,
 		Labels: map[string]string{labelBuilt: r.key},
 	})
 	if err != nil {
@@ -192,6 +196,7 @@ func (e *BuildError) Error() string {
 // buildContext is a folder with a Dockerfile, as it was when it was read.
 type buildContext struct {
 	folder string
+	how    env.Recipe
 	// entries are sent to the daemon, sorted by name.
 	entries []*tar.Header
 	// bases are the base images that the Dockerfile names without variables.
@@ -201,12 +206,12 @@ type buildContext struct {
 }
 
 // readBuildContext reads a folder, except what its .dockerignore excludes.
-func readBuildContext(folder string) (*buildContext, error) {
-	file, err := os.ReadFile(filepath.Join(folder, "Dockerfile"))
+func readBuildContext(folder string, how env.Recipe) (*buildContext, error) {
+	file, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(how.File)))
 	if err != nil {
 		return nil, err
 	}
-	r := &buildContext{folder: folder, bases: basesOf(string(file))}
+	r := &buildContext{folder: folder, how: how, bases: basesOf(string(file))}
 	ignored, err := readIgnored(folder)
 	if err != nil {
 		return nil, err
@@ -221,6 +226,9 @@ func readBuildContext(folder string) (*buildContext, error) {
 		return nil, err
 	}
 	hash := sha256.New()
+	if how.File != "Dockerfile" || how.Target != "" || len(how.Args) > 0 {
+		fmt.Fprintf(hash, "%q %q %q\n", how.File, how.Target, how.Args)
+	}
 	for _, h := range r.entries {
 		fmt.Fprintf(hash, "%q %c %o %q %d\n", h.Name, h.Typeflag, h.Mode, h.Linkname, h.Size)
 		if err := r.content(hash, h); err != nil {
@@ -253,7 +261,13 @@ func (r *buildContext) add(path string, d fs.DirEntry, ignored *patternmatcher.P
 	if err != nil || name == "." {
 		return err
 	}
-	if name != "Dockerfile" {
+	if name = filepath.ToSlash(name); slices.Contains(r.how.Without, name) {
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	}
+	if name != r.how.File {
 		switch out, err := ignored.MatchesOrParentMatches(name); {
 		case err != nil:
 			return err
@@ -287,6 +301,15 @@ func (r *buildContext) add(path string, d fs.DirEntry, ignored *patternmatcher.P
 	}
 	r.entries = append(r.entries, h)
 	return nil
+}
+
+// arguments are the build's, as the daemon takes them.
+func (r *buildContext) arguments() map[string]*string {
+	all := map[string]*string{}
+	for key, value := range r.how.Args {
+		all[key] = &value
+	}
+	return all
 }
 
 // content writes exactly as many bytes of a regular file as its header says.

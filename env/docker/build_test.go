@@ -16,7 +16,7 @@ import (
 // built names a folder's image, which the test's end removes.
 func built(t *testing.T, p *Provider, folder string) string {
 	t.Helper()
-	ref, err := p.built(folder)
+	ref, err := p.built(folder, env.Recipe{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestBuildNamesTheContent(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
 	name := func(files map[string]string) string {
-		ref, err := p.built(write(t, files))
+		ref, err := p.built(write(t, files), env.Recipe{})
 		if err != nil {
 			t.Fatal(err)
 		}

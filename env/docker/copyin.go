@@ -70,7 +70,11 @@ func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
 	}
 	err := tw.WriteHeader(&dir)
 	if err == nil && s.CopyIn != "" {
-		err = repo.Pack(ctx, tw, s.CopyIn, inside, owner.uid, owner.gid)
+		var replaced []string // by what the image has of a set-up
+		if s.Installed != nil {
+			replaced = s.Installed.Replaced
+		}
+		err = repo.Pack(ctx, tw, s.CopyIn, inside, owner.uid, owner.gid, replaced)
 	}
 	if err != nil {
 		return err

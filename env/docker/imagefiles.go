@@ -151,6 +151,9 @@ type user struct{ uid, gid int }
 // commandUser returns the user that a sandbox's commands run as: the image's user, if that is not root; otherwise
 // user 1000, if the repository is copied in and can thus belong to any user; otherwise root without capabilities.
 func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, error) {
+	if s.User != "" {
+		img.user = s.User
+	}
 	if name, _, _ := strings.Cut(img.user, ":"); name == "" || name == "root" || name == "0" {
 		if s.CopyIn != "" {
 			return user{1000, 1000}, nil
@@ -158,7 +161,7 @@ func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, 
 		return user{}, nil
 	}
 	d.mu.Lock()
-	known, ok := d.users[img.id]
+	known, ok := d.users[img.id+" "+img.user]
 	d.mu.Unlock()
 	if ok {
 		return known, nil
@@ -176,7 +179,7 @@ func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, 
 		return user{}, fmt.Errorf("image %s: %w", img.ref, err)
 	}
 	d.mu.Lock()
-	d.users[img.id] = u
+	d.users[img.id+" "+img.user] = u
 	d.mu.Unlock()
 	return u, nil
 }

@@ -184,6 +184,11 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 			b.spec = s
 		}
 	}
+	if s.Installed != nil && s.Installed.Image != "" {
+		if b.image, err = d.image(ctx, s.Installed.Image); err != nil {
+			return b, err
+		}
+	}
 	if len(s.Prepare) > 0 && s.CopyIn == "" {
 		if b.image, err = d.prepare(ctx, b.image, s); err != nil {
 			return b, err
@@ -227,11 +232,11 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 // provider's background work.
 func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	if s.Image == "" && s.Dockerfile != "" {
-		if s.Image, err = p.built(s.Dockerfile); err != nil {
+		if s.Image, err = p.built(s.Dockerfile, s.Recipe); err != nil {
 			return s, err
 		}
 	}
-	s.Dockerfile = ""
+	s.Dockerfile, s.Recipe = "", env.Recipe{}
 	if s.Image == "" {
 		return s, fmt.Errorf("%w: a docker sandbox requires --image (--env bwrap does not)", env.ErrUnsupported)
 	}

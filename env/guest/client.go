@@ -317,24 +317,8 @@ func (c *Client) sendBody(ctx context.Context, id uint32, p *pending, body io.Re
 	for {
 		buf := make([]byte, size)
 		n, readErr := io.ReadFull(body, buf)
-		for part := buf[:n]; len(part) > 0; {
-			k := p.spend(len(part))
-			if k > 0 {
-				if err := c.out.send(ctx, frame{kind: kindData, id: id, payload: part[:k]}); err != nil {
-					return nil, err
-				}
-				part = part[k:]
-				continue
-			}
-			select {
-			case <-p.more:
-			case <-p.done:
-				return nil, nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-c.ended:
-				return nil, ErrClosed
-			}
+		if over, err := c.sendPart(ctx, id, p, buf[:n]); over || err != nil {
+			return nil, err
 		}
 		switch readErr {
 		case nil:
@@ -344,6 +328,30 @@ func (c *Client) sendBody(ctx context.Context, id uint32, p *pending, body io.Re
 			return readErr, c.out.send(ctx, frame{kind: kindAbort, id: id})
 		}
 	}
+}
+
+// sendPart sends a piece of a body, which belongs to the client from then on, as the guest takes it. It reports whether
+// the call is over.
+func (c *Client) sendPart(ctx context.Context, id uint32, p *pending, part []byte) (over bool, err error) {
+	for len(part) > 0 {
+		if k := p.spend(len(part)); k > 0 {
+			if err := c.out.send(ctx, frame{kind: kindData, id: id, payload: part[:k]}); err != nil {
+				return false, err
+			}
+			part = part[k:]
+			continue
+		}
+		select {
+		case <-p.more:
+		case <-p.done:
+			return true, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-c.ended:
+			return false, ErrClosed
+		}
+	}
+	return false, nil
 }
 
 func (c *Client) register(p *pending) uint32 {

@@ -20,6 +20,8 @@ const (
 	verbTree
 	verbUnpack
 	verbTidy
+	verbListen
+	verbAccept
 )
 
 // request returns an empty message for the verb's arguments, or nil if the verb is unknown.
@@ -43,6 +45,10 @@ func (v verb) request() Message {
 		return new(UnpackCall)
 	case verbTidy:
 		return new(TidyCall)
+	case verbListen:
+		return new(ListenCall)
+	case verbAccept:
+		return new(AcceptCall)
 	}
 	return nil
 }
@@ -204,6 +210,17 @@ func (t *TreeCall) code(c *coder) {
 type UnpackCall struct{ Dir string }
 
 func (u *UnpackCall) code(c *coder) { str(c, &u.Dir) }
+
+// ListenCall asks for a listener on a port of the sandbox's loopback interface.
+type ListenCall struct{ Port int }
+
+func (l *ListenCall) code(c *coder) { c.ints(&l.Port) }
+
+// AcceptCall asks for the next connection to a port. Its result begins with a byte that says that there is one; what
+// the other end sends follows, and the call's body is what it receives.
+type AcceptCall struct{ Port int }
+
+func (a *AcceptCall) code(c *coder) { c.ints(&a.Port) }
 
 // credit allows the host to send that many more bytes of a body.
 type credit struct{ bytes int }

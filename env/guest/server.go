@@ -111,8 +111,8 @@ func (s *Server) start(f frame) error {
 
 // Call is one request in progress. Its methods must not be called concurrently.
 type Call struct {
-	// Request is one of *PingCall, *RunCall, *ReadCall, *WriteCall, *ListCall, *Query, *TreeCall, *UnpackCall
-	// and *TidyCall.
+	// Request is one of *PingCall, *RunCall, *ReadCall, *WriteCall, *ListCall, *Query, *TreeCall, *UnpackCall,
+	// *TidyCall, *ListenCall and *AcceptCall.
 	Request Message
 
 	ctx    context.Context
@@ -141,6 +141,14 @@ func (c *Call) Send(p []byte) error {
 		p = p[n:]
 	}
 	return nil
+}
+
+// SendNow is Send for somebody who waits for the piece: it does not wait for the next one.
+func (c *Call) SendNow(p []byte) error {
+	if err := c.Send(p); err != nil {
+		return err
+	}
+	return c.flush(false)
 }
 
 // Add sends an item of a list, combined with other items.

@@ -22,6 +22,9 @@ type View struct {
 	Shift    bool
 }
 
-// Layers describes an overlay mounted at To: Lower is read-only, Upper receives the writes, and Work is an empty
-// directory on the same file system as Upper.
-type Layers struct{ Lower, Upper, Work, To string }
+// Layers describes an overlay mounted at To: Lower, uppermost directory first, is read-only, Upper receives the writes,
+// and Work is an empty directory on the same file system as Upper.
+type Layers struct {
+	Lower           []string
+	Upper, Work, To string
+}

@@ -26,7 +26,14 @@ func (t *toolchain) bend(source, copied string) ([]string, error) {
 				"unset it, or use --env bwrap", key, t.vars[key], env.ErrUnsupported)
 		}
 	}
-	var paths []string
+	for _, name := range []string{"go.mod", "go.work"} {
+		data, _ := os.ReadFile(filepath.Join(source, name)) // most have none
+		if strings.Contains(string(data), source+"/") {
+			return nil, fmt.Errorf("%s names your own files by their absolute paths, which commands would use in place of the "+
+				"copy's: %w: write relative paths, or use --env bwrap", name, env.ErrUnsupported)
+		}
+	}
+	paths := t.pythonPath(source, copied)
 	add := func(dir string) {
 		if !within(dir, source) {
 			return
@@ -43,6 +50,45 @@ func (t *toolchain) bend(source, copied string) ([]string, error) {
 		return nil, nil
 	}
 	return []string{"PYTHONPATH=" + strings.Join(paths, ":")}, nil
+}
+
+// pythonPath is the part of the user's PYTHONPATH that is in the repository, as seen where that is in a sandbox.
+func (t *toolchain) pythonPath(root, at string) []string {
+	var paths []string
+	for _, dir := range filepath.SplitList(t.vars["PYTHONPATH"]) {
+		switch {
+		case dir == "":
+		case !filepath.IsAbs(dir):
+			paths = append(paths, dir)
+		case within(filepath.Clean(dir), root):
+			paths = append(paths, filepath.Join(at, strings.TrimPrefix(filepath.Clean(dir), root)))
+		}
+	}
+	return paths
+}
+
+// settings are the user's own settings of Go and Python that are about a repository that is seen in place.
+func (t *toolchain) settings(root string) ([]string, error) {
+	for flag := range strings.FieldsSeq(t.vars["GOFLAGS"]) {
+		_, path, ok := strings.Cut(flag, "=")
+		if ok && filepath.IsAbs(path) && !within(path, root) {
+			return nil, fmt.Errorf("GOFLAGS names %s, which the sandbox does not have: %w: unset it (go env -u GOFLAGS), or move "+
+				"the file into the repository", path, env.ErrUnsupported)
+		}
+	}
+	var settings []string
+	switch work := t.vars["GOWORK"]; {
+	case work == "":
+	case work == "off" || within(work, root):
+		settings = append(settings, "GOWORK="+work)
+	default:
+		return nil, fmt.Errorf("GOWORK names %s, which the sandbox does not have: %w: unset it, or set it to off", work,
+			env.ErrUnsupported)
+	}
+	if paths := t.pythonPath(root, root); len(paths) > 0 {
+		settings = append(settings, "PYTHONPATH="+strings.Join(paths, ":"))
+	}
+	return settings, nil
 }
 
 // sitePackages returns the directories from which the Python in PATH imports installed packages.

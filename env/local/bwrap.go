@@ -146,8 +146,13 @@ func (b *Bwrap) countsProcesses() bool {
 	return major > 5 || major == 5 && minor >= 14
 }
 
-// Start copies the Spec's directory and starts a guest in namespaces around the copy.
+// Start copies the Spec's directory, or lays out its Checkout, and starts a guest in namespaces around that.
 func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
+	return b.start(ctx, s, "")
+}
+
+// start keeps what commands write, where keep is a directory.
+func (b *Bwrap) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox, error) {
 	if err := b.free(s); err != nil {
 		return nil, fmt.Errorf("start a bwrap sandbox: %w", err)
 	}
@@ -163,6 +168,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 			return launch{}, err
 		}
 		to := b.layout(sc, uid, gid)
+		to.keep, to.over = keep, kept(s)
 		defer to.close()
 		if s.Checkout != nil {
 			if err := to.checkout(ctx, s.Checkout, sc.repo(s), filepath.Dir(guestPath)); err != nil {
@@ -173,7 +179,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 		if err != nil {
 			return launch{}, fmt.Errorf("lay out the user's caches: %w", err)
 		}
-		options, command, err := b.arguments(sc, s, limits, uid, gid, caches)
+		options, command, err := b.arguments(sc, s, limits, uid, gid, caches, to)
 		if err != nil {
 			return launch{}, err
 		}
@@ -258,7 +264,7 @@ func writeArguments(dir string, args []string) (*os.File, error) {
 
 // arguments returns bwrap's options for one sandbox, and the command that it executes.
 func (b *Bwrap) arguments(
-	sc *scratch, s env.Spec, l env.Limits, uid, gid int, caches []string,
+	sc *scratch, s env.Spec, l env.Limits, uid, gid int, caches []string, to *layout,
 ) (options, command []string, err error) {
 	dir := inside(s)
 	args := []string{
@@ -292,7 +298,7 @@ func (b *Bwrap) arguments(
 	args = append(append(args, b.mounts...), caches...)
 	args = append(args, "--ro-bind", b.etc, "/etc")
 	args = append(append(args, parents(ownEtc)...), "--ro-bind", own, ownEtc)
-	if cache := b.toolchain.goCache; cache != "" && !s.Network {
+	if cache := b.toolchain.goCache; cache != "" && !s.Network && to.keep == "" {
 		// The host's compiled packages, but not for a sandbox that could send them over the network.
 		args = append(append(args, parents(cache)...), "--ro-bind-try", cache, cache)
 	}
@@ -317,7 +323,13 @@ func (b *Bwrap) arguments(
 	}
 	guestArgs = append(guestArgs, l.DiskArguments()...)
 	args = append(args, "--remount-ro", "/")
-	for _, kv := range b.environment(s) {
+	var settings []string
+	if s.Checkout != nil {
+		if settings, err = b.toolchain.settings(s.Checkout.Root); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, kv := range guest.Overlay(settings, b.environment(s, to)) {
 		key, value, _ := strings.Cut(kv, "=")
 		args = append(args, "--setenv", key, value)
 	}
@@ -350,10 +362,13 @@ func (b *Bwrap) around(sc *scratch, s env.Spec) []string {
 	return args
 }
 
-func (b *Bwrap) environment(s env.Spec) []string {
+func (b *Bwrap) environment(s env.Spec, to *layout) []string {
 	own := []string{"PATH=" + strings.Join(b.seen, ":"), "HOME=" + homePath}
-	if b.toolchain.goCache != "" {
+	if b.toolchain.goCache != "" && to.keep == "" {
 		own = append(own, "GOCACHEPROG="+guestPath+" "+guest.Arg+" --go-cache "+b.toolchain.goCache)
 	}
-	return guest.Overlay(b.toolchain.environment(s.Network), own, s.Env)
+	if to.whole() && s.Checkout != nil {
+		own = append(own, "GOMODCACHE="+filepath.Join(homePath, goModules), "CARGO_HOME="+filepath.Join(homePath, cargoHome))
+	}
+	return guest.Overlay(b.toolchain.environment(s.Network || to.keep != ""), own, s.Env)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"deepswe/env"
 )
@@ -31,6 +32,62 @@ func caches() []cache {
 	}
 }
 
+// found is a cache on this machine.
+type found struct {
+	name    string // below the home
+	dir     string // on the host; empty where there is none
+	written bool
+}
+
+// found looks the caches up. For a set-up, those that it fills are among them, wherever they are.
+func (t *toolchain) found(whole bool) []found {
+	var all []found
+	add := func(name, dir string, written bool) {
+		if !isDir(dir) || os.Geteuid() != 0 && !opens(dir, os.O_RDONLY) {
+			dir = ""
+		}
+		if dir != "" || whole {
+			all = append(all, found{name, dir, written || whole})
+		}
+	}
+	for _, c := range caches() {
+		add(c.name, filepath.Join(t.home, filepath.FromSlash(c.name)), c.written)
+	}
+	if whole {
+		add(goModules, t.goModCache, true)
+		for _, name := range []string{"registry", "git"} {
+			add(cargoHome+"/"+name, filepath.Join(t.vars["CARGO_HOME"], name), true)
+		}
+	}
+	return all
+}
+
+// Where Go and Rust keep what they download, below a home of the sandbox's own.
+const (
+	goModules = "go/pkg/mod"
+	cargoHome = ".cargo"
+)
+
+// cover puts an overlay over a cache, to be seen at another path, and reports whether there is anything to see. An
+// earlier set-up may have filled it where the host has none yet.
+func (l *layout) cache(f found, to string) (bool, error) {
+	name := "cache-" + strings.ReplaceAll(f.name, "/", "+")
+	var from []string
+	if below := filepath.Join(l.over, "home", filepath.FromSlash(f.name)); l.over != "" && isDir(below) {
+		from = append(from, below)
+	}
+	if f.dir != "" {
+		from = append(from, f.dir)
+	}
+	if f.dir == "" && (l.over == "" || !isDir(filepath.Join(l.over, name))) {
+		return false, nil // what the home has of it, it has
+	}
+	if err := os.Mkdir(to, 0o755); err != nil && !os.IsExist(err) {
+		return false, err
+	}
+	return true, l.cover(name, from, to, nil)
+}
+
 // userCaches prepares the caches that exist, and returns the bwrap arguments that show them.
 func (b *Bwrap) userCaches(l *layout, s env.Spec) ([]string, error) {
 	home := b.toolchain.home
@@ -38,35 +95,52 @@ func (b *Bwrap) userCaches(l *layout, s env.Spec) ([]string, error) {
 		return nil, nil
 	}
 	var args []string
-	for i, c := range caches() {
-		dir := filepath.Join(home, filepath.FromSlash(c.name))
-		if !isDir(dir) || !b.root && !opens(dir, os.O_RDONLY) || within(s.Checkout.Root, dir) {
-			continue
-		}
-		bind, from := "--ro-bind", dir
-		if c.written {
-			bind, from = "--bind", filepath.Join(l.dir, fmt.Sprintf("cache%d", i))
-			if err := os.Mkdir(from, 0o755); err != nil {
-				return nil, err
-			}
-			if err := l.cover(dir, from, nil); err != nil {
-				return nil, err
-			}
-		}
-		inside := filepath.Join(homePath, c.name)
-		args = append(append(args, ownParents(inside)...), bind, from, inside)
-		if !within(dir, s.Checkout.Root) && !within(dir, homePath) {
-			args = append(append(args, parents(dir)...), bind, from, dir)
-		}
-	}
-	if !s.Network && isDir(filepath.Join(home, ".m2", "repository")) {
-		settings := filepath.Join(l.dir, "maven.xml")
-		if err := os.WriteFile(settings, []byte("<settings><offline>true</offline></settings>\n"), 0o644); err != nil {
+	if l.whole() {
+		own := filepath.Join(l.dir, "home")
+		if err := os.Mkdir(own, 0o755); err != nil {
 			return nil, err
 		}
-		args = append(args, "--ro-bind", settings, filepath.Join(homePath, ".m2", "settings.xml"))
+		if err := l.cover("home", nil, own, nil); err != nil {
+			return nil, err
+		}
+		args = append(args, "--bind", own, homePath)
 	}
-	return args, nil
+	for i, f := range b.toolchain.found(l.whole()) {
+		if f.dir != "" && within(s.Checkout.Root, f.dir) {
+			continue
+		}
+		bind, from := "--ro-bind", f.dir
+		if f.written {
+			bind, from = "--bind", filepath.Join(l.dir, fmt.Sprintf("cache%d", i))
+			if any, err := l.cache(f, from); !any || err != nil {
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
+		}
+		inside := filepath.Join(homePath, f.name)
+		args = append(append(args, ownParents(inside)...), bind, from, inside)
+		if f.dir != "" && !within(f.dir, s.Checkout.Root) && !within(f.dir, homePath) {
+			args = append(append(args, parents(f.dir)...), bind, from, f.dir)
+		}
+	}
+	return b.maven(l, s, args)
+}
+
+// maven has Maven work without a network where there is none: it does not notice by itself.
+func (b *Bwrap) maven(l *layout, s env.Spec, args []string) ([]string, error) {
+	const repository = ".m2/repository"
+	any := isDir(filepath.Join(b.toolchain.home, repository)) ||
+		l.over != "" && isDir(filepath.Join(l.over, "home", repository))
+	if s.Network || l.keep != "" || !any {
+		return args, nil
+	}
+	settings := filepath.Join(l.dir, "maven.xml")
+	if err := os.WriteFile(settings, []byte("<settings><offline>true</offline></settings>\n"), 0o644); err != nil {
+		return nil, err
+	}
+	return append(args, "--ro-bind", settings, filepath.Join(homePath, ".m2", "settings.xml")), nil
 }
 
 // ownParents creates the directories above a path in the commands' home, writable for commands.

@@ -46,6 +46,11 @@ func (h *Host) CanOverlay(ctx context.Context, root string) error { return h.ove
 // Start copies the Spec's directory, or mounts an overlay for its Checkout, and starts a guest there. It does not
 // enforce Spec.Network false.
 func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
+	return h.start(ctx, s, "")
+}
+
+// start keeps what commands write, where keep is a directory.
+func (h *Host) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox, error) {
 	return h.begin(ctx, s, &tree{uid: -1, gid: -1}, func(sc *scratch) (launch, error) {
 		limits := s.Limits.WithDefaults(h.limits)
 		home, temp := filepath.Join(sc.dir, "home"), filepath.Join(sc.dir, "tmp")
@@ -53,7 +58,7 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 			return launch{}, err
 		}
 		own := []string{"HOME=" + home, "TMPDIR=" + temp}
-		if h.toolchain.goCache != "" {
+		if isDir(h.toolchain.goCache) {
 			own = append(own, "GOCACHE="+h.toolchain.goCache)
 		}
 		dir := sc.repo(s)
@@ -61,6 +66,9 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 			dir = s.Checkout.Root
 		}
 		bent, err := h.toolchain.bend(s.Source, dir)
+		if err == nil && s.Checkout != nil {
+			bent, err = h.toolchain.settings(dir)
+		}
 		if err != nil {
 			return launch{}, err
 		}
@@ -70,12 +78,13 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 			args = append(args, "--oom-file", counter)
 		}
 		started := launch{
-			path: h.executable, args: args, env: guest.Overlay(h.toolchain.environment(s.Network), own, bent, s.Env),
+			path: h.executable, args: args,
+			env: guest.Overlay(h.toolchain.environment(s.Network || keep != ""), own, bent, s.Env),
 		}
 		if s.Checkout == nil {
 			return started, nil
 		}
-		l := &layout{overlays: h.overlays(), dir: sc.dir, uid: -1, gid: -1}
+		l := &layout{overlays: h.overlays(), dir: sc.dir, uid: -1, gid: -1, keep: keep, over: kept(s)}
 		defer l.close()
 		if err := errors.Join(l.checkout(ctx, s.Checkout, dir, sc.dir), h.userCaches(l, dir, home)); err != nil {
 			return launch{}, fmt.Errorf("lay out the repository: %w", err)
@@ -84,25 +93,34 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	})
 }
 
-// userCaches mounts overlays over the user's caches, so that what commands write there stays in the sandbox, and
-// links to them in the commands' home.
+// userCaches puts overlays over the user's caches, so that what commands write there stays theirs, and links to them
+// into their home, which is laid out as well where a set-up has to do with it.
 func (h *Host) userCaches(l *layout, repository, home string) error {
-	var all []string
-	for _, c := range caches() {
-		all = append(all, filepath.Join(h.toolchain.home, filepath.FromSlash(c.name)))
-	}
-	all = append(all, h.toolchain.goCache, h.toolchain.goModCache, h.toolchain.vars["CARGO_HOME"])
-	for _, dir := range all {
-		if dir == "" || !isDir(dir) || within(dir, repository) || within(repository, dir) || within(l.dir, dir) ||
-			!opens(dir, os.O_RDONLY) {
-			continue
-		}
-		if err := l.cover(dir, dir, nil); err != nil {
+	links := home
+	if l.whole() {
+		if err := l.cover("home", nil, home, nil); err != nil {
 			return err
 		}
-		if below, err := filepath.Rel(h.toolchain.home, dir); err == nil && filepath.IsLocal(below) {
-			link := filepath.Join(home, below)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(dir, link)); err != nil {
+		links = l.upper("home")
+	}
+	all := h.toolchain.found(false)
+	for name, dir := range map[string]string{
+		".cache/go-build": h.toolchain.goCache, goModules: h.toolchain.goModCache, cargoHome: h.toolchain.vars["CARGO_HOME"],
+	} {
+		all = append(all, found{name: name, dir: dir})
+	}
+	for _, f := range all {
+		if f.dir == "" || !isDir(f.dir) || within(f.dir, repository) || within(repository, f.dir) ||
+			within(l.dir, f.dir) || !opens(f.dir, os.O_RDONLY) {
+			continue
+		}
+		if _, err := l.cache(f, f.dir); err != nil {
+			return err
+		}
+		if below, err := filepath.Rel(h.toolchain.home, f.dir); err == nil && filepath.IsLocal(below) {
+			link := filepath.Join(links, below)
+			err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o700), os.RemoveAll(link), os.Symlink(f.dir, link))
+			if err != nil {
 				return err
 			}
 		}

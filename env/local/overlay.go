@@ -48,7 +48,7 @@ func (o *overlays) try(ctx context.Context, root string) error {
 		l.gid = l.uid
 	}
 	defer l.close()
-	if err := l.cover(root, root, nil); err != nil {
+	if err := l.cover("repo", []string{root}, root, nil); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -90,42 +90,77 @@ type layout struct {
 	dir string
 	// uid and gid are the command user's if that is another user, otherwise -1.
 	uid, gid int
+	// keep is the directory in which the layers of a set-up are kept, over is that of an earlier one: each layer by its
+	// name. They are empty in a sandbox that has nothing to do with a set-up.
+	keep, over string
 
 	stage guest.Stage
 	shift *os.File
 	count int
 }
 
-// cover adds an overlay over a host directory, mounted at the same or another path. The paths in hidden are
-// relative to it.
-func (l *layout) cover(from, to string, hidden []string) error {
+// cover adds an overlay over directories of the host, the uppermost first, to be seen at another path or the same. What
+// an earlier set-up has kept of the overlay of this name is above them. What is hidden is relative to the last one.
+func (l *layout) cover(name string, from []string, to string, hidden []string) error {
 	l.count++
 	place := filepath.Join(l.dir, fmt.Sprintf("layer%d", l.count))
-	at := func(name string) string { return filepath.Join(place, name) }
-	for _, name := range []string{"", "lower", "upper", "work"} {
-		if err := os.Mkdir(at(name), 0o700); err != nil {
+	layers := guest.Layers{Upper: l.upper(name), Work: filepath.Join(place, "work"), To: to}
+	if l.keep != "" {
+		layers.Work = filepath.Join(l.keep, name+workSuffix) // on the same file system
+	}
+	for _, dir := range []string{place, layers.Upper, layers.Work} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	if err := l.mirror(from, at("upper")); err != nil {
+	lowest := ""
+	if len(from) > 0 {
+		lowest = from[len(from)-1]
+	}
+	if err := l.mirror(lowest, layers.Upper); err != nil {
 		return err
 	}
 	for _, name := range hidden {
-		if err := l.hide(from, at("upper"), name); err != nil {
+		if err := l.hide(lowest, layers.Upper, name); err != nil {
 			return fmt.Errorf("hide %s: %w", name, err)
 		}
 	}
-	if err := l.view(from, at("lower")); err != nil {
-		return err
+	if kept := filepath.Join(l.over, name); l.over != "" && isDir(kept) {
+		from = append([]string{kept}, from...)
 	}
-	l.stage.Overlays = append(l.stage.Overlays, guest.Layers{
-		Lower: at("lower"), Upper: at("upper"), Work: at("work"), To: to,
-	})
+	for i, dir := range from {
+		lower := filepath.Join(place, fmt.Sprintf("lower%d", i))
+		if err := os.Mkdir(lower, 0o700); err != nil {
+			return err
+		}
+		if err := l.view(dir, lower); err != nil {
+			return err
+		}
+		layers.Lower = append(layers.Lower, lower)
+	}
+	if len(from) == 0 {
+		layers.Lower = []string{filepath.Join(place, "empty")}
+		if err := os.Mkdir(layers.Lower[0], 0o700); err != nil {
+			return err
+		}
+	}
+	l.stage.Overlays = append(l.stage.Overlays, layers)
 	return nil
 }
 
-// upper returns the directory that receives writes to the first overlay.
-func (l *layout) upper() string { return filepath.Join(l.dir, "layer1", "upper") }
+// workSuffix ends the names of directories that overlays work with, beside the layers that a set-up keeps.
+const workSuffix = ".work"
+
+// upper is the directory that takes what is written to the overlay of the name.
+func (l *layout) upper(name string) string {
+	if l.keep != "" {
+		return filepath.Join(l.keep, name)
+	}
+	return filepath.Join(l.dir, "upper-"+name)
+}
+
+// whole reports whether commands have a home and caches of their own that are laid out for a set-up.
+func (l *layout) whole() bool { return l.keep != "" || l.over != "" }
 
 // view adds a read-only view of a directory in which its owner appears as the command user.
 func (l *layout) view(from, to string) error {
@@ -180,14 +215,17 @@ func (l *layout) shiftOwner(dir string) (*os.File, error) {
 
 // mirror gives a directory of an upper layer the owner, mode and time of the directory that it covers.
 func (l *layout) mirror(from, to string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
 	if l.uid >= 0 {
 		if err := os.Lchown(to, l.uid, l.gid); err != nil {
 			return err
 		}
+	}
+	if from == "" {
+		return os.Chmod(to, 0o755)
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
 	}
 	// Keep the restrictions that the owner has set on the host, except on entering.
 	return errors.Join(os.Chmod(to, info.Mode().Perm()), os.Chtimes(to, time.Time{}, info.ModTime()))
@@ -284,13 +322,13 @@ func closeAll(files []*os.File) {
 // checkout prepares the working copy: the overlay, its own git directory, and the object stores that it borrows
 // from, which commands find below seen.
 func (l *layout) checkout(ctx context.Context, c *env.Checkout, to, seen string) error {
-	if err := l.cover(c.Root, to, c.Hidden); err != nil {
+	if err := l.cover("repo", []string{c.Root}, to, c.Hidden); err != nil {
 		return err
 	}
 	if c.Git == "" {
 		return nil
 	}
-	private := filepath.Join(l.upper(), ".git")
+	private := filepath.Join(l.upper("repo"), ".git")
 	if err := l.replace(ctx, c.Git, private); err != nil {
 		return err
 	}

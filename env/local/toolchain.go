@@ -118,7 +118,7 @@ func (t *toolchain) environment(network bool) []string {
 			env = append(env, key+"="+value)
 		}
 	}
-	if t.goModCache != "" {
+	if isDir(t.goModCache) { // else the sandbox's own home has one
 		env = append(env, "GOMODCACHE="+t.goModCache)
 	}
 	if !network {

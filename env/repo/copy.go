@@ -191,6 +191,7 @@ func (s *Snapshot) copy(name string) error {
 	if err != nil {
 		return err
 	}
+	s.progress.add(info.Size())
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := os.Readlink(from)

@@ -9,17 +9,26 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
 // Pack writes the content of a directory as a tar stream below prefix, owned by uid and gid. Symbolic links are
-// packed as links; sockets, pipes, devices and files that are removed meanwhile are left out.
-func Pack(ctx context.Context, tw *tar.Writer, root, prefix string, uid, gid int) error {
+// packed as links; sockets, pipes, devices and files that are removed meanwhile are left out, and so are the
+// paths in without, which are relative to root.
+func Pack(ctx context.Context, tw *tar.Writer, root, prefix string, uid, gid int, without []string) error {
 	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
+		}
+		name, rerr := filepath.Rel(root, path)
+		if rerr == nil && slices.Contains(without, filepath.ToSlash(name)) {
+			if entry != nil && entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		}
 		if err == nil {
 			err = packEntry(tw, root, path, prefix, entry, uid, gid)

@@ -21,7 +21,7 @@ func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error
 	}
 	s.git = filepath.Join(seed, ".git")
 	s.Checkout = &env.Checkout{Root: s.Source, Links: s.links, Git: s.git, Hidden: l.hidden,
-		Shown: references(s.Source, s.Aside)}
+		Shown: append(references(s.Source, s.Aside), neighbours(s.Source, l.names)...)}
 	g := git{dir: s.Source, env: append([]string{"GIT_DIR=" + s.git, "GIT_WORK_TREE=" + s.Source}, identity...)}
 	if err := os.MkdirAll(filepath.Join(s.git, "info"), 0o755); err != nil {
 		return err
@@ -103,8 +103,14 @@ func (s *Snapshot) borrow() error {
 	if err := os.MkdirAll(info, 0o755); err != nil {
 		return err
 	}
-	alternates := strings.Join(s.Checkout.Objects, "\n") + "\n"
-	return os.WriteFile(filepath.Join(info, "alternates"), []byte(alternates), 0o644)
+	var alternates strings.Builder
+	for _, dir := range s.Checkout.Objects {
+		if strings.ContainsAny(dir, "\"\n") {
+			dir = quote(dir)
+		}
+		alternates.WriteString(dir + "\n")
+	}
+	return os.WriteFile(filepath.Join(info, "alternates"), []byte(alternates.String()), 0o644)
 }
 
 // stores returns the directories with the repository's objects: its own, and those that it borrows from,

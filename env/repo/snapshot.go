@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -37,9 +39,28 @@ type Snapshot struct {
 	// Aside lists paths that the sandbox has although the repository ignores them. They are never part of a patch.
 	Aside []string
 
-	parent string
-	git    string   // the git directory made by share
-	links  []string // other paths by which the source can be reached
+	parent    string
+	git       string   // the git directory made by share
+	links     []string // other paths by which the source can be reached
+	installed *env.Installed
+	progress  progress
+}
+
+// progress counts what is copied.
+type progress struct {
+	report func(files int, bytes int64)
+	files  int
+	bytes  int64
+	last   time.Time
+}
+
+func (p *progress) add(bytes int64) {
+	p.files++
+	p.bytes += bytes
+	if p.report != nil && time.Since(p.last) > 100*time.Millisecond {
+		p.last = time.Now()
+		p.report(p.files, p.bytes)
+	}
 }
 
 // Options control a snapshot. The zero value copies, without ignored files.
@@ -52,6 +73,8 @@ type Options struct {
 	// Include and Exclude are patterns of ignored paths that are always, or never, visible. A pattern is a shell
 	// pattern; without a slash it matches names, otherwise paths from the repository's root.
 	Include, Exclude []string
+	// Progress is called now and then with how much has been copied; nil calls nothing.
+	Progress func(files int, bytes int64)
 }
 
 // Take copies dir or, if dir is in a git work tree, the whole work tree. It leaves out ignored files, devices,
@@ -73,7 +96,7 @@ func take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{Source: w.root, parent: parent, links: w.links}
+	s := &Snapshot{Source: w.root, parent: parent, links: w.links, progress: progress{report: o.Progress}}
 	if err := s.fill(ctx, w.repository, o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -82,6 +105,7 @@ func take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 
 // Place makes the snapshot the repository of the sandbox that spec describes.
 func (s *Snapshot) Place(spec *env.Spec) {
+	spec.Installed = s.installed
 	if spec.CopyIn, spec.Checkout = s.Dir, s.Checkout; s.Dir == "" {
 		return
 	}
@@ -92,6 +116,15 @@ func (s *Snapshot) Place(spec *env.Spec) {
 		}
 	}
 }
+
+// Install adds what a set-up has left behind to the sandboxes of the snapshot. It is no part of a patch.
+func (s *Snapshot) Install(done env.Installed) {
+	s.installed = &done
+	s.Aside = append(slices.Clip(s.Aside), done.Added...)
+}
+
+// Installed reports whether a set-up's results are among what the sandboxes show.
+func (s *Snapshot) Installed() bool { return s.installed != nil }
 
 func (s *Snapshot) fill(ctx context.Context, repository bool, o Options) error {
 	files, err := list(ctx, s.Source, repository)

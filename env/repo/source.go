@@ -72,7 +72,10 @@ func tooMuch(root string) error {
 	case err == nil && root == home:
 		return fmt.Errorf("%w: it is your home directory, with your keys and mail beside the project: "+
 			"clone it elsewhere first (git clone %s /tmp/project)", ErrSource, root)
-	case slices.Contains([]string{"/", "/etc", "/home", "/usr", "/var", "/tmp", "/run", "/proc", "/sys", "/dev"}, root):
+	case slices.Contains([]string{
+		"/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
+		"/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/lib", "/usr/local", "/usr/share", "/var", "/var/lib", "/var/tmp",
+	}, root):
 		return fmt.Errorf("%w: it belongs to the system: name the project's own directory, or clone it elsewhere first",
 			ErrSource)
 	}

@@ -145,6 +145,7 @@ func serveStream(o options, adj *oomScore, in io.Reader, out io.Writer) error {
 	if !s.finish() {
 		return errors.Join(err, errors.New("some calls did not end"))
 	}
+	s.ports.close()
 	s.files.close()
 	s.helpers.close()
 	return err

@@ -20,6 +20,7 @@ type server struct {
 	helpers  *threads // help verbs that process many files
 	parallel *parallelism
 	reads    bool // whether the thread that reads calls may read files
+	ports    ports
 	procs    *processes
 
 	writes sync.Mutex // held while a write is checked and committed
@@ -33,14 +34,17 @@ func (s *server) handle(c *guest.Call) {
 		return
 	}
 	work := func() { c.Answer(guard(func() (guest.Message, error) { return s.answer(c) })) }
-	if _, ok := c.Request.(*guest.RunCall); ok {
+	switch c.Request.(type) {
+	case *guest.RunCall, *guest.AcceptCall:
 		go work()
-	} else if !s.files.offer(work, func(err error) { c.Answer(nil, err) }) {
-		go func() {
-			if err := s.files.do(c.Context(), work); err != nil {
-				c.Answer(nil, err)
-			}
-		}()
+	default:
+		if !s.files.offer(work, func(err error) { c.Answer(nil, err) }) {
+			go func() {
+				if err := s.files.do(c.Context(), work); err != nil {
+					c.Answer(nil, err)
+				}
+			}()
+		}
 	}
 	runtime.Gosched() // otherwise the thread keeps its processor while it waits for a frame
 }
@@ -79,6 +83,10 @@ func (s *server) answer(c *guest.Call) (guest.Message, error) {
 		s.procs.leaving.Store(true)
 		s.procs.killEverything()
 		return r, s.procs.disk.tidy(c.Context())
+	case *guest.ListenCall:
+		return nil, s.ports.listen(c.Context(), r.Port)
+	case *guest.AcceptCall:
+		return nil, s.ports.accept(c, r.Port)
 	}
 	return nil, fmt.Errorf("guest: unknown request %T", c.Request)
 }

@@ -71,8 +71,8 @@ func overlay(l guest.Layers, user bool) error {
 	if user {
 		own = "userxattr"
 	}
-	options := []string{own, "lowerdir=" + l.Lower, "upperdir=" + l.Upper, "workdir=" + l.Work}
-	for _, path := range []string{l.Lower, l.Upper, l.Work} {
+	options := []string{own, "lowerdir=" + strings.Join(l.Lower, ":"), "upperdir=" + l.Upper, "workdir=" + l.Work}
+	for _, path := range append([]string{l.Upper, l.Work}, l.Lower...) {
 		if strings.ContainsAny(path, `,:\`) {
 			return fmt.Errorf("%q contains a character that overlay mount options use as a separator", path)
 		}

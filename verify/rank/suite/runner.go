@@ -111,7 +111,8 @@ func (r *Runner) Base(ctx context.Context, t env.Task, s Script) (b Baseline, er
 // start starts a sandbox as the grader does.
 func (r *Runner) start(ctx context.Context, t env.Task) (env.Sandbox, error) {
 	sb, err := r.Evaluator.Provider.Start(ctx, env.Spec{
-		Image: t.Image, Dockerfile: t.Dockerfile, Dir: t.Dir, Prepare: t.Tests.Prepare, Env: t.Env, Limits: t.Limits,
+		Image: t.Image, Dockerfile: t.Dockerfile, Recipe: t.Recipe, User: t.User, Dir: t.Dir, Prepare: t.Tests.Prepare,
+		Env: t.Env, Limits: t.Limits,
 		Network: r.Evaluator.Network || t.Tests.Network, Run: r.Evaluator.Run, Rollout: t.ID,
 	})
 	if err != nil {

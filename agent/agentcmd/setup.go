@@ -1,0 +1,200 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"deepswe/agent/cli"
+	"deepswe/env"
+	"deepswe/env/project"
+	"deepswe/env/setup"
+)
+
+// setupPlan is what is to be installed before the work begins. A fresh one is remembered.
+type setupPlan struct {
+	commands []string
+	fresh    bool
+}
+
+// setUp installs what the project needs, where the user wants that.
+func (j *job) setUp(ctx context.Context) error {
+	store := j.setups()
+	plan, err := j.planSetup(ctx, store)
+	if err != nil || len(plan.commands) == 0 {
+		return err
+	}
+	installer, ok := j.provider.(env.Installer)
+	if !ok {
+		return cli.Usagef("--setup is not possible in %s sandboxes: install what the project needs in the image",
+			j.provider.Name())
+	}
+	done, err := j.install(ctx, installer, store, plan.commands)
+	if err != nil {
+		return j.setupFailure(err)
+	}
+	if plan.fresh {
+		if err := store.Agree(j.snapshot.Source, plan.commands); err != nil {
+			j.d.Logger().Warn("the set-up could not be remembered", "error", err)
+		}
+	}
+	j.snapshot.Install(done)
+	return nil
+}
+
+// setups is where set-ups are kept.
+func (j *job) setups() setup.Store { return setup.Store{Dir: j.d.CacheDir("setups")} }
+
+// checkSetup checks the flag.
+func (o *solveOptions) checkSetup() error {
+	for _, c := range o.Setup {
+		switch {
+		case strings.TrimSpace(c) == "":
+			return cli.Usagef("--setup requires a command, auto or none")
+		case (c == cli.SetupAuto || c == cli.SetupNone) && len(o.Setup) > 1:
+			return cli.Usagef("--setup %s does not go with other commands", c)
+		case c == cli.SetupAuto && o.Env == cli.EnvHost:
+			return cli.Usagef("--setup auto runs nothing on the machine itself (--env host): name the commands with --setup, " +
+				"or use --env bwrap")
+		}
+	}
+	return nil
+}
+
+// planSetup decides on the commands: those that were given, those that were agreed to before, or those that the
+// project's files call for, which the user is asked about where there is somebody to ask.
+func (j *job) planSetup(ctx context.Context, store setup.Store) (setupPlan, error) {
+	if j.o.demo {
+		return setupPlan{}, nil
+	}
+	given := strings.Join(j.o.Setup, "\n")
+	switch {
+	case given == cli.SetupNone:
+		return setupPlan{}, store.Agree(j.snapshot.Source, nil)
+	case given != "" && given != cli.SetupAuto:
+		return setupPlan{commands: j.o.Setup, fresh: true}, nil
+	}
+	if commands := store.Agreement(j.snapshot.Source); given == "" && len(commands) > 0 && j.isolated() {
+		return setupPlan{commands: commands}, nil
+	}
+	due := j.dueSteps()
+	var commands []string
+	for _, s := range due {
+		commands = append(commands, s.Command)
+	}
+	switch {
+	case given == cli.SetupAuto && j.isolated():
+		return setupPlan{commands: commands, fresh: true}, nil
+	case len(due) == 0 || !j.isolated() || j.o.json || !interactive(j.d.World):
+		return setupPlan{}, nil // what is due is said
+	}
+	yes, err := j.askSetup(ctx, due)
+	if err != nil || !yes {
+		return setupPlan{}, err
+	}
+	return setupPlan{commands: commands, fresh: true}, nil
+}
+
+// isolated reports whether commands of a set-up are kept from the machine.
+func (j *job) isolated() bool { return j.provider.Capabilities().Isolated }
+
+// dueSteps are what the project's files call for and neither the machine nor the repository has.
+func (j *job) dueSteps() []project.Step {
+	c := j.provider.Capabilities()
+	switch {
+	case j.o.demo:
+		return nil
+	case len(j.containerSteps()) > 0:
+		return j.containerSteps()
+	case c.HostToolchain:
+		return project.Due(j.snapshot.Source, project.FindMachine(j.d.Getenv))
+	}
+	// What an image has is not known from here, and it may well be all. So this is for those who ask for it.
+	if slices.Equal(j.o.Setup, []string{cli.SetupAuto}) {
+		return project.Due(j.snapshot.Source, project.Machine{
+			GoModCache: os.DevNull, CargoHome: os.DevNull, Home: os.DevNull, GemHomes: []string{os.DevNull},
+		})
+	}
+	return nil
+}
+
+// install runs the commands, or takes what they have left behind before.
+func (j *job) install(
+	ctx context.Context, installer env.Installer, store setup.Store, commands []string,
+) (done env.Installed, err error) {
+	how := env.Setup{Commands: commands, Aside: j.snapshot.Aside, Progress: func(p env.SetupProgress) { j.watch.show(p) }}
+	spec := j.attempt.Spec(j.task, j.snapshot)
+	if j.provider.Capabilities().Images {
+		done, err = installer.Install(ctx, spec, how) // which keeps images
+	} else {
+		var key string
+		if key, err = setup.Key(j.snapshot.Source, j.provider.Name(), commands, true); err != nil {
+			return done, err
+		}
+		done, done.Reused, err = store.Get(ctx, key, func(dir string) (env.Installed, error) {
+			how.Dir = dir
+			return installer.Install(ctx, spec, how)
+		})
+	}
+	if err == nil {
+		j.watch.show(installed{Commands: commands, Reused: done.Reused, Added: done.Added, Restored: done.Restored})
+	}
+	return done, err
+}
+
+// setupFailure says what can be done about a set-up that failed.
+func (j *job) setupFailure(err error) error {
+	if errors.Is(err, env.ErrUnsupported) {
+		return cli.Usage(err)
+	}
+	if _, ok := errors.AsType[*env.SetupError](err); ok {
+		err = fmt.Errorf("%w\nto fix: --setup CMD runs another command, --setup none goes on without", err)
+	}
+	return &cli.ExitError{Code: cli.ExitSandbox, Err: err}
+}
+
+// askSetup asks the user whether to run what the project's files call for.
+func (j *job) askSetup(ctx context.Context, due []project.Step) (bool, error) {
+	j.watch.show(question{Setup: due})
+	answer, err := j.questions.line(ctx)
+	if errors.Is(err, errNoAnswer) {
+		return false, nil
+	}
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", err
+}
+
+// installed says what a set-up has left behind.
+type installed struct {
+	Type     string   `json:"type"` // "setup"
+	Commands []string `json:"commands"`
+	// Reused is set where an earlier run has installed it.
+	Reused bool `json:"reused,omitempty"`
+	// Added are new paths in the repository, Restored files of it that were changed and are put back.
+	Added    []string `json:"added,omitempty"`
+	Restored []string `json:"restored,omitempty"`
+}
+
+// due says what would have to be installed for the project's tests to run.
+func (j *job) due() []string {
+	if j.snapshot.Installed() {
+		return nil
+	}
+	how := "--setup auto runs it"
+	if !j.isolated() {
+		how = "--setup CMD runs it first"
+	}
+	var lines []string
+	for _, s := range j.dueSteps() {
+		if j.container != nil {
+			lines = append(lines, fmt.Sprintf("%s says to run %s first: --setup auto does", s.Lock, s.Command))
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%s names dependencies that are not installed (%s is missing), and the sandbox "+
+			"has no network: to fix: %s (%s)", s.Lock, s.Missing, s.Command, how))
+	}
+	return lines
+}

@@ -1,0 +1,241 @@
+package devcontainer
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// Config is what a sandbox can take from a devcontainer.json.
+type Config struct {
+	// File is its path below the repository's root.
+	File string
+	// Image is the image to work in. Where it is empty, Folder, below the repository's root, and Recipe make it.
+	Image  string
+	Folder string
+	Recipe env.Recipe
+	// Env is the environment of commands, as "KEY=value", User whom they run as: the image's own where it is empty.
+	Env  []string
+	User string
+	// Setup are the command lines that are to be run once the container is there.
+	Setup []string
+}
+
+// ErrRefused says that a devcontainer.json asks for what no sandbox gives.
+var ErrRefused = errors.New("it asks for what no sandbox gives")
+
+// file is the part of a devcontainer.json that is read.
+type file struct {
+	Image             string            `json:"image"`
+	Dockerfile        string            `json:"dockerFile"` // older files
+	Context           string            `json:"context"`
+	Build             *build            `json:"build"`
+	ContainerEnv      map[string]string `json:"containerEnv"`
+	ContainerUser     string            `json:"containerUser"`
+	RemoteUser        string            `json:"remoteUser"`
+	OnCreate          any               `json:"onCreateCommand"`
+	UpdateContent     any               `json:"updateContentCommand"`
+	PostCreate        any               `json:"postCreateCommand"`
+	Features          map[string]any    `json:"features"`
+	Mounts            []any             `json:"mounts"`
+	WorkspaceMount    string            `json:"workspaceMount"`
+	RunArgs           []string          `json:"runArgs"`
+	Privileged        bool              `json:"privileged"`
+	CapAdd            []string          `json:"capAdd"`
+	SecurityOpt       []string          `json:"securityOpt"`
+	Initialize        any               `json:"initializeCommand"`
+	DockerComposeFile any               `json:"dockerComposeFile"`
+}
+
+type build struct {
+	Dockerfile string            `json:"dockerfile"`
+	Context    string            `json:"context"`
+	Args       map[string]string `json:"args"`
+	Target     string            `json:"target"`
+	Options    []string          `json:"options"`
+}
+
+const largestFile = 1 << 20
+
+// Read reads the devcontainer.json of the repository in the directory: .devcontainer/devcontainer.json,
+// .devcontainer.json, or the only .devcontainer/NAME/devcontainer.json. It returns nil where there is none, and
+// [ErrRefused], by name, where it asks for what no sandbox gives.
+func Read(dir string) (*Config, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	name, err := find(root)
+	if err != nil || name == "" {
+		return nil, err
+	}
+	c, err := read(root, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return c, nil
+}
+
+func find(root *os.Root) (string, error) {
+	names := []string{".devcontainer/devcontainer.json", ".devcontainer.json"}
+	named, err := fs.Glob(root.FS(), ".devcontainer/*/devcontainer.json")
+	if err == nil && len(named) == 1 {
+		names = append(names, named[0])
+	}
+	for _, name := range names {
+		switch info, err := root.Stat(name); {
+		case err == nil && info.Mode().IsRegular():
+			return name, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+func read(root *os.Root, name string) (*Config, error) {
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > largestFile {
+		return nil, fmt.Errorf("it has %d bytes, the limit is %d", info.Size(), largestFile)
+	}
+	data, err := root.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return parse(name, data)
+}
+
+// parse reads the content of the file of that name.
+func parse(name string, data []byte) (*Config, error) {
+	var f file
+	if err := json.Unmarshal(plain(data), &f); err != nil {
+		return nil, fmt.Errorf("not a devcontainer.json: %w", err)
+	}
+	if asks := f.refused(); len(asks) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrRefused, strings.Join(asks, ", "))
+	}
+	c := &Config{File: name, Image: f.Image, User: cmp.Or(f.RemoteUser, f.ContainerUser)}
+	if err := c.recipe(f, path.Dir(name)); err != nil {
+		return nil, err
+	}
+	if c.Image == "" && c.Folder == "" {
+		return nil, errors.New("it names neither image nor build")
+	}
+	for key, value := range f.ContainerEnv {
+		c.Env = append(c.Env, key+"="+value)
+	}
+	slices.Sort(c.Env)
+	for _, command := range []any{f.OnCreate, f.UpdateContent, f.PostCreate} {
+		lines, err := commandLines(command)
+		if err != nil {
+			return nil, err
+		}
+		c.Setup = append(c.Setup, lines...)
+	}
+	for _, text := range slices.Concat([]string{c.Image, c.User}, c.Env, c.Setup) {
+		if strings.Contains(text, "${localEnv:") || strings.ContainsRune(text, 0) {
+			return nil, fmt.Errorf("%w: localEnv, the environment of this machine", ErrRefused)
+		}
+	}
+	return c, nil
+}
+
+// refused names what the file asks for and does not get.
+func (f *file) refused() []string {
+	var asks []string
+	for _, key := range []struct {
+		name string
+		set  bool
+	}{
+		{"features", len(f.Features) > 0}, {"mounts", len(f.Mounts) > 0}, {"workspaceMount", f.WorkspaceMount != ""},
+		{"runArgs", len(f.RunArgs) > 0}, {"privileged", f.Privileged}, {"capAdd", len(f.CapAdd) > 0},
+		{"securityOpt", len(f.SecurityOpt) > 0}, {"initializeCommand", f.Initialize != nil},
+		{"dockerComposeFile", f.DockerComposeFile != nil}, {"build.options", f.Build != nil && len(f.Build.Options) > 0},
+	} {
+		if key.set {
+			asks = append(asks, key.name)
+		}
+	}
+	return asks
+}
+
+// recipe reads how the image is built, from a folder of the repository. Paths in the file are relative to its own folder.
+func (c *Config) recipe(f file, dir string) error {
+	b := f.Build
+	if b == nil && f.Dockerfile != "" {
+		b = &build{Dockerfile: f.Dockerfile, Context: f.Context}
+	}
+	if b == nil || f.Image != "" {
+		return nil
+	}
+	folder := path.Join(dir, cmp.Or(b.Context, "."))
+	recipe := path.Join(dir, cmp.Or(b.Dockerfile, "Dockerfile"))
+	if !filepath.IsLocal(filepath.FromSlash(folder)) || !filepath.IsLocal(filepath.FromSlash(recipe)) {
+		return fmt.Errorf("%w: a build from outside the repository", ErrRefused)
+	}
+	below, err := filepath.Rel(folder, recipe)
+	if err != nil || !filepath.IsLocal(below) {
+		return fmt.Errorf("%w: a Dockerfile outside its build context", ErrRefused)
+	}
+	for _, value := range b.Args {
+		if strings.Contains(value, "${localEnv:") {
+			return fmt.Errorf("%w: localEnv, the environment of this machine", ErrRefused)
+		}
+	}
+	c.Folder, c.Recipe = folder, env.Recipe{File: filepath.ToSlash(below), Args: b.Args, Target: b.Target}
+	return nil
+}
+
+// commandLines are the lines of a lifecycle command: a text for a shell, a list of words, or several of these by name.
+func commandLines(command any) ([]string, error) {
+	switch c := command.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		if strings.TrimSpace(c) == "" {
+			return nil, nil
+		}
+		return []string{c}, nil
+	case []any:
+		var words []string
+		for _, w := range c {
+			word, ok := w.(string)
+			if !ok {
+				return nil, errors.New("a command is a text, or a list of texts")
+			}
+			words = append(words, word)
+		}
+		if len(words) == 0 {
+			return nil, nil
+		}
+		return []string{env.ShellQuote(words...)}, nil
+	case map[string]any:
+		var names, lines []string
+		for name := range c {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			more, err := commandLines(c[name])
+			if err != nil {
+				return nil, err
+			}
+			lines = append(lines, more...)
+		}
+		return lines, nil
+	}
+	return nil, errors.New("a command is a text, or a list of texts")
+}

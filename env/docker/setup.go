@@ -1,0 +1,233 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"deepswe/env"
+	"deepswe/env/setup"
+)
+
+var _ env.Installer = (*Provider)(nil)
+
+// labelInstalled holds, on the image of a set-up, what that has left behind, as JSON.
+const labelInstalled = "deepswe.installed"
+
+// Install implements env.Installer. The repository is copied into a container of the Spec's image, and what the set-up
+// adds to both becomes an image: once for the image, the commands and the manifests of the repository.
+func (p *Provider) Install(ctx context.Context, s env.Spec, how env.Setup) (env.Installed, error) {
+	s.Installed, s.Network = nil, false
+	s, err := p.accept(s)
+	if err != nil {
+		return env.Installed{}, err
+	}
+	if s.CopyIn == "" || len(p.daemons) > 1 {
+		return env.Installed{}, fmt.Errorf("set up: %w: it takes one --docker-host, and a repository of this machine",
+			env.ErrUnsupported)
+	}
+	d, err := p.pick(ctx, s, nil)
+	if d == nil {
+		return env.Installed{}, err
+	}
+	defer d.expect(-1)
+	ctx, cancel := d.whileUp(ctx)
+	defer cancel()
+	done, err := d.setUp(ctx, s, how)
+	if _, failed := errors.AsType[*env.SetupError](err); failed {
+		return done, err
+	}
+	return done, d.infrastructure(ctx, "set up", err)
+}
+
+func (d *daemon) setUp(ctx context.Context, s env.Spec, how env.Setup) (done env.Installed, err error) {
+	b, err := d.plan(ctx, s)
+	if err != nil {
+		return done, err
+	}
+	defer d.unpin(b.image)
+	key, err := setup.Key(s.Source, "docker "+b.image.id+" "+b.spec.Dir, how.Commands, false)
+	if err != nil {
+		return done, err
+	}
+	ref := preparedImages + ":" + key
+	b.kind, b.name = kindPrepare, "deepswe-prepare-"+key
+	find := func(ctx context.Context) (err error) {
+		done, err = d.findSetup(ctx, ref)
+		return err
+	}
+	err = exclusively(ctx, d, b.name, find,
+		func(ctx context.Context) (*Sandbox, error) { return d.boot(ctx, b) },
+		func(ctx context.Context, sandbox *Sandbox) (err error) {
+			done, err = d.makeSetup(ctx, sandbox, how, ref, key)
+			return err
+		},
+		func(ctx context.Context, sandbox *Sandbox) error { return sandbox.Close(ctx) })
+	return done, err
+}
+
+// findSetup returns what a set-up has left behind before.
+func (d *daemon) findSetup(ctx context.Context, ref string) (env.Installed, error) {
+	found, err := d.cli.ImageInspect(ctx, ref)
+	if err != nil {
+		return env.Installed{}, err
+	}
+	var done env.Installed
+	if found.Config != nil {
+		_ = json.Unmarshal([]byte(found.Config.Labels[labelInstalled]), &done) // what is damaged names nothing
+	}
+	done.Image, done.Reused = ref, true
+	return done, nil
+}
+
+// marker is older than everything that a set-up makes.
+const marker = "/tmp/.deepswe-setup"
+
+// makeSetup runs the commands, takes the repository itself out of the container again, and commits that.
+func (d *daemon) makeSetup(
+	ctx context.Context, sandbox *Sandbox, how env.Setup, ref, key string,
+) (done env.Installed, err error) {
+	if err := d.copyAndPrepare(ctx, sandbox); err != nil {
+		return done, err
+	}
+	if _, err := sandbox.Write(ctx, marker, nil, env.WriteOptions{}); err != nil {
+		return done, err
+	}
+	if err := env.Sleep(ctx, 10*time.Millisecond); err != nil { // the clock of file times is coarse
+		return done, err
+	}
+	if err := setup.Run(ctx, sandbox, how, false); err != nil {
+		return done, err
+	}
+	if done.Added, err = sandbox.added(ctx, how.Aside); err != nil {
+		return done, err
+	}
+	if done.Replaced, err = sandbox.replaced(ctx, how.Aside); err != nil {
+		return done, err
+	}
+	if err := sandbox.takeOut(ctx, done.Replaced); err != nil {
+		return done, err
+	}
+	label, err := json.Marshal(done)
+	if err != nil {
+		return done, err
+	}
+	base := sandbox.image
+	_, err = d.cli.ContainerCommit(ctx, sandbox.id, client.ContainerCommitOptions{
+		Reference: ref, Comment: "deepswe: " + base.ref + ", set up",
+		Config: &container.Config{
+			User: base.user, Env: base.env, Cmd: base.command, Entrypoint: base.entry, WorkingDir: base.workdir,
+			Labels: map[string]string{
+				labelPrepared: key, labelInstalled: string(label), labelUser: base.user, labelKind: kindPrepare,
+				labelOwner: "", labelHost: "", labelRun: "", labelRollout: "",
+			},
+		},
+	})
+	if err != nil {
+		return done, fmt.Errorf("keep what the set-up has installed: %w", err)
+	}
+	img, err := d.inspectImage(ctx, ref)
+	if err != nil {
+		return done, err
+	}
+	d.pulled(ctx, img)
+	done.Image = ref
+	return done, nil
+}
+
+// added names what is in the repository and was not copied there, directories as a whole.
+func (s *Sandbox) added(ctx context.Context, aside []string) ([]string, error) {
+	var names []string
+	var look func(dir string) error
+	look = func(dir string) error {
+		listing, err := s.List(ctx, path.Join(s.spec.Dir, dir), env.ListOptions{Hidden: true})
+		if err != nil {
+			return err
+		}
+		for _, e := range listing.Entries {
+			name := path.Join(dir, path.Base(e.Path))
+			info, err := os.Lstat(filepath.Join(s.spec.CopyIn, filepath.FromSlash(name)))
+			switch {
+			case name == ".git" || slices.Contains(aside, name):
+			case errors.Is(err, fs.ErrNotExist):
+				names = append(names, name)
+			case err != nil:
+				return err
+			case info.IsDir() && e.Kind == env.KindDir:
+				if err := look(name); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	err := look("")
+	return names, err
+}
+
+// replaced names those of the ignored paths that the set-up has changed.
+func (s *Sandbox) replaced(ctx context.Context, aside []string) ([]string, error) {
+	var names []string
+	for _, name := range aside {
+		r, err := s.Run(ctx, env.Command{
+			Line:    "find " + env.ShellQuote(path.Join(s.spec.Dir, name)) + " -newer " + marker + " | head -n 1",
+			Timeout: env.PrepareTimeout,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if r.Stdout.Size > 0 {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// takeOut removes from the container what was copied in, but for the paths that the set-up has made its own.
+func (s *Sandbox) takeOut(ctx context.Context, keep []string) error {
+	const list = "/tmp/.deepswe-copied"
+	var names strings.Builder
+	err := filepath.WalkDir(s.spec.CopyIn, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(s.spec.CopyIn, file)
+		name = filepath.ToSlash(name)
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains(keep, name) && d.IsDir():
+			return fs.SkipDir
+		case slices.Contains(keep, name) || d.IsDir():
+			return nil
+		}
+		names.WriteString(name + "\x00")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := s.Write(ctx, list, []byte(names.String()), env.WriteOptions{}); err != nil {
+		return err
+	}
+	r, err := s.Run(ctx, env.Command{
+		Line: "xargs -0 rm -f <" + list + " && rm -rf .git " + list + " " + marker +
+			" && { find . -depth -type d -exec rmdir {} + 2>/dev/null; :; }",
+		Timeout: env.PrepareTimeout,
+	})
+	if err == nil && r.ExitCode != 0 {
+		err = fmt.Errorf("take the repository out of the image: exit code %d: %s", r.ExitCode, r.Stderr.Head)
+	}
+	return err
+}

@@ -1,0 +1,101 @@
+//go:build linux
+
+package inside
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestListen: programs inside connect to a port of theirs, and talk with the host over the guest's stream, many at once
+// and in both directions.
+func TestListen(t *testing.T) {
+	t.Parallel()
+	c := start(t, t.TempDir())
+	port := freePort(t)
+	l, err := c.Listen(t.Context(), port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() { // an echo that begins with a greeting
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+				return
+			}
+			served.Go(func() {
+				defer conn.Close()
+				fmt.Fprintln(conn, "hello")
+				line, _ := bufio.NewReader(conn).ReadString('\n')
+				io.WriteString(conn, line)
+			})
+		}
+	})
+	var clients sync.WaitGroup
+	for i := range 8 {
+		clients.Go(func() {
+			said := append(bytes.Repeat([]byte{byte('a' + i)}, 300_000), '\n') // more than a window
+			conn, err := net.DialTimeout("tcp", l.Addr().String(), 10*time.Second)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			if _, err := conn.Write(said); err != nil {
+				t.Error(err)
+			}
+			got, err := io.ReadAll(conn)
+			if want := append([]byte("hello\n"), said...); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("client %d: %d bytes, %v", i, len(got), err)
+			}
+		})
+	}
+	clients.Wait()
+	// One that only waits ends with the listener.
+	waiting, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Close()
+	if line, err := bufio.NewReader(waiting).ReadString('\n'); err != nil || line != "hello\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if n, err := waiting.Read(make([]byte, 1)); err == nil {
+		t.Errorf("%d bytes of a closed listener", n)
+	}
+	served.Wait()
+	if err := c.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Listen(ctx, port); err == nil {
+		t.Error("a context that is done is no obstacle")
+	}
+}
+
+// freePort is a port that nothing listens on at the moment.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

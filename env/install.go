@@ -1,0 +1,60 @@
+package env
+
+import "context"
+
+// Setup says what is installed for the sandboxes of a repository.
+type Setup struct {
+	// Commands are run in order, in the repository's directory, as the user of commands.
+	Commands []string
+	// Aside are the paths of the repository that it ignores and the sandbox shows. What a set-up changes there stays
+	// changed; what it changes of the repository's other files does not.
+	Aside []string
+	// Dir is an empty directory on this machine that takes what is installed, where the provider keeps that in files.
+	Dir string
+	// Progress is called as a command begins, and as it downloads; nil calls nothing.
+	Progress func(SetupProgress)
+}
+
+// SetupProgress is how far a set-up has come.
+type SetupProgress struct {
+	// Step counts from 1, Command is its command line.
+	Step, Steps int
+	Command     string
+	// Received is how many bytes have come from the network, in all.
+	Received int64
+	// Refused is the address of a host that the set-up may not reach; empty in every other report.
+	Refused string
+}
+
+// Installed is what a set-up has left behind, for later sandboxes of the same repository.
+type Installed struct {
+	// Dir is the Setup's directory, Image an image of the provider's: the one that applies is set.
+	Dir   string `json:"dir,omitempty"`
+	Image string `json:"image,omitempty"`
+	// Added are the paths below the repository's root that were not there before, directories as a whole.
+	Added []string `json:"added,omitempty"`
+	// Restored are the repository's own files that the set-up changed or removed, which later sandboxes do not see.
+	Restored []string `json:"restored,omitempty"`
+	// Replaced are paths of Setup.Aside that the set-up has made anew, where the provider has to know.
+	Replaced []string `json:"replaced,omitempty"`
+	// Reused is set where an earlier set-up has left it.
+	Reused bool `json:"-"`
+}
+
+// Installer is a provider that can install what a project needs, once, for sandboxes without a network.
+type Installer interface {
+	Provider
+	// Install runs a set-up in a sandbox like that of the Spec. Beside what is in it, its commands reach an HTTP proxy
+	// alone, which leads to neither this machine nor a metadata address; [Capabilities] without NetworkOff reach
+	// everything. A command that fails is a [*SetupError].
+	Install(ctx context.Context, s Spec, how Setup) (Installed, error)
+}
+
+// SetupError says that a command of a set-up failed. The fault is not the sandbox's, so retrying seldom helps.
+type SetupError struct {
+	Step, Steps int
+	Line        string
+	Result      Result
+}
+
+func (e *SetupError) Error() string { return failedStep("set-up", e.Step, e.Steps, e.Line, e.Result) }

@@ -1,0 +1,134 @@
+package repo
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// neighbours are the files and directories outside the source that its build files refer to: the workspace of Go that
+// the source is in, what its own workspaces use, what replaces its modules, and the path dependencies of Rust. A
+// repository may say anything there, so a directory counts only where it is a project of the same kind, and is not in a
+// hidden directory.
+func neighbours(source string, names []string) []string {
+	n := &neighbourhood{source: source, found: map[string]bool{}}
+	if work := workspaceAround(source); work != "" {
+		n.found[work] = true
+		if _, err := os.Stat(work + ".sum"); err == nil {
+			n.found[work+".sum"] = true
+		}
+		n.golang(work, used)
+	}
+	for _, name := range names {
+		switch filepath.Base(name) {
+		case "go.work":
+			n.golang(filepath.Join(source, name), used)
+			n.golang(filepath.Join(source, name), replaced)
+		case "go.mod":
+			n.golang(filepath.Join(source, name), replaced)
+		case "Cargo.toml":
+			n.rust(filepath.Join(source, name))
+		}
+	}
+	all := make([]string, 0, len(n.found))
+	for path := range n.found {
+		all = append(all, path)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// workspaceAround is the go.work of a directory above the source, which Go finds from within it; empty where there is
+// none, or the source has one itself.
+func workspaceAround(source string) string {
+	if _, err := os.Stat(filepath.Join(source, "go.mod")); err != nil {
+		return ""
+	}
+	for dir := source; ; dir = filepath.Dir(dir) {
+		work := filepath.Join(dir, "go.work")
+		if info, err := os.Stat(work); err == nil && info.Mode().IsRegular() {
+			if dir == source {
+				return ""
+			}
+			return work
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+}
+
+type neighbourhood struct {
+	source string
+	found  map[string]bool
+}
+
+// add takes a directory that a file of another one names.
+func (n *neighbourhood) add(from, dir, manifest string) {
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(filepath.Dir(from), dir)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Clean(dir))
+	if err != nil || strings.Contains(dir, "/.") {
+		return
+	}
+	if rel, err := filepath.Rel(n.source, dir); err != nil || filepath.IsLocal(rel) {
+		return
+	}
+	if info, err := os.Stat(filepath.Join(dir, manifest)); err == nil && info.Mode().IsRegular() {
+		n.found[dir] = true
+	}
+}
+
+// The directories that a go.work uses, and those that replace modules in a go.mod or a go.work.
+var (
+	used     = regexp.MustCompile(`(?m)^\s*(?:use\s+)?"?((?:\.{1,2}|/)[^\s"()]*)"?\s*(?://.*)?$`)
+	replaced = regexp.MustCompile(`(?m)=>\s*"?((?:\.{1,2}/|/)[^\s"]*)"?\s*(?://.*)?$`)
+)
+
+func (n *neighbourhood) golang(file string, pattern *regexp.Regexp) {
+	for _, match := range pattern.FindAllSubmatch(readSmall(file), -1) {
+		n.add(file, string(match[1]), "go.mod")
+	}
+}
+
+func (n *neighbourhood) rust(file string) {
+	var manifest map[string]any
+	if toml.Unmarshal(readSmall(file), &manifest) != nil {
+		return
+	}
+	n.paths(file, manifest)
+}
+
+// paths looks for path dependencies, wherever in a manifest they are.
+func (n *neighbourhood) paths(file string, table map[string]any) {
+	for key, value := range table {
+		switch v := value.(type) {
+		case string:
+			if key == "path" {
+				n.add(file, v, "Cargo.toml")
+			}
+		case map[string]any:
+			n.paths(file, v)
+		}
+	}
+}
+
+// largestManifest is how much of a build file is read.
+const largestManifest = 1 << 20
+
+func readSmall(file string) []byte {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > largestManifest {
+		return nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return data
+}

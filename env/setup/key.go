@@ -1,0 +1,118 @@
+package setup
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// generation changes when kept set-ups of earlier programs are of no use any more.
+const generation = 1
+
+// Key identifies what a set-up installs: by the repository, the sandbox, the commands, the lock files and manifests below
+// the root, and, where the sandbox has those of this machine, by its package managers and interpreters.
+func Key(root, sandbox string, commands []string, machine bool) (string, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %q %q %q\n", generation, root, sandbox, commands)
+	if err := manifests(h, root); err != nil {
+		return "", fmt.Errorf("set-up of %s: %w", root, err)
+	}
+	if machine {
+		tools(h)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// named are the files that say what a project needs, beside requirements*.txt.
+func named() []string {
+	return []string{
+		"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "yarn.lock",
+		".yarnrc.yml", ".npmrc", ".nvmrc", ".node-version", "uv.lock", "poetry.lock", "pyproject.toml", "setup.py",
+		"setup.cfg", "Pipfile", "Pipfile.lock", ".python-version", "go.mod", "go.sum", "go.work", "go.work.sum", "Cargo.toml",
+		"Cargo.lock", "rust-toolchain", "rust-toolchain.toml", "pom.xml", "build.gradle", "build.gradle.kts",
+		"settings.gradle", "gradle.lockfile", "Gemfile", "Gemfile.lock", ".ruby-version", ".tool-versions", "mise.toml",
+	}
+}
+
+// Bounds of the search for manifests.
+const (
+	mostEntries   = 200_000
+	mostManifests = 2_000
+	largestFile   = 16 << 20
+)
+
+// manifests writes the names and contents of the manifests below root. Directories in which tools install things are
+// not looked into.
+func manifests(to io.Writer, root string) error {
+	seen, found := 0, 0
+	names := named()
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if seen++; seen > mostEntries || found > mostManifests {
+			return fs.SkipAll
+		}
+		switch {
+		case err != nil && path == root:
+			return err
+		case err != nil:
+			return nil // what cannot be read is not what installing depends on
+		case d.IsDir() && path != root && skipped(d.Name()):
+			return fs.SkipDir
+		case !d.Type().IsRegular():
+			return nil
+		}
+		requirements, _ := filepath.Match("*requirements*.txt", d.Name())
+		if !requirements && !slices.Contains(names, d.Name()) {
+			return nil
+		}
+		found++
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return nil
+		}
+		defer f.Close()
+		content := sha256.New()
+		if _, err := io.Copy(content, io.LimitReader(f, largestFile)); err != nil {
+			return err
+		}
+		fmt.Fprintf(to, "%q %x\n", name, content.Sum(nil))
+		return nil
+	})
+}
+
+func skipped(dir string) bool {
+	return slices.Contains([]string{
+		".git", "node_modules", ".venv", "venv", ".tox", "target", "vendor", "dist", "build", "site-packages", "testdata",
+		"__pycache__", ".gradle", ".yarn",
+	}, dir)
+}
+
+// tools writes which programs of this machine install things, or are what things are installed for.
+func tools(to io.Writer) {
+	for _, name := range strings.Fields("node npm pnpm yarn python3 uv poetry pip go cargo rustc java mvn ruby bundle gcc") {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			path, err = filepath.EvalSymlinks(path)
+		}
+		var info fs.FileInfo
+		if err == nil {
+			info, err = os.Stat(path)
+		}
+		if errors.Is(err, fs.ErrNotExist) || err != nil {
+			continue
+		}
+		fmt.Fprintf(to, "%s %q %d %d\n", name, path, info.Size(), info.ModTime().UnixNano())
+	}
+	fmt.Fprintf(to, "%q %q\n", os.Getenv("PYENV_VERSION"), os.Getenv("VIRTUAL_ENV"))
+}

@@ -1,0 +1,292 @@
+package setup
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// proxy is an HTTP proxy that leads to the network, but neither to this machine nor to an address at which clouds hand
+// out credentials. It goes through the host's own proxy where there is one.
+type proxy struct {
+	// upstream is the host's proxy for a request, as http.ProxyFromEnvironment says it.
+	upstream func(*http.Request) (*url.URL, error)
+	// own are the addresses of this machine.
+	own map[netip.Addr]bool
+	// refused is called with the host of a request that was refused.
+	refused func(host string)
+
+	received atomic.Int64
+}
+
+const (
+	dialTimeout = 30 * time.Second
+	idleTimeout = 5 * time.Minute
+)
+
+// errForbidden refuses an address.
+var errForbidden = errors.New("set-up commands reach neither this machine nor metadata addresses")
+
+func newProxy(refused func(host string)) *proxy {
+	p := &proxy{upstream: http.ProxyFromEnvironment, own: map[netip.Addr]bool{}, refused: refused}
+	addresses, _ := net.InterfaceAddrs() // without them, loopback is still refused
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				p.own[ip.Unmap()] = true
+			}
+		}
+	}
+	return p
+}
+
+// forbids reports whether an address is this machine's, or one that must not be reached for other reasons.
+func (p *proxy) forbids(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(ip) {
+		b := ip.As16()
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	if ip.IsLoopback() || ip.IsUnspecified() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || p.own[ip] ||
+		ip.Is4() && (ip.As4()[0] == 0 || ip.As4()[0] >= 240) {
+		return true
+	}
+	switch ip.String() {
+	case "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254": // metadata of clouds
+		return true
+	}
+	return false
+}
+
+// dial connects to an address outside.
+func (p *proxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout, Control: func(_, to string, _ syscall.RawConn) error {
+		at, err := netip.ParseAddrPort(to)
+		if err != nil || p.forbids(at.Addr()) {
+			return errForbidden
+		}
+		return nil
+	}}
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return counted{conn, &p.received}, nil
+}
+
+// dialUpstream connects to the host's own proxy, wherever that is.
+func (p *proxy) dialUpstream(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return counted{conn, &p.received}, nil
+}
+
+// counted adds up what a connection receives.
+type counted struct {
+	net.Conn
+	received *atomic.Int64
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.received.Add(int64(n))
+	return n, err
+}
+
+// handler serves the requests of the proxy's clients.
+func (p *proxy) handler() http.Handler {
+	direct := &http.Transport{DialContext: p.dial, IdleConnTimeout: time.Minute, DisableCompression: true}
+	through := &http.Transport{
+		Proxy:       func(r *http.Request) (*url.URL, error) { return p.upstream(r) },
+		DialContext: p.dialUpstream, IdleConnTimeout: time.Minute, DisableCompression: true,
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodConnect:
+			p.connect(w, r)
+			return
+		case r.URL.Scheme != "http" || r.URL.Host == "":
+			http.Error(w, "this is a proxy for http and https", http.StatusBadRequest)
+			return
+		}
+		forward := &httputil.ReverseProxy{
+			Rewrite: func(*httputil.ProxyRequest) {}, Transport: direct, ErrorLog: log.New(io.Discard, "", 0),
+			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { p.fail(w, r.URL.Hostname(), err) },
+		}
+		via, err := p.upstream(r)
+		if err == nil && via != nil {
+			forward.Transport = through
+			err = p.check(r.Context(), r.URL.Hostname())
+		}
+		if err != nil {
+			p.fail(w, r.URL.Hostname(), err)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	})
+}
+
+func (p *proxy) fail(w http.ResponseWriter, host string, err error) {
+	code := http.StatusBadGateway
+	if errors.Is(err, errForbidden) {
+		code = http.StatusForbidden
+		p.refused(host)
+	}
+	http.Error(w, fmt.Sprintf("%s: %v", host, err), code)
+}
+
+// check refuses a host before a proxy of the host's own is asked for it. A name that only that one can resolve is fine.
+func (p *proxy) check(ctx context.Context, host string) error {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if p.forbids(ip) {
+			return errForbidden
+		}
+		return nil
+	}
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") || name == "metadata.google.internal" {
+		return errForbidden
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	found, _ := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	for _, ip := range found {
+		if p.forbids(ip) {
+			return errForbidden
+		}
+	}
+	return nil
+}
+
+// connect makes a tunnel.
+func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
+	host := r.URL.Hostname()
+	up, err := p.tunnel(r.Context(), r.URL)
+	if err != nil {
+		p.fail(w, host, err)
+		return
+	}
+	defer up.Close()
+	down, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return // the client is gone
+	}
+	defer down.Close()
+	if _, err := io.WriteString(down, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+		return
+	}
+	stop := context.AfterFunc(r.Context(), func() { up.Close() })
+	defer stop()
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		_, _ = io.Copy(idle{up}, buffered) // what either end says of its own failure is of no use to the other
+		up.Close()
+	})
+	_, _ = io.Copy(down, idle{up})
+	down.Close()
+	up.Close()
+	sending.Wait()
+}
+
+// idle is a connection that ends when nothing happens on it.
+type idle struct{ net.Conn }
+
+func (c idle) Read(b []byte) (int, error) {
+	_ = c.SetReadDeadline(time.Now().Add(idleTimeout)) // fails on a closed connection, and so does the read
+	return c.Conn.Read(b)
+}
+
+func (c idle) Write(b []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(idleTimeout))
+	return c.Conn.Write(b)
+}
+
+// tunnel connects to the target of a CONNECT request, through the host's own proxy where there is one.
+func (p *proxy) tunnel(ctx context.Context, target *url.URL) (net.Conn, error) {
+	via, err := p.upstream(&http.Request{URL: &url.URL{Scheme: "https", Host: target.Host}})
+	if err != nil {
+		return nil, err
+	}
+	if via == nil {
+		return p.dial(ctx, "tcp", target.Host)
+	}
+	if err := p.check(ctx, target.Hostname()); err != nil {
+		return nil, err
+	}
+	return p.through(ctx, via, target.Host)
+}
+
+// through asks the host's own proxy for a tunnel.
+func (p *proxy) through(ctx context.Context, via *url.URL, target string) (net.Conn, error) {
+	if via.Scheme != "http" && via.Scheme != "https" {
+		return nil, fmt.Errorf("a proxy of the kind %s is not supported for set-ups", via.Scheme)
+	}
+	address := via.Host
+	if via.Port() == "" {
+		address = net.JoinHostPort(via.Hostname(), map[string]string{"http": "80", "https": "443"}[via.Scheme])
+	}
+	conn, err := p.dialUpstream(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if via.Scheme == "https" {
+		conn = tls.Client(conn, &tls.Config{ServerName: via.Hostname()})
+	}
+	ask := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: target}, Host: target, Header: http.Header{}}
+	if via.User != nil {
+		secret, _ := via.User.Password()
+		login := base64.StdEncoding.EncodeToString([]byte(via.User.Username() + ":" + secret))
+		ask.Header.Set("Proxy-Authorization", "Basic "+login)
+	}
+	_ = conn.SetDeadline(time.Now().Add(dialTimeout)) // fails on a closed connection, and so does what follows
+	err = ask.Write(conn)
+	if err == nil {
+		err = accepted(conn)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("the proxy %s: %w", via.Redacted(), err)
+	}
+	return conn, conn.SetDeadline(time.Time{})
+}
+
+// accepted reads a proxy's answer byte by byte: what follows belongs to the tunnel.
+func accepted(conn net.Conn) error {
+	const most = 16 << 10
+	var answer []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(answer, []byte("\r\n\r\n")); answer = append(answer, one[0]) {
+		if len(answer) > most {
+			return errors.New("its answer does not end")
+		}
+		if _, err := io.ReadFull(conn, one); err != nil {
+			return err
+		}
+	}
+	response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		return err
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
+}
