@@ -85,7 +85,7 @@ func TestReadRolloutsRefuses(t *testing.T) {
 		{"ids that do not end", `{"turns":[{"prompt_ids":[1,2`, "turns[0].prompt_ids: unexpected end"},
 		{"turns of another kind", rolloutLine("turns", `[3]`), "turns[0]: byte"},
 		{"no turns", rolloutLine("turns", ""), "turns: missing"},
-		{"no reward", rolloutLine("reward", ""), "reward: missing; write null"},
+		{"no reward", rolloutLine("reward", ""), "reward: missing; use null"},
 		{"reward in words", rolloutLine("reward", `"1"`), `reward: "1" is neither a number nor null`},
 		{"reward NaN", rolloutLine("reward", `NaN`), "reward"},
 		{"reward of a broken sandbox", rolloutLine("stop_reason", `"sandbox_error"`), "reward: 1 after a sandbox_error"},
@@ -100,7 +100,7 @@ func TestReadRolloutsRefuses(t *testing.T) {
 		{"stop reason of another kind", rolloutLine("stop_reason", "3"), "stop_reason: 3 is not a string"},
 		{"no object", "[1]", "byte 1 of the line is '['"},
 		{"torn", `{"task":"a"`, "unexpected end"},
-		{"two objects", rolloutLine("", "") + "{}", "more after the object"},
+		{"two objects", rolloutLine("", "") + "{}", "text after the object"},
 		{"not JSON", `{"task":tru}`, "is not JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
