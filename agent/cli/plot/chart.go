@@ -21,7 +21,9 @@ type Chart struct {
 	Stacked bool
 	// Zero makes the axis begin at 0.
 	Zero bool
-	// X is what the horizontal axis counts, in the text that appears when a point is pointed at: "step" when empty.
+	// Share is set where the values are shares: bands end at 0 and 1, beyond which there are none.
+	Share bool
+	// X is what the horizontal axis counts: "step" when empty.
 	X string
 	// Fractions lets the horizontal axis have ticks between whole numbers.
 	Fractions bool
@@ -98,11 +100,16 @@ func (c Chart) svg() template.HTML {
 	if c.Stacked {
 		c.Lines = stack(c.Lines)
 	}
+	if c.Share {
+		c.Lines = shares(c.Lines)
+	}
 	c.scale(p)
 	fmt.Fprintf(p, `<figure><figcaption>%s</figcaption>`, template.HTMLEscapeString(c.Title))
 	fmt.Fprintf(p, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height,
 		template.HTMLEscapeString(c.Title))
 	p.axes(c)
+	fmt.Fprintf(p, `<text class="xname" x="%.1f" y="%.1f">%s</text>`, width-right, height-bottom-4,
+		template.HTMLEscapeString(cmp.Or(c.X, "step")))
 	for _, l := range c.Lines {
 		p.band(l, c.Stacked)
 	}
@@ -133,6 +140,22 @@ func stack(lines []Line) []Line {
 			out[i].Points = append(out[i].Points, Point{q.X, below[q.X]})
 		}
 		out[i].High = out[i].Points
+	}
+	return out
+}
+
+// shares cuts bands off at 0 and 1.
+func shares(lines []Line) []Line {
+	out := slices.Clone(lines)
+	cut := func(s Series) Series {
+		s = slices.Clone(s)
+		for i := range s {
+			s[i].Y = max(0, min(1, s[i].Y))
+		}
+		return s
+	}
+	for i := range out {
+		out[i].Low, out[i].High = cut(out[i].Low), cut(out[i].High)
 	}
 	return out
 }
