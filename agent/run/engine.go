@@ -59,10 +59,12 @@ func (o Options) withDefaults() Options {
 // EventKind is the kind of an Event.
 type EventKind string
 
-// The events of a run. GroupDone follows when the last attempt of a group has ended, which is its Job.
+// The events of a run. GroupDone follows when the last attempt of a group has ended, which is its Job. Released
+// follows when an attempt goes on without its worker, see [Release].
 const (
 	Started   EventKind = "started"
 	Retrying  EventKind = "retrying"
+	Released  EventKind = "released"
 	Finished  EventKind = "finished"
 	Failed    EventKind = "failed"
 	GroupDone EventKind = "group_done"

@@ -154,7 +154,7 @@ func (r *run) dispatch(playing context.Context, jobs iter.Seq[Job]) bool {
 		}
 		go func() {
 			defer r.jobs.Done()
-			w := &worker{places: workers, held: true}
+			w := &worker{places: workers, held: true, early: func() { r.observe(Event{Kind: Released, Job: job}) }}
 			defer w.release()
 			r.attempt(context.WithValue(playing, workerKey{}, w), job)
 		}()

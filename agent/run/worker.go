@@ -8,6 +8,8 @@ import (
 // worker is one attempt's share of Options.Workers.
 type worker struct {
 	places chan struct{}
+	// early is called when the place was given up before the attempt had ended.
+	early func()
 
 	mu   sync.Mutex
 	held bool
@@ -21,15 +23,20 @@ type workerKey struct{}
 // after the first call, it does nothing.
 func Release(ctx context.Context) {
 	if w, ok := ctx.Value(workerKey{}).(*worker); ok {
-		w.release()
+		if w.release() {
+			w.early()
+		}
 	}
 }
 
-func (w *worker) release() {
+// release reports whether there was a place to give up.
+func (w *worker) release() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.held {
-		w.held = false
-		<-w.places
+	if !w.held {
+		return false
 	}
+	w.held = false
+	<-w.places
+	return true
 }

@@ -47,7 +47,7 @@ func (p *progress) observe(e run.Event, name, again string, ended func() (solved
 		p.end(solved, false, name+": "+text)
 	case run.Failed:
 		p.end(false, true, name+": failed: "+e.Outcome.Err)
-	case run.GroupDone:
+	case run.Released, run.GroupDone:
 	}
 }
 
