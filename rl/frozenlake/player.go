@@ -51,6 +51,10 @@ type Player struct {
 	Radius int
 	// MaxTurns ends the episode with agent.MaxSteps [10].
 	MaxTurns int
+	// Submit is the submit game: arriving does not end the episode, a reply without a valid action does, as
+	// agent.Submitted. The place where the player is at the end is what counts, however the episode ends. A player that
+	// has arrived stays on the goal, whatever it does.
+	Submit bool
 	// MaxInvalid replies in a row without a valid action end it with agent.FormatErrors [never].
 	MaxInvalid int
 	// MaxTokens bounds a reply [unbounded].
@@ -92,7 +96,7 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 	}
 	start := time.Now()
 	invalid := 0
-	for g.Turns < p.MaxTurns && e.Outcome() == Playing {
+	for g.Turns < p.MaxTurns && !p.over(e) {
 		g.Messages = append(g.Messages, p.observe(e, g.Turns, invalid > 0))
 		asked := time.Now()
 		reply, err := p.Model.Complete(ctx, p.request(g))
@@ -106,11 +110,14 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 		action := ParseAction(reply.Message.Content)
 		if t := reply.Tokens; t != nil {
 			turn := *t
-			turn.FormatError = action == Invalid
+			turn.FormatError = action == Invalid && !p.Submit
 			g.Rollout.Turns = append(g.Rollout.Turns, turn)
 			g.sampled += len(turn.CompletionIDs)
 		}
-		if action == Invalid {
+		switch {
+		case action == Invalid && p.Submit:
+			return p.finish(g, e, agent.Submitted, start), nil
+		case action == Invalid:
 			g.Invalid++
 			invalid++
 			if invalid == p.MaxInvalid {
@@ -122,10 +129,15 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 		e.Step(action)
 	}
 	stop := agent.Submitted
-	if e.Outcome() == Playing {
+	if !p.over(e) {
 		stop = agent.MaxSteps
 	}
 	return p.finish(g, e, stop, start), nil
+}
+
+// over reports whether the lake has ended the episode.
+func (p Player) over(e *Episode) bool {
+	return e.Outcome() == Fell || e.Outcome() == Arrived && !p.Submit
 }
 
 func (p Player) withDefaults() Player {
@@ -148,9 +160,15 @@ func (p Player) observe(e *Episode, turn int, invalid bool) agent.Message {
 		b.WriteString("Your last reply held no valid action, so the player did not move. " +
 			"End with one of Left, Down, Right, Up in triple backticks.\n\n")
 	}
-	fmt.Fprintf(&b, "Observation %d:\n%s\n\n"+
-		"The player P is not on the goal G yet. Moves left: %d. What is the next action?",
-		turn, e.Grid(), p.MaxTurns-turn)
+	state := "The player P is not on the goal G yet."
+	if e.Outcome() == Arrived {
+		state = "The player is on the goal."
+	}
+	if p.Submit {
+		state += " A reply without an action ends the game."
+	}
+	fmt.Fprintf(&b, "Observation %d:\n%s\n\n%s Moves left: %d. What is the next action?",
+		turn, e.Grid(), state, p.MaxTurns-turn)
 	return agent.Message{Role: agent.RoleUser, Content: b.String()}
 }
 
