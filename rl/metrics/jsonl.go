@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,19 +15,43 @@ import (
 	"deepswe/env/disk"
 )
 
-// JSONL is a file with one object a line: step, time, and then every value under its name, sorted.
+// JSONL is a file with one object a line: step, time, and then every value under its name, sorted. The lines are in the
+// order in which they were written.
 type JSONL struct{ log *disk.Log }
 
 // OpenJSONL opens the file for the points after the given step. What it holds of later ones, which a killed run wrote
-// after its last checkpoint, is cut off together with a torn last line.
+// after its last checkpoint, is removed together with a torn last line. What it holds of earlier ones stays, wherever
+// it is: a step's validation may come behind later steps.
 func OpenJSONL(path string, after int) (*JSONL, error) {
-	log, err := disk.OpenLog(path, func(line []byte) error {
+	var kept bytes.Buffer
+	cut, behind := false, false
+	err := disk.ReadLog(path, func(line []byte) error {
 		p, err := parseLine(line)
 		if err == nil && p.Step > after {
-			err = io.EOF // steps only rise, so everything from here on goes
+			cut = true
+			return nil
 		}
+		behind = behind || cut
+		kept.Write(line)
+		kept.WriteByte('\n')
 		return err
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err == nil && behind {
+		err = disk.WriteFile(path, kept.Bytes())
+	}
+	var log *disk.Log
+	if err == nil {
+		log, err = disk.OpenLog(path, func(line []byte) error {
+			p, err := parseLine(line)
+			if err == nil && p.Step > after {
+				err = io.EOF
+			}
+			return err
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open metrics: %w", err)
 	}

@@ -21,6 +21,8 @@ type Ablation struct {
 	Steps    int
 	Seeds    int
 	Variants []Variant
+	// Note says what the comparison can show and what it cannot, one paragraph a line.
+	Note string
 }
 
 // Variant has a run for each seed that has begun. The first two variants are the ones to compare; the others differ
@@ -37,11 +39,27 @@ type SeedRun struct {
 	Points []metrics.Point
 }
 
-// compareRow is a line of the comparison.
+// compareRow is a line of the comparison. Final, Area and Change are of the metric that measured names.
 type compareRow struct {
 	Name, Algorithm     string
 	Runs                int
 	Final, Area, Change string
+	// Tail is the training reward at the end; Submitted and Turns are those of the last validation.
+	Tail, Submitted, Turns string
+}
+
+// measured is what variants are compared by: validation where there is one, else the reward of training.
+func measured(variants []Variant) (metric, title string) {
+	for _, v := range variants {
+		for _, run := range v.Runs {
+			for _, p := range run.Points {
+				if _, ok := p.Values["val/pass@1"]; ok {
+					return "val/pass@1", "Validation pass@1"
+				}
+			}
+		}
+	}
+	return "reward/mean", "Mean reward of the training rollouts"
 }
 
 // WriteAblation writes the page of an ablation, whatever part of it is done.
@@ -56,20 +74,28 @@ func WriteAblation(w io.Writer, a Ablation) error {
 			len(a.Variants)*a.Seeds, a.Steps),
 		Config:  a.Config,
 		Compare: compare(a.Variants),
-		Note: template.HTML(`Curves are means over the seeds. Bands and intervals are 95% Student t intervals of that mean:
-with few seeds they are wide, and two that overlap decide nothing. <em>Final</em> is the validation pass@1 after the
-last step, <em>area</em> its mean over all validations of a run, which also counts how soon it was learned.
-<em>Difference</em> is to the first variant, in area, paired by seed.`),
+		Notes: append(lines(a.Note), template.HTML(`Curves are means over the seeds. Bands and intervals are 95% Student t
+intervals of that mean: with few seeds they are wide, and two that overlap decide nothing; fewer than three have no
+band. <em>Final</em> is the value after the last step, <em>area</em> the mean over all steps at which it was measured,
+which also counts how soon it was learned. <em>Difference</em> is to the first variant, in area, paired by seed.
+<em>Training</em> is the mean reward over the last fifth of the steps.`)),
 	}
+	metric, title := measured(a.Variants)
+	p.CompareTitle = title + " by variant"
 	main := a.Variants[:min(2, len(a.Variants))]
-	p.Sections = append(p.Sections, section{"Validation and reward", plot.Draw(
+	charts := []plot.Chart{
 		chartOf("Validation pass@1", "val/pass@1", main, true),
 		chartOf("Mean reward of the training rollouts", "reward/mean", main, false),
-	)})
+	}
+	if submits(a.Variants) {
+		charts = append(charts, chartOf("Solved and submitted, in validation", submitted, a.Variants, true),
+			chartOf("Turns of a validation rollout", "val/turns", a.Variants, true))
+	}
+	p.Sections = append(p.Sections, section{"Validation and reward", plot.Draw(charts...)})
 	if len(a.Variants) > 2 {
 		var charts []plot.Chart
 		for i, v := range a.Variants[2:] {
-			c := chartOf(v.Name+": validation pass@1", "val/pass@1", []Variant{a.Variants[0], v}, true)
+			c := chartOf(v.Name+": "+strings.ToLower(title[:1])+title[1:], metric, []Variant{a.Variants[0], v}, true)
 			if len(c.Lines) == 2 {
 				c.Lines[1].Color = 1 + i%(plot.Colors-1)
 			}
@@ -88,12 +114,40 @@ last step, <em>area</em> its mean over all validations of a run, which also coun
 	return p.write(w)
 }
 
+// submitted is the metric of what is solved and submitted as well.
+const submitted = "val/submitted_pass@1"
+
+// submits reports whether something that was solved was not submitted.
+func submits(variants []Variant) bool {
+	for _, v := range variants {
+		for _, run := range v.Runs {
+			for _, p := range run.Points {
+				if s, ok := p.Values[submitted]; ok && s != p.Values["val/pass@1"] {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// lines are the paragraphs of a text.
+func lines(text string) []template.HTML {
+	var out []template.HTML
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			out = append(out, template.HTML(template.HTMLEscapeString(line)))
+		}
+	}
+	return out
+}
+
 // chartOf draws one metric of some variants, each as mean and band.
 func chartOf(title, metric string, variants []Variant, dots bool) plot.Chart {
-	c := plot.Chart{Title: title, Zero: true}
+	c := plot.Chart{Title: title, Zero: true, Share: strings.Contains(metric, "pass@1")}
 	for i, v := range variants {
-		mean, low, high := v.band(metric)
-		c.Lines = append(c.Lines, plot.Line{Label: v.Name, Points: mean, Low: low, High: high, Color: 2 * i, Dots: dots})
+		middle, low, high := v.band(metric)
+		c.Lines = append(c.Lines, plot.Line{Label: v.Name, Points: middle, Low: low, High: high, Color: 2 * i, Dots: dots})
 	}
 	if metric == "val/pass@1" {
 		for _, v := range variants {
@@ -121,6 +175,9 @@ func (v Variant) band(metric string) (mean, low, high plot.Series) {
 		}
 		m, half := meanInterval(ys)
 		mean = append(mean, plot.Point{X: x, Y: m})
+		if len(ys) < 3 {
+			continue // the interval would be wider than anything that is drawn in it
+		}
 		low, high = append(low, plot.Point{X: x, Y: m - half}), append(high, plot.Point{X: x, Y: m + half})
 	}
 	for _, s := range []plot.Series{mean, low, high} {
@@ -132,20 +189,27 @@ func (v Variant) band(metric string) (mean, low, high plot.Series) {
 // compare is the table of the variants.
 func compare(variants []Variant) []compareRow {
 	var rows []compareRow
+	metric, _ := measured(variants)
 	base := map[uint64]float64{}
 	for i, v := range variants {
 		row := compareRow{Name: v.Name, Algorithm: v.Algorithm, Runs: len(v.Runs)}
-		var finals, areas, differences []float64
+		var finals, areas, differences, tails, done, turns []float64
 		for _, run := range v.Runs {
-			s := collect(run.Points)["val/pass@1"]
+			c := collect(run.Points)
+			if reward := c["reward/mean"]; len(reward) > 0 {
+				tails = append(tails, mean(reward[len(reward)*4/5:]))
+			}
+			if last, ok := c.last(submitted); ok {
+				done = append(done, last)
+			}
+			if last, ok := c.last("val/turns"); ok {
+				turns = append(turns, last)
+			}
+			s := c[metric]
 			if len(s) == 0 {
 				continue
 			}
-			area := 0.0
-			for _, p := range s {
-				area += p.Y
-			}
-			area /= float64(len(s))
+			area := mean(s)
 			finals, areas = append(finals, s[len(s)-1].Y), append(areas, area)
 			if i == 0 {
 				base[run.Seed] = area
@@ -154,18 +218,40 @@ func compare(variants []Variant) []compareRow {
 			}
 		}
 		row.Final, row.Area, row.Change = interval("%.3f", finals), interval("%.3f", areas), interval("%+.3f", differences)
+		row.Tail, row.Submitted, row.Turns = interval("%.3f", tails), interval("%.3f", done), interval("%.2f", turns)
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// mean is that of a curve with a point.
+func mean(s plot.Series) float64 {
+	sum := 0.0
+	for _, p := range s {
+		sum += p.Y
+	}
+	return sum / float64(len(s))
 }
 
 // CompareText is the comparison for a terminal.
 func CompareText(variants []Variant) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "VARIANT\tRUNS\tFINAL PASS@1\tMEAN PASS@1\tDIFFERENCE")
+	head, also := "FINAL PASS@1\tMEAN PASS@1", submits(variants)
+	if metric, _ := measured(variants); metric != "val/pass@1" {
+		head = "FINAL REWARD\tMEAN REWARD"
+	}
+	fmt.Fprintf(w, "VARIANT\tRUNS\t%s\tDIFFERENCE", head)
+	if also {
+		fmt.Fprint(w, "\tSUBMITTED\tTURNS")
+	}
+	fmt.Fprintln(w)
 	for _, r := range compare(variants) {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", r.Name, r.Runs, r.Final, r.Area, r.Change)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s", r.Name, r.Runs, r.Final, r.Area, r.Change)
+		if also {
+			fmt.Fprintf(w, "\t%s\t%s", r.Submitted, r.Turns)
+		}
+		fmt.Fprintln(w)
 	}
 	_ = w.Flush() // a strings.Builder does not fail
 	return b.String()

@@ -43,8 +43,10 @@ type page struct {
 	Sections []section
 	Table    []tableRow
 	Compare  []compareRow
-	Note     template.HTML
-	Config   string
+	// CompareTitle is what Compare is about, Notes stand below it.
+	CompareTitle string
+	Notes        []template.HTML
+	Config       string
 }
 
 // card is a number at the top of the page.
@@ -150,19 +152,66 @@ func (c curves) cards() []card {
 }
 
 func (c curves) learning() []template.HTML {
-	reward := plot.Chart{Title: "Mean reward of the training rollouts", Lines: []plot.Line{
+	charts := []plot.Chart{{Title: "Mean reward of the training rollouts", Lines: []plot.Line{
 		{Label: "each step", Points: c["reward/mean"], Color: 0, Faint: true},
 		{Label: "smoothed", Points: smooth(c["reward/mean"]), Color: 0},
-	}}
-	val := plot.Chart{Title: "Validation pass@1, with its 95% interval", Zero: true, Lines: []plot.Line{
-		{Label: "pass@1", Points: c["val/pass@1"], Color: 2, Dots: true, Low: c["val/pass@1_low"],
-			High: c["val/pass@1_high"]},
-		{Label: "pass@k", Points: c["val/pass@k"], Color: 3, Dots: true},
-	}}
-	if v, ok := c.last("val/random"); ok {
+	}}}
+	for _, suite := range c.suites() {
+		charts = append(charts, c.validation(suite),
+			plot.Chart{
+				Title: named("How validation rollouts end", suite), Zero: true, Lines: c.family("val/" + suite + "stop/"),
+			})
+	}
+	return plot.Draw(append(charts,
+		plot.Chart{Title: "Mean reward by repository", Zero: true, Lines: c.family("reward/repo/")},
+		plot.Chart{Title: "Tasks of the curriculum", Stacked: true, Lines: []plot.Line{
+			{Label: "parked, never solved", Points: c["curriculum/parked_never"], Color: 1},
+			{Label: "visited in every round", Points: c["curriculum/open"], Color: 2},
+			{Label: "parked, always solved", Points: c["curriculum/parked_always"], Color: 0},
+		}},
+	)...)
+}
+
+// suites are the sets of validation tasks, as what stands between val/ and a metric: "" for the one without a name.
+func (c curves) suites() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if rest, ok := strings.CutPrefix(name, "val/"); ok && strings.HasSuffix(rest, "pass@1") {
+			if suite := strings.TrimSuffix(rest, "pass@1"); suite == "" || strings.HasSuffix(suite, "/") {
+				out = append(out, suite)
+			}
+		}
+	}
+	return out
+}
+
+// validation is the chart of a suite.
+func (c curves) validation(suite string) plot.Chart {
+	at := "val/" + suite
+	val := plot.Chart{Title: named("Validation pass@1, with its 95% interval", suite), Zero: true, Share: true,
+		Lines: []plot.Line{{Label: "pass@1", Points: c[at+"pass@1"], Color: 2, Dots: true, Low: c[at+"pass@1_low"],
+			High: c[at+"pass@1_high"]}}}
+	if s := c[at+"submitted_pass@1"]; !slices.Equal(s, c[at+"pass@1"]) {
+		val.Lines = append(val.Lines, plot.Line{Label: "solved and submitted", Points: s, Color: 1, Dots: true})
+	}
+	for k := 2; k < 1<<20; k++ {
+		if s, ok := c[fmt.Sprintf("%spass@%d", at, k)]; ok {
+			val.Lines = append(val.Lines, plot.Line{Label: fmt.Sprintf("pass@%d", k), Points: s, Color: len(val.Lines) + 2,
+				Dots: true})
+		}
+	}
+	if v, ok := c.last("val/random"); ok && suite == "" {
 		val.Marks = []plot.Mark{{Label: "random moves", Y: v}}
 	}
-	return plot.Draw(reward, val)
+	return val
+}
+
+// named is a title with the suite that it is about.
+func named(title, suite string) string {
+	if suite == "" {
+		return title
+	}
+	return strings.TrimSuffix(suite, "/") + ": " + title
 }
 
 func (c curves) rollouts() []template.HTML {
@@ -173,16 +222,23 @@ func (c curves) rollouts() []template.HTML {
 			{Label: "all", Points: c["groups/solve_all"], Color: 0},
 		}},
 		plot.Chart{Title: "Groups that teach something", Zero: true, Lines: []plot.Line{
-			{Label: "effective", Points: c["groups/effective"], Color: 2}, {Label: "of", Points: c["groups/total"], Color: 5},
+			{Label: "groups with an advantage", Points: c["groups/effective"], Color: 2},
+			{Label: "all groups", Points: c["groups/total"], Color: 5},
 		}},
 		plot.Chart{Title: "How rollouts end, in fractions", Zero: true, Lines: c.family("stop/")},
 		plot.Chart{Title: "Masked for how they ended, in fractions", Zero: true, Lines: c.family("masked/")},
-		c.single("Turns of a rollout", "mean", "turns/mean", 0),
+		c.spread("Turns of a rollout", "turns", 0),
 		plot.Chart{Title: "Tokens of a rollout", Zero: true, Lines: []plot.Line{
 			{Label: "environment", Points: c["tokens/environment/mean"], Color: 5},
 			{Label: "policy", Points: c["tokens/sampled/mean"], Color: 0},
 		}},
 		c.single("Tokens of a reply before its action", "mean", "tokens/think_per_turn", 3),
+		plot.Chart{Title: "Tokens of a reply before its action, by tool", Zero: true, Lines: c.family("think/")},
+		plot.Chart{Title: "Rollouts with tests of the agent, in fractions", Zero: true, Lines: []plot.Line{
+			{Label: "ran tests", Points: c["tests/ran"], Color: 0}, {Label: "wrote tests", Points: c["tests/wrote"], Color: 2},
+		}},
+		plot.Chart{Title: "Errors, in fractions of replies or calls", Zero: true, Lines: c.family("errors/")},
+		plot.Chart{Title: "Tries that failed, by what failed", Zero: true, Lines: c.family("retries/")},
 		plot.Chart{Title: "Age of the rollouts, in policy versions", Zero: true, Lines: []plot.Line{
 			{Label: "mean", Points: c["staleness/mean"], Color: 0}, {Label: "max", Points: c["staleness/max"], Color: 1},
 		}},
@@ -197,8 +253,14 @@ func (c curves) update() []template.HTML {
 			{Label: "above, with a positive advantage", Points: c["loss/clip_fraction_high"], Color: 2},
 			{Label: "below, with a negative one", Points: c["loss/clip_fraction_low"], Color: 1},
 		}},
-		c.single("KL(old policy, new policy), estimate k3", "k3", "loss/kl_k3", 0),
-		c.single("KL(sampler, trainer), estimate k3", "k3", "mismatch/kl_k3", 1),
+		plot.Chart{Title: "KL(before, after the update), estimate k3", Zero: true, Lines: []plot.Line{
+			{Label: "after all of its steps", Points: c["update/kl_k3"], Color: 0},
+			{Label: "mean over its passes", Points: c["loss/kl_k3"], Color: 5},
+		}},
+		plot.Chart{Title: "KL(sampler, trainer), estimate k3", Zero: true, Lines: []plot.Line{
+			{Label: "with the same weights", Points: c["mismatch/kl_k3"], Color: 1},
+			{Label: "with those of its time", Points: c["off_policy/kl_k3"], Color: 5},
+		}},
 		plot.Chart{Title: "Extremes of the probability ratio", Lines: []plot.Line{
 			{Label: "largest", Points: c["loss/ratio_max"], Color: 2},
 			{Label: "smallest", Points: c["loss/ratio_min"], Color: 1},
@@ -217,9 +279,26 @@ func (c curves) time() []template.HTML {
 		plot.Chart{Title: "Where a rollout's time goes, in seconds", Stacked: true, Lines: []plot.Line{
 			{Label: "model", Points: c["time/model"], Color: 0}, {Label: "environment", Points: c["time/environment"], Color: 2},
 			{Label: "reward", Points: c["time/reward"], Color: 3}, {Label: "waiting", Points: c["time/queue"], Color: 1},
+			{Label: "other", Points: c["time/other"], Color: 5},
 		}},
-		c.single("Fraction of the workers' time without a rollout", "idle", "workers/idle", 1),
+		plot.Chart{Title: "Who works and who waits, in fractions of the time", Zero: true, Share: true, Lines: []plot.Line{
+			{Label: "workers busy", Points: c["workers/busy"], Color: 0},
+			{Label: "trainer busy", Points: c["trainer/busy"], Color: 2},
+			{Label: "trainer waits for rollouts", Points: c["trainer/waiting"], Color: 1},
+		}},
+		plot.Chart{Title: "Tokens per second", Zero: true, Lines: []plot.Line{
+			{Label: "all", Points: c["perf/tokens_per_second"], Color: 5},
+			{Label: "sampled", Points: c["perf/sampled_per_second"], Color: 0},
+			{Label: "trained", Points: c["perf/trained_per_second"], Color: 2},
+		}},
 	)
+}
+
+// spread is a chart of a metric's mean, with its 10th to 90th percentile as a band.
+func (c curves) spread(title, metric string, color int) plot.Chart {
+	return plot.Chart{Title: title + ", with its 10th to 90th percentile", Zero: true, Lines: []plot.Line{{
+		Label: "mean", Points: c[metric+"/mean"], Low: c[metric+"/p10"], High: c[metric+"/p90"], Color: color,
+	}}}
 }
 
 // single is a chart of one metric.
@@ -234,6 +313,9 @@ func (c curves) family(prefix string) []plot.Line {
 		label, ok := strings.CutPrefix(name, prefix)
 		if !ok || !slices.ContainsFunc(c[name], func(p plot.Point) bool { return p.Y != 0 }) {
 			continue
+		}
+		if label == "submitted" {
+			label = "submitted, or ended by the task"
 		}
 		out = append(out, plot.Line{Label: strings.ReplaceAll(label, "_", " "), Points: c[name], Color: len(out)})
 	}

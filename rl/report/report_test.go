@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"deepswe/rl/metrics"
+	"deepswe/rl/metrics/metricstest"
 )
 
 func written(t *testing.T, write func(io.Writer) error) string {
@@ -53,34 +54,12 @@ func selfContained(t *testing.T, html string) {
 	}
 }
 
-// somePoints are a run as it might have been.
-func somePoints(n int) []metrics.Point {
-	var points []metrics.Point
-	for step := range n {
-		x := float64(step) / float64(n)
-		v := map[string]float64{
-			"reward/mean": 0.2 + 0.6*x, "entropy/mean": 2.5 - 2*x, "loss/clip_fraction": 0.0123, "optim/grad_norm": 0.00234,
-			"time/step": 12.34, "groups/total": 32, "groups/solve_none": 12, "groups/solve_partial": 15, "groups/solve_all": 5,
-			"groups/effective": 15, "loss/kl_k3": 1e-5, "stop/max_steps": 0.5 - 0.3*x, "stop/submitted": 0.5 + 0.3*x,
-			"stop/timeout": 0, "a/<script>": 1, "time/rollouts": 10, "time/update": 2,
-		}
-		if step%5 == 0 {
-			v["val/pass@1"], v["val/pass@1_low"], v["val/pass@1_high"], v["val/random"] = x, max(0, x-0.1), min(1, x+0.1), 0.2
-		}
-		if step == 0 {
-			v = map[string]float64{"val/pass@1": 0.1, "val/pass@1_low": 0.05, "val/pass@1_high": 0.2, "val/random": 0.2}
-		}
-		points = append(points, metrics.Point{Step: step, Values: v})
-	}
-	return points
-}
-
 func TestRunPage(t *testing.T) {
 	t.Parallel()
 	html := written(t, func(w io.Writer) error {
 		return WriteRun(w, Run{
 			Name: "lake <1>", Algorithm: "grpo++", Seed: 3, Steps: 100, Config: "a: <b> & c\n",
-			Warnings: []string{"look <here>"}, Points: somePoints(60),
+			Warnings: []string{"look <here>"}, Points: metricstest.Points(60),
 		})
 	})
 	selfContained(t, html)
@@ -107,7 +86,9 @@ func TestPagesOfAlmostNothing(t *testing.T) {
 	one := []metrics.Point{{Step: 0, Values: map[string]float64{"val/pass@1": 0}}}
 	same := []metrics.Point{{Step: 5, Values: map[string]float64{"reward/mean": -3}},
 		{Step: 5, Values: map[string]float64{"reward/mean": -3}}}
-	for name, points := range map[string][]metrics.Point{"none": nil, "one": one, "same": same, "many": somePoints(2000)} {
+	for name, points := range map[string][]metrics.Point{
+		"none": nil, "one": one, "same": same, "many": metricstest.Points(2000),
+	} {
 		t.Run(name, func(t *testing.T) {
 			html := written(t, func(w io.Writer) error { return WriteRun(w, Run{Name: name, Points: points}) })
 			wellFormed(t, html)
@@ -127,7 +108,7 @@ func seeds(n int, offset float64) []SeedRun {
 	r := rand.New(rand.NewPCG(1, 1))
 	var runs []SeedRun
 	for seed := range n {
-		points := somePoints(20)
+		points := metricstest.Points(20)
 		for _, p := range points {
 			for name := range p.Values {
 				p.Values[name] += offset + 0.05*r.NormFloat64()

@@ -75,14 +75,17 @@ func (r *runView) point(p metrics.Point) {
 	v.Lock()
 	defer v.Unlock()
 	maps.Copy(r.values, p.Values)
-	if r.from < 0 && p.Step > 0 {
-		r.from = p.Step - 1
+	reward, trained := p.Values["reward/mean"]
+	if trained || p.Step == 0 { // else a validation beside the training, of an earlier step
+		if r.from < 0 && p.Step > 0 {
+			r.from = p.Step - 1
+		}
+		r.step, r.done, r.total = p.Step, 0, 0
+		r.finished = p.Step >= r.steps
 	}
-	r.step, r.done, r.total = p.Step, 0, 0
-	if reward, ok := p.Values["reward/mean"]; ok {
+	if trained {
 		r.rewards = append(r.rewards, reward)
 	}
-	r.finished = p.Step >= r.steps
 	if !v.Live() {
 		v.Line(r.line(p))
 	}

@@ -13,34 +13,12 @@ import (
 
 	"deepswe/agent/cli"
 	"deepswe/env/testkit"
-	"deepswe/rl/metrics"
+	"deepswe/rl/metrics/metricstest"
 )
 
 // viewOn shows runs on a writer that is a terminal of that width, or is not one.
 func viewOn(w io.Writer, live bool, width int) *view {
 	return newView(cli.NewScreenOn(w, cli.Terminal{Live: live, Width: func() int { return width }}), time.Now)
-}
-
-// somePoints are a run as it might have been.
-func somePoints(n int) []metrics.Point {
-	var points []metrics.Point
-	for step := range n {
-		x := float64(step) / float64(n)
-		v := map[string]float64{
-			"reward/mean": 0.2 + 0.6*x, "entropy/mean": 2.5 - 2*x, "loss/clip_fraction": 0.0123, "optim/grad_norm": 0.00234,
-			"time/step": 12.34, "groups/total": 32, "groups/solve_none": 12, "groups/solve_partial": 15, "groups/solve_all": 5,
-			"groups/effective": 15, "loss/kl_k3": 1e-5, "stop/max_steps": 0.5 - 0.3*x, "stop/submitted": 0.5 + 0.3*x,
-			"stop/timeout": 0, "a/<script>": 1, "time/rollouts": 10, "time/update": 2,
-		}
-		if step%5 == 0 {
-			v["val/pass@1"], v["val/pass@1_low"], v["val/pass@1_high"], v["val/random"] = x, max(0, x-0.1), min(1, x+0.1), 0.2
-		}
-		if step == 0 {
-			v = map[string]float64{"val/pass@1": 0.1, "val/pass@1_low": 0.05, "val/pass@1_high": 0.2, "val/random": 0.2}
-		}
-		points = append(points, metrics.Point{Step: step, Values: v})
-	}
-	return points
 }
 
 // last is what stands on the screen after all that was written: what follows the last erasure.
@@ -56,7 +34,7 @@ func TestLiveView(t *testing.T) {
 		var b strings.Builder
 		v := viewOn(&b, true, 80)
 		r := v.run("frozenlake", 160)
-		for _, p := range somePoints(60) {
+		for _, p := range metricstest.Points(60) {
 			r.playing(p.Step, "train", 3, 256)
 			time.Sleep(122 * time.Second / 60)
 			r.point(p)
@@ -74,7 +52,7 @@ func TestLiveViewOfAnAblation(t *testing.T) {
 	v := viewOn(&b, true, 80)
 	for i, n := range []int{20, 10, 5} {
 		r := v.run(fmt.Sprintf("a variant with quite a long name seed-%d", i), 19)
-		for _, p := range somePoints(n) {
+		for _, p := range metricstest.Points(n) {
 			r.point(p)
 		}
 	}
@@ -88,7 +66,7 @@ func TestPlainLines(t *testing.T) {
 	var b strings.Builder
 	v := viewOn(&b, false, 80)
 	r := v.run("frozenlake", 160)
-	for _, p := range somePoints(8) {
+	for _, p := range metricstest.Points(8) {
 		r.playing(p.Step, "train", 1, 2)
 		r.point(p)
 	}
@@ -110,7 +88,7 @@ func TestNothingIsWiderThanTheScreen(t *testing.T) {
 				v := viewOn(&b, live, width)
 				for i := range runs {
 					r := v.run(strings.Repeat("long name ", 9)+fmt.Sprint(i), 100000)
-					for _, p := range somePoints(12) {
+					for _, p := range metricstest.Points(12) {
 						p.Step += 99980
 						r.playing(p.Step, "validation", 100, 100000)
 						r.point(p)
@@ -146,7 +124,7 @@ func TestAScreenThatGoesAway(t *testing.T) {
 	p := &brokenPipe{}
 	v := viewOn(p, false, 80)
 	r := v.run("x", 10)
-	for _, point := range somePoints(5) {
+	for _, point := range metricstest.Points(5) {
 		r.point(point)
 	}
 	if err := v.Close(true); err == nil || p.writes != 1 {
