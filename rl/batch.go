@@ -34,6 +34,8 @@ type Batch struct {
 	Shape Shape
 	// TrainedTokens and TrainedRows are those of the trained rollouts alone.
 	TrainedTokens, TrainedRows int
+	// Values are those behind Reward, Turns, Sampled, Environment and Length, by the names of their metrics.
+	Values map[string][]float64
 }
 
 // Groups counts groups. The solve counts are of all groups as they were sampled, before any filter, over members with a
@@ -64,6 +66,28 @@ func (s *Spread) add(v float64) {
 // Mean is 0 where there are no values.
 func (s Spread) Mean() float64 { return ratio(s.Sum, float64(s.N)) }
 
+// Quantiles adds the 10th, 50th and 90th percentile of some values, interpolated between the nearest two, and their
+// standard deviation with n-1 in the denominator, under a name. There are none without a value.
+func Quantiles(m map[string]float64, name string, values []float64) {
+	if len(values) == 0 {
+		return
+	}
+	sorted, sum := slices.Sorted(slices.Values(values)), 0.0
+	for _, v := range sorted {
+		sum += v
+	}
+	for _, p := range []int{10, 50, 90} {
+		at := float64(p) / 100 * float64(len(sorted)-1)
+		low, share := int(at), at-math.Floor(at)
+		high := min(low+1, len(sorted)-1)
+		m[fmt.Sprintf("%s/p%d", name, p)] = sorted[low] + share*(sorted[high]-sorted[low])
+	}
+	m[name+"/std"] = 0
+	if len(sorted) > 1 {
+		m[name+"/std"] = sampleStd(sorted, sum/float64(len(sorted)))
+	}
+}
+
 // ratio is 0 where b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
@@ -77,7 +101,7 @@ func (a *Algorithm) summarize(members []Member, placements []Placement, groups [
 	b := Batch{
 		Rollouts: len(members), Dispositions: map[Disposition]int{}, Stops: map[trajectory.StopReason]int{},
 		MaskedStops: map[trajectory.StopReason]int{}, DroppedStops: map[trajectory.StopReason]int{},
-		Versions: map[Version]int{},
+		Versions: map[Version]int{}, Values: map[string][]float64{},
 	}
 	type id struct {
 		group   GroupKey
@@ -116,18 +140,22 @@ func (b *Batch) count(m Member, p Placement) {
 		b.TrainedTokens += m.Shape.Trained
 		b.TrainedRows += m.Shape.Rows
 	}
+	add := func(s *Spread, name string, v float64) {
+		s.add(v)
+		b.Values[name] = append(b.Values[name], v)
+	}
 	switch {
 	case m.graded():
-		b.Reward.add(*m.Reward)
+		add(&b.Reward, "reward", *m.Reward)
 	case m.NotGraded:
 		b.NotGraded++
 	default:
 		return
 	}
-	b.Turns.add(float64(m.Shape.Turns))
-	b.Sampled.add(float64(m.Shape.Sampled))
-	b.Environment.add(float64(m.Shape.Environment))
-	b.Length.add(float64(m.Shape.Prompt + m.Shape.Sampled + m.Shape.Environment))
+	add(&b.Turns, "turns", float64(m.Shape.Turns))
+	add(&b.Sampled, "tokens/sampled", float64(m.Shape.Sampled))
+	add(&b.Environment, "tokens/environment", float64(m.Shape.Environment))
+	add(&b.Length, "length", float64(m.Shape.Prompt+m.Shape.Sampled+m.Shape.Environment))
 	if p.Disposition.HasRows() {
 		b.Shape.add(m.Shape)
 	}
@@ -241,6 +269,7 @@ func (b Batch) Metrics(current Version) map[string]float64 {
 		"tokens/sampled": b.Sampled, "tokens/environment": b.Environment,
 	} {
 		m[name+"/mean"], m[name+"/min"], m[name+"/max"] = s.Mean(), s.Min, s.Max
+		Quantiles(m, name, b.Values[name])
 	}
 	for _, f := range []Disposition{Trained, Masked, NoReward, Filtered, SmallGroup, UniformGroup} {
 		m["rollouts/"+string(f)] = float64(b.Dispositions[f])
@@ -291,14 +320,12 @@ func (s Stats) Metrics() map[string]float64 {
 		"loss/kl_k3":                 ratio(s.KL3, n),
 		"loss/ratio_min":             s.RatioMin,
 		"loss/ratio_max":             s.RatioMax,
-		"mismatch/kl_k1":             ratio(s.MismatchKL1, n),
-		"mismatch/kl_k3":             ratio(s.MismatchKL3, n),
-		"mismatch/ratio_min":         s.MismatchMin,
-		"mismatch/ratio_max":         s.MismatchMax,
 		"corrections/vetoed_rows":    ratio(float64(s.VetoedRows), rows),
 		"corrections/geometric_rows": ratio(float64(s.GeometricRows), rows),
 		"corrections/masked_tokens":  ratio(float64(s.MaskedTokens), n),
 		"corrections/truncated":      ratio(float64(s.TruncatedTokens), n),
+		"corrections/outside":        ratio(float64(s.RatioTokens), n),
+		"corrections/divergent":      ratio(float64(s.DivergentTokens), n),
 	}
 	if s.EntropyTokens > 0 {
 		m["entropy/mean"] = s.Entropy / float64(s.EntropyTokens)

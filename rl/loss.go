@@ -2,6 +2,7 @@ package rl
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -64,6 +65,8 @@ func (o Objective) resolve() (Objective, error) {
 		{"truncate token", c.TruncateToken}, {"truncate sequence", c.TruncateSequence},
 		{"geometric min", c.GeometricMin}, {"geometric max", c.GeometricMax},
 		{"veto below", c.VetoBelow}, {"veto above", c.VetoAbove},
+		{"token min", c.TokenMin}, {"token max", c.TokenMax},
+		{"divergence tv", c.DivergenceTV}, {"divergence kl", c.DivergenceKL},
 	} {
 		if !(v.value >= 0) || math.IsInf(v.value, 1) {
 			return o, fmt.Errorf("objective: %s is %v; want 0 or more", v.name, v.value)
@@ -80,6 +83,10 @@ func (o Objective) resolve() (Objective, error) {
 	case truncates && o.Surrogate != Reinforce && !o.Decoupled:
 		return o, fmt.Errorf("objective: truncation would count the ratio of %s twice; set decoupled, "+
 			"or take the surrogate %s", o.Surrogate, Reinforce)
+	case c.TokenMax > 0 && c.TokenMin > c.TokenMax:
+		return o, fmt.Errorf("objective: token min %v is above token max %v", c.TokenMin, c.TokenMax)
+	case c.DivergenceTV > 0 && c.DivergenceKL > 0:
+		return o, errors.New("objective: both divergences are bounded; turn one off")
 	case c.GeometricMax > 0 && c.GeometricMin > c.GeometricMax:
 		return o, fmt.Errorf("objective: geometric min %v is above geometric max %v", c.GeometricMin, c.GeometricMax)
 	}
@@ -137,7 +144,7 @@ func (r *rowLoss) evaluate() Stats {
 		ratio := math.Exp(d)
 		s.observe(d, ratio)
 		var value, slope float64
-		if keep {
+		if keep && r.keepsToken(&s, t) {
 			value, slope = r.surrogate(&s, r.current[t], d, ratio, coef)
 			w := weight
 			if limit > 0 {
@@ -203,6 +210,41 @@ func (r *rowLoss) correct(s *Stats) (weight float64, keep bool) {
 		s.TruncatedTokens = n
 	}
 	return min(product, c.TruncateSequence), true
+}
+
+// keepsToken applies the corrections that look at one token.
+func (r *rowLoss) keepsToken(s *Stats, t int) bool {
+	c := &r.o.Corrections
+	if c.TokenMin > 0 || c.TokenMax > 0 {
+		m := math.Exp(clampLog(r.trainer(t) - r.row.Logprobs[t]))
+		if m < c.TokenMin || c.TokenMax > 0 && m > c.TokenMax {
+			s.RatioTokens++
+			return false
+		}
+	}
+	if c.DivergenceTV == 0 && c.DivergenceKL == 0 {
+		return true
+	}
+	p, q := math.Exp(min(0, r.current[t])), math.Exp(min(0, r.row.Logprobs[t]))
+	if r.row.Advantage > 0 && p <= q || r.row.Advantage < 0 && p >= q || r.row.Advantage == 0 {
+		return true
+	}
+	if c.DivergenceTV > 0 && math.Abs(p-q) > c.DivergenceTV || c.DivergenceKL > 0 && binaryKL(q, p) > c.DivergenceKL {
+		s.DivergentTokens++
+		return false
+	}
+	return true
+}
+
+// binaryKL is KL(q || p) of two events with these probabilities. It is infinite where p rules out what q does not.
+func binaryKL(q, p float64) float64 {
+	part := func(q, p float64) float64 {
+		if q == 0 {
+			return 0
+		}
+		return q * math.Log(q/p)
+	}
+	return part(q, p) + part(1-q, 1-p)
 }
 
 // surrogate returns what one token adds to the objective and its slope in the token's logprob. d is the clamped

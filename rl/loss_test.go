@@ -24,6 +24,9 @@ var objectives = map[string]Objective{
 	"sequence truncation": {Decoupled: true, Corrections: Corrections{TruncateSequence: 1.5}},
 	"geometric mask":      {Corrections: Corrections{GeometricMin: 0.95, GeometricMax: 1.05}},
 	"veto":                {Corrections: Corrections{VetoBelow: 0.4, VetoAbove: 2.5}},
+	"icepop":              {Decoupled: true, Corrections: Corrections{TokenMin: 0.5, TokenMax: 2, TruncateToken: 2}},
+	"dppo tv":             {Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceTV: 0.1}},
+	"dppo kl":             {Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceKL: 0.05}},
 	"all corrections": {Decoupled: true, DualClip: 2, Corrections: Corrections{
 		TruncateToken: 2, GeometricMin: 0.9, GeometricMax: 1.1, VetoBelow: 0.1, VetoAbove: 10}},
 }
@@ -239,6 +242,8 @@ func TestStatsAddUp(t *testing.T) {
 			func(s Stats) float64 { return s.MismatchMax }, func(s Stats) float64 { return float64(s.Tokens) },
 			func(s Stats) float64 { return float64(s.MaskedTokens) },
 			func(s Stats) float64 { return float64(s.TruncatedTokens) },
+			func(s Stats) float64 { return float64(s.RatioTokens) },
+			func(s Stats) float64 { return float64(s.DivergentTokens) },
 		} {
 			if !near(f(sum), f(whole)) {
 				t.Fatalf("parts %+v, whole %+v", sum, whole)
@@ -280,6 +285,10 @@ func TestLossRefuses(t *testing.T) {
 		{"NaN bound", Objective{ClipHigh: math.NaN()}, [][]float64{{0, 0}}, "clip high"},
 		{"empty band", Objective{Corrections: Corrections{GeometricMin: 1.1, GeometricMax: 1}}, [][]float64{{0, 0}},
 			"geometric"},
+		{"empty band of tokens", Objective{Corrections: Corrections{TokenMin: 2, TokenMax: 1}}, [][]float64{{0, 0}},
+			"token min 2 is above"},
+		{"two divergences", Objective{Corrections: Corrections{DivergenceTV: 1, DivergenceKL: 1}}, [][]float64{{0, 0}},
+			"both divergences"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Loss([]Row{row}, c.current, nil, c.o, nil)

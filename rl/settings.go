@@ -110,6 +110,10 @@ func (a *Algorithm) settings() []setting {
 		number("corrections.geometric_max", &c.GeometricMax, 0),
 		number("corrections.veto_below", &c.VetoBelow, 0),
 		number("corrections.veto_above", &c.VetoAbove, 0),
+		number("corrections.token_min", &c.TokenMin, 0),
+		number("corrections.token_max", &c.TokenMax, 0),
+		number("corrections.divergence_tv", &c.DivergenceTV, 0),
+		number("corrections.divergence_kl", &c.DivergenceKL, 0),
 	)
 }
 

@@ -10,6 +10,10 @@ import (
 // Trainer holds a policy's weights and changes them. The embedded one is a small network on the CPU; others speak to a
 // GPU engine over HTTP. Calls are made one at a time.
 type Trainer interface {
+	// Forward returns the logprobs that the current weights give to the rows' tokens, in the shape of their IDs; where
+	// Mask is 0 they mean nothing. It changes neither the weights nor what is accumulated. A trainer without weights
+	// returns nil.
+	Forward(ctx context.Context, rows []Row) ([][]float64, error)
 	// ForwardBackward adds the gradient of the objective over the rows to what is accumulated, and changes no weight.
 	// Losses are sums: every divisor is already in Row.Scale.
 	ForwardBackward(ctx context.Context, rows []Row, o Objective) (Stats, error)
@@ -116,6 +120,17 @@ type Corrections struct {
 	GeometricMin, GeometricMax float64
 	// VetoBelow and VetoAbove mask a row with any m below or above them; 1e-4 and 100 are usual.
 	VetoBelow, VetoAbove float64
+	// TokenMin and TokenMax mask the tokens whose m is outside them; a zero bound is open. With Decoupled and a
+	// TruncateToken of TokenMax the weight of a token is IcePop's M(m; TokenMin, TokenMax): m within the bounds, else 0
+	// (Ling Team 2025, arXiv 2510.18855; 0.5 and 5 are its values).
+	TokenMin, TokenMax float64
+	// DivergenceTV and DivergenceKL mask a token for which the current policy has moved too far from the sampler's in the
+	// direction of the token's advantage, measured on the two-way split into this token and all others. With p the current
+	// probability of the token and q the sampler's, the divergence D is |p - q|, or
+	// q log(q/p) + (1-q) log((1-q)/(1-p)); it masks where D is above the bound and A > 0 and p > q, or A < 0 and p < q.
+	// With the surrogate ImportanceSampling either of them is DPPO (Qi et al. 2026, arXiv 2602.04879: binary TV, binary
+	// KL); 0.2 is usual for TV and 0.05 for KL.
+	DivergenceTV, DivergenceKL float64
 }
 
 // Stats describes a forward/backward pass. All but the extremes are sums, so passes over parts of a batch add up with
@@ -141,6 +156,9 @@ type Stats struct {
 	// that fails both counts as vetoed. TruncatedTokens had their weight cut.
 	VetoedRows, GeometricRows     int
 	MaskedTokens, TruncatedTokens int
+	// RatioTokens were masked by TokenMin and TokenMax, DivergentTokens by DivergenceTV and DivergenceKL; a token that
+	// fails both counts among the former.
+	RatioTokens, DivergentTokens int
 	// Entropy sums the policy's entropy over EntropyTokens tokens; both 0 where the trainer does not know it.
 	Entropy       float64
 	EntropyTokens int
@@ -164,6 +182,8 @@ func (s *Stats) Add(o Stats) {
 	s.GeometricRows += o.GeometricRows
 	s.MaskedTokens += o.MaskedTokens
 	s.TruncatedTokens += o.TruncatedTokens
+	s.RatioTokens += o.RatioTokens
+	s.DivergentTokens += o.DivergentTokens
 	s.Entropy += o.Entropy
 	s.EntropyTokens += o.EntropyTokens
 }

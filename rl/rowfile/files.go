@@ -117,7 +117,7 @@ func (f file) rollouts(check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, erro
 			return
 		}
 		defer in.Close()
-		r, err := decompress(in)
+		r, err := Decompress(in)
 		if err != nil {
 			yield(rl.Rollout{}, err)
 			return
@@ -127,8 +127,8 @@ func (f file) rollouts(check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, erro
 	}
 }
 
-// decompress decompresses r if it starts like zstd, and otherwise returns it as it is. It does not close r.
-func decompress(r io.Reader) (io.ReadCloser, error) {
+// Decompress decompresses r if it starts like zstd, and otherwise returns it as it is. It does not close r.
+func Decompress(r io.Reader) (io.ReadCloser, error) {
 	br := bufio.NewReaderSize(r, 1<<16)
 	if head, _ := br.Peek(4); !bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
 		return io.NopCloser(br), nil

@@ -26,6 +26,8 @@ type Ablation struct {
 	Seeds []uint64
 	// Parallel runs at once.
 	Parallel int
+	// Note is the text beside the figures: what the comparison can show, and what it cannot.
+	Note     string
 	Variants []Variant
 }
 
@@ -33,6 +35,8 @@ type Ablation struct {
 type Variant struct {
 	Name   string
 	Config Config
+	// SeedOffset is added to every seed: a variant that differs in nothing else shows what seeds do by themselves.
+	SeedOffset uint64
 	// changes is the variant as it was written, without its name.
 	changes *yaml.Node
 }
@@ -41,6 +45,7 @@ type Variant struct {
 type ablationYAML struct {
 	Seeds    []uint64    `yaml:"seeds"`
 	Parallel int         `yaml:"parallel"`
+	Note     string      `yaml:"note,omitempty"`
 	Variants []yaml.Node `yaml:"variants"`
 }
 
@@ -52,7 +57,7 @@ func loadAblation(n, root *yaml.Node, parts Parts) (*Ablation, error) {
 	if err := decodeSection(n, &in, ablationKey); err != nil {
 		return nil, err
 	}
-	a := &Ablation{Seeds: in.Seeds, Parallel: in.Parallel}
+	a := &Ablation{Seeds: in.Seeds, Parallel: in.Parallel, Note: in.Note}
 	if len(in.Seeds) == 0 || len(in.Variants) == 0 {
 		return nil, fmt.Errorf("line %d: ablation: want at least one seed and one variant", n.Line)
 	}
@@ -78,12 +83,21 @@ func loadAblation(n, root *yaml.Node, parts Parts) (*Ablation, error) {
 	return a, nil
 }
 
+// seedOffsetKey is Variant.SeedOffset.
+const seedOffsetKey = "seed_offset"
+
 func loadVariant(n, base *yaml.Node, parts Parts) (Variant, error) {
 	at := child(n, "name")
 	if n.Kind != yaml.MappingNode || at < 0 {
 		return Variant{}, fmt.Errorf("line %d: a variant needs a name", n.Line)
 	}
 	v := Variant{Name: n.Content[at].Value, changes: without(n, "name")}
+	if at := child(n, seedOffsetKey); at >= 0 {
+		if err := n.Content[at].Decode(&v.SeedOffset); err != nil {
+			return Variant{}, fmt.Errorf("line %d: variant %q: %s: want a whole number from 0 up", n.Line, v.Name, seedOffsetKey)
+		}
+		v.changes = without(v.changes, seedOffsetKey)
+	}
 	if !variantName.MatchString(v.Name) {
 		return Variant{}, fmt.Errorf("line %d: variant %q: want letters, digits, spaces and + . , _ ( ) = -, at most 80, "+
 			"beginning with a letter, a digit or +", n.Line, v.Name)
@@ -115,15 +129,16 @@ func without(n *yaml.Node, key string) *yaml.Node {
 // node writes each variant with every switch of its algorithm: the base is written so too, and its switches would
 // otherwise hide a variant's preset.
 func (a *Ablation) node() (*yaml.Node, error) {
-	out := ablationYAML{Seeds: a.Seeds, Parallel: a.Parallel}
+	out := ablationYAML{Seeds: a.Seeds, Parallel: a.Parallel, Note: a.Note}
 	for _, v := range a.Variants {
 		algorithm := v.Config.Algorithm
 		algorithm.Set = algorithm.spelled()
 		var n yaml.Node
 		if err := n.Encode(struct {
-			Name      string    `yaml:"name"`
-			Algorithm Algorithm `yaml:"algorithm"`
-		}{v.Name, algorithm}); err != nil {
+			Name       string    `yaml:"name"`
+			SeedOffset uint64    `yaml:"seed_offset,omitempty"`
+			Algorithm  Algorithm `yaml:"algorithm"`
+		}{v.Name, v.SeedOffset, algorithm}); err != nil {
 			return nil, fmt.Errorf("write configuration: %w", err)
 		}
 		rest := without(v.changes, "algorithm")
@@ -180,7 +195,7 @@ func startMember(
 	ctx context.Context, c Config, v Variant, seed uint64, o Options, dir string, workers int,
 ) (Result, error) {
 	cfg := v.Config
-	cfg.Seed = seed
+	cfg.Seed = seed + v.SeedOffset
 	name := "seed-" + strconv.FormatUint(seed, 10)
 	r := Result{Run: v.Name + " " + name, Variant: v.Name, Seed: seed, Dir: filepath.Join(dir, slug(v.Name), name)}
 	cfg.Name = c.Name + " " + r.Run
@@ -199,7 +214,7 @@ func writeComparison(dir *run.Dir, c Config, results []Result) error {
 	}
 	page := report.Ablation{
 		Name: c.Name, Steps: c.Steps, Seeds: len(c.Ablation.Seeds), Config: string(text),
-		Variants: variants(c.Ablation, results),
+		Variants: variants(c.Ablation, results), Note: c.Ablation.Note,
 	}
 	var b bytes.Buffer
 	if err := report.WriteAblation(&b, page); err != nil {

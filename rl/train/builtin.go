@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ type frozenLake struct {
 	MaxSteps int  `yaml:"max_steps"`
 	MaxTurns int  `yaml:"max_turns"`
 	Slippery bool `yaml:"slippery"`
+	// Submit is the submit game: arriving does not end an episode, a reply without a move does.
+	Submit bool `yaml:"submit"`
+	// ValidationTurns are the replies in a validation episode, 0 for MaxTurns.
+	ValidationTurns int `yaml:"validation_turns"`
 	// Rendering is chat for language models, compact for the embedded policy; Radius is how far compact sees.
 	Rendering frozenlake.Rendering `yaml:"rendering"`
 	Radius    int                  `yaml:"radius"`
@@ -57,8 +62,12 @@ func (f *frozenLake) Complete(c *Config) error {
 			f.MaxTokens = 1024
 		}
 	}
+	turns := max(f.MaxTurns, f.ValidationTurns, c.longest(func(s Stage) int { return s.MaxSteps }))
 	if c.Algorithm.MaxLength == 0 && f.Rendering == frozenlake.Compact {
-		c.Algorithm.MaxLength = f.MaxTurns * (frozenlake.CompactTokens(f.Radius) + 3 + f.MaxTokens + 1)
+		c.Algorithm.MaxLength = turns * (frozenlake.CompactTokens(f.Radius) + 3 + f.MaxTokens + 1)
+	}
+	if c.longest(func(s Stage) int { return s.Context }) > 0 {
+		return errors.New("no limit of the context can change in a stage: an episode has max_turns only")
 	}
 	return f.validate()
 }
@@ -71,6 +80,7 @@ func (f *frozenLake) validate() error {
 	return errors.Join(f.maps().Validate(),
 		positive("max_turns", f.MaxTurns), positive("radius", f.Radius), positive("max_tokens", f.MaxTokens),
 		positive("train_tasks", f.TrainTasks), natural("max_invalid", f.MaxInvalid),
+		natural("validation_turns", f.ValidationTurns),
 		natural("validation_tasks", f.ValidationTasks), rendering,
 	)
 }
@@ -113,24 +123,28 @@ func (l *lakes) Language() (embedded.Language, error) {
 }
 
 func (l *lakes) Runner(s Split, m agent.Model) run.Runner {
-	temperature := 1.0
 	if s == Validation {
-		temperature = l.options.Temperature
+		turns := cmp.Or(l.settings.ValidationTurns, l.settings.MaxTurns)
+		return l.runner(func(run.Job) agent.Model { return m }, l.options.Temperature, func(run.Job) int { return turns })
 	}
-	return l.runner(func(run.Job) agent.Model { return m }, temperature)
+	return l.runner(func(run.Job) agent.Model { return m }, 1, func(j run.Job) int {
+		return cmp.Or(l.options.Limits(j).Steps, l.settings.MaxTurns)
+	})
 }
 
 // Random plays uniformly random valid moves.
 func (l *lakes) Random() run.Runner {
 	return l.runner(func(a run.Job) agent.Model {
 		return &frozenlake.Random{Rand: rand.New(rand.NewPCG(uint64(a.Seed(l.options.Seed, -2)), 0))}
-	}, 1)
+	}, 1, func(run.Job) int { return cmp.Or(l.settings.ValidationTurns, l.settings.MaxTurns) })
 }
 
 // Close has nothing to end.
 func (l *lakes) Close() error { return nil }
 
-func (l *lakes) runner(model func(run.Job) agent.Model, temperature float64) run.Runner {
+func (l *lakes) runner(
+	model func(run.Job) agent.Model, temperature float64, turns func(run.Job) int,
+) run.Runner {
 	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 		number, err := strconv.ParseUint(strings.TrimPrefix(a.Task, lakePrefix), 10, 64)
 		if err != nil {
@@ -139,7 +153,8 @@ func (l *lakes) runner(model func(run.Job) agent.Model, temperature float64) run
 		s := l.settings
 		seed := func(turn int) int64 { return a.Seed(l.options.Seed, turn) }
 		p := frozenlake.Player{
-			Model: model(a), Rendering: s.Rendering, Radius: s.Radius, MaxTurns: s.MaxTurns, MaxInvalid: s.MaxInvalid,
+			Model: model(a), Rendering: s.Rendering, Radius: s.Radius, MaxTurns: turns(a),
+			Submit: s.Submit, MaxInvalid: s.MaxInvalid,
 			MaxTokens: s.MaxTokens, Temperature: &temperature, Seed: seed,
 		}
 		// Maps are the same for every seed of a run, so that runs can be compared; slips are not.

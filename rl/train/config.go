@@ -29,6 +29,9 @@ type Config struct {
 	Evaluate   Evaluate   `yaml:"evaluate"`
 	Checkpoint Checkpoint `yaml:"checkpoint"`
 	Guards     Guards     `yaml:"guards"`
+	Curriculum Curriculum `yaml:"curriculum"`
+	// Stages change settings in the course of the run.
+	Stages []Stage `yaml:"stages"`
 
 	// Simulate is about --simulate alone.
 	Simulate *Latencies `yaml:"simulate,omitempty"`
@@ -102,6 +105,8 @@ type Evaluate struct {
 	Tasks       int     `yaml:"tasks"`
 	Attempts    int     `yaml:"attempts"`
 	Temperature float64 `yaml:"temperature"`
+	// Workers play the validation tasks beside the training, which goes on. With 0 validation and training take turns.
+	Workers int `yaml:"workers"`
 }
 
 // Checkpoint is how often the run is saved and how many checkpoints stay.
@@ -140,6 +145,7 @@ func defaults() Config {
 		Guards: Guards{
 			MaxSkipped: 10, MismatchKL: 0.1, Collapse: Collapse{Window: 10, Fraction: 0.5, Patience: 20, Action: Warn},
 		},
+		Curriculum: Curriculum{After: 2, Every: 8, Exhausted: Warn},
 	}
 }
 
@@ -155,24 +161,26 @@ func (c *Config) validate() error {
 		natural("rollouts.retries", r.Retries), natural("rollouts.max_failures", r.MaxFailures),
 		o.validate(r.Tasks),
 		natural("evaluate.every", e.Every), natural("evaluate.tasks", e.Tasks), positive("evaluate.attempts", e.Attempts),
-		fraction("evaluate.temperature", e.Temperature, 100),
+		fraction("evaluate.temperature", e.Temperature, 100), natural("evaluate.workers", e.Workers),
+		c.Curriculum.validate(), c.checkStages(),
 		positive("checkpoint.every", c.Checkpoint.Every), positive("checkpoint.keep", c.Checkpoint.Keep),
 		c.Guards.validate(), c.simulates(),
 	)
 }
 
-// rate is the learning rate of a step.
-func (o Optimizer) rate(step int) float64 {
+// rate is the learning rate of a step in a stage.
+func (o Optimizer) rate(step int, s Stage) float64 {
+	rate := cmp.Or(s.LearningRate, o.LearningRate)
 	if step < o.Warmup {
-		return o.LearningRate * float64(step) / float64(o.Warmup)
+		return rate * float64(step) / float64(o.Warmup)
 	}
-	return o.LearningRate
+	return rate
 }
 
-// rl is what the trainer is told at a step.
-func (o Optimizer) rl(step int) rl.Optimizer {
+// rl is what the trainer is told at a step in a stage.
+func (o Optimizer) rl(step int, s Stage) rl.Optimizer {
 	return rl.Optimizer{
-		LearningRate: o.rate(step), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay,
+		LearningRate: o.rate(step, s), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay,
 		ClipNorm: o.ClipNorm,
 	}
 }

@@ -131,7 +131,7 @@ func TestSet(t *testing.T) {
 func TestYAMLLoadsToTheSame(t *testing.T) {
 	t.Parallel()
 	texts := []string{least, tiny}
-	for _, name := range []string{"frozenlake.yaml", "frozenlake-ablation.yaml"} {
+	for _, name := range []string{"frozenlake.yaml", "frozenlake-ablation.yaml", "submit-ablation.yaml"} {
 		text, err := os.ReadFile(filepath.Join("../../testdata", name))
 		if err != nil {
 			t.Fatal(err)

@@ -34,6 +34,16 @@ type Environment interface {
 	Close() error
 }
 
+// Suites is an Environment with further sets of validation tasks. Each is a Split, which is measured like Validation.
+type Suites interface {
+	Suites() []Split
+}
+
+// Sources is an Environment whose tasks come from different places, such as repositories.
+type Sources interface {
+	Source(task string) string
+}
+
 // Preparer is an Environment that has to look at its tasks before they are learned from. Prepare comes before the first
 // call of Tasks, and again where a run is resumed.
 type Preparer interface {
@@ -76,6 +86,8 @@ type EnvironmentOptions struct {
 	Workers int
 	// Grades reports whether training rollouts that end for the reason need a reward.
 	Grades func(agent.StopReason) bool
+	// Limits returns those of a training rollout where a stage of the run has others than the environment's settings.
+	Limits func(run.Job) Limits
 	// Dir is the run's directory, Version this program's.
 	Dir     *run.Dir
 	Version string
@@ -83,6 +95,11 @@ type EnvironmentOptions struct {
 	// Abandon, when closed, ends the salvage of what an interrupted rollout has done.
 	Abandon <-chan struct{}
 	Log     *slog.Logger
+}
+
+// Limits of a rollout. A zero field leaves the environment's.
+type Limits struct {
+	Steps, Context int
 }
 
 // Outside opens what a configuration names beyond this process.
@@ -122,6 +139,16 @@ type Served struct {
 type TrainerSettings interface {
 	Complete(c *Config) error
 	Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error)
+}
+
+// ContextBound is a trainer whose sampler takes no more tokens than that, prompt and reply together; 0 is unknown.
+type ContextBound interface {
+	MaxContext() int
+}
+
+// ContextUser are EnvironmentSettings whose rollouts have bounded contexts: their keys in the section, with the tokens.
+type ContextUser interface {
+	Contexts() map[string]int
 }
 
 // TrainerOptions is what a trainer needs from the rest of the configuration.

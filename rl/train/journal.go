@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
@@ -39,6 +40,7 @@ type extras struct {
 	Tries   int                `json:"tries"`
 	Error   string             `json:"error,omitempty"`
 	Times   run.Times          `json:"times"`
+	Ended   time.Time          `json:"ended,omitzero"`
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	Detail  json.RawMessage    `json:"detail,omitempty"`
 }
@@ -119,7 +121,9 @@ func (j *journal) Record(o run.Outcome) error {
 	if err != nil {
 		return err
 	}
-	tail, err := json.Marshal(extras{Tries: o.Tries, Error: o.Err, Times: o.Times, Metrics: o.Metrics, Detail: o.Detail})
+	tail, err := json.Marshal(extras{
+		Tries: o.Tries, Error: o.Err, Times: o.Times, Ended: time.Now(), Metrics: o.Metrics, Detail: o.Detail,
+	})
 	if err != nil {
 		return err
 	}

@@ -234,7 +234,24 @@ func differences(a, b Config) ([]string, error) {
 	return append(out, slices.Sorted(maps.Keys(right))...), nil
 }
 
+// Flatten lists the keys of a configuration as it is written, as paths, with their values.
+func Flatten(text []byte) (map[string]string, error) {
+	root, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	keys := map[string]string{}
+	flatten(root, "", keys)
+	return keys, nil
+}
+
 func flatten(n *yaml.Node, path string, out map[string]string) {
+	if n.Kind == yaml.SequenceNode && len(n.Content) > 0 {
+		for i, item := range n.Content {
+			flatten(item, fmt.Sprintf("%s[%d]", path, i), out)
+		}
+		return
+	}
 	if n.Kind != yaml.MappingNode {
 		out[path] = n.Value
 		return

@@ -1,15 +1,18 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"deepswe/agent/run"
+	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 )
@@ -32,12 +35,19 @@ type loop struct {
 	// policy is what the trainer published last; live is the same for the rollouts under way.
 	policy rl.Policy
 	live   live
-	order  order
+	tasks  tasks
+	visits *disk.Log
+	stages *stages
+	// source names where a task comes from; nil where the environment does not say.
+	source func(task string) string
 	// stream plays the training rollouts, and journals keep them. admitted is the number of groups that were let in.
-	stream   *stream
-	journals *journals
-	progress *counter
-	admitted int
+	stream    *stream
+	journals  *journals
+	progress  *counter
+	occupancy *occupancy
+	admitted  int
+	// validator measures beside the training; nil where the two take turns.
+	validator *validator
 	// begun is set while the trainer holds a part of an update.
 	begun bool
 	// saved is what state.json has.
@@ -61,11 +71,23 @@ func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics
 			return fmt.Errorf("train: %w", err)
 		}
 	}
-	l.order = order{seed: l.config.Seed, tasks: l.environment.Tasks(Train)}
-	if len(l.order.tasks) == 0 {
-		return errors.New("train: the environment has no tasks to learn from")
+	if err := l.tasks.open(l, s); err != nil {
+		return fmt.Errorf("train: %w", err)
 	}
-	if err := l.begin(ctx, s, resumed, history); err != nil {
+	defer func() { err = errors.Join(err, l.tasks.close()) }()
+	if l.visits, err = openVisits(l.dir, s.weights()); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	defer func() { err = errors.Join(err, l.visits.Close()) }()
+	if e, ok := l.environment.(Sources); ok {
+		l.source = frequent(l.environment.Tasks(Train), e.Source)
+	}
+	l.stages.resume(s.Stages, history)
+	if l.config.Evaluate.Workers > 0 && l.config.Evaluate.Every > 0 {
+		l.validator = newValidator(ctx, l)
+	}
+	defer l.validator.close()
+	if err := l.begin(ctx, &s, resumed, history); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
 	l.open(ctx, s)
@@ -76,14 +98,17 @@ func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics
 			return errors.Join(fmt.Errorf("train: step %d: %w", step, err), l.salvage(ctx, &s, err))
 		}
 	}
-	return nil
+	return l.measured(ctx, true)
 }
 
 // begin loads the last checkpoint, or measures the fresh policy.
-func (l *loop) begin(ctx context.Context, s state, resumed bool, history []metrics.Point) (err error) {
+func (l *loop) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) (err error) {
 	l.saved = progress{s.Step, s.Pending != nil}
 	if resumed {
 		if err := l.trainer.Load(ctx, s.Checkpoint); err != nil {
+			return err
+		}
+		if err := l.remeasure(ctx, *s, history); err != nil {
 			return err
 		}
 		for _, p := range history {
@@ -96,17 +121,74 @@ func (l *loop) begin(ctx context.Context, s state, resumed bool, history []metri
 	if err := l.publish(ctx); err != nil {
 		return err
 	}
-	if resumed || !l.config.Evaluate.Before || l.config.Evaluate.Every == 0 {
+	if resumed || !l.due(0) {
 		return nil
 	}
 	values := map[string]float64{"policy/version": float64(l.policy.Version)}
-	if err := l.evaluate(ctx, 0, values); err != nil {
-		return err
-	}
 	if err := l.random(ctx, values); err != nil {
 		return err
 	}
-	return l.emit(metrics.Point{Step: 0, Time: l.now(), Values: values})
+	if err := l.measure(ctx, 0, values); err != nil {
+		return err
+	}
+	if err := l.emit(metrics.Point{Step: 0, Time: l.now(), Values: values}); err != nil || l.validator == nil {
+		return err
+	}
+	l.saved = progress{step: -1} // a run that is killed before the measurement has ended needs the fresh weights again
+	return l.save(context.WithoutCancel(ctx), s)
+}
+
+// measure adds what the policy of a step reaches to its values, or has it measured beside the training.
+func (l *loop) measure(ctx context.Context, step int, values map[string]float64) error {
+	if l.validator != nil {
+		return l.validator.begin(ctx, measurement{step, l.policy})
+	}
+	measured, err := l.validate(ctx, step, l.policy, l.config.Rollouts.Workers)
+	maps.Copy(values, measured)
+	return err
+}
+
+// remeasure begins the measurements again that the run was killed in: their policies are in checkpoints.
+func (l *loop) remeasure(ctx context.Context, s state, history []metrics.Point) error {
+	if l.validator == nil {
+		return nil
+	}
+	done := map[int]bool{}
+	for _, p := range history {
+		if _, ok := p.Values["time/evaluate"]; ok {
+			done[p.Step] = true
+		}
+	}
+	for step := range s.Step + 1 {
+		if !l.due(step) || done[step] || !slices.Contains(s.Kept, checkpointName(step)) {
+			continue
+		}
+		if err := l.trainer.Load(ctx, checkpointName(step)); err != nil {
+			// The state may name checkpoints that were removed after it was written.
+			l.log.Warn("not measured: the policy cannot be loaded any more", "step", step, "error", err)
+			continue
+		}
+		p, err := l.trainer.Publish(ctx)
+		if err != nil {
+			return err
+		}
+		if err := l.validator.begin(ctx, measurement{step, p}); err != nil {
+			return err
+		}
+	}
+	return l.trainer.Load(ctx, s.Checkpoint)
+}
+
+// measured emits what was measured beside the training; all waits for what is still to come.
+func (l *loop) measured(ctx context.Context, all bool) error {
+	if l.validator == nil {
+		return nil
+	}
+	points, err := l.validator.take(ctx, all)
+	for _, p := range points {
+		err = errors.Join(err, l.emit(p))
+	}
+	return err
 }
 
 // next takes one step and, where it is time, validates and saves.
@@ -122,30 +204,40 @@ func (l *loop) next(ctx context.Context, s *state) error {
 		s.Pending = &pending{Values: values, place: after}
 	}
 	values := s.Pending.Values
-	last := step == l.config.Steps
-	if every := l.config.Evaluate.Every; every > 0 && (last || step%every == 0) {
-		if err := l.evaluate(ctx, step, values); err != nil {
+	if l.due(step) {
+		if err := l.measure(ctx, step, values); err != nil {
 			return err
 		}
 	}
 	p := metrics.Point{Step: step, Time: l.now(), Values: values}
-	if err := l.emit(p); err != nil {
+	if err := errors.Join(l.emit(p), l.measured(ctx, false)); err != nil {
 		return err
 	}
 	s.Step, s.place, s.Pending = step, s.Pending.place, nil
 	warnings, stop := l.guard.observe(p)
+	parked, err := l.tasks.warn()
+	warnings = append(append(warnings, parked...), l.stages.observe(p, l.unadmitted(step))...)
+	s.Stages = l.stages.begun()
 	for _, w := range warnings {
 		l.log.Warn(w, "step", step)
 		l.observer.Warning(fmt.Sprintf("step %d: %s", step, w))
 	}
-	if stop != nil {
+	if stop = cmp.Or(stop, err); stop != nil {
 		return stop
 	}
-	if last || step%l.config.Checkpoint.Every == 0 {
+	if step == l.config.Steps || step%l.config.Checkpoint.Every == 0 || l.validator != nil && l.due(step) {
 		// Half a checkpoint is of no use to anybody, and the trainer bounds its own waits.
 		return l.save(context.WithoutCancel(ctx), s)
 	}
 	return nil
+}
+
+// unadmitted is the first step of which no group has been let in, after a step.
+func (l *loop) unadmitted(step int) int {
+	if l.config.Rollouts.MaxStaleness == 0 {
+		return step + 1
+	}
+	return l.admitted/l.config.Rollouts.Tasks + 1
 }
 
 func (l *loop) emit(p metrics.Point) error {

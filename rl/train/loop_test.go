@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,10 +62,13 @@ type counting struct {
 	norm    float64
 	skip    bool
 	err     error
+	mu      sync.Mutex // of asked
 	asked   []int
 	removed []string
 	closed  int
 }
+
+func (c *counting) Forward(context.Context, []rl.Row) ([][]float64, error) { return nil, nil }
 
 func (c *counting) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
 	c.calls = append(c.calls, fmt.Sprintf("rows %d", len(rows)))
@@ -89,6 +93,8 @@ type published struct {
 }
 
 func (p published) Complete(context.Context, agent.Request) (agent.Reply, error) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
 	p.c.asked = append(p.c.asked, p.version)
 	return agent.Reply{}, nil
 }
@@ -388,13 +394,11 @@ func TestValidationScore(t *testing.T) {
 	}
 	lost := run.Outcome{Job: run.Job{Task: "c"}, Err: "x"}
 	// a: 1 of 2, b: 0 of 2, c: 1 of 1 and one lost, d: all lost.
-	s := score([]run.Outcome{o("a", 1), o("a", 0), o("b", 0), o("b", 0.5), o("c", 1), lost,
-		{Job: run.Job{Task: "d"}, Err: "x"}})
-	if s.tasks != 3 || s.failed != 2 || math.Abs(s.mean-0.5) > 1e-12 || math.Abs(s.any-2.0/3) > 1e-12 || s.turns != 3 {
-		t.Errorf("%+v", s)
-	}
-	if s := score(nil); s != (result{}) {
-		t.Errorf("of nothing: %+v", s)
+	v := map[string]float64{}
+	score(v, "", []run.Outcome{o("a", 1), o("a", 0), o("b", 0), o("b", 0.5), o("c", 1), lost,
+		{Job: run.Job{Task: "d"}, Err: "x"}}, 2, 0)
+	if v["failed"] != 2 || math.Abs(v["pass@1"]-0.5) > 1e-12 || v["pass@2"] != 0.5 || v["turns"] != 3 {
+		t.Errorf("%v", v)
 	}
 }
 

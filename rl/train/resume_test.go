@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,12 +62,18 @@ func outcomeOf(t testing.TB, dir string, c Config) outcome {
 	out := outcome{Policy: policy, Metrics: map[int]map[string]float64{}}
 	for _, p := range points {
 		maps.DeleteFunc(p.Values, func(name string, _ float64) bool {
-			return strings.HasPrefix(name, "time/") || name == "workers/idle"
+			family, _, _ := strings.Cut(name, "/")
+			return slices.Contains([]string{"time", "workers", "trainer", "perf"}, family)
 		})
-		if out.Metrics[p.Step] != nil {
-			t.Errorf("step %d is there twice", p.Step)
+		if out.Metrics[p.Step] == nil {
+			out.Metrics[p.Step] = map[string]float64{}
 		}
-		out.Metrics[p.Step] = p.Values
+		for name, v := range p.Values {
+			if _, twice := out.Metrics[p.Step][name]; twice {
+				t.Errorf("%s of step %d is there twice", name, p.Step)
+			}
+			out.Metrics[p.Step][name] = v
+		}
 	}
 	return out
 }

@@ -38,7 +38,7 @@ func (r *rowsOnly) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, erro
 	if err := os.MkdirAll(filepath.Join(o.Dir, rowsDir), 0o755); err != nil {
 		return nil, err
 	}
-	return &rowsTrainer{policy: rl.Policy{Model: served.Model}, dir: o.Dir}, nil
+	return &rowsTrainer{policy: rl.Policy{Model: served.Model}, context: served.Context, dir: o.Dir}, nil
 }
 
 // rowsDir is the directory of the rows, beside the checkpoints.
@@ -46,13 +46,20 @@ const rowsDir = "rows"
 
 // rowsTrainer writes the rows of its updates, one file an update. Its policy is always version 0.
 type rowsTrainer struct {
-	policy rl.Policy
-	dir    string
+	policy  rl.Policy
+	context int // of the endpoint
+	dir     string
 
 	pending []rl.Row
 	// written are the updates so far.
 	written int
 }
+
+// MaxContext is the endpoint's.
+func (t *rowsTrainer) MaxContext() int { return t.context }
+
+// Forward has no weights to ask.
+func (t *rowsTrainer) Forward(context.Context, []rl.Row) ([][]float64, error) { return nil, nil }
 
 // ForwardBackward keeps the rows for Step. There is no loss.
 func (t *rowsTrainer) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {

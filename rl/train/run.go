@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -236,10 +237,11 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int
 		Model: run.NewGate(c.Rollouts.Models), Sandbox: run.NewGate(c.Rollouts.Sandboxes),
 		Grading: run.NewGate(cmp.Or(c.Rollouts.Gradings, c.Rollouts.Workers)),
 	}
-	algorithm := c.RL()
+	algorithm, follow := c.RL(), &stages{list: c.Stages}
 	environment, err := c.Environment.Open(ctx, EnvironmentOptions{
 		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: gates, Workers: c.Rollouts.Workers,
-		Grades: algorithm.Grades, Dir: dir, Version: o.Version, Outside: o.Outside, Abandon: o.Abandon, Log: o.Log,
+		Grades: algorithm.Grades, Limits: follow.limits, Dir: dir, Version: o.Version, Outside: o.Outside,
+		Abandon: o.Abandon, Log: o.Log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", environmentKey, err)
@@ -251,10 +253,39 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", trainerKey, err), environment.Close())
 	}
+	if err := c.fits(trainer); err != nil {
+		return nil, errors.Join(err, trainer.Close(), environment.Close())
+	}
 	return &loop{
-		config: c, environment: environment, trainer: trainer, gates: gates, dir: dir,
+		config: c, environment: environment, trainer: trainer, stages: follow, gates: gates, dir: dir,
 		log: o.Log, abandon: o.Abandon, now: o.Now,
 	}, nil
+}
+
+// fits refuses contexts that the sampler does not take.
+func (c *Config) fits(t rl.Trainer) error {
+	bound, ok := t.(ContextBound)
+	if !ok || bound.MaxContext() == 0 {
+		return nil
+	}
+	most := bound.MaxContext()
+	var errs []error
+	check := func(key string, tokens int) {
+		if tokens > most {
+			errs = append(errs, fmt.Errorf("%s is %d, and the server takes %d tokens; to fix: lower it, or start the server "+
+				"with a longer context", key, tokens, most))
+		}
+	}
+	if user, ok := c.Environment.(ContextUser); ok {
+		contexts := user.Contexts()
+		for _, key := range slices.Sorted(maps.Keys(contexts)) {
+			check(environmentKey+"."+key, contexts[key])
+		}
+	}
+	for i, s := range c.Stages {
+		check(fmt.Sprintf("stages[%d].context", i), s.Context)
+	}
+	return errors.Join(errs...)
 }
 
 // openSinks opens the metrics behind the last step that counts; -1 keeps nothing, not even step 0.

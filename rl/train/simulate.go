@@ -348,6 +348,9 @@ func (w simulatedWeights) Complete(ctx context.Context, _ agent.Request) (agent.
 	}}, err
 }
 
+// Forward has no weights to ask.
+func (w simulatedWeights) Forward(context.Context, []rl.Row) ([][]float64, error) { return nil, nil }
+
 // ForwardBackward takes the rollouts' share of the time of an update.
 func (w simulatedWeights) ForwardBackward(ctx context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
 	rollouts := 0

@@ -37,6 +37,10 @@ type state struct {
 	Checkpoint string   `json:"checkpoint"`
 	Kept       []string `json:"kept"`
 	place
+	// Curriculum is what is known of the tasks; nil without a curriculum.
+	Curriculum *curriculumState `json:"curriculum,omitempty"`
+	// Stages are the first steps of the stages that have begun.
+	Stages []int `json:"stages,omitempty"`
 	// Pending is the next step where its update is done and its validation was interrupted.
 	Pending *pending `json:"pending,omitempty"`
 }
@@ -104,6 +108,7 @@ func (l *loop) save(ctx context.Context, s *state) error {
 		return nil
 	}
 	next := *s
+	next.Curriculum = l.tasks.state()
 	next.Checkpoint = checkpointName(s.weights())
 	var old []string
 	if next.Checkpoint != s.Checkpoint {
@@ -111,7 +116,7 @@ func (l *loop) save(ctx context.Context, s *state) error {
 			return err
 		}
 		next.Kept = append(slices.Clone(s.Kept), next.Checkpoint)
-		old = next.Kept[:max(0, len(next.Kept)-l.config.Checkpoint.Keep)]
+		old = slices.DeleteFunc(slices.Clone(next.Kept[:max(0, len(next.Kept)-l.config.Checkpoint.Keep)]), l.validator.needs)
 	}
 	// The state must not be newer than the metrics on the disk.
 	if err := l.sink.Sync(); err != nil {
@@ -122,13 +127,16 @@ func (l *loop) save(ctx context.Context, s *state) error {
 	}
 	*s, l.saved = next, at
 	// Only in memory: a run that is killed before the old ones are removed removes them the next time.
-	s.Kept = s.Kept[len(old):]
+	s.Kept = slices.DeleteFunc(slices.Clone(s.Kept), func(name string) bool { return slices.Contains(old, name) })
 	if err := l.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
 		return err
 	}
 	step := s.Step
 	if l.config.Rollouts.MaxStaleness > 0 {
 		step = min(step, s.Cursor/l.config.Rollouts.Tasks) // groups of later ones may still be awaited
+	}
+	if first, ok := l.validator.first(); ok {
+		step = min(step, first-1) // its rollouts are being played
 	}
 	return l.forget(ctx, step, old)
 }
@@ -154,7 +162,11 @@ func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error
 		if l.config.Rollouts.KeepLogs {
 			err = compress(path)
 		} else {
-			err = l.dir.RemoveAttempts(e.Name()+".", validationGroup+e.Name()+".")
+			groups := []string{e.Name() + "."}
+			for _, s := range l.splits() {
+				groups = append(groups, groupsOf(s)+e.Name()+".")
+			}
+			err = l.dir.RemoveAttempts(groups...)
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 		if err != nil {
@@ -197,11 +209,16 @@ func checkpointName(step int) string { return "step-" + stepName(step) }
 
 func stepName(step int) string { return fmt.Sprintf("%06d", step) }
 
-// journalPath is where the rollouts of a step are kept: rollouts.jsonl for training, validation.jsonl.
+// journalPath is where the rollouts of a step are kept: rollouts.jsonl for training, validation.jsonl, and
+// validation-NAME.jsonl for a further split.
 func journalPath(dir *run.Dir, step int, s Split) string {
 	name := rolloutsFile
-	if s == Validation {
+	switch s {
+	case Train:
+	case Validation:
 		name = "validation.jsonl"
+	default:
+		name = "validation-" + string(s) + ".jsonl"
 	}
 	return dir.Path(stepsDir, stepName(step), name)
 }

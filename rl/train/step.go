@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"deepswe/agent/run"
@@ -60,17 +59,30 @@ func (l *loop) step(ctx context.Context, step int, from place) (values map[strin
 		return nil, from, err
 	}
 	values = batch.Metrics(rl.VersionNumber(l.policy.Version))
-	means(outcomes, values)
+	describe(values, outcomes, l.source)
 	values["time/rollouts"], values["time/rows"] = rolled.Sub(start).Seconds(), l.now().Sub(rolled).Seconds()
-	values["workers/idle"] = idle(outcomes, min(l.config.Rollouts.Workers, len(outcomes)), rolled.Sub(start).Seconds())
 	values["time/wait_rollouts"] = values["time/rollouts"]
 
 	// An update that has begun is finished: half of one could not be saved.
 	ctx = context.WithoutCancel(ctx)
+	p := &probe{}
+	if len(batches) > 0 {
+		if err := p.take(ctx, l.trainer, batches[0], rollouts, l.policy.Version); err != nil {
+			return nil, from, err
+		}
+	}
 	if err := l.update(ctx, step, batches, values); err != nil {
 		return nil, from, err
 	}
-	return values, after, l.finish(ctx, start, values)
+	compared, err := p.values(ctx, l.trainer)
+	if err != nil {
+		return nil, from, err
+	}
+	maps.Copy(values, compared)
+	if err := l.finish(ctx, start, values); err != nil {
+		return nil, from, err
+	}
+	return values, after, l.learned(step, outcomes, values)
 }
 
 // finish publishes what an update has made.
@@ -88,6 +100,9 @@ func (l *loop) finish(ctx context.Context, start time.Time, values map[string]fl
 	values["policy/version"] = float64(l.policy.Version)
 	values["time/step"] = now.Sub(start).Seconds()
 	values["time/wait_trainer"] = l.stream.rest().Seconds()
+	values["workers/busy"] = l.occupancy.take()
+	values["workers/idle"] = 1 - values["workers/busy"]
+	speeds(values, now.Sub(start))
 	return nil
 }
 
@@ -119,7 +134,10 @@ func (l *loop) collect(step int, from place) ([]run.Outcome, place, error) {
 	for round := 0; round <= l.config.Rollouts.Refill && want > 0; round++ {
 		groups := make([]*group, want)
 		for i := range groups {
-			groups[i] = l.group(step, slot, from.Cursor)
+			var err error
+			if groups[i], err = l.group(step, slot, from.Cursor); err != nil {
+				return nil, from, err
+			}
 			slot++
 			from.Cursor++
 		}
@@ -148,12 +166,13 @@ func (l *loop) gather(groups []*group) ([]run.Outcome, error) {
 }
 
 // group is the one that takes the task at a number, for a slot of a step.
-func (l *loop) group(step, slot, number int) *group {
+func (l *loop) group(step, slot, number int) (*group, error) {
+	task, err := l.tasks.at(number)
 	g := &group{number: number, name: groupName(step, slot)}
 	for i := range l.config.Rollouts.Group {
-		g.jobs = append(g.jobs, run.Job{Task: l.order.at(number), Group: g.name, Index: i})
+		g.jobs = append(g.jobs, run.Job{Task: task, Group: g.name, Index: i})
 	}
-	return g
+	return g, err
 }
 
 // differing counts the groups of a plan with more than one reward.
@@ -173,71 +192,12 @@ func differing(outcomes []run.Outcome, size int) int {
 	return n
 }
 
-// open starts the stream of training rollouts.
-func (l *loop) open(ctx context.Context, s state) {
-	l.journals = &journals{dir: l.dir, version: func() int64 { return l.live.current.Load().Version }}
-	l.stream = newStream(l.config.Rollouts.MaxStaleness, l.now)
-	l.stream.updates, l.stream.version = s.weights(), l.policy.Version
-	l.admitted = s.Cursor
-	if s.Pending != nil {
-		l.admitted = s.Pending.Cursor
-	}
-	l.progress = &counter{observer: l.observer}
-	runner := l.environment.Runner(Train, l.gates.Model.Guard(&l.live))
-	version := func() int64 { return l.live.current.Load().Version }
-	l.stream.start(ctx, l.engine(runner, version, l.journals, l.progress.ended))
-}
-
-// closeStream ends the stream and the files of its rollouts.
-func (l *loop) closeStream() error {
-	l.stream.close()
-	return l.journals.closeAll()
-}
-
-// play runs a plan with the settings of the configuration and the policy that was published last.
-func (l *loop) play(ctx context.Context, step int, s Split, plan []run.Job, j run.Journal) ([]run.Outcome, error) {
-	runner := l.environment.Runner(s, l.gates.Model.Guard(stamped(l.policy)))
-	version := l.policy.Version
-	done := 0
-	return l.engine(runner, func() int64 { return version }, j, func() {
-		done++
-		l.observer.Playing(step, s, done, len(plan))
-	}).Run(ctx, plan)
-}
-
-// engine plays with the settings of the configuration. ended is called for every rollout that has ended. Turns that do
-// not say which version sampled them have the one with which their rollout began.
-func (l *loop) engine(runner run.Runner, version func() int64, j run.Journal, ended func()) *run.Engine {
-	r := l.config.Rollouts
-	retries := r.Retries
-	if retries == 0 {
-		retries = -1
-	}
-	return &run.Engine{
-		Journal: j, Log: l.log,
-		Runner: run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
-			began := version()
-			res, err := runner.Run(ctx, a)
-			stamp(res.Turns, began)
-			return res, err
-		}),
-		Options: run.Options{
-			Workers: r.Workers, Deadline: time.Duration(r.Deadline), Drain: time.Duration(r.Drain), Abandon: l.abandon,
-			Retries: retries, MaxFailures: r.MaxFailures,
-			Observe: func(e run.Event) {
-				if e.Kind == run.Finished || e.Kind == run.Failed {
-					ended()
-				}
-			},
-		},
-	}
-}
-
 // update makes the optimizer steps of a batch: one for each part in each epoch.
 func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values map[string]float64) error {
 	o := l.config.Optimizer
 	start := l.now()
-	rate := o.rate(step)
+	stage := l.stages.at(step)
+	rate := o.rate(step, stage)
 	var stats rl.Stats
 	var norms float64
 	updates, skipped := 0, 0
@@ -248,7 +208,7 @@ func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values 
 				return err
 			}
 			stats.Add(s)
-			done, err := l.trainer.Step(ctx, o.rl(step))
+			done, err := l.trainer.Step(ctx, o.rl(step, stage))
 			if err != nil {
 				return err
 			}
@@ -292,48 +252,4 @@ func (l *loop) minibatches(rollouts []rl.Rollout) ([][]rl.Row, error) {
 		}
 	}
 	return batches, nil
-}
-
-// means averages what engine and environment measured over the rollouts that have a reward. A name of the environment
-// that is not a path is put below rollout/.
-func means(outcomes []run.Outcome, values map[string]float64) {
-	sums, counts := map[string]float64{}, map[string]float64{}
-	add := func(name string, v float64) {
-		sums[name] += v
-		counts[name]++
-	}
-	for _, o := range outcomes {
-		if o.Reward == nil {
-			continue
-		}
-		t := o.Times
-		add("time/model", t.Model)
-		add("time/environment", t.Environment)
-		add("time/reward", t.Reward)
-		add("time/queue", t.Queue)
-		add("time/rollout", t.Total)
-		for name, v := range o.Metrics {
-			if !strings.Contains(name, "/") {
-				name = "rollout/" + name
-			}
-			add(name, v)
-		}
-	}
-	for name, sum := range sums {
-		values[name] = sum / counts[name]
-	}
-}
-
-// idle is the fraction of the workers' time without a rollout. Replayed rollouts took none of it.
-func idle(outcomes []run.Outcome, workers int, wall float64) float64 {
-	busy := 0.0
-	for _, o := range outcomes {
-		if !o.Replayed {
-			busy += o.Times.Total
-		}
-	}
-	if total := wall * float64(workers); total > 0 {
-		return max(0, 1-busy/total)
-	}
-	return 0
 }

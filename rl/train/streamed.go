@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,7 +28,7 @@ func (l *loop) streamed(ctx context.Context, step int, from place) (map[string]f
 	if err := u.again(ctx); err != nil {
 		return nil, from, err
 	}
-	values, err := u.values()
+	values, err := u.values(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, from, err
 	}
@@ -39,7 +40,9 @@ func (l *loop) streamed(ctx context.Context, step int, from place) (map[string]f
 		return nil, from, err
 	}
 	l.begun = false
-	values["workers/idle"] = idle(u.outcomes(), l.config.Rollouts.Workers, values["time/step"])
+	if err := l.learned(step, u.outcomes(), values); err != nil {
+		return nil, from, err
+	}
 	if err := l.journals.closeBefore(after.Cursor/tasks + 1); err != nil {
 		return nil, from, err
 	}
@@ -60,7 +63,11 @@ func (l *loop) admit(step int, at place) error {
 		if err := l.journals.open(n/tasks + 1); err != nil {
 			return err
 		}
-		groups = append(groups, l.group(n/tasks+1, n%tasks, n))
+		g, err := l.group(n/tasks+1, n%tasks, n)
+		if err != nil {
+			return err
+		}
+		groups = append(groups, g)
 	}
 	l.stream.admit(groups...)
 	return nil
@@ -77,7 +84,8 @@ type streamedUpdate struct {
 	updates, skipped int
 	waited, computed time.Duration
 	// kept are the parts for further epochs.
-	kept []keptPart
+	kept  []keptPart
+	probe probe
 }
 
 // keptPart is the rows of a part and what corrects their shares.
@@ -103,8 +111,12 @@ func (u *streamedUpdate) part(ctx context.Context, size int) error {
 		}
 		left -= len(groups)
 		u.groups = append(u.groups, groups...)
-		chunk, batch, err := l.config.RL().Rows(l.rollouts(outcomesOf(groups)))
+		rollouts := l.rollouts(outcomesOf(groups))
+		chunk, batch, err := l.config.RL().Rows(rollouts)
 		if err != nil {
+			return err
+		}
+		if err := u.compare(ctx, chunk, rollouts); err != nil {
 			return err
 		}
 		divisor := l.config.RL().Divisor(batch)
@@ -139,6 +151,16 @@ func (u *streamedUpdate) part(ctx context.Context, size int) error {
 	return u.optimize(ctx, scale)
 }
 
+// compare gives the probe rows that come before the first optimizer step.
+func (u *streamedUpdate) compare(ctx context.Context, rows []rl.Row, rollouts []rl.Rollout) error {
+	if u.updates+u.skipped > 0 {
+		return nil
+	}
+	start := u.loop.now()
+	defer func() { u.computed += u.loop.now().Sub(start) }()
+	return u.probe.take(context.WithoutCancel(ctx), u.loop.trainer, rows, rollouts, u.loop.policy.Version)
+}
+
 // again makes the further passes over the parts.
 func (u *streamedUpdate) again(ctx context.Context) error {
 	for range u.loop.config.Optimizer.Epochs - 1 {
@@ -167,7 +189,7 @@ func (u *streamedUpdate) forward(ctx context.Context, rows []rl.Row) (rl.Stats, 
 
 func (u *streamedUpdate) optimize(ctx context.Context, scale float64) error {
 	start := u.loop.now()
-	o := u.loop.config.Optimizer.rl(u.step)
+	o := u.loop.config.Optimizer.rl(u.step, u.loop.stages.at(u.step))
 	o.Scale = scale
 	done, err := u.loop.trainer.Step(context.WithoutCancel(ctx), o)
 	u.computed += u.loop.now().Sub(start)
@@ -184,7 +206,7 @@ func (u *streamedUpdate) optimize(ctx context.Context, scale float64) error {
 }
 
 // values are the metrics of the step. All groups count as one batch.
-func (u *streamedUpdate) values() (map[string]float64, error) {
+func (u *streamedUpdate) values(ctx context.Context) (map[string]float64, error) {
 	l, outcomes := u.loop, u.outcomes()
 	rollouts := l.rollouts(outcomes)
 	members := make([]rl.Member, len(rollouts))
@@ -196,12 +218,14 @@ func (u *streamedUpdate) values() (map[string]float64, error) {
 		return nil, err
 	}
 	values := batch.Metrics(rl.VersionNumber(l.policy.Version))
-	means(outcomes, values)
+	describe(values, outcomes, l.source)
 	optimized(values, u.stats, u.norms, u.updates, u.skipped)
-	values["optim/lr"] = l.config.Optimizer.rate(u.step)
+	values["optim/lr"] = l.config.Optimizer.rate(u.step, l.stages.at(u.step))
 	values["time/update"] = u.computed.Seconds()
 	values["time/wait_rollouts"] = u.waited.Seconds()
-	return values, nil
+	compared, err := u.probe.values(ctx, l.trainer)
+	maps.Copy(values, compared)
+	return values, err
 }
 
 // outcomes are those of all groups, in the order of their admission.

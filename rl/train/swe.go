@@ -1,11 +1,13 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"time"
 
@@ -22,10 +24,12 @@ import (
 
 // sweSettings are the settings of the environment swe: the coding agent, played as deepswe eval plays it.
 type sweSettings struct {
-	// Train and Validation choose tasks. Where Validation names no file, Share of the training tasks are set aside.
+	// Train, Validation and Suites choose tasks. Where Validation names no file, Share of the training tasks are set
+	// aside.
 	Train      Tasks   `yaml:"train"`
-	Validation Tasks   `yaml:"validation"`
+	Validation Suite   `yaml:"validation"`
 	Share      float64 `yaml:"validation_share"`
+	Suites     []Suite `yaml:"suites"`
 	// Census checks that training tasks are sound before they are learned from: check, off, or the path of a census.json
 	// of deepswe eval --census.
 	Census string `yaml:"census"`
@@ -61,10 +65,13 @@ func newSWE() *sweSettings {
 // Complete makes paths absolute, because a run may be resumed elsewhere, and takes the context for the longest row.
 func (s *sweSettings) Complete(c *Config) error {
 	if c.Algorithm.MaxLength == 0 {
-		c.Algorithm.MaxLength = s.Context
+		c.Algorithm.MaxLength = max(s.Context, c.longest(func(g Stage) int { return g.Context }))
 	}
 	paths := []*string{
 		&s.Train.Path, &s.Train.ExcludeReposOf, &s.Validation.Path, &s.Validation.ExcludeReposOf, &s.PromptPack,
+	}
+	for i := range s.Suites {
+		paths = append(paths, &s.Suites[i].Path, &s.Suites[i].ExcludeReposOf)
 	}
 	if s.Census != censusCheck && s.Census != censusOff {
 		paths = append(paths, &s.Census)
@@ -90,9 +97,24 @@ func (s *sweSettings) validate(c *Config) error {
 	if s.Validation.Path != "" && s.Share > 0 {
 		errs = append(errs, errors.New("validation.path and validation_share are both given: want one of them"))
 	}
-	if s.Validation.Path == "" && s.Share == 0 && c.Evaluate.Every > 0 {
-		errs = append(errs, errors.New("there is nothing to validate on: want validation.path, validation_share, or "+
+	if s.Validation.Path == "" && s.Share == 0 && len(s.Suites) == 0 && c.Evaluate.Every > 0 {
+		errs = append(errs, errors.New("there is nothing to validate on: want validation.path, validation_share, suites, or "+
 			"evaluate.every: 0"))
+	}
+	names := map[string]bool{"": true, string(Train): true, string(Validation): true}
+	for i, suite := range s.Suites {
+		if names[suite.Name] || !suiteName.MatchString(suite.Name) {
+			errs = append(errs, fmt.Errorf("suites[%d].name is %q: want a name of its own, of small letters, digits, - and _", i,
+				suite.Name))
+		}
+		names[suite.Name] = true
+		if suite.Path == "" {
+			errs = append(errs, fmt.Errorf("suites[%d].path is missing: want a dataset", i))
+		}
+		errs = append(errs, suite.validate(fmt.Sprintf("suites[%d]", i)))
+	}
+	if s.Validation.Name != "" {
+		errs = append(errs, errors.New("validation.name: only suites have names"))
 	}
 	if _, ok := agent.FormatNamed(s.Format); !ok {
 		errs = append(errs, fmt.Errorf("format is %q: want %s or %s", s.Format, trajectory.FormatXML, trajectory.FormatTools))
@@ -111,6 +133,41 @@ func (s *sweSettings) validate(c *Config) error {
 	return errors.Join(append(errs, fraction("validation_share", s.Share, 0.9), positive("max_steps", s.MaxSteps),
 		positive("context", s.Context), natural("sandbox.warm", s.Sandbox.Warm), s.Train.validate("train"),
 		s.Validation.validate("validation"))...)
+}
+
+// Suite is a set of validation tasks. Limits that are zero are those of training.
+type Suite struct {
+	Name     string `yaml:"name,omitempty"`
+	Tasks    `yaml:",inline"`
+	MaxSteps int      `yaml:"max_steps"`
+	Context  int      `yaml:"context"`
+	Timeout  Duration `yaml:"timeout"`
+}
+
+// suiteName is what a suite may be called: it is in the names of metrics and files.
+var suiteName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
+
+func (s Suite) validate(section string) error {
+	return errors.Join(s.Tasks.validate(section), natural(section+".max_steps", s.MaxSteps),
+		natural(section+".context", s.Context))
+}
+
+// suites are all sets of validation tasks.
+func (s *sweSettings) suites() map[Split]Suite {
+	all := map[Split]Suite{Validation: s.Validation}
+	for _, suite := range s.Suites {
+		all[Split(suite.Name)] = suite
+	}
+	return all
+}
+
+// Contexts are those that the endpoint has to take.
+func (s *sweSettings) Contexts() map[string]int {
+	all := map[string]int{"context": s.Context, "validation.context": s.Validation.Context}
+	for i, suite := range s.Suites {
+		all[fmt.Sprintf("suites[%d].context", i)] = suite.Context
+	}
+	return all
 }
 
 // sweEnvironment is the coding agent as an environment. A task is one of a dataset.
@@ -184,6 +241,18 @@ func (e *sweEnvironment) Close() error { return e.provider.Close() }
 // Tasks are those that Prepare has left.
 func (e *sweEnvironment) Tasks(s Split) []string { return e.ids[s] }
 
+// Suites are the sets of validation tasks with a name.
+func (e *sweEnvironment) Suites() []Split {
+	var splits []Split
+	for _, suite := range e.settings.Suites {
+		splits = append(splits, Split(suite.Name))
+	}
+	return splits
+}
+
+// Source is a task's repository.
+func (e *sweEnvironment) Source(task string) string { return e.tasks[task].Repo }
+
 // Random is none: random commands solve no task.
 func (e *sweEnvironment) Random() run.Runner { return nil }
 
@@ -199,11 +268,20 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 	}
 	r.Attempt.Model = m
 	r.Attempt.Sampling = agent.OnPolicy(&temperature)
+	limits := func(run.Job) Limits { return Limits{} }
 	if s == Train {
 		r.Ungraded = func(stop agent.StopReason) bool { return !e.options.Grades(stop) }
+		limits = e.options.Limits
+	} else {
+		suite := e.settings.suites()[s]
+		limits = func(run.Job) Limits { return Limits{Steps: suite.MaxSteps, Context: suite.Context} }
+		r.Attempt.Limits.Wall = cmp.Or(time.Duration(suite.Timeout), r.Attempt.Limits.Wall)
 	}
 	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
-		res, err := r.Run(ctx, j)
+		own, l := *r, limits(j)
+		own.Attempt.Limits.Steps = cmp.Or(l.Steps, own.Attempt.Limits.Steps)
+		own.Attempt.Limits.Context = cmp.Or(l.Context, own.Attempt.Limits.Context)
+		res, err := own.Run(ctx, j)
 		if err != nil {
 			return res, err
 		}
@@ -254,5 +332,6 @@ func (e *sweEnvironment) complete(j run.Job, res *run.Result) error {
 	if res.Turns, ok = rec.Samples(); !ok && len(rec.Turns) > 0 {
 		return run.Abort(fmt.Errorf("attempt %d at %s: %w", j.Index, j.Task, errNoTokens))
 	}
+	behaviour(res.Metrics, rec)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -68,20 +69,30 @@ func (s *sweSettings) choose(log *slog.Logger) (*chosenTasks, error) {
 		return nil, err
 	}
 	if s.Validation.Path != "" {
-		if err := c.read(Validation, s.Validation, log); err != nil {
+		if err := c.read(Validation, s.Validation.Tasks, log); err != nil {
 			return nil, err
 		}
 	} else if s.Share > 0 {
 		c.setAside(s.Share)
 	}
+	for _, suite := range s.Suites {
+		if err := c.read(Split(suite.Name), suite.Tasks, log); err != nil {
+			return nil, err
+		}
+	}
 	if len(c.ids[Train]) == 0 {
 		return nil, fmt.Errorf("%w: none is left to learn from: validation_share has taken all", ErrTasks)
 	}
-	if err := run.CheckNames(slices.Concat(c.ids[Train], c.ids[Validation])); err != nil {
+	if err := run.CheckNames(slices.Sorted(maps.Keys(c.tasks))); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrTasks, err)
 	}
 	return c, c.findImage()
 }
+
+// problem is what makes a task the same as another one that has another id.
+type problem struct{ repo, commit, statement string }
+
+func problemOf(t env.Task) problem { return problem{t.Repo, t.BaseCommit, t.Statement} }
 
 // read adds the tasks of a split.
 func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
@@ -89,7 +100,14 @@ func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	var both []string
+	learned := map[string]bool{}
+	problems := map[problem]bool{}
+	for _, id := range c.ids[Train] {
+		learned[id] = true
+		problems[problemOf(c.tasks[id])] = true
+	}
+	own := map[string]bool{}
+	var twice, both []string
 	for task, err := range dataset.Read(t.Path, o) {
 		if bad, ok := errors.AsType[*dataset.RecordError](err); ok {
 			log.Warn("left out of the tasks", "record", bad)
@@ -98,20 +116,27 @@ func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrTasks, err)
 		}
-		if _, known := c.tasks[task.ID]; known {
+		switch {
+		case own[task.ID]:
+			twice = append(twice, task.ID)
+			continue
+		case s != Train && (learned[task.ID] || task.Repo != "" && problems[problemOf(task)]):
 			both = append(both, task.ID)
 			continue
 		}
+		own[task.ID] = true
 		if err := verify.Gradable(task); err != nil {
 			log.Warn("left out of the tasks", "error", err)
 			continue
 		}
-		c.tasks[task.ID] = task
+		if _, known := c.tasks[task.ID]; !known {
+			c.tasks[task.ID] = task
+		}
 		c.ids[s] = append(c.ids[s], task.ID)
 	}
 	switch n := o.Counts; {
-	case len(both) > 0 && s == Train:
-		return fmt.Errorf("%w: %s has the task %s twice", ErrTasks, t.Path, both[0])
+	case len(twice) > 0:
+		return fmt.Errorf("%w: %s has the task %s twice", ErrTasks, t.Path, twice[0])
 	case len(both) > 0:
 		return fmt.Errorf("%w: %d are there to learn from and to validate on, such as %s; to fix: keep them apart with "+
 			"train.filter, train.slice or train.exclude_repos_of, or use validation_share", ErrTasks, len(both), both[0])

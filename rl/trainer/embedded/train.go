@@ -17,6 +17,25 @@ import (
 // does not depend on how many goroutines filled them.
 const shards = 8
 
+// Forward returns what the current weights say of the rows' trained tokens. The rows are the policy's own, as for
+// ForwardBackward.
+func (p *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
+	logprobs := make([][]float64, len(rows))
+	err := p.parallel(ctx, len(rows), func(i int) error {
+		x, err := p.plan(rows[i])
+		if err != nil {
+			return fmt.Errorf("row %d of attempt %d at task %s: %w", rows[i].Row, rows[i].Attempt, rows[i].Task, err)
+		}
+		logprobs[i] = make([]float64, len(rows[i].IDs))
+		x.forward(p.shape, p.weights, rows[i].IDs, logprobs[i])
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("embedded policy: forward: %w", err)
+	}
+	return logprobs, nil
+}
+
 // ForwardBackward adds the gradient over the rows to what is accumulated. The rows are the policy's own: every answer
 // in them was read and sampled with its vocabulary and windows, else it is an error. Where the objective is decoupled,
 // the old policy is the published one.

@@ -1,0 +1,250 @@
+package train
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"deepswe/env/disk"
+)
+
+// Curriculum says how often tasks are visited.
+type Curriculum struct {
+	// On lets what is known of the tasks decide which come next. Without it each comes once in a round, in an order that
+	// changes from round to round.
+	On bool `yaml:"on"`
+	// A task that all rollouts solved, or none, in After visits in a row is parked: it comes once in Every rounds, until
+	// its rollouts differ again.
+	After int `yaml:"after"`
+	Every int `yaml:"every"`
+	// Exhausted says what happens when every task is parked.
+	Exhausted Action `yaml:"exhausted"`
+}
+
+func (c Curriculum) validate() error {
+	return errors.Join(positive("curriculum.after", c.After), positive("curriculum.every", c.Every))
+}
+
+// tasks says which task the group of a number is about. The loop alone uses it.
+type tasks struct {
+	settings Curriculum
+	order    order // without a curriculum
+
+	curriculumState
+	// log keeps every choice: which groups are played must not depend on what was learned after they had begun.
+	log    *disk.Log
+	chosen map[int]string
+	list   []*knowledge // in the order of order.tasks
+	warned bool
+}
+
+// tasksFile has a line for each group of a run with a curriculum, in the order of their admission.
+const tasksFile = "tasks.jsonl"
+
+// choice is a line of tasksFile.
+type choice struct {
+	Group int    `json:"group"`
+	Task  string `json:"task"`
+}
+
+// curriculumState is what a resumed run has to know.
+type curriculumState struct {
+	// Chosen is the number of groups that have a task.
+	Chosen int                   `json:"chosen"`
+	Tasks  map[string]*knowledge `json:"tasks"`
+}
+
+// knowledge is what is known of a task.
+type knowledge struct {
+	// Round is the one in which the task comes next, Visits counts those that it has had.
+	Round  int `json:"round"`
+	Visits int `json:"visits"`
+	// Rate is the running estimate of the share of its rollouts that solve it: the mean over visits, each of which counts
+	// half as much as the next. Seen is the number of visits with a graded rollout.
+	Rate float64 `json:"rate"`
+	Seen int     `json:"seen"`
+	// Same visits in a row had rollouts that all solved it, or none of which did, as Last has it.
+	Same int     `json:"same"`
+	Last float64 `json:"last"`
+
+	name  string
+	place uint64 // in its round
+}
+
+// parked reports whether the task teaches nothing at the moment.
+func (k *knowledge) parked(c Curriculum) bool { return k.Same >= c.After }
+
+// open reads what has been chosen so far.
+func (t *tasks) open(l *loop, s state) error {
+	all := l.environment.Tasks(Train)
+	if len(all) == 0 {
+		return errors.New("the environment has no tasks to learn from")
+	}
+	t.settings, t.order = l.config.Curriculum, order{seed: l.config.Seed, tasks: all}
+	if !t.settings.On {
+		return nil
+	}
+	t.curriculumState = curriculumState{Tasks: map[string]*knowledge{}}
+	if s.Curriculum != nil {
+		t.curriculumState = *s.Curriculum
+	}
+	known := t.Tasks
+	t.Tasks = make(map[string]*knowledge, len(all))
+	for _, name := range all {
+		k := known[name]
+		if k == nil {
+			k = &knowledge{}
+		}
+		k.name, k.place = name, t.place(name, k.Round)
+		t.Tasks[name] = k
+		t.list = append(t.list, k)
+	}
+	t.chosen = map[int]string{}
+	var err error
+	t.log, err = disk.OpenLog(l.dir.Path(tasksFile), func(line []byte) error {
+		var c choice
+		err := json.Unmarshal(line, &c)
+		t.chosen[c.Group] = c.Task
+		return err
+	})
+	return err
+}
+
+// at is the task of the group of a number. The groups are asked for in their order.
+func (t *tasks) at(number int) (string, error) {
+	if !t.settings.On {
+		return t.order.at(number), nil
+	}
+	name, known := t.chosen[number]
+	if !known || t.Tasks[name] == nil {
+		name = t.next()
+	}
+	if number >= t.Chosen {
+		t.visit(name)
+		t.Chosen = number + 1
+	}
+	if known {
+		return name, nil
+	}
+	t.chosen[number] = name
+	return name, t.log.Append(choice{number, name})
+}
+
+// next is the task whose turn it is: that of the earliest round, in the order of that round.
+func (t *tasks) next() string {
+	return slices.MinFunc(t.list, func(a, b *knowledge) int {
+		return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.place, b.place))
+	}).name
+}
+
+// place is a task's place in a round.
+func (t *tasks) place(name string, round int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %d %s", t.order.seed^orderStream, round, name)
+	return h.Sum64()
+}
+
+// visit notes that a task is chosen, and says when it comes again.
+func (t *tasks) visit(name string) {
+	k := t.Tasks[name]
+	k.Visits++
+	k.Round++
+	if k.parked(t.settings) {
+		k.Round += t.settings.Every - 1
+	}
+	k.place = t.place(name, k.Round)
+}
+
+// observe notes how many of a group's graded rollouts solved its task.
+func (t *tasks) observe(name string, solved, graded int) {
+	if !t.settings.On || graded == 0 {
+		return
+	}
+	k := t.Tasks[name]
+	rate := float64(solved) / float64(graded)
+	k.Seen++
+	// The mean of all visits so far, weighed by 1, 1/2, 1/4, … from the last one back.
+	weight := 0.5 / (1 - math.Pow(0.5, float64(k.Seen)))
+	k.Rate += weight * (rate - k.Rate)
+	switch {
+	case rate > 0 && rate < 1:
+		k.Same = 0
+	case k.Same > 0 && k.Last != rate:
+		k.Same = 1
+	default:
+		k.Same++
+	}
+	k.Last = rate
+}
+
+// values are the metrics of the curriculum.
+func (t *tasks) values() map[string]float64 {
+	if !t.settings.On {
+		return nil
+	}
+	var unseen, always, never, seen, rate float64
+	for _, k := range t.list {
+		switch {
+		case k.Seen == 0:
+			unseen++
+			continue
+		case k.parked(t.settings) && k.Last > 0:
+			always++
+		case k.parked(t.settings):
+			never++
+		}
+		seen++
+		rate += k.Rate
+	}
+	v := map[string]float64{
+		"curriculum/unseen": unseen, "curriculum/parked_always": always, "curriculum/parked_never": never,
+		"curriculum/open": seen - always - never,
+	}
+	if seen > 0 {
+		v["curriculum/rate"] = rate / seen
+	}
+	return v
+}
+
+// warn says so where every task has become parked.
+func (t *tasks) warn() (warnings []string, err error) {
+	v := t.values()
+	exhausted := t.settings.On && v["curriculum/unseen"]+v["curriculum/open"] == 0
+	first := exhausted && !t.warned
+	t.warned = exhausted
+	if !first || t.settings.Exhausted == Off {
+		return nil, nil
+	}
+	text := fmt.Sprintf("all %d tasks are parked: %.0f are always solved, and %.0f never; they are still visited, "+
+		"in turn. To fix: train on other tasks, give rollouts more steps or context, or set curriculum.on: false",
+		len(t.order.tasks), v["curriculum/parked_always"], v["curriculum/parked_never"])
+	if t.settings.Exhausted == Stop {
+		return nil, fmt.Errorf("%w: %s", ErrGuard, text)
+	}
+	return []string{text}, nil
+}
+
+// state is what a checkpoint keeps.
+func (t *tasks) state() *curriculumState {
+	if !t.settings.On {
+		return nil
+	}
+	s := curriculumState{Chosen: t.Chosen, Tasks: map[string]*knowledge{}}
+	for _, k := range t.list {
+		if own := *k; own.Visits > 0 {
+			s.Tasks[k.name] = &own
+		}
+	}
+	return &s
+}
+
+func (t *tasks) close() error {
+	if t.log == nil {
+		return nil
+	}
+	return t.log.Close()
+}

@@ -1,0 +1,225 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/run"
+	"deepswe/rl"
+)
+
+// The ends of the names of two metrics of a rollout that are a share together: think/view:sum and think/view:of become
+// think/view, the sum over all rollouts divided by that of what it is of.
+const (
+	sumEnd = ":sum"
+	ofEnd  = ":of"
+)
+
+// ratio adds a share to the metrics of a rollout.
+func ratio(m map[string]float64, name string, sum, of float64) {
+	if of > 0 {
+		m[name+sumEnd], m[name+ofEnd] = sum, of
+	}
+}
+
+// describe adds what engine and environment measured: means over the rollouts that ended in the ordinary way, graded or
+// not, and what became of the attempts that failed. A name of the environment that is not a path is put below rollout/.
+func describe(values map[string]float64, outcomes []run.Outcome, source func(task string) string) {
+	sums, counts := map[string]float64{}, map[string]float64{}
+	add := func(name string, v float64) {
+		sums[name] += v
+		counts[name]++
+	}
+	var totals []float64
+	for _, o := range outcomes {
+		for name, v := range o.Metrics {
+			if strings.HasPrefix(name, retryPrefix) {
+				values[name] += v
+			}
+		}
+		if o.Reward == nil && !o.NotGraded {
+			continue
+		}
+		if source != nil && o.Reward != nil {
+			add("reward/repo/"+source(o.Task), *o.Reward)
+		}
+		t := o.Times
+		add("time/model", t.Model)
+		add("time/environment", t.Environment)
+		add("time/reward", t.Reward)
+		add("time/queue", t.Queue)
+		add("time/other", max(0, t.Total-t.Model-t.Environment-t.Reward-t.Queue))
+		add("time/rollout", t.Total)
+		totals = append(totals, t.Total)
+		for name, v := range o.Metrics {
+			switch {
+			case strings.HasPrefix(name, retryPrefix):
+			case strings.HasSuffix(name, sumEnd), strings.HasSuffix(name, ofEnd):
+				sums[name] += v
+			case strings.Contains(name, "/"):
+				add(name, v)
+			default:
+				add("rollout/"+name, v)
+			}
+		}
+	}
+	for name, sum := range sums {
+		if share, ok := strings.CutSuffix(name, sumEnd); ok {
+			values[share] = sum / sums[share+ofEnd]
+		} else if n := counts[name]; n > 0 {
+			values[name] = sum / n
+		}
+	}
+	rl.Quantiles(values, "time/rollout", totals)
+}
+
+// speeds adds what a step did in its time: values has the rest of its metrics already.
+func speeds(values map[string]float64, step time.Duration) {
+	s := step.Seconds()
+	if s <= 0 {
+		return
+	}
+	graded := values["rollouts/total"] - values["rollouts/no_reward"]
+	values["perf/tokens_per_second"] = values["length/mean"] * graded / s
+	values["perf/sampled_per_second"] = values["tokens/sampled/mean"] * graded / s
+	values["perf/trained_per_second"] = values["tokens/trained"] / s
+	values["trainer/waiting"] = values["time/wait_rollouts"] / s
+	values["trainer/busy"] = (values["time/update"] + values["time/publish"]) / s
+}
+
+// retryPrefix begins the metrics that count failed tries by cause.
+const retryPrefix = "retries/"
+
+// retries counts the failed tries of the attempts under way, by cause.
+type retries struct {
+	mu    sync.Mutex
+	tries map[run.Job]map[string]float64
+}
+
+// count counts a try that failed.
+func (r *retries) count(j run.Job, cause string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tries == nil {
+		r.tries = map[run.Job]map[string]float64{}
+	}
+	if r.tries[j] == nil {
+		r.tries[j] = map[string]float64{}
+	}
+	r.tries[j][retryPrefix+cause]++
+}
+
+// of adds the tries of an attempt to the metrics of its last one.
+func (r *retries) of(j run.Job, metrics map[string]float64) map[string]float64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tries := r.tries[j]
+	if len(tries) == 0 {
+		return metrics
+	}
+	all := maps.Clone(tries)
+	maps.Copy(all, metrics)
+	return all
+}
+
+// forget drops an attempt that has ended.
+func (r *retries) forget(j run.Job) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tries, j)
+}
+
+// causeOf says in a word why a try failed whose context it is.
+func causeOf(ctx context.Context, err error) string {
+	switch {
+	case errors.Is(context.Cause(ctx), run.ErrDeadline):
+		return "deadline"
+	case errors.Is(err, agent.ErrModelUnavailable):
+		return "model"
+	}
+	return "sandbox"
+}
+
+// occupancy measures how many workers have a rollout, over time.
+type occupancy struct {
+	now     func() time.Time
+	workers int
+
+	mu    sync.Mutex
+	held  map[run.Job]bool
+	begun time.Time // of the interval
+	since time.Time // of the last change
+	busy  time.Duration
+}
+
+func newOccupancy(workers int, now func() time.Time) *occupancy {
+	return &occupancy{now: now, workers: workers, held: map[run.Job]bool{}, begun: now(), since: now()}
+}
+
+// observe notes an event of the engine.
+func (o *occupancy) observe(e run.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.count()
+	switch e.Kind {
+	case run.Started:
+		o.held[e.Job] = true
+	case run.Released, run.Finished, run.Failed:
+		delete(o.held, e.Job)
+	}
+}
+
+// count adds the time since the last change. The caller holds o.mu.
+func (o *occupancy) count() {
+	now := o.now()
+	o.busy += time.Duration(len(o.held)) * now.Sub(o.since)
+	o.since = now
+}
+
+// take returns the share of the workers' time that they had a rollout, since the last call.
+func (o *occupancy) take() float64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.count()
+	wall := o.since.Sub(o.begun).Seconds() * float64(o.workers)
+	busy := o.busy.Seconds()
+	o.begun, o.busy = o.since, 0
+	if wall <= 0 {
+		return 0
+	}
+	return min(1, busy/wall)
+}
+
+// maxSources bounds the sources that have a metric of their own.
+const maxSources = 20
+
+// frequent names the source of a task for a metric: one of those with the most tasks, or "other". It is nil where no
+// task has a source.
+func frequent(tasks []string, source func(task string) string) func(task string) string {
+	count := map[string]int{}
+	for _, t := range tasks {
+		if s := source(t); s != "" {
+			count[s]++
+		}
+	}
+	if len(count) == 0 {
+		return nil
+	}
+	names := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	names = names[:min(len(names), maxSources)]
+	return func(task string) string {
+		if s := source(task); slices.Contains(names, s) {
+			return strings.ReplaceAll(s, "/", "__")
+		}
+		return "other"
+	}
+}

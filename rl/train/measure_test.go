@@ -1,0 +1,210 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
+	"deepswe/rl/metrics"
+)
+
+// The embedded policy is its own sampler: with the same weights there is no mismatch at all, however far an update or a
+// stale rollout goes.
+func TestMismatchIsNotDrift(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string][]string{
+		"taking turns": {"optimizer.minibatches=2", "optimizer.epochs=3", "optimizer.learning_rate=0.05"},
+		"two ahead":    {flowing, "rollouts.refill=0", "steps=12", "optimizer.learning_rate=0.05"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := mustLoad(t, tiny, append(set, "evaluate.every=0")...)
+			dir := filepath.Join(t.TempDir(), "run")
+			if _, err := Start(t.Context(), c, Options{Dir: dir}); err != nil {
+				t.Fatal(err)
+			}
+			points, err := metrics.ReadJSONL(filepath.Join(dir, MetricsFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tokens, moved, stale := 0.0, 0.0, 0.0
+			for _, p := range points {
+				v := p.Values
+				tokens += v["mismatch/tokens"]
+				moved = max(moved, v["update/kl_k3"])
+				stale = max(stale, v["off_policy/kl_k3"])
+				if v["mismatch/kl_k3"] != 0 || v["mismatch/tokens"] > 0 && v["mismatch/ratio_max"] != 1 {
+					t.Errorf("step %d: mismatch %v over %v tokens", p.Step, v["mismatch/kl_k3"], v["mismatch/tokens"])
+				}
+				if v["loss/kl_k3"] > 0 && v["update/tokens"] == 0 {
+					t.Errorf("step %d: an update was not measured", p.Step)
+				}
+			}
+			if tokens == 0 || moved < 1e-4 {
+				t.Errorf("measured at %v tokens, the largest update %v", tokens, moved)
+			}
+			if ahead := c.Rollouts.MaxStaleness > 0; ahead != (stale > 0) {
+				t.Errorf("off-policy by %v", stale)
+			}
+		})
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	one, zero := 1.0, 0.0
+	outcome := func(task string, reward *float64, m map[string]float64, total float64) run.Outcome {
+		return run.Outcome{Job: run.Job{Task: task}, Result: run.Result{Reward: reward, Metrics: m,
+			Times: run.Times{Model: 1, Queue: 1, Total: total}}}
+	}
+	first, second := map[string]float64{"flips": 2, "a/b": 4, "retries/model": 1}, map[string]float64{"flips": 4}
+	ratio(first, "errors/tool", 1, 2)
+	ratio(second, "errors/tool", 5, 8)
+	ratio(second, "errors/none", 0, 0)
+	masked := outcome("x", nil, map[string]float64{"flips": 6}, 5)
+	masked.NotGraded = true
+	failed := outcome("x", nil, map[string]float64{"flips": 99, "retries/model": 2, "retries/sandbox": 1}, 99)
+	values := map[string]float64{}
+	describe(values, []run.Outcome{outcome("x", &one, first, 3), outcome("y", &zero, second, 4), masked, failed},
+		frequent([]string{"x", "y"}, func(task string) string { return "of/" + task }))
+	for name, want := range map[string]float64{
+		"rollout/flips": 4, "a/b": 4, "errors/tool": 0.6, "retries/model": 3, "retries/sandbox": 1,
+		"reward/repo/of__x": 1, "reward/repo/of__y": 0, "time/rollout": 4, "time/other": 2, "time/rollout/p50": 4,
+	} {
+		if got, ok := values[name]; !ok || got != want {
+			t.Errorf("%s is %v (there: %t), want %v", name, got, ok, want)
+		}
+	}
+	if _, ok := values["errors/none"]; ok {
+		t.Error("a share of nothing has a value")
+	}
+}
+
+// Failed tries are counted by cause, with the rollout that they are of, whether it ends well or not.
+func TestRetriesByCause(t *testing.T) {
+	t.Parallel()
+	tries := map[run.Job]int{}
+	reward := func(a run.Job) (float64, error) {
+		tries[a]++
+		switch {
+		case a.Index == 0 && tries[a] == 1:
+			return 0, fmt.Errorf("busy: %w", agent.ErrModelUnavailable)
+		case a.Index == 1:
+			return 0, errors.New("no sandbox")
+		}
+		return heads(a)
+	}
+	r, _, err := flip(t, &counting{}, reward, "steps=1", "rollouts.retries=1", "rollouts.tasks=1", "rollouts.group=3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := r.Points[0].Values; v["retries/model"] != 1 || v["retries/sandbox"] != 2 {
+		t.Errorf("model %v, sandbox %v", v["retries/model"], v["retries/sandbox"])
+	}
+}
+
+func TestFrequentSources(t *testing.T) {
+	t.Parallel()
+	var tasks []string
+	for i := range 30 {
+		for range 31 - i {
+			tasks = append(tasks, fmt.Sprintf("r%02d", i))
+		}
+	}
+	name := frequent(tasks, func(task string) string { return task })
+	if name("r00") != "r00" || name("r19") != "r19" || name("r20") != "other" || name("") != "other" {
+		t.Errorf("%s %s %s", name("r00"), name("r19"), name("r20"))
+	}
+	if frequent(tasks, func(string) string { return "" }) != nil {
+		t.Error("sources where no task has one")
+	}
+}
+
+func TestOccupancy(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	o := newOccupancy(2, func() time.Time { return now })
+	a, b := run.Job{Index: 1}, run.Job{Index: 2}
+	for _, e := range []struct {
+		after int
+		kind  run.EventKind
+		job   run.Job
+	}{
+		{2, run.Started, a}, {2, run.Started, b}, {1, run.Released, a}, {1, run.Retrying, b}, {1, run.Finished, a},
+		{1, run.Failed, b},
+	} {
+		now = now.Add(time.Duration(e.after) * time.Second)
+		o.observe(run.Event{Kind: e.kind, Job: e.job})
+	}
+	now = now.Add(2 * time.Second)
+	// a has its worker for 3 of 10 seconds, b for 4.
+	if got := o.take(); got != 0.35 {
+		t.Errorf("busy for %v of the time, want 0.35", got)
+	}
+	now = now.Add(time.Second)
+	if got := o.take(); got != 0 {
+		t.Errorf("then for %v, want 0", got)
+	}
+}
+
+func TestBehaviour(t *testing.T) {
+	t.Parallel()
+	bash := func(cmd string) trajectory.Call {
+		return trajectory.Call{Name: "execute_bash", Args: map[string]string{"cmd": cmd}}
+	}
+	for cmd, want := range map[string]bool{
+		"pytest -x": true, "cd /testbed && python -m pytest tests": true, "python3 test_a.py": true, "go test ./...": true,
+		"./tests/runtests.py auth": false, "python tests/runtests.py auth": true, "npm run test": true, "npm test": true,
+		"make check": true, "cargo test": true, "sh run_tests.sh": true, "python manage.py test app": true,
+		"cat test_a.py": false, "grep -r pytest .": false, "ls tests": false, "pip install pytest": false, "": false,
+		"python latest.py": false, "sh ./test.sh": true,
+	} {
+		if got := runsTests(bash(cmd)); got != want {
+			t.Errorf("%q runs tests: %t, want %t", cmd, got, want)
+		}
+	}
+	edit := func(command, path string) trajectory.Call {
+		return trajectory.Call{Name: "file_editor", Args: map[string]string{"command": command, "path": path}}
+	}
+	for _, x := range []struct {
+		call trajectory.Call
+		want bool
+	}{
+		{edit("create", "/tmp/test_a.py"), true}, {edit("view", "/tmp/test_a.py"), false}, {edit("create", "a.py"), false},
+		{edit("str_replace", "pkg/a_test.go"), true}, {bash("cat > test_b.py <<'E'\nE"), true},
+		{bash("cat test_b.py > out"), false}, {bash("echo x | tee -a tests/test_c.py"), true},
+	} {
+		if got := writesTests(x.call); got != x.want {
+			t.Errorf("%v writes tests: %t, want %t", x.call.Args, got, x.want)
+		}
+	}
+	reply := func(text, finish string, problem string, calls ...trajectory.Call) trajectory.Reply {
+		return trajectory.Reply{
+			Message: trajectory.Message{Content: text}, FinishReason: finish, Problem: problem, Calls: calls,
+			Tokens: &trajectory.Sample{CompletionIDs: make([]int32, 20)},
+		}
+	}
+	m := map[string]float64{}
+	behaviour(m, &trajectory.Recording{Turns: []trajectory.Turn{
+		{
+			Reply:        reply("1234567890<function=", "stop", "", bash("pytest")),
+			Observations: []trajectory.Observation{{Results: []trajectory.Result{{Failed: true}, {TimedOut: true}}}},
+		},
+		{Reply: reply("1234567890", "length", "no call")},
+	}})
+	values := map[string]float64{}
+	describe(values, []run.Outcome{{Result: run.Result{Reward: new(1.0), Metrics: m}}}, nil)
+	for name, want := range map[string]float64{
+		"think/execute_bash": 10, "think/no_action": 20, "tokens/think_per_turn": 15, "errors/format": 0.5,
+		"errors/truncated_reply": 0.5, "errors/tool": 0.5, "errors/command_timeout": 0.5, "tests/ran": 1, "tests/wrote": 0,
+	} {
+		if got, ok := values[name]; !ok || got != want {
+			t.Errorf("%s is %v (there: %t), want %v", name, got, ok, want)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package train
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"deepswe/rl"
+	"deepswe/rl/metrics"
+)
+
+// overviewSteps is how many of the last steps an overview lists.
+const overviewSteps = 20
+
+// Overview writes what a training run has come to, step by step, or with a step from 1 up the groups of that step.
+func Overview(w io.Writer, dir string, step int) error {
+	if step > 0 {
+		return stepOverview(w, dir, step)
+	}
+	points, err := metrics.ReadJSONL(filepath.Join(dir, MetricsFile))
+	if err != nil || len(points) == 0 {
+		return err
+	}
+	byStep := map[int]map[string]float64{}
+	var steps []int
+	for _, p := range points { // a validation may be a point of its own
+		if byStep[p.Step] == nil {
+			byStep[p.Step] = map[string]float64{}
+			steps = append(steps, p.Step)
+		}
+		maps.Copy(byStep[p.Step], p.Values)
+	}
+	slices.Sort(steps)
+	recent := steps[max(0, len(steps)-overviewSteps):]
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STEP\tREWARD\tVALIDATION\tNONE\tSOME\tALL\tTURNS\tENTROPY\tSECONDS")
+	for _, s := range steps {
+		v := byStep[s]
+		if _, validated := v["val/pass@1"]; s < recent[0] && !validated {
+			continue
+		}
+		cell := func(name, format string) string {
+			if x, ok := v[name]; ok {
+				return fmt.Sprintf(format, x)
+			}
+			return ""
+		}
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s, cell("reward/mean", "%.3f"), cell("val/pass@1", "%.3f"),
+			cell("groups/solve_none", "%.0f"), cell("groups/solve_partial", "%.0f"), cell("groups/solve_all", "%.0f"),
+			cell("turns/mean", "%.1f"), cell("entropy/mean", "%.2f"), cell("time/step", "%.1f"))
+	}
+	return t.Flush()
+}
+
+// stepOverview writes the groups of a step, as far as they have been played.
+func stepOverview(w io.Writer, dir string, step int) error {
+	groups, err := ReadStep(dir, step)
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GROUP\tTASK\tREWARDS\tTURNS\tTOKENS\tENDED")
+	for _, g := range groups {
+		var rewards, turns, tokens, ended []string
+		for _, r := range g {
+			shape := rl.Measure(&r.Rollout, 0).Shape
+			reward := "-"
+			if r.Reward != nil {
+				reward = fmt.Sprintf("%g", *r.Reward)
+			}
+			rewards, turns = append(rewards, reward), append(turns, fmt.Sprint(shape.Turns))
+			tokens = append(tokens, fmt.Sprint(shape.Sampled))
+			if why := string(r.StopReason); !slices.Contains(ended, why) {
+				ended = append(ended, why)
+			}
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", g[0].Group, g[0].Task, strings.Join(rewards, " "),
+			strings.Join(turns, " "), strings.Join(tokens, " "), strings.Join(ended, " "))
+	}
+	return t.Flush()
+}

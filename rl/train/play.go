@@ -1,0 +1,88 @@
+package train
+
+import (
+	"context"
+	"time"
+
+	"deepswe/agent/run"
+	"deepswe/rl"
+)
+
+// open starts the stream of training rollouts.
+func (l *loop) open(ctx context.Context, s state) {
+	l.journals = &journals{dir: l.dir, version: func() int64 { return l.live.current.Load().Version }}
+	l.stream = newStream(l.config.Rollouts.MaxStaleness, l.now)
+	l.stream.updates, l.stream.version = s.weights(), l.policy.Version
+	l.admitted = s.Cursor
+	if s.Pending != nil {
+		l.admitted = s.Pending.Cursor
+	}
+	l.progress = &counter{observer: l.observer}
+	l.occupancy = newOccupancy(l.config.Rollouts.Workers, l.now)
+	runner := l.environment.Runner(Train, l.gates.Model.Guard(&l.live))
+	version := func() int64 { return l.live.current.Load().Version }
+	e := l.engine(runner, version, l.journals, func(e run.Event) {
+		l.occupancy.observe(e)
+		if ended(e) {
+			l.progress.ended()
+		}
+	})
+	l.stream.start(ctx, e)
+}
+
+// closeStream ends the stream and the files of its rollouts.
+func (l *loop) closeStream() error {
+	l.stream.close()
+	return l.journals.closeAll()
+}
+
+func ended(e run.Event) bool { return e.Kind == run.Finished || e.Kind == run.Failed }
+
+// play plays a plan of a split with a policy, by as many workers.
+func (l *loop) play(ctx context.Context, s Split, p rl.Policy, plan []run.Job, j run.Journal, workers int,
+	playing func(done int)) ([]run.Outcome, error) {
+	runner := l.environment.Runner(s, l.gates.Model.Guard(stamped(p)))
+	done := 0
+	e := l.engine(runner, func() int64 { return p.Version }, j, func(e run.Event) {
+		if ended(e) {
+			done++
+			playing(done)
+		}
+	})
+	e.Options.Workers = workers
+	return e.Run(ctx, plan)
+}
+
+// engine plays with the settings of the configuration. Turns that do not say which version sampled them have the one
+// with which their rollout began.
+func (l *loop) engine(runner run.Runner, version func() int64, j run.Journal, observe func(run.Event)) *run.Engine {
+	r := l.config.Rollouts
+	tries := r.Retries
+	if tries == 0 {
+		tries = -1
+	}
+	failed := &retries{}
+	return &run.Engine{
+		Journal: j, Log: l.log,
+		Runner: run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
+			began := version()
+			res, err := runner.Run(ctx, a)
+			if err != nil {
+				failed.count(a, causeOf(ctx, err))
+			}
+			stamp(res.Turns, began)
+			res.Metrics = failed.of(a, res.Metrics)
+			return res, err
+		}),
+		Options: run.Options{
+			Workers: r.Workers, Deadline: time.Duration(r.Deadline), Drain: time.Duration(r.Drain), Abandon: l.abandon,
+			Retries: tries, MaxFailures: r.MaxFailures,
+			Observe: func(e run.Event) {
+				if ended(e) {
+					failed.forget(e.Job)
+				}
+				observe(e)
+			},
+		},
+	}
+}

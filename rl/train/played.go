@@ -1,0 +1,108 @@
+package train
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepswe/agent/run"
+	"deepswe/env/disk"
+	"deepswe/rl"
+	"deepswe/rl/rowfile"
+)
+
+// Played is a rollout of a run as its files have it.
+type Played struct {
+	rl.Rollout
+	Times run.Times
+	// Ended is when it ended; zero in files of older versions.
+	Ended   time.Time
+	Tries   int
+	Err     string
+	Metrics map[string]float64
+}
+
+// Steps are the numbers of the steps whose rollouts a run's directory has.
+func Steps(dir string) ([]int, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, stepsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var steps []int
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if found, _ := filepath.Glob(filepath.Join(dir, stepsDir, e.Name(), rolloutsFile+"*")); len(found) > 0 {
+			steps = append(steps, n)
+		}
+	}
+	slices.Sort(steps)
+	return steps, err
+}
+
+// ReadStep reads the rollouts that were let in for a step, as far as they have ended: the groups in their order, the
+// members of each in theirs. The step may be one that is being played.
+func ReadStep(dir string, step int) ([][]Played, error) {
+	groups := map[string][]Played{}
+	err := readPlayed(filepath.Join(dir, stepsDir, stepName(step), rolloutsFile), func(p Played) {
+		groups[p.Group] = append(groups[p.Group], p)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the rollouts of step %d are not there: %w; train keeps them with rollouts.keep_logs", step,
+			err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read step %d: %w", step, err)
+	}
+	all := slices.SortedFunc(maps.Values(groups), func(a, b []Played) int {
+		return cmp.Compare(slotOf(a[0].Group), slotOf(b[0].Group))
+	})
+	for _, g := range all {
+		slices.SortFunc(g, func(a, b Played) int { return cmp.Compare(a.Attempt, b.Attempt) })
+	}
+	return all, nil
+}
+
+// readPlayed reads a file of rollouts, packed or not. A torn last line is left out.
+func readPlayed(path string, add func(Played)) (err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err = os.Open(path + ".zst")
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	r, err := rowfile.Decompress(f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return disk.ReadLines(r, func(line []byte) error {
+		var x extras
+		r, err := rowfile.DecodeRollout(line)
+		if err = errors.Join(err, json.Unmarshal(line, &x)); err != nil {
+			return err
+		}
+		add(Played{Rollout: r, Times: x.Times, Ended: x.Ended, Tries: x.Tries, Err: x.Error, Metrics: x.Metrics})
+		return nil
+	})
+}
+
+// slotOf is a group's place in the step that it was admitted for.
+func slotOf(group string) int {
+	_, slot, _ := strings.Cut(group, ".")
+	n, _ := strconv.Atoi(slot) // 0 for a name that is not ours
+	return n
+}

@@ -1,0 +1,79 @@
+package train
+
+import (
+	"context"
+	"maps"
+
+	"deepswe/rl"
+)
+
+// probeRows bounds the rows at which a step measures its policies against each other. They are an eighth of a step of
+// 512 rollouts: two forward passes over them cost the trainer a twentieth of the update.
+const probeRows = 64
+
+// probe measures policies at some rows of an update: what the sampler said of the tokens, what the trainer says of them
+// before the first optimizer step, and after the last one.
+type probe struct {
+	rows   []rl.Row
+	fresh  [][]uint8   // the tokens that were sampled with the trainer's own weights
+	before [][]float64 // nil where the trainer has no weights
+}
+
+// take adds rows of rollouts that the trainer has not learned from, while there is room. version is that of the weights
+// that the trainer holds.
+func (p *probe) take(ctx context.Context, t rl.Trainer, rows []rl.Row, rollouts []rl.Rollout, version int64) error {
+	type id struct {
+		group   string
+		attempt int
+	}
+	byID := make(map[id]*rl.Rollout, len(rollouts))
+	for i := range rollouts {
+		byID[id{rollouts[i].Group, rollouts[i].Attempt}] = &rollouts[i]
+	}
+	var trained []int
+	for i := range rows {
+		if rows[i].Trained {
+			trained = append(trained, i)
+		}
+	}
+	n := min(len(trained), probeRows-len(p.rows))
+	if n == 0 {
+		return nil
+	}
+	chosen, fresh := make([]rl.Row, n), make([][]uint8, n)
+	for k := range n {
+		chosen[k] = rows[trained[k*len(trained)/n]] // spread over the groups
+		r := &chosen[k]
+		fresh[k] = rl.SampledBy(byID[id{r.Group, r.Attempt}], r, version)
+	}
+	logprobs, err := t.Forward(ctx, chosen)
+	if err != nil || logprobs == nil {
+		return err
+	}
+	p.rows, p.fresh, p.before = append(p.rows, chosen...), append(p.fresh, fresh...), append(p.before, logprobs...)
+	return nil
+}
+
+// values compares the policies after the last optimizer step. mismatch is the sampler against the trainer with the same
+// weights, off_policy the sampler of the time against the trainer at the beginning of the update, and update the
+// trainer before against the trainer after it.
+func (p *probe) values(ctx context.Context, t rl.Trainer) (map[string]float64, error) {
+	if len(p.rows) == 0 {
+		return nil, nil
+	}
+	after, err := t.Forward(ctx, p.rows)
+	if err != nil {
+		return nil, err
+	}
+	sampled, masks := make([][]float64, len(p.rows)), make([][]uint8, len(p.rows))
+	for i, r := range p.rows {
+		sampled[i], masks[i] = r.Logprobs, r.Mask
+	}
+	values := rl.Between(sampled, p.before, p.fresh).Metrics("mismatch")
+	if values == nil {
+		values = map[string]float64{"mismatch/tokens": 0}
+	}
+	maps.Copy(values, rl.Between(sampled, p.before, masks).Metrics("off_policy"))
+	maps.Copy(values, rl.Between(p.before, after, masks).Metrics("update"))
+	return values, nil
+}

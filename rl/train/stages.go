@@ -1,0 +1,180 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"deepswe/agent/run"
+	"deepswe/rl/metrics"
+)
+
+// Stage changes some settings for the steps behind its beginning. What it leaves out is that of the stage before it.
+type Stage struct {
+	// From is the first step of the stage; or it begins when a metric has stopped rising.
+	From  int    `yaml:"from,omitempty"`
+	After *Stall `yaml:"after,omitempty"`
+
+	// MaxSteps and Context are limits of the training rollouts that begin from then on; those under way keep theirs.
+	MaxSteps int `yaml:"max_steps,omitempty"`
+	Context  int `yaml:"context,omitempty"`
+	// LearningRate is that of the updates.
+	LearningRate float64 `yaml:"learning_rate,omitempty"`
+}
+
+// Stall is a metric that has stopped rising: its mean over the last Window steps is not above that of the Window steps
+// before by more than By.
+type Stall struct {
+	Metric string  `yaml:"metric"`
+	Window int     `yaml:"window"`
+	By     float64 `yaml:"by"`
+}
+
+// stalls reports whether the values of a stage, one a step, have stopped rising.
+func (s Stall) stalls(values []float64) bool {
+	n := len(values)
+	if n < 2*s.Window {
+		return false
+	}
+	rise := 0.0
+	for i := range s.Window {
+		rise += (values[n-1-i] - values[n-1-s.Window-i]) / float64(s.Window)
+	}
+	return rise <= s.By
+}
+
+// checkStages refuses stages that do not follow one another, or change nothing.
+func (c *Config) checkStages() error {
+	var errs []error
+	var last Stage
+	for i := range c.Stages {
+		s := &c.Stages[i]
+		at := fmt.Sprintf("stages[%d]", i)
+		fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(at+format, args...)) }
+		switch {
+		case s.From > 0 && s.After != nil:
+			fail(" has both from and after: want one of them")
+		case s.From == 0 && s.After == nil:
+			fail(" does not say when it begins: want from, the first step, or after, a metric that stops rising")
+		case s.From > 0 && last.After != nil:
+			fail(".from: the stage before begins when a metric stops rising, and nobody knows whether that is before step %d; "+
+				"want after", s.From)
+		case s.After == nil && s.From <= max(1, last.From):
+			fail(".from is %d: want more than %d; stages are in the order in which they begin", s.From, max(1, last.From))
+		case s.After == nil && s.From > c.Steps:
+			fail(".from is %d, and the run has %d steps", s.From, c.Steps)
+		}
+		if a := s.After; a != nil && (a.Metric == "" || a.Window < 1) {
+			fail(".after: want a metric, as reward/mean, and a window of at least 1 step")
+		}
+		if s.MaxSteps < 0 || s.Context < 0 || !(s.LearningRate >= 0 && s.LearningRate <= 1) {
+			fail(": want max_steps and context from 1 up, and a learning_rate above 0 and at most 1")
+		}
+		if s.MaxSteps == 0 && s.Context == 0 && s.LearningRate == 0 {
+			fail(" changes nothing: want max_steps, context or learning_rate")
+		}
+		last = *s
+	}
+	return errors.Join(errs...)
+}
+
+// longest is the largest limit of any stage.
+func (c *Config) longest(of func(Stage) int) int {
+	most := 0
+	for _, s := range c.Stages {
+		most = max(most, of(s))
+	}
+	return most
+}
+
+// stages follows a run through its stages. Its limits are asked for from many goroutines.
+type stages struct {
+	list []Stage
+
+	mu     sync.Mutex
+	starts []int     // of those that have begun
+	values []float64 // of the metric that the next stage waits for, since the last one began
+}
+
+// resume continues where a checkpoint left off.
+func (s *stages) resume(starts []int, history []metrics.Point) {
+	s.starts = starts
+	s.begin()
+	for _, p := range history {
+		s.collect(p)
+	}
+}
+
+// begin notes the stages whose first steps are known: those before the first that waits for a metric.
+func (s *stages) begin() {
+	for len(s.starts) < len(s.list) && s.list[len(s.starts)].After == nil {
+		s.starts = append(s.starts, s.list[len(s.starts)].From)
+	}
+}
+
+// collect takes the value of the metric that the next stage waits for.
+func (s *stages) collect(p metrics.Point) {
+	if len(s.starts) == len(s.list) {
+		return
+	}
+	if n := len(s.starts); n > 0 && p.Step < s.starts[n-1] {
+		return
+	}
+	if v, ok := p.Values[s.list[len(s.starts)].After.Metric]; ok && p.Step > 0 {
+		s.values = append(s.values, v)
+	}
+}
+
+// observe takes the numbers of a step. Where the next stage begins with it, it does so with the groups of the given
+// step, the first that is not admitted yet, and observe says so.
+func (s *stages) observe(p metrics.Point, first int) (notes []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.starts) == len(s.list) {
+		return nil
+	}
+	s.collect(p)
+	next := s.list[len(s.starts)]
+	if !next.After.stalls(s.values) {
+		return nil
+	}
+	s.values = nil
+	s.starts = append(s.starts, first)
+	return []string{fmt.Sprintf("%s has stopped rising: stage %d of %d begins at step %d", next.After.Metric,
+		len(s.starts), len(s.list), first)}
+}
+
+// begun are the first steps of the stages that have begun.
+func (s *stages) begun() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]int(nil), s.starts...)
+}
+
+// at is what the stages up to a step have set.
+func (s *stages) at(step int) (set Stage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, start := range s.starts {
+		if start > step {
+			break
+		}
+		own := s.list[i]
+		if own.MaxSteps > 0 {
+			set.MaxSteps = own.MaxSteps
+		}
+		if own.Context > 0 {
+			set.Context = own.Context
+		}
+		if own.LearningRate > 0 {
+			set.LearningRate = own.LearningRate
+		}
+	}
+	return set
+}
+
+// limits are those of a training rollout, by the step that its group was admitted for.
+func (s *stages) limits(j run.Job) Limits {
+	set := s.at(stepOf(j.Group))
+	return Limits{Steps: set.MaxSteps, Context: set.Context}
+}

@@ -1,0 +1,176 @@
+package train
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"deepswe/agent/run"
+	"deepswe/rl"
+	"deepswe/rl/metrics"
+)
+
+func TestErrorsOfStages(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ stages, want string }{
+		{"[{from: 5, max_steps: 3}, {from: 5, max_steps: 4}]", "stages[1].from is 5: want more than 5"},
+		{"[{from: 1, max_steps: 3}]", "stages[0].from is 1: want more than 1"},
+		{"[{from: 500, max_steps: 3}]", "the run has 100 steps"},
+		{"[{max_steps: 3}]", "does not say when it begins"},
+		{"[{from: 3}]", "changes nothing"},
+		{"[{from: 3, after: {metric: x, window: 2}, max_steps: 3}]", "both from and after"},
+		{"[{after: {metric: x}, max_steps: 3}]", "a window of at least 1"},
+		{"[{after: {metric: x, window: 2}, max_steps: 3}, {from: 9, max_steps: 4}]", "nobody knows"},
+		{"[{from: 3, context: 9}]", "an episode has max_turns only"},
+		{"[{from: 3, learning_rate: -1}]", "learning_rate above 0"},
+		{"[{from: 3, contxt: 9}]", `"context"?`},
+	} {
+		_, err := Load([]byte(least+"stages: "+c.stages+"\n"), BuiltIn())
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\ndoes not say %q", c.stages, err, c.want)
+		}
+	}
+}
+
+// A stage that waits for a metric begins when two windows of the stage before have the same mean, with the groups that
+// are not admitted yet, and a resumed run has it begin at the same step.
+func TestStagesFollowAMetric(t *testing.T) {
+	t.Parallel()
+	list := []Stage{
+		{From: 3, LearningRate: 0.5},
+		{After: &Stall{Metric: "m", Window: 2, By: 0.1}, MaxSteps: 7, Context: 70},
+		{After: &Stall{Metric: "m", Window: 1}, MaxSteps: 9},
+	}
+	var points []metrics.Point
+	for i, v := range []float64{5, 5, 0, 1, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4} {
+		points = append(points, metrics.Point{Step: i + 1, Values: map[string]float64{"m": v}})
+	}
+	play := func(s *stages, from int) (begun []int) {
+		for _, p := range points[from:] {
+			if len(s.observe(p, p.Step+3)) > 0 {
+				begun = append(begun, p.Step)
+			}
+		}
+		return begun
+	}
+	s := &stages{list: list}
+	s.resume(nil, nil)
+	// From step 3 on: 0 1 2 3 3 3 3, of which the last four are the first two windows with the same mean. From step 12 on,
+	// when the second stage begins: 4 4.
+	if got := play(s, 0); !slices.Equal(got, []int{9, 13}) {
+		t.Errorf("stages began after steps %v", got)
+	}
+	for step, want := range map[int]Stage{
+		2: {}, 3: {LearningRate: 0.5}, 11: {LearningRate: 0.5}, 12: {LearningRate: 0.5, MaxSteps: 7, Context: 70},
+		15: {LearningRate: 0.5, MaxSteps: 7, Context: 70}, 16: {LearningRate: 0.5, MaxSteps: 9, Context: 70},
+	} {
+		if got := s.at(step); got != want {
+			t.Errorf("at step %d %+v, want %+v", step, got, want)
+		}
+	}
+	if l := s.limits(run.Job{Group: groupName(12, 3)}); l != (Limits{Steps: 7, Context: 70}) {
+		t.Errorf("limits %+v", l)
+	}
+	for cut := 1; cut < len(points); cut++ {
+		one := &stages{list: list}
+		one.resume(nil, nil)
+		for _, p := range points[:cut] {
+			one.observe(p, p.Step+3)
+		}
+		again := &stages{list: list}
+		again.resume(one.begun(), points[:cut])
+		play(again, cut)
+		if !slices.Equal(again.begun(), s.begun()) {
+			t.Errorf("resumed after step %d: %v, want %v", cut, again.begun(), s.begun())
+		}
+	}
+}
+
+// The limits of a stage reach the environment, and its learning rate the trainer.
+func TestStagesChangeTheRun(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	seen := map[int]Limits{}
+	c := &counting{}
+	parts := Parts{
+		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings {
+			return &staged{coin: coin{Reward: heads}, seen: func(j run.Job, l Limits) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen[stepOf(j.Group)] = l
+			}}
+		}},
+		Trainers: map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &counted{c} }},
+	}
+	const list = "stages: [{from: 2, max_steps: 9}, {from: 3, context: 80, learning_rate: 0.25}]\n"
+	cfg, err := Load([]byte(coins+list), parts, "steps=3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(t.Context(), cfg, Options{Dir: filepath.Join(t.TempDir(), "run")}); err != nil {
+		t.Fatal(err)
+	}
+	for step, want := range map[int]Limits{1: {}, 2: {Steps: 9}, 3: {Steps: 9, Context: 80}} {
+		if seen[step] != want {
+			t.Errorf("step %d had %+v, want %+v", step, seen[step], want)
+		}
+	}
+	if !slices.Contains(c.calls, "step 0.25") || !slices.Contains(c.calls, "step 0.1") {
+		t.Errorf("calls %q", c.calls)
+	}
+}
+
+// staged is coin, and tells which limits its rollouts have.
+type staged struct {
+	coin `yaml:"-"`
+	seen func(run.Job, Limits)
+}
+
+func (s *staged) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
+	reward := s.Reward
+	s.Reward = func(j run.Job) (float64, error) {
+		s.seen(j, o.Limits(j))
+		return reward(j)
+	}
+	return &s.coin, nil
+}
+
+func (s *staged) Contexts() map[string]int { return map[string]int{"context": 40} }
+
+// bounded is counting behind a server with a context of its own.
+type bounded struct{ counting }
+
+func (b *bounded) MaxContext() int { return 64 }
+
+type boundedSettings struct {
+	counted `yaml:"-"`
+}
+
+func (b *boundedSettings) Open(context.Context, TrainerOptions) (rl.Trainer, error) {
+	return &bounded{}, nil
+}
+
+func TestContextBeyondTheServers(t *testing.T) {
+	t.Parallel()
+	parts := Parts{
+		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings {
+			return &staged{coin: coin{Reward: heads}, seen: func(run.Job, Limits) {}}
+		}},
+		Trainers: map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &boundedSettings{} }},
+	}
+	for stages, want := range map[string]string{
+		"[{from: 2, context: 64}]": "", "[{from: 2, context: 65}]": "stages[0].context is 65, and the server takes 64 tokens",
+	} {
+		cfg, err := Load([]byte(coins+"stages: "+stages+"\n"), parts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Start(t.Context(), cfg, Options{Dir: filepath.Join(t.TempDir(), "run")})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", stages, err, want)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package train
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/agent/trajectory"
+	"deepswe/verify/allowlist"
+)
+
+// behaviour adds what the agent did in a rollout: how much it thought before each kind of action, what went wrong in a
+// turn, and whether it ran tests and wrote some.
+func behaviour(m map[string]float64, rec *trajectory.Recording) {
+	var thought, thoughts, turns, unread, truncated, calls, failed, late float64
+	byTool, uses := map[string]float64{}, map[string]float64{}
+	var ran, wrote bool
+	for _, t := range rec.Turns {
+		turns++
+		if len(t.Reply.Calls) == 0 && t.Reply.Problem != "" {
+			unread++
+		}
+		if t.Reply.FinishReason == "length" {
+			truncated++
+		}
+		if tokens, ok := thinking(t.Reply); ok {
+			tool := toolOf(t.Reply)
+			byTool[tool] += tokens
+			uses[tool]++
+			thought += tokens
+			thoughts++
+		}
+		for _, c := range t.Reply.Calls {
+			ran, wrote = ran || runsTests(c), wrote || writesTests(c)
+		}
+		for _, o := range t.Observations {
+			for _, r := range o.Results {
+				calls++
+				if r.Failed {
+					failed++
+				}
+				if r.TimedOut {
+					late++
+				}
+			}
+		}
+	}
+	for tool, n := range uses {
+		ratio(m, "think/"+tool, byTool[tool], n)
+	}
+	ratio(m, "tokens/think_per_turn", thought, thoughts)
+	ratio(m, "errors/format", unread, turns)
+	ratio(m, "errors/truncated_reply", truncated, turns)
+	ratio(m, "errors/tool", failed, calls)
+	ratio(m, "errors/command_timeout", late, calls)
+	m["tests/ran"], m["tests/wrote"] = number(ran), number(wrote)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// callMark begins an action that is written in the text of a reply.
+const callMark = "<function="
+
+// thinking is how many of a reply's tokens come before its first action: its tokens by the share that this part has in
+// its text, since the ids do not say where an action begins.
+func thinking(r trajectory.Reply) (tokens float64, ok bool) {
+	if r.Tokens == nil {
+		return 0, false
+	}
+	before, _, _ := strings.Cut(r.Message.Content, callMark)
+	thought := len(r.Message.Reasoning) + len(before)
+	all := len(r.Message.Reasoning) + len(r.Message.Content)
+	for _, c := range r.Message.ToolCalls {
+		all += len(c.Name) + len(c.Arguments)
+	}
+	if all == 0 {
+		return 0, true
+	}
+	return float64(len(r.Tokens.CompletionIDs)) * float64(thought) / float64(all), true
+}
+
+// toolOf is the tool of the first action of a reply.
+func toolOf(r trajectory.Reply) string {
+	known := []string{"file_editor", "search", "execute_bash", "finish"}
+	switch {
+	case len(r.Calls) == 0:
+		return "no_action"
+	case slices.Contains(known, r.Calls[0].Name):
+		return r.Calls[0].Name
+	}
+	return "other"
+}
+
+// testRun is a command line that runs tests with one of the common runners, or a test file by itself.
+var testRun = regexp.MustCompile(`(?m)` + strings.Join([]string{
+	// A runner, as a command.
+	`(^|[;&|(])\s*((\w+=\S*|time|timeout\s+\S+|xvfb-run|(uv|poetry) run)\s+)*(\S*/)?` +
+		`(pytest|py\.test|nosetests|tox|nox|ctest|rspec|phpunit|jest|mocha|vitest)\b`,
+	// Python with a runner's module, or with a file of tests.
+	`\bpython[0-9.]*\s+(-\w+\s+)*(-m\s+(pytest|unittest|doctest|nose)|\S*(run_?tests?|\btests?_\w+|_test)\.py)\b`,
+	// What builds a project also tests it.
+	`\b(manage\.py|setup\.py|npm|yarn|pnpm|go|cargo|mvn|mvnw|gradle|gradlew|make|mix|dotnet|swift|bundle exec)\s+` +
+		`(-\S+\s+)*(run\s+)?(test|check)\b`,
+	// A script of tests.
+	`\b(sh|bash)\s+\S*(run_?tests?|\btest\w*|_test)\.sh\b`,
+	`(^|[\s;&|])\./\S*(run_?tests?|_test|test)\.sh\b`,
+}, `|`))
+
+// written is a file that a shell command writes to.
+var written = regexp.MustCompile(`(>>?|\btee\s+(?:-a\s+)?)\s*["']?([^\s"'<>|;&]+)`)
+
+func runsTests(c trajectory.Call) bool {
+	return c.Name == "execute_bash" && testRun.MatchString(c.Args["cmd"])
+}
+
+func writesTests(c trajectory.Call) bool {
+	switch c.Name {
+	case "file_editor":
+		return c.Args["command"] != "view" && c.Args["command"] != "undo_edit" &&
+			allowlist.ByName(c.Args["path"]) == allowlist.Tests
+	case "execute_bash":
+		for _, m := range written.FindAllStringSubmatch(c.Args["cmd"], -1) {
+			if allowlist.ByName(m[2]) == allowlist.Tests {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,183 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"deepswe/agent"
+	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
+	"deepswe/rl"
+	"deepswe/verify/swe"
+)
+
+// validationGroup begins the names of the groups of a validation.
+const validationGroup = "validation-"
+
+// splits are the sets of validation tasks: that of every environment, and those that it has beside it.
+func (l *loop) splits() []Split {
+	splits := []Split{}
+	if len(l.environment.Tasks(Validation)) > 0 {
+		splits = append(splits, Validation)
+	}
+	if e, ok := l.environment.(Suites); ok {
+		splits = append(splits, e.Suites()...)
+	}
+	return splits
+}
+
+// due reports whether the policy is measured after a step.
+func (l *loop) due(step int) bool {
+	e := l.config.Evaluate
+	switch {
+	case e.Every == 0:
+		return false
+	case step == 0:
+		return e.Before
+	}
+	return step == l.config.Steps || step%e.Every == 0
+}
+
+// validate plays the tasks of all validation splits with a policy, one split after the other.
+func (l *loop) validate(ctx context.Context, step int, p rl.Policy, workers int) (map[string]float64, error) {
+	start := l.now()
+	splits := l.splits()
+	if len(splits) == 0 {
+		return nil, errors.New("evaluate: the environment has no validation tasks; set evaluate.every to 0")
+	}
+	values := map[string]float64{}
+	for _, s := range splits {
+		outcomes, err := l.examine(ctx, step, s, p, workers)
+		if err != nil {
+			return nil, fmt.Errorf("evaluate: %w", err)
+		}
+		prefix := "val/"
+		if s != Validation {
+			prefix += string(s) + "/"
+		}
+		score(values, prefix, outcomes, l.config.Evaluate.Attempts, l.config.Algorithm.MaxLength)
+	}
+	values["time/evaluate"] = l.now().Sub(start).Seconds()
+	return values, nil
+}
+
+// examine plays the tasks of one split.
+func (l *loop) examine(ctx context.Context, step int, s Split, p rl.Policy, workers int) ([]run.Outcome, error) {
+	tasks := l.limited(l.environment.Tasks(s))
+	j, err := openJournal(journalPath(l.dir, step, s), p.Version)
+	if err != nil {
+		return nil, err
+	}
+	attempts := l.config.Evaluate.Attempts
+	plan := run.Plan(tasks, attempts)
+	for i := range plan {
+		// Each step has groups of its own: their names are in the seeds.
+		plan[i].Group = fmt.Sprintf("%s%s.%d", groupsOf(s), stepName(step), i/attempts)
+	}
+	outcomes, err := l.play(ctx, s, p, plan, j, workers, func(done int) {
+		l.observer.Playing(step, s, done, len(plan))
+	})
+	return outcomes, errors.Join(err, j.close())
+}
+
+// groupsOf begins the names of the groups of a validation split.
+func groupsOf(s Split) string {
+	if s == Validation {
+		return validationGroup
+	}
+	return validationGroup + string(s) + "-"
+}
+
+// random measures random play on the validation tasks, where the environment offers it.
+func (l *loop) random(ctx context.Context, values map[string]float64) error {
+	runner := l.environment.Random()
+	if runner == nil {
+		return nil
+	}
+	e := run.Engine{Runner: runner, Log: l.log, Options: run.Options{Workers: l.config.Rollouts.Workers}}
+	// The policy's attempts are for an interval; here the mean alone counts, and moves without a model cost nothing.
+	tasks := l.limited(l.environment.Tasks(Validation))
+	outcomes, err := e.Run(ctx, run.Plan(tasks, max(16, l.config.Evaluate.Attempts)))
+	if err != nil {
+		return fmt.Errorf("random policy: %w", err)
+	}
+	all := map[string]float64{}
+	score(all, "", outcomes, 1, 0)
+	values["val/random"] = all["pass@1"]
+	return nil
+}
+
+// limited are the first evaluate.tasks of some tasks.
+func (l *loop) limited(tasks []string) []string {
+	return tasks[:min(cmp.Or(l.config.Evaluate.Tasks, len(tasks)), len(tasks))]
+}
+
+// score adds what a policy reached. An attempt without a reward says nothing about it.
+func score(values map[string]float64, prefix string, outcomes []run.Outcome, attempts, maxLength int) {
+	byTask := map[string]*swe.Attempts{}
+	var tasks []*swe.Attempts // in the order of the plan, so that sums have the same last bit every time
+	stops := map[agent.StopReason]float64{}
+	var played, failed, turns, sampled, observed, submitted float64
+	for _, o := range outcomes {
+		if o.Reward == nil {
+			failed++
+			continue
+		}
+		t := byTask[o.Task]
+		if t == nil {
+			t = &swe.Attempts{Task: o.Task}
+			byTask[o.Task] = t
+			tasks = append(tasks, t)
+		}
+		t.Made++
+		if swe.Solved(o) {
+			t.Solved++
+			if o.StopReason == agent.Submitted {
+				submitted++
+			}
+		}
+		r := rolloutOf(o, "")
+		shape := rl.Measure(&r, maxLength).Shape
+		played++
+		turns += float64(shape.Turns)
+		sampled += float64(shape.Sampled)
+		observed += float64(shape.Environment)
+		stops[o.StopReason]++
+	}
+	values[prefix+"failed"] = failed
+	if played == 0 {
+		return
+	}
+	each := make([]swe.Attempts, len(tasks))
+	rate := 0.0
+	for i, t := range tasks {
+		each[i] = *t
+		rate += float64(t.Solved) / float64(t.Made) / float64(len(tasks))
+	}
+	values[prefix+"pass@1"] = rate
+	// A task's mean over several attempts counts as one draw, which can only make the interval wider than need be.
+	values[prefix+"pass@1_low"], values[prefix+"pass@1_high"] = swe.Wilson(rate, float64(len(tasks)))
+	for k := 2; k <= attempts; k = next(k, attempts) {
+		if e := swe.PassRate(each, k); e.Tasks > 0 {
+			values[fmt.Sprintf("%spass@%d", prefix, k)] = e.Rate
+		}
+	}
+	maps.Copy(values, map[string]float64{
+		prefix + "turns": turns / played, prefix + "tokens/sampled": sampled / played,
+		prefix + "tokens/environment": observed / played, prefix + "submitted_pass@1": submitted / played,
+	})
+	for _, r := range trajectory.StopReasons() {
+		values[prefix+"stop/"+string(r)] = stops[r] / played
+	}
+}
+
+// next is the k after this one for which pass@k is worth knowing: the powers of two, and the number of attempts.
+func next(k, attempts int) int {
+	if k < attempts {
+		return min(2*k, attempts)
+	}
+	return attempts + 1
+}

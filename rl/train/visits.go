@@ -1,0 +1,86 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
+	"deepswe/env/disk"
+	"deepswe/verify/swe"
+)
+
+// visitsFile has a Visit for each group that a run has learned from, in that order.
+const visitsFile = "visits.jsonl"
+
+// Visit is how a task's rollouts ended when a run learned from them.
+type Visit struct {
+	// Update is the step that learned from the group, Step the one that it was let in for.
+	Update int    `json:"update"`
+	Step   int    `json:"step"`
+	Group  string `json:"group"`
+	Task   string `json:"task"`
+	// Rewards and Stops are those of the attempts in their order; a reward is null where there is none.
+	Rewards []*float64              `json:"rewards"`
+	Stops   []trajectory.StopReason `json:"stops"`
+}
+
+// openVisits opens the file behind the last update that counts.
+func openVisits(dir *run.Dir, after int) (*disk.Log, error) {
+	return disk.OpenLog(dir.Path(visitsFile), func(line []byte) error {
+		var v Visit
+		err := json.Unmarshal(line, &v)
+		if err == nil && v.Update > after {
+			err = io.EOF
+		}
+		return err
+	})
+}
+
+// ReadVisits reads what a run has learned from so far. A run of an older version has no visits.
+func ReadVisits(dir string) ([]Visit, error) {
+	var visits []Visit
+	err := disk.ReadLog(filepath.Join(dir, visitsFile), func(line []byte) error {
+		var v Visit
+		err := json.Unmarshal(line, &v)
+		visits = append(visits, v)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read visits: %w", err)
+	}
+	return visits, nil
+}
+
+// learned notes how the rollouts of each group of an update ended. What was not graded says nothing about its task.
+func (l *loop) learned(step int, outcomes []run.Outcome, values map[string]float64) error {
+	for group := range slices.Chunk(outcomes, l.config.Rollouts.Group) {
+		first := group[0]
+		v := Visit{Update: step, Step: stepOf(first.Group), Group: first.Group, Task: first.Task}
+		solved, graded := 0, 0
+		for _, o := range group {
+			v.Rewards, v.Stops = append(v.Rewards, o.Reward), append(v.Stops, o.StopReason)
+			if o.Reward != nil {
+				graded++
+			}
+			if swe.Solved(o) {
+				solved++
+			}
+		}
+		l.tasks.observe(v.Task, solved, graded)
+		if err := l.visits.Append(v); err != nil {
+			return err
+		}
+	}
+	maps.Copy(values, l.tasks.values())
+	return nil
+}
