@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -25,6 +26,7 @@ import (
 	"deepswe/agent/cli"
 	"deepswe/env/guest"
 	"deepswe/env/guest/inside"
+	"deepswe/rl/pages"
 	"deepswe/rl/rlcmd"
 	"deepswe/rl/train"
 	"deepswe/verify"
@@ -134,6 +136,8 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 		World: w, Demo: demo, Race: verifycmd.Race,
 		ReadTests:      func(log []byte) attempt.Tests { return verify.ReadTests(log) },
 		InspectTrainer: rlcmd.InspectTrainer(w),
+		Training:       train.Overview,
+		Pages:          func(dirs ...string) (http.Handler, error) { return pages.New(dirs...) },
 	}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: train.WriteRollouts})...)

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"net/http"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -25,6 +27,10 @@ type Deps struct {
 	Race func(ctx context.Context, r cli.Race) (cli.RaceResult, error)
 	// InspectTrainer looks at the server of a trainer, for doctor: with a base model, or its first, and an adapter's rank.
 	InspectTrainer func(ctx context.Context, url, model string, rank int) []env.Finding
+	// Training writes the steps of a training run, or the groups of one step, for view.
+	Training func(out io.Writer, dir string, step int) error
+	// Pages are the pages of training runs, for view --serve.
+	Pages func(dirs ...string) (http.Handler, error)
 }
 
 // New returns the commands about a rollout.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/cgi"
@@ -75,7 +76,11 @@ func newWorld(t *testing.T, replies ...string) *world {
 	}
 	t.Setenv("TMPDIR", t.TempDir())
 	w := &world{vars: map[string]string{"HOME": t.TempDir()}, model: &scripted{replies: replies}}
-	w.deps = Deps{Demo: os.DirFS("../../testdata/demo"), World: cli.World{
+	training := func(out io.Writer, dir string, step int) error {
+		_, err := fmt.Fprintf(out, "%s has steps; asked for %d\n", filepath.Base(dir), step)
+		return err
+	}
+	w.deps = Deps{Demo: os.DirFS("../../testdata/demo"), Training: training, World: cli.World{
 		In: strings.NewReader(""), Out: &w.out, Err: &w.err, Getenv: environment(w.vars), Version: "test",
 		OpenModel: func(context.Context, cli.ModelChoice) (cli.LiveModel, error) {
 			return cli.LiveModel{Model: w.model, Name: "scripted", Context: 32768}, nil

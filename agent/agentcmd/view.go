@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,12 +31,16 @@ const viewHelp = `Show a trajectory, or what is in a run's directory.
 PATH is a trajectory.json (any ATIF document), a steps.jsonl, or a directory: of
 one attempt, which is shown, or of a run of solve, eval, grade or train, whose
 attempts are listed. The run may still be going on. The id of a run in the
-default directory is enough, and without PATH the last one there is shown.`
+default directory is enough, and without PATH the last one there is shown.
+
+--serve shows training runs in a browser: the rollouts of each step down to the
+token, the history of each task, and several runs side by side.`
 
 // viewOptions are the flags of view.
 type viewOptions struct {
-	step int
-	full bool
+	step  int
+	full  bool
+	serve string
 
 	about string // what is known of the run beside its trajectory
 }
@@ -43,24 +48,63 @@ type viewOptions struct {
 func newView(d Deps) *cobra.Command {
 	var o viewOptions
 	cmd := &cobra.Command{
-		Use:     "view [PATH]",
-		Short:   "Show a trajectory or a run",
-		Long:    viewHelp,
-		Example: "  deepswe view trajectory.json\n  deepswe view --step 7 --full 20261121-101500-abc123",
+		Use:   "view [PATH]...",
+		Short: "Show a trajectory or a run",
+		Long:  viewHelp,
+		Example: "  deepswe view trajectory.json\n  deepswe view --step 7 --full 20261121-101500-abc123\n" +
+			"  deepswe view --serve 127.0.0.1:8080 runs/one runs/two",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
+			if len(args) > 1 && o.serve == "" {
 				return cli.Usagef("view takes one path: of a trajectory, or of a run's directory")
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.serve != "" {
+				return serveRuns(cmd.Context(), d, o.serve, args)
+			}
 			return runView(d, o, cmp.Or(append(args, lastRun)...))
 		},
 		ValidArgsFunction: completeRuns(d),
 	}
-	cmd.Flags().IntVar(&o.step, "step", 0, "show step `N` only")
+	cmd.Flags().IntVar(&o.step, "step", 0, "show step `N` only; of a training run, its groups")
 	cmd.Flags().BoolVar(&o.full, "full", false, "show long texts whole")
+	cmd.Flags().StringVar(&o.serve, "serve", "", "show training runs in a browser, at `ADDRESS`, until interrupted")
 	return cmd
+}
+
+// serveRuns serves the pages of training runs until the context ends, which is how it is meant to end.
+func serveRuns(ctx context.Context, d Deps, address string, paths []string) error {
+	if len(paths) == 0 {
+		return cli.Usagef("view --serve requires the directories of training runs")
+	}
+	dirs := make([]string, len(paths))
+	for i, path := range paths {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			if path, err = findRun(d, path, ""); err != nil {
+				return err
+			}
+		}
+		r, err := run.Read(path)
+		if err != nil {
+			return cli.Usage(err)
+		}
+		if r.Manifest.Kind != run.Train {
+			return cli.Usagef("%s is a run of %s; --serve is for those of train", path, r.Manifest.Kind)
+		}
+		dirs[i] = path
+	}
+	h, err := d.Pages(dirs...)
+	if err != nil {
+		return err
+	}
+	at, stop, err := cli.Serve(address, h)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	fmt.Fprintf(d.Err, "http://%s/\n", at)
+	<-ctx.Done()
+	return stop()
 }
 
 func runView(d Deps, o viewOptions, path string) error {
@@ -79,7 +123,7 @@ func runView(d Deps, o viewOptions, path string) error {
 	}
 	r, err := run.Read(path)
 	if err == nil {
-		return viewRun(d.Out, o, path, r)
+		return viewRun(d, o, path, r)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return cli.Usage(err)
@@ -98,7 +142,11 @@ func runView(d Deps, o viewOptions, path string) error {
 }
 
 // viewRun shows a run as far as it has come: its only attempt, or a list of all.
-func viewRun(out io.Writer, o viewOptions, path string, r *run.Reader) error {
+func viewRun(d Deps, o viewOptions, path string, r *run.Reader) error {
+	out := d.Out
+	if r.Manifest.Kind == run.Train && o.step > 0 {
+		return d.Training(out, path, o.step)
+	}
 	dirs, err := r.AttemptDirs()
 	if err != nil {
 		return err
@@ -128,6 +176,10 @@ func viewRun(out io.Writer, o viewOptions, path string, r *run.Reader) error {
 	if report := filepath.Join(path, "report.html"); m.Kind == run.Train {
 		if _, err := os.Lstat(report); err == nil {
 			fmt.Fprintln(out, cli.Plain(report))
+		}
+		fmt.Fprintln(out)
+		if err := d.Training(out, path, 0); err != nil {
+			return err
 		}
 	} else {
 		fmt.Fprintln(out, tally(r.Outcomes))

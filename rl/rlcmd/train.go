@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +18,7 @@ import (
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
+	"deepswe/rl/pages"
 	"deepswe/rl/train"
 )
 
@@ -66,7 +65,7 @@ func newTrain(d Deps) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "train --config NAME|FILE",
 		Short:   "Train a policy by reinforcement learning",
-		Long:    fmt.Sprintf(trainLong, strings.Join(t.bundled(), ", ")),
+		Long:    fmt.Sprintf(trainLong, strings.Join(t.bundled(), "\n  ")),
 		Example: trainExample,
 		Args:    cli.NoArgs("--config"),
 		RunE:    func(c *cobra.Command, _ []string) error { return t.execute(c.Context()) },
@@ -79,7 +78,7 @@ func newTrain(d Deps) *cobra.Command {
 	f.BoolVar(&t.simulate, "simulate", false, "play the loop on a simulated cluster, and print what it needs")
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
-	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, and the report, at `ADDRESS`")
+	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, report and rollouts at `ADDRESS`")
 	// It fails for an unknown flag only.
 	_ = c.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(t.bundled(), cobra.ShellCompDirectiveDefault))
 	return c
@@ -296,34 +295,20 @@ func (t *training) serve(page *metrics.Prometheus, dir string) (stop func() erro
 	if t.metricsAddr == "" {
 		return func() error { return nil }, nil
 	}
-	l, err := net.Listen("tcp", t.metricsAddr)
-	if err != nil {
-		return nil, fmt.Errorf("--metrics-addr: %w", err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", page)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, filepath.Join(dir, train.ReportFile))
 	})
-	s := &http.Server{
-		Handler: mux, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+	browse, err := pages.New(dir)
+	if err != nil {
+		return nil, err
 	}
-	var wg sync.WaitGroup
-	var served error
-	wg.Go(func() {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			served = fmt.Errorf("serve metrics: %w", err)
-		}
-	})
-	fmt.Fprintf(t.deps.Err, "metrics: http://%s/metrics, report: http://%s/\n", l.Addr(), l.Addr())
-	return func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		err := s.Shutdown(ctx)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = s.Close()
-		}
-		wg.Wait()
-		return errors.Join(err, served)
-	}, nil
+	mux.Handle("/runs/", http.StripPrefix("/runs", browse))
+	at, stop, err := cli.Serve(t.metricsAddr, mux)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-addr: %w", err)
+	}
+	fmt.Fprintf(t.deps.Err, "metrics: http://%[1]s/metrics, report: http://%[1]s/, rollouts: http://%[1]s/runs/\n", at)
+	return stop, nil
 }

@@ -298,7 +298,12 @@ func TestTrainServesMetrics(t *testing.T) {
 	if page := get("metrics"); !strings.Contains(page, `deepswe_train_reward_mean{run="tiny"}`) {
 		t.Errorf("metrics: %.300s", page)
 	}
-	if page := get(""); !strings.Contains(page, "<title>tiny</title>") {
-		t.Errorf("report: %.300s", page)
+	// The report is written beside the run.
+	for page := get(""); !strings.Contains(page, "<title>tiny</title>"); page = get("") {
+		select {
+		case <-errOut.wrote:
+		case <-ctx.Done():
+			t.Fatalf("report: %.300s", page)
+		}
 	}
 }

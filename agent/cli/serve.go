@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Serve answers HTTP requests at an address, such as 127.0.0.1:8080 or, for any free port, 127.0.0.1:0. It returns the
+// address that it has, and what ends it: stop gives requests under way two seconds, and returns when no goroutine is
+// left.
+func Serve(address string, h http.Handler) (at net.Addr, stop func() error, err error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
+	}
+	var wg sync.WaitGroup
+	var served error
+	wg.Go(func() {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			served = fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
+	})
+	return l.Addr(), func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		err := s.Shutdown(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = s.Close()
+		}
+		wg.Wait()
+		return errors.Join(err, served)
+	}, nil
+}

@@ -1,0 +1,147 @@
+package pages
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"path/filepath"
+	"strconv"
+
+	"deepswe/agent/attempt"
+	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
+	"deepswe/rl"
+	"deepswe/rl/train"
+)
+
+// maxText bounds the text of one message on a page.
+const maxText = 20000
+
+// token is a sampled token.
+type token struct {
+	ID      int32
+	Logprob float64
+	// Class is the colour: from p0, near certain, to p4, a surprise.
+	Class string
+}
+
+// turn is a call of the model with what is around it.
+type turn struct {
+	Number int
+	// Said is what the policy wrote, Heard what it was told before.
+	Said  string
+	Heard []said
+	// Told counts the tokens of the prompt that are new in it; Split is set where it does not extend the turn before.
+	Told    int
+	Split   bool
+	Tokens  []token
+	Version string
+	Mean    float64
+}
+
+// said is a message.
+type said struct{ Role, Text string }
+
+// rollout is one rollout with its tokens.
+func (h *Handler) rollout(t trained, r *http.Request) (string, any, error) {
+	step, err := strconv.Atoi(r.PathValue("step"))
+	if err != nil {
+		return "", nil, fmt.Errorf("step %s: %w", r.PathValue("step"), errNotFound)
+	}
+	groups, err := train.ReadStep(t.Dir, step)
+	if err != nil {
+		return "", nil, err
+	}
+	algorithm, _ := algorithmOf(t.Dir) // the page of the step says what is wrong with it
+	for _, g := range groups {
+		if g[0].Group != r.PathValue("group") {
+			continue
+		}
+		for _, m := range groupOf(g, algorithm).Members {
+			if strconv.Itoa(m.Attempt) == r.PathValue("attempt") {
+				data := struct {
+					Step int
+					member
+					Turns []turn
+				}{step, m, turnsOf(t.Dir, m.Rollout)}
+				return fmt.Sprintf("%s: %s #%d", t.Name, m.Task, m.Attempt), data, nil
+			}
+		}
+	}
+	return "", nil, fmt.Errorf("rollout %s %s: %w", r.PathValue("group"), r.PathValue("attempt"), errNotFound)
+}
+
+// turnsOf puts the tokens of a rollout beside its conversation, where that is known.
+func turnsOf(dir string, r rl.Rollout) []turn {
+	before, replies := conversation(dir, r)
+	turns := make([]turn, 0, max(len(r.Turns), len(replies)))
+	var last []int32
+	for i, s := range r.Turns {
+		t := turn{Number: i + 1}
+		shared := 0
+		for shared < min(len(last), len(s.PromptIDs)) && last[shared] == s.PromptIDs[shared] {
+			shared++
+		}
+		t.Told, t.Split = len(s.PromptIDs)-shared, i > 0 && shared < len(last)
+		last = append(append(last[:0], s.PromptIDs...), s.CompletionIDs...)
+		if s.PolicyVersion != nil {
+			t.Version = strconv.FormatInt(*s.PolicyVersion, 10)
+		}
+		for k, id := range s.CompletionIDs {
+			x := token{ID: id, Class: "p0"}
+			if k < len(s.Logprobs) {
+				x.Logprob = s.Logprobs[k]
+				t.Mean += x.Logprob / float64(len(s.CompletionIDs))
+				x.Class = fmt.Sprintf("p%d", int(min(4, math.Sqrt(max(0, -x.Logprob))*2)))
+			}
+			t.Tokens = append(t.Tokens, x)
+		}
+		turns = append(turns, t)
+	}
+	for i := range replies {
+		if i == len(turns) {
+			turns = append(turns, turn{Number: i + 1})
+		}
+		turns[i].Heard, turns[i].Said = before[i], replies[i]
+	}
+	return turns
+}
+
+// conversation is what stands in a rollout's own log, or in its line: the replies, and the messages before each.
+func conversation(dir string, r rl.Rollout) (before [][]said, replies []string) {
+	var messages []trajectory.Message
+	if reader, err := run.Read(dir); err == nil {
+		job := run.Job{Task: r.Task, Group: r.Group, Index: r.Attempt}
+		if rec, err := trajectory.Open(filepath.Join(reader.AttemptDir(job), attempt.StepsFile)); err == nil {
+			messages = rec.Messages
+		}
+	}
+	if messages == nil {
+		for _, raw := range r.Messages {
+			var m trajectory.Message
+			if json.Unmarshal(raw, &m) == nil { // another harness may have written others
+				messages = append(messages, m)
+			}
+		}
+	}
+	var heard []said
+	for _, m := range messages {
+		text := m.Content
+		if m.Reasoning != "" {
+			text = m.Reasoning + "\n\n" + text
+		}
+		for _, c := range m.ToolCalls {
+			text += "\n" + c.Name + " " + c.Arguments
+		}
+		if len(text) > maxText {
+			text = text[:maxText/2] + "\n…\n" + text[len(text)-maxText/2:]
+		}
+		if m.Role != trajectory.RoleAssistant {
+			heard = append(heard, said{m.Role, text})
+			continue
+		}
+		before, replies, heard = append(before, heard), append(replies, text), nil
+	}
+	return before, replies
+}

@@ -1,0 +1,224 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"deepswe/agent/cli/plot"
+	"deepswe/rl/metrics"
+	"deepswe/rl/train"
+)
+
+// index lists the runs and, where there are several, compares them.
+func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
+	type row struct {
+		trained
+		Number              int
+		Steps               int
+		Reward, Pass, Turns string
+	}
+	data := struct {
+		Runs    []row
+		Charts  []template.HTML
+		Differ  []difference
+		Several bool
+	}{Several: len(h.runs) > 1}
+	var points [][]metrics.Point
+	for i, t := range h.runs {
+		p, err := metrics.ReadJSONL(filepath.Join(t.Dir, train.MetricsFile))
+		if err != nil {
+			h.write(w, "runs", "", nil, fmt.Errorf("%s: %w", t.Dir, err))
+			return
+		}
+		points = append(points, p)
+		r := row{trained: t, Number: i}
+		for _, q := range p {
+			r.Steps = max(r.Steps, q.Step)
+		}
+		r.Reward, r.Pass, r.Turns = last(p, "reward/mean"), last(p, "val/pass@1"), last(p, "turns/mean")
+		data.Runs = append(data.Runs, r)
+	}
+	if data.Several {
+		data.Charts = h.compare(points)
+		data.Differ = h.differences()
+	}
+	h.write(w, "runs", "Training runs", data, nil)
+}
+
+// last is the newest value of a metric.
+func last(points []metrics.Point, name string) string {
+	for _, p := range slices.Backward(points) {
+		if v, ok := p.Values[name]; ok {
+			return plot.Number(v)
+		}
+	}
+	return ""
+}
+
+// compare draws a metric of all runs in one chart each.
+func (h *Handler) compare(points [][]metrics.Point) []template.HTML {
+	var charts []plot.Chart
+	for _, m := range []struct {
+		name, title string
+		share, dots bool
+	}{
+		{"val/pass@1", "Validation pass@1", true, true},
+		{"val/submitted_pass@1", "Solved and submitted, in validation", true, true},
+		{"reward/mean", "Mean reward of the training rollouts", false, false},
+		{"turns/mean", "Turns of a rollout", false, false},
+		{"tokens/sampled/mean", "Tokens of a rollout that the policy wrote", false, false},
+		{"entropy/mean", "Entropy at the trained tokens, in nats", false, false},
+		{"optim/grad_norm", "Norm of the gradient, before clipping", false, false},
+		{"mismatch/kl_k3", "KL(sampler, trainer) with the same weights, estimate k3", false, false},
+		{"time/step", "Time of a step, in seconds", false, false},
+	} {
+		c := plot.Chart{Title: m.title, Zero: true, Share: m.share}
+		for i, t := range h.runs {
+			var s plot.Series
+			for _, p := range points[i] {
+				if v, ok := p.Values[m.name]; ok {
+					s = append(s, plot.Point{X: float64(p.Step), Y: v})
+				}
+			}
+			c.Lines = append(c.Lines, plot.Line{Label: t.Name, Points: s, Color: i, Dots: m.dots})
+		}
+		charts = append(charts, c)
+	}
+	return plot.Draw(charts...)
+}
+
+// difference is a key of the configurations with the value of each run.
+type difference struct {
+	Key    string
+	Values []string
+}
+
+// differences lists what the runs' configurations do not have in common. One that cannot be read has no values.
+func (h *Handler) differences() []difference {
+	all := make([]map[string]string, len(h.runs))
+	keys := map[string]bool{}
+	for i, t := range h.runs {
+		text, err := os.ReadFile(filepath.Join(t.Dir, train.ConfigFile))
+		if err != nil {
+			continue
+		}
+		all[i], _ = train.Flatten(text)
+		for key := range all[i] {
+			keys[key] = true
+		}
+	}
+	var out []difference
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		d := difference{Key: key}
+		for i := range h.runs {
+			d.Values = append(d.Values, all[i][key])
+		}
+		if slices.ContainsFunc(d.Values, func(v string) bool { return v != d.Values[0] }) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// steps lists the steps of a run, the newest first.
+func (h *Handler) steps(t trained, _ *http.Request) (string, any, error) {
+	type row struct {
+		Step                             int
+		Reward, Pass, None, Some, All, S string
+		Played                           bool
+	}
+	points, err := metrics.ReadJSONL(filepath.Join(t.Dir, train.MetricsFile))
+	if err != nil {
+		return "", nil, err
+	}
+	played, err := train.Steps(t.Dir)
+	if err != nil {
+		return "", nil, err
+	}
+	byStep := map[int]map[string]float64{}
+	for _, n := range played {
+		byStep[n] = map[string]float64{}
+	}
+	for _, p := range points {
+		if byStep[p.Step] == nil {
+			byStep[p.Step] = map[string]float64{}
+		}
+		maps.Copy(byStep[p.Step], p.Values)
+	}
+	var rows []row
+	for _, step := range slices.Backward(slices.Sorted(maps.Keys(byStep))) {
+		cell := func(name string) string {
+			if v, ok := byStep[step][name]; ok {
+				return plot.Number(v)
+			}
+			return ""
+		}
+		rows = append(rows, row{
+			Step: step, Reward: cell("reward/mean"), Pass: cell("val/pass@1"), None: cell("groups/solve_none"),
+			Some: cell("groups/solve_partial"), All: cell("groups/solve_all"), S: cell("time/step"),
+			Played: slices.Contains(played, step),
+		})
+	}
+	return t.Name, rows, nil
+}
+
+// tasks is the history of each task: how many of its rollouts solved it at each visit.
+func (h *Handler) tasks(t trained, _ *http.Request) (string, any, error) {
+	visits, err := train.ReadVisits(t.Dir)
+	if err != nil {
+		return "", nil, err
+	}
+	type cell struct {
+		Step, Solved, Graded int
+		Class                string
+	}
+	type row struct {
+		Task         string
+		Visits       []cell
+		Rate         float64
+		Turns, Steps string
+	}
+	byTask := map[string]*row{}
+	sums := map[string][2]float64{}
+	for _, v := range visits {
+		if byTask[v.Task] == nil {
+			byTask[v.Task] = &row{Task: v.Task}
+		}
+		c := cell{Step: v.Step, Class: "some"}
+		for _, r := range v.Rewards {
+			if r == nil {
+				continue
+			}
+			c.Graded++
+			if *r >= 1 {
+				c.Solved++
+			}
+		}
+		switch {
+		case c.Graded == 0:
+			c.Class = "nograde"
+		case c.Solved == 0:
+			c.Class = "none"
+		case c.Solved == c.Graded:
+			c.Class = "all"
+		}
+		s := sums[v.Task]
+		sums[v.Task] = [2]float64{s[0] + float64(c.Solved), s[1] + float64(c.Graded)}
+		byTask[v.Task].Visits = append(byTask[v.Task].Visits, c)
+	}
+	var rows []*row
+	for _, name := range slices.Sorted(maps.Keys(byTask)) {
+		r := byTask[name]
+		if s := sums[name]; s[1] > 0 {
+			r.Rate = s[0] / s[1]
+		}
+		rows = append(rows, r)
+	}
+	slices.SortStableFunc(rows, func(a, b *row) int { return len(b.Visits) - len(a.Visits) })
+	return t.Name + ": tasks", rows, nil
+}

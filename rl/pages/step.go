@@ -1,0 +1,214 @@
+package pages
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepswe/agent/cli/plot"
+	"deepswe/rl"
+	"deepswe/rl/metrics"
+	"deepswe/rl/train"
+)
+
+// member is a rollout in the table of its group.
+type member struct {
+	train.Played
+	Place         rl.Placement
+	Turns, Tokens int
+	Class         string
+}
+
+// group is a row of the table of a step.
+type group struct {
+	Name, Task string
+	Members    []member
+	Solved     int
+}
+
+// step is the groups that were let in for a step.
+func (h *Handler) step(t trained, r *http.Request) (string, any, error) {
+	n, err := strconv.Atoi(r.PathValue("step"))
+	if err != nil {
+		return "", nil, fmt.Errorf("step %s: %w", r.PathValue("step"), errNotFound)
+	}
+	played, err := train.ReadStep(t.Dir, n)
+	if err != nil {
+		return "", nil, err
+	}
+	data := struct {
+		Step     int
+		Groups   []group
+		Note     string
+		Timeline template.HTML
+	}{Step: n}
+	algorithm, err := algorithmOf(t.Dir)
+	if err != nil {
+		data.Note = "No advantages: " + err.Error()
+	}
+	for _, g := range played {
+		data.Groups = append(data.Groups, groupOf(g, algorithm))
+	}
+	if data.Timeline, err = timeline(t.Dir, n, played); err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("%s: step %d", t.Name, n), data, nil
+}
+
+// algorithmOf is that of the run's configuration.
+func algorithmOf(dir string) (*rl.Algorithm, error) {
+	text, err := os.ReadFile(filepath.Join(dir, train.ConfigFile))
+	if err != nil {
+		return nil, err
+	}
+	c, err := train.Load(text, train.BuiltIn())
+	if err != nil {
+		return nil, err
+	}
+	a := c.RL()
+	return &a, nil
+}
+
+// groupOf places the members of a group; without an algorithm they have no advantages. An advantage depends on the
+// group alone, whichever update it was part of.
+func groupOf(played []train.Played, a *rl.Algorithm) group {
+	g := group{Name: played[0].Group, Task: played[0].Task}
+	members := make([]rl.Member, len(played))
+	length := 0
+	if a != nil {
+		length = a.MaxLength
+	}
+	for i := range played {
+		members[i] = rl.Measure(&played[i].Rollout, length)
+	}
+	places := make([]rl.Placement, len(played))
+	if a != nil {
+		if p, _, err := a.Plan(members); err == nil {
+			places = p
+		}
+	}
+	for i, p := range played {
+		m := member{Played: p, Place: places[i], Turns: members[i].Shape.Turns, Tokens: members[i].Shape.Sampled}
+		switch {
+		case p.Reward == nil:
+			m.Class = "nograde"
+		case *p.Reward >= 1:
+			m.Class = "all"
+			g.Solved++
+		default:
+			m.Class = "none"
+		}
+		g.Members = append(g.Members, m)
+	}
+	return g
+}
+
+// The timeline's size, in the units of its viewBox.
+const (
+	timelineWidth = 1160.0
+	rowHeight     = 6.0
+	trainerHeight = 12.0
+	maxRows       = 600
+)
+
+// timeline draws when each rollout of a step was played, and when the trainer worked on the steps meanwhile. Within a
+// rollout the colours are shares of its time, not their order, which is not recorded.
+func timeline(dir string, step int, groups [][]train.Played) (template.HTML, error) {
+	var all []train.Played
+	for _, g := range groups {
+		for _, p := range g {
+			if !p.Ended.IsZero() {
+				all = append(all, p)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return "", nil
+	}
+	all = all[:min(len(all), maxRows)]
+	slices.SortFunc(all, func(a, b train.Played) int {
+		return cmp.Or(began(a).Compare(began(b)), a.Ended.Compare(b.Ended))
+	})
+	from, to := began(all[0]), all[0].Ended
+	for _, p := range all {
+		if p.Ended.After(to) {
+			to = p.Ended
+		}
+	}
+	points, err := metrics.ReadJSONL(filepath.Join(dir, train.MetricsFile))
+	if err != nil {
+		return "", err
+	}
+	type bar struct {
+		from, to time.Time
+		step     int
+		class    string
+	}
+	var bars []bar
+	for _, p := range points {
+		seconds := func(name string) time.Duration { return time.Duration(p.Values[name] * float64(time.Second)) }
+		published := p.Time.Add(-seconds("time/evaluate")) // where the two take turns, the point comes after both
+		updated := published.Add(-seconds("time/publish"))
+		began := updated.Add(-seconds("time/update"))
+		if _, ok := p.Values["time/update"]; !ok || published.Before(from) && p.Step != step {
+			continue
+		}
+		if p.Step == step && published.After(to) {
+			to = published
+		}
+		bars = append(bars, bar{began, updated, p.Step, "c2"}, bar{updated, published, p.Step, "c3"})
+	}
+	span := max(to.Sub(from).Seconds(), 1e-9)
+	x := func(t time.Time) float64 { return max(0, min(1, t.Sub(from).Seconds()/span)) * timelineWidth }
+	height := trainerHeight*2 + rowHeight*float64(len(all)) + 16
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="timeline">`, timelineWidth, height)
+	for _, r := range bars {
+		if w := x(r.to) - x(r.from); w > 0 {
+			block(&b, r.class, x(r.from), 0, w, trainerHeight,
+				fmt.Sprintf("trainer, step %d: %.1f s", r.step, r.to.Sub(r.from).Seconds()))
+		}
+	}
+	for i, p := range all {
+		y := trainerHeight*2 + rowHeight*float64(i)
+		at, whole := x(began(p)), x(p.Ended)-x(began(p))
+		total := max(p.Times.Total, 1e-9)
+		for _, part := range []struct {
+			name, class string
+			seconds     float64
+		}{
+			{"waiting", "c1", p.Times.Queue}, {"model", "c0", p.Times.Model}, {"environment", "c2", p.Times.Environment},
+			{"reward", "c3", p.Times.Reward},
+			{"other", "c5", max(0, p.Times.Total-p.Times.Queue-p.Times.Model-p.Times.Environment-p.Times.Reward)},
+		} {
+			w := whole * min(1, part.seconds/total)
+			if w <= 0 {
+				continue
+			}
+			block(&b, part.class, at, y, w, rowHeight-1,
+				fmt.Sprintf("%s #%d, %s: %.1f s", p.Task, p.Attempt, part.name, part.seconds))
+			at += w
+		}
+	}
+	fmt.Fprintf(&b, `<text x="0" y="%.1f">0 s</text><text class="xname" x="%g" y="%.1f">%s s</text></svg>`,
+		height-2, timelineWidth, height-2, plot.Number(span))
+	return template.HTML(b.String()), nil
+}
+
+// block draws a rectangle with a text for who points at it.
+func block(b *strings.Builder, class string, x, y, width, height float64, title string) {
+	fmt.Fprintf(b, `<rect class="dot %s" x="%.1f" y="%.1f" width="%.2f" height="%g"><title>%s</title></rect>`, class, x, y,
+		width, height, template.HTMLEscapeString(title))
+}
+
+// began is when a rollout was begun.
+func began(p train.Played) time.Time {
+	return p.Ended.Add(-time.Duration(p.Times.Total * float64(time.Second)))
+}
