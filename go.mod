@@ -23,6 +23,7 @@ require (
 	golang.org/x/sync v0.24.0 // groups of goroutines
 	golang.org/x/sys v0.49.0 // what package syscall lacks, outside of the guest
 	golang.org/x/term v0.47.0 // the width of a terminal
+	golang.org/x/text v0.39.0 // a tokenizer's normal form
 	gopkg.in/yaml.v3 v3.0.1 // configurations and prompt packs
 	k8s.io/apimachinery v0.34.13 // client-go's, for idle connections
 	k8s.io/client-go v0.34.13 // KUBECONFIG and credentials of clusters, of the version of .ci/run's cluster
@@ -77,7 +78,6 @@ require (
 	go.yaml.in/yaml/v2 v2.4.2 // indirect
 	golang.org/x/net v0.56.0 // indirect
 	golang.org/x/oauth2 v0.27.0 // indirect
-	golang.org/x/text v0.39.0 // indirect
 	golang.org/x/time v0.11.0 // indirect
 	golang.org/x/tools v0.47.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect

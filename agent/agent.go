@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -93,7 +92,8 @@ type Agent struct {
 type Limits struct {
 	// Steps is the maximum number of replies; 100 by default.
 	Steps int
-	// Wall is the maximum duration; unlimited by default. A resumed rollout may take all of it again.
+	// Wall is the maximum duration; unlimited by default. A resumed rollout may take all of it again. The time in
+	// which the model's endpoint is gone does not count.
 	Wall time.Duration
 	// Context is the maximum number of tokens of prompt and reply together. 0 means unknown: the server reports
 	// when it is full.
@@ -143,9 +143,6 @@ type Outcome struct {
 	Elapsed   time.Duration
 }
 
-// errWall is the cause of a context that Limits.Wall ended.
-var errWall = errors.New("the rollout's time is up")
-
 // Run runs the rollout until the model submits or a limit is reached. It always returns an Outcome with a stop
 // reason and the trajectory so far, which is empty if the prompt could not be created. A failing model, a full
 // context and a cancelled ctx are outcomes, not errors. The error is non-nil only for infrastructure failures
@@ -153,9 +150,8 @@ var errWall = errors.New("the rollout's time is up")
 func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, issue Issue) (Outcome, error) {
 	r := newRollout(a, sb, issue)
 	if a.Limits.Wall > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, a.Limits.Wall, errWall)
-		defer cancel()
+		ctx, r.wall = startWall(ctx, a.Limits.Wall)
+		defer r.wall.stop()
 	}
 	stop, err := r.run(ctx)
 	return r.finish(stop, err)

@@ -35,7 +35,9 @@ func (r *rollout) complete(ctx context.Context) (Reply, error) {
 		Sampling:  r.Sampling,
 		MaxTokens: r.replyTokens(),
 		Tokens:    r.Tokens,
-		Dir:       r.dir,
+		Sampled:   r.sampled, Fresh: r.fresh,
+		Waiting: r.wall.pause,
+		Dir:     r.dir,
 	}
 	if !r.Tokens {
 		// Stream even if nobody watches, because gateways cut requests that stay silent during a long thought.
@@ -108,6 +110,7 @@ func (r *rollout) unanswered(ctx context.Context, err error) (StopReason, error)
 func (r *rollout) take(reply Reply) Reading {
 	reading := read(r.format, r.specs, reply)
 	r.messages = append(r.messages, reply.Message)
+	r.sampled, r.fresh = reply.Tokens, len(r.messages)
 	r.budget.replied(reply)
 	o := &r.out
 	o.Steps++

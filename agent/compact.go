@@ -174,7 +174,7 @@ func (r *rollout) applyCompaction(c trajectory.Compaction) error {
 		}
 		messages = slices.Replace(messages, c.From, c.To, Message{Role: RoleUser, Content: c.Summary})
 	}
-	r.messages = messages
+	r.messages, r.sampled = messages, nil
 	r.budget.shrink(before, sizeOf(messages))
 	return nil
 }

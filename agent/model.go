@@ -25,6 +25,9 @@ var (
 	// --enable-auto-tool-choice, llama.cpp without --jinja, an Ollama model without a tool template). It is never
 	// retried; if the format is automatic, the rollout continues in XML.
 	ErrToolsUnsupported = errors.New("the endpoint does not support tool calls")
+	// ErrModelChanged reports that the endpoint has another model, tokenizer or context than before. What was sampled
+	// from it since does not belong to the same run.
+	ErrModelChanged = errors.New("the model endpoint is not the same as before")
 	// ErrReplayExhausted reports that a recorded model has no further reply.
 	ErrReplayExhausted = errors.New("the recorded trajectory has no further step")
 )
@@ -94,6 +97,14 @@ type Request struct {
 	Tokens bool
 	// OnText, if not nil, receives pieces of the reply as they arrive, for display.
 	OnText func(text string)
+	// Sampled is the model's last reply as it was sampled, and Messages[Fresh:] is what followed it. A model that works
+	// in tokens can extend them instead of rendering the whole conversation again. Sampled is nil before the first reply,
+	// if the reply's tokens are not known, and if anything before Fresh has changed since.
+	Sampled *Sample
+	Fresh   int
+	// Waiting, if not nil, is called by a model that has to wait for its endpoint to come back; the model calls the
+	// result when the wait is over. The time in between does not count against the rollout.
+	Waiting func() (over func())
 	// Dir is the repository's path in the sandbox. Only a recorded model uses it, to replace the recorded path.
 	Dir string
 }

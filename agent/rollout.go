@@ -33,6 +33,9 @@ type rollout struct {
 
 	messages   []Message
 	samples    []*Sample // of the replies so far; nil for replies without token IDs
+	sampled    *Sample // the last of them, if everything before fresh is unchanged since
+	fresh      int     // the index of the first message after the last reply
+	wall       *wallClock
 	compaction Compaction
 	budget     budget
 	loops      repetition
@@ -143,7 +146,7 @@ func (r *rollout) open(f Format) error {
 
 // start makes the messages the start of the conversation.
 func (r *rollout) start(f Format, messages []Message) {
-	r.format, r.messages = f, messages
+	r.format, r.messages, r.sampled = f, messages, nil
 	if r.compaction = NoCompaction; r.Compact != nil {
 		r.compaction = r.Compact(f)
 	}

@@ -49,15 +49,15 @@ func TestResolveModel(t *testing.T) {
 		want           ModelChoice
 	}{
 		"nothing":           {want: ModelChoice{BaseURL: DefaultBaseURL}},
-		"the configuration": {config: config, want: ModelChoice{"config", "config", "config"}},
+		"the configuration": {config: config, want: ModelChoice{BaseURL: "config", Model: "config", APIKey: "config"}},
 		"the field's names": {env: map[string]string{"OPENAI_BASE_URL": "openai", "OPENAI_API_KEY": "key"}, config: config,
-			want: ModelChoice{"openai", "config", "key"}},
+			want: ModelChoice{BaseURL: "openai", Model: "config", APIKey: "key"}},
 		"our names": {
 			env:    map[string]string{"OPENAI_BASE_URL": "openai", "DEEPSWE_BASE_URL": "ours", "DEEPSWE_MODEL": "ours"},
-			config: config, want: ModelChoice{"ours", "ours", "config"},
+			config: config, want: ModelChoice{BaseURL: "ours", Model: "ours", APIKey: "config"},
 		},
 		"flags": {env: map[string]string{"DEEPSWE_BASE_URL": "ours"}, config: config, baseURL: "flag", model: "flag",
-			want: ModelChoice{"flag", "flag", "config"}},
+			want: ModelChoice{BaseURL: "flag", Model: "flag", APIKey: "config"}},
 	} {
 		if got := (World{Getenv: environment(c.env)}).ResolveModel(c.config, c.baseURL, c.model); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)

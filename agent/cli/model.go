@@ -25,7 +25,17 @@ const ReplayPrefix = "replay:"
 const DefaultBaseURL = "http://localhost:8000/v1"
 
 // ModelChoice selects an endpoint and a model. An empty field leaves the choice to the endpoint.
-type ModelChoice struct{ BaseURL, Model, APIKey string }
+type ModelChoice struct {
+	BaseURL, Model, APIKey string
+	// Continue says what the prompts of requests for tokens are made of.
+	Continue llm.Continuation
+	// Patience is how long requests wait for a server that is gone.
+	Patience time.Duration
+}
+
+// Patience is how long an evaluation or a training run waits for a server that is gone: it loads a large model again in
+// less.
+const Patience = 30 * time.Minute
 
 // LiveModel is an endpoint's model, and what the endpoint reports about it.
 type LiveModel struct {
@@ -34,6 +44,8 @@ type LiveModel struct {
 	Name string
 	// Context is its context length in tokens; 0 if the endpoint does not report it.
 	Context int
+	// Endpoint answers questions beyond the model's; nil for a recorded model.
+	Endpoint *llm.Client
 }
 
 // OpenEndpoint opens a live endpoint and asks which model it serves, so that a wrong address is noticed at once.
@@ -41,7 +53,9 @@ func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, erro
 	if w.OpenModel != nil {
 		return w.OpenModel(ctx, c)
 	}
-	client, err := llm.New(llm.Options{BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Log: w.Logger()})
+	client, err := llm.New(llm.Options{
+		BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Continue: c.Continue, Patience: c.Patience, Log: w.Logger(),
+	})
 	if err != nil {
 		return LiveModel{}, Usage(err)
 	}
@@ -55,7 +69,7 @@ func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, erro
 	if err != nil {
 		return LiveModel{}, err
 	}
-	return LiveModel{Model: client, Name: served.ID, Context: served.Context}, nil
+	return LiveModel{Model: client, Name: served.ID, Context: served.Context, Endpoint: client}, nil
 }
 
 // ResolveModel completes the flags from the environment and the user's configuration.
@@ -72,6 +86,10 @@ type ModelFlags struct {
 	Name, BaseURL string
 	Format, Pack  string
 	Compact       string
+	// Tokens asks for token ids and logprobs, and says what prompts are made of; empty asks for none.
+	Tokens string
+	// Patience is how long requests wait for a server that is gone.
+	Patience time.Duration
 
 	MaxSteps int
 	Context  int
@@ -113,6 +131,14 @@ func (o *ModelFlags) Add(cmd *cobra.Command) {
 	o.Given = f.Changed
 }
 
+// AddTokens adds --tokens, whose use is written for a command.
+func (o *ModelFlags) AddTokens(cmd *cobra.Command, use string) {
+	f := cmd.Flags()
+	f.StringVar(&o.Tokens, "tokens", "", use)
+	f.Lookup("tokens").NoOptDefVal = string(llm.Auto)
+	Choices(cmd, "tokens", string(llm.Auto), string(llm.Extend), string(llm.Template))
+}
+
 // AddCommandTimeout adds --command-timeout to a command.
 func AddCommandTimeout(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().DurationVar(d, "command-timeout", 90*time.Second, "longest `TIME` for one command")
@@ -127,6 +153,8 @@ func (o *ModelFlags) Check() error {
 		return Usagef("--timeout and --command-timeout must be positive")
 	case o.Temperature < 0 || o.Temperature > 2:
 		return Usagef("--temperature must be between 0 and 2")
+	case o.tokensWrong():
+		return Usagef("invalid --tokens %q: choose auto, extend or template, after an equals sign", o.Tokens)
 	case o.Compact != autoCompact && !slices.Contains(agent.Compactions(), agent.Compaction(o.Compact)):
 		return Usagef("invalid --compact %q: choose auto, none, elide or summary", o.Compact)
 	}
@@ -139,6 +167,27 @@ func (o *ModelFlags) Check() error {
 	}
 	_, err := o.ActionFormat()
 	return err
+}
+
+// The values that --tokens had when it was a switch: a run that is resumed may still have them.
+const (
+	tokensOn  = "true"
+	tokensOff = "false"
+)
+
+// WantsTokens reports whether token ids and logprobs are asked for.
+func (o *ModelFlags) WantsTokens() bool { return o.Tokens != "" && o.Tokens != tokensOff }
+
+func (o *ModelFlags) tokensWrong() bool {
+	return o.WantsTokens() && o.Tokens != tokensOn && !slices.Contains(llm.Continuations(), llm.Continuation(o.Tokens))
+}
+
+// continuation is what the flag says prompts are made of.
+func (o *ModelFlags) continuation() llm.Continuation {
+	if o.Tokens == tokensOn {
+		return llm.Template
+	}
+	return llm.Continuation(o.Tokens)
 }
 
 // autoCompact lets the format determine the strategy.
@@ -185,7 +234,38 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	if err != nil {
 		return LiveModel{}, err
 	}
-	return w.OpenEndpoint(ctx, w.ResolveModel(c, o.BaseURL, o.Name))
+	choice := w.ResolveModel(c, o.BaseURL, o.Name)
+	choice.Continue, choice.Patience = o.continuation(), o.Patience
+	m, err := w.OpenEndpoint(ctx, choice)
+	if err != nil || !o.WantsTokens() || m.Endpoint == nil {
+		return m, err
+	}
+	return m, m.Vet(ctx, o.onPolicy())
+}
+
+// Vet makes sure that the endpoint's samples can be learned from, and notes what it is, so that another one in its place
+// is noticed.
+func (m LiveModel) Vet(ctx context.Context, temperature float64) error {
+	err := m.Endpoint.Vet(ctx, temperature)
+	if errors.Is(err, llm.ErrUntrainable) || errors.Is(err, llm.ErrNoExtension) {
+		return Usage(err)
+	}
+	if err != nil {
+		return err
+	}
+	is, err := m.Endpoint.Identify(ctx)
+	if err == nil {
+		m.Endpoint.Pin(is)
+	}
+	return err
+}
+
+// onPolicy is the temperature at which tokens are sampled.
+func (o *ModelFlags) onPolicy() float64 {
+	if o.Given("temperature") {
+		return o.Temperature
+	}
+	return 1
 }
 
 // Recorded returns a model that answers with a recording's replies, in the recording's format unless a flag selects
@@ -233,6 +313,10 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 	a.Compact = o.compaction(m.IsRecorded())
 	if o.Given("temperature") {
 		a.Sampling.Temperature = &o.Temperature
+	}
+	if a.Tokens = o.WantsTokens(); a.Tokens { // for training: a server's own defaults would change what was sampled
+		temperature := o.onPolicy()
+		a.Sampling = agent.OnPolicy(&temperature)
 	}
 	return a, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/env/disk"
+	"deepswe/tools"
 )
 
 // body is a request as it is sent. A nil pointer is left out, a zero is not.
@@ -51,25 +52,12 @@ type wireTool struct {
 func newBody(r agent.Request, model string, d *dialect) *body {
 	b := &body{
 		Model:          model,
-		Messages:       make([]wireMessage, 0, len(r.Messages)),
+		Messages:       wireMessages(r.Messages, d),
+		Tools:          wireTools(r.Tools),
 		Stream:         r.OnText != nil && !r.Tokens && !d.refuses(streaming),
 		Sampling:       r.Sampling,
 		Logprobs:       r.Tokens && !d.refuses(logprobs),
 		ReturnTokenIDs: r.Tokens && !d.refuses(tokenIDs),
-	}
-	for _, m := range r.Messages {
-		// The templates of some models refuse a conversation in which a user speaks twice in a row.
-		if n := len(b.Messages); n > 0 && m.Role == agent.RoleUser && b.Messages[n-1].Role == agent.RoleUser {
-			b.Messages[n-1].Content += "\n\n" + m.Content
-			continue
-		}
-		b.Messages = append(b.Messages, newMessage(m, d))
-	}
-	for _, t := range r.Tools {
-		b.Tools = append(b.Tools, wireTool{
-			Type:     openai.ToolTypeFunction,
-			Function: openai.FunctionDefinition{Name: t.Name, Description: t.Description, Parameters: t.Parameters},
-		})
 	}
 	if b.Stream && !d.refuses(streamOptions) {
 		b.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
@@ -80,6 +68,37 @@ func newBody(r agent.Request, model string, d *dialect) *body {
 		b.MaxTokens = r.MaxTokens
 	}
 	return b
+}
+
+// newTokenizeBody asks for the ids of a conversation, with the beginning of a reply where reply is set.
+func newTokenizeBody(model string, messages []agent.Message, specs []tools.Spec, reply bool) *tokenizeBody {
+	return &tokenizeBody{
+		Model: model, Messages: wireMessages(messages, &dialect{}), Tools: wireTools(specs), AddGenerationPrompt: reply,
+	}
+}
+
+func wireMessages(messages []agent.Message, d *dialect) []wireMessage {
+	out := make([]wireMessage, 0, len(messages))
+	for _, m := range messages {
+		// The templates of some models refuse a conversation in which a user speaks twice in a row.
+		if n := len(out); n > 0 && m.Role == agent.RoleUser && out[n-1].Role == agent.RoleUser {
+			out[n-1].Content += "\n\n" + m.Content
+			continue
+		}
+		out = append(out, newMessage(m, d))
+	}
+	return out
+}
+
+func wireTools(specs []tools.Spec) []wireTool {
+	var out []wireTool
+	for _, t := range specs {
+		out = append(out, wireTool{
+			Type:     openai.ToolTypeFunction,
+			Function: openai.FunctionDefinition{Name: t.Name, Description: t.Description, Parameters: t.Parameters},
+		})
+	}
+	return out
 }
 
 func newMessage(m agent.Message, d *dialect) wireMessage {

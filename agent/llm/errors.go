@@ -36,6 +36,7 @@ type Error struct {
 	noTools  bool
 	cause    error
 	said     serverError
+	gone     bool // there is no server, or none behind the proxy
 	repeat   repetition
 	after    time.Duration // what Retry-After asked for
 }
@@ -111,6 +112,7 @@ func (c *Client) failure(ctx context.Context, x *exchange, err error) *Error {
 		e.Message, e.repeat = c.mangled(x, err)
 	default:
 		e.Message, e.Hint, e.repeat = unreachable(err)
+		e.gone = e.repeat == often
 	}
 	if x.ok() {
 		e.Status = 0 // "200 OK" in front of a failure only confuses
@@ -147,6 +149,7 @@ func (c *Client) refusal(e *Error, x *exchange) {
 		e.Hint = "the account has no credit left"
 	case transient(code):
 		e.repeat = often
+		e.gone = code == http.StatusBadGateway || code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout
 	case code >= 300 && code < 400:
 		e.Message = "the endpoint is elsewhere: " + redactURL(x.header.Get("Location"))
 		e.Hint = "set --base-url to that address"

@@ -24,12 +24,26 @@ const (
 
 // most is how large the answer may be.
 func (x *exchange) most() int64 {
-	switch {
-	case x.body != nil && x.body.Logprobs:
-		return maxTokens
-	default:
+	if x.body == nil {
 		return maxAnswer
 	}
+	return x.body.most()
+}
+
+// payload is the body of a request.
+type payload interface {
+	// streamed reports whether the answer is asked for as a stream, most is how large it may be otherwise.
+	streamed() bool
+	most() int64
+}
+
+func (b *body) streamed() bool { return b.Stream }
+
+func (b *body) most() int64 {
+	if b.Logprobs {
+		return maxTokens
+	}
+	return maxAnswer
 }
 
 // tooLarge is the error of an answer that does not end where it should.
@@ -42,7 +56,7 @@ func tooLarge(most int64) error {
 // error here.
 type exchange struct {
 	http  *http.Client
-	body  *body // nil for a GET
+	body  payload // nil for a GET
 	watch *watchdog
 
 	status int
@@ -67,7 +81,7 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	answer := resp.Body
 	resp.Body = http.NoBody
 	in := bufio.NewReaderSize(answer, 32<<10)
-	if x.ok() && x.body != nil && x.body.Stream && !whole(in) {
+	if x.ok() && x.body != nil && x.body.streamed() && !whole(in) {
 		x.events = &events{body: answer, in: in, alive: x.watch.alive, left: maxStream}
 		return resp, nil
 	}

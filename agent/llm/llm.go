@@ -32,6 +32,13 @@ type Options struct {
 	// MaxRetries is how often a failed request is repeated: 8 times when 0, never when negative. Requests that ran into
 	// a timeout are repeated twice at most.
 	MaxRetries int
+	// Continue says what the prompts of requests for tokens are made of: Template when empty.
+	Continue Continuation
+	// Codec writes prompts for Extend: the server's own template and tokenizer when nil.
+	Codec Codec
+	// Patience is how long a request waits for a server that is gone, beyond MaxRetries: not at all when 0. Waiting
+	// requests share one probe, and what came back is compared with what was there before, see [Client.Pin].
+	Patience time.Duration
 	// Log gets a warning for every retry: nowhere when nil.
 	Log *slog.Logger
 }
@@ -58,6 +65,16 @@ type Client struct {
 	dialect atomic.Pointer[dialect]
 	model   atomic.Pointer[string] // chosen by Discover when Options.Model is empty
 	mostTop atomic.Pointer[int]    // most alternatives that Spell may ask for; nil as long as nothing was refused
+	context atomic.Int64           // the model's, as /tokenize reports it; 0 is not known
+	codec   atomic.Pointer[serverCodec]
+	// templated is set once Auto has turned out to be Template.
+	templated atomic.Bool
+	hermes    atomic.Bool // the template writes calls as chatml reads them
+	// versionless is set once the server turned out not to report the version of its weights.
+	versionless atomic.Bool
+	pinned      atomic.Pointer[Identity]
+	changed     atomic.Pointer[Error] // what was another than pinned when the server came back
+	outage      outage
 }
 
 var _ agent.Model = (*Client)(nil)
@@ -79,7 +96,7 @@ func New(o Options) (*Client, error) {
 	if o.Transport == nil {
 		o.Transport = newTransport()
 	}
-	c := &Client{o: o, base: base.String(), name: base.Redacted(), sleep: sleep}
+	c := &Client{o: o, base: base.String(), name: base.Redacted(), sleep: sleep, outage: newOutage()}
 	c.model.Store(&o.Model)
 	// A redirected POST would arrive as a GET without a body: better to say where the endpoint went.
 	c.http = &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
@@ -103,11 +120,22 @@ func (c *Client) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 		return agent.Reply{}, fmt.Errorf("choose a model: %w", err)
 	}
 	var reply agent.Reply
-	err = c.retry(ctx, c.o.MaxRetries, func(ctx context.Context, d *dialect) *Error {
-		var failed *Error
-		reply, failed = c.attempt(ctx, newBody(r, model, d), r)
-		return failed
-	})
+	if err := c.sameServer(); err != nil {
+		return agent.Reply{}, err
+	}
+	extends := r.Tokens && (c.o.Continue == Extend || c.o.Continue == Auto && !c.templated.Load())
+	if extends {
+		reply, err = c.extend(ctx, r, model)
+	}
+	if extends && c.o.Continue == Auto && errors.Is(err, ErrNoExtension) {
+		extends = false
+		if !c.templated.Swap(true) {
+			c.o.Log.Warn("the chat template will write every prompt: turns may not extend each other", "error", err)
+		}
+	}
+	if !extends {
+		reply, err = c.chat(ctx, r, model)
+	}
 	if failed, ok := errors.AsType[*Error](err); ok && failed.Status == http.StatusNotFound && failed.Hint == "" {
 		failed.Hint = c.notServed(ctx, model)
 	}
@@ -115,6 +143,25 @@ func (c *Client) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 		return agent.Reply{}, err
 	}
 	return reply, nil
+}
+
+// chat asks for a reply to messages.
+func (c *Client) chat(ctx context.Context, r agent.Request, model string) (reply agent.Reply, err error) {
+	var version *int64
+	if r.Tokens {
+		if version, err = c.weightVersion(ctx, c.patience(r), model); err != nil {
+			return agent.Reply{}, err
+		}
+	}
+	err = c.retry(ctx, c.patience(r), func(ctx context.Context, d *dialect) *Error {
+		var failed *Error
+		reply, failed = c.attempt(ctx, newBody(r, model, d), r)
+		return failed
+	})
+	if err == nil && reply.Tokens != nil {
+		reply.Tokens.PolicyVersion = version
+	}
+	return reply, err
 }
 
 // attempt sends the request once.
@@ -160,7 +207,7 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 // exchange.
 func (c *Client) send(ctx context.Context, x *exchange) error {
 	address := openai.ChatCompletionRequest{Model: "model"} // some real names would be refused
-	if !x.body.Stream {
+	if !x.body.streamed() {
 		_, err := c.api(x).CreateChatCompletion(ctx, address)
 		return err
 	}
@@ -175,6 +222,34 @@ func (c *Client) api(x *exchange) *openai.Client {
 	cfg.HTTPClient = x
 	return openai.NewClientWithConfig(cfg)
 }
+
+// post sends the exchange's body to an address that go-openai does not know, and fails unless the answer is a success.
+func (c *Client) post(ctx context.Context, x *exchange, address string) error {
+	return c.do(ctx, x, http.MethodPost, address)
+}
+
+func (c *Client) do(ctx context.Context, x *exchange, method, address string) error {
+	req, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if c.o.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+c.o.APIKey)
+	}
+	resp, err := x.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() // it is empty, see exchange
+	if !x.ok() {
+		return errRefused
+	}
+	return nil
+}
+
+// errRefused stands for an answer with an error status. The exchange knows what it said.
+var errRefused = errors.New("refused")
 
 func normalize(raw string) (*url.URL, error) {
 	raw = strings.TrimSpace(raw)

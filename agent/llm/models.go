@@ -39,8 +39,12 @@ var ErrNoModelChosen = errors.New("no model is chosen")
 // endpoint serves exactly one model, that one is used from now on; when it serves several, the error names them. A
 // model that the endpoint does not list is not refused here: some endpoints answer to any name.
 func (c *Client) Discover(ctx context.Context) (ServedModel, error) {
+	return c.discover(ctx, patience{retries: min(listRetries, c.o.MaxRetries)})
+}
+
+func (c *Client) discover(ctx context.Context, p patience) (ServedModel, error) {
 	model := *c.model.Load()
-	served, err := c.Models(ctx)
+	served, err := c.list(ctx, p)
 	if err != nil {
 		failed, ok := errors.AsType[*Error](err)
 		if !ok || !failed.lacksModelList() {
@@ -116,8 +120,12 @@ func (c *Client) modelName(ctx context.Context) (string, error) {
 
 // Models lists what the endpoint serves.
 func (c *Client) Models(ctx context.Context) ([]ServedModel, error) {
+	return c.list(ctx, patience{retries: min(listRetries, c.o.MaxRetries)})
+}
+
+func (c *Client) list(ctx context.Context, p patience) ([]ServedModel, error) {
 	var served []ServedModel
-	err := c.retry(ctx, min(listRetries, c.o.MaxRetries), func(ctx context.Context, _ *dialect) *Error {
+	err := c.retry(ctx, p, func(ctx context.Context, _ *dialect) *Error {
 		ctx, w := watch(ctx, listPatience)
 		defer w.stop()
 		x := &exchange{http: c.http, watch: w}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -22,16 +23,20 @@ type completion struct {
 }
 
 type choice struct {
-	Message      message `json:"message"`
-	Delta        message `json:"delta"`
-	FinishReason string  `json:"finish_reason"`
-	TokenIDs     []int32 `json:"token_ids"`
-	Logprobs     *struct {
-		Content []struct {
-			alternative
-			Top []alternative `json:"top_logprobs"`
-		} `json:"content"`
-	} `json:"logprobs"`
+	Message      message      `json:"message"`
+	Delta        message      `json:"delta"`
+	FinishReason string       `json:"finish_reason"`
+	TokenIDs     []int32      `json:"token_ids"`
+	Logprobs     *logprobList `json:"logprobs"`
+}
+
+type logprobList struct {
+	Content []tokenLogprob `json:"content"`
+}
+
+type tokenLogprob struct {
+	alternative
+	Top []alternative `json:"top_logprobs"`
 }
 
 type alternative struct {
@@ -103,18 +108,36 @@ var errUnusable = errors.New("the endpoint's answer cannot be used")
 
 // decode reads an answer that was not streamed.
 func decode(raw []byte) (completion, error) {
-	if isError(raw) {
-		return completion{}, &errorEvent{payload: raw}
-	}
 	var got completion
-	if err := json.Unmarshal(raw, &got); err != nil {
-		if strings.TrimSpace(string(raw)) == "" {
-			return completion{}, io.ErrUnexpectedEOF
-		}
-		return completion{}, fmt.Errorf("%w in %q", err, readable(string(raw)))
-	}
-	return got, nil
+	return got, decodeInto(raw, &got)
 }
+
+func decodeInto(raw []byte, into any) error {
+	if isError(raw) {
+		return &errorEvent{payload: raw}
+	}
+	err := json.Unmarshal(raw, into)
+	switch {
+	case err == nil:
+		return nil
+	case strings.TrimSpace(string(raw)) == "":
+		return io.ErrUnexpectedEOF
+	case infinite.Match(raw):
+		return fmt.Errorf("%w: it has a logprob that is no number (%s); %s", errUnusable, infinite.FindSubmatch(raw)[1],
+			hintFiltered)
+	}
+	return fmt.Errorf("%w in %q", err, readable(string(raw)))
+}
+
+// infinite matches what Python writes for numbers that JSON does not have.
+var infinite = regexp.MustCompile(`[\[:,]\s*(-?Infinity|NaN)\b`)
+
+// hintFiltered says why a token that was sampled has no probability.
+const hintFiltered = "the server's logprobs are not those of what it samples from: look for top_k, top_p, min_p or " +
+	"penalties in its own defaults (vLLM: --generation-config vllm), and for logits that are not finite"
+
+// impossible is what vLLM writes for the logarithm of 0.
+const impossible = -9999
 
 // text is the content that came so far.
 func (g completion) text() string {
@@ -193,6 +216,9 @@ func (g completion) tokens(log *slog.Logger) (*agent.Sample, error) {
 	for i, p := range probs {
 		if p.Logprob == nil {
 			return nil, fmt.Errorf("%w: token %d has no logprob", errUnusable, i)
+		}
+		if *p.Logprob <= impossible || *p.Logprob != *p.Logprob {
+			return nil, fmt.Errorf("%w: token %d has the logprob %v; %s", errUnusable, i, *p.Logprob, hintFiltered)
 		}
 		t.Logprobs[i] = *p.Logprob
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/agent"
 	"deepswe/env"
 )
 
@@ -21,13 +22,30 @@ const (
 	longestAsked = 2 * time.Minute
 )
 
-// retry sends until it succeeds, the failure is permanent, or there were enough attempts.
-func (c *Client) retry(ctx context.Context, retries int, send func(context.Context, *dialect) *Error) error {
-	silences := 0
+// patience is how long a failed request is repeated. Waiting is told when it waits for a server that is gone.
+type patience struct {
+	retries int
+	outage  time.Duration
+	waiting func() (over func())
+}
+
+func (c *Client) patience(r agent.Request) patience {
+	return patience{retries: c.o.MaxRetries, outage: c.o.Patience, waiting: r.Waiting}
+}
+
+// goneAfter is how many attempts it takes to see that a server is gone.
+const goneAfter = 2
+
+// retry sends until it succeeds, the failure is permanent, or there were enough attempts. Those that found no server do
+// not count as long as there is patience to wait for it.
+func (c *Client) retry(ctx context.Context, p patience, send func(context.Context, *dialect) *Error) error {
+	silences, retries := 0, p.retries
+	var waited time.Duration
 	for attempt := 1; ; attempt++ {
 		sent := c.dialect.Load()
 		failed := send(ctx, sent)
 		if failed == nil {
+			c.outage.end()
 			return nil
 		}
 		if ctx.Err() != nil { // it failed because the caller gave up
@@ -36,6 +54,15 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 		failed.Attempts = attempt
 		if c.learn(sent, failed) {
 			attempt--
+			continue
+		}
+		if failed.gone && attempt >= min(goneAfter, retries+1) && waited < p.outage {
+			start := time.Now()
+			if err := c.wait(ctx, p, failed); err != nil {
+				return err
+			}
+			waited += time.Since(start)
+			attempt = 0
 			continue
 		}
 		if failed.repeat == twice {
@@ -51,6 +78,15 @@ func (c *Client) retry(ctx context.Context, retries int, send func(context.Conte
 			return err
 		}
 	}
+}
+
+// wait tells the caller that it waits for the server, and waits.
+func (c *Client) wait(ctx context.Context, p patience, failed *Error) error {
+	if p.waiting != nil {
+		over := p.waiting()
+		defer over()
+	}
+	return c.awaitServer(ctx, p.outage, failed)
 }
 
 // pause is the wait before the next attempt: anything up to the doubled limit (the "full jitter" of Brooker,

@@ -48,7 +48,7 @@ func (c *Client) Spell(ctx context.Context, r agent.Request, top int) (Spelling,
 			top = min(top, *most)
 		}
 		var s Spelling
-		err := c.retry(ctx, c.o.MaxRetries, func(ctx context.Context, d *dialect) *Error {
+		err := c.retry(ctx, c.patience(r), func(ctx context.Context, d *dialect) *Error {
 			b := newBody(r, model, d)
 			b.Stream, b.StreamOptions = false, nil
 			if top > 0 && !d.refuses(logprobs) && !d.refuses(topLogprobs) {

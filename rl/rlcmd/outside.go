@@ -33,11 +33,21 @@ func (o outside) Sandbox(ctx context.Context, s train.Sandbox, image string) (en
 	return o.world.Sandbox(ctx, choice)
 }
 
-// Model opens what --base-url and --model of the other commands would.
-func (o outside) Model(ctx context.Context, baseURL, name string) (train.Served, error) {
-	flags := cli.ModelFlags{BaseURL: baseURL, Name: name, Given: func(string) bool { return false }}
+// Model opens what --base-url, --model and --tokens of the other commands would, and makes sure that it can be learned
+// from what it samples at temperature 1, as training does.
+func (o outside) Model(ctx context.Context, c train.Endpoint) (train.Served, error) {
+	flags := cli.ModelFlags{
+		BaseURL: c.BaseURL, Name: c.Model, Tokens: c.Tokens, Patience: cli.Patience, Given: func(string) bool { return false },
+	}
 	m, err := flags.Open(ctx, o.world)
-	return train.Served{Model: m.Model, Name: m.Name, Context: m.Context}, err
+	if err != nil {
+		return train.Served{}, err
+	}
+	served := train.Served{Model: m.Model, Name: m.Name, Context: m.Context}
+	if m.Endpoint != nil {
+		served.Identity, err = m.Endpoint.Identify(ctx)
+	}
+	return served, err
 }
 
 // Getenv reads the environment.

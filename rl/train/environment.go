@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"deepswe/agent"
+	"deepswe/agent/llm"
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/rl"
@@ -107,7 +108,7 @@ type Outside interface {
 	// Sandbox opens a provider for tasks of which one has the image; none has where it is empty.
 	Sandbox(ctx context.Context, s Sandbox, image string) (env.Provider, error)
 	// Model opens an endpoint's model, or a recorded one. Empty settings are the user's own.
-	Model(ctx context.Context, baseURL, name string) (Served, error)
+	Model(ctx context.Context, e Endpoint) (Served, error)
 	// Getenv reads the environment: keys are nowhere else.
 	Getenv(name string) string
 }
@@ -127,12 +128,22 @@ type Sandbox struct {
 	Network bool `yaml:"network"`
 }
 
+// Endpoint names a model of an endpoint, like the flags of eval.
+type Endpoint struct {
+	BaseURL string `yaml:"base_url"`
+	Model   string `yaml:"model"`
+	// Tokens says what prompts are made of: auto, extend or template.
+	Tokens string `yaml:"tokens"`
+}
+
 // Served is a model of an endpoint.
 type Served struct {
 	Model agent.Model
 	Name  string
 	// Context is its context length in tokens, 0 where it is not known.
 	Context int
+	// Identity tells whether the endpoint is the same another time; zero for a recorded model.
+	Identity llm.Identity
 }
 
 // TrainerSettings are the section trainer, like EnvironmentSettings. The environment's section is completed first.

@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"deepswe/agent"
+	"deepswe/agent/llm"
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
@@ -17,28 +21,53 @@ import (
 // rowsOnly are the settings of the trainer rows: it samples from an endpoint, changes no weight, and leaves the rows of
 // every update for a trainer elsewhere.
 type rowsOnly struct {
-	BaseURL string `yaml:"base_url"`
-	Model   string `yaml:"model"`
+	Endpoint `yaml:",inline"`
 }
 
-// Complete sets a learning rate, which nothing uses.
+// Complete sets a learning rate, which nothing uses, and how prompts are made.
 func (r *rowsOnly) Complete(c *Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 1e-6
 	}
+	r.Tokens = cmp.Or(r.Tokens, string(llm.Auto))
+	if !slices.Contains(llm.Continuations(), llm.Continuation(r.Tokens)) {
+		return fmt.Errorf("tokens is %q: want auto, extend or template", r.Tokens)
+	}
 	return nil
 }
 
-// Open opens the endpoint.
+// Open opens the endpoint, which has to be the one that the run began with.
 func (r *rowsOnly) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
-	served, err := o.Outside.Model(ctx, r.BaseURL, r.Model)
+	served, err := o.Outside.Model(ctx, r.Endpoint)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(o.Dir, rowsDir), 0o755); err != nil {
 		return nil, err
 	}
+	if err := sameEndpoint(filepath.Join(o.Dir, endpointFile), served.Identity); err != nil {
+		return nil, err
+	}
 	return &rowsTrainer{policy: rl.Policy{Model: served.Model}, context: served.Context, dir: o.Dir}, nil
+}
+
+// endpointFile notes what the endpoint was when the run began.
+const endpointFile = "endpoint.json"
+
+// sameEndpoint compares an endpoint with the one that a run began with, and notes it where the run begins.
+func sameEndpoint(path string, now llm.Identity) error {
+	var began llm.Identity
+	err := disk.ReadJSON(path, &began)
+	if errors.Is(err, fs.ErrNotExist) {
+		return disk.WriteJSON(path, now)
+	}
+	if err != nil {
+		return err
+	}
+	if change := began.Change(now); change != "" {
+		return fmt.Errorf("%w: %s; to fix: serve what the run began with, or begin a new one", agent.ErrModelChanged, change)
+	}
+	return nil
 }
 
 // rowsDir is the directory of the rows, beside the checkpoints.

@@ -23,7 +23,7 @@ func (s scripted) Sandbox(context.Context, Sandbox, string) (env.Provider, error
 	return local.NewHost(local.Options{})
 }
 
-func (s scripted) Model(context.Context, string, string) (Served, error) {
+func (s scripted) Model(context.Context, Endpoint) (Served, error) {
 	return Served{Model: s.model, Name: "scripted"}, nil
 }
 

@@ -188,6 +188,9 @@ func ended(r attempt.Summary) bool {
 
 // permanent reports whether every other request would meet the same failure of the endpoint.
 func permanent(err error) bool {
+	if errors.Is(err, agent.ErrModelChanged) {
+		return true
+	}
 	failure, ok := errors.AsType[*llm.Error](err)
 	return ok && (failure.Status == 401 || failure.Status == 403 || failure.Status == 404)
 }

@@ -18,7 +18,6 @@ type evalOptions struct {
 	verifier cli.VerifierFlags
 
 	warm         int
-	tokens       bool
 	attempts     int
 	workers      int
 	gradeWorkers int
@@ -89,8 +88,9 @@ func newEval(d Deps) *cobra.Command {
 	f.IntVar(&o.warm, "warm", 0, "sandboxes to start ahead of time")
 	o.model.SeveralContexts = true
 	o.model.Add(cmd)
+	o.model.AddTokens(cmd, "write rollouts.jsonl with token ids and logprobs; every prompt is made of the `TOKENS` before it\n"+
+		"(extend), or written anew by the chat template (template), as the endpoint allows (auto)")
 	o.verifier.Add(cmd, "")
-	f.BoolVar(&o.tokens, "tokens", false, "ask for token ids and logprobs, and write rollouts.jsonl with them")
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "attempts at each task")
 	f.IntVar(&o.workers, "workers", 4, "rollouts at once")
 	f.IntVar(&o.gradeWorkers, "grade-workers", 0, "gradings at once (0: as many as rollouts)")

@@ -19,7 +19,7 @@ func (e *evaluation) report(outcomes []run.Outcome, complete bool) error {
 	if err != nil {
 		return err
 	}
-	if e.o.tokens {
+	if e.o.model.WantsTokens() {
 		left, err := e.swe.WriteRollouts(outcomes, e.d.WriteRollouts)
 		if err != nil {
 			return err

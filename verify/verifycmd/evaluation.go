@@ -39,6 +39,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 	runner := &swe.Runner{Tasks: e.tasks}
 	if e.o.attempts > 0 {
 		var err error
+		e.o.model.Patience = cli.Patience
 		if e.model, err = e.o.model.Open(ctx, e.d.World); err != nil {
 			return err
 		}
@@ -92,14 +93,7 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	name := filepath.Base(e.dir.Path())
 	r.Dir = e.dir.Attempt
 	r.Gates = run.Gates{Model: run.NewGate(e.o.modelCalls), Grading: run.NewGate(e.o.gradeWorkers)}
-	r.Attempt.Provider, r.Attempt.Run, r.Attempt.Tokens = e.provider, name, e.o.tokens
-	if e.o.tokens { // for training: a server's own defaults would change what was sampled
-		temperature := 1.0
-		if given := r.Attempt.Sampling.Temperature; given != nil {
-			temperature = *given
-		}
-		r.Attempt.Sampling = agent.OnPolicy(&temperature)
-	}
+	r.Attempt.Provider, r.Attempt.Run = e.provider, name
 	r.OnEvent = func(_ run.Job, ev agent.Event) {
 		if ev.Kind == agent.EventReply && ev.Usage != nil {
 			e.progress.add(ev.Usage.Prompt + ev.Usage.Completion)

@@ -148,6 +148,10 @@ func (a answer) usage() map[string]any {
 // serve writes the answer, streamed or whole.
 func (r Reply) serve(w http.ResponseWriter, req *http.Request, body Request) {
 	a := r.answer(body)
+	if body.PromptIDs != nil {
+		writeJSON(w, http.StatusOK, a.continuation(body))
+		return
+	}
 	if body.Stream {
 		stream(w, req, a.events(body))
 		return

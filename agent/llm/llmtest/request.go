@@ -25,6 +25,10 @@ type Request struct {
 	MaxCompletionTokens int  `json:"max_completion_tokens"`
 	Logprobs            bool `json:"logprobs"`
 	ReturnTokenIDs      bool `json:"return_token_ids"`
+
+	// PromptIDs are those of a prompt in tokens. Messages are then what they say.
+	PromptIDs     []int32 `json:"-"`
+	dropsThoughts bool
 }
 
 // Message is a message of the conversation. Content is nil where the member is missing or null.
@@ -99,6 +103,9 @@ func (r Request) maxTokens() int { return max(r.MaxTokens, r.MaxCompletionTokens
 
 // problem is what vLLM would refuse in the messages and tools.
 func (r Request) problem() string {
+	if r.PromptIDs != nil {
+		return ""
+	}
 	if len(r.Messages) == 0 {
 		return "messages: List should have at least 1 item"
 	}

@@ -39,6 +39,12 @@ type Server struct {
 	Key string
 	// Answer, when not nil, is asked for every completion in place of the script.
 	Answer func(Request) Reply
+	// TakesTokens serves /tokenize and /detokenize, and /v1/completions for prompts in tokens.
+	TakesTokens bool
+	// DropsThoughts is a chat template that shows no thoughts from before the user's last message.
+	DropsThoughts bool
+	// WeightVersion, when not nil, is what /weight_info says.
+	WeightVersion func() string
 	// Without names request members that are refused as unknown, as hosted services do.
 	Without []string
 
@@ -72,7 +78,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.serveCompletion(w, r)
 	default:
-		refuse(w, http.StatusNotFound, "Not Found", "NotFoundError")
+		s.serveTokens(w, r)
 	}
 }
 
@@ -110,6 +116,12 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "body is not JSON: "+err.Error(), "BadRequestError")
 		return
 	}
+	req.dropsThoughts = s.DropsThoughts
+	s.answer(w, r, req)
+}
+
+// answer gives the next reply to a request.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, req Request) {
 	s.record(&req)
 	if status, message := s.refusal(req); status != 0 {
 		refuse(w, status, message, map[int]string{404: "NotFoundError"}[status])

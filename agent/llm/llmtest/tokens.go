@@ -55,7 +55,21 @@ func Detokenize(ids []int32) string {
 // PromptTokens are the ids of the rendered conversation, up to where the assistant's next message begins. The tools are
 // rendered in front. A conversation that grows by the assistant's message and an answer extends its own ids.
 func (r Request) PromptTokens() []int32 {
+	if r.PromptIDs != nil {
+		return r.PromptIDs
+	}
+	return append(append(r.conversation(), imStart), Tokenize("assistant\n")...)
+}
+
+// conversation are the ids of the messages.
+func (r Request) conversation() []int32 {
 	var ids []int32
+	asked := -1
+	for i, m := range r.Messages {
+		if m.Role == "user" {
+			asked = i
+		}
+	}
 	segment := func(role string, parts ...string) {
 		ids = append(append(ids, imStart), Tokenize(role+"\n")...)
 		for _, part := range parts {
@@ -66,10 +80,25 @@ func (r Request) PromptTokens() []int32 {
 	if tools := r.Member("tools"); tools != nil {
 		segment("tools", string(tools))
 	}
-	for _, m := range r.Messages {
-		segment(m.Role, rendered(cmp.Or(m.Reasoning, m.ReasoningContent), m.text(), m.ToolCalls)...)
+	for i, m := range r.Messages {
+		thoughts := cmp.Or(m.Reasoning, m.ReasoningContent)
+		if r.dropsThoughts && i < asked {
+			thoughts = ""
+		}
+		segment(m.Role, rendered(thoughts, m.text(), m.ToolCalls)...)
 	}
-	return append(append(ids, imStart), Tokenize("assistant\n")...)
+	return ids
+}
+
+// spoken reads the messages of a prompt in tokens, the last of which is the beginning of the reply.
+func spoken(ids []int32) []Message {
+	var messages []Message
+	for _, part := range strings.Split(Detokenize(ids), "<|im_start|>")[1:] {
+		role, content, _ := strings.Cut(part, "\n")
+		content, _, _ = strings.Cut(content, "<|im_end|>")
+		messages = append(messages, Message{Role: role, Content: &content})
+	}
+	return messages[:max(len(messages)-1, 0)]
 }
 
 // rendered are the parts of an assistant's message as the template writes them and as the model samples them.
@@ -80,7 +109,8 @@ func rendered(thoughts, content string, calls []toolCall) []string {
 	}
 	parts = append(parts, content)
 	for _, c := range calls {
-		parts = append(parts, "<tool_call>"+c.Function.Name+" "+c.Function.Arguments+"</tool_call>")
+		parts = append(parts, "<tool_call>\n{\"name\": \""+c.Function.Name+"\", \"arguments\": "+c.Function.Arguments+
+			"}\n</tool_call>")
 	}
 	return parts
 }

@@ -1,0 +1,168 @@
+package chatml_test
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deepswe/agent"
+	"deepswe/agent/chatml"
+	"deepswe/agent/tokenizer"
+	"deepswe/tools"
+)
+
+// The golden file is what the official templates make of random conversations, with Hugging Face's settings of jinja2.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	path := "testdata/golden.json"
+	if other := os.Getenv("CHATML_GOLDEN"); other != "" {
+		path = other
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Template   chatml.Template
+		Messages   []agent.Message
+		Tools      []tools.Spec
+		Reply      bool
+		NoThoughts bool `json:"no_thoughts"`
+		Text       string
+	}
+	if err := json.Unmarshal(raw, &cases); err != nil || len(cases) < 50 {
+		t.Fatalf("%d cases, %v", len(cases), err)
+	}
+	for i, c := range cases {
+		got, err := c.Template.Render(c.Messages, chatml.Options{Tools: c.Tools, Reply: c.Reply, NoThoughts: c.NoThoughts})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.Text, got); diff != "" {
+			t.Errorf("case %d, %s (-want +got):\n%s", i, c.Template, diff)
+		}
+	}
+	t.Logf("%d conversations", len(cases))
+}
+
+func TestUnknownTemplate(t *testing.T) {
+	t.Parallel()
+	if _, err := chatml.Template("llama").Render(nil, chatml.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "want qwen2.5 or qwen3") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func TestReply(t *testing.T) {
+	t.Parallel()
+	call := func(id, name, arguments string) agent.ToolCall {
+		return agent.ToolCall{ID: id, Name: name, Arguments: arguments}
+	}
+	for name, tt := range map[string]struct {
+		text   string
+		native bool
+		want   agent.Message
+	}{
+		"text":       {text: "I look.", want: agent.Message{Content: "I look."}},
+		"thought":    {text: "<think>\nHm.\n</think>\n\nI look.", want: agent.Message{Reasoning: "\nHm.\n", Content: "I look."}},
+		"begun":      {text: "Hm.\n</think>\n\nI look.", want: agent.Message{Reasoning: "Hm.\n", Content: "I look."}},
+		"open":       {text: "<think>\nHm.", want: agent.Message{Content: "<think>\nHm."}},
+		"not native": {text: "<tool_call>{}</tool_call>", want: agent.Message{Content: "<tool_call>{}</tool_call>"}},
+		"calls": {
+			text: "<think>Hm.</think>\n\nBoth:\n<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": [1, \"</b>\"]}}\n</tool_call>\n" +
+				"<tool_call>\n{\"name\": \"b\", \"arguments\": \"{}\"}\n</tool_call>",
+			native: true,
+			want: agent.Message{Reasoning: "Hm.", Content: "Both:", ToolCalls: []agent.ToolCall{
+				call("call_7_0", "a", `{"x": [1, "</b>"]}`), call("call_7_1", "b", "{}")}},
+		},
+		"broken": {
+			text: "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": \"1\n}}\n</tool_call>", native: true,
+			want: agent.Message{ToolCalls: []agent.ToolCall{call("call_7_0", "a", "{\"x\": \"1\n}}")}},
+		},
+		"cut off": {
+			text: "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": ", native: true,
+			want: agent.Message{ToolCalls: []agent.ToolCall{call("call_7_0", "a", `{"x":`)}},
+		},
+		"no call": {text: "<tool_call>ls</tool_call>", native: true, want: agent.Message{Content: "<tool_call>ls</tool_call>"}},
+	} {
+		tt.want.Role = agent.RoleAssistant
+		if diff := cmp.Diff(tt.want, chatml.Reply(tt.text, tt.native, 7)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// What the model wrote comes back as it was sampled, where the template itself would drop its thought.
+func TestCodecExtends(t *testing.T) {
+	t.Parallel()
+	tok, err := tokenizer.Load("../tokenizer/testdata/qwen.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, template := range chatml.Templates() {
+		codec, err := chatml.NewCodec(tok, template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "issue"}}}
+		first, err := codec.Prompt(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cut, end := range map[bool]string{false: "<|im_end|>", true: ""} {
+			sampled := &agent.Sample{PromptIDs: first, CompletionIDs: tok.Encode("<think>\nHm.\n</think>\n\nI  look." + end)}
+			reply := codec.Reply(sampled.CompletionIDs, r)
+			if reply.Content != "I  look." || reply.Reasoning != "\nHm.\n" {
+				t.Errorf("the reply is read as %+v", reply)
+			}
+			next := agent.Request{
+				Messages: []agent.Message{r.Messages[0], reply, {Role: agent.RoleUser, Content: "result"}}, Sampled: sampled, Fresh: 2,
+			}
+			second, err := codec.Prompt(t.Context(), next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := tok.Decode(first) + "<think>\nHm.\n</think>\n\nI  look.<|im_end|>\n<|im_start|>user\nresult<|im_end|>\n" +
+				"<|im_start|>assistant\n"
+			if got := tok.Decode(second); got != want {
+				t.Errorf("%s, cut off %t: %q", template, cut, got)
+			}
+			if whole := slices.Concat(first, sampled.CompletionIDs); !slices.Equal(second[:len(whole)], whole) {
+				t.Error("the prompt does not begin with what was sampled")
+			}
+		}
+	}
+}
+
+func TestCodecNeedsTheMarks(t *testing.T) {
+	t.Parallel()
+	raw := `{"model":{"vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},` +
+		`"decoder":{"type":"ByteLevel"}}`
+	tok, err := tokenizer.Parse([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chatml.NewCodec(tok, chatml.Qwen3); err == nil || !strings.Contains(err.Error(), "<|im_start|>") {
+		t.Errorf("error = %v", err)
+	}
+}
+
+func FuzzReply(f *testing.F) {
+	f.Add("<think>a</think>\n\n<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>", true)
+	f.Add("<tool_call><tool_call>{\"name\":", true)
+	f.Fuzz(func(t *testing.T, text string, native bool) {
+		m := chatml.Reply(text, native, 1)
+		for _, c := range m.ToolCalls {
+			if !strings.Contains(text, `\`) && !strings.Contains(text, c.Name) {
+				t.Errorf("the model never wrote the name %q", c.Name)
+			}
+		}
+		if _, err := chatml.Qwen3.Render([]agent.Message{m}, chatml.Options{Reply: true}); err != nil {
+			t.Error(err)
+		}
+	})
+}

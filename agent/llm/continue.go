@@ -1,0 +1,193 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/chatml"
+)
+
+// Continuation says what the prompts of requests for tokens are made of.
+type Continuation string
+
+const (
+	// Template lets the server's chat template write out the whole conversation for every reply. Where it drops earlier
+	// thoughts, or writes a call in another way than the model did, a prompt does not begin with the one before it.
+	Template Continuation = "template"
+	// Extend sends tokens: those of the last prompt and of the last reply as they were, and those of the new messages. Each
+	// prompt begins with the one before it and with what was sampled.
+	Extend Continuation = "extend"
+	// Auto is Extend, or Template where the server cannot do that.
+	Auto Continuation = "auto"
+)
+
+// Continuations returns all of them.
+func Continuations() []Continuation { return []Continuation{Auto, Extend, Template} }
+
+// Codec writes conversations in tokens. chatml has one; without one the server is asked.
+type Codec interface {
+	// Prompt returns the ids of a request's conversation. It begins with those of r.Sampled where that is set.
+	Prompt(ctx context.Context, r agent.Request) ([]int32, error)
+	// Stop are the tokens that end a reply.
+	Stop() []int32
+}
+
+// extend asks for a reply to a prompt in tokens.
+func (c *Client) extend(ctx context.Context, r agent.Request, model string) (agent.Reply, error) {
+	codec := c.o.Codec
+	if codec == nil {
+		own, err := c.serverCodec(ctx, c.patience(r), model, len(r.Tools) > 0)
+		if err != nil {
+			return agent.Reply{}, err
+		}
+		codec = own
+	}
+	prompt, err := codec.Prompt(ctx, r)
+	if err != nil {
+		return agent.Reply{}, err
+	}
+	room := int(c.context.Load()) - len(prompt)
+	if c.context.Load() > 0 && room <= 0 {
+		return agent.Reply{}, c.full(len(prompt))
+	}
+	b := &completionBody{
+		Model: model, Prompt: prompt, MaxTokens: r.MaxTokens, Sampling: r.Sampling, Logprobs: new(int), ReturnTokenIDs: true,
+		StopTokenIDs: codec.Stop(),
+	}
+	if room > 0 && (b.MaxTokens == 0 || b.MaxTokens > room) {
+		b.MaxTokens = room
+	}
+	version, err := c.weightVersion(ctx, c.patience(r), model)
+	if err != nil {
+		return agent.Reply{}, err
+	}
+	var reply agent.Reply
+	err = c.retry(ctx, c.patience(r), func(ctx context.Context, _ *dialect) *Error {
+		var failed *Error
+		reply, failed = c.continued(ctx, b, r)
+		return failed
+	})
+	if err != nil {
+		return agent.Reply{}, err
+	}
+	reply.Tokens.PolicyVersion = version
+	return reply, nil
+}
+
+// full is the error of a prompt that leaves no room for a reply.
+func (c *Client) full(prompt int) error {
+	return &Error{
+		Endpoint: c.name, Attempts: 1, sentinel: agent.ErrContextOverflow,
+		Message: fmt.Sprintf("the prompt has %d tokens, and the model's context %d", prompt, c.context.Load()),
+	}
+}
+
+// continued sends the request once.
+func (c *Client) continued(ctx context.Context, b *completionBody, r agent.Request) (agent.Reply, *Error) {
+	start := time.Now()
+	ctx, w := watch(ctx, wholeAnswer)
+	defer w.stop()
+	x := &exchange{http: c.http, body: b, watch: w}
+	err := c.post(ctx, x, c.base+"/completions")
+	var got completion
+	if err == nil {
+		got, err = decodeText(x.raw)
+	}
+	if err == nil {
+		err = got.usable()
+	}
+	var reply agent.Reply
+	if err == nil {
+		reply, err = got.reply(r, c.o.Log)
+	}
+	if err == nil {
+		err = exact(reply.Tokens, b.Prompt)
+	}
+	if err != nil {
+		return agent.Reply{}, c.failure(ctx, x, err)
+	}
+	reply.Message = chatml.Reply(got.text(), len(r.Tools) > 0, len(r.Messages))
+	reply.Elapsed = time.Since(start)
+	return reply, nil
+}
+
+// exact refuses a reply to another prompt, and one whose tokens are not known.
+func exact(s *agent.Sample, prompt []int32) error {
+	switch {
+	case s == nil:
+		return fmt.Errorf("%w: it has no token ids or no logprobs, and tokens were asked for; vLLM gives both", errUnusable)
+	case !slices.Equal(s.PromptIDs, prompt):
+		return fmt.Errorf("%w: the server read another prompt (%d tokens) than it was sent (%d)", errUnusable,
+			len(s.PromptIDs), len(prompt))
+	}
+	return nil
+}
+
+// completionBody is a request for the continuation of a prompt in tokens, see [body].
+type completionBody struct {
+	Model     string  `json:"model"`
+	Prompt    []int32 `json:"prompt"`
+	MaxTokens int     `json:"max_tokens,omitempty"`
+
+	agent.Sampling
+
+	// Logprobs is how many alternatives are wanted beside each token.
+	Logprobs       *int    `json:"logprobs,omitempty"`
+	PromptLogprobs *int    `json:"prompt_logprobs,omitempty"`
+	ReturnTokenIDs bool    `json:"return_token_ids,omitempty"`
+	StopTokenIDs   []int32 `json:"stop_token_ids,omitempty"`
+	// SkipSpecialTokens is always false: tags of thoughts and calls are special tokens of some models.
+	SkipSpecialTokens bool `json:"skip_special_tokens"`
+}
+
+func (*completionBody) streamed() bool { return false }
+func (*completionBody) most() int64    { return maxTokens }
+
+// textCompletion is the answer to it. The server may have the prompt's ids inside the choice or beside it.
+type textCompletion struct {
+	Model   string `json:"model"`
+	Choices []struct {
+		Text           string  `json:"text"`
+		FinishReason   string  `json:"finish_reason"`
+		TokenIDs       []int32 `json:"token_ids"`
+		PromptTokenIDs []int32 `json:"prompt_token_ids"`
+		Logprobs       *struct {
+			TokenLogprobs []*float64 `json:"token_logprobs"`
+		} `json:"logprobs"`
+		PromptLogprobs []map[string]struct {
+			Logprob *float64 `json:"logprob"`
+		} `json:"prompt_logprobs"`
+	} `json:"choices"`
+	PromptTokenIDs []int32 `json:"prompt_token_ids"`
+	Usage          *usage  `json:"usage"`
+}
+
+// decodeText reads a continuation as a completion whose message is the text as it is.
+func decodeText(raw []byte) (completion, error) {
+	var answer textCompletion
+	if err := decodeInto(raw, &answer); err != nil {
+		return completion{}, err
+	}
+	got := completion{Model: answer.Model, Usage: answer.Usage, PromptTokenIDs: answer.PromptTokenIDs}
+	for _, t := range answer.Choices {
+		one := choice{Message: message{Content: text(t.Text)}, FinishReason: t.FinishReason, TokenIDs: t.TokenIDs}
+		if len(t.PromptTokenIDs) > 0 {
+			got.PromptTokenIDs = t.PromptTokenIDs
+		}
+		if t.Logprobs != nil {
+			one.Logprobs = new(logprobList)
+			for _, p := range t.Logprobs.TokenLogprobs {
+				one.Logprobs.Content = append(one.Logprobs.Content, tokenLogprob{alternative: alternative{Logprob: p}})
+			}
+		}
+		got.Choices = append(got.Choices, one)
+	}
+	return got, nil
+}
+
+// root is where a server has what is no part of OpenAI's interface: beside /v1.
+func (c *Client) root() string { return strings.TrimSuffix(c.base, "/v1") }

@@ -1,0 +1,128 @@
+package llm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	"deepswe/agent"
+)
+
+// Identity tells whether a server still is what it was.
+type Identity struct {
+	// Model is empty where the server does not list it.
+	Model string `json:"model"`
+	// Context is the length of the model's context in tokens, 0 where the server does not say.
+	Context int `json:"context,omitempty"`
+	// Tokens is a hash of a conversation's ids, which changes with the tokenizer and with the chat template; empty where the
+	// server has no /tokenize.
+	Tokens string `json:"tokens,omitempty"`
+}
+
+// Change says what of a server is another than before; empty where nothing is.
+func (i Identity) Change(now Identity) string {
+	switch {
+	case now.Model == "" && i.Model != "":
+		return "it no longer serves the model " + i.Model
+	case i.Model != now.Model:
+		return fmt.Sprintf("it now serves the model %s, and before %s", now.Model, i.Model)
+	case i.Context != now.Context:
+		return fmt.Sprintf("the model's context now has %d tokens, and before %d", now.Context, i.Context)
+	case i.Tokens != now.Tokens:
+		return "the same text now has other tokens: another tokenizer or another chat template"
+	}
+	return ""
+}
+
+// Identify asks the server what it is.
+func (c *Client) Identify(ctx context.Context) (Identity, error) {
+	return c.identify(ctx, c.patience(agent.Request{}))
+}
+
+// Pin makes a server that was gone and is another one when it comes back an error, which wraps
+// [agent.ErrModelChanged]. Only waiting requests find out, see [Options.Patience].
+func (c *Client) Pin(i Identity) { c.pinned.Store(&i) }
+
+func (c *Client) identify(ctx context.Context, p patience) (Identity, error) {
+	served, err := c.discover(ctx, p)
+	if err != nil {
+		return Identity{}, err
+	}
+	i := Identity{Model: served.ID, Context: served.Context}
+	if served.Unlisted {
+		i.Model = ""
+	}
+	// A little of everything that tokenizers treat in their own ways.
+	probe := []agent.Message{
+		{Role: agent.RoleUser, Content: "It's 2026:\n\n\tif x_1 != 'naïve ﬁ' { return 12345 }  // 你好, мир 🙂\r\n"},
+		{Role: agent.RoleAssistant, Reasoning: "Why?", Content: "Done."}, {Role: agent.RoleUser, Content: "<b>"},
+	}
+	ids, err := c.tokenize(ctx, p, newTokenizeBody(served.ID, probe, nil, true))
+	if errors.Is(err, ErrNoExtension) {
+		return i, nil
+	}
+	if err != nil {
+		return i, err
+	}
+	h := sha256.New()
+	if err := binary.Write(h, binary.LittleEndian, ids); err != nil {
+		return i, err
+	}
+	i.Tokens = hex.EncodeToString(h.Sum(nil))
+	return i, nil
+}
+
+var (
+	// numbered matches a name that ends with the number of a version: policy@12.
+	numbered = regexp.MustCompile(`@(\d{1,18})$`)
+	// lastNumber matches what vLLM's own name of a version ends with: step-12.
+	lastNumber = regexp.MustCompile(`(?:^|[^0-9])(\d{1,18})$`)
+)
+
+// weightVersion returns the version of the weights that answer next: the number behind the @ of the model's name, or the
+// one at the end of what the server calls them (vLLM's /weight_info). Nil where neither has one.
+func (c *Client) weightVersion(ctx context.Context, p patience, model string) (*int64, error) {
+	if v := numberIn(numbered, model); v != nil || c.versionless.Load() {
+		return v, nil
+	}
+	var answer struct {
+		Version string `json:"weight_version"`
+	}
+	p.retries = 0
+	err := c.retry(ctx, p, func(ctx context.Context, _ *dialect) *Error {
+		ctx, w := watch(ctx, listPatience)
+		defer w.stop()
+		x := &exchange{http: c.http, watch: w}
+		err := c.do(ctx, x, http.MethodGet, c.root()+"/weight_info")
+		if err == nil {
+			err = decodeInto(x.raw, &answer)
+		}
+		if err != nil {
+			return c.failure(ctx, x, err)
+		}
+		return nil
+	})
+	if failed, ok := errors.AsType[*Error](err); ok {
+		c.versionless.Store(!failed.gone) // there is no such thing, or a web page in its place
+		return nil, nil
+	}
+	return numberIn(lastNumber, answer.Version), err
+}
+
+func numberIn(pattern *regexp.Regexp, name string) *int64 {
+	m := pattern.FindStringSubmatch(name)
+	if m == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	if err != nil {
+		return nil
+	}
+	return &n
+}

@@ -1,0 +1,126 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"deepswe/agent"
+)
+
+// outage is what the requests of a client share while its server is gone.
+type outage struct {
+	mu   sync.Mutex
+	back chan struct{} // closed when the server is back; nil while it is not gone
+	// began is when it was first missed.
+	began time.Time
+	// probing holds a value while one of the waiting requests asks for the server.
+	probing chan struct{}
+}
+
+func newOutage() outage { return outage{probing: make(chan struct{}, 1)} }
+
+const (
+	// probeEvery is the time between two looks for a server that is gone, remindEvery between two warnings about it.
+	probeEvery  = 3 * time.Second
+	remindEvery = time.Minute
+)
+
+// join returns a channel that is closed when the server is back, how long it has been gone, and whether the caller is
+// the first to miss it.
+func (o *outage) join() (back <-chan struct{}, gone time.Duration, first bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if first = o.back == nil; first {
+		o.back, o.began = make(chan struct{}), time.Now()
+	}
+	return o.back, time.Since(o.began), first
+}
+
+// end wakes all who wait. It is called wherever the server has answered.
+func (o *outage) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.back != nil {
+		close(o.back)
+		o.back = nil
+	}
+}
+
+// awaitServer waits until the server answers again, until it has been gone for so long. One of the waiting requests looks
+// for it at a time. The error is ctx's own, what is another than before (see [Client.Pin]), or the failure that began the wait.
+func (c *Client) awaitServer(ctx context.Context, patience time.Duration, failed *Error) error {
+	back, gone, first := c.outage.join()
+	if first {
+		c.o.Log.WarnContext(ctx, fmt.Sprintf("%s: waiting up to %s for the server", failed.brief(),
+			patience.Round(time.Second)))
+	}
+	late := time.NewTimer(patience - gone)
+	defer late.Stop()
+	select {
+	case <-back:
+		return c.sameServer()
+	case <-late.C:
+		return failed
+	case <-ctx.Done():
+		return ended(ctx)
+	case c.outage.probing <- struct{}{}:
+	}
+	defer func() { <-c.outage.probing }()
+	start := time.Now()
+	reminded := start
+	for {
+		select {
+		case <-back: // another one has found it before it was this one's turn
+			return c.sameServer()
+		case <-late.C:
+			return failed
+		default:
+		}
+		if err := c.sleep(ctx, probeEvery); err != nil {
+			return err
+		}
+		if c.answers(ctx) {
+			break
+		}
+		if now := time.Now(); now.Sub(reminded) >= remindEvery {
+			reminded = now
+			c.o.Log.WarnContext(ctx, fmt.Sprintf("the model endpoint %s is still gone after %s", c.name,
+				now.Sub(start).Round(time.Second)))
+		}
+	}
+	c.o.Log.InfoContext(ctx, fmt.Sprintf("the model endpoint %s is back after %s", c.name,
+		time.Since(start).Round(time.Second)))
+	c.outage.end()
+	return c.sameServer()
+}
+
+// answers reports whether the server is back, and notes what is another than before.
+func (c *Client) answers(ctx context.Context) bool {
+	pinned := c.pinned.Load()
+	if pinned == nil {
+		_, err := c.list(ctx, patience{})
+		return err == nil
+	}
+	now, err := c.identify(ctx, patience{})
+	if err != nil {
+		return false
+	}
+	c.versionless.Store(false)
+	if change := pinned.Change(now); change != "" {
+		c.changed.CompareAndSwap(nil, &Error{
+			Endpoint: c.name, Attempts: 1, sentinel: agent.ErrModelChanged, Message: change,
+			Hint: "serve what the run began with, and resume it",
+		})
+	}
+	return true
+}
+
+// sameServer is the error of a server that came back as another one.
+func (c *Client) sameServer() error {
+	if e := c.changed.Load(); e != nil {
+		return e
+	}
+	return nil
+}

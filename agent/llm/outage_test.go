@@ -1,0 +1,153 @@
+package llm_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/llm"
+	"deepswe/agent/llm/llmtest"
+)
+
+// switched is a way to a server that can be cut, without a network: time in a bubble of synctest stands still while
+// there is one.
+type switched struct {
+	server atomic.Pointer[llmtest.Server]
+	asked  atomic.Int64
+}
+
+func (s *switched) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.asked.Add(1)
+	server := s.server.Load()
+	if server == nil {
+		return nil, &http.ProtocolError{ErrorString: syscall.ECONNREFUSED.Error()}
+	}
+	rec := httptest.NewRecorder()
+	server.ServeHTTP(rec, r)
+	return rec.Result(), nil
+}
+
+func served(context int) *llmtest.Server {
+	return &llmtest.Server{
+		TakesTokens: true, Models: []llmtest.Model{{ID: "m", Context: context}},
+		Answer: func(llmtest.Request) llmtest.Reply { return llmtest.Text("ok") },
+	}
+}
+
+// through returns a client of a server that the caller can switch off.
+func through(t *testing.T, s *switched, patience time.Duration) *llm.Client {
+	t.Helper()
+	c, err := llm.New(llm.Options{
+		BaseURL: "http://m", Model: "m", Transport: s, Patience: patience, Continue: llm.Extend,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Twenty rollouts wait for a server that restarts, one of them asks for it at a time, and none is lost.
+func TestRolloutsWaitForTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		way := &switched{}
+		way.server.Store(served(0))
+		c := through(t, way, 30*time.Minute)
+		is, err := c.Identify(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Pin(is)
+		way.server.Store(nil)
+		time.AfterFunc(10*time.Minute, func() { way.server.Store(served(0)) })
+		var waiting, most atomic.Int64
+		var all sync.WaitGroup
+		start := time.Now()
+		for range 20 {
+			all.Go(func() {
+				r := ask("issue")
+				r.Tokens = true
+				r.Waiting = func() func() {
+					most.Store(max(most.Load(), waiting.Add(1)))
+					return func() { waiting.Add(-1) }
+				}
+				if _, err := c.Complete(t.Context(), r); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(start); took < 10*time.Minute || took > 11*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		if waiting.Load() != 0 || most.Load() != 20 {
+			t.Errorf("%d waited at once, and %d still do", most.Load(), waiting.Load())
+		}
+		if n := way.asked.Load(); n > 600 {
+			t.Errorf("the server was asked %d times", n)
+		}
+	})
+}
+
+func TestPatienceEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		way := &switched{}
+		c := through(t, way, 5*time.Minute)
+		r := ask("issue")
+		r.Tokens = true
+		for i, want := range []time.Duration{5 * time.Minute, 0} { // the second request knows how long the server is gone
+			start := time.Now()
+			_, err := c.Complete(t.Context(), r)
+			if !errors.Is(err, agent.ErrModelUnavailable) {
+				t.Errorf("error = %v", err)
+			}
+			if took := time.Since(start); took < want || took > want+10*time.Second {
+				t.Errorf("request %d failed after %s, want %s", i, took, want)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Complete(ctx, r); err == nil {
+			t.Error("a cancelled request waits")
+		}
+	})
+}
+
+// A server that comes back as another one is an error for every request.
+func TestServersThatComeBackChanged(t *testing.T) {
+	model, template := served(0), served(0)
+	model.Models[0].ID = "other"
+	template.DropsThoughts = true
+	for want, other := range map[string]*llmtest.Server{
+		"no longer serves the model m": model, "context now has 4096": served(4096), "another chat template": template,
+	} {
+		t.Run(want, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				way := &switched{}
+				way.server.Store(served(0))
+				c := through(t, way, 30*time.Minute)
+				is, err := c.Identify(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Pin(is)
+				way.server.Store(nil)
+				time.AfterFunc(time.Minute, func() { way.server.Store(other) })
+				for range 2 {
+					_, err := c.Complete(t.Context(), ask("issue"))
+					if !errors.Is(err, agent.ErrModelChanged) || !strings.Contains(err.Error(), want) {
+						t.Errorf("error = %v", err)
+					}
+				}
+			})
+		})
+	}
+}

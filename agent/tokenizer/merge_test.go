@@ -1,0 +1,94 @@
+package tokenizer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// naive applies merges as their definition says.
+func naive(t *Tokenizer, w string) []int32 {
+	var ids []int32
+	for i := range len(w) {
+		if id := t.single[w[i]]; id >= 0 {
+			ids = append(ids, id)
+		}
+	}
+	for {
+		best, at, with := int32(1<<30), -1, int32(0)
+		for i := 0; i+1 < len(ids); i++ {
+			if rank, id, ok := t.merges.get(ids[i], ids[i+1]); ok && rank < best {
+				best, at, with = rank, i, id
+			}
+		}
+		if at < 0 {
+			return ids
+		}
+		ids = slices.Replace(ids, at, at+2, with)
+	}
+}
+
+func TestMergesInTheOrderOfTheirRanks(t *testing.T) {
+	t.Parallel()
+	tok, err := Load("testdata/gpt2.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m merger
+	rapid.Check(t, func(t *rapid.T) {
+		pieces := rapid.SliceOf(rapid.SampledFrom([]string{"a", "e", "er", "th", "in", "\n", "  ", "xyz", "re", "é", "self"}))
+		w := strings.Join(pieces.Draw(t, "pieces"), "")
+		if got, want := m.word(tok, w, nil), naive(tok, w); !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", w, got, want)
+		}
+	})
+}
+
+// A word without an end takes no quadratic time.
+func TestLongWords(t *testing.T) {
+	t.Parallel()
+	tok, err := Load("testdata/gpt2.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, piece := range []string{"a", "e\u0301", " ", "\n", "'", "re", "1"} {
+		text := strings.Repeat(piece, 100_000/len(piece))
+		if got := tok.Decode(tok.Encode(text)); got != text {
+			t.Errorf("%q came back with %d bytes of %d", piece, len(got), len(text))
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		pattern, text string
+		want          []string
+	}{
+		{patternQwen, "It's 2026", []string{"It", "'s", " ", "2", "0", "2", "6"}},
+		{patternLlama3, "It's 2026", []string{"It", "'s", " ", "202", "6"}},
+		{patternGPT2, "It's 2026", []string{"It", "'s", " 2026"}},
+		{patternQwen, "IT'S I'LL wonſ'ſ", []string{"IT", "'S", " I", "'LL", " wonſ", "'ſ"}},
+		{patternGPT2, "IT'S", []string{"IT", "'", "S"}},
+		{patternQwen, "a \n\n  b\t1", []string{"a", " \n\n", " ", " b", "\t", "1"}},
+		{patternGPT2, "a \n\n  b\t1", []string{"a", " \n\n ", " b", "\t", "1"}},
+		{patternQwen, "x();\r\n\ty", []string{"x", "();\r\n", "\ty"}},
+		{patternQwen, "end   ", []string{"end", "   "}},
+		{patternQwen, "\u00a0é_ü", []string{"\u00a0é", "_ü"}},
+	} {
+		split, ok := splitterFor(tt.pattern)
+		if !ok {
+			t.Fatalf("pattern %s", tt.pattern)
+		}
+		var got []string
+		for text := tt.text; text != ""; {
+			n := split(text)
+			got, text = append(got, text[:n]), text[n:]
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Tokenizer turns text into ids and back.
+type Tokenizer struct {
+	// tokens are what each id stands for, in bytes; ids without a token have "".
+	tokens []string
+	// single are the ids of tokens of one byte; -1 where there is none.
+	single [256]int32
+	// words are whole words that are not split by merges; nil where a file does not ask for it.
+	words  map[string]int32
+	merges mergeTable
+	split  splitter
+	nfc    bool
+	// verbatim tokens are found in the text as it is, normal ones in what the normalizer made of it.
+	verbatim, normal *addedTokens
+	added            map[string]int32
+}
+
+// Size is one more than the largest id. A model's own vocabulary may be larger: it is padded.
+func (t *Tokenizer) Size() int { return len(t.tokens) }
+
+// ID returns the id of an added token, such as "<|im_end|>".
+func (t *Tokenizer) ID(token string) (id int32, ok bool) {
+	id, ok = t.added[token]
+	return id, ok
+}
+
+// Encode returns the ids of a text. Added tokens in it are recognised, whoever wrote them. Invalid UTF-8 is read as
+// U+FFFD.
+func (t *Tokenizer) Encode(text string) []int32 {
+	e := encoder{t: t, ids: make([]int32, 0, len(text)/4+8)}
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	t.verbatim.cut(text, e.normalized, e.token)
+	return e.ids
+}
+
+// encoder is one call of Encode.
+type encoder struct {
+	t     *Tokenizer
+	ids   []int32
+	merge merger
+}
+
+func (e *encoder) token(id int32) { e.ids = append(e.ids, id) }
+
+// normalized encodes a part of the text that no token was found in.
+func (e *encoder) normalized(text string) {
+	if e.t.nfc {
+		text = composed(text)
+	}
+	e.t.normal.cut(text, e.plain, e.token)
+}
+
+// plain encodes text without any added token.
+func (e *encoder) plain(text string) {
+	for len(text) > 0 {
+		n := e.t.split(text)
+		e.word(text[:n])
+		text = text[n:]
+	}
+}
+
+func (e *encoder) word(w string) {
+	if id, ok := e.t.words[w]; ok {
+		e.ids = append(e.ids, id)
+		return
+	}
+	e.ids = e.merge.word(e.t, w, e.ids)
+}
+
+// Decode returns the text of ids, special tokens included. Ids without a token have no text, and bytes that are no
+// UTF-8, such as those of a character that was cut in two, become U+FFFD.
+func (t *Tokenizer) Decode(ids []int32) string {
+	var b strings.Builder
+	for _, id := range ids {
+		if id >= 0 && int(id) < len(t.tokens) {
+			b.WriteString(t.tokens[id])
+		}
+	}
+	return lossy(b.String())
+}
+
+// lossy replaces what is not UTF-8 as Rust does, which is how Unicode recommends it: each longest beginning of a
+// character becomes one U+FFFD.
+func lossy(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if r == utf8.RuneError && n == 1 {
+			n = beginning(s)
+			b.WriteRune(utf8.RuneError)
+		} else {
+			b.WriteString(s[:n])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// beginning is the length of the longest beginning of a character that s begins with, at least 1; s does not begin with
+// a whole one.
+func beginning(s string) int {
+	low, high, want := byte(0x80), byte(0xBF), 0
+	switch c := s[0]; {
+	case c >= 0xC2 && c <= 0xDF:
+		want = 1
+	case c >= 0xE0 && c <= 0xEF:
+		want = 2
+	case c >= 0xF0 && c <= 0xF4:
+		want = 3
+	}
+	switch s[0] {
+	case 0xE0:
+		low = 0xA0
+	case 0xED:
+		high = 0x9F
+	case 0xF0:
+		low = 0x90
+	case 0xF4:
+		high = 0x8F
+	}
+	n := 1
+	for n <= want && n < len(s) && s[n] >= low && s[n] <= high {
+		low, high = 0x80, 0xBF
+		n++
+	}
+	return n
+}
