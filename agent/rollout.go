@@ -33,8 +33,8 @@ type rollout struct {
 
 	messages   []Message
 	samples    []*Sample // of the replies so far; nil for replies without token IDs
-	sampled    *Sample // the last of them, if everything before fresh is unchanged since
-	fresh      int     // the index of the first message after the last reply
+	sampled    *Sample   // the last of them, if everything before fresh is unchanged since
+	fresh      int       // the index of the first message after the last reply
 	wall       *wallClock
 	compaction Compaction
 	budget     budget

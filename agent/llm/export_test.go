@@ -3,6 +3,9 @@ package llm
 import (
 	"context"
 	"time"
+
+	"deepswe/agent"
+	"deepswe/tools"
 )
 
 // SetSleep replaces the wait between attempts.
@@ -10,3 +13,13 @@ func (c *Client) SetSleep(sleep func(ctx context.Context, d time.Duration) error
 
 // CloseIdleConnections closes the connections that no request uses.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
+
+// Rendered are the ids that the server's chat template makes of a conversation.
+func (c *Client) Rendered(ctx context.Context, messages []agent.Message, specs []tools.Spec) ([]int32, error) {
+	return c.tokenize(ctx, patience{}, newTokenizeBody(c.o.Model, messages, specs, false))
+}
+
+// Text is the text of ids.
+func (c *Client) Text(ctx context.Context, ids []int32) (string, error) {
+	return c.detokenize(ctx, patience{}, c.o.Model, ids)
+}

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -10,6 +11,23 @@ import (
 // composed is Unicode's normalization form C. The library's own bounds how many combining marks follow a character, as
 // Unicode's Stream-Safe Text Format has it, and writes something between them where there are more. Nobody else does.
 func composed(s string) string {
+	at := strings.IndexFunc(s, isNewMark)
+	if at < 0 {
+		return composedPart(s)
+	}
+	var b strings.Builder
+	for ; at >= 0; at = strings.IndexFunc(s, isNewMark) {
+		_, n := utf8.DecodeRuneInString(s[at:])
+		b.WriteString(composedPart(s[:at]))
+		b.WriteString(s[at : at+n])
+		s = s[at+n:]
+	}
+	b.WriteString(composedPart(s))
+	return b.String()
+}
+
+// composedPart composes text without new marks.
+func composedPart(s string) string {
 	marks := 0
 	for i := 0; i < len(s); {
 		if s[i] < utf8.RuneSelf {

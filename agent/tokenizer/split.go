@@ -45,9 +45,9 @@ func classOf(r rune) class {
 	switch {
 	case r < utf8.RuneSelf:
 		return ascii[r]
-	case unicode.IsLetter(r):
+	case isLetter(r):
 		return letter
-	case unicode.IsNumber(r):
+	case isNumber(r):
 		return number
 	case unicode.IsSpace(r):
 		return space

@@ -1,0 +1,176 @@
+package llm_test
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"deepswe/agent"
+	"deepswe/agent/llm"
+	"deepswe/agent/trajectory"
+	"deepswe/tools"
+)
+
+// noSandbox is where the calls of [sameResult] do not run.
+type noSandbox struct{ tools.Sandbox }
+
+func (noSandbox) Dir() string { return "/testbed" }
+
+// sameResult are the real tools, whose results are made up.
+type sameResult struct{ *tools.Set }
+
+func (sameResult) Run(_ context.Context, _ tools.Sandbox, c tools.Call) (tools.Result, error) {
+	return tools.Result{
+		Output: "a.py\nnaïve ﬁle 12345\n\n  <b>\t" + c.Args["cmd"], Finished: c.Name == "finish",
+	}, nil
+}
+
+// liveRows adds up what TestLiveRows finds.
+type liveRows struct {
+	turns, rows, tokens, thoughts, unlike atomic.Int64
+	most                                  atomic.Uint64 // the largest difference of two scorings, as bits
+}
+
+// TestLiveRows plays rollouts with a real vLLM, which DEEPSWE_TEST_ENDPOINT names, in tokens: each has to become one row
+// that differs from the chat template's rendering in dropped thoughts alone, with logprobs that the server confirms.
+// DEEPSWE_TEST_ROLLOUTS is how many, and DEEPSWE_TEST_FORMAT xml or tools.
+func TestLiveRows(t *testing.T) {
+	url := os.Getenv("DEEPSWE_TEST_ENDPOINT")
+	if url == "" || os.Getenv("DEEPSWE_TEST_ROLLOUTS") == "" {
+		t.Skip("set DEEPSWE_TEST_ENDPOINT to the base URL of a vLLM, and DEEPSWE_TEST_ROLLOUTS")
+	}
+	rollouts, err := strconv.Atoi(os.Getenv("DEEPSWE_TEST_ROLLOUTS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := llm.New(llm.Options{BaseURL: url, Model: os.Getenv("DEEPSWE_MODEL"), Continue: llm.Extend})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	if err := c.Vet(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	format, ok := agent.FormatNamed(cmp.Or(os.Getenv("DEEPSWE_TEST_FORMAT"), trajectory.FormatXML))
+	if !ok {
+		t.Fatal("DEEPSWE_TEST_FORMAT: want xml or tools")
+	}
+	var found liveRows
+	var all errgroup.Group
+	all.SetLimit(8)
+	for i := range rollouts {
+		all.Go(func() error {
+			found.play(t, c, format, int64(i))
+			return nil
+		})
+	}
+	_ = all.Wait()
+	t.Logf("%s: %d rollouts, %d turns, %d rows, %d tokens sampled; %d thoughts kept that the template drops, "+
+		"%d rollouts not as the template has them otherwise; largest difference of two scorings %.2g", format.Name(), rollouts,
+		found.turns.Load(), found.rows.Load(), found.tokens.Load(), found.thoughts.Load(), found.unlike.Load(),
+		math.Float64frombits(found.most.Load()))
+	if found.rows.Load() != int64(rollouts) || found.unlike.Load() > 0 ||
+		math.Float64frombits(found.most.Load()) > 1e-3 {
+		t.Error("rows are not what was sampled")
+	}
+}
+
+// play makes one rollout and checks its row.
+func (l *liveRows) play(t *testing.T, c *llm.Client, format agent.Format, seed int64) {
+	sampling := agent.OnPolicy(new(1.0))
+	sampling.Seed = &seed
+	set := tools.New(tools.Options{})
+	a := agent.Agent{
+		Settings: agent.Settings{
+			Model: c, ModelName: "m", Format: format, Sampling: sampling, Tokens: true,
+			Limits: agent.Limits{Steps: 20, FormatErrors: -1, Repeats: -1},
+			Prompt: func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
+				return []agent.Message{
+					{Role: agent.RoleSystem, Content: "You fix issues."}, {Role: agent.RoleUser, Content: "Fix it.\n\n<b>né</b>"},
+				}, nil
+			},
+		},
+		Tools: sameResult{set},
+	}
+	out, err := a.Run(t.Context(), noSandbox{}, agent.Issue{ID: "x"})
+	if err != nil || out.Err != nil {
+		t.Error(err, out.Err)
+		return
+	}
+	rec, err := trajectory.Record(out.Events)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	samples, ok := rec.Samples()
+	if !ok {
+		t.Error("a reply has no tokens")
+		return
+	}
+	l.turns.Add(int64(len(samples)))
+	l.rows.Add(1)
+	for i := 1; i < len(samples); i++ {
+		if !extends(&samples[i-1], &samples[i]) {
+			l.rows.Add(1)
+		}
+	}
+	l.confirm(t, c, samples)
+	l.compare(t, c, format.Offer(set.Specs()), rec.Messages, samples[len(samples)-1])
+}
+
+// confirm lets the server score the row again.
+func (l *liveRows) confirm(t *testing.T, c *llm.Client, samples []agent.Sample) {
+	last := samples[len(samples)-1]
+	again, err := c.Score(t.Context(), slices.Concat(last.PromptIDs, last.CompletionIDs))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for _, s := range samples {
+		for k, logprob := range s.Logprobs {
+			difference := math.Abs(again[len(s.PromptIDs)+k-1] - logprob)
+			for old := l.most.Load(); difference > math.Float64frombits(old); old = l.most.Load() {
+				l.most.CompareAndSwap(old, math.Float64bits(difference))
+			}
+		}
+		l.tokens.Add(int64(len(s.Logprobs)))
+	}
+}
+
+// thought is a thought as Qwen3's template writes it.
+var thought = regexp.MustCompile(`(?s)<think>.*?</think>\n\n`)
+
+// compare compares a row with what the template makes of the same messages.
+func (l *liveRows) compare(t *testing.T, c *llm.Client, specs []tools.Spec, messages []agent.Message, last agent.Sample) {
+	for messages[len(messages)-1].Role != agent.RoleAssistant {
+		messages = messages[:len(messages)-1]
+	}
+	ids, err := c.Rendered(t.Context(), messages, specs)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var texts [2]string
+	for i, list := range [][]int32{ids, slices.Concat(last.PromptIDs, last.CompletionIDs)} {
+		if texts[i], err = c.Text(t.Context(), list); err != nil {
+			t.Error(err)
+			return
+		}
+	}
+	dropped := len(thought.FindAllString(texts[1], -1)) - len(thought.FindAllString(texts[0], -1))
+	l.thoughts.Add(int64(max(dropped, 0)))
+	plain := func(s string) string { return thought.ReplaceAllString(s, "") }
+	if plain(texts[0]) != plain(texts[1])+"\n" {
+		if l.unlike.Add(1) == 1 {
+			t.Errorf("the template has\n%q\nthe row is\n%q", plain(texts[0]), plain(texts[1]))
+		}
+	}
+}
