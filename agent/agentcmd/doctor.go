@@ -252,11 +252,19 @@ func healthFindings(h llm.Health, err error) []env.Finding {
 		findings = append(findings, failure("completion", err, "see the server's own log"))
 	} else {
 		fit := "without token ids: fit for solving, not for training"
-		if h.TokenIDs {
+		switch {
+		case h.TokenIDs && h.Untrainable != nil:
+			fit = "with token ids and logprobs"
+		case h.TokenIDs:
 			fit = "with token ids and logprobs: fit for training"
 		}
 		findings = append(findings, env.Finding{
 			Check: "completion", Status: env.OK, Detail: fmt.Sprintf("one token in %d ms, %s", h.Latency.Milliseconds(), fit),
+		})
+	}
+	if h.Untrainable != nil {
+		findings = append(findings, env.Finding{
+			Check: "training", Status: env.Warning, Detail: h.Untrainable.Error(), Fix: "see docs/tokens.md",
 		})
 	}
 	if h.RawLogprobs {

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,6 +22,8 @@ type Health struct {
 	// RawLogprobs is set where the logprobs are those of the model as it is, and not of the distribution that a
 	// temperature other than 1 makes of it: the one that was sampled.
 	RawLogprobs bool
+	// Untrainable says why samples at temperature 1 cannot be learned from; nil if nothing was found, see [Client.Vet].
+	Untrainable error
 	// Separates is set where the server takes thoughts out of the text, and may take the rest for one.
 	Separates bool
 	// Warnings are things that work and will still disappoint.
@@ -48,6 +51,9 @@ func (c *Client) Check(ctx context.Context) (Health, error) {
 	h.Separates = reply.Message.Reasoning != ""
 	if h.TokenIDs {
 		h.RawLogprobs = c.rawLogprobs(ctx)
+		if err := c.Vet(ctx, 1); errors.Is(err, ErrUntrainable) {
+			h.Untrainable = err
+		}
 	}
 	if h.Model.Owner == "library" {
 		h.Warnings = append(h.Warnings, "Ollama silently drops the beginning of a conversation that exceeds its context, "+
