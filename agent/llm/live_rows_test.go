@@ -66,9 +66,9 @@ func TestLiveRows(t *testing.T) {
 	var found liveRows
 	var all errgroup.Group
 	all.SetLimit(8)
-	for i := range rollouts {
+	for range rollouts {
 		all.Go(func() error {
-			found.play(t, c, format, int64(i))
+			found.play(t, c, format)
 			return nil
 		})
 	}
@@ -84,9 +84,8 @@ func TestLiveRows(t *testing.T) {
 }
 
 // play makes one rollout and checks its row.
-func (l *liveRows) play(t *testing.T, c *llm.Client, format agent.Format, seed int64) {
+func (l *liveRows) play(t *testing.T, c *llm.Client, format agent.Format) {
 	sampling := agent.OnPolicy(new(1.0))
-	sampling.Seed = &seed
 	set := tools.New(tools.Options{})
 	a := agent.Agent{
 		Settings: agent.Settings{
