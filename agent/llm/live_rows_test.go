@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -73,12 +74,14 @@ func TestLiveRows(t *testing.T) {
 		})
 	}
 	_ = all.Wait()
+	for _, check := range found.checks { // one by one: a prompt that is scored beside others ends vLLM 0.32 on a CPU with LoRA
+		check()
+	}
 	t.Logf("%s: %d rollouts, %d turns, %d rows, %d tokens sampled; %d thoughts kept that the template drops, "+
 		"%d rollouts not as the template has them otherwise; largest difference of two scorings %.2g", format.Name(), rollouts,
 		found.turns.Load(), found.rows.Load(), found.tokens.Load(), found.thoughts.Load(), found.unlike.Load(),
-		math.Float64frombits(found.most.Load()))
-	if found.rows.Load() != int64(rollouts) || found.unlike.Load() > 0 ||
-		math.Float64frombits(found.most.Load()) > 1e-3 {
+		found.most)
+	if found.rows.Load() != int64(rollouts) || found.unlike.Load() > 0 || found.most > 1e-3 {
 		t.Error("rows are not what was sampled")
 	}
 }
@@ -121,8 +124,12 @@ func (l *liveRows) play(t *testing.T, c *llm.Client, format agent.Format) {
 			l.rows.Add(1)
 		}
 	}
-	l.confirm(t, c, samples)
-	l.compare(t, c, format.Offer(set.Specs()), rec.Messages, samples[len(samples)-1])
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.checks = append(l.checks, func() {
+		l.confirm(t, c, samples)
+		l.compare(t, c, format.Offer(set.Specs()), rec.Messages, samples[len(samples)-1])
+	})
 }
 
 // confirm lets the server score the row again.
@@ -135,10 +142,7 @@ func (l *liveRows) confirm(t *testing.T, c *llm.Client, samples []agent.Sample) 
 	}
 	for _, s := range samples {
 		for k, logprob := range s.Logprobs {
-			difference := math.Abs(again[len(s.PromptIDs)+k-1] - logprob)
-			for old := l.most.Load(); difference > math.Float64frombits(old); old = l.most.Load() {
-				l.most.CompareAndSwap(old, math.Float64bits(difference))
-			}
+			l.most = max(l.most, math.Abs(again[len(s.PromptIDs)+k-1]-logprob))
 		}
 		l.tokens.Add(int64(len(s.Logprobs)))
 	}
