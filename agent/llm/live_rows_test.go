@@ -37,7 +37,11 @@ func (sameResult) Run(_ context.Context, _ tools.Sandbox, c tools.Call) (tools.R
 // liveRows adds up what TestLiveRows finds.
 type liveRows struct {
 	turns, rows, tokens, thoughts, unlike atomic.Int64
-	most                                  atomic.Uint64 // the largest difference of two scorings, as bits
+	// most is the largest difference of two scorings.
+	most float64
+
+	mu     sync.Mutex
+	checks []func()
 }
 
 // TestLiveRows plays rollouts with a real vLLM, which DEEPSWE_TEST_ENDPOINT names, in tokens: each has to become one row
