@@ -92,3 +92,23 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
+
+// The library that normalizes has limits that the standard does not have.
+func TestComposed(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat("\u0301", 40)
+	for text, want := range map[string]string{
+		"e\u0301":              "é",
+		"a\u0302\u0323":        "ậ",
+		"e" + many:             "é" + many[2:],
+		"\U00010041\u0301":     "\U00010041\u0301",
+		"\U00011099\U000110ba": "\U0001109a",
+		"\U00011935\U00011930": "\U00011935\U00011930",
+		"a\u09fe\u0323\u0301":  "a\u09fe\u0323\u0301",
+		"\u1112\u1161\u11ab":   "한",
+	} {
+		if got := composed(text); got != want {
+			t.Errorf("%+q: %+q, want %+q", text, got, want)
+		}
+	}
+}

@@ -26,9 +26,10 @@ func composed(s string) string {
 	return b.String()
 }
 
-// composedPart composes text without new marks.
+// composedPart composes text without new marks. The library takes a character above U+FFFF before a mark for the one
+// with the same lower 16 bits.
 func composedPart(s string) string {
-	marks := 0
+	marks, high := 0, false
 	for i := 0; i < len(s); {
 		if s[i] < utf8.RuneSelf {
 			marks = 0
@@ -38,9 +39,9 @@ func composedPart(s string) string {
 		p := norm.NFC.PropertiesString(s[i:])
 		n := max(p.Size(), 1)
 		if p.LeadCCC() == 0 {
-			marks = 0
+			marks, high = 0, n == utf8.UTFMax
 		}
-		if marks++; marks > fewMarks {
+		if marks++; marks > fewMarks || high && marks > 1 {
 			return composedSlowly(s)
 		}
 		i += n
@@ -112,5 +113,5 @@ func composedSlowly(s string) string {
 func composedPair(a, b rune) (rune, bool) {
 	pair := norm.NFC.String(string([]rune{a, b}))
 	r, n := utf8.DecodeRuneInString(pair)
-	return r, n == len(pair)
+	return r, n == len(pair) && (a > 0xFFFF) == (r > 0xFFFF)
 }
