@@ -141,15 +141,15 @@ func (w *writer) lastQuestion() int {
 	for i := len(w.messages) - 1; i >= 0; i-- {
 		m := w.messages[i]
 		if m.Role == trajectory.RoleUser &&
-			!(strings.HasPrefix(m.Content, "<tool_response>") && strings.HasSuffix(m.Content, "</tool_response>")) {
+			(!strings.HasPrefix(m.Content, "<tool_response>") || !strings.HasSuffix(m.Content, "</tool_response>")) {
 			return i
 		}
 	}
 	return len(w.messages) - 1
 }
 
-// assistant writes a reply. In Qwen3's template, recent ones keep their thoughts, and the last one has at least an empty
-// thought.
+// assistant writes a reply. In Qwen3's template, recent ones keep their thoughts, and the last one has at least an
+// empty thought.
 func (w *writer) assistant(i int, m trajectory.Message, recent bool) {
 	w.add(begin, m.Role)
 	content := m.Content

@@ -243,8 +243,8 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	return m, m.Vet(ctx, o.onPolicy())
 }
 
-// Vet makes sure that the endpoint's samples can be learned from, and notes what it is, so that another one in its place
-// is noticed.
+// Vet makes sure that the endpoint's samples can be learned from, and notes what it is, so that another one in its
+// place is noticed.
 func (m LiveModel) Vet(ctx context.Context, temperature float64) error {
 	err := m.Endpoint.Vet(ctx, temperature)
 	if errors.Is(err, llm.ErrUntrainable) || errors.Is(err, llm.ErrNoExtension) {

@@ -18,8 +18,8 @@ const (
 	// Template lets the server's chat template write out the whole conversation for every reply. Where it drops earlier
 	// thoughts, or writes a call in another way than the model did, a prompt does not begin with the one before it.
 	Template Continuation = "template"
-	// Extend sends tokens: those of the last prompt and of the last reply as they were, and those of the new messages. Each
-	// prompt begins with the one before it and with what was sampled.
+	// Extend sends tokens: those of the last prompt and of the last reply as they were, and those of the new messages.
+	// Each prompt begins with the one before it and with what was sampled.
 	Extend Continuation = "extend"
 	// Auto is Extend, or Template where the server cannot do that.
 	Auto Continuation = "auto"

@@ -20,8 +20,8 @@ type Identity struct {
 	Model string `json:"model"`
 	// Context is the length of the model's context in tokens, 0 where the server does not say.
 	Context int `json:"context,omitempty"`
-	// Tokens is a hash of a conversation's ids, which changes with the tokenizer and with the chat template; empty where the
-	// server has no /tokenize.
+	// Tokens is a hash of a conversation's ids, which changes with the tokenizer and with the chat template; empty where
+	// the server has no /tokenize.
 	Tokens string `json:"tokens,omitempty"`
 }
 
@@ -85,8 +85,8 @@ var (
 	lastNumber = regexp.MustCompile(`(?:^|[^0-9])(\d{1,18})$`)
 )
 
-// weightVersion returns the version of the weights that answer next: the number behind the @ of the model's name, or the
-// one at the end of what the server calls them (vLLM's /weight_info). Nil where neither has one.
+// weightVersion returns the version of the weights that answer next: the number behind the @ of the model's name, or
+// the one at the end of what the server calls them (vLLM's /weight_info). Nil where neither has one.
 func (c *Client) weightVersion(ctx context.Context, p patience, model string) (*int64, error) {
 	if v := numberIn(numbered, model); v != nil || c.versionless.Load() {
 		return v, nil

@@ -46,9 +46,9 @@ type liveRows struct {
 	checks []func()
 }
 
-// TestLiveRows plays rollouts with a real vLLM, which DEEPSWE_TEST_ENDPOINT names, in tokens: each has to become one row
-// that differs from the chat template's rendering in dropped thoughts alone, with logprobs that the server confirms.
-// DEEPSWE_TEST_ROLLOUTS is how many, and DEEPSWE_TEST_FORMAT xml or tools.
+// TestLiveRows plays rollouts with a real vLLM, which DEEPSWE_TEST_ENDPOINT names, in tokens: each has to become one
+// row that differs from the chat template's rendering in dropped thoughts alone, with logprobs that the server
+// confirms. DEEPSWE_TEST_ROLLOUTS is how many, and DEEPSWE_TEST_FORMAT xml or tools.
 func TestLiveRows(t *testing.T) {
 	url := os.Getenv("DEEPSWE_TEST_ENDPOINT")
 	if url == "" || os.Getenv("DEEPSWE_TEST_ROLLOUTS") == "" {

@@ -29,7 +29,7 @@ func (s *switched) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.asked.Add(1)
 	server := s.server.Load()
 	if server == nil {
-		return nil, &http.ProtocolError{ErrorString: syscall.ECONNREFUSED.Error()}
+		return nil, syscall.ECONNREFUSED
 	}
 	rec := httptest.NewRecorder()
 	server.ServeHTTP(rec, r)

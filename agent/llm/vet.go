@@ -15,9 +15,9 @@ import (
 // ErrUntrainable reports that what an endpoint says about its samples cannot be learned from.
 var ErrUntrainable = errors.New("the endpoint's samples cannot be learned from")
 
-// Vet makes sure that token ids and logprobs come with replies, and that the logprobs are those of the distribution that
-// is sampled at the temperature. It looks for what would make a difference: logprobs from before the temperature, a
-// filter of the server's own (top_k and others, which requests switch off), and a second scoring of the same tokens
+// Vet makes sure that token ids and logprobs come with replies, and that the logprobs are those of the distribution
+// that is sampled at the temperature. It looks for what would make a difference: logprobs from before the temperature,
+// a filter of the server's own (top_k and others, which requests switch off), and a second scoring of the same tokens
 // that comes out otherwise. A failure of that kind wraps [ErrUntrainable].
 func (c *Client) Vet(ctx context.Context, temperature float64) error {
 	sampled, err := c.Complete(ctx, vetting(temperature))
@@ -84,14 +84,15 @@ func (c *Client) rescore(ctx context.Context, s *agent.Sample) error {
 		sum += math.Abs(v - s.Logprobs[i])
 	}
 	if mean := sum / float64(len(again)); mean > driftAllowed {
-		return untrainable("the logprobs of %d sampled tokens and a second scoring of them differ by %.3g in the mean; to fix: "+
-			"look for top_k, top_p, min_p or penalties that the server adds (vLLM: --generation-config vllm, "+
+		return untrainable("the logprobs of %d sampled tokens and a second scoring of them differ by %.3g in the mean; "+
+			"to fix: look for top_k, top_p, min_p or penalties that the server adds (vLLM: --generation-config vllm, "+
 			"--override-generation-config), or for samplers with different weights behind one address", len(again), mean)
 	}
 	return nil
 }
 
-// Score returns the logprob of each token after the first, given those before it, as the model has them at temperature 1.
+// Score returns the logprob of each token after the first, given those before it, as the model has them at temperature
+// 1.
 func (c *Client) Score(ctx context.Context, ids []int32) ([]float64, error) {
 	model, err := c.modelName(ctx)
 	if err != nil {

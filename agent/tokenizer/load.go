@@ -166,8 +166,8 @@ func readNormalizer(raw json.RawMessage) (nfc bool, err error) {
 	return nfc, nil
 }
 
-// readPreTokenizer accepts a ByteLevel with its own pattern, which is GPT-2's, and a Split with a known pattern before a
-// ByteLevel without one.
+// readPreTokenizer accepts a ByteLevel with its own pattern, which is GPT-2's, and a Split with a known pattern before
+// a ByteLevel without one.
 func readPreTokenizer(raw json.RawMessage) (splitter, error) {
 	all, err := parts(raw)
 	if err != nil {

@@ -64,8 +64,8 @@ func (c candidate) before(d candidate) bool {
 	return c.rank < d.rank || c.rank == d.rank && c.at < d.at
 }
 
-// word appends the ids of a word: the merge of the lowest rank is made first, of equal ones the leftmost, until there is
-// none. Bytes without a token are left out.
+// word appends the ids of a word: the merge of the lowest rank is made first, of equal ones the leftmost, until there
+// is none. Bytes without a token are left out.
 func (m *merger) word(t *Tokenizer, w string, ids []int32) []int32 {
 	m.parts, m.queue = m.parts[:0], m.queue[:0]
 	for i := range len(w) {

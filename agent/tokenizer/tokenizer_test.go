@@ -23,8 +23,8 @@ func load(t testing.TB, name string) *tokenizer.Tokenizer {
 	return tok
 }
 
-// The golden files are what Hugging Face's tokenizers make of strings that are hard in some way: text, ids, and the ids'
-// text.
+// The golden files are what Hugging Face's tokenizers make of strings that are hard in some way: text, ids, and the
+// ids' text.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"qwen", "llama", "gpt2", "odd"} {

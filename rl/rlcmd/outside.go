@@ -37,7 +37,8 @@ func (o outside) Sandbox(ctx context.Context, s train.Sandbox, image string) (en
 // from what it samples at temperature 1, as training does.
 func (o outside) Model(ctx context.Context, c train.Endpoint) (train.Served, error) {
 	flags := cli.ModelFlags{
-		BaseURL: c.BaseURL, Name: c.Model, Tokens: c.Tokens, Patience: cli.Patience, Given: func(string) bool { return false },
+		BaseURL: c.BaseURL, Name: c.Model, Tokens: c.Tokens, Patience: cli.Patience,
+		Given: func(string) bool { return false },
 	}
 	m, err := flags.Open(ctx, o.world)
 	if err != nil {

@@ -88,8 +88,8 @@ func newEval(d Deps) *cobra.Command {
 	f.IntVar(&o.warm, "warm", 0, "sandboxes to start ahead of time")
 	o.model.SeveralContexts = true
 	o.model.Add(cmd)
-	o.model.AddTokens(cmd, "write rollouts.jsonl with token ids and logprobs; every prompt is made of the `TOKENS` before it\n"+
-		"(extend), or written anew by the chat template (template), as the endpoint allows (auto)")
+	o.model.AddTokens(cmd, "write rollouts.jsonl with token ids and logprobs; every prompt is made of the\n"+
+		"`TOKENS` before it (extend), or written anew by the chat template (template), as the endpoint allows (auto)")
 	o.verifier.Add(cmd, "")
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "attempts at each task")
 	f.IntVar(&o.workers, "workers", 4, "rollouts at once")
