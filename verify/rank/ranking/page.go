@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepswe/agent/cli/plot"
@@ -27,7 +28,9 @@ type page struct {
 	Cards    []card
 	Notes    []string
 	Charts   []template.HTML
-	Tasks    []pageTask
+	// Truth is set where it is known of any candidate whether it solves its task.
+	Truth bool
+	Tasks []pageTask
 	// Left is how many tasks have no details, because the page would be too long to open.
 	Left int
 }
@@ -62,7 +65,7 @@ func (rep *Report) WritePage(w io.Writer) error {
 	}
 	p := page{
 		Title: "Ranking of " + rep.Run, Style: template.CSS(plot.Style), Subtitle: rep.subtitle(), Cards: rep.cards(),
-		Notes: rep.pageNotes(), Charts: rep.charts(),
+		Notes: rep.pageNotes(), Charts: rep.charts(), Truth: rep.Truth > 0,
 	}
 	listed := 0
 	for i, task := range rep.Results {
@@ -92,13 +95,13 @@ func (rep *Report) cards() []card {
 	var out []card
 	for _, c := range rep.Curves {
 		if len(c.Points) == 0 || c.Name != Oracle && c.Name != string(rep.Verifier) {
-			continue
+			continue // of a verifier that did not choose
 		}
 		last := c.Points[len(c.Points)-1]
 		name := fmt.Sprintf("Best@%d, %s", last.K, c.Name)
 		if c.Name == Oracle {
 			first := c.Points[0]
-			out = append(out, card{"Pass@1", percent(first.Rate), interval(first.Low, first.High)})
+			out = slices.Insert(out, 0, card{"Pass@1", percent(first.Rate), interval(first.Low, first.High)})
 			name = fmt.Sprintf("Pass@%d", last.K)
 		}
 		out = append(out, card{name, percent(last.Rate), interval(last.Low, last.High)})
@@ -146,7 +149,8 @@ func (rep *Report) pageNotes() []string {
 func (rep *Report) charts() []template.HTML {
 	scaling := plot.Chart{Title: "Solved tasks with the best of k candidates, in percent", Zero: true, X: "k"}
 	for i, c := range rep.Curves {
-		line := plot.Line{Label: c.Name, Color: i, Dots: len(c.Points) <= allK, Faint: c.Name == string(rank.None)}
+		faint := c.Name == string(rank.None)
+		line := plot.Line{Label: c.Name, Color: i, Dots: len(c.Points) <= allK && !faint, Faint: faint}
 		if c.Name == Oracle {
 			line.Label, line.Color = "oracle (Pass@k)", 5
 		}
@@ -159,12 +163,30 @@ func (rep *Report) charts() []template.HTML {
 			}
 		}
 		scaling.Lines = append(scaling.Lines, line)
+		if c.Name == Oracle {
+			scaling.Ticks = kTicks(c.Points)
+		}
 	}
 	observed, ideal := rep.calibration()
 	return plot.Draw(scaling, plot.Chart{
 		Title: "Calibration of the judge: share that is right, by score", Zero: true, Fractions: true, X: "score",
 		Lines: []plot.Line{ideal, observed},
 	}, rep.byContext())
+}
+
+// kTicks marks the powers of two, and the last k where it is not too close to one.
+func kTicks(points []swe.Estimate) (ticks []plot.Tick) {
+	last := points[len(points)-1].K
+	for k := 1; k <= last; k *= 2 {
+		if k > 1 && 30*k < last {
+			continue // it would overlap the one before
+		}
+		ticks = append(ticks, plot.Tick{At: float64(k), Label: strconv.Itoa(k)})
+		if 2*k > last && last >= k+max(1, k/4) {
+			ticks = append(ticks, plot.Tick{At: float64(last), Label: strconv.Itoa(last)})
+		}
+	}
+	return ticks
 }
 
 // byContext draws pass@1 and the largest pass@k against the context length, on a logarithmic axis.
