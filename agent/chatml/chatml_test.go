@@ -120,7 +120,8 @@ func TestCodecExtends(t *testing.T) {
 				t.Errorf("the reply is read as %+v", reply)
 			}
 			next := agent.Request{
-				Messages: []agent.Message{r.Messages[0], reply, {Role: agent.RoleUser, Content: "result"}}, Sampled: sampled, Fresh: 2,
+				Messages: []agent.Message{r.Messages[0], reply, {Role: agent.RoleUser, Content: "result"}},
+				Sampled:  sampled, Fresh: 2,
 			}
 			second, err := codec.Prompt(t.Context(), next)
 			if err != nil {

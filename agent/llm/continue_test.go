@@ -132,7 +132,9 @@ func TestServersThatCannotExtend(t *testing.T) {
 func TestExtendedPromptThatFillsTheContext(t *testing.T) {
 	r := ask("issue")
 	r.Tokens = true
-	measure := &llmtest.Server{TakesTokens: true, Answer: func(llmtest.Request) llmtest.Reply { return llmtest.Text("ok") }}
+	measure := &llmtest.Server{
+		TakesTokens: true, Answer: func(llmtest.Request) llmtest.Reply { return llmtest.Text("ok") },
+	}
 	reply, err := dial(t, measure, llm.Options{Continue: llm.Extend}).Complete(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)

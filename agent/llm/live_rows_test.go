@@ -80,7 +80,8 @@ func TestLiveRows(t *testing.T) {
 		})
 	}
 	_ = all.Wait()
-	for _, check := range found.checks { // one by one: a prompt that is scored beside others ends vLLM 0.32 on a CPU with LoRA
+	// One by one: a prompt that is scored beside others ends vLLM 0.32 on a CPU with LoRA.
+	for _, check := range found.checks {
 		check()
 	}
 	t.Logf("%s: %d rollouts, %d turns, %d rows, %d tokens sampled; %d thoughts kept that the template drops, "+
@@ -158,7 +159,9 @@ func (l *liveRows) confirm(t *testing.T, c *llm.Client, samples []agent.Sample) 
 var thought = regexp.MustCompile(`(?s)<think>.*?</think>\n\n`)
 
 // compare compares a row with what the template makes of the same messages.
-func (l *liveRows) compare(t *testing.T, c *llm.Client, specs []tools.Spec, messages []agent.Message, last agent.Sample) {
+func (l *liveRows) compare(
+	t *testing.T, c *llm.Client, specs []tools.Spec, messages []agent.Message, last agent.Sample,
+) {
 	for messages[len(messages)-1].Role != agent.RoleAssistant {
 		messages = messages[:len(messages)-1]
 	}

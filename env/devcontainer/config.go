@@ -172,7 +172,8 @@ func (f *file) refused() []string {
 	return asks
 }
 
-// recipe reads how the image is built, from a folder of the repository. Paths in the file are relative to its own folder.
+// recipe reads how the image is built, from a folder of the repository. Paths in the file are relative to its own
+// folder.
 func (c *Config) recipe(f file, dir string) error {
 	b := f.Build
 	if b == nil && f.Dockerfile != "" {

@@ -17,8 +17,8 @@
 //
 // Labels cannot be changed, so an owner shows in another way that it is still alive, by its lease:
 //
-//   - A sandbox is a container that is removed when its guest ends, and the guest ends when its connection is closed. So
-//     a killed process leaves only containers that had not been started yet.
+//   - A sandbox is a container that is removed when its guest ends, and the guest ends when its connection is closed.
+//     So a killed process leaves only containers that had not been started yet.
 //   - Each provider has one container, never started, that is its lease: a file in it is touched every thirty seconds.
 //     Owners on other machines are judged by their lease, owners on this machine by their process. The lease also keeps
 //     the guest's volume in use.

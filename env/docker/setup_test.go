@@ -11,8 +11,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestInstall: a set-up becomes a layer of the image, once; the repository itself does not, and what the set-up has made
-// anew is not covered by the user's.
+// TestInstall: a set-up becomes a layer of the image, once; the repository itself does not, and what the set-up has
+// made anew is not covered by the user's.
 func TestInstall(t *testing.T) {
 	p := provider(t, Options{})
 	needImage(t, p, bookworm)

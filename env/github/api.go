@@ -178,7 +178,7 @@ func (s *session) limited(resp *http.Response) (time.Duration, error) {
 	return wait, errors.New(text)
 }
 
-// clip shortens a text to at most most runes.
+// clip shortens a text to the given number of runes.
 func clip(text string, most int) string {
 	runes := []rune(text)
 	if len(runes) <= most {

@@ -78,7 +78,7 @@ func fitting(texts []string, limit int) (head, tail int) {
 	return head, tail
 }
 
-// cut shortens a text to at most most bytes, without splitting a character.
+// cut shortens a text to the given number of bytes, without splitting a character.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -72,8 +72,8 @@ func (t *toolchain) settings(root string) ([]string, error) {
 	for flag := range strings.FieldsSeq(t.vars["GOFLAGS"]) {
 		_, path, ok := strings.Cut(flag, "=")
 		if ok && filepath.IsAbs(path) && !within(path, root) {
-			return nil, fmt.Errorf("GOFLAGS names %s, which the sandbox does not have: %w: unset it (go env -u GOFLAGS), or move "+
-				"the file into the repository", path, env.ErrUnsupported)
+			return nil, fmt.Errorf("GOFLAGS names %s, which the sandbox does not have: %w: unset it (go env -u GOFLAGS), or "+
+				"move the file into the repository", path, env.ErrUnsupported)
 		}
 	}
 	var settings []string

@@ -46,7 +46,8 @@ func install(
 	start func(ctx context.Context, s env.Spec, keep string) (env.Sandbox, error),
 ) (env.Installed, error) {
 	if s.Checkout == nil {
-		return env.Installed{}, fmt.Errorf("set up: %w: it takes a sandbox that shows the repository in place", env.ErrUnsupported)
+		return env.Installed{}, fmt.Errorf("set up: %w: it requires a sandbox that shows the repository in place",
+			env.ErrUnsupported)
 	}
 	s.Network, s.Installed = false, nil
 	s.Env = append(trusted(), s.Env...)
@@ -78,8 +79,8 @@ func install(
 	return done, nil
 }
 
-// trusted has programs that bring certificates of their own trust those of this machine, which may be behind a proxy that
-// signs everything anew.
+// trusted returns variables that make programs with certificates of their own trust those of this machine, which may
+// be behind a proxy that signs everything anew.
 func trusted() []string {
 	for _, bundle := range []string{
 		"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",

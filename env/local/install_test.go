@@ -88,7 +88,8 @@ echo more >>deps/d/index && echo more >>~/.m2/repository/a.jar && echo more >>no
 	}
 }
 
-// TestInstallReachesNoLoopback: a set-up in bwrap gets to the network over a proxy, which does not lead to this machine.
+// TestInstallReachesNoLoopback: a set-up in bwrap gets to the network over a proxy, which does not lead to this
+// machine.
 func TestInstallReachesNoLoopback(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("needs curl")

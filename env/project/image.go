@@ -1,7 +1,7 @@
 package project
 
-// Image returns an image of Docker Hub, by an exact version, in which a project of the kind in the directory can be worked
-// on.
+// Image returns an image of Docker Hub, by an exact version, in which a project of the kind in the directory can be
+// worked on.
 func Image(dir string) string {
 	t := tree(dir)
 	for _, kind := range []struct{ file, image string }{

@@ -29,7 +29,7 @@ func (b *Base) bound(changes []change) ([]change, []Omission) {
 	return kept, append(crowds, more...)
 }
 
-// thin omits groups of the changes that groupOf selects, largest group first, until at most most of them are left.
+// thin omits groups of the changes that groupOf selects, largest group first, until no more than most of them are left.
 func thin(changes []change, most int, what string, groupOf func(change) (string, bool)) ([]change, []Omission) {
 	sizes := map[string]int{}
 	total := 0

@@ -349,7 +349,8 @@ func testFlood(t *testing.T, s *suite) {
 	var calls sync.WaitGroup
 	for range 4 {
 		calls.Go(func() {
-			r, err := b.Run(t.Context(), env.Command{Line: "head -c 50000000 /dev/urandom & yes >&2", Timeout: 400 * time.Millisecond})
+			const line = "head -c 50000000 /dev/urandom & yes >&2"
+			r, err := b.Run(t.Context(), env.Command{Line: line, Timeout: 400 * time.Millisecond})
 			if err != nil || !r.TimedOut {
 				t.Errorf("%+v, %v", r.TimedOut, err)
 			}

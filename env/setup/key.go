@@ -17,8 +17,8 @@ import (
 // generation changes when kept set-ups of earlier programs are of no use any more.
 const generation = 1
 
-// Key identifies what a set-up installs: by the repository, the sandbox, the commands, the lock files and manifests below
-// the root, and, where the sandbox has those of this machine, by its package managers and interpreters.
+// Key identifies what a set-up installs: by the repository, the sandbox, the commands, the lock files and manifests
+// below the root, and, where the sandbox has those of this machine, by its package managers and interpreters.
 func Key(root, sandbox string, commands []string, machine bool) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %q %q %q\n", generation, root, sandbox, commands)
@@ -98,9 +98,10 @@ func skipped(dir string) bool {
 	}, dir)
 }
 
-// tools writes which programs of this machine install things, or are what things are installed for.
+// tools writes which programs of this machine install dependencies, or are what they are installed for.
 func tools(to io.Writer) {
-	for _, name := range strings.Fields("node npm pnpm yarn python3 uv poetry pip go cargo rustc java mvn ruby bundle gcc") {
+	const names = "node npm pnpm yarn python3 uv poetry pip go cargo rustc java mvn ruby bundle gcc"
+	for _, name := range strings.Fields(names) {
 		path, err := exec.LookPath(name)
 		if err == nil {
 			path, err = filepath.EvalSymlinks(path)

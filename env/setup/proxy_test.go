@@ -46,7 +46,9 @@ func client(t *testing.T, p *proxy) *http.Client {
 // TestProxy: requests and tunnels to this machine are refused, by whatever name, and those that are allowed get there,
 // through the host's own proxy where there is one.
 func TestProxy(t *testing.T) {
-	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "secret") }))
+	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "secret")
+	}))
 	defer target.Close()
 	plain := httptest.NewServer(target.Config.Handler)
 	defer plain.Close()
@@ -124,7 +126,11 @@ func TestProxy(t *testing.T) {
 			t.Errorf("%s: %q, %v", address, got, err)
 		}
 	}
-	if _, err := c.Get("https://169.254.169.254/latest"); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+	response, err := c.Get("https://169.254.169.254/latest")
+	if err == nil {
+		response.Body.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "Forbidden") {
 		t.Errorf("a metadata address over the host's own proxy: %v", err)
 	}
 	if p.received.Load() == 0 {

@@ -3,9 +3,9 @@ package metricstest
 
 import "deepswe/rl/metrics"
 
-// Points are the first n steps of a run that learns: its reward and validation rise over them, its entropy falls. Step 0
-// is a validation alone, every fifth step has one, one metric has a name that needs escaping, and one stop reason never
-// happens.
+// Points are the first n steps of a run that learns: its reward and validation rise over them, its entropy falls. Step
+// 0 is a validation alone, every fifth step has one, one metric has a name that needs escaping, and one stop reason
+// never happens.
 func Points(n int) []metrics.Point {
 	points := make([]metrics.Point, 0, n)
 	for step := range n {
