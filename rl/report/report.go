@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -194,16 +195,28 @@ func (c curves) validation(suite string) plot.Chart {
 	if s := c[at+"submitted_pass@1"]; !slices.Equal(s, c[at+"pass@1"]) {
 		val.Lines = append(val.Lines, plot.Line{Label: "solved and submitted", Points: s, Color: 1, Dots: true})
 	}
-	for k := 2; k < 1<<20; k++ {
-		if s, ok := c[fmt.Sprintf("%spass@%d", at, k)]; ok {
-			val.Lines = append(val.Lines, plot.Line{Label: fmt.Sprintf("pass@%d", k), Points: s, Color: len(val.Lines) + 2,
-				Dots: true})
-		}
+	for _, k := range c.passesAt(at) {
+		name := fmt.Sprintf("pass@%d", k)
+		val.Lines = append(val.Lines, plot.Line{Label: name, Points: c[at+name], Color: len(val.Lines) + 2, Dots: true})
 	}
 	if v, ok := c.last("val/random"); ok && suite == "" {
 		val.Marks = []plot.Mark{{Label: "random moves", Y: v}}
 	}
 	return val
+}
+
+// passesAt returns every k above 1 with a pass@k below prefix, in ascending order.
+func (c curves) passesAt(prefix string) []int {
+	var ks []int
+	for name := range c {
+		if after, ok := strings.CutPrefix(name, prefix+"pass@"); ok {
+			if k, err := strconv.Atoi(after); err == nil && k > 1 {
+				ks = append(ks, k)
+			}
+		}
+	}
+	slices.Sort(ks)
+	return ks
 }
 
 // named is a title with the suite that it is about.
