@@ -143,8 +143,7 @@ func newSolve(d Deps) *cobra.Command {
 	o.AddImages(cmd)
 	f.StringVar(&o.dockerfile, "dockerfile", "", "work in an image that is built from `FILE`")
 	o.ModelFlags.Add(cmd)
-	o.ModelFlags.AddTokens(cmd, "record token ids and logprobs; every prompt is made of the `TOKENS` before it (extend), "+
-		"or\n"+
+	o.AddTokens(cmd, "record token ids and logprobs; every prompt is made of the `TOKENS` before it (extend), or\n"+
 		"written anew by the chat template (template), as the endpoint allows (auto)")
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "make `N` attempts at once and choose one, by --verifier (default hybrid)")
 	o.verifier.Add(cmd, "")

@@ -131,7 +131,8 @@ var ErrNoExtension = errors.New("prompts cannot be extended in tokens")
 func (c *Client) noExtension(why string) error {
 	return &Error{
 		Endpoint: c.name, Attempts: 1, Message: why, sentinel: agent.ErrModelUnavailable, cause: ErrNoExtension,
-		Hint: "to let the chat template write every prompt, set --tokens template (trainer.tokens in a training configuration)",
+		Hint: "to let the chat template write every prompt, set --tokens template (trainer.tokens in a training " +
+			"configuration)",
 	}
 }
 
