@@ -49,7 +49,7 @@ type TaskFlags struct {
 // Add adds the flags to a command.
 func (o *TaskFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.Path, "tasks", "", "tasks at `PATH`: a file, a pattern, or a directory")
+	f.StringVar(&o.Path, "tasks", "", "tasks at `PATH`: a file, a pattern, a directory, or bugs (bundled)")
 	f.StringVar(&o.Filter, "filter", "", "only tasks whose id matches `RE`")
 	f.StringVar(&o.Shuffle, "shuffle", "", "shuffle the tasks by `SEED`, the same way everywhere")
 	f.StringVar(&o.Slice, "slice", "", "only the part `A:B` of the tasks, after filter and shuffle")

@@ -210,9 +210,9 @@ func (o *SandboxFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.Network, "network", false, "open the sandbox's network")
 }
 
-// AddForTasks adds the flags to a command whose tasks name their images.
+// AddForTasks adds the flags to a command whose tasks name their images, or make their repositories themselves.
 func (o *SandboxFlags) AddForTasks(cmd *cobra.Command) {
-	o.addEnv(cmd, slices.DeleteFunc(sandboxKinds(), func(k SandboxKind) bool { return !k.Images }))
+	o.addEnv(cmd, sandboxKinds())
 	o.AddImages(cmd)
 }
 

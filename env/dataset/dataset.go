@@ -65,7 +65,8 @@ func (e *RecordError) Error() string {
 func (e *RecordError) Unwrap() error { return e.Err }
 
 // Read yields the tasks at a path: a file (.jsonl, .json or .parquet; the first two also as .gz or .zst), a glob
-// pattern, a directory of such files, a Harbor task folder, or a directory of Harbor task folders.
+// pattern, a directory of such files, a Harbor task folder, or a directory of Harbor task folders. The name bugs, where
+// no file has it, is the bundled dataset of package bugs.
 //
 // An error that is a *RecordError concerns one record, and the sequence continues, unless Options.Strict is set.
 // Any other error ends the sequence.
@@ -101,7 +102,7 @@ func (o Options) choose(path string) (iter.Seq2[env.Task, error], error) {
 	if err != nil {
 		return nil, fmt.Errorf("exclude repositories of %s: %w", o.ExcludeReposOf, err)
 	}
-	records, err := open(path, taskFields, readHarbor, record.task)
+	records, err := open(path, taskFields, readHarbor, record.task, func(t env.Task) env.Task { return t })
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,10 @@
 package dataset
 
-import "strings"
+import (
+	"strings"
+
+	"deepswe/env"
+)
 
 // repos is a set of repositories.
 type repos map[string]bool
@@ -15,7 +19,9 @@ func reposOf(path string) (repos, error) {
 	names, err := open(path, repoFields, func(folder string) (string, error) {
 		t, err := readHarbor(folder)
 		return t.Repo, err
-	}, func(r record) (string, error) { return r.optional(repoFields...), nil })
+	}, func(r record) (string, error) { return r.optional(repoFields...), nil }, func(t env.Task) string {
+		return t.Repo
+	})
 	if err != nil {
 		return nil, err
 	}

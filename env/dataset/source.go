@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"deepswe/env"
 )
 
 // source is what a path refers to: record files, or Harbor task folders.
@@ -18,11 +20,14 @@ type source struct {
 	folders []string
 }
 
-// open yields the values that harbor and record make of the Harbor tasks and records at a path. Records have only
-// the wanted fields.
+// open yields the values that harbor and record make of the Harbor tasks and records at a path, or that own makes of
+// the tasks of a bundled dataset. Records have only the wanted fields.
 func open[T any](
-	path string, wanted []string, folder func(string) (T, error), entry func(record) (T, error),
+	path string, wanted []string, folder func(string) (T, error), entry func(record) (T, error), own func(env.Task) T,
 ) (iter.Seq2[T, error], error) {
+	if Bundled(path) {
+		return bundled(own), nil
+	}
 	s, err := find(path)
 	if err != nil {
 		return nil, err

@@ -307,9 +307,9 @@ func (p *planter) reasons() string {
 	return strings.Join(lines[:min(most, len(lines))], "; ")
 }
 
-// insert puts texts into data. Texts at the same place stay in their order.
+// insert puts texts into data. Texts at the same place stay in their order, before what replaces something there.
 func insert(data []byte, in []insertion) []byte {
-	slices.SortStableFunc(in, func(a, b insertion) int { return a.at - b.at })
+	slices.SortStableFunc(in, func(a, b insertion) int { return cmp.Or(a.at-b.at, a.end-b.end) })
 	var out []byte
 	last := 0
 	for _, one := range in {

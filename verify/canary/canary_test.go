@@ -216,11 +216,14 @@ func FuzzPlant(f *testing.F) {
 		"def test_a():\n    assert f() == {'a': [1, 2]}\n", "class A:\n  def test_a(self): pass\n", "x = '''", "@d(\n",
 		"def test_a():\n\tx = 1\n\tassert y == x", "it('a', () => { expect(f()).toBe(1) })", "test(`a`, function () {",
 		"/a[/]b/.test('x')", "func TestA(t *testing.T) { if f() != 3 { t.Fatal() } }",
+		"test_a() {\n\tequal 'x' \"$(f)\"\n}\n", "test_a ( ) {\n", "test_a() {\nis 1 2\n}",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for name, w := range map[string]Writer{"test_a.py": Python{}, "a_test.go": Golang{}, "a.test.js": JavaScript{}} {
+		for name, w := range map[string]Writer{
+			"test_a.py": Python{}, "a_test.go": Golang{}, "a.test.js": JavaScript{}, "a.sh": Shell{},
+		} {
 			tests := []string{"test_a", "a", "TestA", "test_a (x.A)"}
 			p, err := Plant(w, Order{Tests: tests, Sources: []Source{{name, []byte(text)}}, Rand: random(1)})
 			if err == nil && (len(p.Files) != 1 || len(p.Twins) == 0) {

@@ -26,8 +26,9 @@ func writers() map[string]Writer {
 			"pylint pytest_v2 astropy scikit sphinx matplotlib seaborn sympy"},
 		{Python{Undocumented: true}, "django"},
 		{Golang{}, "gotest"},
-		{JavaScript{}, "jest jest_json vitest tap calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
+		{JavaScript{}, "jest jest_json vitest calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
 			"lighthouse prismjs next karma"},
+		{either{JavaScript{}, Shell{}}, "tap"},
 	} {
 		for _, p := range strings.Fields(w.parsers) {
 			all[p] = w.writer

@@ -50,19 +50,40 @@ func (s *session) openSandbox(ctx context.Context, o *cli.SandboxFlags, warm int
 	if err != nil {
 		return err
 	}
+	if choice.Image, err = imageOf(tasks); err != nil {
+		return err
+	}
 	for _, k := range s.d.SandboxKinds() {
-		if k.Name == o.Env && !k.Images {
+		if k.Name == o.Env && !k.Images && choice.Image != "" {
 			return cli.Usagef("--env %s starts no images, and the tasks need theirs: use --env docker", o.Env)
 		}
-	}
-	for _, t := range tasks {
-		if choice.Image = cmp.Or(t.Image, t.Dockerfile); choice.Image == "" {
-			return cli.Usagef("task %s names no image: its repository is not available", t.ID)
+		if k.Name == o.Env && k.Images && choice.Image == "" {
+			return cli.Usagef("--env %s starts images, and the tasks have no image: use --env bwrap", o.Env)
 		}
 	}
 	choice.Warm, choice.Progress = warm, s.progress.pull
 	s.provider, err = s.d.Sandbox(ctx, choice)
 	return err
+}
+
+// imageOf returns one of the images of the tasks: empty where they have none, and their own preparation makes their
+// repositories from nothing.
+func imageOf(tasks []env.Task) (string, error) {
+	image, without := "", ""
+	for _, t := range tasks {
+		switch own := cmp.Or(t.Image, t.Dockerfile); {
+		case own != "":
+			image = own
+		case len(t.Prepare) == 0:
+			return "", cli.Usagef("task %s names no image: its repository is not available", t.ID)
+		default:
+			without = t.ID
+		}
+	}
+	if image != "" && without != "" {
+		return "", cli.Usagef("task %s has no image, and others have: one kind of sandbox cannot play both", without)
+	}
+	return image, nil
 }
 
 func (s *session) close() error {

@@ -1,0 +1,115 @@
+package bugs
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepswe/env"
+	"deepswe/env/testkit"
+)
+
+// Programs to measure with share no function, no test and no statement with programs to learn from.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	function := regexp.MustCompile(`(?ms)^(?:function )?\w+\([^)]*\) \{$.*?^\}$`)
+	shared := regexp.MustCompile(`^(equal\(|BEGIN)`)
+	seen := map[string]string{}
+	families := map[string]int{}
+	n := map[string]int{}
+	for task := range Tasks() {
+		set, _, _ := strings.Cut(task.ID, "-")
+		n[set]++
+		families[set+" "+task.Repo]++
+		texts := []string{task.Statement}
+		for _, source := range append(slices.Clone(task.Prepare), task.Tests.Files[testFile]) {
+			for _, f := range function.FindAllString(source, -1) {
+				if !shared.MatchString(f) {
+					texts = append(texts, f)
+				}
+			}
+		}
+		if len(texts) < 1+functions+functions+functions+1 {
+			t.Fatalf("%s has %d texts", task.ID, len(texts))
+		}
+		for _, text := range texts {
+			if other, ok := seen[text]; ok && other != set {
+				t.Errorf("%s: also in the other set:\n%s", task.ID, text)
+			}
+			seen[text] = set
+		}
+	}
+	if n["train"] != Train || n["held"] != Held {
+		t.Errorf("%v", n)
+	}
+	for _, f := range []string{OffByOne, WrongOperator, SwappedArguments, MissingCase} {
+		if families["train bugs/"+f] != Train/4 || families["held bugs/"+f] != Held/4 {
+			t.Errorf("families %v", families)
+		}
+	}
+}
+
+// The tests fail as the task says, and pass with the solution. A sample is tried; DEEPSWE_BUGS=all tries every program.
+func TestTasksAreSound(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"sh", "awk", "git", "patch"} {
+		if _, err := exec.LookPath(program); err != nil {
+			testkit.Skip(t, program, err)
+		}
+	}
+	every := 75
+	if os.Getenv("DEEPSWE_BUGS") == "all" {
+		every = 1
+	}
+	i := 0
+	for task := range Tasks() {
+		if i++; i%every == 0 {
+			before, after := play(t, task, ""), play(t, task, task.Tests.GoldPatch)
+			for _, name := range slices.Concat(task.Tests.FailToPass, task.Tests.PassToPass) {
+				if !after[name] {
+					t.Errorf("%s: %s fails with the solution", task.ID, name)
+				}
+				if before[name] != slices.Contains(task.Tests.PassToPass, name) {
+					t.Errorf("%s: %s: %v without the solution", task.ID, name, before[name])
+				}
+			}
+		}
+	}
+}
+
+// play returns which of the hidden tests pass.
+func play(t *testing.T, task env.Task, patch string) map[string]bool {
+	t.Helper()
+	dir := t.TempDir()
+	sh := func(line string, in string) string {
+		c := exec.Command("sh", "-c", line)
+		c.Dir, c.Stdin = dir, strings.NewReader(in)
+		var out bytes.Buffer
+		c.Stdout = &out
+		_ = c.Run() // tests fail
+		return out.String()
+	}
+	for _, line := range task.Prepare {
+		sh(line, "")
+	}
+	if patch != "" {
+		if out := sh("patch -p1 || echo no", patch); strings.Contains(out, "no\n") {
+			t.Fatalf("%s: %s", task.ID, out)
+		}
+	}
+	for name, text := range task.Tests.Files {
+		testkit.WriteFile(t, filepath.Join(dir, name), text)
+	}
+	passed := map[string]bool{}
+	for line := range strings.Lines(sh(task.Tests.Script, "")) {
+		if f := strings.Fields(line); f[0] == "ok" {
+			passed[f[2]] = true
+		}
+	}
+	return passed
+}

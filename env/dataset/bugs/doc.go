@@ -1,0 +1,11 @@
+// Package bugs makes a dataset of small programs with a bug each, for policies that are small enough to be trained on a
+// laptop, and for trying an agent where no image can be had: the programs are written in POSIX sh and awk, which every
+// machine has.
+//
+// A program has three functions, of which one has the bug. The issue says what the function should do, and for one call
+// what it should print. It names neither the line nor the fix. The tests are one function each in test.sh, which prints
+// TAP; the repository has a version of it that shows the bug, and the grader another one with more cases.
+//
+// Everything follows from the seed. Programs to learn from and programs to measure with have no name of a variable in
+// common, so that no function, no line of its own and no test is the same in both.
+package bugs

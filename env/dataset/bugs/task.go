@@ -1,0 +1,156 @@
+package bugs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+const (
+	testFile = "test.sh"
+	parser   = "parse_log_tap"
+)
+
+// example is a call of a function and what it prints.
+type example struct {
+	test    string // the name of the test
+	command string
+	want    string
+	fails   bool // it does so only without the flaw
+}
+
+// examples are n calls of a function, one of which at least shows the flaw where it is the flawed one. All are
+// different, and different from those in seen.
+func (p *program) examples(i, n int, seen map[string]bool) []example {
+	f := p.parts[i]
+	var all []example
+	for tries := 0; len(all) < n && tries < 100; tries++ {
+		args := f.call(p.rand)
+		missing := i == p.at && p.flaw.family == MissingCase
+		if missing && len(all) == 0 {
+			args = p.flaw.shown
+		}
+		e := example{command: p.command(f, args), want: f.want(args)}
+		if seen[e.command] && (!missing || len(all) > 0) {
+			continue
+		}
+		seen[e.command] = true
+		e.test = fmt.Sprintf("test_%s_%d", f.name, len(seen))
+		e.fails = i == p.at && (!missing || slices.Equal(args, p.flaw.shown))
+		all = append(all, e)
+	}
+	return all
+}
+
+// task makes the task of the program.
+func (p *program) task(id string) env.Task {
+	seen := map[string]bool{}
+	var public, hidden []example
+	for i := range p.parts {
+		public = append(public, p.examples(i, 1, seen)...)
+	}
+	for i := range p.parts {
+		n := 1
+		if i == p.at {
+			n = 2
+		}
+		hidden = append(hidden, p.examples(i, n, seen)...)
+	}
+	flawed, _ := p.text(true)
+	prepare := []string{writing(p.file, join(flawed)), writing(testFile, tests(public))}
+	t := env.Task{
+		ID: id, Source: "deepswe", Repo: "bugs/" + p.flaw.family, Statement: p.statement(public[p.at]), Prepare: prepare,
+		Tests: env.Tests{
+			Prepare: prepare, Script: "sh " + testFile, Parser: parser, EvalType: "pass_and_fail",
+			Files: map[string]string{testFile: tests(hidden)}, GoldPatch: p.gold(),
+		},
+	}
+	for _, e := range hidden {
+		if e.fails {
+			t.Tests.FailToPass = append(t.Tests.FailToPass, e.test)
+		} else {
+			t.Tests.PassToPass = append(t.Tests.PassToPass, e.test)
+		}
+	}
+	return t
+}
+
+// statement is the text of the issue.
+func (p *program) statement(e example) string {
+	f := p.parts[p.at]
+	does := named([]string{f.does}, f.name, f.noun)[0]
+	return fmt.Sprintf([]string{
+		"%[2]s in %[1]s is wrong. It %[3]s, so `%[4]s` should print %[5]s, and it does not.",
+		"I use %[1]s every day, and today `%[4]s` did not print %[5]s. As far as I know, %[2]s %[3]s.",
+		"Wrong answer of %[2]s in %[1]s: expected %[5]s from `%[4]s`. It %[3]s, does it not?",
+	}[p.rand.IntN(3)], p.file, f.name, does, e.command, e.want)
+}
+
+func join(lines []string) string { return strings.Join(lines, "\n") + "\n" }
+
+// writing is the command line that writes a file.
+func writing(name, text string) string { return "cat >" + name + " <<'EOF'\n" + text + "EOF" }
+
+const testHead = `#!/bin/sh
+# Runs the tests below, each in a shell of its own, and prints a line for each (TAP).
+
+equal() { # WANT GOT
+	[ "$1" = "$2" ] && return
+	echo "# want $1, got $2"
+	exit 1
+}
+`
+
+const testFoot = `
+status=0 n=0
+for name in $(sed -n 's/^\(test_[a-z0-9_]*\)() {$/\1/p' "$0"); do
+	n=$((n + 1))
+	if ("$name"); then
+		echo "ok $n $name"
+	else
+		echo "not ok $n $name"
+		status=1
+	fi
+done
+exit $status
+`
+
+// tests is the text of a test file.
+func tests(all []example) string {
+	var b strings.Builder
+	b.WriteString(testHead)
+	for _, e := range all {
+		fmt.Fprintf(&b, "\n%s() {\n\tequal '%s' \"$(%s)\"\n}\n", e.test, e.want, e.command)
+	}
+	b.WriteString(testFoot)
+	return b.String()
+}
+
+// gold is the patch that takes the flaw away.
+func (p *program) gold() string {
+	const context = 3
+	before, at := p.text(true)
+	after, _ := p.text(false)
+	removed := 1
+	if p.flaw.family == MissingCase {
+		removed = 0
+	}
+	from := max(0, at-context)
+	to := min(len(before), at+removed+context)
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- a/%[1]s\n+++ b/%[1]s\n@@ -%[2]d,%[3]d +%[2]d,%[4]d @@\n",
+		p.file, from+1, to-from, to-from+1-removed)
+	for _, l := range before[from:at] {
+		b.WriteString(" " + l + "\n")
+	}
+	if removed > 0 {
+		b.WriteString("-" + before[at] + "\n")
+	}
+	b.WriteString("+" + after[at] + "\n")
+	for _, l := range before[at+removed : to] {
+		b.WriteString(" " + l + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,164 @@
+package canary
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Shell writes tests for runners in POSIX sh that call every function whose name begins with test, as shunit2 does.
+type Shell struct{}
+
+var _ Writer = Shell{}
+
+// Holds reports whether a file of that name may hold tests.
+func (Shell) Holds(name string) bool { return path.Ext(name) == ".sh" }
+
+// Address returns the function's name, which is the whole id.
+func (Shell) Address(id string) (file, word string) { return "", strings.TrimSpace(id) }
+
+func (Shell) rename(reported, from, to string) (string, bool) {
+	if strings.TrimSpace(reported) != from {
+		return reported, false
+	}
+	return to, true
+}
+
+// shellFile is a file of sh.
+type shellFile struct {
+	data  []byte
+	tests []*shellTest
+}
+
+// shellTest is a function that begins and ends with lines of their own, without indentation.
+type shellTest struct {
+	file     *shellFile
+	function string
+	from, to int // with the line that closes it
+	body     int // where the line after the first one begins
+}
+
+var (
+	shellOpening = regexp.MustCompile(`(?m)^(test\w*)[ \t]*\(\)[ \t]*\{[ \t]*$\n`)
+	shellClosing = regexp.MustCompile(`(?m)^\}[ \t]*$\n?`)
+	// shellAssertion is a call of an assertion whose first argument is a word without expansions.
+	shellAssertion = regexp.MustCompile(`(?m)^[ \t]*(equals?|is|assertEquals|assertSame|assert_equals?)[ \t]+` +
+		`('[^'\n]*'|"[^"$` + "`" + `\\\n]*"|[\w.:-]+)[ \t]`)
+)
+
+func (Shell) parse(s Source) (suite, error) {
+	f := &shellFile{data: s.Data}
+	for _, m := range shellOpening.FindAllSubmatchIndex(s.Data, -1) {
+		end := shellClosing.FindIndex(s.Data[m[1]:])
+		if end == nil {
+			return nil, fmt.Errorf("%w: the function %s has no end", errSyntax, s.Data[m[2]:m[3]])
+		}
+		f.tests = append(f.tests, &shellTest{f, string(s.Data[m[2]:m[3]]), m[0], m[1] + end[1], m[1]})
+	}
+	return f, nil
+}
+
+func (f *shellFile) find(id string) (test, bool) {
+	_, name := Shell{}.Address(id)
+	for _, t := range f.tests {
+		if t.function == name {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+func (f *shellFile) ids(string) (ids []string) {
+	for _, t := range f.tests {
+		ids = append(ids, t.function)
+	}
+	return ids
+}
+
+func (t *shellTest) name() string { return t.function }
+
+// shellNamed finds what may make a test depend on its own name.
+var shellNamed = regexp.MustCompile(`FUNCNAME|[Gg]olden|[Ss]napshot`)
+
+func (t *shellTest) titled(name string) (from, to int, text string, ok bool) {
+	return t.from, t.from + len(t.function), name, !shellNamed.Match(t.file.data[t.body:t.to])
+}
+
+func (t *shellTest) places() []int {
+	places := []int{t.from}
+	for _, other := range t.file.tests {
+		places = append(places, other.to)
+	}
+	return places
+}
+
+// render is the test under another name, with a part of its body replaced.
+func (t *shellTest) render(name string, from, to int, text string) string {
+	data := t.file.data
+	head := strings.Replace(string(data[t.from:t.body]), t.function, name, 1)
+	return "\n" + head + string(data[t.body:from]) + text + string(data[to:t.to]) + "\n"
+}
+
+func (t *shellTest) sites() []site {
+	var all []site
+	asserts := ""
+	for _, m := range shellAssertion.FindAllSubmatchIndex(t.file.data[t.body:t.to], -1) {
+		from, to := t.body+m[4], t.body+m[5]
+		asserts = string(t.file.data[t.body+m[2] : t.body+m[3]])
+		other := shellOther(string(t.file.data[from:to]))
+		all = append(all, site{Expectation, strconv.Itoa(from - t.from), func(name string) string {
+			return t.render(name, from, to, other)
+		}})
+	}
+	if asserts == "" {
+		return nil
+	}
+	n := len(t.function)%7 + 2
+	text := fmt.Sprintf("\t%s %d %d\n", asserts, n, n+1)
+	return append(all, site{Outright, "start", func(name string) string { return t.render(name, t.body, t.body, text) }})
+}
+
+// shellOther is another word, quoted alike.
+func shellOther(word string) string {
+	quote := ""
+	if strings.HasPrefix(word, "'") || strings.HasPrefix(word, `"`) {
+		quote = word[:1]
+	}
+	value := strings.TrimPrefix(strings.TrimSuffix(word, quote), quote)
+	if n, err := strconv.Atoi(value); err == nil {
+		return quote + strconv.Itoa(n+1) + quote
+	}
+	return quote + value + "s" + quote
+}
+
+// either writes tests in several languages, by the names of files.
+type either []Writer
+
+// Holds reports whether a file of that name may hold tests.
+func (e either) Holds(name string) bool { return e.of(name) != nil }
+
+// Address is that of the first language.
+func (e either) Address(id string) (file, word string) { return e[0].Address(id) }
+
+func (e either) rename(reported, from, to string) (string, bool) {
+	for _, w := range e {
+		if name, ok := w.rename(reported, from, to); ok {
+			return name, true
+		}
+	}
+	return reported, false
+}
+
+func (e either) parse(s Source) (suite, error) { return e.of(s.Name).parse(s) }
+
+// of is the writer for a file; nil where there is none.
+func (e either) of(name string) Writer {
+	for _, w := range e {
+		if w.Holds(name) {
+			return w
+		}
+	}
+	return nil
+}
