@@ -20,7 +20,7 @@ import (
 // Time limits for requests. A busy daemon takes seconds to create a container.
 const (
 	callTimeout   = 2 * time.Minute
-	removeTimeout = 30 * time.Second
+	removeTimeout = 60 * time.Second
 )
 
 // pullsAtOnce limits concurrent pulls and builds on each daemon.

@@ -18,7 +18,7 @@ import (
 )
 
 // tidyTimeout is how long a guest may take to make its container removable.
-const tidyTimeout = 5 * time.Second
+const tidyTimeout = 20 * time.Second
 
 // Sandbox is a running container. Its methods are calls to the guest.
 type Sandbox struct {
