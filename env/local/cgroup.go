@@ -297,9 +297,13 @@ func (g *group) remove() error {
 	if g == nil {
 		return nil
 	}
-	var failed []error
+	homes := map[string]string{} // by directory: all controllers share one with cgroup v2
 	for c, dir := range g.dirs {
-		failed = append(failed, removeGroup(dir, g.groups.home[c]))
+		homes[dir] = g.groups.home[c]
+	}
+	var failed []error
+	for _, dir := range g.paths() {
+		failed = append(failed, removeGroup(dir, homes[dir]))
 	}
 	return errors.Join(failed...)
 }
