@@ -1,6 +1,8 @@
 package kubernetes
 
 import (
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -119,6 +121,10 @@ func (l *lab) restart(part, signal string) {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if err := os.Remove(filepath.Join(l.run, "pids", part)); err != nil { // up.sh takes a zombie for running
+		l.t.Fatal(err)
+	}
+	// up.sh takes the socket that a killed containerd leaves for one that answers.
+	if err := os.Remove(filepath.Join(l.run, part+".sock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.t.Fatal(err)
 	}
 	if out, err := exec.Command(filepath.Join(l.folder, "up.sh")).CombinedOutput(); err != nil {

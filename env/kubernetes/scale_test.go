@@ -96,7 +96,7 @@ func (s *simulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case name == "":
 		s.list(w)
 	default:
-		refuse(w, http.StatusNotFound, "not found")
+		s.get(w, name)
 	}
 }
 
@@ -194,6 +194,17 @@ func (s *simulation) remove(w http.ResponseWriter, name string) {
 	delete(s.pods, name)
 	p.line.Fail(io.EOF)
 	s.change("DELETED", p.pod)
+	answer(w, p.pod)
+}
+
+func (s *simulation) get(w http.ResponseWriter, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pods[name]
+	if p == nil {
+		refuse(w, http.StatusNotFound, "not found")
+		return
+	}
 	answer(w, p.pod)
 }
 
@@ -327,6 +338,11 @@ func TestManySandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.build = binary.Hash
+	// Before the first request was allowed, a refusal is taken for a missing role.
+	first, err := p.Start(t.Context(), env.Spec{Image: "i", Rollout: "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	before := memory()
 	s.faulty.Store(true)
 	began := time.Now()
@@ -369,7 +385,7 @@ func TestManySandboxes(t *testing.T) {
 	if most := int64(many) * 16; s.requests.Load() > most {
 		t.Errorf("%d requests for %d sandboxes", s.requests.Load(), many)
 	}
-	for _, sandbox := range sandboxes {
+	for _, sandbox := range append(sandboxes, first) {
 		work.Go(func() {
 			if err := sandbox.Close(context.WithoutCancel(t.Context())); err != nil {
 				t.Errorf("close: %v", err)
