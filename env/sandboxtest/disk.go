@@ -24,12 +24,13 @@ func diskCases() []testCase {
 	}
 }
 
-// small starts a sandbox with a low disk limit. Commands that fill /tmp may hit its memory limit instead.
+// small starts a sandbox with a low disk limit. Commands that fill a file system in memory, as /tmp is on many
+// machines, may hit the memory limit instead.
 func (s *suite) small(t *testing.T) *bench {
 	t.Helper()
 	needs(t, s.can.DiskLimit, "a limit on the disk")
 	return own(t, s.start(t, func(spec *env.Spec) {
-		spec.Limits.Disk, spec.Limits.Files, spec.Limits.Memory = 64<<20, 2000, 256<<20
+		spec.Limits.Disk, spec.Limits.Files, spec.Limits.Memory = 64<<20, 2000, 1<<30
 	}))
 }
 

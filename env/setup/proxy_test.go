@@ -95,13 +95,13 @@ func TestProxy(t *testing.T) {
 		}
 		defer up.Close()
 		w.WriteHeader(http.StatusOK)
-		down, _, err := http.NewResponseController(w).Hijack()
+		down, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer down.Close()
-		go io.Copy(up, down)
+		go io.Copy(up, buffered)
 		io.Copy(down, up)
 	}))
 	defer parent.Close()

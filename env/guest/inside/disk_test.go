@@ -23,10 +23,12 @@ func TestWritableRoots(t *testing.T) {
 104 100 254:0 /x/resolv.conf /etc/resolv.conf rw,relatime shared:1 - ext4 /dev/vda rw
 105 100 254:0 /guest /run/guest ro,relatime - ext4 /dev/vda rw
 106 100 254:0 /data /da\040ta\134 rw,relatime - xfs /dev/vdb rw
+107 100 0:54 /deepswe-1 /testbed rw,relatime - tmpfs tmpfs rw
 half a line
 `
 	want := []diskRoot{
 		{path: "/", layered: true}, {path: "/dev/shm", memory: true}, {path: "/etc/resolv.conf"}, {path: `/da ta\`},
+		{path: "/testbed"},
 	}
 	if diff := cmp.Diff(want, writableRoots(mounts), cmp.AllowUnexported(diskRoot{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

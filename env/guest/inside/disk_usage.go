@@ -30,8 +30,8 @@ type diskRoot struct {
 	path string
 	// layered is set if the file system is an overlay, where changing a file also copies every directory above it.
 	layered bool
-	// memory is set if the file system is in memory: the memory limit already covers its bytes, and all its files
-	// are the sandbox's.
+	// memory is set if the mount is a whole file system in memory: the memory limit already covers its bytes, and all
+	// its files are the sandbox's. A directory of the host's file system in memory is no such mount.
 	memory bool
 }
 
@@ -50,7 +50,7 @@ func writableRoots(mountinfo string) []diskRoot {
 			"pstore", "hugetlbfs", "binfmt_misc", "configfs", "fusectl", "nsfs", "rpc_pipefs":
 			continue
 		case "tmpfs":
-			root.memory = true
+			root.memory = mount[3] == "/"
 		case "overlay":
 			root.layered = true
 		}
@@ -86,9 +86,10 @@ type diskTally struct {
 	// most ends the count as soon as it is exceeded.
 	most usage
 
-	total usage
-	links map[inode]bool // counted files that have several names, or none
-	deep  bool
+	total   usage
+	devices []uint64       // of the roots
+	links   map[inode]bool // counted files that have several names, or none
+	deep    bool
 }
 
 type inode struct{ device, number uint64 }
@@ -130,6 +131,7 @@ func (t *diskTally) root(r diskRoot) error {
 	if s.Mode&syscall.S_IFMT != syscall.S_IFDIR {
 		return t.add(&s)
 	}
+	t.devices = append(t.devices, s.Dev)
 	dir, err := os.OpenRoot(r.path)
 	if err != nil {
 		return nil
@@ -201,7 +203,8 @@ func (t *diskTally) enter(dir *os.Root, name string, layered bool, device uint64
 	return t.directory(sub, layered, device, depth+1)
 }
 
-// unlinked counts files that were deleted but are still open in a process.
+// unlinked counts files that were deleted but are still open in a process, except for those in memory, which the
+// memory limit covers.
 func (t *diskTally) unlinked(all []disk.Stat) error {
 	const tmpfs, hugetlbfs = 0x01021994, 0x958458f6
 	for _, p := range all {
@@ -215,7 +218,11 @@ func (t *diskTally) unlinked(all []disk.Stat) error {
 			var s syscall.Stat_t
 			var on syscall.Statfs_t
 			if syscall.Stat(path, &s) != nil || syscall.Statfs(path, &on) != nil || s.Nlink != 0 ||
-				s.Mode&syscall.S_IFMT != syscall.S_IFREG || on.Type == tmpfs || on.Type == hugetlbfs {
+				s.Mode&syscall.S_IFMT != syscall.S_IFREG {
+				continue
+			}
+			inMemory := on.Type == tmpfs || on.Type == hugetlbfs
+			if inMemory && !slices.Contains(t.devices, s.Dev) {
 				continue
 			}
 			if err := t.add(&s); err != nil {
