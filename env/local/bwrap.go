@@ -37,7 +37,8 @@ type Bwrap struct {
 	mounts  []string // bwrap arguments common to all sandboxes
 	shown   []string // the host directories that mounts shows
 	seen    []string // directories of PATH that exist in sandboxes
-	etc     string   // the /etc that all sandboxes share
+	etc     string   // the scratch directory of the /etc that all sandboxes share
+	etcArgs []string // bwrap arguments that mount it
 }
 
 var _ env.Overlayer = (*Bwrap)(nil)
@@ -72,18 +73,19 @@ func (b *Bwrap) shareEtc(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.etc = filepath.Join(dir, "etc")
+	b.etc = dir
 	if err := b.owner.save(dir); err != nil {
 		return err
 	}
-	return makeEtc(ctx, b.etc)
+	b.etcArgs, err = makeEtc(ctx, filepath.Join(dir, "etc"))
+	return err
 }
 
 // Close releases the provider. All sandboxes must be closed first.
 func (b *Bwrap) Close() error {
 	err := b.base.Close()
 	if b.etc != "" {
-		err = errors.Join(err, disk.RemoveScratch(filepath.Dir(b.etc)))
+		err = errors.Join(err, disk.RemoveScratch(b.etc))
 	}
 	return err
 }
@@ -296,7 +298,7 @@ func (b *Bwrap) arguments(
 		args = append(args, "--symlink", "../tmp", "/var/tmp")
 	}
 	args = append(append(args, b.mounts...), caches...)
-	args = append(args, "--ro-bind", b.etc, "/etc")
+	args = append(args, b.etcArgs...)
 	args = append(append(args, parents(ownEtc)...), "--ro-bind", own, ownEtc)
 	if cache := b.toolchain.goCache; cache != "" && !s.Network && to.keep == "" {
 		// The host's compiled packages, but not for a sandbox that could send them over the network.

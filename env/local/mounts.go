@@ -20,13 +20,16 @@ const (
 	homePath  = "/tmp/home"
 )
 
+// certificates is the directory below /etc with the hundreds of certificates of authorities.
+const certificates = "ssl/certs"
+
 // configuration lists what programs read in /etc, except for secrets. Patterns are allowed.
 func configuration() []string {
 	return []string{
 		"alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts", "gai.conf",
 		"inputrc", "java-*", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "lsb-release", "magic", "maven",
 		"mime.types", "nodejs", "os-release", "perl", "php", "pki/ca-trust", "pki/tls/certs", "pki/tls/cert.pem", "protocols",
-		"python3*", "R", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+		"python3*", "R", "services", "shells", "ssl/cert.pem", certificates, "ssl/openssl.cnf", "terminfo", "timezone",
 	}
 }
 
@@ -76,36 +79,45 @@ func parents(path string) []string {
 const ownEtc = "/run/deepswe/etc"
 
 // makeEtc creates the /etc that all sandboxes share, because mounting one directory is much faster than dozens of
-// files.
-func makeEtc(ctx context.Context, dir string) error {
+// files. It returns the arguments of bwrap that mount it: its certificates are the host's, because copying hundreds of
+// files takes longer than a mount.
+func makeEtc(ctx context.Context, dir string) (mount []string, err error) {
+	mount = []string{"--ro-bind", dir, "/etc"}
 	whole := &tree{uid: -1, gid: -1}
 	for _, pattern := range configuration() {
 		files, _ := filepath.Glob(filepath.Join("/etc", pattern)) // the patterns are valid
 		for _, from := range files {
 			to := filepath.Join(dir, strings.TrimPrefix(from, "/etc"))
+			if info, err := os.Lstat(from); err == nil && info.IsDir() && pattern == certificates {
+				if err := os.MkdirAll(to, 0o755); err != nil {
+					return nil, err
+				}
+				mount = append(mount, "--ro-bind", from, from)
+				continue
+			}
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-				return err
+				return nil, err
 			}
 			if err := whole.add(ctx, from, to); err != nil && !errors.Is(err, fs.ErrPermission) {
-				return err
+				return nil, err
 			}
 		}
 	}
-	err := writeFiles(dir, map[string]string{
+	err = writeFiles(dir, map[string]string{
 		"hosts": "127.0.0.1 localhost deepswe\n::1 localhost ip6-localhost\n",
 		// Names are resolved from files, and by DNS if there is a network.
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n",
 		"hostname":      "deepswe\n",
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range []string{"passwd", "group", "resolv.conf"} {
 		if err := os.Symlink(filepath.Join(ownEtc, name), filepath.Join(dir, name)); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return mount, nil
 }
 
 // writeOwnEtc writes the files of /etc that differ between sandboxes.
