@@ -15,28 +15,30 @@ import (
 	"deepswe/env"
 )
 
-// Config is what a sandbox can take from a devcontainer.json.
+// Config is the part of a devcontainer.json that sandboxes support.
 type Config struct {
 	// File is its path below the repository's root.
 	File string
-	// Image is the image to work in. Where it is empty, Folder, below the repository's root, and Recipe make it.
+	// Image is the image to work in. If it is empty, it is built from Folder, a path below the repository's root, with
+	// Recipe.
 	Image  string
 	Folder string
 	Recipe env.Recipe
-	// Env is the environment of commands, as "KEY=value", User whom they run as: the image's own where it is empty.
+	// Env is added to the environment of commands, as "KEY=value". User is the user that they run as; empty means the
+	// image's.
 	Env  []string
 	User string
-	// Setup are the command lines that are to be run once the container is there.
+	// Setup are the command lines to run once the container has started.
 	Setup []string
 }
 
-// ErrRefused says that a devcontainer.json asks for what no sandbox gives.
-var ErrRefused = errors.New("it asks for what no sandbox gives")
+// ErrRefused is returned for a devcontainer.json that needs what sandboxes do not provide.
+var ErrRefused = errors.New("it needs what sandboxes do not provide")
 
-// file is the part of a devcontainer.json that is read.
+// file is the part of a devcontainer.json that is decoded.
 type file struct {
 	Image             string            `json:"image"`
-	Dockerfile        string            `json:"dockerFile"` // older files
+	Dockerfile        string            `json:"dockerFile"` // deprecated spelling
 	Context           string            `json:"context"`
 	Build             *build            `json:"build"`
 	ContainerEnv      map[string]string `json:"containerEnv"`
@@ -66,9 +68,9 @@ type build struct {
 
 const largestFile = 1 << 20
 
-// Read reads the devcontainer.json of the repository in the directory: .devcontainer/devcontainer.json,
-// .devcontainer.json, or the only .devcontainer/NAME/devcontainer.json. It returns nil where there is none, and
-// [ErrRefused], by name, where it asks for what no sandbox gives.
+// Read reads the devcontainer.json of a repository: .devcontainer/devcontainer.json, .devcontainer.json, or the only
+// .devcontainer/NAME/devcontainer.json. It returns nil if there is none. If the file has properties that sandboxes do
+// not provide, the error is [ErrRefused] and names them.
 func Read(dir string) (*Config, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -118,7 +120,7 @@ func read(root *os.Root, name string) (*Config, error) {
 	return parse(name, data)
 }
 
-// parse reads the content of the file of that name.
+// parse decodes a devcontainer.json. name is its path.
 func parse(name string, data []byte) (*Config, error) {
 	var f file
 	if err := json.Unmarshal(plain(data), &f); err != nil {
@@ -153,7 +155,7 @@ func parse(name string, data []byte) (*Config, error) {
 	return c, nil
 }
 
-// refused names what the file asks for and does not get.
+// refused returns the properties of the file that sandboxes do not provide.
 func (f *file) refused() []string {
 	var asks []string
 	for _, key := range []struct {
@@ -172,8 +174,7 @@ func (f *file) refused() []string {
 	return asks
 }
 
-// recipe reads how the image is built, from a folder of the repository. Paths in the file are relative to its own
-// folder.
+// recipe sets how the image is built from a folder of the repository. Paths in the file are relative to its own folder.
 func (c *Config) recipe(f file, dir string) error {
 	b := f.Build
 	if b == nil && f.Dockerfile != "" {
@@ -200,7 +201,8 @@ func (c *Config) recipe(f file, dir string) error {
 	return nil
 }
 
-// commandLines are the lines of a lifecycle command: a text for a shell, a list of words, or several of these by name.
+// commandLines returns the command lines of a lifecycle command, which is a string for a shell, a list of arguments, or
+// an object of several of these.
 func commandLines(command any) ([]string, error) {
 	switch c := command.(type) {
 	case nil:
@@ -215,7 +217,7 @@ func commandLines(command any) ([]string, error) {
 		for _, w := range c {
 			word, ok := w.(string)
 			if !ok {
-				return nil, errors.New("a command is a text, or a list of texts")
+				return nil, errors.New("a command must be a string or a list of strings")
 			}
 			words = append(words, word)
 		}
@@ -238,5 +240,5 @@ func commandLines(command any) ([]string, error) {
 		}
 		return lines, nil
 	}
-	return nil, errors.New("a command is a text, or a list of texts")
+	return nil, errors.New("a command must be a string or a list of strings")
 }

@@ -1,4 +1,4 @@
-// Package devcontainer reads the part of a repository's devcontainer.json that says in which image its developers work,
-// and names what it asks for beyond that. It only reads files, and runs nothing. The format is that of
+// Package devcontainer reads the image that a repository's developers work in from its devcontainer.json, and names the
+// properties that sandboxes do not provide. It only reads files. The format is described at
 // https://containers.dev/implementors/json_reference/.
 package devcontainer

@@ -1,10 +1,10 @@
 package devcontainer
 
-// plain turns JSON with comments and trailing commas into JSON: comments become blanks, so that the offsets of errors
-// stay what they are.
+// plain converts JSON with comments and trailing commas to JSON. Comments become blanks, so that the offsets of errors
+// stay the same.
 func plain(data []byte) []byte {
 	out := append([]byte(nil), data...)
-	comma := -1 // the last comma that nothing but blanks and comments followed
+	comma := -1 // the last comma, if only blanks and comments have followed it
 	for i := 0; i < len(out); {
 		switch c := out[i]; {
 		case c == '"':
@@ -43,7 +43,7 @@ func endOfString(text []byte, from int) int {
 	return len(text)
 }
 
-// blank overwrites the comment at a place, and returns where it ends.
+// blank overwrites a comment with blanks, and returns where it ends.
 func blank(text []byte, from int) int {
 	long := text[from+1] == '*'
 	text[from], text[from+1] = ' ', ' '

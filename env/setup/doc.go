@@ -1,3 +1,3 @@
-// Package setup installs what a project needs before its sandboxes lose the network: the commands run in a sandbox
-// whose only way out is a proxy of ours, and what they leave behind is kept for later sandboxes of the same repository.
+// Package setup installs a project's dependencies before its sandboxes lose the network. The commands run in a sandbox
+// whose only way to the network is a proxy, and what they install is kept for later sandboxes of the same repository.
 package setup

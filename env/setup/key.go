@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// generation changes when kept set-ups of earlier programs are of no use any more.
+// generation changes when set-ups that earlier versions of deepswe have kept can no longer be used.
 const generation = 1
 
-// Key identifies what a set-up installs: by the repository, the sandbox, the commands, the lock files and manifests
-// below the root, and, where the sandbox has those of this machine, by its package managers and interpreters.
+// Key identifies what a set-up installs. It depends on the repository, the sandbox, the commands, the lock files and
+// manifests below the root and, if the sandbox uses this machine's programs, on its package managers and interpreters.
 func Key(root, sandbox string, commands []string, machine bool) (string, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %q %q %q\n", generation, root, sandbox, commands)
@@ -31,7 +31,7 @@ func Key(root, sandbox string, commands []string, machine bool) (string, error) 
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// named are the files that say what a project needs, beside requirements*.txt.
+// named are the lock files and manifests, in addition to requirements*.txt.
 func named() []string {
 	return []string{
 		"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "yarn.lock",
@@ -42,15 +42,15 @@ func named() []string {
 	}
 }
 
-// Bounds of the search for manifests.
+// Limits of the search for manifests.
 const (
 	mostEntries   = 200_000
 	mostManifests = 2_000
 	largestFile   = 16 << 20
 )
 
-// manifests writes the names and contents of the manifests below root. Directories in which tools install things are
-// not looked into.
+// manifests writes the names and contents of the manifests below root, except for those in directories that package
+// managers fill.
 func manifests(to io.Writer, root string) error {
 	seen, found := 0, 0
 	names := named()
@@ -62,7 +62,7 @@ func manifests(to io.Writer, root string) error {
 		case err != nil && path == root:
 			return err
 		case err != nil:
-			return nil // what cannot be read is not what installing depends on
+			return nil // the installation cannot read it either
 		case d.IsDir() && path != root && skipped(d.Name()):
 			return fs.SkipDir
 		case !d.Type().IsRegular():
@@ -98,7 +98,7 @@ func skipped(dir string) bool {
 	}, dir)
 }
 
-// tools writes which programs of this machine install dependencies, or are what they are installed for.
+// tools writes the paths and versions of this machine's package managers and interpreters.
 func tools(to io.Writer) {
 	const names = "node npm pnpm yarn python3 uv poetry pip go cargo rustc java mvn ruby bundle gcc"
 	for _, name := range strings.Fields(names) {

@@ -22,10 +22,10 @@ import (
 	"time"
 )
 
-// proxy is an HTTP proxy that leads to the network, but neither to this machine nor to an address at which clouds hand
-// out credentials. It goes through the host's own proxy where there is one.
+// proxy is an HTTP proxy that reaches neither this machine nor the metadata addresses at which clouds hand out
+// credentials. It uses the host's own proxy if there is one.
 type proxy struct {
-	// upstream is the host's proxy for a request, as http.ProxyFromEnvironment says it.
+	// upstream returns the host's proxy for a request, as http.ProxyFromEnvironment does.
 	upstream func(*http.Request) (*url.URL, error)
 	// own are the addresses of this machine.
 	own map[netip.Addr]bool
@@ -40,7 +40,7 @@ const (
 	idleTimeout = 5 * time.Minute
 )
 
-// errForbidden refuses an address.
+// errForbidden is returned for addresses that the proxy must not reach.
 var errForbidden = errors.New("set-up commands reach neither this machine nor metadata addresses")
 
 func newProxy(refused func(host string)) *proxy {
@@ -56,7 +56,7 @@ func newProxy(refused func(host string)) *proxy {
 	return p
 }
 
-// forbids reports whether an address is this machine's, or one that must not be reached for other reasons.
+// forbids reports whether the proxy must not reach an address.
 func (p *proxy) forbids(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(ip) {
@@ -68,13 +68,13 @@ func (p *proxy) forbids(ip netip.Addr) bool {
 		return true
 	}
 	switch ip.String() {
-	case "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254": // metadata of clouds
+	case "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254": // metadata services
 		return true
 	}
 	return false
 }
 
-// dial connects to an address outside.
+// dial connects to an address that is allowed.
 func (p *proxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, Control: func(_, to string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(to)
@@ -90,7 +90,7 @@ func (p *proxy) dial(ctx context.Context, network, address string) (net.Conn, er
 	return counted{conn, &p.received}, nil
 }
 
-// dialUpstream connects to the host's own proxy, wherever that is.
+// dialUpstream connects to the host's own proxy, which may be on this machine.
 func (p *proxy) dialUpstream(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
 	if err != nil {
@@ -153,7 +153,8 @@ func (p *proxy) fail(w http.ResponseWriter, host string, err error) {
 	http.Error(w, fmt.Sprintf("%s: %v", host, err), code)
 }
 
-// check refuses a host before a proxy of the host's own is asked for it. A name that only that one can resolve is fine.
+// check returns errForbidden for a host that the host's own proxy must not be asked for. Names that only that proxy can
+// resolve are allowed.
 func (p *proxy) check(ctx context.Context, host string) error {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if p.forbids(ip) {
@@ -176,7 +177,7 @@ func (p *proxy) check(ctx context.Context, host string) error {
 	return nil
 }
 
-// connect makes a tunnel.
+// connect serves a CONNECT request.
 func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 	host := r.URL.Hostname()
 	up, err := p.tunnel(r.Context(), r.URL)
@@ -197,7 +198,7 @@ func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	var sending sync.WaitGroup
 	sending.Go(func() {
-		_, _ = io.Copy(idle{up}, buffered) // what either end says of its own failure is of no use to the other
+		_, _ = io.Copy(idle{up}, buffered) // neither side can use the other's error
 		up.Close()
 	})
 	_, _ = io.Copy(down, idle{up})
@@ -206,7 +207,7 @@ func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 	sending.Wait()
 }
 
-// idle is a connection that ends when nothing happens on it.
+// idle is a connection that fails when it was idle for too long.
 type idle struct{ net.Conn }
 
 func (c idle) Read(b []byte) (int, error) {
@@ -219,7 +220,7 @@ func (c idle) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// tunnel connects to the target of a CONNECT request, through the host's own proxy where there is one.
+// tunnel connects to the target of a CONNECT request, through the host's own proxy if there is one.
 func (p *proxy) tunnel(ctx context.Context, target *url.URL) (net.Conn, error) {
 	via, err := p.upstream(&http.Request{URL: &url.URL{Scheme: "https", Host: target.Host}})
 	if err != nil {
@@ -237,7 +238,7 @@ func (p *proxy) tunnel(ctx context.Context, target *url.URL) (net.Conn, error) {
 // through asks the host's own proxy for a tunnel.
 func (p *proxy) through(ctx context.Context, via *url.URL, target string) (net.Conn, error) {
 	if via.Scheme != "http" && via.Scheme != "https" {
-		return nil, fmt.Errorf("a proxy of the kind %s is not supported for set-ups", via.Scheme)
+		return nil, fmt.Errorf("proxies of type %s are not supported for set-ups", via.Scheme)
 	}
 	address := via.Host
 	if via.Port() == "" {
@@ -268,7 +269,7 @@ func (p *proxy) through(ctx context.Context, via *url.URL, target string) (net.C
 	return conn, conn.SetDeadline(time.Time{})
 }
 
-// accepted reads a proxy's answer byte by byte: what follows belongs to the tunnel.
+// accepted reads a proxy's response byte by byte, because what follows belongs to the tunnel.
 func accepted(conn net.Conn) error {
 	const most = 16 << 10
 	var answer []byte

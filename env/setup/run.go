@@ -12,10 +12,10 @@ import (
 	"deepswe/env"
 )
 
-// timeout is the longest that one command may take.
+// timeout is how long one command may take.
 const timeout = env.PrepareTimeout
 
-// port is where the proxy listens inside a sandbox, whose loopback interface is its own.
+// port is the proxy's port inside a sandbox, which has a loopback interface of its own.
 const port = 3128
 
 // every is how often progress is reported while a command runs.
@@ -27,8 +27,8 @@ type Sandbox interface {
 	Listen(ctx context.Context, port int) (net.Listener, error)
 }
 
-// Run runs a set-up's commands in the sandbox, with a proxy as their way to the network. Where open is set, the sandbox
-// has a network of its own, and gets no proxy.
+// Run runs a set-up's commands in the sandbox, which reach the network through a proxy. If open is set, the sandbox has
+// a network of its own, and gets no proxy.
 func Run(ctx context.Context, sb Sandbox, how env.Setup, open bool) error {
 	report := how.Progress
 	if report == nil {
@@ -68,7 +68,7 @@ func Run(ctx context.Context, sb Sandbox, how env.Setup, open bool) error {
 	return nil
 }
 
-// ticking calls f now and then until it is stopped.
+// ticking calls f repeatedly until stop is called.
 func ticking(f func()) (stop func()) {
 	done := make(chan struct{})
 	var work sync.WaitGroup
@@ -104,7 +104,7 @@ func (p *proxy) serve(ctx context.Context, sb Sandbox) (stop func(), err error) 
 	var work sync.WaitGroup
 	work.Go(func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			end() // the sandbox is gone, and its commands' failure says so
+			end() // the sandbox is gone, which its commands report
 		}
 	})
 	return func() {
@@ -115,7 +115,7 @@ func (p *proxy) serve(ctx context.Context, sb Sandbox) (stop func(), err error) 
 	}, nil
 }
 
-// proxied are the variables through which package managers find a proxy.
+// proxied returns the environment variables with which package managers find the proxy.
 func proxied() []string {
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	var variables []string

@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sift takes out of an overlay's layer over a repository what a set-up is not there to change: the repository's own
-// files, and its history. It returns the paths that are new, directories as a whole, and those that were changed. What
-// is below the paths aside, which the repository ignores, stays as the set-up left it; hidden are paths that the
-// sandbox did not show.
+// Sift removes from an overlay's upper layer what a set-up must not change: the repository's own files and its history.
+// It returns the paths that are new (directories as a whole) and those that were changed. Everything below the paths in
+// aside, which the repository ignores, is kept as the set-up left it. hidden are paths that the sandbox did not show.
 func Sift(layer, source string, aside, hidden []string) (added, restored []string, err error) {
 	s := sieve{layer: layer, source: source, keep: map[string]bool{}, hidden: map[string]bool{}}
 	for _, name := range aside {
@@ -52,7 +51,7 @@ func (s *sieve) directory(name string) error {
 		}
 	}
 	for _, mark := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
-		// What is below a directory of the repository's own is visible, even if the directory was made anew.
+		// A directory that was replaced would hide the repository's own files below it.
 		err := unix.Lremovexattr(filepath.Join(s.layer, name), mark)
 		if err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOTSUP) {
 			return err
@@ -92,11 +91,11 @@ func (s *sieve) entry(name string) error {
 		if err := s.directory(name); err != nil {
 			return err
 		}
-		_ = os.Remove(path) // fails where something is left in it
+		_ = os.Remove(path) // fails if it is not empty
 		return nil
 	}
 	if s.hidden[name] {
-		s.added = append(s.added, name) // made anew: what the user has there was not visible
+		s.added = append(s.added, name) // it would hide what the user has there
 		return nil
 	}
 	if !sameFile(path, now, filepath.Join(s.source, name), was) {
@@ -105,7 +104,7 @@ func (s *sieve) entry(name string) error {
 	return os.RemoveAll(path)
 }
 
-// removed reports whether an entry of a layer says that there is nothing.
+// removed reports whether an entry of a layer is a whiteout, which stands for a removed file.
 func removed(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && info.Mode()&fs.ModeCharDevice != 0 && stat.Rdev == 0

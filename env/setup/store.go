@@ -17,15 +17,16 @@ import (
 	"deepswe/env/disk"
 )
 
-// Store keeps what set-ups have installed, in a directory of this machine, and which set-up a repository has. Several
+// Store keeps what set-ups have installed, and which set-up a repository's user has agreed to, in a directory. Several
 // processes may use it at once.
 type Store struct{ Dir string }
 
-// What has not been used for so long is removed; of the rest, the latest mostKept stay.
+// Entries that have not been used for longestKept are removed; of the others, the mostKept that were used last are
+// kept.
 const (
 	longestKept  = 30 * 24 * time.Hour
 	mostKept     = 16
-	shortestKept = 24 * time.Hour // nothing runs as long as that
+	shortestKept = 24 * time.Hour // longer than any run
 )
 
 // The files of an entry.
@@ -36,8 +37,8 @@ const (
 
 func (s Store) entry(key string) string { return filepath.Join(s.Dir, "kept", key) }
 
-// Get returns what is kept under the key, or what install makes, in the directory that it is given. It reports whether
-// there was something already.
+// Get returns the directory that is kept under the key. If there is none, it calls install to fill one. It reports
+// whether the directory existed already.
 func (s Store) Get(
 	ctx context.Context, key string, install func(dir string) (env.Installed, error),
 ) (_ env.Installed, reused bool, err error) {
@@ -56,7 +57,7 @@ func (s Store) Get(
 		now := time.Now()
 		return kept, true, os.Chtimes(record, now, now)
 	}
-	err = disk.RemoveScratch(files) // of a process that was killed
+	err = disk.RemoveScratch(files) // left behind by a killed process
 	if err == nil {
 		err = os.Mkdir(files, 0o711)
 	}
@@ -72,7 +73,7 @@ func (s Store) Get(
 	return kept, false, s.prune(key)
 }
 
-// waitLock waits for a process that installs the same.
+// waitLock waits until no other process installs the same.
 func waitLock(ctx context.Context, path string) (*disk.Lock, error) {
 	for {
 		l, err := disk.TryLock(path)
@@ -85,7 +86,7 @@ func waitLock(ctx context.Context, path string) (*disk.Lock, error) {
 	}
 }
 
-// prune removes what is not needed any more, but for the entry of the key.
+// prune removes old entries, except for the one with the key.
 func (s Store) prune(key string) error {
 	type entry struct {
 		name string
@@ -114,14 +115,14 @@ func (s Store) prune(key string) error {
 		}
 		lock, err := disk.TryLock(s.entry(e.name) + ".lock")
 		if err != nil {
-			continue // it is in use, after all
+			continue // it is in use
 		}
 		failed = errors.Join(failed, disk.RemoveScratch(s.entry(e.name)), lock.Close())
 	}
 	return failed
 }
 
-// Agreed is the set-up that a repository's user has agreed to.
+// Agreed is the record of the set-up that a repository's user has agreed to.
 type Agreed struct {
 	Root     string    `json:"root"`
 	Commands []string  `json:"commands"`
@@ -133,7 +134,7 @@ func (s Store) agreement(root string) string {
 	return filepath.Join(s.Dir, "agreed", hex.EncodeToString(sum[:16])+".json")
 }
 
-// Agreement returns the commands that the user of a repository has agreed to; none where there are none.
+// Agreement returns the commands that the user has agreed to for a repository, if any.
 func (s Store) Agreement(root string) []string {
 	var a Agreed
 	if disk.ReadJSON(s.agreement(root), &a) != nil || a.Root != root {
@@ -142,7 +143,7 @@ func (s Store) Agreement(root string) []string {
 	return a.Commands
 }
 
-// Agree remembers the commands for a repository, or forgets them where there are none.
+// Agree records the commands for a repository, or removes the record if there are none.
 func (s Store) Agree(root string, commands []string) error {
 	path := s.agreement(root)
 	if len(commands) == 0 {

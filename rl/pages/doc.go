@@ -1,4 +1,4 @@
-// Package pages serves what training runs have on disk to a browser: their reports, the rollouts of any step down to
-// the token, the history of each task, the timeline of a step, and several runs side by side. It reads the files of a
-// run that goes on as well as those of one that has ended, and changes nothing.
+// Package pages shows training runs in a browser, from their files: their reports, the rollouts of any step down to the
+// token, the history of each task, the timeline of a step, and several runs side by side. The runs may be live or
+// finished. Nothing is changed.
 package pages

@@ -18,18 +18,18 @@ import (
 //go:embed pages.html
 var templates string
 
-// Handler serves the pages of some runs.
+// Handler serves the pages of several runs.
 type Handler struct {
 	runs  []trained
 	pages *template.Template
 	mux   *http.ServeMux
 }
 
-// trained is a run by its directory.
+// trained is a run and its directory.
 type trained struct{ Name, Dir string }
 
-// New returns the pages of the runs in these directories. Links are relative, so that they may be mounted anywhere,
-// with a slash at the end.
+// New returns a handler for the runs in these directories. Its links are relative, so it can be mounted below any path
+// that ends with a slash.
 func New(dirs ...string) (*Handler, error) {
 	h := &Handler{mux: http.NewServeMux()}
 	for _, dir := range dirs {
@@ -58,20 +58,20 @@ func New(dirs ...string) (*Handler, error) {
 // ServeHTTP serves a page.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// errNotFound is a page about something that there is not.
+// errNotFound is returned for a step, rollout or task that the run does not have.
 var errNotFound = errors.New("not found")
 
-// view is what every page has.
+// view is the data of a page's frame.
 type view struct {
 	Title string
 	Style template.CSS
-	// Up is the way to the list of runs.
+	// Up is the relative link to the list of runs.
 	Up string
-	// Data is the page's own.
+	// Data is what the page's own template needs.
 	Data any
 }
 
-// page is a page of one run. data returns its title and what its template fills in.
+// page handles requests for one kind of page of a run. data returns its title and the data of its template.
 func (h *Handler) page(name string, data func(trained, *http.Request) (string, any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		t, err := h.run(r)
@@ -84,7 +84,7 @@ func (h *Handler) page(name string, data func(trained, *http.Request) (string, a
 	}
 }
 
-// run is the run of a request.
+// run returns the run that a request names.
 func (h *Handler) run(r *http.Request) (trained, error) {
 	i, err := strconv.Atoi(r.PathValue("run"))
 	if err != nil || i < 0 || i >= len(h.runs) {
@@ -93,7 +93,7 @@ func (h *Handler) run(r *http.Request) (trained, error) {
 	return h.runs[i], nil
 }
 
-// write fills in a template, or says what is wrong.
+// write responds with a page, or with an error page.
 func (h *Handler) write(w http.ResponseWriter, name, title string, data any, err error) {
 	var b bytes.Buffer
 	if err == nil {
@@ -108,12 +108,12 @@ func (h *Handler) write(w http.ResponseWriter, name, title string, data any, err
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	// What a model wrote is on these pages; it must not run.
+	// The pages contain text that a model wrote, which must not be executed.
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
 	_, _ = w.Write(b.Bytes()) // a browser that went away is not an error
 }
 
-// report is the run's report.html.
+// report serves the run's report.html.
 func (h *Handler) report(w http.ResponseWriter, r *http.Request) {
 	t, err := h.run(r)
 	if err != nil {

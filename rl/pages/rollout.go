@@ -15,24 +15,24 @@ import (
 	"deepswe/rl/train"
 )
 
-// maxText bounds the text of one message on a page.
+// maxText is the most bytes of a message that a page shows.
 const maxText = 20000
 
 // token is a sampled token.
 type token struct {
 	ID      int32
 	Logprob float64
-	// Class is the colour: from p0, near certain, to p4, a surprise.
+	// Class is the CSS class of the token's probability: from p0, near certain, to p4, very unlikely.
 	Class string
 }
 
-// turn is a call of the model with what is around it.
+// turn is a call of the model, with the messages before it.
 type turn struct {
 	Number int
-	// Said is what the policy wrote, Heard what it was told before.
+	// Said is the policy's reply, Heard are the messages that were new in its prompt.
 	Said  string
 	Heard []said
-	// Told counts the tokens of the prompt that are new in it; Split is set where it does not extend the turn before.
+	// Told is the number of new tokens in the prompt. Split is set if the prompt does not extend the previous turn.
 	Told    int
 	Split   bool
 	Tokens  []token
@@ -40,10 +40,10 @@ type turn struct {
 	Mean    float64
 }
 
-// said is a message.
+// said is a message, as it is shown.
 type said struct{ Role, Text string }
 
-// rollout is one rollout with its tokens.
+// rollout is the data of a rollout's page.
 func (h *Handler) rollout(t trained, r *http.Request) (string, any, error) {
 	step, err := strconv.Atoi(r.PathValue("step"))
 	if err != nil {
@@ -53,7 +53,7 @@ func (h *Handler) rollout(t trained, r *http.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	algorithm, _ := algorithmOf(t.Dir) // the page of the step says what is wrong with it
+	algorithm, _ := algorithmOf(t.Dir) // the step's page reports the error
 	for _, g := range groups {
 		if g[0].Group != r.PathValue("group") {
 			continue
@@ -72,7 +72,7 @@ func (h *Handler) rollout(t trained, r *http.Request) (string, any, error) {
 	return "", nil, fmt.Errorf("rollout %s %s: %w", r.PathValue("group"), r.PathValue("attempt"), errNotFound)
 }
 
-// turnsOf puts the tokens of a rollout beside its conversation, where that is known.
+// turnsOf returns the turns of a rollout: its tokens, and its conversation if that is known.
 func turnsOf(dir string, r rl.Rollout) []turn {
 	before, replies := conversation(dir, r)
 	turns := make([]turn, 0, max(len(r.Turns), len(replies)))
@@ -108,7 +108,8 @@ func turnsOf(dir string, r rl.Rollout) []turn {
 	return turns
 }
 
-// conversation is what stands in a rollout's own log, or in its line: the replies, and the messages before each.
+// conversation returns the replies of a rollout, and the messages before each, from its own log or from its line in
+// rollouts.jsonl.
 func conversation(dir string, r rl.Rollout) (before [][]said, replies []string) {
 	var messages []trajectory.Message
 	if reader, err := run.Read(dir); err == nil {
@@ -120,7 +121,7 @@ func conversation(dir string, r rl.Rollout) (before [][]said, replies []string) 
 	if messages == nil {
 		for _, raw := range r.Messages {
 			var m trajectory.Message
-			if json.Unmarshal(raw, &m) == nil { // another harness may have written others
+			if json.Unmarshal(raw, &m) == nil { // other harnesses write other types
 				messages = append(messages, m)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	"deepswe/rl/train"
 )
 
-// index lists the runs and, where there are several, compares them.
+// index returns the data of the first page: the list of runs and, if there are several, their comparison.
 func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
 	type row struct {
 		trained
@@ -50,7 +50,7 @@ func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
 	h.write(w, "runs", "Training runs", data, nil)
 }
 
-// last is the newest value of a metric.
+// last returns the newest value of a metric.
 func last(points []metrics.Point, name string) string {
 	for _, p := range slices.Backward(points) {
 		if v, ok := p.Values[name]; ok {
@@ -60,7 +60,7 @@ func last(points []metrics.Point, name string) string {
 	return ""
 }
 
-// compare draws a metric of all runs in one chart each.
+// compare draws one chart for each metric, with all runs in it.
 func (h *Handler) compare(points [][]metrics.Point) []template.HTML {
 	var charts []plot.Chart
 	for _, m := range []struct {
@@ -71,9 +71,9 @@ func (h *Handler) compare(points [][]metrics.Point) []template.HTML {
 		{"val/submitted_pass@1", "Solved and submitted, in validation", true, true},
 		{"reward/mean", "Mean reward of the training rollouts", false, false},
 		{"turns/mean", "Turns of a rollout", false, false},
-		{"tokens/sampled/mean", "Tokens of a rollout that the policy wrote", false, false},
-		{"entropy/mean", "Entropy at the trained tokens, in nats", false, false},
-		{"optim/grad_norm", "Norm of the gradient, before clipping", false, false},
+		{"tokens/sampled/mean", "Tokens that the policy wrote, per rollout", false, false},
+		{"entropy/mean", "Entropy of the trained tokens, in nats", false, false},
+		{"optim/grad_norm", "Gradient norm before clipping", false, false},
 		{"mismatch/kl_k3", "KL(sampler, trainer) with the same weights, estimate k3", false, false},
 		{"time/step", "Time of a step, in seconds", false, false},
 	} {
@@ -92,13 +92,14 @@ func (h *Handler) compare(points [][]metrics.Point) []template.HTML {
 	return plot.Draw(charts...)
 }
 
-// difference is a key of the configurations with the value of each run.
+// difference is a configuration key whose values differ, with the value of each run.
 type difference struct {
 	Key    string
 	Values []string
 }
 
-// differences lists what the runs' configurations do not have in common. One that cannot be read has no values.
+// differences returns the keys in which the runs' configurations differ. A configuration that cannot be read has no
+// values.
 func (h *Handler) differences() []difference {
 	all := make([]map[string]string, len(h.runs))
 	keys := map[string]bool{}
@@ -125,7 +126,7 @@ func (h *Handler) differences() []difference {
 	return out
 }
 
-// steps lists the steps of a run, the newest first.
+// steps returns the steps of a run, the newest first.
 func (h *Handler) steps(t trained, _ *http.Request) (string, any, error) {
 	type row struct {
 		Step                             int
@@ -167,7 +168,7 @@ func (h *Handler) steps(t trained, _ *http.Request) (string, any, error) {
 	return t.Name, rows, nil
 }
 
-// tasks is the history of each task: how many of its rollouts solved it at each visit.
+// tasks returns the history of each task: how many of its rollouts solved it at each visit.
 func (h *Handler) tasks(t trained, _ *http.Request) (string, any, error) {
 	visits, err := train.ReadVisits(t.Dir)
 	if err != nil {

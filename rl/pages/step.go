@@ -18,7 +18,7 @@ import (
 	"deepswe/rl/train"
 )
 
-// member is a rollout in the table of its group.
+// member is a rollout in the table of a step.
 type member struct {
 	train.Played
 	Place         rl.Placement
@@ -26,14 +26,14 @@ type member struct {
 	Class         string
 }
 
-// group is a row of the table of a step.
+// group is a group of rollouts in the table of a step.
 type group struct {
 	Name, Task string
 	Members    []member
 	Solved     int
 }
 
-// step is the groups that were let in for a step.
+// step is the data of a step's page: the groups that were admitted to it.
 func (h *Handler) step(t trained, r *http.Request) (string, any, error) {
 	n, err := strconv.Atoi(r.PathValue("step"))
 	if err != nil {
@@ -62,7 +62,7 @@ func (h *Handler) step(t trained, r *http.Request) (string, any, error) {
 	return fmt.Sprintf("%s: step %d", t.Name, n), data, nil
 }
 
-// algorithmOf is that of the run's configuration.
+// algorithmOf returns the algorithm in the run's configuration.
 func algorithmOf(dir string) (*rl.Algorithm, error) {
 	text, err := os.ReadFile(filepath.Join(dir, train.ConfigFile))
 	if err != nil {
@@ -76,8 +76,8 @@ func algorithmOf(dir string) (*rl.Algorithm, error) {
 	return &a, nil
 }
 
-// groupOf places the members of a group; without an algorithm they have no advantages. An advantage depends on the
-// group alone, whichever update it was part of.
+// groupOf returns a group with its members' advantages, or without them if the algorithm is not known. Advantages
+// depend on the group alone, not on the update that it was part of.
 func groupOf(played []train.Played, a *rl.Algorithm) group {
 	g := group{Name: played[0].Group, Task: played[0].Task}
 	members := make([]rl.Member, len(played))
@@ -118,8 +118,8 @@ const (
 	maxRows       = 600
 )
 
-// timeline draws when each rollout of a step was played, and when the trainer worked on the steps meanwhile. Within a
-// rollout the colours are shares of its time, not their order, which is not recorded.
+// timeline draws when each rollout of a step was played, and when the trainer worked meanwhile. The colours within a
+// rollout show shares of its time, not an order, because the order is not recorded.
 func timeline(dir string, step int, groups [][]train.Played) (template.HTML, error) {
 	var all []train.Played
 	for _, g := range groups {
@@ -154,7 +154,7 @@ func timeline(dir string, step int, groups [][]train.Played) (template.HTML, err
 	var bars []bar
 	for _, p := range points {
 		seconds := func(name string) time.Duration { return time.Duration(p.Values[name] * float64(time.Second)) }
-		published := p.Time.Add(-seconds("time/evaluate")) // where the two take turns, the point comes after both
+		published := p.Time.Add(-seconds("time/evaluate")) // without overlap, a point is recorded after the validation
 		updated := published.Add(-seconds("time/publish"))
 		began := updated.Add(-seconds("time/update"))
 		if _, ok := p.Values["time/update"]; !ok || published.Before(from) && p.Step != step {
@@ -202,13 +202,13 @@ func timeline(dir string, step int, groups [][]train.Played) (template.HTML, err
 	return template.HTML(b.String()), nil
 }
 
-// block draws a rectangle with a text for who points at it.
+// block draws a rectangle with a tooltip.
 func block(b *strings.Builder, class string, x, y, width, height float64, title string) {
 	fmt.Fprintf(b, `<rect class="dot %s" x="%.1f" y="%.1f" width="%.2f" height="%g"><title>%s</title></rect>`, class, x, y,
 		width, height, template.HTMLEscapeString(title))
 }
 
-// began is when a rollout was begun.
+// began returns when a rollout was started.
 func began(p train.Played) time.Time {
 	return p.Ended.Add(-time.Duration(p.Times.Total * float64(time.Second)))
 }

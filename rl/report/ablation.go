@@ -104,9 +104,9 @@ which also counts how soon it was learned. <em>Difference</em> is to the first v
 		p.Sections = append(p.Sections, section{"One switch at a time, against " + a.Variants[0].Name, plot.Draw(charts...)})
 	}
 	p.Sections = append(p.Sections, section{"Diagnostics", plot.Draw(
-		chartOf("Entropy at the trained tokens, in nats", "entropy/mean", main, false),
+		chartOf("Entropy of the trained tokens, in nats", "entropy/mean", main, false),
 		chartOf("Tokens of a reply before its action", "tokens/think_per_turn", main, false),
-		chartOf("Norm of the gradient, before clipping", "optim/grad_norm", main, false),
+		chartOf("Gradient norm before clipping", "optim/grad_norm", main, false),
 		chartOf("Fraction of the tokens that were clipped", "loss/clip_fraction", main, false),
 		chartOf("Effective groups", "groups/effective", main, false),
 		chartOf("Turns of a rollout", "turns/mean", main, false),

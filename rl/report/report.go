@@ -260,8 +260,8 @@ func (c curves) rollouts() []template.HTML {
 
 func (c curves) update() []template.HTML {
 	return plot.Draw(
-		c.single("Entropy at the trained tokens, in nats", "mean", "entropy/mean", 0),
-		c.single("Norm of the gradient, before clipping", "mean", "optim/grad_norm", 0),
+		c.single("Entropy of the trained tokens, in nats", "mean", "entropy/mean", 0),
+		c.single("Gradient norm before clipping", "mean", "optim/grad_norm", 0),
 		plot.Chart{Title: "Fraction of the tokens that were clipped", Zero: true, Lines: []plot.Line{
 			{Label: "above, with a positive advantage", Points: c["loss/clip_fraction_high"], Color: 2},
 			{Label: "below, with a negative one", Points: c["loss/clip_fraction_low"], Color: 1},
