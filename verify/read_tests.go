@@ -1,6 +1,8 @@
 package verify
 
 import (
+	"strings"
+
 	"deepswe/verify/testlog"
 )
 
@@ -11,7 +13,7 @@ func ReadTests(log []byte) map[string]bool {
 	best := map[string]bool{}
 	for _, name := range []string{
 		"parse_log_pytest", "parse_log_gotest", "parse_log_cargo", "parse_log_jest", "parse_log_vitest", "parse_log_tap",
-		"parse_log_marked", "parse_log_maven", "parse_log_minitest", "parse_log_phpunit",
+		"parse_log_marked", "parse_log_maven", "parse_log_minitest", "parse_log_phpunit", "parse_log_django",
 	} {
 		parse, err := testlog.Lookup(name)
 		if err != nil {
@@ -23,6 +25,9 @@ func ReadTests(log []byte) map[string]bool {
 		}
 		found := make(map[string]bool, results.Len())
 		for test, status := range results.All() {
+			if strings.HasPrefix(test, "(") { // in pytest's format, unittest's summary: FAILED (failures=1)
+				continue
+			}
 			switch status {
 			case testlog.Passed, testlog.XFailed:
 				found[test] = true
@@ -32,6 +37,11 @@ func ReadTests(log []byte) map[string]bool {
 		}
 		if len(found) > len(best) {
 			best = found
+		}
+	}
+	for test := range best {
+		if short, _, ok := strings.Cut(test, " ("); ok {
+			delete(best, short) // unittest names failing tests twice: test_a (t.T.test_a) ... FAIL, and FAIL: test_a
 		}
 	}
 	return best

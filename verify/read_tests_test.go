@@ -15,7 +15,13 @@ func TestReadTests(t *testing.T) {
 			map[string]bool{"tests/t.py::test_a": true, "tests/t.py::test_b": false}},
 		"go": {"=== RUN   TestA\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n--- FAIL: TestB (0.01s)\nFAIL\n",
 			map[string]bool{"TestA": true, "TestB": false}},
-		"cargo":   {"running 2 tests\ntest t::a ... ok\ntest t::bad ... FAILED\n", map[string]bool{"t::a": true, "t::bad": false}},
+		"cargo": {"running 2 tests\ntest t::a ... ok\ntest t::bad ... FAILED\n",
+			map[string]bool{"t::a": true, "t::bad": false}},
+		"unittest": {"test_a (t.T.test_a) ... ok\ntest_b (t.T.test_b) ... FAIL\n" +
+			"\nFAIL: test_b (t.T.test_b)\n\nFAILED (failures=1)\n",
+			map[string]bool{"test_a (t.T.test_a)": true, "test_b (t.T.test_b)": false}},
+		"unittest, not verbose": {".F\n======\nFAIL: test_b (t.T.test_b)\n------\nRan 2 tests\n\nFAILED (failures=1)\n",
+			map[string]bool{"test_b": false}},
 		"nothing": {"make: Nothing to be done\n", map[string]bool{}},
 	} {
 		t.Run(name, func(t *testing.T) {

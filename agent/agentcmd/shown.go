@@ -1,7 +1,7 @@
 package agentcmd
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -104,17 +104,45 @@ func (s *screen) coloured(line string) string {
 // number of lines that each file gains and loses.
 func (s *screen) patch(diff []byte) string {
 	var b strings.Builder
-	if bytes.Count(diff, []byte("\n")) > patchLines {
+	lines := withoutBinary(diff)
+	if len(lines) > patchLines {
 		for _, f := range diffstat(diff) {
-			fmt.Fprintf(&b, " %s  %s %s\n", cli.CutLeft(cli.Plain(f.path), s.Width()-20),
-				s.styles.good.Render(fmt.Sprintf("+%d", f.added)), s.styles.bad.Render(fmt.Sprintf("-%d", f.removed)))
+			changed := s.styles.good.Render(fmt.Sprintf("+%d", f.added)) + " " +
+				s.styles.bad.Render(fmt.Sprintf("-%d", f.removed))
+			if f.binary {
+				changed = s.styles.dim.Render("binary")
+			}
+			fmt.Fprintf(&b, " %s  %s\n", cli.CutLeft(cli.Plain(f.path), s.Width()-20), changed)
 		}
 		return b.String()
 	}
-	for line := range strings.Lines(string(diff)) {
-		b.WriteString(s.coloured(indented4(strings.TrimRight(line, "\r\n"))) + "\n")
+	for _, line := range lines {
+		b.WriteString(s.coloured(indented4(line)) + "\n")
 	}
 	return b.String()
+}
+
+// binaryPatch is the line of a patch that the encoded content of a binary file follows.
+const binaryPatch = "GIT binary patch"
+
+// withoutBinary returns the lines of a patch without the encoded content of binary files.
+func withoutBinary(diff []byte) []string {
+	var lines []string
+	binary := false
+	for line := range strings.Lines(string(diff)) {
+		line = strings.TrimRight(line, "\r\n")
+		switch {
+		case strings.HasPrefix(line, "diff --git "):
+			binary = false
+		case line == binaryPatch:
+			binary = true
+			lines = append(lines, "Binary file")
+		}
+		if !binary {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // indented4 is a line that cannot steer the terminal, with four columns for each tab, so that an indentation can be
@@ -125,6 +153,7 @@ func indented4(line string) string { return cli.Plain(strings.ReplaceAll(line, "
 type fileChange struct {
 	path           string
 	added, removed int
+	binary         bool
 }
 
 // diffstat counts the lines of a patch, file by file.
@@ -138,6 +167,8 @@ func diffstat(diff []byte) []fileChange {
 			all = append(all, fileChange{path: strings.Trim(path, `"`)})
 			inside = false
 		case len(all) == 0:
+		case !inside && strings.TrimSpace(line) == binaryPatch:
+			all[len(all)-1].binary = true
 		case strings.HasPrefix(line, "@@"):
 			inside = true
 		case inside && strings.HasPrefix(line, "+"):
@@ -164,14 +195,23 @@ func (s *screen) ask(q question) {
 		s.Line(s.styles.name.Render("Apply this to " + cli.Plain(q.Target) + "? [y/N]"))
 		return
 	}
-	if q.Call.Name == "execute_bash" {
-		s.full(q.Call.Args["cmd"] + q.Call.Args["command"])
+	what := cli.Cut(describe(q.Call, s.dir), max(s.Width()-42, 20))
+	if line := commandLine(q.Call); line != "" {
+		s.full(line)
+		what = "this command"
 	}
 	for _, l := range s.editOf(q.Call) {
 		s.Line("      " + s.coloured(cli.Cut(l, s.Width()-7)))
 	}
-	s.Line(s.styles.name.Render("Run " + cli.Cut(describe(q.Call, s.dir), max(s.Width()-42, 20)) +
-		"? [Y/n, or words for the model]"))
+	s.Line(s.styles.name.Render("Run " + what + "? [Y/n, or words for the model]"))
+}
+
+// commandLine returns the command line that a call runs; empty if it runs none.
+func commandLine(c *tools.Call) string {
+	if c.Name != "execute_bash" {
+		return ""
+	}
+	return cmp.Or(c.Args["cmd"], c.Args["command"]) // as tools accepts it
 }
 
 // askSetup asks whether to install what is missing.

@@ -17,9 +17,13 @@ import (
 func TestDiffstat(t *testing.T) {
 	t.Parallel()
 	diff := "diff --git a/x y b/x y\n--- a/x y\n+++ b/x y\n@@ -1,2 +1,2 @@\n-one\n--- two\n+ONE\n+++ TWO\n" +
-		"diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n"
-	if got := fmt.Sprint(diffstat([]byte(diff))); got != "[{x y 2 2} {new 1 0}]" {
+		"diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n" +
+		"diff --git a/i.png b/i.png\nindex 1..2\nGIT binary patch\nliteral 1\n+cmZ\n\n"
+	if got := fmt.Sprint(diffstat([]byte(diff))); got != "[{x y 2 2 false} {new 1 0 false} {i.png 0 0 true}]" {
 		t.Errorf("got %s", got)
+	}
+	if got := withoutBinary([]byte(diff)); len(got) != 17 || got[16] != "Binary file" {
+		t.Errorf("without the content of binary files: %q", got)
 	}
 }
 

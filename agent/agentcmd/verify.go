@@ -36,7 +36,7 @@ var testCommand = regexp.MustCompile(`(?i)\b(tox|nox|mocha|rspec|phpunit|[\w.-]*
 type testWatch struct{ ran atomic.Bool }
 
 func (w *testWatch) event(e agent.Event) {
-	if e.Kind == agent.EventCall && testCommand.MatchString(e.Call.Args["cmd"]) {
+	if e.Kind == agent.EventCall && testCommand.MatchString(commandLine(e.Call)) {
 		w.ran.Store(true)
 	}
 }

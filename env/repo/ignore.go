@@ -3,6 +3,7 @@ package repo
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -10,10 +11,15 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
+// compiled matches what running a program leaves beside its sources. It is no part of a patch to a user's repository,
+// even if the repository does not ignore it.
+const compiled = "__pycache__/\n*.py[co]\n"
+
 // dropIgnored removes changes to untracked files that the repository's current .gitignore files ignore, as "git add
-// -A" does. It returns how many of them are new files.
+// -A" does, and that the user ignores. It returns how many of them are new files.
 func (b *Base) dropIgnored(
 	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, changes []change,
 ) ([]change, int, error) {
@@ -59,8 +65,17 @@ func (b *Base) ignored(
 		return nil, err
 	}
 	defer root.Close()
+	if s, ok := b.origin.(*Snapshot); ok {
+		info := filepath.Join(dir, ".git", "info")
+		if err := os.MkdirAll(info, 0o755); err != nil {
+			return nil, err
+		}
+		if err := disk.WriteFile(filepath.Join(info, "exclude"), s.personalRules(ctx)); err != nil {
+			return nil, err
+		}
+	}
 	for _, e := range b.rules(entries) {
-		rules, _, err := sb.Read(ctx, sb.Dir()+"/"+e.Path, env.ReadOptions{Limit: 1 << 20, NoFollow: true})
+		rules, _, err := sb.Read(ctx, sb.Dir()+"/"+e.Path, env.ReadOptions{Limit: longestRules, NoFollow: true})
 		if err != nil {
 			if env.IsInfrastructure(ctx, err) {
 				return nil, err
@@ -83,7 +98,42 @@ func (b *Base) ignored(
 	return nameSet(out), nil
 }
 
+// personalRules returns the ignore rules outside of the repository's files: those of its git directory and of the user's
+// git configuration. Rules that cannot be read are left out, as git does.
+func (s *Snapshot) personalRules(ctx context.Context) []byte {
+	rules := []byte(compiled)
+	g := git{dir: s.Source, user: true}
+	var files []string
+	if file, err := g.line(ctx, nil, "config", "--type=path", "core.excludesFile"); err == nil {
+		files = append(files, file)
+	} else if dir := os.Getenv("XDG_CONFIG_HOME"); dir != "" {
+		files = append(files, filepath.Join(dir, "git", "ignore"))
+	} else if home, err := os.UserHomeDir(); err == nil {
+		files = append(files, filepath.Join(home, ".config", "git", "ignore"))
+	}
+	if file, err := g.path(ctx, "info/exclude"); err == nil {
+		files = append(files, file)
+	}
+	for _, file := range files {
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(s.Source, file)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			continue
+		}
+		more, err := io.ReadAll(io.LimitReader(f, longestRules))
+		f.Close()
+		if err == nil {
+			rules = append(append(rules, more...), '\n')
+		}
+	}
+	return rules
+}
+
 const (
+	// longestRules is the most bytes of ignore rules to read from a file.
+	longestRules = 1 << 20
 	// maxRules is the most .gitignore files to obey; those in the base come first.
 	maxRules = 1000
 	// longestMatch limits matching, because a pattern can be made to take for ever. Files not known to be ignored

@@ -114,6 +114,30 @@ func TestPatchLeavesOutWhatTheRepositoryIgnores(t *testing.T) {
 	}
 }
 
+func TestPatchLeavesOutWhatTheUserIgnores(t *testing.T) {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	write(t, os.Getenv("XDG_CONFIG_HOME"), map[string]string{"git/ignore": ".idea/\n"})
+	source := t.TempDir()
+	write(t, source, map[string]string{"a.py": "x\n", "tracked/__pycache__/a.pyc": "0"})
+	commit(t, source)
+	write(t, source, map[string]string{".git/info/exclude": "notes"})
+	_, base, work := start(t, source)
+	write(t, work.dir, map[string]string{
+		"__pycache__/a.cpython-311.pyc": "1", "old.pyc": "1", ".idea/x": "1", "notes": "1", "b.py": "new\n",
+		"tracked/__pycache__/a.pyc": "1",
+	})
+	p, err := base.Patch(t.Context(), work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"b.py", "tracked/__pycache__/a.pyc"}, p.Files); diff != "" {
+		t.Error(diff)
+	}
+	if p.Ignored != 4 {
+		t.Errorf("ignored %d files, want 4", p.Ignored)
+	}
+}
+
 func TestPatchSurvivesWhatAnAgentDoesToGit(t *testing.T) {
 	for name, hostile := range map[string]string{
 		"commits":         "git -c user.name=x -c user.email=x@x commit -qam done",
