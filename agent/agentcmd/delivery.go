@@ -168,6 +168,9 @@ func applyPatch(ctx context.Context, d Deps, past *solveRun, dir string, patch [
 	ctx, cancel := context.WithTimeout(ctx, longestDelivery)
 	defer cancel()
 	err := repo.Apply(ctx, dir, patch)
+	if errors.Is(err, repo.ErrApplied) {
+		return cli.Usagef("%w. Nothing was changed", err)
+	}
 	if err == nil || !errors.Is(err, repo.ErrConflict) {
 		return err
 	}

@@ -221,7 +221,7 @@ func (s *screen) askSetup(due []project.Step) {
 		s.Line(cli.Cut(fmt.Sprintf("  %s is missing (%s): %s", cli.Plain(d.Missing), cli.Plain(d.Lock), cli.Plain(d.Command)),
 			s.Width()-1))
 	}
-	s.Line(s.styles.name.Render("Run this in a sandbox, with a network for it alone, for this and later runs? [y/N]"))
+	s.Line(s.styles.name.Render("Run this in a sandbox with a network, for this and later runs? [y/N]"))
 }
 
 // settingUp shows how far a set-up has come: a line for every command, and the live line.

@@ -12,6 +12,9 @@ import (
 	"deepswe/env/disk"
 )
 
+// ErrApplied reports that the files already have a patch's changes. Nothing was changed.
+var ErrApplied = errors.New("the patch is applied already")
+
 // ErrConflict reports that a patch does not apply to the files. Nothing was changed.
 var ErrConflict = errors.New("the patch does not apply")
 
@@ -47,6 +50,12 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	}
 	if rerr := before.restore(); rerr != nil {
 		return fmt.Errorf("apply patch: %w; and restoring the files: %w", err, rerr)
+	}
+	if !exitedWith(err, 1) {
+		return refused(root, err)
+	}
+	if _, rerr := g.run(ctx, bytes.NewReader(patch), "apply", "--reverse", "--check", "-"); rerr == nil {
+		return fmt.Errorf("%w: %s has its changes", ErrApplied, root)
 	}
 	return refused(root, err)
 }

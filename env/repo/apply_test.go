@@ -167,6 +167,12 @@ func TestApplyIsAllOrNothing(t *testing.T) {
 	if got := contents(t, source)["a"]; got != "one\n" {
 		t.Errorf("a = %q: half of the patch was applied", got)
 	}
+	write(t, source, map[string]string{"b": "one\n"})
+	for _, want := range []error{nil, ErrApplied} {
+		if err := Apply(t.Context(), source, p.Diff); !errors.Is(err, want) {
+			t.Errorf("error = %v, want %v", err, want)
+		}
+	}
 }
 
 func TestBranchLeavesTheWorkTreeAlone(t *testing.T) {
