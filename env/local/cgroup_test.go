@@ -3,6 +3,7 @@
 package local
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -121,6 +122,24 @@ func TestSettings(t *testing.T) {
 	} {
 		if got := (cgroups{unified: c.unified}).settings(c.controller, l); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.controller, got, c.want)
+		}
+	}
+}
+
+// TestForkOffTheMainThread: the main thread never enters a sandbox's groups, because /proc/self/cgroup shows its groups
+// as those of the process.
+func TestForkOffTheMainThread(t *testing.T) {
+	for range 300 {
+		f := newForker()
+		err := f.do(func() error {
+			if syscall.Gettid() == os.Getpid() {
+				return errors.New("a job runs on the main thread")
+			}
+			return nil
+		})
+		f.close()
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -34,18 +34,30 @@ func newForker() *forker {
 	f := &forker{jobs: make(chan func()), closed: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(f.ended)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread() // a locked thread would end with its goroutine, and kill its children
-		for {
-			select {
-			case job := <-f.jobs:
-				job()
-			case <-f.closed:
-				return
-			}
-		}
+		f.serve()
 	}()
 	return f
+}
+
+// serve runs jobs on one thread. That is never the main thread, whose control groups are taken for the process's: a
+// provider that is opened meanwhile would look for its own groups in those of a sandbox.
+func (f *forker) serve() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread() // a locked thread would end with its goroutine, and kill its children
+	if syscall.Gettid() == os.Getpid() {
+		var elsewhere sync.WaitGroup
+		elsewhere.Go(f.serve) // on another thread, because this one stays locked
+		elsewhere.Wait()
+		return
+	}
+	for {
+		select {
+		case job := <-f.jobs:
+			job()
+		case <-f.closed:
+			return
+		}
+	}
 }
 
 func (f *forker) do(job func() error) error {
