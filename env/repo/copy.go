@@ -43,7 +43,7 @@ func list(ctx context.Context, source string, repository bool) (*listing, error)
 // tracked adds the files of the repository at source/prefix that are tracked, or neither tracked nor ignored.
 func (l *listing) tracked(ctx context.Context, source, prefix string) error {
 	g := git{dir: filepath.Join(source, prefix), user: true}
-	out, err := g.run(ctx, nil, "ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
+	out, err := g.run(ctx, nil, append([]string{"ls-files", "-z", "-t", "--cached"}, listUntracked()...)...)
 	if err != nil {
 		return err
 	}

@@ -8,15 +8,25 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"deepswe/env"
 	"deepswe/env/disk"
 )
 
-// compiled matches what running a program leaves beside its sources. It is no part of a patch to a user's repository,
-// even if the repository does not ignore it.
-const compiled = "__pycache__/\n*.py[co]\n"
+// generated returns patterns of what is installed or compiled. As long as it is not tracked, it is treated as ignored in
+// a user's repository, even if no rule says so.
+func generated() []string { return []string{"/.venv/", "/node_modules/", "__pycache__/", "*.py[co]"} }
+
+// listUntracked returns the arguments with which git leaves out ignored files, or lists only those.
+func listUntracked() []string {
+	args := []string{"--others", "--exclude-standard"}
+	for _, pattern := range generated() {
+		args = append(args, "--exclude="+pattern)
+	}
+	return args
+}
 
 // dropIgnored removes changes to untracked files that the repository's current .gitignore files ignore, as "git add
 // -A" does, and that the user ignores. It returns how many of them are new files.
@@ -101,7 +111,7 @@ func (b *Base) ignored(
 // personalRules returns the ignore rules outside of the repository's files: those of its git directory and of the user's
 // git configuration. Rules that cannot be read are left out, as git does.
 func (s *Snapshot) personalRules(ctx context.Context) []byte {
-	rules := []byte(compiled)
+	rules := []byte(strings.Join(generated(), "\n") + "\n")
 	g := git{dir: s.Source, user: true}
 	var files []string
 	if file, err := g.line(ctx, nil, "config", "--type=path", "core.excludesFile"); err == nil {

@@ -93,7 +93,7 @@ func secret(name string) bool {
 // nothing is tracked.
 func ignored(ctx context.Context, source, prefix string) ([]string, error) {
 	g := git{dir: filepath.Join(source, prefix), user: true}
-	out, err := g.run(ctx, nil, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+	out, err := g.run(ctx, nil, append([]string{"ls-files", "-z", "--ignored", "--directory"}, listUntracked()...)...)
 	if err != nil {
 		return nil, err
 	}

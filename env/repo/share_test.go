@@ -128,6 +128,26 @@ func TestShareIgnoredFiles(t *testing.T) {
 	}
 }
 
+// What is installed or compiled counts as ignored, unless it is tracked or somewhere else than where tools install it.
+func TestShareUntrackedDependencies(t *testing.T) {
+	source := t.TempDir()
+	write(t, source, map[string]string{"a": "one\n", "__pycache__/tracked.pyc": "x"})
+	commit(t, source)
+	write(t, source, map[string]string{
+		".venv/pyvenv.cfg": "version = 3.12\n", "node_modules/x/index.js": "x\n", "sub/__pycache__/m.pyc": "x",
+		"fixture/node_modules/x/index.js": "x\n", "sub/m.py": "x",
+	})
+	s := shared(t, source, Options{})
+	if diff := cmp.Diff([]string{".venv", "node_modules", "sub/__pycache__"}, s.Aside); diff != "" {
+		t.Errorf("set aside (-want +got)\n%s", diff)
+	}
+	listing, err := git{dir: source, env: []string{"GIT_DIR=" + s.git}}.line(t.Context(), nil, "ls-tree", "-r", "--name-only", "HEAD")
+	want := "__pycache__/tracked.pyc\na\nfixture/node_modules/x/index.js\nsub/m.py"
+	if diff := cmp.Diff(want, listing); diff != "" || err != nil {
+		t.Errorf("the base: %v (-want +got)\n%s", err, diff)
+	}
+}
+
 // A virtual environment and linked packages name directories outside of the repository.
 func TestShareReferences(t *testing.T) {
 	parent := t.TempDir()
