@@ -262,4 +262,10 @@ func TestMendEnvironment(t *testing.T) {
 	if want := "here\nhome = " + dir + "/bin\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	// Without that Python, whoever runs the environment's is told.
+	write(t, dir, map[string]string{"other/pyvenv.cfg": "version = 3.98.1\n", "other/bin/python@": "/none/bin/python3.98"})
+	got = shell(t, dir, mendEnvironment("other")+"\nother/bin/python -m pytest 2>&1 || echo $?")
+	if want := "other cannot be used here: it needs Python 3.98, which is not in this image\n127\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
