@@ -119,6 +119,14 @@ type suite interface {
 	find(id string) (test, bool)
 	// ids are ids of all tests, as find takes them.
 	ids(file string) []string
+	// named returns all tests of a name. ok is false where something else may refer to the name.
+	named(name string) (same []test, ok bool)
+}
+
+// generator is a suite with tests whose names are not in the file.
+type generator interface {
+	// generates returns a test that may have the id, under the name that it has there.
+	generates(id string) (test, bool)
 }
 
 // test is a test in its file.
@@ -130,8 +138,9 @@ type test interface {
 	titled(name string) (from, to int, text string, ok bool)
 	// places are the offsets at which a twin may be inserted.
 	places() []int
-	// sites are the ways to make a twin of it, the best first. Each of them fails where the original passes.
-	sites() []site
+	// sites are the ways to make a twin of it, the best first. Each of them fails where the original passes. What is
+	// expected instead is left to chance.
+	sites(r *rand.Rand) []site
 }
 
 // site is one way to make a twin.
@@ -161,7 +170,7 @@ func List(w Writer, s Source) []string {
 func Plant(w Writer, o Order) (Planting, error) {
 	p := &planter{
 		writer: w, order: o, out: Planting{Without: map[string]string{}}, names: newNames(o), suites: map[int]suite{},
-		broken: map[int]error{}, insertions: map[int][]insertion{}, done: map[string]bool{},
+		broken: map[int]error{}, insertions: map[int][]insertion{}, done: map[string]bool{}, exchanged: map[string]bool{},
 	}
 	planted := 0
 	for _, id := range o.Tests {
@@ -200,6 +209,7 @@ type planter struct {
 	broken     map[int]error
 	insertions map[int][]insertion
 	done       map[string]bool // functions that have twins: several ids may be cases of one
+	exchanged  map[string]bool // names that tests have exchanged
 }
 
 // insertion puts a text in the place of what is from at to end.
@@ -227,7 +237,7 @@ func (p *planter) plant(id string) (reason string) {
 	for i, s := range chosen {
 		name := p.names.like(t.name())
 		written := name
-		if i == exchanged && p.exchange(at, t, name) {
+		if i == exchanged && p.exchange(t, name) {
 			written = t.name()
 		}
 		places := t.places()
@@ -244,7 +254,7 @@ func (p *planter) plant(id string) (reason string) {
 // choose returns the ways in which twins of a test are made.
 func (p *planter) choose(t test, file string) (chosen []site) {
 	made := map[Kind]int{}
-	for _, s := range t.sites() {
+	for _, s := range t.sites(p.order.Rand) {
 		if p.order.Spoilt[siteKey(file, t, s.key)] || made[s.kind] == perTest-1 || s.kind == Outright && made[s.kind] == 1 {
 			continue
 		}
@@ -260,7 +270,7 @@ func (p *planter) choose(t test, file string) (chosen []site) {
 // siteKey identifies something that can be done to a test.
 func siteKey(file string, t test, key string) string { return file + ":" + t.name() + ":" + key }
 
-// locate finds the test of an id.
+// locate finds the test of an id, or one that may have generated it.
 func (p *planter) locate(id string) (at int, t test, reason string) {
 	file, _ := p.writer.Address(id)
 	reason = "it is generated, or in no file that is known"
@@ -268,24 +278,43 @@ func (p *planter) locate(id string) (at int, t test, reason string) {
 		if file != "" && !sameFile(s.Name, file) || !p.writer.Holds(s.Name) {
 			continue
 		}
-		if p.suites[i] == nil && p.broken[i] == nil {
-			p.suites[i], p.broken[i] = p.writer.parse(s)
-		}
-		if p.broken[i] != nil {
+		f := p.suite(i)
+		if f == nil {
 			if file != "" {
 				reason = fmt.Sprintf("%s cannot be read: %v", s.Name, p.broken[i])
 			}
 			continue
 		}
-		if t, ok := p.suites[i].find(id); ok {
+		if t, ok := f.find(id); ok {
 			return i, t, ""
 		}
+		if g, ok := f.(generator); ok && t == nil {
+			if made, ok := g.generates(id); ok {
+				at, t = i, made
+			}
+		}
+	}
+	if t != nil {
+		return at, t, ""
 	}
 	return 0, nil, reason
 }
 
-// sameFile reports whether a name of a report is that of a file, whose name may be longer at its beginning.
+// suite returns the tests of a source, nil where there are none to be read.
+func (p *planter) suite(i int) suite {
+	s := p.order.Sources[i]
+	if p.suites[i] == nil && p.broken[i] == nil && p.writer.Holds(s.Name) {
+		p.suites[i], p.broken[i] = p.writer.parse(s)
+	}
+	return p.suites[i]
+}
+
+// sameFile reports whether a name of a report is that of a file, whose name may be longer at its beginning. A package
+// of Python is reported like a file.
 func sameFile(name, reported string) bool {
+	if inner, ok := strings.CutSuffix(name, "/__init__.py"); ok && inner != "" && sameFile(inner+".py", reported) {
+		return true
+	}
 	return name == reported || strings.HasSuffix(name, "/"+strings.TrimPrefix(reported, "./"))
 }
 

@@ -92,7 +92,11 @@ func checkAgain(t *testing.T, w Writer, f Source, p Planting) {
 		if twin.File != f.Name {
 			continue
 		}
-		if _, ok := s.find(twin.Test); !ok {
+		_, ok := s.find(twin.Test)
+		if g, may := s.(generator); may && !ok {
+			_, ok = g.generates(twin.Test)
+		}
+		if !ok {
 			t.Errorf("the test %s is gone", twin.Test)
 		}
 		if _, ok := s.find(strings.ReplaceAll(twin.Test, twin.Original, twin.Name)); !ok && strings.Contains(twin.Test,
@@ -172,6 +176,46 @@ func TestRestore(t *testing.T) {
 		if got := p.Restore(tc.w, tc.reported); got != tc.want {
 			t.Errorf("%T: Restore(%q) = %q, want %q", tc.w, tc.reported, got, tc.want)
 		}
+	}
+}
+
+// Cases of a test have names of their own, and tests of one name are told apart by their files where those are known.
+func TestRestoreCases(t *testing.T) {
+	t.Parallel()
+	plant := func(w Writer, test string, s Source) Planting {
+		p, err := Plant(w, Order{Tests: []string{test}, Sources: []Source{s}, Rand: random(3)})
+		if err != nil || len(p.Exchanges) != 1 {
+			t.Fatal(p.Exchanges, err)
+		}
+		return p
+	}
+	python := plant(Python{}, "test_sum_0_empty (tests.test_a.A.test_sum_0_empty)", Source{"tests/test_a.py", []byte(
+		"class A:\n    @parameterized.expand([('empty', [])])\n    def test_sum(self, _, n):\n        assert not f(n)\n")})
+	each := plant(JavaScript{}, "sums > adds 1 to 2", Source{"a.test.js", []byte(
+		"it.each([[1, 2]])('adds %i to %i', (a, b) => { expect(a).toBe(b) })\n")})
+	same := plant(Python{}, "tests/test_a.py::test_sum", Source{"tests/test_a.py", []byte(
+		"def test_sum():\n    assert f() == 1\n\n\nclass A:\n    def test_sum(self):\n        assert f() == 2\n")})
+	for _, tc := range []struct {
+		w    Writer
+		p    Planting
+		test string
+		twin string // with a % for the name
+	}{
+		{Python{}, python, "test_sum_0_empty (tests.test_a.A.test_sum_0_empty)", "%_0_empty (tests.test_a.A.%_0_empty)"},
+		{JavaScript{}, each, "sums > adds 1 to 2", "sums > % 1 to 2"},
+		{Python{}, same, "tests/test_a.py::test_sum", "tests/test_a.py::%"},
+		{Python{}, same, "tests/test_a.py::A::test_sum", "tests/test_a.py::A::%"},
+	} {
+		twin := strings.ReplaceAll(tc.twin, "%", tc.p.Exchanges[0].Twin)
+		if a, b := tc.p.Restore(tc.w, tc.test), tc.p.Restore(tc.w, twin); a != twin || b != tc.test {
+			t.Errorf("%q becomes %q, %q becomes %q", tc.test, a, twin, b)
+		}
+	}
+	if got := each.Restore(JavaScript{}, "adds nothing"); got != "adds nothing" {
+		t.Errorf("another title becomes %q", got)
+	}
+	if got := same.Restore(Python{}, "tests/test_b.py::test_sum"); got != "tests/test_b.py::test_sum" {
+		t.Errorf("a test of another file becomes %q", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -37,9 +38,10 @@ func (Golang) rename(reported, from, to string) (string, bool) {
 
 // goFile is a file of Go.
 type goFile struct {
-	data  []byte
-	fset  *token.FileSet
-	tests []*goTest
+	data   []byte
+	fset   *token.FileSet
+	parsed *ast.File
+	tests  []*goTest
 }
 
 type goTest struct {
@@ -54,6 +56,7 @@ func (Golang) parse(s Source) (suite, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSyntax, err)
 	}
+	f.parsed = parsed
 	for _, d := range parsed.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !ok || !strings.HasPrefix(fn.Name.Name, "Test") || fn.Body == nil || len(fn.Type.Params.List) != 1 {
@@ -82,6 +85,28 @@ func (f *goFile) ids(string) (ids []string) {
 		ids = append(ids, t.decl.Name.Name)
 	}
 	return ids
+}
+
+func (f *goFile) named(name string) (same []test, ok bool) {
+	declared := map[*ast.Ident]bool{}
+	for _, t := range f.tests {
+		if t.name() == name {
+			same, declared[t.decl.Name] = append(same, t), true
+		}
+	}
+	ok = !quoted(f.data, name)
+	ast.Inspect(f.parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.Ident:
+			ok = ok && (n.Name != name || declared[n])
+		case *ast.FuncDecl:
+			if n.Recv != nil {
+				declared[n.Name] = true // a method of a suite
+			}
+		}
+		return true
+	})
+	return same, ok
 }
 
 func (f *goFile) offset(p token.Pos) int { return f.fset.Position(p).Offset }
@@ -120,11 +145,11 @@ func (t *goTest) render(name string, from, to int, text string) string {
 		string(data[to:t.file.offset(t.decl.End())]) + "\n"
 }
 
-func (t *goTest) sites() []site {
+func (t *goTest) sites(r *rand.Rand) []site {
 	var all []site
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
 		for _, lit := range expectations(n) {
-			other, ok := goOther(lit)
+			other, ok := goOther(lit, r)
 			if !ok {
 				continue
 			}
@@ -183,11 +208,11 @@ func expectations(n ast.Node) []*ast.BasicLit {
 }
 
 // goOther is another literal of the same kind.
-func goOther(lit *ast.BasicLit) (string, bool) {
+func goOther(lit *ast.BasicLit, r *rand.Rand) (string, bool) {
 	switch lit.Kind {
 	case token.STRING:
 		end := len(lit.Value) - 1
-		return lit.Value[:end] + "s" + lit.Value[end:], lit.Value != "`" && end > 0
+		return lit.Value[:1] + otherText(lit.Value[1:end], r) + lit.Value[end:], true
 	case token.INT:
 		n, err := strconv.Atoi(lit.Value)
 		if err != nil {
@@ -196,7 +221,7 @@ func goOther(lit *ast.BasicLit) (string, bool) {
 		if n >= 127 { // it may fill its type
 			return strconv.Itoa(n - 1), true
 		}
-		return strconv.Itoa(n + 1), true
+		return strconv.Itoa(otherNumber(n, 0, r)), true
 	}
 	return "", false
 }

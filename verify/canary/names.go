@@ -78,3 +78,37 @@ func (n *names) join(parts, words []string, separator string) string {
 	}
 	return strings.Join(append(append([]string{}, parts...), words...), separator)
 }
+
+// What a twin expects must not show which of two similar tests is the twin: neither always has the greater or the longer
+// one.
+
+// otherNumber returns a number beside n that is no less than least, where there is one.
+func otherNumber(n, least int, r *rand.Rand) int {
+	if n > least && r.IntN(2) == 0 {
+		return n - 1
+	}
+	return n + 1
+}
+
+// otherText returns another text, of the same length where its last character can be another one. The text may have
+// escapes.
+func otherText(text string, r *rand.Rand) string {
+	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
+	if text == "" || strings.Contains(text, `\`) {
+		return text + "s"
+	}
+	last := text[len(text)-1]
+	var choice string
+	switch {
+	case 'a' <= last && last <= 'z':
+		choice = letters
+	case 'A' <= last && last <= 'Z':
+		choice = strings.ToUpper(letters)
+	case '0' <= last && last <= '9':
+		choice = digits
+	default:
+		return text + "s"
+	}
+	choice = strings.Replace(choice, string(last), "", 1)
+	return text[:len(text)-1] + string(choice[r.IntN(len(choice))])
+}

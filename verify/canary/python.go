@@ -248,6 +248,19 @@ func (f *pyFile) ids(file string) (ids []string) {
 	return ids
 }
 
+func (f *pyFile) named(name string) (same []test, ok bool) {
+	generated := false
+	for _, t := range f.functions {
+		if t.title == name {
+			same, generated = append(same, t), generated || t.casesOf() != nil
+		}
+	}
+	if generated && len(same) > 1 {
+		return nil, false
+	}
+	return same, !quoted(f.data, name) && uses(pyBare(f.data), name) == len(same)
+}
+
 // documented finds the test that Django's runner calls by the first line of its docstring.
 func (f *pyFile) documented(id string) *pyFunction {
 	if !strings.Contains(id, " ") || djangoID.MatchString(id) {
@@ -304,11 +317,19 @@ var pyNamed = regexp.MustCompile(
 // pyGenerated finds what makes tests whose names begin with the function's.
 var pyGenerated = regexp.MustCompile(`parameterized|expand|data\b|foreach|instantiate`)
 
+// casesOf matches names such as "test_sum_0_empty".
+func (t *pyFunction) casesOf() *regexp.Regexp {
+	if !pyGenerated.MatchString(t.decorators) {
+		return nil
+	}
+	return regexp.MustCompile(`(^|\W)` + t.title + `_+\d`)
+}
+
 func (t *pyFunction) titled(name string) (from, to int, text string, ok bool) {
 	head := t.file.lines[t.head]
 	start := head.end - len(head.text)
 	m := pyDef.FindStringSubmatchIndex(head.text)
-	if m == nil || pyGenerated.MatchString(t.decorators) || pyNamed.Match(t.file.data[t.from:t.to]) ||
+	if m == nil || pyNamed.Match(t.file.data[t.from:t.to]) ||
 		t.file.undocumented && len(t.body) > 0 && pyDocstring(t.body[0].text) {
 		return 0, 0, "", false
 	}

@@ -183,6 +183,29 @@ func maskTop(text string) string {
 	return string(out)
 }
 
+// pyBare returns the text of a file without strings and comments.
+func pyBare(data []byte) []byte {
+	var bare []byte
+	for at := 0; at < len(data); {
+		switch c := data[at]; c {
+		case '"', '\'':
+			end, err := pyString(data, at)
+			if err != nil {
+				end = at + 1
+			}
+			at = end
+		case '#':
+			at = lineEnd(data, at)
+		default:
+			bare = append(bare, c)
+			at++
+			continue
+		}
+		bare = append(bare, ' ')
+	}
+	return bare
+}
+
 // bracketed reports whether an expression is one pair of brackets with what is in it.
 func bracketed(expr string) bool {
 	if expr == "" || strings.IndexByte("([{", expr[0]) < 0 {

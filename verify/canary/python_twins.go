@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,8 +16,9 @@ type pyEdit struct {
 
 // sites are the ways to make a twin of a test: each wrong expectation that can be made of its statements, and the test
 // with one more check.
-func (t *pyFunction) sites() []site {
+func (t *pyFunction) sites(r *rand.Rand) []site {
 	var all []site
+	var also []pyEdit // what the test with one more check expects wrongly as well
 	if t.oneLine() {
 		return []site{{Outright, "end", func(name string) string { return t.short(name) }}}
 	}
@@ -26,12 +28,15 @@ func (t *pyFunction) sites() []site {
 			continue
 		}
 		code := pyCode(l.text)
-		wrong := t.wrong(code)
+		wrong := t.wrong(code, r)
 		for n, e := range wrong {
 			from := l.end - len(l.text)
 			edits := []pyEdit{{from, from + len(code), e.text}}
 			if e.elsewhere != nil {
 				edits = []pyEdit{*e.elsewhere}
+			}
+			if also == nil {
+				also = edits
 			}
 			key := fmt.Sprintf("%d.%d", i, n)
 			all = append(all, site{Expectation, key, func(name string) string { return t.render(name, edits) }})
@@ -46,8 +51,12 @@ func (t *pyFunction) sites() []site {
 	if last := t.body[len(t.body)-1]; last.indent == t.body[0].indent && strings.HasPrefix(last.text, "return") {
 		at, text = last.start, t.margin()+t.failure()+"\n"
 	}
+	// The test must not be the one that all of its twins resemble most.
+	if r.IntN(2) == 0 {
+		also = nil
+	}
 	return append(all, site{Outright, "end", func(name string) string {
-		return t.render(name, []pyEdit{{at, at, text}})
+		return t.render(name, append([]pyEdit{{at, at, text}}, also...))
 	}})
 }
 
@@ -189,9 +198,9 @@ var (
 )
 
 // wrong returns what a statement becomes when it expects something else.
-func (t *pyFunction) wrong(code string) []pyWrong {
+func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
 	if rest, ok := strings.CutPrefix(code, "assert"); ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
-		return t.wrongAssert(rest)
+		return t.wrongAssert(rest, r)
 	}
 	if m := pyRaises.FindStringSubmatch(code); m != nil {
 		return []pyWrong{{text: m[1] + "FloatingPointError" + code[len(m[0]):]}}
@@ -212,12 +221,12 @@ func (t *pyFunction) wrong(code string) []pyWrong {
 		return nil
 	}
 	for _, i := range []int{1, 0} {
-		if other, ok := pyOther(arguments[i]); ok {
+		if other, ok := pyOther(arguments[i], r); ok {
 			arguments[i] = other
 			return []pyWrong{{text: m[0] + strings.Join(arguments, ",") + ")"}}
 		}
 	}
-	if e := t.assigned(strings.TrimSpace(arguments[1])); e != nil {
+	if e := t.assigned(strings.TrimSpace(arguments[1]), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
 	arguments[1] = pyWrapped(arguments[1])
@@ -225,7 +234,7 @@ func (t *pyFunction) wrong(code string) []pyWrong {
 }
 
 // wrongAssert does so for an assert statement.
-func (t *pyFunction) wrongAssert(rest string) []pyWrong {
+func (t *pyFunction) wrongAssert(rest string, r *rand.Rand) []pyWrong {
 	parts := splitTop(rest, ",")
 	expr, message := strings.TrimSpace(parts[0]), ""
 	if len(parts) > 1 {
@@ -242,13 +251,13 @@ func (t *pyFunction) wrongAssert(rest string) []pyWrong {
 	}
 	at := strings.Index(mask, "==")
 	left, right := expr[:at], expr[at+2:]
-	if other, ok := pyOther(right); ok {
+	if other, ok := pyOther(right, r); ok {
 		return []pyWrong{{text: "assert " + left + "==" + other + message}}
 	}
-	if other, ok := pyOther(left); ok {
+	if other, ok := pyOther(left, r); ok {
 		return []pyWrong{{text: "assert " + other + "==" + right + message}}
 	}
-	if e := t.assigned(strings.TrimSpace(right)); e != nil {
+	if e := t.assigned(strings.TrimSpace(right), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
 	return []pyWrong{{text: "assert " + left + "== " + strings.TrimSpace(pyWrapped(right)) + message}, negated}
@@ -261,7 +270,7 @@ func pyWrapped(expr string) string {
 
 // assigned returns the edit that gives a variable another value, where the test names it twice: in one assignment of a
 // literal, and where it is compared.
-func (t *pyFunction) assigned(name string) *pyEdit {
+func (t *pyFunction) assigned(name string, r *rand.Rand) *pyEdit {
 	word := regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	if !word.MatchString(name) {
 		return nil
@@ -280,7 +289,7 @@ func (t *pyFunction) assigned(name string) *pyEdit {
 	l := t.body[at]
 	code := pyCode(l.text)
 	head, value, _ := strings.Cut(code, "=")
-	other, ok := pyOther(value)
+	other, ok := pyOther(value, r)
 	if !ok {
 		return nil
 	}
@@ -291,11 +300,11 @@ func (t *pyFunction) assigned(name string) *pyEdit {
 var pyNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
 
 // pyOther changes the value of a literal, or the last literal inside of a list, a tuple, a set or a dictionary.
-func pyOther(expr string) (string, bool) {
+func pyOther(expr string, r *rand.Rand) (string, bool) {
 	trimmed := strings.TrimSpace(expr)
 	i := strings.Index(expr, trimmed)
 	before, after := expr[:i], expr[i+len(trimmed):]
-	if other, ok := pyOtherScalar(trimmed); ok {
+	if other, ok := pyOtherScalar(trimmed, r); ok {
 		return before + other + after, true
 	}
 	if !bracketed(trimmed) {
@@ -314,7 +323,7 @@ func pyOther(expr string) (string, bool) {
 		} else if len(pair) > 2 {
 			return "", false
 		}
-		if other, ok := pyOther(part); ok {
+		if other, ok := pyOther(part, r); ok {
 			parts[n] = key + other
 			return before + trimmed[:1] + strings.Join(parts, ",") + trimmed[len(trimmed)-1:] + after, true
 		}
@@ -329,7 +338,7 @@ func pyOther(expr string) (string, bool) {
 }
 
 // pyOtherScalar changes a number, a text, or one of the constants.
-func pyOtherScalar(expr string) (string, bool) {
+func pyOtherScalar(expr string, r *rand.Rand) (string, bool) {
 	switch expr {
 	case "True":
 		return "False", true
@@ -340,10 +349,10 @@ func pyOtherScalar(expr string) (string, bool) {
 	}
 	if pyNumber.MatchString(expr) {
 		if n, err := strconv.Atoi(expr); err == nil {
-			return strconv.Itoa(n + 1), true
+			return strconv.Itoa(otherNumber(n, n-1, r)), true
 		}
 		if f, err := strconv.ParseFloat(expr, 64); err == nil {
-			return strconv.FormatFloat(f+1, 'f', -1, 64), true
+			return strconv.FormatFloat(f+float64(otherNumber(1, 0, r)), 'f', -1, 64), true
 		}
 	}
 	if !pyPrefix.MatchString(expr) || strings.TrimLeft(strings.TrimSpace(maskTop(expr)), "rRuUbBfF \t\r\n") != "" {
@@ -353,10 +362,7 @@ func pyOtherScalar(expr string) (string, bool) {
 	if strings.HasSuffix(expr, strings.Repeat(quotes, 3)) && len(expr) >= 6 {
 		quotes = expr[len(expr)-3:]
 	}
-	body := expr[:len(expr)-len(quotes)]
-	letter := "s"
-	if strings.HasSuffix(body, "s") {
-		letter = "e"
-	}
-	return body + letter + quotes, true
+	opening := strings.Index(expr, quotes) + len(quotes)
+	end := max(opening, len(expr)-len(quotes))
+	return expr[:opening] + otherText(expr[opening:end], r) + expr[end:], true
 }

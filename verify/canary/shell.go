@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"regexp"
 	"strconv"
@@ -77,6 +78,15 @@ func (f *shellFile) ids(string) (ids []string) {
 	return ids
 }
 
+func (f *shellFile) named(name string) (same []test, ok bool) {
+	for _, t := range f.tests {
+		if t.function == name {
+			same = append(same, t)
+		}
+	}
+	return same, uses(f.data, name) == len(same)
+}
+
 func (t *shellTest) name() string { return t.function }
 
 // shellNamed finds what may make a test depend on its own name.
@@ -101,13 +111,13 @@ func (t *shellTest) render(name string, from, to int, text string) string {
 	return "\n" + head + string(data[t.body:from]) + text + string(data[to:t.to]) + "\n"
 }
 
-func (t *shellTest) sites() []site {
+func (t *shellTest) sites(r *rand.Rand) []site {
 	var all []site
 	asserts := ""
 	for _, m := range shellAssertion.FindAllSubmatchIndex(t.file.data[t.body:t.to], -1) {
 		from, to := t.body+m[4], t.body+m[5]
 		asserts = string(t.file.data[t.body+m[2] : t.body+m[3]])
-		other := shellOther(string(t.file.data[from:to]))
+		other := shellOther(string(t.file.data[from:to]), r)
 		all = append(all, site{Expectation, strconv.Itoa(from - t.from), func(name string) string {
 			return t.render(name, from, to, other)
 		}})
@@ -121,16 +131,16 @@ func (t *shellTest) sites() []site {
 }
 
 // shellOther is another word, quoted alike.
-func shellOther(word string) string {
+func shellOther(word string, r *rand.Rand) string {
 	quote := ""
 	if strings.HasPrefix(word, "'") || strings.HasPrefix(word, `"`) {
 		quote = word[:1]
 	}
 	value := strings.TrimPrefix(strings.TrimSuffix(word, quote), quote)
 	if n, err := strconv.Atoi(value); err == nil {
-		return quote + strconv.Itoa(n+1) + quote
+		return quote + strconv.Itoa(otherNumber(n, 0, r)) + quote
 	}
-	return quote + value + "s" + quote
+	return quote + otherText(value, r) + quote
 }
 
 // either writes tests in several languages, by the names of files.

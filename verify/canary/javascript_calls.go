@@ -1,0 +1,307 @@
+package canary
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// jsFile is a file of JavaScript.
+type jsFile struct {
+	data   []byte
+	tokens []jsToken
+	match  map[int]int // the other bracket of each one, by tokens
+	tests  []*jsTest
+}
+
+// jsTest is a call such as it('adds', () => { ... }).
+type jsTest struct {
+	file *jsFile
+	// called is its title, or the longest part of it that is the same in all of its cases.
+	called string
+	// cases are the titles of a test that has several; nil where it has one.
+	cases *regexp.Regexp
+	// computed is set where nothing of the title is known, because it is an expression.
+	computed    bool
+	around      int // the token of the bracket that the call is directly inside of, -1 at the top
+	first, last int // tokens of the statement
+	title       int // the token that called is in
+	from, to    int // where it is in the file: inside of the title's quotes, where there are cases
+	open, close int // of the callback's block; 0 where it has none
+}
+
+// jsCallees are the functions that define tests, jsVariants what they may be followed by.
+var (
+	jsCallees  = []string{"it", "test", "specify"}
+	jsVariants = []string{"concurrent", "each", "for", "only", "sequential"}
+)
+
+func (JavaScript) parse(s Source) (suite, error) {
+	tokens, err := jsLex(s.Data)
+	if err != nil {
+		return nil, err
+	}
+	f := &jsFile{data: s.Data, tokens: tokens, match: map[int]int{}}
+	if err := f.brackets(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// brackets matches the brackets, and finds the tests.
+func (f *jsFile) brackets() error {
+	open := []int{-1}
+	around := map[int]int{}
+	for i, t := range f.tokens {
+		if t.kind != 'p' {
+			continue
+		}
+		switch c := f.data[t.from]; c {
+		case '(', '[', '{':
+			around[i] = open[len(open)-1]
+			open = append(open, i)
+		case ')', ']', '}':
+			at := open[len(open)-1]
+			if at < 0 || !strings.Contains("() [] {}", string(f.data[f.tokens[at].from])+string(c)) {
+				return fmt.Errorf("%w: the brackets do not match", errSyntax)
+			}
+			f.match[at], f.match[i] = i, at
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 1 {
+		return fmt.Errorf("%w: a bracket is not closed", errSyntax)
+	}
+	for i := range f.tokens {
+		if f.text(i) != "(" {
+			continue
+		}
+		if first, each, ok := f.callee(i - 1); ok {
+			if t := f.test(i, each); t != nil && f.statement(first, t) {
+				t.around = around[i]
+				f.tests = append(f.tests, t)
+			}
+		}
+	}
+	return nil
+}
+
+// callee finds the first token of what is called, if that defines a test: it, test.only, t.test, it.each([1, 2]). each
+// is set where the title has a place for each case's values.
+func (f *jsFile) callee(last int) (first int, each, ok bool) {
+	if last > 0 && (f.text(last) == ")" || f.tokens[last].kind == 't') { // it.each(...)(
+		if f.text(last) == ")" {
+			last = f.match[last]
+		}
+		if last--; last < 1 || f.text(last-1) != "." || f.text(last) != "each" && f.text(last) != "for" {
+			return 0, false, false
+		}
+		each = true
+	}
+	for last > 1 && slices.Contains(jsVariants, f.text(last)) && f.text(last-1) == "." {
+		last -= 2
+	}
+	if last < 0 || !slices.Contains(jsCallees, f.text(last)) {
+		return 0, false, false
+	}
+	if last == 0 || f.text(last-1) != "." {
+		return last, each, last == 0 || f.text(last-1) != "function"
+	}
+	// A test inside of a test, by the parameter of the outer one.
+	ok = last > 1 && f.tokens[last-2].kind == 'n' && (last == 2 || f.text(last-3) != ".")
+	return last - 2, each, ok
+}
+
+func (f *jsFile) text(i int) string { return string(f.data[f.tokens[i].from:f.tokens[i].to]) }
+
+// statement gives a test the tokens of the statement that it is. It reports false where it is only a part of one.
+func (f *jsFile) statement(first int, t *jsTest) bool {
+	if first > 0 && f.text(first-1) == "await" {
+		first--
+	}
+	for t.last+3 < len(f.tokens) && f.text(t.last+1) == "." && f.text(t.last+3) == "(" { // it(...).timeout(100)
+		t.last = f.match[t.last+3]
+	}
+	t.first = first
+	if first == 0 {
+		return true
+	}
+	before := f.tokens[first-1]
+	newLine := strings.Contains(string(f.data[before.to:f.tokens[first].from]), "\n")
+	switch text := f.text(first - 1); {
+	case strings.Contains("{};", text):
+		return true
+	case before.kind == 'p':
+		return text == ")" && newLine
+	default:
+		return newLine && text != "return" && text != "await"
+	}
+}
+
+// test reads the arguments of a call; nil where its title says nothing.
+func (f *jsFile) test(open int, each bool) *jsTest {
+	end := f.match[open]
+	comma := open + 1
+	for comma < end && f.text(comma) != "," {
+		if to, ok := f.match[comma]; ok {
+			comma = to
+		}
+		comma++
+	}
+	t := &jsTest{file: f, last: end}
+	if comma >= end || !t.entitle(open+1, comma, each) {
+		return nil
+	}
+	// The callback is the last argument with a block, and not inside of another bracket.
+	for i := comma; i < end; i++ {
+		if to, ok := f.match[i]; ok {
+			before := f.text(i - 1)
+			if f.text(i) == "{" && (before == ">" || before == ")") {
+				t.open, t.close = i, to
+			}
+			i = to
+		}
+	}
+	return t
+}
+
+// jsHole finds what stands for a value in a title: in any template, and in the title of several cases.
+var (
+	jsHole     = regexp.MustCompile(`\$\{[^{}]*\}`)
+	jsEachHole = regexp.MustCompile(`\$\{[^{}]*\}|%[sdifjoOp#%$]|\$#?[A-Za-z_][\w.]*`)
+)
+
+// shortest is how many letters a part of a title has at least that names a test.
+const shortest = 3
+
+// entitle reads a title. It reports false where there is none.
+func (t *jsTest) entitle(from, to int, each bool) bool {
+	f, hole := t.file, jsHole
+	if each {
+		hole = jsEachHole
+	}
+	first := f.tokens[from]
+	literal := first.kind == 's' || first.kind == 't' && !strings.Contains(f.text(from), "${")
+	if to == from+1 && literal && !hole.MatchString(f.text(from)) {
+		called, ok := jsText(f.text(from))
+		t.called, t.title, t.from, t.to = called, from, first.from, first.to
+		return ok
+	}
+	cases := ""
+	for i := from; i < to; i++ {
+		if end, ok := f.match[i]; ok {
+			i = end
+			cases += ".*"
+			continue
+		}
+		token := f.tokens[i]
+		if token.kind != 's' && token.kind != 't' {
+			cases += ".*"
+			continue
+		}
+		at := token.from + 1
+		body := string(f.data[at : token.to-1])
+		last := 0
+		for _, m := range append(hole.FindAllStringIndex(body, -1), []int{len(body), len(body)}) {
+			part := body[last:m[0]]
+			if plain := strings.TrimSpace(part); len(plain) > len(t.called) && !strings.ContainsAny(plain, "\\$`") {
+				t.called, t.title = plain, i
+				t.from = at + last + strings.Index(part, plain)
+				t.to = t.from + len(plain)
+			}
+			cases += regexp.QuoteMeta(part)
+			if last = m[1]; m[0] < len(body) {
+				cases += ".*"
+			}
+		}
+	}
+	if len(jsLetters.FindAllString(t.called, -1)) < shortest {
+		t.computed, t.called, t.title = true, "", from
+		t.from, t.to = first.from, f.tokens[to-1].to
+		return to > from
+	}
+	var err error
+	t.cases, err = regexp.Compile(`(?s)(^|\W)` + cases + `$`)
+	return err == nil
+}
+
+var jsLetters = regexp.MustCompile(`\pL`)
+
+// jsText is the value of a plain string.
+func jsText(literal string) (string, bool) {
+	quote, body := literal[:1], literal[1:max(1, len(literal)-1)]
+	if !strings.Contains(body, `\`) {
+		return body, true
+	}
+	if quote == "'" {
+		body = strings.ReplaceAll(strings.ReplaceAll(body, `\'`, `'`), `"`, `\"`)
+	}
+	text, err := strconv.Unquote(`"` + body + `"`)
+	return text, err == nil
+}
+
+func (f *jsFile) find(id string) (test, bool) {
+	_, word := JavaScript{}.Address(id)
+	best, generated := -1, -1
+	for i, t := range f.tests {
+		title := strings.TrimSpace(t.called)
+		switch {
+		case t.computed:
+		case t.cases != nil && (t.cases.MatchString(id) || t.called == id):
+			if generated < 0 || len(t.called) > len(f.tests[generated].called) {
+				generated = i
+			}
+		case t.cases != nil || title == "" || title != word && id != title && !strings.HasSuffix(id, title):
+		case best < 0 || len(t.called) > len(f.tests[best].called):
+			best = i
+		}
+	}
+	if best < 0 {
+		best = generated
+	}
+	if best < 0 {
+		return nil, false
+	}
+	return f.tests[best], true
+}
+
+// generates finds a test whose title is computed. Whether it is the one of that id cannot be known.
+func (f *jsFile) generates(id string) (test, bool) {
+	_, word := JavaScript{}.Address(id)
+	for _, t := range f.tests {
+		if t.computed && word != "" {
+			twin := *t
+			twin.called = word
+			return &twin, true
+		}
+	}
+	return nil, false
+}
+
+// named looks at titles only: what else has the same words does not refer to the test. A title that another one ends
+// with cannot be told from it in reports that join titles with blanks.
+func (f *jsFile) named(name string) (same []test, ok bool) {
+	var cases *regexp.Regexp
+	for _, t := range f.tests {
+		if t.called != name || t.computed {
+			continue
+		}
+		if len(same) > 0 && (t.cases == nil) != (cases == nil) || cases != nil && cases.String() != t.cases.String() {
+			return nil, false
+		}
+		cases = t.cases
+		same = append(same, t)
+	}
+	for _, t := range f.tests {
+		if t.called == name || t.computed {
+			continue
+		}
+		if strings.HasSuffix(t.called, " "+name) || t.cases != nil && t.cases.MatchString(name) ||
+			cases != nil && cases.MatchString(t.called) {
+			return nil, false
+		}
+	}
+	return same, true
+}

@@ -1,0 +1,126 @@
+package canary
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// jsEqual are the methods that compare with what is expected: the last argument of expect's, the second of assert's.
+var jsEqual = map[string]int{
+	"toBe": 0, "toEqual": 0, "toStrictEqual": 0, "eql": 0, "eq": 0, "toHaveLength": 0, "toContain": 0,
+	"equal": 1, "strictEqual": 1, "deepEqual": 1, "deepStrictEqual": 1, "is": 1, "same": 1, "equals": 1,
+	"toMatchObject": 0, "toHaveBeenCalledTimes": 0,
+}
+
+// jsOpposites are methods without an expected value, and what they become.
+var jsOpposites = map[string]string{
+	"toBeTruthy": "toBeFalsy", "toBeFalsy": "toBeTruthy", "toBeNull": "toBeUndefined", "toBeDefined": "toBeUndefined",
+	"toBeUndefined": "toBeDefined", "toBeNaN": "toBeNull", "throws": "doesNotThrow", "doesNotThrow": "throws",
+}
+
+func (t *jsTest) sites(r *rand.Rand) []site {
+	f := t.file
+	var all []site
+	for i := t.last; i > t.title; i-- {
+		if f.tokens[i].kind != 'n' || i+1 >= t.last || f.text(i+1) != "(" || f.text(i-1) != "." {
+			continue
+		}
+		from, to, text, ok := f.wrong(i, r)
+		if !ok {
+			continue
+		}
+		key := strconv.Itoa(i - t.first)
+		all = append(all, site{Expectation, key, func(name string) string { return t.render(name, from, to, text) }})
+	}
+	if t.open == 0 {
+		return all
+	}
+	at, n := f.tokens[t.open].to, len(t.called)%7+2
+	text := fmt.Sprintf("\n  if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
+	return append(all, site{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
+}
+
+// wrong makes the check by the method at a token expect something else.
+func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, text string, ok bool) {
+	method, open := f.text(i), i+1
+	end := f.match[open]
+	if other := jsOpposites[method]; other != "" && !f.negated(i) {
+		return f.tokens[i].from, f.tokens[i].to, other, true
+	}
+	at, known := jsEqual[method]
+	if !known || f.negated(i) {
+		return 0, 0, "", false
+	}
+	arguments := [][2]int{}
+	first := open + 1
+	for j := open + 1; j <= end; j++ {
+		if to, ok := f.match[j]; ok && j != end {
+			j = to
+			continue
+		}
+		if j == end || f.text(j) == "," {
+			if j > first {
+				arguments = append(arguments, [2]int{first, j})
+			}
+			first = j + 1
+		}
+	}
+	if len(arguments) == 1 {
+		at = 0 // chai's expect(x).to.equal(1)
+	}
+	if at >= len(arguments) {
+		return 0, 0, "", false
+	}
+	a := arguments[at]
+	for j := a[1] - 1; j >= a[0]; j-- {
+		plain := a[1]-a[0] == 1 || strings.Contains("[{", f.text(a[0])) && f.match[a[0]] == a[1]-1
+		if !plain {
+			break
+		}
+		if j+1 < a[1] && f.text(j+1) == ":" {
+			continue // a key
+		}
+		if other, ok := jsOther(f.tokens[j].kind, f.text(j), r); ok {
+			return f.tokens[j].from, f.tokens[j].to, other, true
+		}
+	}
+	from, to = f.tokens[a[0]].from, f.tokens[a[1]-1].to
+	return from, to, "[" + string(f.data[from:to]) + ", 0]", true
+}
+
+// negated reports whether a chain of methods says "not" before a token.
+func (f *jsFile) negated(i int) bool {
+	for j := i - 1; j > 0 && f.text(j) == "."; j -= 2 {
+		if f.text(j-1) == "not" || strings.HasPrefix(f.text(j-1), "not") {
+			return true
+		}
+		if f.tokens[j-1].kind != 'n' {
+			break
+		}
+	}
+	return false
+}
+
+// jsOther is another literal of the same kind.
+func jsOther(kind byte, text string, r *rand.Rand) (string, bool) {
+	switch {
+	case kind == 's' || kind == 't' && !strings.Contains(text, "${"):
+		return text[:1] + otherText(text[1:max(1, len(text)-1)], r) + text[len(text)-1:], true
+	case kind == 'd':
+		if n, err := strconv.Atoi(text); err == nil {
+			return strconv.Itoa(otherNumber(n, 0, r)), true
+		}
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			return strconv.FormatFloat(n+float64(otherNumber(1, 0, r)), 'f', -1, 64), true
+		}
+	case text == "true":
+		return "false", true
+	case text == "false":
+		return "true", true
+	case text == "null" || text == "undefined":
+		return "0", true
+	}
+	return "", false
+}
