@@ -35,8 +35,8 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		p = split(p.tests)
 	}
 	t.exit.ofTests = p.exits
+	state := "/tmp/deepswe-" + rand.Text() + ".sh"
 	if p.setup != "" {
-		state := "/tmp/deepswe-" + rand.Text() + ".sh"
 		if r, ended, err = t.runPart(ctx, p.saving(state), !startsServices.MatchString(p.setup)); err != nil || !ended {
 			return r, false, err
 		}
@@ -47,7 +47,6 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		case err != nil && env.IsInfrastructure(ctx, err):
 			return r, false, fmt.Errorf("prepare the tests: %w", err)
 		}
-		p.tests = p.restoring(state)
 	}
 	if t.canary {
 		if p.tests, err = t.plant(ctx, p.tests); err != nil {
@@ -56,6 +55,9 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		if p.tests, err = t.watch(ctx, p.tests); err != nil {
 			return r, false, err
 		}
+	}
+	if p.setup != "" {
+		p.tests = p.restoring(state)
 	}
 	r, ended, err = t.runPart(ctx, p.tests, true)
 	if err != nil {

@@ -30,13 +30,8 @@ const maxRecord = 1 << 20
 
 // watch makes the interpreter that runs the tests call a witness, where there is one for it.
 func (t *trial) watch(ctx context.Context, script string) (string, error) {
-	var language witness.Language
-	switch w, _ := canary.ForParser(t.parser()); w.(type) {
-	case canary.Python:
-		language = witness.Python
-	case canary.JavaScript:
-		language = witness.Node
-	default:
+	language := t.language()
+	if language == "" {
 		return script, nil
 	}
 	p := witness.New(language, "/tmp/deepswe-"+strings.ToLower(rand.Text()))
@@ -50,6 +45,21 @@ func (t *trial) watch(ctx context.Context, script string) (string, error) {
 	}
 	t.witness = &p
 	return p.Call(script), nil
+}
+
+// language is that of the tests, empty where it has no witness.
+func (t *trial) language() witness.Language {
+	w, ok := canary.ForParser(t.parser())
+	inShell := func(twin canary.Twin) bool { return strings.HasSuffix(twin.File, ".sh") }
+	switch {
+	case !ok, slices.ContainsFunc(t.planted.twins, inShell):
+		return ""
+	case w.Holds("test.py"):
+		return witness.Python
+	case w.Holds("test.js"):
+		return witness.Node
+	}
+	return ""
 }
 
 // testify reads what the witness has left, and removes it.

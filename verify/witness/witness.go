@@ -3,6 +3,7 @@ package witness
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,13 +52,22 @@ func New(l Language, dir string) Program {
 // Dir is the directory of both.
 func (p Program) Dir() string { return p.dir }
 
-// Call makes a shell script call the witness in the interpreters that it starts.
+// assigned finds what sets the variables that call a witness.
+var assigned = map[Language]*regexp.Regexp{
+	Python: regexp.MustCompile(`(?m)(^|[\s;&(])(PYTHONPATH=)`),
+	Node:   regexp.MustCompile(`(?m)(^|[\s;&(])(NODE_OPTIONS=)`),
+}
+
+// Call makes a shell script call the witness in the interpreters that it starts. What the script puts into the variable
+// for that comes behind it.
 func (p Program) Call(script string) string {
 	line := `export PYTHONPATH="` + p.dir + `${PYTHONPATH:+:$PYTHONPATH}"`
+	first := p.dir + ":"
 	if p.language == Node {
 		line = `export NODE_OPTIONS="--require ` + p.File + `${NODE_OPTIONS:+ $NODE_OPTIONS}"`
+		first = `"--require ` + p.File + ` "`
 	}
-	return "{ " + line + "; } 2>/dev/null\n" + script
+	return "{ " + line + "; } 2>/dev/null\n" + assigned[p.language].ReplaceAllString(script, "${1}${2}"+first)
 }
 
 // Finding is one thing that a run without tampering does not show.

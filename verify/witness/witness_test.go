@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,6 +73,14 @@ func TestPython(t *testing.T) {
 			"import sys, types\nsys.modules['unittest.case'] = types.ModuleType('unittest.case')\n",
 			[]Finding{{Altered, "unittest.case is another module"}},
 		},
+		"what is put back at the end": {
+			"import atexit, unittest\nfail = unittest.TextTestResult.addFailure\n" +
+				"def quiet(self, test, error):\n    self._exc_info_to_string(error, test)\n    self.addSuccess(test)\n" +
+				"unittest.TextTestResult.addFailure = quiet\n" +
+				"atexit.register(lambda: setattr(unittest.TextTestResult, 'addFailure', fail))\n" +
+				"def one(): return 2\n",
+			[]Finding{{Altered, "unittest.runner.TextTestResult.addFailure was replaced (package.py)"}},
+		},
 		"a trace": {
 			"import sys\ndef trace(*a): return None\nsys.settrace(trace)\n",
 			[]Finding{{Altered, "sys.settrace is in use (package.py)"}},
@@ -96,7 +105,7 @@ func TestPython(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, out := watched(t, Python, map[string]string{
-				"package.py": tc.code + "\ndef one(): return 1\n", "test_package.py": pythonTest,
+				"package.py": "def one(): return 1\n" + tc.code, "test_package.py": pythonTest,
 			}, "python3 -m unittest -v")
 			for i, f := range got.Findings {
 				before, after, _ := strings.Cut(f.What, "(/")
@@ -127,6 +136,38 @@ func TestPythonLeavesNoTrace(t *testing.T) {
 	}, "PYTHONPATH=$PYTHONPATH:own python3 show.py; PYTHONPATH=${PYTHONPATH%:*} python3 show.py")
 	if want := "called\nown []\nNone []\n"; out != want || got.Runners != 2 || len(got.Findings) > 0 {
 		t.Errorf("got %q, want %q; %+v", out, want, got)
+	}
+}
+
+// Scripts set the variables that call a witness, before a command or for good.
+func TestOwnVariables(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{
+		"src/package.py": "def one(): return 1\n", "test_package.py": pythonTest, "boot.js": "console.log('boot');\n",
+		"one.test.js": "require('node:test')('one', () => {});\n",
+	}
+	for i, tc := range []struct {
+		language Language
+		line     string
+		runners  int
+	}{
+		{Python, "PYTHONPATH=src python3 -m unittest -v", 1},
+		{Python, "env PYTHONPATH='src' python3 -m unittest -v", 1},
+		{Python, "export PYTHONPATH=\"$PWD/src\"\npython3 -m unittest -v", 1},
+		{Node, "NODE_OPTIONS='--require ./boot.js' node --test .", 2},
+		{Node, "NODE_OPTIONS=--no-warnings node --test .", 2},
+	} {
+		t.Run(fmt.Sprint(tc.language, i), func(t *testing.T) {
+			t.Parallel()
+			program := map[Language]string{Python: "python3", Node: "node"}[tc.language]
+			if _, err := exec.LookPath(program); err != nil {
+				t.Skip(err)
+			}
+			got, out := watched(t, tc.language, files, tc.line)
+			if got.Runners != tc.runners || len(got.Findings) > 0 || strings.Contains(out, "FAILED") {
+				t.Errorf("%s: %d runners, %q\n%s", tc.line, got.Runners, got.Findings, out)
+			}
+		})
 	}
 }
 
