@@ -53,7 +53,7 @@ func Loss(rows []Row, current, old [][]float64, o Objective, grad [][]float64) (
 func (o Objective) resolve() (Objective, error) {
 	o.ClipLow, o.ClipHigh = cmp.Or(o.ClipLow, 0.2), cmp.Or(o.ClipHigh, 0.28)
 	var err error
-	if o.Surrogate, err = choose(cmp.Or(o.Surrogate, PPO), PPO, ImportanceSampling, Reinforce); err != nil {
+	if o.Surrogate, err = choose(cmp.Or(o.Surrogate, PPO), PPO, ImportanceSampling, Reinforce, CrossEntropy); err != nil {
 		return o, fmt.Errorf("objective: surrogate %w", err)
 	}
 	c := o.Corrections
@@ -74,6 +74,8 @@ func (o Objective) resolve() (Objective, error) {
 	}
 	truncates := c.TruncateToken > 0 || c.TruncateSequence > 0
 	switch {
+	case o.Surrogate == CrossEntropy && (o.Decoupled || c != (Corrections{}) || o.Entropy != 0):
+		return o, fmt.Errorf("objective: %s has no sampler, so neither decoupled, corrections nor entropy apply", o.Surrogate)
 	case o.ClipLow > 1:
 		return o, fmt.Errorf("objective: clip low is %v; above 1 the lower bound of the ratio would be negative", o.ClipLow)
 	case o.DualClip != 0 && o.DualClip <= 1:
@@ -126,6 +128,9 @@ type rowLoss struct {
 }
 
 func (r *rowLoss) evaluate() Stats {
+	if r.o.Surrogate == CrossEntropy {
+		return r.imitate()
+	}
 	s := Stats{Rows: 1}
 	weight, keep := 1.0, true
 	if r.o.Corrections != (Corrections{}) || r.o.Decoupled {
@@ -160,6 +165,23 @@ func (r *rowLoss) evaluate() Stats {
 	if !r.o.Decoupled {
 		s.MismatchKL1, s.MismatchKL3 = s.KL1, s.KL3
 		s.MismatchMin, s.MismatchMax = s.RatioMin, s.RatioMax
+	}
+	return s
+}
+
+// imitate is the cross-entropy of the trained tokens.
+func (r *rowLoss) imitate() Stats {
+	s := Stats{Rows: 1}
+	for t, m := range r.row.Mask {
+		slope := 0.0
+		if m != 0 {
+			s.Tokens++
+			s.Loss -= r.row.Scale * r.current[t]
+			slope = -r.row.Scale
+		}
+		if r.grad != nil {
+			r.grad[t] = slope
+		}
 	}
 	return s
 }

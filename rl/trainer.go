@@ -54,6 +54,9 @@ var (
 	ErrApart = errors.New("sampler and trainer disagree")
 )
 
+// ErrTooLong reports a row that is longer than a trainer takes.
+var ErrTooLong = errors.New("the row is too long")
+
 // Optimizer is Adam with decoupled weight decay (Loshchilov and Hutter 2019) and a clip on the gradient's global norm.
 // A zero Beta1, Beta2 or Epsilon means 0.9, 0.999 and 1e-8; a zero ClipNorm does not clip.
 type Optimizer struct {
@@ -84,6 +87,9 @@ const (
 	ImportanceSampling Surrogate = "importance_sampling"
 	// Reinforce is A logprob: the ratio matters only to Corrections.
 	Reinforce Surrogate = "reinforce"
+	// CrossEntropy is the logprob alone: what is imitated has neither advantage nor sampler (supervised fine-tuning).
+	// Row.Advantage and Row.Logprobs mean nothing, and no correction applies.
+	CrossEntropy Surrogate = "cross_entropy"
 )
 
 // Objective says what a forward/backward pass maximises. The zero value is the loss of GRPO++: PPO clipped at 0.8 and

@@ -277,3 +277,9 @@ func (p *Trainer) parallel(ctx context.Context, n int, do func(int) error) error
 	_ = g.Wait() // errs has the errors in order
 	return errors.Join(errs...)
 }
+
+// Accepts refuses a row that this network cannot have sampled.
+func (p *Trainer) Accepts(r *rl.Row) error {
+	_, err := p.plan(*r)
+	return err
+}

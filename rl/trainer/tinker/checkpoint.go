@@ -71,7 +71,7 @@ func (t *Trainer) Load(ctx context.Context, name string) error {
 		return err
 	}
 	for n := 1; ; n++ {
-		if err = t.restore(ctx, k.Address); err == nil || n == loads || !errors.Is(err, rl.ErrTrainerLost) {
+		if err = t.restore(ctx, k.Address, true); err == nil || n == loads || !errors.Is(err, rl.ErrTrainerLost) {
 			break
 		}
 	}
@@ -86,8 +86,15 @@ func (t *Trainer) Load(ctx context.Context, name string) error {
 	return nil
 }
 
+// Saved is the server's address of a checkpoint that a trainer has saved in a directory.
+func Saved(dir, name string) (string, error) {
+	var k checkpoint
+	err := disk.ReadJSON(filepath.Join(dir, name+".json"), &k)
+	return k.Address, err
+}
+
 // restore loads a checkpoint into a fresh model, in place of the one that there is.
-func (t *Trainer) restore(ctx context.Context, address string) error {
+func (t *Trainer) restore(ctx context.Context, address string, optimizer bool) error {
 	if t.model != nil {
 		t.model.Close(ctx)
 		t.model = nil
@@ -96,7 +103,7 @@ func (t *Trainer) restore(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	if err := m.load(ctx, address); err != nil {
+	if err := m.load(ctx, address, optimizer); err != nil {
 		m.Close(ctx)
 		return err
 	}

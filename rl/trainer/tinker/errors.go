@@ -34,6 +34,9 @@ var (
 	ErrServer = errors.New("the trainer failed")
 )
 
+// errLong is an ErrInvalid.
+var errLong = fmt.Errorf("%w: %w", ErrInvalid, rl.ErrTooLong)
+
 // Error is an answer with which a request ended. It wraps one of the kinds and, where the state of the weights is no
 // longer known, rl.ErrTrainerLost.
 type Error struct {

@@ -56,6 +56,8 @@ func (l Loss) Supports(o rl.Objective, strays bool) error {
 	switch {
 	case len(has) > 0:
 		return fmt.Errorf("the server's loss %s has no %s; to fix: set loss to custom", l, strings.Join(has, ", "))
+	case surrogate == rl.CrossEntropy:
+		return fmt.Errorf("the server's loss %s is not %s; to fix: set loss to custom", l, surrogate)
 	case l == PPO && surrogate != rl.PPO:
 		return fmt.Errorf("the server's loss ppo is not the surrogate %s; to fix: set loss to custom", surrogate)
 	case l == ImportanceSampling && surrogate == rl.Reinforce:

@@ -184,11 +184,12 @@ func (m *Model) save(ctx context.Context, name string) (string, error) {
 	return out.Path, nil
 }
 
-// load restores a checkpoint. It has to be the model's first operation.
-func (m *Model) load(ctx context.Context, address string) error {
+// load restores a checkpoint, with the optimizer's state or, where the server can, without. It has to be the model's
+// first operation.
+func (m *Model) load(ctx context.Context, address string, optimizer bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	in := map[string]any{"path": address, "optimizer": true, "type": "load_weights"}
+	in := map[string]any{"path": address, "optimizer": optimizer, "type": "load_weights"}
 	p, err := m.operate(ctx, "load_weights", in, true)
 	if err != nil {
 		return err

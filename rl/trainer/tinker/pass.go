@@ -32,8 +32,8 @@ func (l limits) check(r *rl.Row) error {
 	case r.Mask[0] != 0:
 		return invalid("its first token is trained, and nothing comes before it")
 	case l.length > 0 && n > l.length:
-		return invalid("%d tokens, and the trainer takes %d; to fix: lower algorithm.max_length and the environment's "+
-			"context", n, l.length)
+		return &Error{Operation: at, Kind: errLong, Detail: fmt.Sprintf("%d tokens, and the trainer takes %d; to fix: "+
+			"lower algorithm.max_length and the environment's context", n, l.length)}
 	case math.IsNaN(r.Advantage*r.Scale) || math.IsInf(r.Advantage*r.Scale, 0):
 		return invalid("advantage %v and scale %v: want finite numbers", r.Advantage, r.Scale)
 	}

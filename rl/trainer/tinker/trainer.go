@@ -10,11 +10,13 @@ import (
 	"deepswe/rl"
 )
 
-// Options describe a trainer. Client, Model.Base and Renderer have no defaults.
+// Options describe a trainer. Client and Model.Base have no defaults.
 type Options struct {
 	Client *Client
 	Model  ModelOptions
-	Loss   Loss // [Custom]
+	// Start is the server's address of a checkpoint that the weights begin as; empty begins with the base model's.
+	Start string
+	Loss  Loss // [Custom]
 	// Known is how the server behaves; nil probes it, which takes a place for a second model on the server.
 	Known *Probe
 	// Vocabulary is the number of ids, so that no other is sent: on some servers one breaks every model.
@@ -23,7 +25,7 @@ type Options struct {
 	MaxLength int
 	// Dir has what is remembered of checkpoints; the server has the weights.
 	Dir string
-	// Renderer speaks the model's language.
+	// Renderer speaks the model's language; nil where nothing is sampled.
 	Renderer Renderer
 	Check    Check
 }
@@ -60,9 +62,6 @@ var _ rl.Trainer = (*Trainer)(nil)
 func Open(ctx context.Context, o Options) (*Trainer, error) {
 	o.Loss = cmp.Or(o.Loss, Custom)
 	o.Check = o.Check.withDefaults()
-	if o.Renderer == nil {
-		return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid, Detail: "no renderer"}
-	}
 	if o.Vocabulary < 1 {
 		return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
 			Detail: "the size of the vocabulary is not known; to fix: set trainer.vocabulary to the model's vocab_size"}
@@ -95,9 +94,16 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 
 // ready creates the model, unless there is one.
 func (t *Trainer) ready(ctx context.Context) (err error) {
-	if t.model == nil {
-		t.model, err = t.client.Create(ctx, t.options.Model)
+	switch {
+	case t.model != nil:
+		return nil
+	case t.options.Start != "":
+		if err := t.restore(ctx, t.options.Start, false); err != nil {
+			return fmt.Errorf("begin with %s: %w", t.options.Start, err)
+		}
+		return nil
 	}
+	t.model, err = t.client.Create(ctx, t.options.Model)
 	return err
 }
 
@@ -194,21 +200,27 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 	if broken || math.IsNaN(scale) || math.IsInf(scale, 0) {
 		return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
 	}
-	a := adam{
-		LearningRate: o.LearningRate, Beta1: cmp.Or(o.Beta1, 0.9), Beta2: cmp.Or(o.Beta2, 0.999),
-		Epsilon: cmp.Or(o.Epsilon, 1e-8), WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
-	}
-	if err := a.check(); err != nil {
+	a, err := adamOf(o)
+	if err != nil {
 		return rl.StepStats{}, err
 	}
 	if err := t.ready(ctx); err != nil {
 		return rl.StepStats{}, err
 	}
+	var rows []rl.Row
 	if len(shares) > 0 {
 		if err := t.backward(ctx, shares, scale); err != nil {
 			return rl.StepStats{}, err
 		}
 	}
+	for i := range shares {
+		rows = append(rows, *shares[i].row)
+	}
+	return t.apply(ctx, a, rows)
+}
+
+// apply makes the server's optimizer step. rows have the gradient that the server holds.
+func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStats, error) {
 	if err := t.sampler.gate.shut(ctx); err != nil {
 		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrUnavailable,
 			Detail: "turns under way did not end: " + err.Error()})
@@ -219,11 +231,11 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 	case err != nil:
 		return rl.StepStats{}, err
 	case known && math.IsNaN(norm):
-		return t.unsound(ctx, shares)
-	case known && norm == 0 && len(shares) > 0:
+		return t.unsound(ctx, rows)
+	case known && norm == 0 && len(rows) > 0:
 		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrServer,
 			Detail: fmt.Sprintf("the norm of the gradient is 0, and %d rows have one: the server executed the operations in "+
-				"another order", len(shares))})
+				"another order", len(rows))})
 	}
 	return rl.StepStats{GradientNorm: norm}, nil
 }
@@ -236,12 +248,8 @@ func (t *Trainer) backward(ctx context.Context, shares []share, scale float64) e
 		return err
 	}
 	for i, logprobs := range out {
-		if broken(shares[i].row, logprobs) {
-			// A step would break the server for every model, at any learning rate.
-			t.model.dirty = false
-			return lost(&Error{Operation: "forward_backward", Kind: ErrServer,
-				Detail: fmt.Sprintf("a logprob of attempt %d at task %s is not finite; to fix: restart the server, whose "+
-					"gradient is broken", shares[i].row.Attempt, shares[i].row.Task)})
+		if err := t.sound(shares[i].row, logprobs); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -258,13 +266,22 @@ func broken(r *rl.Row, logprobs floats) bool {
 }
 
 // unsound tells a server that has skipped a step whose gradient was not finite from one that has broken its weights.
-func (t *Trainer) unsound(ctx context.Context, shares []share) (rl.StepStats, error) {
-	if len(shares) > 0 {
-		if _, err := t.model.forward(ctx, []rl.Row{*shares[0].row}); err != nil {
+func (t *Trainer) unsound(ctx context.Context, rows []rl.Row) (rl.StepStats, error) {
+	if len(rows) > 0 {
+		if _, err := t.model.forward(ctx, rows[:1]); err != nil {
 			return rl.StepStats{}, lost(err)
 		}
 	}
 	return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
+}
+
+// adamOf fills in the defaults, and refuses what servers do.
+func adamOf(o rl.Optimizer) (adam, error) {
+	a := adam{
+		LearningRate: o.LearningRate, Beta1: cmp.Or(o.Beta1, 0.9), Beta2: cmp.Or(o.Beta2, 0.999),
+		Epsilon: cmp.Or(o.Epsilon, 1e-8), WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
+	}
+	return a, a.check()
 }
 
 // check refuses what servers do.
@@ -286,6 +303,9 @@ func (a adam) check() error {
 func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if t.policy != nil && !t.moved {
 		return *t.policy, nil
+	}
+	if t.options.Renderer == nil {
+		return rl.Policy{}, &Error{Operation: "publish", Kind: ErrInvalid, Detail: "no renderer"}
 	}
 	if err := t.ready(ctx); err != nil {
 		return rl.Policy{}, err

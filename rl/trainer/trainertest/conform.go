@@ -42,6 +42,7 @@ func Conform(t *testing.T, target Target) {
 	}{
 		{"a published policy has the trainer's probabilities", c.published},
 		{"losses agree, chunks and parts of an update too", c.losses},
+		{"imitation takes the same step in each of its ways", c.imitation},
 		{"a checkpoint restores weights and optimizer", c.checkpoints},
 		{"seeds reproduce", c.seeds},
 		{"bad input is refused before it is sent", c.refusals},
@@ -203,6 +204,76 @@ func (c *conformance) losses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// imitation compares the server's own cross_entropy with the gradient that is evaluated here, for rows of which each
+// token counts alike, and for such of which each row does.
+func (c *conformance) imitation(t *testing.T) {
+	sampler := c.open(t, "", nil)
+	defer sampler.Close()
+	p, err := sampler.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := c.rows(t, p)
+	tokens := 0
+	for i := range rows {
+		// Rows of different weights.
+		mask := rows[i].Mask
+		for k, left := 0, i; k < len(mask) && left > 0; k++ {
+			if mask[k] != 0 {
+				mask[k] = 0
+				left--
+			}
+		}
+		tokens += sum(mask)
+	}
+	before, err := sampler.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, scale := range map[string]func(r *rl.Row) float64{
+		"tokens": func(*rl.Row) float64 { return 1 / float64(tokens) },
+		"rows":   func(r *rl.Row) float64 { return 1 / float64(len(rows)) / float64(sum(r.Mask)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range rows {
+				rows[i].Scale = scale(&rows[i])
+			}
+			var after [2][][]float64
+			for way := range after {
+				trainer := c.open(t, "", nil)
+				defer trainer.Close()
+				if way == 0 {
+					_, _, err = trainer.Imitate(t.Context(), rows, c.optimizer())
+				} else if _, err = trainer.ForwardBackward(t.Context(), rows, rl.Objective{Surrogate: rl.CrossEntropy}); err == nil {
+					_, err = trainer.Step(t.Context(), c.optimizer())
+				}
+				if err == nil {
+					after[way], err = trainer.Forward(t.Context(), rows)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d := far(after[0], after[1]); d > Tolerance {
+				t.Errorf("logprobs differ by %.3g after the step", d)
+			} else {
+				t.Logf("after the step logprobs differ by %.2g, and by %.2g from those before it", d, far(before, after[0]))
+			}
+			if far(before, after[0]) < 100*Tolerance {
+				t.Error("the step changed nothing")
+			}
+		})
+	}
+}
+
+func sum(mask []uint8) int {
+	n := 0
+	for _, m := range mask {
+		n += int(m)
+	}
+	return n
 }
 
 // after takes a step in parts of so many rows, each with its share divided by scale, and returns the logprobs then.
