@@ -46,6 +46,8 @@ func quality() []Definition {
 		{Name: "val/pass@1_high", Help: "Upper end of the 95% interval of val/pass@1 (Wilson, over tasks)."},
 		{Name: "val/pass@", Help: "Probability that one of so many attempts solves its validation task (unbiased estimate)."},
 		{Name: "val/submitted_pass@1", Help: "Fraction of validation attempts that solve their task and submit."},
+		{Name: "val/loss", Help: "Cross-entropy of the examples that are held out, in nats for each token."},
+		{Name: "val/rows", Help: "Rows of the examples that are held out."},
 		{Name: "val/random", Help: "What uniformly random valid moves reach on the validation tasks."},
 		{Name: "val/failed", Help: "Validation attempts without a reward because of an infrastructure failure."},
 		{Name: "val/turns", Help: "Mean turns of a validation rollout."},
@@ -107,6 +109,9 @@ func data() []Definition {
 
 func update() []Definition {
 	return []Definition{
+		{Name: "sft/loss", Help: "Cross-entropy of the update's examples before it, in nats for each token."},
+		{Name: "sft/epoch", Help: "How often the examples have been gone through."},
+		{Name: "sft/rows", Help: "Rows of the update."},
 		{Name: "policy/version", Help: "Version of the published policy after the step."},
 		{Name: "loss/total", Help: "Loss of the step, summed over its updates."},
 		{Name: "loss/kl_k1", Help: "Estimate k1 of KL(old policy, new policy) at the trained tokens."},

@@ -139,6 +139,8 @@ func (c curves) cards() []card {
 	if s := c["val/pass@1"]; len(s) > 1 {
 		out = append(out, card{"Before training", percent(s[0].Y), "validation pass@1"})
 	}
+	put("Validation loss", "val/loss", "nats per token, on examples held out", plot.Number)
+	put("Loss", "sft/loss", "nats per token, last update", plot.Number)
 	put("Random moves", "val/random", "on the same tasks", percent)
 	put("Reward", "reward/mean", "mean of the last step", plot.Number)
 	put("Entropy", "entropy/mean", "nats per token", plot.Number)
@@ -157,6 +159,12 @@ func (c curves) learning() []template.HTML {
 		{Label: "each step", Points: c["reward/mean"], Color: 0, Faint: true},
 		{Label: "smoothed", Points: smooth(c["reward/mean"]), Color: 0},
 	}}}
+	charts = append(charts, plot.Chart{Title: "Cross-entropy of the examples, in nats for each token", Zero: true,
+		Lines: []plot.Line{
+			{Label: "each update", Points: c["sft/loss"], Color: 0, Faint: true},
+			{Label: "smoothed", Points: smooth(c["sft/loss"]), Color: 0},
+			{Label: "held out", Points: c["val/loss"], Color: 2, Dots: true},
+		}})
 	for _, suite := range c.suites() {
 		charts = append(charts, c.validation(suite),
 			plot.Chart{

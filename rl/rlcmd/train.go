@@ -35,7 +35,9 @@ type training struct {
 
 const trainLong = `Train a policy by reinforcement learning: sample tasks, roll out groups, turn
 rewards into advantages and token rows, update the policy, publish it, and
-evaluate it periodically.
+evaluate it periodically. With objective: sft in the configuration, fine-tune it
+on examples that deepswe export wrote: rollouts that solved their task, or the
+training set of a verifier.
 
 The configuration is YAML: a file's, or a bundled one:
   %s
@@ -56,6 +58,8 @@ compares them in one report.`
 
 const trainExample = `  deepswe train --config frozenlake
   deepswe train --config frozenlake --set algorithm.preset=grpo --out grpo
+  deepswe train --config sft --set sft.rows=sft.jsonl \
+      --set trainer.base_url=http://127.0.0.1:8000 --set trainer.model=MODEL
   deepswe train --config ./mine.yaml --simulate --set rollouts.max_staleness=2
   deepswe train --config ./mine.yaml --set filter.max_steps=drop --dry-run
   deepswe train --resume --out grpo --metrics-addr 127.0.0.1:9100`
@@ -64,7 +68,7 @@ func newTrain(d Deps) *cobra.Command {
 	t := &training{deps: d, lines: cli.NewJSONLines(d.Out)}
 	c := &cobra.Command{
 		Use:     "train --config NAME|FILE",
-		Short:   "Train a policy by reinforcement learning",
+		Short:   "Train a policy: by reinforcement learning, or on examples",
 		Long:    fmt.Sprintf(trainLong, strings.Join(t.bundled(), "\n  ")),
 		Example: trainExample,
 		Args:    cli.NoArgs("--config"),
@@ -96,6 +100,9 @@ func (t *training) execute(ctx context.Context) error {
 		}
 		_, err = t.deps.Out.Write(text)
 		return err
+	}
+	if t.simulate && c.Objective == train.Imitation {
+		return cli.Usagef("--simulate is about rollouts, and objective %s has none", c.Objective)
 	}
 	if t.simulate {
 		s, err := train.Simulate(ctx, c)
@@ -252,7 +259,8 @@ func (t *training) finish(c train.Config, results []train.Result, dir string) er
 	if t.json {
 		for _, r := range results {
 			final := map[string]float64{}
-			for _, name := range []string{"val/pass@1", "val/pass@1_low", "val/pass@1_high", "val/random", "reward/mean"} {
+			for _, name := range []string{"val/pass@1", "val/pass@1_low", "val/pass@1_high", "val/random", "reward/mean", "sft/loss",
+				"val/loss"} {
 				if v, ok := r.Final(name); ok {
 					final[name] = v
 				}
@@ -287,7 +295,22 @@ func single(r train.Result) string {
 	if random, ok := r.Final("val/random"); ok {
 		text += fmt.Sprintf(", random moves %.3f", random)
 	}
+	for _, loss := range []struct{ name, of string }{{"sft/loss", "loss"}, {"val/loss", "held-out loss"}} {
+		if last, ok := r.Final(loss.name); ok {
+			text += fmt.Sprintf(", %s %.3f to %.3f", loss.of, first(r.Points, loss.name), last)
+		}
+	}
 	return text + "\n"
+}
+
+// first is the first value of a metric.
+func first(points []metrics.Point, name string) float64 {
+	for _, p := range points {
+		if v, ok := p.Values[name]; ok {
+			return v
+		}
+	}
+	return 0
 }
 
 // serve offers metrics and report over HTTP while the run lasts. stop ends it and waits for it.

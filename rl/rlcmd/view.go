@@ -57,9 +57,10 @@ type runView struct {
 	from, step  int
 	phase       string
 	done, total int
-	rewards     []float64
-	values      map[string]float64
-	finished    bool
+	// rewards are those of the steps; losses where examples are imitated.
+	rewards, losses []float64
+	values          map[string]float64
+	finished        bool
 }
 
 // playing reports how many rollouts of a phase of a step have ended.
@@ -75,7 +76,9 @@ func (r *runView) point(p metrics.Point) {
 	v.Lock()
 	defer v.Unlock()
 	maps.Copy(r.values, p.Values)
-	reward, trained := p.Values["reward/mean"]
+	reward, rewarded := p.Values["reward/mean"]
+	loss, imitated := p.Values["sft/loss"]
+	trained := rewarded || imitated
 	if trained || p.Step == 0 { // else a validation beside the training, of an earlier step
 		if r.from < 0 && p.Step > 0 {
 			r.from = p.Step - 1
@@ -83,8 +86,11 @@ func (r *runView) point(p metrics.Point) {
 		r.step, r.done, r.total = p.Step, 0, 0
 		r.finished = p.Step >= r.steps
 	}
-	if trained {
+	if rewarded {
 		r.rewards = append(r.rewards, reward)
+	}
+	if imitated {
+		r.losses = append(r.losses, loss)
 	}
 	if !v.Live() {
 		v.Line(r.line(p))
@@ -129,6 +135,13 @@ func (v *view) single(r *runView, now time.Time) []string {
 	if len(r.rewards) > 0 {
 		spark := s.good.Render(sparkline(r.rewards, 40))
 		lines = append(lines, fmt.Sprintf("reward  %.3f  %s", r.rewards[len(r.rewards)-1], spark))
+	}
+	if n := len(r.losses); n > 0 {
+		text := fmt.Sprintf("loss    %.3f  %s", r.losses[n-1], s.good.Render(sparkline(r.losses, 40)))
+		if held, ok := r.values["val/loss"]; ok {
+			text += s.soft.Render(fmt.Sprintf("  held out %.3f", held))
+		}
+		lines = append(lines, text)
 	}
 	if pass, ok := r.values["val/pass@1"]; ok {
 		text := fmt.Sprintf("val     %.3f  [%.2f, %.2f]", pass, r.values["val/pass@1_low"], r.values["val/pass@1_high"])
@@ -184,7 +197,7 @@ func (r *runView) line(p metrics.Point) string {
 		text = shorten(r.name, 36) + " " + text
 	}
 	for _, value := range []struct{ name, format string }{
-		{"reward/mean", "reward %.3f"}, {"val/pass@1", "val %.3f"}, {"entropy/mean", "entropy %.2f"},
+		{"reward/mean", "reward %.3f"}, {"sft/loss", "loss %.4f"}, {"val/loss", "held out %.4f"}, {"val/pass@1", "val %.3f"}, {"entropy/mean", "entropy %.2f"},
 		{"loss/clip_fraction", "clip %.3f"}, {"optim/grad_norm", "grad %.2g"}, {"time/step", "%.1fs"},
 	} {
 		v, ok := p.Values[value.name]

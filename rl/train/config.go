@@ -33,6 +33,12 @@ type Config struct {
 	// Stages change settings in the course of the run.
 	Stages []Stage `yaml:"stages"`
 
+	// Objective is Reinforcement where it is empty.
+	Objective Objective `yaml:"objective,omitempty"`
+	// SFT is nil where the objective is another one; the other settings that are not about trainer, optimizer and
+	// checkpoints mean nothing with it.
+	SFT *SFT `yaml:"-"`
+
 	// Simulate is about --simulate alone.
 	Simulate *Latencies `yaml:"simulate,omitempty"`
 

@@ -171,8 +171,10 @@ type TrainerOptions struct {
 	Workers int
 	// Speaker is the environment if it implements Speaker, else nil.
 	Speaker Speaker
-	Outside Outside
-	Log     *slog.Logger
+	// Imitates says that nothing will be sampled, so that no language is needed.
+	Imitates bool
+	Outside  Outside
+	Log      *slog.Logger
 }
 
 // Parts are the environments and trainers that a configuration can name. Each function returns fresh settings with

@@ -27,6 +27,9 @@ const (
 	childFlows = "DEEPSWE_TEST_TRAIN_FLOWS"
 )
 
+// childRows is the variable that makes the child imitate the rows of a file.
+const childRows = "DEEPSWE_TEST_TRAIN_ROWS"
+
 // flapping is the embedded policy behind an endpoint that fails now and then.
 type flapping struct {
 	embeddedPolicy `yaml:",inline"`
@@ -56,6 +59,9 @@ func (f flappingModel) Complete(ctx context.Context, r agent.Request) (agent.Rep
 
 // childConfig is what the child trains.
 func childConfig(flows bool) (Config, error) {
+	if rows := os.Getenv(childRows); rows != "" {
+		return Load([]byte(fmt.Sprintf(echoing, rows, OverTokens)), BuiltIn())
+	}
 	if !flows {
 		return Load([]byte(tiny), BuiltIn())
 	}
@@ -89,7 +95,7 @@ func TestKillMinusNine(t *testing.T) {
 		if kills > 200 {
 			t.Fatal("the run does not come to an end")
 		}
-		if !runAndKill(t, dir, 40, false) {
+		if !runAndKill(t, dir, 40) {
 			break
 		}
 		kills++
@@ -105,7 +111,7 @@ func TestKillMinusNineInFlow(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
 	kills := 0
-	for runAndKill(t, dir, 10+(37*kills)%23, true) {
+	for runAndKill(t, dir, 10+(37*kills)%23, childFlows+"=1") {
 		if kills++; kills > 300 {
 			t.Fatal("the run does not come to an end")
 		}
@@ -171,13 +177,10 @@ func onceEach(t *testing.T, dir string, c Config) {
 }
 
 // runAndKill runs a child and kills it after so many lines; false says that it ended by itself.
-func runAndKill(t *testing.T, dir string, lines int, flows bool) bool {
+func runAndKill(t *testing.T, dir string, lines int, variables ...string) bool {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childDir+"="+dir)
-	if flows {
-		cmd.Env = append(cmd.Env, childFlows+"=1")
-	}
+	cmd.Env = append(append(os.Environ(), childDir+"="+dir), variables...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -25,6 +25,7 @@ type document struct {
 	Environment yaml.Node `yaml:"environment"`
 	Trainer     yaml.Node `yaml:"trainer"`
 	Ablation    yaml.Node `yaml:"ablation"`
+	SFT         yaml.Node `yaml:"sft"`
 }
 
 // Load reads a configuration, fills in the defaults and checks it. A key that nothing has is an error that names its
@@ -54,6 +55,15 @@ func load(root *yaml.Node, parts Parts) (Config, error) {
 	}
 	c := in.Config
 	c.parts = parts
+	switch {
+	case c.Objective == Imitation:
+		return c, c.loadSFT(root, &in, parts)
+	case c.Objective != "" && c.Objective != Reinforcement:
+		return Config{}, oneOf(objectiveKey, c.Objective, Reinforcement, Imitation)
+	case !in.SFT.IsZero():
+		return Config{}, fmt.Errorf("line %d: %s applies to objective %s only", in.SFT.Line, sftKey, Imitation)
+	}
+	c.Objective = ""
 	var err error
 	c.environmentName, c.Environment, err = section(&in.Environment, environmentKey, parts.Environments)
 	if err != nil {
@@ -186,20 +196,25 @@ func (c Config) YAML() ([]byte, error) {
 
 // node is the configuration without the ablation.
 func (c Config) node() (*yaml.Node, error) {
+	if c.Objective == Imitation {
+		return c.nodeSFT()
+	}
 	c.Algorithm.Set = c.Algorithm.spelled()
 	var root, environment, trainer yaml.Node
 	if err := errors.Join(root.Encode(c), environment.Encode(c.Environment), trainer.Encode(c.Trainer)); err != nil {
 		return nil, fmt.Errorf("write configuration: %w", err)
-	}
-	named := func(n *yaml.Node, name string) *yaml.Node {
-		n.Content = append([]*yaml.Node{scalar("name"), scalar(name)}, n.Content...)
-		return n
 	}
 	// After name, seed and steps.
 	const at = 6
 	root.Content = slices.Insert(root.Content, at,
 		scalar(environmentKey), named(&environment, c.environmentName), scalar(trainerKey), named(&trainer, c.trainerName))
 	return &root, nil
+}
+
+// named is a section with the key that chooses what it is.
+func named(n *yaml.Node, name string) *yaml.Node {
+	n.Content = append([]*yaml.Node{scalar("name"), scalar(name)}, n.Content...)
+	return n
 }
 
 // spelled lists every switch in force, but max_length, which has a key of its own.

@@ -108,8 +108,12 @@ func (w *recorder) Point(p metrics.Point) {
 
 // page is what the report shows now. The caller holds w.mu.
 func (w *recorder) page() report.Run {
+	algorithm := w.config.Algorithm.Preset
+	if w.config.Objective == Imitation {
+		algorithm = "supervised fine-tuning"
+	}
 	return report.Run{
-		Name: w.run.Run, Steps: w.config.Steps, Seed: w.config.Seed, Algorithm: w.config.Algorithm.Preset,
+		Name: w.run.Run, Steps: w.config.Steps, Seed: w.config.Seed, Algorithm: algorithm,
 		Warnings: slices.Clone(w.warnings), Points: slices.Clone(w.run.Points),
 	}
 }

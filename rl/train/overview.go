@@ -37,23 +37,51 @@ func Overview(w io.Writer, dir string, step int) error {
 	slices.Sort(steps)
 	recent := steps[max(0, len(steps)-overviewSteps):]
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "STEP\tREWARD\tVALIDATION\tNONE\tSOME\tALL\tTURNS\tENTROPY\tSECONDS")
+	columns := columnsOf(points)
+	fmt.Fprint(t, "STEP")
+	for _, c := range columns {
+		fmt.Fprint(t, "\t"+c.title)
+	}
+	fmt.Fprintln(t)
 	for _, s := range steps {
 		v := byStep[s]
-		if _, validated := v["val/pass@1"]; s < recent[0] && !validated {
+		_, validated := v["val/pass@1"]
+		if _, held := v["val/loss"]; s < recent[0] && !validated && !held {
 			continue
 		}
-		cell := func(name, format string) string {
-			if x, ok := v[name]; ok {
-				return fmt.Sprintf(format, x)
+		fmt.Fprint(t, s)
+		for _, c := range columns {
+			cell := ""
+			if x, ok := v[c.metric]; ok {
+				cell = fmt.Sprintf(c.format, x)
 			}
-			return ""
+			fmt.Fprint(t, "\t"+cell)
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s, cell("reward/mean", "%.3f"), cell("val/pass@1", "%.3f"),
-			cell("groups/solve_none", "%.0f"), cell("groups/solve_partial", "%.0f"), cell("groups/solve_all", "%.0f"),
-			cell("turns/mean", "%.1f"), cell("entropy/mean", "%.2f"), cell("time/step", "%.1f"))
+		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// column is a metric in an overview.
+type column struct{ title, metric, format string }
+
+// columnsOf are those that a run has values for.
+func columnsOf(points []metrics.Point) []column {
+	if slices.ContainsFunc(points, func(p metrics.Point) bool {
+		_, ok := p.Values["sft/loss"]
+		return ok
+	}) {
+		return []column{
+			{"LOSS", "sft/loss", "%.4f"}, {"HELD OUT", "val/loss", "%.4f"}, {"EPOCH", "sft/epoch", "%.2f"},
+			{"TOKENS", "tokens/trained", "%.0f"}, {"GRADIENT", "optim/grad_norm", "%.2g"}, {"RATE", "optim/lr", "%.2g"},
+			{"SECONDS", "time/step", "%.1f"},
+		}
+	}
+	return []column{
+		{"REWARD", "reward/mean", "%.3f"}, {"VALIDATION", "val/pass@1", "%.3f"}, {"NONE", "groups/solve_none", "%.0f"},
+		{"SOME", "groups/solve_partial", "%.0f"}, {"ALL", "groups/solve_all", "%.0f"}, {"TURNS", "turns/mean", "%.1f"},
+		{"ENTROPY", "entropy/mean", "%.2f"}, {"SECONDS", "time/step", "%.1f"},
+	}
 }
 
 // stepOverview writes the groups of a step, as far as they have been played.

@@ -164,6 +164,14 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 			return r, fmt.Errorf("%s: %w", environmentKey, err)
 		}
 	}
+	once := runOnce
+	if c.Objective == Imitation {
+		lesson, err := readLesson(ctx, c.SFT, c.Seed)
+		if err != nil {
+			return r, err
+		}
+		once = lesson.once
+	}
 	dir, err := openDir(r.Dir, c, o)
 	if err != nil {
 		return r, err
@@ -171,7 +179,7 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	best, losses := -1, 0
 	for {
-		r, err = runOnce(ctx, c, o, r, dir, workers)
+		r, err = once(ctx, c, o, r, dir, workers)
 		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
 			return r, err
 		}
@@ -204,6 +212,70 @@ func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, w
 	if resumed {
 		after = s.Step
 	}
+	return recorded(c, o, r, dir, after, func(sink metrics.Sink, w *recorder) error {
+		l.sink, l.observer = sink, w
+		return l.run(ctx, s, resumed, w.run.Points)
+	})
+}
+
+// once imitates the examples from the run's last checkpoint on, until it is done or cannot go on.
+func (l *lesson) once(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int) (_ Result, err error) {
+	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
+		return r, err
+	}
+	speaker, err := speakerOf(ctx, c, o)
+	if err != nil {
+		return r, err
+	}
+	trainer, err := c.Trainer.Open(ctx, TrainerOptions{
+		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Speaker: speaker, Imitates: true,
+		Outside: o.Outside, Log: o.Log,
+	})
+	if err != nil {
+		return r, fmt.Errorf("%s: %w", trainerKey, err)
+	}
+	defer func() { err = errors.Join(err, trainer.Close()) }()
+	own := *l
+	if err := own.fit(trainer, c.SFT); err != nil {
+		return r, err
+	}
+	s, resumed, err := readImitationState(dir)
+	if err != nil {
+		return r, err
+	}
+	after := -1
+	if resumed {
+		after = s.Step
+	}
+	m := &imitation{config: c, lesson: &own, trainer: trainer, dir: dir, log: o.Log, now: o.Now}
+	c.Steps = m.updates()
+	return recorded(c, o, r, dir, after, func(sink metrics.Sink, w *recorder) error {
+		m.sink, m.observer = sink, w
+		for _, text := range own.notes() {
+			w.Warning(text)
+		}
+		return m.run(ctx, s, resumed, w.run.Points)
+	})
+}
+
+// speakerOf asks the environment, where one is named, for its language. Nothing is played.
+func speakerOf(ctx context.Context, c Config, o Options) (Speaker, error) {
+	if c.Environment == nil {
+		return nil, nil
+	}
+	environment, err := c.Environment.Open(ctx, EnvironmentOptions{Seed: c.Seed, Outside: o.Outside, Log: o.Log})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", environmentKey, err)
+	}
+	speaker, _ := environment.(Speaker)
+	return speaker, environment.Close()
+}
+
+// recorded trains while the run's metrics, observers and report are kept up. after is the last step that counts, -1 for
+// none.
+func recorded(
+	c Config, o Options, r Result, dir *run.Dir, after int, train func(sink metrics.Sink, w *recorder) error,
+) (_ Result, err error) {
 	sinks, err := openSinks(dir, after, o, r.Run)
 	if err != nil {
 		return r, err
@@ -216,11 +288,10 @@ func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, w
 	if o.Observer != nil {
 		w.next = o.Observer(r.Run, c)
 	}
-	l.sink, l.observer = sinks, w
 	if err := dir.Note("begin", map[string]int{"after": after}); err != nil {
 		return r, err
 	}
-	err = l.run(ctx, s, resumed, r.Points)
+	err = train(sinks, w)
 	end := map[string]string{}
 	if err != nil {
 		end["error"] = err.Error()

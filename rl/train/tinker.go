@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
@@ -18,8 +20,10 @@ import (
 type tinkerSettings struct {
 	BaseURL string `yaml:"base_url"`
 	// Model is the base model, as the server names it. Rank is that of its LoRA adapter, 0 for all weights.
-	Model string      `yaml:"model"`
-	Rank  int         `yaml:"rank"`
+	Model string `yaml:"model"`
+	Rank  int    `yaml:"rank"`
+	// Start is a run of this trainer, or a checkpoint's address, whose weights the policy begins with.
+	Start string      `yaml:"start"`
 	Loss  tinker.Loss `yaml:"loss"`
 	// Normalisation says whether the server sums gradients or averages them over tokens and sequences; probe finds out.
 	Normalisation string `yaml:"normalisation"`
@@ -56,6 +60,13 @@ func (s *tinkerSettings) Complete(c *Config) error {
 	if s.MaxLength == 0 {
 		s.MaxLength = c.Algorithm.MaxLength
 	}
+	if s.Start != "" && !strings.HasPrefix(s.Start, checkpointScheme) {
+		full, err := filepath.Abs(s.Start) // a run may be resumed elsewhere
+		if err != nil {
+			return err
+		}
+		s.Start = full
+	}
 	return s.validate(c)
 }
 
@@ -77,8 +88,11 @@ func (s *tinkerSettings) validate(c *Config) error {
 	}
 	o := c.Optimizer
 	several := o.Minibatches > 1 || o.Epochs > 1
+	if c.Objective == Imitation && s.Loss != tinker.Custom {
+		loss = fmt.Errorf("loss is %q, and objective %s has %s only", s.Loss, Imitation, tinker.Custom)
+	}
 	// Where the algorithm is invalid, it is an error of its own.
-	if a := c.Algorithm; a.resolve() == nil {
+	if a := c.Algorithm; c.Objective != Imitation && a.resolve() == nil {
 		loss = s.Loss.Supports(a.resolved.Objective, several || c.Rollouts.MaxStaleness > 0)
 		if loss == nil && several && a.resolved.Objective.Decoupled {
 			loss = errors.New("decoupled needs optimizer.minibatches and optimizer.epochs of 1 here: " +
@@ -101,6 +115,10 @@ func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer
 	if err != nil {
 		return nil, err
 	}
+	start, err := s.start()
+	if err != nil {
+		return nil, err
+	}
 	client, err := tinker.NewClient(tinker.ClientOptions{
 		URL: s.BaseURL, Key: o.Outside.Getenv(tinker.KeyVariable), Patience: time.Duration(s.Patience), Log: o.Log,
 	})
@@ -109,6 +127,7 @@ func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer
 	}
 	trainer, err := tinker.Open(ctx, tinker.Options{
 		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Loss: s.Loss,
+		Start: start,
 		Known: s.known(), Vocabulary: vocabulary, MaxLength: s.MaxLength, Dir: o.Dir, Renderer: renderer,
 		Check: tinker.Check{Tokens: s.CheckTokens, Tolerance: s.CheckTolerance},
 	})
@@ -117,6 +136,27 @@ func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer
 		return nil, err // a nil *Trainer would not be a nil interface
 	}
 	return trainer, nil
+}
+
+const checkpointScheme = "tinker://"
+
+// start is the address of the checkpoint to begin with; empty where there is none.
+func (s *tinkerSettings) start() (string, error) {
+	if s.Start == "" || strings.HasPrefix(s.Start, checkpointScheme) {
+		return s.Start, nil
+	}
+	var saved struct {
+		Checkpoint string `json:"checkpoint"`
+	}
+	err := disk.ReadJSON(filepath.Join(s.Start, stateFile), &saved)
+	if err != nil {
+		return "", fmt.Errorf("start: %w; want the directory of a run with a checkpoint, or a tinker:// address", err)
+	}
+	address, err := tinker.Saved(filepath.Join(s.Start, checkpointsDir), saved.Checkpoint)
+	if err != nil {
+		return "", fmt.Errorf("start: %w", err)
+	}
+	return address, nil
 }
 
 // known is what need not be probed. That a server recognises repeated requests is not assumed then.
@@ -128,8 +168,11 @@ func (s *tinkerSettings) known() *tinker.Probe {
 	return &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: mean, Sequences: mean}}
 }
 
-// renderer speaks the environment's own language.
+// renderer speaks the environment's own language; nil where nothing is sampled.
 func (s *tinkerSettings) renderer(o TrainerOptions) (tinker.Renderer, error) {
+	if o.Imitates {
+		return nil, nil
+	}
 	if o.Speaker == nil {
 		return nil, errors.New("this environment needs a tokenizer, and none is here; to fix: use the environment " +
 			"frozenlake or residue")

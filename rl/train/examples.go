@@ -1,0 +1,413 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"deepswe/agent/chatml"
+	"deepswe/agent/tokenizer"
+	"deepswe/rl"
+	"deepswe/rl/rowfile"
+)
+
+// lesson is what is imitated: rows in the order of the file, without logprobs.
+type lesson struct {
+	train, held []example
+	// digest identifies the file's rows.
+	digest string
+	// unrewarded rows are of rollouts that did not reach the reward, masked ones of rollouts that are not trained on, and
+	// long ones of too many tokens.
+	unrewarded, masked, long int
+}
+
+// example is one row, and where it is from.
+type example struct {
+	row   rl.Row
+	where string
+}
+
+// trained counts the tokens that are imitated.
+func (e *example) trained() int {
+	n := 0
+	for _, m := range e.row.Mask {
+		n += int(m)
+	}
+	return n
+}
+
+// readLesson reads and checks all examples. Its errors wrap ErrTasks where the file cannot be learned from.
+func readLesson(ctx context.Context, s *SFT, seed uint64) (*lesson, error) {
+	source, err := rowfile.Open(nil, s.Rows)
+	if err != nil {
+		return nil, fmt.Errorf("%w: sft.rows: %w", ErrTasks, err)
+	}
+	defer source.Close()
+	r := &reader{settings: s, digest: sha256.New(), lesson: &lesson{}}
+	if err := r.openTokenizer(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTasks, err)
+	}
+	for e, err := range source.Examples(ctx) {
+		if err == nil {
+			err = r.add(&e)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrTasks, err)
+		}
+	}
+	if err := r.finish(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrTasks, s.Rows, err)
+	}
+	if err := r.lesson.holdOut(s.Validation, seed); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrTasks, s.Rows, err)
+	}
+	return r.lesson, nil
+}
+
+// reader turns examples into rows.
+type reader struct {
+	settings *SFT
+	tokens   *tokenizer.Tokenizer
+	codec    *chatml.Codec
+	digest   hash.Hash
+	lesson   *lesson
+	same     agreement
+}
+
+// openTokenizer loads the tokenizer, where one is named.
+func (r *reader) openTokenizer() error {
+	path := r.settings.Tokenizer
+	if path == "" {
+		return nil
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, "tokenizer.json")
+	}
+	var err error
+	if r.tokens, err = tokenizer.Load(path); err != nil {
+		return fmt.Errorf("sft.tokenizer: %w", err)
+	}
+	return nil
+}
+
+// add takes one line of the file.
+func (r *reader) add(e *rowfile.Example) error {
+	if len(e.Messages) > 0 {
+		return r.conversation(e)
+	}
+	switch {
+	case e.Rewarded && (e.Row.NotGraded || e.Row.Reward < r.settings.MinReward):
+		r.lesson.unrewarded++
+		return nil
+	case !e.Row.Trained:
+		r.lesson.masked++
+		return nil
+	}
+	if r.tokens != nil {
+		if err := r.compare(e); err != nil {
+			return err
+		}
+	}
+	return r.take(e.Row, e.Where())
+}
+
+// compare looks whether the ids are the tokenizer's own.
+func (r *reader) compare(e *rowfile.Example) error {
+	for t, id := range e.Row.IDs {
+		if int(id) >= r.tokens.Size() {
+			return fmt.Errorf("%s: token %d is id %d, and the tokenizer %s has %d: the rows are of another one", e.Where(), t, id,
+				r.settings.Tokenizer, r.tokens.Size())
+		}
+	}
+	// What a policy has sampled need not be split as the tokenizer would.
+	for from, ids := 0, e.Row.IDs; from < len(ids); {
+		to := from
+		for to < len(ids) && e.Row.Mask[to] == e.Row.Mask[from] {
+			to++
+		}
+		if e.Row.Mask[from] == 0 {
+			r.same.add(r.tokens, ids[from:to])
+		}
+		from = to
+	}
+	return nil
+}
+
+// conversation adds the rows of a conversation: one, or several where the template writes it otherwise as it goes on.
+func (r *reader) conversation(e *rowfile.Example) error {
+	if r.tokens == nil {
+		return fmt.Errorf("%s: a conversation needs the model's tokenizer; to fix: set sft.tokenizer to its tokenizer.json, or "+
+			"export token ids", e.Where())
+	}
+	if r.codec == nil {
+		var err error
+		if r.codec, err = chatml.NewCodec(r.tokens, r.settings.Template); err != nil {
+			return fmt.Errorf("sft.template: %w", err)
+		}
+	}
+	one := 1.0
+	told := rl.Rollout{
+		Task: e.Row.Task, Group: e.Row.Group, Attempt: e.Row.Attempt, IDForm: e.Row.IDForm, Reward: &one,
+	}
+	for i, weight := range e.Weights {
+		if e.Messages[i].Role != "assistant" || weight == 0 {
+			continue
+		}
+		if weight != 1 {
+			return fmt.Errorf("%s: messages[%d].weight is %v: want 0 or 1", e.Where(), i, weight)
+		}
+		prompt, reply, err := r.codec.Sampled(e.Messages, i)
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Where(), err)
+		}
+		told.Turns = append(told.Turns, rl.Turn{
+			PromptIDs: prompt, CompletionIDs: reply, Logprobs: make([]float64, len(reply)),
+		})
+	}
+	if len(told.Turns) == 0 {
+		return fmt.Errorf("%s: no message of the assistant has a weight, so no token would be trained", e.Where())
+	}
+	rows, _ := rl.Imitate(told, 0)
+	if e.Label != "" {
+		if len(told.Turns) != 1 {
+			return fmt.Errorf("%s: a line with a label has %d replies with a weight: want 1", e.Where(), len(told.Turns))
+		}
+		from, to, err := r.codec.Find(told.Turns[0].CompletionIDs, e.Label)
+		if err != nil {
+			return fmt.Errorf("%s: label: %w", e.Where(), err)
+		}
+		at := len(told.Turns[0].PromptIDs)
+		clear(rows[0].Mask)
+		for t := from; t < to; t++ {
+			rows[0].Mask[at+t] = 1
+		}
+	}
+	for _, row := range rows {
+		if err := r.take(row, e.Where()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take adds a row.
+func (r *reader) take(row rl.Row, where string) error {
+	e := example{row, where}
+	e.row.Logprobs, e.row.Advantage = nil, 0
+	switch {
+	case e.trained() == 0:
+		return fmt.Errorf("%s: no token is trained; to fix: leave the line out, or look at its mask, labels or weights", where)
+	case e.row.Mask[0] != 0:
+		return fmt.Errorf("%s: its first token is trained, and nothing comes before it", where)
+	}
+	// A hash never fails.
+	_ = binary.Write(r.digest, binary.LittleEndian, e.row.IDs)
+	_, _ = r.digest.Write(e.row.Mask)
+	r.lesson.train = append(r.lesson.train, e)
+	return nil
+}
+
+// finish refuses a file without anything to imitate, or of another tokenizer.
+func (r *reader) finish() error {
+	l := r.lesson
+	switch {
+	case len(l.train) == 0 && l.unrewarded+l.masked > 0:
+		return fmt.Errorf("nothing to imitate: %d rows are of rollouts with a reward below sft.min_reward of %g, and %d of "+
+			"rollouts that are masked", l.unrewarded, r.settings.MinReward, l.masked)
+	case len(l.train) == 0:
+		return errors.New("it has no examples")
+	case !r.same.holds():
+		return fmt.Errorf("the rows are of another tokenizer than %s: of the text of %d tokens it makes %.0f%% of the same ones; "+
+			"to fix: sample and train with one model", r.settings.Tokenizer, r.same.tokens, 100*r.same.share())
+	}
+	l.digest = hex.EncodeToString(r.digest.Sum(nil))
+	return nil
+}
+
+// agreement measures whether ids that were not sampled are those that a tokenizer makes of their own text.
+type agreement struct{ tokens, same int }
+
+// The ids are looked at in windows, so that one difference does not move all behind it.
+const (
+	agreementWindow = 32
+	agreementTokens = 100_000
+	// agreementLeast is far below what text reaches that the tokenizer itself has split, of which only the characters are
+	// lost that the end of a window cuts, and above what foreign ids do.
+	agreementLeast = 0.6
+)
+
+func (a *agreement) add(t *tokenizer.Tokenizer, ids []int32) {
+	for window := range slices.Chunk(ids, agreementWindow) {
+		if a.tokens >= agreementTokens {
+			return
+		}
+		again := t.Encode(t.Decode(window))
+		front, back := 0, 0
+		for front < min(len(window), len(again)) && window[front] == again[front] {
+			front++
+		}
+		for back < min(len(window), len(again))-front && window[len(window)-1-back] == again[len(again)-1-back] {
+			back++
+		}
+		a.tokens, a.same = a.tokens+len(window), a.same+front+back
+	}
+}
+
+func (a *agreement) share() float64 { return float64(a.same) / math.Max(1, float64(a.tokens)) }
+
+// holds needs some text to judge by.
+func (a *agreement) holds() bool { return a.tokens < 2*agreementWindow || a.share() >= agreementLeast }
+
+// notes says what was left out.
+func (l *lesson) notes() []string {
+	var out []string
+	for _, left := range []struct {
+		n    int
+		says string
+	}{
+		{l.unrewarded, "rows are left out: their rollouts did not reach sft.min_reward"},
+		{l.masked, "rows are left out: their rollouts are masked"},
+		{l.long, "rows are left out: they are longer than the trainer takes"},
+	} {
+		if left.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", left.n, left.says))
+		}
+	}
+	return out
+}
+
+// name identifies the rows that are learned from.
+func (l *lesson) name() string { return fmt.Sprintf("%s/%d", l.digest, len(l.train)) }
+
+// holdOut sets whole tasks aside until they have the share of the rows, in an order that follows from the seed.
+func (l *lesson) holdOut(share float64, seed uint64) error {
+	if share == 0 {
+		return nil
+	}
+	rows := map[string]int{}
+	for i := range l.train {
+		rows[l.train[i].task()]++
+	}
+	if len(rows) < 2 {
+		return fmt.Errorf("all %d rows are of one task, and whole tasks are held out; to fix: set sft.validation to 0",
+			len(l.train))
+	}
+	tasks := make([]string, 0, len(rows))
+	keys := map[string]string{}
+	for task := range rows {
+		var key [8]byte
+		binary.LittleEndian.PutUint64(key[:], seed)
+		sum := sha256.Sum256(append(key[:], task...))
+		tasks, keys[task] = append(tasks, task), string(sum[:])
+	}
+	slices.SortFunc(tasks, func(a, b string) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
+	held, want, n := map[string]bool{}, max(1, int(math.Round(share*float64(len(l.train))))), 0
+	for _, task := range tasks[:len(tasks)-1] {
+		if n >= want {
+			break
+		}
+		held[task] = true
+		n += rows[task]
+	}
+	all := l.train
+	l.train = nil
+	for _, e := range all {
+		if held[e.task()] {
+			l.held = append(l.held, e)
+		} else {
+			l.train = append(l.train, e)
+		}
+	}
+	return nil
+}
+
+// task is what an example belongs to.
+func (e *example) task() string { return cmp.Or(e.row.Task, e.row.Group) }
+
+// acceptor is a trainer that can say before the first update which rows it does not take. Its errors wrap rl.ErrTooLong
+// where a row is only too long.
+type acceptor interface {
+	Accepts(r *rl.Row) error
+}
+
+// fit refuses rows that the trainer does not take, or leaves out those that are only too long for it.
+func (l *lesson) fit(t rl.Trainer, s *SFT) error {
+	a, ok := t.(acceptor)
+	if !ok {
+		return nil
+	}
+	l.long = 0
+	var first error
+	longest := 0
+	keep := func(in []example) ([]example, error) {
+		var out []example
+		for _, e := range in {
+			row := e.complete(0)
+			err := a.Accepts(&row)
+			switch {
+			case err == nil:
+				out = append(out, e)
+			case errors.Is(err, rl.ErrTooLong):
+				l.long++
+				longest = max(longest, len(e.row.IDs))
+				first = cmp.Or(first, fmt.Errorf("%s: %w", e.where, err))
+			default:
+				return nil, fmt.Errorf("%w: %s: %w", ErrTasks, e.where, err)
+			}
+		}
+		return out, nil
+	}
+	train, err := keep(l.train)
+	if err != nil {
+		return err
+	}
+	held, err := keep(l.held)
+	switch {
+	case err != nil:
+		return err
+	case l.long > 0 && s.TooLong == Refuse:
+		return fmt.Errorf("%w: %d rows are longer than the trainer takes, the longest of %d tokens (%w); to fix: set "+
+			"sft.too_long to drop, export with a smaller --max-length, or start the server with a longer context", ErrTasks,
+			l.long, longest, first)
+	case len(train) == 0:
+		return fmt.Errorf("%w: all rows are longer than the trainer takes (%w)", ErrTasks, first)
+	}
+	l.train, l.held = train, held
+	return nil
+}
+
+// complete is the row as a trainer takes it, with a weight for each of its tokens.
+func (e *example) complete(scale float64) rl.Row {
+	row := e.row
+	row.Logprobs, row.Advantage, row.Scale, row.Trained = make([]float64, len(row.IDs)), 1, scale, true
+	return row
+}
+
+// batch completes rows so that their loss is a mean, as the settings say of what.
+func (m Mean) batch(examples []*example) []rl.Row {
+	tokens := 0
+	for _, e := range examples {
+		tokens += e.trained()
+	}
+	rows := make([]rl.Row, len(examples))
+	for i, e := range examples {
+		scale := 1 / float64(tokens)
+		if m == OverRows {
+			scale = 1 / float64(len(examples)) / float64(e.trained())
+		}
+		rows[i] = e.complete(scale)
+	}
+	return rows
+}

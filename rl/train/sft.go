@@ -1,0 +1,257 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"deepswe/agent/chatml"
+)
+
+// Objective is how a policy learns.
+type Objective string
+
+// A policy learns from rewards, or imitates examples (supervised fine-tuning).
+const (
+	Reinforcement Objective = "rl"
+	Imitation     Objective = "sft"
+)
+
+const (
+	objectiveKey = "objective"
+	sftKey       = "sft"
+)
+
+// SFT are the settings of the section sft: what is imitated, and how. README.md documents them.
+type SFT struct {
+	// Rows is the file with the examples: rows.jsonl, or what deepswe export writes with --format sft or verifier.
+	Rows string `yaml:"rows"`
+	// Tokenizer is the model's tokenizer.json, or the directory that has it. Conversations need it; rows of ids are
+	// compared with it where it is given.
+	Tokenizer string          `yaml:"tokenizer"`
+	Template  chatml.Template `yaml:"template"`
+	// MinReward is what a rollout of rows.jsonl has to have reached to be imitated.
+	MinReward float64 `yaml:"min_reward"`
+	// TooLong says what becomes of an example that is longer than the trainer takes.
+	TooLong TooLong `yaml:"too_long"`
+	// Batch is how many rows an update has, Epochs how often each is learned from.
+	Batch  int `yaml:"batch"`
+	Epochs int `yaml:"epochs"`
+	// Mean says what the loss is the mean of: all trained tokens of a batch, or the means of its rows.
+	Mean Mean `yaml:"mean"`
+	// Schedule is what becomes of the learning rate after its warm-up.
+	Schedule Schedule `yaml:"schedule"`
+	// Validation is the share of the rows that is held out, whole tasks of them, to measure the loss on: before the first
+	// update, after each epoch, and after every ValidateEvery updates where that is not 0.
+	Validation    float64 `yaml:"validation"`
+	ValidateEvery int     `yaml:"validate_every"`
+}
+
+// TooLong is what becomes of an example that is too long.
+type TooLong string
+
+// One too long an example ends the run before it begins, or it is left out.
+const (
+	Refuse TooLong = "refuse"
+	Leave  TooLong = "drop"
+)
+
+// Mean is what a loss is the mean of.
+type Mean string
+
+// Each token of a batch counts alike, or each row.
+const (
+	OverTokens Mean = "tokens"
+	OverRows   Mean = "rows"
+)
+
+// Schedule is the course of a learning rate.
+type Schedule string
+
+// The learning rate stays, or falls to 0 with the last update: in a line, or like a cosine from its crest to its trough.
+const (
+	Constant Schedule = "constant"
+	Linear   Schedule = "linear"
+	Cosine   Schedule = "cosine"
+)
+
+func newSFT() *SFT {
+	return &SFT{
+		Template: chatml.Qwen3, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens, Schedule: Constant,
+		Validation: 0.05,
+	}
+}
+
+// absolute makes paths so, because a run may be resumed elsewhere.
+func (s *SFT) absolute() error {
+	for _, p := range []*string{&s.Rows, &s.Tokenizer} {
+		if *p == "" {
+			continue
+		}
+		full, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = full
+	}
+	return nil
+}
+
+func (s *SFT) validate() error {
+	var rows, reward error
+	if s.Rows == "" {
+		rows = errors.New("sft.rows is missing: want a file of examples (deepswe export writes them)")
+	}
+	if math.IsNaN(s.MinReward) || math.IsInf(s.MinReward, 0) {
+		reward = fmt.Errorf("sft.min_reward is %v: want a number", s.MinReward)
+	}
+	return errors.Join(rows, reward,
+		oneOf("sft.template", s.Template, chatml.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, Leave),
+		positive("sft.batch", s.Batch), positive("sft.epochs", s.Epochs), oneOf("sft.mean", s.Mean, OverTokens, OverRows),
+		oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine), fraction("sft.validation", s.Validation, 0.9),
+		natural("sft.validate_every", s.ValidateEvery))
+}
+
+func oneOf[T ~string](key string, v T, choices ...T) error {
+	if slices.Contains(choices, v) {
+		return nil
+	}
+	words := make([]string, len(choices))
+	for i, c := range choices {
+		words[i] = string(c)
+	}
+	return fmt.Errorf("%s is %q: want one of %s", key, v, strings.Join(words, ", "))
+}
+
+// factor is what the learning rate of an update is multiplied by, of so many that follow the warm-up.
+func (s Schedule) factor(after, of int) float64 {
+	share := 0.0
+	if of > 0 && after > 0 {
+		share = min(1, float64(after)/float64(of))
+	}
+	switch s {
+	case Linear:
+		return 1 - share
+	case Cosine:
+		return (1 + math.Cos(math.Pi*share)) / 2
+	}
+	return 1
+}
+
+// The keys of a configuration whose objective is sft. No other applies.
+func sftKeys() []string {
+	return []string{objectiveKey, "name", "seed", environmentKey, trainerKey, sftKey, "optimizer", "checkpoint"}
+}
+
+// notSFT are keys of the optimizer that sft.batch and sft.epochs take the place of.
+func notSFT() []string { return []string{"minibatches", "epochs"} }
+
+// loadSFT completes a configuration whose objective is sft.
+func (c *Config) loadSFT(root *yaml.Node, in *document, parts Parts) error {
+	if err := appliesToSFT(root); err != nil {
+		return err
+	}
+	c.SFT = newSFT()
+	if !in.SFT.IsZero() {
+		if err := decodeSection(&in.SFT, c.SFT, sftKey); err != nil {
+			return err
+		}
+	}
+	if err := c.SFT.absolute(); err != nil {
+		return err
+	}
+	var err error
+	if !in.Environment.IsZero() {
+		c.environmentName, c.Environment, err = section(&in.Environment, environmentKey, parts.Environments)
+		if err != nil {
+			return err
+		}
+	}
+	if c.trainerName, c.Trainer, err = section(&in.Trainer, trainerKey, parts.Trainers); err != nil {
+		return err
+	}
+	if _, ok := c.Trainer.(*rowsOnly); ok {
+		return fmt.Errorf("trainer.name is %q, which changes no weight: want one that objective %s can train", c.trainerName,
+			Imitation)
+	}
+	var errs []error
+	if c.Environment != nil {
+		if err := c.Environment.Complete(c); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", environmentKey, err))
+		}
+	}
+	if err := c.Trainer.Complete(c); err != nil {
+		errs = append(errs, fmt.Errorf("%s: %w", trainerKey, err))
+	}
+	return errors.Join(append(errs, c.SFT.validate(), c.Optimizer.validate(1),
+		positive("checkpoint.every", c.Checkpoint.Every), positive("checkpoint.keep", c.Checkpoint.Keep))...)
+}
+
+// appliesToSFT refuses keys that would change nothing.
+func appliesToSFT(root *yaml.Node) error {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		if !slices.Contains(sftKeys(), key.Value) {
+			return fmt.Errorf("%s%s does not apply to objective %s, which has %s", lineOf(key), key.Value, Imitation,
+				strings.Join(sftKeys(), ", "))
+		}
+		if key.Value != "optimizer" {
+			continue
+		}
+		for _, name := range notSFT() {
+			if child(value, name) >= 0 {
+				return fmt.Errorf("%soptimizer.%s does not apply to objective %s, which has sft.batch and sft.epochs",
+					lineOf(key), name, Imitation)
+			}
+		}
+	}
+	return nil
+}
+
+// lineOf names the line of a key, unless it is in no file.
+func lineOf(n *yaml.Node) string {
+	if n.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf("line %d: ", n.Line)
+}
+
+// nodeSFT is the configuration as it is written.
+func (c Config) nodeSFT() (*yaml.Node, error) {
+	var whole, environment, trainer, sft yaml.Node
+	err := errors.Join(whole.Encode(c), trainer.Encode(c.Trainer), sft.Encode(c.SFT))
+	if c.Environment != nil {
+		err = errors.Join(err, environment.Encode(c.Environment))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write configuration: %w", err)
+	}
+	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+	for _, key := range sftKeys() {
+		at, value := child(&whole, key), &yaml.Node{}
+		switch {
+		case key == environmentKey && c.Environment == nil:
+			continue
+		case key == environmentKey:
+			value = named(&environment, c.environmentName)
+		case key == trainerKey:
+			value = named(&trainer, c.trainerName)
+		case key == sftKey:
+			value = &sft
+		case at >= 0:
+			value = whole.Content[at]
+		}
+		if key == "optimizer" {
+			for _, name := range notSFT() {
+				value = without(value, name)
+			}
+		}
+		root.Content = append(root.Content, scalar(key), value)
+	}
+	return root, nil
+}
