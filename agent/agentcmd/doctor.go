@@ -28,7 +28,8 @@ model endpoint with its context length, disk and git. Each failure comes with
 the command that fixes it. A cluster is checked when it is named with
 --kube-context or --kube-namespace, and the server of a trainer when it is named
 with --trainer: models, ranks, losses, how it treats gradients and repeated
-requests. It is tried with a small model that is unloaded again.
+requests, and whether its model and tokenizer are those of the endpoint, which
+samples. It is tried with a small model that is unloaded again.
 
 EXIT STATUS
   0 nothing failed · 3 something failed`
@@ -39,9 +40,19 @@ type doctorOptions struct {
 	image   string
 	baseURL string
 	model   string
-	// trainer is the address of a Tinker server, which is tried with a model and an adapter's rank.
-	trainer, trainerModel string
-	trainerRank           int
+	trainer TrainerCheck
+}
+
+// TrainerCheck is the server of a trainer, and what it is tried with.
+type TrainerCheck struct {
+	// URL is the address of a Tinker server, Model a base model of it, or empty for its first.
+	URL, Model string
+	// Rank is that of the adapter to try.
+	Rank int
+	// Tokenizer is the directory of the base model's tokenizer; empty finds it where Model is a directory.
+	Tokenizer string
+	// BaseURL and Sampler are the endpoint to compare it with and its model; empty takes the user's own.
+	BaseURL, Sampler string
 }
 
 func newDoctor(d Deps) *cobra.Command {
@@ -59,9 +70,10 @@ func newDoctor(d Deps) *cobra.Command {
 	f.StringVar(&o.image, "image", "", "try sandboxes with the image `REF` (default: a small one that is there)")
 	f.StringVar(&o.baseURL, "base-url", "", "`URL` of the model endpoint")
 	f.StringVar(&o.model, "model", "", "`NAME` of the model")
-	f.StringVar(&o.trainer, "trainer", "", "`URL` of a Tinker server, to try it too (its key: TINKER_API_KEY)")
-	f.StringVar(&o.trainerModel, "trainer-model", "", "try it with the base model `NAME` (default: its first)")
-	f.IntVar(&o.trainerRank, "trainer-rank", 32, "try it with an adapter of rank `N`")
+	f.StringVar(&o.trainer.URL, "trainer", "", "`URL` of a Tinker server, to try it too (its key: TINKER_API_KEY)")
+	f.StringVar(&o.trainer.Model, "trainer-model", "", "try it with the base model `NAME` (default: its first)")
+	f.IntVar(&o.trainer.Rank, "trainer-rank", 32, "try it with an adapter of rank `N`")
+	f.StringVar(&o.trainer.Tokenizer, "trainer-tokenizer", "", "`DIR` of that model's tokenizer.json and config.json")
 	return cmd
 }
 
@@ -79,10 +91,9 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	checks = append(checks,
 		func() []env.Finding { return checkEndpoint(ctx, d.World, o.baseURL, o.model) }, checkDisk,
 		func() []env.Finding { return checkGit(ctx) })
-	if o.trainer != "" {
-		checks = append(checks, func() []env.Finding {
-			return d.InspectTrainer(ctx, o.trainer, o.trainerModel, o.trainerRank)
-		})
+	if o.trainer.URL != "" {
+		o.trainer.BaseURL, o.trainer.Sampler = o.baseURL, o.model
+		checks = append(checks, func() []env.Finding { return d.InspectTrainer(ctx, o.trainer) })
 	}
 	for _, check := range checks {
 		if err := r.add(check()...); err != nil {

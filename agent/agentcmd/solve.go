@@ -25,8 +25,8 @@ type Deps struct {
 	ReadTests func(log []byte) attempt.Tests
 	// Race plays several attempts and chooses one, for -k.
 	Race func(ctx context.Context, r cli.Race) (cli.RaceResult, error)
-	// InspectTrainer looks at the server of a trainer, for doctor: with a base model, or its first, and an adapter's rank.
-	InspectTrainer func(ctx context.Context, url, model string, rank int) []env.Finding
+	// InspectTrainer looks at the server of a trainer, for doctor, and compares it with the endpoint.
+	InspectTrainer func(ctx context.Context, c TrainerCheck) []env.Finding
 	// Training writes the steps of a training run, or the groups of one step, for view.
 	Training func(out io.Writer, dir string, step int) error
 	// Pages are the pages of training runs, for view --serve.

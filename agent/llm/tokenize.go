@@ -147,6 +147,31 @@ type tokenizeBody struct {
 func (*tokenizeBody) streamed() bool { return false }
 func (*tokenizeBody) most() int64    { return maxTokens }
 
+// textBody asks for the ids of a text.
+type textBody struct {
+	Model            string `json:"model"`
+	Prompt           string `json:"prompt"`
+	AddSpecialTokens bool   `json:"add_special_tokens"`
+}
+
+func (*textBody) streamed() bool { return false }
+func (*textBody) most() int64    { return maxTokens }
+
+// Tokenize returns the ids of a text, without a template's marks. Its error wraps [ErrNoExtension] where the server has no
+// /tokenize.
+func (c *Client) Tokenize(ctx context.Context, text string) ([]int32, error) {
+	p := c.patience(agent.Request{})
+	served, err := c.discover(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Tokens []int32 `json:"tokens"`
+	}
+	err = c.ask(ctx, p, "/tokenize", &textBody{Model: served.ID, Prompt: text}, &answer)
+	return answer.Tokens, err
+}
+
 type detokenizeBody struct {
 	Model  string  `json:"model"`
 	Tokens []int32 `json:"tokens"`

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/cli"
+	"deepswe/agent/llm"
 	"deepswe/env"
 	"deepswe/rl/trainer/tinker"
 )
@@ -24,18 +25,61 @@ func New(d Deps) []*cobra.Command {
 	return []*cobra.Command{newTrain(d), newExport(d)}
 }
 
+// TrainerCheck is what doctor looks at: a Tinker server with a base model, or its first, and an adapter's rank; and the
+// endpoint that is to sample, where one is known.
+type TrainerCheck struct {
+	URL, Model string
+	Rank       int
+	// Tokenizer is the directory of the base model's tokenizer.
+	Tokenizer string
+	// BaseURL and Sampler are the endpoint and its model; empty leaves them to the user's configuration.
+	BaseURL, Sampler string
+}
+
 // InspectTrainer looks at a Tinker server, for doctor.
-func InspectTrainer(w cli.World) func(ctx context.Context, url, model string, rank int) []env.Finding {
-	return func(ctx context.Context, url, model string, rank int) []env.Finding {
+func InspectTrainer(w cli.World) func(ctx context.Context, c TrainerCheck) []env.Finding {
+	return func(ctx context.Context, c TrainerCheck) []env.Finding {
 		// Someone waits for it: a server that is not there is not waited for.
 		client, err := tinker.NewClient(tinker.ClientOptions{
-			URL: url, Key: w.Getenv(tinker.KeyVariable), Patience: 5 * time.Second, OperationTimeout: 30 * time.Minute,
+			URL: c.URL, Key: w.Getenv(tinker.KeyVariable), Patience: 5 * time.Second, OperationTimeout: 30 * time.Minute,
 			Log: w.Log,
 		})
 		if err != nil {
 			return []env.Finding{env.FindingOf("trainer", err)}
 		}
 		defer client.Close()
-		return tinker.Inspection{Client: client, Base: model, Rank: rank}.Inspect(ctx)
+		i := tinker.Inspection{Client: client, Base: c.Model, Rank: c.Rank, Tokenizer: c.Tokenizer}
+		sampler, err := samplerOf(ctx, w, c)
+		if err == nil && sampler != nil {
+			i.Sampler = sampler
+		}
+		findings := i.Inspect(ctx)
+		if err != nil {
+			findings = append(findings, env.Finding{Check: "trainer and sampler", Status: env.Skipped,
+				Detail: "no sampler to compare with: " + err.Error(), Fix: "name its address with --base-url"})
+		}
+		return findings
 	}
+}
+
+// samplerOf opens the endpoint that is to sample.
+func samplerOf(ctx context.Context, w cli.World, c TrainerCheck) (*llm.Client, error) {
+	config, err := w.LoadConfig()
+	if err != nil {
+		return nil, err
+	}
+	choice := w.ResolveModel(config, c.BaseURL, c.Sampler)
+	client, err := llm.New(llm.Options{
+		BaseURL: choice.BaseURL, APIKey: choice.APIKey, Model: choice.Model, Continue: llm.Template, MaxRetries: -1,
+		Log: w.Logger(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if _, err := client.Discover(ctx); err != nil {
+		return nil, err
+	}
+	return client, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepswe/agent"
 	"deepswe/env"
 	"deepswe/rl"
 )
@@ -18,6 +19,18 @@ type Inspection struct {
 	Base string
 	// Rank of the adapter to try [32]. Where the server refuses it, smaller ones are tried.
 	Rank int
+	// Tokenizer is the directory of the base model's tokenizer.json and config.json; empty looks where Base is, if that is
+	// a directory.
+	Tokenizer string
+	// Sampler is what rollouts are to be sampled from, where that is not the server itself: it is compared with the trainer.
+	Sampler Endpoint
+}
+
+// Endpoint is a sampler outside of the trainer.
+type Endpoint interface {
+	agent.Model
+	// Tokenize returns the ids of a text without any mark.
+	Tokenize(ctx context.Context, text string) ([]int32, error)
 }
 
 // losses are the names of servers' losses, in the order of their use here.
@@ -77,7 +90,7 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 		add("repetition", nil, detail, "")
 	}
 	add("losses", nil, m.losses(ctx), "")
-	return out
+	return append(out, i.compare(ctx, m)...)
 }
 
 // create makes a model with the rank that was asked for, or the largest of a few smaller ones that the server takes.

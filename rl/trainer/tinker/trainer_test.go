@@ -197,6 +197,21 @@ func TestErrorsAreToldApart(t *testing.T) {
 	}
 }
 
+// A sequence number that is taken means that someone else trains the model: what it is now is not known.
+func TestTwoDriversOfOneModel(t *testing.T) {
+	t.Parallel()
+	s, trainer := server(t, trainertest.Options{Dedups: true}, nil)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	s.Inject("forward_backward", trainertest.Fault{Status: 409, Detail: "Training request sequence number was reused"})
+	err := learn(t, trainer)
+	if !errors.Is(err, rl.ErrTrainerLost) || !errors.Is(err, tinker.ErrConflict) ||
+		!strings.Contains(err.Error(), "another driver works on this model") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestStalePublicationIsFound(t *testing.T) {
 	t.Parallel()
 	s, trainer := server(t, trainertest.Options{}, nil)
