@@ -18,8 +18,8 @@ func (c *Codec) Sampled(messages []trajectory.Message, at int) (prompt, completi
 	}
 	for i, m := range messages[:at+1] {
 		if len(m.ToolCalls) > 0 || m.Role == trajectory.RoleTool {
-			return nil, nil, fmt.Errorf("message %d is of a native call, and the tools that the model was told of are not known",
-				i)
+			return nil, nil, fmt.Errorf("message %d is of a native call, and the tools that the model was told of are not "+
+				"known", i)
 		}
 	}
 	before, err := c.Template.Render(messages[:at], Options{Reply: true})
@@ -32,7 +32,8 @@ func (c *Codec) Sampled(messages []trajectory.Message, at int) (prompt, completi
 	}
 	reply, ok := strings.CutPrefix(text, before)
 	if !ok {
-		return nil, nil, fmt.Errorf("the chat template %s writes what comes before message %d otherwise after it", c.Template, at)
+		return nil, nil, fmt.Errorf("the chat template %s writes what comes before message %d otherwise after it",
+			c.Template, at)
 	}
 	return c.tokens.Encode(before), c.tokens.Encode(strings.TrimSuffix(reply, "\n")), nil
 }

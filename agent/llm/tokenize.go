@@ -157,7 +157,7 @@ type textBody struct {
 func (*textBody) streamed() bool { return false }
 func (*textBody) most() int64    { return maxTokens }
 
-// Tokenize returns the ids of a text, without a template's marks. Its error wraps [ErrNoExtension] where the server has no
+// Tokenize returns the ids of a text, without any mark. Its error wraps [ErrNoExtension] where the server has no
 // /tokenize.
 func (c *Client) Tokenize(ctx context.Context, text string) ([]int32, error) {
 	p := c.patience(agent.Request{})

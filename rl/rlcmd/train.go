@@ -259,8 +259,9 @@ func (t *training) finish(c train.Config, results []train.Result, dir string) er
 	if t.json {
 		for _, r := range results {
 			final := map[string]float64{}
-			for _, name := range []string{"val/pass@1", "val/pass@1_low", "val/pass@1_high", "val/random", "reward/mean", "sft/loss",
-				"val/loss"} {
+			for _, name := range []string{
+				"val/pass@1", "val/pass@1_low", "val/pass@1_high", "val/random", "reward/mean", "sft/loss", "val/loss",
+			} {
 				if v, ok := r.Final(name); ok {
 					final[name] = v
 				}

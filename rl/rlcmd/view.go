@@ -197,7 +197,8 @@ func (r *runView) line(p metrics.Point) string {
 		text = shorten(r.name, 36) + " " + text
 	}
 	for _, value := range []struct{ name, format string }{
-		{"reward/mean", "reward %.3f"}, {"sft/loss", "loss %.4f"}, {"val/loss", "held out %.4f"}, {"val/pass@1", "val %.3f"}, {"entropy/mean", "entropy %.2f"},
+		{"reward/mean", "reward %.3f"}, {"sft/loss", "loss %.4f"}, {"val/loss", "held out %.4f"},
+		{"val/pass@1", "val %.3f"}, {"entropy/mean", "entropy %.2f"},
 		{"loss/clip_fraction", "clip %.3f"}, {"optim/grad_norm", "grad %.2g"}, {"time/step", "%.1fs"},
 	} {
 		v, ok := p.Values[value.name]

@@ -159,8 +159,8 @@ func (e *Example) mask(ids, mask, labels []int32) error {
 		case labels[t] == id:
 			e.Row.Mask[t] = 1
 		case labels[t] != notTrained:
-			return fieldError(fmt.Sprintf("labels[%d]", t), "%d is neither the id %d nor %d; labels are not shifted", labels[t], id,
-				notTrained)
+			return fieldError(fmt.Sprintf("labels[%d]", t), "%d is neither the id %d nor %d; labels are not shifted",
+				labels[t], id, notTrained)
 		}
 	}
 	return nil
@@ -186,8 +186,8 @@ func (e *Example) converse(raw []json.RawMessage) error {
 		}
 		message := trajectory.Message{Role: m.Role, Content: content, Reasoning: m.Reasoning}
 		if len(m.Calls) > 0 && string(m.Calls) != "null" && string(m.Calls) != "[]" {
-			return fieldError(field+".tool_calls", "a conversation with native calls does not say which tools the model was told "+
-				"of; to fix: export the token ids, with --sft-form tokens")
+			return fieldError(field+".tool_calls", "a conversation with native calls does not say which tools the model was "+
+				"told of; to fix: export the token ids, with --sft-form tokens")
 		}
 		if m.Weight < 0 {
 			return fieldError(field+".weight", "%v is below 0", m.Weight)

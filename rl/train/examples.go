@@ -127,8 +127,8 @@ func (r *reader) add(e *rowfile.Example) error {
 func (r *reader) compare(e *rowfile.Example) error {
 	for t, id := range e.Row.IDs {
 		if int(id) >= r.tokens.Size() {
-			return fmt.Errorf("%s: token %d is id %d, and the tokenizer %s has %d: the rows are of another one", e.Where(), t, id,
-				r.settings.Tokenizer, r.tokens.Size())
+			return fmt.Errorf("%s: token %d is id %d, and the tokenizer %s has %d: the rows are of another one", e.Where(),
+				t, id, r.settings.Tokenizer, r.tokens.Size())
 		}
 	}
 	// What a policy has sampled need not be split as the tokenizer would.
@@ -148,8 +148,8 @@ func (r *reader) compare(e *rowfile.Example) error {
 // conversation adds the rows of a conversation: one, or several where the template writes it otherwise as it goes on.
 func (r *reader) conversation(e *rowfile.Example) error {
 	if r.tokens == nil {
-		return fmt.Errorf("%s: a conversation needs the model's tokenizer; to fix: set sft.tokenizer to its tokenizer.json, or "+
-			"export token ids", e.Where())
+		return fmt.Errorf("%s: a conversation needs the model's tokenizer; to fix: set sft.tokenizer to its tokenizer.json, "+
+			"or export token ids", e.Where())
 	}
 	if r.codec == nil {
 		var err error
@@ -208,7 +208,8 @@ func (r *reader) take(row rl.Row, where string) error {
 	e.row.Logprobs, e.row.Advantage = nil, 0
 	switch {
 	case e.trained() == 0:
-		return fmt.Errorf("%s: no token is trained; to fix: leave the line out, or look at its mask, labels or weights", where)
+		return fmt.Errorf("%s: no token is trained; to fix: leave the line out, or look at its mask, labels or weights",
+			where)
 	case e.row.Mask[0] != 0:
 		return fmt.Errorf("%s: its first token is trained, and nothing comes before it", where)
 	}
@@ -229,8 +230,8 @@ func (r *reader) finish() error {
 	case len(l.train) == 0:
 		return errors.New("it has no examples")
 	case !r.same.holds():
-		return fmt.Errorf("the rows are of another tokenizer than %s: of the text of %d tokens it makes %.0f%% of the same ones; "+
-			"to fix: sample and train with one model", r.settings.Tokenizer, r.same.tokens, 100*r.same.share())
+		return fmt.Errorf("the rows are of another tokenizer than %s: of the text of %d tokens it makes %.0f%% of the same "+
+			"ones; to fix: sample and train with one model", r.settings.Tokenizer, r.same.tokens, 100*r.same.share())
 	}
 	l.digest = hex.EncodeToString(r.digest.Sum(nil))
 	return nil

@@ -56,8 +56,8 @@ func (m *imitation) perEpoch() int {
 
 const lessonStream = 0x6c6573736f6e
 
-// batch is what an update learns from, counted from 1: each epoch has all rows in an order of its own, which follows from
-// the seed.
+// batch is what an update learns from, counted from 1: each epoch has all rows in an order of its own, which the seed
+// decides.
 func (m *imitation) batch(step int) []*example {
 	epoch, at := (step-1)/m.perEpoch(), (step-1)%m.perEpoch()
 	order := rand.New(rand.NewPCG(m.config.Seed^lessonStream, uint64(epoch))).Perm(len(m.lesson.train))
@@ -77,8 +77,8 @@ func (m *imitation) optimizer(step int) rl.Optimizer {
 }
 
 // run learns until all epochs are done. When ctx ends, the update under way is finished and saved, and the error wraps
-// run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a kill, makes the same updates as
-// one that was never stopped.
+// run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a kill, makes the updates that
+// one makes that was never stopped.
 func (m *imitation) run(ctx context.Context, s imitationState, resumed bool, history []metrics.Point) error {
 	m.guard = guard{settings: m.config.Guards}
 	m.saved = s.Step

@@ -219,7 +219,9 @@ func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, w
 }
 
 // once imitates the examples from the run's last checkpoint on, until it is done or cannot go on.
-func (l *lesson) once(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int) (_ Result, err error) {
+func (l *lesson) once(
+	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int,
+) (_ Result, err error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return r, err
 	}

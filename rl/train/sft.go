@@ -73,7 +73,7 @@ const (
 // Schedule is the course of a learning rate.
 type Schedule string
 
-// The learning rate stays, or falls to 0 with the last update: in a line, or like a cosine from its crest to its trough.
+// The learning rate stays, or falls to 0 with the last update: in a line, or like a cosine from crest to trough.
 const (
 	Constant Schedule = "constant"
 	Linear   Schedule = "linear"

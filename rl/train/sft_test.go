@@ -38,7 +38,8 @@ func echoes(t testing.TB, copies int) string {
 	var b strings.Builder
 	for n := range copies {
 		for digit := range 5 {
-			prompt, err := codec.Render(agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: fmt.Sprint(digit)}}})
+			asked := []agent.Message{{Role: agent.RoleUser, Content: fmt.Sprint(digit)}}
+			prompt, err := codec.Render(agent.Request{Messages: asked})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,8 +25,8 @@ const (
 )
 
 // probeText has a little of everything that tokenizers treat in their own ways.
-const probeText = "It's 2026:\n\n\tif x_1 != 'na\u00efve \ufb01' { return 12345 }  // \u4f60\u597d, \u043c\u0438\u0440 " +
-	"\U0001f642\r\n<b> don't  stop"
+const probeText = "It's 2026:\n\n\tif x_1 != 'na\u00efve \ufb01' { return 12345 }  // \u4f60\u597d, \u043c" +
+	"\u0438\u0440 \U0001f642\r\n<b> don't  stop"
 
 // compare finds out whether model and tokenizer of the trainer are the sampler's.
 func (i Inspection) compare(ctx context.Context, m *Model) []env.Finding {
@@ -72,7 +72,7 @@ func vocabularyOf(dir string, tokens *tokenizer.Tokenizer) env.Finding {
 		f.Detail = fmt.Sprintf("the tokenizer has %d ids and the model %d: they do not belong together", own, config.Size)
 		f.Fix = "take the tokenizer that came with the model"
 	case own < config.Size:
-		f.Detail = fmt.Sprintf("%d ids, of which the tokenizer uses %d; the rest is padding, and never sampled by a sound model",
+		f.Detail = fmt.Sprintf("%d ids, of which the tokenizer uses %d; the rest is padding, which no sound model samples",
 			config.Size, own)
 	default:
 		f.Detail = fmt.Sprintf("%d ids", own)
@@ -97,8 +97,8 @@ func (i Inspection) sameTokens(ctx context.Context, tokens *tokenizer.Tokenizer)
 		at++
 	}
 	return env.Finding{Check: checkTokenizer, Status: env.Failed,
-		Detail: fmt.Sprintf("of the same text the trainer's tokenizer makes %d ids and the sampler %d; they part at %d", len(own),
-			len(theirs), at),
+		Detail: fmt.Sprintf("of the same text the trainer's tokenizer makes %d ids and the sampler %d; they part at %d",
+			len(own), len(theirs), at),
 		Fix: "serve and train one model with one tokenizer"}
 }
 
@@ -111,7 +111,7 @@ const (
 // sampledTokens is how long the sample is that is compared.
 const sampledTokens = 64
 
-// sameModel asks the trainer for the log-probabilities of what the sampler has sampled. A fresh adapter changes nothing,
+// sameModel asks the trainer for the log-probabilities of what the sampler has sampled. A fresh adapter changes none,
 // so they are those of the base model.
 func (i Inspection) sameModel(ctx context.Context, m *Model) env.Finding {
 	f := env.Finding{Check: checkModel, Status: env.Failed, Fix: "serve the model that is trained, in the same precision"}

@@ -22,7 +22,8 @@ type Inspection struct {
 	// Tokenizer is the directory of the base model's tokenizer.json and config.json; empty looks where Base is, if that is
 	// a directory.
 	Tokenizer string
-	// Sampler is what rollouts are to be sampled from, where that is not the server itself: it is compared with the trainer.
+	// Sampler is what rollouts are to be sampled from, where that is not the server itself. It is compared with the
+	// trainer.
 	Sampler Endpoint
 }
 

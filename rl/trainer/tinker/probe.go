@@ -41,6 +41,10 @@ func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error)
 }
 
 func (m *Model) probe(ctx context.Context) (p Probe, err error) {
+	// SkyRL's JAX backend gives a model the gradient that one before it has left in its place, such as a killed client's.
+	if err := m.zero(ctx); err != nil {
+		return p, err
+	}
 	if p.Dedups, err = m.dedups(ctx); err != nil {
 		return p, err
 	}

@@ -244,9 +244,10 @@ func (c *conformance) imitation(t *testing.T) {
 			for way := range after {
 				trainer := c.open(t, "", nil)
 				defer trainer.Close()
+				objective := rl.Objective{Surrogate: rl.CrossEntropy}
 				if way == 0 {
 					_, _, err = trainer.Imitate(t.Context(), rows, c.optimizer())
-				} else if _, err = trainer.ForwardBackward(t.Context(), rows, rl.Objective{Surrogate: rl.CrossEntropy}); err == nil {
+				} else if _, err = trainer.ForwardBackward(t.Context(), rows, objective); err == nil {
 					_, err = trainer.Step(t.Context(), c.optimizer())
 				}
 				if err == nil {
