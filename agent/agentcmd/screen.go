@@ -136,7 +136,9 @@ func (s *screen) show(happened any) {
 func (s *screen) raced(r raced) {
 	text := cli.Plain(r.Text)
 	if r.Attempt < 0 {
-		s.Line(s.styles.dim.Render(cli.Cut(text, s.Width()-1)))
+		for _, l := range wrap(text, s.Width()-1) {
+			s.Line(s.styles.dim.Render(l))
+		}
 		return
 	}
 	for len(s.race) <= r.Attempt {
@@ -145,7 +147,13 @@ func (s *screen) raced(r raced) {
 	s.race[r.Attempt] = text
 	if r.Ended {
 		s.race[r.Attempt] = ""
-		s.Line(cli.Cut(fmt.Sprintf("#%-2d %s", r.Attempt, text), s.Width()-1))
+		for i, l := range wrap(text, s.Width()-5) {
+			if i == 0 {
+				s.Line(fmt.Sprintf("#%-2d %s", r.Attempt, l))
+				continue
+			}
+			s.Line("    " + l)
+		}
 	}
 }
 
@@ -155,7 +163,10 @@ func (s *screen) chosen(c *cli.RaceResult) {
 		return
 	}
 	line := func(label, text string) {
-		s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", label)) + cli.Cut(cli.Plain(text), s.Width()-12))
+		for _, l := range wrap(cli.Plain(text), s.Width()-12) {
+			s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", label)) + l)
+			label = ""
+		}
 	}
 	for i, reason := range strings.Split(c.Reason, "; ") {
 		if i == 0 {

@@ -122,6 +122,20 @@ func TestLiveLine(t *testing.T) {
 	})
 }
 
+// What is said about the choice among attempts is whole, whatever the width.
+func TestRaceIsWhole(t *testing.T) {
+	var out bytes.Buffer
+	on := cli.NewScreenOn(&out, cli.Terminal{Width: func() int { return 40 }})
+	s := newScreen(io.Discard, false, on, colours(termenv.Ascii))
+	s.show(raced{Attempt: -1, Text: "cost of choosing: 4 requests to the judge, 1 run of the base", Ended: true})
+	s.show(raced{Attempt: 3, Text: "failed: start a sandbox: the daemon at /run/docker.sock is gone", Ended: true})
+	s.chosen(&cli.RaceResult{
+		Winner: 1, Attempts: 2, Reason: "most regression tests pass; 1 of 2 candidates agree", Report: "rank/report.html",
+		Losers: map[int]string{0: "3 regression tests pass, and 4 with the chosen one"},
+	})
+	testkit.Golden(t, "testdata/race-40.golden", out.String())
+}
+
 func TestWords(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{spoken("<think>no\n</think>yes\n<function=finish>"), "yes"},

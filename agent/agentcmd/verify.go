@@ -58,7 +58,11 @@ func (j *job) verify(ctx context.Context, report *outcome) {
 			}
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		report.add("fixed but unverified: the run was interrupted")
+		return
+	case err != nil:
 		report.add(fmt.Sprintf("fixed but unverified: %v", err))
 		return
 	}
