@@ -136,6 +136,15 @@ func finished(t *testing.T, dir string) map[string]bool {
 	return done
 }
 
+// logged is how many lines the log has.
+func logged(dir string) int {
+	log, err := os.ReadFile(filepath.Join(dir, "log"))
+	if err != nil {
+		return 0 // nothing has begun
+	}
+	return strings.Count(string(log), "\n")
+}
+
 // A ranking that is killed again and again comes to the same choice, and does nothing twice that was on record.
 func TestKilled(t *testing.T) {
 	t.Parallel()
@@ -153,6 +162,10 @@ func TestKilled(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "candidates"), os.DirFS(candidates(t))); err != nil {
 		t.Fatal(err)
 	}
+	for i := range 3 * kills { // wrong ones, so that there is work left whenever a process is killed
+		file := filepath.Join(dir, "candidates", "number", fmt.Sprintf("%d.diff", 10+i))
+		testkit.WriteFile(t, file, patch(10+i, .1+.001*float64(i)))
+	}
 	round := 0
 	start := func() *exec.Cmd {
 		round++
@@ -167,12 +180,31 @@ func TestKilled(t *testing.T) {
 	}
 	before := map[int]map[string]bool{} // what was on record when a round began
 	random := rand.New(rand.NewPCG(1, 2))
+	working := 0 // were killed before they ended by themselves
 	for range kills {
 		before[round+1] = finished(t, dir)
+		enough := logged(dir) + 1 + random.IntN(3)
 		cmd := start()
-		time.Sleep(time.Duration(50+random.IntN(250)) * time.Millisecond)
-		_ = cmd.Process.Kill() // or it has ended by itself
-		_ = cmd.Wait()
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait()
+			close(ended)
+		}()
+		for running := true; running && logged(dir) < enough; {
+			select {
+			case <-ended:
+				running = false
+			case <-time.After(time.Millisecond):
+			}
+		}
+		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond) // into what it has begun
+		if cmd.Process.Kill() == nil {
+			working++
+		}
+		<-ended
+	}
+	if t.Logf("%d of %d were killed at work", working, kills); working == 0 {
+		t.Error("every process ended before it was killed")
 	}
 	before[round+1] = finished(t, dir)
 	if err := start().Wait(); err != nil {
