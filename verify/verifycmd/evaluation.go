@@ -243,8 +243,8 @@ func (e *evaluation) observe(ev run.Event) {
 	if context := swe.ContextOf(ev.Job); context > 0 {
 		name += " with " + swe.ContextName(context)
 	}
-	e.progress.observe(ev, name, "continuing", func() (bool, string) {
-		return swe.Solved(*ev.Outcome), verdict(*ev.Outcome)
+	e.progress.observe(ev, name, "continuing", func() (*bool, string) {
+		return new(swe.Solved(*ev.Outcome)), verdict(*ev.Outcome)
 	})
 	if e.o.json && (ev.Kind == run.Finished || ev.Kind == run.Failed) {
 		e.print(*ev.Outcome)
@@ -258,8 +258,8 @@ func (e *evaluation) observeSoundness(ev run.Event) {
 		with = "its solution"
 	}
 	name := fmt.Sprintf("%s with %s", ev.Job.Task, with)
-	e.progress.observe(ev, name, "trying again", func() (bool, string) {
-		return swe.Solved(*ev.Outcome), strings.ReplaceAll(string(swe.DetailOf(*ev.Outcome).Status), "_", " ")
+	e.progress.observe(ev, name, "trying again", func() (*bool, string) {
+		return new(swe.Solved(*ev.Outcome)), strings.ReplaceAll(string(swe.DetailOf(*ev.Outcome).Status), "_", " ")
 	})
 }
 

@@ -143,9 +143,9 @@ func (g *grading) run(ctx context.Context) error {
 
 func (g *grading) observe(e run.Event) {
 	var v verify.Evaluation
-	g.progress.observe(e, e.Job.Task, "trying again", func() (bool, string) {
+	g.progress.observe(e, e.Job.Task, "trying again", func() (*bool, string) {
 		v, _ = g.swe.Known(e.Job)
-		return v.Status == verify.Resolved, describe(v)
+		return new(v.Status == verify.Resolved), describe(v)
 	})
 	if e.Kind == run.Finished {
 		g.print(v, e.Job)

@@ -23,6 +23,7 @@ type progress struct {
 	before  int // in sessions before
 	running int
 	solved  int
+	graded  bool // jobs solve their task or not
 	failed  int
 	tokens  int64
 	pulls   map[string]env.Progress // that are under way, by host and image
@@ -35,8 +36,8 @@ func newProgress(out io.Writer, what string) *progress {
 }
 
 // observe shows an event of the named job. again describes what follows a failure ("trying again"). ended returns
-// whether a finished job solved its task, and a description.
-func (p *progress) observe(e run.Event, name, again string, ended func() (solved bool, text string)) {
+// whether a finished job solved its task, nil for one that is of another kind, and a description.
+func (p *progress) observe(e run.Event, name, again string, ended func() (solved *bool, text string)) {
 	switch e.Kind {
 	case run.Started:
 		p.start()
@@ -46,7 +47,7 @@ func (p *progress) observe(e run.Event, name, again string, ended func() (solved
 		solved, text := ended()
 		p.end(solved, false, name+": "+text)
 	case run.Failed:
-		p.end(false, true, name+": failed: "+e.Outcome.Err)
+		p.end(nil, true, name+": failed: "+e.Outcome.Err)
 	case run.Released, run.GroupDone:
 	}
 }
@@ -56,7 +57,7 @@ func (p *progress) plan(what string, total int) {
 	p.Lock()
 	defer p.Unlock()
 	p.what, p.total, p.began = what, total, time.Now()
-	p.ended, p.before, p.running, p.solved, p.failed, p.tokens = 0, 0, 0, 0, 0, 0
+	p.ended, p.before, p.running, p.solved, p.failed, p.tokens, p.graded = 0, 0, 0, 0, 0, 0, false
 }
 
 // known counts a job that ended in an earlier session.
@@ -65,6 +66,7 @@ func (p *progress) known(solved bool) {
 	defer p.Unlock()
 	p.ended++
 	p.before++
+	p.graded = true
 	if solved {
 		p.solved++
 	}
@@ -84,12 +86,13 @@ func (p *progress) add(tokens int) {
 }
 
 // end counts a job that has ended, and prints how.
-func (p *progress) end(solved, failed bool, text string) {
+func (p *progress) end(solved *bool, failed bool, text string) {
 	p.Lock()
 	defer p.Unlock()
 	p.running--
 	p.ended++
-	if solved {
+	p.graded = p.graded || solved != nil
+	if solved != nil && *solved {
 		p.solved++
 	}
 	if failed {
@@ -134,7 +137,10 @@ func (p *progress) draw(width int) []string {
 // status is the state of the run in a few words.
 func (p *progress) status() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d/%d, %d running, %d solved", p.ended, p.total, p.running, p.solved)
+	fmt.Fprintf(&b, "%d/%d, %d running", p.ended, p.total, p.running)
+	if p.graded {
+		fmt.Fprintf(&b, ", %d solved", p.solved)
+	}
 	if p.failed > 0 {
 		fmt.Fprintf(&b, ", %d failed", p.failed)
 	}

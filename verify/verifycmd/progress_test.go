@@ -23,19 +23,23 @@ func TestProgress(t *testing.T) {
 		}
 		p.add(1_500)
 		time.Sleep(30 * time.Second)
-		p.end(true, false, "a: solved")
+		p.end(new(true), false, "a: solved")
 		p.add(2_000_000)
 		time.Sleep(30 * time.Second)
-		p.end(false, false, "b: unresolved")
+		p.end(new(false), false, "b: unresolved")
 		time.Sleep(time.Minute)
-		p.end(false, true, "c: failed: \x1b[31mno disk\n")
+		p.end(nil, true, "c: failed: \x1b[31mno disk\n")
 		p.note("%d things", 2)
 		p.pull(env.Progress{Action: env.Pulling, Image: "a", Bytes: 1e6, Total: 9e6})
 		p.pull(env.Progress{Action: env.Pulling, Image: "b", Bytes: 2e6, Total: 9e6})
 		p.start()
-		p.end(false, false, "d: unresolved")
+		p.end(new(false), false, "d: unresolved")
 		p.pull(env.Progress{Action: env.Pulling, Image: "a", Done: true, Err: errors.New("no such image")})
 		p.pull(env.Progress{Action: env.Pulling, Image: "b", Total: 9e6, Done: true})
+		p.plan("judging", 1)
+		p.start()
+		time.Sleep(time.Second)
+		p.end(nil, false, "e: score 0.5") // which solves nothing
 		p.close()
 		want := []string{
 			"[3/10, 2 running, 2 solved, 1.5k tokens, 2.0/min, 3:30 left] a: solved",
@@ -43,7 +47,8 @@ func TestProgress(t *testing.T) {
 			"[5/10, 0 running, 2 solved, 1 failed, 2.0M tokens, 1.5/min, 3:20 left] c: failed: ·[31mno disk·",
 			"2 things",
 			"[6/10, 0 running, 2 solved, 1 failed, 2.0M tokens, 2.0/min, 2:00 left, pulling 2 images, 3MB of 18MB] d: unresolved",
-			"pulled b, 9MB", "",
+			"pulled b, 9MB",
+			"[1/1, 0 running, 60.0/min] e: score 0.5", "",
 		}
 		if got := strings.Split(out.String(), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", out.String(), strings.Join(want, "\n"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"deepswe/agent/cli"
 )
@@ -47,9 +48,14 @@ nothing; --recorded asks and runs nothing at all. The directory then has
 ranking.json, preds.json (the choice), and report.html: Best@k of each verifier
 beside Pass@k where it is known which attempts solve their task.
 
+Where a run of eval was given --top, --write-tests, --test, --test-parser,
+--test-timeout or the judge's context, samples and pack, rank takes these over
+unless they are given again.
+
 EXIT STATUS
-  0 done · 2 wrong usage · 3 some candidates could not be judged or tested ·
-  5 the endpoint failed · 6 the sandboxes failed · 130 interrupted`
+  0 done · 2 wrong usage · 3 some candidates were not judged or tested, because
+  of infrastructure failures · 5 the endpoint failed · 6 the sandboxes failed ·
+  130 interrupted`
 
 func newRank(d Deps) *cobra.Command {
 	var o rankOptions
@@ -65,7 +71,7 @@ func newRank(d Deps) *cobra.Command {
 			if err := o.check(); err != nil {
 				return cli.Usage(err)
 			}
-			return runRank(cmd.Context(), d, &o)
+			return runRank(cmd.Context(), d, &o, cmd.Flags())
 		},
 	}
 	f := cmd.Flags()
@@ -96,8 +102,8 @@ func (o *rankOptions) check() error {
 }
 
 // runRank is rank with everything about the command line behind it.
-func runRank(ctx context.Context, d Deps, o *rankOptions) (err error) {
-	r := &ranker{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o}
+func runRank(ctx context.Context, d Deps, o *rankOptions, flags *pflag.FlagSet) (err error) {
+	r := &ranker{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o, flags: flags}
 	defer func() { err = errors.Join(err, r.close()) }()
 	err = r.run(ctx)
 	if cli.Interrupted(ctx, err) {
@@ -117,6 +123,9 @@ func (r *ranker) run(ctx context.Context) error {
 		return err
 	}
 	r.progress.plan("", 0)
+	for _, note := range rep.Notes[len(r.ranking.Source.Notes):] { // the others were shown before
+		r.progress.note("%s", note)
+	}
 	if r.o.json {
 		printRankingJSON(r.lines, rep)
 	} else {

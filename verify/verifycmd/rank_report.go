@@ -25,13 +25,16 @@ func printRanking(out io.Writer, rep *ranking.Report, dir string) {
 				fmt.Fprintf(w, "%s\t-\tno candidate\n", cli.Plain(t.Task))
 				continue
 			}
-			truth := ""
+			label, truth := "", ""
 			for _, c := range t.Candidates {
-				if c.Attempt == *t.Chosen && c.Solved != nil {
+				if c.Attempt != *t.Chosen {
+					continue
+				}
+				if label = c.Label(); c.Solved != nil {
 					truth = map[bool]string{true: "solved", false: "not solved"}[*c.Solved]
 				}
 			}
-			fmt.Fprintf(w, "%s\t#%d of %d\t%s\t%s\n", cli.Plain(t.Task), *t.Chosen, len(t.Candidates),
+			fmt.Fprintf(w, "%s\t%s of %d\t%s\t%s\n", cli.Plain(t.Task), cli.Plain(label), len(t.Candidates),
 				cli.Plain(t.Reason), truth)
 		}
 		_ = w.Flush() // a reader that has gone away is noticed by main

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/env"
@@ -22,7 +24,8 @@ import (
 // ranker is one run of rank.
 type ranker struct {
 	session
-	o *rankOptions
+	o     *rankOptions
+	flags *pflag.FlagSet // nil as a part of eval
 
 	store   *ranking.Store
 	ranking ranking.Ranking
@@ -42,6 +45,9 @@ func (r *ranker) prepare(ctx context.Context) error {
 	source, err := ranking.Read(r.o.run)
 	if err != nil {
 		return cli.Usage(err)
+	}
+	if err := r.inherit(source); err != nil {
+		return err
 	}
 	if err := r.readTasks(source); err != nil {
 		return err
@@ -86,6 +92,28 @@ func (r *ranker) prepare(ctx context.Context) error {
 	return nil
 }
 
+// inherited are the flags that rank takes over from the run of eval, so that what that has judged and tested is found
+// again. Endpoints are not among them: a directory from elsewhere must not say where keys are sent.
+var inherited = []string{
+	"top", "write-tests", "test", "test-parser", "test-timeout", "judge-context", "judge-samples", "judge-pack",
+}
+
+// inherit sets the flags that were not given to what the run began with.
+func (r *ranker) inherit(source *ranking.Source) error {
+	if r.flags == nil {
+		return nil
+	}
+	for _, name := range inherited {
+		value := source.Setting(name)
+		if f := r.flags.Lookup(name); value != "" && !f.Changed {
+			if err := f.Value.Set(value); err != nil {
+				return cli.Usagef("%s: the run began with --%s %q: %w", source.Path, name, value, err)
+			}
+		}
+	}
+	return r.o.verifier.Check()
+}
+
 // rankDir is where the ranking of a path is kept: in the run, or beside a file.
 func rankDir(path string, s *ranking.Source) string {
 	if s.Manifest.Kind == "" && filepath.Ext(path) != "" {
@@ -118,6 +146,9 @@ func (r *ranker) readTasks(source *ranking.Source) error {
 	for t, err := range tasks {
 		if err != nil {
 			return err
+		}
+		if _, twice := r.ranking.Tasks[t.ID]; twice {
+			return cli.Usagef("%s has two tasks with the id %s", r.o.tasks.Path, t.ID)
 		}
 		if wanted[t.ID] {
 			r.ranking.Tasks[t.ID] = t
@@ -165,7 +196,7 @@ func openJudge(ctx context.Context, w cli.World, v *cli.VerifierFlags, m *cli.Mo
 		window = v.JudgeContext
 	}
 	if self {
-		say("no judge of its own: %s judges itself (--judge-url, --judge-model)", live.Name)
+		say("no separate judge (--judge-url, --judge-model): %s judges itself", live.Name)
 	}
 	return &judge.Judge{Endpoint: endpoint, Model: live.Name, Pack: pack, Context: window, Samples: v.JudgeSamples}, nil
 }
@@ -207,9 +238,8 @@ func newTests(w cli.World, v *cli.VerifierFlags, m *cli.ModelFlags, model *cli.L
 		attempt.Sampling.Temperature = &one
 	}
 	t.Attempts = v.Written
-	t.Writer = &suite.Writer{Runner: &swe.Runner{
-		Tasks: tasks, Attempt: attempt, Dir: func(j run.Job) (string, error) { return store.Attempt(j) },
-	}}
+	t.Writer = &suite.Writer{Runner: &swe.Runner{Tasks: tasks, Attempt: attempt}}
+	t.Writer.Runner.Dir = func(j run.Job) (string, error) { return store.Attempt(j, t.Writer.Key(tasks[j.Task])) }
 	return t, nil
 }
 
@@ -220,5 +250,5 @@ func (r *ranker) observe(e ranking.Event) {
 		r.progress.note("%s: %d to do", e.Part, e.Total)
 		return
 	}
-	r.progress.observe(e.Run, e.Name, "trying again", func() (bool, string) { return false, e.Text })
+	r.progress.observe(e.Run, e.Name, "trying again", func() (*bool, string) { return nil, e.Text })
 }

@@ -77,8 +77,8 @@ func (p Pack) Conversation(e Evidence, budget int) ([]agent.Message, Condensed, 
 		}
 	}
 	if over > 0 {
-		return nil, done, fmt.Errorf("%w: about %d tokens are left of it without thoughts, observations and actions, "+
-			"%d of them the patch, and it has room for %d",
+		return nil, done, fmt.Errorf("%w: without thoughts, observations and actions it still has about %d tokens, "+
+			"%d of them the patch, and there is room for %d",
 			ErrTooLong, tokens(budget*bytesPerToken+over), tokens(len(e.Patch)), budget)
 	}
 	return p.messages(p.user(e, steps)), done, nil

@@ -189,7 +189,7 @@ func (j *Judge) open(ctx context.Context, r agent.Request, out Judgement) (Judge
 	refused := (*llm.Error)(nil)
 	switch {
 	case errors.As(err, &refused) && refused.Status/100 == 4 && !errors.Is(err, agent.ErrContextOverflow):
-		out.Method, out.Reason = "", "its reply has no YES or NO, and the endpoint does not let it be opened"
+		out.Method, out.Reason = "", "its reply has no YES or NO, and the endpoint does not continue a reply begun for it"
 		return out, nil
 	case err != nil:
 		return out, err

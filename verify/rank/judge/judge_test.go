@@ -118,7 +118,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// A judge that does not answer is asked once more, with the beginning of the answer in its mouth.
+// A judge that does not answer is asked once more, with a reply that begins with the answer's tag.
 func TestOpenedAnswer(t *testing.T) {
 	t.Parallel()
 	var opened llmtest.Request

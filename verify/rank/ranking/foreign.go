@@ -18,6 +18,7 @@ func (s *Source) readDir(path string) error {
 		return err
 	}
 	var predictions []string
+	trajectories := map[string]bool{}
 	for _, e := range entries {
 		name := filepath.Join(path, e.Name())
 		switch ext := filepath.Ext(e.Name()); {
@@ -27,13 +28,19 @@ func (s *Source) readDir(path string) error {
 				return err
 			}
 		case isPatch(ext):
-			s.add(strings.TrimSuffix(e.Name(), ext), patchEntry(0, name))
+			one := patchEntry(0, name)
+			trajectories[one.Trajectory] = true
+			s.add(strings.TrimSuffix(e.Name(), ext), one)
 		case ext == ".json" || ext == ".jsonl":
 			predictions = append(predictions, name)
 		}
 	}
 	if len(s.Tasks) > 0 {
-		return nil // a .json file beside patches is about them
+		others := slices.DeleteFunc(predictions, func(name string) bool { return trajectories[name] })
+		if len(others) > 0 {
+			s.Notes = append(s.Notes, "the candidates are patches; left out are other files beside them: "+some(others))
+		}
+		return nil
 	}
 	slices.SortFunc(predictions, natural)
 	for i, name := range predictions {
@@ -72,6 +79,14 @@ func patchEntry(id int, path string) Entry {
 		e.Trajectory = stem + ".json"
 	}
 	return e
+}
+
+// some names the first of several things.
+func some(names []string) string {
+	if more := len(names) - 1; more > 0 {
+		return fmt.Sprintf("%s and %d more", names[0], more)
+	}
+	return names[0]
 }
 
 // natural orders names as people do: 2 before 10.
@@ -116,7 +131,7 @@ func (s *Source) readPredictions(path string, id int) error {
 	}
 	seen := map[string]int{}
 	for _, p := range list {
-		e := Entry{ID: id, Name: fmt.Sprintf("%s #%d", filepath.Base(path), id), Model: p.Model}
+		e := Entry{ID: id, Name: filepath.Base(path), Model: p.Model}
 		if p.Patch != nil {
 			e.Patch = []byte(*p.Patch)
 		}
@@ -152,7 +167,7 @@ func (s *Source) NoteBlind() {
 		}
 	}
 	if blind > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("the judge reads %d patches without a trajectory", blind))
+		s.Notes = append(s.Notes, fmt.Sprintf("patches that the judge reads without a trajectory: %d", blind))
 	}
 }
 
@@ -167,7 +182,6 @@ func (s *Source) Only(known func(task string) bool) {
 		return true
 	})
 	if len(unknown) > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("the candidates for %d tasks that the dataset does not have are left out, "+
-			"such as %s", len(unknown), unknown[0]))
+		s.Notes = append(s.Notes, "left out are candidates for tasks that the dataset does not have: "+some(unknown))
 	}
 }

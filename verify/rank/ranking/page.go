@@ -14,6 +14,7 @@ import (
 	"deepswe/agent/cli/plot"
 	"deepswe/verify/rank"
 	"deepswe/verify/rank/judge"
+	"deepswe/verify/rank/suite"
 	"deepswe/verify/swe"
 )
 
@@ -65,7 +66,10 @@ func (rep *Report) WritePage(w io.Writer) error {
 	}
 	p := page{
 		Title: "Ranking of " + rep.Run, Style: template.CSS(plot.Style), Subtitle: rep.subtitle(), Cards: rep.cards(),
-		Notes: rep.pageNotes(), Charts: rep.charts(), Truth: rep.Truth > 0,
+		Notes: slices.Clone(rep.Notes), Charts: rep.charts(), Truth: rep.Truth > 0,
+	}
+	if rep.Truth == 0 {
+		p.Notes = append(p.Notes, "It is not known which candidates solve their task, so there are no curves.")
 	}
 	listed := 0
 	for i, task := range rep.Results {
@@ -83,7 +87,7 @@ func (rep *Report) WritePage(w io.Writer) error {
 }
 
 func (rep *Report) subtitle() string {
-	text := fmt.Sprintf("%s · %d tasks · %d candidates, %d distinct patches", rep.Verifier, rep.Tasks, rep.Candidates,
+	text := fmt.Sprintf("%s · %s · %d candidates, %d distinct patches", rep.Verifier, rep.tasks(), rep.Candidates,
 		rep.Distinct)
 	if rep.Judge != "" {
 		text += " · judge " + rep.Judge
@@ -94,8 +98,8 @@ func (rep *Report) subtitle() string {
 func (rep *Report) cards() []card {
 	var out []card
 	for _, c := range rep.Curves {
-		if len(c.Points) == 0 || c.Name != Oracle && c.Name != string(rep.Verifier) {
-			continue // of a verifier that did not choose
+		if len(c.Points) == 0 || c.Name != Oracle && c.Name != string(rep.Verifier) || c.Name == string(rank.None) {
+			continue // of a verifier that did not choose, or of candidates drawn at random
 		}
 		last := c.Points[len(c.Points)-1]
 		name := fmt.Sprintf("Best@%d, %s", last.K, c.Name)
@@ -109,9 +113,16 @@ func (rep *Report) cards() []card {
 	if rep.Truth > 0 {
 		out = append(out, card{"Chosen", fmt.Sprintf("%d of %d", rep.ChosenSolved, rep.Chosen), "solve their task"})
 	} else {
-		out = append(out, card{"Chosen", fmt.Sprint(rep.Chosen), fmt.Sprintf("of %d tasks", rep.Tasks)})
+		out = append(out, card{"Chosen", fmt.Sprint(rep.Chosen), "of " + rep.tasks()})
 	}
 	return out
+}
+
+func (rep *Report) tasks() string {
+	if rep.Tasks == 1 {
+		return "1 task"
+	}
+	return fmt.Sprintf("%d tasks", rep.Tasks)
 }
 
 func percent(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) }
@@ -120,39 +131,17 @@ func interval(low, high float64) string {
 	return fmt.Sprintf("95%%: %.1f to %.1f", 100*low, 100*high)
 }
 
-func (rep *Report) pageNotes() []string {
-	notes := slices.Clone(rep.Notes)
-	samples, bounds := 0, 0
-	for _, t := range rep.Results {
-		for _, c := range t.Candidates {
-			if j := c.Judgement; j != nil && j.Score != nil {
-				samples += countIf(j.Method == judge.BySamples)
-				bounds += countIf(j.Bound != judge.Exact)
-			}
-		}
-	}
-	if samples > 0 {
-		notes = append(notes, fmt.Sprintf("%d scores are shares of sampled answers, because the judge's endpoint gives no "+
-			"logprobs", samples))
-	}
-	if bounds > 0 {
-		notes = append(notes, fmt.Sprintf("%d scores are bounds: the endpoint lists only one of YES and NO among its most "+
-			"probable tokens", bounds))
-	}
-	if rep.Truth == 0 {
-		notes = append(notes, "It is not known which candidates solve their task, so there are no curves.")
-	}
-	return notes
-}
-
 // charts are the figures that the truth allows.
 func (rep *Report) charts() []template.HTML {
 	scaling := plot.Chart{Title: "Solved tasks with the best of k candidates, in percent", Zero: true, X: "k"}
 	for i, c := range rep.Curves {
 		faint := c.Name == string(rank.None)
 		line := plot.Line{Label: c.Name, Color: i, Dots: len(c.Points) <= allK && !faint, Faint: faint}
-		if c.Name == Oracle {
+		switch c.Name {
+		case Oracle:
 			line.Label, line.Color = "oracle (Pass@k)", 5
+		case string(rank.None):
+			line.Label = "none (drawn at random)"
 		}
 		for _, p := range c.Points {
 			x := float64(p.K)
@@ -247,7 +236,9 @@ func (rep *Report) calibration() (observed, ideal plot.Line) {
 		observed.High = append(observed.High, plot.Point{X: x, Y: high})
 	}
 	if len(observed.Points) > 0 {
-		ideal = plot.Line{Label: "as right as sure", Color: 5, Faint: true, Points: plot.Series{{X: 0, Y: 0}, {X: 1, Y: 1}}}
+		ideal = plot.Line{
+			Label: "perfect calibration", Color: 5, Faint: true, Points: plot.Series{{X: 0, Y: 0}, {X: 1, Y: 1}},
+		}
 	}
 	return observed, ideal
 }
@@ -257,7 +248,7 @@ func (t TaskReport) page() pageTask {
 	p := pageTask{TaskReport: t, Choice: "no candidate"}
 	for _, c := range t.Candidates {
 		one := pageCandidate{
-			Name: c.Name, Patch: short(c.Patch), Why: c.Reason, Truth: truthWords(c.Solved),
+			Name: c.Label(), Patch: short(c.Patch), Why: c.Reason, Truth: truthWords(c.Solved),
 			Chosen: t.Chosen != nil && c.Attempt == *t.Chosen, Score: scoreCell(c),
 		}
 		if c.SameAs != nil {
@@ -270,7 +261,7 @@ func (t TaskReport) page() pageTask {
 			one.Why += "; " + c.Missing
 		}
 		if one.Chosen {
-			p.Choice, p.Truth = fmt.Sprintf("#%d of %d", c.Attempt, len(t.Candidates)), one.Truth
+			p.Choice, p.Truth = fmt.Sprintf("%s of %d", one.Name, len(t.Candidates)), one.Truth
 		}
 		p.Lines = append(p.Lines, one)
 	}
@@ -285,14 +276,15 @@ func (t TaskReport) page() pageTask {
 	alike := 0
 	for _, v := range t.Tests {
 		switch {
-		case strings.HasPrefix(v.Reason, "tells no"):
+		case strings.HasPrefix(v.Reason, suite.Alike):
 			alike++
 		case v.Reason != "":
 			p.Dropped = append(p.Dropped, v.ID+": "+v.Reason)
 		}
 	}
 	if alike > 0 {
-		p.Dropped = append(p.Dropped, fmt.Sprintf("%d tests that tell no candidates apart", alike))
+		p.Dropped = append(p.Dropped, fmt.Sprintf("%d of %d tests tell no candidates apart and do not count", alike,
+			len(t.Tests)))
 	}
 	return p
 }

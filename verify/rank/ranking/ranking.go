@@ -92,8 +92,8 @@ type Cost struct {
 	Failures int `json:"failures"`
 }
 
-// Run judges and tests as far as that is not on record, chooses, and returns the report. The error is that of a work
-// that was not finished: what was done is on record.
+// Run judges and tests as far as that is not on record, chooses, and returns the report. Where it fails, what was done
+// until then is on record.
 func (r *Ranking) Run(ctx context.Context) (*Report, error) {
 	if err := r.choose(ctx); err != nil {
 		return nil, err
@@ -106,6 +106,7 @@ func (r *Ranking) choose(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
+	r.recall()
 	if r.Rule.Verifier.Judges() {
 		if err := r.judge(ctx); err != nil {
 			return err
@@ -121,6 +122,27 @@ func (r *Ranking) choose(ctx context.Context) error {
 		c.choice = r.Rule.Choose(c.candidates())
 	}
 	return nil
+}
+
+// recall takes the scores and results from the record that the verifier itself does not ask for: the curves are about
+// every verifier.
+func (r *Ranking) recall() {
+	for _, c := range r.contests {
+		if !r.Rule.Verifier.Judges() {
+			for i, e := range c.set.Entries {
+				if k := r.Store.judgements.find(place(c.set.Task, e.ID, c.patches[i])); k != nil && c.patches[i] != "" {
+					c.judgements[i] = &k.Judgement
+				}
+			}
+		}
+		if !r.Rule.Verifier.Tests() {
+			c.baselines = r.Store.recorded(c.set.Task)
+			r.once(c)
+			for _, i := range c.distinct() {
+				r.findResults(c, i)
+			}
+		}
+	}
 }
 
 // settled reports whether nothing that judge or tests may say can change the choice: there is only one patch.

@@ -278,8 +278,8 @@ func synthetic(t testing.TB, tasks, attempts int) string {
 	return dir
 }
 
-// rankRecorded ranks what is on record.
-func rankRecorded(t testing.TB, dir string) *Report {
+// rankRecorded ranks what is on record by a verifier.
+func rankRecorded(t testing.TB, dir string, v rank.Verifier) *Report {
 	t.Helper()
 	source, err := Read(dir)
 	if err != nil {
@@ -290,7 +290,7 @@ func rankRecorded(t testing.TB, dir string) *Report {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	r := &Ranking{Source: source, Rule: rank.Rule{Verifier: rank.Hybrid}, Store: store}
+	r := &Ranking{Source: source, Rule: rank.Rule{Verifier: v}, Store: store}
 	rep, err := r.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +301,8 @@ func rankRecorded(t testing.TB, dir string) *Report {
 // On a run with known truth, every curve begins at Pass@1 and ends at what is chosen, and none is above the oracle.
 func TestCurves(t *testing.T) {
 	t.Parallel()
-	rep := rankRecorded(t, synthetic(t, 20, 8))
+	dir := synthetic(t, 20, 8)
+	rep := rankRecorded(t, dir, rank.Hybrid)
 	if rep.Scored != 160 || rep.Tested != 160 || len(rep.Curves) != 5 {
 		t.Fatalf("%d scored, %d tested, %d curves", rep.Scored, rep.Tested, len(rep.Curves))
 	}
@@ -323,11 +324,23 @@ func TestCurves(t *testing.T) {
 	}
 }
 
+// The curves are those of all that is on record, whichever verifier chooses.
+func TestCurvesOfEveryVerifier(t *testing.T) {
+	t.Parallel()
+	dir := synthetic(t, 5, 4)
+	want := rankRecorded(t, dir, rank.Hybrid).Curves
+	for _, v := range rank.Verifiers() {
+		if diff := cmp.Diff(want, rankRecorded(t, dir, v).Curves); diff != "" {
+			t.Errorf("with --verifier %s (-hybrid +%[1]s):\n%s", v, diff)
+		}
+	}
+}
+
 // BenchmarkRanking ranks 500 tasks with 16 recorded candidates each, parsing included.
 func BenchmarkRanking(b *testing.B) {
 	dir := synthetic(b, 500, 16)
 	b.ResetTimer()
 	for range b.N {
-		rankRecorded(b, dir)
+		rankRecorded(b, dir, rank.Hybrid)
 	}
 }

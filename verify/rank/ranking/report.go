@@ -40,7 +40,8 @@ type Report struct {
 	// Chosen counts the tasks with a choice, ChosenSolved those where it is known to solve the task.
 	Chosen       int `json:"chosen"`
 	ChosenSolved int `json:"chosen_solved"`
-	// Curves are Best@k of each verifier with scores or results on record, and Pass@k ("oracle"); empty without truth.
+	// Curves are Best@k of each verifier for which there are scores or results on record, whichever has chosen, and Pass@k
+	// ("oracle"); empty without truth.
 	Curves []Curve `json:"curves"`
 	// Contexts compares context lengths, where the run has several.
 	Contexts []swe.ContextResult `json:"contexts,omitempty"`
@@ -93,6 +94,15 @@ type CandidateReport struct {
 	Solved  *bool      `json:"solved,omitempty"`
 }
 
+// Label is the attempt's number and, for a candidate from elsewhere, the file that it comes from.
+func (c CandidateReport) Label() string {
+	number := fmt.Sprintf("#%d", c.Attempt)
+	if c.Name == number {
+		return number
+	}
+	return fmt.Sprintf("%s (%s)", number, c.Name)
+}
+
 // ScriptReport is one script on the base.
 type ScriptReport struct {
 	Name    string          `json:"name"`
@@ -117,6 +127,7 @@ func (r *Ranking) report() (*Report, error) {
 		rep.add(c)
 	}
 	rep.Curves = r.curves()
+	rep.note()
 	if err := disk.WriteStream(r.Store.Path(ReportFile), rep.write); err != nil {
 		return nil, err
 	}
@@ -199,6 +210,31 @@ func (rep *Report) add(c *contest) {
 		})
 	}
 	rep.Results = append(rep.Results, t)
+}
+
+// note notes what there is to know about the scores as a whole, and which candidates have none.
+func (rep *Report) note() {
+	samples, bounds, missing := 0, 0, 0
+	first := ""
+	for _, t := range rep.Results {
+		for _, c := range t.Candidates {
+			if j := c.Judgement; j != nil && j.Score != nil {
+				samples += countIf(j.Method == judge.BySamples)
+				bounds += countIf(j.Bound != judge.Exact)
+			}
+			if missing += countIf(c.Missing != ""); c.Missing != "" {
+				first = cmp.Or(first, fmt.Sprintf("%s #%d: %s", t.Task, c.Attempt, c.Missing))
+			}
+		}
+	}
+	add := func(n int, what string) {
+		if n > 0 {
+			rep.Notes = append(rep.Notes, fmt.Sprintf("%s: %d", what, n))
+		}
+	}
+	add(samples, "scores that are shares of sampled answers, because the judge's endpoint gives no logprobs")
+	add(bounds, "scores that are bounds, because the endpoint lists only one of YES and NO among its most probable tokens")
+	add(missing, "candidates that were not judged or tested (such as "+first+")")
 }
 
 func countIf(b bool) int {

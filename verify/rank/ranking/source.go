@@ -83,9 +83,12 @@ func Read(path string) (*Source, error) {
 		return nil, err
 	}
 	s := &Source{Path: path}
-	if info.IsDir() {
+	switch {
+	case info.IsDir():
 		err = s.readDir(path)
-	} else {
+	case isPatch(filepath.Ext(path)):
+		return nil, fmt.Errorf("%s is a single patch: name the directory that has the candidates, as TASK/NAME.diff", path)
+	default:
 		err = s.readPredictions(path, 0)
 	}
 	if err != nil {

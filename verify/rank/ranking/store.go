@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"unique"
 
 	"deepswe/agent/run"
@@ -119,9 +118,10 @@ func (s *Store) Path(name ...string) string {
 	return filepath.Join(append([]string{s.path}, name...)...)
 }
 
-// Attempt makes the directory of an attempt to write tests, and returns its path.
-func (s *Store) Attempt(j run.Job) (string, error) {
-	path := s.Path("tests", run.PathName(j.Task), strconv.Itoa(j.Index))
+// Attempt makes the directory of an attempt to write tests, and returns its path. key identifies how they are written,
+// see suite.Writer.Key: an attempt of another model is not taken for one of this.
+func (s *Store) Attempt(j run.Job, key string) (string, error) {
+	path := s.Path("tests", run.PathName(j.Task), fmt.Sprintf("%d-%s", j.Index, key[:min(8, len(key))]))
 	return path, os.MkdirAll(path, 0o755)
 }
 

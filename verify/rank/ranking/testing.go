@@ -175,10 +175,12 @@ func (r *Ranking) once(c *contest) {
 	}
 }
 
-// planResults takes the results of a patch from the record, and plans what is missing.
-func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.Context) (string, error)) {
+// findResults takes the results of a patch from the record. It returns the keys of those that are missing, by the place
+// of the script.
+func (r *Ranking) findResults(c *contest, i int) (missing map[int]string) {
 	patch := c.patches[i]
 	c.results[patch] = make([]*suite.Result, len(c.baselines))
+	missing = map[int]string{}
 	for n, b := range c.baselines {
 		if b.Problem != "" {
 			continue
@@ -188,6 +190,14 @@ func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.C
 			c.results[patch][n] = &k.Result
 			continue
 		}
+		missing[n] = key
+	}
+	return missing
+}
+
+// planResults takes the results of a patch from the record, and plans what is missing.
+func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.Context) (string, error)) {
+	for n, key := range r.findResults(c, i) {
 		if r.Tests == nil {
 			c.failures[i] = "not tested"
 			continue

@@ -8,6 +8,9 @@ import (
 // TestID names a test of a task: the script's name and the test's own.
 func TestID(script, test string) string { return script + "::" + test }
 
+// Alike is how the reason begins why a test does not count that all candidates pass, or none.
+const Alike = "tells no candidates apart"
+
 // Column is what the tests say about one distinct patch.
 type Column struct {
 	// Passed are the ids of the tests that pass.
@@ -62,9 +65,9 @@ func Filter(kinds map[string]Kind, columns []Column) []Verdict {
 		}
 		switch {
 		case v.Tried > 1 && v.Passed == v.Tried:
-			v.Reason = "tells no candidates apart: all pass"
+			v.Reason = Alike + ": all pass"
 		case v.Tried > 1 && v.Passed == 0:
-			v.Reason = "tells no candidates apart: all fail"
+			v.Reason = Alike + ": all fail"
 		case v.Tried > 1 && 2*v.Passed < v.Tried && compare(accepted, rejected) < 0:
 			v.Reason = "toxic: most candidates fail, and one of them passes more of the other tests than any that passes"
 		}

@@ -253,8 +253,12 @@ func firstLine(text string) string {
 // gitError is what git says is wrong, without what it was doing.
 func gitError(text string) string {
 	for line := range strings.Lines(text) {
-		if what, ok := strings.CutPrefix(line, "error: "); ok {
-			return strings.TrimSpace(what)
+		what, ok := strings.CutPrefix(strings.TrimSpace(line), "error: ")
+		if at, failed := strings.CutPrefix(what, "patch failed: "); failed {
+			return "it does not match " + at
+		}
+		if ok && what != "while searching for:" {
+			return what
 		}
 	}
 	return firstLine(text)
