@@ -102,8 +102,11 @@ type Request struct {
 	// if the reply's tokens are not known, and if anything before Fresh has changed since.
 	Sampled *Sample
 	Fresh   int
-	// Waiting, if not nil, is called by a model that has to wait for its endpoint to come back; the model calls the
-	// result when the wait is over. The time in between does not count against the rollout.
+	// Rollout names the rollout that the request is a turn of; empty if it is not known. A model with several servers
+	// sends the turns of one rollout to the same server, whose cache has the conversation so far.
+	Rollout string
+	// Waiting, if not nil, is called by a model that has to wait until its endpoint is back or has its next weights; the
+	// model calls the result when the wait is over. The time in between does not count against the rollout.
 	Waiting func() (over func())
 	// Dir is the repository's path in the sandbox. Only a recorded model uses it, to replace the recorded path.
 	Dir string

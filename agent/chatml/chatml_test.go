@@ -113,7 +113,7 @@ func TestCodecExtends(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for cut, end := range map[bool]string{false: "<|im_end|>", true: ""} {
+		for _, end := range []string{"<|im_end|>", "", "<|endoftext|>"} {
 			sampled := &agent.Sample{PromptIDs: first, CompletionIDs: tok.Encode("<think>\nHm.\n</think>\n\nI  look." + end)}
 			reply := codec.Reply(sampled.CompletionIDs, r)
 			if reply.Content != "I  look." || reply.Reasoning != "\nHm.\n" {
@@ -127,10 +127,11 @@ func TestCodecExtends(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := tok.Decode(first) + "<think>\nHm.\n</think>\n\nI  look.<|im_end|>\n<|im_start|>user\nresult<|im_end|>\n" +
-				"<|im_start|>assistant\n"
+			written := strings.TrimSuffix(end, "<|im_end|>")
+			want := tok.Decode(first) + "<think>\nHm.\n</think>\n\nI  look." + written +
+				"<|im_end|>\n<|im_start|>user\nresult<|im_end|>\n<|im_start|>assistant\n"
 			if got := tok.Decode(second); got != want {
-				t.Errorf("%s, cut off %t: %q", template, cut, got)
+				t.Errorf("%s, ended by %q: %q", template, end, got)
 			}
 			if whole := slices.Concat(first, sampled.CompletionIDs); !slices.Equal(second[:len(whole)], whole) {
 				t.Error("the prompt does not begin with what was sampled")

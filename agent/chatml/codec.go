@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"deepswe/agent"
 	"deepswe/agent/tokenizer"
@@ -15,7 +16,7 @@ type Codec struct {
 	NoThoughts bool
 
 	tokens *tokenizer.Tokenizer
-	end    int32
+	ends   []int32
 }
 
 // NewCodec joins a template and a tokenizer.
@@ -28,12 +29,20 @@ func NewCodec(t *tokenizer.Tokenizer, template Template) (*Codec, error) {
 			return nil, fmt.Errorf("the tokenizer has no token %s, which the chat template %s is made of", mark, template)
 		}
 	}
-	end, _ := t.ID(End)
-	return &Codec{Template: template, tokens: t, end: end}, nil
+	c := &Codec{Template: template, tokens: t}
+	for _, mark := range []string{End, endOfText} {
+		if id, ok := t.ID(mark); ok {
+			c.ends = append(c.ends, id)
+		}
+	}
+	return c, nil
 }
 
-// Stop are the tokens that end a reply.
-func (c *Codec) Stop() []int32 { return []int32{c.end} }
+// endOfText ends a document. Models that are no longer used to messages may write it in place of End.
+const endOfText = "<|endoftext|>"
+
+// Stop are the tokens that end a reply: those at which the models' own generation_config.json stops.
+func (c *Codec) Stop() []int32 { return c.ends }
 
 // Prompt returns the ids of a request: those of the whole conversation, or the last sample's and those of what came
 // after it.
@@ -58,7 +67,7 @@ func (c *Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 
 // Reply reads the ids that were sampled in answer to a request.
 func (c *Codec) Reply(ids []int32, r agent.Request) agent.Message {
-	if n := len(ids); n > 0 && ids[n-1] == c.end {
+	if n := len(ids); n > 0 && slices.Contains(c.ends, ids[n-1]) {
 		ids = ids[:n-1]
 	}
 	return Reply(c.tokens.Decode(ids), len(r.Tools) > 0, len(r.Messages))

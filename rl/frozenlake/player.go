@@ -76,6 +76,7 @@ type Game struct {
 	// Model and Environment are the seconds spent in either.
 	Model, Environment float64
 	sampled            int
+	last               *agent.Sample // the last reply's
 }
 
 // ThinkPerTurn is the mean number of tokens of a reply beyond the two of a bare answer, an action and the end.
@@ -108,6 +109,7 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 		g.Turns++
 		g.Messages = append(g.Messages, reply.Message)
 		action := ParseAction(reply.Message.Content)
+		g.last = reply.Tokens
 		if t := reply.Tokens; t != nil {
 			turn := *t
 			turn.FormatError = action == Invalid && !p.Submit
@@ -177,7 +179,10 @@ func (p Player) request(g Game) agent.Request {
 	if p.Seed != nil {
 		s.Seed = new(p.Seed(g.Turns))
 	}
-	return agent.Request{Messages: g.Messages, Sampling: s, MaxTokens: p.MaxTokens, Tokens: true}
+	return agent.Request{
+		Messages: g.Messages, Sampling: s, MaxTokens: p.MaxTokens, Tokens: true,
+		Sampled: g.last, Fresh: max(0, len(g.Messages)-1), // an observation follows each reply
+	}
 }
 
 // failed turns an error of the model into the stop reason of a rollout, or into an error that the rollout has no

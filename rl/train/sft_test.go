@@ -39,7 +39,7 @@ func echoes(t testing.TB, copies int) string {
 	for n := range copies {
 		for digit := range 5 {
 			asked := []agent.Message{{Role: agent.RoleUser, Content: fmt.Sprint(digit)}}
-			prompt, err := codec.Render(agent.Request{Messages: asked})
+			prompt, err := codec.Prompt(t.Context(), agent.Request{Messages: asked})
 			if err != nil {
 				t.Fatal(err)
 			}

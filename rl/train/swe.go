@@ -39,10 +39,12 @@ type sweSettings struct {
 	// Telltales says what code means that is typical of forged results: refuse (no reward), or flag.
 	Telltales string `yaml:"telltales"`
 
-	PromptPack     string   `yaml:"prompt_pack"`
-	Format         string   `yaml:"format"`
-	MaxSteps       int      `yaml:"max_steps"`
-	Context        int      `yaml:"context"`
+	PromptPack string `yaml:"prompt_pack"`
+	Format     string `yaml:"format"`
+	MaxSteps   int    `yaml:"max_steps"`
+	Context    int    `yaml:"context"`
+	// ReplyTokens is the longest reply, 0 for what the context has room for.
+	ReplyTokens    int      `yaml:"reply_tokens"`
 	Timeout        Duration `yaml:"timeout"`
 	CommandTimeout Duration `yaml:"command_timeout"`
 	// GradeTimeout bounds the tests of training rollouts. Validation has what an evaluation has.
@@ -131,8 +133,8 @@ func (s *sweSettings) validate(c *Config) error {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
 	}
 	return errors.Join(append(errs, fraction("validation_share", s.Share, 0.9), positive("max_steps", s.MaxSteps),
-		positive("context", s.Context), natural("sandbox.warm", s.Sandbox.Warm), s.Train.validate("train"),
-		s.Validation.validate("validation"))...)
+		positive("context", s.Context), natural("reply_tokens", s.ReplyTokens), natural("sandbox.warm", s.Sandbox.Warm),
+		s.Train.validate("train"), s.Validation.validate("validation"))...)
 }
 
 // Suite is a set of validation tasks. Limits that are zero are those of training.
@@ -224,7 +226,8 @@ func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environme
 	e.attempt = attempt.Attempt{
 		Settings: agent.Settings{
 			ModelName: "policy", Prompt: prompt.Opening(pack, s.Sandbox.Network), Format: format, Log: o.Log, Tokens: true,
-			Limits: agent.Limits{Steps: s.MaxSteps, Wall: time.Duration(s.Timeout), Context: s.Context},
+			Limits: agent.Limits{Steps: s.MaxSteps, Wall: time.Duration(s.Timeout), Context: s.Context,
+				ReplyTokens: s.ReplyTokens},
 		},
 		Provider: e.provider, Network: s.Sandbox.Network, Abandon: o.Abandon, Version: o.Version,
 		Tools: tools.Options{CommandTimeout: time.Duration(s.CommandTimeout)}, Run: filepath.Base(o.Dir.Path()),
@@ -281,11 +284,12 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 		own, l := *r, limits(j)
 		own.Attempt.Limits.Steps = cmp.Or(l.Steps, own.Attempt.Limits.Steps)
 		own.Attempt.Limits.Context = cmp.Or(l.Context, own.Attempt.Limits.Context)
+		own.Attempt.Model = turnsOf{own.Attempt.Model, fmt.Sprintf("%s/%s/%d", j.Group, j.Task, j.Index)}
 		res, err := own.Run(ctx, j)
 		if err != nil {
 			return res, err
 		}
-		return res, e.complete(j, &res)
+		return res, e.complete(s, j, &res)
 	})
 }
 
@@ -312,9 +316,9 @@ func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 var errNoTokens = errors.New("the model's replies have no token ids with logprobs, and nothing can be learned " +
 	"without; to fix: use an endpoint that returns them (vLLM does, see deepswe doctor)")
 
-// complete adds what was sampled, and refuses a rollout of which that is not known. One without any reply has nothing
-// that could be missing.
-func (e *sweEnvironment) complete(j run.Job, res *run.Result) error {
+// complete adds what was sampled, and refuses a training rollout of which that is not known. One without any reply has
+// nothing that could be missing.
+func (e *sweEnvironment) complete(s Split, j run.Job, res *run.Result) error {
 	d := swe.DetailOf(run.Outcome{Result: *res})
 	res.Metrics = map[string]float64{"steps": float64(d.Steps), "format_errors": float64(d.FormatErrors)}
 	if res.Reward == nil && !res.NotGraded {
@@ -329,7 +333,7 @@ func (e *sweEnvironment) complete(j run.Job, res *run.Result) error {
 		return run.Abort(err)
 	}
 	var ok bool
-	if res.Turns, ok = rec.Samples(); !ok && len(rec.Turns) > 0 {
+	if res.Turns, ok = rec.Samples(); !ok && len(rec.Turns) > 0 && s == Train {
 		return run.Abort(fmt.Errorf("attempt %d at %s: %w", j.Index, j.Task, errNoTokens))
 	}
 	behaviour(res.Metrics, rec)

@@ -2,17 +2,15 @@ package train
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"deepswe/env/disk"
 	"deepswe/rl"
-	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
 )
 
@@ -27,9 +25,16 @@ type tinkerSettings struct {
 	Loss  tinker.Loss `yaml:"loss"`
 	// Normalisation says whether the server sums gradients or averages them over tokens and sequences; probe finds out.
 	Normalisation string `yaml:"normalisation"`
-	// Vocabulary is the number of token ids; 0 reads it from the model where that is a directory.
+	// Tokenizer is the directory of the base model's tokenizer.json; empty finds it where the model is on this machine.
+	Tokenizer string `yaml:"tokenizer"`
+	// Template is the chat template: qwen3, qwen2.5, or auto for the one beside the tokenizer.
+	Template string `yaml:"template"`
+	// Samplers are vLLM's OpenAI endpoints that sample in the server's place; Adapters is where they read adapters.
+	Samplers []string `yaml:"samplers"`
+	Adapters string   `yaml:"adapters"`
+	// Vocabulary is the number of token ids; 0 reads it from the config.json beside the tokenizer.
 	Vocabulary int `yaml:"vocabulary"`
-	// MaxLength is the longest row that the server takes, 0 for algorithm.max_length.
+	// MaxLength is the longest sequence that the server takes, 0 for algorithm.max_length or the longest context.
 	MaxLength      int      `yaml:"max_length"`
 	CheckTokens    int      `yaml:"check_tokens"`
 	CheckTolerance float64  `yaml:"check_tolerance"`
@@ -45,7 +50,8 @@ const (
 
 func newTinker() *tinkerSettings {
 	return &tinkerSettings{
-		Rank: 32, Loss: tinker.Custom, Normalisation: normProbe, CheckTokens: 256, Patience: Duration(5 * time.Minute),
+		Rank: 32, Loss: tinker.Custom, Normalisation: normProbe, Template: templateAuto, CheckTokens: 256,
+		Patience: Duration(5 * time.Minute),
 	}
 }
 
@@ -58,7 +64,22 @@ func (s *tinkerSettings) Complete(c *Config) error {
 		}
 	}
 	if s.MaxLength == 0 {
-		s.MaxLength = c.Algorithm.MaxLength
+		s.MaxLength = max(c.Algorithm.MaxLength, c.longest(func(g Stage) int { return g.Context }))
+		if user, ok := c.Environment.(ContextUser); ok {
+			for _, tokens := range user.Contexts() {
+				s.MaxLength = max(s.MaxLength, tokens)
+			}
+		}
+	}
+	for _, path := range []*string{&s.Tokenizer, &s.Adapters} { // a run may be resumed elsewhere
+		if *path == "" {
+			continue
+		}
+		full, err := filepath.Abs(*path)
+		if err != nil {
+			return err
+		}
+		*path = full
 	}
 	if s.Start != "" && !strings.HasPrefix(s.Start, checkpointScheme) {
 		full, err := filepath.Abs(s.Start) // a run may be resumed elsewhere
@@ -71,7 +92,7 @@ func (s *tinkerSettings) Complete(c *Config) error {
 }
 
 func (s *tinkerSettings) validate(c *Config) error {
-	var url, model, norm, loss, length error
+	var url, model, norm, loss, length, template, beside, samplers error
 	if s.BaseURL == "" {
 		url = errors.New("base_url is missing: want the address of a Tinker server (for example http://127.0.0.1:8000)")
 	} else if _, err := tinker.NewClient(tinker.ClientOptions{URL: s.BaseURL}); err != nil {
@@ -82,6 +103,19 @@ func (s *tinkerSettings) validate(c *Config) error {
 	}
 	if s.Normalisation != normProbe && s.Normalisation != normSum && s.Normalisation != normMean {
 		norm = fmt.Errorf("normalisation is %q: want %s, %s or %s", s.Normalisation, normProbe, normSum, normMean)
+	}
+	if !slices.Contains(templates(), s.Template) {
+		template = fmt.Errorf("template is %q: want one of %s", s.Template, strings.Join(templates(), ", "))
+	}
+	if c.Evaluate.Workers > 0 {
+		beside = fmt.Errorf("evaluate.workers is %d, but the server samples the newest policy only, and a policy that is "+
+			"measured beside the training is an older one; to fix: set it to 0", c.Evaluate.Workers)
+	}
+	switch {
+	case len(s.Samplers) > 0 && s.Rank == 0:
+		samplers = errors.New("samplers load adapters, and rank 0 has none; to fix: set rank, or leave out samplers")
+	case len(s.Samplers) == 0 && s.Adapters != "":
+		samplers = errors.New("adapters is given without samplers: want the endpoints of the vLLM servers that read them")
 	}
 	if s.MaxLength < c.Algorithm.MaxLength {
 		length = fmt.Errorf("max_length is %d, less than algorithm.max_length of %d", s.MaxLength, c.Algorithm.MaxLength)
@@ -99,7 +133,7 @@ func (s *tinkerSettings) validate(c *Config) error {
 				"the server does not keep the policy that the batch began with")
 		}
 	}
-	return errors.Join(url, model, norm, loss, length,
+	return errors.Join(url, model, norm, template, loss, length, beside, samplers,
 		natural("rank", s.Rank), natural("vocabulary", s.Vocabulary), natural("max_length", s.MaxLength),
 		positive("check_tokens", s.CheckTokens), fraction("check_tolerance", s.CheckTolerance, 100),
 	)
@@ -107,11 +141,15 @@ func (s *tinkerSettings) validate(c *Config) error {
 
 // Open connects to the server and waits for it.
 func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
-	renderer, err := s.renderer(o)
+	codec, err := s.codec(o)
 	if err != nil {
 		return nil, err
 	}
-	vocabulary, err := s.vocabulary()
+	vocabulary, err := s.vocabulary(o.Outside.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	adapters, err := s.adapters(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +166,9 @@ func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer
 	trainer, err := tinker.Open(ctx, tinker.Options{
 		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Loss: s.Loss,
 		Start: start,
-		Known: s.known(), Vocabulary: vocabulary, MaxLength: s.MaxLength, Dir: o.Dir, Renderer: renderer,
-		Check: tinker.Check{Tokens: s.CheckTokens, Tolerance: s.CheckTolerance},
+		Known: s.known(), Vocabulary: vocabulary, MaxLength: s.MaxLength, Dir: o.Dir, Codec: codec,
+		Samplers: tinker.Samplers{URLs: s.Samplers, Key: o.Outside.Getenv("OPENAI_API_KEY"), Dir: adapters},
+		Check:    tinker.Check{Tokens: s.CheckTokens, Tolerance: s.CheckTolerance},
 	})
 	if err != nil {
 		client.Close()
@@ -159,6 +198,16 @@ func (s *tinkerSettings) start() (string, error) {
 	return address, nil
 }
 
+// adapters is where a run's adapters are: in a directory of the run's own, because what a killed run has left there is
+// removed.
+func (s *tinkerSettings) adapters(checkpoints string) (string, error) {
+	run, err := filepath.Abs(checkpoints)
+	if err != nil || s.Adapters == "" {
+		return filepath.Join(run, "adapters"), err
+	}
+	return filepath.Join(s.Adapters, fmt.Sprintf("%s-%08x", filepath.Base(filepath.Dir(run)), uint32(hashOf(run)))), nil
+}
+
 // known is what need not be probed. That a server recognises repeated requests is not assumed then.
 func (s *tinkerSettings) known() *tinker.Probe {
 	mean := s.Normalisation == normMean
@@ -166,41 +215,6 @@ func (s *tinkerSettings) known() *tinker.Probe {
 		return nil
 	}
 	return &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: mean, Sequences: mean}}
-}
-
-// renderer speaks the environment's own language; nil where nothing is sampled.
-func (s *tinkerSettings) renderer(o TrainerOptions) (tinker.Renderer, error) {
-	if o.Imitates {
-		return nil, nil
-	}
-	if o.Speaker == nil {
-		return nil, errors.New("this environment needs a tokenizer, and none is here; to fix: use the environment " +
-			"frozenlake or residue")
-	}
-	language, err := o.Speaker.Language()
-	if err != nil {
-		return nil, err
-	}
-	return embedded.NewCodec(language.Vocabulary)
-}
-
-// vocabulary is the number of ids that the base model has.
-func (s *tinkerSettings) vocabulary() (int, error) {
-	if s.Vocabulary > 0 {
-		return s.Vocabulary, nil
-	}
-	var config struct {
-		Size int `json:"vocab_size"`
-	}
-	data, err := os.ReadFile(filepath.Join(s.Model, "config.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &config)
-	}
-	if err != nil || config.Size < 1 {
-		return 0, errors.New("the vocabulary of the model is not known; to fix: set trainer.vocabulary to the " +
-			"vocab_size of its config.json")
-	}
-	return config.Size, nil
 }
 
 // loraSeed is the seed of an adapter's first weights; servers take 31 bits of it.

@@ -1,10 +1,12 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"deepswe/agent"
 	"deepswe/rl"
@@ -24,26 +26,25 @@ func NewCodec(vocabulary []string) (Codec, error) {
 // Size is the number of ids.
 func (c Codec) Size() int { return c.tokens.read() }
 
-// Render returns a conversation up to the place where the policy is to answer.
-func (c Codec) Render(r agent.Request) ([]int32, error) {
+// Prompt returns a request's conversation up to the place where the policy is to answer. It begins with what was
+// sampled last, where the request has that.
+func (c Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 	if len(r.Tools) > 0 {
 		return nil, errors.New("this policy has no tools")
 	}
-	return c.tokens.render(r.Messages), nil
-}
-
-// Continue returns what follows an answer up to the place where the policy is to answer again.
-func (c Codec) Continue(answer []int32, after agent.Request) ([]int32, error) {
-	more := c.tokens.render(after.Messages)
-	if n := len(answer); n > 0 && answer[n-1] == c.tokens.end {
-		return more, nil
+	if r.Sampled == nil {
+		return c.tokens.render(r.Messages), nil
 	}
-	return append([]int32{c.tokens.end}, more...), nil
+	ids := slices.Concat(r.Sampled.PromptIDs, r.Sampled.CompletionIDs)
+	if n := len(ids); n == 0 || ids[n-1] != c.tokens.end {
+		ids = append(ids, c.tokens.end)
+	}
+	return append(ids, c.tokens.render(r.Messages[r.Fresh:])...), nil
 }
 
-// Parse returns an answer as a message.
-func (c Codec) Parse(answer []int32) (agent.Message, error) {
-	return agent.Message{Role: agent.RoleAssistant, Content: c.tokens.decode(answer)}, nil
+// Reply returns an answer as a message.
+func (c Codec) Reply(ids []int32, _ agent.Request) agent.Message {
+	return agent.Message{Role: agent.RoleAssistant, Content: c.tokens.decode(ids)}
 }
 
 // Stop is the end of a message.

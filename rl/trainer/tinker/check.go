@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
-	"deepswe/agent"
 	"deepswe/rl"
 )
 
@@ -48,9 +46,14 @@ func (c Check) tolerance(floor float64) float64 {
 // compare samples from what was just published and asks the trainer for the probabilities of the same tokens. Where
 // they part, other weights sample than are trained.
 func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
-	rows, err := t.checkRows(ctx)
+	rows, err := t.outlet.check(ctx, t.number, t.options.Check.Tokens)
 	if err != nil {
 		return rl.Gap{}, fmt.Errorf("check the sampler: %w", err)
+	}
+	for i := range rows {
+		if err := t.limits.check(&rows[i]); err != nil {
+			return rl.Gap{}, fmt.Errorf("check the sampler: %w", err)
+		}
 	}
 	logprobs, err := t.model.forward(ctx, rows)
 	if err != nil {
@@ -61,47 +64,37 @@ func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
 	if t.floor == 0 {
 		t.floor = max(gap.Mean, math.SmallestNonzeroFloat64)
 	}
-	if gap.Mean > limit {
-		return gap, fmt.Errorf("%w: over %d tokens their logprobs differ by %.3g on average and %.3g at most; at most %.3g "+
-			"on average was expected. To fix: check that the publication reached every sampler, that both have the same "+
-			"model, and that nothing filters the sampling", rl.ErrApart, gap.Tokens, gap.Mean, gap.Max, limit)
+	for _, g := range bySampler(rows, logprobs) {
+		if g.Mean > limit {
+			return gap, fmt.Errorf("%w: over %d tokens%s their logprobs differ by %.3g on average and %.3g at most; at most "+
+				"%.3g on average was expected. To fix: check that the publication reached every sampler, that both have the "+
+				"same model, and that nothing filters the sampling", rl.ErrApart, g.Tokens, g.of, g.Mean, g.Max, limit)
+		}
 	}
 	return gap, nil
 }
 
-// checkRows samples sequences for a check.
-func (t *Trainer) checkRows(ctx context.Context) ([]rl.Row, error) {
-	prompt, err := t.options.Renderer.Render(agent.Request{
-		Messages: []agent.Message{{Role: agent.RoleUser, Content: "check"}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	n := min(checkSequences, t.options.Check.Tokens)
-	seed := t.number
-	length := (t.options.Check.Tokens + n - 1) / n
-	if t.limits.length > 0 {
-		length = min(length, t.limits.length-len(prompt))
-	}
-	sequences, err := t.sampler.draw(ctx, t.sampler.source(), 0, sampleRequest{
-		Prompt: inputOf(prompt), Samples: n,
-		Params: samplingParams{MaxTokens: length, Seed: &seed, Temperature: 1, TopK: -1, TopP: 1},
-	})
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]rl.Row, len(sequences))
-	for i, s := range sequences {
-		rows[i] = rl.Row{
-			Task: "check", Attempt: i, IDs: slices.Concat(prompt, s.Tokens),
-			Mask:     slices.Concat(make([]uint8, len(prompt)), slices.Repeat([]uint8{1}, len(s.Tokens))),
-			Logprobs: slices.Concat(make([]float64, len(prompt)), []float64(s.Logprobs)),
+// samplerGap is the gap of one sampler. of names it where there are several.
+type samplerGap struct {
+	rl.Gap
+	of string
+}
+
+// bySampler compares the samplers one by one: that of many which has older weights would not show in a mean.
+func bySampler(rows []rl.Row, logprobs [][]float64) []samplerGap {
+	var gaps []samplerGap
+	for from := 0; from < len(rows); {
+		to := from + 1
+		for to < len(rows) && rows[to].Group == rows[from].Group {
+			to++
 		}
-		if err := t.limits.check(&rows[i]); err != nil {
-			return nil, err
+		g := samplerGap{Gap: gapOf(rows[from:to], logprobs[from:to])}
+		if rows[from].Group != "" {
+			g.of = " of " + rows[from].Group
 		}
+		gaps, from = append(gaps, g), to
 	}
-	return rows, nil
+	return gaps
 }
 
 // gapOf compares the sampler's logprobs, which rows have, with the trainer's.

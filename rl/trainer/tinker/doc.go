@@ -16,4 +16,9 @@
 // A reply that is lost leaves open whether the operation was executed. Where the server recognises repeated requests,
 // the request is sent again. Elsewhere the weights are no longer known, and the error wraps [rl.ErrTrainerLost]: the
 // last checkpoint is what is known, and to go on from there is the caller's part.
+//
+// # Sampling
+//
+// A policy is sampled by the server itself, while its weights do not change, or by [Samplers]: vLLM servers that load
+// each version of the adapter. What is sampled is compared with the trainer after each publication.
 package tinker

@@ -22,6 +22,22 @@ type gate struct {
 
 func newGate() *gate { return &gate{open: make(chan struct{})} }
 
+// tryEnter begins a turn if that need not wait.
+func (g *gate) tryEnter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.open:
+	default:
+		return false
+	}
+	if g.closed {
+		return false
+	}
+	g.inside++
+	return true
+}
+
 // enter waits until turns may begin.
 func (g *gate) enter(ctx context.Context) error {
 	for {

@@ -224,6 +224,25 @@ func (m *Model) publish(ctx context.Context, number int64) (session string, err 
 	return out.Session, nil
 }
 
+// export saves the current weights for sampling elsewhere, and returns their address.
+func (m *Model) export(ctx context.Context, name string) (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const path = "save_weights_for_sampler"
+	p, err := m.operate(ctx, path, map[string]any{"path": name, "type": path}, false)
+	if err == nil || errors.Is(err, ErrConflict) { // the reply to an earlier try was lost
+		if err == nil {
+			err = m.client.wait(ctx, p, nil)
+		} else {
+			err = nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return "tinker://" + m.id + "/sampler_weights/" + name, nil
+}
+
 // Close unloads the model and ends its session. A gradient that is left would be the next model's on some servers, so
 // it is cleared first.
 func (m *Model) Close(ctx context.Context) {

@@ -1,9 +1,11 @@
 package tinker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math"
 	"sync"
 	"time"
@@ -12,15 +14,14 @@ import (
 	"deepswe/rl"
 )
 
-// Renderer speaks a model's language: conversations as the ids that the model reads, and ids that it wrote as messages.
-type Renderer interface {
-	// Render returns a request's conversation up to the place where the model is to answer.
-	Render(r agent.Request) ([]int32, error)
-	// Continue returns what follows the ids of an answer, as it was sampled, up to the place where the model is to answer
-	// again: the end of the answer, where it was cut off, and the messages that came after it.
-	Continue(answer []int32, after agent.Request) ([]int32, error)
-	// Parse turns a sampled answer into a message.
-	Parse(answer []int32) (agent.Message, error)
+// Codec speaks a model's language: conversations as the ids that the model reads, and ids that it wrote as messages.
+// chatml.Codec is one.
+type Codec interface {
+	// Prompt returns the ids of a request's conversation up to the place where the model is to answer. They begin with
+	// those of r.Sampled where that is set.
+	Prompt(ctx context.Context, r agent.Request) ([]int32, error)
+	// Reply reads the ids that were sampled in answer to a request.
+	Reply(ids []int32, r agent.Request) agent.Message
 	// Stop lists the ids that end an answer. Some servers stop at no other.
 	Stop() []int32
 }
@@ -35,18 +36,62 @@ type source struct {
 // Sampler samples from what its trainer has published last, through the server's own asample. Replies say which version
 // that was. Turns begin only while that policy is not being replaced.
 type Sampler struct {
-	client   *Client
-	renderer Renderer
-	length   int // of the longest sequence, 0 for unknown
-	gate     *gate
+	client *Client
+	codec  Codec
+	length int // of the longest sequence, 0 for unknown
+	gate   *gate
 
 	mu      sync.Mutex
 	current source
-	known   conversations
+	unnamed int64 // requests of no known rollout so far
 }
 
-func newSampler(c *Client, r Renderer, length int) *Sampler {
-	return &Sampler{client: c, renderer: r, length: length, gate: newGate()}
+func newSampler(c *Client, codec Codec, length int) *Sampler {
+	return &Sampler{client: c, codec: codec, length: length, gate: newGate()}
+}
+
+func (s *Sampler) pause(ctx context.Context) error { return s.gate.shut(ctx) }
+func (s *Sampler) resume()                         { s.gate.release() }
+func (s *Sampler) close()                          { s.gate.close() }
+
+// publish samples from the model's current weights.
+func (s *Sampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
+	session, err := m.publish(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	if session == s.source().session {
+		return nil, fmt.Errorf("%w: the server gave the sampling session of the last publication again", rl.ErrApart)
+	}
+	s.set(source{session: session, version: version, model: m.options.Base})
+	return s, nil
+}
+
+// check samples sequences while no turn is sampled.
+func (s *Sampler) check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error) {
+	prompt, err := s.codec.Prompt(ctx, agent.Request{
+		Messages: []agent.Message{{Role: agent.RoleUser, Content: "check"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := min(checkSequences, tokens)
+	length := (tokens + n - 1) / n
+	if s.length > 0 {
+		length = min(length, s.length-len(prompt))
+	}
+	sequences, err := s.draw(ctx, s.source(), 0, sampleRequest{
+		Prompt: inputOf(prompt), Samples: n,
+		Params: samplingParams{MaxTokens: length, Seed: &seed, Temperature: 1, TopK: -1, TopP: 1},
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]rl.Row, len(sequences))
+	for i, q := range sequences {
+		rows[i] = checkRow(i, &agent.Sample{PromptIDs: prompt, CompletionIDs: q.Tokens, Logprobs: q.Logprobs})
+	}
+	return rows, nil
 }
 
 func (s *Sampler) set(to source) {
@@ -72,40 +117,67 @@ func (s *Sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, e
 	if err != nil {
 		return agent.Reply{}, err
 	}
-	prompt, conversation, err := s.prompt(r)
+	prompt, err := s.codec.Prompt(ctx, r)
 	if err != nil {
 		return agent.Reply{}, fmt.Errorf("render the conversation: %w", err)
 	}
-	limit := r.MaxTokens
-	if s.length > 0 {
-		left := s.length - len(prompt)
-		if left < 1 {
-			return agent.Reply{}, fmt.Errorf("the conversation has %d tokens and the context %d: %w", len(prompt), s.length,
-				agent.ErrContextOverflow)
-		}
-		if limit == 0 || limit > left {
-			limit = left
-		}
+	limit, err := s.limit(len(prompt), r.MaxTokens)
+	if err != nil {
+		return agent.Reply{}, err
 	}
-	if limit == 0 {
-		limit = defaultReply
-	}
-	if err := s.gate.enter(ctx); err != nil {
+	if err := s.enter(ctx, r); err != nil {
 		return agent.Reply{}, err
 	}
 	defer s.gate.leave()
 	from := s.source()
-	sequences, err := s.draw(ctx, from, conversation, sampleRequest{
+	sequences, err := s.draw(ctx, from, s.route(r.Rollout), sampleRequest{
 		Prompt: inputOf(prompt), Samples: 1,
 		Params: samplingParams{
 			MaxTokens: limit, Seed: shortSeed(r.Sampling.Seed), Temperature: temperature, TopK: -1, TopP: 1,
-			Stop: s.renderer.Stop(),
+			Stop: s.codec.Stop(),
 		},
 	})
 	if err != nil {
 		return agent.Reply{}, err
 	}
-	return s.reply(r, prompt, conversation, sequences[0], from, temperature, start)
+	return s.reply(r, prompt, sequences[0], from, temperature, start), nil
+}
+
+// enter waits until turns may begin. The wait for a publication does not count against the rollout.
+func (s *Sampler) enter(ctx context.Context, r agent.Request) error {
+	if s.gate.tryEnter() {
+		return nil
+	}
+	if r.Waiting != nil {
+		defer r.Waiting()()
+	}
+	return s.gate.enter(ctx)
+}
+
+// limit is how many tokens the reply to a prompt may have, of those that are asked for; 0 asks for all.
+func (s *Sampler) limit(prompt, asked int) (int, error) {
+	if s.length == 0 {
+		return cmp.Or(asked, defaultReply), nil
+	}
+	left := s.length - prompt
+	if left < 1 {
+		return 0, fmt.Errorf("the conversation has %d tokens and the context %d: %w", prompt, s.length,
+			agent.ErrContextOverflow)
+	}
+	return min(cmp.Or(asked, left), left), nil
+}
+
+// route is the number by which servers send the turns of a rollout to the same engine.
+func (s *Sampler) route(rollout string) int64 {
+	if rollout != "" {
+		h := fnv.New32a()
+		h.Write([]byte(rollout))
+		return int64(h.Sum32() >> 1)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unnamed++
+	return s.unnamed
 }
 
 // shortSeed keeps 31 bits of a seed: what servers add to it must not overflow.
@@ -117,16 +189,12 @@ func shortSeed(seed *int64) *int64 {
 }
 
 // reply makes the answer of a turn from what was sampled.
-func (s *Sampler) reply(r agent.Request, prompt []int32, conversation int64, q Sequence, from source,
-	temperature float64, start time.Time) (agent.Reply, error) {
-	message, err := s.renderer.Parse(q.Tokens)
-	if err != nil {
-		return agent.Reply{}, fmt.Errorf("read the answer: %w", err)
-	}
+func (s *Sampler) reply(r agent.Request, prompt []int32, q Sequence, from source, temperature float64,
+	start time.Time) agent.Reply {
+	message := s.codec.Reply(q.Tokens, r)
 	if r.OnText != nil {
 		r.OnText(message.Content)
 	}
-	s.remember(r, message, prompt, q.Tokens, conversation)
 	reply := agent.Reply{
 		Message: message, FinishReason: q.StopReason, Model: from.model,
 		Usage:   agent.Usage{Prompt: len(prompt), Completion: len(q.Tokens)},
@@ -137,12 +205,12 @@ func (s *Sampler) reply(r agent.Request, prompt []int32, conversation int64, q S
 			PromptIDs: prompt, CompletionIDs: q.Tokens, Logprobs: q.Logprobs, PolicyVersion: &from.version,
 		}
 	}
-	return reply, nil
+	return reply
 }
 
 // draw samples. A result that the server has dropped is sampled again: with the same seed it is the same.
-func (s *Sampler) draw(ctx context.Context, from source, conversation int64, q sampleRequest) ([]Sequence, error) {
-	q.Session, q.Sequence, q.Type = from.session, conversation, "sample"
+func (s *Sampler) draw(ctx context.Context, from source, route int64, q sampleRequest) ([]Sequence, error) {
+	q.Session, q.Sequence, q.Type = from.session, route, "sample"
 	for n := 1; ; n++ {
 		sequences, err := s.drawn(ctx, q)
 		forgotten := errors.Is(err, ErrExpired) || errors.Is(err, ErrUnknown) && !errors.Is(err, rl.ErrTrainerLost)

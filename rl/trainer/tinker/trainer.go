@@ -25,8 +25,10 @@ type Options struct {
 	MaxLength int
 	// Dir has what is remembered of checkpoints; the server has the weights.
 	Dir string
-	// Renderer speaks the model's language; nil where nothing is sampled.
-	Renderer Renderer
+	// Codec speaks the model's language; nil where nothing is sampled.
+	Codec Codec
+	// Samplers sample in the server's place.
+	Samplers Samplers
 	Check    Check
 }
 
@@ -49,13 +51,25 @@ type Trainer struct {
 	version int64
 	moved   bool
 	number  int64 // of the sampling session
-	sampler *Sampler
+	outlet  outlet
 	policy  *rl.Policy
 	// floor is how far sampler and trainer differed first, where nothing but their arithmetic does.
 	floor float64
 }
 
 var _ rl.Trainer = (*Trainer)(nil)
+
+// outlet is where a policy is sampled.
+type outlet interface {
+	// pause ends what must not go on while weights change: turns wait from then on until resume.
+	pause(ctx context.Context) error
+	resume()
+	// publish lets the model's weights be sampled as a version. number counts publications.
+	publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error)
+	// check samples about so many tokens from what was published last. Rows of one sampler follow each other.
+	check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error)
+	close()
+}
 
 // Open waits for the server, checks that it trains the model, and finds out how it behaves. The client is closed with
 // the trainer.
@@ -78,8 +92,21 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 		length = min(length, supported.Context)
 	}
 	t := &Trainer{
-		options: o, client: o.Client, limits: limits{o.Vocabulary, length},
-		sampler: newSampler(o.Client, o.Renderer, length),
+		options: o, client: o.Client, limits: limits{o.Vocabulary, length}, outlet: newSampler(o.Client, o.Codec, length),
+	}
+	if len(o.Samplers.URLs) > 0 && o.Codec != nil {
+		if o.Model.Rank == 0 {
+			return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
+				Detail: "samplers load adapters, and rank 0 has none; to fix: set trainer.rank, or leave out trainer.samplers"}
+		}
+		a, err := newAdapters(o.Client, o.Codec, o.Samplers)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.open(ctx); err != nil {
+			return nil, err
+		}
+		t.outlet = a
 	}
 	if o.Known != nil {
 		t.probe = *o.Known
@@ -221,7 +248,7 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 
 // apply makes the server's optimizer step. rows have the gradient that the server holds.
 func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStats, error) {
-	if err := t.sampler.gate.shut(ctx); err != nil {
+	if err := t.outlet.pause(ctx); err != nil {
 		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrUnavailable,
 			Detail: "turns under way did not end: " + err.Error()})
 	}
@@ -304,47 +331,46 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if t.policy != nil && !t.moved {
 		return *t.policy, nil
 	}
-	if t.options.Renderer == nil {
-		return rl.Policy{}, &Error{Operation: "publish", Kind: ErrInvalid, Detail: "no renderer"}
+	if t.options.Codec == nil {
+		return rl.Policy{}, &Error{Operation: "publish", Kind: ErrInvalid, Detail: "no codec"}
 	}
 	if err := t.ready(ctx); err != nil {
 		return rl.Policy{}, err
 	}
-	if err := t.sampler.gate.shut(ctx); err != nil {
+	if err := t.outlet.pause(ctx); err != nil {
 		return rl.Policy{}, err
 	}
 	t.number++
-	session, err := t.model.publish(ctx, t.number)
-	if err != nil {
-		return rl.Policy{}, err
-	}
-	if session == t.sampler.source().session {
-		return rl.Policy{}, fmt.Errorf("%w: the server gave the sampling session of the last publication again", rl.ErrApart)
-	}
 	version := t.version
 	if t.moved {
 		version++
 	}
-	t.sampler.set(source{session: session, version: version, model: t.options.Model.Base})
+	model, err := t.outlet.publish(ctx, t.model, t.number, version)
+	if err != nil {
+		return rl.Policy{}, err
+	}
 	gap, err := t.compare(ctx)
 	if err != nil {
 		return rl.Policy{}, err
 	}
 	t.version, t.moved = version, false
-	t.policy = &rl.Policy{Model: t.sampler, Version: version, Gap: gap}
-	t.sampler.gate.release()
+	t.policy = &rl.Policy{Model: model, Version: version, Gap: gap}
+	t.outlet.resume()
 	return *t.policy, nil
 }
 
 // Close unloads the model and ends what was started.
 func (t *Trainer) Close() error {
-	t.sampler.gate.close()
+	t.outlet.close()
 	if t.model != nil {
 		t.model.Close(context.Background())
 	}
 	t.client.Close()
 	return nil
 }
+
+// MaxContext is the longest sequence in tokens, prompt and reply together, that is sampled and trained; 0 is unknown.
+func (t *Trainer) MaxContext() int { return t.limits.length }
 
 // Forward returns the log-probabilities that the current weights give to the rows' trained tokens.
 func (t *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {

@@ -47,7 +47,7 @@ func TestConformance(t *testing.T) {
 			o.Language = digits()
 			s := trainertest.New(t, o)
 			trainertest.Conform(t, trainertest.Target{
-				URL: s.URL(), Base: s.Base(), Vocabulary: s.Vocabulary(), Renderer: codec(t), Reply: 8, CheckTokens: 64,
+				URL: s.URL(), Base: s.Base(), Vocabulary: s.Vocabulary(), Codec: codec(t), Reply: 8, CheckTokens: 64,
 				LearningRate: 0.05,
 			})
 			if n := s.Models(); n != 0 {
@@ -73,7 +73,7 @@ func TestRealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	trainertest.Conform(t, trainertest.Target{
-		URL: url, Base: models[0].Name, Vocabulary: 1024, Renderer: codec(t), Reply: 16, CheckTokens: 128, LearningRate: 0.01,
+		URL: url, Base: models[0].Name, Vocabulary: 1024, Codec: codec(t), Reply: 16, CheckTokens: 128, LearningRate: 0.01,
 	})
 }
 
@@ -88,7 +88,7 @@ func server(t *testing.T, o trainertest.Options, change func(*tinker.Options)) (
 	}
 	options := tinker.Options{
 		Client: client, Model: tinker.ModelOptions{Base: s.Base(), Rank: 8, Seed: 1}, Vocabulary: s.Vocabulary(),
-		Dir: t.TempDir(), Renderer: codec(t), Check: tinker.Check{Tokens: 64},
+		Dir: t.TempDir(), Codec: codec(t), Check: tinker.Check{Tokens: 64},
 	}
 	if change != nil {
 		change(&options)
@@ -243,9 +243,11 @@ func TestTurnsWaitForThePublication(t *testing.T) {
 		err   error
 	}
 	answers := make(chan answer, 1)
+	waits := make(chan bool, 4)
 	ask := func(ctx context.Context) answer {
 		reply, err := first.Model.Complete(ctx, agent.Request{
 			Messages: []agent.Message{{Role: agent.RoleUser, Content: "1"}}, Tokens: true,
+			Waiting: func() func() { waits <- true; return func() { waits <- false } },
 		})
 		return answer{reply, err}
 	}
@@ -254,10 +256,14 @@ func TestTurnsWaitForThePublication(t *testing.T) {
 	if a := ask(impatient); !errors.Is(a.err, context.Canceled) {
 		t.Errorf("a turn between step and publication: %+v", a)
 	}
+	<-waits
+	<-waits
 	go func() { answers <- ask(t.Context()) }()
+	<-waits // the turn does not count the time of the publication
 	if _, err := trainer.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	<-waits
 	a := <-answers
 	if a.err != nil || *a.reply.Tokens.PolicyVersion != 1 {
 		t.Errorf("%+v", a)
@@ -303,19 +309,56 @@ func TestConversationsContinueWithTheIDsThatWereSampled(t *testing.T) {
 	}
 	messages := []agent.Message{{Role: agent.RoleUser, Content: "1"}}
 	var turns []rl.Turn
+	var last *agent.Sample
 	for turn := range 3 {
 		reply, err := p.Model.Complete(t.Context(), agent.Request{
 			Messages: messages, MaxTokens: 2 + turn, Tokens: true, Sampling: agent.OnPolicy(new(1.0)),
+			Sampled: last, Fresh: max(0, len(messages)-1),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		turns = append(turns, *reply.Tokens)
+		last = reply.Tokens
+		turns = append(turns, *last)
 		messages = append(messages, reply.Message, agent.Message{Role: agent.RoleUser, Content: strconv.Itoa(turn)})
 	}
 	m := rl.Measure(&rl.Rollout{Task: "t", Turns: turns, NotGraded: true, StopReason: agent.Submitted}, 0)
 	if m.Shape.Rows != 1 {
 		t.Errorf("three turns make %d rows: %+v", m.Shape.Rows, m.Shape.Splits)
+	}
+}
+
+// A reply has the room that the context leaves, and a conversation without room is an overflow that is never sent.
+func TestRepliesFitTheContext(t *testing.T) {
+	t.Parallel()
+	s, trainer := server(t, trainertest.Options{}, func(o *tinker.Options) { o.MaxLength = 10 })
+	p, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := trainer.MaxContext(); n != 10 {
+		t.Errorf("the longest context is %d", n)
+	}
+	ask := func(content string) (agent.Reply, error) {
+		return p.Model.Complete(t.Context(), agent.Request{
+			Messages: []agent.Message{{Role: agent.RoleUser, Content: content}}, MaxTokens: 8, Tokens: true,
+		})
+	}
+	for range 8 {
+		reply, err := ask("12345")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(reply.Tokens.CompletionIDs); n > 2 || n < 2 && reply.FinishReason != "stop" {
+			t.Errorf("%d tokens, and the reason %s", n, reply.FinishReason)
+		}
+	}
+	sampled := s.Count("sample")
+	if _, err := ask("1234567890"); !errors.Is(err, agent.ErrContextOverflow) {
+		t.Errorf("a conversation of 13 tokens: %v", err)
+	}
+	if n := s.Count("sample"); n != sampled {
+		t.Error("a conversation that does not fit was sent")
 	}
 }
 

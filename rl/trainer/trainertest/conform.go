@@ -15,7 +15,7 @@ import (
 type Target struct {
 	URL, Base  string
 	Vocabulary int
-	Renderer   tinker.Renderer
+	Codec      tinker.Codec
 	// Reply is the length of the answers that are trained on.
 	Reply int
 	// CheckTokens are compared after each publication.
@@ -75,7 +75,7 @@ func (c *conformance) model() tinker.ModelOptions {
 func (c *conformance) open(t *testing.T, dir string, change func(*tinker.Options)) *tinker.Trainer {
 	t.Helper()
 	o := tinker.Options{
-		Client: c.client(t), Model: c.model(), Known: &c.known, Vocabulary: c.Vocabulary, Dir: dir, Renderer: c.Renderer,
+		Client: c.client(t), Model: c.model(), Known: &c.known, Vocabulary: c.Vocabulary, Dir: dir, Codec: c.Codec,
 		Check: tinker.Check{Tokens: c.CheckTokens},
 	}
 	if change != nil {
@@ -427,7 +427,7 @@ func (c *conformance) kinds(t *testing.T) {
 		t.Errorf("info of an unknown model: %v", err)
 	}
 	_, err = tinker.Open(t.Context(), tinker.Options{
-		Client: client, Model: tinker.ModelOptions{Base: "another", Rank: 8}, Vocabulary: 8, Renderer: c.Renderer,
+		Client: client, Model: tinker.ModelOptions{Base: "another", Rank: 8}, Vocabulary: 8, Codec: c.Codec,
 	})
 	if !errors.Is(err, tinker.ErrInvalid) {
 		t.Errorf("another model: %v", err)

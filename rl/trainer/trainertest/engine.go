@@ -172,7 +172,7 @@ func (s *Server) load(id string, b body) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.models[id] = &model{policy: p, session: b.Session, rank: b.LoRA.Rank}
+	s.models[id] = &model{policy: p, speech: s.options.Speech, session: b.Session, rank: b.LoRA.Rank}
 	return map[string]any{"model_id": id, "base_model": s.options.Base, "lora_config": map[string]any{
 		"rank": b.LoRA.Rank, "alpha": 32.0, "seed": b.LoRA.Seed, "train_attn": true, "train_mlp": true,
 		"train_unembed": false}}, nil
@@ -189,7 +189,7 @@ func (m *model) pass(in *passBody, backward, sums bool) (any, error) {
 		if len(input) != len(targets) {
 			return nil, fmt.Errorf("sequence length %d exceeds max_length %d", len(targets), len(input))
 		}
-		ids := append(slices.Clone(input), targets[len(targets)-1])
+		ids := m.speech.read(append(slices.Clone(input), targets[len(targets)-1]))
 		scored, err := m.policy.Score(ids)
 		if err != nil {
 			return nil, err
@@ -300,10 +300,12 @@ func (m *model) sample(from samplingSession, b body) (any, error) {
 		if b.Params.Seed != nil {
 			seed += *b.Params.Seed
 		}
-		ids, logprobs, err := m.policy.Generate(policy, b.Prompt.ids(), b.Params.MaxTokens, b.Params.Temperature, seed)
+		prompt := m.speech.read(b.Prompt.ids())
+		ids, logprobs, err := m.policy.Generate(policy, prompt, b.Params.MaxTokens, b.Params.Temperature, seed)
 		if err != nil {
 			return nil, err
 		}
+		ids = m.speech.write(ids)
 		reason := "length"
 		if slices.Contains(b.Params.Stop, ids[len(ids)-1]) {
 			reason = "stop"
@@ -319,7 +321,7 @@ func (s *Server) write(m *model, f *future) (any, error) {
 	if err := m.policy.Save(context.Background(), fileName(address)); err != nil {
 		return nil, err
 	}
-	s.saved[address] = checkpoint{f.model, f.body.Path, "training", m.rank, time.Now()}
+	s.saved[address] = checkpoint{model: f.model, name: f.body.Path, kind: "training", rank: m.rank, saved: time.Now()}
 	return map[string]any{"path": address, "type": f.operation}, nil
 }
 
@@ -332,10 +334,14 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 	if len(s.faults["stale"]) > 0 {
 		s.faults["stale"] = s.faults["stale"][1:]
 		session.policy, session.stale = s.samplers[m.loaded].policy, true
+		policy = m.exported
 	}
 	address := "tinker://" + f.model + "/sampler_weights/" + f.body.Path
-	s.saved[address] = checkpoint{f.model, f.body.Path, "sampler", m.rank, time.Now()}
+	s.saved[address] = checkpoint{
+		model: f.model, name: f.body.Path, kind: "sampler", rank: m.rank, saved: time.Now(), policy: policy,
+	}
 	if f.body.SamplingNumber == nil {
+		m.exported, s.exports[address] = policy, s.saved[address]
 		return map[string]any{"path": "tinker://" + f.model + "/" + f.body.Path, "type": f.operation,
 			"sampling_session_id": nil}, nil
 	}

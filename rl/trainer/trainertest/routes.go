@@ -274,6 +274,10 @@ func (s *Server) get(r *http.Request, path string) (int, any) {
 			}
 		}
 		return 200, map[string]any{"checkpoints": list}
+	case r.Method == http.MethodGet && len(parts) == 5 && parts[4] == "archive":
+		return 302, redirect("/api/v1/" + strings.Join(parts[:4], "/") + "/download")
+	case r.Method == http.MethodGet && len(parts) == 5 && parts[4] == "download":
+		return s.archive("tinker://" + parts[1] + "/sampler_weights/" + parts[3])
 	case r.Method == http.MethodDelete && len(parts) == 5 && s.options.Dedups:
 		address := "tinker://" + parts[1] + "/" + parts[3] + "/" + parts[4]
 		if _, ok := s.saved[address]; !ok {

@@ -25,8 +25,10 @@ import (
 // Options describe a server. Language has no default.
 type Options struct {
 	Language embedded.Language
-	Hidden   int    // [16]
-	Base     string // name of the model that it trains [tiny]
+	// Speech gives the server the ids of another tokenizer; nil keeps those of the language.
+	Speech *Speech
+	Hidden int    // [16]
+	Base   string // name of the model that it trains [tiny]
 	// Sums is how GPU backends and hosted servers treat gradients; without it they are means, as on SkyRL's JAX backend.
 	Sums bool
 	// Dedups recognises a request that is sent twice, as SkyRL's source does and its release of 0.3.0 does not.
@@ -56,6 +58,7 @@ type Server struct {
 	models   map[string]*model
 	samplers map[string]samplingSession
 	saved    map[string]checkpoint // by address
+	exports  map[string]checkpoint // for samplers elsewhere, by address; those that were removed, too
 	names    map[string]bool       // of checkpoints, by model and name
 	repeated map[string]*future    // by model and sequence number
 	made     int                   // ids so far
@@ -73,6 +76,7 @@ type session struct {
 // model is a loaded one.
 type model struct {
 	policy  *embedded.Trainer
+	speech  *Speech
 	session string
 	rank    int
 	// sequences have been accumulated since the last step.
@@ -80,7 +84,9 @@ type model struct {
 	// loaded is the sampling session whose weights were loaded last. Sampling from it again reads the weights that are
 	// being trained, and sampling from another one replaces them: SkyRL's JAX backend does that.
 	loaded string
-	loads  bool // a first operation has been seen, so load_weights is refused
+	// exported was saved last for samplers elsewhere.
+	exported rl.Policy
+	loads    bool // a first operation has been seen, so load_weights is refused
 }
 
 type samplingSession struct {
@@ -91,6 +97,7 @@ type samplingSession struct {
 }
 
 type checkpoint struct {
+	policy            rl.Policy // of one for sampling
 	model, name, kind string
 	rank              int
 	saved             time.Time
@@ -103,7 +110,8 @@ func New(t testing.TB, o Options) *Server {
 	o.MaxModels, o.MaxRank = cmp.Or(o.MaxModels, 3), cmp.Or(o.MaxRank, 8)
 	s := &Server{
 		options: o, dir: t.TempDir(), sessions: map[string]*session{}, models: map[string]*model{},
-		samplers: map[string]samplingSession{}, saved: map[string]checkpoint{}, names: map[string]bool{},
+		samplers: map[string]samplingSession{}, saved: map[string]checkpoint{},
+		exports: map[string]checkpoint{}, names: map[string]bool{},
 		repeated: map[string]*future{}, faults: map[string][]Fault{}, counts: map[string]int{},
 	}
 	s.changed = sync.NewCond(&s.mu)
@@ -134,6 +142,9 @@ func (s *Server) Base() string { return s.options.Base }
 
 // Vocabulary is the number of ids.
 func (s *Server) Vocabulary() int {
+	if s.options.Speech != nil {
+		return s.options.Speech.Size
+	}
 	c, err := embedded.NewCodec(s.options.Language.Vocabulary)
 	if err != nil {
 		panic(err) // New has made policies of it
@@ -244,6 +255,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, v)
+	case redirect:
+		http.Redirect(w, r, string(v), status)
 	case []byte:
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.WriteHeader(status)
@@ -255,6 +268,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, status, reply)
 	}
 }
+
+// redirect is the address of another answer.
+type redirect string
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")

@@ -1,0 +1,175 @@
+package train
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepswe/agent/chatml"
+	"deepswe/agent/tokenizer"
+	"deepswe/rl/trainer/embedded"
+	"deepswe/rl/trainer/tinker"
+)
+
+// The files of a model that say how it reads and writes.
+const (
+	tokenizerFile       = "tokenizer.json"
+	tokenizerConfigFile = "tokenizer_config.json"
+	templateFile        = "chat_template.jinja"
+	modelConfigFile     = "config.json"
+)
+
+// templateAuto finds the chat template among the model's files.
+const templateAuto = "auto"
+
+// templates are the values of trainer.template.
+func templates() []string {
+	names := []string{templateAuto}
+	for _, t := range chatml.Templates() {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+// codec speaks the environment's own language where it has one, and the model's otherwise; nil where nothing is sampled.
+func (s *tinkerSettings) codec(o TrainerOptions) (tinker.Codec, error) {
+	if o.Imitates {
+		return nil, nil
+	}
+	if o.Speaker != nil {
+		if language, err := o.Speaker.Language(); err == nil {
+			return embedded.NewCodec(language.Vocabulary)
+		}
+	}
+	dir, err := s.files(o.Outside.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, tokenizerFile)
+	tok, err := tokenizer.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if size, err := s.vocabulary(o.Outside.Getenv); err == nil && tok.Size() > size {
+		return nil, fmt.Errorf("%s has %d ids, and the model %d; to fix: set trainer.tokenizer to the tokenizer of the "+
+			"model that is trained", path, tok.Size(), size)
+	}
+	template := chatml.Template(s.Template)
+	if s.Template == templateAuto {
+		if template, err = templateOf(dir); err != nil {
+			return nil, err
+		}
+	}
+	return chatml.NewCodec(tok, template)
+}
+
+// files is the directory with the tokenizer of the model: the one that the settings name, the model itself, or the
+// latest snapshot in Hugging Face's cache.
+func (s *tinkerSettings) files(getenv func(string) string) (string, error) {
+	candidates := []string{s.Tokenizer}
+	if s.Tokenizer == "" {
+		hub := cmp.Or(getenv("HF_HUB_CACHE"), filepath.Join(
+			cmp.Or(getenv("HF_HOME"), filepath.Join(getenv("HOME"), ".cache", "huggingface")), "hub"))
+		repo := filepath.Join(hub, "models--"+strings.ReplaceAll(s.Model, "/", "--"))
+		candidates = []string{s.Model}
+		if ref, err := os.ReadFile(filepath.Join(repo, "refs", "main")); err == nil {
+			candidates = append(candidates, filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref)))))
+		}
+	}
+	for _, dir := range candidates {
+		if filepath.Base(dir) == tokenizerFile {
+			dir = filepath.Dir(dir)
+		}
+		if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); err == nil {
+			return dir, nil
+		}
+	}
+	if s.Tokenizer != "" {
+		return "", fmt.Errorf("tokenizer: %s has no %s", s.Tokenizer, tokenizerFile)
+	}
+	return "", fmt.Errorf("the tokenizer of %s is not on this machine, and conversations are written with it; to fix: "+
+		"download it with hf download %s --include '*.json' '*.jinja', or set trainer.tokenizer to a directory with its %s, "+
+		"%s and %s", s.Model, s.Model, tokenizerFile, tokenizerConfigFile, modelConfigFile)
+}
+
+// vocabulary is the number of ids that the base model has.
+func (s *tinkerSettings) vocabulary(getenv func(string) string) (int, error) {
+	if s.Vocabulary > 0 {
+		return s.Vocabulary, nil
+	}
+	var config struct {
+		Size int `json:"vocab_size"`
+	}
+	dir, err := s.files(getenv)
+	if err != nil {
+		dir = s.Model // no tokenizer is needed for some environments
+	}
+	data, err := os.ReadFile(filepath.Join(dir, modelConfigFile))
+	if err == nil {
+		err = json.Unmarshal(data, &config)
+	}
+	if err != nil || config.Size < 1 {
+		return 0, errors.New("the vocabulary of the model is not known; to fix: set trainer.vocabulary to the " +
+			"vocab_size of its config.json")
+	}
+	return config.Size, nil
+}
+
+// templateOf tells by its marks which template a model's directory has. One that only resembles a known template is
+// refused.
+func templateOf(dir string) (chatml.Template, error) {
+	text, err := templateText(dir)
+	if err != nil {
+		return "", err
+	}
+	has := func(marks ...string) bool {
+		return !slices.ContainsFunc(marks, func(m string) bool { return !strings.Contains(text, m) })
+	}
+	switch {
+	// Thinking models of 2025-07 begin each reply with a thought.
+	case has("<|im_start|>", "multi_step_tool", "enable_thinking", "</think>") && !has(`assistant\n<think>\n'`):
+		return chatml.Qwen3, nil
+	case has("<|im_start|>", "You are Qwen, created by Alibaba Cloud.") && !has("<think>"):
+		return chatml.Qwen25, nil
+	}
+	return "", fmt.Errorf("the chat template in %s is not one that is known here; to fix: set trainer.template to one of "+
+		"%v if the model may be spoken to in it", dir, chatml.Templates())
+}
+
+// templateText is the template of a model's directory: in a file of its own, or in the configuration of the tokenizer.
+func templateText(dir string) (string, error) {
+	own, err := os.ReadFile(filepath.Join(dir, templateFile))
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return string(own), err
+	}
+	path := filepath.Join(dir, tokenizerConfigFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("find the chat template: %w; to fix: set trainer.template", err)
+	}
+	var config struct {
+		Template json.RawMessage `json:"chat_template"`
+	}
+	if err := json.Unmarshal(data, &config); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	var text string
+	if json.Unmarshal(config.Template, &text) == nil {
+		return text, nil
+	}
+	var named []struct{ Name, Template string }
+	if json.Unmarshal(config.Template, &named) == nil {
+		for _, t := range named {
+			if t.Name == "default" {
+				return t.Template, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s has no chat template; to fix: set trainer.template", path)
+}

@@ -1,0 +1,292 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepswe/agent/chatml"
+	"deepswe/agent/tokenizer"
+	"deepswe/agent/trajectory"
+	"deepswe/env/local"
+	"deepswe/env/testkit"
+	"deepswe/rl/trainer/embedded"
+	"deepswe/rl/trainer/trainertest"
+	"deepswe/tools"
+)
+
+// actions are what a policy can say, in both formats: the right change, a wrong one, and the end.
+var actions = map[string][]string{
+	trajectory.FormatXML: {
+		"<function=execute_bash>\n<parameter=cmd>echo 7 > number</parameter>\n</function>",
+		"<function=execute_bash>\n<parameter=cmd>echo 8 > number</parameter>\n</function>",
+		"<function=finish>\n<parameter=command>submit</parameter>\n</function>",
+	},
+	trajectory.FormatTools: {
+		"<tool_call>\n{\"name\": \"execute_bash\", \"arguments\": {\"cmd\": \"echo 7 > number\"}}\n</tool_call>",
+		"<tool_call>\n{\"name\": \"execute_bash\", \"arguments\": {\"cmd\": \"echo 8 > number\"}}\n</tool_call>",
+		"<tool_call>\n{\"name\": \"finish\", \"arguments\": {\"command\": \"submit\"}}\n</tool_call>",
+	},
+}
+
+// speaker is a model's directory whose tokenizer has the words, and a server that trains it.
+func speaker(t *testing.T, words []string, o trainertest.Options) (string, *trainertest.Server) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", "..", "agent", "tokenizer", "testdata", "qwen.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]any
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	added := file["added_tokens"].([]any)
+	size := int32(added[len(added)-1].(map[string]any)["id"].(float64)) + 1
+	var speech trainertest.Speech
+	for _, w := range words {
+		added = append(added, map[string]any{"id": size, "content": w, "special": false, "normalized": false})
+		speech.Words = append(speech.Words, size)
+		size++
+	}
+	file["added_tokens"] = added
+	if data, err = json.Marshal(file); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, tokenizerFile), string(data))
+	testkit.WriteFile(t, filepath.Join(dir, modelConfigFile), fmt.Sprintf(`{"vocab_size": %d}`, size+5))
+	tok, err := tokenizer.Load(filepath.Join(dir, tokenizerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	speech.Before, speech.Size = tok.Encode("\n")[0], int(size)+5
+	speech.End, _ = tok.ID(chatml.End)
+	letters := strings.Split("abcdefgh", "")[:len(words)]
+	o.Speech, o.Base, o.Language = &speech, dir, embedded.Language{Vocabulary: letters, Window: 1, Reply: 2}
+	return dir, trainertest.New(t, o)
+}
+
+// sweOnTinker trains on two tasks that random actions solve at times.
+const sweOnTinker = `
+steps: 3
+seed: 3
+environment:
+  name: swe
+  train: {path: %q}
+  census: "off"
+  format: %s
+  max_steps: 4
+  context: 16384
+  sandbox: {env: host}
+trainer: {name: tinker, base_url: %s, model: %q, template: %s, rank: 8, normalisation: mean, check_tokens: 32}
+rollouts: {tasks: 1, group: 6, workers: 2}
+optimizer: {learning_rate: 0.05}
+evaluate: {every: 0}
+`
+
+// The coding agent is trained behind the protocol: what the chat template writes is what the policy reads, each rollout
+// is one row of the ids that were sampled, and each step has a gradient and a version of its own.
+func TestSWEOverTheWire(t *testing.T) {
+	t.Parallel()
+	if p, err := local.NewHost(local.Options{}); err != nil {
+		t.Skip(err)
+	} else if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name     string
+		format   string
+		template chatml.Template
+		set      []string
+		faults   func(*trainertest.Server)
+		vllm     bool
+	}{
+		{name: "XML", format: trajectory.FormatXML, template: chatml.Qwen3},
+		{name: "native calls across publications", format: trajectory.FormatTools, template: chatml.Qwen25,
+			set: []string{"rollouts.max_staleness=1", "steps=2"}},
+		{name: "a restarted server", format: trajectory.FormatXML, template: chatml.Qwen25, set: []string{"steps=1"},
+			faults: func(s *trainertest.Server) {
+				s.Inject("asample", append(make([]trainertest.Fault, 8), trainertest.Fault{Restart: true})...)
+			}},
+		{name: "sampled by two vLLM servers", format: trajectory.FormatXML, template: chatml.Qwen3, set: []string{"steps=2"},
+			vllm: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			model, s := speaker(t, actions[tt.format], trainertest.Options{Dedups: true})
+			if tt.faults != nil {
+				tt.faults(s)
+			}
+			tasks := filepath.Join(t.TempDir(), "tasks.jsonl")
+			testkit.WriteFile(t, tasks, fmt.Sprintf(sweTask, "number-0")+"\n"+fmt.Sprintf(sweTask, "number-1")+"\n")
+			dir := filepath.Join(t.TempDir(), "run")
+			var vllms []*trainertest.VLLM
+			if tt.vllm {
+				codec := codecOf(t, model, tt.template)
+				vllms = []*trainertest.VLLM{trainertest.NewVLLM(t, s, codec), trainertest.NewVLLM(t, s, codec)}
+				tt.set = append(tt.set, fmt.Sprintf("trainer.samplers=[%q, %q]", vllms[0].URL, vllms[1].URL))
+			}
+			c := mustLoad(t, fmt.Sprintf(sweOnTinker, tasks, tt.format, s.URL(), model, tt.template), tt.set...)
+			results, err := Start(t.Context(), c, Options{Dir: dir, Outside: scripted{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range vllms {
+				if served := v.Served(); len(served) != c.Steps+1 || len(v.Loaded()) > 0 {
+					t.Errorf("%s has sampled %v, and still has %q", v.URL, served, v.Loaded())
+				}
+			}
+			for i, p := range results[0].Points {
+				v := p.Values
+				t.Logf("%d: reward %.3f, gradient %.3g, %v splits", p.Step, v["reward/mean"], v["optim/grad_norm"],
+					v["splits/total"])
+				if v["splits/total"] != 0 || v["publish/gap_mean"] > trainertest.Tolerance {
+					t.Errorf("step %d: %v splits, and a gap of %v", p.Step, v["splits/total"], v["publish/gap_mean"])
+				}
+				if c.Rollouts.MaxStaleness > 0 {
+					continue // which version samples what depends on the time
+				}
+				if v["policy/version"] != float64(i+1) || !(v["optim/grad_norm"] > 0) || v["groups/effective"] != 1 {
+					t.Errorf("step %d: %v groups teach, the gradient's norm is %v, and the version %v", p.Step,
+						v["groups/effective"], v["optim/grad_norm"], v["policy/version"])
+				}
+			}
+			sampledAsWritten(t, dir, model, tt.template)
+		})
+	}
+}
+
+func codecOf(t *testing.T, model string, template chatml.Template) *chatml.Codec {
+	t.Helper()
+	tok, err := tokenizer.Load(filepath.Join(model, tokenizerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	codec, err := chatml.NewCodec(tok, template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codec
+}
+
+// sampledAsWritten checks the rows of a run: their text is the chat template's, and their answers are the policy's.
+func sampledAsWritten(t *testing.T, dir, model string, template chatml.Template) {
+	t.Helper()
+	tok, err := tokenizer.Load(filepath.Join(model, tokenizerFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "rollouts", "*", "*", "steps.jsonl"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("%d logs, %v", len(logs), err)
+	}
+	for _, path := range logs {
+		rec, err := trajectory.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turns, ok := rec.Samples()
+		if !ok {
+			t.Fatalf("%s: not all turns have tokens", path)
+		}
+		opening, err := template.Render(rec.Messages[:2], chatml.Options{Tools: offered(t, rec), Reply: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tok.Decode(turns[0].PromptIDs); got != opening {
+			t.Errorf("%s begins with\n%s\nand the template writes\n%s", path, got, opening)
+		}
+		for i, turn := range turns {
+			if turn.PolicyVersion == nil {
+				t.Errorf("%s: turn %d has no version", path, i)
+			}
+			if i == 0 {
+				continue
+			}
+			last := slices.Concat(turns[i-1].PromptIDs, turns[i-1].CompletionIDs)
+			if !slices.Equal(turn.PromptIDs[:len(last)], last) {
+				t.Errorf("%s: turn %d does not begin with what was sampled", path, i)
+			}
+		}
+	}
+}
+
+// offered are the tools that a rollout was told about natively.
+func offered(t *testing.T, rec *trajectory.Recording) []tools.Spec {
+	t.Helper()
+	if rec.Header.Format != trajectory.FormatTools {
+		return nil
+	}
+	var specs []tools.Spec
+	for _, raw := range rec.Header.Tools {
+		var tool struct{ Function tools.Spec }
+		if err := json.Unmarshal(raw, &tool); err != nil {
+			t.Fatal(err)
+		}
+		specs = append(specs, tool.Function)
+	}
+	return specs
+}
+
+func TestTemplateOf(t *testing.T) {
+	t.Parallel()
+	const qwen3 = "{{ '<|im_start|>' }} multi_step_tool {% if enable_thinking %}<think>\n\n</think>"
+	for name, tt := range map[string]struct {
+		files map[string]string
+		want  chatml.Template
+	}{
+		"a file": {map[string]string{templateFile: qwen3}, chatml.Qwen3},
+		"configuration": {map[string]string{
+			tokenizerConfigFile: `{"chat_template": "<|im_start|> You are Qwen, created by Alibaba Cloud."}`}, chatml.Qwen25},
+		"several": {map[string]string{tokenizerConfigFile: `{"chat_template": [{"name": "rag", "template": "x"}, ` +
+			`{"name": "default", "template": "<|im_start|> You are Qwen, created by Alibaba Cloud."}]}`}, chatml.Qwen25},
+		"thinking only": {map[string]string{templateFile: qwen3 + `'<|im_start|>assistant\n<think>\n'`}, ""},
+		"another":       {map[string]string{templateFile: "<|start_header_id|>"}, ""},
+		"none":          {map[string]string{tokenizerConfigFile: `{}`}, ""},
+		"no file":       {nil, ""},
+	} {
+		dir := t.TempDir()
+		for file, text := range tt.files {
+			testkit.WriteFile(t, filepath.Join(dir, file), text)
+		}
+		got, err := templateOf(dir)
+		if got != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "trainer.template") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTokenizerOfAModel(t *testing.T) {
+	t.Parallel()
+	hub := t.TempDir()
+	repo := filepath.Join(hub, "models--Qwen--Qwen3-8B")
+	snapshot := filepath.Join(repo, "snapshots", "abc")
+	testkit.WriteFile(t, filepath.Join(repo, "refs", "main"), "abc")
+	testkit.WriteFile(t, filepath.Join(snapshot, tokenizerFile), "{}")
+	testkit.WriteFile(t, filepath.Join(snapshot, modelConfigFile), `{"vocab_size": 7}`)
+	getenv := func(name string) string { return map[string]string{"HF_HUB_CACHE": hub}[name] }
+	for _, tt := range []struct{ model, tokenizer, want string }{
+		{"Qwen/Qwen3-8B", "", snapshot},
+		{snapshot, "", snapshot},
+		{"served", snapshot, snapshot},
+		{"served", filepath.Join(snapshot, tokenizerFile), snapshot},
+		{"Qwen/Qwen3-4B", "", ""},
+		{"Qwen/Qwen3-8B", hub, ""},
+	} {
+		s := tinkerSettings{Model: tt.model, Tokenizer: tt.tokenizer}
+		got, err := s.files(getenv)
+		if got != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%q, %q: %q, %v", tt.model, tt.tokenizer, got, err)
+		}
+		if n, err := s.vocabulary(getenv); tt.want != "" && (n != 7 || err != nil) {
+			t.Errorf("%q: a vocabulary of %d, %v", tt.model, n, err)
+		}
+	}
+}

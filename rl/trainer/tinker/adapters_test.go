@@ -1,0 +1,212 @@
+package tinker_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/rl"
+	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/trainer/trainertest"
+)
+
+// samplers starts a trainer's server with vLLM servers that sample for it.
+func samplers(t *testing.T, n int) (*trainertest.Server, *tinker.Trainer, []*trainertest.VLLM, string) {
+	t.Helper()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	var vllms []*trainertest.VLLM
+	dir := filepath.Join(t.TempDir(), "adapters")
+	urls := make([]string, n)
+	for i := range n {
+		vllms = append(vllms, trainertest.NewVLLM(t, s, codec(t)))
+		urls[i] = vllms[i].URL
+	}
+	return s, openOn(t, s, tinker.Samplers{URLs: urls, Dir: dir}), vllms, dir
+}
+
+func openOn(t *testing.T, s *trainertest.Server, on tinker.Samplers) *tinker.Trainer {
+	t.Helper()
+	trainer, err := openWith(t, s, on)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	return trainer
+}
+
+func openWith(t *testing.T, s *trainertest.Server, on tinker.Samplers) (*tinker.Trainer, error) {
+	t.Helper()
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), Patience: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return tinker.Open(t.Context(), tinker.Options{
+		Client: client, Model: tinker.ModelOptions{Base: s.Base(), Rank: 8, Seed: 1}, Vocabulary: s.Vocabulary(),
+		Known: &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: true, Sequences: true}},
+		Dir:   t.TempDir(), Codec: codec(t), Samplers: on, Check: tinker.Check{Tokens: 64},
+	})
+}
+
+func publish(t *testing.T, trainer *tinker.Trainer) rl.Policy {
+	t.Helper()
+	p, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func ask(t *testing.T, m agent.Model, rollout string) (agent.Reply, error) {
+	t.Helper()
+	return m.Complete(t.Context(), agent.Request{
+		Messages: []agent.Message{{Role: agent.RoleUser, Content: "1"}}, Tokens: true, Rollout: rollout,
+		Sampling: agent.OnPolicy(new(1.0)),
+	})
+}
+
+// Each version is an adapter of its own on every server, and the one before it is unloaded. The turns of a rollout are
+// sampled by one server.
+func TestSamplersLoadEachVersion(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms, dir := samplers(t, 2)
+	for version := range int64(3) {
+		p := publish(t, trainer)
+		if p.Version != version || p.Gap.Max > trainertest.Tolerance || p.Gap.Tokens == 0 {
+			t.Errorf("version %d is %+v", version, p)
+		}
+		for _, v := range vllms {
+			names := v.Loaded()
+			if len(names) != 1 || !strings.HasSuffix(names[0], "@"+string('0'+rune(version))) {
+				t.Errorf("version %d: %s has %q", version, v.URL, names)
+			}
+		}
+		if on, err := os.ReadDir(dir); err != nil || len(on) != 1 {
+			t.Errorf("version %d: %d adapters on the disk, %v", version, len(on), err)
+		}
+		for range 3 {
+			for _, rollout := range []string{"a", "b"} {
+				reply, err := ask(t, p.Model, rollout)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := reply.Tokens.PolicyVersion; got == nil || *got != version {
+					t.Errorf("version %d: the reply is of %v", version, got)
+				}
+			}
+		}
+		if err := learn(t, trainer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := trainer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vllms {
+		served := 0
+		for _, n := range v.Served() {
+			served += n
+		}
+		// Four sequences of each of three checks, and the three turns of one rollout in each version.
+		if served != 3*4+3*3 {
+			t.Errorf("%s gave %d replies", v.URL, served)
+		}
+		if names := v.Loaded(); len(names) > 0 {
+			t.Errorf("after the end %s has %q", v.URL, names)
+		}
+	}
+}
+
+// A server that was restarted loads the adapter again, and one that is gone is replaced.
+func TestSamplersThatFail(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms, _ := samplers(t, 2)
+	p := publish(t, trainer)
+	if _, err := ask(t, p.Model, "a"); err != nil {
+		t.Fatal(err)
+	}
+	vllms[0].Restart()
+	vllms[1].Restart()
+	if _, err := ask(t, p.Model, "a"); err != nil {
+		t.Errorf("after a restart: %v", err)
+	}
+	vllms[0].SetDown(true)
+	for _, rollout := range []string{"a", "b"} {
+		if _, err := ask(t, p.Model, rollout); err != nil {
+			t.Errorf("with one of two servers: %v", err)
+		}
+	}
+	vllms[0].SetDown(false)
+}
+
+// An older policy whose adapter is unloaded answers as the newest.
+func TestSamplersAnswerAsTheNewest(t *testing.T) {
+	t.Parallel()
+	_, trainer, _, _ := samplers(t, 1)
+	old := publish(t, trainer)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, trainer)
+	reply, err := ask(t, old.Model, "")
+	if err != nil || *reply.Tokens.PolicyVersion != 1 {
+		t.Errorf("%+v, %v", reply.Tokens, err)
+	}
+}
+
+// What a killed run has left is unloaded, and nothing else.
+func TestSamplersForgetAKilledRun(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	v := trainertest.NewVLLM(t, s, codec(t))
+	dir := t.TempDir()
+	left := filepath.Join(dir, "deepswe-1")
+	if err := os.Mkdir(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	v.Put("deepswe-1@4", left)
+	v.Put("another", "/srv/another")
+	trainer := openOn(t, s, tinker.Samplers{URLs: []string{v.URL}, Dir: dir})
+	if names := v.Loaded(); len(names) != 1 || names[0] != "another" {
+		t.Errorf("it has %q", names)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the adapter is still there: %v", err)
+	}
+	publish(t, trainer)
+}
+
+func TestSamplersThatCannotLoad(t *testing.T) {
+	t.Parallel()
+	s, trainer, vllms, _ := samplers(t, 1)
+	vllms[0].Fix()
+	if _, err := trainer.Publish(t.Context()); !errors.Is(err, tinker.ErrSampler) ||
+		!strings.Contains(err.Error(), "VLLM_ALLOW_RUNTIME_LORA_UPDATING") {
+		t.Errorf("%v", err)
+	}
+	for _, url := range []string{"nowhere", "http://a:b@c", "http://127.0.0.1:1"} {
+		if _, err := openWith(t, s, tinker.Samplers{URLs: []string{url}, Dir: t.TempDir()}); err == nil ||
+			strings.Contains(err.Error(), "a:b") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// A server that has other weights than it says stops the run, whichever of them it is.
+func TestSamplerThatParts(t *testing.T) {
+	t.Parallel()
+	s, trainer, _, _ := samplers(t, 2)
+	publish(t, trainer)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	s.Inject("save_weights_for_sampler", trainertest.Fault{Stale: true})
+	_, err := trainer.Publish(t.Context())
+	if !errors.Is(err, rl.ErrApart) || !strings.Contains(err.Error(), "127.0.0.1") {
+		t.Errorf("%v", err)
+	}
+}

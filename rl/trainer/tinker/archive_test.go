@@ -1,0 +1,142 @@
+package tinker_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"deepswe/rl/trainer/tinker"
+)
+
+// member is one of an archive.
+type member struct {
+	name string
+	kind byte
+	data string
+	link string
+}
+
+const config = `{"peft_type": "LORA", "r": 8, "target_modules": null}`
+
+// weights are a safetensors file of two modules.
+func weights() string {
+	header := `{"base_model.model.model.layers.0.mlp.up_proj.lora_A.weight":` +
+		`{"dtype":"F32","shape":[1],"data_offsets":[0,4]},` +
+		`"base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`
+	return string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + "12345678"
+}
+
+func pack(t testing.TB, members ...member) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	zipped := gzip.NewWriter(&b)
+	archive := tar.NewWriter(zipped)
+	for _, m := range members {
+		h := &tar.Header{Name: m.name, Typeflag: m.kind, Linkname: m.link, Size: int64(len(m.data)), Mode: 0o644}
+		if err := archive.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write([]byte(m.data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func good() []member {
+	return []member{
+		{name: "/", kind: tar.TypeDir}, // as SkyRL writes it
+		{name: "adapter_config.json", kind: tar.TypeReg, data: config},
+		{name: "adapter_model.safetensors", kind: tar.TypeReg, data: weights()},
+	}
+}
+
+func TestUnpackAdapter(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "adapters", "v1")
+	if err := tinker.UnpackAdapter(bytes.NewReader(pack(t, good()...)), dir); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "adapter_config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Rank    int      `json:"r"`
+		Modules []string `json:"target_modules"`
+	}
+	err = json.Unmarshal(data, &got)
+	if err != nil || got.Rank != 8 || !slices.Equal(got.Modules, []string{"q_proj", "up_proj"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := tinker.UnpackAdapter(bytes.NewReader(pack(t, good()...)), dir); !errors.Is(err, os.ErrExist) {
+		t.Errorf("over another one: %v", err)
+	}
+}
+
+func TestUnpackAdapterRefuses(t *testing.T) {
+	t.Parallel()
+	with := func(m ...member) []byte { return pack(t, append(good(), m...)...) }
+	whole := with()
+	short := good()
+	short[2].data = short[2].data[:len(short[2].data)-3]
+	broken := good()
+	broken[1].data = "{"
+	for name, data := range map[string][]byte{
+		"parent":        with(member{name: "../evil", kind: tar.TypeReg, data: "x"}),
+		"hidden parent": with(member{name: "a/../../evil", kind: tar.TypeReg, data: "x"}),
+		"absolute":      with(member{name: "/etc/evil", kind: tar.TypeReg, data: "x"}),
+		"symbolic link": with(member{name: "a", kind: tar.TypeSymlink, link: "/etc/passwd"}),
+		"hard link":     with(member{name: "a", kind: tar.TypeLink, link: "adapter_config.json"}),
+		"device":        with(member{name: "a", kind: tar.TypeChar}),
+		"directory":     with(member{name: "sub", kind: tar.TypeDir}),
+		"twice":         with(good()[1]),
+		"torn":          whole[:len(whole)-20],
+		"torn early":    whole[:60],
+		"no checksum":   whole[:len(whole)-8],
+		"not gzip":      []byte("hello"),
+		"empty":         nil,
+		"no weights":    pack(t, good()[:2]...),
+		"cut weights":   pack(t, short...),
+		"bad config":    pack(t, broken...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			parent := t.TempDir()
+			err := tinker.UnpackAdapter(bytes.NewReader(data), filepath.Join(parent, "in", "v1"))
+			if !errors.Is(err, tinker.ErrArchive) {
+				t.Errorf("%v", err)
+			}
+			left, _ := filepath.Glob(filepath.Join(parent, "in", "*"))
+			outside, _ := filepath.Glob(filepath.Join(parent, "*"))
+			if len(left) > 0 || len(outside) > 1 {
+				t.Errorf("left behind: %q, %q", left, outside)
+			}
+		})
+	}
+}
+
+func FuzzUnpackAdapter(f *testing.F) {
+	f.Add(pack(f, good()...))
+	f.Add([]byte("hello"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		parent := t.TempDir()
+		err := tinker.UnpackAdapter(bytes.NewReader(data), filepath.Join(parent, "in", "v1"))
+		if left, _ := filepath.Glob(filepath.Join(parent, "in", "*")); err != nil && len(left) > 0 {
+			t.Errorf("left behind: %q", left)
+		}
+		if outside, _ := filepath.Glob(filepath.Join(parent, "*")); len(outside) > 1 {
+			t.Errorf("outside: %q", outside)
+		}
+	})
+}

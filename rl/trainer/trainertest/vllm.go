@@ -1,0 +1,263 @@
+package trainertest
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"deepswe/agent"
+	"deepswe/rl/trainer/tinker"
+)
+
+// VLLM is a server that samples in prompts of tokens and loads adapters while it runs, in the words of recordings of
+// vLLM 0.32. Its adapters are those of a Server, whose policies answer.
+type VLLM struct {
+	// URL is that of its OpenAI endpoint.
+	URL string
+
+	trainer *Server
+	codec   tinker.Codec
+
+	mu      sync.Mutex
+	loaded  map[string]loadedAdapter
+	served  map[string]int // replies by adapter
+	prompts [][]int32
+	down    bool
+	fixed   bool // adapters cannot be loaded
+}
+
+type loadedAdapter struct{ root, address string }
+
+// NewVLLM starts one. The codec reads what the policy says.
+func NewVLLM(t testing.TB, trainer *Server, codec tinker.Codec) *VLLM {
+	v := &VLLM{trainer: trainer, codec: codec, loaded: map[string]loadedAdapter{}, served: map[string]int{}}
+	s := httptest.NewServer(v)
+	t.Cleanup(s.Close)
+	v.URL = s.URL + "/v1"
+	return v
+}
+
+// Restart forgets all adapters.
+func (v *VLLM) Restart() { v.change(func() { clear(v.loaded) }) }
+
+// SetDown breaks every connection from now on, or no longer.
+func (v *VLLM) SetDown(down bool) { v.change(func() { v.down = down }) }
+
+// Fix is a server that was started without VLLM_ALLOW_RUNTIME_LORA_UPDATING.
+func (v *VLLM) Fix() { v.change(func() { v.fixed = true }) }
+
+// Put loads an adapter as another program would.
+func (v *VLLM) Put(name, root string) {
+	v.change(func() { v.loaded[name] = loadedAdapter{root: root} })
+}
+
+func (v *VLLM) change(what func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	what()
+}
+
+// Loaded names the adapters.
+func (v *VLLM) Loaded() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var names []string
+	for name := range v.loaded {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Served is how many replies each adapter has given.
+func (v *VLLM) Served() map[string]int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := map[string]int{}
+	for name, n := range v.served {
+		out[name] = n
+	}
+	return out
+}
+
+// Prompts are all that were sampled from.
+func (v *VLLM) Prompts() [][]int32 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.prompts)
+}
+
+// vllmBody is any request's.
+type vllmBody struct {
+	Name string `json:"lora_name"`
+	Path string `json:"lora_path"`
+
+	Model     string  `json:"model"`
+	Prompt    []int32 `json:"prompt"`
+	MaxTokens int     `json:"max_tokens"`
+	Seed      *int64  `json:"seed"`
+	Stop      []int32 `json:"stop_token_ids"`
+}
+
+func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.down {
+		panic(http.ErrAbortHandler)
+	}
+	var b vllmBody
+	if r.Method == http.MethodPost {
+		if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
+			v.refuse(w, 400, "BadRequestError", "%v", err)
+			return
+		}
+	}
+	switch path := r.URL.Path; {
+	case path == "/v1/models":
+		data := []any{map[string]any{
+			"id": "base", "object": "model", "root": "base", "parent": nil, "max_model_len": 1 << 16}}
+		for name, a := range v.loaded {
+			data = append(data, map[string]any{"id": name, "object": "model", "root": a.root, "parent": "base"})
+		}
+		writeJSON(w, 200, map[string]any{"object": "list", "data": data})
+	case path == "/v1/completions":
+		v.complete(w, b)
+	case path == "/v1/load_lora_adapter" && !v.fixed:
+		v.load(w, b)
+	case path == "/v1/unload_lora_adapter" && !v.fixed:
+		if _, ok := v.loaded[b.Name]; !ok {
+			v.refuse(w, 404, "NotFoundError", "The lora adapter '%s' cannot be found.", b.Name)
+			return
+		}
+		delete(v.loaded, b.Name)
+		fmt.Fprintf(w, "Success: LoRA adapter '%s' removed successfully.", b.Name)
+	default:
+		writeJSON(w, 404, map[string]string{"detail": "Not Found"})
+	}
+}
+
+func (v *VLLM) refuse(w http.ResponseWriter, status int, kind, format string, args ...any) {
+	writeJSON(w, status, map[string]any{"error": map[string]any{
+		"message": fmt.Sprintf(format, args...), "type": kind, "param": nil, "code": status}})
+}
+
+func (v *VLLM) load(w http.ResponseWriter, b vllmBody) {
+	if _, ok := v.loaded[b.Name]; ok {
+		v.refuse(w, 400, "InvalidUserInput", "The lora adapter '%s' has already been loaded. If you want to load the "+
+			"adapter in place, set 'load_inplace' to True.", b.Name)
+		return
+	}
+	address, err := addressIn(b.Path)
+	if err != nil {
+		v.refuse(w, 404, "NotFoundError", "Loading lora %s failed: No adapter found for %s", b.Name, b.Path)
+		return
+	}
+	v.loaded[b.Name] = loadedAdapter{b.Path, address}
+	fmt.Fprintf(w, "Success: LoRA adapter '%s' added successfully.", b.Name)
+}
+
+func (v *VLLM) complete(w http.ResponseWriter, b vllmBody) {
+	a, ok := v.loaded[b.Model]
+	if !ok {
+		v.refuse(w, 404, "NotFoundError", "The model `%s` does not exist.", b.Model)
+		return
+	}
+	ids, logprobs, err := v.trainer.generate(a.address, b)
+	if err != nil {
+		v.refuse(w, 400, "BadRequestError", "%v", err)
+		return
+	}
+	v.served[b.Model]++
+	v.prompts = append(v.prompts, b.Prompt)
+	reason, said := "length", ids
+	if last := len(ids) - 1; slices.Contains(b.Stop, ids[last]) {
+		reason, said = "stop", ids[:last]
+	}
+	writeJSON(w, 200, map[string]any{
+		"object": "text_completion", "model": b.Model,
+		"choices": []any{map[string]any{
+			"index": 0, "text": v.codec.Reply(said, agent.Request{}).Content, "finish_reason": reason, "token_ids": ids,
+			"prompt_token_ids": b.Prompt, "logprobs": map[string]any{"token_logprobs": logprobs},
+		}},
+		"usage": map[string]int{"prompt_tokens": len(b.Prompt), "completion_tokens": len(ids)},
+	})
+}
+
+// generate samples from what was saved for sampling, as vLLM does: no model of the server need be loaded for it.
+func (s *Server) generate(address string, b vllmBody) ([]int32, []float64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.exports[address]
+	m := s.models[k.model]
+	if m == nil {
+		return nil, nil, fmt.Errorf("the policy of %s is gone", address)
+	}
+	seed := int64(len(s.futures))
+	if b.Seed != nil {
+		seed = *b.Seed
+	}
+	ids, logprobs, err := m.policy.Generate(k.policy, m.speech.read(b.Prompt), cmp.Or(b.MaxTokens, 16), 1, seed)
+	return m.speech.write(ids), logprobs, err
+}
+
+// addressKey is the member of an adapter's metadata that says which policy it is.
+const addressKey = "address"
+
+// archive is an adapter as SkyRL packs it: the weights are the name of a policy. The caller holds s.mu.
+func (s *Server) archive(address string) (int, any) {
+	k, ok := s.saved[address]
+	if !ok || k.kind != "sampler" {
+		return detail(404, "Checkpoint not found")
+	}
+	header, err := json.Marshal(map[string]any{
+		"__metadata__": map[string]string{addressKey: address},
+		"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight": map[string]any{
+			"dtype": "F32", "shape": []int{1}, "data_offsets": []int{0, 4}},
+	})
+	if err != nil {
+		panic(err) // it always encodes
+	}
+	weights := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	var b bytes.Buffer
+	zipped := gzip.NewWriter(&b)
+	out := tar.NewWriter(zipped)
+	for _, f := range []struct {
+		name string
+		data []byte
+	}{
+		{"adapter_config.json", fmt.Appendf(nil, `{"peft_type": "LORA", "r": %d, "target_modules": null}`, k.rank)},
+		{"adapter_model.safetensors", append(weights, 0, 0, 0, 0)},
+	} {
+		// Nothing can fail in memory.
+		_ = out.WriteHeader(&tar.Header{Name: f.name, Typeflag: tar.TypeReg, Size: int64(len(f.data)), Mode: 0o600})
+		_, _ = out.Write(f.data)
+	}
+	_ = errors.Join(out.Close(), zipped.Close())
+	return 200, b.Bytes()
+}
+
+// addressIn finds the policy of an unpacked adapter.
+func addressIn(dir string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, "adapter_model.safetensors"))
+	if err != nil || len(data) < 8 {
+		return "", fmt.Errorf("no adapter: %w", err)
+	}
+	var header struct {
+		Metadata map[string]string `json:"__metadata__"`
+	}
+	size := binary.LittleEndian.Uint64(data)
+	err = json.Unmarshal(data[8:8+size], &header)
+	return header.Metadata[addressKey], err
+}
