@@ -37,7 +37,7 @@ func templates() []string {
 	return names
 }
 
-// codec speaks the environment's own language where it has one, and the model's otherwise; nil where nothing is sampled.
+// codec speaks the environment's own language where it has one, else the model's. It is nil where nothing is sampled.
 func (s *tinkerSettings) codec(o TrainerOptions) (tinker.Codec, error) {
 	if o.Imitates {
 		return nil, nil
