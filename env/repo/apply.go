@@ -51,7 +51,7 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	if rerr := before.restore(); rerr != nil {
 		return fmt.Errorf("apply patch: %w; and restoring the files: %w", err, rerr)
 	}
-	if !exitedWith(err, 1) {
+	if !exitedOne(err) {
 		return refused(root, err)
 	}
 	if _, rerr := g.run(ctx, bytes.NewReader(patch), "apply", "--reverse", "--check", "-"); rerr == nil {
@@ -62,15 +62,16 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 
 // refused explains why git refused a patch.
 func refused(root string, err error) error {
-	if exitedWith(err, 1) {
+	if exitedOne(err) {
 		return fmt.Errorf("%w to %s: %s", ErrConflict, root, reason(err))
 	}
 	return fmt.Errorf("apply patch: %w", err)
 }
 
-func exitedWith(err error, code int) bool {
+// exitedOne reports whether git exited with status 1, with which most of its commands say no rather than fail.
+func exitedOne(err error) bool {
 	exit, ok := errors.AsType[*exec.ExitError](err)
-	return ok && exit.ExitCode() == code
+	return ok && exit.ExitCode() == 1
 }
 
 // reason returns git's own message from the error of a failed command.

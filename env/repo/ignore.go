@@ -15,8 +15,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// generated returns patterns of what is installed or compiled. As long as it is not tracked, it is treated as ignored in
-// a user's repository, even if no rule says so.
+// generated returns patterns of what is installed or compiled. As long as it is not tracked, it is treated as ignored
+// in a user's repository, even if no rule says so.
 func generated() []string { return []string{"/.venv/", "/node_modules/", "__pycache__/", "*.py[co]"} }
 
 // listUntracked returns the arguments with which git leaves out ignored files, or lists only those.
@@ -102,14 +102,14 @@ func (b *Base) ignored(
 	matching, cancel := context.WithTimeout(ctx, longestMatch)
 	defer cancel()
 	out, err := g.run(matching, candidates, "check-ignore", "--no-index", "-z", "--stdin")
-	if err != nil && !exitedWith(err, 1) && (ctx.Err() != nil || matching.Err() == nil) { // 1: nothing is ignored
+	if err != nil && !exitedOne(err) && (ctx.Err() != nil || matching.Err() == nil) { // 1: nothing is ignored
 		return nil, err
 	}
 	return nameSet(out), nil
 }
 
-// personalRules returns the ignore rules outside of the repository's files: those of its git directory and of the user's
-// git configuration. Rules that cannot be read are left out, as git does.
+// personalRules returns the ignore rules outside of the repository's files: those of its git directory and of the
+// user's git configuration. Rules that cannot be read are left out, as git does.
 func (s *Snapshot) personalRules(ctx context.Context) []byte {
 	rules := []byte(strings.Join(generated(), "\n") + "\n")
 	g := git{dir: s.Source, user: true}

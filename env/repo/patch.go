@@ -188,7 +188,7 @@ func Compare(ctx context.Context, before, after []byte) ([]byte, error) {
 	}
 	out, err := git{dir: dir}.run(ctx, nil, "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color",
 		"--text", "before", "after")
-	if err != nil && !exitedWith(err, 1) { // 1: they differ
+	if err != nil && !exitedOne(err) { // 1: they differ
 		return nil, fmt.Errorf("compare: %w", err)
 	}
 	if i := bytes.Index(out, []byte("\n@@")); i >= 0 {

@@ -79,8 +79,8 @@ func (n *names) join(parts, words []string, separator string) string {
 	return strings.Join(append(append([]string{}, parts...), words...), separator)
 }
 
-// What a twin expects must not show which of two similar tests is the twin: neither always has the greater or the longer
-// one.
+// What a twin expects must not show which of two similar tests is the twin: neither always has the greater or the
+// longer one.
 
 // otherNumber returns a number beside n that is no less than least, where there is one.
 func otherNumber(n, least int, r *rand.Rand) int {
