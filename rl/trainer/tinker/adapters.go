@@ -247,16 +247,20 @@ func (t *tries) wait(ctx context.Context, r agent.Request) bool {
 	return t.again(ctx, 0)
 }
 
-// ask samples from one server. One that was restarted loads the adapter again.
+// ask samples from one server. One that was restarted loads the adapter again. The reply is read from its ids, because
+// prompts are written in the trainer's tokenizer, and the server's may differ.
 func (v *adapter) ask(ctx context.Context, at int, r agent.Request) (agent.Reply, error) {
 	reply, err := v.models[at].Complete(ctx, r)
-	if failed, ok := errors.AsType[*llm.Error](err); !ok || failed.Status != http.StatusNotFound {
-		return reply, err
+	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Status == http.StatusNotFound {
+		if err := v.of.servers[at].load(ctx, v.of.client.newTries(), v.name, v.dir); err != nil {
+			return agent.Reply{}, err
+		}
+		reply, err = v.models[at].Complete(ctx, r)
 	}
-	if err := v.of.servers[at].load(ctx, v.of.client.newTries(), v.name, v.dir); err != nil {
-		return agent.Reply{}, err
+	if err == nil && reply.Tokens != nil {
+		reply.Message = v.of.codec.Reply(reply.Tokens.CompletionIDs, r)
 	}
-	return v.models[at].Complete(ctx, r)
+	return reply, err
 }
 
 // check samples sequences from every server. Their group is the server.
