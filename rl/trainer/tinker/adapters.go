@@ -17,19 +17,19 @@ import (
 	"deepswe/rl"
 )
 
-// Samplers are vLLM servers that sample in the trainer's place. After each publication they load the adapter under a
-// name of its own; base model and tokenizer are the trainer's.
+// Samplers are vLLM servers that sample instead of the trainer's server. They load the adapter of each publication
+// under a name of its own. Their base model and tokenizer must be the trainer's.
 type Samplers struct {
-	// URLs are their OpenAI endpoints; empty samples from the trainer's server.
+	// URLs are their OpenAI endpoints. If empty, the trainer's server samples.
 	URLs []string
 	// Key is sent to all of them.
 	Key string
-	// Dir is where adapters are unpacked, for this run alone. The servers read them there, by the same absolute path.
+	// Dir is the directory in which this run unpacks adapters. The servers must see it at the same absolute path.
 	Dir string
 }
 
-// adapters lets vLLM servers sample. A rollout stays on one server, whose cache has its conversation, as long as that
-// server answers.
+// adapters samples from vLLM servers. All turns of a rollout go to one server, which has cached its conversation,
+// unless that server fails.
 type adapters struct {
 	client  *Client
 	codec   Codec
@@ -66,7 +66,7 @@ func newAdapters(c *Client, codec Codec, o Samplers) (*adapters, error) {
 	return a, nil
 }
 
-// open makes the directory of the adapters, and unloads what a killed run has left on the servers.
+// open creates the directory for adapters, and unloads the adapters that a killed run has left on the servers.
 func (a *adapters) open(ctx context.Context) error {
 	if err := os.MkdirAll(a.dir, 0o755); err != nil {
 		return fmt.Errorf("adapters: %w", err)
@@ -94,12 +94,12 @@ func (a *adapters) open(ctx context.Context) error {
 	return nil
 }
 
-// pause has nothing to wait for: what a server has loaded does not change.
+// pause does nothing, because loaded adapters do not change.
 func (a *adapters) pause(context.Context) error { return nil }
 func (a *adapters) resume()                     {}
 
-// publish downloads the model's adapter and lets all servers load it. Adapters from before that no turn is sampled from
-// any more are unloaded.
+// publish downloads the model's adapter and loads it on all servers. Older adapters without turns under way are
+// unloaded.
 func (a *adapters) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
 	// llm reads the version from what follows the @.
 	v := &adapter{of: a, version: version, name: fmt.Sprintf("%s-%d@%d", a.prefix, number, version)}
@@ -141,7 +141,7 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	return v, nil
 }
 
-// downloads is how often an archive that does not arrive whole is asked for.
+// downloads is how often to try to download an archive completely.
 const downloads = 3
 
 func (a *adapters) download(ctx context.Context, address, dir string) error {
@@ -156,7 +156,7 @@ func (a *adapters) download(ctx context.Context, address, dir string) error {
 	}
 }
 
-// unloadIdle unloads the older versions that no turn is sampled from, or all versions.
+// unloadIdle unloads the older versions without turns under way, or all versions.
 func (a *adapters) unloadIdle(ctx context.Context, all bool) {
 	a.mu.Lock()
 	if all && a.current != nil {
@@ -190,7 +190,7 @@ func (a *adapters) close() {
 	a.unloadIdle(ctx, true)
 }
 
-// home is the server of a rollout: the next one in turn where it is new.
+// home returns the server of a rollout. New rollouts are assigned to the servers in turn.
 func (a *adapters) home(rollout string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -208,10 +208,10 @@ func (a *adapters) home(rollout string) int {
 	return at
 }
 
-// maxHomes bounds the rollouts that are remembered.
+// maxHomes is the most rollouts to remember a server for.
 const maxHomes = 1 << 16
 
-// Complete samples a turn. Where this version is unloaded, the newest answers, and says so.
+// Complete samples a turn. If this version has been unloaded, the newest samples it, as the reply's version shows.
 func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	a := v.of
 	a.mu.Lock()
@@ -239,7 +239,7 @@ func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, e
 	}
 }
 
-// wait pauses a turn for which no sampler answers. That does not count against the rollout.
+// wait pauses a turn while no sampler answers. The pause does not count towards the rollout's time limit.
 func (t *tries) wait(ctx context.Context, r agent.Request) bool {
 	if r.Waiting != nil {
 		defer r.Waiting()()
@@ -263,7 +263,7 @@ func (v *adapter) ask(ctx context.Context, at int, r agent.Request) (agent.Reply
 	return reply, err
 }
 
-// check samples sequences from every server. Their group is the server.
+// check samples sequences from every server. The Group of a row is the index of its server.
 func (a *adapters) check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error) {
 	n := max(len(a.servers), min(checkSequences, tokens))
 	rows, errs := make([]rl.Row, n), make([]error, n)
@@ -293,7 +293,7 @@ func (a *adapters) check(ctx context.Context, seed int64, tokens int) ([]rl.Row,
 	return rows, errors.Join(errs...)
 }
 
-// checkRow is what was sampled as a row.
+// checkRow returns a sample as a row.
 func checkRow(i int, s *agent.Sample) rl.Row {
 	prompt := len(s.PromptIDs)
 	return rl.Row{

@@ -28,7 +28,7 @@ const (
 	adapterWeights = "adapter_model.safetensors"
 )
 
-// Bounds of an archive. A rank of 64 on all layers of a 32B model is 2 GB.
+// Limits for archives. An adapter of rank 64 on all layers of a 32B model has 2 GB.
 const (
 	maxAdapter      = 64 << 30
 	maxAdapterFiles = 64
@@ -36,11 +36,11 @@ const (
 	downloadTimeout = time.Hour
 )
 
-// ErrArchive reports an archive that is not an adapter's.
+// ErrArchive reports an archive that does not contain a usable adapter.
 var ErrArchive = errors.New("the adapter's archive cannot be used")
 
-// Adapter downloads the adapter that was saved for sampling under an address, and unpacks it into a new directory. The
-// directory is there whole or not at all.
+// Adapter downloads the adapter that was saved for sampling under an address, and unpacks it into a new directory. If
+// it fails, there is no directory.
 func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "tinker" || u.Host == "" {
@@ -68,8 +68,8 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	return UnpackAdapter(resp.Body, dir)
 }
 
-// UnpackAdapter unpacks an adapter's archive into a new directory. It takes regular files only, by their plain names:
-// whatever else an archive has, or points to, is an error that wraps ErrArchive, and leaves nothing behind.
+// UnpackAdapter unpacks an adapter's archive into a new directory. The archive may contain regular files only, without
+// directories in their names. Otherwise, the error wraps ErrArchive and nothing is left behind.
 func UnpackAdapter(in io.Reader, dir string) (err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return fmt.Errorf("unpack the adapter: %s: %w", dir, os.ErrExist)
@@ -92,14 +92,14 @@ func UnpackAdapter(in io.Reader, dir string) (err error) {
 	if err := completeConfig(scratch); err != nil {
 		return err
 	}
-	// A server under another account reads it.
+	// The server may run as another user.
 	if err := os.Chmod(scratch, 0o755); err != nil {
 		return err
 	}
 	return os.Rename(scratch, dir)
 }
 
-// extract writes the archive's files into a directory, and reads it to its very end, where its checksum is.
+// extract writes the archive's files into a directory. It reads the archive to the end, where its checksum is.
 func extract(in io.Reader, dir string) error {
 	zipped, err := gzip.NewReader(in)
 	if err != nil {
@@ -147,7 +147,7 @@ func extract(in io.Reader, dir string) error {
 	return nil
 }
 
-// torn is an error of the archive, and not of the disk.
+// torn marks errors of reading the archive, as opposed to writing to the disk.
 type torn struct{ in io.Reader }
 
 func (t torn) Read(p []byte) (int, error) {
@@ -167,8 +167,8 @@ func writeFile(name string, in io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// completeConfig checks the weights and names the modules that they belong to where the configuration does not: vLLM
-// needs them.
+// completeConfig checks the weights. If the configuration does not name the modules that they belong to, which vLLM
+// needs, it adds them.
 func completeConfig(dir string) error {
 	modules, err := adapterModules(filepath.Join(dir, adapterWeights))
 	if err != nil {
@@ -191,8 +191,8 @@ func completeConfig(dir string) error {
 	return disk.WriteJSON(filepath.Join(dir, adapterConfig), config)
 }
 
-// adapterModules reads the names of the modules from the header of a safetensors file, and checks that the file has all
-// that the header says.
+// adapterModules reads the names of the modules from the header of a safetensors file, and checks that the file is
+// complete.
 func adapterModules(name string) ([]string, error) {
 	f, err := os.Open(name)
 	if err != nil {

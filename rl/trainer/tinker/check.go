@@ -9,22 +9,23 @@ import (
 	"deepswe/rl"
 )
 
-// Check compares sampler and trainer after each publication.
+// Check configures the comparison of sampler and trainer after each publication.
 type Check struct {
-	// Tokens are sampled for it [256].
+	// Tokens is how many tokens to sample for it [256].
 	Tokens int
-	// Tolerance is the largest mean of |sampler's logprob - trainer's logprob| over them. 0 is ten times what it was at
-	// the first publication, where only arithmetic can differ, and within 1e-4 and 0.1.
+	// Tolerance is the largest permitted mean of |sampler's logprob - trainer's logprob| over these tokens. 0 stands
+	// for ten times the mean at the first publication, when only arithmetic can differ, but at least 1e-4 and at most
+	// 0.1.
 	Tolerance float64
 }
 
-// The bounds of a tolerance that is measured.
+// Limits of a measured tolerance.
 const (
 	leastTolerance = 1e-4
 	mostTolerance  = 0.1
 )
 
-// checkSequences is how many sequences are sampled for a check, at most.
+// checkSequences is the most sequences to sample for a check.
 const checkSequences = 8
 
 func (c Check) withDefaults() Check {
@@ -32,7 +33,7 @@ func (c Check) withDefaults() Check {
 	return c
 }
 
-// tolerance is the one in force; floor is what was measured first, 0 before that.
+// tolerance returns the tolerance in force. floor is the mean at the first publication, 0 before that.
 func (c Check) tolerance(floor float64) float64 {
 	switch {
 	case c.Tolerance > 0:
@@ -43,8 +44,8 @@ func (c Check) tolerance(floor float64) float64 {
 	return min(mostTolerance, max(leastTolerance, 10*floor))
 }
 
-// compare samples from what was just published and asks the trainer for the probabilities of the same tokens. Where
-// they part, other weights sample than are trained.
+// compare samples from the policy that was just published, and asks the trainer for the log-probabilities of the same
+// tokens. If they differ, the sampler has other weights than the trainer.
 func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
 	rows, err := t.outlet.check(ctx, t.number, t.options.Check.Tokens)
 	if err != nil {
@@ -74,13 +75,13 @@ func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
 	return gap, nil
 }
 
-// samplerGap is the gap of one sampler. of names it where there are several.
+// samplerGap is the gap of one sampler. of names it if there are several.
 type samplerGap struct {
 	rl.Gap
 	of string
 }
 
-// bySampler compares the samplers one by one: that of many which has older weights would not show in a mean.
+// bySampler returns the gap of each sampler, because one of many with old weights might not show in the mean of all.
 func bySampler(rows []rl.Row, logprobs [][]float64) []samplerGap {
 	var gaps []samplerGap
 	for from := 0; from < len(rows); {
@@ -97,7 +98,7 @@ func bySampler(rows []rl.Row, logprobs [][]float64) []samplerGap {
 	return gaps
 }
 
-// gapOf compares the sampler's logprobs, which rows have, with the trainer's.
+// gapOf compares the sampler's logprobs, which are in the rows, with the trainer's.
 func gapOf(rows []rl.Row, logprobs [][]float64) rl.Gap {
 	var g rl.Gap
 	sum := 0.0

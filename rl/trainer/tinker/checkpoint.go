@@ -15,18 +15,19 @@ import (
 	"deepswe/rl"
 )
 
-// checkpoint is what is kept here of one: where the server has the weights, and what else a run goes on with.
+// checkpoint is the local part of a checkpoint: the address of the weights on the server, and what else is needed to
+// resume.
 type checkpoint struct {
-	// Address is the server's for weights and optimizer.
+	// Address is the server's address of weights and optimizer.
 	Address string `json:"address"`
 	Base    string `json:"base_model"`
 	Rank    int    `json:"lora_rank"`
 	Version int64  `json:"version"`
-	// Moved is set where weights had changed since they were published as Version.
+	// Moved is set if the weights had changed since they were published as Version.
 	Moved bool `json:"moved,omitempty"`
 }
 
-// Save writes weights and optimizer on the server, under a name that no other run has, and notes their address here.
+// Save saves weights and optimizer on the server, under a unique name, and their address in Dir.
 func (t *Trainer) Save(ctx context.Context, name string) error {
 	path, err := t.path(name)
 	if err != nil {
@@ -50,10 +51,11 @@ func (t *Trainer) Save(ctx context.Context, name string) error {
 	})
 }
 
-// loads is how often a checkpoint is loaded into a fresh model where the server does not answer in between.
+// loads is how often to try to load a checkpoint into a new model if the server stops answering.
 const loads = 3
 
-// Load restores what Save wrote, in a fresh model, as servers demand. Where the server has lost it, the error says so.
+// Load restores what Save saved. It creates a new model, because servers load checkpoints only into models that have
+// not been used.
 func (t *Trainer) Load(ctx context.Context, name string) error {
 	path, err := t.path(name)
 	if err != nil {
@@ -86,14 +88,14 @@ func (t *Trainer) Load(ctx context.Context, name string) error {
 	return nil
 }
 
-// Saved is the server's address of a checkpoint that a trainer has saved in a directory.
+// Saved returns the server's address of a checkpoint that a trainer has saved in dir.
 func Saved(dir, name string) (string, error) {
 	var k checkpoint
 	err := disk.ReadJSON(filepath.Join(dir, name+".json"), &k)
 	return k.Address, err
 }
 
-// restore loads a checkpoint into a fresh model, in place of the one that there is.
+// restore replaces the model by a new one with a checkpoint's weights.
 func (t *Trainer) restore(ctx context.Context, address string, optimizer bool) error {
 	if t.model != nil {
 		t.model.Close(ctx)
@@ -111,7 +113,7 @@ func (t *Trainer) restore(ctx context.Context, address string, optimizer bool) e
 	return nil
 }
 
-// Remove deletes what Save has written, on the server where it can.
+// Remove deletes a checkpoint, also on the server if the server supports that.
 func (t *Trainer) Remove(ctx context.Context, name string) error {
 	path, err := t.path(name)
 	if err != nil {
@@ -141,10 +143,10 @@ func (t *Trainer) path(name string) (string, error) {
 	return filepath.Join(t.options.Dir, name+".json"), nil
 }
 
-// nameCharacters are those that a server takes in the name of a checkpoint.
+// nameCharacters are the characters that servers accept in the name of a checkpoint.
 const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// nonce keeps the names of runs apart that save to one server.
+// nonce returns a random name, so that the names of runs on one server differ.
 func nonce() string {
 	b := make([]byte, 4)
 	_, _ = rand.Read(b) // never fails

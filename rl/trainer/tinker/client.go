@@ -19,54 +19,56 @@ import (
 	"deepswe/env/disk"
 )
 
-// KeyVariable is the environment variable that has the API key. No file and no flag does.
+// KeyVariable is the environment variable with the API key. There is no setting for it, so that it is never written to
+// a file.
 const KeyVariable = "TINKER_API_KEY"
 
-// Times of the protocol.
+// Time limits.
 const (
-	// pollTimeout bounds one long poll. Servers hold it for up to 300 s; a connection that died unnoticed must not.
+	// pollTimeout limits one long poll. Servers hold polls for up to 300 s, but a dead connection should be noticed
+	// earlier.
 	pollTimeout = 45 * time.Second
-	// callTimeout bounds every other request: the upload of a chunk is the longest.
+	// callTimeout limits every other request. The longest is the upload of a chunk.
 	callTimeout = 5 * time.Minute
-	// maxPause bounds how long a paused account is waited for.
+	// maxPause is how long to wait for a paused account.
 	maxPause = time.Hour
-	// maxBackoff bounds the time between two tries.
+	// maxBackoff is the longest time between two tries.
 	maxBackoff = 30 * time.Second
 )
 
-// The most that is read of an answer.
+// Limits for the size of a response.
 const (
 	maxAnswer  = 1 << 30
 	maxRefusal = 1 << 20
 )
 
-// ClientOptions say which server is spoken to, and how. URL has no default.
+// ClientOptions configure a Client. URL has no default.
 type ClientOptions struct {
 	URL string
-	// Key is sent as X-API-Key; empty for a server that asks for none.
+	// Key is sent as X-API-Key, unless it is empty.
 	Key string
-	// Patience is for how long a server that does not answer is waited for [5m].
+	// Patience is how long to wait for a server that does not answer [5m].
 	Patience time.Duration
-	// OperationTimeout bounds the wait for one operation [2h].
+	// OperationTimeout is how long to wait for one operation [2h].
 	OperationTimeout time.Duration
 	Log              *slog.Logger
 }
 
-// Client speaks to one server. Its methods may be called from many goroutines.
+// Client is a client of one server. It is safe for concurrent use.
 type Client struct {
 	base     *url.URL
 	key      string
 	patience time.Duration
 	longest  time.Duration
 	log      *slog.Logger
-	// once is for requests that must not be executed twice: each has a connection of its own, so that none is written to
-	// one that the server is just closing.
+	// once sends requests that must not be executed twice. Each has a connection of its own, because a request on a
+	// connection that the server is closing may or may not have been executed.
 	http, once *http.Client
 	// backoff is the first pause between two tries.
 	backoff time.Duration
 }
 
-// NewClient checks the options. It sends nothing.
+// NewClient checks the options. It sends no request.
 func NewClient(o ClientOptions) (*Client, error) {
 	u, err := url.Parse(strings.TrimRight(o.URL, "/"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
@@ -103,8 +105,8 @@ func (c *Client) newHTTP(once bool) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: c.redirected}
 }
 
-// redirected lets a download leave the server, without the key, and refuses everything else: a body must not be sent to
-// a host that nobody named.
+// redirected permits downloads to be redirected to another host, without the key, and no other redirects: a body must
+// not be sent to a host that the user has not named.
 func (c *Client) redirected(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > 5:
@@ -125,14 +127,14 @@ func (c *Client) Close() {
 	c.once.CloseIdleConnections()
 }
 
-// answer is what a server said to one request.
+// answer is the response to one request.
 type answer struct {
 	status int
 	body   []byte
 	after  time.Duration // Retry-After
 }
 
-// send makes one request and reads its answer. sent is false where the server cannot have seen the request.
+// send sends one request and reads the response. sent is false if the server cannot have received the request.
 func (c *Client) send(ctx context.Context, h *http.Client, method, path string, body []byte, limit time.Duration,
 ) (a answer, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -169,12 +171,12 @@ func (c *Client) send(ctx context.Context, h *http.Client, method, path string, 
 		err = fmt.Errorf("the answer is larger than %d MiB", most>>20)
 	}
 	if resp.StatusCode >= 300 {
-		err = nil // the status says enough
+		err = nil // the status is enough
 	}
 	return a, true, err
 }
 
-// unwrapURL drops the method and the address that net/http puts before an error; the operation is named instead.
+// unwrapURL removes the method and the address from an error of net/http. The caller names the operation instead.
 func unwrapURL(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -182,9 +184,8 @@ func unwrapURL(err error) error {
 	return err
 }
 
-// call posts a request and decodes its answer. Where it is repeatable, it is sent again after a failure that says
-// nothing about whether it was executed; else only after one that says that it was not, and an error marks the
-// trainer as lost.
+// call posts a request and decodes the response. A repeatable request is sent again after any temporary failure. Any
+// other request is sent again only if it was certainly not executed; otherwise, the error marks the trainer as lost.
 func (c *Client) call(ctx context.Context, path string, in, out any, repeatable bool) error {
 	body, err := disk.MarshalJSON(in)
 	if err != nil {
@@ -197,7 +198,7 @@ func (c *Client) call(ctx context.Context, path string, in, out any, repeatable 
 	return c.request(ctx, h, http.MethodPost, path, body, out, repeatable)
 }
 
-// request is call with the body as it is sent.
+// request is call for an encoded body.
 func (c *Client) request(ctx context.Context, h *http.Client, method, path string, body []byte, out any,
 	repeatable bool) error {
 	t := c.newTries()
@@ -219,7 +220,7 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 			}
 			return nil
 		case err == nil && a.status == http.StatusTooManyRequests:
-			// It says that nothing was executed.
+			// The request was not executed.
 		case err == nil && a.status < 500:
 			return c.refused(path, a)
 		case sent && !repeatable:
@@ -232,19 +233,19 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 	}
 }
 
-// given is an error of an operation that the server has executed.
+// given returns the error of a request that the server has answered with a failure.
 func (c *Client) given(err *Error, repeatable bool) error {
 	err.Lost = !repeatable
 	return err
 }
 
-// refused is the error of an answer that says no.
+// refused returns the error for a response with an error status.
 func (c *Client) refused(path string, a answer) error {
 	detail := detailOf(a.body)
 	return &Error{Operation: path, Status: a.status, Kind: kindOf(a.status, false), Detail: detail, Lost: gone(detail)}
 }
 
-// failure is the error of a request that was given up.
+// failure returns the error of a request that is not tried again.
 func (c *Client) failure(path string, a answer, err error) error {
 	switch {
 	case err != nil:
@@ -255,7 +256,7 @@ func (c *Client) failure(path string, a answer, err error) error {
 	return &Error{Operation: path, Status: a.status, Kind: ErrServer, Detail: detailOf(a.body)}
 }
 
-// tries paces the repetitions of a request.
+// tries controls the repetitions of a request.
 type tries struct {
 	begun  time.Time
 	pause  time.Duration
@@ -264,7 +265,7 @@ type tries struct {
 
 func (c *Client) newTries() *tries { return &tries{begun: time.Now(), pause: c.backoff, limits: c} }
 
-// again waits before the next try, and reports false where the patience is at its end.
+// again waits before the next try. It reports false if the time for tries is over.
 func (t *tries) again(ctx context.Context, atLeast time.Duration) bool {
 	if time.Since(t.begun) > t.limits.patience {
 		return false
@@ -279,5 +280,5 @@ func (t *tries) again(ctx context.Context, atLeast time.Duration) bool {
 	}
 }
 
-// reset begins anew after an answer.
+// reset starts the time for tries again after a response.
 func (t *tries) reset() { t.begun, t.pause = time.Now(), t.limits.backoff }

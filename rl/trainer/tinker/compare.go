@@ -17,18 +17,18 @@ import (
 	"deepswe/rl"
 )
 
-// The names of what is compared.
+// The names of the findings.
 const (
 	checkVocabulary = "trainer vocabulary"
 	checkTokenizer  = "trainer tokenizer"
 	checkModel      = "trainer and sampler"
 )
 
-// probeText has a little of everything that tokenizers treat in their own ways.
+// probeText contains what tokenizers are known to treat differently.
 const probeText = "It's 2026:\n\n\tif x_1 != 'na\u00efve \ufb01' { return 12345 }  // \u4f60\u597d, \u043c" +
 	"\u0438\u0440 \U0001f642\r\n<b> don't  stop"
 
-// compare finds out whether model and tokenizer of the trainer are the sampler's.
+// compare returns findings about whether trainer and sampler have the same model and tokenizer.
 func (i Inspection) compare(ctx context.Context, m *Model) []env.Finding {
 	dir := cmp.Or(i.Tokenizer, i.Base)
 	tokens, err := tokenizer.Load(filepath.Join(dir, "tokenizer.json"))
@@ -53,7 +53,8 @@ func (i Inspection) compare(ctx context.Context, m *Model) []env.Finding {
 	return append(out, i.sameModel(ctx, m))
 }
 
-// vocabularyOf compares the ids of a model with those of its tokenizer. A model may have more: its matrices are padded.
+// vocabularyOf compares the sizes of a model's and its tokenizer's vocabularies. The model's may be larger, because its
+// matrices are padded.
 func vocabularyOf(dir string, tokens *tokenizer.Tokenizer) env.Finding {
 	f := env.Finding{Check: checkVocabulary, Status: env.OK}
 	var config struct {
@@ -80,7 +81,7 @@ func vocabularyOf(dir string, tokens *tokenizer.Tokenizer) env.Finding {
 	return f
 }
 
-// sameTokens compares what the sampler and the trainer's tokenizer make of a text.
+// sameTokens compares the sampler's and the trainer's tokens of a text.
 func (i Inspection) sameTokens(ctx context.Context, tokens *tokenizer.Tokenizer) env.Finding {
 	theirs, err := i.Sampler.Tokenize(ctx, probeText)
 	if err != nil {
@@ -102,17 +103,18 @@ func (i Inspection) sameTokens(ctx context.Context, tokens *tokenizer.Tokenizer)
 		Fix: "serve and train one model with one tokenizer"}
 }
 
-// Differences of log-probabilities, in the mean: what half precision makes of equal weights, and what it cannot.
+// Limits for the mean difference of log-probabilities. Below the first, half precision explains it; above the second,
+// the weights must differ.
 const (
 	alikeGap   = 0.05
 	strangeGap = 0.3
 )
 
-// sampledTokens is how long the sample is that is compared.
+// sampledTokens is the length of the sample to compare.
 const sampledTokens = 64
 
-// sameModel asks the trainer for the log-probabilities of what the sampler has sampled. A fresh adapter changes none,
-// so they are those of the base model.
+// sameModel compares the log-probabilities of what the sampler has sampled with the trainer's. A new adapter changes
+// nothing, so these are the base model's.
 func (i Inspection) sameModel(ctx context.Context, m *Model) env.Finding {
 	f := env.Finding{Check: checkModel, Status: env.Failed, Fix: "serve the model that is trained, in the same precision"}
 	sampling := agent.OnPolicy(new(1.0))

@@ -10,41 +10,41 @@ import (
 	"deepswe/rl"
 )
 
-// The kinds of failures. All but the first say that the same request could only fail again.
+// The kinds of failures. Except for ErrUnavailable, trying the same request again would not help.
 var (
-	// ErrUnavailable: the server did not answer for as long as it was waited for.
+	// ErrUnavailable: the server did not answer in time.
 	ErrUnavailable = errors.New("the trainer does not answer")
 	// ErrOperation: the server accepted the operation, and it failed.
 	ErrOperation = errors.New("the trainer's operation failed")
-	// ErrInvalid: the server refused the request, or it was refused here before it was sent.
+	// ErrInvalid: the request is invalid. It may have been refused before it was sent.
 	ErrInvalid = errors.New("invalid request to the trainer")
 	// ErrUnknown: the server does not know a session, a model, a checkpoint or a future.
 	ErrUnknown = errors.New("the trainer does not know it")
 	// ErrConflict: a name or a sequence number is in use.
 	ErrConflict = errors.New("the trainer has that already")
-	// ErrExpired: the server has thrown the result away.
+	// ErrExpired: the server has dropped the result.
 	ErrExpired = errors.New("the trainer has dropped the result")
 	// ErrPaused: the account is paused.
 	ErrPaused = errors.New("the trainer's account is paused")
-	// ErrRateLimited: the server goes on refusing because of too many requests.
+	// ErrRateLimited: the server keeps refusing because of too many requests.
 	ErrRateLimited = errors.New("the trainer limits the rate of requests")
 	// ErrAccess: the key is missing or not accepted.
 	ErrAccess = errors.New("the trainer does not accept the key")
-	// ErrServer: the server failed in a way that it does not explain.
+	// ErrServer: the server failed without an explanation.
 	ErrServer = errors.New("the trainer failed")
 )
 
-// errLong is an ErrInvalid.
+// errLong reports a row that is longer than the server takes.
 var errLong = fmt.Errorf("%w: %w", ErrInvalid, rl.ErrTooLong)
 
-// Error is an answer with which a request ended. It wraps one of the kinds and, where the state of the weights is no
-// longer known, rl.ErrTrainerLost.
+// Error is the error of a request. It wraps one of the kinds and, if the state of the weights is not known,
+// rl.ErrTrainerLost.
 type Error struct {
 	Operation string
-	Status    int // 0 where there was no answer
+	Status    int // 0 without a response
 	Kind      error
 	Detail    string
-	// Lost is set where the weights on the server are gone or no longer known.
+	// Lost is set if the weights on the server are lost or not known.
 	Lost bool
 }
 
@@ -67,7 +67,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind}
 }
 
-// lost marks an error after which the weights are not known.
+// lost marks an error after which the state of the weights is not known.
 func lost(err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		own := *e
@@ -77,7 +77,7 @@ func lost(err error) error {
 	return err
 }
 
-// kindOf classifies an answer to a request. Of a future, 400 is a failed operation.
+// kindOf classifies the status of a response. In the response to a poll, 400 means that the operation failed.
 func kindOf(status int, future bool) error {
 	switch status {
 	case http.StatusBadRequest:
@@ -103,16 +103,17 @@ func kindOf(status int, future bool) error {
 	return ErrServer
 }
 
-// gone reports whether an answer says that the server no longer has the model: it was restarted, or the session
-// expired.
+// gone reports whether an error's detail says that the server no longer has the model, because it was restarted or the
+// session expired.
 func gone(detail string) bool {
 	return strings.Contains(detail, "not loaded") || strings.Contains(detail, "stale request")
 }
 
-// maxDetail bounds what is shown of an answer: validation errors repeat the whole input.
+// maxDetail is the longest detail to show. Validation errors repeat the whole input.
 const maxDetail = 300
 
-// detailOf is what an answer with an error status says: its detail, the list of what did not validate, or plain text.
+// detailOf returns the explanation in a response with an error status: its detail, its list of validation errors, or
+// plain text.
 func detailOf(body []byte) string {
 	var answer struct {
 		Detail json.RawMessage `json:"detail"`

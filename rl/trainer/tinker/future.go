@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// accepted is the answer to a request whose result comes later.
+// accepted is the response to a request whose result is polled for.
 type accepted struct {
 	Request string `json:"request_id"`
 	Model   string `json:"model_id"`
@@ -19,11 +19,13 @@ type accepted struct {
 type promise struct {
 	operation string
 	request   string
-	// training marks an operation on the weights: where its result is lost, they are not known.
+	// training is set for operations that change the weights or gradients. If such a result is lost, their state is not
+	// known.
 	training bool
 }
 
-// waiting is a 200 or 408 that is no result yet, or the failure of an operation as hosted servers write it.
+// waiting is a response without a result (status 200 or 408), or the failure of an operation as hosted servers report
+// it.
 type waiting struct {
 	Type     string `json:"type"`
 	Queue    string `json:"queue_state"`
@@ -32,8 +34,8 @@ type waiting struct {
 	Category string `json:"category"`
 }
 
-// wait polls until the operation has ended and decodes its result; nil out drops it. A poll that ends with an error has
-// lost nothing: results can be read again.
+// wait polls until the operation has ended, and decodes its result into out unless that is nil. Failed polls are
+// repeated, because results can be read several times.
 func (c *Client) wait(ctx context.Context, p promise, out any) error {
 	body, err := json.Marshal(map[string]string{"request_id": p.request})
 	if err != nil {
@@ -79,21 +81,21 @@ func (c *Client) wait(ctx context.Context, p promise, out any) error {
 	}
 }
 
-// pausedPoll is the time between polls while an account is paused.
+// pausedPoll is the time between polls while the account is paused.
 const pausedPoll = 5 * time.Second
 
-// progress is what a poll says.
+// progress is the outcome of a poll.
 type progress int
 
 const (
-	ended         progress = iota // there is a result, or there never will be one
-	failing                       // the server could not say
-	held                          // the server, or we, let the poll end
+	ended         progress = iota // there is a result, or an error instead
+	failing                       // the poll failed
+	held                          // the poll timed out
 	queueing                      // the server asks for another poll
-	accountPaused                 // nothing goes on until somebody pays
+	accountPaused                 // until somebody pays
 )
 
-// read says how an operation stands after a poll.
+// read returns the outcome of a poll.
 func read(a answer, err error) progress {
 	switch {
 	case err != nil && errors.Is(err, context.DeadlineExceeded), err == nil && a.status == http.StatusRequestTimeout:
@@ -109,23 +111,23 @@ func read(a answer, err error) progress {
 	return ended
 }
 
-// waitingOf reads an answer that may be no result. None of them is long, and results are.
+// waitingOf decodes a response that may have no result. Such responses are short, unlike results.
 func waitingOf(a answer) waiting {
 	var w waiting
 	if len(a.body) < 1<<14 {
-		_ = json.Unmarshal(a.body, &w) // anything else is none of them
+		_ = json.Unmarshal(a.body, &w) // other responses leave it empty
 	}
 	return w
 }
 
-// queued notes why an operation has not begun, where the server says so.
+// queued logs why an operation has not begun, if the server says so.
 func (c *Client) queued(p promise, a answer) {
 	if w := waitingOf(a); w.Queue != "" && w.Queue != "active" {
 		c.log.Warn("the trainer's operation waits", "operation", p.operation, "state", w.Queue, "reason", w.Reason)
 	}
 }
 
-// decode reads a result, or a failure as hosted servers write it.
+// decode decodes a result, or a failure as hosted servers report it.
 func (p promise) decode(a answer, out any) error {
 	if w := waitingOf(a); w.Error != "" {
 		return p.lost(&Error{Operation: p.operation, Kind: ErrOperation, Detail: w.Category + ": " + w.Error})
@@ -140,16 +142,16 @@ func (p promise) decode(a answer, out any) error {
 	return nil
 }
 
-// refused is the error of an answer that says that there is no result, and never will be.
+// refused returns the error for a response that says that there will be no result.
 func (p promise) refused(a answer) error {
 	detail := detailOf(a.body)
 	err := &Error{Operation: p.operation, Status: a.status, Kind: kindOf(a.status, true), Detail: detail}
-	// The weights are as they were after an operation that failed as a whole; without its result nothing is known.
+	// A failed operation has not changed the weights. Without its result, nothing is known.
 	err.Lost = gone(detail) || p.training && err.Kind != ErrOperation && err.Kind != ErrInvalid
 	return err
 }
 
-// lost marks the error of a training operation whose outcome is not known.
+// lost marks the error of a training operation with an unknown outcome.
 func (p promise) lost(err error) error {
 	if !p.training {
 		return err

@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// errClosed is what a turn gets whose trainer was closed.
+// errClosed is the error of turns after the trainer was closed.
 var errClosed = errors.New("the trainer is closed")
 
-// gate lets turns through while the weights that sample stay as they are. Servers sample an older session from weights
-// that are just changing, or put it back into the trainer, so nothing is sampled between an update and its publication.
-// It begins shut.
+// gate prevents sampling between an update and its publication. Servers would sample an older session from weights that
+// are just changing, or load it into the trainer. A new gate is shut.
 type gate struct {
 	mu     sync.Mutex
 	open   chan struct{} // closed while turns may begin
@@ -22,7 +21,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{open: make(chan struct{})} }
 
-// tryEnter begins a turn if that need not wait.
+// tryEnter begins a turn if the gate is open.
 func (g *gate) tryEnter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -38,7 +37,7 @@ func (g *gate) tryEnter() bool {
 	return true
 }
 
-// enter waits until turns may begin.
+// enter waits until the gate is open, and begins a turn.
 func (g *gate) enter(ctx context.Context) error {
 	for {
 		g.mu.Lock()
@@ -73,7 +72,7 @@ func (g *gate) leave() {
 	}
 }
 
-// shut lets no further turn begin, and waits for those that have.
+// shut closes the gate, and waits until all turns have ended.
 func (g *gate) shut(ctx context.Context) error {
 	g.mu.Lock()
 	select {
@@ -98,7 +97,7 @@ func (g *gate) shut(ctx context.Context) error {
 	}
 }
 
-// release lets turns begin.
+// release opens the gate.
 func (g *gate) release() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +108,7 @@ func (g *gate) release() {
 	}
 }
 
-// close turns away whoever waits and whoever comes.
+// close lets all present and future calls of enter fail.
 func (g *gate) close() {
 	g.mu.Lock()
 	g.closed = true

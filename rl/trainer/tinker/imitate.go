@@ -8,13 +8,13 @@ import (
 	"deepswe/rl"
 )
 
-// exact is how far the weights of two rows may differ that are to count alike: they are quotients of small integers.
+// exact is the largest difference between weights that count as equal. They are quotients of small integers.
 const exact = 1e-9
 
-// Imitate makes one update that lowers the cross-entropy of the rows' trained tokens, each times its row's scale. Where
-// the server's own cross_entropy can be given these weights, that is one pass; else it is what ForwardBackward and Step
-// do. A server that divides each sequence by the sum of its weights cannot weigh rows against each other, so there all
-// rows have to count alike.
+// Imitate makes one update that lowers the cross-entropy of the rows' trained tokens, weighted by the scale of each
+// row. If the server's own cross_entropy can express these weights, that takes one pass; otherwise it is done by
+// ForwardBackward and Step. A server that divides each sequence by the sum of its weights cannot weight rows
+// differently.
 func (t *Trainer) Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error) {
 	objective := rl.Objective{Surrogate: rl.CrossEntropy}
 	weights, ok := t.weights(rows)
@@ -68,8 +68,8 @@ func (t *Trainer) Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (r
 	return stats, step, err
 }
 
-// weights are what the server's cross_entropy has to be given for each trained token of a row, so that its gradient is
-// the objective's. ok is false where there are none.
+// weights returns the weight of each trained token with which the gradient of the server's cross_entropy is the
+// objective's. ok is false if there are no such weights.
 func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 	n := 0
 	for i := range rows {
@@ -102,7 +102,8 @@ func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 	return weights, true
 }
 
-// sound refuses log-probabilities after which a step would break the server for every model, at any learning rate.
+// sound refuses log-probabilities that are not finite: a step after them would break the server for every model, at any
+// learning rate.
 func (t *Trainer) sound(r *rl.Row, logprobs floats) error {
 	if !broken(r, logprobs) {
 		return nil
@@ -113,6 +114,6 @@ func (t *Trainer) sound(r *rl.Row, logprobs floats) error {
 			"gradient is broken", r.Attempt, r.Task)})
 }
 
-// Accepts refuses a row that the server would compute something else from, or break on. Its error wraps rl.ErrTooLong
-// where the row is only longer than the server takes.
+// Accepts returns an error for rows that the server would misread, or that would break it. The error wraps
+// rl.ErrTooLong if the row is only too long.
 func (t *Trainer) Accepts(r *rl.Row) error { return t.limits.check(r) }

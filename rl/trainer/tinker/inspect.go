@@ -12,34 +12,34 @@ import (
 	"deepswe/rl"
 )
 
-// Inspection is what is looked at on a server.
+// Inspection configures the inspection of a server.
 type Inspection struct {
 	Client *Client
-	// Base is the model to try; empty takes the first that the server trains.
+	// Base is the model to try; empty means the first that the server trains.
 	Base string
-	// Rank of the adapter to try [32]. Where the server refuses it, smaller ones are tried.
+	// Rank is the rank of the adapter to try [32]. If the server refuses it, smaller ones are tried.
 	Rank int
-	// Tokenizer is the directory of the base model's tokenizer.json and config.json; empty looks where Base is, if that is
-	// a directory.
+	// Tokenizer is the directory with the base model's tokenizer.json and config.json; empty means Base, if that is a
+	// directory.
 	Tokenizer string
-	// Sampler is what rollouts are to be sampled from, where that is not the server itself. It is compared with the
+	// Sampler is the endpoint that rollouts are sampled from, unless it is the server itself. It is compared with the
 	// trainer.
 	Sampler Endpoint
 }
 
-// Endpoint is a sampler outside of the trainer.
+// Endpoint is a sampler other than the trainer's server.
 type Endpoint interface {
 	agent.Model
-	// Tokenize returns the ids of a text without any mark.
+	// Tokenize returns the ids of a text, without special tokens added.
 	Tokenize(ctx context.Context, text string) ([]int32, error)
 }
 
-// losses are the names of servers' losses, in the order of their use here.
+// losses returns the names of the servers' losses, in the order of preference.
 func losses() []string {
 	return []string{"importance_sampling", "ppo", "cross_entropy", "cispo", "gspo", "dppo", "dro"}
 }
 
-// Inspect finds out what a server is like, on a model that is thrown away, for people who set it up.
+// Inspect returns findings about a server, for people who set it up. It creates a model for that and unloads it.
 func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 	const check = "trainer"
 	c := i.Client
@@ -94,7 +94,7 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 	return append(out, i.compare(ctx, m)...)
 }
 
-// create makes a model with the rank that was asked for, or the largest of a few smaller ones that the server takes.
+// create creates a model with the given rank or, if the server refuses that, the largest of a few smaller ones.
 func (i Inspection) create(ctx context.Context) (m *Model, refused error, err error) {
 	ranks := []int{i.Rank, 8, 4, 1}
 	if i.Rank == 0 {

@@ -8,7 +8,7 @@ import (
 	"deepswe/rl"
 )
 
-// Loss names what the server is sent.
+// Loss is the loss function that the server is sent.
 type Loss string
 
 const (
@@ -16,17 +16,17 @@ const (
 	// importance_sampling with those as the old ones, so that every ratio is 1 and the gradient is that of the advantages
 	// alone; the advantages are the objective's gradient. Any objective can be trained on any server that way.
 	Custom Loss = "custom"
-	// ImportanceSampling is the server's r A, without a clip.
+	// ImportanceSampling is the server's r A, without clipping.
 	ImportanceSampling Loss = "importance_sampling"
-	// PPO is the server's clipped surrogate, with both bounds.
+	// PPO is the server's clipped surrogate. Both bounds are always sent.
 	PPO Loss = "ppo"
 )
 
-// Losses are the names that a configuration may give.
+// Losses returns the losses that a configuration may name.
 func Losses() []Loss { return []Loss{Custom, ImportanceSampling, PPO} }
 
-// Supports refuses an objective that the server's loss is not. strays says that ratios can leave 1: rollouts may be
-// older than the policy, or a batch makes more than one update.
+// Supports returns an error if the server's loss is not the objective. strays is set if ratios can leave 1, because
+// rollouts may be older than the policy or a batch is used for several updates.
 func (l Loss) Supports(o rl.Objective, strays bool) error {
 	var has []string
 	if o.Entropy != 0 {
@@ -69,7 +69,7 @@ func (l Loss) Supports(o rl.Objective, strays bool) error {
 	return nil
 }
 
-// Normalisation is what a server divides a gradient by before a step.
+// Normalisation describes what a server divides a gradient by before a step.
 type Normalisation struct {
 	// Tokens: the loss of each sequence is divided by the sum of its weights. Sequences: the sum over sequences is divided
 	// by their number since the last step.
@@ -89,7 +89,7 @@ func (n Normalisation) String() string {
 	return "sum"
 }
 
-// divisor is what one sequence's advantages have to be multiplied by to undo it.
+// divisor returns the factor for a sequence's advantages that undoes the division.
 func (n Normalisation) divisor(tokens, sequences int) float64 {
 	d := 1.0
 	if n.Tokens {
@@ -101,7 +101,7 @@ func (n Normalisation) divisor(tokens, sequences int) float64 {
 	return d
 }
 
-// share is a row that waits for its step.
+// share is a row whose gradient is sent with the next step.
 type share struct {
 	row *rl.Row
 	// logprobs are the trainer's, slope is dLoss/dlogprob, both in the shape of the row's ids.
@@ -118,7 +118,7 @@ func (s *share) teaches() bool {
 	return false
 }
 
-// request is the pass whose gradient is that of the shares, times scale. Every share has a gradient.
+// request returns the pass whose gradient is the shares' gradient times scale. Every share must have a gradient.
 func (l Loss) request(shares []share, o rl.Objective, n Normalisation, scale float64) passInput {
 	in := passInput{Loss: string(ImportanceSampling)}
 	if l == PPO {
@@ -153,7 +153,7 @@ func (l Loss) request(shares []share, o rl.Objective, n Normalisation, scale flo
 	return in
 }
 
-// finite reports whether all slopes are.
+// finite reports whether all slopes are finite.
 func finite(slopes [][]float64) bool {
 	for _, s := range slopes {
 		for _, v := range s {

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// ModelOptions say what is trained.
+// ModelOptions describe the model to train.
 type ModelOptions struct {
-	// Base is the model as the server names it.
+	// Base is the server's name of the base model.
 	Base string
-	// Rank of the LoRA adapter; 0 trains all weights, where the server can.
+	// Rank is the rank of the LoRA adapter; 0 trains all weights, if the server supports that.
 	Rank int
-	// Seed makes the adapter's first weights.
+	// Seed is the seed of the adapter's initial weights.
 	Seed int64
-	// Dedups says that the server recognises a request that is sent twice.
+	// Dedups is set if the server recognises a request that is sent twice.
 	Dedups bool
-	// ChunkBytes bounds the body of one request [5 MB]; a single longer row has a request of its own.
+	// ChunkBytes limits the body of one request [5 MB]. A longer row is sent in a request of its own.
 	ChunkBytes int
 }
 
-// Model is one set of weights with its optimizer. Its methods may be called from many goroutines; operations are posted
-// one after the other, and each kind waits for the one before it.
+// Model is one set of weights with its optimizer. It is safe for concurrent use: operations are posted one after the
+// other, and each kind waits for the previous one.
 type Model struct {
 	client  *Client
 	session *session
@@ -33,17 +33,17 @@ type Model struct {
 	id      string
 
 	mu sync.Mutex // held by an operation from its first request to its last result
-	// sequence numbers the operations; a server that recognises repeated requests goes by it.
+	// sequence is the number of the next operation, by which servers may recognise repeated requests.
 	sequence int64
 	// dirty is set while the server holds a gradient that no step has used.
 	dirty bool
 }
 
-// unloadTimeout bounds what is still said to a server when a model is closed.
+// unloadTimeout limits the requests that close a model.
 const unloadTimeout = 10 * time.Second
 
-// Create makes a model in a session of its own and waits until it is there. A model whose creation was not answered has
-// a session that nobody keeps alive, so it does not take up one of the server's places for long.
+// Create creates a model in a session of its own, and waits until it is ready. If the response is lost, the session
+// gets no heartbeats, so that the server soon removes the model.
 func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 	if o.Base == "" {
 		return nil, &Error{Operation: "create_model", Kind: ErrInvalid, Detail: "no base model is named"}
@@ -72,7 +72,7 @@ func (m *Model) create(ctx context.Context) error {
 	}
 	var reply accepted
 	if err := m.client.call(ctx, "create_model", in, &reply, false); err != nil {
-		// Nothing was trained, so nothing is lost.
+		// Nothing was trained, so the state of the weights is known.
 		if e, ok := errors.AsType[*Error](err); ok {
 			e.Lost = false
 		}
@@ -100,8 +100,8 @@ func (m *Model) create(ctx context.Context) error {
 // ID is the server's name for the model.
 func (m *Model) ID() string { return m.id }
 
-// operate posts an operation. The caller holds m.mu. One that changes weights or gradient is not posted twice, unless
-// the server recognises it; any other can be.
+// operate posts an operation. The caller holds m.mu. An operation that changes weights or gradients is posted twice
+// only if the server recognises that.
 func (m *Model) operate(ctx context.Context, path string, in map[string]any, changes bool) (promise, error) {
 	m.sequence++
 	in["model_id"], in["seq_id"] = m.id, m.sequence
@@ -116,8 +116,8 @@ func (m *Model) operate(ctx context.Context, path string, in map[string]any, cha
 	return promise{operation: path, request: reply.Request, training: changes}, nil
 }
 
-// Step applies the accumulated gradient and clears it. It returns the gradient's norm before any clipping, NaN where it
-// was not finite; known is false where the server does not say.
+// Step applies the accumulated gradient and clears it. It returns the gradient's norm before clipping, NaN if it was
+// not finite. known is false if the server does not return the norm.
 func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -144,13 +144,13 @@ func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err
 	return 0, false, nil
 }
 
-// zero clears a gradient that no step is to use.
+// zero discards the accumulated gradient.
 func (m *Model) zero(ctx context.Context) error {
 	_, _, err := m.step(ctx, adam{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
 	return err
 }
 
-// maxNames bounds how many names are tried for what is saved: a request whose reply was lost may have taken one.
+// maxNames is how many names to try for a checkpoint: a request whose response was lost may have used one.
 const maxNames = 4
 
 // save writes weights and optimizer under a name that the model has not used, and returns the checkpoint's address.
@@ -184,8 +184,8 @@ func (m *Model) save(ctx context.Context, name string) (string, error) {
 	return out.Path, nil
 }
 
-// load restores a checkpoint, with the optimizer's state or, where the server can, without. It has to be the model's
-// first operation.
+// load restores a checkpoint, with the optimizer's state or, if the server supports that, without it. It must be the
+// model's first operation.
 func (m *Model) load(ctx context.Context, address string, optimizer bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +197,7 @@ func (m *Model) load(ctx context.Context, address string, optimizer bool) error 
 	return m.client.wait(ctx, p, nil)
 }
 
-// publish makes the current weights those that a new sampling session samples from.
+// publish creates a sampling session with the current weights.
 func (m *Model) publish(ctx context.Context, number int64) (session string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -208,7 +208,7 @@ func (m *Model) publish(ctx context.Context, number int64) (session string, err 
 	for n := 1; ; n++ {
 		p, err := m.operate(ctx, path, map[string]any{"sampling_session_seq_id": number, "type": path}, false)
 		if errors.Is(err, ErrConflict) && n < maxNames {
-			continue // the sequence number is another one
+			continue // with the next sequence number
 		}
 		if err == nil {
 			err = m.client.wait(ctx, p, &out)
@@ -230,7 +230,7 @@ func (m *Model) export(ctx context.Context, name string) (string, error) {
 	defer m.mu.Unlock()
 	const path = "save_weights_for_sampler"
 	p, err := m.operate(ctx, path, map[string]any{"path": name, "type": path}, false)
-	if err == nil || errors.Is(err, ErrConflict) { // the reply to an earlier try was lost
+	if err == nil || errors.Is(err, ErrConflict) { // the response to an earlier try was lost
 		if err == nil {
 			err = m.client.wait(ctx, p, nil)
 		} else {
@@ -243,8 +243,8 @@ func (m *Model) export(ctx context.Context, name string) (string, error) {
 	return "tinker://" + m.id + "/sampler_weights/" + name, nil
 }
 
-// Close unloads the model and ends its session. A gradient that is left would be the next model's on some servers, so
-// it is cleared first.
+// Close unloads the model and ends its session. It clears the gradient first, because some servers would leave it to
+// the next model.
 func (m *Model) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unloadTimeout)
 	defer cancel()
@@ -257,7 +257,7 @@ func (m *Model) Close(ctx context.Context) {
 	m.session.close()
 }
 
-// unload frees the model's place on the server. A server that does not hear of it notices when the session is silent.
+// unload frees the model's place on the server. If it fails, the server does so when the session has expired.
 func (m *Model) unload(ctx context.Context) {
 	var reply accepted
 	err := m.client.call(ctx, "unload_model", map[string]string{"model_id": m.id, "type": "unload_model"}, &reply, true)

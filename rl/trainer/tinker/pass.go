@@ -8,16 +8,16 @@ import (
 	"deepswe/rl"
 )
 
-// Sequence lengths: a row of one token has nothing to predict.
+// shortestRow is the length of the shortest row that can be trained: the first token is not predicted.
 const shortestRow = 2
 
-// limits are what a server takes. It checks none of them itself, or too late.
+// limits are the limits of a server, which does not check them itself, or too late.
 type limits struct {
 	// vocabulary is the number of token ids, length the longest row in tokens; 0 is unknown.
 	vocabulary, length int
 }
 
-// check refuses a row that a server would compute something else from, or break on.
+// check returns an error for a row that a server would misread, or that would break it.
 func (l limits) check(r *rl.Row) error {
 	n := len(r.IDs)
 	at := fmt.Sprintf("row %d of attempt %d at task %s", r.Row, r.Attempt, r.Task)
@@ -49,7 +49,7 @@ func (l limits) check(r *rl.Row) error {
 	return nil
 }
 
-// trained counts the tokens of a row that are trained.
+// trained returns the number of trained tokens in a row.
 func trained(r *rl.Row) int {
 	n := 0
 	for _, m := range r.Mask {
@@ -75,7 +75,7 @@ func datumOf(r *rl.Row) datum {
 	}
 }
 
-// A chunk of a batch. Hosted servers take up to so many sequences in a request.
+// maxChunk is the most sequences in a request that hosted servers take.
 const maxChunk = 1024
 
 // Bytes of a sequence on the wire, for each token: an id twice, and a number for each array.
@@ -84,7 +84,8 @@ const (
 	bytesPerFloat = 12
 )
 
-// chunks splits a batch into requests, in order: sizes[i] is the length of sequence i, with so many arrays of numbers.
+// chunks splits a batch into requests, in order. sizes[i] is the length of sequence i, and arrays the number of its
+// arrays.
 func chunks(sizes []int, arrays, most int) [][2]int {
 	var out [][2]int
 	from, bytes := 0, 0
@@ -102,8 +103,8 @@ func chunks(sizes []int, arrays, most int) [][2]int {
 	return out
 }
 
-// ahead is how many requests of a pass are posted before the first one's result is awaited: while the server computes
-// one, the next is uploaded.
+// ahead is how many requests of a pass to post before waiting for the first result, so that the next is uploaded while
+// the server computes one.
 const ahead = 2
 
 // pass posts a batch in chunks and returns the log-probabilities of every target, in the order of the data.
@@ -149,7 +150,7 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 			break
 		}
 	}
-	collect(0) // also after an error: nothing of this pass may be under way when the next operation is posted
+	collect(0) // also after an error, because the next operation must not be posted before the pass has ended
 	if failed != nil && changes {
 		failed = lost(failed) // a part of the gradient may be on the server
 	}
@@ -178,9 +179,8 @@ func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, 
 	return logprobs, nil
 }
 
-// forward returns the log-probabilities of the rows' tokens, in the shape of their ids, with 0 where nothing is
-// trained. It is an error where one of them is not finite: an id that the server does not have, or weights that are
-// broken.
+// forward returns the log-probabilities of the rows' tokens, in the shape of their ids, with 0 for tokens that are not
+// trained. It returns an error if one is not finite, because the server lacks an id or its weights are broken.
 func (m *Model) forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
 	data := make([]datum, len(rows))
 	for i := range rows {

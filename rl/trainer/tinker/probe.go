@@ -9,7 +9,7 @@ import (
 	"deepswe/rl"
 )
 
-// Probe is how a server behaves that does not say it.
+// Probe is what can only be measured about a server.
 type Probe struct {
 	Normalisation Normalisation `json:"normalisation"`
 	// Dedups: a request that is sent twice under one sequence number is executed once.
@@ -18,16 +18,16 @@ type Probe struct {
 	Norms bool `json:"norms"`
 }
 
-// errSilent reports a server that gives no norms, so that nothing can be measured.
+// errSilent reports a server that returns no gradient norms, so that nothing can be measured.
 var errSilent = errors.New("the trainer's optim_step does not say the norm of the gradient, so whether it sums or " +
 	"averages cannot be measured; to fix: set trainer.normalisation")
 
-// probeIDs is the sequence that is probed with. Every vocabulary has these ids.
+// probeIDs is the sequence to probe with. Every vocabulary has these ids.
 var probeIDs = [...]int32{1, 2, 3, 4, 5, 6}
 
-// Probe finds out how the server behaves, on a model that it throws away: sequences of equal gradient are accumulated
-// once and twice, over one token and over several, and the norms of the steps compared. Each step has a learning rate
-// of 0 and clears the gradient, so that the model's place on the server is left as a fresh one.
+// Probe measures how the server behaves, with a model that it creates and unloads. It accumulates sequences of equal
+// gradient once and twice, over one token and over several, and compares the norms of the steps. Each step has a
+// learning rate of 0 and clears the gradient, so that the next model in the same place is not affected.
 func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error) {
 	m, err := c.Create(ctx, o)
 	if err != nil {
@@ -41,7 +41,8 @@ func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error)
 }
 
 func (m *Model) probe(ctx context.Context) (p Probe, err error) {
-	// SkyRL's JAX backend gives a model the gradient that one before it has left in its place, such as a killed client's.
+	// On SkyRL's JAX backend, a model begins with the gradient that the previous model in its place has left, such as a
+	// killed client's.
 	if err := m.zero(ctx); err != nil {
 		return p, err
 	}
@@ -56,7 +57,7 @@ func (m *Model) probe(ctx context.Context) (p Probe, err error) {
 		return p, errSilent
 	}
 	p.Norms = true
-	// One token of the same gradient beside others that have none, then two sequences of it.
+	// First one token with a gradient beside others without one, then two such sequences.
 	beside, err := m.norm(ctx, 1, len(probeIDs)-1)
 	if err != nil {
 		return p, err
@@ -72,7 +73,7 @@ func (m *Model) probe(ctx context.Context) (p Probe, err error) {
 	return p, err
 }
 
-// shrinks reports which of two values a ratio is near; neither is an error.
+// shrinks reports whether a ratio is near mean rather than sum. If it is near neither, it returns an error.
 func shrinks(what string, got, mean, sum float64) (bool, error) {
 	const near = 0.1
 	switch {
@@ -85,8 +86,8 @@ func shrinks(what string, got, mean, sum float64) (bool, error) {
 		"to fix: set trainer.normalisation", what, got, sum, mean)
 }
 
-// norm is that of the gradient of equal sequences with so many weights, of which one token has an advantage. 0 is
-// unknown.
+// norm returns the norm of the gradient of equal sequences with the given number of weights, of which one token has an
+// advantage; 0 if it is not known.
 func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, error) {
 	n := len(probeIDs)
 	row := rl.Row{Task: "probe", IDs: probeIDs[:], Mask: make([]uint8, n), Logprobs: make([]float64, n)}
@@ -120,7 +121,7 @@ func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, erro
 	return norm, nil
 }
 
-// dedups posts one harmless request twice under one sequence number.
+// dedups reports whether a harmless request that is posted twice with one sequence number is executed once.
 func (m *Model) dedups(ctx context.Context) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,27 +14,27 @@ import (
 	"deepswe/rl"
 )
 
-// Codec speaks a model's language: conversations as the ids that the model reads, and ids that it wrote as messages.
+// Codec converts conversations to the ids that the model reads, and the ids that it has written to messages.
 // chatml.Codec is one.
 type Codec interface {
-	// Prompt returns the ids of a request's conversation up to the place where the model is to answer. They begin with
-	// those of r.Sampled where that is set.
+	// Prompt returns the ids of a request's conversation, up to where the model replies. If r.Sampled is set, they
+	// begin with its ids.
 	Prompt(ctx context.Context, r agent.Request) ([]int32, error)
-	// Reply reads the ids that were sampled in answer to a request.
+	// Reply decodes the ids that were sampled for a request.
 	Reply(ids []int32, r agent.Request) agent.Message
-	// Stop lists the ids that end an answer. Some servers stop at no other.
+	// Stop returns the ids that end a reply. Some servers stop at no others.
 	Stop() []int32
 }
 
-// source is what is sampled from.
+// source is a sampling session with its version.
 type source struct {
 	session string
 	version int64
 	model   string
 }
 
-// Sampler samples from what its trainer has published last, through the server's own asample. Replies say which version
-// that was. Turns begin only while that policy is not being replaced.
+// Sampler samples from the latest published policy, with the server's own asample. Replies contain its version. No turn
+// begins while the policy is being replaced.
 type Sampler struct {
 	client *Client
 	codec  Codec
@@ -54,7 +54,7 @@ func (s *Sampler) pause(ctx context.Context) error { return s.gate.shut(ctx) }
 func (s *Sampler) resume()                         { s.gate.release() }
 func (s *Sampler) close()                          { s.gate.close() }
 
-// publish samples from the model's current weights.
+// publish makes the model's current weights the policy.
 func (s *Sampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
 	session, err := m.publish(ctx, number)
 	if err != nil {
@@ -106,11 +106,11 @@ func (s *Sampler) source() source {
 	return s.current
 }
 
-// defaultReply bounds a reply where neither the request nor the server's context does.
+// defaultReply limits a reply if neither the request nor the server's context does.
 const defaultReply = 4096
 
-// Complete samples an answer. What would bend the distribution is refused, except for the temperature: servers return
-// the log-probabilities of temperature 1 at any other, so such a reply has no tokens.
+// Complete samples a reply. It refuses settings that would change the distribution, except for the temperature. Servers
+// return the log-probabilities of temperature 1 whatever the temperature is, so replies at another one have no tokens.
 func (s *Sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	start := time.Now()
 	temperature, err := temperatureOf(r.Sampling)
@@ -143,7 +143,7 @@ func (s *Sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, e
 	return s.reply(r, prompt, sequences[0], from, temperature, start), nil
 }
 
-// enter waits until turns may begin. The wait for a publication does not count against the rollout.
+// enter waits until turns may begin. Waiting for a publication does not count towards the rollout's time limit.
 func (s *Sampler) enter(ctx context.Context, r agent.Request) error {
 	if s.gate.tryEnter() {
 		return nil
@@ -154,7 +154,7 @@ func (s *Sampler) enter(ctx context.Context, r agent.Request) error {
 	return s.gate.enter(ctx)
 }
 
-// limit is how many tokens the reply to a prompt may have, of those that are asked for; 0 asks for all.
+// limit returns how many tokens the reply to a prompt may have, at most asked if that is not 0.
 func (s *Sampler) limit(prompt, asked int) (int, error) {
 	if s.length == 0 {
 		return cmp.Or(asked, defaultReply), nil
@@ -167,7 +167,7 @@ func (s *Sampler) limit(prompt, asked int) (int, error) {
 	return min(cmp.Or(asked, left), left), nil
 }
 
-// route is the number by which servers send the turns of a rollout to the same engine.
+// route returns the number by which servers send the turns of a rollout to the same engine.
 func (s *Sampler) route(rollout string) int64 {
 	if rollout != "" {
 		h := fnv.New32a()
@@ -180,7 +180,7 @@ func (s *Sampler) route(rollout string) int64 {
 	return s.unnamed
 }
 
-// shortSeed keeps 31 bits of a seed: what servers add to it must not overflow.
+// shortSeed returns 31 bits of a seed, because servers add to it and must not overflow.
 func shortSeed(seed *int64) *int64 {
 	if seed == nil {
 		return nil
@@ -188,7 +188,7 @@ func shortSeed(seed *int64) *int64 {
 	return new(*seed & 0x7fffffff)
 }
 
-// reply makes the answer of a turn from what was sampled.
+// reply returns the reply of a turn from the sampled sequence.
 func (s *Sampler) reply(r agent.Request, prompt []int32, q Sequence, from source, temperature float64,
 	start time.Time) agent.Reply {
 	message := s.codec.Reply(q.Tokens, r)
@@ -208,7 +208,8 @@ func (s *Sampler) reply(r agent.Request, prompt []int32, q Sequence, from source
 	return reply
 }
 
-// draw samples. A result that the server has dropped is sampled again: with the same seed it is the same.
+// draw samples a sequence. If the server has dropped the result, it is sampled again, with the same result because the
+// seed is the same.
 func (s *Sampler) draw(ctx context.Context, from source, route int64, q sampleRequest) ([]Sequence, error) {
 	q.Session, q.Sequence, q.Type = from.session, route, "sample"
 	for n := 1; ; n++ {
@@ -218,7 +219,7 @@ func (s *Sampler) draw(ctx context.Context, from source, route int64, q sampleRe
 			continue
 		}
 		if errors.Is(err, ErrUnknown) {
-			err = lost(err) // the session is gone
+			err = lost(err) // the session no longer exists
 		}
 		return sequences, err
 	}
@@ -254,7 +255,7 @@ func (s *Sampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence, error
 	return out.Sequences, nil
 }
 
-// unreachable marks a server that has gone away: with it went the model.
+// unreachable marks the error of a server that cannot be reached, and whose model is therefore lost.
 func unreachable(err error) error {
 	if errors.Is(err, ErrUnavailable) {
 		return lost(err)
@@ -262,7 +263,8 @@ func unreachable(err error) error {
 	return err
 }
 
-// temperatureOf refuses what the server cannot do or would not report the probabilities of.
+// temperatureOf returns the temperature, or an error for settings that the server does not support or would report
+// wrong log-probabilities for.
 func temperatureOf(s agent.Sampling) (float64, error) {
 	invalid := func(format string, args ...any) (float64, error) {
 		return 0, &Error{Operation: "asample", Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}

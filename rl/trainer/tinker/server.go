@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Health waits until the server answers. That it does says nothing about its engine, which may need minutes more;
-// what is asked of it until then waits.
+// Health waits until the server answers. Its engine may need minutes more, during which operations wait.
 func (c *Client) Health(ctx context.Context) error {
 	t := c.newTries()
 	for {
@@ -34,7 +33,7 @@ func (c *Client) Health(ctx context.Context) error {
 // Supported is a model that a server trains.
 type Supported struct {
 	Name string `json:"model_name"`
-	// Context is the longest sequence in tokens, 0 where the server does not say.
+	// Context is the longest sequence in tokens; 0 if the server does not say.
 	Context int `json:"max_context_length"`
 }
 
@@ -65,7 +64,7 @@ func (c *Client) supports(ctx context.Context, base string) (Supported, error) {
 			strings.Join(names, ", "))}
 }
 
-// Checkpoint is what a server has saved of a model.
+// Checkpoint is a checkpoint on the server.
 type Checkpoint struct {
 	Name    string
 	Kind    string // training or sampler
@@ -73,7 +72,7 @@ type Checkpoint struct {
 	Address string
 }
 
-// Checkpoints lists what the server has saved of a model.
+// Checkpoints lists the checkpoints of a model.
 func (c *Client) Checkpoints(ctx context.Context, model string) ([]Checkpoint, error) {
 	var reply struct {
 		Checkpoints []struct {
@@ -91,14 +90,14 @@ func (c *Client) Checkpoints(ctx context.Context, model string) ([]Checkpoint, e
 	return out, err
 }
 
-// Info is what a server says of a model.
+// Info is a server's description of a model.
 type Info struct {
 	Status string
 	Base   string
 	Rank   int
 }
 
-// Info describes a model. A server that was restarted goes on describing models that it no longer has.
+// Info returns the description of a model. After a restart, servers still describe models that they no longer have.
 func (c *Client) Info(ctx context.Context, model string) (Info, error) {
 	var reply struct {
 		Status string `json:"status"`
@@ -113,7 +112,7 @@ func (c *Client) Info(ctx context.Context, model string) (Info, error) {
 	return Info{reply.Status, reply.Data.Base, reply.Data.LoRA.Rank}, err
 }
 
-// Remove deletes a checkpoint where the server can; an older one keeps what it has.
+// Remove deletes a checkpoint. Older servers do not support that and keep it.
 func (c *Client) Remove(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Heartbeats. A server unloads the models of a session that has been silent for 300 s.
+// Times of heartbeats. A server unloads the models of a session without heartbeats after 300 s.
 const (
 	beatEvery   = 10 * time.Second
 	beatTimeout = 10 * time.Second
 )
 
-// session is a client's presence on the server. A goroutine keeps it alive until close; it has a connection of its own,
-// so that no upload and no long poll can hold it up.
+// session is a session on the server. A goroutine keeps it alive until close, over a connection of its own, so that
+// neither uploads nor long polls delay it.
 type session struct {
 	client *Client
 	id     string
@@ -22,8 +22,8 @@ type session struct {
 	done   sync.WaitGroup
 }
 
-// newSession creates a session and keeps it alive. One that is created twice because a reply was lost is no harm:
-// nobody keeps it.
+// newSession creates a session and keeps it alive. If a response is lost, it may create two; the server drops the one
+// without heartbeats.
 func (c *Client) newSession(ctx context.Context) (*session, error) {
 	var reply struct {
 		ID      string `json:"session_id"`
@@ -51,7 +51,7 @@ func (c *Client) newSession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// beat tells the server every few seconds that the session lives.
+// beat sends heartbeats.
 func (s *session) beat(ctx context.Context) {
 	h := s.client.newHTTP(false)
 	defer h.CloseIdleConnections()
@@ -67,7 +67,7 @@ func (s *session) beat(ctx context.Context) {
 		case err == nil && a.status < 300:
 			silent = 0
 		default:
-			// What is lost shows in the next operation, and is handled there.
+			// If the session is lost, the next operation fails and handles that.
 			if silent++; silent == 3 {
 				s.client.log.Warn("the trainer does not take heartbeats; it may drop the model",
 					"status", a.status, "error", err)
@@ -81,7 +81,7 @@ func (s *session) beat(ctx context.Context) {
 	}
 }
 
-// close ends the heartbeats; the server forgets the session when it has been silent for long enough.
+// close ends the heartbeats, so that the session expires.
 func (s *session) close() {
 	s.stop()
 	s.done.Wait()

@@ -10,24 +10,24 @@ import (
 	"deepswe/rl"
 )
 
-// Options describe a trainer. Client and Model.Base have no defaults.
+// Options configure a Trainer. Client and Model.Base have no defaults.
 type Options struct {
 	Client *Client
 	Model  ModelOptions
-	// Start is the server's address of a checkpoint that the weights begin as; empty begins with the base model's.
+	// Start is the server's address of the checkpoint with the initial weights; empty means the base model's.
 	Start string
 	Loss  Loss // [Custom]
-	// Known is how the server behaves; nil probes it, which takes a place for a second model on the server.
+	// Known is how the server behaves. If it is nil, the server is probed, which needs room for a second model.
 	Known *Probe
-	// Vocabulary is the number of ids, so that no other is sent: on some servers one breaks every model.
+	// Vocabulary is the number of ids. No larger id is sent, because on some servers one breaks every model.
 	Vocabulary int
-	// MaxLength is the longest row in tokens that the server takes; 0 where it is not known.
+	// MaxLength is the longest row in tokens that the server takes; 0 if it is not known.
 	MaxLength int
-	// Dir has what is remembered of checkpoints; the server has the weights.
+	// Dir is the directory for the local part of checkpoints. The weights are on the server.
 	Dir string
-	// Codec speaks the model's language; nil where nothing is sampled.
+	// Codec converts conversations to ids and back. It may be nil if nothing is sampled.
 	Codec Codec
-	// Samplers sample in the server's place.
+	// Samplers sample instead of the server, if there are any.
 	Samplers Samplers
 	Check    Check
 }
@@ -47,32 +47,31 @@ type Trainer struct {
 	last    rl.Objective
 	broken  bool // a gradient was not finite, so the step is skipped
 
-	// version counts what was published. moved is set when weights have changed since.
+	// version counts publications. moved is set if the weights have changed since the last one.
 	version int64
 	moved   bool
 	number  int64 // of the sampling session
 	outlet  outlet
 	policy  *rl.Policy
-	// floor is how far sampler and trainer differed first, where nothing but their arithmetic does.
+	// floor is the difference of sampler and trainer at the first publication, when only their arithmetic can differ.
 	floor float64
 }
 
 var _ rl.Trainer = (*Trainer)(nil)
 
-// outlet is where a policy is sampled.
+// outlet samples the policy: the trainer's server, or other servers.
 type outlet interface {
-	// pause ends what must not go on while weights change: turns wait from then on until resume.
+	// pause stops what must not be done while weights change. Turns wait until resume.
 	pause(ctx context.Context) error
 	resume()
-	// publish lets the model's weights be sampled as a version. number counts publications.
+	// publish makes the model's weights the policy of a version. number counts publications.
 	publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error)
-	// check samples about so many tokens from what was published last. Rows of one sampler follow each other.
+	// check samples about the given number of tokens from the latest policy. The rows are ordered by sampler.
 	check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error)
 	close()
 }
 
-// Open waits for the server, checks that it trains the model, and finds out how it behaves. The client is closed with
-// the trainer.
+// Open waits for the server, checks that it trains the model, and probes it. The client is closed with the trainer.
 func Open(ctx context.Context, o Options) (*Trainer, error) {
 	o.Loss = cmp.Or(o.Loss, Custom)
 	o.Check = o.Check.withDefaults()
@@ -134,7 +133,7 @@ func (t *Trainer) ready(ctx context.Context) (err error) {
 	return err
 }
 
-// ForwardBackward evaluates the objective over the rows. Its gradient is sent with Step.
+// ForwardBackward evaluates the objective over the rows. Step sends the gradient.
 func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
 	if err := t.accepts(rows, o); err != nil {
 		return rl.Stats{}, err
@@ -150,7 +149,7 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	for i := range rows {
 		slope[i] = make([]float64, len(rows[i].IDs))
 	}
-	// Where the objective is decoupled, no weight has changed since the policy was published.
+	// For a decoupled objective: no weight has changed since the policy was published.
 	stats, err := rl.Loss(rows, current, current, o, slope)
 	if err != nil {
 		return rl.Stats{}, err
@@ -164,7 +163,7 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	return stats, nil
 }
 
-// accepts refuses what cannot be computed as it was meant.
+// accepts returns an error for rows or objectives that cannot be computed correctly.
 func (t *Trainer) accepts(rows []rl.Row, o rl.Objective) error {
 	invalid := func(detail string) error {
 		return &Error{Operation: "forward_backward", Kind: ErrInvalid, Detail: detail}
@@ -218,8 +217,7 @@ func (t *Trainer) forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 	return out, nil
 }
 
-// Step sends the gradient and applies it. Turns that are sampled from this trainer wait from now on until the next
-// Publish.
+// Step sends the gradient and applies it. From then on, turns that the server samples wait until the next Publish.
 func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error) {
 	shares, broken := t.pending, t.broken
 	t.pending, t.broken = nil, false
@@ -246,7 +244,7 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 	return t.apply(ctx, a, rows)
 }
 
-// apply makes the server's optimizer step. rows have the gradient that the server holds.
+// apply makes the server's optimizer step. rows are the rows of the gradient that the server has accumulated.
 func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStats, error) {
 	if err := t.outlet.pause(ctx); err != nil {
 		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrUnavailable,
@@ -292,7 +290,8 @@ func broken(r *rl.Row, logprobs floats) bool {
 	return false
 }
 
-// unsound tells a server that has skipped a step whose gradient was not finite from one that has broken its weights.
+// unsound finds out whether the server has skipped a step whose gradient was not finite, or has broken its weights with
+// it.
 func (t *Trainer) unsound(ctx context.Context, rows []rl.Row) (rl.StepStats, error) {
 	if len(rows) > 0 {
 		if _, err := t.model.forward(ctx, rows[:1]); err != nil {
@@ -302,7 +301,7 @@ func (t *Trainer) unsound(ctx context.Context, rows []rl.Row) (rl.StepStats, err
 	return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
 }
 
-// adamOf fills in the defaults, and refuses what servers do.
+// adamOf fills in the defaults, and returns an error for values that servers refuse.
 func adamOf(o rl.Optimizer) (adam, error) {
 	a := adam{
 		LearningRate: o.LearningRate, Beta1: cmp.Or(o.Beta1, 0.9), Beta2: cmp.Or(o.Beta2, 0.999),
@@ -311,7 +310,7 @@ func adamOf(o rl.Optimizer) (adam, error) {
 	return a, a.check()
 }
 
-// check refuses what servers do.
+// check returns an error for values that servers refuse.
 func (a adam) check() error {
 	for name, v := range map[string]float64{
 		"learning rate": a.LearningRate, "beta1": a.Beta1, "beta2": a.Beta2, "epsilon": a.Epsilon,
@@ -324,9 +323,9 @@ func (a adam) check() error {
 	return nil
 }
 
-// Publish makes the weights sample, checks that what is sampled has the probabilities that the trainer gives it, and
-// lets turns begin again. The model is always the newest: turns of an older policy are sampled from it too, and say
-// so.
+// Publish makes the current weights the policy, checks that sampler and trainer agree on log-probabilities, and lets
+// turns begin again. Only the newest policy can be sampled: turns that began with an older one are sampled from it too,
+// as their versions show.
 func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if t.policy != nil && !t.moved {
 		return *t.policy, nil
@@ -359,7 +358,7 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	return *t.policy, nil
 }
 
-// Close unloads the model and ends what was started.
+// Close unloads the model and releases the trainer.
 func (t *Trainer) Close() error {
 	t.outlet.close()
 	if t.model != nil {
@@ -369,7 +368,8 @@ func (t *Trainer) Close() error {
 	return nil
 }
 
-// MaxContext is the longest sequence in tokens, prompt and reply together, that is sampled and trained; 0 is unknown.
+// MaxContext returns the longest sequence in tokens, prompt and reply together, that can be sampled and trained; 0 if
+// it is not known.
 func (t *Trainer) MaxContext() int { return t.limits.length }
 
 // Forward returns the log-probabilities that the current weights give to the rows' trained tokens.

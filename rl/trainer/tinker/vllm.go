@@ -16,10 +16,10 @@ import (
 	"deepswe/env/disk"
 )
 
-// ErrSampler reports a vLLM server that cannot load an adapter, or says that it cannot.
+// ErrSampler reports a vLLM server that has not loaded an adapter.
 var ErrSampler = errors.New("a sampler has not loaded the adapter")
 
-// loadTimeout bounds the loading of an adapter: up to 2 GB, from a file system that may be far away.
+// loadTimeout limits loading an adapter of up to 2 GB from a file system that may be slow.
 const loadTimeout = 10 * time.Minute
 
 // vllm is one server.
@@ -42,20 +42,20 @@ func newVLLM(address, key string) (*vllm, error) {
 	return s, nil
 }
 
-// load lets the server have an adapter under a name. A server that does not answer is waited for.
+// load loads an adapter under a name. It waits for a server that does not answer.
 func (s *vllm) load(ctx context.Context, t *tries, name, dir string) error {
 	status, text, err := s.ask(ctx, t, http.MethodPost, "load_lora_adapter", map[string]string{
 		"lora_name": name, "lora_path": dir})
 	switch {
 	case err != nil:
 		return err
-	case status < 300, strings.Contains(text, "already been loaded"): // the answer to an earlier try was lost
+	case status < 300, strings.Contains(text, "already been loaded"): // the response to an earlier try was lost
 		return nil
 	}
 	return fmt.Errorf("%w: %s: %.300s%s", ErrSampler, s.url, text, advice(status, text, dir))
 }
 
-// ask makes a request again until the server answers or the patience is at its end.
+// ask repeats a request until the server answers or the time for tries is over.
 func (s *vllm) ask(ctx context.Context, t *tries, method, path string, in any) (status int, text string, err error) {
 	for {
 		status, text, err = s.do(ctx, method, path, in)
@@ -73,7 +73,7 @@ func (s *vllm) ask(ctx context.Context, t *tries, method, path string, in any) (
 	}
 }
 
-// advice says how to mend what a server refuses.
+// advice returns how to fix what a server refuses.
 func advice(status int, text, dir string) string {
 	switch {
 	case strings.Contains(text, "No adapter found"):
@@ -87,7 +87,7 @@ func advice(status int, text, dir string) string {
 	return ""
 }
 
-// unload forgets an adapter. One that the server does not have is not an error.
+// unload unloads an adapter, if the server has it.
 func (s *vllm) unload(ctx context.Context, name string) error {
 	status, text, err := s.do(ctx, http.MethodPost, "unload_lora_adapter", map[string]string{"lora_name": name})
 	if err == nil && status >= 300 && status != http.StatusNotFound {
@@ -96,7 +96,7 @@ func (s *vllm) unload(ctx context.Context, name string) error {
 	return err
 }
 
-// loaded names the adapters that the server has from below a directory.
+// loaded returns the names of the server's adapters that are below a directory.
 func (s *vllm) loaded(ctx context.Context, t *tries, dir string) ([]string, error) {
 	status, text, err := s.ask(ctx, t, http.MethodGet, "models", nil)
 	if err == nil && status >= 300 {
@@ -120,7 +120,7 @@ func (s *vllm) loaded(ctx context.Context, t *tries, dir string) ([]string, erro
 	return names, nil
 }
 
-// do makes one request below the endpoint's address.
+// do sends one request to a path below the endpoint's address.
 func (s *vllm) do(ctx context.Context, method, path string, in any) (status int, text string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

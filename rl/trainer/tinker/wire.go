@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// The bodies of the protocol that more than one operation uses. Servers drop members that they do not know, so what
-// only some of them read is sent to all.
+// The types that several operations share. Servers ignore members that they do not know, so all get those that only
+// some of them read.
 
-// tensor is a flat array. Servers read data alone, but accept no other form of it.
+// tensor is a flat array. Servers use only data, but require the other members.
 type tensor[T floats | ints] struct {
 	Data  T      `json:"data"`
 	DType string `json:"dtype"`
@@ -28,11 +28,10 @@ func floatTensor(v []float64) *tensor[floats] {
 // ints are token ids.
 type ints []int32
 
-// floats are numbers in single precision, as servers compute. A null among them is NaN: servers write it for a number
-// that JSON does not have.
+// floats are numbers in single precision, as on the servers. null stands for NaN and infinities, which JSON lacks.
 type floats []float64
 
-// MarshalJSON writes each number in its shortest form. It refuses what single precision has no finite number for.
+// MarshalJSON writes each number in its shortest form. Numbers that are not finite in single precision are an error.
 func (f floats) MarshalJSON() ([]byte, error) {
 	out := make([]byte, 0, 2+12*len(f))
 	out = append(out, '[')
@@ -48,7 +47,7 @@ func (f floats) MarshalJSON() ([]byte, error) {
 	return append(out, ']'), nil
 }
 
-// UnmarshalJSON reads what servers write.
+// UnmarshalJSON reads null as NaN.
 func (f *floats) UnmarshalJSON(data []byte) error {
 	body, ok := bytes.CutPrefix(bytes.TrimSpace(data), []byte("["))
 	if !ok {
@@ -89,7 +88,8 @@ type modelInput struct {
 
 func inputOf(ids []int32) modelInput { return modelInput{Chunks: []chunk{{"encoded_text", ids}}} }
 
-// datum is one sequence. The input is all ids but the last, and element j of every array is about the target id j+1.
+// datum is one sequence. The input is all ids except for the last, and element j of every array refers to id j+1, the
+// target.
 type datum struct {
 	Input  modelInput `json:"model_input"`
 	Inputs lossInputs `json:"loss_fn_inputs"`
@@ -102,14 +102,14 @@ type lossInputs struct {
 	Advantages *tensor[floats] `json:"advantages,omitempty"`
 }
 
-// passInput is what forward and forward_backward are given.
+// passInput is the input of forward and forward_backward.
 type passInput struct {
 	Data   []datum            `json:"data"`
 	Loss   string             `json:"loss_fn"`
 	Config map[string]float64 `json:"loss_fn_config,omitempty"`
 }
 
-// passOutput is what they return, one element for each datum.
+// passOutput is their result, with one element for each datum.
 type passOutput struct {
 	Outputs []struct {
 		Logprobs struct {
@@ -118,7 +118,7 @@ type passOutput struct {
 	} `json:"loss_fn_outputs"`
 }
 
-// adam is the optimizer of a step. GPU backends of SkyRL use the learning rate alone.
+// adam are the parameters of an optimizer step. SkyRL's GPU backends use only the learning rate.
 type adam struct {
 	LearningRate float64 `json:"learning_rate"`
 	Beta1        float64 `json:"beta1"`
@@ -146,17 +146,17 @@ type sampleRequest struct {
 	Type     string         `json:"type"`
 }
 
-// Sequence is a sampled continuation. The stop token, where there is one, is its last.
+// Sequence is a sampled continuation, including the stop token, if any.
 type Sequence struct {
 	StopReason string  `json:"stop_reason"`
 	Tokens     []int32 `json:"tokens"`
 	Logprobs   floats  `json:"logprobs"`
 }
 
-// stamp is a time that may lack a zone, in which case it is UTC.
+// stamp is a time. Without a zone, it is UTC.
 type stamp time.Time
 
-// UnmarshalJSON reads a time with a zone or without.
+// UnmarshalJSON reads a time with or without a zone.
 func (s *stamp) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
