@@ -51,6 +51,24 @@ func (v contextValue) Set(text string) error {
 	return nil
 }
 
+// tokensValue is the value of a flag that takes one number of tokens.
+type tokensValue int
+
+// Type is what pflag calls the value.
+func (v *tokensValue) Type() string { return "tokens" }
+
+// String is the value as Set reads it.
+func (v *tokensValue) String() string { return strconv.Itoa(int(*v)) }
+
+// Set reads "65536" or "64k".
+func (v *tokensValue) Set(text string) error {
+	n, err := parseTokens(text)
+	if err == nil {
+		*v = tokensValue(n)
+	}
+	return err
+}
+
 // mostTokens is far beyond every model's context.
 const mostTokens = 1 << 30
 
