@@ -51,11 +51,10 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	if rerr := before.restore(); rerr != nil {
 		return fmt.Errorf("apply patch: %w; and restoring the files: %w", err, rerr)
 	}
-	if !exitedOne(err) {
-		return refused(root, err)
-	}
-	if _, rerr := g.run(ctx, bytes.NewReader(patch), "apply", "--reverse", "--check", "-"); rerr == nil {
-		return fmt.Errorf("%w: %s has its changes", ErrApplied, root)
+	if exitedOne(err) {
+		if _, rerr := g.run(ctx, bytes.NewReader(patch), "apply", "--reverse", "--check", "-"); rerr == nil {
+			return fmt.Errorf("%w: %s has its changes", ErrApplied, root)
+		}
 	}
 	return refused(root, err)
 }
