@@ -33,21 +33,21 @@ type imitation struct {
 	saved int // the step that state.json has
 }
 
-// imitationState is what such a run resumes from. It is written after the trainer's checkpoint that it names.
+// imitationState is the state that a run resumes from. It is written after the trainer's checkpoint that it names.
 type imitationState struct {
 	Step       int      `json:"step"`
 	Checkpoint string   `json:"checkpoint"`
 	Kept       []string `json:"kept"`
-	// Rows identifies what is learned from.
+	// Rows identifies the examples.
 	Rows string `json:"rows"`
 }
 
-// imitator is a trainer that makes an update of cross-entropy with less than ForwardBackward and Step take.
+// imitator is a trainer with a cheaper way to make an update of cross-entropy than ForwardBackward and Step.
 type imitator interface {
 	Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error)
 }
 
-// updates is how many a run has.
+// updates returns the number of updates of the run.
 func (m *imitation) updates() int { return m.config.SFT.Epochs * m.perEpoch() }
 
 func (m *imitation) perEpoch() int {
@@ -56,8 +56,8 @@ func (m *imitation) perEpoch() int {
 
 const lessonStream = 0x6c6573736f6e
 
-// batch is what an update learns from, counted from 1: each epoch has all rows in an order of its own, which the seed
-// decides.
+// batch returns the examples of an update; the first is 1. Each epoch has all rows in an order of its own, which
+// depends on the seed.
 func (m *imitation) batch(step int) []*example {
 	epoch, at := (step-1)/m.perEpoch(), (step-1)%m.perEpoch()
 	order := rand.New(rand.NewPCG(m.config.Seed^lessonStream, uint64(epoch))).Perm(len(m.lesson.train))
@@ -68,7 +68,7 @@ func (m *imitation) batch(step int) []*example {
 	return out
 }
 
-// optimizer is that of an update.
+// optimizer returns the optimizer's settings for an update.
 func (m *imitation) optimizer(step int) rl.Optimizer {
 	o := m.config.Optimizer.rl(step, Stage{})
 	warm := m.config.Optimizer.Warmup
@@ -77,8 +77,8 @@ func (m *imitation) optimizer(step int) rl.Optimizer {
 }
 
 // run learns until all epochs are done. When ctx ends, the update under way is finished and saved, and the error wraps
-// run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a kill, makes the updates that
-// one makes that was never stopped.
+// run.ErrInterrupted. A run that is resumed from there, or after a kill from the last checkpoint, makes the same
+// updates as an uninterrupted run.
 func (m *imitation) run(ctx context.Context, s imitationState, resumed bool, history []metrics.Point) error {
 	m.guard = guard{settings: m.config.Guards}
 	m.saved = s.Step
@@ -100,7 +100,7 @@ func (m *imitation) run(ctx context.Context, s imitationState, resumed bool, his
 		}
 	}
 	for _, p := range history {
-		_, _ = m.guard.observe(p) // what stopped the run before does not stop it again
+		_, _ = m.guard.observe(p) // a value that stopped the run before does not stop it again
 	}
 	s.Rows = m.lesson.name()
 	for s.Step < m.updates() {
@@ -123,12 +123,12 @@ func (m *imitation) run(ctx context.Context, s imitationState, resumed bool, his
 	return nil
 }
 
-// next makes one update and, where it is time, measures and saves.
+// next makes one update and, if it is due, validates and saves.
 func (m *imitation) next(ctx context.Context, s *imitationState) error {
 	if ctx.Err() != nil {
 		return run.ErrInterrupted
 	}
-	// An update that has begun is finished: half of one could not be saved.
+	// An update that has begun is finished, because half of one could not be saved.
 	ctx = context.WithoutCancel(ctx)
 	step, start := s.Step+1, m.now()
 	batch := m.batch(step)
@@ -153,7 +153,7 @@ func (m *imitation) next(ctx context.Context, s *imitationState) error {
 	values["time/step"], values["perf/trained_per_second"] = seconds, float64(stats.Tokens)/seconds
 	values["perf/tokens_per_second"] = float64(length) / seconds
 	for name, v := range values {
-		if math.IsNaN(v) || math.IsInf(v, 0) { // has no place in a file
+		if math.IsNaN(v) || math.IsInf(v, 0) { // JSON cannot represent it
 			delete(values, name)
 		}
 	}
@@ -182,7 +182,7 @@ func (m *imitation) next(ctx context.Context, s *imitationState) error {
 	return nil
 }
 
-// imitate makes one update in the trainer's own way, where it has one.
+// imitate makes one update, in the trainer's own way if it has one.
 func imitate(ctx context.Context, t rl.Trainer, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error) {
 	if own, ok := t.(imitator); ok {
 		return own.Imitate(ctx, rows, o)
@@ -227,7 +227,7 @@ func (m *imitation) validate(ctx context.Context, values map[string]float64) err
 	return nil
 }
 
-// save makes the state the one to resume from.
+// save writes a checkpoint, and the state with which the run resumes from it.
 func (m *imitation) save(ctx context.Context, s *imitationState) error {
 	if m.saved == s.Step {
 		return nil

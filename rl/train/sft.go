@@ -27,7 +27,7 @@ const (
 	sftKey       = "sft"
 )
 
-// SFT are the settings of the section sft: what is imitated, and how. README.md documents them.
+// SFT are the settings of supervised fine-tuning, in the section sft. README.md documents them.
 type SFT struct {
 	// Rows is the file with the examples: rows.jsonl, or what deepswe export writes with --format sft or verifier.
 	Rows string `yaml:"rows"`
@@ -35,16 +35,16 @@ type SFT struct {
 	// compared with it where it is given.
 	Tokenizer string          `yaml:"tokenizer"`
 	Template  chatml.Template `yaml:"template"`
-	// MinReward is what a rollout of rows.jsonl has to have reached to be imitated.
+	// MinReward is the least reward with which a rollout of rows.jsonl is imitated.
 	MinReward float64 `yaml:"min_reward"`
-	// TooLong says what becomes of an example that is longer than the trainer takes.
+	// TooLong decides what to do with examples that are longer than the trainer takes.
 	TooLong TooLong `yaml:"too_long"`
-	// Batch is how many rows an update has, Epochs how often each is learned from.
+	// Batch is the number of rows in an update, Epochs how often each row is used.
 	Batch  int `yaml:"batch"`
 	Epochs int `yaml:"epochs"`
-	// Mean says what the loss is the mean of: all trained tokens of a batch, or the means of its rows.
+	// Mean decides how the loss is averaged: over all trained tokens of a batch, or over the means of its rows.
 	Mean Mean `yaml:"mean"`
-	// Schedule is what becomes of the learning rate after its warm-up.
+	// Schedule is the course of the learning rate after its warm-up.
 	Schedule Schedule `yaml:"schedule"`
 	// Validation is the share of the rows that is held out, whole tasks of them, to measure the loss on: before the first
 	// update, after each epoch, and after every ValidateEvery updates where that is not 0.
@@ -52,19 +52,19 @@ type SFT struct {
 	ValidateEvery int     `yaml:"validate_every"`
 }
 
-// TooLong is what becomes of an example that is too long.
+// TooLong is what to do with an example that is too long.
 type TooLong string
 
-// One too long an example ends the run before it begins, or it is left out.
+// An example that is too long ends the run before it begins, or it is left out.
 const (
 	Refuse TooLong = "refuse"
 	Leave  TooLong = "drop"
 )
 
-// Mean is what a loss is the mean of.
+// Mean is how a loss is averaged.
 type Mean string
 
-// Each token of a batch counts alike, or each row.
+// Each token of a batch has the same weight, or each row.
 const (
 	OverTokens Mean = "tokens"
 	OverRows   Mean = "rows"
@@ -73,7 +73,8 @@ const (
 // Schedule is the course of a learning rate.
 type Schedule string
 
-// The learning rate stays, or falls to 0 with the last update: in a line, or like a cosine from crest to trough.
+// The learning rate stays the same, or falls to 0 with the last update, linearly or like a cosine from its maximum to
+// its minimum.
 const (
 	Constant Schedule = "constant"
 	Linear   Schedule = "linear"
@@ -87,7 +88,7 @@ func newSFT() *SFT {
 	}
 }
 
-// absolute makes paths so, because a run may be resumed elsewhere.
+// absolute makes the paths absolute, because a run may be resumed in another directory.
 func (s *SFT) absolute() error {
 	for _, p := range []*string{&s.Rows, &s.Tokenizer} {
 		if *p == "" {
@@ -128,7 +129,8 @@ func oneOf[T ~string](key string, v T, choices ...T) error {
 	return fmt.Errorf("%s is %q: want one of %s", key, v, strings.Join(words, ", "))
 }
 
-// factor is what the learning rate of an update is multiplied by, of so many that follow the warm-up.
+// factor returns the factor of the learning rate for an update. after is the number of updates between the warm-up
+// and it, of the number of all updates after the warm-up.
 func (s Schedule) factor(after, of int) float64 {
 	share := 0.0
 	if of > 0 && after > 0 {
@@ -143,12 +145,12 @@ func (s Schedule) factor(after, of int) float64 {
 	return 1
 }
 
-// The keys of a configuration whose objective is sft. No other applies.
+// sftKeys returns the keys that a configuration may have if its objective is sft.
 func sftKeys() []string {
 	return []string{objectiveKey, "name", "seed", environmentKey, trainerKey, sftKey, "optimizer", "checkpoint"}
 }
 
-// notSFT are keys of the optimizer that sft.batch and sft.epochs take the place of.
+// notSFT returns the keys of the optimizer that sft.batch and sft.epochs replace.
 func notSFT() []string { return []string{"minibatches", "epochs"} }
 
 // loadSFT completes a configuration whose objective is sft.
@@ -192,7 +194,7 @@ func (c *Config) loadSFT(root *yaml.Node, in *document, parts Parts) error {
 		positive("checkpoint.every", c.Checkpoint.Every), positive("checkpoint.keep", c.Checkpoint.Keep))...)
 }
 
-// appliesToSFT refuses keys that would change nothing.
+// appliesToSFT returns an error for keys that would have no effect.
 func appliesToSFT(root *yaml.Node) error {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
@@ -213,7 +215,7 @@ func appliesToSFT(root *yaml.Node) error {
 	return nil
 }
 
-// lineOf names the line of a key, unless it is in no file.
+// lineOf returns a prefix with the line of a key; empty if the key is not from a file.
 func lineOf(n *yaml.Node) string {
 	if n.Line == 0 {
 		return ""
@@ -221,7 +223,7 @@ func lineOf(n *yaml.Node) string {
 	return fmt.Sprintf("line %d: ", n.Line)
 }
 
-// nodeSFT is the configuration as it is written.
+// nodeSFT returns the configuration as a YAML document.
 func (c Config) nodeSFT() (*yaml.Node, error) {
 	var whole, environment, trainer, sft yaml.Node
 	err := errors.Join(whole.Encode(c), trainer.Encode(c.Trainer), sft.Encode(c.SFT))

@@ -316,8 +316,7 @@ func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 var errNoTokens = errors.New("the model's replies have no token ids with logprobs, and nothing can be learned " +
 	"without; to fix: use an endpoint that returns them (vLLM does, see deepswe doctor)")
 
-// complete adds what was sampled, and refuses a training rollout of which that is not known. One without any reply has
-// nothing that could be missing.
+// complete adds the sampled tokens to the result. A training rollout with replies but without tokens is an error.
 func (e *sweEnvironment) complete(s Split, j run.Job, res *run.Result) error {
 	d := swe.DetailOf(run.Outcome{Result: *res})
 	res.Metrics = map[string]float64{"steps": float64(d.Steps), "format_errors": float64(d.FormatErrors)}

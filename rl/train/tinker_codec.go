@@ -17,7 +17,7 @@ import (
 	"deepswe/rl/trainer/tinker"
 )
 
-// The files of a model that say how it reads and writes.
+// The files of a model that define its tokenizer and chat template.
 const (
 	tokenizerFile       = "tokenizer.json"
 	tokenizerConfigFile = "tokenizer_config.json"
@@ -37,7 +37,8 @@ func templates() []string {
 	return names
 }
 
-// codec speaks the environment's own language where it has one, else the model's. It is nil where nothing is sampled.
+// codec returns the codec of the environment's own language if it has one, otherwise the model's. It is nil if nothing
+// is sampled.
 func (s *tinkerSettings) codec(o TrainerOptions) (tinker.Codec, error) {
 	if o.Imitates {
 		return nil, nil
@@ -69,8 +70,8 @@ func (s *tinkerSettings) codec(o TrainerOptions) (tinker.Codec, error) {
 	return chatml.NewCodec(tok, template)
 }
 
-// files is the directory with the tokenizer of the model: the one that the settings name, the model itself, or the
-// latest snapshot in Hugging Face's cache.
+// files returns the directory with the model's tokenizer: the one in the settings, the model's own, or the latest
+// snapshot in Hugging Face's cache.
 func (s *tinkerSettings) files(getenv func(string) string) (string, error) {
 	candidates := []string{s.Tokenizer}
 	if s.Tokenizer == "" {
@@ -93,12 +94,12 @@ func (s *tinkerSettings) files(getenv func(string) string) (string, error) {
 	if s.Tokenizer != "" {
 		return "", fmt.Errorf("tokenizer: %s has no %s", s.Tokenizer, tokenizerFile)
 	}
-	return "", fmt.Errorf("the tokenizer of %s is not on this machine, and conversations are written with it; to fix: "+
+	return "", fmt.Errorf("the tokenizer of %s, with which prompts are encoded, is not on this machine; to fix: "+
 		"download it with hf download %s --include '*.json' '*.jinja', or set trainer.tokenizer to a directory with its %s, "+
 		"%s and %s", s.Model, s.Model, tokenizerFile, tokenizerConfigFile, modelConfigFile)
 }
 
-// vocabulary is the number of ids that the base model has.
+// vocabulary returns the number of ids of the base model.
 func (s *tinkerSettings) vocabulary(getenv func(string) string) (int, error) {
 	if s.Vocabulary > 0 {
 		return s.Vocabulary, nil
@@ -121,8 +122,8 @@ func (s *tinkerSettings) vocabulary(getenv func(string) string) (int, error) {
 	return config.Size, nil
 }
 
-// templateOf tells by its marks which template a model's directory has. One that only resembles a known template is
-// refused.
+// templateOf recognises the template in a model's directory by characteristic strings. A template that only resembles a
+// known one is an error.
 func templateOf(dir string) (chatml.Template, error) {
 	text, err := templateText(dir)
 	if err != nil {
@@ -142,7 +143,8 @@ func templateOf(dir string) (chatml.Template, error) {
 		"%v if the model may be spoken to in it", dir, chatml.Templates())
 }
 
-// templateText is the template of a model's directory: in a file of its own, or in the configuration of the tokenizer.
+// templateText returns the template in a model's directory: from a file of its own, or from the tokenizer's
+// configuration.
 func templateText(dir string) (string, error) {
 	own, err := os.ReadFile(filepath.Join(dir, templateFile))
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {

@@ -50,7 +50,7 @@ func (JavaScript) parse(s Source) (suite, error) {
 	return f, nil
 }
 
-// brackets matches the brackets, and finds the tests.
+// brackets finds the matching bracket of each bracket, and the calls that declare tests.
 func (f *jsFile) brackets() error {
 	open := []int{-1}
 	around := map[int]int{}

@@ -98,7 +98,7 @@ var inherited = []string{
 	"top", "write-tests", "test", "test-parser", "test-timeout", "judge-context", "judge-samples", "judge-pack",
 }
 
-// inherit sets the flags that were not given to what the run began with.
+// inherit sets the flags that were not given to the values of the run of eval.
 func (r *ranker) inherit(source *ranking.Source) error {
 	if r.flags == nil {
 		return nil

@@ -37,8 +37,8 @@ type Writer struct {
 	Runner *swe.Runner
 }
 
-// Key identifies how scripts for a task are written: by which model, with which words, about which issue. Limits are no
-// part of it: tests that were written under others are as good.
+// Key identifies how scripts for a task are written: by which model, with which words, about which issue. It does not
+// depend on limits, because tests that were written with other limits are just as good.
 func (w *Writer) Key(t env.Task) string {
 	pack, err := packs.ReadFile("packs/testing.yaml")
 	if err != nil {
