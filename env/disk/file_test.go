@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -116,6 +117,26 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, third)
+}
+
+// A child that has not reached exec yet has every open file of this process.
+func TestLockClosesWithACopyOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "LOCK")
+	first, err := TryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := syscall.Dup(int(first.file.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(held)
+	mustClose(t, first)
+	second, err := TryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, second)
 }
 
 func TestSpaceCheck(t *testing.T) {

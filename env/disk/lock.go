@@ -88,8 +88,9 @@ func WaitLock(path string) (*Lock, error) {
 
 // Close releases the lock.
 func (l *Lock) Close() error {
-	// An empty file means that the lock is free.
-	return errors.Join(l.file.Truncate(0), l.file.Close())
+	// An empty file means that the lock is free. Closing alone does not free it while a child of this process is
+	// between fork and exec: the child has the open file too.
+	return errors.Join(l.file.Truncate(0), l.flock(syscall.LOCK_UN), l.file.Close())
 }
 
 func openLock(path string) (*Lock, error) {
