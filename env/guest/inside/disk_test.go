@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deepswe/env/disk"
 	"deepswe/env/testkit"
 )
 
@@ -101,6 +102,32 @@ func TestDiskTallyOfAnOverlay(t *testing.T) {
 		if err := tally.root(diskRoot{path: dir, layered: true}); err != nil || tally.total.files != c.files {
 			t.Errorf("%s: %d files, want %d (%v)", name, tally.total.files, c.files, err)
 		}
+	}
+}
+
+// What a command writes until it is killed belongs to the excess that is there, not to what the next command adds.
+func TestDiskWatchCountsAfterTheKill(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("/dev/shm", "deepswe-test-")
+	if err != nil {
+		t.Skip("needs a file system in memory: ", err)
+	}
+	defer os.RemoveAll(dir)
+	const late = 200
+	w := newDiskWatch(options{
+		disk: usage{1 << 60, 1}, diskDirs: []string{t.TempDir()}, uid: os.Getuid(), gid: os.Getgid(),
+	}, func() {
+		for i := range late {
+			testkit.WriteFile(t, filepath.Join(dir, fmt.Sprint(i)), "")
+		}
+	})
+	defer w.close()
+	w.roots = []diskRoot{{path: dir, memory: true}}
+	w.free = make([]disk.Space, 1)
+	_, before := w.drops()
+	w.look()
+	if most := before.files + late; w.kills != 1 || w.ceiling.files < most {
+		t.Errorf("%d kills, and the next beyond %d files, want 1 and %d or more", w.kills, w.ceiling.files, most)
 	}
 }
 

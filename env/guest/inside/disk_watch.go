@@ -205,7 +205,7 @@ func (w *diskWatch) look() {
 	w.used, w.grown = lesser(counted, w.used.plus(w.grown)), usage{}
 	switch total := w.used.plus(memory); {
 	case total.exceeds(w.ceiling), deep:
-		w.exceeded(total, memory, deep)
+		w.exceeded(total, deep)
 	case tight != nil && w.share(total):
 		select {
 		case w.full <- tight:
@@ -247,7 +247,7 @@ func (w *diskWatch) count(most usage) (_ usage, deep bool) {
 
 // exceeded kills everything that commands have started. The files stay, so a later command that adds to the excess
 // is killed as well.
-func (w *diskWatch) exceeded(total, memory usage, deep bool) {
+func (w *diskWatch) exceeded(total usage, deep bool) {
 	what := fmt.Sprintf("%d files, more than its limit of %d", total.files, w.most.files)
 	switch {
 	case deep:
@@ -260,6 +260,7 @@ func (w *diskWatch) exceeded(total, memory usage, deep bool) {
 	w.note = "this sandbox has used " + what + ": its processes were ended. Remove files (rm) before anything else"
 	w.mu.Unlock()
 	w.kill()
+	_, memory := w.drops() // what was killed may have written until now
 	const slack, everything = 64, 1 << 62
 	w.used, _ = w.count(usage{everything, everything})
 	w.grown = usage{}
