@@ -20,8 +20,8 @@ const (
 	homePath  = "/tmp/home"
 )
 
-// certificates is the directory below /etc with the hundreds of certificates of authorities.
-const certificates = "ssl/certs"
+// crowded lists the directories below /etc that hold hundreds of files, none of them secret.
+func crowded() []string { return []string{"alternatives", "ssl/certs"} }
 
 // configuration lists what programs read in /etc, except for secrets. Patterns are allowed.
 func configuration() []string {
@@ -29,7 +29,7 @@ func configuration() []string {
 		"alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts", "gai.conf",
 		"inputrc", "java-*", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "lsb-release", "magic", "maven",
 		"mime.types", "nodejs", "os-release", "perl", "php", "pki/ca-trust", "pki/tls/certs", "pki/tls/cert.pem", "protocols",
-		"python3*", "R", "services", "shells", "ssl/cert.pem", certificates, "ssl/openssl.cnf", "terminfo", "timezone",
+		"python3*", "R", "services", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 	}
 }
 
@@ -79,8 +79,8 @@ func parents(path string) []string {
 const ownEtc = "/run/deepswe/etc"
 
 // makeEtc creates the /etc that all sandboxes share, because mounting one directory is much faster than dozens of
-// files. It returns the arguments of bwrap that mount it: its certificates are the host's, because copying hundreds of
-// files takes longer than a mount.
+// files. It returns the arguments of bwrap that mount it: its crowded directories are the host's, because copying
+// hundreds of files takes longer than a mount.
 func makeEtc(ctx context.Context, dir string) (mount []string, err error) {
 	mount = []string{"--ro-bind", dir, "/etc"}
 	whole := &tree{uid: -1, gid: -1}
@@ -88,7 +88,7 @@ func makeEtc(ctx context.Context, dir string) (mount []string, err error) {
 		files, _ := filepath.Glob(filepath.Join("/etc", pattern)) // the patterns are valid
 		for _, from := range files {
 			to := filepath.Join(dir, strings.TrimPrefix(from, "/etc"))
-			if info, err := os.Lstat(from); err == nil && info.IsDir() && pattern == certificates {
+			if info, err := os.Lstat(from); err == nil && info.IsDir() && slices.Contains(crowded(), pattern) {
 				if err := os.MkdirAll(to, 0o755); err != nil {
 					return nil, err
 				}

@@ -70,7 +70,7 @@ func TestReap(t *testing.T) {
 			mark := fmt.Sprint(1_000_000_000 + rand.IntN(1_000_000_000)) // seconds that no other process sleeps
 			scratch := t.TempDir()
 			source := t.TempDir()
-			for i := range 200 {
+			for i := range 40 {
 				if err := os.WriteFile(filepath.Join(source, fmt.Sprint(i)), make([]byte, 4096), 0o644); err != nil {
 					t.Fatal(err)
 				}

@@ -21,7 +21,7 @@ echo THEFIX-stash > code && git stash -q
 git update-ref refs/remotes/origin/main HEAD && git config remote.origin.url https://u:token@example.invalid/
 git gc -q && git commit-graph write --reachable 2>/dev/null
 echo THEFIX-loose > code && git commit -qam loose && git reset -q --hard $(cat ../base)
-git config core.fsmonitor 'touch ../ran' && printf '#!/bin/sh\ntouch ../ran\n' > .git/hooks/post-checkout && chmod +x .git/hooks/post-checkout
+git config core.fsmonitor 'touch ../ran' && mkdir -p .git/hooks && printf '#!/bin/sh\ntouch ../ran\n' > .git/hooks/post-checkout && chmod +x .git/hooks/post-checkout
 git config filter.evil.clean 'touch ../ran' && echo '* filter=evil' > .git/info/attributes
 echo dirt >> code && echo untracked > new
 `

@@ -144,7 +144,7 @@ func TestPatchSurvivesWhatAnAgentDoesToGit(t *testing.T) {
 		"moves HEAD":      "git -c user.name=x -c user.email=x@x commit -qam done && git update-ref HEAD HEAD~1 && git reset -q",
 		"removes .git":    "rm -rf .git",
 		"breaks .git":     "echo nonsense > .git/index; echo nonsense > .git/HEAD",
-		"plants a hook":   "printf '#!/bin/sh\ntouch ../pwned\n' > .git/hooks/post-index-change; chmod +x .git/hooks/*",
+		"plants a hook":   "mkdir -p .git/hooks; printf '#!/bin/sh\ntouch ../pwned\n' > .git/hooks/post-index-change; chmod +x .git/hooks/*",
 		"plants a filter": "git config filter.x.clean 'touch ../pwned'; git config core.fsmonitor 'touch ../pwned'; git config diff.external 'touch ../pwned'; echo '* filter=x' > .git/info/attributes",
 		"hides by index":  "git update-index --assume-unchanged a; echo '*' > .git/info/exclude",
 	} {

@@ -131,7 +131,7 @@ func contents(t *testing.T, dir string) map[string]string {
 func commit(t *testing.T, dir string) {
 	t.Helper()
 	g := git{dir: dir, env: identity}
-	for _, args := range [][]string{{"init", "-q", "-b", "main", "."}, {"add", "-A"},
+	for _, args := range [][]string{{"init", "-q", "-b", "main", "--template=", "."}, {"add", "-A"},
 		{"commit", "-q", "--allow-empty", "-m", "start"}} {
 		if _, err := g.run(t.Context(), nil, args...); err != nil {
 			t.Fatal(err)
@@ -167,6 +167,7 @@ func shell(t *testing.T, dir, script string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_TEMPLATE_DIR=") // no sample hooks
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, out)

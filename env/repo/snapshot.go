@@ -186,7 +186,10 @@ func (s *Snapshot) Close() error { return disk.RemoveScratch(s.parent) }
 // absent lists files that are in the source's commit but that its sparse checkout leaves out of the work tree.
 func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string) error {
 	g := git{dir: s.Dir, env: identity}
-	if _, err := g.run(ctx, nil, "init", "-q", "-b", "main", "."); err != nil {
+	if _, err := g.run(ctx, nil, "init", "-q", "-b", "main", "--template=", "."); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(s.Dir, ".git", "info"), 0o755); err != nil {
 		return err
 	}
 	if err := s.configure(); err != nil {

@@ -232,7 +232,7 @@ func TestInterruptAndResume(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, tiny)
 	want, events := undisturbed(t, c)
-	for n := 1; n < events; n += 7 {
+	for n := 1; n < events; n += 11 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "run")

@@ -105,7 +105,7 @@ func TestSWEOverTheWire(t *testing.T) {
 		faults   func(*trainertest.Server)
 		vllm     bool
 	}{
-		{name: "XML", format: trajectory.FormatXML, template: chatml.Qwen3},
+		{name: "XML", format: trajectory.FormatXML, template: chatml.Qwen3, set: []string{"steps=2"}},
 		{name: "native calls across publications", format: trajectory.FormatTools, template: chatml.Qwen25,
 			set: []string{"rollouts.max_staleness=1", "steps=2"}},
 		{name: "a restarted server", format: trajectory.FormatXML, template: chatml.Qwen25, set: []string{"steps=1"},
