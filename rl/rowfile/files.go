@@ -164,7 +164,7 @@ func Create(path string, write func(io.Writer) error) error {
 }
 
 func buffered(w io.Writer, write func(io.Writer) error) error {
-	b := bufio.NewWriterSize(w, 1<<20)
+	b := bufio.NewWriterSize(w, 1<<16)
 	if err := write(b); err != nil {
 		return err
 	}

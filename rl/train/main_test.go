@@ -2,6 +2,7 @@ package train
 
 import (
 	"os"
+	"runtime/debug"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -18,5 +19,6 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		os.Exit(trainChild(dir))
 	}
+	debug.SetGCPercent(400) // most of what the tests allocate is garbage at once
 	goleak.VerifyTestMain(m)
 }

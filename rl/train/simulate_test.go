@@ -18,8 +18,8 @@ func TestPaceOfACluster(t *testing.T) {
 		want      float64 // of the ideal
 	}{
 		{"taking turns", "4", "0", 480 * time.Second, 0, 0.25},
-		{"one update ahead", "8", "1", 480 * time.Second, 0, 0.6},
-		{"two, tail and all", "10", "2", 480 * time.Second, 0, 0.85},
+		{"one update ahead", "6", "1", 480 * time.Second, 0, 0.6},
+		{"two, tail and all", "8", "2", 480 * time.Second, 0, 0.85},
 		{"two, the trainer is slow", "14", "2", 480 * time.Second, 1200 * time.Second, 0.95},
 		{"two, the trainer is fast", "14", "2", 120 * time.Second, 1200 * time.Second, 0.95},
 	} {
