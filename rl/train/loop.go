@@ -17,7 +17,7 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// loop is one run.
+// loop runs one training run from its last checkpoint to the end.
 type loop struct {
 	config      Config
 	environment Environment
@@ -32,30 +32,29 @@ type loop struct {
 	now     func() time.Time
 
 	guard guard
-	// policy is what the trainer published last; live is the same for the rollouts under way.
+	// policy is the last published policy; live samples with it, and switches when another is published.
 	policy rl.Policy
 	live   live
 	tasks  tasks
 	visits *disk.Log
 	stages *stages
-	// source names where a task comes from; nil where the environment does not say.
+	// source returns the repository of a task; nil if the environment has none.
 	source func(task string) string
-	// stream plays the training rollouts, and journals keep them. admitted is the number of groups that were let in.
+	// stream plays the training rollouts, and journals record them. admitted is the number of admitted groups.
 	stream    *stream
 	journals  *journals
 	progress  *counter
 	occupancy *occupancy
 	admitted  int
-	// validator measures beside the training; nil where the two take turns.
+	// validator measures policies beside training; nil if validation and training alternate.
 	validator *validator
-	// begun is set while the trainer holds a part of an update.
+	// begun is set while the trainer holds an unfinished update.
 	begun bool
-	// saved is what state.json has.
+	// saved is the progress in state.json.
 	saved progress
 }
 
-// flushTimeout bounds what is still done after the run's context has ended: it is to be saved, but not waited for
-// indefinitely.
+// flushTimeout limits the saving that is done after the run's context has ended.
 const flushTimeout = 2 * time.Minute
 
 // run trains until all steps are done. A resumed run continues from s, its last checkpoint; history has its metrics up
@@ -138,7 +137,7 @@ func (l *loop) begin(ctx context.Context, s *state, resumed bool, history []metr
 	return l.save(context.WithoutCancel(ctx), s)
 }
 
-// measure adds what the policy of a step reaches to its values, or has it measured beside the training.
+// measure adds the validation results of a step's policy to its values, or starts measuring them beside training.
 func (l *loop) measure(ctx context.Context, step int, values map[string]float64) error {
 	if l.validator != nil {
 		return l.validator.begin(ctx, measurement{step, l.policy})
@@ -148,7 +147,7 @@ func (l *loop) measure(ctx context.Context, step int, values map[string]float64)
 	return err
 }
 
-// remeasure begins the measurements again that the run was killed in: their policies are in checkpoints.
+// remeasure repeats the measurements during which the run was killed. Their policies are in checkpoints.
 func (l *loop) remeasure(ctx context.Context, s state, history []metrics.Point) error {
 	if l.validator == nil {
 		return nil
@@ -179,7 +178,7 @@ func (l *loop) remeasure(ctx context.Context, s state, history []metrics.Point) 
 	return l.trainer.Load(ctx, s.Checkpoint)
 }
 
-// measured emits what was measured beside the training; all waits for what is still to come.
+// measured emits the results of measurements beside training. With all set, it waits for those under way.
 func (l *loop) measured(ctx context.Context, all bool) error {
 	if l.validator == nil {
 		return nil
@@ -191,7 +190,7 @@ func (l *loop) measured(ctx context.Context, all bool) error {
 	return err
 }
 
-// next takes one step and, where it is time, validates and saves.
+// next takes one step, and validates and saves if these are due.
 func (l *loop) next(ctx context.Context, s *state) error {
 	step := s.Step + 1
 	if s.Pending == nil {
@@ -199,7 +198,7 @@ func (l *loop) next(ctx context.Context, s *state) error {
 		if err != nil {
 			return err
 		}
-		// What is not finite has no place in a file, and is counted as a skipped step.
+		// JSON has no NaN or infinity. These are counted as a skipped step.
 		maps.DeleteFunc(values, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 		s.Pending = &pending{Values: values, place: after}
 	}
@@ -226,13 +225,13 @@ func (l *loop) next(ctx context.Context, s *state) error {
 		return stop
 	}
 	if step == l.config.Steps || step%l.config.Checkpoint.Every == 0 || l.validator != nil && l.due(step) {
-		// Half a checkpoint is of no use to anybody, and the trainer bounds its own waits.
+		// A checkpoint is always completed. The trainer has timeouts of its own.
 		return l.save(context.WithoutCancel(ctx), s)
 	}
 	return nil
 }
 
-// unadmitted is the first step of which no group has been let in, after a step.
+// unadmitted returns the first step after the given one of which no group has been admitted.
 func (l *loop) unadmitted(step int) int {
 	if l.config.Rollouts.MaxStaleness == 0 {
 		return step + 1
@@ -248,8 +247,8 @@ func (l *loop) emit(p metrics.Point) error {
 	return nil
 }
 
-// salvage saves what a run that was stopped has learned. After any other error the trainer may be what has failed, and
-// the checkpoint before has to do, as it has to where a part of the next update is in the trainer already.
+// salvage saves the state of an interrupted run. After any other error the trainer itself may have failed, and if it
+// already holds a part of the next update, its weights belong to no step: in both cases the last checkpoint is kept.
 func (l *loop) salvage(ctx context.Context, s *state, cause error) error {
 	if !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, ErrGuard) || s.weights() == 0 || l.begun {
 		return nil

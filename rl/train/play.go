@@ -8,7 +8,7 @@ import (
 	"deepswe/rl"
 )
 
-// open starts the stream of training rollouts.
+// open starts the stream of training rollouts and its journals.
 func (l *loop) open(ctx context.Context, s state) {
 	l.journals = &journals{dir: l.dir, version: func() int64 { return l.live.current.Load().Version }}
 	l.stream = newStream(l.config.Rollouts.MaxStaleness, l.now)
@@ -30,7 +30,7 @@ func (l *loop) open(ctx context.Context, s state) {
 	l.stream.start(ctx, e)
 }
 
-// closeStream ends the stream and the files of its rollouts.
+// closeStream ends the stream and closes its journals.
 func (l *loop) closeStream() error {
 	l.stream.close()
 	return l.journals.closeAll()
@@ -38,7 +38,7 @@ func (l *loop) closeStream() error {
 
 func ended(e run.Event) bool { return e.Kind == run.Finished || e.Kind == run.Failed }
 
-// play plays a plan of a split with a policy, by as many workers.
+// play plays a plan of a split with a policy and the given number of workers.
 func (l *loop) play(ctx context.Context, s Split, p rl.Policy, plan []run.Job, j run.Journal, workers int,
 	playing func(done int)) ([]run.Outcome, error) {
 	runner := l.environment.Runner(s, l.gates.Model.Guard(stamped(p)))
@@ -53,8 +53,8 @@ func (l *loop) play(ctx context.Context, s Split, p rl.Policy, plan []run.Job, j
 	return e.Run(ctx, plan)
 }
 
-// engine plays with the settings of the configuration. Turns that do not say which version sampled them have the one
-// with which their rollout began.
+// engine returns an engine with the configuration's settings. Turns that do not say which version sampled them get the
+// version with which their rollout began.
 func (l *loop) engine(runner run.Runner, version func() int64, j run.Journal, observe func(run.Event)) *run.Engine {
 	r := l.config.Rollouts
 	tries := r.Retries

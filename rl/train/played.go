@@ -20,18 +20,18 @@ import (
 	"deepswe/rl/rowfile"
 )
 
-// Played is a rollout of a run as its files have it.
+// Played is a rollout as read from a run's files.
 type Played struct {
 	rl.Rollout
 	Times run.Times
-	// Ended is when it ended; zero in files of older versions.
+	// Ended is when it ended; zero if written by an older version.
 	Ended   time.Time
 	Tries   int
 	Err     string
 	Metrics map[string]float64
 }
 
-// Steps are the numbers of the steps whose rollouts a run's directory has.
+// Steps returns the numbers of the steps whose rollouts are in a run's directory, in order.
 func Steps(dir string) ([]int, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, stepsDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +51,8 @@ func Steps(dir string) ([]int, error) {
 	return steps, err
 }
 
-// ReadStep reads the rollouts that were let in for a step, as far as they have ended: the groups in their order, the
-// members of each in theirs. The step may be one that is being played.
+// ReadStep reads the finished rollouts of the groups that were admitted for a step, ordered by group and index. The
+// step may still be under way.
 func ReadStep(dir string, step int) ([][]Played, error) {
 	groups := map[string][]Played{}
 	err := readPlayed(filepath.Join(dir, stepsDir, stepName(step), rolloutsFile), func(p Played) {
@@ -74,7 +74,7 @@ func ReadStep(dir string, step int) ([][]Played, error) {
 	return all, nil
 }
 
-// readPlayed reads a file of rollouts, packed or not. A torn last line is left out.
+// readPlayed reads a file of rollouts, compressed or not. An incomplete last line is left out.
 func readPlayed(path string, add func(Played)) (err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,9 +100,9 @@ func readPlayed(path string, add func(Played)) (err error) {
 	})
 }
 
-// slotOf is a group's place in the step that it was admitted for.
+// slotOf returns a group's slot in the step that it was admitted for.
 func slotOf(group string) int {
 	_, slot, _ := strings.Cut(group, ".")
-	n, _ := strconv.Atoi(slot) // 0 for a name that is not ours
+	n, _ := strconv.Atoi(slot) // 0 for any other name
 	return n
 }

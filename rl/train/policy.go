@@ -11,8 +11,8 @@ import (
 	"deepswe/rl"
 )
 
-// stamped is a policy as a model whose replies say which version sampled them. Where the trainer behind it is lost, no
-// other rollout can do better.
+// stamped makes a policy a model whose replies carry the policy's version. A lost trainer ends all rollouts, because
+// none of them can be sampled any more.
 type stamped rl.Policy
 
 func (p stamped) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
@@ -21,23 +21,23 @@ func (p stamped) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 		return reply, run.Abort(err)
 	}
 	if t := reply.Tokens; err == nil && t != nil && t.PolicyVersion == nil {
-		own := *t // the model may keep what it gave
+		own := *t // the model may keep the original
 		own.PolicyVersion = &p.Version
 		reply.Tokens = &own
 	}
 	return reply, err
 }
 
-// live is the policy that was published last as a model: each call goes to the one of its moment, so that rollouts go
-// on across a publication, and every turn says which version sampled it.
+// live makes the last published policy a model. Each call goes to the policy of that moment, so rollouts go on when
+// another is published, and every turn carries the version that sampled it.
 type live struct{ current atomic.Pointer[rl.Policy] }
 
 func (l *live) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	return stamped(*l.current.Load()).Complete(ctx, r)
 }
 
-// turnsOf is a model for one rollout. Each of its turns has a seed of its own: with a common one, replies to similar
-// prompts would be sampled with the same random numbers.
+// turnsOf is the model of one rollout. Each turn has its own seed: with a common one, replies to similar prompts would
+// be sampled with the same random numbers.
 type turnsOf struct {
 	agent.Model
 	rollout string

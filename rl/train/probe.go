@@ -7,20 +7,19 @@ import (
 	"deepswe/rl"
 )
 
-// probeRows bounds the rows at which a step measures its policies against each other. They are an eighth of a step of
-// 512 rollouts: two forward passes over them cost the trainer a twentieth of the update.
+// probeRows limits the rows on which a step compares its policies. With 512 rollouts a step, they are an eighth of it:
+// two forward passes over them take the trainer a twentieth of the time of the update.
 const probeRows = 64
 
-// probe measures policies at some rows of an update: what the sampler said of the tokens, what the trainer says of them
-// before the first optimizer step, and after the last one.
+// probe compares the log-probabilities of some rows' tokens: the sampler's, the trainer's before the first optimizer
+// step, and the trainer's after the last one.
 type probe struct {
 	rows   []rl.Row
-	fresh  [][]uint8   // the tokens that were sampled with the trainer's own weights
-	before [][]float64 // nil where the trainer has no weights
+	fresh  [][]uint8   // marks the tokens that were sampled with the trainer's weights
+	before [][]float64 // nil if the trainer has no weights
 }
 
-// take adds rows of rollouts that the trainer has not learned from, while there is room. version is that of the weights
-// that the trainer holds.
+// take adds rows that the trainer has not learned from, up to probeRows. version is that of the trainer's weights.
 func (p *probe) take(ctx context.Context, t rl.Trainer, rows []rl.Row, rollouts []rl.Rollout, version int64) error {
 	type id struct {
 		group   string
@@ -54,9 +53,9 @@ func (p *probe) take(ctx context.Context, t rl.Trainer, rows []rl.Row, rollouts 
 	return nil
 }
 
-// values compares the policies after the last optimizer step. mismatch is the sampler against the trainer with the same
-// weights, off_policy the sampler of the time against the trainer at the beginning of the update, and update the
-// trainer before against the trainer after it.
+// values returns the metrics of the comparison after the last optimizer step: mismatch/* compares the sampler with the
+// trainer at equal weights, off_policy/* the sampler's weights at the time with the trainer's before the update, and
+// update/* the trainer's before and after the update.
 func (p *probe) values(ctx context.Context, t rl.Trainer) (map[string]float64, error) {
 	if len(p.rows) == 0 {
 		return nil, nil

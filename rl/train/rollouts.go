@@ -13,11 +13,11 @@ import (
 	"deepswe/rl/rowfile"
 )
 
-// OpenRollouts finds the rollouts in a run's directory, for deepswe export. A training run has them step by step, all
-// of them where rollouts.keep_logs is set, else those behind the last checkpoint; an evaluation with --tokens has one
+// OpenRollouts opens the rollouts in a run's directory, for deepswe export. A training run has one file a step: of all
+// steps if rollouts.keep_logs is set, otherwise of those after the last checkpoint. An evaluation with --tokens has one
 // file.
 func OpenRollouts(dir string) (*rowfile.Source, error) {
-	// A folder with rollouts of other origin has no manifest.
+	// A folder of rollouts from elsewhere has no manifest.
 	if r, err := run.Read(dir); err == nil && r.Manifest.Kind != run.Train && r.Manifest.Kind != run.Eval {
 		return nil, fmt.Errorf("open rollouts: %s holds a run of %s, which has none", dir, r.Manifest.Kind)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -37,7 +37,7 @@ func OpenRollouts(dir string) (*rowfile.Source, error) {
 			path := filepath.Join(d, name)
 			if _, err := os.Lstat(path); err == nil {
 				files = append(files, path)
-				break // a run that was killed may have left the same rollouts packed as well
+				break // a killed run may have left the same rollouts compressed as well
 			}
 		}
 	}

@@ -18,13 +18,13 @@ import (
 	"deepswe/rl/rowfile"
 )
 
-// rowsOnly are the settings of the trainer rows: it samples from an endpoint, changes no weight, and leaves the rows of
-// every update for a trainer elsewhere.
+// rowsOnly is the configuration of the trainer "rows", which samples from an endpoint, changes no weights, and writes
+// the rows of every update for another trainer.
 type rowsOnly struct {
 	Endpoint `yaml:",inline"`
 }
 
-// Complete sets a learning rate, which nothing uses, and how prompts are made.
+// Complete sets a learning rate, which nothing uses, and the way prompts are made.
 func (r *rowsOnly) Complete(c *Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 1e-6
@@ -36,7 +36,7 @@ func (r *rowsOnly) Complete(c *Config) error {
 	return nil
 }
 
-// Open opens the endpoint, which has to be the one that the run began with.
+// Open opens the endpoint, which must be the one that the run began with.
 func (r *rowsOnly) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
 	served, err := o.Outside.Model(ctx, r.Endpoint)
 	if err != nil {
@@ -51,10 +51,10 @@ func (r *rowsOnly) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, erro
 	return &rowsTrainer{policy: rl.Policy{Model: served.Model}, context: served.Context, dir: o.Dir}, nil
 }
 
-// endpointFile notes what the endpoint was when the run began.
+// endpointFile records the identity of the endpoint with which the run began.
 const endpointFile = "endpoint.json"
 
-// sameEndpoint compares an endpoint with the one that a run began with, and notes it where the run begins.
+// sameEndpoint compares an endpoint with the recorded one, or records it if the run begins.
 func sameEndpoint(path string, now llm.Identity) error {
 	var began llm.Identity
 	err := disk.ReadJSON(path, &began)
@@ -70,24 +70,24 @@ func sameEndpoint(path string, now llm.Identity) error {
 	return nil
 }
 
-// rowsDir is the directory of the rows, beside the checkpoints.
+// rowsDir is the directory of the rows, next to the checkpoints.
 const rowsDir = "rows"
 
-// rowsTrainer writes the rows of its updates, one file an update. Its policy is always version 0.
+// rowsTrainer writes the rows of its updates, one file per update. Its policy always has version 0.
 type rowsTrainer struct {
 	policy  rl.Policy
-	context int // of the endpoint
+	context int // the endpoint's context length, in tokens
 	dir     string
 
 	pending []rl.Row
-	// written are the updates so far.
+	// written is the number of updates so far.
 	written int
 }
 
-// MaxContext is the endpoint's.
+// MaxContext returns the endpoint's context length, in tokens.
 func (t *rowsTrainer) MaxContext() int { return t.context }
 
-// Forward has no weights to ask.
+// Forward returns no log-probabilities, because there are no weights.
 func (t *rowsTrainer) Forward(context.Context, []rl.Row) ([][]float64, error) { return nil, nil }
 
 // ForwardBackward keeps the rows for Step. There is no loss.
@@ -125,7 +125,7 @@ func (t *rowsTrainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, err
 // Publish returns the endpoint's model.
 func (t *rowsTrainer) Publish(context.Context) (rl.Policy, error) { return t.policy, nil }
 
-// Save notes how many updates there were, Load reads it, Remove forgets it.
+// Save records the number of updates.
 func (t *rowsTrainer) Save(_ context.Context, name string) error {
 	if len(t.pending) > 0 {
 		return errors.New("save rows: an update has begun; call Step first")
@@ -133,12 +133,12 @@ func (t *rowsTrainer) Save(_ context.Context, name string) error {
 	return disk.WriteJSON(t.path(name), t.written)
 }
 
-// Load reads what Save has written.
+// Load restores what Save has recorded.
 func (t *rowsTrainer) Load(_ context.Context, name string) error {
 	return disk.ReadJSON(t.path(name), &t.written)
 }
 
-// Remove deletes what Save has written; the rows stay.
+// Remove removes what Save has recorded. The rows stay.
 func (t *rowsTrainer) Remove(_ context.Context, name string) error {
 	if err := os.Remove(t.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -148,5 +148,5 @@ func (t *rowsTrainer) Remove(_ context.Context, name string) error {
 
 func (t *rowsTrainer) path(name string) string { return filepath.Join(t.dir, name+".json") }
 
-// Close has nothing to end.
+// Close does nothing.
 func (t *rowsTrainer) Close() error { return nil }

@@ -18,41 +18,41 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// Options say where a run is kept and who watches it.
+// Options are the settings of a run that do not change what is learned.
 type Options struct {
 	// Dir is the run's directory.
 	Dir string
-	// Program is the name and version that the run's manifest has.
+	// Program is the name and version for the run's manifest.
 	Program string
-	// Resume continues the run in Dir; without it Dir must not hold one.
+	// Resume continues the run in Dir. Without it, Dir must not contain a run.
 	Resume bool
-	// Observer returns the observer of a run by name; nil watches none.
+	// Observer returns the observer for a run's name. If nil, runs are not observed.
 	Observer func(run string, c Config) Observer
-	// Metrics, when not nil, gets every run's points.
+	// Metrics, if not nil, receives the points of every run.
 	Metrics *metrics.Prometheus
 	Log     *slog.Logger
-	// Abandon, when closed, ends the drain of a stopped run early.
+	// Abandon, when closed, ends the drain of an interrupted run early.
 	Abandon <-chan struct{}
-	// Version is this program's, as trajectories have it.
+	// Version is this program's version, for trajectories.
 	Version string
-	// Outside opens sandboxes and endpoints; nil where no configuration needs any.
+	// Outside opens sandboxes and endpoints. It may be nil if the configuration needs none.
 	Outside Outside
-	// Now is the clock [time.Now].
+	// Now is the clock; nil means [time.Now].
 	Now func() time.Time
 }
 
 // Result is the outcome of a run.
 type Result struct {
-	// Run is its name, Dir its directory.
+	// Run is the name of the run, Dir its directory.
 	Run string
 	Dir string
-	// Variant and Seed tell the runs of an ablation apart.
+	// Variant and Seed identify a run of an ablation.
 	Variant string
 	Seed    uint64
 	Points  []metrics.Point
 }
 
-// Final is the last value of a metric, and whether there is one.
+// Final returns the last value of a metric, and whether there is one.
 func (r Result) Final(name string) (float64, bool) {
 	for _, p := range slices.Backward(r.Points) {
 		if v, ok := p.Values[name]; ok {
@@ -62,8 +62,8 @@ func (r Result) Final(name string) (float64, bool) {
 	return 0, false
 }
 
-// Start makes the run that the configuration describes, or all runs of its ablation, and writes the report. It returns
-// the results so far also with an error.
+// Start trains as the configuration says: one run, or all runs of its ablation. It writes the report. If it returns an
+// error, it returns the results so far as well.
 func Start(ctx context.Context, c Config, o Options) ([]Result, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -78,14 +78,14 @@ func Start(ctx context.Context, c Config, o Options) ([]Result, error) {
 	return []Result{r}, err
 }
 
-// settings are those in the manifest of a training run.
+// settings is what the manifest of a training run contains.
 type settings struct {
 	Name string `json:"name"`
-	// Config is the resolved configuration that the run began with.
+	// Config is the resolved configuration with which the run began, in YAML.
 	Config string `json:"config"`
 }
 
-// openDir begins or resumes the run in a directory.
+// openDir creates a run's directory, or opens it to resume the run.
 func openDir(path string, c Config, o Options) (*run.Dir, error) {
 	text, err := c.YAML()
 	if err != nil {
@@ -119,7 +119,7 @@ func openDir(path string, c Config, o Options) (*run.Dir, error) {
 	return d, nil
 }
 
-// free are the keys that a resumed run may change: they do not change what is learned.
+// free lists the keys that may differ when a run is resumed, because they do not change what is learned.
 func free() []string {
 	return []string{
 		"steps", "name", "evaluate", "checkpoint", "guards",
@@ -129,10 +129,10 @@ func free() []string {
 	}
 }
 
-// ErrOtherConfig reports a configuration with which a run cannot be resumed.
+// ErrOtherConfig reports that a run cannot be resumed with this configuration.
 var ErrOtherConfig = errors.New("the run began with another configuration")
 
-// resumable refuses a configuration that would change what the rest of the run learns.
+// resumable refuses a configuration that would change what the run learns.
 func resumable(m run.Manifest, c Config) error {
 	var own settings
 	if err := json.Unmarshal(m.Settings, &own); err != nil {
@@ -157,7 +157,7 @@ func resumable(m run.Manifest, c Config) error {
 	return nil
 }
 
-// startRun makes one run. workers bounds the processors of its trainer, 0 for all.
+// startRun makes one run. workers is the maximum number of processors that its trainer uses, 0 for all.
 func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (_ Result, err error) {
 	if check, ok := c.Environment.(Checker); ok {
 		if err := check.Check(o.Log); err != nil {
@@ -183,7 +183,7 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
 			return r, err
 		}
-		// What had ended is in the journals, so the steps since the checkpoint are taken again as they were.
+		// Finished rollouts are in the journals, so the steps since the checkpoint are repeated exactly.
 		if n := len(r.Points); n > best {
 			best, losses = n, 0
 		}
@@ -194,10 +194,10 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 	}
 }
 
-// maxLosses bounds how often in a row a run whose trainer was lost goes on.
+// maxLosses is how often in a row a run goes on after losing its trainer.
 const maxLosses = 5
 
-// runOnce makes the run from its last checkpoint until it is done or cannot go on.
+// runOnce trains from the last checkpoint until the run is done or fails.
 func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int) (_ Result, err error) {
 	l, err := newLoop(ctx, c, o, dir, workers)
 	if err != nil {
@@ -218,7 +218,7 @@ func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, w
 	})
 }
 
-// once imitates the examples from the run's last checkpoint on, until it is done or cannot go on.
+// once trains on the examples from the last checkpoint until the run is done or fails.
 func (l *lesson) once(
 	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int,
 ) (_ Result, err error) {
@@ -260,7 +260,8 @@ func (l *lesson) once(
 	})
 }
 
-// speakerOf asks the environment, where one is named, for its language. Nothing is played.
+// speakerOf returns the environment's vocabulary and prompts, if the configuration names an environment. Nothing is
+// played.
 func speakerOf(ctx context.Context, c Config, o Options) (Speaker, error) {
 	if c.Environment == nil {
 		return nil, nil
@@ -273,8 +274,7 @@ func speakerOf(ctx context.Context, c Config, o Options) (Speaker, error) {
 	return speaker, environment.Close()
 }
 
-// recorded trains while the run's metrics, observers and report are kept up. after is the last step that counts, -1 for
-// none.
+// recorded trains, and writes the run's metrics and report. after is the last step whose metrics are kept, -1 for none.
 func recorded(
 	c Config, o Options, r Result, dir *run.Dir, after int, train func(sink metrics.Sink, w *recorder) error,
 ) (_ Result, err error) {
@@ -301,7 +301,7 @@ func recorded(
 	return w.run, errors.Join(err, dir.Note("end", end), w.report())
 }
 
-// newLoop opens the parts that the configuration names.
+// newLoop opens the environment and the parts of the loop that the configuration names.
 func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int) (*loop, error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return nil, err
@@ -335,7 +335,7 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int
 	}, nil
 }
 
-// fits refuses contexts that the sampler does not take.
+// fits refuses contexts that are longer than the sampler's.
 func (c *Config) fits(t rl.Trainer) error {
 	bound, ok := t.(ContextBound)
 	if !ok || bound.MaxContext() == 0 {
@@ -361,7 +361,7 @@ func (c *Config) fits(t rl.Trainer) error {
 	return errors.Join(errs...)
 }
 
-// openSinks opens the metrics behind the last step that counts; -1 keeps nothing, not even step 0.
+// openSinks opens the metrics for writing. Points after the given step are removed; with -1, all of them.
 func openSinks(dir *run.Dir, after int, o Options, run string) (metrics.Sinks, error) {
 	j, err := metrics.OpenJSONL(dir.Path(MetricsFile), after)
 	if err != nil {

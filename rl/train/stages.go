@@ -9,21 +9,22 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// Stage changes some settings for the steps behind its beginning. What it leaves out is that of the stage before it.
+// Stage changes some settings from a certain step on. Settings that it leaves out keep the values of the previous
+// stage.
 type Stage struct {
-	// From is the first step of the stage; or it begins when a metric has stopped rising.
+	// From is the first step of the stage. Otherwise, it begins when a metric has stopped rising.
 	From  int    `yaml:"from,omitempty"`
 	After *Stall `yaml:"after,omitempty"`
 
-	// MaxSteps and Context are limits of the training rollouts that begin from then on; those under way keep theirs.
+	// MaxSteps and Context are the limits of training rollouts that begin from then on. Rollouts under way keep theirs.
 	MaxSteps int `yaml:"max_steps,omitempty"`
 	Context  int `yaml:"context,omitempty"`
-	// LearningRate is that of the updates.
+	// LearningRate is the learning rate of the updates.
 	LearningRate float64 `yaml:"learning_rate,omitempty"`
 }
 
-// Stall is a metric that has stopped rising: its mean over the last Window steps is not above that of the Window steps
-// before by more than By.
+// Stall is the condition that a metric has stopped rising: its mean over the last Window steps exceeds that of the
+// Window steps before by at most By.
 type Stall struct {
 	Metric string  `yaml:"metric"`
 	Window int     `yaml:"window"`
@@ -43,7 +44,7 @@ func (s Stall) stalls(values []float64) bool {
 	return rise <= s.By
 }
 
-// checkStages refuses stages that do not follow one another, or change nothing.
+// checkStages refuses stages that are out of order, or that change nothing.
 func (c *Config) checkStages() error {
 	var errs []error
 	var last Stage
@@ -78,7 +79,7 @@ func (c *Config) checkStages() error {
 	return errors.Join(errs...)
 }
 
-// longest is the largest limit of any stage.
+// longest returns the largest value of a limit in any stage.
 func (c *Config) longest(of func(Stage) int) int {
 	most := 0
 	for _, s := range c.Stages {
@@ -87,16 +88,16 @@ func (c *Config) longest(of func(Stage) int) int {
 	return most
 }
 
-// stages follows a run through its stages. Its limits are asked for from many goroutines.
+// stages tracks which stages of a run have begun. Its limits method is safe for concurrent use.
 type stages struct {
 	list []Stage
 
 	mu     sync.Mutex
-	starts []int     // of those that have begun
-	values []float64 // of the metric that the next stage waits for, since the last one began
+	starts []int     // first steps of the stages that have begun
+	values []float64 // values of the metric that the next stage waits for, since the last stage began
 }
 
-// resume continues where a checkpoint left off.
+// resume restores the stages of a checkpoint.
 func (s *stages) resume(starts []int, history []metrics.Point) {
 	s.starts = starts
 	s.begin()
@@ -105,14 +106,14 @@ func (s *stages) resume(starts []int, history []metrics.Point) {
 	}
 }
 
-// begin notes the stages whose first steps are known: those before the first that waits for a metric.
+// begin records the stages whose first steps are known: those before the first that waits for a metric.
 func (s *stages) begin() {
 	for len(s.starts) < len(s.list) && s.list[len(s.starts)].After == nil {
 		s.starts = append(s.starts, s.list[len(s.starts)].From)
 	}
 }
 
-// collect takes the value of the metric that the next stage waits for.
+// collect records the value of the metric that the next stage waits for.
 func (s *stages) collect(p metrics.Point) {
 	if len(s.starts) == len(s.list) {
 		return
@@ -125,8 +126,8 @@ func (s *stages) collect(p metrics.Point) {
 	}
 }
 
-// observe takes the numbers of a step. Where the next stage begins with it, it does so with the groups of the given
-// step, the first that is not admitted yet, and observe says so.
+// observe takes the metrics of a step, and reports whether the next stage begins because of them. It then begins with
+// the given step, the first one that is not admitted yet.
 func (s *stages) observe(p metrics.Point, first int) (notes []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,14 +145,14 @@ func (s *stages) observe(p metrics.Point, first int) (notes []string) {
 		len(s.starts), len(s.list), first)}
 }
 
-// begun are the first steps of the stages that have begun.
+// begun returns the first steps of the stages that have begun.
 func (s *stages) begun() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]int(nil), s.starts...)
 }
 
-// at is what the stages up to a step have set.
+// at returns the settings of the stages up to a step.
 func (s *stages) at(step int) (set Stage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +174,7 @@ func (s *stages) at(step int) (set Stage) {
 	return set
 }
 
-// limits are those of a training rollout, by the step that its group was admitted for.
+// limits returns the limits of a training rollout, which depend on the step that its group was admitted for.
 func (s *stages) limits(j run.Job) Limits {
 	set := s.at(stepOf(j.Group))
 	return Limits{Steps: set.MaxSteps, Context: set.Context}

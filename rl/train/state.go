@@ -17,7 +17,7 @@ import (
 	"deepswe/rl/rowfile"
 )
 
-// The names in a run's directory, beside those of run.Dir.
+// The files of a training run, in addition to those of run.Dir.
 const (
 	ConfigFile     = "config.yaml"
 	MetricsFile    = "metrics.jsonl"
@@ -28,38 +28,39 @@ const (
 	stepsDir       = "steps"
 )
 
-// state is what a run resumes from. It is written after the trainer's checkpoint that it names, so that a run killed in
-// between resumes from the one before.
+// state is what a run resumes from. It is written after the trainer's checkpoint that it names, so a run that is killed
+// in between resumes from the previous one.
 type state struct {
-	// Step was the last one done.
+	// Step is the last completed step.
 	Step int `json:"step"`
-	// Checkpoint is the trainer's name for its weights after that step; Kept are those not yet removed, oldest first.
+	// Checkpoint is the trainer's name for its weights after that step; Kept lists the checkpoints that are not removed
+	// yet, oldest first.
 	Checkpoint string   `json:"checkpoint"`
 	Kept       []string `json:"kept"`
 	place
-	// Curriculum is what is known of the tasks; nil without a curriculum.
+	// Curriculum holds the estimates of the tasks' solve rates; nil without a curriculum.
 	Curriculum *curriculumState `json:"curriculum,omitempty"`
-	// Stages are the first steps of the stages that have begun.
+	// Stages holds the first steps of the stages that have begun.
 	Stages []int `json:"stages,omitempty"`
-	// Pending is the next step where its update is done and its validation was interrupted.
+	// Pending is the next step, if its update is done and its validation was interrupted.
 	Pending *pending `json:"pending,omitempty"`
 }
 
-// pending is a step that is updated but not finished.
+// pending is a step whose update is done but which is not finished.
 type pending struct {
 	Values map[string]float64 `json:"values"`
 	place
 }
 
-// place is how far the tasks have been taken.
+// place is a position in the sequence of groups.
 type place struct {
-	// Cursor is the number of groups that come before every other: each of them has been learned from. Ahead are those
-	// behind it of which that is true as well, because they were complete before others.
+	// All groups numbered below Cursor have been learned from. Ahead lists the later ones that have been, too, because
+	// they were complete before others.
 	Cursor int   `json:"cursor"`
 	Ahead  []int `json:"ahead,omitempty"`
 }
 
-// take returns the place after the group of that number.
+// take returns the position once the group of that number has been learned from.
 func (p place) take(number int) place {
 	p.Ahead = append(slices.Clone(p.Ahead), number)
 	slices.Sort(p.Ahead)
@@ -70,13 +71,13 @@ func (p place) take(number int) place {
 	return p
 }
 
-// progress is how far a run has come.
+// progress is how far a run has got.
 type progress struct {
 	step    int
 	pending bool
 }
 
-// weights is the step that the weights are of.
+// weights returns the step after which the trainer has these weights.
 func (s state) weights() int {
 	if s.Pending != nil {
 		return s.Step + 1
@@ -84,7 +85,7 @@ func (s state) weights() int {
 	return s.Step
 }
 
-// readState returns false for a run without a checkpoint.
+// readState reads the state of a run. found is false if there is no checkpoint.
 func readState(dir *run.Dir) (s state, found bool, err error) {
 	err = disk.ReadJSON(dir.Path(stateFile), &s)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +102,7 @@ func (s state) write(dir *run.Dir) error {
 	return disk.WriteFile(dir.Path(stateFile), append(data, '\n'))
 }
 
-// save makes the state the one to resume from.
+// save writes a checkpoint and the state that a resumed run starts from.
 func (l *loop) save(ctx context.Context, s *state) error {
 	at := progress{s.Step, s.Pending != nil}
 	if l.saved == at {
@@ -118,7 +119,7 @@ func (l *loop) save(ctx context.Context, s *state) error {
 		next.Kept = append(slices.Clone(s.Kept), next.Checkpoint)
 		old = slices.DeleteFunc(slices.Clone(next.Kept[:max(0, len(next.Kept)-l.config.Checkpoint.Keep)]), l.validator.needs)
 	}
-	// The state must not be newer than the metrics on the disk.
+	// The state must not be newer than the metrics on disk.
 	if err := l.sink.Sync(); err != nil {
 		return err
 	}
@@ -126,23 +127,23 @@ func (l *loop) save(ctx context.Context, s *state) error {
 		return err
 	}
 	*s, l.saved = next, at
-	// Only in memory: a run that is killed before the old ones are removed removes them the next time.
+	// Only in memory: if the run is killed before the old ones are removed, they are removed the next time.
 	s.Kept = slices.DeleteFunc(slices.Clone(s.Kept), func(name string) bool { return slices.Contains(old, name) })
 	if err := l.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
 		return err
 	}
 	step := s.Step
 	if l.config.Rollouts.MaxStaleness > 0 {
-		step = min(step, s.Cursor/l.config.Rollouts.Tasks) // groups of later ones may still be awaited
+		step = min(step, s.Cursor/l.config.Rollouts.Tasks) // groups of later steps may be under way
 	}
 	if first, ok := l.validator.first(); ok {
-		step = min(step, first-1) // its rollouts are being played
+		step = min(step, first-1) // its rollouts are under way
 	}
 	return l.forget(ctx, step, old)
 }
 
 // forget removes what no resumed run needs: old checkpoints, and the rollouts of the steps up to the given one, which
-// the newest one has learned from.
+// the newest checkpoint has learned from.
 func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error {
 	for _, name := range checkpoints {
 		if err := l.trainer.Remove(ctx, name); err != nil {
@@ -176,7 +177,7 @@ func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error
 	return nil
 }
 
-// compress packs the rollouts of a step that is done. Prompts repeat each other, so little is left of them.
+// compress compresses the rollouts of a finished step. Prompts repeat each other, so they compress well.
 func compress(dir string) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
@@ -209,8 +210,8 @@ func checkpointName(step int) string { return "step-" + stepName(step) }
 
 func stepName(step int) string { return fmt.Sprintf("%06d", step) }
 
-// journalPath is where the rollouts of a step are kept: rollouts.jsonl for training, validation.jsonl, and
-// validation-NAME.jsonl for a further split.
+// journalPath returns the file of a step's rollouts: rollouts.jsonl for training, validation.jsonl, and
+// validation-NAME.jsonl for any other split.
 func journalPath(dir *run.Dir, step int, s Split) string {
 	name := rolloutsFile
 	switch s {
@@ -223,7 +224,7 @@ func journalPath(dir *run.Dir, step int, s Split) string {
 	return dir.Path(stepsDir, stepName(step), name)
 }
 
-// removeTorn deletes temporary files that a killed writer left in a directory.
+// removeTorn removes temporary files that a killed process left in a directory.
 func removeTorn(dir string) error {
 	torn, err := filepath.Glob(filepath.Join(dir, ".*.*"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"deepswe/rl"
 )
 
-// order is the order in which tasks are taken: a new shuffle of all of them each time around. It follows from the seed
-// and the count of tasks taken, so that a resumed run goes on with the same ones.
+// order is the sequence of tasks: all of them, shuffled anew for each pass. It depends on the seed and the number of
+// tasks taken only, so a resumed run continues it.
 type order struct {
 	seed  uint64
 	tasks []string
@@ -23,7 +23,7 @@ type order struct {
 
 const orderStream = 0x6f72646572
 
-// at is the task at a place in the endless sequence.
+// at returns the task at a position of the endless sequence.
 func (o *order) at(place int) string {
 	round := place / len(o.tasks)
 	if o.shuffle == nil || round != o.round {
@@ -33,7 +33,7 @@ func (o *order) at(place int) string {
 	return o.tasks[o.shuffle[place%len(o.tasks)]]
 }
 
-// step rolls out, updates and publishes. It returns the metrics and the place behind the tasks that it took.
+// step rolls out, updates and publishes. It returns the metrics and the position after the tasks that it took.
 func (l *loop) step(ctx context.Context, step int, from place) (values map[string]float64, after place, err error) {
 	if l.config.Rollouts.MaxStaleness > 0 {
 		return l.streamed(ctx, step, from)
@@ -63,7 +63,7 @@ func (l *loop) step(ctx context.Context, step int, from place) (values map[strin
 	values["time/rollouts"], values["time/rows"] = rolled.Sub(start).Seconds(), l.now().Sub(rolled).Seconds()
 	values["time/wait_rollouts"] = values["time/rollouts"]
 
-	// An update that has begun is finished: half of one could not be saved.
+	// An update that has begun is finished, because half of one could not be saved.
 	ctx = context.WithoutCancel(ctx)
 	p := &probe{}
 	if len(batches) > 0 {
@@ -85,7 +85,7 @@ func (l *loop) step(ctx context.Context, step int, from place) (values map[strin
 	return values, after, l.learned(step, outcomes, values)
 }
 
-// finish publishes what an update has made.
+// finish publishes the updated policy and adds the metrics of the step.
 func (l *loop) finish(ctx context.Context, start time.Time, values map[string]float64) error {
 	published := l.now()
 	if err := l.publish(ctx); err != nil {
@@ -106,7 +106,7 @@ func (l *loop) finish(ctx context.Context, start time.Time, values map[string]fl
 	return nil
 }
 
-// publish makes the trainer's weights those that sample.
+// publish makes rollouts sample from the trainer's current weights.
 func (l *loop) publish(ctx context.Context) (err error) {
 	if l.policy, err = l.trainer.Publish(ctx); err == nil {
 		current := l.policy
@@ -115,7 +115,7 @@ func (l *loop) publish(ctx context.Context) (err error) {
 	return err
 }
 
-// rollouts are outcomes as the algorithm takes them.
+// rollouts converts outcomes into the algorithm's rollouts.
 func (l *loop) rollouts(outcomes []run.Outcome) []rl.Rollout {
 	rollouts := make([]rl.Rollout, len(outcomes))
 	for i, o := range outcomes {
@@ -165,7 +165,7 @@ func (l *loop) gather(groups []*group) ([]run.Outcome, error) {
 	return outcomesOf(groups), nil
 }
 
-// group is the one that takes the task at a number, for a slot of a step.
+// group returns the group that takes task number of the sequence, for a slot of a step.
 func (l *loop) group(step, slot, number int) (*group, error) {
 	task, err := l.tasks.at(number)
 	g := &group{number: number, name: groupName(step, slot)}
@@ -175,7 +175,7 @@ func (l *loop) group(step, slot, number int) (*group, error) {
 	return g, err
 }
 
-// differing counts the groups of a plan with more than one reward.
+// differing counts the groups whose rewards are not all equal.
 func differing(outcomes []run.Outcome, size int) int {
 	n := 0
 	for group := range slices.Chunk(outcomes, size) {
@@ -225,7 +225,7 @@ func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values 
 	return nil
 }
 
-// optimized adds what the optimizer steps of a batch were like.
+// optimized adds the metrics of a batch's optimizer steps.
 func optimized(values map[string]float64, stats rl.Stats, norms float64, updates, skipped int) {
 	maps.Copy(values, stats.Metrics())
 	if updates > 0 {
@@ -234,9 +234,9 @@ func optimized(values map[string]float64, stats rl.Stats, norms float64, updates
 	values["optim/updates"], values["optim/skipped"] = float64(updates), float64(skipped)
 }
 
-// minibatches are the rows of each minibatch. Shares of the loss are worked out within it, since each is an optimizer
-// step of its own. One without an advantage other than zero is left out: Adam would change the weights by its momentum
-// alone.
+// minibatches returns the rows of each minibatch. Loss weights are normalised within a minibatch, since each is an
+// optimizer step of its own. A minibatch whose advantages are all zero is left out: Adam would change the weights by
+// its momentum alone.
 func (l *loop) minibatches(rollouts []rl.Rollout) ([][]rl.Row, error) {
 	var batches [][]rl.Row
 	groups := len(rollouts) / l.config.Rollouts.Group

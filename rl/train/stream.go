@@ -14,43 +14,43 @@ import (
 	"deepswe/agent/run"
 )
 
-// stream is the training rollouts of a run: one flow of groups that is played while the trainer works. The loop admits
-// groups, the engine plays them in that order, and the loop takes them when they are complete. Nothing that has begun
-// is given up.
+// stream plays the training rollouts of a run while the trainer works. The loop admits groups, the engine plays them in
+// that order, and the loop takes them when they are complete. A rollout that has begun is never abandoned.
 type stream struct {
 	now func() time.Time
-	// staleness is how many updates may lie between a group's first rollout and the update that learns from it.
+	// staleness is the maximum number of updates between a group's first rollout and the update that learns from it.
 	staleness int
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	// queue are the jobs that no worker has asked for yet, and groups all that were admitted and not taken, by name.
+	// queue holds the jobs that no worker has asked for yet; groups holds all groups that are admitted and not taken,
+	// by name.
 	queue  []run.Job
 	groups map[string]*group
-	// updates are those so far, version the policy's after them.
+	// updates is the number of updates so far; version is the policy's version after them.
 	updates int
 	version int64
 	closed  bool
 	ended   bool
-	err     error // what ended the engine
-	// waited is how long a free worker had nothing to play.
+	err     error // why the engine ended
+	// waited is the total time that free workers had nothing to play.
 	waited time.Duration
 
 	done sync.WaitGroup
 	stop context.CancelFunc
 }
 
-// group is one task's rollouts.
+// group is the rollouts of one task that are compared with each other.
 type group struct {
 	number   int // in the order of admission
 	name     string
 	jobs     []run.Job
 	outcomes []run.Outcome // in the order of the jobs
-	left     int           // that have not ended
+	left     int           // rollouts that have not ended
 
 	begun bool
 	born  int // the updates when the first rollout began
-	// version was the policy's then.
+	// version is the policy's version at that time.
 	version int64
 }
 
@@ -60,7 +60,7 @@ func newStream(staleness int, now func() time.Time) *stream {
 	return s
 }
 
-// start plays what is admitted until close.
+// start plays admitted groups until close.
 func (s *stream) start(ctx context.Context, e *run.Engine) {
 	ctx, s.stop = context.WithCancel(ctx)
 	shut := func() {
@@ -76,7 +76,7 @@ func (s *stream) start(ctx context.Context, e *run.Engine) {
 		for o, err := range e.Stream(ctx, s.jobs()) {
 			if err != nil {
 				failure = err
-				shut() // the engine waits for whoever asks for the next job
+				shut() // the engine waits for next to return
 				break
 			}
 			s.end(o)
@@ -88,7 +88,7 @@ func (s *stream) start(ctx context.Context, e *run.Engine) {
 	})
 }
 
-// close ends what is under way and waits for it.
+// close ends the rollouts under way and waits for them.
 func (s *stream) close() {
 	if s.stop != nil {
 		s.stop()
@@ -96,7 +96,7 @@ func (s *stream) close() {
 	}
 }
 
-// jobs is the sequence that the engine draws from when a worker is free.
+// jobs is the sequence from which the engine takes a job when a worker is free.
 func (s *stream) jobs() iter.Seq[run.Job] {
 	return func(yield func(run.Job) bool) {
 		for {
@@ -128,7 +128,7 @@ func (s *stream) next() (run.Job, bool) {
 	return job, true
 }
 
-// admit lets groups be played, after all that were admitted before.
+// admit queues groups after all that were admitted before.
 func (s *stream) admit(groups ...*group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +140,7 @@ func (s *stream) admit(groups ...*group) {
 	s.changed.Broadcast()
 }
 
-// end notes how a rollout ended.
+// end records the outcome of a rollout.
 func (s *stream) end(o run.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +159,7 @@ func (s *stream) end(o run.Outcome) {
 	}
 }
 
-// updated tells that another policy was published.
+// updated is called when another policy was published.
 func (s *stream) updated(version int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,9 +168,8 @@ func (s *stream) updated(version int64) {
 	s.changed.Broadcast()
 }
 
-// take waits until at least one of the groups for which an update has room is complete, and returns all that are, up to
-// most, in the order of their admission. A group that no later update may learn from keeps its place until it is
-// complete.
+// take waits until at least one group is complete that the update has room for, and returns all of these, up to most,
+// in the order of admission. The update keeps room for each group that later updates may not learn from.
 func (s *stream) take(most int) ([]*group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +187,7 @@ func (s *stream) take(most int) ([]*group, error) {
 	}
 }
 
-// failure is why no more groups come. The caller holds s.mu.
+// failure returns the reason why no more groups come. The caller holds s.mu.
 func (s *stream) failure() error {
 	if s.err != nil {
 		return s.err
@@ -199,7 +198,7 @@ func (s *stream) failure() error {
 // complete returns the groups that can be taken. The caller holds s.mu.
 func (s *stream) complete(most int) []*group {
 	var ready []*group
-	due := 0 // groups under way that must not be left for a later update
+	due := 0 // groups under way that no later update may learn from
 	for _, g := range s.groups {
 		last := g.begun && s.updates-g.born >= s.staleness
 		switch {
@@ -210,7 +209,7 @@ func (s *stream) complete(most int) []*group {
 		}
 	}
 	sortGroups(ready)
-	// Those that must not wait come first, whatever their order: with the bound on admission there is room for all.
+	// Groups that cannot wait come first, whatever their order. The limit on admission leaves room for all of them.
 	var taken []*group
 	for _, g := range ready {
 		if g.begun && s.updates-g.born >= s.staleness && len(taken) < most {
@@ -233,7 +232,7 @@ func sortGroups(groups []*group) {
 	slices.SortFunc(groups, func(a, b *group) int { return cmp.Compare(a.number, b.number) })
 }
 
-// rest is how long free workers have waited since the last call.
+// rest returns how long free workers have waited since the last call.
 func (s *stream) rest() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,11 +241,11 @@ func (s *stream) rest() time.Duration {
 	return w
 }
 
-// groupName names a group by the step that it was admitted for and its place there, and stepOf reads the step again.
+// groupName names a group by the step that it was admitted for and its slot there. stepOf is the inverse for the step.
 func groupName(step, slot int) string { return fmt.Sprintf("%s.%d", stepName(step), slot) }
 
 func stepOf(group string) int {
 	step, _, _ := strings.Cut(group, ".")
-	n, _ := strconv.Atoi(step) // 0 for a name that is not ours
+	n, _ := strconv.Atoi(step) // 0 for any other name
 	return n
 }

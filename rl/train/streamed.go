@@ -10,8 +10,8 @@ import (
 	"deepswe/rl"
 )
 
-// streamed takes a step whose rollouts were played, at least in part, before it: the trainer works on groups as they
-// come, and rollouts that are not complete yet go on meanwhile.
+// streamed takes a step of the asynchronous loop: the trainer works on groups as they become complete, while other
+// rollouts go on.
 func (l *loop) streamed(ctx context.Context, step int, from place) (map[string]float64, place, error) {
 	start := l.now()
 	if err := l.admit(step, from); err != nil {
@@ -49,8 +49,8 @@ func (l *loop) streamed(ctx context.Context, step int, from place) (map[string]f
 	return values, after, l.admit(step+1, after)
 }
 
-// admit lets in the groups that an update up to MaxStaleness after the step may learn from. The bound leaves every
-// update as many groups as it takes, however old they may become.
+// admit admits the groups that updates up to MaxStaleness after the step may learn from, which is enough for each of
+// these updates.
 func (l *loop) admit(step int, at place) error {
 	tasks := l.config.Rollouts.Tasks
 	limit := min(step+l.config.Rollouts.MaxStaleness, l.config.Steps) * tasks
@@ -73,7 +73,7 @@ func (l *loop) admit(step int, at place) error {
 	return nil
 }
 
-// streamedUpdate is an update that is put together from parts: minibatches, each of the groups that are complete next.
+// streamedUpdate is an update in parts: minibatches, each made of the groups that become complete next.
 type streamedUpdate struct {
 	loop *loop
 	step int
@@ -83,23 +83,23 @@ type streamedUpdate struct {
 	norms            float64
 	updates, skipped int
 	waited, computed time.Duration
-	// kept are the parts for further epochs.
+	// kept holds the parts for further epochs.
 	kept  []keptPart
 	probe probe
 }
 
-// keptPart is the rows of a part and what corrects their shares.
+// keptPart is the rows of a part and the factor that corrects their loss weights.
 type keptPart struct {
 	rows  []rl.Row
 	scale float64
 }
 
-// part makes one optimizer step from the next groups. The trainer gets them as they come, with shares that are worked
-// out from a guess of the whole; the step corrects the guess.
+// part makes one optimizer step from the next groups. The trainer gets them as they come, with loss weights that assume
+// an estimated total; the optimizer step corrects the estimate.
 func (u *streamedUpdate) part(ctx context.Context, size int) error {
 	l := u.loop
 	var whole, guess float64
-	var aside, rows []rl.Row // aside waits for a group with something to learn: without any there is no step
+	var aside, rows []rl.Row // aside waits for a group with advantages: without any there is no optimizer step
 	effective := false
 	var stats rl.Stats
 	for left := size; left > 0; {
@@ -151,7 +151,7 @@ func (u *streamedUpdate) part(ctx context.Context, size int) error {
 	return u.optimize(ctx, scale)
 }
 
-// compare gives the probe rows that come before the first optimizer step.
+// compare gives rows to the probe, as long as no optimizer step was made.
 func (u *streamedUpdate) compare(ctx context.Context, rows []rl.Row, rollouts []rl.Rollout) error {
 	if u.updates+u.skipped > 0 {
 		return nil
@@ -161,7 +161,7 @@ func (u *streamedUpdate) compare(ctx context.Context, rows []rl.Row, rollouts []
 	return u.probe.take(context.WithoutCancel(ctx), u.loop.trainer, rows, rollouts, u.loop.policy.Version)
 }
 
-// again makes the further passes over the parts.
+// again makes the further epochs over the parts.
 func (u *streamedUpdate) again(ctx context.Context) error {
 	for range u.loop.config.Optimizer.Epochs - 1 {
 		for _, p := range u.kept {
@@ -205,7 +205,7 @@ func (u *streamedUpdate) optimize(ctx context.Context, scale float64) error {
 	return nil
 }
 
-// values are the metrics of the step. All groups count as one batch.
+// values returns the metrics of the step. All groups count as one batch.
 func (u *streamedUpdate) values(ctx context.Context) (map[string]float64, error) {
 	l, outcomes := u.loop, u.outcomes()
 	rollouts := l.rollouts(outcomes)
@@ -228,7 +228,7 @@ func (u *streamedUpdate) values(ctx context.Context) (map[string]float64, error)
 	return values, err
 }
 
-// outcomes are those of all groups, in the order of their admission.
+// outcomes returns those of all groups, in the order of admission.
 func (u *streamedUpdate) outcomes() []run.Outcome {
 	sortGroups(u.groups)
 	return outcomesOf(u.groups)
