@@ -24,24 +24,24 @@ import (
 // Ablation compares variants of one configuration, each over the same seeds.
 type Ablation struct {
 	Seeds []uint64
-	// Parallel runs at once.
+	// Parallel is the number of runs at once.
 	Parallel int
-	// Note is the text beside the figures: what the comparison can show, and what it cannot.
+	// Note is the text next to the figures. It says what the comparison can show and what it cannot.
 	Note     string
 	Variants []Variant
 }
 
-// Variant is a configuration that differs from the base in what it says.
+// Variant is the base configuration with some changes.
 type Variant struct {
 	Name   string
 	Config Config
-	// SeedOffset is added to every seed: a variant that differs in nothing else shows what seeds do by themselves.
+	// SeedOffset is added to every seed. A variant that differs in nothing else shows the effect of the seeds alone.
 	SeedOffset uint64
-	// changes is the variant as it was written, without its name.
+	// changes is the variant's YAML without its name.
 	changes *yaml.Node
 }
 
-// ablationYAML is the section as it is written. A variant is its name and any part of a configuration.
+// ablationYAML is the section in YAML. A variant has a name and any part of a configuration.
 type ablationYAML struct {
 	Seeds    []uint64    `yaml:"seeds"`
 	Parallel int         `yaml:"parallel"`
@@ -49,7 +49,7 @@ type ablationYAML struct {
 	Variants []yaml.Node `yaml:"variants"`
 }
 
-// variantName is what a name may be: it becomes a directory.
+// variantName matches valid names. They become directories.
 var variantName = regexp.MustCompile(`^[A-Za-z0-9+][A-Za-z0-9 +.,_()=-]{0,79}$`)
 
 func loadAblation(n, root *yaml.Node, parts Parts) (*Ablation, error) {
@@ -83,7 +83,7 @@ func loadAblation(n, root *yaml.Node, parts Parts) (*Ablation, error) {
 	return a, nil
 }
 
-// seedOffsetKey is Variant.SeedOffset.
+// seedOffsetKey is the key of Variant.SeedOffset.
 const seedOffsetKey = "seed_offset"
 
 func loadVariant(n, base *yaml.Node, parts Parts) (Variant, error) {
@@ -114,7 +114,7 @@ func loadVariant(n, base *yaml.Node, parts Parts) (Variant, error) {
 	return v, nil
 }
 
-// without returns a mapping less one key.
+// without returns a copy of a mapping without one key.
 func without(n *yaml.Node, key string) *yaml.Node {
 	out := *n
 	out.Content = nil
@@ -126,8 +126,8 @@ func without(n *yaml.Node, key string) *yaml.Node {
 	return &out
 }
 
-// node writes each variant with every switch of its algorithm: the base is written so too, and its switches would
-// otherwise hide a variant's preset.
+// node writes each variant with every switch of its algorithm. Otherwise, the base's switches, which are all written
+// too, would override the variant's preset.
 func (a *Ablation) node() (*yaml.Node, error) {
 	out := ablationYAML{Seeds: a.Seeds, Parallel: a.Parallel, Note: a.Note}
 	for _, v := range a.Variants {
@@ -152,11 +152,11 @@ func (a *Ablation) node() (*yaml.Node, error) {
 	return &n, nil
 }
 
-// runsDir holds the runs of an ablation: runs/<variant>/seed-<seed>.
+// runsDir is the directory of an ablation's runs: runs/<variant>/seed-<seed>.
 const runsDir = "runs"
 
-// startAblation makes all runs of an ablation, seed by seed, so that the variants can be compared at any time. Each has
-// a run directory of its own; a resumed ablation does not repeat finished runs.
+// startAblation makes all runs of an ablation, seed by seed, so that the variants can be compared at any time. Each run
+// has its own directory. A resumed ablation does not repeat finished runs.
 func startAblation(ctx context.Context, c Config, o Options) (results []Result, err error) {
 	dir, err := openDir(o.Dir, c, o)
 	if err != nil {
@@ -166,7 +166,7 @@ func startAblation(ctx context.Context, c Config, o Options) (results []Result, 
 	a := c.Ablation
 	workers := max(1, runtime.GOMAXPROCS(0)/a.Parallel)
 	var mu sync.Mutex
-	all := make([]Result, len(a.Variants)*len(a.Seeds)) // variant by variant
+	all := make([]Result, len(a.Variants)*len(a.Seeds)) // ordered by variant
 	begun := func() []Result {
 		return slices.DeleteFunc(slices.Clone(all), func(r Result) bool { return r.Run == "" })
 	}
@@ -237,10 +237,10 @@ func variants(a *Ablation, results []Result) []report.Variant {
 	return out
 }
 
-// Compare is a table of the variants for a terminal.
+// Compare returns a table of the variants for a terminal.
 func (a *Ablation) Compare(results []Result) string { return report.CompareText(variants(a, results)) }
 
-// slug is a variant's name as a directory.
+// slug returns the directory name of a variant.
 func slug(name string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(" (),=", r) {

@@ -11,8 +11,8 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// validator measures published policies while the training goes on, one at a time and in their order. Only the loop
-// calls it.
+// validator measures published policies while training goes on, one at a time and in order. It is called by the loop
+// only.
 type validator struct {
 	loop *loop
 	stop context.CancelFunc
@@ -20,20 +20,20 @@ type validator struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	// queue are the measurements to come, with the one under way. Each holds its policy, which goes on sampling until
-	// the measurement has ended.
+	// queue holds the measurement under way and those to come. Each keeps its policy available for sampling until it
+	// has ended.
 	queue  []measurement
-	points []metrics.Point // that nobody has taken yet
+	points []metrics.Point // not taken yet
 	err    error
 }
 
-// measurement is a policy as it was after a step.
+// measurement is the policy after a step.
 type measurement struct {
 	step   int
 	policy rl.Policy
 }
 
-// waiting bounds the policies that are kept for measuring, beside the one that is being measured.
+// waiting is the maximum number of policies that wait to be measured.
 const waiting = 1
 
 func newValidator(ctx context.Context, l *loop) *validator {
@@ -81,7 +81,7 @@ func (v *validator) work(ctx context.Context) {
 	}
 }
 
-// begin measures a policy when those before it are done, and waits while too many are to be measured.
+// begin queues a policy, and waits as long as too many are queued.
 func (v *validator) begin(ctx context.Context, m measurement) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,7 +93,7 @@ func (v *validator) begin(ctx context.Context, m measurement) error {
 	return v.err
 }
 
-// take returns what has been measured since the last call. With all it waits until nothing is left to measure.
+// take returns the results since the last call. With all set, it first waits until nothing is left to measure.
 func (v *validator) take(ctx context.Context, all bool) ([]metrics.Point, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -108,7 +108,7 @@ func (v *validator) take(ctx context.Context, all bool) ([]metrics.Point, error)
 	return points, v.err
 }
 
-// first is the oldest step that is still to be measured or to be taken, or no step at all.
+// first returns the oldest step whose results were not taken yet. ok is false if there is none.
 func (v *validator) first() (step int, ok bool) {
 	if v == nil {
 		return 0, false
@@ -124,7 +124,7 @@ func (v *validator) first() (step int, ok bool) {
 	return 0, false
 }
 
-// needs reports whether the checkpoint of a step belongs to a policy that is still to be measured.
+// needs reports whether a checkpoint belongs to a policy that is not measured yet.
 func (v *validator) needs(checkpoint string) bool {
 	if v == nil {
 		return false
@@ -135,7 +135,7 @@ func (v *validator) needs(checkpoint string) bool {
 		slices.ContainsFunc(v.points, func(p metrics.Point) bool { return checkpointName(p.Step) == checkpoint })
 }
 
-// close ends the measurement under way.
+// close stops the measurement under way.
 func (v *validator) close() {
 	if v != nil {
 		v.stop()

@@ -16,25 +16,26 @@ import (
 	"deepswe/rl/trainer/embedded"
 )
 
-// frozenLake are the settings of the environment of that name.
+// frozenLake is the configuration of the environment "frozenlake".
 type frozenLake struct {
 	MinSize   int     `yaml:"min_size"`
 	MaxSize   int     `yaml:"max_size"`
 	MinFrozen float64 `yaml:"min_frozen"`
 	MaxFrozen float64 `yaml:"max_frozen"`
-	// MaxSteps bounds the shortest path of a map, MaxTurns the replies in an episode.
+	// MaxSteps is the maximum length of a map's shortest path, MaxTurns the maximum number of replies in an episode.
 	MaxSteps int  `yaml:"max_steps"`
 	MaxTurns int  `yaml:"max_turns"`
 	Slippery bool `yaml:"slippery"`
-	// Submit is the submit game: arriving does not end an episode, a reply without a move does.
+	// Submit selects the submit game, in which an episode ends with a reply without a move, not on arrival.
 	Submit bool `yaml:"submit"`
-	// ValidationTurns are the replies in a validation episode, 0 for MaxTurns.
+	// ValidationTurns is MaxTurns for validation episodes; 0 means MaxTurns.
 	ValidationTurns int `yaml:"validation_turns"`
-	// Rendering is chat for language models, compact for the embedded policy; Radius is how far compact sees.
+	// Rendering is chat for language models, and compact for the embedded policy. Radius is how many fields around the
+	// player compact shows.
 	Rendering frozenlake.Rendering `yaml:"rendering"`
 	Radius    int                  `yaml:"radius"`
 	MaxTokens int                  `yaml:"max_tokens"`
-	// MaxInvalid replies in a row end an episode, 0 for never.
+	// MaxInvalid invalid replies in a row end an episode; 0 means never.
 	MaxInvalid      int `yaml:"max_invalid"`
 	TrainTasks      int `yaml:"train_tasks"`
 	ValidationTasks int `yaml:"validation_tasks"`
@@ -53,8 +54,8 @@ func (f *frozenLake) maps() frozenlake.Options {
 	}
 }
 
-// Complete sets how long a reply may be, and the longest row of compact episodes: in each turn two role marks, an
-// observation and its end, a reply and, where it was cut off, its end.
+// Complete sets the maximum length of a reply, and that of a row of compact episodes. A turn has two role tokens, an
+// observation and its end token, and a reply with the end token that is added if it was cut off.
 func (f *frozenLake) Complete(c *Config) error {
 	if f.MaxTokens == 0 {
 		f.MaxTokens = 4
@@ -85,12 +86,13 @@ func (f *frozenLake) validate() error {
 	)
 }
 
-// Open makes the environment.
+// Open creates the environment.
 func (f *frozenLake) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
 	return &lakes{settings: *f, options: o}, nil
 }
 
-// lakes is FrozenLake as an environment. A task is the number of a map; validation has the numbers behind training's.
+// lakes is FrozenLake as an environment. A task is the number of a map. The numbers of validation follow those of
+// training.
 type lakes struct {
 	settings frozenLake
 	options  EnvironmentOptions
@@ -110,7 +112,7 @@ func (l *lakes) Tasks(s Split) []string {
 	return tasks
 }
 
-// Language is that of the compact rendering.
+// Language returns the vocabulary of the compact rendering.
 func (l *lakes) Language() (embedded.Language, error) {
 	s := l.settings
 	if s.Rendering != frozenlake.Compact {
@@ -132,14 +134,14 @@ func (l *lakes) Runner(s Split, m agent.Model) run.Runner {
 	})
 }
 
-// Random plays uniformly random valid moves.
+// Random returns a player of uniformly random valid moves.
 func (l *lakes) Random() run.Runner {
 	return l.runner(func(a run.Job) agent.Model {
 		return &frozenlake.Random{Rand: rand.New(rand.NewPCG(uint64(a.Seed(l.options.Seed, -2)), 0))}
 	}, 1, func(run.Job) int { return cmp.Or(l.settings.ValidationTurns, l.settings.MaxTurns) })
 }
 
-// Close has nothing to end.
+// Close does nothing.
 func (l *lakes) Close() error { return nil }
 
 func (l *lakes) runner(
@@ -157,7 +159,7 @@ func (l *lakes) runner(
 			Submit: s.Submit, MaxInvalid: s.MaxInvalid,
 			MaxTokens: s.MaxTokens, Temperature: &temperature, Seed: seed,
 		}
-		// Maps are the same for every seed of a run, so that runs can be compared; slips are not.
+		// Maps are the same for every seed of a run, so that runs can be compared. Slips differ.
 		e := frozenlake.NewEpisode(frozenlake.Generate(number, s.maps()), s.Slippery, uint64(seed(-1)))
 		g, err := p.Play(ctx, e)
 		return run.Result{
@@ -170,14 +172,14 @@ func (l *lakes) runner(
 	})
 }
 
-// embeddedPolicy are the settings of the trainer embedded.
+// embeddedPolicy is the configuration of the trainer "embedded".
 type embeddedPolicy struct {
 	Hidden int `yaml:"hidden"`
 }
 
 func newEmbedded() *embeddedPolicy { return &embeddedPolicy{Hidden: 64} }
 
-// Complete sets a learning rate for a network this small.
+// Complete sets a learning rate that suits a small network.
 func (e *embeddedPolicy) Complete(c *Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 3e-3
@@ -188,7 +190,7 @@ func (e *embeddedPolicy) Complete(c *Config) error {
 	return nil
 }
 
-// Open makes a fresh policy.
+// Open creates a policy with random weights.
 func (e *embeddedPolicy) Open(_ context.Context, o TrainerOptions) (rl.Trainer, error) {
 	if o.Speaker == nil {
 		return nil, errors.New("the embedded policy cannot read this environment; " +

@@ -11,12 +11,12 @@ import (
 	"deepswe/rl"
 )
 
-// Config is a training run: what is learned, by which policy, how. README.md documents every key; [Load] fills in the
-// defaults, and [Config.YAML] writes a configuration that loads to the same again.
+// Config describes a training run: what is learned, by which policy, and how. README.md documents every key. [Load]
+// fills in the defaults, and [Config.YAML] writes a configuration that loads to an equal one.
 type Config struct {
-	// Name is the run's, in reports and in the default directory.
+	// Name is the run's name in reports and in the default directory.
 	Name string `yaml:"name"`
-	// Seed decides everything that is random: weights, the order of tasks, sampling.
+	// Seed determines everything random: weights, the order of tasks, sampling.
 	Seed  uint64 `yaml:"seed"`
 	Steps int    `yaml:"steps"`
 
@@ -30,101 +30,105 @@ type Config struct {
 	Checkpoint Checkpoint `yaml:"checkpoint"`
 	Guards     Guards     `yaml:"guards"`
 	Curriculum Curriculum `yaml:"curriculum"`
-	// Stages change settings in the course of the run.
+	// Stages change settings during the run.
 	Stages []Stage `yaml:"stages"`
 
-	// Objective is Reinforcement where it is empty.
+	// Objective is the objective; empty means Reinforcement.
 	Objective Objective `yaml:"objective,omitempty"`
-	// SFT is nil where the objective is another one; the other settings that are not about trainer, optimizer and
-	// checkpoints mean nothing with it.
+	// SFT is nil unless the objective is SFT. With it, only the settings of trainer, optimizer and checkpoints apply.
 	SFT *SFT `yaml:"-"`
 
-	// Simulate is about --simulate alone.
+	// Simulate is used by --simulate only.
 	Simulate *Latencies `yaml:"simulate,omitempty"`
 
-	// Ablation makes many runs of one configuration; nil is a single run.
+	// Ablation makes many runs of one configuration; nil means a single run.
 	Ablation *Ablation `yaml:"-"`
 
 	environmentName, trainerName string
 	parts                        Parts
 }
 
-// Rollouts is how many rollouts a step has and how they run.
+// Rollouts says how many rollouts a step has, and how they are run.
 type Rollouts struct {
-	// Tasks is the number of groups of a step, Group the rollouts in each.
+	// Tasks is the number of groups in a step, Group the number of rollouts in each.
 	Tasks int `yaml:"tasks"`
 	Group int `yaml:"group"`
-	// Refill is how many more rounds may look for groups whose rewards differ, until there are Tasks of them (the
-	// dynamic sampling of DAPO).
+	// Refill is the maximum number of further rounds that are played until Tasks groups have rewards that differ
+	// (DAPO's dynamic sampling).
 	Refill int `yaml:"refill"`
-	// MaxStaleness is how many updates may lie between the beginning of a rollout and the one that learns from it. With 0
-	// rollouts and updates take turns.
+	// MaxStaleness is the maximum number of updates between the beginning of a rollout and the update that learns from
+	// it. With 0, rollouts and updates alternate.
 	MaxStaleness int `yaml:"max_staleness"`
-	// Workers run rollouts at once; Models, Sandboxes and Gradings bound what they do at once, 0 for no bound.
+	// Workers is the number of rollouts at once. Models, Sandboxes and Gradings limit the replies, sandbox starts and
+	// gradings at once; 0 means no limit.
 	Workers   int `yaml:"workers"`
 	Models    int `yaml:"models"`
 	Sandboxes int `yaml:"sandboxes"`
 	Gradings  int `yaml:"gradings"`
-	// Deadline ends a rollout that hangs, 0 for never; Drain is what rollouts under way get when the run is interrupted.
+	// Deadline ends a rollout that takes longer; 0 means never. Drain is the time that rollouts under way get when the
+	// run is interrupted.
 	Deadline Duration `yaml:"deadline"`
 	Drain    Duration `yaml:"drain"`
-	// Retries after infrastructure failures; MaxFailures in a row end the run, 0 for never.
+	// Retries is the number of retries after an infrastructure failure. MaxFailures failed rollouts in a row end the
+	// run; 0 means never.
 	Retries     int `yaml:"retries"`
 	MaxFailures int `yaml:"max_failures"`
-	// KeepLogs leaves the rollouts of every step on the disk, compressed; without it they go when a checkpoint has their
-	// effect.
+	// KeepLogs keeps the rollouts of every step on disk, compressed. Otherwise, they are removed once a checkpoint
+	// includes their effect.
 	KeepLogs bool `yaml:"keep_logs"`
 }
 
-// Algorithm is a preset of package rl and changes to it.
+// Algorithm is a preset of package rl, with changes.
 type Algorithm struct {
 	Preset string `yaml:"preset"`
-	// MaxLength is the longest row in tokens, and W of the constant length normalisation.
+	// MaxLength is the maximum length of a row in tokens, and the divisor W of constant length normalisation.
 	MaxLength int `yaml:"max_length"`
-	// Set changes single switches, as --set of deepswe export does.
+	// Set changes single switches, like --set of deepswe export.
 	Set map[string]string `yaml:"set"`
 
 	resolved rl.Algorithm
 }
 
-// Optimizer is rl.Optimizer and how often it steps.
+// Optimizer is rl.Optimizer with the number of its steps.
 type Optimizer struct {
 	LearningRate float64 `yaml:"learning_rate"`
-	// Warmup raises the learning rate linearly over so many steps.
+	// Warmup is the number of steps over which the learning rate rises linearly.
 	Warmup      int     `yaml:"warmup"`
 	Beta1       float64 `yaml:"beta1"`
 	Beta2       float64 `yaml:"beta2"`
 	Epsilon     float64 `yaml:"epsilon"`
 	WeightDecay float64 `yaml:"weight_decay"`
 	ClipNorm    float64 `yaml:"clip_norm"`
-	// Minibatches are optimizer steps in one pass over a batch, of whole groups each; Epochs are the passes.
+	// Minibatches is the number of optimizer steps in one pass over a batch; each takes whole groups. Epochs is the
+	// number of passes.
 	Minibatches int `yaml:"minibatches"`
 	Epochs      int `yaml:"epochs"`
 }
 
-// Evaluate is when and how the policy is measured on tasks that it never learns from.
+// Evaluate says when and how the policy is measured on tasks that it does not learn from.
 type Evaluate struct {
-	// Every so many steps, and after the last; 0 is never. Before measures the fresh policy as well.
+	// Every is the number of steps between validations; the last step is always validated, unless it is 0, which means
+	// never. Before validates the initial policy as well.
 	Every  int  `yaml:"every"`
 	Before bool `yaml:"before"`
-	// Tasks is how many of the validation tasks, 0 for all; Attempts at each.
+	// Tasks is how many validation tasks are used, 0 for all; Attempts is the number of rollouts of each.
 	Tasks       int     `yaml:"tasks"`
 	Attempts    int     `yaml:"attempts"`
 	Temperature float64 `yaml:"temperature"`
-	// Workers play the validation tasks beside the training, which goes on. With 0 validation and training take turns.
+	// Workers is the number of validation rollouts at once, beside training. With 0, validation and training alternate.
 	Workers int `yaml:"workers"`
 }
 
-// Checkpoint is how often the run is saved and how many checkpoints stay.
+// Checkpoint says how often the run is saved, and how many checkpoints are kept.
 type Checkpoint struct {
 	Every int `yaml:"every"`
 	Keep  int `yaml:"keep"`
 }
 
-// Duration is a time.Duration that is written like one: 90s, 1h30m.
+// Duration is a time.Duration that is written as text in YAML: 90s, 1h30m.
 type Duration time.Duration
 
-// UnmarshalYAML reads 90s and 1h30m, and 0.
+// UnmarshalYAML accepts what time.ParseDuration does, and 0.
 func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	v, err := time.ParseDuration(n.Value)
 	if err != nil || v < 0 {
@@ -134,10 +138,10 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// MarshalYAML writes what UnmarshalYAML reads.
+// MarshalYAML is the inverse of UnmarshalYAML.
 func (d Duration) MarshalYAML() (any, error) { return time.Duration(d).String(), nil }
 
-// defaults are documented in README.md; a test compares the two.
+// defaults returns the defaults. README.md documents them, and a test compares the two.
 func defaults() Config {
 	return Config{
 		Name: "train", Seed: 1, Steps: 100,
@@ -155,7 +159,7 @@ func defaults() Config {
 	}
 }
 
-// validate refuses values that make no sense, and names their keys.
+// validate refuses invalid values, and names their keys.
 func (c *Config) validate() error {
 	r, o, e := c.Rollouts, c.Optimizer, c.Evaluate
 	return errors.Join(
@@ -174,7 +178,7 @@ func (c *Config) validate() error {
 	)
 }
 
-// rate is the learning rate of a step in a stage.
+// rate returns the learning rate of a step in a stage.
 func (o Optimizer) rate(step int, s Stage) float64 {
 	rate := cmp.Or(s.LearningRate, o.LearningRate)
 	if step < o.Warmup {
@@ -183,7 +187,7 @@ func (o Optimizer) rate(step int, s Stage) float64 {
 	return rate
 }
 
-// rl is what the trainer is told at a step in a stage.
+// rl returns the trainer's settings for a step in a stage.
 func (o Optimizer) rl(step int, s Stage) rl.Optimizer {
 	return rl.Optimizer{
 		LearningRate: o.rate(step, s), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay,
@@ -191,7 +195,7 @@ func (o Optimizer) rl(step int, s Stage) rl.Optimizer {
 	}
 }
 
-// refills refuses further rounds where there are no rounds.
+// refills refuses further rounds in the asynchronous loop, which has no rounds.
 func (r Rollouts) refills() error {
 	if r.Refill > 0 && r.MaxStaleness > 0 {
 		return errors.New("rollouts.refill fills up the rounds of rollouts.max_staleness 0; to fix: leave out one of the two")
@@ -237,7 +241,7 @@ func natural(key string, v int) error {
 	return nil
 }
 
-// fraction refuses numbers outside [0, most], NaN included.
+// fraction refuses numbers outside [0, most], and NaN.
 func fraction(key string, v, most float64) error {
 	if !(v >= 0 && v <= most) {
 		return fmt.Errorf("%s is %g: want 0 to %g", key, v, most)
@@ -245,7 +249,7 @@ func fraction(key string, v, most float64) error {
 	return nil
 }
 
-// resolve turns preset and changes into the algorithm in force.
+// resolve applies the changes to the preset.
 func (a *Algorithm) resolve() error {
 	r, err := rl.Preset(a.Preset)
 	if err != nil {
@@ -267,7 +271,7 @@ func (a *Algorithm) resolve() error {
 	return nil
 }
 
-// comparable refuses groups of one under a baseline that needs siblings.
+// comparable refuses groups of one with a baseline that needs siblings.
 func (c *Config) comparable() error {
 	b := c.Algorithm.resolved.Baseline
 	if c.Rollouts.Group > 1 || b == rl.NoBaseline {

@@ -12,16 +12,16 @@ import (
 	"deepswe/env/disk"
 )
 
-// Curriculum says how often tasks are visited.
+// Curriculum says how often each task is visited.
 type Curriculum struct {
-	// On lets what is known of the tasks decide which come next. Without it each comes once in a round, in an order that
-	// changes from round to round.
+	// On lets the tasks' solve rates decide which tasks come next. Without it, each task comes once in a round, and
+	// each round is shuffled.
 	On bool `yaml:"on"`
-	// A task that all rollouts solved, or none, in After visits in a row is parked: it comes once in Every rounds, until
-	// its rollouts differ again.
+	// A task that either all rollouts or none solved in After visits in a row is parked: it comes only every Every
+	// rounds, until its rollouts differ again.
 	After int `yaml:"after"`
 	Every int `yaml:"every"`
-	// Exhausted says what happens when every task is parked.
+	// Exhausted is what happens when every task is parked.
 	Exhausted Action `yaml:"exhausted"`
 }
 
@@ -29,20 +29,21 @@ func (c Curriculum) validate() error {
 	return errors.Join(positive("curriculum.after", c.After), positive("curriculum.every", c.Every))
 }
 
-// tasks says which task the group of a number is about. The loop alone uses it.
+// tasks assigns tasks to groups. It is used by the loop only.
 type tasks struct {
 	settings Curriculum
-	order    order // without a curriculum
+	order    order // used without a curriculum
 
 	curriculumState
-	// log keeps every choice: which groups are played must not depend on what was learned after they had begun.
+	// log records every choice. A resumed run repeats the recorded ones, whatever was learned after the groups had
+	// begun.
 	log    *disk.Log
 	chosen map[int]string
 	list   []*knowledge // in the order of order.tasks
 	warned bool
 }
 
-// tasksFile has a line for each group of a run with a curriculum, in the order of their admission.
+// tasksFile has a line for each group of a run with a curriculum, in the order of admission.
 const tasksFile = "tasks.jsonl"
 
 // choice is a line of tasksFile.
@@ -51,34 +52,34 @@ type choice struct {
 	Task  string `json:"task"`
 }
 
-// curriculumState is what a resumed run has to know.
+// curriculumState is the part of a checkpoint that a curriculum needs.
 type curriculumState struct {
-	// Chosen is the number of groups that have a task.
+	// Chosen is the number of groups to which a task was assigned.
 	Chosen int                   `json:"chosen"`
 	Tasks  map[string]*knowledge `json:"tasks"`
 }
 
-// knowledge is what is known of a task.
+// knowledge is the history of a task.
 type knowledge struct {
-	// Round is the one in which the task comes next, Visits counts those that it has had.
+	// Round is the round in which the task comes next, Visits the number of its visits so far.
 	Round  int `json:"round"`
 	Visits int `json:"visits"`
-	// Rate is the running estimate of the share of its rollouts that solve it: the mean over visits, each of which counts
-	// half as much as the next. Seen is the number of visits with a graded rollout.
+	// Rate estimates the share of its rollouts that solve it: the mean over visits, each weighted half as much as the
+	// next. Seen is the number of visits with a graded rollout.
 	Rate float64 `json:"rate"`
 	Seen int     `json:"seen"`
-	// Same visits in a row had rollouts that all solved it, or none of which did, as Last has it.
+	// Same is the number of visits in a row in which all rollouts solved it, or none, as Last says.
 	Same int     `json:"same"`
 	Last float64 `json:"last"`
 
 	name  string
-	place uint64 // in its round
+	place uint64 // its position in the round
 }
 
-// parked reports whether the task teaches nothing at the moment.
+// parked reports whether the task is visited less often, because its rollouts do not differ.
 func (k *knowledge) parked(c Curriculum) bool { return k.Same >= c.After }
 
-// open reads what has been chosen so far.
+// open reads the choices made so far.
 func (t *tasks) open(l *loop, s state) error {
 	all := l.environment.Tasks(Train)
 	if len(all) == 0 {
@@ -114,7 +115,7 @@ func (t *tasks) open(l *loop, s state) error {
 	return err
 }
 
-// at is the task of the group of a number. The groups are asked for in their order.
+// at returns the task of a group. Groups must be asked for in order.
 func (t *tasks) at(number int) (string, error) {
 	if !t.settings.On {
 		return t.order.at(number), nil
@@ -134,21 +135,21 @@ func (t *tasks) at(number int) (string, error) {
 	return name, t.log.Append(choice{number, name})
 }
 
-// next is the task whose turn it is: that of the earliest round, in the order of that round.
+// next returns the task that comes next: the first of the earliest round.
 func (t *tasks) next() string {
 	return slices.MinFunc(t.list, func(a, b *knowledge) int {
 		return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.place, b.place))
 	}).name
 }
 
-// place is a task's place in a round.
+// place returns a task's position in a round.
 func (t *tasks) place(name string, round int) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%d %d %s", t.order.seed^orderStream, round, name)
 	return h.Sum64()
 }
 
-// visit notes that a task is chosen, and says when it comes again.
+// visit records that a task was chosen, and sets its next round.
 func (t *tasks) visit(name string) {
 	k := t.Tasks[name]
 	k.Visits++
@@ -159,7 +160,7 @@ func (t *tasks) visit(name string) {
 	k.place = t.place(name, k.Round)
 }
 
-// observe notes how many of a group's graded rollouts solved its task.
+// observe records how many of a group's graded rollouts solved its task.
 func (t *tasks) observe(name string, solved, graded int) {
 	if !t.settings.On || graded == 0 {
 		return
@@ -167,7 +168,7 @@ func (t *tasks) observe(name string, solved, graded int) {
 	k := t.Tasks[name]
 	rate := float64(solved) / float64(graded)
 	k.Seen++
-	// The mean of all visits so far, weighed by 1, 1/2, 1/4, … from the last one back.
+	// The mean over all visits so far, with the weights 1, 1/2, 1/4, … from the last one back.
 	weight := 0.5 / (1 - math.Pow(0.5, float64(k.Seen)))
 	k.Rate += weight * (rate - k.Rate)
 	switch {
@@ -181,7 +182,7 @@ func (t *tasks) observe(name string, solved, graded int) {
 	k.Last = rate
 }
 
-// values are the metrics of the curriculum.
+// values returns the metrics of the curriculum.
 func (t *tasks) values() map[string]float64 {
 	if !t.settings.On {
 		return nil
@@ -210,7 +211,7 @@ func (t *tasks) values() map[string]float64 {
 	return v
 }
 
-// warn says so where every task has become parked.
+// warn returns a warning, or an error, if every task is parked.
 func (t *tasks) warn() (warnings []string, err error) {
 	v := t.values()
 	exhausted := t.settings.On && v["curriculum/unseen"]+v["curriculum/open"] == 0
@@ -228,7 +229,7 @@ func (t *tasks) warn() (warnings []string, err error) {
 	return []string{text}, nil
 }
 
-// state is what a checkpoint keeps.
+// state returns the state for a checkpoint.
 func (t *tasks) state() *curriculumState {
 	if !t.settings.On {
 		return nil

@@ -16,58 +16,59 @@ import (
 // Split names a set of tasks.
 type Split string
 
-// Train tasks are learned from, Validation tasks only measured.
+// Tasks of Train are learned from, those of Validation only measured.
 const (
 	Train      Split = "train"
 	Validation Split = "validation"
 )
 
-// Environment is what a policy learns: tasks, and a way to play them.
+// Environment provides tasks, and a way to play them.
 type Environment interface {
-	// Tasks names the tasks of a split. The answer never changes.
+	// Tasks returns the names of a split's tasks. They never change.
 	Tasks(s Split) []string
-	// Runner plays them with a model, which is another one after every update. The rollouts of Validation are sampled as
-	// the configuration says, those of Train at temperature 1.
+	// Runner returns a runner that plays the tasks with a model. Rollouts of Validation are sampled as configured,
+	// those of Train at temperature 1.
 	Runner(s Split, m agent.Model) run.Runner
-	// Random plays them with random moves, as a baseline for the plots; nil where the environment has no such player.
+	// Random returns a player of random moves, as a baseline for charts; nil if there is none.
 	Random() run.Runner
-	// Close ends what the environment has opened. No other call follows it.
+	// Close releases what the environment has opened. No other call follows it.
 	Close() error
 }
 
-// Suites is an Environment with further sets of validation tasks. Each is a Split, which is measured like Validation.
+// Suites is an Environment with further sets of validation tasks, each measured like Validation.
 type Suites interface {
 	Suites() []Split
 }
 
-// Sources is an Environment whose tasks come from different places, such as repositories.
+// Sources is an Environment whose tasks come from different sources, such as repositories.
 type Sources interface {
 	Source(task string) string
 }
 
-// Preparer is an Environment that has to look at its tasks before they are learned from. Prepare comes before the first
-// call of Tasks, and again where a run is resumed.
+// Preparer is an Environment that checks its tasks before training. Prepare is called before the first call of Tasks,
+// also when a run is resumed.
 type Preparer interface {
 	Prepare(ctx context.Context) error
 }
 
-// Speaker is an Environment that a policy without any knowledge of language can learn.
+// Speaker is an Environment that a policy can learn without knowing any language.
 type Speaker interface {
-	// Language is what it has to read and write, or an error where the settings ask for more than such a policy can read.
+	// Language returns the vocabulary to read and write, or an error if the settings need more than such a policy can
+	// read.
 	Language() (embedded.Language, error)
 }
 
-// EnvironmentSettings are the section environment of a configuration: a pointer to a struct with yaml tags, with the
-// defaults in it.
+// EnvironmentSettings is the section "environment" of a configuration: a pointer to a struct with yaml tags that holds
+// the defaults.
 type EnvironmentSettings interface {
-	// Complete sets what was left at zero, here and in c, where the environment knows a good value, and then validates
-	// the section.
+	// Complete fills in zero values, here and in c, for which the environment knows a good value. Then it validates the
+	// section.
 	Complete(c *Config) error
 	Open(ctx context.Context, o EnvironmentOptions) (Environment, error)
 }
 
-// Checker are EnvironmentSettings that name files. Check reads them before a run's directory is made; its error wraps
-// [ErrTasks] where nothing can be learned from them.
+// Checker is implemented by EnvironmentSettings that name files. Check reads them before a run's directory is created.
+// Its error wraps [ErrTasks] if nothing can be learned from them.
 type Checker interface {
 	Check(log *slog.Logger) error
 }
@@ -103,88 +104,90 @@ type Limits struct {
 	Steps, Context int
 }
 
-// Outside opens what a configuration names beyond this process.
+// Outside opens the sandboxes and endpoints that a configuration names.
 type Outside interface {
-	// Sandbox opens a provider for tasks of which one has the image; none has where it is empty.
+	// Sandbox opens a provider for tasks, one of which has the given image; it is empty if none has one.
 	Sandbox(ctx context.Context, s Sandbox, image string) (env.Provider, error)
-	// Model opens an endpoint's model, or a recorded one. Empty settings are the user's own.
+	// Model opens an endpoint's model, or a recorded one. Empty settings are taken from the user's configuration.
 	Model(ctx context.Context, e Endpoint) (Served, error)
-	// Getenv reads the environment: keys are nowhere else.
+	// Getenv returns an environment variable. API keys are read from there only.
 	Getenv(name string) string
 }
 
 // Sandbox says where the rollouts of an environment run, like the flags of eval.
 type Sandbox struct {
 	Env string `yaml:"env"`
-	// Hosts are Docker daemons.
+	// Hosts lists Docker daemons.
 	Hosts          []string `yaml:"hosts"`
 	KubeContexts   []string `yaml:"kube_contexts"`
 	KubeNamespaces []string `yaml:"kube_namespaces"`
 	RegistryMirror string   `yaml:"registry_mirror"`
 	ImageBudget    string   `yaml:"image_budget"`
-	// Warm is how many sandboxes a daemon keeps ready.
+	// Warm is the number of sandboxes that are kept ready on each daemon.
 	Warm int `yaml:"warm"`
-	// Network opens the network of agents' sandboxes.
+	// Network gives the agent's sandboxes a network.
 	Network bool `yaml:"network"`
 }
 
-// Endpoint names a model of an endpoint, like the flags of eval.
+// Endpoint selects a model of an endpoint, like the flags of eval.
 type Endpoint struct {
 	BaseURL string `yaml:"base_url"`
 	Model   string `yaml:"model"`
-	// Tokens says what prompts are made of: auto, extend or template.
+	// Tokens is how prompts are made: auto, extend or template.
 	Tokens string `yaml:"tokens"`
 }
 
-// Served is a model of an endpoint.
+// Served is a model that an endpoint serves.
 type Served struct {
 	Model agent.Model
 	Name  string
-	// Context is its context length in tokens, 0 where it is not known.
+	// Context is its context length in tokens, 0 if unknown.
 	Context int
-	// Identity tells whether the endpoint is the same another time; zero for a recorded model.
+	// Identity shows whether the endpoint still serves the same model; zero for a recorded model.
 	Identity llm.Identity
 }
 
-// TrainerSettings are the section trainer, like EnvironmentSettings. The environment's section is completed first.
+// TrainerSettings is the section "trainer", like EnvironmentSettings. The environment's section is completed first.
 type TrainerSettings interface {
 	Complete(c *Config) error
 	Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error)
 }
 
-// ContextBound is a trainer whose sampler takes no more tokens than that, prompt and reply together; 0 is unknown.
+// ContextBound is a trainer whose sampler has a maximum context, in tokens of prompt and reply together; 0 means
+// unknown.
 type ContextBound interface {
 	MaxContext() int
 }
 
-// ContextUser are EnvironmentSettings whose rollouts have bounded contexts: their keys in the section, with the tokens.
+// ContextUser is implemented by EnvironmentSettings that limit the contexts of rollouts. It returns the limits in
+// tokens by their keys in the section.
 type ContextUser interface {
 	Contexts() map[string]int
 }
 
-// TrainerOptions is what a trainer needs from the rest of the configuration.
+// TrainerOptions is what a trainer needs besides its own section.
 type TrainerOptions struct {
 	Seed uint64
-	// Dir is for checkpoints; it need not exist.
+	// Dir is the directory for checkpoints; it need not exist.
 	Dir string
-	// Workers bounds the processors to use, 0 for all.
+	// Workers is the maximum number of processors to use, 0 for all.
 	Workers int
-	// Speaker is the environment if it implements Speaker, else nil.
+	// Speaker is the environment, or nil if it is no Speaker.
 	Speaker Speaker
-	// Imitates says that nothing will be sampled, so that no language is needed.
+	// Imitates is set if nothing will be sampled, so no vocabulary is needed.
 	Imitates bool
 	Outside  Outside
 	Log      *slog.Logger
 }
 
-// Parts are the environments and trainers that a configuration can name. Each function returns fresh settings with
-// their defaults.
+// Parts holds the environments and trainers that a configuration can name. Each function returns new settings with the
+// defaults.
 type Parts struct {
 	Environments map[string]func() EnvironmentSettings
 	Trainers     map[string]func() TrainerSettings
 }
 
-// BuiltIn has the parts that this program brings.
+// BuiltIn returns the environments and trainers of this program.
 func BuiltIn() Parts {
 	return Parts{
 		Environments: map[string]func() EnvironmentSettings{

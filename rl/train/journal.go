@@ -16,7 +16,7 @@ import (
 	"deepswe/rl/rowfile"
 )
 
-// rolloutsFile has the rollouts of a step, or of an evaluation.
+// rolloutsFile contains the rollouts of a step, or of an evaluation.
 const rolloutsFile = "rollouts.jsonl"
 
 // journal keeps the rollouts of one step. Its file is a rollouts.jsonl that deepswe export reads; each line has three
@@ -26,7 +26,7 @@ const rolloutsFile = "rollouts.jsonl"
 type journal struct {
 	log *disk.Log
 
-	// version is that of a rollout without turns.
+	// version is the policy version of a rollout without turns.
 	version int64
 
 	mu    sync.Mutex
@@ -35,7 +35,7 @@ type journal struct {
 
 var _ run.Journal = (*journal)(nil)
 
-// extras are the members beside those of rl.Rollout.
+// extras are the members in addition to those of rl.Rollout.
 type extras struct {
 	Tries   int                `json:"tries"`
 	Error   string             `json:"error,omitempty"`
@@ -45,7 +45,7 @@ type extras struct {
 	Detail  json.RawMessage    `json:"detail,omitempty"`
 }
 
-// openJournal opens the journal of a step that is played with a version of the policy.
+// openJournal opens the journal of a step. Rollouts without turns get the given policy version.
 func openJournal(path string, version int64) (*journal, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -78,7 +78,7 @@ func (j *journal) remember(line []byte) error {
 	return nil
 }
 
-// stamp gives a version to the turns that have none.
+// stamp sets the version of turns that have none.
 func stamp(turns []rl.Turn, version int64) {
 	for i := range turns {
 		if turns[i].PolicyVersion == nil {
@@ -87,8 +87,8 @@ func stamp(turns []rl.Turn, version int64) {
 	}
 }
 
-// rolloutOf is an outcome as the algorithm and the files of rollouts take it. Its version is that of its oldest turn,
-// or the given one where no turn has any.
+// rolloutOf converts an outcome into a rollout. Its version is that of its oldest turn, or the given one if no turn has
+// a version.
 func rolloutOf(o run.Outcome, version rl.Version) rl.Rollout {
 	var oldest *int64
 	for _, t := range o.Turns {
@@ -106,7 +106,7 @@ func rolloutOf(o run.Outcome, version rl.Version) rl.Rollout {
 	}
 }
 
-// Find returns what the file says of an attempt.
+// Find returns the recorded outcome of an attempt.
 func (j *journal) Find(a run.Job) (run.Outcome, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -114,7 +114,7 @@ func (j *journal) Find(a run.Job) (run.Outcome, bool) {
 	return o, ok
 }
 
-// Record appends a line. It does not wait for the disk: a killed process loses nothing, and the checkpoint syncs.
+// Record appends a line. It does not sync the file, because a killed process loses nothing, and checkpoints sync.
 func (j *journal) Record(o run.Outcome) error {
 	r := rolloutOf(o, rl.VersionNumber(j.version))
 	head, err := rowfile.AppendRollout(nil, &r)
@@ -127,16 +127,17 @@ func (j *journal) Record(o run.Outcome) error {
 	if err != nil {
 		return err
 	}
-	// The extras follow the members of the rollout, in the same object.
+	// The extras are appended to the rollout's JSON object.
 	return j.log.AppendLine(append(append(bytes.TrimSuffix(head, []byte("}")), ','), tail[1:]...))
 }
 
 func (j *journal) close() error { return j.log.Close() }
 
-// journals are those of the steps that have rollouts under way, each rollout with the step that it was admitted for.
+// journals holds the journals of the steps with rollouts under way. A rollout belongs to the step that it was admitted
+// for.
 type journals struct {
 	dir *run.Dir
-	// version is that of the policy that samples.
+	// version returns the version of the policy that samples.
 	version func() int64
 
 	mu     sync.Mutex
@@ -145,7 +146,7 @@ type journals struct {
 
 var _ run.Journal = (*journals)(nil)
 
-// open opens the journal of a step, unless it is open.
+// open opens the journal of a step, if it is not open yet.
 func (j *journals) open(step int) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -169,17 +170,18 @@ func (j *journals) of(group string) *journal {
 	return j.byStep[stepOf(group)]
 }
 
-// Find returns what the step's file says of an attempt.
+// Find returns the recorded outcome of an attempt.
 func (j *journals) Find(a run.Job) (run.Outcome, bool) { return j.of(a.Group).Find(a) }
 
 // Record appends a line to the step's file.
 func (j *journals) Record(o run.Outcome) error { return j.of(o.Group).Record(o) }
 
-// close closes the journal of a step, closeBefore those of all earlier ones.
+// close closes the journal of a step.
 func (j *journals) close(step int) error {
 	return j.closeIf(func(s int) bool { return s == step })
 }
 
+// closeBefore closes the journals of all earlier steps.
 func (j *journals) closeBefore(step int) error {
 	return j.closeIf(func(s int) bool { return s < step })
 }

@@ -19,7 +19,7 @@ const (
 	ablationKey    = "ablation"
 )
 
-// document is a configuration as it is written.
+// document is a configuration in YAML.
 type document struct {
 	Config      `yaml:",inline"`
 	Environment yaml.Node `yaml:"environment"`
@@ -83,7 +83,7 @@ func load(root *yaml.Node, parts Parts) (Config, error) {
 	return c, nil
 }
 
-// override applies KEY=VALUE to a configuration.
+// override applies KEY=VALUE to a configuration and returns the result.
 func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 	key, value, ok := strings.Cut(setting, "=")
 	if !ok || key == "" {
@@ -102,14 +102,14 @@ func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 	for _, name := range slices.Backward(path) {
 		over = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{scalar(name), over}}
 	}
-	// Checked alone: the error of a merged document could not name the setting.
+	// Checked by itself, because an error of the merged document could not name the setting.
 	if err := decodeSection(over, &document{}, ""); err != nil {
 		return nil, fmt.Errorf("%q: %w", setting, err)
 	}
 	return merge(root, over), nil
 }
 
-// clearLines marks a value as one that is in no file.
+// clearLines removes the line numbers of a value that is in no file.
 func clearLines(n *yaml.Node) {
 	n.Line = 0
 	for _, c := range n.Content {
@@ -117,7 +117,7 @@ func clearLines(n *yaml.Node) {
 	}
 }
 
-// complete lets the sections set what was left out, and validates everything.
+// complete lets the sections fill in defaults, and validates everything.
 func (c *Config) complete() error {
 	environment, trainer := c.Environment.Complete(c), c.Trainer.Complete(c)
 	errs := []error{c.validate(), c.Algorithm.resolve(), c.comparable()}
@@ -130,7 +130,7 @@ func (c *Config) complete() error {
 	return errors.Join(errs...)
 }
 
-// section decodes a section whose key name chooses what it is.
+// section decodes a section whose key "name" selects its type.
 func section[T any](n *yaml.Node, key string, kinds map[string]func() T) (name string, settings T, err error) {
 	names := strings.Join(slices.Sorted(maps.Keys(kinds)), ", ")
 	if n.IsZero() {
@@ -150,7 +150,7 @@ func section[T any](n *yaml.Node, key string, kinds map[string]func() T) (name s
 	return name, settings, decodeSection(without(n, "name"), settings, key)
 }
 
-// decodeSection fills dst, a pointer to a struct, and refuses keys that it has no field for. Errors name the section.
+// decodeSection decodes into dst, a pointer to a struct, and refuses unknown keys. Errors name the section.
 func decodeSection(n *yaml.Node, dst any, section string) error {
 	if err := checkKeys(n, reflect.TypeOf(dst), section); err != nil {
 		return err
@@ -159,7 +159,7 @@ func decodeSection(n *yaml.Node, dst any, section string) error {
 	if _, ok := errors.AsType[*yaml.TypeError](err); !ok {
 		return err
 	}
-	// A line alone does not name a key, and a --set has no line.
+	// An error with a line only does not name the key, and a --set has no line.
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		one := *n
 		one.Content = n.Content[i : i+2]
@@ -171,8 +171,8 @@ func decodeSection(n *yaml.Node, dst any, section string) error {
 	return err
 }
 
-// YAML writes the configuration with every default and every switch of the algorithm spelled out. It loads to the same
-// configuration again.
+// YAML writes the configuration with every default and every switch of the algorithm. It loads to an equal
+// configuration.
 func (c Config) YAML() ([]byte, error) {
 	root, err := c.node()
 	if err != nil {
@@ -194,7 +194,7 @@ func (c Config) YAML() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// node is the configuration without the ablation.
+// node returns the configuration without the ablation.
 func (c Config) node() (*yaml.Node, error) {
 	if c.Objective == Imitation {
 		return c.nodeSFT()
@@ -211,13 +211,13 @@ func (c Config) node() (*yaml.Node, error) {
 	return &root, nil
 }
 
-// named is a section with the key that chooses what it is.
+// named returns a section with the key that selects its type.
 func named(n *yaml.Node, name string) *yaml.Node {
 	n.Content = append([]*yaml.Node{scalar("name"), scalar(name)}, n.Content...)
 	return n
 }
 
-// spelled lists every switch in force, but max_length, which has a key of its own.
+// spelled returns every switch except max_length, which has its own key.
 func (a Algorithm) spelled() map[string]string {
 	out := map[string]string{}
 	for _, s := range a.resolved.Settings() {
@@ -229,7 +229,7 @@ func (a Algorithm) spelled() map[string]string {
 
 func scalar(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
 
-// differences names the keys in which two configurations differ, as paths.
+// differences returns the keys in which two configurations differ, as paths.
 func differences(a, b Config) ([]string, error) {
 	an, errA := a.node()
 	bn, errB := b.node()
@@ -249,7 +249,7 @@ func differences(a, b Config) ([]string, error) {
 	return append(out, slices.Sorted(maps.Keys(right))...), nil
 }
 
-// Flatten lists the keys of a configuration as it is written, as paths, with their values.
+// Flatten returns the values of a configuration's keys. Keys are paths.
 func Flatten(text []byte) (map[string]string, error) {
 	root, err := parse(text)
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 	"deepswe/rl"
 )
 
-// The ends of the names of two metrics of a rollout that are a share together: think/view:sum and think/view:of become
-// think/view, the sum over all rollouts divided by that of what it is of.
+// Two metrics of a rollout with these suffixes make one ratio: think/view is the sum of think/view:sum over all
+// rollouts, divided by that of think/view:of.
 const (
 	sumEnd = ":sum"
 	ofEnd  = ":of"
 )
 
-// ratio adds a share to the metrics of a rollout.
+// ratio adds a ratio to the metrics of a rollout.
 func ratio(m map[string]float64, name string, sum, of float64) {
 	if of > 0 {
 		m[name+sumEnd], m[name+ofEnd] = sum, of
 	}
 }
 
-// describe adds what engine and environment measured: means over the rollouts that ended in the ordinary way, graded or
-// not, and what became of the attempts that failed. A name of the environment that is not a path is put below rollout/.
+// describe adds the metrics of engine and environment: means over the rollouts that did not fail, graded or not, and
+// the numbers of failed attempts. Names without a slash get the prefix rollout/.
 func describe(values map[string]float64, outcomes []run.Outcome, source func(task string) string) {
 	sums, counts := map[string]float64{}, map[string]float64{}
 	add := func(name string, v float64) {
@@ -80,7 +80,7 @@ func describe(values map[string]float64, outcomes []run.Outcome, source func(tas
 	rl.Quantiles(values, "time/rollout", totals)
 }
 
-// speeds adds what a step did in its time: values has the rest of its metrics already.
+// speeds adds the metrics per second of a step. values must contain its other metrics.
 func speeds(values map[string]float64, step time.Duration) {
 	s := step.Seconds()
 	if s <= 0 {
@@ -94,7 +94,7 @@ func speeds(values map[string]float64, step time.Duration) {
 	values["trainer/busy"] = (values["time/update"] + values["time/publish"]) / s
 }
 
-// retryPrefix begins the metrics that count failed tries by cause.
+// retryPrefix is the prefix of the metrics that count failed tries by cause.
 const retryPrefix = "retries/"
 
 // retries counts the failed tries of the attempts under way, by cause.
@@ -116,7 +116,7 @@ func (r *retries) count(j run.Job, cause string) {
 	r.tries[j][retryPrefix+cause]++
 }
 
-// of adds the tries of an attempt to the metrics of its last one.
+// of adds the failed tries of an attempt to its metrics.
 func (r *retries) of(j run.Job, metrics map[string]float64) map[string]float64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,14 +129,14 @@ func (r *retries) of(j run.Job, metrics map[string]float64) map[string]float64 {
 	return all
 }
 
-// forget drops an attempt that has ended.
+// forget removes an attempt that has ended.
 func (r *retries) forget(j run.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tries, j)
 }
 
-// causeOf says in a word why a try failed whose context it is.
+// causeOf returns the cause of a failed try in one word. ctx is the context of the try.
 func causeOf(ctx context.Context, err error) string {
 	switch {
 	case errors.Is(context.Cause(ctx), run.ErrDeadline):
@@ -154,8 +154,8 @@ type occupancy struct {
 
 	mu    sync.Mutex
 	held  map[run.Job]bool
-	begun time.Time // of the interval
-	since time.Time // of the last change
+	begun time.Time // start of the interval
+	since time.Time // time of the last change
 	busy  time.Duration
 }
 
@@ -163,7 +163,7 @@ func newOccupancy(workers int, now func() time.Time) *occupancy {
 	return &occupancy{now: now, workers: workers, held: map[run.Job]bool{}, begun: now(), since: now()}
 }
 
-// observe notes an event of the engine.
+// observe records an event of the engine.
 func (o *occupancy) observe(e run.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -183,7 +183,7 @@ func (o *occupancy) count() {
 	o.since = now
 }
 
-// take returns the share of the workers' time that they had a rollout, since the last call.
+// take returns the share of the workers' time spent on rollouts since the last call.
 func (o *occupancy) take() float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -197,11 +197,11 @@ func (o *occupancy) take() float64 {
 	return min(1, busy/wall)
 }
 
-// maxSources bounds the sources that have a metric of their own.
+// maxSources is the maximum number of sources with a metric of their own.
 const maxSources = 20
 
-// frequent names the source of a task for a metric: one of those with the most tasks, or "other". It is nil where no
-// task has a source.
+// frequent returns a function that names the source of a task for a metric: one of those with the most tasks, or
+// "other". It returns nil if no task has a source.
 func frequent(tasks []string, source func(task string) string) func(task string) string {
 	count := map[string]int{}
 	for _, t := range tasks {

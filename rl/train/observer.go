@@ -18,16 +18,16 @@ import (
 type Observer interface {
 	// Playing reports how many of a step's rollouts have ended.
 	Playing(step int, s Split, done, total int)
-	// Point has the numbers of a finished step.
+	// Point reports the metrics of a finished step.
 	Point(p metrics.Point)
-	// Warning is something that people should look at.
+	// Warning reports something that needs attention.
 	Warning(text string)
 }
 
-// reportEvery is how often the report of a live run is written again.
+// reportEvery is how often the report of a live run is rewritten.
 const reportEvery = 5 * time.Second
 
-// counter tells an observer how many of a step's rollouts have ended.
+// counter reports to an observer how many of a step's rollouts have ended.
 type counter struct {
 	observer Observer
 
@@ -35,7 +35,7 @@ type counter struct {
 	step, done, total int
 }
 
-// begin counts for a step from 0.
+// begin starts counting for a step.
 func (c *counter) begin(step, total int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,12 +46,12 @@ func (c *counter) ended() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.done++
-	// Rollouts for later steps end as well while the trainer works.
+	// Rollouts of later steps may end, too.
 	c.observer.Playing(c.step, Train, min(c.done, c.total), c.total)
 }
 
-// recorder collects the points of a run, keeps its report up to date, and passes everything on. The report is written
-// beside the run, from a copy: it can neither stop nor slow it.
+// recorder collects the points of a run, updates its report, and passes everything on. The report is written in the
+// background, from a copy: it can neither stop nor slow the run.
 type recorder struct {
 	run    Result
 	config Config
@@ -60,7 +60,7 @@ type recorder struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	mu       sync.Mutex // of what follows, and of the calls of next
+	mu       sync.Mutex // protects the fields below, and the calls of next
 	warnings []string
 	written  time.Time
 	writing  bool
@@ -95,7 +95,7 @@ func (w *recorder) Point(p metrics.Point) {
 		w.written, w.writing = now, true
 		page := w.page()
 		w.writers.Go(func() {
-			// A report that could not be written does not stop the training; only the last one is an error.
+			// Failing to write a report does not stop training. Only for the last one it is an error.
 			if err := w.write(page); err != nil {
 				w.log.Warn("report not written", "error", err)
 			}
@@ -106,7 +106,7 @@ func (w *recorder) Point(p metrics.Point) {
 	}
 }
 
-// page is what the report shows now. The caller holds w.mu.
+// page returns the data of the report. The caller holds w.mu.
 func (w *recorder) page() report.Run {
 	algorithm := w.config.Algorithm.Preset
 	if w.config.Objective == Imitation {
@@ -118,7 +118,7 @@ func (w *recorder) page() report.Run {
 	}
 }
 
-// write draws a report. What is wrong with it is an error, and never a panic of the run.
+// write writes a report. A panic becomes an error, so that it does not end the run.
 func (w *recorder) write(page report.Run) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -137,7 +137,7 @@ func (w *recorder) write(page report.Run) (err error) {
 	return disk.WriteFile(w.dir.Path(ReportFile), b.Bytes())
 }
 
-// report waits for the reports under way and writes the last one.
+// report waits for the report under way, and writes the last one.
 func (w *recorder) report() error {
 	w.writers.Wait()
 	w.mu.Lock()

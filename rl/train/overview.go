@@ -13,10 +13,10 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// overviewSteps is how many of the last steps an overview lists.
+// overviewSteps is the number of steps that an overview lists, the last ones.
 const overviewSteps = 20
 
-// Overview writes what a training run has come to, step by step, or with a step from 1 up the groups of that step.
+// Overview writes a table of a run's last steps or, if step is at least 1, of the groups of that step.
 func Overview(w io.Writer, dir string, step int) error {
 	if step > 0 {
 		return stepOverview(w, dir, step)
@@ -27,7 +27,7 @@ func Overview(w io.Writer, dir string, step int) error {
 	}
 	byStep := map[int]map[string]float64{}
 	var steps []int
-	for _, p := range points { // a validation may be a point of its own
+	for _, p := range points { // validation may have a point of its own
 		if byStep[p.Step] == nil {
 			byStep[p.Step] = map[string]float64{}
 			steps = append(steps, p.Step)
@@ -65,7 +65,7 @@ func Overview(w io.Writer, dir string, step int) error {
 // column is a metric in an overview.
 type column struct{ title, metric, format string }
 
-// columnsOf are those that a run has values for.
+// columnsOf returns the columns for which a run has values.
 func columnsOf(points []metrics.Point) []column {
 	if slices.ContainsFunc(points, func(p metrics.Point) bool {
 		_, ok := p.Values["sft/loss"]
@@ -84,7 +84,7 @@ func columnsOf(points []metrics.Point) []column {
 	}
 }
 
-// stepOverview writes the groups of a step, as far as they have been played.
+// stepOverview writes the groups of a step that have been played.
 func stepOverview(w io.Writer, dir string, step int) error {
 	groups, err := ReadStep(dir, step)
 	if err != nil {

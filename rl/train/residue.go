@@ -13,10 +13,10 @@ import (
 	"deepswe/rl/trainer/embedded"
 )
 
-// residue are the settings of the environment of that name: a task that any model with any vocabulary learns within a
-// few steps, because a reply is rewarded for the numbers of its tokens. It shows whether a trainer trains at all.
+// residue is the configuration of the environment "residue", which any model with any vocabulary learns within a few
+// steps, because a reply is rewarded for its token ids. It shows whether a trainer trains at all.
 type residue struct {
-	// A reply's reward is the share of its tokens whose id leaves Remainder when it is divided by Modulus.
+	// A reply's reward is the share of its tokens whose id modulo Modulus is Remainder.
 	Modulus   int `yaml:"modulus"`
 	Remainder int `yaml:"remainder"`
 	// MaxTokens is the length of a reply.
@@ -29,10 +29,10 @@ func newResidue() *residue {
 	return &residue{Modulus: 64, Remainder: 1, MaxTokens: 16, TrainTasks: 16, ValidationTasks: 16}
 }
 
-// residuePrompt is the longest prompt in tokens, with the marks around it.
+// residuePrompt is the maximum length of a prompt in tokens, with role tokens.
 const residuePrompt = 8
 
-// Complete sets the longest row.
+// Complete sets the maximum length of a row.
 func (s *residue) Complete(c *Config) error {
 	if c.Algorithm.MaxLength == 0 {
 		c.Algorithm.MaxLength = 2*residuePrompt + s.MaxTokens
@@ -45,12 +45,12 @@ func (s *residue) Complete(c *Config) error {
 		positive("train_tasks", s.TrainTasks), natural("validation_tasks", s.ValidationTasks), remainder)
 }
 
-// Open makes the environment.
+// Open creates the environment.
 func (s *residue) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
 	return &residues{*s, o}, nil
 }
 
-// residues is the environment. A task is a number, which is its prompt.
+// residues is the environment. A task is a number, which is the prompt.
 type residues struct {
 	settings residue
 	options  EnvironmentOptions
@@ -68,7 +68,7 @@ func (e *residues) Tasks(s Split) []string {
 	return tasks
 }
 
-// Language is digits.
+// Language returns a vocabulary of digits.
 func (e *residues) Language() (embedded.Language, error) {
 	words := make([]string, 10)
 	for i := range words {
@@ -77,14 +77,14 @@ func (e *residues) Language() (embedded.Language, error) {
 	return embedded.Language{Vocabulary: words, Window: residuePrompt, Reply: e.settings.MaxTokens}, nil
 }
 
-// Random has no player.
+// Random returns nil: there is no such player.
 func (e *residues) Random() run.Runner { return nil }
 
-// Close has nothing to end.
+// Close does nothing.
 func (e *residues) Close() error { return nil }
 
-// Runner samples at temperature 1 for validation too: ids are what is rewarded, and not every endpoint has them at
-// others.
+// Runner samples at temperature 1 for validation too, because token ids are rewarded, and some endpoints return them at
+// temperature 1 only.
 func (e *residues) Runner(_ Split, m agent.Model) run.Runner {
 	temperature := 1.0
 	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
@@ -109,7 +109,7 @@ func (e *residues) Runner(_ Split, m agent.Model) run.Runner {
 	})
 }
 
-// reward is the share of the ids that leave the remainder.
+// reward returns the share of the ids with the remainder.
 func (e *residues) reward(ids []int32) float64 {
 	n := 0
 	for _, id := range ids {
