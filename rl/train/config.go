@@ -107,8 +107,8 @@ type Optimizer struct {
 
 // Evaluate says when and how the policy is measured on tasks that it does not learn from.
 type Evaluate struct {
-	// Every is the number of steps between validations; the last step is always validated, unless it is 0, which means
-	// never. Before validates the initial policy as well.
+	// Every is the number of steps between validations. With 0 there are none, otherwise the last step has one as well.
+	// Before validates the initial policy, too.
 	Every  int  `yaml:"every"`
 	Before bool `yaml:"before"`
 	// Tasks is how many validation tasks are used, 0 for all; Attempts is the number of rollouts of each.

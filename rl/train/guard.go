@@ -9,21 +9,21 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// Guards watch a run for what has ended others: gradients that are not finite, a trainer that disagrees with its
-// sampler, a sustained collapse of the reward.
+// Guards watch a run for known failures: gradients that are not finite, a trainer that disagrees with its sampler, a
+// sustained collapse of the reward.
 type Guards struct {
-	// MaxSkipped optimizer steps in a row without a finite gradient stop the run; 0 is never.
+	// MaxSkipped optimizer steps in a row without a finite gradient stop the run; 0 means never.
 	MaxSkipped int `yaml:"max_skipped"`
-	// MismatchKL is the estimate k3 of KL(sampler, trainer) above which a warning is given; 0 is never.
+	// MismatchKL is the k3 estimate of KL(sampler, trainer) above which there is a warning; 0 means never.
 	MismatchKL float64  `yaml:"mismatch_kl"`
 	Collapse   Collapse `yaml:"collapse"`
 }
 
-// Collapse is a run whose mean reward over a window stays below a fraction of the best it has been.
+// Collapse is the condition that the mean reward over a window stays below a fraction of its maximum so far.
 type Collapse struct {
 	Window   int     `yaml:"window"`
 	Fraction float64 `yaml:"fraction"`
-	// Patience is for how many steps it has to stay there.
+	// Patience is the number of steps that it must stay there.
 	Patience int    `yaml:"patience"`
 	Action   Action `yaml:"action"`
 }
@@ -31,14 +31,14 @@ type Collapse struct {
 // Action is what a guard does.
 type Action string
 
-// A guard is silent, or warns, or stops the run.
+// A guard does nothing, warns, or stops the run.
 const (
 	Off  Action = "off"
 	Warn Action = "warn"
 	Stop Action = "stop"
 )
 
-// UnmarshalYAML reads an action; a bare off is a boolean to YAML.
+// UnmarshalYAML accepts an action. YAML reads a bare off as a boolean.
 func (a *Action) UnmarshalYAML(n *yaml.Node) error {
 	switch v := Action(n.Value); v {
 	case Off, Warn, Stop:
@@ -57,10 +57,10 @@ func (g Guards) validate() error {
 	)
 }
 
-// ErrGuard reports that a guard stopped the run. What had been learned is in the last checkpoint.
+// ErrGuard reports that a guard stopped the run. Its last checkpoint is kept.
 var ErrGuard = errors.New("stopped by a guard")
 
-// guard follows a run step by step. What it remembers follows from the metrics, so a resumed run feeds it the old ones.
+// guard observes a run step by step. Its state depends on the metrics only, so a resumed run replays the old ones.
 type guard struct {
 	settings Guards
 	rewards  []float64

@@ -19,11 +19,11 @@ import (
 	"deepswe/rl"
 )
 
-// Latencies are how long things take on a cluster that is simulated. The zero value of a field takes the default in
-// brackets, which is what the coding agent took on a benchmark of this project.
+// Latencies describes a simulated cluster. A zero field means the default in brackets, which was measured with the
+// coding agent on a benchmark of this project.
 type Latencies struct {
-	// A rollout has MinTurns to MaxTurns [5, 50]: how hard a task is decides for all of its group. Skew is how rare hard
-	// tasks are: with 1 every number of turns is as likely as any other [1.8].
+	// A rollout has MinTurns to MaxTurns turns [5, 50]; the number depends on how hard the group's task is. Skew
+	// is how rare hard tasks are: with 1, all numbers of turns are equally likely [1.8].
 	MinTurns int     `yaml:"min_turns"`
 	MaxTurns int     `yaml:"max_turns"`
 	Skew     float64 `yaml:"skew"`
@@ -32,14 +32,14 @@ type Latencies struct {
 	Tool       Duration `yaml:"tool"`
 	ModelSigma float64  `yaml:"model_sigma"`
 	ToolSigma  float64  `yaml:"tool_sigma"`
-	// Timeout ends a rollout, which is then masked [none].
+	// Timeout is the time after which a rollout ends and is masked [none].
 	Timeout Duration `yaml:"timeout"`
-	// Grading is the time for a patch [45 s], Update that of the trainer for all rollouts of a step [480 s], Publish that
-	// until the new weights sample [45 s].
+	// Grading is the time to grade a patch [45 s], Update the trainer's time for all rollouts of a step [480 s],
+	// Publish the time until the new weights sample [45 s].
 	Grading Duration `yaml:"grading"`
 	Update  Duration `yaml:"update"`
 	Publish Duration `yaml:"publish"`
-	// Speed is how much faster than the world the simulation goes [200].
+	// Speed is how much faster than real time the simulation runs [200].
 	Speed float64 `yaml:"speed"`
 }
 
@@ -62,30 +62,32 @@ func (l Latencies) validate() error {
 		fraction("simulate.model_sigma", l.ModelSigma, 5), fraction("simulate.tool_sigma", l.ToolSigma, 5))...)
 }
 
-// Simulated is what a simulated run has come to. Times are those of the cluster.
+// Simulated is the result of a simulation. Times are the cluster's.
 type Simulated struct {
 	Steps int
-	// Step is the mean time of a step after the first 2 (MaxStaleness + 1), in which workers and trainer begin with
-	// nothing to do; Ideal what it would be if nobody ever waited for anybody: the greater one of the
-	// work of the trained rollouts, shared by all workers, and of the trainer.
+	// Step is the mean time of a step after the first 2 (MaxStaleness + 1), in which workers and trainer start idle.
+	// Ideal is what it would be without any waiting: the maximum of the trained rollouts' time divided by the number of
+	// workers, and the trainer's time.
 	Step, Ideal time.Duration
-	// Started rollouts for each that was trained, and the mean turns of the trained ones over those of all.
+	// Started is the number of started rollouts divided by that of trained ones. Turns is the mean number of turns of
+	// trained rollouts divided by that of all.
 	Started, Turns float64
-	// MeanStaleness and MaxStaleness are those of the trained rollouts, in updates.
+	// MeanStaleness and MaxStaleness are the staleness of the trained rollouts, in updates.
 	MeanStaleness, MaxStaleness float64
-	// WaitRollouts is how long the trainer waited for rollouts in a step, WaitTrainer how long free workers waited for it.
+	// WaitRollouts is how long the trainer waited for rollouts in a step, WaitTrainer how long free workers waited for
+	// the trainer.
 	WaitRollouts, WaitTrainer time.Duration
-	// Sandboxes, Calls and Gradings were in use at once.
+	// Sandboxes, Calls and Gradings say how many were in use at once.
 	Sandboxes, Calls, Gradings Use
 }
 
-// Use is how many of something were in use at once.
+// Use says how many of something were in use at once.
 type Use struct {
 	Mean float64
 	Peak int
 }
 
-// String is the simulation as a table.
+// String returns the result as a table.
 func (s Simulated) String() string {
 	var b strings.Builder
 	row := func(name, format string, v ...any) {
@@ -107,8 +109,8 @@ func (s Simulated) String() string {
 	return b.String()
 }
 
-// Simulate runs the loop that the configuration describes, with everything in it that takes time simulated. The engine,
-// the schedule and the books are those of a real run.
+// Simulate runs the loop that the configuration describes, with everything that takes time simulated. Engine, schedule
+// and records are those of a real run.
 func Simulate(ctx context.Context, c Config) (_ Simulated, err error) {
 	dir, err := os.MkdirTemp("", "deepswe-simulate-")
 	if err != nil {
@@ -129,7 +131,7 @@ func Simulate(ctx context.Context, c Config) (_ Simulated, err error) {
 	return s.sum(results[0]), nil
 }
 
-// cluster is an environment and a trainer that take time and do nothing else.
+// cluster is an environment and a trainer that do nothing but take time.
 type cluster struct {
 	latencies Latencies
 	rollouts  Rollouts
@@ -140,7 +142,7 @@ type cluster struct {
 	mu              sync.Mutex
 	calls, gradings usage
 	sandboxes       usage
-	// Of all rollouts, and of those that were trained.
+	// Of all rollouts, and of trained ones.
 	started, trained           int
 	startedTurns, trainedTurns int
 	work                       time.Duration
@@ -150,12 +152,12 @@ func newCluster(l Latencies, r Rollouts) *cluster {
 	return &cluster{latencies: l, rollouts: r, epoch: time.Now()}
 }
 
-// now is the time on the cluster.
+// now returns the time on the cluster.
 func (c *cluster) now() time.Time {
 	return c.epoch.Add(time.Duration(float64(time.Since(c.epoch)) * c.latencies.Speed))
 }
 
-// sleep waits for a time of the cluster.
+// sleep waits for some time on the cluster.
 func (c *cluster) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(time.Duration(float64(d) / c.latencies.Speed))
 	defer t.Stop()
@@ -190,7 +192,7 @@ func (u usage) over(d time.Duration) Use {
 	return Use{Mean: u.sum.Seconds() / d.Seconds(), Peak: u.peak}
 }
 
-// simulatedEnvironment is the cluster as the configuration has it: what is written down of that must not change.
+// simulatedEnvironment is the cluster as an environment's configuration. It has no keys.
 type simulatedEnvironment struct{ c *cluster }
 
 func (e simulatedEnvironment) Complete(*Config) error { return nil }
@@ -201,7 +203,7 @@ func (e simulatedEnvironment) Open(context.Context, EnvironmentOptions) (Environ
 func (c *cluster) Random() run.Runner { return nil }
 func (c *cluster) Close() error       { return nil }
 
-// Tasks are as many as no run takes.
+// Tasks returns more tasks than a run takes.
 func (c *cluster) Tasks(Split) []string {
 	tasks := make([]string, 1<<16)
 	for i := range tasks {
@@ -210,7 +212,7 @@ func (c *cluster) Tasks(Split) []string {
 	return tasks
 }
 
-// Runner plays rollouts of as many turns as their tasks are hard.
+// Runner returns a player of simulated rollouts.
 func (c *cluster) Runner(_ Split, m agent.Model) run.Runner {
 	sandboxes := run.NewGate(c.rollouts.Sandboxes)
 	gradings := run.NewGate(cmp.Or(c.rollouts.Gradings, c.rollouts.Workers))
@@ -244,7 +246,7 @@ func (c *cluster) Runner(_ Split, m agent.Model) run.Runner {
 	})
 }
 
-// draw is how many turns a rollout has, and how long the calls of each take.
+// draw returns the number of turns of a rollout, and how long the calls of each take.
 func (c *cluster) draw(j run.Job) (turns int, tools []time.Duration) {
 	l := c.latencies
 	hard := rand.New(rand.NewPCG(uint64(run.Job{Group: j.Group}.Seed(1, 0)), 0)).Float64()
@@ -258,15 +260,15 @@ func (c *cluster) draw(j run.Job) (turns int, tools []time.Duration) {
 	return turns, tools
 }
 
-// lognormal draws a time with that mean.
+// lognormal draws a time from the lognormal distribution with the given mean and sigma.
 func lognormal(r *rand.Rand, mean Duration, sigma float64) time.Duration {
 	return time.Duration(float64(mean) * math.Exp(sigma*r.NormFloat64()-sigma*sigma/2))
 }
 
-// replyTime is the time that the model takes for a reply, in the context of its call.
+// replyTime is the context key of the time that the model takes for a reply.
 type replyTime struct{}
 
-// play is the part of a rollout that needs a sandbox.
+// play simulates the part of a rollout that needs a sandbox.
 func (c *cluster) play(ctx context.Context, m agent.Model, turns int, times []time.Duration) (run.Result, error) {
 	res := run.Result{StopReason: agent.Submitted}
 	start := c.now()
@@ -327,7 +329,7 @@ func (c *cluster) sum(r Result) Simulated {
 	return s
 }
 
-// simulatedTrainer is the cluster as the settings of a trainer, simulatedWeights as the trainer and the model.
+// simulatedTrainer is the cluster as a trainer's configuration.
 type simulatedTrainer struct{ c *cluster }
 
 func (t simulatedTrainer) Complete(*Config) error { return nil }
@@ -335,9 +337,10 @@ func (t simulatedTrainer) Open(context.Context, TrainerOptions) (rl.Trainer, err
 	return simulatedWeights(t), nil
 }
 
+// simulatedWeights is the cluster as a trainer and as a model.
 type simulatedWeights struct{ c *cluster }
 
-// Complete takes the time of a reply.
+// Complete takes the time of a reply and returns an empty one.
 func (w simulatedWeights) Complete(ctx context.Context, _ agent.Request) (agent.Reply, error) {
 	took, _ := ctx.Value(replyTime{}).(time.Duration)
 	w.c.use(&w.c.calls, 1)
@@ -348,10 +351,10 @@ func (w simulatedWeights) Complete(ctx context.Context, _ agent.Request) (agent.
 	}}, err
 }
 
-// Forward has no weights to ask.
+// Forward returns no log-probabilities, because there are no weights.
 func (w simulatedWeights) Forward(context.Context, []rl.Row) ([][]float64, error) { return nil, nil }
 
-// ForwardBackward takes the rollouts' share of the time of an update.
+// ForwardBackward takes the time of an update in proportion to the rollouts.
 func (w simulatedWeights) ForwardBackward(ctx context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
 	rollouts := 0
 	for _, r := range rows {

@@ -22,37 +22,37 @@ import (
 	"deepswe/verify/swe"
 )
 
-// sweSettings are the settings of the environment swe: the coding agent, played as deepswe eval plays it.
+// sweSettings is the configuration of the environment "swe": the coding agent, played as by deepswe eval.
 type sweSettings struct {
-	// Train, Validation and Suites choose tasks. Where Validation names no file, Share of the training tasks are set
-	// aside.
+	// Train, Validation and Suites select tasks. If Validation names no file, the share Share of the training tasks is
+	// used for validation instead.
 	Train      Tasks   `yaml:"train"`
 	Validation Suite   `yaml:"validation"`
 	Share      float64 `yaml:"validation_share"`
 	Suites     []Suite `yaml:"suites"`
-	// Census checks that training tasks are sound before they are learned from: check, off, or the path of a census.json
-	// of deepswe eval --census.
+	// Census is how the soundness of training tasks is checked: check, off, or the path of a census.json from deepswe
+	// eval --census.
 	Census string `yaml:"census"`
-	// Canary says how rewards are confirmed by tests that must fail: on, require (where that is not possible, a rollout
+	// Canary is whether rewards are confirmed by tests that must fail: on, require (if that is not possible, a rollout
 	// has no reward), or off.
 	Canary string `yaml:"canary"`
-	// Telltales says what code means that is typical of forged results: refuse (no reward), or flag.
+	// Telltales is what happens to code that is typical of forged results: refuse (no reward), or flag.
 	Telltales string `yaml:"telltales"`
 
 	PromptPack string `yaml:"prompt_pack"`
 	Format     string `yaml:"format"`
 	MaxSteps   int    `yaml:"max_steps"`
 	Context    int    `yaml:"context"`
-	// ReplyTokens is the longest reply, 0 for what the context has room for.
+	// ReplyTokens is the maximum length of a reply; 0 means the rest of the context.
 	ReplyTokens    int      `yaml:"reply_tokens"`
 	Timeout        Duration `yaml:"timeout"`
 	CommandTimeout Duration `yaml:"command_timeout"`
-	// GradeTimeout bounds the tests of training rollouts. Validation has what an evaluation has.
+	// GradeTimeout limits the tests of training rollouts. Validation uses the limit of an evaluation.
 	GradeTimeout Duration `yaml:"grade_timeout"`
 
 	Sandbox Sandbox `yaml:"sandbox"`
 
-	chosen *chosenTasks // by Check
+	chosen *chosenTasks // set by Check
 }
 
 func newSWE() *sweSettings {
@@ -64,7 +64,8 @@ func newSWE() *sweSettings {
 	}
 }
 
-// Complete makes paths absolute, because a run may be resumed elsewhere, and takes the context for the longest row.
+// Complete makes paths absolute, because a run may be resumed from another directory, and sets the maximum length of a
+// row to the context.
 func (s *sweSettings) Complete(c *Config) error {
 	if c.Algorithm.MaxLength == 0 {
 		c.Algorithm.MaxLength = max(s.Context, c.longest(func(g Stage) int { return g.Context }))
@@ -137,7 +138,7 @@ func (s *sweSettings) validate(c *Config) error {
 		s.Train.validate("train"), s.Validation.validate("validation"))...)
 }
 
-// Suite is a set of validation tasks. Limits that are zero are those of training.
+// Suite is a set of validation tasks. Zero limits mean those of training.
 type Suite struct {
 	Name     string `yaml:"name,omitempty"`
 	Tasks    `yaml:",inline"`
@@ -146,7 +147,7 @@ type Suite struct {
 	Timeout  Duration `yaml:"timeout"`
 }
 
-// suiteName is what a suite may be called: it is in the names of metrics and files.
+// suiteName matches valid names of suites, which become parts of the names of metrics and files.
 var suiteName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 
 func (s Suite) validate(section string) error {
@@ -154,7 +155,7 @@ func (s Suite) validate(section string) error {
 		natural(section+".context", s.Context))
 }
 
-// suites are all sets of validation tasks.
+// suites returns all sets of validation tasks.
 func (s *sweSettings) suites() map[Split]Suite {
 	all := map[Split]Suite{Validation: s.Validation}
 	for _, suite := range s.Suites {
@@ -163,7 +164,7 @@ func (s *sweSettings) suites() map[Split]Suite {
 	return all
 }
 
-// Contexts are those that the endpoint has to take.
+// Contexts returns the context lengths that the endpoint must support, by key.
 func (s *sweSettings) Contexts() map[string]int {
 	all := map[string]int{"context": s.Context, "validation.context": s.Validation.Context}
 	for i, suite := range s.Suites {
@@ -172,11 +173,11 @@ func (s *sweSettings) Contexts() map[string]int {
 	return all
 }
 
-// sweEnvironment is the coding agent as an environment. A task is one of a dataset.
+// sweEnvironment is the coding agent as an environment. Its tasks come from a dataset.
 type sweEnvironment struct {
 	settings sweSettings
 	options  EnvironmentOptions
-	attempt  attempt.Attempt // but for its model
+	attempt  attempt.Attempt // without its model
 	chosenTasks
 	provider env.Provider
 	graders  graders
@@ -185,14 +186,15 @@ type sweEnvironment struct {
 // canaryOn is the name of the usual mode.
 const canaryOn = "on"
 
-// graders are the evaluators of the splits. There is one of each, because they remember what tasks are like.
+// graders holds the evaluators of training and validation. They are shared, because they cache what they learn about
+// tasks.
 type graders struct {
 	once       sync.Once
 	train      verify.Evaluator
 	validation verify.Evaluator
 }
 
-// What a telltale of forged results means.
+// The values of sweSettings.Telltales.
 const (
 	telltalesRefuse = "refuse"
 	telltalesFlag   = "flag"
@@ -204,7 +206,7 @@ func (s *sweSettings) Check(log *slog.Logger) (err error) {
 	return err
 }
 
-// Open opens the sandboxes' provider. Check comes first.
+// Open opens the provider of sandboxes. Check must have been called.
 func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environment, error) {
 	e := &sweEnvironment{settings: *s, options: o, chosenTasks: *s.chosen}
 	var pack *prompt.Pack
@@ -222,7 +224,7 @@ func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environme
 	if e.provider, err = o.Outside.Sandbox(ctx, s.Sandbox, e.image); err != nil {
 		return nil, err
 	}
-	format, _ := agent.FormatNamed(s.Format) // validate has looked
+	format, _ := agent.FormatNamed(s.Format) // checked by validate
 	e.attempt = attempt.Attempt{
 		Settings: agent.Settings{
 			ModelName: "policy", Prompt: prompt.Opening(pack, s.Sandbox.Network), Format: format, Log: o.Log, Tokens: true,
@@ -238,13 +240,13 @@ func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environme
 	return e, nil
 }
 
-// Close ends the provider.
+// Close closes the provider.
 func (e *sweEnvironment) Close() error { return e.provider.Close() }
 
-// Tasks are those that Prepare has left.
+// Tasks returns the tasks that Prepare has not left out.
 func (e *sweEnvironment) Tasks(s Split) []string { return e.ids[s] }
 
-// Suites are the sets of validation tasks with a name.
+// Suites returns the named sets of validation tasks.
 func (e *sweEnvironment) Suites() []Split {
 	var splits []Split
 	for _, suite := range e.settings.Suites {
@@ -253,13 +255,13 @@ func (e *sweEnvironment) Suites() []Split {
 	return splits
 }
 
-// Source is a task's repository.
+// Source returns a task's repository.
 func (e *sweEnvironment) Source(task string) string { return e.tasks[task].Repo }
 
-// Random is none: random commands solve no task.
+// Random returns nil, because random commands solve no task.
 func (e *sweEnvironment) Random() run.Runner { return nil }
 
-// Runner plays and grades rollouts with the package that deepswe eval plays them with.
+// Runner returns a runner that plays and grades rollouts, like deepswe eval.
 func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 	temperature := 1.0
 	if s == Validation {
@@ -293,7 +295,7 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 	})
 }
 
-// evaluator grades the patches of a split.
+// evaluator returns the grader of a split's patches.
 func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 	g := &e.graders
 	g.once.Do(func() {
@@ -312,7 +314,7 @@ func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 	return &g.validation
 }
 
-// errNoTokens ends a run: every other rollout would be as useless.
+// errNoTokens ends a run, because no other rollout would have tokens either.
 var errNoTokens = errors.New("the model's replies have no token ids with logprobs, and nothing can be learned " +
 	"without; to fix: use an endpoint that returns them (vLLM does, see deepswe doctor)")
 

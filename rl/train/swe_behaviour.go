@@ -9,8 +9,8 @@ import (
 	"deepswe/verify/allowlist"
 )
 
-// behaviour adds what the agent did in a rollout: how much it thought before each kind of action, what went wrong in a
-// turn, and whether it ran tests and wrote some.
+// behaviour adds metrics of the agent's behaviour: how much it thought before each kind of action, errors per turn, and
+// whether it ran tests and wrote some.
 func behaviour(m map[string]float64, rec *trajectory.Recording) {
 	var thought, thoughts, turns, unread, truncated, calls, failed, late float64
 	byTool, uses := map[string]float64{}, map[string]float64{}
@@ -63,11 +63,11 @@ func number(b bool) float64 {
 	return 0
 }
 
-// callMark begins an action that is written in the text of a reply.
+// callMark is the beginning of an action in the text of a reply.
 const callMark = "<function="
 
-// thinking is how many of a reply's tokens come before its first action: its tokens by the share that this part has in
-// its text, since the ids do not say where an action begins.
+// thinking estimates how many of a reply's tokens come before its first action: the share of its text before the
+// action, times its tokens.
 func thinking(r trajectory.Reply) (tokens float64, ok bool) {
 	if r.Tokens == nil {
 		return 0, false
@@ -84,7 +84,7 @@ func thinking(r trajectory.Reply) (tokens float64, ok bool) {
 	return float64(len(r.Tokens.CompletionIDs)) * float64(thought) / float64(all), true
 }
 
-// toolOf is the tool of the first action of a reply.
+// toolOf returns the tool of a reply's first action.
 func toolOf(r trajectory.Reply) string {
 	known := []string{"file_editor", "search", "execute_bash", "finish"}
 	switch {
@@ -96,22 +96,22 @@ func toolOf(r trajectory.Reply) string {
 	return "other"
 }
 
-// testRun is a command line that runs tests with one of the common runners, or a test file by itself.
+// testRun matches command lines that run tests with a common runner, or that run a test file itself.
 var testRun = regexp.MustCompile(`(?m)` + strings.Join([]string{
-	// A runner, as a command.
+	// A test runner as a command.
 	`(^|[;&|(])\s*((\w+=\S*|time|timeout\s+\S+|xvfb-run|(uv|poetry) run)\s+)*(\S*/)?` +
 		`(pytest|py\.test|nosetests|tox|nox|ctest|rspec|phpunit|jest|mocha|vitest)\b`,
-	// Python with a runner's module, or with a file of tests.
+	// Python with a test runner's module, or with a test file.
 	`\bpython[0-9.]*\s+(-\w+\s+)*(-m\s+(pytest|unittest|doctest|nose)|\S*(run_?tests?|\btests?_\w+|_test)\.py)\b`,
-	// What builds a project also tests it.
+	// Build tools that run tests.
 	`\b(manage\.py|setup\.py|npm|yarn|pnpm|go|cargo|mvn|mvnw|gradle|gradlew|make|mix|dotnet|swift|bundle exec)\s+` +
 		`(-\S+\s+)*(run\s+)?(test|check)\b`,
-	// A script of tests.
+	// A test script.
 	`\b(sh|bash)\s+\S*(run_?tests?|\btest\w*|_test)\.sh\b`,
 	`(^|[\s;&|])\./\S*(run_?tests?|_test|test)\.sh\b`,
 }, `|`))
 
-// written is a file that a shell command writes to.
+// written matches a file that a shell command writes to.
 var written = regexp.MustCompile(`(>>?|\btee\s+(?:-a\s+)?)\s*["']?([^\s"'<>|;&]+)`)
 
 func runsTests(c trajectory.Call) bool {

@@ -22,7 +22,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// Tasks chooses tasks of a dataset, as the flags of deepswe eval do.
+// Tasks selects tasks of a dataset, like the flags of deepswe eval.
 type Tasks struct {
 	Path           string  `yaml:"path"`
 	Filter         string  `yaml:"filter"`
@@ -54,15 +54,15 @@ func (t Tasks) options() (o dataset.Options, err error) {
 	return o, nil
 }
 
-// chosenTasks are the tasks of both splits.
+// chosenTasks holds the tasks of all splits.
 type chosenTasks struct {
 	tasks map[string]env.Task
 	ids   map[Split][]string
-	// image is one of their images; they all have one, or none has.
+	// image is one of their images. Either all tasks have one, or none.
 	image string
 }
 
-// choose reads the tasks of both splits and refuses what they have in common.
+// choose reads the tasks of all splits, and refuses overlaps between training and validation.
 func (s *sweSettings) choose(log *slog.Logger) (*chosenTasks, error) {
 	c := &chosenTasks{tasks: map[string]env.Task{}, ids: map[Split][]string{}}
 	if err := c.read(Train, s.Train, log); err != nil {
@@ -89,7 +89,7 @@ func (s *sweSettings) choose(log *slog.Logger) (*chosenTasks, error) {
 	return c, c.findImage()
 }
 
-// problem is what makes a task the same as another one that has another id.
+// problem identifies what a task is about. Tasks with different ids may have the same problem.
 type problem struct{ repo, commit, statement string }
 
 func problemOf(t env.Task) problem { return problem{t.Repo, t.BaseCommit, t.Statement} }
@@ -147,8 +147,8 @@ func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
 	return nil
 }
 
-// setAside moves the share to validation: those whose ids have the smallest hashes, so that a task stays on its side
-// when others come and go.
+// setAside moves a share of the training tasks to validation: those whose ids have the smallest hashes, so that adding
+// or removing tasks moves few others.
 func (c *chosenTasks) setAside(share float64) {
 	all := c.ids[Train]
 	byHash := slices.SortedFunc(slices.Values(all), func(a, b string) int {
@@ -168,7 +168,7 @@ func hashOf(id string) uint64 {
 	return h.Sum64()
 }
 
-// findImage refuses tasks that no one kind of sandbox can play.
+// findImage refuses a mixture of tasks with and without images, which no provider can play.
 func (c *chosenTasks) findImage() error {
 	with, without := "", ""
 	for id, t := range c.tasks {
@@ -191,8 +191,8 @@ const (
 	censusOff   = "off"
 )
 
-// Prepare leaves out training tasks that are not sound: whose tests pass without a change, or fail with the reference
-// solution. What was graded once is not graded again.
+// Prepare leaves out unsound training tasks: those whose tests pass without a change, or fail with the reference
+// solution. Results are cached.
 func (e *sweEnvironment) Prepare(ctx context.Context) error {
 	if e.settings.Census == censusOff {
 		return nil
@@ -225,7 +225,7 @@ func (e *sweEnvironment) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// census reads the census that the settings name, or makes one.
+// census reads the census named in the settings, or makes one.
 func (e *sweEnvironment) census(ctx context.Context) (*swe.Soundness, error) {
 	if path := e.settings.Census; path != censusCheck {
 		var s swe.Soundness

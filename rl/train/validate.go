@@ -14,10 +14,10 @@ import (
 	"deepswe/verify/swe"
 )
 
-// validationGroup begins the names of the groups of a validation.
+// validationGroup is the prefix of the names of validation groups.
 const validationGroup = "validation-"
 
-// splits are the sets of validation tasks: that of every environment, and those that it has beside it.
+// splits returns the sets of validation tasks: Validation, and the environment's suites.
 func (l *loop) splits() []Split {
 	splits := []Split{}
 	if len(l.environment.Tasks(Validation)) > 0 {
@@ -29,7 +29,7 @@ func (l *loop) splits() []Split {
 	return splits
 }
 
-// due reports whether the policy is measured after a step.
+// due reports whether the policy is validated after a step.
 func (l *loop) due(step int) bool {
 	e := l.config.Evaluate
 	switch {
@@ -74,7 +74,7 @@ func (l *loop) examine(ctx context.Context, step int, s Split, p rl.Policy, work
 	attempts := l.config.Evaluate.Attempts
 	plan := run.Plan(tasks, attempts)
 	for i := range plan {
-		// Each step has groups of its own: their names are in the seeds.
+		// Each step has its own group names, because seeds depend on them.
 		plan[i].Group = fmt.Sprintf("%s%s.%d", groupsOf(s), stepName(step), i/attempts)
 	}
 	outcomes, err := l.play(ctx, s, p, plan, j, workers, func(done int) {
@@ -83,7 +83,7 @@ func (l *loop) examine(ctx context.Context, step int, s Split, p rl.Policy, work
 	return outcomes, errors.Join(err, j.close())
 }
 
-// groupsOf begins the names of the groups of a validation split.
+// groupsOf returns the prefix of the names of a validation split's groups.
 func groupsOf(s Split) string {
 	if s == Validation {
 		return validationGroup
@@ -91,14 +91,14 @@ func groupsOf(s Split) string {
 	return validationGroup + string(s) + "-"
 }
 
-// random measures random play on the validation tasks, where the environment offers it.
+// random measures random play on the validation tasks, if the environment offers it.
 func (l *loop) random(ctx context.Context, values map[string]float64) error {
 	runner := l.environment.Random()
 	if runner == nil {
 		return nil
 	}
 	e := run.Engine{Runner: runner, Log: l.log, Options: run.Options{Workers: l.config.Rollouts.Workers}}
-	// The policy's attempts are for an interval; here the mean alone counts, and moves without a model cost nothing.
+	// More attempts than the policy's, because they cost nothing without a model, and a baseline should be exact.
 	tasks := l.limited(l.environment.Tasks(Validation))
 	outcomes, err := e.Run(ctx, run.Plan(tasks, max(16, l.config.Evaluate.Attempts)))
 	if err != nil {
@@ -110,15 +110,15 @@ func (l *loop) random(ctx context.Context, values map[string]float64) error {
 	return nil
 }
 
-// limited are the first evaluate.tasks of some tasks.
+// limited returns the first evaluate.tasks tasks.
 func (l *loop) limited(tasks []string) []string {
 	return tasks[:min(cmp.Or(l.config.Evaluate.Tasks, len(tasks)), len(tasks))]
 }
 
-// score adds what a policy reached. An attempt without a reward says nothing about it.
+// score adds the results of a policy. Attempts without a reward do not count.
 func score(values map[string]float64, prefix string, outcomes []run.Outcome, attempts, maxLength int) {
 	byTask := map[string]*swe.Attempts{}
-	var tasks []*swe.Attempts // in the order of the plan, so that sums have the same last bit every time
+	var tasks []*swe.Attempts // in the order of the plan, so that sums are rounded the same way every time
 	stops := map[agent.StopReason]float64{}
 	var played, failed, turns, sampled, observed, submitted float64
 	for _, o := range outcomes {
@@ -158,7 +158,7 @@ func score(values map[string]float64, prefix string, outcomes []run.Outcome, att
 		rate += float64(t.Solved) / float64(t.Made) / float64(len(tasks))
 	}
 	values[prefix+"pass@1"] = rate
-	// A task's mean over several attempts counts as one draw, which can only make the interval wider than need be.
+	// A task's mean over several attempts counts as one draw, which can only make the interval wider than necessary.
 	values[prefix+"pass@1_low"], values[prefix+"pass@1_high"] = swe.Wilson(rate, float64(len(tasks)))
 	for k := 2; k <= attempts; k = next(k, attempts) {
 		if e := swe.PassRate(each, k); e.Tasks > 0 {
@@ -174,7 +174,7 @@ func score(values map[string]float64, prefix string, outcomes []run.Outcome, att
 	}
 }
 
-// next is the k after this one for which pass@k is worth knowing: the powers of two, and the number of attempts.
+// next returns the next k for which pass@k is computed: a power of two, or the number of attempts.
 func next(k, attempts int) int {
 	if k < attempts {
 		return min(2*k, attempts)

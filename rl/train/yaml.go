@@ -13,7 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// parse reads the one document of a configuration. An empty one is an empty mapping.
+// parse reads a configuration, which must be one document. An empty one is an empty mapping.
 func parse(data []byte) (*yaml.Node, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, more yaml.Node
@@ -36,8 +36,8 @@ func parse(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// checkKeys walks a document beside the type it is for. yaml.v3 can refuse unknown keys itself, but then neither names
-// the section nor helps with the spelling.
+// checkKeys refuses keys that the type has no field for. yaml.v3 can do this itself, but it neither names the section
+// nor suggests a spelling.
 func checkKeys(n *yaml.Node, t reflect.Type, section string) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -104,7 +104,7 @@ func yamlFields(t reflect.Type) (map[string]reflect.Type, []string) {
 	return fields, names
 }
 
-// nearest is the known word that a misspelled one most likely means, or "" where none is close.
+// nearest returns the known word that a misspelled one most likely means, or "" if none is close.
 func nearest(word string, known []string) string {
 	best, least := "", len(word)/3+2
 	for _, k := range known {
@@ -115,7 +115,8 @@ func nearest(word string, known []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, delete, replace or swap with their neighbour.
+// distance returns how many letters must be inserted, deleted, replaced or swapped with their neighbour to turn a into
+// b.
 func distance(a, b string) int {
 	two, one, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
@@ -138,8 +139,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// merge lays a mapping over another and returns the result; neither is changed. Mappings are merged key by key,
-// anything else is replaced. Lines stay those of the file, for messages.
+// merge returns a mapping with the values of another one merged over it; neither is changed. Mappings are merged key by
+// key, anything else is replaced. Line numbers are kept for error messages.
 func merge(base, over *yaml.Node) *yaml.Node {
 	if base == nil || base.Kind != yaml.MappingNode || over.Kind != yaml.MappingNode {
 		return over
@@ -158,7 +159,7 @@ func merge(base, over *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// child is the place of the value under a key, or -1.
+// child returns the index of the value of a key, or -1.
 func child(n *yaml.Node, key string) int {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {

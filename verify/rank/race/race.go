@@ -1,4 +1,4 @@
-// Package race plays several attempts at one task at once, and stops those that cannot change the choice any more.
+// Package race plays several attempts at one task at once, and stops those that cannot change the choice anymore.
 package race
 
 import (
@@ -17,9 +17,9 @@ import (
 	"deepswe/verify/rank/ranking"
 )
 
-// Play plays k attempts at once and returns the entries of those that ended by themselves, in their order: neither
-// interrupted nor ended by an infrastructure failure. As soon as the rule's choice is decided whatever the others come
-// to, these are interrupted. It returns when every attempt has.
+// Play plays k attempts at once, and returns the entries of those that ended by themselves, in order; not those that
+// were interrupted or failed for infrastructure reasons. As soon as the remaining attempts cannot change the rule's
+// choice, they are interrupted. Play returns when all attempts have ended.
 func Play(ctx context.Context, k int, rule rank.Rule, play func(context.Context, int) (ranking.Entry, error),
 ) []ranking.Entry {
 	ctx, stop := context.WithCancel(ctx)
@@ -38,7 +38,7 @@ func Play(ctx context.Context, k int, rule rank.Rule, play func(context.Context,
 			defer mu.Unlock()
 			patch, perr := read(e)
 			if err != nil || perr != nil || e.StopReason == agent.Interrupted {
-				state[i].Running = false // an empty patch: it can win over nothing
+				state[i].Running = false // an empty patch never wins
 				return
 			}
 			entries = append(entries, e)
@@ -46,7 +46,7 @@ func Play(ctx context.Context, k int, rule rank.Rule, play func(context.Context,
 				Candidate: rank.Candidate{ID: i, Patch: rank.PatchKey(patch)}, Unscored: rule.Verifier.Judges(),
 				Untested: rule.Verifier.Tests(),
 			}
-			// Results of tests are not known before all attempts have ended, so no filter can be a surprise here.
+			// Test results are not known before all attempts have ended, so the filter cannot change the decision.
 			if _, decided := rule.Decided(state, rank.Tests{}); decided {
 				stop()
 			}
@@ -68,7 +68,7 @@ func read(e ranking.Entry) ([]byte, error) {
 	return data, err
 }
 
-// Placed returns a provider whose sandboxes all hold the snapshot, as those of the attempts did.
+// Placed returns a provider whose sandboxes all contain the snapshot, like those of the attempts.
 func Placed(p env.Provider, s *repo.Snapshot) env.Provider { return placed{p, s} }
 
 type placed struct {
@@ -77,7 +77,7 @@ type placed struct {
 }
 
 func (p placed) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	s.Prepare = nil // it is for images that hold the repository
+	s.Prepare = nil // only for images that contain the repository
 	p.snapshot.Place(&s)
 	sb, err := p.Provider.Start(ctx, s)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p placed) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return original{sb, p.snapshot}, nil
 }
 
-// original is a sandbox whose originals are those of the snapshot.
+// original is a sandbox whose original files are those of the snapshot.
 type original struct {
 	env.Sandbox
 	snapshot *repo.Snapshot

@@ -12,21 +12,22 @@ import (
 	"deepswe/verify/rank/suite"
 )
 
-// contest is the candidates for one task, and what is known about them. Its slices are as long as the set's entries.
+// contest holds the candidates for one task, and what is known about them. Its slices are indexed like the set's
+// entries, unless noted.
 type contest struct {
 	set Set
-	// patches are the keys of the patches; empty for one that changes nothing.
+	// patches holds the keys of the patches, "" for an empty patch.
 	patches []string
-	// judgements are nil for candidates that were not judged.
+	// judgements is nil for candidates that were not judged.
 	judgements []*judge.Judgement
-	// baselines are the scripts; results are by patch and by the script's place.
+	// baselines holds the scripts. results is indexed by patch, then like baselines.
 	baselines []suite.Baseline
 	results   map[string][]*suite.Result
-	// failures say why a candidate has no judgement or lacks a result.
+	// failures says why a candidate has no judgement, or lacks a result.
 	failures []string
 
-	// verdicts say which tests count, and counts the same for each baseline, by the test's name. Before the filter all
-	// count.
+	// verdicts says which tests count, and counts says the same for each baseline by the test's name. Before filtering,
+	// all count.
 	verdicts []suite.Verdict
 	counts   []map[string]bool
 	choice   rank.Choice
@@ -48,7 +49,7 @@ func newContest(set Set) (*contest, error) {
 	return c, nil
 }
 
-// distinct returns the places of one candidate for each distinct patch, the one with the lowest number.
+// distinct returns the index of one candidate for each distinct patch, the one with the lowest number.
 func (c *contest) distinct() []int {
 	var places []int
 	for _, group := range rank.Groups(c.candidates()) {
@@ -57,7 +58,7 @@ func (c *contest) distinct() []int {
 	return places
 }
 
-// candidates are the entries as the rule sees them.
+// candidates returns the entries as input of the rule.
 func (c *contest) candidates() []rank.Candidate {
 	cs := make([]rank.Candidate, len(c.patches))
 	tests := map[string]*rank.Tests{}
@@ -74,7 +75,7 @@ func (c *contest) candidates() []rank.Candidate {
 	return cs
 }
 
-// tests adds up the results of a patch; nil where one of the scripts was not run.
+// tests adds up the results of a patch. It returns nil if one of the scripts was not run.
 func (c *contest) tests(patch string) *rank.Tests {
 	results := c.results[patch]
 	if len(results) == 0 || !c.tested() {
@@ -113,7 +114,7 @@ func (c *contest) tested() bool {
 // filter decides which tests count, from the results so far.
 func (c *contest) filter() {
 	kinds := map[string]suite.Kind{}
-	ids := make([]map[string]string, len(c.baselines)) // by the test's name
+	ids := make([]map[string]string, len(c.baselines)) // by test name
 	for n, b := range c.baselines {
 		ids[n] = make(map[string]string, len(b.Kept))
 		for _, name := range b.Kept {
@@ -155,7 +156,7 @@ func (c *contest) filter() {
 	}
 }
 
-// full is the most that tests can give.
+// full returns the best possible result.
 func (c *contest) full() (t rank.Tests) {
 	for _, b := range c.baselines {
 		if b.Script.Kind == suite.Regression {
@@ -167,8 +168,8 @@ func (c *contest) full() (t rank.Tests) {
 	return t
 }
 
-// contenders are the candidates while tests are still to come. One whose scripts could not all be run is not waited
-// for.
+// contenders returns the candidates as input of the rule while tests are missing. Results are not expected for a
+// candidate whose scripts failed to run.
 func (c *contest) contenders() []rank.Contender {
 	cs := c.candidates()
 	state := make([]rank.Contender, len(cs))
@@ -178,7 +179,7 @@ func (c *contest) contenders() []rank.Contender {
 	return state
 }
 
-// stamp identifies the files of an entry, without reading the trajectory; empty where that is missing.
+// stamp identifies the files of an entry without reading the trajectory. It is empty if there is no trajectory.
 func stamp(config string, set Set, e Entry, patch string) string {
 	trajectory := "none"
 	if e.Trajectory != "" {

@@ -81,7 +81,7 @@ func patchEntry(id int, path string) Entry {
 	return e
 }
 
-// some names the first of several things.
+// some lists the first few of several names.
 func some(names []string) string {
 	if more := len(names) - 1; more > 0 {
 		return fmt.Sprintf("%s and %d more", names[0], more)
@@ -89,7 +89,7 @@ func some(names []string) string {
 	return names[0]
 }
 
-// natural orders names as people do: 2 before 10.
+// natural compares names in natural order: 2 before 10.
 func natural(a, b string) int {
 	for a != "" && b != "" {
 		m, n := digits(a), digits(b)
@@ -117,8 +117,8 @@ func digits(s string) int {
 	return n
 }
 
-// readPredictions reads a file of predictions as attempt number id. A task that occurs twice in one file has one
-// candidate for each time.
+// readPredictions reads a file of predictions as attempt number id. A task that occurs several times in the file has
+// several candidates.
 func (s *Source) readPredictions(path string, id int) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -144,7 +144,7 @@ func (s *Source) readPredictions(path string, id int) error {
 	return nil
 }
 
-// add adds a candidate. Where its number is taken, it gets the next free one.
+// add adds a candidate. If its number is taken, it gets the next free one.
 func (s *Source) add(task string, e Entry) {
 	i := slices.IndexFunc(s.Tasks, func(t Set) bool { return t.Task == task })
 	if i < 0 {
@@ -158,7 +158,7 @@ func (s *Source) add(task string, e Entry) {
 	set.Entries = append(set.Entries, e)
 }
 
-// NoteBlind notes how many patches come without a trajectory, where a judge is to read them.
+// NoteBlind adds a note on how many patches have no trajectory for the judge to read.
 func (s *Source) NoteBlind() {
 	blind := 0
 	for _, t := range s.Tasks {
@@ -171,7 +171,7 @@ func (s *Source) NoteBlind() {
 	}
 }
 
-// Only leaves out the candidates for tasks that are not known, and notes them.
+// Only removes the candidates for unknown tasks, and adds a note on them.
 func (s *Source) Only(known func(task string) bool) {
 	var unknown []string
 	s.Tasks = slices.DeleteFunc(s.Tasks, func(t Set) bool {

@@ -16,7 +16,7 @@ import (
 	"deepswe/verify/rank/judge"
 )
 
-// judge has every candidate judged whose score is not on record. Empty patches are not: they win over nothing.
+// judge has all candidates judged whose scores are not recorded, except for empty patches, which never win.
 func (r *Ranking) judge(ctx context.Context) error {
 	jobs := map[run.Job]func(context.Context) (string, error){}
 	config := r.judgeConfig()
@@ -48,7 +48,7 @@ func (r *Ranking) judge(ctx context.Context) error {
 	return r.work(ctx, Judging, jobs)
 }
 
-// judgeConfig identifies the judge and how it is asked.
+// judgeConfig identifies the judge and its settings.
 func (r *Ranking) judgeConfig() string {
 	if r.Judge == nil {
 		return ""
@@ -56,7 +56,7 @@ func (r *Ranking) judgeConfig() string {
 	return r.Judge.Key(judge.Evidence{})
 }
 
-// judgeOne judges one candidate, unless that was done under another name.
+// judgeOne judges one candidate, unless the same content was judged before.
 func (r *Ranking) judgeOne(ctx context.Context, c *contest, i int, stamp string) (string, error) {
 	e := c.set.Entries[i]
 	evidence, note, err := r.evidence(c, i)
@@ -99,7 +99,7 @@ func (r *Ranking) judgeOne(ctx context.Context, c *contest, i int, stamp string)
 	return text, nil
 }
 
-// permanent reports whether every other request would be refused as well.
+// permanent reports whether all other requests would be refused, too.
 func permanent(status int) bool { return status == 401 || status == 403 || status == 404 }
 
 func scoreText(j judge.Judgement) string {
@@ -120,7 +120,7 @@ func scoreText(j judge.Judgement) string {
 	return text
 }
 
-// evidence is what the judge reads of a candidate. A trajectory that is missing or unreadable is left out, with a note.
+// evidence returns what the judge reads of a candidate. A missing or unreadable trajectory is left out, with a note.
 func (r *Ranking) evidence(c *contest, i int) (e judge.Evidence, note string, err error) {
 	task, err := r.task(c.set.Task)
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *Ranking) evidence(c *contest, i int) (e judge.Evidence, note string, er
 func keyOf(v any) string {
 	data, err := disk.MarshalJSON(v)
 	if err != nil {
-		return "" // plain data always can be
+		return "" // plain data can always be encoded
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])

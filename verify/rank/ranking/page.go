@@ -21,7 +21,7 @@ import (
 //go:embed page.html
 var pageTemplate string
 
-// page is what the template fills in.
+// page is the data of the template.
 type page struct {
 	Title    string
 	Style    template.CSS
@@ -29,10 +29,10 @@ type page struct {
 	Cards    []card
 	Notes    []string
 	Charts   []template.HTML
-	// Truth is set where it is known of any candidate whether it solves its task.
+	// Truth is set if it is known of any candidate whether it solves its task.
 	Truth bool
 	Tasks []pageTask
-	// Left is how many tasks have no details, because the page would be too long to open.
+	// Left is the number of tasks without details, because the page would be too long to open.
 	Left int
 }
 
@@ -45,7 +45,7 @@ type pageTask struct {
 	Choice string // "#3 of 16"
 	Truth  string
 	Lines  []pageCandidate
-	// Dropped are the tests that do not count, with the reasons.
+	// Dropped lists the tests that do not count, with the reasons.
 	Dropped []string
 }
 
@@ -55,7 +55,7 @@ type pageCandidate struct {
 	Chosen                                                   bool
 }
 
-// mostDetails is how many candidates the page lists; 500 tasks with 16 each are 8000.
+// mostDetails is the maximum number of candidates that the page lists. 500 tasks with 16 each are 8000.
 const mostDetails = 20000
 
 // WritePage writes the report as one HTML page without a script.
@@ -79,7 +79,7 @@ func (rep *Report) WritePage(w io.Writer) error {
 		}
 		p.Tasks = append(p.Tasks, task.page())
 	}
-	b := bufio.NewWriterSize(w, 1<<16) // the template writes word by word
+	b := bufio.NewWriterSize(w, 1<<16) // the template makes many small writes
 	if err := t.Execute(b, p); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (rep *Report) cards() []card {
 	var out []card
 	for _, c := range rep.Curves {
 		if len(c.Points) == 0 || c.Name != Oracle && c.Name != string(rep.Verifier) || c.Name == string(rank.None) {
-			continue // of a verifier that did not choose, or of candidates drawn at random
+			continue // a verifier that did not choose, or random candidates
 		}
 		last := c.Points[len(c.Points)-1]
 		name := fmt.Sprintf("Best@%d, %s", last.K, c.Name)
@@ -131,7 +131,7 @@ func interval(low, high float64) string {
 	return fmt.Sprintf("95%%: %.1f to %.1f", 100*low, 100*high)
 }
 
-// charts are the figures that the truth allows.
+// charts returns the charts, most of which need the truth.
 func (rep *Report) charts() []template.HTML {
 	scaling := plot.Chart{Title: "Solved tasks with the best of k candidates, in percent", Zero: true, X: "k"}
 	for i, c := range rep.Curves {
@@ -163,7 +163,7 @@ func (rep *Report) charts() []template.HTML {
 	}, rep.byContext())
 }
 
-// kTicks marks the powers of two, and the last k where it is not too close to one.
+// kTicks returns ticks at the powers of two, and at the last k unless it is too close to one.
 func kTicks(points []swe.Estimate) (ticks []plot.Tick) {
 	last := points[len(points)-1].K
 	for k := 1; k <= last; k *= 2 {
@@ -178,7 +178,7 @@ func kTicks(points []swe.Estimate) (ticks []plot.Tick) {
 	return ticks
 }
 
-// byContext draws pass@1 and the largest pass@k against the context length, on a logarithmic axis.
+// byContext returns a chart of pass@1 and the largest pass@k against the context length, on a logarithmic axis.
 func (rep *Report) byContext() plot.Chart {
 	c := plot.Chart{Title: "Solved tasks by context length, in percent", Zero: true, X: "context"}
 	largest := 0
@@ -206,10 +206,10 @@ func (rep *Report) byContext() plot.Chart {
 	return c
 }
 
-// bins is how many bins of equal width the calibration has.
+// bins is the number of bins of the calibration chart, all of equal width.
 const bins = 10
 
-// calibration compares scores with the truth. Bounds count as what they are.
+// calibration compares scores with the truth.
 func (rep *Report) calibration() (observed, ideal plot.Line) {
 	var scores [bins]float64
 	var right, all [bins]int
@@ -243,7 +243,7 @@ func (rep *Report) calibration() (observed, ideal plot.Line) {
 	return observed, ideal
 }
 
-// page prepares a task for the page.
+// page returns the template's data for a task.
 func (t TaskReport) page() pageTask {
 	p := pageTask{TaskReport: t, Choice: "no candidate"}
 	for _, c := range t.Candidates {

@@ -17,26 +17,26 @@ import (
 	"deepswe/verify/rank/suite"
 )
 
-// Ranking ranks the candidates of a source. Source, Rule and Store are required. Without a Judge or Tests, what is on
-// record counts.
+// Ranking ranks the candidates of a source. Source, Rule and Store are required. Without a Judge or Tests, only
+// recorded results count.
 type Ranking struct {
 	Source *Source
 	Rule   rank.Rule
 	Store  *Store
-	// Tasks are the tasks by id, as far as judge and tests need them.
+	// Tasks holds the tasks that judge and tests need, by id.
 	Tasks map[string]env.Task
 	Judge *judge.Judge
 	Tests *Tests
-	// Early judges and tests only what can still change the choice, the best scores first: the choice is the same, but
-	// there is less to report.
+	// Early judges and tests only what can still change the choice, best scores first. The choice is the same, but the
+	// report contains less.
 	Early bool
-	// Workers is how many requests or sandboxes there are at once: 4 when 0.
+	// Workers is the number of requests or sandboxes at once; 0 means 4.
 	Workers int
-	// Observe, when not nil, is called for what happens, one call at a time.
+	// Observe, if not nil, is called for each event, one call at a time.
 	Observe func(Event)
-	Log     *slog.Logger // nil is silent
+	Log     *slog.Logger // nil means no log
 
-	retries int // of the engine, for tests
+	retries int // the engine's retries, for tests
 
 	mu       sync.Mutex
 	contests []*contest
@@ -46,54 +46,54 @@ type Ranking struct {
 // Tests says how candidates are tested.
 type Tests struct {
 	Runner *suite.Runner
-	// Writer writes Attempts scripts of reproduction tests for each task; none when nil.
+	// Writer writes Attempts scripts of reproduction tests for each task. If nil, there are none.
 	Writer   *suite.Writer
 	Attempts int
-	// Command and Parser run the regression tests; found in the repository when empty.
+	// Command runs the regression tests, and Parser parses their log. If empty, they are detected in the repository.
 	Command string
 	Parser  string
-	// Timeout is the longest that one script may run; 0 leaves it to the task or the grader.
+	// Timeout limits the run time of one script; 0 means the task's or the grader's limit.
 	Timeout time.Duration
 }
 
-// Part is a part of the work.
+// Part is a phase of a ranking.
 type Part string
 
-// The parts, in their order. Writing tests belongs to Baselines.
+// The phases, in order. Baselines includes writing tests.
 const (
 	Judging   Part = "judging"
 	Baselines Part = "tests on the base"
 	Testing   Part = "tests of candidates"
 )
 
-// Event is something that happened: a part begins, or a job of it ended.
+// Event reports that a phase begins, or that one of its jobs has ended.
 type Event struct {
 	Part Part
-	// Total is set where the part begins: how many jobs it has, beside those on record.
+	// Total is the number of jobs in the phase without those on record, if Begin is set.
 	Total int
-	// Begin is set where the part begins.
+	// Begin is set if the phase begins.
 	Begin bool
-	// Run is the engine's event otherwise, Name what it is about, and Text how it ended.
+	// Otherwise, Run is the engine's event, Name what it is about, and Text how it ended.
 	Run  run.Event
 	Name string
 	Text string
 }
 
-// Cost is what a ranking took, this time.
+// Cost is what this run of a ranking has cost.
 type Cost struct {
-	// Requests were made to the judge, with Tokens read and written.
+	// Requests is the number of requests to the judge; Tokens counts what it read and wrote.
 	Requests int `json:"requests"`
 	Tokens   int `json:"tokens"`
-	// BaseRuns and CandidateRuns are sandboxes in which a script ran, Written attempts of an agent to write tests.
+	// BaseRuns and CandidateRuns count sandboxes in which a script ran, Written the agent's attempts to write tests.
 	BaseRuns      int `json:"base_runs"`
 	CandidateRuns int `json:"candidate_runs"`
 	Written       int `json:"written"`
-	// Failures are jobs without a result because of infrastructure.
+	// Failures counts jobs that failed for infrastructure reasons.
 	Failures int `json:"failures"`
 }
 
-// Run judges and tests as far as that is not on record, chooses, and returns the report. Where it fails, what was done
-// until then is on record.
+// Run judges and tests what is not recorded yet, chooses, and returns the report. If it fails, the results so far are
+// recorded.
 func (r *Ranking) Run(ctx context.Context) (*Report, error) {
 	if err := r.choose(ctx); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (r *Ranking) Run(ctx context.Context) (*Report, error) {
 	return r.report()
 }
 
-// choose is Run without the report.
+// choose does what Run does, except for the report.
 func (r *Ranking) choose(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return err
@@ -124,8 +124,7 @@ func (r *Ranking) choose(ctx context.Context) error {
 	return nil
 }
 
-// recall takes the scores and results from the record that the verifier itself does not ask for: the curves are about
-// every verifier.
+// recall adds the recorded scores and results that the verifier does not need, because the curves show every verifier.
 func (r *Ranking) recall() {
 	for _, c := range r.contests {
 		if !r.Rule.Verifier.Judges() {
@@ -145,7 +144,7 @@ func (r *Ranking) recall() {
 	}
 }
 
-// settled reports whether nothing that judge or tests may say can change the choice: there is only one patch.
+// settled reports whether there is only one patch, so that neither judge nor tests can change the choice.
 func (r *Ranking) settled(c *contest) bool { return r.Early && len(c.distinct()) < 2 }
 
 // prepare reads the patches.
@@ -161,7 +160,7 @@ func (r *Ranking) prepare() error {
 	return nil
 }
 
-// work plays the jobs of one part.
+// work runs the jobs of one phase.
 func (r *Ranking) work(ctx context.Context, part Part, jobs map[run.Job]func(context.Context) (string, error)) error {
 	plan := slices.SortedFunc(maps.Keys(jobs), compareJobs)
 	if len(plan) == 0 {
@@ -216,5 +215,5 @@ func (r *Ranking) task(id string) (env.Task, error) {
 	return t, nil
 }
 
-// errNoTask says that nothing is known about the tasks.
+// errNoTask reports that the tasks are unknown.
 var errNoTask = errors.New("to judge or test candidates, their tasks are needed: give --tasks")

@@ -17,33 +17,33 @@ import (
 	"deepswe/verify/swe"
 )
 
-// Report is ranking.json.
+// Report is the content of ranking.json.
 type Report struct {
 	Type    string `json:"type"` // "ranking"
 	Version int    `json:"version"`
-	// Run is where the candidates come from.
+	// Run is the path of the candidates.
 	Run      string        `json:"run"`
 	Verifier rank.Verifier `json:"verifier"`
-	Top      int           `json:"top,omitempty"` // of the hybrid rule; 0 is half
+	Top      int           `json:"top,omitempty"` // of the hybrid rule; 0 means half
 	Judge    string        `json:"judge,omitempty"`
 
 	Tasks      int `json:"tasks"`
 	Candidates int `json:"candidates"`
-	// Distinct counts the distinct patches, Empty the candidates without one.
+	// Distinct counts the distinct patches, Empty the candidates with an empty patch.
 	Distinct int `json:"distinct"`
 	Empty    int `json:"empty"`
-	// Scored and Tested count the candidates with a score, and those with results of tests.
+	// Scored counts the candidates with a score, Tested those with test results.
 	Scored int `json:"scored"`
 	Tested int `json:"tested"`
-	// Truth counts the candidates of which it is known whether they solve their task.
+	// Truth counts the candidates that are known to solve their task, or not to solve it.
 	Truth int `json:"truth"`
-	// Chosen counts the tasks with a choice, ChosenSolved those where it is known to solve the task.
+	// Chosen counts the tasks with a choice, ChosenSolved those whose choice is known to solve the task.
 	Chosen       int `json:"chosen"`
 	ChosenSolved int `json:"chosen_solved"`
-	// Curves are Best@k of each verifier for which there are scores or results on record, whichever has chosen, and Pass@k
-	// ("oracle"); empty without truth.
+	// Curves holds Best@k for each verifier with recorded scores or results, not only the one that has chosen, and
+	// Pass@k ("oracle"). It is empty without truth.
 	Curves []Curve `json:"curves"`
-	// Contexts compares context lengths, where the run has several.
+	// Contexts compares context lengths, if the run has several.
 	Contexts []swe.ContextResult `json:"contexts,omitempty"`
 	Cost     Cost                `json:"cost"`
 
@@ -57,20 +57,22 @@ type Curve struct {
 	Points []swe.Estimate `json:"points"`
 }
 
-// Oracle is the name of the curve of Pass@k: what a verifier that is never wrong would reach.
+// Oracle is the name of the curve of Pass@k, which a verifier without errors would reach.
 const Oracle = "oracle"
 
 // TaskReport is the ranking of one task.
 type TaskReport struct {
 	Task string `json:"task"`
-	// Chosen is the number of the chosen attempt; nil where there is no candidate.
+	// Chosen is the number of the chosen attempt; nil if there is no candidate.
 	Chosen *int `json:"chosen"`
-	// Reason says why it was chosen, Stage which step of the rule decided, Agree how many candidates have its patch.
+	// Reason is why it was chosen, Stage the step of the rule that decided, Agree the number of candidates with the
+	// same patch.
 	Reason     string            `json:"reason,omitempty"`
 	Stage      rank.Stage        `json:"stage,omitempty"`
 	Agree      int               `json:"agree,omitempty"`
 	Candidates []CandidateReport `json:"candidates"`
-	// Scripts are what was run, Tests the verdicts on the tests that were kept on the base.
+	// Scripts holds the scripts that were run, Tests the verdicts on the tests that were kept after the run on the
+	// base.
 	Scripts []ScriptReport  `json:"scripts,omitempty"`
 	Tests   []suite.Verdict `json:"tests,omitempty"`
 }
@@ -79,22 +81,22 @@ type TaskReport struct {
 type CandidateReport struct {
 	Attempt int    `json:"attempt"`
 	Name    string `json:"name"`
-	Patch   string `json:"patch,omitempty"` // the key, see rank.PatchKey
-	// SameAs is the first attempt with the same patch, where that is another one.
+	Patch   string `json:"patch,omitempty"` // its key, see rank.PatchKey
+	// SameAs is the first attempt with the same patch, if that is another one.
 	SameAs     *int             `json:"same_as,omitempty"`
 	StopReason agent.StopReason `json:"stop_reason,omitempty"`
 	Judgement  *judge.Judgement `json:"judgement,omitempty"`
 	Tests      *rank.Tests      `json:"tests,omitempty"`
-	// Rejected says why the patch does not count.
+	// Rejected is why the patch does not count.
 	Rejected string `json:"rejected,omitempty"`
-	// Missing says why there is no score or no results.
+	// Missing is why there is no score, or why there are no results.
 	Missing string     `json:"missing,omitempty"`
 	Stage   rank.Stage `json:"stage"`
 	Reason  string     `json:"reason"`
 	Solved  *bool      `json:"solved,omitempty"`
 }
 
-// Label is the attempt's number and, for a candidate from elsewhere, the file that it comes from.
+// Label returns the attempt's number and, for a candidate that is not from a run, its file.
 func (c CandidateReport) Label() string {
 	number := fmt.Sprintf("#%d", c.Attempt)
 	if c.Name == number {
@@ -103,7 +105,7 @@ func (c CandidateReport) Label() string {
 	return fmt.Sprintf("%s (%s)", number, c.Name)
 }
 
-// ScriptReport is one script on the base.
+// ScriptReport is the result of one script on the base.
 type ScriptReport struct {
 	Name    string          `json:"name"`
 	Kind    suite.Kind      `json:"kind,omitempty"`
@@ -113,7 +115,7 @@ type ScriptReport struct {
 	Problem string          `json:"problem,omitempty"`
 }
 
-// report makes the report of what is known now, and writes the ranking's files.
+// report returns a report of the current results, and writes the ranking's files.
 func (r *Ranking) report() (*Report, error) {
 	rep := &Report{
 		Type: "ranking", Version: 1, Run: r.Source.Path, Verifier: r.Rule.Verifier, Top: r.Rule.Top, Cost: r.cost,
@@ -137,7 +139,7 @@ func (r *Ranking) report() (*Report, error) {
 	return rep, disk.WriteStream(r.Store.Path(PageFile), rep.WritePage)
 }
 
-// write writes the report as JSON, a task a line: the whole of it as one value would take several times its size in
+// write writes the report as JSON, one line for each task. Encoding it as a whole would take several times its size in
 // memory.
 func (rep *Report) write(to io.Writer) error {
 	head := *rep
@@ -162,7 +164,7 @@ func (rep *Report) write(to io.Writer) error {
 	return w.Flush()
 }
 
-// add adds a task.
+// add adds a task to the report.
 func (rep *Report) add(c *contest) {
 	cs := c.candidates()
 	t := TaskReport{Task: c.set.Task, Candidates: []CandidateReport{}, Tests: c.verdicts}
@@ -212,7 +214,7 @@ func (rep *Report) add(c *contest) {
 	rep.Results = append(rep.Results, t)
 }
 
-// note notes what there is to know about the scores as a whole, and which candidates have none.
+// note adds notes about the scores as a whole, and about candidates without one.
 func (rep *Report) note() {
 	samples, bounds, missing := 0, 0, 0
 	first := ""
@@ -244,7 +246,7 @@ func countIf(b bool) int {
 	return 0
 }
 
-// rejected says why a patch does not count.
+// rejected returns why a patch does not count.
 func (c *contest) rejected(i int) string {
 	for _, result := range c.results[c.patches[i]] {
 		if result != nil && result.Rejected != "" {
@@ -254,7 +256,7 @@ func (c *contest) rejected(i int) string {
 	return ""
 }
 
-// curves computes Best@k for every verifier with scores or results on record, over the tasks whose truth is known.
+// curves computes Best@k for every verifier with recorded scores or results, over the tasks whose truth is known.
 func (r *Ranking) curves() []Curve {
 	sets, most := r.known()
 	curves := []Curve{}
@@ -282,7 +284,7 @@ func (r *Ranking) curves() []Curve {
 	}))
 }
 
-// known returns the candidates of every task whose truth is known, and the largest number of them.
+// known returns the candidates of every task whose truth is known, and the maximum number of candidates.
 func (r *Ranking) known() (sets [][]rank.Scored, most int) {
 	for _, c := range r.contests {
 		var set []rank.Scored
@@ -299,7 +301,7 @@ func (r *Ranking) known() (sets [][]rank.Scored, most int) {
 	return sets, most
 }
 
-// allK is up to which number of candidates every k has a point; beyond it, only powers of two and the last have.
+// Up to allK, every k has a point. Beyond it, only powers of two and the last k have one.
 const allK = 32
 
 func curve(name string, sets [][]rank.Scored, most int, at func([]rank.Scored, int) float64) Curve {
@@ -321,7 +323,7 @@ func curve(name string, sets [][]rank.Scored, most int, at func([]rank.Scored, i
 	return c
 }
 
-// writePreds writes the choice as the official harness takes it.
+// writePreds writes the choice as predictions for the official harness.
 func (r *Ranking) writePreds() error {
 	all := map[string]harness.Prediction{}
 	for _, c := range r.contests {

@@ -7,20 +7,20 @@ import (
 	"deepswe/env/disk"
 )
 
-// shelf is one file of a [Store]: lines of JSON, each a T that is found again by its keys. A T is not changed after it
+// shelf is one file of a [Store]: JSON lines, each a T that can be looked up by its keys. A T is not changed after it
 // was added.
 type shelf[T any] struct {
-	// keys returns what a line is found by; the newest line of a key counts. An error refuses the line. It is called by
-	// one goroutine at a time.
+	// keys returns the keys of a line. Of several lines with a key, the newest counts. An error means that the line is
+	// invalid. keys is called by one goroutine at a time.
 	keys func(*T) ([]string, error)
 	log  *disk.Log
 
 	mu    sync.Mutex
-	lines []*T // in the order of the file
+	lines []*T // in file order
 	known map[string]*T
 }
 
-// openShelf reads the file at the path, or begins it.
+// openShelf reads the file at the path, or creates it.
 func openShelf[T any](path string, keys func(*T) ([]string, error)) (*shelf[T], error) {
 	s := &shelf[T]{keys: keys, known: map[string]*T{}}
 	var err error
@@ -50,21 +50,21 @@ func (s *shelf[T]) add(v *T) error {
 	return nil
 }
 
-// find returns the newest line with the key, nil where there is none.
+// find returns the newest line with the key, nil if there is none.
 func (s *shelf[T]) find(key string) *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known[key]
 }
 
-// all returns the lines in the order of the file. They are not to be changed.
+// all returns the lines in file order. They must not be changed.
 func (s *shelf[T]) all() []*T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lines[:len(s.lines):len(s.lines)]
 }
 
-// keep adds a line, which is on the disk when keep returns.
+// keep adds a line, which is on disk when keep returns.
 func (s *shelf[T]) keep(v *T) error {
 	if err := s.log.Append(v); err != nil {
 		return err

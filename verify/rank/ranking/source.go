@@ -19,21 +19,21 @@ import (
 	"deepswe/verify/swe"
 )
 
-// Source is the candidates of a run, or of files from elsewhere.
+// Source holds the candidates of a run, or of other files.
 type Source struct {
-	// Path is where they were read.
+	// Path is where they were read from.
 	Path string
-	// Manifest is that of a run; its Kind is empty for files from elsewhere.
+	// Manifest is the run's manifest. Its Kind is empty if there is no run.
 	Manifest run.Manifest
-	// Tasks are in the order of the run, or of their ids.
+	// Tasks holds the candidates by task, in the order of the run, or sorted by id.
 	Tasks []Set
-	// Contexts compares context lengths, where a run has several. The candidates are those of the largest.
+	// Contexts compares context lengths, if a run has several. The candidates are those of the largest.
 	Contexts []swe.ContextResult
-	// Notes say what was left out, and why.
+	// Notes says what was left out, and why.
 	Notes []string
 }
 
-// Set is the candidates for one task.
+// Set holds the candidates for one task.
 type Set struct {
 	Task    string
 	Entries []Entry
@@ -43,20 +43,20 @@ type Set struct {
 type Entry struct {
 	// ID is the number of the attempt.
 	ID int
-	// Name is where it comes from, for people.
+	// Name is where it comes from, for display.
 	Name string
-	// PatchFile and Trajectory are paths; empty where there is none. Patch is set where no file has it.
+	// PatchFile and Trajectory are paths, empty if there is no such file. Patch is set if there is no PatchFile.
 	PatchFile  string
 	Patch      []byte
 	Trajectory string
-	// Model is the name that predictions carry.
+	// Model is the model's name in predictions.
 	Model      string
 	StopReason agent.StopReason
-	// Solved is the truth; nil where it is not known.
+	// Solved is the truth; nil if unknown.
 	Solved *bool
 }
 
-// ReadPatch returns the patch, nil where nothing was changed.
+// ReadPatch returns the patch, nil if it is empty.
 func (e Entry) ReadPatch() ([]byte, error) {
 	if e.PatchFile == "" {
 		return e.Patch, nil
@@ -68,7 +68,7 @@ func (e Entry) ReadPatch() ([]byte, error) {
 	return data, err
 }
 
-// ErrNoCandidates says that a path holds nothing to rank.
+// ErrNoCandidates reports that a path contains nothing to rank.
 var ErrNoCandidates = errors.New("there are no candidates")
 
 // Read reads the candidates at the path: the directory of a run of eval, a file of predictions, a directory of such
@@ -108,7 +108,7 @@ func readRun(path string) (*Source, error) {
 		return nil, err
 	}
 	if r.Manifest.Kind != run.Eval && r.Manifest.Kind != run.Solve {
-		return nil, fmt.Errorf("%s is a run of %s: rank takes runs of eval, and of solve with several attempts", path,
+		return nil, fmt.Errorf("%s is a run of %s: rank takes runs of eval, and in runs of solve with several attempts", path,
 			r.Manifest.Kind)
 	}
 	if holder, alive := r.Writer(); alive == disk.Alive && holder.PID != os.Getpid() {
@@ -120,7 +120,7 @@ func readRun(path string) (*Source, error) {
 	failed := 0
 	for _, o := range r.Outcomes {
 		if o.Group != o.Task {
-			continue // of the soundness check, or with a smaller context
+			continue // from the soundness check, or with a smaller context
 		}
 		if o.Failed() {
 			failed++
@@ -148,7 +148,7 @@ func readRun(path string) (*Source, error) {
 	return s, nil
 }
 
-// largest is the last of the context lengths that a run of eval was asked for; 0 where it is not known.
+// largest returns the last of the context lengths in a flag's value, 0 if it is invalid.
 func largest(contexts string) int {
 	n, _ := strconv.Atoi(contexts[strings.LastIndex(contexts, ",")+1:])
 	return n
@@ -167,7 +167,7 @@ func runEntry(r *run.Reader, o run.Outcome) Entry {
 	return e
 }
 
-// model is the name for predictions of a run.
+// model returns the model's name for predictions.
 func (s *Source) model() string {
 	var settings struct {
 		Model string `json:"model"` // of solve
@@ -176,7 +176,7 @@ func (s *Source) model() string {
 	return cmp.Or(swe.ModelOf(s.Path), settings.Model, "deepswe")
 }
 
-// Setting returns a flag that a run of eval began with; empty where there is none.
+// Setting returns the value of a flag of a run of eval; empty if it was not set.
 func (s *Source) Setting(flag string) string {
 	var settings struct {
 		Flags map[string]string `json:"flags"`

@@ -22,14 +22,15 @@ const (
 	judgementsFile = "judgements.jsonl"
 	baselinesFile  = "baselines.jsonl"
 	resultsFile    = "results.jsonl"
-	// ReportFile has the Report, PredsFile the choice as the official harness takes it, PageFile the page for people.
+	// ReportFile contains the Report, PredsFile the choice as predictions for the official harness, PageFile the HTML
+	// page.
 	ReportFile = "ranking.json"
 	PredsFile  = "preds.json"
 	PageFile   = "report.html"
 )
 
-// Store keeps what judge and tests said, in a directory that one process writes at a time. Whatever is recorded is on
-// the disk when the call returns, and is there again after a kill.
+// Store records the results of judge and tests in a directory that one process at a time may write to. A recorded
+// result is on disk when the call returns.
 type Store struct {
 	path string
 	lock *disk.Lock
@@ -39,9 +40,9 @@ type Store struct {
 	results    *shelf[keptResult]
 }
 
-// keptJudgement is a line of judgements.jsonl. A judgement is found by its key, which identifies everything that the
-// judge has read; by its stamp, which identifies the same files and is quicker to compute; and, where no judge is
-// configured, by task, attempt and patch.
+// keptJudgement is a line of judgements.jsonl. It is looked up by its key, which identifies everything that the judge
+// has read; by its stamp, which identifies the files and is quicker to compute; and, if no judge is configured, by
+// task, attempt and patch.
 type keptJudgement struct {
 	Key     string `json:"key"`
 	Stamp   string `json:"stamp,omitempty"`
@@ -52,7 +53,7 @@ type keptJudgement struct {
 	judge.Judgement
 }
 
-// keptBaseline is a line of baselines.jsonl: what a script does on the base, or why there is no script.
+// keptBaseline is a line of baselines.jsonl: the result of a script on the base, or why there is no script.
 type keptBaseline struct {
 	Key  string `json:"key"`
 	Task string `json:"task"`
@@ -75,14 +76,14 @@ func (k *keptJudgement) keys() ([]string, error) {
 	return []string{k.Key, k.Stamp, place(k.Task, k.Attempt, k.Patch)}, nil
 }
 
-// place names a candidate, whichever judge has read it.
+// place is the key of a candidate without its judge.
 func place(task string, attempt int, patch string) string {
 	return fmt.Sprintf("%s\x00%d\x00%s", task, attempt, patch)
 }
 
 func (k *keptBaseline) keys() ([]string, error) { return []string{k.Key}, nil }
 
-// keys keeps each name of a test only once in memory: the candidates for a task pass the same tests.
+// keys also interns test names, because the candidates for a task pass the same tests.
 func (k *keptResult) keys() ([]string, error) {
 	for i, name := range k.Passed {
 		k.Passed[i] = unique.Make(name).Value()
@@ -90,7 +91,7 @@ func (k *keptResult) keys() ([]string, error) {
 	return []string{k.Key}, nil
 }
 
-// OpenStore opens or makes the directory. It fails with disk.ErrLocked where a living process works in it.
+// OpenStore opens or creates the directory. It fails with disk.ErrLocked if a running process uses it.
 func OpenStore(path string) (*Store, error) {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("open ranking: %w (choose another place with --out)", err)
@@ -113,24 +114,24 @@ func OpenStore(path string) (*Store, error) {
 	return s, nil
 }
 
-// Path is the path of a file in the directory.
+// Path returns the path of a file in the directory.
 func (s *Store) Path(name ...string) string {
 	return filepath.Join(append([]string{s.path}, name...)...)
 }
 
-// Attempt makes the directory of an attempt to write tests, and returns its path. key identifies how they are written,
-// see suite.Writer.Key: an attempt of another model is not taken for one of this.
+// Attempt creates the directory of an attempt to write tests, and returns its path. key identifies the writer, see
+// suite.Writer.Key, so that attempts of different models are not confused.
 func (s *Store) Attempt(j run.Job, key string) (string, error) {
 	path := s.Path("tests", run.PathName(j.Task), fmt.Sprintf("%d-%s", j.Index, key[:min(8, len(key))]))
 	return path, os.MkdirAll(path, 0o755)
 }
 
-// Close gives up the directory.
+// Close releases the directory.
 func (s *Store) Close() error {
 	return errors.Join(s.judgements.close(), s.baselines.close(), s.results.close(), s.lock.Close())
 }
 
-// recorded returns the newest baselines of a task, the regression tests first.
+// recorded returns the newest baselines of a task, regression tests first.
 func (s *Store) recorded(task string) []suite.Baseline {
 	newest := map[string]suite.Baseline{}
 	for _, k := range s.baselines.all() {

@@ -11,7 +11,7 @@ import (
 	"deepswe/verify/rank/suite"
 )
 
-// test runs the tests that are not on record: each script on the base, and then on each distinct patch.
+// test runs the tests that are not recorded: each script on the base, then on each distinct patch.
 func (r *Ranking) test(ctx context.Context) error {
 	if r.Tests != nil && len(r.Tasks) == 0 {
 		return errNoTask
@@ -47,7 +47,7 @@ func (r *Ranking) test(ctx context.Context) error {
 	return r.work(ctx, Testing, jobs)
 }
 
-// testEarly tests the candidates of each task that can still change the choice, best scores first, a few at a time.
+// testEarly tests the candidates that can still change the choice of their task, best scores first, a few at a time.
 func (r *Ranking) testEarly(ctx context.Context) error {
 	for _, c := range r.contests {
 		for {
@@ -68,7 +68,7 @@ func (r *Ranking) testEarly(ctx context.Context) error {
 	return nil
 }
 
-// planBaselines takes the scripts of a task from the record, and plans what is missing.
+// planBaselines takes the scripts of a task from the store, and plans jobs for those that are missing.
 func (r *Ranking) planBaselines(c *contest, jobs map[run.Job]func(context.Context) (string, error)) error {
 	task, err := r.task(c.set.Task)
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *Ranking) planBaselines(c *contest, jobs map[run.Job]func(context.Contex
 		jobs[run.Job{Task: task.ID, Group: task.ID, Index: n}] = func(ctx context.Context) (string, error) {
 			return r.baselineOne(ctx, c, task, n, key)
 		}
-		// Until it has run, or where it fails for good.
+		// Until it has run, or if it fails permanently.
 		c.baselines[n] = suite.Baseline{Script: suite.Script{Name: scriptName(n)}, Problem: "not run: infrastructure failure"}
 	}
 	return nil
@@ -105,7 +105,7 @@ func scriptName(n int) string {
 	return fmt.Sprintf("%s-%d", suite.Reproduction, n)
 }
 
-// baselineKey identifies what a script does on the base: the task's own state, and how the script comes about.
+// baselineKey identifies the result of a script on the base: the state of the task, and how the script is made.
 func (r *Ranking) baselineKey(t env.Task, n int) string {
 	how := struct {
 		Task, Command, Parser string
@@ -157,7 +157,7 @@ func (r *Ranking) baselineOne(ctx context.Context, c *contest, t env.Task, n int
 	return fmt.Sprintf("%s: %d tests on the base, %d dropped", b.Script.Name, len(b.Kept), len(b.Dropped)), nil
 }
 
-// once leaves out scripts that are word for word the same: their tests would count twice.
+// once leaves out identical scripts, whose tests would count twice.
 func (r *Ranking) once(c *contest) {
 	seen := map[string]string{}
 	for n, b := range c.baselines {
@@ -175,8 +175,8 @@ func (r *Ranking) once(c *contest) {
 	}
 }
 
-// findResults takes the results of a patch from the record. It returns the keys of those that are missing, by the place
-// of the script.
+// findResults takes the results of a patch from the store. It returns the keys of those that are missing, by the
+// script's index.
 func (r *Ranking) findResults(c *contest, i int) (missing map[int]string) {
 	patch := c.patches[i]
 	c.results[patch] = make([]*suite.Result, len(c.baselines))
@@ -195,7 +195,7 @@ func (r *Ranking) findResults(c *contest, i int) (missing map[int]string) {
 	return missing
 }
 
-// planResults takes the results of a patch from the record, and plans what is missing.
+// planResults takes the results of a patch from the store, and plans jobs for those that are missing.
 func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.Context) (string, error)) {
 	for n, key := range r.findResults(c, i) {
 		if r.Tests == nil {
@@ -208,7 +208,7 @@ func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.C
 	}
 }
 
-// resultKey identifies the outcome of a script on a patch: the state of the task, the script with the tests that count,
+// resultKey identifies the result of a script on a patch: the state of the task, the script with the tests that count,
 // the patch, and the grader.
 func resultKey(task string, b suite.Baseline, patch string) string {
 	return keyOf(struct {
@@ -256,7 +256,7 @@ func (r *Ranking) count(add func(*Cost)) {
 	add(&r.cost)
 }
 
-// compareJobs orders jobs task by task.
+// compareJobs orders jobs by task.
 func compareJobs(a, b run.Job) int {
 	return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Index, b.Index))
 }
