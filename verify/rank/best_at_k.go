@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Scored is a candidate with its truth.
+// Scored is a candidate of which it is known whether it solved its task.
 type Scored struct {
 	Candidate
 	Solved bool
@@ -49,15 +49,14 @@ func (r Rule) BestAtK(cs []Scored, k int) float64 {
 	}
 	if ways := choose(len(last), k); ways > 0 {
 		for i := range last {
-			last[i].Patch = "empty" // among themselves, the rule treats them as any others
+			last[i].Patch = "empty" // among themselves, they are ranked like any others
 		}
 		sum += ways / total * r.BestAtK(last, k)
 	}
 	return min(1, sum)
 }
 
-// fromUsable is BestAtK where k of the candidates are drawn together with others, which are empty or rejected, so that
-// there are of in all.
+// fromUsable is BestAtK for subsets of size of, in which k candidates are usable and the others are empty or rejected.
 func (r Rule) fromUsable(cs []Scored, k, of int) float64 {
 	scored := slices.ContainsFunc(cs, func(c Scored) bool { return c.Score != nil })
 	switch r.Verifier {
@@ -79,7 +78,7 @@ func byTestsThenScore(a, b Scored) int {
 	return cmp.Or(compareTests(a.Tests, b.Tests), compareScores(a.Score, b.Score))
 }
 
-// share is the share of candidates that solved the task.
+// share returns the share of candidates that solved the task.
 func share(cs []Scored) float64 {
 	if len(cs) == 0 {
 		return 0
@@ -146,7 +145,7 @@ func hybridAtK(cs []Scored, k, top int) float64 {
 func winning(classes [][]Scored, own int, t *Tests, k, top int) float64 {
 	ways := make([]float64, top) // by how many were drawn so far, as long as the cut goes on
 	ways[0] = 1
-	done := 0.0 // subsets that are complete
+	done := 0.0 // number of complete subsets
 	for i, class := range classes {
 		below, equal := 0, 0
 		for _, c := range class {
@@ -193,8 +192,8 @@ func winning(classes [][]Scored, own int, t *Tests, k, top int) float64 {
 	return done
 }
 
-// choose is the number of ways to choose k of n, 0 where that is impossible. It is exact up to 2^53 and then correct to
-// about 15 digits.
+// choose returns the number of ways to choose k of n, 0 if there are none. It is exact up to 2^53, and correct to about
+// 15 digits beyond.
 func choose(n, k int) float64 {
 	if k < 0 || k > n {
 		return 0

@@ -2,7 +2,7 @@ package rank
 
 import "cmp"
 
-// Verifier is what candidates are compared by.
+// Verifier is the way candidates are compared.
 type Verifier string
 
 // The verifiers. None compares by agreement alone: it takes the patch that most candidates propose.
@@ -13,37 +13,38 @@ const (
 	Hybrid Verifier = "hybrid"
 )
 
-// Verifiers returns all of them.
+// Verifiers returns all verifiers.
 func Verifiers() []Verifier { return []Verifier{None, Free, Exec, Hybrid} }
 
 // Judges reports whether the verifier uses the scores of a judge.
 func (v Verifier) Judges() bool { return v == Free || v == Hybrid }
 
-// Tests reports whether the verifier uses the results of tests.
+// Tests reports whether the verifier uses test results.
 func (v Verifier) Tests() bool { return v == Exec || v == Hybrid }
 
 // Candidate is one proposed patch, and what is known about it.
 type Candidate struct {
 	// ID is the number of the attempt, unique among the candidates of a task.
 	ID int
-	// Patch is the patch's key, see [PatchKey]; empty for one that changes nothing.
+	// Patch is the patch's key, see [PatchKey]; "" for an empty patch.
 	Patch string
-	// Score is the execution-free score, between 0 and 1; nil where there is none.
+	// Score is the execution-free score, between 0 and 1; nil if there is none.
 	Score *float64
-	// Tests are the results of the tests; nil where they were not run.
+	// Tests holds the test results; nil if the tests were not run.
 	Tests *Tests
 }
 
-// Tests are the results of one patch.
+// Tests holds the test results of one patch.
 type Tests struct {
-	// Rejected patches do not apply, or were caught forging results: they lose against every patch that is not.
+	// Rejected is set if the patch does not apply, or was caught forging results. It loses against all patches that are
+	// not rejected.
 	Rejected bool `json:"rejected,omitempty"`
-	// Regression and Reproduction count the tests that pass, of those that were kept.
+	// Regression and Reproduction count the kept tests that pass.
 	Regression   int `json:"regression"`
 	Reproduction int `json:"reproduction"`
 }
 
-// compareScores orders scores; a missing one is less than any other.
+// compareScores compares scores; a missing one is less than any other.
 func compareScores(a, b *float64) int {
 	switch {
 	case a == nil && b == nil:
@@ -56,7 +57,8 @@ func compareScores(a, b *float64) int {
 	return cmp.Compare(*a, *b)
 }
 
-// compareTests orders results: regression first, then reproduction. Missing results are less than any others.
+// compareTests compares results: regression tests first, then reproduction tests. Missing results are less than any
+// others.
 func compareTests(a, b *Tests) int {
 	switch {
 	case a == nil && b == nil:

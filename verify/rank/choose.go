@@ -9,38 +9,38 @@ import (
 // Rule says how to choose.
 type Rule struct {
 	Verifier Verifier
-	// Top is how many candidates [Hybrid] keeps by score: half of all candidates, at least one, when 0.
+	// Top is how many candidates [Hybrid] keeps by score; 0 means half of all candidates, at least one.
 	Top int
 }
 
-// Stage is a step of the rule, by which a candidate was dropped or chosen.
+// Stage is the step of the rule that dropped or chose a candidate.
 type Stage string
 
 // The stages, in the order in which the rule applies them.
 const (
-	StageEmpty        Stage = "empty"        // the patch changes nothing, and another one does
+	StageEmpty        Stage = "empty"        // the patch is empty, and another one is not
 	StageRejected     Stage = "rejected"     // it does not apply, or was caught forging results
 	StageTop          Stage = "top"          // not among the best by score
 	StageRegression   Stage = "regression"   // fewer regression tests pass than with another
 	StageReproduction Stage = "reproduction" // fewer reproduction tests pass
 	StageScore        Stage = "score"        // a lower score
 	StageAgreement    Stage = "agreement"    // fewer candidates propose the same patch
-	StageFirst        Stage = "first"        // alike in everything, and a later attempt
+	StageFirst        Stage = "first"        // equal in all of these, and a later attempt
 	StageChosen       Stage = "chosen"
 )
 
 // Choice is the outcome of a rule.
 type Choice struct {
-	// Winner is the place of the chosen candidate, -1 where there is none.
+	// Winner is the index of the chosen candidate, -1 if there is none.
 	Winner int
-	// Stages are the steps that dropped the candidates, by their places; StageChosen for the winner.
+	// Stages holds the step that dropped each candidate; StageChosen for the winner.
 	Stages []Stage
-	// Decisive is the last stage that dropped a candidate with another patch, or any candidate where all patches are the
-	// same; StageChosen where there was only one.
+	// Decisive is the last stage that dropped a candidate with another patch, or any candidate if all patches are the
+	// same; StageChosen if there was only one candidate.
 	Decisive Stage
-	// Agree is how many candidates propose the winner's patch, itself included.
+	// Agree is how many candidates have the winner's patch, including the winner.
 	Agree int
-	// Top is how many candidates the cut by score was for, 0 where none was made.
+	// Top is how many candidates the cut by score had to keep, 0 if there was no cut.
 	Top int
 }
 
@@ -111,7 +111,7 @@ func (r Rule) Choose(cs []Candidate) Choice {
 	return c
 }
 
-// decisive is the last stage that dropped a candidate with another patch than the winner's; empty for none.
+// decisive returns the last stage that dropped a candidate with another patch than the winner's, "" if there is none.
 func (c Choice) decisive(cs []Candidate) (last Stage) {
 	order := []Stage{
 		"", StageEmpty, StageRejected, StageTop, StageRegression, StageReproduction, StageScore, StageAgreement, StageFirst,
@@ -124,7 +124,7 @@ func (c Choice) decisive(cs []Candidate) (last Stage) {
 	return last
 }
 
-// top is how many the cut by score keeps where there are n candidates.
+// top returns how many of n candidates the cut by score keeps.
 func (r Rule) top(n int) int {
 	if r.Top > 0 {
 		return r.Top
@@ -132,7 +132,7 @@ func (r Rule) top(n int) int {
 	return max(1, n/2)
 }
 
-// cut returns the score of the last candidate that the cut keeps. cut is false where it drops none.
+// cut returns the score of the last candidate that the cut keeps. cut is false if it drops none.
 func (r Rule) cut(cs []Candidate, alive []int) (last *float64, cut bool) {
 	n := r.top(len(cs))
 	if n >= len(alive) || !slices.ContainsFunc(alive, func(i int) bool { return cs[i].Score != nil }) {
@@ -149,7 +149,7 @@ func (c Candidate) regressionOnly() *Tests {
 	return &Tests{Regression: c.Tests.Regression}
 }
 
-// agreement counts the candidates by their patches. Empty patches agree on nothing.
+// agreement counts the candidates by patch, without empty patches.
 func agreement(cs []Candidate) map[string]int {
 	n := map[string]int{}
 	for _, c := range cs {
@@ -160,8 +160,8 @@ func agreement(cs []Candidate) map[string]int {
 	return n
 }
 
-// Groups returns the candidates with the same patch, by their places, in the order of the lowest ID. Empty patches are
-// in no group.
+// Groups returns the indexes of the candidates with the same patch, ordered by the lowest ID. Empty patches are in no
+// group.
 func Groups(cs []Candidate) [][]int {
 	at := map[string]int{}
 	var groups [][]int
@@ -185,7 +185,7 @@ func Groups(cs []Candidate) [][]int {
 	return groups
 }
 
-// Reason says in words why the candidate at place i was dropped or chosen.
+// Reason returns why candidate i was dropped or chosen, in words.
 func (c Choice) Reason(cs []Candidate, i int) string {
 	if i == c.Winner {
 		return c.why(cs)
@@ -219,7 +219,7 @@ func (c Choice) Reason(cs []Candidate, i int) string {
 	return fmt.Sprintf("level with #%d, which came first", winner.ID)
 }
 
-// why says what the winner has that the others have not.
+// why returns why the winner was chosen, in words.
 func (c Choice) why(cs []Candidate) string {
 	w := cs[c.Winner]
 	switch c.Decisive {

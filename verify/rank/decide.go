@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Contender is a candidate of a race that is under way: parts of it may still be unknown.
+// Contender is a candidate of which parts may still be unknown.
 type Contender struct {
 	Candidate
-	// Running attempts have no patch yet: theirs may be any, or none.
+	// Running is set for an attempt under way, whose patch is unknown.
 	Running bool
-	// Unscored candidates wait for their score, Untested ones for the results of their tests.
+	// Unscored is set if the score is not known yet, Untested if the test results are not.
 	Unscored bool
 	Untested bool
 }
@@ -49,7 +49,7 @@ func (r Rule) Decided(cs []Contender, full Tests) (winner int, ok bool) {
 	if !open {
 		return winner, true
 	}
-	// The candidate that cannot be beaten need not be today's first: another may wait for nothing.
+	// The unbeatable candidate need not be the current winner, because others may be complete already.
 	for i, c := range cs {
 		if !c.Running && !c.empty() && r.unbeatable(cs, i, running, full) {
 			return i, true
@@ -58,7 +58,7 @@ func (r Rule) Decided(cs []Contender, full Tests) (winner int, ok bool) {
 	return winner, false
 }
 
-// unbeatable reports whether the candidate at place w wins in every case.
+// unbeatable reports whether candidate w wins in every case.
 func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
 	own := cs[w]
 	if r.Verifier.Tests() && (own.Untested || own.Tests == nil || own.Tests.Rejected ||
@@ -77,7 +77,7 @@ func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
 			agree[c.Patch]++
 		}
 	}
-	rivals := 0 // candidates that may be level with the winner but for agreement
+	rivals := 0 // candidates that may equal the winner in everything but agreement
 	if running > 0 {
 		if r.Verifier != None && !r.beats(own, Contender{Running: true}, full, &rivals, running) {
 			return false
@@ -95,8 +95,8 @@ func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
 	return rivals == 0 || agree[own.Patch] > rivals
 }
 
-// beats reports whether own is at least level with c at its best; where level, c's patch may have agree
-// candidates, which is noted in rivals.
+// beats reports whether own is at least as good as c can become. If they may be equal, rivals is raised to agree, the
+// number of candidates that may have c's patch.
 func (r Rule) beats(own, c Contender, full Tests, rivals *int, agree int) bool {
 	order := 0
 	if r.Verifier.Tests() {
@@ -114,7 +114,7 @@ func (r Rule) beats(own, c Contender, full Tests, rivals *int, agree int) bool {
 		if c.Running || c.Unscored {
 			one := 1.0
 			if score = &one; r.Verifier == Exec && own.Score == nil {
-				score = nil // nobody is judged
+				score = nil // no candidate has a score
 			}
 		}
 		order = compareScores(own.Score, score)
@@ -130,7 +130,7 @@ func (r Rule) surelyIn(cs []Contender, w int) bool {
 	better, ended, scores := 0, 0, false
 	for i, c := range cs {
 		if !c.Running {
-			ended++ // one under way may still fail, and is then no candidate
+			ended++ // a running attempt may still fail, and is then no candidate
 		}
 		if !c.Running && c.empty() {
 			continue

@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// PatchKey identifies what a patch does: patches that differ only in what does not matter have the same key. That is
-// the order of files, git's own first header line and its index lines, how similar a renamed file is, what follows the
-// second @@ of a hunk, time stamps after a file's name, line ends of the header lines, and anything in front of the
-// first file. A patch that changes nothing has the key "".
+// PatchKey identifies the effect of a patch. It ignores the order of files, git's "diff" and "index" header lines, the
+// similarity of renamed files, the text after the second @@ of a hunk, time stamps after file names, line endings of
+// header lines, and anything before the first file. The key of a patch without changes is "".
 func PatchKey(patch []byte) string {
 	files := normalized(patch)
 	if len(files) == 0 {
 		if len(bytes.TrimSpace(patch)) == 0 {
 			return ""
 		}
-		files = []string{string(bytes.TrimSpace(patch))} // no diff at all: it will not apply
+		files = []string{string(bytes.TrimSpace(patch))} // not a diff, so it will not apply
 	}
 	slices.Sort(files)
 	h := sha256.New()
@@ -29,7 +28,7 @@ func PatchKey(patch []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// normalized cuts a patch into its files, each without what does not matter. A file without any change is left out.
+// normalized splits a patch into files, each without what PatchKey ignores. Files without any change are left out.
 func normalized(patch []byte) []string {
 	var files []string
 	var current strings.Builder
@@ -37,7 +36,7 @@ func normalized(patch []byte) []string {
 	flush := func() {
 		if changes {
 			text := current.String()
-			if named { // the other headers say the same
+			if named { // redundant with the other headers
 				_, rest, _ := strings.Cut(text, "\n")
 				if strings.HasPrefix(text, "diff --git ") {
 					text = rest
@@ -48,7 +47,7 @@ func normalized(patch []byte) []string {
 		current.Reset()
 		named, changes = false, false
 	}
-	left := hunkSize{} // lines of the hunk that are still to come
+	left := hunkSize{} // remaining lines of the hunk
 	for line := range bytes.Lines(patch) {
 		text := strings.TrimSuffix(string(line), "\n")
 		if left.any() {
@@ -83,7 +82,7 @@ func normalized(patch []byte) []string {
 	return files
 }
 
-// irrelevant reports whether a header line follows from the rest of the patch.
+// irrelevant reports whether PatchKey ignores a header line.
 func irrelevant(line string) bool {
 	return strings.HasPrefix(line, "index ") || strings.HasPrefix(line, "similarity index ") ||
 		strings.HasPrefix(line, "dissimilarity index ")
@@ -100,7 +99,7 @@ type hunkSize struct{ before, after int }
 
 func (h hunkSize) any() bool { return h.before > 0 || h.after > 0 }
 
-// take counts one line of the hunk.
+// take subtracts one line of the hunk.
 func (h *hunkSize) take(line string) {
 	switch {
 	case strings.HasPrefix(line, "\\"): // no newline at the end of the file
@@ -114,7 +113,7 @@ func (h *hunkSize) take(line string) {
 	}
 }
 
-// sizeOf reads "@@ -1,3 +1,4 @@"; a missing count is 1.
+// sizeOf parses "@@ -1,3 +1,4 @@"; a missing count means 1.
 func sizeOf(header string) hunkSize {
 	fields := strings.Fields(header)
 	if len(fields) < 3 {

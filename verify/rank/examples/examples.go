@@ -18,63 +18,62 @@ import (
 	"deepswe/verify/rank/ranking"
 )
 
-// Example is a line of the training set. Everything but the text of Label in the last message is there to be read: that
-// text is what a judge is trained on.
+// Example is a line of the training set. A judge is trained on the last message, which contains Label.
 type Example struct {
 	Task string `json:"task"`
-	// Group is the task again: its examples belong together.
+	// Group is the task again, because its examples belong together.
 	Group   string `json:"group"`
 	Attempt int    `json:"attempt"`
-	// Run is the directory that the candidate is from, Patch its key, see rank.PatchKey.
+	// Run is the directory of the candidate's run, Patch the patch's key, see rank.PatchKey.
 	Run      string    `json:"run"`
 	Patch    string    `json:"patch"`
 	Label    string    `json:"label"` // "YES" where the candidate solves its task, else "NO"
 	Messages []Message `json:"messages"`
-	// Condensed counts what was left out to fit the judge's context.
+	// Condensed says what was left out to fit the judge's context.
 	Condensed judge.Condensed `json:"condensed,omitzero"`
 }
 
-// Message is a chat message. Weight is 1 for the answer, the only one that is trained on.
+// Message is a chat message. Weight is 1 for the answer, which is trained on, and 0 for the others.
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 	Weight  int    `json:"weight,omitempty"`
 }
 
-// Options says which candidates become examples. Pack is required.
+// Options selects the candidates that become examples. Pack is required.
 type Options struct {
-	// Tasks are the tasks by id. Candidates for others are left out.
+	// Tasks holds the tasks by id. Candidates for other tasks are left out.
 	Tasks map[string]env.Task
 	Held  HeldOut
 	Pack  judge.Pack
-	// Context is the judge's, in tokens: judge.DefaultContext when 0.
+	// Context is the judge's context in tokens; 0 means judge.DefaultContext.
 	Context int
 }
 
 // Report counts the examples, and what was left out and why.
 type Report struct {
-	// Tasks have examples; half of Examples are labelled YES and half NO.
+	// Tasks is the number of tasks with examples, Examples the number of examples, half of them YES and half NO.
 	Tasks    int
 	Examples int
-	// HeldOut counts the tasks of evaluation sets, Unknown those that the dataset does not have.
+	// HeldOut counts the tasks of evaluation sets, Unknown those that are not in the dataset.
 	HeldOut int
 	Unknown int
-	// OneSided tasks have no candidate that solves them, or none that does not.
+	// OneSided counts the tasks without a candidate that solves them, or without one that does not.
 	OneSided int
-	// The other fields count candidates that are left out: without a known truth, without a change, with the patch of
-	// another one, without a trajectory that can be read, too long for the judge's context, and without a counterpart on
-	// the other side.
+	// The other fields count candidates that are left out: of unknown truth, with an empty patch, with the same patch
+	// as another one, without a readable trajectory, too long for the judge's context, and without a counterpart of the
+	// other label.
 	Untold    int
 	Empty     int
 	Twice     int
 	Blind     int
 	TooLong   int
 	Unmatched int
-	// Contradicted counts patches that solved their task in one attempt and not in another.
+	// Contradicted counts patches that solved their task in one attempt but not in another.
 	Contradicted int
 }
 
-// Write writes the examples of a source, a JSON line each, task by task.
+// Write writes the examples of a source as JSON lines, task by task.
 func Write(ctx context.Context, w io.Writer, s *ranking.Source, o Options) (Report, error) {
 	var rep Report
 	for _, set := range s.Tasks {
@@ -144,8 +143,8 @@ type candidate struct {
 	key   string
 }
 
-// usable returns a candidate for each distinct patch whose truth is known, in an order that does not depend on which
-// attempt came first.
+// usable returns a candidate for each distinct patch whose truth is known, in an order that does not depend on the
+// attempts' numbers.
 func usable(set ranking.Set, rep *Report) ([]candidate, error) {
 	truths := map[string]bool{}
 	contradicted := map[string]bool{}
@@ -181,16 +180,16 @@ func usable(set ranking.Set, rep *Report) ([]candidate, error) {
 	return all, nil
 }
 
-// order shuffles the candidates of a task, the same way every time.
+// order returns a sort key that shuffles the candidates of a task, always in the same way.
 func order(task string, c candidate) string {
 	sum := sha256.Sum256([]byte(task + "\x00" + c.key))
 	return string(sum[:])
 }
 
-// errBlind says that a candidate has no trajectory that can be read.
+// errBlind reports that a candidate has no readable trajectory.
 var errBlind = errors.New("there is no trajectory")
 
-// blame counts a candidate that cannot become an example.
+// blame counts a candidate that cannot become an example, by reason.
 func (r *Report) blame(reason error) {
 	if errors.Is(reason, judge.ErrTooLong) {
 		r.TooLong++
@@ -199,7 +198,7 @@ func (r *Report) blame(reason error) {
 	r.Blind++
 }
 
-// example makes an example of a candidate. reason says why there is none.
+// example makes an example of a candidate. reason is why there is none.
 func (o Options) example(run string, task env.Task, c candidate) (e Example, reason, err error) {
 	if c.entry.Trajectory == "" {
 		return e, errBlind, nil

@@ -7,22 +7,22 @@ import (
 	"deepswe/env"
 )
 
-// HeldOut are tasks that no judge may be trained on, because it is measured on them. The zero value has those of
-// SWE-bench's test set and its parts (Verified, Lite), by their repositories: every dataset that is made from these has
-// the same code, and often the same issues.
+// HeldOut is a set of tasks that no judge may be trained on, because judges are measured on them. The zero value
+// contains all tasks from the repositories of SWE-bench's test set, including Verified and Lite: other datasets made
+// from these have the same code, and often the same issues.
 type HeldOut struct {
 	ids        map[string]bool
 	statements map[string]bool
 }
 
-// sweBench are the repositories of SWE-bench's test set (Jimenez et al. 2024, table 8).
+// sweBench lists the repositories of SWE-bench's test set (Jimenez et al. 2024, table 8).
 var sweBench = []string{
 	"astropy/astropy", "django/django", "matplotlib/matplotlib", "mwaskom/seaborn", "pallets/flask", "psf/requests",
 	"pydata/xarray", "pylint-dev/pylint", "pytest-dev/pytest", "scikit-learn/scikit-learn", "sphinx-doc/sphinx",
 	"sympy/sympy",
 }
 
-// Add holds out a task of an evaluation set, by its id and by what its issue says.
+// Add holds out a task of an evaluation set, by its id and by its issue's text.
 func (h *HeldOut) Add(t env.Task) {
 	if h.ids == nil {
 		h.ids, h.statements = map[string]bool{}, map[string]bool{}
@@ -38,13 +38,13 @@ func (h HeldOut) Has(t env.Task) bool {
 	return h.ids[t.ID] || h.statements[normalized(t.Statement)] || ofSWEBench(t)
 }
 
-// normalized is a statement without what copies of a dataset differ in: case and white space.
+// normalized returns a statement without differences in case and white space, as found between copies of a dataset.
 func normalized(statement string) string {
 	return strings.ToLower(strings.Join(strings.Fields(statement), " "))
 }
 
 // ofSWEBench reports whether the task's repository is one of SWE-bench's. Its name may lack the owner, as in R2E-Gym,
-// be that of a copy ("swesmith/sympy__sympy.2ab64612"), or be known from the task's id alone ("sympy__sympy-13757").
+// may be that of a copy ("swesmith/sympy__sympy.2ab64612"), or may only be in the task's id ("sympy__sympy-13757").
 func ofSWEBench(t env.Task) bool {
 	repo := strings.ToLower(strings.TrimPrefix(t.Repo, "swesmith/"))
 	return slices.ContainsFunc(sweBench, func(one string) bool {

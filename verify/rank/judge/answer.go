@@ -14,13 +14,13 @@ const (
 	answerEnd = "</judgement>"
 )
 
-// What a judge answers.
+// The answers of a judge.
 const (
 	yes = "YES"
 	no  = "NO"
 )
 
-// Label is the answer's word: YES for a candidate that solves its task.
+// Label returns the word of the answer: YES for a candidate that solves its task, NO otherwise.
 func Label(solved bool) string {
 	if solved {
 		return yes
@@ -28,7 +28,7 @@ func Label(solved bool) string {
 	return no
 }
 
-// Answer is the whole reply of a judge that is right.
+// Answer returns the complete right reply of a judge.
 func Answer(solved bool) string { return answerTag + Label(solved) + answerEnd }
 
 var (

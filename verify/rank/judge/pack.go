@@ -16,19 +16,19 @@ import (
 //go:embed packs/judge.yaml
 var packs embed.FS
 
-// Pack is the words of the conversation with a judge. All but Name are sent, and none may be empty.
+// Pack holds the texts of the conversation with a judge. None may be empty. All but Name are sent.
 type Pack struct {
 	Name string `yaml:"name" json:"name"`
-	// System is the system's message, and is repeated at the head of the log.
+	// System is the system message. It is repeated at the beginning of the log.
 	System string `yaml:"system_prompt" json:"system_prompt"`
-	// Instance is the request that the log begins with; it has {problem_statement}.
+	// Instance is the request at the beginning of the log. It contains {problem_statement}.
 	Instance string `yaml:"instance_prompt" json:"instance_prompt"`
 	// Introduction precedes the log, Question follows the patch.
 	Introduction string `yaml:"introduction" json:"introduction"`
 	Question     string `yaml:"question" json:"question"`
 }
 
-// statementMark is the one placeholder of a pack.
+// statementMark is the only placeholder of a pack.
 const statementMark = "{problem_statement}"
 
 // Builtin returns the pack shipped here.
@@ -40,7 +40,7 @@ func Builtin() (Pack, error) {
 	return Parse("judge", data)
 }
 
-// maxPack is the largest file that is read as a pack.
+// maxPack is the maximum size of a pack's file, in bytes.
 const maxPack = 1 << 20
 
 // Load reads a pack from a YAML file.

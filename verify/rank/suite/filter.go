@@ -8,34 +8,34 @@ import (
 // TestID names a test of a task: the script's name and the test's own.
 func TestID(script, test string) string { return script + "::" + test }
 
-// Alike is how the reason begins why a test does not count that all candidates pass, or none.
+// Alike is the prefix of the reason for dropping a test that all candidates pass, or none.
 const Alike = "tells no candidates apart"
 
-// Column is what the tests say about one distinct patch.
+// Column holds the test results of one distinct patch.
 type Column struct {
-	// Passed are the ids of the tests that pass.
+	// Passed holds the ids of the tests that pass.
 	Passed map[string]bool
 	// Rejected patches are left out of the comparison.
 	Rejected bool
 }
 
-// Verdict says whether a test counts. Reason is empty where it does.
+// Verdict says whether a test counts. If not, Reason says why.
 type Verdict struct {
 	ID     string `json:"id"`
 	Kind   Kind   `json:"kind"`
 	Reason string `json:"reason,omitempty"`
-	// Passed is how many distinct patches pass it, of Tried.
+	// Passed is how many of Tried distinct patches pass it.
 	Passed int `json:"passed"`
 	Tried  int `json:"tried"`
 }
 
-// Filter decides which tests count: those that tell candidates apart and are not toxic. The verdicts are in the order
-// of ids, which are those of the tests kept on the base.
+// Filter decides which tests count: those that distinguish candidates and are not toxic. The verdicts are sorted by id.
+// kinds has the tests kept on the base.
 //
-// A test is toxic where it rejects most candidates, and those that it accepts do worse by all the other tests than one
-// that it rejects: the best candidates agree against it. A test that rejects most candidates and is not alone in that,
-// because the candidates that it accepts are also the best by the others, may well be the one that tells a right patch
-// from many wrong ones, and counts. The verdict on one test does not depend on the verdicts on others.
+// A test is toxic if it rejects most candidates, and at least one of these does better in all other tests than every
+// candidate that it accepts: then the best candidates agree against it. A test that rejects most candidates counts if
+// those that it accepts are also the best in the other tests, because it may be the one that distinguishes a right
+// patch from many wrong ones. The verdict on one test does not depend on the verdicts on others.
 func Filter(kinds map[string]Kind, columns []Column) []Verdict {
 	ids := make([]string, 0, len(kinds))
 	for id := range kinds {
@@ -52,7 +52,7 @@ func Filter(kinds map[string]Kind, columns []Column) []Verdict {
 	verdicts := make([]Verdict, 0, len(ids))
 	for _, id := range ids {
 		v := Verdict{ID: id, Kind: kinds[id], Tried: len(columns)}
-		accepted, rejected := [2]int{-1, -1}, [2]int{-1, -1} // the best by the other tests
+		accepted, rejected := [2]int{-1, -1}, [2]int{-1, -1} // the best results in the other tests
 		for i, c := range columns {
 			others := totals[i]
 			if c.Passed[id] {
@@ -76,7 +76,7 @@ func Filter(kinds map[string]Kind, columns []Column) []Verdict {
 	return verdicts
 }
 
-// place is where a kind is counted: reproduction first, because it is the one about the issue.
+// place returns the index of a kind's count: reproduction tests first, because they are about the issue.
 func place(k Kind) int {
 	if k == Reproduction {
 		return 0

@@ -13,12 +13,12 @@ import (
 	"deepswe/env"
 )
 
-// pythonTests runs all tests of a Python project; -rA names each of them in the summary.
+// pythonTests runs all tests of a Python project. With -rA, the summary names each of them.
 const pythonTests = `"$(command -v python || command -v python3)" -m pytest -rA -p no:cacheprovider ` +
 	`--continue-on-collection-errors`
 
-// find looks at the root of the repository and returns the command that runs its tests, with the parser of its output.
-// It fails with errNoTests where it knows none.
+// find detects the command that runs the repository's tests from the files at its root, and the parser for its output.
+// It returns errNoTests if it finds none.
 func find(ctx context.Context, sb env.Sandbox) (command, parser string, err error) {
 	listing, err := sb.List(ctx, sb.Dir(), env.ListOptions{Hidden: true})
 	if err != nil {
@@ -69,7 +69,7 @@ func find(ctx context.Context, sb env.Sandbox) (command, parser string, err erro
 
 var errNoTests = errors.New("no test command was found in the repository; --test gives one")
 
-// nodeTests reads the test command of a package.json.
+// nodeTests returns the command for the test script of a package.json.
 func nodeTests(text string) (command, parser string, err error) {
 	var p struct {
 		Scripts map[string]string `json:"scripts"`
@@ -83,7 +83,7 @@ func nodeTests(text string) (command, parser string, err error) {
 	case strings.Contains(script, "jest"):
 		return "npx --no-install jest --verbose", "parse_log_jest", nil
 	case strings.Contains(script, "node") && strings.Contains(script, "--test"), script == "":
-		// Its own command may name another reporter.
+		// The script itself may use another reporter.
 		return "node --test", "parse_log_tap", nil
 	}
 	return "", "", errNoTests

@@ -16,7 +16,7 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Grader names the rules by which results are read. A result may be kept under it.
+// Grader is the version of the rules by which results are read. Cached results depend on it.
 const Grader = verify.Grader + "+suite.2"
 
 // Runner runs scripts. Evaluator is required, with its provider.
@@ -24,16 +24,16 @@ type Runner struct {
 	Evaluator *verify.Evaluator
 }
 
-// Baseline is what a script does on the base, without any patch.
+// Baseline is the result of a script on the base, without any patch.
 type Baseline struct {
-	// Script is the script, with the command that was found.
+	// Script is the script, with the detected command.
 	Script Script `json:"script"`
-	// Kept are the tests that behave as they claim, sorted; Dropped those that do not, with the reason.
+	// Kept lists the tests that behave as expected, sorted; Dropped the others, with the reasons.
 	Kept    []string  `json:"kept"`
 	Dropped []Dropped `json:"dropped"`
-	// Problem says why there is no test at all.
+	// Problem is why there is no test at all.
 	Problem string `json:"problem,omitempty"`
-	// State identifies the base: what it was made from, and the limits that it ran under.
+	// State identifies the base: what it was made from, and the limits.
 	State   string  `json:"state"`
 	Seconds float64 `json:"seconds"`
 }
@@ -44,18 +44,18 @@ type Dropped struct {
 	Reason string `json:"reason"`
 }
 
-// Result is what a script says about a patch.
+// Result is the result of a script on a patch.
 type Result struct {
-	// Passed are the tests that pass, of those that were kept; sorted.
+	// Passed lists the kept tests that pass, sorted.
 	Passed []string `json:"passed"`
-	// Rejected says why the patch does not count: it does not apply, or it was caught forging results.
+	// Rejected is why the patch does not count: it does not apply, or it was caught forging results.
 	Rejected string `json:"rejected,omitempty"`
-	// Note is what else there is to say, such as a limit that was reached.
+	// Note says anything else, such as a limit that was reached.
 	Note    string  `json:"note,omitempty"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Base runs the script twice in one sandbox of the base, and keeps the tests that behave as they claim both times. An
+// Base runs the script twice in one sandbox of the base, and keeps the tests that behave as expected both times. An
 // error is an infrastructure failure.
 func (r *Runner) Base(ctx context.Context, t env.Task, s Script) (b Baseline, err error) {
 	began := time.Now()
@@ -108,7 +108,7 @@ func (r *Runner) Base(ctx context.Context, t env.Task, s Script) (b Baseline, er
 	return b, nil
 }
 
-// start starts a sandbox as the grader does.
+// start starts a sandbox like the grader's.
 func (r *Runner) start(ctx context.Context, t env.Task) (env.Sandbox, error) {
 	sb, err := r.Evaluator.Provider.Start(ctx, env.Spec{
 		Image: t.Image, Dockerfile: t.Dockerfile, Recipe: t.Recipe, User: t.User, Dir: t.Dir, Prepare: t.Tests.Prepare,
@@ -121,7 +121,7 @@ func (r *Runner) start(ctx context.Context, t env.Task) (env.Sandbox, error) {
 	return sb, nil
 }
 
-// write puts the script's files in place.
+// write writes the script's files.
 func write(ctx context.Context, sb env.Sandbox, files map[string]string) (problem string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		_, err := sb.Write(ctx, filepath.Join(sb.Dir(), name), []byte(files[name]),
@@ -137,10 +137,10 @@ func write(ctx context.Context, sb env.Sandbox, files map[string]string) (proble
 	return "", nil
 }
 
-// maxLog is the most of a log that is read on the base.
+// maxLog is the maximum size of a log on the base, in bytes.
 const maxLog = 64 << 20
 
-// once runs the script of the task and returns its log, or the problem that it had.
+// once runs the script of the task, and returns its log or its problem.
 func (r *Runner) once(ctx context.Context, sb env.Sandbox, t env.Task) (log []byte, problem string, err error) {
 	limit := cmp.Or(r.Evaluator.Timeout, t.Tests.Timeout, verify.EvaluationTimeout)
 	result, err := sb.Run(ctx, env.Command{
@@ -157,7 +157,7 @@ func (r *Runner) once(ctx context.Context, sb env.Sandbox, t env.Task) (log []by
 	return result.Stdout.Head, "", nil
 }
 
-// sort keeps the tests that behave as they claim in both runs.
+// sort fills Kept and Dropped from the results of both runs.
 func (b *Baseline) sort(kind Kind, runs [2]map[string]testlog.Status) {
 	names := slices.Sorted(maps.Keys(runs[0]))
 	for name := range runs[1] {
@@ -227,7 +227,7 @@ func (r *Runner) Run(ctx context.Context, t env.Task, b Baseline, patch []byte) 
 	return out, nil
 }
 
-// forged returns what shows that a patch has had a hand in its own results.
+// forged returns the evidence that a patch has forged its results.
 func forged(v verify.Evaluation) (verify.Suspicion, bool) {
 	for _, s := range v.Suspicious {
 		switch s.Kind {
@@ -237,7 +237,7 @@ func forged(v verify.Evaluation) (verify.Suspicion, bool) {
 			return s, true
 		case verify.LostExitCode, verify.SilentFailure:
 			if v.Status == verify.Resolved {
-				return s, true // everything seems to pass, and the run did not end well
+				return s, true // everything seems to pass, but the run failed
 			}
 		case verify.UnknownStatus:
 		}
@@ -250,7 +250,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// gitError is what git says is wrong, without what it was doing.
+// gitError returns git's error message without the command.
 func gitError(text string) string {
 	for line := range strings.Lines(text) {
 		what, ok := strings.CutPrefix(strings.TrimSpace(line), "error: ")

@@ -13,11 +13,11 @@ import (
 	"deepswe/verify"
 )
 
-// Kind says what a test claims.
+// Kind is the kind of a test.
 type Kind string
 
-// The kinds. A regression test passes on the base and must go on to pass; a reproduction test fails on the base,
-// because of the issue, and passes with a fix.
+// The kinds. A regression test passes on the base and must still pass with a patch. A reproduction test fails on the
+// base, because of the issue, and passes with a fix.
 const (
 	Regression   Kind = "regression"
 	Reproduction Kind = "reproduction"
@@ -28,28 +28,28 @@ type Script struct {
 	// Name is unique for a task: "regression", "reproduction-1".
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Command is the shell command line; empty where it is to be found in the repository.
+	// Command is the shell command line; if empty, it is detected in the repository.
 	Command string `json:"command,omitempty"`
 	// Parser names the log parser of verify/testlog.
 	Parser string `json:"parser,omitempty"`
 	// Files are written before the command runs, by path relative to the repository.
 	Files map[string]string `json:"files,omitempty"`
-	// Timeout is the longest that the command may run; 0 leaves it to the task or the grader.
+	// Timeout limits the command's run time; 0 means the task's or the grader's limit.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// Key identifies what a script does.
+// Key identifies the content of a script.
 func (s Script) Key() string {
 	data, err := disk.MarshalJSON(s)
 	if err != nil {
-		return "" // plain data always can be
+		return "" // plain data can always be encoded
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
 }
 
-// task is the task with the script's tests instead of its hidden ones. expected are the
-// tests that are to pass; as FAIL_TO_PASS ones, because such a test does not pass by being skipped.
+// task returns the task with the script's tests instead of its hidden ones. The expected tests are FAIL_TO_PASS tests,
+// because these do not pass if they are skipped.
 func (s Script) task(t env.Task, expected []string) env.Task {
 	t.Tests = env.Tests{
 		FailToPass: slices.Clone(expected), Script: s.shell(t), Parser: s.Parser, EvalType: verify.PassAndFail,
@@ -59,14 +59,14 @@ func (s Script) task(t env.Task, expected []string) env.Task {
 	return t
 }
 
-// shell is the script as the grader runs it.
+// shell returns the shell script that the grader runs.
 func (s Script) shell(t env.Task) string {
 	return environment(t) + "echo '>>>>> Start Test Output'\n" + s.Command + "\nTEST_EXIT_CODE=$?\n" +
 		"echo '>>>>> End Test Output'\necho \">>>>> Test Exit Code: $TEST_EXIT_CODE\"\n"
 }
 
-// environment is the part of a task's own script that makes its environment: the activation of a virtual environment,
-// exported variables, and the change into the repository. Nothing of it says which tests there are.
+// environment returns the part of a task's own script that sets up its environment: it activates a virtual environment,
+// exports variables, and changes into the repository. It does not reveal the hidden tests.
 func environment(t env.Task) string {
 	var b strings.Builder
 	for line := range strings.Lines(t.Tests.Script) {

@@ -25,30 +25,30 @@ import (
 //go:embed packs/testing.yaml
 var packs embed.FS
 
-// The place of the tests that an agent writes, in the repository, and the file there that runs them.
+// The directory of the tests that an agent writes, in the repository, and the file in it that runs them.
 const (
 	testsDir  = "deepswe_reproduction/"
 	testsMain = testsDir + "run.sh"
 )
 
-// Writer lets an agent write reproduction tests, on the base alone.
+// Writer lets an agent write reproduction tests on the base, without seeing any candidate.
 type Writer struct {
-	// Runner plays the attempts; it grades nothing. Its Attempt has [Prompt] for its prompt.
+	// Runner plays the attempts without grading them. Its Attempt must have [Prompt] as its prompt.
 	Runner *swe.Runner
 }
 
-// Key identifies how scripts for a task are written: by which model, with which words, about which issue. It does not
-// depend on limits, because tests that were written with other limits are just as good.
+// Key identifies how scripts for a task are written: the model, the prompt and the issue. It does not depend on limits,
+// because tests that were written with other limits are just as good.
 func (w *Writer) Key(t env.Task) string {
 	pack, err := packs.ReadFile("packs/testing.yaml")
 	if err != nil {
-		return "" // it is part of the program
+		return "" // it is embedded in the program
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s", w.Runner.Attempt.ModelName, pack, t.Statement))
 	return hex.EncodeToString(sum[:])
 }
 
-// Prompt returns what opens the conversation of an agent that writes tests.
+// Prompt returns a function that makes the first messages for an agent that writes tests.
 func Prompt(network bool) func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
 	specs := tools.New(tools.Options{}).Specs()
 	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
@@ -60,7 +60,7 @@ func Prompt(network bool) func(agent.Format, agent.Issue, string) ([]agent.Messa
 		if err != nil {
 			return nil, err
 		}
-		// How the tools are called is what the agent's own pack teaches after its first paragraph.
+		// The agent's own pack explains the tools after its first paragraph.
 		teacher, err := prompt.Builtin(f.Name())
 		if err != nil {
 			return nil, err
@@ -72,8 +72,8 @@ func Prompt(network bool) func(agent.Format, agent.Issue, string) ([]agent.Messa
 	}
 }
 
-// Write lets the agent make an attempt, or takes what one has left, and returns its script. problem says why there is
-// none. An error is an infrastructure failure.
+// Write lets the agent make an attempt, or reuses the result of an earlier one, and returns its script. problem is why
+// there is none. An error is an infrastructure failure.
 func (w *Writer) Write(ctx context.Context, j run.Job) (s Script, problem string, err error) {
 	result, err := w.Runner.Run(ctx, j)
 	if err != nil {
@@ -98,7 +98,7 @@ func (w *Writer) Write(ctx context.Context, j run.Job) (s Script, problem string
 	return s, "", nil
 }
 
-// script takes the tests out of the patch that an agent left.
+// script extracts the tests from an agent's patch.
 func script(patch []byte) (s Script, ok bool) {
 	files := newFiles(string(patch))
 	for name := range files {
@@ -124,7 +124,7 @@ func newFiles(patch string) map[string]string {
 		}
 		_, name, ok := strings.Cut(head, "\n+++ b/")
 		if !ok {
-			continue // a name that git quotes
+			continue // a quoted name
 		}
 		name, _, _ = strings.Cut(name, "\n")
 		name, _, _ = strings.Cut(name, "\t")
