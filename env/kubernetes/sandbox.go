@@ -28,6 +28,7 @@ type Sandbox struct {
 	line    *guest.Line
 	// supervised is closed when supervise has returned.
 	supervised chan struct{}
+	tidy       sync.Once
 }
 
 var _ env.Sandbox = (*Sandbox)(nil)
@@ -38,6 +39,25 @@ func newSandbox(c *cluster, l launch) *Sandbox {
 
 // Pod returns the pod's name.
 func (s *Sandbox) Pod() string { return s.launch.name }
+
+// tidyTimeout is how long a guest may take to make its pod removable, which includes the time to reconnect to it.
+const tidyTimeout = 20 * time.Second
+
+// Close ends everything that commands have started, and removes the pod. A guest that does not answer any more is no
+// reason to keep it.
+func (s *Sandbox) Close(ctx context.Context) error {
+	s.tidy.Do(func() {
+		if s.hungUp() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+		defer cancel()
+		if err := s.Tidy(ctx); err != nil {
+			s.c.log.Debug("tidying a sandbox", "pod", s.launch.name, "error", err)
+		}
+	})
+	return s.GuestSandbox.Close(ctx)
+}
 
 // abandon removes what a failed start has created.
 func (s *Sandbox) abandon(ctx context.Context) error {

@@ -2,322 +2,55 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-	"k8s.io/client-go/rest"
-
 	"deepswe/env"
-	"deepswe/env/guest"
 	"deepswe/env/testkit"
 )
 
-// simulation is an API server with the latencies of a real one and its bad moments. Its pods run nothing but the
-// guest's half of the protocol.
-type simulation struct {
-	ctx   context.Context //nolint:containedctx // of the test
-	build string          // of the guest
-
-	mu      sync.Mutex
-	pods    map[string]*simulated
-	version int
-	events  []simulatedEvent
-	changed chan struct{}
-	leases  map[string]json.RawMessage
-
-	requests, dials, early, faults, lists atomic.Int64
-	faulty                                atomic.Bool
-}
-
-type simulated struct {
-	pod   pod
-	ready time.Time
-	line  *guest.Line
-}
-
-type simulatedEvent struct {
-	version int
-	kind    string
-	pod     pod
-}
-
-func simulate(t *testing.T) (*simulation, *rest.Config) {
-	s := &simulation{
-		ctx: t.Context(), pods: map[string]*simulated{}, changed: make(chan struct{}), leases: map[string]json.RawMessage{},
-	}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	return s, &rest.Config{Host: server.URL, BearerToken: "x"}
-}
-
-func (s *simulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.requests.Add(1)
-	time.Sleep(time.Millisecond + rand.N(4*time.Millisecond))
-	if s.faulty.Load() && rand.IntN(20) == 0 {
-		s.faults.Add(1)
-		switch rand.IntN(3) {
-		case 0:
-			w.Header().Set("Retry-After", "1")
-			refuse(w, http.StatusTooManyRequests, "too many requests")
-		case 1:
-			refuse(w, http.StatusForbidden, `pods is forbidden: User "x" cannot do that`) // as after a restart
-		default:
-			refuse(w, http.StatusInternalServerError, "etcdserver: request timed out")
+// TestCloseTidies closes a sandbox several times at once: its guest ends what commands have left while the client is
+// still connected, once. A guest that has gone is not waited for.
+func TestCloseTidies(t *testing.T) {
+	t.Parallel()
+	s, p := onSimulation(t)
+	defer func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
 		}
-		return
-	}
-	const base = "/api/v1/namespaces/default/pods"
-	name, exec := strings.CutSuffix(strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, base), "/"), "/exec")
-	switch {
-	case r.URL.Path == "/version":
-		answer(w, versionInfo{Major: "1", Minor: "34", GitVersion: "v1.34.4"})
-	case strings.Contains(r.URL.Path, "/leases"):
-		s.lease(w, r)
-	case exec:
-		s.exec(w, r, name)
-	case r.Method == http.MethodPost:
-		s.create(w, r)
-	case r.Method == http.MethodDelete:
-		s.remove(w, name)
-	case r.URL.Query().Has("watch"):
-		s.watch(w, r)
-	case name == "":
-		s.list(w)
-	default:
-		s.get(w, name)
-	}
-}
-
-func answer(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v)
-}
-
-func refuse(w http.ResponseWriter, code int, message string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(statusError{Status: "Failure", Code: code, Message: message})
-}
-
-func (s *simulation) lease(w http.ResponseWriter, r *http.Request) {
-	var l lease
-	switch r.Method {
-	case http.MethodPost, http.MethodPut:
-		if err := json.NewDecoder(r.Body).Decode(&l); err != nil {
-			refuse(w, http.StatusBadRequest, err.Error())
-			return
-		}
-		l.Metadata.UID, l.Metadata.ResourceVersion = "lease", "1"
-		answer(w, l)
-	case http.MethodGet:
-		answer(w, leaseList{})
-	default:
-		answer(w, statusError{Status: "Success"})
-	}
-}
-
-// change records an event. The caller holds mu.
-func (s *simulation) change(kind string, p pod) {
-	s.version++
-	p.Metadata.ResourceVersion = fmt.Sprint(s.version)
-	s.events = append(s.events, simulatedEvent{s.version, kind, p})
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func (s *simulation) create(w http.ResponseWriter, r *http.Request) {
-	p := &simulated{line: guest.AcceptLine()}
-	if err := json.NewDecoder(r.Body).Decode(&p.pod); err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	p.pod.Metadata.UID = p.pod.Metadata.Name
-	p.pod.Status = &podStatus{Phase: "Pending"}
-	s.mu.Lock()
-	s.pods[p.pod.Metadata.Name] = p
-	s.change("ADDED", p.pod)
-	placed := p.pod
-	placed.Spec.NodeName = "node"
-	p.pod = placed
-	p.ready = time.Now().Add(300*time.Millisecond + rand.N(400*time.Millisecond))
-	s.change("MODIFIED", placed)
-	s.mu.Unlock()
-	go serveSimulated(s.ctx, p.line, s.build)
-	answer(w, p.pod)
-}
-
-// serveSimulated answers pings, as the guest of a pod does, until its host hangs up.
-func serveSimulated(ctx context.Context, line *guest.Line, build string) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	server := guest.NewServer(ctx, line, func(c *guest.Call) {
-		if _, ok := c.Request.(*guest.PingCall); !ok {
-			c.Answer(nil, errors.New("not simulated"))
-			return
-		}
-		c.Answer(nil, nil)
-	})
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		_ = server.Write()
 	}()
-	if server.Greet(guest.Hello{Build: build, Dir: "/", Silence: silence}) == nil {
-		_ = server.Read(line)
-	}
-	server.Stop()
-	line.Fail(io.EOF)
-	<-written
-	_ = line.Close()
-}
-
-func (s *simulation) remove(w http.ResponseWriter, name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.pods[name]
-	if p == nil {
-		refuse(w, http.StatusNotFound, "not found")
-		return
-	}
-	delete(s.pods, name)
-	p.line.Fail(io.EOF)
-	s.change("DELETED", p.pod)
-	answer(w, p.pod)
-}
-
-func (s *simulation) get(w http.ResponseWriter, name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.pods[name]
-	if p == nil {
-		refuse(w, http.StatusNotFound, "not found")
-		return
-	}
-	answer(w, p.pod)
-}
-
-func (s *simulation) list(w http.ResponseWriter) {
-	s.lists.Add(1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list podList
-	list.Metadata.ResourceVersion = fmt.Sprint(s.version)
-	for _, p := range s.pods {
-		list.Items = append(list.Items, p.pod)
-	}
-	answer(w, list)
-}
-
-// watch sends the changes since a version. It is cut after a while, as by a proxy, and sometimes forgets the version.
-func (s *simulation) watch(w http.ResponseWriter, r *http.Request) {
-	var since int
-	_, _ = fmt.Sscan(r.URL.Query().Get("resourceVersion"), &since)
-	if s.faulty.Load() && rand.IntN(4) == 0 {
-		refuse(w, http.StatusGone, "too old")
-		return
-	}
-	ends := time.After(24 * time.Hour)
-	if s.faulty.Load() {
-		ends = time.After(500*time.Millisecond + rand.N(time.Second))
-	}
-	encoder := json.NewEncoder(w)
-	for {
-		s.mu.Lock()
-		var fresh []simulatedEvent
-		for i := len(s.events) - 1; i >= 0 && s.events[i].version > since; i-- {
-			fresh = append(fresh, s.events[i])
-		}
-		changed := s.changed
-		s.mu.Unlock()
-		for i := len(fresh) - 1; i >= 0; i-- {
-			object, _ := json.Marshal(fresh[i].pod)
-			if encoder.Encode(watchEvent{fresh[i].kind, object}) != nil {
-				return
-			}
-			since = fresh[i].version
-		}
-		w.(http.Flusher).Flush()
-		select {
-		case <-changed:
-		case <-ends:
-			return
-		case <-r.Context().Done():
-			return
-		}
-	}
-}
-
-func (s *simulation) exec(w http.ResponseWriter, r *http.Request, name string) {
-	s.dials.Add(1)
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{streamProtocol}})
-	if err != nil {
-		return
-	}
-	defer func() { _ = conn.CloseNow() }()
-	s.mu.Lock()
-	p := s.pods[name]
-	s.mu.Unlock()
-	if p == nil || time.Now().Before(p.ready) {
-		s.early.Add(1)
-		said, _ := json.Marshal(statusError{Status: "Failure", Code: 500, Message: "container not found"})
-		_ = conn.Write(r.Context(), websocket.MessageBinary, append([]byte{channelStatus}, said...))
-		return
-	}
-	lost, err := p.line.Attach(&inPod{conn: conn, ctx: r.Context()})
-	if err != nil {
-		return
-	}
-	if s.faulty.Load() && rand.IntN(4) == 0 {
-		select {
-		case <-time.After(rand.N(time.Second)): // the stream breaks
-		case <-lost:
-		}
-		return
-	}
-	select {
-	case <-lost:
-	case <-r.Context().Done():
-	}
-}
-
-// inPod is the pod's side of a stream.
-type inPod struct {
-	conn *websocket.Conn
-	ctx  context.Context //nolint:containedctx // of the request that the stream is
-	rest []byte
-}
-
-func (p *inPod) Read(to []byte) (int, error) {
-	for len(p.rest) == 0 {
-		_, message, err := p.conn.Read(p.ctx)
+	for rollout, want := range map[string]int64{"alive": 1, "gone": 0} {
+		s.tidied.Store(0)
+		sandbox, err := p.Start(t.Context(), env.Spec{Image: "i", Rollout: rollout})
 		if err != nil {
-			return 0, err
+			t.Fatal(err)
 		}
-		p.rest = message[1:]
+		if rollout == "gone" {
+			sandbox.(*Sandbox).line.Fail(io.EOF)
+		}
+		var closers sync.WaitGroup
+		for range 3 {
+			closers.Go(func() {
+				if err := sandbox.Close(t.Context()); err != nil {
+					t.Errorf("%s: %v", rollout, err)
+				}
+			})
+		}
+		closers.Wait()
+		if n := s.tidied.Load(); n != want {
+			t.Errorf("%s: the guest was asked %d times to tidy, want %d", rollout, n, want)
+		}
 	}
-	n := copy(to, p.rest)
-	p.rest = p.rest[n:]
-	return n, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pods) != 0 {
+		t.Errorf("%d pods are left", len(s.pods))
+	}
 }
-
-func (p *inPod) Write(from []byte) (int, error) {
-	err := p.conn.Write(p.ctx, websocket.MessageBinary, append([]byte{channelStdout}, from...))
-	return len(from), err
-}
-
-func (p *inPod) Close() error { return p.conn.CloseNow() }
 
 // TestManySandboxes starts many sandboxes against a server with bad moments: all of them answer, also after their
 // streams have broken, nothing is left, and the server is asked no more often than the sandboxes make necessary.
@@ -326,18 +59,7 @@ func TestManySandboxes(t *testing.T) {
 	if testkit.Required("scale") {
 		many = 1000
 	}
-	s, config := simulate(t)
-	p, err := New(t.Context(), Options{
-		config: config, Namespaces: []string{"default"}, Executable: testkit.Guest(t), Pods: Pods{GuestImage: "guest"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := p.clusters[0].guests.find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.build = binary.Hash
+	s, p := onSimulation(t)
 	// Before the first request was allowed, a refusal is taken for a missing role.
 	first, err := p.Start(t.Context(), env.Spec{Image: "i", Rollout: "first"})
 	if err != nil {

@@ -22,6 +22,7 @@ func lifecycleCases() []testCase {
 		{"Close", testClose},
 		{"CloseUnderWork", testCloseUnderWork},
 		{"CloseCancelled", testCloseCancelled},
+		{"CloseNested", testCloseNested},
 		{"StartCancelled", testStartCancelled},
 		{"CopyIn", testCopyIn},
 		{"CopyInMany", testCopyInMany},
@@ -102,6 +103,17 @@ func testCloseCancelled(t *testing.T, s *suite) {
 	if err := sb.Close(ctx); err != nil {
 		t.Error(err)
 	}
+	s.nothingLeft(t, t.Name())
+}
+
+// testCloseNested checks that a sandbox can be removed whose commands have left processes in deeply nested directories.
+func testCloseNested(t *testing.T, s *suite) {
+	b := own(t, s.start(t))
+	mark := marker()
+	b.sh("p=$(printf 'd/%.0s' $(seq 500)) && mkdir -p $p && cd $p && chmod 0 . && " +
+		"{ (trap '' TERM; exec setsid sleep " + mark + ") >/dev/null 2>&1 & }")
+	b.close()
+	s.killed(t, mark)
 	s.nothingLeft(t, t.Name())
 }
 
