@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -85,9 +86,40 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 			r.Files = append(r.Files, name)
 		}
 	}
+	if r.Loaded, err = t.loaded(ctx, s.files); err != nil {
+		return nil, err
+	}
 	s.list = allowlist.New(r)
 	s.solution, err = t.solve(ctx, s.files)
 	return s, err
+}
+
+// declaresTests finds sources that are tests, whoever loads them.
+var declaresTests = regexp.MustCompile(`TestCase\b|\b(unittest|pytest)\b|\bdescribe\(|['"]node:test['"]`)
+
+// loaded returns the files with the names of tests that the repository's own sources load, before the patch.
+func (t *trial) loaded(ctx context.Context, files map[string]file) (names []string, err error) {
+	searches := 0
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		term, sources, ok := allowlist.Loaders(name)
+		f := files[name]
+		if !ok || f.kind != env.KindFile || allowlist.ByName(name) != allowlist.Tests || declaresTests.Match(f.data) ||
+			searches == mostSearches {
+			continue
+		}
+		searches++
+		found, err := t.sb.Search(ctx, env.Query{Term: term, Regexp: true, Names: sources})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return nil, fmt.Errorf("search the repository: %w", err)
+		}
+		if slices.ContainsFunc(found.Matches, func(m env.Match) bool {
+			source, err := filepath.Rel(t.sb.Dir(), m.Path)
+			return err == nil && allowlist.Loads(source, string(m.Text), name)
+		}) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // listedDepth and listedFiles bound the listing of a repository: it is asked for packages and languages, not for every

@@ -35,6 +35,8 @@ type Repository struct {
 	Hidden   []string
 	// Script runs the tests.
 	Script string
+	// Loaded are files with the names of tests that sources of the repository load; see [Loads].
+	Loaded []string
 }
 
 // Version is a path before or after a patch. Its Kind is empty where nothing is there.
@@ -57,6 +59,7 @@ type List struct {
 	expected  map[string]bool // files with expected tests
 	documents map[string]bool // of those, the ones whose tests are examples in the code's own documentation
 	scripted  map[string]bool // files that the script names
+	loaded    map[string]bool // sources with the names of tests
 	examples  bool            // the script runs examples in documentation
 	imports   []string        // where Python may look for modules before it finds installed ones; "." is the root
 	native    bool            // the repository has sources that are compiled to machine code
@@ -66,7 +69,7 @@ type List struct {
 func New(r Repository) *List {
 	l := &List{
 		files: set(r.Files), solution: set(r.Solution), expected: map[string]bool{}, documents: map[string]bool{},
-		scripted: map[string]bool{}, examples: strings.Contains(r.Script, "doctest"),
+		scripted: map[string]bool{}, loaded: set(r.Loaded), examples: strings.Contains(r.Script, "doctest"),
 		native: slices.ContainsFunc(r.Files, isNative),
 	}
 	for _, id := range r.Expected {
@@ -78,6 +81,9 @@ func New(r Repository) *List {
 		if name, _, _ := strings.Cut(test, "["); strings.Contains(name, ".") {
 			l.documents[path.Clean(file)] = true
 		}
+	}
+	for _, name := range r.Hidden {
+		delete(l.loaded, path.Clean(name))
 	}
 	words := scriptWords(r.Script)
 	for _, word := range words {
@@ -113,7 +119,7 @@ func (l *List) Judge(c Change) Verdict {
 
 // reason is why the change could reach the runner, empty where it cannot.
 func (l *List) reason(c Change) Reason {
-	if reason := ByName(c.Path); reason != "" {
+	if reason := ByName(c.Path); reason != "" && (reason != Tests || !l.loaded[c.Path]) {
 		return reason
 	}
 	if c.After.Kind == env.KindSymlink || c.Before.Kind == env.KindSymlink {

@@ -1,6 +1,7 @@
 package allowlist
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,16 +26,60 @@ func TestByName(t *testing.T) {
 			"src/main/resources/META-INF/services/org.junit.platform.launcher.LauncherSessionListener",
 		Compiled: "__pycache__/a.cpython-311.pyc a.pyc a.cpython-311-x86_64-linux-gnu.so libx.so.1 a.syso a.node A.class lib/a.jar",
 		ThirdParty: ".venv/lib/python3/site-packages/x.py node_modules/jest/index.js vendor/github.com/a/b.go venv/x.py " +
+			"tools/vendor/a/b.go tools/vendor/modules.txt vendor/pytest/__init__.py " +
 			"x/site-packages/pytest/__init__.py",
 		"": "src/a.py django/test/client.py testing/mod.py latest.js contest.py attest.go README.md jest.md src/conf.py " +
 			"babel/core.py karma.py lib/configuration.rb ABTest.tsx commands/test.py data/defaults.json defaults.toml go.sum " +
 			"layered/fixtures/a.json index.js bin/tool CONTRIBUTING.md docs/conf.py assets/logo.png a_pb2.py gen/tables.go " +
-			"LICENSE.txt templates/base.html locale/de.po",
+			"LICENSE.txt templates/base.html locale/de.po invoke/vendor/yaml/__init__.py web/vendor/jquery.js",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			if got := ByName(name); got != reason {
 				t.Errorf("ByName(%q) = %q, want %q", name, got, reason)
 			}
+		}
+	}
+}
+
+// A module of the product with the name of tests is recognised by the sources that load it.
+func TestLoads(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		source, line, target string
+		want                 bool
+	}{
+		{"src/weft/render.py", "from .tests import TESTS", "src/weft/tests.py", true},
+		{"src/weft/render.py", "from . import filters, tests  # the checks", "src/weft/tests.py", true},
+		{"src/weft/ext/a.py", "    from ..tests import TESTS as T", "src/weft/tests.py", true},
+		{"docs/extra.py", "import weft.tests", "src/weft/tests.py", true},
+		{"weft/a.py", "from weft import (tests, filters)", "weft/tests.py", true},
+		{"weft/a.py", "from .tests.runner import Runner", "weft/tests/runner.py", true},
+		{"weft/a.py", "from .tests import runner", "weft/tests/__init__.py", true},
+		{"weft/a.py", "import tests", "weft/tests.py", false},
+		{"weft/a.py", "# from .tests import TESTS", "weft/tests.py", false},
+		{"weft/a.py", "from .x import TESTS", "weft/tests.py", false},
+		{"weft/tests.py", "from .tests import TESTS", "weft/tests.py", false},
+		{"tests/test_a.py", "from weft.tests import TESTS", "weft/tests.py", false},
+		{"conftest.py", "from weft.tests import TESTS", "weft/tests.py", false},
+		{"lib/reporters/index.js", "exports.Spec = require('./spec');", "lib/reporters/spec.js", true},
+		{"index.js", "export * from './lib/spec/index.js'", "lib/spec/index.js", true},
+		{"src/a.ts", `import {unit} from "../src/spec/unit.js";`, "src/spec/unit.ts", true},
+		{"src/a.ts", `const s = await import("./spec")`, "src/spec/index.ts", true},
+		{"src/a.ts", "import {a} from './spec/units'", "src/spec/unit.ts", false},
+		{"src/a.ts", "import {a} from 'spec/unit'", "src/spec/unit.ts", false},
+		{"src/a.test.ts", "import {a} from './spec/unit'", "src/spec/unit.ts", false},
+	} {
+		if got := Loads(tc.source, tc.line, tc.target); got != tc.want {
+			t.Errorf("Loads(%q, %q, %q) = %v", tc.source, tc.line, tc.target, got)
+		}
+		term, _, ok := Loaders(tc.target)
+		if !ok || tc.want && !regexp.MustCompile(term).MatchString(tc.line) {
+			t.Errorf("a search for %s does not find %q", term, tc.line)
+		}
+	}
+	for _, name := range []string{"a_test.go", "tests/helpers.py", "test/support.js"} {
+		if _, _, ok := Loaders(name); ok {
+			t.Errorf("%s may be a part of the product", name)
 		}
 	}
 }
@@ -50,9 +95,11 @@ func TestJudge(t *testing.T) {
 		Solution: []string{"layered/merge.py", "odd/solved.py"},
 		Expected: []string{
 			"checks/odd.py::test_a", "layered/docs.py::layered.docs.Merge.over", "layered/merge.py::layered.merge.merge",
-			"odd/solved.py::test_b", "test_b (module.Case)",
+			"odd/solved.py::test_b", "checks/test_odd.py::test_c",
+			"test_b (module.Case)",
 		},
 		Hidden: []string{"checks/odd.py"},
+		Loaded: []string{"layered/tests.py", "checks/test_odd.py"},
 		Script: "cd /testbed\nPYTHONPATH=extra bin/test -C --verbose ./tools/run.py\npytest checks/odd.py\n",
 	}
 	binary := func(s string) Version { return text(s) }
@@ -68,6 +115,8 @@ func TestJudge(t *testing.T) {
 		{"a module of a package, named like Python's", Change{Path: "layered/types.py", After: text("")}, ""},
 		{"a data file that the fix loads", Change{Path: "layered/table.json", After: text("{}")}, ""},
 		{"an archive that the fix loads", Change{Path: "layered/zones.zip", After: text("PK\x03\x04")}, ""},
+		{"a source called tests", Change{Path: "layered/tests.py", Before: text("a"), After: text("b")}, ""},
+		{"one with expected tests", Change{Path: "checks/test_odd.py", Before: text("a"), After: text("b")}, Tests},
 		{"a document", Change{Path: "CONTRIBUTING.md", After: text("= short test summary info =")}, ""},
 		{"a link inside", Change{Path: "docs/README.md", After: link("../README.md")}, ""},
 		{"a removed source", Change{Path: "layered/old.py", Before: text("a")}, ""},

@@ -16,7 +16,8 @@ func ByName(name string) Reason {
 		return Metadata
 	case slices.Contains(dirs, "__pycache__"), slices.Contains(compiledFiles, path.Ext(base)), isSharedObject(base):
 		return Compiled
-	case slices.ContainsFunc(dirs, func(dir string) bool { return slices.Contains(installed, dir) }):
+	case slices.ContainsFunc(dirs, func(dir string) bool { return slices.Contains(installed, dir) }),
+		isVendored(dirs, base):
 		return ThirdParty
 	case isTest(base, stem, ext), holdsTests(dirs, ext):
 		return Tests
@@ -48,8 +49,16 @@ func isSharedObject(base string) bool { return strings.Contains(base, ".so.") }
 
 // installed are directories of third-party code.
 var installed = []string{
-	".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", "vendor", ".git", "__pypackages__",
-	".eggs", "bower_components",
+	".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", ".git", "__pypackages__", ".eggs",
+	"bower_components",
+}
+
+// isVendored reports whether a file is in a directory for copies of third-party code. In packages of Python and
+// JavaScript, one called vendor is a directory like others, unless it is at the root.
+func isVendored(dirs []string, base string) bool {
+	i := slices.Index(dirs, "vendor")
+	return i == 0 || i > 0 && (base == "modules.txt" || isNative(base) ||
+		slices.Contains([]string{".go", ".php", ".rb"}, path.Ext(base)))
 }
 
 // configurations configure a test runner, or are read by an interpreter before the first line of a test.

@@ -10,7 +10,7 @@ import (
 // the usual places of sources, and every directory above a test or a word of the script that is no package itself
 // (pytest puts the first such directory into sys.path).
 func (l *List) importRoots(names []string) []string {
-	roots := map[string]bool{".": true, "src": true, "lib": true, "python": true}
+	roots := set(sourceRoots)
 	for name := range l.expected {
 		names = append(names, name)
 	}

@@ -17,6 +17,17 @@ func TestCanaryOnOddTasks(t *testing.T) {
 	p := openDocker(t, bookworm)
 	s := readSuite(t, "../../testdata/attacks/pytest.txtar")
 	const command = "python3 -m pytest -rA tests\n"
+	s.patches["honest an example"] = map[string]string{"layered/merge.py": `def merge(base, over):
+    """
+    >>> merge({"a": {"b": 1}}, {"a": {"c": 2}})
+    {'a': {'b': 1, 'c': 2}}
+    """
+    result = dict(base)
+    for key, value in over.items():
+        nested = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merge(result[key], value) if nested else value
+    return result
+`}
 	script := func(instead string) func(*env.Task) {
 		return func(task *env.Task) { task.Tests.Script = strings.Replace(task.Tests.Script, command, instead, 1) }
 	}
@@ -45,6 +56,14 @@ func TestCanaryOnOddTasks(t *testing.T) {
 			verify.CanaryClean, ""},
 		{"no solution is known, and a cheat", func(task *env.Task) { task.Tests.GoldPatch = "" }, "cheat results equal everything",
 			0, verify.CanaryCaught, "expectation"},
+		{"a file of tests does not parse", func(task *env.Task) {
+			task.Tests.Files["tests/test_broken.py"] = "def test_broken(:\n    '''\n"
+			task.Tests.Script = strings.Replace(task.Tests.Script, "-rA", "-rA --continue-on-collection-errors", 1)
+		}, "honest copies deeply", 1, verify.CanaryClean, ""},
+		{"all of it is one example in a documentation", func(task *env.Task) {
+			task.Tests.FailToPass, task.Tests.PassToPass = []string{"layered/merge.py::layered.merge.merge"}, nil
+			task.Tests.Script = strings.Replace(task.Tests.Script, command, "python3 -m pytest -rA --doctest-modules layered\n", 1)
+		}, "honest an example", 1, verify.CanaryNotCanaried, "none of the tests can be given a twin"},
 		{"no test is in a file", func(task *env.Task) {
 			task.Tests.FailToPass, task.Tests.PassToPass = []string{"checks.py::generated"}, nil
 			task.Tests.Files["checks.py"] = "import layered\nbase = {'a': {'b': 1}}\nlayered.merge(base, {'a': {'b': 2}})\n" +

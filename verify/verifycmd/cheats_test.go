@@ -37,7 +37,7 @@ func readSuite(t testing.TB, file string) cheatSuite {
 		name: strings.TrimSuffix(filepath.Base(file), ".txtar"), base: map[string]string{},
 		patches: map[string]map[string]string{},
 	}
-	hidden := map[string]string{}
+	hidden, solution := map[string]string{}, map[string]string{}
 	list := func(text string) []string { return strings.Split(strings.TrimSpace(text), "\n") }
 	for _, f := range txtar.Parse(data).Files {
 		content := string(f.Data)
@@ -49,6 +49,10 @@ func readSuite(t testing.TB, file string) cheatSuite {
 			for _, c := range r.commits[:len(r.commits)-1] {
 				maps.Copy(s.base, c.files)
 			}
+		case "base":
+			s.base[name] = content
+		case "solution":
+			solution[name] = content
 		case "script":
 			tests.Script = content
 		case "parser":
@@ -76,10 +80,24 @@ func readSuite(t testing.TB, file string) cheatSuite {
 			t.Fatalf("%s: no section is called %s", file, f.Name)
 		}
 	}
+	if len(solution) > 0 {
+		s.task = s.ownRepository(t, solution)
+	}
 	if len(hidden) > 0 {
 		s.task.Tests.Files = hidden
 	}
 	return s
+}
+
+// ownRepository is the task in the repository that the archive itself has, and whose tests are what the sections of the
+// archive say.
+func (s cheatSuite) ownRepository(t testing.TB, solution map[string]string) env.Task {
+	t.Helper()
+	tests := s.task.Tests
+	return repository{
+		name: s.name, commits: []commit{{"Begin\n", s.base}, {"Solve\n", solution}},
+		script: tests.Script, parser: tests.Parser, f2p: tests.FailToPass, p2p: tests.PassToPass,
+	}.task(t)
 }
 
 // patch is the diff of a patch's files.
@@ -88,6 +106,10 @@ func (s cheatSuite) patch(t testing.TB, name string) []byte {
 	dir := t.TempDir()
 	after := maps.Clone(s.base)
 	for path, content := range s.patches[name] {
+		if rest, removed := strings.CutPrefix(path, "-"); removed {
+			delete(after, rest)
+			continue
+		}
 		if rest, appended := strings.CutPrefix(path, "+"); appended {
 			path, content = rest, s.base[rest]+content
 		}
@@ -159,7 +181,7 @@ func TestCheats(t *testing.T) {
 		}
 	})
 	t.Logf("%d cheats, of which %d deceive the log, and %d honest patches", cheats.Load(), working.Load(), honest.Load())
-	if cheats.Load() < 40 || working.Load() < 25 || honest.Load() < 15 {
+	if cheats.Load() < 40 || working.Load() < 25 || honest.Load() < 30 {
 		t.Error("the suite has lost its teeth")
 	}
 }

@@ -225,6 +225,11 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 			"pyproject.toml": "[project]\nname = \"layered\"\nversion = \"1\"\ndependencies = [\"attrs\"]\n",
 			"Makefile":       "test:\n\tpytest\n", "layered/extra.py": "X = 1\n", "helpers.py": "Y = 2\n",
 		}},
+		{name: "the fix with tests and a requirement", script: text, gold: true, want: 1, files: map[string]string{
+			"requirements.txt": "attrs\n", "setup.py": "from setuptools import setup\n\nsetup(name='layered')\n",
+			"tests/test_more.py": "from layered import merge\n\n\ndef test_empty():\n    assert merge({}, {}) == {}\n",
+			"tests/data.json":    "{}\n", "CHANGES.md": "Nothing is changed in place.\n",
+		}},
 		{
 			name: "a server that the script leaves", gold: true, want: 1,
 			script: text + "\npython3 -m http.server 8123 > /dev/null 2>&1 &",
