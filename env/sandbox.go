@@ -137,7 +137,14 @@ type Spec struct {
 	Dir string
 	// CopyIn is a host directory whose content is copied to Dir; empty if the image contains the repository.
 	CopyIn string
-	// Source is the user's directory that CopyIn is a copy of; empty if there is none.
+	// Git is a host directory that is copied in place of CopyIn's .git; empty if that is copied itself. If it is set,
+	// CopyIn is a directory that somebody works in: what cannot be read is left out, and the copy is writable.
+	Git string
+	// Without are paths below CopyIn, with forward slashes, that are not copied.
+	Without []string
+	// Copied, if not nil, is called for every file that is copied in, with its size, possibly from several goroutines.
+	Copied func(bytes int64) `json:"-"`
+	// Source is the user's directory that CopyIn is, or is a copy of; empty if there is none.
 	Source string
 	// Checkout, if not nil, replaces CopyIn and Dir. Only an [Overlayer] accepts it.
 	Checkout *Checkout

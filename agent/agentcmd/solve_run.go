@@ -256,7 +256,10 @@ func (j *job) copyRepository(ctx context.Context) error {
 			j.watch.show(remark(fmt.Sprintf("the repository is copied, because it cannot be shown in place: %v", err)))
 		}
 	}
-	if o.Ignored = !o.Share && !j.o.demo; !o.Share {
+	o.Ignored = !o.Share && !j.o.demo
+	// An image of the repository's own is built from a copy.
+	o.Stream = o.Ignored && j.provider.Capabilities().Images && (j.container == nil || j.container.Folder == "")
+	if !o.Share {
 		j.watch.show(note("copying the repository"))
 		o.Progress = func(files int, bytes int64) {
 			j.watch.show(note(fmt.Sprintf("copying the repository: %s files, %s", cli.Count(files),

@@ -70,11 +70,7 @@ func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
 	}
 	err := tw.WriteHeader(&dir)
 	if err == nil && s.CopyIn != "" {
-		var replaced []string // by what the image has of a set-up
-		if s.Installed != nil {
-			replaced = s.Installed.Replaced
-		}
-		err = repo.Pack(ctx, tw, s.CopyIn, inside, owner.uid, owner.gid, replaced)
+		err = repo.Pack(ctx, tw, s, inside, owner.uid, owner.gid)
 	}
 	if err != nil {
 		return err

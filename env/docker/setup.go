@@ -160,7 +160,7 @@ func (s *Sandbox) added(ctx context.Context, aside []string) ([]string, error) {
 			info, err := os.Lstat(filepath.Join(s.spec.CopyIn, filepath.FromSlash(name)))
 			switch {
 			case name == ".git" || slices.Contains(aside, name):
-			case errors.Is(err, fs.ErrNotExist):
+			case errors.Is(err, fs.ErrNotExist), slices.Contains(s.spec.Without, name):
 				names = append(names, name)
 			case err != nil:
 				return err
@@ -207,9 +207,9 @@ func (s *Sandbox) takeOut(ctx context.Context, keep []string) error {
 		switch {
 		case err != nil:
 			return err
-		case slices.Contains(keep, name) && d.IsDir():
+		case (slices.Contains(keep, name) || slices.Contains(s.spec.Without, name)) && d.IsDir():
 			return fs.SkipDir
-		case slices.Contains(keep, name) || d.IsDir():
+		case slices.Contains(keep, name) || slices.Contains(s.spec.Without, name) || d.IsDir():
 			return nil
 		}
 		names.WriteString(name + "\x00")

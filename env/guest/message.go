@@ -204,6 +204,7 @@ func (t *TreeCall) code(c *coder) {
 	str(c, &t.Root)
 	c.ints(&t.Limit)
 	c.strings(&t.Skip)
+	c.bools(&t.Remember)
 }
 
 // UnpackCall requests that a tar stream, the call's body, be extracted.

@@ -202,6 +202,8 @@ type TreeOptions struct {
 	// Skip lists paths relative to the root, with forward slashes, that are left out together with everything below
 	// them.
 	Skip []string
+	// Remember keeps the versions, so that later calls for the same root read only files that have changed since.
+	Remember bool
 }
 
 // Hello is the guest's greeting.

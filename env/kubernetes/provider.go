@@ -50,7 +50,8 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	p.warm = &warm.Pool[*Sandbox]{
 		Size: o.Warm, Log: p.log, Life: p.life, Work: &p.work, Boot: p.boot,
 		Claim: func(_ context.Context, s *Sandbox, spec env.Spec) {
-			s.launch.spec.Rollout, s.launch.spec.CopyIn = spec.Rollout, spec.CopyIn
+			s.launch.spec.Rollout, s.launch.spec.CopyIn, s.launch.spec.Git = spec.Rollout, spec.CopyIn, spec.Git
+			s.launch.spec.Without, s.launch.spec.Copied = spec.Without, spec.Copied
 		},
 	}
 	var failures []error

@@ -235,7 +235,7 @@ func (s *Sandbox) copyIn(ctx context.Context) error {
 		compressed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err == nil {
 			tw := tar.NewWriter(compressed)
-			err = repo.Pack(ctx, tw, s.launch.spec.CopyIn, "", 0, 0, nil)
+			err = repo.Pack(ctx, tw, s.launch.spec, "", 0, 0)
 			err = errors.Join(err, tw.Close(), compressed.Close())
 		}
 		w.CloseWithError(err)

@@ -41,6 +41,8 @@ func newScratch(ctx context.Context, parent string, o owner, s env.Spec, to *tre
 	err = os.Mkdir(filepath.Dir(repo), 0o755)
 	switch {
 	case err != nil:
+	case s.Git != "" || len(s.Without) > 0:
+		err = fmt.Errorf("%w: it copies a directory as a whole", env.ErrUnsupported)
 	case s.CopyIn == "":
 		err = errors.Join(os.Mkdir(repo, 0o755), to.own(repo))
 	default:

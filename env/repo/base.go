@@ -44,7 +44,7 @@ type Base struct {
 // aside lists paths, relative to the repository, that a patch never contains.
 func Record(ctx context.Context, sb Tree, origin env.Origin, aside []string) (*Base, error) {
 	aside = bounded(aside)
-	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{Skip: aside})
+	entries, err := sb.Tree(ctx, sb.Dir(), env.TreeOptions{Skip: aside, Remember: true})
 	if err != nil {
 		return nil, fmt.Errorf("record base: %w", err)
 	}

@@ -27,11 +27,7 @@ var errBudget = errors.New("more than the budget")
 // copyIgnored copies ignored paths, installed dependencies first, as long as the budget lasts. It records the rest
 // as omitted.
 func (s *Snapshot) copyIgnored(ctx context.Context, l *listing, c choice) error {
-	names := slices.Clone(s.Aside)
-	slices.SortStableFunc(names, func(a, b string) int {
-		ranks := map[bool]int{true: 0, false: 1}
-		return ranks[installed(path.Base(a))] - ranks[installed(path.Base(b))]
-	})
+	names := s.byUse()
 	hidden := make(map[string]bool, len(l.hidden))
 	for _, name := range l.hidden {
 		hidden[name] = true
@@ -39,17 +35,12 @@ func (s *Snapshot) copyIgnored(ctx context.Context, l *listing, c choice) error 
 	left := room{bytes: copyBudget, files: copyFiles}
 	s.Aside = nil
 	for _, name := range names {
-		included := matches(c.include, name)
-		need, err := s.measure(ctx, name, left, included)
-		switch {
-		case errors.Is(err, errBudget):
-			l.omitted = append(l.omitted, Omission{Path: name, Reason: fmt.Sprintf("ignored by git; with it, the copy of "+
-				"ignored files would exceed its budget of %s (--include %s copies it)", size(copyBudget), path.Base(name))})
-			continue
-		case err != nil:
+		ok, err := s.fits(ctx, l, c, name, &left)
+		if err != nil {
 			return err
-		case !included:
-			left.bytes, left.files = left.bytes-need.bytes, left.files-need.files
+		}
+		if !ok {
+			continue
 		}
 		if err := s.copyBelow(ctx, l, name, hidden); err != nil {
 			return err
@@ -57,6 +48,34 @@ func (s *Snapshot) copyIgnored(ctx context.Context, l *listing, c choice) error 
 		s.Aside = append(s.Aside, name)
 	}
 	return nil
+}
+
+// byUse returns the ignored paths, installed dependencies first.
+func (s *Snapshot) byUse() []string {
+	names := slices.Clone(s.Aside)
+	slices.SortStableFunc(names, func(a, b string) int {
+		ranks := map[bool]int{true: 0, false: 1}
+		return ranks[installed(path.Base(a))] - ranks[installed(path.Base(b))]
+	})
+	return names
+}
+
+// fits takes what is below a path off what is left of the budget. It records the path as omitted if that does not
+// suffice. What --include selects always fits.
+func (s *Snapshot) fits(ctx context.Context, l *listing, c choice, name string, left *room) (bool, error) {
+	included := matches(c.include, name)
+	need, err := s.measure(ctx, name, *left, included)
+	switch {
+	case errors.Is(err, errBudget):
+		l.omitted = append(l.omitted, Omission{Path: name, Reason: fmt.Sprintf("ignored by git; with it, the copy of "+
+			"ignored files would exceed its budget of %s (--include %s copies it)", size(copyBudget), path.Base(name))})
+		return false, nil
+	case err != nil:
+		return false, err
+	case !included:
+		left.bytes, left.files = left.bytes-need.bytes, left.files-need.files
+	}
+	return true, nil
 }
 
 // room is an amount of bytes and files.

@@ -9,71 +9,109 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"deepswe/env"
 )
 
-// Pack writes the content of a directory as a tar stream below prefix, owned by uid and gid. Symbolic links are
-// packed as links; sockets, pipes, devices and files that are removed meanwhile are left out, and so are the
-// paths in without, which are relative to root.
-func Pack(ctx context.Context, tw *tar.Writer, root, prefix string, uid, gid int, without []string) error {
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+// Pack writes the repository that a spec copies in as a tar stream below prefix, owned by uid and gid, without what
+// the image has of a set-up already.
+func Pack(ctx context.Context, tw *tar.Writer, s env.Spec, prefix string, uid, gid int) error {
+	p := packing{tw: tw, root: s.CopyIn, prefix: prefix, uid: uid, gid: gid, live: s.Git != "", copied: s.Copied}
+	p.without = make(map[string]bool, len(s.Without))
+	for _, name := range s.Without {
+		p.without[name] = true
+	}
+	if s.Installed != nil {
+		for _, name := range s.Installed.Replaced {
+			p.without[name] = true
+		}
+	}
+	if s.Git == "" {
+		return p.pack(ctx)
+	}
+	p.without[".git"] = true
+	if err := p.pack(ctx); err != nil {
+		return err
+	}
+	git := packing{tw: tw, root: s.Git, prefix: filepath.ToSlash(filepath.Join(prefix, ".git")), uid: uid, gid: gid}
+	return git.pack(ctx)
+}
+
+// packing writes the content of a directory as a tar stream. Symbolic links are packed as links; sockets, pipes,
+// devices and files that are removed meanwhile are left out.
+type packing struct {
+	tw       *tar.Writer
+	root     string
+	prefix   string
+	uid, gid int
+	// without are paths relative to root that are left out.
+	without map[string]bool
+	// live is set if somebody works in root: what cannot be read is left out, and the copy is writable.
+	live   bool
+	copied func(bytes int64)
+}
+
+func (p *packing) pack(ctx context.Context) error {
+	return filepath.WalkDir(p.root, func(path string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		name, rerr := filepath.Rel(root, path)
-		if rerr == nil && slices.Contains(without, filepath.ToSlash(name)) {
+		name, rerr := filepath.Rel(p.root, path)
+		if rerr == nil && p.without[filepath.ToSlash(name)] {
 			if entry != nil && entry.IsDir() {
 				return fs.SkipDir
 			}
 			return nil
 		}
 		if err == nil {
-			err = packEntry(tw, root, path, prefix, entry, uid, gid)
+			err = p.entry(path, name, entry)
 		}
-		if errors.Is(err, fs.ErrNotExist) && path != root {
+		if path != p.root && (errors.Is(err, fs.ErrNotExist) || p.live && errors.Is(err, fs.ErrPermission)) {
 			return nil
 		}
 		return err
 	})
 }
 
-func packEntry(tw *tar.Writer, root, path, prefix string, entry fs.DirEntry, uid, gid int) error {
-	name, err := filepath.Rel(root, path)
-	if err != nil {
-		return err
-	}
+func (p *packing) entry(path, name string, entry fs.DirEntry) error {
 	info, err := entry.Info()
 	if err != nil {
 		return err
 	}
 	h := &tar.Header{
-		Name: strings.TrimPrefix(filepath.ToSlash(filepath.Join(prefix, name)), "/"),
-		Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second), Uid: uid, Gid: gid,
+		Name: strings.TrimPrefix(filepath.ToSlash(filepath.Join(p.prefix, name)), "/"),
+		Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second), Uid: p.uid, Gid: p.gid,
 	}
 	switch {
 	case info.IsDir():
+		if p.live {
+			h.Mode |= 0o700
+		}
 		h.Typeflag = tar.TypeDir
 		h.Name += "/"
 		if h.Name == "/" || h.Name == "./" {
 			return nil // leave the container's root directory as it is
 		}
-		return tw.WriteHeader(h)
+		return p.tw.WriteHeader(h)
 	case info.Mode()&fs.ModeSymlink != 0:
 		h.Typeflag = tar.TypeSymlink
 		if h.Linkname, err = os.Readlink(path); err != nil {
 			return err
 		}
-		return tw.WriteHeader(h)
+		return p.tw.WriteHeader(h)
 	case info.Mode().IsRegular():
-		return packFile(tw, h, path)
+		if p.live {
+			h.Mode |= 0o600
+		}
+		return p.file(h, path)
 	}
 	return nil
 }
 
-func packFile(tw *tar.Writer, h *tar.Header, path string) error {
+func (p *packing) file(h *tar.Header, path string) error {
 	// The file may have been replaced by now: do not follow a link, and do not block on a pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -88,12 +126,15 @@ func packFile(tw *tar.Writer, h *tar.Header, path string) error {
 		return err
 	}
 	h.Typeflag, h.Size = tar.TypeReg, info.Size()
-	if err := tw.WriteHeader(h); err != nil {
+	if err := p.tw.WriteHeader(h); err != nil {
 		return err
 	}
-	n, err := io.CopyN(tw, f, h.Size)
+	n, err := io.CopyN(p.tw, f, h.Size)
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s shrank from %d to %d bytes while it was copied", path, h.Size, n)
+	}
+	if err == nil && p.copied != nil {
+		p.copied(h.Size)
 	}
 	return err
 }

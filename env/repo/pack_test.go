@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deepswe/env"
 	"deepswe/env/testkit"
 )
 
@@ -46,7 +47,7 @@ func TestPackTree(t *testing.T) {
 	defer socket.Close()
 	var packed bytes.Buffer
 	tw := tar.NewWriter(&packed)
-	if err := errors.Join(Pack(t.Context(), tw, root, "repo", 7, 8, nil), tw.Close()); err != nil {
+	if err := errors.Join(Pack(t.Context(), tw, env.Spec{CopyIn: root}, "repo", 7, 8), tw.Close()); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]string{}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"deepswe/env"
@@ -24,7 +25,7 @@ import (
 // of what was uncommitted, so that an agent's "git checkout -- file" cannot lose the user's work. It contains
 // nothing of the source's configuration: no remotes, credentials or hooks.
 //
-// If a sandbox can show the source itself, only the repository is created, and no copy: see [Options].
+// If a sandbox can show the source itself, or copy it in, only the repository is created, and no copy: see [Options].
 type Snapshot struct {
 	// Dir is the directory of the copy; empty if there is none.
 	Dir string
@@ -42,6 +43,8 @@ type Snapshot struct {
 	parent    string
 	git       string   // the git directory made by share
 	links     []string // other paths by which the source can be reached
+	streamed  bool     // sandboxes copy the source itself, except for the paths in without
+	without   []string
 	installed *env.Installed
 	progress  progress
 }
@@ -49,12 +52,15 @@ type Snapshot struct {
 // progress counts what is copied.
 type progress struct {
 	report func(files int, bytes int64)
+	mu     sync.Mutex // several sandboxes may copy at once
 	files  int
 	bytes  int64
 	last   time.Time
 }
 
 func (p *progress) add(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.files++
 	p.bytes += bytes
 	if p.report != nil && time.Since(p.last) > 100*time.Millisecond {
@@ -68,6 +74,9 @@ type Options struct {
 	// Share makes no copy: the sandbox will show the source through an overlay (see [env.Overlayer]), including
 	// ignored files, except for likely secrets.
 	Share bool
+	// Stream makes no copy either: a sandbox copies in the source itself when it starts, including ignored files,
+	// except for likely secrets, up to a budget. If that is not possible, there is a copy.
+	Stream bool
 	// Ignored also copies ignored files, except for likely secrets, up to a budget.
 	Ignored bool
 	// Include and Exclude are patterns of ignored paths that are always, or never, visible. A pattern is a shell
@@ -81,6 +90,10 @@ type Options struct {
 // sockets and pipes, and only reads the source.
 func Take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 	s, err := take(ctx, dir, o)
+	if err != nil && o.Stream && ctx.Err() == nil { // for example because git objects are missing
+		o.Stream, o.Ignored = false, true
+		s, err = take(ctx, dir, o)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
 	}
@@ -106,12 +119,16 @@ func take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 // Place makes the snapshot the repository of the sandbox that spec describes.
 func (s *Snapshot) Place(spec *env.Spec) {
 	spec.Installed = s.installed
-	if spec.CopyIn, spec.Checkout = s.Dir, s.Checkout; s.Dir == "" {
+	spec.CopyIn, spec.Checkout = s.Dir, s.Checkout
+	if s.streamed {
+		spec.CopyIn, spec.Git, spec.Without, spec.Copied = s.Source, s.git, s.without, s.progress.add
+	}
+	if spec.CopyIn == "" {
 		return
 	}
 	spec.Source = s.Source
 	for _, name := range s.Aside {
-		if _, err := os.Lstat(filepath.Join(s.Dir, filepath.FromSlash(name), "pyvenv.cfg")); err == nil && spec.Image != "" {
+		if _, err := os.Lstat(filepath.Join(spec.CopyIn, filepath.FromSlash(name), "pyvenv.cfg")); err == nil && spec.Image != "" {
 			spec.Prepare = append(spec.Prepare, mendEnvironment(name))
 		}
 	}
@@ -134,6 +151,9 @@ func (s *Snapshot) fill(ctx context.Context, repository bool, o Options) error {
 	chosen, err := newChoice(s.Source, o)
 	if err != nil {
 		return err
+	}
+	if o.Stream {
+		return s.stream(ctx, repository, files, chosen)
 	}
 	if o.Share {
 		if repository {

@@ -177,7 +177,7 @@ func (w *Pool[S]) Close(ctx context.Context) error {
 func warmKey(s env.Spec) string {
 	s.Rollout = ""
 	if s.CopyIn != "" {
-		s.CopyIn = "copied"
+		s.CopyIn, s.Git, s.Without = "copied", "", nil
 	}
 	key, _ := json.Marshal(s) // strings and numbers can always be encoded
 	return string(key)

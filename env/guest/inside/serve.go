@@ -22,6 +22,7 @@ type server struct {
 	reads    bool // whether the thread that reads calls may read files
 	ports    ports
 	procs    *processes
+	memory   memories
 
 	writes sync.Mutex // held while a write is checked and committed
 }

@@ -20,18 +20,26 @@ import (
 func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Message, error) {
 	s.parallel.widen()
 	defer s.parallel.narrow()
-	hashing := fan[guest.FileInfo, []guest.FileInfo]{
+	before := s.memory.recall(root, o.Remember)
+	var after *memory
+	if o.Remember {
+		after = newMemory(root)
+	}
+	hashing := fan[treeEntry, []treeEntry]{
 		ctx: c.Context(), helpers: s.helpers,
-		work: func(files []guest.FileInfo) []guest.FileInfo {
+		work: func(files []treeEntry) []treeEntry {
 			buf := make([]byte, 64<<10)
 			for i := range files {
-				hash(c.Context(), root, &files[i], buf)
+				if files[i].Version == "" {
+					hash(c.Context(), root, &files[i], buf)
+				}
 			}
 			return files
 		},
-		deliver: func(files []guest.FileInfo) error {
+		deliver: func(files []treeEntry) error {
 			for i := range files {
-				if err := c.Add(&files[i]); err != nil {
+				after.add(&files[i])
+				if err := c.Add(&files[i].FileInfo); err != nil {
 					return err
 				}
 			}
@@ -43,9 +51,13 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 		if count++; count > o.Limit {
 			return fmt.Errorf("%s: more than %d files: %w", root, o.Limit, guest.ErrTooLarge)
 		}
-		f := describe(path, info)
+		f := treeEntry{FileInfo: describe(path, info), stamp: stampOf(info)}
 		f.Path = strings.TrimPrefix(strings.TrimPrefix(path, root), "/")
-		return hashing.add(f, min(f.Size, mostHashed))
+		cost := min(f.Size, mostHashed)
+		if before.knows(&f) {
+			cost = 0
+		}
+		return hashing.add(f, cost)
 	}
 	skip := pathSet(o.Skip)
 	skipped := func(path string) bool {
@@ -65,7 +77,14 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 	if err := hashing.finish(walk.walk(root)); err != nil {
 		return nil, err
 	}
+	s.memory.keep(after)
 	return nil, nil
+}
+
+// treeEntry is a file of a tree, and what would change if its content did.
+type treeEntry struct {
+	guest.FileInfo
+	stamp stamp
 }
 
 func pathSet(paths []string) map[string]bool {
@@ -106,15 +125,16 @@ func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) 
 }
 
 // hash sets the version of a regular file that can be read.
-func hash(ctx context.Context, root string, f *guest.FileInfo, buf []byte) {
+func hash(ctx context.Context, root string, f *treeEntry, buf []byte) {
 	if f.Kind != guest.KindFile || f.Size > mostHashed {
 		return
 	}
-	file, _, err := openRegular(join(root, f.Path), true)
+	file, info, err := openRegular(join(root, f.Path), true)
 	if err != nil {
 		return
 	}
 	defer file.Close()
+	f.stamp = stampOf(info)
 	f.Version, f.Size, _ = version(ctx, file, buf)
 }
 
