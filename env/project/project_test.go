@@ -2,6 +2,7 @@ package project
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,12 +63,21 @@ func TestTestCommand(t *testing.T) {
 		"python3 -m pytest":          {"setup.py", "", "tests/x", ""},
 		".venv/bin/python -m pytest": {"setup.py", "", "tests/x", "", ".venv/bin/python", ""},
 		"bundle exec rspec":          {"Gemfile", "", "spec/x", ""},
+		"rake test":                  {"Rakefile", "", "test/x", ""},
+		// Without any metadata, the tests themselves say what runs them.
+		"python3 -m unittest discover -v":         {"m.py", "", "test_m.py", "import unittest\n"},
+		"python3 -m unittest discover -v -s test": {"test/test_a.py", "from unittest import TestCase\n", "test/a.py", ""},
+		"venv/bin/python -m pytest":               {"tests/test_a.py", "def test_a(): pass\n", "venv/bin/python", ""},
+		"python3 -m pytest ":                      {"a_test.py", "import unittest\n"},
+		"python3 -m pytest  ":                     {"test_a.py", "import unittest\nimport pytest\n"},
+		"python3 -m pytest   ":                    {"setup.py", "", "test_a.py", "import unittest\n"},
+		" ":                                       {"a.py", "import unittest\n", "tests/data", ""},
 	} {
 		dir := t.TempDir()
 		for i := 0; i+1 < len(files); i += 2 {
 			testkit.WriteFile(t, filepath.Join(dir, files[i]), files[i+1])
 		}
-		if got := TestCommand(dir); got != want {
+		if got := TestCommand(dir); got != strings.TrimRight(want, " ") {
 			t.Errorf("%q: %q, want %q", files, got, want)
 		}
 	}

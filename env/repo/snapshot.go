@@ -128,7 +128,8 @@ func (s *Snapshot) Place(spec *env.Spec) {
 	}
 	spec.Source = s.Source
 	for _, name := range s.Aside {
-		if _, err := os.Lstat(filepath.Join(spec.CopyIn, filepath.FromSlash(name), "pyvenv.cfg")); err == nil && spec.Image != "" {
+		config := filepath.Join(spec.CopyIn, filepath.FromSlash(name), "pyvenv.cfg")
+		if _, err := os.Lstat(config); err == nil && spec.Image != "" {
 			spec.Prepare = append(spec.Prepare, mendEnvironment(name))
 		}
 	}

@@ -36,8 +36,8 @@ func TestStreamLastCommits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := filepath.Join(t.TempDir(), "source")
 			write(t, source, map[string]string{"history": c.history})
-			shell(t, source, identify+"git init -q -b main; git -c fastimport.unpackLimit=1000 fast-import --quiet <history; rm history; git reset -q --hard; "+
-				c.script)
+			shell(t, source, identify+"git init -q -b main; git -c fastimport.unpackLimit=1000 fast-import --quiet <history; "+
+				"rm history; git reset -q --hard; "+c.script)
 			dir := streamed(t, shared(t, source, Options{Stream: true}))
 			shell(t, dir, "git fsck --no-dangling && git diff --quiet HEAD && git show --stat HEAD")
 			if got := len(strings.Fields(shell(t, dir, "git rev-list HEAD"))); got != c.want {
