@@ -88,7 +88,7 @@ func (p *packing) entry(path, name string, entry fs.DirEntry) error {
 	switch {
 	case info.IsDir():
 		if p.live {
-			h.Mode |= 0o700
+			h.Mode |= 0o755
 		}
 		h.Typeflag = tar.TypeDir
 		h.Name += "/"

@@ -44,7 +44,7 @@ func (s *Snapshot) leaveOutUnreadable(l *listing) {
 		unreadable := cannotRead(filepath.Join(s.Source, name))
 		if unreadable {
 			l.omit(name)
-			l.hidden = append(l.hidden, name)
+			l.hidden, l.gone = append(l.hidden, name), append(l.gone, name)
 		}
 		return unreadable
 	})
