@@ -32,13 +32,14 @@ type screen struct {
 	max     int
 	doing   string
 	since   time.Time
-	tokens  int      // of the conversation so far
-	context int      // tokens that it may have, 0 where that is not known
-	differ  int      // calls with another result than recorded
-	rowed   int      // the step whose number is on the screen already
-	said    string   // the end of what the model has written of this reply
-	setup   int      // the step of the set-up that is on the screen
-	race    []string // what each of several attempts is doing; empty for those that have ended
+	tokens  int         // of the conversation so far
+	context int         // tokens that it may have, 0 where that is not known
+	differ  int         // calls with another result than recorded
+	rowed   int         // the step whose number is on the screen already
+	said    string      // the end of what the model has written of this reply
+	setup   int         // the step of the set-up that is on the screen
+	asked   *tools.Call // that the user was asked about last, which has shown what it changes
+	race    []string    // what each of several attempts is doing; empty for those that have ended
 }
 
 type styles struct{ dim, good, bad, name lipgloss.Style }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/docker/go-units"
@@ -33,7 +34,9 @@ func (s *screen) full(text string) {
 
 // edited shows what a call has changed in a file, as a diff would.
 func (s *screen) edited(e agent.Event) {
-	if e.Result.Failed || !s.verbose && !s.Live() {
+	asked := s.asked != nil && s.asked.Name == e.Call.Name && maps.Equal(s.asked.Args, e.Call.Args)
+	s.asked = nil
+	if asked || e.Result.Failed || !s.verbose && !s.Live() {
 		return
 	}
 	lines := s.editOf(e.Call)
@@ -195,6 +198,7 @@ func (s *screen) ask(q question) {
 		s.Line(s.styles.name.Render("Apply this to " + cli.Plain(q.Target) + "? [y/N]"))
 		return
 	}
+	s.asked = q.Call
 	what := cli.Cut(describe(q.Call, s.dir), max(s.Width()-42, 20))
 	if line := commandLine(q.Call); line != "" {
 		s.full(line)

@@ -46,6 +46,17 @@ func TestEditsAreShown(t *testing.T) {
 		!strings.Contains(text, "all of it·[2J") {
 		t.Errorf("shown\n%q", text)
 	}
+	// What the user was asked about has been shown already.
+	out.Reset()
+	s.show(question{Call: edit.Call})
+	s.show(edit)
+	if got := strings.Count(out.String(), "\x1b[32m+b"); got != 30 {
+		t.Errorf("after a question, %d lines are shown\n%q", got, &out)
+	}
+	s.show(edit)
+	if got := strings.Count(out.String(), "\x1b[32m+b"); got != 60 {
+		t.Errorf("the next edit, of the same text, is not shown: %d lines", got)
+	}
 }
 
 func TestOriginIssue(t *testing.T) {
