@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 )
@@ -122,6 +123,23 @@ func ReadLog(path string, each func(line []byte) error) error {
 		return fmt.Errorf("read log %s: %w", path, err)
 	}
 	return nil
+}
+
+// ReadRecords returns what parse makes of each line of the log at path; nothing if there is no such file.
+func ReadRecords[T any](path string, parse func(line []byte) (T, error)) ([]T, error) {
+	var records []T
+	err := ReadLog(path, func(line []byte) error {
+		r, err := parse(line)
+		records = append(records, r)
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
 }
 
 // ReadLines passes each line of a log to each, without its line break; the slice is valid only during the call. It

@@ -97,15 +97,7 @@ func appendLine(b []byte, p Point) []byte {
 // ReadJSONL reads the points of a file, also of one that is still being written: a torn last line is left out. A file
 // that does not exist has no points.
 func ReadJSONL(path string) ([]Point, error) {
-	var points []Point
-	err := disk.ReadLog(path, func(line []byte) error {
-		p, err := parseLine(line)
-		points = append(points, p)
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	points, err := disk.ReadRecords(path, parseLine)
 	if err != nil {
 		return nil, fmt.Errorf("read metrics: %w", err)
 	}

@@ -2,10 +2,8 @@ package train
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -45,16 +43,10 @@ func openVisits(dir *run.Dir, after int) (*disk.Log, error) {
 
 // ReadVisits reads what a run has learned from so far. A run of an older version has no visits.
 func ReadVisits(dir string) ([]Visit, error) {
-	var visits []Visit
-	err := disk.ReadLog(filepath.Join(dir, visitsFile), func(line []byte) error {
-		var v Visit
-		err := json.Unmarshal(line, &v)
-		visits = append(visits, v)
-		return err
+	visits, err := disk.ReadRecords(filepath.Join(dir, visitsFile), func(line []byte) (v Visit, err error) {
+		err = json.Unmarshal(line, &v)
+		return v, err
 	})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fmt.Errorf("read visits: %w", err)
 	}
