@@ -32,6 +32,7 @@ const (
 const (
 	maxAdapter      = 64 << 30
 	maxAdapterFiles = 64
+	maxPadding      = 1 << 20 // after the last file
 	maxHeader       = 64 << 20
 	downloadTimeout = time.Hour
 )
@@ -108,7 +109,7 @@ func extract(in io.Reader, dir string) error {
 	left := int64(maxAdapter)
 	archive := tar.NewReader(zipped)
 	var seen []string
-	for {
+	for first := true; ; first = false {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -116,7 +117,7 @@ func extract(in io.Reader, dir string) error {
 		if err != nil {
 			return fmt.Errorf("%w: it is torn or damaged: %w", ErrArchive, err)
 		}
-		if h.Typeflag == tar.TypeDir && strings.Trim(h.Name, "./") == "" {
+		if h.Typeflag == tar.TypeDir && strings.Trim(h.Name, "./") == "" && first {
 			continue // the directory itself
 		}
 		name := strings.TrimPrefix(h.Name, "./")
@@ -136,8 +137,11 @@ func extract(in io.Reader, dir string) error {
 			return err
 		}
 	}
-	if _, err := io.Copy(io.Discard, zipped); err != nil {
+	switch n, err := io.Copy(io.Discard, io.LimitReader(zipped, maxPadding+1)); {
+	case err != nil:
 		return fmt.Errorf("%w: it is torn or damaged: %w", ErrArchive, err)
+	case n > maxPadding:
+		return fmt.Errorf("%w: it does not end after its last file", ErrArchive)
 	}
 	for _, name := range []string{adapterConfig, adapterWeights} {
 		if !slices.Contains(seen, name) {

@@ -90,6 +90,14 @@ func TestUnpackAdapterRefuses(t *testing.T) {
 	whole := with()
 	short := good()
 	short[2].data = short[2].data[:len(short[2].data)-3]
+	var endless bytes.Buffer // as a second member of the gzip file
+	zipped := gzip.NewWriter(&endless)
+	if _, err := zipped.Write(make([]byte, 2<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := zipped.Close(); err != nil {
+		t.Fatal(err)
+	}
 	broken := good()
 	broken[1].data = "{"
 	for name, data := range map[string][]byte{
@@ -109,6 +117,8 @@ func TestUnpackAdapterRefuses(t *testing.T) {
 		"no weights":    pack(t, good()[:2]...),
 		"cut weights":   pack(t, short...),
 		"bad config":    pack(t, broken...),
+		"endless":       slices.Concat(whole, endless.Bytes()),
+		"directories":   with(good()[0]),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
