@@ -101,7 +101,7 @@ func (t *Trainer) restore(ctx context.Context, address string, optimizer bool) e
 		t.model.Close(ctx)
 		t.model = nil
 	}
-	m, err := t.client.Create(ctx, t.options.Model)
+	m, err := t.create(ctx)
 	if err != nil {
 		return err
 	}

@@ -144,10 +144,9 @@ func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err
 	return 0, false, nil
 }
 
-// zero discards the accumulated gradient.
-func (m *Model) zero(ctx context.Context) error {
-	_, _, err := m.step(ctx, adam{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
-	return err
+// zero discards the accumulated gradient, and returns its norm as step does.
+func (m *Model) zero(ctx context.Context) (norm float64, known bool, err error) {
+	return m.step(ctx, adam{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
 }
 
 // maxNames is how many names to try for a checkpoint: a request whose response was lost may have used one.
@@ -249,7 +248,7 @@ func (m *Model) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unloadTimeout)
 	defer cancel()
 	if m.dirty {
-		if err := m.zero(ctx); err != nil {
+		if _, _, err := m.zero(ctx); err != nil {
 			m.client.log.Debug("trainer: gradient not cleared", "error", err)
 		}
 	}

@@ -43,7 +43,7 @@ func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error)
 func (m *Model) probe(ctx context.Context) (p Probe, err error) {
 	// On SkyRL's JAX backend, a model begins with the gradient that the previous model in its place has left, such as a
 	// killed client's.
-	if err := m.zero(ctx); err != nil {
+	if _, _, err := m.zero(ctx); err != nil {
 		return p, err
 	}
 	if p.Dedups, err = m.dedups(ctx); err != nil {
@@ -108,7 +108,7 @@ func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, erro
 	if _, err := m.pass(ctx, "forward_backward", in, true); err != nil {
 		return 0, err
 	}
-	norm, known, err := m.step(ctx, adam{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
+	norm, known, err := m.zero(ctx)
 	switch {
 	case err != nil:
 		return 0, err

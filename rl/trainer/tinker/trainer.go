@@ -129,7 +129,33 @@ func (t *Trainer) ready(ctx context.Context) (err error) {
 		}
 		return nil
 	}
-	t.model, err = t.client.Create(ctx, t.options.Model)
+	t.model, err = t.create(ctx)
+	return err
+}
+
+// create creates the model to train. A server that averages is taken for SkyRL's JAX backend, where a model begins with
+// the gradient that the last one in its place has left, such as a killed client's. A model that is thrown away clears
+// it, because a step of the model itself would count in its optimizer.
+func (t *Trainer) create(ctx context.Context) (*Model, error) {
+	if n := t.probe.Normalisation; n.Tokens || n.Sequences {
+		if err := t.clear(ctx); err != nil {
+			return nil, fmt.Errorf("clear what an earlier model has left: %w", err)
+		}
+	}
+	return t.client.Create(ctx, t.options.Model)
+}
+
+// clear discards the gradient in the place of the next model.
+func (t *Trainer) clear(ctx context.Context) error {
+	m, err := t.client.Create(ctx, t.options.Model)
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	norm, known, err := m.zero(ctx)
+	if err == nil && known && norm != 0 {
+		t.client.log.Info("an earlier model has left a gradient, which is discarded", "norm", norm)
+	}
 	return err
 }
 

@@ -159,6 +159,55 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// A gradient that a killed client has left on the server is not part of the first update, whether the server was probed
+// or not.
+func TestLeftGradientIsDiscarded(t *testing.T) {
+	t.Parallel()
+	mean := &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: true, Sequences: true}}
+	var norms []float64
+	for _, killed := range []bool{false, true} {
+		s, first := server(t, trainertest.Options{}, nil)
+		if killed {
+			if _, err := first.ForwardBackward(t.Context(), []rl.Row{lesson(3, 1, 2, 3)}, rl.Objective{}); err != nil {
+				t.Fatal(err)
+			}
+			refused := trainertest.Fault{Status: 400, Detail: "no"}
+			s.Inject("optim_step", refused, refused) // of the update, and of what Close would clear
+			if _, err := first.Step(t.Context(), rl.Optimizer{LearningRate: 0.05}); err == nil {
+				t.Fatal("the step was taken")
+			}
+		}
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		trainer, err := tinker.Open(t.Context(), tinker.Options{
+			Client: client, Model: tinker.ModelOptions{Base: s.Base(), Rank: 8, Seed: 1}, Known: mean,
+			Vocabulary: s.Vocabulary(), Dir: t.TempDir(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := trainer.ForwardBackward(t.Context(), []rl.Row{lesson(1, 5, 6)}, rl.Objective{}); err != nil {
+			t.Fatal(err)
+		}
+		stats, err := trainer.Step(t.Context(), rl.Optimizer{LearningRate: 0.05})
+		if err != nil {
+			t.Fatal(err)
+		}
+		norms = append(norms, stats.GradientNorm)
+		if err := trainer.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if norms[0] != norms[1] || norms[0] == 0 {
+		t.Errorf("the gradient's norm is %v, and %v after a client that was killed", norms[0], norms[1])
+	}
+}
+
 func TestRefusalsBeforeExecution(t *testing.T) {
 	t.Parallel()
 	s, trainer := server(t, trainertest.Options{}, nil)

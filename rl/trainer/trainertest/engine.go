@@ -1,8 +1,10 @@
 package trainertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"path/filepath"
@@ -95,9 +97,18 @@ func (s *Server) expire() {
 	}
 	for id, m := range s.models {
 		if seen := s.sessions[m.session].seen; !seen.IsZero() && time.Since(seen) > s.options.SessionTimeout {
-			delete(s.models, id)
+			s.unload(id)
 		}
 	}
+}
+
+// unload frees a model's place, and leaves its gradient there, as SkyRL's JAX backend does.
+func (s *Server) unload(id string) {
+	m := s.models[id]
+	if m != nil && !s.options.Sums {
+		s.left[m.place] = m.gradient
+	}
+	delete(s.models, id)
 }
 
 // execute does one operation. The caller holds s.mu.
@@ -153,7 +164,7 @@ func (s *Server) do(f *future) (any, error) {
 		}
 		return map[string]string{"type": f.operation}, m.policy.Load(context.Background(), fileName(b.Path))
 	case "unload_model":
-		delete(s.models, f.model)
+		s.unload(f.model)
 		return map[string]any{"model_id": f.model, "status": "unloaded", "type": f.operation}, nil
 	}
 	return nil, fmt.Errorf("unknown operation %s", f.operation)
@@ -172,7 +183,18 @@ func (s *Server) load(id string, b body) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.models[id] = &model{policy: p, speech: s.options.Speech, session: b.Session, rank: b.LoRA.Rank}
+	m := &model{policy: p, speech: s.options.Speech, session: b.Session, rank: b.LoRA.Rank}
+	for _, o := range slices.SortedFunc(maps.Values(s.models), byPlace) {
+		if o.place == m.place {
+			m.place++
+		}
+	}
+	for _, g := range s.left[m.place] {
+		if err := m.accumulate(g); err != nil {
+			return nil, err
+		}
+	}
+	s.models[id] = m
 	return map[string]any{"model_id": id, "base_model": s.options.Base, "lora_config": map[string]any{
 		"rank": b.LoRA.Rank, "alpha": 32.0, "seed": b.LoRA.Seed, "train_attn": true, "train_mlp": true,
 		"train_unembed": false}}, nil
@@ -220,14 +242,20 @@ func (m *model) pass(in *passBody, backward, sums bool) (any, error) {
 			}
 		}
 		if backward {
-			if err := m.policy.Accumulate(ids, slope); err != nil {
+			if err := m.accumulate(contribution{ids, slope}); err != nil {
 				return nil, err
 			}
-			m.sequences++
 		}
 		outputs = append(outputs, map[string]any{"elementwise_loss": tensorOf(losses), "logprobs": tensorOf(logprobs)})
 	}
 	return map[string]any{"loss_fn_output_type": "scalar", "loss_fn_outputs": outputs, "metrics": map[string]any{}}, nil
+}
+
+func byPlace(a, b *model) int { return cmp.Compare(a.place, b.place) }
+
+func (m *model) accumulate(c contribution) error {
+	m.gradient = append(m.gradient, c)
+	return m.policy.Accumulate(c.ids, c.slope)
 }
 
 // lossOf is the loss of one token and its derivative.
@@ -270,10 +298,10 @@ func (m *model) step(a *adamBody, sums bool) (any, error) {
 	o := rl.Optimizer{
 		LearningRate: a.LearningRate, Beta1: a.Beta1, Beta2: a.Beta2, Epsilon: a.Epsilon, WeightDecay: a.WeightDecay,
 	}
-	if !sums && m.sequences > 0 {
-		o.Scale = 1 / float64(m.sequences)
+	if !sums && len(m.gradient) > 0 {
+		o.Scale = 1 / float64(len(m.gradient))
 	}
-	m.sequences = 0
+	m.gradient = nil
 	stats, err := m.policy.Step(context.Background(), o)
 	return map[string]any{"metrics": map[string]any{
 		"skyrl.ai/grad_norm": stats.GradientNorm, "skyrl.ai/learning_rate": a.LearningRate}}, err

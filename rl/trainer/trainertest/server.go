@@ -56,6 +56,7 @@ type Server struct {
 	futures  []*future
 	sessions map[string]*session
 	models   map[string]*model
+	left     map[int][]contribution // in the place of a model that was unloaded
 	samplers map[string]samplingSession
 	saved    map[string]checkpoint // by address
 	exports  map[string]checkpoint // for samplers elsewhere, by address; those that were removed, too
@@ -79,14 +80,21 @@ type model struct {
 	speech  *Speech
 	session string
 	rank    int
-	// sequences have been accumulated since the last step.
-	sequences int
+	place   int // the lowest that was free
+	// gradient has been accumulated since the last step.
+	gradient []contribution
 	// loaded is the sampling session whose weights were loaded last. Sampling from it again reads the weights that are
 	// being trained, and sampling from another one replaces them: SkyRL's JAX backend does that.
 	loaded string
 	// exported was saved last for samplers elsewhere.
 	exported rl.Policy
 	loads    bool // a first operation has been seen, so load_weights is refused
+}
+
+// contribution is what a sequence adds to a gradient.
+type contribution struct {
+	ids   []int32
+	slope []float64
 }
 
 type samplingSession struct {
@@ -110,6 +118,7 @@ func New(t testing.TB, o Options) *Server {
 	o.MaxModels, o.MaxRank = cmp.Or(o.MaxModels, 3), cmp.Or(o.MaxRank, 8)
 	s := &Server{
 		options: o, dir: t.TempDir(), sessions: map[string]*session{}, models: map[string]*model{},
+		left:     map[int][]contribution{},
 		samplers: map[string]samplingSession{}, saved: map[string]checkpoint{},
 		exports: map[string]checkpoint{}, names: map[string]bool{},
 		repeated: map[string]*future{}, faults: map[string][]Fault{}, counts: map[string]int{},
@@ -178,7 +187,7 @@ func (s *Server) Stop() {
 				fmt.Sprintf("Model %s not loaded (likely stale request from previous server)", f.model))
 		}
 	}
-	s.models = map[string]*model{}
+	s.models, s.left = map[string]*model{}, map[int][]contribution{}
 	s.changed.Broadcast()
 	s.mu.Unlock()
 	_ = h.Close()
