@@ -116,7 +116,7 @@ func TestKillMinusNineInFlow(t *testing.T) {
 			t.Fatal("the run does not come to an end")
 		}
 	}
-	if kills < 20 {
+	if kills < 10 { // how many there are depends on how far each process comes until it is gone
 		t.Errorf("killed %d times only", kills)
 	}
 	t.Logf("killed %d times", kills)
