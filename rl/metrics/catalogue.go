@@ -61,6 +61,7 @@ func quality() []Definition {
 		{Name: "groups/uniform", Help: "Groups of two or more whose rewards are all equal: they teach nothing."},
 		{Name: "groups/singleton", Help: "Groups left with one member."},
 		{Name: "groups/effective", Help: "Groups with an advantage that is not zero."},
+		{Name: "groups/stuck", Help: "Share of the groups whose rollouts are the same, token for token, and solve nothing."},
 		{Name: "groups/dropped", Help: "Groups dropped whole, after the filter."},
 		{Name: "advantage/", Help: "Advantage of the trained rollouts."},
 		{Name: "curriculum/unseen", Help: "Tasks of which no rollout was graded yet."},

@@ -10,13 +10,23 @@ import (
 )
 
 // Guards watch a run for known failures: gradients that are not finite, a trainer that disagrees with its sampler, a
-// sustained collapse of the reward.
+// sustained collapse of the reward, a policy that always does the same.
 type Guards struct {
 	// MaxSkipped optimizer steps in a row without a finite gradient stop the run; 0 means never.
 	MaxSkipped int `yaml:"max_skipped"`
 	// MismatchKL is the k3 estimate of KL(sampler, trainer) above which there is a warning; 0 means never.
 	MismatchKL float64  `yaml:"mismatch_kl"`
 	Collapse   Collapse `yaml:"collapse"`
+	Stuck      Stuck    `yaml:"stuck"`
+}
+
+// Stuck is a policy that has collapsed to one reply: the rollouts of a group are the same and do not solve their task.
+// Their advantages are all 0, so the run can no longer get out of it.
+type Stuck struct {
+	// Fraction is the share of groups of which that is true, in each of Patience steps in a row.
+	Fraction float64 `yaml:"fraction"`
+	Patience int     `yaml:"patience"`
+	Action   Action  `yaml:"action"`
 }
 
 // Collapse is the condition that the mean reward over a window stays below a fraction of its maximum so far.
@@ -49,11 +59,17 @@ func (a *Action) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func (g Guards) validate() error {
-	c := g.Collapse
+	c, s := g.Collapse, g.Stuck
+	var always error
+	if s.Fraction == 0 {
+		always = errors.New("guards.stuck.fraction is 0, which every step reaches; to switch it off: " +
+			"set guards.stuck.action to off")
+	}
 	return errors.Join(
 		natural("guards.max_skipped", g.MaxSkipped), fraction("guards.mismatch_kl", g.MismatchKL, 1e6),
 		positive("guards.collapse.window", c.Window), positive("guards.collapse.patience", c.Patience),
-		fraction("guards.collapse.fraction", c.Fraction, 1),
+		fraction("guards.collapse.fraction", c.Fraction, 1), fraction("guards.stuck.fraction", s.Fraction, 1), always,
+		positive("guards.stuck.patience", s.Patience),
 	)
 }
 
@@ -66,6 +82,7 @@ type guard struct {
 	rewards  []float64
 	best     float64
 	below    int
+	stuck    int
 	skipped  int
 }
 
@@ -90,15 +107,36 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 			fmt.Sprintf("sampler and trainer disagree: mismatch/kl_k3 is %.3g; check that both compute "+
 				"in the same precision and that the sampler uses no filters, or set algorithm.set corrections", kl))
 	}
-	collapsed := g.collapsed(p)
-	switch {
-	case !collapsed:
-	case g.settings.Collapse.Action == Stop && err == nil:
-		err = fmt.Errorf("%w: %s", ErrGuard, g.collapse())
-	case g.settings.Collapse.Action == Warn && g.below == g.settings.Collapse.Patience:
-		warnings = append(warnings, g.collapse())
+	act := func(action Action, steps, patience int, text string) {
+		switch {
+		case steps < patience:
+		case action == Stop && err == nil:
+			err = fmt.Errorf("%w: %s", ErrGuard, text)
+		case action == Warn && steps == patience:
+			warnings = append(warnings, text)
+		}
 	}
+	if g.collapsed(p) {
+		act(g.settings.Collapse.Action, g.below, g.settings.Collapse.Patience, g.collapse())
+	}
+	g.repeats(p)
+	s := g.settings.Stuck
+	act(s.Action, g.stuck, s.Patience, fmt.Sprintf("for %d steps the rollouts of %g%% of the groups or more have been "+
+		"the same, token for token, without solving their task: the policy no longer explores, and nothing can be learned from "+
+		"it; to fix: begin again from an earlier checkpoint with a lower optimizer.learning_rate", g.stuck, 100*s.Fraction))
 	return warnings, err
+}
+
+// repeats counts the steps in a row in which the policy was stuck.
+func (g *guard) repeats(p metrics.Point) {
+	share, ok := p.Values[stuckMetric]
+	switch {
+	case !ok:
+	case share >= g.settings.Stuck.Fraction:
+		g.stuck++
+	default:
+		g.stuck = 0
+	}
 }
 
 // collapsed reports whether the mean of the window has been below its threshold for Patience steps.

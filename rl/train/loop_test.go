@@ -387,6 +387,42 @@ func TestGuards(t *testing.T) {
 	}
 }
 
+// A policy whose rollouts are all the same can learn nothing from them, unless they solve their tasks.
+func TestStuckPolicyStopsTheRun(t *testing.T) {
+	t.Parallel()
+	rollout := func(reward *float64, ids ...int32) rl.Rollout {
+		return rl.Rollout{Reward: reward, NotGraded: reward == nil && len(ids) > 0, Turns: []rl.Turn{{CompletionIDs: ids}}}
+	}
+	zero, one := 0.0, 1.0
+	for _, tt := range []struct {
+		name     string
+		rollouts []rl.Rollout
+		want     any
+	}{
+		{"the same", []rl.Rollout{rollout(&zero, 1, 2), rollout(&zero, 1, 2)}, 1.0},
+		{"the same, and not graded", []rl.Rollout{rollout(nil, 1, 2), rollout(nil, 1, 2)}, 1.0},
+		{"empty", []rl.Rollout{rollout(&zero), rollout(&zero)}, 1.0},
+		{"solved", []rl.Rollout{rollout(&one, 1, 2), rollout(&one, 1, 2)}, 0.0},
+		{"different", []rl.Rollout{rollout(&zero, 1, 2), rollout(&zero, 1, 3)}, 0.0},
+		{"half", []rl.Rollout{rollout(&zero, 1), rollout(&zero, 2), rollout(&zero, 3), rollout(&zero, 3)}, 0.5},
+		{"of one that failed", []rl.Rollout{rollout(&zero, 1), rollout(&zero, 1), rollout(nil), rollout(&zero, 2)}, 1.0},
+		{"none", []rl.Rollout{rollout(nil), rollout(nil)}, nil},
+	} {
+		values := map[string]float64{}
+		stuck(values, tt.rollouts, 2)
+		if got, ok := values[stuckMetric]; ok != (tt.want != nil) || ok && got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, values, tt.want)
+		}
+	}
+	g := guard{settings: Guards{Collapse: Collapse{Window: 9}, Stuck: Stuck{Fraction: 0.9, Patience: 2, Action: Stop}}}
+	for i, share := range []float64{1, 0.5, 0.95, 1} {
+		_, err := g.observe(metrics.Point{Step: i + 1, Values: map[string]float64{stuckMetric: share}})
+		if stop := i == 3; errors.Is(err, ErrGuard) != stop || stop && !strings.Contains(err.Error(), "no longer explores") {
+			t.Errorf("step %d: %v", i+1, err)
+		}
+	}
+}
+
 func TestValidationScore(t *testing.T) {
 	t.Parallel()
 	o := func(task string, reward float64) run.Outcome {

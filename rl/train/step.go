@@ -60,6 +60,7 @@ func (l *loop) step(ctx context.Context, step int, from place) (values map[strin
 	}
 	values = batch.Metrics(rl.VersionNumber(l.policy.Version))
 	describe(values, outcomes, l.source)
+	stuck(values, rollouts, l.config.Rollouts.Group)
 	values["time/rollouts"], values["time/rows"] = rolled.Sub(start).Seconds(), l.now().Sub(rolled).Seconds()
 	values["time/wait_rollouts"] = values["time/rollouts"]
 

@@ -219,6 +219,7 @@ func (u *streamedUpdate) values(ctx context.Context) (map[string]float64, error)
 	}
 	values := batch.Metrics(rl.VersionNumber(l.policy.Version))
 	describe(values, outcomes, l.source)
+	stuck(values, rollouts, l.config.Rollouts.Group)
 	optimized(values, u.stats, u.norms, u.updates, u.skipped)
 	values["optim/lr"] = l.config.Optimizer.rate(u.step, l.stages.at(u.step))
 	values["time/update"] = u.computed.Seconds()
