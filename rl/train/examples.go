@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -45,16 +46,19 @@ func (e *example) trained() int {
 	return n
 }
 
-// readLesson reads and checks all examples. Its errors wrap ErrTasks where the file cannot be learned from.
-func readLesson(ctx context.Context, s *SFT, seed uint64) (*lesson, error) {
+// readLesson reads and checks all examples. model is the directory with the model's tokenizer, which is used for
+// conversations if the settings name none; it may be empty. Errors wrap ErrTasks if the file cannot be learned from.
+func readLesson(ctx context.Context, s *SFT, model string, seed uint64) (*lesson, error) {
 	source, err := rowfile.Open(nil, s.Rows)
 	if err != nil {
 		return nil, fmt.Errorf("%w: sft.rows: %w", ErrTasks, err)
 	}
 	defer source.Close()
-	r := &reader{settings: s, digest: sha256.New(), lesson: &lesson{}}
-	if err := r.openTokenizer(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrTasks, err)
+	r := &reader{settings: s, model: model, digest: sha256.New(), lesson: &lesson{}}
+	if s.Tokenizer != "" {
+		if err := r.openTokenizer(s.Tokenizer); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrTasks, err)
+		}
 	}
 	for e, err := range source.Examples(ctx) {
 		if err == nil {
@@ -79,6 +83,8 @@ func readLesson(ctx context.Context, s *SFT, seed uint64) (*lesson, error) {
 // reader turns examples into rows.
 type reader struct {
 	settings *SFT
+	model    string // the directory with the model's tokenizer; empty if it is not known
+	files    string // the directory with the tokenizer that is used
 	tokens   *tokenizer.Tokenizer
 	codec    *chatml.Codec
 	digest   hash.Hash
@@ -86,18 +92,42 @@ type reader struct {
 	same     agreement
 }
 
-// openTokenizer loads the tokenizer, where one is named.
-func (r *reader) openTokenizer() error {
-	path := r.settings.Tokenizer
-	if path == "" {
-		return nil
-	}
+// openTokenizer loads a tokenizer.json, or that of a directory.
+func (r *reader) openTokenizer(path string) (err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path = filepath.Join(path, "tokenizer.json")
+		path = filepath.Join(path, tokenizerFile)
 	}
-	var err error
 	if r.tokens, err = tokenizer.Load(path); err != nil {
 		return fmt.Errorf("sft.tokenizer: %w", err)
+	}
+	r.files = filepath.Dir(path)
+	return nil
+}
+
+// openCodec loads what conversations are written with. A tokenizer without any file that has a template gets Qwen3's.
+func (r *reader) openCodec() (err error) {
+	switch {
+	case r.tokens != nil:
+	case r.model == "":
+		return errors.New("a conversation needs the model's tokenizer; to fix: set sft.tokenizer to its tokenizer.json, " +
+			"or export token ids")
+	default:
+		if err := r.openTokenizer(r.model); err != nil {
+			return err
+		}
+	}
+	template := r.settings.Template
+	if template == templateAuto {
+		template, err = templateOf(r.files)
+		if errors.Is(err, fs.ErrNotExist) {
+			template, err = chatml.Qwen3, nil
+		}
+	}
+	if err == nil {
+		r.codec, err = chatml.NewCodec(r.tokens, template)
+	}
+	if err != nil {
+		return fmt.Errorf("sft.template: %w", err)
 	}
 	return nil
 }
@@ -147,14 +177,9 @@ func (r *reader) compare(e *rowfile.Example) error {
 
 // conversation adds the rows of a conversation: one, or several where the template writes it otherwise as it goes on.
 func (r *reader) conversation(e *rowfile.Example) error {
-	if r.tokens == nil {
-		return fmt.Errorf("%s: a conversation needs the model's tokenizer; to fix: set sft.tokenizer to its tokenizer.json, "+
-			"or export token ids", e.Where())
-	}
 	if r.codec == nil {
-		var err error
-		if r.codec, err = chatml.NewCodec(r.tokens, r.settings.Template); err != nil {
-			return fmt.Errorf("sft.template: %w", err)
+		if err := r.openCodec(); err != nil {
+			return fmt.Errorf("%s: %w", e.Where(), err)
 		}
 	}
 	one := 1.0

@@ -166,7 +166,11 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 	}
 	once := runOnce
 	if c.Objective == Imitation {
-		lesson, err := readLesson(ctx, c.SFT, c.Seed)
+		model := ""
+		if t, ok := c.Trainer.(*tinkerSettings); ok {
+			model, _ = t.files(o.Outside.Getenv) // only conversations need it
+		}
+		lesson, err := readLesson(ctx, c.SFT, model, c.Seed)
 		if err != nil {
 			return r, err
 		}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -31,10 +32,11 @@ const (
 type SFT struct {
 	// Rows is the file with the examples: rows.jsonl, or what deepswe export writes with --format sft or verifier.
 	Rows string `yaml:"rows"`
-	// Tokenizer is the model's tokenizer.json, or the directory that has it. Conversations need it; rows of ids are
-	// compared with it where it is given.
-	Tokenizer string          `yaml:"tokenizer"`
-	Template  chatml.Template `yaml:"template"`
+	// Tokenizer is the model's tokenizer.json, or the directory that has it; empty is the trainer's. Conversations need
+	// it; rows of ids are compared with it where it is given.
+	Tokenizer string `yaml:"tokenizer"`
+	// Template is the chat template of conversations; auto is the trainer's.
+	Template chatml.Template `yaml:"template"`
 	// MinReward is the least reward with which a rollout of rows.jsonl is imitated.
 	MinReward float64 `yaml:"min_reward"`
 	// TooLong decides what to do with examples that are longer than the trainer takes.
@@ -83,7 +85,7 @@ const (
 
 func newSFT() *SFT {
 	return &SFT{
-		Template: chatml.Qwen3, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens, Schedule: Constant,
+		Template: templateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens, Schedule: Constant,
 		Validation: 0.05,
 	}
 }
@@ -103,6 +105,14 @@ func (s *SFT) absolute() error {
 	return nil
 }
 
+// inherit takes over what the trainer says of its model.
+func (s *SFT) inherit(t *tinkerSettings) {
+	s.Tokenizer = cmp.Or(s.Tokenizer, t.Tokenizer)
+	if s.Template == templateAuto {
+		s.Template = chatml.Template(t.Template)
+	}
+}
+
 func (s *SFT) validate() error {
 	var rows, reward error
 	if s.Rows == "" {
@@ -112,7 +122,7 @@ func (s *SFT) validate() error {
 		reward = fmt.Errorf("sft.min_reward is %v: want a number", s.MinReward)
 	}
 	return errors.Join(rows, reward,
-		oneOf("sft.template", s.Template, chatml.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, Leave),
+		oneOf("sft.template", string(s.Template), templates()...), oneOf("sft.too_long", s.TooLong, Refuse, Leave),
 		positive("sft.batch", s.Batch), positive("sft.epochs", s.Epochs), oneOf("sft.mean", s.Mean, OverTokens, OverRows),
 		oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine), fraction("sft.validation", s.Validation, 0.9),
 		natural("sft.validate_every", s.ValidateEvery))
@@ -189,6 +199,9 @@ func (c *Config) loadSFT(root *yaml.Node, in *document, parts Parts) error {
 	}
 	if err := c.Trainer.Complete(c); err != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", trainerKey, err))
+	}
+	if t, ok := c.Trainer.(*tinkerSettings); ok {
+		c.SFT.inherit(t)
 	}
 	return errors.Join(append(errs, c.SFT.validate(), c.Optimizer.validate(1),
 		positive("checkpoint.every", c.Checkpoint.Every), positive("checkpoint.keep", c.Checkpoint.Keep))...)

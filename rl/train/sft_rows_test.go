@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,18 +47,18 @@ func TestRefusedExamples(t *testing.T) {
 		{"negative id", `{"task":"a","input_ids":[1,-2],"labels":[-100,-2]}`, `"-2" is not a token id`},
 	} {
 		path := testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), test.line)
-		_, err := readLesson(t.Context(), sftOf(path), 1)
+		_, err := readLesson(t.Context(), sftOf(path), "", 1)
 		if !errors.Is(err, ErrTasks) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v; want %q in it", test.name, err, test.want)
 		}
 	}
-	if _, err := readLesson(t.Context(), sftOf("missing.jsonl"), 1); !errors.Is(err, ErrTasks) {
+	if _, err := readLesson(t.Context(), sftOf("missing.jsonl"), "", 1); !errors.Is(err, ErrTasks) {
 		t.Errorf("a missing file: %v", err)
 	}
 	one := sftOf(testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"),
 		`{"task":"a","input_ids":[1,2],"labels":[-100,2]}`))
 	one.Validation = 0.5
-	if _, err := readLesson(t.Context(), one, 1); err == nil || !strings.Contains(err.Error(), "sft.validation to 0") {
+	if _, err := readLesson(t.Context(), one, "", 1); err == nil || !strings.Contains(err.Error(), "sft.validation to 0") {
 		t.Errorf("one task: %v", err)
 	}
 }
@@ -78,7 +79,7 @@ func TestConversations(t *testing.T) {
 		} {
 			s := sftOf(testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), fmt.Sprintf(line, test.label, test.word)))
 			s.Tokenizer, s.Template = qwen, template
-			l, err := readLesson(t.Context(), s, 1)
+			l, err := readLesson(t.Context(), s, "", 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,13 +121,61 @@ func TestOtherTokenizer(t *testing.T) {
 	}
 	own := sftOf(strings.ReplaceAll(row(qwen), " ", ""))
 	own.Tokenizer = qwen
-	if _, err := readLesson(t.Context(), own, 1); err != nil {
+	if _, err := readLesson(t.Context(), own, "", 1); err != nil {
 		t.Error(err)
 	}
 	other := sftOf(row("../../agent/tokenizer/testdata/gpt2.json"))
 	other.Tokenizer = qwen
-	if _, err := readLesson(t.Context(), other, 1); err == nil || !strings.Contains(err.Error(), "another") {
+	if _, err := readLesson(t.Context(), other, "", 1); err == nil || !strings.Contains(err.Error(), "another") {
 		t.Errorf("rows of GPT-2's tokenizer with Qwen's: %v", err)
+	}
+}
+
+// The tokenizer and the chat template of examples are those of the trainer, unless the settings name others.
+func TestTokenizerOfTheTrainer(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(qwen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := func(template string) string {
+		dir := t.TempDir()
+		testkit.WriteFile(t, filepath.Join(dir, tokenizerFile), string(data))
+		if template != "" {
+			testkit.WriteFile(t, filepath.Join(dir, templateFile), template)
+		}
+		return dir
+	}
+	const qwen25 = "<|im_start|> You are Qwen, created by Alibaba Cloud."
+	rows := testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), `{"task":"a","messages":[`+
+		`{"role":"user","content":"Is it?"},{"role":"assistant","content":"Yes.","weight":1}]}`)
+	for _, tt := range []struct {
+		name, trainer, sft, want string
+	}{
+		{"the model's", "model: " + model(qwen25), "", "created by Alibaba"},
+		{"a tokenizer of the trainer", "model: m, tokenizer: " + model(qwen25), "", "created by Alibaba"},
+		{"a template of the trainer", "template: qwen2.5, model: " + model(""), "", "created by Alibaba"},
+		{"its own", "model: m, tokenizer: " + model(qwen25), "template: qwen3", "<|im_start|>user"},
+		{"its own tokenizer", "model: m", "tokenizer: " + model(qwen25), "created by Alibaba"},
+		{"no template", "model: " + model(""), "", "<|im_start|>user"},
+		{"an unknown template", "model: " + model("<|start_header_id|>"), "", "sft.template: the chat template"},
+		{"none", "model: m", "", "to fix: set sft.tokenizer"},
+	} {
+		c := mustLoad(t, fmt.Sprintf("objective: sft\ntrainer: {name: tinker, base_url: 'http://a', %s}\n"+
+			"sft: {rows: %q, validation: 0, %s}\n", tt.trainer, rows, tt.sft))
+		dir, _ := c.Trainer.(*tinkerSettings).files(func(string) string { return "" })
+		l, err := readLesson(t.Context(), c.SFT, dir, 1)
+		got := fmt.Sprint(err)
+		if err == nil {
+			tok, err := tokenizer.Load(qwen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = tok.Decode(l.train[0].row.IDs)
+		}
+		if !strings.Contains(got, tt.want) || strings.Contains(got, "Alibaba") != strings.Contains(tt.want, "Alibaba") {
+			t.Errorf("%s: %q, want %q in it", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -132,7 +132,7 @@ func TestImitation(t *testing.T) {
 // One update has the same effect in each of the ways to make it.
 func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 	t.Parallel()
-	l, err := readLesson(t.Context(), &SFT{Rows: echoes(t, 1)}, 1)
+	l, err := readLesson(t.Context(), &SFT{Rows: echoes(t, 1)}, "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +322,7 @@ func TestLearningRateSchedule(t *testing.T) {
 func TestOrderOfExamples(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 3)
-	l, err := readLesson(t.Context(), &SFT{Rows: rows, Validation: 0.3}, 7)
+	l, err := readLesson(t.Context(), &SFT{Rows: rows, Validation: 0.3}, "", 7)
 	if err != nil {
 		t.Fatal(err)
 	}

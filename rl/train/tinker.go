@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,12 +142,10 @@ func (s *tinkerSettings) validate(c *Config) error {
 
 // Open connects to the server and waits for it.
 func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
-	codec, err := s.codec(o)
-	if err != nil {
-		return nil, err
-	}
-	vocabulary, err := s.vocabulary(o.Outside.Getenv)
-	if err != nil {
+	dir, missing := s.files(o.Outside.Getenv)
+	vocabulary, unknown := s.vocabulary(cmp.Or(dir, s.Model)) // some environments need no tokenizer
+	codec, err := s.codec(o, dir, missing, vocabulary)
+	if err := cmp.Or(err, unknown); err != nil {
 		return nil, err
 	}
 	adapters, err := s.adapters(o.Dir)

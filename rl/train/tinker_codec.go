@@ -37,9 +37,9 @@ func templates() []string {
 	return names
 }
 
-// codec returns the codec of the environment's own language if it has one, otherwise the model's. It is nil if nothing
-// is sampled.
-func (s *tinkerSettings) codec(o TrainerOptions) (tinker.Codec, error) {
+// codec returns the codec of the environment's own language if it has one, otherwise the model's, whose files are in
+// dir; missing says why they are not known. It is nil if nothing is sampled. vocabulary is 0 if it is not known.
+func (s *tinkerSettings) codec(o TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
 	if o.Imitates {
 		return nil, nil
 	}
@@ -48,18 +48,17 @@ func (s *tinkerSettings) codec(o TrainerOptions) (tinker.Codec, error) {
 			return embedded.NewCodec(language.Vocabulary)
 		}
 	}
-	dir, err := s.files(o.Outside.Getenv)
-	if err != nil {
-		return nil, err
+	if missing != nil {
+		return nil, missing
 	}
 	path := filepath.Join(dir, tokenizerFile)
 	tok, err := tokenizer.Load(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if size, err := s.vocabulary(o.Outside.Getenv); err == nil && tok.Size() > size {
+	if vocabulary > 0 && tok.Size() > vocabulary {
 		return nil, fmt.Errorf("%s has %d ids, and the model %d; to fix: set trainer.tokenizer to the tokenizer of the "+
-			"model that is trained", path, tok.Size(), size)
+			"model that is trained", path, tok.Size(), vocabulary)
 	}
 	template := chatml.Template(s.Template)
 	if s.Template == templateAuto {
@@ -99,17 +98,13 @@ func (s *tinkerSettings) files(getenv func(string) string) (string, error) {
 		"%s and %s", s.Model, s.Model, tokenizerFile, tokenizerConfigFile, modelConfigFile)
 }
 
-// vocabulary returns the number of ids of the base model.
-func (s *tinkerSettings) vocabulary(getenv func(string) string) (int, error) {
+// vocabulary returns the number of ids of the base model, whose files are in dir.
+func (s *tinkerSettings) vocabulary(dir string) (int, error) {
 	if s.Vocabulary > 0 {
 		return s.Vocabulary, nil
 	}
 	var config struct {
 		Size int `json:"vocab_size"`
-	}
-	dir, err := s.files(getenv)
-	if err != nil {
-		dir = s.Model // no tokenizer is needed for some environments
 	}
 	data, err := os.ReadFile(filepath.Join(dir, modelConfigFile))
 	if err == nil {

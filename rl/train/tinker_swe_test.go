@@ -285,7 +285,7 @@ func TestTokenizerOfAModel(t *testing.T) {
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%q, %q: %q, %v", tt.model, tt.tokenizer, got, err)
 		}
-		if n, err := s.vocabulary(getenv); tt.want != "" && (n != 7 || err != nil) {
+		if n, err := s.vocabulary(got); tt.want != "" && (n != 7 || err != nil) {
 			t.Errorf("%q: a vocabulary of %d, %v", tt.model, n, err)
 		}
 	}
