@@ -123,7 +123,8 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 	s := g.settings.Stuck
 	act(s.Action, g.stuck, s.Patience, fmt.Sprintf("for %d steps the rollouts of %g%% of the groups or more have been "+
 		"the same, token for token, without solving their task: the policy no longer explores, and nothing can be learned "+
-		"from it; to fix: begin again from an earlier checkpoint with a lower optimizer.learning_rate", g.stuck, 100*s.Fraction))
+		"from it; to fix: begin again from an earlier checkpoint with a lower optimizer.learning_rate",
+		g.stuck, 100*s.Fraction))
 	return warnings, err
 }
 
