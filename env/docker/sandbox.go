@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/warm"
 )
 
 // tidyTimeout is how long a guest may take to make its container removable.
@@ -110,8 +111,7 @@ func (s *Sandbox) reportEnd(exit string, outOfMemory bool) {
 // claim assigns a sandbox that was started ahead of time to a spec's rollout. Labels cannot be changed, so the
 // container is renamed.
 func (s *Sandbox) claim(ctx context.Context, spec env.Spec) {
-	s.spec.Rollout, s.spec.CopyIn, s.spec.Git = spec.Rollout, spec.CopyIn, spec.Git
-	s.spec.Without, s.spec.Copied = spec.Without, spec.Copied
+	warm.Assign(&s.spec, spec)
 	ctx, cancel := context.WithTimeout(ctx, s.d.p.waits.ping)
 	defer cancel()
 	_, err := s.d.cli.ContainerRename(ctx, s.id, client.ContainerRenameOptions{NewName: sandboxName(spec)})

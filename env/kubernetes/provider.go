@@ -49,10 +49,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	p.warm = &warm.Pool[*Sandbox]{
 		Size: o.Warm, Log: p.log, Life: p.life, Work: &p.work, Boot: p.boot,
-		Claim: func(_ context.Context, s *Sandbox, spec env.Spec) {
-			s.launch.spec.Rollout, s.launch.spec.CopyIn, s.launch.spec.Git = spec.Rollout, spec.CopyIn, spec.Git
-			s.launch.spec.Without, s.launch.spec.Copied = spec.Without, spec.Copied
-		},
+		Claim: func(_ context.Context, s *Sandbox, spec env.Spec) { warm.Assign(&s.launch.spec, spec) },
 	}
 	var failures []error
 	for _, c := range p.places() {
