@@ -197,6 +197,10 @@ func (s *Sandbox) replaced(ctx context.Context, aside []string) ([]string, error
 // takeOut removes from the container what was copied in, but for the paths that the set-up has made its own.
 func (s *Sandbox) takeOut(ctx context.Context, keep []string) error {
 	const list = "/tmp/.deepswe-copied"
+	left := map[string]bool{".git": true} // which is removed as a whole
+	for _, name := range slices.Concat(keep, s.spec.Without) {
+		left[name] = true
+	}
 	var names strings.Builder
 	err := filepath.WalkDir(s.spec.CopyIn, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -207,9 +211,9 @@ func (s *Sandbox) takeOut(ctx context.Context, keep []string) error {
 		switch {
 		case err != nil:
 			return err
-		case (slices.Contains(keep, name) || slices.Contains(s.spec.Without, name)) && d.IsDir():
+		case left[name] && d.IsDir():
 			return fs.SkipDir
-		case slices.Contains(keep, name) || slices.Contains(s.spec.Without, name) || d.IsDir():
+		case left[name] || d.IsDir():
 			return nil
 		}
 		names.WriteString(name + "\x00")
