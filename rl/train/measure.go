@@ -99,7 +99,7 @@ func stuck(values map[string]float64, rollouts []rl.Rollout, group int) {
 			continue
 		}
 		total++
-		if !solved && !slices.ContainsFunc(played[1:], func(r *rl.Rollout) bool { return !repeats(played[0], r) }) {
+		if !solved && !slices.ContainsFunc(played[1:], func(r *rl.Rollout) bool { return !sameTokens(played[0], r) }) {
 			same++
 		}
 	}
@@ -108,8 +108,8 @@ func stuck(values map[string]float64, rollouts []rl.Rollout, group int) {
 	}
 }
 
-// repeats reports whether the policy sampled the same tokens in two rollouts.
-func repeats(a, b *rl.Rollout) bool {
+// sameTokens reports whether the policy sampled the same tokens in two rollouts.
+func sameTokens(a, b *rl.Rollout) bool {
 	return slices.EqualFunc(a.Turns, b.Turns, func(x, y rl.Turn) bool {
 		return slices.Equal(x.CompletionIDs, y.CompletionIDs)
 	})
