@@ -6,11 +6,9 @@ package trainertest
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -45,7 +43,7 @@ type Options struct {
 type Server struct {
 	options Options
 	dir     string
-	address string
+	port    port
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -111,7 +109,7 @@ type checkpoint struct {
 	saved             time.Time
 }
 
-// New starts a server.
+// New starts a server. Its port stays its own until the test ends.
 func New(t testing.TB, o Options) *Server {
 	t.Helper()
 	o.Hidden, o.Base, o.Hold = cmp.Or(o.Hidden, 16), cmp.Or(o.Base, "tiny"), cmp.Or(o.Hold, 100*time.Millisecond)
@@ -131,6 +129,7 @@ func New(t testing.TB, o Options) *Server {
 	t.Cleanup(func() {
 		s.restarts.Wait()
 		s.Stop()
+		s.port.release()
 		s.mu.Lock()
 		s.closed = true
 		s.changed.Broadcast()
@@ -144,7 +143,7 @@ func New(t testing.TB, o Options) *Server {
 }
 
 // URL is where the server is, also while it is stopped.
-func (s *Server) URL() string { return "http://" + s.address }
+func (s *Server) URL() string { return "http://" + s.port.address }
 
 // Base is the model that it trains.
 func (s *Server) Base() string { return s.options.Base }
@@ -163,13 +162,12 @@ func (s *Server) Vocabulary() int {
 
 // Start lets the server be reached again. What it was asked for before it stopped and had not done has failed.
 func (s *Server) Start() error {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cmp.Or(s.address, "127.0.0.1:0"))
+	l, err := s.port.listen()
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.address = l.Addr().String()
 	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second}
 	h := s.http
 	s.serving.Go(func() { _ = h.Serve(l) })
