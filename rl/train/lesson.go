@@ -1,0 +1,180 @@
+package train
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"deepswe/rl"
+)
+
+// lesson is what is imitated: rows in the order of the file, without logprobs.
+type lesson struct {
+	train, held []example
+	// digest identifies the file's rows.
+	digest string
+	// unrewarded rows are of rollouts that did not reach the reward, masked ones of rollouts that are not trained on, and
+	// long ones of too many tokens.
+	unrewarded, masked, long int
+}
+
+// example is one row, and where it is from.
+type example struct {
+	row   rl.Row
+	where string
+}
+
+// trained counts the tokens that are imitated.
+func (e *example) trained() int {
+	n := 0
+	for _, m := range e.row.Mask {
+		n += int(m)
+	}
+	return n
+}
+
+// task is what an example belongs to.
+func (e *example) task() string { return cmp.Or(e.row.Task, e.row.Group) }
+
+// complete is the row as a trainer takes it, with a weight for each of its tokens.
+func (e *example) complete(scale float64) rl.Row {
+	row := e.row
+	row.Logprobs, row.Advantage, row.Scale, row.Trained = make([]float64, len(row.IDs)), 1, scale, true
+	return row
+}
+
+// notes says what was left out.
+func (l *lesson) notes() []string {
+	var out []string
+	for _, left := range []struct {
+		n    int
+		says string
+	}{
+		{l.unrewarded, "rows are left out: their rollouts did not reach sft.min_reward"},
+		{l.masked, "rows are left out: their rollouts are masked"},
+		{l.long, "rows are left out: they are longer than the trainer takes"},
+	} {
+		if left.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", left.n, left.says))
+		}
+	}
+	return out
+}
+
+// name identifies the rows that are learned from.
+func (l *lesson) name() string { return fmt.Sprintf("%s/%d", l.digest, len(l.train)) }
+
+// holdOut sets whole tasks aside until they have the share of the rows, in an order that follows from the seed.
+func (l *lesson) holdOut(share float64, seed uint64) error {
+	if share == 0 {
+		return nil
+	}
+	rows := map[string]int{}
+	for i := range l.train {
+		rows[l.train[i].task()]++
+	}
+	if len(rows) < 2 {
+		return fmt.Errorf("all %d rows are of one task, and whole tasks are held out; to fix: set sft.validation to 0",
+			len(l.train))
+	}
+	tasks := make([]string, 0, len(rows))
+	keys := map[string]string{}
+	for task := range rows {
+		var key [8]byte
+		binary.LittleEndian.PutUint64(key[:], seed)
+		sum := sha256.Sum256(append(key[:], task...))
+		tasks, keys[task] = append(tasks, task), string(sum[:])
+	}
+	slices.SortFunc(tasks, func(a, b string) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
+	held, want, n := map[string]bool{}, max(1, int(math.Round(share*float64(len(l.train))))), 0
+	for _, task := range tasks[:len(tasks)-1] {
+		if n >= want {
+			break
+		}
+		held[task] = true
+		n += rows[task]
+	}
+	all := l.train
+	l.train = nil
+	for _, e := range all {
+		if held[e.task()] {
+			l.held = append(l.held, e)
+		} else {
+			l.train = append(l.train, e)
+		}
+	}
+	return nil
+}
+
+// acceptor is a trainer that can say before the first update which rows it does not take. Its errors wrap rl.ErrTooLong
+// where a row is only too long.
+type acceptor interface {
+	Accepts(r *rl.Row) error
+}
+
+// fit refuses rows that the trainer does not take, or leaves out those that are only too long for it.
+func (l *lesson) fit(t rl.Trainer, s *SFT) error {
+	a, ok := t.(acceptor)
+	if !ok {
+		return nil
+	}
+	l.long = 0
+	var first error
+	longest := 0
+	keep := func(in []example) ([]example, error) {
+		var out []example
+		for _, e := range in {
+			row := e.complete(0)
+			err := a.Accepts(&row)
+			switch {
+			case err == nil:
+				out = append(out, e)
+			case errors.Is(err, rl.ErrTooLong):
+				l.long++
+				longest = max(longest, len(e.row.IDs))
+				first = cmp.Or(first, fmt.Errorf("%s: %w", e.where, err))
+			default:
+				return nil, fmt.Errorf("%w: %s: %w", ErrTasks, e.where, err)
+			}
+		}
+		return out, nil
+	}
+	train, err := keep(l.train)
+	if err != nil {
+		return err
+	}
+	held, err := keep(l.held)
+	switch {
+	case err != nil:
+		return err
+	case l.long > 0 && s.TooLong == Refuse:
+		return fmt.Errorf("%w: %d rows are longer than the trainer takes, the longest of %d tokens (%w); to fix: set "+
+			"sft.too_long to drop, export with a smaller --max-length, or start the server with a longer context", ErrTasks,
+			l.long, longest, first)
+	case len(train) == 0:
+		return fmt.Errorf("%w: all rows are longer than the trainer takes (%w)", ErrTasks, first)
+	}
+	l.train, l.held = train, held
+	return nil
+}
+
+// batch completes rows so that their loss is a mean, as the settings say of what.
+func (m Mean) batch(examples []*example) []rl.Row {
+	tokens := 0
+	for _, e := range examples {
+		tokens += e.trained()
+	}
+	rows := make([]rl.Row, len(examples))
+	for i, e := range examples {
+		scale := 1 / float64(tokens)
+		if m == OverRows {
+			scale = 1 / float64(len(examples)) / float64(e.trained())
+		}
+		rows[i] = e.complete(scale)
+	}
+	return rows
+}

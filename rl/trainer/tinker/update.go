@@ -1,0 +1,213 @@
+package tinker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+
+	"deepswe/rl"
+)
+
+// ForwardBackward evaluates the objective over the rows. Step sends the gradient.
+func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
+	if err := t.accepts(rows, o); err != nil {
+		return rl.Stats{}, err
+	}
+	if err := t.ready(ctx); err != nil {
+		return rl.Stats{}, err
+	}
+	current, err := t.forward(ctx, rows)
+	if err != nil {
+		return rl.Stats{}, err
+	}
+	slope := make([][]float64, len(rows))
+	for i := range rows {
+		slope[i] = make([]float64, len(rows[i].IDs))
+	}
+	// For a decoupled objective: no weight has changed since the policy was published.
+	stats, err := rl.Loss(rows, current, current, o, slope)
+	if err != nil {
+		return rl.Stats{}, err
+	}
+	t.last, t.broken = o, t.broken || !finite(slope)
+	for i := range rows {
+		if s := (share{&rows[i], current[i], slope[i]}); s.teaches() {
+			t.pending = append(t.pending, s)
+		}
+	}
+	return stats, nil
+}
+
+// accepts returns an error for rows or objectives that cannot be computed correctly.
+func (t *Trainer) accepts(rows []rl.Row, o rl.Objective) error {
+	invalid := func(detail string) error {
+		return &Error{Operation: "forward_backward", Kind: ErrInvalid, Detail: detail}
+	}
+	switch {
+	case len(rows) == 0:
+		return invalid("an empty batch")
+	case o.Decoupled && t.moved:
+		return invalid("the objective is decoupled, and the weights have changed since they were published; " +
+			"to fix: set optimizer.minibatches and optimizer.epochs to 1, or decoupled to false")
+	case len(t.pending) > 0 && t.last != o:
+		return invalid("the parts of an update have different objectives")
+	}
+	strays := t.moved
+	for i := range rows {
+		if err := t.limits.check(&rows[i]); err != nil {
+			return err
+		}
+		v, ok := rows[i].Oldest.Number()
+		strays = strays || ok && v < t.version
+	}
+	if err := t.options.Loss.Supports(o, strays); err != nil {
+		return invalid(err.Error())
+	}
+	return nil
+}
+
+// Forward returns the log-probabilities that the current weights give to the rows' trained tokens.
+func (t *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
+	for i := range rows {
+		if err := t.limits.check(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.ready(ctx); err != nil {
+		return nil, err
+	}
+	return t.forward(ctx, rows)
+}
+
+// forward returns the trainer's log-probabilities of the rows; only those with a trained token are sent.
+func (t *Trainer) forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
+	out := make([][]float64, len(rows))
+	var sent []rl.Row
+	for i := range rows {
+		if trained(&rows[i]) > 0 {
+			sent = append(sent, rows[i])
+		} else {
+			out[i] = make([]float64, len(rows[i].IDs))
+		}
+	}
+	if len(sent) == 0 {
+		return out, nil
+	}
+	logprobs, err := t.model.forward(ctx, sent)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		if out[i] == nil {
+			out[i], logprobs = logprobs[0], logprobs[1:]
+		}
+	}
+	return out, nil
+}
+
+// Step sends the gradient and applies it. From then on, turns that the server samples wait until the next Publish.
+func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error) {
+	shares, broken := t.pending, t.broken
+	t.pending, t.broken = nil, false
+	scale := cmp.Or(o.Scale, 1)
+	if broken || math.IsNaN(scale) || math.IsInf(scale, 0) {
+		return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
+	}
+	a, err := adamOf(o)
+	if err != nil {
+		return rl.StepStats{}, err
+	}
+	if err := t.ready(ctx); err != nil {
+		return rl.StepStats{}, err
+	}
+	var rows []rl.Row
+	if len(shares) > 0 {
+		if err := t.backward(ctx, shares, scale); err != nil {
+			return rl.StepStats{}, err
+		}
+	}
+	for i := range shares {
+		rows = append(rows, *shares[i].row)
+	}
+	return t.apply(ctx, a, rows)
+}
+
+// apply makes the server's optimizer step. rows are the rows of the gradient that the server has accumulated.
+func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStats, error) {
+	if err := t.outlet.pause(ctx); err != nil {
+		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrUnavailable,
+			Detail: "turns under way did not end: " + err.Error()})
+	}
+	t.moved = true
+	norm, known, err := t.model.step(ctx, a)
+	switch {
+	case err != nil:
+		return rl.StepStats{}, err
+	case known && math.IsNaN(norm):
+		return t.unsound(ctx, rows)
+	case known && norm == 0 && len(rows) > 0:
+		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrServer,
+			Detail: fmt.Sprintf("the norm of the gradient is 0, and %d rows have one: the server executed the operations in "+
+				"another order", len(rows))})
+	}
+	return rl.StepStats{GradientNorm: norm}, nil
+}
+
+// backward sends the gradient of an update.
+func (t *Trainer) backward(ctx context.Context, shares []share, scale float64) error {
+	in := t.options.Loss.request(shares, t.last, t.probe.Normalisation, scale)
+	out, err := t.model.pass(ctx, "forward_backward", in, true)
+	if err != nil {
+		return err
+	}
+	for i, logprobs := range out {
+		if err := t.sound(shares[i].row, logprobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// broken reports whether the logprob of a trained token is not finite.
+func broken(r *rl.Row, logprobs floats) bool {
+	for t, lp := range logprobs {
+		if r.Mask[t+1] != 0 && (math.IsNaN(lp) || math.IsInf(lp, 0)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unsound finds out whether the server has skipped a step whose gradient was not finite, or has broken its weights with
+// it.
+func (t *Trainer) unsound(ctx context.Context, rows []rl.Row) (rl.StepStats, error) {
+	if len(rows) > 0 {
+		if _, err := t.model.forward(ctx, rows[:1]); err != nil {
+			return rl.StepStats{}, lost(err)
+		}
+	}
+	return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
+}
+
+// adamOf fills in the defaults, and returns an error for values that servers refuse.
+func adamOf(o rl.Optimizer) (adam, error) {
+	a := adam{
+		LearningRate: o.LearningRate, Beta1: cmp.Or(o.Beta1, 0.9), Beta2: cmp.Or(o.Beta2, 0.999),
+		Epsilon: cmp.Or(o.Epsilon, 1e-8), WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
+	}
+	return a, a.check()
+}
+
+// check returns an error for values that servers refuse.
+func (a adam) check() error {
+	for name, v := range map[string]float64{
+		"learning rate": a.LearningRate, "beta1": a.Beta1, "beta2": a.Beta2, "epsilon": a.Epsilon,
+		"weight decay": a.WeightDecay, "clip norm": a.ClipNorm,
+	} {
+		if !(v >= 0) || math.IsInf(v, 1) || name[:2] == "be" && v >= 1 {
+			return &Error{Operation: "optim_step", Kind: ErrInvalid, Detail: fmt.Sprintf("%s is %v", name, v)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package trainertest
+
+import (
+	"math"
+	"testing"
+
+	"deepswe/rl"
+	"deepswe/rl/trainer/tinker"
+)
+
+// losses takes one and the same step in several ways, each from the same first weights.
+func (c *conformance) losses(t *testing.T) {
+	first := c.open(t, "", nil)
+	defer first.Close()
+	p, err := first.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := c.rows(t, p)
+	before, err := first.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := c.after(t, first, rows, len(rows), 1)
+	if far(before, want) < 100*Tolerance {
+		t.Fatalf("the step changed logprobs by %.3g only", far(before, want))
+	}
+	for _, v := range []struct {
+		name   string
+		change func(*tinker.Options)
+		part   int
+		scale  float64
+	}{
+		{"ppo", func(o *tinker.Options) { o.Loss = tinker.PPO }, len(rows), 1},
+		{"importance_sampling", func(o *tinker.Options) { o.Loss = tinker.ImportanceSampling }, len(rows), 1},
+		{"custom in requests of one row", func(o *tinker.Options) { o.Model.ChunkBytes = 1 }, len(rows), 1},
+		{"custom in parts of an update, scaled", nil, 4, 0.5},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			trainer := c.open(t, "", v.change)
+			defer trainer.Close()
+			got := c.after(t, trainer, rows, v.part, v.scale)
+			if d := far(want, got); d > Tolerance {
+				t.Errorf("logprobs differ by %.3g after the step", d)
+			} else {
+				t.Logf("after the step logprobs differ by %.2g", d)
+			}
+		})
+	}
+}
+
+// imitation compares the server's own cross_entropy with the gradient that is evaluated here, for rows of which each
+// token counts alike, and for such of which each row does.
+func (c *conformance) imitation(t *testing.T) {
+	sampler := c.open(t, "", nil)
+	defer sampler.Close()
+	p, err := sampler.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := c.rows(t, p)
+	tokens := 0
+	for i := range rows {
+		// Rows of different weights.
+		mask := rows[i].Mask
+		for k, left := 0, i; k < len(mask) && left > 0; k++ {
+			if mask[k] != 0 {
+				mask[k] = 0
+				left--
+			}
+		}
+		tokens += sum(mask)
+	}
+	before, err := sampler.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, scale := range map[string]func(r *rl.Row) float64{
+		"tokens": func(*rl.Row) float64 { return 1 / float64(tokens) },
+		"rows":   func(r *rl.Row) float64 { return 1 / float64(len(rows)) / float64(sum(r.Mask)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range rows {
+				rows[i].Scale = scale(&rows[i])
+			}
+			var after [2][][]float64
+			for way := range after {
+				trainer := c.open(t, "", nil)
+				defer trainer.Close()
+				objective := rl.Objective{Surrogate: rl.CrossEntropy}
+				if way == 0 {
+					_, _, err = trainer.Imitate(t.Context(), rows, c.optimizer())
+				} else if _, err = trainer.ForwardBackward(t.Context(), rows, objective); err == nil {
+					_, err = trainer.Step(t.Context(), c.optimizer())
+				}
+				if err == nil {
+					after[way], err = trainer.Forward(t.Context(), rows)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d := far(after[0], after[1]); d > Tolerance {
+				t.Errorf("logprobs differ by %.3g after the step", d)
+			} else {
+				t.Logf("after the step logprobs differ by %.2g, and by %.2g from those before it", d, far(before, after[0]))
+			}
+			if far(before, after[0]) < 100*Tolerance {
+				t.Error("the step changed nothing")
+			}
+		})
+	}
+}
+
+func (c *conformance) checkpoints(t *testing.T) {
+	dir := t.TempDir()
+	trainer := c.open(t, dir, nil)
+	p, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := c.rows(t, p)
+	saved := c.after(t, trainer, rows, len(rows), 1)
+	if _, err := trainer.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.Save(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	next := c.after(t, trainer, rows, len(rows), 1)
+	if err := trainer.Load(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := trainer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := c.open(t, dir, nil)
+	defer other.Close()
+	if err := other.Load(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := other.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := far(saved, restored); d > 0 {
+		t.Errorf("logprobs differ by %.3g from the saved ones", d)
+	}
+	if p, err := other.Publish(t.Context()); err != nil || p.Version != 1 {
+		t.Errorf("the restored policy is version %d, %v", p.Version, err)
+	}
+	if d := far(next, c.after(t, other, rows, len(rows), 1)); d > 1e-6 {
+		t.Errorf("the step after the checkpoint differs by %.3g: the optimizer was not restored", d)
+	}
+	if err := other.Remove(t.Context(), "one"); err != nil {
+		t.Error(err)
+	}
+	if err := other.Load(t.Context(), "one"); err == nil {
+		t.Error("a removed checkpoint was loaded")
+	}
+}
+
+// after takes a step in parts of so many rows, each with its share divided by scale, and returns the logprobs then.
+func (c *conformance) after(t *testing.T, trainer *tinker.Trainer, rows []rl.Row, part int, scale float64) [][]float64 {
+	t.Helper()
+	for from := 0; from < len(rows); from += part {
+		scaled := append([]rl.Row(nil), rows[from:min(from+part, len(rows))]...)
+		for i := range scaled {
+			scaled[i].Scale /= scale
+		}
+		if _, err := trainer.ForwardBackward(t.Context(), scaled, rl.Objective{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := c.optimizer()
+	o.Scale = scale
+	if _, err := trainer.Step(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	logprobs, err := trainer.Forward(t.Context(), rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logprobs
+}
+
+// far is the largest difference.
+func far(a, b [][]float64) float64 {
+	worst := 0.0
+	for i := range a {
+		for t := range a[i] {
+			worst = max(worst, math.Abs(a[i][t]-b[i][t]))
+		}
+	}
+	return worst
+}
+
+func sum(mask []uint8) int {
+	n := 0
+	for _, m := range mask {
+		n += int(m)
+	}
+	return n
+}
