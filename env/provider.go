@@ -49,7 +49,7 @@ type ReapOptions struct {
 // Leftover is one thing that outlived its owner.
 type Leftover struct {
 	Provider string
-	Kind     string // container, volume, network, image, pod, lease, directory, process, cgroup
+	Kind     string // container, volume, network, image, pod, lease, directory, process, cgroup, set-up
 	ID       string
 	Run      string
 	Rollout  string

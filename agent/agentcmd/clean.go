@@ -21,6 +21,11 @@ in the clusters that --kube-context and --kube-namespace name. What a living run
 uses is left alone, also where the run is on another machine that shares the
 daemon or the cluster.
 
+What later runs may use again is removed when it has not been used for long:
+images that deepswe has built or prepared after 14 days, set-ups in the cache
+directory after 30 days, or earlier where there are more than 16. Runs remove
+these by themselves, too. --all removes every one of them.
+
 EXIT STATUS
   0  everything was removed, or there was nothing
   6  something could not be removed or looked at`
@@ -44,7 +49,7 @@ func newClean(d Deps) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.dryRun, "dry-run", "n", false, "only show what would be removed")
-	f.BoolVar(&o.all, "all", false, "remove what live runs use, too, and all prepared images")
+	f.BoolVar(&o.all, "all", false, "remove what live runs use, too, and all prepared images and set-ups")
 	f.BoolVar(&o.json, "json", false, "print JSON lines")
 	o.Add(cmd)
 	f.DurationVar(&o.stale, "stale", 2*time.Minute, "`TIME` after which a silent run on another machine counts as dead")
@@ -82,7 +87,8 @@ func runClean(ctx context.Context, d Deps, o cleanOptions) error {
 			Provider: "temporary", Kind: "directory", ID: f.Dir, Owner: fmt.Sprintf("process %d", f.PID), Age: f.Age,
 		})
 	}
-	failures = errors.Join(failures, err)
+	old, setupErr := setups(d.World).Reap(env.ReapOptions{DryRun: o.dryRun, All: o.all})
+	left, failures = append(left, old...), errors.Join(failures, err, setupErr)
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("clean: %w", err)
 	}

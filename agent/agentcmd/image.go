@@ -125,7 +125,7 @@ func (j *job) openDevcontainer(ctx context.Context, c cli.SandboxChoice) (opened
 
 // mayBuild reports whether the project's own Dockerfile may be built: its commands run with a network.
 func (j *job) mayBuild(root string) bool {
-	return slices.Equal(j.o.Setup, []string{cli.SetupAuto}) || len(j.setups().Agreement(root)) > 0
+	return slices.Equal(j.o.Setup, []string{cli.SetupAuto}) || len(setups(j.d.World).Agreement(root)) > 0
 }
 
 // ownDockerfile takes the Dockerfile that the user has named. What it copies comes from the repository where it is in

@@ -22,7 +22,7 @@ type setupPlan struct {
 
 // setUp installs what the project needs, where the user wants that.
 func (j *job) setUp(ctx context.Context) error {
-	store := j.setups()
+	store := setups(j.d.World)
 	plan, err := j.planSetup(ctx, store)
 	if err != nil || len(plan.commands) == 0 {
 		return err
@@ -46,7 +46,7 @@ func (j *job) setUp(ctx context.Context) error {
 }
 
 // setups is where set-ups are kept.
-func (j *job) setups() setup.Store { return setup.Store{Dir: j.d.CacheDir("setups")} }
+func setups(w cli.World) setup.Store { return setup.Store{Dir: w.CacheDir("setups")} }
 
 // checkSetup checks the flag.
 func (o *solveOptions) checkSetup() error {

@@ -96,12 +96,12 @@ func (d *daemon) used(img image) {
 		return
 	}
 	err := d.records().update(func(all map[string]record) bool {
-		r, ours := all[img.id]
-		if ours {
-			r.Used = time.Now().UTC()
-			all[img.id] = r
+		// A run that was killed, or another user's, may have made the image.
+		if _, ours := all[img.id]; !ours && !derived(img.ref) {
+			return false
 		}
-		return ours
+		all[img.id] = record{Ref: img.ref, Used: time.Now().UTC()}
+		return true
 	})
 	if err != nil {
 		d.p.log.Warn("recording when an image was used", "error", err)

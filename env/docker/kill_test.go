@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
@@ -45,7 +46,7 @@ func churn() int {
 	specs := []env.Spec{
 		{Image: busybox},
 		{Image: busybox, CopyIn: os.Getenv("DEEPSWE_TEST_STATE"), Prepare: []string{"ls >/dev/null"}},
-		{Image: busybox, Prepare: []string{fmt.Sprintf("echo %d > /prepared", os.Getpid())}},
+		{Image: busybox, Prepare: ownPreparation(os.Getpid())},
 	}
 	fmt.Println(p.owner)
 	var wg sync.WaitGroup
@@ -74,6 +75,9 @@ func churn() int {
 	wg.Wait()
 	return 0
 }
+
+// ownPreparation is different for each child, so that each one makes an image.
+func ownPreparation(pid int) []string { return []string{fmt.Sprintf("echo %d > /prepared", pid)} }
 
 // dialStdio is what "docker system dial-stdio" does on the far side of ssh.
 func dialStdio() int {
@@ -106,7 +110,7 @@ func TestKilledHost(t *testing.T) {
 	}
 	state := t.TempDir()
 	for i := range rounds {
-		owner := killAtRandom(t, state)
+		owner := killAtRandom(t, neighbour, state)
 		if _, err := neighbour.Reap(t.Context(), env.ReapOptions{}); err != nil {
 			t.Fatalf("round %d: Reap: %v", i, err)
 		}
@@ -124,8 +128,9 @@ func TestKilledHost(t *testing.T) {
 	removePrepared(t, neighbour, state)
 }
 
-// killAtRandom runs a child, kills it, and returns its owner.
-func killAtRandom(t *testing.T, state string) string {
+// killAtRandom runs a child, kills it, and returns its owner. The image that it may have made is removed with the test,
+// also where it was killed before it could record that.
+func killAtRandom(t *testing.T, p *Provider, state string) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -143,6 +148,15 @@ func killAtRandom(t *testing.T, state string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	base, err := p.daemons[0].image(t.Context(), busybox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := prepareKey(base, env.Spec{Dir: "/testbed", Prepare: ownPreparation(cmd.Process.Pid)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpull(t, p, preparedImages+":"+key)
 	var owner string
 	if _, err := fmt.Fscanln(out, &owner); err != nil {
 		t.Fatalf("the child did not begin: %v\n%s", err, complaints.String())
@@ -172,7 +186,8 @@ func removePrepared(t *testing.T, p *Provider, state string) {
 	err := records{filepath.Join(state,
 		"docker-images-"+owner.ShortHash(facts.ID)+".json")}.update(func(all map[string]record) bool {
 		for _, r := range all {
-			if _, err := d.cli.ImageRemove(context.WithoutCancel(t.Context()), r.Ref, client.ImageRemoveOptions{}); err != nil {
+			_, err := d.cli.ImageRemove(context.WithoutCancel(t.Context()), r.Ref, client.ImageRemoveOptions{})
+			if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // another test run uses it as well
 				t.Errorf("removing %s: %v", r.Ref, err)
 			}
 		}

@@ -75,6 +75,19 @@ func TestPrepare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// One without a record, because its maker was killed, gets one with its next use.
+	if err := p.daemons[0].records().update(func(all map[string]record) bool {
+		delete(all, found.ID)
+		return true
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p.daemons[0].touched = map[string]time.Time{}
+	start(t, p, spec)
+	all, err := p.daemons[0].records().read()
+	if r := all[found.ID]; err != nil || r.Ref != preparedImages+":"+key || time.Since(r.Used) > time.Hour {
+		t.Errorf("the record of the image is %+v, %v", r, err)
+	}
 	if c := found.Config; c.User != "7:8" || len(c.Cmd) != 1 || c.Labels[labelPrepared] != key {
 		t.Errorf("the prepared image is configured as %+v", c)
 	}

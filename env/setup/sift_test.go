@@ -5,13 +5,16 @@ package setup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/testkit"
 )
 
@@ -111,6 +114,56 @@ func TestStore(t *testing.T) {
 		if got := s.Agreement("/r"); !slices.Equal(got, commands) {
 			t.Errorf("agreed to %q, want %q", got, commands)
 		}
+	}
+}
+
+// TestStoreIsBounded: what nobody uses any more is removed, and what is in use is not.
+func TestStoreIsBounded(t *testing.T) {
+	s := Store{Dir: t.TempDir()}
+	if left, err := s.Reap(env.ReapOptions{}); len(left) > 0 || err != nil {
+		t.Errorf("an empty store: %v, %v", left, err)
+	}
+	day := 24 * time.Hour
+	keep := func(key string, unused time.Duration) {
+		record, at := filepath.Join(s.entry(key), recordFile), time.Now().Add(-unused)
+		testkit.WriteFile(t, record, "{}")
+		if err := os.Chtimes(record, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range mostKept - 1 {
+		keep(fmt.Sprint("used", i), time.Duration(i)*time.Hour)
+	}
+	keep("weekly", 7*day)
+	keep("too many", 8*day)
+	keep("too old", 31*day)
+	testkit.WriteFile(t, filepath.Join(s.entry("killed"), filesDir, "half"), "")
+	testkit.WriteFile(t, filepath.Join(s.entry("live"), filesDir, "half"), "")
+	lock, err := disk.TryLock(s.entry("live") + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reap := func(o env.ReapOptions, want ...string) {
+		t.Helper()
+		left, err := s.Reap(o)
+		var got []string
+		for _, l := range left {
+			got = append(got, filepath.Base(l.ID))
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) || err != nil {
+			t.Errorf("%+v removed %q, %v, want %q", o, got, err, want)
+		}
+	}
+	reap(env.ReapOptions{DryRun: true}, "killed", "too many", "too old")
+	reap(env.ReapOptions{}, "killed", "too many", "too old")
+	reap(env.ReapOptions{})
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reap(env.ReapOptions{}, "live")
+	if left, err := s.Reap(env.ReapOptions{All: true}); len(left) != mostKept || err != nil {
+		t.Errorf("all: %d, %v, want %d", len(left), err, mostKept)
 	}
 }
 

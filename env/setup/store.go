@@ -21,8 +21,8 @@ import (
 // processes may use it at once.
 type Store struct{ Dir string }
 
-// Entries that have not been used for longestKept are removed; of the others, the mostKept that were used last are
-// kept.
+// Entries that have not been used for longestKept are removed. Of the others, the mostKept that were used last are
+// kept, and all that were used within shortestKept.
 const (
 	longestKept  = 30 * 24 * time.Hour
 	mostKept     = 16
@@ -43,7 +43,7 @@ func (s Store) Get(
 	ctx context.Context, key string, install func(dir string) (env.Installed, error),
 ) (_ env.Installed, reused bool, err error) {
 	dir := s.entry(key)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return env.Installed{}, false, fmt.Errorf("keep a set-up: %w", err)
 	}
 	lock, err := waitLock(ctx, dir+".lock")
@@ -59,6 +59,9 @@ func (s Store) Get(
 	}
 	err = disk.RemoveScratch(files) // left behind by a killed process
 	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
 		err = os.Mkdir(files, 0o711)
 	}
 	if err == nil {
@@ -70,7 +73,8 @@ func (s Store) Get(
 	if err != nil {
 		return env.Installed{}, false, errors.Join(err, disk.RemoveScratch(dir))
 	}
-	return kept, false, s.prune(key)
+	_, err = s.Reap(env.ReapOptions{})
+	return kept, false, err
 }
 
 // waitLock waits until no other process installs the same.
@@ -86,40 +90,83 @@ func waitLock(ctx context.Context, path string) (*disk.Lock, error) {
 	}
 }
 
-// prune removes old entries, except for the one with the key.
-func (s Store) prune(key string) error {
-	type entry struct {
-		name string
-		used time.Time
-	}
-	var all []entry
-	entries, err := os.ReadDir(filepath.Join(s.Dir, "kept"))
+// Reap removes the entries that are no longer kept, and those of killed processes; with o.All it removes all. Entries
+// that a process is installing are left alone.
+func (s Store) Reap(o env.ReapOptions) ([]env.Leftover, error) {
+	all, err := s.entries()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, e := range entries {
-		if !e.IsDir() || e.Name() == key {
+	var left []env.Leftover
+	var failed error
+	complete := 0
+	for _, e := range all {
+		age := time.Since(e.used)
+		if e.complete {
+			complete++
+			if !o.All && (age < shortestKept || age < longestKept && complete <= mostKept) {
+				continue
+			}
+		}
+		dir := s.entry(e.name)
+		lock, err := disk.TryLock(dir + ".lock")
+		if err != nil {
+			continue // it is being installed or looked up
+		}
+		if now, err := s.look(e.name); err != nil || now != e && !o.All {
+			failed = errors.Join(failed, lock.Close()) // it was removed or used in the meantime
 			continue
 		}
-		info, err := os.Stat(filepath.Join(s.entry(e.Name()), recordFile))
+		if !o.DryRun {
+			err = disk.RemoveScratch(dir)
+		}
 		if err == nil {
-			all = append(all, entry{e.Name(), info.ModTime()})
+			left = append(left, env.Leftover{Provider: "cache", Kind: "set-up", ID: dir, Age: age.Round(time.Second)})
+		}
+		failed = errors.Join(failed, err, lock.Close())
+	}
+	if failed != nil {
+		failed = fmt.Errorf("remove old set-ups: %w", failed)
+	}
+	return left, failed
+}
+
+// entry is one directory of the store.
+type entry struct {
+	name     string
+	used     time.Time
+	complete bool // otherwise a process is filling it, or was killed while it did
+}
+
+// entries returns all entries, those that were used last first.
+func (s Store) entries() ([]entry, error) {
+	list, err := os.ReadDir(filepath.Join(s.Dir, "kept"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var all []entry
+	for _, e := range list {
+		if !e.IsDir() {
+			continue
+		}
+		if found, err := s.look(e.Name()); err == nil {
+			all = append(all, found)
 		}
 	}
 	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.name, b.name)) })
-	var failed error
-	for i, e := range all {
-		age := time.Since(e.used)
-		if age < shortestKept || age < longestKept && i < mostKept {
-			continue
-		}
-		lock, err := disk.TryLock(s.entry(e.name) + ".lock")
-		if err != nil {
-			continue // it is in use
-		}
-		failed = errors.Join(failed, disk.RemoveScratch(s.entry(e.name)), lock.Close())
+	return all, nil
+}
+
+func (s Store) look(name string) (entry, error) {
+	info, err := os.Stat(filepath.Join(s.entry(name), recordFile))
+	complete := err == nil
+	if !complete {
+		info, err = os.Stat(s.entry(name))
 	}
-	return failed
+	if err != nil {
+		return entry{}, err
+	}
+	return entry{name, info.ModTime(), complete}, nil
 }
 
 // Agreed is the record of the set-up that a repository's user has agreed to.
