@@ -162,9 +162,9 @@ func (c *confirming) trial(ctx context.Context, patch []byte, twins bool) (*tria
 	if twins {
 		c.ref.mu.Lock()
 		if t.keepNames = c.ref.named; c.ref.done {
-			t.spoilt = map[string]bool{}
-			for site := range c.ref.found.passed {
-				t.spoilt[site] = true
+			t.excluded = map[string]bool{}
+			for mutation := range c.ref.found.passed {
+				t.excluded[mutation] = true
 			}
 		}
 		c.ref.mu.Unlock()
@@ -261,7 +261,7 @@ func (c *confirming) reference() *reference {
 // count counts the twins, and those that do not count.
 func (c *confirming) count(t *trial, ref *reference) {
 	for _, twin := range t.planted.twins {
-		if _, spoilt := ref.found.passed[twin.Site]; spoilt {
+		if _, passes := ref.found.passed[twin.Mutation]; passes {
 			c.c.Spoilt++
 		} else {
 			c.c.Twins++
@@ -272,9 +272,9 @@ func (c *confirming) count(t *trial, ref *reference) {
 // beyond returns what a trial has shown and the reference has not.
 func (f findings) beyond(ref findings) findings {
 	left := findings{passed: map[string]string{}}
-	for site, says := range f.passed {
-		if _, known := ref.passed[site]; !known {
-			left.passed[site] = says
+	for mutation, says := range f.passed {
+		if _, known := ref.passed[mutation]; !known {
+			left.passed[mutation] = says
 		}
 	}
 	if ref.ended == "" {

@@ -111,7 +111,7 @@ func (t *trial) readTwins() (failed bool) {
 			case status == testlog.Failed || status == testlog.Errored:
 				failed = true
 			case status == testlog.Passed:
-				t.found.passed[twin.Site] = fmt.Sprintf("%s of %s has the status %s", twin.Kind, twin.Test, status)
+				t.found.passed[twin.Mutation] = fmt.Sprintf("%s of %s has the status %s", twin.Kind, twin.Test, status)
 			}
 		}
 	}

@@ -28,7 +28,7 @@ type Confirmation struct {
 	Reason string `json:"reason,omitempty"`
 	// GoldUnknown is set where the task has no reference solution that the canary could be tried with.
 	GoldUnknown bool `json:"gold_unknown,omitempty"`
-	// Twins counts the twins that counted, and Spoilt those that do not fail with the solution either.
+	// Twins counts the twins that were taken into account, and Spoilt those that pass with the solution as well.
 	Twins  int `json:"twins"`
 	Spoilt int `json:"spoilt,omitempty"`
 	// ExitCode and Signal are how the tests ended with twins among them, as the sandbox saw it.
@@ -79,9 +79,9 @@ func (f findings) says() string {
 	if len(f.passed) == 0 {
 		return f.ended
 	}
-	sites := slices.Sorted(maps.Keys(f.passed))
-	text := fmt.Sprintf("%d tests that must fail were not reported as failed: the twin (%s)", len(sites),
-		f.passed[sites[0]])
+	mutations := slices.Sorted(maps.Keys(f.passed))
+	text := fmt.Sprintf("%d tests that must fail were not reported as failed: the twin (%s)", len(mutations),
+		f.passed[mutations[0]])
 	if f.ended != "" {
 		text += "; " + f.ended
 	}

@@ -25,9 +25,9 @@ type trial struct {
 	limit time.Duration
 	// strict takes only what a fix is made of, and runs the tests so that the script ends as they do.
 	strict bool
-	// canary plants twins of the tests: tests that must fail. Those at spoilt sites are left out.
-	canary bool
-	spoilt map[string]bool
+	// canary adds twins of the tests, which must fail. The mutations in excluded are not used.
+	canary   bool
+	excluded map[string]bool
 	// keepNames leaves the tests their names, which are shuffled otherwise.
 	keepNames bool
 	// moved is set where the reward is at another place than the task says.

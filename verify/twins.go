@@ -48,16 +48,16 @@ func (t *trial) plant(ctx context.Context, script string) (string, error) {
 		t.planted.none, t.planted.kind = canary.ErrNoWriter.Error(), canary.ErrNoWriter
 		return script, nil
 	}
-	order := canary.Order{Spoilt: t.spoilt, KeepNames: t.keepNames, Rand: t.random()}
-	order.Tests, order.Most = t.toTwin()
+	options := canary.Options{Excluded: t.excluded, KeepNames: t.keepNames, Rand: t.random()}
+	options.Tests, options.MaxTests = t.toTwin()
 	var err error
-	if order.Sources, err = t.sources(ctx, w, order.Tests); err != nil {
+	if options.Sources, err = t.sources(ctx, w, options.Tests); err != nil {
 		return "", err
 	}
 	if t.task.Tests.RewardFile != "" {
-		order.Tests, order.Most = listed(w, order.Sources), mostTwins
+		options.Tests, options.MaxTests = listed(w, options.Sources), mostTwins
 	}
-	p, err := canary.Plant(w, order)
+	p, err := canary.Plant(w, options)
 	if err != nil {
 		t.planted.none, t.planted.kind = err.Error(), err
 		return script, nil
@@ -76,7 +76,7 @@ func (t *trial) plant(ctx context.Context, script string) (string, error) {
 		t.planted.restore = func(name string) string { return p.Restore(w, name) }
 	}
 	script, err = t.unbail(ctx, script)
-	return canary.Widen(script, p.Twins, order.Rand), err
+	return canary.Widen(script, p.Twins, options.Rand), err
 }
 
 // random chooses the names and the places of the twins.
@@ -266,7 +266,7 @@ func (t *trial) accepting() env.Task {
 
 // findings are what a trial with twins has shown. The zero value is a clean one.
 type findings struct {
-	// passed are the sites of twins that were not reported as failed, and what was.
+	// passed maps the mutations of twins that were not reported as failed to what was reported.
 	passed map[string]string
 	// ended says why the script's end is not that of a failing run.
 	ended string
@@ -285,7 +285,7 @@ func (t *trial) judge() {
 	}
 	for _, twin := range t.planted.twins {
 		if says := reported(twin, t.v.Tests); says != "" {
-			t.found.passed[twin.Site] = fmt.Sprintf("%s of %s %s", twin.Kind, twin.Test, says)
+			t.found.passed[twin.Mutation] = fmt.Sprintf("%s of %s %s", twin.Kind, twin.Test, says)
 		}
 	}
 }

@@ -1,3 +1,3 @@
-// Package project recognises what a repository is made with: which dependencies it still needs installed, and how its
-// tests are run. It only looks at files, and runs nothing.
+// Package project recognises a repository's tools: which dependencies are not installed yet, and how to run the tests.
+// It only reads files, and runs nothing.
 package project

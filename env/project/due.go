@@ -13,13 +13,13 @@ import (
 
 // Step is a command that installs dependencies.
 type Step struct {
-	// Command is the command line, Lock the file that names what it installs, Missing what is not there.
+	// Command is the command line, Lock the file that lists what it installs, Missing what was not found.
 	Command string
 	Lock    string
 	Missing string
 }
 
-// Machine says where this machine keeps what tools install for all projects. Empty paths are looked up nowhere.
+// Machine holds the directories in which tools keep what they install for all projects. Empty paths are not searched.
 type Machine struct {
 	Home string
 	// VirtualEnv is the active Python environment, GoModCache, CargoHome and GemHomes the tools' own directories.
@@ -50,15 +50,16 @@ func FindMachine(getenv func(string) string) Machine {
 		filepath.Join(m.Home, ".rbenv/versions/*/lib/ruby/gems/*"), filepath.Join(m.Home, ".rvm/gems/*"),
 	} {
 		if pattern != "" {
-			found, _ := filepath.Glob(pattern) // a strange home matches nothing
+			found, _ := filepath.Glob(pattern) // an invalid pattern matches nothing
 			m.GemHomes = append(m.GemHomes, found...)
 		}
 	}
 	return m
 }
 
-// Due returns what would have to be installed for the project in the directory. Nothing is due where the files do not
-// say so plainly: a lock file also names what other systems need, so one that is there shows that all were installed.
+// Due returns the steps that install the missing dependencies of the project in the directory. In doubt, there are
+// none: because a lock file also lists packages for other systems, one package that is installed counts as a sign that
+// all of them are.
 func Due(dir string, m Machine) []Step {
 	var due []Step
 	for _, look := range []func(tree, Machine) (Step, bool){javaScript, python, golang, rust, java, ruby} {
@@ -159,7 +160,7 @@ func golang(t tree, m Machine) (Step, bool) {
 	return Step{Command: "go mod download", Lock: "go.mod", Missing: missing}, missing != ""
 }
 
-// escaped writes a module's path as the module cache does, where capital letters begin with an exclamation mark.
+// escaped returns a module path as it is written in the module cache, with "!a" for each capital letter A.
 func escaped(path string) string {
 	var b strings.Builder
 	for _, c := range path {
@@ -196,7 +197,7 @@ func java(t tree, m Machine) (Step, bool) {
 	if m.Home == "" || !t.has("pom.xml") || exists(local) {
 		return Step{}, false
 	}
-	// Only a run of tests brings what runs them; dependency:go-offline does not.
+	// Only a run of the tests downloads the test runner; dependency:go-offline does not.
 	const command = "mvn -B -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"
 	return Step{Command: command, Lock: "pom.xml", Missing: "~/.m2/repository"}, true
 }

@@ -1,7 +1,7 @@
 package project
 
-// Image returns an image of Docker Hub, by an exact version, in which a project of the kind in the directory can be
-// worked on.
+// Image returns an image on Docker Hub, with an exact version, that has the tools for the kind of project in the
+// directory.
 func Image(dir string) string {
 	t := tree(dir)
 	for _, kind := range []struct{ file, image string }{

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// TestCommand returns the command line that runs the tests of the project in the directory; empty where the files do
-// not say so plainly.
+// TestCommand returns the command line that runs the tests of the project in the directory; empty in doubt.
 func TestCommand(dir string) string {
 	t := tree(dir)
 	var manifest struct{ Scripts map[string]string }
@@ -36,7 +35,8 @@ func TestCommand(dir string) string {
 	return pythonTests(t)
 }
 
-// pythonTests is pytest, or unittest where nothing says that the project uses another.
+// pythonTests returns the command for pytest, or for unittest if nothing needs more than that; empty if there are no
+// tests.
 func pythonTests(t tree) string {
 	pythonic := t.has("pyproject.toml") || t.has("setup.py") || t.has("setup.cfg")
 	folder, files := t.testFiles()

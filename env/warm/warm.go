@@ -172,15 +172,15 @@ func (w *Pool[S]) Close(ctx context.Context) error {
 	return err
 }
 
-// Assign gives the spec of a sandbox that was started ahead of time what is the rollout's own: its name, and the
-// repository that is copied in. Everything else is the same, see warmKey.
+// Assign completes the spec of a sandbox that was started ahead of time with what belongs to the rollout: its name, and
+// the repository to copy in. Everything else is the same; see warmKey.
 func Assign(to *env.Spec, rollout env.Spec) {
 	to.Rollout, to.CopyIn, to.Git = rollout.Rollout, rollout.CopyIn, rollout.Git
 	to.Without, to.Copied = rollout.Without, rollout.Copied
 }
 
-// warmKey is equal for specs that can share a sandbox: its repository is copied in, and prepared, only when it is
-// handed out.
+// warmKey returns the same key for specs that can share a sandbox. The repository is not part of it, because it is
+// copied in and prepared only when the sandbox is handed out.
 func warmKey(s env.Spec) string {
 	s.Rollout = ""
 	if s.CopyIn != "" {

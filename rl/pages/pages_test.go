@@ -137,8 +137,8 @@ func TestTurns(t *testing.T) {
 		{PromptIDs: []int32{1, 2, 3, 4, 5}, CompletionIDs: []int32{6, 7}, Logprobs: []float64{-9, -1}},
 		{PromptIDs: []int32{1, 9}, CompletionIDs: []int32{8}, Logprobs: []float64{0}},
 	}})
-	if len(turns) != 3 || turns[0].Told != 2 || turns[1].Told != 2 || turns[1].Split || !turns[2].Split ||
-		turns[2].Told != 1 || turns[0].Version != "7" || turns[1].Mean != -5 {
+	if len(turns) != 3 || turns[0].NewTokens != 2 || turns[1].NewTokens != 2 || turns[1].Split || !turns[2].Split ||
+		turns[2].NewTokens != 1 || turns[0].Version != "7" || turns[1].Mean != -5 {
 		t.Errorf("%+v", turns)
 	}
 	if a, b := turns[0].Tokens[0].Class, turns[1].Tokens[0].Class; a != "p0" || b != "p4" {

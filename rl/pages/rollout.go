@@ -29,19 +29,20 @@ type token struct {
 // turn is a call of the model, with the messages before it.
 type turn struct {
 	Number int
-	// Said is the policy's reply, Heard are the messages that were new in its prompt.
-	Said  string
-	Heard []said
-	// Told is the number of new tokens in the prompt. Split is set if the prompt does not extend the previous turn.
-	Told    int
-	Split   bool
-	Tokens  []token
-	Version string
-	Mean    float64
+	// Reply is the policy's reply, New are the messages of the prompt since the previous turn.
+	Reply string
+	New   []message
+	// NewTokens is the number of new tokens in the prompt. Split is set if the prompt does not extend the previous
+	// turn.
+	NewTokens int
+	Split     bool
+	Tokens    []token
+	Version   string
+	Mean      float64
 }
 
-// said is a message, as it is shown.
-type said struct{ Role, Text string }
+// message is a message, as it is shown.
+type message struct{ Role, Text string }
 
 // rollout is the data of a rollout's page.
 func (h *Handler) rollout(t trained, r *http.Request) (string, any, error) {
@@ -83,7 +84,7 @@ func turnsOf(dir string, r rl.Rollout) []turn {
 		for shared < min(len(last), len(s.PromptIDs)) && last[shared] == s.PromptIDs[shared] {
 			shared++
 		}
-		t.Told, t.Split = len(s.PromptIDs)-shared, i > 0 && shared < len(last)
+		t.NewTokens, t.Split = len(s.PromptIDs)-shared, i > 0 && shared < len(last)
 		last = append(append(last[:0], s.PromptIDs...), s.CompletionIDs...)
 		if s.PolicyVersion != nil {
 			t.Version = strconv.FormatInt(*s.PolicyVersion, 10)
@@ -103,14 +104,14 @@ func turnsOf(dir string, r rl.Rollout) []turn {
 		if i == len(turns) {
 			turns = append(turns, turn{Number: i + 1})
 		}
-		turns[i].Heard, turns[i].Said = before[i], replies[i]
+		turns[i].New, turns[i].Reply = before[i], replies[i]
 	}
 	return turns
 }
 
 // conversation returns the replies of a rollout, and the messages before each, from its own log or from its line in
 // rollouts.jsonl.
-func conversation(dir string, r rl.Rollout) (before [][]said, replies []string) {
+func conversation(dir string, r rl.Rollout) (before [][]message, replies []string) {
 	var messages []trajectory.Message
 	if reader, err := run.Read(dir); err == nil {
 		job := run.Job{Task: r.Task, Group: r.Group, Index: r.Attempt}
@@ -126,7 +127,7 @@ func conversation(dir string, r rl.Rollout) (before [][]said, replies []string) 
 			}
 		}
 	}
-	var heard []said
+	var heard []message
 	for _, m := range messages {
 		text := m.Content
 		if m.Reasoning != "" {
@@ -139,7 +140,7 @@ func conversation(dir string, r rl.Rollout) (before [][]said, replies []string) 
 			text = text[:maxText/2] + "\n…\n" + text[len(text)-maxText/2:]
 		}
 		if m.Role != trajectory.RoleAssistant {
-			heard = append(heard, said{m.Role, text})
+			heard = append(heard, message{m.Role, text})
 			continue
 		}
 		before, replies, heard = append(before, heard), append(replies, text), nil

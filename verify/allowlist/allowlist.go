@@ -9,37 +9,37 @@ import (
 	"deepswe/env"
 )
 
-// Reason says why a file is withheld.
+// Reason is the reason why a file is withheld.
 type Reason string
 
 // The reasons.
 const (
-	Tests         Reason = "tests"         // a test, or data of tests
-	Configuration Reason = "configuration" // of a runner or an interpreter
-	Build         Reason = "build"         // build files and lists of dependencies
-	Scripted      Reason = "script"        // the test script runs or reads the file by its name
-	Metadata      Reason = "metadata"      // of installed packages: entry points are plugins
-	Compiled      Reason = "compiled"      // bytecode, shared objects, and sources of a language that others compile in
-	ThirdParty    Reason = "third_party"   // directories of installed code
-	Shadow        Reason = "shadow"        // a module that comes before one that the runner imports
+	Tests         Reason = "tests"         // a test or test data
+	Configuration Reason = "configuration" // settings of a runner or an interpreter
+	Build         Reason = "build"         // a build file or a list of dependencies
+	Scripted      Reason = "script"        // a file that the test script names
+	Metadata      Reason = "metadata"      // metadata of installed packages, whose entry points may be plugins
+	Compiled      Reason = "compiled"      // bytecode, shared objects, and sources that become part of other programs
+	ThirdParty    Reason = "third_party"   // a file in a directory of installed code
+	Shadow        Reason = "shadow"        // a module that hides one that the runner imports
 )
 
-// Repository is what is known of a repository before the patch, and of how it is tested.
+// Repository describes a repository before the patch, and how it is tested.
 type Repository struct {
-	// Files are the paths of its files and symbolic links, relative to its root.
+	// Files are the paths of all files and symbolic links, relative to the root.
 	Files []string
-	// Solution are the paths that the task's own solution changes.
+	// Solution are the paths that the task's solution changes.
 	Solution []string
-	// Expected are the ids of the tests that are expected to pass, Hidden the paths that the grader writes to.
+	// Expected are the ids of the tests that must pass, Hidden the paths of the files that the grader writes.
 	Expected []string
 	Hidden   []string
-	// Script runs the tests.
+	// Script is the shell script that runs the tests.
 	Script string
-	// Loaded are files with the names of tests that sources of the repository load; see [Loads].
+	// Loaded are files that are named like tests, but that sources of the repository load; see [Loads].
 	Loaded []string
 }
 
-// Version is a path before or after a patch. Its Kind is empty where nothing is there.
+// Version is a path before or after a patch. Its Kind is empty if the path does not exist.
 type Version struct {
 	Kind   env.Kind
 	Data   []byte // of a file
@@ -52,20 +52,20 @@ type Change struct {
 	Before, After Version
 }
 
-// List is what the strict trial takes in one repository.
+// List decides what the strict trial takes in one repository.
 type List struct {
 	files     map[string]bool
 	solution  map[string]bool
 	expected  map[string]bool // files with expected tests
-	documents map[string]bool // of those, the ones whose tests are examples in the code's own documentation
+	documents map[string]bool // those of them whose tests are examples in documentation
 	scripted  map[string]bool // files that the script names
-	loaded    map[string]bool // sources with the names of tests
-	examples  bool            // the script runs examples in documentation
+	loaded    map[string]bool // sources that are named like tests
+	examples  bool            // the script runs examples in documentation (doctests)
 	imports   []string        // where Python may look for modules before it finds installed ones; "." is the root
 	native    bool            // the repository has sources that are compiled to machine code
 }
 
-// New prepares the decisions about a repository.
+// New returns the list for a repository.
 func New(r Repository) *List {
 	l := &List{
 		files: set(r.Files), solution: set(r.Solution), expected: map[string]bool{}, documents: map[string]bool{},
@@ -101,15 +101,15 @@ func set(names []string) map[string]bool {
 	return s
 }
 
-// Verdict is the decision about one change. A change without a Reason is taken.
+// Verdict is the decision about one change. If Reason is empty, the change is taken.
 type Verdict struct {
 	Reason Reason
-	// Instead is what the file holds in the strict trial where parts of the change are taken; nil for the version
-	// without the patch, or the solution's.
+	// Instead is the content of the file in the strict trial if parts of the change are taken. If it is nil, the file
+	// is left as it is without the patch, or as it is in the solution.
 	Instead []byte
 }
 
-// Judge decides about a change.
+// Judge returns the decision about a change.
 func (l *List) Judge(c Change) Verdict {
 	if reason := l.reason(c); reason != "" {
 		return l.partly(c, reason)
@@ -117,13 +117,13 @@ func (l *List) Judge(c Change) Verdict {
 	return Verdict{}
 }
 
-// reason is why the change could reach the runner, empty where it cannot.
+// reason returns why the change could affect the runner; empty if it cannot.
 func (l *List) reason(c Change) Reason {
 	if reason := ByName(c.Path); reason != "" && (reason != Tests || !l.loaded[c.Path]) {
 		return reason
 	}
 	if c.After.Kind == env.KindSymlink || c.Before.Kind == env.KindSymlink {
-		// A link stands for whatever it points to: its name may be that of a directory.
+		// A link may point to anything, including a directory.
 		if reason := ByName(c.Path + "/x.py"); reason != "" {
 			return reason
 		}
@@ -144,13 +144,13 @@ func (l *List) reason(c Change) Reason {
 	return ""
 }
 
-// isSource reports whether a file that holds expected tests, or that the script names, is to be fixed all the same: the
-// solution changes it, or its tests are the examples in its documentation.
+// isSource reports whether a file with expected tests, or one that the script names, may be changed by a fix: because
+// the solution changes it, or because its tests are examples in its documentation.
 func (l *List) isSource(name string, examples bool) bool {
 	return l.solution[name] || examples && path.Ext(name) == ".py"
 }
 
-// partly takes the harmless parts of a change that may not be taken as a whole.
+// partly takes the harmless parts of a change that is withheld as a whole.
 func (l *List) partly(c Change, reason Reason) Verdict {
 	if c.After.Kind != env.KindFile {
 		return Verdict{Reason: reason}
@@ -169,7 +169,7 @@ func (l *List) partly(c Change, reason Reason) Verdict {
 	return Verdict{Reason: reason}
 }
 
-// scriptWords are the words of a script that may be paths in the repository.
+// scriptWords returns the words of a script that may be paths in the repository.
 func scriptWords(script string) []string {
 	var words []string
 	for line := range strings.Lines(script) {
@@ -185,7 +185,7 @@ func scriptWords(script string) []string {
 
 func separates(r rune) bool { return strings.ContainsRune(" \t\r\n;|&()<>=:,", r) }
 
-// isCompiled recognises what a loader executes, by its first bytes: ELF, Mach-O, PE and Java's classes.
+// isCompiled recognises executable formats by their first bytes: ELF, Mach-O, PE and Java classes.
 func isCompiled(data []byte) bool {
 	for _, magic := range []string{
 		"\x7fELF", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf", "\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe",

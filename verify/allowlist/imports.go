@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Many projects have a module of the product whose name is that of tests: the checks of a template language are
-// tests.py, and a reporter may be lib/spec.js. Such a file is a source if other sources load it.
+// Many projects have product code that is named like tests: a template language defines its checks in tests.py, and a
+// reporter is lib/spec.js. Such a file is a source if other sources load it.
 
 var (
 	pythonFiles = []string{"*.py"}
 	scriptFiles = []string{"*.js", "*.mjs", "*.cjs", "*.jsx", "*.ts", "*.mts", "*.cts", "*.tsx"}
 )
 
-// Loaders returns a regular expression (RE2) and glob patterns of file names for a search: each line that [Loads] may
-// hold for matches them. ok is false for files of a language that is not known here, and in the root's directories of
-// tests, whose helpers are loaded by examples and benchmarks as well.
+// Loaders returns a regular expression (RE2) and glob patterns of file names to search with: they match every line for
+// which [Loads] may return true. ok is false for files of an unknown language, and for files in test directories at the
+// root, because examples and benchmarks load test helpers as well.
 func Loaders(target string) (term string, names []string, ok bool) {
 	top, _, _ := strings.Cut(target, "/")
 	switch {
@@ -37,7 +37,7 @@ func matchesAny(patterns []string, base string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return strings.HasSuffix(base, p[1:]) })
 }
 
-// moduleOf is a source's path without its ending, and that of its directory where it stands for that.
+// moduleOf returns a source's path without its extension, or that of its directory for files such as __init__.py.
 func moduleOf(file string) string {
 	stem := strings.TrimSuffix(file, path.Ext(file))
 	if base := path.Base(stem); base == "__init__" || base == "index" {
@@ -46,8 +46,8 @@ func moduleOf(file string) string {
 	return stem
 }
 
-// Loads reports whether a line of a source loads the target, which is another source of the repository. Sources that
-// have names of tests themselves do not count.
+// Loads reports whether a line of a source loads the target, another source of the repository. It is false for sources
+// that are named like tests themselves.
 func Loads(source, line, target string) bool {
 	if ByName(source) != "" || source == target {
 		return false
@@ -70,7 +70,7 @@ var (
 	plainImport  = regexp.MustCompile(`^\s*import\s+([\w.]+)`)
 )
 
-// pythonImports are the modules that a line may import from the repository, by their paths without an ending.
+// pythonImports returns the modules that a line may import from the repository, as paths without extension.
 func pythonImports(source, line string) (modules []string) {
 	if found := plainImport.FindStringSubmatch(line); found != nil {
 		return belowRoots(strings.ReplaceAll(found[1], ".", "/"))
@@ -93,7 +93,7 @@ func pythonImports(source, line string) (modules []string) {
 	return modules
 }
 
-// sourceRoots are the directories that sources usually are in.
+// sourceRoots are the usual root directories of sources.
 var sourceRoots = []string{".", "src", "lib", "python"}
 
 func belowRoots(module string) (modules []string) {

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// ownFields are the fields of a package.json that describe the package's own files, and cannot reach a runner. The name
-// is not one of them: a package may import itself by its name, in the place of an installed one.
+// ownFields are the fields of a package.json that only describe the package's own files, and cannot affect a runner.
+// The name is not one of them, because with another name a package could be imported in place of an installed one.
 var ownFields = []string{
 	"main", "module", "exports", "browser", "types", "typings", "typesVersions", "files", "bin", "man", "version",
 	"description", "keywords", "license", "author", "contributors", "maintainers", "homepage", "repository", "bugs",
 	"funding", "sideEffects", "type", "imports", "unpkg", "jsdelivr",
 }
 
-// mergePackage returns the package.json from before the patch with the patch's fields about the package's own files.
-// same is set where that is all the patch changes. It returns nil where there is nothing to merge.
+// mergePackage returns the package.json from before the patch, with the ownFields of the patch. same is set if the
+// patch changes nothing else. It returns nil if there is nothing to merge.
 func mergePackage(before, after []byte) (merged []byte, same bool) {
 	var theirs, fields map[string]json.RawMessage
 	if json.Unmarshal(after, &theirs) != nil || theirs == nil {
@@ -59,16 +59,16 @@ func decoded(fields map[string]json.RawMessage) map[string]any {
 	return values
 }
 
-// steersModule matches lines of a go.mod that decide which code stands behind an import, or which tools run.
+// steersModule matches lines of a go.mod that decide which code an import refers to, or which tools run.
 var steersModule = regexp.MustCompile(`=>|^\s*(replace|toolchain|tool|godebug|exclude|module|ignore)\b`)
 
-// harmlessModule reports whether a go.mod was changed in its requirements and its version of Go only.
+// harmlessModule reports whether only the requirements and the Go version of a go.mod were changed.
 func harmlessModule(before, after []byte) bool {
 	return changedLines(before, after, func(line string) bool { return !steersModule.MatchString(line) }) &&
 		!bytes.Contains(after, []byte("/*"))
 }
 
-// listsSources are build files that name every source of a project: a new source has to be added to them.
+// listsSources are build files that list every source of a project, so that new sources must be added to them.
 var listsSources = map[string]bool{
 	"CMakeLists.txt": true, "meson.build": true, "Makefile.am": true, "BUILD": true, "BUILD.bazel": true,
 }
@@ -80,8 +80,8 @@ func onlyListsSources(before, after []byte) bool {
 	return len(before) > 0 && changedLines(before, after, sourceNames.MatchString)
 }
 
-// changedLines reports whether every line that is in one of the texts and not in the other is as wanted. Lines are
-// counted, and their order does not matter.
+// changedLines reports whether wanted returns true for every line that was added or removed. The order of lines does
+// not matter, but their number does.
 func changedLines(before, after []byte, wanted func(string) bool) bool {
 	count := map[string]int{}
 	for line := range bytes.Lines(before) {

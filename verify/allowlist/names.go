@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ByName returns why a file of that name is withheld in any repository; empty for one that is not.
+// ByName returns why a file with this path is withheld in every repository; empty if it is not.
 func ByName(name string) Reason {
 	dir, base := path.Split(name)
 	stem, ext, _ := strings.Cut(base, ".")
@@ -29,8 +29,8 @@ func ByName(name string) Reason {
 	return ""
 }
 
-// isMetadata reports whether a file or a directory describes an installed package. Python looks for such directories
-// wherever it looks for modules; JUnit looks for its settings and services among a program's resources.
+// isMetadata reports whether a file or a directory describes an installed package. Python finds such directories
+// wherever it finds modules; JUnit finds its settings and services among a program's resources.
 func isMetadata(name string) bool {
 	switch ext := path.Ext(name); {
 	case ext == ".dist-info", ext == ".egg-info", ext == ".egg-link", ext == ".pth", name == "EGG-INFO":
@@ -53,15 +53,16 @@ var installed = []string{
 	"bower_components",
 }
 
-// isVendored reports whether a file is in a directory for copies of third-party code. In packages of Python and
-// JavaScript, one called vendor is a directory like others, unless it is at the root.
+// isVendored reports whether a file is in a directory of third-party code. In Python and JavaScript packages, a
+// directory called vendor counts only at the root.
 func isVendored(dirs []string, base string) bool {
 	i := slices.Index(dirs, "vendor")
 	return i == 0 || i > 0 && (base == "modules.txt" || isNative(base) ||
 		slices.Contains([]string{".go", ".php", ".rb"}, path.Ext(base)))
 }
 
-// configurations configure a test runner, or are read by an interpreter before the first line of a test.
+// configurations are names of files that configure a test runner, or that an interpreter reads before the first line of
+// a test.
 var configurations = []string{
 	"conftest.py", "pytest.ini", "pytest.toml", "tox.ini", "tox.toml", "setup.cfg", "pyproject.toml", "noxfile.py",
 	"sitecustomize.py", "usercustomize.py", "pyvenv.cfg", "go.env", "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml",
@@ -69,15 +70,15 @@ var configurations = []string{
 	"deno.jsonc", "mocha.opts", "unittest.cfg", "nose.cfg", "spec_helper.rb", "rails_helper.rb",
 }
 
-// tools are what a configuration file is called that may be written in several languages (jest.config.mjs,
-// karma.conf.js, vitest.workspace.ts, jest.setup.js).
+// tools are tools whose configuration files may be written in several languages (jest.config.mjs, karma.conf.js,
+// vitest.workspace.ts, jest.setup.js).
 var tools = []string{
 	"jest", "vitest", "vite", "karma", "playwright", "cypress", "ava", "jasmine", "mocha", "babel", "webpack", "rollup",
 	"swc", "nyc", "wdio", "nightwatch", "testcafe", "web-test-runner", "wtr", "tap", "c8",
 }
 
-// isConfiguration reports whether a file configures a runner or an interpreter. At the root of a repository and in
-// directories there, names that begin with a dot are all settings of some tool.
+// isConfiguration reports whether a file configures a runner or an interpreter. At the root of a repository, all files
+// and directories whose names begin with a dot count as settings of some tool.
 func isConfiguration(name, base, stem, ext string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	if strings.HasPrefix(first, ".") || slices.Contains(configurations, base) {
@@ -94,7 +95,7 @@ func isConfiguration(name, base, stem, ext string) bool {
 		(strings.HasPrefix(ext, "conf") || strings.HasPrefix(ext, "workspace.") || strings.HasPrefix(ext, "setup."))
 }
 
-// builds say how a project is built, what it depends on, and often how its tests are run.
+// builds are names of files that say how a project is built, what it depends on, and often how its tests run.
 var builds = []string{
 	"package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "pnpm-workspace.yaml",
 	"lerna.json", "nx.json", "turbo.json", "bun.lockb", "bun.lock", "setup.py", "Pipfile", "Pipfile.lock", "poetry.lock",
@@ -122,7 +123,7 @@ func isBuild(base, stem, ext string) bool {
 	return (stem == "Gruntfile" || stem == "gulpfile") && ext != ""
 }
 
-// isTest reports whether a file's name is that of tests, in the conventions of the common runners.
+// isTest reports whether a file is named like a test, by the conventions of common runners.
 func isTest(base, stem, ext string) bool {
 	switch ext {
 	case "py", "pyx":
@@ -144,8 +145,8 @@ func isTest(base, stem, ext string) bool {
 	return strings.HasSuffix(base, ".snap")
 }
 
-// holdsTests reports whether one of the directories is for tests and their data. In Python and Go, one called test or
-// spec is as often a part of the product (django/test), unless it is at the root.
+// holdsTests reports whether one of the directories is for tests and their data. In Python and Go, a directory called
+// test or spec counts only at the root, because elsewhere it is often a part of the product (django/test).
 func holdsTests(dirs []string, ext string) bool {
 	for i, dir := range dirs {
 		switch dir {
@@ -160,8 +161,8 @@ func holdsTests(dirs []string, ext string) bool {
 	return false
 }
 
-// isNative reports whether a file is a source that becomes a part of a program of another language: Go's compiler takes
-// the assembly and C files beside a package, and Python's set-up those that it finds.
+// isNative reports whether a file is a source that becomes part of a program in another language: the Go compiler takes
+// the assembly and C files in a package's directory, and a Python build those that it finds.
 func isNative(name string) bool {
 	switch path.Ext(name) {
 	case ".s", ".S", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".m", ".mm", ".f", ".F", ".for", ".f90",

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// importRoots are the directories that Python may look for modules in before it comes to what is installed: the root,
-// the usual places of sources, and every directory above a test or a word of the script that is no package itself
-// (pytest puts the first such directory into sys.path).
+// importRoots returns the directories in which Python may look for modules before it looks among the installed ones:
+// the root, the usual directories of sources, and, above each test and each path in the script, the directories that
+// are not packages (pytest puts the first of these into sys.path).
 func (l *List) importRoots(names []string) []string {
 	roots := set(sourceRoots)
 	for name := range l.expected {
@@ -19,7 +19,7 @@ func (l *List) importRoots(names []string) []string {
 			continue
 		}
 		if path.Ext(name) == "" {
-			roots[path.Clean(name)] = true // a directory of the script's: PYTHONPATH=lib, cd python
+			roots[path.Clean(name)] = true // a directory that the script names: PYTHONPATH=lib, cd python
 		}
 		for dir := path.Dir(path.Clean(name)); dir != "." && dir != "/"; dir = path.Dir(dir) {
 			roots[dir] = true
@@ -35,8 +35,8 @@ func (l *List) importRoots(names []string) []string {
 	return list
 }
 
-// shadows reports whether a path makes a module that comes before one of the standard library or of a test runner. A
-// repository that has such a module of its own is the one that it is installed from.
+// shadows reports whether a path becomes a module that hides one of the standard library or of a test runner. A
+// repository that already has the module is the project that the module comes from.
 func (l *List) shadows(name string, link bool) bool {
 	if ext := path.Ext(name); !link && ext != ".py" && ext != ".pyi" {
 		return false

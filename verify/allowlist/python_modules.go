@@ -2,8 +2,8 @@ package allowlist
 
 import "strings"
 
-// standardModules are the modules of Python's standard library (sys.stdlib_module_names, of all versions from 3.6 on),
-// but for those that no runner has a use for, such as turtle and parser.
+// standardModules are the modules of Python's standard library (sys.stdlib_module_names of all versions from 3.6),
+// except for some that no runner uses, such as turtle and parser.
 var standardModules = set(strings.Fields(`
 	__future__ _abc _ast _asyncio _bisect _blake2 _bootlocale _bootsubprocess _bz2 _codecs _codecs_cn _codecs_hk
 	_codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _collections _collections_abc _compat_pickle _compression
@@ -25,7 +25,7 @@ var standardModules = set(strings.Fields(`
 	unicodedata unittest urllib uuid warnings weakref xml zipfile zipimport zlib zoneinfo
 `))
 
-// runnerModules are the installed modules that test runners and their common plugins import, and what installs
+// runnerModules are the installed modules that test runners and their common plugins import, and those that install
 // packages.
 var runnerModules = set(strings.Fields(`
 	pytest _pytest py pluggy iniconfig packaging exceptiongroup tomli toml attr attrs six more_itertools atomicwrites

@@ -15,39 +15,40 @@ type Source struct {
 	Data []byte
 }
 
-// Kind says in which way a twin fails.
+// Kind is the way in which a twin fails.
 type Kind string
 
 // The kinds of twins.
 const (
-	// Outright is a test with its original's body and one more check that cannot hold.
+	// Outright is a copy of the test with an additional check that cannot hold.
 	Outright Kind = "outright"
-	// Expectation is a test with its original's body, in which one expectation is wrong: it runs the code under test, and
-	// a result that claims to equal anything satisfies it.
+	// Expectation is a copy of the test in which one expected value is wrong. It runs the code under test, and passes
+	// if that returns an object that claims to be equal to everything.
 	Expectation Kind = "expectation"
 )
 
 // Twin is a test that must fail.
 type Twin struct {
-	// Name is unique: a test whose reported name has it as a word is this twin.
+	// Name is unique: a report is about this twin if the reported name contains Name as a word.
 	Name string
-	// Original is the name, in its source, of the test that the twin is made of, and Test that test's id.
+	// Original is the name that the copied test has in its source, and Test is its id in reports.
 	Original string
 	Test     string
 	File     string
 	Kind     Kind
-	// Site is what was changed, and the same whenever twins of the same source are made.
-	Site string
+	// Mutation identifies the change. The same source always gives the same mutations.
+	Mutation string
 }
 
-// Reports reports whether a name in a test report is that of the twin.
+// Reports reports whether a name from a test report belongs to the twin.
 func (t Twin) Reports(name string) bool { return hasWord(name, t.Name) }
 
-// Counterpart returns the name that the twin's original has where a report calls the twin by name.
+// Counterpart takes the name under which a report lists the twin, and returns the one under which it lists the
+// original.
 func (t Twin) Counterpart(name string) string { return strings.Replace(name, t.Name, t.Original, 1) }
 
-// hasWord reports whether text holds the word, which no letter, digit or underscore precedes. What follows it may be
-// the case of a generated test ("test_sum_0").
+// hasWord reports whether text contains word without a letter, digit or underscore before it. Anything may follow,
+// because generated tests have suffixes ("test_sum_0").
 func hasWord(text, word string) bool {
 	for at := 0; ; {
 		i := strings.Index(text[at:], word)
@@ -66,66 +67,67 @@ func wordByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
 
-// Order is what to make twins of.
-type Order struct {
-	// Tests are the ids of the tests, those first that matter most.
+// Options say which twins to make.
+type Options struct {
+	// Tests are the ids of the tests, the most important first.
 	Tests []string
-	// Sources are the files that may hold them.
+	// Sources are the files that may contain the tests.
 	Sources []Source
-	// Most is how many tests get twins at most.
-	Most int
-	// Spoilt are the sites that are not used.
-	Spoilt map[string]bool
-	// KeepNames leaves every test its own name.
+	// MaxTests is the maximum number of tests that get twins; 0 means all.
+	MaxTests int
+	// Excluded are mutations that must not be used.
+	Excluded map[string]bool
+	// KeepNames turns off the exchange of names between tests and twins.
 	KeepNames bool
-	// Rand chooses names and places.
+	// Rand is used to choose names and positions.
 	Rand *rand.Rand
 }
 
-// Planting is the outcome: the files that have twins now, and the twins.
-type Planting struct {
+// Result is what Plant returns: the changed files, with the twins in them.
+type Result struct {
 	Files []Source
 	Twins []Twin
-	// Exchanges are the tests whose names twins have, while they have those of the twins. Twins are described as if there
-	// were none: see [Planting.Restore].
+	// Exchanges lists the tests that have swapped names with a twin. Twins has the names from before the swap; see
+	// [Result.Restore].
 	Exchanges []Exchange
-	// Without says of tests why they have no twin.
-	Without map[string]string
+	// Skipped maps the ids of tests without a twin to the reason.
+	Skipped map[string]string
 }
 
 // The reasons why there are no twins.
 var (
-	// ErrNoWriter says that there is no way to write tests for the runner.
+	// ErrNoWriter means that this package cannot write tests for the runner.
 	ErrNoWriter = errors.New("no tests can be written for this runner")
-	// ErrNoTwin says that none of the tests could be given a twin.
+	// ErrNoTwin means that no test could be given a twin.
 	ErrNoTwin = errors.New("none of the tests can be given a twin")
 )
 
 // Writer writes twins in one language.
 type Writer interface {
-	// Holds reports whether a file of that name may hold tests.
+	// Holds reports whether a file with this name may contain tests.
 	Holds(name string) bool
-	// Address splits the id of a test into the file that it names, if any, and a word to look for in files.
+	// Address returns the file that a test's id names, if any, and a word that the test's source must contain.
 	Address(id string) (file, word string)
-	// rename gives a reported test another name, if its own name is from; what is around the name stays.
+	// rename replaces the name of a reported test by to if it is from. It keeps the file and the suites around the
+	// name.
 	rename(reported, from, to string) (string, bool)
-	// parse finds the tests of a file. The error says why it cannot be read.
+	// parse finds the tests in a file. The error says why the file cannot be parsed.
 	parse(s Source) (suite, error)
 }
 
-// suite is the tests of one file.
+// suite is the set of tests in one file.
 type suite interface {
-	// find returns the test of that id.
+	// find returns the test with the id.
 	find(id string) (test, bool)
-	// ids are ids of all tests, as find takes them.
+	// ids returns the ids of all tests, in the form that find takes.
 	ids(file string) []string
-	// named returns all tests of a name. ok is false where something else may refer to the name.
+	// named returns all tests with a name. ok is false if anything else in the file may refer to that name.
 	named(name string) (same []test, ok bool)
 }
 
-// generator is a suite with tests whose names are not in the file.
+// generator is a suite that may have tests whose names are only computed when the file is loaded.
 type generator interface {
-	// generates returns a test that may have the id, under the name that it has there.
+	// generates returns the test that may have generated the one with the id.
 	generates(id string) (test, bool)
 }
 
@@ -133,28 +135,28 @@ type generator interface {
 type test interface {
 	// name is its name in the source.
 	name() string
-	// titled is where in the file the name is, and how another one is written there. ok is false where the test may
-	// depend on its name.
+	// titled returns the range of the name in the file, and the text that puts another name there. ok is false if the
+	// test may depend on its name.
 	titled(name string) (from, to int, text string, ok bool)
-	// places are the offsets at which a twin may be inserted.
+	// places returns the offsets at which a twin may be inserted.
 	places() []int
-	// sites are the ways to make a twin of it, the best first. Each of them fails where the original passes. What is
-	// expected instead is left to chance.
-	sites(r *rand.Rand) []site
+	// mutations returns the ways to make a twin of the test, the best first. A twin fails whenever the original passes.
+	// The wrong values that it expects are random.
+	mutations(r *rand.Rand) []mutation
 }
 
-// site is one way to make a twin.
-type site struct {
+// mutation is one way to turn a test into a twin.
+type mutation struct {
 	kind Kind
 	key  string
-	// twin is the text of a twin of that name, as it is inserted at one of the places.
+	// twin returns the source of the twin with the given name.
 	twin func(name string) string
 }
 
-// perTest is how many twins a test gets at most: of each kind one, and one more wrong expectation.
+// perTest is the maximum number of twins of one test: one Outright, and two with a wrong Expectation.
 const perTest = 3
 
-// List returns the ids of the tests in a file, none where it cannot be read.
+// List returns the ids of the tests in a file; none if the file cannot be parsed.
 func List(w Writer, s Source) []string {
 	if !w.Holds(s.Name) {
 		return nil
@@ -166,20 +168,20 @@ func List(w Writer, s Source) []string {
 	return found.ids(s.Name)
 }
 
-// Plant makes twins of tests, in the same files. The error is one of those above, wrapped.
-func Plant(w Writer, o Order) (Planting, error) {
+// Plant adds twins to the files of the tests. If there is nothing to add, the error wraps [ErrNoTwin].
+func Plant(w Writer, o Options) (Result, error) {
 	p := &planter{
-		writer: w, order: o, out: Planting{Without: map[string]string{}}, names: newNames(o), suites: map[int]suite{},
+		writer: w, options: o, out: Result{Skipped: map[string]string{}}, names: newNames(o), suites: map[int]suite{},
 		broken: map[int]error{}, insertions: map[int][]insertion{}, done: map[string]bool{}, exchanged: map[string]bool{},
 	}
 	planted := 0
 	for _, id := range o.Tests {
-		if planted == cmp.Or(o.Most, len(o.Tests)) {
+		if planted == cmp.Or(o.MaxTests, len(o.Tests)) {
 			break
 		}
 		before := len(p.out.Twins)
 		if reason := p.plant(id); reason != "" {
-			p.out.Without[id] = reason
+			p.out.Skipped[id] = reason
 		}
 		if len(p.out.Twins) > before {
 			planted++
@@ -199,26 +201,26 @@ func Plant(w Writer, o Order) (Planting, error) {
 	return p.out, nil
 }
 
-// planter is one Plant under way.
+// planter is the state of one call of Plant.
 type planter struct {
 	writer     Writer
-	order      Order
-	out        Planting
+	options    Options
+	out        Result
 	names      *names
 	suites     map[int]suite
 	broken     map[int]error
 	insertions map[int][]insertion
-	done       map[string]bool // functions that have twins: several ids may be cases of one
-	exchanged  map[string]bool // names that tests have exchanged
+	done       map[string]bool // functions that already have twins: several ids may be cases of the same one
+	exchanged  map[string]bool // names of tests that were swapped with a twin's
 }
 
-// insertion puts a text in the place of what is from at to end.
+// insertion replaces the bytes from at to end by text.
 type insertion struct {
 	at, end int
 	text    string
 }
 
-// plant gives a test its twins, or says why it has none.
+// plant makes the twins of one test, or returns the reason why there are none.
 func (p *planter) plant(id string) (reason string) {
 	at, t, reason := p.locate(id)
 	if reason != "" {
@@ -228,12 +230,12 @@ func (p *planter) plant(id string) (reason string) {
 	if p.done[function] {
 		return ""
 	}
-	file := p.order.Sources[at].Name
+	file := p.options.Sources[at].Name
 	chosen := p.choose(t, file)
 	if len(chosen) == 0 {
-		return "every way to make it fail is known not to work"
+		return "none of its mutations makes it fail"
 	}
-	exchanged := p.order.Rand.IntN(len(chosen))
+	exchanged := p.options.Rand.IntN(len(chosen))
 	for i, s := range chosen {
 		name := p.names.like(t.name())
 		written := name
@@ -241,21 +243,22 @@ func (p *planter) plant(id string) (reason string) {
 			written = t.name()
 		}
 		places := t.places()
-		place := places[p.order.Rand.IntN(len(places))]
+		place := places[p.options.Rand.IntN(len(places))]
 		p.insertions[at] = append(p.insertions[at], insertion{place, place, s.twin(written)})
 		p.out.Twins = append(p.out.Twins, Twin{
-			Name: name, Original: t.name(), Test: id, File: file, Kind: s.kind, Site: siteKey(file, t, s.key),
+			Name: name, Original: t.name(), Test: id, File: file, Kind: s.kind, Mutation: mutationKey(file, t, s.key),
 		})
 	}
 	p.done[function] = true
 	return ""
 }
 
-// choose returns the ways in which twins of a test are made.
-func (p *planter) choose(t test, file string) (chosen []site) {
+// choose selects the mutations for a test.
+func (p *planter) choose(t test, file string) (chosen []mutation) {
 	made := map[Kind]int{}
-	for _, s := range t.sites(p.order.Rand) {
-		if p.order.Spoilt[siteKey(file, t, s.key)] || made[s.kind] == perTest-1 || s.kind == Outright && made[s.kind] == 1 {
+	for _, s := range t.mutations(p.options.Rand) {
+		if p.options.Excluded[mutationKey(file, t, s.key)] || made[s.kind] == perTest-1 ||
+			s.kind == Outright && made[s.kind] == 1 {
 			continue
 		}
 		made[s.kind]++
@@ -267,14 +270,14 @@ func (p *planter) choose(t test, file string) (chosen []site) {
 	return chosen
 }
 
-// siteKey identifies something that can be done to a test.
-func siteKey(file string, t test, key string) string { return file + ":" + t.name() + ":" + key }
+// mutationKey identifies a mutation across trials.
+func mutationKey(file string, t test, key string) string { return file + ":" + t.name() + ":" + key }
 
-// locate finds the test of an id, or one that may have generated it.
+// locate finds the test with the id, or one that may have generated it, and the index of its source.
 func (p *planter) locate(id string) (at int, t test, reason string) {
 	file, _ := p.writer.Address(id)
-	reason = "it is generated, or in no file that is known"
-	for i, s := range p.order.Sources {
+	reason = "it is generated, or its file is not known"
+	for i, s := range p.options.Sources {
 		if file != "" && !sameFile(s.Name, file) || !p.writer.Holds(s.Name) {
 			continue
 		}
@@ -300,17 +303,17 @@ func (p *planter) locate(id string) (at int, t test, reason string) {
 	return 0, nil, reason
 }
 
-// suite returns the tests of a source, nil where there are none to be read.
+// suite returns the tests in a source; nil if it cannot be parsed.
 func (p *planter) suite(i int) suite {
-	s := p.order.Sources[i]
+	s := p.options.Sources[i]
 	if p.suites[i] == nil && p.broken[i] == nil && p.writer.Holds(s.Name) {
 		p.suites[i], p.broken[i] = p.writer.parse(s)
 	}
 	return p.suites[i]
 }
 
-// sameFile reports whether a name of a report is that of a file, whose name may be longer at its beginning. A package
-// of Python is reported like a file.
+// sameFile reports whether a name from a report refers to a file. The report may leave out leading directories, and
+// names a Python package like a file.
 func sameFile(name, reported string) bool {
 	if inner, ok := strings.CutSuffix(name, "/__init__.py"); ok && inner != "" && sameFile(inner+".py", reported) {
 		return true
@@ -318,25 +321,26 @@ func sameFile(name, reported string) bool {
 	return name == reported || strings.HasSuffix(name, "/"+strings.TrimPrefix(reported, "./"))
 }
 
-// reasons sums up why tests have no twins.
+// reasons summarises why tests have no twins.
 func (p *planter) reasons() string {
-	if len(p.out.Without) == 0 {
+	if len(p.out.Skipped) == 0 {
 		return "there are no tests"
 	}
 	counts := map[string]int{}
-	for _, reason := range p.out.Without {
+	for _, reason := range p.out.Skipped {
 		counts[reason]++
 	}
 	var lines []string
 	for reason, n := range counts {
-		lines = append(lines, fmt.Sprintf("%d of %d: %s", n, len(p.out.Without), reason))
+		lines = append(lines, fmt.Sprintf("%d of %d: %s", n, len(p.out.Skipped), reason))
 	}
 	slices.Sort(lines)
 	const most = 3
 	return strings.Join(lines[:min(most, len(lines))], "; ")
 }
 
-// insert puts texts into data. Texts at the same place stay in their order, before what replaces something there.
+// insert applies insertions to data. Insertions at the same offset keep their order, and come before a replacement
+// there.
 func insert(data []byte, in []insertion) []byte {
 	slices.SortStableFunc(in, func(a, b insertion) int { return cmp.Or(a.at-b.at, a.end-b.end) })
 	var out []byte

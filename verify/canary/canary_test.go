@@ -32,7 +32,7 @@ func TestPlant(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var o Order
+			var o Options
 			var parser string
 			in := txtar.Archive{Comment: a.Comment}
 			for _, f := range a.Files {
@@ -62,7 +62,7 @@ func TestPlant(t *testing.T) {
 				fmt.Fprintf(&says, "%s: %s of %s\n", twin.Name, twin.Kind, twin.Test)
 			}
 			for _, id := range o.Tests {
-				if reason := p.Without[id]; reason != "" {
+				if reason := p.Skipped[id]; reason != "" {
 					fmt.Fprintf(&says, "%s: %s\n", id, reason)
 				}
 			}
@@ -77,7 +77,7 @@ func TestPlant(t *testing.T) {
 }
 
 // checkAgain reads a file with twins, in which every test and every twin has to be found.
-func checkAgain(t *testing.T, w Writer, f Source, p Planting) {
+func checkAgain(t *testing.T, w Writer, f Source, p Result) {
 	t.Helper()
 	if strings.HasSuffix(f.Name, ".go") {
 		if _, err := parser.ParseFile(token.NewFileSet(), f.Name, f.Data, 0); err != nil {
@@ -112,18 +112,18 @@ func TestPlantIsRandom(t *testing.T) {
 	source := Source{"tests/test_a.py", []byte("def test_one():\n    assert f(1) == 2\n\n\ndef test_two():\n    assert g() == 'x'\n")}
 	names, texts := map[string]bool{}, map[string]bool{}
 	for seed := range uint64(20) {
-		p, err := Plant(Python{}, Order{Tests: []string{"tests/test_a.py::test_one"}, Sources: []Source{source},
+		p, err := Plant(Python{}, Options{Tests: []string{"tests/test_a.py::test_one"}, Sources: []Source{source},
 			Rand: random(seed)})
 		if err != nil || len(p.Twins) != 2 {
 			t.Fatalf("%d twins, %v", len(p.Twins), err)
 		}
-		var sites []string
+		var mutations []string
 		for _, twin := range p.Twins {
 			names[twin.Name] = true
-			sites = append(sites, twin.Site)
+			mutations = append(mutations, twin.Mutation)
 		}
-		if want := []string{"tests/test_a.py:test_one:0.0", "tests/test_a.py:test_one:end"}; !slices.Equal(sites, want) {
-			t.Fatalf("sites %q, want %q", sites, want)
+		if want := []string{"tests/test_a.py:test_one:0.0", "tests/test_a.py:test_one:end"}; !slices.Equal(mutations, want) {
+			t.Fatalf("mutations %q, want %q", mutations, want)
 		}
 		texts[string(p.Files[0].Data)] = true
 	}
@@ -132,17 +132,17 @@ func TestPlantIsRandom(t *testing.T) {
 	}
 }
 
-func TestPlantLeavesSpoiltSitesOut(t *testing.T) {
+func TestPlantLeavesExcludedMutationsOut(t *testing.T) {
 	t.Parallel()
-	o := Order{
-		Tests: []string{"TestA"}, Rand: random(1), Most: 1,
+	o := Options{
+		Tests: []string{"TestA"}, Rand: random(1), MaxTests: 1,
 		Sources: []Source{{"a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) { t.Log() }\n")}},
 	}
 	p, err := Plant(Golang{}, o)
-	if err != nil || len(p.Twins) != 2 || p.Twins[0].Site != p.Twins[1].Site { // there is one way only
+	if err != nil || len(p.Twins) != 2 || p.Twins[0].Mutation != p.Twins[1].Mutation { // there is one way only
 		t.Fatal(p.Twins, err)
 	}
-	o.Spoilt = map[string]bool{p.Twins[0].Site: true}
+	o.Excluded = map[string]bool{p.Twins[0].Mutation: true}
 	if p, err = Plant(Golang{}, o); !errors.Is(err, ErrNoTwin) || len(p.Files) > 0 {
 		t.Errorf("%v, %v", p, err)
 	}
@@ -151,7 +151,7 @@ func TestPlantLeavesSpoiltSitesOut(t *testing.T) {
 // Tests that have other names are found under their own.
 func TestRestore(t *testing.T) {
 	t.Parallel()
-	p := Planting{Exchanges: []Exchange{{Test: "test_sum", Twin: "test_sum_twice"}, {Test: "TestA", Twin: "TestAll"},
+	p := Result{Exchanges: []Exchange{{Test: "test_sum", Twin: "test_sum_twice"}, {Test: "TestA", Twin: "TestAll"},
 		{Test: "adds", Twin: "adds again"}}}
 	for _, tc := range []struct {
 		w        Writer
@@ -182,8 +182,8 @@ func TestRestore(t *testing.T) {
 // Cases of a test have names of their own, and tests of one name are told apart by their files where those are known.
 func TestRestoreCases(t *testing.T) {
 	t.Parallel()
-	plant := func(w Writer, test string, s Source) Planting {
-		p, err := Plant(w, Order{Tests: []string{test}, Sources: []Source{s}, Rand: random(3)})
+	plant := func(w Writer, test string, s Source) Result {
+		p, err := Plant(w, Options{Tests: []string{test}, Sources: []Source{s}, Rand: random(3)})
 		if err != nil || len(p.Exchanges) != 1 {
 			t.Fatal(p.Exchanges, err)
 		}
@@ -197,7 +197,7 @@ func TestRestoreCases(t *testing.T) {
 		"def test_sum():\n    assert f() == 1\n\n\nclass A:\n    def test_sum(self):\n        assert f() == 2\n")})
 	for _, tc := range []struct {
 		w    Writer
-		p    Planting
+		p    Result
 		test string
 		twin string // with a % for the name
 	}{
@@ -269,7 +269,7 @@ func FuzzPlant(f *testing.F) {
 			"test_a.py": Python{}, "a_test.go": Golang{}, "a.test.js": JavaScript{}, "a.sh": Shell{},
 		} {
 			tests := []string{"test_a", "a", "TestA", "test_a (x.A)"}
-			p, err := Plant(w, Order{Tests: tests, Sources: []Source{{name, []byte(text)}}, Rand: random(1)})
+			p, err := Plant(w, Options{Tests: tests, Sources: []Source{{name, []byte(text)}}, Rand: random(1)})
 			if err == nil && (len(p.Files) != 1 || len(p.Twins) == 0) {
 				t.Errorf("%d files, %d twins", len(p.Files), len(p.Twins))
 			}

@@ -1,8 +1,8 @@
-// Package canary makes twins of tests: tests of the same shape, in the same files, that must fail. A runner that
-// reports one of them as passed has been tampered with by the code under test.
+// Package canary makes twins of tests: copies of tests, in the same files, that must fail. If a runner reports a twin as
+// passed, the code under test has tampered with the runner.
 //
-// It works on text, for files of any version of a language: what it cannot read has no twins, with a reason. For a log
-// parser of package testlog, [ForParser] has the writer, and [Plant] makes the twins. What is changed in a test is the
-// same every time, so that whether it makes the test fail can be tried with a known solution; names and places are
-// random.
+// The package works on text, so that the version of a language does not matter. Tests that it cannot parse get no twins,
+// and the result says why. [ForParser] returns the writer for a log parser of package testlog, and [Plant] makes the
+// twins. The same source always gives the same mutations, so that a known solution can show whether they make the tests
+// fail; names and positions are random.
 package canary

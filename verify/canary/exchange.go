@@ -6,28 +6,29 @@ import (
 	"strings"
 )
 
-// A patch may know the names of the tests that count: of a public project, or from the tests' own files. So names are
-// shuffled: some tests get the name of one of their twins, which has theirs.
+// A patch may be written for the names of the real tests, which are public in many projects. So names are shuffled:
+// some tests swap names with one of their twins.
 
-// Exchange is a test that is reported under the name of its twin, which is reported under the test's. Where several
-// tests have one name, all of them are.
+// Exchange is a swap of names: the test is reported under the name of the twin, and the twin under the test's. All
+// tests that share the name take part.
 type Exchange struct {
 	Test string
 	Twin string
-	// Files are those that are known: of any other file, a test may have the name Test by itself. None stands for all.
+	// Files are the files in which the names were swapped; nil means all. In another file, a test named Test may be an
+	// unrelated one.
 	Files []string
-	// cases matches what the cases of the test are reported as, where it has several. Their names only contain Test.
+	// cases matches the reported names of the test's cases, which contain Test; nil if the test has no cases.
 	cases *regexp.Regexp
 }
 
-// several is a test that has several cases under names of their own.
-type several interface {
-	// casesOf matches the reported names of a test's cases; nil where it has one, under its own name.
+// parameterized is a test whose cases may be reported under names of their own.
+type parameterized interface {
+	// casesOf returns a pattern for the reported names of the cases; nil if the test is reported under its own name.
 	casesOf() *regexp.Regexp
 }
 
-// Restore returns the name that a reported test would have without exchanges.
-func (p Planting) Restore(w Writer, reported string) string {
+// Restore returns the name that a reported test would have if no names had been swapped.
+func (p Result) Restore(w Writer, reported string) string {
 	file, _ := w.Address(reported)
 	for _, e := range p.Exchanges {
 		switch {
@@ -49,21 +50,21 @@ func (p Planting) Restore(w Writer, reported string) string {
 	return reported
 }
 
-// knows reports whether all tests of that name in a file have another one. A name without a file may be of any.
+// knows reports whether the names in a file were swapped. A report without a file name may be about any file.
 func (e Exchange) knows(file string) bool {
 	return file == "" || e.Files == nil || slices.ContainsFunc(e.Files, func(f string) bool { return sameFile(f, file) })
 }
 
-// exchange gives a test the name of a twin that is about to be written, and reports whether the twin is to have the
-// test's: unless something else may depend on the name. Each test has several twins, and one of them has the test's
-// name: so a name does not tell which of them is the test. Other tests of the same name are renamed as well, because a
-// report may not tell them apart.
+// exchange gives a test the name of its twin that is about to be written. It reports whether the twin must take the
+// test's name in return: not if something else may depend on that name. Because a test has several twins, and one of
+// them gets its name, names do not show which one is the real test. Other tests with the same name are renamed as well,
+// because a report may not distinguish them.
 func (p *planter) exchange(t test, name string) bool {
-	if p.order.KeepNames || strings.HasSuffix(name, t.name()) || p.exchanged[t.name()] {
+	if p.options.KeepNames || strings.HasSuffix(name, t.name()) || p.exchanged[t.name()] {
 		return false
 	}
 	edits, files := map[int][]insertion{}, []string{}
-	for i, s := range p.order.Sources {
+	for i, s := range p.options.Sources {
 		files = append(files, s.Name)
 		f := p.suite(i)
 		if f == nil {
@@ -92,19 +93,19 @@ func (p *planter) exchange(t test, name string) bool {
 	}
 	p.exchanged[t.name()] = true
 	e := Exchange{Test: t.name(), Twin: name, Files: files}
-	if s, ok := t.(several); ok {
+	if s, ok := t.(parameterized); ok {
 		e.cases = s.casesOf()
 	}
 	p.out.Exchanges = append(p.out.Exchanges, e)
 	return true
 }
 
-// uses counts the places at which a text has a word.
+// uses counts how often a text contains a word.
 func uses(text []byte, word string) int {
 	return len(regexp.MustCompile(`(^|\W)`+regexp.QuoteMeta(word)+`\b`).FindAllIndex(text, -1))
 }
 
-// quoted reports whether a text has a word alone in quotes.
+// quoted reports whether a text contains a string that is exactly the word.
 func quoted(text []byte, word string) bool {
 	return regexp.MustCompile("[\"'`]" + regexp.QuoteMeta(word) + "[\"'`]").Match(text)
 }

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// Golang writes tests for go test.
+// Golang writes twins of Go tests.
 type Golang struct{}
 
 var _ Writer = Golang{}
 
-// Holds reports whether a file of that name may hold tests.
+// Holds reports whether a file with this name may contain tests.
 func (Golang) Holds(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
-// Address splits the id of a test: a function, or one of its subtests.
+// Address returns no file, because ids are functions, or subtests of one.
 func (Golang) Address(id string) (file, word string) {
 	word, _, _ = strings.Cut(id, "/")
 	return "", word
@@ -36,7 +36,7 @@ func (Golang) rename(reported, from, to string) (string, bool) {
 	return to + rest, true
 }
 
-// goFile is a file of Go.
+// goFile is a parsed Go file.
 type goFile struct {
 	data   []byte
 	fset   *token.FileSet
@@ -47,7 +47,7 @@ type goFile struct {
 type goTest struct {
 	file *goFile
 	decl *ast.FuncDecl
-	t    string // the parameter
+	t    string // the name of its *testing.T
 }
 
 func (Golang) parse(s Source) (suite, error) {
@@ -113,7 +113,7 @@ func (f *goFile) offset(p token.Pos) int { return f.fset.Position(p).Offset }
 
 func (t *goTest) name() string { return t.decl.Name.Name }
 
-// goNamed finds what may make a test depend on its own name.
+// goNamed matches code that may make a test depend on its own name.
 var goNamed = regexp.MustCompile(`\.Name\(\)|[Gg]olden|[Ss]napshot`)
 
 func (t *goTest) titled(name string) (from, to int, text string, ok bool) {
@@ -121,7 +121,7 @@ func (t *goTest) titled(name string) (from, to int, text string, ok bool) {
 	return t.file.offset(t.decl.Name.Pos()), t.file.offset(t.decl.Name.End()), name, !goNamed.Match(body)
 }
 
-// from is where the test begins, with its comment.
+// from is the offset of the test, including its comment.
 func (t *goTest) from() int {
 	if t.decl.Doc != nil {
 		return t.file.offset(t.decl.Doc.Pos())
@@ -137,7 +137,7 @@ func (t *goTest) places() []int {
 	return places
 }
 
-// render is the test under another name, with a part of its body replaced.
+// render returns the test under another name, with a part of its body replaced.
 func (t *goTest) render(name string, from, to int, text string) string {
 	data := t.file.data
 	head, open := t.file.offset(t.decl.Name.End()), t.file.offset(t.decl.Body.Lbrace)
@@ -145,8 +145,8 @@ func (t *goTest) render(name string, from, to int, text string) string {
 		string(data[to:t.file.offset(t.decl.End())]) + "\n"
 }
 
-func (t *goTest) sites(r *rand.Rand) []site {
-	var all []site
+func (t *goTest) mutations(r *rand.Rand) []mutation {
+	var all []mutation
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
 		for _, lit := range expectations(n) {
 			other, ok := goOther(lit, r)
@@ -154,7 +154,7 @@ func (t *goTest) sites(r *rand.Rand) []site {
 				continue
 			}
 			from, to := t.file.offset(lit.Pos()), t.file.offset(lit.End())
-			all = append(all, site{Expectation, strconv.Itoa(from - t.from()), func(name string) string {
+			all = append(all, mutation{Expectation, strconv.Itoa(from - t.from()), func(name string) string {
 				return t.render(name, from, to, other)
 			}})
 		}
@@ -165,13 +165,13 @@ func (t *goTest) sites(r *rand.Rand) []site {
 	text := fmt.Sprintf("\n\tif got, want := len([]byte(%q)), %d; got != want {\n"+
 		"\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}\n",
 		t.name()[:min(n, len(t.name()))], n+1, t.t)
-	return append(all, site{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
+	return append(all, mutation{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
 }
 
-// wanted are names of what a test expects.
+// wanted matches the usual names of expected values.
 var wanted = regexp.MustCompile(`(?i)^(want\w*|expect\w*|exp|output|out|result)$`)
 
-// expectations are the literals in a node that say what a test expects.
+// expectations returns the literals in a node that are expected values.
 func expectations(n ast.Node) []*ast.BasicLit {
 	var found []*ast.BasicLit
 	add := func(e ast.Expr) {
@@ -207,7 +207,7 @@ func expectations(n ast.Node) []*ast.BasicLit {
 	return found
 }
 
-// goOther is another literal of the same kind.
+// goOther returns another literal of the same kind.
 func goOther(lit *ast.BasicLit, r *rand.Rand) (string, bool) {
 	switch lit.Kind {
 	case token.STRING:
@@ -218,7 +218,7 @@ func goOther(lit *ast.BasicLit, r *rand.Rand) (string, bool) {
 		if err != nil {
 			return "", false
 		}
-		if n >= 127 { // it may fill its type
+		if n >= 127 { // the type may have no larger value
 			return strconv.Itoa(n - 1), true
 		}
 		return strconv.Itoa(otherNumber(n, 0, r)), true

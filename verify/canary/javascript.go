@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// JavaScript writes tests for Jest, Vitest, Mocha and node's own runner, in JavaScript and TypeScript.
+// JavaScript writes twins of tests for Jest, Vitest, Mocha and Node's own runner, in JavaScript and TypeScript.
 type JavaScript struct{}
 
 var _ Writer = JavaScript{}
 
-// Holds reports whether a file of that name may hold tests.
+// Holds reports whether a file with this name may contain tests.
 func (JavaScript) Holds(name string) bool {
 	switch path.Ext(name) {
 	case ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx":
@@ -21,7 +21,8 @@ func (JavaScript) Holds(name string) bool {
 	return false
 }
 
-// Address splits the id of a test: its title, in some reports behind those of its suites, and of its file.
+// Address splits the id of a test. That is its title, which some reports put after the file and the titles of its
+// suites.
 func (w JavaScript) Address(id string) (file, word string) {
 	if first, _, ok := strings.Cut(id, " > "); ok && w.Holds(first) {
 		file = first
@@ -56,7 +57,7 @@ func (t *jsTest) name() string { return t.called }
 
 func (t *jsTest) casesOf() *regexp.Regexp { return t.cases }
 
-// end is behind the statement.
+// end is the offset after the statement.
 func (t *jsTest) end() int {
 	if t.last+1 < len(t.file.tokens) && t.file.text(t.last+1) == ";" {
 		return t.file.tokens[t.last+1].to
@@ -64,7 +65,7 @@ func (t *jsTest) end() int {
 	return t.file.tokens[t.last].to
 }
 
-// places are before the test, and behind it or a later one beside it.
+// places are before the test, after it, and after each later test in the same block.
 func (t *jsTest) places() []int {
 	places := []int{t.file.tokens[t.first].from}
 	for _, other := range t.file.tests {
@@ -75,7 +76,7 @@ func (t *jsTest) places() []int {
 	return places
 }
 
-// render is the test with another title, and with a part replaced.
+// render returns the test with another title, and with a part replaced.
 func (t *jsTest) render(name string, from, to int, text string) string {
 	data := t.file.data
 	start := t.file.tokens[t.first].from
@@ -89,10 +90,10 @@ func (t *jsTest) render(name string, from, to int, text string) string {
 		text + string(data[to:end]) + ";\n"
 }
 
-// quoted writes a title as the test's own is written.
+// quoted returns a title in the kind of quotes that the test's own title has.
 func (t *jsTest) quoted(name string) string {
 	if t.cases != nil {
-		return name // a part of it
+		return name // the title is only a part of the literal
 	}
 	if t.file.text(t.title)[0] == '"' && !t.computed {
 		return strconv.Quote(name)
@@ -100,7 +101,7 @@ func (t *jsTest) quoted(name string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`).Replace(name) + "'"
 }
 
-// jsNamed finds what may make a test depend on its own name.
+// jsNamed matches code that may make a test depend on its own name.
 var jsNamed = regexp.MustCompile(`[Ss]napshot|currentTestName|fullTitle|\.title\b|\bt\.name\b|golden`)
 
 func (t *jsTest) titled(name string) (from, to int, text string, ok bool) {

@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// jsFile is a file of JavaScript.
+// jsFile is a parsed JavaScript or TypeScript file.
 type jsFile struct {
 	data   []byte
 	tokens []jsToken
-	match  map[int]int // the other bracket of each one, by tokens
+	match  map[int]int // for the token of each bracket, the token of its counterpart
 	tests  []*jsTest
 }
 
-// jsTest is a call such as it('adds', () => { ... }).
+// jsTest is a call that defines a test, such as it('adds', () => { ... }).
 type jsTest struct {
 	file *jsFile
-	// called is its title, or the longest part of it that is the same in all of its cases.
+	// called is the title, or the longest part of it that all cases share.
 	called string
-	// cases are the titles of a test that has several; nil where it has one.
+	// cases matches the titles of the cases; nil if there is only one.
 	cases *regexp.Regexp
-	// computed is set where nothing of the title is known, because it is an expression.
+	// computed is set if the title is an expression of which nothing is known.
 	computed    bool
-	around      int // the token of the bracket that the call is directly inside of, -1 at the top
+	around      int // the token of the innermost bracket around the call, -1 at the top level
 	first, last int // tokens of the statement
 	title       int // the token that called is in
-	from, to    int // where it is in the file: inside of the title's quotes, where there are cases
-	open, close int // of the callback's block; 0 where it has none
+	from, to    int // its range in the file, without the quotes if there are cases
+	open, close int // the braces of the callback's body; 0 if it has none
 }
 
-// jsCallees are the functions that define tests, jsVariants what they may be followed by.
+// jsCallees are the functions that define tests; jsVariants are the members that may follow, as in it.only.
 var (
 	jsCallees  = []string{"it", "test", "specify"}
 	jsVariants = []string{"concurrent", "each", "for", "only", "sequential"}
@@ -50,7 +50,7 @@ func (JavaScript) parse(s Source) (suite, error) {
 	return f, nil
 }
 
-// brackets finds the matching bracket of each bracket, and the calls that declare tests.
+// brackets matches brackets, and finds the calls that define tests.
 func (f *jsFile) brackets() error {
 	open := []int{-1}
 	around := map[int]int{}
@@ -88,8 +88,8 @@ func (f *jsFile) brackets() error {
 	return nil
 }
 
-// callee finds the first token of what is called, if that defines a test: it, test.only, t.test, it.each([1, 2]). each
-// is set where the title has a place for each case's values.
+// callee returns the first token of the function that is called, if that defines a test: it, test.only, t.test,
+// it.each([1, 2]). each is set if the title contains placeholders for the values of a case.
 func (f *jsFile) callee(last int) (first int, each, ok bool) {
 	if last > 0 && (f.text(last) == ")" || f.tokens[last].kind == 't') { // it.each(...)(
 		if f.text(last) == ")" {
@@ -109,14 +109,15 @@ func (f *jsFile) callee(last int) (first int, each, ok bool) {
 	if last == 0 || f.text(last-1) != "." {
 		return last, each, last == 0 || f.text(last-1) != "function"
 	}
-	// A test inside of a test, by the parameter of the outer one.
+	// A subtest, which is defined with the parameter of the outer test.
 	ok = last > 1 && f.tokens[last-2].kind == 'n' && (last == 2 || f.text(last-3) != ".")
 	return last - 2, each, ok
 }
 
 func (f *jsFile) text(i int) string { return string(f.data[f.tokens[i].from:f.tokens[i].to]) }
 
-// statement gives a test the tokens of the statement that it is. It reports false where it is only a part of one.
+// statement finds the first and last token of the test's statement. It returns false if the call is only a part of a
+// statement.
 func (f *jsFile) statement(first int, t *jsTest) bool {
 	if first > 0 && f.text(first-1) == "await" {
 		first--
@@ -140,7 +141,7 @@ func (f *jsFile) statement(first int, t *jsTest) bool {
 	}
 }
 
-// test reads the arguments of a call; nil where its title says nothing.
+// test parses the arguments of a call. It returns nil if they do not define a test with a title.
 func (f *jsFile) test(open int, each bool) *jsTest {
 	end := f.match[open]
 	comma := open + 1
@@ -154,7 +155,7 @@ func (f *jsFile) test(open int, each bool) *jsTest {
 	if comma >= end || !t.entitle(open+1, comma, each) {
 		return nil
 	}
-	// The callback is the last argument with a block, and not inside of another bracket.
+	// The callback is the last argument with a block that is not inside another bracket.
 	for i := comma; i < end; i++ {
 		if to, ok := f.match[i]; ok {
 			before := f.text(i - 1)
@@ -167,16 +168,16 @@ func (f *jsFile) test(open int, each bool) *jsTest {
 	return t
 }
 
-// jsHole finds what stands for a value in a title: in any template, and in the title of several cases.
+// jsHole matches placeholders for values in a template, jsEachHole those in the title of a test with cases.
 var (
 	jsHole     = regexp.MustCompile(`\$\{[^{}]*\}`)
 	jsEachHole = regexp.MustCompile(`\$\{[^{}]*\}|%[sdifjoOp#%$]|\$#?[A-Za-z_][\w.]*`)
 )
 
-// shortest is how many letters a part of a title has at least that names a test.
+// shortest is the minimum number of letters of a part of a title that identifies a test.
 const shortest = 3
 
-// entitle reads a title. It reports false where there is none.
+// entitle parses a title. It returns false if there is none.
 func (t *jsTest) entitle(from, to int, each bool) bool {
 	f, hole := t.file, jsHole
 	if each {
@@ -229,7 +230,7 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 
 var jsLetters = regexp.MustCompile(`\pL`)
 
-// jsText is the value of a plain string.
+// jsText returns the value of a plain string literal.
 func jsText(literal string) (string, bool) {
 	quote, body := literal[:1], literal[1:max(1, len(literal)-1)]
 	if !strings.Contains(body, `\`) {
@@ -267,7 +268,7 @@ func (f *jsFile) find(id string) (test, bool) {
 	return f.tests[best], true
 }
 
-// generates finds a test whose title is computed. Whether it is the one of that id cannot be known.
+// generates returns a test whose title is computed: it may or may not be the one with the id.
 func (f *jsFile) generates(id string) (test, bool) {
 	_, word := JavaScript{}.Address(id)
 	for _, t := range f.tests {
@@ -280,8 +281,8 @@ func (f *jsFile) generates(id string) (test, bool) {
 	return nil, false
 }
 
-// named looks at titles only: what else has the same words does not refer to the test. A title that another one ends
-// with cannot be told from it in reports that join titles with blanks.
+// named compares titles only, because nothing else in the file refers to a test by its title. If one title is the end
+// of another, reports that join titles with spaces cannot distinguish them.
 func (f *jsFile) named(name string) (same []test, ok bool) {
 	var cases *regexp.Regexp
 	for _, t := range f.tests {

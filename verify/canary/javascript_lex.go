@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// jsToken is a token of JavaScript or TypeScript, as far as tests need it: a name, a string, a template, a regular
-// expression, a number, or one character of punctuation.
+// jsToken is a token of JavaScript or TypeScript: a name, a string, a template, a regular expression, a number, or one
+// character of punctuation.
 type jsToken struct {
 	kind     byte // n(ame), s(tring), t(emplate), r(egexp), d(igits), p(unctuation)
 	from, to int
@@ -75,7 +75,7 @@ func jsLex(data []byte) ([]jsToken, error) {
 	return tokens, nil
 }
 
-// jsTemplate returns the place behind a template.
+// jsTemplate returns the offset after a template literal.
 func jsTemplate(data []byte, at int) (int, error) {
 	for at++; at < len(data); at++ {
 		switch data[at] {
@@ -110,7 +110,7 @@ func jsTemplate(data []byte, at int) (int, error) {
 	return 0, fmt.Errorf("%w: a template does not end", errSyntax)
 }
 
-// jsExpects reports whether an expression is expected after the tokens, so that a slash begins a regular expression.
+// jsExpects reports whether an expression must follow the tokens, so that a slash begins a regular expression.
 func jsExpects(data []byte, tokens []jsToken) bool {
 	if len(tokens) == 0 {
 		return true
@@ -126,7 +126,7 @@ func jsExpects(data []byte, tokens []jsToken) bool {
 	return false
 }
 
-// jsRegexp returns the place behind a regular expression, 0 where none begins.
+// jsRegexp returns the offset after a regular expression; 0 if none begins here.
 func jsRegexp(data []byte, at int) int {
 	class := false
 	for i := at + 1; i < len(data) && data[i] != '\n'; i++ {

@@ -6,13 +6,13 @@ import (
 	"unicode"
 )
 
-// names makes names for twins that do not tell them from the tests around them.
+// names makes names for twins that look like those of the tests around them.
 type names struct {
 	rand  *rand.Rand
-	taken strings.Builder // everything that a new name must not be found in
+	taken strings.Builder // a new name must not occur in this text
 }
 
-func newNames(o Order) *names {
+func newNames(o Options) *names {
 	n := &names{rand: o.Rand}
 	for _, s := range o.Sources {
 		n.taken.Write(s.Data)
@@ -24,7 +24,7 @@ func newNames(o Order) *names {
 	return n
 }
 
-// endings are what a name is varied with: words that tests are told apart by.
+// endings are the words that names are varied with. They are typical of the names of tests.
 var endings = []string{
 	"again", "alone", "ascending", "at end", "at start", "before", "between", "both", "bytes", "by default", "by key",
 	"by name", "cached", "chained", "combined", "copy", "deep", "descending", "direct", "duplicate", "each", "edge",
@@ -37,7 +37,7 @@ var endings = []string{
 	"without args", "without key", "zero",
 }
 
-// like returns a name that resembles a test's and that nothing has yet.
+// like returns a new name that resembles a test's.
 func (n *names) like(name string) string {
 	for try := 0; ; try++ {
 		candidate := n.vary(name)
@@ -51,7 +51,7 @@ func (n *names) like(name string) string {
 	}
 }
 
-// vary changes a name by one word: in the style of the name, "test_merge_twice", "TestMergeTwice" or "merges twice".
+// vary changes one word of a name, in the style of the name: "test_merge_twice", "TestMergeTwice" or "merges twice".
 func (n *names) vary(name string) string {
 	words := strings.Fields(endings[n.rand.IntN(len(endings))])
 	switch {
@@ -79,10 +79,10 @@ func (n *names) join(parts, words []string, separator string) string {
 	return strings.Join(append(append([]string{}, parts...), words...), separator)
 }
 
-// What a twin expects must not show which of two similar tests is the twin: neither always has the greater or the
-// longer one.
+// Of two similar tests, the expected values must not show which one is the twin: it may have the smaller or the larger
+// number, the shorter or the longer text.
 
-// otherNumber returns a number beside n that is no less than least, where there is one.
+// otherNumber returns a number next to n that is at least least, if possible.
 func otherNumber(n, least int, r *rand.Rand) int {
 	if n > least && r.IntN(2) == 0 {
 		return n - 1
@@ -90,7 +90,7 @@ func otherNumber(n, least int, r *rand.Rand) int {
 	return n + 1
 }
 
-// otherText returns another text, of the same length where its last character can be another one. The text may have
+// otherText returns another text, if possible of the same length with another last character. The text may contain
 // escapes.
 func otherText(text string, r *rand.Rand) string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"

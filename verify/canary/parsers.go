@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// ForParser returns the writer for the tests whose log a parser of package testlog reads; ok is false where there is
-// none.
+// ForParser returns the writer for the tests whose log the given parser of package testlog reads; ok is false if there
+// is none.
 func ForParser(parser string) (w Writer, ok bool) {
 	w, ok = writers()[strings.TrimPrefix(parser, "parse_log_")]
 	return w, ok
 }
 
-// writers are the writers by the names of parsers. Parsers whose results are of whole files, or of programs that read
-// cases from data, have none.
+// writers maps the names of parsers to writers. Parsers that report whole files, or programs that read their cases from
+// data, have none.
 func writers() map[string]Writer {
 	all := map[string]Writer{}
 	for _, w := range []struct {
@@ -37,12 +37,12 @@ func writers() map[string]Writer {
 	return all
 }
 
-// Mentions reports whether a source may hold a test: it is the file, where the id names one, and has the word.
+// Mentions reports whether a source may contain a test, given the file and the word of its [Writer.Address].
 func Mentions(s Source, file, word string) bool {
 	return (file == "" || sameFile(s.Name, file)) && bytes.Contains(s.Data, []byte(word))
 }
 
-// Widen makes a script that chooses tests by name choose their twins as well. The names come in a random order.
+// Widen changes a script that selects tests by name so that it selects their twins as well, in a random order.
 func Widen(script string, twins []Twin, r *rand.Rand) string {
 	names := map[string][]string{}
 	var order []string
@@ -64,8 +64,8 @@ func Widen(script string, twins []Twin, r *rand.Rand) string {
 	return script
 }
 
-// widen does so for the words that address one test ("tests/a.py::test_b", "app.tests.C.test_b"), which it repeats, and
-// for patterns ("-run TestB", "-k 'test_b or test_c'"), in which it puts the alternatives.
+// widen does this for one test. It repeats words that address the test ("tests/a.py::test_b", "app.tests.C.test_b"),
+// and adds alternatives to patterns ("-run TestB", "-k 'test_b or test_c'").
 func widen(script, original string, group []string) string {
 	quoted := regexp.QuoteMeta(original)
 	address := regexp.MustCompile(`\S*(?:::|\w\.)` + quoted + `(\[[^\s\]]*\])?["']?(\s|$)`)

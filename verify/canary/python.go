@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Python writes tests for pytest, unittest, Django's runner and those that look like one of them.
+// Python writes twins of tests for pytest, unittest, Django's runner, and runners of similar tests.
 type Python struct {
-	// Undocumented leaves docstrings out, for runners that call a test by its docstring.
+	// Undocumented leaves out docstrings, for runners that report a test by its docstring.
 	Undocumented bool
 }
 
 var _ Writer = Python{}
 
-// Holds reports whether a file of that name may hold tests.
+// Holds reports whether a file with this name may contain tests.
 func (Python) Holds(name string) bool { return strings.HasSuffix(name, ".py") }
 
-// pyID is a test's id in its parts.
+// pyID is a parsed test id.
 type pyID struct {
 	file string
-	path []string // classes, and the function last
+	path []string // the classes and then the function
 }
 
-// The forms of ids: "test_a (package.module.Class)", where newer versions of Python repeat the function behind the
-// class, and names of any other runner, in which dots or colons separate classes from functions.
+// The forms of ids: "test_a (package.module.Class)", where newer versions of Python repeat the function after the
+// class, and those of other runners, in which dots or colons separate classes from functions.
 var djangoID = regexp.MustCompile(`^(\w+) \(([\w.]+)\)`)
 
 func (Python) split(id string) pyID {
@@ -49,7 +49,7 @@ func (Python) split(id string) pyID {
 	return p
 }
 
-// Address splits the id of a test.
+// Address returns the file, if the id names one, and the name of the function.
 func (w Python) Address(id string) (file, word string) {
 	p := w.split(id)
 	if len(p.path) == 0 {
@@ -58,7 +58,7 @@ func (w Python) Address(id string) (file, word string) {
 	return p.file, p.path[len(p.path)-1]
 }
 
-// rename looks at the function, which some reports name twice.
+// rename replaces the name of the function, which some reports contain twice.
 func (w Python) rename(reported, from, to string) (string, bool) {
 	if m := djangoID.FindStringSubmatch(reported); m != nil {
 		if m[1] != from {
@@ -81,35 +81,35 @@ func (w Python) rename(reported, from, to string) (string, bool) {
 	return before + to + parameters, true
 }
 
-// pyFile is a file of Python.
+// pyFile is a parsed Python file.
 type pyFile struct {
 	undocumented bool
 
 	data      []byte
 	lines     []pyLine
 	functions []*pyFunction
-	bases     map[string][]string // of each class
+	bases     map[string][]string // by class
 }
 
-// pyBlock is a block under way while a file is read.
+// pyBlock is a block that is open while a file is read.
 type pyBlock struct {
 	indent int
 	class  string
-	inside bool // of a function
+	inside bool // the block is a function's
 	id     int
 	f      *pyFunction
 }
 
-// pyFunction is a function that is not inside of another one.
+// pyFunction is a function that is not inside another function.
 type pyFunction struct {
 	file       *pyFile
 	title      string
-	class      string // the classes around it, joined by dots
-	block      int    // which functions are beside it
-	from, to   int    // with decorators
+	class      string // the enclosing classes, joined by dots
+	block      int    // the same for all functions of one block
+	from, to   int    // including decorators
 	head       int    // the line of def
 	decorators string
-	body       []pyLine // all lines below the head
+	body       []pyLine // all lines after the head
 }
 
 var pyHead = regexp.MustCompile(`^(async\s+def|def|class)\s+(\w+)`)
@@ -124,7 +124,7 @@ func (w Python) parse(s Source) (suite, error) {
 	return f, nil
 }
 
-// read finds the functions.
+// read finds all functions.
 func (f *pyFile) read() {
 	open, blocks, decorated := []pyBlock{{indent: -1}}, 0, -1
 	for i, l := range f.lines {
@@ -171,7 +171,7 @@ func (f *pyFile) read() {
 	}
 }
 
-// pyCode is a logical line without the comment at its end and the blanks around it.
+// pyCode returns a logical line without surrounding spaces and without the comment at its end.
 func pyCode(text string) string {
 	data, depth := []byte(text), 0
 	for at := 0; at < len(data); at++ {
@@ -227,7 +227,7 @@ func (f *pyFile) find(id string) (test, bool) {
 	if i := slices.IndexFunc(f.functions, func(t *pyFunction) bool { return class == "" && t.title == title }); i >= 0 {
 		return f.functions[i], true
 	}
-	// The cases of a generated test have its name and a number: "test_sum_0_empty".
+	// The name of a generated case is that of the test and a number: "test_sum_0_empty".
 	i := slices.IndexFunc(f.functions, func(t *pyFunction) bool {
 		generated := strings.Contains(t.decorators, "parameterized") || strings.Contains(t.decorators, "expand") ||
 			strings.Contains(t.decorators, "data(")
@@ -261,7 +261,7 @@ func (f *pyFile) named(name string) (same []test, ok bool) {
 	return same, !quoted(f.data, name) && uses(pyBare(f.data), name) == len(same)
 }
 
-// documented finds the test that Django's runner calls by the first line of its docstring.
+// documented finds the test that Django's runner reports by the first line of its docstring.
 func (f *pyFile) documented(id string) *pyFunction {
 	if !strings.Contains(id, " ") || djangoID.MatchString(id) {
 		return nil
@@ -278,13 +278,13 @@ func (f *pyFile) documented(id string) *pyFunction {
 	return nil
 }
 
-// lookup finds a method, also one that the class has from another one in the file.
+// lookup finds a method, which may be inherited from another class in the file.
 func (f *pyFile) lookup(title, class string, seen map[string]bool) *pyFunction {
 	seen[class] = true
 	var found *pyFunction
 	for _, t := range f.functions {
 		if t.title == title && lastPart(t.class) == class {
-			found = t // the last one of a name is the one that counts
+			found = t // a later definition replaces an earlier one
 		}
 	}
 	for _, base := range f.bases[class] {
@@ -299,7 +299,8 @@ func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')
 
 func (t *pyFunction) name() string { return t.title }
 
-// places are before the test, and behind it or a later function beside it: what the decorators need is defined there.
+// places are before the test, after it, and after each later function in the same block: everything that the test's
+// decorators need is defined there.
 func (t *pyFunction) places() []int {
 	places := []int{t.from}
 	for _, other := range t.file.functions {
@@ -310,14 +311,14 @@ func (t *pyFunction) places() []int {
 	return places
 }
 
-// pyNamed finds what may make a test depend on its own name.
+// pyNamed matches code that may make a test depend on its own name.
 var pyNamed = regexp.MustCompile(
 	`snapshot|request\.node|__name__|_testMethodName|\.id\(\)|golden|approve|dependency|image_comparison|super\(`)
 
-// pyGenerated finds what makes tests whose names begin with the function's.
+// pyGenerated matches decorators that generate tests whose names begin with the function's.
 var pyGenerated = regexp.MustCompile(`parameterized|expand|data\b|foreach|instantiate`)
 
-// casesOf matches names such as "test_sum_0_empty".
+// casesOf returns a pattern for names such as "test_sum_0_empty".
 func (t *pyFunction) casesOf() *regexp.Regexp {
 	if !pyGenerated.MatchString(t.decorators) {
 		return nil

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// pyLine is a logical line: a statement, or the head of a block.
+// pyLine is a logical line: a statement, or the first line of a block.
 type pyLine struct {
-	start, end int // the end is behind the line feed
+	start, end int // end is after the line feed
 	indent     int // columns
 	text       string
 }
 
 var errSyntax = errors.New("it is not valid")
 
-// pyLines splits a file into its logical lines, without the blank ones and the comments.
+// pyLines splits a file into logical lines, leaving out blank lines and comments.
 func pyLines(data []byte) ([]pyLine, error) {
 	var lines []pyLine
 	for at := 0; at < len(data); {
@@ -58,7 +58,7 @@ func lineEnd(data []byte, at int) int {
 	return len(data)
 }
 
-// pyStatement returns where the logical line that begins at a place ends.
+// pyStatement returns the end of the logical line that begins at an offset.
 func pyStatement(data []byte, at int) (end int, err error) {
 	depth := 0
 	for at < len(data) {
@@ -95,7 +95,7 @@ func pyStatement(data []byte, at int) (end int, err error) {
 	return len(data), nil
 }
 
-// pyString returns the place behind the string literal whose first quote is at a place.
+// pyString returns the offset after the string literal whose first quote is at the given offset.
 func pyString(data []byte, at int) (end int, err error) {
 	quote := data[at : at+1]
 	if long := bytes.Repeat(quote, 3); bytes.HasPrefix(data[at:], long) {
@@ -114,7 +114,7 @@ func pyString(data []byte, at int) (end int, err error) {
 	return 0, fmt.Errorf("%w: a string does not end", errSyntax)
 }
 
-// splitTop splits an expression at a separator that is in no bracket and no string.
+// splitTop splits an expression at separators outside of brackets and strings.
 func splitTop(text, separator string) []string {
 	var parts []string
 	data, depth, last := []byte(text), 0, 0
@@ -145,8 +145,8 @@ func splitTop(text, separator string) []string {
 	return append(parts, text[last:])
 }
 
-// maskTop returns the text with everything in brackets, strings and comments blanked out, so that what is left can be
-// searched. It is as long as the text.
+// maskTop blanks out everything in brackets, strings and comments, so that the rest can be searched. The length does
+// not change.
 func maskTop(text string) string {
 	data, out, depth := []byte(text), []byte(text), 0
 	blank := func(from, to int) {
@@ -183,7 +183,7 @@ func maskTop(text string) string {
 	return string(out)
 }
 
-// pyBare returns the text of a file without strings and comments.
+// pyBare returns a file's text without strings and comments.
 func pyBare(data []byte) []byte {
 	var bare []byte
 	for at := 0; at < len(data); {
@@ -206,7 +206,7 @@ func pyBare(data []byte) []byte {
 	return bare
 }
 
-// bracketed reports whether an expression is one pair of brackets with what is in it.
+// bracketed reports whether an expression begins with a bracket that its last character closes.
 func bracketed(expr string) bool {
 	if expr == "" || strings.IndexByte("([{", expr[0]) < 0 {
 		return false

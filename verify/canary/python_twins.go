@@ -14,13 +14,12 @@ type pyEdit struct {
 	text     string
 }
 
-// sites are the ways to make a twin of a test: each wrong expectation that can be made of its statements, and the test
-// with one more check.
-func (t *pyFunction) sites(r *rand.Rand) []site {
-	var all []site
-	var also []pyEdit // what the test with one more check expects wrongly as well
+// mutations returns a mutation for each statement whose expectation can be made wrong, and one that adds a check.
+func (t *pyFunction) mutations(r *rand.Rand) []mutation {
+	var all []mutation
+	var also []pyEdit // the twin with an additional check may also have a wrong expectation
 	if t.oneLine() {
-		return []site{{Outright, "end", func(name string) string { return t.short(name) }}}
+		return []mutation{{Outright, "end", func(name string) string { return t.short(name) }}}
 	}
 	for i := len(t.body) - 1; i >= 0; i-- {
 		l := t.body[i]
@@ -39,7 +38,7 @@ func (t *pyFunction) sites(r *rand.Rand) []site {
 				also = edits
 			}
 			key := fmt.Sprintf("%d.%d", i, n)
-			all = append(all, site{Expectation, key, func(name string) string { return t.render(name, edits) }})
+			all = append(all, mutation{Expectation, key, func(name string) string { return t.render(name, edits) }})
 		}
 	}
 	end := t.to
@@ -51,19 +50,19 @@ func (t *pyFunction) sites(r *rand.Rand) []site {
 	if last := t.body[len(t.body)-1]; last.indent == t.body[0].indent && strings.HasPrefix(last.text, "return") {
 		at, text = last.start, t.margin()+t.failure()+"\n"
 	}
-	// The test must not be the one that all of its twins resemble most.
+	// The real test must not be recognisable as the one in the middle, which all twins resemble most.
 	if r.IntN(2) == 0 {
 		also = nil
 	}
-	return append(all, site{Outright, "end", func(name string) string {
+	return append(all, mutation{Outright, "end", func(name string) string {
 		return t.render(name, append([]pyEdit{{at, at, text}}, also...))
 	}})
 }
 
-// oneLine reports whether the whole test is on the line of its head.
+// oneLine reports whether the body is on the same line as the head.
 func (t *pyFunction) oneLine() bool { return len(t.body) == 0 }
 
-// short is the twin of a test on one line.
+// short returns the twin of a test that is a single line.
 func (t *pyFunction) short(name string) string {
 	head := t.file.lines[t.head]
 	code := pyCode(head.text)
@@ -77,20 +76,20 @@ func (t *pyFunction) short(name string) string {
 	return "\n" + text + "\n"
 }
 
-// margin is the white space before a statement of the body.
+// margin returns the indentation of the body.
 func (t *pyFunction) margin() string {
 	first := t.body[0]
 	return string(t.file.data[first.start : first.end-len(first.text)])
 }
 
-// runs reports whether a line of the body is a statement that every run of the test comes to.
+// runs reports whether every run of the test reaches line i of the body.
 func (t *pyFunction) runs(i int) bool {
 	indent := t.body[0].indent
 	level := t.body[i].indent
 	if level == indent {
 		return true
 	}
-	// In a block: only with, and for, lead to each of their statements.
+	// Of the enclosing blocks, only with and for always run their statements.
 	for j := i - 1; j >= 0 && level > indent; j-- {
 		if t.body[j].indent >= level {
 			continue
@@ -106,7 +105,7 @@ func (t *pyFunction) runs(i int) bool {
 
 var pyRuns = regexp.MustCompile(`^(async\s+)?(with|for)\b`)
 
-// failure is a statement that fails, in the style of the test.
+// failure returns a statement that fails, in the style of the test.
 func (t *pyFunction) failure() string {
 	var body strings.Builder
 	for _, l := range t.body {
@@ -128,7 +127,7 @@ var pyDef = regexp.MustCompile(`^((?:async\s+)?def\s+)\w+`)
 
 func pyRenamed(head, name string) string { return pyDef.ReplaceAllString(head, "${1}"+name) }
 
-// render is the test under another name and with the edits, which do not overlap.
+// render returns the test under another name, with the edits applied. Edits do not overlap.
 func (t *pyFunction) render(name string, edits []pyEdit) string {
 	head := t.file.lines[t.head]
 	from := head.end - len(head.text)
@@ -168,7 +167,7 @@ func (t *pyFunction) render(name string, edits []pyEdit) string {
 
 var pyPrefix = regexp.MustCompile(`^[rRuUbBfF]{0,2}["']`)
 
-// pyDocstring reports whether a statement is a string and nothing else.
+// pyDocstring reports whether a statement is only a string.
 func pyDocstring(text string) bool {
 	code := pyCode(text)
 	if !pyPrefix.MatchString(code) {
@@ -177,7 +176,8 @@ func pyDocstring(text string) bool {
 	return strings.TrimLeft(strings.TrimSpace(maskTop(code)), "rRuUbBfF") == ""
 }
 
-// pyWrong is a statement with a wrong expectation, or the edit of another statement that makes it wrong.
+// pyWrong is a new text of a statement, with a wrong expectation, or an edit elsewhere that makes the expectation
+// wrong.
 type pyWrong struct {
 	text      string
 	elsewhere *pyEdit
@@ -187,7 +187,7 @@ var (
 	pyCall   = regexp.MustCompile(`^([\w.]*?)(\w+)\(`)
 	pyRaises = regexp.MustCompile(`^(with\s+[\w.]*(?:raises|assertRaises(?:Regex|Message)?)\()([\w.]+)`)
 	pyWords  = regexp.MustCompile(`\b(and|or|not|in|is|if|else|lambda|for|await|yield)\b`)
-	// pyOpposites are checks that fail where the other one passes.
+	// pyOpposites maps assertions to their negation.
 	pyOpposites = map[string]string{
 		"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assertIsNone": "assertIsNotNone",
 		"assertIsNotNone": "assertIsNone", "assertIn": "assertNotIn", "assertNotIn": "assertIn", "assertIs": "assertIsNot",
@@ -197,7 +197,7 @@ var (
 	}
 )
 
-// wrong returns what a statement becomes when it expects something else.
+// wrong returns the ways to make the expectation of a statement wrong.
 func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
 	if rest, ok := strings.CutPrefix(code, "assert"); ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
 		return t.wrongAssert(rest, r)
@@ -233,7 +233,7 @@ func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
 	return []pyWrong{{text: m[0] + strings.Join(arguments, ",") + ")"}}
 }
 
-// wrongAssert does so for an assert statement.
+// wrongAssert does this for an assert statement.
 func (t *pyFunction) wrongAssert(rest string, r *rand.Rand) []pyWrong {
 	parts := splitTop(rest, ",")
 	expr, message := strings.TrimSpace(parts[0]), ""
@@ -268,8 +268,8 @@ func pyWrapped(expr string) string {
 	return expr[:len(expr)-len(trimmed)] + "(" + trimmed + ", 0)"
 }
 
-// assigned returns the edit that gives a variable another value, where the test names it twice: in one assignment of a
-// literal, and where it is compared.
+// assigned returns the edit that assigns another value to a variable, if the test uses the variable only twice: to
+// assign a literal, and to compare.
 func (t *pyFunction) assigned(name string, r *rand.Rand) *pyEdit {
 	word := regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	if !word.MatchString(name) {
@@ -299,7 +299,7 @@ func (t *pyFunction) assigned(name string, r *rand.Rand) *pyEdit {
 
 var pyNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
 
-// pyOther changes the value of a literal, or the last literal inside of a list, a tuple, a set or a dictionary.
+// pyOther changes the value of a literal, or of the last literal in a list, a tuple, a set or a dictionary.
 func pyOther(expr string, r *rand.Rand) (string, bool) {
 	trimmed := strings.TrimSpace(expr)
 	i := strings.Index(expr, trimmed)
@@ -337,7 +337,7 @@ func pyOther(expr string, r *rand.Rand) (string, bool) {
 	return "", false
 }
 
-// pyOtherScalar changes a number, a text, or one of the constants.
+// pyOtherScalar changes a number, a string, True, False or None.
 func pyOtherScalar(expr string, r *rand.Rand) (string, bool) {
 	switch expr {
 	case "True":

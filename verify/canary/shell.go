@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// Shell writes tests for runners in POSIX sh that call every function whose name begins with test, as shunit2 does.
+// Shell writes twins of tests for runners in POSIX sh that call every function whose name begins with test, as shunit2
+// does.
 type Shell struct{}
 
 var _ Writer = Shell{}
 
-// Holds reports whether a file of that name may hold tests.
+// Holds reports whether a file with this name may contain tests.
 func (Shell) Holds(name string) bool { return path.Ext(name) == ".sh" }
 
-// Address returns the function's name, which is the whole id.
+// Address returns no file, and the id, which is the function's name.
 func (Shell) Address(id string) (file, word string) { return "", strings.TrimSpace(id) }
 
 func (Shell) rename(reported, from, to string) (string, bool) {
@@ -27,24 +28,24 @@ func (Shell) rename(reported, from, to string) (string, bool) {
 	return to, true
 }
 
-// shellFile is a file of sh.
+// shellFile is a parsed shell script.
 type shellFile struct {
 	data  []byte
 	tests []*shellTest
 }
 
-// shellTest is a function that begins and ends with lines of their own, without indentation.
+// shellTest is a function whose first and last line are not indented and contain nothing else.
 type shellTest struct {
 	file     *shellFile
 	function string
-	from, to int // with the line that closes it
-	body     int // where the line after the first one begins
+	from, to int // including the closing line
+	body     int // the offset of the second line
 }
 
 var (
 	shellOpening = regexp.MustCompile(`(?m)^(test\w*)[ \t]*\(\)[ \t]*\{[ \t]*$\n`)
 	shellClosing = regexp.MustCompile(`(?m)^\}[ \t]*$\n?`)
-	// shellAssertion is a call of an assertion whose first argument is a word without expansions.
+	// shellAssertion matches a call of an assertion whose first argument is a word without expansions.
 	shellAssertion = regexp.MustCompile(`(?m)^[ \t]*(equals?|is|assertEquals|assertSame|assert_equals?)[ \t]+` +
 		`('[^'\n]*'|"[^"$` + "`" + `\\\n]*"|[\w.:-]+)[ \t]`)
 )
@@ -89,7 +90,7 @@ func (f *shellFile) named(name string) (same []test, ok bool) {
 
 func (t *shellTest) name() string { return t.function }
 
-// shellNamed finds what may make a test depend on its own name.
+// shellNamed matches code that may make a test depend on its own name.
 var shellNamed = regexp.MustCompile(`FUNCNAME|[Gg]olden|[Ss]napshot`)
 
 func (t *shellTest) titled(name string) (from, to int, text string, ok bool) {
@@ -104,21 +105,21 @@ func (t *shellTest) places() []int {
 	return places
 }
 
-// render is the test under another name, with a part of its body replaced.
+// render returns the test under another name, with a part of its body replaced.
 func (t *shellTest) render(name string, from, to int, text string) string {
 	data := t.file.data
 	head := strings.Replace(string(data[t.from:t.body]), t.function, name, 1)
 	return "\n" + head + string(data[t.body:from]) + text + string(data[to:t.to]) + "\n"
 }
 
-func (t *shellTest) sites(r *rand.Rand) []site {
-	var all []site
+func (t *shellTest) mutations(r *rand.Rand) []mutation {
+	var all []mutation
 	asserts := ""
 	for _, m := range shellAssertion.FindAllSubmatchIndex(t.file.data[t.body:t.to], -1) {
 		from, to := t.body+m[4], t.body+m[5]
 		asserts = string(t.file.data[t.body+m[2] : t.body+m[3]])
 		other := shellOther(string(t.file.data[from:to]), r)
-		all = append(all, site{Expectation, strconv.Itoa(from - t.from), func(name string) string {
+		all = append(all, mutation{Expectation, strconv.Itoa(from - t.from), func(name string) string {
 			return t.render(name, from, to, other)
 		}})
 	}
@@ -127,10 +128,12 @@ func (t *shellTest) sites(r *rand.Rand) []site {
 	}
 	n := len(t.function)%7 + 2
 	text := fmt.Sprintf("\t%s %d %d\n", asserts, n, n+1)
-	return append(all, site{Outright, "start", func(name string) string { return t.render(name, t.body, t.body, text) }})
+	return append(all, mutation{Outright, "start", func(name string) string {
+		return t.render(name, t.body, t.body, text)
+	}})
 }
 
-// shellOther is another word, quoted alike.
+// shellOther returns another word with the same quotes.
 func shellOther(word string, r *rand.Rand) string {
 	quote := ""
 	if strings.HasPrefix(word, "'") || strings.HasPrefix(word, `"`) {
@@ -143,13 +146,13 @@ func shellOther(word string, r *rand.Rand) string {
 	return quote + otherText(value, r) + quote
 }
 
-// either writes tests in several languages, by the names of files.
+// either writes twins in several languages, chosen by the names of files.
 type either []Writer
 
 // Holds reports whether a file of that name may hold tests.
 func (e either) Holds(name string) bool { return e.of(name) != nil }
 
-// Address is that of the first language.
+// Address is the first writer's.
 func (e either) Address(id string) (file, word string) { return e[0].Address(id) }
 
 func (e either) rename(reported, from, to string) (string, bool) {
@@ -163,7 +166,7 @@ func (e either) rename(reported, from, to string) (string, bool) {
 
 func (e either) parse(s Source) (suite, error) { return e.of(s.Name).parse(s) }
 
-// of is the writer for a file; nil where there is none.
+// of returns the writer for a file; nil if there is none.
 func (e either) of(name string) Writer {
 	for _, w := range e {
 		if w.Holds(name) {

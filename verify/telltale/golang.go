@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// findGo reads a source of Go.
+// findGo finds the telltales of a Go file.
 func findGo(source []byte) []Finding {
 	if tooDeep(source) {
 		return nil
 	}
 	files := gotoken.NewFileSet()
-	// What does not parse does not compile; what was parsed before the error is read all the same.
+	// A file with a syntax error does not compile; the part before the error is read all the same.
 	file, _ := parser.ParseFile(files, "", source, parser.ParseComments|parser.SkipObjectResolution)
 	if file == nil || file.Name == nil {
 		return nil
@@ -41,7 +41,7 @@ func findGo(source []byte) []Finding {
 	return g.found
 }
 
-// deepest is how many brackets within each other are read: the parser takes the square of their number.
+// deepest is the maximum nesting of brackets, because the parser's time is quadratic in it.
 const deepest = 5000
 
 func tooDeep(source []byte) bool {
@@ -69,13 +69,14 @@ var (
 type goReader struct {
 	files   *gotoken.FileSet
 	main    bool
-	imports map[string]string // the paths of packages, by the names that the source has for them
-	// functions are those that a name stands for; atStart is set while code is read that runs before main and tests.
+	imports map[string]string // package paths by their names in the source
+	// functions maps names to the declared functions; atStart is set while reading code that runs before main and
+	// tests.
 	functions map[string]*ast.FuncDecl
 	atStart   bool
-	// prints is set where a package that is no program prints: tools name the files of tests, too.
+	// prints is set if a package other than main prints to standard output.
 	prints bool
-	// values are the functions that a variable at the top is given: nothing ends there.
+	// values are functions that are assigned to a package variable, which does not call them.
 	values map[ast.Expr]bool
 	found  []Finding
 }
@@ -100,7 +101,7 @@ func (g *goReader) importsPackage(spec *ast.ImportSpec) {
 	}
 }
 
-// declarations reads what runs before main first, with all functions of the source that it calls, and then the
+// declarations first reads the code that runs before main, with all functions of the source that it calls, and then the
 // rest.
 func (g *goReader) declarations(all []ast.Decl) {
 	var start []ast.Node
@@ -156,7 +157,7 @@ func (g *goReader) printing(file *ast.File) (found bool) {
 	return found
 }
 
-// named remembers functions that get another name at the top, as in "var exit = os.Exit", or in a table.
+// named records functions that get another name in a package variable ("var exit = os.Exit") or a table.
 func (g *goReader) named(d ast.Decl) {
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -173,7 +174,7 @@ func (g *goReader) named(d ast.Decl) {
 	})
 }
 
-// node looks at one node of the tree.
+// node checks one node of the syntax tree.
 func (g *goReader) node(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportSpec:
@@ -217,7 +218,7 @@ var (
 	goText  = []string{"syscall.Mprotect", "golang.org/x/sys/unix.Mprotect"}
 )
 
-// path is what an expression of the form package.Name stands for.
+// path resolves an expression of the form package.Name.
 func (g *goReader) path(e ast.Expr) string {
 	s, ok := e.(*ast.SelectorExpr)
 	if !ok {
@@ -246,7 +247,7 @@ func (g *goReader) selector(s *ast.SelectorExpr) {
 	}
 }
 
-// call looks at a call that ends the process as if all were well.
+// call checks for calls that end the process with success.
 func (g *goReader) call(c *ast.CallExpr) {
 	full := g.path(c.Fun)
 	if !slices.Contains(goExits, full) || g.main || g.atStart || len(c.Args) == 0 {
@@ -278,10 +279,10 @@ func (g *goReader) text(at gotoken.Pos, s string) {
 	}
 }
 
-// deepestSum is how many strings are put together.
+// deepestSum is the maximum number of strings that are concatenated.
 const deepestSum = 100
 
-// folded is the text of strings that are put together with +.
+// folded returns the text of strings that are concatenated with +.
 func folded(e ast.Expr, depth int) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

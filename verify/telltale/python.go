@@ -2,7 +2,7 @@ package telltale
 
 import "strings"
 
-// findPython reads a source of Python statement by statement.
+// findPython finds the telltales of a Python file, statement by statement.
 func findPython(source []byte) []Finding {
 	tokens := pythonTokens(string(source))
 	r := &pythonReader{reader: reader{tokens: tokens, pairs: brackets(tokens), aliases: map[string]string{}}}
@@ -24,19 +24,19 @@ func findPython(source []byte) []Finding {
 	return r.found
 }
 
-// pythonReader follows the blocks of a source.
+// pythonReader keeps track of the blocks of a source.
 type pythonReader struct {
 	reader
 	blocks []block
 	forks  bool // the source forks processes
-	// equal is a definition of equality that is being read.
+	// equal is the definition of __eq__ that is being read.
 	equal struct {
 		at, column, statements int
 		open, always           bool
 	}
 }
 
-// block is a suite that statements are in.
+// block is an indented block of statements.
 type block struct {
 	column int
 	kind   blockKind
@@ -50,7 +50,7 @@ const (
 	guardBlock // if __name__ == "__main__"
 )
 
-// atImport reports whether the statement runs when the module is imported.
+// atImport reports whether the current statement runs when the module is imported.
 func (r *pythonReader) atImport() bool {
 	for _, b := range r.blocks {
 		if b.kind != otherBlock {
@@ -60,7 +60,7 @@ func (r *pythonReader) atImport() bool {
 	return true
 }
 
-// leave ends the blocks that a statement in this column is not in.
+// leave closes the blocks that a statement in this column is outside of.
 func (r *pythonReader) leave(column int) {
 	for len(r.blocks) > 0 && r.blocks[len(r.blocks)-1].column >= column {
 		r.blocks = r.blocks[:len(r.blocks)-1]
@@ -72,7 +72,7 @@ func (r *pythonReader) leave(column int) {
 	}
 }
 
-// statement reads the tokens of one logical line.
+// statement checks the tokens of one logical line.
 func (r *pythonReader) statement(from, to, column int) {
 	r.leave(column)
 	if r.isDocumentation(from, to) {
@@ -112,7 +112,7 @@ func (r *pythonReader) statement(from, to, column int) {
 	}
 }
 
-// isDocumentation reports whether a statement is nothing but strings.
+// isDocumentation reports whether a statement consists only of strings.
 func (r *pythonReader) isDocumentation(from, to int) bool {
 	for i := from; i < to; i++ {
 		if r.tokens[i].kind != text {
@@ -122,7 +122,7 @@ func (r *pythonReader) isDocumentation(from, to int) bool {
 	return true
 }
 
-// afterHeader is where a statement behind "if x:" begins; to where there is none.
+// afterHeader returns the index at which a statement after "if x:" begins; to if there is none.
 func (r *pythonReader) afterHeader(from, to int) int {
 	for i := from; i < to; i++ {
 		if t := r.tokens[i]; t.kind == sign && (t.text == "(" || t.text == "[" || t.text == "{") && r.pairs[i] > 0 {
@@ -134,7 +134,7 @@ func (r *pythonReader) afterHeader(from, to int) int {
 	return to
 }
 
-// defines looks at the beginning of a function.
+// defines checks the head of a function definition.
 func (r *pythonReader) defines(at, to, column int) {
 	if !r.named(at+1, "__eq__") {
 		return
@@ -146,7 +146,7 @@ func (r *pythonReader) defines(at, to, column int) {
 	}
 }
 
-// countEqual counts the statements of a definition of equality.
+// countEqual counts the statements of a definition of __eq__.
 func (r *pythonReader) countEqual(from, to int) {
 	if !r.equal.open {
 		return
@@ -200,7 +200,7 @@ func (r *pythonReader) importsFrom(i, to int) {
 	}
 }
 
-// dotted reads a module's name.
+// dotted reads a module name.
 func (r *pythonReader) dotted(i, to int) (module string, end int) {
 	from := i
 	for i < to && r.tokens[i].kind == name {
@@ -217,7 +217,7 @@ func (r *pythonReader) dotted(i, to int) (module string, end int) {
 	return strings.TrimSuffix(b.String(), "."), i
 }
 
-// expressions reads all that a statement computes, and what it assigns to. Behind a header, assignments begin at body.
+// expressions checks the expressions of a statement, and what it assigns to. After a header, assignments begin at body.
 func (r *pythonReader) expressions(from, body, to int) {
 	assigned := r.lastAssignment(body, to)
 	for i := from; i < to; i++ {
@@ -243,7 +243,7 @@ func (r *pythonReader) expressions(from, body, to int) {
 	}
 }
 
-// lastAssignment is the index of the last sign that assigns in a statement; from where there is none.
+// lastAssignment returns the index of the last assignment operator in a statement; from if there is none.
 func (r *pythonReader) lastAssignment(from, to int) int {
 	last := from
 	for i := from; i < to; i++ {
@@ -263,7 +263,7 @@ func (r *pythonReader) lastAssignment(from, to int) int {
 	return last
 }
 
-// alias remembers what a name stands for from here on.
+// alias records what a name stands for from here on.
 func (r *pythonReader) alias(as string, from, to int) {
 	path, end := r.chain(from, 0)
 	if end == to && path != "" && !strings.HasPrefix(path, "?") {
@@ -273,14 +273,14 @@ func (r *pythonReader) alias(as string, from, to int) {
 	}
 }
 
-// longestPath is how long a path may get, deepestChain how many brackets within each other are followed.
+// longestPath is the maximum length of a path, deepestChain the maximum nesting of brackets.
 const (
 	longestPath  = 200
 	deepestChain = 8
 )
 
-// chain resolves an expression of names, attributes, subscripts and calls, such as getattr(os, "_ex" + "it"). A name
-// that stands for nothing known begins with a question mark. path is empty where there is no such expression.
+// chain resolves an expression of names, attributes, subscripts and calls, such as getattr(os, "_ex" + "it"). The path
+// of an unknown name begins with a question mark. path is empty if there is no such expression.
 func (r *pythonReader) chain(i, depth int) (path string, end int) {
 	if i >= len(r.tokens) || depth > deepestChain {
 		return "", i
@@ -307,7 +307,7 @@ func (r *pythonReader) chain(i, depth int) (path string, end int) {
 	return path, end
 }
 
-// isOperand reports whether a bracket behind the token is a call or a subscript.
+// isOperand reports whether a bracket after the token is a call or a subscript.
 func (r *pythonReader) isOperand(i int) bool {
 	if i < 0 {
 		return false
@@ -316,7 +316,7 @@ func (r *pythonReader) isOperand(i int) bool {
 	return t.kind == name && !keywords[t.text] || t.kind == text || r.is(i, ")") || r.is(i, "]")
 }
 
-// base is what a name stands for.
+// base returns what a name stands for.
 func (r *pythonReader) base(word string) string {
 	if path, ok := r.aliases[word]; ok {
 		return path
@@ -330,7 +330,7 @@ func (r *pythonReader) base(word string) string {
 	return "?" + word
 }
 
-// suffix extends a path by what comes next, and returns the same end where nothing does.
+// suffix extends a path by the next attribute, subscript or call; if there is none, the end does not change.
 func (r *pythonReader) suffix(path string, at, depth int) (string, int) {
 	switch {
 	case r.is(at, ".") && at+1 < len(r.tokens) && r.tokens[at+1].kind == name:
@@ -355,10 +355,10 @@ func (r *pythonReader) suffix(path string, at, depth int) (string, int) {
 	return path, at
 }
 
-// modulePath begins the path of what was found in sys.modules.
+// modulePath is the prefix of paths that begin in sys.modules.
 const modulePath = "sys.modules:"
 
-// call is what a call returns, as far as that is known.
+// call returns the path of a call's result; empty if it is not known.
 func (r *pythonReader) call(path string, at, depth int) string {
 	switch path {
 	case "builtins.getattr":

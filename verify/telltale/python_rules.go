@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// keywords cannot be the beginning of an expression with a name.
+// keywords cannot begin an expression with a name.
 var keywords = wordSet("and as assert async await break class continue def del elif else except finally for from " +
 	"global if import in is lambda nonlocal not or pass raise return try while with yield None True False")
 
@@ -27,7 +27,7 @@ var (
 		"b64decode", "b32decode", "b16decode", "a85decode", "b85decode", "decodebytes", "unhexlify", "fromhex", "decompress",
 		"standard_b64decode", "urlsafe_b64decode",
 	}
-	// What nobody assigns to but code that changes a runner. builtins._ and its kin are translations.
+	// Only code that changes a runner assigns to these. builtins._ and similar names are for translations.
 	pythonFixed = []string{
 		"unittest.", "_pytest.", "pytest.", "pluggy.", "nose.", "doctest.", "django.test.", "builtins.", "sys.exit",
 		"os._exit", "sys.settrace",
@@ -41,14 +41,14 @@ var (
 	processPart  = regexp.MustCompile(`/(cmdline|mem|maps|environ)$`)
 )
 
-// importsModule looks at a module that is imported.
+// importsModule checks an imported module.
 func (r *pythonReader) importsModule(i int, module string) {
 	if matches(module, []string{"_pytest.", "pytest.", "pluggy.", "xdist."}) {
 		r.add(i, Runner, "import "+module)
 	}
 }
 
-// loads looks at an expression.
+// loads checks an expression that is evaluated.
 func (r *pythonReader) loads(i, end int, path string) {
 	plain, called := called(path)
 	if module, ok := strings.CutPrefix(path, modulePath); ok {
@@ -61,7 +61,7 @@ func (r *pythonReader) loads(i, end int, path string) {
 	case plain == "os.fork":
 		r.forks = true
 	case matches(plain, pythonExits), libraryExit.MatchString(plain):
-		if !r.forks || r.atImport() { // a child process of the code's own ends like this
+		if !r.forks || r.atImport() { // this is how a forked child process ends
 			r.add(i, Exit, plain)
 		}
 	case called && (plain == "os.kill" || plain == "os.killpg") &&
@@ -91,7 +91,7 @@ func (r *pythonReader) loads(i, end int, path string) {
 	}
 }
 
-// loadsAtImport looks at an expression that is computed when the module is imported.
+// loadsAtImport checks an expression that is evaluated when the module is imported.
 func (r *pythonReader) loadsAtImport(i, end int, path string) {
 	switch path {
 	case "os.dup2()":
@@ -107,7 +107,7 @@ func (r *pythonReader) loadsAtImport(i, end int, path string) {
 	}
 }
 
-// setsAttribute reads setattr(path, "name", value).
+// setsAttribute checks setattr(path, "name", value).
 func (r *pythonReader) setsAttribute(i, end int) {
 	open := r.pairs[end-1]
 	if open < 0 {
@@ -124,7 +124,7 @@ func (r *pythonReader) setsAttribute(i, end int) {
 	r.stores(i, end, of+"."+attribute)
 }
 
-// stores looks at what is assigned to or deleted.
+// stores checks what is assigned to or deleted.
 func (r *pythonReader) stores(i, _ int, path string) {
 	if module, ok := strings.CutPrefix(path, modulePath); ok {
 		if runnerModule.MatchString(module) {
@@ -150,7 +150,7 @@ func (r *pythonReader) stores(i, _ int, path string) {
 	}
 }
 
-// strings looks at a string. One that is put together is suspected of more.
+// strings checks a string. For composed strings, there are additional rules.
 func (r *pythonReader) strings(i int, s string, composed bool) {
 	if f, ok := readText(s); ok {
 		r.add(i, f.Rule, f.What)
@@ -163,15 +163,15 @@ func (r *pythonReader) strings(i int, s string, composed bool) {
 	}
 }
 
-// farthest is how many tokens of a call's arguments are looked at, so that calls within calls stay cheap.
+// farthest is the maximum number of tokens of a call's arguments that are checked, so that nested calls stay cheap.
 const farthest = 400
 
-// mentions reports whether one of the names is in an expression.
+// mentions reports whether an expression contains one of the names.
 func (r *reader) mentions(from, end int, names ...string) bool {
 	return r.within(from, end, func(t token) bool { return t.kind == name && slices.Contains(names, t.text) })
 }
 
-// says reports whether one of the words is in a string there.
+// says reports whether a string in the expression contains one of the words.
 func (r *reader) says(from, end int, words ...string) bool {
 	return r.within(from, end, func(t token) bool {
 		return t.kind == text && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(t.text, w) })
@@ -182,7 +182,7 @@ func (r *reader) within(from, end int, wanted func(token) bool) bool {
 	return slices.ContainsFunc(r.tokens[from:min(end, from+farthest)], wanted)
 }
 
-// called cuts the calls off the end of a path.
+// called removes the calls from the end of a path.
 func called(path string) (plain string, ok bool) {
 	plain = path
 	for strings.HasSuffix(plain, "()") {

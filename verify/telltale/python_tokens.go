@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// pythonTokens cuts a source of Python into its tokens. Comments are left out; a logical line ends in a newline token,
-// whose text is a semicolon where one ends it. What is not Python is cut up all the same.
+// pythonTokens splits a Python source into tokens, without comments. A logical line ends with a newline token, whose
+// text is a semicolon if the line ends with one. Invalid sources are split as well.
 func pythonTokens(source string) []token {
 	l := pythonLexer{source: source, line: 1, fresh: true}
 	for l.at < len(l.source) {
@@ -21,8 +21,8 @@ type pythonLexer struct {
 	source string
 	at     int
 	line   int
-	start  int // of the physical line
-	depth  int // of brackets: inside them, lines do not end
+	start  int // start of the physical line
+	depth  int // of brackets: lines do not end inside them
 	fresh  bool
 	tokens []token
 }
@@ -87,7 +87,7 @@ func isLetter(c byte) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// word reads a name, or a string with a prefix.
+// word reads a name or a string with a prefix.
 func (l *pythonLexer) word() {
 	from := l.at
 	for l.at < len(l.source) && (isLetter(l.source[l.at]) || isDigit(l.source[l.at])) {
@@ -102,7 +102,7 @@ func (l *pythonLexer) word() {
 	l.emit(name, word, from, l.line)
 }
 
-// quoted reads a string, to the end of the line where it is not closed.
+// quoted reads a string; one that is not closed ends with its line.
 func (l *pythonLexer) quoted(from int, prefix string) {
 	line := l.line
 	quote := l.source[l.at : l.at+1]
@@ -167,7 +167,7 @@ func (l *pythonLexer) sign() {
 	l.emit(sign, s, from, l.line)
 }
 
-// unescaped replaces the escapes that Python and JavaScript share. Others stay as they are.
+// unescaped replaces the escape sequences that Python and JavaScript share, and keeps others.
 func unescaped(s string) string {
 	if !strings.Contains(s, "\\") {
 		return s

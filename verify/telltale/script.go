@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// findScript reads a source of JavaScript or TypeScript.
+// findScript finds the telltales of a JavaScript or TypeScript file.
 func findScript(file string, source []byte) []Finding {
 	tokens := scriptTokens(string(source))
 	r := &scriptReader{reader: reader{tokens: tokens, pairs: brackets(tokens), aliases: map[string]string{}}}
@@ -19,20 +19,20 @@ func findScript(file string, source []byte) []Finding {
 	return r.found
 }
 
-// programs are directories and files of programs, which may end when they are done.
+// programs are names of directories and files of programs, which may call process.exit.
 var programs = []string{"bin", "cli", "scripts", "tools", "script", "main"}
 
 type scriptReader struct {
 	reader
 	program bool
-	// functions are where the functions end that the token is in.
+	// functions are the ends of the functions around the current token.
 	functions []int
 }
 
-// atImport reports whether the token is run when the module is loaded.
+// atImport reports whether the current token is executed when the module is loaded.
 func (r *scriptReader) atImport() bool { return len(r.functions) == 0 }
 
-// token looks at one token, and returns the last one that is done with.
+// token checks what begins at a token, and returns the last token that it has read.
 func (r *scriptReader) token(i int) int {
 	for len(r.functions) > 0 && i >= r.functions[len(r.functions)-1] {
 		r.functions = r.functions[:len(r.functions)-1]
@@ -60,7 +60,7 @@ func (r *scriptReader) token(i int) int {
 	return i
 }
 
-// isFunction reports whether a brace opens the body of a function that is not called on the spot.
+// isFunction reports whether a brace opens the body of a function that is not called immediately.
 func (r *scriptReader) isFunction(i int) bool {
 	switch {
 	case r.is(i-1, "=>"):
@@ -79,10 +79,10 @@ func (r *scriptReader) isFunction(i int) bool {
 	return !r.is(end, "(") && (!r.is(end, ")") || !r.is(end+1, "("))
 }
 
-// longestArrow is how far the end of a function without braces is looked for.
+// longestArrow is the maximum length in tokens of an arrow function without braces.
 const longestArrow = 400
 
-// expressionEnd is where an expression ends that begins at i.
+// expressionEnd returns the end of the expression that begins at i.
 func (r *scriptReader) expressionEnd(i int) int {
 	for most := i + longestArrow; i < len(r.tokens) && i < most; i++ {
 		if r.tokens[i].kind != sign {
@@ -133,7 +133,7 @@ func (r *scriptReader) imports(i int) {
 	}
 }
 
-// exported is the path of what a module exports.
+// exported returns the path of a module's export.
 func exported(module, word string) string {
 	if word == "default" {
 		return module
@@ -141,7 +141,7 @@ func exported(module, word string) string {
 	return module + "." + word
 }
 
-// moduleName writes a module's name in one way.
+// moduleName normalises the name of a module.
 func moduleName(s string) string {
 	s = strings.TrimPrefix(s, "node:")
 	switch s {
@@ -149,7 +149,7 @@ func moduleName(s string) string {
 		if s == "process" {
 			return s
 		}
-		return "node:" + s // else they are the names of other things
+		return "node:" + s // without the prefix, these names could mean something else
 	}
 	return strings.TrimSuffix(s, "/strict")
 }
@@ -186,7 +186,7 @@ func (r *scriptReader) declares(i int) {
 	}
 }
 
-// alias remembers what a name stands for from here on.
+// alias records what a name stands for from here on.
 func (r *scriptReader) alias(as string, from int) {
 	if r.named(from, "await") {
 		from++
@@ -199,7 +199,7 @@ func (r *scriptReader) alias(as string, from int) {
 	}
 }
 
-// expression resolves what begins here, and looks at how it is used.
+// expression resolves the expression that begins here, and checks how it is used.
 func (r *scriptReader) expression(i int) {
 	path, end := r.chain(i, 0)
 	if path == "" {
@@ -221,7 +221,7 @@ func (r *scriptReader) expression(i int) {
 	}
 }
 
-// chain resolves an expression of names, members and calls, like that of Python.
+// chain resolves an expression of names, members and calls, like pythonReader.chain.
 func (r *scriptReader) chain(i, depth int) (path string, end int) {
 	if i >= len(r.tokens) || depth > deepestChain {
 		return "", i
@@ -260,7 +260,7 @@ func (r *scriptReader) base(word string) string {
 	return "?" + word
 }
 
-// known drops the global object from the beginning of a path, unless a runner's member of it follows.
+// known removes the global object from the beginning of a path, unless a global of a runner follows.
 func known(path string) string {
 	object, rest, ok := strings.Cut(path, ".")
 	switch object {
@@ -277,7 +277,7 @@ func known(path string) string {
 	return "?" + rest
 }
 
-// suffix extends a path by what comes next, and returns the same end where nothing does.
+// suffix extends a path by the next member, subscript or call; if there is none, the end does not change.
 func (r *scriptReader) suffix(path string, at int) (string, int) {
 	optional := r.is(at, "?.")
 	switch {
@@ -286,7 +286,7 @@ func (r *scriptReader) suffix(path string, at int) (string, int) {
 			path += "." + member
 		}
 		return path, at + 2
-	case r.is(at, "!"): // an assertion of TypeScript's
+	case r.is(at, "!"): // TypeScript's non-null assertion
 		return path, at + 1
 	case optional:
 		at++

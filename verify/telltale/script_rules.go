@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// beforeValue are keywords that an operand follows, or that cannot begin a path.
+// beforeValue are keywords that come before an operand or cannot begin a path.
 var beforeValue = wordSet("return typeof instanceof in of new delete void throw case do else yield await if while " +
 	"for switch catch function class const let var export extends break continue default try finally with async static")
 
-// globals are the names of the language and of its runners that paths begin with.
+// globals are the names of the language and of test runners that may begin a path.
 var globals = wordSet("process globalThis global window self require module import console Object Reflect Function " +
 	"eval Error Promise Buffer atob unescape String expect jest vi")
 
-// runnerGlobals are what runners define for tests.
+// runnerGlobals are the names that runners define for tests.
 var runnerGlobals = wordSet("expect describe it test suite jest vi beforeEach afterEach beforeAll afterAll before " +
 	"after setup teardown assert")
 
@@ -30,7 +30,7 @@ var (
 		"node:test.", "mocha.", "vitest.", "@jest/globals.", "jest.", "jest-circus.", "jest-runner.", "@jest/core.",
 		"jasmine.", "ava.", "tap.",
 	}
-	// What nobody assigns to but code that changes a runner, an assertion, or what is printed.
+	// Only code that changes a runner, an assertion or what is printed assigns to these.
 	scriptFixed = []string{
 		"assert.", "chai.", "expect.", "should.", "node:test.", "mocha.", "vitest.", "@jest/globals.", "jest.", "vi.",
 		"globalThis.", "Error.prototype.", "Function.prototype.call", "Function.prototype.apply",
@@ -57,21 +57,21 @@ var (
 		"atob", "fromCharCode", "fromCodePoint", "unescape", "inflateSync", "gunzipSync", "brotliDecompressSync",
 		"inflateRawSync", "unzipSync",
 	}
-	// What gives its first argument other members.
+	// These functions change the members of their first argument.
 	scriptSetters = []string{
 		"Object.assign", "Object.defineProperty", "Object.defineProperties", "Object.setPrototypeOf", "Reflect.set",
 		"Reflect.defineProperty", "Reflect.deleteProperty",
 	}
 )
 
-// importsModule looks at a module that is imported.
+// importsModule checks an imported module.
 func (r *scriptReader) importsModule(i int, module string) {
 	if matches(module, scriptRunners) {
 		r.add(i, Runner, "import "+module)
 	}
 }
 
-// loads looks at an expression.
+// loads checks an expression that is evaluated.
 func (r *scriptReader) loads(i, end int, path string) {
 	plain, called := called(path)
 	switch {
@@ -99,7 +99,7 @@ func (r *scriptReader) loads(i, end int, path string) {
 	}
 }
 
-// sets reads Object.defineProperty(path, "name", value).
+// sets checks Object.defineProperty(path, "name", value).
 func (r *scriptReader) sets(i, open int) {
 	of, at := r.chain(open+1, 1)
 	if of == "" {
@@ -120,13 +120,13 @@ func isListener(path string) bool {
 	}, path)
 }
 
-// endsWell reports whether the call that ends here says that all is well: with 0, or with nothing.
+// endsWell reports whether the call that ends here exits with success: with 0 or without an argument.
 func (r *scriptReader) endsWell(end int) bool {
 	open := r.pairs[end-1]
 	return open == end-2 || open == end-3 && r.tokens[open+1].text == "0"
 }
 
-// stores looks at what is assigned to. The sign that does it is at end, -1 where a function does.
+// stores checks what is assigned to. The assignment operator is at end; -1 if a function does the assignment.
 func (r *scriptReader) stores(i, end int, path string) {
 	switch {
 	case path == "process.exitCode":
@@ -142,7 +142,7 @@ func (r *scriptReader) stores(i, end int, path string) {
 	}
 }
 
-// isNothing reports whether a value is 0 or none.
+// isNothing reports whether a value is 0, null or undefined.
 func (r *scriptReader) isNothing(i int) bool {
 	if i <= 0 || i >= len(r.tokens) {
 		return false

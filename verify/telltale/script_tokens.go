@@ -2,8 +2,8 @@ package telltale
 
 import "strings"
 
-// scriptTokens cuts a source of JavaScript or TypeScript into its tokens. Comments are left out, and what regular
-// expressions hold. A template is its texts, and what is put between them in round brackets.
+// scriptTokens splits a JavaScript or TypeScript source into tokens, without comments and the content of regular
+// expressions. A template becomes its texts, with each inserted expression in parentheses between them.
 func scriptTokens(source string) []token {
 	l := scriptLexer{source: source, line: 1}
 	for l.at < len(l.source) {
@@ -17,13 +17,14 @@ type scriptLexer struct {
 	at     int
 	line   int
 	tokens []token
-	// braces counts the open braces of each template's insertion that is being read.
+	// braces counts the open braces in each template insertion that is being read.
 	braces []int
-	// before are the tokens in front of the open round brackets.
+	// before are the tokens before each open parenthesis.
 	before []token
-	// head is set behind a closing bracket in whose place "if (x)" ends: a regular expression may follow.
+	// head is set after the parenthesis that closes the head of a statement, as in "if (x)": a regular expression may
+	// follow.
 	head bool
-	// wasted counts the bytes that were read for regular expressions that were none.
+	// wasted counts the bytes that were read in search of the end of a regular expression, in vain.
 	wasted int
 }
 
@@ -33,7 +34,7 @@ func (l *scriptLexer) emit(kind tokenKind, text string, line int) {
 
 func (l *scriptLexer) rest(prefix string) bool { return strings.HasPrefix(l.source[l.at:], prefix) }
 
-// until goes on to behind the next occurrence of an end, or to the source's.
+// until skips to after the next occurrence of end, or to the end of the source.
 func (l *scriptLexer) until(end string) {
 	n := strings.Index(l.source[l.at:], end)
 	if n < 0 {
@@ -81,7 +82,7 @@ func (l *scriptLexer) next() {
 	}
 }
 
-// quoted reads a string, to the end of the line where it is not closed.
+// quoted reads a string; one that is not closed ends with its line.
 func (l *scriptLexer) quoted(quote byte) {
 	line := l.line
 	l.at++
@@ -100,7 +101,7 @@ func (l *scriptLexer) quoted(quote byte) {
 	}
 }
 
-// template reads a template's text, up to its end or to the next insertion.
+// template reads the text of a template up to its end or the next insertion.
 func (l *scriptLexer) template() {
 	line, from := l.line, l.at
 	for l.at < len(l.source) && l.source[l.at] != '`' && !l.rest("${") {
@@ -125,7 +126,7 @@ func (l *scriptLexer) template() {
 	}
 }
 
-// regular reads a regular expression where one can be, and reports whether it was one.
+// regular reads a regular expression if there can be one here, and reports whether there was one.
 func (l *scriptLexer) regular() bool {
 	if n := len(l.tokens); n > 0 {
 		switch t := l.tokens[n-1]; t.kind {
@@ -142,7 +143,7 @@ func (l *scriptLexer) regular() bool {
 		}
 	}
 	if l.wasted > len(l.source) {
-		return false // most of them have not been regular expressions
+		return false // most slashes so far were not regular expressions
 	}
 	class := false
 	i := l.at + 1

@@ -8,39 +8,39 @@ import (
 	"strings"
 )
 
-// Rule names what gives code away.
+// Rule is the kind of a telltale.
 type Rule string
 
 // The rules.
 const (
 	Exit    Rule = "exit"    // ends or replaces the process of the runner
-	Runner  Rule = "runner"  // reaches for a test runner or its assertions, or changes them
-	Hook    Rule = "hook"    // hooks of the interpreter: traces, audits, imports, frames, code objects
-	Decoded Rule = "decoded" // runs code that is not there in plain text
-	Printed Rule = "printed" // words that runners print
-	Equal   Rule = "equal"   // values that are equal to everything
-	Rerun   Rule = "rerun"   // starts the tests once more, or reads how they were started
+	Runner  Rule = "runner"  // uses or changes the inside of a test runner or its assertions
+	Hook    Rule = "hook"    // installs hooks in the interpreter: traces, audits, imports, frames, code objects
+	Decoded Rule = "decoded" // runs code that is encoded or computed
+	Printed Rule = "printed" // contains words that runners print
+	Equal   Rule = "equal"   // makes values that are equal to everything
+	Rerun   Rule = "rerun"   // starts the tests again, or reads how they were started
 	Output  Rule = "output"  // redirects or filters what is printed
-	Names   Rule = "names"   // names files of tests
-	Linked  Rule = "linked"  // leaves the language: linker directives, C, machine code
+	Names   Rule = "names"   // contains the name of a test file
+	Linked  Rule = "linked"  // uses linker directives, C or machine code
 )
 
 // Finding is one telltale in a source.
 type Finding struct {
 	Rule Rule
-	// What is the name or the text that was found, spelled in one way: "os._exit" for each way to write it.
+	// What is the name or the text that was found, in a normal form: "os._exit" for every way to write that.
 	What string
-	Line int // from 1
+	Line int // counted from 1
 }
 
-// Term is the last part of What: whoever has the same finding has this text, unless it is put together.
+// Term is the last part of What. Unless it is composed, a source with the same finding contains this text.
 func (f Finding) Term() string { return f.What[strings.LastIndexByte(f.What, '.')+1:] }
 
-// mostSource is the largest source that is read.
+// mostSource is the maximum size in bytes of a source; there are no findings in larger ones.
 const mostSource = 8 << 20
 
-// Find returns the telltales in a source, in order of their lines, each once for a rule. The language is that of the
-// name's ending; there are none in a file of another one.
+// Find returns the telltales in a source in the order of their lines, each one once. The file extension, or the first
+// line, selects the language. There are none in sources of unknown languages.
 func Find(name string, source []byte) []Finding {
 	if len(source) > mostSource {
 		return nil
@@ -72,7 +72,7 @@ func Find(name string, source []byte) []Finding {
 	})
 }
 
-// Reads reports whether a file of that name is code that Find can read.
+// Reads reports whether a file with this name is code that Find can read.
 func Reads(name string) bool {
 	switch path.Ext(name) {
 	case ".py", ".pyi", ".pyx", ".pyw", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".go":
@@ -81,7 +81,7 @@ func Reads(name string) bool {
 	return false
 }
 
-// words are what runners, graders and harnesses print or pass on.
+// words are parts of what runners, graders and harnesses print, or set in the environment.
 var words = []string{
 	">>>>> Start", ">>>>> End", ">>>>> Test", ">>>>> Applied", "short test summary info", "test session starts",
 	"PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS", "PYTEST_VERSION", "PYTEST_XDIST", "# Subtest", "TAP version 1",
@@ -90,7 +90,7 @@ var words = []string{
 
 var testNames = regexp.MustCompile(`\btest_[\w*]*\.py\b|_test\.(go|py)\b|[\w*]\.(test|spec)\.[cm]?[jt]sx?\b`)
 
-// readText looks at a string of the code.
+// readText checks the text of a string.
 func readText(text string) (f Finding, ok bool) {
 	for _, word := range words {
 		if strings.Contains(text, word) {
@@ -103,13 +103,13 @@ func readText(text string) (f Finding, ok bool) {
 	return Finding{}, false
 }
 
-// token is a word, a string or a sign of a source.
+// token is a word, a string, or a sign, such as an operator or a bracket.
 type token struct {
 	kind tokenKind
-	// text is a name, a sign, or what a string holds.
+	// text is a name, a sign, or the content of a string.
 	text string
 	line int
-	// column of Python's tokens, from 0.
+	// column counts from 0; it is set for Python only.
 	column int
 }
 
@@ -123,7 +123,7 @@ const (
 	newline // the end of a logical line of Python
 )
 
-// brackets finds, for each opening bracket, the index of the closing one, and the reverse; -1 where there is none.
+// brackets returns, for each bracket, the index of its counterpart; -1 for other tokens.
 func brackets(tokens []token) []int {
 	pairs := make([]int, len(tokens))
 	var open []int
@@ -146,11 +146,11 @@ func brackets(tokens []token) []int {
 	return pairs
 }
 
-// reader resolves what expressions of a source name.
+// reader resolves the names in expressions of a source.
 type reader struct {
 	tokens []token
 	pairs  []int
-	// aliases are what names of the source stand for: "e" for "os._exit".
+	// aliases maps names in the source to what they stand for, such as "e" to "os._exit".
 	aliases map[string]string
 	found   []Finding
 }
@@ -167,8 +167,8 @@ func (r *reader) named(i int, s string) bool {
 	return i >= 0 && i < len(r.tokens) && r.tokens[i].kind == name && r.tokens[i].text == s
 }
 
-// joined returns the text of strings that are written one after the other or put together with +, and where they end.
-// ok is false where there is no string.
+// joined returns the text of adjacent strings, or of strings concatenated with +, and where they end. ok is false if
+// there is no string at i.
 func (r *reader) joined(i int) (s string, end int, ok bool) {
 	if i < 0 || i >= len(r.tokens) || r.tokens[i].kind != text {
 		return "", i, false
@@ -186,7 +186,7 @@ func (r *reader) joined(i int) (s string, end int, ok bool) {
 	}
 }
 
-// closing is the index of the bracket that closes the one at i, at most the last token's.
+// closing returns the index of the bracket that closes the one at i; the last token if none does.
 func (r *reader) closing(i int) int {
 	if r.pairs[i] < 0 {
 		return len(r.tokens) - 1
@@ -194,7 +194,7 @@ func (r *reader) closing(i int) int {
 	return r.pairs[i]
 }
 
-// matches reports whether a path is one of the names, or below one that ends in a dot.
+// matches reports whether a path is one of the names, or begins with one that ends in a dot.
 func matches(path string, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool {
 		if below, ok := strings.CutSuffix(n, "."); ok && path == below {

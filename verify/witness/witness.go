@@ -24,19 +24,19 @@ var pythonProgram string
 //go:embed witness.cjs
 var nodeProgram string
 
-// Program is the witness of one test run. Its zero value does not exist: make one with [New].
+// Program is the witness of one test run. Make it with [New]; the zero value is not valid.
 type Program struct {
-	// File is where Text has to be, an absolute path in a directory that holds nothing else.
+	// File is the absolute path at which Text must be written, in a directory without other files.
 	File string
 	Text string
-	// Record is where the witness leaves its record.
+	// Record is the path of the record that the witness writes.
 	Record string
 
 	dir      string
 	language Language
 }
 
-// New returns the witness for a language. dir is an absolute path without blanks and quotes, which nothing else uses.
+// New returns the witness for a language. dir is an absolute path without spaces and quotes, for the witness alone.
 func New(l Language, dir string) Program {
 	p := Program{Record: dir + "/record", dir: dir, language: l}
 	switch quoted := strconv.Quote(p.Record); l {
@@ -49,17 +49,17 @@ func New(l Language, dir string) Program {
 	return p
 }
 
-// Dir is the directory of both.
+// Dir is the directory of File and Record.
 func (p Program) Dir() string { return p.dir }
 
-// assigned finds what sets the variables that call a witness.
+// assigned matches assignments to the environment variables that load a witness.
 var assigned = map[Language]*regexp.Regexp{
 	Python: regexp.MustCompile(`(?m)(^|[\s;&(])(PYTHONPATH=)`),
 	Node:   regexp.MustCompile(`(?m)(^|[\s;&(])(NODE_OPTIONS=)`),
 }
 
-// Call makes a shell script call the witness in the interpreters that it starts. What the script puts into the variable
-// for that comes behind it.
+// Call changes a shell script so that the interpreters that it starts load the witness. If the script sets the same
+// environment variable, its value comes after the witness.
 func (p Program) Call(script string) string {
 	line := `export PYTHONPATH="` + p.dir + `${PYTHONPATH:+:$PYTHONPATH}"`
 	first := p.dir + ":"
@@ -70,37 +70,37 @@ func (p Program) Call(script string) string {
 	return "{ " + line + "; } 2>/dev/null\n" + assigned[p.language].ReplaceAllString(script, "${1}${2}"+first)
 }
 
-// Finding is one thing that a run without tampering does not show.
+// Finding is a sign of tampering.
 type Finding struct {
 	Kind Kind
-	// What is the same in every run that shows it.
+	// What describes the finding. Every run with the same finding has the same text.
 	What string
 }
 
-// Kind says what a finding is about.
+// Kind is the kind of a finding.
 type Kind string
 
-// The kinds. An Altered runner has other functions than it had before the repository's code was loaded; a Replaced one
-// did not end as the process that was started.
+// The kinds. Altered means that functions of the runner were replaced after the repository's code was loaded; Replaced
+// means that the process that ended is not the one that was started.
 const (
 	Altered  Kind = "altered"
 	Replaced Kind = "replaced"
 )
 
-// Testimony is what a record says.
+// Testimony is the content of a record.
 type Testimony struct {
-	// Runners counts the processes that were watched.
+	// Runners is the number of processes that were watched.
 	Runners  int
 	Findings []Finding
 }
 
-// process is what a record says of one process.
+// process counts the events of one process.
 type process struct {
 	started, ended int
 	name           string
 }
 
-// Read reads a record. Lines that no witness writes are a finding.
+// Read parses a record. Lines that no witness writes are findings.
 func Read(record []byte) Testimony {
 	var t Testimony
 	found := map[Finding]bool{}
@@ -109,7 +109,7 @@ func Read(record []byte) Testimony {
 	for line := range strings.Lines(string(record)) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(fields) != 4 {
-			found[Finding{Altered, "the record of the witness was written to"}] = true
+			found[Finding{Altered, "the record of the witness was tampered with"}] = true
 			continue
 		}
 		event, id, text := fields[0], fields[2], unescape(fields[3])
@@ -128,10 +128,10 @@ func Read(record []byte) Testimony {
 		case "changed":
 			found[Finding{Altered, text}] = true
 		case "copied":
-			found[Finding{Replaced, "a copy of the runner's process came to an end like the runner"}] = true
+			found[Finding{Replaced, "a copy of the runner's process ended as if it were the runner"}] = true
 		case "worker":
 		default:
-			found[Finding{Altered, "the record of the witness was written to"}] = true
+			found[Finding{Altered, "the record of the witness was tampered with"}] = true
 		}
 	}
 	for _, id := range order {
@@ -143,7 +143,7 @@ func Read(record []byte) Testimony {
 		case p.started > 1:
 			found[Finding{Replaced, fmt.Sprintf("the runner was started again in its own process%s", p.called())}] = true
 		case p.started > p.ended:
-			found[Finding{Replaced, fmt.Sprintf("the process of the runner did not come to its own end%s", p.called())}] = true
+			found[Finding{Replaced, fmt.Sprintf("the process of the runner ended without reaching its exit%s", p.called())}] = true
 		}
 	}
 	for f := range found {
@@ -153,7 +153,7 @@ func Read(record []byte) Testimony {
 	return t
 }
 
-// called is a runner's name in brackets, where it is known.
+// called returns the runner's name in parentheses; empty if it is not known.
 func (p *process) called() string {
 	if p.name == "" {
 		return ""

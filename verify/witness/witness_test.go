@@ -87,15 +87,15 @@ func TestPython(t *testing.T) {
 		},
 		"an exit": {
 			"import os\nos._exit(0)\n",
-			[]Finding{{Replaced, "the process of the runner did not come to its own end (python3 -m unittest)"}},
+			[]Finding{{Replaced, "the process of the runner ended without reaching its exit (python3 -m unittest)"}},
 		},
 		"another program": {
 			"import os\nos.execvp('true', ['true'])\n",
-			[]Finding{{Replaced, "the process of the runner did not come to its own end (python3 -m unittest)"}},
+			[]Finding{{Replaced, "the process of the runner ended without reaching its exit (python3 -m unittest)"}},
 		},
 		"a copy": {
 			"import os, sys\nif os.fork():\n    sys.exit(os.wait()[1] >> 8)\n",
-			[]Finding{{Replaced, "a copy of the runner's process came to an end like the runner"}},
+			[]Finding{{Replaced, "a copy of the runner's process ended as if it were the runner"}},
 		},
 		"processes of its own": {
 			"import subprocess, sys, multiprocessing as m\nsubprocess.run([sys.executable, '-c', 'import os; os._exit(3)'])\n" +
@@ -187,7 +187,7 @@ func TestNode(t *testing.T) {
 		},
 		"an exit": {
 			"process.reallyExit(0);",
-			[]Finding{{Replaced, "the process of the runner did not come to its own end (node --test FILE)"}},
+			[]Finding{{Replaced, "the process of the runner ended without reaching its exit (node --test FILE)"}},
 		},
 		"an exit of its own": {"process.on('exit', () => process.exit(0));", nil},
 	} {

@@ -115,7 +115,7 @@ func extract(in io.Reader, dir string) error {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("%w: it is torn or damaged: %w", ErrArchive, err)
+			return fmt.Errorf("%w: it is truncated or damaged: %w", ErrArchive, err)
 		}
 		if h.Typeflag == tar.TypeDir && strings.Trim(h.Name, "./") == "" && first {
 			continue // the directory itself
@@ -125,7 +125,7 @@ func extract(in io.Reader, dir string) error {
 		case h.Typeflag != tar.TypeReg:
 			return fmt.Errorf("%w: %q is not a file but a link, a directory or a device", ErrArchive, h.Name)
 		case name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "\\\x00"):
-			return fmt.Errorf("%w: %q leads out of its directory", ErrArchive, h.Name)
+			return fmt.Errorf("%w: %q is outside its directory", ErrArchive, h.Name)
 		case slices.Contains(seen, name):
 			return fmt.Errorf("%w: it has %q twice", ErrArchive, name)
 		case len(seen) == maxAdapterFiles || h.Size > left:
@@ -141,7 +141,7 @@ func extract(in io.Reader, dir string) error {
 	case err != nil:
 		return fmt.Errorf("%w: it is torn or damaged: %w", ErrArchive, err)
 	case n > maxPadding:
-		return fmt.Errorf("%w: it does not end after its last file", ErrArchive)
+		return fmt.Errorf("%w: there is data after its last file", ErrArchive)
 	}
 	for _, name := range []string{adapterConfig, adapterWeights} {
 		if !slices.Contains(seen, name) {
@@ -151,7 +151,7 @@ func extract(in io.Reader, dir string) error {
 	return nil
 }
 
-// torn marks errors of reading the archive, as opposed to writing to the disk.
+// torn marks errors of reading the archive, to distinguish them from errors of writing to the disk.
 type torn struct{ in io.Reader }
 
 func (t torn) Read(p []byte) (int, error) {

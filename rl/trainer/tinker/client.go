@@ -168,7 +168,7 @@ func (c *Client) send(ctx context.Context, h *http.Client, method, path string, 
 	}
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err == nil && int64(len(a.body)) > most && resp.StatusCode < 300 {
-		err = fmt.Errorf("the answer is larger than %d MiB", most>>20)
+		err = fmt.Errorf("the response is larger than %d MiB", most>>20)
 	}
 	if resp.StatusCode >= 300 {
 		err = nil // the status is enough
@@ -216,7 +216,7 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 			}
 			if err := json.Unmarshal(a.body, out); err != nil {
 				return c.given(&Error{Operation: path, Status: a.status, Kind: ErrServer,
-					Detail: "its answer is not what the protocol has: " + err.Error()}, repeatable)
+					Detail: "its response does not follow the protocol: " + err.Error()}, repeatable)
 			}
 			return nil
 		case err == nil && a.status == http.StatusTooManyRequests:

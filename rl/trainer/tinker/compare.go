@@ -86,19 +86,19 @@ func (i Inspection) sameTokens(ctx context.Context, tokens *tokenizer.Tokenizer)
 	theirs, err := i.Sampler.Tokenize(ctx, probeText)
 	if err != nil {
 		return env.Finding{Check: checkTokenizer, Status: env.Skipped,
-			Detail: "the sampler does not say which ids a text has: " + err.Error()}
+			Detail: "the sampler cannot tokenize a text: " + err.Error()}
 	}
 	own := tokens.Encode(probeText)
 	if slices.Equal(own, theirs) {
 		return env.Finding{Check: checkTokenizer, Status: env.OK,
-			Detail: fmt.Sprintf("the sampler makes the same %d ids of a text", len(own))}
+			Detail: fmt.Sprintf("the sampler tokenizes a text to the same %d ids", len(own))}
 	}
 	at := 0
 	for at < min(len(own), len(theirs)) && own[at] == theirs[at] {
 		at++
 	}
 	return env.Finding{Check: checkTokenizer, Status: env.Failed,
-		Detail: fmt.Sprintf("of the same text the trainer's tokenizer makes %d ids and the sampler %d; they part at %d",
+		Detail: fmt.Sprintf("of one text the trainer's tokenizer makes %d ids and the sampler's %d; they first differ at %d",
 			len(own), len(theirs), at),
 		Fix: "serve and train one model with one tokenizer"}
 }

@@ -73,7 +73,7 @@ func TestTrainerAndSampler(t *testing.T) {
 		{"padded", `{"vocab_size": 512}`, "qwen.json", nil, "trainer vocabulary", env.OK, "512 ids, of which the tokenizer uses 431"},
 		{"a smaller model", `{"vocab_size": 400}`, "qwen.json", nil, "trainer vocabulary", env.Failed, "do not belong together"},
 		{"no number", `{}`, "qwen.json", nil, "trainer vocabulary", env.Skipped, "431 ids"},
-		{"another tokenizer", `{"vocab_size": 431}`, "gpt2.json", nil, "trainer tokenizer", env.Failed, "they part at"},
+		{"another tokenizer", `{"vocab_size": 431}`, "gpt2.json", nil, "trainer tokenizer", env.Failed, "they first differ at"},
 		{"other weights", `{"vocab_size": 431}`, "qwen.json", func(s *agent.Sample) {
 			for i := range s.Logprobs {
 				s.Logprobs[i] -= 2

@@ -19,9 +19,9 @@ var (
 	// ErrInvalid: the request is invalid. It may have been refused before it was sent.
 	ErrInvalid = errors.New("invalid request to the trainer")
 	// ErrUnknown: the server does not know a session, a model, a checkpoint or a future.
-	ErrUnknown = errors.New("the trainer does not know it")
+	ErrUnknown = errors.New("not known to the trainer")
 	// ErrConflict: a name or a sequence number is in use.
-	ErrConflict = errors.New("the trainer has that already")
+	ErrConflict = errors.New("already in use on the trainer")
 	// ErrExpired: the server has dropped the result.
 	ErrExpired = errors.New("the trainer has dropped the result")
 	// ErrPaused: the account is paused.

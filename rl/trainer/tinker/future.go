@@ -92,7 +92,7 @@ const (
 	failing                       // the poll failed
 	held                          // the poll timed out
 	queueing                      // the server asks for another poll
-	accountPaused                 // until somebody pays
+	accountPaused                 // the account is paused until it is paid for
 )
 
 // read returns the outcome of a poll.
@@ -137,7 +137,7 @@ func (p promise) decode(a answer, out any) error {
 	}
 	if err := json.Unmarshal(a.body, out); err != nil {
 		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: ErrServer,
-			Detail: "its result is not what the protocol has: " + err.Error()})
+			Detail: "its result does not follow the protocol: " + err.Error()})
 	}
 	return nil
 }

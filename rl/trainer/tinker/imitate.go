@@ -88,7 +88,7 @@ func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 			weights[i] *= float64(n)
 		}
 		if !(weights[i] > 0) || math.IsInf(weights[i], 0) {
-			return nil, false // a sum of weights that is not above 0 makes some servers explode
+			return nil, false // servers may divide by the sum of weights
 		}
 		if !t.probe.Normalisation.Tokens || tokens == 0 {
 			continue

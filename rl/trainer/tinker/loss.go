@@ -12,9 +12,10 @@ import (
 type Loss string
 
 const (
-	// Custom evaluates the objective here: the server computes the log-probabilities in a forward pass, and is sent
-	// importance_sampling with those as the old ones, so that every ratio is 1 and the gradient is that of the advantages
-	// alone; the advantages are the objective's gradient. Any objective can be trained on any server that way.
+	// Custom evaluates the objective in this process. The server computes the log-probabilities in a forward pass. It
+	// is then sent importance_sampling with these as the old ones, so that every ratio is 1, and with the gradient of
+	// the objective as advantages, so that the gradient of the loss is that of the objective. This works for every
+	// objective on every server.
 	Custom Loss = "custom"
 	// ImportanceSampling is the server's r A, without clipping.
 	ImportanceSampling Loss = "importance_sampling"
@@ -25,12 +26,12 @@ const (
 // Losses returns the losses that a configuration may name.
 func Losses() []Loss { return []Loss{Custom, ImportanceSampling, PPO} }
 
-// Supports returns an error if the server's loss is not the objective. strays is set if ratios can leave 1, because
-// rollouts may be older than the policy or a batch is used for several updates.
-func (l Loss) Supports(o rl.Objective, strays bool) error {
+// Supports returns an error if the server's loss is not the objective. offPolicy is set if ratios can differ from 1,
+// because rollouts may be older than the policy or a batch is used for several updates.
+func (l Loss) Supports(o rl.Objective, offPolicy bool) error {
 	var has []string
 	if o.Entropy != 0 {
-		return fmt.Errorf("the entropy bonus needs the whole distribution, which no Tinker server gives; " +
+		return fmt.Errorf("the entropy bonus needs the whole distribution, which no Tinker server provides; " +
 			"to fix: set entropy to 0")
 	}
 	switch l {
@@ -62,7 +63,7 @@ func (l Loss) Supports(o rl.Objective, strays bool) error {
 		return fmt.Errorf("the server's loss ppo is not the surrogate %s; to fix: set loss to custom", surrogate)
 	case l == ImportanceSampling && surrogate == rl.Reinforce:
 		return fmt.Errorf("the server's loss importance_sampling is not the surrogate reinforce; to fix: set loss to custom")
-	case l == ImportanceSampling && surrogate == rl.PPO && strays:
+	case l == ImportanceSampling && surrogate == rl.PPO && offPolicy:
 		return fmt.Errorf("loss importance_sampling does not clip, and ratios leave 1 with rollouts.max_staleness, " +
 			"optimizer.minibatches or optimizer.epochs; to fix: set loss to custom, or the surrogate to importance_sampling")
 	}
@@ -108,8 +109,8 @@ type share struct {
 	logprobs, slope []float64
 }
 
-// teaches reports whether the row has a gradient.
-func (s *share) teaches() bool {
+// hasGradient reports whether any trained token has a gradient.
+func (s *share) hasGradient() bool {
 	for _, d := range s.slope {
 		if d != 0 {
 			return true

@@ -178,7 +178,8 @@ func (m *Model) save(ctx context.Context, name string) (string, error) {
 		break
 	}
 	if !strings.HasPrefix(out.Path, "tinker://") {
-		return "", &Error{Operation: path, Kind: ErrServer, Detail: fmt.Sprintf("it gives no address but %.60q", out.Path)}
+		return "", &Error{Operation: path, Kind: ErrServer,
+			Detail: fmt.Sprintf("it returned %.60q instead of an address", out.Path)}
 	}
 	return out.Path, nil
 }
@@ -218,7 +219,7 @@ func (m *Model) publish(ctx context.Context, number int64) (session string, err 
 		break
 	}
 	if out.Session == "" {
-		return "", &Error{Operation: path, Kind: ErrServer, Detail: "it gives no sampling session"}
+		return "", &Error{Operation: path, Kind: ErrServer, Detail: "it returned no sampling session"}
 	}
 	return out.Session, nil
 }
@@ -256,7 +257,7 @@ func (m *Model) Close(ctx context.Context) {
 	m.session.close()
 }
 
-// unload frees the model's place on the server. If it fails, the server does so when the session has expired.
+// unload frees the model's slot on the server. If it fails, the server does so when the session has expired.
 func (m *Model) unload(ctx context.Context) {
 	var reply accepted
 	err := m.client.call(ctx, "unload_model", map[string]string{"model_id": m.id, "type": "unload_model"}, &reply, true)

@@ -9,7 +9,7 @@ import (
 	"deepswe/rl"
 )
 
-// Probe is what can only be measured about a server.
+// Probe holds the properties of a server that can only be measured.
 type Probe struct {
 	Normalisation Normalisation `json:"normalisation"`
 	// Dedups: a request that is sent twice under one sequence number is executed once.
@@ -19,7 +19,7 @@ type Probe struct {
 }
 
 // errSilent reports a server that returns no gradient norms, so that nothing can be measured.
-var errSilent = errors.New("the trainer's optim_step does not say the norm of the gradient, so whether it sums or " +
+var errSilent = errors.New("the trainer's optim_step does not return the norm of the gradient, so whether it sums or " +
 	"averages cannot be measured; to fix: set trainer.normalisation")
 
 // probeIDs is the sequence to probe with. Every vocabulary has these ids.
@@ -27,7 +27,7 @@ var probeIDs = [...]int32{1, 2, 3, 4, 5, 6}
 
 // Probe measures how the server behaves, with a model that it creates and unloads. It accumulates sequences of equal
 // gradient once and twice, over one token and over several, and compares the norms of the steps. Each step has a
-// learning rate of 0 and clears the gradient, so that the next model in the same place is not affected.
+// learning rate of 0 and clears the gradient, so that the next model in the same slot is not affected.
 func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error) {
 	m, err := c.Create(ctx, o)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error)
 }
 
 func (m *Model) probe(ctx context.Context) (p Probe, err error) {
-	// On SkyRL's JAX backend, a model begins with the gradient that the previous model in its place has left, such as a
+	// On SkyRL's JAX backend, a new model inherits the gradient that the previous model in its slot has left, such as a
 	// killed client's.
 	if _, _, err := m.zero(ctx); err != nil {
 		return p, err
@@ -57,7 +57,7 @@ func (m *Model) probe(ctx context.Context) (p Probe, err error) {
 		return p, errSilent
 	}
 	p.Norms = true
-	// First one token with a gradient beside others without one, then two such sequences.
+	// First one token with a gradient among others without one, then two such sequences.
 	beside, err := m.norm(ctx, 1, len(probeIDs)-1)
 	if err != nil {
 		return p, err

@@ -14,7 +14,7 @@ import (
 	"deepswe/rl"
 )
 
-// Codec converts conversations to the ids that the model reads, and the ids that it has written to messages.
+// Codec converts conversations to the ids that the model reads, and the ids that it has sampled to messages.
 // chatml.Codec is one.
 type Codec interface {
 	// Prompt returns the ids of a request's conversation, up to where the model replies. If r.Sampled is set, they
@@ -38,12 +38,12 @@ type source struct {
 type Sampler struct {
 	client *Client
 	codec  Codec
-	length int // of the longest sequence, 0 for unknown
+	length int // maximum length of a sequence in tokens; 0 if it is not known
 	gate   *gate
 
 	mu      sync.Mutex
 	current source
-	unnamed int64 // requests of no known rollout so far
+	unnamed int64 // number of requests so far that named no rollout
 }
 
 func newSampler(c *Client, codec Codec, length int) *Sampler {

@@ -95,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 	if len(o.Samplers.URLs) > 0 && o.Codec != nil {
 		if o.Model.Rank == 0 {
 			return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
-				Detail: "samplers load adapters, and rank 0 has none; to fix: set trainer.rank, or leave out trainer.samplers"}
+				Detail: "samplers load adapters, which rank 0 does not have; to fix: set trainer.rank, or leave out trainer.samplers"}
 		}
 		a, err := newAdapters(o.Client, o.Codec, o.Samplers)
 		if err != nil {
@@ -132,19 +132,19 @@ func (t *Trainer) ready(ctx context.Context) (err error) {
 	return err
 }
 
-// create creates the model to train. A server that averages is taken for SkyRL's JAX backend, where a model begins with
-// the gradient that the last one in its place has left, such as a killed client's. A model that is thrown away clears
-// it, because a step of the model itself would count in its optimizer.
+// create creates the model to train. If the server averages gradients, it may be SkyRL's JAX backend, where a new model
+// inherits the gradient that the previous model in its slot has left, such as a killed client's. A temporary model
+// clears that first, because a step of the model itself would count in its optimizer.
 func (t *Trainer) create(ctx context.Context) (*Model, error) {
 	if n := t.probe.Normalisation; n.Tokens || n.Sequences {
 		if err := t.clear(ctx); err != nil {
-			return nil, fmt.Errorf("clear what an earlier model has left: %w", err)
+			return nil, fmt.Errorf("clear the gradient of an earlier model: %w", err)
 		}
 	}
 	return t.client.Create(ctx, t.options.Model)
 }
 
-// clear discards the gradient in the place of the next model.
+// clear discards the gradient that the next model would inherit.
 func (t *Trainer) clear(ctx context.Context) error {
 	m, err := t.client.Create(ctx, t.options.Model)
 	if err != nil {

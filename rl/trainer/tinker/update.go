@@ -32,7 +32,7 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	}
 	t.last, t.broken = o, t.broken || !finite(slope)
 	for i := range rows {
-		if s := (share{&rows[i], current[i], slope[i]}); s.teaches() {
+		if s := (share{&rows[i], current[i], slope[i]}); s.hasGradient() {
 			t.pending = append(t.pending, s)
 		}
 	}
@@ -53,15 +53,15 @@ func (t *Trainer) accepts(rows []rl.Row, o rl.Objective) error {
 	case len(t.pending) > 0 && t.last != o:
 		return invalid("the parts of an update have different objectives")
 	}
-	strays := t.moved
+	offPolicy := t.moved
 	for i := range rows {
 		if err := t.limits.check(&rows[i]); err != nil {
 			return err
 		}
 		v, ok := rows[i].Oldest.Number()
-		strays = strays || ok && v < t.version
+		offPolicy = offPolicy || ok && v < t.version
 	}
-	if err := t.options.Loss.Supports(o, strays); err != nil {
+	if err := t.options.Loss.Supports(o, offPolicy); err != nil {
 		return invalid(err.Error())
 	}
 	return nil
@@ -148,8 +148,8 @@ func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStat
 		return t.unsound(ctx, rows)
 	case known && norm == 0 && len(rows) > 0:
 		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrServer,
-			Detail: fmt.Sprintf("the norm of the gradient is 0, and %d rows have one: the server executed the operations in "+
-				"another order", len(rows))})
+			Detail: fmt.Sprintf("the norm of the gradient is 0, although %d rows have a gradient: the server "+
+				"executed the operations in another order", len(rows))})
 	}
 	return rl.StepStats{GradientNorm: norm}, nil
 }

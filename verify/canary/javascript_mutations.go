@@ -7,22 +7,23 @@ import (
 	"strings"
 )
 
-// jsEqual are the methods that compare with what is expected: the last argument of expect's, the second of assert's.
+// jsEqual are the methods that compare with an expected value: the last argument for methods of expect, the second for
+// those of assert.
 var jsEqual = map[string]int{
 	"toBe": 0, "toEqual": 0, "toStrictEqual": 0, "eql": 0, "eq": 0, "toHaveLength": 0, "toContain": 0,
 	"equal": 1, "strictEqual": 1, "deepEqual": 1, "deepStrictEqual": 1, "is": 1, "same": 1, "equals": 1,
 	"toMatchObject": 0, "toHaveBeenCalledTimes": 0,
 }
 
-// jsOpposites are methods without an expected value, and what they become.
+// jsOpposites maps methods without an expected value to their negation.
 var jsOpposites = map[string]string{
 	"toBeTruthy": "toBeFalsy", "toBeFalsy": "toBeTruthy", "toBeNull": "toBeUndefined", "toBeDefined": "toBeUndefined",
 	"toBeUndefined": "toBeDefined", "toBeNaN": "toBeNull", "throws": "doesNotThrow", "doesNotThrow": "throws",
 }
 
-func (t *jsTest) sites(r *rand.Rand) []site {
+func (t *jsTest) mutations(r *rand.Rand) []mutation {
 	f := t.file
-	var all []site
+	var all []mutation
 	for i := t.last; i > t.title; i-- {
 		if f.tokens[i].kind != 'n' || i+1 >= t.last || f.text(i+1) != "(" || f.text(i-1) != "." {
 			continue
@@ -32,17 +33,17 @@ func (t *jsTest) sites(r *rand.Rand) []site {
 			continue
 		}
 		key := strconv.Itoa(i - t.first)
-		all = append(all, site{Expectation, key, func(name string) string { return t.render(name, from, to, text) }})
+		all = append(all, mutation{Expectation, key, func(name string) string { return t.render(name, from, to, text) }})
 	}
 	if t.open == 0 {
 		return all
 	}
 	at, n := f.tokens[t.open].to, len(t.called)%7+2
 	text := fmt.Sprintf("\n  if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
-	return append(all, site{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
+	return append(all, mutation{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
 }
 
-// wrong makes the check by the method at a token expect something else.
+// wrong returns the replacement that makes the check with the method at token i expect something else.
 func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, text string, ok bool) {
 	method, open := f.text(i), i+1
 	end := f.match[open]
@@ -80,7 +81,7 @@ func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, text string, ok bool)
 			break
 		}
 		if j+1 < a[1] && f.text(j+1) == ":" {
-			continue // a key
+			continue // a key of an object, not a value
 		}
 		if other, ok := jsOther(f.tokens[j].kind, f.text(j), r); ok {
 			return f.tokens[j].from, f.tokens[j].to, other, true
@@ -90,7 +91,7 @@ func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, text string, ok bool)
 	return from, to, "[" + string(f.data[from:to]) + ", 0]", true
 }
 
-// negated reports whether a chain of methods says "not" before a token.
+// negated reports whether the chain of methods before the token contains "not".
 func (f *jsFile) negated(i int) bool {
 	for j := i - 1; j > 0 && f.text(j) == "."; j -= 2 {
 		if f.text(j-1) == "not" || strings.HasPrefix(f.text(j-1), "not") {
@@ -103,7 +104,7 @@ func (f *jsFile) negated(i int) bool {
 	return false
 }
 
-// jsOther is another literal of the same kind.
+// jsOther returns another literal of the same kind.
 func jsOther(kind byte, text string, r *rand.Rand) (string, bool) {
 	switch {
 	case kind == 's' || kind == 't' && !strings.Contains(text, "${"):
