@@ -71,7 +71,7 @@ const (
 	// ZeroReward is DeepSWE's: its engine did not grade a masked rollout at all. The zero counts in the baseline of the
 	// siblings and nowhere else.
 	ZeroReward MaskedReward = "zero"
-	// RecordedReward is the one that the rollout has: a patch salvaged at the step limit may have passed.
+	// RecordedReward keeps the rollout's own reward: a patch salvaged at the step limit may have passed.
 	RecordedReward MaskedReward = "recorded"
 )
 

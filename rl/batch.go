@@ -14,11 +14,12 @@ type Batch struct {
 	Rollouts int
 	// Dispositions counts rollouts by how the batch uses them.
 	Dispositions map[Disposition]int
-	// Stops counts all by stop reason, MaskedStops those that were masked and DroppedStops those that the filter dropped.
+	// Stops counts all rollouts by stop reason, MaskedStops the masked ones, and DroppedStops those that the filter
+	// dropped.
 	Stops, MaskedStops, DroppedStops map[trajectory.StopReason]int
 	// Versions counts all by the policy that sampled them.
 	Versions map[Version]int
-	// NotGraded have no reward because nobody asked for one.
+	// NotGraded counts rollouts without a reward because they were not to be graded.
 	NotGraded int
 	// Duplicates have the task, group and attempt of an earlier rollout.
 	Duplicates int
@@ -32,9 +33,10 @@ type Batch struct {
 	Turns, Sampled, Environment, Length Spread
 	// Shape adds up the shapes of the rollouts that have rows.
 	Shape Shape
-	// TrainedTokens and TrainedRows are those of the trained rollouts alone.
+	// TrainedTokens and TrainedRows count only those of trained rollouts.
 	TrainedTokens, TrainedRows int
-	// Values are those behind Reward, Turns, Sampled, Environment and Length, by the names of their metrics.
+	// Values holds the single values that Reward, Turns, Sampled, Environment and Length summarise, by the names of
+	// their metrics.
 	Values map[string][]float64
 }
 
@@ -51,7 +53,7 @@ type Groups struct {
 	Dropped int
 }
 
-// Spread is the mean and the extremes of some values; all 0 where there are none.
+// Spread is the mean and the extremes of some values; all 0 if there are none.
 type Spread struct {
 	N             int
 	Sum, Min, Max float64
@@ -63,7 +65,7 @@ func (s *Spread) add(v float64) {
 	s.Sum += v
 }
 
-// Mean is 0 where there are no values.
+// Mean returns 0 if there are no values.
 func (s Spread) Mean() float64 { return ratio(s.Sum, float64(s.N)) }
 
 // Quantiles adds the 10th, 50th and 90th percentile of some values, interpolated between the nearest two, and their
@@ -96,7 +98,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// summarize describes a planned batch; groups are those that the filter left.
+// summarize describes a planned batch; groups are the groups after filtering.
 func (a *Algorithm) summarize(members []Member, placements []Placement, groups [][]int) Batch {
 	b := Batch{
 		Rollouts: len(members), Dispositions: map[Disposition]int{}, Stops: map[trajectory.StopReason]int{},
@@ -231,9 +233,9 @@ func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placeme
 	}
 }
 
-// Metrics names the numbers of a batch for logs and plots. current is the policy that the batch trains, for the
-// staleness of its rollouts; where it is not a number, there is no staleness. Fractions are of all rollouts of the
-// batch.
+// Metrics returns the numbers of a batch by name, for logs and plots. current is the version of the policy that the
+// batch trains, for the staleness of rollouts; if it is not a number, there is no staleness. Fractions are shares of
+// all rollouts in the batch.
 func (b Batch) Metrics(current Version) map[string]float64 {
 	n := float64(b.Rollouts)
 	m := map[string]float64{
@@ -284,7 +286,8 @@ func (b Batch) Metrics(current Version) map[string]float64 {
 	return m
 }
 
-// staleness counts rollouts by how many versions they are behind the current policy, and those of unknown age.
+// staleness counts rollouts by the number of versions that they are older than the current policy, and those of unknown
+// age.
 func (b Batch) staleness(current Version, m map[string]float64) {
 	now, ok := current.Number()
 	if !ok {

@@ -119,7 +119,7 @@ func checkShapes(rows []Row, current, old [][]float64, o Objective, grad [][]flo
 	return nil
 }
 
-// rowLoss evaluates one row. grad is nil where no gradient is wanted, and may be current.
+// rowLoss evaluates one row. grad is nil if no gradient is wanted, and may be the same slice as current.
 type rowLoss struct {
 	row          *Row
 	current, old []float64
@@ -186,8 +186,8 @@ func (r *rowLoss) imitate() Stats {
 	return s
 }
 
-// correct applies the corrections that look at a whole row, before its tokens are evaluated. It returns the row's
-// weight (1 but for TruncateSequence) and whether the row takes part at all.
+// correct applies the corrections for whole rows, before the tokens are evaluated. It returns the row's weight (1
+// except with TruncateSequence) and whether to keep the row.
 func (r *rowLoss) correct(s *Stats) (weight float64, keep bool) {
 	c := &r.o.Corrections
 	var sum, clamped float64
@@ -234,7 +234,7 @@ func (r *rowLoss) correct(s *Stats) (weight float64, keep bool) {
 	return min(product, c.TruncateSequence), true
 }
 
-// keepsToken applies the corrections that look at one token.
+// keepsToken applies the corrections for single tokens.
 func (r *rowLoss) keepsToken(s *Stats, t int) bool {
 	c := &r.o.Corrections
 	if c.TokenMin > 0 || c.TokenMax > 0 {

@@ -2,7 +2,7 @@ package rl
 
 import "slices"
 
-// Splits counts, by cause, the turns whose prompt did not extend what the row held, so that a new row had to start.
+// Splits counts, by cause, the turns whose prompt did not extend the row, so that a new row had to begin.
 type Splits struct {
 	// PromptShorter: the prompt ends inside the row. History was cut, or the last turn was sampled again.
 	PromptShorter int
@@ -26,8 +26,8 @@ func (s *Splits) add(o Splits) {
 // Shape counts what a rollout becomes when its turns are merged into rows.
 type Shape struct {
 	Turns, Rows int
-	// Prompt, Sampled and Environment tokens make up all rows as they were sampled: what the row began with, what the
-	// policy wrote, and what came back in between.
+	// Prompt, Sampled and Environment count the tokens of all rows before they are cut: the first prompts, what the
+	// policy sampled, and what came in between.
 	Prompt, Sampled, Environment int
 	// Trained are the sampled tokens that are left within the maximum length: n of the aggregation modes, unless the
 	// rollout is masked.
@@ -65,7 +65,7 @@ const (
 	shortPrompt = 16
 )
 
-// extends reports whether prompt starts with all of the previous turn, and counts the cause where it does not.
+// extends reports whether prompt begins with all of the previous turn, and counts the cause if it does not.
 func (s *Splits) extends(prev Turn, prompt []int32) bool {
 	p, c := len(prev.PromptIDs), len(prev.CompletionIDs)
 	n := commonPrefix(prompt, prev.PromptIDs)
@@ -101,7 +101,7 @@ func commonPrefix(a, b []int32) int {
 	return i
 }
 
-// measure counts what [merge] will make of the spans.
+// measure counts what [merge] will build from the spans.
 func measure(turns []Turn, spans []span, splits Splits, maxLength int) Shape {
 	s := Shape{Turns: len(turns), Rows: len(spans), Splits: splits}
 	for _, sp := range spans {
@@ -135,8 +135,8 @@ func (s span) lengths(turns []Turn, maxLength int) (length, kept int) {
 	return length, length
 }
 
-// Imitate turns a rollout into rows for fine-tuning: what the policy sampled is trained, but for turns with a format
-// error. It returns how many turns those are.
+// Imitate turns a rollout into rows for fine-tuning. All sampled tokens are trained, except in turns with a format
+// error. It returns the number of such turns.
 func Imitate(r Rollout, maxLength int) (rows []Row, masked int) {
 	spans, _ := layout(r.Turns)
 	rows = merge(r, spans, maxLength)
@@ -153,8 +153,8 @@ func Imitate(r Rollout, maxLength int) (rows []Row, masked int) {
 	return rows, masked
 }
 
-// merge turns a rollout into rows, one for each span, in which what the policy sampled is trained. Rows longer than
-// maxLength lose their end; 0 does not limit.
+// merge turns a rollout into rows, one for each span, in which the sampled tokens are trained. Rows longer than
+// maxLength lose their end; 0 means no limit.
 func merge(r Rollout, spans []span, maxLength int) []Row {
 	rows := make([]Row, len(spans))
 	for i, sp := range spans {

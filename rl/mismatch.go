@@ -45,8 +45,8 @@ func (d Distance) Metrics(prefix string) map[string]float64 {
 	}
 }
 
-// SampledBy is a row's mask without the tokens that another version of the policy sampled. The row is one that was made
-// from the rollout. A turn without a version of its own has the rollout's.
+// SampledBy returns a row's mask without the tokens that other versions of the policy sampled. The row must be one of
+// the rollout's. A turn without a version has the rollout's.
 func SampledBy(r *Rollout, row *Row, version int64) []uint8 {
 	spans, _ := layout(r.Turns)
 	mask := make([]uint8, len(row.Mask))

@@ -11,7 +11,7 @@ import (
 // stdEpsilon keeps the division by a standard deviation of zero finite, as in GRPO's and verl's code.
 const stdEpsilon = 1e-6
 
-// Member is what a batch has to know about a rollout in order to place it.
+// Member is the part of a rollout that is needed to compute its advantage.
 type Member struct {
 	Task, Group   string
 	Attempt       int
@@ -22,7 +22,7 @@ type Member struct {
 	Shape         Shape
 }
 
-// Measure returns what [Algorithm.Plan] has to know about a rollout. maxLength is that of the algorithm.
+// Measure returns the part of a rollout that [Algorithm.Plan] needs. maxLength is the algorithm's.
 func Measure(r *Rollout, maxLength int) Member {
 	m, _ := measured(r, maxLength)
 	return m
@@ -209,7 +209,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 		drop(UniformGroup)
 		return
 	}
-	// The length penalty does not count when asking whether the group is uniform: DAPO asks that of correctness.
+	// The length penalty is ignored when checking for uniform groups: DAPO defines these by correctness.
 	sum := 0.0
 	for k, i := range group {
 		if placements[i].Disposition == Trained || a.MaskedReward == RecordedReward {
@@ -233,7 +233,7 @@ func (a *Algorithm) baselineReward(m Member, f Disposition) float64 {
 	return *m.Reward
 }
 
-// baseline is what a reward is measured against in a group of n rewards with the given sum.
+// baseline returns the baseline of a reward in a group of n rewards with the given sum.
 func (a *Algorithm) baseline(reward, sum float64, n int) float64 {
 	switch {
 	case a.Baseline == NoBaseline:
@@ -292,9 +292,9 @@ func (a *Algorithm) scales(members []Member, placements []Placement) error {
 	return nil
 }
 
-// Divisor is what the shares of a batch were divided by, but for what is the same in every batch: its rollouts with
-// rows, or its trained tokens. Parts of a batch that were planned alone add up to the whole when the share of each is
-// multiplied by its own divisor over that of the whole.
+// Divisor is the part of the normalisation that depends on the batch: the number of rollouts with rows, or of trained
+// tokens. If parts of a batch are planned separately, multiply the scale of each part by its divisor over the divisor
+// of the whole batch.
 func (a Algorithm) Divisor(b Batch) float64 {
 	if a.Aggregation == TokenMean {
 		return float64(b.TrainedTokens)

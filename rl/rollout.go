@@ -11,7 +11,8 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// Rollout is one attempt at a task as the sampler saw it: a line of rollouts.jsonl. Any harness can write them.
+// Rollout is one attempt at a task, with the tokens that were sampled: a line of rollouts.jsonl. Any harness can write
+// such lines.
 type Rollout struct {
 	Task, Group string
 	Attempt     int
@@ -21,7 +22,7 @@ type Rollout struct {
 	Reward     *float64
 	NotGraded  bool
 	StopReason trajectory.StopReason
-	// PolicyVersion is that of all turns that do not have one of their own. Where they differ it is the oldest.
+	// PolicyVersion is the version for turns without one. If the versions of turns differ, it is the oldest.
 	PolicyVersion Version
 	Turns         []Turn
 	// Messages is the conversation as chat messages, where the harness kept it: only fine-tuning on text needs it. Each
@@ -47,11 +48,11 @@ type Row struct {
 	Logprobs         []float64
 	Advantage, Scale float64
 	Reward           float64
-	// NotGraded is the rollout's: there is no Reward.
+	// NotGraded is set if the rollout was not to be graded, so that there is no Reward.
 	NotGraded  bool
 	StopReason trajectory.StopReason
-	// PolicyVersion is the rollout's. Oldest and Newest are those of the rollout's turns; where no turn has a version of
-	// its own, they are PolicyVersion.
+	// PolicyVersion is the rollout's. Oldest and Newest are the extremes of its turns' versions; if no turn has one,
+	// both are PolicyVersion.
 	PolicyVersion  Version
 	Oldest, Newest Version
 	// Trained is false for a row whose rollout was masked by a filter: its mask is zero everywhere.
@@ -84,8 +85,8 @@ func (v Version) Number() (n int64, ok bool) {
 	return n, err == nil
 }
 
-// Versions returns the versions of the policies that sampled the rollout's first and last turns, by age. A turn without
-// a version of its own has the rollout's; where that is no number, it is unknown beside numbers.
+// Versions returns the oldest and the newest version of the rollout's turns. A turn without a version has the
+// rollout's. A version that is not a number is ignored if there are numbers.
 func (r *Rollout) Versions() (oldest, newest Version) {
 	low, high, known := int64(0), int64(0), false
 	whole, counted := r.PolicyVersion.Number()
@@ -114,7 +115,7 @@ func (r *Rollout) Versions() (oldest, newest Version) {
 // maxLogprob is above 0 because servers round: a probability may come out a hair over 1.
 const maxLogprob = 1e-6
 
-// FieldError reports what is wrong with one field of a rollout. Line is 0 where there is no file.
+// FieldError reports what is wrong with one field of a rollout. Line is 0 if there is no file.
 type FieldError struct {
 	Line    int
 	Field   string

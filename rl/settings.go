@@ -54,8 +54,8 @@ func (a *Algorithm) ownFilter() {
 // Setting is one switch with its value.
 type Setting struct{ Key, Value string }
 
-// Settings lists every switch with its value in force, in a fixed order: what a dry run prints, and what
-// [Algorithm.Set] takes back.
+// Settings returns every switch with its current value, in a fixed order. A dry run prints them, and [Algorithm.Set]
+// accepts them.
 func (a Algorithm) Settings() []Setting {
 	var out []Setting
 	for _, s := range a.settings() {
@@ -117,7 +117,7 @@ func (a *Algorithm) settings() []setting {
 	)
 }
 
-// aggregation also accepts the names of other systems, except the one that means two things.
+// aggregation also accepts the names that other systems use, except for the ambiguous one.
 func (a *Algorithm) aggregation() setting {
 	s := oneOf("aggregation", &a.Aggregation, ConstantLength, TokenMean, SequenceMeanTokenSum, SequenceMeanTokenMean)
 	set := s.set
@@ -150,7 +150,7 @@ func (a *Algorithm) filter(r trajectory.StopReason) setting {
 	}
 }
 
-// oneOf is a choice among names, of which the first is the default.
+// oneOf is a choice of names. The first is the default.
 func oneOf[T ~string](key string, p *T, choices ...T) setting {
 	return setting{
 		key: key,

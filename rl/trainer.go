@@ -27,7 +27,7 @@ type Trainer interface {
 	Save(ctx context.Context, name string) error
 	Load(ctx context.Context, name string) error
 	Remove(ctx context.Context, name string) error
-	// Close ends what the trainer has started: sessions, connections, goroutines. No other call follows it.
+	// Close ends everything that the trainer has started: sessions, connections, goroutines. It must be the last call.
 	Close() error
 }
 
@@ -35,7 +35,7 @@ type Trainer interface {
 type Policy struct {
 	Model   agent.Model
 	Version int64
-	// Gap is how far the sampler and the trainer differ, where that was measured.
+	// Gap is the difference between the sampler's and the trainer's log-probabilities, if it was measured.
 	Gap Gap
 }
 
@@ -48,7 +48,8 @@ type Gap struct {
 
 // Errors of a trainer after which a run cannot simply go on.
 var (
-	// ErrTrainerLost: the weights are gone, or what was done to them is not known. The last checkpoint is what is known.
+	// ErrTrainerLost means that the weights are lost, or that their state is not known. The caller can resume from the
+	// last checkpoint.
 	ErrTrainerLost = errors.New("the trainer's weights are lost or uncertain")
 	// ErrApart: what samples has other weights than what is trained.
 	ErrApart = errors.New("sampler and trainer disagree")
@@ -98,8 +99,8 @@ type Objective struct {
 	Surrogate Surrogate
 	// ClipLow and ClipHigh bound the ratio to [1-ClipLow, 1+ClipHigh]; zero means 0.2 and 0.28.
 	ClipLow, ClipHigh float64
-	// DualClip, where it is above 1, bounds the loss of a token with a negative advantage to -DualClip A
-	// (Ye et al. 2020). Zero is off.
+	// DualClip, if above 1, bounds the loss of a token with a negative advantage to -DualClip A (Ye et al. 2020). Zero
+	// turns it off.
 	DualClip float64
 	// Entropy is the coefficient of an entropy bonus: a trainer that knows the whole distribution subtracts
 	// Entropy * Scale * (sum of the entropies at trained tokens) from the loss. One that does not refuses a value other
@@ -142,7 +143,7 @@ type Corrections struct {
 // Stats describes a forward/backward pass. All but the extremes are sums, so passes over parts of a batch add up with
 // [Stats.Add]; divide by Tokens for means.
 type Stats struct {
-	// Loss is the sum over tokens of -(Scale * Mask * weight * surrogate), what the gradient is of.
+	// Loss is the sum over tokens of -(Scale * Mask * weight * surrogate), whose gradient is computed.
 	Loss float64
 	// Rows were given, Tokens of them are trained: Mask 1. Those that corrections mask still count.
 	Rows, Tokens int
@@ -165,7 +166,7 @@ type Stats struct {
 	// RatioTokens were masked by TokenMin and TokenMax, DivergentTokens by DivergenceTV and DivergenceKL; a token that
 	// fails both counts among the former.
 	RatioTokens, DivergentTokens int
-	// Entropy sums the policy's entropy over EntropyTokens tokens; both 0 where the trainer does not know it.
+	// Entropy is the sum of the policy's entropy over EntropyTokens tokens; both are 0 if the trainer does not know it.
 	Entropy       float64
 	EntropyTokens int
 }

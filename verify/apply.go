@@ -13,7 +13,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// applyTimeout is the longest that one command about the patch may take.
+// applyTimeout limits each command that applies or checks the patch.
 const applyTimeout = 5 * time.Minute
 
 // applyCommands are the commands that the harness tries, in this order.
@@ -22,11 +22,11 @@ var applyCommands = []string{
 	"patch --batch --forward --fuzz=5 -p1 -i",
 }
 
-// trusting lets git work on a repository that another user owns, without leaving a configuration file in the sandbox.
+// trusting makes git accept a repository of another user, without writing a configuration file in the sandbox.
 var trusting = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
 
-// apply tries the harness's commands until one applies the patch, and returns that command. It is empty where all
-// failed; words is then the output of the first. Where the image has no git, the host's git applies the patch.
+// apply tries the harness's commands until one applies the patch, and returns that command. If all fail, it returns an
+// empty command, and the output of the first one as words. If the image has no git, the host's git applies the patch.
 func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 	if len(bytes.TrimSpace(t.patch)) == 0 {
 		return "nothing to apply", "", nil
@@ -85,8 +85,8 @@ func (t *trial) git(ctx context.Context, line string) (env.Result, error) {
 	return r, err
 }
 
-// clean undoes what a failed attempt has left. For the harness's own tasks it does so in the harness's way; other
-// images hold files that git would remove and the tests need, so that only a new sandbox is as it was.
+// clean undoes a failed attempt. For the harness's own tasks it does this as the harness does. In other images, git
+// would remove files that the tests need, so a new sandbox is started instead.
 func (t *trial) clean(ctx context.Context) error {
 	if t.task.Source == swebench {
 		_, err := t.git(ctx, "git checkout -- . ; git clean -fd")
@@ -102,8 +102,8 @@ func (t *trial) clean(ctx context.Context) error {
 // swebench is the Task.Source of the records that the harness itself grades.
 const swebench = "swe-bench"
 
-// intoRepository finds a path in the patch that belongs to a repository's own files: a hook or a setting there would be
-// obeyed by the next git command. Git refuses such patches, the patch command does not.
+// intoRepository returns a path in the patch that is inside .git, where the next git command would obey a hook or a
+// setting. Git refuses such patches, the patch command does not.
 func intoRepository(patch []byte) (name string, found bool) {
 	for _, name := range patchedPaths(patch) {
 		for part := range strings.SplitSeq(name, "/") {
@@ -132,8 +132,8 @@ func (t *trial) applyOnHost(ctx context.Context) (command, words string, err err
 	return "git apply on the host", "", writeFiles(ctx, t.sb, changed)
 }
 
-// patched applies a patch to copies of files on this machine, and returns those that it changes. refusal is what git
-// says where the patch does not apply.
+// patched applies a patch to copies of files on this machine, and returns the files that it changes. refusal is git's
+// message if the patch does not apply.
 func patched(ctx context.Context, patch []byte, before []file) (changed []file, refusal string, err error) {
 	defer func() {
 		if err != nil {
@@ -150,7 +150,7 @@ func patched(ctx context.Context, patch []byte, before []file) (changed []file, 
 		return nil, "", err
 	}
 	defer root.Close()
-	// The outline of a repository: else git would work in the one that dir happens to be inside.
+	// The minimum of a repository, because otherwise git would use one that contains dir.
 	err = errors.Join(root.MkdirAll(".git/objects", 0o755), root.MkdirAll(".git/refs", 0o755),
 		root.WriteFile(".git/HEAD", []byte("ref: refs/heads/main\n"), 0o644))
 	if err != nil {

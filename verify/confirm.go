@@ -12,17 +12,18 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// A reward of 1 is confirmed in a fresh sandbox: by a strict trial with twins of the tests, which must fail. Whether a
-// surprise there is the patch's doing or the task's, the task's own solution shows, with the same twins: this is found
-// out when there is a surprise, once for a task.
+// A reward of 1 is confirmed in a fresh sandbox, by a strict trial with twins of the tests, which must fail. If its
+// outcome is not that of a fix, the same trial is run with the task's solution, once per task. This shows whether the
+// patch or the task is the cause.
 
-// references are the outcomes of such trials by the keys of their tasks.
+// references holds the outcomes of trials with the solution, by the key of the task.
 type references struct {
 	mu  sync.Mutex
 	all map[string]*reference
 }
 
-// reference is a trial of a task with twins and its solution, or without any change where no solution is known.
+// reference is the outcome of a trial with twins and the task's solution, or without any change if no solution is
+// known.
 type reference struct {
 	mu   sync.Mutex
 	done bool
@@ -30,10 +31,10 @@ type reference struct {
 	gold    bool
 	planted planted
 	found   findings
-	// real says why the real tests do not pass; empty where they do.
+	// real is the reason why the real tests do not pass; empty if they pass.
 	real  string
 	tests *testlog.Results
-	// named is set where the tests pass under their own names only.
+	// named is set if the tests pass only under their own names.
 	named bool
 }
 
@@ -50,7 +51,7 @@ func (r *references) of(key string) *reference {
 	return r.all[key]
 }
 
-// set keeps what a trial has shown.
+// set stores the outcome of a trial.
 func (r *reference) set(t *trial, gold bool) {
 	r.done, r.gold, r.planted, r.found, r.tests = true, gold, t.planted, t.found, t.v.Tests
 	r.real = ""
@@ -59,12 +60,12 @@ func (r *reference) set(t *trial, gold bool) {
 	}
 }
 
-// shuffledInVain reports whether the tests do not pass with the solution, and have other names than their own.
+// shuffledInVain reports whether the names of the tests were shuffled, and the tests do not pass with the solution.
 func (r *reference) shuffledInVain() bool {
 	return r.gold && r.real != "" && r.planted.restore != nil
 }
 
-// unmet says why the real tests of a trial do not pass.
+// unmet returns the reason why the real tests of a trial do not pass.
 func unmet(t *trial) string {
 	text := string(t.v.Status)
 	if t.v.Detail != "" {
@@ -76,13 +77,13 @@ func unmet(t *trial) string {
 	return text
 }
 
-// confirming is one reward on its way to being confirmed.
+// confirming is the confirmation of one reward.
 type confirming struct {
 	*Evaluator
 	task  env.Task
 	patch []byte
 	v     *Evaluation
-	// strict is set when a strict trial without twins was made already, and alone where there is no other trial at all.
+	// strict is set if a strict trial without twins came before, alone if there is no other trial.
 	strict, alone bool
 	c             *Confirmation
 	ref           *reference
@@ -98,7 +99,7 @@ func (e *Evaluator) confirm(ctx context.Context, t env.Task, patch []byte, v *Ev
 	return err
 }
 
-// require refuses the reward where it had to be confirmed by twins and was not.
+// require refuses a reward that twins must confirm and did not.
 func (c *confirming) require() {
 	if c.Canary != CanaryRequired || c.v.Reward <= 0 || c.c.Canary == CanaryClean {
 		return
@@ -107,7 +108,7 @@ func (c *confirming) require() {
 	c.v.Detail = fmt.Sprintf("no canary confirms a reward (%s): %s", c.c.Canary, c.c.Reason)
 }
 
-// run makes the trial with twins, and whatever else its outcome calls for.
+// run runs the trial with twins, and the further trials that its outcome calls for.
 func (c *confirming) run(ctx context.Context) error {
 	t, err := c.trial(ctx, c.patch, c.Canary != CanaryNever)
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *confirming) run(ctx context.Context) error {
 	return err
 }
 
-// underOwnNames repeats a trial in which names were shuffled, where the tests do not pass like that with the solution
+// underOwnNames repeats a trial without shuffling names, if the tests do not pass under other names with the solution
 // either.
 func (c *confirming) underOwnNames(ctx context.Context, t *trial) (*trial, error) {
 	c.ref.mu.Lock()
@@ -173,7 +174,7 @@ func (c *confirming) trial(ctx context.Context, patch []byte, twins bool) (*tria
 	return t, c.runTrial(ctx, t)
 }
 
-// surprising reports whether the outcome of a trial with twins is not the one that a fix has.
+// surprising reports whether the outcome of a trial is not that of a fix.
 func surprising(t *trial) bool {
 	if len(unplain(t.task, t.v.Tests)) > 0 || len(t.found.runner) > 0 {
 		return true
@@ -184,7 +185,7 @@ func surprising(t *trial) bool {
 	return t.canary && (t.v.Reward < 1 || len(t.found.passed) > 0 || t.found.ended != "")
 }
 
-// refer finds out, unless that is known, what the same trial shows with the solution.
+// refer runs the trial with the solution, unless its outcome is known.
 func (c *confirming) refer(ctx context.Context) error {
 	c.ref.mu.Lock()
 	defer c.ref.mu.Unlock()
@@ -211,7 +212,7 @@ func (c *confirming) refer(ctx context.Context) error {
 	return nil
 }
 
-// decide is the verdict, with what is known of the reference.
+// decide gives the verdict, taking the reference into account.
 func (c *confirming) decide(ctx context.Context, t *trial) error {
 	ref := c.reference()
 	left := t.found.beyond(ref.found)
@@ -225,7 +226,7 @@ func (c *confirming) decide(ctx context.Context, t *trial) error {
 		return c.real(t)
 	case ref.gold && ref.real != "":
 		c.c.Canary = CanaryOff
-		c.c.Reason = "with twins beside them, the tests do not pass with the reference solution: " + ref.real
+		c.c.Reason = "with twins among them, the tests do not pass with the reference solution: " + ref.real
 		return c.again(ctx, t)
 	case c.c.Twins == 0:
 		c.c.Canary, c.c.Reason = CanaryOff, "every twin passes with the reference solution: "+ref.found.says()
@@ -239,14 +240,14 @@ func (c *confirming) decide(ctx context.Context, t *trial) error {
 		return nil
 	}
 	if ref.found.ended != "" {
-		c.c.Reason = "the end of the script says nothing: with the reference solution, too, " + ref.found.ended
+		c.c.Reason = "how the script ends shows nothing: with the reference solution as well, " + ref.found.ended
 	}
 	c.c.Canary = CanaryClean
 	c.c.Earned = append(c.c.Earned, "canary")
 	return nil
 }
 
-// reference returns what is known of the reference by now.
+// reference returns a copy of the reference, which is empty if there was no trial with the solution.
 func (c *confirming) reference() *reference {
 	c.ref.mu.Lock()
 	defer c.ref.mu.Unlock()
@@ -258,7 +259,7 @@ func (c *confirming) reference() *reference {
 	}
 }
 
-// count counts the twins, and those that do not count.
+// count counts the twins that are taken into account, and those that pass with the solution as well.
 func (c *confirming) count(t *trial, ref *reference) {
 	for _, twin := range t.planted.twins {
 		if _, passes := ref.found.passed[twin.Mutation]; passes {
@@ -269,7 +270,7 @@ func (c *confirming) count(t *trial, ref *reference) {
 	}
 }
 
-// beyond returns what a trial has shown and the reference has not.
+// beyond returns the findings that the reference does not have.
 func (f findings) beyond(ref findings) findings {
 	left := findings{passed: map[string]string{}}
 	for mutation, says := range f.passed {
@@ -283,7 +284,7 @@ func (f findings) beyond(ref findings) findings {
 	return left
 }
 
-// real takes the verdict on the real tests from a strict trial.
+// real judges the real tests of a strict trial.
 func (c *confirming) real(t *trial) error {
 	if t.v.Reward < 1 {
 		c.c.Canary = CanaryNotReached
@@ -309,7 +310,7 @@ func (c *confirming) real(t *trial) error {
 	return nil
 }
 
-// again takes that verdict from a trial without twins, where they do harm.
+// again judges the real tests in a trial without twins, for tests that do not pass with twins among them.
 func (c *confirming) again(ctx context.Context, t *trial) error {
 	if c.strict || t.v.Reward >= 1 {
 		return c.real(t)
@@ -332,7 +333,7 @@ func (c *confirming) refuse(state CanaryState, kind SuspicionKind, detail string
 	c.v.Suspicious = append(c.v.Suspicious, Suspicion{kind, detail})
 }
 
-// unplain returns the expected tests that count as passed without a plain pass, by their statuses.
+// unplain returns the expected tests that count as passed although their status is not Passed, with their statuses.
 func unplain(t env.Task, r *testlog.Results) map[string]testlog.Status {
 	found := map[string]testlog.Status{}
 	if r == nil || t.Tests.Expected != nil || t.Tests.EvalType != PassAndFail {
@@ -351,7 +352,7 @@ func unplain(t env.Task, r *testlog.Results) map[string]testlog.Status {
 	return found
 }
 
-// unplain returns those that the reference does not have with the same status.
+// unplain returns such tests, except for those that have the same status in the reference.
 func (c *confirming) unplain(t *trial) []string {
 	var ids []string
 	c.ref.mu.Lock()

@@ -12,11 +12,11 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Where a script gives the reward itself, twins are written for the tests that come with it, if it calls a runner that
-// is known. The reward must be lower with them. What the script does with its tests is its own affair, so a twin that
-// is reported as passed is the patch's doing, and a reward that does not care for twins that fail is the task's.
+// If a script gives the reward itself and calls a known runner, twins are added to the tests that come with it, and the
+// reward must be lower with them. If a twin is reported as passed, the patch is to blame. If twins fail and the reward
+// is not lower, the task is: its script does not depend on its tests.
 
-// confirmReward confirms what a script itself gave as the reward, or lowers it.
+// confirmReward confirms or lowers a reward that a script has given.
 func (e *Evaluator) confirmReward(ctx context.Context, first *trial, v *Evaluation) error {
 	c := &confirming{Evaluator: e, task: first.task, patch: first.patch, v: v, c: v.Confirmation}
 	c.c.Canary, c.c.Reason = CanaryNotCanaried, "the task's script gives the reward itself"
@@ -46,7 +46,7 @@ func (e *Evaluator) confirmReward(ctx context.Context, first *trial, v *Evaluati
 	return c.lowerWithTwins(ctx, first)
 }
 
-// lowerWithTwins makes the trial with twins.
+// lowerWithTwins runs the trial with twins, in which the reward must be lower.
 func (c *confirming) lowerWithTwins(ctx context.Context, first *trial) error {
 	t, err := c.trial(ctx, c.patch, true)
 	if err != nil {
@@ -89,10 +89,10 @@ func (c *confirming) lowerWithTwins(ctx context.Context, first *trial) error {
 // lower takes the reward back.
 func (c *confirming) lower(kind SuspicionKind, detail string) { c.refuse(CanaryCaught, kind, detail) }
 
-// decides finds scripts that look at how their tests have ended.
+// decides matches scripts that check how their tests have ended.
 var decides = regexp.MustCompile(`\$\?|set -\w*e|&&|\|\||\bif\s|PIPESTATUS|ctrf|junit`)
 
-// readTwins notes the twins that the log reports as anything but failed, and reports whether it names any as failed.
+// readTwins records the twins that the log does not report as failed, and reports whether any twin has failed.
 func (t *trial) readTwins() (failed bool) {
 	t.found.passed = map[string]string{}
 	parse, err := Evidence{Restore: t.planted.restore}.parser(t.parser())
@@ -135,7 +135,7 @@ func (t *trial) failing() map[string]bool {
 	return names
 }
 
-// shuffledFails reports whether a test fails under the name of a twin, and did not before, under its own.
+// shuffledFails reports whether a test fails under a twin's name that did not fail under its own name before.
 func (t *trial) shuffledFails(before map[string]bool) bool {
 	if t.planted.restore == nil || t.v.Tests == nil {
 		return false
@@ -152,7 +152,7 @@ func (t *trial) shuffledFails(before map[string]bool) bool {
 	return false
 }
 
-// runnersParsers are the parsers for what runners print, the first one that a script calls counts.
+// runnersParsers are the parsers for the output of runners. The first runner that a script calls counts.
 var runnersParsers = []struct {
 	call   *regexp.Regexp
 	parser string
@@ -166,7 +166,7 @@ var runnersParsers = []struct {
 	{regexp.MustCompile(`\bnode\b.*\s--test\b`), "parse_log_tap"},
 }
 
-// parserOf names the parser for the runner that a script calls, empty where it calls none that is known.
+// parserOf returns the name of the parser for the runner that a script calls; empty if it calls no known runner.
 func parserOf(shell string) string {
 	for _, r := range runnersParsers {
 		if r.call.MatchString(shell) {
@@ -176,11 +176,11 @@ func parserOf(shell string) string {
 	return ""
 }
 
-// testFiles finds files that hold tests, by their names.
+// testFiles matches names of files with tests.
 var testFiles = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests?)\.(py|go)$|` +
 	`[._-](test|spec)\.[cm]?[jt]sx?$|^tests?\.[cm]?js$`)
 
-// listed are the ids of the tests in files of tests.
+// listed returns the ids of all tests in test files.
 func listed(w canary.Writer, sources []canary.Source) (ids []string) {
 	for _, s := range sources {
 		if testFiles.MatchString(path.Base(s.Name)) || strings.Contains("/"+path.Dir(s.Name)+"/", "/__tests__/") {

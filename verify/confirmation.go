@@ -12,21 +12,21 @@ const (
 	KilledScript SuspicionKind = "killed_script"
 	// CanaryPassed: a test that must fail was not reported as failed, or the run did not end as a failing run does.
 	CanaryPassed SuspicionKind = "canary"
-	// NotConfirmed: with tests beside them that must fail, the real tests do not pass any more.
+	// NotConfirmed: the real tests do not pass in the strict trial, or not with tests among them that must fail.
 	NotConfirmed SuspicionKind = "not_confirmed"
-	// NoPlainPass: an expected test has a status such as XFAIL or SKIPPED, which it has not with the solution.
+	// NoPlainPass: an expected test has a status such as XFAIL or SKIPPED, and another one with the solution.
 	NoPlainPass SuspicionKind = "no_plain_pass"
 )
 
-// Confirmation says by what a reward of 1 was earned, or lost.
+// Confirmation describes how a reward of 1 was confirmed or lost.
 type Confirmation struct {
-	// Earned are the readings that the patch has passed, of "harness", "strict" and "canary".
+	// Earned lists the checks that the patch has passed: "harness", "strict", "canary".
 	Earned []string `json:"earned"`
-	// Canary says what became of the twins: tests like the real ones that must fail.
+	// Canary is the result of the twins, which are copies of tests that must fail.
 	Canary CanaryState `json:"canary"`
-	// Reason says why there were no twins, or what they have shown.
+	// Reason is the reason why there were no twins, or what the twins have shown.
 	Reason string `json:"reason,omitempty"`
-	// GoldUnknown is set where the task has no reference solution that the canary could be tried with.
+	// GoldUnknown is set if the task has no reference solution to try the canary with.
 	GoldUnknown bool `json:"gold_unknown,omitempty"`
 	// Twins counts the twins that were taken into account, and Spoilt those that pass with the solution as well.
 	Twins  int `json:"twins"`
@@ -34,13 +34,13 @@ type Confirmation struct {
 	// ExitCode and Signal are how the tests ended with twins among them, as the sandbox saw it.
 	ExitCode int    `json:"exit_code"`
 	Signal   string `json:"signal,omitempty"`
-	// Watched counts the processes of test runners that a witness has seen from within, with twins among the tests.
+	// Watched is the number of test runner processes that a witness has watched in the run with twins.
 	Watched int `json:"watched,omitempty"`
-	// Runs counts the runs of the tests that the verdict took, those with the reference solution included.
+	// Runs is the number of test runs for the verdict, including those with the reference solution.
 	Runs int `json:"runs"`
 }
 
-// CanaryState is the outcome of a canary run in a word.
+// CanaryState is the outcome of a canary run.
 type CanaryState string
 
 // The outcomes. Only after CanaryClean is a reward confirmed by the canary.
@@ -48,12 +48,12 @@ const (
 	CanaryClean       CanaryState = "clean"
 	CanaryCaught      CanaryState = "caught"
 	CanaryNotCanaried CanaryState = "not_canaried" // no twins can be written for the tests
-	CanaryOff         CanaryState = "off"          // the task's solution does not come out clean
+	CanaryOff         CanaryState = "off"          // the task's solution is not clean either
 	CanaryNotReached  CanaryState = "not_reached"  // the real tests did not pass in the strict trial
-	CanaryDisabled    CanaryState = "disabled"     // by Evaluator.Canary
+	CanaryDisabled    CanaryState = "disabled"     // turned off by Evaluator.Canary
 )
 
-// Confirmed is the name of the best reading that the patch has passed, "" where it has no reward of 1.
+// Confirmed returns the name of the strictest check that the patch has passed; empty if it has no reward of 1.
 func (v Evaluation) Confirmed() string {
 	if v.Confirmation == nil || len(v.Confirmation.Earned) == 0 || !v.Solved() {
 		return ""
@@ -61,20 +61,20 @@ func (v Evaluation) Confirmed() string {
 	return v.Confirmation.Earned[len(v.Confirmation.Earned)-1]
 }
 
-// CanaryMode says how a reward of 1 is confirmed.
+// CanaryMode is the way in which a reward of 1 is confirmed.
 type CanaryMode string
 
 // The modes.
 const (
-	// CanaryOn confirms it with twins where that is possible.
+	// CanaryOn confirms it with twins if possible.
 	CanaryOn CanaryMode = ""
-	// CanaryRequired refuses a reward where it is not: the task is void.
+	// CanaryRequired makes the task void if twins cannot confirm its reward.
 	CanaryRequired CanaryMode = "require"
-	// CanaryNever leaves the twins out.
+	// CanaryNever uses no twins.
 	CanaryNever CanaryMode = "off"
 )
 
-// says lists what twins have shown, with one of them.
+// says summarises the findings, with one twin as an example.
 func (f findings) says() string {
 	if len(f.passed) == 0 {
 		return f.ended

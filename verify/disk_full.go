@@ -9,12 +9,12 @@ import (
 	"deepswe/env"
 )
 
-// needRoom returns an infrastructure failure where nothing can be written in the sandbox before the tests have begun:
-// whatever fails then says nothing about the patch. Other reasons why a file cannot be written do not matter here.
+// needRoom returns an infrastructure failure if the disk is full before the tests have begun, because their failures
+// would say nothing about the patch. It ignores other reasons why a file cannot be written.
 func (t *trial) needRoom(ctx context.Context) error {
 	probe := make([]byte, 64<<10)
 	for i := range probe {
-		probe[i] = byte(i) // a file of zeros may take no room
+		probe[i] = byte(i) // a file of zeros may take no space
 	}
 	var written []string
 	var full error
@@ -44,8 +44,8 @@ func (t *trial) needRoom(ctx context.Context) error {
 	return full
 }
 
-// outOfDisk takes the reward from a patch under which the tests wrote more than a sandbox may. What the harness would
-// say of their log stays.
+// outOfDisk sets the reward to 0 if the tests wrote more than a sandbox may. The harness's verdict on the log does not
+// change.
 func (t *trial) outOfDisk() {
 	v := &t.v
 	if !v.OutOfDisk {

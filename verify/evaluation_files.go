@@ -13,26 +13,26 @@ import (
 	"deepswe/env/disk"
 )
 
-// The files of an evaluation. All but the last two are the official harness's, under its names.
+// The files of an evaluation. Except for the last two, they have the names and contents of the official harness's.
 const (
 	PatchFile      = "patch.diff"
 	ScriptFile     = "eval.sh"
 	LogFile        = "test_output.txt"
 	InstanceFile   = "run_instance.log"
-	ReportFile     = "report.json"     // only where the harness would write one
-	EvaluationFile = "evaluation.json" // what the report lacks
-	// StrictLogFile is what the tests printed when the reward was confirmed, with twins among them.
+	ReportFile     = "report.json"     // only if the harness would write one
+	EvaluationFile = "evaluation.json" // what the report does not contain
+	// StrictLogFile is the output of the tests in the run with twins that confirms the reward.
 	StrictLogFile = "strict_output.txt"
 )
 
-// record is evaluation.json.
+// record is the content of evaluation.json.
 type record struct {
 	Version int `json:"version"`
 	Evaluation
 }
 
-// Save leaves the evaluation in the directory, which it makes. Each file appears whole or not at all, evaluation.json
-// last: a directory with one is complete.
+// Save writes the evaluation to a directory, which it creates. Each file is written atomically, evaluation.json last,
+// so that a directory with that file is complete.
 func (v Evaluation) Save(dir string, t env.Task, patch []byte) (err error) {
 	defer func() {
 		if err != nil {
@@ -69,7 +69,7 @@ func (v Evaluation) Save(dir string, t env.Task, patch []byte) (err error) {
 	return disk.WriteJSON(filepath.Join(dir, EvaluationFile), record{1, v})
 }
 
-// instanceLog describes how the evaluation went, in the harness's words where it looks for them.
+// instanceLog describes the evaluation, with the words that the harness searches for.
 func (v Evaluation) instanceLog() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "task %s, graded by %s\n", v.Task, v.Grader)
@@ -88,8 +88,8 @@ func (v Evaluation) instanceLog() []byte {
 
 const patchApplied = ">>>>> Applied Patch"
 
-// Load reads the evaluation that Save left in the directory, and reads its log anew. It fails with fs.ErrNotExist where
-// there is none.
+// Load reads an evaluation that Save has written, and parses its log again. If there is none, the error is
+// fs.ErrNotExist.
 func Load(dir string, t env.Task) (_ Evaluation, err error) {
 	defer func() {
 		if err != nil {

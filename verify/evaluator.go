@@ -19,32 +19,32 @@ import (
 // EvaluationTimeout is the official harness's limit on a test run.
 const EvaluationTimeout = 1800 * time.Second
 
-// Evaluator grades patches by running tests in pristine sandboxes. Nothing but the patch comes from the agent. The zero
-// value but for Provider is useful. It is safe for concurrent use.
+// Evaluator grades patches by running tests in pristine sandboxes. Only the patch comes from the agent. Provider is
+// required, every other field has a useful zero value. An Evaluator is safe for concurrent use.
 type Evaluator struct {
 	Provider env.Provider
-	// Timeout is the longest that the tests may run: when 0, the task's own limit, or EvaluationTimeout where it has none.
+	// Timeout limits the run of the tests; 0 means the task's own limit, or EvaluationTimeout if the task has none.
 	Timeout time.Duration
-	// Network opens the network while tests run, also for tasks that do not ask for it.
+	// Network gives all tests access to the network, not only those of tasks that ask for it.
 	Network bool
-	// Run names the run, for labels.
+	// Run is the name of the run, for labels.
 	Run string
-	// Training leaves out the run that is made exactly as the official harness makes it: the first one is strict already.
+	// Training skips the trial that follows the official harness exactly, so that the first trial is a strict one.
 	Training bool
-	// Canary says how a reward of 1 is confirmed.
+	// Canary is the way in which a reward of 1 is confirmed.
 	Canary CanaryMode
 	// RefuseTelltales gives no reward to a patch with a [Telltale].
 	RefuseTelltales bool
 
 	references references
-	maxLog     int    // for tests: the constant of that name when 0
-	twinSeed   uint64 // for tests: random when 0
+	maxLog     int    // for tests; 0 means the constant of that name
+	twinSeed   uint64 // for tests; 0 means random
 }
 
-// Status says in one word how an evaluation ended.
+// Status is the outcome of an evaluation.
 type Status string
 
-// The statuses. An infrastructure failure is none of them, but an error.
+// The statuses. An infrastructure failure has no status, because it is an error.
 const (
 	Resolved    Status = "resolved"
 	Unresolved  Status = "unresolved"
@@ -60,51 +60,51 @@ type Evaluation struct {
 	Patch  string `json:"patch,omitempty"` // hex SHA-256
 	Grader string `json:"grader"`
 	Key    string `json:"key"` // see [Evaluator.Key]
-	// Status is by the official harness's rules, in which Suspicious does not count.
+	// Status follows the rules of the official harness, which ignore Suspicious.
 	Status Status `json:"status"`
-	// Reward is that of the stricter reading, 1 or 0; a task whose script gives the reward itself may have any other.
+	// Reward follows the stricter rules. It is 1 or 0, or any number if the task's script gives the reward.
 	Reward float64 `json:"reward"`
-	// Void is set where the task itself is at fault: no patch gets a verdict.
+	// Void is set if the task itself is at fault, so that no patch can get a verdict.
 	Void bool `json:"void,omitempty"`
-	// Detail says more about a status: the words of git, the limit, the reason of ErrUngradable.
+	// Detail explains the status: git's message, the limit that was reached, or the reason of ErrUngradable.
 	Detail     string      `json:"detail,omitempty"`
 	Suspicious []Suspicion `json:"suspicious,omitempty"`
-	// Withheld are the changes that the strict trial does not take. NeedsWithheld is set where the tests do not pass
+	// Withheld are the changes that the strict trial does not take. NeedsWithheld is set if the tests do not pass
 	// without them.
 	Withheld      []Withheld `json:"withheld,omitempty"`
 	NeedsWithheld bool       `json:"needs_withheld,omitempty"`
-	// InfraReason and InfraTier are the class of failures of the environment that the logs show, see [harness.Classify].
+	// InfraReason and InfraTier classify a failure of the environment that the logs show; see [harness.Classify].
 	InfraReason string       `json:"infra_failure_reason,omitempty"`
 	InfraTier   harness.Tier `json:"infra_failure_tier,omitempty"`
-	// Fixed are the FAIL_TO_PASS tests that pass now, Broken the PASS_TO_PASS tests that do not any more.
+	// Fixed are the FAIL_TO_PASS tests that pass, Broken the PASS_TO_PASS tests that do not.
 	Fixed  []string `json:"fixed,omitempty"`
 	Broken []string `json:"broken,omitempty"`
-	// Rewards are what a script that gives the reward itself has left.
+	// Rewards are the rewards that the task's script has written, if it does so.
 	Rewards Rewards `json:"rewards,omitempty"`
-	// Confirmation says by what a reward was earned; nil where the first run gave none.
+	// Confirmation describes how a reward was confirmed; nil if the first run gave none.
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
-	// Applied is the command that took the patch.
+	// Applied is the command that has applied the patch.
 	Applied string  `json:"applied,omitempty"`
 	Seconds float64 `json:"seconds"`
-	// LogBytes is the length of the whole log, Network and Timeout what the tests ran under.
+	// LogBytes is the length of the whole log, Network and Timeout are the settings of the test run.
 	LogBytes int64   `json:"log_bytes"`
 	Network  bool    `json:"network,omitempty"`
 	Timeout  float64 `json:"timeout_seconds"`
-	// OutOfMemory is set when the kernel killed a process of the sandbox for memory while the tests ran.
+	// OutOfMemory is set if the kernel killed a process of the sandbox for lack of memory while the tests ran.
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
-	// OutOfDisk is set when the tests wrote more than the sandbox's limit on the disk and were ended: Reward is 0.
+	// OutOfDisk is set if the tests were ended because they exceeded the sandbox's disk limit. Reward is 0 then.
 	OutOfDisk bool `json:"out_of_disk,omitempty"`
 
-	// Report is the official harness's, nil where it would write none.
+	// Report is the official harness's report; nil if it would write none.
 	Report *harness.Report `json:"-"`
-	// Tests are the tests that the log names, nil where it was not read.
+	// Tests are the tests in the log; nil if it was not parsed.
 	Tests *testlog.Results `json:"-"`
-	// Log is what the test script printed, StrictLog what it printed when the reward was confirmed.
+	// Log is the output of the test script, StrictLog its output in the trial that confirms the reward.
 	Log       []byte `json:"-"`
 	StrictLog []byte `json:"-"`
 }
 
-// Infra is the class of failures of the environment that the logs show, nil for none.
+// Infra returns the class of a failure of the environment that the logs show; nil if there is none.
 func (v Evaluation) Infra() *harness.Infra {
 	if v.InfraReason == "" {
 		return nil
@@ -112,7 +112,7 @@ func (v Evaluation) Infra() *harness.Infra {
 	return &harness.Infra{Reason: v.InfraReason, Tier: v.InfraTier}
 }
 
-// Solved is the stricter verdict.
+// Solved reports the stricter verdict.
 func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
@@ -172,7 +172,7 @@ func (e *Evaluator) newEvaluation(t env.Task, patch []byte, limit time.Duration)
 	return v
 }
 
-// runTrial runs one trial from the start of its sandbox to its end.
+// runTrial runs one trial, including the start and the removal of its sandbox.
 func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
 	t.Evaluator, t.v = e, e.newEvaluation(t.task, t.patch, t.limit)
 	t.patchPath = "/tmp/deepswe-" + rand.Text() + ".diff"
@@ -193,8 +193,7 @@ func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
 	return err
 }
 
-// Gradable returns the reason why no patch for a task can be graded, whatever its tests would say, as an error that
-// wraps ErrUngradable. It is nil for a task that is fine.
+// Gradable returns an error that wraps ErrUngradable if no patch for the task can be graded, whatever the tests print.
 func Gradable(t env.Task) error {
 	fail := func(reason Reason, err error) error { return &GradingError{t.ID, reason, err} }
 	if t.Tests.Script == "" {
@@ -212,8 +211,8 @@ func Gradable(t env.Task) error {
 	return nil
 }
 
-// Key identifies the outcome of evaluating the patch: it changes with the patch, the version of the grader, what the
-// task is graded by, and the limits. A result under the same key may be used again.
+// Key identifies the evaluation of a patch. It changes with the patch, the version of the grader, the parts of the task
+// that matter to grading, and the limits. A result with the same key may be reused.
 func (e *Evaluator) Key(t env.Task, patch []byte) string {
 	t.Prepare = nil // the grader does not see it
 	if t.Tests.RewardFile == "" {
@@ -226,9 +225,9 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 		Grader  string
 		Timeout time.Duration
 		Network bool
-		Limits  env.Limits // this and the next: of older keys, which stay valid
+		Limits  env.Limits // this and the next field are from older keys, which stay valid
 		MaxLog  int
-		// Of later keys.
+		// Fields that were added later, and are omitted at their zero value.
 		Training bool       `json:",omitempty"`
 		Canary   CanaryMode `json:",omitempty"`
 		Refuse   bool       `json:",omitempty"`
@@ -237,7 +236,7 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 		Training: e.Training, Canary: e.Canary, Refuse: e.RefuseTelltales,
 	})
 	if err != nil {
-		return "" // plain data always can be
+		return "" // plain data can always be encoded
 	}
 	return hashOf(spelled)
 }

@@ -12,11 +12,11 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Grader names the rules of grading. A result may be kept under task, patch and this version; it changes whenever a log
-// could be read differently.
+// Grader is the version of the grading rules. It changes whenever a log could be graded differently, so that results
+// may be cached under the task, the patch and this version.
 const Grader = "swebench-5.0.2+deepswe.5"
 
-// The ways to read the list of expected tests (a record's eval_type).
+// The values of a task's eval_type.
 const (
 	// PassAndFail requires that the log shows every expected test passing.
 	PassAndFail = "pass_and_fail"
@@ -24,20 +24,20 @@ const (
 	FailOnly = "fail_only"
 )
 
-// Evidence is what there is to grade: the output of Task.Tests.Script, run in a pristine sandbox after the patch was
+// Evidence is the input of grading: the output of Task.Tests.Script, run in a pristine sandbox after the patch was
 // applied. Only Log is required.
 type Evidence struct {
-	// Log is what the script printed, both streams in the order of writing, undecoded and whole.
+	// Log is the complete output of the script, with both streams in the order in which they were written.
 	Log []byte
-	// NoPatch says that the prediction holds no patch at all (null, not ""). Nothing was run.
+	// NoPatch is set if the prediction has no patch at all (null, not ""), so that nothing was run.
 	NoPatch bool
-	// ExitCode is the test command's exit code where it is known from somewhere else than the log.
+	// ExitCode is the test command's exit code, if it is known from elsewhere than the log.
 	ExitCode *int
-	// Restore returns what a test is called that the log calls otherwise; nil where it calls all of them by their names.
+	// Restore returns the real name of a test in the log; nil if the names in the log are the real ones.
 	Restore func(string) string
 }
 
-// parser returns a parser of logs, which gives back the names that tests have.
+// parser returns a log parser that reports tests under their real names.
 func (e Evidence) parser(name string) (testlog.Parser, error) {
 	parse, err := testlog.Lookup(name)
 	if err != nil || e.Restore == nil {
@@ -56,18 +56,18 @@ func (e Evidence) parser(name string) (testlog.Parser, error) {
 type Grade struct {
 	// Report is the harness's report.
 	Report harness.Report
-	// Resolved is the stricter verdict, which decides the reward: the harness's, and nothing suspicious.
+	// Resolved is the stricter verdict, which decides the reward: resolved by the harness's rules, and not suspicious.
 	Resolved bool
-	// Suspicious says where the stricter reading differs.
+	// Suspicious lists what is suspicious about the log.
 	Suspicious []Suspicion
-	// Results are the tests that the log names; nil where the log was not read.
+	// Results are the tests in the log; nil if the log was not parsed.
 	Results *testlog.Results
 	// Grader is the version of the rules.
 	Grader string
 }
 
-// ErrUngradable says that there is no verdict: the task has not failed, but its log or the task itself is invalid.
-// On such input the official harness raises an exception and writes no report.
+// ErrUngradable means that there is no verdict, because the log or the task is invalid. On such input the official
+// harness raises an exception and writes no report.
 var ErrUngradable = errors.New("cannot be graded")
 
 // GradingError is the error of GradeLog. It wraps ErrUngradable and the cause.
@@ -77,7 +77,7 @@ type GradingError struct {
 	Err    error
 }
 
-// Reason names why a log has no verdict.
+// Reason is the reason why a log has no verdict.
 type Reason string
 
 // The reasons.
@@ -87,9 +87,9 @@ const (
 	UnknownEvalType Reason = "unknown_eval_type"
 	MalformedLog    Reason = "malformed_log"
 	BadExitCode     Reason = "bad_exit_code"
-	// NoTests says that a task has no tests.
+	// NoTests: the task has no tests.
 	NoTests Reason = "no_tests"
-	// OtherGrading says that the task is not graded by its log at all.
+	// OtherGrading: the task is not graded by its log.
 	OtherGrading Reason = "other_grading"
 )
 
@@ -99,7 +99,7 @@ func (e *GradingError) Error() string {
 
 func (e *GradingError) Unwrap() []error { return []error{ErrUngradable, e.Err} }
 
-// GradeLog grades the log of a task from its test results. It refuses Harbor's tasks, whose scripts leave a reward (see
+// GradeLog grades the log of a task by its test results. It refuses Harbor's tasks, whose scripts write a reward (see
 // [ReadReward]). The error is a *GradingError.
 func GradeLog(t env.Task, e Evidence) (Grade, error) {
 	g := Grade{Report: harness.Report{ID: t.ID}, Grader: Grader}
@@ -149,7 +149,7 @@ func reasonOf(err error) Reason {
 	return MalformedLog
 }
 
-// gradeHarness grades as the official harness does, in the order in which it looks at things.
+// gradeHarness grades as the official harness does, with its checks in the same order.
 func gradeHarness(t env.Task, e Evidence, log markedLog, g *Grade) error {
 	results, ok, err := readResults(t, e, log)
 	if err != nil {
@@ -169,7 +169,7 @@ func gradeHarness(t env.Task, e Evidence, log markedLog, g *Grade) error {
 	return nil
 }
 
-// readResults parses the text between the markers; ok is false where the log does not show that tests ran.
+// readResults parses the text between the markers; ok is false if the log does not show that tests ran.
 func readResults(t env.Task, e Evidence, log markedLog) (r *testlog.Results, ok bool, err error) {
 	parse, err := e.parser(t.Tests.Parser)
 	if err != nil {
@@ -199,8 +199,8 @@ func readResults(t env.Task, e Evidence, log markedLog) (r *testlog.Results, ok 
 	return r, true, nil
 }
 
-// compare sorts the expected tests into those that succeed and those that fail. With PassAndFail, a test whose status
-// is an unknown word is in neither list.
+// compare sorts the expected tests into those that succeed and those that fail. With PassAndFail, a test with an
+// unknown status is in neither list.
 func compare(tests env.Tests, r *testlog.Results) (harness.TestsStatus, error) {
 	var s harness.TestsStatus
 	if tests.EvalType != PassAndFail && tests.EvalType != FailOnly {

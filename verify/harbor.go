@@ -18,18 +18,18 @@ import (
 	"deepswe/verify/allowlist"
 )
 
-// A script that gives the reward itself leaves it in a file, which the code under test can write as well. So the file
-// counts only where the script names it, and is read when everything that the script has started is ended. A reward
-// that is not 0 is confirmed in a strict trial, in which the script leaves it at a place that nobody knows before.
+// A script that gives the reward itself writes it to a file, which the code under test can write as well. So a file
+// counts only if the script names it, and it is read after everything that the script has started was ended. A reward
+// other than 0 is confirmed in a strict trial, in which the script writes it to a path that is not known in advance.
 
-// ForgedReward means that something else than the task's script may have left the reward.
+// ForgedReward means that something other than the task's script may have written the reward.
 const ForgedReward SuspicionKind = "forged_reward"
 
-// Rewards are read up to this size.
+// maxReward is the maximum size in bytes of a reward file.
 const maxReward = 1 << 20
 
-// rewardNames are the reward files that the task's script and the files that come with it name, the one that counts
-// first. A script that puts the names together names neither, and may leave either.
+// rewardNames returns the reward files that the task's script or the files that come with it name, the preferred one
+// first. A script that composes the name contains none of them, and may write any; named is false then.
 func rewardNames(t env.Task) (names []string, named bool) {
 	all := RewardFiles(t.Tests.RewardFile)
 	names = slices.DeleteFunc(slices.Clone(all), func(name string) bool {
@@ -45,7 +45,7 @@ func rewardNames(t env.Task) (names []string, named bool) {
 	return names, true
 }
 
-// verifierHas reports whether the script, or a text that comes with it, is as wanted.
+// verifierHas reports whether wanted is true for the script or for a text file that comes with it.
 func verifierHas(t env.Task, wanted func(text string) bool) bool {
 	if wanted(t.Tests.Script) {
 		return true
@@ -58,10 +58,10 @@ func verifierHas(t env.Task, wanted func(text string) bool) bool {
 	return false
 }
 
-// confirmable reports whether a strict trial could come to another reward.
+// confirmable reports whether a strict trial could give another reward.
 func (t *trial) confirmable() bool { return len(t.v.Withheld) > 0 || movable(t.task) }
 
-// lowered is why the reward is that of the strict trial.
+// lowered returns the reason why the reward is that of the strict trial.
 func (t *trial) lowered() Suspicion {
 	if len(t.v.Withheld) > 0 {
 		return Suspicion{TestTampering, fmt.Sprintf(
@@ -71,9 +71,9 @@ func (t *trial) lowered() Suspicion {
 		"the reward is %g where the test script leaves it in another place (%s)", t.v.Reward, t.v.Status)}
 }
 
-// reaches reports whether a change that could reach a runner is to be withheld in this task. Where a script gives the
-// reward itself, whatever else a repository holds may be what was asked for: only what has no other use is withheld,
-// and nothing that the task itself speaks of.
+// reaches reports whether a change that could affect a runner must be withheld in this task. If a script gives the
+// reward itself, the task may ask for any file, so that only files without any other use are withheld, and none that
+// the task mentions.
 func (t *trial) reaches(c change, why allowlist.Reason) bool {
 	if t.task.Tests.RewardFile == "" {
 		return true
@@ -101,7 +101,7 @@ var (
 	runnersPart = regexp.MustCompile(`addopts|pytest|plugin|python_(files|classes|functions)|testpaths|jest|mocha|"test"`)
 )
 
-// changesRunner reports whether a line about a test runner is new in a file of settings.
+// changesRunner reports whether a settings file has a new line about a test runner.
 func changesRunner(before, after []byte) bool {
 	known := map[string]bool{}
 	for line := range bytes.Lines(before) {
@@ -115,7 +115,7 @@ func changesRunner(before, after []byte) bool {
 	return false
 }
 
-// interruption says how the script was ended, empty where it came to its own end.
+// interruption returns what ended the script; empty if it ended by itself.
 func interruption(r env.Result) string {
 	if r.Signal != "" {
 		return r.Signal
@@ -126,7 +126,7 @@ func interruption(r env.Result) string {
 	return ""
 }
 
-// clearRewards makes sure that a reward is that of this run.
+// clearRewards removes reward files that were there before the run.
 func (t *trial) clearRewards(ctx context.Context) error {
 	if t.task.Tests.RewardFile == "" {
 		return nil
@@ -145,7 +145,7 @@ func (t *trial) clearRewards(ctx context.Context) error {
 	return nil
 }
 
-// readRewards takes the verdict from where the script left it. r is how the script ended.
+// readRewards reads the verdict that the script has written. r is the result of the script.
 func (t *trial) readRewards(ctx context.Context, r env.Result) error {
 	v := &t.v
 	names, named := rewardNames(t.task)
@@ -186,7 +186,7 @@ func (t *trial) readRewards(ctx context.Context, r env.Result) error {
 	return t.doubt(ctx, r, strays)
 }
 
-// takeReward reads the file that counts.
+// takeReward parses the preferred reward file.
 func (t *trial) takeReward(name string, data []byte, err error) {
 	v := &t.v
 	if err == nil {
@@ -206,9 +206,9 @@ func (t *trial) takeReward(name string, data []byte, err error) {
 	v.Report = rewardReport(t.task, v.Status)
 }
 
-// doubt lists what speaks against a reward other than 0: how the script ended, reward files that it does not name, what
-// it left running, and tests that were not run to their end. A reward that can be confirmed in another place loses
-// nothing by files and processes beside it; no other survives a doubt.
+// doubt lists what is suspicious about a reward other than 0: how the script ended, reward files that it does not name,
+// processes that are still running, and tests that did not run to their end. Additional files and processes do not
+// lower a reward that can be confirmed at another path. In every other case, the reward becomes 0.
 func (t *trial) doubt(ctx context.Context, r env.Result, strays []string) error {
 	v := &t.v
 	if v.Reward == 0 {
@@ -219,7 +219,7 @@ func (t *trial) doubt(ctx context.Context, r env.Result, strays []string) error 
 	}
 	confirmed := t.moved || movable(t.task)
 	for _, name := range strays {
-		note("there is a %s as well, which the test script does not name", name)
+		note("there is also a %s, which the test script does not name", name)
 	}
 	if r.Background > 0 && !confirmed {
 		note("%d processes were still running when the test script had ended", r.Background)
@@ -259,7 +259,7 @@ func knownRunner(t env.Task) bool {
 	return runnerCalls.MatchString(shellText(t))
 }
 
-// shellText is the text of the task's shell scripts.
+// shellText returns the text of the task's shell scripts.
 func shellText(t env.Task) string {
 	text := t.Tests.Script
 	for _, name := range slices.Sorted(maps.Keys(t.Tests.Files)) {
@@ -270,7 +270,8 @@ func shellText(t env.Task) string {
 	return text
 }
 
-// lostSummary reports whether a script calls pytest, lets it print, and its log does not show that a test passed.
+// lostSummary reports whether a script calls pytest and shows its output, but the log does not show that a test has
+// passed.
 func lostSummary(t env.Task, log []byte) bool {
 	shell := shellText(t)
 	if !strings.Contains(shell, "pytest") || somePassed.Match(log) {
@@ -287,8 +288,8 @@ func lostSummary(t env.Task, log []byte) bool {
 	return true
 }
 
-// rewritten returns a program of the verifier's that is not any more what was installed. Tests may be moved and changed
-// by their own script.
+// rewritten returns a program of the verifier that has changed since it was installed. Tests are ignored, because their
+// own script may move and change them.
 func (t *trial) rewritten(ctx context.Context) (name string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(t.task.Tests.Files)) {
 		if ext := path.Ext(name); !path.IsAbs(name) || ext != ".sh" && ext != ".py" ||

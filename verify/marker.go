@@ -9,7 +9,7 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// What the harness's evaluation script prints around the tests, and what makes a log void wherever it occurs.
+// The markers that the harness's evaluation script prints around the tests, and those that make a log void.
 const (
 	startMarker   = ">>>>> Start Test Output"
 	endMarker     = ">>>>> End Test Output"
@@ -20,14 +20,15 @@ const (
 	testsTimedOut = ">>>>> Tests Timed Out"
 )
 
-// markedLog is a log with the places of its markers, which all begin alike: a long log is searched once.
+// markedLog is a log with the positions of its markers. They all have the same prefix, so that a long log is searched
+// only once.
 type markedLog struct {
 	text   string
 	starts []int
 	ends   []int
-	// codes are the exit codes that the log records, in order.
+	// codes are the exit codes in the log, in order.
 	codes []string
-	// void is set when some marker says that no tests ran.
+	// void is set if a marker shows that no tests ran.
 	void bool
 }
 
@@ -64,13 +65,13 @@ func (m markedLog) output() string {
 	return output
 }
 
-// exitCode is tried at a marker only.
+// exitCode is matched only at a marker.
 var exitCode = testlog.Pattern(`^` + exitMarker + `:\s*(-?\d+)`)
 
-// maxDigits is how long an integer Python reads from text.
+// maxDigits is the maximum number of digits of an integer that Python parses.
 const maxDigits = 4300
 
-// failedExit reports whether an exit code is not 0. The digits may be those of any script.
+// failedExit reports whether an exit code is not 0. Like Python, it accepts the decimal digits of every script.
 func failedExit(code string) (bool, error) {
 	digits := []rune(strings.TrimPrefix(code, "-"))
 	if len(digits) > maxDigits {
@@ -79,7 +80,7 @@ func failedExit(code string) (bool, error) {
 	return slices.ContainsFunc(digits, func(d rune) bool { return !isZero(d) }), nil
 }
 
-// isZero reports whether a decimal digit is a zero. Unicode's ranges of digits are whole tens, from zero to nine.
+// isZero reports whether a decimal digit is a zero. In Unicode, digits come in ranges of ten, from zero to nine.
 func isZero(digit rune) bool {
 	for _, r := range unicode.Nd.R16 {
 		if rune(r.Lo) <= digit && digit <= rune(r.Hi) {
@@ -94,7 +95,8 @@ func isZero(digit rune) bool {
 	return false
 }
 
-// suiteCounts are what runners print when they have run at least one test. Each is tried only on a log with its text.
+// suiteCounts match what runners print if they have run at least one test. Each is tried only on logs that contain its
+// text.
 var suiteCounts = []struct {
 	needs string
 	expr  testlog.Expression
@@ -109,8 +111,8 @@ var suiteCounts = []struct {
 	{"': ok", testlog.Pattern(`(?m)': ok$`)},
 }
 
-// suiteRan reports whether a log without results shows that tests ran all the same. Of a good run, runners that
-// print failures only show nothing but such a count; a count of zero does not show it.
+// suiteRan reports whether a log without results shows that tests ran. For a successful run, runners that print only
+// failures print nothing but such a count. A count of zero does not suffice.
 func suiteRan(text string) bool {
 	for _, c := range suiteCounts {
 		if strings.Contains(text, c.needs) && c.expr().MatchString(text) {

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// patchedPaths lists every path that a patch could write to, sorted, relative to the repository's root. It looks at
-// whatever git or the patch command might take for a file's name, in headers as well as in lines that only look like
-// one: a name too many costs nothing, and one that is missed would be a way around package allowlist.
+// patchedPaths returns every path that a patch could write to, sorted and relative to the repository's root. It
+// includes everything that git or the patch command might take for a file name, also in lines that only look like
+// headers: an additional name does no harm, but a missing one would be a way around package allowlist.
 func patchedPaths(patch []byte) []string {
 	names := map[string]bool{}
 	add := func(name string) {
@@ -21,7 +21,7 @@ func patchedPaths(patch []byte) []string {
 		}
 	}
 	for line := range bytes.Lines(patch) {
-		// The patch command also takes patches that are indented as a whole, or wrapped in a mail ("- " before dashes).
+		// The patch command also accepts patches that are indented or quoted in a mail ("- " before dashes).
 		text := strings.TrimLeft(strings.TrimRight(string(line), "\r\n"), " \tX")
 		for strings.HasPrefix(text, "- -") {
 			text = text[2:]
@@ -61,7 +61,7 @@ func stripped(name string) string {
 	return strings.TrimLeft(rest, "/")
 }
 
-// gitNames reads "a/x b/y". Where the names hold blanks, each way to cut the line is one that git might have meant.
+// gitNames parses "a/x b/y". If the names contain spaces, it returns every way to split the line.
 func gitNames(rest string) []string {
 	var names []string
 	if strings.HasPrefix(rest, `"`) || strings.HasSuffix(rest, `"`) {
@@ -82,7 +82,7 @@ func gitNames(rest string) []string {
 	return names
 }
 
-// unquoted reads a name that git has quoted as C does, octal digits for bytes. What is not quoted, or badly, stays.
+// unquoted decodes a name that git has quoted like a C string. A name without valid quotes is returned as it is.
 func unquoted(name string) string {
 	if len(name) < 2 || name[0] != '"' {
 		return name

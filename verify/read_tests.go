@@ -6,8 +6,8 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// ReadTests reads what a test run of any common runner has printed, and says for each test whether it passed. Of the
-// formats that fit, the one that names most tests counts; tests that were skipped are left out.
+// ReadTests parses the output of any common test runner, and returns for each test whether it passed. If several
+// formats match, it uses the one that finds the most tests. Skipped tests are left out.
 func ReadTests(log []byte) map[string]bool {
 	text := testlog.Decode(log)
 	best := map[string]bool{}
@@ -17,7 +17,7 @@ func ReadTests(log []byte) map[string]bool {
 	} {
 		parse, err := testlog.Lookup(name)
 		if err != nil {
-			continue // the list above is wrong, which TestReadTests notices
+			continue // an error in the list above, which TestReadTests would find
 		}
 		results, err := parse(text, testlog.Task{})
 		if err != nil {
@@ -25,7 +25,7 @@ func ReadTests(log []byte) map[string]bool {
 		}
 		found := make(map[string]bool, results.Len())
 		for test, status := range results.All() {
-			if strings.HasPrefix(test, "(") { // in pytest's format, unittest's summary: FAILED (failures=1)
+			if strings.HasPrefix(test, "(") { // unittest's summary, in pytest's format: FAILED (failures=1)
 				continue
 			}
 			switch status {

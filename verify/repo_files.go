@@ -18,8 +18,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// file is one path of the repository with its content. Nothing is there when kind is empty. What is neither a file nor
-// a link is never changed.
+// file is one path of the repository with its content. An empty kind means that the path does not exist. Paths that are
+// neither files nor links are never changed.
 type file struct {
 	name   string // relative to the repository
 	kind   env.Kind
@@ -28,10 +28,10 @@ type file struct {
 	target string // of a symbolic link
 }
 
-// maxFile is the largest file that grading copies; a patch has no larger ones.
+// maxFile is the maximum size of a file that grading copies. Patches contain no larger ones.
 const maxFile = 64 << 20
 
-// readFile reads a path of the repository in the sandbox. What cannot be read has the kind KindOther.
+// readFile reads a path of the repository in the sandbox. If it cannot be read, its kind is KindOther.
 func readFile(ctx context.Context, sb env.Sandbox, name string) (file, error) {
 	full := path.Join(sb.Dir(), name)
 	data, info, err := sb.Read(ctx, full, env.ReadOptions{Limit: maxFile, NoFollow: true})
@@ -59,7 +59,7 @@ func readFile(ctx context.Context, sb env.Sandbox, name string) (file, error) {
 	return file{name: name, kind: env.KindOther}, nil
 }
 
-// writeFiles makes paths of the repository in the sandbox what they are described as, whatever is there.
+// writeFiles replaces paths of the repository in the sandbox by the given files, whatever is there.
 func writeFiles(ctx context.Context, sb env.Sandbox, files []file) error {
 	files = slices.DeleteFunc(slices.Clone(files), func(f file) bool {
 		return f.kind == env.KindDir || f.kind == env.KindOther
@@ -98,7 +98,7 @@ func writeFiles(ctx context.Context, sb env.Sandbox, files []file) error {
 	return nil
 }
 
-// remove removes the paths, a few thousand at a time: a command line has its limits.
+// remove removes paths, a few thousand at a time, because the length of a command line is limited.
 func remove(ctx context.Context, sb env.Sandbox, files []file) error {
 	const most = 64 << 10
 	for len(files) > 0 {
@@ -120,7 +120,7 @@ func remove(ctx context.Context, sb env.Sandbox, files []file) error {
 	return nil
 }
 
-// store writes the file below a directory of the host.
+// store writes the file below a directory on the host.
 func (f file) store(root *os.Root) error {
 	switch f.kind {
 	case "":
@@ -137,7 +137,7 @@ func (f file) store(root *os.Root) error {
 	return root.WriteFile(f.name, f.data, f.mode.Perm())
 }
 
-// stored reads back a file from there.
+// stored reads a file that store has written.
 func stored(root *os.Root, name string) (file, error) {
 	info, err := root.Lstat(name)
 	switch {
@@ -160,7 +160,7 @@ func (f file) equal(g file) bool {
 	return f.kind == g.kind && f.target == g.target && f.mode.Perm() == g.mode.Perm() && bytes.Equal(f.data, g.data)
 }
 
-// output is what a command printed, errors first.
+// output returns what a command printed, errors first.
 func output(r env.Result) string {
 	return strings.TrimSpace(string(slices.Concat(r.Stderr.Head, r.Stderr.Tail, r.Stdout.Head, r.Stdout.Tail)))
 }

@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// Rewards are the numbers that a Harbor task's script left, by name.
+// Rewards are the numbers that a Harbor task's script has written, by name.
 type Rewards map[string]float64
 
-// RewardFiles returns where a script may have left its verdict, the file that counts first: Harbor prefers reward.json
-// over the reward.txt beside it. file is Task.Tests.RewardFile.
+// RewardFiles returns the files to which a script may write its verdict, the preferred one first: like Harbor, it
+// prefers reward.json over reward.txt. file is Task.Tests.RewardFile.
 func RewardFiles(file string) []string {
 	stem := strings.TrimSuffix(file, path.Ext(file))
 	return []string{stem + ".json", stem + ".txt"}
 }
 
-// ReadReward reads a reward file: an object of finite numbers where its name ends in .json, else one finite number.
-// Errors wrap ErrUngradable: such a script has given no verdict.
+// ReadReward parses a reward file: an object of finite numbers if the name ends in .json, otherwise one finite number.
+// Errors wrap ErrUngradable.
 func ReadReward(name string, data []byte) (Rewards, error) {
 	rewards, err := readReward(name, data)
 	if err != nil {
@@ -63,7 +63,7 @@ func readReward(name string, data []byte) (Rewards, error) {
 	return rewards, nil
 }
 
-// Reward returns the reward among several: the one of that name, or the only one. The error wraps ErrUngradable.
+// Reward returns the number named "reward", or the only one. The error wraps ErrUngradable.
 func (r Rewards) Reward() (float64, error) {
 	if v, ok := r["reward"]; ok {
 		return v, nil

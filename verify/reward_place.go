@@ -10,11 +10,11 @@ import (
 	"deepswe/env"
 )
 
-// harborRewards is the directory that Harbor keeps for rewards, and for nothing else.
+// harborRewards is the directory that Harbor uses for rewards only.
 const harborRewards = "/logs/verifier"
 
-// rewardPlace is what the texts of a task call the place of its rewards: Harbor's directory, or the file less its
-// ending.
+// rewardPlace returns the text by which a task's files refer to its reward: Harbor's directory, or the path of the
+// reward file without its extension.
 func rewardPlace(t env.Task) (place string, calls *regexp.Regexp) {
 	place = strings.TrimSuffix(t.Tests.RewardFile, path.Ext(t.Tests.RewardFile))
 	if path.Dir(place) == harborRewards {
@@ -23,7 +23,7 @@ func rewardPlace(t env.Task) (place string, calls *regexp.Regexp) {
 	return place, regexp.MustCompile(regexp.QuoteMeta(place) + `(\.json\b|\.txt\b|[^\w.-]|$)`)
 }
 
-// movable reports whether the texts of a task name the place of its rewards, so that it can be another one.
+// movable reports whether a task's files contain its rewardPlace, so that it can be replaced by another.
 func movable(t env.Task) bool {
 	if t.Tests.RewardFile == "" {
 		return false
@@ -32,8 +32,8 @@ func movable(t env.Task) bool {
 	return verifierHas(t, calls.MatchString)
 }
 
-// elsewhere returns a movable task with another place for the rewards, and with its script in the shell's memory, where
-// nobody can rewrite what is still to be run.
+// elsewhere returns a movable task with another path for the rewards. Its script is in the shell's memory, so that the
+// code under test cannot rewrite it while it runs.
 func elsewhere(t env.Task) env.Task {
 	place, calls := rewardPlace(t)
 	to := place + "-" + strings.ToLower(rand.Text()[:12])
@@ -54,12 +54,12 @@ func elsewhere(t env.Task) env.Task {
 	return t
 }
 
-// harborScript is where a Harbor task's script is, and what runs it.
+// harborScript is the path of a Harbor task's script.
 const harborScript = "/tests/test.sh"
 
 var bashLine = regexp.MustCompile(`^#!\s*(/usr)?/bin/(env )?bash\s*\n`)
 
-// fitsMemory reports whether a script does the same when it is handed to bash as an argument.
+// fitsMemory reports whether a script does the same if it is passed to bash as an argument.
 func fitsMemory(text string) bool {
 	return bashLine.MatchString(text) && len(text) < longestArgument/2 && !strings.Contains(text, "BASH_SOURCE")
 }

@@ -13,19 +13,19 @@ import (
 	"deepswe/env"
 )
 
-// maxLog is the most of a test log that is kept. A longer one is not graded.
+// maxLog is the maximum size of a test log in bytes. A longer log is not graded.
 const maxLog = 128 << 20
 
-// ending is how a script ended, as the sandbox saw it.
+// ending is how a script ended, as seen by the sandbox.
 type ending struct {
 	code   int
 	signal string
-	// ofTests says that the code is that of the command that ran the tests.
+	// ofTests is set if the code is that of the command that ran the tests.
 	ofTests bool
 }
 
-// runScript runs the task's script: as it is, or in a strict trial its two phases. r is how the last of them ended;
-// ended is false where the run itself decides the verdict.
+// runScript runs the task's script: as it is or, in a strict trial, its two phases. r is the result of the last one;
+// ended is false if how it ended already decides the verdict.
 func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err error) {
 	if !t.strict {
 		return t.runPart(ctx, t.task.Tests.Script, true)
@@ -66,11 +66,12 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 	return r, ended, t.testify(ctx)
 }
 
-// startsServices finds what the tests may need to find running.
+// startsServices matches commands that start services, which the tests may need.
 var startsServices = regexp.MustCompile(
 	`(?m)[^&|>]&[ \t]*$|\b(service|nohup|daemon\w*|systemctl|pg_ctl|Xvfb|supervisord)\b`)
 
-// runPart runs a part of the script, and adds what it prints to the log. With endAll, what it leaves running is ended.
+// runPart runs a part of the script, and appends its output to the log. With endAll, everything that it leaves running
+// is ended.
 func (t *trial) runPart(ctx context.Context, script string, endAll bool) (r env.Result, ended bool, err error) {
 	v, most := &t.v, cmp.Or(t.maxLog, maxLog)
 	c := scriptCommand(script)
@@ -87,7 +88,7 @@ func (t *trial) runPart(ctx context.Context, script string, endAll bool) (r env.
 	switch {
 	case r.TimedOut || t.ran >= t.limit:
 		v.Status, v.Detail = TimedOut, fmt.Sprintf("the tests took longer than %s", t.limit)
-		// The harness's own words, which the class tests_timed_out is recognised by.
+		// The harness's own words, by which the class tests_timed_out is recognised.
 		v.Log = fmt.Appendf(v.Log, "\n\nTimeout error: %d seconds exceeded.", int(t.limit.Seconds()))
 		return r, false, nil
 	case v.LogBytes > int64(most):
@@ -97,16 +98,16 @@ func (t *trial) runPart(ctx context.Context, script string, endAll bool) (r env.
 	return r, true, nil
 }
 
-// longestArgument is how long a script may be that is handed over as an argument: the kernel takes 128 KiB.
+// longestArgument is the maximum length of a script that is passed as an argument; the kernel's limit is 128 KiB.
 const longestArgument = 100 << 10
 
-// scriptCommand runs a script that no file holds: the code under test could rewrite a file while the shell reads it.
-// Both streams become one, in the order of writing, which is how the harness sees them.
+// scriptCommand runs a script without a file, because the code under test could rewrite the file while the shell reads
+// it. Both streams are merged in the order in which they were written, as in the harness.
 func scriptCommand(script string) env.Command {
 	if len(script) <= longestArgument {
 		return env.Command{Line: "exec 2>&1\n" + script}
 	}
-	// The x keeps line feeds at the end.
+	// The x preserves line feeds at the end.
 	return env.Command{
 		Line: `exec 2>&1; script=$(cat; echo x); exec </dev/null; eval "${script%x}"`, Stdin: []byte(script),
 	}

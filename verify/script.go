@@ -8,22 +8,22 @@ import (
 	"deepswe/env"
 )
 
-// phases is a test script in two halves, each for a shell of its own, so that nothing that runs during the tests sees
-// what the first half has put in place: the command line of the shell above it would show that.
+// phases is a test script in two halves, which run in separate shells, so that the tests cannot read the first half
+// from the command line of their parent process.
 type phases struct {
-	// setup is what comes before the tests; empty where the script does not say where they begin.
+	// setup is the part before the tests; empty if the script does not mark where they begin.
 	setup string
-	// tests is the rest. Where the script marks the tests, it ends with their own exit status.
+	// tests is the rest. If the script marks the tests, tests ends with their exit status.
 	tests string
-	// exits says that it does.
+	// exits is set if tests ends with the exit status of the tests.
 	exits bool
 }
 
-// exitSaved finds a line that saves the exit code of the line before.
+// exitSaved matches a line that saves the exit code of the line before.
 var exitSaved = regexp.MustCompile(`(?m)^[ \t]*([A-Za-z_]\w*)=\$\?[ \t]*$`)
 
-// split cuts a script at its markers. What follows the tests, such as putting files back, is left out: it would give
-// the script another exit status, and nobody looks at the files.
+// split splits a script at its markers. Commands after the tests, such as restoring files, are left out: they would
+// change the exit status, and have no effect on grading.
 func split(script string) phases {
 	lines := strings.SplitAfter(script, "\n")
 	start := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, startMarker) })
@@ -54,7 +54,8 @@ func split(script string) phases {
 	}
 }
 
-// saving makes the first half leave the state of its shell in a file: variables, functions, options, directory.
+// saving returns the first half with commands that save the state of its shell to a file: variables, functions,
+// options, directory.
 func (p phases) saving(file string) string {
 	quoted := env.ShellQuote(file)
 	return p.setup + `
@@ -68,13 +69,13 @@ printf 'cd %s\n' "'$(pwd | sed "s/'/'\\\\''/g")'"
 printf '%s\n' "$deepswe_options"; } >` + quoted + " 2>/dev/null\n"
 }
 
-// restoring makes the second half begin in the state that the first one has left.
+// restoring returns the second half with commands that restore this state.
 func (p phases) restoring(file string) string {
 	return "{ . " + env.ShellQuote(file) + "; } 2>/dev/null\n" + p.tests
 }
 
 var (
-	// bailing are flags that end a run at its first failure, which a twin would be.
+	// bailing matches flags that end a run at the first failure, which would be a twin.
 	bailing = regexp.MustCompile(`(^|\s)(-x|--exitfirst|--maxfail(?:[= ]\d+)?|--bail(?:[= ]\d+)?|-failfast|--failfast|` +
 		`--fail-fast)(\s|$)`)
 	runner = regexp.MustCompile(`\b(pytest|py\.test|jest|mocha|vitest|go test|unittest|runtests|manage\.py|nose\w*|tox|` +
@@ -93,12 +94,11 @@ func unbailed(script string) string {
 	return out.String()
 }
 
-// historyCommands are those of git that name a commit.
+// historyCommands match git commands that name a commit.
 var historyCommands = regexp.MustCompile(
 	`\bgit\b.*\b(checkout|show|restore|reset|cherry-pick|merge|rebase|worktree|archive|fetch|switch|log)\s+[^-\s|;&]`)
 
-// needsHistory reports whether a task's script looks for something in the repository's history other than the commit
-// that the issue is fixed on top of.
+// needsHistory reports whether a task's script uses a commit other than the base commit.
 func needsHistory(t env.Task) bool {
 	for line := range strings.Lines(t.Tests.Script) {
 		known := strings.Contains(line, "HEAD") || t.BaseCommit != "" && strings.Contains(line, t.BaseCommit)

@@ -8,10 +8,10 @@ import (
 	"deepswe/env"
 )
 
-// EvaluateStrictly runs only the strict trial with twins: changes to the tests are withheld, so that they do not count.
-// It compares patches by tests other than the task's own; maintained says that these pass without any patch. The report
-// says which tests pass, and Confirmation what the twins showed. If the patch has manipulated its results, Suspicious
-// says how, and Reward is 0. The error is an infrastructure failure.
+// EvaluateStrictly runs only the strict trial with twins, in which changes to the tests are withheld. It is for
+// comparing patches by tests other than the task's own; maintained is set if these tests pass without any patch. The
+// report says which tests pass, and Confirmation contains the result of the twins. If the patch has manipulated the
+// results, Suspicious says how, and Reward is 0. The error is an infrastructure failure.
 func (e *Evaluator) EvaluateStrictly(
 	ctx context.Context, t env.Task, patch []byte, maintained bool,
 ) (Evaluation, error) {
@@ -30,7 +30,7 @@ func (e *Evaluator) EvaluateStrictly(
 	return v, nil
 }
 
-// only makes the trial and its verdict.
+// only runs the trial and gives the verdict.
 func (c *confirming) only(ctx context.Context, maintained bool) error {
 	t, err := c.trial(ctx, c.patch, c.Canary != CanaryNever)
 	if err != nil {
@@ -71,8 +71,8 @@ func (c *confirming) only(ctx context.Context, maintained bool) error {
 	return nil
 }
 
-// applyLoosely applies a patch that git refuses, if the patch command takes it whole. Neither of the two leaves
-// anything behind when it fails, so that one sandbox is enough. words are git's.
+// applyLoosely applies a patch that git refuses, if the patch command applies all of it. Neither changes anything if it
+// fails, so that one sandbox is enough. words is git's output.
 func (t *trial) applyLoosely(ctx context.Context, words string) (command, why string, err error) {
 	const loosely = "patch --batch --forward --fuzz=5 -p1"
 	for _, dry := range []string{" --dry-run", ""} {

@@ -9,13 +9,13 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Suspicion is one reason not to trust a log: the code under test has printed some of it, or could have.
+// Suspicion is a reason not to trust a log, because the code under test may have printed some of it.
 type Suspicion struct {
 	Kind   SuspicionKind `json:"kind"`
 	Detail string        `json:"detail"`
 }
 
-// SuspicionKind names what the stricter reading looks at.
+// SuspicionKind is the kind of a suspicion.
 type SuspicionKind string
 
 // The kinds.
@@ -32,12 +32,12 @@ const (
 	Contradiction SuspicionKind = "contradiction"
 	// OutsideSummary: an expected test passes by a line outside the runner's summary.
 	OutsideSummary SuspicionKind = "outside_summary"
-	// UnknownStatus: an expected test's status is a word that means nothing.
+	// UnknownStatus: the status of an expected test is unknown.
 	UnknownStatus SuspicionKind = "unknown_status"
 )
 
-// suspicions reads a log again and returns what counts against it. results are what the first reading saw, nil when it
-// saw nothing.
+// suspicions reads a log again and returns what is suspicious about it. results are those of the first reading, nil if
+// there are none.
 func suspicions(t env.Task, e Evidence, log markedLog, results *testlog.Results) []Suspicion {
 	var found []Suspicion
 	note := func(kind SuspicionKind, format string, args ...any) {
@@ -84,13 +84,14 @@ func suspicions(t env.Task, e Evidence, log markedLog, results *testlog.Results)
 	return append(found, suspiciousTests(t, e, log.text, script, results)...)
 }
 
-// suspiciousTests looks at the expected tests that pass in the first reading.
+// suspiciousTests checks the expected tests that pass in the first reading.
 func suspiciousTests(t env.Task, e Evidence, text string, script evalScript, results *testlog.Results) []Suspicion {
 	if t.Tests.Expected != nil || t.Tests.EvalType != PassAndFail {
 		return nil
 	}
 	summary, summarised := script.summary(t, e, text)
-	// Some records expect tests that pytest's own tests have run, or odd line ends: they are never in the summary.
+	// Some records expect tests that never are in the summary: those that pytest's own tests run, and names with
+	// strange line ends.
 	reported := map[string]bool{"": false}
 	if summarised {
 		for name := range summary.All() {
@@ -132,16 +133,16 @@ func suspiciousTests(t env.Task, e Evidence, text string, script evalScript, res
 	return found
 }
 
-// evalScript is what a test script says about the log that it makes.
+// evalScript is what a test script shows about its log.
 type evalScript struct {
 	text   string
-	traced bool // the shell prints each command
-	// commands is how many lines are between the markers, words what they consist of.
+	traced bool // the shell prints each command (set -x)
+	// commands is the number of lines between the markers, words are the words in these lines.
 	commands int
 	words    []string
 }
 
-// testFile returns the file of a test's id, nothing where the id has none.
+// testFile returns the file in a test's id; empty if there is none.
 func testFile(id string) string {
 	if file, _, ok := strings.Cut(id, "::"); ok {
 		return file
@@ -149,7 +150,7 @@ func testFile(id string) string {
 	return ""
 }
 
-// runs reports whether the script names a file of tests, or a directory that it is in.
+// runs reports whether the script names a test file, or a directory that contains it.
 func (s evalScript) runs(file string) bool {
 	return file != "" && slices.ContainsFunc(s.words, func(word string) bool {
 		word = strings.Trim(word, `'"`)
@@ -177,8 +178,8 @@ func readScript(text string) evalScript {
 	return s
 }
 
-// prints returns how often the script puts a marker into the log: the trace of a line that has it, and the line's own
-// output when it is an echo. Of a script that is not known, both are assumed.
+// prints returns how often the script prints a marker to the log: in the trace of a line that contains it, and in the
+// output of that line if it is an echo. If the script is not known, both are assumed.
 func (s evalScript) prints(marker string) int {
 	if s.text == "" {
 		return 2
@@ -200,8 +201,8 @@ func (s evalScript) prints(marker string) int {
 
 const pytestSummary = "short test summary info"
 
-// summary reads the part of the log where pytest itself reports: what follows the last heading of a summary or, if
-// several commands ran, the first one. ok is false for scripts that do not ask pytest to name all tests.
+// summary parses pytest's own summary, which begins at the last heading or, if several commands ran, the first one. ok
+// is false for scripts that do not make pytest list all tests.
 func (s evalScript) summary(t env.Task, e Evidence, text string) (r *testlog.Results, ok bool) {
 	if !strings.Contains(s.text, "-rA") {
 		return nil, false

@@ -12,12 +12,12 @@ import (
 	"deepswe/verify/telltale"
 )
 
-// Telltale means that the patch adds code that forged results need, and that a fix has no use for. It lowers a reward
-// only where Evaluator.RefuseTelltales is set.
+// Telltale means that the patch adds code that is needed to forge results but not to fix a bug. It lowers a reward only
+// if Evaluator.RefuseTelltales is set.
 const Telltale SuspicionKind = "telltale"
 
-// telltales returns what package telltale finds in the changes that the strict trial takes, which were applied by now:
-// neither the files had it before, nor the task's solution or other code of the repository has it.
+// telltales returns the telltales in the changes that the strict trial takes, which have been applied. It ignores those
+// that were in the same files before, in the task's solution, or in other code of the repository.
 func (t *trial) telltales(ctx context.Context, changes []change) ([]Suspicion, error) {
 	had := solutionTelltales([]byte(t.task.Tests.GoldPatch))
 	own := map[string]bool{}
@@ -51,7 +51,8 @@ func (t *trial) telltales(ctx context.Context, changes []change) ([]Suspicion, e
 	return found, nil
 }
 
-// solutionTelltales are those in the parts of files that the task's solution changes, without their lines.
+// solutionTelltales returns the telltales, without line numbers, in the parts of files that the task's solution
+// changes.
 func solutionTelltales(gold []byte) map[telltale.Finding]bool {
 	had := map[telltale.Finding]bool{}
 	for _, section := range patchSections(gold) {
@@ -75,10 +76,11 @@ func solutionTelltales(gold []byte) map[telltale.Finding]bool {
 	return had
 }
 
-// mostUses is how many files are read to see whether the repository's own code does the same.
+// mostUses is the maximum number of files in which to search for a telltale in the repository's own code.
 const mostUses = 20
 
-// uses reports whether code of the repository, except tests and the files that the patch changes, has the telltale.
+// uses reports whether the repository's own code has the telltale, except for tests and for files that the patch
+// changes.
 func (t *trial) uses(ctx context.Context, f telltale.Finding, patched map[string]bool) (bool, error) {
 	found, err := t.sb.Search(ctx, env.Query{Term: f.Term()})
 	if err != nil {

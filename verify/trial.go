@@ -17,39 +17,39 @@ import (
 	"deepswe/verify/witness"
 )
 
-// trial is one patch in one sandbox: its tests run once.
+// trial is one run of the tests with a patch, in a sandbox of its own.
 type trial struct {
 	*Evaluator
 	task  env.Task
 	patch []byte
 	limit time.Duration
-	// strict takes only what a fix is made of, and runs the tests so that the script ends as they do.
+	// strict takes only the changes that a fix consists of, and makes the script end with the tests' exit status.
 	strict bool
 	// canary adds twins of the tests, which must fail. The mutations in excluded are not used.
 	canary   bool
 	excluded map[string]bool
-	// keepNames leaves the tests their names, which are shuffled otherwise.
+	// keepNames turns off the shuffling of names between tests and twins.
 	keepNames bool
-	// moved is set where the reward is at another place than the task says.
+	// moved is set if the reward has another path than in the task.
 	moved bool
-	// alone is set where no other trial comes before or after this one.
+	// alone is set if there is no other trial of the patch.
 	alone bool
 
 	sb env.Sandbox
 	v  Evaluation
-	// patchPath is where the patch is while it is applied. No other trial has the same, because not every sandbox has a
-	// /tmp of its own.
+	// patchPath is the path of the patch while it is applied. It is different in each trial, because not every sandbox
+	// has a private /tmp.
 	patchPath string
-	// ran is how long the script has run, and exit how it ended.
+	// ran is how long the script ran, exit how it ended.
 	ran  time.Duration
 	exit ending
-	// planted are the twins, and found what the run has shown about them.
+	// planted are the twins, found is what the run has shown about them.
 	planted planted
 	found   findings
 	witness *witness.Program
 }
 
-// run carries out the trial. What the patch has caused is recorded in v; an error is an infrastructure failure.
+// run runs the trial. Everything that the patch causes is recorded in v; an error is an infrastructure failure.
 func (t *trial) run(ctx context.Context) error {
 	if t.strict && movable(t.task) {
 		t.task, t.moved = elsewhere(t.task), true
@@ -96,7 +96,7 @@ func (t *trial) run(ctx context.Context) error {
 	return err
 }
 
-// start gives the trial a pristine sandbox, in place of the one that it may have had.
+// start starts a pristine sandbox for the trial, and removes the previous one, if any.
 func (t *trial) start(ctx context.Context) error {
 	if t.sb != nil {
 		old := t.sb
@@ -111,7 +111,7 @@ func (t *trial) start(ctx context.Context) error {
 		Limits: t.task.Limits, Network: t.v.Network, Run: t.Run, Rollout: t.task.ID,
 	}
 	if t.strict && t.task.Tests.RewardFile == "" && !needsHistory(t.task) {
-		s.Prepare = append(slices.Clip(s.Prepare), repo.Hygiene("")) // the solution may be in it
+		s.Prepare = append(slices.Clip(s.Prepare), repo.Hygiene("")) // the history may contain the solution
 	}
 	var err error
 	if t.sb, err = t.Provider.Start(ctx, s); err != nil {
@@ -121,8 +121,8 @@ func (t *trial) start(ctx context.Context) error {
 	return nil
 }
 
-// install writes files of the repository that the patch must not decide about, over whatever it left there. ok is false
-// where it has made that impossible.
+// install writes files that the patch must not control, replacing whatever is there. ok is false if the patch has made
+// that impossible.
 func (t *trial) install(ctx context.Context, files []file) (ok bool, err error) {
 	err = writeFiles(ctx, t.sb, files)
 	if err == nil || env.IsInfrastructure(ctx, err) {
@@ -169,7 +169,7 @@ func (t *trial) test(ctx context.Context) error {
 	switch {
 	case err != nil || !ended:
 		return err
-	case t.task.Tests.RewardFile != "" && r.OutOfDisk: // the script was ended before it could say anything
+	case t.task.Tests.RewardFile != "" && r.OutOfDisk: // the script was ended before it could give a reward
 		return nil
 	case t.task.Tests.RewardFile != "":
 		return t.readRewards(ctx, r)
@@ -181,7 +181,7 @@ func (t *trial) test(ctx context.Context) error {
 	return nil
 }
 
-// parser is the name of the parser for what the tests print, empty where none is known.
+// parser returns the name of the parser for the tests' output; empty if none is known.
 func (t *trial) parser() string {
 	if t.task.Tests.RewardFile != "" {
 		return parserOf(shellText(t.task))
@@ -222,7 +222,7 @@ func (t *trial) grade() {
 	}
 }
 
-// classify looks for a failure of the environment where the harness does: in the logs of a task that was not solved.
+// classify searches the logs of a task that was not solved for a failure of the environment, as the harness does.
 func (v *Evaluation) classify() {
 	if v.Status == Resolved || v.Status == NoPatch {
 		return
@@ -232,7 +232,7 @@ func (v *Evaluation) classify() {
 	}
 }
 
-// rewardReport is the report on a task that the harness cannot grade.
+// rewardReport returns the report on a task that the harness cannot grade.
 func rewardReport(t env.Task, s Status) *harness.Report {
 	return &harness.Report{ID: t.ID, PatchExists: true, PatchApplied: true, Resolved: s == Resolved}
 }

@@ -19,29 +19,29 @@ import (
 	"deepswe/verify/witness"
 )
 
-// planted are the twins of a trial.
+// planted describes the twins of a trial.
 type planted struct {
 	twins []canary.Twin
-	// restore returns what a reported test is called without the exchanges of names; nil where there are none.
+	// restore undoes the exchange of names for a reported test; nil if no names were exchanged.
 	restore func(string) string
-	// none says why there are none, and is empty where there are some. kind is the error behind it.
+	// none is the reason why there are no twins, empty if there are any. kind is the error that caused it.
 	none string
 	kind error
 }
 
 const (
-	// mostTwins is how many tests get twins: those that the patch must fix, and at least a second one.
+	// mostTwins is the maximum number of tests that get twins.
 	mostTwins = 6
-	// mostMaintained is how many of the tests that pass already are considered.
+	// mostMaintained is the maximum number of tests considered that pass without the patch.
 	mostMaintained = 40
-	// mostSources is how many files are read to find the tests.
+	// mostSources is the maximum number of files that are read to find the tests.
 	mostSources = 200
-	// mostSearches is how many tests are searched for by name.
+	// mostSearches is the maximum number of tests that are searched for by name.
 	mostSearches = 12
 )
 
-// plant writes twins of the tests into their files, which the first half of the script has put in place by now, and
-// returns the second half of the script: changed where it would end at the first failure, or would not run the twins.
+// plant adds twins to the test files, which the first half of the script has already installed. It returns the second
+// half of the script, changed so that it runs the twins and does not end at the first failure.
 func (t *trial) plant(ctx context.Context, script string) (string, error) {
 	w, ok := canary.ForParser(t.parser())
 	if !ok {
@@ -79,7 +79,7 @@ func (t *trial) plant(ctx context.Context, script string) (string, error) {
 	return canary.Widen(script, p.Twins, options.Rand), err
 }
 
-// random chooses the names and the places of the twins.
+// random returns the source of random names and positions for the twins.
 func (t *trial) random() *rand.Rand {
 	if t.twinSeed != 0 {
 		return rand.New(rand.NewPCG(t.twinSeed, 0))
@@ -87,8 +87,8 @@ func (t *trial) random() *rand.Rand {
 	return rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 }
 
-// toTwin returns the tests to make twins of, in an order that is the same in every trial of the task, and how many of
-// them are to get some.
+// toTwin returns the tests to make twins of, in an order that is the same in every trial of the task, and the maximum
+// number of tests that get twins.
 func (t *trial) toTwin() (ids []string, most int) {
 	mixed := func(ids []string) []string {
 		order := map[string]uint64{}
@@ -119,10 +119,10 @@ func (t *trial) toTwin() (ids []string, most int) {
 	return slices.Concat(fixed, maintained[:min(len(maintained), mostMaintained)]), max(2, min(len(fixed), mostTwins))
 }
 
-// r2eTests is where the hidden tests of R2E-Gym are.
+// r2eTests is the directory of R2E-Gym's hidden tests.
 const r2eTests = "/r2e/r2e_tests"
 
-// sources reads the files that may hold the tests.
+// sources reads the files that may contain the tests.
 func (t *trial) sources(ctx context.Context, w canary.Writer, ids []string) ([]canary.Source, error) {
 	tests := t.task.Tests
 	names := slices.Sorted(maps.Keys(tests.Files))
@@ -193,13 +193,13 @@ func (t *trial) sources(ctx context.Context, w canary.Writer, ids []string) ([]c
 	return sources, nil
 }
 
-// r2eRun is the script that runs them.
+// r2eRun is the script that runs R2E-Gym's hidden tests.
 const r2eRun = "/r2e/run_tests.sh"
 
 // pytestFiles configure pytest.
 var pytestFiles = []string{"pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", ".pytest.ini", "pytest.toml"}
 
-// unbail makes the run go on after a failure, whether its commands or pytest's configuration would end it.
+// unbail makes the run continue after a failure, by changing its commands and pytest's configuration.
 func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 	script = unbailed(script)
 	read := func(name string) (string, error) {
@@ -241,7 +241,8 @@ func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 	return script, nil
 }
 
-// accepting is the task as a trial with twins is graded: a task that names every test names them as well.
+// accepting returns the task by which a trial with twins is graded: if it lists every test that may run, the twins are
+// added.
 func (t *trial) accepting() env.Task {
 	task := t.task
 	if task.Tests.Expected == nil || len(t.planted.twins) == 0 {
@@ -264,18 +265,18 @@ func (t *trial) accepting() env.Task {
 	return task
 }
 
-// findings are what a trial with twins has shown. The zero value is a clean one.
+// findings are the result of a trial with twins. The zero value means that nothing was found.
 type findings struct {
 	// passed maps the mutations of twins that were not reported as failed to what was reported.
 	passed map[string]string
-	// ended says why the script's end is not that of a failing run.
+	// ended says how the script's end differs from that of a failing run.
 	ended string
-	// runner is what a witness says about the processes of the runner.
+	// runner is what a witness has found in the processes of the runner.
 	runner  []witness.Finding
 	watched int // processes
 }
 
-// judge looks at what became of the twins.
+// judge evaluates the results of the twins.
 func (t *trial) judge() {
 	t.found.passed = map[string]string{}
 	if t.exit.signal != "" {
@@ -290,7 +291,7 @@ func (t *trial) judge() {
 	}
 }
 
-// reported says what is wrong with a twin in a report: nothing, where it failed.
+// reported returns what is wrong with a twin in a report; empty if the twin failed.
 func reported(twin canary.Twin, r *testlog.Results) string {
 	if r == nil {
 		return "is not in the log"
@@ -304,7 +305,7 @@ func reported(twin canary.Twin, r *testlog.Results) string {
 		if status == testlog.Failed || status == testlog.Errored {
 			continue
 		}
-		// A case that does not pass in the original either says nothing.
+		// Ignore a case that does not pass in the original test either.
 		if s, ok := r.Status(twin.Counterpart(name)); !ok || s == testlog.Passed {
 			return "has the status " + string(status)
 		}

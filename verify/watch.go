@@ -14,21 +14,22 @@ import (
 	"deepswe/verify/witness"
 )
 
-// The kinds of suspicion that come from a witness. Either ends a reward where the task's solution does not show it too.
+// The kinds of suspicion that come from a witness. Each one makes the reward 0, unless the task's solution shows it as
+// well.
 const (
-	// AlteredRunner: a function of the test runner, or one that it is built on, is not any more what it was.
+	// AlteredRunner: a function of the test runner, or one that it uses, was replaced.
 	AlteredRunner SuspicionKind = "altered_runner"
 	// ReplacedRunner: the runner did not end as the process that was started.
 	ReplacedRunner SuspicionKind = "replaced_runner"
 )
 
-// unwatched is the finding of a run in which no witness was called. Some scripts clear the environment.
+// unwatched is the finding of a run in which no witness was loaded. Some scripts clear the environment.
 var unwatched = witness.Finding{Kind: witness.Replaced, What: "the runner's process has left no word of itself"}
 
-// maxRecord is the most of a witness's record that is read.
+// maxRecord is the maximum size in bytes of a witness's record that is read.
 const maxRecord = 1 << 20
 
-// watch makes the interpreter that runs the tests call a witness, where there is one for it.
+// watch makes the interpreter that runs the tests load a witness, if there is one for its language.
 func (t *trial) watch(ctx context.Context, script string) (string, error) {
 	language := t.language()
 	if language == "" {
@@ -39,7 +40,7 @@ func (t *trial) watch(ctx context.Context, script string) (string, error) {
 	if err != nil && env.IsInfrastructure(ctx, err) {
 		return "", fmt.Errorf("write %s: %w", p.File, err)
 	}
-	if err != nil { // what ran before has made this impossible
+	if err != nil { // an earlier command has made this impossible
 		t.found.runner = []witness.Finding{unwatched}
 		return script, nil
 	}
@@ -47,7 +48,7 @@ func (t *trial) watch(ctx context.Context, script string) (string, error) {
 	return p.Call(script), nil
 }
 
-// language is that of the tests, empty where it has no witness.
+// language returns the language of the tests; empty if there is no witness for it.
 func (t *trial) language() witness.Language {
 	w, ok := canary.ForParser(t.parser())
 	inShell := func(twin canary.Twin) bool { return strings.HasSuffix(twin.File, ".sh") }
@@ -62,7 +63,7 @@ func (t *trial) language() witness.Language {
 	return ""
 }
 
-// testify reads what the witness has left, and removes it.
+// testify reads the record of the witness, and removes it.
 func (t *trial) testify(ctx context.Context) error {
 	if t.witness == nil {
 		return nil
@@ -83,8 +84,8 @@ func (t *trial) testify(ctx context.Context) error {
 	return nil
 }
 
-// runner takes the reward back where the witness has seen what it does not see with the solution, and names it in any
-// case.
+// runner reports what the witness has found, and makes the reward 0 if the witness did not find the same with the
+// solution.
 func (c *confirming) runner(t *trial) {
 	known := c.reference().found.runner
 	c.c.Watched = t.found.watched

@@ -18,41 +18,41 @@ import (
 // TestTampering means that the tests pass only with changes that the strict trial withholds.
 const TestTampering SuspicionKind = "steering"
 
-// A patch can pass tests by fixing the code, or by changing what the tests are and how they run. What it changes of the
-// second kind is not evidence, and is not forbidden either: good patches come with tests. So the strict trial takes
-// only what a fix is made of (see package allowlist), and checks whether the patch still passes. Where the task's own
-// solution changes a file of the second kind, the change is part of what was asked for: the solution's version is put
-// there.
+// A patch can pass tests by fixing the code, or by changing the tests or how they run. Changes of the second kind are
+// no evidence of a fix, but they are not forbidden, because good patches come with tests. So the strict trial takes
+// only what a fix consists of (see package allowlist), and checks whether the patch still passes. If the task's own
+// solution changes a file of the second kind, that change is part of the task, and the solution's version of the file
+// is used.
 
 // Withheld is a change that the strict trial does not take from the patch.
 type Withheld struct {
 	Path   string           `json:"path"`
 	Reason allowlist.Reason `json:"reason"`
-	// Instead says what is there in the strict trial.
+	// Instead is what replaces the change in the strict trial.
 	Instead Replacement `json:"instead"`
 }
 
-// Replacement names what the strict trial puts in the place of a change.
+// Replacement is what the strict trial uses instead of a change.
 type Replacement string
 
 // The replacements.
 const (
-	Original Replacement = "original" // the file as it is without the patch, or nothing
+	Original Replacement = "original" // the file without the patch, if it exists
 	Solution Replacement = "solution" // the solution's version
-	Parts    Replacement = "parts"    // the patch's, but for what could reach the runner
+	Parts    Replacement = "parts"    // the patch's version without the parts that could affect the runner
 )
 
-// snapshot is the repository as it is before the patch is applied, as far as the patch is concerned.
+// snapshot holds the files that the patch could change, as they are before it is applied.
 type snapshot struct {
 	list *allowlist.List
-	// files are those at the paths that the patch could write to, by their names.
+	// files are the files at the paths that the patch could write to, by path.
 	files map[string]file
-	// solution are the solution's versions of those that it changes as well.
+	// solution are the solution's versions of those files that the solution changes as well.
 	solution map[string]file
 }
 
-// look takes the snapshot. It is nil where a script gives the reward itself and calls no test runner that is known: it
-// is the only judge of a patch, because any file may be what was asked for.
+// look takes the snapshot. It returns nil if a script gives the reward itself and calls no known test runner: then the
+// task may ask for any file, and only the script can judge a patch.
 func (t *trial) look(ctx context.Context) (*snapshot, error) {
 	if t.task.Tests.RewardFile != "" && !knownRunner(t.task) {
 		return nil, nil
@@ -79,7 +79,7 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 		Script: tests.Script,
 	}
 	if tests.RewardFile != "" {
-		r.Script = shellText(t.task) // the script of Harbor only calls a file of the tests
+		r.Script = shellText(t.task) // the script of a Harbor task only calls a file of the tests
 	}
 	for _, e := range listing.Entries {
 		if name, err := filepath.Rel(t.sb.Dir(), e.Path); err == nil && e.Kind != env.KindDir {
@@ -94,10 +94,10 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 	return s, err
 }
 
-// declaresTests finds sources that are tests, whoever loads them.
+// declaresTests matches sources that are tests even if other sources load them.
 var declaresTests = regexp.MustCompile(`TestCase\b|\b(unittest|pytest)\b|\bdescribe\(|['"]node:test['"]`)
 
-// loaded returns the files with the names of tests that the repository's own sources load, before the patch.
+// loaded returns the files that are named like tests, but that the repository's own sources load before the patch.
 func (t *trial) loaded(ctx context.Context, files map[string]file) (names []string, err error) {
 	searches := 0
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -122,15 +122,15 @@ func (t *trial) loaded(ctx context.Context, files map[string]file) (names []stri
 	return names, nil
 }
 
-// listedDepth and listedFiles bound the listing of a repository: it is asked for packages and languages, not for every
+// listedDepth and listedFiles limit the listing of a repository, which must show packages and languages, but not every
 // file.
 const (
 	listedDepth = 8
 	listedFiles = 50_000
 )
 
-// solve returns the solution's versions of the files that both patches change. Where the solution's changes to them do
-// not apply by themselves, there are none.
+// solve returns the solution's versions of the files that both patches change. If the solution's changes to these files
+// do not apply on their own, it returns none.
 func (t *trial) solve(ctx context.Context, files map[string]file) (map[string]file, error) {
 	var part []byte
 	before := map[string]file{}
@@ -165,7 +165,7 @@ func (t *trial) solve(ctx context.Context, files map[string]file) (map[string]fi
 	return solution, nil
 }
 
-// patchSections cuts a patch by git into its parts, one for each file.
+// patchSections splits a git patch into its parts, one for each file.
 func patchSections(patch []byte) (sections [][]byte) {
 	const header = "diff --git "
 	text := "\n" + string(patch)
@@ -177,10 +177,10 @@ func patchSections(patch []byte) (sections [][]byte) {
 	return sections
 }
 
-// change is one path that the patch has really changed.
+// change is a path that the patch has changed.
 type change struct{ before, after file }
 
-// changes compares the repository with the snapshot, after the patch was applied.
+// changes compares the repository with the snapshot after the patch was applied.
 func (t *trial) changes(ctx context.Context, s *snapshot) ([]change, error) {
 	if s == nil {
 		return nil, nil
@@ -198,7 +198,7 @@ func (t *trial) changes(ctx context.Context, s *snapshot) ([]change, error) {
 	return all, nil
 }
 
-// withhold decides which changes the strict trial takes, and what is there instead of the others. Only those for which
+// withhold decides which changes the strict trial takes, and what it uses instead of the others. Only changes for which
 // reaches is true are withheld.
 func (s *snapshot) withhold(
 	changes []change, reaches func(change, allowlist.Reason) bool,
@@ -226,7 +226,7 @@ func (f file) version() allowlist.Version {
 	return allowlist.Version{Kind: f.kind, Data: f.data, Target: f.target}
 }
 
-// listWithheld lists changes for people.
+// listWithheld formats changes for an error message.
 func listWithheld(all []Withheld) string {
 	const most = 5
 	var names []string

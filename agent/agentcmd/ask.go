@@ -47,7 +47,7 @@ func (q *questions) line(ctx context.Context) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// interactive reports whether there is somebody to ask.
+// interactive reports whether questions can be asked, because input and output are terminals.
 func interactive(w cli.World) bool {
 	f, ok := w.In.(*os.File)
 	return ok && cli.IsTerminal(f) && cli.ScreenOf(w.Err).Live()
@@ -73,7 +73,7 @@ func (j *job) confirm(ctx context.Context, c tools.Call) (instead string, err er
 	return answer, nil
 }
 
-// confirmApply asks whether the patch is to be applied.
+// confirmApply asks the user whether to apply the patch.
 func (j *job) confirmApply(ctx context.Context, diff []byte) (bool, error) {
 	j.watch.show(question{Patch: diff, Target: j.target})
 	answer, err := j.questions.line(ctx)

@@ -17,7 +17,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// delivery is what became of a patch: the data of a run's event.
+// delivery is the data of a run's event about the delivery of its patch.
 type delivery struct {
 	Repo    string `json:"repo"`
 	Applied bool   `json:"applied,omitempty"`
@@ -101,7 +101,7 @@ func completeRuns(d Deps) cobra.CompletionFunc {
 	}
 }
 
-// deliverLater applies a run's patch, or commits it as the branch where there is a name for one.
+// deliverLater applies a run's patch or, if a branch is named, commits it there.
 func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	path, err := findRun(d, name, run.Solve)
 	if err != nil {
@@ -182,7 +182,7 @@ func applyPatch(ctx context.Context, d Deps, past *solveRun, dir string, patch [
 		"merged from there", err, since, runName(d, past.path))
 }
 
-// commitPatch commits a patch as a new branch, and returns the commit and the one that it begins with.
+// commitPatch commits a patch as a new branch, and returns the commit and its parent.
 func commitPatch(
 	ctx context.Context, dir, branch, message string, patch []byte, base string,
 ) (commit, parent string, err error) {
@@ -194,7 +194,7 @@ func commitPatch(
 	return commit, parent, nil
 }
 
-// commitMessage is the message of a branch's commit: the issue's title, what the agent said about its work, and the
+// commitMessage returns the message of a branch's commit: the issue's title, the agent's summary of its work, and the
 // issue's address.
 func commitMessage(s solveSettings, answer string) string {
 	text := "Fix: " + cli.FirstLine(s.Statement, 60) + "\n"

@@ -43,11 +43,11 @@ type doctorOptions struct {
 	trainer TrainerCheck
 }
 
-// TrainerCheck is the server of a trainer, and what it is tried with.
+// TrainerCheck names a trainer's server, and what to try it with.
 type TrainerCheck struct {
 	// URL is the address of a Tinker server, Model a base model of it, or empty for its first.
 	URL, Model string
-	// Rank is that of the adapter to try.
+	// Rank is the rank of the adapter to try.
 	Rank int
 	// Tokenizer is the directory of the base model's tokenizer; empty finds it where Model is a directory.
 	Tokenizer string
@@ -215,8 +215,8 @@ func (r *report) finish() error {
 	return err
 }
 
-// checkEndpoint checks the model endpoint. Half of the commands need none, so it is not a failure that none is set and
-// none answers where vLLM listens by default.
+// checkEndpoint checks the model endpoint. Because half of the commands need none, it is not a failure if no endpoint
+// is configured and none answers at vLLM's default address.
 func checkEndpoint(ctx context.Context, w cli.World, baseURL, model string) []env.Finding {
 	config, err := w.LoadConfig()
 	if err != nil {

@@ -138,7 +138,8 @@ func shell(ctx context.Context, s env.Sandbox, line string, timeout time.Duratio
 	return r, string(r.Stdout.Head) + string(r.Stderr.Head), err
 }
 
-// tryNetwork looks for a network interface beside the loopback. An empty image has no cat, so the guest lists them.
+// tryNetwork looks for a network interface other than the loopback. The guest lists them, because an empty image has no
+// commands.
 func tryNetwork(ctx context.Context, s env.Sandbox) (string, error) {
 	r, text, err := shell(ctx, s, "cat /proc/net/dev", 10*time.Second)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"deepswe/tools"
 )
 
-// watcher shows a rollout as it goes on.
+// watcher shows the progress of a rollout.
 type watcher interface {
 	// show shows a started, note, remark, env.Progress, env.SetupProgress, installed, attempt.Phase, ready, agent.Event or
 	// checked. Progress comes from several goroutines.
 	show(happened any)
-	// finish shows the result, and ends the watcher. Its error is that of the stream that the result belongs on.
+	// finish shows the result, and ends the watcher. It returns the error of writing the result.
 	finish(o outcome) error
 }
 
@@ -31,12 +31,12 @@ type started struct {
 	Sandbox string `json:"sandbox"`
 	Repo    string `json:"repo,omitempty"`
 	Demo    bool   `json:"demo,omitempty"`
-	// Resumed is set where a run goes on.
+	// Resumed is set if the run continues an earlier one.
 	Resumed bool `json:"resumed,omitempty"`
 	// Recorded is set where the answers come from a recording.
 	Recorded bool `json:"recorded,omitempty"`
 	MaxSteps int  `json:"max_steps"`
-	// Context is how many tokens a conversation may have; 0 where it is not known.
+	// Context is the maximum length of the conversation in tokens; 0 if it is not known.
 	Context int `json:"context,omitempty"`
 	// NotCopied are files of the repository that the agent does not get to see.
 	NotCopied []repo.Omission `json:"not_copied,omitempty"`
@@ -50,12 +50,11 @@ type started struct {
 type (
 	// note is work before the rollout, in a few words.
 	note string
-	// ready is where the repository is in the sandbox.
+	// ready is the path of the repository in the sandbox.
 	ready string
 )
 
-// question is put to the user: about a call, about what is to be installed, or about the patch and the directory that
-// it is to be applied to.
+// question is a question to the user: about a call, about a set-up, or about applying the patch to a directory.
 type question struct {
 	Call   *tools.Call
 	Setup  []project.Step

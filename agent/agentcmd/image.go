@@ -55,7 +55,7 @@ func (j *job) use(p env.Provider, err error) {
 	}
 }
 
-// openUsual opens Docker with the usual image for what the repository is.
+// openUsual opens Docker with the default image for the kind of repository.
 func (j *job) openUsual(ctx context.Context, c cli.SandboxChoice) error {
 	image := project.Image(j.target)
 	if err := j.openImage(ctx, c, image, "the usual one for this project; --image names another"); err != nil {
@@ -80,8 +80,8 @@ func (j *job) openImage(ctx context.Context, c cli.SandboxChoice, image, why str
 	return nil
 }
 
-// openDevcontainer opens Docker with what the repository's devcontainer.json says, and reports whether it did. What it
-// says is followed as far as a sandbox goes: where it asks for more, the reason is shown, and the next choice is made.
+// openDevcontainer opens Docker with the image of the repository's devcontainer.json, and reports whether it did. If
+// the file needs what a sandbox does not provide, the reason is shown, and the caller goes on to the next choice.
 func (j *job) openDevcontainer(ctx context.Context, c cli.SandboxChoice) (opened bool, err error) {
 	root, err := repo.Root(ctx, j.target)
 	if err != nil {
@@ -128,8 +128,8 @@ func (j *job) mayBuild(root string) bool {
 	return slices.Equal(j.o.Setup, []string{cli.SetupAuto}) || len(setups(j.d.World).Agreement(root)) > 0
 }
 
-// ownDockerfile takes the Dockerfile that the user has named. What it copies comes from the repository where it is in
-// there, else from its own folder.
+// ownDockerfile uses the Dockerfile that the user has named. Its build context is the repository if it is in there,
+// otherwise its own folder.
 func (j *job) ownDockerfile(ctx context.Context) error {
 	file, err := filepath.Abs(j.o.dockerfile)
 	if err == nil {
@@ -169,7 +169,7 @@ func (j *job) placeBuild() {
 	}
 }
 
-// containerSteps are the commands with which a devcontainer.json goes on once the container is there.
+// containerSteps returns the set-up commands of the devcontainer.json.
 func (j *job) containerSteps() []project.Step {
 	if j.container == nil {
 		return nil

@@ -32,7 +32,7 @@ var issuePath = regexp.MustCompile(`^/[^/]+/[^/]+/(issues|pull)/\d+/?$`)
 // issueNumber is how people name an issue: #12 of the repository's own origin, or owner/repo#12 on GitHub.
 var issueNumber = regexp.MustCompile(`^([\w.-]+/[\w.-]+)?#(\d+)$`)
 
-// issueURL is the address of an issue on GitHub; empty where the repository is not named.
+// issueURL returns the address of an issue on GitHub; empty if the repository is not named.
 func issueURL(repository, number string) string {
 	if repository == "" {
 		return ""
@@ -40,8 +40,8 @@ func issueURL(repository, number string) string {
 	return "https://github.com/" + repository + "/issues/" + number
 }
 
-// input is what solve works on: a text, or the address of an issue. An issue of the repository's origin has a number,
-// and its address is still to be found.
+// input is what solve works on: a text, or the address of an issue. For an issue of the repository's origin, only the
+// number is known at first.
 type input struct {
 	text   string
 	url    string
@@ -52,7 +52,8 @@ type input struct {
 var remoteAddress = regexp.MustCompile(
 	`^(?:https?://|ssh://|git://)?(?:[^@/]+@)?([^/:]+(?::\d+)?)[:/]([^/]+/.+?)(?:\.git)?/?$`)
 
-// originIssue is the address of an issue by the address of its repository; empty where that is none of a host.
+// originIssue returns the address of an issue from the address of its repository; empty if that is not the address of a
+// host.
 func originIssue(remote, number string) string {
 	m := remoteAddress.FindStringSubmatch(remote)
 	if m == nil {

@@ -6,7 +6,7 @@ import (
 	"deepswe/agent"
 )
 
-// annotate adds what the model should know about the sandbox to the opening of a conversation.
+// annotate adds notes about the sandbox to the opening of a conversation.
 func annotate(a *agent.Settings, notes []string) {
 	if len(notes) == 0 {
 		return

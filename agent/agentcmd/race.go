@@ -15,7 +15,7 @@ import (
 	"deepswe/agent/run"
 )
 
-// raced is what an attempt of several is doing.
+// raced is the progress of one of several attempts.
 type raced struct {
 	Attempt int
 	Text    string

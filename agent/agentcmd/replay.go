@@ -66,7 +66,7 @@ func newReplay(d Deps) *cobra.Command {
 }
 
 func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err error) {
-	// The parts of a job that need no model are those of solve.
+	// Everything that needs no model is the same as in solve.
 	choice := cli.SandboxChoice{Env: o.Env, Image: o.Image, Demo: o.demo, Places: o.Places}
 	j := &job{d: d, o: &solveOptions{SandboxFlags: o.SandboxFlags, repo: o.repo, demo: o.demo, choice: choice}}
 	j.watch = &jsonWatcher{cli.NewJSONLines(io.Discard)}

@@ -21,9 +21,9 @@ import (
 type outcome struct {
 	Type     string `json:"type"` // "result"
 	Version  int    `json:"version"`
-	Status   string `json:"status"` // a stop reason, or "failed" where there was no rollout
+	Status   string `json:"status"` // a stop reason, or "failed" if there was no rollout
 	ExitCode int    `json:"exit_code"`
-	// Patch and Trajectory are paths, null where there is none.
+	// Patch and Trajectory are paths; null if there is no such file.
 	Patch      *string  `json:"patch"`
 	Trajectory *string  `json:"trajectory"`
 	Run        string   `json:"run,omitempty"`
@@ -33,7 +33,7 @@ type outcome struct {
 	Omitted []repo.Omission `json:"omitted,omitempty"`
 	Tokens  attempt.Tokens  `json:"tokens"`
 	Seconds float64         `json:"seconds"`
-	// Cost is what the replies cost, by the prices of the configuration; absent where it has none for the model.
+	// Cost is the cost of the replies by the prices in the configuration; absent if it has none for the model.
 	Cost    *float64 `json:"cost,omitempty"`
 	Answer  string   `json:"answer,omitempty"`
 	Applied bool     `json:"applied"`
@@ -41,9 +41,9 @@ type outcome struct {
 	Commit  string   `json:"commit,omitempty"`
 	Error   string   `json:"error,omitempty"`
 
-	// Detail says in a sentence what Status means here, where that is not plain.
+	// Detail is a sentence that explains Status, if that is necessary.
 	Detail string `json:"detail,omitempty"`
-	// Test is what the tests say of the patch, where --test asks for it.
+	// Test is the result of the tests, with --test.
 	Test *attempt.Check `json:"test,omitempty"`
 	// Next are the commands that go on with the run or deliver its patch.
 	Next []string `json:"next,omitempty"`
@@ -128,7 +128,7 @@ func (j *job) end(report outcome, err error) error {
 	return &cli.ExitError{Code: report.ExitCode, Err: err}
 }
 
-// path is the path of a file of the attempt, nil where it was not written.
+// path returns the path of a file of the attempt; nil if it was not written.
 func (j *job) path(name string) *string {
 	path := filepath.Join(j.dir, name)
 	if _, err := os.Lstat(path); err != nil {

@@ -81,13 +81,13 @@ func (s *solveRun) job() run.Job { return run.Job{Task: s.settings.Task, Group: 
 // dir is the directory of the run's attempt.
 func (s *solveRun) dir() string { return s.AttemptDir(s.job()) }
 
-// summary is the account of the attempt, and false where it has not ended.
+// summary returns the summary of the attempt; false if the attempt has not ended.
 func (s *solveRun) summary() (attempt.Summary, bool) {
 	sum, err := attempt.ReadSummary(s.dir())
 	return sum, err == nil
 }
 
-// name is how the run is named on a command line: by its id, or by its path where that is not the default one.
+// name returns the run's name for a command line: its id, or its path if that is not the default one.
 func runName(d Deps, path string) string {
 	if id := filepath.Base(path); d.RunDir(id) == path {
 		return id
@@ -95,7 +95,7 @@ func runName(d Deps, path string) string {
 	return path
 }
 
-// The events of a run of solve beside the outcome.
+// The events of a solve run, in addition to the outcome.
 const (
 	noteInterrupted = "interrupted"
 	noteResumed     = "resumed"
@@ -203,7 +203,7 @@ func furtherMessages(path string) (int, error) {
 	return n, err
 }
 
-// restore sets what the run began with, where the command line does not say otherwise.
+// restore sets the options that the run began with, unless the command line sets them.
 func (j *job) restore(past *solveRun) error {
 	s := past.settings
 	if s.Statement == "" {
@@ -258,7 +258,7 @@ func (j *job) reopenRun() error {
 	if j.dir, err = j.journal.Attempt(j.runJob()); err != nil {
 		return err
 	}
-	// The account of the end that is taken back would be taken for that of this one.
+	// Otherwise the summary of the earlier end would be mistaken for that of the new one.
 	if err := os.Remove(filepath.Join(j.dir, attempt.ReportFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

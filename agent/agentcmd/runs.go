@@ -106,7 +106,7 @@ func describeRun(f run.Listed) runLine {
 	_, alive := r.Writer()
 	if m.Kind != run.Solve {
 		var s struct{ Model string }
-		_ = json.Unmarshal(m.Settings, &s) // of other kinds only the model is of interest, where there is one
+		_ = json.Unmarshal(m.Settings, &s) // other kinds of runs have only a model, if any
 		l.Model = s.Model
 		l.Status = strings.TrimPrefix(tally(r.Outcomes), "attempts: ")
 		if alive == disk.Alive {
@@ -152,7 +152,7 @@ func (s *solveRun) delivered() (applied bool, branch string) {
 	return applied, branch
 }
 
-// widthOf is how many columns there are for results; 0 where nobody looks.
+// widthOf returns the width of the terminal for results; 0 if they do not go to a terminal.
 func widthOf(d Deps) int {
 	if cli.IsTerminal(d.Out) {
 		return cli.ScreenOf(d.Err).Width()
@@ -160,8 +160,8 @@ func widthOf(d Deps) int {
 	return 0
 }
 
-// printRuns prints the list. On a terminal, the issue takes what the other columns leave, which the id and the end of
-// other texts may have to give way to; in a pipe everything is printed in full.
+// printRuns prints the list. On a terminal, columns are shortened so that rows fit, and the issue gets the width that
+// the others leave. In a pipe everything is printed in full.
 func printRuns(out io.Writer, lines []runLine, width int) error {
 	rows := [][]string{{"DATE", "RUN", "REPOSITORY", "ISSUE", "MODEL", "STATUS"}}
 	for _, l := range lines {
@@ -202,7 +202,7 @@ func shortID(id string, width int) string {
 	return id
 }
 
-// fit shortens columns, the widest of those that may give way first, until all rows are at most so wide.
+// fit shortens columns until all rows fit into the width. It begins with the widest column that may be shortened.
 func fit(rows [][]string, width int, may ...int) {
 	const least, gap = 8, 2
 	widest := make([]int, len(rows[0]))
@@ -233,7 +233,7 @@ func fit(rows [][]string, width int, may ...int) {
 	}
 }
 
-// aboutSolve says what the run of solve at the path worked on; it is empty for what is no such run.
+// aboutSolve returns what the solve run at the path worked on; empty if there is no such run.
 func aboutSolve(path string) string {
 	s, err := readSolve(path)
 	if err != nil {

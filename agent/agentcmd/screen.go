@@ -33,13 +33,13 @@ type screen struct {
 	doing   string
 	since   time.Time
 	tokens  int         // of the conversation so far
-	context int         // tokens that it may have, 0 where that is not known
+	context int         // maximum number of tokens; 0 if it is not known
 	differ  int         // calls with another result than recorded
 	rowed   int         // the step whose number is on the screen already
-	said    string      // the end of what the model has written of this reply
+	said    string      // the end of the reply so far
 	setup   int         // the step of the set-up that is on the screen
-	asked   *tools.Call // that the user was asked about last, which has shown what it changes
-	race    []string    // what each of several attempts is doing; empty for those that have ended
+	asked   *tools.Call // the last call that the user was asked about, which has shown its changes
+	race    []string    // the progress of each of several attempts; empty for those that have ended
 }
 
 type styles struct{ dim, good, bad, name lipgloss.Style }
@@ -317,7 +317,7 @@ func (s *screen) finish(o outcome) error {
 	return cli.WriteText(s.out, o.diff)
 }
 
-// verdict is the one line that says how it ended.
+// verdict returns the line about how the run ended.
 func (s *screen) verdict(o outcome) string {
 	mark, what := s.styles.bad, "no patch"
 	switch {
@@ -341,10 +341,10 @@ func (s *screen) verdict(o outcome) string {
 	return text
 }
 
-// answerLines is how much of what the agent says about its work is shown; all of it is in the trajectory.
+// answerLines is the maximum number of lines of the agent's summary to show; the trajectory contains all of it.
 const answerLines = 10
 
-// answer shows what the agent says about its work.
+// answer shows the agent's summary of its work.
 func (s *screen) answer(text string) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, l := range lines[:min(len(lines), answerLines)] {

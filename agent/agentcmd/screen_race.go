@@ -62,7 +62,7 @@ func (s *screen) chosen(c *cli.RaceResult) {
 // mostRacers is how many attempts have a live line each.
 const mostRacers = 12
 
-// racers are the live lines of attempts that are under way.
+// racers returns the live lines of the running attempts.
 func (s *screen) racers(width int) []string {
 	var lines []string
 	running := 0

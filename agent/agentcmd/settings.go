@@ -14,13 +14,13 @@ import (
 // solveSettings are the settings in the manifest of a run of solve: all that it takes to go on with it.
 type solveSettings struct {
 	Task string `json:"task"`
-	Repo string `json:"repo,omitempty"` // on the host; empty where it was cloned for the run
+	Repo string `json:"repo,omitempty"` // on the host; empty if it was cloned for the run
 	// Head is the commit that was checked out when the run began.
 	Head    string `json:"head,omitempty"`
 	Issue   string `json:"issue,omitempty"` // its URL
 	Model   string `json:"model"`
 	Sandbox string `json:"sandbox"`
-	// Source and Statement are those of the task.
+	// Source and Statement are the task's.
 	Source    string `json:"source,omitempty"`
 	Statement string `json:"statement,omitempty"`
 	Demo      bool   `json:"demo,omitempty"`
@@ -28,7 +28,7 @@ type solveSettings struct {
 	Flags map[string][]string `json:"flags,omitempty"`
 }
 
-// momentary are the flags that say nothing about how a run goes on, or that have a setting of their own.
+// momentary are the flags that a resumed run does not take over, or that have a separate setting.
 var momentary = []string{"repo", "issue-file", "demo", "out", "json", "resume", "continue", "verbose"}
 
 // givenFlags returns the flags that were given, with paths made absolute. A base URL with a password is left out: no

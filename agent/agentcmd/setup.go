@@ -14,13 +14,13 @@ import (
 	"deepswe/env/setup"
 )
 
-// setupPlan is what is to be installed before the work begins. A fresh one is remembered.
+// setupPlan holds the commands to run before the work begins. A fresh plan is remembered for the repository.
 type setupPlan struct {
 	commands []string
 	fresh    bool
 }
 
-// setUp installs what the project needs, where the user wants that.
+// setUp installs what the project needs, if the user wants that.
 func (j *job) setUp(ctx context.Context) error {
 	store := setups(j.d.World)
 	plan, err := j.planSetup(ctx, store)
@@ -64,8 +64,8 @@ func (o *solveOptions) checkSetup() error {
 	return nil
 }
 
-// planSetup decides on the commands: those that were given, those that were agreed to before, or those that the
-// project's files call for, which the user is asked about where there is somebody to ask.
+// planSetup selects the commands: the given ones, those that the user has agreed to before, or those that the project's
+// files call for. On a terminal, the user is asked about the latter.
 func (j *job) planSetup(ctx context.Context, store setup.Store) (setupPlan, error) {
 	if j.o.demo {
 		return setupPlan{}, nil
@@ -98,10 +98,10 @@ func (j *job) planSetup(ctx context.Context, store setup.Store) (setupPlan, erro
 	return setupPlan{commands: commands, fresh: true}, nil
 }
 
-// isolated reports whether commands of a set-up are kept from the machine.
+// isolated reports whether the commands of a set-up cannot change this machine.
 func (j *job) isolated() bool { return j.provider.Capabilities().Isolated }
 
-// dueSteps are what the project's files call for and neither the machine nor the repository has.
+// dueSteps returns the steps that install missing dependencies.
 func (j *job) dueSteps() []project.Step {
 	c := j.provider.Capabilities()
 	switch {
@@ -121,7 +121,7 @@ func (j *job) dueSteps() []project.Step {
 	return nil
 }
 
-// install runs the commands, or takes what they have left behind before.
+// install runs the commands, or reuses the result of an earlier run.
 func (j *job) install(
 	ctx context.Context, installer env.Installer, store setup.Store, commands []string,
 ) (done env.Installed, err error) {
@@ -156,7 +156,7 @@ func (j *job) setupFailure(err error) error {
 	return &cli.ExitError{Code: cli.ExitSandbox, Err: err}
 }
 
-// askSetup asks the user whether to run what the project's files call for.
+// askSetup asks the user whether to run the steps.
 func (j *job) askSetup(ctx context.Context, due []project.Step) (bool, error) {
 	j.watch.show(question{Setup: due})
 	answer, err := j.questions.line(ctx)
@@ -167,7 +167,7 @@ func (j *job) askSetup(ctx context.Context, due []project.Step) (bool, error) {
 	return answer == "y" || answer == "yes", err
 }
 
-// installed says what a set-up has left behind.
+// installed describes the result of a set-up.
 type installed struct {
 	Type     string   `json:"type"` // "setup"
 	Commands []string `json:"commands"`

@@ -32,7 +32,7 @@ func (s *screen) full(text string) {
 	}
 }
 
-// edited shows what a call has changed in a file, as a diff would.
+// edited shows the changes of a call to a file, as a diff.
 func (s *screen) edited(e agent.Event) {
 	asked := s.asked != nil && s.asked.Name == e.Call.Name && maps.Equal(s.asked.Args, e.Call.Args)
 	s.asked = nil
@@ -103,8 +103,8 @@ func (s *screen) coloured(line string) string {
 	return line
 }
 
-// patch is how a patch is shown to people: in colour or, where it would push everything else off the screen, as the
-// number of lines that each file gains and loses.
+// patch formats a patch for a terminal: in colour or, if it would not fit on the screen, as the number of added and
+// removed lines of each file.
 func (s *screen) patch(diff []byte) string {
 	var b strings.Builder
 	lines := withoutBinary(diff)
@@ -245,7 +245,7 @@ func (s *screen) settingUp(p env.SetupProgress) {
 	s.Redraw()
 }
 
-// installed says what a set-up was good for.
+// installed describes the result of a set-up in a line.
 func (s *screen) installed(h installed) {
 	if h.Reused {
 		text := "set-up, as installed before: " + cli.Plain(strings.Join(h.Commands, "; "))

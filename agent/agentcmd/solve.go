@@ -16,16 +16,16 @@ import (
 	"deepswe/env"
 )
 
-// Deps is what the commands need.
+// Deps are the dependencies of the commands.
 type Deps struct {
 	cli.World
 	// Demo holds the demo's repository, issue and recording.
 	Demo fs.FS
-	// ReadTests says for each test in what a test run prints whether it passed.
+	// ReadTests parses the output of a test run, and returns for each test whether it passed.
 	ReadTests func(log []byte) attempt.Tests
 	// Race plays several attempts and chooses one, for -k.
 	Race func(ctx context.Context, r cli.Race) (cli.RaceResult, error)
-	// InspectTrainer looks at the server of a trainer, for doctor, and compares it with the endpoint.
+	// InspectTrainer checks a trainer's server for doctor, and compares it with the endpoint.
 	InspectTrainer func(ctx context.Context, c TrainerCheck) []env.Finding
 	// Training writes the steps of a training run, or the groups of one step, for view.
 	Training func(out io.Writer, dir string, step int) error
@@ -73,7 +73,7 @@ type solveOptions struct {
 	choice cli.SandboxChoice // of the flags and the configuration
 }
 
-// The words of --apply. applyAll is the one that is meant without a word.
+// The values of --apply. applyAll is the default value of the flag without one.
 const (
 	applyAll = "all"
 	applyAsk = "ask"
@@ -201,7 +201,7 @@ func (o *solveOptions) complete(w cli.World) error {
 	return errors.Join(o.checkRace(), o.checkSetup(), o.Check(), o.choice.Check())
 }
 
-// checkDelivery checks what the user is asked about, and whether there is somebody to ask.
+// checkDelivery checks the flags about delivering the patch, and that questions can be asked if they are needed.
 func (o *solveOptions) checkDelivery(w cli.World) error {
 	switch o.apply {
 	case "", applyAll, applyAsk:

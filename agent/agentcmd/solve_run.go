@@ -24,13 +24,13 @@ import (
 	"deepswe/env/repo"
 )
 
-// job is one run of solve: what it has opened, and closes again.
+// job is one run of solve, with everything that it opens and closes.
 type job struct {
 	d  Deps
 	o  *solveOptions // the command's own, which restored flags change
 	in input
 
-	past     *solveRun // the run that this one goes on with, nil for a new one
+	past     *solveRun // the run that this one continues; nil for a new one
 	text     string    // a further instruction
 	settings solveSettings
 
@@ -42,7 +42,7 @@ type job struct {
 	target   string // the repository on the host
 	snapshot *repo.Snapshot
 	provider env.Provider
-	// container is what the repository's files say about its image; nil where nothing is used of them.
+	// container is the repository's devcontainer.json; nil if it is not used.
 	container *devcontainer.Config
 	attempt   attempt.Attempt
 	tested    testWatch
@@ -180,7 +180,7 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	return nil
 }
 
-// setCost sets what the model's replies cost, where the configuration says so.
+// setCost sets the price of the model's replies, if the configuration contains it.
 func (j *job) setCost(model string) error {
 	price, known := j.o.prices.Of(model)
 	if !known && j.o.maxCost > 0 {
@@ -193,7 +193,7 @@ func (j *job) setCost(model string) error {
 	return nil
 }
 
-// check validates what the command line names, before a model is asked or a repository copied.
+// check validates what the command line names, before the model is called or the repository is copied.
 func (j *job) check(ctx context.Context) error {
 	if _, err := exec.LookPath("git"); err != nil {
 		return cli.Usage(repo.ErrNoGit)
@@ -228,7 +228,7 @@ func (j *job) openModel(ctx context.Context) (cli.LiveModel, error) {
 	return j.o.Recorded(rec)
 }
 
-// nameRun decides on the run's directory: the one that --out names, or a new one in the usual place.
+// nameRun chooses the run's directory: the one that --out names, or a new one in the default location.
 func (j *job) nameRun() error {
 	var err error
 	j.run, err = filepath.Abs(cmp.Or(j.o.out, j.d.RunDir(j.id)))
@@ -337,7 +337,7 @@ func (j *job) createRun(ctx context.Context, model string) error {
 	return err
 }
 
-// runJob is the one job of the run.
+// runJob returns the only job of the run.
 func (j *job) runJob() run.Job { return run.Job{Task: j.task.ID, Group: j.task.ID} }
 
 // record writes the outcome of the attempt to the run's events. One that was interrupted has none, as in every run.

@@ -15,7 +15,7 @@ import (
 	"deepswe/env/project"
 )
 
-// autoTest is the word of --test that stands for the tests as they are found.
+// autoTest is the value of --test that means the project's tests as found in its files.
 const autoTest = "auto"
 
 // checkTest finds the tests where --test asks for that.
@@ -41,7 +41,7 @@ func (w *testWatch) event(e agent.Event) {
 	}
 }
 
-// verify runs the tests on the patch, and adds to the report what they say of it.
+// verify runs the tests with and without the patch, and adds the result to the report.
 func (j *job) verify(ctx context.Context, report *outcome) {
 	if j.o.Test == "" {
 		if !j.tested.ran.Load() && !j.o.demo {
@@ -70,7 +70,7 @@ func (j *job) verify(ctx context.Context, report *outcome) {
 	report.add(verdictOn(c))
 }
 
-// verdictOn says what the tests say of a patch.
+// verdictOn describes the result of the tests in a sentence.
 func verdictOn(c attempt.Check) string {
 	switch c.Verdict {
 	case attempt.Verified:

@@ -39,7 +39,7 @@ type viewOptions struct {
 	full  bool
 	serve string
 
-	about string // what is known of the run beside its trajectory
+	about string // information about the run that is not in its trajectory
 }
 
 func newView(d Deps) *cobra.Command {
@@ -70,7 +70,7 @@ func newView(d Deps) *cobra.Command {
 	return cmd
 }
 
-// serveRuns serves the pages of training runs until the context ends, which is how it is meant to end.
+// serveRuns serves the pages of training runs until the context ends. That is not an error.
 func serveRuns(ctx context.Context, d Deps, address string, paths []string) error {
 	if len(paths) == 0 {
 		return cli.Usagef("view --serve requires the directories of training runs")
@@ -209,7 +209,7 @@ func tally(outcomes []run.Outcome) string {
 	return text
 }
 
-// runState says whether a run goes on.
+// runState describes whether a run is live, and when its last event was.
 func runState(holder disk.Holder, alive disk.Liveness, last time.Time) string {
 	state := "not running"
 	switch {

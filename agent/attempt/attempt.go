@@ -22,7 +22,7 @@ import (
 type Attempt struct {
 	agent.Settings
 	Provider env.Provider
-	// Tools are the options of the reference's tools; those of native calls are made from them.
+	// Tools are the options of the reference's tools. The tools for native calls are derived from them.
 	Tools tools.Options
 	// Sandbox is the sandbox's limits where the task sets none; Network allows it network access.
 	Sandbox env.Limits
@@ -33,10 +33,10 @@ type Attempt struct {
 	// Salvage is how long computing the patch may take after an interrupt: one minute when 0. Closing Abandon ends it.
 	Salvage time.Duration
 	Abandon <-chan struct{}
-	// Folder and Rules are those of the [agent.Issue]. A folder that the sandbox does not have is that of the root.
+	// Folder and Rules become those of the [agent.Issue]. If the sandbox does not have the folder, the root is used.
 	Folder string
 	Rules  string
-	// Reopen and Further are those of [agent.Agent]: they take up an attempt that has ended.
+	// Reopen and Further are those of [agent.Agent]: they continue an attempt that has ended.
 	Reopen  bool
 	Further string
 	// OnPhase, when not nil, is called on the goroutine of Make as each phase begins, OnReady with the repository's
@@ -61,16 +61,15 @@ type Result struct {
 	Patch   repo.Patch
 	// Err is the infrastructure failure that ended it, nil otherwise. Such a rollout says nothing about the model.
 	Err error
-	// PatchErr is why the patch could not be computed. The outcome is still that of the rollout.
+	// PatchErr is the reason why the patch could not be computed. Outcome is not affected by it.
 	PatchErr error
 	// StartTime is how long the sandbox took to start, PatchTime how long the patch took.
 	StartTime time.Duration
 	PatchTime time.Duration
 }
 
-// Make attempts the task once and leaves its files in the directory, which it creates. The repository is the snapshot's
-// or, where that is nil, the one in the task's image. The Result is always complete; the error is that of writing the
-// files.
+// Make attempts the task once and writes its files to the directory, which it creates. The repository is the snapshot's
+// or, if that is nil, the one in the task's image. The Result is always complete; the error is about writing the files.
 func (a *Attempt) Make(ctx context.Context, task env.Task, snapshot *repo.Snapshot, dir string) (Result, error) {
 	log, past, err := openLog(dir)
 	if err != nil {
@@ -95,7 +94,7 @@ func (a *Attempt) work(
 		return result
 	}
 	defer func() {
-		// Close has a deadline of its own, and must be tried even after an interrupt.
+		// Close has its own deadline, and must be tried even after an interrupt.
 		if err := sb.Close(context.WithoutCancel(ctx)); err != nil {
 			a.warn("the sandbox could not be removed; deepswe clean removes it later", "error", err)
 		}
@@ -139,7 +138,7 @@ func (a *Attempt) work(
 	result.Outcome, result.Err = runner.Run(ctx, repo.Quiet(sb, aside), issue)
 
 	if result.Outcome.StopReason == agent.Exhausted {
-		return result // what it had changed is gone with the sandbox
+		return result // its changes are lost with the sandbox
 	}
 	a.enter(PhasePatch)
 	began = time.Now()

@@ -15,13 +15,13 @@ import (
 // checkTimeout bounds one run of the tests.
 const checkTimeout = 30 * time.Minute
 
-// checkOutput is how much of what the tests print is kept, from either end.
+// checkOutput is the maximum number of bytes of the tests' output that are kept, from either end.
 const checkOutput = 8 << 20
 
-// Tests says for each test in what a test run prints whether it passed.
+// Tests parses the output of a test run, and returns for each test whether it passed.
 type Tests map[string]bool
 
-// Verdict is what the tests say about a patch.
+// Verdict is the result of running the tests with and without a patch.
 type Verdict string
 
 // The verdicts. A patch is verified when tests that failed before pass, and none that passed fails.
@@ -48,7 +48,7 @@ type Check struct {
 	Verdict Verdict `json:"verdict"`
 	Base    TestRun `json:"base"`
 	Patched TestRun `json:"patched"`
-	// Fixed are the tests that came to pass, Broke those that passed before and do not any more.
+	// Fixed are the tests that pass only with the patch, Broke those that pass only without it.
 	Fixed []string `json:"fixed,omitempty"`
 	Broke []string `json:"broke,omitempty"`
 }
@@ -100,7 +100,7 @@ func (c *Check) judge(before, after Tests) {
 	}
 }
 
-// test runs the tests in a sandbox of their own.
+// test runs the tests in a fresh sandbox.
 func (a *Attempt) test(
 	ctx context.Context, task env.Task, snapshot *repo.Snapshot, patch []byte, run *TestRun, command string,
 	read func([]byte) Tests,
@@ -137,7 +137,7 @@ func (a *Attempt) test(
 
 // applyInside applies the patch in a sandbox, with the git command there and without its repository's configuration.
 func applyInside(ctx context.Context, sb env.Sandbox, patch []byte) error {
-	file := "/tmp/deepswe-check-" + rand.Text() + ".patch" // not every sandbox has a /tmp of its own
+	file := "/tmp/deepswe-check-" + rand.Text() + ".patch" // not every sandbox has a private /tmp
 	if _, err := sb.Write(ctx, file, patch, env.WriteOptions{Create: true}); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// CheckoutFlags are the flags that select what a sandbox gets of a local repository.
+// CheckoutFlags are the flags that select which parts of a local repository a sandbox gets.
 type CheckoutFlags struct {
 	Include []string
 	Exclude []string

@@ -10,7 +10,7 @@ import (
 // contextValue is the value of --context: a number of tokens, or several where the command takes them.
 type contextValue struct{ o *ModelFlags }
 
-// Type is what pflag calls the value.
+// Type is the name of the value's type in help texts.
 func (v contextValue) Type() string { return "tokens" }
 
 // String is the value as Set reads it.

@@ -27,7 +27,7 @@ const DefaultBaseURL = "http://localhost:8000/v1"
 // ModelChoice selects an endpoint and a model. An empty field leaves the choice to the endpoint.
 type ModelChoice struct {
 	BaseURL, Model, APIKey string
-	// Continue says what the prompts of requests for tokens are made of.
+	// Continue says how the prompts of requests for tokens are built.
 	Continue llm.Continuation
 	// Patience is how long requests wait for a server that is gone.
 	Patience time.Duration
@@ -182,7 +182,7 @@ func (o *ModelFlags) tokensWrong() bool {
 	return o.WantsTokens() && o.Tokens != tokensOn && !slices.Contains(llm.Continuations(), llm.Continuation(o.Tokens))
 }
 
-// continuation is what the flag says prompts are made of.
+// continuation parses the flag that says how prompts are built.
 func (o *ModelFlags) continuation() llm.Continuation {
 	if o.Tokens == tokensOn {
 		return llm.Template
@@ -243,8 +243,8 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	return m, m.Vet(ctx, o.onPolicy())
 }
 
-// Vet makes sure that the endpoint's samples can be learned from, and notes what it is, so that another one in its
-// place is noticed.
+// Vet checks that the endpoint's samples can be learned from, and records its identity, so that a replacement is
+// noticed.
 func (m LiveModel) Vet(ctx context.Context, temperature float64) error {
 	err := m.Endpoint.Vet(ctx, temperature)
 	if errors.Is(err, llm.ErrUntrainable) || errors.Is(err, llm.ErrNoExtension) {

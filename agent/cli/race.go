@@ -8,7 +8,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// Race is several attempts at one task, one of which is to be selected by verifiers.
+// Race is several attempts at one task, of which verifiers select one.
 type Race struct {
 	World World
 	// K attempts are played at once. Play plays one in the run's directory and returns its entry. An error is an

@@ -32,7 +32,8 @@ type body struct {
 	AddGenerationPrompt  *bool `json:"add_generation_prompt,omitempty"`
 }
 
-// wireMessage has a content even where it is empty, and reasoning under both of its names, because servers renamed it.
+// wireMessage always has a content, even an empty one, and has reasoning under both of its names, because servers
+// renamed it.
 type wireMessage struct {
 	Role             string            `json:"role"`
 	Content          string            `json:"content"`

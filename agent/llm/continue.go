@@ -11,15 +11,15 @@ import (
 	"deepswe/agent/chatml"
 )
 
-// Continuation says what the prompts of requests for tokens are made of.
+// Continuation says how the prompts of requests for tokens are built.
 type Continuation string
 
 const (
 	// Template lets the server's chat template write out the whole conversation for every reply. Where it drops earlier
 	// thoughts, or writes a call in another way than the model did, a prompt does not begin with the one before it.
 	Template Continuation = "template"
-	// Extend sends tokens: those of the last prompt and of the last reply as they were, and those of the new messages.
-	// Each prompt begins with the one before it and with what was sampled.
+	// Extend sends tokens: those of the last prompt and the last reply, unchanged, and then those of the new messages.
+	// So each prompt begins with the previous prompt and reply.
 	Extend Continuation = "extend"
 	// Auto is Extend, or Template where the server cannot do that.
 	Auto Continuation = "auto"
@@ -30,7 +30,7 @@ func Continuations() []Continuation { return []Continuation{Auto, Extend, Templa
 
 // Codec writes conversations in tokens. chatml has one; without one the server is asked.
 type Codec interface {
-	// Prompt returns the ids of a request's conversation. It begins with those of r.Sampled where that is set.
+	// Prompt returns the ids of a request's conversation. They begin with those of r.Sampled, if that is set.
 	Prompt(ctx context.Context, r agent.Request) ([]int32, error)
 	// Stop are the tokens that end a reply.
 	Stop() []int32
@@ -135,7 +135,7 @@ type completionBody struct {
 
 	agent.Sampling
 
-	// Logprobs is how many alternatives are wanted beside each token.
+	// Logprobs is the number of alternatives to return for each token.
 	Logprobs       *int    `json:"logprobs,omitempty"`
 	PromptLogprobs *int    `json:"prompt_logprobs,omitempty"`
 	ReturnTokenIDs bool    `json:"return_token_ids,omitempty"`
@@ -147,7 +147,7 @@ type completionBody struct {
 func (*completionBody) streamed() bool { return false }
 func (*completionBody) most() int64    { return maxTokens }
 
-// textCompletion is the answer to it. The server may have the prompt's ids inside the choice or beside it.
+// textCompletion is the response. Servers put the prompt's ids either inside the choice or next to it.
 type textCompletion struct {
 	Model   string `json:"model"`
 	Choices []struct {
@@ -189,5 +189,5 @@ func decodeText(raw []byte) (completion, error) {
 	return got, nil
 }
 
-// root is where a server has what is no part of OpenAI's interface: beside /v1.
+// root returns the address of endpoints that are not part of OpenAI's interface: the base URL without /v1.
 func (c *Client) root() string { return strings.TrimSuffix(c.base, "/v1") }

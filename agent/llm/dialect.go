@@ -18,8 +18,8 @@ const (
 	reasoningContent = "reasoning_content"
 )
 
-// dialect is what an endpoint turned out to accept. It is learned from its refusals, kept for the client's life, and
-// never changed in place. Sampling is not part of it: what the caller asked for is sent, or the request fails.
+// dialect is what an endpoint accepts, as learned from its refusals. It is kept for the client's life, and never
+// changed in place. Sampling parameters are not part of it: they are sent as requested, or the request fails.
 type dialect struct {
 	// completionTokens is set for hosted reasoning models, which refuse max_tokens. Every other server accepts it,
 	// and older versions of llama.cpp and Ollama accept nothing newer.
@@ -33,8 +33,8 @@ func (d *dialect) refuses(key string) bool { return d.refused[key] }
 var objects = regexp.MustCompile(`(?i)unsupported|not supported|does not support|cannot find field|unknown|` +
 	`unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|additional propert`)
 
-// learn adapts to a refusal and reports whether the request is worth repeating at once: the dialect that it was sent in
-// is no longer the client's, or changes now.
+// learn adapts the dialect to a refusal. It reports whether to repeat the request at once: because the dialect has
+// changed since the request was sent, or changes now.
 func (c *Client) learn(sent *dialect, e *Error) bool {
 	if e.Status != http.StatusBadRequest && e.Status != http.StatusUnprocessableEntity {
 		return false
@@ -78,8 +78,8 @@ func refusedMember(s serverError) string {
 	return ""
 }
 
-// names reports whether the text has the key as a word of its own in quotes, or after a dot or bracket as in a path
-// ("body.stream_options", "messages.1.reasoning").
+// names reports whether the text contains the key as a word, in quotes or as a part of a path ("body.stream_options",
+// "messages.1.reasoning").
 func names(text, key string) bool {
 	for rest := text; ; {
 		before, after, found := strings.Cut(rest, key)

@@ -17,17 +17,17 @@ import (
 	"deepswe/agent"
 )
 
-// Error says how a request failed, and what to do about it. It wraps agent.ErrContextOverflow, or
-// agent.ErrModelUnavailable and for a server without tool calls agent.ErrToolsUnsupported, and the cause where there is
-// one.
+// Error describes a failed request, and what to do about it. It wraps agent.ErrContextOverflow or
+// agent.ErrModelUnavailable, the latter together with agent.ErrToolsUnsupported for a server without tool calls, and
+// the cause, if there is one.
 type Error struct {
 	// Endpoint is the base URL, without credentials.
 	Endpoint string
 	// Status is the answer's HTTP status; 0 when there was none.
 	Status int
-	// Message is what the server said, or what happened to the connection: one line, shortened, without the API key.
+	// Message is the server's message, or the failure of the connection: one line, shortened, without the API key.
 	Message string
-	// Hint says what the user can change; empty when there is nothing.
+	// Hint is what the user can do about it; may be empty.
 	Hint string
 	// Attempts is how often the request was sent.
 	Attempts int
@@ -36,7 +36,7 @@ type Error struct {
 	noTools  bool
 	cause    error
 	said     serverError
-	gone     bool // there is no server, or none behind the proxy
+	gone     bool // no server answers, or a proxy reports that
 	repeat   repetition
 	after    time.Duration // what Retry-After asked for
 }

@@ -46,7 +46,7 @@ func (b *body) most() int64 {
 	return maxAnswer
 }
 
-// tooLarge is the error of an answer that does not end where it should.
+// tooLarge is the error for a response that is larger than any valid one.
 func tooLarge(most int64) error {
 	return fmt.Errorf("%w: it is larger than %d MiB", errUnusable, most>>20)
 }
@@ -141,8 +141,8 @@ func whole(in *bufio.Reader) bool {
 // errSilent ends a request that waited too long for the endpoint.
 var errSilent = errors.New("no answer in time")
 
-// watchdog ends a request when the endpoint has been silent for too long. There is no limit on the total time: a
-// long answer that keeps coming is a good one.
+// watchdog ends a request if the endpoint has been silent for too long. There is no limit on the total time, because a
+// long response that keeps coming is fine.
 type watchdog struct {
 	timer *time.Timer
 	end   context.CancelCauseFunc

@@ -9,18 +9,18 @@ import (
 	"deepswe/agent"
 )
 
-// Health is what a look at the endpoint found.
+// Health is the result of checking the endpoint.
 type Health struct {
 	Endpoint string
-	// Models are all that the endpoint lists; Model is the one that requests go to.
+	// Models are all models that the endpoint lists; Model is the one that requests name.
 	Models []ServedModel
 	Model  ServedModel
 	// Latency is how long the completion of one token took.
 	Latency time.Duration
 	// TokenIDs is set where the endpoint returns token ids with logprobs, which training needs.
 	TokenIDs bool
-	// RawLogprobs is set where the logprobs are those of the model as it is, and not of the distribution that a
-	// temperature other than 1 makes of it: the one that was sampled.
+	// RawLogprobs is set if logprobs are always those at temperature 1, and not those of the distribution that was
+	// sampled.
 	RawLogprobs bool
 	// Untrainable says why samples at temperature 1 cannot be learned from; nil if nothing was found, see [Client.Vet].
 	Untrainable error

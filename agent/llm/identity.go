@@ -14,13 +14,13 @@ import (
 	"deepswe/agent"
 )
 
-// Identity tells whether a server still is what it was.
+// Identity is what shows that a server was replaced by another one.
 type Identity struct {
-	// Model is empty where the server does not list it.
+	// Model is empty if the server does not list it.
 	Model string `json:"model"`
-	// Context is the length of the model's context in tokens, 0 where the server does not say.
+	// Context is the length of the model's context in tokens; 0 if the server does not report it.
 	Context int `json:"context,omitempty"`
-	// Tokens is a hash of a conversation's ids, which changes with the tokenizer and with the chat template; empty where
+	// Tokens is a hash of a conversation's ids, which changes with the tokenizer and with the chat template; empty if
 	// the server has no /tokenize.
 	Tokens string `json:"tokens,omitempty"`
 }
@@ -40,7 +40,7 @@ func (i Identity) Change(now Identity) string {
 	return ""
 }
 
-// Identify asks the server what it is.
+// Identify asks the server for its identity.
 func (c *Client) Identify(ctx context.Context) (Identity, error) {
 	return c.identify(ctx, c.patience(agent.Request{}))
 }
@@ -85,8 +85,8 @@ var (
 	lastNumber = regexp.MustCompile(`(?:^|[^0-9])(\d{1,18})$`)
 )
 
-// weightVersion returns the version of the weights that answer next: the number behind the @ of the model's name, or
-// the one at the end of what the server calls them (vLLM's /weight_info). Nil where neither has one.
+// weightVersion returns the version of the weights that sample next: the number after the @ in the model's name, or the
+// one at the end of the server's name for the weights (vLLM's /weight_info). It is nil if there is neither.
 func (c *Client) weightVersion(ctx context.Context, p patience, model string) (*int64, error) {
 	if v := numberIn(numbered, model); v != nil || c.versionless.Load() {
 		return v, nil
@@ -109,7 +109,7 @@ func (c *Client) weightVersion(ctx context.Context, p patience, model string) (*
 		return nil
 	})
 	if failed, ok := errors.AsType[*Error](err); ok {
-		c.versionless.Store(!failed.gone) // there is no such thing, or a web page in its place
+		c.versionless.Store(!failed.gone) // the server has no such endpoint, or a web page instead
 		return nil, nil
 	}
 	return numberIn(lastNumber, answer.Version), err

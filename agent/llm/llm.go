@@ -18,7 +18,7 @@ import (
 	"deepswe/agent"
 )
 
-// Options say where the model is and how long to wait for it. Only BaseURL is required.
+// Options configure a client. Only BaseURL is required.
 type Options struct {
 	// BaseURL is the endpoint's root, "http://localhost:8000/v1". A missing scheme, a missing /v1 on a bare host and a
 	// trailing /chat/completions are corrected.
@@ -32,7 +32,7 @@ type Options struct {
 	// MaxRetries is how often a failed request is repeated: 8 times when 0, never when negative. Requests that ran into
 	// a timeout are repeated twice at most.
 	MaxRetries int
-	// Continue says what the prompts of requests for tokens are made of: Template when empty.
+	// Continue says how the prompts of requests for tokens are built; empty means Template.
 	Continue Continuation
 	// Codec writes prompts for Extend: the server's own template and tokenizer when nil.
 	Codec Codec
@@ -248,7 +248,7 @@ func (c *Client) do(ctx context.Context, x *exchange, method, address string) er
 	return nil
 }
 
-// errRefused stands for an answer with an error status. The exchange knows what it said.
+// errRefused means a response with an error status, which is in the exchange.
 var errRefused = errors.New("refused")
 
 func normalize(raw string) (*url.URL, error) {

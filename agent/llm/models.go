@@ -22,13 +22,13 @@ const (
 // ServedModel is one entry of the endpoint's list of models.
 type ServedModel struct {
 	ID string
-	// Context is how many tokens prompt and completion may have together; 0 where the endpoint does not say.
+	// Context is the maximum number of tokens of prompt and completion together; 0 if the endpoint does not report it.
 	Context int
 	// Owner identifies the server: vllm, sglang, llamacpp, library (Ollama).
 	Owner string
 	// Aliases are other names of the same model.
 	Aliases []string
-	// Unlisted is set where the endpoint lists models, and not this one: it may answer to the name all the same.
+	// Unlisted is set if the endpoint lists other models only. It may accept the name all the same.
 	Unlisted bool
 }
 
@@ -92,8 +92,8 @@ func (c *Client) undecided(served []ServedModel) error {
 // ErrNotServed says that an endpoint does not answer to a model's name.
 var ErrNotServed = errors.New("the endpoint does not serve the model")
 
-// Probe asks for one token, and fails with [ErrNotServed] where the endpoint does not know the model. Any other failure
-// is left to the first real request.
+// Probe requests one token, and returns [ErrNotServed] if the endpoint does not know the model. Any other failure is
+// ignored, because the first real request will report it.
 func (c *Client) Probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
@@ -118,7 +118,7 @@ func (c *Client) modelName(ctx context.Context) (string, error) {
 	return m.ID, err
 }
 
-// Models lists what the endpoint serves.
+// Models returns the models that the endpoint lists.
 func (c *Client) Models(ctx context.Context) ([]ServedModel, error) {
 	return c.list(ctx, patience{retries: min(listRetries, c.o.MaxRetries)})
 }
@@ -173,7 +173,8 @@ func readModels(raw []byte) ([]ServedModel, error) {
 	contexts := map[string]int{}
 	for _, e := range entries {
 		m := ServedModel{ID: e.ID, Owner: e.Owner, Aliases: e.Aliases}
-		// llama.cpp's slot is what a request may fill; what the model was trained for may be more.
+		// With llama.cpp, a request is limited to a slot, which may be smaller than the context that the model was
+		// trained for.
 		for _, n := range []int{e.VLLM, e.Router, e.Groq, e.Mistral, e.Meta.Slot, e.Meta.Train} {
 			if n > 0 {
 				m.Context = n
@@ -191,7 +192,7 @@ func readModels(raw []byte) ([]ServedModel, error) {
 	return served, nil
 }
 
-// notServed is the hint after a 404: what the endpoint does serve, if it answers that quickly.
+// notServed returns the hint after a 404: the models that the endpoint serves, if it lists them quickly.
 func (c *Client) notServed(ctx context.Context, model string) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

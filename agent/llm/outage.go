@@ -9,7 +9,7 @@ import (
 	"deepswe/agent"
 )
 
-// outage is what the requests of a client share while its server is gone.
+// outage is the state that the requests of a client share while its server is gone.
 type outage struct {
 	mu   sync.Mutex
 	back chan struct{} // closed when the server is back; nil while it is not gone

@@ -136,7 +136,7 @@ var infinite = regexp.MustCompile(`[\[:,]\s*(-?Infinity|NaN)\b`)
 const hintFiltered = "the server's logprobs are not those of what it samples from: look for top_k, top_p, min_p or " +
 	"penalties in its own defaults (vLLM: --generation-config vllm), and for logits that are not finite"
 
-// impossible is what vLLM writes for the logarithm of 0.
+// impossible is the number that vLLM returns for the logarithm of 0.
 const impossible = -9999
 
 // text is the content that came so far.
@@ -147,8 +147,8 @@ func (g completion) text() string {
 	return string(g.Choices[0].Message.Content)
 }
 
-// usable refuses answers without a message, and those that the server aborted. vLLM says "abort" when it is paused
-// for new weights.
+// usable returns an error for responses without a message, and for aborted ones. vLLM aborts when it is paused for new
+// weights.
 func (g completion) usable() error {
 	if len(g.Choices) == 0 {
 		return errors.New("it has no choices")

@@ -80,7 +80,7 @@ func (c *Client) retry(ctx context.Context, p patience, send func(context.Contex
 	}
 }
 
-// wait tells the caller that it waits for the server, and waits.
+// wait reports the pause to the caller, and waits.
 func (c *Client) wait(ctx context.Context, p patience, failed *Error) error {
 	if p.waiting != nil {
 		over := p.waiting()
@@ -130,6 +130,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// ended is the context's own error. Its cause stays with the context: callers tell an interrupt from a failure by
+// ended returns the context's error, not its cause, because callers distinguish an interrupt from a failure by
 // context.Canceled.
 func ended(ctx context.Context) error { return fmt.Errorf("ask the model: %w", ctx.Err()) }

@@ -12,13 +12,13 @@ import (
 	"deepswe/agent"
 )
 
-// serverError is what a server says about a failure, in whichever of the shapes in use.
+// serverError is a server's error message, in any of the common formats.
 type serverError struct {
 	Message string
 	Type    string
 	Code    string
 	Param   string
-	// Generation is what the model wrote, where the failure is about that.
+	// Generation is the model's text, if the failure is about that.
 	Generation string
 	whole      string // Message before it was shortened
 }

@@ -29,7 +29,7 @@ type Token struct {
 // Spelling is a reply token by token.
 type Spelling struct {
 	Reply agent.Reply
-	// Tokens are those of the whole completion, thoughts included; nil where the endpoint gives no logprobs.
+	// Tokens are those of the whole completion, including thoughts; nil if the endpoint returns no logprobs.
 	Tokens []Token
 	// Top is how many alternatives were asked for: less than wanted where the endpoint allows fewer.
 	Top int
@@ -94,7 +94,7 @@ func (c *Client) spelling(ctx context.Context, b *body, r agent.Request) (Spelli
 	if probs := got.Choices[0].Logprobs; probs != nil && b.Logprobs {
 		for _, p := range probs.Content {
 			if p.Logprob == nil {
-				return s, nil // a server that only pretends: the reply stands alone
+				return s, nil // the server does not really support logprobs: return the reply alone
 			}
 			t := Token{Alternative: Alternative{p.Token, *p.Logprob}}
 			for _, o := range p.Top {

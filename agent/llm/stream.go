@@ -113,8 +113,8 @@ func (j *joined) add(c completion, onText func(string)) {
 	}
 }
 
-// call finds the call that a piece belongs to: the one of its index, except where servers give every call the index 0
-// or none and distinguish them by their ids.
+// call finds the tool call that a piece belongs to: by its index or, for servers that give every call the same index or
+// none, by its id.
 func (j *joined) call(piece toolCall) *joinedCall {
 	last := len(j.calls) - 1
 	if piece.Index == nil {

@@ -65,7 +65,7 @@ func (s *serverCodec) next(ctx context.Context, r agent.Request) ([]int32, error
 	return next[at:], nil
 }
 
-// commonEnd is what two lists end with.
+// commonEnd returns the longest common suffix of two lists.
 func commonEnd(a, b []int32) []int32 {
 	n := 0
 	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {
@@ -125,7 +125,7 @@ func (c *Client) checkCalls(ctx context.Context, p patience, model string) error
 	return nil
 }
 
-// ErrNoExtension reports that prompts cannot be put together from tokens with this endpoint.
+// ErrNoExtension means that prompts cannot be built from tokens with this endpoint.
 var ErrNoExtension = errors.New("prompts cannot be extended in tokens")
 
 func (c *Client) noExtension(why string) error {
@@ -157,7 +157,7 @@ type textBody struct {
 func (*textBody) streamed() bool { return false }
 func (*textBody) most() int64    { return maxTokens }
 
-// Tokenize returns the ids of a text, without any mark. Its error wraps [ErrNoExtension] where the server has no
+// Tokenize returns the ids of a text, without special tokens. The error wraps [ErrNoExtension] if the server has no
 // /tokenize.
 func (c *Client) Tokenize(ctx context.Context, text string) ([]int32, error) {
 	p := c.patience(agent.Request{})
@@ -203,7 +203,7 @@ func (c *Client) detokenize(ctx context.Context, p patience, model string, ids [
 	return answer.Prompt, err
 }
 
-// ask posts to a path beside /v1.
+// ask posts to a path outside /v1.
 func (c *Client) ask(ctx context.Context, p patience, path string, b payload, into any) error {
 	err := c.retry(ctx, p, func(ctx context.Context, _ *dialect) *Error {
 		ctx, w := watch(ctx, firstByte)

@@ -12,7 +12,7 @@ import (
 	"deepswe/agent"
 )
 
-// ErrUntrainable reports that what an endpoint says about its samples cannot be learned from.
+// ErrUntrainable means that the token ids or logprobs of an endpoint cannot be learned from.
 var ErrUntrainable = errors.New("the endpoint's samples cannot be learned from")
 
 // Vet makes sure that token ids and logprobs come with replies, and that the logprobs are those of the distribution
@@ -69,7 +69,7 @@ func zeros(logprobs []float64) bool {
 // driftAllowed is how much a second scoring may differ in the mean: numbers of low precision do, by some hundredths.
 const driftAllowed = 0.1
 
-// rescore lets the server score what it has sampled. A server that cannot is not refused.
+// rescore lets the server score its own sample. A server that cannot do this is accepted.
 func (c *Client) rescore(ctx context.Context, s *agent.Sample) error {
 	again, err := c.Score(ctx, append(append([]int32(nil), s.PromptIDs...), s.CompletionIDs...))
 	if failed, ok := errors.AsType[*Error](err); ok && !failed.gone {
@@ -142,7 +142,7 @@ const (
 	expected = 8.0
 )
 
-// filter is a part of the tokens at a place, the likeliest, outside of which nothing was sampled so far.
+// filter is a set of the likeliest tokens at a position. No token outside of it was sampled so far.
 type filter struct {
 	name string
 	// tokens and mass bound the part; a zero one does not.
@@ -207,7 +207,7 @@ func (f *filter) count(t Token) {
 		mass += math.Exp(logprob)
 	}
 	if f.mass > 0 && mass < f.mass {
-		return // where it ends is not known
+		return // the end of the set is not known
 	}
 	f.expected += max(0, 1-mass)
 	if t.Logprob < known[inside-1] {

@@ -66,7 +66,7 @@ type reader struct {
 	same     agreement
 }
 
-// openTokenizer loads a tokenizer.json, or that of a directory.
+// openTokenizer loads a tokenizer.json, given its path or that of its directory.
 func (r *reader) openTokenizer(path string) (err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, tokenizerFile)
@@ -78,7 +78,8 @@ func (r *reader) openTokenizer(path string) (err error) {
 	return nil
 }
 
-// openCodec loads what conversations are written with. A tokenizer without any file that has a template gets Qwen3's.
+// openCodec loads the tokenizer and the chat template for conversations. If there is no template beside the tokenizer,
+// it is Qwen3's.
 func (r *reader) openCodec() (err error) {
 	switch {
 	case r.tokens != nil:
@@ -127,7 +128,7 @@ func (r *reader) add(e *rowfile.Example) error {
 	return r.take(e.Row, e.Where())
 }
 
-// compare looks whether the ids are the tokenizer's own.
+// compare checks that the ids can be the tokenizer's own.
 func (r *reader) compare(e *rowfile.Example) error {
 	for t, id := range e.Row.IDs {
 		if int(id) >= r.tokens.Size() {
@@ -135,7 +136,7 @@ func (r *reader) compare(e *rowfile.Example) error {
 				t, id, r.settings.Tokenizer, r.tokens.Size())
 		}
 	}
-	// What a policy has sampled need not be split as the tokenizer would.
+	// Only the prompts are compared, because a policy may split its text in other ways than the tokenizer.
 	for from, ids := 0, e.Row.IDs; from < len(ids); {
 		to := from
 		for to < len(ids) && e.Row.Mask[to] == e.Row.Mask[from] {
@@ -149,7 +150,8 @@ func (r *reader) compare(e *rowfile.Example) error {
 	return nil
 }
 
-// conversation adds the rows of a conversation: one, or several where the template writes it otherwise as it goes on.
+// conversation adds the rows of a conversation. There are several if the template changes earlier messages as the
+// conversation goes on.
 func (r *reader) conversation(e *rowfile.Example) error {
 	if r.codec == nil {
 		if err := r.openCodec(); err != nil {
@@ -201,7 +203,7 @@ func (r *reader) conversation(e *rowfile.Example) error {
 	return nil
 }
 
-// take adds a row.
+// take checks and adds a row.
 func (r *reader) take(row rl.Row, where string) error {
 	e := example{row, where}
 	e.row.Logprobs, e.row.Advantage = nil, 0
@@ -219,7 +221,7 @@ func (r *reader) take(row rl.Row, where string) error {
 	return nil
 }
 
-// finish refuses a file without anything to imitate, or of another tokenizer.
+// finish returns an error if there is nothing to imitate, or if the rows are of another tokenizer.
 func (r *reader) finish() error {
 	l := r.lesson
 	switch {
@@ -236,15 +238,15 @@ func (r *reader) finish() error {
 	return nil
 }
 
-// agreement measures whether ids that were not sampled are those that a tokenizer makes of their own text.
+// agreement measures how far a tokenizer turns the text of ids into the same ids.
 type agreement struct{ tokens, same int }
 
-// The ids are looked at in windows, so that one difference does not move all behind it.
+// The ids are compared in windows, so that one difference does not shift all later ones.
 const (
 	agreementWindow = 32
 	agreementTokens = 100_000
-	// agreementLeast is far below what text reaches that the tokenizer itself has split, of which only the characters are
-	// lost that the end of a window cuts, and above what foreign ids do.
+	// agreementLeast is far below the share for the tokenizer's own ids, of which only those at the edges of windows
+	// differ, and above the share for ids of other tokenizers.
 	agreementLeast = 0.6
 )
 
@@ -267,5 +269,5 @@ func (a *agreement) add(t *tokenizer.Tokenizer, ids []int32) {
 
 func (a *agreement) share() float64 { return float64(a.same) / math.Max(1, float64(a.tokens)) }
 
-// holds needs some text to judge by.
+// holds reports whether the ids may be the tokenizer's. For too little text, it is true.
 func (a *agreement) holds() bool { return a.tokens < 2*agreementWindow || a.share() >= agreementLeast }

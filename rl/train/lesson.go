@@ -12,17 +12,17 @@ import (
 	"deepswe/rl"
 )
 
-// lesson is what is imitated: rows in the order of the file, without logprobs.
+// lesson holds the rows to imitate, in the order of the file and without logprobs.
 type lesson struct {
 	train, held []example
 	// digest identifies the file's rows.
 	digest string
-	// unrewarded rows are of rollouts that did not reach the reward, masked ones of rollouts that are not trained on, and
-	// long ones of too many tokens.
+	// unrewarded, masked and long count the rows that were left out: because the rollout did not reach the reward,
+	// because it is masked, or because the row has too many tokens.
 	unrewarded, masked, long int
 }
 
-// example is one row, and where it is from.
+// example is one row, and the file and line that it is from.
 type example struct {
 	row   rl.Row
 	where string
@@ -37,17 +37,17 @@ func (e *example) trained() int {
 	return n
 }
 
-// task is what an example belongs to.
+// task returns the task of an example, or its group if the task is not known.
 func (e *example) task() string { return cmp.Or(e.row.Task, e.row.Group) }
 
-// complete is the row as a trainer takes it, with a weight for each of its tokens.
+// complete returns the row in the form for a trainer, in which each trained token has the weight scale.
 func (e *example) complete(scale float64) rl.Row {
 	row := e.row
 	row.Logprobs, row.Advantage, row.Scale, row.Trained = make([]float64, len(row.IDs)), 1, scale, true
 	return row
 }
 
-// notes says what was left out.
+// notes describes what was left out.
 func (l *lesson) notes() []string {
 	var out []string
 	for _, left := range []struct {
@@ -65,7 +65,7 @@ func (l *lesson) notes() []string {
 	return out
 }
 
-// name identifies the rows that are learned from.
+// name identifies the rows to learn from.
 func (l *lesson) name() string { return fmt.Sprintf("%s/%d", l.digest, len(l.train)) }
 
 // holdOut sets whole tasks aside until they have the share of the rows, in an order that follows from the seed.
@@ -110,13 +110,14 @@ func (l *lesson) holdOut(share float64, seed uint64) error {
 	return nil
 }
 
-// acceptor is a trainer that can say before the first update which rows it does not take. Its errors wrap rl.ErrTooLong
-// where a row is only too long.
+// acceptor is a trainer that can check rows before the first update. The error wraps rl.ErrTooLong if a row is only too
+// long.
 type acceptor interface {
 	Accepts(r *rl.Row) error
 }
 
-// fit refuses rows that the trainer does not take, or leaves out those that are only too long for it.
+// fit returns an error for rows that the trainer does not take, except for rows that are only too long, which it may
+// leave out.
 func (l *lesson) fit(t rl.Trainer, s *SFT) error {
 	a, ok := t.(acceptor)
 	if !ok {
@@ -162,7 +163,7 @@ func (l *lesson) fit(t rl.Trainer, s *SFT) error {
 	return nil
 }
 
-// batch completes rows so that their loss is a mean, as the settings say of what.
+// batch completes rows so that their loss is the mean over all tokens or over all rows.
 func (m Mean) batch(examples []*example) []rl.Row {
 	tokens := 0
 	for _, e := range examples {

@@ -105,7 +105,7 @@ func (s *SFT) absolute() error {
 	return nil
 }
 
-// inherit takes over what the trainer says of its model.
+// inherit completes the settings with what the trainer reports about its model.
 func (s *SFT) inherit(t *tinkerSettings) {
 	s.Tokenizer = cmp.Or(s.Tokenizer, t.Tokenizer)
 	if s.Template == templateAuto {

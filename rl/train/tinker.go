@@ -18,7 +18,7 @@ import (
 // tinkerSettings are the settings of the trainer tinker: a model behind the Tinker HTTP API.
 type tinkerSettings struct {
 	BaseURL string `yaml:"base_url"`
-	// Model is the base model, as the server names it. Rank is that of its LoRA adapter, 0 for all weights.
+	// Model is the server's name of the base model. Rank is the rank of the LoRA adapter; 0 trains all weights.
 	Model string `yaml:"model"`
 	Rank  int    `yaml:"rank"`
 	// Start is a run of this trainer, or a checkpoint's address, whose weights the policy begins with.
@@ -30,7 +30,8 @@ type tinkerSettings struct {
 	Tokenizer string `yaml:"tokenizer"`
 	// Template is the chat template: qwen3, qwen2.5, or auto for the one beside the tokenizer.
 	Template string `yaml:"template"`
-	// Samplers are vLLM's OpenAI endpoints that sample in the server's place; Adapters is where they read adapters.
+	// Samplers are OpenAI endpoints of vLLM that sample instead of the server; Adapters is the directory from which
+	// they load adapters.
 	Samplers []string `yaml:"samplers"`
 	Adapters string   `yaml:"adapters"`
 	// Vocabulary is the number of token ids; 0 reads it from the config.json beside the tokenizer.
@@ -126,7 +127,7 @@ func (s *tinkerSettings) validate(c *Config) error {
 	if c.Objective == Imitation && s.Loss != tinker.Custom {
 		loss = fmt.Errorf("loss is %q, and objective %s has %s only", s.Loss, Imitation, tinker.Custom)
 	}
-	// Where the algorithm is invalid, it is an error of its own.
+	// An invalid algorithm is reported separately.
 	if a := c.Algorithm; c.Objective != Imitation && a.resolve() == nil {
 		loss = s.Loss.Supports(a.resolved.Objective, several || c.Rollouts.MaxStaleness > 0)
 		if loss == nil && several && a.resolved.Objective.Decoupled {
@@ -178,7 +179,7 @@ func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer
 
 const checkpointScheme = "tinker://"
 
-// start is the address of the checkpoint to begin with; empty where there is none.
+// start returns the address of the checkpoint to begin with; empty if there is none.
 func (s *tinkerSettings) start() (string, error) {
 	if s.Start == "" || strings.HasPrefix(s.Start, checkpointScheme) {
 		return s.Start, nil
@@ -197,8 +198,8 @@ func (s *tinkerSettings) start() (string, error) {
 	return address, nil
 }
 
-// adapters is where a run's adapters are: in a directory of the run's own, because what a killed run has left there is
-// removed.
+// adapters returns the directory for a run's adapters. No other run may use it, because what a killed run has left
+// there is removed.
 func (s *tinkerSettings) adapters(checkpoints string) (string, error) {
 	run, err := filepath.Abs(checkpoints)
 	if err != nil || s.Adapters == "" {
@@ -207,7 +208,8 @@ func (s *tinkerSettings) adapters(checkpoints string) (string, error) {
 	return filepath.Join(s.Adapters, fmt.Sprintf("%s-%08x", filepath.Base(filepath.Dir(run)), uint32(hashOf(run)))), nil
 }
 
-// known is what need not be probed. That a server recognises repeated requests is not assumed then.
+// known returns the properties of the server that need not be probed. It does not assume that the server recognises
+// repeated requests.
 func (s *tinkerSettings) known() *tinker.Probe {
 	mean := s.Normalisation == normMean
 	if s.Normalisation == normProbe {

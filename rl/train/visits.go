@@ -19,17 +19,17 @@ const visitsFile = "visits.jsonl"
 
 // Visit is how a task's rollouts ended when a run learned from them.
 type Visit struct {
-	// Update is the step that learned from the group, Step the one that it was let in for.
+	// Update is the step that learned from the group, Step the one that it was admitted for.
 	Update int    `json:"update"`
 	Step   int    `json:"step"`
 	Group  string `json:"group"`
 	Task   string `json:"task"`
-	// Rewards and Stops are those of the attempts in their order; a reward is null where there is none.
+	// Rewards and Stops are in the order of the attempts; a reward is null if there is none.
 	Rewards []*float64              `json:"rewards"`
 	Stops   []trajectory.StopReason `json:"stops"`
 }
 
-// openVisits opens the file behind the last update that counts.
+// openVisits opens the file for appending after the last update that counts.
 func openVisits(dir *run.Dir, after int) (*disk.Log, error) {
 	return disk.OpenLog(dir.Path(visitsFile), func(line []byte) error {
 		var v Visit

@@ -21,9 +21,9 @@ type Chart struct {
 	Stacked bool
 	// Zero makes the axis begin at 0.
 	Zero bool
-	// Share is set where the values are shares: bands end at 0 and 1, beyond which there are none.
+	// Share is set if the values are shares, so that bands are cut off at 0 and 1.
 	Share bool
-	// X is what the horizontal axis counts: "step" when empty.
+	// X is the unit of the horizontal axis; empty means "step".
 	X string
 	// Fractions lets the horizontal axis have ticks between whole numbers.
 	Fractions bool
@@ -37,14 +37,14 @@ type Tick struct {
 	Label string
 }
 
-// Line is one curve. Low and High, of the same steps, make a band around it.
+// Line is one curve. Low and High, which have the same steps, are the bounds of a band around it.
 type Line struct {
 	Label     string
 	Points    Series
 	Low, High Series
 	// Color is the place in the palette.
 	Color int
-	// Faint lines are drawn behind others, and Dots mark each point.
+	// Faint lines are drawn behind the others. Dots marks each point.
 	Faint, Dots bool
 }
 
@@ -238,7 +238,7 @@ func (p *plot) xlabel(x float64, text string) {
 	fmt.Fprintf(p, `<text class="xlabel" x="%.1f" y="%g">%s</text>`, p.px(x), height-8, template.HTMLEscapeString(text))
 }
 
-// place is what is said of a point's place on the horizontal axis.
+// place formats a point's position on the horizontal axis.
 func (c Chart) place(x float64) string {
 	for _, t := range c.Ticks {
 		if t.At == x {

@@ -139,7 +139,7 @@ func extract(in io.Reader, dir string) error {
 	}
 	switch n, err := io.Copy(io.Discard, io.LimitReader(zipped, maxPadding+1)); {
 	case err != nil:
-		return fmt.Errorf("%w: it is torn or damaged: %w", ErrArchive, err)
+		return fmt.Errorf("%w: it is truncated or damaged: %w", ErrArchive, err)
 	case n > maxPadding:
 		return fmt.Errorf("%w: there is data after its last file", ErrArchive)
 	}
@@ -157,7 +157,7 @@ type torn struct{ in io.Reader }
 func (t torn) Read(p []byte) (int, error) {
 	n, err := t.in.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: it is torn or damaged: %w", ErrArchive, err)
+		err = fmt.Errorf("%w: it is truncated or damaged: %w", ErrArchive, err)
 	}
 	return n, err
 }

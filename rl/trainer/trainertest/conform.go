@@ -11,7 +11,7 @@ import (
 	"deepswe/rl/trainer/tinker"
 )
 
-// Target is a server to try, and what it trains.
+// Target is a server to test, and the model that it trains.
 type Target struct {
 	URL, Base  string
 	Vocabulary int
@@ -27,7 +27,7 @@ type Target struct {
 // Tolerance is how far log-probabilities may differ that ought to be equal.
 const Tolerance = 1e-4
 
-// Conform checks what a client and a server have to agree on.
+// Conform checks everything that a client and a server must agree on.
 func Conform(t *testing.T, target Target) {
 	c := &conformance{Target: target}
 	probe, err := c.client(t).Probe(t.Context(), c.model())

@@ -49,8 +49,8 @@ func (c *conformance) losses(t *testing.T) {
 	}
 }
 
-// imitation compares the server's own cross_entropy with the gradient that is evaluated here, for rows of which each
-// token counts alike, and for such of which each row does.
+// imitation compares the server's own cross_entropy with the gradient that the client evaluates: with equal weights for
+// all tokens, and with equal weights for all rows.
 func (c *conformance) imitation(t *testing.T) {
 	sampler := c.open(t, "", nil)
 	defer sampler.Close()

@@ -17,7 +17,7 @@ import (
 	"deepswe/rl/trainer/embedded"
 )
 
-// future is a queued operation. Its fields are guarded by the server's mutex, but for done.
+// future is a queued operation. The server's mutex guards its fields, except for done.
 type future struct {
 	number    int
 	operation string
@@ -200,7 +200,7 @@ func (s *Server) load(id string, b body) (any, error) {
 		"train_unembed": false}}, nil
 }
 
-// pass computes log-probabilities and, where it is asked for, accumulates a gradient.
+// pass computes log-probabilities and, if backward is set, accumulates a gradient.
 func (m *model) pass(in *passBody, backward, sums bool) (any, error) {
 	var outputs []any
 	for _, d := range in.Data {

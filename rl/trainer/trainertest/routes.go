@@ -226,7 +226,7 @@ func (s *Server) asked(b body) (int, any) {
 	return s.pending(s.queue("sample", b))
 }
 
-// poll holds a request for a result until there is one, or for as long as polls are held.
+// poll answers a request for a result once there is one, or at the latest after the time for which polls are held.
 func (s *Server) poll(r *http.Request, id string) (int, any) {
 	n, err := strconv.Atoi(id)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 // Options describe a server. Language has no default.
 type Options struct {
 	Language embedded.Language
-	// Speech gives the server the ids of another tokenizer; nil keeps those of the language.
+	// Speech makes the server use the ids of another tokenizer; nil means those of the language.
 	Speech *Speech
 	Hidden int    // [16]
 	Base   string // name of the model that it trains [tiny]
@@ -39,7 +39,7 @@ type Options struct {
 	SessionTimeout time.Duration
 }
 
-// Server is one on a local port. Close ends it.
+// Server is a fake server on a local port. Close ends it.
 type Server struct {
 	options Options
 	dir     string
@@ -57,7 +57,7 @@ type Server struct {
 	left     map[int][]contribution // in the place of a model that was unloaded
 	samplers map[string]samplingSession
 	saved    map[string]checkpoint // by address
-	exports  map[string]checkpoint // for samplers elsewhere, by address; those that were removed, too
+	exports  map[string]checkpoint // for other samplers, by address, including removed ones
 	names    map[string]bool       // of checkpoints, by model and name
 	repeated map[string]*future    // by model and sequence number
 	made     int                   // ids so far
@@ -89,7 +89,7 @@ type model struct {
 	loads    bool // a first operation has been seen, so load_weights is refused
 }
 
-// contribution is what a sequence adds to a gradient.
+// contribution is the part of a gradient that a sequence adds.
 type contribution struct {
 	ids   []int32
 	slope []float64
@@ -98,7 +98,7 @@ type contribution struct {
 type samplingSession struct {
 	model  string
 	policy rl.Policy
-	// stale is one that was not published: its weights are older than it says, and are in a sampler of its own.
+	// stale is set by a fault: the session samples from older weights than those published.
 	stale bool
 }
 
@@ -142,7 +142,7 @@ func New(t testing.TB, o Options) *Server {
 	return s
 }
 
-// URL is where the server is, also while it is stopped.
+// URL returns the address of the server, also while it is stopped.
 func (s *Server) URL() string { return "http://" + s.port.address }
 
 // Base is the model that it trains.
@@ -174,8 +174,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Stop kills the server: connections break, and models and what was under way are lost. Futures that had ended,
-// sessions and checkpoints are on its disk.
+// Stop kills the server: connections break, and models and running operations are lost. Ended futures, sessions and
+// checkpoints survive, as on a disk.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	h := s.http
@@ -192,7 +192,7 @@ func (s *Server) Stop() {
 	s.serving.Wait()
 }
 
-// Problems lists what a client must not do.
+// Problems returns what clients have done that they must not do.
 func (s *Server) Problems() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *Server) id(prefix string) string {
 	return fmt.Sprintf("%s_%08x", prefix, s.made)
 }
 
-// serve answers one request, or does what a fault says.
+// serve answers one request, or fails as a fault prescribes.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/api/v1/")
 	body, err := io.ReadAll(r.Body)
@@ -290,7 +290,7 @@ func detail(status int, format string, args ...any) (int, any) {
 	return status, map[string]string{"detail": fmt.Sprintf(format, args...)}
 }
 
-// Fault is what goes wrong with one request.
+// Fault is a failure of one request.
 type Fault struct {
 	// Status and Detail are the answer, and nothing is done.
 	Status int

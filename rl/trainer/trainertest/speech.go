@@ -13,14 +13,14 @@ type Speech struct {
 	Size int
 }
 
-// The marks of a policy, by how far they are behind the words of its language.
+// The marks of a policy, as offsets from the last word of its language.
 const (
 	markEnd     = 0
 	markAnswer  = 3
 	markUnknown = 4
 )
 
-// read returns the policy's ids. One that it does not have, or that is no id at all, is unknown to it.
+// read returns the policy's ids. Other ids, and invalid ones, become the id of an unknown word.
 func (s *Speech) read(ids []int32) []int32 {
 	if s == nil {
 		return ids

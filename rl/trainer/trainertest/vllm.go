@@ -24,7 +24,7 @@ import (
 // VLLM is a server that samples in prompts of tokens and loads adapters while it runs, in the words of recordings of
 // vLLM 0.32. Its adapters are those of a Server, whose policies answer.
 type VLLM struct {
-	// URL is that of its OpenAI endpoint.
+	// URL is the address of its OpenAI endpoint.
 	URL string
 
 	trainer *Server
@@ -40,7 +40,7 @@ type VLLM struct {
 
 type loadedAdapter struct{ root, address string }
 
-// NewVLLM starts one. The codec reads what the policy says.
+// NewVLLM starts a fake vLLM server. The codec decodes the policy's replies.
 func NewVLLM(t testing.TB, trainer *Server, codec tinker.Codec) *VLLM {
 	v := &VLLM{trainer: trainer, codec: codec, loaded: map[string]loadedAdapter{}, served: map[string]int{}}
 	s := httptest.NewServer(v)
