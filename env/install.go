@@ -26,16 +26,16 @@ type SetupProgress struct {
 	Refused string
 }
 
-// Installed is what a set-up has left behind, for later sandboxes of the same repository.
+// Installed is the result of a set-up, for later sandboxes of the same repository.
 type Installed struct {
-	// Dir is the Setup's directory, Image an image of the provider's: the one that applies is set.
+	// Dir is the Setup's directory, Image an image of the provider. Only one of them is set, depending on the provider.
 	Dir   string `json:"dir,omitempty"`
 	Image string `json:"image,omitempty"`
 	// Added are the paths below the repository's root that were not there before, directories as a whole.
 	Added []string `json:"added,omitempty"`
 	// Restored are the repository's own files that the set-up changed or removed, which later sandboxes do not see.
 	Restored []string `json:"restored,omitempty"`
-	// Replaced are paths of Setup.Aside that the set-up has made anew, where the provider has to know.
+	// Replaced are paths of Setup.Aside that the set-up has replaced, if the provider needs to know them.
 	Replaced []string `json:"replaced,omitempty"`
 	// Reused is set where an earlier set-up has left it.
 	Reused bool `json:"-"`
@@ -44,9 +44,9 @@ type Installed struct {
 // Installer is a provider that can install what a project needs, once, for sandboxes without a network.
 type Installer interface {
 	Provider
-	// Install runs a set-up in a sandbox like that of the Spec. Beside what is in it, its commands reach an HTTP proxy
-	// alone, which leads to neither this machine nor a metadata address; [Capabilities] without NetworkOff reach
-	// everything. A command that fails is a [*SetupError].
+	// Install runs a set-up in a sandbox like that of the Spec. Its commands reach the network only through an HTTP
+	// proxy, which refuses connections to this machine and to metadata addresses; without [Capabilities].NetworkOff
+	// they reach everything. If a command fails, the error is a [*SetupError].
 	Install(ctx context.Context, s Spec, how Setup) (Installed, error)
 }
 

@@ -148,7 +148,7 @@ type Spec struct {
 	Source string
 	// Checkout, if not nil, replaces CopyIn and Dir. Only an [Overlayer] accepts it.
 	Checkout *Checkout
-	// Installed is what an [Installer] has kept of a set-up for this repository; nil where there was none.
+	// Installed is the result of a set-up that an [Installer] has kept for this repository; nil if there was none.
 	Installed *Installed
 	// Prepare lists command lines that run once, in order, as the guest's own user, after the copy and before
 	// anything else. A non-zero exit code makes Start fail. Providers may cache the result for later starts.

@@ -2,7 +2,7 @@ package env
 
 import "time"
 
-// Recipe says how an image is built from a folder, where that is not all of it with its Dockerfile.
+// Recipe says how to build an image from a folder. The zero value builds the Dockerfile of the folder.
 type Recipe struct {
 	// File is the Dockerfile's path below the folder: Dockerfile when empty. Target is its stage: the last when empty.
 	File   string            `json:"file,omitempty"`
@@ -12,8 +12,8 @@ type Recipe struct {
 	Without []string `json:"without,omitempty"`
 }
 
-// Task is one issue to solve. The agent may see everything in it but Tests, which only the grader may see and which
-// never enters the agent's sandbox or prompt.
+// Task is one issue to solve. Tests are only for the grader, and never enter the agent's sandbox or prompt. The agent
+// may see everything else.
 type Task struct {
 	// ID is unique in the task's dataset ("django__django-11099").
 	ID string `json:"id"`
@@ -22,15 +22,15 @@ type Task struct {
 	Source string `json:"source,omitempty"`
 	// Repo is "owner/name", if known.
 	Repo string `json:"repo,omitempty"`
-	// BaseCommit is the full hash of the commit that the issue is to be solved on; "<hash>^" if only the commit of
-	// the fix is known.
+	// BaseCommit is the full hash of the commit to solve the issue on; "<hash>^" if only the commit of the fix is
+	// known.
 	BaseCommit string `json:"base_commit,omitempty"`
 	// Statement is the issue's text.
 	Statement string `json:"statement"`
 	// Image is the container image that contains the repository; Dockerfile is a folder to build it from instead.
 	Image      string `json:"image,omitempty"`
 	Dockerfile string `json:"dockerfile,omitempty"`
-	// Recipe adds to Dockerfile where that is not all. User is whom commands run as: the image's own when empty.
+	// Recipe says how to build the Dockerfile folder. User is the user that commands run as; empty means the image's.
 	Recipe Recipe `json:"recipe,omitzero"`
 	User   string `json:"user,omitempty"`
 	// Dir is the repository's absolute path in the image.

@@ -156,7 +156,7 @@ func (r *report) add(findings ...env.Finding) error {
 	return nil
 }
 
-// The columns of the table: the check, its status, and the rest, which is wrapped to what is left of 80.
+// The widths of the table's columns: the check, its status, and the details, which are wrapped at column 80.
 const (
 	checkWidth  = 22
 	statusWidth = 9
@@ -280,7 +280,7 @@ func healthFindings(h llm.Health, err error) []env.Finding {
 	}
 	if h.RawLogprobs {
 		findings = append(findings, env.Finding{
-			Check: "logprobs", Status: env.Warning, Detail: "they are those of temperature 1, whatever the temperature is: " +
+			Check: "logprobs", Status: env.Warning, Detail: "they are always those of temperature 1: " +
 				"rows sampled at another one would be trained on wrong ratios",
 			Fix: "sample at temperature 1, or serve vLLM with --logprobs-mode processed_logprobs",
 		})

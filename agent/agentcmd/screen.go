@@ -166,7 +166,7 @@ func (s *screen) omissions(what string, all []repo.Omission) {
 	}
 }
 
-// replayed shows a recorded step that is gone through again: only what differs is worth a line.
+// replayed shows the replay of a recorded step: a line if the result differs, otherwise nothing.
 func (s *screen) replayed(e agent.Event) {
 	switch e.Kind {
 	case agent.EventReply:

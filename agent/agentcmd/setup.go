@@ -178,7 +178,7 @@ type installed struct {
 	Restored []string `json:"restored,omitempty"`
 }
 
-// due says what would have to be installed for the project's tests to run.
+// due describes the missing dependencies, and the command that installs them.
 func (j *job) due() []string {
 	if j.snapshot.Installed() {
 		return nil

@@ -38,13 +38,13 @@ func NewCodec(t *tokenizer.Tokenizer, template Template) (*Codec, error) {
 	return c, nil
 }
 
-// endOfText ends a document. Models that are no longer used to messages may write it in place of End.
+// endOfText ends a document. Models may write it instead of End.
 const endOfText = "<|endoftext|>"
 
 // Stop are the tokens that end a reply: those at which the models' own generation_config.json stops.
 func (c *Codec) Stop() []int32 { return c.ends }
 
-// Prompt returns the ids of a request: those of the whole conversation, or the last sample's and those of what came
+// Prompt returns the ids of a request: those of the whole conversation, or those of the last sample and of the messages
 // after it.
 func (c *Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 	o := Options{Tools: r.Tools, Reply: true, NoThoughts: c.NoThoughts}

@@ -18,7 +18,7 @@ func Reply(text string, native bool, turn int) trajectory.Message {
 		if _, thought, opened := strings.Cut(before, "<think>"); opened {
 			before = thought
 		}
-		// The line breaks behind a thought are the template's.
+		// The line breaks after a thought belong to the template.
 		m.Reasoning, m.Content = before, strings.TrimLeft(after, "\n")
 	}
 	if !native {
@@ -55,7 +55,7 @@ var (
 	callArguments = regexp.MustCompile(`"arguments"\s*:\s*`)
 )
 
-// readCall reads {"name": …, "arguments": {…}}, as well as that can be done where it is broken.
+// readCall parses {"name": …, "arguments": {…}}, as far as possible if it is invalid.
 func readCall(body string) (name, arguments string, ok bool) {
 	var call struct {
 		Name      *string         `json:"name"`

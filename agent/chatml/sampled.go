@@ -38,11 +38,10 @@ func (c *Codec) Sampled(messages []trajectory.Message, at int) (prompt, completi
 	return c.tokens.Encode(before), c.tokens.Encode(strings.TrimSuffix(reply, "\n")), nil
 }
 
-// errNotASCII reports a reply whose tokens cannot be laid beside its text byte by byte.
+// errNotASCII reports a reply in which the offsets of tokens in the text are not certain.
 var errNotASCII = errors.New("the reply has characters beyond ASCII")
 
-// Find returns the tokens of a reply in which the last occurrence of a word lies: the first one, and the one after the
-// last.
+// Find returns the range of a reply's tokens that contain the last occurrence of a word.
 func (c *Codec) Find(completion []int32, word string) (from, to int, err error) {
 	text := c.tokens.Decode(completion)
 	for _, r := range text {

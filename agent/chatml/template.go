@@ -11,7 +11,7 @@ import (
 // Template names a chat template.
 type Template string
 
-// The templates that are known: those of the instruction-tuned models of both families.
+// The supported templates: those of the instruction-tuned models of both families.
 const (
 	Qwen25 Template = "qwen2.5"
 	Qwen3  Template = "qwen3"
@@ -27,7 +27,7 @@ const (
 	End = "<|im_end|>"
 )
 
-// defaultSystem is what Qwen2.5 is told where there is no system message.
+// defaultSystem is Qwen2.5's system message for conversations without one.
 const defaultSystem = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
 
 const (
@@ -38,7 +38,7 @@ const (
 		"<args-json-object>}\n</tool_call>"
 )
 
-// Options are what a template is told beside the messages.
+// Options are the inputs of a template in addition to the messages.
 type Options struct {
 	Tools []tools.Spec
 	// Reply ends the text with the beginning of a reply.
@@ -80,7 +80,7 @@ func (t Template) Render(messages []trajectory.Message, o Options) (string, erro
 	return w.text.String(), nil
 }
 
-// Next is what follows a reply: the end of its message, messages, and the beginning of the next reply.
+// Next returns the text after a reply: the end of its message, the new messages, and the beginning of the next reply.
 func (t Template) Next(messages []trajectory.Message, o Options) (string, error) {
 	o.Tools, o.Reply = nil, true
 	// What comes before is only there to be cut off again.
@@ -135,8 +135,8 @@ func (w *writer) head(specs []tools.Spec) error {
 	return nil
 }
 
-// lastQuestion is the index of the last message of the user that is no observation: Qwen3's template shows no thoughts
-// from before it.
+// lastQuestion returns the index of the last user message that is not an observation. Qwen3's template leaves out the
+// thoughts before it.
 func (w *writer) lastQuestion() int {
 	for i := len(w.messages) - 1; i >= 0; i-- {
 		m := w.messages[i]

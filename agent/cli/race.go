@@ -38,7 +38,8 @@ type RaceResult struct {
 	// Winner is the selected attempt, or -1 if no attempt has ended; Reason explains the selection.
 	Winner int    `json:"winner"`
 	Reason string `json:"reason"`
-	// Losers explains for the other attempts why they were not selected. Ended of all Attempts have ended.
+	// Losers explains why the other attempts were not selected. Ended is the number of attempts that have ended, out of
+	// Attempts.
 	Losers   map[int]string `json:"losers,omitempty"`
 	Attempts int            `json:"attempts"`
 	Ended    int            `json:"ended"`

@@ -71,8 +71,8 @@ func (w World) RunDir(id string) string {
 	return filepath.Join(state, "runs", id)
 }
 
-// CacheDir is where something is kept that can be made again: below $XDG_CACHE_HOME/deepswe, else ~/.cache/deepswe,
-// else the temporary directory.
+// CacheDir returns a directory for data that can be created again: below $XDG_CACHE_HOME/deepswe, ~/.cache/deepswe or
+// the temporary directory.
 func (w World) CacheDir(name string) string {
 	dir := filepath.Join(os.TempDir(), "deepswe-cache")
 	if cache := w.Getenv("XDG_CACHE_HOME"); cache != "" {

@@ -113,11 +113,11 @@ var overflowed = regexp.MustCompile(`(?i)` +
 	// "max_tokens must be at least 1, got -186": what is left of the context after a prompt that fills it
 	`max_(completion_)?tokens must be at least 1, got -|max_new_tokens.{0,3} must be`)
 
-// filled matches how vLLM refuses a prompt of exactly the context's length: it complains about a bound of 0, which it
-// has arrived at by itself, because no request of ours asks for that.
+// filled matches how vLLM refuses a prompt of exactly the context's length: it complains about a limit of 0, which it
+// has computed itself, because no request contains that.
 var filled = regexp.MustCompile(`(?i)max_(completion_)?tokens must be at least 1, got 0`)
 
-// throttled guards against wordings of a rate limit that look alike ("Too many tokens, please wait").
+// throttled matches rate limits, whose wording may resemble that of an overflow ("Too many tokens, please wait").
 var throttled = regexp.MustCompile(`(?i)rate.?limit|throttl|too many requests|tokens per (minute|min|day)|quota`)
 
 // isOverflow reports whether a refusal says that the conversation exceeds the model's context.

@@ -13,7 +13,7 @@ import (
 	"deepswe/agent"
 )
 
-// Alternative is a token that could stand at a place, and the logarithm of its probability there.
+// Alternative is a possible token at a position, with its log-probability.
 type Alternative struct {
 	Text    string
 	Logprob float64

@@ -33,10 +33,10 @@ func newAddedTokens(all []addedToken) *addedTokens {
 	return a
 }
 
-// cut calls text and token for the parts of s, in their order: of the tokens that begin at a place the longest counts,
-// and then the search goes on behind it.
+// cut calls text and token for the parts of s, in order. Of several tokens that begin at the same offset, the longest
+// one counts, and the search continues after it.
 func (a *addedTokens) cut(s string, text func(string), token func(int32)) {
-	from, at := 0, 0 // from is behind the last token with its white space
+	from, at := 0, 0 // from is after the last token and its white space
 	for at < len(s) {
 		t, n := a.at(s, at)
 		if n == 0 {

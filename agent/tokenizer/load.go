@@ -26,8 +26,8 @@ func Load(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// file is a tokenizer.json. What a post-processor adds is left to the chat template, and truncation and padding to
-// whoever asks for it.
+// file is a tokenizer.json. Post-processors are ignored, because chat templates write special tokens; so are truncation
+// and padding.
 type file struct {
 	AddedTokens  []addedToken    `json:"added_tokens"`
 	Normalizer   json.RawMessage `json:"normalizer"`
@@ -71,8 +71,8 @@ func (m *merges) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Parse reads the content of a tokenizer.json. Its error wraps [ErrUnknown] where the file is sound and asks for what
-// is not known here.
+// Parse reads the content of a tokenizer.json. The error wraps [ErrUnknown] if the file is valid but needs something
+// that this package does not support.
 func Parse(data []byte) (*Tokenizer, error) {
 	var f file
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -102,7 +102,7 @@ func unknown(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrUnknown}, args...)...)
 }
 
-// known refuses a model that is not plain BPE on bytes.
+// known returns an error for a model that is not plain byte-level BPE.
 func (m *model) known() error {
 	switch {
 	case m.Type != "BPE" && m.Type != "":
@@ -137,7 +137,7 @@ type component struct {
 	UseRegex       *bool  `json:"use_regex"`
 }
 
-// parts reads a component as the list of those that it consists of.
+// parts returns the components that a component consists of.
 func parts(raw json.RawMessage) ([]component, error) {
 	var c *component
 	if len(raw) == 0 {
@@ -229,7 +229,7 @@ func readDecoder(raw json.RawMessage) error {
 // mostTokens is far above any vocabulary.
 const mostTokens = 1 << 21
 
-// readTokens reads what each id stands for.
+// readTokens reads the bytes of each id.
 func (t *Tokenizer) readTokens(f *file) error {
 	largest := int32(0)
 	check := func(token string, id int32) error {
@@ -305,8 +305,8 @@ func (t *Tokenizer) readMerges(m *model) error {
 	return nil
 }
 
-// alphabet is how files write bytes: those of printable characters as the characters of Latin 1, and the others, in
-// their order, as those from U+0100 on.
+// alphabet maps characters to the bytes that they represent in files: printable bytes are the same character of Latin
+// 1, and the others, in order, the characters from U+0100.
 var alphabet = func() map[rune]byte {
 	m := make(map[rune]byte, 256)
 	next := rune(0x100)
@@ -321,7 +321,8 @@ var alphabet = func() map[rune]byte {
 	return m
 }()
 
-// bytesOf is what a token stands for; plain is false where it is not written in the alphabet, and stands for itself.
+// bytesOf returns the bytes of a token. plain is false if it is not written in the alphabet; its bytes are then its own
+// UTF-8.
 func bytesOf(token string) (text string, plain bool) {
 	out := make([]byte, 0, len(token))
 	for _, r := range token {

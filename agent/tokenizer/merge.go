@@ -33,7 +33,7 @@ func (t *mergeTable) slot(pair uint64) *mergeSlot {
 	}
 }
 
-// put adds a merge. One that is there twice has the later rank, as in Hugging Face's table.
+// put adds a merge. The last of equal merges counts, as in Hugging Face's table.
 func (t *mergeTable) put(a, b, rank, id int32) {
 	pair := pairOf(a, b)
 	*t.slot(pair) = mergeSlot{pair: pair, rank: rank, id: id}
@@ -100,7 +100,7 @@ func (m *merger) consider(t *Tokenizer, at int32) {
 	}
 }
 
-// apply makes a merge, unless one before it has changed what it is of.
+// apply makes a merge, unless an earlier merge has changed one of its parts.
 func (m *merger) apply(t *Tokenizer, c candidate) {
 	p := &m.parts[c.at]
 	if p.gone || p.next < 0 {

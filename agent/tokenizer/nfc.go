@@ -26,8 +26,8 @@ func composed(s string) string {
 	return b.String()
 }
 
-// composedPart composes text without new marks. The library takes a character above U+FFFF before a mark for the one
-// with the same lower 16 bits.
+// composedPart composes text without new marks. It works around a bug of the library, which confuses characters above
+// U+FFFF before a mark with those that have the same lower 16 bits.
 func composedPart(s string) string {
 	marks, high := 0, false
 	for i := 0; i < len(s); {

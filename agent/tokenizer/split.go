@@ -31,7 +31,7 @@ func splitterFor(pattern string) (splitter, bool) {
 	return nil, false
 }
 
-// class is what the patterns tell apart.
+// class is a class of characters that the patterns distinguish.
 type class uint8
 
 const (
@@ -82,7 +82,8 @@ func first(s string) (rune, int, class) {
 	return r, n, classOf(r)
 }
 
-// run is the length of the characters of one class at the beginning of a text, at most limit of them; 0 is no limit.
+// run returns the length of the longest prefix of a text with characters of one class, at most limit of them; 0 means
+// no limit.
 func run(s string, c class, limit int) int {
 	at := 0
 	for n := 0; at < len(s) && (limit == 0 || n < limit); n++ {

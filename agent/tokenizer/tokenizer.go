@@ -7,21 +7,21 @@ import (
 
 // Tokenizer turns text into ids and back.
 type Tokenizer struct {
-	// tokens are what each id stands for, in bytes; ids without a token have "".
+	// tokens are the bytes of each id; "" for ids without a token.
 	tokens []string
-	// single are the ids of tokens of one byte; -1 where there is none.
+	// single are the ids of single bytes; -1 if there is none.
 	single [256]int32
 	// words are whole words that are not split by merges; nil where a file does not ask for it.
 	words  map[string]int32
 	merges mergeTable
 	split  splitter
 	nfc    bool
-	// verbatim tokens are found in the text as it is, normal ones in what the normalizer made of it.
+	// verbatim tokens are found in the original text, normal ones in the normalized text.
 	verbatim, normal *addedTokens
 	added            map[string]int32
 }
 
-// Size is one more than the largest id. A model's own vocabulary may be larger: it is padded.
+// Size returns the largest id plus one. A model's own vocabulary may be larger, because it is padded.
 func (t *Tokenizer) Size() int { return len(t.tokens) }
 
 // ID returns the id of an added token, such as "<|im_end|>".
@@ -30,8 +30,7 @@ func (t *Tokenizer) ID(token string) (id int32, ok bool) {
 	return id, ok
 }
 
-// Encode returns the ids of a text. Added tokens in it are recognised, whoever wrote them. Invalid UTF-8 is read as
-// U+FFFD.
+// Encode returns the ids of a text. Added tokens are recognised wherever they occur. Invalid UTF-8 is read as U+FFFD.
 func (t *Tokenizer) Encode(text string) []int32 {
 	e := encoder{t: t, ids: make([]int32, 0, len(text)/4+8)}
 	text = strings.ToValidUTF8(text, "\uFFFD")
@@ -39,7 +38,7 @@ func (t *Tokenizer) Encode(text string) []int32 {
 	return e.ids
 }
 
-// encoder is one call of Encode.
+// encoder is the state of one call of Encode.
 type encoder struct {
 	t     *Tokenizer
 	ids   []int32
@@ -73,8 +72,8 @@ func (e *encoder) word(w string) {
 	e.ids = e.merge.word(e.t, w, e.ids)
 }
 
-// Decode returns the text of ids, special tokens included. Ids without a token have no text, and bytes that are no
-// UTF-8, such as those of a character that was cut in two, become U+FFFD.
+// Decode returns the text of ids, including special tokens. Ids without a token have no text. Invalid UTF-8, such as
+// half of a character, becomes U+FFFD.
 func (t *Tokenizer) Decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {

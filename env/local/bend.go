@@ -52,7 +52,8 @@ func (t *toolchain) bend(source, copied string) ([]string, error) {
 	return []string{"PYTHONPATH=" + strings.Join(paths, ":")}, nil
 }
 
-// pythonPath is the part of the user's PYTHONPATH that is in the repository, as seen where that is in a sandbox.
+// pythonPath returns the part of the user's PYTHONPATH that is in the repository, with the paths that it has in the
+// sandbox.
 func (t *toolchain) pythonPath(root, at string) []string {
 	var paths []string
 	for _, dir := range filepath.SplitList(t.vars["PYTHONPATH"]) {

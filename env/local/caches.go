@@ -35,11 +35,11 @@ func caches() []cache {
 // found is a cache on this machine.
 type found struct {
 	name    string // below the home
-	dir     string // on the host; empty where there is none
+	dir     string // on the host; empty if there is none
 	written bool
 }
 
-// found looks the caches up. For a set-up, those that it fills are among them, wherever they are.
+// found returns the caches on this machine. For a set-up, it includes those that do not exist yet.
 func (t *toolchain) found(whole bool) []found {
 	var all []found
 	add := func(name, dir string, written bool) {
@@ -62,7 +62,7 @@ func (t *toolchain) found(whole bool) []found {
 	return all
 }
 
-// Where Go and Rust keep what they download, below a home of the sandbox's own.
+// The directories in which Go and Rust keep downloads, below the sandbox's own home.
 const (
 	goModules = "go/pkg/mod"
 	cargoHome = ".cargo"
@@ -80,7 +80,7 @@ func (l *layout) cache(f found, to string) (bool, error) {
 		from = append(from, f.dir)
 	}
 	if f.dir == "" && (l.over == "" || !isDir(filepath.Join(l.over, name))) {
-		return false, nil // what the home has of it, it has
+		return false, nil // the home already contains it
 	}
 	if err := os.Mkdir(to, 0o755); err != nil && !os.IsExist(err) {
 		return false, err
@@ -128,7 +128,7 @@ func (b *Bwrap) userCaches(l *layout, s env.Spec) ([]string, error) {
 	return b.maven(l, s, args)
 }
 
-// maven has Maven work without a network where there is none: it does not notice by itself.
+// maven makes Maven work offline if there is no network, which it does not detect itself.
 func (b *Bwrap) maven(l *layout, s env.Spec, args []string) ([]string, error) {
 	const repository = ".m2/repository"
 	any := isDir(filepath.Join(b.toolchain.home, repository)) ||

@@ -128,7 +128,7 @@ func (h *Host) userCaches(l *layout, repository, home string) error {
 	return nil
 }
 
-// base is what both providers have in common.
+// base is the common part of both providers.
 type base struct {
 	name       string
 	executable string
@@ -230,7 +230,7 @@ func (b *base) begin(
 		var failed []error
 		if guestProcess != nil {
 			if err := guestProcess.stop(); err != nil || guestProcess.err != nil {
-				// A guest that was killed leaves the processes behind that it would have ended.
+				// A guest that was killed has not ended its processes.
 				b.log.Warn("a guest did not end by itself", "provider", b.name, "run", s.Run, "rollout", s.Rollout,
 					"error", errors.Join(err, guestProcess.err), "said", guestProcess.errOut.String())
 				failed = append(failed, err, sweep(sc.dir))

@@ -22,7 +22,7 @@ var (
 	_ env.Installer = (*Host)(nil)
 )
 
-// kept is the directory with what a set-up has left for the sandboxes of a Spec.
+// kept returns the directory with the result of a set-up for the sandboxes of a Spec.
 func kept(s env.Spec) string {
 	if s.Installed == nil {
 		return ""
@@ -79,8 +79,8 @@ func install(
 	return done, nil
 }
 
-// trusted returns variables that make programs with certificates of their own trust those of this machine, which may
-// be behind a proxy that signs everything anew.
+// trusted returns variables that make programs with their own certificates trust those of this machine, which may be
+// behind a proxy with its own certificate authority.
 func trusted() []string {
 	for _, bundle := range []string{
 		"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",

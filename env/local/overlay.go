@@ -148,7 +148,7 @@ func (l *layout) cover(name string, from []string, to string, hidden []string) e
 	return nil
 }
 
-// workSuffix ends the names of directories that overlays work with, beside the layers that a set-up keeps.
+// workSuffix is the suffix of the work directories of overlays, which are next to the layers that a set-up keeps.
 const workSuffix = ".work"
 
 // upper is the directory that takes what is written to the overlay of the name.
@@ -159,7 +159,7 @@ func (l *layout) upper(name string) string {
 	return filepath.Join(l.dir, "upper-"+name)
 }
 
-// whole reports whether commands have a home and caches of their own that are laid out for a set-up.
+// whole reports whether commands get a separate home and caches, as in a set-up.
 func (l *layout) whole() bool { return l.keep != "" || l.over != "" }
 
 // view adds a read-only view of a directory in which its owner appears as the command user.

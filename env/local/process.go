@@ -39,8 +39,8 @@ func newForker() *forker {
 	return f
 }
 
-// serve runs jobs on one thread. That is never the main thread, whose control groups are taken for the process's: a
-// provider that is opened meanwhile would look for its own groups in those of a sandbox.
+// serve runs jobs on one thread. It must not be the main thread, because the main thread's control groups count as the
+// process's: a provider that is opened meanwhile would look for its own groups in those of a sandbox.
 func (f *forker) serve() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread() // a locked thread would end with its goroutine, and kill its children
@@ -84,7 +84,7 @@ type running struct {
 	err    error
 }
 
-// launch is what a guest is started with.
+// launch contains everything needed to start a guest.
 type launch struct {
 	path  string
 	args  []string

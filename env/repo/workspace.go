@@ -67,7 +67,7 @@ type neighbourhood struct {
 	found  map[string]bool
 }
 
-// add takes a directory that a file of another one names.
+// add adds a directory that a file in another directory refers to.
 func (n *neighbourhood) add(from, dir, manifest string) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(filepath.Dir(from), dir)

@@ -33,7 +33,7 @@ type Variant struct {
 	Runs      []SeedRun
 }
 
-// SeedRun is what a run with a seed recorded.
+// SeedRun is the record of a run with one seed.
 type SeedRun struct {
 	Seed   uint64
 	Points []metrics.Point
@@ -48,7 +48,7 @@ type compareRow struct {
 	Tail, Submitted, Turns string
 }
 
-// measured is what variants are compared by: validation where there is one, else the reward of training.
+// measured returns the metric by which variants are compared: the validation or, without one, the training reward.
 func measured(variants []Variant) (metric, title string) {
 	for _, v := range variants {
 		for _, run := range v.Runs {
@@ -224,7 +224,7 @@ func compare(variants []Variant) []compareRow {
 	return rows
 }
 
-// mean is that of a curve with a point.
+// mean returns the mean of a curve that has at least one point.
 func mean(s plot.Series) float64 {
 	sum := 0.0
 	for _, p := range s {

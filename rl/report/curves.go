@@ -54,7 +54,7 @@ func (c curves) single(title, label, metric string, color int) plot.Chart {
 	return plot.Chart{Title: title, Zero: true, Lines: []plot.Line{{Label: label, Points: c[metric], Color: color}}}
 }
 
-// family are the curves below a name, without those that are zero throughout.
+// family returns the curves below a name, except for those that are always 0.
 func (c curves) family(prefix string) []plot.Line {
 	var out []plot.Line
 	for _, name := range slices.Sorted(maps.Keys(c)) {
@@ -88,7 +88,7 @@ func (c curves) table() []tableRow {
 	return rows
 }
 
-// byCatalogue orders names as the catalogue has them, what it does not know last.
+// byCatalogue sorts names in the order of the catalogue, unknown names last.
 func byCatalogue() func(a, b string) int {
 	rank := map[string]int{}
 	all := metrics.Catalogue()

@@ -32,7 +32,7 @@ type Run struct {
 //go:embed page.html
 var pageTemplate string
 
-// page is what the template fills in.
+// page is the data of the template.
 type page struct {
 	Title    string
 	Style    template.CSS
@@ -42,7 +42,7 @@ type page struct {
 	Sections []section
 	Table    []tableRow
 	Compare  []compareRow
-	// CompareTitle is what Compare is about, Notes stand below it.
+	// CompareTitle is the title of Compare, Notes are the text below it.
 	CompareTitle string
 	Notes        []template.HTML
 	Config       string
@@ -72,7 +72,7 @@ func (p page) write(w io.Writer) error {
 	return t.Execute(w, p)
 }
 
-// WriteRun writes the page of a run. It may be under way, or have no points at all.
+// WriteRun writes the page of a run, which may be live or have no points at all.
 func WriteRun(w io.Writer, r Run) error {
 	s := collect(r.Points)
 	p := page{
@@ -148,7 +148,7 @@ func (c curves) learning() []template.HTML {
 	)...)
 }
 
-// suites are the sets of validation tasks, as what stands between val/ and a metric: "" for the one without a name.
+// suites returns the names of the validation sets, which metrics have after val/; "" is the one without a name.
 func (c curves) suites() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {

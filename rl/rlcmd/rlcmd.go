@@ -36,10 +36,10 @@ type TrainerCheck struct {
 	BaseURL, Sampler string
 }
 
-// InspectTrainer looks at a Tinker server, for doctor.
+// InspectTrainer checks a Tinker server, for doctor.
 func InspectTrainer(w cli.World) func(ctx context.Context, c TrainerCheck) []env.Finding {
 	return func(ctx context.Context, c TrainerCheck) []env.Finding {
-		// Someone waits for it: a server that is not there is not waited for.
+		// Because a person waits for the result, the patience with a server that does not answer is short.
 		client, err := tinker.NewClient(tinker.ClientOptions{
 			URL: c.URL, Key: w.Getenv(tinker.KeyVariable), Patience: 5 * time.Second, OperationTimeout: 30 * time.Minute,
 			Log: w.Log,

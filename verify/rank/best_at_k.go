@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Scored is a candidate of which it is known whether it solved its task.
+// Scored is a candidate with a known outcome.
 type Scored struct {
 	Candidate
 	Solved bool

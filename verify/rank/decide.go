@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Contender is a candidate of which parts may still be unknown.
+// Contender is a candidate that may be incomplete.
 type Contender struct {
 	Candidate
 	// Running is set for an attempt under way, whose patch is unknown.

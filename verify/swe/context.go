@@ -10,13 +10,14 @@ import (
 	"deepswe/agent/run"
 )
 
-// A run may measure the agent at several context lengths. Its own is the largest: pass@k, predictions and the choice
-// among attempts are about these attempts. Attempts with a smaller one are groups of their own, whose names have it.
+// A run may measure the agent at several context lengths. The largest is the run's own, and pass@k, predictions and the
+// choice among attempts are about attempts with that. Attempts with a smaller context form separate groups, whose names
+// contain the length.
 
 // contextMark is between a task and a context length, in the name of such a group.
 const contextMark = "@context="
 
-// ContextOf returns the context length in tokens that a job was given in place of the run's own; 0 where it has that.
+// ContextOf returns the context length in tokens of a job; 0 means the run's own.
 func ContextOf(j run.Job) int {
 	digits, ok := strings.CutPrefix(j.Group, j.Task+contextMark)
 	if !ok {
@@ -55,14 +56,15 @@ func (e *Evaluation) Plan(ids []string) []run.Job {
 // ContextResult is how the attempts with one context length ended.
 type ContextResult struct {
 	Context int `json:"context"` // in tokens
-	// Finished attempts have an outcome, of which Solved solved their task, and Full ended because the context was full.
+	// Finished is the number of attempts with an outcome, Solved of those that solved their task, and Full of those
+	// that ended because the context was full.
 	Finished int        `json:"finished"`
 	Solved   int        `json:"solved"`
 	Full     int        `json:"full"`
 	PassAtK  []Estimate `json:"pass_at_k"`
 }
 
-// ByContext compares the context lengths of a run, whose own is own, in ascending order. It returns nil where there is
+// ByContext compares the context lengths of a run, in ascending order. own is the run's own. It returns nil if there is
 // only one.
 func ByContext(outcomes []run.Outcome, own int) []ContextResult {
 	results := map[int]*ContextResult{}

@@ -23,7 +23,7 @@ type Evaluation struct {
 	// IDs are the tasks in order; Runner contains the tasks themselves.
 	IDs []string
 	K   int
-	// Contexts are the smaller context lengths, in tokens; that of Runner's attempts is the run's own.
+	// Contexts are further, smaller context lengths in tokens, in addition to that of Runner's attempts.
 	Contexts []int
 	// Runner plays the rollouts. Evaluator checks the soundness of the tasks, even if Runner grades nothing.
 	Runner    *Runner

@@ -32,7 +32,7 @@ type EvaluationReport struct {
 	Solved   int `json:"solved"`
 	Resolved int `json:"resolved"`
 
-	// Contexts compares context lengths, where there are several. Everything else is about the largest of them.
+	// Contexts compares context lengths, if there are several. Everything else is about the largest.
 	Contexts []ContextResult `json:"contexts,omitempty"`
 
 	PassAtK        []Estimate               `json:"pass_at_k"`

@@ -21,11 +21,11 @@ type evalSettings struct {
 	// Flags are the settings that decide about results, by the names of their flags, those left at their defaults
 	// included.
 	Flags map[string]string `json:"flags"`
-	// Given are those that were given: some mean something else when they are not.
+	// Given are the flags that were set, because some have another meaning if they are not set.
 	Given []string `json:"given"`
 }
 
-// open opens the directory of a resumed run, sets the flags to what it began with, and checks them.
+// open opens the directory of a resumed run, restores the flags that the run began with, and checks them.
 func (e *evaluation) open(flags *pflag.FlagSet) error {
 	if e.o.resume {
 		if err := e.takeUp(flags); err != nil {

@@ -27,7 +27,7 @@ type evaluation struct {
 	tasks     map[string]env.Task
 	model     cli.LiveModel
 	swe       swe.Evaluation
-	soundness *swe.Soundness // nil where it was not checked
+	soundness *swe.Soundness // nil if it was not checked
 }
 
 // prepare opens everything that a run needs, the cheap and likely failures first. A run that cannot begin leaves no
@@ -145,7 +145,7 @@ func (e *evaluation) readTasks() error {
 	return nil
 }
 
-// run checks the soundness of the tasks where that is wanted, makes all attempts, and reports.
+// run checks the soundness of the tasks if requested, makes all attempts, and reports.
 func (e *evaluation) run(ctx context.Context) error {
 	if e.o.census {
 		if err := e.checkSoundness(ctx); err != nil {
@@ -199,7 +199,8 @@ func (e *evaluation) rank(ctx context.Context) error {
 func (e *evaluation) checkSoundness(ctx context.Context) error {
 	plan := e.swe.SoundnessPlan()
 	e.progress.plan("soundness check", len(plan))
-	e.progress.note("soundness check of %d tasks: no change must not solve them, the reference solution must", len(e.ids))
+	e.progress.note("soundness check of %d tasks: they must be unsolved without a patch, and solved by the reference "+
+		"solution", len(e.ids))
 	for _, j := range plan {
 		if _, ok := e.dir.Find(j); ok {
 			e.progress.known(false)

@@ -112,7 +112,7 @@ func (o *gradeOptions) check() error {
 	return o.confirm.check()
 }
 
-// gradePredictions is grade with everything about the command line behind it.
+// gradePredictions runs grade once the command line was checked.
 func gradePredictions(ctx context.Context, d Deps, o gradeOptions) (err error) {
 	g := &grading{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o}
 	defer func() { err = errors.Join(err, g.close()) }()

@@ -26,7 +26,7 @@ type progress struct {
 	graded  bool // jobs solve their task or not
 	failed  int
 	tokens  int64
-	pulls   map[string]env.Progress // that are under way, by host and image
+	pulls   map[string]env.Progress // running pulls, by host and image
 }
 
 func newProgress(out io.Writer, what string) *progress {
@@ -52,7 +52,7 @@ func (p *progress) observe(e run.Event, name, again string, ended func() (solved
 	}
 }
 
-// plan begins a part of the run: what it plays, and how many of them.
+// plan begins a part of the run, with its name and its number of jobs.
 func (p *progress) plan(what string, total int) {
 	p.Lock()
 	defer p.Unlock()
@@ -119,7 +119,7 @@ func (p *progress) pull(now env.Progress) {
 	}
 }
 
-// note prints a line of its own.
+// note prints a permanent line.
 func (p *progress) note(format string, args ...any) {
 	p.Lock()
 	defer p.Unlock()

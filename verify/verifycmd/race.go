@@ -71,9 +71,9 @@ func Race(ctx context.Context, r cli.Race) (result cli.RaceResult, err error) {
 // afterInterrupt is how long candidates are judged and tested after the attempts were interrupted.
 const afterInterrupt = time.Minute
 
-// choose ranks the attempts that have ended. An interrupt is one of those that are still under way: the others are
-// judged and tested all the same, as far as that goes in a minute, or until the user asks a second time. The choice
-// uses what is known by then, and so it does where the judge or the sandboxes fail: the attempts are not lost.
+// choose ranks the attempts that have ended. After an interrupt, they are judged and tested for up to a minute, or
+// until the user interrupts a second time. The choice uses what is known by then. It does the same if the judge or the
+// sandboxes fail, so that the attempts are not lost.
 func choose(ctx context.Context, r cli.Race, k *ranking.Ranking) (*ranking.Report, error) {
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watch sync.WaitGroup

@@ -101,7 +101,7 @@ func (o *rankOptions) check() error {
 	return o.model.Check()
 }
 
-// runRank is rank with everything about the command line behind it.
+// runRank runs rank once the command line was checked.
 func runRank(ctx context.Context, d Deps, o *rankOptions, flags *pflag.FlagSet) (err error) {
 	r := &ranker{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o, flags: flags}
 	defer func() { err = errors.Join(err, r.close()) }()

@@ -53,7 +53,7 @@ func printRanking(out io.Writer, rep *ranking.Report, dir string) {
 	}
 }
 
-// costWords says what a ranking took; empty where that is nothing.
+// costWords describes the cost of a ranking; empty if there was none.
 func costWords(c ranking.Cost) string {
 	if c == (ranking.Cost{}) {
 		return ""

@@ -114,7 +114,7 @@ func (r *ranker) inherit(source *ranking.Source) error {
 	return r.o.verifier.Check()
 }
 
-// rankDir is where the ranking of a path is kept: in the run, or beside a file.
+// rankDir returns the directory for the ranking of a path: in the run, or next to the file.
 func rankDir(path string, s *ranking.Source) string {
 	if s.Manifest.Kind == "" && filepath.Ext(path) != "" {
 		path = filepath.Dir(path)
@@ -122,7 +122,7 @@ func rankDir(path string, s *ranking.Source) string {
 	return filepath.Join(path, "rank")
 }
 
-// readTasks reads the tasks where they are needed: those that the flags name, or that the run began with.
+// readTasks reads the tasks if they are needed: those that the flags name, or those of the run.
 func (r *ranker) readTasks(source *ranking.Source) error {
 	if r.ranking.Tasks != nil {
 		return nil

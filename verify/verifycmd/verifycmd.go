@@ -18,7 +18,7 @@ import (
 	"deepswe/env"
 )
 
-// Deps is what the commands need of the world.
+// Deps are the dependencies of the commands.
 type Deps struct {
 	cli.World
 	// WriteRollouts writes rollouts.jsonl, for eval --tokens. The outcomes have their turns.
@@ -31,7 +31,7 @@ func New(d Deps) []*cobra.Command {
 	return []*cobra.Command{newEval(d), newGrade(d), newRank(d)}
 }
 
-// session is what a run of eval and a run of grade have in common.
+// session is the common part of the runs of eval and grade.
 type session struct {
 	d        Deps
 	dir      *run.Dir
@@ -66,8 +66,8 @@ func (s *session) openSandbox(ctx context.Context, o *cli.SandboxFlags, warm int
 	return err
 }
 
-// imageOf returns one of the images of the tasks: empty where they have none, and their own preparation makes their
-// repositories from nothing.
+// imageOf returns one of the images of the tasks. It is empty if they have none, because their preparation creates the
+// repositories.
 func imageOf(tasks []env.Task) (string, error) {
 	image, without := "", ""
 	for _, t := range tasks {

@@ -143,7 +143,7 @@ func Read(record []byte) Testimony {
 		case p.started > 1:
 			found[Finding{Replaced, fmt.Sprintf("the runner was started again in its own process%s", p.called())}] = true
 		case p.started > p.ended:
-			found[Finding{Replaced, fmt.Sprintf("the process of the runner ended without reaching its exit%s", p.called())}] = true
+			found[Finding{Replaced, "the process of the runner ended without reaching its exit" + p.called()}] = true
 		}
 	}
 	for f := range found {

@@ -95,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 	if len(o.Samplers.URLs) > 0 && o.Codec != nil {
 		if o.Model.Rank == 0 {
 			return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
-				Detail: "samplers load adapters, which rank 0 does not have; to fix: set trainer.rank, or leave out trainer.samplers"}
+				Detail: "samplers load adapters, and rank 0 makes none; to fix: set trainer.rank, or omit trainer.samplers"}
 		}
 		a, err := newAdapters(o.Client, o.Codec, o.Samplers)
 		if err != nil {

@@ -36,8 +36,8 @@ var (
 	first  = regexp.MustCompile(`(?i)^[\s"'*` + "`" + `]*(yes|no)(?:[^a-z]|$)`)
 )
 
-// find returns where the answer's word begins and what it is: the last one in a judgement tag, else the first word
-// after any thoughts.
+// find returns the offset of the answer and the answer: the word in the last judgement tag or, without one, the first
+// word after any thoughts.
 func find(text string) (at int, word string, ok bool) {
 	if all := tagged.FindAllStringSubmatchIndex(text, -1); len(all) > 0 {
 		m := all[len(all)-1]
@@ -53,7 +53,7 @@ func find(text string) (at int, word string, ok bool) {
 	return 0, "", false
 }
 
-// locate returns the token in which the answer's word begins, and whether the word goes on in the next one.
+// locate returns the token in which the answer begins, and whether the word continues in the next token.
 func locate(tokens []llm.Token) (index int, inPieces, ok bool) {
 	var text strings.Builder
 	starts := make([]int, len(tokens))

@@ -29,7 +29,7 @@ const (
 // Qwen's tokenizer. Where the estimate is too high, the endpoint says so, and more is condensed.
 const bytesPerToken = 3
 
-// spare is what the reference keeps free, in tokens, for a chat template and errors of counting.
+// spare is the number of tokens that the reference reserves for the chat template and for counting errors.
 const spare = 500
 
 // ErrTooLong says that a conversation does not fit, whatever is condensed.
@@ -88,7 +88,7 @@ func (p Pack) messages(user string) []agent.Message {
 	return []agent.Message{{Role: agent.RoleSystem, Content: p.System}, {Role: agent.RoleUser, Content: user}}
 }
 
-// user is the user's message, whose steps are safe already.
+// user returns the user's message; the steps are escaped already.
 func (p Pack) user(e Evidence, steps []Step) string {
 	var b strings.Builder
 	part := func(begin, text, end string) { b.WriteString("\n\n" + begin + "\n" + text + "\n" + end) }

@@ -9,7 +9,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// Evidence is what a judge gets to see of a candidate.
+// Evidence is everything that a judge sees of a candidate.
 type Evidence struct {
 	Statement string `json:"statement"`
 	// Steps is the trajectory; empty for a patch that came without one.
@@ -27,7 +27,7 @@ type Step struct {
 // callTag opens a call in the text of a reply.
 const callTag = "<function="
 
-// Steps reads the turns of a recording, native calls in the form of XML, which is the one that judges were trained on.
+// Steps returns the turns of a recording. Native calls are converted to XML, the format that judges were trained on.
 func Steps(r *trajectory.Recording) []Step {
 	steps := make([]Step, 0, len(r.Turns))
 	for _, t := range r.Turns {
@@ -69,8 +69,8 @@ func inXML(calls []trajectory.Call) string {
 	return b.String()
 }
 
-// marks separate the parts of the conversation. Text of others that contains one is changed, so that no text can close
-// a part and continue as if it were another.
+// marks separate the parts of the conversation. They are escaped in texts from elsewhere, so that no text can close its
+// part and pretend to be another.
 var marks = []string{
 	"[SYSTEM]", "[/SYSTEM]", "[USER]", "[/USER]", "[STEP]", "[/STEP]", "[ASSISTANT]", "[/ASSISTANT]",
 	"[PATCH]", "[/PATCH]",

@@ -61,22 +61,22 @@ const (
 	BySamples Method = "samples"
 )
 
-// Judgement is what came of asking about a candidate.
+// Judgement is the result of asking about a candidate.
 type Judgement struct {
-	// Score is nil where there is none; Reason says why.
+	// Score is nil if there is none; Reason says why.
 	Score  *float64 `json:"score"`
 	Reason string   `json:"reason,omitempty"`
 	Bound  Bound    `json:"bound,omitempty"`
 	Method Method   `json:"method,omitempty"`
-	// Mass is what the score was computed from; with samples, shares of the answers.
+	// Mass is the probability of each answer, or its share of the samples.
 	Mass Mass `json:"mass,omitzero"`
 	// Position is the token of the completion that the answer begins in, Top how many alternatives were listed there.
 	Position int `json:"position,omitempty"`
 	Top      int `json:"top,omitempty"`
-	// Samples were readable, of those that were drawn.
+	// Samples is the number of readable samples.
 	Samples   int       `json:"samples,omitempty"`
 	Condensed Condensed `json:"condensed,omitzero"`
-	// Calls and Tokens are what it took: requests, and tokens of prompts and completions.
+	// Calls is the number of requests, Tokens the sum of their prompt and completion tokens.
 	Calls  int `json:"calls"`
 	Tokens int `json:"tokens,omitempty"`
 }
@@ -101,14 +101,14 @@ func (j *Judge) Key(e Evidence) string {
 func (j *Judge) context() int { return cmp.Or(j.Context, DefaultContext) }
 func (j *Judge) samples() int { return cmp.Or(j.Samples, DefaultSamples) }
 
-// reserve is what is kept free for the answer.
+// reserve is the number of tokens that are reserved for the answer.
 func (j *Judge) reserve() int { return min(longestAnswer, j.context()/8) }
 
 // Budget is how many tokens a conversation may have: the judge's context without what is kept free.
 func (j *Judge) Budget() int { return j.context() - j.reserve() - min(spare, j.context()/8) }
 
-// Score asks about a candidate. An error is a failure of the endpoint, which says nothing about the candidate; a
-// candidate that cannot be scored has a judgement without a score.
+// Score asks about a candidate. An error is a failure of the endpoint. If the candidate itself cannot be scored, the
+// judgement has no score.
 func (j *Judge) Score(ctx context.Context, e Evidence) (Judgement, error) {
 	budget := j.Budget()
 	for try := 0; ; try++ {

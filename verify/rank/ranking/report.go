@@ -87,9 +87,9 @@ type CandidateReport struct {
 	StopReason agent.StopReason `json:"stop_reason,omitempty"`
 	Judgement  *judge.Judgement `json:"judgement,omitempty"`
 	Tests      *rank.Tests      `json:"tests,omitempty"`
-	// Rejected is why the patch does not count.
+	// Rejected is the reason why the patch cannot be chosen.
 	Rejected string `json:"rejected,omitempty"`
-	// Missing is why there is no score, or why there are no results.
+	// Missing is the reason why there is no score, or why there are no results.
 	Missing string     `json:"missing,omitempty"`
 	Stage   rank.Stage `json:"stage"`
 	Reason  string     `json:"reason"`
