@@ -116,11 +116,11 @@ func (v Evaluation) Infra() *harness.Infra {
 func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
-// would. A nil patch is a prediction that has none. Where the tests pass, they run once more, without what no fix is
-// made of (see [Withheld]), and with twins among them, which are tests that must fail (see [Confirmation]). Reward is
-// of both runs together, all else of the first.
+// would. A nil patch is a prediction without a patch. If the tests pass, they run again, without the changes that no
+// fix needs (see [Withheld]), and with twins among them, which must fail (see [Confirmation]). Reward is the verdict of
+// both runs, everything else is about the first.
 //
-// The error is an infrastructure failure: there is no verdict, and the evaluation has to be repeated.
+// An error is an infrastructure failure: there is no verdict, and the evaluation must be repeated.
 func (e *Evaluator) Evaluate(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
 	began := time.Now()
 	v, err := e.evaluate(ctx, t, patch)

@@ -271,11 +271,11 @@ func failOnly(id string, r *testlog.Results) verdict {
 	return succeeded
 }
 
-// gradeExpected grades a task of R2E-Gym: exactly the expected tests, each with the expected status, which need not be
-// a pass. In the report the expected tests are listed as FAIL_TO_PASS.
+// gradeExpected grades a task of R2E-Gym. The log must contain exactly the expected tests, each with its expected
+// status, which may be a failure. The report lists the expected tests as FAIL_TO_PASS.
 //
-// A test without a name is a file that could not be collected. It fails the task, unless the truth has one too: then
-// the reference solution's log had such lines, and they say nothing.
+// A test without a name is a file that could not be collected. It fails the task, unless the expected results contain
+// one too: then the reference solution's log had such lines as well.
 func gradeExpected(t env.Task, e Evidence, log markedLog, g *Grade) error {
 	parse, err := e.parser(t.Tests.Parser)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package chatml writes conversations as the chat templates of Qwen's models do, and reads what the models wrote back.
-// It is for samplers that take token ids and know no template, and it lets a conversation grow in tokens: what was
-// sampled stays as it was sampled, and only new messages are written out.
+// Package chatml writes conversations as the chat templates of Qwen's models do, and parses the models' replies. It is
+// for samplers that take token ids. A conversation can grow in tokens: sampled tokens stay as they are, and only new
+// messages are encoded.
 //
-// Everything here may be used concurrently.
+// Everything in this package is safe for concurrent use.
 package chatml

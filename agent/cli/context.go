@@ -54,7 +54,7 @@ func (v contextValue) Set(text string) error {
 // tokensValue is the value of a flag that takes one number of tokens.
 type tokensValue int
 
-// Type is what pflag calls the value.
+// Type is the name of the value's type in help texts.
 func (v *tokensValue) Type() string { return "tokens" }
 
 // String is the value as Set reads it.

@@ -53,8 +53,8 @@ func terminalOf(w io.Writer) Terminal {
 // that are redrawn. Everything written to it, for example by a logger, appears above the live lines. In a pipe,
 // nothing is redrawn.
 //
-// Its lock also guards what the live lines are drawn from: hold it to change that. After a failed write, nothing
-// more is written, and no error stops the work.
+// Hold its lock to change the data that the live lines show. After a failed write, nothing more is written, and the
+// work goes on.
 type Screen struct {
 	sync.Mutex
 	out      io.Writer

@@ -97,7 +97,7 @@ func (c *Client) awaitServer(ctx context.Context, patience time.Duration, failed
 	return c.sameServer()
 }
 
-// answers reports whether the server is back, and notes what is another than before.
+// answers reports whether the server is back, and records whether it is a different one.
 func (c *Client) answers(ctx context.Context) bool {
 	pinned := c.pinned.Load()
 	if pinned == nil {

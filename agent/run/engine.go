@@ -59,8 +59,8 @@ func (o Options) withDefaults() Options {
 // EventKind is the kind of an Event.
 type EventKind string
 
-// The events of a run. GroupDone follows when the last attempt of a group has ended, which is its Job. Released
-// follows when an attempt goes on without its worker, see [Release].
+// The events of a run. GroupDone follows the end of the last attempt of a group, which is its Job. Released is sent
+// when an attempt gives its worker back before it ends; see [Release].
 const (
 	Started   EventKind = "started"
 	Retrying  EventKind = "retrying"

@@ -63,7 +63,7 @@ func (o *overlays) try(ctx context.Context, root string) error {
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("this machine allows no overlay of it here: %w: %s", err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("this machine does not allow an overlay of it: %w: %s", err, strings.TrimSpace(said.String()))
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
 // Package allowlist decides which files of a patch the strict trial of package verify takes.
 //
-// A fix is made of sources and of the data that they load. What decides which tests run, how they are run and what
-// the runner itself is made of is not evidence of a fix: tests, configuration, build files, metadata of installed
-// packages, bytecode, shared objects, third-party code, and modules with the names of others that the runner imports.
-// The decision is by what can reach the runner. That a file is new is no reason to withhold it.
+// A fix consists of sources and of the data that they load. Files that decide which tests run, how they run, and what
+// the runner consists of are no evidence of a fix: tests, configuration, build files, metadata of installed packages,
+// bytecode, shared objects, third-party code, and modules that hide others that the runner imports. What counts is
+// whether a file can affect the runner, not whether it is new.
 //
-// The package only computes, on what the caller has read from the sandbox. Its functions may be called concurrently,
-// and take time linear in the bytes that they are given.
+// The functions are pure: the caller reads the files from the sandbox. They may be called concurrently, and take time
+// linear in the size of their input.
 package allowlist

@@ -149,7 +149,7 @@ func shellOther(word string, r *rand.Rand) string {
 // either writes twins in several languages, chosen by the names of files.
 type either []Writer
 
-// Holds reports whether a file of that name may hold tests.
+// Holds reports whether a file with this name may contain tests.
 func (e either) Holds(name string) bool { return e.of(name) != nil }
 
 // Address is the first writer's.

@@ -15,12 +15,13 @@ type Contender struct {
 	Untested bool
 }
 
-// Decided returns the candidate that wins whatever the unknown parts turn out to be, or false where that is open. full
-// is the number of all tests, and results count all of them, too. It is the patch that wins: an attempt under way may
-// still propose the same one.
+// Decided returns the candidate that wins whatever the unknown parts turn out to be; ok is false if there is none yet.
+// full is the number of all tests, which results must count as well. The winner is a patch: a running attempt may still
+// produce the same one.
 //
-// The reasoning is conservative. Where anything that matters is unknown, a winner must pass every test: then no filter
-// over the tests, which depends on all results, can lower it. Every other candidate is taken at its best.
+// The reasoning is conservative. If anything that matters is unknown, the winner must pass every test, so that no
+// filter over the tests, which depends on all results, can make it worse. For every other candidate, the best case is
+// assumed.
 func (r Rule) Decided(cs []Contender, full Tests) (winner int, ok bool) {
 	var known []Candidate
 	var place []int

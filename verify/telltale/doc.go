@@ -1,10 +1,10 @@
-// Package telltale finds code that forged test results need and that a fix has no use for: code that reaches for the
-// test runner or the interpreter behind it, ends the process that it runs in, or prints what runners print.
+// Package telltale finds code that is needed to forge test results but not to fix a bug: code that manipulates the test
+// runner or its interpreter, ends the process that it runs in, or prints what runners print.
 //
-// It reads the syntax of Python, JavaScript and TypeScript, and Go, and nothing else: a word in a document, a comment
-// or a docstring means nothing. Names are followed through imports, simple assignments, getattr and strings that are
-// put together. It is a second net: code that knows the rules can be written around them.
+// It parses Python, JavaScript, TypeScript and Go; words in documents, comments and docstrings do not count. Names are
+// followed through imports, simple assignments, getattr and concatenated strings. This is a second line of defence:
+// code can be written so that no rule matches.
 //
-// Its functions only compute, may be called concurrently, and take time and memory linear in the source, whatever it
-// holds. Sources that do not parse are read as far as they make sense.
+// Its functions are pure, may be called concurrently, and take time and memory linear in the size of any source.
+// Sources with syntax errors are read as far as possible.
 package telltale

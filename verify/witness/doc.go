@@ -1,8 +1,8 @@
-// Package witness watches test runners from inside their processes: programs for Python and node that an interpreter
-// loads before anything else, and that leave a record of how its process ended and of what had become of the functions
-// that tests are judged by.
+// Package witness watches test runners from inside their processes. Its programs for Python and Node are loaded by the
+// interpreter before anything else. They record how the process ended, and whether the functions that decide about
+// tests were replaced.
 //
-// The record is a second net. What runs in the process of a runner can forge it, as it can forge the runner's own
-// words. A secret in the record would not change that: the process that is to write the secret is the one that has to
-// be kept from it. So there is none.
+// The record is a second line of defence. Code in the runner's process can forge it, just as it can forge what the
+// runner prints. A secret in the record would not prevent that, because the process that writes the secret is the one
+// that must not know it.
 package witness

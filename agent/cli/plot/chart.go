@@ -60,7 +60,7 @@ type Series []Point
 // Point is a place on it.
 type Point struct{ X, Y float64 }
 
-// Style is what charts, and the pages around them, look like: a style sheet, light or dark as the reader's system is.
+// Style is the style sheet of charts and of the pages around them, light or dark like the reader's system.
 //
 //go:embed style.css
 var Style string

@@ -98,8 +98,8 @@ func (o options) prepareContainer() error {
 	if os.Getuid() != 0 {
 		return nil // an unprivileged guest cannot mount, and has nothing to take away
 	}
-	// Files in /dev would count towards the sandbox's memory, and the cluster reads some of the other files. The
-	// mounts hide them: root without capabilities has no access to another user's directory.
+	// Commands must not write to these paths: files in /dev would count towards the sandbox's memory, and the cluster
+	// reads some of the others. Root without capabilities has no access to another user's directory.
 	program := os.Args[0] // not /proc/self/exe, which may be a deleted file
 	if err := os.Chmod(filepath.Dir(program), 0o755); err != nil && !errors.Is(err, syscall.EROFS) {
 		return err

@@ -52,10 +52,10 @@ func NewVLLM(t testing.TB, trainer *Server, codec tinker.Codec) *VLLM {
 // Restart forgets all adapters.
 func (v *VLLM) Restart() { v.change(func() { clear(v.loaded) }) }
 
-// SetDown breaks every connection from now on, or no longer.
+// SetDown makes the server break every connection, or stop doing so.
 func (v *VLLM) SetDown(down bool) { v.change(func() { v.down = down }) }
 
-// Fix is a server that was started without VLLM_ALLOW_RUNTIME_LORA_UPDATING.
+// Fix makes the server refuse to load adapters, as without VLLM_ALLOW_RUNTIME_LORA_UPDATING.
 func (v *VLLM) Fix() { v.change(func() { v.fixed = true }) }
 
 // Put loads an adapter as another program would.
