@@ -9,7 +9,7 @@ type Setup struct {
 	// Aside are the paths of the repository that it ignores and the sandbox shows. What a set-up changes there stays
 	// changed; what it changes of the repository's other files does not.
 	Aside []string
-	// Dir is an empty directory on this machine that takes what is installed, where the provider keeps that in files.
+	// Dir is an empty directory on this machine for the result, if the provider keeps that in files.
 	Dir string
 	// Progress is called as a command begins, and as it downloads; nil calls nothing.
 	Progress func(SetupProgress)

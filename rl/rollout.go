@@ -16,17 +16,18 @@ import (
 type Rollout struct {
 	Task, Group string
 	Attempt     int
-	// Reward is nil after an infrastructure failure: such a rollout is not a member of its group. It is nil, too, where
-	// NotGraded says that nobody asked for one, because the filter masks or drops the rollout: a masked one is a member of
-	// its group with a reward of 0.
+	// Reward is nil after an infrastructure failure: such a rollout is not a member of its group. It is also nil if
+	// NotGraded is set, because the filter masks or drops the rollout. A masked one is a member of its group with a
+	// reward of 0.
 	Reward     *float64
 	NotGraded  bool
 	StopReason trajectory.StopReason
 	// PolicyVersion is the version for turns without one. If the versions of turns differ, it is the oldest.
 	PolicyVersion Version
 	Turns         []Turn
-	// Messages is the conversation as chat messages, where the harness kept it: only fine-tuning on text needs it. Each
-	// is an object with a role; "format_error": true marks an assistant's message that could not be parsed.
+	// Messages is the conversation as chat messages, if the harness recorded it. Only fine-tuning on text needs it.
+	// Each message is an object with a role; "format_error": true marks an assistant's message that could not be
+	// parsed.
 	Messages []json.RawMessage
 	IDForm   IDForm
 }
@@ -42,7 +43,7 @@ type Row struct {
 	// Row counts the rows of one rollout from 0; there is more than one where a prompt did not extend the last.
 	Row int
 	IDs []int32
-	// Mask is 1 where the token was sampled by the policy and is trained, else 0.
+	// Mask is 1 for tokens that the policy sampled and that are trained, otherwise 0.
 	Mask []uint8
 	// Logprobs are the sampler's where Mask is 1, and 0 elsewhere.
 	Logprobs         []float64

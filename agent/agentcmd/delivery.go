@@ -207,8 +207,8 @@ func commitMessage(s solveSettings, answer string) string {
 	return text
 }
 
-// deliver applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that cannot be committed
-// is no failure of the run: it is kept, and the report says how to go on.
+// deliver applies the patch, and commits it to a branch, as --apply and --branch ask. If the patch cannot be committed,
+// the run does not fail: the patch is kept, and the report says what to do.
 func (j *job) deliver(ctx context.Context, report *outcome) error {
 	apply := j.o.apply != ""
 	if j.o.apply == applyAsk {

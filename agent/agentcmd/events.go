@@ -33,7 +33,7 @@ type started struct {
 	Demo    bool   `json:"demo,omitempty"`
 	// Resumed is set if the run continues an earlier one.
 	Resumed bool `json:"resumed,omitempty"`
-	// Recorded is set where the answers come from a recording.
+	// Recorded is set if the replies come from a recording.
 	Recorded bool `json:"recorded,omitempty"`
 	MaxSteps int  `json:"max_steps"`
 	// Context is the maximum length of the conversation in tokens; 0 if it is not known.

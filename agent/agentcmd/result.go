@@ -164,8 +164,8 @@ func (j *job) checkDemo(ctx context.Context, diff []byte) error {
 	return nil
 }
 
-// explain says in a sentence why a rollout ended as it did and what can be done about it; empty where the stop reason
-// or an error says it all.
+// explain returns a sentence about why a rollout ended and what can be done about it; empty if the stop reason or an
+// error says enough.
 func explain(r attempt.Result, l agent.Limits) string {
 	out := r.Outcome
 	window := "the model's context"

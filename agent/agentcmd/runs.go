@@ -138,7 +138,7 @@ func (s *solveRun) status(alive disk.Liveness) string {
 	return "killed"
 }
 
-// delivered reports what became of the patch since the work on it ended last.
+// delivered describes how the patch was delivered after the last work on it.
 func (s *solveRun) delivered() (applied bool, branch string) {
 	for _, n := range s.Notes {
 		var done delivery

@@ -250,7 +250,7 @@ func (o *solveOptions) input(args []string, d Deps) (input, error) {
 	return input{text: string(data)}, err
 }
 
-// runSolve works on the issue, cleans up, and reports the result: with --json also where the command line is wrong.
+// runSolve works on the issue, cleans up, and reports the result; with --json, also an invalid command line.
 func runSolve(ctx context.Context, d Deps, o *solveOptions, args []string) error {
 	j := &job{d: d, o: o}
 	j.watch, j.stream = newWatcher(d, o)

@@ -239,8 +239,8 @@ func (j *job) nameRun() error {
 }
 
 // copyRepository takes a snapshot of the repository, after the temporary files that killed runs left are removed. A
-// failure to remove them does not stop the work. Nothing is copied where the sandbox can show the repository itself;
-// the demo's path is the same everywhere, so it is copied.
+// failure to remove them does not stop the work. Nothing is copied if the sandbox can show the repository itself. The
+// demo is always copied, so that its path is the same everywhere.
 func (j *job) copyRepository(ctx context.Context) error {
 	if _, err := disk.ReapScratch(ctx, "", disk.Reaping{}); err != nil && ctx.Err() == nil {
 		j.d.Logger().Warn("the temporary files of a killed run could not be removed", "error", err)

@@ -24,7 +24,7 @@ type Attempt struct {
 	Provider env.Provider
 	// Tools are the options of the reference's tools. The tools for native calls are derived from them.
 	Tools tools.Options
-	// Sandbox is the sandbox's limits where the task sets none; Network allows it network access.
+	// Sandbox holds the sandbox's limits for tasks that set none; Network allows it network access.
 	Sandbox env.Limits
 	Network bool
 	// Version is deepswe's own, Run the name of the run.
@@ -205,7 +205,7 @@ func (a *Attempt) agent(task env.Task, log *trajectory.Writer, past []trajectory
 // extraBase is the key of a trajectory's extra object that holds the digest of the repository at the start.
 const extraBase = "base"
 
-// recordedBase is the digest of the repository that a log began with; empty where it is not known.
+// recordedBase returns the digest of the repository at the beginning of a log; empty if it is not known.
 func recordedBase(past []trajectory.Event) string {
 	if len(past) == 0 || past[0].Header == nil {
 		return ""

@@ -44,8 +44,8 @@ func pythonObject(text string) string {
 	return b.String()
 }
 
-// pythonJSON writes JSON as json.dumps(…, ensure_ascii=False) does after json.loads: a space behind commas and colons,
-// members in their order, of a repeated member the first place and the last value.
+// pythonJSON writes JSON as json.dumps(…, ensure_ascii=False) does after json.loads: a space after commas and colons,
+// and members in order. A repeated member has the first position and the last value.
 func pythonJSON(b *strings.Builder, raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

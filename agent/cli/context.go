@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// contextValue is the value of --context: a number of tokens, or several where the command takes them.
+// contextValue is the value of --context: a number of tokens, or several if the command accepts them.
 type contextValue struct{ o *ModelFlags }
 
 // Type is the name of the value's type in help texts.

@@ -21,7 +21,7 @@ const (
 	// Extend sends tokens: those of the last prompt and the last reply, unchanged, and then those of the new messages.
 	// So each prompt begins with the previous prompt and reply.
 	Extend Continuation = "extend"
-	// Auto is Extend, or Template where the server cannot do that.
+	// Auto is Extend, or Template if the server does not support that.
 	Auto Continuation = "auto"
 )
 

@@ -63,8 +63,8 @@ func refusedMember(s serverError) string {
 	if !objects.MatchString(text) {
 		return ""
 	}
-	// reasoning_content is looked for before reasoning, which is a part of it. max_tokens is refused only where the
-	// message offers the other name, so that a complaint about its value is not taken for one.
+	// reasoning_content is looked for before reasoning, which is a part of it. max_tokens counts as refused only if the
+	// message offers the other name, because a complaint may be about its value.
 	for _, key := range []string{
 		streamOptions, streaming, tokenIDs, reasoningContent, reasoning, logprobs, topLogprobs,
 	} {

@@ -43,9 +43,9 @@ func (e *events) Close() error {
 	return e.body.Close()
 }
 
-// next returns the data of the next event. Its error is io.EOF after the end mark, io.ErrUnexpectedEOF where the
-// stream ends without it, and an errorEvent where the server reports one. Comments are skipped. A last line without a
-// line break counts if it is complete otherwise.
+// next returns the data of the next event. The error is io.EOF after the end mark, io.ErrUnexpectedEOF if the stream
+// ends without it, and an errorEvent if the server reports an error. Comments are skipped. A last line without a line
+// break counts if it is complete otherwise.
 func (e *events) next() ([]byte, error) {
 	for e.err == nil {
 		var line []byte

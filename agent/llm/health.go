@@ -17,14 +17,15 @@ type Health struct {
 	Model  ServedModel
 	// Latency is how long the completion of one token took.
 	Latency time.Duration
-	// TokenIDs is set where the endpoint returns token ids with logprobs, which training needs.
+	// TokenIDs is set if the endpoint returns token ids with logprobs, which training needs.
 	TokenIDs bool
 	// RawLogprobs is set if logprobs are always those at temperature 1, and not those of the distribution that was
 	// sampled.
 	RawLogprobs bool
 	// Untrainable says why samples at temperature 1 cannot be learned from; nil if nothing was found, see [Client.Vet].
 	Untrainable error
-	// Separates is set where the server takes thoughts out of the text, and may take the rest for one.
+	// Separates is set if the server separates thoughts from the text, which can go wrong so that it returns the whole
+	// reply as a thought.
 	Separates bool
 	// Warnings are things that work and will still disappoint.
 	Warnings []string

@@ -197,8 +197,8 @@ func (g completion) reply(r agent.Request, log *slog.Logger) (agent.Reply, error
 	return out, err
 }
 
-// tokens are the sampled ids and their logprobs; nil where the endpoint gives no ids. Ids that do not pair up with
-// logprobs are an error: training on them would be worse than not training.
+// tokens returns the sampled ids and their logprobs; nil if the endpoint returns no ids. If ids and logprobs do not
+// match, it returns an error, because training on them would do harm.
 func (g completion) tokens(log *slog.Logger) (*agent.Sample, error) {
 	first := g.Choices[0]
 	if len(g.PromptTokenIDs) == 0 || first.TokenIDs == nil {

@@ -101,7 +101,7 @@ func pause(attempt int, asked time.Duration) time.Duration {
 }
 
 // retryAfter reads how long a server asks to wait: Retry-After in seconds or as a date, or retry-after-ms. A date is
-// taken against the server's own clock where it sends one. 0 when nothing was asked.
+// compared with the server's clock if it sends the time. It returns 0 if the server asks for no wait.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	if ms, err := strconv.ParseFloat(strings.TrimSpace(h.Get("Retry-After-Ms")), 64); err == nil && ms > 0 && ms < 1e9 {
 		return time.Duration(ms * float64(time.Millisecond))

@@ -31,12 +31,12 @@ type Spelling struct {
 	Reply agent.Reply
 	// Tokens are those of the whole completion, including thoughts; nil if the endpoint returns no logprobs.
 	Tokens []Token
-	// Top is how many alternatives were asked for: less than wanted where the endpoint allows fewer.
+	// Top is the number of requested alternatives, which is lower than wanted if the endpoint allows fewer.
 	Top int
 }
 
-// Spell asks for one message like [Client.Complete], and for the top most probable tokens at each place. Where the
-// endpoint allows fewer it takes those, and where it gives no logprobs it takes the reply alone. When the last message
+// Spell asks for one message like [Client.Complete], and for the top most probable tokens at each place. If the
+// endpoint allows fewer, it requests fewer; if it returns no logprobs, it returns the reply alone. If the last message
 // is the assistant's, the model continues it; servers other than vLLM and SGLang may begin a new one instead.
 func (c *Client) Spell(ctx context.Context, r agent.Request, top int) (Spelling, error) {
 	model, err := c.modelName(ctx)

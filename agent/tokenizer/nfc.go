@@ -8,8 +8,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// composed is Unicode's normalization form C. The library's own bounds how many combining marks follow a character, as
-// Unicode's Stream-Safe Text Format has it, and writes something between them where there are more. Nobody else does.
+// composed is Unicode's normalization form C. The library's own form limits the number of combining marks after a
+// character (Unicode's Stream-Safe Text Format) by inserting characters, which other implementations do not do.
 func composed(s string) string {
 	at := strings.IndexFunc(s, isNewMark)
 	if at < 0 {

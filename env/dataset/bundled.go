@@ -10,7 +10,7 @@ import (
 	"deepswe/env/dataset/bugs"
 )
 
-// Bundled reports whether a path names a dataset that the program brings: its name, where no file has it.
+// Bundled reports whether a path names a bundled dataset. A file with the same name takes precedence.
 func Bundled(path string) bool {
 	_, err := os.Lstat(path)
 	return path == bugs.Name && errors.Is(err, fs.ErrNotExist)

@@ -65,8 +65,8 @@ func (e *RecordError) Error() string {
 func (e *RecordError) Unwrap() error { return e.Err }
 
 // Read yields the tasks at a path: a file (.jsonl, .json or .parquet; the first two also as .gz or .zst), a glob
-// pattern, a directory of such files, a Harbor task folder, or a directory of Harbor task folders. The name bugs, where
-// no file has it, is the bundled dataset of package bugs.
+// pattern, a directory of such files, a Harbor task folder, or a directory of Harbor task folders. The name bugs means
+// the bundled dataset of package bugs, unless there is a file with that name.
 //
 // An error that is a *RecordError concerns one record, and the sequence continues, unless Options.Strict is set.
 // Any other error ends the sequence.

@@ -22,7 +22,7 @@ import (
 
 var _ env.Installer = (*Provider)(nil)
 
-// labelInstalled holds, on the image of a set-up, what that has left behind, as JSON.
+// labelInstalled is the label of a set-up's image with its env.Installed as JSON.
 const labelInstalled = "deepswe.installed"
 
 // Install implements env.Installer. The repository is copied into a container of the Spec's image, and what the set-up
@@ -77,7 +77,7 @@ func (d *daemon) setUp(ctx context.Context, s env.Spec, how env.Setup) (done env
 	return done, err
 }
 
-// findSetup returns what a set-up has left behind before.
+// findSetup returns the result of an earlier set-up.
 func (d *daemon) findSetup(ctx context.Context, ref string) (env.Installed, error) {
 	found, err := d.cli.ImageInspect(ctx, ref)
 	if err != nil {

@@ -39,9 +39,9 @@ func (c *Client) Ping(ctx context.Context) error {
 	return err
 }
 
-// Tidy comes before [Client.Close]: it ends everything that commands have started, and makes sure that what they have
-// left on the disk can be removed. A container runtime holds an open file for each level of directories, and gives up
-// where there are too many. Commands that are under way get no result any more, and fail when the client is closed.
+// Tidy prepares for [Client.Close]: it ends everything that commands have started, and flattens deep directories,
+// because a container runtime keeps a file open for each level when it removes them. Running commands get no result,
+// and fail when the client is closed.
 func (c *Client) Tidy(ctx context.Context) error {
 	_, err := c.do(ctx, request{name: "tidy", verb: verbTidy, args: &TidyCall{}, reply: nothing{}})
 	return err

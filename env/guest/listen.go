@@ -16,10 +16,9 @@ const relayTimeout = 30 * time.Second
 // mostRelays is how many connections to one listener are open at once. Others wait.
 const mostRelays = 128
 
-// Listen listens on a port of the sandbox's loopback interface. What connects to it inside is accepted here: the
-// connections travel over the guest's stream, and the sandbox needs no network for them. The listener and its
-// connections end with ctx and with the client. Close waits for them, and leaves the port open inside, where nobody
-// accepts from then on.
+// Listen listens on a port of the sandbox's loopback interface. Connections from inside are accepted here. They use the
+// guest's stream, so that the sandbox needs no network. The listener and its connections end with ctx and with the
+// client. Close waits for them. The port stays open inside, but connections to it are no longer accepted.
 func (c *Client) Listen(ctx context.Context, port int) (net.Listener, error) {
 	_, err := c.do(ctx, request{name: "listen", verb: verbListen, args: &ListenCall{port}, reply: nothing{}})
 	if err != nil {

@@ -73,8 +73,8 @@ func (nothing) code(*coder) {}
 // PingCall requests an empty reply.
 type PingCall struct{ nothing }
 
-// TidyCall asks for an empty reply when everything that commands have started has ended, and directories nest no deeper
-// than whoever removes the sandbox can bear. Calls for commands that are under way get no reply any more.
+// TidyCall ends everything that commands have started, and flattens directories that are too deep to remove. The reply
+// is empty. Calls of running commands get no reply.
 type TidyCall struct{ nothing }
 
 // RunCall requests a command. If HasStdin is set, its standard input is the call's body.
@@ -217,8 +217,8 @@ type ListenCall struct{ Port int }
 
 func (l *ListenCall) code(c *coder) { c.ints(&l.Port) }
 
-// AcceptCall asks for the next connection to a port. Its result begins with a byte that says that there is one; what
-// the other end sends follows, and the call's body is what it receives.
+// AcceptCall asks for the next connection to a port. The reply begins with one byte when there is a connection,
+// followed by what the other end sends. The body of the call is sent to the other end.
 type AcceptCall struct{ Port int }
 
 func (a *AcceptCall) code(c *coder) { c.ints(&a.Port) }

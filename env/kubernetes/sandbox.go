@@ -43,8 +43,8 @@ func (s *Sandbox) Pod() string { return s.launch.name }
 // tidyTimeout is how long a guest may take to make its pod removable, which includes the time to reconnect to it.
 const tidyTimeout = 20 * time.Second
 
-// Close ends everything that commands have started, and removes the pod. A guest that does not answer any more is no
-// reason to keep it.
+// Close ends everything that commands have started, and removes the pod. It does so even if the guest does not answer
+// any more.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.tidy.Do(func() {
 		if s.hungUp() {

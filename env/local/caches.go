@@ -68,8 +68,8 @@ const (
 	cargoHome = ".cargo"
 )
 
-// cover puts an overlay over a cache, to be seen at another path, and reports whether there is anything to see. An
-// earlier set-up may have filled it where the host has none yet.
+// cover shows an overlay of a cache at another path, and reports whether there is anything to show. If the host does
+// not have the cache, an earlier set-up may have filled it.
 func (l *layout) cache(f found, to string) (bool, error) {
 	name := "cache-" + strings.ReplaceAll(f.name, "/", "+")
 	var from []string

@@ -135,7 +135,7 @@ func (s *Snapshot) Place(spec *env.Spec) {
 	}
 }
 
-// Install adds what a set-up has left behind to the sandboxes of the snapshot. It is no part of a patch.
+// Install adds the result of a set-up to the sandboxes of the snapshot. It does not become part of a patch.
 func (s *Snapshot) Install(done env.Installed) {
 	s.installed = &done
 	s.Aside = append(slices.Clip(s.Aside), done.Added...)

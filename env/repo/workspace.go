@@ -10,10 +10,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// neighbours are the files and directories outside the source that its build files refer to: the workspace of Go that
-// the source is in, what its own workspaces use, what replaces its modules, and the path dependencies of Rust. A
-// repository may say anything there, so a directory counts only where it is a project of the same kind, and is not in a
-// hidden directory.
+// neighbours returns the files and directories outside the source that its build files refer to: the Go workspace
+// around the source, the modules that its own workspaces use, the replacements of its modules, and the path
+// dependencies of Rust. Because a repository may name any directory, only projects of the same kind outside of hidden
+// directories are included.
 func neighbours(source string, names []string) []string {
 	n := &neighbourhood{source: source, found: map[string]bool{}}
 	if work := workspaceAround(source); work != "" {
@@ -42,8 +42,8 @@ func neighbours(source string, names []string) []string {
 	return all
 }
 
-// workspaceAround is the go.work of a directory above the source, which Go finds from within it; empty where there is
-// none, or the source has one itself.
+// workspaceAround returns the go.work in a directory above the source, which Go uses; empty if there is none, or if the
+// source has its own.
 func workspaceAround(source string) string {
 	if _, err := os.Stat(filepath.Join(source, "go.mod")); err != nil {
 		return ""

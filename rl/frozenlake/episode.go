@@ -72,8 +72,8 @@ type Episode struct {
 	slips    *rand.Rand
 }
 
-// NewEpisode puts the player on the start. On a slippery lake a move goes where it was meant to with probability 1/3,
-// and to either side of it with 1/3 each; the slips follow from the seed.
+// NewEpisode puts the player on the start. On a slippery lake, a move goes in its own direction with probability 1/3,
+// and in each perpendicular direction with 1/3; the slips follow from the seed.
 func NewEpisode(m Map, slippery bool, seed uint64) *Episode {
 	return &Episode{lake: m, at: m.Start, slippery: slippery, slips: rand.New(rand.NewPCG(seed, slipStream))}
 }

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 )
 
-// Cell is what one place of the lake is.
+// Cell is the kind of one square of the lake.
 type Cell byte
 
 // The cells. The start is frozen.

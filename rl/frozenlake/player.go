@@ -22,8 +22,9 @@ type Rendering string
 const (
 	// Chat is for language models: the rules as a system message, then the map as a table with a sentence around it.
 	Chat Rendering = "chat"
-	// Compact is for a policy that starts from nothing: no rules, and the map as [Episode.Compact] draws it, with an
-	// exclamation mark before it where the last reply had no valid action and a dot where it had, without the moves left.
+	// Compact is for a policy without any knowledge: there are no rules, only the map as [Episode.Compact] draws it,
+	// without the remaining moves. Before the map is an exclamation mark if the last reply had no valid action,
+	// otherwise a dot.
 	Compact Rendering = "compact"
 )
 
@@ -51,9 +52,8 @@ type Player struct {
 	Radius int
 	// MaxTurns ends the episode with agent.MaxSteps [10].
 	MaxTurns int
-	// Submit is the submit game: arriving does not end the episode, a reply without a valid action does, as
-	// agent.Submitted. The place where the player is at the end is what counts, however the episode ends. A player that
-	// has arrived stays on the goal, whatever it does.
+	// Submit is the submit game: an episode ends with a reply without a valid action (agent.Submitted), not on arrival.
+	// Only the player's position at the end counts. A player that has arrived stays on the goal.
 	Submit bool
 	// MaxInvalid replies in a row without a valid action end it with agent.FormatErrors [never].
 	MaxInvalid int

@@ -7,7 +7,7 @@ import (
 
 // Definition says what a metric means.
 type Definition struct {
-	// Name is the name of one metric or, where it ends in a slash, the prefix of several.
+	// Name is the name of one metric or, if it ends in a slash, the prefix of several.
 	Name string
 	Help string
 	// Unit is empty for counts, fractions and what has none.

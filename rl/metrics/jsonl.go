@@ -19,9 +19,9 @@ import (
 // order in which they were written.
 type JSONL struct{ log *disk.Log }
 
-// OpenJSONL opens the file for the points after the given step. What it holds of later ones, which a killed run wrote
-// after its last checkpoint, is removed together with a torn last line. What it holds of earlier ones stays, wherever
-// it is: a step's validation may come behind later steps.
+// OpenJSONL opens the file for the points after the given step. It removes points of later steps, which a killed run
+// wrote after its last checkpoint, and a torn last line. Points of earlier steps are kept, wherever they are, because a
+// step's validation may come after later steps.
 func OpenJSONL(path string, after int) (*JSONL, error) {
 	var kept bytes.Buffer
 	cut, behind := false, false

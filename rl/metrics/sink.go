@@ -21,8 +21,8 @@ func (p Point) finite() map[string]float64 {
 	return out
 }
 
-// Sink takes points, one a step, in the order of the steps. A validation beside the training is a point of its own,
-// which comes behind those of later steps; its names are not in them.
+// Sink takes points, one for each step, in order. If validation runs during training, its results are a separate point,
+// which may come after those of later steps and has other metrics.
 type Sink interface {
 	Write(p Point) error
 	// Sync returns when all points are on the disk.

@@ -80,8 +80,8 @@ func (t *TensorBoard) Sync() error {
 // Close closes the event file.
 func (t *TensorBoard) Close() error { return t.file.Close() }
 
-// event begins an Event message: wall_time = 1, a double in seconds, and step = 2, which is left out where it is 0, as
-// protocol buffers do.
+// event begins an Event message: wall_time = 1, a double in seconds, and step = 2, which is omitted if it is 0, as in
+// protocol buffers.
 func event(at time.Time, step int) []byte {
 	b := append([]byte(nil), 1<<3|1)
 	b = binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(at.UnixMicro())/1e6))

@@ -12,7 +12,7 @@ import (
 // outside is a train.Outside: it opens what a configuration names, in the way of the other commands.
 type outside struct{ world cli.World }
 
-// Sandbox opens the provider that the table behind --env has under the name.
+// Sandbox opens the provider for a value of --env.
 func (o outside) Sandbox(ctx context.Context, s train.Sandbox, image string) (env.Provider, error) {
 	config, err := o.world.LoadConfig()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"deepswe/rl/trainer/tinker"
 )
 
-// Deps is what the commands need.
+// Deps are the dependencies of the commands.
 type Deps struct {
 	cli.World
 	// Configs has the bundled configurations: files named NAME.yaml.
@@ -25,8 +25,8 @@ func New(d Deps) []*cobra.Command {
 	return []*cobra.Command{newTrain(d), newExport(d)}
 }
 
-// TrainerCheck is what doctor looks at: a Tinker server with a base model, or its first, and an adapter's rank; and the
-// endpoint that is to sample, where one is known.
+// TrainerCheck says what doctor checks: a Tinker server, with a base model (its first one if empty) and the rank of an
+// adapter; and the endpoint that samples, if any.
 type TrainerCheck struct {
 	URL, Model string
 	Rank       int

@@ -14,7 +14,7 @@ import (
 // Example is a line of what [ExportRows], [ExportSFT] and the exporter of a verifier's training set write, as something
 // to imitate: either token ids with a mask of those to imitate, or a conversation.
 type Example struct {
-	// File and Line say where it is from.
+	// File and Line are the source of the example.
 	File string
 	Line int
 	// Row identifies the example. With ids it has those and the mask; Reward, NotGraded and Trained are those of

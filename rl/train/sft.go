@@ -33,7 +33,7 @@ type SFT struct {
 	// Rows is the file with the examples: rows.jsonl, or what deepswe export writes with --format sft or verifier.
 	Rows string `yaml:"rows"`
 	// Tokenizer is the model's tokenizer.json, or the directory that has it; empty is the trainer's. Conversations need
-	// it; rows of ids are compared with it where it is given.
+	// it; rows of ids are compared with it if it is set.
 	Tokenizer string `yaml:"tokenizer"`
 	// Template is the chat template of conversations; auto is the trainer's.
 	Template chatml.Template `yaml:"template"`
@@ -48,8 +48,8 @@ type SFT struct {
 	Mean Mean `yaml:"mean"`
 	// Schedule is the course of the learning rate after its warm-up.
 	Schedule Schedule `yaml:"schedule"`
-	// Validation is the share of the rows that is held out, whole tasks of them, to measure the loss on: before the first
-	// update, after each epoch, and after every ValidateEvery updates where that is not 0.
+	// Validation is the share of the rows that is held out, whole tasks of them, to measure the loss on: before the
+	// first update, after each epoch, and after every ValidateEvery updates if that is not 0.
 	Validation    float64 `yaml:"validation"`
 	ValidateEvery int     `yaml:"validate_every"`
 }

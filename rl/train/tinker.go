@@ -26,15 +26,16 @@ type tinkerSettings struct {
 	Loss  tinker.Loss `yaml:"loss"`
 	// Normalisation says whether the server sums gradients or averages them over tokens and sequences; probe finds out.
 	Normalisation string `yaml:"normalisation"`
-	// Tokenizer is the directory of the base model's tokenizer.json; empty finds it where the model is on this machine.
+	// Tokenizer is the directory of the base model's tokenizer.json. If it is empty, the model is searched for on this
+	// machine.
 	Tokenizer string `yaml:"tokenizer"`
-	// Template is the chat template: qwen3, qwen2.5, or auto for the one beside the tokenizer.
+	// Template is the chat template: qwen3, qwen2.5, or auto for the one in the tokenizer's directory.
 	Template string `yaml:"template"`
 	// Samplers are OpenAI endpoints of vLLM that sample instead of the server; Adapters is the directory from which
 	// they load adapters.
 	Samplers []string `yaml:"samplers"`
 	Adapters string   `yaml:"adapters"`
-	// Vocabulary is the number of token ids; 0 reads it from the config.json beside the tokenizer.
+	// Vocabulary is the number of token ids; 0 reads it from the config.json in the tokenizer's directory.
 	Vocabulary int `yaml:"vocabulary"`
 	// MaxLength is the longest sequence that the server takes, 0 for algorithm.max_length or the longest context.
 	MaxLength      int      `yaml:"max_length"`

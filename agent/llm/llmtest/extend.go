@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// serveTokens serves what vLLM has beside chats: tokenizing, and completions of prompts in tokens.
+// serveTokens serves vLLM's endpoints for tokens: tokenizing, and completions of prompts in tokens.
 func (s *Server) serveTokens(w http.ResponseWriter, r *http.Request) {
 	known := map[string]func(http.ResponseWriter, *http.Request, []byte){
 		"/tokenize": s.serveTokenize, "/detokenize": serveDetokenize, "/v1/completions": s.serveContinuation,

@@ -15,12 +15,12 @@ const created = 1_700_000_000
 // Reply is one answer of the script: a message, or a failure from one of this package's functions.
 type Reply struct {
 	Content string
-	// Reasoning is sent beside the content, under ReasoningName: "reasoning" when that is empty.
+	// Reasoning is sent in addition to the content, under ReasoningName; empty means "reasoning".
 	Reasoning     string
 	ReasoningName string
 	Calls         []Call
-	// FinishReason is "stop", or "tool_calls" where there are Calls, or "length" where the request's limit cut the
-	// content, when empty.
+	// FinishReason is the finish reason. Empty means "length" if the request's limit cut the content, "tool_calls" if
+	// there are Calls, and otherwise "stop".
 	FinishReason string
 	// Wait is the time before anything is sent.
 	Wait time.Duration
@@ -159,7 +159,8 @@ func (r Reply) serve(w http.ResponseWriter, req *http.Request, body Request) {
 	writeJSON(w, http.StatusOK, a.whole(body))
 }
 
-// whole is the answer to a request that is not streamed, as vLLM gives it: content null beside tool calls.
+// whole returns the response to a request that is not streamed, in vLLM's form: content is null if there are tool
+// calls.
 func (a answer) whole(req Request) map[string]any {
 	message := map[string]any{"role": "assistant", "content": a.content, "tool_calls": a.calls}
 	if a.content == "" && len(a.calls) > 0 {
@@ -190,8 +191,8 @@ func (a answer) whole(req Request) map[string]any {
 	return out
 }
 
-// events are the lines of a streamed answer: role, reasoning, content and calls in small pieces, the finish reason, and
-// the usage where it was asked for.
+// events returns the lines of a streamed response: role, reasoning, content and calls in small pieces, the finish
+// reason, and the usage if requested.
 func (a answer) events(req Request) []string {
 	var lines []string
 	for range a.KeepAlive {

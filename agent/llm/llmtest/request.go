@@ -31,7 +31,7 @@ type Request struct {
 	dropsThoughts bool
 }
 
-// Message is a message of the conversation. Content is nil where the member is missing or null.
+// Message is a message of the conversation. Content is nil if the member is missing or null.
 type Message struct {
 	Role             string     `json:"role"`
 	Content          *string    `json:"content"`
@@ -101,7 +101,7 @@ func (r Request) has(key string) bool {
 // maxTokens is the limit on the reply; 0 is none.
 func (r Request) maxTokens() int { return max(r.MaxTokens, r.MaxCompletionTokens) }
 
-// problem is what vLLM would refuse in the messages and tools.
+// problem returns vLLM's error for invalid messages or tools.
 func (r Request) problem() string {
 	if r.PromptIDs != nil {
 		return ""

@@ -43,7 +43,7 @@ type Server struct {
 	TakesTokens bool
 	// DropsThoughts is a chat template that shows no thoughts from before the user's last message.
 	DropsThoughts bool
-	// WeightVersion, when not nil, is what /weight_info says.
+	// WeightVersion, if not nil, is returned by /weight_info.
 	WeightVersion func() string
 	// Without names request members that are refused as unknown, as hosted services do.
 	Without []string
@@ -170,7 +170,7 @@ func (s *Server) next(req Request) (Reply, bool) {
 	return reply, true
 }
 
-// refusal is what vLLM would say against the request; status 0 when nothing.
+// refusal returns vLLM's refusal of the request; status 0 means none.
 func (s *Server) refusal(req Request) (status int, message string) {
 	at := slices.IndexFunc(s.models(), func(m Model) bool { return m.ID == req.Model })
 	if at < 0 {

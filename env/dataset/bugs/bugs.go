@@ -10,7 +10,7 @@ import (
 	"deepswe/env"
 )
 
-// Name is what the dataset is called where a path is expected.
+// Name is the name that selects the dataset instead of a path.
 const Name = "bugs"
 
 // The numbers of programs: those to learn from, whose ids begin with train-, and those to measure with (held-).
@@ -19,7 +19,7 @@ const (
 	Held  = 120
 )
 
-// seed is that of the dataset that the name stands for.
+// seed is the seed of the dataset with that name.
 const seed = 20261122
 
 // Tasks yields the dataset. The test scripts have no markers yet.
@@ -39,7 +39,7 @@ func Tasks() iter.Seq[env.Task] {
 	}
 }
 
-// language is what a program is written in.
+// language is the language of a program.
 type language struct {
 	file   string
 	run    string // the command that runs the program

@@ -1,5 +1,5 @@
-// Package bugs makes a dataset of small programs with a bug each, for policies that are small enough to be trained on a
-// laptop, and for trying an agent where no image can be had: the programs are written in POSIX sh and awk, which every
+// Package bugs makes a dataset of small programs with one bug each, for policies that are small enough to be trained on
+// a laptop, and for trying an agent without any image: the programs are written in POSIX sh and awk, which every
 // machine has.
 //
 // A program has three functions, of which one has the bug. The issue says what the function should do, and for one call

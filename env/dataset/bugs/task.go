@@ -21,8 +21,8 @@ type example struct {
 	fails   bool // it does so only without the flaw
 }
 
-// examples are n calls of a function, one of which at least shows the flaw where it is the flawed one. All are
-// different, and different from those in seen.
+// examples returns n different calls of a function that are not in seen. If it is the function with the bug, at least
+// one of them shows the bug.
 func (p *program) examples(i, n int, seen map[string]bool) []example {
 	f := p.parts[i]
 	var all []example

@@ -37,8 +37,8 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// install copies the running program to a file that everyone may execute and nobody may write, and writes its hash
-// beside it.
+// install copies the running program to a file that everyone may execute and no one may write, and writes its hash to a
+// second file.
 func install(to string) error {
 	from, err := os.Open("/proc/self/exe")
 	if err != nil {

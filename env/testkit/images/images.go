@@ -35,8 +35,8 @@ type Provider struct {
 
 var _ env.Provider = (*Provider)(nil)
 
-// New returns a provider whose image has the files, by path. It is closed at the end of the test, which is skipped
-// where the host starts no sandboxes.
+// New returns a provider with an image that contains the files, by path. It is closed at the end of the test, which is
+// skipped if this machine cannot start sandboxes.
 func New(t testing.TB, files map[string]string) *Provider {
 	t.Helper()
 	dir := t.TempDir()

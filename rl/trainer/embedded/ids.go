@@ -12,7 +12,8 @@ import (
 	"deepswe/rl"
 )
 
-// A trainer behind a protocol is given ids, weights and gradients, and no rows: what follows is the same policy for it.
+// A trainer behind a protocol gets ids, weights and gradients instead of rows. The following is the same policy with
+// such an interface.
 
 // Codec turns conversations into ids and back: the form of the policy without the policy.
 type Codec struct{ tokens *tokenizer }
@@ -26,8 +27,8 @@ func NewCodec(vocabulary []string) (Codec, error) {
 // Size is the number of ids.
 func (c Codec) Size() int { return c.tokens.read() }
 
-// Prompt returns a request's conversation up to the place where the policy is to answer. It begins with what was
-// sampled last, where the request has that.
+// Prompt returns the ids of a request's conversation, up to where the policy replies. If the request contains the last
+// sample, they begin with that.
 func (c Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 	if len(r.Tools) > 0 {
 		return nil, errors.New("this policy has no tools")

@@ -73,8 +73,8 @@ func (t *tokenizer) decode(ids []int32) string {
 	return b.String()
 }
 
-// render writes a conversation as the policy reads it, up to the place where it is to answer. Every message is a mark,
-// its text and the end, so a longer conversation begins with the shorter one and with what was sampled there.
+// render returns the ids of a conversation, up to where the policy replies. Every message is a mark, its text and an
+// end mark, so that a longer conversation begins with the shorter one and its reply.
 func (t *tokenizer) render(messages []agent.Message) []int32 {
 	size := 1
 	for _, m := range messages {
@@ -95,7 +95,7 @@ func (t *tokenizer) render(messages []agent.Message) []int32 {
 	return append(ids, t.assistant)
 }
 
-// turn is one answer inside a sequence of ids: what came before it since the last mark of a user, and where it begins.
+// turn is one reply in a sequence of ids: the text before it since the last mark of a user, and its position.
 type turn struct {
 	observation []int32
 	start, end  int

@@ -11,7 +11,7 @@ import (
 	"deepswe/rl"
 )
 
-// Language is what a policy reads and writes.
+// Language is the vocabulary of a policy.
 type Language struct {
 	// Vocabulary holds the texts that the policy can write, one a token. None may begin another. Bytes that begin no
 	// token are read as one unknown token each.
@@ -56,7 +56,7 @@ type Trainer struct {
 	seed     uint64
 }
 
-// snapshot is what was published. It is never written after it was stored.
+// snapshot holds published weights. It is immutable.
 type snapshot struct {
 	version int64
 	weights []float64
@@ -67,7 +67,7 @@ var (
 	_ rl.Trainer  = (*Trainer)(nil)
 )
 
-// Streams keep the random numbers of different uses apart where they follow from one seed.
+// Streams separate the random numbers for different uses that are derived from one seed.
 const (
 	initStream     = 0x696e6974
 	sampleStream   = 0x73616d70

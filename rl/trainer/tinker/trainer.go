@@ -33,8 +33,8 @@ type Options struct {
 
 // Trainer trains a model behind a Tinker server, and samples from it.
 //
-// Forward passes are made when rows come, and everything else at Step: what a server divides by is only known then, and
-// nothing has to be taken back when an update is not finished.
+// Forward passes are made by ForwardBackward, and everything else by Step: only then it is known what the server
+// divides by, and an unfinished update leaves no trace on the server.
 type Trainer struct {
 	options Options
 	client  *Client

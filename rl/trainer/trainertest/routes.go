@@ -152,7 +152,7 @@ func (s *Server) create(b body) (int, any) {
 	}
 }
 
-// train queues an operation on a model, and recognises one that came before where the server can.
+// train queues an operation on a model. It recognises a repeated request if the server is configured to.
 func (s *Server) train(path string, b body) (int, any) {
 	switch {
 	case path == "optim_step" && b.Adam != nil && b.Adam.LearningRate < 0:

@@ -1,7 +1,7 @@
-// Package trainertest has a Tinker server in Go, true to recordings of SkyRL's, for tests of what speaks to one: its
-// queue and long polls, its errors, what it accepts and should not, and faults on demand. Its models are embedded
-// policies, so that a whole run learns through it. [Conform] is what a client and a server have to agree on, run
-// against this server and against the real one.
+// Package trainertest has a Tinker server for tests, which behaves like recordings of SkyRL's: its queue and long
+// polls, its errors, the invalid input that it accepts, and faults on demand. Its models are embedded policies, so that
+// a whole run can learn with it. [Conform] checks everything that a client and a server must agree on, for this server
+// and for a real one.
 package trainertest
 
 import (

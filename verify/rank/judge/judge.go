@@ -16,7 +16,8 @@ import (
 
 // Endpoint is a judge model. [llm.Client] is one.
 type Endpoint interface {
-	// Spell completes a conversation, with the most probable tokens at each place where the endpoint gives them.
+	// Spell completes a conversation. The result includes the most probable tokens at each position, if the endpoint
+	// returns them.
 	Spell(ctx context.Context, r agent.Request, top int) (llm.Spelling, error)
 }
 
@@ -28,7 +29,7 @@ type Judge struct {
 	Pack  Pack
 	// Context is how many tokens the model takes: 65536 when 0.
 	Context int
-	// Samples is how many answers make the score where the endpoint gives no logprobs: 8 when 0.
+	// Samples is the number of answers to sample if the endpoint returns no logprobs; 0 means 8.
 	Samples int
 }
 

@@ -31,7 +31,7 @@ type Baseline struct {
 	// Kept lists the tests that behave as expected, sorted; Dropped the others, with the reasons.
 	Kept    []string  `json:"kept"`
 	Dropped []Dropped `json:"dropped"`
-	// Problem is why there is no test at all.
+	// Problem is the reason why there are no tests at all.
 	Problem string `json:"problem,omitempty"`
 	// State identifies the base: what it was made from, and the limits.
 	State   string  `json:"state"`
