@@ -32,7 +32,7 @@ func (x *exchange) most() int64 {
 
 // payload is the body of a request.
 type payload interface {
-	// streamed reports whether the answer is asked for as a stream, most is how large it may be otherwise.
+	// streamed is set if a streamed response was requested; most is the maximum size of any other response.
 	streamed() bool
 	most() int64
 }

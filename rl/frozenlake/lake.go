@@ -96,7 +96,7 @@ func Generate(seed uint64, o Options) Map {
 	}
 }
 
-// Streams keep the random numbers of maps and of slips apart where both follow from one seed.
+// Streams separate the random numbers for maps and for slips, which are derived from one seed.
 const (
 	mapStream  = 0x6c616b65
 	slipStream = 0x736c6970

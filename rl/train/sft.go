@@ -37,7 +37,7 @@ type SFT struct {
 	Tokenizer string `yaml:"tokenizer"`
 	// Template is the chat template of conversations; auto is the trainer's.
 	Template chatml.Template `yaml:"template"`
-	// MinReward is the least reward with which a rollout of rows.jsonl is imitated.
+	// MinReward is the minimum reward of a rollout of rows.jsonl that is imitated.
 	MinReward float64 `yaml:"min_reward"`
 	// TooLong decides what to do with examples that are longer than the trainer takes.
 	TooLong TooLong `yaml:"too_long"`

@@ -329,7 +329,7 @@ func (c *cluster) sum(r Result) Simulated {
 	return s
 }
 
-// simulatedTrainer is the cluster as a trainer's configuration.
+// simulatedTrainer is the configuration of a trainer whose weights are those of the simulated cluster.
 type simulatedTrainer struct{ c *cluster }
 
 func (t simulatedTrainer) Complete(*Config) error { return nil }

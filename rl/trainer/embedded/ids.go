@@ -18,7 +18,7 @@ import (
 // Codec turns conversations into ids and back: the form of the policy without the policy.
 type Codec struct{ tokens *tokenizer }
 
-// NewCodec refuses the vocabularies that [New] does.
+// NewCodec returns an error for the same vocabularies as [New].
 func NewCodec(vocabulary []string) (Codec, error) {
 	t, err := newTokenizer(vocabulary)
 	return Codec{t}, err

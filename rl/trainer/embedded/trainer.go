@@ -11,7 +11,7 @@ import (
 	"deepswe/rl"
 )
 
-// Language is the vocabulary of a policy.
+// Language describes the texts that a policy can read and write.
 type Language struct {
 	// Vocabulary holds the texts that the policy can write, one a token. None may begin another. Bytes that begin no
 	// token are read as one unknown token each.
