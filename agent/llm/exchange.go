@@ -32,7 +32,7 @@ func (x *exchange) most() int64 {
 
 // payload is the body of a request.
 type payload interface {
-	// streamed is set if a streamed response was requested; most is the maximum size of any other response.
+	// streamed reports whether a streamed response is requested; most returns the maximum size of any other response.
 	streamed() bool
 	most() int64
 }
