@@ -1,8 +1,8 @@
 """Watches a process that runs tests, from inside. It is loaded by the interpreter before anything else.
 
-It leaves one line for each event in RECORD. A process that did not come to its own end has no line that says so. What
-the code under test does to its runner shows in the runner's functions: they are looked at before the first line of the
-repository runs, and when the process ends.
+It writes one line to RECORD for each event. If a process ends without reaching its exit, the line about its end is
+missing. Functions of the runner that the code under test has replaced are found by comparing them before the first line
+of the repository runs and when the process ends.
 """
 
 
@@ -13,7 +13,7 @@ def _watch(record, here):
     import sys
     import time
 
-    # What is used at the end is bound now: the code under test may replace it.
+    # Bind what is used at the end now, because the code under test may replace it.
     bool, getattr, isinstance, len, list, set, str, type, vars = (
         builtins.bool, builtins.getattr, builtins.isinstance, builtins.len, builtins.list, builtins.set, builtins.str,
         builtins.type, builtins.vars)
@@ -60,7 +60,7 @@ def _watch(record, here):
                 if isinstance(member, (function, type)):
                     yield ".".join((name, key, attribute)), member
 
-    # These are for people at a prompt.
+    # These matter only at an interactive prompt.
     free = set("builtins." + name for name in ("_", "copyright", "credits", "exit", "help", "license", "quit"))
     known, looked, managers, loaded = {}, {}, [], [0]
 
@@ -122,7 +122,7 @@ def _watch(record, here):
                     if at is not None and foreign(at.co_filename) and not at.co_filename.endswith("conftest.py"):
                         yield "the hook %s is implemented in %s" % (name, at.co_filename)
 
-    # Whatever is put back before the end is seen while a failure is reported, for which sources are read and compiled.
+    # Replacements that are undone before the end are found when a failure is reported, which reads and compiles sources.
     seen, looking, due, free = set(), [False], [0.0], [8]
     clock = time.perf_counter
 
@@ -174,17 +174,17 @@ def _watch(record, here):
         try:
             look()
         except Failure:
-            pass  # the code that is about to run is not to notice
+            pass  # the code that runs next must not notice
 
     look()
     words = getattr(sys, "orig_argv", [""])
-    words = words[:3] if words[1:2] == ["-m"] else words[:2]  # what follows may be the names of tests
+    words = words[:3] if words[1:2] == ["-m"] else words[:2]  # the rest may be names of tests
     say("started", " ".join(word.rpartition(sep)[2] for word in words))
     atexit.register(end)
     if hasattr(sys, "addaudithook"):
         sys.addaudithook(audit)
 
-    # Nothing else is to notice: neither the repository, nor the processes that it starts.
+    # Neither the repository nor the processes that it starts must notice the witness.
     sys.path[:] = [entry for entry in sys.path if entry != here]
     rest = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry != here]
     if rest and rest != [""]:

@@ -1,7 +1,7 @@
 'use strict';
 
-// Watches a process of node that runs tests, from inside. It is loaded before anything else, leaves one line for each
-// event in RECORD, and compares what tests are judged by when the process ends. See sitecustomize.py.
+// Watches a Node process that runs tests, from inside. It is loaded before anything else, writes one line to RECORD for
+// each event, and compares the functions that decide about tests when the process ends. See sitecustomize.py.
 
 (() => {
   const fs = require('fs');
