@@ -122,7 +122,7 @@ def _watch(record, here):
                     if at is not None and foreign(at.co_filename) and not at.co_filename.endswith("conftest.py"):
                         yield "the hook %s is implemented in %s" % (name, at.co_filename)
 
-    # Replacements that are undone before the end are found when a failure is reported, which reads and compiles sources.
+    # Replacements that are undone before the end are found while a failure is reported, which compiles sources.
     seen, looking, due, free = set(), [False], [0.0], [8]
     clock = time.perf_counter
 
