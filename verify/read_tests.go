@@ -39,10 +39,42 @@ func ReadTests(log []byte) map[string]bool {
 			best = found
 		}
 	}
+	if ids := pytestIDs(text); len(ids) > len(best) {
+		best = ids
+	}
 	for test := range best {
 		if short, _, ok := strings.Cut(test, " ("); ok {
 			delete(best, short) // unittest names failing tests twice: test_a (t.T.test_a) ... FAIL, and FAIL: test_a
 		}
 	}
 	return best
+}
+
+// pytestIDs reads pytest's summary as the official parsers do, but with the whole ID of a test: they end it at the
+// first space, so that parameters with spaces make one test of several.
+func pytestIDs(text string) map[string]bool {
+	found := map[string]bool{}
+	for line := range strings.Lines(text) {
+		status, id, _ := strings.Cut(strings.TrimRight(line, "\r\n"), " ")
+		var passed bool
+		switch testlog.Status(status) {
+		case testlog.Passed, testlog.XFailed:
+			passed = true
+		case testlog.Failed, testlog.Errored:
+		default:
+			continue
+		}
+		name, _, dashed := strings.Cut(id, " - ")
+		if dashed && strings.Contains(name, "[") {
+			if name, _, dashed = strings.Cut(id, "] - "); dashed {
+				name += "]"
+			}
+		}
+		id = name
+		if file, _, _ := strings.Cut(id, "::"); id == "" || id[0] == '(' || strings.Contains(file, " ") {
+			continue // other programs print such words as well
+		}
+		found[id] = passed
+	}
+	return found
 }
