@@ -1,6 +1,7 @@
 package env
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -43,10 +44,23 @@ func failedStep(what string, step, steps int, line string, r Result) string {
 	if r.TimedOut {
 		how = fmt.Sprintf("no end after %v", PrepareTimeout)
 	}
-	said := slices.Concat(r.Stderr.Head, r.Stderr.Tail)
-	if len(said) == 0 {
-		said = slices.Concat(r.Stdout.Head, r.Stdout.Tail)
-	}
-	said = said[max(0, len(said)-500):]
+	// Some package managers print their errors to one of them, and warnings to the other.
+	said := append(lastLines(r.Stdout), lastLines(r.Stderr)...)
 	return fmt.Sprintf("%s command %d of %d failed with %s: %s\n%s", what, step, steps, how, line, said)
+}
+
+// lastLines returns the end of what a command has printed, whole lines if possible.
+func lastLines(o Output) []byte {
+	const most = 1500
+	said := slices.Concat(o.Head, o.Tail)
+	if len(said) > most {
+		said = said[len(said)-most:]
+		if _, rest, ok := bytes.Cut(said, []byte("\n")); ok && len(rest) > 0 {
+			said = rest
+		}
+	}
+	if len(said) > 0 && said[len(said)-1] != '\n' {
+		said = append(said, '\n')
+	}
+	return said
 }
