@@ -31,7 +31,7 @@ func Key(root, sandbox string, commands []string, machine bool) (string, error) 
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// named are the lock files and manifests, in addition to requirements*.txt.
+// named are the lock files and manifests, in addition to pip's requirements.
 func named() []string {
 	return []string{
 		"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "yarn.lock",
@@ -68,8 +68,7 @@ func manifests(to io.Writer, root string) error {
 		case !d.Type().IsRegular():
 			return nil
 		}
-		requirements, _ := filepath.Match("*requirements*.txt", d.Name())
-		if !requirements && !slices.Contains(names, d.Name()) {
+		if !requirements(path) && !slices.Contains(names, d.Name()) {
 			return nil
 		}
 		found++
@@ -89,6 +88,12 @@ func manifests(to io.Writer, root string) error {
 		fmt.Fprintf(to, "%q %x\n", name, content.Sum(nil))
 		return nil
 	})
+}
+
+// requirements reports whether a file is one of pip's: requirements-dev.txt, or requirements/dev.txt.
+func requirements(path string) bool {
+	return filepath.Ext(path) == ".txt" &&
+		(strings.Contains(filepath.Base(path), "requirements") || filepath.Base(filepath.Dir(path)) == "requirements")
 }
 
 func skipped(dir string) bool {

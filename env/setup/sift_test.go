@@ -70,9 +70,12 @@ func TestKey(t *testing.T) {
 	if key("npm install") == first {
 		t.Error("the key does not depend on the command")
 	}
-	testkit.WriteFile(t, filepath.Join(root, "packages/a/package-lock.json"), "2")
-	if key("npm ci") == first {
-		t.Error("the key does not depend on the lock file")
+	for _, name := range []string{"packages/a/package-lock.json", "requirements/dev.txt", "dev.requirements.txt"} {
+		testkit.WriteFile(t, filepath.Join(root, name), "2")
+		if key("npm ci") == first {
+			t.Errorf("the key does not depend on %s", name)
+		}
+		first = key("npm ci")
 	}
 }
 
