@@ -28,7 +28,9 @@ func caches() []cache {
 		{".cache/node/corepack", false}, {".yarn/berry/cache", false}, {".cache/ms-playwright", false},
 		{".cache/puppeteer", false}, {".cache/Cypress", false}, {".nuget/packages", true}, {".mix", true}, {".hex", true},
 		{".pub-cache", true}, {".cpanm", false}, {".opam", false}, {".ghcup", false}, {".cabal/packages", false},
-		{".stack", true}, {".cache/deno", true},
+		{".stack", true}, {".cache/deno", true}, {".m2/wrapper", false}, {".cache/uv", true},
+		{".cache/pypoetry/virtualenvs", true}, {".local/share/virtualenvs", true}, {".local/share/hatch/env", true},
+		{".local/share/pipx", false}, {".local/pipx", false},
 	}
 }
 

@@ -136,6 +136,39 @@ mv lib/b lib/c; rm -rf .git; echo KEY=2 >.env; cat lib/a lib/c node_modules/*/*`
 	}
 }
 
+// TestHomeEnvironments: environments that tools have made for the project below the user's home are where they were,
+// can be written to, and stay as they are.
+func TestHomeEnvironments(t *testing.T) {
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	venv := filepath.Join(home, ".cache/pypoetry/virtualenvs/mine-py3")
+	testkit.WriteFile(t, filepath.Join(venv, "lib/mine.pth"), "mine\n")
+	testkit.WriteFile(t, filepath.Join(home, ".local/share/pipx/venvs/poetry/tool"), "poetry\n")
+	testkit.WriteFile(t, filepath.Join(home, ".local/share/keyrings/k"), "secret\n")
+	t.Setenv("HOME", home)
+	before := state(t, home)
+	for name, open := range map[string]func(*testing.T) env.Provider{"bwrap": newBwrap, "host": newHost} {
+		t.Run(name, func(t *testing.T) {
+			sb, _ := checkout(t, open(t), project(t))
+			line := `cd ~/.cache/pypoetry/virtualenvs/mine-py3 && cat lib/mine.pth "$0/lib/mine.pth" && echo more >>lib/mine.pth &&
+cat "$0/lib/mine.pth"; cat ~/.local/share/pipx/venvs/poetry/tool; ls ~/.local/share`
+			line = strings.ReplaceAll(line, "$0", venv)
+			if got, want := said(t, sb, line), "mine\nmine\nmine\nmore\npoetry\npipx\n"; got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			if got, want := said(t, sb, "env | grep -E '^(UV|YARN|COREPACK)_' | sort"),
+				"COREPACK_ENABLE_NETWORK=0\nUV_OFFLINE=1\nYARN_ENABLE_NETWORK=0\n"; got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		})
+	}
+	if after := state(t, home); after != before {
+		t.Errorf("the home changed:\n%s\n%s", before, after)
+	}
+}
+
 // TestBwrapCheckoutRefuses: an overlay never hides what the sandbox itself is made of.
 func TestBwrapCheckoutRefuses(t *testing.T) {
 	p := newBwrap(t).(env.Overlayer)

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -97,7 +98,10 @@ func (t *toolchain) askGo() {
 	for key, value := range t.vars {
 		cmd.Env = append(cmd.Env, key+"="+value)
 	}
-	cmd.Env = append(cmd.Env, "GOTOOLCHAIN=local")
+	// The go command counts its calls in files below its configuration, which are the user's.
+	config := cmp.Or(t.vars["XDG_CONFIG_HOME"], filepath.Join(t.home, ".config"))
+	cmd.Env = append(cmd.Env, "GOTOOLCHAIN=local", "XDG_CONFIG_HOME="+os.DevNull,
+		"GOENV="+cmp.Or(t.vars["GOENV"], filepath.Join(config, "go", "env")))
 	out, err := cmd.Output()
 	if err != nil {
 		return // a broken go command is not our problem
@@ -125,6 +129,7 @@ func (t *toolchain) environment(network bool) []string {
 		// Without these variables, the programs wait a long time for a DNS server.
 		env = guest.Overlay(env, []string{
 			"GOPROXY=off", "GOTOOLCHAIN=local", "CARGO_NET_OFFLINE=true", "PIP_NO_INDEX=1", "npm_config_offline=true",
+			"YARN_ENABLE_NETWORK=0", "COREPACK_ENABLE_NETWORK=0", "UV_OFFLINE=1",
 		})
 	}
 	return env

@@ -89,6 +89,30 @@ func TestRoots(t *testing.T) {
 	}
 }
 
+// TestAskGo: the go command is asked under the user's own settings, and leaves nothing in the home.
+func TestAskGo(t *testing.T) {
+	home := t.TempDir()
+	path := "PATH=" + os.Getenv("PATH")
+	if chain := newToolchain([]string{"HOME=" + home, path}); chain.goModCache != filepath.Join(home, "go/pkg/mod") {
+		t.Errorf("the module cache is %s", chain.goModCache)
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+	for dir, variable := range map[string]string{".config": "", "settings": "XDG_CONFIG_HOME=" + home + "/settings"} {
+		if err := os.MkdirAll(filepath.Join(home, dir, "go"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(home, dir, "go/env")
+		if err := os.WriteFile(file, []byte("GOMODCACHE=/modules/"+dir+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := newToolchain([]string{"HOME=" + home, path, variable}).goModCache; got != "/modules/"+dir {
+			t.Errorf("with %s, the module cache is %s", file, got)
+		}
+	}
+}
+
 func TestOutermost(t *testing.T) {
 	got := outermost([]string{"/a/b", "/a", "/ab", "/usr/local/go", "/a", "/usrx", "/opt/x/y", "/opt/x"})
 	if want := []string{"/a", "/ab", "/opt/x", "/usrx"}; !slices.Equal(got, want) {
