@@ -41,7 +41,7 @@ type started struct {
 	// NotCopied are files of the repository that the agent does not get to see.
 	NotCopied []repo.Omission `json:"not_copied,omitempty"`
 	// Due are dependencies that would have to be installed first.
-	Due []string `json:"due,omitempty"`
+	Due []dueLine `json:"due,omitempty"`
 	// Rules are the files of the project's rules that the prompt holds, Folder is the agent's working directory.
 	Rules  []string `json:"rules,omitempty"`
 	Folder string   `json:"folder,omitempty"`

@@ -176,7 +176,7 @@ func (j *job) containerSteps() []project.Step {
 	}
 	var steps []project.Step
 	for _, line := range j.container.Setup {
-		steps = append(steps, project.Step{Command: line, Lock: j.container.File, Missing: "its set-up"})
+		steps = append(steps, project.Step{Command: line, Lock: j.container.File, Missing: "the container's set-up"})
 	}
 	return steps
 }

@@ -140,14 +140,15 @@ func (s *screen) start(b started) {
 	if b.Resumed {
 		s.Line(s.styles.dim.Render("going on with " + cli.Plain(b.Run)))
 	}
+	for _, due := range b.Due {
+		s.Line(s.styles.bad.Render("not installed: ") + cli.Plain(due.line()))
+		s.Line("  to fix: " + cli.Plain(due.Fix))
+	}
 	if b.Folder != "" {
 		s.Line(s.styles.dim.Render("in the folder " + cli.Plain(b.Folder)))
 	}
 	if len(b.Rules) > 0 {
 		s.Line(s.styles.dim.Render(cli.Cut("project rules: "+cli.Plain(strings.Join(b.Rules, ", ")), s.Width()-1)))
-	}
-	for _, due := range b.Due {
-		s.Line(s.styles.bad.Render("not installed: ") + cli.Plain(due))
 	}
 	s.omissions("not copied: ", b.NotCopied)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -103,22 +102,26 @@ func (j *job) isolated() bool { return j.provider.Capabilities().Isolated }
 
 // dueSteps returns the steps that install missing dependencies.
 func (j *job) dueSteps() []project.Step {
-	c := j.provider.Capabilities()
 	switch {
 	case j.o.demo:
 		return nil
 	case len(j.containerSteps()) > 0:
 		return j.containerSteps()
-	case c.HostToolchain:
-		return project.Due(j.snapshot.Source, project.FindMachine(j.d.Getenv))
 	}
-	// What an image has is not known from here, and it may well be all. So this is for those who ask for it.
-	if slices.Equal(j.o.Setup, []string{cli.SetupAuto}) {
-		return project.Due(j.snapshot.Source, project.Machine{
-			GoModCache: os.DevNull, CargoHome: os.DevNull, Home: os.DevNull, GemHomes: []string{os.DevNull},
-		})
+	due := project.Due(j.snapshot.Source, j.machine())
+	if j.provider.Capabilities().HostToolchain || slices.Equal(j.o.Setup, []string{cli.SetupAuto}) {
+		return due
 	}
-	return nil
+	// What an image has is not known from here, and it may well be all. So the rest is for those who ask for it.
+	return slices.DeleteFunc(due, func(s project.Step) bool { return !s.Local })
+}
+
+// machine returns the directories in which commands of the sandbox find what is installed for all projects.
+func (j *job) machine() project.Machine {
+	if j.provider.Capabilities().HostToolchain {
+		return project.FindMachine(j.d.Getenv)
+	}
+	return project.Container()
 }
 
 // install runs the commands, or reuses the result of an earlier run.
@@ -178,23 +181,47 @@ type installed struct {
 	Restored []string `json:"restored,omitempty"`
 }
 
-// due describes the missing dependencies, and the command that installs them.
-func (j *job) due() []string {
+// dueLine describes missing dependencies, and how they are installed.
+type dueLine struct {
+	// What is missing, Fix what the user can do about it, Command what installs it.
+	What, Fix, Command string
+	// Offline is set where the command cannot be run in the sandbox.
+	Offline bool
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d dueLine) MarshalText() ([]byte, error) { return []byte(d.line() + ": to fix: " + d.Fix), nil }
+
+func (d dueLine) line() string {
+	if d.Offline {
+		return d.What + ", and the sandbox has no network"
+	}
+	return d.What
+}
+
+// note returns the line for the model.
+func (d dueLine) note() string {
+	if d.Offline {
+		return fmt.Sprintf("Not installed: %s, so that %s cannot be run here.", d.line(), d.Command)
+	}
+	return fmt.Sprintf("Not installed: %s. This installs it: %s", d.line(), d.Command)
+}
+
+// due returns the missing dependencies; none after a set-up.
+func (j *job) due() []dueLine {
 	if j.snapshot.Installed() {
 		return nil
 	}
-	how := "--setup auto runs it"
+	how := "--setup auto, which runs: "
 	if !j.isolated() {
-		how = "--setup CMD runs it first"
+		how = "--setup CMD, for example: "
 	}
-	var lines []string
+	var lines []dueLine
 	for _, s := range j.dueSteps() {
-		if j.container != nil {
-			lines = append(lines, fmt.Sprintf("%s says to run %s first: --setup auto does", s.Lock, s.Command))
-			continue
-		}
-		lines = append(lines, fmt.Sprintf("%s names dependencies that are not installed (%s is missing), and the sandbox "+
-			"has no network: to fix: %s (%s)", s.Lock, s.Missing, s.Command, how))
+		lines = append(lines, dueLine{
+			What: fmt.Sprintf("%s is missing (%s)", s.Missing, s.Lock), Fix: how + s.Command, Command: s.Command,
+			Offline: j.isolated() && !j.o.Network,
+		})
 	}
 	return lines
 }

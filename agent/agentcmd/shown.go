@@ -222,8 +222,7 @@ func commandLine(c *tools.Call) string {
 func (s *screen) askSetup(due []project.Step) {
 	s.Line("The project's dependencies are not installed:")
 	for _, d := range due {
-		s.Line(cli.Cut(fmt.Sprintf("  %s is missing (%s): %s", cli.Plain(d.Missing), cli.Plain(d.Lock), cli.Plain(d.Command)),
-			s.Width()-1))
+		s.Line(fmt.Sprintf("  %s is missing (%s): %s", cli.Plain(d.Missing), cli.Plain(d.Lock), cli.Plain(d.Command)))
 	}
 	s.Line(s.styles.name.Render("Run this in a sandbox with a network, for this and later runs? [y/N]"))
 }
@@ -238,7 +237,7 @@ func (s *screen) settingUp(p env.SetupProgress) {
 	}
 	if p.Step != s.setup {
 		s.setup = p.Step
-		s.Line(s.styles.dim.Render(cli.Cut("set-up, with a network: "+command, s.Width()-1)))
+		s.Line(s.styles.dim.Render("set-up, with a network: " + command))
 		s.now("set-up")
 	}
 	s.doing = fmt.Sprintf("set-up, %s received", units.HumanSize(float64(p.Received)))
@@ -248,8 +247,7 @@ func (s *screen) settingUp(p env.SetupProgress) {
 // installed describes the result of a set-up in a line.
 func (s *screen) installed(h installed) {
 	if h.Reused {
-		text := "set-up, as installed before: " + cli.Plain(strings.Join(h.Commands, "; "))
-		s.Line(s.styles.dim.Render(cli.Cut(text, s.Width()-1)))
+		s.Line(s.styles.dim.Render("set-up, as installed before: " + cli.Plain(strings.Join(h.Commands, "; "))))
 	}
 	if len(h.Restored) > 0 {
 		s.Line(s.styles.bad.Render("put back: ") + cli.Cut(cli.Plain(strings.Join(h.Restored, ", "))+

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 
 	"github.com/docker/go-units"
 
@@ -46,6 +45,7 @@ type job struct {
 	container *devcontainer.Config
 	attempt   attempt.Attempt
 	tested    testWatch
+	found     bool // the test command was not given but found
 	watch     watcher
 	rules     []string // files of the project's rules
 	stream    bool     // the watcher wants the model's text as it arrives
@@ -146,6 +146,7 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	if err = j.setUp(ctx); err != nil {
 		return err
 	}
+	j.retest()
 	if j.o.confirm {
 		j.attempt.Review = j.confirm
 	}
@@ -164,7 +165,11 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		Rules: j.rules, Folder: j.attempt.Folder, Context: j.attempt.Limits.Context,
 		Due: j.due(),
 	}
-	annotate(&j.attempt.Settings, slices.Concat(j.snapshot.Notes(), begin.Due))
+	notes := j.snapshot.Notes()
+	for _, due := range begin.Due {
+		notes = append(notes, due.note())
+	}
+	annotate(&j.attempt.Settings, notes)
 	if j.past != nil {
 		j.settings = j.past.settings
 		err = j.reopenRun()

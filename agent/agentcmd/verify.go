@@ -23,10 +23,28 @@ func (j *job) checkTest() error {
 	if j.o.Test != autoTest {
 		return nil
 	}
-	if j.o.Test = project.TestCommand(j.target); j.o.Test == "" {
+	if j.o.Test = project.TestCommand(j.target, project.FindMachine(j.d.Getenv), nil); j.o.Test == "" {
 		return cli.Usagef("--test auto finds no tests in %s: name the command that runs them", j.target)
 	}
+	j.found = true
 	return nil
+}
+
+// retest finds the tests again, because the sandbox is now known, and what a set-up has added to the repository.
+func (j *job) retest() {
+	if !j.found {
+		return
+	}
+	var installed []string
+	for _, name := range j.snapshot.Aside {
+		below, err := filepath.Rel(j.target, filepath.Join(j.snapshot.Source, filepath.FromSlash(name)))
+		if err == nil {
+			installed = append(installed, filepath.ToSlash(below))
+		}
+	}
+	if command := project.TestCommand(j.target, j.machine(), installed); command != "" {
+		j.o.Test = command
+	}
 }
 
 // testCommand matches commands that run tests.
@@ -83,8 +101,11 @@ func verdictOn(c attempt.Check) string {
 		return fmt.Sprintf("broken elsewhere (%s): %s passed before: %s", c.Command,
 			cli.Plural(len(c.Broke), "failing test"), named(c.Broke))
 	}
-	return fmt.Sprintf("fixed but unverified: %s says the same without the patch and with it "+
-		"(%d passed, %d failed, exit code %d)", c.Command, c.Patched.Passed, c.Patched.Failed, c.Patched.ExitCode)
+	counts := fmt.Sprintf("exit code %d", c.Patched.ExitCode)
+	if c.Patched.Passed+c.Patched.Failed > 0 { // some runners name no tests
+		counts = fmt.Sprintf("%d passed, %d failed, %s", c.Patched.Passed, c.Patched.Failed, counts)
+	}
+	return fmt.Sprintf("fixed but unverified: %s says the same without the patch and with it (%s)", c.Command, counts)
 }
 
 func came(c attempt.Check) string {

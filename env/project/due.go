@@ -17,44 +17,8 @@ type Step struct {
 	Command string
 	Lock    string
 	Missing string
-}
-
-// Machine holds the directories in which tools keep what they install for all projects. Empty paths are not searched.
-type Machine struct {
-	Home string
-	// VirtualEnv is the active Python environment, GoModCache, CargoHome and GemHomes the tools' own directories.
-	VirtualEnv string
-	GoModCache string
-	CargoHome  string
-	GemHomes   []string
-}
-
-// FindMachine looks up the usual places.
-func FindMachine(getenv func(string) string) Machine {
-	m := Machine{Home: getenv("HOME"), VirtualEnv: getenv("VIRTUAL_ENV"), GoModCache: getenv("GOMODCACHE"),
-		CargoHome: getenv("CARGO_HOME")}
-	below := func(set *string, parts ...string) {
-		if *set == "" && m.Home != "" {
-			*set = filepath.Join(append([]string{m.Home}, parts...)...)
-		}
-	}
-	if gopath := filepath.SplitList(getenv("GOPATH")); m.GoModCache == "" && len(gopath) > 0 {
-		m.GoModCache = filepath.Join(gopath[0], "pkg", "mod")
-	}
-	below(&m.GoModCache, "go", "pkg", "mod")
-	below(&m.CargoHome, ".cargo")
-	for _, pattern := range []string{
-		getenv("GEM_HOME"), "/var/lib/gems/*", "/usr/share/rubygems-integration/*", "/usr/lib/ruby/gems/*",
-		"/usr/local/lib/ruby/gems/*", "/usr/local/bundle", "/usr/lib/*/rubygems-integration/*",
-		filepath.Join(m.Home, ".local/share/gem/ruby/*"), filepath.Join(m.Home, ".gem/ruby/*"),
-		filepath.Join(m.Home, ".rbenv/versions/*/lib/ruby/gems/*"), filepath.Join(m.Home, ".rvm/gems/*"),
-	} {
-		if pattern != "" {
-			found, _ := filepath.Glob(pattern) // an invalid pattern matches nothing
-			m.GemHomes = append(m.GemHomes, found...)
-		}
-	}
-	return m
+	// Local is set where what is missing can be nowhere but in the repository.
+	Local bool
 }
 
 // Due returns the steps that install the missing dependencies of the project in the directory. In doubt, there are
@@ -98,43 +62,6 @@ func (t tree) read(name string) []byte {
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
-}
-
-func javaScript(t tree, _ Machine) (Step, bool) {
-	if t.has("node_modules") || t.has(".pnp.cjs") || !t.has("package.json") {
-		return Step{}, false
-	}
-	yarn := "yarn install --frozen-lockfile"
-	if t.has(".yarnrc.yml") {
-		yarn = "yarn install --immutable"
-	}
-	for _, known := range []Step{
-		{Lock: "package-lock.json", Command: "npm ci"}, {Lock: "npm-shrinkwrap.json", Command: "npm ci"},
-		{Lock: "pnpm-lock.yaml", Command: "pnpm install --frozen-lockfile"}, {Lock: "yarn.lock", Command: yarn},
-	} {
-		if t.has(known.Lock) {
-			known.Missing = "node_modules"
-			return known, true
-		}
-	}
-	return Step{}, false
-}
-
-func python(t tree, m Machine) (Step, bool) {
-	if m.VirtualEnv != "" || t.has(".venv") || t.has("venv") || t.has("env/pyvenv.cfg") {
-		return Step{}, false
-	}
-	for _, known := range []Step{
-		{Lock: "uv.lock", Command: "uv sync --frozen"},
-		{Lock: "poetry.lock", Command: "POETRY_VIRTUALENVS_IN_PROJECT=1 poetry install"},
-		{Lock: "requirements.txt", Command: "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"},
-	} {
-		if t.has(known.Lock) {
-			known.Missing = ".venv"
-			return known, true
-		}
-	}
-	return Step{}, false
 }
 
 // required matches a module in go.mod that the project itself imports.
@@ -192,16 +119,6 @@ func rust(t tree, m Machine) (Step, bool) {
 	return Step{Command: "cargo fetch --locked", Lock: "Cargo.lock", Missing: missing}, missing != ""
 }
 
-func java(t tree, m Machine) (Step, bool) {
-	local := filepath.Join(m.Home, ".m2", "repository")
-	if m.Home == "" || !t.has("pom.xml") || exists(local) {
-		return Step{}, false
-	}
-	// Only a run of the tests downloads the test runner; dependency:go-offline does not.
-	const command = "mvn -B -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"
-	return Step{Command: command, Lock: "pom.xml", Missing: "~/.m2/repository"}, true
-}
-
 // gem matches a gem with its version among the specs of a Gemfile.lock.
 var gem = regexp.MustCompile(`(?m)^    ([\w.-]+) \(([\w.]+)\)\s*$`)
 
@@ -221,5 +138,6 @@ func ruby(t tree, m Machine) (Step, bool) {
 		}
 		missing = cmp.Or(missing, name)
 	}
-	return Step{Command: "bundle install --path vendor/bundle", Lock: "Gemfile.lock", Missing: missing}, missing != ""
+	const command = "bundle config set --local path vendor/bundle && bundle install"
+	return Step{Command: command, Lock: "Gemfile.lock", Missing: missing}, missing != ""
 }

@@ -1,0 +1,104 @@
+package project
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+func javaScript(t tree, m Machine) (Step, bool) {
+	if !t.has("package.json") || t.nodeModules() {
+		return Step{}, false
+	}
+	missing := "node_modules"
+	if t.plugAndPlay() {
+		missing = "the packages of .pnp.cjs"
+		if t.has(".pnp.cjs") && (t.zipped(".yarn/cache") || tree(m.Home).zipped(".yarn/berry/cache")) {
+			return Step{}, false
+		}
+	}
+	for _, known := range []struct{ lock, program, arguments string }{
+		{"package-lock.json", "npm", "ci"}, {"npm-shrinkwrap.json", "npm", "ci"},
+		{"pnpm-lock.yaml", "pnpm", "install --frozen-lockfile"}, {"yarn.lock", "yarn", t.yarnInstall()},
+	} {
+		if t.has(known.lock) {
+			command := t.manager(m, known.program) + " " + known.arguments
+			return Step{Command: command, Lock: known.lock, Missing: missing, Local: true}, true
+		}
+	}
+	return Step{}, false
+}
+
+// manager is how a package manager is called. Where the machine does not have it, that is the project's own copy, or
+// Node's launcher of package managers, or npm.
+func (t tree) manager(m Machine, program string) string {
+	own := yarnPath.FindSubmatch(t.read(".yarnrc.yml"))
+	switch {
+	case program == "npm" || m.Path != nil && !m.lacks(program):
+		return program
+	case m.Path == nil: // an image of Node has npm, and what it installs stays in the image
+		return "command -v " + program + " >/dev/null || npm install -g " + program + "; " + program
+	case program == "yarn" && own != nil && t.has(string(own[1])):
+		return "node " + string(own[1])
+	case !m.lacks("corepack"):
+		return "corepack " + program
+	}
+	return "npx --yes " + program
+}
+
+// The settings of Yarn 2 and later that say which copy of it to use, and where packages are put.
+var (
+	yarnPath = regexp.MustCompile(`(?m)^yarnPath:\s*["']?([\w./-]+)`)
+	linker   = regexp.MustCompile(`(?m)^nodeLinker:\s*["']?(?:node-modules|pnpm)\b`)
+)
+
+// nodeModules reports whether packages are installed: other tools keep caches there, too, in hidden directories.
+func (t tree) nodeModules() bool {
+	entries, _ := os.ReadDir(t.path("node_modules")) // a missing one has none
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") || e.Name() == ".pnpm" {
+			return true
+		}
+	}
+	return false
+}
+
+// modernYarn reports whether the project uses Yarn 2 or later, which has settings and a lock file of another kind.
+func (t tree) modernYarn() bool {
+	return t.has(".yarnrc.yml") || bytes.Contains(t.read("yarn.lock"), []byte("\n__metadata:"))
+}
+
+func (t tree) yarnInstall() string {
+	if t.modernYarn() {
+		return "install --immutable"
+	}
+	return "install --frozen-lockfile"
+}
+
+// plugAndPlay reports whether packages are loaded from archives instead of node_modules, which Yarn 2 does unless its
+// settings say otherwise.
+func (t tree) plugAndPlay() bool {
+	return t.has(".pnp.cjs") || t.has("yarn.lock") && t.modernYarn() && !linker.Match(t.read(".yarnrc.yml"))
+}
+
+// zipped reports whether there are archives in a directory.
+func (t tree) zipped(dir string) bool {
+	found, _ := filepath.Glob(t.path(dir + "/*.zip")) // an invalid pattern matches nothing
+	return len(found) > 0
+}
+
+// javaScriptTests returns the command line that runs a package's tests; empty where it names none.
+func javaScriptTests(t tree) string {
+	var manifest struct{ Scripts map[string]string }
+	_ = json.Unmarshal(t.read("package.json"), &manifest) // without one there are no scripts
+	switch test := manifest.Scripts["test"]; {
+	case test == "" || strings.Contains(test, "no test specified"):
+		return ""
+	case t.plugAndPlay(): // npm does not find the programs of packages
+		return "yarn test"
+	}
+	return "npm test"
+}

@@ -1,0 +1,115 @@
+package project
+
+import (
+	"encoding/xml"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// pom is what is read of a Maven project.
+type pom struct {
+	Group      string     `xml:"groupId"`
+	Version    string     `xml:"version"`
+	Parent     artifact   `xml:"parent"`
+	Properties properties `xml:"properties"`
+	Needs      []artifact `xml:"dependencies>dependency"`
+}
+
+type artifact struct {
+	Group    string  `xml:"groupId"`
+	Name     string  `xml:"artifactId"`
+	Version  string  `xml:"version"`
+	Scope    string  `xml:"scope"`
+	Relative *string `xml:"relativePath"`
+}
+
+// properties are the elements below the one of that name.
+type properties map[string]string
+
+// UnmarshalXML implements xml.Unmarshaler.
+func (p *properties) UnmarshalXML(d *xml.Decoder, start xml.StartElement) error {
+	var all struct {
+		Each []struct {
+			XMLName xml.Name
+			Value   string `xml:",chardata"`
+		} `xml:",any"`
+	}
+	if err := d.DecodeElement(&all, &start); err != nil {
+		return err
+	}
+	*p = properties{}
+	for _, e := range all.Each {
+		(*p)[e.XMLName.Local] = strings.TrimSpace(e.Value)
+	}
+	return nil
+}
+
+// java is due where a parent or a dependency of the project is missing among what Maven has downloaded.
+func java(t tree, m Machine) (Step, bool) {
+	if m.Home == "" || !t.has("pom.xml") {
+		return Step{}, false
+	}
+	local := filepath.Join(m.Home, ".m2", "repository")
+	missing := "~/.m2/repository"
+	if exists(local) {
+		if missing = t.missingArtifact(local); missing == "" {
+			return Step{}, false
+		}
+	}
+	// Only a run of the tests downloads the test runner; dependency:go-offline does not.
+	command := m.maven(t) + " -B -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"
+	return Step{Command: command, Lock: "pom.xml", Missing: missing}, true
+}
+
+// maven is how Maven is called: by the project's own script where the machine does not have it.
+func (m Machine) maven(t tree) string {
+	if m.lacks("mvn") && t.has("mvnw") {
+		return "./mvnw"
+	}
+	return "mvn"
+}
+
+// property matches what stands for a property's value.
+var property = regexp.MustCompile(`\$\{([^}]+)\}`)
+
+// missingArtifact is the first artifact that a build certainly needs and that is not in Maven's repository; empty if
+// there is none. Those whose version another file decides are not looked for.
+func (t tree) missingArtifact(repository string) string {
+	var p pom
+	if xml.Unmarshal(t.read("pom.xml"), &p) != nil {
+		return ""
+	}
+	value := func(text string) string {
+		return property.ReplaceAllStringFunc(strings.TrimSpace(text), func(name string) string {
+			switch key := name[2 : len(name)-1]; key {
+			case "project.version":
+				return p.Version
+			case "project.groupId":
+				return p.Group
+			default:
+				if v := p.Properties[key]; !strings.Contains(v, "$") {
+					return v
+				}
+				return ""
+			}
+		})
+	}
+	needs := p.Needs
+	if p.Parent.Relative == nil || strings.TrimSpace(*p.Parent.Relative) == "" {
+		if !exists(filepath.Join(filepath.Dir(string(t)), "pom.xml")) {
+			needs = append([]artifact{p.Parent}, needs...)
+		}
+	}
+	for _, a := range needs {
+		group, name, version := value(a.Group), value(a.Name), value(a.Version)
+		if group == "" || name == "" || version == "" || a.Scope == "system" || strings.ContainsAny(version, "[(,$") ||
+			version == p.Version { // a module of the project itself
+			continue
+		}
+		if !exists(filepath.Join(repository, strings.ReplaceAll(group, ".", "/"), name, version)) {
+			return group + ":" + name + ":" + version
+		}
+	}
+	return ""
+}
