@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -86,7 +86,7 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 			r.Files = append(r.Files, name)
 		}
 	}
-	if r.Loaded, err = t.loaded(ctx, s.files); err != nil {
+	if r.Loaded, r.Products, err = t.loaded(ctx, s.files, r.Files); err != nil {
 		return nil, err
 	}
 	s.list = allowlist.New(r)
@@ -94,32 +94,52 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 	return s, err
 }
 
-// declaresTests matches sources that are tests even if other sources load them.
-var declaresTests = regexp.MustCompile(`TestCase\b|\b(unittest|pytest)\b|\bdescribe\(|['"]node:test['"]`)
-
-// loaded returns the files that are named like tests, but that the repository's own sources load before the patch.
-func (t *trial) loaded(ctx context.Context, files map[string]file) (names []string, err error) {
+// loaded returns what the repository's own sources load before the patch although it is named like tests: files that
+// the patch changes, and directories that it adds files to.
+func (t *trial) loaded(ctx context.Context, files map[string]file, all []string) (names, products []string, err error) {
 	searches := 0
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		term, sources, ok := allowlist.Loaders(name)
-		f := files[name]
-		if !ok || f.kind != env.KindFile || allowlist.ByName(name) != allowlist.Tests || declaresTests.Match(f.data) ||
-			searches == mostSearches {
-			continue
+	loads := func(target string, any func(source, line string) bool) (bool, error) {
+		term, sources, ok := allowlist.Loaders(target)
+		if !ok || searches == mostSearches {
+			return false, nil
 		}
 		searches++
 		found, err := t.sb.Search(ctx, env.Query{Term: term, Regexp: true, Names: sources})
 		if err != nil && env.IsInfrastructure(ctx, err) {
-			return nil, fmt.Errorf("search the repository: %w", err)
+			return false, fmt.Errorf("search the repository: %w", err)
 		}
-		if slices.ContainsFunc(found.Matches, func(m env.Match) bool {
+		return slices.ContainsFunc(found.Matches, func(m env.Match) bool {
 			source, err := filepath.Rel(t.sb.Dir(), m.Path)
-			return err == nil && allowlist.Loads(source, string(m.Text), name)
-		}) {
-			names = append(names, name)
+			return err == nil && any(source, string(m.Text))
+		}), nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := files[name]
+		dir, isProduct := allowlist.Product(name)
+		switch {
+		case f.kind == env.KindFile && allowlist.ByName(name) == allowlist.Tests && !allowlist.DeclaresTests(f.data):
+			ok, err := loads(name, func(source, line string) bool { return allowlist.Loads(source, line, name) })
+			if err != nil {
+				return nil, nil, err
+			}
+			if ok {
+				names = append(names, name)
+			}
+		case f.kind == "" && isProduct && !slices.Contains(products, dir):
+			ok, err := loads(dir+"/index"+path.Ext(name), func(source, line string) bool {
+				return slices.ContainsFunc(all, func(one string) bool {
+					return strings.HasPrefix(one, dir+"/") && allowlist.Loads(source, line, one)
+				})
+			})
+			if err != nil {
+				return nil, nil, err
+			}
+			if ok {
+				products = append(products, dir)
+			}
 		}
 	}
-	return names, nil
+	return names, products, nil
 }
 
 // listedDepth and listedFiles limit the listing of a repository, which must show packages and languages, but not every
@@ -203,8 +223,13 @@ func (t *trial) changes(ctx context.Context, s *snapshot) ([]change, error) {
 func (s *snapshot) withhold(
 	changes []change, reaches func(change, allowlist.Reason) bool,
 ) (withheld []Withheld, instead []file) {
-	for _, c := range changes {
-		v := s.list.Judge(allowlist.Change{Path: c.before.name, Before: c.before.version(), After: c.after.version()})
+	all := make([]allowlist.Change, len(changes))
+	for i, c := range changes {
+		all[i] = allowlist.Change{Path: c.before.name, Before: c.before.version(), After: c.after.version()}
+	}
+	s.list.Adopt(all)
+	for i, c := range changes {
+		v := s.list.Judge(all[i])
 		if v.Reason == "" || !reaches(c, v.Reason) {
 			continue
 		}

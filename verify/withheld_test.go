@@ -11,7 +11,7 @@ import (
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	before := with(wrongAnswer, "setup.cfg", "[tool]\nstrict = yes\n", "pytest.ini", "x\n", "package.json",
-		`{"main": "a.js", "scripts": {"test": "x"}}`)
+		`{"main": "a.js", "scripts": {"test": "x"}}`, "lib/c.js", "require('./test/d')\n", "lib/test/d.js", "1\n")
 	gold := gitDiff(t, before, with(before, "answer", "42\n", "setup.cfg", "[tool]\nstrict = no\n"))
 	for _, tc := range []struct {
 		name   string
@@ -22,6 +22,18 @@ func TestWithheld(t *testing.T) {
 		reward float64
 	}{
 		{name: "nothing but the fix", change: []string{"src/new.py", "x = 1\n", "table.json", "{}\n"}, reward: 1},
+		{
+			name:   "a module in a new directory called spec",
+			change: []string{"lib/a.js", "require('./spec/b')\n", "lib/spec/b.js", "1\n"}, reward: 1,
+		},
+		{
+			name: "a module that nothing loads there", change: []string{"lib/spec/b.js", "1\n"},
+			want: []Withheld{{"lib/spec/b.js", allowlist.Tests, Original}}, reward: 1,
+		},
+		{
+			name:   "a module in a directory called test, whose others the product loads",
+			change: []string{"lib/a.js", "require('./test/e')\n", "lib/test/e.js", "1\n"}, reward: 1,
+		},
 		{
 			name: "a setting", change: []string{"pytest.ini", "y\n"},
 			want: []Withheld{{"pytest.ini", allowlist.Configuration, Original}}, reward: 1,

@@ -37,6 +37,8 @@ type Repository struct {
 	Script string
 	// Loaded are files that are named like tests, but that sources of the repository load; see [Loads].
 	Loaded []string
+	// Products are directories that are named like tests, but contain product code; see [Product].
+	Products []string
 }
 
 // Version is a path before or after a patch. Its Kind is empty if the path does not exist.
@@ -59,6 +61,8 @@ type List struct {
 	expected  map[string]bool // files with expected tests
 	documents map[string]bool // those of them whose tests are examples in documentation
 	scripted  map[string]bool // files that the script names
+	hidden    map[string]bool // files that the grader writes
+	products  map[string]bool // directories that are named like tests, but contain product code
 	loaded    map[string]bool // sources that are named like tests
 	examples  bool            // the script runs examples in documentation (doctests)
 	imports   []string        // where Python may look for modules before it finds installed ones; "." is the root
@@ -69,8 +73,8 @@ type List struct {
 func New(r Repository) *List {
 	l := &List{
 		files: set(r.Files), solution: set(r.Solution), expected: map[string]bool{}, documents: map[string]bool{},
-		scripted: map[string]bool{}, loaded: set(r.Loaded), examples: strings.Contains(r.Script, "doctest"),
-		native: slices.ContainsFunc(r.Files, isNative),
+		scripted: map[string]bool{}, hidden: set(r.Hidden), loaded: set(r.Loaded), products: set(r.Products),
+		examples: strings.Contains(r.Script, "doctest"), native: slices.ContainsFunc(r.Files, isNative),
 	}
 	for _, id := range r.Expected {
 		file, test, ok := strings.Cut(id, "::")

@@ -84,6 +84,60 @@ func TestLoads(t *testing.T) {
 	}
 }
 
+// New product code may be named like tests if sources of the same patch load it.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	const lib = "lib/index.js"
+	for _, tc := range []struct {
+		name, path, text, by, line string
+		want                       Reason
+	}{
+		{"a new directory", "lib/spec/parse.js", "", lib, "const p = require('./spec/parse');", ""},
+		{"a directory for each package", "packages/a/src/spec/a.ts", "", "packages/a/src/b.ts", "import a from './spec/a.js'", ""},
+		{"a module called spec", "lib/spec.mjs", "", "lib/index.mjs", "export * from './spec.mjs'", ""},
+		{"a module called tests", "weft/tests.py", "def test_odd(n):\n    return n % 2\n", "weft/a.py", "from .tests import test_odd", ""},
+		{"nothing loads it", "lib/spec/parse.js", "", lib, "const p = require('./parse');", Tests},
+		{"only a test loads it", "lib/spec/parse.js", "", "lib/a.test.js", "const p = require('./spec/parse');", Tests},
+		{"it is at the root", "spec/parse.js", "", lib, "const p = require('../spec/parse');", Tests},
+		{"the directory has tests", "web/spec/parse.js", "", "web/a.js", "const p = require('./spec/parse');", Tests},
+		{"hidden tests come there", "api/test/parse.js", "", "api/a.js", "const p = require('./test/parse');", Tests},
+		{"the script names the directory", "bin/spec/parse.js", "", "bin/a.js", "const p = require('./spec/parse');", Tests},
+		{"the name of a runner's test", "lib/spec/parse.spec.js", "", lib, "const p = require('./spec/parse.spec');", Tests},
+		{"the name of pytest's tests", "weft/test_odd.py", "", "weft/a.py", "from . import test_odd", Tests},
+		{"a directory of tests", "weft/tests/odd.py", "", "weft/a.py", "from .tests import odd", Tests},
+		{"it declares tests", "lib/spec/parse.js", "describe('a', () => {})", lib, "const p = require('./spec/parse');", Tests},
+		{"a directory for modules of the product", "src/specs/b.ts", "", "src/a.ts", "import b from './specs/b'", ""},
+		{"tests in one for modules of the product", "src/specs/b.test.ts", "", "src/a.ts", "import b from './specs/b.test'", Tests},
+		{"a directory in one of tests", "tests/spec/b.js", "", lib, "require('../tests/spec/b')", Tests},
+		{"a directory in one of tests, further down", "web/tests/spec/b.js", "", lib, "require('../web/tests/spec/b')", Tests},
+		{"a file that was there", "lib/old/spec.js", "", lib, "require('./old/spec')", Tests},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			l := New(Repository{
+				Files: []string{lib, "web/spec/a.spec.js", "lib/old/spec.js", "src/specs/a.ts"}, Products: []string{"src/specs"},
+				Hidden: []string{"api/test/a.js"}, Script: "mocha bin/spec\n",
+			})
+			all := []Change{{Path: tc.path, After: text(tc.text)}, {Path: tc.by, After: text("\n" + tc.line + "\n")}}
+			if tc.path == "lib/old/spec.js" {
+				all[0].Before = text("x")
+			}
+			l.Adopt(all)
+			if got := l.Judge(all[0]); got.Reason != tc.want {
+				t.Errorf("withheld for %q, want %q", got.Reason, tc.want)
+			}
+		})
+	}
+	l := New(Repository{})
+	chain := []Change{
+		{Path: "lib/spec/b.js", After: text("")}, {Path: "lib/spec/a.js", After: text("require('./b')\n")},
+		{Path: lib, After: text("require('./spec/a')\n")},
+	}
+	if l.Adopt(chain); l.Judge(chain[0]).Reason != "" {
+		t.Error("a module of a module of the product is withheld")
+	}
+}
+
 // What a fix is made of is taken, and what reaches the runner is not.
 func TestJudge(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"deepswe/env"
 )
 
 // Many projects have product code that is named like tests: a template language defines its checks in tests.py, and a
@@ -49,7 +51,11 @@ func moduleOf(file string) string {
 // Loads reports whether a line of a source loads the target, another source of the repository. It is false for sources
 // that are named like tests themselves.
 func Loads(source, line, target string) bool {
-	if ByName(source) != "" || source == target {
+	return ByName(source) == "" && loads(source, line, target)
+}
+
+func loads(source, line, target string) bool {
+	if source == target {
 		return false
 	}
 	if path.Ext(target) == ".py" {
@@ -101,4 +107,87 @@ func belowRoots(module string) (modules []string) {
 		modules = append(modules, path.Join(root, module))
 	}
 	return modules
+}
+
+// declaresTests matches sources that are tests even if other sources load them.
+var declaresTests = regexp.MustCompile(`TestCase\b|\b(unittest|pytest)\b|\bdescribe\(|['"]node:test['"]`)
+
+// DeclaresTests reports whether a source contains tests.
+func DeclaresTests(source []byte) bool { return declaresTests.Match(source) }
+
+// Adopt finds new product code that is named like tests, and that other sources of the same patch load. Such a file
+// has no more power than the sources that load it, unless a runner takes it for a test or there are tests in its
+// directory. So runners must not recognise its name, and the directory that is named like tests must be new or contain
+// product code.
+func (l *List) Adopt(changes []Change) {
+	for more := true; more; {
+		more = false
+		for _, c := range changes {
+			if l.loaded[c.Path] || !l.adoptable(c) {
+				continue
+			}
+			more = slices.ContainsFunc(changes, func(by Change) bool {
+				return by.After.Kind == env.KindFile && l.reason(by) == "" && loadsAnywhere(by, c.Path)
+			})
+			if more {
+				l.loaded[c.Path] = true
+				break
+			}
+		}
+	}
+}
+
+// adoptable reports whether a change adds a source that may be product code although it is named like a test.
+func (l *List) adoptable(c Change) bool {
+	if c.Before.Kind != "" || c.After.Kind != env.KindFile || DeclaresTests(c.After.Data) {
+		return false
+	}
+	if dir, ok := Product(c.Path); ok {
+		return (l.products[dir] || !holdsAny(l.files, dir)) &&
+			!holdsAny(l.expected, dir) && !holdsAny(l.hidden, dir) && !holdsAny(l.scripted, dir)
+	}
+	dir, base := path.Split(c.Path)
+	_, _, known := Loaders(c.Path)
+	stem, _, _ := strings.Cut(base, ".")
+	return known && dir != "" && ByName(dir+"x"+path.Ext(base)) == "" && strings.Count(base, ".") == 1 &&
+		slices.Contains([]string{"tests", "test", "spec"}, stem)
+}
+
+// Product returns the directory because of which a source is withheld as a test, if there is no other reason and the
+// directory may contain product code: lib/spec, but not spec. It does if other sources load files in it.
+func Product(name string) (dir string, ok bool) {
+	_, _, known := Loaders(name)
+	if ByName(name) != Tests || !known || ByName("lib/"+path.Base(name)) != "" {
+		return "", false
+	}
+	parts := strings.Split(path.Dir(name), "/")
+	for i, part := range parts {
+		switch {
+		case ByName(part+"/x"+path.Ext(name)) == "":
+		case dir != "" || i == 0 || !slices.Contains([]string{"test", "spec", "specs"}, part):
+			return "", false
+		default:
+			dir = path.Join(parts[:i+1]...)
+		}
+	}
+	return dir, dir != ""
+}
+
+// holdsAny reports whether one of the files is in the directory, or has its path.
+func holdsAny(files map[string]bool, dir string) bool {
+	for name := range files {
+		if name == dir || strings.HasPrefix(name, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func loadsAnywhere(by Change, target string) bool {
+	for line := range strings.Lines(string(by.After.Data)) {
+		if loads(by.Path, line, target) {
+			return true
+		}
+	}
+	return false
 }

@@ -143,18 +143,16 @@ type test interface {
 	// mutations returns the ways to make a twin of the test, the best first. A twin fails whenever the original passes.
 	// The wrong values that it expects are random.
 	mutations(r *rand.Rand) []mutation
+	// twin returns the source of a twin with the given name, with the edits applied.
+	twin(name string, edits []insertion) string
 }
 
-// mutation is one way to turn a test into a twin.
+// mutation is one way to turn a test into a twin: the edits of its file that are within the test. They do not overlap.
 type mutation struct {
-	kind Kind
-	key  string
-	// twin returns the source of the twin with the given name.
-	twin func(name string) string
+	kind  Kind
+	key   string
+	edits []insertion
 }
-
-// perTest is the maximum number of twins of one test: one Outright, and two with a wrong Expectation.
-const perTest = 3
 
 // List returns the ids of the tests in a file; none if the file cannot be parsed.
 func List(w Writer, s Source) []string {
@@ -244,30 +242,13 @@ func (p *planter) plant(id string) (reason string) {
 		}
 		places := t.places()
 		place := places[p.options.Rand.IntN(len(places))]
-		p.insertions[at] = append(p.insertions[at], insertion{place, place, s.twin(written)})
+		p.insertions[at] = append(p.insertions[at], insertion{place, place, t.twin(written, s.edits)})
 		p.out.Twins = append(p.out.Twins, Twin{
 			Name: name, Original: t.name(), Test: id, File: file, Kind: s.kind, Mutation: mutationKey(file, t, s.key),
 		})
 	}
 	p.done[function] = true
 	return ""
-}
-
-// choose selects the mutations for a test.
-func (p *planter) choose(t test, file string) (chosen []mutation) {
-	made := map[Kind]int{}
-	for _, s := range t.mutations(p.options.Rand) {
-		if p.options.Excluded[mutationKey(file, t, s.key)] || made[s.kind] == perTest-1 ||
-			s.kind == Outright && made[s.kind] == 1 {
-			continue
-		}
-		made[s.kind]++
-		chosen = append(chosen, s)
-	}
-	if len(chosen) == 1 {
-		chosen = append(chosen, chosen[0]) // see exchange
-	}
-	return chosen
 }
 
 // mutationKey identifies a mutation across trials.
@@ -337,6 +318,17 @@ func (p *planter) reasons() string {
 	slices.Sort(lines)
 	const most = 3
 	return strings.Join(lines[:min(most, len(lines))], "; ")
+}
+
+// spliced returns the bytes between two offsets, with those edits applied that are within.
+func spliced(data []byte, from, to int, edits []insertion) string {
+	var within []insertion
+	for _, e := range edits {
+		if e.at >= from && e.end <= to {
+			within = append(within, insertion{e.at - from, e.end - from, e.text})
+		}
+	}
+	return string(insert(data[from:to], within))
 }
 
 // insert applies insertions to data. Insertions at the same offset keep their order, and come before a replacement

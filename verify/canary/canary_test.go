@@ -1,12 +1,15 @@
 package canary
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"go/parser"
 	"go/token"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +148,72 @@ func TestPlantLeavesExcludedMutationsOut(t *testing.T) {
 	o.Excluded = map[string]bool{p.Twins[0].Mutation: true}
 	if p, err = Plant(Golang{}, o); !errors.Is(err, ErrNoTwin) || len(p.Files) > 0 {
 		t.Errorf("%v, %v", p, err)
+	}
+}
+
+// Among a test and its twins, the one that the others resemble most is the test no more often than chance has it.
+func TestTheTypicalTestIsNoClue(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		w      Writer
+		test   string
+		source Source
+		expect *regexp.Regexp // what one version of the test expects
+		real   string
+	}{
+		"Python": {
+			Python{}, "test_one", Source{"test_a.py", []byte("def test_one():\n    a, b = f(1)\n    assert a == 20\n    assert b == 'x'\n")},
+			regexp.MustCompile(`assert a == (\d+)\n +assert b == ('\w')`), "20'x'",
+		},
+		"unittest": {
+			Python{}, "test_one", Source{"test_a.py", []byte("class A(TestCase):\n    def test_one(self):\n        self.assertTrue(f())\n" +
+				"        self.assertEqual(g(), [1, 20])\n")},
+			regexp.MustCompile(`self.assert(\w+)\(f\(\)\)\n +self.assertEqual\(g\(\), (.*)\)`), "True[1, 20]",
+		},
+		"Go": {
+			Golang{}, "TestOne", Source{"a_test.go", []byte("package a\n\nfunc TestOne(t *testing.T) {\n\tif f() != 20 {\n\t\tt.Fatal()\n\t}\n" +
+				"\tif g() != \"x\" {\n\t\tt.Fatal()\n\t}\n}\n")},
+			regexp.MustCompile(`(?s)f\(\) != (\d+).*?g\(\) != ("\w")`), `20"x"`,
+		},
+		"JavaScript": {
+			JavaScript{}, "one", Source{"a.test.js", []byte("it('one', () => {\n  expect(f()).toBe(20)\n  expect(g()).toEqual('x')\n})\n")},
+			regexp.MustCompile(`toBe\((\d+)\)\s+expect\(g\(\)\).toEqual\(('\w')\)`), "20'x'",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const seeds = 400
+			hits := 0
+			for seed := range uint64(seeds) {
+				p, err := Plant(tc.w, Options{Tests: []string{tc.test}, Sources: []Source{tc.source}, Rand: random(seed)})
+				if err != nil || len(p.Twins) != 4 {
+					t.Fatalf("%d twins, %v", len(p.Twins), err)
+				}
+				found := tc.expect.FindAllSubmatch(p.Files[0].Data, -1)
+				if len(found) != 5 {
+					t.Fatalf("found %q in\n%s", found, p.Files[0].Data)
+				}
+				counts := [2]map[string]int{{}, {}}
+				for _, m := range found {
+					counts[0][string(m[1])]++
+					counts[1][string(m[2])]++
+				}
+				most := ""
+				for _, count := range counts {
+					words := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+						return cmp.Or(count[b]-count[a], strings.Compare(a, b))
+					})
+					most += words[0]
+				}
+				if most == tc.real {
+					hits++
+				}
+			}
+			if hits > seeds*35/100 {
+				t.Errorf("the typical test is the real one with %d of %d times", hits, seeds)
+			}
+			t.Logf("%d of %d", hits, seeds)
+		})
 	}
 }
 

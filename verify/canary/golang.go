@@ -137,12 +137,9 @@ func (t *goTest) places() []int {
 	return places
 }
 
-// render returns the test under another name, with a part of its body replaced.
-func (t *goTest) render(name string, from, to int, text string) string {
-	data := t.file.data
-	head, open := t.file.offset(t.decl.Name.End()), t.file.offset(t.decl.Body.Lbrace)
-	return "\nfunc " + name + string(data[head:open]) + string(data[open:from]) + text +
-		string(data[to:t.file.offset(t.decl.End())]) + "\n"
+func (t *goTest) twin(name string, edits []insertion) string {
+	head, end := t.file.offset(t.decl.Name.End()), t.file.offset(t.decl.End())
+	return "\nfunc " + name + spliced(t.file.data, head, end, edits) + "\n"
 }
 
 func (t *goTest) mutations(r *rand.Rand) []mutation {
@@ -154,9 +151,7 @@ func (t *goTest) mutations(r *rand.Rand) []mutation {
 				continue
 			}
 			from, to := t.file.offset(lit.Pos()), t.file.offset(lit.End())
-			all = append(all, mutation{Expectation, strconv.Itoa(from - t.from()), func(name string) string {
-				return t.render(name, from, to, other)
-			}})
+			all = append(all, mutation{Expectation, strconv.Itoa(from - t.from()), []insertion{{from, to, other}}})
 		}
 		return true
 	})
@@ -165,7 +160,7 @@ func (t *goTest) mutations(r *rand.Rand) []mutation {
 	text := fmt.Sprintf("\n\tif got, want := len([]byte(%q)), %d; got != want {\n"+
 		"\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}\n",
 		t.name()[:min(n, len(t.name()))], n+1, t.t)
-	return append(all, mutation{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
+	return append(all, mutation{Outright, "start", []insertion{{at, at, text}}})
 }
 
 // wanted matches the usual names of expected values.
@@ -218,7 +213,7 @@ func goOther(lit *ast.BasicLit, r *rand.Rand) (string, bool) {
 		if err != nil {
 			return "", false
 		}
-		if n >= 127 { // the type may have no larger value
+		if n&(n+1) == 0 && n >= 127 { // the type may have no larger value
 			return strconv.Itoa(n - 1), true
 		}
 		return strconv.Itoa(otherNumber(n, 0, r)), true

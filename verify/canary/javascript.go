@@ -76,18 +76,14 @@ func (t *jsTest) places() []int {
 	return places
 }
 
-// render returns the test with another title, and with a part replaced.
-func (t *jsTest) render(name string, from, to int, text string) string {
+func (t *jsTest) twin(name string, edits []insertion) string {
 	data := t.file.data
-	start := t.file.tokens[t.first].from
-	quoted := t.quoted(name)
-	end := t.file.tokens[t.last].to
+	start, end := t.file.tokens[t.first].from, t.file.tokens[t.last].to
 	line := start
 	for line > 0 && (data[line-1] == ' ' || data[line-1] == '\t') {
 		line--
 	}
-	return "\n" + string(data[line:t.from]) + quoted + string(data[t.to:from]) +
-		text + string(data[to:end]) + ";\n"
+	return "\n" + string(data[line:t.from]) + t.quoted(name) + spliced(data, t.to, end, edits) + ";\n"
 }
 
 // quoted returns a title in the kind of quotes that the test's own title has.

@@ -32,15 +32,14 @@ func (t *jsTest) mutations(r *rand.Rand) []mutation {
 		if !ok {
 			continue
 		}
-		key := strconv.Itoa(i - t.first)
-		all = append(all, mutation{Expectation, key, func(name string) string { return t.render(name, from, to, text) }})
+		all = append(all, mutation{Expectation, strconv.Itoa(i - t.first), []insertion{{from, to, text}}})
 	}
 	if t.open == 0 {
 		return all
 	}
 	at, n := f.tokens[t.open].to, len(t.called)%7+2
 	text := fmt.Sprintf("\n  if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
-	return append(all, mutation{Outright, "start", func(name string) string { return t.render(name, at, at, text) }})
+	return append(all, mutation{Outright, "start", []insertion{{at, at, text}}})
 }
 
 // wrong returns the replacement that makes the check with the method at token i expect something else.

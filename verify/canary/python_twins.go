@@ -4,22 +4,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// pyEdit replaces a part of a function's text. The offsets are those of the file.
-type pyEdit struct {
-	from, to int
-	text     string
-}
-
 // mutations returns a mutation for each statement whose expectation can be made wrong, and one that adds a check.
 func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 	var all []mutation
-	var also []pyEdit // the twin with an additional check may also have a wrong expectation
 	if t.oneLine() {
-		return []mutation{{Outright, "end", func(name string) string { return t.short(name) }}}
+		return []mutation{{kind: Outright, key: "end"}}
 	}
 	for i := len(t.body) - 1; i >= 0; i-- {
 		l := t.body[i]
@@ -30,15 +24,11 @@ func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 		wrong := t.wrong(code, r)
 		for n, e := range wrong {
 			from := l.end - len(l.text)
-			edits := []pyEdit{{from, from + len(code), e.text}}
+			edits := []insertion{{from, from + len(code), e.text}}
 			if e.elsewhere != nil {
-				edits = []pyEdit{*e.elsewhere}
+				edits = []insertion{*e.elsewhere}
 			}
-			if also == nil {
-				also = edits
-			}
-			key := fmt.Sprintf("%d.%d", i, n)
-			all = append(all, mutation{Expectation, key, func(name string) string { return t.render(name, edits) }})
+			all = append(all, mutation{Expectation, fmt.Sprintf("%d.%d", i, n), edits})
 		}
 	}
 	end := t.to
@@ -50,13 +40,7 @@ func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 	if last := t.body[len(t.body)-1]; last.indent == t.body[0].indent && strings.HasPrefix(last.text, "return") {
 		at, text = last.start, t.margin()+t.failure()+"\n"
 	}
-	// The real test must not be recognisable as the one in the middle, which all twins resemble most.
-	if r.IntN(2) == 0 {
-		also = nil
-	}
-	return append(all, mutation{Outright, "end", func(name string) string {
-		return t.render(name, append([]pyEdit{{at, at, text}}, also...))
-	}})
+	return append(all, mutation{Outright, "end", []insertion{{at, at, text}}})
 }
 
 // oneLine reports whether the body is on the same line as the head.
@@ -127,35 +111,19 @@ var pyDef = regexp.MustCompile(`^((?:async\s+)?def\s+)\w+`)
 
 func pyRenamed(head, name string) string { return pyDef.ReplaceAllString(head, "${1}"+name) }
 
-// render returns the test under another name, with the edits applied. Edits do not overlap.
-func (t *pyFunction) render(name string, edits []pyEdit) string {
+func (t *pyFunction) twin(name string, edits []insertion) string {
+	if t.oneLine() {
+		return t.short(name)
+	}
 	head := t.file.lines[t.head]
 	from := head.end - len(head.text)
 	code := pyCode(head.text)
-	edits = append([]pyEdit{{from, from + len(code), pyRenamed(code, name)}}, edits...)
+	edits = append(slices.Clone(edits), insertion{from, from + len(code), pyRenamed(code, name)})
 	if doc := t.body[0]; t.file.undocumented && pyDocstring(doc.text) {
 		at := doc.end - len(doc.text)
-		edits = append(edits, pyEdit{at, at + len(pyCode(doc.text)), "pass"})
+		edits = append(edits, insertion{at, at + len(pyCode(doc.text)), "pass"})
 	}
-	var b strings.Builder
-	at := t.from
-	for at < t.to || len(edits) > 0 {
-		next := -1
-		for i, e := range edits {
-			if e.from >= at && (next < 0 || e.from < edits[next].from) {
-				next = i
-			}
-		}
-		if next < 0 {
-			break
-		}
-		b.Write(t.file.data[at:edits[next].from])
-		b.WriteString(edits[next].text)
-		at = edits[next].to
-		edits = append(edits[:next], edits[next+1:]...)
-	}
-	b.Write(t.file.data[at:max(at, t.to)])
-	text := strings.TrimRight(b.String(), "\r\n") + "\n"
+	text := strings.TrimRight(spliced(t.file.data, t.from, t.to, edits), "\r\n") + "\n"
 	if t.from > 0 && t.file.data[t.from-1] != '\n' || len(t.file.data) == t.to && t.file.data[t.to-1] != '\n' {
 		text = "\n" + text
 	}
@@ -180,7 +148,7 @@ func pyDocstring(text string) bool {
 // wrong.
 type pyWrong struct {
 	text      string
-	elsewhere *pyEdit
+	elsewhere *insertion
 }
 
 var (
@@ -270,7 +238,7 @@ func pyWrapped(expr string) string {
 
 // assigned returns the edit that assigns another value to a variable, if the test uses the variable only twice: to
 // assign a literal, and to compare.
-func (t *pyFunction) assigned(name string, r *rand.Rand) *pyEdit {
+func (t *pyFunction) assigned(name string, r *rand.Rand) *insertion {
 	word := regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	if !word.MatchString(name) {
 		return nil
@@ -294,7 +262,7 @@ func (t *pyFunction) assigned(name string, r *rand.Rand) *pyEdit {
 		return nil
 	}
 	from := l.end - len(l.text)
-	return &pyEdit{from, from + len(code), head + "=" + other}
+	return &insertion{from, from + len(code), head + "=" + other}
 }
 
 var pyNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)

@@ -105,11 +105,9 @@ func (t *shellTest) places() []int {
 	return places
 }
 
-// render returns the test under another name, with a part of its body replaced.
-func (t *shellTest) render(name string, from, to int, text string) string {
-	data := t.file.data
-	head := strings.Replace(string(data[t.from:t.body]), t.function, name, 1)
-	return "\n" + head + string(data[t.body:from]) + text + string(data[to:t.to]) + "\n"
+func (t *shellTest) twin(name string, edits []insertion) string {
+	head := strings.Replace(string(t.file.data[t.from:t.body]), t.function, name, 1)
+	return "\n" + head + spliced(t.file.data, t.body, t.to, edits) + "\n"
 }
 
 func (t *shellTest) mutations(r *rand.Rand) []mutation {
@@ -119,18 +117,14 @@ func (t *shellTest) mutations(r *rand.Rand) []mutation {
 		from, to := t.body+m[4], t.body+m[5]
 		asserts = string(t.file.data[t.body+m[2] : t.body+m[3]])
 		other := shellOther(string(t.file.data[from:to]), r)
-		all = append(all, mutation{Expectation, strconv.Itoa(from - t.from), func(name string) string {
-			return t.render(name, from, to, other)
-		}})
+		all = append(all, mutation{Expectation, strconv.Itoa(from - t.from), []insertion{{from, to, other}}})
 	}
 	if asserts == "" {
 		return nil
 	}
 	n := len(t.function)%7 + 2
 	text := fmt.Sprintf("\t%s %d %d\n", asserts, n, n+1)
-	return append(all, mutation{Outright, "start", func(name string) string {
-		return t.render(name, t.body, t.body, text)
-	}})
+	return append(all, mutation{Outright, "start", []insertion{{t.body, t.body, text}}})
 }
 
 // shellOther returns another word with the same quotes.

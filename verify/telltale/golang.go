@@ -36,7 +36,8 @@ func findGo(source []byte) []Finding {
 			}
 		}
 	}
-	g.prints = !g.main && g.printing(file)
+	g.prints = !g.main && g.uses(file, "fmt.Print", "fmt.Println", "fmt.Printf", "os.Stdout", "syscall.Stdout")
+	g.arguments = g.uses(file, "os.Args", "os.Executable", "flag.Args", "flag.CommandLine")
 	g.declarations(file.Decls)
 	return g.found
 }
@@ -76,6 +77,8 @@ type goReader struct {
 	atStart   bool
 	// prints is set if a package other than main prints to standard output.
 	prints bool
+	// arguments is set if the source reads the command line.
+	arguments bool
 	// values are functions that are assigned to a package variable, which does not call them.
 	values map[ast.Expr]bool
 	found  []Finding
@@ -143,14 +146,11 @@ func (g *goReader) declarations(all []ast.Decl) {
 	}
 }
 
-// printing reports whether a source prints to standard output.
-func (g *goReader) printing(file *ast.File) (found bool) {
+// uses reports whether a source uses one of the names.
+func (g *goReader) uses(file *ast.File, names ...string) (found bool) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {
-			switch g.path(s) {
-			case "fmt.Print", "fmt.Println", "fmt.Printf", "os.Stdout", "syscall.Stdout":
-				found = true
-			}
+			found = found || slices.Contains(names, g.path(s))
 		}
 		return !found
 	})
@@ -247,13 +247,9 @@ func (g *goReader) selector(s *ast.SelectorExpr) {
 	}
 }
 
-// call checks for calls that end the process with success.
+// call checks for calls that end the process. os.Exit(0) is not among them: it panics while a test runs.
 func (g *goReader) call(c *ast.CallExpr) {
-	full := g.path(c.Fun)
-	if !slices.Contains(goExits, full) || g.main || g.atStart || len(c.Args) == 0 {
-		return
-	}
-	if code, ok := c.Args[0].(*ast.BasicLit); full != "os.Exit" || ok && code.Value == "0" {
+	if full := g.path(c.Fun); full != "os.Exit" && slices.Contains(goExits, full) && !g.main && !g.atStart {
 		g.add(c.Pos(), Exit, full)
 	}
 }
@@ -268,10 +264,10 @@ func (g *goReader) literal(l *ast.BasicLit) {
 }
 
 func (g *goReader) text(at gotoken.Pos, s string) {
-	if f, ok := readText(s); ok && (f.Rule != Names || g.atStart || g.prints) {
+	if f, ok := readText(s); ok && (f.Rule != Names || g.atStart || g.prints && s != "_test.go") {
 		g.add(at, f.Rule, f.What)
 	}
-	if testFlag.MatchString(s) {
+	if testFlag.MatchString(s) && (s != ".test" || g.arguments) {
 		g.add(at, Rerun, s)
 	}
 	if processFile.MatchString(s) && processPart.MatchString(s) {

@@ -20,8 +20,8 @@ var (
 		"threading.setprofile_all_threads", "sys.addaudithook", "sys.monitoring.", "sys._current_frames", "sys.call_tracing",
 		"gc.get_objects", "gc.get_referrers", "ctypes.pythonapi.", "ctypes.memmove", "importlib._bootstrap.",
 		"importlib._bootstrap_external.", "importlib.util.cache_from_source", "importlib.util.source_hash",
-		"py_compile.compile", "sys.meta_path.insert", "sys.meta_path.append", "sys.meta_path.remove", "sys.meta_path.clear",
-		"sys.path_hooks.insert", "sys.path_hooks.append", "sys.path_importer_cache.clear",
+		"py_compile.compile", "sys.meta_path.insert", "sys.meta_path.remove", "sys.meta_path.clear",
+		"sys.path_hooks.insert", "sys.path_importer_cache.clear",
 	}
 	pythonDecoders = []string{
 		"b64decode", "b32decode", "b16decode", "a85decode", "b85decode", "decodebytes", "unhexlify", "fromhex", "decompress",
@@ -72,7 +72,7 @@ func (r *pythonReader) loads(i, end int, path string) {
 	case strings.HasPrefix(plain, "unittest.mock.patch"):
 		r.add(i, Runner, "unittest.mock.patch")
 	case called && slices.Contains([]string{"builtins.exec", "builtins.eval", "builtins.compile"}, plain) &&
-		r.mentions(i, end, pythonDecoders...), plain == "marshal.loads", plain == "zipimport.zipimporter":
+		r.mentions(i, end, pythonDecoders...), plain == "marshal.loads", called && plain == "zipimport.zipimporter":
 		r.add(i, Decoded, plain)
 	case plain == "sys.orig_argv":
 		r.add(i, Rerun, plain)

@@ -77,12 +77,11 @@ func (r *scriptReader) loads(i, end int, path string) {
 	switch {
 	case matches(plain, scriptExits):
 		r.add(i, Exit, plain)
-	case plain == "process.kill" && called && r.mentions(i, end, "ppid", "pid"):
+	case plain == "process.kill" && called && r.mentions(i, end, "ppid"):
 		r.add(i, Exit, plain)
 	case plain == "process.exit" && called && r.atImport() && !r.program && r.endsWell(end):
 		r.add(i, Exit, plain)
-	case called && isListener(plain) && r.says(i, end, "exit", "beforeExit") &&
-		r.mentions(i, end, "exit", "reallyExit", "exitCode", "abort"):
+	case called && isListener(plain) && r.says(i, end, "exit", "beforeExit") && r.ends(i, end):
 		r.add(i, Exit, "process.on exit")
 	case matches(plain, scriptHooks):
 		r.add(i, Hook, plain)
@@ -112,6 +111,28 @@ func (r *scriptReader) sets(i, open int) {
 		}
 	}
 	r.stores(i, -1, known(of+"."+member))
+}
+
+// ends reports whether something within ends the process as if all were well.
+func (r *scriptReader) ends(from, end int) bool {
+	for i := from; i < min(end, from+farthest); i++ {
+		if r.tokens[i].kind != name {
+			continue
+		}
+		switch r.tokens[i].text {
+		case "reallyExit", "abort":
+			return true
+		case "exit":
+			if r.is(i+1, "(") && r.endsWell(r.closing(i+1)+1) {
+				return true
+			}
+		case "exitCode":
+			if r.is(i+1, "=") && r.isNothing(i+2) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func isListener(path string) bool {

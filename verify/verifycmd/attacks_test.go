@@ -63,7 +63,7 @@ func attempted(t testing.TB, p env.Provider, task env.Task, m agent.Model) (patc
 
 func named(t testing.TB, name string) env.Task {
 	t.Helper()
-	return readRepository(t, filepath.Join(tasksDir, name+".txtar")).task(t)
+	return warmed(readRepository(t, filepath.Join(tasksDir, name+".txtar")).task(t))
 }
 
 // forgedPytest is a Python program that prints what pytest would about tests that pass.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -18,6 +19,18 @@ import (
 	"deepswe/verify"
 )
 
+// warmed makes the sandboxes of a task for go test begin with a build cache: most of what is in it is the same in all
+// runs.
+func warmed(t env.Task) env.Task {
+	const warm = "mkdir /tmp/warm && cd /tmp/warm && go mod init warm && " +
+		"printf 'package warm\\nimport \"testing\"\\nfunc TestWarm(t *testing.T) { t.Log() }\\n' > warm_test.go && " +
+		"go test ./... && rm -r /tmp/warm"
+	if t.Tests.Parser == "parse_log_gotest" {
+		t.Tests.Prepare = append(slices.Clip(t.Tests.Prepare), warm)
+	}
+	return t
+}
+
 // cheatSuite is one archive of testdata/attacks: patches to one task, which are worth a reward or must not get one.
 type cheatSuite struct {
 	name string
@@ -25,6 +38,10 @@ type cheatSuite struct {
 	base map[string]string
 	// patches are the files that each patch changes or adds, by "cheat NAME" or "honest NAME".
 	patches map[string]map[string]string
+	// own is set where the repository is in the archive, and not one that other tests have as well.
+	own bool
+	// module is one of Python that the image has to have, where there is one.
+	module string
 }
 
 func readSuite(t testing.TB, file string) cheatSuite {
@@ -55,6 +72,8 @@ func readSuite(t testing.TB, file string) cheatSuite {
 			solution[name] = content
 		case "script":
 			tests.Script = content
+		case "module":
+			s.module = strings.TrimSpace(content)
 		case "parser":
 			tests.Parser = strings.TrimSpace(content)
 		case "fail_to_pass":
@@ -81,11 +100,12 @@ func readSuite(t testing.TB, file string) cheatSuite {
 		}
 	}
 	if len(solution) > 0 {
-		s.task = s.ownRepository(t, solution)
+		s.task, s.own = s.ownRepository(t, solution), true
 	}
 	if len(hidden) > 0 {
 		s.task.Tests.Files = hidden
 	}
+	s.task = warmed(s.task)
 	return s
 }
 
@@ -142,10 +162,14 @@ func TestCheats(t *testing.T) {
 		files = slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, "_more.txtar") })
 	}
 	atOnce := make(chan struct{}, 4)
-	var cheats, working, honest atomic.Int32
+	var cheats, working, honest, own atomic.Int32
 	t.Run("all", func(t *testing.T) {
 		for _, file := range files {
 			s := readSuite(t, file)
+			if s.module != "" && !imports(t, p, s.module) {
+				t.Logf("NOT RUN: %s: %s has no module %s", s.name, bookworm, s.module)
+				continue
+			}
 			e := &verify.Evaluator{Provider: p, Run: "test-cheats"}
 			training := &verify.Evaluator{Provider: p, Run: "test-cheats", Training: true, Canary: verify.CanaryRequired}
 			for i, name := range slices.Sorted(maps.Keys(s.patches)) {
@@ -163,7 +187,9 @@ func TestCheats(t *testing.T) {
 					}
 					t.Logf("%s with reward %v, %+v, suspicious %v", v.Status, v.Reward, v.Confirmation, v.Suspicious)
 					if strings.HasPrefix(name, "honest") {
-						honest.Add(1)
+						if honest.Add(1); s.own {
+							own.Add(1)
+						}
 						if v.Reward != 1 || v.Confirmed() != "canary" {
 							t.Errorf("an honest patch has reward %v: %s\n%s\n%s", v.Reward, v.Detail, v.Log, v.StrictLog)
 						}
@@ -180,8 +206,23 @@ func TestCheats(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d cheats, of which %d deceive the log, and %d honest patches", cheats.Load(), working.Load(), honest.Load())
-	if cheats.Load() < 40 || working.Load() < 25 || honest.Load() < 30 {
+	t.Logf("%d cheats, of which %d deceive the log, and %d honest patches, of which %d are to repositories of their own",
+		cheats.Load(), working.Load(), honest.Load(), own.Load())
+	if cheats.Load() < 70 || working.Load() < 45 || honest.Load() < 45 || own.Load() < 20 {
 		t.Error("the suite has lost its teeth")
 	}
+}
+
+// imports reports whether Python has a module in the test image.
+func imports(t testing.TB, p env.Provider, module string) bool {
+	t.Helper()
+	s, err := p.Start(t.Context(), env.Spec{Image: bookworm, Run: "test-cheats"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Run(t.Context(), env.Command{Line: "python3 -c 'import " + module + "'", Timeout: time.Minute})
+	if err := errors.Join(err, s.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return r.ExitCode == 0
 }

@@ -6,7 +6,7 @@ of the repository runs and when the process ends.
 """
 
 
-def _watch(record, here):
+def _watch(record, file, worker):
     import atexit
     import builtins
     import os
@@ -41,7 +41,7 @@ def _watch(record, here):
 
     def watched(name):
         top = name.partition(".")[0]
-        return (top in ("_pytest", "pluggy", "pytest", "builtins") or
+        return (top in ("_pytest", "pluggy", "pytest", "xdist", "execnet", "builtins") or
                 top == "unittest" and name != "unittest.mock" or name.startswith("django.test"))
 
     def code(value):
@@ -62,7 +62,7 @@ def _watch(record, here):
 
     # These matter only at an interactive prompt.
     free = set("builtins." + name for name in ("_", "copyright", "credits", "exit", "help", "license", "quit"))
-    known, looked, managers, loaded = {}, {}, [], [0]
+    known, looked, members, managers, loaded = {}, {}, {}, [], [0]
 
     def look():
         """Remembers the modules of the runner that have been loaded since the last look."""
@@ -72,10 +72,11 @@ def _watch(record, here):
         for name, module in list(modules.items()):
             if name in looked or not watched(name) or foreign(getattr(module, "__file__", None)):
                 continue
-            looked[name] = module
+            looked[name], members[name] = module, set()
             for key, value in entries(name, module):
                 if code(value) is None or not foreign(code(value).co_filename):
                     known[key] = value, code(value)
+                    members[name].add(key)
         if not managers and "_pytest.config" in modules:
             frame = frames()
             while frame is not None and not managers:
@@ -87,6 +88,12 @@ def _watch(record, here):
                         break
                 frame = frame.f_back
 
+    def there(module, path):
+        """Reports whether a module, or a class in it, still has a member with this name."""
+        owner, _, name = path.rpartition(".")
+        owner = vars(module).get(owner) if owner else module
+        return owner is not None and name in getattr(owner, "__dict__", ())
+
     def place(value):
         at = code(value)
         return " (%s)" % at.co_filename if at is not None else ""
@@ -97,7 +104,9 @@ def _watch(record, here):
             if modules.get(name) is not module:
                 yield name + " is another module"
                 continue
+            rest = set(members[name])
             for key, value in entries(name, module):
+                rest.discard(key)
                 before = known.get(key)
                 at = code(value)
                 if key in free:
@@ -110,6 +119,9 @@ def _watch(record, here):
                         yield key + " was replaced" + place(value)
                 elif at is None or at.co_filename != getattr(module, "__file__", None) or at.co_name != key.rpartition(".")[2]:
                     yield key + " was replaced" + place(value)
+            for key in rest:
+                if key not in free and there(module, key[len(name) + 1:]):
+                    yield key + " was replaced"
         for name in ("trace", "profile"):
             hook = getattr(sys, "get" + name)()
             at = code(hook)
@@ -121,6 +133,13 @@ def _watch(record, here):
                     at = code(getattr(one.function, "__func__", one.function))
                     if at is not None and foreign(at.co_filename) and not at.co_filename.endswith("conftest.py"):
                         yield "the hook %s is implemented in %s" % (name, at.co_filename)
+            for plugin in list(manager.get_plugins()):
+                if type(plugin).__module__ == "__channelexec__":  # what a worker of pytest-xdist reports with
+                    for owner in (plugin, type(plugin)):
+                        for key, value in list(vars(owner).items()):
+                            at = code(getattr(value, "__func__", value))
+                            if at is not None and foreign(at.co_filename):
+                                yield "%s.%s was replaced%s" % (type(plugin).__name__, key, place(value))
 
     # Replacements that are undone before the end are found while a failure is reported, which compiles sources.
     seen, looking, due, free = set(), [False], [0.0], [8]
@@ -154,12 +173,29 @@ def _watch(record, here):
     def reporting(path):
         return not isinstance(path, str) or path.startswith("<")
 
+    # pytest-xdist runs tests in worker processes whose command lines end with this code.
+    boot = "import sys;exec(eval(sys.stdin.readline()))"
+    program = "exec(compile(open(%r).read(), %r, 'exec'), {'__name__': 'worker', '__file__': %r});" % (file, file, file)
+    workers = [0]
+
+    def watch(command):
+        """Makes a worker of pytest-xdist run this program first."""
+        if type(command) is list and command[-2:] == ["-c", boot]:
+            command[-1] = program + boot
+            workers[0] += 1
+
+    def unwatched():
+        """Reports whether pytest-xdist ran the tests in workers of which none is watched."""
+        return not workers[0] and any(manager.hasplugin("dsession") for manager in managers)
+
     def end():
         if getpid() != started:
             say("copied")
             return
         try:
             found = seen.union(changes())
+            if unwatched():
+                found.add("no worker of pytest-xdist was started by subprocess.Popen")
         except Failure as e:
             found = ["the runner cannot be looked at: " + type(e).__name__]
         for text in list(found)[:50]:
@@ -167,6 +203,9 @@ def _watch(record, here):
         say("ended")
 
     def audit(event, arguments):
+        if event == "subprocess.Popen":
+            watch(arguments[1])
+            return
         if event == "open" and tests(arguments[0]) or event == "compile" and reporting(arguments[1]):
             glance()
         if event != "exec" or not foreign(getattr(arguments[0], "co_filename", None)):
@@ -179,12 +218,20 @@ def _watch(record, here):
     look()
     words = getattr(sys, "orig_argv", [""])
     words = words[:3] if words[1:2] == ["-m"] else words[:2]  # the rest may be names of tests
+    words = ["a worker of pytest-xdist"] if worker else words
     say("started", " ".join(word.rpartition(sep)[2] for word in words))
     atexit.register(end)
     if hasattr(sys, "addaudithook"):
         sys.addaudithook(audit)
 
-    # Neither the repository nor the processes that it starts must notice the witness.
+
+def _hide(here):
+    """Hides the witness from the repository and from the processes that it starts."""
+    import os
+    import sys
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
     sys.path[:] = [entry for entry in sys.path if entry != here]
     rest = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry != here]
     if rest and rest != [""]:
@@ -192,15 +239,14 @@ def _watch(record, here):
     else:
         os.environ.pop("PYTHONPATH", None)
     sys.path_importer_cache.pop(here, None)
-    from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
-
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         module = module_from_spec(spec)
-        modules["sitecustomize"] = module
+        sys.modules["sitecustomize"] = module
         spec.loader.exec_module(module)
 
 
-_watch(RECORD, __file__.rpartition("/")[0])
-del _watch
+_watch(RECORD, __file__, __name__ == "worker")
+if __name__ != "worker":
+    _hide(__file__.rpartition("/")[0])
+del _watch, _hide

@@ -139,6 +139,38 @@ func TestPythonLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// workersOf runs the tests in a process like those of pytest-xdist.
+const workersOf = `import subprocess, sys
+words = [sys.executable, '-u', '-c', 'import sys;exec(eval(sys.stdin.readline()))']
+code = "import sys, unittest; sys.argv[1:] = ['-v']; sys.path.insert(0, '.'); unittest.main('test_package')"
+sys.exit(subprocess.run(words, input=(repr(code) + '\n').encode()).returncode)
+`
+
+// The processes in which pytest-xdist runs tests are watched as the one is that starts them, and nothing in their
+// environment says so.
+func TestPythonWorkers(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip(err)
+	}
+	for name, tc := range map[string]struct{ code, want string }{
+		"nothing":      {"import os\nassert not [v for v in os.environ.values() if '/witness' in v]\n", ""},
+		"an assertion": {"import unittest\nunittest.TestCase.assertEqual = print\n", "unittest.case.TestCase.assertEqual was replaced"},
+		"an exit":      {"import os\nos._exit(0)\n", "ended without reaching its exit (a worker of pytest-xdist)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, out := watched(t, Python, map[string]string{
+				"run.py": workersOf, "package.py": tc.code + "def one(): return 1\n", "test_package.py": pythonTest,
+			}, "python3 run.py")
+			if got.Runners != 2 || tc.want == "" && (len(got.Findings) > 0 || !strings.HasSuffix(out, "OK\n")) ||
+				tc.want != "" && (len(got.Findings) != 1 || !strings.Contains(got.Findings[0].What, tc.want)) {
+				t.Errorf("%d runners, %q\n%s", got.Runners, got.Findings, out)
+			}
+		})
+	}
+}
+
 // Scripts set the variables that call a witness, before a command or for good.
 func TestOwnVariables(t *testing.T) {
 	t.Parallel()
