@@ -40,7 +40,9 @@ func TestOwnPath(t *testing.T) {
 	if err := os.MkdirAll(source, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for from, want := range map[string]string{source: source, "/usr/src/app": "/testbed", "/home": "/testbed", "": "/testbed"} {
+	for from, want := range map[string]string{
+		source: source, "/usr/src/app": "/testbed", "/home": "/testbed", "": "/testbed", "/root/src/app": "/root/src/app",
+	} {
 		sb, err := p.Start(t.Context(), env.Spec{Image: bookworm, CopyIn: source, Source: from})
 		if err != nil {
 			t.Fatal(err)

@@ -211,8 +211,16 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
 	defer func() { err = d.infrastructure(ctx, "start sandbox", err) }()
-	if err := d.copyIn(ctx, s); err != nil || len(s.spec.Prepare) == 0 {
+	if err := d.copyIn(ctx, s); err != nil {
 		return err
+	}
+	if s.spec.Dir == s.spec.Source {
+		if err := s.letIn(ctx); err != nil {
+			return err
+		}
+	}
+	if len(s.spec.Prepare) == 0 {
+		return nil
 	}
 	if err := s.RunPrepare(ctx, s.spec.Prepare); err != nil {
 		return err
@@ -225,6 +233,17 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	if err == nil && result.ExitCode != 0 {
 		err = fmt.Errorf("give %s to the command user: exit code %d: %s", s.spec.Dir, result.ExitCode, result.Stderr.Head)
 	}
+	return err
+}
+
+// letIn allows the command user to enter the directories above the repository, one of which may be the image's /root.
+func (s *Sandbox) letIn(ctx context.Context) error {
+	line := "chmod o+x --"
+	for dir := path.Dir(s.spec.Dir); dir != "/"; dir = path.Dir(dir) {
+		line += " " + env.ShellQuote(dir)
+	}
+	// It fails for directories of other users, which may be those of the command user itself.
+	_, err := s.Prepare(ctx, env.Command{Line: line, Timeout: env.PrepareTimeout})
 	return err
 }
 

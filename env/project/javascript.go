@@ -39,11 +39,9 @@ func (t tree) manager(m Machine, program string) string {
 	switch {
 	case program == "npm" || m.Path != nil && !m.lacks(program):
 		return program
-	case m.Path == nil: // an image of Node has npm, and what it installs stays in the image
-		return "command -v " + program + " >/dev/null || npm install -g " + program + "; " + program
 	case program == "yarn" && own != nil && t.has(string(own[1])):
 		return "node " + string(own[1])
-	case !m.lacks("corepack"):
+	case m.Path != nil && !m.lacks("corepack"):
 		return "corepack " + program
 	}
 	return "npx --yes " + program

@@ -137,8 +137,7 @@ func TestDueInAnImage(t *testing.T) {
 	testkit.WriteFile(t, filepath.Join(dir, "package.json"), "{}")
 	testkit.WriteFile(t, filepath.Join(dir, "pnpm-lock.yaml"), "")
 	want := []Step{{
-		Command: "command -v pnpm >/dev/null || npm install -g pnpm; pnpm install --frozen-lockfile",
-		Lock:    "pnpm-lock.yaml", Missing: "node_modules", Local: true,
+		Command: "npx --yes pnpm install --frozen-lockfile", Lock: "pnpm-lock.yaml", Missing: "node_modules", Local: true,
 	}}
 	if diff := cmp.Diff(want, Due(dir, Container())); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
