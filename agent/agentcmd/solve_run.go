@@ -345,7 +345,7 @@ func (j *job) createRun(ctx context.Context, model string) error {
 // runJob returns the only job of the run.
 func (j *job) runJob() run.Job { return run.Job{Task: j.task.ID, Group: j.task.ID} }
 
-// record writes the outcome of the attempt to the run's events. One that was interrupted has none, as in every run.
+// record writes the outcome of the attempt to the run's events; for an interrupted attempt, a note instead.
 func (j *job) record(r attempt.Result) error { return j.recordOne(0, r) }
 
 func (j *job) recordOne(i int, r attempt.Result) error {

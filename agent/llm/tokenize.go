@@ -37,10 +37,10 @@ func (s *serverCodec) Prompt(ctx context.Context, r agent.Request) ([]int32, err
 	return chatml.Extend(r.Sampled, next), nil
 }
 
-// next returns the ids of what follows the last reply: the end of its message, the fresh messages, and the beginning of
-// a reply. The template never sees the reply itself, because it might write it out in another way than the model did.
-// Two short replies stand in for it: where the tokens of both conversations begin to be the same is where the first
-// reply ends, whatever the template does with thoughts and earlier messages.
+// next returns the ids after the last reply: the end of its message, the fresh messages, and the beginning of a reply.
+// The template never gets the reply itself, because it might write it in another way than the model did. Instead, the
+// conversation is rendered twice, with two different short replies: the ids that both end with are those after the
+// reply, whatever the template does with thoughts and earlier messages.
 func (s *serverCodec) next(ctx context.Context, r agent.Request) ([]int32, error) {
 	var both [2][]int32
 	for i, word := range []string{"a", "b"} {

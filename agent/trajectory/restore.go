@@ -14,7 +14,8 @@ import (
 func (d *Document) Recording() (*Recording, error) {
 	r := &Recording{Header: d.header()}
 	if v, ok := d.Extra[extraStop]; ok {
-		// extra.stop is a Stop in a document created here, and a JSON tree in one that was read.
+		// extra.stop is a Stop if this process created the document, and decoded JSON if the document was read from a
+		// file.
 		r.Stop = new(Stop)
 		data, err := disk.MarshalJSON(v)
 		if err == nil {

@@ -10,8 +10,8 @@ import (
 	"deepswe/verify"
 )
 
-// Soundness is the content of census.json: the result of grading every task twice, without any change, which must
-// not solve it, and with its reference solution, which must.
+// Soundness is the content of census.json: the result of grading every task without any change, which must fail, and
+// with its reference solution, which must pass.
 type Soundness struct {
 	Version int `json:"version"`
 	// Sound counts the tasks that pass the check.

@@ -31,7 +31,7 @@ type diskRoot struct {
 	// layered is set if the file system is an overlay, where changing a file also copies every directory above it.
 	layered bool
 	// memory is set if the mount is a whole file system in memory: the memory limit already covers its bytes, and all
-	// its files are the sandbox's. A directory of the host's file system in memory is no such mount.
+	// its files are the sandbox's. It is not set if the mount is only a directory of such a file system on the host.
 	memory bool
 }
 
