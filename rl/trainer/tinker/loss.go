@@ -23,9 +23,6 @@ const (
 	PPO Loss = "ppo"
 )
 
-// Losses returns the losses that a configuration may name.
-func Losses() []Loss { return []Loss{Custom, ImportanceSampling, PPO} }
-
 // Supports returns an error if the server's loss is not the objective. offPolicy is set if ratios can differ from 1,
 // because rollouts may be older than the policy or a batch is used for several updates.
 func (l Loss) Supports(o rl.Objective, offPolicy bool) error {
