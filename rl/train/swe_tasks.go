@@ -138,7 +138,7 @@ func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
 	case len(twice) > 0:
 		return fmt.Errorf("%w: %s has the task %s twice", ErrTasks, t.Path, twice[0])
 	case len(both) > 0:
-		return fmt.Errorf("%w: %d tasks are in both training and validation, such as %s; to fix: separate them with "+
+		return fmt.Errorf("%w: %d are there to learn from and to validate on, such as %s; to fix: keep them apart with "+
 			"train.filter, train.slice or train.exclude_repos_of, or use validation_share", ErrTasks, len(both), both[0])
 	case len(c.ids[s]) == 0:
 		return fmt.Errorf("%w: none is left in %s: of its %d records, %d could not be understood, %d did not match the "+
