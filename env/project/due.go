@@ -39,10 +39,7 @@ type tree string
 
 func (t tree) path(name string) string { return filepath.Join(string(t), filepath.FromSlash(name)) }
 
-func (t tree) has(name string) bool {
-	_, err := os.Stat(t.path(name))
-	return err == nil
-}
+func (t tree) has(name string) bool { return exists(t.path(name)) }
 
 // largestFile is how much of a file of the repository is read.
 const largestFile = 8 << 20

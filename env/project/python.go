@@ -143,13 +143,13 @@ func poetryName(path string) string {
 func pythonTests(t tree, python string) string {
 	pythonic := t.has("pyproject.toml") || t.has("setup.py") || t.has("setup.cfg")
 	folder, files := t.testFiles()
+	python = cmp.Or(python, "python3")
 	if len(files) == 0 && unittestImport.Match(t.read("test.py")) { // which pytest would not find
-		return cmp.Or(python, "python3") + " -m unittest discover -v"
+		return python + " -m unittest discover -v"
 	}
 	if !t.has("pytest.ini") && len(files) == 0 && (!pythonic || !t.has("tests") && !t.has("test")) {
 		return ""
 	}
-	python = cmp.Or(python, "python3")
 	if pythonic || t.has("pytest.ini") || t.has("conftest.py") || !t.onlyUnittest(files) {
 		return python + " -m pytest"
 	}
