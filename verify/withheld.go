@@ -98,8 +98,8 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 // the patch changes, and directories that it adds files to.
 func (t *trial) loaded(ctx context.Context, files map[string]file, all []string) (names, products []string, err error) {
 	searches := 0
-	loads := func(target string, any func(source, line string) bool) (bool, error) {
-		term, sources, ok := allowlist.Loaders(target)
+	loads := func(name string, targets ...string) (bool, error) {
+		term, sources, ok := allowlist.Loaders(name)
 		if !ok || searches == mostSearches {
 			return false, nil
 		}
@@ -110,27 +110,27 @@ func (t *trial) loaded(ctx context.Context, files map[string]file, all []string)
 		}
 		return slices.ContainsFunc(found.Matches, func(m env.Match) bool {
 			source, err := filepath.Rel(t.sb.Dir(), m.Path)
-			return err == nil && any(source, string(m.Text))
+			return err == nil && allowlist.Loads(source, string(m.Text), targets...)
 		}), nil
 	}
+	asked := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		f := files[name]
 		dir, isProduct := allowlist.Product(name)
+		index := dir + "/index" + path.Ext(name)
 		switch {
 		case f.kind == env.KindFile && allowlist.ByName(name) == allowlist.Tests && !allowlist.DeclaresTests(f.data):
-			ok, err := loads(name, func(source, line string) bool { return allowlist.Loads(source, line, name) })
+			ok, err := loads(name, name)
 			if err != nil {
 				return nil, nil, err
 			}
 			if ok {
 				names = append(names, name)
 			}
-		case f.kind == "" && isProduct && !slices.Contains(products, dir):
-			ok, err := loads(dir+"/index"+path.Ext(name), func(source, line string) bool {
-				return slices.ContainsFunc(all, func(one string) bool {
-					return strings.HasPrefix(one, dir+"/") && allowlist.Loads(source, line, one)
-				})
-			})
+		case f.kind == "" && isProduct && !asked[index] && !slices.Contains(products, dir):
+			asked[index] = true
+			below := slices.DeleteFunc(slices.Clone(all), func(one string) bool { return !strings.HasPrefix(one, dir+"/") })
+			ok, err := loads(index, below...)
 			if err != nil {
 				return nil, nil, err
 			}

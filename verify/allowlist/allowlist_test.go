@@ -1,7 +1,9 @@
 package allowlist
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +137,19 @@ func TestAdopt(t *testing.T) {
 	}
 	if l.Adopt(chain); l.Judge(chain[0]).Reason != "" {
 		t.Error("a module of a module of the product is withheld")
+	}
+	// A long chain, the last one first, does not take long either.
+	const links = 2000
+	chain = []Change{{Path: lib, After: text("require('./spec/m0')\n")}}
+	for i := range links {
+		chain = append(chain, Change{
+			Path: fmt.Sprintf("lib/spec/m%d.js", i), After: text(fmt.Sprintf("require('./m%d')\n", i+1)),
+		})
+	}
+	slices.Reverse(chain)
+	l = New(Repository{})
+	if l.Adopt(chain); l.Judge(chain[0]).Reason != "" {
+		t.Error("the last module of a long chain is withheld")
 	}
 }
 

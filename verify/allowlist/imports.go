@@ -48,26 +48,41 @@ func moduleOf(file string) string {
 	return stem
 }
 
-// Loads reports whether a line of a source loads the target, another source of the repository. It is false for sources
-// that are named like tests themselves.
-func Loads(source, line, target string) bool {
-	return ByName(source) == "" && loads(source, line, target)
-}
-
-func loads(source, line, target string) bool {
-	if source == target {
+// Loads reports whether a line of a source loads one of the targets, which are other sources of the repository. It is
+// false for sources that are named like tests themselves.
+func Loads(source, line string, targets ...string) bool {
+	if ByName(source) != "" {
 		return false
 	}
-	if path.Ext(target) == ".py" {
-		return slices.Contains(pythonImports(source, line), moduleOf(target))
-	}
-	for _, found := range scriptImport.FindAllStringSubmatch(line, -1) {
-		name := path.Join(path.Dir(source), found[1])
-		if name == target || name == moduleOf(target) || moduleOf(name) == moduleOf(target) && path.Ext(name) != "" {
-			return true
+	found := importsOf(source, line)
+	return slices.ContainsFunc(targets, func(target string) bool { return source != target && found.load(target) })
+}
+
+// imports are the files of the repository that a source may load, as far as its text shows.
+type imports struct {
+	modules []string // Python modules, as paths without extension
+	scripts []string // paths in JavaScript and TypeScript, as written
+}
+
+func importsOf(source, text string) (found imports) {
+	for line := range strings.Lines(text) {
+		found.modules = append(found.modules, pythonImports(source, line)...)
+		for _, match := range scriptImport.FindAllStringSubmatch(line, -1) {
+			found.scripts = append(found.scripts, path.Join(path.Dir(source), match[1]))
 		}
 	}
-	return false
+	return found
+}
+
+// load reports whether the target is one of the imports.
+func (i imports) load(target string) bool {
+	module := moduleOf(target)
+	if path.Ext(target) == ".py" {
+		return slices.Contains(i.modules, module)
+	}
+	return slices.ContainsFunc(i.scripts, func(name string) bool {
+		return name == target || name == module || moduleOf(name) == module && path.Ext(name) != ""
+	})
 }
 
 var (
@@ -120,20 +135,27 @@ func DeclaresTests(source []byte) bool { return declaresTests.Match(source) }
 // directory. So runners must not recognise its name, and the directory that is named like tests must be new or contain
 // product code.
 func (l *List) Adopt(changes []Change) {
-	for more := true; more; {
-		more = false
-		for _, c := range changes {
-			if l.loaded[c.Path] || !l.adoptable(c) {
-				continue
-			}
-			more = slices.ContainsFunc(changes, func(by Change) bool {
-				return by.After.Kind == env.KindFile && l.reason(by) == "" && loadsAnywhere(by, c.Path)
-			})
-			if more {
-				l.loaded[c.Path] = true
-				break
-			}
+	var loaders, candidates []Change
+	for _, c := range changes {
+		if !l.loaded[c.Path] && l.adoptable(c) {
+			candidates = append(candidates, c)
 		}
+		if c.After.Kind == env.KindFile && l.reason(c) == "" {
+			loaders = append(loaders, c)
+		}
+	}
+	for ; len(loaders) > 0 && len(candidates) > 0; loaders = loaders[1:] {
+		found := importsOf(loaders[0].Path, string(loaders[0].After.Data))
+		candidates = slices.DeleteFunc(candidates, func(c Change) bool {
+			if !found.load(c.Path) {
+				return false
+			}
+			l.loaded[c.Path] = true
+			if l.reason(c) == "" {
+				loaders = append(loaders, c)
+			}
+			return true
+		})
 	}
 }
 
@@ -177,15 +199,6 @@ func Product(name string) (dir string, ok bool) {
 func holdsAny(files map[string]bool, dir string) bool {
 	for name := range files {
 		if name == dir || strings.HasPrefix(name, dir+"/") {
-			return true
-		}
-	}
-	return false
-}
-
-func loadsAnywhere(by Change, target string) bool {
-	for line := range strings.Lines(string(by.After.Data)) {
-		if loads(by.Path, line, target) {
 			return true
 		}
 	}

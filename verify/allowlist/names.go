@@ -161,8 +161,8 @@ func holdsTests(dirs []string, ext string) bool {
 	return false
 }
 
-// isNative reports whether a file is a source that becomes part of a program in another language: the Go compiler takes
-// the assembly and C files in a package's directory, and a Python build those that it finds.
+// isNative reports whether a file is a source that becomes part of a program in another language: the Go compiler
+// compiles the assembly and C files in a package's directory, and the build of a Python package those of extensions.
 func isNative(name string) bool {
 	switch path.Ext(name) {
 	case ".s", ".S", ".c", ".cc", ".cpp", ".cxx", ".h", ".hh", ".hpp", ".hxx", ".m", ".mm", ".f", ".F", ".for", ".f90",
