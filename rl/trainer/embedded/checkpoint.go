@@ -35,7 +35,7 @@ type header struct {
 
 func (p *Trainer) header() header {
 	return header{
-		Vocabulary: p.tokens.texts, Window: p.shape.window, Reply: p.shape.reply, Hidden: p.shape.hidden,
+		Vocabulary: p.tokens.texts, Window: p.window, Reply: p.reply, Hidden: p.hidden,
 		Steps: p.steps, Version: p.published.version, Unseeded: p.unseeded.Load(), Seed: p.seed, Parameters: len(p.weights),
 	}
 }

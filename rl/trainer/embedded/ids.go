@@ -57,17 +57,17 @@ func (p *Trainer) place(ids []int32, trains func(t int) bool) pass {
 	x := pass{trains: make([]bool, len(ids))}
 	inside := make([]*turn, len(ids))
 	for _, turn := range p.tokens.turns(ids) {
-		if len(turn.observation) > p.shape.window {
+		if p.network.check(turn.context) != nil {
 			continue
 		}
-		turn.end = min(turn.end, turn.start+p.shape.reply)
+		turn.end = min(turn.end, turn.start+p.reply)
 		for t := turn.start; t < turn.end; t++ {
 			inside[t] = &turn
 		}
 	}
 	var last *turn
 	for t, id := range ids {
-		if id < 0 || int(id) >= p.shape.spoken || !trains(t) {
+		if id < 0 || int(id) >= p.tokens.spoken() || !trains(t) {
 			continue
 		}
 		x.trains[t] = true
@@ -90,7 +90,7 @@ func (p *Trainer) Score(ids []int32) ([]float64, error) {
 		out[t] = math.NaN()
 	}
 	x := p.place(ids, func(int) bool { return true })
-	x.forward(p.shape, p.weights, ids, out)
+	x.forward(p.network, p.weights, ids, out)
 	return out, nil
 }
 
@@ -100,16 +100,16 @@ func (p *Trainer) Accumulate(ids []int32, slope []float64) error {
 		return err
 	}
 	x := p.place(ids, func(t int) bool { return slope[t] != 0 })
-	x.forward(p.shape, p.weights, ids, make([]float64, len(ids)))
-	x.backward(p.shape, p.weights, ids, slope, 0, p.gradient, p.shape.newScratch())
+	x.forward(p.network, p.weights, ids, make([]float64, len(ids)))
+	x.backward(ids, slope, 0, p.gradient)
 	p.pending = true
 	return nil
 }
 
 func (p *Trainer) readable(ids []int32) error {
 	for _, id := range ids {
-		if id < 0 || int(id) >= p.shape.vocabulary {
-			return fmt.Errorf("embedded policy: id %d is not in the vocabulary of %d", id, p.shape.vocabulary)
+		if id < 0 || int(id) >= p.tokens.read() {
+			return fmt.Errorf("embedded policy: id %d is not in the vocabulary of %d", id, p.tokens.read())
 		}
 	}
 	return nil
@@ -123,15 +123,15 @@ func (p *Trainer) Generate(from rl.Policy, prompt []int32, limit int, temperatur
 	if !ok || m.p != p {
 		return nil, nil, errors.New("embedded policy: generate from a policy that it has not published")
 	}
-	var observation []int32
+	var context []int32
 	if turns := p.tokens.turns(prompt); len(turns) > 0 {
-		observation = turns[len(turns)-1].observation
+		context = turns[len(turns)-1].context
 	}
-	if len(observation) > p.shape.window {
-		return nil, nil, agent.ErrContextOverflow
+	if err := p.network.check(context); err != nil {
+		return nil, nil, fmt.Errorf("embedded policy: %w: %w", err, agent.ErrContextOverflow)
 	}
 	r := rand.New(rand.NewPCG(uint64(seed), sampleStream))
-	ids, logprobs = p.sample(m.weights.weights, observation, min(limit, p.shape.reply), temperature, r)
+	ids, logprobs = p.sample(p.network.begin(m.weights.weights, context), min(limit, p.reply), temperature, r)
 	return ids, logprobs, nil
 }
 

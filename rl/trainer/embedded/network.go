@@ -2,145 +2,33 @@ package embedded
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 )
 
-// shape is the size of the network. Two windows of one-hot tokens, the turn's observation and the reply so far, meet
-// two hidden layers and a softmax over the tokens that can be spoken:
-//
-//	h1 = relu(b1 + sum_s Observe[s][token_s] + sum_k Reply[k][token_k])
-//	h2 = relu(b2 + Mix h1)
-//	logits = b3 + Speak h2
-//
-// It is the neural language model of Bengio et al. 2003 with the embedding and the first layer in one: a token at a
-// place of the window has a vector of its own.
-type shape struct {
-	vocabulary int // tokens that can be read
-	spoken     int // tokens that can be sampled: the first ones of the vocabulary
-	window     int // tokens of an observation
-	reply      int // tokens of a reply
-	hidden     int
+// network computes the probabilities of the next token from a conversation up to a reply and the reply so far. Its
+// parameters are one vector.
+type network interface {
+	// parameters is the length of the vector, and initial returns fresh ones.
+	parameters() int
+	initial(seed uint64) []float64
+	// check returns an error for a context that the network cannot read: the ids of a conversation up to the assistant's
+	// mark before a reply, that mark included. A context without any ids is for a token that is no part of a reply.
+	check(context []int32) error
+	// begin reads a context that passes check.
+	begin(weights []float64, context []int32) decoder
 }
 
-// The parts of the parameter vector, in order: Observe, Reply, b1, Mix, b2, Speak, b3.
-func (s shape) observe(slot int, token int32) int { return (slot*s.vocabulary + int(token)) * s.hidden }
-func (s shape) replied(slot int, token int32) int { return s.observe(s.window+slot, token) }
-func (s shape) bias1() int                        { return (s.window + s.reply) * s.vocabulary * s.hidden }
-func (s shape) mix() int                          { return s.bias1() + s.hidden }
-func (s shape) bias2() int                        { return s.mix() + s.hidden*s.hidden }
-func (s shape) speak() int                        { return s.bias2() + s.hidden }
-func (s shape) bias3() int                        { return s.speak() + s.spoken*s.hidden }
-func (s shape) parameters() int                   { return s.bias3() + s.spoken }
-
-// initial weights are normal with variances that keep the size of the activations (He et al. 2015). The last layer is
-// zero: a fresh policy is exactly uniform, so that what it does before training is known and not luck.
-func (s shape) initial(seed uint64) []float64 {
-	r := rand.New(rand.NewPCG(seed, initStream))
-	p := make([]float64, s.parameters())
-	first := math.Sqrt(2 / float64(s.window+s.reply))
-	for i := range s.bias1() {
-		p[i] = first * r.NormFloat64()
-	}
-	second := math.Sqrt(2 / float64(s.hidden))
-	for i := s.mix(); i < s.bias2(); i++ {
-		p[i] = second * r.NormFloat64()
-	}
-	return p
-}
-
-// activations are the values of the layers at one token.
-type activations struct {
-	h1, h2   []float64
-	logprobs []float64
-	// entropy of the softmax, in nats.
-	entropy float64
-}
-
-func (s shape) newActivations() *activations {
-	v := make([]float64, 2*s.hidden+s.spoken)
-	return &activations{h1: v[:s.hidden:s.hidden], h2: v[s.hidden : 2*s.hidden : 2*s.hidden], logprobs: v[2*s.hidden:]}
-}
-
-// read sums the first layer over an observation into sum, which has hidden entries.
-func (s shape) read(p []float64, observation []int32, sum []float64) {
-	copy(sum, p[s.bias1():s.bias1()+s.hidden])
-	for slot, token := range observation {
-		at := s.observe(slot, token)
-		add(sum, p[at:at+s.hidden])
-	}
-}
-
-// hear adds one token of the reply to the first layer's sum.
-func (s shape) hear(p []float64, slot int, token int32, sum []float64) {
-	at := s.replied(slot, token)
-	add(sum, p[at:at+s.hidden])
-}
-
-// forward fills a from the first layer's sum.
-func (s shape) forward(p, sum []float64, a *activations) {
-	for i, v := range sum {
-		a.h1[i] = max(v, 0)
-	}
-	mix, bias2 := p[s.mix():s.bias2()], p[s.bias2():s.speak()]
-	for i := range a.h2 {
-		a.h2[i] = max(bias2[i]+dot(mix[i*s.hidden:(i+1)*s.hidden], a.h1), 0)
-	}
-	speak, bias3 := p[s.speak():s.bias3()], p[s.bias3():]
-	for i := range a.logprobs {
-		a.logprobs[i] = bias3[i] + dot(speak[i*s.hidden:(i+1)*s.hidden], a.h2)
-	}
-	a.entropy = logSoftmax(a.logprobs)
-}
-
-// scratch holds what backward needs besides the gradient itself.
-type scratch struct {
-	logits, h2, h1 []float64
-}
-
-func (s shape) newScratch() *scratch {
-	return &scratch{logits: make([]float64, s.spoken), h2: make([]float64, s.hidden), h1: make([]float64, s.hidden)}
-}
-
-// backward adds to g the gradient of a loss whose derivative with respect to the spoken token's log-probability is
-// dlogprob, and with respect to the entropy is dentropy. It returns the gradient at the first layer's sum, which the
-// caller adds up over the tokens that share it; it is overwritten by the next call.
-func (s shape) backward(p []float64, a *activations, token int32, dlogprob, dentropy float64, g []float64,
-	x *scratch) []float64 {
-	for i, lp := range a.logprobs {
-		q := math.Exp(lp)
-		// d logprob[token] / d logit[i] is 1(i = token) - q; d entropy / d logit[i] is -q (log q + entropy).
-		x.logits[i] = -dlogprob*q - dentropy*q*(lp+a.entropy)
-	}
-	x.logits[token] += dlogprob
-
-	speak := p[s.speak():s.bias3()]
-	gspeak, gbias3 := g[s.speak():s.bias3()], g[s.bias3():]
-	clear(x.h2)
-	for i, d := range x.logits {
-		gbias3[i] += d
-		row := i * s.hidden
-		addScaled(gspeak[row:row+s.hidden], d, a.h2)
-		addScaled(x.h2, d, speak[row:row+s.hidden])
-	}
-	mix := p[s.mix():s.bias2()]
-	gmix, gbias2 := g[s.mix():s.bias2()], g[s.bias2():s.speak()]
-	clear(x.h1)
-	for i, d := range x.h2 {
-		if a.h2[i] <= 0 {
-			continue
-		}
-		gbias2[i] += d
-		row := i * s.hidden
-		addScaled(gmix[row:row+s.hidden], d, a.h1)
-		addScaled(x.h1, d, mix[row:row+s.hidden])
-	}
-	for i, h := range a.h1 {
-		if h <= 0 {
-			x.h1[i] = 0
-		}
-	}
-	return x.h1
+// decoder computes a reply, token by token.
+type decoder interface {
+	// predict returns the log-probabilities of the tokens that can come next, and their entropy in nats. The slice is
+	// valid until the next call, and may be overwritten. With keep, the activations are kept for backward.
+	predict(keep bool) (logprobs []float64, entropy float64)
+	// push appends a token to the reply. It follows a call of predict.
+	push(token int32)
+	// backward adds to g the gradient of a loss with the given derivatives: with respect to the log-probabilities of the
+	// trained tokens of a reply, and with respect to the entropy at each of them. The reply is what was pushed, at least
+	// up to its last trained token, and every prediction was kept.
+	backward(reply []int32, trains []bool, dlogprobs []float64, dentropy float64, g []float64)
 }
 
 // logSoftmax turns logits into log-probabilities in place and returns the entropy.

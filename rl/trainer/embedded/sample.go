@@ -34,17 +34,15 @@ func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 		return agent.Reply{}, fmt.Errorf("embedded policy: %w", err)
 	}
 	prompt := p.tokens.render(r.Messages)
-	turns := p.tokens.turns(prompt)
-	observation := turns[len(turns)-1].observation
-	if len(observation) > p.shape.window {
-		return agent.Reply{}, fmt.Errorf("embedded policy: the last message has %d tokens and the window %d: %w",
-			len(observation), p.shape.window, agent.ErrContextOverflow)
+	if err := p.network.check(prompt); err != nil {
+		return agent.Reply{}, fmt.Errorf("embedded policy: %w: %w", err, agent.ErrContextOverflow)
 	}
-	limit := p.shape.reply
+	limit := p.reply
 	if r.MaxTokens > 0 {
 		limit = min(limit, r.MaxTokens)
 	}
-	completion, logprobs := p.sample(m.weights.weights, observation, limit, temperature, p.random(r.Sampling.Seed))
+	d := p.network.begin(m.weights.weights, prompt)
+	completion, logprobs := p.sample(d, limit, temperature, p.random(r.Sampling.Seed))
 	text := p.tokens.decode(completion)
 	finish := "length"
 	if completion[len(completion)-1] == p.tokens.end {
@@ -67,20 +65,15 @@ func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 }
 
 // sample draws tokens until the end of the message or the limit.
-func (p *Trainer) sample(
-	w []float64, observation []int32, limit int, temperature float64, r *rand.Rand,
-) (ids []int32, logprobs []float64) {
-	sum := make([]float64, p.shape.hidden)
-	a := p.shape.newActivations()
-	p.shape.read(w, observation, sum)
-	for slot := range limit {
-		p.shape.forward(w, sum, a)
-		id, lp := draw(a.logprobs, temperature, r)
+func (p *Trainer) sample(d decoder, limit int, temperature float64, r *rand.Rand) (ids []int32, logprobs []float64) {
+	for range limit {
+		distribution, _ := d.predict(false)
+		id, lp := draw(distribution, temperature, r)
 		ids, logprobs = append(ids, id), append(logprobs, lp)
 		if id == p.tokens.end {
 			break
 		}
-		p.shape.hear(w, slot, id, sum)
+		d.push(id)
 	}
 	return ids, logprobs
 }

@@ -95,34 +95,24 @@ func (t *tokenizer) render(messages []agent.Message) []int32 {
 	return append(ids, t.assistant)
 }
 
-// turn is one reply in a sequence of ids: the text before it since the last mark of a user, and its position.
+// turn is one reply in a sequence of ids: the ids before it, and its position.
 type turn struct {
-	observation []int32
-	start, end  int
+	context    []int32
+	start, end int
 }
 
-// turns finds the answers of a sequence. The last one is open and may be empty.
+// turns finds the replies of a sequence. The last one is open and may be empty.
 func (t *tokenizer) turns(ids []int32) []turn {
 	var out []turn
-	user, open := -1, false
+	open := false
 	for i, id := range ids {
 		switch id {
 		case t.system, t.user, t.assistant:
 			if open {
 				out[len(out)-1].end, open = i, false
 			}
-			if id == t.user {
-				user = i
-			}
 			if id == t.assistant {
-				o := turn{start: i + 1}
-				if user >= 0 {
-					o.observation = ids[user+1 : i]
-				}
-				if n := len(o.observation); n > 0 && o.observation[n-1] == t.end {
-					o.observation = o.observation[:n-1]
-				}
-				out, open = append(out, o), true
+				out, open = append(out, turn{context: ids[:i+1], start: i + 1}), true
 			}
 		}
 	}
@@ -130,4 +120,20 @@ func (t *tokenizer) turns(ids []int32) []turn {
 		out[len(out)-1].end = len(ids)
 	}
 	return out
+}
+
+// observation returns the text between the last mark of a user and the assistant's mark at the end of a context.
+func (t *tokenizer) observation(context []int32) []int32 {
+	last := len(context) - 1
+	for user := last - 1; user >= 0; user-- {
+		if context[user] != t.user {
+			continue
+		}
+		o := context[user+1 : last]
+		if n := len(o); n > 0 && o[n-1] == t.end {
+			o = o[:n-1]
+		}
+		return o
+	}
+	return nil
 }

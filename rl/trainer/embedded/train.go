@@ -27,7 +27,7 @@ func (p *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 			return fmt.Errorf("row %d of attempt %d at task %s: %w", rows[i].Row, rows[i].Attempt, rows[i].Task, err)
 		}
 		logprobs[i] = make([]float64, len(rows[i].IDs))
-		x.forward(p.shape, p.weights, rows[i].IDs, logprobs[i])
+		x.forward(p.network, p.weights, rows[i].IDs, logprobs[i])
 		return nil
 	})
 	if err != nil {
@@ -37,8 +37,8 @@ func (p *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 }
 
 // ForwardBackward adds the gradient over the rows to what is accumulated. The rows are the policy's own: every answer
-// in them was read and sampled with its vocabulary and windows, else it is an error. Where the objective is decoupled,
-// the old policy is the published one.
+// in them was read and sampled with its vocabulary and windows, else it is an error. Where the objective is
+// decoupled, the old policy is the published one.
 func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
 	passes := make([]pass, len(rows))
 	logprobs := make([][]float64, len(rows))
@@ -50,10 +50,10 @@ func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 		}
 		if o.Decoupled {
 			old[i] = make([]float64, len(rows[i].IDs))
-			passes[i].forward(p.shape, p.published.weights, rows[i].IDs, old[i])
+			passes[i].forward(p.network, p.published.weights, rows[i].IDs, old[i])
 		}
 		logprobs[i] = make([]float64, len(rows[i].IDs))
-		passes[i].forward(p.shape, p.weights, rows[i].IDs, logprobs[i])
+		passes[i].forward(p.network, p.weights, rows[i].IDs, logprobs[i])
 		return nil
 	})
 	if err != nil {
@@ -64,10 +64,10 @@ func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 		return rl.Stats{}, fmt.Errorf("embedded policy: %w", err)
 	}
 	for i := range passes {
-		for _, a := range passes[i].tokens {
-			stats.Entropy += a.entropy
+		for _, entropy := range passes[i].entropies {
+			stats.Entropy += entropy
 			stats.EntropyTokens++
-			stats.Loss -= o.Entropy * rows[i].Scale * a.entropy
+			stats.Loss -= o.Entropy * rows[i].Scale * entropy
 		}
 	}
 	if err := p.backward(ctx, rows, passes, logprobs, o.Entropy); err != nil {
@@ -76,11 +76,13 @@ func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	return stats, nil
 }
 
-// pass is the work on one row: the answers with a trained token, and the activations at those tokens in order.
+// pass is the work on one row: the replies with a trained token, their decoders, and the entropies at the trained
+// tokens in order.
 type pass struct {
-	turns  []turn
-	trains []bool // for each place of the row
-	tokens []*activations
+	turns     []turn
+	trains    []bool // for each place of the row
+	decoders  []decoder
+	entropies []float64
 }
 
 // plan finds the trained tokens of a row and refuses what this network cannot have sampled.
@@ -89,8 +91,8 @@ func (p *Trainer) plan(r rl.Row) (pass, error) {
 		return pass{}, fmt.Errorf("%d ids and a mask of %d", len(r.IDs), len(r.Mask))
 	}
 	for _, id := range r.IDs {
-		if id < 0 || int(id) >= p.shape.vocabulary {
-			return pass{}, fmt.Errorf("id %d is not in the vocabulary of %d", id, p.shape.vocabulary)
+		if id < 0 || int(id) >= p.tokens.read() {
+			return pass{}, fmt.Errorf("id %d is not in the vocabulary of %d", id, p.tokens.read())
 		}
 	}
 	out := pass{trains: make([]bool, len(r.IDs))}
@@ -112,18 +114,17 @@ func (p *Trainer) plan(r rl.Row) (pass, error) {
 			}
 			n++
 			switch {
-			case int(r.IDs[t]) >= p.shape.spoken:
+			case int(r.IDs[t]) >= p.tokens.spoken():
 				return pass{}, fmt.Errorf("token %d is trained, but a policy cannot sample id %d", t, r.IDs[t])
-			case t-turn.start >= p.shape.reply:
-				return pass{}, fmt.Errorf("token %d is trained, but is beyond the %d tokens of an answer", t, p.shape.reply)
+			case t-turn.start >= p.reply:
+				return pass{}, fmt.Errorf("token %d is trained, but is beyond the %d tokens of an answer", t, p.reply)
 			}
 		}
 		if n == 0 {
 			continue
 		}
-		if len(turn.observation) > p.shape.window {
-			return pass{}, fmt.Errorf("the message before token %d has %d tokens and the window %d",
-				turn.start, len(turn.observation), p.shape.window)
+		if err := p.network.check(turn.context); err != nil {
+			return pass{}, fmt.Errorf("before token %d: %w", turn.start, err)
 		}
 		found += n
 		out.turns = append(out.turns, turn)
@@ -134,55 +135,37 @@ func (p *Trainer) plan(r rl.Row) (pass, error) {
 	return out, nil
 }
 
-// forward sets logprobs at the trained tokens and keeps the activations there.
-func (x *pass) forward(s shape, w []float64, ids []int32, logprobs []float64) {
-	x.tokens = x.tokens[:0]
-	sum := make([]float64, s.hidden)
+// forward sets logprobs at the trained tokens and keeps the decoders.
+func (x *pass) forward(n network, w []float64, ids []int32, logprobs []float64) {
+	x.decoders, x.entropies = x.decoders[:0], x.entropies[:0]
 	for _, turn := range x.turns {
-		s.read(w, turn.observation, sum)
-		for slot, t := 0, turn.start; t < turn.end && slot < s.reply; slot, t = slot+1, t+1 {
+		d := n.begin(w, turn.context)
+		for t := turn.start; t < x.end(turn); t++ {
+			lp, entropy := d.predict(true)
 			if x.trains[t] {
-				a := s.newActivations()
-				s.forward(w, sum, a)
-				logprobs[t] = a.logprobs[ids[t]]
-				x.tokens = append(x.tokens, a)
+				logprobs[t] = lp[ids[t]]
+				x.entropies = append(x.entropies, entropy)
 			}
-			s.hear(w, slot, ids[t], sum)
+			d.push(ids[t])
 		}
+		x.decoders = append(x.decoders, d)
 	}
 }
 
+// end returns the position after the last trained token of a turn.
+func (x *pass) end(t turn) int {
+	end := t.end
+	for end > t.start && !x.trains[end-1] {
+		end--
+	}
+	return end
+}
+
 // backward adds the gradient of a loss with the given derivatives with respect to the log-probabilities to g.
-func (x *pass) backward(s shape, w []float64, ids []int32, dlogprobs []float64, dentropy float64, g []float64,
-	k *scratch) {
-	total := make([]float64, s.hidden)
-	next := 0
-	for _, turn := range x.turns {
-		// Walking back from the last token, total is the gradient at the sum as each earlier token left it: what a
-		// token of the reply adds to the sum is seen by the tokens behind it, the observation by all of them.
-		for t := turn.start; t < turn.end; t++ {
-			if x.trains[t] {
-				next++
-			}
-		}
-		clear(total)
-		n := next
-		for slot := min(turn.end-turn.start, s.reply) - 1; slot >= 0; slot-- {
-			t := turn.start + slot
-			if n < next {
-				at := s.replied(slot, ids[t])
-				add(g[at:at+s.hidden], total)
-			}
-			if x.trains[t] {
-				n--
-				add(total, s.backward(w, x.tokens[n], ids[t], dlogprobs[t], dentropy, g, k))
-			}
-		}
-		add(g[s.bias1():s.bias1()+s.hidden], total)
-		for slot, token := range turn.observation {
-			at := s.observe(slot, token)
-			add(g[at:at+s.hidden], total)
-		}
+func (x *pass) backward(ids []int32, dlogprobs []float64, dentropy float64, g []float64) {
+	for i, turn := range x.turns {
+		from, to := turn.start, x.end(turn)
+		x.decoders[i].backward(ids[from:to], x.trains[from:to], dlogprobs[from:to], dentropy, g)
 	}
 }
 
@@ -195,9 +178,8 @@ func (p *Trainer) backward(ctx context.Context, rows []rl.Row, passes []pass, dl
 	err := p.parallel(ctx, n, func(k int) error {
 		g := p.partial[k]
 		clear(g)
-		x := p.shape.newScratch()
 		for i := k * len(rows) / n; i < (k+1)*len(rows)/n; i++ {
-			passes[i].backward(p.shape, p.weights, rows[i].IDs, dlogprobs[i], -entropy*rows[i].Scale, g, x)
+			passes[i].backward(rows[i].IDs, dlogprobs[i], -entropy*rows[i].Scale, g)
 		}
 		return nil
 	})

@@ -39,9 +39,11 @@ type Options struct {
 // Trainer is the network and its optimizer's state.
 type Trainer struct {
 	tokens  *tokenizer
-	shape   shape
-	dir     string
-	workers int
+	network network
+	// window, reply and hidden are those of the options.
+	window, reply, hidden int
+	dir                   string
+	workers               int
 
 	weights       []float64
 	gradient      []float64
@@ -87,12 +89,15 @@ func New(o Options) (*Trainer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded policy: %w", err)
 	}
-	s := shape{vocabulary: t.read(), spoken: t.spoken(), window: o.Window, reply: o.Reply, hidden: o.Hidden}
-	n := s.parameters()
 	p := &Trainer{
-		tokens: t, shape: s, dir: o.Dir, workers: o.Workers, seed: o.Seed,
-		weights: s.initial(o.Seed), gradient: make([]float64, n), first: make([]float64, n), second: make([]float64, n),
+		tokens: t, window: o.Window, reply: o.Reply, hidden: o.Hidden, dir: o.Dir, workers: o.Workers, seed: o.Seed,
+		network: shape{
+			vocabulary: t.read(), spoken: t.spoken(), window: o.Window, reply: o.Reply, hidden: o.Hidden, tokens: t,
+		},
 	}
+	n := p.network.parameters()
+	p.weights, p.gradient = p.network.initial(o.Seed), make([]float64, n)
+	p.first, p.second = make([]float64, n), make([]float64, n)
 	p.publish(0)
 	return p, nil
 }

@@ -1,0 +1,210 @@
+package embedded
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// shape is the size of a network that sees two windows. One-hot tokens of both, the turn's observation and the reply
+// so far, meet two hidden layers and a softmax over the tokens that can be spoken:
+//
+//	h1 = relu(b1 + sum_s Observe[s][token_s] + sum_k Reply[k][token_k])
+//	h2 = relu(b2 + Mix h1)
+//	logits = b3 + Speak h2
+//
+// It is the neural language model of Bengio et al. 2003 with the embedding and the first layer in one: a token at a
+// place of the window has a vector of its own.
+type shape struct {
+	vocabulary int // tokens that can be read
+	spoken     int // tokens that can be sampled: the first ones of the vocabulary
+	window     int // tokens of an observation
+	reply      int // tokens of a reply
+	hidden     int
+	tokens     *tokenizer
+}
+
+// The parts of the parameter vector, in order: Observe, Reply, b1, Mix, b2, Speak, b3.
+func (s shape) observe(slot int, token int32) int { return (slot*s.vocabulary + int(token)) * s.hidden }
+func (s shape) replied(slot int, token int32) int { return s.observe(s.window+slot, token) }
+func (s shape) bias1() int                        { return (s.window + s.reply) * s.vocabulary * s.hidden }
+func (s shape) mix() int                          { return s.bias1() + s.hidden }
+func (s shape) bias2() int                        { return s.mix() + s.hidden*s.hidden }
+func (s shape) speak() int                        { return s.bias2() + s.hidden }
+func (s shape) bias3() int                        { return s.speak() + s.spoken*s.hidden }
+func (s shape) parameters() int                   { return s.bias3() + s.spoken }
+
+// initial weights are normal with variances that keep the size of the activations (He et al. 2015). The last layer is
+// zero: a fresh policy is exactly uniform, so that what it does before training is known and not luck.
+func (s shape) initial(seed uint64) []float64 {
+	r := rand.New(rand.NewPCG(seed, initStream))
+	p := make([]float64, s.parameters())
+	first := math.Sqrt(2 / float64(s.window+s.reply))
+	for i := range s.bias1() {
+		p[i] = first * r.NormFloat64()
+	}
+	second := math.Sqrt(2 / float64(s.hidden))
+	for i := s.mix(); i < s.bias2(); i++ {
+		p[i] = second * r.NormFloat64()
+	}
+	return p
+}
+
+// activations are the values of the layers at one token.
+type activations struct {
+	h1, h2   []float64
+	logprobs []float64
+	// entropy of the softmax, in nats.
+	entropy float64
+}
+
+func (s shape) newActivations() *activations {
+	v := make([]float64, 2*s.hidden+s.spoken)
+	return &activations{h1: v[:s.hidden:s.hidden], h2: v[s.hidden : 2*s.hidden : 2*s.hidden], logprobs: v[2*s.hidden:]}
+}
+
+// read sums the first layer over an observation into sum, which has hidden entries.
+func (s shape) read(p []float64, observation []int32, sum []float64) {
+	copy(sum, p[s.bias1():s.bias1()+s.hidden])
+	for slot, token := range observation {
+		at := s.observe(slot, token)
+		add(sum, p[at:at+s.hidden])
+	}
+}
+
+// extend adds one token of the reply to the first layer's sum.
+func (s shape) extend(p []float64, slot int, token int32, sum []float64) {
+	at := s.replied(slot, token)
+	add(sum, p[at:at+s.hidden])
+}
+
+// layers fills a from the first layer's sum.
+func (s shape) layers(p, sum []float64, a *activations) {
+	for i, v := range sum {
+		a.h1[i] = max(v, 0)
+	}
+	mix, bias2 := p[s.mix():s.bias2()], p[s.bias2():s.speak()]
+	for i := range a.h2 {
+		a.h2[i] = max(bias2[i]+dot(mix[i*s.hidden:(i+1)*s.hidden], a.h1), 0)
+	}
+	speak, bias3 := p[s.speak():s.bias3()], p[s.bias3():]
+	for i := range a.logprobs {
+		a.logprobs[i] = bias3[i] + dot(speak[i*s.hidden:(i+1)*s.hidden], a.h2)
+	}
+	a.entropy = logSoftmax(a.logprobs)
+}
+
+// scratch holds what slopes needs besides the gradient itself.
+type scratch struct {
+	logits, h2, h1 []float64
+}
+
+func (s shape) newScratch() *scratch {
+	return &scratch{logits: make([]float64, s.spoken), h2: make([]float64, s.hidden), h1: make([]float64, s.hidden)}
+}
+
+// slopes adds to g the gradient of a loss whose derivative with respect to the spoken token's log-probability is
+// dlogprob, and with respect to the entropy is dentropy. It returns the gradient at the first layer's sum, which the
+// caller adds up over the tokens that share it; it is overwritten by the next call.
+func (s shape) slopes(p []float64, a *activations, token int32, dlogprob, dentropy float64, g []float64,
+	x *scratch) []float64 {
+	for i, lp := range a.logprobs {
+		q := math.Exp(lp)
+		// d logprob[token] / d logit[i] is 1(i = token) - q; d entropy / d logit[i] is -q (log q + entropy).
+		x.logits[i] = -dlogprob*q - dentropy*q*(lp+a.entropy)
+	}
+	x.logits[token] += dlogprob
+
+	speak := p[s.speak():s.bias3()]
+	gspeak, gbias3 := g[s.speak():s.bias3()], g[s.bias3():]
+	clear(x.h2)
+	for i, d := range x.logits {
+		gbias3[i] += d
+		row := i * s.hidden
+		addScaled(gspeak[row:row+s.hidden], d, a.h2)
+		addScaled(x.h2, d, speak[row:row+s.hidden])
+	}
+	mix := p[s.mix():s.bias2()]
+	gmix, gbias2 := g[s.mix():s.bias2()], g[s.bias2():s.speak()]
+	clear(x.h1)
+	for i, d := range x.h2 {
+		if a.h2[i] <= 0 {
+			continue
+		}
+		gbias2[i] += d
+		row := i * s.hidden
+		addScaled(gmix[row:row+s.hidden], d, a.h1)
+		addScaled(x.h1, d, mix[row:row+s.hidden])
+	}
+	for i, h := range a.h1 {
+		if h <= 0 {
+			x.h1[i] = 0
+		}
+	}
+	return x.h1
+}
+
+// windowDecoder is a reply of the network with windows.
+type windowDecoder struct {
+	shape
+	weights     []float64
+	observation []int32
+	sum         []float64
+	slot        int
+	// now are the activations of the last prediction, kept those of all predictions that are kept.
+	now  *activations
+	kept []*activations
+}
+
+// check refuses an observation that is longer than the window.
+func (s shape) check(context []int32) error {
+	if n := len(s.tokens.observation(context)); n > s.window {
+		return fmt.Errorf("the last message has %d tokens and the window %d", n, s.window)
+	}
+	return nil
+}
+
+func (s shape) begin(w []float64, context []int32) decoder {
+	d := &windowDecoder{
+		shape: s, weights: w, observation: s.tokens.observation(context), sum: make([]float64, s.hidden),
+	}
+	s.read(w, d.observation, d.sum)
+	return d
+}
+
+func (d *windowDecoder) predict(keep bool) (logprobs []float64, entropy float64) {
+	if d.now == nil || keep {
+		d.now = d.newActivations()
+	}
+	d.layers(d.weights, d.sum, d.now)
+	if keep {
+		d.kept = append(d.kept, d.now)
+	}
+	return d.now.logprobs, d.now.entropy
+}
+
+func (d *windowDecoder) push(token int32) {
+	d.extend(d.weights, d.slot, token, d.sum)
+	d.slot++
+}
+
+// backward goes from the last token to the first. total is the gradient at the first layer's sum: a token of the
+// reply is part of the sum for the tokens after it, the observation for all of them.
+func (d *windowDecoder) backward(reply []int32, trains []bool, dlogprobs []float64, dentropy float64, g []float64) {
+	total := make([]float64, d.hidden)
+	x := d.newScratch()
+	for slot := len(reply) - 1; slot >= 0; slot-- {
+		if slot < len(reply)-1 {
+			at := d.replied(slot, reply[slot])
+			add(g[at:at+d.hidden], total)
+		}
+		if trains[slot] {
+			add(total, d.slopes(d.weights, d.kept[slot], reply[slot], dlogprobs[slot], dentropy, g, x))
+		}
+	}
+	add(g[d.bias1():d.bias1()+d.hidden], total)
+	for slot, token := range d.observation {
+		at := d.observe(slot, token)
+		add(g[at:at+d.hidden], total)
+	}
+}
