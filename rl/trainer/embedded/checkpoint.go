@@ -20,28 +20,47 @@ import (
 // after the other as little-endian float64, and the CRC-32C of everything before it.
 const checkpointMagic = "deepswe embedded policy 1\n"
 
-// header is everything but the vectors. Window to Vocabulary say which network the vectors belong to.
+// header is everything but the vectors.
 type header struct {
+	form
+	Steps    int64  `json:"steps"`
+	Version  int64  `json:"version"`
+	Unseeded uint64 `json:"unseeded"`
+	Seed     uint64 `json:"seed"`
+}
+
+// form says which network the vectors belong to. Further holds the tokens that are only read; Attention and Blind are
+// set for such policies.
+type form struct {
 	Vocabulary []string `json:"vocabulary"`
+	Further    []string `json:"further,omitempty"`
+	Attention  bool     `json:"attention,omitempty"`
+	Blind      bool     `json:"blind,omitempty"`
 	Window     int      `json:"window"`
 	Reply      int      `json:"reply"`
 	Hidden     int      `json:"hidden"`
-	Steps      int64    `json:"steps"`
-	Version    int64    `json:"version"`
-	Unseeded   uint64   `json:"unseeded"`
-	Seed       uint64   `json:"seed"`
 	Parameters int      `json:"parameters"`
 }
 
+func (f form) equal(o form) bool {
+	return slices.Equal(f.Vocabulary, o.Vocabulary) && slices.Equal(f.Further, o.Further) &&
+		f.Attention == o.Attention && f.Blind == o.Blind && f.Window == o.Window && f.Reply == o.Reply &&
+		f.Hidden == o.Hidden && f.Parameters == o.Parameters
+}
+
 func (p *Trainer) header() header {
+	o := p.options
 	return header{
-		Vocabulary: p.tokens.texts, Window: p.window, Reply: p.reply, Hidden: p.hidden,
-		Steps: p.steps, Version: p.published.version, Unseeded: p.unseeded.Load(), Seed: p.seed, Parameters: len(p.weights),
+		form: form{
+			Vocabulary: p.tokens.vocabulary, Further: p.tokens.further, Attention: o.Lexicon != nil, Blind: o.Blind,
+			Window: o.Window, Reply: o.Reply, Hidden: o.Hidden, Parameters: len(p.weights),
+		},
+		Steps: p.steps, Version: p.published.version, Unseeded: p.unseeded.Load(), Seed: p.seed,
 	}
 }
 
-// Save writes weights, published weights and optimizer state under the name, whole or not at all. It is an error while
-// a gradient waits for its Step: checkpoints are made between updates.
+// Save writes weights, published weights and optimizer state under the name, whole or not at all. It is an error
+// while a gradient waits for its Step: checkpoints are made between updates.
 func (p *Trainer) Save(_ context.Context, name string) error {
 	path, err := p.path(name)
 	if err != nil {
@@ -50,7 +69,7 @@ func (p *Trainer) Save(_ context.Context, name string) error {
 	if p.pending {
 		return errors.New("save policy: a gradient is accumulated; call Step first")
 	}
-	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+	if err := os.MkdirAll(p.options.Dir, 0o755); err != nil {
 		return fmt.Errorf("save policy: %w", err)
 	}
 	if err := disk.WriteFile(path, p.encode()); err != nil {
@@ -89,13 +108,13 @@ func (p *Trainer) Remove(_ context.Context, name string) error {
 }
 
 func (p *Trainer) path(name string) (string, error) {
-	if p.dir == "" {
+	if p.options.Dir == "" {
 		return "", errors.New("the policy has no directory for checkpoints")
 	}
 	if name == "" || name != filepath.Base(name) || name[0] == '.' {
 		return "", fmt.Errorf("checkpoint name %q: want a plain file name", name)
 	}
-	return filepath.Join(p.dir, name+".policy"), nil
+	return filepath.Join(p.options.Dir, name+".policy"), nil
 }
 
 func (p *Trainer) encode() []byte {
@@ -136,10 +155,10 @@ func (p *Trainer) decode(data []byte) error {
 	}
 	body = body[size:]
 	want := p.header()
-	if !slices.Equal(h.Vocabulary, want.Vocabulary) || h.Window != want.Window || h.Reply != want.Reply ||
-		h.Hidden != want.Hidden || h.Parameters != want.Parameters || len(body) != 4*8*want.Parameters {
+	if !h.equal(want.form) || len(body) != 4*8*want.Parameters {
 		return fmt.Errorf("it holds another network: window %d, reply %d, hidden %d, %d tokens; this one has %d, %d, %d, %d",
-			h.Window, h.Reply, h.Hidden, len(h.Vocabulary), want.Window, want.Reply, want.Hidden, len(want.Vocabulary))
+			h.Window, h.Reply, h.Hidden, len(h.Vocabulary)+len(h.Further),
+			want.Window, want.Reply, want.Hidden, len(want.Vocabulary)+len(want.Further))
 	}
 	vector := func() []float64 {
 		v := make([]float64, want.Parameters)

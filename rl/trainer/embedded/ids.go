@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"deepswe/agent"
 	"deepswe/rl"
@@ -20,7 +19,7 @@ type Codec struct{ tokens *tokenizer }
 
 // NewCodec returns an error for the same vocabularies as [New].
 func NewCodec(vocabulary []string) (Codec, error) {
-	t, err := newTokenizer(vocabulary)
+	t, err := newPrefixes(vocabulary)
 	return Codec{t}, err
 }
 
@@ -29,19 +28,7 @@ func (c Codec) Size() int { return c.tokens.read() }
 
 // Prompt returns the ids of a request's conversation, up to where the policy replies. If the request contains the last
 // sample, they begin with that.
-func (c Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
-	if len(r.Tools) > 0 {
-		return nil, errors.New("this policy has no tools")
-	}
-	if r.Sampled == nil {
-		return c.tokens.render(r.Messages), nil
-	}
-	ids := slices.Concat(r.Sampled.PromptIDs, r.Sampled.CompletionIDs)
-	if n := len(ids); n == 0 || ids[n-1] != c.tokens.end {
-		ids = append(ids, c.tokens.end)
-	}
-	return append(ids, c.tokens.render(r.Messages[r.Fresh:])...), nil
-}
+func (c Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) { return c.tokens.prompt(r) }
 
 // Reply returns an answer as a message.
 func (c Codec) Reply(ids []int32, _ agent.Request) agent.Message {
@@ -60,7 +47,7 @@ func (p *Trainer) place(ids []int32, trains func(t int) bool) pass {
 		if p.network.check(turn.context) != nil {
 			continue
 		}
-		turn.end = min(turn.end, turn.start+p.reply)
+		turn.end = min(turn.end, turn.start+p.options.Reply)
 		for t := turn.start; t < turn.end; t++ {
 			inside[t] = &turn
 		}
@@ -131,7 +118,7 @@ func (p *Trainer) Generate(from rl.Policy, prompt []int32, limit int, temperatur
 		return nil, nil, fmt.Errorf("embedded policy: %w: %w", err, agent.ErrContextOverflow)
 	}
 	r := rand.New(rand.NewPCG(uint64(seed), sampleStream))
-	ids, logprobs = p.sample(p.network.begin(m.weights.weights, context), min(limit, p.reply), temperature, r)
+	ids, logprobs = p.sample(p.network.begin(m.weights.weights, context), min(limit, p.options.Reply), temperature, r)
 	return ids, logprobs, nil
 }
 

@@ -36,13 +36,13 @@ func TestVocabularyIsPrefixFree(t *testing.T) {
 // Text that was sampled as ids becomes the same ids when it is read again: without that no two turns would share a row.
 func TestTextAndIDsAreTheSame(t *testing.T) {
 	t.Parallel()
-	tok, err := newTokenizer([]string{"```Left```", "```Up```", "_", "O", "hm ", "héé", "."})
+	tok, err := newPrefixes([]string{"```Left```", "```Up```", "_", "O", "hm ", "héé", "."})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		ids := rapid.SliceOf(rapid.Int32Range(0, int32(len(tok.texts)-1))).Draw(t, "ids")
-		if got := tok.encode(nil, tok.decode(ids)); !slices.Equal(got, ids) {
+		ids := rapid.SliceOf(rapid.Int32Range(0, tok.end-1)).Draw(t, "ids")
+		if got := tok.encode(nil, tok.decode(ids), nil); !slices.Equal(got, ids) {
 			t.Fatalf("%v reads %q and comes back as %v", ids, tok.decode(ids), got)
 		}
 	})
@@ -50,12 +50,12 @@ func TestTextAndIDsAreTheSame(t *testing.T) {
 
 func TestUnknownBytes(t *testing.T) {
 	t.Parallel()
-	tok, err := newTokenizer([]string{"a", "bcd"})
+	tok, err := newPrefixes([]string{"a", "bcd"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := tok.encode(nil, "abcx")
-	if want := []int32{0, tok.unknown, tok.unknown, tok.unknown}; !slices.Equal(got, want) {
+	got := tok.render([]agent.Message{{Content: "abcx"}}, 0)
+	if want := []int32{tok.user, 0, tok.unknown, tok.unknown, tok.unknown, tok.end, tok.assistant}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }

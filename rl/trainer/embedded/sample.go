@@ -33,11 +33,14 @@ func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 	if err != nil {
 		return agent.Reply{}, fmt.Errorf("embedded policy: %w", err)
 	}
-	prompt := p.tokens.render(r.Messages)
+	prompt, err := p.tokens.prompt(r)
+	if err != nil {
+		return agent.Reply{}, fmt.Errorf("embedded policy: %w", err)
+	}
 	if err := p.network.check(prompt); err != nil {
 		return agent.Reply{}, fmt.Errorf("embedded policy: %w: %w", err, agent.ErrContextOverflow)
 	}
-	limit := p.reply
+	limit := p.options.Reply
 	if r.MaxTokens > 0 {
 		limit = min(limit, r.MaxTokens)
 	}

@@ -8,91 +8,124 @@ import (
 	"deepswe/agent"
 )
 
-// tokenizer turns a conversation into ids and ids into text. The ids of the vocabulary come first, in its order, then
-// the end of a message, then what is only read: the marks of the roles and the unknown byte.
+// tokenizer turns conversations into ids and ids into text. The ids of what can be written come first, then the end
+// of a message, then what is only read: the marks of the roles, the unknown, further words, and slots.
 type tokenizer struct {
-	texts []string
-	// first lists, for a byte, the tokens that begin with it.
-	first [256][]int32
+	speller
+	// vocabulary holds the texts of the tokens that can be written, further those of the tokens that are only read.
+	vocabulary, further []string
+	// slots is how many words that have no token a conversation can tell apart.
+	slots int
 
 	end, system, user, assistant, unknown int32
 }
 
+// speller divides a text into tokens.
+type speller interface {
+	// encode appends the ids of a text. It calls outside for the id of every piece that has no token.
+	encode(ids []int32, text string, outside func(piece string) int32) []int32
+}
+
 const marks = 5
 
-// newTokenizer refuses a vocabulary in which one token begins another: without that, and only without that, text that
-// was sampled as ids becomes the same ids when it is read again.
-func newTokenizer(vocabulary []string) (*tokenizer, error) {
-	if len(vocabulary) == 0 {
-		return nil, errors.New("the vocabulary is empty")
-	}
-	t := &tokenizer{texts: vocabulary}
-	for i, s := range vocabulary {
-		if s == "" {
-			return nil, fmt.Errorf("token %d of the vocabulary is empty", i)
-		}
-		for _, other := range t.first[s[0]] {
-			if o := vocabulary[other]; strings.HasPrefix(s, o) || strings.HasPrefix(o, s) {
-				return nil, fmt.Errorf("tokens %q and %q of the vocabulary: one is a prefix of the other", o, s)
-			}
-		}
-		t.first[s[0]] = append(t.first[s[0]], int32(i))
-	}
+func newTokenizer(s speller, vocabulary, further []string, slots int) *tokenizer {
 	n := int32(len(vocabulary))
-	t.end, t.system, t.user, t.assistant, t.unknown = n, n+1, n+2, n+3, n+4
-	return t, nil
+	return &tokenizer{
+		speller: s, vocabulary: vocabulary, further: further, slots: slots,
+		end: n, system: n + 1, user: n + 2, assistant: n + 3, unknown: n + 4,
+	}
 }
 
 // read is the number of tokens that can be read, spoken of those that can be sampled.
-func (t *tokenizer) read() int   { return len(t.texts) + marks }
-func (t *tokenizer) spoken() int { return len(t.texts) + 1 }
+func (t *tokenizer) read() int   { return len(t.vocabulary) + marks + len(t.further) + t.slots }
+func (t *tokenizer) spoken() int { return len(t.vocabulary) + 1 }
 
-// encode appends the ids of a text; a byte that begins no token is unknown.
-func (t *tokenizer) encode(ids []int32, text string) []int32 {
-	for len(text) > 0 {
-		id, size := t.unknown, 1
-		for _, c := range t.first[text[0]] {
-			if strings.HasPrefix(text, t.texts[c]) {
-				id, size = c, len(t.texts[c])
-				break
-			}
-		}
-		ids, text = append(ids, id), text[size:]
+// text returns the text of a token; the end, the marks, the unknown and slots have none.
+func (t *tokenizer) text(id int32) string {
+	switch after := int(id) - len(t.vocabulary) - marks; {
+	case int(id) < len(t.vocabulary):
+		return t.vocabulary[id]
+	case after >= 0 && after < len(t.further):
+		return t.further[after]
 	}
-	return ids
+	return ""
 }
 
-// decode is the text of sampled ids; the end of a message has none.
+// decode returns the text of sampled ids.
 func (t *tokenizer) decode(ids []int32) string {
 	var b strings.Builder
 	for _, id := range ids {
-		if int(id) < len(t.texts) {
-			b.WriteString(t.texts[id])
-		}
+		b.WriteString(t.text(id))
 	}
 	return b.String()
 }
 
-// render returns the ids of a conversation, up to where the policy replies. Every message is a mark, its text and an
-// end mark, so that a longer conversation begins with the shorter one and its reply.
-func (t *tokenizer) render(messages []agent.Message) []int32 {
+// prompt returns the ids of a request's conversation, up to where the policy replies. If the request contains the
+// last sample, they begin with that, whatever tokens it has: a text can be the same for several sequences of tokens.
+func (t *tokenizer) prompt(r agent.Request) ([]int32, error) {
+	if len(r.Tools) > 0 {
+		return nil, errors.New("this policy has no tools; to fix: use the format xml")
+	}
+	if r.Sampled == nil {
+		return t.render(r.Messages, 0), nil
+	}
+	if r.Fresh < 1 || r.Fresh > len(r.Messages) {
+		return nil, fmt.Errorf("the request has %d messages, and number %d is to follow its sample", len(r.Messages), r.Fresh)
+	}
+	fresh := t.render(r.Messages, r.Fresh)
+	ids := make([]int32, 0, len(r.Sampled.PromptIDs)+len(r.Sampled.CompletionIDs)+1+len(fresh))
+	ids = append(append(ids, r.Sampled.PromptIDs...), r.Sampled.CompletionIDs...)
+	if n := len(ids); n == 0 || ids[n-1] != t.end {
+		ids = append(ids, t.end)
+	}
+	return append(ids, fresh...), nil
+}
+
+// render returns the ids of the messages from the given one on, up to where the policy replies. Every message is a
+// mark, its text and an end mark, so that a longer conversation begins with the shorter one and its reply.
+//
+// Words without a token are numbered by their first occurrence in what the policy is told: the word with number n has
+// slot n wherever it comes again, and the words after the last slot are unknown. The numbers are those of the whole
+// conversation, so they do not depend on from. A system prompt and the policy's own replies number no words: the
+// first is the same in all conversations, and the second consist of the vocabulary.
+func (t *tokenizer) render(messages []agent.Message, from int) []int32 {
 	size := 1
-	for _, m := range messages {
+	for _, m := range messages[from:] {
 		size += 2 + len(m.Content)
 	}
 	ids := make([]int32, 0, size)
-	for _, m := range messages {
+	seen := map[string]int32{}
+	for i, m := range messages {
+		if i < from && t.slots == 0 {
+			continue
+		}
+		mark, outside := t.user, func(word string) int32 { return t.slot(word, seen, true) }
 		switch m.Role {
 		case agent.RoleSystem:
-			ids = append(ids, t.system)
+			mark, outside = t.system, func(string) int32 { return t.unknown }
 		case agent.RoleAssistant:
-			ids = append(ids, t.assistant)
-		default:
-			ids = append(ids, t.user)
+			mark, outside = t.assistant, func(word string) int32 { return t.slot(word, seen, false) }
 		}
-		ids = append(t.encode(ids, m.Content), t.end)
+		if i < from && mark == t.user {
+			t.encode(nil, m.Content, outside) // for the numbers of its words
+		} else if i >= from {
+			ids = append(t.encode(append(ids, mark), m.Content, outside), t.end)
+		}
 	}
 	return append(ids, t.assistant)
+}
+
+// slot returns the id of a word without a token. A word that is new gets the next slot if numbered is set.
+func (t *tokenizer) slot(word string, seen map[string]int32, numbered bool) int32 {
+	id, ok := seen[word]
+	if !ok && numbered && len(seen) < t.slots {
+		id, ok = int32(t.read()-t.slots+len(seen)), true
+		seen[word] = id
+	}
+	if !ok {
+		return t.unknown
+	}
+	return id
 }
 
 // turn is one reply in a sequence of ids: the ids before it, and its position.

@@ -116,8 +116,8 @@ func (p *Trainer) plan(r rl.Row) (pass, error) {
 			switch {
 			case int(r.IDs[t]) >= p.tokens.spoken():
 				return pass{}, fmt.Errorf("token %d is trained, but a policy cannot sample id %d", t, r.IDs[t])
-			case t-turn.start >= p.reply:
-				return pass{}, fmt.Errorf("token %d is trained, but is beyond the %d tokens of an answer", t, p.reply)
+			case t-turn.start >= p.options.Reply:
+				return pass{}, fmt.Errorf("token %d is trained, but is beyond the %d tokens of an answer", t, p.options.Reply)
 			}
 		}
 		if n == 0 {
@@ -243,11 +243,11 @@ func (p *Trainer) Publish(context.Context) (rl.Policy, error) {
 // Close has nothing to end.
 func (p *Trainer) Close() error { return nil }
 
-// parallel calls do for 0 to n-1 from at most p.workers goroutines and returns their errors in that order.
+// parallel calls do for 0 to n-1 from at most p.options.Workers goroutines and returns their errors in that order.
 func (p *Trainer) parallel(ctx context.Context, n int, do func(int) error) error {
 	errs := make([]error, n)
 	var g errgroup.Group
-	g.SetLimit(p.workers)
+	g.SetLimit(p.options.Workers)
 	for i := range n {
 		g.Go(func() error {
 			if errs[i] = ctx.Err(); errs[i] == nil {

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -23,10 +24,17 @@ type Language struct {
 	Reply int
 }
 
-// Options describe a policy. Language and Hidden have no defaults.
+// Options describe a policy. Hidden has no default, nor does Language without a Lexicon.
 type Options struct {
+	// Language makes a policy that sees the last message and its reply through windows.
 	Language
-	// Hidden is the width of both hidden layers.
+	// Lexicon makes a policy that attends to the whole conversation, and has this lexicon instead of a Vocabulary.
+	// Window is then the number of words, without white space, that it sees before a reply [1024]; it skips the words
+	// before them. Reply has a default too [64].
+	Lexicon *Lexicon
+	// Blind hides from a policy with a Lexicon what tools have answered, to measure what it can do without.
+	Blind bool
+	// Hidden is the width of the hidden layers.
 	Hidden int
 	// Seed makes the initial weights.
 	Seed uint64
@@ -40,10 +48,7 @@ type Options struct {
 type Trainer struct {
 	tokens  *tokenizer
 	network network
-	// window, reply and hidden are those of the options.
-	window, reply, hidden int
-	dir                   string
-	workers               int
+	options Options
 
 	weights       []float64
 	gradient      []float64
@@ -74,26 +79,32 @@ const (
 	initStream     = 0x696e6974
 	sampleStream   = 0x73616d70
 	unseededStream = 0x756e7365
+	imitateStream  = 0x696d6974
 )
 
-// New makes a fresh policy and publishes it as version 0. It is exactly uniform: before it is trained, every token that
-// it can write is as likely as any other.
+// New makes a fresh policy and publishes it as version 0. Every token that it can write is as likely as any other;
+// with a Lexicon, one that it can copy is a little likelier.
 func New(o Options) (*Trainer, error) {
-	if o.Workers == 0 {
-		o.Workers = runtime.GOMAXPROCS(0)
+	o.Workers = cmp.Or(o.Workers, runtime.GOMAXPROCS(0))
+	if o.Lexicon != nil {
+		o.Window, o.Reply = cmp.Or(o.Window, 1024), cmp.Or(o.Reply, 64)
 	}
 	if o.Window < 1 || o.Reply < 1 || o.Hidden < 1 || o.Workers < 1 {
 		return nil, errors.New("embedded policy: window, reply, hidden and workers must be positive")
 	}
-	t, err := newTokenizer(o.Vocabulary)
-	if err != nil {
-		return nil, fmt.Errorf("embedded policy: %w", err)
-	}
-	p := &Trainer{
-		tokens: t, window: o.Window, reply: o.Reply, hidden: o.Hidden, dir: o.Dir, workers: o.Workers, seed: o.Seed,
-		network: shape{
+	p := &Trainer{options: o, seed: o.Seed}
+	if o.Lexicon != nil {
+		p.tokens = newWords(o.Lexicon)
+		p.network = newAttention(p.tokens, o)
+	} else {
+		t, err := newPrefixes(o.Vocabulary)
+		if err != nil {
+			return nil, fmt.Errorf("embedded policy: %w", err)
+		}
+		p.tokens = t
+		p.network = shape{
 			vocabulary: t.read(), spoken: t.spoken(), window: o.Window, reply: o.Reply, hidden: o.Hidden, tokens: t,
-		},
+		}
 	}
 	n := p.network.parameters()
 	p.weights, p.gradient = p.network.initial(o.Seed), make([]float64, n)

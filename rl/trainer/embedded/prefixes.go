@@ -1,0 +1,52 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// prefixes divides a text into tokens of which none begins another. A byte that begins no token has none.
+type prefixes struct {
+	texts []string
+	// first lists, for a byte, the tokens that begin with it.
+	first [256][]int32
+}
+
+// newPrefixes refuses a vocabulary in which one token begins another: without that, and only without that, text that
+// was sampled as ids becomes the same ids when it is read again.
+func newPrefixes(vocabulary []string) (*tokenizer, error) {
+	if len(vocabulary) == 0 {
+		return nil, errors.New("the vocabulary is empty")
+	}
+	p := &prefixes{texts: vocabulary}
+	for i, s := range vocabulary {
+		if s == "" {
+			return nil, fmt.Errorf("token %d of the vocabulary is empty", i)
+		}
+		for _, other := range p.first[s[0]] {
+			if o := vocabulary[other]; strings.HasPrefix(s, o) || strings.HasPrefix(o, s) {
+				return nil, fmt.Errorf("tokens %q and %q of the vocabulary: one is a prefix of the other", o, s)
+			}
+		}
+		p.first[s[0]] = append(p.first[s[0]], int32(i))
+	}
+	return newTokenizer(p, vocabulary, nil, 0), nil
+}
+
+func (p *prefixes) encode(ids []int32, text string, outside func(string) int32) []int32 {
+	for len(text) > 0 {
+		id, size := int32(-1), 1
+		for _, c := range p.first[text[0]] {
+			if strings.HasPrefix(text, p.texts[c]) {
+				id, size = c, len(p.texts[c])
+				break
+			}
+		}
+		if id < 0 {
+			id = outside(text[:size])
+		}
+		ids, text = append(ids, id), text[size:]
+	}
+	return ids
+}
