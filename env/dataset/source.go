@@ -26,7 +26,7 @@ func open[T any](
 	path string, wanted []string, folder func(string) (T, error), entry func(record) (T, error), own func(env.Task) T,
 ) (iter.Seq2[T, error], error) {
 	if Bundled(path) {
-		return bundled(own), nil
+		return bundled(path, own), nil
 	}
 	s, err := find(path)
 	if err != nil {

@@ -10,33 +10,44 @@ import (
 	"deepswe/env"
 )
 
-// Name is the name that selects the dataset instead of a path.
-const Name = "bugs"
-
-// The numbers of programs: those to learn from, whose ids begin with train-, and those to measure with (held-).
+// The names that select the datasets instead of a path: that of [Tasks], and that of [Demonstrations].
 const (
-	Train = 480
-	Held  = 120
+	Name               = "bugs"
+	DemonstrationsName = "bugs-demonstrations"
 )
 
-// seed is the seed of the dataset with that name.
+// The numbers of programs: those to learn from, whose ids begin with train-, those to measure with (held-), and those
+// whose solutions are shown to a policy before it learns (demo-).
+const (
+	Train        = 480
+	Held         = 120
+	Demonstrated = 480
+)
+
+// seed is the seed of the datasets.
 const seed = 20261122
 
 // Tasks yields the dataset. The test scripts have no markers yet.
 func Tasks() iter.Seq[env.Task] {
 	return func(yield func(env.Task) bool) {
-		for _, part := range []struct {
-			prefix string
-			nouns  []string
-			n      int
-		}{{"train", trainNouns, Train}, {"held", heldNouns, Held}} {
-			for i := range part.n {
-				if !yield(generate(part.prefix, i, part.nouns).task(fmt.Sprintf("%s-%03d", part.prefix, i+1))) {
-					return
-				}
-			}
+		_ = tasks("train", trainNouns, Train, yield) && tasks("held", heldNouns, Held, yield)
+	}
+}
+
+// Demonstrations yields further tasks with the nouns of those to learn from, so that a policy can be shown solutions
+// without having seen any program that it learns from or is measured with.
+func Demonstrations() iter.Seq[env.Task] {
+	return func(yield func(env.Task) bool) { tasks("demo", trainNouns, Demonstrated, yield) }
+}
+
+// tasks yields n tasks, and reports whether all were wanted.
+func tasks(set string, nouns []string, n int, yield func(env.Task) bool) bool {
+	for i := range n {
+		if !yield(generate(set, i, nouns).task(fmt.Sprintf("%s-%03d", set, i+1))) {
+			return false
 		}
 	}
+	return true
 }
 
 // language is the language of a program.

@@ -2,6 +2,7 @@ package bugs
 
 import (
 	"bytes"
+	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +15,21 @@ import (
 	"deepswe/env/testkit"
 )
 
-// Programs to measure with share no function, no test and no statement with programs to learn from.
+// all yields the tasks of both datasets.
+func all() iter.Seq[env.Task] {
+	return func(yield func(env.Task) bool) {
+		for _, tasks := range []iter.Seq[env.Task]{Tasks(), Demonstrations()} {
+			for t := range tasks {
+				if !yield(t) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// No program is there twice. Programs to measure with share no function, no test and no statement with programs to
+// learn from.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	function := regexp.MustCompile(`(?ms)^(?:function )?\w+\([^)]*\) \{$.*?^\}$`)
@@ -22,9 +37,15 @@ func TestSplit(t *testing.T) {
 	seen := map[string]string{}
 	families := map[string]int{}
 	n := map[string]int{}
-	for task := range Tasks() {
+	programs := map[string]string{}
+	for task := range all() {
 		set, _, _ := strings.Cut(task.ID, "-")
+		if other, ok := programs[task.Prepare[0]]; ok {
+			t.Errorf("%s is the program of %s", task.ID, other)
+		}
+		programs[task.Prepare[0]] = task.ID
 		n[set]++
+		set = strings.Replace(set, "demo", "train", 1) // with the same names of functions
 		families[set+" "+task.Repo]++
 		texts := []string{task.Statement}
 		for _, source := range append(slices.Clone(task.Prepare), task.Tests.Files[testFile]) {
@@ -44,11 +65,11 @@ func TestSplit(t *testing.T) {
 			seen[text] = set
 		}
 	}
-	if n["train"] != Train || n["held"] != Held {
+	if n["train"] != Train || n["held"] != Held || n["demo"] != Demonstrated {
 		t.Errorf("%v", n)
 	}
 	for _, f := range []string{OffByOne, WrongOperator, SwappedArguments, MissingCase} {
-		if families["train bugs/"+f] != Train/4 || families["held bugs/"+f] != Held/4 {
+		if families["train bugs/"+f] != (Train+Demonstrated)/4 || families["held bugs/"+f] != Held/4 {
 			t.Errorf("families %v", families)
 		}
 	}
@@ -62,12 +83,12 @@ func TestTasksAreSound(t *testing.T) {
 			testkit.Skip(t, program, err)
 		}
 	}
-	every := 75
+	every := 120
 	if os.Getenv("DEEPSWE_BUGS") == "all" {
 		every = 1
 	}
 	i := 0
-	for task := range Tasks() {
+	for task := range all() {
 		if i++; i%every == 0 {
 			before, after := play(t, task, ""), play(t, task, task.Tests.GoldPatch)
 			for _, name := range slices.Concat(task.Tests.FailToPass, task.Tests.PassToPass) {

@@ -7,5 +7,6 @@
 // TAP; the repository has a version of it that shows the bug, and the grader another one with more cases.
 //
 // Everything follows from the seed. Programs to learn from and programs to measure with have no name of a variable in
-// common, so that no function, no line of its own and no test is the same in both.
+// common, so that no function, no line of its own and no test is the same in both. Further programs, with the names of
+// those to learn from, are for demonstrations.
 package bugs
