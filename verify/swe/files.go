@@ -1,6 +1,7 @@
 package swe
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -98,6 +99,7 @@ func (e *Evaluation) WriteRollouts(
 				yield(o, err)
 				return
 			}
+			o.Messages = Chat(rec)
 			var ok bool
 			if o.Turns, ok = rec.Samples(); !ok {
 				left++
@@ -108,6 +110,35 @@ func (e *Evaluation) WriteRollouts(
 	}
 	err = disk.WriteStream(e.Dir.Path(RolloutsFile), func(w io.Writer) error { return write(w, sampled) })
 	return left, err
+}
+
+// Chat returns a recorded conversation as chat messages. It is nil for native calls, and where parts of the
+// conversation were left out of later requests: then no single list of messages is what the model has read.
+func Chat(rec *trajectory.Recording) []json.RawMessage {
+	if len(rec.Compactions) > 0 {
+		return nil
+	}
+	replies := 0
+	var out []json.RawMessage
+	for _, m := range rec.Messages {
+		if len(m.ToolCalls) > 0 || m.Role == trajectory.RoleTool {
+			return nil
+		}
+		wrong := false
+		if m.Role == trajectory.RoleAssistant {
+			t := rec.Turns[replies]
+			wrong = len(t.Reply.Calls) == 0 && t.Reply.Problem != ""
+			replies++
+		}
+		// Strings and a boolean always encode.
+		line, _ := disk.MarshalJSON(struct {
+			Role        string `json:"role"`
+			Content     string `json:"content"`
+			FormatError bool   `json:"format_error,omitempty"`
+		}{m.Role, m.Content, wrong})
+		out = append(out, line)
+	}
+	return out
 }
 
 // recording reads the record of a rollout.
