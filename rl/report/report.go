@@ -132,6 +132,8 @@ func (c curves) learning() []template.HTML {
 			{Label: "smoothed", Points: smooth(c["sft/loss"]), Color: 0},
 			{Label: "held out", Points: c["val/loss"], Color: 2, Dots: true},
 		}})
+	charts = append(charts, plot.Chart{Title: "Imitation before step 0: cross-entropy in nats for each token", Zero: true,
+		Lines: []plot.Line{{Label: "each pass", Points: c["imitation/loss"], Color: 0, Dots: true}}})
 	for _, suite := range c.suites() {
 		charts = append(charts, c.validation(suite),
 			plot.Chart{

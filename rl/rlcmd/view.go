@@ -193,11 +193,15 @@ func (r *runView) left(now time.Time) string {
 // line is a step as one line of at most 80 columns.
 func (r *runView) line(p metrics.Point) string {
 	text := fmt.Sprintf("step %d/%d", p.Step, r.steps)
+	if pass, ok := p.Values["imitation/pass"]; ok {
+		text = fmt.Sprintf("imitation, pass %.0f", pass)
+	}
 	if len(r.view.runs) > 1 {
 		text = shorten(r.name, 36) + " " + text
 	}
 	for _, value := range []struct{ name, format string }{
-		{"reward/mean", "reward %.3f"}, {"sft/loss", "loss %.4f"}, {"val/loss", "held out %.4f"},
+		{"reward/mean", "reward %.3f"}, {"sft/loss", "loss %.4f"}, {"imitation/loss", "loss %.4f"},
+		{"val/loss", "held out %.4f"},
 		{"val/pass@1", "val %.3f"}, {"entropy/mean", "entropy %.2f"},
 		{"loss/clip_fraction", "clip %.3f"}, {"optim/grad_norm", "grad %.2g"}, {"time/step", "%.1fs"},
 	} {

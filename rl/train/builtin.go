@@ -11,7 +11,6 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/run"
-	"deepswe/rl"
 	"deepswe/rl/frozenlake"
 	"deepswe/rl/trainer/embedded"
 )
@@ -170,36 +169,4 @@ func (l *lakes) runner(
 			},
 		}, err
 	})
-}
-
-// embeddedPolicy is the configuration of the trainer "embedded".
-type embeddedPolicy struct {
-	Hidden int `yaml:"hidden"`
-}
-
-func newEmbedded() *embeddedPolicy { return &embeddedPolicy{Hidden: 64} }
-
-// Complete sets a learning rate that suits a small network.
-func (e *embeddedPolicy) Complete(c *Config) error {
-	if c.Optimizer.LearningRate == 0 {
-		c.Optimizer.LearningRate = 3e-3
-	}
-	if e.Hidden < 1 || e.Hidden > 4096 {
-		return fmt.Errorf("hidden is %d: want 1 to 4096", e.Hidden)
-	}
-	return nil
-}
-
-// Open creates a policy with random weights.
-func (e *embeddedPolicy) Open(_ context.Context, o TrainerOptions) (rl.Trainer, error) {
-	if o.Speaker == nil {
-		return nil, errors.New("the embedded policy cannot read this environment; " +
-			"to fix: use the environment frozenlake, or another trainer")
-	}
-	language, err := o.Speaker.Language()
-	if err != nil {
-		return nil, err
-	}
-	return embedded.New(embedded.Options{Language: language, Hidden: e.Hidden, Seed: o.Seed, Dir: o.Dir,
-		Workers: o.Workers})
 }

@@ -88,7 +88,7 @@ type guard struct {
 
 // observe takes a step's metrics and returns warnings, and an error that stops the run.
 func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
-	if p.Step == 0 {
+	if p.Step <= 0 {
 		return nil, nil
 	}
 	if n := p.Values["optim/skipped"]; n > 0 {

@@ -117,6 +117,11 @@ func (l *loop) begin(ctx context.Context, s *state, resumed bool, history []metr
 			}
 		}
 	}
+	if !resumed {
+		if err := l.warmStart(ctx); err != nil {
+			return err
+		}
+	}
 	if err := l.publish(ctx); err != nil {
 		return err
 	}

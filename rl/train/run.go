@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -212,7 +213,7 @@ func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, w
 	if err != nil {
 		return r, err
 	}
-	after := -1
+	after := math.MinInt // without a checkpoint, the points of a warm start are written again, too
 	if resumed {
 		after = s.Step
 	}
@@ -278,7 +279,8 @@ func speakerOf(ctx context.Context, c Config, o Options) (Speaker, error) {
 	return speaker, environment.Close()
 }
 
-// recorded trains, and writes the run's metrics and report. after is the last step whose metrics are kept, -1 for none.
+// recorded trains, and writes the run's metrics and report. after is the last step whose metrics are kept; it is below
+// 0 for none.
 func recorded(
 	c Config, o Options, r Result, dir *run.Dir, after int, train func(sink metrics.Sink, w *recorder) error,
 ) (_ Result, err error) {
@@ -294,7 +296,7 @@ func recorded(
 	if o.Observer != nil {
 		w.next = o.Observer(r.Run, c)
 	}
-	if err := dir.Note("begin", map[string]int{"after": after}); err != nil {
+	if err := dir.Note("begin", map[string]int{"after": max(after, -1)}); err != nil {
 		return r, err
 	}
 	err = train(sinks, w)
@@ -365,13 +367,13 @@ func (c *Config) fits(t rl.Trainer) error {
 	return errors.Join(errs...)
 }
 
-// openSinks opens the metrics for writing. Points after the given step are removed; with -1, all of them.
+// openSinks opens the metrics for writing. Points after the given step are removed.
 func openSinks(dir *run.Dir, after int, o Options, run string) (metrics.Sinks, error) {
 	j, err := metrics.OpenJSONL(dir.Path(MetricsFile), after)
 	if err != nil {
 		return nil, err
 	}
-	t, err := metrics.OpenTensorBoard(dir.Path(TensorBoardDir), after, o.Now())
+	t, err := metrics.OpenTensorBoard(dir.Path(TensorBoardDir), max(after, -1), o.Now())
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}

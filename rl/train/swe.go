@@ -17,6 +17,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
+	"deepswe/env/dataset"
 	"deepswe/tools"
 	"deepswe/verify"
 	"deepswe/verify/swe"
@@ -80,7 +81,7 @@ func (s *sweSettings) Complete(c *Config) error {
 		paths = append(paths, &s.Census)
 	}
 	for _, p := range paths {
-		if *p == "" {
+		if *p == "" || dataset.Bundled(*p) {
 			continue
 		}
 		full, err := filepath.Abs(*p)

@@ -1,0 +1,176 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"deepswe/agent"
+	"deepswe/env/disk"
+	"deepswe/rl"
+	"deepswe/rl/rowfile"
+	"deepswe/rl/trainer/embedded"
+)
+
+// embeddedPolicy is the configuration of the trainer "embedded".
+type embeddedPolicy struct {
+	Hidden int `yaml:"hidden"`
+	// Demonstrations is a file of conversations, as deepswe export --format sft writes them, or the name of bundled
+	// ones. With demonstrations, the policy has their words and attends to the whole conversation, and it imitates them
+	// before the first step. Without, it sees what the environment's language says.
+	Demonstrations string `yaml:"demonstrations"`
+	// Passes are made over the demonstrations, with an update for every Batch of them and a learning rate that falls
+	// from ImitationRate to 0.
+	Passes        int     `yaml:"passes"`
+	Batch         int     `yaml:"batch"`
+	ImitationRate float64 `yaml:"imitation_rate"`
+	// Blind hides from the policy what tools have answered, to measure what it can do without.
+	Blind bool `yaml:"blind"`
+}
+
+func newEmbedded() *embeddedPolicy {
+	return &embeddedPolicy{Hidden: 64, Passes: 10, Batch: 2, ImitationRate: 5e-3}
+}
+
+// Complete sets a learning rate that suits a small network, and makes the path absolute, because a run may be resumed
+// from another directory.
+func (e *embeddedPolicy) Complete(c *Config) error {
+	if c.Optimizer.LearningRate == 0 {
+		c.Optimizer.LearningRate = 3e-3
+	}
+	var errs []error
+	if e.Hidden < 1 || e.Hidden > 4096 {
+		errs = append(errs, fmt.Errorf("hidden is %d: want 1 to 4096", e.Hidden))
+	}
+	if e.Demonstrations != "" && !bundledDemonstrations(e.Demonstrations) {
+		full, err := filepath.Abs(e.Demonstrations)
+		errs, e.Demonstrations = append(errs, err), full
+	}
+	if e.Blind && e.Demonstrations == "" {
+		errs = append(errs, errors.New("blind is for a policy with demonstrations"))
+	}
+	return errors.Join(append(errs, natural("passes", e.Passes), positive("batch", e.Batch),
+		fraction("imitation_rate", e.ImitationRate, 1))...)
+}
+
+// Open creates a policy with random weights.
+func (e *embeddedPolicy) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+	own := embedded.Options{Hidden: e.Hidden, Blind: e.Blind, Seed: o.Seed, Dir: o.Dir, Workers: o.Workers}
+	if e.Demonstrations != "" {
+		all, err := readDemonstrations(ctx, e.Demonstrations)
+		if err != nil {
+			return nil, fmt.Errorf("demonstrations: %w", err)
+		}
+		own.Lexicon = embedded.LexiconOf(all)
+		own.Reply = max(minReply, own.Lexicon.LongestReply(all))
+		t, err := embedded.New(own)
+		return &apprentice{Trainer: t, settings: *e, demonstrations: all, dir: o.Dir}, err
+	}
+	if o.Speaker == nil {
+		return nil, errors.New("the embedded policy cannot read this environment; " +
+			"to fix: set trainer.demonstrations, or use the environment frozenlake, or another trainer")
+	}
+	language, err := o.Speaker.Language()
+	if err != nil {
+		return nil, err
+	}
+	own.Language = language
+	return embedded.New(own)
+}
+
+// minReply is the smallest limit of a reply, in tokens: a little longer than a call with a line of a program.
+const minReply = 64
+
+// apprentice is a policy that imitates demonstrations before the first step.
+type apprentice struct {
+	*embedded.Trainer
+	settings       embeddedPolicy
+	demonstrations []embedded.Demonstration
+	dir            string
+}
+
+// The checkpoint of a policy that has imitated, and the file with the losses of its passes.
+const (
+	warmCheckpoint = "imitated"
+	warmLosses     = "imitated.json"
+)
+
+// WarmStart imitates the demonstrations, or loads what they gave before the run was interrupted.
+func (a *apprentice) WarmStart(ctx context.Context) (losses []float64, err error) {
+	err = disk.ReadJSON(filepath.Join(a.dir, warmLosses), &losses)
+	if err == nil {
+		return losses, a.Load(ctx, warmCheckpoint)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	losses, err = a.Trainer.WarmStart(ctx, a.demonstrations, embedded.Imitation{
+		Passes: a.settings.Passes, Batch: a.settings.Batch, LearningRate: a.settings.ImitationRate,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Save(ctx, warmCheckpoint); err != nil {
+		return nil, err
+	}
+	data, err := disk.MarshalJSON(losses)
+	if err != nil {
+		return nil, err
+	}
+	return losses, disk.WriteFile(filepath.Join(a.dir, warmLosses), data)
+}
+
+//go:embed demonstrations/*.zst
+var demonstrations embed.FS
+
+func bundledPath(name string) string { return "demonstrations/" + name + ".jsonl.zst" }
+
+// bundledDemonstrations reports whether a name is that of bundled demonstrations. A file with the same name takes
+// precedence.
+func bundledDemonstrations(name string) bool {
+	_, bundled := fs.Stat(demonstrations, bundledPath(name))
+	_, file := os.Lstat(name)
+	return bundled == nil && errors.Is(file, fs.ErrNotExist)
+}
+
+// readDemonstrations reads the conversations of a file, or bundled ones.
+func readDemonstrations(ctx context.Context, name string) ([]embedded.Demonstration, error) {
+	var data []byte
+	path := name
+	if bundledDemonstrations(name) {
+		var err error
+		if data, err = demonstrations.ReadFile(bundledPath(name)); err != nil {
+			return nil, err
+		}
+		path = "-"
+	}
+	source, err := rowfile.Open(bytes.NewReader(data), path)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	var all []embedded.Demonstration
+	for e, err := range source.Examples(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if len(e.Messages) == 0 {
+			return nil, fmt.Errorf("%s has token ids of another policy; to fix: export conversations, with deepswe export "+
+				"--format sft --sft-form messages", e.Where())
+		}
+		d := embedded.Demonstration{Task: e.Row.Task, Messages: e.Messages}
+		for i, m := range e.Messages {
+			d.Imitated = append(d.Imitated, m.Role == agent.RoleAssistant && e.Weights[i] > 0)
+		}
+		all = append(all, d)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s has none", name)
+	}
+	return all, nil
+}

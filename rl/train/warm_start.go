@@ -1,0 +1,53 @@
+package train
+
+import (
+	"context"
+	"maps"
+
+	"deepswe/rl/metrics"
+)
+
+// warmStarter is a trainer that learns from demonstrations before the first step.
+type warmStarter interface {
+	// WarmStart returns the mean loss of each pass over the demonstrations, in nats per token. Called again in the same
+	// run, it returns the same losses without learning again.
+	WarmStart(ctx context.Context) ([]float64, error)
+}
+
+// warmStart lets the trainer learn from demonstrations. Its points are those of the steps before 0, one for each
+// pass; the first one has the validation of the fresh policy, if that is measured before training.
+func (l *loop) warmStart(ctx context.Context) error {
+	t, ok := l.trainer.(warmStarter)
+	if !ok {
+		return nil
+	}
+	start := l.now()
+	if err := l.publish(ctx); err != nil {
+		return err
+	}
+	fresh := l.policy
+	losses, err := t.WarmStart(ctx)
+	if err != nil || len(losses) == 0 {
+		return err
+	}
+	seconds := l.now().Sub(start).Seconds()
+	for i, loss := range losses {
+		step := i - len(losses)
+		values := map[string]float64{"imitation/loss": loss, "imitation/pass": float64(i + 1)}
+		if i == 0 && l.due(0) && l.validator == nil {
+			measured, err := l.validate(ctx, step, fresh, l.config.Rollouts.Workers)
+			if err != nil {
+				return err
+			}
+			maps.Copy(values, measured)
+		}
+		if i == len(losses)-1 {
+			values["time/imitation"] = seconds
+		}
+		if err := l.emit(metrics.Point{Step: step, Time: l.now(), Values: values}); err != nil {
+			return err
+		}
+	}
+	l.log.Info("imitated the demonstrations", "passes", len(losses), "loss", losses[len(losses)-1], "seconds", seconds)
+	return nil
+}
