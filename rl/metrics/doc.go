@@ -1,4 +1,4 @@
 // Package metrics carries the numbers of a training run to where people look at them: JSON lines, TensorBoard event
-// files and a page in Prometheus text format. All are written here, by hand: each format is smaller than a dependency.
-// Sinks are safe for concurrent use.
+// files, a page in Prometheus text format and a Trackio server. All are written here, by hand: each format is smaller
+// than a dependency. Sinks are safe for concurrent use.
 package metrics

@@ -28,6 +28,7 @@ type training struct {
 	lines *cli.JSONLines
 
 	config, out, metricsAddr string
+	trackio                  string
 	set                      []string
 	dryRun, resume, json     bool
 	simulate                 bool
@@ -83,6 +84,7 @@ func newTrain(d Deps) *cobra.Command {
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
 	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, report and rollouts at `ADDRESS`")
+	f.StringVar(&t.trackio, "trackio", "", "send the metrics to the Trackio server at `URL`, too")
 	// It fails for an unknown flag only.
 	_ = c.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(t.bundled(), cobra.ShellCompDirectiveDefault))
 	return c
@@ -118,6 +120,14 @@ func (t *training) execute(ctx context.Context) error {
 	o := train.Options{
 		Dir: dir, Program: t.deps.Program(), Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon,
 		Metrics: metrics.NewPrometheus(), Version: t.deps.Version, Outside: outside{world: t.deps.World},
+	}
+	if t.trackio != "" {
+		o.Trackio, err = metrics.NewTrackio(metrics.TrackioOptions{
+			Address: t.trackio, Token: t.deps.Getenv("TRACKIO_WRITE_TOKEN"), Project: c.Name, Log: t.deps.Log,
+		})
+		if err != nil {
+			return cli.Usagef("--trackio: %v", err)
+		}
 	}
 	stop, err := t.serve(o.Metrics, dir)
 	if err != nil {

@@ -9,9 +9,13 @@ import (
 	"log/slog"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"gopkg.in/yaml.v3"
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
@@ -31,6 +35,8 @@ type Options struct {
 	Observer func(run string, c Config) Observer
 	// Metrics, if not nil, receives the points of every run.
 	Metrics *metrics.Prometheus
+	// Trackio, if not nil, receives the points of every run, too.
+	Trackio *metrics.Trackio
 	Log     *slog.Logger
 	// Abandon, when closed, ends the drain of an interrupted run early.
 	Abandon <-chan struct{}
@@ -292,6 +298,13 @@ func recorded(
 	if r.Points, err = metrics.ReadJSONL(dir.Path(MetricsFile)); err != nil {
 		return r, err
 	}
+	if o.Trackio != nil {
+		about, err := c.tracked(r, dir)
+		if err != nil {
+			return r, err
+		}
+		sinks = append(sinks, o.Trackio.Run(about, r.Points))
+	}
 	w := &recorder{run: r, config: c, dir: dir, now: o.Now, log: o.Log}
 	if o.Observer != nil {
 		w.next = o.Observer(r.Run, c)
@@ -305,6 +318,20 @@ func recorded(
 		end["error"] = err.Error()
 	}
 	return w.run, errors.Join(err, dir.Note("end", end), w.report())
+}
+
+// tracked identifies a run on a Trackio server.
+func (c *Config) tracked(r Result, dir *run.Dir) (metrics.TrackioRun, error) {
+	text, err := c.YAML()
+	if err != nil {
+		return metrics.TrackioRun{}, err
+	}
+	created := dir.Manifest.Created.UnixMilli()
+	about := metrics.TrackioRun{Name: r.Run, ID: dir.Manifest.ID + "-" + strconv.FormatInt(created, 36)}
+	if r.Variant == "" { // a run by itself, whose name is the configuration's
+		about.Name = filepath.Base(dir.Path())
+	}
+	return about, yaml.Unmarshal(text, &about.Config)
 }
 
 // newLoop opens the environment and the parts of the loop that the configuration names.
