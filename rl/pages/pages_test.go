@@ -94,6 +94,15 @@ func TestPages(t *testing.T) {
 	if alone, err := New(one); err != nil || strings.Contains(get(t, alone, "/", http.StatusOK), "Side by side") {
 		t.Errorf("one run is compared: %v", err)
 	}
+	// Steps whose rollouts are not kept have no links.
+	if err := os.RemoveAll(filepath.Join(one, "steps")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/0/", "/0/tasks"} {
+		if page := get(t, h, path, http.StatusOK); strings.Contains(page, "step/") {
+			t.Errorf("%s has links to rollouts that are gone", path)
+		}
+	}
 }
 
 // What a model wrote is text, and a run that has just begun has pages.

@@ -174,9 +174,14 @@ func (h *Handler) tasks(t trained, _ *http.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
+	played, err := train.Steps(t.Dir)
+	if err != nil {
+		return "", nil, err
+	}
 	type cell struct {
 		Step, Solved, Graded int
 		Class                string
+		Played               bool // its rollouts are on the disk
 	}
 	type row struct {
 		Task         string
@@ -190,7 +195,7 @@ func (h *Handler) tasks(t trained, _ *http.Request) (string, any, error) {
 		if byTask[v.Task] == nil {
 			byTask[v.Task] = &row{Task: v.Task}
 		}
-		c := cell{Step: v.Step, Class: "some"}
+		c := cell{Step: v.Step, Class: "some", Played: slices.Contains(played, v.Step)}
 		for _, r := range v.Rewards {
 			if r == nil {
 				continue

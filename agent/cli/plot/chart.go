@@ -225,7 +225,7 @@ func (p *plot) axes(c Chart) {
 		return
 	}
 	if step = tick(p.x1 - p.x0); !c.Fractions {
-		step = max(1, step)
+		step = max(1, math.Floor(step))
 	}
 	first := math.Ceil(p.x0 / step)
 	for i := range max(0, int(math.Floor(p.x1/step+1e-6)-first)+1) {
