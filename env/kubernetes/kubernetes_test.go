@@ -109,8 +109,10 @@ func must(t testing.TB, s env.Sandbox, line string) string {
 // nothing, with commands as root without powers and as a user of their own.
 func TestConformance(t *testing.T) {
 	t.Parallel()
+	onCluster(t, Options{}) // or skips
 	repository := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(repository, "README"), "a repository\n")
+	attacker := sandboxtest.BuildAttacker(t, t.TempDir())
 	for name, spec := range map[string]env.Spec{
 		"bookworm":           {Image: bookworm},
 		"busybox":            {Image: busybox},
@@ -120,7 +122,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sandboxtest.Run(t, func(t *testing.T) env.Provider { return provider(t, Options{}) },
-				sandboxtest.Options{Spec: spec})
+				sandboxtest.Options{Spec: spec, EndsTogether: true, Attacker: attacker})
 		})
 	}
 }

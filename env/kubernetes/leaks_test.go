@@ -48,32 +48,18 @@ func child(scenario string) int {
 	return 1
 }
 
-// TestKilledHost kills a host at random moments. The next provider's first start, and Reap, remove what it left.
+// TestKilledHost kills hosts at random moments. The next provider's first start, and Reap, remove what they left.
 func TestKilledHost(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
-	const kills = 6
-	var owners []string
-	for range kills {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), "DEEPSWE_TEST_CHILD=killed", "DEEPSWE_TEST_GUEST="+testkit.Guest(t))
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		who, err := bufio.NewReader(out).ReadString('\n')
-		if err != nil || !strings.Contains(who, ".") {
-			t.Fatalf("the child said %q, %v", who, err)
-		}
-		time.Sleep(rand.N(4 * time.Second))
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = cmd.Wait()
-		owners = append(owners, strings.TrimSpace(who))
+	owners := make([]string, 6)
+	var hosts sync.WaitGroup
+	for i := range owners {
+		hosts.Go(func() { owners[i] = killedHost(t) })
+	}
+	hosts.Wait()
+	if t.Failed() {
+		return
 	}
 	start(t, p, env.Spec{Image: busybox})
 	if _, err := p.Reap(t.Context(), env.ReapOptions{}); err != nil {
@@ -96,6 +82,31 @@ func TestKilledHost(t *testing.T) {
 			}
 		}
 	}
+}
+
+// killedHost starts a host, kills it after up to four seconds, and returns who it was.
+func killedHost(t *testing.T) string {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), "DEEPSWE_TEST_CHILD=killed", "DEEPSWE_TEST_GUEST="+testkit.Guest(t))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	if err := cmd.Start(); err != nil {
+		t.Error(err)
+		return ""
+	}
+	who, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.Contains(who, ".") {
+		t.Errorf("the child said %q, %v", who, err)
+	}
+	time.Sleep(rand.N(4 * time.Second))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
+	return strings.TrimSpace(who)
 }
 
 // An owner on another machine is judged by its lease, and the cluster itself removes the pods of a lease that is gone.

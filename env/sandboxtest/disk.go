@@ -24,14 +24,14 @@ func diskCases() []testCase {
 	}
 }
 
-// small starts a sandbox with a low disk limit. Commands that fill a file system in memory, as /tmp is on many
-// machines, may hit the memory limit instead.
+// small returns the group's sandbox, which has a low disk limit. Cases remove what they have written. Commands that
+// fill a file system in memory, as /tmp is on many machines, may hit the memory limit instead.
 func (s *suite) small(t *testing.T) *bench {
 	t.Helper()
 	needs(t, s.can.DiskLimit, "a limit on the disk")
-	return own(t, s.start(t, func(spec *env.Spec) {
+	return s.sandbox(t, func(spec *env.Spec) {
 		spec.Limits.Disk, spec.Limits.Files, spec.Limits.Memory = 64<<20, 2000, 1<<30
-	}))
+	})
 }
 
 // fill runs a command that fills the disk until it is killed.
@@ -64,6 +64,7 @@ func testDiskOneFile(t *testing.T, s *suite) {
 	b.fill("cat /dev/zero > bigger") // while the first file still exists
 	b.usable("rm big bigger")
 	b.fill("cat /dev/zero > big")
+	b.usable("rm big")
 }
 
 func testDiskManyFiles(t *testing.T, s *suite) {

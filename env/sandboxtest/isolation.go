@@ -285,9 +285,8 @@ func testMemory(t *testing.T, s *suite) {
 	if r := b.run(env.Command{Line: "./attack allocate 64"}); r.ExitCode != 0 || text(r.Stdout) != "allocated\n" {
 		t.Errorf("64 of 192 MiB: %+v, %s", r, text(r.Stderr))
 	}
-	// Where the kernel ends the guest along with the command, the sandbox has to say why it is gone.
 	r, err := b.Run(t.Context(), env.Command{Line: "./attack allocate 400", Dir: b.dir})
-	if !errors.Is(err, env.ErrExhausted) && (err != nil || r.ExitCode == 0 || !r.OutOfMemory) {
+	if !s.endedTogether(err) && (err != nil || r.ExitCode == 0 || !r.OutOfMemory) {
 		t.Errorf("400 of 192 MiB: exit code %d, out of memory %v, %s, %v", r.ExitCode, r.OutOfMemory, text(r.Stderr), err)
 	}
 }

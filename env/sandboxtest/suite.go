@@ -22,6 +22,9 @@ type Options struct {
 	Spec env.Spec
 	// Remote is set if the sandboxes' processes are not visible in this machine's /proc.
 	Remote bool
+	// EndsTogether is set if the kernel may end the whole sandbox together with the command that has used up its
+	// memory. Calls then have to fail with env.ErrExhausted.
+	EndsTogether bool
 	// Attacker is the path of a program built by [BuildAttacker]; if empty, it is built when needed.
 	Attacker string
 }
@@ -106,11 +109,12 @@ func (s *suite) fail(ctx context.Context, t *testing.T, change ...func(*env.Spec
 	return err
 }
 
-// sandbox returns the sandbox that the group shares, with a new directory for the case.
-func (s *suite) sandbox(t *testing.T) *bench {
+// sandbox returns the sandbox that the group shares, with a new directory for the case. All cases of a group make the
+// same changes to its spec.
+func (s *suite) sandbox(t *testing.T, change ...func(*env.Spec)) *bench {
 	t.Helper()
 	if s.shared == nil {
-		spec := s.spec(t, func(spec *env.Spec) { spec.Rollout = "shared by " + s.group })
+		spec := s.spec(t, append(change, func(spec *env.Spec) { spec.Rollout = "shared by " + s.group })...)
 		sandbox, err := s.provider.Start(context.WithoutCancel(t.Context()), spec)
 		if err != nil {
 			t.Fatalf("start: %v", err)
