@@ -147,11 +147,22 @@ type test interface {
 	twin(name string, edits []insertion) string
 }
 
-// mutation is one way to turn a test into a twin: the edits of its file that are within the test. They do not overlap.
+// mutation is a change that turns a test into a twin.
 type mutation struct {
-	kind  Kind
-	key   string
-	edits []insertion
+	kind Kind
+	key  string
+	// edits are the ways to make the change, which differ in the wrong value: for each, the edits of the file that are
+	// within the test. They do not overlap.
+	edits [][]insertion
+}
+
+// replacement is a mutation that replaces a part of the file by any of the texts.
+func replacement(kind Kind, key string, from, to int, texts ...string) mutation {
+	m := mutation{kind: kind, key: key}
+	for _, text := range texts {
+		m.edits = append(m.edits, []insertion{{from, to, text}})
+	}
+	return m
 }
 
 // List returns the ids of the tests in a file; none if the file cannot be parsed.
@@ -172,6 +183,7 @@ func Plant(w Writer, o Options) (Result, error) {
 		writer: w, options: o, out: Result{Skipped: map[string]string{}}, names: newNames(o), suites: map[int]suite{},
 		broken: map[int]error{}, insertions: map[int][]insertion{}, done: map[string]bool{}, exchanged: map[string]bool{},
 	}
+	p.width = width(p.functions())
 	planted := 0
 	for _, id := range o.Tests {
 		if planted == cmp.Or(o.MaxTests, len(o.Tests)) {
@@ -210,6 +222,7 @@ type planter struct {
 	insertions map[int][]insertion
 	done       map[string]bool // functions that already have twins: several ids may be cases of the same one
 	exchanged  map[string]bool // names of tests that were swapped with a twin's
+	width      int             // least number of each test and its twins
 }
 
 // insertion replaces the bytes from at to end by text.
@@ -224,7 +237,7 @@ func (p *planter) plant(id string) (reason string) {
 	if reason != "" {
 		return reason
 	}
-	function := fmt.Sprint(at, ":", t.places()[0], ":", t.name())
+	function := functionKey(at, t)
 	if p.done[function] {
 		return ""
 	}
@@ -242,7 +255,7 @@ func (p *planter) plant(id string) (reason string) {
 		}
 		places := t.places()
 		place := places[p.options.Rand.IntN(len(places))]
-		p.insertions[at] = append(p.insertions[at], insertion{place, place, t.twin(written, s.edits)})
+		p.insertions[at] = append(p.insertions[at], insertion{place, place, t.twin(written, s.edits[0])})
 		p.out.Twins = append(p.out.Twins, Twin{
 			Name: name, Original: t.name(), Test: id, File: file, Kind: s.kind, Mutation: mutationKey(file, t, s.key),
 		})
@@ -250,6 +263,20 @@ func (p *planter) plant(id string) (reason string) {
 	p.done[function] = true
 	return ""
 }
+
+// functions returns the number of functions that get twins.
+func (p *planter) functions() int {
+	found := map[string]bool{}
+	for _, id := range p.options.Tests {
+		if at, t, reason := p.locate(id); reason == "" {
+			found[functionKey(at, t)] = true
+		}
+	}
+	return max(1, min(len(found), cmp.Or(p.options.MaxTests, len(found))))
+}
+
+// functionKey identifies a test in a source.
+func functionKey(at int, t test) string { return fmt.Sprint(at, ":", t.places()[0], ":", t.name()) }
 
 // mutationKey identifies a mutation across trials.
 func mutationKey(file string, t test, key string) string { return file + ":" + t.name() + ":" + key }

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"regexp"
@@ -117,7 +118,7 @@ func TestPlantIsRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		p, err := Plant(Python{}, Options{Tests: []string{"tests/test_a.py::test_one"}, Sources: []Source{source},
 			Rand: random(seed)})
-		if err != nil || len(p.Twins) != 2 {
+		if err != nil || len(p.Twins) != guesses {
 			t.Fatalf("%d twins, %v", len(p.Twins), err)
 		}
 		var mutations []string
@@ -125,6 +126,7 @@ func TestPlantIsRandom(t *testing.T) {
 			names[twin.Name] = true
 			mutations = append(mutations, twin.Mutation)
 		}
+		mutations = slices.Compact(mutations)
 		if want := []string{"tests/test_a.py:test_one:0.0", "tests/test_a.py:test_one:end"}; !slices.Equal(mutations, want) {
 			t.Fatalf("mutations %q, want %q", mutations, want)
 		}
@@ -186,11 +188,11 @@ func TestTheTypicalTestIsNoClue(t *testing.T) {
 			hits := 0
 			for seed := range uint64(seeds) {
 				p, err := Plant(tc.w, Options{Tests: []string{tc.test}, Sources: []Source{tc.source}, Rand: random(seed)})
-				if err != nil || len(p.Twins) != 4 {
+				if err != nil || len(p.Twins) < guesses {
 					t.Fatalf("%d twins, %v", len(p.Twins), err)
 				}
 				found := tc.expect.FindAllSubmatch(p.Files[0].Data, -1)
-				if len(found) != 5 {
+				if len(found) != len(p.Twins)+1 {
 					t.Fatalf("found %q in\n%s", found, p.Files[0].Data)
 				}
 				counts := [2]map[string]int{{}, {}}
@@ -209,7 +211,7 @@ func TestTheTypicalTestIsNoClue(t *testing.T) {
 					hits++
 				}
 			}
-			if hits > seeds*35/100 {
+			if hits > seeds*20/100 {
 				t.Errorf("the typical test is the real one with %d of %d times", hits, seeds)
 			}
 			t.Logf("%d of %d", hits, seeds)
@@ -349,4 +351,44 @@ func FuzzPlant(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What a twin expects instead is never the right value, and the right value is at every place of the range of values.
+func TestOthers(t *testing.T) {
+	t.Parallel()
+	texts := []string{"0", "1", "-3", "20", "127", "255", "0.5", "-1.25", "'x'", "'9'", "''", "True", "None", "[1, 2]", "{'a': 1.5}"}
+	for _, text := range texts {
+		for seed := range uint64(100) {
+			others := pyOthers(text, random(seed))
+			if len(others) == 0 || slices.Contains(others, text) || len(others) > versions-1 {
+				t.Fatalf("%s: %q", text, others)
+			}
+			if sorted := slices.Compact(slices.Sorted(slices.Values(others))); len(sorted) != len(others) {
+				t.Fatalf("%s, twice: %q", text, others)
+			}
+		}
+	}
+	for _, c := range []struct{ n, least, most, low, high int }{
+		{20, 0, math.MaxInt, 13, 27}, {2, 0, math.MaxInt, 0, 9}, {-3, 0, math.MaxInt, -3, 4}, {-3, math.MinInt, math.MaxInt, -10, 4},
+		{127, 0, 127, 120, 127}, {125, 0, 127, 118, 127},
+	} {
+		low, high := c.n, c.n
+		for seed := range uint64(200) {
+			others := otherNumbers(c.n, c.least, c.most, random(seed))
+			low, high = min(low, slices.Min(others)), max(high, slices.Max(others))
+		}
+		if low != c.low || high != c.high {
+			t.Errorf("%d of at least %d and at most %d: from %d to %d, want %d to %d", c.n, c.least, c.most, low, high, c.low, c.high)
+		}
+	}
+}
+
+// How many tests and twins there are depends on how many tests have to be guessed.
+func TestWidth(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{1: 8, 2: 3, 3: 2, 50: 2} {
+		if w := width(n); w != want {
+			t.Errorf("%d tests: %d, want %d", n, w, want)
+		}
+	}
 }

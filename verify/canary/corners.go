@@ -3,12 +3,29 @@ package canary
 import "slices"
 
 // If each twin differed from the original in one place, the original would be the test that all others resemble most,
-// and code under test that compares the sources could forge a result for that test only. So if two expectations of a
-// test can be made wrong, there are twins for all three combinations, and nothing in the sources tells the original
-// from them. For each of the two expectations, there is still a twin in which only that one is wrong: a result that is
-// forged for one of them, such as an object that is equal to everything, passes it.
+// and code under test that compares the sources could forge a result for that test only. So there are twins for all
+// combinations of what two expectations of a test may be, and nothing in the sources tells the original from them. For
+// each of the two expectations, there is still a twin in which only that one is wrong: a result that is forged for one
+// of them, such as an object that is equal to everything, passes it.
 
-// choose selects the mutations for a test.
+// guesses is the least number of tests and twins, over all tests that must fail, among which the originals have to be
+// guessed. Where expectations have too few forms, such as true and false, there are fewer.
+const guesses = 8
+
+// width returns how many tests and twins there must be for each of n tests.
+func width(n int) int {
+	for w := 2; ; w++ {
+		combinations := 1
+		for range n {
+			combinations = min(combinations*w, guesses)
+		}
+		if combinations == guesses {
+			return w
+		}
+	}
+}
+
+// choose returns the mutations for a test, each with a single way to make it.
 func (p *planter) choose(t test, file string) (chosen []mutation) {
 	all := t.mutations(p.options.Rand)
 	var places []mutation
@@ -17,16 +34,14 @@ func (p *planter) choose(t test, file string) (chosen []mutation) {
 			places = append(places, wrong)
 		}
 	}
-	ways := slices.Clone(places)
-	if len(places) == 2 {
-		both := slices.Concat(places[0].edits, places[1].edits)
-		ways = append(ways, mutation{Expectation, places[0].key + "+" + places[1].key, both})
-	}
+	places = narrowed(places, p.width)
+	ways := combinations(places)
 	if outright := ofKind(all, Outright); len(outright) > 0 {
 		way := outright[0]
 		for _, place := range places { // so that it does not tell the original either
-			if p.options.Rand.IntN(2) == 0 && apart(way, place) {
-				way.edits = slices.Concat(way.edits, place.edits)
+			if n := p.options.Rand.IntN(len(place.edits) + 1); n > 0 && apart(way, place) {
+				way = both(way, place, place.edits[n-1])
+				way.key = outright[0].key
 			}
 		}
 		ways = append(ways, way)
@@ -42,6 +57,47 @@ func (p *planter) choose(t test, file string) (chosen []mutation) {
 	return chosen
 }
 
+// narrowed returns the mutations with only as many ways to make them as it takes for width tests and twins.
+func narrowed(places []mutation, width int) []mutation {
+	used, total := make([]int, len(places)), 1
+	for grown := true; grown; {
+		grown = false
+		for i, place := range places {
+			if (used[i] == 0 || total < width) && used[i] < len(place.edits) {
+				total = total / (used[i] + 1) * (used[i] + 2)
+				used[i]++
+				grown = true
+			}
+		}
+	}
+	out := slices.Clone(places)
+	for i := range out {
+		out[i].edits = out[i].edits[:used[i]]
+	}
+	return out
+}
+
+// combinations returns every way to make one of the mutations, or two of them together.
+func combinations(places []mutation) (ways []mutation) {
+	for i, place := range places {
+		for _, edits := range place.edits {
+			single := mutation{Expectation, place.key, [][]insertion{edits}}
+			ways = append(ways, single)
+			for _, second := range places[i+1:] {
+				for _, further := range second.edits {
+					ways = append(ways, both(single, second, further))
+				}
+			}
+		}
+	}
+	return ways
+}
+
+// both returns a mutation with a way to make another one in addition.
+func both(m, other mutation, edits []insertion) mutation {
+	return mutation{m.kind, m.key + "+" + other.key, [][]insertion{slices.Concat(m.edits[0], edits)}}
+}
+
 func ofKind(all []mutation, k Kind) (found []mutation) {
 	for _, s := range all {
 		if s.kind == k {
@@ -53,8 +109,8 @@ func ofKind(all []mutation, k Kind) (found []mutation) {
 
 // apart reports whether two mutations change different parts of a test.
 func apart(a, b mutation) bool {
-	for _, e := range a.edits {
-		for _, f := range b.edits {
+	for _, e := range a.edits[0] {
+		for _, f := range b.edits[0] {
 			if e.at < f.end && f.at < e.end || e.at == f.at && e.end == f.end {
 				return false
 			}

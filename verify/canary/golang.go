@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"strconv"
@@ -146,12 +147,10 @@ func (t *goTest) mutations(r *rand.Rand) []mutation {
 	var all []mutation
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
 		for _, lit := range expectations(n) {
-			other, ok := goOther(lit, r)
-			if !ok {
-				continue
-			}
 			from, to := t.file.offset(lit.Pos()), t.file.offset(lit.End())
-			all = append(all, mutation{Expectation, strconv.Itoa(from - t.from()), []insertion{{from, to, other}}})
+			if others := goOthers(lit, r); len(others) > 0 {
+				all = append(all, replacement(Expectation, strconv.Itoa(from-t.from()), from, to, others...))
+			}
 		}
 		return true
 	})
@@ -160,7 +159,7 @@ func (t *goTest) mutations(r *rand.Rand) []mutation {
 	text := fmt.Sprintf("\n\tif got, want := len([]byte(%q)), %d; got != want {\n"+
 		"\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}\n",
 		t.name()[:min(n, len(t.name()))], n+1, t.t)
-	return append(all, mutation{Outright, "start", []insertion{{at, at, text}}})
+	return append(all, replacement(Outright, "start", at, at, text))
 }
 
 // wanted matches the usual names of expected values.
@@ -202,21 +201,26 @@ func expectations(n ast.Node) []*ast.BasicLit {
 	return found
 }
 
-// goOther returns another literal of the same kind.
-func goOther(lit *ast.BasicLit, r *rand.Rand) (string, bool) {
+// goOthers returns other literals of the same kind.
+func goOthers(lit *ast.BasicLit, r *rand.Rand) []string {
 	switch lit.Kind {
 	case token.STRING:
 		end := len(lit.Value) - 1
-		return lit.Value[:1] + otherText(lit.Value[1:end], r) + lit.Value[end:], true
+		return mapped(otherTexts(lit.Value[1:end], r), func(s string) string { return lit.Value[:1] + s + lit.Value[end:] })
 	case token.INT:
-		n, err := strconv.Atoi(lit.Value)
-		if err != nil {
-			return "", false
+		if n, err := strconv.Atoi(lit.Value); err == nil {
+			return mapped(otherNumbers(n, 0, goMost(n), r), strconv.Itoa)
 		}
-		if n&(n+1) == 0 && n >= 127 { // the type may have no larger value
-			return strconv.Itoa(n - 1), true
-		}
-		return strconv.Itoa(otherNumber(n, 0, r)), true
 	}
-	return "", false
+	return nil
+}
+
+// goMost returns the largest value of the smallest integer type that can hold n.
+func goMost(n int) int {
+	for _, most := range []int{math.MaxInt8, math.MaxUint8, math.MaxInt16, math.MaxUint16, math.MaxInt32, math.MaxUint32} {
+		if n <= most {
+			return most
+		}
+	}
+	return math.MaxInt
 }

@@ -28,30 +28,28 @@ func (t *jsTest) mutations(r *rand.Rand) []mutation {
 		if f.tokens[i].kind != 'n' || i+1 >= t.last || f.text(i+1) != "(" || f.text(i-1) != "." {
 			continue
 		}
-		from, to, text, ok := f.wrong(i, r)
-		if !ok {
-			continue
+		if from, to, texts := f.wrong(i, r); len(texts) > 0 {
+			all = append(all, replacement(Expectation, strconv.Itoa(i-t.first), from, to, texts...))
 		}
-		all = append(all, mutation{Expectation, strconv.Itoa(i - t.first), []insertion{{from, to, text}}})
 	}
 	if t.open == 0 {
 		return all
 	}
 	at, n := f.tokens[t.open].to, len(t.called)%7+2
 	text := fmt.Sprintf("\n  if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
-	return append(all, mutation{Outright, "start", []insertion{{at, at, text}}})
+	return append(all, replacement(Outright, "start", at, at, text))
 }
 
-// wrong returns the replacement that makes the check with the method at token i expect something else.
-func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, text string, ok bool) {
+// wrong returns the replacements that make the check with the method at token i expect something else.
+func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, texts []string) {
 	method, open := f.text(i), i+1
 	end := f.match[open]
 	if other := jsOpposites[method]; other != "" && !f.negated(i) {
-		return f.tokens[i].from, f.tokens[i].to, other, true
+		return f.tokens[i].from, f.tokens[i].to, []string{other}
 	}
 	at, known := jsEqual[method]
 	if !known || f.negated(i) {
-		return 0, 0, "", false
+		return 0, 0, nil
 	}
 	arguments := [][2]int{}
 	first := open + 1
@@ -71,7 +69,7 @@ func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, text string, ok bool)
 		at = 0 // chai's expect(x).to.equal(1)
 	}
 	if at >= len(arguments) {
-		return 0, 0, "", false
+		return 0, 0, nil
 	}
 	a := arguments[at]
 	for j := a[1] - 1; j >= a[0]; j-- {
@@ -82,12 +80,12 @@ func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, text string, ok bool)
 		if j+1 < a[1] && f.text(j+1) == ":" {
 			continue // a key of an object, not a value
 		}
-		if other, ok := jsOther(f.tokens[j].kind, f.text(j), r); ok {
-			return f.tokens[j].from, f.tokens[j].to, other, true
+		if others := jsOthers(f.tokens[j].kind, f.text(j), r); len(others) > 0 {
+			return f.tokens[j].from, f.tokens[j].to, others
 		}
 	}
 	from, to = f.tokens[a[0]].from, f.tokens[a[1]-1].to
-	return from, to, "[" + string(f.data[from:to]) + ", 0]", true
+	return from, to, []string{"[" + string(f.data[from:to]) + ", 0]"}
 }
 
 // negated reports whether the chain of methods before the token contains "not".
@@ -103,24 +101,20 @@ func (f *jsFile) negated(i int) bool {
 	return false
 }
 
-// jsOther returns another literal of the same kind.
-func jsOther(kind byte, text string, r *rand.Rand) (string, bool) {
+// jsOthers returns other literals of the same kind.
+func jsOthers(kind byte, text string, r *rand.Rand) []string {
 	switch {
 	case kind == 's' || kind == 't' && !strings.Contains(text, "${"):
-		return text[:1] + otherText(text[1:max(1, len(text)-1)], r) + text[len(text)-1:], true
+		others := otherTexts(text[1:max(1, len(text)-1)], r)
+		return mapped(others, func(s string) string { return text[:1] + s + text[len(text)-1:] })
 	case kind == 'd':
-		if n, err := strconv.Atoi(text); err == nil {
-			return strconv.Itoa(otherNumber(n, 0, r)), true
-		}
-		if n, err := strconv.ParseFloat(text, 64); err == nil {
-			return strconv.FormatFloat(n+float64(otherNumber(1, 0, r)), 'f', -1, 64), true
-		}
+		return otherDecimals(text, 0, r)
 	case text == "true":
-		return "false", true
+		return []string{"false"}
 	case text == "false":
-		return "true", true
+		return []string{"true"}
 	case text == "null" || text == "undefined":
-		return "0", true
+		return []string{"0"}
 	}
-	return "", false
+	return nil
 }

@@ -2,10 +2,10 @@ package canary
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -13,7 +13,7 @@ import (
 func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 	var all []mutation
 	if t.oneLine() {
-		return []mutation{{kind: Outright, key: "end"}}
+		return []mutation{{Outright, "end", [][]insertion{nil}}}
 	}
 	for i := len(t.body) - 1; i >= 0; i-- {
 		l := t.body[i]
@@ -21,14 +21,15 @@ func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 			continue
 		}
 		code := pyCode(l.text)
-		wrong := t.wrong(code, r)
-		for n, e := range wrong {
-			from := l.end - len(l.text)
-			edits := []insertion{{from, from + len(code), e.text}}
+		from := l.end - len(l.text)
+		for n, e := range t.wrong(code, r) {
+			key := fmt.Sprintf("%d.%d", i, n)
 			if e.elsewhere != nil {
-				edits = []insertion{*e.elsewhere}
+				e.elsewhere.kind, e.elsewhere.key = Expectation, key
+				all = append(all, *e.elsewhere)
+				continue
 			}
-			all = append(all, mutation{Expectation, fmt.Sprintf("%d.%d", i, n), edits})
+			all = append(all, replacement(Expectation, key, from, from+len(code), e.texts...))
 		}
 	}
 	end := t.to
@@ -40,7 +41,7 @@ func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 	if last := t.body[len(t.body)-1]; last.indent == t.body[0].indent && strings.HasPrefix(last.text, "return") {
 		at, text = last.start, t.margin()+t.failure()+"\n"
 	}
-	return append(all, mutation{Outright, "end", []insertion{{at, at, text}}})
+	return append(all, replacement(Outright, "end", at, at, text))
 }
 
 // oneLine reports whether the body is on the same line as the head.
@@ -144,12 +145,15 @@ func pyDocstring(text string) bool {
 	return strings.TrimLeft(strings.TrimSpace(maskTop(code)), "rRuUbBfF") == ""
 }
 
-// pyWrong is a new text of a statement, with a wrong expectation, or an edit elsewhere that makes the expectation
-// wrong.
+// pyWrong is a way to make the expectation of a statement wrong: new texts of the statement, which differ in the value,
+// or a mutation elsewhere.
 type pyWrong struct {
-	text      string
-	elsewhere *insertion
+	texts     []string
+	elsewhere *mutation
 }
+
+// pyText is a pyWrong with one text.
+func pyText(text string) pyWrong { return pyWrong{texts: []string{text}} }
 
 var (
 	pyCall   = regexp.MustCompile(`^([\w.]*?)(\w+)\(`)
@@ -171,7 +175,7 @@ func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
 		return t.wrongAssert(rest, r)
 	}
 	if m := pyRaises.FindStringSubmatch(code); m != nil {
-		return []pyWrong{{text: m[1] + "FloatingPointError" + code[len(m[0]):]}}
+		return []pyWrong{pyText(m[1] + "FloatingPointError" + code[len(m[0]):])}
 	}
 	m := pyCall.FindStringSubmatch(code)
 	if m == nil || !strings.HasSuffix(code, ")") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
@@ -181,24 +185,29 @@ func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
 	lower := strings.ToLower(m[2])
 	switch {
 	case pyOpposites[m[2]] != "" && len(arguments) > 0:
-		return []pyWrong{{text: m[1] + pyOpposites[m[2]] + code[len(m[1]+m[2]):]}}
+		return []pyWrong{pyText(m[1] + pyOpposites[m[2]] + code[len(m[1]+m[2]):])}
 	case strings.HasSuffix(lower, "notequal"), strings.Contains(lower, "notalmost"), len(arguments) < 2:
 		return nil
 	case !strings.Contains(lower, "assert") && !strings.HasPrefix(lower, "eq"),
 		!strings.Contains(lower, "equal") && lower != "eq_" && !strings.HasSuffix(lower, "close"):
 		return nil
 	}
+	with := func(i int) func(argument string) string {
+		return func(argument string) string {
+			changed := slices.Clone(arguments)
+			changed[i] = argument
+			return m[0] + strings.Join(changed, ",") + ")"
+		}
+	}
 	for _, i := range []int{1, 0} {
-		if other, ok := pyOther(arguments[i], r); ok {
-			arguments[i] = other
-			return []pyWrong{{text: m[0] + strings.Join(arguments, ",") + ")"}}
+		if others := pyOthers(arguments[i], r); len(others) > 0 {
+			return []pyWrong{{texts: mapped(others, with(i))}}
 		}
 	}
 	if e := t.assigned(strings.TrimSpace(arguments[1]), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
-	arguments[1] = pyWrapped(arguments[1])
-	return []pyWrong{{text: m[0] + strings.Join(arguments, ",") + ")"}}
+	return []pyWrong{pyText(with(1)(pyWrapped(arguments[1])))}
 }
 
 // wrongAssert does this for an assert statement.
@@ -208,10 +217,10 @@ func (t *pyFunction) wrongAssert(rest string, r *rand.Rand) []pyWrong {
 	if len(parts) > 1 {
 		message = "," + strings.Join(parts[1:], ",")
 	}
-	negated := pyWrong{text: "assert not (" + expr + ")" + message}
+	negated := pyText("assert not (" + expr + ")" + message)
 	mask := maskTop(expr)
 	if strings.HasPrefix(expr, "not ") && !pyWords.MatchString(mask[4:]) {
-		negated.text = "assert " + strings.TrimSpace(expr[4:]) + message
+		negated = pyText("assert " + strings.TrimSpace(expr[4:]) + message)
 	}
 	if strings.ContainsAny(strings.NewReplacer("==", "").Replace(mask), "<>!=") || strings.Count(mask, "==") != 1 ||
 		pyWords.MatchString(mask) {
@@ -219,16 +228,16 @@ func (t *pyFunction) wrongAssert(rest string, r *rand.Rand) []pyWrong {
 	}
 	at := strings.Index(mask, "==")
 	left, right := expr[:at], expr[at+2:]
-	if other, ok := pyOther(right, r); ok {
-		return []pyWrong{{text: "assert " + left + "==" + other + message}}
+	if others := pyOthers(right, r); len(others) > 0 {
+		return []pyWrong{{texts: mapped(others, func(s string) string { return "assert " + left + "==" + s + message })}}
 	}
-	if other, ok := pyOther(left, r); ok {
-		return []pyWrong{{text: "assert " + other + "==" + right + message}}
+	if others := pyOthers(left, r); len(others) > 0 {
+		return []pyWrong{{texts: mapped(others, func(s string) string { return "assert " + s + "==" + right + message })}}
 	}
 	if e := t.assigned(strings.TrimSpace(right), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
-	return []pyWrong{{text: "assert " + left + "== " + strings.TrimSpace(pyWrapped(right)) + message}, negated}
+	return []pyWrong{pyText("assert " + left + "== " + strings.TrimSpace(pyWrapped(right)) + message), negated}
 }
 
 func pyWrapped(expr string) string {
@@ -236,9 +245,9 @@ func pyWrapped(expr string) string {
 	return expr[:len(expr)-len(trimmed)] + "(" + trimmed + ", 0)"
 }
 
-// assigned returns the edit that assigns another value to a variable, if the test uses the variable only twice: to
+// assigned returns the mutation that assigns another value to a variable, if the test uses the variable only twice: to
 // assign a literal, and to compare.
-func (t *pyFunction) assigned(name string, r *rand.Rand) *insertion {
+func (t *pyFunction) assigned(name string, r *rand.Rand) *mutation {
 	word := regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	if !word.MatchString(name) {
 		return nil
@@ -257,74 +266,76 @@ func (t *pyFunction) assigned(name string, r *rand.Rand) *insertion {
 	l := t.body[at]
 	code := pyCode(l.text)
 	head, value, _ := strings.Cut(code, "=")
-	other, ok := pyOther(value, r)
-	if !ok {
+	others := pyOthers(value, r)
+	if len(others) == 0 {
 		return nil
 	}
 	from := l.end - len(l.text)
-	return &insertion{from, from + len(code), head + "=" + other}
+	texts := mapped(others, func(s string) string { return head + "=" + s })
+	m := replacement(Expectation, "", from, from+len(code), texts...)
+	return &m
 }
 
 var pyNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
 
-// pyOther changes the value of a literal, or of the last literal in a list, a tuple, a set or a dictionary.
-func pyOther(expr string, r *rand.Rand) (string, bool) {
+// pyOthers changes the value of a literal, or of the last literal in a list, a tuple, a set or a dictionary. It returns
+// none if it cannot.
+func pyOthers(expr string, r *rand.Rand) []string {
 	trimmed := strings.TrimSpace(expr)
 	i := strings.Index(expr, trimmed)
 	before, after := expr[:i], expr[i+len(trimmed):]
-	if other, ok := pyOtherScalar(trimmed, r); ok {
-		return before + other + after, true
+	around := func(s string) string { return before + s + after }
+	if others := pyOtherScalars(trimmed, r); len(others) > 0 {
+		return mapped(others, around)
 	}
 	if !bracketed(trimmed) {
-		return "", false
+		return nil
 	}
 	inner := trimmed[1 : len(trimmed)-1]
 	parts := splitTop(inner, ",")
 	for n := len(parts) - 1; n >= 0; n-- {
 		part := parts[n]
 		if pyWords.MatchString(maskTop(part)) {
-			return "", false
+			return nil
 		}
 		key := ""
 		if pair := splitTop(part, ":"); len(pair) == 2 && trimmed[0] == '{' {
 			key, part = pair[0]+":", pair[1]
 		} else if len(pair) > 2 {
-			return "", false
+			return nil
 		}
-		if other, ok := pyOther(part, r); ok {
-			parts[n] = key + other
-			return before + trimmed[:1] + strings.Join(parts, ",") + trimmed[len(trimmed)-1:] + after, true
+		if others := pyOthers(part, r); len(others) > 0 {
+			return mapped(others, func(s string) string {
+				changed := slices.Clone(parts)
+				changed[n] = key + s
+				return around(trimmed[:1] + strings.Join(changed, ",") + trimmed[len(trimmed)-1:])
+			})
 		}
 	}
 	if strings.TrimSpace(inner) == "" && trimmed[0] == '[' {
-		return before + "[0]" + after, true
+		return []string{around("[0]")}
 	}
 	if strings.TrimSpace(inner) == "" && trimmed[0] == '{' {
-		return before + "{0: 0}" + after, true
+		return []string{around("{0: 0}")}
 	}
-	return "", false
+	return nil
 }
 
-// pyOtherScalar changes a number, a string, True, False or None.
-func pyOtherScalar(expr string, r *rand.Rand) (string, bool) {
+// pyOtherScalars changes a number, a string, True, False or None.
+func pyOtherScalars(expr string, r *rand.Rand) []string {
 	switch expr {
 	case "True":
-		return "False", true
+		return []string{"False"}
 	case "False":
-		return "True", true
+		return []string{"True"}
 	case "None":
-		return "0", true
+		return []string{"0"}
 	}
 	if pyNumber.MatchString(expr) {
-		if n, err := strconv.Atoi(expr); err == nil {
-			return strconv.Itoa(otherNumber(n, n-1, r)), true
-		}
-		if f, err := strconv.ParseFloat(expr, 64); err == nil {
-			return strconv.FormatFloat(f+float64(otherNumber(1, 0, r)), 'f', -1, 64), true
-		}
+		return otherDecimals(expr, math.MinInt, r)
 	}
 	if !pyPrefix.MatchString(expr) || strings.TrimLeft(strings.TrimSpace(maskTop(expr)), "rRuUbBfF \t\r\n") != "" {
-		return "", false
+		return nil
 	}
 	quotes := expr[len(expr)-1:]
 	if strings.HasSuffix(expr, strings.Repeat(quotes, 3)) && len(expr) >= 6 {
@@ -332,5 +343,5 @@ func pyOtherScalar(expr string, r *rand.Rand) (string, bool) {
 	}
 	opening := strings.Index(expr, quotes) + len(quotes)
 	end := max(opening, len(expr)-len(quotes))
-	return expr[:opening] + otherText(expr[opening:end], r) + expr[end:], true
+	return mapped(otherTexts(expr[opening:end], r), func(s string) string { return expr[:opening] + s + expr[end:] })
 }

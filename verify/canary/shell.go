@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"path"
 	"regexp"
@@ -116,28 +117,29 @@ func (t *shellTest) mutations(r *rand.Rand) []mutation {
 	for _, m := range shellAssertion.FindAllSubmatchIndex(t.file.data[t.body:t.to], -1) {
 		from, to := t.body+m[4], t.body+m[5]
 		asserts = string(t.file.data[t.body+m[2] : t.body+m[3]])
-		other := shellOther(string(t.file.data[from:to]), r)
-		all = append(all, mutation{Expectation, strconv.Itoa(from - t.from), []insertion{{from, to, other}}})
+		others := shellOthers(string(t.file.data[from:to]), r)
+		all = append(all, replacement(Expectation, strconv.Itoa(from-t.from), from, to, others...))
 	}
 	if asserts == "" {
 		return nil
 	}
 	n := len(t.function)%7 + 2
 	text := fmt.Sprintf("\t%s %d %d\n", asserts, n, n+1)
-	return append(all, mutation{Outright, "start", []insertion{{t.body, t.body, text}}})
+	return append(all, replacement(Outright, "start", t.body, t.body, text))
 }
 
-// shellOther returns another word with the same quotes.
-func shellOther(word string, r *rand.Rand) string {
+// shellOthers returns other words with the same quotes.
+func shellOthers(word string, r *rand.Rand) []string {
 	quote := ""
 	if strings.HasPrefix(word, "'") || strings.HasPrefix(word, `"`) {
 		quote = word[:1]
 	}
 	value := strings.TrimPrefix(strings.TrimSuffix(word, quote), quote)
+	others := otherTexts(value, r)
 	if n, err := strconv.Atoi(value); err == nil {
-		return quote + strconv.Itoa(otherNumber(n, 0, r)) + quote
+		others = mapped(otherNumbers(n, 0, math.MaxInt, r), strconv.Itoa)
 	}
-	return quote + otherText(value, r) + quote
+	return mapped(others, func(s string) string { return quote + s + quote })
 }
 
 // either writes twins in several languages, chosen by the names of files.
