@@ -75,8 +75,11 @@ const (
 func (l *layout) cache(f found, to string) (bool, error) {
 	name := "cache-" + strings.ReplaceAll(f.name, "/", "+")
 	var from []string
-	if below := filepath.Join(l.over, "home", filepath.FromSlash(f.name)); l.over != "" && isDir(below) {
-		from = append(from, below)
+	if below := filepath.Join(l.over, "home", filepath.FromSlash(f.name)); l.over != "" {
+		// Host sandboxes have links there to the user's own caches.
+		if info, err := os.Lstat(below); err == nil && info.IsDir() {
+			from = append(from, below)
+		}
 	}
 	if f.dir != "" {
 		from = append(from, f.dir)

@@ -27,7 +27,9 @@ func TestHostInstall(t *testing.T) { testInstall(t, newHost) }
 // user's own files is not; and nothing on disk changes.
 func testInstall(t *testing.T, open func(*testing.T) env.Provider) {
 	dir := project(t)
-	t.Setenv("HOME", t.TempDir())
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	testkit.WriteFile(t, filepath.Join(home, ".gradle", "caches", "used"), "cache\n")
 	p := open(t)
 	if err := p.(env.Overlayer).CanOverlay(t.Context(), dir); err != nil {
 		testkit.Skip(t, "overlay", err)
@@ -70,9 +72,10 @@ func testInstall(t *testing.T, open func(*testing.T) env.Provider) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const line = `cat lib/a lib/b deps/d/index ~/.m2/repository/a.jar; ls node_modules; git status --porcelain lib
+		const line = `cat lib/a lib/b deps/d/index ~/.m2/repository/a.jar ~/.gradle/caches/used; ls node_modules
+git status --porcelain lib
 echo more >>deps/d/index && echo more >>~/.m2/repository/a.jar && echo more >>node_modules/y`
-		if got, want := said(t, sb, line), "one\nchanged\ndep\njar\ny\n"; got != want {
+		if got, want := said(t, sb, line), "one\nchanged\ndep\njar\ncache\ny\n"; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 		patch, err := base.Patch(t.Context(), sb)
