@@ -2,6 +2,7 @@ package docker
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -42,7 +43,12 @@ func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
-		err := pack(ctx, w, s.spec, s.user)
+		// Without the buffer, every header and every small file would wait for the other end.
+		buffer := bufio.NewWriterSize(w, 256<<10)
+		err := pack(ctx, buffer, s.spec, s.user)
+		if err == nil {
+			err = buffer.Flush()
+		}
 		w.CloseWithError(err)
 		packed <- err
 	}()

@@ -17,6 +17,7 @@ import (
 // listing lists what a snapshot copies, as unique names relative to its source.
 type listing struct {
 	names []string
+	bytes int64 // their size, as far as it is known
 	// absent are tracked files that a sparse checkout leaves out of the work tree.
 	absent []string
 	// omitted are paths that this process has no permission to read.
@@ -85,6 +86,7 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 		return err
 	case !info.IsDir():
 		l.names = append(l.names, name)
+		l.bytes += info.Size()
 		return nil
 	}
 	// A submodule or another nested repository: its files are part of what the agent works on.

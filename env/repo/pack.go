@@ -19,7 +19,8 @@ import (
 // Pack writes the repository that a spec copies in as a tar stream below prefix, owned by uid and gid, without what
 // the image has of a set-up already.
 func Pack(ctx context.Context, tw *tar.Writer, s env.Spec, prefix string, uid, gid int) error {
-	p := packing{tw: tw, root: s.CopyIn, prefix: prefix, uid: uid, gid: gid, live: s.Git != "", copied: s.Copied}
+	p := packing{tw: tw, root: s.CopyIn, prefix: prefix, uid: uid, gid: gid, live: s.Git != "", copied: s.Copied,
+		buffer: make([]byte, 64<<10)}
 	p.without = make(map[string]bool, len(s.Without))
 	for _, name := range s.Without {
 		p.without[name] = true
@@ -36,7 +37,9 @@ func Pack(ctx context.Context, tw *tar.Writer, s env.Spec, prefix string, uid, g
 	if err := p.pack(ctx); err != nil {
 		return err
 	}
-	git := packing{tw: tw, root: s.Git, prefix: filepath.ToSlash(filepath.Join(prefix, ".git")), uid: uid, gid: gid}
+	git := packing{
+		tw: tw, root: s.Git, prefix: filepath.ToSlash(filepath.Join(prefix, ".git")), uid: uid, gid: gid, buffer: p.buffer,
+	}
 	return git.pack(ctx)
 }
 
@@ -52,6 +55,7 @@ type packing struct {
 	// live is set if somebody works in root: what cannot be read is left out, and the copy is writable.
 	live   bool
 	copied func(bytes int64)
+	buffer []byte
 }
 
 func (p *packing) pack(ctx context.Context) error {
@@ -129,8 +133,9 @@ func (p *packing) file(h *tar.Header, path string) error {
 	if err := p.tw.WriteHeader(h); err != nil {
 		return err
 	}
-	n, err := io.CopyN(p.tw, f, h.Size)
-	if errors.Is(err, io.EOF) {
+	// Only with an io.Reader that is nothing else does CopyBuffer use the buffer.
+	n, err := io.CopyBuffer(p.tw, struct{ io.Reader }{io.LimitReader(f, h.Size)}, p.buffer)
+	if err == nil && n < h.Size {
 		return fmt.Errorf("%s shrank from %d to %d bytes while it was copied", path, h.Size, n)
 	}
 	if err == nil && p.copied != nil {

@@ -44,7 +44,7 @@ func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error
 	if err != nil {
 		return err
 	}
-	if err := s.borrow(); err != nil {
+	if err := s.borrow(s.Checkout.Objects); err != nil {
 		return err
 	}
 	if err := s.commitTree(ctx, g, tree, head); err != nil {
@@ -94,9 +94,9 @@ func (s *Snapshot) adoptIndex(ctx context.Context, g git) (head string, err erro
 	return head, s.adopt(ctx, g, nil)
 }
 
-// borrow lets the repository find the source's objects.
-func (s *Snapshot) borrow() error {
-	if len(s.Checkout.Objects) == 0 {
+// borrow lets the repository find the objects in the source's stores.
+func (s *Snapshot) borrow(stores []string) error {
+	if len(stores) == 0 {
 		return nil
 	}
 	info := filepath.Join(s.git, "objects", "info")
@@ -104,7 +104,7 @@ func (s *Snapshot) borrow() error {
 		return err
 	}
 	var alternates strings.Builder
-	for _, dir := range s.Checkout.Objects {
+	for _, dir := range stores {
 		if strings.ContainsAny(dir, "\"\n") {
 			dir = quote(dir)
 		}

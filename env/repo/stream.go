@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,12 +28,13 @@ func (s *Snapshot) stream(ctx context.Context, repository bool, l *listing, c ch
 	if err := s.share(ctx, repository, l); err != nil {
 		return err
 	}
+	stores := s.Checkout.Objects
 	s.Checkout, s.streamed = nil, true
 	for _, name := range l.hidden {
 		s.without = append(s.without, filepath.ToSlash(name))
 	}
 	s.leaveOut(l)
-	return s.packHistory(ctx)
+	return s.keepHistory(ctx, stores, l.bytes)
 }
 
 // leaveOutUnreadable takes files that this process may not read off the listing.
@@ -74,21 +76,95 @@ func (s *Snapshot) afford(ctx context.Context, l *listing, c choice) error {
 	return nil
 }
 
-// packHistory makes the repository independent of the source's objects: it packs the last commits and everything in
-// them. A partial clone may have only what the last one needs.
-func (s *Snapshot) packHistory(ctx context.Context) error {
+// keepHistory makes the repository independent of the source's objects, and keeps the last commits. Copying all
+// objects is several times faster than selecting those of the last commits, unless most of them belong to older ones.
+func (s *Snapshot) keepHistory(ctx context.Context, stores []string, bytes int64) error {
 	g := git{env: []string{"GIT_DIR=" + s.git}}
 	// What git remembers of conflicts that were resolved is not part of any commit.
 	if _, err := g.run(ctx, nil, "update-index", "--clear-resolve-undo"); err != nil {
 		return err
 	}
+	objects := filepath.Join(s.git, "objects")
+	if files, ok := objectFiles(stores, max(bytes, smallStore)); ok {
+		if err := s.cutHistory(ctx, g, historyCommits); err != nil {
+			return err
+		}
+		err := errors.Join(copyObjects(files, objects), os.RemoveAll(filepath.Join(objects, "info"))) // names the source's
+		if err == nil {
+			_, err = g.run(ctx, nil, "rev-list", "--objects", "--quiet", "HEAD") // fails if one is missing
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		// It is a partial clone, or the user has packed it meanwhile.
+		if err := s.borrow(stores); err != nil {
+			return err
+		}
+	}
+	// A partial clone may have only what the last commit needs.
 	if err := s.packCommits(ctx, g, historyCommits); err == nil || ctx.Err() != nil {
 		return err
 	}
 	return s.packCommits(ctx, g, 1)
 }
 
-// packCommits keeps the last commits and drops the others. What the source has in packs is taken from there as it is,
+// Stores of objects are copied whole up to smallStore bytes, or up to the size of the work tree if that is larger, and
+// only if they have at most mostObjectFiles files.
+const (
+	smallStore      = 4 << 20
+	mostObjectFiles = 256
+)
+
+// objectFiles returns the files of the stores with objects, by their paths below a store. It returns false if they have
+// more files or bytes than are worth copying.
+func objectFiles(stores []string, most int64) (files map[string]string, ok bool) {
+	files = map[string]string{}
+	var bytes int64
+	for _, store := range stores {
+		for _, pattern := range []string{"pack/*.*", "[0-9a-f][0-9a-f]/*"} {
+			found, _ := filepath.Glob(filepath.Join(escape(store), pattern)) // the pattern is valid
+			for _, file := range found {
+				info, err := os.Stat(file)
+				switch name := strings.TrimPrefix(file, store); {
+				case err != nil:
+					return nil, false
+				case slices.Contains([]string{".pack", ".idx", ""}, filepath.Ext(file)):
+					files[name] = file
+					bytes += info.Size()
+				}
+				if bytes > most || len(files) > mostObjectFiles {
+					return nil, false
+				}
+			}
+		}
+	}
+	return files, true
+}
+
+// copyObjects copies the files into a store.
+func copyObjects(files map[string]string, store string) error {
+	for name, from := range files {
+		to := filepath.Join(store, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		in, err := os.Open(from)
+		if err != nil {
+			return err
+		}
+		out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+		if err == nil {
+			_, err = io.Copy(out, in)
+			err = errors.Join(err, out.Close())
+		}
+		if err = errors.Join(err, in.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packCommits packs the last commits and everything in them. What the source has in packs is taken from there as it is,
 // and the rest is not compressed. That is several times faster than a fetch, which searches for similar files, and
 // hashes what it gets.
 func (s *Snapshot) packCommits(ctx context.Context, g git, most int) error {

@@ -31,7 +31,12 @@ func TestStreamLastCommits(t *testing.T) {
 		"shallow":    {line.String(), "cd ..; git clone -q --depth 4 file://$PWD/source cut; rm -rf source; mv cut source", 4},
 		// A partial clone, in a way.
 		"old files missing": {line.String() + "commit refs/heads/main\ncommitter a <a@b> 1100000000 +0000\ndata 0\n" +
-			"M 644 inline a\ndata 4\ntwo\n\n", "rm .git/objects/56/26abf0f72e58d7a153368ba57db4c673c0e171", 1},
+			"M 644 inline a\ndata 4\ntwo\n\n", "rm .git/objects/56/26abf0f72e58d7a153368ba57db4c673c0e171; " +
+			"mkdir -p .git/objects/pack; touch .git/objects/pack/pack-1.promisor", 1},
+		"many objects": {line.String(), "for i in $(seq 300); do echo $i >f$i; done; git add .; git commit -qm many",
+			historyCommits},
+		"one pack":          {line.String(), "git repack -adq", historyCommits},
+		"another's objects": {line.String(), "cd ..; mv source other; git clone -q --shared other source", historyCommits},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := filepath.Join(t.TempDir(), "source")
