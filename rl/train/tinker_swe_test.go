@@ -263,6 +263,26 @@ func TestTemplateOf(t *testing.T) {
 	}
 }
 
+// A tokenizer with more ids than the model is another model's; one with fewer is padded.
+func TestTokenizerOfAnotherModel(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, err := os.ReadFile(filepath.Join("..", "..", "agent", "tokenizer", "testdata", "qwen.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WriteFile(t, filepath.Join(dir, tokenizerFile), string(data))
+	s := tinkerSettings{Template: string(chatml.Qwen3)}
+	for vocabulary, want := range map[int]string{
+		430: "has 431 ids, and the model 430; to fix: set trainer.tokenizer", 431: "", 512: "",
+	} {
+		_, err := s.codec(TrainerOptions{}, dir, nil, vocabulary)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("a model of %d ids: %v", vocabulary, err)
+		}
+	}
+}
+
 func TestTokenizerOfAModel(t *testing.T) {
 	t.Parallel()
 	hub := t.TempDir()

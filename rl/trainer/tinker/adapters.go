@@ -106,7 +106,7 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	v.dir = filepath.Join(a.dir, fmt.Sprintf("%s-%d", a.prefix, number))
 	address, err := m.export(ctx, fmt.Sprintf("%s-%d", a.prefix, number))
 	if err != nil {
-		return nil, err
+		return nil, unpublished(err)
 	}
 	if err := a.download(ctx, address, v.dir); err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"deepswe/env/disk"
@@ -66,6 +67,10 @@ type Client struct {
 	http, once *http.Client
 	// backoff is the first pause between two tries.
 	backoff time.Duration
+
+	mu sync.Mutex
+	// requests are the server's names of the operations so far.
+	requests map[string]bool
 }
 
 // NewClient checks the options. It sends no request.
@@ -88,6 +93,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	c := &Client{
 		base: u, key: o.Key, log: log, patience: cmp.Or(o.Patience, 5*time.Minute),
 		longest: cmp.Or(o.OperationTimeout, 2*time.Hour), backoff: 200 * time.Millisecond,
+		requests: map[string]bool{},
 	}
 	c.http, c.once = c.newHTTP(false), c.newHTTP(true)
 	return c, nil
@@ -125,6 +131,17 @@ func (c *Client) redirected(r *http.Request, via []*http.Request) error {
 func (c *Client) Close() {
 	c.http.CloseIdleConnections()
 	c.once.CloseIdleConnections()
+}
+
+// fresh notes the server's name of an operation, and reports whether no earlier operation had it.
+func (c *Client) fresh(request string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.requests[request] {
+		return false
+	}
+	c.requests[request] = true
+	return true
 }
 
 // answer is the response to one request.

@@ -30,6 +30,8 @@ var (
 	ErrRateLimited = errors.New("the trainer limits the rate of requests")
 	// ErrAccess: the key is missing or not accepted.
 	ErrAccess = errors.New("the trainer does not accept the key")
+	// ErrRepeated: the server gave its response to an earlier operation, so it may not have executed this one.
+	ErrRepeated = errors.New("the trainer repeated an earlier response")
 	// ErrServer: the server failed without an explanation.
 	ErrServer = errors.New("the trainer failed")
 )

@@ -113,6 +113,10 @@ func (m *Model) operate(ctx context.Context, path string, in map[string]any, cha
 		}
 		return promise{}, err
 	}
+	if !m.client.fresh(reply.Request) {
+		return promise{}, &Error{Operation: path, Kind: ErrRepeated, Detail: fmt.Sprintf("request %.60q is an earlier "+
+			"operation, so this one may not have been executed", reply.Request), Lost: changes}
+	}
 	return promise{operation: path, request: reply.Request, training: changes}, nil
 }
 

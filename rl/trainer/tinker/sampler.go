@@ -58,13 +58,21 @@ func (s *Sampler) close()                          { s.gate.close() }
 func (s *Sampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
 	session, err := m.publish(ctx, number)
 	if err != nil {
-		return nil, err
+		return nil, unpublished(err)
 	}
 	if session == s.source().session {
 		return nil, fmt.Errorf("%w: the server gave the sampling session of the last publication again", rl.ErrApart)
 	}
 	s.set(source{session: session, version: version, model: m.options.Base})
 	return s, nil
+}
+
+// unpublished marks the error of a publication that the server may have skipped.
+func unpublished(err error) error {
+	if errors.Is(err, ErrRepeated) {
+		return fmt.Errorf("%w: %w", rl.ErrApart, err)
+	}
+	return err
 }
 
 // check samples sequences while no turn is sampled.

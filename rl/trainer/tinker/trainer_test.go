@@ -73,7 +73,8 @@ func TestRealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	trainertest.Conform(t, trainertest.Target{
-		URL: url, Base: models[0].Name, Vocabulary: 1024, Codec: codec(t), Reply: 16, CheckTokens: 128, LearningRate: 0.01,
+		URL: url, Base: models[0].Name, Vocabulary: 1024, Codec: codec(t), Reply: 128, CheckTokens: 1024,
+		LearningRate: 0.01,
 	})
 }
 
@@ -243,6 +244,40 @@ func TestErrorsAreToldApart(t *testing.T) {
 				t.Errorf("a forward pass that failed has left something: %v", err)
 			}
 		})
+	}
+}
+
+// After an operation of an update has failed, the server may have a part of it.
+func TestFailedUpdates(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"forward_backward", "optim_step"} {
+		s, trainer := server(t, trainertest.Options{}, nil)
+		s.Inject(path, trainertest.Fault{Fails: true, Detail: "out of memory"})
+		err := learn(t, trainer)
+		if !errors.Is(err, rl.ErrTrainerLost) || !errors.Is(err, tinker.ErrOperation) ||
+			!strings.Contains(err.Error(), "out of memory") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// A server that says that it has done what it has not done is found out by its next answer.
+func TestIdleServer(t *testing.T) {
+	t.Parallel()
+	s, trainer := server(t, trainertest.Options{}, nil)
+	if _, err := trainer.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	s.Inject("save_weights_for_sampler", trainertest.Fault{Idle: true})
+	if _, err := trainer.Publish(t.Context()); !errors.Is(err, rl.ErrApart) {
+		t.Errorf("the publication ends with %v", err)
+	}
+	s.Inject("forward_backward", trainertest.Fault{Idle: true})
+	if err := learn(t, trainer); !errors.Is(err, rl.ErrTrainerLost) || !strings.Contains(err.Error(), "gradient is 0") {
+		t.Errorf("the update ends with %v", err)
 	}
 }
 

@@ -44,6 +44,7 @@ func Conform(t *testing.T, target Target) {
 		{"losses agree, chunks and parts of an update too", c.losses},
 		{"imitation takes the same step in each of its ways", c.imitation},
 		{"a checkpoint restores weights and optimizer", c.checkpoints},
+		{"no update is lost or made twice", c.faults},
 		{"seeds reproduce", c.seeds},
 		{"bad input is refused before it is sent", c.refusals},
 		{"the server's refusals are told apart", c.kinds},
@@ -88,11 +89,16 @@ func (c *conformance) open(t *testing.T, dir string, change func(*tinker.Options
 	return trainer
 }
 
-// rows samples answers and gives them advantages, half of them above 0. Their sum is not zero.
+// checkedRows is how many rows there are, as many as a trainer samples to compare: servers compile what they compute
+// anew for each number of sequences.
+const checkedRows = 8
+
+// rows samples answers and gives them advantages, half of them above 0 and none of them 0. Their sum over the tokens is
+// not zero.
 func (c *conformance) rows(t *testing.T, p rl.Policy) []rl.Row {
 	t.Helper()
 	var rollouts []rl.Rollout
-	for i := range 6 {
+	for i := range checkedRows {
 		sampling := agent.OnPolicy(new(1.0))
 		sampling.Seed = new(int64(100 * i))
 		reply, err := p.Model.Complete(t.Context(), agent.Request{
@@ -105,7 +111,7 @@ func (c *conformance) rows(t *testing.T, p rl.Policy) []rl.Row {
 		if v := reply.Tokens.PolicyVersion; v == nil || *v != p.Version {
 			t.Errorf("the reply is of version %v, and the policy is %d", v, p.Version)
 		}
-		reward := float64(i % 3)
+		reward := float64(i % 4)
 		rollouts = append(rollouts, rl.Rollout{
 			Task: "conform", Group: "0", Attempt: i, Reward: &reward, StopReason: agent.Submitted,
 			PolicyVersion: rl.VersionNumber(p.Version), Turns: []rl.Turn{*reply.Tokens},
@@ -115,7 +121,7 @@ func (c *conformance) rows(t *testing.T, p rl.Policy) []rl.Row {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.MaxLength = 64
+	a.MaxLength = c.Reply + 64
 	rows, _, err := a.Rows(rollouts)
 	if err != nil {
 		t.Fatal(err)

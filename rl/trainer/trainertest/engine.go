@@ -113,6 +113,10 @@ func (s *Server) unload(id string) {
 
 // execute does one operation. The caller holds s.mu.
 func (s *Server) execute(f *future) {
+	if fault, ok := s.executing(failing, f.operation); ok {
+		f.fail(http.StatusBadRequest, fault.Detail)
+		return
+	}
 	result, err := s.do(f)
 	if f.ended {
 		return
@@ -147,7 +151,8 @@ func (s *Server) do(f *future) (any, error) {
 	case "forward":
 		return m.pass(b.Forward, false, s.options.Sums)
 	case "forward_backward":
-		return m.pass(b.Backward, true, s.options.Sums)
+		_, ignored := s.executing(idle, f.operation)
+		return m.pass(b.Backward, !ignored, s.options.Sums)
 	case "optim_step":
 		return m.step(b.Adam, s.options.Sums)
 	case "sample":
@@ -374,7 +379,11 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 			"sampling_session_id": nil}, nil
 	}
 	id := s.id("sampling")
-	s.samplers[id] = session
+	if _, ok := s.executing(idle, f.operation); ok {
+		id = m.loaded
+	} else {
+		s.samplers[id] = session
+	}
 	return map[string]any{"path": nil, "type": f.operation, "sampling_session_id": id}, nil
 }
 

@@ -303,6 +303,9 @@ type Fault struct {
 	Delay time.Duration
 	// Stale publishes nothing: the new sampling session has the weights of the last one.
 	Stale bool
+	// Fails accepts the operation, which then fails with Detail. Idle accepts it and changes nothing: a gradient is not
+	// kept, and a publication gives the sampling session of the one before.
+	Fails, Idle bool
 }
 
 // Inject lets the next requests of a path go wrong, one after the other. The zero Fault lets one pass.
@@ -310,6 +313,22 @@ func (s *Server) Inject(path string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[path] = append(s.faults[path], faults...)
+}
+
+// What precedes the name of an operation whose execution fails, or does nothing, among the faults.
+const (
+	failing = "failing "
+	idle    = "idle "
+)
+
+// executing takes the next fault of an operation's execution. The caller holds s.mu.
+func (s *Server) executing(when, operation string) (Fault, bool) {
+	waiting := s.faults[when+operation]
+	if len(waiting) == 0 {
+		return Fault{}, false
+	}
+	s.faults[when+operation] = waiting[1:]
+	return waiting[0], true
 }
 
 // fault takes the next one of a path.
@@ -323,6 +342,11 @@ func (s *Server) fault(path string) (Fault, bool) {
 	s.faults[path] = waiting[1:]
 	if waiting[0].Stale {
 		s.faults["stale"] = append(s.faults["stale"], waiting[0])
+	}
+	for when, applies := range map[string]bool{failing: waiting[0].Fails, idle: waiting[0].Idle} {
+		if applies {
+			s.faults[when+path] = append(s.faults[when+path], waiting[0])
+		}
 	}
 	return waiting[0], true
 }

@@ -1,0 +1,99 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"deepswe/agent/run"
+	"deepswe/env/testkit"
+	"deepswe/rl/metrics"
+	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/trainer/trainertest"
+)
+
+// A transformer behind the real server learns the task of tinker-check: undisturbed, with faults on the way, and
+// stopped and resumed. DEEPSWE_TEST_TINKER is the address of the server, started with ../shared/real/tinker/up.sh.
+func TestRealServer(t *testing.T) {
+	url := os.Getenv("DEEPSWE_TEST_TINKER")
+	if url == "" {
+		testkit.Skip(t, "tinker", "DEEPSWE_TEST_TINKER has the address of a server")
+	}
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	models, err := client.Capabilities(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile(filepath.Join("..", "..", "testdata", "tinker-check.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const steps = 16
+	load := func(url string, seed int) Config {
+		c, err := Load(config, BuiltIn(), "trainer.base_url="+url, "trainer.model="+models[0].Name,
+			fmt.Sprint("seed=", seed), fmt.Sprint("steps=", steps))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	t.Run("undisturbed", func(t *testing.T) {
+		learned(t, load(url, 1), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+	})
+	t.Run("with faults on the way", func(t *testing.T) {
+		proxy := trainertest.NewProxy(t, url)
+		pass, drop := trainertest.ProxyFault{}, trainertest.ProxyFault{Drop: true}
+		// The probe and the clearing of gradients take steps too.
+		proxy.Inject("optim_step", pass, pass, pass, pass, pass, pass, pass, pass, drop)
+		proxy.Inject("forward_backward", pass, pass, pass, pass, pass, pass, pass, pass, pass, pass, drop)
+		proxy.Inject("asample", append(make([]trainertest.ProxyFault, 70), drop, trainertest.ProxyFault{Status: 502})...)
+		proxy.Inject("retrieve_future", append(make([]trainertest.ProxyFault, 90), drop,
+			trainertest.ProxyFault{Status: 408}, trainertest.ProxyFault{Status: 500, Text: "Internal Server Error"})...)
+		learned(t, load(proxy.URL, 2), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+		if left := proxy.Waiting(); len(left) > 0 {
+			t.Errorf("the requests to %v have not failed", left)
+		}
+	})
+	t.Run("stopped and resumed", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := load(url, 3)
+		o := Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
+			Observer: func(string, Config) Observer { return &stopAt{step: 6, stop: cancel} }}
+		if _, err := Start(ctx, c, o); !errors.Is(err, run.ErrInterrupted) {
+			t.Fatal(err)
+		}
+		o.Resume, o.Observer = true, nil
+		learned(t, c, o)
+	})
+}
+
+// learned runs a configuration, and checks that the mean reward of the last five steps is at least 0.3 above that of
+// the first.
+func learned(t *testing.T, c Config, o Options) {
+	t.Helper()
+	results, err := Start(t.Context(), c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := results[0].Points
+	if len(points) != c.Steps {
+		t.Fatalf("%d steps of %d", len(points), c.Steps)
+	}
+	reward := func(p metrics.Point) float64 { return p.Values["reward/mean"] }
+	first, last := reward(points[0]), 0.0
+	for _, p := range points[len(points)-5:] {
+		last += reward(p) / 5
+	}
+	t.Logf("the reward was %.3f at first, and %.3f in the last five steps\n%s", first, last, curve(points))
+	if last < first+0.3 {
+		t.Errorf("the reward rose from %.3f to %.3f only", first, last)
+	}
+}
