@@ -65,6 +65,7 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // before.
 func (c *cluster) patience(err error) time.Duration {
 	const settling = 20 * time.Second
+	const rotation = 70 * time.Second // client-go reads a file with a token again after a minute
 	refusal, ok := errors.AsType[*statusError](err)
 	if !ok {
 		return outageTimeout // not an answer of the server: the connection failed
@@ -75,7 +76,7 @@ func (c *cluster) patience(err error) time.Duration {
 		return outageTimeout
 	case http.StatusUnauthorized: // a credential plugin or file may have a new token by now
 		if c.allowed.Load() {
-			return settling
+			return rotation
 		}
 	case http.StatusForbidden:
 		if c.allowed.Load() && strings.Contains(refusal.Message, "cannot ") {

@@ -35,6 +35,7 @@ type cluster struct {
 	starts        chan struct{} // a semaphore of startsAtOnce
 	dials         *pace         // limits attempts to reach guests that may not run yet
 
+	coming  atomic.Int64 // starts that have chosen this cluster
 	allowed atomic.Bool  // whether the server has allowed a request before
 	skew    atomic.Int64 // how far the server's clock is ahead, in nanoseconds
 

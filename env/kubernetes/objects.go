@@ -35,6 +35,16 @@ type pod struct {
 	Status     *podStatus `json:"status,omitempty"`
 }
 
+// imageOf returns the image of a container. The cluster may have added containers, also before ours.
+func (p *pod) imageOf(container string) string {
+	for _, c := range append(p.Spec.InitContainers, p.Spec.Containers...) {
+		if c.Name == container {
+			return c.Image
+		}
+	}
+	return ""
+}
+
 type podSpec struct {
 	Containers                    []container       `json:"containers"`
 	InitContainers                []container       `json:"initContainers,omitempty"`

@@ -27,6 +27,7 @@ type Provider struct {
 	log      *slog.Logger
 	clusters []*cluster
 	warm     *warm.Pool[*Sandbox]
+	choosing sync.Mutex // held while a start chooses its cluster
 
 	// life ends at Close, and with it the background work, which work counts.
 	life context.Context
@@ -165,13 +166,9 @@ func (p *Provider) boot(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	var failures []error
 	tried := map[*cluster]bool{}
 	for range p.clusters {
-		var best *cluster
-		for _, c := range p.clusters {
-			if !tried[c] && (best == nil || c.load() < best.load()) {
-				best = c
-			}
-		}
+		best := p.choose(tried)
 		sandbox, err := best.start(ctx, kindSandbox, s)
+		best.coming.Add(-1)
 		if err == nil {
 			return sandbox, nil
 		}
@@ -183,11 +180,25 @@ func (p *Provider) boot(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	return nil, errors.Join(failures...)
 }
 
-// load returns how many of our pods a cluster has.
+// choose returns the cluster with the fewest pods among those not tried yet, and counts a start in it.
+func (p *Provider) choose(tried map[*cluster]bool) *cluster {
+	p.choosing.Lock()
+	defer p.choosing.Unlock()
+	var best *cluster
+	for _, c := range p.clusters {
+		if !tried[c] && (best == nil || c.load() < best.load()) {
+			best = c
+		}
+	}
+	best.coming.Add(1)
+	return best
+}
+
+// load returns how many of our pods a cluster has, where those that are being started may count twice.
 func (c *cluster) load() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.followed)
+	return len(c.followed) + int(c.coming.Load())
 }
 
 // accept fills in a spec's defaults, and returns an error if it asks for something unsupported.

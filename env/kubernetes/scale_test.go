@@ -126,6 +126,22 @@ func TestManySandboxes(t *testing.T) {
 	}
 }
 
+// TestSpread: starts at once are spread evenly over the namespaces.
+func TestSpread(t *testing.T) {
+	t.Parallel()
+	p := &Provider{clusters: []*cluster{newCluster("c", "one"), newCluster("c", "two"), newCluster("c", "three")}}
+	var work sync.WaitGroup
+	for range 30 {
+		work.Go(func() { p.choose(nil) })
+	}
+	work.Wait()
+	for _, c := range p.clusters {
+		if c.load() != 10 {
+			t.Errorf("%s has %d of 30 starts, want 10", c.where(), c.load())
+		}
+	}
+}
+
 func memory() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -38,6 +38,7 @@ type simulation struct {
 	requests, dials, early, faults, lists atomic.Int64
 	tidied                                atomic.Int64 // guests that were asked to end what commands have left
 	faulty                                atomic.Bool
+	token                                 atomic.Value // a string: the only token that is valid; nil if all are
 }
 
 type simulated struct {
@@ -75,6 +76,10 @@ func (s *simulation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		default:
 			refuse(w, http.StatusInternalServerError, "etcdserver: request timed out")
 		}
+		return
+	}
+	if token, ok := s.token.Load().(string); ok && r.Header.Get("Authorization") != "Bearer "+token {
+		refuse(w, http.StatusUnauthorized, "Unauthorized")
 		return
 	}
 	const base = "/api/v1/namespaces/default/pods"

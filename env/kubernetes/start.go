@@ -307,13 +307,13 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan 
 	return trouble
 }
 
-// pulling reports whether a pod may still be pulling an image, because no container runs yet.
+// pulling reports whether a pod may still be pulling an image, because none of our containers runs yet.
 func pulling(p *pod) bool {
 	if p.Status == nil {
 		return false
 	}
 	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
-		if s.State.Running != nil {
+		if s.State.Running != nil && (s.Name == mainContainer || s.Name == guestContainer) {
 			return false
 		}
 	}

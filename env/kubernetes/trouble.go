@@ -55,7 +55,8 @@ func ended(p *pod) error {
 		return e
 	}
 	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
-		if t := c.State.Terminated; t != nil && (c.Name != guestContainer || t.ExitCode != 0) {
+		// Containers that the cluster has added may end.
+		if t := c.State.Terminated; t != nil && (c.Name == mainContainer || c.Name == guestContainer && t.ExitCode != 0) {
 			return terminatedError(e, t)
 		}
 	}
@@ -156,7 +157,7 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 	}
 	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
 		if w := s.State.Waiting; w != nil {
-			if err := i.waiting(p, w.Reason, w.Message); err != nil {
+			if err := i.waiting(p, s.Name, w.Reason, w.Message); err != nil {
 				return err
 			}
 		}
@@ -182,9 +183,9 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 
 // waiting returns an error if the reason for which a container waits is final. A pull may fail once, because
 // registries have short outages.
-func (i *impediments) waiting(p *pod, reason, message string) error {
+func (i *impediments) waiting(p *pod, container, reason, message string) error {
 	e := &PodError{Pod: p.Metadata.Name, Reason: reason, kind: env.ErrInfrastructure}
-	image := p.Spec.Containers[0].Image
+	image := p.imageOf(container)
 	switch reason {
 	case "ErrImagePull", "ImagePullBackOff":
 		if reason != i.pulled {

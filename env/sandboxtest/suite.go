@@ -45,9 +45,10 @@ func Run(t *testing.T, newProvider func(t *testing.T) env.Provider, o Options) {
 		name  string
 		cases []testCase
 	}{
-		{"Commands", commandCases()}, {"Limits", limitCases()}, {"Trees", treeCases()}, {"Files", fileCases()},
-		{"Look", lookCases()}, {"Unpack", unpackCases()}, {"Disk", diskCases()},
-		{"Isolation", isolationCases()}, {"Lifecycle", lifecycleCases()},
+		// The longest first.
+		{"Lifecycle", lifecycleCases()}, {"Disk", diskCases()}, {"Isolation", isolationCases()}, {"Files", fileCases()},
+		{"Trees", treeCases()}, {"Limits", limitCases()}, {"Unpack", unpackCases()}, {"Look", lookCases()},
+		{"Commands", commandCases()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()
