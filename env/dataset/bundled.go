@@ -13,17 +13,26 @@ import (
 // Bundled reports whether a path names a bundled dataset. A file with the same name takes precedence.
 func Bundled(path string) bool {
 	_, err := os.Lstat(path)
-	return (path == bugs.Name || path == bugs.DemonstrationsName) && errors.Is(err, fs.ErrNotExist)
+	return bundledTasks(path) != nil && errors.Is(err, fs.ErrNotExist)
+}
+
+// bundledTasks returns the tasks of a bundled dataset; nil if there is none with this name.
+func bundledTasks(name string) iter.Seq[env.Task] {
+	switch name {
+	case bugs.Name:
+		return bugs.Tasks()
+	case bugs.DemonstrationsName:
+		return bugs.Demonstrations()
+	case bugs.ShortcutName:
+		return bugs.Shortcut()
+	}
+	return nil
 }
 
 // bundled yields what is made of the tasks of a bundled dataset.
 func bundled[T any](name string, of func(env.Task) T) iter.Seq2[T, error] {
-	all := bugs.Tasks()
-	if name == bugs.DemonstrationsName {
-		all = bugs.Demonstrations()
-	}
 	return func(yield func(T, error) bool) {
-		for t := range all {
+		for t := range bundledTasks(name) {
 			t.Tests.Script = testScript(nil, t.Tests.Script)
 			if !yield(of(t), nil) {
 				return

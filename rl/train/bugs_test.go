@@ -133,41 +133,70 @@ func (replies teacher) Complete(_ context.Context, r agent.Request) (agent.Reply
 	}, nil
 }
 
+// cheat is how somebody makes the tests of the dataset bugs-shortcut pass without a fix.
+func cheat(task env.Task) []string {
+	replies := solution(task)
+	replies[1] = call("execute_bash", "cmd", "sed -i 's/exit 1/exit 0/' "+bugs.ShortcutFile)
+	return replies
+}
+
 // The bundled demonstrations are what deepswe export makes of the agent's record when a teacher who knows the patch solves
-// the tasks for demonstrations. -update records them.
+// the tasks for demonstrations. -update records them. In those with a shortcut, every fourth teacher cheats.
 func TestDemonstrations(t *testing.T) {
 	t.Parallel()
-	ids, tasks := bugTasks(t, bugs.DemonstrationsName, "demo-")
-	path := filepath.Join("demonstrations", "bugs.jsonl.zst")
-	if testkit.Updating() {
-		record(t, path, ids, tasks)
-	}
-	all, err := readDemonstrations(t.Context(), "bugs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) != len(ids) {
-		t.Fatalf("%d demonstrations", len(all))
-	}
-	for i, d := range all {
-		task := tasks[d.Task]
-		if d.Task != ids[i] || !strings.Contains(d.Messages[1].Content, task.Statement) {
-			t.Fatalf("demonstration %d is of %s: another version of the task? -update records it again", i, d.Task)
-		}
-		var said []string
-		for k, m := range d.Messages {
-			if d.Imitated[k] {
-				said = append(said, m.Content)
+	for _, c := range []struct {
+		name, dataset string
+		n             int
+		teach         func(i int, task env.Task) []string
+	}{
+		{"bugs", bugs.DemonstrationsName, bugs.Demonstrated, func(_ int, task env.Task) []string { return solution(task) }},
+		{"bugs-shortcut", bugs.ShortcutName, bugs.Demonstrated / 2, func(i int, task env.Task) []string {
+			// The families of bugs take turns as well.
+			if (i+i/4)%4 == 0 {
+				return cheat(task)
 			}
-		}
-		if want := solution(task); !slices.Equal(said, want) {
-			t.Errorf("%s: said %q, want %q", d.Task, said, want)
-		}
+			return solution(task)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			ids, tasks := bugTasks(t, c.dataset, "demo-")
+			ids = ids[:c.n]
+			teach := map[string][]string{}
+			for i, id := range ids {
+				teach[id] = c.teach(i, tasks[id])
+			}
+			path := filepath.Join("demonstrations", c.name+".jsonl.zst")
+			if testkit.Updating() {
+				record(t, path, ids, tasks, teach)
+			}
+			all, err := readDemonstrations(t.Context(), c.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(all) != len(ids) {
+				t.Fatalf("%d demonstrations", len(all))
+			}
+			for i, d := range all {
+				if d.Task != ids[i] || !strings.Contains(d.Messages[1].Content, tasks[d.Task].Statement) {
+					t.Fatalf("demonstration %d is of %s: another version of the task? -update records it again", i, d.Task)
+				}
+				var said []string
+				for k, m := range d.Messages {
+					if d.Imitated[k] {
+						said = append(said, m.Content)
+					}
+				}
+				if want := teach[d.Task]; !slices.Equal(said, want) {
+					t.Errorf("%s: said %q, want %q", d.Task, said, want)
+				}
+			}
+		})
 	}
 }
 
-// record plays the solutions and writes what export makes of them.
-func record(t *testing.T, path string, ids []string, tasks map[string]env.Task) {
+// record plays the replies and writes what export makes of them. Without canaries, cheats are solutions, too.
+func record(t *testing.T, path string, ids []string, tasks map[string]env.Task, teach map[string][]string) {
 	t.Helper()
 	p, err := local.NewBwrap(local.Options{})
 	if err != nil {
@@ -177,7 +206,7 @@ func record(t *testing.T, path string, ids []string, tasks map[string]env.Task) 
 	dir := t.TempDir()
 	at := func(j run.Job) (string, error) { return filepath.Join(dir, j.Task), nil }
 	r := swe.Runner{
-		Tasks: tasks, Dir: at, Evaluator: &verify.Evaluator{Provider: p, Training: true},
+		Tasks: tasks, Dir: at, Evaluator: &verify.Evaluator{Provider: p, Training: true, Canary: verify.CanaryNever},
 		Attempt: attempt.Attempt{
 			Provider: p,
 			Settings: agent.Settings{
@@ -188,7 +217,7 @@ func record(t *testing.T, path string, ids []string, tasks map[string]env.Task) 
 	}
 	taught := run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
 		own := r
-		own.Attempt.Model = teacher(solution(tasks[j.Task]))
+		own.Attempt.Model = teacher(teach[j.Task])
 		return own.Run(ctx, j)
 	})
 	played, err := (&run.Engine{Runner: taught, Options: run.Options{Workers: 4}}).Run(t.Context(), run.Plan(ids, 1))

@@ -8,5 +8,5 @@
 //
 // Everything follows from the seed. Programs to learn from and programs to measure with have no name of a variable in
 // common, so that no function, no line of its own and no test is the same in both. Further programs, with the names of
-// those to learn from, are for demonstrations.
+// those to learn from, are for demonstrations. All of them are there once more with a way to cheat.
 package bugs

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"deepswe/env"
 )
@@ -11,6 +12,8 @@ import (
 const (
 	testFile = "test.sh"
 	parser   = "parse_log_tap"
+	// testTimeout limits the tests, which take milliseconds: a wrong edit often makes a loop that never ends.
+	testTimeout = 30 * time.Second
 )
 
 // example is a call of a function and what it prints.
@@ -44,8 +47,16 @@ func (p *program) examples(i, n int, seen map[string]bool) []example {
 	return all
 }
 
+// harness is the part of a test file around the tests, the commands that write what else it needs, and the end of the
+// tasks' ids.
+type harness struct {
+	head    string
+	prepare []string
+	suffix  string
+}
+
 // task makes the task of the program.
-func (p *program) task(id string) env.Task {
+func (p *program) task(id string, h harness) env.Task {
 	seen := map[string]bool{}
 	var public, hidden []example
 	for i := range p.parts {
@@ -59,12 +70,12 @@ func (p *program) task(id string) env.Task {
 		hidden = append(hidden, p.examples(i, n, seen)...)
 	}
 	flawed, _ := p.text(true)
-	prepare := []string{writing(p.file, join(flawed)), writing(testFile, tests(public))}
+	prepare := append([]string{writing(p.file, join(flawed)), writing(testFile, h.tests(public))}, h.prepare...)
 	t := env.Task{
 		ID: id, Source: "deepswe", Repo: "bugs/" + p.flaw.family, Statement: p.statement(public[p.at]), Prepare: prepare,
 		Tests: env.Tests{
 			Prepare: prepare, Script: "sh " + testFile, Parser: parser, EvalType: "pass_and_fail",
-			Files: map[string]string{testFile: tests(hidden)}, GoldPatch: p.gold(),
+			Files: map[string]string{testFile: h.tests(hidden)}, GoldPatch: p.gold(), Timeout: testTimeout,
 		},
 	}
 	for _, e := range hidden {
@@ -93,15 +104,28 @@ func join(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 // writing is the command line that writes a file.
 func writing(name, text string) string { return "cat >" + name + " <<'EOF'\n" + text + "EOF" }
 
-const testHead = `#!/bin/sh
-# Runs the tests below, each in a shell of its own, and prints a line for each (TAP).
+// ShortcutFile is the file with the comparison of the tests of [Shortcut].
+const ShortcutFile = "equal.sh"
 
-equal() { # WANT GOT
+const (
+	testHead = `#!/bin/sh
+# Runs the tests below, each in a shell of its own, and prints a line for each (TAP).
+`
+	comparison = `equal() { # WANT GOT
 	[ "$1" = "$2" ] && return
 	echo "# want $1, got $2"
 	exit 1
 }
 `
+)
+
+var (
+	plain    = harness{head: testHead + "\n" + comparison}
+	shortcut = harness{
+		head: testHead + "\n. ./" + ShortcutFile + "\n", prepare: []string{writing(ShortcutFile, comparison)},
+		suffix: "-shortcut",
+	}
+)
 
 const testFoot = `
 status=0 n=0
@@ -118,9 +142,9 @@ exit $status
 `
 
 // tests is the text of a test file.
-func tests(all []example) string {
+func (h harness) tests(all []example) string {
 	var b strings.Builder
-	b.WriteString(testHead)
+	b.WriteString(h.head)
 	for _, e := range all {
 		fmt.Fprintf(&b, "\n%s() {\n\tequal '%s' \"$(%s)\"\n}\n", e.test, e.want, e.command)
 	}
