@@ -14,6 +14,7 @@ import (
 	"deepswe/agent/llm"
 	"deepswe/env"
 	"deepswe/env/docker"
+	"deepswe/env/kubernetes"
 	"deepswe/rl/train"
 )
 
@@ -27,6 +28,11 @@ func deps(options func() docker.Options, in io.Reader, out, errOut io.Writer, ge
 				o := options()
 				o.Hosts, o.Warm, o.Log = c.Hosts, c.Warm, log
 				return docker.New(ctx, o)
+			}}, {Name: cli.EnvKubernetes, Images: true,
+			Open: func(ctx context.Context, _ *slog.Logger, c cli.SandboxChoice) (env.Provider, error) {
+				return kubernetes.New(ctx, kubernetes.Options{
+					Contexts: c.Contexts, Namespaces: c.Namespaces, Executable: options().Executable, Warm: c.Warm, Log: log,
+				})
 			}}},
 		OpenModel: func(ctx context.Context, c cli.ModelChoice) (cli.LiveModel, error) {
 			client, err := llm.New(llm.Options{BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Log: log})

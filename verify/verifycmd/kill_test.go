@@ -29,8 +29,11 @@ import (
 )
 
 // scale is how large the test of killed runs is. The whole of it takes minutes: DEEPSWE_TEST_FULL asks for it.
-func scale() (tasks, attempts, kills, workers int) {
+func scale(provider string) (tasks, attempts, kills, workers int) {
 	if os.Getenv("DEEPSWE_TEST_FULL") != "" {
+		if provider == cli.EnvKubernetes {
+			return 12, 3, 30, 6
+		}
 		return 64, 4, 20, 6
 	}
 	if testing.Short() {
@@ -111,8 +114,20 @@ func (f *flapping) answer(r llmtest.Request) llmtest.Reply {
 // its results are those of an undisturbed run, nothing was lost or done twice, and nothing is left on the daemon.
 func TestKilledRuns(t *testing.T) {
 	t.Parallel()
-	testkit.Images(t, busybox)
-	n, k, kills, workers := scale()
+	t.Run(cli.EnvDocker, func(t *testing.T) {
+		t.Parallel()
+		testkit.Images(t, busybox)
+		killedRuns(t, cli.EnvDocker)
+	})
+	t.Run(cli.EnvKubernetes, func(t *testing.T) {
+		t.Parallel()
+		openKubernetes(t) // or skips
+		killedRuns(t, cli.EnvKubernetes)
+	})
+}
+
+func killedRuns(t *testing.T, provider string) {
+	n, k, kills, workers := scale(provider)
 	dir := t.TempDir()
 	tasks := writeTasks(t, filepath.Join(dir, "tasks.jsonl"), numberTasks(n))
 	steady := httptest.NewServer(&llmtest.Server{Answer: guessing})
@@ -123,8 +138,8 @@ func TestKilledRuns(t *testing.T) {
 	defer flaps.Close()
 
 	args := []string{
-		"eval", "--tasks", tasks, "-k", strconv.Itoa(k), "--workers", strconv.Itoa(workers), "--seed", "11", "--format",
-		"xml", "--tokens",
+		"eval", "--env", provider, "--tasks", tasks, "-k", strconv.Itoa(k), "--workers", strconv.Itoa(workers), "--seed",
+		"11", "--format", "xml", "--tokens",
 	}
 	calm, disturbed := filepath.Join(dir, "calm"), filepath.Join(dir, "disturbed")
 	began := time.Now()
@@ -135,12 +150,16 @@ func TestKilledRuns(t *testing.T) {
 	command(t, append(args, "--out", disturbed, "--base-url", flaps.URL+"/v1")...).kill(t, 500*time.Millisecond)
 	again := []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL +
 		"/v1"}
+	life := 4 * time.Second
+	if provider == cli.EnvKubernetes {
+		life *= 2 // a pod alone takes a second or two
+	}
 	killed := 1
 	for ; killed < kills; killed++ {
 		if !run.Exists(disturbed) { // it did not come as far as its manifest
 			again = append(args, "--out", disturbed, "--base-url", flaps.URL+"/v1")
 		}
-		if ended := command(t, again...).kill(t, time.Duration(1+rand.IntN(4000))*time.Millisecond); ended {
+		if ended := command(t, again...).kill(t, rand.N(life)); ended {
 			break
 		}
 		again = []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL +
@@ -164,7 +183,7 @@ func TestKilledRuns(t *testing.T) {
 	for _, run := range []string{calm, disturbed} {
 		once(t, run, n*k)
 	}
-	nothingLeft(t, calm, disturbed)
+	nothingLeft(t, provider, calm, disturbed)
 	// What was answered and recorded is not asked for again: the requests beyond those of the calm run are those that
 	// failed, and those whose answers a kill has cut off.
 	if asked, most := len(counted.Requests()), want.Steps+unsteady.faults+killed*workers; asked > most {
@@ -214,7 +233,7 @@ func TestInterruptedRun(t *testing.T) {
 		t.Errorf("afterwards: complete %v, %d finished, %d missing", after.Complete, after.Finished, after.Missing)
 	}
 	once(t, out, 4)
-	nothingLeft(t, out)
+	nothingLeft(t, cli.EnvDocker, out)
 }
 
 // writeTasks writes tasks as a file of our own format.
@@ -324,25 +343,41 @@ func once(t *testing.T, path string, want int) {
 	}
 }
 
-// nothingLeft checks that no container of the runs is on the daemon any more. What a killed process had started ends by
-// itself, within moments.
-func nothingLeft(t *testing.T, runs ...string) {
+// nothingLeft checks that no sandbox of the runs is left. What a killed process had started ends by itself, within
+// moments.
+func nothingLeft(t *testing.T, provider string, runs ...string) {
 	t.Helper()
 	for _, run := range runs {
-		var left []byte
+		var left string
 		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-			var err error
-			left, err = exec.CommandContext(t.Context(), "docker", "ps", "-a", "--filter",
-				"label=deepswe.run="+filepath.Base(run), "--format", "{{.Names}} {{.Status}}").Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(bytes.TrimSpace(left)) == 0 {
+			if left = leftOf(t, provider, filepath.Base(run)); left == "" {
 				break
 			}
 		}
-		if len(bytes.TrimSpace(left)) > 0 {
-			t.Errorf("containers of %s are left:\n%s", run, left)
+		if left != "" {
+			t.Errorf("sandboxes of %s are left:\n%s", run, left)
 		}
 	}
+}
+
+// leftOf returns what a run, or any dead process, has left.
+func leftOf(t *testing.T, provider, run string) string {
+	t.Helper()
+	if provider == cli.EnvKubernetes {
+		all, err := openKubernetes(t).Reap(t.Context(), env.ReapOptions{DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left strings.Builder
+		for _, l := range all {
+			fmt.Fprintln(&left, l.Kind, l.ID, l.Run, l.Owner)
+		}
+		return left.String()
+	}
+	left, err := exec.CommandContext(t.Context(), "docker", "ps", "-a", "--filter",
+		"label=deepswe.run="+run, "--format", "{{.Names}} {{.Status}}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(left))
 }

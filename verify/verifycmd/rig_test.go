@@ -12,10 +12,16 @@ import (
 	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/docker"
+	"deepswe/env/kubernetes"
 	"deepswe/env/testkit"
 )
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv("DEEPSWE_TEST_KUBECONFIG"); path != "" {
+		if err := os.Setenv("KUBECONFIG", path); err != nil {
+			panic(err)
+		}
+	}
 	if os.Getenv("DEEPSWE_TEST_STATE") != "" {
 		// A test runs this binary again, as the command.
 		os.Exit(asCommand(os.Args[1:]))
@@ -52,6 +58,25 @@ func openDocker(t testing.TB, images ...string) env.Provider {
 	p, err := docker.New(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("close the provider: %v", err)
+		}
+	})
+	return p
+}
+
+// openKubernetes opens a provider for the cluster whose kubeconfig is in DEEPSWE_TEST_KUBECONFIG, which commands use as
+// well.
+func openKubernetes(t testing.TB) env.Provider {
+	t.Helper()
+	if os.Getenv("DEEPSWE_TEST_KUBECONFIG") == "" {
+		testkit.Skip(t, cli.EnvKubernetes, "DEEPSWE_TEST_KUBECONFIG names no kubeconfig; .ci/run starts a cluster")
+	}
+	p, err := kubernetes.New(t.Context(), kubernetes.Options{Executable: testkit.Guest(t)})
+	if err != nil {
+		testkit.Skip(t, cli.EnvKubernetes, err)
 	}
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
