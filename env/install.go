@@ -6,6 +6,8 @@ import "context"
 type Setup struct {
 	// Commands are run in order, in the repository's directory, as the user of commands.
 	Commands []string
+	// Env are variables of the commands, each as KEY=VALUE.
+	Env []string
 	// Aside are the paths of the repository that it ignores and the sandbox shows. What a set-up changes there stays
 	// changed; what it changes of the repository's other files does not.
 	Aside []string

@@ -107,6 +107,9 @@ func (d *daemon) makeSetup(
 	if err := env.Sleep(ctx, 10*time.Millisecond); err != nil { // the clock of file times is coarse
 		return done, err
 	}
+	if how.Env, err = sandbox.trust(ctx); err != nil {
+		return done, err
+	}
 	if err := setup.Run(ctx, sandbox, how, false); err != nil {
 		return done, err
 	}
@@ -144,6 +147,28 @@ func (d *daemon) makeSetup(
 	d.pulled(ctx, img)
 	done.Image = ref
 	return done, nil
+}
+
+// certificates are the authorities that a set-up trusts.
+const certificates = "/tmp/.deepswe-certificates"
+
+// trust puts this machine's certificate authorities next to the image's, because the connections of a set-up leave from
+// this machine. It returns the variables with which programs find both.
+func (s *Sandbox) trust(ctx context.Context) ([]string, error) {
+	file := setup.Certificates()
+	if file == "" {
+		return nil, nil
+	}
+	ours, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Write(ctx, certificates, ours, env.WriteOptions{}); err != nil {
+		return nil, err
+	}
+	_, err = s.Run(ctx, env.Command{Timeout: env.PrepareTimeout, Line: `for f in /etc/ssl/certs/ca-certificates.crt ` +
+		`/etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do [ -f "$f" ] && exec cat "$f" >>` + certificates + `; done`})
+	return setup.Trusting(certificates), err
 }
 
 // added names what is in the repository and was not copied there, directories as a whole.
@@ -226,7 +251,7 @@ func (s *Sandbox) takeOut(ctx context.Context, keep []string) error {
 		return err
 	}
 	r, err := s.Run(ctx, env.Command{
-		Line: "xargs -0 rm -f <" + list + " && rm -rf .git " + list + " " + marker +
+		Line: "xargs -0 rm -f <" + list + " && rm -rf .git " + list + " " + marker + " " + certificates +
 			" && { find . -depth -type d -exec rmdir {} + 2>/dev/null; :; }",
 		Timeout: env.PrepareTimeout,
 	})

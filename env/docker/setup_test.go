@@ -24,7 +24,9 @@ func TestInstall(t *testing.T) {
 	how := env.Setup{
 		Aside: []string{"cache", "venv"},
 		Commands: []string{"mkdir -p deps/d src/gen && echo dep >deps/d/x && rm -r venv && mkdir venv && echo made >venv/y" +
-			" && echo home >~/.tool && rm package.json"},
+			" && echo home >~/.tool && rm package.json",
+			`[ -z "$SSL_CERT_FILE" ] || grep -q BEGIN "$SSL_CERT_FILE"`,
+		},
 	}
 	spec := env.Spec{Image: bookworm, CopyIn: source, Source: source}
 	var begun int
@@ -49,7 +51,8 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sb.Close(t.Context())
-	const line = `cat package.json src/old src/new deps/d/x ~/.tool; ls venv cache; echo more >>deps/d/x && echo mine`
+	const line = `cat package.json src/old src/new deps/d/x ~/.tool; ls venv cache; ls -d /tmp/.deepswe* 2>/dev/null
+echo more >>deps/d/x && echo mine`
 	if got, want := must(t, sb, line), "{}\nold\nnew\ndep\nhome\ncache:\nx\n\nvenv:\ny\nmine\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -50,7 +50,7 @@ func install(
 			env.ErrUnsupported)
 	}
 	s.Network, s.Installed = false, nil
-	s.Env = append(trusted(), s.Env...)
+	s.Env = append(setup.Trusting(setup.Certificates()), s.Env...)
 	sandbox, err := start(ctx, s, how.Dir)
 	if err != nil {
 		return env.Installed{}, err
@@ -77,24 +77,6 @@ func install(
 		return env.Installed{}, fmt.Errorf("keep what the set-up has installed: %w", err)
 	}
 	return done, nil
-}
-
-// trusted returns variables that make programs with their own certificates trust those of this machine, which may be
-// behind a proxy with its own certificate authority.
-func trusted() []string {
-	for _, bundle := range []string{
-		"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
-	} {
-		if _, err := os.Stat(bundle); err != nil {
-			continue
-		}
-		var all []string
-		for _, key := range []string{"SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"} {
-			all = append(all, key+"="+bundle)
-		}
-		return all
-	}
-	return nil
 }
 
 // giveTo makes all that is below dir the property of another directory's owner, through which sandboxes show it as

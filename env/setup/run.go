@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,14 +46,14 @@ func Run(ctx context.Context, sb Sandbox, how env.Setup, open bool) error {
 		at.Refused = ""
 	}
 	p := newProxy(func(host string) { tell(func(s *env.SetupProgress) { s.Refused = host }) })
-	var variables []string
+	variables := slices.Clone(how.Env)
 	if !open {
 		stop, err := p.serve(ctx, sb)
 		if err != nil {
 			return err
 		}
 		defer stop()
-		variables = proxied()
+		variables = append(variables, proxied()...)
 	}
 	for i, line := range how.Commands {
 		tell(func(s *env.SetupProgress) { s.Step, s.Command, s.Received = i+1, line, p.received.Load() })
@@ -132,4 +134,32 @@ func proxied() []string {
 	// Maven goes by Java's settings only when asked to: the first is its name since 3.9, the second that since 4.
 	java += "-Daether.connector.http.useSystemProperties=true -Daether.transport.apache.useSystemProperties=true"
 	return append(variables, "NO_PROXY="+local, "no_proxy="+local, "JAVA_TOOL_OPTIONS="+java)
+}
+
+// Certificates returns the file with the certificate authorities that this machine trusts; empty if there is none. The
+// machine may be behind a proxy with an authority of its own, which also sees the connections of set-ups.
+func Certificates() string {
+	for _, file := range []string{
+		"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
+	} {
+		if _, err := os.Stat(file); err == nil {
+			return file
+		}
+	}
+	return ""
+}
+
+// Trusting returns variables that make programs trust the certificate authorities in a file; none for an empty name.
+func Trusting(file string) []string {
+	if file == "" {
+		return nil
+	}
+	var all []string
+	for _, key := range []string{
+		"SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+		"CARGO_HTTP_CAINFO",
+	} {
+		all = append(all, key+"="+file)
+	}
+	return all
 }
