@@ -369,7 +369,8 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ n, least, most, low, high int }{
-		{20, 0, math.MaxInt, 13, 27}, {2, 0, math.MaxInt, 0, 9}, {-3, 0, math.MaxInt, -3, 4}, {-3, math.MinInt, math.MaxInt, -10, 4},
+		{20, 0, math.MaxInt, 13, 27}, {2, 0, math.MaxInt, 0, 9},
+		{-3, 0, math.MaxInt, -3, 4}, {-3, math.MinInt, math.MaxInt, -10, 4},
 		{127, 0, 127, 120, 127}, {125, 0, 127, 118, 127},
 	} {
 		low, high := c.n, c.n

@@ -87,8 +87,8 @@ func (n *names) join(parts, words []string, separator string) string {
 // versions is the number of texts that an expectation may have, with the right one.
 const versions = 8
 
-// otherNumbers returns the other numbers of a range of [versions] that contains n anywhere, in random order. All are at
-// least least and at most most, if n is.
+// otherNumbers returns the other numbers of a range of [versions] that contains n anywhere, in random order. The range
+// stays between least and most, if n does.
 func otherNumbers(n, least, most int, r *rand.Rand) []int {
 	from := max(n-r.IntN(versions), min(n, least))
 	from = min(from, max(n, most)-(versions-1))
@@ -102,8 +102,8 @@ func otherNumbers(n, least, most int, r *rand.Rand) []int {
 	return others
 }
 
-// otherDecimals returns other numbers with the same decimals, or none if the text is not a decimal number. Integers are
-// at least least, if the number is.
+// otherDecimals returns other numbers with the same decimals, or none if the text is not a decimal number. Integers
+// are not below least, unless the number is.
 func otherDecimals(text string, least int, r *rand.Rand) []string {
 	if n, err := strconv.Atoi(text); err == nil {
 		return mapped(otherNumbers(n, least, math.MaxInt, r), strconv.Itoa)
