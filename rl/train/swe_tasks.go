@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 
@@ -107,7 +108,7 @@ func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
 		problems[problemOf(c.tasks[id])] = true
 	}
 	own := map[string]bool{}
-	var twice, both []string
+	var twice, both, other []string
 	for task, err := range dataset.Read(t.Path, o) {
 		if bad, ok := errors.AsType[*dataset.RecordError](err); ok {
 			log.Warn("left out of the tasks", "record", bad)
@@ -129,9 +130,10 @@ func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
 			log.Warn("left out of the tasks", "error", err)
 			continue
 		}
-		if _, known := c.tasks[task.ID]; !known {
-			c.tasks[task.ID] = task
+		if known, ok := c.tasks[task.ID]; ok && !reflect.DeepEqual(known, task) {
+			other = append(other, task.ID)
 		}
+		c.tasks[task.ID] = task
 		c.ids[s] = append(c.ids[s], task.ID)
 	}
 	switch n := o.Counts; {
@@ -140,6 +142,9 @@ func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
 	case len(both) > 0:
 		return fmt.Errorf("%w: %d are there to learn from and to validate on, such as %s; to fix: keep them apart with "+
 			"train.filter, train.slice or train.exclude_repos_of, or use validation_share", ErrTasks, len(both), both[0])
+	case len(other) > 0:
+		return fmt.Errorf("%w: %d of %s have the id of a different task of another suite, such as %s; to fix: leave one of "+
+			"the suites out, and measure it with deepswe eval", ErrTasks, len(other), t.Path, other[0])
 	case len(c.ids[s]) == 0:
 		return fmt.Errorf("%w: none is left in %s: of its %d records, %d could not be understood, %d did not match the "+
 			"filter, and %d are of excluded repositories", ErrTasks, t.Path, n.Records, n.Bad, n.Filtered, n.Excluded)
