@@ -9,35 +9,21 @@ import (
 	"testing"
 
 	"deepswe/agent/run"
-	"deepswe/env/testkit"
 	"deepswe/rl/metrics"
-	"deepswe/rl/trainer/tinker"
 	"deepswe/rl/trainer/trainertest"
 )
 
 // A transformer behind the real server learns the task of tinker-check: undisturbed, with faults on the way, and
-// stopped and resumed. DEEPSWE_TEST_TINKER is the address of the server, started with ../shared/real/tinker/up.sh.
+// stopped and resumed.
 func TestRealServer(t *testing.T) {
-	url := os.Getenv("DEEPSWE_TEST_TINKER")
-	if url == "" {
-		testkit.Skip(t, "tinker", "DEEPSWE_TEST_TINKER has the address of a server")
-	}
-	client, err := tinker.NewClient(tinker.ClientOptions{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	models, err := client.Capabilities(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	url, base := trainertest.RealServer(t)
 	config, err := os.ReadFile(filepath.Join("..", "..", "testdata", "tinker-check.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const steps = 16
 	load := func(url string, seed int) Config {
-		c, err := Load(config, BuiltIn(), "trainer.base_url="+url, "trainer.model="+models[0].Name,
+		c, err := Load(config, BuiltIn(), "trainer.base_url="+url, "trainer.model="+base,
 			fmt.Sprint("seed=", seed), fmt.Sprint("steps=", steps))
 		if err != nil {
 			t.Fatal(err)

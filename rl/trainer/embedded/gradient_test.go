@@ -74,6 +74,34 @@ func batch(t testing.TB, p *Trainer, conversations, turns int) []rl.Row {
 	return rows
 }
 
+// lossOf returns a function that computes the loss with the weights of the moment.
+func lossOf(t *testing.T, p *Trainer, rows []rl.Row, o rl.Objective) func() float64 {
+	return func() float64 {
+		s, err := p.ForwardBackward(t.Context(), rows, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Loss
+	}
+}
+
+// checkSlope compares the gradient at a weight with a finite difference. It reports whether the difference is not 0.
+func checkSlope(t *testing.T, p *Trainer, i int, gradient float64, loss func() float64) bool {
+	t.Helper()
+	const h = 1e-6
+	w := p.weights[i]
+	p.weights[i] = w + h
+	up := loss()
+	p.weights[i] = w - h
+	down := loss()
+	p.weights[i] = w
+	numeric := (up - down) / (2 * h)
+	if math.Abs(numeric-gradient) > 1e-7+1e-5*math.Abs(numeric) {
+		t.Fatalf("weight %d: gradient %.10g, by differences %.10g", i, gradient, numeric)
+	}
+	return numeric != 0
+}
+
 func TestGradientAgainstFiniteDifferences(t *testing.T) {
 	t.Parallel()
 	objectives := map[string]rl.Objective{
@@ -91,29 +119,12 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 			for i := range p.weights {
 				p.weights[i] += 1e-3 * math.Sin(float64(i))
 			}
-			loss := func() float64 {
-				s, err := p.ForwardBackward(t.Context(), rows, o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return s.Loss
-			}
+			loss := lossOf(t, p, rows, o)
 			loss()
 			gradient := append([]float64(nil), p.gradient...)
-			const h = 1e-6
 			moved := 0
 			for i := range p.weights {
-				w := p.weights[i]
-				p.weights[i] = w + h
-				up := loss()
-				p.weights[i] = w - h
-				down := loss()
-				p.weights[i] = w
-				numeric := (up - down) / (2 * h)
-				if math.Abs(numeric-gradient[i]) > 1e-7+1e-5*math.Abs(numeric) {
-					t.Fatalf("weight %d: gradient %.10g, by differences %.10g", i, gradient[i], numeric)
-				}
-				if numeric != 0 {
+				if checkSlope(t, p, i, gradient[i], loss) {
 					moved++
 				}
 			}

@@ -7,14 +7,12 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"deepswe/agent"
-	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
@@ -57,23 +55,11 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// The real server, started with ../shared/real/tinker/up.sh: DEEPSWE_TEST_TINKER is its address.
+// SkyRL's own server.
 func TestRealServer(t *testing.T) {
-	url := os.Getenv("DEEPSWE_TEST_TINKER")
-	if url == "" {
-		testkit.Skip(t, "tinker", "DEEPSWE_TEST_TINKER has the address of a server")
-	}
-	client, err := tinker.NewClient(tinker.ClientOptions{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	models, err := client.Capabilities(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	url, base := trainertest.RealServer(t)
 	trainertest.Conform(t, trainertest.Target{
-		URL: url, Base: models[0].Name, Vocabulary: 1024, Codec: codec(t), Reply: 128, CheckTokens: 1024,
+		URL: url, Base: base, Vocabulary: 1024, Codec: codec(t), Reply: 128, CheckTokens: 1024,
 		LearningRate: 0.01,
 	})
 }

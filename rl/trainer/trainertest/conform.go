@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"testing"
 
 	"deepswe/agent"
+	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/trainer/tinker"
 )
@@ -26,6 +28,25 @@ type Target struct {
 
 // Tolerance is how far log-probabilities may differ that ought to be equal.
 const Tolerance = 1e-4
+
+// RealServer returns the address of SkyRL's server, started with ../shared/real/tinker/up.sh, and the name of its model.
+// The test is skipped if there is none: DEEPSWE_TEST_TINKER has the address.
+func RealServer(t *testing.T) (url, base string) {
+	t.Helper()
+	if url = os.Getenv("DEEPSWE_TEST_TINKER"); url == "" {
+		testkit.Skip(t, "tinker", "DEEPSWE_TEST_TINKER has the address of a server")
+	}
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	models, err := client.Capabilities(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url, models[0].Name
+}
 
 // Conform checks everything that a client and a server must agree on.
 func Conform(t *testing.T, target Target) {
