@@ -158,7 +158,7 @@ func (r *report) add(findings ...env.Finding) error {
 
 // The widths of the table's columns: the check, its status, and the details, which are wrapped at column 80.
 const (
-	checkWidth  = 22
+	checkWidth  = 26
 	statusWidth = 9
 	detailWidth = 80 - checkWidth - statusWidth
 )
