@@ -29,8 +29,8 @@ type Target struct {
 // Tolerance is how far log-probabilities may differ that ought to be equal.
 const Tolerance = 1e-4
 
-// RealServer returns the address of SkyRL's server, started with ../shared/real/tinker/up.sh, and the name of its model.
-// The test is skipped if there is none: DEEPSWE_TEST_TINKER has the address.
+// RealServer returns the address of SkyRL's own server, which ../shared/real/tinker/up.sh starts, and the name of its
+// model. The test is skipped unless DEEPSWE_TEST_TINKER has the address.
 func RealServer(t *testing.T) (url, base string) {
 	t.Helper()
 	if url = os.Getenv("DEEPSWE_TEST_TINKER"); url == "" {
