@@ -247,19 +247,12 @@ func TestFailedUpdates(t *testing.T) {
 	}
 }
 
-// A server that says that it has done what it has not done is found out by its next answer.
+// A server that says that it has computed a gradient, and has not, is found out by the next answer.
 func TestIdleServer(t *testing.T) {
 	t.Parallel()
 	s, trainer := server(t, trainertest.Options{}, nil)
-	if _, err := trainer.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	if err := learn(t, trainer); err != nil {
 		t.Fatal(err)
-	}
-	s.Inject("save_weights_for_sampler", trainertest.Fault{Idle: true})
-	if _, err := trainer.Publish(t.Context()); !errors.Is(err, rl.ErrApart) {
-		t.Errorf("the publication ends with %v", err)
 	}
 	s.Inject("forward_backward", trainertest.Fault{Idle: true})
 	if err := learn(t, trainer); !errors.Is(err, rl.ErrTrainerLost) || !strings.Contains(err.Error(), "gradient is 0") {
@@ -282,18 +275,24 @@ func TestTwoDriversOfOneModel(t *testing.T) {
 	}
 }
 
-func TestStalePublicationIsFound(t *testing.T) {
+// A server that says that it has published new weights, and has not, is found out by what it samples.
+func TestSkippedPublicationIsFound(t *testing.T) {
 	t.Parallel()
-	s, trainer := server(t, trainertest.Options{}, nil)
-	if _, err := trainer.Publish(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := learn(t, trainer); err != nil {
-		t.Fatal(err)
-	}
-	s.Inject("save_weights_for_sampler", trainertest.Fault{Stale: true})
-	if _, err := trainer.Publish(t.Context()); !errors.Is(err, rl.ErrApart) {
-		t.Errorf("the publication ends with %v", err)
+	for name, fault := range map[string]trainertest.Fault{"old weights": {Stale: true}, "nothing done": {Idle: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, trainer := server(t, trainertest.Options{}, nil)
+			if _, err := trainer.Publish(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := learn(t, trainer); err != nil {
+				t.Fatal(err)
+			}
+			s.Inject("save_weights_for_sampler", fault)
+			if _, err := trainer.Publish(t.Context()); !errors.Is(err, rl.ErrApart) {
+				t.Errorf("the publication ends with %v", err)
+			}
+		})
 	}
 }
 
