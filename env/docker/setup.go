@@ -166,8 +166,9 @@ func (s *Sandbox) trust(ctx context.Context) ([]string, error) {
 	if _, err := s.Write(ctx, certificates, ours, env.WriteOptions{}); err != nil {
 		return nil, err
 	}
-	_, err = s.Run(ctx, env.Command{Timeout: env.PrepareTimeout, Line: `for f in /etc/ssl/certs/ca-certificates.crt ` +
-		`/etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do [ -f "$f" ] && exec cat "$f" >>` + certificates + `; done`})
+	paths := strings.Join(setup.CertificatePaths(), " ")
+	_, err = s.Run(ctx, env.Command{Timeout: env.PrepareTimeout, Line: "for f in " + paths +
+		`; do [ -f "$f" ] && exec cat "$f" >>` + certificates + "; done"})
 	return setup.Trusting(certificates), err
 }
 

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -37,7 +38,7 @@ type pod struct {
 
 // imageOf returns the image of a container. The cluster may have added containers, also before ours.
 func (p *pod) imageOf(container string) string {
-	for _, c := range append(p.Spec.InitContainers, p.Spec.Containers...) {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		if c.Name == container {
 			return c.Image
 		}

@@ -139,9 +139,7 @@ func proxied() []string {
 // Certificates returns the file with the certificate authorities that this machine trusts; empty if there is none. The
 // machine may be behind a proxy with an authority of its own, which also sees the connections of set-ups.
 func Certificates() string {
-	for _, file := range []string{
-		"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
-	} {
+	for _, file := range CertificatePaths() {
 		if _, err := os.Stat(file); err == nil {
 			return file
 		}
@@ -149,7 +147,13 @@ func Certificates() string {
 	return ""
 }
 
-// Trusting returns variables that make programs trust the certificate authorities in a file; none for an empty name.
+// CertificatePaths returns the places where Linux distributions keep the certificate authorities that they trust.
+func CertificatePaths() []string {
+	return []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"}
+}
+
+// Trusting returns environment variables with which programs trust the certificate authorities in a file; none if the
+// file's name is empty.
 func Trusting(file string) []string {
 	if file == "" {
 		return nil
