@@ -32,7 +32,7 @@ func (l *lab) kubectl(stdin string, args ...string) string {
 	return string(out)
 }
 
-// guestImage loads an image into the cluster that contains nothing but the guest, and returns its name.
+// guestImage makes an image that contains only the guest, loads it into the cluster, and returns its name.
 func (l *lab) guestImage() string {
 	l.t.Helper()
 	const image = "deepswe-test:guest"

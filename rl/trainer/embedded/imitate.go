@@ -61,8 +61,8 @@ func (p *Trainer) WarmStart(ctx context.Context, all []Demonstration, o Imitatio
 		return nil, errors.New("embedded policy: demonstrations are for a policy with a lexicon")
 	}
 	if o.Passes < 0 || o.Batch < 1 {
-		return nil, fmt.Errorf("embedded policy: %d passes with batches of %d: want 0 or more, and 1 or more", o.Passes,
-			o.Batch)
+		return nil, fmt.Errorf("embedded policy: invalid imitation: %d passes (at least 0) in batches of %d (at least 1)",
+			o.Passes, o.Batch)
 	}
 	rows := make([]rl.Row, len(all))
 	for i, d := range all {

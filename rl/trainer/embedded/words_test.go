@@ -87,8 +87,9 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// A longer conversation begins with the ids of the shorter one and those of its reply, whether these are continued or
-// the text is read again; and a sampled reply that its text does not lead back to is continued as it was sampled.
+// The ids of a longer conversation begin with those of the shorter one and of its reply, whether they are continued or
+// the text is tokenized again. If tokenizing the text of a sampled reply would give other ids, the sampled ones are
+// kept.
 func TestWordsExtend(t *testing.T) {
 	t.Parallel()
 	w := newWords(&Lexicon{Spoken: []string{"go", " ", "1", "go 1", "\n"}, Read: []string{"file", ":"}})
