@@ -280,7 +280,7 @@ func testApart(t *testing.T, s *suite) {
 }
 
 func testMany(t *testing.T, s *suite) {
-	const many = 6
+	const many = 8
 	var work sync.WaitGroup
 	for range many {
 		work.Go(func() {
