@@ -112,7 +112,7 @@ func TestEvaluateStrictly(t *testing.T) {
 		suspicious SuspicionKind
 	}{
 		"the fix":                 {task, false, numbersFix, []string{"test_two", "test_zero"}, CanaryClean, ""},
-		"a wrong fix":             {task, false, "def twice(n):\n    return 3 * n\n", []string{"test_zero"}, CanaryClean, ""},
+		"a wrong fix":             {task, false, "def twice(n):\n    return 2.37 * n\n", []string{"test_zero"}, CanaryClean, ""},
 		"a forged result":         {task, false, numbers["numbers_of.py"] + numbersHack, nil, CanaryCaught, CanaryPassed},
 		"tests that bear no twin": {counted, true, numbersFix, []string{"test_all", "test_zero"}, CanaryOff, ""},
 	} {
