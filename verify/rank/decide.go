@@ -80,7 +80,8 @@ func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
 	}
 	rivals := 0 // candidates that may equal the winner in everything but agreement
 	if running > 0 {
-		if r.Verifier != None && !r.beats(own, Contender{Running: true}, full, &rivals, running) {
+		most := running + r.joined(cs, own, agree)
+		if r.Verifier != None && !r.beats(own, Contender{Running: true}, full, &rivals, most) {
 			return false
 		}
 		rivals = max(rivals, running)
@@ -94,6 +95,19 @@ func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
 		}
 	}
 	return rivals == 0 || agree[own.Patch] > rivals
+}
+
+// joined returns how many candidates there are of the most frequent patch that a running attempt may produce as well,
+// and be as good as own with it. A patch that is known to do worse in the tests always does.
+func (r Rule) joined(cs []Contender, own Contender, agree map[string]int) (most int) {
+	for _, c := range cs {
+		worse := r.Verifier.Tests() && !c.Untested && c.Tests != nil &&
+			(c.Tests.Rejected || compareTests(own.Tests, c.Tests) > 0)
+		if !c.Running && c.Patch != own.Patch && !worse {
+			most = max(most, agree[c.Patch])
+		}
+	}
+	return most
 }
 
 // beats reports whether own is at least as good as c can become. If they may be equal, rivals is raised to agree, the
