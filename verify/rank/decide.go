@@ -81,7 +81,7 @@ func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
 	rivals := 0 // candidates that may equal the winner in everything but agreement
 	if running > 0 {
 		most := running + r.joined(cs, own, agree)
-		if r.Verifier != None && !r.beats(own, Contender{Running: true}, full, &rivals, most) {
+		if r.Verifier != None && !r.beats(cs, own, Contender{Running: true}, full, &rivals, most) {
 			return false
 		}
 		rivals = max(rivals, running)
@@ -90,7 +90,7 @@ func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
 		if c.Running || c.empty() || c.Patch == own.Patch {
 			continue
 		}
-		if !r.beats(own, c, full, &rivals, agree[c.Patch]+running) {
+		if !r.beats(cs, own, c, full, &rivals, agree[c.Patch]+running) {
 			return false
 		}
 	}
@@ -112,7 +112,7 @@ func (r Rule) joined(cs []Contender, own Contender, agree map[string]int) (most 
 
 // beats reports whether own is at least as good as c can become. If they may be equal, rivals is raised to agree, the
 // number of candidates that may have c's patch.
-func (r Rule) beats(own, c Contender, full Tests, rivals *int, agree int) bool {
+func (r Rule) beats(cs []Contender, own, c Contender, full Tests, rivals *int, agree int) bool {
 	order := 0
 	if r.Verifier.Tests() {
 		best := c.Tests
@@ -127,10 +127,7 @@ func (r Rule) beats(own, c Contender, full Tests, rivals *int, agree int) bool {
 	if order == 0 && r.Verifier != None {
 		score := c.Score
 		if c.Running || c.Unscored {
-			one := 1.0
-			if score = &one; r.Verifier == Exec && own.Score == nil {
-				score = nil // no candidate has a score
-			}
+			score = r.bestScore(cs)
 		}
 		order = compareScores(own.Score, score)
 	}
@@ -138,6 +135,16 @@ func (r Rule) beats(own, c Contender, full Tests, rivals *int, agree int) bool {
 		*rivals = max(*rivals, agree)
 	}
 	return order >= 0
+}
+
+// bestScore returns the best score that an incomplete candidate may get: none where scores are not asked for, and no
+// candidate has one.
+func (r Rule) bestScore(cs []Contender) *float64 {
+	if r.Verifier == Exec && !slices.ContainsFunc(cs, func(c Contender) bool { return c.Score != nil || c.Unscored }) {
+		return nil
+	}
+	one := 1.0
+	return &one
 }
 
 // surelyIn reports whether the cut by score keeps the candidate in every case.

@@ -98,6 +98,8 @@ func TestDecided(t *testing.T) {
 			[]Contender{known(0, "a", -1, 3, 1), known(1, "a", -1, 3, 1), known(2, "b", -1, 2, 1), running}, 0},
 		"an attempt may still join others, whose scores are lower": {Rule{Verifier: Free},
 			[]Contender{known(0, "b", .5, 0, 0), known(1, "c", 1, 0, 0), known(2, "c", .5, 0, 0), running}, -1},
+		"some have a score": {Rule{Verifier: Exec},
+			[]Contender{known(0, "a", -1, 3, 1), known(1, "a", -1, 3, 1), known(2, "b", .5, 2, 1), running}, -1},
 		"all tests pass": {Rule{Verifier: Exec}, []Contender{known(0, "a", -1, 3, 1), running}, -1},
 		"a score can be beaten": {Rule{Verifier: Hybrid},
 			[]Contender{known(0, "a", .9, 3, 1), known(1, "b", .5, 3, 1), running}, -1},
