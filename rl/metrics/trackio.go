@@ -111,7 +111,7 @@ type trackioEntry struct {
 	RunID   string             `json:"run_id"`
 	Step    int                `json:"step"`
 	Metrics map[string]float64 `json:"metrics"`
-	// LogID is unique for each point of a server: it ignores a second one.
+	// LogID is unique for each point: a server ignores a second point with the same one.
 	LogID  string         `json:"log_id"`
 	Config map[string]any `json:"config,omitempty"`
 }

@@ -131,7 +131,7 @@ func interval(low, high float64) string {
 	return fmt.Sprintf("95%%: %.1f to %.1f", 100*low, 100*high)
 }
 
-// charts returns the charts, most of which need the truth.
+// charts returns the charts. Most are drawn only if it is known which candidates solve their tasks.
 func (rep *Report) charts() []template.HTML {
 	scaling := plot.Chart{Title: "Solved tasks with the best of k candidates, in percent", Zero: true, X: "k"}
 	for i, c := range rep.Curves {
