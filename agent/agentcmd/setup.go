@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"deepswe/agent/cli"
 	"deepswe/env"
@@ -224,4 +225,24 @@ func (j *job) due() []dueLine {
 		})
 	}
 	return lines
+}
+
+// examine returns what looks for dependencies that cannot be used in the sandbox. Where the machine's own programs are
+// used, there are none.
+func (j *job) examine() func(context.Context, env.Sandbox) ([]string, error) {
+	if j.provider.Capabilities().HostToolchain {
+		return nil
+	}
+	var once sync.Once
+	return func(ctx context.Context, sb env.Sandbox) ([]string, error) {
+		name, problem, err := project.ExamineVirtualEnv(ctx, j.snapshot.Source, sb)
+		if problem == "" || err != nil {
+			return nil, err
+		}
+		once.Do(func() {
+			j.d.Logger().Warn(fmt.Sprintf("%s does not work in this sandbox: %s; to fix: use --env bwrap, which has this "+
+				"machine's programs, or --exclude %[1]s and --setup CMD", name, problem))
+		})
+		return []string{fmt.Sprintf("%s does not work here: %s.", name, problem)}, nil
+	}
 }

@@ -165,11 +165,11 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 		Rules: j.rules, Folder: j.attempt.Folder, Context: j.attempt.Limits.Context,
 		Due: j.due(),
 	}
-	notes := j.snapshot.Notes()
+	j.attempt.Notes = j.snapshot.Notes()
 	for _, due := range begin.Due {
-		notes = append(notes, due.note())
+		j.attempt.Notes = append(j.attempt.Notes, due.note())
 	}
-	annotate(&j.attempt.Settings, notes)
+	j.attempt.Examine = j.examine()
 	if j.past != nil {
 		j.settings = j.past.settings
 		err = j.reopenRun()

@@ -39,6 +39,10 @@ type Attempt struct {
 	// Reopen and Further are those of [agent.Agent]: they continue an attempt that has ended.
 	Reopen  bool
 	Further string
+	// Notes are about the sandbox, and added to the opening of the conversation. Examine, when not nil, returns further
+	// ones once the sandbox has started.
+	Notes   []string
+	Examine func(ctx context.Context, sb env.Sandbox) ([]string, error)
 	// OnPhase, when not nil, is called on the goroutine of Make as each phase begins, OnReady with the repository's
 	// directory once the sandbox has started.
 	OnPhase func(Phase)
@@ -122,8 +126,15 @@ func (a *Attempt) work(
 		return result
 	}
 
+	notes, err := a.notes(ctx, sb)
+	if err != nil {
+		result.fail(ctx, fmt.Errorf("examine sandbox: %w", err))
+		return result
+	}
+
 	a.enter(PhaseAgent)
 	runner := a.agent(task, log, past)
+	annotate(&runner.Settings, notes)
 	digest := base.Digest()
 	runner.Header.Extra[extraBase] = digest
 	if was := recordedBase(past); was != "" && was != digest {

@@ -1,10 +1,22 @@
-package agentcmd
+package attempt
 
 import (
+	"context"
+	"slices"
 	"strings"
 
 	"deepswe/agent"
+	"deepswe/env"
 )
+
+// notes returns what the model is told about the sandbox.
+func (a *Attempt) notes(ctx context.Context, sb env.Sandbox) ([]string, error) {
+	if a.Examine == nil {
+		return a.Notes, nil
+	}
+	found, err := a.Examine(ctx, sb)
+	return slices.Concat(a.Notes, found), err
+}
 
 // annotate adds notes about the sandbox to the opening of a conversation.
 func annotate(a *agent.Settings, notes []string) {
