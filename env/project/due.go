@@ -103,17 +103,46 @@ func rust(t tree, m Machine) (Step, bool) {
 	if m.CargoHome == "" || t.has("vendor") || t.has(".cargo/config.toml") {
 		return Step{}, false
 	}
-	missing := ""
+	step := Step{Command: "cargo fetch --locked", Lock: "Cargo.lock"}
+	var packages []string // patterns
 	for _, match := range crate.FindAllSubmatch(t.read("Cargo.lock"), -1) {
-		name := string(match[1]) + "-" + string(match[2])
+		packages = append(packages, string(match[1])+"-"+string(match[2]))
+	}
+	if !t.has("Cargo.lock") { // as in many libraries
+		step = Step{Command: "cargo fetch", Lock: "Cargo.toml"}
+		for _, name := range crates(t.read("Cargo.toml")) {
+			packages = append(packages, name+"-[0-9]*")
+		}
+	}
+	for _, name := range packages {
 		sources, _ := filepath.Glob(filepath.Join(m.CargoHome, "registry", "src", "*", name))
 		archives, _ := filepath.Glob(filepath.Join(m.CargoHome, "registry", "cache", "*", name+".crate"))
 		if len(sources)+len(archives) > 0 {
 			return Step{}, false
 		}
-		missing = cmp.Or(missing, name)
+		step.Missing = cmp.Or(step.Missing, strings.TrimSuffix(name, "-[0-9]*"))
 	}
-	return Step{Command: "cargo fetch --locked", Lock: "Cargo.lock", Missing: missing}, missing != ""
+	return step, step.Missing != ""
+}
+
+// tomlTable matches the first line of a table, and dependency a line that names a package of a registry.
+var (
+	tomlTable  = regexp.MustCompile(`^\s*\[+\s*([^\]]*?)\s*\]`)
+	dependency = regexp.MustCompile(`^\s*([\w-]+)\s*=\s*(?:"|\{.*\bversion\s*=)`)
+)
+
+// crates returns the packages of a registry that a manifest of Cargo depends on, of those with a line of their own.
+func crates(manifest []byte) []string {
+	var names []string
+	dependencies := false
+	for line := range bytes.Lines(manifest) {
+		if table := tomlTable.FindSubmatch(line); table != nil {
+			dependencies = bytes.HasSuffix(table[1], []byte("dependencies"))
+		} else if found := dependency.FindSubmatch(line); found != nil && dependencies && !bytes.Contains(line, []byte("path")) {
+			names = append(names, string(found[1]))
+		}
+	}
+	return names
 }
 
 // gem matches a gem with its version among the specs of a Gemfile.lock.
