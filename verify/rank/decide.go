@@ -51,106 +51,118 @@ func (r Rule) Decided(cs []Contender, full Tests) (winner int, ok bool) {
 		return winner, true
 	}
 	// The unbeatable candidate need not be the current winner, because others may be complete already.
+	o := r.outlook(cs, full, running)
 	for i, c := range cs {
-		if !c.Running && !c.empty() && r.unbeatable(cs, i, running, full) {
+		if !c.Running && !c.empty() && o.unbeatable(i) {
 			return i, true
 		}
 	}
 	return winner, false
 }
 
-// unbeatable reports whether candidate w wins in every case.
-func (r Rule) unbeatable(cs []Contender, w, running int, full Tests) bool {
-	own := cs[w]
-	if r.Verifier.Tests() && (own.Untested || own.Tests == nil || own.Tests.Rejected ||
-		own.Tests.Regression < full.Regression || own.Tests.Reproduction < full.Reproduction) {
-		return false
-	}
-	if r.Verifier != None && own.Unscored {
-		return false
-	}
-	if r.Verifier == Hybrid && !r.surelyIn(cs, w) {
-		return false
-	}
-	agree := map[string]int{}
+// outlook is what incomplete candidates can still become.
+type outlook struct {
+	Rule
+	cs   []Contender
+	full Tests
+	// running is how many attempts are under way, agree how many others have each patch.
+	running int
+	agree   map[string]int
+	// score is the best score that an incomplete candidate can get: nil if no candidate is judged.
+	score *float64
+}
+
+func (r Rule) outlook(cs []Contender, full Tests, running int) outlook {
+	o := outlook{Rule: r, cs: cs, full: full, running: running, agree: map[string]int{}}
+	judged := r.Verifier != Exec // where a score is only a bonus
 	for _, c := range cs {
+		judged = judged || c.Score != nil || c.Unscored
 		if !c.Running && !c.empty() {
-			agree[c.Patch]++
+			o.agree[c.Patch]++
 		}
+	}
+	if judged {
+		one := 1.0
+		o.score = &one
+	}
+	return o
+}
+
+// unbeatable reports whether candidate w wins in every case.
+func (o outlook) unbeatable(w int) bool {
+	own := o.cs[w]
+	if o.Verifier.Tests() && (own.Untested || own.Tests == nil || own.Tests.Rejected ||
+		own.Tests.Regression < o.full.Regression || own.Tests.Reproduction < o.full.Reproduction) {
+		return false
+	}
+	if o.Verifier != None && own.Unscored {
+		return false
+	}
+	if o.Verifier == Hybrid && !o.surelyIn(w) {
+		return false
 	}
 	rivals := 0 // candidates that may equal the winner in everything but agreement
-	if running > 0 {
-		most := running + r.joined(cs, own, agree)
-		if r.Verifier != None && !r.beats(cs, own, Contender{Running: true}, full, &rivals, most) {
-			return false
-		}
-		rivals = max(rivals, running)
-	}
-	for _, c := range cs {
-		if c.Running || c.empty() || c.Patch == own.Patch {
+	for _, c := range o.cs {
+		if !c.Running && (c.empty() || c.Patch == own.Patch) {
 			continue
 		}
-		if !r.beats(cs, own, c, full, &rivals, agree[c.Patch]+running) {
+		order, most := o.compare(own, c), o.running
+		if c.Running {
+			most += o.joined(own)
+		} else {
+			most += o.agree[c.Patch]
+		}
+		if order < 0 {
 			return false
 		}
+		if order == 0 {
+			rivals = max(rivals, most)
+		}
 	}
-	return rivals == 0 || agree[own.Patch] > rivals
+	return rivals == 0 || o.agree[own.Patch] > rivals
 }
 
 // joined returns how many candidates there are of the most frequent patch that a running attempt may produce as well,
 // and be as good as own with it. A patch that is known to do worse in the tests always does.
-func (r Rule) joined(cs []Contender, own Contender, agree map[string]int) (most int) {
-	for _, c := range cs {
-		worse := r.Verifier.Tests() && !c.Untested && c.Tests != nil &&
+func (o outlook) joined(own Contender) (most int) {
+	for _, c := range o.cs {
+		worse := o.Verifier.Tests() && !c.Untested && c.Tests != nil &&
 			(c.Tests.Rejected || compareTests(own.Tests, c.Tests) > 0)
 		if !c.Running && c.Patch != own.Patch && !worse {
-			most = max(most, agree[c.Patch])
+			most = max(most, o.agree[c.Patch])
 		}
 	}
 	return most
 }
 
-// beats reports whether own is at least as good as c can become. If they may be equal, rivals is raised to agree, the
-// number of candidates that may have c's patch.
-func (r Rule) beats(cs []Contender, own, c Contender, full Tests, rivals *int, agree int) bool {
-	order := 0
-	if r.Verifier.Tests() {
+// compare compares own with the best that c can become, without regard to agreement.
+func (o outlook) compare(own, c Contender) int {
+	if o.Verifier.Tests() {
 		best := c.Tests
 		if c.Running || c.Untested {
-			best = &full
+			best = &o.full
 		}
 		if best != nil && best.Rejected {
-			return true
+			return 1
 		}
-		order = compareTests(own.Tests, best)
-	}
-	if order == 0 && r.Verifier != None {
-		score := c.Score
-		if c.Running || c.Unscored {
-			score = r.bestScore(cs)
+		if order := compareTests(own.Tests, best); order != 0 {
+			return order
 		}
-		order = compareScores(own.Score, score)
 	}
-	if order == 0 {
-		*rivals = max(*rivals, agree)
+	if o.Verifier == None {
+		return 0
 	}
-	return order >= 0
-}
-
-// bestScore returns the best score that an incomplete candidate may get: none where scores are not asked for, and no
-// candidate has one.
-func (r Rule) bestScore(cs []Contender) *float64 {
-	if r.Verifier == Exec && !slices.ContainsFunc(cs, func(c Contender) bool { return c.Score != nil || c.Unscored }) {
-		return nil
+	score := c.Score
+	if c.Running || c.Unscored {
+		score = o.score
 	}
-	one := 1.0
-	return &one
+	return compareScores(own.Score, score)
 }
 
 // surelyIn reports whether the cut by score keeps the candidate in every case.
-func (r Rule) surelyIn(cs []Contender, w int) bool {
+func (o outlook) surelyIn(w int) bool {
 	better, ended, scores := 0, 0, false
-	for i, c := range cs {
+	for i, c := range o.cs {
 		if !c.Running {
 			ended++ // a running attempt may still fail, and is then no candidate
 		}
@@ -158,14 +170,14 @@ func (r Rule) surelyIn(cs []Contender, w int) bool {
 			continue
 		}
 		scores = scores || c.Running || c.Unscored || c.Score != nil
-		if i != w && (c.Running || c.Unscored || compareScores(c.Score, cs[w].Score) > 0) {
+		if i != w && (c.Running || c.Unscored || compareScores(c.Score, o.cs[w].Score) > 0) {
 			better++
 		}
 	}
 	if !scores {
 		return true
 	}
-	return better < r.top(ended)
+	return better < o.top(ended)
 }
 
 // ToTest returns the untested candidates, one for each patch, best scores first. It includes those outside the cut by
