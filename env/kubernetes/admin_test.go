@@ -1,14 +1,8 @@
 package kubernetes
 
 import (
-	"errors"
-	"io/fs"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,22 +13,18 @@ import (
 	"deepswe/env/testkit"
 )
 
-// lab is the cluster that .ci/run starts, for tests that change it: DEEPSWE_TEST_KUBELAB is the folder of its scripts.
+// lab is the cluster that .ci/run starts, for tests that change it.
 type lab struct {
+	*testkit.Kubelab
 	t      *testing.T
-	folder string
-	run    string
 	config *rest.Config // the administrator's
 }
 
 func theLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, folder: os.Getenv("DEEPSWE_TEST_KUBELAB"), run: "/var/tmp/kubelab/run"}
-	if l.folder == "" {
-		testkit.Skip(t, "kubernetes", "DEEPSWE_TEST_KUBELAB names no folder of a cluster's scripts; .ci/run does")
-	}
+	l := &lab{Kubelab: testkit.OpenKubelab(t), t: t}
 	var err error
-	if l.config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(l.run, "admin.kubeconfig")); err != nil {
+	if l.config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(l.Run, "admin.kubeconfig")); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -97,37 +87,4 @@ func (l *lab) provider(namespace string, pods Pods) *Provider {
 		}
 	})
 	return p
-}
-
-// restart ends a part of the cluster with a signal, and starts it again.
-func (l *lab) restart(part, signal string) {
-	l.t.Helper()
-	said, err := os.ReadFile(filepath.Join(l.run, "pids", part))
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.Fields(string(said))[0])
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	if out, err := exec.Command("kill", "-"+signal, strconv.Itoa(pid)).CombinedOutput(); err != nil {
-		l.t.Fatalf("kill %s: %v %s", part, err, out)
-	}
-	for { // gone, or a zombie
-		state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil || strings.Contains(string(state), ") Z ") {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if err := os.Remove(filepath.Join(l.run, "pids", part)); err != nil { // up.sh takes a zombie for running
-		l.t.Fatal(err)
-	}
-	// up.sh takes the socket that a killed containerd leaves for one that answers.
-	if err := os.Remove(filepath.Join(l.run, part+".sock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.t.Fatal(err)
-	}
-	if out, err := exec.Command(filepath.Join(l.folder, "up.sh")).CombinedOutput(); err != nil {
-		l.t.Fatalf("restart %s: %v\n%s", part, err, out)
-	}
 }

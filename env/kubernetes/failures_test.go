@@ -199,7 +199,7 @@ func TestRestarts(t *testing.T) {
 		}()
 		time.Sleep(200 * time.Millisecond)
 		began := time.Now()
-		l.restart(part, signal)
+		l.Restart(t, part, signal)
 		restarted := time.Since(began)
 		if _, err := s.Write(t.Context(), "stop", nil, env.WriteOptions{}); err != nil {
 			t.Fatalf("%s -%s: a call after it: %v", part, signal, err)

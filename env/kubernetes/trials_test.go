@@ -19,19 +19,6 @@ import (
 	"deepswe/env/testkit"
 )
 
-// kubectl runs kubectl as the administrator.
-func (l *lab) kubectl(stdin string, args ...string) string {
-	l.t.Helper()
-	cmd := exec.Command(filepath.Join(l.run, "../bin/kubectl"), append([]string{"--kubeconfig",
-		filepath.Join(l.run, "admin.kubeconfig")}, args...)...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		l.t.Fatalf("kubectl %v: %v: %s", args, err, out)
-	}
-	return string(out)
-}
-
 // guestImage makes an image that contains only the guest, loads it into the cluster, and returns its name.
 func (l *lab) guestImage() string {
 	l.t.Helper()
@@ -42,7 +29,7 @@ func (l *lab) guestImage() string {
 	if out, err := build.CombinedOutput(); err != nil {
 		l.t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := exec.Command(filepath.Join(l.folder, "load.sh"), image).CombinedOutput(); err != nil {
+	if out, err := exec.Command(filepath.Join(l.Scripts, "load.sh"), image).CombinedOutput(); err != nil {
 		l.t.Fatalf("%v: %s", err, out)
 	}
 	return image
@@ -96,15 +83,15 @@ func TestTakenAway(t *testing.T) {
 			t.Cleanup(func() { _ = s.Close() })
 		}, env.ErrExhausted, "disk", env.Limits{Disk: 64 << 20}},
 		{"preempted", func(string) {
-			l.kubectl(`{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: deepswe-test}, value: 1000}`,
+			l.Kubectl(l.t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: deepswe-test}, value: 1000}`,
 				"apply", "-f", "-")
-			free := l.kubectl("", "get", "node", "-o", "jsonpath={.items[0].status.allocatable.memory}")
-			l.kubectl(`{apiVersion: v1, kind: Pod, metadata: {name: hog, namespace: default}, spec: {priorityClassName: deepswe-test,
+			free := l.Kubectl(l.t, "", "get", "node", "-o", "jsonpath={.items[0].status.allocatable.memory}")
+			l.Kubectl(l.t, `{apiVersion: v1, kind: Pod, metadata: {name: hog, namespace: default}, spec: {priorityClassName: deepswe-test,
 				containers: [{name: hog, image: "deepswe-test:busybox", imagePullPolicy: Never, command: [sleep, "1000"],
 				resources: {requests: {memory: `+free+`}}}]}}`, "apply", "-f", "-")
 			t.Cleanup(func() {
-				l.kubectl("", "-n", "default", "delete", "pod", "hog", "--grace-period=0", "--force")
-				l.kubectl("", "delete", "priorityclass", "deepswe-test")
+				l.Kubectl(l.t, "", "-n", "default", "delete", "pod", "hog", "--grace-period=0", "--force")
+				l.Kubectl(l.t, "", "delete", "priorityclass", "deepswe-test")
 			})
 		}, env.ErrInfrastructure, "priority", env.Limits{}},
 	} {
@@ -125,6 +112,50 @@ func TestTakenAway(t *testing.T) {
 		t.Logf("%s: after %v: %v", c.name, time.Since(began).Round(time.Millisecond), err)
 		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v that says %q", c.name, err, c.is, c.says)
+		}
+	}
+}
+
+// When a node runs short of memory or process numbers, the kubelet evicts pods, and takes no others. Both are named.
+func TestNodePressure(t *testing.T) {
+	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
+		t.Skip("it disturbs all pods of the node, and takes a minute: DEEPSWE_TEST_FULL asks for it")
+	}
+	l := theLab(t)
+	p := provider(t, Options{})
+	for signal, least := range map[string]string{"memory.available": "1000Gi", "pid.available": "100000000"} {
+		s := start(t, p, env.Spec{Image: busybox})
+		failed := make(chan error, 1)
+		go func() {
+			_, err := s.Run(t.Context(), env.Command{Line: "sleep 100"})
+			failed <- err
+		}()
+		// up.sh writes the variable into the kubelet's configuration, where more lines may follow it.
+		t.Setenv("KUBELAB_POD_PIDS", fmt.Sprintf("1024\nevictionSoft: {%s: %q}\nevictionSoftGracePeriod: {%s: 1s}", signal,
+			least, signal))
+		l.Restart(t, "kubelet", "KILL")
+		began := time.Now()
+		err := <-failed
+		t.Logf("%s: evicted after %v: %v", signal, time.Since(began).Round(time.Millisecond), err)
+		if !errors.Is(err, env.ErrInfrastructure) ||
+			!strings.Contains(err.Error(), "short of resources") && !strings.Contains(err.Error(), "evicted") {
+			t.Errorf("%s, a pod that runs: %v", signal, err)
+		}
+		began = time.Now()
+		another, err := p.Start(t.Context(), env.Spec{Image: busybox})
+		if err == nil { // it came before the next round of evictions
+			_, err = another.Run(t.Context(), env.Command{Line: "sleep 100"})
+			_ = another.Close(t.Context())
+		}
+		t.Logf("%s: another after %v: %v", signal, time.Since(began).Round(time.Millisecond), err)
+		if !errors.Is(err, env.ErrInfrastructure) ||
+			!strings.Contains(err.Error(), "short of resources") && !strings.Contains(err.Error(), "short of memory") {
+			t.Errorf("%s, a pod that starts: %v", signal, err)
+		}
+		t.Setenv("KUBELAB_POD_PIDS", "1024")
+		l.Restart(t, "kubelet", "KILL")
+		for strings.Contains(l.Kubectl(t, "", "get", "nodes", "-o", "jsonpath={.items[*].spec.taints}"), "pressure") {
+			time.Sleep(200 * time.Millisecond)
 		}
 	}
 }
@@ -155,12 +186,12 @@ func TestNamespaces(t *testing.T) {
 	}
 
 	ends := "deepswe-test-" + owner.Nonce()
-	l.kubectl("", "create", "namespace", ends)
-	l.kubectl("", "-n", ends, "create", "serviceaccount", "deepswe")
-	l.kubectl(`{apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: `+ends+`, finalizers: [deepswe.test/stays]}}`,
+	l.Kubectl(l.t, "", "create", "namespace", ends)
+	l.Kubectl(l.t, "", "-n", ends, "create", "serviceaccount", "deepswe")
+	l.Kubectl(l.t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: `+ends+`, finalizers: [deepswe.test/stays]}}`,
 		"apply", "-f", "-")
-	l.kubectl("", "delete", "namespace", ends, "--wait=false")
-	defer l.kubectl("", "-n", ends, "patch", "configmap", "stays", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	l.Kubectl(l.t, "", "delete", "namespace", ends, "--wait=false")
+	defer l.Kubectl(l.t, "", "-n", ends, "patch", "configmap", "stays", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	if _, err := l.provider(ends, Pods{}).Start(t.Context(), env.Spec{Image: busybox}); !errors.Is(err, env.ErrInfrastructure) ||
 		!strings.Contains(err.Error(), "the namespace is being deleted") {
 		t.Errorf("a namespace that is being deleted: %v", err)
