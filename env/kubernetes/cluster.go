@@ -39,6 +39,8 @@ type cluster struct {
 	allowed atomic.Bool  // whether the server has allowed a request before
 	skew    atomic.Int64 // how far the server's clock is ahead, in nanoseconds
 
+	pulled pulls
+
 	begun   sync.Once
 	tidied  sync.Once
 	leasing sync.Mutex // held while the lease is created

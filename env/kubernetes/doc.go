@@ -19,7 +19,7 @@
 // # Objects in a namespace
 //
 //	label deepswe.owner          the provider: machine.pid.start time.nonce, see package owner
-//	label deepswe.kind           sandbox, original
+//	label deepswe.kind           sandbox, original, pull
 //	label deepswe.network        off, on: what a NetworkPolicy selects
 //	annotation deepswe.run       Spec.Run
 //	annotation deepswe.rollout   Spec.Rollout

@@ -26,7 +26,7 @@ const (
 // Labels and annotations of pods and leases. Annotations hold values with characters that labels cannot have.
 const (
 	labelOwner   = "deepswe.owner"   // owner.Owner with dots, and a nonce
-	labelKind    = "deepswe.kind"    // kindSandbox, kindOriginal
+	labelKind    = "deepswe.kind"    // kindSandbox, kindOriginal, kindPull
 	labelNetwork = "deepswe.network" // off or on: what a NetworkPolicy selects
 
 	annotationRun     = "deepswe.run"
@@ -38,6 +38,7 @@ const (
 const (
 	kindSandbox  = "sandbox"
 	kindOriginal = "original" // original files are read from it
+	kindPull     = "pull"     // a node pulls an image for it
 )
 
 // level is the most privileged kind of pod that a namespace's Pod Security admission accepts.

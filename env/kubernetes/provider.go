@@ -222,15 +222,18 @@ func (p *Provider) accept(s env.Spec) (env.Spec, error) {
 	return s, nil
 }
 
-// Prefetch starts a sandbox for the spec, which makes a node pull the image, if fewer than Options.Warm are
-// waiting.
+// Prefetch makes a node pull the spec's image and, if fewer than Options.Warm are waiting, starts a sandbox.
 func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	s, err := p.accept(s)
 	if err != nil {
 		return err
 	}
-	_, err = p.warm.Fill(ctx, s)
-	return err
+	if filled, err := p.warm.Fill(ctx, s); filled {
+		return err
+	}
+	c := p.choose(nil)
+	defer c.coming.Add(-1)
+	return c.pull(ctx, s)
 }
 
 // Close removes the provider's own objects: warm sandboxes, pods for original files, and leases.

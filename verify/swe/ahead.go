@@ -9,12 +9,12 @@ import (
 	"deepswe/env"
 )
 
-// prefetcher is the part of env.Provider that starts sandboxes ahead of time.
+// prefetcher is the part of env.Provider that fetches images and starts sandboxes ahead of time.
 type prefetcher interface {
 	Prefetch(ctx context.Context, s env.Spec) error
 }
 
-// ahead starts sandboxes for the next rollouts, a few at a time, while others run.
+// ahead fetches the images of the next rollouts, or starts their sandboxes, a few at a time, while others run.
 type ahead struct {
 	provider prefetcher
 	spec     func(task string) env.Spec
@@ -22,13 +22,15 @@ type ahead struct {
 
 	mu      sync.Mutex
 	first   int      // rollouts that start at once and have not started yet
-	next    []string // tasks of the rollouts without a sandbox yet, in order
+	next    []string // tasks of the rollouts that nothing was prefetched for yet, in order
 	waiting chan string
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 }
 
-// newAhead starts working for a plan, except for its first rollouts, which start at once.
+// newAhead starts working for a plan, except for its first rollouts, which start at once. It keeps warm sandboxes
+// ready. If warm is 0, it only fetches images, for as many rollouts as run at once; so the next image is there when its
+// rollout starts, and few are fetched at a time, because that takes the time of processors.
 func newAhead(ctx context.Context, p prefetcher, plan []run.Job, workers, warm int,
 	spec func(string) env.Spec, log *slog.Logger) *ahead {
 	a := &ahead{provider: p, spec: spec, log: log, first: workers, waiting: make(chan string, len(plan))}
@@ -36,14 +38,20 @@ func newAhead(ctx context.Context, p prefetcher, plan []run.Job, workers, warm i
 		a.next = append(a.next, j.Task)
 	}
 	ctx, a.stop = context.WithCancel(ctx)
-	for range warm {
+	fetchers, distance := warm, warm
+	if warm == 0 {
+		fetchers, distance = (workers+3)/4, workers
+	}
+	for range fetchers {
 		a.workers.Go(func() { a.work(ctx) })
+	}
+	for range distance {
 		a.refill()
 	}
 	return a
 }
 
-// observing returns observe extended to start another sandbox for every rollout that takes one.
+// observing returns observe extended to prefetch for another rollout whenever one starts.
 func (a *ahead) observing(observe func(run.Event)) func(run.Event) {
 	return func(e run.Event) {
 		if e.Kind == run.Started {
@@ -59,7 +67,7 @@ func (a *ahead) observing(observe func(run.Event)) func(run.Event) {
 	}
 }
 
-// refill requests a sandbox for the next rollout.
+// refill requests a prefetch for the next rollout.
 func (a *ahead) refill() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,8 +84,8 @@ func (a *ahead) work(ctx context.Context) {
 			return
 		case task := <-a.waiting:
 			if err := a.provider.Prefetch(ctx, a.spec(task)); err != nil && ctx.Err() == nil {
-				// The rollout that needs the sandbox will get the same error and report it.
-				a.log.Info("cannot start a sandbox ahead of time", "task", task, "error", err)
+				// The rollout will get the same error and report it.
+				a.log.Info("cannot prefetch", "task", task, "error", err)
 			}
 		}
 	}

@@ -45,16 +45,13 @@ const maxRetries = 4
 
 // Run plays the rollouts that were not played yet, and returns the outcomes of all in the order of the plan.
 func (e *Evaluation) Run(ctx context.Context, plan []run.Job) ([]run.Outcome, error) {
-	observe := e.Observe
-	if e.Warm > 0 {
-		todo := slices.DeleteFunc(slices.Clone(plan), func(j run.Job) bool {
-			_, done := e.Dir.Find(j)
-			return done
-		})
-		a := newAhead(ctx, e.Runner.Attempt.Provider, todo, e.Workers, e.Warm, e.spec, logger(e.Log))
-		defer a.close()
-		observe = a.observing(observe)
-	}
+	todo := slices.DeleteFunc(slices.Clone(plan), func(j run.Job) bool {
+		_, done := e.Dir.Find(j)
+		return done
+	})
+	a := newAhead(ctx, e.Runner.Attempt.Provider, todo, e.Workers, e.Warm, e.spec, logger(e.Log))
+	defer a.close()
+	observe := a.observing(e.Observe)
 	return e.engine(e.Runner, maxRetries, observe).Run(ctx, plan)
 }
 

@@ -1,0 +1,121 @@
+package kubernetes
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"deepswe/env"
+)
+
+// pulls remembers which images a cluster's nodes have pulled for this provider.
+type pulls struct {
+	mu     sync.Mutex
+	images map[string]bool
+}
+
+// add reports whether an image is new.
+func (p *pulls) add(image string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.images == nil {
+		p.images = map[string]bool{}
+	}
+	known := p.images[image]
+	p.images[image] = true
+	return !known
+}
+
+func (p *pulls) forget(image string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.images, image)
+}
+
+// pull makes a node pull a spec's image, unless one already has. The scheduler prefers that node for the sandboxes.
+// The pod needs no privileges and next to no room, and does not wait for quota.
+func (c *cluster) pull(ctx context.Context, s env.Spec) (err error) {
+	if c.options.Pods.PullPolicy == "Never" || !c.pulled.add(s.Image) {
+		return nil
+	}
+	defer func() {
+		if err != nil {
+			c.pulled.forget(s.Image)
+			err = c.failed(ctx, err)
+		}
+	}()
+	c.begin()
+	if err := c.takeLease(ctx); err != nil {
+		return err
+	}
+	p := c.pullManifest(s)
+	w := c.register(p.Metadata.Name)
+	defer c.unregister(p.Metadata.Name)
+	var made pod
+	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), outageTimeout)
+	err = c.call(during, request{method: http.MethodPost, path: c.pods(), body: p, into: &made})
+	cancel()
+	if err != nil && (refused(err) != http.StatusConflict || overQuota(err)) { // conflict: a first response was lost
+		return err
+	}
+	c.mu.Lock()
+	w.created = true
+	c.mu.Unlock()
+	err = c.awaitImage(ctx, w)
+	during, cancel = context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	if failed := c.deletePod(during, p.Metadata.Name, made.Metadata.UID); failed != nil {
+		c.mu.Lock()
+		c.orphans[p.Metadata.Name] = made.Metadata.UID
+		c.mu.Unlock()
+	}
+	return err
+}
+
+// pullManifest returns a pod that does nothing. An image without a shell cannot even start it, but is pulled all the
+// same.
+func (c *cluster) pullManifest(s env.Spec) pod {
+	l := launch{
+		kind: kindPull, mode: mode{level: levelRestricted},
+		spec: env.Spec{Image: s.Image, Run: s.Run, Dir: s.Dir, Network: true},
+	}
+	l.name = podName(kindPull, l.spec)
+	p := c.manifest(l)
+	p.Spec.InitContainers, p.Spec.Volumes = nil, nil
+	only := &p.Spec.Containers[0]
+	only.Command, only.VolumeMounts = []string{"/bin/sh", "-c", ":"}, nil
+	only.Resources = resources{
+		Limits:   map[string]string{"memory": quantity(64 << 20), "cpu": "100m"},
+		Requests: map[string]string{"memory": quantity(1 << 20), "cpu": "1m"},
+	}
+	return p
+}
+
+// awaitImage waits until a pod's image has been pulled.
+func (c *cluster) awaitImage(ctx context.Context, w *watched) error {
+	var hindered impediments
+	for {
+		p, gone, change := c.look(w)
+		if gone {
+			return nil // somebody deleted it; the sandboxes will pull the image
+		}
+		if p != nil {
+			if !pulling(p) {
+				return nil
+			}
+			if err := hindered.watch(p, c); err != nil {
+				return err
+			}
+		}
+		timer := time.NewTimer(time.Second) // watch also counts the time
+		select {
+		case <-change:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+		timer.Stop()
+	}
+}
