@@ -73,12 +73,14 @@ func (g *guests) pack() ([]byte, error) {
 }
 
 // sendScript receives the guest on standard input, and then becomes a bridge to it. It first prints which
-// compression it supports.
+// compression it supports. Standard input may end early, so a program that is not whole must not be installed.
 const sendScript = `cd ` + guestDir + ` || exit 1
 if [ -x deepswe ]; then echo have
 elif command -v gzip >/dev/null 2>&1; then
 	echo gzip; head -c %d | gzip -dc >part.$$ && chmod 555 part.$$ && mv part.$$ deepswe
-else echo raw; head -c %d >part.$$ && chmod 555 part.$$ && mv part.$$ deepswe; fi &&
+else
+	echo raw; head -c %d >part.$$ && [ "$(wc -c <part.$$)" -eq %d ] && chmod 555 part.$$ && mv part.$$ deepswe
+fi &&
 exec ` + guestPath + ` ` + guest.Arg + ` --bridge ` + bridgeName
 
 // bridgeCommand returns the command that connects to a pod's guest.
@@ -94,7 +96,8 @@ func (c *cluster) inject(ctx context.Context, pod string) (io.ReadWriteCloser, e
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.exec(ctx, pod, "/bin/sh", "-c", fmt.Sprintf(sendScript, len(packed), binary.Size))
+	s, err := c.exec(ctx, pod, "/bin/sh", "-c", fmt.Sprintf(sendScript, len(packed), binary.Size,
+		binary.Size))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -109,6 +110,52 @@ func killedHost(t *testing.T) string {
 	return strings.TrimSpace(who)
 }
 
+// Two drivers share a namespace, in one process and even under one owner, as copies of a virtual machine would: neither
+// removes what belongs to the other, whether it starts, reaps or closes.
+func TestTwoDrivers(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"two owners", "one owner"} {
+		one, two := provider(t, Options{}), provider(t, Options{})
+		if name == "one owner" {
+			two.clusters[0].owner = one.clusters[0].owner
+		}
+		first := start(t, one, env.Spec{Image: busybox, Run: "one"})
+		second := start(t, two, env.Spec{Image: busybox, Run: "two"})
+		lease := leaseName(one.clusters[0])
+		if lease == leaseName(two.clusters[0]) {
+			t.Errorf("%s: both have the lease %s", name, lease)
+		}
+		left, err := two.Reap(t.Context(), env.ReapOptions{DryRun: true})
+		for _, l := range left {
+			if err != nil || l.ID == first.Pod() || l.ID == lease {
+				t.Errorf("%s: the second would remove %+v, %v", name, l, err)
+			}
+		}
+		if _, err := two.Reap(t.Context(), env.ReapOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := errors.Join(second.Close(t.Context()), two.Close()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := one.clusters[0].renewLease(t.Context()); err != nil || leaseName(one.clusters[0]) != lease {
+			t.Errorf("%s: the first has lost its lease: %v", name, err)
+		}
+		if out := must(t, first, "echo lives"); out != "lives\n" {
+			t.Errorf("%s: %q", name, out)
+		}
+	}
+}
+
+// leaseName returns the name of a provider's lease, or "" if it has none.
+func leaseName(c *cluster) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lease == nil {
+		return ""
+	}
+	return c.lease.Metadata.Name
+}
+
 // An owner on another machine is judged by its lease, and the cluster itself removes the pods of a lease that is gone.
 func TestLeases(t *testing.T) {
 	t.Parallel()
@@ -134,7 +181,7 @@ func TestLeases(t *testing.T) {
 		t.Error("owners are judged wrongly")
 	}
 	// The lease is the owner of the pods.
-	if err := c.deleteLease(t.Context(), c.lease.Metadata.Name); err != nil {
+	if err := c.deleteLease(t.Context(), leaseName(c)); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(time.Minute); s.Ping(t.Context()) == nil; time.Sleep(100 * time.Millisecond) {

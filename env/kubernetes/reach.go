@@ -13,6 +13,23 @@ import (
 // tryEvery is the time between attempts to reach a guest. Nodes report up to a second late that a container runs.
 const tryEvery = 150 * time.Millisecond
 
+// connect connects to the guest of a new pod, and waits for its greeting. From the first stream on, lost ones are
+// replaced.
+func (s *Sandbox) connect(ctx context.Context) error {
+	lost, err := s.reach(ctx)
+	if err != nil {
+		return err
+	}
+	s.supervised = make(chan struct{})
+	s.c.work.Go(func() { s.supervise(lost) })
+	client, err := guest.Connect(ctx, s.line)
+	if err != nil {
+		return err
+	}
+	s.GuestSandbox = env.NewGuestSandbox(client, s.remove)
+	return nil
+}
+
 // reach connects the line of a new pod as soon as its guest can be reached.
 func (s *Sandbox) reach(ctx context.Context) (lost <-chan error, err error) {
 	c := s.c

@@ -26,7 +26,7 @@ type Sandbox struct {
 	uid     string
 	watched *watched
 	line    *guest.Line
-	// supervised is closed when supervise has returned.
+	// supervised is closed when supervise has returned; nil before it was started.
 	supervised chan struct{}
 	tidy       sync.Once
 }
@@ -34,7 +34,7 @@ type Sandbox struct {
 var _ env.Sandbox = (*Sandbox)(nil)
 
 func newSandbox(c *cluster, l launch) *Sandbox {
-	return &Sandbox{c: c, launch: l, line: guest.NewLine(heartbeat), supervised: make(chan struct{})}
+	return &Sandbox{c: c, launch: l, line: guest.NewLine(heartbeat)}
 }
 
 // Pod returns the pod's name.
@@ -66,7 +66,9 @@ func (s *Sandbox) abandon(ctx context.Context) error {
 	}
 	s.line.Fail(guest.ErrHungUp)
 	_ = s.line.Close()
-	close(s.supervised)
+	if s.supervised != nil {
+		<-s.supervised
+	}
 	return s.delete(ctx)
 }
 
@@ -112,6 +114,8 @@ func (s *Sandbox) supervise(lost <-chan error) {
 		case <-stop:
 		}
 	})
+	var o outage
+	opened := time.Now()
 	for {
 		select {
 		case why := <-lost:
@@ -119,11 +123,16 @@ func (s *Sandbox) supervise(lost <-chan error) {
 				return
 			}
 			s.c.log.Debug("lost the stream to a sandbox", "pod", s.launch.name, "why", why)
+			if o.tries == 0 || time.Since(opened) > steady {
+				o = outage{since: time.Now()}
+			}
+			o.why = why
 			var err error
-			if lost, err = s.reconnect(ctx, why); err != nil {
+			if lost, err = s.reconnect(ctx, &o); err != nil {
 				s.line.Fail(err)
 				return
 			}
+			opened = time.Now()
 		case <-s.line.Done():
 			return
 		case <-ctx.Done():
@@ -142,35 +151,49 @@ func (s *Sandbox) hungUp() bool {
 	}
 }
 
+// outage is the time from the loss of a stream until another one lasts.
+type outage struct {
+	since time.Time
+	tries int
+	why   error // the last failure
+}
+
+// steady is how long a stream has to last before the next loss counts as another outage. A stream that breaks as soon
+// as it is used must not be opened again and again without a pause.
+const steady = 5 * time.Second
+
 // reconnect opens another stream to the guest. Its error says why the sandbox is lost.
-func (s *Sandbox) reconnect(ctx context.Context, why error) (lost <-chan error, err error) {
+func (s *Sandbox) reconnect(ctx context.Context, o *outage) (lost <-chan error, err error) {
 	const first, longest = 50 * time.Millisecond, 10 * time.Second
-	deadline := time.Now().Add(silence)
-	for try := 1; ; try++ {
-		if err := s.end(ctx, try); err != nil {
+	for {
+		o.tries++
+		if err := s.end(ctx, o.tries); err != nil {
 			return nil, err
 		}
+		if o.tries > 1 {
+			if time.Since(o.since) > silence {
+				return nil, fmt.Errorf("the stream to the pod %s was lost and could not be restored for %v: %w",
+					s.launch.name, silence, o.why)
+			}
+			_, _, change := s.c.look(s.watched)
+			timer := time.NewTimer(jitter(env.Backoff(o.tries-1, first, longest)))
+			select {
+			case <-timer.C:
+			case <-change:
+			case <-ctx.Done():
+			}
+			timer.Stop()
+		}
 		if lost, err = s.attach(ctx, false); err == nil {
-			if try > 1 {
-				s.c.log.Debug("reconnected to a sandbox", "pod", s.launch.name, "tries", try)
+			if o.tries > 1 {
+				s.c.log.Debug("reconnected to a sandbox", "pod", s.launch.name, "tries", o.tries)
 			}
 			return lost, nil
 		}
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
-		case time.Now().After(deadline):
-			return nil, fmt.Errorf("the stream to the pod %s was lost (%w) and could not be opened again for %v: %w",
-				s.launch.name, why, silence, err)
 		}
-		_, _, change := s.c.look(s.watched)
-		timer := time.NewTimer(jitter(env.Backoff(try, first, longest)))
-		select {
-		case <-timer.C:
-		case <-change:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		o.why = err
 	}
 }
 
@@ -180,7 +203,7 @@ func (s *Sandbox) end(ctx context.Context, try int) error {
 	p, gone, _ := s.c.look(s.watched)
 	if p != nil {
 		if err := ended(p); err != nil {
-			return err
+			return s.c.explained(ctx, s.watched, err)
 		}
 	}
 	deleted := &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "it was deleted by somebody else",

@@ -1,7 +1,10 @@
 package kubernetes
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -45,10 +48,87 @@ func TestCloseTidies(t *testing.T) {
 			t.Errorf("%s: the guest was asked %d times to tidy, want %d", rollout, n, want)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.pods) != 0 {
-		t.Errorf("%d pods are left", len(s.pods))
+	s.checkEmpty(t)
+}
+
+// TestPrefetch pulls images ahead of time: each once, and none that a sandbox has used already. Nothing is left of it.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	s, p := onSimulation(t)
+	used, err := p.Start(t.Context(), env.Spec{Image: "used"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		image string
+		is    error
+		pulls int64 // until then
+	}{{"used", nil, 0}, {"next", nil, 1}, {"next", nil, 1}, {"missing", env.ErrNoImage, 2}, {"missing", env.ErrNoImage, 3}} {
+		if err := p.Prefetch(t.Context(), env.Spec{Image: c.image, Rollout: "r"}); !errors.Is(err, c.is) {
+			t.Errorf("%s: %v, want %v", c.image, err, c.is)
+		}
+		if n := s.pulled.Load(); n != c.pulls {
+			t.Errorf("%s: %d pods for images until now, want %d", c.image, n, c.pulls)
+		}
+	}
+	if err := errors.Join(used.Close(t.Context()), p.Close()); err != nil {
+		t.Error(err)
+	}
+	s.checkEmpty(t)
+}
+
+// TestSuccessProvesNothing ends every stream with the API server's "Success" in the middle of a transfer, as if the
+// kubelet had restarted: the transfer goes on over the next stream, and only the guest's answer ends it.
+func TestSuccessProvesNothing(t *testing.T) {
+	t.Parallel()
+	s, p := onSimulation(t)
+	s.cutAfter.Store(400 << 10)
+	sandbox, err := p.Start(t.Context(), env.Spec{Image: "i"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := bytes.Repeat([]byte("0123456789abcdef"), 128<<10)
+	if err := sandbox.(*Sandbox).Unpack(t.Context(), "/", bytes.NewReader(content)); err != nil {
+		t.Errorf("unpack: %v", err)
+	}
+	if want := fmt.Sprintf("%x", sha256.Sum256(content)); s.unpacked.Load() != want {
+		t.Errorf("what was unpacked has the hash %v, want %s", s.unpacked.Load(), want)
+	}
+	if n := s.cuts.Load(); n < 4 {
+		t.Errorf("%d streams were cut, want at least 4", n)
+	}
+	if err := errors.Join(sandbox.Close(t.Context()), p.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A stream that breaks as soon as it is used is not opened again and again without a pause.
+func TestUnsteadyStream(t *testing.T) {
+	t.Parallel()
+	s, p := onSimulation(t)
+	s.cutAfter.Store(1 << 10) // the key passes, files do not
+	sandbox, err := p.Start(t.Context(), env.Spec{Image: "i"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.dials.Load()
+	unpacked := make(chan error, 1)
+	go func() {
+		unpacked <- sandbox.(*Sandbox).Unpack(t.Context(), "/", bytes.NewReader(make([]byte, 4<<10)))
+	}()
+	for s.cuts.Load() < 2 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if n := s.dials.Load() - before; n > 10 {
+		t.Errorf("%d streams were opened within a second", n)
+	}
+	s.cutAfter.Store(0)
+	if err := <-unpacked; err != nil {
+		t.Errorf("a file that passes in the end: %v", err)
+	}
+	if err := errors.Join(sandbox.Close(t.Context()), p.Close()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -119,11 +199,7 @@ func TestManySandboxes(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.pods) != 0 {
-		t.Errorf("%d pods are left", len(s.pods))
-	}
+	s.checkEmpty(t)
 }
 
 // TestSpread: starts at once are spread evenly over the namespaces.
@@ -139,6 +215,16 @@ func TestSpread(t *testing.T) {
 		if c.load() != 10 {
 			t.Errorf("%s has %d of 30 starts, want 10", c.where(), c.load())
 		}
+	}
+}
+
+// checkEmpty checks that no pod is left.
+func (s *simulation) checkEmpty(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.pods) != 0 {
+		t.Errorf("%d pods are left", len(s.pods))
 	}
 }
 

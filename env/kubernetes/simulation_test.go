@@ -2,6 +2,8 @@ package kubernetes
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,8 +38,11 @@ type simulation struct {
 	leases  map[string]json.RawMessage
 
 	requests, dials, early, faults, lists atomic.Int64
+	pulled                                atomic.Int64 // pods that only pull an image
 	tidied                                atomic.Int64 // guests that were asked to end what commands have left
 	faulty                                atomic.Bool
+	cutAfter, cuts                        atomic.Int64 // bytes after which a stream "succeeds" (0: never); how many did
+	unpacked                              atomic.Value // the hash of what was unpacked last, in hex
 	token                                 atomic.Value // a string: the only token that is valid; nil if all are
 }
 
@@ -132,7 +137,7 @@ func (s *simulation) lease(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change records an event. The caller holds mu.
+// change records an event; the caller holds mu.
 func (s *simulation) change(kind string, p pod) {
 	s.version++
 	p.Metadata.ResourceVersion = fmt.Sprint(s.version)
@@ -158,8 +163,31 @@ func (s *simulation) create(w http.ResponseWriter, r *http.Request) {
 	p.ready = time.Now().Add(300*time.Millisecond + rand.N(400*time.Millisecond))
 	s.change("MODIFIED", placed)
 	s.mu.Unlock()
+	if placed.Metadata.Labels[labelKind] == kindPull {
+		s.pulled.Add(1)
+		time.AfterFunc(50*time.Millisecond, func() { s.end(placed.Metadata.Name) })
+	}
 	go s.serve(p.line)
-	answer(w, p.pod)
+	answer(w, placed)
+}
+
+// end ends a pod that does nothing, unless its image cannot be pulled.
+func (s *simulation) end(name string) {
+	status := &podStatus{Phase: "Succeeded"}
+	said := `[{"name": "sandbox", "state": {"terminated": {"exitCode": 0}}}]`
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pods[name]
+	if p == nil {
+		return
+	}
+	if p.pod.imageOf(mainContainer) == "missing" {
+		status.Phase = "Pending"
+		said = `[{"name": "sandbox", "state": {"waiting": {"reason": "ErrImagePull", "message": "missing: not found"}}}]`
+	}
+	_ = json.Unmarshal([]byte(said), &status.ContainerStatuses)
+	p.pod.Status = status
+	s.change("MODIFIED", p.pod)
 }
 
 // serve answers pings, as the guest of a pod does, until its host hangs up.
@@ -173,6 +201,8 @@ func (s *simulation) serve(line *guest.Line) {
 		case *guest.TidyCall:
 			s.tidied.Add(1)
 			c.Answer(nil, nil)
+		case *guest.UnpackCall:
+			go func() { c.Answer(nil, s.unpack(c.Body())) }()
 		default:
 			c.Answer(nil, errors.New("not simulated"))
 		}
@@ -189,6 +219,16 @@ func (s *simulation) serve(line *guest.Line) {
 	line.Fail(io.EOF)
 	<-written
 	_ = line.Close()
+}
+
+// unpack checks that everything arrived as it was sent.
+func (s *simulation) unpack(from io.Reader) error {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, from); err != nil {
+		return err
+	}
+	s.unpacked.Store(hex.EncodeToString(sum.Sum(nil)))
+	return nil
 }
 
 func (s *simulation) remove(w http.ResponseWriter, name string) {
@@ -274,6 +314,7 @@ func (s *simulation) exec(w http.ResponseWriter, r *http.Request, name string) {
 		return
 	}
 	defer func() { _ = conn.CloseNow() }()
+	conn.SetReadLimit(-1)
 	s.mu.Lock()
 	p := s.pods[name]
 	s.mu.Unlock()
@@ -283,7 +324,7 @@ func (s *simulation) exec(w http.ResponseWriter, r *http.Request, name string) {
 		_ = conn.Write(r.Context(), websocket.MessageBinary, append([]byte{channelStatus}, said...))
 		return
 	}
-	lost, err := p.line.Attach(&inPod{conn: conn, ctx: r.Context()})
+	lost, err := p.line.Attach(&inPod{conn: conn, ctx: r.Context(), cut: s.cutAfter.Load()})
 	if err != nil {
 		return
 	}
@@ -295,7 +336,11 @@ func (s *simulation) exec(w http.ResponseWriter, r *http.Request, name string) {
 		return
 	}
 	select {
-	case <-lost:
+	case err := <-lost:
+		if errors.Is(err, errCut) {
+			s.cuts.Add(1)
+			_ = conn.Write(r.Context(), websocket.MessageBinary, append([]byte{channelStatus}, `{"status":"Success"}`...))
+		}
 	case <-r.Context().Done():
 	}
 }
@@ -305,7 +350,10 @@ type inPod struct {
 	conn *websocket.Conn
 	ctx  context.Context //nolint:containedctx // of the request that the stream is
 	rest []byte
+	cut  int64 // how many more bytes arrive before the connection to the node is lost; 0: no limit
 }
+
+var errCut = errors.New("the API server's connection to the node was lost")
 
 func (p *inPod) Read(to []byte) (int, error) {
 	for len(p.rest) == 0 {
@@ -314,6 +362,11 @@ func (p *inPod) Read(to []byte) (int, error) {
 			return 0, err
 		}
 		p.rest = message[1:]
+		if size := int64(len(p.rest)); p.cut > 0 {
+			if p.cut -= size; p.cut <= 0 {
+				return 0, errCut
+			}
+		}
 	}
 	n := copy(to, p.rest)
 	p.rest = p.rest[n:]
@@ -325,7 +378,8 @@ func (p *inPod) Write(from []byte) (int, error) {
 	return len(from), err
 }
 
-func (p *inPod) Close() error { return p.conn.CloseNow() }
+// Close leaves the connection to exec, which says how the stream ended.
+func (p *inPod) Close() error { return nil }
 
 // onSimulation opens a provider on a simulated API server.
 func onSimulation(t *testing.T) (*simulation, *Provider) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/guest"
 )
 
 const (
@@ -97,24 +96,22 @@ func (c *cluster) retreat(m mode, s env.Spec, err error) bool {
 // already classified, are returned as they are.
 func (c *cluster) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("start sandbox: %w", context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	if _, ok := errors.AsType[*env.PrepareError](err); ok || err == nil {
 		return err
 	}
-	if errors.Is(err, env.ErrUnsupported) {
-		return fmt.Errorf("start sandbox in %s: %w", c.where(), err)
-	}
 	if _, ok := errors.AsType[*accessError](err); ok {
-		return fmt.Errorf("start sandbox: %w", err)
+		return err
 	}
-	if _, ok := errors.AsType[*PodError](err); ok || errors.Is(err, env.ErrInfrastructure) {
-		return fmt.Errorf("start sandbox in %s: %w", c.where(), err)
+	_, ended := errors.AsType[*PodError](err)
+	if ended || errors.Is(err, env.ErrUnsupported) || errors.Is(err, env.ErrInfrastructure) {
+		return fmt.Errorf("kubernetes %s: %w", c.where(), err)
 	}
 	refusal, ok := errors.AsType[*statusError](err)
 	switch {
 	case !ok:
-		return fmt.Errorf("start sandbox in %s: %w: %w", c.where(), env.ErrInfrastructure, err)
+		return fmt.Errorf("kubernetes %s: %w: %w", c.where(), env.ErrInfrastructure, err)
 	case strings.Contains(refusal.Message, "being terminated"):
 		return &accessError{c.where(), "the namespace is being deleted", "choose another with --kube-namespace", err}
 	case refusal.Code == http.StatusNotFound:
@@ -125,9 +122,9 @@ func (c *cluster) failed(ctx context.Context, err error) error {
 	case refusal.Code == http.StatusForbidden, refusal.Code == http.StatusUnprocessableEntity,
 		refusal.Code == http.StatusBadRequest:
 		// A LimitRange, a policy or an invalid name: the same pod would be refused again.
-		return fmt.Errorf("start sandbox in %s: %w: the cluster refuses the pod: %w", c.where(), env.ErrUnsupported, err)
+		return fmt.Errorf("kubernetes %s: %w: the cluster refuses the pod: %w", c.where(), env.ErrUnsupported, err)
 	}
-	return fmt.Errorf("start sandbox in %s: %w: %w", c.where(), env.ErrInfrastructure, err)
+	return fmt.Errorf("kubernetes %s: %w: %w", c.where(), env.ErrInfrastructure, err)
 }
 
 // boot creates a pod and connects to its guest. If it fails, it removes the pod.
@@ -147,12 +144,7 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	connected := make(chan error, 1)
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var lost <-chan error
-	c.work.Go(func() {
-		var err error
-		lost, err = s.reach(during)
-		connected <- err
-	})
+	c.work.Go(func() { connected <- s.connect(during) })
 	trouble := c.oversee(during, s, func() { release() })
 	select {
 	case err = <-connected:
@@ -163,18 +155,11 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	if err != nil {
 		return nil, err
 	}
-	during, cancel = context.WithTimeout(ctx, guest.HandshakeTimeout)
-	defer cancel()
-	client, err := guest.Connect(during, s.line)
-	if err != nil {
-		return nil, err
-	}
-	s.GuestSandbox = env.NewGuestSandbox(client, s.remove)
-	if said := client.Hello().Build; said != l.build {
+	if said := s.Hello().Build; said != l.build {
 		return nil, fmt.Errorf("%w: the guest in the image %s is a different build of deepswe (%.12s, not %.12s)",
 			env.ErrUnsupported, c.options.Pods.GuestImage, said, l.build)
 	}
-	c.work.Go(func() { s.supervise(lost) })
+	c.pulled.add(l.spec.Image)
 	return s, nil
 }
 
@@ -287,7 +272,7 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan 
 						p.Spec.NodeName)}
 			}
 			if err != nil {
-				trouble <- err
+				trouble <- c.explained(ctx, s.watched, err)
 				return
 			}
 			if !hindered.unplaced.IsZero() {
@@ -313,7 +298,8 @@ func pulling(p *pod) bool {
 		return false
 	}
 	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
-		if s.State.Running != nil && (s.Name == mainContainer || s.Name == guestContainer) {
+		started := s.State.Running != nil || s.State.Terminated != nil
+		if started && (s.Name == mainContainer || s.Name == guestContainer && s.State.Running != nil) {
 			return false
 		}
 	}

@@ -130,37 +130,17 @@ func (s *stream) withStderr(err error) error {
 	return err
 }
 
-// execEnd says how a process ended.
-type execEnd struct {
-	statusError
-	// code is the exit code, or -1 if the process was not started or its end is unknown.
-	code int
-}
-
-func (e *execEnd) Error() string {
-	if e.Status == "Success" {
-		return "the process in the pod ended with exit code 0"
-	}
-	return e.Message
-}
-
-// endOf parses the last message of a stream.
+// endOf returns the last message of a stream as an error. A success is no proof that the process has ended, let alone
+// well: the API server reports one, too, if its own connection to the node was cut (see docs/kubernetes.md).
 func endOf(said []byte) error {
-	end := &execEnd{code: -1}
-	if err := json.Unmarshal(said, &end.statusError); err != nil {
+	var end statusError
+	if err := json.Unmarshal(said, &end); err != nil || end.Status == "" {
 		return fmt.Errorf("the stream to the pod ended: %.300s", said)
 	}
 	if end.Status == "Success" {
-		end.code = 0
+		return errors.New("the stream to the pod was closed")
 	}
-	if end.Details != nil {
-		for _, cause := range end.Details.Causes {
-			if cause.Reason == "ExitCode" {
-				_, _ = fmt.Sscan(cause.Message, &end.code)
-			}
-		}
-	}
-	return end
+	return fmt.Errorf("the stream to the pod ended: %s", end.Message)
 }
 
 // Write writes to standard input.

@@ -1,8 +1,10 @@
 package kubernetes
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +19,8 @@ type PodError struct {
 	Reason, Text string
 	// kind is the sentinel that Unwrap returns.
 	kind error
+	// vague is set if the node may still report the cause.
+	vague bool
 }
 
 func (e *PodError) Error() string { return fmt.Sprintf("pod %s: %s", e.Pod, e.Text) }
@@ -61,6 +65,13 @@ func ended(p *pod) error {
 		}
 	}
 	if s.Phase == "Failed" || s.Phase == "Succeeded" {
+		for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
+				e.Reason = t.Reason
+				e.Text = fmt.Sprintf("the container %s, which the cluster has added, ended with %s", c.Name, exit(t))
+				return e
+			}
+		}
 		e.Text = strings.TrimSpace("it has ended (" + s.Phase + ") " + s.Reason + " " + s.Message)
 		return e
 	}
@@ -69,6 +80,35 @@ func ended(p *pod) error {
 		return e
 	}
 	return nil
+}
+
+// settle is how long after a container's end its node may take to report the cause: an eviction, for example.
+const settle = 3 * time.Second
+
+// explained waits for the cause of a pod's end, if err does not say it. The pod's status changes several times as it
+// ends.
+func (c *cluster) explained(ctx context.Context, w *watched, err error) error {
+	timer := time.NewTimer(settle)
+	defer timer.Stop()
+	for {
+		if e, ok := errors.AsType[*PodError](err); !ok || !e.vague {
+			return err
+		}
+		p, gone, change := c.look(w)
+		if now := ended(p); now != nil {
+			err = now
+		}
+		if e, ok := errors.AsType[*PodError](err); gone || ok && !e.vague {
+			return err
+		}
+		select {
+		case <-change:
+		case <-timer.C:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // disrupted explains why the cluster ended a pod.
@@ -127,12 +167,28 @@ func terminatedError(e *PodError, t *terminated) error {
 	case t.Reason == "ContainerStatusUnknown":
 		e.Text = "its node lost track of it"
 	default:
-		e.Text = fmt.Sprintf("it ended with exit code %d", t.ExitCode)
-		if said != "" {
-			e.Text += ": " + said
+		e.Text = "it ended with " + exit(t)
+		if said == "" { // a guest that ends by itself says why
+			e.vague = true
+			e.Text += ", without a message: something outside the sandbox killed it, or its node could not run it"
 		}
 	}
 	return e
+}
+
+// exit returns a container's exit code and the last line that it printed.
+func exit(t *terminated) string {
+	text := fmt.Sprintf("exit code %d", t.ExitCode)
+	if said := lastLine(t.Message); said != "" {
+		text += ": " + said
+	}
+	return text
+}
+
+// firstSentence leaves out what the scheduler says about preemption.
+func firstSentence(text string) string {
+	first, _, _ := strings.Cut(text, ". ")
+	return first
 }
 
 func lastLine(text string) string {
@@ -174,8 +230,13 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 			i.unplaced = time.Now()
 		}
 		if time.Since(i.unplaced) >= c.nodeWait(cond.Message) {
-			return &PodError{Pod: p.Metadata.Name, Reason: cond.Reason, kind: env.ErrInfrastructure,
-				Text: "no node takes it: " + cond.Message}
+			e := &PodError{Pod: p.Metadata.Name, Reason: cond.Reason, kind: env.ErrInfrastructure,
+				Text: "no node takes it: " + firstSentence(cond.Message)}
+			if strings.Contains(cond.Message, "untolerated taint") {
+				e.Text += " (a node has a taint while it is short of memory, disk or process numbers, or if it is reserved: " +
+					"see kubernetes.tolerations in docs/kubernetes.md)"
+			}
+			return e
 		}
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -28,6 +30,11 @@ func TestTrouble(t *testing.T) {
 		"an injected sidecar has ended": {status: `{"phase": "Running", "containerStatuses": [
 			{"name": "proxy", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}},
 			{"name": "sandbox", "state": {"running": {}}}]}`},
+		"an injected init container fails": {is: env.ErrInfrastructure, says: "the container setup, which the cluster has added, " +
+			"ended with exit code 3: no certificate", status: `{"phase": "Failed", "initContainerStatuses": [
+			{"name": "setup", "state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "no certificate"}}}]}`},
+		"the node's runtime has failed": {is: env.ErrInfrastructure, says: "without a message", status: `{"phase": "Failed",
+			"containerStatuses": [{"name": "sandbox", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}`},
 		"the guest's image cannot be pulled": {is: env.ErrNoImage, says: "the image guest:1 cannot", status: `{"phase": "Pending",
 			"initContainerStatuses": [{"name": "guest", "state": {"waiting":
 			{"reason": "ErrImagePull", "message": "guest:1: not found"}}}]}`},
@@ -121,4 +128,32 @@ func TestTokenExpires(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A container's end is reported before its cause: an eviction is waited for, but not for long.
+func TestExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		status := func(text string) *pod {
+			p := &pod{Metadata: metadata{Name: "p"}}
+			if err := json.Unmarshal([]byte(text), &p.Status); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		killed := status(`{"phase": "Running", "containerStatuses": [
+			{"name": "sandbox", "state": {"terminated": {"exitCode": 137, "reason": "Error"}}}]}`)
+		evicted := status(`{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}`)
+		for _, c := range []struct {
+			after time.Duration
+			says  string
+		}{{time.Second, "evicted"}, {time.Minute, "exit code 137, without a message"}} {
+			cluster := newCluster("c", "n")
+			w := cluster.register("p")
+			cluster.saw("p", killed)
+			time.AfterFunc(c.after, func() { cluster.saw("p", evicted) })
+			if err := cluster.explained(t.Context(), w, ended(killed)); !strings.Contains(err.Error(), c.says) {
+				t.Errorf("a cause after %v: %v, want %q", c.after, err, c.says)
+			}
+		}
+	})
 }
