@@ -153,11 +153,12 @@ func (l *lesson) fit(t rl.Trainer, s *SFT) error {
 	case err != nil:
 		return err
 	case l.long > 0 && s.TooLong == Refuse:
-		return fmt.Errorf("%w: %d rows are longer than the trainer takes, the longest of %d tokens (%w); to fix: set "+
+		return fmt.Errorf("%w: rows are too long for the trainer: %d of them, up to %d tokens (the first: %w); to fix: set "+
 			"sft.too_long to drop, export with a smaller --max-length, or start the server with a longer context", ErrTasks,
 			l.long, longest, first)
 	case len(train) == 0:
-		return fmt.Errorf("%w: all rows are longer than the trainer takes (%w)", ErrTasks, first)
+		return fmt.Errorf("%w: all rows are too long for the trainer (the first: %w); to fix: start the server with a "+
+			"longer context", ErrTasks, first)
 	}
 	l.train, l.held = train, held
 	return nil

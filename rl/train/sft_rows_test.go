@@ -204,7 +204,7 @@ func TestRowsThatNoTrainerTakes(t *testing.T) {
 		t.Error("nothing is left, and it trains")
 	}
 	if err := run(short + `{"task":"c","input_ids":[1,200],"labels":[-100,200]}`); !errors.Is(err, ErrTasks) ||
-		!strings.Contains(err.Error(), "the vocabulary has 15") {
+		!strings.Contains(err.Error(), "the trainer's model has 15 ids") {
 		t.Errorf("an id beyond the vocabulary: %v", err)
 	}
 	// Four of each probe, and two of the one run that began: one clears the model's place.

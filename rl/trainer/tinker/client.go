@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -71,6 +72,8 @@ type Client struct {
 	mu sync.Mutex
 	// requests are the server's names of the operations so far.
 	requests map[string]bool
+	// own are the numbers of all requests since the last look for doubles; nil if nothing looks for them.
+	own map[int64]bool
 }
 
 // NewClient checks the options. It sends no request.
@@ -111,13 +114,13 @@ func (c *Client) newHTTP(once bool) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: c.redirected}
 }
 
-// redirected permits downloads to be redirected to another host, without the key, and no other redirects: a body must
-// not be sent to a host that the user has not named.
+// redirected permits downloads of archives to be redirected to another host, without the key, and no other redirects to
+// one: a body must not be sent to a host that the user has not named.
 func (c *Client) redirected(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > 5:
 		return errors.New("more than five redirects")
-	case via[0].Method != http.MethodGet:
+	case via[0].Method != http.MethodGet, r.URL.Host != c.base.Host && path.Base(via[0].URL.Path) != "archive":
 		return fmt.Errorf("the trainer redirects to %s; to fix: give the address that it redirects to", r.URL.Redacted())
 	case via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
 		return fmt.Errorf("the trainer redirects from https to %s", r.URL.Redacted())

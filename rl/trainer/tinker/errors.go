@@ -32,6 +32,8 @@ var (
 	ErrAccess = errors.New("the trainer does not accept the key")
 	// ErrRepeated: the server gave its response to an earlier operation, so it may not have executed this one.
 	ErrRepeated = errors.New("the trainer repeated an earlier response")
+	// ErrDoubled: the server executed an operation of an update twice.
+	ErrDoubled = errors.New("the trainer executed an operation twice")
 	// ErrServer: the server failed without an explanation.
 	ErrServer = errors.New("the trainer failed")
 )
@@ -59,7 +61,23 @@ func (e *Error) Error() string {
 	if e.Detail != "" {
 		b.WriteString(": " + e.Detail)
 	}
+	b.WriteString(e.hint())
 	return b.String()
+}
+
+// hint returns what the user can do about an error whose detail is the server's.
+func (e *Error) hint() string {
+	switch {
+	case e.Kind == ErrAccess:
+		return "; to fix: set " + KeyVariable + " to a key of this server"
+	case e.Operation == "create_model" && strings.Contains(e.Detail, "must be between"):
+		return "; to fix: set trainer.rank to one that the server takes"
+	case e.Operation == "create_model" && strings.Contains(e.Detail, "Maximum number"):
+		return "; to fix: end other runs; a killed one's model is removed when its session expires, after five minutes"
+	case e.Kind == ErrServer && e.Status >= http.StatusInternalServerError:
+		return "; the server's log says why"
+	}
+	return ""
 }
 
 func (e *Error) Unwrap() []error {

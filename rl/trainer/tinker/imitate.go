@@ -110,8 +110,8 @@ func (t *Trainer) sound(r *rl.Row, logprobs floats) error {
 	}
 	t.model.dirty = false
 	return lost(&Error{Operation: "forward_backward", Kind: ErrServer,
-		Detail: fmt.Sprintf("a logprob of attempt %d at task %s is not finite; to fix: restart the server, whose "+
-			"gradient is broken", r.Attempt, r.Task)})
+		Detail: fmt.Sprintf("a logprob of %s is not finite; to fix: restart the server, whose gradient is broken",
+			nameOf(r))})
 }
 
 // Accepts returns an error for rows that the server would misread, or that would break it. The error wraps

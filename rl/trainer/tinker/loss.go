@@ -128,7 +128,7 @@ func (l Loss) request(shares []share, o rl.Objective, n Normalisation, scale flo
 			high = 0.28
 		}
 		in.Loss = string(PPO)
-		in.Config = map[string]float64{"clip_low_threshold": 1 - low, "clip_high_threshold": 1 + high}
+		in.Config = map[string]float64{clipLow: 1 - low, clipHigh: 1 + high}
 	}
 	for i := range shares {
 		s := &shares[i]

@@ -20,6 +20,8 @@ type ModelOptions struct {
 	Seed int64
 	// Dedups is set if the server recognises a request that is sent twice.
 	Dedups bool
+	// Doubles looks for operations that the server has executed twice, if it numbers its requests.
+	Doubles bool
 	// ChunkBytes limits the body of one request [5 MB]. A longer row is sent in a request of its own.
 	ChunkBytes int
 }
@@ -36,7 +38,8 @@ type Model struct {
 	// sequence is the number of the next operation, by which servers may recognise repeated requests.
 	sequence int64
 	// dirty is set while the server holds a gradient that no step has used.
-	dirty bool
+	dirty   bool
+	doubles doubles
 }
 
 // unloadTimeout limits the requests that close a model.
@@ -55,7 +58,10 @@ func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{client: c, session: s, options: o}
+	m := &Model{client: c, session: s, options: o, doubles: doubles{on: o.Doubles}}
+	if o.Doubles {
+		c.count()
+	}
 	if err := m.create(ctx); err != nil {
 		s.close()
 		return nil, err
@@ -120,6 +126,14 @@ func (m *Model) operate(ctx context.Context, path string, in map[string]any, cha
 	return promise{operation: path, request: reply.Request, training: changes}, nil
 }
 
+// finish waits for the result of an operation. It returns an error if an operation before it was executed twice.
+func (m *Model) finish(ctx context.Context, p promise, out any) error {
+	if err := m.client.wait(ctx, p, out); err != nil {
+		return err
+	}
+	return m.single(ctx, p.request)
+}
+
 // Step applies the accumulated gradient and clears it. It returns the gradient's norm before clipping, NaN if it was
 // not finite. known is false if the server does not return the norm.
 func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err error) {
@@ -132,20 +146,27 @@ func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err
 	var out struct {
 		Metrics map[string]*float64 `json:"metrics"`
 	}
-	if err := m.client.wait(ctx, p, &out); err != nil {
+	m.doubles.rate = a.LearningRate
+	if err := m.finish(ctx, p, &out); err != nil {
 		return 0, false, lost(err)
 	}
 	m.dirty = false
-	for name, v := range out.Metrics {
-		if !strings.Contains(name, "grad_norm") {
-			continue
+	norm, known = valueOf(out.Metrics, "grad_norm")
+	return norm, known, nil
+}
+
+// valueOf returns the metric whose name contains a word; NaN if it was not finite.
+func valueOf(metrics map[string]*float64, word string) (v float64, ok bool) {
+	for name, v := range metrics {
+		switch {
+		case !strings.Contains(name, word):
+		case v == nil:
+			return math.NaN(), true
+		default:
+			return *v, true
 		}
-		if v == nil {
-			return math.NaN(), true, nil
-		}
-		return *v, true, nil
 	}
-	return 0, false, nil
+	return 0, false
 }
 
 // zero discards the accumulated gradient, and returns its norm as step does.
@@ -174,7 +195,7 @@ func (m *Model) save(ctx context.Context, name string) (string, error) {
 			continue
 		}
 		if err == nil {
-			err = m.client.wait(ctx, p, &out)
+			err = m.finish(ctx, p, &out)
 		}
 		if err != nil {
 			return "", err
@@ -215,7 +236,7 @@ func (m *Model) publish(ctx context.Context, number int64) (session string, err 
 			continue // with the next sequence number
 		}
 		if err == nil {
-			err = m.client.wait(ctx, p, &out)
+			err = m.finish(ctx, p, &out)
 		}
 		if err != nil {
 			return "", err
@@ -236,7 +257,7 @@ func (m *Model) export(ctx context.Context, name string) (string, error) {
 	p, err := m.operate(ctx, path, map[string]any{"path": name, "type": path}, false)
 	if err == nil || errors.Is(err, ErrConflict) { // the response to an earlier try was lost
 		if err == nil {
-			err = m.client.wait(ctx, p, nil)
+			err = m.finish(ctx, p, nil)
 		} else {
 			err = nil
 		}

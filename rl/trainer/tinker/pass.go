@@ -20,7 +20,7 @@ type limits struct {
 // check returns an error for a row that a server would misread, or that would break it.
 func (l limits) check(r *rl.Row) error {
 	n := len(r.IDs)
-	at := fmt.Sprintf("row %d of attempt %d at task %s", r.Row, r.Attempt, r.Task)
+	at := nameOf(r)
 	invalid := func(format string, args ...any) error {
 		return &Error{Operation: at, Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
 	}
@@ -32,14 +32,17 @@ func (l limits) check(r *rl.Row) error {
 	case r.Mask[0] != 0:
 		return invalid("its first token is trained, and nothing comes before it")
 	case l.length > 0 && n > l.length:
-		return &Error{Operation: at, Kind: errLong, Detail: fmt.Sprintf("%d tokens, and the trainer takes %d; to fix: "+
-			"lower algorithm.max_length and the environment's context", n, l.length)}
+		detail := fmt.Sprintf("%d tokens, and the trainer takes %d", n, l.length)
+		if r.Task != "" {
+			detail += "; to fix: lower algorithm.max_length and the environment's context"
+		}
+		return &Error{Operation: at, Kind: errLong, Detail: detail}
 	case math.IsNaN(r.Advantage*r.Scale) || math.IsInf(r.Advantage*r.Scale, 0):
 		return invalid("advantage %v and scale %v: want finite numbers", r.Advantage, r.Scale)
 	}
 	for t, id := range r.IDs {
 		if id < 0 || l.vocabulary > 0 && int(id) >= l.vocabulary {
-			return invalid("token %d is id %d, and the vocabulary has %d: sampler and trainer have different models",
+			return invalid("token %d has the id %d, and the trainer's model has %d ids: it is from another model or tokenizer",
 				t, id, l.vocabulary)
 		}
 		if lp := r.Logprobs[t]; r.Mask[t] != 0 && (math.IsNaN(lp) || math.IsInf(lp, 0)) {
@@ -47,6 +50,14 @@ func (l limits) check(r *rl.Row) error {
 		}
 	}
 	return nil
+}
+
+// nameOf names a row in errors. An example has no task.
+func nameOf(r *rl.Row) string {
+	if r.Task == "" {
+		return "the example"
+	}
+	return fmt.Sprintf("row %d of attempt %d at task %s", r.Row, r.Attempt, r.Task)
 }
 
 // trained returns the number of trained tokens in a row.
@@ -114,6 +125,9 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if changes && m.doubles.on {
+		m.doubles.sent = in
+	}
 	sizes := make([]int, len(in.Data))
 	for i := range in.Data {
 		sizes[i] = len(in.Data[i].Inputs.Targets.Data)
@@ -160,7 +174,7 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 // collect waits for the result of one chunk.
 func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, error) {
 	var out passOutput
-	if err := m.client.wait(ctx, p, &out); err != nil {
+	if err := m.finish(ctx, p, &out); err != nil {
 		return nil, err
 	}
 	broken := func(format string, args ...any) error {
@@ -199,9 +213,9 @@ func (m *Model) forward(ctx context.Context, rows []rl.Row) ([][]float64, error)
 			}
 			if math.IsNaN(lp) || math.IsInf(lp, 0) {
 				return nil, &Error{Operation: "forward", Kind: ErrServer, Detail: fmt.Sprintf(
-					"the logprob of token %d of attempt %d at task %s is %v: the id %d is outside the server's vocabulary, or "+
+					"the logprob of token %d of %s is %v: the id %d is outside the server's vocabulary, or "+
 						"its weights are not finite; to fix: check that sampler and trainer have the same model, and restart "+
-						"the server", t+1, rows[i].Attempt, rows[i].Task, lp, rows[i].IDs[t+1])}
+						"the server", t+1, nameOf(&rows[i]), lp, rows[i].IDs[t+1])}
 			}
 			logprobs[i][t+1] = lp
 		}

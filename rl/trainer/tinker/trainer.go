@@ -111,9 +111,13 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 	} else if t.probe, err = o.Client.Probe(ctx, o.Model); err != nil {
 		return nil, err
 	}
-	t.options.Model.Dedups = t.probe.Dedups
+	t.options.Model.Dedups, t.options.Model.Doubles = t.probe.Dedups, !t.probe.Dedups
 	o.Client.log.Info("trainer", "model", o.Model.Base, "loss", o.Loss, "gradients", t.probe.Normalisation.String(),
 		"recognises repeated requests", t.probe.Dedups)
+	if o.Known == nil && !t.probe.Dedups {
+		o.Client.log.Warn("the trainer executes a request twice that is sent twice (SkyRL 0.3.0): after a lost reply, the " +
+			"run goes back to its last checkpoint")
+	}
 	return t, nil
 }
 

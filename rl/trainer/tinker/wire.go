@@ -109,6 +109,12 @@ type passInput struct {
 	Config map[string]float64 `json:"loss_fn_config,omitempty"`
 }
 
+// The keys of passInput.Config for ppo: the smallest and the largest ratio.
+const (
+	clipLow  = "clip_low_threshold"
+	clipHigh = "clip_high_threshold"
+)
+
 // passOutput is their result, with one element for each datum.
 type passOutput struct {
 	Outputs []struct {

@@ -50,6 +50,9 @@ func (c *conformance) faults(t *testing.T) {
 			unknown: true, resolved: true},
 		{name: "the answer to a step is lost", faults: faults{"optim_step": {{Drop: true}}}, unknown: true, resolved: true},
 		{name: "a gradient fails", faults: faults{"forward_backward": {never}}, unknown: true},
+		{name: "a gradient is delivered twice", faults: faults{"forward_backward": {{Twice: true}}}, unknown: true,
+			resolved: true},
+		{name: "a step is delivered twice", faults: faults{"optim_step": {{Twice: true}}}, unknown: true, resolved: true},
 		{name: "an old answer to a step", faults: faults{"optim_step": {{Stale: true}}}, unknown: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -309,7 +309,7 @@ func (m *model) step(a *adamBody, sums bool) (any, error) {
 	m.gradient = nil
 	stats, err := m.policy.Step(context.Background(), o)
 	return map[string]any{"metrics": map[string]any{
-		"skyrl.ai/grad_norm": stats.GradientNorm, "skyrl.ai/learning_rate": a.LearningRate}}, err
+		"skyrl.ai/grad_norm": stats.GradientNorm, "skyrl.ai/learning_rate": float64(float32(a.LearningRate))}}, err
 }
 
 // sample draws from the session that was loaded last as from the weights that are trained now, and loads any other one

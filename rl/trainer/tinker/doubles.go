@@ -1,0 +1,177 @@
+package tinker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"deepswe/rl"
+)
+
+// A proxy may deliver one request twice. A server that recognises repeated requests executes it once. Another one
+// executes it twice and gives the second execution a result that nobody asks for. Where the server numbers all requests
+// in a row, as SkyRL does, such a result is found: its number is between those of this client.
+
+// doubles looks for operations of a model that the server has executed twice.
+type doubles struct {
+	on bool
+	// from is the number of the model's newest operation up to which there was a look.
+	from int64
+	// rate is the learning rate of the last step, and sent its gradient.
+	rate float64
+	sent passInput
+}
+
+// Limits of a look. Other clients of the server have results there as well.
+const (
+	mostStrangers   = 64
+	strangerTimeout = 3 * time.Second
+	lookTimeout     = 20 * time.Second
+)
+
+// stranger is the result of an operation that this client did not ask for.
+type stranger struct {
+	Metrics map[string]*float64 `json:"metrics"`
+	Outputs []struct {
+		Losses struct {
+			Data floats `json:"data"`
+		} `json:"elementwise_loss"`
+		Logprobs struct {
+			Data floats `json:"data"`
+		} `json:"logprobs"`
+	} `json:"loss_fn_outputs"`
+}
+
+// single returns an error if a step or a gradient of the model was executed a second time before the operation with
+// the given result.
+func (m *Model) single(ctx context.Context, request string) error {
+	to, err := strconv.ParseInt(request, 10, 64)
+	if !m.doubles.on || err != nil {
+		return nil
+	}
+	from := m.doubles.from
+	m.doubles.from = to
+	if from == 0 {
+		return nil // nothing was trained before the first operation
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	own := m.client.numbers(to)
+	for n, looked := from+1, 0; n < to && looked < mostStrangers && ctx.Err() == nil; n++ {
+		if own[n] {
+			continue
+		}
+		looked++
+		id := strconv.FormatInt(n, 10)
+		s, ok := m.client.stranger(ctx, id)
+		if !ok {
+			continue
+		}
+		if what := m.doubles.match(&s); what != "" {
+			return &Error{Operation: what, Kind: ErrDoubled, Lost: true, Detail: fmt.Sprintf("request %s is another execution; "+
+				"to fix: look for a proxy that repeats POST requests", id)}
+		}
+	}
+	return nil
+}
+
+// match returns the name of the model's operation that a result is of, or "".
+func (d *doubles) match(s *stranger) string {
+	rate, hasRate := valueOf(s.Metrics, "learning_rate")
+	norm, hasNorm := valueOf(s.Metrics, "grad_norm")
+	// The first execution has used up the gradient. A step of another client's model has one.
+	if hasRate && hasNorm && norm == 0 && rate > 0 && math.Abs(rate-d.rate) <= alike*rate {
+		return "optim_step"
+	}
+	if len(s.Outputs) == 0 || len(s.Outputs) > len(d.sent.Data) {
+		return ""
+	}
+	for i := range s.Outputs {
+		o := &s.Outputs[i]
+		if !slices.ContainsFunc(d.sent.Data, func(sent datum) bool {
+			return d.sent.gives(&sent.Inputs, o.Losses.Data, o.Logprobs.Data)
+		}) {
+			return ""
+		}
+	}
+	return "forward_backward"
+}
+
+// alike is the relative difference of equal numbers, which servers compute in single precision.
+const alike = 1e-3
+
+// gives reports whether a sequence has the losses, given the log-probabilities of its tokens, whatever the weights were
+// at that time. A forward pass has others.
+func (in *passInput) gives(sent *lossInputs, losses, logprobs floats) bool {
+	if len(losses) != len(sent.Targets.Data) || len(logprobs) != len(losses) || sent.Weights == nil {
+		return false
+	}
+	for t, got := range losses {
+		if sent.Weights.Data[t] == 0 {
+			continue
+		}
+		want := -logprobs[t]
+		if in.Loss != string(rl.CrossEntropy) {
+			if sent.Logprobs == nil || sent.Advantages == nil {
+				return false
+			}
+			ratio := math.Exp(logprobs[t] - sent.Logprobs.Data[t])
+			want = -ratio * sent.Advantages.Data[t]
+			if low, high := in.Config[clipLow], in.Config[clipHigh]; high > 0 {
+				want = max(want, -min(max(ratio, low), high)*sent.Advantages.Data[t])
+			}
+		}
+		want *= sent.Weights.Data[t]
+		if !(math.Abs(got-want) <= alike*max(1e-3, math.Abs(want))) {
+			return false
+		}
+	}
+	return true
+}
+
+// count begins to note the numbers of this client's requests.
+func (c *Client) count() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own == nil {
+		c.own = map[int64]bool{}
+	}
+}
+
+// note notes the number of a request, if the server numbers them.
+func (c *Client) note(request string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, err := strconv.ParseInt(request, 10, 64); err == nil && c.own != nil {
+		c.own[n] = true
+	}
+}
+
+// numbers returns the numbers below one that were noted, and forgets them.
+func (c *Client) numbers(below int64) map[int64]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := maps.Clone(c.own)
+	maps.DeleteFunc(c.own, func(n int64, _ bool) bool { return n < below })
+	return all
+}
+
+// stranger reads a result that this client did not ask for. ok is false if there is none.
+func (c *Client) stranger(ctx context.Context, request string) (s stranger, ok bool) {
+	body, err := json.Marshal(map[string]string{"request_id": request})
+	if err != nil {
+		return s, false
+	}
+	a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", body, strangerTimeout)
+	if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &s) != nil {
+		c.log.Debug("trainer: another client's result is not known", "request", request, "status", a.status, "error", err)
+		return s, false
+	}
+	return s, true
+}
