@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -28,6 +30,11 @@ func (t *Tokenizer) Size() int { return len(t.tokens) }
 func (t *Tokenizer) ID(token string) (id int32, ok bool) {
 	id, ok = t.added[token]
 	return id, ok
+}
+
+// Added returns the added tokens in the order of their ids.
+func (t *Tokenizer) Added() []string {
+	return slices.SortedFunc(maps.Keys(t.added), func(a, b string) int { return int(t.added[a] - t.added[b]) })
 }
 
 // Encode returns the ids of a text. Added tokens are recognised wherever they occur. Invalid UTF-8 is read as U+FFFD.

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
+	"strings"
 
 	"deepswe/agent"
 	"deepswe/agent/tokenizer"
@@ -21,6 +23,7 @@ import (
 const (
 	checkVocabulary = "trainer vocabulary"
 	checkTokenizer  = "trainer tokenizer"
+	checkSampler    = "sampler vocabulary"
 	checkModel      = "trainer and sampler"
 )
 
@@ -33,6 +36,7 @@ func (i Inspection) compare(ctx context.Context, m *Model) []env.Finding {
 	dir := cmp.Or(i.Tokenizer, i.Base)
 	tokens, err := tokenizer.Load(filepath.Join(dir, "tokenizer.json"))
 	var out []env.Finding
+	size := 0 // of the model's vocabulary; 0 if it is not known
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && i.Tokenizer == "":
 		out = append(out, env.Finding{Check: checkTokenizer, Status: env.Skipped, Detail: "the files of " + i.Base +
@@ -42,7 +46,9 @@ func (i Inspection) compare(ctx context.Context, m *Model) []env.Finding {
 		out = append(out, env.FindingOf(checkTokenizer, err))
 		tokens = nil
 	default:
-		out = append(out, vocabularyOf(dir, tokens))
+		var f env.Finding
+		f, size = vocabularyOf(dir, tokens)
+		out = append(out, f)
 	}
 	if i.Sampler == nil {
 		return out
@@ -50,13 +56,16 @@ func (i Inspection) compare(ctx context.Context, m *Model) []env.Finding {
 	if tokens != nil {
 		out = append(out, i.sameTokens(ctx, tokens))
 	}
-	return append(out, i.sameModel(ctx, m))
+	if size > 0 {
+		out = append(out, i.sameVocabulary(ctx, size, tokens.Size()))
+	}
+	return append(out, i.sameModel(ctx, m, size))
 }
 
 // vocabularyOf compares the sizes of a model's and its tokenizer's vocabularies. The model's may be larger, because its
-// matrices are padded.
-func vocabularyOf(dir string, tokens *tokenizer.Tokenizer) env.Finding {
-	f := env.Finding{Check: checkVocabulary, Status: env.OK}
+// matrices are padded. size is the model's, 0 if it is not known.
+func vocabularyOf(dir string, tokens *tokenizer.Tokenizer) (f env.Finding, size int) {
+	f = env.Finding{Check: checkVocabulary, Status: env.OK}
 	var config struct {
 		Size int `json:"vocab_size"`
 	}
@@ -78,17 +87,19 @@ func vocabularyOf(dir string, tokens *tokenizer.Tokenizer) env.Finding {
 	default:
 		f.Detail = fmt.Sprintf("%d ids", own)
 	}
-	return f
+	return f, config.Size
 }
 
 // sameTokens compares the sampler's and the trainer's tokens of a text.
 func (i Inspection) sameTokens(ctx context.Context, tokens *tokenizer.Tokenizer) env.Finding {
-	theirs, err := i.Sampler.Tokenize(ctx, probeText)
+	// A relative of the model may differ in the added tokens alone.
+	text := probeText + strings.Join(tokens.Added(), "")
+	theirs, err := i.Sampler.Tokenize(ctx, text)
 	if err != nil {
 		return env.Finding{Check: checkTokenizer, Status: env.Skipped,
 			Detail: "the sampler cannot tokenize a text: " + err.Error()}
 	}
-	own := tokens.Encode(probeText)
+	own := tokens.Encode(text)
 	if slices.Equal(own, theirs) {
 		return env.Finding{Check: checkTokenizer, Status: env.OK,
 			Detail: fmt.Sprintf("the sampler tokenizes a text to the same %d ids", len(own))}
@@ -97,10 +108,54 @@ func (i Inspection) sameTokens(ctx context.Context, tokens *tokenizer.Tokenizer)
 	for at < min(len(own), len(theirs)) && own[at] == theirs[at] {
 		at++
 	}
-	return env.Finding{Check: checkTokenizer, Status: env.Failed,
-		Detail: fmt.Sprintf("of one text the trainer's tokenizer makes %d ids and the sampler's %d; they first differ at %d",
-			len(own), len(theirs), at),
-		Fix: "serve and train one model with one tokenizer"}
+	detail := fmt.Sprintf("of one text the trainer's tokenizer makes %d ids and the sampler's %d", len(own), len(theirs))
+	if at < len(own) {
+		detail += fmt.Sprintf("; they first differ at %.40q, which is the id %d here", tokens.Decode(own[at:at+1]), own[at])
+	}
+	return env.Finding{Check: checkTokenizer, Status: env.Failed, Detail: detail, Fix: fixModel}
+}
+
+// fixModel is how to fix a sampler with another model or tokenizer.
+const fixModel = "serve the directory of the model that is trained, with its tokenizer"
+
+// mostIDs is more than any vocabulary has.
+const mostIDs = 1 << 22
+
+// sameVocabulary compares the number of ids of the sampler's model with the trainer's. used is the tokenizer's.
+func (i Inspection) sameVocabulary(ctx context.Context, size, used int) env.Finding {
+	f := env.Finding{Check: checkSampler, Status: env.OK}
+	if _, err := i.Sampler.Score(ctx, []int32{1, 2}); err != nil {
+		f.Status, f.Detail = env.Skipped, "the sampler cannot score a prompt of ids: "+err.Error()
+		return f
+	}
+	lacks := func(n int) bool { // as many ids as n+1
+		_, err := i.Sampler.Score(ctx, []int32{1, int32(n)})
+		return err != nil
+	}
+	theirs := size
+	if !lacks(size) || lacks(size-1) {
+		theirs = sort.Search(mostIDs, lacks)
+	}
+	switch {
+	case ctx.Err() != nil:
+		f.Status, f.Detail = env.Skipped, ctx.Err().Error()
+	case theirs == size:
+		f.Detail = fmt.Sprintf("%d ids, as the trainer's", size)
+	case theirs == mostIDs:
+		f.Status, f.Detail = env.Skipped, "the sampler accepts any id"
+	case theirs < used:
+		f.Status, f.Fix = env.Failed, fixModel
+		f.Detail = fmt.Sprintf("the sampler's model has %d ids, and the trainer's tokenizer uses %d: it is another model",
+			theirs, used)
+	default:
+		f.Status, f.Fix = env.Warning, fixModel
+		f.Detail = fmt.Sprintf("the sampler's model has %d ids and the trainer's %d, of which the tokenizer uses %d: they "+
+			"are padded differently", theirs, size, used)
+		if theirs > size {
+			f.Detail += ", and a run stops when an id is sampled that the trainer does not have"
+		}
+	}
+	return f
 }
 
 // Limits for the mean difference of log-probabilities. Below the first, half precision explains it; above the second,
@@ -113,9 +168,9 @@ const (
 // sampledTokens is the length of the sample to compare.
 const sampledTokens = 64
 
-// sameModel compares the log-probabilities of what the sampler has sampled with the trainer's. A new adapter changes
-// nothing, so these are the base model's.
-func (i Inspection) sameModel(ctx context.Context, m *Model) env.Finding {
+// sameModel compares the log-probabilities of what the sampler has sampled with the trainer's. A new adapter
+// changes nothing, so these are the base model's. size is that of its vocabulary, 0 if it is not known.
+func (i Inspection) sameModel(ctx context.Context, m *Model, size int) env.Finding {
 	f := env.Finding{Check: checkModel, Status: env.Failed, Fix: "serve the model that is trained, in the same precision"}
 	sampling := agent.OnPolicy(new(1.0))
 	sampling.Seed = new(int64(1))
@@ -137,7 +192,7 @@ func (i Inspection) sameModel(ctx context.Context, m *Model) env.Finding {
 		Mask:     slices.Concat(make([]uint8, len(s.PromptIDs)), slices.Repeat([]uint8{1}, len(s.CompletionIDs))),
 		Logprobs: slices.Concat(make([]float64, len(s.PromptIDs)), s.Logprobs),
 	}
-	if err := (limits{}).check(&row); err != nil {
+	if err := (limits{vocabulary: size}).check(&row); err != nil {
 		f.Detail = err.Error()
 		return f
 	}

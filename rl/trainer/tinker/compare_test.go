@@ -2,8 +2,11 @@ package tinker_test
 
 import (
 	"context"
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +23,15 @@ type sampled struct {
 	agent.Model
 	tokens *tokenizer.Tokenizer
 	change func(*agent.Sample)
+	// size is the number of the model's ids; 0 if it cannot score.
+	size int
+}
+
+func (s sampled) Score(_ context.Context, ids []int32) ([]float64, error) {
+	if int(slices.Max(ids)) >= s.size {
+		return nil, errors.New("Token id is out of vocabulary")
+	}
+	return make([]float64, len(ids)-1), nil
 }
 
 func (s sampled) Tokenize(_ context.Context, text string) ([]int32, error) {
@@ -60,34 +72,55 @@ func TestTrainerAndSampler(t *testing.T) {
 	}
 	dir := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(dir, "tokenizer.json"), string(qwen))
+	testkit.WriteFile(t, filepath.Join(dir, "relative.json"), strings.ReplaceAll(string(qwen), "<tool_response>", "<result>"))
+	relative, err := tokenizer.Load(filepath.Join(dir, "relative.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := map[string]*tokenizer.Tokenizer{
+		"qwen.json": loadTokenizer(t, "qwen.json"), "gpt2.json": loadTokenizer(t, "gpt2.json"), "relative.json": relative,
+	}
 	for _, test := range []struct {
 		name, config, tokenizer string
 		change                  func(*agent.Sample)
+		size                    int // of the sampler's vocabulary
 		check                   string
 		status                  env.Status
 		detail                  string
 	}{
-		{"alike", `{"vocab_size": 431}`, "qwen.json", nil, "trainer and sampler", env.OK, "over 8 tokens"},
-		{"alike", `{"vocab_size": 431}`, "qwen.json", nil, "trainer tokenizer", env.OK, "the same"},
-		{"alike", `{"vocab_size": 431}`, "qwen.json", nil, "trainer vocabulary", env.OK, "431 ids"},
-		{"padded", `{"vocab_size": 512}`, "qwen.json", nil, "trainer vocabulary", env.OK, "512 ids, of which the tokenizer uses 431"},
-		{"a smaller model", `{"vocab_size": 400}`, "qwen.json", nil, "trainer vocabulary", env.Failed, "do not belong together"},
-		{"no number", `{}`, "qwen.json", nil, "trainer vocabulary", env.Skipped, "431 ids"},
-		{"another tokenizer", `{"vocab_size": 431}`, "gpt2.json", nil, "trainer tokenizer", env.Failed, "they first differ at"},
+		{"alike", `{"vocab_size": 431}`, "qwen.json", nil, 431, "trainer and sampler", env.OK, "over 8 tokens"},
+		{"alike", `{"vocab_size": 431}`, "qwen.json", nil, 431, "trainer tokenizer", env.OK, "the same"},
+		{"alike", `{"vocab_size": 431}`, "qwen.json", nil, 431, "trainer vocabulary", env.OK, "431 ids"},
+		{"padded", `{"vocab_size": 512}`, "qwen.json", nil, 431, "trainer vocabulary", env.OK, "512 ids, of which the tokenizer uses 431"},
+		{"relatives", `{"vocab_size": 431}`, "relative.json", nil, 431, "trainer tokenizer", env.Failed,
+			`they first differ at "<tool_response>", which is the id 427 here`},
+		{"alike", `{"vocab_size": 431}`, "qwen.json", nil, 431, "sampler vocabulary", env.OK, "431 ids, as the trainer's"},
+		{"padded less", `{"vocab_size": 512}`, "qwen.json", nil, 431, "sampler vocabulary", env.Warning,
+			"has 431 ids and the trainer's 512, of which the tokenizer uses 431: they are padded differently"},
+		{"padded more", `{"vocab_size": 431}`, "qwen.json", nil, 448, "sampler vocabulary", env.Warning,
+			"a run stops when an id is sampled that the trainer does not have"},
+		{"a smaller sampler", `{"vocab_size": 431}`, "qwen.json", nil, 400, "sampler vocabulary", env.Failed,
+			"has 400 ids, and the trainer's tokenizer uses 431: it is another model"},
+		{"any id", `{"vocab_size": 431}`, "qwen.json", nil, math.MaxInt, "sampler vocabulary", env.Skipped, "any id"},
+		{"no scores", `{"vocab_size": 431}`, "qwen.json", nil, 0, "sampler vocabulary", env.Skipped, "cannot score"},
+		{"a smaller model", `{"vocab_size": 400}`, "qwen.json", nil, 431, "trainer vocabulary", env.Failed, "do not belong together"},
+		{"no number", `{}`, "qwen.json", nil, 431, "trainer vocabulary", env.Skipped, "431 ids"},
+		{"another tokenizer", `{"vocab_size": 431}`, "gpt2.json", nil, 431, "trainer tokenizer", env.Failed,
+			"they first differ at"},
 		{"other weights", `{"vocab_size": 431}`, "qwen.json", func(s *agent.Sample) {
 			for i := range s.Logprobs {
 				s.Logprobs[i] -= 2
 			}
-		}, "trainer and sampler", env.Failed, "different weights"},
+		}, 431, "trainer and sampler", env.Failed, "different weights"},
 		{"another precision", `{"vocab_size": 431}`, "qwen.json", func(s *agent.Sample) {
 			for i := range s.Logprobs {
 				s.Logprobs[i] -= 0.1
 			}
-		}, "trainer and sampler", env.Warning, "over 8 tokens"},
+		}, 431, "trainer and sampler", env.Warning, "over 8 tokens"},
 		{"an id that the trainer does not have", `{"vocab_size": 431}`, "qwen.json", func(s *agent.Sample) {
 			s.CompletionIDs[3] = 200
-		}, "trainer and sampler", env.Failed, ""},
-		{"no logprobs", `{"vocab_size": 431}`, "qwen.json", func(s *agent.Sample) { s.Logprobs = nil }, "trainer and sampler",
+		}, 431, "trainer and sampler", env.Failed, ""},
+		{"no logprobs", `{"vocab_size": 431}`, "qwen.json", func(s *agent.Sample) { s.Logprobs = nil }, 431, "trainer and sampler",
 			env.Skipped, "no token ids with log-probabilities"},
 	} {
 		testkit.WriteFile(t, filepath.Join(dir, "config.json"), test.config)
@@ -96,7 +129,7 @@ func TestTrainerAndSampler(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := tinker.Inspection{Client: client, Base: s.Base(), Rank: 8, Tokenizer: dir,
-			Sampler: sampled{policy.Model, loadTokenizer(t, test.tokenizer), test.change}}
+			Sampler: sampled{policy.Model, tokens[test.tokenizer], test.change, test.size}}
 		found := false
 		for _, f := range i.Inspect(t.Context()) {
 			if f.Check != test.check {

@@ -32,6 +32,8 @@ type Endpoint interface {
 	agent.Model
 	// Tokenize returns the ids of a text, without special tokens added.
 	Tokenize(ctx context.Context, text string) ([]int32, error)
+	// Score returns the log-probability of each id after the first. It returns an error if the model lacks an id.
+	Score(ctx context.Context, ids []int32) ([]float64, error)
 }
 
 // losses returns the names of the servers' losses, in the order of preference.
