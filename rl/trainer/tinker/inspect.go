@@ -83,7 +83,10 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 	}
 	defer m.Close(ctx)
 	p, err := m.probe(ctx)
-	add("gradients", err, p.Normalisation.String(), "set trainer.normalisation")
+	add("gradients", err, p.Normalisation.String(), "")
+	if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+		return out // what follows would not be answered either
+	}
 	if err == nil {
 		detail := "a request that is sent twice is executed once"
 		if !p.Dedups {
