@@ -31,6 +31,7 @@
 //   - The provider's Lease owns its pods, and the pod that the provider runs in, if any, owns the Lease: the cluster
 //     deletes what an object owns together with it.
 //   - The Lease is renewed every thirty seconds. The next provider's first start, and [Provider.Reap], delete what
-//     belongs to dead processes of this machine, and to owners elsewhere whose Lease is stale.
+//     belongs to dead processes of this machine, and to owners elsewhere whose Lease is stale. In the first
+//     hour, they look twice, because an outage of the API server makes every Lease stale.
 //   - activeDeadlineSeconds ends a pod that nothing else has ended.
 package kubernetes

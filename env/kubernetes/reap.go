@@ -71,8 +71,11 @@ func (i *inventory) judge(who string, stale time.Duration) bool {
 			return false
 		}
 	}
-	// An owner without a lease is judged by its youngest pod.
-	var last time.Time
+	return i.c.now().Sub(i.lastSign(who)) < stale
+}
+
+// lastSign returns when an owner last renewed its lease. An owner without one is judged by its youngest pod.
+func (i *inventory) lastSign(who string) (last time.Time) {
 	for _, l := range i.leases {
 		if l.Metadata.Labels[labelOwner] == who && l.Spec.RenewTime != nil && l.Spec.RenewTime.After(last) {
 			last = l.Spec.RenewTime.Time
@@ -83,7 +86,54 @@ func (i *inventory) judge(who string, stale time.Duration) bool {
 			last = *at
 		}
 	}
-	return i.c.now().Sub(last) < stale
+	return last
+}
+
+// A silence up to longestOutage may be that of the API server. Then an owner counts as dead only after it has been
+// silent for secondLook more.
+const (
+	longestOutage = time.Hour
+	secondLook    = leaseInterval + 5*time.Second
+)
+
+// observe takes a second look where owners on other machines seem to have died lately. dead are those that stayed
+// silent in an earlier one, and is extended.
+func (i *inventory) observe(ctx context.Context, o env.ReapOptions, dead map[string]bool) error {
+	doubts := map[string]time.Time{}
+	doubt := func(m metadata) {
+		who := m.Labels[labelOwner]
+		if last := i.lastSign(who); !dead[who] && !i.lives(who, o.Stale) && !i.ended(who) &&
+			i.c.now().Sub(last) < longestOutage {
+			doubts[who] = last
+		}
+	}
+	for _, p := range i.pods {
+		doubt(p.Metadata)
+	}
+	for _, l := range i.leases {
+		doubt(l.Metadata)
+	}
+	if len(doubts) == 0 {
+		return nil
+	}
+	if err := env.Sleep(ctx, min(secondLook, cmp.Or(o.Stale, defaultStale))); err != nil {
+		return err
+	}
+	again, err := i.c.inventory(ctx)
+	if err != nil {
+		return err
+	}
+	for who, last := range doubts {
+		i.verdicts[who] = again.lastSign(who).After(last)
+		dead[who] = !i.verdicts[who]
+	}
+	return nil
+}
+
+// ended reports whether an owner is known to be dead, because it was a process of this machine.
+func (i *inventory) ended(who string) bool {
+	o, ok := owner.Parse(who)
+	return ok && o.LivenessOn(owner.Machine()) == disk.Dead
 }
 
 // The server may still be processing requests of a killed process, so after removing something, reap looks again
@@ -98,9 +148,13 @@ func (c *cluster) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, 
 	ctx, cancel := context.WithTimeout(ctx, outageTimeout)
 	defer cancel()
 	var all []env.Leftover
+	dead := map[string]bool{}
 	for round := 0; ; round++ {
 		var left []env.Leftover
 		i, err := c.inventory(ctx)
+		if err == nil && !o.All {
+			err = i.observe(ctx, o, dead)
+		}
 		if err == nil {
 			left, err = i.reap(ctx, o)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -75,6 +76,44 @@ func TestPrefetch(t *testing.T) {
 		t.Error(err)
 	}
 	s.checkEmpty(t)
+}
+
+// TestSecondLook: after an outage of the API server, nobody's lease is fresh. Whoever renews it now is alive.
+func TestSecondLook(t *testing.T) {
+	t.Parallel()
+	s, p := onSimulation(t)
+	const stale = time.Second
+	silent := func(who string, ago time.Duration) lease {
+		return lease{
+			Metadata: metadata{Name: who, Labels: map[string]string{labelOwner: who}},
+			Spec:     leaseSpec{RenewTime: &microTime{time.Now().Add(-ago)}},
+		}
+	}
+	for who, ago := range map[string]time.Duration{"living": time.Minute, "dead": time.Minute, "long dead": 24 * time.Hour} {
+		s.foreign[who] = silent(who, ago)
+	}
+	working, stop := context.WithCancel(t.Context())
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		for env.Sleep(working, stale/20) == nil {
+			s.mu.Lock()
+			s.foreign["living"] = silent("living", 0)
+			s.mu.Unlock()
+		}
+	})
+	left, err := p.Reap(t.Context(), env.ReapOptions{Stale: stale})
+	stop()
+	renewing.Wait()
+	var removed []string
+	for _, l := range left {
+		removed = append(removed, l.ID)
+	}
+	if slices.Sort(removed); err != nil || !slices.Equal(removed, []string{"dead", "long dead"}) {
+		t.Errorf("%q were removed, %v", removed, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestSuccessProvesNothing ends every stream with the API server's "Success" in the middle of a transfer, as if the

@@ -8,9 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +38,7 @@ type simulation struct {
 	version int
 	events  []simulatedEvent
 	changed chan struct{}
-	leases  map[string]json.RawMessage
+	foreign map[string]lease // of owners on other machines, by name
 
 	requests, dials, early, faults, lists atomic.Int64
 	pulled                                atomic.Int64 // pods that only pull an image
@@ -60,7 +63,7 @@ type simulatedEvent struct {
 
 func simulate(t *testing.T) (*simulation, *rest.Config) {
 	s := &simulation{
-		ctx: t.Context(), pods: map[string]*simulated{}, changed: make(chan struct{}), leases: map[string]json.RawMessage{},
+		ctx: t.Context(), pods: map[string]*simulated{}, changed: make(chan struct{}), foreign: map[string]lease{},
 	}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
@@ -131,8 +134,13 @@ func (s *simulation) lease(w http.ResponseWriter, r *http.Request) {
 		l.Metadata.UID, l.Metadata.ResourceVersion = "lease", "1"
 		answer(w, l)
 	case http.MethodGet:
-		answer(w, leaseList{})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		answer(w, leaseList{Items: slices.Collect(maps.Values(s.foreign))})
 	default:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.foreign, path.Base(r.URL.Path))
 		answer(w, statusError{Status: "Success"})
 	}
 }

@@ -138,7 +138,10 @@ func crates(manifest []byte) []string {
 	for line := range bytes.Lines(manifest) {
 		if table := tomlTable.FindSubmatch(line); table != nil {
 			dependencies = bytes.HasSuffix(table[1], []byte("dependencies"))
-		} else if found := dependency.FindSubmatch(line); found != nil && dependencies && !bytes.Contains(line, []byte("path")) {
+			continue
+		}
+		found := dependency.FindSubmatch(line)
+		if dependencies && found != nil && !bytes.Contains(line, []byte("path")) {
 			names = append(names, string(found[1]))
 		}
 	}

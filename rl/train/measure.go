@@ -235,8 +235,8 @@ func (o *occupancy) take() float64 {
 // maxSources is the maximum number of sources with a metric of their own.
 const maxSources = 20
 
-// frequent returns a function that groups tasks by their source for a metric. It returns the source of a task if that is
-// one of the sources with the most tasks, else "other". It is nil if no task has a source.
+// frequent returns a function that groups tasks by their source for a metric. It returns the source of a task if that
+// is one of the sources with the most tasks, else "other". It is nil if no task has a source.
 func frequent(tasks []string, source func(task string) string) func(task string) string {
 	count := map[string]int{}
 	for _, t := range tasks {

@@ -64,7 +64,7 @@ func bounds(r *rand.Rand) []string {
 	return numbers(low, low+2+r.IntN(3))
 }
 
-// atLow returns arguments for a program that limits a number: the number, which equals the lower bound, and both bounds.
+// atLow returns arguments for a program that limits a number: the number, which is the lower bound, and both bounds.
 func atLow(r *rand.Rand) []string {
 	low := 2 + r.IntN(9)
 	return numbers(low, low, low+3+r.IntN(5))
