@@ -248,9 +248,10 @@ func security(m mode, more []string) *containerSecurity {
 // limits returns a spec's limits with defaults for those that are zero.
 func (c *cluster) limits(s env.Spec) env.Limits { return s.Limits.WithDefaults(c.options.Limits) }
 
-// besideDisk is added to a pod's disk limit: it covers the guest and some slack. If commands write too much, the
-// guest should kill them before the node evicts the whole pod.
-const besideDisk = 1 << 30
+// besideDisk is added to a pod's disk limit: it covers the guest, and what commands write before the guest notices,
+// which can be some GiB if counting the files of a large image takes a second. The guest should kill them before the
+// node evicts the whole pod.
+const besideDisk = 8 << 30
 
 // resources returns a container's limits, and the requests derived from them.
 func (c *cluster) resources(l launch) resources {

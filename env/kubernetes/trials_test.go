@@ -75,7 +75,8 @@ func TestTakenAway(t *testing.T) {
 				"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata{Name: pod, Namespace: namespace}})
 		}, env.ErrInfrastructure, "evicted", env.Limits{}},
 		{"its disk is full", func(pod string) {
-			s, err := p.clusters[0].exec(t.Context(), pod, "/bin/sh", "-c", "fallocate -l 1400000000 /big; sleep 100")
+			fill := fmt.Sprintf("fallocate -l %d /big; sleep 100", 64<<20+besideDisk+200<<20)
+			s, err := p.clusters[0].exec(t.Context(), pod, "/bin/sh", "-c", fill)
 			if err != nil {
 				t.Error(err)
 				return
