@@ -109,8 +109,8 @@ func TestInjectedContainers(t *testing.T) {
 			change: firstInit(added("setup", "echo no certificate >/dev/termination-log; exit 3", "")),
 			fails:  "the container setup, which the cluster has added, ended with exit code 3: no certificate",
 		},
-		"a container without an image": {
-			change: first(map[string]any{"name": "gone", "image": "deepswe-test:nowhere", "imagePullPolicy": "Never"}),
+		"an init container without an image": {
+			change: firstInit(map[string]any{"name": "gone", "image": "deepswe-test:nowhere", "imagePullPolicy": "Never"}),
 			fails:  "the image deepswe-test:nowhere is not on the node",
 		},
 	} {
