@@ -149,7 +149,7 @@ func (d *daemon) makeSetup(
 	return done, nil
 }
 
-// certificates are the authorities that a set-up trusts.
+// certificates is the file with the certificate authorities that a set-up trusts.
 const certificates = "/tmp/.deepswe-certificates"
 
 // trust puts this machine's certificate authorities next to the image's, because the connections of a set-up leave from

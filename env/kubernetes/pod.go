@@ -38,7 +38,7 @@ const (
 const (
 	kindSandbox  = "sandbox"
 	kindOriginal = "original" // original files are read from it
-	kindPull     = "pull"     // a node pulls an image for it
+	kindPull     = "pull"     // makes a node pull an image
 )
 
 // level is the most privileged kind of pod that a namespace's Pod Security admission accepts.

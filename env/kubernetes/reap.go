@@ -63,13 +63,12 @@ func (i *inventory) lives(who string, stale time.Duration) bool {
 }
 
 func (i *inventory) judge(who string, stale time.Duration) bool {
-	if o, ok := owner.Parse(who); ok {
-		switch o.LivenessOn(owner.Machine()) {
-		case disk.Alive:
-			return true
-		case disk.Dead:
-			return false
-		}
+	switch process(who) {
+	case disk.Alive:
+		return true
+	case disk.Dead:
+		return false
+	case disk.Unknown:
 	}
 	return i.c.now().Sub(i.lastSign(who)) < stale
 }
@@ -102,8 +101,10 @@ func (i *inventory) observe(ctx context.Context, o env.ReapOptions, dead map[str
 	doubts := map[string]time.Time{}
 	doubt := func(m metadata) {
 		who := m.Labels[labelOwner]
-		if last := i.lastSign(who); !dead[who] && !i.lives(who, o.Stale) && !i.ended(who) &&
-			i.c.now().Sub(last) < longestOutage {
+		if _, known := doubts[who]; known || dead[who] || i.lives(who, o.Stale) || process(who) == disk.Dead {
+			return
+		}
+		if last := i.lastSign(who); i.c.now().Sub(last) < longestOutage {
 			doubts[who] = last
 		}
 	}
@@ -130,10 +131,13 @@ func (i *inventory) observe(ctx context.Context, o env.ReapOptions, dead map[str
 	return nil
 }
 
-// ended reports whether an owner is known to be dead, because it was a process of this machine.
-func (i *inventory) ended(who string) bool {
+// process looks an owner up among the processes of this machine. It is Unknown on another one.
+func process(who string) disk.Liveness {
 	o, ok := owner.Parse(who)
-	return ok && o.LivenessOn(owner.Machine()) == disk.Dead
+	if !ok {
+		return disk.Unknown
+	}
+	return o.LivenessOn(owner.Machine())
 }
 
 // The server may still be processing requests of a killed process, so after removing something, reap looks again

@@ -66,12 +66,11 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // the status says enough
 		return c.refused("archive", answer{status: resp.StatusCode, body: text})
 	}
-	if err := UnpackAdapter(resp.Body, dir); errors.Is(err, ErrArchive) {
+	err = UnpackAdapter(resp.Body, dir)
+	if errors.Is(err, ErrArchive) {
 		return fmt.Errorf("%w; to fix: look at what %s has saved, or at a proxy before it", err, c.base.Redacted())
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // UnpackAdapter unpacks an adapter's archive into a new directory. The archive may contain regular files only, without

@@ -36,7 +36,7 @@ func (i Inspection) compare(ctx context.Context, m *Model) []env.Finding {
 	dir := cmp.Or(i.Tokenizer, i.Base)
 	tokens, err := tokenizer.Load(filepath.Join(dir, "tokenizer.json"))
 	var out []env.Finding
-	size := 0 // of the model's vocabulary; 0 if it is not known
+	size := 0 // the number of the model's ids; 0 if it is not known
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && i.Tokenizer == "":
 		out = append(out, env.Finding{Check: checkTokenizer, Status: env.Skipped, Detail: "the files of " + i.Base +
@@ -63,7 +63,7 @@ func (i Inspection) compare(ctx context.Context, m *Model) []env.Finding {
 }
 
 // vocabularyOf compares the sizes of a model's and its tokenizer's vocabularies. The model's may be larger, because its
-// matrices are padded. size is the model's, 0 if it is not known.
+// matrices are padded. size is the number of the model's ids, 0 if it is not known.
 func vocabularyOf(dir string, tokens *tokenizer.Tokenizer) (f env.Finding, size int) {
 	f = env.Finding{Check: checkVocabulary, Status: env.OK}
 	var config struct {
@@ -169,7 +169,7 @@ const (
 const sampledTokens = 64
 
 // sameModel compares the log-probabilities of what the sampler has sampled with the trainer's. A new adapter
-// changes nothing, so these are the base model's. size is that of its vocabulary, 0 if it is not known.
+// changes nothing, so these are the base model's. size is the number of its ids, 0 if it is not known.
 func (i Inspection) sameModel(ctx context.Context, m *Model, size int) env.Finding {
 	f := env.Finding{Check: checkModel, Status: env.Failed, Fix: "serve the model that is trained, in the same precision"}
 	sampling := agent.OnPolicy(new(1.0))

@@ -135,7 +135,7 @@ func (in *passInput) gives(sent *lossInputs, losses, logprobs floats) bool {
 	return true
 }
 
-// count begins to note the numbers of this client's requests.
+// count begins to record the numbers of this client's requests.
 func (c *Client) count() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *Client) count() {
 	}
 }
 
-// note notes the number of a request, if the server numbers them.
+// note records the number of a request, if the server numbers requests.
 func (c *Client) note(request string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +153,7 @@ func (c *Client) note(request string) {
 	}
 }
 
-// numbers returns the numbers below one that were noted, and forgets them.
+// numbers returns the recorded numbers, and forgets those below the given one.
 func (c *Client) numbers(below int64) map[int64]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
