@@ -29,6 +29,7 @@ type (
 	Matches      = guest.Matches
 	Match        = guest.Match
 	TreeOptions  = guest.TreeOptions
+	KnownFile    = guest.KnownFile
 	Kind         = guest.Kind
 )
 

@@ -28,31 +28,33 @@ func (s *Sandbox) makeDir(ctx context.Context) error {
 	// The guest acts with the command user's rights. If those do not suffice, the daemon creates it, which is
 	// slower.
 	var archive bytes.Buffer
-	if err := pack(ctx, &archive, s.spec, s.user); err != nil {
+	if _, err := pack(ctx, &archive, s.spec, s.user); err != nil {
 		return err
 	}
 	if s.Unpack(ctx, "/", &archive) == nil {
 		return nil
 	}
-	return s.d.copyIn(ctx, s)
+	_, err := s.d.copyIn(ctx, s)
+	return err
 }
 
 // copyIn copies the spec's repository into a container, or creates an empty working directory. The daemon writes
-// the files, because it can give them to the command user, while the guest may not change owners.
-func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
+// the files, because it can give them to the command user, while the guest may not change owners. It returns the
+// repository's files.
+func (d *daemon) copyIn(ctx context.Context, s *Sandbox) (files []env.KnownFile, err error) {
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
 		// Without the buffer, every header and every small file would wait for the other end.
 		buffer := bufio.NewWriterSize(w, 256<<10)
-		err := pack(ctx, buffer, s.spec, s.user)
-		if err == nil {
+		var err error
+		if files, err = pack(ctx, buffer, s.spec, s.user); err == nil {
 			err = buffer.Flush()
 		}
 		w.CloseWithError(err)
 		packed <- err
 	}()
-	_, err := d.cli.CopyToContainer(ctx, s.id, client.CopyToContainerOptions{
+	_, err = d.cli.CopyToContainer(ctx, s.id, client.CopyToContainerOptions{
 		DestinationPath: "/", Content: r, AllowOverwriteDirWithFile: true,
 	})
 	r.Close()
@@ -60,13 +62,13 @@ func (d *daemon) copyIn(ctx context.Context, s *Sandbox) error {
 		err = packErr
 	}
 	if err != nil {
-		return fmt.Errorf("copy in: %w", err)
+		return nil, fmt.Errorf("copy in: %w", err)
 	}
-	return nil
+	return files, nil
 }
 
 // pack writes the tar stream for copyIn, relative to the container's root.
-func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
+func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) (files []env.KnownFile, err error) {
 	tw := tar.NewWriter(to)
 	inside := strings.TrimPrefix(s.Dir, "/")
 	// /tmp is the home of users missing from the image's passwd; small images lack it.
@@ -74,14 +76,14 @@ func pack(ctx context.Context, to io.Writer, s env.Spec, owner user) error {
 	if s.CopyIn == "" {
 		dir.Name, dir.Mode, dir.Uid, dir.Gid = inside+"/", 0o755, owner.uid, owner.gid
 	}
-	err := tw.WriteHeader(&dir)
+	err = tw.WriteHeader(&dir)
 	if err == nil && s.CopyIn != "" {
-		err = repo.Pack(ctx, tw, s, inside, owner.uid, owner.gid)
+		files, err = repo.Pack(ctx, tw, s, inside, owner.uid, owner.gid)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return tw.Close()
+	return files, tw.Close()
 }
 
 // Paths of the guest's binary inside a container.

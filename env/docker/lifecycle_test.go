@@ -166,7 +166,7 @@ func TestReapJudges(t *testing.T) {
 
 func makeDir(t *testing.T, d *daemon, id, dir string) {
 	t.Helper()
-	if err := d.copyIn(t.Context(), &Sandbox{id: id, spec: env.Spec{Dir: dir}}); err != nil {
+	if _, err := d.copyIn(t.Context(), &Sandbox{id: id, spec: env.Spec{Dir: dir}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -203,7 +203,7 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 }
 
 // copyAndPrepare copies the repository into a started sandbox and runs the Prepare commands that are not part of
-// its image.
+// its image. The guest is told what was copied, so that it need not read all of it again for the first tree.
 func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	if s.spec.CopyIn == "" {
 		return nil
@@ -211,7 +211,8 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 	ctx, cancel := d.whileUp(ctx)
 	defer cancel()
 	defer func() { err = d.infrastructure(ctx, "start sandbox", err) }()
-	if err := d.copyIn(ctx, s); err != nil {
+	files, err := d.copyIn(ctx, s)
+	if err != nil {
 		return err
 	}
 	if s.spec.Dir == s.spec.Source {
@@ -219,6 +220,14 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 			return err
 		}
 	}
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	return s.Remember(ctx, s.spec.Dir, files)
+}
+
+// prepare runs the Prepare commands that are not part of the sandbox's image.
+func (s *Sandbox) prepare(ctx context.Context) error {
 	if len(s.spec.Prepare) == 0 {
 		return nil
 	}

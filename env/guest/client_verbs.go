@@ -179,6 +179,16 @@ func (c *Client) Tree(ctx context.Context, root string, o TreeOptions) ([]FileIn
 	return files, nil
 }
 
+// Remember gives the guest the versions of files below root, so that the next Tree with that root need not read those
+// that still have the same size and modification time. Nothing but the host may have run in the sandbox since it put
+// them there.
+func (c *Client) Remember(ctx context.Context, root string, files []KnownFile) error {
+	_, err := c.do(ctx, request{
+		name: "remember", verb: verbRemember, args: &RememberCall{root}, reply: nothing{}, body: &list{files: files},
+	})
+	return err
+}
+
 // Unpack extracts a tar stream below dir. It reads the stream on the caller's goroutine, so a Read that blocks
 // delays cancellation.
 func (c *Client) Unpack(ctx context.Context, dir string, tar io.Reader) error {

@@ -24,6 +24,8 @@ func messages() map[string]func() Message {
 		"query":     func() Message { return new(Query) },
 		"match":     func() Message { return new(Match) },
 		"tree":      func() Message { return new(TreeCall) },
+		"remember":  func() Message { return new(RememberCall) },
+		"known":     func() Message { return new(KnownFile) },
 		"unpack":    func() Message { return new(UnpackCall) },
 		"credit":    func() Message { return new(credit) },
 		"failure":   func() Message { return new(failure) },

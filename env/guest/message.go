@@ -22,6 +22,7 @@ const (
 	verbTidy
 	verbListen
 	verbAccept
+	verbRemember
 )
 
 // request returns an empty message for the verb's arguments, or nil if the verb is unknown.
@@ -49,6 +50,8 @@ func (v verb) request() Message {
 		return new(ListenCall)
 	case verbAccept:
 		return new(AcceptCall)
+	case verbRemember:
+		return new(RememberCall)
 	}
 	return nil
 }
@@ -205,6 +208,18 @@ func (t *TreeCall) code(c *coder) {
 	c.ints(&t.Limit)
 	c.strings(&t.Skip)
 	c.bools(&t.Remember)
+}
+
+// RememberCall gives the versions of files below a directory. Its body is a list of [KnownFile].
+type RememberCall struct{ Root string }
+
+func (r *RememberCall) code(c *coder) { str(c, &r.Root) }
+
+func (f *KnownFile) code(c *coder) {
+	str(c, &f.Path)
+	c.int64(&f.Size)
+	c.int64(&f.Modified)
+	str(c, &f.Version)
 }
 
 // UnpackCall requests that a tar stream, the call's body, be extracted.

@@ -112,7 +112,7 @@ func (s *Server) start(f frame) error {
 // Call is one request in progress. Its methods must not be called concurrently.
 type Call struct {
 	// Request is one of *PingCall, *RunCall, *ReadCall, *WriteCall, *ListCall, *Query, *TreeCall, *UnpackCall,
-	// *TidyCall, *ListenCall and *AcceptCall.
+	// *TidyCall, *ListenCall, *AcceptCall and *RememberCall.
 	Request Message
 
 	ctx    context.Context

@@ -202,8 +202,18 @@ type TreeOptions struct {
 	// Skip lists paths relative to the root, with forward slashes, that are left out together with everything below
 	// them.
 	Skip []string
-	// Remember keeps the versions, so that later calls for the same root read only files that have changed since.
+	// Remember keeps the versions, so that later calls for the same root read only files that have changed since. It
+	// reads every file itself, except for those that [Client.Remember] has told it.
 	Remember bool
+}
+
+// KnownFile is a regular file that the host has put into the sandbox. Path is relative to the directory that is named
+// with it, and Modified is the modification time in whole seconds since 1970.
+type KnownFile struct {
+	Path     string
+	Size     int64
+	Modified int64
+	Version  string
 }
 
 // Hello is the guest's greeting.

@@ -227,13 +227,24 @@ func (s *Sandbox) end(ctx context.Context, try int) error {
 	return nil // a failed request says nothing about the pod
 }
 
-// copyAndPrepare copies the repository into a started sandbox and runs the spec's Prepare commands.
+// copyAndPrepare copies the repository into a started sandbox and runs the spec's Prepare commands. The guest is told
+// what was copied, so that it need not read all of it again for the first tree.
 func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
-	if s.launch.spec.CopyIn != "" {
-		if err := s.copyIn(ctx); err != nil {
-			return err
-		}
+	if s.launch.spec.CopyIn == "" {
+		return s.RunPrepare(ctx, s.launch.spec.Prepare)
 	}
+	files, err := s.copyIn(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.prepareCopy(ctx); err != nil {
+		return err
+	}
+	return s.Remember(ctx, s.launch.spec.Dir, files)
+}
+
+// prepareCopy runs the spec's Prepare commands on the repository that was copied in.
+func (s *Sandbox) prepareCopy(ctx context.Context) error {
 	if len(s.launch.spec.Prepare) == 0 {
 		return nil
 	}
@@ -241,7 +252,7 @@ func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
 		return err
 	}
 	h := s.Hello()
-	if s.launch.spec.CopyIn == "" || h.CommandUID == h.UID {
+	if h.CommandUID == h.UID {
 		return nil
 	}
 	// The command user must be able to change the files that the guest's user created.
@@ -250,24 +261,24 @@ func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
 	})
 }
 
-// copyIn copies the spec's repository into the sandbox as one compressed stream.
-func (s *Sandbox) copyIn(ctx context.Context) error {
+// copyIn copies the spec's repository into the sandbox as one compressed stream, and returns its files.
+func (s *Sandbox) copyIn(ctx context.Context) (files []env.KnownFile, err error) {
 	r, w := io.Pipe()
 	var packing sync.WaitGroup
 	packing.Go(func() {
 		compressed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err == nil {
 			tw := tar.NewWriter(compressed)
-			err = repo.Pack(ctx, tw, s.launch.spec, "", 0, 0)
+			files, err = repo.Pack(ctx, tw, s.launch.spec, "", 0, 0)
 			err = errors.Join(err, tw.Close(), compressed.Close())
 		}
 		w.CloseWithError(err)
 	})
-	err := s.Unpack(ctx, s.launch.spec.Dir, r)
+	err = s.Unpack(ctx, s.launch.spec.Dir, r)
 	r.Close()
 	packing.Wait()
 	if err != nil {
-		return fmt.Errorf("copy in: %w", err)
+		return nil, fmt.Errorf("copy in: %w", err)
 	}
-	return nil
+	return files, nil
 }

@@ -3,8 +3,11 @@ package repo
 import (
 	"archive/tar"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -17,10 +20,11 @@ import (
 )
 
 // Pack writes the repository that a spec copies in as a tar stream below prefix, owned by uid and gid, without what
-// the image has of a set-up already.
-func Pack(ctx context.Context, tw *tar.Writer, s env.Spec, prefix string, uid, gid int) error {
+// the image has of a set-up already. It returns the files that it wrote, with the versions of what it wrote, except for
+// those of the git directory.
+func Pack(ctx context.Context, tw *tar.Writer, s env.Spec, prefix string, uid, gid int) ([]env.KnownFile, error) {
 	p := packing{tw: tw, root: s.CopyIn, prefix: prefix, uid: uid, gid: gid, live: s.Git != "", copied: s.Copied,
-		buffer: make([]byte, 64<<10)}
+		hash: sha256.New(), buffer: make([]byte, 64<<10)}
 	p.without = make(map[string]bool, len(s.Without))
 	for _, name := range s.Without {
 		p.without[name] = true
@@ -31,16 +35,17 @@ func Pack(ctx context.Context, tw *tar.Writer, s env.Spec, prefix string, uid, g
 		}
 	}
 	if s.Git == "" {
-		return p.pack(ctx)
+		err := p.pack(ctx)
+		return p.known, err
 	}
 	p.without[".git"] = true
 	if err := p.pack(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	git := packing{
 		tw: tw, root: s.Git, prefix: filepath.ToSlash(filepath.Join(prefix, ".git")), uid: uid, gid: gid, buffer: p.buffer,
 	}
-	return git.pack(ctx)
+	return p.known, git.pack(ctx)
 }
 
 // packing writes the content of a directory as a tar stream. Symbolic links are packed as links; sockets, pipes,
@@ -56,6 +61,9 @@ type packing struct {
 	live   bool
 	copied func(bytes int64)
 	buffer []byte
+	// hash is nil if nobody needs to know the files.
+	hash  hash.Hash
+	known []env.KnownFile
 }
 
 func (p *packing) pack(ctx context.Context) error {
@@ -110,12 +118,12 @@ func (p *packing) entry(path, name string, entry fs.DirEntry) error {
 		if p.live {
 			h.Mode |= 0o600
 		}
-		return p.file(h, path)
+		return p.file(h, path, filepath.ToSlash(name))
 	}
 	return nil
 }
 
-func (p *packing) file(h *tar.Header, path string) error {
+func (p *packing) file(h *tar.Header, path, name string) error {
 	// The file may have been replaced by now: do not follow a link, and do not block on a pipe.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
@@ -133,13 +141,26 @@ func (p *packing) file(h *tar.Header, path string) error {
 	if err := p.tw.WriteHeader(h); err != nil {
 		return err
 	}
+	to, versioned := io.Writer(p.tw), p.hash != nil && !strings.HasPrefix(name, ".git/")
+	if versioned {
+		p.hash.Reset()
+		to = io.MultiWriter(p.tw, p.hash)
+	}
 	// Only with an io.Reader that is nothing else does CopyBuffer use the buffer.
-	n, err := io.CopyBuffer(p.tw, struct{ io.Reader }{io.LimitReader(f, h.Size)}, p.buffer)
+	n, err := io.CopyBuffer(to, struct{ io.Reader }{io.LimitReader(f, h.Size)}, p.buffer)
 	if err == nil && n < h.Size {
 		return fmt.Errorf("%s shrank from %d to %d bytes while it was copied", path, h.Size, n)
 	}
-	if err == nil && p.copied != nil {
+	if err != nil {
+		return err
+	}
+	if versioned {
+		p.known = append(p.known, env.KnownFile{
+			Path: name, Size: h.Size, Modified: h.ModTime.Unix(), Version: hex.EncodeToString(p.hash.Sum(nil)),
+		})
+	}
+	if p.copied != nil {
 		p.copied(h.Size)
 	}
-	return err
+	return nil
 }

@@ -47,8 +47,13 @@ func TestPackTree(t *testing.T) {
 	defer socket.Close()
 	var packed bytes.Buffer
 	tw := tar.NewWriter(&packed)
-	if err := errors.Join(Pack(t.Context(), tw, env.Spec{CopyIn: root}, "repo", 7, 8), tw.Close()); err != nil {
+	files, err := Pack(t.Context(), tw, env.Spec{CopyIn: root}, "repo", 7, 8)
+	if err := errors.Join(err, tw.Close()); err != nil {
 		t.Fatal(err)
+	}
+	known := map[string]env.KnownFile{}
+	for _, f := range files {
+		known["repo/"+f.Path] = f
 	}
 	got := map[string]string{}
 	for tr := tar.NewReader(&packed); ; {
@@ -66,6 +71,11 @@ func TestPackTree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if f := known[h.Name]; h.Typeflag == tar.TypeReg &&
+			(f.Size != h.Size || f.Modified != h.ModTime.Unix() || f.Version != version(content)) {
+			t.Errorf("%s: %q, modified %v, is known as %+v", h.Name, content, h.ModTime, f)
+		}
+		delete(known, h.Name)
 		if strings.Contains(h.Name, "long/") && !strings.HasSuffix(h.Name, "name") {
 			continue
 		}
@@ -82,5 +92,8 @@ func TestPackTree(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("packed (-want +got):\n%s", diff)
+	}
+	if len(known) > 0 {
+		t.Errorf("known, and not packed: %v", known)
 	}
 }

@@ -44,8 +44,14 @@ func streamed(t *testing.T, s *Snapshot) string {
 		t.Fatal(err)
 	}
 	tw := tar.NewWriter(f)
-	if err := errors.Join(Pack(t.Context(), tw, spec, "seen", os.Getuid(), os.Getgid()), tw.Close(), f.Close()); err != nil {
+	known, err := Pack(t.Context(), tw, spec, "seen", os.Getuid(), os.Getgid())
+	if err := errors.Join(err, tw.Close(), f.Close()); err != nil {
 		t.Fatal(err)
+	}
+	for _, k := range known {
+		if k.Path == ".git" || strings.HasPrefix(k.Path, ".git/") {
+			t.Errorf("%s is among the files of the work tree", k.Path)
+		}
 	}
 	shell(t, dir, "tar -xf archive")
 	return filepath.Join(dir, "seen")

@@ -5,6 +5,7 @@ package inside
 import (
 	"encoding/hex"
 	"io/fs"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -49,11 +50,12 @@ type memories struct {
 	last *memory
 }
 
-// recall returns what is known of the files below root; nil if nothing is, or everything is to be read again.
+// recall returns what is known of the files below root; nil if nothing is, or everything that the host has not told is
+// to be read again.
 func (m *memories) recall(root string, again bool) *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if again || m.last == nil || m.last.root != root {
+	if m.last == nil || m.last.root != root || again && !m.last.told {
 		return nil
 	}
 	return m.last
@@ -72,6 +74,7 @@ func (m *memories) keep(found *memory) {
 type memory struct {
 	root  string
 	files map[string]remembered
+	told  bool // by the host, and not read
 }
 
 type remembered struct {
@@ -106,6 +109,31 @@ func (m *memory) add(f *treeEntry) {
 		return
 	}
 	m.files[f.Path] = remembered{f.stamp, [32]byte(sum)}
+}
+
+// remember keeps the versions of the files that the host has put below root, if they are as it says.
+func (s *server) remember(c *guest.Call, root string) error {
+	m := newMemory(root)
+	for f, err := range c.Known() {
+		if err != nil {
+			return err
+		}
+		if m == nil {
+			continue // the body is still read to its end
+		}
+		info, err := os.Lstat(join(root, f.Path))
+		if err != nil || info.Size() != f.Size || info.ModTime().Unix() != f.Modified {
+			continue
+		}
+		known := treeEntry{FileInfo: describe(f.Path, info), stamp: stampOf(info)}
+		known.Version = f.Version
+		m.add(&known)
+	}
+	if m != nil {
+		m.told = true
+	}
+	s.memory.keep(m)
+	return nil
 }
 
 // knows fills in the version of a file that has not changed.

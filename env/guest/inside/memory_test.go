@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,68 @@ func TestRemember(t *testing.T) {
 	changed := tree(guest.TreeOptions{})
 	if diff := cmp.Diff(tree(guest.TreeOptions{Remember: true}), changed); diff != "" {
 		t.Errorf("of changed files (-read +remembered):\n%s", diff)
+	}
+}
+
+// A tree takes the versions of files that the host has put there from what the host says, where the files are as it
+// says, and reads all others.
+func TestTold(t *testing.T) {
+	dir := t.TempDir()
+	c := start(t, dir)
+	var told []guest.KnownFile
+	put := func(name string, change func(*guest.KnownFile)) {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("0123456789"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f := guest.KnownFile{Path: name, Size: 10, Modified: 1_000_000_000, Version: strings.Repeat("5a", 32)}
+		if err := os.Chtimes(path, time.Time{}, time.Unix(f.Modified, 0)); err != nil {
+			t.Fatal(err)
+		}
+		change(&f)
+		told = append(told, f)
+	}
+	put("as told", func(*guest.KnownFile) {})
+	put("new\nline \xe9", func(*guest.KnownFile) {})
+	put("other size", func(f *guest.KnownFile) { f.Size++ })
+	put("other time", func(f *guest.KnownFile) { f.Modified++ })
+	put("no version", func(f *guest.KnownFile) { f.Version = "" })
+	put("changed since", func(*guest.KnownFile) {})
+	put("not there", func(f *guest.KnownFile) { f.Path = "elsewhere" })
+	time.Sleep(150 * time.Millisecond) // what has only just changed is not remembered
+	if err := c.Remember(t.Context(), "", told); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "changed since"), []byte("9876543210"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []guest.TreeOptions{{Remember: true}, {}} { // the second has it from the first
+		files, err := c.Tree(t.Context(), "", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			fromHost := f.Version == strings.Repeat("5a", 32)
+			if want := f.Path == "as told" || f.Path == "new\nline \xe9"; fromHost != want || len(f.Version) != 64 {
+				t.Errorf("%+v: %q has the version %s", o, f.Path, f.Version)
+			}
+		}
+		if len(files) != len(told) {
+			t.Errorf("%d files, want %d", len(files), len(told))
+		}
+	}
+	// What a tree has found itself is not taken on trust again.
+	if err := os.WriteFile(filepath.Join(dir, "later"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	files, err := c.Tree(t.Context(), "", guest.TreeOptions{Remember: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Version == strings.Repeat("5a", 32) {
+			t.Errorf("%q was not read again", f.Path)
+		}
 	}
 }
 

@@ -78,6 +78,8 @@ func (s *server) answer(c *guest.Call) (guest.Message, error) {
 		return s.search(c, s.path(r.Path), *r)
 	case *guest.TreeCall:
 		return s.tree(c, s.path(r.Root), r.TreeOptions)
+	case *guest.RememberCall:
+		return nil, s.remember(c, s.path(r.Root))
 	case *guest.UnpackCall:
 		return unpack(c, s.path(r.Dir))
 	case *guest.TidyCall:
