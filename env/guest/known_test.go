@@ -27,7 +27,7 @@ func readAllKnown(r io.Reader) (files []KnownFile, err error) {
 	}
 }
 
-// TestKnownFiles: a list of files arrives as it was, in pieces of any size, and a part of it is not taken for the whole.
+// TestKnownFiles: a list of files arrives as it was, in pieces of any size, and a part of it does not count as all of it.
 func TestKnownFiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })
