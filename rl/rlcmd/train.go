@@ -143,6 +143,10 @@ func (t *training) execute(ctx context.Context) error {
 		errors.Is(err, run.ErrOther), errors.Is(err, train.ErrOtherConfig), errors.Is(err, train.ErrTasks):
 		return cli.Usage(err)
 	case err != nil:
+		if run.Exists(dir) {
+			fmt.Fprintf(t.deps.Err, "what has ended is kept; once the cause is mended, go on with: "+
+				"deepswe train --resume --out %s\n", dir)
+		}
 		return err
 	}
 	return t.finish(c, results, dir)

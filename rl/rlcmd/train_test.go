@@ -230,6 +230,22 @@ func TestTrainInterrupted(t *testing.T) {
 	}
 }
 
+// A run that fails says how to go on with it.
+func TestTrainFails(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if _, _, err := runTrain(t.Context(), "--config", writeConfig(t), "--out", dir); err != nil {
+		t.Fatal(err)
+	}
+	kept := filepath.Join(dir, "steps")
+	if err := errors.Join(os.RemoveAll(kept), os.WriteFile(kept, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	_, errOut, err := runTrain(t.Context(), "--resume", "--out", dir, "--set", "steps=5")
+	if err == nil || !strings.Contains(errOut, "go on with: deepswe train --resume --out "+dir) {
+		t.Errorf("%v; stderr %q", err, errOut)
+	}
+}
+
 // signals tells of each write.
 type signals struct {
 	mu    sync.Mutex
