@@ -5,6 +5,7 @@ package inside
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -89,6 +90,71 @@ func TestDiskTally(t *testing.T) {
 	}
 }
 
+// Open files come first, so that one that grows fast ends the count before all others are looked at. None is counted
+// twice, and none that is not the sandbox's.
+func TestDiskTallyBeginsWithOpenFiles(t *testing.T) {
+	t.Parallel()
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	for i := range 50 {
+		testkit.WriteFile(t, filepath.Join(dir, "many", fmt.Sprint(i)), "x")
+	}
+	const size = 1 << 20
+	for _, name := range []string{filepath.Join(dir, "growing"), filepath.Join(elsewhere, "other")} {
+		testkit.WriteFile(t, name, string(make([]byte, size)))
+	}
+	sleep := exec.Command("sleep", "60")
+	for _, name := range []string{
+		filepath.Join(dir, "growing"), filepath.Join(dir, "growing"), filepath.Join(elsewhere, "other"),
+	} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		sleep.ExtraFiles = append(sleep.ExtraFiles, f)
+	}
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { sleep.Process.Kill(); sleep.Wait() }()
+
+	count := func(most usage) (usage, error) {
+		tally := diskTally{since: time.Unix(0, 0), most: most, roots: []diskRoot{{path: dir}}}
+		err := tally.of([]disk.Stat{{PID: sleep.Process.Pid}})
+		return tally.total, err
+	}
+	const files = 52 // many, what is in it, growing
+	if total, err := count(usage{1 << 40, 1 << 40}); err != nil || total.files != files || total.bytes >= 2*size {
+		t.Errorf("%+v, %v", total, err)
+	}
+	if total, err := count(usage{size / 2, 1 << 40}); err == nil || total.files != 1 {
+		t.Errorf("it looks at other files first: %+v, %v", total, err)
+	}
+}
+
+// A slow count does not keep the watch from the next one, unless there have been several in a row.
+func TestTimeShare(t *testing.T) {
+	t.Parallel()
+	const slow, hour = 10 * time.Second, time.Hour
+	began := time.Now()
+	now, counts := began, 0
+	var s timeShare
+	for now.Sub(began) < hour {
+		if !s.affords(now) {
+			now = now.Add(often)
+			continue
+		}
+		s.charge(now, slow)
+		now = now.Add(slow)
+		if counts++; counts == ahead+1 && now.Sub(began) != (ahead+1)*slow {
+			t.Errorf("the first counts end after %v, want %v", now.Sub(began), (ahead+1)*slow)
+		}
+	}
+	if most := int(hour/slow)/costShare + ahead + 1; counts > most || counts < most-2 {
+		t.Errorf("%d counts in an hour, want %d", counts, most)
+	}
+}
+
 // On an overlay, whatever has not changed for long has nothing new below it, and is not looked into.
 func TestDiskTallyOfAnOverlay(t *testing.T) {
 	t.Parallel()
@@ -102,6 +168,51 @@ func TestDiskTallyOfAnOverlay(t *testing.T) {
 		if err := tally.root(diskRoot{path: dir, layered: true}); err != nil || tally.total.files != c.files {
 			t.Errorf("%s: %d files, want %d (%v)", name, tally.total.files, c.files, err)
 		}
+	}
+}
+
+// While it may not count, the watch still finds an open file that is larger than the limit, and nothing else.
+func TestDiskWatchGlances(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	for name, tc := range map[string]struct {
+		limit int64
+		kills int
+	}{"an open file": {size / 2, 1}, "all files together": {size + size/2, 0}} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			kills := 0
+			w := newDiskWatch(options{
+				disk: usage{tc.limit, 1 << 40}, diskDirs: []string{dir}, uid: os.Getuid(), gid: os.Getgid(),
+			}, func() { kills++ })
+			defer w.close()
+			w.thread.close()
+			w.thread = newThreads(1, nil) // a demoted one could not look at what root has open
+			w.mu.Lock()
+			w.since = time.Now().Add(-time.Hour)
+			w.mu.Unlock()
+			testkit.WriteFile(t, filepath.Join(dir, "closed"), string(make([]byte, size)))
+			name := testkit.WriteFile(t, filepath.Join(dir, "growing"), string(make([]byte, size)))
+			f, err := os.Open(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			sleep := exec.Command("sleep", "60")
+			sleep.ExtraFiles = []*os.File{f}
+			if err := sleep.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { sleep.Process.Kill(); sleep.Wait() }()
+			for range ahead + 1 {
+				w.counts.charge(time.Now(), time.Hour)
+			}
+			w.grown = usage{1 << 40, 0}
+			w.look()
+			if kills != tc.kills {
+				t.Errorf("%d kills, want %d", kills, tc.kills)
+			}
+		})
 	}
 }
 

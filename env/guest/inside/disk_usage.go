@@ -35,6 +35,12 @@ type diskRoot struct {
 	memory bool
 }
 
+// holds reports whether a path is the mount or below it.
+func (r diskRoot) holds(path string) bool {
+	rest, below := strings.CutPrefix(path, strings.TrimSuffix(r.path, "/"))
+	return below && (rest == "" || rest[0] == '/')
+}
+
 // writableRoots returns the mounts that commands can fill, from the content of /proc/self/mountinfo.
 func writableRoots(mountinfo string) []diskRoot {
 	var roots []diskRoot
@@ -84,32 +90,60 @@ type diskTally struct {
 	// since is the start of the first command. Unchanged files of an overlay are older than pristine.
 	since, pristine time.Time
 	// most ends the count as soon as it is exceeded.
-	most usage
+	most  usage
+	roots []diskRoot
 
-	total   usage
-	devices []uint64       // of the roots
-	links   map[inode]bool // counted files that have several names, or none
-	deep    bool
+	total usage
+	seen  map[inode]bool // counted files that are open, or have several names
+	deep  bool
 }
 
 type inode struct{ device, number uint64 }
 
 var errEnough = errors.New("more than the limit")
 
-// add counts a file.
+// of counts what the processes have written. It begins with the files that they have open, so that a single file that
+// grows fast ends the count at once, however many other files there are.
+func (t *diskTally) of(processes []disk.Stat) error {
+	if err := t.open(processes); err != nil {
+		return err
+	}
+	for _, r := range t.roots {
+		if r.memory {
+			continue
+		}
+		if err := t.root(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add counts a file, unless it was counted before under another name.
 func (t *diskTally) add(s *syscall.Stat_t) error {
-	if !changed(s).After(t.since) {
+	if s.Nlink == 1 && len(t.seen) == 0 || s.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+		return t.addNew(s)
+	}
+	id := inode{s.Dev, s.Ino}
+	if t.seen[id] {
 		return nil
 	}
-	if s.Nlink != 1 && s.Mode&syscall.S_IFMT != syscall.S_IFDIR {
-		id := inode{s.Dev, s.Ino}
-		if t.links[id] {
-			return nil
-		}
-		if t.links == nil {
-			t.links = map[inode]bool{}
-		}
-		t.links[id] = true
+	if s.Nlink != 1 {
+		t.see(id)
+	}
+	return t.addNew(s)
+}
+
+func (t *diskTally) see(id inode) {
+	if t.seen == nil {
+		t.seen = map[inode]bool{}
+	}
+	t.seen[id] = true
+}
+
+func (t *diskTally) addNew(s *syscall.Stat_t) error {
+	if !changed(s).After(t.since) {
+		return nil
 	}
 	t.total = t.total.plus(usage{s.Blocks * 512, 1})
 	if t.total.exceeds(t.most) {
@@ -131,7 +165,6 @@ func (t *diskTally) root(r diskRoot) error {
 	if s.Mode&syscall.S_IFMT != syscall.S_IFDIR {
 		return t.add(&s)
 	}
-	t.devices = append(t.devices, s.Dev)
 	dir, err := os.OpenRoot(r.path)
 	if err != nil {
 		return nil
@@ -203,32 +236,52 @@ func (t *diskTally) enter(dir *os.Root, name string, layered bool, device uint64
 	return t.directory(sub, layered, device, depth+1)
 }
 
-// unlinked counts files that were deleted but are still open in a process, except for those in memory, which the
-// memory limit covers.
-func (t *diskTally) unlinked(all []disk.Stat) error {
-	const tmpfs, hugetlbfs = 0x01021994, 0x958458f6
-	for _, p := range all {
+// open counts files that are open in processes, below the roots or deleted. Those in memory are left out, because the
+// memory limit covers them.
+func (t *diskTally) open(processes []disk.Stat) error {
+	devices := map[uint64]bool{}
+	for _, r := range t.roots {
+		var s syscall.Stat_t
+		if !r.memory && syscall.Stat(r.path, &s) == nil {
+			devices[s.Dev] = true
+		}
+	}
+	for _, p := range processes {
 		fds := "/proc/" + strconv.Itoa(p.PID) + "/fd"
 		entries, _ := os.ReadDir(fds) // empty if the process cannot be inspected
 		for _, e := range entries {
 			path := fds + "/" + e.Name()
-			if target, err := os.Readlink(path); err != nil || !strings.HasSuffix(target, " (deleted)") {
-				continue
+			target, err := os.Readlink(path)
+			if err != nil || !strings.HasPrefix(target, "/") {
+				continue // closed meanwhile, or a pipe, a socket and the like
 			}
 			var s syscall.Stat_t
-			var on syscall.Statfs_t
-			if syscall.Stat(path, &s) != nil || syscall.Statfs(path, &on) != nil || s.Nlink != 0 ||
-				s.Mode&syscall.S_IFMT != syscall.S_IFREG {
+			if syscall.Stat(path, &s) != nil || s.Mode&syscall.S_IFMT != syscall.S_IFREG ||
+				!t.countsOpen(path, target, &s, devices[s.Dev]) {
 				continue
 			}
-			inMemory := on.Type == tmpfs || on.Type == hugetlbfs
-			if inMemory && !slices.Contains(t.devices, s.Dev) {
+			id := inode{s.Dev, s.Ino}
+			if t.seen[id] {
 				continue
 			}
-			if err := t.add(&s); err != nil {
+			t.see(id)
+			if err := t.addNew(&s); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// countsOpen reports whether an open file counts: if it was deleted and is not in memory, or if it is below a root,
+// where it would be found as well.
+func (t *diskTally) countsOpen(path, target string, s *syscall.Stat_t, onDevice bool) bool {
+	const tmpfs, hugetlbfs = 0x01021994, 0x958458f6
+	if s.Nlink == 0 {
+		var on syscall.Statfs_t
+		return syscall.Statfs(path, &on) == nil && (onDevice || on.Type != tmpfs && on.Type != hugetlbfs)
+	}
+	var named syscall.Stat_t
+	return onDevice && slices.ContainsFunc(t.roots, func(r diskRoot) bool { return !r.memory && r.holds(target) }) &&
+		syscall.Lstat(target, &named) == nil && named.Dev == s.Dev && named.Ino == s.Ino
 }

@@ -20,6 +20,10 @@ import (
 // written there by anybody. The files are counted again only when that bound plus the last count exceeds the limit.
 // So a sandbox far from its limit costs four checks a second while commands run, and none otherwise.
 //
+// Where others write a lot to the same disk, the bound is exceeded again and again. The count decides, so that does a
+// sandbox no harm, but it must not count all the time (see timeShare). Meanwhile the watch looks at open files, which
+// is quick, and enough to find a single file that grows fast.
+//
 // Linux reserves blocks as soon as a file is written to, so the free space is up to date.
 type diskWatch struct {
 	most   usage
@@ -46,8 +50,9 @@ type diskWatch struct {
 	grown   usage // how far the free space has shrunk since
 	ceiling usage // the limit, or slightly more than used if that is larger
 	free    []disk.Space
-	first   []disk.Space  // the free space when the watch began
-	cost    time.Duration // duration of the last count
+	first   []disk.Space // the free space when the watch began
+	counts  timeShare
+	glances timeShare // at open files
 }
 
 // pristineMargin is how old a change in the upper layer must be to count as the provider's: it puts some files into the
@@ -60,9 +65,33 @@ const (
 	fastestFiles = 400_000
 	seldom       = 250 * time.Millisecond
 	often        = 20 * time.Millisecond
-	// Counting takes at most a quarter of the time.
-	costShare = 4
 )
+
+// timeShare bounds how much of the time something takes: at most a fifth in the long run. The first three times may
+// come one after the other: a slow count that finds little must not let commands write unseen for several times as
+// long.
+type timeShare struct {
+	last time.Duration
+	even time.Time // when it will have taken its share of the time
+}
+
+const (
+	costShare = 5
+	ahead     = 2
+)
+
+// affords reports whether it may be done once more.
+func (s *timeShare) affords(now time.Time) bool {
+	return !now.Before(s.even.Add(-ahead * costShare * s.last))
+}
+
+// charge records that it was done.
+func (s *timeShare) charge(began time.Time, took time.Duration) {
+	if s.even.Before(began) {
+		s.even = began
+	}
+	s.last, s.even = took, s.even.Add(costShare*took)
+}
 
 // newDiskWatch starts a watch, or returns nil if there is no limit.
 func newDiskWatch(o options, kill func()) *diskWatch {
@@ -164,7 +193,7 @@ func (w *diskWatch) pause() time.Duration {
 	bytes := float64(w.ceiling.bytes-bound.bytes) / fastestBytes
 	files := float64(w.ceiling.files-bound.files) / fastestFiles
 	safe := time.Duration(min(bytes, files, 1) * float64(time.Second))
-	return max(min(safe, seldom), often, costShare*w.cost)
+	return max(min(safe, seldom), often)
 }
 
 // drops returns by how much the free space of the file systems has shrunk since the last call, and the number of
@@ -194,11 +223,16 @@ func (w *diskWatch) drops() (drop, memory usage) {
 
 // look compares the upper bound with the limit, and counts the files if it is exceeded.
 func (w *diskWatch) look() {
-	w.cost = 0
 	drop, memory := w.drops()
 	w.grown = w.grown.plus(drop)
 	tight := w.tight()
 	if !w.used.plus(w.grown).plus(memory).exceeds(w.ceiling) && tight == nil {
+		return
+	}
+	if !w.counts.affords(time.Now()) {
+		if open := w.glance(); open.exceeds(w.ceiling) {
+			w.exceeded(open, false)
+		}
 		return
 	}
 	counted, deep := w.count(usage{w.ceiling.bytes, w.ceiling.files - memory.files})
@@ -219,30 +253,37 @@ func (w *diskWatch) look() {
 // count adds up the sandbox's files, stopping when there are more than most. deep reports that directories are
 // nested too deep.
 func (w *diskWatch) count(most usage) (_ usage, deep bool) {
-	w.mu.Lock()
-	since := w.since
-	w.mu.Unlock()
-	if since.IsZero() {
+	t := w.tally(most)
+	if t.since.IsZero() {
 		return usage{}, false
-	}
-	t := diskTally{
-		since: since, most: most,
-		pristine: w.began.Add(-pristineMargin),
 	}
 	began := time.Now()
 	err := w.thread.do(context.Background(), func() {
-		for _, r := range w.roots {
-			if !r.memory && t.root(r) != nil {
-				return
-			}
-		}
-		_ = t.unlinked(descendants(os.Getpid())) // if it stopped early, the count already exceeds most
+		_ = t.of(descendants(os.Getpid())) // it returns an error if there is more than most
 	})
-	w.cost = time.Since(began)
+	w.counts.charge(began, time.Since(began))
 	if err != nil {
 		return w.most, false // counting failed: rely on the free space
 	}
 	return t.total, t.deep
+}
+
+// glance adds up the files that are open, stopping when they exceed the limit.
+func (w *diskWatch) glance() usage {
+	t := w.tally(w.ceiling)
+	began := time.Now()
+	if t.since.IsZero() || !w.glances.affords(began) {
+		return usage{}
+	}
+	_ = w.thread.do(context.Background(), func() { _ = t.open(descendants(os.Getpid())) })
+	w.glances.charge(began, time.Since(began))
+	return t.total
+}
+
+func (w *diskWatch) tally(most usage) *diskTally {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &diskTally{since: w.since, most: most, pristine: w.began.Add(-pristineMargin), roots: w.roots}
 }
 
 // exceeded kills everything that commands have started. The files stay, so a later command that adds to the excess
