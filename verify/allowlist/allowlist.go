@@ -65,6 +65,9 @@ type List struct {
 	products  map[string]bool // directories that are named like tests, but contain product code
 	loaded    map[string]bool // sources that are named like tests
 	examples  bool            // the script runs examples in documentation (doctests)
+	run       map[string]bool // what the script names, the expected and hidden tests, and all directories above
+	holders   map[string]bool // files, and all directories above, once they were asked for
+	packages  map[string]bool // directories that the patch makes packages of, or that it makes ordinary ones
 	imports   []string        // where Python may look for modules before it finds installed ones; "." is the root
 	native    bool            // the repository has sources that are compiled to machine code
 }
@@ -93,8 +96,22 @@ func New(r Repository) *List {
 	for _, word := range words {
 		l.scripted[path.Clean(word)] = true
 	}
-	l.imports = l.importRoots(append(slices.Clone(r.Hidden), words...))
+	l.run = withParents(l.expected, l.hidden, l.scripted)
+	l.imports = l.importRoots()
 	return l
+}
+
+// withParents returns paths and all directories above.
+func withParents(sets ...map[string]bool) map[string]bool {
+	all := map[string]bool{}
+	for _, names := range sets {
+		for name := range names {
+			for ; !all[name] && name != "." && name != "/"; name = path.Dir(name) {
+				all[name] = true
+			}
+		}
+	}
+	return all
 }
 
 func set(names []string) map[string]bool {
@@ -123,7 +140,7 @@ func (l *List) Judge(c Change) Verdict {
 
 // reason returns why the change could affect the runner; empty if it cannot.
 func (l *List) reason(c Change) Reason {
-	if reason := ByName(c.Path); reason != "" && (reason != Tests || !l.loaded[c.Path]) {
+	if reason := ByName(c.Path); reason != "" && (reason != Tests || !l.loaded[c.Path]) && !l.isData(c) {
 		return reason
 	}
 	if c.After.Kind == env.KindSymlink || c.Before.Kind == env.KindSymlink {

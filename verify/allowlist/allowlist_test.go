@@ -223,6 +223,104 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A module is a shadow only where the runner finds it before its own: pytest looks in the first directory above a test
+// that is not a package, and above its conftest.py, but not in those further up.
+func TestJudgeShadows(t *testing.T) {
+	t.Parallel()
+	r := Repository{
+		Files: []string{
+			"tools/gen.py", "tools/tests/test_gen.py", "api/v1/checks/__init__.py", "api/v1/app.py", "jobs/conftest.py",
+			"jobs/daily/checks/odd.py", "web/app/__init__.py", "web/app/checks/__init__.py", "web/app/checks/odd.py",
+		},
+		Expected: []string{
+			"tools/tests/test_gen.py::test_a", "api/v1/checks/odd.py::test_b", "jobs/daily/checks/odd.py::test_c",
+			"web/app/checks/odd.py::test_d",
+		},
+		Hidden: []string{"api/v1/checks/odd.py"},
+		Script: "python scripts/db/setup.py\npytest\n",
+	}
+	first, removed := Change{After: text("")}, Change{Before: text("")}
+	first.Path, removed.Path = "tools/tests/__init__.py", "web/app/checks/__init__.py"
+	for _, tc := range []struct {
+		path string
+		also []Change
+		want Reason
+	}{
+		{"tools/types.py", nil, ""},
+		{"tools/types.py", []Change{{Path: "jobs/daily/__init__.py", After: text("")}}, ""},
+		{"tools/types.py", []Change{first}, Shadow},
+		{"tools/tests/types.py", nil, Tests},
+		{"api/types.py", nil, ""},
+		{"api/v1/types.py", nil, Shadow},
+		{"api/v1/checks/types.py", nil, ""},
+		{"jobs/types.py", nil, Shadow},
+		{"jobs/daily/types.py", nil, ""},
+		{"jobs/daily/checks/types.py", nil, Shadow},
+		{"web/types.py", nil, Shadow},
+		{"web/app/checks/types.py", nil, ""},
+		{"web/app/checks/types.py", []Change{removed}, Shadow},
+		{"scripts/types.py", nil, ""},
+		{"scripts/db/types.py", nil, Shadow},
+		{"types.py", nil, Shadow},
+	} {
+		l := New(r)
+		c := Change{Path: tc.path, After: text("")}
+		l.Adopt(append([]Change{c}, tc.also...))
+		if got := l.Judge(c).Reason; got != tc.want {
+			t.Errorf("%s beside %+v is withheld for %q, want %q", tc.path, tc.also, got, tc.want)
+		}
+	}
+}
+
+// What a generator copies into new projects is data, unless a runner starts there.
+func TestJudgeTemplates(t *testing.T) {
+	t.Parallel()
+	r := Repository{
+		Files: []string{
+			"src/kiln/__init__.py", "src/kiln/cli/test_cli.py", "src/kiln/templates/lib/tests/test_it.py",
+			"src/kiln/data/README.md", "libs/core/core.py",
+		},
+		Expected: []string{"src/kiln/checks/odd.py::test_a"}, Hidden: []string{"src/kiln/checks/odd.py"},
+		Script: "cd src/kiln/plugin && pytest\n",
+	}
+	for name, want := range map[string]Reason{
+		"src/kiln/data/pyproject.toml": "", "src/kiln/data/setup.cfg": "", "src/kiln/templates/lib/tox.ini": "",
+		"src/kiln/data/MANIFEST.in": "", "src/kiln/templates/pyproject.toml": "",
+		"pyproject.toml": Configuration, "src/pyproject.toml": Configuration, "src/kiln/pyproject.toml": Configuration,
+		"src/kiln/checks/pyproject.toml": Configuration, "src/kiln/plugin/setup.cfg": Configuration,
+		"src/kiln/cli/tox.ini": Configuration, "libs/core/pyproject.toml": Configuration, "templates/tox.ini": Configuration,
+		"src/kiln/data/conftest.py": Configuration, "src/kiln/data/setup.py": Build, "src/kiln/data/a.pth": Metadata,
+	} {
+		for kind, c := range map[string]Change{
+			"added": {After: text("a")}, "changed": {Before: text("b"), After: text("a")},
+		} {
+			c.Path = name
+			if got := New(r).Judge(c).Reason; got != want {
+				t.Errorf("%s, %s, is withheld for %q, want %q", name, kind, got, want)
+			}
+		}
+		link := Change{Path: name, After: Version{Kind: env.KindSymlink, Target: "README.md"}}
+		if got := New(r).Judge(link).Reason; got == "" {
+			t.Errorf("%s may be a link", name)
+		}
+	}
+}
+
+// BenchmarkAdopt: many new files in a large repository.
+func BenchmarkAdopt(b *testing.B) {
+	var r Repository
+	for i := range 40_000 {
+		r.Files = append(r.Files, fmt.Sprintf("src/pkg%d/sub%d/file%d.js", i%40, i%400, i))
+	}
+	var all []Change
+	for i := range 200 {
+		all = append(all, Change{Path: fmt.Sprintf("lib%d/spec/file.js", i), After: text("x")})
+	}
+	for b.Loop() {
+		New(r).Adopt(all)
+	}
+}
+
 // Assembly and C join a package of Go by lying beside it, so they are sources only where the repository has some.
 func TestJudgeNative(t *testing.T) {
 	t.Parallel()

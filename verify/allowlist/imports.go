@@ -134,7 +134,10 @@ func DeclaresTests(source []byte) bool { return declaresTests.Match(source) }
 // has no more power than the sources that load it, unless a runner takes it for a test or there are tests in its
 // directory. So runners must not recognise its name, and the directory that is named like tests must be new or contain
 // product code.
+//
+// It also notes which directories the patch makes packages of, because that decides where Python looks for modules.
 func (l *List) Adopt(changes []Change) {
+	l.repack(changes)
 	var loaders, candidates []Change
 	for _, c := range changes {
 		if !l.loaded[c.Path] && l.adoptable(c) {
@@ -165,8 +168,7 @@ func (l *List) adoptable(c Change) bool {
 		return false
 	}
 	if dir, ok := Product(c.Path); ok {
-		return (l.products[dir] || !holdsAny(l.files, dir)) &&
-			!holdsAny(l.expected, dir) && !holdsAny(l.hidden, dir) && !holdsAny(l.scripted, dir)
+		return (l.products[dir] || !l.exists(dir)) && !l.run[dir]
 	}
 	dir, base := path.Split(c.Path)
 	_, _, known := Loaders(c.Path)
@@ -195,12 +197,10 @@ func Product(name string) (dir string, ok bool) {
 	return dir, dir != ""
 }
 
-// holdsAny reports whether one of the files is in the directory, or has its path.
-func holdsAny(files map[string]bool, dir string) bool {
-	for name := range files {
-		if name == dir || strings.HasPrefix(name, dir+"/") {
-			return true
-		}
+// exists reports whether the repository has a file or a directory with this path.
+func (l *List) exists(name string) bool {
+	if l.holders == nil {
+		l.holders = withParents(l.files)
 	}
-	return false
+	return l.holders[name]
 }

@@ -7,32 +7,62 @@ import (
 )
 
 // importRoots returns the directories in which Python may look for modules before it looks among the installed ones:
-// the root, the usual directories of sources, and, above each test and each path in the script, the directories that
-// are not packages (pytest puts the first of these into sys.path).
-func (l *List) importRoots(names []string) []string {
+// the root, the usual directories of sources, directories that the script names, and those of its programs. pytest adds
+// for each test and each conftest.py above it the first directory that is not a package.
+func (l *List) importRoots() []string {
 	roots := set(sourceRoots)
-	for name := range l.expected {
-		names = append(names, name)
+	for name := range l.scripted {
+		if path.Ext(name) == "" {
+			roots[name] = true // PYTHONPATH=lib, cd python
+		}
 	}
-	for _, name := range names {
+	for name := range l.run {
 		if path.IsAbs(name) || strings.HasPrefix(name, "../") {
 			continue
 		}
-		if path.Ext(name) == "" {
-			roots[path.Clean(name)] = true // a directory that the script names: PYTHONPATH=lib, cd python
+		if path.Ext(name) != "" || l.scripted[name] {
+			l.addRoot(roots, path.Dir(name))
 		}
-		for dir := path.Dir(path.Clean(name)); dir != "." && dir != "/"; dir = path.Dir(dir) {
-			roots[dir] = true
+		if l.files[path.Join(name, "conftest.py")] {
+			l.addRoot(roots, name)
 		}
 	}
+	delete(roots, "/")
 	var list []string
 	for dir := range roots {
-		if dir == "." || !l.files[path.Join(dir, "__init__.py")] {
+		if dir == "." || !l.files[path.Join(dir, "__init__.py")] || l.packages[dir] {
 			list = append(list, dir)
 		}
 	}
 	slices.Sort(list)
 	return list
+}
+
+// addRoot adds the first directory at or above dir that is not a package. Where a patch decides what is a package, it
+// adds what is first with and without the patch.
+func (l *List) addRoot(roots map[string]bool, dir string) {
+	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
+		init := path.Join(dir, "__init__.py")
+		if l.packages[dir] || !l.files[init] && !l.hidden[init] {
+			roots[dir] = true
+		}
+		if !l.packages[dir] && !l.files[init] && !l.hidden[init] {
+			return
+		}
+	}
+}
+
+// repack notes where a patch adds or removes __init__.py.
+func (l *List) repack(changes []Change) {
+	l.packages = map[string]bool{}
+	for _, c := range changes {
+		if dir, base := path.Split(c.Path); base == "__init__.py" && (c.Before.Kind == "" || c.After.Kind == "") {
+			l.packages[path.Clean(dir)] = true
+		}
+	}
+	if len(l.packages) > 0 {
+		l.imports = l.importRoots()
+	}
 }
 
 // shadows reports whether a path becomes a module that hides one of the standard library or of a test runner. A
