@@ -231,13 +231,14 @@ func TestJudgeShadows(t *testing.T) {
 		Files: []string{
 			"tools/gen.py", "tools/tests/test_gen.py", "api/v1/checks/__init__.py", "api/v1/app.py", "jobs/conftest.py",
 			"jobs/daily/checks/odd.py", "web/app/__init__.py", "web/app/checks/__init__.py", "web/app/checks/odd.py",
+			"cli/app/__init__.py", "bin/tool",
 		},
 		Expected: []string{
 			"tools/tests/test_gen.py::test_a", "api/v1/checks/odd.py::test_b", "jobs/daily/checks/odd.py::test_c",
 			"web/app/checks/odd.py::test_d",
 		},
 		Hidden: []string{"api/v1/checks/odd.py"},
-		Script: "python scripts/db/setup.py\npytest\n",
+		Script: "python scripts/db/setup.py\nbin/tool\npytest cli/app/checks\n",
 	}
 	first, removed := Change{After: text("")}, Change{Before: text("")}
 	first.Path, removed.Path = "tools/tests/__init__.py", "web/app/checks/__init__.py"
@@ -262,6 +263,10 @@ func TestJudgeShadows(t *testing.T) {
 		{"scripts/types.py", nil, ""},
 		{"scripts/db/types.py", nil, Shadow},
 		{"types.py", nil, Shadow},
+		{"bin/types.py", nil, Shadow},
+		{"cli/app/checks/types.py", nil, Shadow},
+		{"cli/types.py", nil, ""},
+		{"cli/types.py", []Change{{Path: "cli/app/checks/__init__.py", After: text("")}}, Shadow},
 	} {
 		l := New(r)
 		c := Change{Path: tc.path, After: text("")}

@@ -20,10 +20,9 @@ func (l *List) importRoots() []string {
 		if path.IsAbs(name) || strings.HasPrefix(name, "../") {
 			continue
 		}
-		if path.Ext(name) != "" || l.scripted[name] {
+		if l.files[name] || path.Ext(name) != "" {
 			l.addRoot(roots, path.Dir(name))
-		}
-		if l.files[path.Join(name, "conftest.py")] {
+		} else if l.scripted[name] || l.files[path.Join(name, "conftest.py")] {
 			l.addRoot(roots, name)
 		}
 	}

@@ -153,6 +153,9 @@ func (r repository) task(t testing.TB) env.Task {
 		}
 	}
 	diff := func(names []string) string {
+		if len(names) == 0 {
+			return "" // git would take no names for all
+		}
 		return git("", append([]string{"diff", "--no-color", "--no-ext-diff", "main", "fix", "--"}, names...)...)
 	}
 	prepare := []string{
