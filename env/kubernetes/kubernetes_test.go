@@ -113,7 +113,6 @@ func TestConformance(t *testing.T) {
 	onCluster(t, Options{}) // or skips
 	repository := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(repository, "README"), "a repository\n")
-	attacker := sandboxtest.BuildAttacker(t, t.TempDir())
 	specs := map[string]env.Spec{
 		"bookworm":          {Image: bookworm},
 		"busybox copied in": {Image: busybox, CopyIn: repository},
@@ -126,7 +125,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sandboxtest.Run(t, func(t *testing.T) env.Provider { return provider(t, Options{}) },
-				sandboxtest.Options{Spec: spec, EndsTogether: true, Attacker: attacker})
+				sandboxtest.Options{Spec: spec, EndsTogether: true})
 		})
 	}
 }

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"deepswe/env"
 	"deepswe/env/guest"
 	"deepswe/env/guest/inside"
@@ -87,11 +85,13 @@ func TestBwrapAsUser(t *testing.T) {
 	}
 	self := filepath.Join(dir, "self.test")
 	copyProgram(t, os.Args[0], self)
+	attacker := filepath.Join(dir, "attack")
+	copyProgram(t, sandboxtest.Attacker(t), attacker)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestBwrap$/^(Isolation|Limits|Lifecycle)$", "-test.v="+verbose())
 	cmd.Dir = home
 	cmd.Env = []string{
 		"HOME=" + home, "TMPDIR=" + home, "PATH=" + os.Getenv("PATH"),
-		"DEEPSWE_TEST_ATTACKER=" + sandboxtest.BuildAttacker(t, dir),
+		"DEEPSWE_TEST_ATTACKER=" + attacker,
 		"DEEPSWE_TEST_REQUIRE=" + os.Getenv("DEEPSWE_TEST_REQUIRE"),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
@@ -198,5 +198,5 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	testkit.Parallel(8)
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }

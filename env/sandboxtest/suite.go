@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"deepswe/env"
 	"deepswe/env/disk"
+	"deepswe/env/testkit"
 )
 
 // Options adapt the suite to a provider. The zero value works for providers without images.
@@ -25,7 +26,7 @@ type Options struct {
 	// EndsTogether is set if the kernel may end the whole sandbox together with the command that has used up its
 	// memory. Calls then have to fail with env.ErrExhausted.
 	EndsTogether bool
-	// Attacker is the path of a program built by [BuildAttacker]; if empty, it is built when needed.
+	// Attacker is the path of a copy of the program that [Attacker] builds; if empty, it is built when needed.
 	Attacker string
 }
 
@@ -74,7 +75,6 @@ type suite struct {
 	run      string // marks this suite's sandboxes: others may use the same daemon
 	group    string
 	shared   env.Sandbox // the group's sandbox
-	attacker []byte
 }
 
 // spec returns the spec of a case's sandbox.
@@ -297,37 +297,36 @@ func (s *suite) killed(t *testing.T, mark string) {
 	}
 }
 
-// BuildAttacker builds the program that does in a sandbox what a shell cannot do. It skips the test if there is no
-// go command.
-func BuildAttacker(t *testing.T, dir string) string {
+// Attacker returns the path of the program that does in a sandbox what a shell cannot do. It is built once per test
+// run. A test is skipped if there is no go command.
+func Attacker(t *testing.T) string {
 	t.Helper()
-	goTool, err := exec.LookPath("go")
-	if err != nil {
+	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("building the attacking program needs the go command")
 	}
-	out := filepath.Join(dir, "attack")
-	cmd := exec.CommandContext(t.Context(), goTool, "build", "-o", out, "deepswe/env/sandboxtest/testdata/attack")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the attacking program: %v\n%s", err, said)
+	path, err := attacker()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out
+	return path
 }
+
+var attacker = sync.OnceValues(func() (string, error) {
+	return testkit.Build("deepswe/env/sandboxtest/testdata/attack")
+})
 
 // attack copies the attacking program into a sandbox.
 func (s *suite) attack(b *bench) {
 	b.t.Helper()
-	if s.attacker == nil {
-		path := s.options.Attacker
-		if path == "" {
-			path = BuildAttacker(b.t, b.t.TempDir())
-		}
-		var err error
-		if s.attacker, err = os.ReadFile(path); err != nil {
-			b.t.Fatal(err)
-		}
+	path := s.options.Attacker
+	if path == "" {
+		path = Attacker(b.t)
 	}
-	if err := b.put("attack", string(s.attacker), env.WriteOptions{Mode: 0o755}); err != nil {
+	program, err := os.ReadFile(path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := b.put("attack", string(program), env.WriteOptions{Mode: 0o755}); err != nil {
 		b.t.Fatal(err)
 	}
 }

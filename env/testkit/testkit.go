@@ -62,6 +62,15 @@ func Skip(t testing.TB, what string, why any) {
 	t.Skipf("needs %s: %v", what, why)
 }
 
+// SkipUnderRace skips a test that computes for long, which the race detector makes many times as slow, and whose few
+// goroutines other tests run, too. CI also runs all tests without the race detector.
+func SkipUnderRace(t testing.TB) {
+	t.Helper()
+	if race {
+		t.Skip("takes minutes under the race detector")
+	}
+}
+
 // Images skips a test unless Docker is available and has these images, which .ci/run builds.
 func Images(t testing.TB, images ...string) {
 	t.Helper()
@@ -75,7 +84,7 @@ func Images(t testing.TB, images ...string) {
 	}
 }
 
-// Main runs the tests of a package that uses Scratch or Guest. It checks for leaked goroutines and removes the
+// Main runs the tests of a package that uses Scratch, Build or Guest. It checks for leaked goroutines and removes the
 // scratch directory at the end. Goroutines with one of the functions in known on their stack are no leaks.
 func Main(m *testing.M, known ...string) {
 	options := []goleak.Option{goleak.Cleanup(func(code int) {
@@ -126,15 +135,21 @@ var guest = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("DEEPSWE_TEST_GUEST"); path != "" {
 		return path, nil
 	}
+	return Build("deepswe/env/docker/testdata/guest")
+})
+
+// Build builds a program of this module as a static executable in the scratch directory, without what only debuggers
+// read, and returns its path.
+func Build(program string) (string, error) {
 	dir, err := scratch()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "guest")
-	build := exec.Command("go", "build", "-trimpath", "-o", path, "deepswe/env/docker/testdata/guest")
+	path := filepath.Join(dir, filepath.Base(program))
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", path, program)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
 	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the guest: %w\n%s", err, out)
+		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
 	return path, nil
-})
+}

@@ -360,7 +360,7 @@ func families() {
 // nest makes directories in directories, deeper than any path, and waits to be stopped. They are more than whoever
 // removes them may have files open.
 func nest() {
-	for i := range 20_000 {
+	for i := range 5000 {
 		if os.Mkdir("deeper", 0o755) != nil || os.Chdir("deeper") != nil {
 			fmt.Println("refused after", i)
 			return
