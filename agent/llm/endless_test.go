@@ -12,6 +12,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/llm"
+	"deepswe/env/testkit"
 )
 
 // endless writes a beginning and then the same piece until the client has had enough.
@@ -54,17 +55,21 @@ func TestEndlessAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		stream bool
 		says   string
+		large  bool
 	}{
 		"whole":          {answer: endless("application/json", `{"choices":[{"message":{"content":"`, letters), says: "16 MiB"},
 		"exploding":      {answer: exploding(t), says: "16 MiB"},
-		"stream of text": {endless("text/event-stream", "", "data: "+chunk+letters+`"}}]}`+"\n\n"), true, "16 MiB"},
+		"stream of text": {endless("text/event-stream", "", "data: "+chunk+letters+`"}}]}`+"\n\n"), true, "16 MiB", true},
 		"stream of calls": {endless("text/event-stream", "",
-			`data: {"choices":[{"delta":{"tool_calls":[{"id":"`+letters+`"}]}}]}`+"\n\n"), true, "16 MiB"},
-		"one line":        {endless("text/event-stream", "data: "+chunk, letters), true, "4 MiB"},
-		"nothing but air": {endless("text/event-stream", "", ":"+letters+"\n"), true, "256 MiB"},
+			`data: {"choices":[{"delta":{"tool_calls":[{"id":"`+letters+`"}]}}]}`+"\n\n"), true, "16 MiB", true},
+		"one line":        {endless("text/event-stream", "data: "+chunk, letters), true, "4 MiB", false},
+		"nothing but air": {endless("text/event-stream", "", ":"+letters+"\n"), true, "256 MiB", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if c.large {
+				testkit.SkipUnderRace(t)
+			}
 			var asked atomic.Int32
 			client := dial(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				asked.Add(1)

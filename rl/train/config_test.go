@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"deepswe/agent"
+	"deepswe/env/testkit"
 	"deepswe/rl"
 )
 
@@ -130,6 +131,7 @@ func TestSet(t *testing.T) {
 // What a dry run prints is the configuration: loading it again gives the same, of every variant too.
 func TestYAMLLoadsToTheSame(t *testing.T) {
 	t.Parallel()
+	testkit.SkipUnderRace(t)
 	texts := []string{least, tiny}
 	for _, name := range []string{"frozenlake.yaml", "frozenlake-ablation.yaml", "submit-ablation.yaml"} {
 		text, err := os.ReadFile(filepath.Join("../../testdata", name))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepswe/env/testkit"
 	"deepswe/rl/metrics"
 )
 
@@ -26,6 +27,7 @@ checkpoint: {every: 50}
 // A fresh policy learns to cross lakes. The seeds are fixed, so this is the same run each time.
 func TestPolicyLearns(t *testing.T) {
 	t.Parallel()
+	testkit.SkipUnderRace(t)
 	for _, preset := range []string{"grpo++", "grpo"} {
 		t.Run(preset, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"deepswe/env/testkit"
 )
 
 // On 512 workers with a heavy tail, the loop that is two updates ahead comes within 5% of a schedule in which nobody
@@ -25,8 +27,8 @@ func TestPaceOfACluster(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if raceDetector && c.staleness != "0" {
-				t.Skip("takes minutes under the race detector")
+			if c.staleness != "0" {
+				testkit.SkipUnderRace(t)
 			}
 			synctest.Test(t, func(t *testing.T) {
 				s := simulated(t, Latencies{Update: Duration(c.update), Timeout: Duration(c.timeout), Speed: 1},

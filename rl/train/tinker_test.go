@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepswe/agent/run"
+	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/frozenlake"
 	"deepswe/rl/metrics"
@@ -52,6 +53,7 @@ func curve(points []metrics.Point) string {
 // A policy behind a server learns to cross lakes, through all of the protocol.
 func TestLearningOverTheWire(t *testing.T) {
 	t.Parallel()
+	testkit.SkipUnderRace(t)
 	s := trainertest.New(t, trainertest.Options{Dedups: true, Hidden: 32, Language: embedded.Language{
 		Vocabulary: frozenlake.Vocabulary(), Window: frozenlake.CompactTokens(3), Reply: 2,
 	}})
