@@ -48,12 +48,12 @@ func (s *Server) queue(operation string, b body) *future {
 	f := &future{
 		number: len(s.futures) + 1, operation: operation, model: b.Model, body: b, done: make(chan struct{}),
 	}
-	if operation == "optim_step" && slices.ContainsFunc(s.futures, func(o *future) bool {
+	if operation == "optim_step" && slices.ContainsFunc(s.open, func(o *future) bool {
 		return !o.ended && o.model == f.model && o.operation == "forward_backward"
 	}) {
 		s.problems = append(s.problems, "an optim_step was posted while a forward_backward was not finished")
 	}
-	s.futures = append(s.futures, f)
+	s.futures, s.open = append(s.futures, f), append(s.open, f)
 	s.changed.Broadcast()
 	return f
 }
@@ -63,7 +63,8 @@ func (s *Server) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		for !s.closed && !slices.ContainsFunc(s.futures, due) {
+		s.open = slices.DeleteFunc(s.open, func(f *future) bool { return f.ended })
+		for !s.closed && !slices.ContainsFunc(s.open, due) {
 			s.changed.Wait()
 		}
 		if s.closed {
@@ -71,7 +72,7 @@ func (s *Server) run() {
 		}
 		s.expire()
 		for _, kind := range []func(string) bool{is("forward_backward"), is("forward"), is("sample"), always} {
-			for _, f := range s.futures {
+			for _, f := range s.open {
 				if due(f) && kind(f.operation) {
 					s.execute(f)
 				}

@@ -52,6 +52,7 @@ type Server struct {
 	closed  bool
 
 	futures  []*future
+	open     []*future // all that have not ended, and others until the engine removes them
 	sessions map[string]*session
 	models   map[string]*model
 	left     map[int][]contribution // in the place of a model that was unloaded
