@@ -16,6 +16,7 @@ import (
 )
 
 func TestPatchReproducesTheChange(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		before, after map[string]string
 	}{
@@ -44,6 +45,7 @@ func TestPatchReproducesTheChange(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			source, base, work := edited(t, c.before, c.after)
 			p, err := base.Patch(t.Context(), work)
 			if err != nil {

@@ -75,8 +75,10 @@ func shared(t *testing.T, dir string, o Options) *Snapshot {
 // A source that is shown as it is, or copied in by a sandbox, has the same files and the same history as a copy, and is
 // not touched.
 func TestShareEveryKindOfRepository(t *testing.T) {
+	t.Parallel()
 	for name, c := range kinds {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			parent := t.TempDir()
 			shell(t, parent, identify+c.script)
 			const state = "find . -type f -o -type l | sort | xargs -d '\\n' sha256sum 2>/dev/null; ls -lAR --time-style=full-iso"

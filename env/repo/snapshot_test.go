@@ -100,8 +100,10 @@ echo more > vendor/lib/new; echo x > vendor/lib/junk`,
 }
 
 func TestSnapshotOfEveryKindOfRepository(t *testing.T) {
+	t.Parallel()
 	for name, c := range kinds {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			parent := t.TempDir()
 			shell(t, parent, identify+c.script)
 			s := took(t, filepath.Join(parent, c.dir))

@@ -12,6 +12,7 @@ import (
 
 // Sandboxes get the last commits, all of them reachable, whatever the history looks like.
 func TestStreamLastCommits(t *testing.T) {
+	t.Parallel()
 	var line strings.Builder // 60 commits, for git fast-import
 	for i := range 60 {
 		fmt.Fprintf(&line, "commit refs/heads/main\ncommitter a <a@b> %d +0000\ndata 0\n", 1_000_000_000+i)
@@ -39,6 +40,7 @@ func TestStreamLastCommits(t *testing.T) {
 		"another's objects": {line.String(), "cd ..; mv source other; git clone -q --shared other source", historyCommits},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			source := filepath.Join(t.TempDir(), "source")
 			write(t, source, map[string]string{"history": c.history})
 			shell(t, source, identify+"git init -q -b main; git -c fastimport.unpackLimit=1000 fast-import --quiet <history; "+
