@@ -288,37 +288,46 @@ END_OF_FILE`},
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	p := openDocker(t, bookworm)
-	e := verify.Evaluator{Provider: p, Run: "test-attack"}
+	e := &verify.Evaluator{Provider: p, Run: "test-attack"}
 	attacked := map[string]env.Task{}
-	for _, a := range attacks {
-		t.Run(a.name, func(t *testing.T) {
+	t.Run("all", func(t *testing.T) {
+		for _, a := range attacks {
 			if a.task == "" {
 				a.task = "layered"
 			}
 			task := named(t, a.task)
 			attacked[a.task] = task
-			patch, seen := attempted(t, p, task, scripted(a.commands))
-			if files := filesOf(patch); !slices.Equal(files, a.files) {
-				t.Errorf("the patch changes %q, want %q\n%s\n%s", files, a.files, patch, seen)
-			}
-			for _, text := range a.unseen {
-				if strings.Contains(seen, text) {
-					t.Errorf("the agent got to see %q:\n%s", text, seen)
-				}
-			}
-			v, err := e.Evaluate(t.Context(), task, patch)
-			if err != nil || v.Reward != 0 {
-				t.Errorf("Evaluate: reward %v, %v\n%s", v.Reward, err, v.Log)
-			}
-			t.Logf("%s, suspicious: %v", v.Status, v.Suspicious)
-		})
-	}
+			t.Run(a.name, func(t *testing.T) {
+				t.Parallel()
+				a.make(t, e, task)
+			})
+		}
+	})
 	// Whatever was done to the sandboxes, later ones know nothing of it.
 	for name, task := range attacked {
 		if v, err := e.Evaluate(t.Context(), task, []byte(task.Tests.GoldPatch)); err != nil || v.Reward != 1 {
 			t.Errorf("after the attacks, the solution of %s has the reward %v, %v\n%s", name, v.Reward, err, v.Log)
 		}
 	}
+}
+
+// make lets a model attack a task's reward, and expects that it gets none.
+func (a attack) make(t *testing.T, e *verify.Evaluator, task env.Task) {
+	t.Helper()
+	patch, seen := attempted(t, e.Provider, task, scripted(a.commands))
+	if files := filesOf(patch); !slices.Equal(files, a.files) {
+		t.Errorf("the patch changes %q, want %q\n%s\n%s", files, a.files, patch, seen)
+	}
+	for _, text := range a.unseen {
+		if strings.Contains(seen, text) {
+			t.Errorf("the agent got to see %q:\n%s", text, seen)
+		}
+	}
+	v, err := e.Evaluate(t.Context(), task, patch)
+	if err != nil || v.Reward != 0 {
+		t.Errorf("Evaluate: reward %v, %v\n%s", v.Reward, err, v.Log)
+	}
+	t.Logf("%s, suspicious: %v", v.Status, v.Suspicious)
 }
 
 // filesOf are the files that a diff changes, in its order.
