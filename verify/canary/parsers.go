@@ -3,6 +3,7 @@ package canary
 import (
 	"bytes"
 	"math/rand/v2"
+	"path"
 	"regexp"
 	"strings"
 )
@@ -10,7 +11,7 @@ import (
 // ForParser returns the writer for the tests whose log the given parser of package testlog reads; ok is false if there
 // is none.
 func ForParser(parser string) (w Writer, ok bool) {
-	w, ok = writers()[strings.TrimPrefix(parser, "parse_log_")]
+	w, ok = writers()[strings.TrimPrefix(path.Base(parser), "parse_log_")]
 	return w, ok
 }
 
@@ -25,9 +26,9 @@ func writers() map[string]Writer {
 		{Python{}, "r2e_gym pytest astroid flask marshmallow pvlib pyvista sqlfluff xarray pytest_options pydicom requests " +
 			"pylint pytest_v2 astropy scikit sphinx matplotlib seaborn sympy"},
 		{Python{Undocumented: true}, "django"},
-		{Golang{}, "gotest"},
+		{Golang{}, "gotest gotest_parents"},
 		{JavaScript{}, "jest jest_json vitest calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
-			"lighthouse prismjs next karma"},
+			"lighthouse prismjs next karma js js_2 js_4 npx"},
 		{either{JavaScript{}, Shell{}}, "tap"},
 	} {
 		for _, p := range strings.Fields(w.parsers) {

@@ -3,7 +3,9 @@
 // A [Parser] is a pure function from text to [Results]. There is one for every parser name in SWE-bench v5 records.
 // Each gives the same result as the official harness (swebench 5.0.2) for any input, including its lenient corner
 // cases, because scores are comparable only if logs are read in the same way. Package verify adds a second,
-// stricter reading. There is also a parser for R2E-Gym's summary, without the mistakes of the reference.
+// stricter reading. There is also a parser for R2E-Gym's summary, without the mistakes of the reference, and there are
+// parsers of SWE-rebench, SWE-rebench V2, SWE-bench Pro and Multi-SWE-bench, which read what the parsers of these
+// datasets read.
 //
 // The package imports only the standard library. Everything in it is safe for concurrent use, except that Results
 // must not be read while a parser is filling it.
@@ -14,6 +16,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Status is the outcome of a test as a word. Some parsers copy it from the log, so it may differ from the constants
@@ -53,6 +56,9 @@ var (
 // Lookup returns the parser with the name in a record's log_parser, or ErrUnknownParser.
 func Lookup(name string) (Parser, error) {
 	p, ok := parsers[name]
+	if base, is := strings.CutPrefix(name, Rebench2); is {
+		p, ok = rebench2Parser(base)
+	}
 	if !ok {
 		return nil, fmt.Errorf("%w %q; known are %v", ErrUnknownParser, name, Names())
 	}
@@ -60,7 +66,9 @@ func Lookup(name string) (Parser, error) {
 }
 
 // Names returns the names of all parsers, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(parsers)) }
+func Names() []string {
+	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(parsers)), rebench2Names()...)))
+}
 
 // R2EGym is the name of the parser for R2E-Gym's tasks, whose records do not name one.
 const R2EGym = "r2e_gym"
@@ -68,6 +76,14 @@ const R2EGym = "r2e_gym"
 // parsers maps the harness's names to parsers, grouped by the language of the projects. Many names share a format.
 var parsers = map[string]Parser{
 	R2EGym: r2eGym,
+
+	"swe_rebench/parse_log_pytest_v2": rebenchPytestV2,
+	"swe_bench_pro":                   pro,
+	"swe_bench_pro/pytest":            pro,
+	"swe_bench_pro/gotest":            pro,
+	"multi_swe_bench/gotest":          multiGo,
+	"multi_swe_bench/gotest_parents":  multiGoParents,
+	"multi_swe_bench/cargo":           multiCargo,
 
 	"parse_log_pytest":         pytest,
 	"parse_log_astroid":        pytest,

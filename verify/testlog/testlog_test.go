@@ -62,6 +62,13 @@ func TestParsers(t *testing.T) {
 	} {
 		used["parse_log_"+alias] = true
 	}
+	used["swe_bench_pro/pytest"], used["swe_bench_pro/gotest"] = true, true
+	for _, name := range rebench2Shared {
+		used[Rebench2+name] = true
+	}
+	for _, name := range []string{"parse_log_java_mvn", "parse_log_java_mvn_v2", "parse_log_sbt"} {
+		used[Rebench2+name] = true
+	}
 	for _, name := range Names() {
 		if !used[name] {
 			t.Errorf("no case for %s", name)
@@ -219,7 +226,11 @@ func FuzzParsers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, log []byte, version string) {
 		text := Decode(log)
 		for _, name := range Names() {
-			r, err := parsers[name](text, Task{ID: "x__x-2006", Version: version})
+			parse, err := Lookup(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := parse(text, Task{ID: "x__x-2006", Version: version})
 			if err != nil {
 				if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnsuitable) {
 					t.Fatalf("%s: %v", name, err)

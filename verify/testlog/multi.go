@@ -1,0 +1,41 @@
+package testlog
+
+import "strings"
+
+// The parsers of Multi-SWE-bench read prefixes of lines, and a test that has failed once has failed.
+var (
+	multiGo = multi(goPassed, goFailed, func(name string) string { return name })
+	// multiGoParents counts a subtest under the name of the test that it belongs to.
+	multiGoParents = multi(goPassed, goFailed, func(name string) string { return untilLast(name, "/") })
+	multiCargo     = multi(Pattern(`^test (\S+) ... ok`), Pattern(`^test (\S+) ... FAILED`), func(name string) string {
+		return name
+	})
+
+	goPassed = Pattern(`^--- PASS: (\S+)`)
+	goFailed = Pattern(`^(?:--- FAIL: (\S+)|FAIL:?\s?(.+?)\s)`)
+)
+
+// multi returns a parser of lines that match one of two expressions, whose first group that matches is the name.
+func multi(passed, failed Expression, rename func(string) string) Parser {
+	return func(log string, _ Task) (*Results, error) {
+		var r Results
+		for line := range splitLines(log) {
+			line = strip(line)
+			if m := passed().FindStringSubmatch(line); m != nil {
+				name := rename(m[1])
+				before, _ := r.Status(m[1])
+				if now, _ := r.Status(name); before != Failed && now != Failed {
+					r.set(name, Passed)
+				}
+			}
+			if m := failed().FindStringSubmatch(line); m != nil {
+				name := strings.Join(m[1:], "")
+				if before, _ := r.Status(name); before == Passed {
+					r.set(name, Failed)
+				}
+				r.set(rename(name), Failed)
+			}
+		}
+		return &r, nil
+	}
+}
