@@ -76,31 +76,61 @@ func project(s *parquet.Schema, wanted []string) (*parquet.Schema, []string) {
 
 // leaf is one column of the projected schema.
 type leaf struct {
-	field string // the field that it belongs to; empty if it is not read
-	list  bool
+	field  string // the field that it belongs to; empty if it is not read
+	member string // the member of the field that it is, if the field is an object
+	list   bool
 	// present is the definition level from which a list exists; element is the level from which it has an element.
 	present, element int
 }
 
-// leaves describes the columns in numerical order. A column inside anything but a plain list of values is not read.
+// leaves describes the columns in numerical order. A column is read if it is a value, a list of values, or either of
+// them as a member of an object.
 func leaves(s *parquet.Schema) []leaf {
-	optional := map[string]int{}
-	for _, field := range s.Fields() {
-		if field.Optional() {
-			optional[field.Name()] = 1
-		}
-	}
 	var columns []leaf
 	for _, path := range s.Columns() {
-		column, _ := s.Lookup(path...)
-		c := leaf{list: column.MaxRepetitionLevel == 1, present: optional[path[0]]}
-		c.element = c.present + 1
-		if len(path) == 1 || c.list && len(path) <= 3 {
-			c.field = path[0]
-		}
-		columns = append(columns, c)
+		columns = append(columns, leafAt(s, path))
 	}
 	return columns
+}
+
+func leafAt(s *parquet.Schema, path []string) leaf {
+	var c leaf
+	var node parquet.Node = s
+	level, repeated := 0, -1
+	for depth, name := range path {
+		for _, field := range node.Fields() {
+			if field.Name() == name {
+				node = field
+				break
+			}
+		}
+		switch {
+		case node.Repeated() && repeated < 0:
+			c.list, repeated, c.present = true, depth, level
+			level++
+			c.element = level
+		case node.Repeated():
+			return leaf{}
+		case node.Optional():
+			level++
+		}
+	}
+	named := len(path) // the number of names that are not those of a list's own groups
+	if c.list {
+		named = repeated
+		if len(path)-repeated > 2 {
+			return leaf{}
+		}
+	}
+	switch {
+	case named <= 1:
+		c.field = path[0]
+	case named == 2:
+		c.field, c.member = path[0], path[1]
+	default:
+		return leaf{}
+	}
+	return c
 }
 
 // table converts rows to records.
@@ -145,19 +175,41 @@ func (t *table) record(row parquet.Row) record {
 		case c.field == "":
 		case !c.list && v.IsNull():
 		case !c.list:
-			r.fields[c.field] = plain(v)
+			r.set(c, plain(v))
 		case v.DefinitionLevel() >= c.present:
-			list, _ := r.fields[c.field].([]any)
+			list, _ := r.get(c).([]any)
 			if list == nil {
 				list = []any{}
 			}
 			if v.DefinitionLevel() >= c.element {
 				list = append(list, plain(v))
 			}
-			r.fields[c.field] = list
+			r.set(c, list)
 		}
 	}
 	return r
+}
+
+// get returns the value of a column's field or member.
+func (r record) get(c leaf) any {
+	if c.member == "" {
+		return r.fields[c.field]
+	}
+	object, _ := r.fields[c.field].(map[string]any)
+	return object[c.member]
+}
+
+func (r record) set(c leaf, v any) {
+	if c.member == "" {
+		r.fields[c.field] = v
+		return
+	}
+	object, _ := r.fields[c.field].(map[string]any)
+	if object == nil {
+		object = map[string]any{}
+		r.fields[c.field] = object
+	}
+	object[c.member] = v
 }
 
 // plain converts a value as if it came from JSON; null becomes nil.

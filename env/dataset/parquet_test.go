@@ -128,3 +128,30 @@ func TestParquetDamage(t *testing.T) {
 		}
 	}
 }
+
+// parquetObjects writes one row with an object that has a text, a list, a text that is null, and an object.
+func parquetObjects(t *testing.T, list ...string) string {
+	t.Helper()
+	type inner struct {
+		Version *string `parquet:"version,optional"`
+	}
+	type object struct {
+		Command string   `parquet:"command,optional"`
+		Files   []string `parquet:"files,list"`
+		Parser  *string  `parquet:"parser,optional"`
+		Inner   *inner   `parquet:"inner,optional"`
+	}
+	type row struct {
+		Config *object `parquet:"config,optional"`
+	}
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[row](&b)
+	version := "1"
+	if _, err := w.Write([]row{{&object{Command: "pytest", Files: list, Inner: &inner{&version}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return write(t, "objects.parquet", b.String())
+}
