@@ -17,8 +17,8 @@ type Recipe struct {
 type Task struct {
 	// ID is unique in the task's dataset ("django__django-11099").
 	ID string `json:"id"`
-	// Source is the format that the task was read from: swe-bench, r2e-gym, swe-smith, harbor, deepswe, github or
-	// text.
+	// Source is the format that the task was read from: swe-bench, swe-bench-pro, swe-rebench, multi-swe-bench, openswe,
+	// r2e-gym, swe-smith, harbor, deepswe, github or text.
 	Source string `json:"source,omitempty"`
 	// Repo is "owner/name", if known.
 	Repo string `json:"repo,omitempty"`

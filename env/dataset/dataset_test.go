@@ -140,8 +140,8 @@ func TestBadRecords(t *testing.T) {
 	}{
 		{2, "", "not a JSON object"},
 		{4, "FAIL_TO_PASS", "element 0 is a number, want text"},
-		{5, "image, eval_script, log_parser, eval_type", "older than version 5"},
-		{6, "image", "older than version 5"},
+		{5, "image, eval_script, log_parser, eval_type", "does not say how to run its tests"},
+		{6, "image", "does not say how to run its tests"},
 		{7, "problem_statement", "is empty"},
 		{8, "expected_output_json", `"a" is a number`},
 		{9, "FAIL_TO_PASS", `"TestA" does not name a Python file`},

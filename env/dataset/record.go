@@ -30,10 +30,15 @@ var taskFields = []string{
 	"image", "eval_script", "log_parser", "eval_type", "image_assets", // SWE-bench
 	"image_name",                                                                                // SWE-smith
 	"repo_name", "docker_image", "commit_hash", "parsed_commit_content", "expected_output_json", // R2E-Gym
+	"install_config", // SWE-rebench
+	"dockerhub_tag", "before_repo_set_cmd", "selected_test_files_to_run", "fail_to_pass", "pass_to_pass", "requirements",
+	"interface", "repo_language", // SWE-bench Pro
+	"org", "number", "base", "fix_patch", "resolved_issues", "f2p_tests", "s2p_tests", "n2p_tests",
+	"p2p_tests", // Multi-SWE-bench
 	"statement", // deepswe
 }
 
-var repoFields = []string{"repo", "repo_name"}
+var repoFields = []string{"repo", "repo_name", "org"}
 
 // task converts a record to a task. The error is a *RecordError.
 func (r record) task() (env.Task, error) {
@@ -44,13 +49,22 @@ func (r record) task() (env.Task, error) {
 		t = f.deepswe()
 	case r.has("docker_image") && r.has("expected_output_json"):
 		t = f.r2eGym()
-	case r.has("instance_id") && r.has("image_name") && !r.has("eval_script"):
+	case r.isMultiSWE():
+		t = f.multiSWE()
+	case r.has("instance_id") && r.has("dockerhub_tag"):
+		t = f.sweBenchPro()
+	case r.has("instance_id") && r.isRebench():
+		t = f.rebench()
+	case r.has("instance_id") && !r.has("image") && r.isOpenSWE():
+		t = f.openSWE()
+	case r.has("instance_id") && r.has("image_name") && !r.has("eval_script") && r.optional("test_patch") == "":
 		t = f.sweSmith()
 	case r.has("instance_id"):
 		t = f.sweBench()
 	default:
-		f.fail("", fmt.Errorf("unknown kind of record, with the fields %s: want instance_id (SWE-bench, SWE-smith), "+
-			"docker_image and expected_output_json (R2E-Gym), or statement (deepswe)", strings.Join(r.names, ", ")))
+		f.fail("", fmt.Errorf("unknown kind of record, with the fields %s: want instance_id (SWE-bench, SWE-rebench, "+
+			"SWE-smith and others), org and fix_patch (Multi-SWE-bench), docker_image and expected_output_json (R2E-Gym), "+
+			"or statement (deepswe)", strings.Join(r.names, ", ")))
 	}
 	if f.err == nil && !usable(t.ID) {
 		f.fail("", fmt.Errorf("the ID %q cannot be used as a path below a run directory", t.ID))
@@ -65,6 +79,15 @@ func (r record) task() (env.Task, error) {
 func usable(id string) bool {
 	return filepath.IsLocal(id) && path.Clean(id) == id && !strings.Contains(id, `\`) &&
 		!strings.ContainsFunc(id, unicode.IsControl)
+}
+
+// repository returns the name of the record's repository; empty if it has none.
+func (r record) repository() string {
+	name := r.optional("repo", "repo_name")
+	if org := r.optional("org"); org != "" && name != "" {
+		return org + "/" + name
+	}
+	return name
 }
 
 func (r record) has(field string) bool {

@@ -19,7 +19,7 @@ func reposOf(path string) (repos, error) {
 	names, err := open(path, repoFields, func(folder string) (string, error) {
 		t, err := readHarbor(folder)
 		return t.Repo, err
-	}, func(r record) (string, error) { return r.optional(repoFields...), nil }, func(t env.Task) string {
+	}, func(r record) (string, error) { return r.repository(), nil }, func(t env.Task) string {
 		return t.Repo
 	})
 	if err != nil {

@@ -10,11 +10,15 @@ import (
 
 // The values of Task.Source for the formats read here.
 const (
-	SWEBench = "swe-bench"
-	R2EGym   = "r2e-gym"
-	SWESmith = "swe-smith"
-	Harbor   = "harbor"
-	DeepSWE  = "deepswe"
+	SWEBench    = "swe-bench"
+	SWEBenchPro = "swe-bench-pro"
+	SWERebench  = "swe-rebench"
+	MultiSWE    = "multi-swe-bench"
+	OpenSWE     = "openswe"
+	R2EGym      = "r2e-gym"
+	SWESmith    = "swe-smith"
+	Harbor      = "harbor"
+	DeepSWE     = "deepswe"
 )
 
 // sweBench converts a SWE-bench record (version 5) to a task.
@@ -27,8 +31,8 @@ func (f *fieldReader) sweBench() env.Task {
 	}
 	if len(missing) > 0 {
 		f.fail(strings.Join(missing, ", "), fmt.Errorf(
-			"missing: this SWE-bench record is older than version 5 and does not say how to run its tests; "+
-				"use the current version of the dataset"))
+			"missing: this record does not say how to run its tests; of SWE-bench, use version 5 or later; "+
+				"those of SWE-Gym are known to its harness only (SWE-Gym/SWE-Bench-Package), from which these fields can be added"))
 	}
 	f.assets()
 	t := env.Task{
