@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -57,7 +58,7 @@ func (f *fieldReader) commands(field string) []string {
 // pythonList returns a field that must be a list of texts as Python or JSON writes one, or such a list itself.
 func (f *fieldReader) pythonList(field string) []string {
 	text, ok := f.fields[field].(string)
-	if !ok {
+	if !ok || json.Valid([]byte(text)) {
 		return f.list(field)
 	}
 	list, err := parsePythonList(text)

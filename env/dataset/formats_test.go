@@ -122,6 +122,14 @@ func TestPythonList(t *testing.T) {
 	}
 }
 
+// Text that is JSON is read as JSON, whose characters beyond the first 65,536 have two escape sequences.
+func TestPythonListInJSON(t *testing.T) {
+	f := &fieldReader{record: record{fields: map[string]any{"tests": `["\ud83c\udff4 emoji"]`}}}
+	if got := f.pythonList("tests"); f.err != nil || !slices.Equal(got, []string{"🏴 emoji"}) {
+		t.Errorf("list is %q, %v", got, f.err)
+	}
+}
+
 func TestPatchFiles(t *testing.T) {
 	patch := `diff --git a/one.py b/one.py
 index 1..2 100644
