@@ -2,6 +2,8 @@ package dataset
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +173,25 @@ diff --git "a/\303\251.py" "b/\303\251.py"
 	}
 	if diff := cmp.Diff(want, patchFiles(patch), cmp.AllowUnexported(patchFile{})); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// What stands beside a SWE-bench Pro dataset is read only if it is a file of its own: a link may point to anything.
+func TestProLinks(t *testing.T) {
+	record, err := os.ReadFile("testdata/records/swe-bench-pro.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, "pro.jsonl", string(record))
+	task := filepath.Join(filepath.Dir(file), "run_scripts", "instance_shelf__shelf-14-vnan")
+	link := filepath.Join(task, "run_script.sh")
+	if err := errors.Join(os.MkdirAll(task, 0o755), os.Symlink("/etc/passwd", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range Read(file, Options{}) {
+		if !errors.Is(err, errNotRegular) {
+			t.Errorf("got %v, want %v", err, errNotRegular)
+		}
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 // read: a link could point to any file of this machine, a device never ends, and a FIFO may block for ever.
 
 const (
-	// harborText is the largest text file that is read, in bytes.
-	harborText = 4 << 20
+	// mostText is the largest text file that is read, in bytes.
+	mostText = 4 << 20
 	// harborBytes and harborCount limit the test files in total, which are stored in the task.
 	harborBytes = 64 << 20
 	harborCount = 10_000
@@ -48,17 +48,21 @@ func (h *harborReader) open() bool {
 
 // file returns the text of one of the folder's files.
 func (h *harborReader) file(name string) string {
-	data, err := h.read(name, harborText)
+	data, err := h.read(name, mostText)
 	if err != nil {
 		h.fail(name, "", err)
 	}
 	return string(data)
 }
 
-// read returns the content of a regular file, following no links anywhere in its path.
 func (h *harborReader) read(name string, limit int64) ([]byte, error) {
+	return readRegular(h.root, name, limit)
+}
+
+// readRegular returns the content of a regular file below root, following no links anywhere in its path.
+func readRegular(root *os.Root, name string, limit int64) ([]byte, error) {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		info, err := h.root.Lstat(dir)
+		info, err := root.Lstat(dir)
 		if err != nil {
 			return nil, bare(err)
 		}
@@ -66,7 +70,7 @@ func (h *harborReader) read(name string, limit int64) ([]byte, error) {
 			return nil, fmt.Errorf("%s %w", dir, errNotDirectory)
 		}
 	}
-	info, err := h.root.Lstat(name)
+	info, err := root.Lstat(name)
 	if err != nil {
 		return nil, bare(err)
 	}
@@ -74,7 +78,7 @@ func (h *harborReader) read(name string, limit int64) ([]byte, error) {
 		return nil, errNotRegular
 	}
 	// The file may have been replaced by now: do not follow a link, and do not block on a FIFO.
-	f, err := h.root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, bare(err)
 	}

@@ -131,7 +131,7 @@ func TestHarborReadsRegularFilesOnly(t *testing.T) {
 		{"instruction FIFO", "instruction.md", fifo, "not a regular file"},
 		{"instruction device", "instruction.md", linkTo("/dev/zero"), "not a regular file"},
 		{"instruction directory", "instruction.md", directory, "not a regular file"},
-		{"endless instruction", "instruction.md", sparse(harborText + 1), "longer than 4 MiB"},
+		{"endless instruction", "instruction.md", sparse(mostText + 1), "longer than 4 MiB"},
 		{"settings link", "task.toml", linkTo(outside), "not a regular file"},
 		{"settings FIFO", "task.toml", fifo, "not a regular file"},
 		{"test link", "tests/leak", linkTo(outside), "not a regular file"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -68,19 +69,23 @@ func proParser(language string) string {
 	return "swe_bench_pro"
 }
 
-// proFile reads a task's file from the folder beside the dataset.
+// proFile reads a task's file from the folder beside the dataset, whose content is as untrusted as that of a Harbor task.
 func (f *fieldReader) proFile(id, name string) string {
-	folder := filepath.Join(filepath.Dir(f.file), proScripts, id)
 	if f.err != nil || !usable(id) {
 		return ""
 	}
-	text, err := os.ReadFile(filepath.Join(folder, name))
+	folder, err := os.OpenRoot(filepath.Join(filepath.Dir(f.file), proScripts))
+	var text []byte
+	if err == nil {
+		defer folder.Close()
+		text, err = readRegular(folder, path.Join(id, name), mostText)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("missing: SWE-bench Pro keeps it in its repository (scaleapi/SWE-bench_Pro-os); "+
 			"put the folder %s from there beside the dataset", proScripts)
 	}
 	if err != nil {
-		f.fail(filepath.Join(proScripts, id, name), err)
+		f.fail(path.Join(proScripts, id, name), bare(err))
 	}
 	return string(text)
 }

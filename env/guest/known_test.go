@@ -27,7 +27,8 @@ func readAllKnown(r io.Reader) (files []KnownFile, err error) {
 	}
 }
 
-// TestKnownFiles: a list of files arrives as it was, in pieces of any size, and a part of it does not count as all of it.
+// TestKnownFiles: a list of files arrives as it was, in pieces of any size, and a part of it does not count as the
+// whole.
 func TestKnownFiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })
