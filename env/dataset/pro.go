@@ -69,7 +69,7 @@ func proParser(language string) string {
 	return "swe_bench_pro"
 }
 
-// proFile reads a task's file from the folder beside the dataset, whose content is as untrusted as that of a Harbor task.
+// proFile reads a file of a task from the folder beside the dataset. Like a Harbor folder, that is untrusted data.
 func (f *fieldReader) proFile(id, name string) string {
 	if f.err != nil || !usable(id) {
 		return ""
