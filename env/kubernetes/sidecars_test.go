@@ -160,8 +160,11 @@ func TestGuestEndsBesideSidecar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := strings.TrimPrefix(l.Kubectl(t, "", "-n", ns, "get", "pod", s.(*Sandbox).Pod(), "-o",
-		`jsonpath={.status.containerStatuses[?(@.name=="sandbox")].containerID}`), "containerd://")
+	var id string
+	for deadline := time.Now().Add(20 * time.Second); id == "" && time.Now().Before(deadline); { // the status is late
+		id = strings.TrimPrefix(l.Kubectl(t, "", "-n", ns, "get", "pod", s.(*Sandbox).Pod(), "-o",
+			`jsonpath={.status.containerStatuses[?(@.name=="sandbox")].containerID}`), "containerd://")
+	}
 	began := time.Now()
 	if out, err := exec.Command("ctr", "-a", filepath.Join(l.Run, "containerd.sock"), "-n", "k8s.io", "tasks", "kill", "-s",
 		"KILL", id).CombinedOutput(); err != nil {
