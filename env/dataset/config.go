@@ -28,7 +28,7 @@ func (f *fieldReader) nested(field string) *fieldReader {
 	return in
 }
 
-// take makes the first error in a field of the object an error of the record.
+// take reports the first error in an object, which is the value of a field, as an error of the record.
 func (f *fieldReader) take(field string, in *fieldReader) {
 	if in.err != nil {
 		f.fail(field+"."+in.err.Field, in.err.Err)

@@ -101,7 +101,7 @@ func (f *fieldReader) rebench2(c *fieldReader, image string) env.Task {
 	dir := "/" + path.Base(repo)
 	setup := append([]string{"cd " + quoted([]string{dir})},
 		hiddenTests("HEAD", patch, "git apply -v --recount --ignore-space-change --whitespace=nowarn")...)
-	// The commands end at the first failure, and are neither traced nor checked for unset variables.
+	// As in the original, a command that fails ends the rest. Commands are not traced, and may use unset variables.
 	lines := append([]string{"(", "{ set +ux +o pipefail -e; } 2>/dev/null"}, tests...)
 	return env.Task{
 		ID: f.text("instance_id"), Source: SWERebench, Repo: repo, BaseCommit: f.text("base_commit"),

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// readAllKnown reads a list to its end, and returns the error that ended it; nil for a whole one.
+// readAllKnown reads a list to its end. The error is nil if the list is complete.
 func readAllKnown(r io.Reader) (files []KnownFile, err error) {
 	for in := bufio.NewReader(r); ; {
 		f, err := readKnown(in)

@@ -37,15 +37,16 @@ func (l *List) importRoots() []string {
 	return list
 }
 
-// addRoot adds the first directory at or above dir that is not a package. Where a patch decides what is a package, it
-// adds what is first with and without the patch.
+// addRoot adds the first directory at or above dir that is not a package. If a patch adds or removes packages, it adds
+// both the one before the patch and the one after it.
 func (l *List) addRoot(roots map[string]bool, dir string) {
 	for ; dir != "." && dir != "/"; dir = path.Dir(dir) {
 		init := path.Join(dir, "__init__.py")
-		if l.packages[dir] || !l.files[init] && !l.hidden[init] {
+		ordinary := !l.files[init] && !l.hidden[init]
+		if ordinary || l.packages[dir] {
 			roots[dir] = true
 		}
-		if !l.packages[dir] && !l.files[init] && !l.hidden[init] {
+		if ordinary && !l.packages[dir] {
 			return
 		}
 	}

@@ -62,7 +62,7 @@ func rebench2Parser(name string) (p Parser, ok bool) {
 	}, ok
 }
 
-// rebench2Names returns the names of all of them.
+// rebench2Names returns the names of all parsers of SWE-rebench V2, with the prefix.
 func rebench2Names() []string {
 	var names []string
 	for _, name := range append(slices.Collect(maps.Keys(rebench2)), rebench2Shared...) {
