@@ -35,7 +35,9 @@ type listener struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	open   chan struct{}
-	work   sync.WaitGroup
+
+	mu   sync.Mutex // held while work is begun or ctx cancelled: nothing begins while Close waits
+	work sync.WaitGroup
 }
 
 // Accept implements net.Listener. It is not called twice at once.
@@ -47,13 +49,16 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	ours, theirs := net.Pipe()
 	arrived, failed := make(chan struct{}), make(chan error, 1)
-	l.work.Go(func() {
+	begun := l.begin(func() {
 		defer func() {
 			theirs.Close()
 			<-l.open
 		}()
 		failed <- l.client.relay(l.ctx, l.port, theirs, sync.OnceFunc(func() { close(arrived) }))
 	})
+	if !begun {
+		return nil, net.ErrClosed
+	}
 	select {
 	case <-arrived:
 		return ours, nil
@@ -66,8 +71,21 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
+// begin runs f on a goroutine that Close waits for. It reports false where the listener has ended.
+func (l *listener) begin(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return false
+	}
+	l.work.Go(f)
+	return true
+}
+
 func (l *listener) Close() error {
+	l.mu.Lock()
 	l.cancel()
+	l.mu.Unlock()
 	l.work.Wait()
 	return nil
 }

@@ -89,6 +89,32 @@ func TestListen(t *testing.T) {
 	}
 }
 
+// TestCloseListener: what Accept begins while Close is called either ends with it, or does not begin (a race detector sees
+// the difference).
+func TestCloseListener(t *testing.T) {
+	t.Parallel()
+	c := start(t, t.TempDir())
+	port := freePort(t)
+	for i := range 500 {
+		l, err := c.Listen(t.Context(), port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted := make(chan error)
+		go func() {
+			_, err := l.Accept()
+			accepted <- err
+		}()
+		time.Sleep(time.Duration(i%30) * time.Microsecond)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+			t.Fatalf("a connection that nobody made, or %v", err)
+		}
+	}
+}
+
 // freePort is a port that nothing listens on at the moment.
 func freePort(t *testing.T) int {
 	t.Helper()
