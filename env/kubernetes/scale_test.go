@@ -174,6 +174,7 @@ func TestUnsteadyStream(t *testing.T) {
 // TestManySandboxes starts many sandboxes against a server with bad moments: all of them answer, also after their
 // streams have broken, nothing is left, and the server is asked no more often than the sandboxes make necessary.
 func TestManySandboxes(t *testing.T) {
+	t.Parallel()
 	many := 100
 	if testkit.Required("scale") {
 		many = 1000

@@ -250,7 +250,14 @@ func testCapture(t *testing.T, s *suite) {
 
 func testTimeout(t *testing.T, s *suite) {
 	b := s.sandbox(t)
-	r := b.run(env.Command{Line: "echo partial; echo err >&2; sleep 100", Timeout: time.Second})
+	polite := "trap 'echo bye; exit 9' TERM; while :; do sleep 0.01; done"
+	deaf := "trap '' TERM; while :; do sleep 0.01; done"
+	all := b.runAll(
+		env.Command{Line: "echo partial; echo err >&2; sleep 100", Timeout: time.Second},
+		env.Command{Line: polite, Timeout: time.Second, Grace: time.Minute},
+		env.Command{Line: deaf, Timeout: time.Second, Grace: 100 * time.Millisecond},
+	)
+	r := all[0]
 	if !r.TimedOut || r.Cancelled || text(r.Stdout) != "partial\n" || text(r.Stderr) != "err\n" ||
 		r.ExitCode == 0 {
 		t.Errorf("%+v", r)
@@ -259,14 +266,10 @@ func testTimeout(t *testing.T, s *suite) {
 		t.Errorf("ended in time, but got %+v", r)
 	}
 	// The grace period is granted, and a program that uses it is not killed.
-	polite := "trap 'echo bye; exit 9' TERM; while :; do sleep 0.01; done"
-	r = b.run(env.Command{Line: polite, Timeout: time.Second, Grace: time.Minute})
-	if !r.TimedOut || r.ExitCode != 9 || text(r.Stdout) != "bye\n" {
+	if r = all[1]; !r.TimedOut || r.ExitCode != 9 || text(r.Stdout) != "bye\n" {
 		t.Errorf("a program that handles SIGTERM: %+v, %q", r, text(r.Stdout))
 	}
-	deaf := "trap '' TERM; while :; do sleep 0.01; done"
-	r = b.run(env.Command{Line: deaf, Timeout: time.Second, Grace: 100 * time.Millisecond})
-	if !r.TimedOut || r.Signal != "SIGKILL" || r.ExitCode != 137 {
+	if r = all[2]; !r.TimedOut || r.Signal != "SIGKILL" || r.ExitCode != 137 {
 		t.Errorf("a deaf program: %+v", r)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -215,6 +216,22 @@ func (b *bench) run(c env.Command) env.Result {
 		b.t.Fatalf("run %.200q: %v", c.Line, err)
 	}
 	return r
+}
+
+// runAll runs command lines in the case's directory, all at once.
+func (b *bench) runAll(commands ...env.Command) []env.Result {
+	b.t.Helper()
+	results, failures := make([]env.Result, len(commands)), make([]error, len(commands))
+	var calls sync.WaitGroup
+	for i, c := range commands {
+		c.Dir = b.dir
+		calls.Go(func() { results[i], failures[i] = b.Run(b.t.Context(), c) })
+	}
+	calls.Wait()
+	if err := errors.Join(failures...); err != nil {
+		b.t.Fatalf("run %d command lines: %v", len(commands), err)
+	}
+	return results
 }
 
 // sh runs a command line that must succeed, and returns its output.

@@ -3,6 +3,8 @@ package sandboxtest
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,19 +68,22 @@ func escapes(mark string) map[string]string {
 
 func testTimeoutKillsAll(t *testing.T, s *suite) {
 	b := s.sandbox(t)
-	for name := range escapes("") {
-		t.Run(name, func(t *testing.T) {
-			mark := marker()
-			b := &bench{Sandbox: b.Sandbox, t: t, dir: b.dir}
-			r := b.run(env.Command{Line: escapes(mark)[name], Timeout: 250 * time.Millisecond, Grace: 150 * time.Millisecond})
-			if !r.TimedOut {
-				t.Errorf("%+v: %s", r, text(r.Stderr))
-			}
-			if r.Background != 0 {
-				t.Errorf("%d background processes reported", r.Background)
-			}
-			b.goneInside(mark)
-		})
+	names := slices.Sorted(maps.Keys(escapes("")))
+	marks, commands := make([]string, len(names)), make([]env.Command, len(names))
+	for i, name := range names {
+		marks[i] = marker()
+		commands[i] = env.Command{
+			Line: escapes(marks[i])[name], Timeout: 250 * time.Millisecond, Grace: 150 * time.Millisecond,
+		}
+	}
+	for i, r := range b.runAll(commands...) {
+		if !r.TimedOut {
+			t.Errorf("%s: %+v: %s", names[i], r, text(r.Stderr))
+		}
+		if r.Background != 0 {
+			t.Errorf("%s: %d background processes reported", names[i], r.Background)
+		}
+		b.goneInside(marks[i])
 	}
 }
 
