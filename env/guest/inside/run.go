@@ -101,19 +101,20 @@ func (j *job) report(c *guest.Call, r guest.Result) (guest.Message, error) {
 
 // launchPatiently starts the shell, and retries for a while when the process limit is reached. If the limit stays
 // reached, it kills what earlier commands left running, because otherwise nothing could ever run in this sandbox
-// again.
+// again. Then it retries as long: killed processes count until they have been reaped.
 func (p *processes) launchPatiently(c *guest.Call, r guest.RunCall) (j *job, note string, err error) {
-	for try := range 6 {
+	const tries = 5 // before and after
+	for try := range 2 * tries {
 		if j, err = p.launch(c, r); !errors.Is(err, syscall.EAGAIN) {
 			return j, note, err
 		}
-		if try == 4 {
+		if try == tries-1 {
 			p.kill(p.leftovers)
 			note = "deepswe: the process limit was reached; processes left by earlier commands were ended\n"
 			continue
 		}
 		select {
-		case <-time.After(20 * time.Millisecond << try):
+		case <-time.After(20 * time.Millisecond << (try % tries)):
 		case <-c.Context().Done():
 			return nil, "", c.Context().Err()
 		}
