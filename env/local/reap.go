@@ -109,6 +109,7 @@ func dispose(dir string, o owner) error {
 		if p, err := os.FindProcess(o.Guest.PID); err == nil {
 			_ = p.Kill()
 		}
+		failed = append(failed, awaitEnd(*o.Guest))
 	}
 	for _, group := range o.Groups {
 		if strings.Contains(group, "/deepswe-") {
@@ -117,6 +118,27 @@ func dispose(dir string, o owner) error {
 	}
 	return errors.Join(errors.Join(failed...), sweep(dir), disk.RemoveScratch(dir))
 }
+
+// awaitEnd waits until a killed process is gone, with all its threads. Until then it may start another process, which the
+// search for what it has started would not find.
+func awaitEnd(p disk.Process) error {
+	for deadline := time.Now().Add(endTimeout); ; time.Sleep(time.Millisecond) {
+		s, err := disk.ReadStat(p.PID)
+		if err != nil || s.Start != p.Start {
+			return nil
+		}
+		threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(p.PID), "task"))
+		if !s.Alive() && (err != nil || len(threads) < 2) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d does not end", p.PID)
+		}
+	}
+}
+
+// endTimeout is how long a killed process may take to end.
+const endTimeout = 5 * time.Second
 
 // processesIn returns the processes that belong to a scratch directory: those that were started with a home in it
 // or have their working directory in it.
