@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"deepswe/env/guest"
+	"deepswe/env/project"
 )
 
 // toolchain is the host's compilers and interpreters, which commands can use.
@@ -27,12 +29,11 @@ type toolchain struct {
 // passed lists the variables that locate and configure toolchains. Sandboxes get no other variables of the host's
 // environment, because many contain secrets.
 func passed() []string {
-	return []string{
+	return append(project.BundlerSettings(),
 		"ASDF_DATA_DIR", "ASDF_DIR", "CARGO_HOME", "CONDA_DEFAULT_ENV", "CONDA_PREFIX", "DOTNET_ROOT", "GEM_HOME", "GEM_PATH",
 		"GOEXPERIMENT", "GOFLAGS", "GOROOT", "GOTOOLCHAIN", "JAVA_HOME", "M2_HOME", "MAVEN_HOME", "NVM_DIR", "PYENV_ROOT",
 		"PYENV_VERSION", "RBENV_ROOT", "RBENV_VERSION", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "SDKMAN_DIR", "TZ", "VIRTUAL_ENV",
-		"VOLTA_HOME",
-	}
+		"VOLTA_HOME")
 }
 
 func newToolchain(environ []string) *toolchain {
@@ -76,6 +77,7 @@ func (t *toolchain) defaults() {
 			t.vars[key] = filepath.Join(t.home, dir)
 		}
 	}
+	maps.Copy(t.vars, project.Bundler(t.home, func(key string) string { return t.vars[key] }))
 }
 
 // askGo asks the go command for its caches. The module cache lets it work without a network.
@@ -168,7 +170,7 @@ func (t *toolchain) roots() []string {
 	}
 	for _, key := range []string{
 		"GOROOT", "JAVA_HOME", "PYENV_ROOT", "RBENV_ROOT", "RUSTUP_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "DOTNET_ROOT",
-		"GEM_HOME",
+		"GEM_HOME", "BUNDLE_PATH",
 	} {
 		add(t.vars[key])
 	}

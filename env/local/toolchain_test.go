@@ -89,6 +89,32 @@ func TestRoots(t *testing.T) {
 	}
 }
 
+// TestBundlerSettings: commands find the gems where the user has installed them, and do not see the user's credentials.
+func TestBundlerSettings(t *testing.T) {
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	place(t, home, "gems/ruby/3.1.0/x", ".bundle/config")
+	settings := "---\nBUNDLE_PATH: \"~/gems\"\nBUNDLE_GEMS__EXAMPLE__COM: \"me:secret\"\n"
+	if err := os.WriteFile(filepath.Join(home, ".bundle/config"), []byte(settings), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	chain := newToolchain([]string{"HOME=" + home, "PATH=/usr/bin", "BUNDLE_WITHOUT=production"})
+	environment := chain.environment(false)
+	for _, want := range []string{"BUNDLE_PATH=" + home + "/gems", "BUNDLE_WITHOUT=production"} {
+		if !slices.Contains(environment, want) {
+			t.Errorf("%s is not in %q", want, environment)
+		}
+	}
+	if strings.Contains(strings.Join(environment, " "), "secret") {
+		t.Errorf("a password is in %q", environment)
+	}
+	if got := chain.roots(); !slices.Equal(got, []string{filepath.Join(home, "gems")}) {
+		t.Errorf("shown: %q", got)
+	}
+}
+
 // TestAskGo: the go command is asked under the user's own settings, and leaves nothing in the home.
 func TestAskGo(t *testing.T) {
 	home := t.TempDir()

@@ -16,6 +16,8 @@ type Machine struct {
 	GoModCache string
 	CargoHome  string
 	GemHomes   []string
+	// BundlePath is where the user lets Bundler install gems, which is below each project unless it is absolute.
+	BundlePath string
 	// SitePackages are the directories with the Python packages of all projects.
 	SitePackages []string
 }
@@ -47,6 +49,7 @@ func FindMachine(getenv func(string) string) Machine {
 		"/usr/local/lib/ruby/gems/*", "/usr/local/bundle", "/usr/lib/*/rubygems-integration/*",
 		filepath.Join(m.Home, ".local/share/gem/ruby/*"), filepath.Join(m.Home, ".gem/ruby/*"),
 		filepath.Join(m.Home, ".rbenv/versions/*/lib/ruby/gems/*"), filepath.Join(m.Home, ".rvm/gems/*"))
+	m.BundlePath = Bundler(m.Home, getenv)["BUNDLE_PATH"]
 	m.SitePackages = directories(
 		"/usr/lib/python3/dist-packages", "/usr/local/lib/python3*/*-packages",
 		filepath.Join(m.Home, ".local/lib/python3*/site-packages"),

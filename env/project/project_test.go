@@ -69,8 +69,10 @@ func TestDue(t *testing.T) {
 		"uv, installed": {files: []string{"uv.lock", "", ".venv/pyvenv.cfg", ""}},
 		"go":            {files: []string{"go.mod", gomod}, want: "go mod download"},
 		"go, installed": {files: []string{"go.mod", gomod}, home: []string{"go/pkg/mod/github.com/!burnt!sushi/toml@v1.4.0/x", ""}},
-		"go, vendored":  {files: []string{"go.mod", gomod, "vendor/modules.txt", ""}},
-		"cargo":         {files: []string{"Cargo.lock", cargo}, want: "cargo fetch --locked"},
+		"go, a part installed": {files: []string{"go.mod", gomod + "require (\n\tx.org/a v1.0.0\n\tx.org/b v1.0.0\n)\n"},
+			home: []string{"go/pkg/mod/github.com/!burnt!sushi/toml@v1.4.0/x", ""}, want: "go mod download"},
+		"go, vendored": {files: []string{"go.mod", gomod, "vendor/modules.txt", ""}},
+		"cargo":        {files: []string{"Cargo.lock", cargo}, want: "cargo fetch --locked"},
 		"cargo without a lock": {files: []string{"Cargo.toml", "[package]\nversion = \"1\"\n[dependencies]\nmine = { path = \"../mine\", version = \"1\" }\n" +
 			"itoa = \"1\"\n\n[dev-dependencies]\nserde = { version = \"1\" }\n"}, want: "cargo fetch"},
 		"cargo without a lock, installed": {files: []string{"Cargo.toml", "[workspace.dependencies]\nitoa = \"1\"\n"},

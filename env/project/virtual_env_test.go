@@ -1,4 +1,4 @@
-package project
+package project_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"deepswe/env"
+	"deepswe/env/project"
 	"deepswe/env/testkit"
 	"deepswe/env/testkit/images"
 )
@@ -48,11 +49,11 @@ func TestExamineVirtualEnv(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			name, problem, err := ExamineVirtualEnv(t.Context(), source, sb)
+			name, problem, err := project.ExamineVirtualEnv(t.Context(), source, sb)
 			if err != nil || name != ".venv" || !regexp.MustCompile(c.want).MatchString(problem) {
 				t.Errorf("%s: %q, %v, want %q", name, problem, err, c.want)
 			}
-			if name, problem, err := ExamineVirtualEnv(t.Context(), t.TempDir(), sb); name+problem != "" || err != nil {
+			if name, problem, err := project.ExamineVirtualEnv(t.Context(), t.TempDir(), sb); name+problem != "" || err != nil {
 				t.Errorf("without one: %q, %q, %v", name, problem, err)
 			}
 		})
