@@ -273,7 +273,8 @@ type findings struct {
 	ended string
 	// runner is what a witness has found in the processes of the runner.
 	runner  []witness.Finding
-	watched int // processes
+	watched int      // processes
+	exited  []string // names of those that reached their exit
 }
 
 // judge evaluates the results of the twins.

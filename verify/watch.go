@@ -73,7 +73,7 @@ func (t *trial) testify(ctx context.Context) error {
 		return fmt.Errorf("read the witness: %w", err)
 	}
 	said := witness.Read(record)
-	t.found.watched = said.Runners
+	t.found.watched, t.found.exited = said.Runners, said.Exited
 	if t.found.runner = said.Findings; said.Runners == 0 && t.planted.twins != nil || info.Size > maxRecord {
 		t.found.runner = append(t.found.runner, unwatched)
 	}
@@ -87,10 +87,10 @@ func (t *trial) testify(ctx context.Context) error {
 // runner reports what the witness has found, and makes the reward 0 if the witness did not find the same with the
 // solution.
 func (c *confirming) runner(t *trial) {
-	known := c.reference().found.runner
+	known := c.reference().found
 	c.c.Watched = t.found.watched
 	for _, f := range t.found.runner {
-		if slices.Contains(known, f) {
+		if slices.Contains(known.runner, f) || known.endless(f.Process) {
 			continue
 		}
 		kind := AlteredRunner
@@ -103,4 +103,10 @@ func (c *confirming) runner(t *trial) {
 		}
 		c.v.Suspicious = append(c.v.Suspicious, Suspicion{kind, f.What})
 	}
+}
+
+// endless reports whether no process of that name has reached its exit, but others have: a server that the script leaves
+// running is ended with the sandbox, in some runs before its witness was loaded.
+func (f findings) endless(process string) bool {
+	return process != "" && len(f.exited) > 0 && !slices.Contains(f.exited, process)
 }

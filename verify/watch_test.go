@@ -94,6 +94,24 @@ func TestAlteredRunner(t *testing.T) {
 	}
 }
 
+// A server that the script leaves running is ended with the sandbox. It is not taken for a runner, even if the trial with
+// the solution has not seen it, because its witness was not loaded in time.
+func TestServerLeft(t *testing.T) {
+	t.Parallel()
+	task, dir := numbersTask(t), t.TempDir()
+	task.Tests.GoldPatch = string(numbersPatch(t, numbersFix))
+	runs, ready := env.ShellQuote(dir+"/runs"), env.ShellQuote(dir+"/ready")
+	const start = "echo '>>>>> Start Test Output'\n"
+	task.Tests.Script = start + "echo >>" + runs + "\nif [ $(wc -l <" + runs + ") = 2 ]; then\n" +
+		"python3 -c 'import sys, time; open(sys.argv[1], \"w\"); time.sleep(600)' " + ready + " &\n" +
+		"while ! [ -e " + ready + " ]; do sleep 0.01; done\nfi\n" + strings.TrimPrefix(task.Tests.Script, start)
+	e := Evaluator{Provider: newScratch(t, numbers)}
+	v, err := e.Evaluate(t.Context(), task, numbersPatch(t, numbersFix+"\n\ndef more():\n    return 3\n"))
+	if err != nil || v.Reward != 1 || v.Confirmation.Runs != 3 || v.Confirmation.Watched != 2 {
+		t.Errorf("reward %v, %v, %+v, %v\n%s", v.Reward, v.Suspicious, v.Confirmation, err, v.StrictLog)
+	}
+}
+
 // One strict trial with twins says which tests pass, and whether the patch has had a hand in that.
 func TestEvaluateStrictly(t *testing.T) {
 	t.Parallel()

@@ -142,8 +142,8 @@ def _watch(record, file, worker):
                                 yield "%s.%s was replaced%s" % (type(plugin).__name__, key, place(value))
 
     # Replacements that are undone before the end are found while a failure is reported, which compiles sources.
-    # The first looks are free. Later ones take at most a fiftieth of the time: their cost is CPU time, which other processes
-    # do not change.
+    # The first looks are free. Later ones take at most a fiftieth of the time. Their cost is CPU time, which does not depend
+    # on other processes.
     seen, looking, due, free, entered = set(), [False], [0.0], [8], [False]
     clock, spent = time.perf_counter, time.process_time
 
@@ -202,7 +202,12 @@ def _watch(record, file, worker):
             say("changed", text)
         say("ended")
 
+    # There are thousands of other events.
+    wanted = frozenset(("subprocess.Popen", "open", "compile", "exec"))
+
     def audit(event, arguments):
+        if event not in wanted:
+            return
         if event == "subprocess.Popen":
             watch(arguments[1])
             return

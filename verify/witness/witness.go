@@ -2,7 +2,6 @@ package witness
 
 import (
 	_ "embed"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -75,6 +74,8 @@ type Finding struct {
 	Kind Kind
 	// What describes the finding. Every run with the same finding has the same text.
 	What string
+	// Process is the name of the process that ended without reaching its exit; empty for every other finding.
+	Process string
 }
 
 // Kind is the kind of a finding.
@@ -87,11 +88,16 @@ const (
 	Replaced Kind = "replaced"
 )
 
+// tampered describes a record with lines that no witness writes.
+const tampered = "the record of the witness was tampered with"
+
 // Testimony is the content of a record.
 type Testimony struct {
 	// Runners is the number of processes that were watched.
 	Runners  int
 	Findings []Finding
+	// Exited are the names of the processes that reached their exit, sorted.
+	Exited []string
 }
 
 // process counts the events of one process.
@@ -109,7 +115,7 @@ func Read(record []byte) Testimony {
 	for line := range strings.Lines(string(record)) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(fields) != 4 {
-			found[Finding{Altered, "the record of the witness was tampered with"}] = true
+			found[Finding{Kind: Altered, What: tampered}] = true
 			continue
 		}
 		event, id, text := fields[0], fields[2], unescape(fields[3])
@@ -126,12 +132,12 @@ func Read(record []byte) Testimony {
 		case "ended":
 			p.ended++
 		case "changed":
-			found[Finding{Altered, text}] = true
+			found[Finding{Kind: Altered, What: text}] = true
 		case "copied":
-			found[Finding{Replaced, "a copy of the runner's process ended as if it were the runner"}] = true
+			found[Finding{Kind: Replaced, What: "a copy of the runner's process ended as if it were the runner"}] = true
 		case "worker":
 		default:
-			found[Finding{Altered, "the record of the witness was tampered with"}] = true
+			found[Finding{Kind: Altered, What: tampered}] = true
 		}
 	}
 	for _, id := range order {
@@ -141,14 +147,18 @@ func Read(record []byte) Testimony {
 		}
 		switch {
 		case p.started > 1:
-			found[Finding{Replaced, fmt.Sprintf("the runner was started again in its own process%s", p.called())}] = true
+			found[Finding{Kind: Replaced, What: "the runner was started again in its own process" + p.called()}] = true
 		case p.started > p.ended:
-			found[Finding{Replaced, "the process of the runner ended without reaching its exit" + p.called()}] = true
+			what := "the process of the runner ended without reaching its exit" + p.called()
+			found[Finding{Replaced, what, p.name}] = true
+		case p.started > 0 && !slices.Contains(t.Exited, p.name):
+			t.Exited = append(t.Exited, p.name)
 		}
 	}
 	for f := range found {
 		t.Findings = append(t.Findings, f)
 	}
+	slices.Sort(t.Exited)
 	slices.SortFunc(t.Findings, func(a, b Finding) int { return strings.Compare(a.What, b.What) })
 	return t
 }

@@ -31,6 +31,11 @@ func watched(t *testing.T, l Language, files map[string]string, line string) (Te
 	return Read(record), string(out)
 }
 
+// lost is what is found about a process that has not reached its exit.
+func lost(process string) Finding {
+	return Finding{Replaced, "the process of the runner ended without reaching its exit (" + process + ")", process}
+}
+
 const pythonTest = `import unittest
 import package
 
@@ -51,27 +56,27 @@ func TestPython(t *testing.T) {
 		"nothing": {},
 		"an assertion": {
 			"import unittest\nunittest.TestCase.assertEqual = lambda *a: None\n",
-			[]Finding{{Altered, "unittest.case.TestCase.assertEqual was replaced (package.py)"}},
+			[]Finding{{Kind: Altered, What: "unittest.case.TestCase.assertEqual was replaced (package.py)"}},
 		},
 		"one function in the place of another": {
 			"import unittest\nunittest.TestResult.addFailure = unittest.TestResult.addSuccess\n",
-			[]Finding{{Altered, "unittest.result.TestResult.addFailure was replaced (unittest/result.py)"}},
+			[]Finding{{Kind: Altered, What: "unittest.result.TestResult.addFailure was replaced (unittest/result.py)"}},
 		},
 		"the code of a function": {
 			"import unittest\nunittest.TestCase.assertEqual.__code__ = (lambda self, first, second, msg=None: None).__code__\n",
-			[]Finding{{Altered, "unittest.case.TestCase.assertEqual was replaced (package.py)"}},
+			[]Finding{{Kind: Altered, What: "unittest.case.TestCase.assertEqual was replaced (package.py)"}},
 		},
 		"a builtin": {
 			"import builtins\nclass E(Exception): pass\nbuiltins.AssertionError = E\n",
-			[]Finding{{Altered, "builtins.AssertionError was replaced"}},
+			[]Finding{{Kind: Altered, What: "builtins.AssertionError was replaced"}},
 		},
 		"a new method": {
 			"import unittest\nunittest.TestCase.__getattribute__ = lambda self, name: object.__getattribute__(self, name)\n",
-			[]Finding{{Altered, "unittest.case.TestCase.__getattribute__ was added (package.py)"}},
+			[]Finding{{Kind: Altered, What: "unittest.case.TestCase.__getattribute__ was added (package.py)"}},
 		},
 		"another module": {
 			"import sys, types\nsys.modules['unittest.case'] = types.ModuleType('unittest.case')\n",
-			[]Finding{{Altered, "unittest.case is another module"}},
+			[]Finding{{Kind: Altered, What: "unittest.case is another module"}},
 		},
 		"what is put back at the end": {
 			"import atexit, unittest\nfail = unittest.TextTestResult.addFailure\n" +
@@ -79,23 +84,23 @@ func TestPython(t *testing.T) {
 				"unittest.TextTestResult.addFailure = quiet\n" +
 				"atexit.register(lambda: setattr(unittest.TextTestResult, 'addFailure', fail))\n" +
 				"def one(): return 2\n",
-			[]Finding{{Altered, "unittest.runner.TextTestResult.addFailure was replaced (package.py)"}},
+			[]Finding{{Kind: Altered, What: "unittest.runner.TextTestResult.addFailure was replaced (package.py)"}},
 		},
 		"a trace": {
 			"import sys\ndef trace(*a): return None\nsys.settrace(trace)\n",
-			[]Finding{{Altered, "sys.settrace is in use (package.py)"}},
+			[]Finding{{Kind: Altered, What: "sys.settrace is in use (package.py)"}},
 		},
 		"an exit": {
 			"import os\nos._exit(0)\n",
-			[]Finding{{Replaced, "the process of the runner ended without reaching its exit (python3 -m unittest)"}},
+			[]Finding{lost("python3 -m unittest")},
 		},
 		"another program": {
 			"import os\nos.execvp('true', ['true'])\n",
-			[]Finding{{Replaced, "the process of the runner ended without reaching its exit (python3 -m unittest)"}},
+			[]Finding{lost("python3 -m unittest")},
 		},
 		"a copy": {
 			"import os, sys\nif os.fork():\n    sys.exit(os.wait()[1] >> 8)\n",
-			[]Finding{{Replaced, "a copy of the runner's process ended as if it were the runner"}},
+			[]Finding{{Kind: Replaced, What: "a copy of the runner's process ended as if it were the runner"}},
 		},
 		"processes of its own": {
 			"import subprocess, sys, multiprocessing as m\nsubprocess.run([sys.executable, '-c', 'import os; os._exit(3)'])\n" +
@@ -215,11 +220,11 @@ func TestNode(t *testing.T) {
 		"nothing": {},
 		"an assertion": {
 			"require('assert').strict.equal = () => {};",
-			[]Finding{{Altered, "assert.strict.equal was replaced"}},
+			[]Finding{{Kind: Altered, What: "assert.strict.equal was replaced"}},
 		},
 		"an exit": {
 			"process.reallyExit(0);",
-			[]Finding{{Replaced, "the process of the runner ended without reaching its exit (node --test FILE)"}},
+			[]Finding{lost("node --test FILE")},
 		},
 		"an exit of its own": {"process.on('exit', () => process.exit(0));", nil},
 	} {
@@ -234,6 +239,19 @@ func TestNode(t *testing.T) {
 				t.Errorf("%d runners, %q\n%s", got.Runners, got.Findings, out)
 			}
 		})
+	}
+}
+
+// A process that is ended from outside, such as a server, is told from those that reach their exits.
+func TestExited(t *testing.T) {
+	t.Parallel()
+	got := Read([]byte("started\t1\t1\tpython3 -m http.server\nstarted\t2\t2\tpython3 -m pytest\nended\t2\t2\t\n" +
+		"started\t3\t3\tpython3 -m pytest\nended\t3\t3\t\n"))
+	if !slices.Equal(got.Exited, []string{"python3 -m pytest"}) {
+		t.Errorf("%q reached their exits", got.Exited)
+	}
+	if len(got.Findings) != 1 || got.Findings[0].Process != "python3 -m http.server" {
+		t.Errorf("%+v", got.Findings)
 	}
 }
 
