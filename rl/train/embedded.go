@@ -37,11 +37,14 @@ func newEmbedded() *embeddedPolicy {
 	return &embeddedPolicy{Hidden: 64, Passes: 10, Batch: 2, ImitationRate: 5e-3}
 }
 
-// Complete sets a learning rate that suits a small network, and makes the path absolute, because a run may be resumed
-// from another directory.
+// Complete sets a learning rate that suits a small network, or one that has imitated demonstrations and loses what it
+// has learned at a higher one. It makes the path absolute, because a run may be resumed from another directory.
 func (e *embeddedPolicy) Complete(c *Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 3e-3
+		if e.Demonstrations != "" {
+			c.Optimizer.LearningRate = 3e-4
+		}
 	}
 	var errs []error
 	if e.Hidden < 1 || e.Hidden > 4096 {
