@@ -105,8 +105,8 @@ func (c *confirming) runner(t *trial) {
 	}
 }
 
-// endless reports whether no process of that name has reached its exit, but others have: a server that the script leaves
-// running is ended with the sandbox, in some runs before its witness was loaded.
+// endless reports whether no process of that name has reached its exit, but others have: a server that the script
+// leaves running is ended with the sandbox, in some runs before its witness was loaded.
 func (f findings) endless(process string) bool {
 	return process != "" && len(f.exited) > 0 && !slices.Contains(f.exited, process)
 }

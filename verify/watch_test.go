@@ -94,8 +94,8 @@ func TestAlteredRunner(t *testing.T) {
 	}
 }
 
-// A server that the script leaves running is ended with the sandbox. It is not taken for a runner, even if the trial with
-// the solution has not seen it, because its witness was not loaded in time.
+// A server that the script leaves running is ended with the sandbox. It is not taken for a runner, even if the trial
+// with the solution has not seen it, because its witness was not loaded in time.
 func TestServerLeft(t *testing.T) {
 	t.Parallel()
 	task, dir := numbersTask(t), t.TempDir()

@@ -119,8 +119,8 @@ func dispose(dir string, o owner) error {
 	return errors.Join(errors.Join(failed...), sweep(dir), disk.RemoveScratch(dir))
 }
 
-// awaitEnd waits until a killed process is gone, with all its threads. Until then it may start another process, which the
-// search for what it has started would not find.
+// awaitEnd waits until a killed process is gone, with all its threads. Until then it may start another process, which
+// the search for what it has started would not find.
 func awaitEnd(p disk.Process) error {
 	for deadline := time.Now().Add(endTimeout); ; time.Sleep(time.Millisecond) {
 		s, err := disk.ReadStat(p.PID)

@@ -89,8 +89,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestCloseListener: what Accept begins while Close is called either ends with it, or does not begin (a race detector sees
-// the difference).
+// TestCloseListener: what Accept begins while Close is called either ends with it, or does not begin (a race detector
+// sees the difference).
 func TestCloseListener(t *testing.T) {
 	t.Parallel()
 	c := start(t, t.TempDir())
