@@ -49,13 +49,21 @@ func (s *Server) queue(operation string, b body) *future {
 		number: len(s.futures) + 1, operation: operation, model: b.Model, body: b, done: make(chan struct{}),
 	}
 	if operation == "optim_step" && slices.ContainsFunc(s.open, func(o *future) bool {
-		return !o.ended && o.model == f.model && o.operation == "forward_backward"
+		return !o.ended && o.model == f.model && o.operation == "forward_backward" && !s.delivered(o)
 	}) {
 		s.problems = append(s.problems, "an optim_step was posted while a forward_backward was not finished")
 	}
 	s.futures, s.open = append(s.futures, f), append(s.open, f)
 	s.changed.Broadcast()
 	return f
+}
+
+// delivered reports whether an operation's request had been delivered before: its client has the other one's number, and
+// does not know about it. The caller holds s.mu.
+func (s *Server) delivered(f *future) bool {
+	return f.body.Sequence != nil && slices.ContainsFunc(s.futures[:f.number-1], func(o *future) bool {
+		return o.model == f.model && o.operation == f.operation && o.body.Sequence != nil && *o.body.Sequence == *f.body.Sequence
+	})
 }
 
 // run executes what is queued, in passes: gradients first, then forward passes, samples and everything else.

@@ -270,9 +270,6 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		_, _ = w.Write(v)
 	default:
-		if fault.Twice {
-			s.route(r, path, body)
-		}
 		writeJSON(w, status, reply)
 	}
 }
@@ -296,8 +293,8 @@ type Fault struct {
 	// Status and Detail are the answer, and nothing is done.
 	Status int
 	Detail string
-	// Drop does what was asked and breaks the connection before the answer. Twice does it twice, as a proxy might.
-	Drop, Twice bool
+	// Drop does what was asked and breaks the connection before the answer.
+	Drop bool
 	// Restart kills the server and starts it again; nothing is done.
 	Restart bool
 	// Delay comes before anything else.
