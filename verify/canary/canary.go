@@ -160,7 +160,7 @@ type mutation struct {
 func replacement(kind Kind, key string, from, to int, texts ...string) mutation {
 	m := mutation{kind: kind, key: key}
 	for _, text := range texts {
-		m.edits = append(m.edits, []insertion{{from, to, text}})
+		m.edits = append(m.edits, []insertion{{at: from, end: to, text: text}})
 	}
 	return m
 }
@@ -229,6 +229,8 @@ type planter struct {
 type insertion struct {
 	at, end int
 	text    string
+	// own is set if the text becomes part of a test that is there.
+	own bool
 }
 
 // plant makes the twins of one test, or returns the reason why there are none.
@@ -246,18 +248,17 @@ func (p *planter) plant(id string) (reason string) {
 	if len(chosen) == 0 {
 		return "none of its mutations makes it fail"
 	}
-	exchanged := p.options.Rand.IntN(len(chosen))
+	names := make([]string, len(chosen))
+	for i := range chosen {
+		names[i] = p.names.like(t.name())
+	}
+	written, bodies := p.mix(at, t, names, chosen)
 	for i, s := range chosen {
-		name := p.names.like(t.name())
-		written := name
-		if i == exchanged && p.exchange(t, name) {
-			written = t.name()
-		}
 		places := t.places()
 		place := places[p.options.Rand.IntN(len(places))]
-		p.insertions[at] = append(p.insertions[at], insertion{place, place, t.twin(written, s.edits[0])})
+		p.insertions[at] = append(p.insertions[at], insertion{at: place, end: place, text: t.twin(written[i], bodies[i])})
 		p.out.Twins = append(p.out.Twins, Twin{
-			Name: name, Original: t.name(), Test: id, File: file, Kind: s.kind, Mutation: mutationKey(file, t, s.key),
+			Name: names[i], Original: t.name(), Test: id, File: file, Kind: s.kind, Mutation: mutationKey(file, t, s.key),
 		})
 	}
 	p.done[function] = true
@@ -352,16 +353,21 @@ func spliced(data []byte, from, to int, edits []insertion) string {
 	var within []insertion
 	for _, e := range edits {
 		if e.at >= from && e.end <= to {
-			within = append(within, insertion{e.at - from, e.end - from, e.text})
+			within = append(within, insertion{at: e.at - from, end: e.end - from, text: e.text})
 		}
 	}
 	return string(insert(data[from:to], within))
 }
 
-// insert applies insertions to data. Insertions at the same offset keep their order, and come before a replacement
-// there.
+// insert applies insertions to data. Insertions at the same offset keep their order, those of their own test first, and
+// come before a replacement there.
 func insert(data []byte, in []insertion) []byte {
-	slices.SortStableFunc(in, func(a, b insertion) int { return cmp.Or(a.at-b.at, a.end-b.end) })
+	slices.SortStableFunc(in, func(a, b insertion) int {
+		if a.own != b.own && a.at == b.at && a.end == a.at && b.end == b.at {
+			return map[bool]int{true: -1, false: 1}[a.own]
+		}
+		return cmp.Or(a.at-b.at, a.end-b.end)
+	})
 	var out []byte
 	last := 0
 	for _, one := range in {

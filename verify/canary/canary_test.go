@@ -219,7 +219,69 @@ func TestTheTypicalTestIsNoClue(t *testing.T) {
 	}
 }
 
-// Tests that have other names are found under their own.
+// The real test is anywhere among its twins, and nothing in the layout tells it from them.
+func TestThePlaceIsNoClue(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		w      Writer
+		test   string
+		source Source
+		expect *regexp.Regexp // what one version of the test expects, with what is left of a layout of its own
+		real   string
+		clue   string
+	}{
+		"Python": {
+			Python{}, "test_one", Source{"test_a.py", []byte("def test_one():\n    assert f() == 20\n" +
+				strings.Repeat("\n\ndef test_more():\n    assert g()\n", 5))},
+			regexp.MustCompile(`(.?)assert f\(\) == (\d+)`), "20", "",
+		},
+		"Go": {
+			Golang{}, "TestOne", Source{"a_test.go", []byte("package a\n\n// See #12.\nfunc TestOne(t *testing.T) {\n\tif f() != 20 {" +
+				"\n\t\tt.Fatal()\n\t}\n}\n\nfunc TestB(t *testing.T) {}\n\nfunc TestC(t *testing.T) {}\n")},
+			regexp.MustCompile(`(// See #12.\n|)func \w+\(t \*testing.T\) {(?:\n\tt.*\n|)\s+if f\(\) != (\d+)`), "20", "// See #12.\n",
+		},
+		"JavaScript": {
+			JavaScript{}, "one", Source{"a.test.js", []byte("describe('all', () => {\n  it('one', () => {\n    expect(f()).toBe(20)\n  })\n" +
+				strings.Repeat("\n  it('more', () => {})\n", 5) + "})\n")},
+			regexp.MustCompile(`expect\(f\(\)\).toBe\((\d+)\)\s+\}\)(;?)`), "20", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const seeds = 400
+			ranks, clues := map[int]int{}, 0
+			for seed := range uint64(seeds) {
+				p, err := Plant(tc.w, Options{Tests: []string{tc.test}, Sources: []Source{tc.source}, Rand: random(seed)})
+				if err != nil || len(p.Twins) < guesses-1 {
+					t.Fatalf("%d twins, %v", len(p.Twins), err)
+				}
+				told := 0
+				for rank, m := range tc.expect.FindAllStringSubmatch(string(p.Files[0].Data), -1) {
+					if slices.Contains(m[1:], tc.real) {
+						ranks[rank]++
+						told++
+						if slices.Contains(m[1:], tc.clue) {
+							clues++
+						}
+					}
+				}
+				if told == 0 {
+					t.Fatalf("the test is gone from\n%s", p.Files[0].Data)
+				}
+			}
+			for rank, hits := range ranks {
+				if hits > seeds*30/100 {
+					t.Errorf("of all, the real one is number %d in %d of %d files", rank, hits, seeds)
+				}
+			}
+			if name != "Python" && clues > seeds*30/100 {
+				t.Errorf("its layout tells the real one in %d of %d files", clues, seeds)
+			}
+			t.Logf("%v, %d", ranks, clues)
+		})
+	}
+}
+
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	p := Result{Exchanges: []Exchange{{Test: "test_sum", Twin: "test_sum_twice"}, {Test: "TestA", Twin: "TestAll"},
@@ -280,6 +342,12 @@ func TestRestoreCases(t *testing.T) {
 		twin := strings.ReplaceAll(tc.twin, "%", tc.p.Exchanges[0].Twin)
 		if a, b := tc.p.Restore(tc.w, tc.test), tc.p.Restore(tc.w, twin); a != twin || b != tc.test {
 			t.Errorf("%q becomes %q, %q becomes %q", tc.test, a, twin, b)
+		}
+	}
+	for _, other := range each.Twins {
+		name := "sums > " + other.Name + " 1 to 2"
+		if got := each.Restore(JavaScript{}, name); other.Name != each.Exchanges[0].Twin && got != name {
+			t.Errorf("another twin, %q, becomes %q", name, got)
 		}
 	}
 	if got := each.Restore(JavaScript{}, "adds nothing"); got != "adds nothing" {

@@ -34,6 +34,8 @@ func (p Result) Restore(w Writer, reported string) string {
 		switch {
 		case e.cases != nil && hasWord(reported, e.Twin):
 			return strings.ReplaceAll(reported, e.Twin, e.Test)
+		case e.cases != nil && p.reportsOther(e, reported):
+			continue
 		case e.cases != nil:
 			if m := e.cases.FindStringIndex(reported); m != nil && e.knows(file) {
 				return reported[:m[0]] + strings.ReplaceAll(reported[m[0]:], e.Test, e.Twin)
@@ -50,9 +52,60 @@ func (p Result) Restore(w Writer, reported string) string {
 	return reported
 }
 
+// reportsOther reports whether a test is another twin of the same original, whose name the pattern for the cases of the
+// original may match as well.
+func (p Result) reportsOther(e Exchange, reported string) bool {
+	return slices.ContainsFunc(p.Twins, func(t Twin) bool {
+		return t.Original == e.Test && t.Name != e.Twin && t.Reports(reported)
+	})
+}
+
 // knows reports whether the names in a file were swapped. A report without a file name may be about any file.
 func (e Exchange) knows(file string) bool {
 	return file == "" || e.Files == nil || slices.ContainsFunc(e.Files, func(f string) bool { return sameFile(f, file) })
+}
+
+// mix shuffles what there is to tell a test from its twins: its name, and its place in the file. It returns the names
+// under which the twins must be written, and the edits that must be applied to them.
+func (p *planter) mix(at int, t test, names []string, chosen []mutation) (written []string, bodies [][]insertion) {
+	written = slices.Clone(names)
+	for _, m := range chosen {
+		bodies = append(bodies, m.edits[0])
+	}
+	exchanged, moved := p.options.Rand.IntN(len(chosen)), p.options.Rand.IntN(len(chosen)+1)
+	if !p.exchange(t, names[exchanged]) {
+		return written, bodies
+	}
+	written[exchanged] = t.name()
+	if moved < len(chosen) && p.move(at, t, names[exchanged], written[moved], bodies[moved]) {
+		written[moved], bodies[moved] = names[exchanged], nil
+	}
+	return written, bodies
+}
+
+// move writes a twin in the place of a test that was renamed. It reports whether the test must be written in the place
+// of the twin.
+func (p *planter) move(at int, t test, renamed, written string, edits []insertion) bool {
+	if f, ok := t.(fixed); ok && f.stays() {
+		return false
+	}
+	from, to, text, _ := t.titled(renamed)
+	title := slices.Index(p.insertions[at], insertion{at: from, end: to, text: text})
+	if title < 0 {
+		return false
+	}
+	_, _, p.insertions[at][title].text, _ = t.titled(written)
+	for _, e := range edits {
+		e.own = true
+		p.insertions[at] = append(p.insertions[at], e)
+	}
+	return true
+}
+
+// fixed is a test that may have to stay where it is.
+type fixed interface {
+	// stays reports whether none of its twins can be written in its place.
+	stays() bool
 }
 
 // exchange gives a test the name of its twin that is about to be written. It reports whether the twin must take the
@@ -82,7 +135,7 @@ func (p *planter) exchange(t test, name string) bool {
 			if !ok {
 				return false
 			}
-			edits[i] = append(edits[i], insertion{from, to, text})
+			edits[i] = append(edits[i], insertion{at: from, end: to, text: text})
 		}
 	}
 	if len(edits) == 0 { // its name is computed

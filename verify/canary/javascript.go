@@ -3,6 +3,7 @@ package canary
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -74,6 +75,13 @@ func (t *jsTest) places() []int {
 		}
 	}
 	return places
+}
+
+// stays reports whether other tests are inside, which might be written twice.
+func (t *jsTest) stays() bool {
+	return slices.ContainsFunc(t.file.tests, func(other *jsTest) bool {
+		return other.first > t.first && other.first < t.last
+	})
 }
 
 func (t *jsTest) twin(name string, edits []insertion) string {

@@ -47,6 +47,8 @@ func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 // oneLine reports whether the body is on the same line as the head.
 func (t *pyFunction) oneLine() bool { return len(t.body) == 0 }
 
+func (t *pyFunction) stays() bool { return t.oneLine() } // its twin is not made by edits
+
 // short returns the twin of a test that is a single line.
 func (t *pyFunction) short(name string) string {
 	head := t.file.lines[t.head]
@@ -119,10 +121,10 @@ func (t *pyFunction) twin(name string, edits []insertion) string {
 	head := t.file.lines[t.head]
 	from := head.end - len(head.text)
 	code := pyCode(head.text)
-	edits = append(slices.Clone(edits), insertion{from, from + len(code), pyRenamed(code, name)})
+	edits = append(slices.Clone(edits), insertion{at: from, end: from + len(code), text: pyRenamed(code, name)})
 	if doc := t.body[0]; t.file.undocumented && pyDocstring(doc.text) {
 		at := doc.end - len(doc.text)
-		edits = append(edits, insertion{at, at + len(pyCode(doc.text)), "pass"})
+		edits = append(edits, insertion{at: at, end: at + len(pyCode(doc.text)), text: "pass"})
 	}
 	text := strings.TrimRight(spliced(t.file.data, t.from, t.to, edits), "\r\n") + "\n"
 	if t.from > 0 && t.file.data[t.from-1] != '\n' || len(t.file.data) == t.to && t.file.data[t.to-1] != '\n' {
