@@ -162,7 +162,7 @@ var runnersParsers = []struct {
 	{regexp.MustCompile(`\bgo test\b`), "parse_log_gotest"},
 	{regexp.MustCompile(`\bvitest\b`), "parse_log_vitest"},
 	{regexp.MustCompile(`\bjest\b`), "parse_log_jest"},
-	{regexp.MustCompile(`\bmocha\b`), "parse_log_calypso"},
+	{regexp.MustCompile(`\bmocha\b`), testlog.Rebench2 + "parse_log_js_2"},
 	{regexp.MustCompile(`\bnode\b.*\s--test\b`), "parse_log_tap"},
 }
 

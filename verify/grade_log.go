@@ -35,11 +35,17 @@ type Evidence struct {
 	ExitCode *int
 	// Restore returns the real name of a test in the log; nil if the names in the log are the real ones.
 	Restore func(string) string
+	// Thorough is set to read failures that the harness's parser overlooks; see [testlog.Thorough].
+	Thorough bool
 }
 
 // parser returns a log parser that reports tests under their real names.
 func (e Evidence) parser(name string) (testlog.Parser, error) {
-	parse, err := testlog.Lookup(name)
+	lookup := testlog.Lookup
+	if e.Thorough {
+		lookup = testlog.Thorough
+	}
+	parse, err := lookup(name)
 	if err != nil || e.Restore == nil {
 		return parse, err
 	}

@@ -192,7 +192,7 @@ func (t *trial) parser() string {
 // grade reads the log.
 func (t *trial) grade() {
 	v := &t.v
-	evidence := Evidence{Log: v.Log, Restore: t.planted.restore}
+	evidence := Evidence{Log: v.Log, Restore: t.planted.restore, Thorough: t.strict}
 	if t.exit.ofTests {
 		evidence.ExitCode = &t.exit.code
 	}
