@@ -3,6 +3,7 @@ package canary
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,8 +24,11 @@ var jsOpposites = map[string]string{
 
 func (t *jsTest) mutations(r *rand.Rand) []mutation {
 	f := t.file
-	var all []mutation
+	var all, negations []mutation
 	for i := t.last; i > t.title; i-- {
+		if from, to, text := f.negation(i); text != "" {
+			negations = append(negations, replacement(Expectation, strconv.Itoa(i-t.first), from, to, text))
+		}
 		if f.tokens[i].kind != 'n' || i+1 >= t.last || f.text(i+1) != "(" || f.text(i-1) != "." {
 			continue
 		}
@@ -32,6 +36,10 @@ func (t *jsTest) mutations(r *rand.Rand) []mutation {
 			all = append(all, replacement(Expectation, strconv.Itoa(i-t.first), from, to, texts...))
 		}
 	}
+	// A wrong value leaves more to guess than a negation.
+	all = append(all, slices.DeleteFunc(negations, func(negation mutation) bool {
+		return slices.ContainsFunc(all, func(m mutation) bool { return m.key == negation.key })
+	})...)
 	if t.open == 0 {
 		return all
 	}

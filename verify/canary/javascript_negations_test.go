@@ -1,0 +1,55 @@
+package canary
+
+import "testing"
+
+func TestJavaScriptNegations(t *testing.T) {
+	t.Parallel()
+	for check, want := range map[string]string{
+		"expect(f).toThrow(RangeError)":                "expect(f).not.toThrow(RangeError)",
+		"expect(f()).not.toBe(3)":                      "expect(f()).toBe(3)",
+		"await expect(f()).rejects.toThrow('gone')":    "await expect(f()).rejects.not.toThrow('gone')",
+		"expect(list).to.be.an('array').that.is.empty": "expect(list).to.be.an('array').that.is.not.empty",
+		"expect(f()).to.be.true":                       "expect(f()).to.be.not.true",
+		"expect(f()).to.not.exist":                     "expect(f()).to.exist",
+		"f().should.be.above(3)":                       "f().should.be.not.above(3)",
+		"should.not.exist(err)":                        "should.exist(err)",
+		"assert(f(1, [2]), 'why')":                     "assert(!(f(1, [2])), 'why')",
+		"assert.ok(f() || g)":                          "assert.ok(!(f() || g))",
+		"assert.isTrue(f())":                           "assert.isNotTrue(f())",
+		"t.true(f())":                                  "t.true(!(f()))",
+		"expect.assertions(2)":                         "",
+		"expect(x).toEqual(expect.any(Number)) || f()": "expect(x).not.toEqual(expect.any(Number)) || f()",
+		"list.push(3)":                                 "",
+	} {
+		head := "it('works', async () => {\n  "
+		s, err := JavaScript{}.parse(Source{"a.test.js", []byte(head + check + "\n})\n")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := s.(*jsFile)
+		got := ""
+		for i := len(f.tokens) - 1; i >= 0 && got == ""; i-- {
+			if from, to, text := f.negation(i); text != "" {
+				got = string(insert(f.data, []insertion{{at: from, end: to, text: text}}))
+			}
+		}
+		if want != "" {
+			want = head + want + "\n})\n"
+		}
+		if got != want {
+			t.Errorf("%s becomes %q, want %q", check, got, want)
+		}
+	}
+}
+
+// A test that compares with no value gets a twin that expects the opposite.
+func TestPlantNegates(t *testing.T) {
+	t.Parallel()
+	p, err := Plant(JavaScript{}, Options{
+		Tests: []string{"refuses"}, Rand: random(1),
+		Sources: []Source{{"a.spec.js", []byte("it('refuses', () => {\n  expect(() => f(3)).to.throw(TypeError)\n})\n")}},
+	})
+	if err != nil || len(p.Twins) != 2 || p.Twins[0].Kind != Expectation || p.Twins[1].Kind != Outright {
+		t.Errorf("%+v, %v", p.Twins, err)
+	}
+}
