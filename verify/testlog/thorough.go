@@ -3,8 +3,8 @@ package testlog
 import "strings"
 
 // Thorough returns the parser with the given name, extended by failed tests that it overlooks: SWE-rebench V2's parsers
-// for JavaScript do not know the marks of some runners' failures, so that such a test looks as if it had not run. A test
-// that the parser knows keeps its status.
+// for JavaScript do not know the marks of some runners' failures, so that such a test looks as if it had not run. A
+// test that the parser knows keeps its status.
 func Thorough(name string) (Parser, error) {
 	parse, err := Lookup(name)
 	base, rebench := strings.CutPrefix(name, Rebench2)
