@@ -70,11 +70,15 @@ func childConfig(flows bool) (Config, error) {
 	return Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
 }
 
-// trainChild trains tiny, from where the directory stands, and writes a line for each thing that happens.
+// trainChild trains tiny, from where the directory stands. For each thing that happens it writes a line, and waits for a
+// byte.
 func trainChild(dir string) int {
 	c, err := childConfig(os.Getenv(childFlows) != "")
 	if err == nil {
-		o := Options{Dir: dir, Resume: run.Exists(dir), Observer: observing(func(n int) { fmt.Println(n) })}
+		o := Options{Dir: dir, Resume: run.Exists(dir), Observer: observing(func(n int) {
+			fmt.Println(n)
+			_, _ = os.Stdin.Read(make([]byte, 1))
+		})}
 		_, err = Start(context.Background(), c, o)
 	}
 	if err != nil {
@@ -176,28 +180,33 @@ func onceEach(t *testing.T, dir string, c Config) {
 	}
 }
 
+// ahead is how many lines a child may be ahead of its parent, so that it is killed in time however busy the machine is,
+// and yet not always at the same moment.
+const ahead = 3
+
 // runAndKill runs a child and kills it after so many lines; false says that it ended by itself.
 func runAndKill(t *testing.T, dir string, lines int, variables ...string) bool {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(append(os.Environ(), childDir+"="+dir), variables...)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
+	out, errOut := cmd.StdoutPipe()
+	in, errIn := cmd.StdinPipe()
+	if err := errors.Join(errOut, errIn, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	in := bufio.NewScanner(out)
-	for n := 1; in.Scan(); n++ {
-		if n == lines {
-			if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-				t.Fatal(err)
-			}
+	_, _ = in.Write(make([]byte, ahead)) // a child that has ended reads nothing
+	said := bufio.NewScanner(out)
+	for n := 1; said.Scan(); n++ {
+		if n < lines {
+			_, _ = in.Write(make([]byte, 1))
+			continue
+		}
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
 		}
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	if err == nil {
 		return false
 	}
