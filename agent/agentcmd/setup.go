@@ -227,22 +227,30 @@ func (j *job) due() []dueLine {
 	return lines
 }
 
-// examine returns what looks for dependencies that cannot be used in the sandbox. Where the machine's own programs are
-// used, there are none.
+// examine returns what looks for the project's Python in the sandbox, and for what keeps it from working there. The
+// machine's own programs work.
 func (j *job) examine() func(context.Context, env.Sandbox) ([]string, error) {
-	if j.provider.Capabilities().HostToolchain {
-		return nil
-	}
+	own := j.provider.Capabilities().HostToolchain
 	var once sync.Once
 	return func(ctx context.Context, sb env.Sandbox) ([]string, error) {
-		name, problem, err := project.ExamineVirtualEnv(ctx, j.snapshot.Source, sb)
-		if problem == "" || err != nil {
+		if !own {
+			name, problem, err := project.ExamineVirtualEnv(ctx, j.snapshot.Source, sb)
+			if err != nil {
+				return nil, err
+			}
+			if problem != "" {
+				once.Do(func() {
+					j.d.Logger().Warn(fmt.Sprintf("%s does not work in this sandbox: %s; to fix: use --env bwrap, which has this "+
+						"machine's programs, or --exclude %[1]s and --setup CMD", name, problem))
+				})
+				return []string{fmt.Sprintf("%s does not work here: %s.", name, problem)}, nil
+			}
+		}
+		python, err := project.FindPython(ctx, j.snapshot.Source, j.machine(), sb)
+		if python == "" || err != nil {
 			return nil, err
 		}
-		once.Do(func() {
-			j.d.Logger().Warn(fmt.Sprintf("%s does not work in this sandbox: %s; to fix: use --env bwrap, which has this "+
-				"machine's programs, or --exclude %[1]s and --setup CMD", name, problem))
-		})
-		return []string{fmt.Sprintf("%s does not work here: %s.", name, problem)}, nil
+		return []string{fmt.Sprintf("The project's Python environment is not active: run %s, from the root of the repository, "+
+			"in place of python.", python)}, nil
 	}
 }

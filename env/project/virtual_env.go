@@ -51,3 +51,18 @@ func ExamineVirtualEnv(ctx context.Context, dir string, sb env.Sandbox) (name, p
 	}
 	return name, problem, nil
 }
+
+// FindPython returns the command that starts the Python with what the project in the directory needs, where that is in
+// the sandbox, but not what starts there as python; empty otherwise.
+func FindPython(ctx context.Context, dir string, m Machine, sb env.Sandbox) (string, error) {
+	python := tree(dir).python(m, nil)
+	if python == "" || m.VirtualEnv != "" {
+		return "", nil
+	}
+	program, _, _ := strings.Cut(python, " ")
+	r, err := sb.Run(ctx, env.Command{Line: "command -v " + env.ShellQuote(program), Timeout: examineTimeout})
+	if err != nil || r.ExitCode != 0 {
+		return "", err
+	}
+	return python, nil
+}

@@ -59,3 +59,38 @@ func TestExamineVirtualEnv(t *testing.T) {
 		})
 	}
 }
+
+// The environment of the project is named if it is there, and python is not its Python anyway.
+func TestFindPython(t *testing.T) {
+	t.Parallel()
+	source := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(source, ".venv", "bin", "python"), "")
+	start := func(prepare ...string) env.Sandbox {
+		sb, err := images.New(t, map[string]string{"m.py": ""}).Start(t.Context(), env.Spec{Prepare: prepare})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := sb.Close(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		})
+		return sb
+	}
+	with, without := start("mkdir -p .venv/bin; echo true >.venv/bin/python; chmod +x .venv/bin/python"), start()
+	for name, c := range map[string]struct {
+		sb      env.Sandbox
+		source  string
+		machine project.Machine
+		want    string
+	}{
+		"not active":         {with, source, project.Container(), ".venv/bin/python"},
+		"active":             {with, source, project.Machine{VirtualEnv: "/home/me/.venv"}, ""},
+		"left out":           {without, source, project.Container(), ""},
+		"of another project": {with, t.TempDir(), project.Container(), ""},
+	} {
+		if got, err := project.FindPython(t.Context(), c.source, c.machine, c.sb); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)
+		}
+	}
+}
