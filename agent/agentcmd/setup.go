@@ -213,12 +213,17 @@ func (j *job) due() []dueLine {
 	if j.snapshot.Installed() {
 		return nil
 	}
+	return j.dueLines(j.dueSteps())
+}
+
+// dueLines describes the steps that install missing dependencies.
+func (j *job) dueLines(steps []project.Step) []dueLine {
 	how := "--setup auto, which runs: "
 	if !j.isolated() {
 		how = "--setup CMD, for example: "
 	}
 	var lines []dueLine
-	for _, s := range j.dueSteps() {
+	for _, s := range steps {
 		lines = append(lines, dueLine{
 			What: fmt.Sprintf("%s is missing (%s)", s.Missing, s.Lock), Fix: how + s.Command, Command: s.Command,
 			Offline: j.isolated() && !j.o.Network,
@@ -227,30 +232,55 @@ func (j *job) due() []dueLine {
 	return lines
 }
 
-// examine returns what looks for the project's Python in the sandbox, and for what keeps it from working there. The
-// machine's own programs work.
+// examine returns what looks in the sandbox for the project's Python, and for dependencies that are missing or cannot
+// be used there. Where the sandbox has the machine's programs, these are known already.
 func (j *job) examine() func(context.Context, env.Sandbox) ([]string, error) {
-	own := j.provider.Capabilities().HostToolchain
 	var once sync.Once
 	return func(ctx context.Context, sb env.Sandbox) ([]string, error) {
-		if !own {
-			name, problem, err := project.ExamineVirtualEnv(ctx, j.snapshot.Source, sb)
+		var notes []string
+		if !j.provider.Capabilities().HostToolchain {
+			problems, found, err := j.examineImage(ctx, sb)
 			if err != nil {
 				return nil, err
 			}
-			if problem != "" {
-				once.Do(func() {
-					j.d.Logger().Warn(fmt.Sprintf("%s does not work in this sandbox: %s; to fix: use --env bwrap, which has this "+
-						"machine's programs, or --exclude %[1]s and --setup CMD", name, problem))
-				})
-				return []string{fmt.Sprintf("%s does not work here: %s.", name, problem)}, nil
-			}
+			once.Do(func() {
+				for _, p := range problems {
+					j.d.Logger().Warn(p)
+				}
+			})
+			notes = found
+		}
+		if len(notes) > 0 {
+			return notes, nil
 		}
 		python, err := project.FindPython(ctx, j.snapshot.Source, j.machine(), sb)
 		if python == "" || err != nil {
 			return nil, err
 		}
-		return []string{fmt.Sprintf("The project's Python environment is not active: run %s, from the root of the repository, "+
-			"in place of python.", python)}, nil
+		return []string{fmt.Sprintf("The project's Python environment is not active: run %s, from the root of the "+
+			"repository, in place of python.", python)}, nil
 	}
+}
+
+// examineImage looks for dependencies that an image lacks, or with which they do not work. Problems are for the user,
+// notes for the model.
+func (j *job) examineImage(ctx context.Context, sb env.Sandbox) (problems, notes []string, err error) {
+	name, problem, err := project.ExamineVirtualEnv(ctx, j.snapshot.Source, sb)
+	if err != nil {
+		return nil, nil, err
+	}
+	if problem != "" {
+		problems = append(problems, fmt.Sprintf("%s does not work in this sandbox: %s; to fix: use --env bwrap, which has "+
+			"this machine's programs, or --exclude %[1]s and --setup CMD", name, problem))
+		notes = append(notes, fmt.Sprintf("%s does not work here: %s.", name, problem))
+	}
+	if j.o.demo || j.snapshot.Installed() || len(j.containerSteps()) > 0 {
+		return problems, notes, nil
+	}
+	due, err := project.DueInside(ctx, j.snapshot.Source, sb)
+	for _, l := range j.dueLines(due) {
+		problems = append(problems, fmt.Sprintf("%s; to fix: %s", l.line(), l.Fix))
+		notes = append(notes, l.note())
+	}
+	return problems, notes, err
 }

@@ -18,6 +18,9 @@ type Step struct {
 	Missing string
 	// Local is set where what is missing can be nowhere but in the repository.
 	Local bool
+	// Check fails where something is missing, by the word of the tool itself, and changes nothing. Empty if there is no
+	// such command.
+	Check string
 }
 
 // Due returns the steps that install the missing dependencies of the project in the directory. In doubt, there are
@@ -82,7 +85,8 @@ func golang(t tree, m Machine) (Step, bool) {
 		}
 		missing = cmp.Or(missing, module+"@"+version)
 	}
-	return Step{Command: "go mod download", Lock: "go.mod", Missing: missing}, 2*found < all
+	step := Step{Command: "go mod download", Lock: "go.mod", Missing: missing, Check: "GOPROXY=off go list -deps ./..."}
+	return step, 2*found < all
 }
 
 // escaped returns a module path as it is written in the module cache, with "!a" for each capital letter A.
@@ -104,7 +108,9 @@ func rust(t tree, m Machine) (Step, bool) {
 	if m.CargoHome == "" || t.has("vendor") || t.has(".cargo/config.toml") {
 		return Step{}, false
 	}
-	step := Step{Command: "cargo fetch --locked", Lock: "Cargo.lock"}
+	step := Step{
+		Command: "cargo fetch --locked", Lock: "Cargo.lock", Check: "cargo metadata --offline --locked --format-version 1",
+	}
 	var packages []string // patterns
 	for _, match := range crate.FindAllSubmatch(t.read("Cargo.lock"), -1) {
 		packages = append(packages, string(match[1])+"-"+string(match[2]))

@@ -30,8 +30,11 @@ func ruby(t tree, m Machine) (Step, bool) {
 		}
 		wanted[name] = true
 	}
-	const command = "bundle config set --local path vendor/bundle && bundle install"
-	return Step{Command: command, Lock: "Gemfile.lock", Missing: missing}, 2*found < len(wanted)
+	step := Step{
+		Command: "bundle config set --local path vendor/bundle && bundle install", Lock: "Gemfile.lock", Missing: missing,
+		Check: "BUNDLE_FROZEN=true bundle check",
+	}
+	return step, 2*found < len(wanted)
 }
 
 // installedGem matches the directory or specification of a gem: its name, its version, and its platform if it has one.

@@ -1,0 +1,46 @@
+package project_test
+
+import (
+	"context"
+	"os/exec"
+	"testing"
+
+	"deepswe/env"
+	"deepswe/env/project"
+	"deepswe/env/testkit/images"
+)
+
+// An image may have what a project needs: its own tools know.
+func TestDueInside(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip(err)
+	}
+	const required = "module m\n\ngo 1.21\n\nrequire example.com/missing v1.0.0\n"
+	for name, c := range map[string]struct {
+		mod, source string
+		due         bool
+	}{
+		"missing":    {required, "package m\n\nimport _ \"example.com/missing\"\n", true},
+		"not needed": {required, "package m\n", false},
+		"none":       {"module m\n\ngo 1.21\n", "package m\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := images.New(t, map[string]string{"go.mod": c.mod, "m.go": c.source})
+			sb, err := p.Start(t.Context(), env.Spec{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := sb.Close(context.WithoutCancel(t.Context())); err != nil {
+					t.Error(err)
+				}
+			}()
+			due, err := project.DueInside(t.Context(), p.Dir, sb)
+			if err != nil || c.due != (len(due) == 1) || c.due && due[0].Command != "go mod download" {
+				t.Errorf("%+v, %v", due, err)
+			}
+		})
+	}
+}
