@@ -2,6 +2,7 @@ package project
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -29,7 +30,28 @@ func javaScript(t tree, m Machine) (Step, bool) {
 			return Step{Command: command, Lock: known.lock, Missing: missing, Local: true}, true
 		}
 	}
-	return Step{}, false
+	return t.unlocked(m, missing)
+}
+
+// unlocked is the step for a project that keeps no lock file, as many libraries do.
+func (t tree) unlocked(m Machine, missing string) (Step, bool) {
+	var manifest struct {
+		Dependencies    map[string]any `json:"dependencies"`
+		DevDependencies map[string]any `json:"devDependencies"`
+		PackageManager  string         `json:"packageManager"`
+	}
+	if json.Unmarshal(t.read("package.json"), &manifest) != nil || t.has("bun.lock") || t.has("bun.lockb") ||
+		len(manifest.Dependencies)+len(manifest.DevDependencies) == 0 {
+		return Step{}, false
+	}
+	program, _, _ := strings.Cut(cmp.Or(manifest.PackageManager, "npm"), "@")
+	arguments, ok := map[string]string{
+		"npm": "install --no-package-lock", "pnpm": "install --no-lockfile", "yarn": "install --no-lockfile",
+	}[program]
+	if program == "yarn" && t.modernYarn() {
+		arguments = "install"
+	}
+	return Step{Command: t.manager(m, program) + " " + arguments, Lock: "package.json", Missing: missing, Local: true}, ok
 }
 
 // manager is how a package manager is called. Where the machine does not have it, that is the project's own copy, or
