@@ -34,7 +34,7 @@ type embeddedPolicy struct {
 }
 
 func newEmbedded() *embeddedPolicy {
-	return &embeddedPolicy{Hidden: 64, Passes: 10, Batch: 2, ImitationRate: 5e-3}
+	return &embeddedPolicy{Hidden: 64, Passes: 10, Batch: 1, ImitationRate: 1e-2}
 }
 
 // Complete sets a learning rate that suits a small network, or one that has imitated demonstrations and loses what it

@@ -11,13 +11,15 @@ import (
 // what it has read, as pointer networks and CopyNet do (Vinyals et al. 2015; Gu et al. 2016). Of each word j before
 // the reply it makes a vector from the words around it, those of its line and those of its paragraph:
 //
-//	x_j = relu(b + sum_o Near[o][token_j+o] + Line[its line] + Block[its paragraph] + Age[its message])
+//	x_j = n(b + sum_o Near[o][token_j+o] + Line[its line] + Block[its paragraph] + Age[its message])
+//
+// where n(v) is relu(v), divided by the root of the mean of its squares (Zhang and Sennrich 2019).
 //
 // For token t of the reply, it attends to all of them, and knows the place z that the last token was copied from:
 //
-//	h   = relu(b + sum_k Said[k][token_t-k] + Turn + Last[last message] + Issue[first message] + Place z)
+//	h   = n(b + sum_k Said[k][token_t-k] + Turn + Last[last message] + Issue[first message] + Place z)
 //	c   = sum_j softmax_j(x_j . Ask h / sqrt(width)) x_j
-//	k   = relu(b + Think h + Seen c)
+//	k   = n(b + Think h + Seen c)
 //	P(v) is proportional to exp(b_v + Speak_v . k) + sum over the places j of v of exp(s_j), where
 //	s_j = x_j . Point k / sqrt(width) + Gate . k + b
 //

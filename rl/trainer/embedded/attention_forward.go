@@ -12,6 +12,8 @@ type attentionDecoder struct {
 	w []float64
 	// x has a vector for each word of the passage, base is the part of h that is the same for all tokens.
 	x, base []float64
+	// sizes has the size that each of these vectors had before it was divided by it.
+	sizes []float64
 
 	said []int32
 	// z is the place that the last token was copied from.
@@ -29,6 +31,7 @@ type attentionLayers struct {
 	// that can be copied. all has the sum of a token's terms, and sum that of all tokens.
 	own, copies, all []float64
 	sum, entropy     float64
+	sizeH, sizeK     float64
 }
 
 func (s *attentionDecoder) newLayers() *attentionLayers {
@@ -58,7 +61,7 @@ func (s *attentionDecoder) bags(do func(at, id int, share float64)) {
 // embed makes the vectors of the words.
 func (s *attentionDecoder) embed() {
 	d, w := s.width, s.w
-	s.x = make([]float64, len(s.ids)*d)
+	s.x, s.sizes = make([]float64, len(s.ids)*d), make([]float64, len(s.ids))
 	sums := func(starts []int32, table int) []float64 {
 		out := make([]float64, (len(starts)-1)*d)
 		for i := range len(starts) - 1 {
@@ -78,9 +81,7 @@ func (s *attentionDecoder) embed() {
 		add(x, row(blocks, 0, int(s.block[j]), d))
 		add(x, row(w, s.at.age, int(s.age[j]), d))
 		s.near(j, func(at, id int) { add(x, row(w, at, id, d)) })
-		for i, v := range x {
-			x[i] = max(v, 0)
-		}
+		s.sizes[j] = rectify(x)
 	}
 }
 
@@ -118,10 +119,18 @@ func times(w []float64, at int, in, out []float64) {
 	}
 }
 
-func relu(v []float64) {
+// rectify sets negative elements to 0 and divides by the root of the mean square, which it returns (Zhang and Sennrich
+// 2019).
+func rectify(v []float64) (size float64) {
+	const least = 1e-6
 	for i, x := range v {
 		v[i] = max(x, 0)
 	}
+	size = math.Sqrt(dot(v, v)/float64(len(v)) + least)
+	for i := range v {
+		v[i] /= size
+	}
+	return size
 }
 
 func (s *attentionDecoder) predict(keep bool) (logprobs []float64, entropy float64) {
@@ -138,13 +147,13 @@ func (s *attentionDecoder) predict(keep bool) (logprobs []float64, entropy float
 	copy(l.h, s.base)
 	s.before(s.said, len(s.said), func(at, id int) { add(l.h, row(w, at, id, s.hidden)) })
 	times(w, at.place, l.z, l.h)
-	relu(l.h)
+	l.sizeH = rectify(l.h)
 
 	s.attend(l)
 	copy(l.k, row(w, at.biasK, 0, s.hidden))
 	times(w, at.think, l.h, l.k)
 	times(w, at.seen, l.c, l.k)
-	relu(l.k)
+	l.sizeK = rectify(l.k)
 
 	copy(l.own, row(w, at.biasV, 0, s.spoken))
 	times(w, at.speak, l.k, l.own)

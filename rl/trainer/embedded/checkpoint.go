@@ -30,12 +30,14 @@ type header struct {
 }
 
 // form says which network the vectors belong to. Further holds the tokens that are only read; Attention and Blind are
-// set for such policies.
+// set for such policies. Normalised is set for those that divide by the size of what a rectifier gives; others, which
+// attend as well, are of older versions.
 type form struct {
 	Vocabulary []string `json:"vocabulary"`
 	Further    []string `json:"further,omitempty"`
 	Attention  bool     `json:"attention,omitempty"`
 	Blind      bool     `json:"blind,omitempty"`
+	Normalised bool     `json:"normalised,omitempty"`
 	Window     int      `json:"window"`
 	Reply      int      `json:"reply"`
 	Hidden     int      `json:"hidden"`
@@ -44,8 +46,8 @@ type form struct {
 
 func (f form) equal(o form) bool {
 	return slices.Equal(f.Vocabulary, o.Vocabulary) && slices.Equal(f.Further, o.Further) &&
-		f.Attention == o.Attention && f.Blind == o.Blind && f.Window == o.Window && f.Reply == o.Reply &&
-		f.Hidden == o.Hidden && f.Parameters == o.Parameters
+		f.Attention == o.Attention && f.Blind == o.Blind && f.Normalised == o.Normalised && f.Window == o.Window &&
+		f.Reply == o.Reply && f.Hidden == o.Hidden && f.Parameters == o.Parameters
 }
 
 func (p *Trainer) header() header {
@@ -53,7 +55,7 @@ func (p *Trainer) header() header {
 	return header{
 		form: form{
 			Vocabulary: p.tokens.vocabulary, Further: p.tokens.further, Attention: o.Lexicon != nil, Blind: o.Blind,
-			Window: o.Window, Reply: o.Reply, Hidden: o.Hidden, Parameters: len(p.weights),
+			Normalised: o.Lexicon != nil, Window: o.Window, Reply: o.Reply, Hidden: o.Hidden, Parameters: len(p.weights),
 		},
 		Steps: p.steps, Version: p.published.version, Unseeded: p.unseeded.Load(), Seed: p.seed,
 	}

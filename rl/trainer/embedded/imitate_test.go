@@ -33,7 +33,7 @@ func TestImitate(t *testing.T) {
 		all = append(all, example([]string{"pear", "nut", "fig", "plum", "leek"}))
 	}
 	p := newPolicy(t, Options{Lexicon: LexiconOf(all), Hidden: 16, Seed: 1})
-	losses, err := p.WarmStart(t.Context(), all, Imitation{Passes: 12, Batch: 8, LearningRate: 5e-3})
+	losses, err := p.WarmStart(t.Context(), all, Imitation{Passes: 12, Batch: 1, LearningRate: 1e-2})
 	if err != nil {
 		t.Fatal(err)
 	}
