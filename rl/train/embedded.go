@@ -43,7 +43,7 @@ func (e *embeddedPolicy) Complete(c *Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 3e-3
 		if e.Demonstrations != "" {
-			c.Optimizer.LearningRate = 3e-4
+			c.Optimizer.LearningRate = 1e-3
 		}
 	}
 	var errs []error
