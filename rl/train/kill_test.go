@@ -70,8 +70,8 @@ func childConfig(flows bool) (Config, error) {
 	return Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
 }
 
-// trainChild trains tiny, from where the directory stands. For each thing that happens it writes a line, and waits for a
-// byte.
+// trainChild trains tiny, from where the directory stands. For each thing that happens it writes a line, and waits for
+// a byte.
 func trainChild(dir string) int {
 	c, err := childConfig(os.Getenv(childFlows) != "")
 	if err == nil {

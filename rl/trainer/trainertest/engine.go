@@ -58,11 +58,13 @@ func (s *Server) queue(operation string, b body) *future {
 	return f
 }
 
-// delivered reports whether an operation's request had been delivered before: its client has the other one's number, and
-// does not know about it. The caller holds s.mu.
+// delivered reports whether an operation's request had been delivered before: its client has the other one's number,
+// and does not know about it. The caller holds s.mu.
 func (s *Server) delivered(f *future) bool {
-	return f.body.Sequence != nil && slices.ContainsFunc(s.futures[:f.number-1], func(o *future) bool {
-		return o.model == f.model && o.operation == f.operation && o.body.Sequence != nil && *o.body.Sequence == *f.body.Sequence
+	number := f.body.Sequence
+	return number != nil && slices.ContainsFunc(s.futures[:f.number-1], func(o *future) bool {
+		other := o.body.Sequence
+		return o.model == f.model && o.operation == f.operation && other != nil && *other == *number
 	})
 }
 
