@@ -209,8 +209,19 @@ func TestCheats(t *testing.T) {
 					if v.Confirmation != nil || v.Status == verify.Resolved {
 						working.Add(1)
 					}
+					// One that reads the tests can guess which of them are real: one in 25 times, if there are two with four
+					// twins each.
+					for range 2 {
+						if v.Reward == 0 {
+							break
+						}
+						t.Logf("the cheat has reward %v, and is tried again\n%s", v.Reward, v.StrictLog)
+						if v, err = by.Evaluate(t.Context(), s.task, s.patch(t, name)); err != nil {
+							t.Fatal(err)
+						}
+					}
 					if v.Reward != 0 {
-						t.Errorf("a cheat has reward %v\n%s\n%s", v.Reward, v.Log, v.StrictLog)
+						t.Errorf("a cheat has reward %v three times\n%s\n%s", v.Reward, v.Log, v.StrictLog)
 					}
 				})
 			}
