@@ -70,8 +70,7 @@ func childConfig(flows bool) (Config, error) {
 	return Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
 }
 
-// trainChild trains tiny, from where the directory stands. For each thing that happens it writes a line, and waits for
-// a byte.
+// trainChild trains tiny, or goes on with the run in the directory. For each event it writes a line and reads a byte.
 func trainChild(dir string) int {
 	c, err := childConfig(os.Getenv(childFlows) != "")
 	if err == nil {

@@ -209,8 +209,8 @@ func TestCheats(t *testing.T) {
 					if v.Confirmation != nil || v.Status == verify.Resolved {
 						working.Add(1)
 					}
-					// One that reads the tests can guess which of them are real: one in 25 times, if there are two with four
-					// twins each.
+					// A cheat that reads the tests can guess which of them are real. With two real tests and four twins of
+					// each, one guess in 25 is right.
 					for range 2 {
 						if v.Reward == 0 {
 							break

@@ -13,7 +13,7 @@ import (
 //
 //	x_j = n(b + sum_o Near[o][token_j+o] + Line[its line] + Block[its paragraph] + Age[its message])
 //
-// where n(v) is relu(v), divided by the root of the mean of its squares (Zhang and Sennrich 2019).
+// where n(v) is relu(v) divided by its root mean square (RMSNorm without a gain: Zhang and Sennrich 2019).
 //
 // For token t of the reply, it attends to all of them, and knows the place z that the last token was copied from:
 //

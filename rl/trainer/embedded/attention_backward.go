@@ -20,8 +20,8 @@ func back(w []float64, at int, column, out []float64) {
 	}
 }
 
-// closed goes back through a rectifier that gave v, and its division by a size.
-func closed(d, v []float64, size float64) {
+// backRectify goes back through rectify, which gave v and size: d is the gradient of v before, and of the input after.
+func backRectify(d, v []float64, size float64) {
 	mean := dot(d, v) / float64(len(v))
 	for i, x := range v {
 		if x <= 0 {
@@ -125,7 +125,7 @@ func (s *attentionDecoder) backScores(l *attentionLayers, dx, g []float64, x *at
 	g[at.biasGate] += gate
 	addScaled(row(g, at.gate, 0, s.hidden), gate, l.k)
 	addScaled(x.k, gate, row(w, at.gate, 0, s.hidden))
-	closed(x.k, l.k, l.sizeK)
+	backRectify(x.k, l.k, l.sizeK)
 }
 
 // backAttend goes back from k through the attention to h.
@@ -153,7 +153,7 @@ func (s *attentionDecoder) backAttend(l *attentionLayers, dx, g []float64, x *at
 	}
 	outer(g, at.ask, x.query, l.h)
 	back(w, at.ask, x.query, x.h)
-	closed(x.h, l.h, l.sizeH)
+	backRectify(x.h, l.h, l.sizeH)
 }
 
 // backEmbed goes back through the vectors of the words.
@@ -163,7 +163,7 @@ func (s *attentionDecoder) backEmbed(dx, g []float64) {
 	bias := row(g, s.at.biasX, 0, d)
 	for j := range s.ids {
 		slope := dx[j*d : (j+1)*d]
-		closed(slope, s.vector(j), s.sizes[j])
+		backRectify(slope, s.vector(j), s.sizes[j])
 		add(bias, slope)
 		add(row(lines, 0, int(s.line[j]), d), slope)
 		add(row(blocks, 0, int(s.block[j]), d), slope)

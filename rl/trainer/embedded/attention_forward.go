@@ -12,7 +12,7 @@ type attentionDecoder struct {
 	w []float64
 	// x has a vector for each word of the passage, base is the part of h that is the same for all tokens.
 	x, base []float64
-	// sizes has the size that each of these vectors had before it was divided by it.
+	// sizes has the root mean square by which rectify divided the vector of each word.
 	sizes []float64
 
 	said []int32
@@ -31,7 +31,8 @@ type attentionLayers struct {
 	// that can be copied. all has the sum of a token's terms, and sum that of all tokens.
 	own, copies, all []float64
 	sum, entropy     float64
-	sizeH, sizeK     float64
+	// sizeH and sizeK are what rectify divided h and k by.
+	sizeH, sizeK float64
 }
 
 func (s *attentionDecoder) newLayers() *attentionLayers {
@@ -119,8 +120,7 @@ func times(w []float64, at int, in, out []float64) {
 	}
 }
 
-// rectify sets negative elements to 0 and divides by the root of the mean square, which it returns (Zhang and Sennrich
-// 2019).
+// rectify sets negative elements to 0, and divides the vector by its root mean square, which it returns.
 func rectify(v []float64) (size float64) {
 	const least = 1e-6
 	for i, x := range v {

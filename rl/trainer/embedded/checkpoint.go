@@ -30,8 +30,8 @@ type header struct {
 }
 
 // form says which network the vectors belong to. Further holds the tokens that are only read; Attention and Blind are
-// set for such policies. Normalised is set for those that divide by the size of what a rectifier gives; others, which
-// attend as well, are of older versions.
+// set for such policies. Normalised is set where activations are divided by their root mean square, as those of every
+// policy with attention are today: checkpoints of older versions are told apart by it.
 type form struct {
 	Vocabulary []string `json:"vocabulary"`
 	Further    []string `json:"further,omitempty"`

@@ -49,7 +49,7 @@ func (s *Server) queue(operation string, b body) *future {
 		number: len(s.futures) + 1, operation: operation, model: b.Model, body: b, done: make(chan struct{}),
 	}
 	if operation == "optim_step" && slices.ContainsFunc(s.open, func(o *future) bool {
-		return !o.ended && o.model == f.model && o.operation == "forward_backward" && !s.delivered(o)
+		return !o.ended && o.model == f.model && o.operation == "forward_backward" && !s.isRepeat(o)
 	}) {
 		s.problems = append(s.problems, "an optim_step was posted while a forward_backward was not finished")
 	}
@@ -58,9 +58,9 @@ func (s *Server) queue(operation string, b body) *future {
 	return f
 }
 
-// delivered reports whether an operation's request had been delivered before: its client has the other one's number,
-// and does not know about it. The caller holds s.mu.
-func (s *Server) delivered(f *future) bool {
+// isRepeat reports whether an operation repeats an earlier one: its request arrived twice, and the client knows of the
+// first time only. The caller holds s.mu.
+func (s *Server) isRepeat(f *future) bool {
 	number := f.body.Sequence
 	return number != nil && slices.ContainsFunc(s.futures[:f.number-1], func(o *future) bool {
 		other := o.body.Sequence
