@@ -43,7 +43,9 @@ type TaskFlags struct {
 	Slice   string
 	Shuffle string
 	Exclude string
-	Strict  bool
+	// Image is that of the tasks that name none.
+	Image  string
+	Strict bool
 }
 
 // Add adds the flags to a command.
@@ -54,12 +56,13 @@ func (o *TaskFlags) Add(cmd *cobra.Command) {
 	f.StringVar(&o.Shuffle, "shuffle", "", "shuffle the tasks by `SEED`, the same way everywhere")
 	f.StringVar(&o.Slice, "slice", "", "only the part `A:B` of the tasks, after filter and shuffle")
 	f.StringVar(&o.Exclude, "exclude-repos-of", "", "leave out repositories that occur in the dataset at `PATH`")
+	f.StringVar(&o.Image, "image", "", "container image `REF` of the tasks that name none")
 	f.BoolVar(&o.Strict, "strict", false, "stop at the first bad record instead of leaving it out")
 }
 
 // options returns the flags as options of package dataset.
 func (o *TaskFlags) options() (dataset.Options, error) {
-	d := dataset.Options{Strict: o.Strict, ExcludeReposOf: o.Exclude, Counts: new(dataset.Counts)}
+	d := dataset.Options{Strict: o.Strict, ExcludeReposOf: o.Exclude, Image: o.Image, Counts: new(dataset.Counts)}
 	if o.Path == "" {
 		return d, errors.New("--tasks PATH is missing")
 	}

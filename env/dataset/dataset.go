@@ -25,6 +25,8 @@ type Options struct {
 	Shuffle *uint64
 	// Slice selects a part of the remaining tasks.
 	Slice Slice
+	// Image is the container image of the tasks that name none.
+	Image string
 	// Counts, if not nil, is updated while the sequence is read.
 	Counts *Counts
 }
@@ -122,6 +124,8 @@ func (o Options) choose(path string) (iter.Seq2[env.Task, error], error) {
 			case excluded.has(t.Repo):
 				o.Counts.Excluded++
 				continue
+			case t.Image == "" && t.Dockerfile == "":
+				t.Image = o.Image
 			}
 			if !yield(t, err) {
 				return

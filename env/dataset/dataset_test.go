@@ -293,6 +293,15 @@ func TestChoosing(t *testing.T) {
 	}
 }
 
+func TestImageOfTasksThatNameNone(t *testing.T) {
+	file := write(t, "tasks.jsonl",
+		`{"id":"a","statement":"x","image":"own:1"}`+"\n"+`{"id":"b","statement":"x","prepare":["echo > f"]}`+"\n")
+	tasks, errs := collect(file, Options{Image: "other:1"})
+	if len(errs) > 0 || len(tasks) != 2 || tasks[0].Image != "own:1" || tasks[1].Image != "other:1" {
+		t.Errorf("got %+v, %v", tasks, errs)
+	}
+}
+
 func TestRepos(t *testing.T) {
 	file := write(t, "eval.jsonl", `{"repo":"django/django"}`+"\n"+`{"repo_name":"pandas"}`+"\n"+`{"repo":null}`+"\n")
 	r, err := reposOf(file)

@@ -66,18 +66,18 @@ type chosenTasks struct {
 // choose reads the tasks of all splits, and refuses overlaps between training and validation.
 func (s *sweSettings) choose(log *slog.Logger) (*chosenTasks, error) {
 	c := &chosenTasks{tasks: map[string]env.Task{}, ids: map[Split][]string{}}
-	if err := c.read(Train, s.Train, log); err != nil {
+	if err := c.read(Train, s.Train, s.Sandbox.Image, log); err != nil {
 		return nil, err
 	}
 	if s.Validation.Path != "" {
-		if err := c.read(Validation, s.Validation.Tasks, log); err != nil {
+		if err := c.read(Validation, s.Validation.Tasks, s.Sandbox.Image, log); err != nil {
 			return nil, err
 		}
 	} else if s.Share > 0 {
 		c.setAside(s.Share)
 	}
 	for _, suite := range s.Suites {
-		if err := c.read(Split(suite.Name), suite.Tasks, log); err != nil {
+		if err := c.read(Split(suite.Name), suite.Tasks, s.Sandbox.Image, log); err != nil {
 			return nil, err
 		}
 	}
@@ -95,12 +95,13 @@ type problem struct{ repo, commit, statement string }
 
 func problemOf(t env.Task) problem { return problem{t.Repo, t.BaseCommit, t.Statement} }
 
-// read adds the tasks of a split.
-func (c *chosenTasks) read(s Split, t Tasks, log *slog.Logger) error {
+// read adds the tasks of a split. Those that name no image have the given one.
+func (c *chosenTasks) read(s Split, t Tasks, image string, log *slog.Logger) error {
 	o, err := t.options()
 	if err != nil {
 		return err
 	}
+	o.Image = image
 	learned := map[string]bool{}
 	problems := map[problem]bool{}
 	for _, id := range c.ids[Train] {

@@ -113,7 +113,7 @@ func newEval(d Deps) *cobra.Command {
 
 // settled are the flags that decide about a run's results. A resumed run has the values that it began with.
 var settled = []string{
-	"tasks", "filter", "slice", "shuffle", "exclude-repos-of", "strict", "env",
+	"tasks", "filter", "slice", "shuffle", "exclude-repos-of", "image", "strict", "env",
 	"model", "format", "prompt-pack", "max-steps", "context", "timeout", "command-timeout", "temperature", "tokens",
 	"attempts", "verifier", "top", "judge-model", "judge-context", "judge-samples",
 	"judge-pack", "test", "test-parser", "test-timeout", "write-tests",

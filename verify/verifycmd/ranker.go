@@ -131,6 +131,7 @@ func (r *ranker) readTasks(source *ranking.Source) error {
 	if r.o.tasks.Path = cmp.Or(r.o.tasks.Path, source.Setting("tasks")); r.o.tasks.Path == "" {
 		return nil
 	}
+	r.o.tasks.Image = cmp.Or(r.o.tasks.Image, source.Setting("image"))
 	if r.o.recorded && !given || r.o.verifier.Verifier == string(rank.None) && !given {
 		return nil
 	}

@@ -58,7 +58,8 @@ func (s *session) openSandbox(ctx context.Context, o *cli.SandboxFlags, warm int
 			return cli.Usagef("--env %s starts no images, and the tasks need theirs: use --env docker", o.Env)
 		}
 		if k.Name == o.Env && k.Images && choice.Image == "" {
-			return cli.Usagef("--env %s starts images, and the tasks have no image: use --env bwrap", o.Env)
+			return cli.Usagef("--env %s starts images, and the tasks have no image: name one with --image, or use --env bwrap",
+				o.Env)
 		}
 	}
 	choice.Warm, choice.Progress = warm, s.progress.pull
