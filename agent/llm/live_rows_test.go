@@ -38,7 +38,7 @@ func (sameResult) Run(_ context.Context, _ tools.Sandbox, c tools.Call) (tools.R
 
 // liveRows adds up what TestLiveRows finds.
 type liveRows struct {
-	turns, rows, tokens, thoughts, unlike atomic.Int64
+	turns, rows, tokens, thoughts, ends, broken, unlike atomic.Int64
 	// most is the largest difference of two scorings.
 	most float64
 
@@ -85,9 +85,10 @@ func TestLiveRows(t *testing.T) {
 		check()
 	}
 	t.Logf("%s: %d rollouts, %d turns, %d rows, %d tokens sampled; %d thoughts kept that the template drops, "+
-		"%d rollouts not as the template has them otherwise; largest difference of two scorings %.2g", format.Name(), rollouts,
-		found.turns.Load(), found.rows.Load(), found.tokens.Load(), found.thoughts.Load(), found.unlike.Load(),
-		found.most)
+		"%d rollouts with replies whose texts do not tell how they end, %d with calls that no template can write, "+
+		"%d not as the template has them otherwise; largest difference of two scorings %.2g",
+		format.Name(), rollouts, found.turns.Load(), found.rows.Load(),
+		found.tokens.Load(), found.thoughts.Load(), found.ends.Load(), found.broken.Load(), found.unlike.Load(), found.most)
 	if found.rows.Load() != int64(rollouts) || found.unlike.Load() > 0 || found.most > 1e-3 {
 		t.Error("rows are not what was sampled")
 	}
@@ -100,7 +101,7 @@ func (l *liveRows) play(t *testing.T, c *llm.Client, format agent.Format) {
 	a := agent.Agent{
 		Settings: agent.Settings{
 			Model: c, ModelName: "m", Format: format, Sampling: sampling, Tokens: true,
-			Limits: agent.Limits{Steps: 20, FormatErrors: -1, Repeats: -1},
+			Limits: agent.Limits{Steps: 10, Context: 12000, ReplyTokens: 300, FormatErrors: -1, Repeats: -1},
 			Prompt: func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
 				return []agent.Message{
 					{Role: agent.RoleSystem, Content: "You fix issues."}, {Role: agent.RoleUser, Content: "Fix it.\n\n<b>né</b>"},
@@ -155,8 +156,9 @@ func (l *liveRows) confirm(t *testing.T, c *llm.Client, samples []agent.Sample) 
 	}
 }
 
-// thought is a thought as Qwen3's template writes it.
-var thought = regexp.MustCompile(`(?s)<think>.*?</think>\n\n`)
+// thought is a thought as Qwen3's template takes it out of a message, all before the last </think>, and the line breaks
+// after it.
+var thought = regexp.MustCompile(`(?s)^(<\|im_start\|>assistant\n)(.*</think>)?\n*`)
 
 // compare compares a row with what the template makes of the same messages.
 func (l *liveRows) compare(
@@ -177,18 +179,47 @@ func (l *liveRows) compare(
 			return
 		}
 	}
-	dropped := len(thought.FindAllString(texts[1], -1)) - len(thought.FindAllString(texts[0], -1))
-	l.thoughts.Add(int64(max(dropped, 0)))
-	plain := func(s string) string { // message by message: a random model leaves some thoughts open
-		messages := strings.SplitAfter(s, chatml.End)
-		for i, m := range messages {
-			messages[i] = thought.ReplaceAllString(m, "")
-		}
-		return strings.Join(messages, "")
+	template, inTemplate := withoutThoughts(texts[0])
+	calls := strings.Count(texts[1], "\n</tool_call>") // in a message nothing follows them but the next one
+	if strings.Contains(template, `"invalid_arguments"`) || calls != len(ordered.FindAllString(texts[1], -1)) {
+		l.broken.Add(1)
+		return
 	}
-	if plain(texts[0]) != plain(texts[1])+"\n" {
+	row, inRow := withoutThoughts(texts[1] + "\n")
+	l.thoughts.Add(int64(max(inRow-inTemplate, 0)))
+	if template != row {
+		template, row = ending.ReplaceAllString(template, ""), ending.ReplaceAllString(row, "")
+		l.ends.Add(1)
+	}
+	if template != row {
 		if l.unlike.Add(1) == 1 {
-			t.Errorf("the template has\n%q\nthe row is\n%q", plain(texts[0]), plain(texts[1]))
+			at := 0
+			for at < min(len(template), len(row)) && template[at] == row[at] {
+				at++
+			}
+			near := func(s string) string { return s[max(at-100, 0):min(at+100, len(s))] }
+			t.Errorf("at %d the template has\n%q\nand the row\n%q", at, near(template), near(row))
 		}
 	}
+}
+
+// ending is how a random model's reply may end that its text does not tell: in the middle of a character, with the other
+// token that ends it, or, at the end of a row, without one.
+var ending = regexp.MustCompile(`\x{fffd}*(<\|endoftext\|>)?(<\|im_end\|>\n|\n\z)`)
+
+// ordered is the end of a call as a template writes it.
+var ordered = regexp.MustCompile(`\n</tool_call>(\n<tool_call>|<\|im_end\|>|$)`)
+
+// withoutThoughts takes the thoughts out of a rendered conversation, and counts them. It goes message by message,
+// because a random model leaves some thoughts open.
+func withoutThoughts(rendered string) (string, int) {
+	thoughts := 0
+	messages := strings.SplitAfter(rendered, chatml.End+"\n")
+	for i, m := range messages {
+		messages[i] = thought.ReplaceAllString(m, "$1")
+		if strings.Contains(m, "</think>") {
+			thoughts++
+		}
+	}
+	return strings.Join(messages, ""), thoughts
 }
