@@ -235,7 +235,7 @@ func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placeme
 
 // Metrics returns the numbers of a batch by name, for logs and plots. current is the version of the policy that the
 // batch trains, for the staleness of rollouts; if it is not a number, there is no staleness. Fractions are shares of
-// all rollouts in the batch.
+// all rollouts in the batch. A mean of nothing is left out: a batch in which nothing was graded has no reward of 0.
 func (b Batch) Metrics(current Version) map[string]float64 {
 	n := float64(b.Rollouts)
 	m := map[string]float64{
@@ -250,7 +250,6 @@ func (b Batch) Metrics(current Version) map[string]float64 {
 		"groups/singleton":           float64(b.Groups.Singletons),
 		"groups/effective":           float64(b.Groups.Effective),
 		"groups/dropped":             float64(b.Groups.Dropped),
-		"reward/mean_trained":        b.TrainedReward.Mean(),
 		"advantage/abs_mean":         b.AdvantageSize.Mean(),
 		"rows/total":                 float64(b.Shape.Rows),
 		"rows/trained":               float64(b.TrainedRows),
@@ -270,8 +269,13 @@ func (b Batch) Metrics(current Version) map[string]float64 {
 		"reward": b.Reward, "advantage": b.Advantage, "turns": b.Turns, "length": b.Length,
 		"tokens/sampled": b.Sampled, "tokens/environment": b.Environment,
 	} {
-		m[name+"/mean"], m[name+"/min"], m[name+"/max"] = s.Mean(), s.Min, s.Max
+		if s.N > 0 {
+			m[name+"/mean"], m[name+"/min"], m[name+"/max"] = s.Mean(), s.Min, s.Max
+		}
 		Quantiles(m, name, b.Values[name])
+	}
+	if b.TrainedReward.N > 0 {
+		m["reward/mean_trained"] = b.TrainedReward.Mean()
 	}
 	for _, f := range []Disposition{Trained, Masked, NoReward, Filtered, SmallGroup, UniformGroup} {
 		m["rollouts/"+string(f)] = float64(b.Dispositions[f])

@@ -340,6 +340,20 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
+// Failures are not rewards of 0, also where nothing else is in a batch.
+func TestNothingGraded(t *testing.T) {
+	failed := attempt{math.NaN(), trajectory.ModelError, 3}
+	_, b, err := preset(t, "grpo++").Plan(members([]attempt{failed, failed}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range b.Metrics("0") {
+		if strings.HasPrefix(name, "reward/") {
+			t.Errorf("there is a %s", name)
+		}
+	}
+}
+
 // A rollout that nobody graded is masked with a zero that its siblings' baseline sees and nothing else does.
 func TestNotGraded(t *testing.T) {
 	a := preset(t, "grpo++")
