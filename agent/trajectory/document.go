@@ -132,10 +132,7 @@ func (d *Document) Encode(w io.Writer) error {
 
 // WriteFile writes the document to path atomically.
 func (d *Document) WriteFile(path string) error {
-	if err := disk.WriteStream(path, d.Encode); err != nil {
-		return fmt.Errorf("write trajectory: %w", err)
-	}
-	return nil
+	return disk.WriteStream(path, d.Encode)
 }
 
 // Content is a message or a result: plain text or, if Parts is not nil, a list of texts and media.
