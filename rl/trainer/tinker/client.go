@@ -70,8 +70,9 @@ type Client struct {
 	backoff time.Duration
 
 	mu sync.Mutex
-	// requests are the server's names of the operations so far.
-	requests map[string]bool
+	// recent are the server's names of the last operations, and before those of the operations before these, as many as
+	// remembered.
+	recent, before map[string]bool
 	// own are the numbers of all requests since the last look for doubles; nil if nothing looks for them.
 	own map[int64]bool
 }
@@ -96,7 +97,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	c := &Client{
 		base: u, key: o.Key, log: log, patience: cmp.Or(o.Patience, 5*time.Minute),
 		longest: cmp.Or(o.OperationTimeout, 2*time.Hour), backoff: 200 * time.Millisecond,
-		requests: map[string]bool{},
+		recent: map[string]bool{},
 	}
 	c.http, c.once = c.newHTTP(false), c.newHTTP(true)
 	return c, nil
@@ -136,14 +137,20 @@ func (c *Client) Close() {
 	c.once.CloseIdleConnections()
 }
 
-// fresh notes the server's name of an operation, and reports whether no earlier operation had it.
+// remembered bounds the names of operations that a client keeps: a long run samples millions of replies.
+const remembered = 1 << 16
+
+// fresh notes the server's name of an operation, and reports whether none of the last operations had it.
 func (c *Client) fresh(request string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.requests[request] {
+	if c.recent[request] || c.before[request] {
 		return false
 	}
-	c.requests[request] = true
+	if len(c.recent) == remembered {
+		c.before, c.recent = c.recent, map[string]bool{}
+	}
+	c.recent[request] = true
 	return true
 }
 
