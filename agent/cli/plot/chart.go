@@ -363,11 +363,15 @@ func Number(v float64) string {
 	}
 }
 
-// Short is Number without the zeros at its end, for axes.
+// Short is Number without the zeros at its end and in its exponent, for axes.
 func Short(v float64) string {
-	s := Number(v)
-	if strings.Contains(s, "e") || !strings.Contains(s, ".") {
-		return s
+	mantissa, exponent, power := strings.Cut(Number(v), "e")
+	if strings.Contains(mantissa, ".") {
+		mantissa = strings.TrimSuffix(strings.TrimRight(mantissa, "0"), ".")
 	}
-	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+	if !power {
+		return mantissa
+	}
+	sign, digits := strings.TrimSuffix(exponent[:1], "+"), strings.TrimLeft(exponent[1:], "0")
+	return mantissa + "e" + sign + digits
 }

@@ -30,7 +30,9 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
 	}
-	for v, want := range map[float64]string{0.5: "0.5", 0.25: "0.25", 1e-5: "1.00e-05", 100: "100", 2.5: "2.5"} {
+	for v, want := range map[float64]string{
+		0.5: "0.5", 0.25: "0.25", 1e-5: "1e-5", -2.5e-5: "-2.5e-5", 1e-10: "1e-10", 2e6: "2e6", 100: "100", 2.5: "2.5", 0: "0",
+	} {
 		if got := Short(v); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
