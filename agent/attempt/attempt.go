@@ -33,6 +33,9 @@ type Attempt struct {
 	// Salvage is how long computing the patch may take after an interrupt: one minute when 0. Closing Abandon ends it.
 	Salvage time.Duration
 	Abandon <-chan struct{}
+	// LogOnly leaves the ATIF document out, in which each turn repeats the tokens of all before it: many times as large as
+	// the event log, which holds the same.
+	LogOnly bool
 	// Folder and Rules become those of the [agent.Issue]. If the sandbox does not have the folder, the root is used.
 	Folder string
 	Rules  string

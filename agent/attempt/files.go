@@ -17,7 +17,7 @@ import (
 // The files of an attempt.
 const (
 	StepsFile      = "steps.jsonl"     // the event log, step by step
-	TrajectoryFile = "trajectory.json" // the ATIF document
+	TrajectoryFile = "trajectory.json" // the ATIF document, unless LogOnly
 	PatchFile      = "patch.diff"      // only where something changed
 	ReportFile     = "report.json"     // a Summary
 )
@@ -75,7 +75,7 @@ func openLog(dir string) (*trajectory.Writer, []trajectory.Event, error) {
 // write leaves the result's files. Each appears whole or not at all, the report last.
 func (a *Attempt) write(dir string, task env.Task, r *Result) error {
 	var err error
-	if len(r.Outcome.Events) > 0 {
+	if len(r.Outcome.Events) > 0 && !a.LogOnly {
 		var doc *trajectory.Document
 		if doc, err = trajectory.NewDocument(r.Outcome.Events); err == nil {
 			err = doc.WriteFile(filepath.Join(dir, TrajectoryFile))

@@ -234,6 +234,7 @@ func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environme
 		},
 		Provider: e.provider, Network: s.Sandbox.Network, Abandon: o.Abandon, Version: o.Version,
 		Tools: tools.Options{CommandTimeout: time.Duration(s.CommandTimeout)}, Run: filepath.Base(o.Dir.Path()),
+		LogOnly: true,
 	}
 	if pack != nil {
 		e.attempt.Wrap = pack.Observations

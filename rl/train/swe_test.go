@@ -9,7 +9,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"deepswe/agent"
+	"deepswe/agent/attempt"
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/env/local"
@@ -103,6 +106,18 @@ func TestSWE(t *testing.T) {
 	kept, err := filepath.Glob(filepath.Join(dir, "checkpoints", rowsDir, "*.jsonl"))
 	if err != nil || len(kept) != 2 {
 		t.Errorf("rows of updates in %q, %v", kept, err)
+	}
+	// The log of an attempt has the tokens of its prompts once; a document would have them for each turn.
+	logs, err := filepath.Glob(filepath.Join(dir, "rollouts", "*", "*", "*.json*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]int{}
+	for _, log := range logs {
+		names[filepath.Base(log)]++
+	}
+	if diff := cmp.Diff(map[string]int{attempt.StepsFile: 10, attempt.ReportFile: 10}, names); diff != "" {
+		t.Errorf("files of attempts (-want +got)\n%s", diff)
 	}
 }
 
