@@ -235,7 +235,7 @@ func (a *Algorithm) countGroup(g *Groups, group []int, members []Member, placeme
 
 // Metrics returns the numbers of a batch by name, for logs and plots. current is the version of the policy that the
 // batch trains, for the staleness of rollouts; if it is not a number, there is no staleness. Fractions are shares of
-// all rollouts in the batch. A mean of nothing is left out: a batch in which nothing was graded has no reward of 0.
+// all rollouts in the batch. If no rollout was graded, the rewards are left out rather than 0.
 func (b Batch) Metrics(current Version) map[string]float64 {
 	n := float64(b.Rollouts)
 	m := map[string]float64{

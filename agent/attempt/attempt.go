@@ -33,8 +33,8 @@ type Attempt struct {
 	// Salvage is how long computing the patch may take after an interrupt: one minute when 0. Closing Abandon ends it.
 	Salvage time.Duration
 	Abandon <-chan struct{}
-	// LogOnly leaves the ATIF document out, in which each turn repeats the tokens of all before it: many times as large as
-	// the event log, which holds the same.
+	// LogOnly keeps only the event log, without the ATIF document. The document holds the same, but repeats the whole
+	// prompt for every turn, so that it is many times as large.
 	LogOnly bool
 	// Folder and Rules become those of the [agent.Issue]. If the sandbox does not have the folder, the root is used.
 	Folder string

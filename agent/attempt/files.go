@@ -17,7 +17,7 @@ import (
 // The files of an attempt.
 const (
 	StepsFile      = "steps.jsonl"     // the event log, step by step
-	TrajectoryFile = "trajectory.json" // the ATIF document, unless LogOnly
+	TrajectoryFile = "trajectory.json" // the ATIF document, not written if LogOnly is set
 	PatchFile      = "patch.diff"      // only where something changed
 	ReportFile     = "report.json"     // a Summary
 )

@@ -43,7 +43,7 @@ type TaskFlags struct {
 	Slice   string
 	Shuffle string
 	Exclude string
-	// Image is that of the tasks that name none.
+	// Image is the container image for tasks that do not name one.
 	Image  string
 	Strict bool
 }
@@ -56,7 +56,7 @@ func (o *TaskFlags) Add(cmd *cobra.Command) {
 	f.StringVar(&o.Shuffle, "shuffle", "", "shuffle the tasks by `SEED`, the same way everywhere")
 	f.StringVar(&o.Slice, "slice", "", "only the part `A:B` of the tasks, after filter and shuffle")
 	f.StringVar(&o.Exclude, "exclude-repos-of", "", "leave out repositories that occur in the dataset at `PATH`")
-	f.StringVar(&o.Image, "image", "", "container image `REF` of the tasks that name none")
+	f.StringVar(&o.Image, "image", "", "container image `REF` for tasks that do not name one")
 	f.BoolVar(&o.Strict, "strict", false, "stop at the first bad record instead of leaving it out")
 }
 

@@ -156,8 +156,8 @@ func (l *liveRows) confirm(t *testing.T, c *llm.Client, samples []agent.Sample) 
 	}
 }
 
-// thought is a thought as Qwen3's template takes it out of a message, all before the last </think>, and the line breaks
-// after it.
+// thought matches what Qwen3's template removes from a message: everything up to the last </think>, and the line
+// breaks after it.
 var thought = regexp.MustCompile(`(?s)^(<\|im_start\|>assistant\n)(.*</think>)?\n*`)
 
 // compare compares a row with what the template makes of the same messages.
@@ -180,8 +180,8 @@ func (l *liveRows) compare(
 		}
 	}
 	template, inTemplate := withoutThoughts(texts[0])
-	calls := strings.Count(texts[1], "\n</tool_call>") // in a message nothing follows them but the next one
-	if strings.Contains(template, `"invalid_arguments"`) || calls != len(ordered.FindAllString(texts[1], -1)) {
+	calls := strings.Count(texts[1], "\n</tool_call>")
+	if strings.Contains(template, `"invalid_arguments"`) || calls != len(callEnd.FindAllString(texts[1], -1)) {
 		l.broken.Add(1)
 		return
 	}
@@ -203,12 +203,13 @@ func (l *liveRows) compare(
 	}
 }
 
-// ending is how a random model's reply may end that its text does not tell: in the middle of a character, with the other
-// token that ends it, or, at the end of a row, without one.
+// ending matches the ends of replies that cannot be recovered from their text. A random model may stop within a
+// character, with either end token, or, at the end of a row, with none.
 var ending = regexp.MustCompile(`\x{fffd}*(<\|endoftext\|>)?(<\|im_end\|>\n|\n\z)`)
 
-// ordered is the end of a call as a template writes it.
-var ordered = regexp.MustCompile(`\n</tool_call>(\n<tool_call>|<\|im_end\|>|$)`)
+// callEnd matches the end of a tool call where a template can write it: before another call, or at the end of a
+// message.
+var callEnd = regexp.MustCompile(`\n</tool_call>(\n<tool_call>|<\|im_end\|>|$)`)
 
 // withoutThoughts takes the thoughts out of a rendered conversation, and counts them. It goes message by message,
 // because a random model leaves some thoughts open.

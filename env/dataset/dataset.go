@@ -25,7 +25,7 @@ type Options struct {
 	Shuffle *uint64
 	// Slice selects a part of the remaining tasks.
 	Slice Slice
-	// Image is the container image of the tasks that name none.
+	// Image is the container image for tasks that do not name one.
 	Image string
 	// Counts, if not nil, is updated while the sequence is read.
 	Counts *Counts

@@ -27,8 +27,8 @@ func (o outside) Sandbox(ctx context.Context, s train.Sandbox, image string) (en
 		return nil, err
 	}
 	if err := choice.Check(); err != nil {
-		return nil, fmt.Errorf("sandbox: %w (the image is that of the tasks, or environment.sandbox.image "+
-			"for those that name none)", err)
+		return nil, fmt.Errorf("sandbox: %w (the image is that of the task, or environment.sandbox.image "+
+			"if the task does not name one)", err)
 	}
 	choice.Warm = s.Warm
 	return o.world.Sandbox(ctx, choice)

@@ -117,7 +117,7 @@ type Outside interface {
 // Sandbox says where the rollouts of an environment run, like the flags of eval.
 type Sandbox struct {
 	Env string `yaml:"env"`
-	// Image is the container image of the tasks that name none.
+	// Image is the container image for tasks that do not name one.
 	Image string `yaml:"image"`
 	// Hosts lists Docker daemons.
 	Hosts          []string `yaml:"hosts"`

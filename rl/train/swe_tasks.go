@@ -95,7 +95,7 @@ type problem struct{ repo, commit, statement string }
 
 func problemOf(t env.Task) problem { return problem{t.Repo, t.BaseCommit, t.Statement} }
 
-// read adds the tasks of a split. Those that name no image have the given one.
+// read adds the tasks of a split. Tasks without an image get the given one.
 func (c *chosenTasks) read(s Split, t Tasks, image string, log *slog.Logger) error {
 	o, err := t.options()
 	if err != nil {

@@ -363,15 +363,15 @@ func Number(v float64) string {
 	}
 }
 
-// Short is Number without the zeros at its end and in its exponent, for axes.
+// Short formats a value for an axis: like Number, but without trailing zeros and padding of the exponent.
 func Short(v float64) string {
 	mantissa, exponent, power := strings.Cut(Number(v), "e")
 	if strings.Contains(mantissa, ".") {
 		mantissa = strings.TrimSuffix(strings.TrimRight(mantissa, "0"), ".")
 	}
-	if !power {
-		return mantissa
+	if power {
+		n, _ := strconv.Atoi(exponent) // which cannot fail: Number wrote it
+		mantissa += "e" + strconv.Itoa(n)
 	}
-	sign, digits := strings.TrimSuffix(exponent[:1], "+"), strings.TrimLeft(exponent[1:], "0")
-	return mantissa + "e" + sign + digits
+	return mantissa
 }

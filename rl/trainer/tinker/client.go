@@ -70,8 +70,7 @@ type Client struct {
 	backoff time.Duration
 
 	mu sync.Mutex
-	// recent are the server's names of the last operations, and before those of the operations before these, as many as
-	// remembered.
+	// recent and before hold the request IDs of the latest operations: when recent is full, it becomes before.
 	recent, before map[string]bool
 	// own are the numbers of all requests since the last look for doubles; nil if nothing looks for them.
 	own map[int64]bool
@@ -137,10 +136,11 @@ func (c *Client) Close() {
 	c.once.CloseIdleConnections()
 }
 
-// remembered bounds the names of operations that a client keeps: a long run samples millions of replies.
+// remembered is the number of request IDs that recent can hold. It is limited because a long run samples millions of
+// replies.
 const remembered = 1 << 16
 
-// fresh notes the server's name of an operation, and reports whether none of the last operations had it.
+// fresh records the request ID that the server gave an operation, and reports whether no recent operation had it.
 func (c *Client) fresh(request string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
