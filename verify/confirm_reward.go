@@ -58,11 +58,6 @@ func (c *confirming) lowerWithTwins(ctx context.Context, first *trial) error {
 		return nil
 	}
 	c.v.StrictLog = t.v.Log
-	if len(t.found.runner) > 0 {
-		if err := c.refer(ctx); err != nil {
-			return err
-		}
-	}
 	seen := t.readTwins()
 	before := first.failing()
 	bad := findings{passed: t.found.passed}.says()
@@ -82,7 +77,6 @@ func (c *confirming) lowerWithTwins(ctx context.Context, first *trial) error {
 		c.c.Canary, c.c.Reason = CanaryClean, ""
 		c.c.Earned = append(c.c.Earned, "canary")
 	}
-	c.runner(t)
 	return nil
 }
 

@@ -34,8 +34,6 @@ type Confirmation struct {
 	// ExitCode and Signal are how the tests ended with twins among them, as the sandbox saw it.
 	ExitCode int    `json:"exit_code"`
 	Signal   string `json:"signal,omitempty"`
-	// Watched is the number of test runner processes that a witness has watched in the run with twins.
-	Watched int `json:"watched,omitempty"`
 	// Runs is the number of test runs for the verdict, including those with the reference solution.
 	Runs int `json:"runs"`
 }

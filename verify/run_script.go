@@ -52,18 +52,11 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		if p.tests, err = t.plant(ctx, p.tests); err != nil {
 			return r, false, err
 		}
-		if p.tests, err = t.watch(ctx, p.tests); err != nil {
-			return r, false, err
-		}
 	}
 	if p.setup != "" {
 		p.tests = p.restoring(state)
 	}
-	r, ended, err = t.runPart(ctx, p.tests, true)
-	if err != nil {
-		return r, false, err
-	}
-	return r, ended, t.testify(ctx)
+	return t.runPart(ctx, p.tests, true)
 }
 
 // startsServices matches commands that start services, which the tests may need.

@@ -37,7 +37,7 @@ func (c *confirming) only(ctx context.Context, maintained bool) error {
 		return err
 	}
 	broken := maintained && t.v.Reward < 1 && len(t.planted.twins) > 0
-	if len(t.found.runner) > 0 || len(t.found.passed) > 0 || t.found.ended != "" || broken {
+	if len(t.found.passed) > 0 || t.found.ended != "" || broken {
 		if err := c.refer(ctx); err != nil {
 			return err
 		}
@@ -67,7 +67,6 @@ func (c *confirming) only(ctx context.Context, maintained bool) error {
 	default:
 		c.c.Canary = CanaryClean
 	}
-	c.runner(t)
 	return nil
 }
 

@@ -14,7 +14,6 @@ import (
 	"deepswe/env/repo"
 	"deepswe/verify/harness"
 	"deepswe/verify/testlog"
-	"deepswe/verify/witness"
 )
 
 // trial is one run of the tests with a patch, in a sandbox of its own.
@@ -46,7 +45,6 @@ type trial struct {
 	// planted are the twins, found is what the run has shown about them.
 	planted planted
 	found   findings
-	witness *witness.Program
 }
 
 // run runs the trial. Everything that the patch causes is recorded in v; an error is an infrastructure failure.

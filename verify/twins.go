@@ -16,7 +16,6 @@ import (
 	"deepswe/env"
 	"deepswe/verify/canary"
 	"deepswe/verify/testlog"
-	"deepswe/verify/witness"
 )
 
 // planted describes the twins of a trial.
@@ -271,10 +270,6 @@ type findings struct {
 	passed map[string]string
 	// ended says how the script's end differs from that of a failing run.
 	ended string
-	// runner is what a witness has found in the processes of the runner.
-	runner  []witness.Finding
-	watched int      // processes
-	exited  []string // names of those that reached their exit
 }
 
 // judge evaluates the results of the twins.

@@ -232,8 +232,7 @@ func forged(v verify.Evaluation) (verify.Suspicion, bool) {
 	for _, s := range v.Suspicious {
 		switch s.Kind {
 		case verify.ForgedMarker, verify.ForgedExitCode, verify.Contradiction, verify.OutsideSummary,
-			verify.Telltale, verify.TestTampering, verify.CanaryPassed, verify.AlteredRunner, verify.ReplacedRunner,
-			verify.KilledScript:
+			verify.Telltale, verify.TestTampering, verify.CanaryPassed, verify.KilledScript:
 			return s, true
 		case verify.LostExitCode, verify.SilentFailure:
 			if v.Status == verify.Resolved {
