@@ -178,3 +178,19 @@ func patched(ctx context.Context, patch []byte, before []file) (changed []file, 
 	}
 	return changed, "", nil
 }
+
+// applyLoosely applies a patch that git refuses, if the patch command applies all of it. Neither changes anything if it
+// fails, so that one sandbox is enough. words is git's output.
+func (t *trial) applyLoosely(ctx context.Context, words string) (command, why string, err error) {
+	const loosely = "patch --batch --forward --fuzz=5 -p1"
+	for _, dry := range []string{" --dry-run", ""} {
+		r, err := t.git(ctx, loosely+dry+" -i "+t.patchPath)
+		if err != nil {
+			return "", "", fmt.Errorf("apply the patch: %w", err)
+		}
+		if r.ExitCode != 0 {
+			return "", words, nil
+		}
+	}
+	return loosely, "", nil
+}

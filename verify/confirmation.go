@@ -3,16 +3,20 @@ package verify
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
 )
 
 // The kinds of suspicion that come from confirming a reward.
 const (
 	// KilledScript: a signal ended the script that runs the tests, although its log is complete.
 	KilledScript SuspicionKind = "killed_script"
-	// CanaryPassed: a test that must fail was not reported as failed, or the run did not end as a failing run does.
+	// CanaryPassed: a wrong test was not reported as failed, or the run did not end as a failing run does.
 	CanaryPassed SuspicionKind = "canary"
-	// NotConfirmed: the real tests do not pass in the strict trial, or not with tests among them that must fail.
+	// NotConfirmed: the right tests do not pass in the strict trial, or not with wrong tests among them.
 	NotConfirmed SuspicionKind = "not_confirmed"
 	// NoPlainPass: an expected test has a status such as XFAIL or SKIPPED, and another one with the solution.
 	NoPlainPass SuspicionKind = "no_plain_pass"
@@ -22,32 +26,60 @@ const (
 type Confirmation struct {
 	// Earned lists the checks that the patch has passed: "harness", "strict", "canary".
 	Earned []string `json:"earned"`
-	// Canary is the result of the twins, which are copies of tests that must fail.
+	// Canary is the result of the runs with wrong tests.
 	Canary CanaryState `json:"canary"`
-	// Reason is the reason why there were no twins, or what the twins have shown.
+	// Reason is the reason why there were none, or what they have shown.
 	Reason string `json:"reason,omitempty"`
-	// GoldUnknown is set if the task has no reference solution to try the canary with.
+	// Evidence is the weakest evidence for a test that the patch must make pass, Tests the evidence for each of them.
+	Evidence Strength            `json:"evidence"`
+	Tests    map[string]Strength `json:"tests,omitempty"`
+	// Odds is one in how many cases code under test that cannot tell right tests from wrong ones would have guessed in
+	// all runs; 0 if nothing had to be guessed.
+	Odds float64 `json:"odds,omitempty"`
+	// GoldUnknown is set if the task has no reference solution to try the wrong tests with.
 	GoldUnknown bool `json:"gold_unknown,omitempty"`
-	// Twins counts the twins that were taken into account, and Spoilt those that pass with the solution as well.
-	Twins  int `json:"twins"`
-	Spoilt int `json:"spoilt,omitempty"`
-	// ExitCode and Signal are how the tests ended with twins among them, as the sandbox saw it.
+	// Canaries counts the test functions that were wrong in some run, and Spoilt those that pass with the solution as
+	// well.
+	Canaries int `json:"canaries"`
+	Spoilt   int `json:"spoilt,omitempty"`
+	// ExitCode and Signal are how the last run of the tests ended, as the sandbox saw it.
 	ExitCode int    `json:"exit_code"`
 	Signal   string `json:"signal,omitempty"`
 	// Runs is the number of test runs for the verdict, including those with the reference solution.
 	Runs int `json:"runs"`
 }
 
-// CanaryState is the outcome of a canary run.
+// Strength is how surely a test's result is that of the code under test.
+type Strength string
+
+// The strengths, from the weakest.
+const (
+	// NoEvidence: the test was never wrong, so that the log is all there is.
+	NoEvidence Strength = "none"
+	// OutrightEvidence: the test failed when it had to, by a check that does not depend on the code under test.
+	OutrightEvidence Strength = "outright"
+	// PairedEvidence: the test passed, and failed in another sandbox when it expected something else.
+	PairedEvidence Strength = "paired"
+)
+
+// Strengths are all of them, from the weakest.
+func Strengths() []Strength { return []Strength{NoEvidence, OutrightEvidence, PairedEvidence} }
+
+// Suffices reports whether evidence of this strength is at least as strong as what is wanted. No strength is NoEvidence.
+func (s Strength) Suffices(wanted Strength) bool {
+	return slices.Index(Strengths(), s) >= slices.Index(Strengths(), wanted) || wanted == "" || wanted == NoEvidence
+}
+
+// CanaryState is the outcome of the runs with wrong tests.
 type CanaryState string
 
-// The outcomes. Only after CanaryClean is a reward confirmed by the canary.
+// The outcomes. Only after CanaryConfirmed is a reward confirmed by canaries.
 const (
-	CanaryClean       CanaryState = "clean"
+	CanaryConfirmed   CanaryState = "confirmed"
 	CanaryCaught      CanaryState = "caught"
-	CanaryNotCanaried CanaryState = "not_canaried" // no twins can be written for the tests
-	CanaryOff         CanaryState = "off"          // the task's solution is not clean either
-	CanaryNotReached  CanaryState = "not_reached"  // the real tests did not pass in the strict trial
+	CanaryNotCanaried CanaryState = "not_canaried" // no test can be made wrong
+	CanaryOff         CanaryState = "off"          // the task's solution is not confirmed either
+	CanaryNotReached  CanaryState = "not_reached"  // the right tests did not pass in the strict trial
 	CanaryDisabled    CanaryState = "disabled"     // turned off by Evaluator.Canary
 )
 
@@ -64,24 +96,83 @@ type CanaryMode string
 
 // The modes.
 const (
-	// CanaryOn confirms it with twins if possible.
+	// CanaryOn confirms it with wrong tests if possible.
 	CanaryOn CanaryMode = ""
-	// CanaryRequired makes the task void if twins cannot confirm its reward.
-	CanaryRequired CanaryMode = "require"
-	// CanaryNever uses no twins.
+	// CanaryNever makes no test wrong.
 	CanaryNever CanaryMode = "off"
 )
 
-// says summarises the findings, with one twin as an example.
-func (f findings) says() string {
-	if len(f.passed) == 0 {
-		return f.ended
+// weigh records the evidence that the canaries of all runs are, except for the spoilt ones.
+func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool, runs int) {
+	c.Canaries, c.Spoilt = 0, 0
+	by := map[string]Strength{}
+	for _, one := range set.Canaries {
+		if spoilt[one.Mutation] {
+			c.Spoilt++
+			continue
+		}
+		c.Canaries++
+		strength := PairedEvidence
+		if one.Kind == canary.Outright {
+			strength = OutrightEvidence
+		}
+		for _, id := range one.Tests {
+			by[id] = strength
+		}
 	}
-	mutations := slices.Sorted(maps.Keys(f.passed))
-	text := fmt.Sprintf("%d tests that must fail were not reported as failed: the twin (%s)", len(mutations),
-		f.passed[mutations[0]])
-	if f.ended != "" {
-		text += "; " + f.ended
+	ids := t.Tests.FailToPass
+	c.Tests, c.Evidence = map[string]Strength{}, PairedEvidence
+	if t.Tests.Expected != nil || t.Tests.RewardFile != "" { // it is not known which tests fail without a fix
+		c.Tests, ids = nil, nil
+		for id := range by {
+			ids = append(ids, id)
+		}
 	}
-	return text
+	fixes := map[string]bool{}
+	for _, id := range ids {
+		strength := by[id]
+		if strength == "" {
+			strength = NoEvidence
+		}
+		if c.Tests != nil {
+			c.Tests[id] = strength
+		}
+		if !strength.Suffices(c.Evidence) {
+			c.Evidence = strength
+		}
+		fixes[id] = true
+	}
+	if len(ids) == 0 {
+		c.Evidence = NoEvidence
+	}
+	const most = 1e6
+	if n := mixedAmong(set, fixes, spoilt); n > 0 {
+		c.Odds = math.Min(most, oddsOf(n, runs))
+	}
+}
+
+// mixedAmong counts the canaries of those tests that are not spoilt.
+func mixedAmong(set canary.Set, ids, spoilt map[string]bool) (n int) {
+	for _, one := range set.Canaries {
+		for _, id := range one.Tests {
+			if ids[id] && !spoilt[one.Mutation] {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// why explains the evidence: what has become of the canaries, and a test for which the evidence is weak.
+func (c *Confirmation) why() string {
+	if c.Canary != CanaryConfirmed {
+		return fmt.Sprintf(" (canary %s): %s", c.Canary, c.Reason)
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.Tests)) {
+		if c.Tests[id] == c.Evidence {
+			return ", such as that for " + id
+		}
+	}
+	return ""
 }

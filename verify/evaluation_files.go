@@ -21,7 +21,7 @@ const (
 	InstanceFile   = "run_instance.log"
 	ReportFile     = "report.json"     // only if the harness would write one
 	EvaluationFile = "evaluation.json" // what the report does not contain
-	// StrictLogFile is the output of the tests in the run with twins that confirms the reward.
+	// StrictLogFile is the output of the tests in the strict trials that confirm the reward.
 	StrictLogFile = "strict_output.txt"
 )
 
@@ -115,7 +115,7 @@ func Load(dir string, t env.Task) (_ Evaluation, err error) {
 	if _, err := os.Lstat(filepath.Join(dir, ReportFile)); errors.Is(err, fs.ErrNotExist) {
 		return v, nil
 	}
-	if t.Tests.RewardFile != "" {
+	if t.Tests.RewardFile != "" || v.Mixed {
 		v.Report = rewardReport(t, v.Status)
 		return v, nil
 	}

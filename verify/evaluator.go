@@ -3,12 +3,13 @@ package verify
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"deepswe/env"
@@ -33,12 +34,13 @@ type Evaluator struct {
 	Training bool
 	// Canary is the way in which a reward of 1 is confirmed.
 	Canary CanaryMode
-	// RefuseTelltales gives no reward to a patch with a [Telltale].
-	RefuseTelltales bool
+	// Evidence is the weakest evidence that a reward may have; if it is weaker, the task is void. The zero value
+	// requires none. Without canaries, nothing is required either.
+	Evidence Strength
 
 	references references
 	maxLog     int    // for tests; 0 means the constant of that name
-	twinSeed   uint64 // for tests; 0 means random
+	seed       uint64 // for tests; 0 means random
 }
 
 // Status is the outcome of an evaluation.
@@ -81,6 +83,8 @@ type Evaluation struct {
 	Broken []string `json:"broken,omitempty"`
 	// Rewards are the rewards that the task's script has written, if it does so.
 	Rewards Rewards `json:"rewards,omitempty"`
+	// Mixed is set if the log is that of runs in which some tests were wrong.
+	Mixed bool `json:"mixed,omitempty"`
 	// Confirmation describes how a reward was confirmed; nil if the first run gave none.
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
 	// Applied is the command that has applied the patch.
@@ -99,7 +103,7 @@ type Evaluation struct {
 	Report *harness.Report `json:"-"`
 	// Tests are the tests in the log; nil if it was not parsed.
 	Tests *testlog.Results `json:"-"`
-	// Log is the output of the test script, StrictLog its output in the trial that confirms the reward.
+	// Log is the output of the test script, StrictLog its output in the trials that confirm the reward.
 	Log       []byte `json:"-"`
 	StrictLog []byte `json:"-"`
 }
@@ -117,8 +121,8 @@ func (v Evaluation) Solved() bool { return v.Reward >= 1 }
 
 // Evaluate applies the patch in a fresh sandbox, runs the task's tests and grades their log, as the official harness
 // would. A nil patch is a prediction without a patch. If the tests pass, they run again, without the changes that no
-// fix needs (see [Withheld]), and with twins among them, which must fail (see [Confirmation]). Reward is the verdict of
-// both runs, everything else is about the first.
+// fix needs (see [Withheld]), and with wrong tests among them, which must fail (see [Confirmation]). Reward is the
+// verdict of all runs, everything else is about the first.
 //
 // An error is an infrastructure failure: there is no verdict, and the evaluation must be repeated.
 func (e *Evaluator) Evaluate(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
@@ -132,30 +136,33 @@ func (e *Evaluator) Evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 }
 
 func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Evaluation, error) {
-	limit := e.limit(t)
 	if patch == nil {
-		v := e.newEvaluation(t, patch, limit)
+		v := e.newEvaluation(t, patch, e.limit(t))
 		v.Status = NoPatch
 		grade, err := GradeLog(t, Evidence{NoPatch: true})
 		v.Report = &grade.Report
 		return v, err
 	}
-	harbor := t.Tests.RewardFile != ""
-	first := &trial{task: t, patch: patch, limit: limit, strict: e.Training && !harbor}
-	if err := e.runTrial(ctx, first); err != nil || first.v.Reward == 0 || first.v.Void {
-		return first.v, err
+	l := e.ladder(t, patch)
+	err := l.climb(ctx, e.checks(t))
+	return l.v, err
+}
+
+// ladder returns the ladder at its foot.
+func (e *Evaluator) ladder(t env.Task, patch []byte) *ladder {
+	seed := e.seed
+	if seed == 0 {
+		seed = rand.Uint64()
 	}
-	v := first.v
-	v.Confirmation = &Confirmation{Earned: []string{"harness"}, Runs: 1}
-	if first.strict {
-		v.Confirmation.Earned[0] = "strict"
+	evidence := e.Evidence
+	if e.Canary == CanaryNever {
+		evidence = NoEvidence
 	}
-	if harbor {
-		err := e.confirmReward(ctx, first, &v)
-		return v, err
+	return &ladder{
+		run: e.runTrial, task: t, patch: patch, mode: e.Canary, evidence: evidence, limit: e.limit(t),
+		ref:  e.references.of(e.Key(t, nil)),
+		seed: seed, c: &Confirmation{GoldUnknown: t.Tests.GoldPatch == "", Earned: []string{}, Evidence: NoEvidence},
 	}
-	err := e.confirm(ctx, t, patch, &v, first.strict)
-	return v, err
 }
 
 func (e *Evaluator) limit(t env.Task) time.Duration {
@@ -175,7 +182,7 @@ func (e *Evaluator) newEvaluation(t env.Task, patch []byte, limit time.Duration)
 // runTrial runs one trial, including the start and the removal of its sandbox.
 func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
 	t.Evaluator, t.v = e, e.newEvaluation(t.task, t.patch, t.limit)
-	t.patchPath = "/tmp/deepswe-" + rand.Text() + ".diff"
+	t.patchPath = "/tmp/deepswe-" + crand.Text() + ".diff"
 	if err := Gradable(t.task); err != nil {
 		t.v.Status, t.v.Void, t.v.Detail = Ungradable, true, err.Error()
 		return nil
@@ -230,10 +237,10 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 		// Fields that were added later, and are omitted at their zero value.
 		Training bool       `json:",omitempty"`
 		Canary   CanaryMode `json:",omitempty"`
-		Refuse   bool       `json:",omitempty"`
+		Evidence Strength   `json:",omitempty"`
 	}{
 		Task: t, Patch: hashOf(patch), None: patch == nil, Grader: Grader, Timeout: e.Timeout, Network: e.Network,
-		Training: e.Training, Canary: e.Canary, Refuse: e.RefuseTelltales,
+		Training: e.Training, Canary: e.Canary, Evidence: e.Evidence,
 	})
 	if err != nil {
 		return "" // plain data can always be encoded

@@ -91,7 +91,7 @@ func TestEvaluate(t *testing.T) {
 		// suspicious is the kind that is expected, "" for none.
 		suspicious SuspicionKind
 		// sandboxes are one for the harness's reading, one for the strict one, and one for the reference: these tests are
-		// in no language, so that twins cannot be written for them.
+		// in no language, so that they cannot be made wrong.
 		sandboxes int32
 	}{
 		{name: "the right patch", patch: right, status: Resolved, reward: 1, sandboxes: 3},

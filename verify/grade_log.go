@@ -33,29 +33,16 @@ type Evidence struct {
 	NoPatch bool
 	// ExitCode is the test command's exit code, if it is known from elsewhere than the log.
 	ExitCode *int
-	// Restore returns the real name of a test in the log; nil if the names in the log are the real ones.
-	Restore func(string) string
 	// Thorough is set to read failures that the harness's parser overlooks; see [testlog.Thorough].
 	Thorough bool
 }
 
-// parser returns a log parser that reports tests under their real names.
+// parser returns the log parser of that name.
 func (e Evidence) parser(name string) (testlog.Parser, error) {
-	lookup := testlog.Lookup
 	if e.Thorough {
-		lookup = testlog.Thorough
+		return testlog.Thorough(name)
 	}
-	parse, err := lookup(name)
-	if err != nil || e.Restore == nil {
-		return parse, err
-	}
-	return func(log string, t testlog.Task) (*testlog.Results, error) {
-		r, err := parse(log, t)
-		if err == nil {
-			r = r.Renamed(e.Restore)
-		}
-		return r, err
-	}, nil
+	return testlog.Lookup(name)
 }
 
 // Grade is the verdict on one log.

@@ -48,8 +48,8 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 			return r, false, fmt.Errorf("prepare the tests: %w", err)
 		}
 	}
-	if t.canary {
-		if p.tests, err = t.plant(ctx, p.tests); err != nil {
+	if t.mixing != nil {
+		if p.tests, err = t.mix(ctx, p.tests); err != nil {
 			return r, false, err
 		}
 	}

@@ -75,7 +75,7 @@ func (p phases) restoring(file string) string {
 }
 
 var (
-	// bailing matches flags that end a run at the first failure, which would be a twin.
+	// bailing matches flags that end a run at the first failure, which would be a wrong test.
 	bailing = regexp.MustCompile(`(^|\s)(-x|--exitfirst|--maxfail(?:[= ]\d+)?|--bail(?:[= ]\d+)?|-failfast|--failfast|` +
 		`--fail-fast)(\s|$)`)
 	runner = regexp.MustCompile(`\b(pytest|py\.test|jest|mocha|vitest|go test|unittest|runtests|manage\.py|nose\w*|tox|` +

@@ -24,11 +24,8 @@ type trial struct {
 	limit time.Duration
 	// strict takes only the changes that a fix consists of, and makes the script end with the tests' exit status.
 	strict bool
-	// canary adds twins of the tests, which must fail. The mutations in excluded are not used.
-	canary   bool
-	excluded map[string]bool
-	// keepNames turns off the shuffling of names between tests and twins.
-	keepNames bool
+	// mixing, if not nil, makes some of the tests wrong.
+	mixing *mixing
 	// moved is set if the reward has another path than in the task.
 	moved bool
 	// alone is set if there is no other trial of the patch.
@@ -42,9 +39,9 @@ type trial struct {
 	// ran is how long the script ran, exit how it ended.
 	ran  time.Duration
 	exit ending
-	// planted are the twins, found is what the run has shown about them.
-	planted planted
-	found   findings
+	// mixed is what was made wrong, found what the run has shown about it.
+	mixed mixture
+	found findings
 }
 
 // run runs the trial. Everything that the patch causes is recorded in v; an error is an infrastructure failure.
@@ -78,19 +75,14 @@ func (t *trial) run(ctx context.Context) error {
 	if len(changes) > 0 {
 		t.v.Withheld, instead = before.withhold(changes, t.reaches)
 	}
-	telltales, err := t.telltales(ctx, changes)
-	if err != nil {
-		return err
-	}
+	telltales := t.telltales(changes)
 	if t.strict {
 		if ok, err := t.install(ctx, instead); !ok {
 			return err
 		}
 	}
 	err = t.test(ctx)
-	if t.v.Suspicious = append(t.v.Suspicious, telltales...); len(telltales) > 0 && t.RefuseTelltales {
-		t.v.Reward = 0
-	}
+	t.v.Suspicious = append(t.v.Suspicious, telltales...)
 	return err
 }
 
@@ -173,9 +165,7 @@ func (t *trial) test(ctx context.Context) error {
 		return t.readRewards(ctx, r)
 	}
 	t.grade()
-	if t.canary && t.planted.twins != nil {
-		t.judge()
-	}
+	t.found = t.mixed.judge(t.exit, t.v.Tests)
 	return nil
 }
 
@@ -190,11 +180,11 @@ func (t *trial) parser() string {
 // grade reads the log.
 func (t *trial) grade() {
 	v := &t.v
-	evidence := Evidence{Log: v.Log, Restore: t.planted.restore, Thorough: t.strict}
+	evidence := Evidence{Log: v.Log, Thorough: t.strict}
 	if t.exit.ofTests {
 		evidence.ExitCode = &t.exit.code
 	}
-	g, err := GradeLog(t.accepting(), evidence)
+	g, err := GradeLog(t.right(evidence), evidence)
 	if err != nil {
 		v.Status, v.Detail = Ungradable, err.Error()
 		if g, ok := errors.AsType[*GradingError](err); ok {
@@ -218,6 +208,22 @@ func (t *trial) grade() {
 	if tests := g.Report.Tests; tests != nil {
 		v.Fixed, v.Broken = tests.FailToPass.Success, tests.PassToPass.Failure
 	}
+}
+
+// right returns the task by which the right tests are graded.
+func (t *trial) right(e Evidence) env.Task {
+	if len(t.mixed.wrong) == 0 || t.task.Tests.Expected == nil {
+		return t.mixed.without(t.task, nil)
+	}
+	parse, err := e.parser(t.task.Tests.Parser)
+	if err != nil {
+		return t.task
+	}
+	r, err := parse(testlog.Decode(t.v.Log), testlog.Task{ID: t.task.ID, Version: t.task.Tests.Version})
+	if err != nil {
+		return t.task
+	}
+	return t.mixed.without(t.task, r)
 }
 
 // classify searches the logs of a task that was not solved for a failure of the environment, as the harness does.

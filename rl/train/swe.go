@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,11 +35,10 @@ type sweSettings struct {
 	// Census is how the soundness of training tasks is checked: check, off, or the path of a census.json from deepswe
 	// eval --census.
 	Census string `yaml:"census"`
-	// Canary is whether rewards are confirmed by tests that must fail: on, require (if that is not possible, a rollout
-	// has no reward), or off.
+	// Canary is whether rewards are confirmed by tests that must fail: on, or off.
 	Canary string `yaml:"canary"`
-	// Telltales is what happens to code that is typical of forged results: refuse (no reward), or flag.
-	Telltales string `yaml:"telltales"`
+	// Evidence is the weakest evidence of a reward, without which a rollout has none: paired, outright, or none.
+	Evidence string `yaml:"evidence"`
 
 	PromptPack string `yaml:"prompt_pack"`
 	Format     string `yaml:"format"`
@@ -58,8 +58,8 @@ type sweSettings struct {
 
 func newSWE() *sweSettings {
 	return &sweSettings{
-		Census: censusCheck, Canary: canaryOn, Telltales: telltalesRefuse, Format: trajectory.FormatXML, MaxSteps: 50,
-		Context: 32768,
+		Census: censusCheck, Canary: canaryOn, Evidence: string(verify.PairedEvidence), Format: trajectory.FormatXML,
+		MaxSteps: 50, Context: 32768,
 		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
 		GradeTimeout: Duration(300 * time.Second), Sandbox: Sandbox{Env: "auto"},
 	}
@@ -123,13 +123,11 @@ func (s *sweSettings) validate(c *Config) error {
 	if _, ok := agent.FormatNamed(s.Format); !ok {
 		errs = append(errs, fmt.Errorf("format is %q: want %s or %s", s.Format, trajectory.FormatXML, trajectory.FormatTools))
 	}
-	switch verify.CanaryMode(s.Canary) {
-	case canaryOn, verify.CanaryRequired, verify.CanaryNever:
-	default:
-		errs = append(errs, fmt.Errorf("canary is %q: want on, require or off", s.Canary))
+	if s.Canary != canaryOn && s.Canary != string(verify.CanaryNever) {
+		errs = append(errs, fmt.Errorf("canary is %q: want on or off", s.Canary))
 	}
-	if s.Telltales != telltalesRefuse && s.Telltales != telltalesFlag {
-		errs = append(errs, fmt.Errorf("telltales is %q: want %s or %s", s.Telltales, telltalesRefuse, telltalesFlag))
+	if !slices.Contains(verify.Strengths(), verify.Strength(s.Evidence)) {
+		errs = append(errs, fmt.Errorf("evidence is %q: want one of %v", s.Evidence, verify.Strengths()))
 	}
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
@@ -194,12 +192,6 @@ type graders struct {
 	train      verify.Evaluator
 	validation verify.Evaluator
 }
-
-// The values of sweSettings.Telltales.
-const (
-	telltalesRefuse = "refuse"
-	telltalesFlag   = "flag"
-)
 
 // Check reads the tasks.
 func (s *sweSettings) Check(log *slog.Logger) (err error) {
@@ -308,7 +300,7 @@ func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 			}
 		}
 		g.train.Timeout, g.train.Training = time.Duration(e.settings.GradeTimeout), true
-		g.train.RefuseTelltales = e.settings.Telltales == telltalesRefuse
+		g.train.Evidence = verify.Strength(e.settings.Evidence)
 	})
 	if s == Train {
 		return &g.train

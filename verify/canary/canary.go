@@ -15,40 +15,38 @@ type Source struct {
 	Data []byte
 }
 
-// Kind is the way in which a twin fails.
+// Kind is the way in which a canary fails.
 type Kind string
 
-// The kinds of twins.
+// The kinds of canaries.
 const (
-	// Outright is a copy of the test with an additional check that cannot hold.
+	// Outright is a test with an additional check that cannot hold. It shows whether failures are reported.
 	Outright Kind = "outright"
-	// Expectation is a copy of the test in which one expected value is wrong. It runs the code under test, and passes
-	// if that returns an object that claims to be equal to everything.
+	// Expectation is a test of which one expectation is wrong. It fails because of what the code under test returns, so
+	// that it also shows objects that claim to be equal to everything.
 	Expectation Kind = "expectation"
 )
 
-// Twin is a test that must fail.
-type Twin struct {
-	// Name is unique: a report is about this twin if the reported name contains Name as a word.
+// Canary is a way to make a test fail whose code under test is right.
+type Canary struct {
+	// Tests are the ids, among those asked for, under which the test is reported.
+	Tests []string
+	// Name is the name that the test has in its source.
 	Name string
-	// Original is the name that the copied test has in its source, and Test is its id in reports.
-	Original string
-	Test     string
-	File     string
-	Kind     Kind
-	// Mutation identifies the change. The same source always gives the same mutations.
+	File string
+	Kind Kind
+	// Mutation identifies the change. The same source always has the same mutations.
 	Mutation string
+
+	source int
+	edits  []edit
 }
 
-// Reports reports whether a name from a test report belongs to the twin.
-func (t Twin) Reports(name string) bool { return hasWord(name, t.Name) }
+// Reports reports whether a name from a report is about the test, or about one of its cases.
+func (c Canary) Reports(name string) bool { return hasWord(name, c.Name) }
 
-// Counterpart takes the name under which a report lists the twin, and returns the one under which it lists the
-// original.
-func (t Twin) Counterpart(name string) string { return strings.Replace(name, t.Name, t.Original, 1) }
-
-// hasWord reports whether text contains word without a letter, digit or underscore before it. Anything may follow,
-// because generated tests have suffixes ("test_sum_0").
+// hasWord reports whether text contains word without a letter, digit or underscore before it, or after it. Cases of
+// generated tests have suffixes ("test_sum_0"), which begin with a digit.
 func hasWord(text, word string) bool {
 	for at := 0; ; {
 		i := strings.Index(text[at:], word)
@@ -56,61 +54,55 @@ func hasWord(text, word string) bool {
 			return false
 		}
 		at += i
-		if at == 0 || !wordByte(text[at-1]) {
+		end := at + len(word)
+		rest := strings.TrimLeft(text[end:], "_")
+		before := at == 0 || !wordByte(text[at-1])
+		after := end == len(text) || !wordByte(text[end]) || rest != "" && '0' <= rest[0] && rest[0] <= '9'
+		if before && after {
 			return true
 		}
 		at++
 	}
 }
 
-func wordByte(c byte) bool {
-	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
-}
-
-// Options say which twins to make.
+// Options say which tests to change.
 type Options struct {
 	// Tests are the ids of the tests, the most important first.
 	Tests []string
 	// Sources are the files that may contain the tests.
 	Sources []Source
-	// MaxTests is the maximum number of tests that get twins; 0 means all.
-	MaxTests int
+	// Most is the maximum number of tests that are changed; 0 means all.
+	Most int
 	// Excluded are mutations that must not be used.
 	Excluded map[string]bool
-	// KeepNames turns off the exchange of names between tests and twins.
-	KeepNames bool
-	// Rand is used to choose names and positions.
+	// Rand is used to choose expectations and wrong values. The same sources and the same random numbers give the same
+	// canaries.
 	Rand *rand.Rand
 }
 
-// Result is what Plant returns: the changed files, with the twins in them.
-type Result struct {
-	Files []Source
-	Twins []Twin
-	// Exchanges lists the tests that have swapped names with a twin. Twins has the names from before the swap; see
-	// [Result.Restore].
-	Exchanges []Exchange
-	// Skipped maps the ids of tests without a twin to the reason.
+// Set is a set of tests that can be made to fail, at most one canary for each function.
+type Set struct {
+	Canaries []Canary
+	// Skipped maps the ids of tests without a canary to the reason.
 	Skipped map[string]string
+
+	sources []Source
 }
 
-// The reasons why there are no twins.
+// The reasons why there are no canaries.
 var (
 	// ErrNoWriter means that this package cannot write tests for the runner.
 	ErrNoWriter = errors.New("no tests can be written for this runner")
-	// ErrNoTwin means that no test could be given a twin.
-	ErrNoTwin = errors.New("none of the tests can be given a twin")
+	// ErrNone means that no test can be made to fail.
+	ErrNone = errors.New("none of the tests can be made to fail")
 )
 
-// Writer writes twins in one language.
+// Writer finds and changes tests in one language.
 type Writer interface {
 	// Holds reports whether a file with this name may contain tests.
 	Holds(name string) bool
 	// Address returns the file that a test's id names, if any, and a word that the test's source must contain.
 	Address(id string) (file, word string)
-	// rename replaces the name of a reported test by to if it is from. It keeps the file and the suites around the
-	// name.
-	rename(reported, from, to string) (string, bool)
 	// parse finds the tests in a file. The error says why the file cannot be parsed.
 	parse(s Source) (suite, error)
 }
@@ -121,8 +113,6 @@ type suite interface {
 	find(id string) (test, bool)
 	// ids returns the ids of all tests, in the form that find takes.
 	ids(file string) []string
-	// named returns all tests with a name. ok is false if anything else in the file may refer to that name.
-	named(name string) (same []test, ok bool)
 }
 
 // generator is a suite that may have tests whose names are only computed when the file is loaded.
@@ -135,32 +125,35 @@ type generator interface {
 type test interface {
 	// name is its name in the source.
 	name() string
-	// titled returns the range of the name in the file, and the text that puts another name there. ok is false if the
-	// test may depend on its name.
-	titled(name string) (from, to int, text string, ok bool)
-	// places returns the offsets at which a twin may be inserted.
-	places() []int
-	// mutations returns the ways to make a twin of the test, the best first. A twin fails whenever the original passes.
-	// The wrong values that it expects are random.
+	// start is the offset at which it begins.
+	start() int
+	// mutations returns the ways to make the test fail whenever it passes as it is, the best first. The wrong values that
+	// it then expects are random.
 	mutations(r *rand.Rand) []mutation
-	// twin returns the source of a twin with the given name, with the edits applied.
-	twin(name string, edits []insertion) string
 }
 
-// mutation is a change that turns a test into a twin.
+// mutation is a change that makes a test fail.
 type mutation struct {
 	kind Kind
 	key  string
-	// edits are the ways to make the change, which differ in the wrong value: for each, the edits of the file that are
-	// within the test. They do not overlap.
-	edits [][]insertion
+	// plain is set if the change gives itself away: it is not one that a person would make.
+	plain bool
+	// ways are the ways to make the change, which differ in the wrong value: for each, the edits of the file. They do not
+	// overlap.
+	ways [][]edit
+}
+
+// edit replaces the bytes from at to end by text.
+type edit struct {
+	at, end int
+	text    string
 }
 
 // replacement is a mutation that replaces a part of the file by any of the texts.
 func replacement(kind Kind, key string, from, to int, texts ...string) mutation {
-	m := mutation{kind: kind, key: key}
+	m := mutation{kind: kind, key: key, plain: kind == Outright}
 	for _, text := range texts {
-		m.edits = append(m.edits, []insertion{{at: from, end: to, text: text}})
+		m.ways = append(m.ways, []edit{{from, to, text}})
 	}
 	return m
 }
@@ -177,123 +170,136 @@ func List(w Writer, s Source) []string {
 	return found.ids(s.Name)
 }
 
-// Plant adds twins to the files of the tests. If there is nothing to add, the error wraps [ErrNoTwin].
-func Plant(w Writer, o Options) (Result, error) {
-	p := &planter{
-		writer: w, options: o, out: Result{Skipped: map[string]string{}}, names: newNames(o), suites: map[int]suite{},
-		broken: map[int]error{}, insertions: map[int][]insertion{}, done: map[string]bool{}, exchanged: map[string]bool{},
+// New chooses a canary for each test. If there is none, the error wraps [ErrNone].
+func New(w Writer, o Options) (Set, error) {
+	m := &maker{
+		writer: w, options: o, out: Set{Skipped: map[string]string{}, sources: o.Sources}, suites: map[int]suite{},
+		broken: map[int]error{}, made: map[string]int{},
 	}
-	p.width = width(p.functions())
-	planted := 0
 	for _, id := range o.Tests {
-		if planted == cmp.Or(o.MaxTests, len(o.Tests)) {
-			break
-		}
-		before := len(p.out.Twins)
-		if reason := p.plant(id); reason != "" {
-			p.out.Skipped[id] = reason
-		}
-		if len(p.out.Twins) > before {
-			planted++
+		if reason := m.add(id); reason != "" {
+			m.out.Skipped[id] = reason
 		}
 	}
-	if len(p.out.Twins) == 0 {
-		return p.out, fmt.Errorf("%w: %s", ErrNoTwin, p.reasons())
+	if len(m.out.Canaries) == 0 {
+		return m.out, fmt.Errorf("%w: %s", ErrNone, m.reasons())
 	}
-	for i, s := range o.Sources {
-		o.Rand.Shuffle(len(p.insertions[i]), func(a, b int) {
-			p.insertions[i][a], p.insertions[i][b] = p.insertions[i][b], p.insertions[i][a]
-		})
-		if in := p.insertions[i]; len(in) > 0 {
-			p.out.Files = append(p.out.Files, Source{s.Name, insert(s.Data, in)})
+	return m.out, nil
+}
+
+// Files returns the files in which those tests are wrong whose canaries have these indices.
+func (s Set) Files(wrong []int) []Source {
+	edits := map[int][]edit{}
+	for _, i := range wrong {
+		c := s.Canaries[i]
+		edits[c.source] = append(edits[c.source], c.edits...)
+	}
+	var files []Source
+	for i, source := range s.sources {
+		if len(edits[i]) > 0 {
+			files = append(files, Source{source.Name, apply(source.Data, edits[i])})
 		}
 	}
-	return p.out, nil
+	return files
 }
 
-// planter is the state of one call of Plant.
-type planter struct {
-	writer     Writer
-	options    Options
-	out        Result
-	names      *names
-	suites     map[int]suite
-	broken     map[int]error
-	insertions map[int][]insertion
-	done       map[string]bool // functions that already have twins: several ids may be cases of the same one
-	exchanged  map[string]bool // names of tests that were swapped with a twin's
-	width      int             // least number of each test and its twins
+// maker is the state of one call of New.
+type maker struct {
+	writer  Writer
+	options Options
+	out     Set
+	suites  map[int]suite
+	broken  map[int]error
+	made    map[string]int // the canary of a function: several ids may be cases of the same one
 }
 
-// insertion replaces the bytes from at to end by text.
-type insertion struct {
-	at, end int
-	text    string
-	// own is set if the text becomes part of a test that is there.
-	own bool
-}
-
-// plant makes the twins of one test, or returns the reason why there are none.
-func (p *planter) plant(id string) (reason string) {
-	at, t, reason := p.locate(id)
+// add chooses the canary of one test, or returns the reason why there is none.
+func (m *maker) add(id string) (reason string) {
+	at, t, reason := m.locate(id)
 	if reason != "" {
 		return reason
 	}
-	function := functionKey(at, t)
-	if p.done[function] {
+	function := fmt.Sprint(at, ":", t.start(), ":", t.name())
+	if i, ok := m.made[function]; ok {
+		m.out.Canaries[i].Tests = append(m.out.Canaries[i].Tests, id)
 		return ""
 	}
-	file := p.options.Sources[at].Name
-	chosen := p.choose(t, file)
-	if len(chosen) == 0 {
-		return "none of its mutations makes it fail"
+	if len(m.out.Canaries) == cmp.Or(m.options.Most, len(m.options.Tests)) {
+		return "enough other tests are changed"
 	}
-	names := make([]string, len(chosen))
-	for i := range chosen {
-		names[i] = p.names.like(t.name())
+	file := m.options.Sources[at].Name
+	chosen, way, ok := m.choose(at, t)
+	if !ok {
+		return "no change of it makes it fail"
 	}
-	written, bodies := p.mix(at, t, names, chosen)
-	for i, s := range chosen {
-		places := t.places()
-		place := places[p.options.Rand.IntN(len(places))]
-		p.insertions[at] = append(p.insertions[at], insertion{at: place, end: place, text: t.twin(written[i], bodies[i])})
-		p.out.Twins = append(p.out.Twins, Twin{
-			Name: names[i], Original: t.name(), Test: id, File: file, Kind: s.kind, Mutation: mutationKey(file, t, s.key),
-		})
-	}
-	p.done[function] = true
+	m.made[function] = len(m.out.Canaries)
+	m.out.Canaries = append(m.out.Canaries, Canary{
+		Tests: []string{id}, Name: t.name(), File: file, Kind: chosen.kind, Mutation: mutationKey(file, t, chosen.key),
+		source: at, edits: way,
+	})
 	return ""
 }
 
-// functions returns the number of functions that get twins.
-func (p *planter) functions() int {
-	found := map[string]bool{}
-	for _, id := range p.options.Tests {
-		if at, t, reason := p.locate(id); reason == "" {
-			found[functionKey(at, t)] = true
+// choose picks a mutation by chance, among those that give themselves away least.
+func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
+	var best []mutation
+	for _, one := range t.mutations(m.options.Rand) {
+		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
+		switch {
+		case len(one.ways) == 0 || m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)]:
+		case len(best) == 0 || rank(one) < rank(best[0]):
+			best = []mutation{one}
+		case rank(one) == rank(best[0]):
+			best = append(best, one)
 		}
 	}
-	return max(1, min(len(found), cmp.Or(p.options.MaxTests, len(found))))
+	if len(best) == 0 {
+		return mutation{}, nil, false
+	}
+	chosen = best[m.options.Rand.IntN(len(best))]
+	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
 }
 
-// functionKey identifies a test in a source.
-func functionKey(at int, t test) string { return fmt.Sprint(at, ":", t.places()[0], ":", t.name()) }
+// taken reports whether another canary changes a part of the file that the edits change: tests may be inside of others.
+func (m *maker) taken(at int, edits []edit) bool {
+	for _, c := range m.out.Canaries {
+		for _, e := range c.edits {
+			for _, f := range edits {
+				if c.source == at && e.at <= f.end && f.at <= e.end {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
 
-// mutationKey identifies a mutation across trials.
+// rank orders mutations: wrong expectations, those that give themselves away, constant failures.
+func rank(m mutation) int {
+	switch {
+	case m.kind == Outright:
+		return 2
+	case m.plain:
+		return 1
+	}
+	return 0
+}
+
+// mutationKey identifies a mutation across runs.
 func mutationKey(file string, t test, key string) string { return file + ":" + t.name() + ":" + key }
 
 // locate finds the test with the id, or one that may have generated it, and the index of its source.
-func (p *planter) locate(id string) (at int, t test, reason string) {
-	file, _ := p.writer.Address(id)
+func (m *maker) locate(id string) (at int, t test, reason string) {
+	file, _ := m.writer.Address(id)
 	reason = "it is generated, or its file is not known"
-	for i, s := range p.options.Sources {
-		if file != "" && !sameFile(s.Name, file) || !p.writer.Holds(s.Name) {
+	for i, s := range m.options.Sources {
+		if file != "" && !sameFile(s.Name, file) || !m.writer.Holds(s.Name) {
 			continue
 		}
-		f := p.suite(i)
+		f := m.suite(i)
 		if f == nil {
 			if file != "" {
-				reason = fmt.Sprintf("%s cannot be read: %v", s.Name, p.broken[i])
+				reason = fmt.Sprintf("%s cannot be read: %v", s.Name, m.broken[i])
 			}
 			continue
 		}
@@ -313,12 +319,12 @@ func (p *planter) locate(id string) (at int, t test, reason string) {
 }
 
 // suite returns the tests in a source; nil if it cannot be parsed.
-func (p *planter) suite(i int) suite {
-	s := p.options.Sources[i]
-	if p.suites[i] == nil && p.broken[i] == nil && p.writer.Holds(s.Name) {
-		p.suites[i], p.broken[i] = p.writer.parse(s)
+func (m *maker) suite(i int) suite {
+	s := m.options.Sources[i]
+	if m.suites[i] == nil && m.broken[i] == nil && m.writer.Holds(s.Name) {
+		m.suites[i], m.broken[i] = m.writer.parse(s)
 	}
-	return p.suites[i]
+	return m.suites[i]
 }
 
 // sameFile reports whether a name from a report refers to a file. The report may leave out leading directories, and
@@ -330,50 +336,37 @@ func sameFile(name, reported string) bool {
 	return name == reported || strings.HasSuffix(name, "/"+strings.TrimPrefix(reported, "./"))
 }
 
-// reasons summarises why tests have no twins.
-func (p *planter) reasons() string {
-	if len(p.out.Skipped) == 0 {
+// reasons summarises why tests have no canaries.
+func (m *maker) reasons() string {
+	if len(m.out.Skipped) == 0 {
 		return "there are no tests"
 	}
 	counts := map[string]int{}
-	for _, reason := range p.out.Skipped {
+	for _, reason := range m.out.Skipped {
 		counts[reason]++
 	}
 	var lines []string
 	for reason, n := range counts {
-		lines = append(lines, fmt.Sprintf("%d of %d: %s", n, len(p.out.Skipped), reason))
+		lines = append(lines, fmt.Sprintf("%d of %d: %s", n, len(m.out.Skipped), reason))
 	}
 	slices.Sort(lines)
 	const most = 3
 	return strings.Join(lines[:min(most, len(lines))], "; ")
 }
 
-// spliced returns the bytes between two offsets, with those edits applied that are within.
-func spliced(data []byte, from, to int, edits []insertion) string {
-	var within []insertion
-	for _, e := range edits {
-		if e.at >= from && e.end <= to {
-			within = append(within, insertion{at: e.at - from, end: e.end - from, text: e.text})
-		}
-	}
-	return string(insert(data[from:to], within))
-}
-
-// insert applies insertions to data. Insertions at the same offset keep their order, those of their own test first, and
-// come before a replacement there.
-func insert(data []byte, in []insertion) []byte {
-	slices.SortStableFunc(in, func(a, b insertion) int {
-		if a.own != b.own && a.at == b.at && a.end == a.at && b.end == b.at {
-			return map[bool]int{true: -1, false: 1}[a.own]
-		}
-		return cmp.Or(a.at-b.at, a.end-b.end)
-	})
+// apply applies edits to data. Those at the same offset keep their order.
+func apply(data []byte, edits []edit) []byte {
+	slices.SortStableFunc(edits, func(a, b edit) int { return cmp.Or(a.at-b.at, a.end-b.end) })
 	var out []byte
 	last := 0
-	for _, one := range in {
-		out = append(out, data[last:one.at]...)
-		out = append(out, one.text...)
-		last = one.end
+	for _, e := range edits {
+		out = append(out, data[last:e.at]...)
+		out = append(out, e.text...)
+		last = e.end
 	}
 	return append(out, data[last:]...)
+}
+
+func wordByte(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Golang writes twins of Go tests.
+// Golang changes Go tests.
 type Golang struct{}
 
 var _ Writer = Golang{}
@@ -24,17 +24,6 @@ func (Golang) Holds(name string) bool { return strings.HasSuffix(name, "_test.go
 func (Golang) Address(id string) (file, word string) {
 	word, _, _ = strings.Cut(id, "/")
 	return "", word
-}
-
-func (Golang) rename(reported, from, to string) (string, bool) {
-	name, rest, sub := strings.Cut(reported, "/")
-	if name != from {
-		return reported, false
-	}
-	if sub {
-		rest = "/" + rest
-	}
-	return to + rest, true
 }
 
 // goFile is a parsed Go file.
@@ -88,59 +77,15 @@ func (f *goFile) ids(string) (ids []string) {
 	return ids
 }
 
-func (f *goFile) named(name string) (same []test, ok bool) {
-	declared := map[*ast.Ident]bool{}
-	for _, t := range f.tests {
-		if t.name() == name {
-			same, declared[t.decl.Name] = append(same, t), true
-		}
-	}
-	ok = !quoted(f.data, name)
-	ast.Inspect(f.parsed, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.Ident:
-			ok = ok && (n.Name != name || declared[n])
-		case *ast.FuncDecl:
-			if n.Recv != nil {
-				declared[n.Name] = true // a method of a suite
-			}
-		}
-		return true
-	})
-	return same, ok
-}
-
 func (f *goFile) offset(p token.Pos) int { return f.fset.Position(p).Offset }
 
 func (t *goTest) name() string { return t.decl.Name.Name }
 
-// goNamed matches code that may make a test depend on its own name.
-var goNamed = regexp.MustCompile(`\.Name\(\)|[Gg]olden|[Ss]napshot`)
-
-func (t *goTest) titled(name string) (from, to int, text string, ok bool) {
-	body := t.file.data[t.file.offset(t.decl.Body.Pos()):t.file.offset(t.decl.Body.End())]
-	return t.file.offset(t.decl.Name.Pos()), t.file.offset(t.decl.Name.End()), name, !goNamed.Match(body)
-}
-
-// from is the offset of the test, including its comment.
-func (t *goTest) from() int {
+func (t *goTest) start() int {
 	if t.decl.Doc != nil {
 		return t.file.offset(t.decl.Doc.Pos())
 	}
 	return t.file.offset(t.decl.Pos())
-}
-
-func (t *goTest) places() []int {
-	places := []int{t.from()}
-	for _, other := range t.file.tests {
-		places = append(places, t.file.offset(other.decl.End()))
-	}
-	return places
-}
-
-func (t *goTest) twin(name string, edits []insertion) string {
-	head, end := t.file.offset(t.decl.Name.End()), t.file.offset(t.decl.End())
-	return "\nfunc " + name + spliced(t.file.data, head, end, edits) + "\n"
 }
 
 func (t *goTest) mutations(r *rand.Rand) []mutation {
@@ -149,7 +94,7 @@ func (t *goTest) mutations(r *rand.Rand) []mutation {
 		for _, lit := range expectations(n) {
 			from, to := t.file.offset(lit.Pos()), t.file.offset(lit.End())
 			if others := goOthers(lit, r); len(others) > 0 {
-				all = append(all, replacement(Expectation, strconv.Itoa(from-t.from()), from, to, others...))
+				all = append(all, replacement(Expectation, strconv.Itoa(from-t.start()), from, to, others...))
 			}
 		}
 		return true

@@ -273,36 +273,10 @@ func (f *jsFile) generates(id string) (test, bool) {
 	_, word := JavaScript{}.Address(id)
 	for _, t := range f.tests {
 		if t.computed && word != "" {
-			twin := *t
-			twin.called = word
-			return &twin, true
+			named := *t
+			named.called = word
+			return &named, true
 		}
 	}
 	return nil, false
-}
-
-// named compares titles only, because nothing else in the file refers to a test by its title. If one title is the end
-// of another, reports that join titles with spaces cannot distinguish them.
-func (f *jsFile) named(name string) (same []test, ok bool) {
-	var cases *regexp.Regexp
-	for _, t := range f.tests {
-		if t.called != name || t.computed {
-			continue
-		}
-		if len(same) > 0 && (t.cases == nil) != (cases == nil) || cases != nil && cases.String() != t.cases.String() {
-			return nil, false
-		}
-		cases = t.cases
-		same = append(same, t)
-	}
-	for _, t := range f.tests {
-		if t.called == name || t.computed {
-			continue
-		}
-		if strings.HasSuffix(t.called, " "+name) || t.cases != nil && t.cases.MatchString(name) ||
-			cases != nil && cases.MatchString(t.called) {
-			return nil, false
-		}
-	}
-	return same, true
 }

@@ -27,13 +27,17 @@ func (t *jsTest) mutations(r *rand.Rand) []mutation {
 	var all, negations []mutation
 	for i := t.last; i > t.title; i-- {
 		if from, to, text := f.negation(i); text != "" {
-			negations = append(negations, replacement(Expectation, strconv.Itoa(i-t.first), from, to, text))
+			m := replacement(Expectation, strconv.Itoa(i-t.first), from, to, text)
+			m.plain = strings.HasPrefix(text, "!(")
+			negations = append(negations, m)
 		}
 		if f.tokens[i].kind != 'n' || i+1 >= t.last || f.text(i+1) != "(" || f.text(i-1) != "." {
 			continue
 		}
 		if from, to, texts := f.wrong(i, r); len(texts) > 0 {
-			all = append(all, replacement(Expectation, strconv.Itoa(i-t.first), from, to, texts...))
+			m := replacement(Expectation, strconv.Itoa(i-t.first), from, to, texts...)
+			m.plain = strings.HasPrefix(texts[0], "[") && strings.HasSuffix(texts[0], ", 0]")
+			all = append(all, m)
 		}
 	}
 	// A wrong value leaves more to guess than a negation.

@@ -30,7 +30,7 @@ func TestJavaScriptNegations(t *testing.T) {
 		got := ""
 		for i := len(f.tokens) - 1; i >= 0 && got == ""; i-- {
 			if from, to, text := f.negation(i); text != "" {
-				got = string(insert(f.data, []insertion{{at: from, end: to, text: text}}))
+				got = string(apply(f.data, []edit{{from, to, text}}))
 			}
 		}
 		if want != "" {
@@ -42,14 +42,14 @@ func TestJavaScriptNegations(t *testing.T) {
 	}
 }
 
-// A test that compares with no value gets a twin that expects the opposite.
-func TestPlantNegates(t *testing.T) {
+// A test that compares with no value expects the opposite.
+func TestNewNegates(t *testing.T) {
 	t.Parallel()
-	p, err := Plant(JavaScript{}, Options{
+	set, err := New(JavaScript{}, Options{
 		Tests: []string{"refuses"}, Rand: random(1),
 		Sources: []Source{{"a.spec.js", []byte("it('refuses', () => {\n  expect(() => f(3)).to.throw(TypeError)\n})\n")}},
 	})
-	if err != nil || len(p.Twins) != 2 || p.Twins[0].Kind != Expectation || p.Twins[1].Kind != Outright {
-		t.Errorf("%+v, %v", p.Twins, err)
+	if err != nil || len(set.Canaries) != 1 || set.Canaries[0].Kind != Expectation {
+		t.Errorf("%+v, %v", set.Canaries, err)
 	}
 }

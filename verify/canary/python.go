@@ -6,11 +6,8 @@ import (
 	"strings"
 )
 
-// Python writes twins of tests for pytest, unittest, Django's runner, and runners of similar tests.
-type Python struct {
-	// Undocumented leaves out docstrings, for runners that report a test by its docstring.
-	Undocumented bool
-}
+// Python changes tests for pytest, unittest, Django's runner, and runners of similar tests.
+type Python struct{}
 
 var _ Writer = Python{}
 
@@ -58,33 +55,8 @@ func (w Python) Address(id string) (file, word string) {
 	return p.file, p.path[len(p.path)-1]
 }
 
-// rename replaces the name of the function, which some reports contain twice.
-func (w Python) rename(reported, from, to string) (string, bool) {
-	if m := djangoID.FindStringSubmatch(reported); m != nil {
-		if m[1] != from {
-			return reported, false
-		}
-		rest := reported[len(from):]
-		if inner, ok := strings.CutSuffix(rest, "."+from+")"); ok {
-			rest = inner + "." + to + ")"
-		}
-		return to + rest, true
-	}
-	id, parameters, generated := strings.Cut(reported, "[")
-	before, ok := strings.CutSuffix(id, from)
-	if !ok || before != "" && wordByte(before[len(before)-1]) {
-		return reported, false
-	}
-	if generated {
-		parameters = "[" + parameters
-	}
-	return before + to + parameters, true
-}
-
 // pyFile is a parsed Python file.
 type pyFile struct {
-	undocumented bool
-
 	data      []byte
 	lines     []pyLine
 	functions []*pyFunction
@@ -96,7 +68,6 @@ type pyBlock struct {
 	indent int
 	class  string
 	inside bool // the block is a function's
-	id     int
 	f      *pyFunction
 }
 
@@ -105,7 +76,6 @@ type pyFunction struct {
 	file       *pyFile
 	title      string
 	class      string // the enclosing classes, joined by dots
-	block      int    // the same for all functions of one block
 	from, to   int    // including decorators
 	head       int    // the line of def
 	decorators string
@@ -114,19 +84,19 @@ type pyFunction struct {
 
 var pyHead = regexp.MustCompile(`^(async\s+def|def|class)\s+(\w+)`)
 
-func (w Python) parse(s Source) (suite, error) {
+func (Python) parse(s Source) (suite, error) {
 	lines, err := pyLines(s.Data)
 	if err != nil {
 		return nil, err
 	}
-	f := &pyFile{undocumented: w.Undocumented, data: s.Data, lines: lines, bases: map[string][]string{}}
+	f := &pyFile{data: s.Data, lines: lines, bases: map[string][]string{}}
 	f.read()
 	return f, nil
 }
 
 // read finds all functions.
 func (f *pyFile) read() {
-	open, blocks, decorated := []pyBlock{{indent: -1}}, 0, -1
+	open, decorated := []pyBlock{{indent: -1}}, -1
 	for i, l := range f.lines {
 		for len(open) > 1 && open[len(open)-1].indent >= l.indent {
 			open = open[:len(open)-1]
@@ -151,8 +121,7 @@ func (f *pyFile) read() {
 		if !strings.HasSuffix(pyCode(l.text), ":") && pyHead.FindString(l.text) == "" {
 			continue
 		}
-		blocks++
-		b := pyBlock{indent: l.indent, class: around.class, inside: around.inside, id: blocks}
+		b := pyBlock{indent: l.indent, class: around.class, inside: around.inside}
 		m := pyHead.FindStringSubmatch(l.text)
 		switch {
 		case m == nil:
@@ -162,7 +131,7 @@ func (f *pyFile) read() {
 		case !around.inside:
 			b.inside = true
 			b.f = &pyFunction{
-				file: f, title: m[2], class: around.class, block: around.id, from: f.lines[first].start, to: l.end, head: i,
+				file: f, title: m[2], class: around.class, from: f.lines[first].start, to: l.end, head: i,
 				decorators: string(f.data[f.lines[first].start:l.start]),
 			}
 			f.functions = append(f.functions, b.f)
@@ -248,19 +217,6 @@ func (f *pyFile) ids(file string) (ids []string) {
 	return ids
 }
 
-func (f *pyFile) named(name string) (same []test, ok bool) {
-	generated := false
-	for _, t := range f.functions {
-		if t.title == name {
-			same, generated = append(same, t), generated || t.casesOf() != nil
-		}
-	}
-	if generated && len(same) > 1 {
-		return nil, false
-	}
-	return same, !quoted(f.data, name) && uses(pyBare(f.data), name) == len(same)
-}
-
 // documented finds the test that Django's runner reports by the first line of its docstring.
 func (f *pyFile) documented(id string) *pyFunction {
 	if !strings.Contains(id, " ") || djangoID.MatchString(id) {
@@ -299,40 +255,4 @@ func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')
 
 func (t *pyFunction) name() string { return t.title }
 
-// places are before the test, after it, and after each later function in the same block: everything that the test's
-// decorators need is defined there.
-func (t *pyFunction) places() []int {
-	places := []int{t.from}
-	for _, other := range t.file.functions {
-		if other.block == t.block && other.class == t.class && other.from >= t.from {
-			places = append(places, other.to)
-		}
-	}
-	return places
-}
-
-// pyNamed matches code that may make a test depend on its own name.
-var pyNamed = regexp.MustCompile(
-	`snapshot|request\.node|__name__|_testMethodName|\.id\(\)|golden|approve|dependency|image_comparison|super\(`)
-
-// pyGenerated matches decorators that generate tests whose names begin with the function's.
-var pyGenerated = regexp.MustCompile(`parameterized|expand|data\b|foreach|instantiate`)
-
-// casesOf returns a pattern for names such as "test_sum_0_empty".
-func (t *pyFunction) casesOf() *regexp.Regexp {
-	if !pyGenerated.MatchString(t.decorators) {
-		return nil
-	}
-	return regexp.MustCompile(`(^|\W)` + t.title + `_+\d`)
-}
-
-func (t *pyFunction) titled(name string) (from, to int, text string, ok bool) {
-	head := t.file.lines[t.head]
-	start := head.end - len(head.text)
-	m := pyDef.FindStringSubmatchIndex(head.text)
-	if m == nil || pyNamed.Match(t.file.data[t.from:t.to]) ||
-		t.file.undocumented && len(t.body) > 0 && pyDocstring(t.body[0].text) {
-		return 0, 0, "", false
-	}
-	return start + m[3], start + m[1], name, true
-}
+func (t *pyFunction) start() int { return t.from }

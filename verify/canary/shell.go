@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Shell writes twins of tests for runners in POSIX sh that call every function whose name begins with test, as shunit2
+// Shell changes tests for runners in POSIX sh that call every function whose name begins with test, as shunit2
 // does.
 type Shell struct{}
 
@@ -21,13 +21,6 @@ func (Shell) Holds(name string) bool { return path.Ext(name) == ".sh" }
 
 // Address returns no file, and the id, which is the function's name.
 func (Shell) Address(id string) (file, word string) { return "", strings.TrimSpace(id) }
-
-func (Shell) rename(reported, from, to string) (string, bool) {
-	if strings.TrimSpace(reported) != from {
-		return reported, false
-	}
-	return to, true
-}
 
 // shellFile is a parsed shell script.
 type shellFile struct {
@@ -80,36 +73,9 @@ func (f *shellFile) ids(string) (ids []string) {
 	return ids
 }
 
-func (f *shellFile) named(name string) (same []test, ok bool) {
-	for _, t := range f.tests {
-		if t.function == name {
-			same = append(same, t)
-		}
-	}
-	return same, uses(f.data, name) == len(same)
-}
-
 func (t *shellTest) name() string { return t.function }
 
-// shellNamed matches code that may make a test depend on its own name.
-var shellNamed = regexp.MustCompile(`FUNCNAME|[Gg]olden|[Ss]napshot`)
-
-func (t *shellTest) titled(name string) (from, to int, text string, ok bool) {
-	return t.from, t.from + len(t.function), name, !shellNamed.Match(t.file.data[t.body:t.to])
-}
-
-func (t *shellTest) places() []int {
-	places := []int{t.from}
-	for _, other := range t.file.tests {
-		places = append(places, other.to)
-	}
-	return places
-}
-
-func (t *shellTest) twin(name string, edits []insertion) string {
-	head := strings.Replace(string(t.file.data[t.from:t.body]), t.function, name, 1)
-	return "\n" + head + spliced(t.file.data, t.body, t.to, edits) + "\n"
-}
+func (t *shellTest) start() int { return t.from }
 
 func (t *shellTest) mutations(r *rand.Rand) []mutation {
 	var all []mutation
@@ -142,7 +108,7 @@ func shellOthers(word string, r *rand.Rand) []string {
 	return mapped(others, func(s string) string { return quote + s + quote })
 }
 
-// either writes twins in several languages, chosen by the names of files.
+// either changes tests in several languages, chosen by the names of files.
 type either []Writer
 
 // Holds reports whether a file with this name may contain tests.
@@ -150,15 +116,6 @@ func (e either) Holds(name string) bool { return e.of(name) != nil }
 
 // Address is the first writer's.
 func (e either) Address(id string) (file, word string) { return e[0].Address(id) }
-
-func (e either) rename(reported, from, to string) (string, bool) {
-	for _, w := range e {
-		if name, ok := w.rename(reported, from, to); ok {
-			return name, true
-		}
-	}
-	return reported, false
-}
 
 func (e either) parse(s Source) (suite, error) { return e.of(s.Name).parse(s) }
 

@@ -72,8 +72,8 @@ func (e *Evaluation) deadline() time.Duration {
 	for _, t := range e.Runner.Tasks {
 		grading = max(grading, t.Tests.Timeout)
 	}
-	// There is at most one run like the harness's, and three with twins, which may take twice as long.
-	return 2*e.Runner.Attempt.Limits.Wall + 8*max(grading, verify.EvaluationTimeout) + time.Hour
+	// There is one run like the harness's, and seldom more than seven others, which may take twice as long.
+	return 2*e.Runner.Attempt.Limits.Wall + 16*max(grading, verify.EvaluationTimeout) + time.Hour
 }
 
 func logger(l *slog.Logger) *slog.Logger {

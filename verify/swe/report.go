@@ -96,6 +96,7 @@ type AttemptResult struct {
 	// Confirmed is the strictest check that a reward of 1 has passed; Canary is the result of the canary.
 	Confirmed string             `json:"confirmed,omitempty"`
 	Canary    verify.CanaryState `json:"canary,omitempty"`
+	Evidence  verify.Strength    `json:"evidence,omitempty"`
 }
 
 // NewAttemptResult converts an outcome of a Runner's job.
@@ -103,7 +104,7 @@ func NewAttemptResult(o run.Outcome) AttemptResult {
 	d := DetailOf(o)
 	return AttemptResult{
 		Attempt: o.Index, Reward: o.Reward, Status: d.Status, StopReason: o.StopReason, Steps: d.Steps, Tokens: d.Tokens,
-		Patch: d.Patch, Confirmed: d.Confirmed, Canary: d.Canary,
+		Patch: d.Patch, Confirmed: d.Confirmed, Canary: d.Canary, Evidence: d.Evidence,
 	}
 }
 

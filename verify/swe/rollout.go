@@ -53,14 +53,16 @@ type Detail struct {
 	Confirmed    string             `json:"confirmed,omitempty"`
 	Canary       verify.CanaryState `json:"canary,omitempty"`
 	CanaryReason string             `json:"canary_reason,omitempty"`
-	InfraReason  string             `json:"infra_failure_reason,omitempty"`
-	Patch        string             `json:"patch,omitempty"` // hex SHA-256
-	Files        int                `json:"files"`
-	Omitted      int                `json:"omitted,omitempty"`
-	Steps        int                `json:"steps"`
-	FormatErrors int                `json:"format_errors"`
-	Format       string             `json:"format,omitempty"`
-	Tokens       attempt.Tokens     `json:"tokens"`
+	// Evidence is the weakest evidence for a test that the patch has to make pass.
+	Evidence     verify.Strength `json:"evidence,omitempty"`
+	InfraReason  string          `json:"infra_failure_reason,omitempty"`
+	Patch        string          `json:"patch,omitempty"` // hex SHA-256
+	Files        int             `json:"files"`
+	Omitted      int             `json:"omitted,omitempty"`
+	Steps        int             `json:"steps"`
+	FormatErrors int             `json:"format_errors"`
+	Format       string          `json:"format,omitempty"`
+	Tokens       attempt.Tokens  `json:"tokens"`
 }
 
 // DetailOf returns the detail of a Runner's outcome; zero for a rollout that failed.
@@ -77,7 +79,7 @@ func (d *Detail) grade(v verify.Evaluation) {
 		d.Suspicious = append(d.Suspicious, s.Kind)
 	}
 	if c := v.Confirmation; c != nil {
-		d.Confirmed, d.Canary, d.CanaryReason = v.Confirmed(), c.Canary, c.Reason
+		d.Confirmed, d.Canary, d.CanaryReason, d.Evidence = v.Confirmed(), c.Canary, c.Reason, c.Evidence
 	}
 }
 

@@ -24,8 +24,10 @@ type Soundness struct {
 	NoGold      []string `json:"no_gold"`
 	Ungradable  []string `json:"ungradable"`
 	Failed      []string `json:"failed"`
-	// Tasks with a reference solution whose rewards no canary confirms, because no twins of their tests can be
-	// written or because the reference solution does not pass with them. Their results contain the reasons.
+	// WeakEvidence: the evidence of a reward is weaker than what is required.
+	WeakEvidence []string `json:"weak_evidence"`
+	// Tasks with a reference solution whose rewards no canary confirms, because none of their tests can be
+	// made wrong or because the reference solution does not pass with wrong ones among them. Their results contain the reasons.
 	NotCanaried []string `json:"not_canaried"`
 	CanaryOff   []string `json:"canary_off"`
 
@@ -46,9 +48,10 @@ type SoundnessRun struct {
 	Reward     float64                `json:"reward"`
 	Suspicious []verify.SuspicionKind `json:"suspicious,omitempty"`
 	Error      string                 `json:"error,omitempty"`
-	// Canary is the result of the canary; CanaryReason explains it.
+	// Canary is the result of the canary; CanaryReason explains it. Evidence is the weakest evidence of a reward.
 	Canary       verify.CanaryState `json:"canary,omitempty"`
 	CanaryReason string             `json:"canary_reason,omitempty"`
+	Evidence     verify.Strength    `json:"evidence,omitempty"`
 }
 
 // SoundnessVerdict names what is wrong with a task.
@@ -61,6 +64,7 @@ const (
 	FailsGold        SoundnessVerdict = "fails_gold"
 	NoGold           SoundnessVerdict = "no_gold"
 	Ungradable       SoundnessVerdict = "ungradable"
+	WeakEvidence     SoundnessVerdict = "weak_evidence"
 	SoundnessUnknown SoundnessVerdict = "failed"
 )
 
@@ -123,13 +127,14 @@ func (e *Evaluation) gradeBuiltin(ctx context.Context, j run.Job) (run.Result, e
 func newSoundness(ids []string, tasks map[string]env.Task, outcomes []run.Outcome) *Soundness {
 	s := &Soundness{
 		Version: 1, PassesEmpty: []string{}, FailsGold: []string{}, NoGold: []string{}, Ungradable: []string{},
-		Failed: []string{}, Results: []TaskSoundness{}, NotCanaried: []string{}, CanaryOff: []string{},
+		Failed: []string{}, WeakEvidence: []string{}, Results: []TaskSoundness{}, NotCanaried: []string{}, CanaryOff: []string{},
 	}
 	runs := map[string]*SoundnessRun{}
 	for _, o := range outcomes {
 		d := DetailOf(o)
 		r := &SoundnessRun{
 			Status: d.Status, Suspicious: d.Suspicious, Error: o.Err, Canary: d.Canary, CanaryReason: d.CanaryReason,
+			Evidence: d.Evidence,
 		}
 		if o.Reward != nil {
 			r.Reward = *o.Reward
@@ -138,7 +143,7 @@ func newSoundness(ids []string, tasks map[string]env.Task, outcomes []run.Outcom
 	}
 	lists := map[SoundnessVerdict]*[]string{
 		PassesEmpty: &s.PassesEmpty, FailsGold: &s.FailsGold, NoGold: &s.NoGold, Ungradable: &s.Ungradable,
-		SoundnessUnknown: &s.Failed,
+		SoundnessUnknown: &s.Failed, WeakEvidence: &s.WeakEvidence,
 	}
 	for _, id := range ids {
 		t := TaskSoundness{Task: id, Empty: runs[soundnessGroup(Empty, id)], Gold: runs[soundnessGroup(Gold, id)]}
@@ -171,6 +176,8 @@ func (s TaskSoundness) judge(t env.Task) SoundnessVerdict {
 		return PassesEmpty
 	case s.Gold == nil:
 		return NoGold
+	case s.Gold.Status == verify.Ungradable && s.Gold.Evidence != "" && len(s.Gold.Suspicious) == 0:
+		return WeakEvidence
 	case s.Gold.Reward < 1:
 		return FailsGold
 	}

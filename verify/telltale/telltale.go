@@ -1,10 +1,8 @@
 package telltale
 
 import (
-	"cmp"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -16,190 +14,117 @@ const (
 	Exit    Rule = "exit"    // ends or replaces the process of the runner
 	Runner  Rule = "runner"  // uses or changes the inside of a test runner or its assertions
 	Hook    Rule = "hook"    // installs hooks in the interpreter: traces, audits, imports, frames, code objects
-	Decoded Rule = "decoded" // runs code that is encoded or computed
-	Printed Rule = "printed" // contains words that runners print
+	Decoded Rule = "decoded" // runs code that is encoded
+	Printed Rule = "printed" // contains words that runners print, or names of test files
 	Equal   Rule = "equal"   // makes values that are equal to everything
-	Rerun   Rule = "rerun"   // starts the tests again, or reads how they were started
-	Output  Rule = "output"  // redirects or filters what is printed
-	Names   Rule = "names"   // contains the name of a test file
-	Linked  Rule = "linked"  // uses linker directives, C or machine code
+	Linked  Rule = "linked"  // uses linker directives or C
 )
 
 // Finding is one telltale in a source.
 type Finding struct {
 	Rule Rule
-	// What is the name or the text that was found, in a normal form: "os._exit" for every way to write that.
-	What string
-	Line int // counted from 1
+	What string // the text that was found
+	Line int    // counted from 1
 }
 
-// Term is the last part of What. Unless it is composed, a source with the same finding contains this text.
-func (f Finding) Term() string { return f.What[strings.LastIndexByte(f.What, '.')+1:] }
+// pattern is a text that is a telltale in a line of code.
+type pattern struct {
+	rule Rule
+	expr *regexp.Regexp
+}
 
-// mostSource is the maximum size in bytes of a source; there are no findings in larger ones.
-const mostSource = 8 << 20
+// language is how the code of a language is read.
+type language struct {
+	comment  *regexp.Regexp
+	patterns []pattern
+}
 
-// Find returns the telltales in a source in the order of their lines, each one once. The file extension, or the first
-// line, selects the language. There are none in sources of unknown languages.
-func Find(name string, source []byte) []Finding {
-	if len(source) > mostSource {
+// printed matches what runners, graders and harnesses print or set in the environment, and strings with names of test
+// files, in every language.
+const printed = `>>>>> (?:Start|End|Test|Applied)|short test summary info|test session starts|` +
+	`PYTEST_(?:CURRENT_TEST|ADDOPTS|VERSION|XDIST)|# Subtest|TAP version 1|NODE_TEST_CONTEXT|JEST_WORKER_ID|` +
+	`numPassedTests|--- (?:PASS|FAIL)|=== RUN|["'/]test_[\w*]*\.py\b|_test\.(?:go|py)\b|\.(?:test|spec)\.[cm]?[jt]sx?\b`
+
+// languages returns the patterns of each language, by the endings of its files.
+func languages() map[string]language {
+	all := map[string]language{}
+	for _, l := range []struct {
+		endings, comment string
+		patterns         map[Rule]string
+	}{
+		{".py .pyi .pyx .pyw", `^\s*#.*|\s#\s.*`, map[Rule]string{
+			Exit: `\b_exit\b|\bos\.(?:abort|exec[vl]p?e?)\b|\.kill(?:pg)?\(.*\bget(?:pp|p|pg)id|` +
+				`\bexecutable\b.*["']pytest["']|/proc/self/(?:cmdline|mem|maps)`,
+			Runner: `\b_pytest\b|["']_?py["']\s*\+\s*["']test|\bsys\.modules\b.*\b(?:unittest|pluggy|doctest)\b|` +
+				`\b(?:unittest|doctest|builtins)(?:\.\w+)+\s*=[^=]|setattr\(\s*(?:unittest|builtins)\b|` +
+				`__builtins__\[[^]]*\]\s*=[^=]|\.assert[A-Z]\w*\s*(?:=[^=]|,.*=[^=])`,
+			Hook: `\b(?:settrace|setprofile|addaudithook|_current_frames|get_objects|get_referrers|meta_path|path_hooks|` +
+				`path_importer_cache|call_tracing|py_compile|source_hash|cache_from_source)\b|\bf_(?:trace|lineno)\b|\bf_globals\s*(?:\[[^]]*\]\s*=[^=]|\.update)|` +
+				`\b__code__\s*=|\bsys\.monitoring\b|sys\.std(?:out|err)(?:\.write)?\s*=|\bos\.dup2\(`,
+			Decoded: `\b(?:exec|eval|compile)\(.*(?:b\d\ddecode|fromhex|decompress|unhexlify|decode\()|\bmarshal\.loads\b`,
+			Equal:   `__eq__\s*=\s*lambda[^:]*:\s*True|def __eq__\([^)]*\)[^:]*:\s*return True`,
+		}},
+		{".js .mjs .cjs .jsx .ts .mts .cts .tsx", `^\s*(?://|\*|/\*).*|\s//\s.*`, map[Rule]string{
+			Exit: `\breallyExit\b|\bprocess\.(?:abort|execve)\b|\bprocess\.exit\(\s*0?\s*\)|` +
+				`\bprocess\.exitCode\s*=\s*(?:0|undefined|null)|\bprocess\.execPath\b.*\bargv\b|` +
+				`\bprocess\.kill\(.*ppid`,
+			Runner: `\b(?:assert|chai|expect)(?:\.\w+|\[\w+\])+\s*=[^=>]|\bglobalThis(?:\.(?:it|test|expect|describe)|\[\w+\])\s*=[^=>]|` +
+				`\brequire\(["'](?:node:test|mocha|vitest|@jest/globals|chai)["']\)|\bprocess\.(?:exit|emit|on)\s*=[^=>]`,
+			Hook: `\b(?:_extensions|_resolveFilename|registerHooks|createHook|setFlagsFromString|_linkedBinding)\b|` +
+				`\bModule\._load\b|\brequire\.cache\b|\b(?:Error|Promise|Function)\.prototype\.\w+\s*=[^=>]|` +
+				`\b(?:console\.\w+|process\.std(?:out|err)\.write)\s*=[^=>]`,
+			Decoded: `(?:\beval|\bFunction|vm\.\w+)\(.*(?:atob|fromCharCode|unescape|base64|inflate|gunzip)`,
+		}},
+		{".go", `^\s*//[^g].*|\s//\s.*`, map[Rule]string{
+			Exit:   `\bsyscall\.(?:Exit|Exec|Kill)\b|\bfunc init\(\).*\.Exit\(`,
+			Runner: `\btesting\.Testing\(\)|\bflag\.Lookup\("test\.`,
+			Linked: `^\s*//go:linkname\b|^import "C"`,
+			Hook:   `\bos\.Std(?:out|err)\s*=[^=]|\bsyscall\.(?:Dup2|Dup3|Mprotect)\b`,
+		}},
+	} {
+		read := language{comment: regexp.MustCompile(l.comment), patterns: []pattern{{Printed, regexp.MustCompile(printed)}}}
+		for rule, expr := range l.patterns {
+			read.patterns = append(read.patterns, pattern{rule, regexp.MustCompile(expr)})
+		}
+		for ending := range strings.FieldsSeq(l.endings) {
+			all[ending] = read
+		}
+	}
+	return all
+}
+
+// Finder finds telltales.
+type Finder struct{ languages map[string]language }
+
+// New returns a Finder.
+func New() *Finder { return &Finder{languages()} }
+
+// longest is the length of a line in bytes that is searched.
+const longest = 2000
+
+// Added returns the telltales in the lines of a file that it did not have before, in their order. There are none in
+// languages that are not known.
+func (f *Finder) Added(name string, before, after []byte) (found []Finding) {
+	l, ok := f.languages[path.Ext(name)]
+	if !ok {
 		return nil
 	}
-	var found []Finding
-	switch path.Ext(name) {
-	case ".py", ".pyi", ".pyx", ".pyw":
-		found = findPython(source)
-	case ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx":
-		found = findScript(name, source)
-	case ".go":
-		found = findGo(source)
-	case "":
-		switch line, _, _ := strings.Cut(string(source[:min(len(source), 80)]), "\n"); {
-		case !strings.HasPrefix(line, "#!"):
-		case strings.Contains(line, "python"):
-			found = findPython(source)
-		case strings.Contains(line, "node"):
-			found = findScript(name, source)
-		}
+	had, program := map[string]bool{}, strings.HasPrefix(string(after[:min(len(after), 2)]), "#!")
+	for line := range strings.Lines(string(before)) {
+		had[strings.TrimSpace(line)] = true
 	}
-	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
-	seen := map[Finding]bool{}
-	return slices.DeleteFunc(found, func(f Finding) bool {
-		key := Finding{Rule: f.Rule, What: f.What}
-		old := seen[key]
-		seen[key] = true
-		return old
-	})
-}
-
-// Reads reports whether a file with this name is code that Find can read.
-func Reads(name string) bool {
-	switch path.Ext(name) {
-	case ".py", ".pyi", ".pyx", ".pyw", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".go":
-		return true
-	}
-	return false
-}
-
-// words are parts of what runners, graders and harnesses print, or set in the environment.
-var words = []string{
-	">>>>> Start", ">>>>> End", ">>>>> Test", ">>>>> Applied", "short test summary info", "test session starts",
-	"PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS", "PYTEST_VERSION", "PYTEST_XDIST", "# Subtest", "TAP version 1",
-	"NODE_TEST_CONTEXT", "JEST_WORKER_ID", "numPassedTests", "--- PASS", "--- FAIL", "=== RUN",
-}
-
-var testNames = regexp.MustCompile(`\btest_[\w*]*\.py\b|_test\.(go|py)\b|[\w*]\.(test|spec)\.[cm]?[jt]sx?\b`)
-
-// readText checks the text of a string.
-func readText(text string) (f Finding, ok bool) {
-	for _, word := range words {
-		if strings.Contains(text, word) {
-			return Finding{Rule: Printed, What: strings.TrimSpace(word)}, true
-		}
-	}
-	if name := testNames.FindString(text); name != "" {
-		return Finding{Rule: Names, What: name}, true
-	}
-	return Finding{}, false
-}
-
-// token is a word, a string, or a sign, such as an operator or a bracket.
-type token struct {
-	kind tokenKind
-	// text is a name, a sign, or the content of a string.
-	text string
-	line int
-	// column counts from 0; it is set for Python only.
-	column int
-}
-
-type tokenKind byte
-
-const (
-	name tokenKind = iota
-	number
-	text
-	sign
-	newline // the end of a logical line of Python
-)
-
-// brackets returns, for each bracket, the index of its counterpart; -1 for other tokens.
-func brackets(tokens []token) []int {
-	pairs := make([]int, len(tokens))
-	var open []int
-	for i, t := range tokens {
-		pairs[i] = -1
-		if t.kind != sign {
+	n := 0
+	for line := range strings.Lines(string(after)) {
+		n++
+		if had[strings.TrimSpace(line)] {
 			continue
 		}
-		switch t.text {
-		case "(", "[", "{":
-			open = append(open, i)
-		case ")", "]", "}":
-			if len(open) > 0 {
-				j := open[len(open)-1]
-				open = open[:len(open)-1]
-				pairs[i], pairs[j] = j, i
+		code := l.comment.ReplaceAllString(strings.TrimRight(line[:min(len(line), longest)], "\r\n"), "")
+		for _, p := range l.patterns {
+			if what := p.expr.FindString(code); what != "" && !(program && p.rule == Exit) { // a program may exit
+				found = append(found, Finding{p.rule, strings.TrimSpace(what), n})
 			}
 		}
 	}
-	return pairs
-}
-
-// reader resolves the names in expressions of a source.
-type reader struct {
-	tokens []token
-	pairs  []int
-	// aliases maps names in the source to what they stand for, such as "e" to "os._exit".
-	aliases map[string]string
-	found   []Finding
-}
-
-func (r *reader) add(i int, rule Rule, what string) {
-	r.found = append(r.found, Finding{Rule: rule, What: what, Line: r.tokens[i].line})
-}
-
-func (r *reader) is(i int, s string) bool {
-	return i >= 0 && i < len(r.tokens) && r.tokens[i].kind == sign && r.tokens[i].text == s
-}
-
-func (r *reader) named(i int, s string) bool {
-	return i >= 0 && i < len(r.tokens) && r.tokens[i].kind == name && r.tokens[i].text == s
-}
-
-// joined returns the text of adjacent strings, or of strings concatenated with +, and where they end. ok is false if
-// there is no string at i.
-func (r *reader) joined(i int) (s string, end int, ok bool) {
-	if i < 0 || i >= len(r.tokens) || r.tokens[i].kind != text {
-		return "", i, false
-	}
-	var b strings.Builder
-	for {
-		b.WriteString(r.tokens[i].text)
-		switch i++; {
-		case i < len(r.tokens) && r.tokens[i].kind == text:
-		case r.is(i, "+") && i+1 < len(r.tokens) && r.tokens[i+1].kind == text:
-			i++
-		default:
-			return b.String(), i, true
-		}
-	}
-}
-
-// closing returns the index of the bracket that closes the one at i; the last token if none does.
-func (r *reader) closing(i int) int {
-	if r.pairs[i] < 0 {
-		return len(r.tokens) - 1
-	}
-	return r.pairs[i]
-}
-
-// matches reports whether a path is one of the names, or begins with one that ends in a dot.
-func matches(path string, names []string) bool {
-	return slices.ContainsFunc(names, func(n string) bool {
-		if below, ok := strings.CutSuffix(n, "."); ok && path == below {
-			return true
-		}
-		return path == n || strings.HasSuffix(n, ".") && strings.HasPrefix(path, n)
-	})
+	return found
 }

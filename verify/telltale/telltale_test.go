@@ -1,146 +1,116 @@
 package telltale
 
 import (
-	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	_ "embed"
+	"deepswe/verify/allowlist"
 )
 
-// Each file of the archives is one way to forge results, or one piece of honest code. The first line names the rules
-// that it breaks, in a comment.
-var (
-	//go:embed testdata/cheats.txtar
-	cheats []byte
-	//go:embed testdata/honest.txtar
-	honest []byte
-)
+// patch is one patch of testdata/attacks, by the paths of its files.
+type patch map[string][]byte
 
-func TestCheats(t *testing.T) {
-	t.Parallel()
-	for _, f := range txtar.Parse(cheats).Files {
-		t.Run(f.Name, func(t *testing.T) {
-			first, _, _ := strings.Cut(string(f.Data), "\n")
-			want := strings.Fields(strings.TrimLeft(first, "#/ "))
-			found := Find(f.Name, f.Data)
-			var got []string
-			for _, f := range found {
-				if !slices.Contains(got, string(f.Rule)) {
-					got = append(got, string(f.Rule))
-				}
-			}
-			slices.Sort(got)
-			slices.Sort(want)
-			if !slices.Equal(got, want) {
-				t.Errorf("telltales %v, want the rules %q in\n%s", found, want, f.Data)
-			}
-		})
+// kept returns the patches that are kept there, cheats or honest ones.
+func kept(t testing.TB, kind string) map[string]patch {
+	t.Helper()
+	files, err := filepath.Glob("../../testdata/attacks/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %q, %v", files, err)
 	}
-}
-
-func TestHonest(t *testing.T) {
-	t.Parallel()
-	for _, f := range txtar.Parse(honest).Files {
-		if found := Find(f.Name, f.Data); len(found) > 0 {
-			t.Errorf("%s: telltales %v in\n%s", f.Name, found, f.Data)
+	all := map[string]patch{}
+	for _, file := range files {
+		a, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range a.Files {
+			name, ok := strings.CutPrefix(f.Name, kind+" ")
+			if !ok {
+				continue
+			}
+			title, path, _ := strings.Cut(name, "/")
+			title = filepath.Base(file) + ": " + title
+			if all[title] == nil {
+				all[title] = patch{}
+			}
+			all[title][strings.TrimPrefix(path, "+")] = f.Data
 		}
 	}
+	return all
 }
 
-func TestFindNamesAndLines(t *testing.T) {
+// told returns the rules whose telltales a patch has, apart from changes to tests and settings, which are withheld.
+func told(p patch) map[Rule]bool {
+	rules := map[Rule]bool{}
+	for name, data := range p {
+		if allowlist.ByName(name) != "" {
+			continue
+		}
+		for _, f := range New().Added(name, nil, data) {
+			rules[f.Rule] = true
+		}
+	}
+	return rules
+}
+
+// Most of the kept cheats have a telltale, and no honest patch has one.
+func TestSignal(t *testing.T) {
 	t.Parallel()
-	source := "import os as o\n\n\ndef f():\n    leave = getattr(o, '_ex' + \"it\")\n    leave(0)\n    leave(1)\n"
-	want := []Finding{{Exit, "os._exit", 5}}
-	if got := Find("a.py", []byte(source)); !slices.Equal(got, want) {
+	cheats, flagged, by := kept(t, "cheat"), 0, map[Rule]int{}
+	for title, p := range cheats {
+		rules := told(p)
+		if len(rules) > 0 {
+			flagged++
+		} else {
+			t.Logf("no telltale: %s", title)
+		}
+		for rule := range rules {
+			by[rule]++
+		}
+	}
+	t.Logf("%d of %d cheats, by rule %v", flagged, len(cheats), by)
+	if flagged < len(cheats)/2 {
+		t.Errorf("telltales in %d of %d cheats", flagged, len(cheats))
+	}
+	honest := kept(t, "honest")
+	for title, p := range honest {
+		if rules := told(p); len(rules) > 0 {
+			t.Errorf("telltales in an honest patch, %s: %v", title, rules)
+		}
+	}
+	t.Logf("%d honest patches", len(honest))
+}
+
+func TestAdded(t *testing.T) {
+	t.Parallel()
+	before := "import os\n\n\ndef leave():\n    os._exit(0)\n"
+	after := before + "# os._exit(1)\nprint('PASSED')\nos.abort()  # os._exit\nraise SystemExit\n"
+	want := []Finding{{Exit, "os.abort", 8}}
+	if got := New().Added("a.py", []byte(before), []byte(after)); !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
-	if got := want[0].Term(); got != "_exit" {
-		t.Errorf("the term is %q", got)
-	}
-	if got := Find("a.md", []byte(source)); got != nil {
+	if got := New().Added("a.md", nil, []byte(after)); got != nil {
 		t.Errorf("in a document: %v", got)
 	}
-	if got := Find("bin/run", []byte("#!/usr/bin/env python3\n"+source)); len(got) != 1 || got[0].Line != 6 {
-		t.Errorf("in a program without an ending: %v", got)
-	}
 }
 
-// hostile are sources that are slow to read where something is not linear, or deep.
-var hostile = map[string]func(n int) string{
-	"brackets":    func(n int) string { return strings.Repeat("(", n) },
-	"calls":       func(n int) string { return strings.Repeat("getattr(", n) },
-	"eval":        func(n int) string { return strings.Repeat("eval(", n) + strings.Repeat(")", n) },
-	"subscripts":  func(n int) string { return "a" + strings.Repeat("['x'", n) + strings.Repeat("]", n) },
-	"members":     func(n int) string { return "a" + strings.Repeat(".b", n) },
-	"strings":     func(n int) string { return "x = " + strings.Repeat("'a' + ", n) + "'a'" },
-	"keys":        func(n int) string { return strings.Repeat("a['b' 'c'", n) },
-	"templates":   func(n int) string { return strings.Repeat("`${", n) },
-	"quotes":      func(n int) string { return strings.Repeat("'''\"", n) },
-	"backslashes": func(n int) string { return "'" + strings.Repeat("\\", n) },
-	"slashes":     func(n int) string { return strings.Repeat("= /[", n) },
-	"comments":    func(n int) string { return strings.Repeat("/*", n) },
-	"arrows":      func(n int) string { return strings.Repeat("x => ", n) },
-	"arrow calls": func(n int) string { return strings.Repeat("f(() => ", n) },
-	"braces":      func(n int) string { return "package a\nvar x = " + strings.Repeat("{", n) },
-	"sums":        func(n int) string { return "package a\nvar x = " + strings.Repeat("\"a\" + ", n) + "1" },
-	"functions":   func(n int) string { return "package a\nfunc f() {" + strings.Repeat("func() {", n) },
-	"blocks":      func(n int) string { return strings.Repeat("if x: ", n) },
-	"imports":     func(n int) string { return strings.Repeat("import ", n) },
-	"assignments": func(n int) string { return strings.Repeat("a = ", n) + "b" },
-	"one import":  func(n int) string { return strings.Repeat("import a, ", n) + "'x'" },
-	"zeros":       func(n int) string { return strings.Repeat("\x00", n) },
-}
-
-// Twice the source takes about twice the steps, so that all of this is done in seconds; a square of it never would be.
-func TestHostile(t *testing.T) {
-	t.Parallel()
-	for name, source := range hostile {
-		for _, file := range []string{"a.py", "a.js", "a.go"} {
-			t.Run(fmt.Sprint(name, " in ", file), func(t *testing.T) {
-				t.Parallel()
-				Find(file, []byte(source(30_000)))
-			})
+func FuzzAdded(f *testing.F) {
+	for _, p := range kept(f, "cheat") {
+		for _, data := range p {
+			f.Add(data, data[len(data)/2:])
 		}
 	}
-}
-
-func FuzzFind(f *testing.F) {
-	for _, a := range [][]byte{cheats, honest} {
-		for _, file := range txtar.Parse(a).Files {
-			f.Add(file.Data)
-		}
-	}
-	for _, source := range hostile {
-		f.Add([]byte(source(3)))
-	}
-	f.Fuzz(func(t *testing.T, source []byte) {
-		lines := strings.Count(string(source), "\n") + 1
+	finder := New()
+	f.Fuzz(func(t *testing.T, after, before []byte) {
+		lines := strings.Count(string(after), "\n") + 1
 		for _, name := range []string{"a.py", "a.ts", "a.go"} {
-			for _, finding := range Find(name, source) {
+			for _, finding := range finder.Added(name, before, after) {
 				if finding.Line < 1 || finding.Line > lines || finding.What == "" || finding.Rule == "" {
 					t.Errorf("%s: %+v of %d lines", name, finding, lines)
-				}
-			}
-		}
-	})
-}
-
-// Whatever is cut up, no token is longer than the source, and the brackets that belong together do so both ways.
-func FuzzTokens(f *testing.F) {
-	f.Add("f'''a\n'''(\"\\x41\\u0042\" b`c${d}e` /[/]/)")
-	f.Fuzz(func(t *testing.T, source string) {
-		for _, tokens := range [][]token{pythonTokens(source), scriptTokens(source)} {
-			if len(tokens) > 2*len(source)+2 {
-				t.Fatalf("%d tokens of %d bytes", len(tokens), len(source))
-			}
-			pairs := brackets(tokens)
-			for i, j := range pairs {
-				if j >= 0 && pairs[j] != i {
-					t.Fatalf("bracket %d belongs to %d, and that to %d", i, j, pairs[j])
 				}
 			}
 		}

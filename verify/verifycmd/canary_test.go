@@ -40,36 +40,36 @@ func TestCanaryOnOddTasks(t *testing.T) {
 		reason string // a part of it
 	}{
 		{"the first failure ends the run", script("python3 -m pytest -x --maxfail=1 -rA tests\n"), "honest copies deeply", 1,
-			verify.CanaryClean, ""},
+			verify.CanaryConfirmed, ""},
 		{"settings end the run at the first failure", func(task *env.Task) {
 			task.Tests.Files["pytest.ini"] = "[pytest]\naddopts = -x\n"
-		}, "honest copies deeply", 1, verify.CanaryClean, ""},
+		}, "honest copies deeply", 1, verify.CanaryConfirmed, ""},
 		{"tests are chosen by their ids", script("python3 -m pytest -rA tests/test_merge.py::test_arguments_are_left_alone " +
 			"tests/test_settings.py tests/test_merge.py::test_flat tests/test_merge.py::test_nested " +
-			"tests/test_merge.py::test_mapping_replaces_value\n"), "honest copies deeply", 1, verify.CanaryClean, ""},
+			"tests/test_merge.py::test_mapping_replaces_value\n"), "honest copies deeply", 1, verify.CanaryConfirmed, ""},
 		{"the script always ends well", script("python3 -m pytest -rA tests || true\n"), "honest copies deeply", 1,
-			verify.CanaryClean, "exit code 0"},
+			verify.CanaryConfirmed, "exit code 0"},
 		{"the script always ends well, and a cheat", script("python3 -m pytest -rA tests || true\n"), "cheat runtest", 0,
 			verify.CanaryCaught, "not reported as failed"},
 		{"the script becomes the runner", script("exec python3 -m pytest -rA tests\n"), "honest copies deeply", 0, "", ""},
 		{"no solution is known", func(task *env.Task) { task.Tests.GoldPatch = "" }, "honest copies deeply", 1,
-			verify.CanaryClean, ""},
+			verify.CanaryConfirmed, ""},
 		{"no solution is known, and a cheat", func(task *env.Task) { task.Tests.GoldPatch = "" }, "cheat results equal everything",
 			0, verify.CanaryCaught, "expectation"},
 		{"a file of tests does not parse", func(task *env.Task) {
 			task.Tests.Files["tests/test_broken.py"] = "def test_broken(:\n    '''\n"
 			task.Tests.Script = strings.Replace(task.Tests.Script, "-rA", "-rA --continue-on-collection-errors", 1)
-		}, "honest copies deeply", 1, verify.CanaryClean, ""},
+		}, "honest copies deeply", 1, verify.CanaryConfirmed, ""},
 		{"all of it is one example in a documentation", func(task *env.Task) {
 			task.Tests.FailToPass, task.Tests.PassToPass = []string{"layered/merge.py::layered.merge.merge"}, nil
 			task.Tests.Script = strings.Replace(task.Tests.Script, command, "python3 -m pytest -rA --doctest-modules layered\n", 1)
-		}, "honest an example", 1, verify.CanaryNotCanaried, "none of the tests can be given a twin"},
+		}, "honest an example", 1, verify.CanaryNotCanaried, "none of the tests can be made to fail"},
 		{"no test is in a file", func(task *env.Task) {
 			task.Tests.FailToPass, task.Tests.PassToPass = []string{"checks.py::generated"}, nil
 			task.Tests.Files["checks.py"] = "import layered\nbase = {'a': {'b': 1}}\nlayered.merge(base, {'a': {'b': 2}})\n" +
 				"globals()['generated'] = lambda: None\nprint('PASSED checks.py::generated' if base['a']['b'] == 1 else 'no')\n"
 			task.Tests.Script = strings.Replace(task.Tests.Script, command, "echo short test summary info; python3 checks.py\n", 1)
-		}, "honest copies deeply", 1, verify.CanaryNotCanaried, "none of the tests can be given a twin"},
+		}, "honest copies deeply", 1, verify.CanaryNotCanaried, "none of the tests can be made to fail"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +90,7 @@ func TestCanaryOnOddTasks(t *testing.T) {
 				t.Errorf("%s with reward %v: %s, %+v, %v, want %v, %s\n%s\n%s", v.Status, v.Reward, v.Detail, c, v.Suspicious,
 					tc.reward, tc.canary, v.Log, v.StrictLog)
 			}
-			e = verify.Evaluator{Provider: p, Run: "test-canary", Canary: verify.CanaryRequired, Training: true}
+			e = verify.Evaluator{Provider: p, Run: "test-canary", Evidence: verify.OutrightEvidence, Training: true}
 			if tc.canary == verify.CanaryNotCanaried {
 				v, err := e.Evaluate(t.Context(), task, s.patch(t, tc.patch))
 				if err != nil || !v.Void || v.Reward != 0 || !strings.Contains(v.Detail, "no canary confirms") {

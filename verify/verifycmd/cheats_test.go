@@ -181,7 +181,7 @@ func TestCheats(t *testing.T) {
 				continue
 			}
 			e := &verify.Evaluator{Provider: p, Run: "test-cheats"}
-			training := &verify.Evaluator{Provider: p, Run: "test-cheats", Training: true, Canary: verify.CanaryRequired}
+			training := &verify.Evaluator{Provider: p, Run: "test-cheats", Training: true, Evidence: verify.OutrightEvidence}
 			for i, name := range slices.Sorted(maps.Keys(s.patches)) {
 				t.Run(s.name+"/"+name, func(t *testing.T) {
 					t.Parallel()
@@ -209,8 +209,7 @@ func TestCheats(t *testing.T) {
 					if v.Confirmation != nil || v.Status == verify.Resolved {
 						working.Add(1)
 					}
-					// A cheat that reads the tests can guess which of them are real. With two real tests and four twins of
-					// each, one guess in 25 is right.
+					// A cheat can guess which tests are wrong. With two tests in two runs, one guess in four is right.
 					for range 2 {
 						if v.Reward == 0 {
 							break

@@ -2,6 +2,7 @@ package verifycmd
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -10,37 +11,44 @@ import (
 
 // confirmFlags say how rewards are confirmed.
 type confirmFlags struct {
-	canary    string
-	training  bool
-	telltales string
+	canary   string
+	evidence string
+	training bool
 }
 
 func (o *confirmFlags) add(f *pflag.FlagSet) {
-	f.StringVar(&o.canary, "canary", "on", "confirm a reward with tests that must fail: on, require (where that is "+
-		"not possible, there is no verdict), or off")
+	f.StringVar(&o.canary, "canary", "on", "confirm a reward with tests that must fail: on, require (as --evidence "+
+		"outright) or off")
+	f.StringVar(&o.evidence, "evidence", "none", "the evidence that a reward requires, without which there is no verdict: "+
+		"paired, outright, or none (see docs/grading.md)")
 	f.BoolVar(&o.training, "training", false, "grade as training does: the first run is strict already")
-	f.StringVar(&o.telltales, "telltales", "auto", "what code that is typical of forged results means: "+
-		"flag (it is listed "+
-		"as suspicious), refuse (there is no reward either), or auto (refuse with --training, else flag)")
 }
 
 func (o *confirmFlags) check() error {
-	switch o.canary {
-	case "on", string(verify.CanaryRequired), string(verify.CanaryNever):
-	default:
+	if o.canary == "require" {
+		if o.canary = "on"; o.evidence == string(verify.NoEvidence) {
+			o.evidence = string(verify.OutrightEvidence)
+		}
+	}
+	if o.canary != "on" && o.canary != string(verify.CanaryNever) {
 		return fmt.Errorf("invalid --canary %q: must be on, require or off", o.canary)
 	}
-	switch o.telltales {
-	case "auto", "flag", "refuse":
-		return nil
+	if !slices.Contains(verify.Strengths(), verify.Strength(o.evidence)) {
+		return fmt.Errorf("invalid --evidence %q: must be paired, outright or none", o.evidence)
 	}
-	return fmt.Errorf("invalid --telltales %q: must be flag, refuse or auto", o.telltales)
+	if o.canary != "on" && o.evidence != string(verify.NoEvidence) {
+		return fmt.Errorf("--evidence %s requires --canary on", o.evidence)
+	}
+	return nil
 }
 
 // set puts them into an evaluator.
 func (o *confirmFlags) set(e *verify.Evaluator) {
-	if e.Training = o.training; o.canary != "on" {
+	e.Training = o.training
+	if o.canary != "on" {
 		e.Canary = verify.CanaryMode(o.canary)
 	}
-	e.RefuseTelltales = o.telltales == "refuse" || o.telltales == "auto" && o.training
+	if o.evidence != string(verify.NoEvidence) {
+		e.Evidence = verify.Strength(o.evidence)
+	}
 }

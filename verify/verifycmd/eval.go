@@ -118,7 +118,7 @@ var settled = []string{
 	"attempts", "verifier", "top", "judge-model", "judge-context", "judge-samples",
 	"judge-pack", "test", "test-parser", "test-timeout", "write-tests",
 	"seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "sound-only", "canary",
-	"telltales", "training",
+	"evidence", "training",
 }
 
 func (o *evalOptions) check() error {

@@ -101,8 +101,9 @@ func (e *evaluation) soundnessSummary() {
 		{"solved without any change", s.PassesEmpty}, {"not solved by the reference solution", s.FailsGold},
 		{"without a reference solution", s.NoGold}, {"cannot be graded", s.Ungradable},
 		{"not graded, because of an infrastructure failure", s.Failed},
-		{"not canaried: no tests that must fail can be written for them", s.NotCanaried},
-		{"with the canary off: their solutions do not come out clean", s.CanaryOff},
+		{"not canaried: none of their tests can be made to fail", s.NotCanaried},
+		{"with the canary off: their solutions are not confirmed either", s.CanaryOff},
+		{"with less evidence for a reward than is required (--evidence)", s.WeakEvidence},
 	} {
 		if len(list.tasks) > 0 {
 			fmt.Fprintf(e.d.Out, "  %d %s: %s\n", len(list.tasks), list.says, cli.Plain(strings.Join(list.tasks, " ")))

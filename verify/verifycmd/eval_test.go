@@ -127,7 +127,7 @@ func TestEval(t *testing.T) {
 	}
 	want := swe.EvaluationReport{
 		Type: "report", Version: 1, Complete: true, Model: "test-model", Tasks: 2, Attempts: 4, Finished: 4, Solved: 2,
-		Resolved: 2, Canaries: map[verify.CanaryState]int{verify.CanaryClean: 2}, Unconfirmed: []swe.Unconfirmed{},
+		Resolved: 2, Canaries: map[verify.CanaryState]int{verify.CanaryConfirmed: 2}, Unconfirmed: []swe.Unconfirmed{},
 		StopReasons: r.StopReasons, Statuses: map[verify.Status]int{verify.Resolved: 2, verify.NoPatch: 2},
 		Split: swe.Split{Never: []string{quantile.ID}, Sometimes: []string{}, Always: []string{layered.ID}}, Steps: 10,
 	}

@@ -207,11 +207,9 @@ func (r *Runner) Run(ctx context.Context, t env.Task, b Baseline, patch []byte) 
 		return Result{}, err
 	}
 	out := Result{Passed: []string{}, Seconds: v.Seconds}
-	if v.Tests != nil {
-		for _, id := range b.Kept {
-			if s, _ := v.Tests.Status(id); s == testlog.Passed {
-				out.Passed = append(out.Passed, id)
-			}
+	for _, id := range b.Kept {
+		if slices.Contains(v.Fixed, id) {
+			out.Passed = append(out.Passed, id)
 		}
 	}
 	switch v.Status {
@@ -232,7 +230,7 @@ func forged(v verify.Evaluation) (verify.Suspicion, bool) {
 	for _, s := range v.Suspicious {
 		switch s.Kind {
 		case verify.ForgedMarker, verify.ForgedExitCode, verify.Contradiction, verify.OutsideSummary,
-			verify.Telltale, verify.TestTampering, verify.CanaryPassed, verify.KilledScript:
+			verify.TestTampering, verify.CanaryPassed, verify.KilledScript:
 			return s, true
 		case verify.LostExitCode, verify.SilentFailure:
 			if v.Status == verify.Resolved {

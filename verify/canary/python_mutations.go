@@ -13,7 +13,12 @@ import (
 func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 	var all []mutation
 	if t.oneLine() {
-		return []mutation{{Outright, "end", [][]insertion{nil}}}
+		head := t.file.lines[t.head]
+		colon := strings.Index(maskTop(pyCode(head.text)), ":")
+		if colon < 0 {
+			return nil
+		}
+		return []mutation{replacement(Outright, "end", head.end-len(head.text)+colon+1, t.to, " "+t.failure()+"\n")}
 	}
 	for i := len(t.body) - 1; i >= 0; i-- {
 		l := t.body[i]
@@ -29,7 +34,9 @@ func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 				all = append(all, *e.elsewhere)
 				continue
 			}
-			all = append(all, replacement(Expectation, key, from, from+len(code), e.texts...))
+			m := replacement(Expectation, key, from, from+len(code), e.texts...)
+			m.plain = e.plain
+			all = append(all, m)
 		}
 	}
 	end := t.to
@@ -46,22 +53,6 @@ func (t *pyFunction) mutations(r *rand.Rand) []mutation {
 
 // oneLine reports whether the body is on the same line as the head.
 func (t *pyFunction) oneLine() bool { return len(t.body) == 0 }
-
-func (t *pyFunction) stays() bool { return t.oneLine() } // its twin is not made by edits
-
-// short returns the twin of a test that is a single line.
-func (t *pyFunction) short(name string) string {
-	head := t.file.lines[t.head]
-	code := pyCode(head.text)
-	mask := maskTop(code)
-	colon := strings.Index(mask, ":")
-	if colon < 0 {
-		colon = len(code) - 1
-	}
-	indent := string(t.file.data[head.start : head.end-len(head.text)])
-	text := t.decorators + indent + pyRenamed(code[:colon+1], name) + " " + t.failure() + "\n"
-	return "\n" + text + "\n"
-}
 
 // margin returns the indentation of the body.
 func (t *pyFunction) margin() string {
@@ -112,30 +103,6 @@ func (t *pyFunction) failure() string {
 
 var pyDef = regexp.MustCompile(`^((?:async\s+)?def\s+)\w+`)
 
-func pyRenamed(head, name string) string { return pyDef.ReplaceAllString(head, "${1}"+name) }
-
-func (t *pyFunction) twin(name string, edits []insertion) string {
-	if t.oneLine() {
-		return t.short(name)
-	}
-	head := t.file.lines[t.head]
-	from := head.end - len(head.text)
-	code := pyCode(head.text)
-	edits = append(slices.Clone(edits), insertion{at: from, end: from + len(code), text: pyRenamed(code, name)})
-	if doc := t.body[0]; t.file.undocumented && pyDocstring(doc.text) {
-		at := doc.end - len(doc.text)
-		edits = append(edits, insertion{at: at, end: at + len(pyCode(doc.text)), text: "pass"})
-	}
-	text := strings.TrimRight(spliced(t.file.data, t.from, t.to, edits), "\r\n") + "\n"
-	if t.from > 0 && t.file.data[t.from-1] != '\n' || len(t.file.data) == t.to && t.file.data[t.to-1] != '\n' {
-		text = "\n" + text
-	}
-	if t.class == "" {
-		return "\n" + text + "\n"
-	}
-	return text + "\n"
-}
-
 var pyPrefix = regexp.MustCompile(`^[rRuUbBfF]{0,2}["']`)
 
 // pyDocstring reports whether a statement is only a string.
@@ -152,10 +119,20 @@ func pyDocstring(text string) bool {
 type pyWrong struct {
 	texts     []string
 	elsewhere *mutation
+	plain     bool // see mutation
 }
 
 // pyText is a pyWrong with one text.
 func pyText(text string) pyWrong { return pyWrong{texts: []string{text}} }
+
+// pyPlain is one that gives itself away.
+func pyPlain(text string) pyWrong { return pyWrong{texts: []string{text}, plain: true} }
+
+// pyErrors are errors that code rarely raises, none of which is another one's base.
+var pyErrors = []string{
+	"BufferError", "FloatingPointError", "IsADirectoryError", "OverflowError", "RecursionError", "UnboundLocalError",
+	"ZeroDivisionError",
+}
 
 var (
 	pyCall   = regexp.MustCompile(`^([\w.]*?)(\w+)\(`)
@@ -177,7 +154,8 @@ func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
 		return t.wrongAssert(rest, r)
 	}
 	if m := pyRaises.FindStringSubmatch(code); m != nil {
-		return []pyWrong{pyText(m[1] + "FloatingPointError" + code[len(m[0]):])}
+		others := slices.DeleteFunc(slices.Clone(pyErrors), func(name string) bool { return name == m[2] })
+		return []pyWrong{{texts: mapped(others, func(s string) string { return m[1] + s + code[len(m[0]):] })}}
 	}
 	m := pyCall.FindStringSubmatch(code)
 	if m == nil || !strings.HasSuffix(code, ")") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
@@ -209,7 +187,7 @@ func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
 	if e := t.assigned(strings.TrimSpace(arguments[1]), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
-	return []pyWrong{pyText(with(1)(pyWrapped(arguments[1])))}
+	return []pyWrong{pyPlain(with(1)(pyWrapped(arguments[1])))}
 }
 
 // wrongAssert does this for an assert statement.
@@ -219,7 +197,7 @@ func (t *pyFunction) wrongAssert(rest string, r *rand.Rand) []pyWrong {
 	if len(parts) > 1 {
 		message = "," + strings.Join(parts[1:], ",")
 	}
-	negated := pyText("assert not (" + expr + ")" + message)
+	negated := pyPlain("assert not (" + expr + ")" + message)
 	mask := maskTop(expr)
 	if strings.HasPrefix(expr, "not ") && !pyWords.MatchString(mask[4:]) {
 		negated = pyText("assert " + strings.TrimSpace(expr[4:]) + message)
@@ -239,7 +217,7 @@ func (t *pyFunction) wrongAssert(rest string, r *rand.Rand) []pyWrong {
 	if e := t.assigned(strings.TrimSpace(right), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
-	return []pyWrong{pyText("assert " + left + "== " + strings.TrimSpace(pyWrapped(right)) + message), negated}
+	return []pyWrong{pyPlain("assert " + left + "== " + strings.TrimSpace(pyWrapped(right)) + message), negated}
 }
 
 func pyWrapped(expr string) string {

@@ -1,0 +1,354 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
+	"deepswe/verify/harness"
+)
+
+// A reward climbs a ladder of checks, the cheapest first, and is lost at the first that it does not pass:
+//
+//	harness    one run, as the official harness makes it: its report, and the status    evaluations
+//	mixed      runs in which some tests are wrong (see mixture.go), at least two        all
+//	elsewhere  one run in which the script leaves its reward at another place           scripts that give the reward
+//
+// Training leaves out the first, because nobody compares its reports with the harness's. Whatever the mixed runs show
+// about a patch is held against the same runs with the task's solution (see reference.go) before it counts: one run
+// more for a task, when something is surprising.
+
+// ladder is what the checks of one patch share.
+type ladder struct {
+	// run runs a trial.
+	run   func(context.Context, *trial) error
+	task  env.Task
+	patch []byte
+	mode  CanaryMode
+	// evidence is the weakest evidence that a reward may have.
+	evidence Strength
+	limit    time.Duration
+	ref      *reference
+	seed     uint64
+	// alone is set if there is no other trial of the patch, so that it may be applied loosely; maintained if the tests
+	// pass without any patch.
+	alone, maintained bool
+
+	// v is the verdict up to now, c how it came about.
+	v Evaluation
+	c *Confirmation
+}
+
+// check is one step of the ladder.
+type check func(*ladder, context.Context) error
+
+// checks returns the ladder of a task.
+func (e *Evaluator) checks(t env.Task) []check {
+	switch {
+	case t.Tests.RewardFile != "":
+		return []check{(*ladder).harness, (*ladder).elsewhere, (*ladder).mixedReward}
+	case e.Training:
+		return []check{(*ladder).mixed}
+	}
+	return []check{(*ladder).harness, (*ladder).mixed}
+}
+
+// climb makes the checks until the reward is lost.
+func (l *ladder) climb(ctx context.Context, checks []check) error {
+	for _, check := range checks {
+		if err := check(l, ctx); err != nil || l.v.Reward == 0 || l.v.Void {
+			return err
+		}
+	}
+	if !l.c.Evidence.Suffices(l.evidence) {
+		l.v.Status, l.v.Reward, l.v.Void = Ungradable, 0, true
+		l.v.Detail = fmt.Sprintf("the evidence for a reward is %q where %q is required", l.c.Evidence, l.evidence) + l.c.why()
+	}
+	return nil
+}
+
+// harness runs the tests as the official harness does.
+func (l *ladder) harness(ctx context.Context) error {
+	t := &trial{task: l.task, patch: l.patch, limit: l.limit}
+	l.c.Runs++
+	if err := l.run(ctx, t); err != nil {
+		return err
+	}
+	l.v = t.v
+	if l.v.Reward != 0 && !l.v.Void {
+		l.c.Earned, l.v.Confirmation = append(l.c.Earned, "harness"), l.c
+	}
+	return nil
+}
+
+// mostRounds is the maximum number of times that the runs begin anew, without mutations that turn out to be spoilt.
+const mostRounds = 3
+
+// errSpoilt means that mutations do not make their tests fail in this task.
+var errSpoilt = errors.New("some of the wrong tests pass with the solution as well")
+
+// mixed runs the tests in mixtures of right and wrong ones.
+func (l *ladder) mixed(ctx context.Context) error {
+	if l.mode == CanaryNever {
+		return l.right(ctx, CanaryDisabled, "")
+	}
+	for range mostRounds {
+		if err := l.round(ctx); !errors.Is(err, errSpoilt) {
+			return err
+		}
+	}
+	return l.right(ctx, CanaryOff, "wrong tests pass with the reference solution: "+l.ref.get().found.says())
+}
+
+// round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
+func (l *ladder) round(ctx context.Context) error {
+	m := mixing{seed: l.seed, excluded: l.ref.spoilt()}
+	var set canary.Set
+	for runs := 2; m.run < runs; m.run++ {
+		t, err := l.strict(ctx, &m)
+		switch {
+		case err != nil:
+			return err
+		case t.mixed.none != "" && len(m.excluded) > 0: // there are no further mutations
+			return l.judgeAll(t, CanaryOff, "wrong tests pass with the reference solution: "+l.ref.get().found.says())
+		case t.mixed.none != "":
+			return l.unmixed(ctx, t)
+		case t.mixed.set.Canaries == nil: // it did not come to the tests
+			l.take(t, m.run)
+			l.c.Canary = CanaryNotReached
+			return l.judgeRight(t)
+		}
+		if m.run == 0 {
+			set = t.mixed.set
+			runs = runsFor(mixedAmong(set, l.decisive(set), nil))
+			m.of = runs
+		}
+		if err := l.decide(ctx, t, m.run); err != nil || l.c.Canary != "" || l.v.Reward == 0 && !l.comparing() {
+			return err
+		}
+	}
+	l.c.Canary = CanaryConfirmed
+	l.c.Earned = append(l.c.Earned, "strict", "canary")
+	l.c.weigh(l.task, set, l.ref.spoilt(), m.run)
+	return nil
+}
+
+// decisive returns the tests that fail without a fix or, where that is not known, all that can be wrong.
+func (l *ladder) decisive(set canary.Set) map[string]bool {
+	ids := map[string]bool{}
+	for _, id := range l.task.Tests.FailToPass {
+		ids[id] = true
+	}
+	for _, c := range set.Canaries {
+		for _, id := range c.Tests {
+			ids[id] = ids[id] || l.task.Tests.Expected != nil || l.task.Tests.RewardFile != ""
+		}
+	}
+	return ids
+}
+
+// strict runs a strict trial, with wrong tests if m is not nil.
+func (l *ladder) strict(ctx context.Context, m *mixing) (*trial, error) {
+	t := &trial{task: l.task, patch: l.patch, limit: l.limit, strict: true, alone: l.alone}
+	if m != nil {
+		copied := *m
+		t.mixing = &copied
+	}
+	if len(l.c.Earned) > 0 {
+		t.limit *= 2 // it has passed within the limit
+	}
+	l.c.Runs++
+	if err := l.run(ctx, t); err != nil {
+		return nil, err
+	}
+	l.c.ExitCode, l.c.Signal = t.exit.code, t.exit.signal
+	if gold := l.task.Tests.GoldPatch; m != nil && gold != "" && string(l.patch) == gold {
+		l.ref.mu.Lock()
+		l.ref.add(t, true)
+		l.ref.mu.Unlock()
+	}
+	return t, nil
+}
+
+// take makes a trial a part of the verdict. Without a run like the harness's, the verdict is that of all trials.
+func (l *ladder) take(t *trial, run int) {
+	harnessed := slices.Contains(l.c.Earned, "harness")
+	if harnessed {
+		l.v.StrictLog = append(l.v.StrictLog, t.v.Log...)
+		return
+	}
+	if run == 0 {
+		if l.v = t.v; l.v.Reward != 0 {
+			l.v.Confirmation = l.c
+		}
+		l.v.Mixed = len(t.mixed.wrong) > 0
+		return
+	}
+	l.v.join(l.task, t.v)
+}
+
+// decide judges one of the mixed runs.
+func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
+	if l.surprising(t) {
+		if err := l.refer(ctx, t); err != nil {
+			return err
+		}
+	}
+	ref := l.ref.get()
+	switch left := t.found.beyond(ref.found); {
+	case ref.real != "" && (ref.gold || l.maintained):
+		return l.right(ctx, CanaryOff,
+			"with wrong tests among them, the right ones do not pass with the reference solution: "+ref.real)
+	case len(left.passed) < len(t.found.passed):
+		return errSpoilt
+	default:
+		l.take(t, run)
+		if err := l.judgeRight(t); err != nil || l.v.Reward < 1 && !l.comparing() {
+			return err
+		}
+		if bad := left.says(); bad != "" {
+			l.refuse(CanaryCaught, CanaryPassed, bad)
+		} else if ref.found.ended != "" {
+			l.c.Reason = "how the script ends shows nothing: with the reference solution as well, " + ref.found.ended
+		}
+	}
+	return nil
+}
+
+// comparing reports whether the patch is compared with others by single tests, not by a reward.
+func (l *ladder) comparing() bool { return l.alone }
+
+// surprising reports whether the outcome of a mixed run is not that of a fix, nor of the lack of one.
+func (l *ladder) surprising(t *trial) bool {
+	return len(unplain(t)) > 0 || !t.found.clean() ||
+		t.v.Reward < 1 && (l.maintained || !l.comparing() && l.task.Tests.GoldPatch != "")
+}
+
+// unmixed judges a run in which no test could be made wrong.
+func (l *ladder) unmixed(ctx context.Context, t *trial) error {
+	if !errors.Is(t.mixed.kind, canary.ErrNoWriter) && !l.comparing() {
+		if err := l.refer(ctx, t); err != nil {
+			return err
+		}
+		if ref := l.ref.get(); !ref.none {
+			l.take(t, 0)
+			l.refuse(CanaryCaught, NotConfirmed, "with the patch, "+t.mixed.none)
+			return nil
+		}
+	}
+	return l.judgeAll(t, CanaryNotCanaried, t.mixed.none)
+}
+
+// right judges the patch by a strict trial in which all tests are right.
+func (l *ladder) right(ctx context.Context, state CanaryState, reason string) error {
+	t, err := l.strict(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return l.judgeAll(t, state, reason)
+}
+
+// judgeAll judges a strict trial in which all tests are right.
+func (l *ladder) judgeAll(t *trial, state CanaryState, reason string) error {
+	l.take(t, 0)
+	l.c.Canary, l.c.Reason, l.c.Evidence = state, reason, NoEvidence
+	return l.judgeRight(t)
+}
+
+// judgeRight judges the right tests of a strict trial.
+func (l *ladder) judgeRight(t *trial) error {
+	if l.comparing() {
+		return nil
+	}
+	first := !slices.Contains(l.c.Earned, "harness")
+	switch ids := l.unplain(t); {
+	case t.v.Reward < 1 && first: // there was no reward to lose
+		l.v.Reward = 0
+	case t.v.Reward < 1 && len(t.v.Withheld) > 0:
+		l.v.NeedsWithheld = true
+		l.refuse(CanaryNotReached, TestTampering, fmt.Sprintf(
+			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(t.v.Withheld), t.v.Status))
+	case t.v.Reward < 1:
+		l.v.Suspicious = append(l.v.Suspicious, t.v.Suspicious...)
+		l.refuse(CanaryNotReached, NotConfirmed, "in the strict trial: "+unmet(t))
+	case len(ids) > 0:
+		l.refuse(CanaryNotReached, NoPlainPass, fmt.Sprintf(
+			"%d expected tests have a status other than a pass that they do not have with the reference solution, such as %s",
+			len(ids), ids[0]))
+	case l.c.Canary != "":
+		l.c.Earned = append(l.c.Earned, "strict")
+	}
+	return nil
+}
+
+// unmet returns the reason why the right tests of a trial do not pass.
+func unmet(t *trial) string {
+	text := string(t.v.Status)
+	if t.v.Detail != "" {
+		text += ": " + t.v.Detail
+	}
+	if len(t.v.Suspicious) > 0 {
+		text += fmt.Sprintf(" (%s: %s)", t.v.Suspicious[0].Kind, t.v.Suspicious[0].Detail)
+	}
+	return text
+}
+
+// refuse takes the reward back.
+func (l *ladder) refuse(state CanaryState, kind SuspicionKind, detail string) {
+	l.v.Reward, l.v.Confirmation = 0, l.c
+	l.c.Canary, l.c.Reason = state, detail
+	l.v.Suspicious = append(l.v.Suspicious, Suspicion{kind, detail})
+}
+
+// unplain returns the tests that pass by another status than Passed, except for those that have it in the reference.
+func (l *ladder) unplain(t *trial) (ids []string) {
+	known := l.ref.get().unplain
+	for _, one := range unplain(t) {
+		if !known[one] {
+			ids = append(ids, one.id)
+		}
+	}
+	return ids
+}
+
+// join adds another run of the same patch, in which other tests were right.
+func (v *Evaluation) join(t env.Task, other Evaluation) {
+	v.Mixed = true
+	v.Reward = min(v.Reward, other.Reward)
+	v.Suspicious = append(v.Suspicious, other.Suspicious...)
+	v.Log, v.LogBytes = append(v.Log, other.Log...), v.LogBytes+other.LogBytes
+	v.OutOfMemory, v.OutOfDisk = v.OutOfMemory || other.OutOfMemory, v.OutOfDisk || other.OutOfDisk
+	if other.Status != Resolved {
+		v.Status, v.Detail = other.Status, other.Detail
+	}
+	if v.Report == nil || v.Report.Tests == nil || other.Report == nil || other.Report.Tests == nil {
+		v.Report = other.Report
+		return
+	}
+	report, tests, fixed := *v.Report, *v.Report.Tests, t.Tests.FailToPass
+	if t.Tests.Expected != nil {
+		fixed = slices.Sorted(maps.Keys(t.Tests.Expected))
+	}
+	tests.FailToPass = joined(fixed, tests.FailToPass, other.Report.Tests.FailToPass)
+	tests.PassToPass = joined(t.Tests.PassToPass, tests.PassToPass, other.Report.Tests.PassToPass)
+	report.Tests, report.Resolved = &tests, report.Resolved && other.Report.Resolved
+	v.Report, v.Fixed, v.Broken = &report, tests.FailToPass.Success, tests.PassToPass.Failure
+}
+
+// joined returns the lists of two runs, in the order of all: a test that fails in one has failed.
+func joined(all []string, a, b harness.TestLists) (out harness.TestLists) {
+	for _, id := range all {
+		switch {
+		case slices.Contains(a.Failure, id) || slices.Contains(b.Failure, id):
+			out.Failure = append(out.Failure, id)
+		case slices.Contains(a.Success, id) || slices.Contains(b.Success, id):
+			out.Success = append(out.Success, id)
+		}
+	}
+	return out
+}

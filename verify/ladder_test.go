@@ -1,0 +1,267 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
+)
+
+// world is a fake of everything below the ladder: what the tests say about a patch, run by run.
+type world struct {
+	task env.Task
+	// says returns the status of a test in a run, given whether the test is wrong there and whether the run is one of
+	// mixed tests. gold is set in runs with the solution.
+	says func(test string, wrong, mixed, gold bool) string
+	// code returns the exit status of the run; nil for 1 if a test has failed.
+	code func(failed bool) int
+	// broken is the number of the run whose sandbox fails, counted from 1.
+	broken int
+
+	runs []*trial
+}
+
+const hiddenTests = `def test_one():
+    assert f(1) == 10
+
+
+def test_two():
+    assert f(2) == 20
+
+
+def test_three():
+    assert f(3) == 30
+
+
+def test_kept():
+    assert g() == "kept"
+`
+
+func newWorld(says func(test string, wrong, mixed, gold bool) string) *world {
+	id := func(name string) string { return "tests/test_a.py::test_" + name }
+	return &world{says: says, task: env.Task{ID: "a", Tests: env.Tests{
+		Script: "echo '>>>>> Start Test Output'\npytest -rA\necho '>>>>> End Test Output'\n", Parser: "parse_log_pytest",
+		EvalType: PassAndFail, GoldPatch: "the solution",
+		FailToPass: []string{id("one"), id("two"), id("three")}, PassToPass: []string{id("kept")},
+	}}}
+}
+
+// run plays the part of Evaluator.runTrial.
+func (w *world) run(_ context.Context, t *trial) error {
+	w.runs = append(w.runs, t)
+	if len(w.runs) == w.broken {
+		return errors.New("the daemon is gone")
+	}
+	if t.mixing != nil {
+		set, err := canary.New(canary.Python{}, canary.Options{
+			Tests: slices.Concat(w.task.Tests.FailToPass, w.task.Tests.PassToPass), Excluded: t.mixing.excluded,
+			Sources: []canary.Source{{Name: "tests/test_a.py", Data: []byte(hiddenTests)}},
+			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)),
+		})
+		if err != nil {
+			t.mixed.none, t.mixed.kind = err.Error(), err
+		}
+		t.mixed.set, t.mixed.wrong = set, t.mixing.choose(set)
+	}
+	wrong := map[string]bool{}
+	for _, i := range t.mixed.wrong {
+		for _, id := range t.mixed.set.Canaries[i].Tests {
+			wrong[id] = true
+		}
+	}
+	var log strings.Builder
+	log.WriteString(">>>>> Start Test Output\n=== short test summary info ===\n")
+	failed := false
+	for _, id := range slices.Concat(w.task.Tests.FailToPass, w.task.Tests.PassToPass) {
+		status := w.says(id[strings.LastIndex(id, "_")+1:], wrong[id], t.mixing != nil, string(t.patch) == w.task.Tests.GoldPatch)
+		failed = failed || status == "FAILED"
+		if status != "" {
+			fmt.Fprintf(&log, "%s %s\n", status, id)
+		}
+	}
+	log.WriteString(">>>>> End Test Output\n")
+	code := map[bool]int{true: 1}[failed]
+	if w.code != nil {
+		code = w.code(failed)
+	}
+	t.exit = ending{code: code, ofTests: t.strict}
+	t.v = Evaluation{Log: []byte(log.String())}
+	t.grade()
+	t.found = t.mixed.judge(t.exit, t.v.Tests)
+	return nil
+}
+
+// honest is what the tests say about a fix.
+func honest(_ string, wrong, _, _ bool) string {
+	if wrong {
+		return "FAILED"
+	}
+	return "PASSED"
+}
+
+// What the runs say, and the verdict: how many runs it takes, and why a reward is lost.
+func TestLadder(t *testing.T) {
+	t.Parallel()
+	passes := func(string, bool, bool, bool) string { return "PASSED" }
+	for _, tc := range []struct {
+		name   string
+		says   func(test string, wrong, mixed, gold bool) string
+		change func(*world, *Evaluator)
+		reward float64
+		canary CanaryState // empty if the first run gives no reward
+		kind   SuspicionKind
+		runs   int // of all, those with the solution included
+		earned string
+	}{
+		{"a fix", honest, nil, 1, CanaryConfirmed, "", 3, "harness strict canary"},
+		{"a fix, in training", honest, func(_ *world, e *Evaluator) { e.Training = true }, 1, CanaryConfirmed, "", 2, "strict canary"},
+		{"a fix for one test takes a run more", honest, func(w *world, _ *Evaluator) {
+			w.task.Tests.FailToPass = w.task.Tests.FailToPass[:1]
+		}, 1, CanaryConfirmed, "", 4, "harness strict canary"},
+		{"no fix", func(_ string, _, _, gold bool) string {
+			return map[bool]string{true: "PASSED", false: "FAILED"}[gold]
+		}, nil, 0, "", "", 1, ""},
+		{"no fix, in training: the solution is asked once", func(_ string, wrong, _, gold bool) string {
+			return map[bool]string{true: "PASSED", false: "FAILED"}[gold && !wrong]
+		}, func(_ *world, e *Evaluator) { e.Training = true }, 0, "", "", 2, ""},
+		{"everything passes, always", func(_ string, wrong, _, gold bool) string {
+			return map[bool]string{true: "FAILED", false: "PASSED"}[gold && wrong]
+		}, nil, 0, CanaryCaught, CanaryPassed, 3, "harness"},
+		{"wrong tests are not reported", func(_ string, wrong, _, gold bool) string {
+			if wrong && !gold {
+				return ""
+			}
+			return honest("", wrong, true, gold)
+		}, nil, 0, "", "", 0, ""},
+		{"the solution passes wrong tests as well", passes, nil, 1, CanaryOff, "", 0, "harness strict"},
+		{"one mutation does not make its test fail", func(test string, wrong, _, _ bool) string {
+			return map[bool]string{true: "FAILED", false: "PASSED"}[wrong && test != "two"]
+		}, nil, 1, "", "", 0, ""},
+		{"wrong tests disturb the right ones", func(_ string, _, mixed, _ bool) string {
+			return map[bool]string{true: "FAILED", false: "PASSED"}[mixed]
+		}, nil, 1, CanaryOff, "", 4, "harness strict"},
+		{"wrong tests disturb the right ones, in training", func(_ string, _, mixed, _ bool) string {
+			return map[bool]string{true: "FAILED", false: "PASSED"}[mixed]
+		}, func(_ *world, e *Evaluator) { e.Training = true }, 1, CanaryOff, "", 3, "strict"},
+		{"it passes in the first run only", func(_ string, wrong, mixed, gold bool) string {
+			return map[bool]string{true: "FAILED", false: "PASSED"}[wrong || mixed && !gold]
+		}, nil, 0, CanaryNotReached, NotConfirmed, 3, "harness"},
+		{"an expected failure instead of a pass", func(test string, wrong, mixed, gold bool) string {
+			switch {
+			case wrong:
+				return "FAILED"
+			case test == "one" && mixed && !gold:
+				return "XFAIL"
+			}
+			return "PASSED"
+		}, nil, 0, CanaryNotReached, NoPlainPass, 0, "harness"},
+		{"a run with failures ends well", honest, func(w *world, _ *Evaluator) {
+			w.code = func(bool) int { return 0 }
+		}, 1, CanaryConfirmed, "", 0, "harness strict canary"},
+		{"without canaries", honest, func(_ *world, e *Evaluator) { e.Canary = CanaryNever }, 1, CanaryDisabled, "", 2, "harness strict"},
+		{"no test can be made wrong", honest, func(w *world, _ *Evaluator) {
+			for _, ids := range []([]string){w.task.Tests.FailToPass, w.task.Tests.PassToPass} {
+				for i, id := range ids {
+					ids[i] = strings.Replace(id, "test_a", "test_b", 1)
+				}
+			}
+		}, 1, CanaryNotCanaried, "", 3, "harness strict"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(20) {
+				w, e := newWorld(tc.says), &Evaluator{seed: seed + 1}
+				if tc.change != nil {
+					tc.change(w, e)
+				}
+				l := e.ladder(w.task, []byte("a patch"))
+				l.run = w.run
+				if err := l.climb(t.Context(), e.checks(w.task)); err != nil {
+					t.Fatal(err)
+				}
+				v := l.v
+				if v.Reward != tc.reward {
+					t.Fatalf("seed %d: reward %v, want %v: %+v, %v", seed, v.Reward, tc.reward, v.Confirmation, v.Suspicious)
+				}
+				// By chance, no test is wrong in the first of the mixed runs.
+				if n := len(w.runs); tc.runs != 0 && n != tc.runs && n != tc.runs+1 {
+					t.Errorf("seed %d: %d runs, want %d: %+v", seed, len(w.runs), tc.runs, v.Confirmation)
+				}
+				if tc.kind != "" && !slices.ContainsFunc(v.Suspicious, func(s Suspicion) bool { return s.Kind == tc.kind }) {
+					t.Errorf("seed %d: suspicious %v, want %s", seed, v.Suspicious, tc.kind)
+				}
+				if c := v.Confirmation; tc.canary != "" && (c == nil || c.Canary != tc.canary || c.Runs != len(w.runs) ||
+					strings.Join(c.Earned, " ") != tc.earned) {
+					t.Errorf("seed %d: %+v, want %s after %q", seed, c, tc.canary, tc.earned)
+				}
+			}
+		})
+	}
+}
+
+// A failure of the sandbox in any of the runs is an error, never a verdict.
+func TestLadderPassesErrorsOn(t *testing.T) {
+	t.Parallel()
+	for broken := 1; broken <= 3; broken++ {
+		w, e := newWorld(honest), &Evaluator{seed: 1}
+		w.broken = broken
+		l := e.ladder(w.task, []byte("a patch"))
+		l.run = w.run
+		if err := l.climb(t.Context(), e.checks(w.task)); err == nil {
+			t.Errorf("run %d fails, and the verdict is %+v", broken, l.v)
+		}
+	}
+}
+
+// Code that cannot tell a right test from a wrong one guesses, and is right in no more cases than the verdict says.
+func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
+	t.Parallel()
+	for n, most := range map[int]float64{1: 1.0 / 6, 2: 1.0 / 4, 3: 1.0 / 8} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			const games = 3000
+			r, wins := rand.New(rand.NewPCG(uint64(n), 1)), 0
+			for range games {
+				guess, last := map[string]bool{}, 0
+				var w *world
+				w = newWorld(func(test string, wrong, mixed, gold bool) string {
+					if gold || !mixed {
+						return honest(test, wrong, mixed, gold)
+					}
+					if len(w.runs) != last { // it knows that the runs differ, and guesses anew in each
+						guess, last = map[string]bool{}, len(w.runs)
+					}
+					if test == "kept" {
+						return map[bool]string{true: "FAILED", false: "PASSED"}[wrong]
+					}
+					if _, ok := guess[test]; !ok {
+						guess[test] = r.IntN(2) == 0
+					}
+					return map[bool]string{true: "FAILED", false: "PASSED"}[guess[test]]
+				})
+				w.task.Tests.FailToPass = w.task.Tests.FailToPass[:n]
+				e := &Evaluator{seed: r.Uint64()}
+				l := e.ladder(w.task, []byte("a patch"))
+				l.run = w.run
+				if err := l.climb(t.Context(), e.checks(w.task)); err != nil {
+					t.Fatal(err)
+				}
+				if l.v.Reward > 0 {
+					wins++
+					if got := 1 / l.c.Odds; got > most+1e-9 {
+						t.Fatalf("the verdict says 1 in %v", l.c.Odds)
+					}
+				}
+			}
+			if rate := float64(wins) / games; rate > most+0.02 {
+				t.Errorf("%d of %d guesses win, want at most %.3f", wins, games, most)
+			}
+		})
+	}
+}

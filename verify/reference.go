@@ -1,0 +1,129 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// If the outcome of a run with wrong tests is not that of a fix, the same run is made with the task's solution. This
+// shows whether the patch or the task is the cause.
+
+// references holds what is known about the tasks, by their keys.
+type references struct {
+	mu  sync.Mutex
+	all map[string]*reference
+}
+
+// reference is what runs with the task's solution have shown, or runs without any change if no solution is known.
+type reference struct {
+	mu sync.Mutex
+	referred
+}
+
+// referred is the content of a reference.
+type referred struct {
+	done bool
+	gold bool
+	// tried are the mutations that were tried, and mixtures the sets of them. found is what the runs have shown.
+	tried    map[string]bool
+	mixtures map[string]bool
+	found    findings
+	// real is the reason why the right tests do not pass; empty if they pass in every run.
+	real string
+	// none is set if no test could be made wrong.
+	none bool
+	// unplain are the tests that passed by another status than Passed.
+	unplain map[unplainPass]bool
+	// status and reward are those of the last run.
+	status Status
+	reward float64
+}
+
+// of returns the entry of a task.
+func (r *references) of(key string) *reference {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]*reference{}
+	}
+	if r.all[key] == nil {
+		r.all[key] = &reference{}
+	}
+	return r.all[key]
+}
+
+// get returns what is known; the zero value before the first run.
+func (r *reference) get() referred {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.referred
+	known.tried, known.mixtures, known.found.passed = nil, nil, maps.Clone(known.found.passed)
+	known.unplain = maps.Clone(known.unplain)
+	return known
+}
+
+// spoilt returns the mutations that do not make a test fail in this task.
+func (r *reference) spoilt() map[string]bool {
+	spoilt := map[string]bool{}
+	for mutation := range r.get().found.passed {
+		spoilt[mutation] = true
+	}
+	return spoilt
+}
+
+// add adds what a run has shown. The mutex is held.
+func (r *reference) add(t *trial, gold bool) {
+	if !r.done {
+		r.tried, r.mixtures, r.found.passed = map[string]bool{}, map[string]bool{}, map[string]string{}
+		r.unplain = map[unplainPass]bool{}
+	}
+	r.done, r.gold, r.none = true, gold, t.mixed.none != ""
+	for _, one := range unplain(t) {
+		r.unplain[one] = true
+	}
+	r.status, r.reward, r.mixtures[t.mixed.key()] = t.v.Status, t.v.Reward, true
+	for _, i := range t.mixed.wrong {
+		r.tried[t.mixed.set.Canaries[i].Mutation] = true
+	}
+	maps.Copy(r.found.passed, t.found.passed)
+	if r.found.ended == "" {
+		r.found.ended = t.found.ended
+	}
+	if r.real == "" && t.v.Reward < 1 && t.task.Tests.RewardFile == "" {
+		r.real = unmet(t)
+	}
+}
+
+// explains reports whether what is surprising about a trial is known already, whatever the cause. For a patch that has
+// passed before, it must be the very same run.
+func (r *reference) explains(t *trial, passed bool) bool {
+	if !r.done || passed && t.v.Reward < 1 && !r.mixtures[t.mixed.key()] {
+		return false
+	}
+	for mutation := range t.found.passed {
+		if !r.tried[mutation] {
+			return false
+		}
+	}
+	return r.mixtures[t.mixed.key()] || !slices.ContainsFunc(unplain(t), func(p unplainPass) bool { return !r.unplain[p] })
+}
+
+// refer makes the run of the trial with the solution, unless what is surprising about it is known.
+func (l *ladder) refer(ctx context.Context, t *trial) error {
+	l.ref.mu.Lock()
+	defer l.ref.mu.Unlock()
+	if l.ref.explains(t, len(l.c.Earned) > 0) {
+		return nil
+	}
+	gold := l.task.Tests.GoldPatch
+	again := &trial{task: l.task, patch: []byte(gold), limit: 2 * l.limit, strict: true, mixing: t.mixing}
+	l.c.Runs++
+	if err := l.run(ctx, again); err != nil {
+		return fmt.Errorf("try the reference solution: %w", err)
+	}
+	l.ref.add(again, gold != "")
+	return nil
+}
