@@ -65,7 +65,8 @@ const (
 // Strengths are all of them, from the weakest.
 func Strengths() []Strength { return []Strength{NoEvidence, OutrightEvidence, PairedEvidence} }
 
-// Suffices reports whether evidence of this strength is at least as strong as what is wanted. No strength is NoEvidence.
+// Suffices reports whether evidence of this strength is at least as strong as what is wanted. An empty strength is
+// NoEvidence.
 func (s Strength) Suffices(wanted Strength) bool {
 	return slices.Index(Strengths(), s) >= slices.Index(Strengths(), wanted) || wanted == "" || wanted == NoEvidence
 }

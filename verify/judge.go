@@ -80,8 +80,8 @@ func (m mixture) judge(exit ending, r *testlog.Results) findings {
 	return found
 }
 
-// unfailed returns what is wrong with a wrong test in a report; empty if it failed. A case of a Go test (TestSum/empty) has
-// failed if the test has: another of its cases may be the wrong one.
+// unfailed returns what is wrong with a wrong test in a report; empty if it failed. A case of a Go test (TestSum/empty)
+// has failed if the test has: another of its cases may be the wrong one.
 func unfailed(id string, r *testlog.Results) string {
 	if r == nil {
 		return "is not in the log"

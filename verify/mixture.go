@@ -92,8 +92,8 @@ func oddsOf(n, runs int) float64 {
 	return math.Pow(float64(int(1)<<runs-2), float64(n))
 }
 
-// mix makes tests wrong in the files that the first half of the script has already installed. It returns the second half
-// of the script, changed so that it does not end at the first failure.
+// mix makes tests wrong in the files that the first half of the script has already installed. It returns the second
+// half of the script, changed so that it does not end at the first failure.
 func (t *trial) mix(ctx context.Context, script string) (string, error) {
 	w, ok := canary.ForParser(t.parser())
 	if !ok {

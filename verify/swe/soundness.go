@@ -27,7 +27,8 @@ type Soundness struct {
 	// WeakEvidence: the evidence of a reward is weaker than what is required.
 	WeakEvidence []string `json:"weak_evidence"`
 	// Tasks with a reference solution whose rewards no canary confirms, because none of their tests can be
-	// made wrong or because the reference solution does not pass with wrong ones among them. Their results contain the reasons.
+	// made wrong or because the reference solution does not pass with wrong ones among them. Their results contain the
+	// reasons.
 	NotCanaried []string `json:"not_canaried"`
 	CanaryOff   []string `json:"canary_off"`
 
@@ -127,7 +128,8 @@ func (e *Evaluation) gradeBuiltin(ctx context.Context, j run.Job) (run.Result, e
 func newSoundness(ids []string, tasks map[string]env.Task, outcomes []run.Outcome) *Soundness {
 	s := &Soundness{
 		Version: 1, PassesEmpty: []string{}, FailsGold: []string{}, NoGold: []string{}, Ungradable: []string{},
-		Failed: []string{}, WeakEvidence: []string{}, Results: []TaskSoundness{}, NotCanaried: []string{}, CanaryOff: []string{},
+		Failed: []string{}, WeakEvidence: []string{}, Results: []TaskSoundness{}, NotCanaried: []string{},
+		CanaryOff: []string{},
 	}
 	runs := map[string]*SoundnessRun{}
 	for _, o := range outcomes {

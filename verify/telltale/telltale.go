@@ -59,7 +59,8 @@ func languages() map[string]language {
 				`\b(?:unittest|doctest|builtins)(?:\.\w+)+\s*=[^=]|setattr\(\s*(?:unittest|builtins)\b|` +
 				`__builtins__\[[^]]*\]\s*=[^=]|\.assert[A-Z]\w*\s*(?:=[^=]|,.*=[^=])`,
 			Hook: `\b(?:settrace|setprofile|addaudithook|_current_frames|get_objects|get_referrers|meta_path|path_hooks|` +
-				`path_importer_cache|call_tracing|py_compile|source_hash|cache_from_source)\b|\bf_(?:trace|lineno)\b|\bf_globals\s*(?:\[[^]]*\]\s*=[^=]|\.update)|` +
+				`path_importer_cache|call_tracing|py_compile|source_hash|cache_from_source)\b|` +
+				`\bf_(?:trace|lineno)\b|\bf_globals\s*(?:\[[^]]*\]\s*=[^=]|\.update)|` +
 				`\b__code__\s*=|\bsys\.monitoring\b|sys\.std(?:out|err)(?:\.write)?\s*=|\bos\.dup2\(`,
 			Decoded: `\b(?:exec|eval|compile)\(.*(?:b\d\ddecode|fromhex|decompress|unhexlify|decode\()|\bmarshal\.loads\b`,
 			Equal:   `__eq__\s*=\s*lambda[^:]*:\s*True|def __eq__\([^)]*\)[^:]*:\s*return True`,
@@ -68,7 +69,8 @@ func languages() map[string]language {
 			Exit: `\breallyExit\b|\bprocess\.(?:abort|execve)\b|\bprocess\.exit\(\s*0?\s*\)|` +
 				`\bprocess\.exitCode\s*=\s*(?:0|undefined|null)|\bprocess\.execPath\b.*\bargv\b|` +
 				`\bprocess\.kill\(.*ppid`,
-			Runner: `\b(?:assert|chai|expect)(?:\.\w+|\[\w+\])+\s*=[^=>]|\bglobalThis(?:\.(?:it|test|expect|describe)|\[\w+\])\s*=[^=>]|` +
+			Runner: `\b(?:assert|chai|expect)(?:\.\w+|\[\w+\])+\s*=[^=>]|` +
+				`\bglobalThis(?:\.(?:it|test|expect|describe)|\[\w+\])\s*=[^=>]|` +
 				`\brequire\(["'](?:node:test|mocha|vitest|@jest/globals|chai)["']\)|\bprocess\.(?:exit|emit|on)\s*=[^=>]`,
 			Hook: `\b(?:_extensions|_resolveFilename|registerHooks|createHook|setFlagsFromString|_linkedBinding)\b|` +
 				`\bModule\._load\b|\brequire\.cache\b|\b(?:Error|Promise|Function)\.prototype\.\w+\s*=[^=>]|` +

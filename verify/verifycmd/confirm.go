@@ -19,8 +19,8 @@ type confirmFlags struct {
 func (o *confirmFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.canary, "canary", "on", "confirm a reward with tests that must fail: on, require (as --evidence "+
 		"outright) or off")
-	f.StringVar(&o.evidence, "evidence", "none", "the evidence that a reward requires, without which there is no verdict: "+
-		"paired, outright, or none (see docs/grading.md)")
+	f.StringVar(&o.evidence, "evidence", "none", "the evidence that a reward requires, without which there is no "+
+		"verdict: paired, outright, or none (see docs/grading.md)")
 	f.BoolVar(&o.training, "training", false, "grade as training does: the first run is strict already")
 }
 
