@@ -125,8 +125,8 @@ type generator interface {
 type test interface {
 	// name is its name in the source.
 	name() string
-	// start is the offset at which it begins.
-	start() int
+	// extent is the range of the file that it is in, with its comments.
+	extent() (from, to int)
 	// mutations returns the ways to make the test fail whenever it passes as it is, the best first. The wrong values that
 	// it then expects are random.
 	mutations(r *rand.Rand) []mutation
@@ -219,7 +219,8 @@ func (m *maker) add(id string) (reason string) {
 	if reason != "" {
 		return reason
 	}
-	function := fmt.Sprint(at, ":", t.start(), ":", t.name())
+	from, _ := t.extent()
+	function := fmt.Sprint(at, ":", from, ":", t.name())
 	if i, ok := m.made[function]; ok {
 		m.out.Canaries[i].Tests = append(m.out.Canaries[i].Tests, id)
 		return ""
@@ -257,7 +258,14 @@ func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 		return mutation{}, nil, false
 	}
 	chosen = best[m.options.Rand.IntN(len(best))]
-	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
+	way = chosen.ways[m.options.Rand.IntN(len(chosen.ways))]
+	if chosen.kind == Expectation && len(way) == 1 {
+		from, to := t.extent()
+		if more := repeated(m.options.Sources[at].Data, from, to, way[0]); !m.taken(at, more) {
+			way = more
+		}
+	}
+	return chosen, way, true
 }
 
 // taken reports whether another canary changes a part of the file that the edits change: tests may be inside of others.

@@ -81,20 +81,22 @@ func (f *goFile) offset(p token.Pos) int { return f.fset.Position(p).Offset }
 
 func (t *goTest) name() string { return t.decl.Name.Name }
 
-func (t *goTest) start() int {
+func (t *goTest) extent() (from, to int) {
+	from = t.file.offset(t.decl.Pos())
 	if t.decl.Doc != nil {
-		return t.file.offset(t.decl.Doc.Pos())
+		from = t.file.offset(t.decl.Doc.Pos())
 	}
-	return t.file.offset(t.decl.Pos())
+	return from, t.file.offset(t.decl.End())
 }
 
 func (t *goTest) mutations(r *rand.Rand) []mutation {
 	var all []mutation
+	start, _ := t.extent()
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
 		for _, lit := range expectations(n) {
 			from, to := t.file.offset(lit.Pos()), t.file.offset(lit.End())
 			if others := goOthers(lit, r); len(others) > 0 {
-				all = append(all, replacement(Expectation, strconv.Itoa(from-t.start()), from, to, others...))
+				all = append(all, replacement(Expectation, strconv.Itoa(from-start), from, to, others...))
 			}
 		}
 		return true

@@ -45,4 +45,6 @@ func (f *jsFile) ids(string) (ids []string) {
 
 func (t *jsTest) name() string { return t.called }
 
-func (t *jsTest) start() int { return t.file.tokens[t.first].from }
+func (t *jsTest) extent() (from, to int) {
+	return t.file.tokens[t.first].from, t.file.tokens[t.last].to
+}

@@ -255,4 +255,4 @@ func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')
 
 func (t *pyFunction) name() string { return t.title }
 
-func (t *pyFunction) start() int { return t.from }
+func (t *pyFunction) extent() (from, to int) { return t.from, t.to }

@@ -75,7 +75,7 @@ func (f *shellFile) ids(string) (ids []string) {
 
 func (t *shellTest) name() string { return t.function }
 
-func (t *shellTest) start() int { return t.from }
+func (t *shellTest) extent() (from, to int) { return t.from, t.to }
 
 func (t *shellTest) mutations(r *rand.Rand) []mutation {
 	var all []mutation

@@ -1,0 +1,54 @@
+package canary
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A wrong value must not contradict what a test says about itself in words: its message, comments, documentation.
+
+// shortestWord is the least length of a value that is searched for elsewhere.
+const shortestWord = 2
+
+// commented matches what is left of a line from a comment on, in any of the languages.
+var commented = regexp.MustCompile(`(?m)(?:^|[ \t])(?:#|//).*$|"""[^"]*"""`)
+
+// repeated returns the edits that make a test, which is the range of the file, expect another value: the edit, and the
+// same change where a message after the value, a comment or documentation repeats it.
+func repeated(data []byte, from, to int, e edit) []edit {
+	before, after := string(data[e.at:e.end]), e.text
+	head, tail := common(before, after)
+	value, other := before[head:len(before)-tail], after[head:len(after)-tail]
+	if len(value) < shortestWord || other == "" || strings.ContainsAny(value+other, "\n\r") {
+		return []edit{e}
+	}
+	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(value) + `\b`)
+	e.text = after[:len(after)-tail] + word.ReplaceAllLiteralString(after[len(after)-tail:], other)
+	edits := []edit{e}
+	for _, m := range commented.FindAllIndex(data[from:to], -1) {
+		for _, w := range word.FindAllIndex(data[from+m[0]:from+m[1]], -1) {
+			at, end := from+m[0]+w[0], from+m[0]+w[1]
+			if end <= e.at || at >= e.end {
+				edits = append(edits, edit{at, end, other})
+			}
+		}
+	}
+	return edits
+}
+
+// common returns how many bytes two texts share at both ends, without parting a word.
+func common(a, b string) (head, tail int) {
+	for head < min(len(a), len(b)) && a[head] == b[head] {
+		head++
+	}
+	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	for head > 0 && wordByte(a[head-1]) {
+		head--
+	}
+	for tail > 0 && wordByte(a[len(a)-tail]) {
+		tail--
+	}
+	return head, tail
+}
