@@ -53,6 +53,8 @@ var (
 	ErrTrainerLost = errors.New("the trainer's weights are lost or uncertain")
 	// ErrApart: what samples has other weights than what is trained.
 	ErrApart = errors.New("sampler and trainer disagree")
+	// ErrUnsampled: no server has sampled for as long as the trainer waits for one. All rollouts end.
+	ErrUnsampled = errors.New("no sampler answers")
 )
 
 // ErrTooLong reports a row that is longer than a trainer takes.

@@ -126,6 +126,8 @@ func update() []Definition {
 		{Name: "update/", Help: "Trainer before the first update of the step against the trainer after the last one."},
 		{Name: "publish/gap_mean", Help: "Mean difference of sampler's and trainer's logprobs after the publication."},
 		{Name: "publish/gap_max", Help: "Largest difference of sampler's and trainer's logprobs after the publication."},
+		{Name: "samplers/ready", Help: "Servers that sample, at the end of the step."},
+		{Name: "samplers/aside", Help: "Servers that did not answer and get no turns, at the end of the step."},
 		{Name: "corrections/", Help: "What the corrections for mismatch did."},
 		{Name: "entropy/mean", Help: "Mean entropy of the policy at the trained tokens, in nats."},
 		{Name: "optim/grad_norm", Help: "Norm of the gradient before clipping, mean over the updates of the step."},

@@ -146,7 +146,7 @@ func defaults() Config {
 	return Config{
 		Name: "train", Seed: 1, Steps: 100,
 		Rollouts: Rollouts{
-			Tasks: 8, Group: 8, Workers: 16, Drain: Duration(10 * time.Second), Retries: 2, MaxFailures: 32, KeepLogs: true,
+			Tasks: 8, Group: 8, Workers: 16, Drain: Duration(8 * time.Second), Retries: 2, MaxFailures: 32, KeepLogs: true,
 		},
 		Algorithm:  Algorithm{Preset: rl.DefaultPreset, Set: map[string]string{}},
 		Optimizer:  Optimizer{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, ClipNorm: 1, Minibatches: 1, Epochs: 1},

@@ -155,6 +155,11 @@ type TrainerSettings interface {
 	Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error)
 }
 
+// Gauged is a trainer that has metrics of its servers.
+type Gauged interface {
+	Gauges() map[string]float64
+}
+
 // ContextBound is a trainer whose sampler has a maximum context, in tokens of prompt and reply together; 0 means
 // unknown.
 type ContextBound interface {

@@ -50,6 +50,8 @@ type loop struct {
 	validator *validator
 	// begun is set while the trainer holds an unfinished update.
 	begun bool
+	// unpublished is set if the run was stopped while the policy of a finished update was published.
+	unpublished bool
 	// saved is the progress in state.json.
 	saved progress
 }
@@ -128,7 +130,8 @@ func (l *loop) begin(ctx context.Context, s *state, resumed bool, history []metr
 	if resumed || !l.due(0) {
 		return nil
 	}
-	values := map[string]float64{"policy/version": float64(l.policy.Version)}
+	values := map[string]float64{}
+	l.published(values)
 	if err := l.random(ctx, values); err != nil {
 		return err
 	}
@@ -206,8 +209,14 @@ func (l *loop) next(ctx context.Context, s *state) error {
 		// JSON has no NaN or infinity. These are counted as a skipped step.
 		maps.DeleteFunc(values, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 		s.Pending = &pending{Values: values, place: after}
+		if l.unpublished {
+			return run.ErrInterrupted
+		}
 	}
 	values := s.Pending.Values
+	if _, ok := values[versionMetric]; !ok { // it was published when the run was resumed
+		l.published(values)
+	}
 	if l.due(step) {
 		if err := l.measure(ctx, step, values); err != nil {
 			return err

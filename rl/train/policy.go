@@ -11,13 +11,13 @@ import (
 	"deepswe/rl"
 )
 
-// stamped makes a policy a model whose replies carry the policy's version. A lost trainer ends all rollouts, because
-// none of them can be sampled any more.
+// stamped makes a policy a model whose replies carry the policy's version. Without a trainer or a sampler, all rollouts
+// end, because none of them can be sampled any more.
 type stamped rl.Policy
 
 func (p stamped) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	reply, err := p.Model.Complete(ctx, r)
-	if errors.Is(err, rl.ErrTrainerLost) {
+	if errors.Is(err, rl.ErrTrainerLost) || errors.Is(err, rl.ErrUnsampled) {
 		return reply, run.Abort(err)
 	}
 	if t := reply.Tokens; err == nil && t != nil && t.PolicyVersion == nil {

@@ -132,7 +132,7 @@ func free() []string {
 		"steps", "name", "evaluate", "checkpoint", "guards",
 		"rollouts.workers", "rollouts.models", "rollouts.sandboxes", "rollouts.gradings", "rollouts.deadline",
 		"rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
-		"trainer.base_url", "trainer.patience", "trainer.check_tokens", "trainer.check_tolerance",
+		"trainer.base_url", "trainer.samplers", "trainer.adapters", "environment.sandbox.hosts", "trainer.patience", "trainer.check_tokens", "trainer.check_tolerance",
 	}
 }
 
@@ -154,7 +154,10 @@ func resumable(m run.Manifest, c Config) error {
 		return err
 	}
 	keys = slices.DeleteFunc(keys, func(key string) bool {
-		return slices.ContainsFunc(free(), func(f string) bool { return key == f || strings.HasPrefix(key, f+".") })
+		return slices.ContainsFunc(free(), func(f string) bool {
+			rest, ok := strings.CutPrefix(key, f)
+			return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		})
 	})
 	if len(keys) > 0 {
 		return fmt.Errorf("%w: %s cannot change; to fix: leave out --config to resume with its own, "+

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -65,17 +66,17 @@ func (l *loop) step(ctx context.Context, step int, from place) (values map[strin
 	values["time/wait_rollouts"] = values["time/rollouts"]
 
 	// An update that has begun is finished, because half of one could not be saved.
-	ctx = context.WithoutCancel(ctx)
+	updating := context.WithoutCancel(ctx)
 	p := &probe{}
 	if len(batches) > 0 {
-		if err := p.take(ctx, l.trainer, batches[0], rollouts, l.policy.Version); err != nil {
+		if err := p.take(updating, l.trainer, batches[0], rollouts, l.policy.Version); err != nil {
 			return nil, from, err
 		}
 	}
-	if err := l.update(ctx, step, batches, values); err != nil {
+	if err := l.update(updating, step, batches, values); err != nil {
 		return nil, from, err
 	}
-	compared, err := p.values(ctx, l.trainer)
+	compared, err := p.values(updating, l.trainer)
 	if err != nil {
 		return nil, from, err
 	}
@@ -86,19 +87,27 @@ func (l *loop) step(ctx context.Context, step int, from place) (values map[strin
 	return values, after, l.learned(step, outcomes, values)
 }
 
-// finish publishes the updated policy and adds the metrics of the step.
+// publishGrace is how long a publication may go on after the run's context has ended.
+const publishGrace = 5 * time.Second
+
+// finish publishes the updated policy and adds the metrics of the step. If the run is stopped and the publication does
+// not end in time, the step is unpublished.
 func (l *loop) finish(ctx context.Context, start time.Time, values map[string]float64) error {
-	published := l.now()
-	if err := l.publish(ctx); err != nil {
+	begun := l.now()
+	publishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(publishGrace, cancel) })()
+	err := l.publish(publishing)
+	l.unpublished = publishing.Err() != nil && err != nil && !errors.Is(err, rl.ErrApart)
+	if err != nil && !l.unpublished {
 		return err
 	}
-	l.stream.updated(l.policy.Version)
 	now := l.now()
-	values["time/publish"] = now.Sub(published).Seconds()
-	if gap := l.policy.Gap; gap.Tokens > 0 {
-		values["publish/gap_mean"], values["publish/gap_max"] = gap.Mean, gap.Max
+	values["time/publish"] = now.Sub(begun).Seconds()
+	if !l.unpublished {
+		l.stream.updated(l.policy.Version)
+		l.published(values)
 	}
-	values["policy/version"] = float64(l.policy.Version)
 	values["time/step"] = now.Sub(start).Seconds()
 	values["time/wait_trainer"] = l.stream.rest().Seconds()
 	values["workers/busy"] = l.occupancy.take()
@@ -106,6 +115,19 @@ func (l *loop) finish(ctx context.Context, start time.Time, values map[string]fl
 	speeds(values, now.Sub(start))
 	return nil
 }
+
+// published adds the metrics of the policy's publication.
+func (l *loop) published(values map[string]float64) {
+	if gap := l.policy.Gap; gap.Tokens > 0 {
+		values["publish/gap_mean"], values["publish/gap_max"] = gap.Mean, gap.Max
+	}
+	if t, ok := l.trainer.(Gauged); ok {
+		maps.Copy(values, t.Gauges())
+	}
+	values[versionMetric] = float64(l.policy.Version)
+}
+
+const versionMetric = "policy/version"
 
 // publish makes rollouts sample from the trainer's current weights.
 func (l *loop) publish(ctx context.Context) (err error) {

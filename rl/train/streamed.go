@@ -36,7 +36,7 @@ func (l *loop) streamed(ctx context.Context, step int, from place) (map[string]f
 	for _, g := range u.groups {
 		after = after.take(g.number)
 	}
-	if err := l.finish(context.WithoutCancel(ctx), start, values); err != nil {
+	if err := l.finish(ctx, start, values); err != nil {
 		return nil, from, err
 	}
 	l.begun = false

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"deepswe/agent"
 	"deepswe/agent/llm"
@@ -28,20 +29,28 @@ type Samplers struct {
 	Dir string
 }
 
-// adapters samples from vLLM servers. All turns of a rollout go to one server, which has cached its conversation,
-// unless that server fails.
+// adapters samples from vLLM servers. All turns of a rollout go to one server, which has cached its conversation, as
+// long as that server answers and is not much busier than another.
 type adapters struct {
-	client  *Client
-	codec   Codec
-	prefix  string // of the names of this trainer's adapters
-	dir     string
-	servers []*vllm
+	client *Client
+	codec  Codec
+	prefix string // of the names of this trainer's adapters
+	dir    string
+	// probing limits the time in which a server must list its models.
+	probing time.Duration
+	// life ends with close, and with it those who tend servers.
+	life    context.Context
+	end     context.CancelFunc
+	tending sync.WaitGroup
 
-	mu      sync.Mutex
-	current *adapter
-	old     []*adapter
-	homes   map[string]int // the server of a rollout
-	next    int
+	mu       sync.Mutex
+	replicas []*replica
+	// versions are all adapters that servers may have, the oldest first. current is the one that is sampled.
+	versions []*adapter
+	current  *adapter
+	homes    map[string]*replica // by rollout
+	next     int
+	changed  chan struct{} // closed when a server comes or goes
 }
 
 // adapter is one version of the policy on all servers.
@@ -49,38 +58,30 @@ type adapter struct {
 	of        *adapters
 	name, dir string
 	version   int64
-	models    []*llm.Client // by server
-	calls     int           // under way; guarded by of.mu
+	models    map[*replica]*llm.Client
+	calls     int // under way; guarded by of.mu
 	unloaded  bool
 }
 
 func newAdapters(c *Client, codec Codec, o Samplers) (*adapters, error) {
-	a := &adapters{client: c, codec: codec, prefix: "deepswe-" + nonce(), dir: o.Dir, homes: map[string]int{}}
+	a := &adapters{
+		client: c, codec: codec, prefix: "deepswe-" + nonce(), dir: o.Dir, homes: map[string]*replica{},
+		changed: make(chan struct{}), probing: min(max(c.patience/10, time.Second), longestProbe),
+	}
 	for _, url := range o.URLs {
-		s, err := newVLLM(url, o.Key)
+		s, err := newReplica(url, o.Key)
 		if err != nil {
 			return nil, err
 		}
-		a.servers = append(a.servers, s)
+		a.replicas = append(a.replicas, s)
 	}
 	return a, nil
 }
 
-// open creates the directory for adapters, and unloads the adapters that a killed run has left on the servers.
+// open empties the directory for adapters, and waits for the first server. The others may come later.
 func (a *adapters) open(ctx context.Context) error {
 	if err := os.MkdirAll(a.dir, 0o755); err != nil {
 		return fmt.Errorf("adapters: %w", err)
-	}
-	for _, s := range a.servers {
-		names, err := s.loaded(ctx, a.client.newTries(), a.dir)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			if err := s.unload(ctx, name); err != nil {
-				return err
-			}
-		}
 	}
 	entries, err := os.ReadDir(a.dir)
 	if err != nil {
@@ -91,18 +92,38 @@ func (a *adapters) open(ctx context.Context) error {
 			return fmt.Errorf("adapters: %w", err)
 		}
 	}
-	return nil
+	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))
+	each(a.replicas, func(s *replica) {
+		s.life, s.end = context.WithCancelCause(a.life)
+		if err := a.join(ctx, s); err != nil {
+			a.client.log.Warn("a sampler does not answer and is put aside", "sampler", s.url, "error", err)
+			a.putAside(s, err)
+		}
+	})
+	for _, s := range a.replicas {
+		a.tending.Go(func() { a.tend(a.life, s) })
+	}
+	err = a.await(ctx, func() bool {
+		ready, _ := a.count()
+		return ready > 0
+	})
+	if err != nil {
+		a.close()
+	}
+	return err
 }
 
 // pause does nothing, because loaded adapters do not change.
 func (a *adapters) pause(context.Context) error { return nil }
 func (a *adapters) resume()                     {}
 
-// publish downloads the model's adapter and loads it on all servers. Older adapters without turns under way are
-// unloaded.
+// publish downloads the model's adapter and loads it on all servers at once. It counts with those that answer. Older
+// adapters without turns under way are unloaded.
 func (a *adapters) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
 	// llm reads the version from what follows the @.
-	v := &adapter{of: a, version: version, name: fmt.Sprintf("%s-%d@%d", a.prefix, number, version)}
+	v := &adapter{
+		of: a, version: version, name: fmt.Sprintf("%s-%d@%d", a.prefix, number, version), models: map[*replica]*llm.Client{},
+	}
 	v.dir = filepath.Join(a.dir, fmt.Sprintf("%s-%d", a.prefix, number))
 	address, err := m.export(ctx, fmt.Sprintf("%s-%d", a.prefix, number))
 	if err != nil {
@@ -114,31 +135,48 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	if err := a.client.Remove(ctx, address); err != nil {
 		a.client.log.Debug("the trainer keeps what was saved for sampling", "address", address, "error", err)
 	}
-	for _, s := range a.servers {
-		if err := s.load(ctx, a.client.newTries(), v.name, v.dir); err != nil {
-			return nil, err
-		}
-		o := llm.Options{
+	for _, s := range a.replicas {
+		v.models[s], err = llm.New(llm.Options{
 			BaseURL: s.url, APIKey: s.key, Model: v.name, Continue: llm.Extend, Codec: a.codec, Log: a.client.log,
-			Patience: a.client.patience,
-		}
-		if len(a.servers) > 1 {
-			o.Patience, o.MaxRetries = 0, 2 // another server can go on
-		}
-		model, err := llm.New(o)
+			MaxRetries: 2, // another server can go on
+		})
 		if err != nil {
 			return nil, err
 		}
-		v.models = append(v.models, model)
 	}
 	a.mu.Lock()
-	if a.current != nil {
-		a.old = append(a.old, a.current)
+	a.versions = append(a.versions, v)
+	ready := slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return s.aside != nil })
+	a.mu.Unlock()
+	each(ready, func(s *replica) {
+		if err := a.load(ctx, s, v); err != nil && ctx.Err() == nil {
+			a.putAside(s, err)
+		}
+	})
+	if err := a.await(ctx, func() bool { return len(a.having(v)) > 0 }); err != nil {
+		return nil, err
 	}
+	a.mu.Lock()
 	a.current = v
+	for _, s := range a.replicas {
+		s.pace = 0
+	}
 	a.mu.Unlock()
 	a.unloadIdle(ctx, false)
 	return v, nil
+}
+
+// having returns the servers that can sample a version. The caller holds a.mu.
+func (a *adapters) having(v *adapter) []*replica {
+	return slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return !s.ready(v) })
+}
+
+// gauges are metrics of the servers.
+func (a *adapters) gauges() map[string]float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ready, aside := a.count()
+	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(aside)}
 }
 
 // downloads is how often to try to download an archive completely.
@@ -148,7 +186,8 @@ func (a *adapters) download(ctx context.Context, address, dir string) error {
 	t := a.client.newTries()
 	for n := 1; ; n++ {
 		err := a.client.Adapter(ctx, address, dir)
-		again := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrArchive) && n < downloads
+		again := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRateLimited) || errors.Is(err, ErrServer) ||
+			errors.Is(err, ErrArchive) && n < downloads
 		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
 			return err
 		}
@@ -156,141 +195,190 @@ func (a *adapters) download(ctx context.Context, address, dir string) error {
 	}
 }
 
-// unloadIdle unloads the older versions without turns under way, or all versions.
+// unloadIdle unloads the older versions without turns under way, or all versions, from the servers that answer. The
+// others do so when they are back.
 func (a *adapters) unloadIdle(ctx context.Context, all bool) {
+	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
+	defer cancel()
 	a.mu.Lock()
-	if all && a.current != nil {
-		a.old, a.current = append(a.old, a.current), nil
+	if all {
+		a.current = nil
 	}
 	var idle []*adapter
-	a.old = slices.DeleteFunc(a.old, func(v *adapter) bool {
-		if !all && v.calls > 0 {
+	a.versions = slices.DeleteFunc(a.versions, func(v *adapter) bool {
+		if v == a.current || !all && v.calls > 0 {
 			return false
 		}
 		v.unloaded = true
 		idle = append(idle, v)
 		return true
 	})
+	ready := slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return s.aside != nil })
+	for _, s := range a.replicas {
+		for _, v := range idle {
+			delete(s.has, v)
+		}
+	}
 	a.mu.Unlock()
-	for _, v := range idle {
-		for _, s := range a.servers {
+	each(ready, func(s *replica) {
+		for _, v := range idle {
 			if err := s.unload(ctx, v.name); err != nil {
 				a.client.log.Debug("adapter not unloaded", "sampler", s.url, "adapter", v.name, "error", err)
 			}
 		}
+	})
+	for _, v := range idle {
 		if err := os.RemoveAll(v.dir); err != nil {
 			a.client.log.Warn("adapter not removed", "error", err)
 		}
 	}
 }
 
+// closeTimeout limits unloading at the end.
+const closeTimeout = time.Second
+
 func (a *adapters) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), unloadTimeout)
+	a.end()
+	a.tending.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	a.unloadIdle(ctx, true)
 }
 
-// home returns the server of a rollout. New rollouts are assigned to the servers in turn.
-func (a *adapters) home(rollout string) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if at, ok := a.homes[rollout]; ok {
-		return at
-	}
-	at := a.next % len(a.servers)
-	a.next++
-	if rollout != "" {
-		if len(a.homes) >= maxHomes {
-			clear(a.homes)
-		}
-		a.homes[rollout] = at
-	}
-	return at
-}
-
-// maxHomes is the most rollouts to remember a server for.
-const maxHomes = 1 << 16
-
-// Complete samples a turn. If this version has been unloaded, the newest samples it, as the reply's version shows.
+// Complete samples a turn. If this version has been unloaded, the newest samples it, as the reply's version shows. A
+// server that fails is put aside and another asked. If servers answer and fail at this turn alone, it fails, too.
 func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
-	a := v.of
-	a.mu.Lock()
-	if v.unloaded && a.current != nil {
-		v = a.current
-	}
-	v.calls++
-	a.mu.Unlock()
-	defer func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		v.calls--
-	}()
-	home, patience := a.home(r.Rollout), a.client.newTries()
-	for n := 1; ; n++ {
-		at := (home + n - 1) % len(v.models)
-		reply, err := v.ask(ctx, at, r)
-		if err == nil || ctx.Err() != nil || len(v.models) == 1 || !errors.Is(err, agent.ErrModelUnavailable) {
+	a, start := v.of, time.Now()
+	for failures := 0; ; {
+		own, s, err := a.begin(ctx, v, r)
+		if err != nil {
+			return agent.Reply{}, err
+		}
+		reply, err := a.turn(ctx, own, s, r)
+		if err == nil || ctx.Err() != nil || !atFault(err) {
 			return reply, err
 		}
-		a.client.log.Warn("a sampler does not answer", "sampler", a.servers[at].url, "error", err)
-		if n%len(v.models) == 0 && !patience.wait(ctx, r) { // none of them does
+		a.putAside(s, err)
+		if failures++; failures > len(a.replicas) && time.Since(start) > a.client.patience {
 			return reply, err
 		}
 	}
 }
 
-// wait pauses a turn while no sampler answers. The pause does not count towards the rollout's time limit.
-func (t *tries) wait(ctx context.Context, r agent.Request) bool {
+// begin waits for a server and begins a turn on it. The wait does not count towards the rollout's time limit.
+func (a *adapters) begin(ctx context.Context, v *adapter, r agent.Request) (own *adapter, s *replica, err error) {
+	find := func() bool {
+		if own, s = a.pick(v, r.Rollout); s == nil {
+			return false
+		}
+		own.calls++
+		s.calls++
+		return true
+	}
+	a.mu.Lock()
+	found := find()
+	a.mu.Unlock()
+	if found {
+		return own, s, nil
+	}
 	if r.Waiting != nil {
 		defer r.Waiting()()
 	}
-	return t.again(ctx, 0)
+	return own, s, a.await(ctx, find)
 }
 
-// ask samples from one server. One that was restarted loads the adapter again. The reply is read from its ids, because
-// prompts are written in the trainer's tokenizer, and the server's may differ.
-func (v *adapter) ask(ctx context.Context, at int, r agent.Request) (agent.Reply, error) {
-	reply, err := v.models[at].Complete(ctx, r)
-	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Status == http.StatusNotFound {
-		if err := v.of.servers[at].load(ctx, v.of.client.newTries(), v.name, v.dir); err != nil {
-			return agent.Reply{}, err
-		}
-		reply, err = v.models[at].Complete(ctx, r)
-	}
-	if err == nil && reply.Tokens != nil {
-		reply.Message = v.of.codec.Reply(reply.Tokens.CompletionIDs, r)
+// turn samples a turn that has begun.
+func (a *adapters) turn(ctx context.Context, v *adapter, s *replica, r agent.Request) (agent.Reply, error) {
+	start := time.Now()
+	reply, err := v.ask(ctx, s, r)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v.calls--
+	s.calls--
+	if err == nil {
+		took := time.Since(start).Seconds()
+		s.pace = cmp.Or(s.pace, took)*0.8 + took*0.2
+		s.pause = firstPause
 	}
 	return reply, err
 }
 
-// check samples sequences from every server. The Group of a row is the index of its server.
+// ask samples from one server. One that was restarted loads the adapter again. The reply is read from its ids, because
+// prompts are written in the trainer's tokenizer, and the server's may differ.
+func (v *adapter) ask(ctx context.Context, s *replica, r agent.Request) (agent.Reply, error) {
+	ctx, done := v.of.while(ctx, s)
+	defer done()
+	reply, err := v.models[s].Complete(ctx, r)
+	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Status == http.StatusNotFound {
+		if err := v.of.load(ctx, s, v); err != nil {
+			return agent.Reply{}, err
+		}
+		reply, err = v.models[s].Complete(ctx, r)
+	}
+	if err == nil && reply.Tokens != nil {
+		reply.Message = v.of.codec.Reply(reply.Tokens.CompletionIDs, r)
+	}
+	return reply, alive(ctx, err)
+}
+
+// check samples sequences from every server that answers. The Group of a row is its server.
 func (a *adapters) check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error) {
-	n := max(len(a.servers), min(checkSequences, tokens))
-	rows, errs := make([]rl.Row, n), make([]error, n)
+	for start := time.Now(); ; {
+		var servers []*replica
+		err := a.await(ctx, func() bool {
+			servers = a.having(a.current)
+			return len(servers) > 0
+		})
+		if err != nil {
+			return nil, err
+		}
+		rows, failed, err := a.sampled(ctx, servers, seed, tokens)
+		if err != nil || len(rows) > 0 {
+			return rows, err
+		}
+		if err := cmp.Or(ctx.Err(), failed); ctx.Err() != nil || time.Since(start) > a.client.patience {
+			return nil, err
+		}
+	}
+}
+
+// sampled samples sequences from servers. A server that does not answer is put aside, and is in the first error.
+func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, tokens int) ([]rl.Row, error, error) {
+	n := max(len(servers), min(checkSequences, tokens))
+	rows, failed, errs := make([]rl.Row, n), make([]error, n), make([]error, n)
 	var asked sync.WaitGroup
 	for i := range n {
 		asked.Go(func() {
-			at := i % len(a.servers)
+			s := servers[i%len(servers)]
 			sampling := agent.OnPolicy(new(1.0))
 			sampling.Seed = new((seed + int64(i)) & math.MaxInt32)
-			reply, err := a.current.ask(ctx, at, agent.Request{
+			a.mu.Lock()
+			v := a.current
+			v.calls++
+			s.calls++
+			a.mu.Unlock()
+			reply, err := a.turn(ctx, v, s, agent.Request{
 				Messages: []agent.Message{{Role: agent.RoleUser, Content: "check"}}, Sampling: sampling,
 				MaxTokens: (tokens + n - 1) / n, Tokens: true,
 			})
-			if err == nil && reply.Tokens == nil {
-				err = errors.New("its replies have no token ids with logprobs")
+			switch {
+			case err != nil && atFault(err) && ctx.Err() == nil:
+				a.putAside(s, err)
+				failed[i] = err
+			case err != nil:
+				errs[i] = fmt.Errorf("%s: %w", s.url, err)
+			case reply.Tokens == nil:
+				errs[i] = fmt.Errorf("%s: its replies have no token ids with logprobs", s.url)
+			default:
+				rows[i] = checkRow(i, reply.Tokens)
+				rows[i].Group = s.url
 			}
-			if err != nil {
-				errs[i] = fmt.Errorf("%s: %w", a.servers[at].url, err)
-				return
-			}
-			rows[i] = checkRow(i, reply.Tokens)
-			rows[i].Group = a.servers[at].url
 		})
 	}
 	asked.Wait()
+	rows = slices.DeleteFunc(rows, func(r rl.Row) bool { return len(r.IDs) == 0 })
 	slices.SortStableFunc(rows, func(a, b rl.Row) int { return cmp.Compare(a.Group, b.Group) })
-	return rows, errors.Join(errs...)
+	return rows, errors.Join(failed...), errors.Join(errs...)
 }
 
 // checkRow returns a sample as a row.

@@ -40,7 +40,12 @@ func openOn(t *testing.T, s *trainertest.Server, on tinker.Samplers) *tinker.Tra
 
 func openWith(t *testing.T, s *trainertest.Server, on tinker.Samplers) (*tinker.Trainer, error) {
 	t.Helper()
-	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), Patience: time.Second})
+	return openPatient(t, s, on, time.Second)
+}
+
+func openPatient(t *testing.T, s *trainertest.Server, on tinker.Samplers, patience time.Duration) (*tinker.Trainer, error) {
+	t.Helper()
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,13 +139,13 @@ func TestSamplersThatFail(t *testing.T) {
 	if _, err := ask(t, p.Model, "a"); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	vllms[0].SetDown(true)
+	vllms[0].Set(trainertest.Down)
 	for _, rollout := range []string{"a", "b"} {
 		if _, err := ask(t, p.Model, rollout); err != nil {
 			t.Errorf("with one of two servers: %v", err)
 		}
 	}
-	vllms[0].SetDown(false)
+	vllms[0].Set(trainertest.Up)
 }
 
 // An older policy whose adapter is unloaded answers as the newest.

@@ -241,11 +241,12 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 			if out == nil {
 				return nil
 			}
-			if err := json.Unmarshal(a.body, out); err != nil {
-				return c.given(&Error{Operation: path, Status: a.status, Kind: ErrServer,
-					Detail: "its response does not follow the protocol: " + err.Error()}, repeatable)
+			if err = decode(a.body, out); err == nil {
+				return nil
 			}
-			return nil
+			if !repeatable {
+				return lost(c.failure(path, a, err))
+			}
 		case err == nil && a.status == http.StatusTooManyRequests:
 			// The request was not executed.
 		case err == nil && a.status < 500:
@@ -260,10 +261,18 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 	}
 }
 
-// given returns the error of a request that the server has answered with a failure.
-func (c *Client) given(err *Error, repeatable bool) error {
-	err.Lost = !repeatable
-	return err
+// errGarbled reports a response that is none of the server's, such as a proxy's page with a status of success.
+var errGarbled = errors.New("its response does not follow the protocol")
+
+func decode(body []byte, out any) error {
+	err := json.Unmarshal(body, out)
+	if r, ok := out.(*accepted); ok && err == nil && r.Request == "" {
+		err = errors.New("no request_id")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errGarbled, err)
+	}
+	return nil
 }
 
 // refused returns the error for a response with an error status.
@@ -275,6 +284,8 @@ func (c *Client) refused(path string, a answer) error {
 // failure returns the error of a request that is not tried again.
 func (c *Client) failure(path string, a answer, err error) error {
 	switch {
+	case errors.Is(err, errGarbled):
+		return &Error{Operation: path, Status: a.status, Kind: ErrServer, Detail: err.Error()}
 	case err != nil:
 		return &Error{Operation: path, Kind: ErrUnavailable, Detail: err.Error()}
 	case a.status == http.StatusTooManyRequests:
@@ -285,16 +296,18 @@ func (c *Client) failure(path string, a answer, err error) error {
 
 // tries controls the repetitions of a request.
 type tries struct {
-	begun  time.Time
-	pause  time.Duration
-	limits *Client
+	begun           time.Time
+	pause           time.Duration
+	first, patience time.Duration
 }
 
-func (c *Client) newTries() *tries { return &tries{begun: time.Now(), pause: c.backoff, limits: c} }
+func (c *Client) newTries() *tries {
+	return &tries{begun: time.Now(), pause: c.backoff, first: c.backoff, patience: c.patience}
+}
 
 // again waits before the next try. It reports false if the time for tries is over.
 func (t *tries) again(ctx context.Context, atLeast time.Duration) bool {
-	if time.Since(t.begun) > t.limits.patience {
+	if time.Since(t.begun) > t.patience {
 		return false
 	}
 	pause := max(t.pause, atLeast)
@@ -308,4 +321,4 @@ func (t *tries) again(ctx context.Context, atLeast time.Duration) bool {
 }
 
 // reset starts the time for tries again after a response.
-func (t *tries) reset() { t.begun, t.pause = time.Now(), t.limits.backoff }
+func (t *tries) reset() { t.begun, t.pause = time.Now(), t.first }

@@ -53,10 +53,13 @@ func (c *Client) wait(ctx context.Context, p promise, out any) error {
 		}
 		switch read(a, err) {
 		case ended:
-			if a.status < 300 {
-				return p.decode(a, out)
+			if a.status >= 300 {
+				return p.refused(a)
 			}
-			return p.refused(a)
+			err := p.decode(a, out)
+			if !errors.Is(err, ErrServer) || !t.again(ctx, 0) { // another error is the operation's
+				return err
+			}
 		case failing:
 			if !t.again(ctx, a.after) {
 				return p.lost(c.failure(p.operation, a, err))
@@ -136,9 +139,8 @@ func (p promise) decode(a answer, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := json.Unmarshal(a.body, out); err != nil {
-		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: ErrServer,
-			Detail: "its result does not follow the protocol: " + err.Error()})
+	if err := decode(a.body, out); err != nil {
+		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: ErrServer, Detail: err.Error()})
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package tinker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -193,6 +194,17 @@ func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, 
 	return logprobs, nil
 }
 
+// repeated makes a forward pass again if the server's result cannot be used, because it changes nothing.
+func (m *Model) repeated(ctx context.Context, in passInput) ([]floats, error) {
+	for t := m.client.newTries(); ; {
+		out, err := m.pass(ctx, "forward", in, false)
+		if !errors.Is(err, ErrServer) || ctx.Err() != nil || !t.again(ctx, 0) {
+			return out, err
+		}
+		m.client.log.Warn("the forward pass is made again", "error", err)
+	}
+}
+
 // forward returns the log-probabilities of the rows' tokens, in the shape of their ids, with 0 for tokens that are not
 // trained. It returns an error if one is not finite, because the server lacks an id or its weights are broken.
 func (m *Model) forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
@@ -200,7 +212,7 @@ func (m *Model) forward(ctx context.Context, rows []rl.Row) ([][]float64, error)
 	for i := range rows {
 		data[i] = datumOf(&rows[i])
 	}
-	out, err := m.pass(ctx, "forward", passInput{Data: data, Loss: "cross_entropy"}, false)
+	out, err := m.repeated(ctx, passInput{Data: data, Loss: "cross_entropy"})
 	if err != nil {
 		return nil, err
 	}

@@ -53,6 +53,7 @@ func newSampler(c *Client, codec Codec, length int) *Sampler {
 func (s *Sampler) pause(ctx context.Context) error { return s.gate.shut(ctx) }
 func (s *Sampler) resume()                         { s.gate.release() }
 func (s *Sampler) close()                          { s.gate.close() }
+func (s *Sampler) gauges() map[string]float64      { return nil }
 
 // publish makes the model's current weights the policy.
 func (s *Sampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {

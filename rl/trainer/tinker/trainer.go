@@ -67,6 +67,8 @@ type outlet interface {
 	publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error)
 	// check samples about the given number of tokens from the latest policy. The rows are ordered by sampler.
 	check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error)
+	// gauges are metrics of the samplers.
+	gauges() map[string]float64
 	close()
 }
 
@@ -92,6 +94,18 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 	t := &Trainer{
 		options: o, client: o.Client, limits: limits{o.Vocabulary, length}, outlet: newSampler(o.Client, o.Codec, length),
 	}
+	if o.Known != nil {
+		t.probe = *o.Known
+	} else if t.probe, err = o.Client.Probe(ctx, o.Model); err != nil {
+		return nil, err
+	}
+	t.options.Model.Dedups, t.options.Model.Doubles = t.probe.Dedups, !t.probe.Dedups
+	o.Client.log.Info("trainer", "model", o.Model.Base, "loss", o.Loss, "gradients", t.probe.Normalisation.String(),
+		"recognises repeated requests", t.probe.Dedups)
+	if o.Known == nil && !t.probe.Dedups {
+		o.Client.log.Warn("the trainer executes a request twice that is sent twice (SkyRL 0.3.0): after a lost reply, the " +
+			"run goes back to its last checkpoint")
+	}
 	if len(o.Samplers.URLs) > 0 && o.Codec != nil {
 		if o.Model.Rank == 0 {
 			return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
@@ -105,18 +119,6 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 			return nil, err
 		}
 		t.outlet = a
-	}
-	if o.Known != nil {
-		t.probe = *o.Known
-	} else if t.probe, err = o.Client.Probe(ctx, o.Model); err != nil {
-		return nil, err
-	}
-	t.options.Model.Dedups, t.options.Model.Doubles = t.probe.Dedups, !t.probe.Dedups
-	o.Client.log.Info("trainer", "model", o.Model.Base, "loss", o.Loss, "gradients", t.probe.Normalisation.String(),
-		"recognises repeated requests", t.probe.Dedups)
-	if o.Known == nil && !t.probe.Dedups {
-		o.Client.log.Warn("the trainer executes a request twice that is sent twice (SkyRL 0.3.0): after a lost reply, the " +
-			"run goes back to its last checkpoint")
 	}
 	return t, nil
 }
@@ -196,6 +198,9 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	t.outlet.resume()
 	return *t.policy, nil
 }
+
+// Gauges returns metrics of the samplers.
+func (t *Trainer) Gauges() map[string]float64 { return t.outlet.gauges() }
 
 // Close unloads the model and releases the trainer.
 func (t *Trainer) Close() error {

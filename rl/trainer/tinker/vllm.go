@@ -13,14 +13,21 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/agent"
 	"deepswe/env/disk"
 )
 
-// ErrSampler reports a vLLM server that has not loaded an adapter.
-var ErrSampler = errors.New("a sampler has not loaded the adapter")
+// ErrSampler reports a server that answers, and refuses what a sampler must do.
+var ErrSampler = errors.New("a sampler refuses")
+
+// errUnanswered reports a server that cannot be reached or gives no answer.
+var errUnanswered = errors.New("does not answer")
 
 // loadTimeout limits loading an adapter of up to 2 GB from a file system that may be slow.
 const loadTimeout = 10 * time.Minute
+
+// loadPatience is how long to repeat loading on a server that is busy or fails, before the others go on without it.
+const loadPatience = 10 * time.Second
 
 // vllm is one server.
 type vllm struct {
@@ -42,34 +49,28 @@ func newVLLM(address, key string) (*vllm, error) {
 	return s, nil
 }
 
-// load loads an adapter under a name. It waits for a server that does not answer.
+// load loads an adapter under a name. A server that fails has a short time for it.
 func (s *vllm) load(ctx context.Context, t *tries, name, dir string) error {
-	status, text, err := s.ask(ctx, t, http.MethodPost, "load_lora_adapter", map[string]string{
-		"lora_name": name, "lora_path": dir})
-	switch {
-	case err != nil:
-		return err
-	case status < 300, strings.Contains(text, "already been loaded"): // the response to an earlier try was lost
-		return nil
-	}
-	return fmt.Errorf("%w: %s: %.300s%s", ErrSampler, s.url, text, advice(status, text, dir))
-}
-
-// ask repeats a request until the server answers or the time for tries is over.
-func (s *vllm) ask(ctx context.Context, t *tries, method, path string, in any) (status int, text string, err error) {
-	for {
-		status, text, err = s.do(ctx, method, path, in)
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	t.patience = min(t.patience, loadPatience)
+	for silent := 0; ; {
+		status, text, err := s.do(ctx, http.MethodPost, "load_lora_adapter", map[string]string{
+			"lora_name": name, "lora_path": dir})
 		switch {
-		case ctx.Err() != nil:
-			return 0, "", ctx.Err()
-		case err == nil && status < 500:
-			return status, text, nil
-		case t.again(ctx, 0):
-			continue
-		case err == nil:
-			err = fmt.Errorf("status %d: %.300s", status, text)
+		case err != nil:
+			silent++
+			err = fmt.Errorf("%w: the sampler %s %w: %w", agent.ErrModelUnavailable, s.url, errUnanswered, err)
+		case status < 300, strings.Contains(text, "already been loaded"): // the response to an earlier try was lost
+			return nil
+		case status < 500 && status != http.StatusTooManyRequests:
+			return fmt.Errorf("%w: %s: %.300s%s", ErrSampler, s.url, text, advice(status, text, dir))
+		default:
+			err = fmt.Errorf("%w: the sampler %s: status %d: %.300s", agent.ErrModelUnavailable, s.url, status, text)
 		}
-		return status, text, fmt.Errorf("the sampler %s does not answer: %w", s.url, err)
+		if silent == 2 || ctx.Err() != nil || !t.again(ctx, 0) {
+			return err
+		}
 	}
 }
 
@@ -89,6 +90,8 @@ func advice(status int, text, dir string) string {
 
 // unload unloads an adapter, if the server has it.
 func (s *vllm) unload(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
+	defer cancel()
 	status, text, err := s.do(ctx, http.MethodPost, "unload_lora_adapter", map[string]string{"lora_name": name})
 	if err == nil && status >= 300 && status != http.StatusNotFound {
 		err = fmt.Errorf("%s: unload %s: %.300s", s.url, name, text)
@@ -96,10 +99,15 @@ func (s *vllm) unload(ctx context.Context, name string) error {
 	return err
 }
 
-// loaded returns the names of the server's adapters that are below a directory.
-func (s *vllm) loaded(ctx context.Context, t *tries, dir string) ([]string, error) {
-	status, text, err := s.ask(ctx, t, http.MethodGet, "models", nil)
-	if err == nil && status >= 300 {
+// loaded asks for the names of the server's adapters that are below a directory.
+func (s *vllm) loaded(ctx context.Context, dir string) ([]string, error) {
+	status, text, err := s.do(ctx, http.MethodGet, "models", nil)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: the sampler %s %w: %w", agent.ErrModelUnavailable, s.url, errUnanswered, err)
+	case status >= 500 || status == http.StatusTooManyRequests:
+		return nil, fmt.Errorf("%w: the sampler %s: status %d: %.300s", agent.ErrModelUnavailable, s.url, status, text)
+	case status >= 300:
 		err = fmt.Errorf("status %d: %.300s", status, text)
 	}
 	var reply struct {
@@ -109,7 +117,7 @@ func (s *vllm) loaded(ctx context.Context, t *tries, dir string) ([]string, erro
 		err = json.Unmarshal([]byte(text), &reply)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sampler %s: %w; to fix: give the address of vLLM's OpenAI endpoint", s.url, err)
+		return nil, fmt.Errorf("%w: %s: %w; to fix: give the address of vLLM's OpenAI endpoint", ErrSampler, s.url, err)
 	}
 	var names []string
 	for _, m := range reply.Data {
@@ -122,8 +130,6 @@ func (s *vllm) loaded(ctx context.Context, t *tries, dir string) ([]string, erro
 
 // do sends one request to a path below the endpoint's address.
 func (s *vllm) do(ctx context.Context, method, path string, in any) (status int, text string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
 	var body io.Reader
 	if in != nil {
 		data, err := disk.MarshalJSON(in)

@@ -233,7 +233,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	fault, ok := s.fault(path)
+	kind := path
+	if strings.HasSuffix(path, "/archive") {
+		kind = "archive"
+	}
+	fault, ok := s.fault(kind)
 	if ok && fault.Delay > 0 {
 		select {
 		case <-time.After(fault.Delay):

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"deepswe/agent"
 	"deepswe/rl/trainer/tinker"
@@ -34,9 +35,24 @@ type VLLM struct {
 	loaded  map[string]loadedAdapter
 	served  map[string]int // replies by adapter
 	prompts [][]int32
-	down    bool
+	state   State
 	fixed   bool // adapters cannot be loaded
 }
+
+// State is how a VLLM answers.
+type State int
+
+// The states of a VLLM.
+const (
+	Up   State = iota
+	Down       // it breaks every connection
+	Hung       // it accepts requests and never answers
+	Busy       // it answers 429
+	Slow       // it takes a while for a reply
+)
+
+// slowReply is how long a slow server takes.
+const slowReply = 300 * time.Millisecond
 
 type loadedAdapter struct{ root, address string }
 
@@ -44,7 +60,10 @@ type loadedAdapter struct{ root, address string }
 func NewVLLM(t testing.TB, trainer *Server, codec tinker.Codec) *VLLM {
 	v := &VLLM{trainer: trainer, codec: codec, loaded: map[string]loadedAdapter{}, served: map[string]int{}}
 	s := httptest.NewServer(v)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
 	v.URL = s.URL + "/v1"
 	return v
 }
@@ -52,8 +71,8 @@ func NewVLLM(t testing.TB, trainer *Server, codec tinker.Codec) *VLLM {
 // Restart forgets all adapters.
 func (v *VLLM) Restart() { v.change(func() { clear(v.loaded) }) }
 
-// SetDown makes the server break every connection, or stop doing so.
-func (v *VLLM) SetDown(down bool) { v.change(func() { v.down = down }) }
+// Set changes the state of the server.
+func (v *VLLM) Set(to State) { v.change(func() { v.state = to }) }
 
 // Fix makes the server refuse to load adapters, as without VLLM_ALLOW_RUNTIME_LORA_UPDATING.
 func (v *VLLM) Fix() { v.change(func() { v.fixed = true }) }
@@ -112,11 +131,6 @@ type vllmBody struct {
 }
 
 func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.down {
-		panic(http.ErrAbortHandler)
-	}
 	var b vllmBody
 	if r.Method == http.MethodPost {
 		if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
@@ -124,6 +138,23 @@ func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	v.mu.Lock()
+	state := v.state
+	v.mu.Unlock()
+	switch {
+	case state == Down:
+		panic(http.ErrAbortHandler)
+	case state == Hung:
+		<-r.Context().Done()
+		return
+	case state == Busy:
+		v.refuse(w, 429, "RateLimitError", "Too many requests")
+		return
+	case state == Slow && b.Model != "":
+		time.Sleep(slowReply)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	switch path := r.URL.Path; {
 	case path == "/v1/models":
 		data := []any{map[string]any{

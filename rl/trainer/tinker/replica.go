@@ -1,0 +1,346 @@
+package tinker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/llm"
+	"deepswe/rl"
+)
+
+// replica is a vLLM server with what is known about it. Its state is guarded by adapters.mu.
+type replica struct {
+	*vllm
+	has map[*adapter]bool // what it has loaded
+	// aside is why it gets no turns; nil while it does. pause is the time until it is asked again.
+	aside error
+	since time.Time
+	pause time.Duration
+	// calls are the turns under way, pace the seconds of one since the last publication; 0 is not known.
+	calls int
+	pace  float64
+	// life ends when the server has not answered for long. With it end the requests that it has accepted.
+	life context.Context
+	end  context.CancelCauseFunc
+	// woken receives a value when the server is put aside.
+	woken chan struct{}
+}
+
+const (
+	// longestProbe is how long a server may take to list its models, mostMissed how often in a row it may not.
+	longestProbe = 10 * time.Second
+	mostMissed   = 3
+	// firstPause is the first pause before a server that is put aside is asked again.
+	firstPause = time.Second
+)
+
+func newReplica(address, key string) (*replica, error) {
+	v, err := newVLLM(address, key)
+	return &replica{
+		vllm: v, has: map[*adapter]bool{}, aside: errors.New("it was not asked yet"), since: time.Now(),
+		pause: firstPause, woken: make(chan struct{}, 1),
+	}, err
+}
+
+// ready reports whether turns of a version may go to the server.
+func (s *replica) ready(v *adapter) bool { return s.aside == nil && s.has[v] }
+
+// tend looks after a server until ctx ends: one that is put aside gets turns again once it answers and has what is
+// sampled, and one that has stopped answering is put aside.
+func (a *adapters) tend(ctx context.Context, s *replica) {
+	for missed := 0; ; {
+		a.mu.Lock()
+		aside, wait := s.aside != nil, a.probing/2
+		switch {
+		case aside:
+			wait = s.pause
+			s.pause = min(2*s.pause, maxBackoff)
+		case missed > 0:
+			wait = firstPause
+		}
+		a.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.woken:
+			if !aside {
+				continue
+			}
+		case <-time.After(wait):
+		}
+		look := a.join
+		if !aside {
+			look = a.probe
+		}
+		err := look(ctx, s)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && aside:
+			a.putAside(s, err)
+		}
+		if !errors.Is(err, errUnanswered) {
+			missed = 0
+			continue
+		}
+		if missed++; missed == mostMissed {
+			a.putAside(s, err)
+			a.mu.Lock()
+			s.end(fmt.Errorf("%w: the sampler %s has stopped answering: %w", agent.ErrModelUnavailable, s.url, err))
+			a.mu.Unlock()
+		}
+	}
+}
+
+// probe asks whether the server is there.
+func (a *adapters) probe(ctx context.Context, s *replica) error {
+	_, err := a.list(ctx, s)
+	return err
+}
+
+// list returns the names of the adapters that a server has below the directory.
+func (a *adapters) list(ctx context.Context, s *replica) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.probing)
+	defer cancel()
+	return s.loaded(ctx, a.dir)
+}
+
+// join lets a server have turns again. Before, it loads what is sampled and unloads what this or a killed run has left.
+func (a *adapters) join(ctx context.Context, s *replica) error {
+	names, err := a.list(ctx, s)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	if s.life == nil || s.life.Err() != nil {
+		s.life, s.end = context.WithCancelCause(a.life)
+	}
+	left := slices.DeleteFunc(names, func(name string) bool {
+		return slices.ContainsFunc(a.versions, func(v *adapter) bool { return v.name == name })
+	})
+	for v := range s.has {
+		s.has[v] = false // it may have been restarted
+	}
+	a.mu.Unlock()
+	for _, name := range left {
+		if err := s.unload(ctx, name); err != nil {
+			a.client.log.Debug("adapter not unloaded", "sampler", s.url, "adapter", name, "error", err)
+		}
+	}
+	for {
+		a.mu.Lock()
+		// The last is the newest, which may be about to be published.
+		i := slices.IndexFunc(a.versions, func(v *adapter) bool {
+			return !s.has[v] && (v == a.current || v == a.versions[len(a.versions)-1])
+		})
+		if i < 0 {
+			a.admit(s)
+			a.mu.Unlock()
+			return nil
+		}
+		v := a.versions[i]
+		a.mu.Unlock()
+		if err := a.load(ctx, s, v); err != nil {
+			return err
+		}
+	}
+}
+
+// admit lets a server have turns. The caller holds a.mu.
+func (a *adapters) admit(s *replica) {
+	if s.aside != nil && a.current != nil {
+		a.client.log.Info("a sampler is back", "sampler", s.url, "after", time.Since(s.since).Round(time.Second))
+	}
+	s.aside = nil
+	a.broadcast()
+}
+
+// load loads a version into a server that is alive.
+func (a *adapters) load(ctx context.Context, s *replica, v *adapter) error {
+	ctx, done := a.while(ctx, s)
+	defer done()
+	if err := s.load(ctx, a.client.newTries(), v.name, v.dir); err != nil {
+		return alive(ctx, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.has[v] = !v.unloaded
+	a.broadcast()
+	return nil
+}
+
+// while returns a context that also ends with the server's life.
+func (a *adapters) while(ctx context.Context, s *replica) (_ context.Context, done func()) {
+	a.mu.Lock()
+	life := s.life
+	a.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// alive returns the error of a request, or why the server's life has ended.
+func alive(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, agent.ErrModelUnavailable) {
+		return cause
+	}
+	return err
+}
+
+// putAside gives a server no more turns until it answers again.
+func (a *adapters) putAside(s *replica, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := s.aside == nil
+	s.aside = err
+	if !first {
+		return
+	}
+	s.since = time.Now()
+	ready, _ := a.count()
+	a.client.log.Warn("a sampler does not answer and is put aside", "sampler", s.url, "left", ready, "error", err)
+	select {
+	case s.woken <- struct{}{}:
+	default:
+	}
+	a.broadcast()
+}
+
+// count returns how many servers get turns and how many are put aside. The caller holds a.mu.
+func (a *adapters) count() (ready, aside int) {
+	for _, s := range a.replicas {
+		if s.aside == nil {
+			ready++
+		}
+	}
+	return ready, len(a.replicas) - ready
+}
+
+// broadcast wakes all who wait for a server. The caller holds a.mu.
+func (a *adapters) broadcast() {
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// await waits until found, which is called with a.mu held, reports a server. The wait has an end: no server may sample
+// for so long, and before the first publication none may refuse all.
+func (a *adapters) await(ctx context.Context, found func() bool) error {
+	late := time.NewTimer(a.client.patience)
+	defer late.Stop()
+	for {
+		a.mu.Lock()
+		if found() {
+			a.mu.Unlock()
+			return nil
+		}
+		changed, refused := a.changed, a.current == nil
+		var causes []error
+		for _, s := range a.replicas {
+			causes = append(causes, s.aside)
+			refused = refused && errors.Is(s.aside, ErrSampler)
+		}
+		a.mu.Unlock()
+		failed := fmt.Errorf("%w: %w", agent.ErrModelUnavailable, errors.Join(causes...))
+		if refused {
+			return failed
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			return fmt.Errorf("%w for %s: %w", rl.ErrUnsampled, a.client.patience, failed)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.life.Done():
+			return errClosed
+		}
+	}
+}
+
+// How turns are given to servers. A rollout stays where its conversation is cached unless another server would answer
+// much earlier.
+const (
+	slack     = 4    // calls that make no difference
+	leastPace = 0.05 // seconds below which all are equally fast
+	equal     = 1.5
+	worthwhile = 3
+)
+
+// pick returns the server for a turn of a version, or of the current one where no server has it; nil if there is none.
+// The caller holds a.mu.
+func (a *adapters) pick(v *adapter, rollout string) (*adapter, *replica) {
+	if !slices.ContainsFunc(a.replicas, func(s *replica) bool { return s.ready(v) }) {
+		v = a.current
+	}
+	fastest := math.Inf(1)
+	for _, s := range a.replicas {
+		if s.ready(v) && s.pace > 0 {
+			fastest = min(fastest, s.pace)
+		}
+	}
+	if math.IsInf(fastest, 1) {
+		fastest = leastPace
+	}
+	delay := func(s *replica) float64 {
+		if !s.ready(v) {
+			return math.Inf(1)
+		}
+		return max(cmp.Or(s.pace, fastest), leastPace) * float64(s.calls+slack)
+	}
+	least := math.Inf(1)
+	for _, s := range a.replicas {
+		least = min(least, delay(s))
+	}
+	if math.IsInf(least, 1) {
+		return v, nil
+	}
+	if home := a.homes[rollout]; home != nil && delay(home) <= worthwhile*least {
+		return v, home
+	}
+	for {
+		s := a.replicas[a.next%len(a.replicas)]
+		a.next++
+		if delay(s) > equal*least {
+			continue
+		}
+		if rollout != "" {
+			if len(a.homes) >= maxHomes {
+				clear(a.homes)
+			}
+			a.homes[rollout] = s
+		}
+		return v, s
+	}
+}
+
+// maxHomes is the most rollouts to remember a server for.
+const maxHomes = 1 << 16
+
+// atFault reports whether an error is the server's, so that another server may answer.
+func atFault(err error) bool {
+	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Status >= 400 && failed.Status < 500 {
+		switch failed.Status {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
+			http.StatusTooManyRequests:
+		default:
+			return false
+		}
+	}
+	return errors.Is(err, agent.ErrModelUnavailable) || errors.Is(err, ErrSampler)
+}
+
+// each calls do for several servers at once and waits for all.
+func each(servers []*replica, do func(s *replica)) {
+	var all sync.WaitGroup
+	for _, s := range servers {
+		all.Go(func() { do(s) })
+	}
+	all.Wait()
+}

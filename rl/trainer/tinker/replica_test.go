@@ -1,0 +1,225 @@
+package tinker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/rl"
+	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/trainer/trainertest"
+)
+
+// three starts a trainer with three samplers, the last of which is in a state.
+func three(t *testing.T, last trainertest.State, patience time.Duration) (*trainertest.Server, *tinker.Trainer,
+	[]*trainertest.VLLM) {
+	t.Helper()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	var vllms []*trainertest.VLLM
+	var urls []string
+	for range 3 {
+		v := trainertest.NewVLLM(t, s, codec(t))
+		vllms, urls = append(vllms, v), append(urls, v.URL)
+	}
+	vllms[2].Set(last)
+	on := tinker.Samplers{URLs: urls, Dir: filepath.Join(t.TempDir(), "adapters")}
+	trainer, err := openPatient(t, s, on, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	return s, trainer, vllms
+}
+
+// ready waits until so many samplers get turns.
+func ready(t *testing.T, trainer *tinker.Trainer, n int) {
+	t.Helper()
+	for trainer.Gauges()["samplers/ready"] != float64(n) {
+		select {
+		case <-t.Context().Done():
+			t.Fatal(t.Context().Err())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func served(v *trainertest.VLLM, version int) int {
+	n := 0
+	for name, replies := range v.Served() {
+		if strings.HasSuffix(name, fmt.Sprintf("@%d", version)) {
+			n += replies
+		}
+	}
+	return n
+}
+
+// asked samples a turn of each of twelve rollouts at once.
+func asked(t *testing.T, m agent.Model) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range 12 {
+		all.Go(func() {
+			if _, err := ask(t, m, fmt.Sprint("rollout ", i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// One of three samplers that does not answer, in whatever way and from whatever moment on, gets no turns. The others
+// sample and publish on. Once it is back, it has the newest version before it gets a turn.
+func TestOneOfThreeSamplers(t *testing.T) {
+	t.Parallel()
+	for name, state := range map[string]trainertest.State{
+		"down": trainertest.Down, "hung": trainertest.Hung, "busy": trainertest.Busy,
+	} {
+		for _, moment := range []string{"before the start", "at a turn", "at a publication"} {
+			t.Run(name+" "+moment, func(t *testing.T) {
+				t.Parallel()
+				first := trainertest.Up
+				if moment == "before the start" {
+					first = state
+				}
+				_, trainer, vllms := three(t, first, 20*time.Second)
+				p := publish(t, trainer)
+				asked(t, p.Model)
+				vllms[2].Set(state)
+				if moment == "at a turn" {
+					asked(t, p.Model)
+					ready(t, trainer, 2)
+				}
+				if err := learn(t, trainer); err != nil {
+					t.Fatal(err)
+				}
+				p = publish(t, trainer)
+				if g := trainer.Gauges(); g["samplers/ready"] != 2 || g["samplers/aside"] != 1 || p.Version != 1 {
+					t.Errorf("version %d is published with %v", p.Version, g)
+				}
+				asked(t, p.Model)
+				if n := served(vllms[2], 1); n > 0 {
+					t.Errorf("it gave %d replies", n)
+				}
+				vllms[2].Restart()
+				vllms[2].Set(trainertest.Up)
+				ready(t, trainer, 3)
+				if names := vllms[2].Loaded(); len(names) != 1 || !strings.HasSuffix(names[0], "@1") {
+					t.Errorf("it is back with %q", names)
+				}
+				asked(t, p.Model)
+				for i := range 24 {
+					if _, err := ask(t, p.Model, fmt.Sprint("another ", i)); err != nil {
+						t.Error(err)
+					}
+				}
+				if served(vllms[2], 1) == 0 {
+					t.Error("it is back and gave no reply")
+				}
+			})
+		}
+	}
+}
+
+// Samplers that are all busy for four seconds at a publication cost nothing but time.
+func TestBusySamplers(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms := three(t, trainertest.Up, 20*time.Second)
+	set := func(to trainertest.State) {
+		for _, v := range vllms {
+			v.Set(to)
+		}
+	}
+	set(trainertest.Busy)
+	time.AfterFunc(4*time.Second, func() { set(trainertest.Up) })
+	asked(t, publish(t, trainer).Model)
+}
+
+// When none answers, a turn waits, which does not count towards its time limit, and ends the run after the patience.
+func TestNoSampler(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms, _ := samplers(t, 2)
+	p := publish(t, trainer)
+	for _, v := range vllms {
+		v.Set(trainertest.Down)
+	}
+	waited := false
+	request := agent.Request{
+		Messages: []agent.Message{{Role: agent.RoleUser, Content: "1"}}, Tokens: true, Sampling: agent.OnPolicy(new(1.0)),
+		Waiting: func() func() {
+			waited = true
+			return func() {}
+		},
+	}
+	_, err := p.Model.Complete(t.Context(), request)
+	if !errors.Is(err, rl.ErrUnsampled) || !errors.Is(err, agent.ErrModelUnavailable) || !waited {
+		t.Errorf("%v, waited: %v", err, waited)
+	}
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := trainer.Publish(t.Context()); !errors.Is(err, rl.ErrUnsampled) {
+		t.Errorf("a publication to none: %v", err)
+	}
+}
+
+// A publication to servers that accept and never answer ends with its context.
+func TestPublicationEnds(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms, _ := samplers(t, 2)
+	publish(t, trainer)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vllms {
+		v.Set(trainertest.Hung)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := trainer.Publish(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A slow sampler gets fewer turns, and rollouts leave it for one that answers much earlier.
+func TestSlowSampler(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms := three(t, trainertest.Slow, 20*time.Second)
+	p := publish(t, trainer)
+	for range 5 {
+		asked(t, p.Model)
+	}
+	var counts []int
+	for _, v := range vllms {
+		counts = append(counts, served(v, 0))
+	}
+	if counts[2] != slices.Min(counts) || counts[2] > 20 {
+		t.Errorf("the servers gave %v replies, and the last is slow", counts)
+	}
+}
+
+// An archive that is refused for now is asked for again.
+func TestArchiveIsRepeated(t *testing.T) {
+	t.Parallel()
+	s, trainer, _, _ := samplers(t, 1)
+	s.Inject("archive", trainertest.Fault{Status: 429}, trainertest.Fault{Status: 500}, trainertest.Fault{Drop: true})
+	publish(t, trainer)
+}
+
+// A result that is none is asked for again where that changes nothing.
+func TestGarbledForward(t *testing.T) {
+	t.Parallel()
+	s, trainer, _, _ := samplers(t, 1)
+	s.Inject("forward", trainertest.Fault{Status: 200, Detail: "garbage"})
+	s.Inject("retrieve_future", trainertest.Fault{}, trainertest.Fault{Status: 200, Detail: "garbage"})
+	publish(t, trainer)
+	if err := learn(t, trainer); err != nil {
+		t.Error(err)
+	}
+}
