@@ -132,7 +132,8 @@ func free() []string {
 		"steps", "name", "evaluate", "checkpoint", "guards",
 		"rollouts.workers", "rollouts.models", "rollouts.sandboxes", "rollouts.gradings", "rollouts.deadline",
 		"rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
-		"trainer.base_url", "trainer.samplers", "trainer.adapters", "environment.sandbox.hosts", "trainer.patience", "trainer.check_tokens", "trainer.check_tolerance",
+		"trainer.base_url", "trainer.samplers", "trainer.adapters", "environment.sandbox.hosts",
+		"trainer.patience", "trainer.check_tokens", "trainer.check_tolerance",
 	}
 }
 

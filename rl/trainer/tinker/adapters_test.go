@@ -43,7 +43,8 @@ func openWith(t *testing.T, s *trainertest.Server, on tinker.Samplers) (*tinker.
 	return openPatient(t, s, on, time.Second)
 }
 
-func openPatient(t *testing.T, s *trainertest.Server, on tinker.Samplers, patience time.Duration) (*tinker.Trainer, error) {
+func openPatient(t *testing.T, s *trainertest.Server, on tinker.Samplers, patience time.Duration) (*tinker.Trainer,
+	error) {
 	t.Helper()
 	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), Patience: patience})
 	if err != nil {

@@ -267,9 +267,9 @@ func (a *adapters) await(ctx context.Context, found func() bool) error {
 // How turns are given to servers. A rollout stays where its conversation is cached unless another server would answer
 // much earlier.
 const (
-	slack     = 4    // calls that make no difference
-	leastPace = 0.05 // seconds below which all are equally fast
-	equal     = 1.5
+	slack      = 4    // calls that make no difference
+	leastPace  = 0.05 // seconds below which all are equally fast
+	equal      = 1.5
 	worthwhile = 3
 )
 

@@ -1,0 +1,127 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"deepswe/agent/run"
+	"deepswe/env/disk"
+	"deepswe/rl/trainer/embedded"
+	"deepswe/rl/trainer/trainertest"
+)
+
+// residueOnVLLM is a server with three samplers, and a run on them.
+func residueOnVLLM(t *testing.T) (*trainertest.Server, []*trainertest.VLLM, string) {
+	t.Helper()
+	s, text := residueServer(t, trainertest.Options{})
+	language, err := (&residues{settings: residue{MaxTokens: 6}}).Language()
+	if err != nil {
+		t.Fatal(err)
+	}
+	codec, err := embedded.NewCodec(language.Vocabulary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vllms []*trainertest.VLLM
+	for range 3 {
+		vllms = append(vllms, trainertest.NewVLLM(t, s, codec))
+	}
+	return s, vllms, text
+}
+
+func on(vllms ...*trainertest.VLLM) []string {
+	urls := ""
+	for _, v := range vllms {
+		urls += fmt.Sprintf(", %q", v.URL)
+	}
+	return []string{"trainer.samplers=[" + urls[2:] + "]", "trainer.patience=20s"}
+}
+
+// A run learns the same whichever of its samplers answer, and goes on with one.
+func TestRunOutlivesSamplers(t *testing.T) {
+	t.Parallel()
+	_, vllms, text := residueOnVLLM(t)
+	clean, err := Start(t.Context(), mustLoad(t, text, on(vllms...)...),
+		Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, vllms, text = residueOnVLLM(t)
+	vllms[0].Set(trainertest.Down)
+	got, err := Start(t.Context(), mustLoad(t, text, on(vllms...)...), Options{
+		Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
+		Observer: func(string, Config) Observer {
+			return &stopAt{step: 3, stop: func() { vllms[1].Set(trainertest.Hung) }}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := curve(got[0].Points), curve(clean[0].Points); a != b {
+		t.Errorf("with one sampler, the run learned\n%s, and with three\n%s", a, b)
+	}
+	if v := got[0].Points[5].Values; v["samplers/aside"] != 2 || v["samplers/ready"] != 1 {
+		t.Errorf("at the end, %v samplers are aside and %v ready", v["samplers/aside"], v["samplers/ready"])
+	}
+}
+
+// A run that is stopped while no sampler takes a publication keeps the step, and goes on with two of the samplers.
+func TestStoppedAtAPublication(t *testing.T) {
+	t.Parallel()
+	for _, set := range [][]string{nil, {"rollouts.max_staleness=1"}} {
+		t.Run(fmt.Sprint(set), func(t *testing.T) {
+			t.Parallel()
+			s, vllms, text := residueOnVLLM(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			// The archive of the third step is late, so that the servers hang before it can be loaded.
+			s.Inject("archive", append(make([]trainertest.Fault, 3), trainertest.Fault{Delay: time.Second})...)
+			stopped := make(chan struct{})
+			go func() {
+				defer close(stopped)
+				for s.Count("save_weights_for_sampler") < 4 && ctx.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				for _, v := range vllms {
+					v.Set(trainertest.Hung)
+				}
+				cancel()
+			}()
+			o := Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}}
+			set := append(set, "rollouts.drain=1s")
+			_, err := Start(ctx, mustLoad(t, text, append(set, on(vllms...)...)...), o)
+			cancel()
+			<-stopped
+			if !errors.Is(err, run.ErrInterrupted) {
+				t.Fatal(err)
+			}
+			for _, v := range vllms {
+				v.Set(trainertest.Up)
+			}
+			var at state
+			if err := disk.ReadJSON(filepath.Join(o.Dir, stateFile), &at); err != nil {
+				t.Fatal(err)
+			}
+			if at.Step != 2 || at.Pending == nil {
+				t.Errorf("it was saved at step %d, pending: %v", at.Step, at.Pending)
+			}
+			o.Resume = true
+			got, err := Start(t.Context(), mustLoad(t, text, append(set, on(vllms[1:]...)...)...), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(got[0].Points); n != 6 {
+				t.Errorf("the run has %d points", n)
+			}
+			for i, p := range got[0].Points {
+				if p.Values["policy/version"] != float64(i+1) {
+					t.Errorf("after step %d, the version is %v", p.Step, p.Values["policy/version"])
+				}
+			}
+		})
+	}
+}
