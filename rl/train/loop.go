@@ -210,7 +210,7 @@ func (l *loop) next(ctx context.Context, s *state) error {
 		maps.DeleteFunc(values, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 		s.Pending = &pending{Values: values, place: after}
 		if l.unpublished {
-			return run.ErrInterrupted
+			return fmt.Errorf("%w: %w", run.ErrInterrupted, ctx.Err())
 		}
 	}
 	values := s.Pending.Values

@@ -96,7 +96,7 @@ func TestStoppedAtAPublication(t *testing.T) {
 			_, err := Start(ctx, mustLoad(t, text, append(set, on(vllms...)...)...), o)
 			cancel()
 			<-stopped
-			if !errors.Is(err, run.ErrInterrupted) {
+			if !errors.Is(err, run.ErrInterrupted) || !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
 			}
 			for _, v := range vllms {
