@@ -96,7 +96,7 @@ func (a *adapters) open(ctx context.Context) error {
 	each(a.replicas, func(s *replica) {
 		s.life, s.end = context.WithCancelCause(a.life)
 		if err := a.join(ctx, s); err != nil {
-			a.client.log.Warn("a sampler does not answer and is put aside", "sampler", s.url, "error", err)
+			a.client.log.Warn("a sampler is put aside", "sampler", s.url, "error", err)
 			a.putAside(s, err)
 		}
 	})

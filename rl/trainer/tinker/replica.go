@@ -206,7 +206,7 @@ func (a *adapters) putAside(s *replica, err error) {
 	}
 	s.since = time.Now()
 	ready, _ := a.count()
-	a.client.log.Warn("a sampler does not answer and is put aside", "sampler", s.url, "left", ready, "error", err)
+	a.client.log.Warn("a sampler is put aside", "sampler", s.url, "left", ready, "error", err)
 	select {
 	case s.woken <- struct{}{}:
 	default:
@@ -268,7 +268,7 @@ func (a *adapters) await(ctx context.Context, found func() bool) error {
 // much earlier.
 const (
 	slack      = 4    // calls that make no difference
-	leastPace  = 0.05 // seconds below which all are equally fast
+	leastPace  = 0.25 // seconds below which all are equally fast
 	equal      = 1.5
 	worthwhile = 3
 )

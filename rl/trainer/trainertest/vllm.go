@@ -52,7 +52,7 @@ const (
 )
 
 // slowReply is how long a slow server takes.
-const slowReply = 300 * time.Millisecond
+const slowReply = time.Second
 
 type loadedAdapter struct{ root, address string }
 
