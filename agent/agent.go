@@ -20,6 +20,18 @@ type Issue struct {
 	Rules string
 }
 
+// Opening is what a conversation begins with.
+type Opening struct {
+	// Format is how the model will write calls.
+	Format Format
+	Issue  Issue
+	// Dir is the repository's path in the sandbox.
+	Dir string
+	// Tools describe the tools that the rollout runs, with the limits in force. A format that offers tools natively
+	// sends them beside the conversation, too.
+	Tools []tools.Spec
+}
+
 // Tools are the tools that the model uses: a tools.Set made for this rollout.
 type Tools interface {
 	Specs() []tools.Spec
@@ -37,9 +49,8 @@ type Settings struct {
 	Model Model
 	// ModelName is recorded, and selects the format if Format is nil.
 	ModelName string
-	// Prompt returns the first messages of the conversation, written for the format. dir is the repository's path
-	// in the sandbox.
-	Prompt func(f Format, issue Issue, dir string) ([]Message, error)
+	// Prompt returns the first messages of the conversation. The steps that remain are added to the last one.
+	Prompt func(Opening) ([]Message, error)
 	// Wrap, if not empty, is a tag around each observation that is sent as a user message. With "tool_response", a
 	// Qwen3 template does not mistake observations for new questions, which would remove earlier thoughts from the
 	// prompt.

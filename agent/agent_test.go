@@ -130,10 +130,10 @@ func TestStopReasons(t *testing.T) {
 			}}
 		}, Exhausted, 1},
 		{"prompt", scripted(bash("ls")), func(a *Agent) {
-			a.Prompt = func(Format, Issue, string) ([]Message, error) { return nil, errDisk }
+			a.Prompt = func(Opening) ([]Message, error) { return nil, errDisk }
 		}, SandboxError, 0},
 		{"empty prompt", scripted(bash("ls")), func(a *Agent) {
-			a.Prompt = func(Format, Issue, string) ([]Message, error) { return nil, nil }
+			a.Prompt = func(Opening) ([]Message, error) { return nil, nil }
 		}, SandboxError, 0},
 		{"a tool that panics", scripted(bash("ls")), func(a *Agent) {
 			a.Tools = &fakeTools{run: func(context.Context, tools.Call) (tools.Result, error) { panic("a defect") }}

@@ -39,8 +39,8 @@ func ExampleAgent_Run() {
 			},
 			Format: agent.XML{},
 			Limits: agent.Limits{Steps: 10},
-			Prompt: func(_ agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
-				return []agent.Message{{Role: agent.RoleUser, Content: "Fix this in " + dir + ": " + issue.Statement}}, nil
+			Prompt: func(o agent.Opening) ([]agent.Message, error) {
+				return []agent.Message{{Role: agent.RoleUser, Content: "Fix this in " + o.Dir + ": " + o.Issue.Statement}}, nil
 			},
 		},
 		Tools: tools.New(tools.Options{}),

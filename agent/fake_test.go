@@ -137,10 +137,10 @@ func (nowhere) Search(context.Context, env.Query) (env.Matches, error) { return 
 var issue = Issue{ID: "demo-1", Statement: "It is broken."}
 
 // prompt is a system message and the issue.
-func prompt(f Format, i Issue, dir string) ([]Message, error) {
+func prompt(o Opening) ([]Message, error) {
 	return []Message{
-		{Role: RoleSystem, Content: "You fix issues in " + dir + " and answer in " + f.Name() + "."},
-		{Role: RoleUser, Content: i.Statement},
+		{Role: RoleSystem, Content: "You fix issues in " + o.Dir + " and answer in " + o.Format.Name() + "."},
+		{Role: RoleUser, Content: o.Issue.Statement},
 	}, nil
 }
 

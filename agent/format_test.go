@@ -67,11 +67,11 @@ func TestFallbackToXML(t *testing.T) {
 	t.Run("not without a prompt for it", func(t *testing.T) {
 		a := newAgent(refusal(vllm))
 		a.Format = nil
-		a.Prompt = func(f Format, i Issue, dir string) ([]Message, error) {
-			if f.Name() == "xml" {
+		a.Prompt = func(o Opening) ([]Message, error) {
+			if o.Format.Name() == "xml" {
 				return nil, errDisk
 			}
-			return prompt(f, i, dir)
+			return prompt(o)
 		}
 		if out := run(t, a); out.StopReason != SandboxError || !errors.Is(out.Err, errDisk) {
 			t.Errorf("%s, %v", out.StopReason, out.Err)

@@ -129,7 +129,7 @@ func (r *rollout) begin(ctx context.Context) (StopReason, error) {
 
 // open starts the conversation in the given format.
 func (r *rollout) open(f Format) error {
-	messages, err := r.Prompt(f, r.issue, r.dir)
+	messages, err := r.Prompt(Opening{Format: f, Issue: r.issue, Dir: r.dir, Tools: r.toolsFor(f).Specs()})
 	if err != nil {
 		return fmt.Errorf("write the prompt: %w", err)
 	}
@@ -150,15 +150,20 @@ func (r *rollout) start(f Format, messages []Message) {
 	if r.compaction = NoCompaction; r.Compact != nil {
 		r.compaction = r.Compact(f)
 	}
-	if r.tools = r.Tools; f.Name() == trajectory.FormatTools && r.Native != nil {
-		r.tools = r.Native
-	}
+	r.tools = r.toolsFor(f)
 	r.settle()
 	r.specs = r.tools.Specs()
 	r.budget = budget{context: r.limits.Context}
 	r.budget.add(messages...)
 	r.budget.addTools(f.Offer(r.specs))
 	r.emit(Event{Kind: EventStart, Text: f.Name()})
+}
+
+func (r *rollout) toolsFor(f Format) Tools {
+	if f.Name() == trajectory.FormatTools && r.Native != nil {
+		return r.Native
+	}
+	return r.Tools
 }
 
 // step asks the model once and runs the calls of its reply.

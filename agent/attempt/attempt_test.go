@@ -154,8 +154,8 @@ func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *provider, *repo.Snap
 	return &attempt.Attempt{
 		Settings: agent.Settings{
 			Model: m, ModelName: "scripted", Format: format, Log: slog.New(slog.DiscardHandler),
-			Prompt: func(_ agent.Format, i agent.Issue, dir string) ([]agent.Message, error) {
-				return []agent.Message{{Role: agent.RoleUser, Content: i.Statement + " in " + dir}}, nil
+			Prompt: func(o agent.Opening) ([]agent.Message, error) {
+				return []agent.Message{{Role: agent.RoleUser, Content: o.Issue.Statement + " in " + o.Dir}}, nil
 			},
 		},
 		Provider: p, Version: "test", Run: "run",

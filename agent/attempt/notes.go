@@ -24,8 +24,8 @@ func annotate(a *agent.Settings, notes []string) {
 		return
 	}
 	opening := a.Prompt
-	a.Prompt = func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
-		messages, err := opening(f, issue, dir)
+	a.Prompt = func(o agent.Opening) ([]agent.Message, error) {
+		messages, err := opening(o)
 		if n := len(messages); err == nil && n > 0 {
 			messages[n-1].Content += "\n\nAbout this copy of the repository:\n- " + strings.Join(notes, "\n- ")
 		}

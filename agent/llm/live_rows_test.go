@@ -102,7 +102,7 @@ func (l *liveRows) play(t *testing.T, c *llm.Client, format agent.Format) {
 		Settings: agent.Settings{
 			Model: c, ModelName: "m", Format: format, Sampling: sampling, Tokens: true,
 			Limits: agent.Limits{Steps: 10, Context: 12000, ReplyTokens: 300, FormatErrors: -1, Repeats: -1},
-			Prompt: func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
+			Prompt: func(agent.Opening) ([]agent.Message, error) {
 				return []agent.Message{
 					{Role: agent.RoleSystem, Content: "You fix issues."}, {Role: agent.RoleUser, Content: "Fix it.\n\n<b>né</b>"},
 				}, nil

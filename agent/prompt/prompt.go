@@ -63,19 +63,19 @@ func (p Pack) Messages(v Values) ([]agent.Message, error) {
 // Opening returns a function that writes the first messages of a conversation, for [agent.Settings]. It uses own
 // for every format or, if own is nil, the built-in pack for the format. network says whether commands can reach the
 // network.
-func Opening(own *Pack, network bool) func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
-	specs := tools.New(tools.Options{}).Specs()
-	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
+func Opening(own *Pack, network bool) func(agent.Opening) ([]agent.Message, error) {
+	return func(o agent.Opening) ([]agent.Message, error) {
 		pack := own
 		if pack == nil {
-			built, err := Builtin(f.Name())
+			built, err := Builtin(o.Format.Name())
 			if err != nil {
 				return nil, fmt.Errorf("open the conversation: %w", err)
 			}
 			pack = &built
 		}
 		return pack.Messages(Values{
-			Statement: issue.Statement, Dir: dir, Network: network, Tools: specs, Folder: issue.Folder, Rules: issue.Rules,
+			Statement: o.Issue.Statement, Dir: o.Dir, Network: network, Tools: o.Tools,
+			Folder: o.Issue.Folder, Rules: o.Issue.Rules,
 		})
 	}
 }

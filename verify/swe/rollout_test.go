@@ -81,8 +81,8 @@ func setUp(t *testing.T, m agent.Model, tasks ...env.Task) (*Runner, *images.Pro
 			Provider: p, Run: "test",
 			Settings: agent.Settings{
 				Model: m, ModelName: "guessing", Format: format, Limits: agent.Limits{Steps: 5},
-				Prompt: func(_ agent.Format, i agent.Issue, _ string) ([]agent.Message, error) {
-					return []agent.Message{{Role: agent.RoleUser, Content: i.Statement}}, nil
+				Prompt: func(o agent.Opening) ([]agent.Message, error) {
+					return []agent.Message{{Role: agent.RoleUser, Content: o.Issue.Statement}}, nil
 				},
 			},
 		},

@@ -38,8 +38,8 @@ func attempted(t testing.TB, p env.Provider, task env.Task, m agent.Model) (patc
 	a := attempt.Attempt{
 		Settings: agent.Settings{
 			Model: m, ModelName: "scripted", Format: format, Limits: agent.Limits{Steps: 20},
-			Prompt: func(_ agent.Format, i agent.Issue, _ string) ([]agent.Message, error) {
-				return []agent.Message{{Role: agent.RoleUser, Content: i.Statement}}, nil
+			Prompt: func(o agent.Opening) ([]agent.Message, error) {
+				return []agent.Message{{Role: agent.RoleUser, Content: o.Issue.Statement}}, nil
 			},
 		},
 		Provider: p, Run: "test-attack",

@@ -43,7 +43,12 @@ func (p *port) listen() (net.Listener, error) {
 
 // hold binds a second socket to the port.
 func (p *port) hold() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	syscall.ForkLock.RLock() // not every system can open a socket that is closed on exec from the start
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return err
 	}

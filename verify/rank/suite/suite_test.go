@@ -3,12 +3,16 @@ package suite
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"deepswe/agent"
+	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/testkit/images"
+	"deepswe/tools"
 	"deepswe/verify"
 	"deepswe/verify/swe"
 )
@@ -247,5 +251,26 @@ func TestFind(t *testing.T) {
 				t.Errorf("%q, %v", command, err)
 			}
 		})
+	}
+}
+
+// The agent that writes tests has the limits of its own attempt, and is told those.
+func TestTheWriterIsToldTheLimitsInForce(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]tools.Options{
+		trajectory.FormatXML:   {CommandTimeout: 7 * time.Second},
+		trajectory.FormatTools: {CommandTimeout: 7 * time.Second, Native: true},
+	} {
+		format, _ := agent.FormatNamed(name)
+		messages, err := Prompt(false)(agent.Opening{
+			Format: format, Issue: agent.Issue{Statement: "x"}, Dir: "/testbed", Tools: tools.New(o).Specs(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := strings.Contains(messages[0].Content, "killed after 7 seconds")
+		if told != (name == trajectory.FormatXML) || strings.Contains(messages[0].Content, "90 seconds") {
+			t.Errorf("%s:\n%s", name, messages[0].Content)
+		}
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"deepswe/agent/prompt"
 	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/tools"
 	"deepswe/verify/swe"
 )
 
@@ -49,9 +48,8 @@ func (w *Writer) Key(t env.Task) string {
 }
 
 // Prompt returns a function that makes the first messages for an agent that writes tests.
-func Prompt(network bool) func(agent.Format, agent.Issue, string) ([]agent.Message, error) {
-	specs := tools.New(tools.Options{}).Specs()
-	return func(f agent.Format, issue agent.Issue, dir string) ([]agent.Message, error) {
+func Prompt(network bool) func(agent.Opening) ([]agent.Message, error) {
+	return func(o agent.Opening) ([]agent.Message, error) {
 		data, err := packs.ReadFile("packs/testing.yaml")
 		if err != nil {
 			return nil, err
@@ -61,14 +59,14 @@ func Prompt(network bool) func(agent.Format, agent.Issue, string) ([]agent.Messa
 			return nil, err
 		}
 		// The agent's own pack explains the tools after its first paragraph.
-		teacher, err := prompt.Builtin(f.Name())
+		teacher, err := prompt.Builtin(o.Format.Name())
 		if err != nil {
 			return nil, err
 		}
 		if _, teaching, ok := strings.Cut(teacher.System, "\n\n"); ok {
 			pack.System += "\n\n" + teaching
 		}
-		return pack.Messages(prompt.Values{Statement: issue.Statement, Dir: dir, Network: network, Tools: specs})
+		return pack.Messages(prompt.Values{Statement: o.Issue.Statement, Dir: o.Dir, Network: network, Tools: o.Tools})
 	}
 }
 
