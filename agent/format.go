@@ -112,7 +112,8 @@ func read(f Format, specs []tools.Spec, reply Reply) Reading {
 		a := &reading.Actions[i]
 		a.Call = tools.Resolve(specs, a.Call)
 		if a.runs() && !slices.ContainsFunc(specs, func(s tools.Spec) bool { return s.Name == a.Call.Name }) {
-			a.Problem, a.Refusal = ProblemUnknown, fmt.Sprintf(adviceUnknown, excerpt(a.Call.Name), tools.Names(specs))
+			a.Problem = ProblemUnknown
+			a.Refusal = fmt.Sprintf(adviceUnknown, excerpt(a.Call.Name), tools.Names(specs)) + tools.Instead(a.Call.Name)
 		}
 	}
 	return reading

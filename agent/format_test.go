@@ -142,6 +142,9 @@ func TestUnknownToolsDoNotEndARollout(t *testing.T) {
 		}
 		contains(t, conversation(t, out)[3].Content, `Unknown tool "rm1"`)
 		contains(t, conversation(t, out)[3].Content, "Available tools: file_editor, search, execute_bash, finish.")
+		a = newAgent(scripted(calls(ToolCall{ID: "x", Name: "apply_patch", Arguments: `{"input": "*** Begin Patch"}`}),
+			says(submission)))
+		contains(t, conversation(t, run(t, a))[3].Content, "call file_editor with the command str_replace")
 		// The same call over and over is a model that is stuck.
 		a = newAgent(scripted(says("<function=rm></function>")))
 		if out := run(t, a); out.StopReason != Stuck || out.Steps != 5 {
@@ -166,6 +169,13 @@ func TestNamesOfOtherAgents(t *testing.T) {
 		{native("edit", `{"file_path": "/a", "old_string": "x", "new_string": "y"}`),
 			"file_editor map[command:str_replace new_str:y old_str:x path:/a]"},
 		{native("read_file", `{"path": "/a"}`), "file_editor map[command:view path:/a]"},
+		{native("file_editor", `{"command": "str_replace", "file_path": "/a", "old_string": "x", "new_string": "y"}`),
+			"file_editor map[command:str_replace new_str:y old_str:x path:/a]"},
+		{native("file_editor", `{"command": "insert", "path": "/a", "insert_line": 3, "insert_text": "y"}`),
+			"file_editor map[command:insert insert_line:3 new_str:y path:/a]"},
+		{native("file_editor", `{"old_str": "ours", "old_string": "theirs"}`), "file_editor map[old_str:ours old_string:theirs]"},
+		{native("Write", `{"file_path": "/a", "content": "x"}`), "file_editor map[command:create file_text:x path:/a]"},
+		{native("search", `{"pattern": "x"}`), "search map[search_term:x]"},
 		{native("grep", `{"pattern": "x", "path": "/a"}`), "search map[path:/a search_term:x]"},
 	} {
 		a := newAgent(scripted(c.call, says(submission)))

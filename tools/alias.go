@@ -1,8 +1,12 @@
 package tools
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// aliases maps other agents' names for these tools to ours, with the parameters that have different names there.
+// aliases maps other agents' names for these tools, in lower case, to ours, with the parameters that have different
+// names there. Our own names are here for their parameters.
 var aliases = map[string]struct {
 	name       string
 	parameters map[string]string
@@ -11,42 +15,59 @@ var aliases = map[string]struct {
 	"shell":                       {"execute_bash", nil},
 	"terminal":                    {"execute_bash", nil},
 	"run_command":                 {"execute_bash", nil},
+	"run_shell_command":           {"execute_bash", nil},
 	"execute_command":             {"execute_bash", nil},
 	"run_terminal_cmd":            {"execute_bash", nil},
-	"str_replace_editor":          {"file_editor", nil},
-	"str_replace_based_edit_tool": {"file_editor", nil},
-	"edit":                        {"file_editor", edits},
-	"edit_file":                   {"file_editor", edits},
-	"str_replace":                 {"file_editor", edits},
+	"file_editor":                 {"file_editor", files},
+	"str_replace_editor":          {"file_editor", files},
+	"str_replace_based_edit_tool": {"file_editor", files},
+	"edit":                        {"file_editor", files},
+	"edit_file":                   {"file_editor", files},
+	"replace":                     {"file_editor", files},
+	"str_replace":                 {"file_editor", files},
+	"read":                        {"file_editor", files},
 	"read_file":                   {"file_editor", files},
 	"view":                        {"file_editor", files},
 	"create_file":                 {"file_editor", files},
+	"write":                       {"file_editor", files},
 	"write_file":                  {"file_editor", files},
-	"grep":                        {"search", map[string]string{"pattern": "search_term", "query": "search_term"}},
+	"search":                      {"search", searches},
+	"grep":                        {"search", searches},
 	"submit":                      {"finish", nil},
 }
 
 var (
-	files = map[string]string{"file_path": "path", "filename": "path", "content": "file_text", "contents": "file_text"}
-	edits = map[string]string{
-		"file_path": "path", "filename": "path", "old_string": "old_str", "new_string": "new_str",
+	files = map[string]string{
+		"file_path": "path", "filename": "path", "content": "file_text", "contents": "file_text",
+		"old_string": "old_str", "new_string": "new_str", "insert_text": "new_str",
 	}
+	searches = map[string]string{"pattern": "search_term", "query": "search_term"}
 )
 
 // implied maps tools of other agents to the command of file_editor that they correspond to.
 var implied = map[string]string{
-	"edit": "str_replace", "edit_file": "str_replace", "str_replace": "str_replace",
-	"read_file": "view", "view": "view", "create_file": "create", "write_file": "create",
+	"edit": "str_replace", "edit_file": "str_replace", "replace": "str_replace", "str_replace": "str_replace",
+	"read": "view", "read_file": "view", "view": "view", "create_file": "create", "write": "create", "write_file": "create",
 }
 
-// Resolve returns c, renamed to one of specs if c.Name is another agent's name for that tool and not itself in
-// specs.
+// Instead returns a sentence about what to do in place of a tool of other agents that has no counterpart here, after a
+// space; empty if there is nothing to say.
+func Instead(tool string) string {
+	if strings.ToLower(tool) != "apply_patch" {
+		return ""
+	}
+	return " To change a file, call file_editor with the command str_replace, once for each place; to add a file, call it" +
+		" with the command create."
+}
+
+// Resolve returns c with the names of one of specs, if its own are another agent's for that tool or its parameters.
 func Resolve(specs []Spec, c Call) Call {
 	known := func(name string) bool {
 		return slices.ContainsFunc(specs, func(s Spec) bool { return s.Name == name })
 	}
-	a, ok := aliases[c.Name]
-	if !ok || known(c.Name) || !known(a.name) {
+	theirs := strings.ToLower(c.Name)
+	a, ok := aliases[theirs]
+	if !ok || !known(a.name) || known(c.Name) && c.Name != a.name {
 		return c
 	}
 	args := make(map[string]string, len(c.Args)+1)
@@ -58,7 +79,7 @@ func Resolve(specs []Spec, c Call) Call {
 		}
 		args[key] = value
 	}
-	if command, ok := implied[c.Name]; ok && args["command"] == "" {
+	if command, ok := implied[theirs]; ok && args["command"] == "" {
 		args["command"] = command
 	}
 	c.Name, c.Args = a.name, args

@@ -50,6 +50,9 @@ func (b *bash) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 		if cut && b.native {
 			result.Output += b.keep(ctx, sb, r)
 		}
+		if first, _, _ := strings.Cut(strings.TrimSpace(ask.Line), " "); r.ExitCode == 127 && Instead(first) != "" {
+			result.Output += "\nNOTE: " + first + " is not installed." + Instead(first)
+		}
 		return result, nil
 	case env.IsInfrastructure(ctx, err):
 		return Result{}, err
