@@ -123,7 +123,9 @@ func Simulate(ctx context.Context, c Config) (_ Simulated, err error) {
 	}
 	s := newCluster(latencies.withDefaults(), c.Rollouts)
 	c.Environment, c.Trainer, c.Ablation = simulatedEnvironment{s}, simulatedTrainer{s}, nil
-	c.Evaluate.Every, c.Rollouts.KeepLogs, c.Guards.Collapse.Action = 0, false, Off
+	c.Evaluate.Every, c.Rollouts.KeepLogs = 0, false
+	// Simulated replies have no content that could be judged.
+	c.Guards.Collapse.Action, c.Guards.Stuck.Action, c.Guards.MismatchKL = Off, Off, 0
 	results, err := Start(ctx, c, Options{Dir: filepath.Join(dir, "run"), Now: s.now})
 	if err != nil {
 		return Simulated{}, err

@@ -258,7 +258,7 @@ func (e *sweEnvironment) Random() run.Runner { return nil }
 // Runner returns a runner that plays and grades rollouts, like deepswe eval.
 func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 	temperature := 1.0
-	if s == Validation {
+	if s != Train {
 		temperature = e.options.Temperature
 	}
 	r := &swe.Runner{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -147,5 +148,37 @@ func TestSetAside(t *testing.T) {
 	}
 	if moved > 1 {
 		t.Errorf("another task moved %d others: %v and %v", moved, c.ids, more.ids)
+	}
+}
+
+// heats are the temperatures of the first replies of rollouts.
+type heats struct {
+	solver
+	mu    sync.Mutex
+	first map[float64]int
+}
+
+func (h *heats) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+	if len(r.Messages) == 2 {
+		h.mu.Lock()
+		h.first[*r.Sampling.Temperature]++
+		h.mu.Unlock()
+	}
+	return h.solver.Complete(ctx, r)
+}
+
+// All that is measured is sampled at evaluate.temperature: validation, and each suite. What is trained is not.
+func TestSWETemperatures(t *testing.T) {
+	t.Parallel()
+	suite := filepath.Join(t.TempDir(), "suite.jsonl")
+	testkit.WriteFile(t, suite, fmt.Sprintf(sweTask, "suite-0")+"\n")
+	m := &heats{solver: solver{tokens: true}, first: map[float64]int{}}
+	_, err := sweRun(t, filepath.Join(t.TempDir(), "run"), m, "steps=1", "evaluate.temperature=0.25",
+		fmt.Sprintf("environment.suites=[{name: more, path: %q}]", suite))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[float64]int{1: 4, 0.25: 3}, m.first); diff != "" {
+		t.Errorf("rollouts at each temperature (-want +got)\n%s", diff)
 	}
 }

@@ -1,0 +1,47 @@
+package train
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"deepswe/env/testkit"
+)
+
+// Every bundled configuration about rollouts takes 20 steps on a simulated cluster: nothing that it configures is refused
+// or stops it there. In virtual time.
+func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
+	files, err := filepath.Glob("../../testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no bundled configuration is there: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			t.Parallel()
+			testkit.SkipUnderRace(t)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Load(data, BuiltIn())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Objective == Imitation {
+				t.Skip("no rollouts: TestScripts/recipes and the tests of sft have it")
+			}
+			c.Steps, c.Simulate = 20, &Latencies{Speed: 1}
+			synctest.Test(t, func(t *testing.T) {
+				s, err := Simulate(t.Context(), c)
+				if err != nil || s.Steps != 20 {
+					t.Fatalf("%d steps: %v", s.Steps, err)
+				}
+				if s.Started < 1 || s.Sandboxes.Peak > c.Rollouts.Workers {
+					t.Errorf("no cluster of %d workers does this:\n%s", c.Rollouts.Workers, s)
+				}
+			})
+		})
+	}
+}
