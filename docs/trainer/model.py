@@ -1,8 +1,9 @@
-"""Makes a tiny model for a try without a GPU: python docs/trainer/model.py [--format tools] DIRECTORY
+"""Makes a tiny model for a try without a GPU: python docs/trainer/model.py [--format tools|none] DIRECTORY
 
 It is a random Qwen3 of two layers that says one of three whole actions, each of which is a token of its own: it repairs
 common slips, looks at the program, or submits. So it solves some of the bundled programs with bugs by chance, and has
-something to learn. Needs numpy, safetensors and tokenizers, which SkyRL and vLLM bring.
+something to learn. With --format none it says any token, as tinker-check needs it. Needs numpy, safetensors and
+tokenizers, which SkyRL and vLLM bring.
 """
 import argparse
 import glob
@@ -72,13 +73,14 @@ def weights(newline, end, words):
             w[f"model.layers.{i}.{name}.weight"] = np.ones(HIDDEN, np.float32)
     # After the line break that begins a reply comes an action, and after an action the end. The last layer's state has
     # the length 8 and, with residuals this small, nearly the direction of the last token's embedding.
-    embed, head = w["model.embed_tokens.weight"], random(SIZE, HIDDEN, scale=.02)
+    # Without actions, the head is large enough that a change of the state can prefer any token.
+    embed, head = w["model.embed_tokens.weight"], random(SIZE, HIDDEN, scale=.02 if words else .15)
     embed[newline], embed[list(words)] = 0, 0
     embed[newline, 0] = embed[list(words), 1] = 8
     head[:, :2] = 0
+    head[end, 1] = 20 / 8
     for word, share in words.items():
         head[word, 0] = (20 + np.log(share)) / 8
-    head[end, 1] = 20 / 8
     w["lm_head.weight"] = head
     return w
 
@@ -86,10 +88,10 @@ def weights(newline, end, words):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("directory")
-    p.add_argument("--format", choices=["xml", "tools"], default="xml", help="how its actions are written")
+    p.add_argument("--format", choices=["xml", "tools", "none"], default="xml", help="how its actions are written")
     a = p.parse_args()
     os.makedirs(a.directory, exist_ok=True)
-    actions = {said(a.format, *action[:3]): action[3] for action in ACTIONS}
+    actions = {said(a.format, *action[:3]): action[3] for action in ACTIONS if a.format != "none"}
     t = tokenizer(list(actions))
     t.save(os.path.join(a.directory, "tokenizer.json"))
     end, pad = t.token_to_id("<|im_end|>"), t.token_to_id("<|endoftext|>")

@@ -277,8 +277,19 @@ func (t *training) printed() error {
 	return nil
 }
 
-// finish says what came out.
+// finish says what came out. A run that answers no to what it is about is an error.
 func (t *training) finish(c train.Config, results []train.Result, dir string) error {
+	verdict, no := "", error(nil)
+	if len(results) == 1 {
+		if verdict, no = c.Verdict(results[0].Points); no != nil {
+			no = &cli.ExitError{Code: cli.ExitUnsolved, Err: no}
+		}
+	}
+	return errors.Join(t.outcome(c, results, dir, verdict), no)
+}
+
+// outcome prints what came out.
+func (t *training) outcome(c train.Config, results []train.Result, dir, verdict string) error {
 	if t.json {
 		for _, r := range results {
 			final := map[string]float64{}
@@ -289,7 +300,7 @@ func (t *training) finish(c train.Config, results []train.Result, dir string) er
 					final[name] = v
 				}
 			}
-			t.print(event{Event: "done", Run: r.Run, Dir: r.Dir, Metrics: final})
+			t.print(event{Event: "done", Run: r.Run, Text: verdict, Dir: r.Dir, Metrics: final})
 		}
 		return t.printed()
 	}
@@ -298,6 +309,9 @@ func (t *training) finish(c train.Config, results []train.Result, dir string) er
 		b.WriteString(single(results[0]))
 	} else {
 		b.WriteString(c.Ablation.Compare(results))
+	}
+	if verdict != "" {
+		b.WriteString(verdict + "\n")
 	}
 	fmt.Fprintf(&b, "report: %s\n", filepath.Join(dir, train.ReportFile))
 	_, err := io.WriteString(t.deps.Out, b.String())

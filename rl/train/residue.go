@@ -10,6 +10,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/rl"
+	"deepswe/rl/metrics"
 	"deepswe/rl/trainer/embedded"
 )
 
@@ -118,4 +119,41 @@ func (e *residues) reward(ids []int32) float64 {
 		}
 	}
 	return float64(n) / float64(max(1, len(ids)))
+}
+
+// ErrNotTrained reports that a run that asks whether a trainer trains has the answer no.
+var ErrNotTrained = errors.New("the trainer does not train")
+
+// residueRise is how much more than at the first step the mean reward of the last steps has to be.
+const residueRise = 0.3
+
+// Verdict says whether the trainer of a run of the environment "residue" trains; the error is [ErrNotTrained] if not.
+// Other environments are for other questions, and their verdict is empty.
+func (c Config) Verdict(points []metrics.Point) (string, error) {
+	if _, ok := c.Environment.(*residue); !ok {
+		return "", nil
+	}
+	var rewards []float64
+	for _, p := range points {
+		if v, ok := p.Values["reward/mean"]; ok && p.Step > 0 {
+			rewards = append(rewards, v)
+		}
+	}
+	n := len(rewards)
+	if n == 0 {
+		return "", fmt.Errorf("%w: no step has a reward", ErrNotTrained)
+	}
+	last := rewards[max(0, n-5):]
+	sum := 0.0
+	for _, v := range last {
+		sum += v
+	}
+	from, to := rewards[0], sum/float64(len(last))
+	rise := fmt.Sprintf("%.2f to %.2f in %d steps", from, to, n)
+	if to >= from+residueRise {
+		return "the trainer trains: " + rise, nil
+	}
+	return "", fmt.Errorf("%w: the mean reward went from %s, want a rise of %g; to fix: a model that says any token "+
+		"(docs/trainer.md has one), 25 steps or more, optimizer.learning_rate as tinker-check has it; "+
+		"if all of that holds, the server's updates do not reach what it samples", ErrNotTrained, rise, residueRise)
 }
