@@ -1,11 +1,9 @@
 package agentcmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -137,9 +135,6 @@ func (j *job) ownDockerfile(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("--dockerfile: %w", err)
-	}
-	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return cmp.Or(err, fmt.Errorf("--dockerfile %s is not a file", j.o.dockerfile))
 	}
 	root, err := repo.Root(ctx, j.target)
 	if err != nil {

@@ -138,7 +138,7 @@ func statement(r io.Reader, where string) (input, error) {
 	return input{text: string(data)}, nil
 }
 
-// openTask makes the task and finds, clones or unpacks its repository.
+// openTask makes the task, and finds or unpacks its repository; one that is to be cloned is left to fetch.
 func (j *job) openTask(ctx context.Context) error {
 	var err error
 	if j.id == "" {
@@ -162,8 +162,11 @@ func (j *job) openTask(ctx context.Context) error {
 	return nil
 }
 
-// openIssue reads the issue from its host, and clones its repository unless --repo names a copy.
+// openIssue reads the issue from its host.
 func (j *job) openIssue(ctx context.Context) error {
+	if !j.o.repoGiven && (j.o.apply != "" || j.o.branch != "") {
+		return cli.Usagef("--apply and --branch require --repo DIR")
+	}
 	client, err := github.New(github.Options{
 		Token: cmp.Or(j.d.Getenv("GITHUB_TOKEN"), j.d.Getenv("GH_TOKEN")),
 		API:   j.d.Getenv("DEEPSWE_GITHUB_API"), Log: j.d.Logger(),
@@ -184,17 +187,17 @@ func (j *job) openIssue(ctx context.Context) error {
 		j.target, err = filepath.Abs(j.o.repo)
 		return err
 	}
-	if j.o.apply != "" || j.o.branch != "" {
-		return cli.Usagef("--apply and --branch require --repo DIR")
-	}
-	parent, err := j.scratch("clone")
-	if err != nil {
-		return err
-	}
-	j.target = filepath.Join(parent, issue.Repo)
-	j.watch.show(note("cloning " + j.task.Repo))
-	if err := client.Clone(ctx, issue, j.target); err != nil {
-		return cli.Usage(err)
+	j.fetch = func(ctx context.Context) error {
+		parent, err := j.scratch("clone")
+		if err != nil {
+			return err
+		}
+		j.target = filepath.Join(parent, issue.Repo)
+		j.watch.show(note("cloning " + j.task.Repo))
+		if err := client.Clone(ctx, issue, j.target); err != nil {
+			return cli.Usage(err)
+		}
+		return j.checkTest()
 	}
 	return nil
 }

@@ -38,7 +38,8 @@ type job struct {
 	journal  *run.Dir
 	dir      string // the attempt's directory in the run's
 	task     env.Task
-	target   string // the repository on the host
+	target   string                          // the repository on the host
+	fetch    func(ctx context.Context) error // clones the repository; nil if it is there
 	snapshot *repo.Snapshot
 	provider env.Provider
 	// container is the repository's devcontainer.json; nil if it is not used.
@@ -87,16 +88,16 @@ func (j *job) work(ctx context.Context, args []string) (outcome, error) {
 	return j.finish(ctx, result, errors.Join(err, j.record(result)))
 }
 
-// prepare opens everything that a rollout needs, the cheap and likely failures first.
-func (j *job) prepare(ctx context.Context, args []string) error {
-	var err error
+// admit judges all that the command line names, before the endpoint is asked and anything is cloned or copied.
+func (j *job) admit(ctx context.Context, args []string) error {
 	taken := j.o.resume != "" || j.o.further != ""
 	if taken {
-		if err = j.takeUp(args); err != nil {
+		if err := j.takeUp(args); err != nil {
 			return err
 		}
 	}
-	if err = j.o.complete(j.d.World); err != nil {
+	err := j.o.complete(j.d.World)
+	if err != nil {
 		return err
 	}
 	if !taken {
@@ -110,21 +111,32 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	if err = j.check(ctx); err != nil {
 		return err
 	}
-	model, err := j.openModel(ctx)
-	if err != nil {
-		return err
-	}
 	if err = j.openTask(ctx); err != nil {
 		return err
 	}
 	if j.past == nil {
 		err = j.nameRun()
 	}
-	if err != nil {
+	if err != nil || j.fetch != nil {
 		return cli.Usage(err)
 	}
-	if err = cmp.Or(j.checkTree(ctx), j.checkTest()); err != nil {
+	return cmp.Or(j.checkTree(ctx), j.checkTest())
+}
+
+// prepare opens everything that a rollout needs, the cheap and likely failures first.
+func (j *job) prepare(ctx context.Context, args []string) error {
+	err := j.admit(ctx, args)
+	if err != nil {
 		return err
+	}
+	model, err := j.openModel(ctx)
+	if err != nil {
+		return err
+	}
+	if j.fetch != nil {
+		if err = j.fetch(ctx); err != nil {
+			return err
+		}
 	}
 	if err = j.openProvider(ctx); err != nil {
 		return err
@@ -205,6 +217,9 @@ func (j *job) check(ctx context.Context) error {
 	}
 	if _, err := exec.LookPath("go"); err != nil && j.o.demo && j.o.Image == "" {
 		return cli.Usagef("the demo's tests are Go tests, and go is not installed, or not on PATH")
+	}
+	if info, err := os.Stat(j.o.dockerfile); j.o.dockerfile != "" && (err != nil || !info.Mode().IsRegular()) {
+		return cli.Usage(cmp.Or(err, fmt.Errorf("--dockerfile %s is not a file", j.o.dockerfile)))
 	}
 	if j.o.demo || j.in.url != "" && !j.o.repoGiven {
 		return nil // the repository is still to come
