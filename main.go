@@ -31,6 +31,7 @@ import (
 	"deepswe/rl/rlcmd"
 	"deepswe/rl/train"
 	"deepswe/verify"
+	"deepswe/verify/allowlist"
 	"deepswe/verify/verifycmd"
 )
 
@@ -136,6 +137,7 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	agentDeps := agentcmd.Deps{
 		World: w, Demo: demo, Race: verifycmd.Race,
 		ReadTests: func(log []byte) attempt.Tests { return verify.ReadTests(log) },
+		IsTest:    func(path string) bool { return allowlist.ByName(path) == allowlist.Tests },
 		InspectTrainer: func(ctx context.Context, c agentcmd.TrainerCheck) []env.Finding {
 			return rlcmd.InspectTrainer(w)(ctx, rlcmd.TrainerCheck(c))
 		},

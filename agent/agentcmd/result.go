@@ -43,7 +43,7 @@ type outcome struct {
 
 	// Detail is a sentence that explains Status, if that is necessary.
 	Detail string `json:"detail,omitempty"`
-	// Test is the result of the tests, with --test.
+	// Test is the result of the tests: those of --test or, without it, those that the patch brings.
 	Test *attempt.Check `json:"test,omitempty"`
 	// Next are the commands that go on with the run or deliver its patch.
 	Next []string `json:"next,omitempty"`

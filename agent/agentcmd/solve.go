@@ -23,6 +23,8 @@ type Deps struct {
 	Demo fs.FS
 	// ReadTests parses the output of a test run, and returns for each test whether it passed.
 	ReadTests func(log []byte) attempt.Tests
+	// IsTest reports whether a path of a repository is that of a test, or of data for tests.
+	IsTest func(path string) bool
 	// Race plays several attempts and chooses one, for -k.
 	Race func(ctx context.Context, r cli.Race) (cli.RaceResult, error)
 	// InspectTrainer checks a trainer's server for doctor, and compares it with the endpoint.

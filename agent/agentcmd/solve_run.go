@@ -181,6 +181,9 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	for _, due := range begin.Due {
 		j.attempt.Notes = append(j.attempt.Notes, due.note())
 	}
+	if !j.o.demo { // which is the same everywhere
+		j.attempt.Notes = append(j.attempt.Notes, askForTest)
+	}
 	j.attempt.Examine = j.examine()
 	if j.past != nil {
 		j.settings = j.past.settings

@@ -80,7 +80,8 @@ func newWorld(t *testing.T, replies ...string) *world {
 		_, err := fmt.Fprintf(out, "%s has steps; asked for %d\n", filepath.Base(dir), step)
 		return err
 	}
-	w.deps = Deps{Demo: os.DirFS("../../testdata/demo"), Training: training, World: cli.World{
+	isTest := func(name string) bool { return strings.Contains(name, "test") }
+	w.deps = Deps{Demo: os.DirFS("../../testdata/demo"), Training: training, IsTest: isTest, World: cli.World{
 		In: strings.NewReader(""), Out: &w.out, Err: &w.err, Getenv: environment(w.vars), Version: "test",
 		OpenModel: func(context.Context, cli.ModelChoice) (cli.LiveModel, error) {
 			return cli.LiveModel{Model: w.model, Name: "scripted", Context: 32768}, nil

@@ -35,14 +35,7 @@ func (j *job) retest() {
 	if !j.found {
 		return
 	}
-	var installed []string
-	for _, name := range j.snapshot.Aside {
-		below, err := filepath.Rel(j.target, filepath.Join(j.snapshot.Source, filepath.FromSlash(name)))
-		if err == nil {
-			installed = append(installed, filepath.ToSlash(below))
-		}
-	}
-	if command := project.TestCommand(j.target, j.machine(), installed); command != "" {
+	if command := project.TestCommand(j.target, j.machine(), j.installedBelow(j.target)); command != "" {
 		j.o.Test = command
 	}
 }
@@ -61,16 +54,19 @@ func (w *testWatch) event(e agent.Event) {
 
 // verify runs the tests with and without the patch, and adds the result to the report.
 func (j *job) verify(ctx context.Context, report *outcome) {
-	if j.o.Test == "" {
-		if !j.tested.ran.Load() && !j.o.demo {
-			report.add("fixed but unverified: the agent ran no test (--test CMD runs the tests on the patch)")
+	trial := j.trial(report)
+	if trial.Command == "" {
+		if !j.o.demo {
+			report.add("fixed but unverified: " + j.unproven() + " (--test CMD runs the tests on the patch)")
 		}
 		return
 	}
-	j.watch.show(note("running the tests without the patch and with it: " + j.o.Test))
-	c, err := j.attempt.Check(ctx, j.task, j.snapshot, report.diff, j.o.Test, j.d.ReadTests)
-	for name, run := range map[string]attempt.TestRun{"test-base.log": c.Base, "test-patch.log": c.Patched} {
-		if len(run.Log) > 0 {
+	j.watch.show(note("running the tests without the patch and with it: " + trial.Command))
+	c, err := j.attempt.Check(ctx, j.task, j.snapshot, trial)
+	for name, run := range map[string]*attempt.TestRun{
+		"test-base.log": &c.Base, "test-old.log": c.Old, "test-patch.log": &c.Patched,
+	} {
+		if run != nil && len(run.Log) > 0 {
 			if werr := disk.WriteFile(filepath.Join(j.dir, name), run.Log); werr != nil && err == nil {
 				err = werr
 			}
@@ -92,7 +88,7 @@ func (j *job) verify(ctx context.Context, report *outcome) {
 func verdictOn(c attempt.Check) string {
 	switch c.Verdict {
 	case attempt.Verified:
-		return fmt.Sprintf("fixed and verified (%s): %s; none broke", c.Command, came(c))
+		return fmt.Sprintf("fixed and verified (%s): %s", c.Command, came(c))
 	case attempt.Broken:
 		if len(c.Broke) == 0 {
 			return fmt.Sprintf("broken elsewhere: %s passes without the patch and fails with it (exit code %d)",
@@ -105,14 +101,8 @@ func verdictOn(c attempt.Check) string {
 	if c.Patched.Passed+c.Patched.Failed > 0 { // some runners name no tests
 		counts = fmt.Sprintf("%d passed, %d failed, %s", c.Patched.Passed, c.Patched.Failed, counts)
 	}
-	return fmt.Sprintf("fixed but unverified: %s says the same without the patch and with it (%s)", c.Command, counts)
-}
-
-func came(c attempt.Check) string {
-	if len(c.Fixed) == 0 {
-		return "it fails without the patch and passes with it"
-	}
-	return fmt.Sprintf("%s that failed before: %s", cli.Plural(len(c.Fixed), "passing test"), named(c.Fixed))
+	return fmt.Sprintf("fixed but unverified: %s says the same without the patch and with it (%s); %s", c.Command,
+		counts, withoutProof(c))
 }
 
 // named names a few tests.

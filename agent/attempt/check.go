@@ -1,11 +1,14 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"deepswe/env"
@@ -48,75 +51,138 @@ type Check struct {
 	Verdict Verdict `json:"verdict"`
 	Base    TestRun `json:"base"`
 	Patched TestRun `json:"patched"`
-	// Fixed are the tests that pass only with the patch, Broke those that pass only without it.
-	Fixed []string `json:"fixed,omitempty"`
-	Broke []string `json:"broke,omitempty"`
+	// Old is the run of the patch's own tests, which are in TestFiles, on the code without the patch; nil if it has none.
+	Old       *TestRun `json:"old,omitempty"`
+	TestFiles []string `json:"test_files,omitempty"`
+	// Fixed are the tests that pass only with the patch, Broke those that pass only without it, and Unchanged is how many
+	// give the same result each time.
+	Fixed     []string `json:"fixed,omitempty"`
+	Broke     []string `json:"broke,omitempty"`
+	Unchanged int      `json:"unchanged,omitempty"`
+
+	based bool // there were tests without the patch
 }
 
-// Check runs the tests in two fresh sandboxes, without the patch and with it. What the agent did besides the patch does
-// not count. read finds the tests in what a run prints.
-func (a *Attempt) Check(
-	ctx context.Context, task env.Task, snapshot *repo.Snapshot, patch []byte, command string, read func([]byte) Tests,
-) (Check, error) {
-	c := Check{Command: command}
-	before, err := a.test(ctx, task, snapshot, nil, &c.Base, command, read)
-	if err != nil {
-		return c, fmt.Errorf("test without the patch: %w", err)
+// Trial is how a patch is tested.
+type Trial struct {
+	Patch   []byte
+	Command string
+	// BaseCommand runs those of the tests that are there without the patch; empty if none is.
+	BaseCommand string
+	// TestFiles are the files of the patch that hold tests or their data.
+	TestFiles []string
+	// Read finds the tests in what a run prints.
+	Read func([]byte) Tests
+	// Timeout bounds each run: half an hour when 0.
+	Timeout time.Duration
+}
+
+// Check runs the tests in fresh sandboxes: without the patch, with only the tests of the patch, if it has any, and with
+// all of it. What the agent did besides the patch does not count.
+func (a *Attempt) Check(ctx context.Context, task env.Task, snapshot *repo.Snapshot, t Trial) (Check, error) {
+	c := Check{Command: t.Command, TestFiles: t.TestFiles, based: t.BaseCommand != ""}
+	none, all := t, t
+	none.Patch, none.Command, all.TestFiles = nil, t.BaseCommand, nil
+	var before, old Tests
+	var err error
+	if t.BaseCommand != "" {
+		if before, err = a.test(ctx, task, snapshot, none, &c.Base); err != nil {
+			return c, fmt.Errorf("test without the patch: %w", err)
+		}
 	}
-	after, err := a.test(ctx, task, snapshot, patch, &c.Patched, command, read)
+	if len(t.TestFiles) > 0 {
+		c.Old = &TestRun{}
+		if old, err = a.test(ctx, task, snapshot, t, c.Old); err != nil {
+			return c, fmt.Errorf("test with the tests of the patch alone: %w", err)
+		}
+	}
+	after, err := a.test(ctx, task, snapshot, all, &c.Patched)
 	if err != nil {
 		return c, fmt.Errorf("test the patch: %w", err)
 	}
-	c.judge(before, after)
+	c.judge(before, old, after)
 	return c, nil
 }
 
-// judge compares the two runs.
-func (c *Check) judge(before, after Tests) {
-	failed := func(r TestRun) bool { return r.ExitCode != 0 || r.TimedOut }
+func failed(r TestRun) bool { return r.ExitCode != 0 || r.TimedOut }
+
+// judge compares the runs.
+func (c *Check) judge(before, old, after Tests) {
+	fixed := map[string]bool{}
 	for name, passed := range before {
 		now, there := after[name]
 		switch {
 		case passed && there && !now:
 			c.Broke = append(c.Broke, name)
 		case !passed && (now || !there && !failed(c.Patched)): // some runners name only what fails
-			c.Fixed = append(c.Fixed, name)
+			fixed[name] = true
+		}
+	}
+	for name := range c.proof(before, old, after) {
+		fixed[name] = true
+	}
+	c.Fixed = slices.Collect(maps.Keys(fixed))
+	for name, passed := range after {
+		if was, there := before[name]; there && was == passed && !fixed[name] {
+			c.Unchanged++
 		}
 	}
 	for name, passed := range after {
-		if _, there := before[name]; !passed && !there && !failed(c.Base) {
+		_, there := before[name]
+		if was, brought := old[name]; !passed && !there && c.based && !failed(c.Base) && (was || !brought) {
 			c.Broke = append(c.Broke, name)
 		}
 	}
 	slices.Sort(c.Fixed)
 	slices.Sort(c.Broke)
 	switch {
-	case len(c.Broke) > 0, !failed(c.Base) && failed(c.Patched):
+	case len(c.Broke) > 0, c.based && !failed(c.Base) && failed(c.Patched):
 		c.Verdict = Broken
-	case len(c.Fixed) > 0, failed(c.Base) && !failed(c.Patched):
+	case len(c.Fixed) > 0, !failed(c.Patched) && (failed(c.Base) || c.Old != nil && failed(*c.Old)):
 		c.Verdict = Verified
 	default:
 		c.Verdict = Unverified
 	}
 }
 
-// test runs the tests in a fresh sandbox.
+// proof returns the tests of the patch that fail on the code without it and pass with it. One that was not there before
+// fails as well where it keeps the old code from being built or loaded, and so is not named.
+func (c *Check) proof(before, old, after Tests) map[string]bool {
+	proof := map[string]bool{}
+	for name, passed := range old {
+		now, there := after[name]
+		if !passed && (now || !there && !failed(c.Patched)) {
+			proof[name] = true
+		}
+	}
+	for name, passed := range after {
+		_, was := before[name]
+		if _, there := old[name]; passed && !was && !there && c.Old != nil && failed(*c.Old) {
+			proof[name] = true
+		}
+	}
+	return proof
+}
+
+// literal turns a path into a pattern that matches nothing else.
+var literal = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
+
+// test runs the tests in a fresh sandbox with the patch or, if there are any, with its test files alone.
 func (a *Attempt) test(
-	ctx context.Context, task env.Task, snapshot *repo.Snapshot, patch []byte, run *TestRun, command string,
-	read func([]byte) Tests,
+	ctx context.Context, task env.Task, snapshot *repo.Snapshot, t Trial, run *TestRun,
 ) (_ Tests, err error) {
 	sb, err := a.Provider.Start(ctx, a.Spec(task, snapshot))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
-	if len(patch) > 0 {
-		if err := applyInside(ctx, sb, patch); err != nil {
+	if len(t.Patch) > 0 {
+		if err := applyInside(ctx, sb, t.Patch, t.TestFiles); err != nil {
 			return nil, err
 		}
 	}
 	r, err := sb.Run(ctx, env.Command{
-		Line: "{ " + command + "\n} 2>&1", Timeout: checkTimeout, Head: checkOutput, Tail: checkOutput,
+		Line: "{ " + t.Command + "\n} 2>&1", Timeout: cmp.Or(t.Timeout, checkTimeout), Head: checkOutput, Tail: checkOutput,
 		Env: []string{"PYTEST_ADDOPTS=-rA", "CI=1"}, // pytest names passing tests only when asked to
 	})
 	if err != nil {
@@ -124,7 +190,7 @@ func (a *Attempt) test(
 	}
 	run.ExitCode, run.TimedOut, run.Seconds = r.ExitCode, r.TimedOut, r.Elapsed.Seconds()
 	run.Log = slices.Concat(r.Stdout.Head, r.Stdout.Tail)
-	tests := read(run.Log)
+	tests := t.Read(run.Log)
 	for _, passed := range tests {
 		if passed {
 			run.Passed++
@@ -135,14 +201,19 @@ func (a *Attempt) test(
 	return tests, nil
 }
 
-// applyInside applies the patch in a sandbox, with the git command there and without its repository's configuration.
-func applyInside(ctx context.Context, sb env.Sandbox, patch []byte) error {
+// applyInside applies the patch in a sandbox, or only that of the files if any are named, with the git command there
+// and without its repository's configuration.
+func applyInside(ctx context.Context, sb env.Sandbox, patch []byte, files []string) error {
+	options := " "
+	for _, name := range files {
+		options += "--include=" + env.ShellQuote(literal.Replace(name)) + " "
+	}
 	file := "/tmp/deepswe-check-" + rand.Text() + ".patch" // not every sandbox has a private /tmp
 	if _, err := sb.Write(ctx, file, patch, env.WriteOptions{Create: true}); err != nil {
 		return err
 	}
 	r, err := sb.Run(ctx, env.Command{
-		Line: "GIT_DIR=/tmp/deepswe-none git apply --whitespace=nowarn " + file +
+		Line: "GIT_DIR=/tmp/deepswe-none git apply --whitespace=nowarn" + options + file +
 			"; code=$?; rm -f " + file + "; exit $code",
 		Timeout: time.Minute,
 	})

@@ -40,7 +40,8 @@ func TestCheck(t *testing.T) {
 		"grep -q goodbye hello.txt && { echo a bad; false; } || true":                        {attempt.Verified, []string{"a"}, nil},
 	} {
 		t.Run(command, func(t *testing.T) {
-			c, err := a.Check(t.Context(), env.Task{ID: "t"}, snapshot, []byte(patch), command, lines)
+			c, err := a.Check(t.Context(), env.Task{ID: "t"}, snapshot,
+				attempt.Trial{Patch: []byte(patch), Command: command, BaseCommand: command, Read: lines})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +53,48 @@ func TestCheck(t *testing.T) {
 	if n := p.open.Load(); n != 0 {
 		t.Errorf("%d sandboxes are left", n)
 	}
-	if _, err := a.Check(t.Context(), env.Task{ID: "t"}, snapshot, []byte("no patch"), "true", lines); err == nil {
+	bad := attempt.Trial{Patch: []byte("no patch"), Command: "true", BaseCommand: "true", Read: lines}
+	if _, err := a.Check(t.Context(), env.Task{ID: "t"}, snapshot, bad); err == nil {
 		t.Error("a patch that does not apply was tested")
+	}
+}
+
+// TestCheckOfTheTestsOfThePatch: tests that the patch brings must fail on the old code, whatever the others do.
+func TestCheckOfTheTestsOfThePatch(t *testing.T) {
+	const fix = "diff --git a/hello.txt b/hello.txt\n--- a/hello.txt\n+++ b/hello.txt\n@@ -1 +1 @@\n-goodbye\n+hello\n"
+	added := func(script string) string {
+		return "diff --git a/t[1]*.sh b/t[1]*.sh\nnew file mode 100644\n--- /dev/null\n+++ b/t[1]*.sh\n@@ -0,0 +1 @@\n+" +
+			script + "\n"
+	}
+	const named = `echo old ok; echo same ok; for f in t*.sh; do test ! -f "$f" || . "./$f" || exit 1; done`
+	const passes = `grep -q hello hello.txt && echo new ok || { echo new bad; false; }`
+	a, _, snapshot := setup(t, nil)
+	for name, c := range map[string]struct {
+		script, command string
+		verdict         attempt.Verdict
+		fixed           []string
+		unchanged       int
+	}{
+		"fails before":              {passes, named, attempt.Verified, []string{"new"}, 2},
+		"fails before, only named":  {`grep -q hello hello.txt || { echo new bad; false; }`, named, attempt.Verified, []string{"new"}, 2},
+		"cannot be built before":    {`grep -q hello hello.txt || exit 1; echo new ok`, named, attempt.Verified, []string{"new"}, 2},
+		"an old test is changed":    {`grep -q hello hello.txt && echo old ok || { echo old bad; false; }`, named, attempt.Verified, []string{"old"}, 1},
+		"names no tests":            {`grep -q hello hello.txt`, `test ! -f t*.sh || . ./t*.sh`, attempt.Verified, nil, 0},
+		"passes before as well":     {`echo new ok`, named, attempt.Unverified, nil, 2},
+		"fails before and after":    {`echo new bad`, named, attempt.Unverified, nil, 2},
+		"is skipped, names nothing": {`true`, `test ! -f t*.sh || . ./t*.sh`, attempt.Unverified, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := a.Check(t.Context(), env.Task{ID: "t"}, snapshot, attempt.Trial{
+				Patch: []byte(fix + added(c.script)), Command: c.command, BaseCommand: c.command, Read: lines,
+				TestFiles: []string{"t[1]*.sh"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Verdict != c.verdict || !cmp.Equal(got.Fixed, c.fixed) || got.Unchanged != c.unchanged || got.Old == nil {
+				t.Errorf("%s, fixed %q, %d unchanged: want %+v\n%s", got.Verdict, got.Fixed, got.Unchanged, c, got.Patched.Log)
+			}
+		})
 	}
 }

@@ -159,7 +159,7 @@ func TestTestCommand(t *testing.T) {
 	for want, files := range map[string][]string{
 		"npm test":                   {"package.json", `{"scripts": {"test": "mocha"}}`},
 		"":                           {"package.json", `{"scripts": {"test": "echo \"Error: no test specified\" && exit 1"}}`},
-		"go test ./...":              {"go.mod", "module m"},
+		"go test -v ./...":           {"go.mod", "module m"},
 		"yarn test":                  {"package.json", `{"scripts": {"test": "jest"}}`, "yarn.lock", "", ".yarnrc.yml", "yarnPath: x"},
 		"npm test ":                  {"package.json", `{"scripts": {"test": "jest"}}`, "yarn.lock", "", ".yarnrc.yml", "nodeLinker: node-modules"},
 		"yarn test ":                 {"package.json", `{"scripts": {"test": "jest"}}`, "yarn.lock", "", ".yarnrc.yml", "nodeLinker: pnp"},

@@ -14,7 +14,7 @@ func TestCommand(dir string, m Machine, installed []string) string {
 	}
 	switch {
 	case t.has("go.mod"):
-		return "go test ./..."
+		return "go test -v ./..."
 	case t.has("Cargo.toml"):
 		return "cargo test"
 	case t.has("pom.xml"):

@@ -1,0 +1,120 @@
+package agentcmd
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
+	"deepswe/env"
+	"deepswe/env/project"
+)
+
+// unaskedTests bounds a run of tests that nobody has asked for.
+const unaskedTests = 3 * time.Minute
+
+// askForTest is for the model: without a test that fails before the fix, nothing shows that the bug is gone.
+const askForTest = "Its reviewers want proof: add a test of the fixed behavior to the project's own tests, beside those " +
+	"that are there. It is run on the old code, where it must fail, and on yours, where it must pass."
+
+// trial is how the patch is tested: by --test or, without it, by the tests that it brings. There is no command if it
+// brings none, or nobody knows how to run them.
+func (j *job) trial(report *outcome) attempt.Trial {
+	command := j.o.Test
+	if j.found {
+		command = j.inFolder(command)
+	}
+	t := attempt.Trial{Patch: report.diff, Command: command, BaseCommand: command, Read: j.d.ReadTests}
+	for _, name := range report.Files {
+		if j.d.IsTest(name) {
+			t.TestFiles = append(t.TestFiles, name)
+		}
+	}
+	if t.Command == "" && !j.o.demo {
+		t.Timeout = unaskedTests
+		t.Command, t.BaseCommand = j.testsOf(report.diff, t.TestFiles)
+	}
+	return t
+}
+
+// testsOf returns the commands that run the tests in the files with the patch, and without it.
+func (j *job) testsOf(diff []byte, files []string) (patched, base string) {
+	var kept []string // below the user's folder
+	for _, name := range files {
+		below, err := filepath.Rel(filepath.FromSlash(path.Join(".", j.attempt.Folder)), filepath.FromSlash(name))
+		if err != nil || !filepath.IsLocal(below) {
+			return "", ""
+		}
+		if !bytes.Contains(diff, []byte("--- a/"+name+"\n+++ /dev/null\n")) {
+			kept = append(kept, filepath.ToSlash(below))
+		}
+	}
+	if len(kept) == 0 {
+		return "", ""
+	}
+	dir := filepath.Join(j.snapshot.Source, filepath.FromSlash(j.attempt.Folder))
+	patched, base = project.TestCommandsOf(dir, j.machine(), j.installedBelow(dir), kept)
+	return j.inFolder(patched), j.inFolder(base)
+}
+
+// inFolder is a command line, if there is any, that runs in the folder of the repository where the user stands.
+func (j *job) inFolder(command string) string {
+	if command == "" || j.attempt.Folder == "" {
+		return command
+	}
+	return "cd " + env.ShellQuote(j.attempt.Folder) + " && " + command
+}
+
+// unproven says why nothing was tested.
+func (j *job) unproven() string {
+	if !j.tested.ran.Load() {
+		return "the agent ran no test"
+	}
+	return "the agent wrote no test that could be run on the old code"
+}
+
+// withoutProof says why the tests of a patch prove nothing.
+func withoutProof(c attempt.Check) string {
+	if len(c.TestFiles) == 0 {
+		return "the agent wrote no test for the fix"
+	}
+	if c.Patched.ExitCode != 0 || c.Patched.TimedOut {
+		return "the agent's own tests do not all pass (" + named(c.TestFiles) + ")"
+	}
+	return "the agent's own tests pass without it as well (" + named(c.TestFiles) + ")"
+}
+
+// came says what shows that the patch is right.
+func came(c attempt.Check) string {
+	var text string
+	switch {
+	case len(c.Fixed) == 1:
+		text = c.Fixed[0] + " fails before and passes after"
+	case len(c.Fixed) > 1:
+		text = fmt.Sprintf("%s fail before and pass after (%d tests)", named(c.Fixed), len(c.Fixed))
+	case len(c.TestFiles) > 0:
+		text = "the tests of " + named(c.TestFiles) + " fail before and pass after"
+	default:
+		text = "it fails without the patch and passes with it"
+	}
+	if c.Unchanged > 0 {
+		return fmt.Sprintf("%s; %s unchanged", text, cli.Plural(c.Unchanged, "other"))
+	}
+	return text + "; none broke"
+}
+
+// installedBelow returns what a set-up has installed in a directory of the repository, relative to it.
+func (j *job) installedBelow(dir string) []string {
+	var installed []string
+	for _, name := range j.snapshot.Aside {
+		below, err := filepath.Rel(dir, filepath.Join(j.snapshot.Source, filepath.FromSlash(name)))
+		if err == nil && !strings.HasPrefix(below, "..") {
+			installed = append(installed, filepath.ToSlash(below))
+		}
+	}
+	return installed
+}

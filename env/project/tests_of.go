@@ -1,0 +1,114 @@
+package project
+
+import (
+	"encoding/json"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// TestCommandsOf returns the command line that runs the tests in the files of a patch, which are paths below the
+// directory, and one for those of them that are in the directory already; empty if there are none. The files may hold
+// data of tests, too. Where the project's runner cannot run some files alone, it is the command for all tests. Both are
+// empty in doubt. m and installed are those of [TestCommand].
+func TestCommandsOf(dir string, m Machine, installed, files []string) (patched, base string) {
+	t := tree(dir)
+	there := slices.DeleteFunc(slices.Clone(files), func(name string) bool { return !t.has(name) })
+	for _, command := range []func([]string) string{
+		func(files []string) string { return pythonTestsOf(t, t.python(m, installed), files) },
+		func(files []string) string { return javaScriptTestsOf(t, files) },
+		func(files []string) string { return rubyTestsOf(t, files) },
+	} {
+		if patched = command(files); patched != "" {
+			return patched, command(there)
+		}
+	}
+	if packages, ok := goPackages(t, files); ok {
+		there := slices.DeleteFunc(slices.Clone(packages), func(name string) bool { return !t.has(name) })
+		if base = "go test -v " + env.ShellQuote(there...); len(there) == 0 {
+			base = ""
+		}
+		return "go test -v " + env.ShellQuote(packages...), base
+	}
+	all := TestCommand(dir, m, installed)
+	return all, all
+}
+
+// goPackages returns the packages of the main module that the files belong to; ok is false if one is in another module.
+func goPackages(t tree, files []string) (packages []string, ok bool) {
+	for _, name := range files {
+		dir, _, _ := strings.Cut(path.Dir(name)+"/", "testdata/")
+		dir = path.Clean(dir)
+		for at := dir; at != "."; at = path.Dir(at) {
+			if t.has(at + "/go.mod") {
+				return nil, false
+			}
+		}
+		if name := "./" + strings.TrimPrefix(dir, "."); !slices.Contains(packages, name) {
+			packages = append(packages, name)
+		}
+	}
+	return packages, t.has("go.mod") && len(packages) > 0
+}
+
+// named returns the files whose names have one of the endings, as words of a command line.
+func named(files []string, endings ...string) string {
+	return env.ShellQuote(slices.DeleteFunc(slices.Clone(files), func(name string) bool {
+		return !slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(name, ending) })
+	})...)
+}
+
+// javaScriptRunner matches the test runners that run the files which follow on their command line.
+var javaScriptRunner = regexp.MustCompile(`\b(vitest|jest|node\b.* --test)\b`)
+
+// javaScriptTestsOf returns the command line for some files of a package's tests; empty where the runner is not known.
+func javaScriptTestsOf(t tree, files []string) string {
+	var manifest struct{ Scripts map[string]string }
+	_ = json.Unmarshal(t.read("package.json"), &manifest)                   // without one there are no scripts
+	files = slices.DeleteFunc(slices.Clone(files), func(name string) bool { // data and helpers of tests
+		return !strings.Contains(path.Base(name), "test") && !strings.Contains(path.Base(name), "spec")
+	})
+	words := named(files, ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
+	if words == "" || t.plugAndPlay() {
+		return ""
+	}
+	switch runner := javaScriptRunner.FindString(manifest.Scripts["test"]); {
+	case runner == "vitest":
+		return "npx --no-install vitest run --reporter=verbose " + words
+	case runner == "jest":
+		return "npx --no-install jest --verbose " + words
+	case runner != "":
+		return "node --test " + words
+	}
+	return ""
+}
+
+func rubyTestsOf(t tree, files []string) string {
+	words := named(files, "_spec.rb")
+	if words == "" || !t.has("Gemfile") {
+		return ""
+	}
+	return "bundle exec rspec " + words
+}
+
+// pythonTestsOf returns the command line for some files of a project's tests; empty where nothing is known of them.
+func pythonTestsOf(t tree, python string, files []string) string {
+	words := named(slices.DeleteFunc(slices.Clone(files), func(name string) bool {
+		base := path.Base(name)
+		return !strings.HasPrefix(base, "test") && !strings.HasSuffix(base, "_test.py")
+	}), ".py")
+	if words == "" {
+		return ""
+	}
+	all := pythonTests(t, python)
+	if python, _, pytest := strings.Cut(all+" ", " -m pytest "); pytest {
+		return python + " -m pytest " + words
+	}
+	if python, _, unittest := strings.Cut(all, " -m unittest "); unittest {
+		return python + " -m unittest -v " + words
+	}
+	return ""
+}

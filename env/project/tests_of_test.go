@@ -1,0 +1,65 @@
+package project
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepswe/env/testkit"
+)
+
+// TestTestCommandsOf: the tests of a patch run alone where the runner can do that, and on the old code only those that
+// are there.
+func TestTestCommandsOf(t *testing.T) {
+	for name, c := range map[string]struct {
+		repo          []string // names and contents
+		files         string
+		patched, base string
+	}{
+		"pytest": {
+			[]string{"setup.py", "", "tests/test_a.py", "", "package.json", `{"scripts": {"test": "jest"}}`},
+			"tests/test_a.py tests/test_new.py tests/data.json tests/conftest.py",
+			"python3 -m pytest tests/test_a.py tests/test_new.py", "python3 -m pytest tests/test_a.py",
+		},
+		"unittest": {
+			[]string{"test_a.py", "import unittest\n"}, "test_b.py", "python3 -m unittest -v test_b.py", "",
+		},
+		"go": {
+			[]string{"go.mod", "module m", "a/a.go", ""}, "x_test.go a/a_test.go a/testdata/x new/new_test.go",
+			"go test -v ./ ./a ./new", "go test -v ./ ./a",
+		},
+		"go, another module": {
+			[]string{"go.mod", "module m", "b/go.mod", ""}, "b/b_test.go", "go test -v ./...", "go test -v ./...",
+		},
+		"vitest": {
+			[]string{"package.json", `{"scripts": {"test": "pnpm lint && vitest run"}}`}, "test/a b.test.ts test/data.json",
+			"npx --no-install vitest run --reporter=verbose test/a b.test.ts", "",
+		},
+		"node": {
+			[]string{"package.json", `{"scripts": {"test": "node --no-warnings --test test/"}}`, "test/a.test.js", ""},
+			"test/a.test.js test/helper.js", "node --test test/a.test.js", "node --test test/a.test.js",
+		},
+		"a runner with a command line of its own": {
+			[]string{"package.json", `{"scripts": {"test": "nyc mocha --require x test"}}`}, "test/a.test.js", "npm test", "npm test",
+		},
+		"rspec":   {[]string{"Gemfile", ""}, "spec/a_spec.rb", "bundle exec rspec spec/a_spec.rb", ""},
+		"cargo":   {[]string{"Cargo.toml", ""}, "tests/a.rs", "cargo test", "cargo test"},
+		"nothing": {nil, "tests/a.sh", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i := 0; i+1 < len(c.repo); i += 2 {
+				testkit.WriteFile(t, filepath.Join(dir, c.repo[i]), c.repo[i+1])
+			}
+			files := strings.Fields(c.files)
+			if name == "vitest" {
+				files = []string{"test/a b.test.ts", "test/data.json"}
+			}
+			plain := func(command string) string { return strings.ReplaceAll(command, "'", "") }
+			patched, base := TestCommandsOf(dir, Machine{}, nil, files)
+			if plain(patched) != c.patched || plain(base) != c.base {
+				t.Errorf("%q and %q, want %q and %q", patched, base, c.patched, c.base)
+			}
+		})
+	}
+}
