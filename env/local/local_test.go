@@ -189,6 +189,34 @@ func TestBwrapTools(t *testing.T) {
 	}
 }
 
+// TestBwrapLinkedTools: a program that is a link in PATH runs with what it was installed with, through all links on the
+// way, and shows nothing else of the home.
+func TestBwrapLinkedTools(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("PATH", filepath.Join(home, ".local/bin")+":"+os.Getenv("PATH"))
+	share := filepath.Join(home, ".local/share/tool")
+	testkit.WriteFile(t, filepath.Join(share, "venv-2/pyvenv.cfg"), "")
+	testkit.WriteFile(t, filepath.Join(share, "venv-2/lib/message"), "ok\n")
+	testkit.WriteFile(t, filepath.Join(share, "venv-2/bin/tool"), "#!/bin/sh\ncat "+share+"/venv/lib/message\n")
+	testkit.WriteFile(t, filepath.Join(home, "work/.env"), "")
+	testkit.WriteFile(t, filepath.Join(home, ".local/bin/x"), "")
+	if err := errors.Join(
+		os.Chmod(filepath.Join(share, "venv-2/bin/tool"), 0o755), os.Symlink("venv-2", filepath.Join(share, "venv")),
+		os.Symlink("../share/tool/venv/bin/tool", filepath.Join(home, ".local/bin/tool")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	sb, err := newBwrap(t).Start(t.Context(), env.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sb.Close(context.Background()) })
+	if got := said(t, sb, "tool; test -e "+home+"/work || echo hidden"); got != "ok\nhidden\n" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
 		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))

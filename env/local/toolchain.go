@@ -137,13 +137,27 @@ func (t *toolchain) environment(network bool) []string {
 	return env
 }
 
-// managers lists the directories of version managers, which contain only programs and whose shims may use any of
-// them.
+// managers lists the directories of version managers, below the home, which contain only programs and whose shims may
+// use any of them.
 func managers() []string {
 	return []string{
 		".pyenv", ".rbenv", ".nodenv", ".asdf", ".nvm", ".fnm", ".volta", ".rustup", ".sdkman", ".bun", ".deno", ".goenv",
-		"miniconda3", "anaconda3", "miniforge3", "mambaforge",
+		".rye", ".local/share/fnm", ".local/share/mise", ".local/share/pnpm", ".local/share/rtx", "miniconda3", "anaconda3",
+		"miniforge3", "mambaforge",
 	}
+}
+
+// manager returns the directory of the version manager that a directory belongs to; empty if it belongs to none.
+func (t *toolchain) manager(dir string) string {
+	if t.home == "" || t.home == "/" {
+		return ""
+	}
+	for _, name := range managers() {
+		if whole := filepath.Join(t.home, name); within(dir, whole) {
+			return whole
+		}
+	}
+	return ""
 }
 
 // roots returns the host directories that the programs in PATH need, besides the system's. Below the home
@@ -183,16 +197,13 @@ func (t *toolchain) roots() []string {
 	for _, dir := range t.interpreters() {
 		add(dir)
 	}
-	return outermost(all)
+	return outermost(append(all, t.linked()...))
 }
 
 // rootsOf returns the directories that the programs in a directory of PATH need.
 func (t *toolchain) rootsOf(dir string) []string {
-	if t.home != "" && t.home != "/" && within(dir, t.home) {
-		first, _, _ := strings.Cut(strings.TrimPrefix(dir, t.home+"/"), "/")
-		if slices.Contains(managers(), first) {
-			return []string{filepath.Join(t.home, first)}
-		}
+	if whole := t.manager(dir); whole != "" {
+		return []string{whole}
 	}
 	if base := filepath.Base(dir); base == "bin" || base == "sbin" {
 		prefix := filepath.Dir(dir)

@@ -89,6 +89,55 @@ func TestRoots(t *testing.T) {
 	}
 }
 
+// TestLinked: programs that are links in PATH come with what they were installed with, and with nothing of the user's.
+func TestLinked(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(root, "me")
+	const share = "me/.local/share/"
+	place(t, root, "me/.local/bin/plain", share+"keyrings/k",
+		share+"pypoetry/venv/bin/poetry", share+"pypoetry/venv/lib/x", share+"pypoetry/venv/pyvenv.cfg",
+		share+"uv/python/3.12/bin/python3.12", share+"uv/python/3.12/lib/python3.12/os.py",
+		"me/.config/yarn/global/node_modules/tsc/bin.js", "me/.config/yarn/token",
+		"me/work/bin/run", "me/work/lib/x", "me/work/.env", "me/.rye/self/bin/rye", "me/.aws/tool",
+		"opt-1.2/bin/tool", "opt-1.2/lib/x")
+	if err := os.Chmod(filepath.Join(home, ".local/bin/plain"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for link, target := range map[string]string{
+		"me/.local/bin/poetry":             "../share/pypoetry/venv/bin/poetry",
+		share + "pypoetry/venv/bin/python": filepath.Join(root, share, "uv/python/current/bin/python3.12"),
+		share + "uv/python/current":        "3.12",
+		"me/.local/bin/tsc":                "../../.config/yarn/global/node_modules/tsc/bin.js",
+		"me/.local/bin/run":                filepath.Join(root, "me/work/bin/run"),
+		"me/.local/bin/rye":                filepath.Join(root, "me/.rye/self/bin/rye"),
+		"me/.local/bin/tool":               filepath.Join(root, "opt-current/bin/tool"),
+		"opt-current":                      "opt-1.2",
+		"me/.local/bin/aws":                filepath.Join(root, "me/.aws/tool"),
+		"me/.local/bin/gone":               "nowhere",
+		"me/.local/bin/loop":               "loop",
+		"me/.local/bin/sh":                 "/bin/sh",
+	} {
+		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want []string
+	for _, name := range []string{
+		"me/.config/yarn/global/node_modules", "me/.local/bin", "me/.local/share/pypoetry/venv",
+		"me/.local/share/uv/python/3.12", "me/.local/share/uv/python/current", "me/.rye", "me/work/bin/run",
+		"opt-1.2", "opt-current",
+	} {
+		want = append(want, filepath.Join(root, name))
+	}
+	got := newToolchain([]string{"HOME=" + home, "PATH=" + home + "/.local/bin"}).roots()
+	if !slices.Equal(got, want) {
+		t.Errorf("\n got %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
+
 // TestBundlerSettings: commands find the gems where the user has installed them, and do not see the user's credentials.
 func TestBundlerSettings(t *testing.T) {
 	home, err := filepath.EvalSymlinks(t.TempDir())
