@@ -39,13 +39,13 @@ func readReward(name string, data []byte) (Rewards, error) {
 	if path.Ext(name) != ".json" {
 		number, err := strconv.ParseFloat(strings.TrimSpace(string(data)), 64)
 		if err != nil || math.IsInf(number, 0) || math.IsNaN(number) {
-			return nil, errors.New("it holds no finite number")
+			return nil, errors.New("it is not a finite number")
 		}
 		return Rewards{"reward": number}, nil
 	}
 	var values map[string]any
 	if err := json.Unmarshal(data, &values); err != nil {
-		return nil, fmt.Errorf("it holds no object of numbers: %w", err)
+		return nil, fmt.Errorf("it is not a JSON object of numbers: %w", err)
 	}
 	rewards := Rewards{}
 	for key, v := range values {

@@ -64,7 +64,7 @@ func NewDocument(events []Event) (*Document, error) {
 			compactions = append(compactions, *e.Compaction)
 		case KindObservation:
 			if len(d.Steps) == 0 || d.Steps[len(d.Steps)-1].Source != SourceAgent {
-				return nil, fmt.Errorf("%w: event %d observes nothing: no reply came before it", ErrLog, e.Seq)
+				return nil, fmt.Errorf("%w: event %d is an observation, but no reply precedes it", ErrLog, e.Seq)
 			}
 			d.Steps[len(d.Steps)-1].observe(e.Observation)
 		case KindStop:

@@ -58,7 +58,7 @@ func Record(events []Event) (*Recording, error) {
 			r.Turns = append(r.Turns, Turn{Reply: *e.Reply, Answered: e.Time})
 		case KindObservation:
 			if len(r.Turns) == 0 {
-				return nil, fmt.Errorf("%w: event %d observes nothing: no reply came before it", ErrLog, e.Seq)
+				return nil, fmt.Errorf("%w: event %d is an observation, but no reply precedes it", ErrLog, e.Seq)
 			}
 			r.Messages = append(r.Messages, e.Observation.Message)
 			last := &r.Turns[len(r.Turns)-1]

@@ -87,8 +87,8 @@ func (g Game) ThinkPerTurn() float64 {
 	return max(0, float64(g.sampled)/float64(len(g.Rollout.Turns))-2)
 }
 
-// Play plays one episode. The error is the model's, other than a full context, or the context's other than its
-// deadline; the game is what was played until then.
+// Play plays one episode. A full context of the model and the deadline of ctx end the episode without an error; any
+// other failure of the model or end of ctx is returned, with the game so far.
 func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 	p = p.withDefaults()
 	var g Game

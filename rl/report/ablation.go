@@ -17,7 +17,7 @@ import (
 type Ablation struct {
 	Name   string
 	Config string
-	// Steps of each run, and Seeds of each variant, when all are done.
+	// Steps is how many steps each run has and Seeds how many runs each variant has, once all have finished.
 	Steps    int
 	Seeds    int
 	Variants []Variant

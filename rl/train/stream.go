@@ -209,7 +209,7 @@ func (s *stream) complete(most int) []*group {
 		}
 	}
 	sortGroups(ready)
-	// Groups that cannot wait come first, whatever their order. The limit on admission leaves room for all of them.
+	// Groups that no later update may learn from come first. There is room for all of them, because admission is limited.
 	var taken []*group
 	for _, g := range ready {
 		if g.begun && s.updates-g.born >= s.staleness && len(taken) < most {

@@ -2,7 +2,7 @@ package testlog
 
 import "strings"
 
-// The parsers of Multi-SWE-bench read prefixes of lines, and a test that has failed once has failed.
+// The parsers of Multi-SWE-bench read prefixes of lines, and one failure of a test outweighs all of its passes.
 var (
 	multiGo = multi(goPassed, goFailed, func(name string) string { return name })
 	// multiGoParents counts a subtest under the name of the test that it belongs to.

@@ -30,8 +30,8 @@ type piece struct {
 	want func(args []string) string
 }
 
-// flaw is a way to get one line wrong: wrong in place of right, or the line is missing where both are empty. Then shown
-// are arguments with which that shows.
+// flaw is a way to get one line wrong: it reads wrong instead of right. If both are empty, the line is missing, and
+// shown are arguments that reveal the difference.
 type flaw struct {
 	family       string
 	line         int

@@ -54,8 +54,8 @@ type Imitation struct {
 const imitationBeta2 = 0.98
 
 // WarmStart makes the imitated replies more likely, by their cross-entropy, and returns the mean loss of their tokens
-// in each pass, in nats. It is for a fresh policy: the optimizer is a fresh one again at the end. The same calls give
-// the same weights.
+// in each pass, in nats. It is meant for a policy that has not been trained, and resets the optimizer at the end. It is
+// deterministic: the same calls on the same policy result in the same weights.
 func (p *Trainer) WarmStart(ctx context.Context, all []Demonstration, o Imitation) (losses []float64, err error) {
 	if p.options.Lexicon == nil {
 		return nil, errors.New("embedded policy: demonstrations are for a policy with a lexicon")
