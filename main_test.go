@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -209,6 +210,42 @@ func TestHouse(t *testing.T) {
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") && !slices.Contains(allowed, e.Name()) && !ignored(t, e.Name()) {
 			t.Errorf("%s is not one of the entries that the top level has", e.Name())
+		}
+	}
+}
+
+// TestSecurityNamesItsTests holds SECURITY.md to the tests that it names: each exists, and each promise names one.
+func TestSecurityNamesItsTests(t *testing.T) {
+	text, err := os.ReadFile("SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, promised, _ := strings.Cut(string(text), "## What is promised")
+	promised, _, _ = strings.Cut(promised, "\n## ")
+	named := regexp.MustCompile(`\b[Tt]est[A-Z]\w*`)
+	for _, promise := range strings.Split(promised, "\n- ")[1:] {
+		if !named.MatchString(promise) {
+			t.Errorf("no test holds this promise: %s", promise)
+		}
+	}
+	exists := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ([Tt]est\w+)\(t \*testing\.T`)
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range declared.FindAllSubmatch(source, -1) {
+			exists[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range named.FindAllString(string(text), -1) {
+		if !exists[name] {
+			t.Errorf("there is no test %s", name)
 		}
 	}
 }

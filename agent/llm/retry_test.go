@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -229,6 +230,19 @@ func TestRetryAfterIsHonouredAndCapped(t *testing.T) {
 				t.Errorf("paused %v, want %s to %s", w, tt.from, tt.to)
 			}
 		})
+	}
+}
+
+// The key and the conversation stay with the endpoint that they are for.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		var reached atomic.Bool
+		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
+		t.Cleanup(other.Close)
+		c := dial(t, http.RedirectHandler(other.URL, status), llm.Options{APIKey: "sk-hidden", MaxRetries: 1})
+		if _, err := c.Complete(t.Context(), ask("x")); err == nil || reached.Load() {
+			t.Errorf("%d: %v; the other host was reached: %v", status, err, reached.Load())
+		}
 	}
 }
 
