@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http/httptest"
 	"os"
@@ -17,7 +18,9 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 
+	"deepswe/agent/cli"
 	"deepswe/agent/llm/llmtest"
 	"deepswe/env/guest"
 	"deepswe/env/local"
@@ -195,6 +198,87 @@ func TestImportDirection(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every command line of the documentation and of the examples (code blocks, comments of configurations, --help) is one
+// that deepswe accepts. Those of train are also executed, up to the printed configuration.
+func TestDocumentedCommands(t *testing.T) {
+	lines := documented(t)
+	t.Chdir(t.TempDir())
+	testkit.WriteFile(t, "mine.yaml", "environment: {name: frozenlake}\ntrainer: {name: embedded}\n")
+	if len(lines) < 50 {
+		t.Fatalf("only %d command lines are documented", len(lines))
+	}
+	for _, line := range lines {
+		t.Run(line, func(t *testing.T) {
+			// A shell takes the line apart. MY and ./mine.yaml stand for a configuration of the reader's own.
+			script := `deepswe() { printf '%s\n' "$@"; }; ` + strings.ReplaceAll(line, "--config MY ", "--config ./mine.yaml ")
+			out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			args := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+			root := mustRoot(t)
+			if args[0] == "train" && !slices.Contains(args, "--resume") {
+				args = append(args, "--dry-run")
+			} else {
+				for _, c := range root.Commands() {
+					c.RunE = func(*cobra.Command, []string) error { return nil }
+				}
+			}
+			root.SetArgs(args)
+			if err := root.ExecuteContext(t.Context()); err != nil {
+				t.Errorf("deepswe %q: %v", args, err)
+			}
+		})
+	}
+}
+
+func mustRoot(t *testing.T) *cobra.Command {
+	t.Helper()
+	root, err := newRoot(new(bool), cli.World{
+		In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, Getenv: func(string) string { return "" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// commandLine is one in a code block or in a comment of a configuration.
+var commandLine = regexp.MustCompile(`^(?: {4,}|#   )(?:\$ )?(deepswe +[a-z]+(?: .*)?)$`)
+
+// documented returns the command lines of pages, configurations and help, with continued lines put together.
+func documented(t *testing.T) (lines []string) {
+	t.Helper()
+	var texts []string
+	for _, c := range mustRoot(t).Commands() {
+		texts = append(texts, strings.ReplaceAll("  "+c.Example, "\n", "\n  "))
+	}
+	err := fs.WalkDir(os.DirFS("."), ".", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Name() == ".git" && e.IsDir() {
+			return fs.SkipDir
+		}
+		if err != nil || e.IsDir() || filepath.Ext(path) != ".md" && filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		texts = append(texts, string(data))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	continued := regexp.MustCompile(`\\\n(?:# +|\s+)`)
+	for _, text := range texts {
+		for line := range strings.Lines(continued.ReplaceAllString(text, "")) {
+			m := commandLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
+			if m != nil && !strings.Contains(m[1], " [") { // that is a synopsis
+				lines = append(lines, m[1])
+			}
+		}
+	}
+	return lines
 }
 
 // TestHouse holds the top level to what the design lists.
