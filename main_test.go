@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
 
 	"deepswe/agent/cli"
 	"deepswe/agent/llm/llmtest"
@@ -209,15 +212,11 @@ func TestDocumentedCommands(t *testing.T) {
 	if len(lines) < 50 {
 		t.Fatalf("only %d command lines are documented", len(lines))
 	}
-	for _, line := range lines {
+	slices.Sort(lines)
+	for _, line := range slices.Compact(lines) {
 		t.Run(line, func(t *testing.T) {
-			// A shell takes the line apart. MY and ./mine.yaml stand for a configuration of the reader's own.
-			script := `deepswe() { printf '%s\n' "$@"; }; ` + strings.ReplaceAll(line, "--config MY ", "--config ./mine.yaml ")
-			out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			args := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+			// MY and ./mine.yaml stand for a configuration of the reader's own.
+			args := arguments(t, strings.ReplaceAll(line, "--config MY ", "--config ./mine.yaml "))
 			root := mustRoot(t)
 			if args[0] == "train" && !slices.Contains(args, "--resume") {
 				args = append(args, "--dry-run")
@@ -231,6 +230,64 @@ func TestDocumentedCommands(t *testing.T) {
 				t.Errorf("deepswe %q: %v", args, err)
 			}
 		})
+	}
+}
+
+// arguments returns those with which a shell's script calls deepswe.
+func arguments(t *testing.T, script string) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", `deepswe() { printf '%s\n' "$@"; }; `+script).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+}
+
+// What the Job of docs/kubernetes starts, with the configurations in its ConfigMap: a run that begins, and one that goes
+// on in the place of a pod that failed.
+func TestTrainingJob(t *testing.T) {
+	data, err := os.ReadFile("docs/kubernetes/train.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type object struct {
+		Data map[string]string // of the ConfigMap
+		Spec struct {
+			Template struct {
+				Spec struct{ Containers []struct{ Args []string } }
+			}
+		}
+	}
+	var configs, job object // they come first
+	objects := yaml.NewDecoder(bytes.NewReader(data))
+	if err := errors.Join(objects.Decode(&configs), objects.Decode(&job)); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range configs.Data {
+		testkit.WriteFile(t, filepath.Join(dir, "config", "deepswe", name), text)
+	}
+	w := cli.World{Getenv: func(name string) string {
+		return map[string]string{"XDG_CONFIG_HOME": filepath.Join(dir, "config")}[name]
+	}}
+	if c, err := w.LoadConfig(); err != nil || c.Kubernetes == nil {
+		t.Errorf("config.yaml configures %+v, %v", c, err)
+	}
+	script := strings.NewReplacer("exec /deepswe", "deepswe", "/config/", dir+"/config/", "/runs/", dir+"/runs/").
+		Replace(job.Spec.Template.Spec.Containers[0].Args[0])
+	for _, resumes := range []bool{false, true} {
+		if resumes {
+			testkit.WriteFile(t, filepath.Join(dir, "runs", "one", "manifest.json"), "{}")
+		}
+		args := arguments(t, script)
+		if slices.Contains(args, "--resume") != resumes {
+			t.Errorf("it starts deepswe %q", args)
+		}
+		root := mustRoot(t)
+		root.SetArgs(append(args, "--dry-run"))
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Errorf("deepswe %q: %v", args, err)
+		}
 	}
 }
 
