@@ -14,7 +14,7 @@ import numpy as np
 from safetensors.numpy import save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-SIZE, HIDDEN, LAYERS, HEADS, KV, HEAD, INNER, CONTEXT = 4096, 64, 2, 4, 2, 32, 128, 32768
+HIDDEN, LAYERS, HEADS, KV, HEAD, INNER, CONTEXT = 64, 2, 4, 2, 32, 128, 32768
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
          r"|\s+(?!\S)|\s+")
 # What Qwen2.5's template writes for messages without tools; deepswe writes prompts itself.
@@ -35,7 +35,7 @@ def said(form, tool, parameter, value):
     return f"<function={tool}>\n<parameter={parameter}>{value}</parameter>\n</function>"
 
 
-def tokenizer(words):
+def tokenizer(size, words):
     t = Tokenizer(models.BPE())
     t.normalizer = normalizers.NFC()
     t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(SPLIT), "isolated", False),
@@ -45,20 +45,20 @@ def tokenizer(words):
     here = os.path.dirname(os.path.abspath(__file__))
     files = glob.glob(here + "/../**/*.md", recursive=True) + glob.glob(here + "/../../agent/**/*.*", recursive=True)
     t.train(sorted(f for f in files if f.endswith((".md", ".go", ".yaml"))), trainers.BpeTrainer(
-        vocab_size=SIZE - len(special) - len(words), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=size - len(special) - len(words), initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False))
     t.add_tokens([AddedToken(s, special=True, normalized=False) for s in special])
     t.add_tokens([AddedToken(w, special=False, normalized=False) for w in words])
     return t
 
 
-def weights(newline, end, words):
+def weights(size, newline, end, words):
     r = np.random.default_rng(1)
 
     def random(*shape, scale):
         return (r.standard_normal(shape) * scale).astype(np.float32)
 
-    w = {"model.embed_tokens.weight": random(SIZE, HIDDEN, scale=1), "model.norm.weight": np.ones(HIDDEN, np.float32)}
+    w = {"model.embed_tokens.weight": random(size, HIDDEN, scale=1), "model.norm.weight": np.ones(HIDDEN, np.float32)}
     for i in range(LAYERS):
         at, mlp = f"model.layers.{i}.self_attn.", f"model.layers.{i}.mlp."
         w[at + "q_proj.weight"] = random(HEADS * HEAD, HIDDEN, scale=.1)
@@ -71,17 +71,18 @@ def weights(newline, end, words):
         w[mlp + "down_proj.weight"] = random(HIDDEN, INNER, scale=.05)
         for name in "input_layernorm", "post_attention_layernorm":
             w[f"model.layers.{i}.{name}.weight"] = np.ones(HIDDEN, np.float32)
+    embed, head = w["model.embed_tokens.weight"], random(size, HIDDEN, scale=.02 if words else .15)
+    w["lm_head.weight"] = head
+    if not words:  # an ordinary model, whose head is large enough that a change of the state can prefer any token
+        return w
     # After the line break that begins a reply comes an action, and after an action the end. The last layer's state has
     # the length 8 and, with residuals this small, nearly the direction of the last token's embedding.
-    # Without actions, the head is large enough that a change of the state can prefer any token.
-    embed, head = w["model.embed_tokens.weight"], random(SIZE, HIDDEN, scale=.02 if words else .15)
     embed[newline], embed[list(words)] = 0, 0
     embed[newline, 0] = embed[list(words), 1] = 8
     head[:, :2] = 0
-    head[end, 1] = 20 / 8
     for word, share in words.items():
         head[word, 0] = (20 + np.log(share)) / 8
-    w["lm_head.weight"] = head
+    head[end, 1] = 20 / 8
     return w
 
 
@@ -92,7 +93,8 @@ def main():
     a = p.parse_args()
     os.makedirs(a.directory, exist_ok=True)
     actions = {said(a.format, *action[:3]): action[3] for action in ACTIONS if a.format != "none"}
-    t = tokenizer(list(actions))
+    size = 4096 if actions else 1024  # where every token is tried, fewer are learned sooner
+    t = tokenizer(size, list(actions))
     t.save(os.path.join(a.directory, "tokenizer.json"))
     end, pad = t.token_to_id("<|im_end|>"), t.token_to_id("<|endoftext|>")
 
@@ -107,10 +109,10 @@ def main():
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "attention_bias": False, "hidden_act": "silu",
         "hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
         "num_key_value_heads": KV, "head_dim": HEAD, "max_position_embeddings": CONTEXT, "rms_norm_eps": 1e-6,
-        "rope_theta": 1000000, "tie_word_embeddings": False, "torch_dtype": "float32", "vocab_size": SIZE,
+        "rope_theta": 1000000, "tie_word_embeddings": False, "torch_dtype": "float32", "vocab_size": size,
         "eos_token_id": end, "pad_token_id": pad})
     words = {t.token_to_id(text): share for text, share in actions.items()}
-    save_file(weights(t.encode("\n").ids[0], end, words), os.path.join(a.directory, "model.safetensors"),
+    save_file(weights(size, t.encode("\n").ids[0], end, words), os.path.join(a.directory, "model.safetensors"),
               metadata={"format": "pt"})
 
 
