@@ -80,7 +80,10 @@ func (j *job) planSetup(ctx context.Context, store setup.Store) (setupPlan, erro
 	if commands := store.Agreement(j.snapshot.Source); given == "" && len(commands) > 0 && j.isolated() {
 		return setupPlan{commands: commands}, nil
 	}
-	due := j.dueSteps()
+	due, err := j.dueSteps(ctx)
+	if err != nil {
+		return setupPlan{}, err
+	}
 	var commands []string
 	for _, s := range due {
 		commands = append(commands, s.Command)
@@ -101,20 +104,48 @@ func (j *job) planSetup(ctx context.Context, store setup.Store) (setupPlan, erro
 // isolated reports whether the commands of a set-up cannot change this machine.
 func (j *job) isolated() bool { return j.provider.Capabilities().Isolated }
 
-// dueSteps returns the steps that install missing dependencies.
-func (j *job) dueSteps() []project.Step {
+// dueSteps returns the steps that install missing dependencies. It looks once.
+func (j *job) dueSteps(ctx context.Context) ([]project.Step, error) {
+	if j.steps != nil {
+		return *j.steps, nil
+	}
+	due, err := j.findDue(ctx)
+	if err == nil {
+		j.steps = &due
+	}
+	return due, err
+}
+
+func (j *job) findDue(ctx context.Context) ([]project.Step, error) {
 	switch {
 	case j.o.demo:
-		return nil
+		return nil, nil
 	case len(j.containerSteps()) > 0:
-		return j.containerSteps()
+		return j.containerSteps(), nil
 	}
 	due := project.Due(j.snapshot.Source, j.machine())
-	if j.provider.Capabilities().HostToolchain || slices.Equal(j.o.Setup, []string{cli.SetupAuto}) {
-		return due
+	if j.provider.Capabilities().HostToolchain {
+		return j.askTools(ctx, due)
+	}
+	if slices.Equal(j.o.Setup, []string{cli.SetupAuto}) {
+		return due, nil
 	}
 	// What an image has is not known from here, and it may well be all. So the rest is for those who ask for it.
-	return slices.DeleteFunc(due, func(s project.Step) bool { return !s.Local })
+	return slices.DeleteFunc(due, func(s project.Step) bool { return !s.Local }), nil
+}
+
+// askTools leaves out what is not due by the word of the tools, which are asked in a sandbox, because the repository can
+// tell them to run programs.
+func (j *job) askTools(ctx context.Context, due []project.Step) (_ []project.Step, err error) {
+	if !slices.ContainsFunc(due, func(s project.Step) bool { return s.Check != "" }) {
+		return due, nil
+	}
+	sb, err := j.provider.Start(ctx, j.attempt.Spec(j.task, j.snapshot))
+	if err != nil {
+		return nil, &cli.ExitError{Code: cli.ExitSandbox, Err: fmt.Errorf("start sandbox: %w", err)}
+	}
+	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
+	return project.Ask(ctx, due, sb)
 }
 
 // machine returns the directories in which commands of the sandbox find what is installed for all projects.
@@ -209,11 +240,12 @@ func (d dueLine) note() string {
 }
 
 // due returns the missing dependencies; none after a set-up.
-func (j *job) due() []dueLine {
+func (j *job) due(ctx context.Context) ([]dueLine, error) {
 	if j.snapshot.Installed() {
-		return nil
+		return nil, nil
 	}
-	return j.dueLines(j.dueSteps())
+	steps, err := j.dueSteps(ctx)
+	return j.dueLines(steps), err
 }
 
 // dueLines describes the steps that install missing dependencies.
@@ -225,11 +257,19 @@ func (j *job) dueLines(steps []project.Step) []dueLine {
 	var lines []dueLine
 	for _, s := range steps {
 		lines = append(lines, dueLine{
-			What: fmt.Sprintf("%s is missing (%s)", s.Missing, s.Lock), Fix: how + s.Command, Command: s.Command,
+			What: missing(s), Fix: how + s.Command, Command: s.Command,
 			Offline: j.isolated() && !j.o.Network,
 		})
 	}
 	return lines
+}
+
+// missing names what is missing, or may be.
+func missing(s project.Step) string {
+	if s.Doubt {
+		return fmt.Sprintf("perhaps %s (%s)", s.Missing, s.Lock)
+	}
+	return fmt.Sprintf("%s is missing (%s)", s.Missing, s.Lock)
 }
 
 // examine returns what looks in the sandbox for the project's Python, and for dependencies that are missing or cannot

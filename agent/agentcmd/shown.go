@@ -222,7 +222,7 @@ func commandLine(c *tools.Call) string {
 func (s *screen) askSetup(due []project.Step) {
 	s.Line("The project's dependencies are not installed:")
 	for _, d := range due {
-		s.Line(fmt.Sprintf("  %s is missing (%s): %s", cli.Plain(d.Missing), cli.Plain(d.Lock), cli.Plain(d.Command)))
+		s.Line(fmt.Sprintf("  %s: %s", cli.Plain(missing(d)), cli.Plain(d.Command)))
 	}
 	s.Line(s.styles.name.Render("Run this in a sandbox with a network, for this and later runs? [y/N]"))
 }

@@ -20,6 +20,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/devcontainer"
 	"deepswe/env/disk"
+	"deepswe/env/project"
 	"deepswe/env/repo"
 )
 
@@ -46,7 +47,8 @@ type job struct {
 	container *devcontainer.Config
 	attempt   attempt.Attempt
 	tested    testWatch
-	found     bool // the test command was not given but found
+	found     bool            // the test command was not given but found
+	steps     *[]project.Step // what is due; nil until it was looked for
 	watch     watcher
 	rules     []string // files of the project's rules
 	stream    bool     // the watcher wants the model's text as it arrives
@@ -171,11 +173,15 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	if err = j.readProject(); err != nil {
 		return err
 	}
+	due, err := j.due(ctx)
+	if err != nil {
+		return err
+	}
 	begin := started{
 		Run: j.run, Task: j.task.ID, Model: model.Name, Sandbox: j.provider.Name(), Repo: j.target,
 		Demo: j.o.demo, Recorded: model.IsRecorded(), MaxSteps: j.o.MaxSteps, NotCopied: j.snapshot.Omitted,
 		Rules: j.rules, Folder: j.attempt.Folder, Context: j.attempt.Limits.Context,
-		Due: j.due(),
+		Due: due,
 	}
 	j.attempt.Notes = j.snapshot.Notes()
 	for _, due := range begin.Due {

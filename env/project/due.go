@@ -21,6 +21,8 @@ type Step struct {
 	// Check fails where something is missing, by the word of the tool itself, and changes nothing. Empty if there is no
 	// such command.
 	Check string
+	// Doubt is set where what is missing may not be needed, and no tool can be asked.
+	Doubt bool
 }
 
 // Due returns the steps that install the missing dependencies of the project in the directory. In doubt, there are
@@ -85,7 +87,7 @@ func golang(t tree, m Machine) (Step, bool) {
 		}
 		missing = cmp.Or(missing, module+"@"+version)
 	}
-	step := Step{Command: "go mod download", Lock: "go.mod", Missing: missing, Check: "GOPROXY=off go list -deps ./..."}
+	step := Step{Command: "go mod download", Lock: "go.mod", Missing: missing, Check: "GOPROXY=off go list -deps -test ./..."}
 	return step, 2*found < all
 }
 
@@ -108,15 +110,16 @@ func rust(t tree, m Machine) (Step, bool) {
 	if m.CargoHome == "" || t.has("vendor") || t.has(".cargo/config.toml") {
 		return Step{}, false
 	}
-	step := Step{
-		Command: "cargo fetch --locked", Lock: "Cargo.lock", Check: "cargo metadata --offline --locked --format-version 1",
+	step := Step{ // a lock file names packages for other systems, too
+		Command: "cargo fetch --locked", Lock: "Cargo.lock", Check: "cargo metadata --offline --locked --format-version 1 " +
+			`--filter-platform "$(rustc -vV | sed -n 's/^host: //p')"`,
 	}
 	var packages []string // patterns
 	for _, match := range crate.FindAllSubmatch(t.read("Cargo.lock"), -1) {
 		packages = append(packages, string(match[1])+"-"+string(match[2]))
 	}
 	if !t.has("Cargo.lock") { // as in many libraries
-		step = Step{Command: "cargo fetch", Lock: "Cargo.toml"}
+		step = Step{Command: "cargo fetch", Lock: "Cargo.toml", Doubt: true}
 		for _, name := range crates(t.read("Cargo.toml")) {
 			packages = append(packages, name+"-[0-9]*")
 		}

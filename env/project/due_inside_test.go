@@ -44,3 +44,29 @@ func TestDueInside(t *testing.T) {
 		})
 	}
 }
+
+// A lock file of Cargo names packages of other systems, which need not be there: cargo is asked about this one.
+func TestAskCargo(t *testing.T) {
+	t.Parallel()
+	const lock = "[[package]]\nname = \"loom\"\nversion = \"0.7.2\"\nsource = \"registry+https://crates.io\"\n"
+	const cargo = "#!/bin/sh\ncase \"$*\" in metadata*--offline*\"--filter-platform mine\") exit $MISSING ;; esac\nexit 9\n"
+	p := images.New(t, map[string]string{"Cargo.toml": "", "Cargo.lock": lock, "bin/cargo": cargo,
+		"bin/rustc": "#!/bin/sh\necho 'host: mine'\n"})
+	due := project.Due(p.Dir, project.Machine{CargoHome: t.TempDir()})
+	if len(due) != 1 {
+		t.Fatalf("%+v", due)
+	}
+	for missing, want := range map[string]int{"0": 0, "101": 1} {
+		sb, err := p.Start(t.Context(), env.Spec{Prepare: []string{"chmod +x bin/*"},
+			Env: []string{"MISSING=" + missing, "PATH=bin:/usr/bin:/bin"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked, err := project.Ask(t.Context(), due, sb); err != nil || len(asked) != want {
+			t.Errorf("%+v, %v", asked, err)
+		}
+		if err := sb.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}
+}
