@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -47,12 +46,7 @@ type loaded struct {
 const (
 	// loadsAtOnce limits concurrent reads. Reading a file mostly waits for the round trip to the sandbox.
 	loadsAtOnce = 16
-	// longestLoad limits reading all files together. The rest is omitted.
-	longestLoad = 4 * time.Minute
 )
-
-// errTooSlow is the cause of the context that longestLoad ends.
-var errTooSlow = errors.New("the changed files could not all be read in time")
 
 // diff reads the changes, those of existing files first, and compares.
 func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
@@ -62,16 +56,12 @@ func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 	}
 	defer store.abort()
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.isNew(), b.isNew()) })
-	reading, cancel := context.WithTimeoutCause(ctx, longestLoad, errTooSlow)
-	defer cancel()
 	for group := range groups(changes) {
-		for _, c := range d.load(reading, group) {
-			switch {
-			case c.err != nil && ctx.Err() == nil && reading.Err() != nil:
-				c.omitted = errTooSlow.Error()
-			case c.err != nil:
+		for _, c := range d.load(ctx, group) {
+			if c.err != nil {
 				return nil, c.err
-			case c.omitted == "":
+			}
+			if c.omitted == "" {
 				c.omitted = d.afford(c.content)
 			}
 			switch {
@@ -170,11 +160,11 @@ func (d *differ) read(ctx context.Context, c change) loaded {
 		case err == nil:
 			l.sides[1] = after
 		case errors.Is(err, fs.ErrNotExist): // removed since the tree was listed
-		case env.IsInfrastructure(ctx, err):
-			l.err = err
+		case madeByAgent(err), errors.Is(err, errGrows):
+			l.omitted = "cannot be read: " + err.Error()
 			return l
 		default:
-			l.omitted = "cannot be read: " + err.Error()
+			l.err = err
 			return l
 		}
 	}
@@ -189,6 +179,9 @@ func (d *differ) read(ctx context.Context, c change) loaded {
 	return l
 }
 
+// errGrows reports that a program in the sandbox still writes to a file.
+var errGrows = errors.New("it kept growing while it was read")
+
 // current reads a file's current content, without following a symbolic link that may have replaced it.
 func (d *differ) current(ctx context.Context, f env.FileInfo) (*side, error) {
 	if f.Kind == env.KindSymlink {
@@ -199,7 +192,7 @@ func (d *differ) current(ctx context.Context, f env.FileInfo) (*side, error) {
 		return nil, err
 	}
 	if info.Size > int64(len(data)) {
-		return nil, errors.New("it kept growing while it was read")
+		return nil, errGrows
 	}
 	return &side{gitMode(info), data}, nil
 }

@@ -87,7 +87,7 @@ func (b *Base) ignored(
 	for _, e := range b.rules(entries) {
 		rules, _, err := sb.Read(ctx, sb.Dir()+"/"+e.Path, env.ReadOptions{Limit: longestRules, NoFollow: true})
 		if err != nil {
-			if env.IsInfrastructure(ctx, err) {
+			if !madeByAgent(err) {
 				return nil, err
 			}
 			continue

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/disk"
+	"deepswe/env/guest"
 )
 
 // Patch is what an agent changed, in git's format.
@@ -47,27 +50,29 @@ type change struct {
 // Patch compares the sandbox's repository with the base. Everything added, changed or removed is part of the patch,
 // whatever the agent did to the repository's git directory, except for ignored files that are not tracked. An error
 // is never the agent's fault: if the agent made the repository unreadable or too large, or removed it, the patch
-// omits "./".
+// omits "./". Conversely, nothing is omitted because the machinery failed or was slow.
 func (b *Base) Patch(ctx context.Context, sb Tree) (Patch, error) {
 	p, err := b.patch(ctx, sb)
-	if err != nil {
+	switch {
+	case err == nil:
+		return p, nil
+	case ctx.Err() != nil, errors.Is(err, env.ErrInfrastructure), errors.Is(err, env.ErrExhausted):
 		return Patch{}, fmt.Errorf("compute patch: %w", err)
 	}
-	return p, nil
+	return Patch{}, fmt.Errorf("compute patch: %w: %w", env.ErrInfrastructure, err)
 }
 
 func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
 	listing, cancel := context.WithTimeoutCause(ctx, longestList,
-		fmt.Errorf("its files cannot be listed within %s", longestList))
+		fmt.Errorf("%w: its files cannot be listed within %s", env.ErrInfrastructure, longestList))
 	defer cancel()
 	entries, err := sb.Tree(listing, sb.Dir(), env.TreeOptions{Skip: b.aside})
-	if err != nil && ctx.Err() == nil && listing.Err() != nil {
-		return Patch{Omitted: []Omission{{Path: "./", Reason: context.Cause(listing).Error()}}}, nil
-	}
-	if err != nil && !env.IsInfrastructure(ctx, err) {
+	switch {
+	case err != nil && listing.Err() != nil:
+		return p, context.Cause(listing)
+	case madeByAgent(err):
 		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
-	}
-	if err != nil {
+	case err != nil:
 		return p, err
 	}
 	changes, hidden := b.compare(entries)
@@ -94,6 +99,20 @@ func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
 	p.Diff, err = d.diff(ctx, changes)
 	p.Files, p.Omitted = d.files, condense(d.omitted)
 	return p, err
+}
+
+// madeByAgent reports whether commands in a sandbox can make an intact sandbox return err for a file. Everything else,
+// including errors that nobody has thought of, is a failure of the sandbox.
+func madeByAgent(err error) bool {
+	for _, known := range []error{
+		fs.ErrNotExist, fs.ErrPermission, fs.ErrInvalid, guest.ErrNotDirectory, guest.ErrIsDirectory, guest.ErrNotRegular,
+		guest.ErrTooLarge,
+	} {
+		if errors.Is(err, known) {
+			return !errors.Is(err, env.ErrInfrastructure)
+		}
+	}
+	return false
 }
 
 // compare returns the differences, sorted by path, and the directories that cannot be read. The files in those
