@@ -104,7 +104,7 @@ func (c *cluster) keepLease() {
 			c.log.Warn("renewing the lease", "cluster", c.where(), "error", err)
 		}
 		c.retryOrphans(c.life)
-		c.closeIdleOriginals(c.life)
+		c.closeIdleOriginals(c.life, originalKept)
 	}
 }
 

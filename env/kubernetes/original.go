@@ -24,10 +24,14 @@ type original struct {
 	used    time.Time
 }
 
-// originalKept is how long an idle pod for original files is kept.
-const originalKept = 10 * time.Minute
+// How long an idle pod for original files is kept: originalKept, or originalSpared where another pod needs its place.
+const (
+	originalKept   = 10 * time.Minute
+	originalSpared = 5 * time.Second
+)
 
-// Original implements env.Origin. It returns the content of a file in the image, or the target of a symbolic link.
+// Original implements env.Origin. It returns the content of a file in the image, or the target of a symbolic link. If
+// the cluster has no room for another pod, the sandbox is closed to make room.
 func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	spec := s.launch.spec
 	if spec.CopyIn != "" {
@@ -40,7 +44,7 @@ func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for again := false; ; again = true {
-		if err := o.open(ctx, s.c, spec); err != nil {
+		if err := o.open(ctx, s); err != nil {
 			return nil, fmt.Errorf("original %s: %w", name, err)
 		}
 		data, err := readOriginal(ctx, o.sandbox, path.Join(spec.Dir, name))
@@ -66,21 +70,35 @@ func (c *cluster) originalOf(s env.Spec) *original {
 	return o
 }
 
-// open starts the pod if it does not run. The caller holds mu.
-func (o *original) open(ctx context.Context, c *cluster, s env.Spec) error {
+// open starts the pod for the original files of a sandbox's image if it does not run. The caller holds mu.
+func (o *original) open(ctx context.Context, of *Sandbox) error {
 	o.used = time.Now()
 	if o.sandbox != nil {
 		return nil
 	}
-	s.Rollout = ""
-	sandbox, err := c.start(ctx, kindOriginal, s)
+	c, spec := of.c, of.launch.spec
+	spec.Rollout = ""
+	// Who keeps a pod while waiting for another one waits for ever if all do.
+	var once sync.Once
+	gave := false
+	giveWay := func() {
+		gave = true
+		c.pressing.Add(1)
+		if err := of.Close(ctx); err != nil {
+			c.log.Debug("giving the place of a sandbox to its original", "pod", of.launch.name, "error", err)
+		}
+	}
+	sandbox, err := c.start(ctx, kindOriginal, spec, func() { once.Do(giveWay) })
+	if once.Do(func() {}); gave { // waits until it is given, and later is too late
+		c.pressing.Add(-1)
+	}
 	if err != nil {
 		return err
 	}
 	if err := sandbox.copyAndPrepare(ctx); err != nil {
 		return errors.Join(err, sandbox.Close(ctx))
 	}
-	o.sandbox = sandbox
+	o.sandbox, o.used = sandbox, time.Now()
 	return nil
 }
 
@@ -93,13 +111,13 @@ func (o *original) close(ctx context.Context) error {
 	return sandbox.Close(ctx)
 }
 
-// closeIdleOriginals removes the pods for original files that have been idle for a while.
-func (c *cluster) closeIdleOriginals(ctx context.Context) {
+// closeIdleOriginals removes the pods for original files that have been idle for longer than kept.
+func (c *cluster) closeIdleOriginals(ctx context.Context, kept time.Duration) {
 	for _, o := range c.allOriginals() {
 		if !o.mu.TryLock() {
 			continue // in use
 		}
-		if time.Since(o.used) > originalKept {
+		if time.Since(o.used) > kept {
 			if err := o.close(ctx); err != nil {
 				c.log.Warn("removing a pod for original files", "error", err)
 			}

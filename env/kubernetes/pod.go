@@ -85,6 +85,8 @@ type launch struct {
 	mode mode
 	// build is the hash that the guest's program must have.
 	build string
+	// giveWay, unless nil, is called when there is no room for the pod, and makes some.
+	giveWay func()
 }
 
 // manifest returns the pod of a launch.

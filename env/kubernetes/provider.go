@@ -167,7 +167,7 @@ func (p *Provider) boot(ctx context.Context, s env.Spec) (*Sandbox, error) {
 	tried := map[*cluster]bool{}
 	for range p.clusters {
 		best := p.choose(tried)
-		sandbox, err := best.start(ctx, kindSandbox, s)
+		sandbox, err := best.start(ctx, kindSandbox, s, nil)
 		best.coming.Add(-1)
 		if err == nil {
 			return sandbox, nil

@@ -44,6 +44,7 @@ type simulation struct {
 	pulled                                atomic.Int64 // pods that only pull an image
 	tidied                                atomic.Int64 // guests that were asked to end what commands have left
 	faulty                                atomic.Bool
+	quota                                 atomic.Int64 // the most pods; 0: no limit
 	cutAfter, cuts                        atomic.Int64 // bytes after which a stream "succeeds" (0: never); how many did
 	unpacked                              atomic.Value // the hash of what was unpacked last, in hex
 	token                                 atomic.Value // a string: the only token that is valid; nil if all are
@@ -163,6 +164,13 @@ func (s *simulation) create(w http.ResponseWriter, r *http.Request) {
 	p.pod.Metadata.UID = p.pod.Metadata.Name
 	p.pod.Status = &podStatus{Phase: "Pending"}
 	s.mu.Lock()
+	if most, used := int(s.quota.Load()), len(s.pods); most > 0 && used >= most {
+		s.mu.Unlock()
+		_ = p.line.Close()
+		refuse(w, http.StatusForbidden, fmt.Sprintf("pods is forbidden: exceeded quota: q, requested: pods=1, "+
+			"used: pods=%d, limited: pods=%d", used, most))
+		return
+	}
 	s.pods[p.pod.Metadata.Name] = p
 	s.change("ADDED", p.pod)
 	placed := p.pod

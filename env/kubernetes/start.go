@@ -24,8 +24,8 @@ const (
 	silence = 5 * time.Minute
 )
 
-// start starts a sandbox. copyAndPrepare copies and prepares the repository afterwards.
-func (c *cluster) start(ctx context.Context, kind string, s env.Spec) (*Sandbox, error) {
+// start starts a sandbox; see launch for giveWay. copyAndPrepare copies and prepares the repository afterwards.
+func (c *cluster) start(ctx context.Context, kind string, s env.Spec, giveWay func()) (*Sandbox, error) {
 	c.begin()
 	if err := c.takeLease(ctx); err != nil {
 		return nil, c.failed(ctx, err)
@@ -41,7 +41,9 @@ func (c *cluster) start(ctx context.Context, kind string, s env.Spec) (*Sandbox,
 		if err := c.refusedNetwork(m, s); err != nil {
 			return nil, err
 		}
-		sandbox, err := c.boot(ctx, launch{kind: kind, name: podName(kind, s), spec: s, mode: m, build: binary.Hash})
+		sandbox, err := c.boot(ctx, launch{
+			kind: kind, name: podName(kind, s), spec: s, mode: m, build: binary.Hash, giveWay: giveWay,
+		})
 		if err == nil {
 			return sandbox, nil
 		}
@@ -145,7 +147,10 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.work.Go(func() { connected <- s.connect(during) })
-	trouble := c.oversee(during, s, func() { release() })
+	trouble := c.oversee(during, s, func() {
+		release()
+		c.makeRoom(during, s.launch, "no node takes it")
+	})
 	select {
 	case err = <-connected:
 	case err = <-trouble:
@@ -163,6 +168,18 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	return s, nil
 }
 
+// makeRoom removes what need not run where a pod finds no room, and tells the user why it waits.
+func (c *cluster) makeRoom(ctx context.Context, l launch, why any) {
+	c.full.Do(func() {
+		c.log.Warn("the cluster has no room for more sandboxes: others wait until some end", "cluster", c.where(),
+			"running", c.placed(), "why", why)
+	})
+	c.closeIdleOriginals(ctx, originalSpared)
+	if l.giveWay != nil {
+		l.giveWay()
+	}
+}
+
 // create creates a pod as soon as the quota has room. release returns the pod's slot among those being started; it
 // may be called more than once.
 func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err error) {
@@ -176,24 +193,18 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 		c.mu.Lock()
 		freed := c.freed
 		c.mu.Unlock()
-		var made pod
-		// Cancelling the request could leave an unknown pod behind, so it does not end with ctx.
-		during, cancel := context.WithTimeout(context.WithoutCancel(ctx), outageTimeout)
-		err := c.call(during, request{method: http.MethodPost, path: c.pods(), body: c.manifest(s.launch), into: &made})
-		cancel()
-		switch {
-		case err == nil, refused(err) == http.StatusConflict && !overQuota(err): // conflict: a first response was lost
-			c.mu.Lock()
-			s.watched.created, s.uid = true, made.Metadata.UID
-			c.mu.Unlock()
+		if err = errLetPass; s.launch.kind == kindOriginal || c.pressing.Load() == 0 {
+			err = c.post(ctx, s)
+		}
+		if err == nil {
 			return release, nil
-		case !overQuota(err):
-			release()
-			return nil, err
 		}
 		release()
-		if waits == 1 {
-			c.log.Info("waiting for quota", "cluster", c.where(), "rollout", s.launch.spec.Rollout, "error", err)
+		switch {
+		case overQuota(err):
+			c.makeRoom(ctx, s.launch, err)
+		case !errors.Is(err, errLetPass):
+			return nil, err
 		}
 		timer := time.NewTimer(jitter(env.Backoff(waits, time.Second, 15*time.Second)))
 		select {
@@ -206,6 +217,25 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 			return nil, fmt.Errorf("waiting for quota: %w (%w)", context.Cause(ctx), err)
 		}
 	}
+}
+
+// errLetPass is why a sandbox is not created yet.
+var errLetPass = errors.New("a pod for original files goes first")
+
+// post asks the server for a pod.
+func (c *cluster) post(ctx context.Context, s *Sandbox) error {
+	var made pod
+	// Cancelling the request could leave an unknown pod behind, so it does not end with ctx.
+	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), outageTimeout)
+	defer cancel()
+	err := c.call(during, request{method: http.MethodPost, path: c.pods(), body: c.manifest(s.launch), into: &made})
+	if err != nil && (refused(err) != http.StatusConflict || overQuota(err)) { // conflict: a first response was lost
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.watched.created, s.uid = true, made.Metadata.UID
+	return nil
 }
 
 // overQuota reports whether a pod was refused because a quota is currently used up. It is false for a pod that is

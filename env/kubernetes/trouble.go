@@ -279,7 +279,7 @@ func (i *impediments) waiting(p *pod, container, reason, message string) error {
 	return e
 }
 
-// How long a pod may wait for a node: roomWait if room is lacking and one of our other sandboxes may end, otherwise
+// How long a pod may wait for a node: roomWait if room is lacking and one of our other sandboxes may end or ends, otherwise
 // unplacedWait.
 const (
 	unplacedWait = 15 * time.Second
@@ -289,7 +289,7 @@ const (
 func (c *cluster) nodeWait(message string) time.Duration {
 	wait := max(unplacedWait, c.options.Pods.NodeWait)
 	if strings.Contains(message, "Insufficient ") || strings.Contains(message, "Too many pods") {
-		if c.placed() > 0 {
+		if c.placed() > 0 || c.pressing.Load() > 0 {
 			wait = max(wait, roomWait)
 		}
 	}

@@ -48,7 +48,8 @@ const (
 	loadsAtOnce = 16
 )
 
-// diff reads the changes, those of existing files first, and compares.
+// diff reads the changes, those of existing files first, and compares. It reads everything that it needs from the
+// sandbox before the first original: where room is lacking, the sandbox gives its place to the originals.
 func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 	store, err := newStore(ctx, d.dir)
 	if err != nil {
@@ -56,13 +57,24 @@ func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 	}
 	defer store.abort()
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.isNew(), b.isNew()) })
+	var all [][]loaded
+	held := 0
 	for group := range groups(changes) {
-		for _, c := range d.load(ctx, group) {
+		files := load(make([]loaded, len(group)), func(i int, l *loaded) { d.readAfter(ctx, group[i], l) })
+		for i := range files {
+			if held += files[i].size(); held > maxTotal {
+				files[i].sides[1], files[i].omitted = nil, cmp.Or(files[i].omitted, tooLarge())
+			}
+		}
+		all = append(all, files)
+	}
+	for g, group := range slices.Collect(groups(changes)) {
+		for _, c := range load(all[g], func(i int, l *loaded) { d.readBefore(ctx, group[i], l) }) {
 			if c.err != nil {
 				return nil, c.err
 			}
 			if c.omitted == "" {
-				c.omitted = d.afford(c.content)
+				c.omitted = d.afford(c)
 			}
 			switch {
 			case c.omitted != "":
@@ -72,6 +84,7 @@ func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 				d.files = append(d.files, c.path)
 			}
 		}
+		all[g] = nil
 	}
 	slices.Sort(d.files)
 	return store.diff(ctx)
@@ -103,19 +116,18 @@ func groups(changes []change) iter.Seq[[]change] {
 	}
 }
 
-// load reads both sides of a group of changes, several at once.
-func (d *differ) load(ctx context.Context, group []change) []loaded {
-	all := make([]loaded, len(group))
+// load calls read for each file, several at once. Each has its own error.
+func load(files []loaded, read func(i int, l *loaded)) []loaded {
 	var readers errgroup.Group
 	readers.SetLimit(loadsAtOnce)
-	for i, c := range group {
+	for i := range files {
 		readers.Go(func() error {
-			all[i] = d.read(ctx, c)
+			read(i, &files[i])
 			return nil
 		})
 	}
-	_ = readers.Wait() // every result has its own error
-	return all
+	_ = readers.Wait()
+	return files
 }
 
 // isNew returns 1 for a new file and 0 otherwise, for sorting.
@@ -126,57 +138,64 @@ func (c change) isNew() int {
 	return 0
 }
 
-// afford takes a file's size off the patch's remaining bytes, or returns the reason why it must be omitted.
-func (d *differ) afford(f content) (omitted string) {
-	total := d.total
-	for _, s := range f.sides {
+// size returns how many bytes were read.
+func (l *loaded) size() int {
+	n := 0
+	for _, s := range l.sides {
 		if s != nil {
-			total += len(s.data)
+			n += len(s.data)
 		}
 	}
-	if total > maxTotal {
-		return fmt.Sprintf("the patch would exceed %s", size(maxTotal))
+	return n
+}
+
+func tooLarge() string { return fmt.Sprintf("the patch would exceed %s", size(maxTotal)) }
+
+// afford takes a file's size off the patch's remaining bytes, or returns the reason why it must be omitted.
+func (d *differ) afford(l loaded) (omitted string) {
+	if d.total+l.size() > maxTotal {
+		return tooLarge()
 	}
-	d.total = total
+	d.total += l.size()
 	return ""
 }
 
-// read reads both sides of a change, or returns the reason why the patch omits it.
-func (d *differ) read(ctx context.Context, c change) loaded {
-	l := loaded{content: content{path: c.path}}
-	if l.omitted = c.unfit(); l.omitted != "" {
-		return l
+// readAfter reads a changed file in the sandbox, or says why the patch omits it.
+func (d *differ) readAfter(ctx context.Context, c change, l *loaded) {
+	l.path = c.path
+	if l.omitted = c.unfit(); l.omitted != "" || c.after == nil {
+		return
 	}
 	if l.err = context.Cause(ctx); l.err != nil {
-		return l
+		return
 	}
-	if c.after != nil {
-		if c.after.Kind == env.KindFile && c.after.Size > maxFile {
-			l.omitted = fmt.Sprintf("it has %s; the limit for one file is %s", size(c.after.Size), size(maxFile))
-			return l
-		}
-		after, err := d.current(ctx, *c.after)
-		switch {
-		case err == nil:
-			l.sides[1] = after
-		case errors.Is(err, fs.ErrNotExist): // removed since the tree was listed
-		case madeByAgent(err), errors.Is(err, errGrows):
-			l.omitted = "cannot be read: " + err.Error()
-			return l
-		default:
-			l.err = err
-			return l
-		}
+	if c.after.Kind == env.KindFile && c.after.Size > maxFile {
+		l.omitted = fmt.Sprintf("it has %s; the limit for one file is %s", size(c.after.Size), size(maxFile))
+		return
 	}
-	if c.before != nil {
-		data, err := d.base.original(ctx, *c.before)
-		if err != nil {
-			l.err = err
-			return l
-		}
-		l.sides[0] = &side{gitMode(*c.before), data}
+	after, err := d.current(ctx, *c.after)
+	switch {
+	case err == nil:
+		l.sides[1] = after
+	case errors.Is(err, fs.ErrNotExist): // removed since the tree was listed
+	case madeByAgent(err), errors.Is(err, errGrows):
+		l.omitted = "cannot be read: " + err.Error()
+	default:
+		l.err = err
 	}
-	return l
+}
+
+// readBefore reads the original of a changed file.
+func (d *differ) readBefore(ctx context.Context, c change, l *loaded) {
+	if c.before == nil || l.omitted != "" || l.err != nil {
+		return
+	}
+	data, err := d.base.original(ctx, *c.before)
+	if err != nil {
+		l.err = err
+		return
+	}
+	l.sides[0] = &side{gitMode(*c.before), data}
 }
 
 // errGrows reports that a program in the sandbox still writes to a file.
