@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"deepswe/agent"
@@ -179,7 +178,7 @@ func (o Options) delay(j Job, retry int) time.Duration {
 func (r *run) attempt(playing context.Context, job Job) {
 	r.observe(Event{Kind: Started, Job: job})
 	start := time.Now()
-	var waited atomic.Int64
+	var waited waits
 	playing = context.WithValue(playing, waitKey{}, &waited)
 	for try := 1; ; try++ {
 		res, err := r.try(playing, job)
@@ -198,8 +197,7 @@ func (r *run) attempt(playing context.Context, job Job) {
 			r.cutShort(nil) // the retry was abandoned: a resumed run has all retries again
 			return
 		}
-		res.Times.Queue = time.Duration(waited.Load()).Seconds()
-		res.Times.Total = time.Since(start).Seconds()
+		res.Times.settle(&waited, time.Since(start))
 		r.finish(Outcome{Job: job, Result: res, Tries: try}, err)
 		return
 	}

@@ -81,7 +81,7 @@ type Result struct {
 }
 
 // Times is how the wall time of a rollout was spent, in seconds. The engine measures Queue, the time waiting at
-// gates, and Total; the Runner measures the others.
+// gates, and Total; the Runner measures the others. No second counts twice, so that the parts are at most Total.
 type Times struct {
 	Queue       float64 `json:"queue"`
 	Model       float64 `json:"model"`
@@ -155,15 +155,25 @@ func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if w, ok := ctx.Value(waitKey{}).(*atomic.Int64); ok {
-		w.Add(int64(time.Since(start)))
+	if w, ok := ctx.Value(waitKey{}).(*waits); ok {
+		w.all.Add(int64(time.Since(start)))
 	}
 	return func() { <-g.places }, nil
 }
 
-// waitKey is the key of the *atomic.Int64 in a rollout's context that counts the nanoseconds spent waiting at
-// gates.
+// waitKey is the key of the *waits in a rollout's context.
 type waitKey struct{}
+
+// waits are the nanoseconds that a rollout waited at gates, and those of them that it waited to call the model.
+type waits struct{ all, model atomic.Int64 }
+
+// settle completes the times of a rollout that took took here. The Runner's include the waits for the model, and what a
+// resumed rollout did before.
+func (t *Times) settle(w *waits, took time.Duration) {
+	t.Queue = time.Duration(w.all.Load()).Seconds()
+	t.Model = max(0, t.Model-time.Duration(w.model.Load()).Seconds())
+	t.Total = max(took.Seconds(), t.Queue+t.Model+t.Environment+t.Reward)
+}
 
 // Guard returns a model whose calls pass through the gate.
 func (g *Gate) Guard(m agent.Model) agent.Model { return guarded{gate: g, model: m} }
@@ -174,7 +184,11 @@ type guarded struct {
 }
 
 func (g guarded) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+	start := time.Now()
 	leave, err := g.gate.Enter(ctx)
+	if w, ok := ctx.Value(waitKey{}).(*waits); ok && g.gate != nil {
+		w.model.Add(int64(time.Since(start)))
+	}
 	if err != nil {
 		return agent.Reply{}, err
 	}

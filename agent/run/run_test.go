@@ -25,8 +25,11 @@ func TestGateBoundsModelCallsAndChargesTheWait(t *testing.T) {
 		gate := NewGate(1)
 		model := gate.Guard(slowModel{})
 		runner := RunnerFunc(func(ctx context.Context, _ Job) (Result, error) {
+			began := time.Now()
 			_, err := model.Complete(ctx, agent.Request{})
-			return solved(), err
+			r := solved()
+			r.Times.Model = time.Since(began).Seconds()
+			return r, err
 		})
 		out, err := (&Engine{Runner: runner, Options: Options{Workers: 8}}).Run(t.Context(), Plan([]string{"a"}, 4))
 		if err != nil {
@@ -34,7 +37,7 @@ func TestGateBoundsModelCallsAndChargesTheWait(t *testing.T) {
 		}
 		waited := map[float64]bool{}
 		for _, o := range out {
-			if o.Times.Total != o.Times.Queue+1 {
+			if o.Times.Total != o.Times.Queue+1 || o.Times.Model != 1 {
 				t.Errorf("%+v: a second of work and the rest waiting", o.Times)
 			}
 			waited[o.Times.Queue] = true
@@ -43,6 +46,21 @@ func TestGateBoundsModelCallsAndChargesTheWait(t *testing.T) {
 			if !waited[want] {
 				t.Errorf("nobody waited %v s: %v", want, waited)
 			}
+		}
+	})
+}
+
+// A resumed rollout tells how long it took before, too: its parts are never more than the whole.
+func TestTimesOfAResumedRollout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runner := RunnerFunc(func(context.Context, Job) (Result, error) {
+			r := solved()
+			r.Times.Model, r.Times.Environment = 60, 20
+			return r, nil
+		})
+		out, err := (&Engine{Runner: runner, Options: Options{Workers: 1}}).Run(t.Context(), Plan([]string{"a"}, 1))
+		if err != nil || out[0].Times.Total != 80 {
+			t.Errorf("%+v, %v", out, err)
 		}
 	})
 }
