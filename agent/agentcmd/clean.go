@@ -92,8 +92,10 @@ func runClean(ctx context.Context, d Deps, o cleanOptions) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("clean: %w", err)
 	}
-	if err := showLeftovers(d, o, left); err != nil {
-		return err
+	if len(left) > 0 || failures == nil || o.json { // nobody knows what is where nothing could be looked at
+		if err := showLeftovers(d, o, left); err != nil {
+			return err
+		}
 	}
 	if failures != nil {
 		return &cli.ExitError{Code: cli.ExitSandbox, Err: fmt.Errorf("clean: %w", failures)}

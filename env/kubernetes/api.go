@@ -38,6 +38,17 @@ type request struct {
 	into   any // the answer is decoded into it, unless nil
 	// once forbids repeating the request after a failure.
 	once bool
+	// whole forbids cutting the request short when its context ends. It is not repeated then.
+	whole bool
+	// brief forbids waiting for new credentials.
+	brief bool
+}
+
+// right is the permission that a request needs, as a key.
+func (r request) right() string {
+	_, resource, _ := strings.Cut(r.path, "/namespaces/")
+	parts := strings.SplitN(resource, "/", 3)
+	return r.method + " " + parts[min(1, len(parts)-1)]
 }
 
 // call sends a request, and repeats it while the server is unreachable or asks to retry later.
@@ -45,7 +56,7 @@ func (c *cluster) call(ctx context.Context, r request) error {
 	began := time.Now()
 	for try := 1; ; try++ {
 		wait, err := c.callOnce(ctx, r)
-		if err == nil || r.once || ctx.Err() != nil || time.Since(began) > c.patience(err) {
+		if err == nil || r.once || ctx.Err() != nil || time.Since(began) >= c.patience(r, err) {
 			return err
 		}
 		if wait == 0 {
@@ -61,11 +72,10 @@ func (c *cluster) call(ctx context.Context, r request) error {
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // patience returns how long to keep retrying after an error; 0 if retrying cannot help. A server that has just
-// started does not know any roles yet, so a refusal is considered temporary if the server has allowed requests
-// before.
-func (c *cluster) patience(err error) time.Duration {
+// started does not know any roles yet, and credentials may be renewed, so a refusal is considered temporary if the
+// server has allowed requests before.
+func (c *cluster) patience(r request, err error) time.Duration {
 	const settling = 20 * time.Second
-	const rotation = 70 * time.Second // client-go reads a file with a token again after a minute
 	refusal, ok := errors.AsType[*statusError](err)
 	if !ok {
 		return outageTimeout // not an answer of the server: the connection failed
@@ -74,14 +84,23 @@ func (c *cluster) patience(err error) time.Duration {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
 		return outageTimeout
-	case http.StatusUnauthorized: // a credential plugin or file may have a new token by now
-		if c.allowed.Load() {
-			return rotation
+	case http.StatusUnauthorized, http.StatusForbidden:
+		lost := refusal.Code == http.StatusUnauthorized
+		if !c.allowed.Load() || !lost && !strings.Contains(refusal.Message, "cannot ") {
+			return 0
 		}
-	case http.StatusForbidden:
-		if c.allowed.Load() && strings.Contains(refusal.Message, "cannot ") {
-			return settling
+		lasts := time.Since(c.refuses(err))
+		switch {
+		case r.brief:
+			return retryFirst // once more, with what the credentials' file has by now
+		case lost || c.was(r):
+			// All requests give up at the same time, and later ones at once.
+			if lasts > credentialWait {
+				return 0
+			}
+			return credentialWait
 		}
+		return settling
 	}
 	return 0
 }
@@ -93,6 +112,9 @@ func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, 
 		defer func() { <-c.requests }()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
+	}
+	if r.whole {
+		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -108,7 +130,7 @@ func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, 
 		return retryAfter(answer), readStatus(answer)
 	}
 	if strings.Contains(r.path, "/namespaces/") {
-		c.allowed.Store(true)
+		c.accepted(r)
 	}
 	if r.into == nil {
 		_, err = io.Copy(io.Discard, answer.Body)
@@ -214,7 +236,7 @@ func (c *cluster) deletePod(ctx context.Context, name, uid string) error {
 	if uid != "" {
 		options.Preconditions = &preconditions{uid}
 	}
-	err := c.call(ctx, request{method: http.MethodDelete, path: c.pods() + "/" + name, body: options})
+	err := c.call(ctx, request{method: http.MethodDelete, path: c.pods() + "/" + name, body: options, brief: true})
 	if code := refused(err); code == http.StatusNotFound || code == http.StatusConflict {
 		return nil // conflict: the name now belongs to another pod
 	}

@@ -50,14 +50,19 @@ type cluster struct {
 
 	mu        sync.Mutex
 	mode      mode
-	refusal   error // the last error of a network that could not be closed
-	refusedAt time.Time
-	lease     *lease // nil until it is created
-	followed  map[string]*watched
-	freed     chan struct{} // closed and replaced when one of our pods is gone
-	orphans   map[string]string
-	originals map[string]*original
-	learnt    time.Duration // estimated time from a pod's scheduling to a working guest
+	permitted map[string]bool // the rights of requests that the server has allowed
+	// refusedSince is since when the server refuses credentials that it accepted before; zero if it does not. noted is
+	// set once that was said.
+	refusedSince time.Time
+	noted        bool
+	refusal      error // the last error of a network that could not be closed
+	refusedAt    time.Time
+	lease        *lease // nil until it is created
+	followed     map[string]*watched
+	freed        chan struct{} // closed and replaced when one of our pods is gone
+	orphans      map[string]string
+	originals    map[string]*original
+	learnt       time.Duration // estimated time from a pod's scheduling to a working guest
 }
 
 // watched is one of our pods, kept up to date by the watch.
@@ -73,6 +78,7 @@ func newCluster(context, namespace string) *cluster {
 		context: context, namespace: namespace, requests: make(chan struct{}, requestsAtOnce),
 		starts: make(chan struct{}, startsAtOnce), dials: newPace(dialsPerSecond), followed: map[string]*watched{},
 		freed: make(chan struct{}), orphans: map[string]string{}, originals: map[string]*original{},
+		permitted: map[string]bool{}, log: slog.New(slog.DiscardHandler),
 	}
 }
 

@@ -97,9 +97,9 @@ func (e *accessError) Unwrap() []error { return []error{env.ErrInfrastructure, e
 // connect prepares access to one namespace of one context. Either may be empty, for the default.
 func connect(o Options, context, namespace string) (*cluster, error) {
 	config, ns := o.config, namespace
+	load := func() (*rest.Config, error) { return o.config, nil }
 	if config == nil {
-		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(),
-			&clientcmd.ConfigOverrides{CurrentContext: context})
+		loader := loaderFor(context)
 		var err error
 		if config, err = loader.ClientConfig(); err == nil && ns == "" {
 			ns, _, err = loader.Namespace()
@@ -110,31 +110,48 @@ func connect(o Options, context, namespace string) (*cluster, error) {
 		}
 		if context == "" {
 			if raw, err := loader.RawConfig(); err == nil {
-				context = cmp.Or(raw.CurrentContext, "in-cluster")
+				context = raw.CurrentContext
 			}
 		}
+		same := context // whatever becomes the current context meanwhile
+		load = func() (*rest.Config, error) { return loaderFor(same).ClientConfig() }
+		context = cmp.Or(context, "in-cluster")
 	}
 	inside := config.BearerTokenFile != "" && onDriver() && context == "in-cluster"
 	c := newCluster(cmp.Or(context, config.Host), cmp.Or(ns, "default"))
 	c.inside = inside
-	config = rest.CopyConfig(config)
-	config.UserAgent = "deepswe"
-	config.Timeout = 0 // each request has its own timeout
 	var err error
 	if c.base, _, err = rest.DefaultServerUrlFor(config); err == nil {
-		c.http, err = rest.HTTPClientFor(config)
+		c.http, err = clientFor(load, nil)
 	}
 	if err == nil {
-		// WebSockets need HTTP/1.1.
-		upgrade := rest.CopyConfig(config)
-		upgrade.NextProtos = []string{"http/1.1"}
-		c.upgrade, err = rest.HTTPClientFor(upgrade)
+		c.upgrade, err = clientFor(load, []string{"http/1.1"}) // which WebSockets need
 	}
 	if err != nil {
 		return nil, &accessError{c.where(), "the credentials cannot be used", "kubectl --context " + c.context +
 			" version has to work", err}
 	}
 	return c, nil
+}
+
+func loaderFor(context string) clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(),
+		&clientcmd.ConfigOverrides{CurrentContext: context})
+}
+
+// Selected returns the context and the namespace that an empty choice means now; both are empty where there is no
+// current context, as in a pod.
+func Selected(context string) (selected, namespace string) {
+	loader := loaderFor(context)
+	raw, err := loader.RawConfig()
+	if err != nil {
+		return context, ""
+	}
+	if context = cmp.Or(context, raw.CurrentContext); context == "" {
+		return "", ""
+	}
+	namespace, _, _ = loader.Namespace()
+	return context, namespace
 }
 
 // unreachable explains why a request to a cluster failed.

@@ -143,8 +143,12 @@ func (c *cluster) diagnoseQuota(ctx context.Context) env.Finding {
 		for _, resource := range slices.Sorted(maps.Keys(q.Status.Hard)) {
 			hard, used := q.Status.Hard[resource], cmp.Or(q.Status.Used[resource], "0")
 			parts = append(parts, fmt.Sprintf("%s %s of %s", resource, used, hard))
-			if used == hard {
-				f.Status, f.Fix = env.Warning, "sandboxes wait until there is room; to run more at once, raise the ResourceQuota "+
+			switch {
+			case used != hard || !ofPods(resource):
+			case used == "0":
+				f.Status, f.Fix = env.Failed, "no sandbox will ever fit: "+raiseQuota+" "+q.Metadata.Name
+			case f.Status == env.OK:
+				f.Status, f.Fix = env.Warning, "sandboxes wait until there is room; to run more at once, "+raiseQuota+" "+
 					q.Metadata.Name
 			}
 		}
@@ -153,6 +157,15 @@ func (c *cluster) diagnoseQuota(ctx context.Context) env.Finding {
 		f.Detail = "used: " + strings.Join(parts, ", ")
 	}
 	return f
+}
+
+// raiseQuota is the advice where a quota is too small, in doctor and in a start's error.
+const raiseQuota = "raise the ResourceQuota"
+
+// ofPods reports whether a sandbox needs a quota's resource.
+func ofPods(resource string) bool {
+	resource = strings.TrimPrefix(strings.TrimPrefix(resource, "requests."), "limits.")
+	return slices.Contains([]string{"pods", "count/pods", "cpu", "memory", "ephemeral-storage"}, resource)
 }
 
 // diagnosePodSecurity asks the server with dry runs which privileges a pod may have.
@@ -168,7 +181,7 @@ func (c *cluster) diagnosePodSecurity(ctx context.Context) env.Finding {
 		err := c.call(ctx, request{
 			method: http.MethodPost, path: c.pods(), query: url.Values{"dryRun": {"All"}}, body: m, once: true,
 		})
-		if err != nil && !overQuota(err) {
+		if err != nil && !strings.Contains(err.Error(), "exceeded quota") { // which diagnoseQuota reports
 			refusals = append(refusals, err.Error())
 			continue
 		}

@@ -157,7 +157,7 @@ func (c *cluster) dropLease(ctx context.Context) error {
 }
 
 func (c *cluster) deleteLease(ctx context.Context, name string) error {
-	err := c.call(ctx, request{method: http.MethodDelete, path: c.leases() + "/" + name})
+	err := c.call(ctx, request{method: http.MethodDelete, path: c.leases() + "/" + name, brief: true})
 	if refused(err) == http.StatusNotFound {
 		return nil
 	}

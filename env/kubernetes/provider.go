@@ -248,8 +248,20 @@ func (p *Provider) Close() error {
 	p.work.Wait()
 	for _, c := range p.clusters {
 		c.retryOrphans(ctx)
-		err = errors.Join(err, c.dropLease(ctx))
+		err = errors.Join(err, c.dropLease(ctx), c.left())
 		c.discard()
 	}
 	return err
+}
+
+// left returns an error that counts the pods that could not be deleted, and says how to remove them.
+func (c *cluster) left() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.orphans) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: pods that could not be deleted: %d; to fix: deepswe clean --kube-context %s "+
+		"--kube-namespace %s, as soon as kubectl can delete pods there", env.ErrInfrastructure, c.where(), len(c.orphans),
+		c.context, c.namespace)
 }

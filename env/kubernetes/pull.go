@@ -13,6 +13,19 @@ import (
 type pulls struct {
 	mu     sync.Mutex
 	images map[string]bool
+	failed map[string]bool // images of which it was said that they cannot be pulled yet
+}
+
+// complain reports whether it was not yet said that an image cannot be pulled.
+func (p *pulls) complain(image string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed == nil {
+		p.failed = map[string]bool{}
+	}
+	said := p.failed[image]
+	p.failed[image] = true
+	return !said
 }
 
 // add reports whether an image is new.
@@ -24,6 +37,7 @@ func (p *pulls) add(image string) bool {
 	}
 	known := p.images[image]
 	p.images[image] = true
+	delete(p.failed, image)
 	return !known
 }
 
@@ -53,9 +67,7 @@ func (c *cluster) pull(ctx context.Context, s env.Spec) (err error) {
 	w := c.register(p.Metadata.Name)
 	defer c.unregister(p.Metadata.Name)
 	var made pod
-	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), outageTimeout)
-	err = c.call(during, request{method: http.MethodPost, path: c.pods(), body: p, into: &made})
-	cancel()
+	err = c.call(ctx, request{method: http.MethodPost, path: c.pods(), body: p, into: &made, whole: true})
 	if err != nil && (refused(err) != http.StatusConflict || overQuota(err)) { // conflict: a first response was lost
 		return err
 	}
@@ -63,7 +75,7 @@ func (c *cluster) pull(ctx context.Context, s env.Spec) (err error) {
 	w.created = true
 	c.mu.Unlock()
 	err = c.awaitImage(ctx, w)
-	during, cancel = context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
 	if failed := c.deletePod(during, p.Metadata.Name, made.Metadata.UID); failed != nil {
 		c.mu.Lock()

@@ -121,6 +121,9 @@ func (c *cluster) failed(ctx context.Context, err error) error {
 			", or choose another with --kube-namespace", err}
 	case strings.Contains(refusal.Message, "cannot "), refusal.Code == http.StatusUnauthorized:
 		return c.unreachable(err)
+	case strings.Contains(refusal.Message, "exceeded quota") && largerThanQuota(refusal.Message):
+		return fmt.Errorf("kubernetes %s: %w: no sandbox will ever fit: %w; to fix: %s", c.where(), env.ErrUnsupported, err,
+			raiseQuota)
 	case refusal.Code == http.StatusForbidden, refusal.Code == http.StatusUnprocessableEntity,
 		refusal.Code == http.StatusBadRequest:
 		// A LimitRange, a policy or an invalid name: the same pod would be refused again.
@@ -226,10 +229,13 @@ var errLetPass = errors.New("a pod for original files goes first")
 func (c *cluster) post(ctx context.Context, s *Sandbox) error {
 	var made pod
 	// Cancelling the request could leave an unknown pod behind, so it does not end with ctx.
-	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), outageTimeout)
-	defer cancel()
-	err := c.call(during, request{method: http.MethodPost, path: c.pods(), body: c.manifest(s.launch), into: &made})
+	err := c.call(ctx, request{
+		method: http.MethodPost, path: c.pods(), body: c.manifest(s.launch), into: &made, whole: true,
+	})
 	if err != nil && (refused(err) != http.StatusConflict || overQuota(err)) { // conflict: a first response was lost
+		c.mu.Lock()
+		s.watched.created = refused(err) == 0 // the response was lost: there may be a pod
+		c.mu.Unlock()
 		return err
 	}
 	c.mu.Lock()

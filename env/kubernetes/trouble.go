@@ -198,10 +198,12 @@ func lastLine(text string) string {
 
 // impediments tracks what keeps a pod from starting.
 type impediments struct {
-	failures int // failed pulls of the image, which the cluster keeps retrying
-	pulled   string
+	failed   time.Time // when the first pull failed, which the cluster keeps retrying; zero if none has
 	unplaced time.Time // since when no node accepts the pod; zero if scheduled
 }
+
+// pullWait is how long a registry may be out of order or out of reach before a start fails.
+const pullWait = 5 * time.Minute
 
 // watch examines a pod that is being started, and returns an error if the start cannot succeed.
 func (i *impediments) watch(p *pod, c *cluster) error {
@@ -213,7 +215,7 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 	}
 	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
 		if w := s.State.Waiting; w != nil {
-			if err := i.waiting(p, s.Name, w.Reason, w.Message); err != nil {
+			if err := i.waiting(c, p, s.Name, w.Reason, w.Message); err != nil {
 				return err
 			}
 		}
@@ -242,27 +244,27 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 	return nil
 }
 
-// waiting returns an error if the reason for which a container waits is final. A pull may fail once, because
-// registries have short outages.
-func (i *impediments) waiting(p *pod, container, reason, message string) error {
+// waiting returns an error if the reason for which a container waits is final. A pull that the registry has refused
+// is; one that did not reach it is after pullWait.
+func (i *impediments) waiting(c *cluster, p *pod, container, reason, message string) error {
 	e := &PodError{Pod: p.Metadata.Name, Reason: reason, kind: env.ErrInfrastructure}
 	image := p.imageOf(container)
 	switch reason {
 	case "ErrImagePull", "ImagePullBackOff":
-		if reason != i.pulled {
-			i.pulled = reason
-			i.failures++
+		e.Text = fmt.Sprintf("the image %s cannot be pulled: %s", image, lastLine(message))
+		if refusedPull(message) {
+			e.kind = env.ErrNoImage
+			return e
 		}
-		final := strings.Contains(message, "not found") || strings.Contains(message, "no such host") ||
-			strings.Contains(message, "denied") || strings.Contains(message, "unauthorized") ||
-			strings.Contains(message, "authorization failed")
-		if i.failures < 2 && !final {
+		if i.failed.IsZero() {
+			i.failed = time.Now()
+		}
+		if time.Since(i.failed) < pullWait {
+			if c.pulled.complain(image) {
+				c.log.Warn("waiting for the registry", "cluster", c.where(), "for", pullWait, "error", e)
+			}
 			return nil
 		}
-		if final {
-			e.kind = env.ErrNoImage
-		}
-		e.Text = fmt.Sprintf("the image %s cannot be pulled: %s", image, lastLine(message))
 	case "ErrImageNeverPull":
 		e.kind = env.ErrNoImage
 		e.Text = fmt.Sprintf("the image %s is not on the node, and the pull policy forbids pulling it", image)
@@ -277,6 +279,15 @@ func (i *impediments) waiting(p *pod, container, reason, message string) error {
 		return nil
 	}
 	return e
+}
+
+// refusedPull reports whether a registry has answered that the image cannot be had.
+func refusedPull(message string) bool {
+	if strings.Contains(message, "no such host") { // "lookup …: no such host", where other text may say "not found"
+		return false
+	}
+	return slices.ContainsFunc([]string{"not found", "denied", "unauthorized", "authorization failed"},
+		func(said string) bool { return strings.Contains(message, said) })
 }
 
 // How long a pod may wait for a node: roomWait if room is lacking and one of our other sandboxes may end or ends, otherwise

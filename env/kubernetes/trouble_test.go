@@ -3,14 +3,13 @@ package kubernetes
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/rest"
 
 	"deepswe/env"
 	"deepswe/env/testkit"
@@ -41,6 +40,13 @@ func TestTrouble(t *testing.T) {
 		"a sidecar's image cannot be pulled": {is: env.ErrNoImage, says: "the image proxy:1 cannot", status: `{"phase": "Pending",
 			"containerStatuses": [{"name": "proxy", "state": {"waiting":
 			{"reason": "ErrImagePull", "message": "proxy:1: not found"}}}]}`},
+		"the registry's name is not found": {status: `{"phase": "Pending", "containerStatuses": [{"name": "sandbox", "state":
+			{"waiting": {"reason": "ErrImagePull", "message": "lookup r.example on 10.0.0.10:53: no such host"}}}]}`},
+		"the registry is out of order": {status: `{"phase": "Pending", "containerStatuses": [{"name": "sandbox", "state":
+			{"waiting": {"reason": "ErrImagePull", "message": "unexpected status from HEAD request: 503 Service Unavailable"}}}]}`},
+		"the registry has no such image": {is: env.ErrNoImage, says: "the image task:1 cannot", status: `{"phase": "Pending",
+			"containerStatuses": [{"name": "sandbox", "state": {"waiting": {"reason": "ImagePullBackOff", "message":
+			"Back-off pulling image \"task:1\": ErrImagePull: task:1: not found"}}}]}`},
 		"out of memory": {is: env.ErrExhausted, says: "memory", status: `{"phase": "Failed", "containerStatuses": [
 			{"name": "sandbox", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]}`},
 		"its own disk": {is: env.ErrExhausted, says: "disk", status: `{"phase": "Failed", "reason": "Evicted",
@@ -91,43 +97,32 @@ func TestSeveralConfigurations(t *testing.T) {
 	}
 }
 
-// A token that expires in mid-run is replaced by the one that its file has by then.
-func TestTokenExpires(t *testing.T) {
-	t.Parallel()
-	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
-		t.Skip("a token is kept for a minute: DEEPSWE_TEST_FULL asks for this test")
-	}
-	s, config := simulate(t)
-	token := testkit.WriteFile(t, filepath.Join(t.TempDir(), "token"), "first")
-	s.token.Store("first")
-	p, err := New(t.Context(), Options{
-		config: &rest.Config{Host: config.Host, BearerTokenFile: token}, Namespaces: []string{"default"},
-		Executable: testkit.Guest(t), Pods: Pods{GuestImage: "guest"},
+// A registry that is out of order is waited for, but not for ever, and that is said once.
+func TestRegistryOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		c := newCluster("c", "n")
+		c.log = slog.New(slog.NewTextHandler(&said, nil))
+		p := &pod{Spec: podSpec{Containers: []container{{Name: "sandbox", Image: "task:1"}}}}
+		var hindered impediments
+		began := time.Now()
+		for {
+			for _, reason := range []string{"ErrImagePull", "ImagePullBackOff"} {
+				err := hindered.waiting(c, p, "sandbox", reason, "dial tcp: lookup r.example: no such host")
+				if err == nil {
+					continue
+				}
+				if took := time.Since(began); took != pullWait || !errors.Is(err, env.ErrInfrastructure) {
+					t.Errorf("after %v: %v", took, err)
+				}
+				if n := strings.Count(said.String(), "waiting for the registry"); n != 1 {
+					t.Errorf("said %d times: %s", n, said.String())
+				}
+				return
+			}
+			time.Sleep(time.Second)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	binary, err := p.clusters[0].guests.find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.build = binary.Hash
-	for _, next := range []string{"first", "second"} {
-		testkit.WriteFile(t, token, next)
-		s.token.Store(next)
-		sandbox, err := p.Start(t.Context(), env.Spec{Image: "i", Rollout: next})
-		if err != nil {
-			t.Fatalf("with the %s token: %v", next, err)
-		}
-		if err := sandbox.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 // A container's end is reported before its cause: an eviction is waited for, but not for long.

@@ -1,0 +1,153 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/testkit"
+)
+
+// Credentials that are replaced in mid-run are read again, wherever they come from, and nothing else is: the user may
+// have chosen another current context by then.
+func TestCredentialsAreReadAgain(t *testing.T) {
+	for name, user := range map[string]string{
+		"in the KUBECONFIG": `{token: "TOKEN"}`,
+		"in a file":         `{tokenFile: "DIR/token"}`,
+		"from a plugin": `{exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never, args: [-c,
+			'printf "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s\"}}"
+			"$(cat DIR/token)"']}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := simulate(t)
+			server := httptest.NewTLSServer(s) // no credentials are sent without TLS
+			t.Cleanup(server.Close)
+			dir := t.TempDir()
+			issue := func(token, current string) {
+				testkit.WriteFile(t, filepath.Join(dir, "token"), token)
+				testkit.WriteFile(t, filepath.Join(dir, "config"), strings.NewReplacer("TOKEN", token, "DIR", dir).Replace(
+					`{apiVersion: v1, kind: Config, current-context: `+current+`, contexts: [{name: c, context: {cluster: c, user: u}},
+					{name: other, context: {cluster: other, user: u}}], users: [{name: u, user: `+user+`}], clusters: [
+					{name: c, cluster: {insecure-skip-tls-verify: true, server: "`+server.URL+`"}}, {name: other, cluster: {server: "http://127.0.0.1:1"}}]}`))
+				s.token.Store(token)
+			}
+			issue("first", "c")
+			t.Setenv("KUBECONFIG", filepath.Join(dir, "config"))
+			p, err := New(t.Context(), Options{Executable: testkit.Guest(t), Pods: Pods{GuestImage: "guest"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			binary, err := p.clusters[0].guests.find()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.build = binary.Hash
+			for _, token := range []string{"first", "second"} {
+				issue(token, map[string]string{"first": "c", "second": "other"}[token])
+				sandbox, err := p.Start(t.Context(), env.Spec{Image: "i", Rollout: token})
+				if err != nil {
+					t.Fatalf("with the %s token: %v", token, err)
+				}
+				if err := sandbox.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+			if context, namespace := Selected(""); context != "other" || namespace != "default" {
+				t.Errorf("now selected: %s, %s", context, namespace)
+			}
+		})
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// said is a response of the server in a test without one.
+func said(code int, message string) *http.Response {
+	text := fmt.Sprintf(`{"kind":"Status","status":"Failure","message":%q,"code":%d}`, message, code)
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
+}
+
+// Lost credentials: requests wait for new ones, the cause is said within a minute and once, deletions do not wait, an
+// interrupt ends the wait at once, and after ten minutes everything fails with the advice.
+func TestLostCredentials(t *testing.T) {
+	for name, refusal := range map[string]struct {
+		code          int
+		message, says string
+	}{
+		"the service account was made anew": {http.StatusUnauthorized, "Unauthorized", "log in again"},
+		"the role binding is gone": {http.StatusForbidden, `pods is forbidden: User "x" cannot create resource "pods"`,
+			"apply the Role"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var logged strings.Builder
+				var back time.Time
+				c := newCluster("c", "n")
+				c.base, c.log = &url.URL{Scheme: "http", Host: "x"}, slog.New(slog.NewTextHandler(&logged, nil))
+				c.http = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+					if time.Now().Before(back) {
+						return said(refusal.code, refusal.message), nil
+					}
+					return said(http.StatusOK, ""), nil
+				})}
+				ask := func(ctx context.Context, r request) (time.Duration, error) {
+					began := time.Now()
+					r.path = c.pods()
+					err := c.call(ctx, r)
+					return time.Since(began), err
+				}
+				create := request{method: http.MethodPost, whole: true}
+				remove := request{method: http.MethodDelete, brief: true}
+				for _, r := range []request{create, remove} {
+					if _, err := ask(t.Context(), r); err != nil {
+						t.Fatal(err)
+					}
+				}
+				back = time.Now().Add(4 * time.Minute)
+				time.AfterFunc(time.Minute, func() {
+					if n := strings.Count(logged.String(), refusal.says); n != 1 {
+						t.Errorf("after a minute, the cause was said %d times: %s", n, logged.String())
+					}
+				})
+				if took, err := ask(t.Context(), create); err != nil || took < 4*time.Minute || took > 5*time.Minute {
+					t.Errorf("given back after four minutes: %v after %v", err, took)
+				}
+				back = time.Now().Add(time.Hour)
+				if took, err := ask(t.Context(), remove); err == nil || took > time.Second {
+					t.Errorf("a deletion: %v after %v", err, took)
+				}
+				interrupted, interrupt := context.WithTimeout(t.Context(), 3*time.Second)
+				defer interrupt()
+				if took, err := ask(interrupted, create); err == nil || took > 3*time.Second {
+					t.Errorf("interrupted: %v after %v", err, took)
+				}
+				took, err := ask(t.Context(), create)
+				if took > credentialWait+retryLongest || !strings.Contains(c.failed(t.Context(), err).Error(), refusal.says) ||
+					!errors.Is(c.failed(t.Context(), err), env.ErrInfrastructure) {
+					t.Errorf("not given back: %v after %v", err, took)
+				}
+				if took, err := ask(t.Context(), create); err == nil || took > 0 {
+					t.Errorf("later: %v after %v", err, took)
+				}
+			})
+		})
+	}
+}
