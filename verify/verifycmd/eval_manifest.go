@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/env/disk"
+	"deepswe/env/kubernetes"
 )
 
 // evalSettings are the settings in the manifest of a run of eval.
@@ -23,6 +25,73 @@ type evalSettings struct {
 	Flags map[string]string `json:"flags"`
 	// Given are the flags that were set, because some have another meaning if they are not set.
 	Given []string `json:"given"`
+	// Places are where the run works, by the names of the flags in places. A resumed run works there, too, unless it
+	// is told otherwise.
+	Places map[string][]string `json:"places,omitempty"`
+}
+
+// places are the flags that say where a run works. They don't decide about its results.
+var places = []string{"docker-host", "kube-context", "kube-namespace", "registry-mirror", "image-budget", "disk",
+	"base-url"}
+
+// placesOf returns the places of a new run. What depends on the user's environment and configuration is resolved,
+// because they may be others by the time that the run is resumed.
+func (e *evaluation) placesOf(flags *pflag.FlagSet) (map[string][]string, error) {
+	all := map[string][]string{}
+	for _, name := range places {
+		if f := flags.Lookup(name); f.Changed {
+			all[name] = valuesOf(f)
+		}
+	}
+	if contexts := all["kube-context"]; e.o.sandbox.Env == cli.EnvKubernetes && len(contexts) <= 1 {
+		context, namespace := kubernetes.Selected(strings.Join(contexts, ""))
+		if context != "" {
+			all["kube-context"] = []string{context}
+		}
+		if namespace != "" && len(all["kube-namespace"]) == 0 {
+			all["kube-namespace"] = []string{namespace}
+		}
+	}
+	if e.o.attempts > 0 && !strings.HasPrefix(e.o.model.Name, cli.ReplayPrefix) {
+		config, err := e.d.LoadConfig()
+		if err != nil {
+			return nil, err
+		}
+		all["base-url"] = []string{e.d.ResolveModel(config, e.o.model.BaseURL, "").BaseURL}
+	}
+	if u, err := url.Parse(strings.Join(all["base-url"], "")); err != nil || u.User != nil {
+		delete(all, "base-url") // a secret does not belong in a run's directory
+	}
+	return all, nil
+}
+
+func valuesOf(f *pflag.Flag) []string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return list.GetSlice()
+	}
+	return []string{f.Value.String()}
+}
+
+// takePlaces sets the places that a resumed run began with, and that were not given again.
+func (e *evaluation) takePlaces(flags *pflag.FlagSet) error {
+	for _, name := range places {
+		f, values := flags.Lookup(name), e.settings.Places[name]
+		if f.Changed || name == "kube-namespace" && flags.Changed("kube-context") {
+			continue // the namespace was another context's
+		}
+		for _, value := range values { // a list takes one after the other
+			if err := f.Value.Set(value); err != nil {
+				return cli.Usagef("%s: the run began with --%s %q: %w", e.o.out, name, value, err)
+			}
+		}
+	}
+	if e.settings.Places == nil && e.o.sandbox.Env == cli.EnvKubernetes && len(e.o.sandbox.Contexts) == 0 {
+		if context, _ := kubernetes.Selected(""); context != "" {
+			return cli.Usagef("the run in %s was begun by an older deepswe, which did not keep its cluster: "+
+				"name it with --kube-context and --kube-namespace", e.o.out)
+		}
+	}
+	return nil
 }
 
 // open opens the directory of a resumed run, restores the flags that the run began with, and checks them.
@@ -45,6 +114,10 @@ func (e *evaluation) begin(flags *pflag.FlagSet) error {
 		if f.Changed {
 			e.settings.Given = append(e.settings.Given, name)
 		}
+	}
+	var err error
+	if e.settings.Places, err = e.placesOf(flags); err != nil {
+		return err
 	}
 	path := cmp.Or(e.o.out, e.d.RunDir(e.d.RunID()))
 	settings, err := disk.MarshalJSON(e.settings)
@@ -116,5 +189,5 @@ func (e *evaluation) takeUp(flags *pflag.FlagSet) error {
 				e.o.out, name, value, now)
 		}
 	}
-	return nil
+	return e.takePlaces(flags)
 }
