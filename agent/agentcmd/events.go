@@ -54,10 +54,12 @@ type (
 	ready string
 )
 
-// question is a question to the user: about a call, about a set-up, or about applying the patch to a directory.
+// question is a question to the user: about a call, about a set-up, about going on after one has failed, or about
+// applying the patch to a directory.
 type question struct {
 	Call   *tools.Call
 	Setup  []project.Step
+	Failed string // why, and what to try next
 	Patch  []byte
 	Target string
 }

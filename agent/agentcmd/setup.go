@@ -33,8 +33,14 @@ func (j *job) setUp(ctx context.Context) error {
 			j.provider.Name())
 	}
 	done, err := j.install(ctx, installer, store, plan.commands)
-	if err != nil {
-		return j.setupFailure(err)
+	if failed, ok := errors.AsType[*env.SetupError](err); ok {
+		return j.setupFailed(ctx, plan.commands, failed)
+	}
+	switch {
+	case errors.Is(err, env.ErrUnsupported):
+		return cli.Usage(err)
+	case err != nil:
+		return &cli.ExitError{Code: cli.ExitSandbox, Err: err}
 	}
 	if plan.fresh {
 		if err := store.Agree(j.snapshot.Source, plan.commands); err != nil {
@@ -178,17 +184,6 @@ func (j *job) install(
 		j.watch.show(installed{Commands: commands, Reused: done.Reused, Added: done.Added, Restored: done.Restored})
 	}
 	return done, err
-}
-
-// setupFailure says what can be done about a set-up that failed.
-func (j *job) setupFailure(err error) error {
-	if errors.Is(err, env.ErrUnsupported) {
-		return cli.Usage(err)
-	}
-	if _, ok := errors.AsType[*env.SetupError](err); ok {
-		err = fmt.Errorf("%w\nto fix: --setup CMD runs another command, --setup none goes on without", err)
-	}
-	return &cli.ExitError{Code: cli.ExitSandbox, Err: err}
 }
 
 // askSetup asks the user whether to run the steps.

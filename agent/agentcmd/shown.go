@@ -190,6 +190,13 @@ func (s *screen) ask(q question) {
 		s.askSetup(q.Setup)
 		return
 	}
+	if q.Failed != "" {
+		for line := range strings.SplitSeq(q.Failed, "\n") {
+			s.Line(cli.Plain(line))
+		}
+		s.Line(s.styles.name.Render("Go on without it, for this run? [y/N]"))
+		return
+	}
 	if q.Call == nil {
 		s.Line("")
 		for line := range strings.Lines(s.patch(q.Patch)) {

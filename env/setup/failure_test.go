@@ -1,0 +1,60 @@
+package setup_test
+
+import (
+	"testing"
+
+	"deepswe/env"
+	"deepswe/env/setup"
+)
+
+// TestExplain has what tools have printed.
+func TestExplain(t *testing.T) {
+	for name, c := range map[string]struct{ line, stdout, stderr, reason, next string }{
+		"npm, peers": {
+			line: "npm install",
+			stderr: "npm error code ERESOLVE\nnpm error ERESOLVE unable to resolve dependency tree\nnpm error\n" +
+				"npm error While resolving: x@1.0.0\nnpm error Found: react@18.2.0\nnpm error\n" +
+				"npm error Could not resolve dependency:\nnpm error peer react@\"17.0.2\" from react-dom@17.0.2\n" +
+				"npm error Fix the upstream dependency conflict, or retry this command with --force or --legacy-peer-deps to accept\n",
+			reason: `peer react@"17.0.2" from react-dom@17.0.2`, next: "npm install --legacy-peer-deps",
+		},
+		"npm, a lock file that does not fit": {
+			line: "npm ci",
+			stderr: "npm error code EUSAGE\nnpm error\nnpm error `npm ci` can only install packages when your package.json and " +
+				"package-lock.json are in sync.\nnpm error Missing: a@1 from lock file\n",
+			reason: "`npm ci` can only install packages when your package.json and package-lock.json are in sync.",
+			next:   "npm install",
+		},
+		"npm, no such package": {
+			line: "npm install", stderr: "npm ERR! code E404\nnpm ERR! 404 Not Found - GET https://r/x\n",
+			reason: "404 Not Found - GET https://r/x",
+		},
+		"pnpm": {
+			line:   "npx --yes pnpm install --frozen-lockfile",
+			stdout: " ERR_PNPM_OUTDATED_LOCKFILE  Cannot install with \"frozen-lockfile\"\n\nNote that in CI it is on.\n",
+			reason: "ERR_PNPM_OUTDATED_LOCKFILE  Cannot install with \"frozen-lockfile\"",
+			next:   "npx --yes pnpm install --no-frozen-lockfile",
+		},
+		"cargo": {
+			line:   "cargo fetch --locked",
+			stderr: "    Updating index\nerror: the lock file /x/Cargo.lock needs to be updated but --locked was passed to prevent this\n",
+			reason: "the lock file /x/Cargo.lock needs to be updated but --locked was passed to prevent this", next: "cargo fetch",
+		},
+		"pip": {
+			line: "pip install x", stderr: "ERROR: Could not find a version that satisfies the requirement x\nERROR: No matching\n",
+			reason: "Could not find a version that satisfies the requirement x",
+		},
+		"another":            {line: "make deps", stdout: "step 1\n", stderr: "it broke\n\n", reason: "it broke"},
+		"the remedy as well": {line: "npm ci --legacy-peer-deps", stderr: "try --legacy-peer-deps", reason: "try --legacy-peer-deps"},
+		"nothing":            {line: "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reason, next := setup.Explain(&env.SetupError{Line: c.line, Result: env.Result{
+				Stdout: env.Output{Head: []byte(c.stdout)}, Stderr: env.Output{Head: []byte(c.stderr)},
+			}})
+			if reason != c.reason || next != c.next {
+				t.Errorf("%q and %q, want %q and %q", reason, next, c.reason, c.next)
+			}
+		})
+	}
+}
