@@ -174,8 +174,8 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 // makeRoom removes what need not run where a pod finds no room, and tells the user why it waits.
 func (c *cluster) makeRoom(ctx context.Context, l launch, why any) {
 	c.full.Do(func() {
-		c.log.Warn("the cluster has no room for more sandboxes: others wait until some end", "cluster", c.where(),
-			"running", c.placed(), "why", why)
+		c.log.Warn("the cluster has no room for more sandboxes: others wait until some end", "cluster",
+			c.where(), "why", why)
 	})
 	c.closeIdleOriginals(ctx, originalSpared)
 	if l.giveWay != nil {

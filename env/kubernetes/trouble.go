@@ -290,7 +290,7 @@ func refusedPull(message string) bool {
 		func(said string) bool { return strings.Contains(message, said) })
 }
 
-// How long a pod may wait for a node: roomWait if room is lacking and one of our other sandboxes may end or ends, otherwise
+// How long a pod may wait for a node: roomWait if room is lacking and another sandbox of ours may end, otherwise
 // unplacedWait.
 const (
 	unplacedWait = 15 * time.Second

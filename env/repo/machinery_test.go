@@ -47,7 +47,7 @@ func TestPatchOnFailingMachinery(t *testing.T) {
 		machine machine
 		omitted string // empty: an infrastructure failure
 	}{
-		"original not started":    {machine: machine{original: fmt.Errorf("waiting for quota: %w", context.DeadlineExceeded)}},
+		"original not started":    {machine: machine{original: fmt.Errorf("quota: %w", context.DeadlineExceeded)}},
 		"image of original gone":  {machine: machine{original: env.ErrNoImage}},
 		"original out of memory":  {machine: machine{original: env.ErrExhausted}},
 		"original's disk is full": {machine: machine{original: syscall.ENOSPC}},
