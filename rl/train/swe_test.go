@@ -76,7 +76,7 @@ func sweRun(t *testing.T, dir string, m agent.Model, set ...string) (Result, err
 	testkit.WriteFile(t, tasks, strings.Join(lines, "\n")+"\n")
 	text := fmt.Sprintf(`
 steps: 2
-environment: {name: swe, train: {path: %q}, validation_share: 0.2, census: "off", sandbox: {env: host}}
+environment: {name: swe, train: {path: %q}, validation_share: 0.2, census: "off", evidence: none, sandbox: {env: host}}
 trainer: {name: rows}
 rollouts: {tasks: 2, group: 2, workers: 1}
 evaluate: {every: 2, before: false}

@@ -78,6 +78,7 @@ environment:
   name: swe
   train: {path: %q}
   census: "off"
+  evidence: none
   format: %s
   max_steps: 4
   context: 16384

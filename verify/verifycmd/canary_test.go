@@ -93,7 +93,7 @@ func TestCanaryOnOddTasks(t *testing.T) {
 			e = verify.Evaluator{Provider: p, Run: "test-canary", Evidence: verify.OutrightEvidence, Training: true}
 			if tc.canary == verify.CanaryNotCanaried {
 				v, err := e.Evaluate(t.Context(), task, s.patch(t, tc.patch))
-				if err != nil || !v.Void || v.Reward != 0 || !strings.Contains(v.Detail, "no canary confirms") {
+				if err != nil || !v.Void || v.Reward != 0 || !strings.Contains(v.Detail, `the evidence for a reward is "none"`) {
 					t.Errorf("where a canary is required: reward %v, void %v, %s, %v", v.Reward, v.Void, v.Detail, err)
 				}
 			}
