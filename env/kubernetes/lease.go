@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"time"
@@ -153,7 +154,10 @@ func (c *cluster) dropLease(ctx context.Context) error {
 	if current == nil {
 		return nil
 	}
-	return c.deleteLease(ctx, current.Metadata.Name)
+	if err := c.deleteLease(ctx, current.Metadata.Name); err != nil {
+		return fmt.Errorf("delete the lease %s: %w", current.Metadata.Name, c.unreachable(err))
+	}
+	return nil
 }
 
 func (c *cluster) deleteLease(ctx context.Context, name string) error {
