@@ -39,7 +39,8 @@ func TestCredentialsAreReadAgain(t *testing.T) {
 				testkit.WriteFile(t, filepath.Join(dir, "config"), strings.NewReplacer("TOKEN", token, "DIR", dir).Replace(
 					`{apiVersion: v1, kind: Config, current-context: `+current+`, contexts: [{name: c, context: {cluster: c, user: u}},
 					{name: other, context: {cluster: other, user: u}}], users: [{name: u, user: `+user+`}], clusters: [
-					{name: c, cluster: {insecure-skip-tls-verify: true, server: "`+server.URL+`"}}, {name: other, cluster: {server: "http://127.0.0.1:1"}}]}`))
+					{name: c, cluster: {
+					insecure-skip-tls-verify: true, server: "`+server.URL+`"}}, {name: other, cluster: {server: "http://127.0.0.1:1"}}]}`))
 				s.token.Store(token)
 			}
 			issue("first", "c")
