@@ -41,7 +41,7 @@ func (o *VerifierFlags) Add(cmd *cobra.Command, without string) {
 	f := cmd.Flags()
 	f.StringVar(&o.Verifier, "verifier", without,
 		"choose by `V`: none (agreement), free (a judge model), exec (tests) or hybrid (both)")
-	f.IntVar(&o.Top, "top", 0, "hybrid: choose among the `N` best by score (0: half of all)")
+	f.IntVar(&o.Top, "top", 0, "hybrid: choose among the `N` best patches by score (0: half of all, at least three)")
 	f.StringVar(&o.JudgeModel, "judge-model", "", "`NAME` of the judge model (default: the model judges itself)")
 	f.StringVar(&o.JudgeURL, "judge-url", "", "`URL` of the judge's endpoint (default: the model's)")
 	f.Var((*tokensValue)(&o.JudgeContext), "judge-context",

@@ -42,6 +42,8 @@ type Tests struct {
 	// Regression and Reproduction count the kept tests that pass.
 	Regression   int `json:"regression"`
 	Reproduction int `json:"reproduction"`
+	// Broken counts the tests that passed on the base and fail, whether or not they tell candidates apart.
+	Broken int `json:"broken,omitempty"`
 }
 
 // compareScores compares scores; a missing one is less than any other.
@@ -73,3 +75,6 @@ func compareTests(a, b *Tests) int {
 
 func (c Candidate) empty() bool    { return c.Patch == "" }
 func (c Candidate) rejected() bool { return c.Tests != nil && c.Tests.Rejected }
+
+// sound reports whether the patch is known to break no test that passed before.
+func (c Candidate) sound() bool { return c.Tests != nil && !c.Tests.Rejected && c.Tests.Broken == 0 }

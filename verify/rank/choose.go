@@ -3,13 +3,15 @@ package rank
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
 // Rule says how to choose.
 type Rule struct {
 	Verifier Verifier
-	// Top is how many candidates [Hybrid] keeps by score; 0 means half of all candidates, at least one.
+	// Top is how many distinct patches [Hybrid] keeps by score; 0 means half as many as there are candidates, at least
+	// three.
 	Top int
 }
 
@@ -20,6 +22,7 @@ type Stage string
 const (
 	StageEmpty        Stage = "empty"        // the patch is empty, and another one is not
 	StageRejected     Stage = "rejected"     // it does not apply, or was caught forging results
+	StageBroken       Stage = "broken"       // it breaks a test that passed before, and another one breaks none
 	StageTop          Stage = "top"          // not among the best by score
 	StageRegression   Stage = "regression"   // fewer regression tests pass than with another
 	StageReproduction Stage = "reproduction" // fewer reproduction tests pass
@@ -40,20 +43,24 @@ type Choice struct {
 	Decisive Stage
 	// Agree is how many candidates have the winner's patch, including the winner.
 	Agree int
-	// Top is how many candidates the cut by score had to keep, 0 if there was no cut.
+	// Top is how many distinct patches the cut by score had to keep, 0 if there was no cut.
 	Top int
 }
 
-// Choose applies the rule: of the candidates with a patch that was not rejected, the Top with the best scores (Hybrid
-// only; candidates level with the last of them stay), then those with the most regression tests, then those with the
-// most reproduction tests, then those with the best score, then those whose patch most candidates propose, then the one
-// with the lowest ID.
+// Choose applies the rule: of the candidates with a patch that was not rejected, those that break no test that passed
+// before, then the Top patches with the best scores (Hybrid only; equal patches count once, with the best of their
+// scores, and those level with the last stay), then those with the most regression tests, then those with the most
+// reproduction tests, then those with the best score (Free and Hybrid), then those whose patch most candidates propose,
+// then the one with the lowest ID.
 //
 // A step that has nothing to compare drops no candidate: the score where none has one, tests where none was tested.
 // Otherwise a missing score is below every score, and missing results are below all results. An empty patch wins only
 // where all are empty, a rejected one only where none is left. The outcome does not depend on the order of the
 // candidates.
 func (r Rule) Choose(cs []Candidate) Choice {
+	if r.Verifier == Hybrid {
+		cs = bestScores(cs)
+	}
 	c := Choice{Winner: -1, Stages: make([]Stage, len(cs)), Decisive: StageChosen}
 	alive := make([]int, len(cs))
 	for i := range cs {
@@ -81,6 +88,7 @@ func (r Rule) Choose(cs []Candidate) Choice {
 	drop(StageEmpty, func(i int) bool { return !cs[i].empty() })
 	if r.Verifier.Tests() {
 		drop(StageRejected, func(i int) bool { return !cs[i].rejected() })
+		drop(StageBroken, func(i int) bool { return cs[i].sound() })
 	}
 	if r.Verifier == Hybrid {
 		c.Top = r.top(len(cs))
@@ -94,7 +102,7 @@ func (r Rule) Choose(cs []Candidate) Choice {
 		})
 		best(StageReproduction, func(a, b Candidate) int { return compareTests(a.Tests, b.Tests) })
 	}
-	if r.Verifier != None {
+	if r.Verifier.Judges() {
 		best(StageScore, func(a, b Candidate) int { return compareScores(a.Score, b.Score) })
 	}
 	agree := agreement(cs)
@@ -114,7 +122,8 @@ func (r Rule) Choose(cs []Candidate) Choice {
 // decisive returns the last stage that dropped a candidate with another patch than the winner's, "" if there is none.
 func (c Choice) decisive(cs []Candidate) (last Stage) {
 	order := []Stage{
-		"", StageEmpty, StageRejected, StageTop, StageRegression, StageReproduction, StageScore, StageAgreement, StageFirst,
+		"", StageEmpty, StageRejected, StageBroken, StageTop, StageRegression, StageReproduction, StageScore,
+		StageAgreement, StageFirst,
 	}
 	for i, s := range c.Stages {
 		if cs[i].Patch != cs[c.Winner].Patch && slices.Index(order, s) > slices.Index(order, last) {
@@ -124,22 +133,44 @@ func (c Choice) decisive(cs []Candidate) (last Stage) {
 	return last
 }
 
-// top returns how many of n candidates the cut by score keeps.
+// leastTop is how many patches the cut by score keeps at least: with fewer, tests would decide nothing.
+const leastTop = 3
+
+// top returns how many distinct patches of n candidates the cut by score keeps.
 func (r Rule) top(n int) int {
 	if r.Top > 0 {
 		return r.Top
 	}
-	return max(1, n/2)
+	return max(leastTop, n/2)
 }
 
-// cut returns the score of the last candidate that the cut keeps. cut is false if it drops none.
+// cut returns the score of the last patch that the cut keeps. cut is false if it drops none.
 func (r Rule) cut(cs []Candidate, alive []int) (last *float64, cut bool) {
+	scores := map[string]*float64{}
+	for _, i := range alive {
+		scores[cs[i].Patch] = cs[i].Score
+	}
 	n := r.top(len(cs))
-	if n >= len(alive) || !slices.ContainsFunc(alive, func(i int) bool { return cs[i].Score != nil }) {
+	if n >= len(scores) {
 		return nil, false
 	}
-	order := slices.SortedFunc(slices.Values(alive), func(i, j int) int { return compareScores(cs[j].Score, cs[i].Score) })
-	return cs[order[n-1]].Score, true
+	order := slices.SortedFunc(maps.Values(scores), func(a, b *float64) int { return compareScores(b, a) })
+	return order[n-1], true
+}
+
+// bestScores returns the candidates, each with the best score of those with its patch.
+func bestScores(cs []Candidate) []Candidate {
+	best := map[string]*float64{}
+	for _, c := range cs {
+		if compareScores(c.Score, best[c.Patch]) > 0 {
+			best[c.Patch] = c.Score
+		}
+	}
+	cs = slices.Clone(cs)
+	for i := range cs {
+		cs[i].Score = best[cs[i].Patch]
+	}
+	return cs
 }
 
 func (c Candidate) regressionOnly() *Tests {
@@ -196,6 +227,11 @@ func (c Choice) Reason(cs []Candidate, i int) string {
 		return "no change"
 	case StageRejected:
 		return "the patch does not apply, or forges results"
+	case StageBroken:
+		if own.Tests == nil {
+			return "not tested"
+		}
+		return fmt.Sprintf("breaks %d tests that passed before", own.Tests.Broken)
 	case StageTop:
 		return fmt.Sprintf("%s, not among the best %d", scoreWords(own.Score), c.Top)
 	case StageRegression:
@@ -222,6 +258,9 @@ func (c Choice) Reason(cs []Candidate, i int) string {
 // why returns why the winner was chosen, in words.
 func (c Choice) why(cs []Candidate) string {
 	w := cs[c.Winner]
+	if w.empty() && len(cs) > 1 {
+		return "no candidate has a change"
+	}
 	switch c.Decisive {
 	case StageChosen:
 		return "the only candidate"
@@ -229,6 +268,8 @@ func (c Choice) why(cs []Candidate) string {
 		return "the only one with a change"
 	case StageRejected:
 		return "the only one that applies"
+	case StageBroken:
+		return "it breaks no test that passed before"
 	case StageTop, StageScore:
 		return "best by the judge, " + scoreWords(w.Score)
 	case StageRegression:

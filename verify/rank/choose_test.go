@@ -24,6 +24,12 @@ func candidate(id int, patch string, score float64, tests ...int) Candidate {
 	return c
 }
 
+// breaking returns the candidate with a test that passed before and fails.
+func breaking(c Candidate) Candidate {
+	c.Tests.Broken = 1
+	return c
+}
+
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -40,15 +46,23 @@ func TestChoose(t *testing.T) {
 		"no scores: agreement":  {Rule{Verifier: Free}, []Candidate{candidate(0, "a", -1), candidate(1, "b", -1), candidate(2, "b", -1)}, 1, StageAgreement},
 		"an empty patch":        {Rule{Verifier: Free}, []Candidate{candidate(0, "", .9), candidate(1, "b", .1)}, 1, StageEmpty},
 		"an empty one with all": {Rule{Verifier: Hybrid, Top: 1}, []Candidate{candidate(0, "", 1, 9, 9), candidate(1, "b", 0, 0, 0)}, 1, StageEmpty},
-		"all empty":             {Rule{Verifier: Hybrid}, []Candidate{candidate(1, "", .5), candidate(0, "", -1)}, 1, StageTop},
+		"all empty":             {Rule{Verifier: Hybrid}, []Candidate{candidate(1, "", .5), candidate(0, "", -1)}, 0, StageFirst},
 		"tests before score": {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "b", .1, 4, 0)},
 			1, StageRegression},
 		"reproduction after regression": {Rule{Verifier: Exec},
 			[]Candidate{candidate(0, "a", .9, 4, 1), candidate(1, "b", .1, 4, 2), candidate(2, "c", .1, 3, 9)},
 			1, StageReproduction},
 		"the cut by score": {Rule{Verifier: Hybrid},
-			[]Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "b", .8, 4, 0), candidate(2, "c", .7, 5, 5), candidate(3, "d", .6, 5, 5)},
+			[]Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "b", .8, 4, 0), candidate(2, "c", .7, 3, 5), candidate(3, "d", .6, 5, 5)},
 			1, StageRegression},
+		"three are always tested": {Rule{Verifier: Hybrid},
+			[]Candidate{breaking(candidate(0, "a", .95, 7, 1)), candidate(1, "b", .7, 8, 1), candidate(2, "c", .2, 8, 2)},
+			2, StageReproduction},
+		"equal patches count once": {Rule{Verifier: Hybrid},
+			[]Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "a", .9, 3, 0), candidate(2, "a", .8, 3, 0), candidate(3, "b", .7, 4, 0), candidate(4, "c", .6, 5, 0)},
+			4, StageRegression},
+		"what breaks nothing wins from below the cut": {Rule{Verifier: Hybrid, Top: 1},
+			[]Candidate{breaking(candidate(0, "a", .9, 9, 9)), candidate(1, "b", .1, 8, 0)}, 1, StageBroken},
 		"level with the last of the cut": {Rule{Verifier: Hybrid},
 			[]Candidate{candidate(0, "a", .9, 3, 0), candidate(1, "b", .8, 3, 0), candidate(2, "c", .8, 5, 5), candidate(3, "d", .6, 6, 5)},
 			2, StageRegression},
@@ -60,11 +74,11 @@ func TestChoose(t *testing.T) {
 		"rejected ones do not count": {Rule{Verifier: Hybrid},
 			[]Candidate{candidate(0, "a", .9, -1, 0), candidate(1, "b", .8, -1, 0), candidate(2, "c", .7, 1, 0), candidate(3, "d", .1, 2, 0)},
 			3, StageRegression},
-		"half of all, the empty ones included": {Rule{Verifier: Hybrid},
-			[]Candidate{candidate(0, "a", .9, 1, 0), candidate(1, "b", .8, 2, 0), candidate(2, "c", .7, 3, 0), candidate(3, "", .1)},
-			1, StageRegression},
-		"all rejected":  {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .1, -1, 0), candidate(1, "b", .8, -1, 0)}, 1, StageScore},
-		"not tested":    {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .9), candidate(1, "b", .1, 0, 0)}, 1, StageRegression},
+		"empty ones take no place in the cut": {Rule{Verifier: Hybrid},
+			[]Candidate{candidate(0, "a", .9, 1, 0), candidate(1, "b", .8, 2, 0), candidate(2, "c", .7, 3, 0), candidate(3, "", 1)},
+			2, StageRegression},
+		"all rejected":  {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .1, -1, 0), candidate(1, "b", .8, -1, 0)}, 0, StageFirst},
+		"not tested":    {Rule{Verifier: Exec}, []Candidate{candidate(0, "a", .9), candidate(1, "b", .1, 0, 0)}, 1, StageBroken},
 		"agreement":     {Rule{Verifier: None}, []Candidate{candidate(0, "a", 1), candidate(2, "b", 0), candidate(1, "b", 0)}, 1, StageAgreement},
 		"all alike":     {Rule{Verifier: Hybrid}, []Candidate{candidate(5, "a", .5, 1, 1), candidate(4, "a", .5, 1, 1)}, 4, StageFirst},
 		"duplicates do": {Rule{Verifier: Free}, []Candidate{candidate(0, "x", .5), candidate(1, "a", .5), candidate(2, "a", .5)}, 1, StageAgreement},
@@ -91,7 +105,7 @@ func TestChoose(t *testing.T) {
 
 // drawCandidates draws candidates with many ties, and everything that can be missing.
 func drawCandidates(t *rapid.T, label string, most int) []Candidate {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Candidate {
+	cs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Candidate {
 		c := Candidate{Patch: rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e", "f", "g"}).Draw(t, "patch")}
 		if rapid.IntRange(0, 4).Draw(t, "judged") > 0 {
 			s := float64(rapid.IntRange(0, 4).Draw(t, "score")) / 4
@@ -100,11 +114,19 @@ func drawCandidates(t *rapid.T, label string, most int) []Candidate {
 		if rapid.IntRange(0, 5).Draw(t, "tested") > 0 {
 			c.Tests = &Tests{
 				Regression: rapid.IntRange(0, 2).Draw(t, "regression"), Reproduction: rapid.IntRange(0, 2).Draw(t, "reproduction"),
-				Rejected: rapid.IntRange(0, 5).Draw(t, "rejected") == 0,
+				Rejected: rapid.IntRange(0, 5).Draw(t, "rejected") == 0, Broken: rapid.IntRange(0, 1).Draw(t, "broken"),
 			}
 		}
 		return c
 	}), 1, most).Draw(t, label)
+	tests := map[string]*Tests{}
+	for i, c := range cs { // equal patches have equal results
+		if first, known := tests[c.Patch]; known {
+			cs[i].Tests = first
+		}
+		tests[c.Patch] = cs[i].Tests
+	}
+	return cs
 }
 
 func drawRule(t *rapid.T) Rule {
@@ -127,14 +149,21 @@ func tied(r Rule, cs []Scored) []Scored {
 		}
 		return *s
 	}
+	if kept := filter(cs, func(c Scored) bool { return c.Tests != nil && c.Tests.Broken == 0 && !c.Tests.Rejected }); r.Verifier.Tests() && len(kept) > 0 {
+		cs = kept
+	}
 	if r.Verifier == Hybrid {
-		var scores []float64
+		var scores []float64 // one for each patch
+		seen := map[string]bool{}
 		for _, c := range cs {
-			scores = append(scores, number(c.Score))
+			if !seen[c.Patch] {
+				scores = append(scores, number(c.Score))
+			}
+			seen[c.Patch] = true
 		}
 		slices.Sort(scores)
 		slices.Reverse(scores)
-		n := cmp.Or(r.Top, max(1, all/2))
+		n := cmp.Or(r.Top, max(3, all/2))
 		if n < len(scores) {
 			cs = filter(cs, func(c Scored) bool { return number(c.Score) >= scores[n-1] })
 		}
@@ -160,7 +189,7 @@ func tied(r Rule, cs []Scored) []Scored {
 			return float64(c.Tests.Reproduction)
 		})
 	}
-	if r.Verifier != None {
+	if r.Verifier == Free || r.Verifier == Hybrid {
 		most(func(c Scored) float64 { return number(c.Score) })
 	}
 	return cs
@@ -171,7 +200,7 @@ func plain(r Rule, all []Scored) Scored {
 	proposals := func(c Scored) int {
 		return len(filter(all, func(o Scored) bool { return o.Patch == c.Patch && c.Patch != "" }))
 	}
-	left := tied(r, all)
+	left := tied(r, shared(r, all))
 	most := 0
 	for _, c := range left {
 		most = max(most, proposals(c))
@@ -187,6 +216,22 @@ func filter(cs []Scored, keep func(Scored) bool) (kept []Scored) {
 		}
 	}
 	return kept
+}
+
+// shared gives the candidates with a patch the best of their scores, where the rule has a cut.
+func shared(r Rule, all []Scored) []Scored {
+	if r.Verifier != Hybrid {
+		return all
+	}
+	all = slices.Clone(all)
+	for i, c := range all {
+		for _, o := range all {
+			if o.Patch == c.Patch && o.Score != nil && (all[i].Score == nil || *o.Score > *all[i].Score) {
+				all[i].Score = o.Score
+			}
+		}
+	}
+	return all
 }
 
 func withTruth(t *rapid.T, cs []Candidate) []Scored {
@@ -223,6 +268,7 @@ func TestBestAtKIsTheMeanOverSubsets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r, all := drawRule(t), withTruth(t, drawCandidates(t, "candidates", 8))
+		all = shared(r, all)
 		k := rapid.IntRange(1, len(all)).Draw(t, "k")
 		sum, n := 0.0, 0.0
 		for bits := range 1 << len(all) {
@@ -241,6 +287,20 @@ func TestBestAtKIsTheMeanOverSubsets(t *testing.T) {
 			t.Fatalf("%+v: best@%d is %v, and the mean over %v subsets %v", r, k, got, n, sum/n)
 		}
 	})
+}
+
+// Numbers of subsets beyond a float do no harm.
+func TestBestAtKOfManyCandidates(t *testing.T) {
+	t.Parallel()
+	cs := make([]Scored, 1200)
+	for i := range cs {
+		cs[i] = Scored{Candidate{ID: i, Patch: fmt.Sprint(i)}, i%2 == 0}
+	}
+	for _, v := range []Verifier{None, Free, Exec} {
+		if got := (Rule{Verifier: v}).BestAtK(cs, 600); math.Abs(got-.5) > 1e-9 {
+			t.Errorf("%s: %v, want a half", v, got)
+		}
+	}
 }
 
 // With one order and known truth, Best@k has a textbook form: the rank of the best of k.
@@ -264,7 +324,7 @@ func TestBestAtKOnNoisyScores(t *testing.T) {
 			want := 0.0
 			for i, c := range order { // the best of k is the i-th with probability C(n-1-i, k-1) / C(n, k)
 				if c.Solved {
-					want += choose(n-1-i, k-1) / choose(n, k)
+					want += math.Exp(logChoose(n-1-i, k-1) - logChoose(n, k))
 				}
 			}
 			if got := (Rule{Verifier: Free}).BestAtK(cs, k); math.Abs(got-want) > 1e-12 {

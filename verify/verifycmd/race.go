@@ -39,7 +39,7 @@ func Race(ctx context.Context, r cli.Race) (result cli.RaceResult, err error) {
 	if err := equip(ctx, r, k); err != nil {
 		return result, err
 	}
-	entries := race.Play(ctx, r.K, rule, func(ctx context.Context, i int) (ranking.Entry, error) {
+	entries := race.Play(ctx, r.K, func(ctx context.Context, i int) (ranking.Entry, error) {
 		e, err := r.Play(ctx, i)
 		return ranking.Entry{
 			ID: i, Name: fmt.Sprintf("#%d", i), PatchFile: e.PatchFile, Trajectory: e.Trajectory, StopReason: e.StopReason,

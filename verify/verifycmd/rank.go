@@ -38,7 +38,8 @@ TASK/NAME.diff, or TASK.diff. Beside NAME.diff, NAME.json may be its trajectory.
   exec    tests, each run on each distinct patch in a pristine sandbox: the
           repository's own that pass without a patch, and tests that the agent
           writes for the issue, on the repository alone, kept if they fail there
-  hybrid  the best half by score (--top), of these the most regression tests
+  hybrid  patches that break no test that passed before, of these the best half
+          by score, at least three (--top), then the most regression tests
           passed, then the most reproduction tests, then the score
 
 The model judges itself, unless --judge-url or --judge-model names another.

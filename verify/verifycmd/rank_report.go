@@ -84,6 +84,13 @@ func printCurves(out io.Writer, rep *ranking.Report) {
 		}
 	}
 	fmt.Fprintln(w, strings.Join(head, "\t")+"\t95% at the last\t")
+	if points[len(points)-1].Tasks < points[0].Tasks {
+		row := []string{"tasks with as many"}
+		for _, i := range columns {
+			row = append(row, fmt.Sprint(points[i].Tasks))
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t")+"\t\t")
+	}
 	for _, c := range rep.Curves {
 		row := []string{c.Name}
 		for _, i := range columns {

@@ -1,54 +1,31 @@
-// Package race plays several attempts at one task at once, and stops those that cannot change the choice anymore.
+// Package race plays several attempts at one task at once.
 package race
 
 import (
 	"cmp"
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 	"slices"
 	"sync"
 
 	"deepswe/agent"
 	"deepswe/env"
 	"deepswe/env/repo"
-	"deepswe/verify/rank"
 	"deepswe/verify/rank/ranking"
 )
 
 // Play plays k attempts at once, and returns the entries of those that ended by themselves, in order; not those that
-// were interrupted or failed for infrastructure reasons. As soon as the remaining attempts cannot change the rule's
-// choice, they are interrupted. Play returns when all attempts have ended.
-func Play(ctx context.Context, k int, rule rank.Rule, play func(context.Context, int) (ranking.Entry, error),
-) []ranking.Entry {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+// were interrupted or failed for infrastructure reasons. Play returns when all attempts have ended.
+func Play(ctx context.Context, k int, play func(context.Context, int) (ranking.Entry, error)) []ranking.Entry {
 	var mu sync.Mutex
 	var entries []ranking.Entry
-	state := make([]rank.Contender, k)
-	for i := range state {
-		state[i] = rank.Contender{Candidate: rank.Candidate{ID: i}, Running: true}
-	}
 	var attempts sync.WaitGroup
 	for i := range k {
 		attempts.Go(func() {
 			e, err := play(ctx, i)
 			mu.Lock()
 			defer mu.Unlock()
-			patch, perr := read(e)
-			if err != nil || perr != nil || e.StopReason == agent.Interrupted {
-				state[i].Running = false // an empty patch never wins
-				return
-			}
-			entries = append(entries, e)
-			state[i] = rank.Contender{
-				Candidate: rank.Candidate{ID: i, Patch: rank.PatchKey(patch)}, Unscored: rule.Verifier.Judges(),
-				Untested: rule.Verifier.Tests(),
-			}
-			// Test results are not known before all attempts have ended, so the filter cannot change the decision.
-			if _, decided := rule.Decided(state, rank.Tests{}); decided {
-				stop()
+			if err == nil && e.StopReason != agent.Interrupted && readable(e) {
+				entries = append(entries, e)
 			}
 		})
 	}
@@ -57,15 +34,10 @@ func Play(ctx context.Context, k int, rule rank.Rule, play func(context.Context,
 	return entries
 }
 
-func read(e ranking.Entry) ([]byte, error) {
-	if e.PatchFile == "" {
-		return nil, nil
-	}
-	data, err := os.ReadFile(e.PatchFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return data, err
+// readable reports whether the patch can be read, or there is none.
+func readable(e ranking.Entry) bool {
+	_, err := e.ReadPatch()
+	return err == nil
 }
 
 // Placed returns a provider whose sandboxes all contain the snapshot, like those of the attempts.

@@ -75,20 +75,23 @@ func (c *contest) candidates() []rank.Candidate {
 	return cs
 }
 
-// tests adds up the results of a patch. It returns nil if one of the scripts was not run.
+// tests adds up the results of a patch. It returns nil if no script was run, or not the regression tests.
 func (c *contest) tests(patch string) *rank.Tests {
 	results := c.results[patch]
 	if len(results) == 0 || !c.tested() {
 		return nil
 	}
 	var t rank.Tests
+	ran := false
 	for i, r := range results {
+		regression := c.baselines[i].Script.Kind == suite.Regression
 		switch {
-		case c.baselines[i].Problem != "":
+		case c.baselines[i].Problem != "", r == nil && !regression:
 			continue
 		case r == nil:
 			return nil
 		}
+		ran = true
 		t.Rejected = t.Rejected || r.Rejected != ""
 		passed := len(r.Passed)
 		if c.counts != nil {
@@ -97,13 +100,24 @@ func (c *contest) tests(patch string) *rank.Tests {
 				passed += countIf(c.counts[i][name])
 			}
 		}
-		if c.baselines[i].Script.Kind == suite.Regression {
+		if regression {
 			t.Regression += passed
+			t.Broken += len(c.baselines[i].Kept) - len(r.Passed)
 		} else {
 			t.Reproduction += passed
 		}
 	}
+	if !ran {
+		return nil
+	}
 	return &t
+}
+
+// testedBy reports whether there is any script of the kind to test with.
+func (c *contest) testedBy(kind suite.Kind) bool {
+	return slices.ContainsFunc(c.baselines, func(b suite.Baseline) bool {
+		return b.Problem == "" && b.Script.Kind == kind
+	})
 }
 
 // tested reports whether there is any script to test with.
@@ -111,8 +125,8 @@ func (c *contest) tested() bool {
 	return slices.ContainsFunc(c.baselines, func(b suite.Baseline) bool { return b.Problem == "" })
 }
 
-// filter decides which tests count, from the results so far.
-func (c *contest) filter() {
+// filter decides which tests count, from the results of the patches that the rule leaves to compare.
+func (c *contest) filter(rule rank.Rule) {
 	kinds := map[string]suite.Kind{}
 	ids := make([]map[string]string, len(c.baselines)) // by test name
 	for n, b := range c.baselines {
@@ -123,7 +137,7 @@ func (c *contest) filter() {
 		}
 	}
 	var columns []suite.Column
-	for _, i := range c.distinct() {
+	for _, i := range c.left(rule) {
 		column := suite.Column{Passed: map[string]bool{}}
 		complete := len(c.results[c.patches[i]]) > 0
 		for n, r := range c.results[c.patches[i]] {
@@ -168,15 +182,31 @@ func (c *contest) full() (t rank.Tests) {
 	return t
 }
 
-// contenders returns the candidates as input of the rule while tests are missing. Results are not expected for a
-// candidate whose scripts failed to run.
-func (c *contest) contenders() []rank.Contender {
-	cs := c.candidates()
-	state := make([]rank.Contender, len(cs))
-	for i, one := range cs {
-		state[i] = rank.Contender{Candidate: one, Untested: c.results[one.Patch] == nil && one.Patch != ""}
+// left returns the index of one candidate for each patch that the rule leaves to compare by tests.
+func (c *contest) left(rule rank.Rule) []int {
+	left := map[string]bool{}
+	for _, i := range rule.Left(c.candidates()) {
+		left[c.patches[i]] = true
 	}
-	return state
+	return slices.DeleteFunc(c.distinct(), func(i int) bool { return !left[c.patches[i]] })
+}
+
+// toTest returns the candidates whose results can still change the choice. tested says which patches have been tried
+// with the tests of the kind.
+func (c *contest) toTest(rule rank.Rule, kind suite.Kind, tested map[string]bool) []int {
+	full := c.full()
+	untested := func(patch string) bool { return !tested[patch] }
+	if kind == suite.Regression {
+		return rule.ToTest(c.candidates(), untested, func(rank.Candidate) rank.Tests { return full }, nil)
+	}
+	return rule.ToTest(c.candidates(), untested, func(one rank.Candidate) rank.Tests {
+		if one.Tests == nil {
+			return full
+		}
+		best := *one.Tests
+		best.Reproduction = full.Reproduction
+		return best
+	}, &full)
 }
 
 // stamp identifies the files of an entry without reading the trajectory. It is empty if there is no trajectory.

@@ -27,8 +27,8 @@ type Ranking struct {
 	Tasks map[string]env.Task
 	Judge *judge.Judge
 	Tests *Tests
-	// Early judges and tests only what can still change the choice, best scores first. The choice is the same, but the
-	// report contains less.
+	// Early judges and tests only what can still change the choice, best scores first, and has reproduction tests written
+	// only where regression tests leave several patches. The choice is the same, but the report contains less.
 	Early bool
 	// Workers is the number of requests or sandboxes at once; 0 means 4.
 	Workers int
@@ -118,7 +118,7 @@ func (r *Ranking) choose(ctx context.Context) error {
 		}
 	}
 	for _, c := range r.contests {
-		c.filter()
+		c.filter(r.Rule)
 		c.choice = r.Rule.Choose(c.candidates())
 	}
 	return nil

@@ -134,7 +134,7 @@ func TestRightOneWins(t *testing.T) {
 		stages[c.Attempt] = c.Stage
 	}
 	want := map[int]rank.Stage{
-		0: rank.StageRegression, 1: rank.StageChosen, 2: rank.StageFirst, 3: rank.StageEmpty, 4: rank.StageRejected,
+		0: rank.StageBroken, 1: rank.StageChosen, 2: rank.StageFirst, 3: rank.StageEmpty, 4: rank.StageRejected,
 		5: rank.StageRejected,
 	}
 	if diff := cmp.Diff(want, stages); diff != "" {
@@ -150,7 +150,7 @@ func TestRightOneWins(t *testing.T) {
 		t.Errorf("%s, %v", data, err)
 	}
 	page, err := os.ReadFile(filepath.Join(out, PageFile))
-	if err != nil || !strings.Contains(string(page), "regression tests pass") || strings.Contains(string(page), "<script") {
+	if err != nil || !strings.Contains(string(page), "breaks no test that passed before") || strings.Contains(string(page), "<script") {
 		t.Errorf("page: %v", err)
 	}
 	// A second one costs nothing, with the same choice; one that asks nobody neither.
@@ -303,7 +303,7 @@ func TestCurves(t *testing.T) {
 	t.Parallel()
 	dir := synthetic(t, 20, 8)
 	rep := rankRecorded(t, dir, rank.Hybrid)
-	if rep.Scored != 160 || rep.Tested != 160 || len(rep.Curves) != 5 {
+	if rep.Scored != 160 || rep.Tested != 160 || len(rep.Curves) != 6 {
 		t.Fatalf("%d scored, %d tested, %d curves", rep.Scored, rep.Tested, len(rep.Curves))
 	}
 	oracle := rep.Curves[len(rep.Curves)-1].Points

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"deepswe/agent"
@@ -51,11 +52,15 @@ type Report struct {
 	Results []TaskReport `json:"results,omitempty"`
 }
 
-// Curve is a rate for each k.
+// Curve is a rate for each k. A task with fewer than k candidates counts with all that it has; Tasks of a point is how
+// many tasks have k.
 type Curve struct {
 	Name   string         `json:"name"`
 	Points []swe.Estimate `json:"points"`
 }
+
+// ExecThenScore is the name of the curve of tests alone, with ties broken by score.
+const ExecThenScore = "exec, then score"
 
 // Oracle is the name of the curve of Pass@k, which a verifier without errors would reach.
 const Oracle = "oracle"
@@ -274,6 +279,10 @@ func (r *Ranking) curves() []Curve {
 		}
 		rule := rank.Rule{Verifier: v, Top: r.Rule.Top}
 		curves = append(curves, curve(string(v), sets, most, rule.BestAtK))
+		if v == rank.Exec && scored { // the hybrid rule without a cut
+			rule = rank.Rule{Verifier: rank.Hybrid, Top: math.MaxInt}
+			curves = append(curves, curve(ExecThenScore, sets, most, rule.BestAtK))
+		}
 	}
 	return append(curves, curve(Oracle, sets, most, func(cs []rank.Scored, k int) float64 {
 		solved := 0
@@ -311,14 +320,15 @@ func curve(name string, sets [][]rank.Scored, most int, at func([]rank.Scored, i
 			continue
 		}
 		var rates []float64
-		made := 0
+		made, enough := 0, 0
 		for _, set := range sets {
-			if len(set) >= k {
-				rates = append(rates, at(set, k))
-				made += len(set)
-			}
+			rates = append(rates, at(set, min(k, len(set))))
+			made += len(set)
+			enough += countIf(len(set) >= k)
 		}
-		c.Points = append(c.Points, swe.MeanRate(k, rates, made))
+		point := swe.MeanRate(k, rates, made)
+		point.Tasks = enough
+		c.Points = append(c.Points, point)
 	}
 	return c
 }

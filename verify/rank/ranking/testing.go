@@ -7,7 +7,6 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env"
-	"deepswe/verify/rank"
 	"deepswe/verify/rank/suite"
 )
 
@@ -16,29 +15,13 @@ func (r *Ranking) test(ctx context.Context) error {
 	if r.Tests != nil && len(r.Tasks) == 0 {
 		return errNoTask
 	}
-	jobs := map[run.Job]func(context.Context) (string, error){}
-	for _, c := range r.contests {
-		if r.settled(c) {
-			continue
-		}
-		if r.Tests == nil {
-			c.baselines = r.Store.recorded(c.set.Task)
-			continue
-		}
-		if err := r.planBaselines(c, jobs); err != nil {
-			return err
-		}
-	}
-	if err := r.work(ctx, Baselines, jobs); err != nil {
-		return err
-	}
-	for _, c := range r.contests {
-		r.once(c)
-	}
 	if r.Early {
 		return r.testEarly(ctx)
 	}
-	jobs = map[run.Job]func(context.Context) (string, error){}
+	if err := r.prepareScripts(ctx, r.contests, suite.Regression, suite.Reproduction); err != nil {
+		return err
+	}
+	jobs := map[run.Job]func(context.Context) (string, error){}
 	for _, c := range r.contests {
 		for _, i := range c.distinct() {
 			r.planResults(c, i, jobs)
@@ -47,20 +30,18 @@ func (r *Ranking) test(ctx context.Context) error {
 	return r.work(ctx, Testing, jobs)
 }
 
-// testEarly tests the candidates that can still change the choice of their task, best scores first, a few at a time.
+// testEarly tests the candidates that can still change the choice of their task, best scores first, a few at a time:
+// first with the regression tests, then with the others.
 func (r *Ranking) testEarly(ctx context.Context) error {
 	for _, c := range r.contests {
-		for {
-			state := c.contenders()
-			next := rank.ToTest(state)
-			if _, decided := r.Rule.Decided(state, c.full()); decided || len(next) == 0 || !c.tested() {
+		for _, kind := range []suite.Kind{suite.Regression, suite.Reproduction} {
+			if r.settled(c) || kind == suite.Reproduction && len(c.left(r.Rule)) < 2 {
 				break
 			}
-			jobs := map[run.Job]func(context.Context) (string, error){}
-			for _, i := range next[:min(len(next), max(1, r.Workers/2))] {
-				r.planResults(c, i, jobs)
+			if err := r.prepareScripts(ctx, []*contest{c}, kind); err != nil {
+				return err
 			}
-			if err := r.work(ctx, Testing, jobs); err != nil {
+			if err := r.testKind(ctx, c, kind); err != nil {
 				return err
 			}
 		}
@@ -68,32 +49,86 @@ func (r *Ranking) testEarly(ctx context.Context) error {
 	return nil
 }
 
-// planBaselines takes the scripts of a task from the store, and plans jobs for those that are missing.
-func (r *Ranking) planBaselines(c *contest, jobs map[run.Job]func(context.Context) (string, error)) error {
+// testKind runs the scripts of a kind on the candidates of a task, as long as the results can change the choice.
+func (r *Ranking) testKind(ctx context.Context, c *contest, kind suite.Kind) error {
+	for _, i := range c.distinct() {
+		if c.results[c.patches[i]] != nil {
+			r.findResults(c, i) // with places for the new scripts
+		}
+	}
+	tested := map[string]bool{}
+	for {
+		next := c.toTest(r.Rule, kind, tested)
+		if len(next) == 0 || !c.testedBy(kind) {
+			return nil
+		}
+		jobs := map[run.Job]func(context.Context) (string, error){}
+		for _, i := range next[:min(len(next), max(1, r.Workers/2))] {
+			tested[c.patches[i]] = true
+			r.planResults(c, i, jobs)
+		}
+		if err := r.work(ctx, Testing, jobs); err != nil {
+			return err
+		}
+	}
+}
+
+// prepareScripts makes the scripts of some kinds that are not recorded, and runs them on the base.
+func (r *Ranking) prepareScripts(ctx context.Context, contests []*contest, kinds ...suite.Kind) error {
+	jobs := map[run.Job]func(context.Context) (string, error){}
+	for _, c := range contests {
+		for _, kind := range kinds {
+			if err := r.planBaselines(c, kind, jobs); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.work(ctx, Baselines, jobs); err != nil {
+		return err
+	}
+	for _, c := range contests {
+		r.once(c)
+	}
+	return nil
+}
+
+// planBaselines takes the scripts of a kind for a task from the store, and plans jobs for those that are missing.
+func (r *Ranking) planBaselines(c *contest, kind suite.Kind, jobs map[run.Job]func(context.Context) (string, error),
+) error {
+	if r.Tests == nil {
+		for _, b := range r.Store.recorded(c.set.Task) {
+			if b.Script.Kind == kind {
+				c.baselines = append(c.baselines, b)
+			}
+		}
+		return nil
+	}
 	task, err := r.task(c.set.Task)
 	if err != nil {
 		return err
 	}
-	scripts := 1
-	if r.Tests.Writer != nil {
-		scripts += r.Tests.Attempts
+	from, to := 0, 1
+	if kind == suite.Reproduction {
+		if from = 1; r.Tests.Writer != nil {
+			to += r.Tests.Attempts
+		}
 	}
-	c.baselines = make([]suite.Baseline, scripts)
 	if len(c.distinct()) == 0 {
-		c.baselines = nil // nothing to compare
-		return nil
+		return nil // nothing to compare
 	}
-	for n := range scripts {
+	for n := from; n < to; n++ {
 		key := r.baselineKey(task, n)
 		if k := r.Store.baselines.find(key); k != nil {
-			c.baselines[n] = k.Baseline
+			c.baselines = append(c.baselines, k.Baseline)
 			continue
 		}
 		jobs[run.Job{Task: task.ID, Group: task.ID, Index: n}] = func(ctx context.Context) (string, error) {
 			return r.baselineOne(ctx, c, task, n, key)
 		}
 		// Until it has run, or if it fails permanently.
-		c.baselines[n] = suite.Baseline{Script: suite.Script{Name: scriptName(n)}, Problem: "not run: infrastructure failure"}
+		c.baselines = append(c.baselines, suite.Baseline{
+			Script: suite.Script{Name: scriptName(n), Kind: kind}, Problem: "not run: infrastructure failure",
+		})
 	}
 	return nil
 }
