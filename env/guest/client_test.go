@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -241,6 +243,23 @@ func TestErrorsCross(t *testing.T) {
 	for _, f := range []failure{{}, {sentinel: -1}, {sentinel: 1000, text: "x"}} {
 		if f.Unwrap() != nil {
 			t.Errorf("%+v unwraps to %v", f, f.Unwrap())
+		}
+	}
+}
+
+// What a failing machine gives is a failure of the sandbox on the host, and what the kernel's own files give is not.
+func TestFailuresOfTheMachineCross(t *testing.T) {
+	for _, tc := range []struct {
+		err  error
+		want bool
+	}{
+		{&fs.PathError{Op: "read", Path: "/testbed/a.py", Err: syscall.EIO}, true},
+		{&fs.PathError{Op: "open", Path: "/testbed/a.py", Err: syscall.EMFILE}, true},
+		{&fs.PathError{Op: "read", Path: "/proc/self/mem", Err: syscall.EIO}, false},
+		{&fs.PathError{Op: "open", Path: "/testbed/a.py", Err: syscall.EACCES}, false},
+	} {
+		if got := errors.Is(newFailure(tc.err), ErrInfrastructure); got != tc.want {
+			t.Errorf("%v: infrastructure %v, want %v", tc.err, got, tc.want)
 		}
 	}
 }

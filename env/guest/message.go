@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 	"syscall"
 )
 
@@ -269,13 +270,31 @@ func (f *failure) Unwrap() error {
 func sentinels() []error {
 	return []error{
 		ErrChanged, ErrIsDirectory, ErrNotDirectory, ErrNotRegular, ErrTooLarge, fs.ErrNotExist, fs.ErrExist,
-		fs.ErrPermission, fs.ErrInvalid, context.Canceled, ErrNoSpace,
+		fs.ErrPermission, fs.ErrInvalid, context.Canceled, ErrNoSpace, ErrInfrastructure,
 	}
+}
+
+// Broken reports whether an error of the operating system shows that the machine fails, whatever a command has done: a
+// disk that cannot be read, or a lack of memory or of descriptors. Files of the kernel, such as /proc/self/mem, may give
+// such errors at any time.
+func Broken(err error) bool {
+	if at, ok := errors.AsType[*fs.PathError](err); ok &&
+		(strings.HasPrefix(at.Path, "/proc/") || strings.HasPrefix(at.Path, "/sys/")) {
+		return false
+	}
+	for _, known := range []error{syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
 }
 
 func newFailure(err error) *failure {
 	f := &failure{text: err.Error()}
 	switch {
+	case Broken(err):
+		err = ErrInfrastructure
 	case errors.Is(err, syscall.ENOTDIR):
 		err = ErrNotDirectory
 	case errors.Is(err, syscall.EISDIR):

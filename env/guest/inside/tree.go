@@ -111,10 +111,6 @@ func treeFile(path string, entry os.DirEntry, add func(string, fs.FileInfo) erro
 	return add(path, info)
 }
 
-// machinery are the errors of a machine that is short of something or whose disk fails: what is in the directory is
-// not hidden by anybody.
-var machinery = []error{syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE}
-
 // treeBroken adds a directory that cannot be read, because a comparison of trees must know that something is hidden
 // there.
 func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) error {
@@ -122,9 +118,7 @@ func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) 
 	switch {
 	case errors.Is(broken, fs.ErrNotExist), errors.Is(err, fs.ErrNotExist):
 		return nil
-	case slices.ContainsFunc(machinery, func(e error) bool { return errors.Is(broken, e) }):
-		return broken
-	case err != nil:
+	case err != nil, guest.Broken(broken): // in the latter case, nobody hides what is in the directory
 		return broken
 	}
 	return add(path, info)
