@@ -1,7 +1,6 @@
 package attempt
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,14 +23,12 @@ type Attempt struct {
 	Provider env.Provider
 	// Tools are the options of the reference's tools. The tools for native calls are derived from them.
 	Tools tools.Options
-	// Sandbox holds the sandbox's limits for tasks that set none; Network allows it network access.
-	Sandbox env.Limits
+	// Network allows the sandbox network access.
 	Network bool
 	// Version is deepswe's own, Run the name of the run.
 	Version string
 	Run     string
-	// Salvage is how long computing the patch may take after an interrupt: one minute when 0. Closing Abandon ends it.
-	Salvage time.Duration
+	// Closing Abandon ends the computation of the patch, which has a minute after an interrupt.
 	Abandon <-chan struct{}
 	// LogOnly keeps only the event log, without the ATIF document. The document holds the same, but repeats the whole
 	// prompt for every turn, so that it is many times as large.
@@ -188,9 +185,6 @@ func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 		Prepare: task.Prepare, Env: task.Env,
 		Limits: task.Limits, Network: a.Network, Run: a.Run, Rollout: task.ID,
 	}
-	if s.Limits == (env.Limits{}) {
-		s.Limits = a.Sandbox
-	}
 	if snapshot != nil {
 		snapshot.Place(&s)
 		return s
@@ -238,6 +232,9 @@ func (a *Attempt) warn(text string, args ...any) {
 // longestPatch is how long computing the patch may take without an interrupt.
 const longestPatch = 10 * time.Minute
 
+// salvage is how long it may take after an interrupt.
+const salvage = time.Minute
+
 // patch computes the patch, also when ctx is done: what the agent did must not be lost.
 func (a *Attempt) patch(ctx context.Context, base *repo.Base, sb env.Sandbox) (repo.Patch, error) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -264,9 +261,8 @@ func (a *Attempt) patience(ctx context.Context, done <-chan struct{}) error {
 		case <-timer.C:
 			return reason
 		case <-interrupt:
-			limit := cmp.Or(a.Salvage, time.Minute)
-			timer.Reset(limit)
-			interrupt, reason = nil, fmt.Errorf("not finished within %s of the interrupt", limit)
+			timer.Reset(salvage)
+			interrupt, reason = nil, fmt.Errorf("not finished within %s of the interrupt", salvage)
 		}
 	}
 }

@@ -12,8 +12,7 @@ import (
 
 // Codec writes conversations in tokens, and reads sampled ones.
 type Codec struct {
-	Template   Template
-	NoThoughts bool
+	Template Template
 
 	tokens *tokenizer.Tokenizer
 	ends   []int32
@@ -47,7 +46,7 @@ func (c *Codec) Stop() []int32 { return c.ends }
 // Prompt returns the ids of a request: those of the whole conversation, or those of the last sample and of the messages
 // after it.
 func (c *Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
-	o := Options{Tools: r.Tools, Reply: true, NoThoughts: c.NoThoughts}
+	o := Options{Tools: r.Tools, Reply: true}
 	if r.Sampled == nil {
 		text, err := c.Template.Render(r.Messages, o)
 		if err != nil {

@@ -59,7 +59,7 @@ func TestDeleted(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
 	s := start(t, p, env.Spec{Image: busybox})
-	if err := p.clusters[0].deletePod(t.Context(), s.Pod(), ""); err != nil {
+	if err := p.clusters[0].deletePod(t.Context(), s.launch.name, ""); err != nil {
 		t.Fatal(err)
 	}
 	_, err := s.Run(t.Context(), env.Command{Line: "sleep 60"})

@@ -127,7 +127,7 @@ func TestTwoDrivers(t *testing.T) {
 		}
 		left, err := two.Reap(t.Context(), env.ReapOptions{DryRun: true})
 		for _, l := range left {
-			if err != nil || l.ID == first.Pod() || l.ID == lease {
+			if err != nil || l.ID == first.launch.name || l.ID == lease {
 				t.Errorf("%s: the second would remove %+v, %v", name, l, err)
 			}
 		}

@@ -37,9 +37,6 @@ func newSandbox(c *cluster, l launch) *Sandbox {
 	return &Sandbox{c: c, launch: l, line: guest.NewLine(heartbeat)}
 }
 
-// Pod returns the pod's name.
-func (s *Sandbox) Pod() string { return s.launch.name }
-
 // tidyTimeout is how long a guest may take to make its pod removable, which includes the time to reconnect to it.
 const tidyTimeout = 20 * time.Second
 

@@ -162,7 +162,7 @@ func TestGuestEndsBesideSidecar(t *testing.T) {
 	}
 	var id string
 	for deadline := time.Now().Add(20 * time.Second); id == "" && time.Now().Before(deadline); { // the status is late
-		id = strings.TrimPrefix(l.Kubectl(t, "", "-n", ns, "get", "pod", s.(*Sandbox).Pod(), "-o",
+		id = strings.TrimPrefix(l.Kubectl(t, "", "-n", ns, "get", "pod", s.(*Sandbox).launch.name, "-o",
 			`jsonpath={.status.containerStatuses[?(@.name=="sandbox")].containerID}`), "containerd://")
 	}
 	began := time.Now()

@@ -108,7 +108,7 @@ func TestTakenAway(t *testing.T) {
 			}
 		}()
 		time.Sleep(300 * time.Millisecond)
-		c.do(s.Pod())
+		c.do(s.launch.name)
 		err := <-failed
 		t.Logf("%s: after %v: %v", c.name, time.Since(began).Round(time.Millisecond), err)
 		if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
@@ -181,7 +181,7 @@ func TestNamespaces(t *testing.T) {
 	// Its defaults do not replace the limits of the sandbox.
 	s := start(t, p, env.Spec{Image: busybox, Limits: env.Limits{Memory: 256 << 20}})
 	var made pod
-	if err := p.clusters[0].call(t.Context(), request{method: http.MethodGet, path: p.clusters[0].pods() + "/" + s.Pod(),
+	if err := p.clusters[0].call(t.Context(), request{method: http.MethodGet, path: p.clusters[0].pods() + "/" + s.launch.name,
 		into: &made}); err != nil || made.Spec.Containers[0].Resources.Limits["memory"] != fmt.Sprint(256<<20) {
 		t.Errorf("%+v, %v", made.Spec.Containers, err)
 	}
@@ -264,7 +264,7 @@ func BenchmarkCall(b *testing.B) {
 	if _, err := s.Write(b.Context(), "f", []byte(text), env.WriteOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	echo, err := p.clusters[0].exec(b.Context(), s.Pod(), "cat")
+	echo, err := p.clusters[0].exec(b.Context(), s.launch.name, "cat")
 	if err != nil {
 		b.Fatal(err)
 	}

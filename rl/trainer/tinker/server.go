@@ -64,54 +64,6 @@ func (c *Client) supports(ctx context.Context, base string) (Supported, error) {
 			strings.Join(names, ", "))}
 }
 
-// Checkpoint is a checkpoint on the server.
-type Checkpoint struct {
-	Name    string
-	Kind    string // training or sampler
-	Saved   time.Time
-	Address string
-}
-
-// Checkpoints lists the checkpoints of a model.
-func (c *Client) Checkpoints(ctx context.Context, model string) ([]Checkpoint, error) {
-	var reply struct {
-		Checkpoints []struct {
-			Name    string `json:"checkpoint_id"`
-			Kind    string `json:"checkpoint_type"`
-			Saved   stamp  `json:"time"`
-			Address string `json:"tinker_path"`
-		} `json:"checkpoints"`
-	}
-	err := c.request(ctx, c.http, http.MethodGet, "training_runs/"+model+"/checkpoints", nil, &reply, true)
-	var out []Checkpoint
-	for _, k := range reply.Checkpoints {
-		out = append(out, Checkpoint{k.Name, k.Kind, time.Time(k.Saved), k.Address})
-	}
-	return out, err
-}
-
-// Info is a server's description of a model.
-type Info struct {
-	Status string
-	Base   string
-	Rank   int
-}
-
-// Info returns the description of a model. After a restart, servers still describe models that they no longer have.
-func (c *Client) Info(ctx context.Context, model string) (Info, error) {
-	var reply struct {
-		Status string `json:"status"`
-		Data   struct {
-			Base string `json:"base_model"`
-			LoRA struct {
-				Rank int `json:"rank"`
-			} `json:"lora_config"`
-		} `json:"model_data"`
-	}
-	err := c.call(ctx, "get_info", map[string]string{"model_id": model}, &reply, true)
-	return Info{reply.Status, reply.Data.Base, reply.Data.LoRA.Rank}, err
-}
-
 // Remove deletes a checkpoint. Older servers do not support that and keep it.
 func (c *Client) Remove(ctx context.Context, address string) error {
 	u, err := url.Parse(address)

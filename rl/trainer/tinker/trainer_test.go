@@ -461,7 +461,7 @@ func TestRedirects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Info(t.Context(), "m"); err == nil || !strings.Contains(err.Error(), "redirects to") {
+	if _, err := c.Capabilities(t.Context()); err == nil || !strings.Contains(err.Error(), "redirects to") {
 		t.Errorf("%v", err)
 	}
 	if len(seen) > 0 {

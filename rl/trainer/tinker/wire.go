@@ -2,13 +2,11 @@ package tinker
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"time"
 )
 
 // The types that several operations share. Servers ignore members that they do not know, so all get those that only
@@ -157,21 +155,4 @@ type Sequence struct {
 	StopReason string  `json:"stop_reason"`
 	Tokens     []int32 `json:"tokens"`
 	Logprobs   floats  `json:"logprobs"`
-}
-
-// stamp is a time. Without a zone, it is UTC.
-type stamp time.Time
-
-// UnmarshalJSON reads a time with or without a zone.
-func (s *stamp) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return err
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		t, err = time.Parse("2006-01-02T15:04:05.999999999", text)
-	}
-	*s = stamp(t)
-	return err
 }

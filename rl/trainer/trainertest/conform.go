@@ -255,9 +255,6 @@ func (c *conformance) kinds(t *testing.T) {
 	if !errors.Is(err, tinker.ErrOperation) || errors.Is(err, rl.ErrTrainerLost) {
 		t.Errorf("rank 9999: %v", err)
 	}
-	if _, err := client.Info(t.Context(), "model_nope"); !errors.Is(err, tinker.ErrUnknown) {
-		t.Errorf("info of an unknown model: %v", err)
-	}
 	_, err = tinker.Open(t.Context(), tinker.Options{
 		Client: client, Model: tinker.ModelOptions{Base: "another", Rank: 8}, Vocabulary: 8, Codec: c.Codec,
 	})
