@@ -24,7 +24,6 @@ import (
 	"deepswe/agent/agentcmd"
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
-	"deepswe/env"
 	"deepswe/env/guest"
 	"deepswe/env/guest/inside"
 	"deepswe/rl/pages"
@@ -136,13 +135,11 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	})
 	agentDeps := agentcmd.Deps{
 		World: w, Demo: demo, Race: verifycmd.Race,
-		ReadTests: func(log []byte) attempt.Tests { return verify.ReadTests(log) },
-		IsTest:    func(path string) bool { return allowlist.ByName(path) == allowlist.Tests },
-		InspectTrainer: func(ctx context.Context, c agentcmd.TrainerCheck) []env.Finding {
-			return rlcmd.InspectTrainer(w)(ctx, rlcmd.TrainerCheck(c))
-		},
-		Training: train.Overview,
-		Pages:    func(dirs ...string) (http.Handler, error) { return pages.New(dirs...) },
+		ReadTests:      func(log []byte) attempt.Tests { return verify.ReadTests(log) },
+		IsTest:         func(path string) bool { return allowlist.ByName(path) == allowlist.Tests },
+		InspectTrainer: rlcmd.InspectTrainer(w),
+		Training:       train.Overview,
+		Pages:          func(dirs ...string) (http.Handler, error) { return pages.New(dirs...) },
 	}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: train.WriteRollouts})...)

@@ -28,7 +28,7 @@ type Deps struct {
 	// Race plays several attempts and chooses one, for -k.
 	Race func(ctx context.Context, r cli.Race) (cli.RaceResult, error)
 	// InspectTrainer checks a trainer's server for doctor, and compares it with the endpoint.
-	InspectTrainer func(ctx context.Context, c TrainerCheck) []env.Finding
+	InspectTrainer func(ctx context.Context, c cli.TrainerCheck) []env.Finding
 	// Training writes the steps of a training run, or the groups of one step, for view.
 	Training func(out io.Writer, dir string, step int) error
 	// Pages are the pages of training runs, for view --serve.

@@ -209,3 +209,15 @@ func (w World) LoadConfig() (Config, error) {
 	}
 	return c, nil
 }
+
+// TrainerCheck names a trainer's server, and what to try it with.
+type TrainerCheck struct {
+	// URL is the address of a Tinker server, Model a base model of it, or empty for its first.
+	URL, Model string
+	// Rank is the rank of the adapter to try.
+	Rank int
+	// Tokenizer is the directory of the base model's tokenizer; empty finds it where Model is a directory.
+	Tokenizer string
+	// BaseURL and Sampler are the endpoint to compare it with and its model; empty takes the user's own.
+	BaseURL, Sampler string
+}

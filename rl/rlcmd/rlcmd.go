@@ -25,20 +25,9 @@ func New(d Deps) []*cobra.Command {
 	return []*cobra.Command{newTrain(d), newExport(d)}
 }
 
-// TrainerCheck says what doctor checks: a Tinker server, with a base model (its first one if empty) and the rank of an
-// adapter; and the endpoint that samples, if any.
-type TrainerCheck struct {
-	URL, Model string
-	Rank       int
-	// Tokenizer is the directory of the base model's tokenizer.
-	Tokenizer string
-	// BaseURL and Sampler are the endpoint and its model; empty leaves them to the user's configuration.
-	BaseURL, Sampler string
-}
-
 // InspectTrainer checks a Tinker server, for doctor.
-func InspectTrainer(w cli.World) func(ctx context.Context, c TrainerCheck) []env.Finding {
-	return func(ctx context.Context, c TrainerCheck) []env.Finding {
+func InspectTrainer(w cli.World) func(ctx context.Context, c cli.TrainerCheck) []env.Finding {
+	return func(ctx context.Context, c cli.TrainerCheck) []env.Finding {
 		// Because a person waits for the result, the patience with a server that does not answer is short.
 		client, err := tinker.NewClient(tinker.ClientOptions{
 			URL: c.URL, Key: w.Getenv(tinker.KeyVariable), Patience: 5 * time.Second, OperationTimeout: 30 * time.Minute,
@@ -63,7 +52,7 @@ func InspectTrainer(w cli.World) func(ctx context.Context, c TrainerCheck) []env
 }
 
 // samplerOf opens the endpoint that is to sample.
-func samplerOf(ctx context.Context, w cli.World, c TrainerCheck) (*llm.Client, error) {
+func samplerOf(ctx context.Context, w cli.World, c cli.TrainerCheck) (*llm.Client, error) {
 	config, err := w.LoadConfig()
 	if err != nil {
 		return nil, err
