@@ -243,8 +243,8 @@ func arguments(t *testing.T, script string) []string {
 	return strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 }
 
-// What the Job of docs/kubernetes starts, with the configurations in its ConfigMap: a run that begins, and one that goes
-// on in the place of a pod that failed.
+// What the Job of docs/kubernetes starts, with the configurations in its ConfigMap: a run that begins, and one that
+// goes on in the place of a pod that failed.
 func TestTrainingJob(t *testing.T) {
 	data, err := os.ReadFile("docs/kubernetes/train.yaml")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 const unaskedTests = 3 * time.Minute
 
 // askForTest is for the model: without a test that fails before the fix, nothing shows that the bug is gone.
-const askForTest = "Its reviewers want proof: add a test of the fixed behavior to the project's own tests, beside those " +
-	"that are there. It is run on the old code, where it must fail, and on yours, where it must pass."
+const askForTest = "Its reviewers want proof: add a test of the fixed behavior to the project's own tests, beside " +
+	"those that are there. It is run on the old code, where it must fail, and on yours, where it must pass."
 
 // trial is how the patch is tested: by --test or, without it, by the tests that it brings. There is no command if it
 // brings none, or nobody knows how to run them.

@@ -140,8 +140,8 @@ func (j *job) findDue(ctx context.Context) ([]project.Step, error) {
 	return slices.DeleteFunc(due, func(s project.Step) bool { return !s.Local }), nil
 }
 
-// askTools leaves out what is not due by the word of the tools, which are asked in a sandbox, because the repository can
-// tell them to run programs.
+// askTools leaves out what is not due by the word of the tools, which are asked in a sandbox, because the repository
+// can tell them to run programs.
 func (j *job) askTools(ctx context.Context, due []project.Step) (_ []project.Step, err error) {
 	if !slices.ContainsFunc(due, func(s project.Step) bool { return s.Check != "" }) {
 		return due, nil

@@ -274,9 +274,9 @@ func sentinels() []error {
 	}
 }
 
-// Broken reports whether an error of the operating system shows that the machine fails, whatever a command has done: a
-// disk that cannot be read, or a lack of memory or of descriptors. Files of the kernel, such as /proc/self/mem, may give
-// such errors at any time.
+// Broken reports whether an error of the operating system shows that the machine fails, whatever a command has done:
+// a disk that cannot be read, or a lack of memory or of descriptors. Files of the kernel, such as /proc/self/mem, may
+// give such errors at any time.
 func Broken(err error) bool {
 	if at, ok := errors.AsType[*fs.PathError](err); ok &&
 		(strings.HasPrefix(at.Path, "/proc/") || strings.HasPrefix(at.Path, "/sys/")) {

@@ -181,8 +181,9 @@ func TestNamespaces(t *testing.T) {
 	// Its defaults do not replace the limits of the sandbox.
 	s := start(t, p, env.Spec{Image: busybox, Limits: env.Limits{Memory: 256 << 20}})
 	var made pod
-	if err := p.clusters[0].call(t.Context(), request{method: http.MethodGet, path: p.clusters[0].pods() + "/" + s.launch.name,
-		into: &made}); err != nil || made.Spec.Containers[0].Resources.Limits["memory"] != fmt.Sprint(256<<20) {
+	c := p.clusters[0]
+	err = c.call(t.Context(), request{method: http.MethodGet, path: c.pods() + "/" + s.launch.name, into: &made})
+	if err != nil || made.Spec.Containers[0].Resources.Limits["memory"] != fmt.Sprint(256<<20) {
 		t.Errorf("%+v, %v", made.Spec.Containers, err)
 	}
 

@@ -87,7 +87,9 @@ func golang(t tree, m Machine) (Step, bool) {
 		}
 		missing = cmp.Or(missing, module+"@"+version)
 	}
-	step := Step{Command: "go mod download", Lock: "go.mod", Missing: missing, Check: "GOPROXY=off go list -deps -test ./..."}
+	step := Step{
+		Command: "go mod download", Lock: "go.mod", Missing: missing, Check: "GOPROXY=off go list -deps -test ./...",
+	}
 	return step, 2*found < all
 }
 

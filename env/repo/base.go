@@ -130,8 +130,8 @@ func (b *Base) original(ctx context.Context, f env.FileInfo) ([]byte, error) {
 		return nil, fmt.Errorf("original of %q: %w", f.Path, err)
 	}
 	if err != nil {
-		// %v: if the origin has used up its limits, that is not what the agent's sandbox did.
-		return nil, fmt.Errorf("%w: original of %q: %v", env.ErrInfrastructure, f.Path, err)
+		// Only its text: if the origin has used up its limits, that is not what the agent's sandbox did.
+		return nil, fmt.Errorf("%w: original of %q: %s", env.ErrInfrastructure, f.Path, err.Error())
 	}
 	if v := version(data); f.Version != "" && v != f.Version {
 		return nil, fmt.Errorf("%w: the original of %q has changed since the start", env.ErrInfrastructure, f.Path)

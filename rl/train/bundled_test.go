@@ -10,8 +10,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// Every bundled configuration about rollouts takes 20 steps on a simulated cluster: nothing that it configures is refused
-// or stops it there. In virtual time.
+// Every bundled configuration about rollouts takes 20 steps on a simulated cluster: nothing that it configures is
+// refused or stops it there. In virtual time.
 func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -207,7 +207,8 @@ func FuzzNew(f *testing.F) {
 	})
 }
 
-// What a wrong test expects instead is never the right value, and the right value is at every place of the range of values.
+// What a wrong test expects instead is never the right value, and the right value is at every place of the range of
+// values.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	texts := []string{"0", "1", "-3", "20", "127", "255", "0.5", "-1.25", "'x'", "'9'", "''", "True", "None", "[1, 2]", "{'a': 1.5}"}

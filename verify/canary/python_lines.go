@@ -183,29 +183,6 @@ func maskTop(text string) string {
 	return string(out)
 }
 
-// pyBare returns a file's text without strings and comments.
-func pyBare(data []byte) []byte {
-	var bare []byte
-	for at := 0; at < len(data); {
-		switch c := data[at]; c {
-		case '"', '\'':
-			end, err := pyString(data, at)
-			if err != nil {
-				end = at + 1
-			}
-			at = end
-		case '#':
-			at = lineEnd(data, at)
-		default:
-			bare = append(bare, c)
-			at++
-			continue
-		}
-		bare = append(bare, ' ')
-	}
-	return bare
-}
-
 // bracketed reports whether an expression begins with a bracket that its last character closes.
 func bracketed(expr string) bool {
 	if expr == "" || strings.IndexByte("([{", expr[0]) < 0 {

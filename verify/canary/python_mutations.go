@@ -101,8 +101,6 @@ func (t *pyFunction) failure() string {
 	return fmt.Sprintf("assert %s == %d", got, n+1)
 }
 
-var pyDef = regexp.MustCompile(`^((?:async\s+)?def\s+)\w+`)
-
 var pyPrefix = regexp.MustCompile(`^[rRuUbBfF]{0,2}["']`)
 
 // pyDocstring reports whether a statement is only a string.

@@ -123,7 +123,7 @@ func (f *Finder) Added(name string, before, after []byte) (found []Finding) {
 		}
 		code := l.comment.ReplaceAllString(strings.TrimRight(line[:min(len(line), longest)], "\r\n"), "")
 		for _, p := range l.patterns {
-			if what := p.expr.FindString(code); what != "" && !(program && p.rule == Exit) { // a program may exit
+			if what := p.expr.FindString(code); what != "" && (!program || p.rule != Exit) { // a program may exit
 				found = append(found, Finding{p.rule, strings.TrimSpace(what), n})
 			}
 		}
