@@ -47,7 +47,8 @@ var (
 // implied maps tools of other agents to the command of file_editor that they correspond to.
 var implied = map[string]string{
 	"edit": "str_replace", "edit_file": "str_replace", "replace": "str_replace", "str_replace": "str_replace",
-	"read": "view", "read_file": "view", "view": "view", "create_file": "create", "write": "create", "write_file": "create",
+	"read": "view", "read_file": "view", "view": "view",
+	"create_file": "create", "write": "create", "write_file": "create",
 }
 
 // Instead returns a sentence about what to do in place of a tool of other agents that has no counterpart here, after a
@@ -56,8 +57,8 @@ func Instead(tool string) string {
 	if strings.ToLower(tool) != "apply_patch" {
 		return ""
 	}
-	return " To change a file, call file_editor with the command str_replace, once for each place; to add a file, call it" +
-		" with the command create."
+	return " To change a file, call file_editor with the command str_replace, once for each place; to add a file, " +
+		"call it with the command create."
 }
 
 // Resolve returns c with the names of one of specs, if its own are another agent's for that tool or its parameters.

@@ -16,8 +16,8 @@ var telling = []*regexp.Regexp{
 	regexp.MustCompile(`(?m)^ *(?:ERROR|[Ee]rror):? (.+)$`),
 }
 
-// remedies are what tools suggest where they have failed: what they say, the part of the command, and what to put in its
-// place. Without a part, it is added at the end.
+// remedies are what tools suggest where they have failed: what they say, the part of the command, and what to put in
+// its place. Without a part, it is added at the end.
 var remedies = []struct {
 	sign     *regexp.Regexp
 	old, new string
