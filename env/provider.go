@@ -3,6 +3,8 @@ package env
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"slices"
 	"time"
 
 	"deepswe/env/guest"
@@ -142,10 +144,18 @@ var ErrNoSpace = guest.ErrNoSpace
 var ErrExhausted = errors.New("the sandbox's limits are exhausted")
 
 // IsInfrastructure reports whether err means that the sandbox is broken or that ctx has ended, rather than that a
-// file or a program is not as expected.
+// file is not as expected. An error that commands in an intact sandbox are not known to cause is a broken sandbox's.
 func IsInfrastructure(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, ErrInfrastructure) || errors.Is(err, guest.ErrClosed) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	if err == nil {
+		return false
+	}
+	if ctx.Err() != nil || errors.Is(err, ErrInfrastructure) {
+		return true
+	}
+	return !slices.ContainsFunc([]error{
+		fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, fs.ErrInvalid, guest.ErrNotDirectory, guest.ErrIsDirectory,
+		guest.ErrNotRegular, guest.ErrTooLarge, guest.ErrChanged, ErrNoSpace,
+	}, func(known error) bool { return errors.Is(err, known) })
 }
 
 // ErrUnsupported reports that a provider cannot do what a Spec asks for; the message says what it can do instead.

@@ -108,7 +108,7 @@ func TestOtherErrorsAreTold(t *testing.T) {
 	t.Parallel()
 	for _, u := range everyCall {
 		sb := newSandbox(t, map[string]string{"f": "a\n"})
-		sb.broken = errors.New("no space left on device")
+		sb.broken = env.ErrNoSpace
 		r := call(t, tools.New(tools.Options{}), sb, u[0], u.args())
 		if !r.Failed || !strings.Contains(r.Output, "no space left") {
 			t.Errorf("%v: told %q", u, r.Output)

@@ -112,13 +112,13 @@ func (a *Attempt) work(
 	case snapshot != nil:
 		origin, aside = snapshot, snapshot.Aside
 	case task.Image == "" && task.Dockerfile == "":
-		t := &twin{provider: a.Provider, spec: a.Spec(task, nil)}
+		p := &prepared{provider: a.Provider, spec: a.Spec(task, nil)}
 		defer func() {
-			if err := t.close(context.WithoutCancel(ctx)); err != nil {
+			if err := p.close(context.WithoutCancel(ctx)); err != nil {
 				result.Err = errors.Join(result.Err, fmt.Errorf("remove sandbox: %w", err))
 			}
 		}()
-		origin = t
+		origin = p
 	}
 	base, err := repo.Record(ctx, sb, origin, aside)
 	if err != nil {

@@ -282,12 +282,21 @@ func Broken(err error) bool {
 		(strings.HasPrefix(at.Path, "/proc/") || strings.HasPrefix(at.Path, "/sys/")) {
 		return false
 	}
-	for _, known := range []error{syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE} {
+	for _, known := range []error{
+		syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE, syscall.EBADMSG, syscall.ESHUTDOWN,
+	} {
 		if errors.Is(err, known) {
 			return true
 		}
 	}
 	return false
+}
+
+// misused reports whether an error of a machine that works shows that a file or a name is not made for a call, such as
+// a running program for writing. Commands can cause that.
+func misused(err error) bool {
+	number, ok := errors.AsType[syscall.Errno](err)
+	return ok && !number.Is(fs.ErrNotExist) && !number.Is(fs.ErrExist) && !number.Is(fs.ErrPermission)
 }
 
 func newFailure(err error) *failure {
@@ -301,10 +310,10 @@ func newFailure(err error) *failure {
 		err = ErrIsDirectory
 	case errors.Is(err, syscall.EROFS):
 		err = fs.ErrPermission
-	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.ELOOP):
-		err = fs.ErrInvalid
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		err = ErrNoSpace
+	case misused(err):
+		err = fs.ErrInvalid
 	}
 	for i, s := range sentinels() {
 		if errors.Is(err, s) {

@@ -203,7 +203,8 @@ type TreeOptions struct {
 	// them.
 	Skip []string
 	// Remember keeps the versions, so that later calls for the same root read only files that have changed since. It
-	// reads every file itself, except for those that [Client.Remember] has told it.
+	// reads every file itself, except for those that [Client.Remember] has told it. Without Remember, at most 16 GiB
+	// of changed files are read, and the others have no Version.
 	Remember bool
 }
 

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -34,7 +35,8 @@ type Base struct {
 	origin  env.Origin
 	aside   []string
 
-	maxNew   int // set by tests; 0 means the constant maxNew
+	maxNew   int           // set by tests; 0 means the constant maxNew
+	matching time.Duration // the same for longestMatch
 	dirsOnce sync.Once
 	dirs     map[string]bool // see hadDir
 }

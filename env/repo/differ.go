@@ -60,7 +60,14 @@ func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 	var all [][]loaded
 	held := 0
 	for group := range groups(changes) {
-		files := load(make([]loaded, len(group)), func(i int, l *loaded) { d.readAfter(ctx, group[i], l) })
+		full := held > maxTotal // then nothing is read any more: there may be very many large files
+		files := load(make([]loaded, len(group)), func(i int, l *loaded) {
+			if l.path = group[i].path; full {
+				l.omitted = tooLarge()
+				return
+			}
+			d.readAfter(ctx, group[i], l)
+		})
 		for i := range files {
 			if held += files[i].size(); held > maxTotal {
 				files[i].sides[1], files[i].omitted = nil, cmp.Or(files[i].omitted, tooLarge())
@@ -178,10 +185,10 @@ func (d *differ) readAfter(ctx context.Context, c change, l *loaded) {
 	case err == nil:
 		l.sides[1] = after
 	case errors.Is(err, fs.ErrNotExist): // removed since the tree was listed
-	case madeByAgent(err), errors.Is(err, errGrows):
-		l.omitted = "cannot be read: " + err.Error()
-	default:
+	case !errors.Is(err, errGrows) && env.IsInfrastructure(ctx, err):
 		l.err = err
+	default:
+		l.omitted = "cannot be read: " + err.Error()
 	}
 }
 

@@ -2,7 +2,9 @@ package repo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -84,10 +86,11 @@ func (b *Base) ignored(
 			return nil, err
 		}
 	}
+	var written []string // by the agent
 	for _, e := range b.rules(entries) {
 		rules, _, err := sb.Read(ctx, sb.Dir()+"/"+e.Path, env.ReadOptions{Limit: longestRules, NoFollow: true})
 		if err != nil {
-			if !madeByAgent(err) {
+			if env.IsInfrastructure(ctx, err) {
 				return nil, err
 			}
 			continue
@@ -98,14 +101,38 @@ func (b *Base) ignored(
 		if err := root.WriteFile(e.Path, rules, 0o644); err != nil {
 			return nil, err
 		}
+		if b.files[e.Path].Version != version(rules) {
+			written = append(written, e.Path)
+		}
 	}
-	matching, cancel := context.WithTimeout(ctx, longestMatch)
-	defer cancel()
-	out, err := g.run(matching, candidates, "check-ignore", "--no-index", "-z", "--stdin")
-	if err != nil && !exitedOne(err) && (ctx.Err() != nil || matching.Err() == nil) { // 1: nothing is ignored
-		return nil, err
+	return b.match(ctx, g, root, written, candidates.Bytes())
+}
+
+// match returns which of the NUL-terminated paths the rules in the git's directory ignore. If that takes too long, it
+// is tried again without the rules that the agent has written, because a pattern can be made to take for ever.
+func (b *Base) match(
+	ctx context.Context, g git, root *os.Root, written []string, paths []byte,
+) (map[string]bool, error) {
+	limit := cmp.Or(b.matching, longestMatch)
+	for {
+		matching, cancel := context.WithTimeoutCause(ctx, limit,
+			fmt.Errorf("%w: git check-ignore did not end within %s", env.ErrInfrastructure, limit))
+		out, err := g.run(matching, bytes.NewReader(paths), "check-ignore", "--no-index", "-z", "--stdin")
+		late := matching.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil || exitedOne(err): // 1: nothing is ignored
+			return nameSet(out), nil
+		case !late || len(written) == 0:
+			return nil, err
+		}
+		for _, name := range written {
+			if err := root.Remove(name); err != nil {
+				return nil, err
+			}
+		}
+		written = nil
 	}
-	return nameSet(out), nil
 }
 
 // personalRules returns the ignore rules outside of the repository's files: those of its git directory and of the
@@ -146,8 +173,7 @@ const (
 	longestRules = 1 << 20
 	// maxRules is the most .gitignore files to obey; those in the base come first.
 	maxRules = 1000
-	// longestMatch limits matching, because a pattern can be made to take for ever. Files not known to be ignored
-	// by then are part of the patch.
+	// longestMatch limits matching.
 	longestMatch = time.Minute
 )
 

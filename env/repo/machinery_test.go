@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"deepswe/env"
 	"deepswe/env/guest"
@@ -19,6 +23,7 @@ type machine struct {
 	dirTree
 	lists, reads, original error
 	hangs                  bool // in place of listing
+	read                   atomic.Int64
 }
 
 func (m *machine) Tree(ctx context.Context, root string, o env.TreeOptions) ([]env.FileInfo, error) {
@@ -33,6 +38,7 @@ func (m *machine) Tree(ctx context.Context, root string, o env.TreeOptions) ([]e
 }
 
 func (m *machine) Read(ctx context.Context, path string, o env.ReadOptions) ([]byte, env.FileInfo, error) {
+	m.read.Add(1)
 	if m.reads != nil {
 		return nil, env.FileInfo{}, m.reads
 	}
@@ -44,28 +50,28 @@ func (m *machine) Original(context.Context, string) ([]byte, error) { return nil
 // What the machinery cannot do is an error, and never a smaller patch; what commands did to a file is the patch's.
 func TestPatchOnFailingMachinery(t *testing.T) {
 	for name, tt := range map[string]struct {
-		machine machine
+		machine *machine
 		omitted string // empty: an infrastructure failure
 	}{
-		"original not started":    {machine: machine{original: fmt.Errorf("quota: %w", context.DeadlineExceeded)}},
-		"image of original gone":  {machine: machine{original: env.ErrNoImage}},
-		"original out of memory":  {machine: machine{original: env.ErrExhausted}},
-		"original's disk is full": {machine: machine{original: syscall.ENOSPC}},
-		"original is refused":     {machine: machine{original: fs.ErrPermission}},
-		"guest gone":              {machine: machine{reads: guest.ErrClosed}},
-		"failing disk":            {machine: machine{reads: syscall.EIO}},
-		"failing disk, listing":   {machine: machine{lists: syscall.EIO}},
-		"daemon hangs":            {machine: machine{hangs: true}},
-		"credentials lost":        {machine: machine{lists: fmt.Errorf("%w: %w", env.ErrInfrastructure, fs.ErrPermission)}},
-		"unreadable file":         {machine: machine{reads: fs.ErrPermission}, omitted: "a"},
-		"removed":                 {machine: machine{lists: fs.ErrNotExist}, omitted: "./"},
-		"too many files":          {machine: machine{lists: guest.ErrTooLarge}, omitted: "./"},
+		"original not started":    {machine: &machine{original: fmt.Errorf("quota: %w", context.DeadlineExceeded)}},
+		"image of original gone":  {machine: &machine{original: env.ErrNoImage}},
+		"original out of memory":  {machine: &machine{original: env.ErrExhausted}},
+		"original's disk is full": {machine: &machine{original: syscall.ENOSPC}},
+		"original is refused":     {machine: &machine{original: fs.ErrPermission}},
+		"guest gone":              {machine: &machine{reads: guest.ErrClosed}},
+		"failing disk":            {machine: &machine{reads: syscall.EIO}},
+		"failing disk, listing":   {machine: &machine{lists: syscall.EIO}},
+		"daemon hangs":            {machine: &machine{hangs: true}},
+		"credentials lost":        {machine: &machine{lists: fmt.Errorf("%w: %w", env.ErrInfrastructure, fs.ErrPermission)}},
+		"unreadable file":         {machine: &machine{reads: fs.ErrPermission}, omitted: "a"},
+		"removed":                 {machine: &machine{lists: fs.ErrNotExist}, omitted: "./"},
+		"too many files":          {machine: &machine{lists: guest.ErrTooLarge}, omitted: "./"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, base, work := edited(t, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n"})
 			m := tt.machine
-			m.dirTree, base.origin = work, &m
-			p, err := patchOf(t, base, &m)
+			m.dirTree, base.origin = work, m
+			p, err := patchOf(t, base, m)
 			switch {
 			case tt.omitted == "":
 				if !errors.Is(err, env.ErrInfrastructure) || errors.Is(err, env.ErrExhausted) {
@@ -88,4 +94,40 @@ func patchOf(t *testing.T, base *Base, m *machine) (p Patch, err error) {
 		t.Errorf("the error does not name the limit: %v", err)
 	}
 	return p, err
+}
+
+// A pattern that takes for ever to match does not keep an attempt from being graded: the rules of the base still count.
+// Rules of the base that take for ever are no reason to take ignored files into the patch.
+func TestPatchWithEndlessIgnoreRules(t *testing.T) {
+	endless, deep := strings.Repeat("a/**/", 12)+"b\n", strings.Repeat("a/", 40)+"c"
+	_, base, work := edited(t, map[string]string{".gitignore": "*.log\n"},
+		map[string]string{".gitignore": "*.log\n", deep: "new\n", "a/.gitignore": endless[2:], "x.log": "ignored\n"})
+	base.matching = 2 * time.Second
+	if p, err := base.Patch(t.Context(), work); err != nil || len(p.Files) != 2 || p.Ignored != 1 {
+		t.Errorf("patch of %v, %d ignored, error %v", p.Files, p.Ignored, err)
+	}
+	_, base, work = edited(t, map[string]string{".gitignore": endless}, map[string]string{".gitignore": endless, deep: ""})
+	base.matching = 100 * time.Millisecond
+	if p, err := base.Patch(t.Context(), work); !errors.Is(err, env.ErrInfrastructure) {
+		t.Errorf("patch of %v, error %v, want an infrastructure failure", p.Files, err)
+	}
+}
+
+// More files than a patch can hold are not read, each of which would take its time.
+func TestPatchReadsNoMoreThanItHolds(t *testing.T) {
+	_, base, work := edited(t, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n"})
+	for i := range 20 {
+		large := filepath.Join(work.dir, fmt.Sprint(i))
+		if err := errors.Join(os.WriteFile(large, nil, 0o644), os.Truncate(large, maxFile)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &machine{dirTree: work}
+	p, err := base.Patch(t.Context(), m)
+	if err != nil || len(p.Files) == 0 || p.Files[len(p.Files)-1] != "a" || len(p.Files)+len(p.Omitted) != 21 {
+		t.Errorf("patch of %v without %v, error %v", p.Files, p.Omitted, err)
+	}
+	if n := m.read.Load(); n > 10 {
+		t.Errorf("%d files were read", n)
+	}
 }

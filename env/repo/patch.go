@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,7 +15,6 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/disk"
-	"deepswe/env/guest"
 )
 
 // Patch is what an agent changed, in git's format.
@@ -70,10 +68,10 @@ func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
 	switch {
 	case err != nil && listing.Err() != nil:
 		return p, context.Cause(listing)
-	case madeByAgent(err):
-		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
-	case err != nil:
+	case env.IsInfrastructure(listing, err):
 		return p, err
+	case err != nil:
+		return Patch{Omitted: []Omission{{Path: "./", Reason: err.Error()}}}, nil
 	}
 	changes, hidden := b.compare(entries)
 	if s, ok := b.origin.(*Snapshot); ok {
@@ -99,20 +97,6 @@ func (b *Base) patch(ctx context.Context, sb Tree) (p Patch, err error) {
 	p.Diff, err = d.diff(ctx, changes)
 	p.Files, p.Omitted = d.files, condense(d.omitted)
 	return p, err
-}
-
-// madeByAgent reports whether commands in a sandbox can make an intact sandbox return err for a file. Everything else,
-// including errors that nobody has thought of, is a failure of the sandbox.
-func madeByAgent(err error) bool {
-	for _, known := range []error{
-		fs.ErrNotExist, fs.ErrPermission, fs.ErrInvalid, guest.ErrNotDirectory, guest.ErrIsDirectory, guest.ErrNotRegular,
-		guest.ErrTooLarge,
-	} {
-		if errors.Is(err, known) {
-			return !errors.Is(err, env.ErrInfrastructure)
-		}
-	}
-	return false
 }
 
 // compare returns the differences, sorted by path, and the directories that cannot be read. The files in those

@@ -16,6 +16,10 @@ import (
 	"deepswe/env/guest"
 )
 
+// mostRead is how many bytes a tree reads of files that it does not know. A sparse file takes no space, and as long to
+// read as any other.
+const mostRead = 16 << 30
+
 // tree sends every file below root, sorted by path. Several threads hash the files.
 func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Message, error) {
 	s.parallel.widen()
@@ -30,7 +34,7 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 		work: func(files []treeEntry) []treeEntry {
 			buf := make([]byte, 64<<10)
 			for i := range files {
-				if files[i].Version == "" {
+				if files[i].Version == "" && !files[i].left {
 					hash(c.Context(), root, &files[i], buf)
 				}
 			}
@@ -46,7 +50,7 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 			return c.Context().Err()
 		},
 	}
-	count := 0
+	count, unknown := 0, int64(0)
 	add := func(path string, info fs.FileInfo) error {
 		if count++; count > o.Limit {
 			return fmt.Errorf("%s: more than %d files: %w", root, o.Limit, guest.ErrTooLarge)
@@ -56,6 +60,9 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 		cost := min(f.Size, mostHashed)
 		if before.knows(&f) {
 			cost = 0
+		}
+		if unknown += cost; unknown > mostRead && !o.Remember {
+			f.left, cost = true, 0
 		}
 		return hashing.add(f, cost)
 	}
@@ -85,6 +92,7 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 type treeEntry struct {
 	guest.FileInfo
 	stamp stamp
+	left  bool // not to be read
 }
 
 func pathSet(paths []string) map[string]bool {

@@ -130,6 +130,8 @@ func write(ctx context.Context, sb env.Sandbox, files map[string]string) (proble
 		case err == nil:
 		case env.IsInfrastructure(ctx, err):
 			return "", fmt.Errorf("write %s: %w", name, err)
+		case errors.Is(err, env.ErrNoSpace): // nothing has run yet that could have filled the disk
+			return "", fmt.Errorf("%w: write %s: %w", env.ErrInfrastructure, name, err)
 		default:
 			return fmt.Sprintf("%s cannot be written: %v", name, err), nil
 		}
