@@ -267,7 +267,7 @@ func TestChooseIsTheRule(t *testing.T) {
 func TestBestAtKIsTheMeanOverSubsets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		r, all := drawRule(t), withTruth(t, drawCandidates(t, "candidates", 8))
+		r, all := drawRule(t), withTruth(t, drawCandidates(t, "candidates", 11))
 		all = shared(r, all)
 		k := rapid.IntRange(1, len(all)).Draw(t, "k")
 		sum, n := 0.0, 0.0
@@ -296,10 +296,29 @@ func TestBestAtKOfManyCandidates(t *testing.T) {
 	for i := range cs {
 		cs[i] = Scored{Candidate{ID: i, Patch: fmt.Sprint(i)}, i%2 == 0}
 	}
-	for _, v := range []Verifier{None, Free, Exec} {
+	for _, v := range Verifiers() {
 		if got := (Rule{Verifier: v}).BestAtK(cs, 600); math.Abs(got-.5) > 1e-9 {
 			t.Errorf("%s: %v, want a half", v, got)
 		}
+	}
+}
+
+// Where the worst scores have the best results, the last one above the cut wins: the 300th best score of 600, which is
+// the m-th of all in as many subsets as have 299 before it and 300 after it.
+func TestBestAtKWithACutOfManyCandidates(t *testing.T) {
+	t.Parallel()
+	const n, k, top = 1200, 600, 300
+	cs := make([]Scored, n)
+	want, ways := 0.0, newChoices(n)
+	for m := range cs {
+		score := float64(n-m) / n
+		cs[m] = Scored{Candidate{ID: m, Patch: fmt.Sprint(m), Score: &score, Tests: &Tests{Regression: m}}, m%7 < 3}
+		if cs[m].Solved {
+			want += math.Exp(ways.log(m, top-1) + ways.log(n-1-m, k-top) - ways.log(n, k))
+		}
+	}
+	if got := (Rule{Verifier: Hybrid}).BestAtK(cs, k); math.Abs(got-want) > 1e-9 {
+		t.Errorf("best@%d is %v, want %v", k, got, want)
 	}
 }
 
@@ -307,7 +326,7 @@ func TestBestAtKOfManyCandidates(t *testing.T) {
 func TestBestAtKOnNoisyScores(t *testing.T) {
 	t.Parallel()
 	const n = 16
-	random := rand.New(rand.NewPCG(1, 2))
+	random, ways := rand.New(rand.NewPCG(1, 2)), newChoices(n)
 	for range 50 {
 		cs := make([]Scored, n)
 		for i := range cs {
@@ -324,7 +343,7 @@ func TestBestAtKOnNoisyScores(t *testing.T) {
 			want := 0.0
 			for i, c := range order { // the best of k is the i-th with probability C(n-1-i, k-1) / C(n, k)
 				if c.Solved {
-					want += math.Exp(logChoose(n-1-i, k-1) - logChoose(n, k))
+					want += math.Exp(ways.log(n-1-i, k-1) - ways.log(n, k))
 				}
 			}
 			if got := (Rule{Verifier: Free}).BestAtK(cs, k); math.Abs(got-want) > 1e-12 {
@@ -339,5 +358,21 @@ func TestGroups(t *testing.T) {
 	cs := []Candidate{candidate(2, "b", -1), candidate(0, "a", -1), candidate(3, "", -1), candidate(1, "b", -1)}
 	if got := fmt.Sprint(Groups(cs)); got != "[[1] [3 0]]" {
 		t.Errorf("groups %s", got)
+	}
+}
+
+// BenchmarkBestAtK computes the curve of the rule with a cut for 64 candidates, of which some have the same patch.
+func BenchmarkBestAtK(b *testing.B) {
+	random := rand.New(rand.NewPCG(1, 2))
+	cs := make([]Scored, 64)
+	for i := range cs {
+		score := random.Float64()
+		tests := &Tests{Regression: random.IntN(20), Reproduction: random.IntN(5)}
+		cs[i] = Scored{Candidate{ID: i, Patch: fmt.Sprint(random.IntN(50)), Score: &score, Tests: tests}, i%3 == 0}
+	}
+	for b.Loop() {
+		for k := 1; k <= len(cs); k++ {
+			(Rule{Verifier: Hybrid}).BestAtK(cs, k)
+		}
 	}
 }
