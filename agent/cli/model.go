@@ -27,6 +27,8 @@ const DefaultBaseURL = "http://localhost:8000/v1"
 // ModelChoice selects an endpoint and a model. An empty field leaves the choice to the endpoint.
 type ModelChoice struct {
 	BaseURL, Model, APIKey string
+	// Hints puts the endpoint's hints into the words of the flags that chose it; see [llm.Options].
+	Hints *strings.Replacer
 	// Continue says how the prompts of requests for tokens are built.
 	Continue llm.Continuation
 	// Patience is how long requests wait for a server that is gone.
@@ -54,7 +56,7 @@ func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, erro
 		return w.OpenModel(ctx, c)
 	}
 	client, err := llm.New(llm.Options{
-		BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Continue: c.Continue, Patience: c.Patience, Log: w.Logger(),
+		BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Hints: c.Hints, Continue: c.Continue, Patience: c.Patience, Log: w.Logger(),
 	})
 	if err != nil {
 		return LiveModel{}, Usage(err)

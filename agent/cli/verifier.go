@@ -98,6 +98,13 @@ func (o *VerifierFlags) OpenJudge(ctx context.Context, w World, model *LiveModel
 	}
 	choice.Model = cmp.Or(o.JudgeModel, choice.Model)
 	choice.APIKey = cmp.Or(w.Getenv("DEEPSWE_JUDGE_API_KEY"), choice.APIKey)
+	words := []string{
+		"OPENAI_API_KEY", "DEEPSWE_JUDGE_API_KEY", "--model or DEEPSWE_MODEL", "--judge-model", "--model", "--judge-model",
+	}
+	if o.JudgeURL != "" {
+		words = append(words, "--base-url", "--judge-url")
+	}
+	choice.Hints = strings.NewReplacer(words...)
 	judge, err = w.OpenEndpoint(ctx, choice)
 	return judge, o.JudgeURL == "" && o.JudgeModel == "", err
 }

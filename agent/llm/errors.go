@@ -32,6 +32,7 @@ type Error struct {
 	// Attempts is how often the request was sent.
 	Attempts int
 
+	hints    *strings.Replacer // nil leaves the hint
 	sentinel error
 	noTools  bool
 	cause    error
@@ -56,8 +57,11 @@ func (e *Error) Error() string {
 		b.WriteString(": ")
 	}
 	b.WriteString(e.Message)
-	if e.Hint != "" {
-		b.WriteString("; " + e.Hint)
+	if hint := e.Hint; hint != "" {
+		if e.hints != nil {
+			hint = e.hints.Replace(hint)
+		}
+		b.WriteString("; " + hint)
 	}
 	if e.Attempts > 1 {
 		fmt.Fprintf(&b, " (after %d attempts)", e.Attempts)
@@ -96,7 +100,7 @@ const (
 
 // failure turns what happened to one attempt into an Error. The exchange knows more than the library's error does.
 func (c *Client) failure(ctx context.Context, x *exchange, err error) *Error {
-	e := &Error{Endpoint: c.name, Status: x.status, sentinel: agent.ErrModelUnavailable, cause: err}
+	e := &Error{Endpoint: c.name, hints: c.o.Hints, Status: x.status, sentinel: agent.ErrModelUnavailable, cause: err}
 	var event *errorEvent
 	switch {
 	case errors.Is(context.Cause(ctx), errSilent):
@@ -205,8 +209,8 @@ func (c *Client) mangled(x *exchange, err error) (string, repetition) {
 		return err.Error(), never
 	}
 	if strings.Contains(x.header.Get("Content-Type"), "html") {
-		return "answered with " + parseServerError(x.raw).Message + " instead of a completion: check --base-url, it " +
-			"usually ends in /v1", never
+		return "answered with " + parseServerError(x.raw).Message + " instead of a completion: " +
+			c.o.Hints.Replace("check --base-url, it usually ends in /v1"), never
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isConnection(err) {
 		return "the connection broke in the middle of the answer", often

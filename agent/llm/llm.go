@@ -25,6 +25,8 @@ type Options struct {
 	BaseURL string
 	// APIKey is sent as a bearer token; empty sends none. It never appears in an error or in the log.
 	APIKey string
+	// Hints puts hints into the words of who chose the endpoint. If nil, they name OPENAI_API_KEY, --base-url and --model.
+	Hints *strings.Replacer
 	// Model is the served name. When it is empty, the only model that the endpoint serves is used.
 	Model string
 	// Transport carries the requests: one with a 10 s dial timeout and the environment's proxy when nil.
@@ -86,8 +88,11 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	o.APIKey = strings.TrimSpace(o.APIKey)
+	if o.Hints == nil {
+		o.Hints = strings.NewReplacer()
+	}
 	if strings.ContainsFunc(o.APIKey, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return nil, errors.New("OPENAI_API_KEY contains control or non-ASCII characters")
+		return nil, errors.New(o.Hints.Replace("OPENAI_API_KEY contains control or non-ASCII characters"))
 	}
 	o.MaxRetries = max(cmp.Or(o.MaxRetries, 8), 0)
 	if o.Log == nil {

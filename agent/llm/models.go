@@ -79,7 +79,7 @@ func (e *Error) lacksModelList() bool {
 }
 
 func (c *Client) undecided(served []ServedModel) error {
-	e := &Error{Endpoint: c.name, Attempts: 1, sentinel: agent.ErrModelUnavailable}
+	e := &Error{Endpoint: c.name, hints: c.o.Hints, Attempts: 1, sentinel: agent.ErrModelUnavailable}
 	if len(served) == 0 {
 		e.Message, e.Hint = "it serves no model", "load one, or set --model or DEEPSWE_MODEL"
 		return e

@@ -62,8 +62,8 @@ no model is needed.
 
 EXIT STATUS
   0 done, whatever was solved · 2 wrong usage · 3 some attempts had an
-  infrastructure failure · 5 the endpoint failed · 6 the sandboxes failed ·
-  130 interrupted`
+  infrastructure failure, or --verifier had no scores, or no test results, to go
+  by · 5 the endpoint failed · 6 the sandboxes failed · 130 interrupted`
 
 func newEval(d Deps) *cobra.Command {
 	var o evalOptions

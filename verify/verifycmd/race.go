@@ -56,6 +56,9 @@ func Race(ctx context.Context, r cli.Race) (result cli.RaceResult, err error) {
 	if text := costWords(rep.Cost); text != "" {
 		r.Say("cost of choosing: " + text)
 	}
+	for _, note := range rep.Notes {
+		r.Say(note)
+	}
 	task := rep.Results[0]
 	for _, c := range task.Candidates {
 		if task.Chosen != nil && c.Attempt == *task.Chosen {
@@ -63,6 +66,9 @@ func Race(ctx context.Context, r cli.Race) (result cli.RaceResult, err error) {
 			continue
 		}
 		result.Losers[c.Attempt] = c.Reason
+	}
+	if len(rep.Lacks) > 0 {
+		result.Reason += "; chosen without " + strings.Join(rep.Lacks, " and ")
 	}
 	result.Report = store.Path(ranking.PageFile)
 	return result, nil

@@ -55,8 +55,9 @@ unless they are given again.
 
 EXIT STATUS
   0 done · 2 wrong usage · 3 some candidates were not judged or tested, because
-  of infrastructure failures · 5 the endpoint failed · 6 the sandboxes failed ·
-  130 interrupted`
+  of infrastructure failures, or the choice was made without any scores, or test
+  results, that the verifier goes by · 5 the endpoint failed · 6 the sandboxes
+  failed · 130 interrupted`
 
 func newRank(d Deps) *cobra.Command {
 	var o rankOptions
@@ -132,7 +133,7 @@ func (r *ranker) run(ctx context.Context) error {
 	} else {
 		printRanking(r.d.Out, rep, r.store.Path())
 	}
-	if rep.Cost.Failures > 0 {
+	if rep.Cost.Failures > 0 || len(rep.Lacks) > 0 {
 		return cli.Exit(cli.ExitUnsolved)
 	}
 	return nil

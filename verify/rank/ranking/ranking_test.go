@@ -231,6 +231,25 @@ func TestJudgeFails(t *testing.T) {
 	}
 }
 
+// A verifier that found nothing of what it goes by says so, where there were several patches to compare.
+func TestNothingToGoBy(t *testing.T) {
+	t.Parallel()
+	for v, want := range map[rank.Verifier]string{
+		rank.None: "[]", rank.Free: "[scores]", rank.Exec: "[test results]", rank.Hybrid: "[scores test results]",
+	} {
+		r, _, _ := newRanking(t, candidates(t), filepath.Join(t.TempDir(), "rank"))
+		r.Rule, r.Judge, r.Tests = rank.Rule{Verifier: v}, nil, nil
+		rep, err := r.Run(t.Context())
+		if err != nil || fmt.Sprint(rep.Lacks) != want {
+			t.Errorf("%s lacks %v, %v; want %s", v, rep.Lacks, err, want)
+		}
+		r.Source.Tasks[0].Entries = r.Source.Tasks[0].Entries[1:4] // one patch, its copy, and none
+		if rep, err = r.Run(t.Context()); err != nil || rep.Lacks != nil {
+			t.Errorf("%s lacks %v, %v; want nothing to compare", v, rep.Lacks, err)
+		}
+	}
+}
+
 // synthetic writes a run of eval with recorded scores and results, and returns it.
 func synthetic(t testing.TB, tasks, attempts int) string {
 	t.Helper()

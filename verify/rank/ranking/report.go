@@ -48,6 +48,10 @@ type Report struct {
 	Contexts []swe.ContextResult `json:"contexts,omitempty"`
 	Cost     Cost                `json:"cost"`
 
+	// Lacks names what the verifier goes by and no candidate has: "scores", "test results". It is empty if no task has
+	// several patches.
+	Lacks []string `json:"lacks,omitempty"`
+
 	Notes   []string     `json:"notes"`
 	Results []TaskReport `json:"results,omitempty"`
 }
@@ -135,6 +139,7 @@ func (r *Ranking) report() (*Report, error) {
 	}
 	rep.Curves = r.curves()
 	rep.note()
+	rep.noteLacks()
 	if err := disk.WriteStream(r.Store.Path(ReportFile), rep.write); err != nil {
 		return nil, err
 	}
@@ -242,6 +247,36 @@ func (rep *Report) note() {
 	add(samples, "scores that are shares of sampled answers, because the judge's endpoint gives no logprobs")
 	add(bounds, "scores that are bounds, because the endpoint lists only one of YES and NO among its most probable tokens")
 	add(missing, "candidates that were not judged or tested (such as "+first+")")
+}
+
+// noteLacks notes how many tasks with several patches lack scores or test results that the verifier goes by.
+func (rep *Report) noteLacks() {
+	compared, unscored, untested := 0, 0, 0
+	for _, t := range rep.Results {
+		distinct, scored, tested := 0, false, false
+		for _, c := range t.Candidates {
+			distinct += countIf(c.Patch != "" && c.SameAs == nil)
+			scored = scored || c.Judgement != nil && c.Judgement.Score != nil
+			tested = tested || c.Tests != nil
+		}
+		if distinct > 1 {
+			compared++
+			unscored += countIf(!scored)
+			untested += countIf(!tested)
+		}
+	}
+	add := func(uses bool, n int, what string) {
+		if !uses || n == 0 {
+			return
+		}
+		rep.Notes = append(rep.Notes, fmt.Sprintf("tasks with several patches that were compared without %s: %d of %d", what,
+			n, compared))
+		if n == compared {
+			rep.Lacks = append(rep.Lacks, what)
+		}
+	}
+	add(rep.Verifier.Judges(), unscored, "scores")
+	add(rep.Verifier.Tests(), untested, "test results")
 }
 
 func countIf(b bool) int {
