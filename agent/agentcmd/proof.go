@@ -77,6 +77,48 @@ func (j *job) unproven() string {
 	return "the agent wrote no test that could be run on the old code"
 }
 
+// ranked returns how the tests of the ranking went on the patch; nil if it has run none on it.
+func (j *job) ranked() *cli.RaceTests {
+	if j.choice == nil {
+		return nil
+	}
+	return j.choice.Tests
+}
+
+// rankedVerdict describes the result of the ranking's tests in a sentence.
+func rankedVerdict(t cli.RaceTests) string {
+	switch r := t.Reproduction; {
+	case t.Breaks():
+		return "broken elsewhere: " + rankedCounts(t)
+	case t.Problem == "" && r.Tests > 0 && r.Passed == r.Tests:
+		return "fixed and verified: " + rankedCounts(t)
+	case t.Problem == "" && r.Tests == 0:
+		return "fixed but unverified: " + rankedCounts(t) + ", and no test that fails without the patch was run"
+	}
+	return "fixed but unverified: " + rankedCounts(t)
+}
+
+// rankedCounts says how many of the ranking's tests pass, and names those that fail.
+func rankedCounts(t cli.RaceTests) string {
+	if t.Problem != "" {
+		return t.Problem
+	}
+	var parts []string
+	add := func(c cli.RaceCount, kind, failed string) {
+		if c.Tests == 0 {
+			return
+		}
+		text := fmt.Sprintf("%d of %d %s tests pass", c.Passed, c.Tests, kind)
+		if c.Passed < c.Tests {
+			text += ", " + failed + " " + namedOf(c.Failed, c.Tests-c.Passed)
+		}
+		parts = append(parts, text)
+	}
+	add(t.Regression, "regression", "breaks")
+	add(t.Reproduction, "reproduction", "fails")
+	return strings.Join(parts, "; ")
+}
+
 // withoutProof says why the tests of a patch prove nothing.
 func withoutProof(c attempt.Check) string {
 	if len(c.TestFiles) == 0 {

@@ -95,3 +95,50 @@ func TestFill(t *testing.T) {
 		})
 	}
 }
+
+// What the ranking has run on the chosen patch is part of the verdict, with denominators and names.
+func TestVerdictUsesTheRanking(t *testing.T) {
+	t.Parallel()
+	good, bad := cli.RaceCount{Tests: 8, Passed: 8}, cli.RaceCount{Tests: 8, Passed: 7, Failed: []string{"test_x"}}
+	fixed, half := cli.RaceCount{Tests: 2, Passed: 2}, cli.RaceCount{Tests: 2, Passed: 1, Failed: []string{"test_y"}}
+	verified := &attempt.Check{Command: "make test", Verdict: attempt.Verified, Fixed: []string{"test_new"}}
+	for name, c := range map[string]struct {
+		ranked *cli.RaceTests
+		check  *attempt.Check // nil if the patch brings no tests
+		want   string
+	}{
+		"all pass": {&cli.RaceTests{Regression: good, Reproduction: fixed}, nil,
+			"fixed and verified: 8 of 8 regression tests pass; 2 of 2 reproduction tests pass"},
+		"one breaks": {&cli.RaceTests{Regression: bad, Reproduction: fixed}, nil,
+			"broken elsewhere: 7 of 8 regression tests pass, breaks test_x; 2 of 2 reproduction tests pass"},
+		"one is not fixed": {&cli.RaceTests{Regression: good, Reproduction: half}, nil,
+			"fixed but unverified: 8 of 8 regression tests pass; 1 of 2 reproduction tests pass, fails test_y"},
+		"no reproduction tests": {&cli.RaceTests{Regression: good}, nil,
+			"fixed but unverified: 8 of 8 regression tests pass, and no test that fails without the patch was run"},
+		"many break": {&cli.RaceTests{Regression: cli.RaceCount{Tests: 40, Passed: 3, Failed: []string{"a", "b", "c", "d"}}}, nil,
+			"broken elsewhere: 3 of 40 regression tests pass, breaks a, b, c and 34 more"},
+		"forged": {&cli.RaceTests{Regression: bad, Problem: "results are forged (marker): x"}, nil,
+			"fixed but unverified: results are forged (marker): x"},
+		"its own tests pass, too": {&cli.RaceTests{Regression: good}, verified,
+			"fixed and verified (make test): test_new fails before and passes after; none broke; " +
+				"in the ranking, 8 of 8 regression tests pass"},
+		"only its own tests pass": {&cli.RaceTests{Regression: bad}, verified,
+			"broken elsewhere: 7 of 8 regression tests pass, breaks test_x"},
+		"the ranking ran none": {nil, verified,
+			"fixed and verified (make test): test_new fails before and passes after; none broke"},
+	} {
+		var got string
+		if c.check == nil {
+			got = rankedVerdict(*c.ranked)
+		} else {
+			check := *c.check
+			got = (&job{choice: &cli.RaceResult{Tests: c.ranked}}).verdict(&check)
+			if broken := c.ranked != nil && c.ranked.Breaks(); (check.Verdict == attempt.Broken) != broken {
+				t.Errorf("%s: the verdict is %s", name, check.Verdict)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
+		}
+	}
+}

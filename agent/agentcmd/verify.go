@@ -56,7 +56,10 @@ func (w *testWatch) event(e agent.Event) {
 func (j *job) verify(ctx context.Context, report *outcome) {
 	trial := j.trial(report)
 	if trial.Command == "" {
-		if !j.o.demo {
+		switch ranked := j.ranked(); {
+		case ranked != nil:
+			report.add(rankedVerdict(*ranked))
+		case !j.o.demo:
 			report.add("fixed but unverified: " + j.unproven() + " (--test CMD runs the tests on the patch)")
 		}
 		return
@@ -72,16 +75,34 @@ func (j *job) verify(ctx context.Context, report *outcome) {
 			}
 		}
 	}
-	switch {
-	case err != nil && ctx.Err() != nil:
-		report.add("fixed but unverified: the run was interrupted")
-		return
-	case err != nil:
-		report.add(fmt.Sprintf("fixed but unverified: %v", err))
+	if err == nil {
+		report.Test = &c
+		report.add(j.verdict(&c))
 		return
 	}
-	report.Test = &c
-	report.add(verdictOn(c))
+	why := err.Error()
+	if ctx.Err() != nil {
+		why = "the run was interrupted"
+	}
+	if ranked := j.ranked(); ranked != nil {
+		report.add(rankedVerdict(*ranked))
+		report.add("tested no further: " + why)
+		return
+	}
+	report.add("fixed but unverified: " + why)
+}
+
+// verdict describes the result of the tests, and of those of a ranking: a patch that breaks one of these is broken.
+func (j *job) verdict(c *attempt.Check) string {
+	ranked := j.ranked()
+	switch {
+	case ranked == nil:
+		return verdictOn(*c)
+	case ranked.Breaks() && c.Verdict != attempt.Broken:
+		c.Verdict, c.Broke = attempt.Broken, ranked.Regression.Failed
+		return rankedVerdict(*ranked)
+	}
+	return verdictOn(*c) + "; in the ranking, " + rankedCounts(*ranked)
 }
 
 // verdictOn describes the result of the tests in a sentence.
@@ -106,10 +127,13 @@ func verdictOn(c attempt.Check) string {
 }
 
 // named names a few tests.
-func named(tests []string) string {
+func named(tests []string) string { return namedOf(tests, len(tests)) }
+
+// namedOf names a few of some tests, the first of which are known.
+func namedOf(tests []string, all int) string {
 	const most = 3
 	text := strings.Join(tests[:min(most, len(tests))], ", ")
-	if more := len(tests) - most; more > 0 {
+	if more := all - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -43,6 +43,28 @@ type RaceResult struct {
 	Losers   map[int]string `json:"losers,omitempty"`
 	Attempts int            `json:"attempts"`
 	Ended    int            `json:"ended"`
+	// Tests is how the ranking's tests went on the selected patch; nil if none was to be run.
+	Tests *RaceTests `json:"tests,omitempty"`
 	// Report is the path of the HTML report.
 	Report string `json:"report,omitempty"`
+}
+
+// RaceTests is how the tests of a ranking went on a patch.
+type RaceTests struct {
+	// Regression counts the tests that pass without the patch, Reproduction those written for the issue, which fail
+	// without it.
+	Regression   RaceCount `json:"regression"`
+	Reproduction RaceCount `json:"reproduction"`
+	// Problem is why the results say nothing: the patch does not apply or forges them, or there are none.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Breaks reports whether tests fail that pass without the patch.
+func (t RaceTests) Breaks() bool { return t.Problem == "" && t.Regression.Passed < t.Regression.Tests }
+
+// RaceCount counts tests. Failed names the first of those that do not pass.
+type RaceCount struct {
+	Tests  int      `json:"tests"`
+	Passed int      `json:"passed"`
+	Failed []string `json:"failed,omitempty"`
 }

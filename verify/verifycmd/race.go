@@ -16,6 +16,7 @@ import (
 	"deepswe/verify/rank"
 	"deepswe/verify/rank/race"
 	"deepswe/verify/rank/ranking"
+	"deepswe/verify/rank/suite"
 )
 
 // Race plays several attempts at a task at once and chooses one: what solve -k needs from here. What is wrong with the
@@ -62,7 +63,7 @@ func Race(ctx context.Context, r cli.Race) (result cli.RaceResult, err error) {
 	task := rep.Results[0]
 	for _, c := range task.Candidates {
 		if task.Chosen != nil && c.Attempt == *task.Chosen {
-			result.Winner, result.Reason = c.Attempt, reasons(c, task)
+			result.Winner, result.Reason, result.Tests = c.Attempt, reasons(c, task), tests(c)
 			continue
 		}
 		result.Losers[c.Attempt] = c.Reason
@@ -130,6 +131,29 @@ func equip(ctx context.Context, r cli.Race, k *ranking.Ranking) error {
 			k.Store)
 	}
 	return err
+}
+
+// tests adds up the results of a candidate; it returns nil if there were no tests to run.
+func tests(c ranking.CandidateReport) *cli.RaceTests {
+	t := &cli.RaceTests{Problem: c.Rejected}
+	if len(c.Ran) == 0 {
+		if strings.HasPrefix(c.Missing, ranking.NotTested) {
+			t.Problem = c.Missing
+		}
+		if t.Problem == "" {
+			return nil
+		}
+	}
+	for _, s := range c.Ran {
+		count := &t.Reproduction
+		if s.Kind == suite.Regression {
+			count = &t.Regression
+		}
+		count.Tests += s.Kept
+		count.Passed += s.Passed
+		count.Failed = append(count.Failed, s.Failed...)
+	}
+	return t
 }
 
 // reasons says what speaks for the winner.

@@ -140,6 +140,9 @@ func TestRightOneWins(t *testing.T) {
 	if diff := cmp.Diff(want, stages); diff != "" {
 		t.Errorf("stages (-want +got):\n%s", diff)
 	}
+	if why := task.Candidates[0].Reason; why != "breaks t::old: 1 of 2 regression tests pass" {
+		t.Errorf("#0 was dropped because it %q", why)
+	}
 	if rep.Distinct != 4 || rep.Empty != 1 || rep.Cost.BaseRuns != 1 || rep.Cost.CandidateRuns != 4 ||
 		rep.Cost.Requests != 5 || p.Starts() != 5 || endpoint.calls.Load() != 5 {
 		t.Errorf("%d distinct, cost %+v, %d sandboxes, %d requests", rep.Distinct, rep.Cost, p.Starts(), endpoint.calls.Load())

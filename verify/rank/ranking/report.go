@@ -6,8 +6,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"slices"
+	"strings"
 
 	"deepswe/agent"
 	"deepswe/env/disk"
@@ -56,19 +56,6 @@ type Report struct {
 	Results []TaskReport `json:"results,omitempty"`
 }
 
-// Curve is a rate for each k. A task with fewer than k candidates counts with all that it has; Tasks of a point is how
-// many tasks have k.
-type Curve struct {
-	Name   string         `json:"name"`
-	Points []swe.Estimate `json:"points"`
-}
-
-// ExecThenScore is the name of the curve of tests alone, with ties broken by score.
-const ExecThenScore = "exec, then score"
-
-// Oracle is the name of the curve of Pass@k, which a verifier without errors would reach.
-const Oracle = "oracle"
-
 // TaskReport is the ranking of one task.
 type TaskReport struct {
 	Task string `json:"task"`
@@ -96,6 +83,8 @@ type CandidateReport struct {
 	StopReason agent.StopReason `json:"stop_reason,omitempty"`
 	Judgement  *judge.Judgement `json:"judgement,omitempty"`
 	Tests      *rank.Tests      `json:"tests,omitempty"`
+	// Ran holds the results of the scripts on the patch, whichever of their tests count.
+	Ran []ScriptResult `json:"ran,omitempty"`
 	// Rejected is the reason why the patch cannot be chosen.
 	Rejected string `json:"rejected,omitempty"`
 	// Missing is the reason why there is no score, or why there are no results.
@@ -113,6 +102,18 @@ func (c CandidateReport) Label() string {
 	}
 	return fmt.Sprintf("%s (%s)", number, c.Name)
 }
+
+// ScriptResult is the result of one script on a patch: of the Kept tests that behave as they should on the base, Passed
+// pass. Failed names the first of the others.
+type ScriptResult struct {
+	Kind   suite.Kind `json:"kind"`
+	Kept   int        `json:"kept"`
+	Passed int        `json:"passed"`
+	Failed []string   `json:"failed,omitempty"`
+}
+
+// mostFailed is how many failed tests of a script have a name in the report.
+const mostFailed = 10
 
 // ScriptReport is the result of one script on the base.
 type ScriptReport struct {
@@ -186,14 +187,17 @@ func (rep *Report) add(c *contest) {
 	for i, e := range c.set.Entries {
 		one := CandidateReport{
 			Attempt: e.ID, Name: e.Name, Patch: c.patches[i], StopReason: e.StopReason, Tests: cs[i].Tests,
-			Rejected: c.rejected(i), Missing: c.failures[i], Stage: c.choice.Stages[i], Reason: c.choice.Reason(cs, i),
+			Ran: c.ran(i), Rejected: c.rejected(i), Missing: c.failures[i], Stage: c.choice.Stages[i], Reason: c.choice.Reason(cs, i),
 			Solved: e.Solved,
 		}
 		if id, ok := first[c.patches[i]]; ok && id != e.ID {
 			one.SameAs = &id
 		}
-		if one.Rejected != "" && one.Stage == rank.StageRejected {
+		switch {
+		case one.Rejected != "" && one.Stage == rank.StageRejected:
 			one.Reason = one.Rejected
+		case len(one.Ran) > 0 && one.Stage == rank.StageBroken:
+			one.Reason = one.Ran[0].broken()
 		}
 		if one.Judgement = c.judgements[i]; one.Judgement != nil {
 			if one.Judgement.Score == nil {
@@ -286,6 +290,33 @@ func countIf(b bool) int {
 	return 0
 }
 
+// ran returns the results of the scripts on a patch, in the order of the scripts: regression tests come first.
+func (c *contest) ran(i int) (ran []ScriptResult) {
+	for n, result := range c.results[c.patches[i]] {
+		b := c.baselines[n]
+		if result == nil || b.Problem != "" {
+			continue
+		}
+		s := ScriptResult{Kind: b.Script.Kind, Kept: len(b.Kept), Passed: len(result.Passed)}
+		for _, name := range b.Kept {
+			if _, passed := slices.BinarySearch(result.Passed, name); !passed && len(s.Failed) < mostFailed {
+				s.Failed = append(s.Failed, name)
+			}
+		}
+		ran = append(ran, s)
+	}
+	return ran
+}
+
+// broken says which tests a patch breaks.
+func (s ScriptResult) broken() string {
+	text := strings.Join(s.Failed[:min(3, len(s.Failed))], ", ")
+	if more := s.Kept - s.Passed - 3; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("breaks %s: %d of %d regression tests pass", text, s.Passed, s.Kept)
+}
+
 // rejected returns why a patch does not count.
 func (c *contest) rejected(i int) string {
 	for _, result := range c.results[c.patches[i]] {
@@ -294,78 +325,6 @@ func (c *contest) rejected(i int) string {
 		}
 	}
 	return ""
-}
-
-// curves computes Best@k for every verifier with recorded scores or results, over the tasks whose truth is known.
-func (r *Ranking) curves() []Curve {
-	sets, most := r.known()
-	curves := []Curve{}
-	if len(sets) == 0 {
-		return curves
-	}
-	has := func(what func(rank.Scored) bool) bool {
-		return slices.ContainsFunc(sets, func(s []rank.Scored) bool { return slices.ContainsFunc(s, what) })
-	}
-	scored := has(func(c rank.Scored) bool { return c.Score != nil })
-	tested := has(func(c rank.Scored) bool { return c.Tests != nil })
-	for _, v := range rank.Verifiers() {
-		if v.Judges() && !scored || v.Tests() && !tested {
-			continue
-		}
-		rule := rank.Rule{Verifier: v, Top: r.Rule.Top}
-		curves = append(curves, curve(string(v), sets, most, rule.BestAtK))
-		if v == rank.Exec && scored { // the hybrid rule without a cut
-			rule = rank.Rule{Verifier: rank.Hybrid, Top: math.MaxInt}
-			curves = append(curves, curve(ExecThenScore, sets, most, rule.BestAtK))
-		}
-	}
-	return append(curves, curve(Oracle, sets, most, func(cs []rank.Scored, k int) float64 {
-		solved := 0
-		for _, c := range cs {
-			solved += countIf(c.Solved)
-		}
-		return swe.PassAtK(len(cs), solved, k)
-	}))
-}
-
-// known returns the candidates of every task whose truth is known, and the maximum number of candidates.
-func (r *Ranking) known() (sets [][]rank.Scored, most int) {
-	for _, c := range r.contests {
-		var set []rank.Scored
-		for i, one := range c.candidates() {
-			if solved := c.set.Entries[i].Solved; solved != nil {
-				set = append(set, rank.Scored{Candidate: one, Solved: *solved})
-			}
-		}
-		if len(set) > 0 {
-			sets = append(sets, set)
-			most = max(most, len(set))
-		}
-	}
-	return sets, most
-}
-
-// Up to allK, every k has a point. Beyond it, only powers of two and the last k have one.
-const allK = 32
-
-func curve(name string, sets [][]rank.Scored, most int, at func([]rank.Scored, int) float64) Curve {
-	c := Curve{Name: name}
-	for k := 1; k <= most; k++ {
-		if k > allK && k != most && k&(k-1) != 0 {
-			continue
-		}
-		var rates []float64
-		made, enough := 0, 0
-		for _, set := range sets {
-			rates = append(rates, at(set, min(k, len(set))))
-			made += len(set)
-			enough += countIf(len(set) >= k)
-		}
-		point := swe.MeanRate(k, rates, made)
-		point.Tasks = enough
-		c.Points = append(c.Points, point)
-	}
-	return c
 }
 
 // writePreds writes the choice as predictions for the official harness.

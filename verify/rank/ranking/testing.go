@@ -234,7 +234,7 @@ func (r *Ranking) findResults(c *contest, i int) (missing map[int]string) {
 func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.Context) (string, error)) {
 	for n, key := range r.findResults(c, i) {
 		if r.Tests == nil {
-			c.failures[i] = "not tested"
+			c.failures[i] = NotTested
 			continue
 		}
 		// The index is unique among the scripts and patches of the task.
@@ -252,6 +252,9 @@ func resultKey(task string, b suite.Baseline, patch string) string {
 	}{task, b.State, b.Script.Key(), suite.Grader, patch, b.Kept})
 }
 
+// NotTested begins the reason why a candidate lacks results.
+const NotTested = "not tested"
+
 // resultOne runs one script on one patch.
 func (r *Ranking) resultOne(ctx context.Context, c *contest, i, n int, key string) (string, error) {
 	task, err := r.task(c.set.Task)
@@ -267,7 +270,7 @@ func (r *Ranking) resultOne(ctx context.Context, c *contest, i, n int, key strin
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		c.failures[i] = "not tested: " + err.Error()
+		c.failures[i] = NotTested + ": " + err.Error()
 		return "", err
 	}
 	r.count(func(c *Cost) { c.CandidateRuns++ })
