@@ -159,7 +159,7 @@ func (l *ladder) strict(ctx context.Context, m *mixing) (*trial, error) {
 		copied := *m
 		t.mixing = &copied
 	}
-	if len(l.c.Earned) > 0 {
+	if len(l.c.Earned) > 0 || m != nil && m.run > 0 {
 		t.limit *= 2 // it has passed within the limit
 	}
 	l.c.Runs++

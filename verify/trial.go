@@ -80,6 +80,9 @@ func (t *trial) run(ctx context.Context) error {
 		if ok, err := t.install(ctx, instead); !ok {
 			return err
 		}
+		if ok, err := t.takeVendored(ctx, changes); !ok {
+			return err
+		}
 	}
 	err = t.test(ctx)
 	t.v.Suspicious = append(t.v.Suspicious, telltales...)

@@ -69,6 +69,8 @@ type List struct {
 	holders   map[string]bool // files, and all directories above, once they were asked for
 	packages  map[string]bool // directories that the patch makes packages of, or that it makes ordinary ones
 	imports   []string        // where Python may look for modules before it finds installed ones; "." is the root
+	tested    map[string]bool // directories with files that are named like tests, once they were asked for
+	modules   map[string]bool // directories of new Go modules that are parts of the repository
 	native    bool            // the repository has sources that are compiled to machine code
 }
 
@@ -183,7 +185,7 @@ func (l *List) partly(c Change, reason Reason) Verdict {
 			return Verdict{}
 		}
 		return Verdict{Reason: reason, Instead: merged}
-	case base == "go.mod" && reason == Build && harmlessModule(c.Before.Data, c.After.Data),
+	case base == "go.mod" && reason == Build && l.harmlessModule(c),
 		listsSources[base] && reason == Build && onlyListsSources(c.Before.Data, c.After.Data):
 		return Verdict{}
 	}

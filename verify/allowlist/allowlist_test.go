@@ -105,7 +105,26 @@ func TestAdopt(t *testing.T) {
 		{"hidden tests come there", "api/test/parse.js", "", "api/a.js", "const p = require('./test/parse');", Tests},
 		{"the script names the directory", "bin/spec/parse.js", "", "bin/a.js", "const p = require('./spec/parse');", Tests},
 		{"the name of a runner's test", "lib/spec/parse.spec.js", "", lib, "const p = require('./spec/parse.spec');", Tests},
-		{"the name of pytest's tests", "weft/test_odd.py", "", "weft/a.py", "from . import test_odd", Tests},
+		{"the name of pytest's tests", "weft/test_odd.py", "", "weft/a.py", "from . import test_odd", ""},
+		{"another such name", "src/weft/ab_test.py", "class Split:\n    x = 1\n", "src/weft/a.py", "from .ab_test import Split", ""},
+		{"a script with such a name", "lib/ab-test.js", "", lib, "require('./ab-test')", ""},
+		{"the name of a test, with a test", "weft/test_odd.py", "def test_a():\n    pass\n", "weft/a.py",
+			"from . import test_odd", Tests},
+		{"the name of a test, with a plugin", "weft/test_odd.py", "pytest_plugins = 'x'\n", "weft/a.py",
+			"from . import test_odd", Tests},
+		{"the name of a test, beside tests", "web/py/test_odd.py", "", "web/py/a.py", "from . import test_odd", Tests},
+		{"the name of a test, at the root", "test_odd.py", "", "a.py", "import test_odd", Tests},
+		{"the name of a hidden test", "api/app/test_odd.py", "", "api/app/a.py", "from . import test_odd", Tests},
+		{"the name of Go's tests", "ab_test.go", "package a\n", "a.go", "package a\n", Tests},
+		{"data that is embedded", "testdata/a.txt", "x", "a.go", "//go:embed testdata/a.txt\nvar a string", ""},
+		{"data that is embedded with others", "x/testdata/b/a.txt", "x", "x/a.go",
+			"//go:embed \"testdata\"\nvar a embed.FS", ""},
+		{"data that a test embeds", "testdata/a.txt", "x", "a_test.go", "//go:embed testdata/a.txt\nvar a string", Tests},
+		{"other data than is embedded", "testdata/a.txt", "x", "a.go", "//go:embed testdata/b.txt\nvar a string", Tests},
+		{"settings that are embedded", "testdata/conftest.py", "x", "a.go", "//go:embed testdata\nvar a embed.FS", Tests},
+		{"data that a module reads", "weft/testdata/a.txt", "x",
+			"weft/a.py", `P = Path(__file__).parent / "testdata" / "a.txt"`, ""},
+		{"data that another package reads", "weft/testdata/a.txt", "x", "other/a.py", `P = Path("testdata")`, Tests},
 		{"a directory of tests", "weft/tests/odd.py", "", "weft/a.py", "from .tests import odd", Tests},
 		{"it declares tests", "lib/spec/parse.js", "describe('a', () => {})", lib, "const p = require('./spec/parse');", Tests},
 		{"a directory for modules of the product", "src/specs/b.ts", "", "src/a.ts", "import b from './specs/b'", ""},
@@ -117,8 +136,9 @@ func TestAdopt(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			l := New(Repository{
-				Files: []string{lib, "web/spec/a.spec.js", "lib/old/spec.js", "src/specs/a.ts"}, Products: []string{"src/specs"},
-				Hidden: []string{"api/test/a.js"}, Script: "mocha bin/spec\n",
+				Files:    []string{lib, "web/spec/a.spec.js", "lib/old/spec.js", "src/specs/a.ts", "web/py/test_a.py"},
+				Products: []string{"src/specs"}, Hidden: []string{"api/test/a.js", "api/app/test_odd.py"},
+				Script: "mocha bin/spec\n",
 			})
 			all := []Change{{Path: tc.path, After: text(tc.text)}, {Path: tc.by, After: text("\n" + tc.line + "\n")}}
 			if tc.path == "lib/old/spec.js" {
@@ -323,18 +343,6 @@ func BenchmarkAdopt(b *testing.B) {
 	}
 	for b.Loop() {
 		New(r).Adopt(all)
-	}
-}
-
-// Assembly and C join a package of Go by lying beside it, so they are sources only where the repository has some.
-func TestJudgeNative(t *testing.T) {
-	t.Parallel()
-	change := Change{Path: "fast_amd64.s", After: text("TEXT")}
-	if got := New(Repository{Files: []string{"a.go"}}).Judge(change); got.Reason != Compiled {
-		t.Errorf("in a repository of Go alone: %q", got.Reason)
-	}
-	if got := New(Repository{Files: []string{"a.go", "asm/b.s"}}).Judge(change); got.Reason != "" {
-		t.Errorf("in a repository with assembly: %q", got.Reason)
 	}
 }
 

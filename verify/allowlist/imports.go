@@ -18,11 +18,13 @@ var (
 )
 
 // Loaders returns a regular expression (RE2) and glob patterns of file names to search with: they match every line for
-// which [Loads] may return true. ok is false for files of an unknown language, and for files in test directories at the
-// root, because examples and benchmarks load test helpers as well.
+// which [Loads] may return true. ok is false for files of an unknown language, and for sources in test directories at
+// the root, because examples and benchmarks load test helpers as well.
 func Loaders(target string) (term string, names []string, ok bool) {
 	top, _, _ := strings.Cut(target, "/")
 	switch {
+	case isEmbeddable(target) && !matchesAny(pythonFiles, target) && !matchesAny(scriptFiles, target):
+		return embedLine, []string{"*.go"}, true
 	case holdsTests([]string{top}, path.Ext(target)):
 		return "", nil, false
 	case matchesAny(pythonFiles, path.Base(target)):
@@ -55,7 +57,9 @@ func Loads(source, line string, targets ...string) bool {
 		return false
 	}
 	found := importsOf(source, line)
-	return slices.ContainsFunc(targets, func(target string) bool { return source != target && found.load(target) })
+	return slices.ContainsFunc(targets, func(target string) bool {
+		return source != target && (found.load(target) || embeds(source, line, target))
+	})
 }
 
 // imports are the files of the repository that a source may load, as far as its text shows.
@@ -132,12 +136,14 @@ func DeclaresTests(source []byte) bool { return declaresTests.Match(source) }
 
 // Adopt finds new product code that is named like tests, and that other sources of the same patch load. Such a file
 // has no more power than the sources that load it, unless a runner takes it for a test or there are tests in its
-// directory. So runners must not recognise its name, and the directory that is named like tests must be new or contain
-// product code.
+// directory. So a file with the name of a test must contain nothing that a runner would find, and the directory that is
+// named like tests must be new or contain product code. The same holds for data in a directory called testdata.
 //
-// It also notes which directories the patch makes packages of, because that decides where Python looks for modules.
+// It also notes which directories the patch makes packages of, because that decides where Python looks for modules, and
+// which become modules of Go.
 func (l *List) Adopt(changes []Change) {
 	l.repack(changes)
+	l.addModules(changes)
 	var loaders, candidates []Change
 	for _, c := range changes {
 		if !l.loaded[c.Path] && l.adoptable(c) {
@@ -148,9 +154,10 @@ func (l *List) Adopt(changes []Change) {
 		}
 	}
 	for ; len(loaders) > 0 && len(candidates) > 0; loaders = loaders[1:] {
-		found := importsOf(loaders[0].Path, string(loaders[0].After.Data))
+		source, text := loaders[0].Path, string(loaders[0].After.Data)
+		found := importsOf(source, text)
 		candidates = slices.DeleteFunc(candidates, func(c Change) bool {
-			if !found.load(c.Path) {
+			if !found.load(c.Path) && !reads(source, text, c.Path) {
 				return false
 			}
 			l.loaded[c.Path] = true
@@ -164,7 +171,12 @@ func (l *List) Adopt(changes []Change) {
 
 // adoptable reports whether a change adds a source that may be product code although it is named like a test.
 func (l *List) adoptable(c Change) bool {
-	if c.Before.Kind != "" || c.After.Kind != env.KindFile || DeclaresTests(c.After.Data) {
+	switch {
+	case c.Before.Kind != "" || c.After.Kind != env.KindFile || l.run[c.Path]:
+		return false
+	case isEmbeddable(c.Path):
+		return true
+	case DeclaresTests(c.After.Data):
 		return false
 	}
 	if dir, ok := Product(c.Path); ok {
@@ -172,9 +184,30 @@ func (l *List) adoptable(c Change) bool {
 	}
 	dir, base := path.Split(c.Path)
 	_, _, known := Loaders(c.Path)
+	if !known || dir == "" || ByName(dir+"x"+path.Ext(base)) != "" || strings.Count(base, ".") != 1 {
+		return false
+	}
 	stem, _, _ := strings.Cut(base, ".")
-	return known && dir != "" && ByName(dir+"x"+path.Ext(base)) == "" && strings.Count(base, ".") == 1 &&
-		slices.Contains([]string{"tests", "test", "spec"}, stem)
+	return slices.Contains([]string{"tests", "test", "spec"}, stem) ||
+		!collected.Match(c.After.Data) && !l.hasTests(path.Clean(dir))
+}
+
+// collected matches what a runner would find in a source that it takes for a test because of its name (ab_test.py).
+var collected = regexp.MustCompile(`(?m)^(async\s+)?def\s+test|^class\s+\w*Test|pytest_|__test__|\bload_tests\b`)
+
+// hasTests reports whether there are tests directly in a directory.
+func (l *List) hasTests(dir string) bool {
+	if l.tested == nil {
+		l.tested = map[string]bool{}
+		for _, names := range []map[string]bool{l.files, l.expected, l.hidden} {
+			for name := range names {
+				if !l.loaded[name] && isTest(splitName(name)) {
+					l.tested[path.Dir(name)] = true
+				}
+			}
+		}
+	}
+	return l.tested[dir]
 }
 
 // Product returns the directory because of which a source is withheld as a test, if there is no other reason and the

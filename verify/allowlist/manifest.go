@@ -59,15 +59,6 @@ func decoded(fields map[string]json.RawMessage) map[string]any {
 	return values
 }
 
-// steersModule matches lines of a go.mod that decide which code an import refers to, or which tools run.
-var steersModule = regexp.MustCompile(`=>|^\s*(replace|toolchain|tool|godebug|exclude|module|ignore)\b`)
-
-// harmlessModule reports whether only the requirements and the Go version of a go.mod were changed.
-func harmlessModule(before, after []byte) bool {
-	return changedLines(before, after, func(line string) bool { return !steersModule.MatchString(line) }) &&
-		!bytes.Contains(after, []byte("/*"))
-}
-
 // listsSources are build files that list every source of a project, so that new sources must be added to them.
 var listsSources = map[string]bool{
 	"CMakeLists.txt": true, "meson.build": true, "Makefile.am": true, "BUILD": true, "BUILD.bazel": true,

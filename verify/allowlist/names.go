@@ -8,9 +8,8 @@ import (
 
 // ByName returns why a file with this path is withheld in every repository; empty if it is not.
 func ByName(name string) Reason {
-	dir, base := path.Split(name)
-	stem, ext, _ := strings.Cut(base, ".")
-	dirs := strings.FieldsFunc(dir, func(r rune) bool { return r == '/' })
+	base, stem, ext := splitName(name)
+	dirs := strings.FieldsFunc(path.Dir(name), func(r rune) bool { return r == '/' })
 	switch {
 	case slices.ContainsFunc(dirs, isMetadata), isMetadata(base):
 		return Metadata
@@ -27,6 +26,13 @@ func ByName(name string) Reason {
 		return Configuration
 	}
 	return ""
+}
+
+// splitName returns the last element of a path, and its parts before and after the first dot.
+func splitName(name string) (base, stem, ext string) {
+	base = path.Base(name)
+	stem, ext, _ = strings.Cut(base, ".")
+	return base, stem, ext
 }
 
 // isMetadata reports whether a file or a directory describes an installed package. Python finds such directories

@@ -30,7 +30,7 @@ var standardModules = set(strings.Fields(`
 var runnerModules = set(strings.Fields(`
 	pytest _pytest py pluggy iniconfig packaging exceptiongroup tomli toml attr attrs six more_itertools atomicwrites
 	wcwidth importlib_metadata importlib_resources zipp typing_extensions colorama pygments funcsigs pathlib2 nose nose2
-	trial twisted mock coverage hypothesis sortedcontainers xdist execnet xprocess asgiref sqlparse tblib tox virtualenv
+	twisted mock coverage hypothesis sortedcontainers xdist execnet xprocess asgiref sqlparse tblib tox virtualenv
 	pip setuptools pkg_resources wheel _distutils_hack anyio trio sniffio freezegun requests_mock responses flaky
 	ward green testtools unittest2 behave robot asynctest aiohttp_pytest
 `))

@@ -95,6 +95,15 @@ func languages() map[string]language {
 	return all
 }
 
+// attribute matches an assignment to an attribute in Python.
+var attribute = regexp.MustCompile(`^\s*([\w.]+)\.(\w+)\s*=[^=]`)
+
+// isShim reports whether a line gives an object an attribute only where it has none yet.
+func isShim(line, text string) bool {
+	found := attribute.FindStringSubmatch(line)
+	return found != nil && strings.Contains(text, "if not hasattr("+found[1]+`, "`+found[2]+`"):`)
+}
+
 // Finder finds telltales.
 type Finder struct{ languages map[string]language }
 
@@ -115,10 +124,10 @@ func (f *Finder) Added(name string, before, after []byte) (found []Finding) {
 	for line := range strings.Lines(string(before)) {
 		had[strings.TrimSpace(line)] = true
 	}
-	n := 0
-	for line := range strings.Lines(string(after)) {
+	n, text := 0, string(after)
+	for line := range strings.Lines(text) {
 		n++
-		if had[strings.TrimSpace(line)] {
+		if had[strings.TrimSpace(line)] || isShim(line, text) {
 			continue
 		}
 		code := l.comment.ReplaceAllString(strings.TrimRight(line[:min(len(line), longest)], "\r\n"), "")

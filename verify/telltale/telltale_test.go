@@ -87,9 +87,14 @@ func TestSignal(t *testing.T) {
 
 func TestAdded(t *testing.T) {
 	t.Parallel()
+	const shim = "import builtins\nif not hasattr(builtins, \"aiter\"):\n    builtins.aiter = None\n"
+	want := []Finding{{Runner, "builtins.iter =", 4}}
+	if got := New().Added("a.py", nil, []byte(shim+"builtins.iter = None\n")); !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
 	before := "import os\n\n\ndef leave():\n    os._exit(0)\n"
 	after := before + "# os._exit(1)\nprint('PASSED')\nos.abort()  # os._exit\nraise SystemExit\n"
-	want := []Finding{{Exit, "os.abort", 8}}
+	want = []Finding{{Exit, "os.abort", 8}}
 	if got := New().Added("a.py", []byte(before), []byte(after)); !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}

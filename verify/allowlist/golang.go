@@ -1,0 +1,129 @@
+package allowlist
+
+import (
+	"bytes"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"deepswe/env"
+)
+
+// steersModule matches lines of a go.mod that decide which code an import refers to, or which tools run.
+var steersModule = regexp.MustCompile(`=>|^\s*(replace|toolchain|tool|godebug|exclude|module|ignore)\b`)
+
+var (
+	replaceBlock = regexp.MustCompile(`^\s*replace\s*\(\s*$`)
+	replaceLocal = regexp.MustCompile(`^\s*(?:replace\s+)?([\w./~-]+)(?:\s+v\S+)?\s+=>\s+(\./[\w./-]+)\s*$`)
+	moduleLine   = regexp.MustCompile(`^\s*module\s+\S+\s*$`)
+	requiredName = regexp.MustCompile(`(?m)^\s*(?:require\s+)?([\w./~-]+)\s+v\d`)
+	goVersion    = regexp.MustCompile(`(?m)^go\s+1\.(\d+)`)
+)
+
+// prunedGo is the first version of Go whose go.mod names all modules that the tests need: 1.17.
+const prunedGo = 17
+
+// harmlessModule reports whether only requirements, the Go version, and new modules in directories of the repository
+// were changed in a go.mod.
+func (l *List) harmlessModule(c Change) bool {
+	harmless := func(line string) bool {
+		isNew := c.Before.Kind == "" && l.modules[path.Dir(c.Path)]
+		return !steersModule.MatchString(line) || isNew && moduleLine.MatchString(line)
+	}
+	if c.Path == "go.mod" {
+		harmless = func(line string) bool { return !steersModule.MatchString(line) || l.isNewModule(c, line) }
+	}
+	return changedLines(c.Before.Data, c.After.Data, harmless) && !bytes.Contains(c.After.Data, []byte("/*"))
+}
+
+// isNewModule reports whether a changed line of the root's go.mod says that a module is in a directory of the
+// repository. None that the tests may import counts, because it would replace what they check with.
+func (l *List) isNewModule(c Change, line string) bool {
+	found := replaceLocal.FindStringSubmatch(line)
+	if found == nil {
+		return replaceBlock.MatchString(line)
+	}
+	required := requiredName.FindAllSubmatch(c.Before.Data, -1)
+	if version := goVersion.FindSubmatch(c.Before.Data); len(required) > 0 {
+		if version == nil {
+			return false
+		}
+		if n, err := strconv.Atoi(string(version[1])); err != nil || n < prunedGo {
+			return false
+		}
+	}
+	for _, one := range required {
+		if name := string(one[1]) + "/"; strings.HasPrefix(name, found[1]+"/") || strings.HasPrefix(found[1]+"/", name) {
+			return false
+		}
+	}
+	dir := path.Clean(found[2])
+	return !l.solution["go.mod"] && filepath.IsLocal(dir) && dir != "." && !l.run[dir] && ByName(dir+"/x.go") == "" &&
+		!bytes.Contains(c.Before.Data, []byte(strings.TrimSpace(line)))
+}
+
+// addModules notes which directories become modules of the repository.
+func (l *List) addModules(changes []Change) {
+	l.modules = map[string]bool{}
+	for _, c := range changes {
+		if c.Path != "go.mod" || c.After.Kind != env.KindFile || !l.harmlessModule(c) {
+			continue
+		}
+		for line := range bytes.Lines(c.After.Data) {
+			text := string(bytes.TrimRight(line, "\r\n"))
+			if found := replaceLocal.FindStringSubmatch(text); found != nil && l.isNewModule(c, text) {
+				l.modules[path.Clean(found[2])] = true
+			}
+		}
+	}
+}
+
+// testdata is the name of directories with data for tests, which products embed as well.
+const testdata = "testdata"
+
+// isEmbeddable reports whether a file in a directory called testdata would be taken if the directory were called
+// otherwise: then only tests that read it could be affected by it.
+func isEmbeddable(name string) bool {
+	elsewhere := strings.ReplaceAll("/"+name, "/"+testdata+"/", "/data/")[1:]
+	return elsewhere != name && ByName(elsewhere) == ""
+}
+
+// embedLine matches directives that embed test data.
+const embedLine = `^//go:embed\s.*\b` + testdata + `\b`
+
+var (
+	embedded = regexp.MustCompile(`(?m)^//go:embed\s+(.+)$`)
+	quoted   = regexp.MustCompile(`["'` + "`" + `]([\w./-]*\b` + testdata + `\b)`)
+)
+
+// embeds reports whether a Go source embeds a file.
+func embeds(source, text, target string) bool {
+	if path.Ext(source) != ".go" {
+		return false
+	}
+	for _, found := range embedded.FindAllStringSubmatch(text, -1) {
+		for pattern := range strings.FieldsSeq(found[1]) {
+			pattern = strings.Trim(strings.TrimPrefix(strings.Trim(pattern, "\"`"), "all:"), "\"`")
+			pattern = path.Join(path.Dir(source), pattern)
+			for name := target; name != "."; name = path.Dir(name) {
+				if ok, err := path.Match(pattern, name); err == nil && ok {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// reads reports whether a source seems to load a data file: a Go source that embeds it, or another one that names the
+// directory called testdata which is beside it.
+func reads(source, text, target string) bool {
+	if path.Ext(source) == ".go" || !isEmbeddable(target) {
+		return embeds(source, text, target)
+	}
+	known := matchesAny(pythonFiles, path.Base(source)) || matchesAny(scriptFiles, path.Base(source))
+	beside := strings.HasPrefix(target, path.Join(path.Dir(source), testdata)+"/")
+	return known && beside && quoted.MatchString(text)
+}
