@@ -58,7 +58,9 @@ func (d *daemon) install(ctx context.Context) (*installation, error) {
 		d.installation = s
 		d.mu.Unlock()
 		// Only after our own lease exists, because otherwise the guest's volume would look unused.
-		d.tidied.Do(func() { d.p.work.Go(d.tidy) })
+		d.tidied.Do(func() {
+			d.p.work.Go(func() { d.reaper().Tidy(d.p.life, d.p.log.With("host", d.host)) })
+		})
 		return s, nil
 	})
 }
@@ -68,19 +70,6 @@ func (d *daemon) installed() *installation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.installation
-}
-
-// tidy removes what dead runs left on the daemon.
-func (d *daemon) tidy() {
-	ctx, cancel := context.WithTimeout(d.p.life, 2*time.Minute)
-	defer cancel()
-	left, err := d.reap(ctx, env.ReapOptions{})
-	if len(left) > 0 {
-		d.p.log.Info("removed what dead runs left", "host", d.host, "things", len(left))
-	}
-	if err != nil && d.p.life.Err() == nil {
-		d.p.log.Warn("reaping what dead runs left", "error", err)
-	}
 }
 
 // dropInstallation discards an incomplete installation; the next start creates a new one.
@@ -243,13 +232,12 @@ func (d *daemon) breakLock(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c, err := d.inventory(ctx)
-	if err != nil {
-		return err
-	}
 	holder := found.Container.Config.Labels[labelOwner]
-	if holder == "" || c.lives(ctx, holder, 0) {
+	if holder == "" {
 		return nil
+	}
+	if alive, err := d.reaper().Alive(ctx, holder); alive || err != nil {
+		return err
 	}
 	return d.remove(ctx, found.Container.ID)
 }

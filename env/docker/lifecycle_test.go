@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/fleet"
 	"deepswe/env/owner"
 	"deepswe/env/program"
 	"deepswe/env/testkit"
@@ -127,16 +128,7 @@ func TestReapJudges(t *testing.T) {
 	living = append(living, lease)
 	makeDir(t, d, lease, leaseDir)
 	for _, dry := range []bool{true, false} {
-		// As it looks ten minutes later, after the other machine's owner has renewed its lease.
-		found, err := d.inventory(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		found.now = found.now.Add(10 * time.Minute)
-		if err := d.touchLease(t.Context(), lease, found.now); err != nil {
-			t.Fatal(err)
-		}
-		left, err := d.reapOnce(t.Context(), found, env.ReapOptions{DryRun: dry})
+		left, err := fleet.Reaper{Place: later{d, lease}, Self: p.owner}.Reap(t.Context(), env.ReapOptions{DryRun: dry})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,6 +154,25 @@ func TestReapJudges(t *testing.T) {
 		}
 	}
 	must(t, mine, "true")
+}
+
+// later is a daemon as it looks ten minutes later, after the other machine's owner has renewed its lease.
+type later struct {
+	*daemon
+	lease string
+}
+
+func (l later) Inventory(ctx context.Context) (fleet.Inventory, error) {
+	now, err := l.now(ctx)
+	if err == nil {
+		err = l.touchLease(ctx, l.lease, now.Add(10*time.Minute))
+	}
+	if err != nil {
+		return fleet.Inventory{}, err
+	}
+	found, err := l.daemon.Inventory(ctx)
+	found.Now = found.Now.Add(10 * time.Minute)
+	return found, err
 }
 
 func makeDir(t *testing.T, d *daemon, id, dir string) {

@@ -56,7 +56,6 @@ type Provider struct {
 	owner    string
 	waits    waits
 	hostname string
-	machine  string
 	state    string
 	daemons  []*daemon
 	warm     *warm.Pool[*Sandbox]
@@ -80,7 +79,7 @@ var (
 // are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{
-		options: o, log: o.Log, owner: owner.This().String() + "/" + owner.Nonce(), machine: owner.Machine(), state: o.State,
+		options: o, log: o.Log, owner: owner.This().String() + "/" + owner.Nonce(), state: o.State,
 		builds: map[string]*buildContext{}, waits: defaultWaits(),
 	}
 	if p.log == nil {

@@ -1,14 +1,10 @@
 package docker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -17,193 +13,73 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/disk"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 )
-
-// defaultStale is how long an owner on another machine may be silent before it counts as dead: four heartbeats.
-const defaultStale = 4 * leaseInterval
 
 // Reap removes what dead owners left on all daemons: containers, and guests' volumes that are not in use. With
 // o.All, it also removes what belongs to living owners, and all built and prepared images.
 func (p *Provider) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
-	found := make([][]env.Leftover, len(p.daemons))
-	failures := make([]error, len(p.daemons))
-	var wg sync.WaitGroup
-	for i, d := range p.daemons {
-		wg.Go(func() {
-			if failures[i] = d.usable(ctx); failures[i] == nil {
-				found[i], failures[i] = d.reap(ctx, o)
-			}
-		})
-	}
-	wg.Wait()
-	return slices.Concat(found...), errors.Join(failures...)
+	return fleet.ReapAll(p.daemons, func(d *daemon) ([]env.Leftover, error) {
+		if err := d.usable(ctx); err != nil {
+			return nil, err
+		}
+		left, err := d.reaper().Reap(ctx, o)
+		return left, d.infrastructure(ctx, "reap", err)
+	})
 }
 
-// inventory is a snapshot of the containers of all deepswe processes on a daemon.
-type inventory struct {
-	d          *daemon
-	now        time.Time // by the daemon's clock
-	containers []container.Summary
-	verdicts   map[string]bool
-}
+func (d *daemon) reaper() fleet.Reaper { return fleet.Reaper{Place: d, Self: d.p.owner} }
 
-func (d *daemon) inventory(ctx context.Context) (*inventory, error) {
+// Inventory lists the containers of all deepswe processes on the daemon.
+func (d *daemon) Inventory(ctx context.Context) (fleet.Inventory, error) {
 	now, err := d.now(ctx)
 	if err != nil {
-		return nil, err
+		return fleet.Inventory{}, err
 	}
 	list, err := d.cli.ContainerList(ctx, client.ContainerListOptions{
 		All: true, Filters: make(client.Filters).Add("label", labelOwner),
 	})
 	if err != nil {
-		return nil, err
+		return fleet.Inventory{}, err
 	}
-	c := &inventory{d: d, now: now, verdicts: map[string]bool{}}
+	i := fleet.Inventory{Now: now}
 	for _, found := range list.Items {
 		// A user's own container from a prepared image inherits the labels, but has no owner.
 		if found.Labels[labelOwner] != "" {
-			c.containers = append(c.containers, found)
+			i.Things = append(i.Things, d.thing(ctx, found, now))
 		}
 	}
-	return c, nil
+	return i, nil
 }
 
-// lives reports whether an owner is alive. Owners on this machine are looked up among its processes, others are
-// judged by their lease.
-func (c *inventory) lives(ctx context.Context, who string, stale time.Duration) bool {
-	if who == c.d.p.owner {
-		return true
+func (d *daemon) thing(ctx context.Context, found container.Summary, now time.Time) fleet.Thing {
+	created := time.Unix(found.Created, 0)
+	t := fleet.Thing{
+		Owner: found.Labels[labelOwner], Lease: found.Labels[labelKind] == kindLease, Seen: created,
+		Uses: []string{leaseImage}, Leftover: leftover(found),
+		Remove: func(ctx context.Context) error { return d.remove(ctx, found.ID) },
 	}
-	if verdict, known := c.verdicts[who]; known {
-		return verdict
+	t.Leftover.Age = now.Sub(created).Round(time.Second)
+	for _, m := range found.Mounts {
+		t.Uses = append(t.Uses, m.Name)
 	}
-	verdict := c.judge(ctx, who, cmp.Or(stale, defaultStale))
-	c.verdicts[who] = verdict
-	return verdict
-}
-
-func (c *inventory) judge(ctx context.Context, who string, stale time.Duration) bool {
-	if o, ok := owner.Parse(who); ok {
-		switch o.LivenessOn(c.d.p.machine) {
-		case disk.Alive:
-			return true
-		case disk.Dead:
-			return false
-		}
-	}
-	// A lease that was never renewed is judged by its creation; an owner without a lease, by its youngest
-	// container.
-	var last time.Time
-	for _, found := range c.containers {
-		if found.Labels[labelOwner] != who {
-			continue
-		}
-		seen := time.Unix(found.Created, 0)
-		if found.Labels[labelKind] == kindLease {
-			path := leaseDir + "/" + heartbeat
-			if stat, err := c.d.cli.ContainerStatPath(ctx, found.ID, client.ContainerStatPathOptions{Path: path}); err == nil {
-				seen = stat.Stat.Mtime
-			} else if !errdefs.IsNotFound(err) {
-				return true // unknown, so it counts as alive
-			}
-		}
-		if seen.After(last) {
-			last = seen
-		}
-	}
-	return c.now.Sub(last) < stale
-}
-
-// The daemon may still be processing requests of a killed process, so after removing something, reap looks again
-// until it finds nothing.
-const (
-	reapRounds = 10
-	reapPause  = 200 * time.Millisecond
-)
-
-func (d *daemon) reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	var all []env.Leftover
-	for round := 0; ; round++ {
-		var left []env.Leftover
-		c, err := d.inventory(ctx)
-		if err == nil {
-			left, err = d.reapOnce(ctx, c, o)
-		}
-		all = append(all, left...)
-		if err != nil {
-			return all, d.infrastructure(ctx, "reap", err)
-		}
-		if len(left) == 0 || o.DryRun || round == reapRounds {
-			return all, nil
-		}
-		if err := env.Sleep(ctx, reapPause); err != nil {
-			return all, d.infrastructure(ctx, "reap", err)
-		}
-	}
-}
-
-// reapOnce removes what is in an inventory and should go.
-func (d *daemon) reapOnce(ctx context.Context, c *inventory, o env.ReapOptions) ([]env.Leftover, error) {
-	var condemned, leases []container.Summary
-	survivors := map[string]bool{} // volumes that stay in use, and the lease's image
-	for _, found := range c.containers {
+	if t.Lease && fleet.Liveness(t.Owner) == disk.Unknown {
+		path := leaseDir + "/" + heartbeat
+		stat, err := d.cli.ContainerStatPath(ctx, found.ID, client.ContainerStatPathOptions{Path: path})
 		switch {
-		case !o.All && c.lives(ctx, found.Labels[labelOwner], o.Stale):
-			for _, m := range found.Mounts {
-				survivors[m.Name] = true
-			}
-			survivors[leaseImage] = true
-		case found.Labels[labelKind] == kindLease:
-			leases = append(leases, found)
-		default:
-			condemned = append(condemned, found)
+		case err == nil:
+			t.Seen = stat.Stat.Mtime
+		case !errdefs.IsNotFound(err): // it was never renewed
+			t.Seen = now // unknown, so it counts as alive
 		}
 	}
-	// Leases are removed last, because other reapers judge by them.
-	left, err := d.reapContainers(ctx, c, condemned, o.DryRun)
-	more, leaseErr := d.reapContainers(ctx, c, leases, o.DryRun)
-	left, err = append(left, more...), errors.Join(err, leaseErr)
-	more, volumeErr := d.reapVolumes(ctx, survivors, o.DryRun)
-	left, err = append(left, more...), errors.Join(err, volumeErr)
-	more, imageErr := d.reapImages(ctx, c, survivors, o)
-	return append(left, more...), errors.Join(err, imageErr)
+	return t
 }
 
-// reapContainers removes containers, reapAtOnce at a time.
-func (d *daemon) reapContainers(
-	ctx context.Context, c *inventory, condemned []container.Summary, dryRun bool,
-) ([]env.Leftover, error) {
-	failures := make([]error, len(condemned))
-	var wg sync.WaitGroup
-	turns := make(chan struct{}, 4)
-	for i, found := range condemned {
-		if dryRun || ctx.Err() != nil {
-			break
-		}
-		turns <- struct{}{}
-		wg.Go(func() {
-			failures[i] = d.remove(ctx, found.ID)
-			<-turns
-		})
-	}
-	wg.Wait()
-	var left []env.Leftover
-	for i, found := range condemned {
-		if failures[i] == nil {
-			left = append(left, c.leftover(found))
-		}
-	}
-	return left, errors.Join(append(failures, ctx.Err())...)
-}
-
-func (c *inventory) leftover(found container.Summary) env.Leftover {
+func leftover(found container.Summary) env.Leftover {
 	l := env.Leftover{
-		Provider: "docker", Kind: "container", ID: found.ID[:min(12, len(found.ID))],
-		Run: found.Labels[labelRun], Rollout: found.Labels[labelRollout], Owner: describeOwner(found.Labels),
-		Age: c.now.Sub(time.Unix(found.Created, 0)).Round(time.Second),
+		Provider: "docker", Kind: "container", ID: found.ID[:min(12, len(found.ID))], Run: found.Labels[labelRun],
+		Rollout: found.Labels[labelRollout], Owner: fleet.Describe(found.Labels[labelOwner], found.Labels[labelHost]),
 	}
 	if l.Rollout == "" && len(found.Names) > 0 && found.Labels[labelKind] == kindSandbox {
 		// A sandbox that was started ahead of time has its rollout only in its name.
@@ -214,16 +90,18 @@ func (c *inventory) leftover(found container.Summary) env.Leftover {
 	return l
 }
 
-func describeOwner(labels map[string]string) string {
-	if o, ok := owner.Parse(labels[labelOwner]); ok {
-		return labels[labelHost] + " pid " + strconv.Itoa(o.PID)
-	}
-	return labels[labelOwner]
+// Sweep removes the volumes of guests and the images that are no longer needed.
+func (d *daemon) Sweep(
+	ctx context.Context, now time.Time, inUse map[string]bool, o env.ReapOptions,
+) ([]env.Leftover, error) {
+	left, err := d.reapVolumes(ctx, inUse, o.DryRun)
+	more, imageErr := d.reapImages(ctx, now, inUse, o)
+	return append(left, more...), errors.Join(err, imageErr)
 }
 
 // reapVolumes removes guests' volumes that no container refers to. The daemon itself refuses to remove one that is
 // in use.
-func (d *daemon) reapVolumes(ctx context.Context, survivors map[string]bool, dryRun bool) ([]env.Leftover, error) {
+func (d *daemon) reapVolumes(ctx context.Context, inUse map[string]bool, dryRun bool) ([]env.Leftover, error) {
 	list, err := d.cli.VolumeList(ctx, client.VolumeListOptions{Filters: make(client.Filters).Add("name", guestVolumes)})
 	if err != nil {
 		return nil, fmt.Errorf("volumes: %w", err)
@@ -231,7 +109,7 @@ func (d *daemon) reapVolumes(ctx context.Context, survivors map[string]bool, dry
 	var left []env.Leftover
 	var failures error
 	for _, v := range list.Items {
-		if survivors[v.Name] || !strings.HasPrefix(v.Name, guestVolumes) {
+		if inUse[v.Name] || !strings.HasPrefix(v.Name, guestVolumes) {
 			continue
 		}
 		var err error
@@ -254,7 +132,7 @@ const derivedKept = 14 * 24 * time.Hour
 // reapImages removes built and prepared images that were not used for derivedKept, or all of them with o.All, and
 // the lease's image if no lease is left.
 func (d *daemon) reapImages(
-	ctx context.Context, c *inventory, survivors map[string]bool, o env.ReapOptions,
+	ctx context.Context, now time.Time, inUse map[string]bool, o env.ReapOptions,
 ) ([]env.Leftover, error) {
 	list, err := d.cli.ImageList(ctx, client.ImageListOptions{
 		Filters: make(client.Filters).Add("reference", leaseImage, preparedImages, builtImages),
@@ -270,13 +148,13 @@ func (d *daemon) reapImages(
 	var failures error
 	for _, found := range list.Items {
 		created := time.Unix(found.Created, 0)
-		unused := c.now.Sub(created)
+		unused := now.Sub(created)
 		if r, ok := used[found.ID]; ok {
 			unused = time.Since(r.Used)
 		}
 		for _, tag := range found.RepoTags {
 			done := derived(tag) && (o.All || unused > derivedKept)
-			if !done && (tag != leaseImage || survivors[leaseImage]) {
+			if !done && (tag != leaseImage || inUse[leaseImage]) {
 				continue
 			}
 			removed := o.DryRun
@@ -285,7 +163,7 @@ func (d *daemon) reapImages(
 				failures = errors.Join(failures, err)
 			}
 			if removed {
-				age := c.now.Sub(created).Round(time.Second)
+				age := now.Sub(created).Round(time.Second)
 				left = append(left, env.Leftover{Provider: "docker", Kind: "image", ID: tag, Age: age})
 			}
 		}

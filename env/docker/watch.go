@@ -9,10 +9,8 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
+	"deepswe/env/fleet"
 )
-
-// leaseInterval is how often the lease on a daemon is renewed.
-const leaseInterval = 30 * time.Second
 
 // waits are the time limits that tests shorten.
 type waits struct {
@@ -31,7 +29,7 @@ func defaultWaits() waits {
 func (d *daemon) watch() {
 	d.p.work.Go(d.followEvents)
 	ctx := d.p.life
-	ping, lease := time.NewTicker(d.p.waits.watch), time.NewTicker(leaseInterval)
+	ping, lease := time.NewTicker(d.p.waits.watch), time.NewTicker(fleet.LeaseInterval)
 	defer ping.Stop()
 	defer lease.Stop()
 	for {

@@ -7,15 +7,9 @@ import (
 	"os"
 	"time"
 
-	"deepswe/env"
+	"deepswe/env/fleet"
 	"deepswe/env/owner"
 )
-
-// leaseInterval is how often the lease is renewed.
-const leaseInterval = 30 * time.Second
-
-// defaultStale is how long an owner on another machine may be silent before it counts as dead: four renewals.
-const defaultStale = 4 * leaseInterval
 
 // takeLease creates the lease, once. It shows that this provider is alive, and it owns the provider's pods: the
 // cluster deletes a pod whose lease is gone.
@@ -39,7 +33,7 @@ func (c *cluster) takeLease(ctx context.Context) error {
 			Name: "deepswe-" + owner.ShortHash(c.owner) + "-" + owner.Nonce(), Labels: map[string]string{labelOwner: c.owner},
 			Annotations: map[string]string{annotationHost: c.hostname}, OwnerReferences: c.driver(ctx),
 		},
-		Spec: leaseSpec{HolderIdentity: c.hostname, LeaseDurationSeconds: int(defaultStale / time.Second),
+		Spec: leaseSpec{HolderIdentity: c.hostname, LeaseDurationSeconds: int(fleet.Stale / time.Second),
 			AcquireTime: now, RenewTime: now},
 	}})
 	if err != nil {
@@ -48,7 +42,9 @@ func (c *cluster) takeLease(ctx context.Context) error {
 	c.mu.Lock()
 	c.lease = made
 	c.mu.Unlock()
-	c.tidied.Do(func() { c.work.Go(c.tidy) })
+	c.tidied.Do(func() {
+		c.work.Go(func() { c.reaper().Tidy(c.life, c.log.With("cluster", c.where())) })
+	})
 	return nil
 }
 
@@ -78,22 +74,9 @@ func (c *cluster) ownerReferences() []ownerReference {
 	}}
 }
 
-// tidy removes what dead runs left behind.
-func (c *cluster) tidy() {
-	ctx, cancel := context.WithTimeout(c.life, 2*time.Minute)
-	defer cancel()
-	left, err := c.reap(ctx, env.ReapOptions{})
-	if len(left) > 0 {
-		c.log.Info("removed what dead runs left behind", "cluster", c.where(), "things", len(left))
-	}
-	if err != nil && c.life.Err() == nil {
-		c.log.Warn("removing what dead runs left behind", "cluster", c.where(), "error", err)
-	}
-}
-
 // keepLease renews the lease while the provider is open, and retries postponed deletions.
 func (c *cluster) keepLease() {
-	ticker := time.NewTicker(leaseInterval)
+	ticker := time.NewTicker(fleet.LeaseInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -119,7 +102,7 @@ func (c *cluster) renewLease(ctx context.Context) error {
 	if current == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaseInterval)
+	ctx, cancel := context.WithTimeout(ctx, fleet.LeaseInterval)
 	defer cancel()
 	next := *current
 	next.Spec.RenewTime = &microTime{c.now()}

@@ -1,0 +1,255 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"deepswe/env"
+	"deepswe/env/disk"
+	"deepswe/env/owner"
+)
+
+// LeaseInterval is how often an owner renews its lease. An owner on another machine that is silent for stale counts as
+// dead.
+const (
+	LeaseInterval = 30 * time.Second
+	Stale         = 4 * LeaseInterval
+)
+
+// Place is where several processes keep things of theirs. A provider has one or more.
+type Place interface {
+	// Inventory lists what all owners have in the place.
+	Inventory(ctx context.Context) (Inventory, error)
+	// Sweep removes what belongs to no owner and is no longer needed. inUse is what living owners use.
+	Sweep(ctx context.Context, now time.Time, inUse map[string]bool, o env.ReapOptions) ([]env.Leftover, error)
+}
+
+// Inventory is a snapshot of a place, whose clock says Now.
+type Inventory struct {
+	Now    time.Time
+	Things []Thing
+}
+
+// Thing is a container, a pod or a lease.
+type Thing struct {
+	// Owner is an [owner.Owner] as text, with a part of the provider's own.
+	Owner string
+	// Lease is set for what shows that its owner is alive, and Seen is when that was last shown. For any other thing, it
+	// is when the thing was created.
+	Lease bool
+	Seen  time.Time
+	// Uses names what must not be removed while the owner is alive; see [Place].
+	Uses []string
+	// Leftover describes the thing once it was removed. Remove succeeds if it no longer exists.
+	Leftover env.Leftover
+	Remove   func(context.Context) error
+}
+
+// lastSign returns when an owner last showed that it is alive. One without a lease is judged by its youngest thing.
+func (i Inventory) lastSign(who string) (last time.Time) {
+	for _, t := range i.Things {
+		if t.Owner == who && t.Seen.After(last) {
+			last = t.Seen
+		}
+	}
+	return last
+}
+
+// Reaper removes from a place what dead owners left there.
+type Reaper struct {
+	Place Place
+	// Self is this process, which is alive.
+	Self string
+	// Outage is how long the place itself may be out of reach. An owner that has been silent for no longer counts as dead
+	// only if it stays silent for secondLook more. 0 means that owners cannot lose the place and live.
+	Outage time.Duration
+}
+
+// The place may still be processing requests of a killed process, so after removing something, Reap looks again until
+// it finds nothing.
+const (
+	reapTimeout = 2 * time.Minute
+	reapRounds  = 10
+	reapPause   = 200 * time.Millisecond
+	reapAtOnce  = 8
+	secondLook  = LeaseInterval + 5*time.Second
+)
+
+// Reap removes what dead owners left, and everything with o.All. It returns what it removed, also with an error.
+func (r Reaper) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, error) {
+	ctx, cancel := context.WithTimeout(ctx, reapTimeout)
+	defer cancel()
+	var all []env.Leftover
+	dead := map[string]bool{}
+	for round := 0; ; round++ {
+		left, err := r.round(ctx, o, dead)
+		all = append(all, left...)
+		if err != nil || len(left) == 0 || o.DryRun || round == reapRounds {
+			return all, err
+		}
+		if err := env.Sleep(ctx, reapPause); err != nil {
+			return all, err
+		}
+	}
+}
+
+// ReapAll reaps in all places of a provider at once.
+func ReapAll[P any](places []P, reap func(P) ([]env.Leftover, error)) ([]env.Leftover, error) {
+	found := make([][]env.Leftover, len(places))
+	failures := make([]error, len(places))
+	var work sync.WaitGroup
+	for i, p := range places {
+		work.Go(func() { found[i], failures[i] = reap(p) })
+	}
+	work.Wait()
+	return slices.Concat(found...), errors.Join(failures...)
+}
+
+// Tidy reaps in the background of a run, which nothing that goes wrong here need stop.
+func (r Reaper) Tidy(ctx context.Context, log *slog.Logger) {
+	left, err := r.Reap(ctx, env.ReapOptions{})
+	if len(left) > 0 {
+		log.Info("removed what dead runs left", "things", len(left))
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Warn("removing what dead runs left", "error", err)
+	}
+}
+
+// Alive reports whether an owner is alive.
+func (r Reaper) Alive(ctx context.Context, who string) (bool, error) {
+	found, err := r.Place.Inventory(ctx)
+	return err == nil && r.alive(found, who, Stale), err
+}
+
+// alive judges owners on this machine by its processes, and others by their leases.
+func (r Reaper) alive(i Inventory, who string, stale time.Duration) bool {
+	if who == r.Self {
+		return true
+	}
+	switch Liveness(who) {
+	case disk.Alive:
+		return true
+	case disk.Dead:
+		return false
+	}
+	return i.Now.Sub(i.lastSign(who)) < stale
+}
+
+// Liveness looks an owner up among the processes of this machine. It is Unknown on another one.
+func Liveness(who string) disk.Liveness {
+	o, ok := owner.Parse(who)
+	if !ok {
+		return disk.Unknown
+	}
+	return o.LivenessOn(owner.Machine())
+}
+
+// Describe names an owner for people: host is the name of its machine.
+func Describe(who, host string) string {
+	if o, ok := owner.Parse(who); ok {
+		return fmt.Sprintf("%s pid %d", host, o.PID)
+	}
+	return who
+}
+
+// round takes an inventory and removes what should go. dead are the owners that stayed silent during the second look of
+// an earlier round, and is extended.
+func (r Reaper) round(ctx context.Context, o env.ReapOptions, dead map[string]bool) ([]env.Leftover, error) {
+	found, err := r.Place.Inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	alive, err := r.living(ctx, found, o, dead)
+	if err != nil {
+		return nil, err
+	}
+	var doomed, leases []Thing
+	inUse := map[string]bool{}
+	for _, t := range found.Things {
+		switch {
+		case alive[t.Owner]:
+			for _, used := range t.Uses {
+				inUse[used] = true
+			}
+		case t.Lease:
+			leases = append(leases, t)
+		default:
+			doomed = append(doomed, t)
+		}
+	}
+	left, err := removeAll(ctx, doomed, o)
+	// Leases go last, because other reapers judge by them.
+	more, leaseErr := removeAll(ctx, leases, o)
+	rest, sweepErr := r.Place.Sweep(ctx, found.Now, inUse, o)
+	return slices.Concat(left, more, rest), errors.Join(err, leaseErr, sweepErr)
+}
+
+// living returns the owners in an inventory whose things stay.
+func (r Reaper) living(
+	ctx context.Context, found Inventory, o env.ReapOptions, dead map[string]bool,
+) (map[string]bool, error) {
+	alive, doubts := map[string]bool{}, map[string]time.Time{}
+	if o.All {
+		return alive, nil
+	}
+	stale := cmp.Or(o.Stale, Stale)
+	known := map[string]bool{}
+	for _, t := range found.Things {
+		who := t.Owner
+		if known[who] {
+			continue
+		}
+		known[who] = true
+		if alive[who] = r.alive(found, who, stale); alive[who] || dead[who] || Liveness(who) == disk.Dead {
+			continue
+		}
+		if last := found.lastSign(who); found.Now.Sub(last) < r.Outage {
+			doubts[who] = last
+		}
+	}
+	if len(doubts) == 0 {
+		return alive, nil
+	}
+	if err := env.Sleep(ctx, min(secondLook, stale)); err != nil {
+		return nil, err
+	}
+	again, err := r.Place.Inventory(ctx)
+	for who, last := range doubts {
+		alive[who] = again.lastSign(who).After(last)
+		dead[who] = !alive[who]
+	}
+	return alive, err
+}
+
+// removeAll removes things, reapAtOnce at a time, and returns those that are gone.
+func removeAll(ctx context.Context, things []Thing, o env.ReapOptions) (left []env.Leftover, err error) {
+	failures := make([]error, len(things))
+	var work sync.WaitGroup
+	turns := make(chan struct{}, reapAtOnce)
+	for i, t := range things {
+		if o.DryRun {
+			break
+		}
+		turns <- struct{}{}
+		work.Go(func() {
+			if failures[i] = ctx.Err(); failures[i] == nil {
+				failures[i] = t.Remove(ctx)
+			}
+			<-turns
+		})
+	}
+	work.Wait()
+	for i, t := range things {
+		if failures[i] == nil {
+			left = append(left, t.Leftover)
+		}
+	}
+	return left, errors.Join(failures...)
+}
