@@ -16,7 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env/disk"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 )
 
 // record describes an image that deepswe pulled, built or prepared. Images without a record belong to the user, and
@@ -34,7 +34,7 @@ func (d *daemon) records() records {
 	if d.p.state == "" || facts.ID == "" {
 		return records{}
 	}
-	return records{filepath.Join(d.p.state, "docker-images-"+owner.ShortHash(facts.ID)+".json")}
+	return records{filepath.Join(d.p.state, "docker-images-"+fleet.ShortHash(facts.ID)+".json")}
 }
 
 // update changes the file under a lock and replaces it atomically, so that readers never see half of it.

@@ -19,7 +19,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 )
 
 // original is a second container of a sandbox's image. It is never started, so nothing that runs in the sandbox can
@@ -83,7 +83,7 @@ func (s *Sandbox) closeOriginal(ctx context.Context) error {
 // createOriginal creates a container from an image, which is never started.
 func (d *daemon) createOriginal(ctx context.Context, img image, s env.Spec) (string, error) {
 	return d.create(ctx, client.ContainerCreateOptions{
-		Name: "deepswe-original-" + owner.Nonce(),
+		Name: "deepswe-original-" + fleet.Nonce(),
 		Config: &container.Config{
 			Image: img.id, Entrypoint: []string{"never-started"}, Labels: d.p.labels(kindOriginal, s.Run, s.Rollout),
 		},

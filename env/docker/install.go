@@ -15,7 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 	"deepswe/env/program"
 )
 
@@ -94,7 +94,7 @@ func (d *daemon) newInstallation(ctx context.Context) (*installation, error) {
 		return nil, fmt.Errorf("lease image: %w", err)
 	}
 	takeLease := func() (err error) {
-		s.lease, err = d.createIdle(ctx, kindLease, "deepswe-lease-"+owner.ShortHash(d.p.owner)+"-"+owner.Nonce(), s)
+		s.lease, err = d.createIdle(ctx, kindLease, "deepswe-lease-"+fleet.ShortHash(d.p.owner)+"-"+fleet.Nonce(), s)
 		return err
 	}
 	if err := takeLease(); err != nil {

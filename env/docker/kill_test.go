@@ -17,7 +17,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 	"deepswe/env/testkit"
 )
 
@@ -184,7 +184,7 @@ func removePrepared(t *testing.T, p *Provider, state string) {
 	d := p.daemons[0]
 	facts, _ := d.known()
 	err := records{filepath.Join(state,
-		"docker-images-"+owner.ShortHash(facts.ID)+".json")}.update(func(all map[string]record) bool {
+		"docker-images-"+fleet.ShortHash(facts.ID)+".json")}.update(func(all map[string]record) bool {
 		for _, r := range all {
 			_, err := d.cli.ImageRemove(context.WithoutCancel(t.Context()), r.Ref, client.ImageRemoveOptions{})
 			if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // another test run uses it as well

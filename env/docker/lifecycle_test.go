@@ -16,7 +16,6 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/fleet"
-	"deepswe/env/owner"
 	"deepswe/env/program"
 	"deepswe/env/testkit"
 )
@@ -117,10 +116,10 @@ func TestReapJudges(t *testing.T) {
 		_, err := d.cli.ContainerInspect(t.Context(), id, client.ContainerInspectOptions{})
 		return err == nil
 	}
-	self := owner.This()
+	self := fleet.This()
 	gone, reborn := self, self
 	gone.PID, reborn.Start = 1<<22+1, 10*self.Start
-	silent, talking := "far-"+owner.Nonce()+"/12/34", "far-"+owner.Nonce()+"/12/34"
+	silent, talking := "far-"+fleet.Nonce()+"/12/34", "far-"+fleet.Nonce()+"/12/34"
 	dead := []string{leave(gone.String(), kindSandbox), leave(reborn.String(), kindPrepare), leave(silent, kindSandbox),
 		leave(silent, kindLease)}
 	living := []string{mine.id, leave(talking, kindSandbox)}
@@ -192,7 +191,7 @@ func TestVolumeIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := filepath.Join(t.TempDir(), "guest")
-	if err := os.WriteFile(guest, append(data, owner.Nonce()...), 0o755); err != nil {
+	if err := os.WriteFile(guest, append(data, fleet.Nonce()...), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var providers []*Provider

@@ -17,8 +17,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/owner"
-	"deepswe/env/warm"
+	"deepswe/env/fleet"
 )
 
 // Options selects daemons and configures the sandboxes on them. The zero value uses the same daemon as the docker
@@ -58,7 +57,7 @@ type Provider struct {
 	hostname string
 	state    string
 	daemons  []*daemon
-	warm     *warm.Pool[*Sandbox]
+	warm     *fleet.Pool[*Sandbox]
 
 	// life ends at Close, and with it the background work, which work counts.
 	life  context.Context
@@ -79,7 +78,7 @@ var (
 // are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{
-		options: o, log: o.Log, owner: owner.This().String() + "/" + owner.Nonce(), state: o.State,
+		options: o, log: o.Log, owner: fleet.This().String() + "/" + fleet.Nonce(), state: o.State,
 		builds: map[string]*buildContext{}, waits: defaultWaits(),
 	}
 	if p.log == nil {
@@ -108,7 +107,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		p.daemons = append(p.daemons, d)
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	p.warm = &warm.Pool[*Sandbox]{
+	p.warm = &fleet.Pool[*Sandbox]{
 		Size: o.Warm, Log: p.log, Life: p.life, Work: &p.work, Boot: p.startOn,
 		Claim: func(ctx context.Context, sandbox *Sandbox, s env.Spec) { sandbox.claim(ctx, s) },
 	}
@@ -274,7 +273,7 @@ func (d *daemon) sampleImages(ctx context.Context) ([]string, error) {
 
 // Labels of containers, volumes and images; see the package documentation.
 const (
-	labelOwner    = "deepswe.owner"    // owner.String/nonce
+	labelOwner    = "deepswe.owner"    // fleet.Owner.String/nonce
 	labelHost     = "deepswe.host"     // the owner's host name, for people
 	labelKind     = "deepswe.kind"     // one of the kinds below
 	labelRun      = "deepswe.run"      // Spec.Run

@@ -15,7 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/warm"
+	"deepswe/env/fleet"
 )
 
 // tidyTimeout is how long a guest may take to make its container removable.
@@ -111,7 +111,7 @@ func (s *Sandbox) reportEnd(exit string, outOfMemory bool) {
 // claim assigns a sandbox that was started ahead of time to a spec's rollout. Labels cannot be changed, so the
 // container is renamed.
 func (s *Sandbox) claim(ctx context.Context, spec env.Spec) {
-	warm.Assign(&s.spec, spec)
+	fleet.Assign(&s.spec, spec)
 	ctx, cancel := context.WithTimeout(ctx, s.d.p.waits.ping)
 	defer cancel()
 	_, err := s.d.cli.ContainerRename(ctx, s.id, client.ContainerRenameOptions{NewName: sandboxName(spec)})

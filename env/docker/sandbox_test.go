@@ -13,7 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"deepswe/env"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 )
 
 func TestSandboxAnswers(t *testing.T) {
@@ -59,7 +59,7 @@ func build(t *testing.T, p *Provider, config *container.Config, script string) s
 	case err := <-wait.Error:
 		t.Fatal(err)
 	}
-	ref := "deepswe-test-built:" + owner.Nonce()
+	ref := "deepswe-test-built:" + fleet.Nonce()
 	config.Labels = map[string]string{labelOwner: ""}
 	if _, err := d.cli.ContainerCommit(t.Context(), id, client.ContainerCommitOptions{Reference: ref,
 		Config: config}); err != nil {

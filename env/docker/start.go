@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"deepswe/env"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 )
 
 // Start returns a warm sandbox, or starts one on the daemon with the most room. If a daemon fails, it is marked
@@ -307,7 +307,7 @@ func sandboxName(s env.Spec) string {
 	if name != "" {
 		name += "-"
 	}
-	return "deepswe-" + name + owner.Nonce()
+	return "deepswe-" + name + fleet.Nonce()
 }
 
 // invalidInName matches the characters that a container's name must not contain, and dashes.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -12,10 +11,9 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/disk"
-	"deepswe/env/owner"
 )
 
-// LeaseInterval is how often an owner renews its lease. An owner on another machine that is silent for stale counts as
+// LeaseInterval is how often an owner renews its lease. An owner on another machine that is silent for Stale counts as
 // dead.
 const (
 	LeaseInterval = 30 * time.Second
@@ -38,7 +36,7 @@ type Inventory struct {
 
 // Thing is a container, a pod or a lease.
 type Thing struct {
-	// Owner is an [owner.Owner] as text, with a part of the provider's own.
+	// Owner is an [Owner] as text, with a part of the provider's own.
 	Owner string
 	// Lease is set for what shows that its owner is alive, and Seen is when that was last shown. For any other thing, it
 	// is when the thing was created.
@@ -140,23 +138,6 @@ func (r Reaper) alive(i Inventory, who string, stale time.Duration) bool {
 		return false
 	}
 	return i.Now.Sub(i.lastSign(who)) < stale
-}
-
-// Liveness looks an owner up among the processes of this machine. It is Unknown on another one.
-func Liveness(who string) disk.Liveness {
-	o, ok := owner.Parse(who)
-	if !ok {
-		return disk.Unknown
-	}
-	return o.LivenessOn(owner.Machine())
-}
-
-// Describe names an owner for people: host is the name of its machine.
-func Describe(who, host string) string {
-	if o, ok := owner.Parse(who); ok {
-		return fmt.Sprintf("%s pid %d", host, o.PID)
-	}
-	return who
 }
 
 // round takes an inventory and removes what should go. dead are the owners that stayed silent during the second look of

@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/owner"
 )
 
-// shed is a place whose things are kept in memory. at and its clock are those of the first inventory.
+// shed is a place in memory.
 type shed struct {
 	things []Thing
 	// later changes the things before each further inventory, and stuck are those that cannot be removed.
@@ -68,8 +67,8 @@ func ids(left []env.Leftover) string {
 
 func TestReap(t *testing.T) {
 	t.Parallel()
-	here, far := owner.This(), "elsewhere/12/34/x"
-	neighbour, gone := here.String()+"/neighbour", owner.Owner{Machine: here.Machine, Process: here.Process}
+	here, far := This(), "elsewhere/12/34/x"
+	neighbour, gone := here.String()+"/neighbour", Owner{Machine: here.Machine, Process: here.Process}
 	gone.PID = 1<<22 + 1
 	type put struct {
 		who, name string
@@ -82,7 +81,8 @@ func TestReap(t *testing.T) {
 	}{
 		"nothing": {},
 		"processes of this machine, whatever their leases say": {
-			has: []put{{neighbour, "lives", time.Hour}, {neighbour, "lease", time.Hour}, {gone.String(), "dead", 0}}, want: "dead"},
+			has:  []put{{neighbour, "lives", time.Hour}, {neighbour, "lease", time.Hour}, {gone.String(), "dead", 0}},
+			want: "dead"},
 		"another machine's, with a lease renewed lately": {has: []put{{far, "lives", time.Hour}, {far, "lease", time.Minute}}},
 		"another machine's, with a lease that it does not renew": {
 			has: []put{{far, "lease", 3 * time.Minute}, {far, "dead", time.Hour}}, want: "dead lease"},
@@ -181,7 +181,8 @@ func TestReapStuck(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if left, err := (Reaper{Place: s}).Reap(ended, env.ReapOptions{All: true}); !errors.Is(err, context.Canceled) || left != nil {
+	left, err = Reaper{Place: s}.Reap(ended, env.ReapOptions{All: true})
+	if !errors.Is(err, context.Canceled) || left != nil {
 		t.Errorf("with an ended context: removed %q, %v", ids(left), err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 	"deepswe/env/testkit"
 )
 
@@ -46,7 +46,7 @@ func (l *lab) post(path string, body any) {
 // namespace makes a namespace with labels, which is deleted at the end, and returns its name.
 func (l *lab) namespace(labels map[string]string) string {
 	l.t.Helper()
-	name := "deepswe-test-" + owner.Nonce()
+	name := "deepswe-test-" + fleet.Nonce()
 	type object struct {
 		APIVersion string   `json:"apiVersion"`
 		Kind       string   `json:"kind"`

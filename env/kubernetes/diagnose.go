@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 )
 
 // Diagnose implements env.Diagnoser. It reports each cluster's version, and what this user may do in it.
@@ -174,7 +174,7 @@ func (c *cluster) diagnosePodSecurity(ctx context.Context) env.Finding {
 	var refusals []string
 	for _, l := range []level{levelFull, levelBaseline, levelRestricted} {
 		m := c.manifest(launch{
-			kind: kindSandbox, name: "deepswe-doctor-" + owner.Nonce(), mode: mode{level: l},
+			kind: kindSandbox, name: "deepswe-doctor-" + fleet.Nonce(), mode: mode{level: l},
 			spec: env.Spec{Image: "docker.io/library/busybox:stable", Dir: "/testbed"},
 		})
 		m.Metadata.OwnerReferences = nil

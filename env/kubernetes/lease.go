@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"deepswe/env/fleet"
-	"deepswe/env/owner"
 )
 
 // takeLease creates the lease, once. It shows that this provider is alive, and it owns the provider's pods: the
@@ -30,7 +29,7 @@ func (c *cluster) takeLease(ctx context.Context) error {
 	err := c.call(ctx, request{method: http.MethodPost, path: c.leases(), into: made, body: lease{
 		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
 		Metadata: metadata{
-			Name: "deepswe-" + owner.ShortHash(c.owner) + "-" + owner.Nonce(), Labels: map[string]string{labelOwner: c.owner},
+			Name: "deepswe-" + fleet.ShortHash(c.owner) + "-" + fleet.Nonce(), Labels: map[string]string{labelOwner: c.owner},
 			Annotations: map[string]string{annotationHost: c.hostname}, OwnerReferences: c.driver(ctx),
 		},
 		Spec: leaseSpec{HolderIdentity: c.hostname, LeaseDurationSeconds: int(fleet.Stale / time.Second),

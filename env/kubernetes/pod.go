@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/fleet"
 	"deepswe/env/guest"
-	"deepswe/env/owner"
 )
 
 // Paths and names of the guest in a pod.
@@ -25,7 +25,7 @@ const (
 
 // Labels and annotations of pods and leases. Annotations hold values with characters that labels cannot have.
 const (
-	labelOwner   = "deepswe.owner"   // owner.Owner with dots, and a nonce
+	labelOwner   = "deepswe.owner"   // fleet.Owner with dots, and a nonce
 	labelKind    = "deepswe.kind"    // kindSandbox, kindOriginal, kindPull
 	labelNetwork = "deepswe.network" // off or on: what a NetworkPolicy selects
 
@@ -286,7 +286,7 @@ func podName(kind string, s env.Spec) string {
 	if name != "" {
 		name += "-"
 	}
-	return "deepswe-" + name + owner.Nonce()
+	return "deepswe-" + name + fleet.Nonce()
 }
 
 // invalidInName matches the characters that a pod's name must not contain, and dashes.

@@ -14,8 +14,7 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/owner"
-	"deepswe/env/warm"
+	"deepswe/env/fleet"
 )
 
 // name is the value of --env.
@@ -26,7 +25,7 @@ type Provider struct {
 	options  Options
 	log      *slog.Logger
 	clusters []*cluster
-	warm     *warm.Pool[*Sandbox]
+	warm     *fleet.Pool[*Sandbox]
 	choosing sync.Mutex // held while a start chooses its cluster
 
 	// life ends at Close, and with it the background work, which work counts.
@@ -48,9 +47,9 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		p.log = slog.New(slog.DiscardHandler)
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	p.warm = &warm.Pool[*Sandbox]{
+	p.warm = &fleet.Pool[*Sandbox]{
 		Size: o.Warm, Log: p.log, Life: p.life, Work: &p.work, Boot: p.boot,
-		Claim: func(_ context.Context, s *Sandbox, spec env.Spec) { warm.Assign(&s.launch.spec, spec) },
+		Claim: func(_ context.Context, s *Sandbox, spec env.Spec) { fleet.Assign(&s.launch.spec, spec) },
 	}
 	var failures []error
 	for _, c := range p.places() {
@@ -85,7 +84,7 @@ type place struct {
 
 // places returns the clusters that the options select: each namespace in each context.
 func (p *Provider) places() []place {
-	whose := strings.ReplaceAll(owner.This().String(), "/", ".") + "." + owner.Nonce()
+	whose := strings.ReplaceAll(fleet.This().String(), "/", ".") + "." + fleet.Nonce()
 	hostname, _ := os.Hostname()
 	programs := &guests{executable: p.options.Executable}
 	var all []place

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 )
 
 // operation is one operation of a JSON patch.
@@ -45,7 +45,7 @@ func (l *lab) mutate(namespace string, change func(p *pod) []operation) {
 		}})
 	}))
 	l.t.Cleanup(server.Close)
-	name := "deepswe-test-" + owner.Nonce()
+	name := "deepswe-test-" + fleet.Nonce()
 	const configurations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 	l.post(configurations, map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration",

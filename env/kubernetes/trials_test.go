@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"deepswe/env"
-	"deepswe/env/owner"
+	"deepswe/env/fleet"
 	"deepswe/env/testkit"
 )
 
@@ -187,7 +187,7 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("%+v, %v", made.Spec.Containers, err)
 	}
 
-	ends := "deepswe-test-" + owner.Nonce()
+	ends := "deepswe-test-" + fleet.Nonce()
 	l.Kubectl(l.t, "", "create", "namespace", ends)
 	l.Kubectl(l.t, "", "-n", ends, "create", "serviceaccount", "deepswe")
 	l.Kubectl(l.t, `{apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: `+ends+`, finalizers: [deepswe.test/stays]}}`,
@@ -324,7 +324,7 @@ func BenchmarkStart(b *testing.B) {
 			b.Fatal(err)
 		}
 		plain := pod{APIVersion: "v1", Kind: "Pod",
-			Metadata: metadata{Name: fmt.Sprint("bare-", owner.Nonce()), Labels: map[string]string{labelOwner: c.owner},
+			Metadata: metadata{Name: fmt.Sprint("bare-", fleet.Nonce()), Labels: map[string]string{labelOwner: c.owner},
 				OwnerReferences: c.ownerReferences()},
 			Spec: podSpec{TerminationGracePeriodSeconds: new(int64(0)), Containers: []container{{Name: "c", Image: busybox,
 				ImagePullPolicy: "Never", Command: []string{"sleep", "1000"}}}}}

@@ -1,4 +1,4 @@
-package owner
+package fleet
 
 import (
 	"os/exec"
@@ -12,18 +12,18 @@ import (
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	self := This()
-	if back, ok := Parse(self.String()); !ok || back != self {
-		t.Errorf("Parse(%q) = %v, %v", self, back, ok)
+	if back, ok := ParseOwner(self.String()); !ok || back != self {
+		t.Errorf("ParseOwner(%q) = %v, %v", self, back, ok)
 	}
-	if back, ok := Parse(self.String() + "/some-provider"); !ok || back != self {
+	if back, ok := ParseOwner(self.String() + "/some-provider"); !ok || back != self {
 		t.Errorf("a provider of %q is of %v, %v", self, back, ok)
 	}
-	if back, ok := Parse(strings.ReplaceAll(self.String()+"/some-provider", "/", ".")); !ok || back != self {
+	if back, ok := ParseOwner(strings.ReplaceAll(self.String()+"/some-provider", "/", ".")); !ok || back != self {
 		t.Errorf("with dots: %v, %v", back, ok)
 	}
 	for _, bad := range []string{"", "a", "a/b", "a/b/c", "a/0/c", "a/-1/c"} {
-		if o, ok := Parse(bad); ok {
-			t.Errorf("Parse(%q) = %v, want it refused", bad, o)
+		if o, ok := ParseOwner(bad); ok {
+			t.Errorf("ParseOwner(%q) = %v, want it refused", bad, o)
 		}
 	}
 	child := exec.Command("sleep", "1000")
@@ -40,7 +40,7 @@ func TestOwner(t *testing.T) {
 	foreign := Owner{Machine: "elsewhere", Process: disk.Process{PID: 1, Start: 1}}
 	check := func(name string, o Owner, want disk.Liveness) {
 		t.Helper()
-		if got := o.LivenessOn(self.Machine); got != want {
+		if got := o.Liveness(); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestOwner(t *testing.T) {
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for kid.LivenessOn(self.Machine) != disk.Dead { // a zombie counts as dead
+	for kid.Liveness() != disk.Dead { // a zombie counts as dead
 		time.Sleep(time.Millisecond)
 	}
 	_ = child.Wait()

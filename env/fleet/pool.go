@@ -1,6 +1,4 @@
-// Package warm keeps a pool of sandboxes that were started ahead of time, so that a rollout need not wait for an
-// image or a machine.
-package warm
+package fleet
 
 import (
 	"context"
@@ -21,7 +19,8 @@ type Sandbox interface {
 	Close(ctx context.Context) error
 }
 
-// Pool holds sandboxes that were started ahead of time, oldest first. Its fields are set before its first use.
+// Pool holds sandboxes that were started ahead of time, so that a rollout need not wait for an image or a machine;
+// oldest first. Its fields are set before its first use.
 type Pool[S Sandbox] struct {
 	// Size is the most sandboxes that the pool holds; 0 disables it.
 	Size int

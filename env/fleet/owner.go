@@ -1,7 +1,4 @@
-// Package owner identifies the process and machine that something in a shared place belongs to, such as a container
-// on a Docker daemon or a pod in a cluster. On the same machine, the process can be looked up; from another
-// machine, only the owner's heartbeat shows whether it is alive.
-package owner
+package fleet
 
 import (
 	"crypto/rand"
@@ -15,8 +12,9 @@ import (
 	"deepswe/env/disk"
 )
 
-// Owner is a process on a machine; a Machine stands for one boot and one PID namespace. Providers append a part of
-// their own to String.
+// Owner is the process that something in a place belongs to; a Machine stands for one boot and one PID namespace. On the
+// same machine, the process can be looked up; from another one, only the owner's lease shows whether it is alive.
+// Providers append a part of their own to String.
 type Owner struct {
 	Machine string
 	disk.Process
@@ -25,8 +23,8 @@ type Owner struct {
 // String returns "machine/pid/start".
 func (o Owner) String() string { return fmt.Sprintf("%s/%d/%d", o.Machine, o.PID, o.Start) }
 
-// Parse reads what String wrote. It ignores further parts, and accepts dots in place of slashes.
-func Parse(s string) (Owner, bool) {
+// ParseOwner reads what String wrote. It ignores further parts, and accepts dots in place of slashes.
+func ParseOwner(s string) (Owner, bool) {
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == '.' })
 	if len(parts) < 3 {
 		return Owner{}, false
@@ -50,13 +48,29 @@ func Machine() string {
 	return ShortHash(self.Boot + self.Namespace)
 }
 
-// LivenessOn looks the owner up among the processes of machine, which has to be this one. It is Unknown for an
-// owner on another machine, whose heartbeat decides.
-func (o Owner) LivenessOn(machine string) disk.Liveness {
-	if o.Machine != machine {
+// Liveness looks the owner up among the processes of this machine. It is Unknown for an owner on another machine.
+func (o Owner) Liveness() disk.Liveness {
+	if o.Machine != Machine() {
+		return disk.Unknown
+	}
+	return o.Process.Liveness()
+}
+
+// Liveness is that of an owner as text. It is Unknown for a text that no owner wrote.
+func Liveness(who string) disk.Liveness {
+	o, ok := ParseOwner(who)
+	if !ok {
 		return disk.Unknown
 	}
 	return o.Liveness()
+}
+
+// Describe names an owner for people: host is the name of its machine.
+func Describe(who, host string) string {
+	if o, ok := ParseOwner(who); ok {
+		return fmt.Sprintf("%s pid %d", host, o.PID)
+	}
+	return who
 }
 
 // Nonce returns 10 random hex digits.
