@@ -12,8 +12,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// Owner is the process that something in a place belongs to; a Machine stands for one boot and one PID namespace. On the
-// same machine, the process can be looked up; from another one, only the owner's lease shows whether it is alive.
+// Owner is the process that something in a place belongs to; a Machine stands for one boot and one PID namespace. On
+// the same machine, the process can be looked up; from another one, only the owner's lease shows whether it is alive.
 // Providers append a part of their own to String.
 type Owner struct {
 	Machine string

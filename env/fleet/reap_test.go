@@ -83,7 +83,8 @@ func TestReap(t *testing.T) {
 		"processes of this machine, whatever their leases say": {
 			has:  []put{{neighbour, "lives", time.Hour}, {neighbour, "lease", time.Hour}, {gone.String(), "dead", 0}},
 			want: "dead"},
-		"another machine's, with a lease renewed lately": {has: []put{{far, "lives", time.Hour}, {far, "lease", time.Minute}}},
+		"another machine's, with a lease renewed lately": {
+			has: []put{{far, "lives", time.Hour}, {far, "lease", time.Minute}}},
 		"another machine's, with a lease that it does not renew": {
 			has: []put{{far, "lease", 3 * time.Minute}, {far, "dead", time.Hour}}, want: "dead lease"},
 		"another machine's, without a lease: young": {has: []put{{far, "old", time.Hour}, {far, "young", time.Minute}}},
