@@ -61,7 +61,6 @@ type daemon struct {
 	wentDown     context.CancelCauseFunc
 	installation *installation // nil until complete
 	live         map[string]*Sandbox
-	coming       int // sandboxes being started
 	images       map[string]image
 	users        map[string]user
 	pins         map[string]int       // how many starts in progress use an image

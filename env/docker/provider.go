@@ -57,7 +57,7 @@ type Provider struct {
 	hostname string
 	state    string
 	daemons  []*daemon
-	warm     *fleet.Pool[*Sandbox]
+	fleet    fleet.Fleet[*daemon, *Sandbox]
 
 	// life ends at Close, and with it the background work, which work counts.
 	life  context.Context
@@ -107,9 +107,8 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		p.daemons = append(p.daemons, d)
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	p.warm = &fleet.Pool[*Sandbox]{
-		Size: o.Warm, Log: p.log, Life: p.life, Work: &p.work, Boot: p.startOn,
-		Claim: func(ctx context.Context, sandbox *Sandbox, s env.Spec) { sandbox.claim(ctx, s) },
+	p.fleet = fleet.Fleet[*daemon, *Sandbox]{
+		Places: p.daemons, Warm: o.Warm, Log: p.log, Life: p.life, Work: &p.work,
 	}
 	if err := p.connect(ctx); err != nil {
 		p.end()
@@ -175,7 +174,7 @@ func (p *Provider) begin() {
 func (p *Provider) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	err := p.warm.Close(ctx)
+	err := p.fleet.Close(ctx)
 	p.end()
 	p.work.Wait()
 	for _, d := range p.daemons {

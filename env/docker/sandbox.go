@@ -108,9 +108,9 @@ func (s *Sandbox) reportEnd(exit string, outOfMemory bool) {
 	s.end(why)
 }
 
-// claim assigns a sandbox that was started ahead of time to a spec's rollout. Labels cannot be changed, so the
+// Claim assigns a sandbox that was started ahead of time to a spec's rollout. Labels cannot be changed, so the
 // container is renamed.
-func (s *Sandbox) claim(ctx context.Context, spec env.Spec) {
+func (s *Sandbox) Claim(ctx context.Context, spec env.Spec) {
 	fleet.Assign(&s.spec, spec)
 	ctx, cancel := context.WithTimeout(ctx, s.d.p.waits.ping)
 	defer cancel()

@@ -37,18 +37,20 @@ func (p *Provider) Install(ctx context.Context, s env.Spec, how env.Setup) (env.
 		return env.Installed{}, fmt.Errorf("set up: %w: it takes one --docker-host, and a repository of this machine",
 			env.ErrUnsupported)
 	}
-	d, err := p.pick(ctx, s, nil)
-	if d == nil {
-		return env.Installed{}, err
-	}
-	defer d.expect(-1)
-	ctx, cancel := d.whileUp(ctx)
-	defer cancel()
-	done, err := d.setUp(ctx, s, how)
-	if _, failed := errors.AsType[*env.SetupError](err); failed {
-		return done, err
-	}
-	return done, d.infrastructure(ctx, "set up", err)
+	var done env.Installed
+	err = p.fleet.Try(ctx, s, func(d *daemon) (err error) {
+		if err := d.usable(ctx); err != nil {
+			return err
+		}
+		ctx, cancel := d.whileUp(ctx)
+		defer cancel()
+		done, err = d.setUp(ctx, s, how)
+		if _, failed := errors.AsType[*env.SetupError](err); failed {
+			return err
+		}
+		return d.infrastructure(ctx, "set up", err)
+	})
+	return done, err
 }
 
 func (d *daemon) setUp(ctx context.Context, s env.Spec, how env.Setup) (done env.Installed, err error) {

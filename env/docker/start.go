@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"regexp"
 	"strings"
@@ -23,11 +24,9 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	sandbox, ok := p.warm.Take(ctx, s)
-	if !ok {
-		if sandbox, err = p.startOn(ctx, s); err != nil {
-			return nil, err
-		}
+	sandbox, err := p.fleet.Start(ctx, s)
+	if err != nil {
+		return nil, err
 	}
 	if err := sandbox.d.copyAndPrepare(ctx, sandbox); err != nil {
 		return nil, errors.Join(err, sandbox.Close(ctx))
@@ -42,86 +41,46 @@ func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	if err != nil {
 		return err
 	}
-	if filled, err := p.warm.Fill(ctx, s); filled {
+	return p.fleet.Prefetch(ctx, s)
+}
+
+// Load returns a daemon's sandboxes per CPU, reduced if the daemon has the image, because a pull costs more than a
+// start. The watch of a daemon that is down notices when it is back.
+func (d *daemon) Load(s env.Spec, coming int) float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.down != nil {
+		return math.Inf(+1)
+	}
+	load := float64(len(d.live)+coming) / float64(max(d.facts.NCPU, 1))
+	if _, ok := d.images[s.Image]; ok {
+		load -= 0.5
+	}
+	return load
+}
+
+// Launch starts a container.
+func (d *daemon) Launch(ctx context.Context, s env.Spec) (*Sandbox, error) {
+	if err := d.usable(ctx); err != nil {
+		return nil, err
+	}
+	sandbox, err := d.start(ctx, s)
+	if ctx.Err() == nil && errors.Is(err, env.ErrInfrastructure) {
+		d.recheck()
+	}
+	return sandbox, err
+}
+
+// Fetch prepares for a Launch.
+func (d *daemon) Fetch(ctx context.Context, s env.Spec) error {
+	if err := d.usable(ctx); err != nil {
 		return err
 	}
-	d, err := p.pick(ctx, s, nil)
-	if d == nil {
-		return err
-	}
-	defer d.expect(-1)
 	b, err := d.plan(ctx, s)
 	if err == nil {
 		d.unpin(b.image)
 	}
 	return err
-}
-
-// startOn starts a container on the first daemon that can.
-func (p *Provider) startOn(ctx context.Context, s env.Spec) (*Sandbox, error) {
-	var failures []error
-	tried := map[*daemon]bool{}
-	for {
-		d, err := p.pick(ctx, s, tried)
-		if d == nil {
-			return nil, errors.Join(append(failures, err)...)
-		}
-		sandbox, err := d.start(ctx, s)
-		d.expect(-1)
-		if err == nil {
-			return sandbox, nil
-		}
-		if ctx.Err() != nil || !errors.Is(err, env.ErrInfrastructure) {
-			return nil, err
-		}
-		d.recheck()
-		failures, tried[d] = append(failures, err), true
-	}
-}
-
-// pick returns the daemon with the most room among those not tried yet, and counts a start on it. A daemon that is
-// marked down is tried only if no other is left; its watch notices when it is back.
-func (p *Provider) pick(ctx context.Context, s env.Spec, tried map[*daemon]bool) (*daemon, error) {
-	var best *daemon
-	var least float64
-	for _, d := range p.daemons {
-		if load, up := d.load(s); up && !tried[d] && (best == nil || load < least) {
-			best, least = d, load
-		}
-	}
-	var failures error
-	for _, d := range p.daemons {
-		if best == nil && !tried[d] {
-			if err := d.usable(ctx); err != nil {
-				failures = errors.Join(failures, err)
-			} else {
-				best = d
-			}
-		}
-	}
-	if best != nil {
-		best.expect(+1)
-	}
-	return best, failures
-}
-
-// expect changes the number of sandboxes that are being started on the daemon.
-func (d *daemon) expect(change int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.coming += change
-}
-
-// load returns a daemon's sandboxes per CPU, reduced if the daemon has the image, because a pull costs more than a
-// start.
-func (d *daemon) load(s env.Spec) (load float64, up bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	load = float64(len(d.live)+d.coming) / float64(max(d.facts.NCPU, 1))
-	if _, ok := d.images[s.Image]; ok {
-		load -= 0.5
-	}
-	return load, d.down == nil
 }
 
 // start starts a container for a spec. copyAndPrepare copies and prepares the repository afterwards.

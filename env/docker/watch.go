@@ -50,8 +50,9 @@ func (d *daemon) watch() {
 }
 
 func (d *daemon) check(ctx context.Context) {
+	coming := d.p.fleet.Coming(d)
 	d.mu.Lock()
-	down, idle, waiting := d.down != nil, len(d.live)+d.coming == 0, len(d.orphans) > 0
+	down, idle, waiting := d.down != nil, len(d.live)+coming == 0, len(d.orphans) > 0
 	d.mu.Unlock()
 	switch {
 	case down:

@@ -35,7 +35,6 @@ type cluster struct {
 	starts        chan struct{} // a semaphore of startsAtOnce
 	dials         *pace         // limits attempts to reach guests that may not run yet
 
-	coming   atomic.Int64 // starts that have chosen this cluster
 	pressing atomic.Int64 // originals that wait for room, and go before new sandboxes
 	full     sync.Once    // tells the user that there is no room
 

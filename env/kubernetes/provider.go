@@ -25,8 +25,7 @@ type Provider struct {
 	options  Options
 	log      *slog.Logger
 	clusters []*cluster
-	warm     *fleet.Pool[*Sandbox]
-	choosing sync.Mutex // held while a start chooses its cluster
+	fleet    fleet.Fleet[*cluster, *Sandbox]
 
 	// life ends at Close, and with it the background work, which work counts.
 	life context.Context
@@ -47,10 +46,6 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		p.log = slog.New(slog.DiscardHandler)
 	}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	p.warm = &fleet.Pool[*Sandbox]{
-		Size: o.Warm, Log: p.log, Life: p.life, Work: &p.work, Boot: p.boot,
-		Claim: func(_ context.Context, s *Sandbox, spec env.Spec) { fleet.Assign(&s.launch.spec, spec) },
-	}
 	var failures []error
 	for _, c := range p.places() {
 		if c.err == nil {
@@ -72,6 +67,9 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	}
 	for _, err := range failures {
 		p.log.Warn("kubernetes cluster cannot be used", "error", err)
+	}
+	p.fleet = fleet.Fleet[*cluster, *Sandbox]{
+		Places: p.clusters, Warm: o.Warm, Log: p.log, Life: p.life, Work: &p.work,
 	}
 	return p, nil
 }
@@ -148,11 +146,9 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	sandbox, ok := p.warm.Take(ctx, s)
-	if !ok {
-		if sandbox, err = p.boot(ctx, s); err != nil {
-			return nil, err
-		}
+	sandbox, err := p.fleet.Start(ctx, s)
+	if err != nil {
+		return nil, err
 	}
 	if err := sandbox.copyAndPrepare(ctx); err != nil {
 		return nil, errors.Join(sandbox.c.failed(ctx, err), sandbox.Close(ctx))
@@ -160,44 +156,16 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return sandbox, nil
 }
 
-// boot starts a sandbox in the first cluster that can.
-func (p *Provider) boot(ctx context.Context, s env.Spec) (*Sandbox, error) {
-	var failures []error
-	tried := map[*cluster]bool{}
-	for range p.clusters {
-		best := p.choose(tried)
-		sandbox, err := best.start(ctx, kindSandbox, s, nil)
-		best.coming.Add(-1)
-		if err == nil {
-			return sandbox, nil
-		}
-		failures, tried[best] = append(failures, err), true
-		if ctx.Err() != nil || !errors.Is(err, env.ErrInfrastructure) {
-			break
-		}
-	}
-	return nil, errors.Join(failures...)
-}
-
-// choose returns the cluster with the fewest pods among those not tried yet, and counts a start in it.
-func (p *Provider) choose(tried map[*cluster]bool) *cluster {
-	p.choosing.Lock()
-	defer p.choosing.Unlock()
-	var best *cluster
-	for _, c := range p.clusters {
-		if !tried[c] && (best == nil || c.load() < best.load()) {
-			best = c
-		}
-	}
-	best.coming.Add(1)
-	return best
-}
-
-// load returns how many of our pods a cluster has, where those that are being started may count twice.
-func (c *cluster) load() int {
+// Load returns how many of our pods a cluster has, where those that are being started may count twice.
+func (c *cluster) Load(_ env.Spec, coming int) float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.followed) + int(c.coming.Load())
+	return float64(len(c.followed) + coming)
+}
+
+// Launch starts a pod.
+func (c *cluster) Launch(ctx context.Context, s env.Spec) (*Sandbox, error) {
+	return c.start(ctx, kindSandbox, s, nil)
 }
 
 // accept fills in a spec's defaults, and returns an error if it asks for something unsupported.
@@ -227,19 +195,14 @@ func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 	if err != nil {
 		return err
 	}
-	if filled, err := p.warm.Fill(ctx, s); filled {
-		return err
-	}
-	c := p.choose(nil)
-	defer c.coming.Add(-1)
-	return c.pull(ctx, s)
+	return p.fleet.Prefetch(ctx, s)
 }
 
 // Close removes the provider's own objects: warm sandboxes, pods for original files, and leases.
 func (p *Provider) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	err := p.warm.Close(ctx)
+	err := p.fleet.Close(ctx)
 	for _, c := range p.clusters {
 		err = errors.Join(err, c.closeOriginals(ctx))
 	}

@@ -47,9 +47,9 @@ func (p *pulls) forget(image string) {
 	delete(p.images, image)
 }
 
-// pull makes a node pull a spec's image, unless one already has. The scheduler prefers that node for the sandboxes.
+// Fetch makes a node pull a spec's image, unless one already has. The scheduler prefers that node for the sandboxes.
 // The pod needs no privileges and next to no room, and does not wait for quota.
-func (c *cluster) pull(ctx context.Context, s env.Spec) (err error) {
+func (c *cluster) Fetch(ctx context.Context, s env.Spec) (err error) {
 	if c.options.Pods.PullPolicy == "Never" || !c.pulled.add(s.Image) {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"deepswe/env"
+	"deepswe/env/fleet"
 	"deepswe/env/guest"
 	"deepswe/env/repo"
 )
@@ -55,6 +56,9 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	})
 	return s.GuestSandbox.Close(ctx)
 }
+
+// Claim assigns a sandbox that was started ahead of time to a spec's rollout.
+func (s *Sandbox) Claim(_ context.Context, spec env.Spec) { fleet.Assign(&s.launch.spec, spec) }
 
 // abandon removes what a failed start has created.
 func (s *Sandbox) abandon(ctx context.Context) error {

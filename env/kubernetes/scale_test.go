@@ -242,22 +242,6 @@ func TestManySandboxes(t *testing.T) {
 	s.checkEmpty(t)
 }
 
-// TestSpread: starts at once are spread evenly over the namespaces.
-func TestSpread(t *testing.T) {
-	t.Parallel()
-	p := &Provider{clusters: []*cluster{newCluster("c", "one"), newCluster("c", "two"), newCluster("c", "three")}}
-	var work sync.WaitGroup
-	for range 30 {
-		work.Go(func() { p.choose(nil) })
-	}
-	work.Wait()
-	for _, c := range p.clusters {
-		if c.load() != 10 {
-			t.Errorf("%s has %d of 30 starts, want 10", c.where(), c.load())
-		}
-	}
-}
-
 // checkEmpty checks that no pod is left.
 func (s *simulation) checkEmpty(t *testing.T) {
 	t.Helper()

@@ -234,9 +234,10 @@ func TestAtOnce(t *testing.T) {
 	}
 	work.Wait()
 	slices.Sort(took)
-	t.Logf("%d pods: half after %v, all after %v, in the namespaces %d and %d", many, took[many/2], took[many-1],
-		p.clusters[0].load(), p.clusters[1].load())
-	if p.clusters[0].load() < many/3 || p.clusters[1].load() < many/3 {
+	t.Logf("%d pods: half after %v, all after %v, in the namespaces %v and %v", many, took[many/2], took[many-1],
+		p.clusters[0].Load(env.Spec{}, 0), p.clusters[1].Load(env.Spec{}, 0))
+	if p.clusters[0].Load(env.Spec{}, 0) < many/3 ||
+		p.clusters[1].Load(env.Spec{}, 0) < many/3 {
 		t.Error("they are not spread over the namespaces")
 	}
 	closed := time.Now()
