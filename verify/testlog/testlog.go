@@ -2,8 +2,8 @@
 //
 // A [Parser] is a pure function from text to [Results]. There is one for every parser name in SWE-bench v5 records.
 // Each gives the same result as the official harness (swebench 5.0.2) for any input, including its lenient corner
-// cases, because scores are comparable only if logs are read in the same way. Package verify adds a second,
-// stricter reading. There is also a parser for R2E-Gym's summary, without the mistakes of the reference, and there are
+// cases, because scores are comparable only if logs are read in the same way; only of XML that is not well-formed
+// encoding/xml accepts more (see readXML). Package verify adds a second, stricter reading. There is also a parser for R2E-Gym's summary, without the mistakes of the reference, and there are
 // parsers of SWE-rebench, SWE-rebench V2, SWE-bench Pro and Multi-SWE-bench, which read what the parsers of these
 // datasets read.
 //
