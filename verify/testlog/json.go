@@ -1,11 +1,10 @@
 package testlog
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // prismCommand precedes each JSON report in the shell's trace.
@@ -77,190 +76,29 @@ func asKey(v any) (name string, ok bool) {
 	return "", false
 }
 
-// readJSON decodes JSON like Python's json.loads, which differs from encoding/json: NaN and infinities are numbers,
-// the length of integers and the depth of nesting are limited, and unpaired surrogates differ from U+FFFD. Objects
-// become map[string]any, where the last of equal keys counts, lists []any, and numbers float64.
+// readJSON decodes JSON. Python's json.dumps, and what imitates it, writes NaN and infinities as words; they become empty
+// strings, because no reader of a report looks at such a number.
 func readJSON(text string) (any, error) {
-	p := jsonReader{text: text}
-	v, ok := p.value(maxJSONDepth)
-	p.space()
-	if !ok || p.at < len(text) {
-		return nil, fmt.Errorf("JSON breaks off at byte %d: %w", p.at, ErrMalformed)
+	text = jsonWord().ReplaceAllStringFunc(text, func(token string) string {
+		if token[0] == '"' {
+			return token
+		}
+		return fmt.Sprintf("%-*s", len(token), `""`) // as long, so that positions stay
+	})
+	d := json.NewDecoder(strings.NewReader(text))
+	var v any
+	err := d.Decode(&v)
+	at := d.InputOffset()
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+		at = syntax.Offset - 1
+	} else if err != nil {
+		at = int64(len(text))
+	}
+	if err != nil || strings.Trim(text[at:], " \t\r\n") != "" {
+		return nil, fmt.Errorf("JSON breaks off at byte %d: %w", at, ErrMalformed)
 	}
 	return v, nil
 }
 
-// Limits of Python's parser. The depth is the interpreter's recursion limit minus the frames that are already in
-// use.
-const (
-	maxJSONDepth  = 987
-	maxJSONDigits = 4300
-)
-
-type jsonReader struct {
-	text string
-	at   int
-}
-
-func (p *jsonReader) space() {
-	for p.at < len(p.text) && strings.IndexByte(" \t\n\r", p.text[p.at]) >= 0 {
-		p.at++
-	}
-}
-
-// accept skips a token, and white space before it, if it comes next.
-func (p *jsonReader) accept(token string) bool {
-	p.space()
-	if !strings.HasPrefix(p.text[p.at:], token) {
-		return false
-	}
-	p.at += len(token)
-	return true
-}
-
-func (p *jsonReader) value(depth int) (any, bool) {
-	if depth == 0 {
-		return nil, false
-	}
-	switch {
-	case p.accept("{"):
-		m := map[string]any{}
-		return m, p.items("}", func() bool {
-			if !p.accept(`"`) {
-				return false
-			}
-			key, ok := p.string()
-			if !ok || !p.accept(":") {
-				return false
-			}
-			m[key], ok = p.value(depth - 1)
-			return ok
-		})
-	case p.accept("["):
-		l := []any{}
-		ok := p.items("]", func() bool {
-			v, ok := p.value(depth - 1)
-			l = append(l, v)
-			return ok
-		})
-		return l, ok
-	case p.accept(`"`):
-		return p.string()
-	case p.accept("null"):
-		return nil, true
-	case p.accept("true"):
-		return true, true
-	case p.accept("false"):
-		return false, true
-	}
-	return p.number()
-}
-
-// items reads the content of an object or list up to its end.
-func (p *jsonReader) items(end string, item func() bool) bool {
-	if p.accept(end) {
-		return true
-	}
-	for item() {
-		if p.accept(end) {
-			return true
-		}
-		if !p.accept(",") {
-			return false
-		}
-	}
-	return false
-}
-
-var (
-	jsonNumber = expression(`^(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?`)
-	jsonWords  = []string{"NaN", "Infinity", "-Infinity"}
-)
-
-func (p *jsonReader) number() (any, bool) {
-	rest := p.text[p.at:]
-	literal := ""
-	for _, w := range jsonWords {
-		if strings.HasPrefix(rest, w) {
-			literal = w
-		}
-	}
-	if m := jsonNumber().FindStringSubmatch(rest); literal == "" && m != nil {
-		literal = m[0]
-		if literal == m[1] && len(strings.TrimPrefix(literal, "-")) > maxJSONDigits {
-			return nil, false
-		}
-	}
-	p.at += len(literal)
-	f, _ := strconv.ParseFloat(literal, 64) // returns infinity if out of range, like Python
-	return f, literal != ""
-}
-
-// string reads up to the closing quote, after the opening one.
-func (p *jsonReader) string() (string, bool) {
-	var b strings.Builder
-	for p.at < len(p.text) {
-		n := strings.IndexFunc(p.text[p.at:], func(r rune) bool { return r < 0x20 || r == '"' || r == '\\' })
-		if n < 0 {
-			break
-		}
-		b.WriteString(p.text[p.at : p.at+n])
-		p.at += n
-		switch p.text[p.at] {
-		case '"':
-			p.at++
-			return b.String(), true
-		case '\\':
-			if !p.escape(&b) {
-				return "", false
-			}
-		default:
-			return "", false
-		}
-	}
-	return "", false
-}
-
-// escape reads one escape sequence, or two that form a surrogate pair.
-func (p *jsonReader) escape(b *strings.Builder) bool {
-	if p.at+1 >= len(p.text) {
-		return false
-	}
-	c := p.text[p.at+1]
-	if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 {
-		b.WriteByte("\"\\/\b\f\n\r\t"[i])
-		p.at += 2
-		return true
-	}
-	unit, ok := p.unit()
-	if !ok {
-		return false
-	}
-	if low, paired := p.unit(); paired {
-		if r := utf16.DecodeRune(unit, low); r != utf8.RuneError {
-			b.WriteRune(r)
-			return true
-		}
-		p.at -= len(`\uXXXX`)
-	}
-	if utf16.IsSurrogate(unit) {
-		b.Write([]byte{0xE0 | byte(unit>>12), 0x80 | byte(unit>>6&0x3F), 0x80 | byte(unit&0x3F)})
-	} else {
-		b.WriteRune(unit)
-	}
-	return true
-}
-
-// unit reads \uXXXX.
-func (p *jsonReader) unit() (rune, bool) {
-	rest := p.text[p.at:]
-	if len(rest) < len(`\uXXXX`) || rest[:2] != `\u` {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(rest[2:6], 16, 16)
-	if err != nil {
-		return 0, false
-	}
-	p.at += len(`\uXXXX`)
-	return rune(n), true
-}
+// jsonWord matches a string, or a number that only Python knows.
+var jsonWord = expression(`"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)`)
