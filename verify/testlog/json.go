@@ -76,8 +76,8 @@ func asKey(v any) (name string, ok bool) {
 	return "", false
 }
 
-// readJSON decodes JSON. Python's json.dumps, and what imitates it, writes NaN and infinities as words; they become empty
-// strings, because no reader of a report looks at such a number.
+// readJSON decodes JSON. Python's json.dumps, and what imitates it, writes NaN and infinities as words; they become
+// empty strings, because no reader of a report looks at such a number.
 func readJSON(text string) (any, error) {
 	text = jsonWord().ReplaceAllStringFunc(text, func(token string) string {
 		if token[0] == '"' {
