@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -207,8 +208,8 @@ func commitMessage(s solveSettings, answer string) string {
 	return text
 }
 
-// deliver applies the patch, and commits it to a branch, as --apply and --branch ask. If the patch cannot be committed,
-// the run does not fail: the patch is kept, and the report says what to do.
+// deliver applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that the last commit does
+// not take is still applied.
 func (j *job) deliver(ctx context.Context, report *outcome) error {
 	apply := j.o.apply != ""
 	if j.o.apply == applyAsk {
@@ -222,6 +223,7 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
 	defer cancel()
 	done := delivery{Repo: j.target}
+	var refused error
 	if j.o.branch != "" {
 		var err error
 		text := commitMessage(j.settings, report.Answer)
@@ -229,8 +231,8 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 		switch {
 		case err == nil:
 			done.Branch = j.o.branch
-		case errors.Is(err, repo.ErrConflict) && report.Patch != nil:
-			report.add(fmt.Sprintf("not committed: %v; it is kept, and git apply %s puts it on top of them", err, *report.Patch))
+		case errors.Is(err, repo.ErrConflict):
+			refused = cli.Usagef("not committed, and the patch is kept: %w", err)
 		default:
 			return err
 		}
@@ -238,14 +240,15 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 	}
 	if apply {
 		if err := repo.Apply(ctx, j.target, report.diff); err != nil {
-			return cli.Usagef("%w: the repository has changed since; the patch is kept", err)
+			return cli.Usage(errors.Join(refused,
+				fmt.Errorf("%w: the repository has changed since; the patch is kept", err)))
 		}
 		report.Applied, done.Applied = true, true
 	}
 	if !done.Applied && done.Branch == "" {
-		return nil
+		return refused
 	}
-	return j.journal.Note(noteDelivered, done)
+	return cmp.Or(j.journal.Note(noteDelivered, done), refused)
 }
 
 // checkTree warns of uncommitted changes where a branch is asked for, which cannot carry them.

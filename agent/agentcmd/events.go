@@ -78,7 +78,7 @@ func newWatcher(d Deps, o *solveOptions) (w watcher, stream bool) {
 		return &jsonWatcher{cli.NewJSONLines(d.Out)}, false
 	}
 	on := cli.ScreenOf(d.Err)
-	s := newScreen(d.Out, on.Live() && cli.IsTerminal(d.Out), on, newStyles(on.Renderer()))
+	s := newScreen(d.Out, on.SeenWith(d.Out), on, newStyles(on.Renderer()))
 	s.verbose = o.verbose
 	return s, on.Live()
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"deepswe/agent"
@@ -296,13 +297,26 @@ func stepsBefore(dir string) int {
 
 // nextSteps are the commands that a user may want next.
 func (j *job) nextSteps(report outcome) []string {
-	name := runName(j.d, j.run)
+	name := shellWord(runName(j.d, j.run))
 	var next []string
 	if report.Status != string(agent.Submitted) && !j.o.demo {
-		next = append(next, "deepswe solve --resume "+env.ShellQuote(name))
+		next = append(next, "deepswe solve --resume "+name)
 	}
 	if report.Patch != nil && !report.Applied && report.Branch == "" && !j.o.demo {
 		next = append(next, "deepswe apply "+name)
 	}
+	if report.Patch != nil && j.o.branch != "" && report.Branch == "" && report.Status == string(agent.Submitted) {
+		next = append(next, "deepswe branch "+name+" "+shellWord(j.o.branch))
+	}
 	return next
+}
+
+var plainWord = regexp.MustCompile(`^[\w./-]+$`)
+
+// shellWord quotes a word of a command line where it needs that.
+func shellWord(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return env.ShellQuote(word)
 }

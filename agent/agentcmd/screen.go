@@ -22,7 +22,7 @@ import (
 type screen struct {
 	*cli.Screen // its lock guards what follows
 	out         io.Writer
-	shared      bool // out is seen on the same terminal
+	shared      bool // out is for people, too
 	verbose     bool
 	styles      styles
 	began       time.Time

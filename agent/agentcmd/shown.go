@@ -103,12 +103,12 @@ func (s *screen) coloured(line string) string {
 	return line
 }
 
-// patch formats a patch for a terminal: in colour or, if it would not fit on the screen, as the number of added and
-// removed lines of each file.
+// patch formats a patch for people, without the content of binary files: in colour or, if it would not fit on the
+// screen, as the number of added and removed lines of each file.
 func (s *screen) patch(diff []byte) string {
 	var b strings.Builder
 	lines := withoutBinary(diff)
-	if len(lines) > patchLines {
+	if s.Live() && len(lines) > patchLines {
 		for _, f := range diffstat(diff) {
 			changed := s.styles.good.Render(fmt.Sprintf("+%d", f.added)) + " " +
 				s.styles.bad.Render(fmt.Sprintf("-%d", f.removed))

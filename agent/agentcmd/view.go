@@ -253,6 +253,9 @@ func viewAttempt(out io.Writer, o viewOptions, dir string) error {
 	}
 	if err == nil {
 		fmt.Fprint(out, "\npatch\n")
+		if cli.IsTerminal(out) {
+			patch = []byte(strings.Join(withoutBinary(patch), "\n") + "\n")
+		}
 		err = cli.WriteText(out, patch)
 	}
 	return err

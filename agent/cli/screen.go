@@ -90,6 +90,28 @@ func ScreenOf(w io.Writer) *Screen {
 // Live reports whether lines are redrawn.
 func (s *Screen) Live() bool { return s.terminal.Live }
 
+// SeenWith reports whether people see what is written to out, because it is a terminal or ends up among the screen's own
+// lines (2>&1), where no program can use it.
+func (s *Screen) SeenWith(out io.Writer) bool {
+	f, ok := out.(interface {
+		Fd() uintptr
+		Stat() (os.FileInfo, error)
+	})
+	if !ok {
+		return false
+	}
+	if term.IsTerminal(int(f.Fd())) {
+		return true
+	}
+	own, ok := s.out.(*os.File)
+	if !ok {
+		return false
+	}
+	one, err := f.Stat()
+	other, oerr := own.Stat()
+	return err == nil && oerr == nil && os.SameFile(one, other)
+}
+
 // Width returns the screen's current number of columns.
 func (s *Screen) Width() int { return s.terminal.Width() }
 
