@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,11 +134,11 @@ func withoutProof(c attempt.Check) string {
 // came says what shows that the patch is right.
 func came(c attempt.Check) string {
 	var text string
+	failed := slices.DeleteFunc(slices.Clone(c.Fixed), func(test string) bool { return slices.Contains(c.Unbuilt, test) })
 	switch {
-	case len(c.Fixed) == 1:
-		text = c.Fixed[0] + " fails before and passes after"
-	case len(c.Fixed) > 1:
-		text = fmt.Sprintf("%s fail before and pass after (%d tests)", named(c.Fixed), len(c.Fixed))
+	case len(c.Fixed) > 0:
+		text = strings.TrimPrefix(
+			turned(failed, "fails", "fail")+turned(c.Unbuilt, "does not compile", "do not compile"), "; ")
 	case len(c.TestFiles) > 0:
 		text = "the tests of " + named(c.TestFiles) + " fail before and pass after"
 	default:
@@ -147,6 +148,17 @@ func came(c attempt.Check) string {
 		return fmt.Sprintf("%s; %s unchanged", text, cli.Plural(c.Unchanged, "other"))
 	}
 	return text + "; none broke"
+}
+
+// turned says what became of tests that pass now, after a semicolon; empty for none.
+func turned(tests []string, one, several string) string {
+	switch len(tests) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("; %s %s before and passes after", tests[0], one)
+	}
+	return fmt.Sprintf("; %s %s before and pass after (%d tests)", named(tests), several, len(tests))
 }
 
 // installedBelow returns what a set-up has installed in a directory of the repository, relative to it.

@@ -18,6 +18,9 @@ import (
 // checkTimeout bounds one run of the tests.
 const checkTimeout = 30 * time.Minute
 
+// cheapCheck is how long a run of the tests on the old code may take to be repeated where tests fail.
+const cheapCheck = time.Minute
+
 // checkOutput is the maximum number of bytes of the tests' output that are kept, from either end.
 const checkOutput = 8 << 20
 
@@ -59,6 +62,8 @@ type Check struct {
 	Fixed     []string `json:"fixed,omitempty"`
 	Broke     []string `json:"broke,omitempty"`
 	Unchanged int      `json:"unchanged,omitempty"`
+	// Unbuilt are those of Fixed that gave no result without the patch, because they could not be built or loaded there.
+	Unbuilt []string `json:"unbuilt,omitempty"`
 
 	based bool // there were tests without the patch
 }
@@ -86,13 +91,13 @@ func (a *Attempt) Check(ctx context.Context, task env.Task, snapshot *repo.Snaps
 	var before, old Tests
 	var err error
 	if t.BaseCommand != "" {
-		if before, err = a.test(ctx, task, snapshot, none, &c.Base); err != nil {
+		if before, err = a.testOld(ctx, task, snapshot, none, &c.Base); err != nil {
 			return c, fmt.Errorf("test without the patch: %w", err)
 		}
 	}
 	if len(t.TestFiles) > 0 {
 		c.Old = &TestRun{}
-		if old, err = a.test(ctx, task, snapshot, t, c.Old); err != nil {
+		if old, err = a.testOld(ctx, task, snapshot, t, c.Old); err != nil {
 			return c, fmt.Errorf("test with the tests of the patch alone: %w", err)
 		}
 	}
@@ -102,6 +107,30 @@ func (a *Attempt) Check(ctx context.Context, task env.Task, snapshot *repo.Snaps
 	}
 	c.judge(before, old, after)
 	return c, nil
+}
+
+// testOld runs the tests on the old code, and a second time where some fail and that is cheap: what fails only once is
+// no proof.
+func (a *Attempt) testOld(
+	ctx context.Context, task env.Task, snapshot *repo.Snapshot, t Trial, run *TestRun,
+) (Tests, error) {
+	first, err := a.test(ctx, task, snapshot, t, run)
+	if err != nil || !failed(*run) && run.Failed == 0 || run.Seconds > cheapCheck.Seconds() {
+		return first, err
+	}
+	var again TestRun
+	second, err := a.test(ctx, task, snapshot, t, &again)
+	if err != nil {
+		return nil, err
+	}
+	for name, passed := range first {
+		now, there := second[name]
+		second[name] = passed || now || !there && !failed(again) // some runners name only what fails
+	}
+	if failed(*run) && !failed(again) {
+		*run = again
+	}
+	return second, nil
 }
 
 func failed(r TestRun) bool { return r.ExitCode != 0 || r.TimedOut }
@@ -114,12 +143,15 @@ func (c *Check) judge(before, old, after Tests) {
 		switch {
 		case passed && there && !now:
 			c.Broke = append(c.Broke, name)
-		case !passed && (now || !there && !failed(c.Patched)): // some runners name only what fails
+		case !passed && !old[name] && (now || !there && !failed(c.Patched)):
 			fixed[name] = true
 		}
 	}
-	for name := range c.proof(before, old, after) {
+	for name, built := range c.proof(before, old, after) {
 		fixed[name] = true
+		if !built {
+			c.Unbuilt = append(c.Unbuilt, name)
+		}
 	}
 	c.Fixed = slices.Collect(maps.Keys(fixed))
 	for name, passed := range after {
@@ -134,6 +166,7 @@ func (c *Check) judge(before, old, after Tests) {
 		}
 	}
 	slices.Sort(c.Fixed)
+	slices.Sort(c.Unbuilt)
 	slices.Sort(c.Broke)
 	switch {
 	case len(c.Broke) > 0, c.based && !failed(c.Base) && failed(c.Patched):
@@ -145,8 +178,8 @@ func (c *Check) judge(before, old, after Tests) {
 	}
 }
 
-// proof returns the tests of the patch that fail on the code without it and pass with it. One that was not there before
-// fails as well where it keeps the old code from being built or loaded, and so is not named.
+// proof returns the tests of the patch that fail on the code without it and pass with it, and whether each could be built
+// there. One that was not there before and keeps the old code from being built or loaded is not named by that run.
 func (c *Check) proof(before, old, after Tests) map[string]bool {
 	proof := map[string]bool{}
 	for name, passed := range old {
@@ -158,7 +191,7 @@ func (c *Check) proof(before, old, after Tests) map[string]bool {
 	for name, passed := range after {
 		_, was := before[name]
 		if _, there := old[name]; passed && !was && !there && c.Old != nil && failed(*c.Old) {
-			proof[name] = true
+			proof[name] = false
 		}
 	}
 	return proof

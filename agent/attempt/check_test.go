@@ -1,6 +1,7 @@
 package attempt_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -74,15 +75,17 @@ func TestCheckOfTheTestsOfThePatch(t *testing.T) {
 		verdict         attempt.Verdict
 		fixed           []string
 		unchanged       int
+		unbuilt         []string
 	}{
-		"fails before":              {passes, named, attempt.Verified, []string{"new"}, 2},
-		"fails before, only named":  {`grep -q hello hello.txt || { echo new bad; false; }`, named, attempt.Verified, []string{"new"}, 2},
-		"cannot be built before":    {`grep -q hello hello.txt || exit 1; echo new ok`, named, attempt.Verified, []string{"new"}, 2},
-		"an old test is changed":    {`grep -q hello hello.txt && echo old ok || { echo old bad; false; }`, named, attempt.Verified, []string{"old"}, 1},
-		"names no tests":            {`grep -q hello hello.txt`, `test ! -f t*.sh || . ./t*.sh`, attempt.Verified, nil, 0},
-		"passes before as well":     {`echo new ok`, named, attempt.Unverified, nil, 2},
-		"fails before and after":    {`echo new bad`, named, attempt.Unverified, nil, 2},
-		"is skipped, names nothing": {`true`, `test ! -f t*.sh || . ./t*.sh`, attempt.Unverified, nil, 0},
+		"fails before":             {passes, named, attempt.Verified, []string{"new"}, 2, nil},
+		"fails before, only named": {`grep -q hello hello.txt || { echo new bad; false; }`, named, attempt.Verified, []string{"new"}, 2, nil},
+		"cannot be built before": {`grep -q hello hello.txt || exit 1; echo new ok`, named, attempt.Verified, []string{"new"}, 2,
+			[]string{"new"}},
+		"an old test is changed":    {`grep -q hello hello.txt && echo old ok || { echo old bad; false; }`, named, attempt.Verified, []string{"old"}, 1, nil},
+		"names no tests":            {`grep -q hello hello.txt`, `test ! -f t*.sh || . ./t*.sh`, attempt.Verified, nil, 0, nil},
+		"passes before as well":     {`echo new ok`, named, attempt.Unverified, nil, 2, nil},
+		"fails before and after":    {`echo new bad`, named, attempt.Unverified, nil, 2, nil},
+		"is skipped, names nothing": {`true`, `test ! -f t*.sh || . ./t*.sh`, attempt.Unverified, nil, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := a.Check(t.Context(), env.Task{ID: "t"}, snapshot, attempt.Trial{
@@ -92,9 +95,38 @@ func TestCheckOfTheTestsOfThePatch(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Verdict != c.verdict || !cmp.Equal(got.Fixed, c.fixed) || got.Unchanged != c.unchanged || got.Old == nil {
+			if got.Verdict != c.verdict || !cmp.Equal(got.Fixed, c.fixed) || got.Unchanged != c.unchanged ||
+				!cmp.Equal(got.Unbuilt, c.unbuilt) || got.Old == nil {
 				t.Errorf("%s, fixed %q, %d unchanged: want %+v\n%s", got.Verdict, got.Fixed, got.Unchanged, c, got.Patched.Log)
 			}
 		})
+	}
+}
+
+// TestCheckOfFlakyTests: a test that fails only once on the old code is no proof, whichever run it was.
+func TestCheckOfFlakyTests(t *testing.T) {
+	const patch = "diff --git a/t1.sh b/t1.sh\nnew file mode 100644\n--- /dev/null\n+++ b/t1.sh\n@@ -0,0 +1 @@\n+true\n"
+	a, _, snapshot := setup(t, nil)
+	for _, c := range []struct {
+		fails string // the runs that fail
+		files []string
+		want  []string
+	}{
+		{"1", nil, nil}, {"12", nil, []string{"flaky"}},
+		{"1", []string{"t1.sh"}, nil}, {"3", []string{"t1.sh"}, nil}, {"2", []string{"t1.sh"}, nil},
+		{"23", []string{"t1.sh"}, []string{"flaky"}},
+	} {
+		count := filepath.Join(t.TempDir(), "count")
+		command := "echo >>" + count + `; echo same ok; case ` + c.fails + ` in *$(wc -l <` + count +
+			`)*) echo flaky bad; false;; *) echo flaky ok;; esac`
+		got, err := a.Check(t.Context(), env.Task{ID: "t"}, snapshot, attempt.Trial{
+			Patch: []byte(patch), Command: command, BaseCommand: command, Read: lines, TestFiles: c.files,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !cmp.Equal(got.Fixed, c.want) || (got.Verdict == attempt.Verified) != (c.want != nil) {
+			t.Errorf("run %s of the files %q fails: %s, fixed %q, want %q", c.fails, c.files, got.Verdict, got.Fixed, c.want)
+		}
 	}
 }
