@@ -173,6 +173,10 @@ func TestNamesOfOtherAgents(t *testing.T) {
 			"file_editor map[command:str_replace new_str:y old_str:x path:/a]"},
 		{native("file_editor", `{"command": "insert", "path": "/a", "insert_line": 3, "insert_text": "y"}`),
 			"file_editor map[command:insert insert_line:3 new_str:y path:/a]"},
+		{native("MultiEdit", `{"file_path": "/a", "edits": [{"old_string": "x", "new_string": "<y>"}, `+
+			`{"oldText": "z", "newText": ""}]}`),
+			`file_editor map[command:str_replace edits:[{"new_str":"<y>","old_str":"x"},{"new_str":"","old_str":"z"}] path:/a]`},
+		{native("file_editor", `{"edits": "none", "old_str": "ours"}`), "file_editor map[edits:none old_str:ours]"},
 		{native("file_editor", `{"old_str": "ours", "old_string": "theirs"}`), "file_editor map[old_str:ours old_string:theirs]"},
 		{native("Write", `{"file_path": "/a", "content": "x"}`), "file_editor map[command:create file_text:x path:/a]"},
 		{native("search", `{"pattern": "x"}`), "search map[search_term:x]"},

@@ -1,8 +1,11 @@
 package tools
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
+
+	"deepswe/env/disk"
 )
 
 // aliases maps other agents' names for these tools, in lower case, to ours, with the parameters that have different
@@ -25,6 +28,7 @@ var aliases = map[string]struct {
 	"edit_file":                   {"file_editor", files},
 	"replace":                     {"file_editor", files},
 	"str_replace":                 {"file_editor", files},
+	"multiedit":                   {"file_editor", files},
 	"read":                        {"file_editor", files},
 	"read_file":                   {"file_editor", files},
 	"view":                        {"file_editor", files},
@@ -40,6 +44,7 @@ var (
 	files = map[string]string{
 		"file_path": "path", "filename": "path", "content": "file_text", "contents": "file_text",
 		"old_string": "old_str", "new_string": "new_str", "insert_text": "new_str",
+		"oldText": "old_str", "newText": "new_str",
 	}
 	searches = map[string]string{"pattern": "search_term", "query": "search_term"}
 )
@@ -47,7 +52,8 @@ var (
 // implied maps tools of other agents to the command of file_editor that they correspond to.
 var implied = map[string]string{
 	"edit": "str_replace", "edit_file": "str_replace", "replace": "str_replace", "str_replace": "str_replace",
-	"read": "view", "read_file": "view", "view": "view",
+	"multiedit": "str_replace",
+	"read":      "view", "read_file": "view", "view": "view",
 	"create_file": "create", "write": "create", "write_file": "create",
 }
 
@@ -71,18 +77,43 @@ func Resolve(specs []Spec, c Call) Call {
 	if !ok || !known(a.name) || known(c.Name) && c.Name != a.name {
 		return c
 	}
-	args := make(map[string]string, len(c.Args)+1)
-	for key, value := range c.Args {
-		if ours, ok := a.parameters[key]; ok {
-			if _, both := c.Args[ours]; !both {
-				key = ours
-			}
-		}
-		args[key] = value
+	args := renamed(c.Args, a.parameters)
+	if edits, ok := args["edits"]; ok {
+		args["edits"] = renamedEdits(edits, a.parameters)
 	}
 	if command, ok := implied[theirs]; ok && args["command"] == "" {
 		args["command"] = command
 	}
 	c.Name, c.Args = a.name, args
 	return c
+}
+
+// renamed returns parameters under our names. Where both names are given, each stays as it is.
+func renamed[V any](args map[string]V, names map[string]string) map[string]V {
+	all := make(map[string]V, len(args)+1)
+	for key, value := range args {
+		if ours, ok := names[key]; ok {
+			if _, both := args[ours]; !both {
+				key = ours
+			}
+		}
+		all[key] = value
+	}
+	return all
+}
+
+// renamedEdits renames the members of each edit in a list. What is no such list is returned as it is.
+func renamedEdits(list string, names map[string]string) string {
+	var edits []map[string]json.RawMessage
+	if json.Unmarshal([]byte(list), &edits) != nil {
+		return list
+	}
+	for i, e := range edits {
+		edits[i] = renamed(e, names)
+	}
+	data, err := disk.MarshalJSON(edits)
+	if err != nil {
+		return list
+	}
+	return string(data)
 }
