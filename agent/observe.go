@@ -59,6 +59,10 @@ Do not ask for human help: decide for yourself and continue. When the work is do
 
 `
 
+	adviceChanged = `From now on, the tool %s works like this:
+
+`
+
 	adviceTooLate = `This call was not run because finish was called before it.`
 )
 
@@ -71,6 +75,9 @@ func adviceRepeating(times, length int) string {
 	return fmt.Sprintf("\nYou have %s %d times in a row. Try a different approach, or call finish if the work is done.",
 		what, times)
 }
+
+// IsFurther reports whether a message of a trajectory brings a further instruction of the user.
+func IsFurther(m Message) bool { return strings.HasPrefix(m.Content, adviceFurther) }
 
 // observe returns the answer to a reply, as one body for each action or one for a problem, and whether another
 // reply still fits into the context afterwards. It adds reminders of the remaining budget only if the rollout

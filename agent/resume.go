@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -46,7 +47,7 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	}
 	r.replaying = false
 	r.emit(Event{Kind: EventResumed})
-	return r.instruct()
+	return r.instruct(rec.Header)
 }
 
 // settle makes the repository appear to the model at the path that the conversation uses, wherever it is in the new
@@ -220,12 +221,16 @@ func (r *rollout) renew(turn pastTurn) {
 	}
 }
 
-// instruct adds the user's further instruction to the conversation.
-func (r *rollout) instruct() (StopReason, error) {
-	if r.Further == "" {
+// instruct adds to the conversation the user's further instruction, and what has changed about the tools.
+func (r *rollout) instruct(h trajectory.Header) (StopReason, error) {
+	var parts []string
+	if r.Further != "" {
+		parts = append(parts, adviceFurther+valid(r.Further))
+	}
+	if parts = append(parts, r.changedTools(h)...); len(parts) == 0 {
 		return "", nil
 	}
-	m := Message{Role: RoleUser, Content: adviceFurther + valid(r.Further)}
+	m := Message{Role: RoleUser, Content: strings.Join(parts, "\n\n")}
 	if left := r.stepsLeft(); left > 0 {
 		m.Content += stepsRemaining(left)
 	}
@@ -234,6 +239,34 @@ func (r *rollout) instruct() (StopReason, error) {
 	}
 	r.append([]Message{m})
 	return "", nil
+}
+
+// changedTools describes the tools that are no longer as the conversation last described them, because their limits are
+// others now. Where each request describes the tools, there is nothing to say.
+func (r *rollout) changedTools(h trajectory.Header) (notes []string) {
+	if len(r.format.Offer(r.specs)) > 0 {
+		return nil
+	}
+	told := map[string]string{}
+	for _, definition := range h.Tools {
+		var d struct{ Function tools.Spec }
+		if json.Unmarshal(definition, &d) == nil { // another program's may have another form
+			told[d.Function.Name] = d.Function.Description
+		}
+	}
+	for _, s := range r.specs {
+		was, known := told[s.Name]
+		heading := fmt.Sprintf(adviceChanged, s.Name)
+		for _, m := range r.messages {
+			if _, after, ok := strings.Cut(m.Content, heading); ok && m.Role == RoleUser {
+				was, known = after[:min(len(after), len(s.Description))], true
+			}
+		}
+		if known && was != s.Description {
+			notes = append(notes, heading+s.Description)
+		}
+	}
+	return notes
 }
 
 // restore replaces the new outputs by the recorded ones, and reports differences.

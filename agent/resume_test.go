@@ -213,3 +213,58 @@ func TestResumeInAnotherPlace(t *testing.T) {
 		t.Errorf("the request says that the repository is at %s", m.requests[0].Dir)
 	}
 }
+
+// limited are tools with a limit that their description tells.
+type limited struct {
+	*fakeTools
+	limit string
+}
+
+func (l limited) Specs() []tools.Spec {
+	specs := l.fakeTools.Specs()
+	specs[2].Description = "A command is killed after " + l.limit + "."
+	return specs
+}
+
+// The limits that the model was told last are those in force, however often they change between the parts of a rollout.
+func TestChangedLimitsAreTold(t *testing.T) {
+	t.Parallel()
+	var past []trajectory.Event
+	var answers []answering
+	for i, c := range []struct{ limit, told string }{
+		{"90 s", ""}, {"90 s", ""}, {"30 s", "30 s"}, {"30 s", ""}, {"90 s", "90 s"},
+	} {
+		answers = append(answers, bash(fmt.Sprint("command ", i)))
+		a := newAgent(scripted(answers[i:]...))
+		a.Tools, a.Format, a.Limits.Steps = limited{&fakeTools{}, c.limit}, XML{}, 1
+		a.Past, a.Reopen = past, true
+		out := run(t, a)
+		var told []string
+		for _, e := range out.Events[len(past):] {
+			if i > 0 && e.Kind == trajectory.KindMessage {
+				told = append(told, e.Message.Content)
+			}
+		}
+		want := []string(nil)
+		if c.told != "" {
+			want = []string{"From now on, the tool execute_bash works like this:\n\nA command is killed after " + c.told +
+				".\nSteps Remaining: 1\nThis is your last step: call finish now. The changes that you have made are kept."}
+		}
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("part %d (-want +told):\n%s", i, diff)
+		}
+		past = out.Events
+	}
+	// Native tools are described by each request.
+	a := newAgent(scripted(calls(nativeBash("1", "ls"))))
+	a.Tools, a.Format, a.Limits.Steps = limited{&fakeTools{}, "90 s"}, Native{}, 1
+	past = run(t, a).Events
+	a = newAgent(scripted(calls(nativeBash("2", "ls"))))
+	a.Tools, a.Format, a.Limits.Steps = limited{&fakeTools{}, "30 s"}, Native{}, 1
+	a.Past, a.Reopen = past, true
+	for _, e := range run(t, a).Events[len(past):] {
+		if e.Kind == trajectory.KindMessage {
+			t.Errorf("told: %s", e.Message.Content)
+		}
+	}
+}

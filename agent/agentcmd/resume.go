@@ -197,7 +197,7 @@ func furtherMessages(path string) (int, error) {
 	n, ended := 0, false
 	for _, e := range events {
 		ended = ended || e.Kind == trajectory.KindReply || e.Kind == trajectory.KindStop
-		if ended && e.Kind == trajectory.KindMessage {
+		if ended && e.Kind == trajectory.KindMessage && agent.IsFurther(*e.Message) {
 			n++
 		}
 	}
