@@ -14,6 +14,7 @@ import (
 	"deepswe/env/docker"
 	"deepswe/env/kubernetes"
 	"deepswe/env/testkit"
+	"deepswe/env/testkit/images"
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +27,10 @@ func TestMain(m *testing.M) {
 		// A test runs this binary again, as the command.
 		os.Exit(asCommand(os.Args[1:]))
 	}
-	testkit.Main(m)
+	images.Main(func() int {
+		testkit.Main(m) // exits
+		return 0
+	})
 }
 
 // asCommand is what main does, as far as tests need it.
