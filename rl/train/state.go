@@ -132,10 +132,7 @@ func (l *loop) save(ctx context.Context, s *state) error {
 	if err := l.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
 		return err
 	}
-	step := s.Step
-	if l.config.Rollouts.MaxStaleness > 0 {
-		step = min(step, s.Cursor/l.config.Rollouts.Tasks) // groups of later steps may be under way
-	}
+	step := l.complete(s.Step, s.place)
 	if first, ok := l.validator.first(); ok {
 		step = min(step, first-1) // its rollouts are under way
 	}

@@ -34,57 +34,44 @@ func (o *order) at(place int) string {
 	return o.tasks[o.shuffle[place%len(o.tasks)]]
 }
 
-// step rolls out, updates and publishes. It returns the metrics and the position after the tasks that it took.
-func (l *loop) step(ctx context.Context, step int, from place) (values map[string]float64, after place, err error) {
-	if l.config.Rollouts.MaxStaleness > 0 {
-		return l.streamed(ctx, step, from)
-	}
+// step learns from the groups of an update and publishes the policy. It returns the metrics and the position after
+// these groups.
+func (l *loop) step(ctx context.Context, step int, from place) (map[string]float64, place, error) {
 	start := l.now()
-	outcomes, after, err := l.collect(step, from)
+	u := &update{loop: l, step: step, take: l.stream.take}
+	if err := u.learn(ctx, from); err != nil {
+		return nil, from, err
+	}
+	values, err := u.values(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, from, err
 	}
-	rolled := l.now()
-	rollouts := l.rollouts(outcomes)
-	rows, batch, err := l.config.RL().Rows(rollouts)
-	if err != nil {
-		return nil, from, err
+	after := from
+	for _, g := range u.groups {
+		after = after.take(g.number)
 	}
-	batches := [][]rl.Row{rows}
-	if l.config.Optimizer.Minibatches > 1 {
-		batches, err = l.minibatches(rollouts)
-	} else if batch.Groups.Effective == 0 {
-		batches = nil
-	}
-	if err != nil {
-		return nil, from, err
-	}
-	values = batch.Metrics(rl.VersionNumber(l.policy.Version))
-	describe(values, outcomes, l.source)
-	stuck(values, rollouts, l.config.Rollouts.Group)
-	values["time/rollouts"], values["time/rows"] = rolled.Sub(start).Seconds(), l.now().Sub(rolled).Seconds()
-	values["time/wait_rollouts"] = values["time/rollouts"]
-
-	// An update that has begun is finished, because half of one could not be saved.
-	updating := context.WithoutCancel(ctx)
-	p := &probe{}
-	if len(batches) > 0 {
-		if err := p.take(updating, l.trainer, batches[0], rollouts, l.policy.Version); err != nil {
-			return nil, from, err
-		}
-	}
-	if err := l.update(updating, step, batches, values); err != nil {
-		return nil, from, err
-	}
-	compared, err := p.values(updating, l.trainer)
-	if err != nil {
-		return nil, from, err
-	}
-	maps.Copy(values, compared)
 	if err := l.finish(ctx, start, values); err != nil {
 		return nil, from, err
 	}
-	return values, after, l.learned(step, outcomes, values)
+	l.begun = false
+	if err := l.learned(step, u.outcomes(), values); err != nil {
+		return nil, from, err
+	}
+	if err := l.journals.closeBefore(l.complete(step, after) + 1); err != nil {
+		return nil, from, err
+	}
+	if l.config.Rollouts.MaxStaleness > 0 {
+		err = l.ahead(step+1, after)
+	}
+	return values, after, err
+}
+
+// complete returns the last step of which no group is left to learn from once the given one is done.
+func (l *loop) complete(step int, at place) int {
+	if l.config.Rollouts.MaxStaleness > 0 {
+		return at.Cursor / l.config.Rollouts.Tasks
+	}
+	return step
 }
 
 // publishGrace is how long a publication may go on after the run's context has ended.
@@ -147,55 +134,64 @@ func (l *loop) rollouts(outcomes []run.Outcome) []rl.Rollout {
 	return rollouts
 }
 
-// collect plays the groups of a step: a round of them, and with Refill further rounds for as many as had equal rewards.
-func (l *loop) collect(step int, from place) ([]run.Outcome, place, error) {
-	if err := l.journals.open(step); err != nil {
-		return nil, from, err
-	}
-	var all []run.Outcome
-	slot, want := 0, l.config.Rollouts.Tasks
-	for round := 0; round <= l.config.Rollouts.Refill && want > 0; round++ {
-		groups := make([]*group, want)
-		for i := range groups {
-			var err error
-			if groups[i], err = l.group(step, slot, from.Cursor); err != nil {
-				return nil, from, err
-			}
-			slot++
-			from.Cursor++
-		}
-		l.progress.begin(step, len(groups)*l.config.Rollouts.Group)
-		l.stream.admit(groups...)
-		outcomes, err := l.gather(groups)
-		if err != nil {
-			return nil, from, err
-		}
-		all = append(all, outcomes...)
-		want -= differing(outcomes, l.config.Rollouts.Group)
-	}
-	return all, from, l.journals.close(step)
+// ahead admits the groups that updates up to MaxStaleness after the step may learn from, which is enough for each of
+// these updates.
+func (l *loop) ahead(step int, at place) error {
+	tasks := l.config.Rollouts.Tasks
+	limit := min(step+l.config.Rollouts.MaxStaleness, l.config.Steps) * tasks
+	_, err := l.admit(at, limit, func(n int) (int, int) { return n/tasks + 1, n % tasks })
+	return err
 }
 
-// gather waits for all of the groups, and returns their outcomes in order.
-func (l *loop) gather(groups []*group) ([]run.Outcome, error) {
-	for left := len(groups); left > 0; {
-		taken, err := l.stream.take(left)
+// rounds plays the groups of a step alone, and returns them when all are complete: a round of them, and with Refill
+// further rounds for as many as had equal rewards.
+func (l *loop) rounds(step int, from place) ([]*group, error) {
+	var all []*group
+	size, want := l.config.Rollouts.Group, l.config.Rollouts.Tasks
+	for round := 0; round <= l.config.Rollouts.Refill && want > 0; round++ {
+		l.progress.begin(step, want*size)
+		groups, err := l.admit(from, l.admitted+want, func(n int) (int, int) { return step, n - from.Cursor })
 		if err != nil {
 			return nil, err
 		}
-		left -= len(taken)
+		for left := len(groups); left > 0; {
+			taken, err := l.stream.take(left)
+			if err != nil {
+				return nil, err
+			}
+			left -= len(taken)
+		}
+		all = append(all, groups...)
+		want -= differing(outcomesOf(groups), size)
 	}
-	return outcomesOf(groups), nil
+	return all, nil
 }
 
-// group returns the group that takes task number of the sequence, for a slot of a step.
-func (l *loop) group(step, slot, number int) (*group, error) {
-	task, err := l.tasks.at(number)
-	g := &group{number: number, name: groupName(step, slot)}
-	for i := range l.config.Rollouts.Group {
-		g.jobs = append(g.jobs, run.Job{Task: task, Group: g.name, Index: i})
+// admit admits the groups with numbers below the limit. slot returns the step that a group is admitted for, and its
+// slot there.
+func (l *loop) admit(at place, limit int, slot func(number int) (int, int)) ([]*group, error) {
+	var groups []*group
+	for ; l.admitted < limit; l.admitted++ {
+		n := l.admitted
+		if slices.Contains(at.Ahead, n) {
+			continue
+		}
+		step, slot := slot(n)
+		if err := l.journals.open(step); err != nil {
+			return nil, err
+		}
+		task, err := l.tasks.at(n)
+		if err != nil {
+			return nil, err
+		}
+		g := &group{number: n, name: groupName(step, slot)}
+		for i := range l.config.Rollouts.Group {
+			g.jobs = append(g.jobs, run.Job{Task: task, Group: g.name, Index: i})
+		}
+		groups = append(groups, g)
 	}
-	return g, err
+	l.stream.admit(groups...)
+	return groups, nil
 }
 
 // differing counts the groups whose rewards are not all equal.
@@ -215,39 +211,6 @@ func differing(outcomes []run.Outcome, size int) int {
 	return n
 }
 
-// update makes the optimizer steps of a batch: one for each part in each epoch.
-func (l *loop) update(ctx context.Context, step int, batches [][]rl.Row, values map[string]float64) error {
-	o := l.config.Optimizer
-	start := l.now()
-	stage := l.stages.at(step)
-	rate := o.rate(step, stage)
-	var stats rl.Stats
-	var norms float64
-	updates, skipped := 0, 0
-	for range o.Epochs {
-		for _, rows := range batches {
-			s, err := l.trainer.ForwardBackward(ctx, rows, l.config.RL().Objective)
-			if err != nil {
-				return err
-			}
-			stats.Add(s)
-			done, err := l.trainer.Step(ctx, o.rl(step, stage))
-			if err != nil {
-				return err
-			}
-			if done.Skipped {
-				skipped++
-				continue
-			}
-			updates++
-			norms += done.GradientNorm
-		}
-	}
-	optimized(values, stats, norms, updates, skipped)
-	values["optim/lr"], values["time/update"] = rate, l.now().Sub(start).Seconds()
-	return nil
-}
-
 // optimized adds the metrics of a batch's optimizer steps.
 func optimized(values map[string]float64, stats rl.Stats, norms float64, updates, skipped int) {
 	maps.Copy(values, stats.Metrics())
@@ -255,24 +218,4 @@ func optimized(values map[string]float64, stats rl.Stats, norms float64, updates
 		values["optim/grad_norm"] = norms / float64(updates)
 	}
 	values["optim/updates"], values["optim/skipped"] = float64(updates), float64(skipped)
-}
-
-// minibatches returns the rows of each minibatch. Loss weights are normalised within a minibatch, since each is an
-// optimizer step of its own. A minibatch whose advantages are all zero is left out: Adam would change the weights by
-// its momentum alone.
-func (l *loop) minibatches(rollouts []rl.Rollout) ([][]rl.Row, error) {
-	var batches [][]rl.Row
-	groups := len(rollouts) / l.config.Rollouts.Group
-	n := min(l.config.Optimizer.Minibatches, groups)
-	for k := range n {
-		from, to := k*groups/n*l.config.Rollouts.Group, (k+1)*groups/n*l.config.Rollouts.Group
-		rows, batch, err := l.config.RL().Rows(rollouts[from:to])
-		if err != nil {
-			return nil, err
-		}
-		if batch.Groups.Effective > 0 {
-			batches = append(batches, rows)
-		}
-	}
-	return batches, nil
 }
