@@ -2,44 +2,19 @@ package train
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
-	"math"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"deepswe/agent/run"
-	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 )
 
-// imitation is a run whose objective is sft.
+// imitation is the course of a run whose objective is sft: the rows of a file.
 type imitation struct {
-	config   Config
-	lesson   *lesson
-	trainer  rl.Trainer
-	dir      *run.Dir
-	sink     metrics.Sink
-	observer Observer
-	log      *slog.Logger
-	now      func() time.Time
-
-	guard guard
-	saved int // the step that state.json has
-}
-
-// imitationState is the state that a run resumes from. It is written after the trainer's checkpoint that it names.
-type imitationState struct {
-	Step       int      `json:"step"`
-	Checkpoint string   `json:"checkpoint"`
-	Kept       []string `json:"kept"`
-	// Rows identifies the examples.
-	Rows string `json:"rows"`
+	*loop
+	lesson *lesson
 }
 
 // imitator is a trainer with a cheaper way to make an update of cross-entropy than ForwardBackward and Step.
@@ -76,66 +51,36 @@ func (m *imitation) optimizer(step int) rl.Optimizer {
 	return o
 }
 
-// run learns until all epochs are done. When ctx ends, the update under way is finished and saved, and the error wraps
-// run.ErrInterrupted. A run that is resumed from there, or after a kill from the last checkpoint, makes the same
-// updates as an uninterrupted run.
-func (m *imitation) run(ctx context.Context, s imitationState, resumed bool, history []metrics.Point) error {
-	m.guard = guard{settings: m.config.Guards}
-	m.saved = s.Step
-	if resumed {
-		if s.Rows != m.lesson.name() {
-			return fmt.Errorf("%w: sft.rows is another file than when the run began; to fix: put it back, or start a new run "+
-				"with --out", ErrOtherConfig)
-		}
-		if err := m.trainer.Load(ctx, s.Checkpoint); err != nil {
-			return fmt.Errorf("train: %w", err)
-		}
-	} else if len(m.lesson.held) > 0 {
-		values := map[string]float64{}
-		if err := m.validate(ctx, values); err != nil {
-			return fmt.Errorf("train: %w", err)
-		}
-		if err := m.emit(metrics.Point{Step: 0, Time: m.now(), Values: values}); err != nil {
-			return err
-		}
+// begin checks that the rows are those that the run began with. It measures the fresh weights.
+func (m *imitation) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) error {
+	for _, text := range m.lesson.notes() {
+		m.observer.Warning(text)
 	}
-	for _, p := range history {
-		_, _ = m.guard.observe(p) // a value that stopped the run before does not stop it again
+	if resumed && s.Rows != m.lesson.name() {
+		return fmt.Errorf("%w: sft.rows is another file than when the run began; to fix: put it back, or start a new run "+
+			"with --out", ErrOtherConfig)
 	}
 	s.Rows = m.lesson.name()
-	for s.Step < m.updates() {
-		step := s.Step + 1
-		err := m.next(ctx, &s)
-		if err == nil && ctx.Err() != nil && s.Step < m.updates() {
-			err = run.ErrInterrupted
-		}
-		if err == nil {
-			continue
-		}
-		err = fmt.Errorf("train: step %d: %w", step, err)
-		if errors.Is(err, run.ErrInterrupted) || errors.Is(err, ErrGuard) {
-			saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-			defer cancel()
-			err = errors.Join(err, m.save(saving, &s))
-		}
-		return err
+	if resumed {
+		return m.load(ctx, *s, history)
 	}
-	return nil
+	if len(m.lesson.held) == 0 {
+		return nil
+	}
+	return m.first(ctx, map[string]float64{})
 }
 
-// next makes one update and, if it is due, validates and saves.
-func (m *imitation) next(ctx context.Context, s *imitationState) error {
+// step makes one update. One that has begun is finished, because half of one could not be saved.
+func (m *imitation) step(ctx context.Context, step int, from place) (map[string]float64, place, error) {
 	if ctx.Err() != nil {
-		return run.ErrInterrupted
+		return nil, from, run.ErrInterrupted
 	}
-	// An update that has begun is finished, because half of one could not be saved.
-	ctx = context.WithoutCancel(ctx)
-	step, start := s.Step+1, m.now()
+	start := m.now()
 	batch := m.batch(step)
 	o := m.optimizer(step)
-	stats, done, err := imitate(ctx, m.trainer, m.config.SFT.Mean.batch(batch), o)
+	stats, done, err := imitate(context.WithoutCancel(ctx), m.trainer, m.config.SFT.Mean.batch(batch), o)
 	if err != nil {
-		return err
+		return nil, from, err
 	}
 	values := map[string]float64{
 		"sft/loss": stats.Loss, "sft/epoch": float64(step) / float64(m.perEpoch()), "sft/rows": float64(len(batch)),
@@ -152,35 +97,11 @@ func (m *imitation) next(ctx context.Context, s *imitationState) error {
 	seconds := max(m.now().Sub(start).Seconds(), 1e-9)
 	values["time/step"], values["perf/trained_per_second"] = seconds, float64(stats.Tokens)/seconds
 	values["perf/tokens_per_second"] = float64(length) / seconds
-	for name, v := range values {
-		if math.IsNaN(v) || math.IsInf(v, 0) { // JSON cannot represent it
-			delete(values, name)
-		}
-	}
-	every := m.config.SFT.ValidateEvery
-	if len(m.lesson.held) > 0 && (step%m.perEpoch() == 0 || every > 0 && step%every == 0) {
-		if err := m.validate(ctx, values); err != nil {
-			return err
-		}
-	}
-	p := metrics.Point{Step: step, Time: m.now(), Values: values}
-	if err := m.emit(p); err != nil {
-		return err
-	}
-	s.Step = step
-	warnings, stop := m.guard.observe(p)
-	for _, w := range warnings {
-		m.log.Warn(w, "step", step)
-		m.observer.Warning(fmt.Sprintf("step %d: %s", step, w))
-	}
-	if stop != nil {
-		return stop
-	}
-	if step == m.updates() || step%m.config.Checkpoint.Every == 0 {
-		return m.save(ctx, s)
-	}
-	return nil
+	return values, from, nil
 }
+
+// close does nothing.
+func (m *imitation) close() error { return nil }
 
 // imitate makes one update, in the trainer's own way if it has one.
 func imitate(ctx context.Context, t rl.Trainer, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error) {
@@ -195,8 +116,15 @@ func imitate(ctx context.Context, t rl.Trainer, rows []rl.Row, o rl.Optimizer) (
 	return stats, done, err
 }
 
-// validate adds the loss on the rows that are held out.
-func (m *imitation) validate(ctx context.Context, values map[string]float64) error {
+// measure adds the loss on the rows that are held out.
+func (m *imitation) measure(ctx context.Context, step int, values map[string]float64) error {
+	every := m.config.SFT.ValidateEvery
+	if len(m.lesson.held) == 0 || step%m.perEpoch() != 0 && (every == 0 || step%every != 0) {
+		return nil
+	}
+	if step > 0 {
+		ctx = context.WithoutCancel(ctx) // the update is done, and no state has a step that is not measured
+	}
 	start := m.now()
 	all := make([]*example, len(m.lesson.held))
 	tokens := 0
@@ -225,55 +153,4 @@ func (m *imitation) validate(ctx context.Context, values map[string]float64) err
 	}
 	values["val/loss"], values["val/rows"], values["time/evaluate"] = loss, float64(len(all)), m.now().Sub(start).Seconds()
 	return nil
-}
-
-// save writes a checkpoint, and the state with which the run resumes from it.
-func (m *imitation) save(ctx context.Context, s *imitationState) error {
-	if m.saved == s.Step {
-		return nil
-	}
-	next := *s
-	next.Checkpoint = checkpointName(s.Step)
-	if err := m.trainer.Save(ctx, next.Checkpoint); err != nil {
-		return err
-	}
-	next.Kept = append(slices.Clone(s.Kept), next.Checkpoint)
-	old := slices.Clone(next.Kept[:max(0, len(next.Kept)-m.config.Checkpoint.Keep)])
-	// The state must not be newer than the metrics on the disk.
-	if err := m.sink.Sync(); err != nil {
-		return err
-	}
-	data, err := json.Marshal(next)
-	if err != nil {
-		return err
-	}
-	if err := disk.WriteFile(m.dir.Path(stateFile), append(data, '\n')); err != nil {
-		return err
-	}
-	*s, m.saved = next, next.Step
-	// Only in memory: a run that is killed before the old ones are removed removes them the next time.
-	s.Kept = next.Kept[len(old):]
-	for _, name := range old {
-		if err := m.trainer.Remove(ctx, name); err != nil {
-			return err
-		}
-	}
-	return m.dir.Note("checkpoint", map[string]int{"step": s.Step})
-}
-
-func (m *imitation) emit(p metrics.Point) error {
-	if err := m.sink.Write(p); err != nil {
-		return err
-	}
-	m.observer.Point(p)
-	return nil
-}
-
-// readImitationState returns false for a run without a checkpoint.
-func readImitationState(dir *run.Dir) (s imitationState, found bool, err error) {
-	err = disk.ReadJSON(dir.Path(stateFile), &s)
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, false, nil
-	}
-	return s, err == nil, err
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"slices"
 	"time"
 
 	"deepswe/agent/run"
@@ -20,7 +19,8 @@ import (
 // loop runs one training run from its last checkpoint to the end.
 type loop struct {
 	config      Config
-	environment Environment
+	course      course
+	environment Environment // nil if nothing is played
 	trainer     rl.Trainer
 	gates       run.Gates
 	dir         *run.Dir
@@ -59,6 +59,18 @@ type loop struct {
 // flushTimeout limits the saving that is done after the run's context has ended.
 const flushTimeout = 2 * time.Minute
 
+// course is what a run learns from.
+type course interface {
+	// begin loads the weights of the last checkpoint, or measures fresh ones, and prepares the first step.
+	begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) error
+	// step makes an update. It returns its metrics and the position after what it has learned from.
+	step(ctx context.Context, step int, from place) (map[string]float64, place, error)
+	// measure adds the validation results of a step's policy to its values, if they are due.
+	measure(ctx context.Context, step int, values map[string]float64) error
+	// close ends what begin has opened, also if begin has failed.
+	close() error
+}
+
 // run trains until all steps are done. A resumed run continues from s, its last checkpoint; history has its metrics up
 // to that step.
 //
@@ -67,32 +79,11 @@ const flushTimeout = 2 * time.Minute
 // kill, takes the same steps as one that was never stopped.
 func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics.Point) (err error) {
 	l.guard = guard{settings: l.config.Guards}
-	if p, ok := l.environment.(Preparer); ok {
-		if err := p.Prepare(ctx); err != nil {
-			return fmt.Errorf("train: %w", err)
-		}
-	}
-	if err := l.tasks.open(l, s); err != nil {
+	l.saved = progress{s.Step, s.Pending != nil}
+	defer func() { err = errors.Join(err, l.course.close()) }()
+	if err := l.course.begin(ctx, &s, resumed, history); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	defer func() { err = errors.Join(err, l.tasks.close()) }()
-	if l.visits, err = openVisits(l.dir, s.weights()); err != nil {
-		return fmt.Errorf("train: %w", err)
-	}
-	defer func() { err = errors.Join(err, l.visits.Close()) }()
-	if e, ok := l.environment.(Sources); ok {
-		l.source = frequent(l.environment.Tasks(Train), e.Source)
-	}
-	l.stages.resume(s.Stages, history)
-	if l.config.Evaluate.Workers > 0 && l.config.Evaluate.Every > 0 {
-		l.validator = newValidator(ctx, l)
-	}
-	defer l.validator.close()
-	if err := l.begin(ctx, &s, resumed, history); err != nil {
-		return fmt.Errorf("train: %w", err)
-	}
-	l.open(ctx, s)
-	defer func() { err = errors.Join(err, l.closeStream()) }()
 	for s.Step < l.config.Steps {
 		step := s.Step + 1
 		if err := l.next(ctx, &s); err != nil {
@@ -102,88 +93,26 @@ func (l *loop) run(ctx context.Context, s state, resumed bool, history []metrics
 	return l.measured(ctx, true)
 }
 
-// begin loads the last checkpoint, or measures the fresh policy.
-func (l *loop) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) (err error) {
-	l.saved = progress{s.Step, s.Pending != nil}
-	if resumed {
-		if err := l.trainer.Load(ctx, s.Checkpoint); err != nil {
-			return err
-		}
-		if err := l.remeasure(ctx, *s, history); err != nil {
-			return err
-		}
-		for _, p := range history {
-			if _, err := l.guard.observe(p); err != nil {
-				l.log.Warn("a guard had stopped this run", "step", p.Step, "error", err)
-				l.guard = guard{settings: l.config.Guards}
-			}
-		}
-	}
-	if !resumed {
-		if err := l.warmStart(ctx); err != nil {
-			return err
-		}
-	}
-	if err := l.publish(ctx); err != nil {
+// load loads the last checkpoint, and shows the guard what came before.
+func (l *loop) load(ctx context.Context, s state, history []metrics.Point) error {
+	if err := l.trainer.Load(ctx, s.Checkpoint); err != nil {
 		return err
 	}
-	if resumed || !l.due(0) {
-		return nil
-	}
-	values := map[string]float64{}
-	l.published(values)
-	if err := l.random(ctx, values); err != nil {
-		return err
-	}
-	if err := l.measure(ctx, 0, values); err != nil {
-		return err
-	}
-	if err := l.emit(metrics.Point{Step: 0, Time: l.now(), Values: values}); err != nil || l.validator == nil {
-		return err
-	}
-	l.saved = progress{step: -1} // a run that is killed before the measurement has ended needs the fresh weights again
-	return l.save(context.WithoutCancel(ctx), s)
-}
-
-// measure adds the validation results of a step's policy to its values, or starts measuring them beside training.
-func (l *loop) measure(ctx context.Context, step int, values map[string]float64) error {
-	if l.validator != nil {
-		return l.validator.begin(ctx, measurement{step, l.policy})
-	}
-	measured, err := l.validate(ctx, step, l.policy, l.config.Rollouts.Workers)
-	maps.Copy(values, measured)
-	return err
-}
-
-// remeasure repeats the measurements during which the run was killed. Their policies are in checkpoints.
-func (l *loop) remeasure(ctx context.Context, s state, history []metrics.Point) error {
-	if l.validator == nil {
-		return nil
-	}
-	done := map[int]bool{}
 	for _, p := range history {
-		if _, ok := p.Values["time/evaluate"]; ok {
-			done[p.Step] = true
+		if _, err := l.guard.observe(p); err != nil {
+			l.log.Warn("a guard had stopped this run", "step", p.Step, "error", err)
+			l.guard = guard{settings: l.config.Guards}
 		}
 	}
-	for step := range s.Step + 1 {
-		if !l.due(step) || done[step] || !slices.Contains(s.Kept, checkpointName(step)) {
-			continue
-		}
-		if err := l.trainer.Load(ctx, checkpointName(step)); err != nil {
-			// The state may name checkpoints that were removed after it was written.
-			l.log.Warn("not measured: the policy cannot be loaded any more", "step", step, "error", err)
-			continue
-		}
-		p, err := l.trainer.Publish(ctx)
-		if err != nil {
-			return err
-		}
-		if err := l.validator.begin(ctx, measurement{step, p}); err != nil {
-			return err
-		}
+	return nil
+}
+
+// first measures the policy before the first step.
+func (l *loop) first(ctx context.Context, values map[string]float64) error {
+	if err := l.course.measure(ctx, 0, values); err != nil {
+		return err
 	}
-	return l.trainer.Load(ctx, s.Checkpoint)
+	return l.emit(metrics.Point{Step: 0, Time: l.now(), Values: values})
 }
 
 // measured emits the results of measurements beside training. With all set, it waits for those under way.
@@ -202,7 +131,7 @@ func (l *loop) measured(ctx context.Context, all bool) error {
 func (l *loop) next(ctx context.Context, s *state) error {
 	step := s.Step + 1
 	if s.Pending == nil {
-		values, after, err := l.step(ctx, step, s.place)
+		values, after, err := l.course.step(ctx, step, s.place)
 		if err != nil {
 			return err
 		}
@@ -214,13 +143,8 @@ func (l *loop) next(ctx context.Context, s *state) error {
 		}
 	}
 	values := s.Pending.Values
-	if _, ok := values[versionMetric]; !ok { // it was published when the run was resumed
-		l.published(values)
-	}
-	if l.due(step) {
-		if err := l.measure(ctx, step, values); err != nil {
-			return err
-		}
+	if err := l.course.measure(ctx, step, values); err != nil {
+		return err
 	}
 	p := metrics.Point{Step: step, Time: l.now(), Values: values}
 	if err := errors.Join(l.emit(p), l.measured(ctx, false)); err != nil {

@@ -1,13 +1,11 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -175,17 +173,16 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 			return r, fmt.Errorf("%s: %w", environmentKey, err)
 		}
 	}
-	once := runOnce
+	var rows *lesson
 	if c.Objective == Imitation {
 		model := ""
 		if t, ok := c.Trainer.(*tinkerSettings); ok {
 			model, _ = t.files(o.Outside.Getenv) // only conversations need it
 		}
-		lesson, err := readLesson(ctx, c.SFT, model, c.Seed)
-		if err != nil {
+		var err error
+		if rows, err = readLesson(ctx, c.SFT, model, c.Seed); err != nil {
 			return r, err
 		}
-		once = lesson.once
 	}
 	dir, err := openDir(r.Dir, c, o)
 	if err != nil {
@@ -194,7 +191,7 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	best, losses := -1, 0
 	for {
-		r, err = once(ctx, c, o, r, dir, workers)
+		r, err = runOnce(ctx, c, o, r, dir, workers, rows)
 		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
 			return r, err
 		}
@@ -213,12 +210,14 @@ func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (
 const maxLosses = 5
 
 // runOnce trains from the last checkpoint until the run is done or fails.
-func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int) (_ Result, err error) {
-	l, err := newLoop(ctx, c, o, dir, workers)
+func runOnce(
+	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int, rows *lesson,
+) (_ Result, err error) {
+	l, err := newLoop(ctx, c, o, dir, workers, rows)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, l.trainer.Close(), l.environment.Close()) }()
+	defer func() { err = errors.Join(err, l.close()) }()
 	s, resumed, err := readState(dir)
 	if err != nil {
 		return r, err
@@ -227,66 +226,10 @@ func runOnce(ctx context.Context, c Config, o Options, r Result, dir *run.Dir, w
 	if resumed {
 		after = s.Step
 	}
-	return recorded(c, o, r, dir, after, func(sink metrics.Sink, w *recorder) error {
+	return recorded(l.config, o, r, dir, after, func(sink metrics.Sink, w *recorder) error {
 		l.sink, l.observer = sink, w
 		return l.run(ctx, s, resumed, w.run.Points)
 	})
-}
-
-// once trains on the examples from the last checkpoint until the run is done or fails.
-func (l *lesson) once(
-	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int,
-) (_ Result, err error) {
-	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
-		return r, err
-	}
-	speaker, err := speakerOf(ctx, c, o)
-	if err != nil {
-		return r, err
-	}
-	trainer, err := c.Trainer.Open(ctx, TrainerOptions{
-		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Speaker: speaker, Imitates: true,
-		Outside: o.Outside, Log: o.Log,
-	})
-	if err != nil {
-		return r, fmt.Errorf("%s: %w", trainerKey, err)
-	}
-	defer func() { err = errors.Join(err, trainer.Close()) }()
-	own := *l
-	if err := own.fit(trainer, c.SFT); err != nil {
-		return r, err
-	}
-	s, resumed, err := readImitationState(dir)
-	if err != nil {
-		return r, err
-	}
-	after := -1
-	if resumed {
-		after = s.Step
-	}
-	m := &imitation{config: c, lesson: &own, trainer: trainer, dir: dir, log: o.Log, now: o.Now}
-	c.Steps = m.updates()
-	return recorded(c, o, r, dir, after, func(sink metrics.Sink, w *recorder) error {
-		m.sink, m.observer = sink, w
-		for _, text := range own.notes() {
-			w.Warning(text)
-		}
-		return m.run(ctx, s, resumed, w.run.Points)
-	})
-}
-
-// speakerOf returns the environment's vocabulary and prompts, if the configuration names an environment. Nothing is
-// played.
-func speakerOf(ctx context.Context, c Config, o Options) (Speaker, error) {
-	if c.Environment == nil {
-		return nil, nil
-	}
-	environment, err := c.Environment.Open(ctx, EnvironmentOptions{Seed: c.Seed, Outside: o.Outside, Log: o.Log})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", environmentKey, err)
-	}
-	speaker, _ := environment.(Speaker)
-	return speaker, environment.Close()
 }
 
 // recorded trains, and writes the run's metrics and report. after is the last step whose metrics are kept; it is below
@@ -336,66 +279,6 @@ func (c *Config) tracked(r Result, dir *run.Dir) (metrics.TrackioRun, error) {
 		about.Name = filepath.Base(dir.Path())
 	}
 	return about, yaml.Unmarshal(text, &about.Config)
-}
-
-// newLoop opens the environment and the parts of the loop that the configuration names.
-func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int) (*loop, error) {
-	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
-		return nil, err
-	}
-	gates := run.Gates{
-		Model: run.NewGate(c.Rollouts.Models), Sandbox: run.NewGate(c.Rollouts.Sandboxes),
-		Grading: run.NewGate(cmp.Or(c.Rollouts.Gradings, c.Rollouts.Workers)),
-	}
-	algorithm, follow := c.RL(), &stages{list: c.Stages}
-	environment, err := c.Environment.Open(ctx, EnvironmentOptions{
-		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: gates, Workers: c.Rollouts.Workers,
-		Grades: algorithm.Grades, Limits: follow.limits, Dir: dir, Version: o.Version, Outside: o.Outside,
-		Abandon: o.Abandon, Log: o.Log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", environmentKey, err)
-	}
-	speaker, _ := environment.(Speaker)
-	trainer, err := c.Trainer.Open(ctx, TrainerOptions{
-		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Speaker: speaker, Outside: o.Outside, Log: o.Log,
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", trainerKey, err), environment.Close())
-	}
-	if err := c.fits(trainer); err != nil {
-		return nil, errors.Join(err, trainer.Close(), environment.Close())
-	}
-	return &loop{
-		config: c, environment: environment, trainer: trainer, stages: follow, gates: gates, dir: dir,
-		log: o.Log, abandon: o.Abandon, now: o.Now,
-	}, nil
-}
-
-// fits refuses contexts that are longer than the sampler's.
-func (c *Config) fits(t rl.Trainer) error {
-	bound, ok := t.(ContextBound)
-	if !ok || bound.MaxContext() == 0 {
-		return nil
-	}
-	most := bound.MaxContext()
-	var errs []error
-	check := func(key string, tokens int) {
-		if tokens > most {
-			errs = append(errs, fmt.Errorf("%s is %d, and the server takes %d tokens; to fix: lower it, or start the server "+
-				"with a longer context", key, tokens, most))
-		}
-	}
-	if user, ok := c.Environment.(ContextUser); ok {
-		contexts := user.Contexts()
-		for _, key := range slices.Sorted(maps.Keys(contexts)) {
-			check(environmentKey+"."+key, contexts[key])
-		}
-	}
-	for i, s := range c.Stages {
-		check(fmt.Sprintf("stages[%d].context", i), s.Context)
-	}
-	return errors.Join(errs...)
 }
 
 // openSinks opens the metrics for writing. Points after the given step are removed.

@@ -302,8 +302,8 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 
 func TestLearningRateSchedule(t *testing.T) {
 	t.Parallel()
-	m := imitation{config: Config{Optimizer: Optimizer{LearningRate: 1, Warmup: 2}, SFT: &SFT{Batch: 1, Epochs: 1}},
-		lesson: &lesson{train: make([]example, 6)}}
+	m := imitation{&loop{config: Config{Optimizer: Optimizer{LearningRate: 1, Warmup: 2},
+		SFT: &SFT{Batch: 1, Epochs: 1}}}, &lesson{train: make([]example, 6)}}
 	for schedule, want := range map[Schedule][]float64{
 		Constant: {0.5, 1, 1, 1, 1, 1},
 		Linear:   {0.5, 1, 1, 0.75, 0.5, 0.25},
@@ -338,7 +338,7 @@ func TestOrderOfExamples(t *testing.T) {
 	if len(l.held) != 6 || len(held) != 2 {
 		t.Errorf("%d rows of %d tasks are held out of 15", len(l.held), len(held))
 	}
-	m := imitation{config: Config{Seed: 7, SFT: &SFT{Batch: 4, Epochs: 3}}, lesson: l}
+	m := imitation{&loop{config: Config{Seed: 7, SFT: &SFT{Batch: 4, Epochs: 3}}}, l}
 	orders := map[string]bool{}
 	for epoch := range 3 {
 		seen := map[string]int{}

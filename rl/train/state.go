@@ -44,6 +44,8 @@ type state struct {
 	Stages []int `json:"stages,omitempty"`
 	// Pending is the next step, if its update is done and its validation was interrupted.
 	Pending *pending `json:"pending,omitempty"`
+	// Rows identifies the examples of a run that imitates; empty for any other.
+	Rows string `json:"rows,omitempty"`
 }
 
 // pending is a step whose update is done but which is not finished.
@@ -95,7 +97,16 @@ func readState(dir *run.Dir) (s state, found bool, err error) {
 }
 
 func (s state) write(dir *run.Dir) error {
-	data, err := json.Marshal(s)
+	var v any = s
+	if s.Rows != "" {
+		v = struct {
+			Step       int      `json:"step"`
+			Checkpoint string   `json:"checkpoint"`
+			Kept       []string `json:"kept"`
+			Rows       string   `json:"rows"`
+		}{s.Step, s.Checkpoint, s.Kept, s.Rows}
+	}
+	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", stateFile, err)
 	}

@@ -36,9 +36,9 @@ func (o *order) at(place int) string {
 
 // step learns from the groups of an update and publishes the policy. It returns the metrics and the position after
 // these groups.
-func (l *loop) step(ctx context.Context, step int, from place) (map[string]float64, place, error) {
+func (l practice) step(ctx context.Context, step int, from place) (map[string]float64, place, error) {
 	start := l.now()
-	u := &update{loop: l, step: step, take: l.stream.take}
+	u := &update{loop: l.loop, step: step, take: l.stream.take}
 	if err := u.learn(ctx, from); err != nil {
 		return nil, from, err
 	}

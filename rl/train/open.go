@@ -1,0 +1,117 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"deepswe/agent/run"
+	"deepswe/rl"
+)
+
+// newLoop opens the environment and the trainer. rows are what the run imitates; nil if it plays.
+func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int, rows *lesson) (_ *loop, err error) {
+	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
+		return nil, err
+	}
+	l := &loop{
+		config: c, stages: &stages{list: c.Stages}, dir: dir, log: o.Log, abandon: o.Abandon, now: o.Now,
+		gates: run.Gates{
+			Model: run.NewGate(c.Rollouts.Models), Sandbox: run.NewGate(c.Rollouts.Sandboxes),
+			Grading: run.NewGate(cmp.Or(c.Rollouts.Gradings, c.Rollouts.Workers)),
+		},
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.close())
+		}
+	}()
+	speaker, err := l.openEnvironment(ctx, o, rows != nil)
+	if err != nil {
+		return nil, err
+	}
+	trainer, err := c.Trainer.Open(ctx, TrainerOptions{
+		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Speaker: speaker, Imitates: rows != nil,
+		Outside: o.Outside, Log: o.Log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", trainerKey, err)
+	}
+	l.trainer = trainer
+	if rows == nil {
+		l.course = practice{l}
+		return l, c.fits(trainer)
+	}
+	own := *rows
+	m := &imitation{l, &own}
+	if err := own.fit(trainer, c.SFT); err != nil {
+		return nil, err
+	}
+	l.course, l.config.Steps = m, m.updates()
+	return l, nil
+}
+
+// openEnvironment opens the environment. If the run imitates, it asks it for vocabulary and prompts only.
+func (l *loop) openEnvironment(ctx context.Context, o Options, imitates bool) (Speaker, error) {
+	c := &l.config
+	if imitates && c.Environment == nil {
+		return nil, nil
+	}
+	options := EnvironmentOptions{Seed: c.Seed, Outside: o.Outside, Log: o.Log}
+	if !imitates {
+		options.Temperature, options.Gates, options.Workers = c.Evaluate.Temperature, l.gates, c.Rollouts.Workers
+		options.Grades, options.Limits = c.Algorithm.resolved.Grades, l.stages.limits
+		options.Dir, options.Version, options.Abandon = l.dir, o.Version, o.Abandon
+	}
+	environment, err := c.Environment.Open(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", environmentKey, err)
+	}
+	speaker, _ := environment.(Speaker)
+	if imitates {
+		return speaker, environment.Close()
+	}
+	l.environment = environment
+	return speaker, nil
+}
+
+// close closes what newLoop has opened.
+func (l *loop) close() error {
+	var errs []error
+	if l.trainer != nil {
+		errs = append(errs, l.trainer.Close())
+	}
+	if l.environment != nil {
+		errs = append(errs, l.environment.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// fits refuses contexts that are longer than the sampler's.
+func (c *Config) fits(t rl.Trainer) error {
+	bound, ok := t.(ContextBound)
+	if !ok || bound.MaxContext() == 0 {
+		return nil
+	}
+	most := bound.MaxContext()
+	var errs []error
+	check := func(key string, tokens int) {
+		if tokens > most {
+			errs = append(errs, fmt.Errorf("%s is %d, and the server takes %d tokens; to fix: lower it, or start the server "+
+				"with a longer context", key, tokens, most))
+		}
+	}
+	if user, ok := c.Environment.(ContextUser); ok {
+		contexts := user.Contexts()
+		for _, key := range slices.Sorted(maps.Keys(contexts)) {
+			check(environmentKey+"."+key, contexts[key])
+		}
+	}
+	for i, s := range c.Stages {
+		check(fmt.Sprintf("stages[%d].context", i), s.Context)
+	}
+	return errors.Join(errs...)
+}
