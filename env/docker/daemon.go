@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client/pkg/versions"
 
 	"deepswe/env"
+	"deepswe/env/fleet"
 )
 
 // Time limits for requests. A busy daemon takes seconds to create a container.
@@ -52,6 +53,7 @@ type daemon struct {
 	installing callGroup[*installation]
 	resolving  callGroup[image]
 	tidied     sync.Once
+	orphans    fleet.Orphans[string] // containers
 
 	mu           sync.Mutex
 	facts        facts
@@ -65,7 +67,6 @@ type daemon struct {
 	users        map[string]user
 	pins         map[string]int       // how many starts in progress use an image
 	touched      map[string]time.Time // when the use of an image was last recorded
-	orphans      map[string]struct{}  // containers whose removal failed
 	noQuota      bool                 // the daemon has rejected a quota
 }
 
@@ -83,7 +84,7 @@ func newDaemon(p *Provider, ep endpoint) (*daemon, error) {
 	return &daemon{
 		p: p, host: ep.host, cli: cli, pulls: make(chan struct{}, pullsAtOnce),
 		live: map[string]*Sandbox{}, images: map[string]image{}, users: map[string]user{},
-		pins: map[string]int{}, touched: map[string]time.Time{}, orphans: map[string]struct{}{},
+		pins: map[string]int{}, touched: map[string]time.Time{},
 	}, nil
 }
 
@@ -203,9 +204,7 @@ func (d *daemon) remove(ctx context.Context, id string) error {
 			return nil
 		}
 	}
-	d.mu.Lock()
-	d.orphans[id] = struct{}{}
-	d.mu.Unlock()
+	d.orphans.Add(id)
 	return fmt.Errorf("%w: docker daemon at %s: remove container: %w", env.ErrInfrastructure, d.host, err)
 }
 
@@ -226,14 +225,8 @@ func (d *daemon) awaitGone(ctx context.Context, id string) error {
 
 // retryOrphans removes what could not be removed while the daemon was unreachable.
 func (d *daemon) retryOrphans() {
-	d.mu.Lock()
-	again := d.orphans
-	d.orphans = map[string]struct{}{}
-	d.mu.Unlock()
-	for id := range again {
-		if err := d.remove(d.p.life, id); err != nil {
-			d.p.log.Warn("removing a container", "error", err)
-		}
+	if err := d.orphans.Retry(func(id string) error { return d.remove(d.p.life, id) }); err != nil {
+		d.p.log.Warn("removing what is left", "error", err)
 	}
 }
 

@@ -77,7 +77,7 @@ func (d *daemon) dropInstallation(s *installation) {
 	d.mu.Lock()
 	if d.installation == s {
 		d.installation = nil
-		d.orphans[s.lease] = struct{}{}
+		d.orphans.Add(s.lease)
 	}
 	d.mu.Unlock()
 	d.retryOrphans()

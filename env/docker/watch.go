@@ -50,9 +50,9 @@ func (d *daemon) watch() {
 }
 
 func (d *daemon) check(ctx context.Context) {
-	coming := d.p.fleet.Coming(d)
+	coming, waiting := d.p.fleet.Coming(d), d.orphans.Len() > 0
 	d.mu.Lock()
-	down, idle, waiting := d.down != nil, len(d.live)+coming == 0, len(d.orphans) > 0
+	down, idle := d.down != nil, len(d.live)+coming == 0
 	d.mu.Unlock()
 	switch {
 	case down:
@@ -131,7 +131,7 @@ func (d *daemon) markDown(cause error) {
 	}
 	d.lastDown = time.Now()
 	if d.installation != nil {
-		d.orphans[d.installation.lease] = struct{}{}
+		d.orphans.Add(d.installation.lease)
 	}
 	d.installation, d.images = nil, map[string]image{}
 	if d.wentDown != nil {

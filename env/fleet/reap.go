@@ -234,3 +234,42 @@ func removeAll(ctx context.Context, things []Thing, o env.ReapOptions) (left []e
 	}
 	return left, errors.Join(failures...)
 }
+
+// Orphans are things that could not be removed, and are removed later. K says which one is meant.
+type Orphans[K comparable] struct {
+	mu  sync.Mutex
+	all map[K]bool
+}
+
+// Add keeps in mind that a thing is left.
+func (o *Orphans[K]) Add(k K) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[K]bool{}
+	}
+	o.all[k] = true
+}
+
+// Len returns how many things are left.
+func (o *Orphans[K]) Len() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.all)
+}
+
+// Retry removes what is left. What fails again is kept for the next time.
+func (o *Orphans[K]) Retry(remove func(K) error) error {
+	o.mu.Lock()
+	again := o.all
+	o.all = nil
+	o.mu.Unlock()
+	var failures error
+	for k := range again {
+		if err := remove(k); err != nil {
+			o.Add(k)
+			failures = errors.Join(failures, err)
+		}
+	}
+	return failures
+}

@@ -187,3 +187,25 @@ func TestReapStuck(t *testing.T) {
 		t.Errorf("with an ended context: removed %q, %v", ids(left), err)
 	}
 }
+
+// What fails again stays, and so does what is added meanwhile.
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	var o Orphans[string]
+	for _, k := range []string{"gone", "stuck", "stuck"} {
+		o.Add(k)
+	}
+	err := o.Retry(func(k string) error {
+		if k == "stuck" {
+			o.Add("new")
+			return errors.New(k)
+		}
+		return nil
+	})
+	if err == nil || err.Error() != "stuck" || o.Len() != 2 {
+		t.Errorf("%d are left, %v; want stuck and new", o.Len(), err)
+	}
+	if err := o.Retry(func(string) error { return nil }); err != nil || o.Len() != 0 {
+		t.Errorf("%d are left, %v", o.Len(), err)
+	}
+}

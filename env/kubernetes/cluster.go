@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/fleet"
 )
 
 // cluster is one namespace of one cluster, with this provider's pods in it.
@@ -41,7 +42,8 @@ type cluster struct {
 	allowed atomic.Bool  // whether the server has allowed a request before
 	skew    atomic.Int64 // how far the server's clock is ahead, in nanoseconds
 
-	pulled pulls
+	pulled  pulls
+	orphans fleet.Orphans[podID]
 
 	begun   sync.Once
 	tidied  sync.Once
@@ -59,10 +61,12 @@ type cluster struct {
 	lease        *lease // nil until it is created
 	followed     map[string]*watched
 	freed        chan struct{} // closed and replaced when one of our pods is gone
-	orphans      map[string]string
 	originals    map[string]*original
 	learnt       time.Duration // estimated time from a pod's scheduling to a working guest
 }
+
+// podID tells a pod from a later one of the same name.
+type podID struct{ name, uid string }
 
 // watched is one of our pods, kept up to date by the watch.
 type watched struct {
@@ -76,7 +80,7 @@ func newCluster(context, namespace string) *cluster {
 	return &cluster{
 		context: context, namespace: namespace, requests: make(chan struct{}, requestsAtOnce),
 		starts: make(chan struct{}, startsAtOnce), dials: newPace(dialsPerSecond), followed: map[string]*watched{},
-		freed: make(chan struct{}), orphans: map[string]string{}, originals: map[string]*original{},
+		freed: make(chan struct{}), originals: map[string]*original{},
 		permitted: map[string]bool{}, log: slog.New(slog.DiscardHandler),
 	}
 }

@@ -152,17 +152,9 @@ func (c *cluster) deleteLease(ctx context.Context, name string) error {
 
 // retryOrphans deletes the pods whose deletion failed before.
 func (c *cluster) retryOrphans(ctx context.Context) {
-	c.mu.Lock()
-	again := c.orphans
-	c.orphans = map[string]string{}
-	c.mu.Unlock()
-	for name, uid := range again {
-		if err := c.deletePod(ctx, name, uid); err != nil {
-			c.log.Warn("deleting a pod", "cluster", c.where(), "pod", name, "error", err)
-			c.mu.Lock()
-			c.orphans[name] = uid
-			c.mu.Unlock()
-		}
+	err := c.orphans.Retry(func(p podID) error { return c.deletePod(ctx, p.name, p.uid) })
+	if err != nil {
+		c.log.Warn("deleting the pods that are left", "cluster", c.where(), "error", err)
 	}
 }
 

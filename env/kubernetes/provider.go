@@ -218,12 +218,11 @@ func (p *Provider) Close() error {
 
 // left returns an error that counts the pods that could not be deleted, and says how to remove them.
 func (c *cluster) left() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.orphans) == 0 {
+	n := c.orphans.Len()
+	if n == 0 {
 		return nil
 	}
 	return fmt.Errorf("%w: %s: pods that could not be deleted: %d; to fix: deepswe clean --kube-context %s "+
-		"--kube-namespace %s, as soon as kubectl can delete pods there", env.ErrInfrastructure, c.where(), len(c.orphans),
-		c.context, c.namespace)
+		"--kube-namespace %s, as soon as kubectl can delete pods there", env.ErrInfrastructure, c.where(), n, c.context,
+		c.namespace)
 }

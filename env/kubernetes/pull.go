@@ -78,9 +78,7 @@ func (c *cluster) Fetch(ctx context.Context, s env.Spec) (err error) {
 	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
 	defer cancel()
 	if failed := c.deletePod(during, p.Metadata.Name, made.Metadata.UID); failed != nil {
-		c.mu.Lock()
-		c.orphans[p.Metadata.Name] = made.Metadata.UID
-		c.mu.Unlock()
+		c.orphans.Add(podID{p.Metadata.Name, made.Metadata.UID})
 	}
 	return err
 }

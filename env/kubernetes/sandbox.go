@@ -93,9 +93,7 @@ func (s *Sandbox) delete(ctx context.Context) error {
 		return nil
 	}
 	if err := s.c.deletePod(ctx, s.launch.name, s.uid); err != nil {
-		s.c.mu.Lock()
-		s.c.orphans[s.launch.name] = s.uid
-		s.c.mu.Unlock()
+		s.c.orphans.Add(podID{s.launch.name, s.uid})
 		return fmt.Errorf("%w: %s: delete pod %s: %w", env.ErrInfrastructure, s.c.where(), s.launch.name, err)
 	}
 	return nil
