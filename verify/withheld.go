@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/diff"
 	"deepswe/env/repo"
 	"deepswe/verify/allowlist"
 )
@@ -154,12 +155,12 @@ const (
 func (t *trial) solve(ctx context.Context, files map[string]file) (map[string]file, error) {
 	var part []byte
 	before := map[string]file{}
-	for _, section := range patchSections([]byte(t.task.Tests.GoldPatch)) {
-		names := patchedPaths(section)
+	for _, section := range diff.Files(strings.TrimSuffix(t.task.Tests.GoldPatch, "\n") + "\n") {
+		names := patchedPaths([]byte(section.Text))
 		if !slices.ContainsFunc(names, func(name string) bool { _, ok := files[name]; return ok }) {
 			continue
 		}
-		part = append(part, section...)
+		part = append(part, section.Text...)
 		for _, name := range names {
 			f, err := readFile(ctx, t.sb, name)
 			if err != nil {
@@ -183,18 +184,6 @@ func (t *trial) solve(ctx context.Context, files map[string]file) (map[string]fi
 		solution[f.name] = f
 	}
 	return solution, nil
-}
-
-// patchSections splits a git patch into its parts, one for each file.
-func patchSections(patch []byte) (sections [][]byte) {
-	const header = "diff --git "
-	text := "\n" + string(patch)
-	for i, section := range strings.Split(text, "\n"+header) {
-		if i > 0 {
-			sections = append(sections, []byte(header+strings.TrimSuffix(section, "\n")+"\n"))
-		}
-	}
-	return sections
 }
 
 // change is a path that the patch has changed.

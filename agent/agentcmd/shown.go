@@ -12,6 +12,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/diff"
 	"deepswe/env/project"
 	"deepswe/tools"
 )
@@ -105,17 +106,17 @@ func (s *screen) coloured(line string) string {
 
 // patch formats a patch for people, without the content of binary files: in colour or, if it would not fit on the
 // screen, as the number of added and removed lines of each file.
-func (s *screen) patch(diff []byte) string {
+func (s *screen) patch(patch []byte) string {
 	var b strings.Builder
-	lines := withoutBinary(diff)
+	lines := withoutBinary(patch)
 	if s.Live() && len(lines) > patchLines {
-		for _, f := range diffstat(diff) {
-			changed := s.styles.good.Render(fmt.Sprintf("+%d", f.added)) + " " +
-				s.styles.bad.Render(fmt.Sprintf("-%d", f.removed))
-			if f.binary {
+		for _, f := range diff.Files(string(patch)) {
+			changed := s.styles.good.Render(fmt.Sprintf("+%d", f.Added)) + " " +
+				s.styles.bad.Render(fmt.Sprintf("-%d", f.Removed))
+			if f.Binary {
 				changed = s.styles.dim.Render("binary")
 			}
-			fmt.Fprintf(&b, " %s  %s\n", cli.CutLeft(cli.Plain(f.path), s.Width()-20), changed)
+			fmt.Fprintf(&b, " %s  %s\n", cli.CutLeft(cli.Plain(f.Name()), s.Width()-20), changed)
 		}
 		return b.String()
 	}
@@ -125,25 +126,18 @@ func (s *screen) patch(diff []byte) string {
 	return b.String()
 }
 
-// binaryPatch is the line of a patch that the encoded content of a binary file follows.
-const binaryPatch = "GIT binary patch"
-
 // withoutBinary returns the lines of a patch without the encoded content of binary files.
-func withoutBinary(diff []byte) []string {
+func withoutBinary(patch []byte) []string {
 	var lines []string
-	binary := false
-	for line := range strings.Lines(string(diff)) {
-		line = strings.TrimRight(line, "\r\n")
+	before := diff.Header
+	for line := range diff.Lines(string(patch)) {
 		switch {
-		case strings.HasPrefix(line, "diff --git "):
-			binary = false
-		case line == binaryPatch:
-			binary = true
+		case line.Kind != diff.Binary:
+			lines = append(lines, strings.TrimRight(line.Text, "\r\n"))
+		case before != diff.Binary:
 			lines = append(lines, "Binary file")
 		}
-		if !binary {
-			lines = append(lines, line)
-		}
+		before = line.Kind
 	}
 	return lines
 }
@@ -151,37 +145,6 @@ func withoutBinary(diff []byte) []string {
 // indented4 is a line that cannot steer the terminal, with four columns for each tab, so that an indentation can be
 // seen.
 func indented4(line string) string { return cli.Plain(strings.ReplaceAll(line, "\t", "    ")) }
-
-// fileChange is how many lines a file gains and loses.
-type fileChange struct {
-	path           string
-	added, removed int
-	binary         bool
-}
-
-// diffstat counts the lines of a patch, file by file.
-func diffstat(diff []byte) []fileChange {
-	var all []fileChange
-	inside := false // a hunk
-	for line := range strings.Lines(string(diff)) {
-		switch {
-		case strings.HasPrefix(line, "diff --git "):
-			_, path, _ := strings.Cut(strings.TrimSpace(line), " b/")
-			all = append(all, fileChange{path: strings.Trim(path, `"`)})
-			inside = false
-		case len(all) == 0:
-		case !inside && strings.TrimSpace(line) == binaryPatch:
-			all[len(all)-1].binary = true
-		case strings.HasPrefix(line, "@@"):
-			inside = true
-		case inside && strings.HasPrefix(line, "+"):
-			all[len(all)-1].added++
-		case inside && strings.HasPrefix(line, "-"):
-			all[len(all)-1].removed++
-		}
-	}
-	return all
-}
 
 // ask shows a question. The answer is typed on the line below it.
 func (s *screen) ask(q question) {

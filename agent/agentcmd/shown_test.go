@@ -3,7 +3,6 @@ package agentcmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -14,16 +13,14 @@ import (
 	"deepswe/tools"
 )
 
-func TestDiffstat(t *testing.T) {
+func TestWithoutBinary(t *testing.T) {
 	t.Parallel()
-	diff := "diff --git a/x y b/x y\n--- a/x y\n+++ b/x y\n@@ -1,2 +1,2 @@\n-one\n--- two\n+ONE\n+++ TWO\n" +
-		"diff --git a/new b/new\nnew file mode 100644\n--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n" +
-		"diff --git a/i.png b/i.png\nindex 1..2\nGIT binary patch\nliteral 1\n+cmZ\n\n"
-	if got := fmt.Sprint(diffstat([]byte(diff))); got != "[{x y 2 2 false} {new 1 0 false} {i.png 0 0 true}]" {
-		t.Errorf("got %s", got)
-	}
-	if got := withoutBinary([]byte(diff)); len(got) != 17 || got[16] != "Binary file" {
-		t.Errorf("without the content of binary files: %q", got)
+	patch := "diff --git a/i.png b/i.png\nindex 1..2\nGIT binary patch\nliteral 1\n+cmZ\n\n" +
+		"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n+GIT binary patch\n"
+	got := strings.Join(withoutBinary([]byte(patch)), "\n") + "\n"
+	want := strings.ReplaceAll(patch, "GIT binary patch\nliteral 1\n+cmZ\n\n", "Binary file\n")
+	if got != want {
+		t.Errorf("without the content of binary files:\n%s", got)
 	}
 }
 

@@ -132,50 +132,6 @@ func TestPythonListInJSON(t *testing.T) {
 	}
 }
 
-func TestPatchFiles(t *testing.T) {
-	patch := `diff --git a/one.py b/one.py
-index 1..2 100644
---- a/one.py
-+++ b/one.py
-@@ -1,3 +1,3 @@
- diff --git a/no b/no
---- a/no
--second
-+++ b/no
-+more
-diff --git a/new file.py b/new file.py
-new file mode 100644
---- /dev/null
-+++ b/new file.py
-@@ -0,0 +1 @@
-+x
-diff --git a/gone.py b/gone.py
-deleted file mode 100644
-diff --git a/old name.py b/moved.py
-similarity index 100%
-rename from old name.py
-rename to moved.py
-diff --git "a/\303\251.py" "b/\303\251.py"
---- "a/\303\251.py"
-+++ "b/\303\251.py"
-@@ -1 +1 @@
--x
-+y
---- a/bare.py
-+++ b/bare.py
-@@ -1 +1 @@
--x
-+y
-`
-	want := []patchFile{
-		{"one.py", "one.py"}, {"", "new file.py"}, {"gone.py", ""}, {"old name.py", "moved.py"}, {"é.py", "é.py"},
-		{"bare.py", "bare.py"},
-	}
-	if diff := cmp.Diff(want, patchFiles(patch), cmp.AllowUnexported(patchFile{})); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-}
-
 // What stands beside a SWE-bench Pro dataset is read only if it is a file of its own: a link may point to anything.
 func TestProLinks(t *testing.T) {
 	record, err := os.ReadFile("testdata/records/swe-bench-pro.jsonl")

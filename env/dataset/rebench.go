@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/diff"
 )
 
 // isRebench reports whether a record says how to run its tests in SWE-rebench's way.
@@ -75,10 +76,10 @@ func (f *fieldReader) parser(known map[string]string) string {
 // data.
 func rebenchDirectives(patch string) []string {
 	var files []string
-	for _, file := range patchFiles(patch) {
-		data := slices.ContainsFunc(rebenchData, func(ext string) bool { return strings.HasSuffix(file.new, ext) })
-		if file.new != "" && !data {
-			files = append(files, file.new)
+	for _, file := range diff.Files(patch) {
+		data := slices.ContainsFunc(rebenchData, func(ext string) bool { return strings.HasSuffix(file.New, ext) })
+		if file.New != "" && !data {
+			files = append(files, file.New)
 		}
 	}
 	return files
@@ -160,3 +161,19 @@ func quoted(words []string) string {
 }
 
 var plainWord = regexp.MustCompile(`^[\w./@%+=:-]+$`)
+
+// hiddenTests returns the commands by which a test script puts the tests of a patch in place, whatever a solution did
+// to them: files that existed at the commit are restored, and the patch is applied by the git command.
+func hiddenTests(commit, patch, apply string) []string {
+	var old []string
+	for _, file := range diff.Files(patch) {
+		if file.Old != "" {
+			old = append(old, file.Old)
+		}
+	}
+	var lines []string
+	if len(old) > 0 {
+		lines = append(lines, "git checkout "+commit+" -- "+quoted(old))
+	}
+	return append(lines, apply+" - "+heredoc(patch))
+}

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"slices"
 	"strings"
+
+	"deepswe/env/diff"
 )
 
 // PatchKey identifies the effect of a patch. It ignores the order of files, git's "diff" and "index" header lines, the
@@ -47,11 +49,9 @@ func normalized(patch []byte) []string {
 		current.Reset()
 		named, changes = false, false
 	}
-	left := hunkSize{} // remaining lines of the hunk
-	for line := range bytes.Lines(patch) {
-		text := strings.TrimSuffix(string(line), "\n")
-		if left.any() {
-			left.take(text)
+	for line := range diff.Lines(string(patch)) {
+		text := strings.TrimSuffix(line.Text, "\n")
+		if slices.Contains([]diff.Kind{diff.Context, diff.Added, diff.Removed, diff.Mark}, line.Kind) {
 			current.WriteString(text + "\n")
 			continue
 		}
@@ -70,7 +70,7 @@ func normalized(patch []byte) []string {
 			if end := strings.Index(text[3:], "@@"); end >= 0 {
 				text = text[:end+5]
 			}
-			left, changes = sizeOf(text), true
+			changes = true
 		case text == "" || current.Len() == 0 || irrelevant(text):
 			continue
 		default: // modes, renames and binary patches: every line counts
@@ -92,46 +92,4 @@ func irrelevant(line string) bool {
 func withoutStamp(header string) string {
 	name, _, _ := strings.Cut(header, "\t")
 	return strings.TrimRight(name, " ")
-}
-
-// hunkSize counts the lines of a hunk, before and after the change.
-type hunkSize struct{ before, after int }
-
-func (h hunkSize) any() bool { return h.before > 0 || h.after > 0 }
-
-// take subtracts one line of the hunk.
-func (h *hunkSize) take(line string) {
-	switch {
-	case strings.HasPrefix(line, "\\"): // no newline at the end of the file
-	case strings.HasPrefix(line, "-"):
-		h.before--
-	case strings.HasPrefix(line, "+"):
-		h.after--
-	default:
-		h.before--
-		h.after--
-	}
-}
-
-// sizeOf parses "@@ -1,3 +1,4 @@"; a missing count means 1.
-func sizeOf(header string) hunkSize {
-	fields := strings.Fields(header)
-	if len(fields) < 3 {
-		return hunkSize{}
-	}
-	count := func(field string) int {
-		_, n, ok := strings.Cut(field, ",")
-		if !ok {
-			return 1
-		}
-		total := 0
-		for _, c := range []byte(n) {
-			if c < '0' || c > '9' || total > 1<<30 {
-				return 0
-			}
-			total = total*10 + int(c-'0')
-		}
-		return total
-	}
-	return hunkSize{count(fields[1]), count(fields[2])}
 }
