@@ -60,10 +60,14 @@ const (
 	OutrightEvidence Strength = "outright"
 	// PairedEvidence: the test passed, and failed in another sandbox when it expected something else.
 	PairedEvidence Strength = "paired"
+	// OutsideEvidence: what the test expects was not in the sandbox, and what it got there was compared outside.
+	OutsideEvidence Strength = "outside"
 )
 
 // Strengths are all of them, from the weakest.
-func Strengths() []Strength { return []Strength{NoEvidence, OutrightEvidence, PairedEvidence} }
+func Strengths() []Strength {
+	return []Strength{NoEvidence, OutrightEvidence, PairedEvidence, OutsideEvidence}
+}
 
 // Suffices reports whether evidence of this strength is at least as strong as what is wanted. An empty strength is
 // NoEvidence.
@@ -113,16 +117,15 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool,
 			continue
 		}
 		c.Canaries++
-		strength := PairedEvidence
-		if one.Kind == canary.Outright {
-			strength = OutrightEvidence
-		}
+		strength := map[canary.Kind]Strength{
+			canary.Outright: OutrightEvidence, canary.Expectation: PairedEvidence, canary.Withheld: OutsideEvidence,
+		}[one.Kind]
 		for _, id := range one.Tests {
 			by[id] = strength
 		}
 	}
 	ids := t.Tests.FailToPass
-	c.Tests, c.Evidence = map[string]Strength{}, PairedEvidence
+	c.Tests, c.Evidence = map[string]Strength{}, OutsideEvidence
 	if t.Tests.Expected != nil || t.Tests.RewardFile != "" { // it is not known which tests fail without a fix
 		c.Tests, ids = nil, nil
 		for id := range by {
@@ -147,16 +150,17 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool,
 		c.Evidence = NoEvidence
 	}
 	const most = 1e6
-	if n := mixedAmong(set, fixes, spoilt); n > 0 {
+	if n := guessed(set, fixes, spoilt); n > 0 {
 		c.Odds = math.Min(most, oddsOf(n, runs))
 	}
 }
 
-// mixedAmong counts the canaries of those tests that are not spoilt.
-func mixedAmong(set canary.Set, ids, spoilt map[string]bool) (n int) {
+// guessed counts the canaries of those tests that are not spoilt, and of which it has to be guessed whether they are
+// wrong.
+func guessed(set canary.Set, ids, spoilt map[string]bool) (n int) {
 	for _, one := range set.Canaries {
 		for _, id := range one.Tests {
-			if ids[id] && !spoilt[one.Mutation] {
+			if ids[id] && !spoilt[one.Mutation] && one.Kind != canary.Withheld {
 				n++
 				break
 			}

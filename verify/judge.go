@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepswe/env"
+	"deepswe/verify/canary"
+	"deepswe/verify/literal"
 	"deepswe/verify/testlog"
 )
 
@@ -14,12 +17,17 @@ import (
 type findings struct {
 	// passed maps the mutations of wrong tests that were not reported as failed to what was reported.
 	passed map[string]string
+	// other maps those of withheld tests that got other values than they expect, to what they got.
+	other map[string]string
+	// foreign are those of withheld tests that got a value that is not exactly of the language's own types, such as one
+	// of a type that is derived from them: it may be equal to what is expected, and nothing outside can tell.
+	foreign map[string]bool
 	// ended says how the script's end differs from that of a failing run.
 	ended string
 }
 
 // clean reports whether nothing was found.
-func (f findings) clean() bool { return len(f.passed) == 0 && f.ended == "" }
+func (f findings) clean() bool { return len(f.passed)+len(f.other) == 0 && f.ended == "" }
 
 // says summarises the findings, with one test as an example.
 func (f findings) says() string {
@@ -36,15 +44,17 @@ func (f findings) says() string {
 
 // beyond returns the findings that the reference does not have.
 func (f findings) beyond(ref findings) findings {
-	left := findings{passed: map[string]string{}}
-	for mutation, says := range f.passed {
-		if _, known := ref.passed[mutation]; !known {
-			left.passed[mutation] = says
-		}
-	}
+	left := findings{passed: without(f.passed, ref.passed), other: without(f.other, ref.other)}
 	if ref.ended == "" {
 		left.ended = f.ended
 	}
+	return left
+}
+
+// without returns the entries of a map whose keys another one does not have.
+func without(all, known map[string]string) map[string]string {
+	left := maps.Clone(all)
+	maps.DeleteFunc(left, func(key, _ string) bool { _, ok := known[key]; return ok })
 	return left
 }
 
@@ -59,17 +69,25 @@ func (m mixture) key() string {
 
 // judge compares what the log says about the wrong tests with what it must say.
 func (m mixture) judge(exit ending, r *testlog.Results) findings {
-	found := findings{passed: map[string]string{}}
+	found := findings{passed: map[string]string{}, other: map[string]string{}, foreign: map[string]bool{}}
 	switch {
-	case len(m.wrong) == 0:
-		return found
+	case len(m.failing()) == 0:
 	case exit.signal != "":
 		found.ended = "the script was ended by " + exit.signal
 	case exit.code == 0:
 		found.ended = "the script ended with the exit code 0"
 	}
+	written := readWritten(m.written)
 	for _, i := range m.wrong {
 		c := m.set.Canaries[i]
+		if c.Kind == canary.Withheld {
+			if says, foreign := m.unkept(c, written, r); foreign {
+				found.foreign[c.Mutation] = true
+			} else if says != "" {
+				found.other[c.Mutation] = fmt.Sprintf("%s %s", c.Tests[0], says)
+			}
+			continue
+		}
 		for _, id := range c.Tests {
 			if says := unfailed(id, r); says != "" {
 				found.passed[c.Mutation] = fmt.Sprintf("%s (%s) %s", id, c.Kind, says)
@@ -78,6 +96,65 @@ func (m mixture) judge(exit ending, r *testlog.Results) findings {
 		}
 	}
 	return found
+}
+
+// failing returns the indices of the canaries that must fail.
+func (m mixture) failing() (indices []int) {
+	for _, i := range m.wrong {
+		if m.set.Canaries[i].Kind != canary.Withheld {
+			indices = append(indices, i)
+		}
+	}
+	return indices
+}
+
+// unkept returns what is wrong with a withheld test: it does not pass, or it has written other values than the literals.
+func (m mixture) unkept(c canary.Canary, written map[int][]string, r *testlog.Results) (says string, foreign bool) {
+	if r == nil {
+		return "is not in the log", false
+	}
+	if says, foreign := unwritten(c, written); says != "" || foreign {
+		return says, foreign
+	}
+	for _, id := range c.Tests {
+		name, ok, _ := r.Resolve(id)
+		if s, _ := r.Status(name); !ok || s != testlog.Passed {
+			return "does not pass without the literals", false
+		}
+	}
+	return "", false
+}
+
+// readWritten reads what withheld tests have written: lines with a number and a value.
+func readWritten(data []byte) map[int][]string {
+	written := map[int][]string{}
+	for line := range strings.Lines(string(data)) {
+		number, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if n, err := strconv.Atoi(number); err == nil {
+			written[n] = append(written[n], text)
+		}
+	}
+	return written
+}
+
+// unwritten returns what is wrong with the values that a withheld test has written; empty if they are the literals.
+// foreign is set if it cannot be said, because a value is of another type.
+func unwritten(c canary.Canary, written map[int][]string) (says string, foreign bool) {
+	for _, n := range slices.Sorted(maps.Keys(c.Values)) {
+		if len(written[n]) == 0 {
+			return "has not compared all values", false
+		}
+		for _, text := range written[n] {
+			v, err := literal.Parse(text)
+			if text == canary.Foreign {
+				return "", true
+			}
+			if err != nil || !literal.Equal(v, c.Values[n]) {
+				return "has got another value than is expected", false
+			}
+		}
+	}
+	return "", false
 }
 
 // unfailed returns what is wrong with a wrong test in a report; empty if it failed. A case of a Go test (TestSum/empty)

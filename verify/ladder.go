@@ -39,6 +39,8 @@ type ladder struct {
 	// pass without any patch.
 	alone, maintained bool
 
+	// excluded are mutations that do not suit this patch.
+	excluded map[string]bool
 	// v is the verdict up to now, c how it came about.
 	v Evaluation
 	c *Confirmation
@@ -87,7 +89,7 @@ func (l *ladder) harness(ctx context.Context) error {
 }
 
 // mostRounds is the maximum number of times that the runs begin anew, without mutations that turn out to be spoilt.
-const mostRounds = 3
+const mostRounds = 4
 
 // errSpoilt means that mutations do not make their tests fail in this task.
 var errSpoilt = errors.New("some of the wrong tests pass with the solution as well")
@@ -108,6 +110,7 @@ func (l *ladder) mixed(ctx context.Context) error {
 // round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
 func (l *ladder) round(ctx context.Context) error {
 	m := mixing{seed: l.seed, excluded: l.ref.spoilt()}
+	maps.Copy(m.excluded, l.excluded)
 	var set canary.Set
 	for runs := 2; m.run < runs; m.run++ {
 		t, err := l.strict(ctx, &m)
@@ -125,16 +128,56 @@ func (l *ladder) round(ctx context.Context) error {
 		}
 		if m.run == 0 {
 			set = t.mixed.set
-			runs = runsFor(mixedAmong(set, l.decisive(set), nil))
+			runs = runsFor(guessed(set, l.decisive(set), nil))
 			m.of = runs
 		}
 		if err := l.decide(ctx, t, m.run); err != nil || l.c.Canary != "" || l.v.Reward == 0 && !l.comparing() {
 			return err
 		}
 	}
+	if err := l.tryUnfixed(ctx, set, m); err != nil {
+		return err
+	}
 	l.c.Canary = CanaryConfirmed
 	l.c.Earned = append(l.c.Earned, "strict", "canary")
 	l.c.weigh(l.task, set, l.ref.spoilt(), m.run)
+	return nil
+}
+
+// tryUnfixed runs the tests without a patch, once for each task, to know which of the withheld ones get the expected
+// values then as well. They are no evidence, because other checks of these tests fail, which are still there. The error
+// is errSpoilt if there are any among the decisive ones.
+func (l *ladder) tryUnfixed(ctx context.Context, set canary.Set, m mixing) error {
+	if l.comparing() {
+		return nil
+	}
+	l.ref.mu.Lock()
+	defer l.ref.mu.Unlock()
+	ids, vain := l.decisive(set), false
+	counts := func(c canary.Canary) bool {
+		return c.Kind == canary.Withheld && slices.ContainsFunc(c.Tests, func(id string) bool { return ids[id] })
+	}
+	if !slices.ContainsFunc(set.Canaries, func(c canary.Canary) bool { return counts(c) && !l.ref.unfixed[c.Mutation] }) {
+		return nil
+	}
+	m.all = true
+	t := &trial{task: l.task, patch: []byte{}, limit: 2 * l.limit, strict: true, mixing: &m}
+	l.c.Runs++
+	if err := l.run(ctx, t); err != nil {
+		return fmt.Errorf("run the tests without a patch: %w", err)
+	}
+	if l.ref.unfixed == nil {
+		l.ref.unfixed, l.ref.vain = map[string]bool{}, map[string]bool{}
+	}
+	for _, c := range t.mixed.set.Canaries {
+		l.ref.unfixed[c.Mutation] = true
+		if _, other := t.found.other[c.Mutation]; counts(c) && !other && !t.found.foreign[c.Mutation] {
+			l.ref.vain[c.Mutation], vain = true, true
+		}
+	}
+	if vain {
+		return errSpoilt
+	}
 	return nil
 }
 
@@ -201,12 +244,16 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	}
 	ref := l.ref.get()
 	switch left := t.found.beyond(ref.found); {
+	case len(t.found.foreign) > 0:
+		maps.Copy(l.excluded, t.found.foreign)
+		return errSpoilt
 	case ref.real != "" && (ref.gold || l.maintained):
 		return l.right(ctx, CanaryOff,
 			"with wrong tests among them, the right ones do not pass with the reference solution: "+ref.real)
-	case len(left.passed) < len(t.found.passed):
+	case len(left.passed)+len(left.other) < len(t.found.passed)+len(t.found.other):
 		return errSpoilt
 	default:
+		t.fail(left.other)
 		l.take(t, run)
 		if err := l.judgeRight(t); err != nil || l.v.Reward < 1 && !l.comparing() {
 			return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -34,13 +35,18 @@ type mixing struct {
 	run, of int
 	// excluded are mutations that do not make a test fail in this task.
 	excluded map[string]bool
+	// all is set to change every test in this run.
+	all bool
 }
 
 // mixture describes the tests of a run of which some were made wrong.
 type mixture struct {
 	set canary.Set
-	// wrong are the indices of the canaries in this run.
-	wrong []int
+	// wrong are the indices of the canaries in this run. record is the path to which those among them write whose
+	// literals are withheld, and written is what they wrote.
+	wrong   []int
+	record  string
+	written []byte
 	// none is the reason why no test can be made wrong, empty if any can. kind is the error that caused it.
 	none string
 	kind error
@@ -63,7 +69,7 @@ func (m mixing) wrongIn(test string) bool {
 // choose returns the indices of the canaries that are wrong in a run.
 func (m mixing) choose(set canary.Set) (wrong []int) {
 	for i, c := range set.Canaries {
-		if m.wrongIn(c.File + ":" + c.Name) {
+		if m.all || m.wrongIn(c.File+":"+c.Name) {
 			wrong = append(wrong, i)
 		}
 	}
@@ -100,8 +106,13 @@ func (t *trial) mix(ctx context.Context, script string) (string, error) {
 		t.mixed.none, t.mixed.kind = canary.ErrNoWriter.Error(), canary.ErrNoWriter
 		return script, nil
 	}
+	t.mixed.record = "/tmp/deepswe-" + crand.Text()
 	o := canary.Options{
-		Tests: t.toChange(), Excluded: t.mixing.excluded, Most: mostChanged, Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)),
+		Tests: t.toChange(), Excluded: t.mixing.excluded, Most: mostChanged, Record: t.mixed.record,
+		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)),
+	}
+	if t.task.Tests.RewardFile != "" {
+		o.Record = ""
 	}
 	var err error
 	if o.Sources, err = t.sources(ctx, w, o.Tests); err != nil {
@@ -165,6 +176,29 @@ func (t *trial) toChange() []string {
 	}
 	maintained := mixed(tests.PassToPass)
 	return slices.Concat(mixed(tests.FailToPass), maintained[:min(len(maintained), mostMaintained)])
+}
+
+// mostWritten is the maximum size in bytes of what withheld tests write.
+const mostWritten = 4 << 20
+
+// collect reads what withheld tests have written, and removes it.
+func (t *trial) collect(ctx context.Context) error {
+	withheld := slices.ContainsFunc(t.mixed.wrong, func(i int) bool {
+		return t.mixed.set.Canaries[i].Kind == canary.Withheld
+	})
+	if !withheld {
+		return nil
+	}
+	data, _, err := t.sb.Read(ctx, t.mixed.record, env.ReadOptions{Limit: mostWritten, NoFollow: true})
+	if err != nil && env.IsInfrastructure(ctx, err) {
+		return fmt.Errorf("read what the tests have written: %w", err)
+	}
+	t.mixed.written = data
+	_, err = t.sb.Run(ctx, env.Command{Line: "rm -rf -- " + env.ShellQuote(t.mixed.record), Timeout: applyTimeout})
+	if err != nil {
+		return fmt.Errorf("remove what the tests have written: %w", err)
+	}
+	return nil
 }
 
 // r2eTests is the directory of R2E-Gym's hidden tests.

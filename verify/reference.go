@@ -35,6 +35,9 @@ type referred struct {
 	real string
 	// none is set if no test could be made wrong.
 	none bool
+	// unfixed are the mutations that were tried without any patch, and vain those of them after which a withheld test gets
+	// the expected values then as well.
+	unfixed, vain map[string]bool
 	// unplain are the tests that passed by another status than Passed.
 	unplain map[unplainPass]bool
 	// status and reward are those of the last run.
@@ -61,15 +64,21 @@ func (r *reference) get() referred {
 	defer r.mu.Unlock()
 	known := r.referred
 	known.tried, known.mixtures, known.found.passed = nil, nil, maps.Clone(known.found.passed)
-	known.unplain = maps.Clone(known.unplain)
+	known.found.other = maps.Clone(known.found.other)
+	known.unplain, known.unfixed = maps.Clone(known.unplain), nil
+	known.vain = maps.Clone(known.vain)
 	return known
 }
 
 // spoilt returns the mutations that do not make a test fail in this task.
 func (r *reference) spoilt() map[string]bool {
-	spoilt := map[string]bool{}
-	for mutation := range r.get().found.passed {
-		spoilt[mutation] = true
+	known := r.get()
+	spoilt, found := map[string]bool{}, known.found
+	maps.Copy(spoilt, known.vain)
+	for _, passed := range []map[string]string{found.passed, found.other} {
+		for mutation := range passed {
+			spoilt[mutation] = true
+		}
 	}
 	return spoilt
 }
@@ -78,6 +87,7 @@ func (r *reference) spoilt() map[string]bool {
 func (r *reference) add(t *trial, gold bool) {
 	if !r.done {
 		r.tried, r.mixtures, r.found.passed = map[string]bool{}, map[string]bool{}, map[string]string{}
+		r.found.other = map[string]string{}
 		r.unplain = map[unplainPass]bool{}
 	}
 	r.done, r.gold, r.none = true, gold, t.mixed.none != ""
@@ -89,6 +99,7 @@ func (r *reference) add(t *trial, gold bool) {
 		r.tried[t.mixed.set.Canaries[i].Mutation] = true
 	}
 	maps.Copy(r.found.passed, t.found.passed)
+	maps.Copy(r.found.other, t.found.other)
 	if r.found.ended == "" {
 		r.found.ended = t.found.ended
 	}
@@ -103,9 +114,11 @@ func (r *reference) explains(t *trial, passed bool) bool {
 	if !r.done || passed && t.v.Reward < 1 && !r.mixtures[t.mixed.key()] {
 		return false
 	}
-	for mutation := range t.found.passed {
-		if !r.tried[mutation] {
-			return false
+	for _, found := range []map[string]string{t.found.passed, t.found.other} {
+		for mutation := range found {
+			if !r.tried[mutation] {
+				return false
+			}
 		}
 	}
 	return r.mixtures[t.mixed.key()] || !slices.ContainsFunc(unplain(t), func(p unplainPass) bool { return !r.unplain[p] })

@@ -56,7 +56,10 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 	if p.setup != "" {
 		p.tests = p.restoring(state)
 	}
-	return t.runPart(ctx, p.tests, true)
+	if r, ended, err = t.runPart(ctx, p.tests, true); err != nil {
+		return r, false, err
+	}
+	return r, ended, t.collect(ctx)
 }
 
 // startsServices matches commands that start services, which the tests may need.

@@ -37,7 +37,8 @@ type sweSettings struct {
 	Census string `yaml:"census"`
 	// Canary is whether rewards are confirmed by tests that must fail: on, or off.
 	Canary string `yaml:"canary"`
-	// Evidence is the weakest evidence of a reward, without which a rollout has none: paired, outright, or none.
+	// Evidence is the weakest evidence of a reward, without which a rollout has none: outside, paired,
+	// outright, or none.
 	Evidence string `yaml:"evidence"`
 
 	PromptPack string `yaml:"prompt_pack"`

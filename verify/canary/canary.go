@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"deepswe/verify/literal"
 )
 
 // Source is a file of tests.
@@ -25,6 +27,9 @@ const (
 	// Expectation is a test of which one expectation is wrong. It fails because of what the code under test returns, so
 	// that it also shows objects that claim to be equal to everything.
 	Expectation Kind = "expectation"
+	// Withheld is a test that writes down what the code under test returns, in place of comparing it with a literal,
+	// which is not there. It must pass, and what it has written must be the literals.
+	Withheld Kind = "withheld"
 )
 
 // Canary is a way to make a test fail whose code under test is right.
@@ -37,6 +42,8 @@ type Canary struct {
 	Kind Kind
 	// Mutation identifies the change. The same source always has the same mutations.
 	Mutation string
+	// Values are the literals that a withheld test must have written, by the number that it writes before each.
+	Values map[int]literal.Value
 
 	source int
 	edits  []edit
@@ -75,6 +82,9 @@ type Options struct {
 	Most int
 	// Excluded are mutations that must not be used.
 	Excluded map[string]bool
+	// Record is the path of the file to which tests write the values of withheld literals. If it is empty, none is
+	// withheld.
+	Record string
 	// Rand is used to choose expectations and wrong values. The same sources and the same random numbers give the same
 	// canaries.
 	Rand *rand.Rand
@@ -87,6 +97,8 @@ type Set struct {
 	Skipped map[string]string
 
 	sources []Source
+	// helpers are appended to the sources with that index, if something is withheld there, or are files beside them.
+	helpers map[int]Source
 }
 
 // The reasons why there are no canaries.
@@ -141,6 +153,8 @@ type mutation struct {
 	// ways are the ways to make the change, which differ in the wrong value: for each, the edits of the file. They do not
 	// overlap.
 	ways [][]edit
+	// withheld are the literals that are taken out.
+	withheld []literal.Value
 }
 
 // edit replaces the bytes from at to end by text.
@@ -173,7 +187,7 @@ func List(w Writer, s Source) []string {
 // New chooses a canary for each test. If there is none, the error wraps [ErrNone].
 func New(w Writer, o Options) (Set, error) {
 	m := &maker{
-		writer: w, options: o, out: Set{Skipped: map[string]string{}, sources: o.Sources}, suites: map[int]suite{},
+		writer: w, options: o, out: Set{Skipped: map[string]string{}, sources: o.Sources, helpers: map[int]Source{}}, suites: map[int]suite{},
 		broken: map[int]error{}, made: map[string]int{},
 	}
 	for _, id := range o.Tests {
@@ -196,8 +210,18 @@ func (s Set) Files(wrong []int) []Source {
 	}
 	var files []Source
 	for i, source := range s.sources {
-		if len(edits[i]) > 0 {
-			files = append(files, Source{source.Name, apply(source.Data, edits[i])})
+		if len(edits[i]) == 0 {
+			continue
+		}
+		data := apply(source.Data, edits[i])
+		helper, needed := s.helpers[i]
+		if needed && helper.Name == "" {
+			data = append(append(data, "\n\n"...), helper.Data...)
+		}
+		files = append(files, Source{source.Name, data})
+		same := func(f Source) bool { return f.Name == helper.Name }
+		if needed && helper.Name != "" && !slices.ContainsFunc(files, same) {
+			files = append(files, helper)
 		}
 	}
 	return files
@@ -211,6 +235,8 @@ type maker struct {
 	suites  map[int]suite
 	broken  map[int]error
 	made    map[string]int // the canary of a function: several ids may be cases of the same one
+	// withheld counts the literals that were taken out.
+	withheld int
 }
 
 // add chooses the canary of one test, or returns the reason why there is none.
@@ -234,17 +260,26 @@ func (m *maker) add(id string) (reason string) {
 		return "no change of it makes it fail"
 	}
 	m.made[function] = len(m.out.Canaries)
-	m.out.Canaries = append(m.out.Canaries, Canary{
+	c := Canary{
 		Tests: []string{id}, Name: t.name(), File: file, Kind: chosen.kind, Mutation: mutationKey(file, t, chosen.key),
 		source: at, edits: way,
-	})
+	}
+	if chosen.kind == Withheld {
+		m.out.helpers[at] = newHelper(t.(withholder), m.options.Record, m.options.Sources[at].Name)
+		c.Values = map[int]literal.Value{}
+		for i, v := range chosen.withheld {
+			c.Values[m.withheld+i] = v
+		}
+		m.withheld += len(chosen.withheld)
+	}
+	m.out.Canaries = append(m.out.Canaries, c)
 	return ""
 }
 
 // choose picks a mutation by chance, among those that give themselves away least.
 func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
-	for _, one := range t.mutations(m.options.Rand) {
+	for _, one := range slices.Concat(m.withhold(at, t), t.mutations(m.options.Rand)) {
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		switch {
 		case len(one.ways) == 0 || m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)]:
@@ -282,12 +317,14 @@ func (m *maker) taken(at int, edits []edit) bool {
 	return false
 }
 
-// rank orders mutations: wrong expectations, those that give themselves away, constant failures.
+// rank orders mutations: withheld literals, wrong expectations, those that give themselves away, constant failures.
 func rank(m mutation) int {
 	switch {
 	case m.kind == Outright:
-		return 2
+		return 3
 	case m.plain:
+		return 2
+	case m.kind == Expectation:
 		return 1
 	}
 	return 0

@@ -101,12 +101,65 @@ func (t *goTest) mutations(r *rand.Rand) []mutation {
 		}
 		return true
 	})
+	all = append(all, t.opposites(start)...)
 	at := t.file.offset(t.decl.Body.Lbrace) + 1
 	n := len(t.name())%7 + 2
 	text := fmt.Sprintf("\n\tif got, want := len([]byte(%q)), %d; got != want {\n"+
 		"\t\t%s.Errorf(\"got %%d, want %%d\", got, want)\n\t}\n",
 		t.name()[:min(n, len(t.name()))], n+1, t.t)
 	return append(all, replacement(Outright, "start", at, at, text))
+}
+
+// goInverse maps comparisons to their opposites.
+var goInverse = map[token.Token]string{
+	token.NEQ: "==", token.EQL: "!=", token.LSS: ">=", token.GEQ: "<", token.GTR: "<=", token.LEQ: ">",
+}
+
+// opposites returns the mutations that make a check expect the opposite: an if statement in which the test fails. They
+// give themselves away to whoever reads what the test says then.
+func (t *goTest) opposites(start int) (all []mutation) {
+	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
+		s, ok := n.(*ast.IfStmt)
+		if !ok || !t.fails(s.Body) {
+			return true
+		}
+		from, to := t.file.offset(s.Cond.Pos()), t.file.offset(s.Cond.End())
+		text := "!(" + string(t.file.data[from:to]) + ")"
+		switch c := s.Cond.(type) {
+		case *ast.BinaryExpr:
+			if inverse := goInverse[c.Op]; inverse != "" {
+				from = t.file.offset(c.OpPos)
+				to, text = from+len(c.Op.String()), inverse
+			}
+		case *ast.UnaryExpr:
+			if c.Op == token.NOT {
+				text = string(t.file.data[t.file.offset(c.X.Pos()):to])
+			}
+		}
+		m := replacement(Expectation, "if"+strconv.Itoa(from-start), from, to, text)
+		m.plain = true
+		all = append(all, m)
+		return true
+	})
+	return all
+}
+
+// fails reports whether a block makes the test fail.
+func (t *goTest) fails(b *ast.BlockStmt) bool {
+	found := false
+	for _, s := range b.List {
+		e, ok := s.(*ast.ExprStmt)
+		if !ok {
+			continue
+		}
+		call, ok := e.X.(*ast.CallExpr)
+		if !ok {
+			continue
+		}
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		found = found || ok && (strings.HasPrefix(method.Sel.Name, "Error") || strings.HasPrefix(method.Sel.Name, "Fatal"))
+	}
+	return found
 }
 
 // wanted matches the usual names of expected values.

@@ -55,7 +55,6 @@ func (t *jsTest) mutations(r *rand.Rand) []mutation {
 // wrong returns the replacements that make the check with the method at token i expect something else.
 func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, texts []string) {
 	method, open := f.text(i), i+1
-	end := f.match[open]
 	if other := jsOpposites[method]; other != "" && !f.negated(i) {
 		return f.tokens[i].from, f.tokens[i].to, []string{other}
 	}
@@ -63,20 +62,7 @@ func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, texts []string) {
 	if !known || f.negated(i) {
 		return 0, 0, nil
 	}
-	arguments := [][2]int{}
-	first := open + 1
-	for j := open + 1; j <= end; j++ {
-		if to, ok := f.match[j]; ok && j != end {
-			j = to
-			continue
-		}
-		if j == end || f.text(j) == "," {
-			if j > first {
-				arguments = append(arguments, [2]int{first, j})
-			}
-			first = j + 1
-		}
-	}
+	arguments := f.arguments(open)
 	if len(arguments) == 1 {
 		at = 0 // chai's expect(x).to.equal(1)
 	}

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -34,6 +35,32 @@ func repeated(data []byte, from, to int, e edit) []edit {
 		}
 	}
 	return edits
+}
+
+// anyWord matches a word of at least shortestWord characters.
+var anyWord = regexp.MustCompile(`\w\w+`)
+
+// unsaid adds edits that take words out of comments and documentation which the edits take out of the test.
+func unsaid(data []byte, from, to int, edits []edit) []edit {
+	gone := map[string]bool{}
+	for _, e := range edits {
+		for _, word := range anyWord.FindAllString(string(data[e.at:e.end]), -1) {
+			if !strings.Contains(e.text, word) {
+				gone[word] = true
+			}
+		}
+	}
+	out := slices.Clone(edits)
+	for _, m := range commented.FindAllIndex(data[from:to], -1) {
+		for _, w := range anyWord.FindAllIndex(data[from+m[0]:from+m[1]], -1) {
+			at, end := from+m[0]+w[0], from+m[0]+w[1]
+			inside := slices.ContainsFunc(edits, func(e edit) bool { return e.at < end && at < e.end })
+			if gone[string(data[at:end])] && !inside {
+				out = append(out, edit{at, end, "it"})
+			}
+		}
+	}
+	return out
 }
 
 // common returns how many bytes two texts share at both ends, without parting a word.

@@ -20,7 +20,7 @@ func (o *confirmFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.canary, "canary", "on", "confirm a reward with tests that must fail: on, require (as --evidence "+
 		"outright) or off")
 	f.StringVar(&o.evidence, "evidence", "none", "the evidence that a reward requires, without which there is no "+
-		"verdict: paired, outright, or none (see docs/grading.md)")
+		"verdict: outside, paired, outright, or none (see docs/grading.md)")
 	f.BoolVar(&o.training, "training", false, "grade as training does: the first run is strict already")
 }
 
@@ -34,7 +34,7 @@ func (o *confirmFlags) check() error {
 		return fmt.Errorf("invalid --canary %q: must be on, require or off", o.canary)
 	}
 	if !slices.Contains(verify.Strengths(), verify.Strength(o.evidence)) {
-		return fmt.Errorf("invalid --evidence %q: must be paired, outright or none", o.evidence)
+		return fmt.Errorf("invalid --evidence %q: must be outside, paired, outright or none", o.evidence)
 	}
 	if o.canary != "on" && o.evidence != string(verify.NoEvidence) {
 		return fmt.Errorf("--evidence %s requires --canary on", o.evidence)

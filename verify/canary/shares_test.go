@@ -1,0 +1,74 @@
+package canary
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// In how many of a language's tests literals can be withheld, an expectation can be made wrong, one only in a form that
+// gives itself away (plain), or nothing but a constant failure can be added. DEEPSWE_TEST_SOURCES names the directories
+// of suites, with colons between; without it, it is Go's standard library.
+func BenchmarkShares(b *testing.B) {
+	dirs := filepath.SplitList(os.Getenv("DEEPSWE_TEST_SOURCES"))
+	if len(dirs) == 0 {
+		dirs = []string{filepath.Join(runtime.GOROOT(), "src")}
+	}
+	for language, w := range map[string]Writer{"Go": Golang{}, "Python": Python{}, "JavaScript": JavaScript{}} {
+		b.Run(language, func(b *testing.B) {
+			counts, tests := map[string]float64{}, 0.0
+			for b.Loop() {
+				clear(counts)
+				tests = 0
+				for _, dir := range dirs {
+					err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+						if err != nil || !d.Type().IsRegular() || !w.Holds(name) || !strings.Contains(name, "test") {
+							return err
+						}
+						data, err := os.ReadFile(name)
+						count(w, Source{name, data}, counts, &tests)
+						return err
+					})
+					if err != nil && !errors.Is(err, fs.ErrPermission) {
+						b.Fatal(err)
+					}
+				}
+			}
+			if tests == 0 {
+				b.Skip("there are no tests")
+			}
+			for _, kind := range []string{"withheld", "expectation", "plain", "outright", "none"} {
+				b.ReportMetric(100*counts[kind]/tests, kind+"-%")
+			}
+			b.ReportMetric(tests, "tests")
+		})
+	}
+}
+
+// count adds the best canary of each test in a file.
+func count(w Writer, s Source, counts map[string]float64, tests *float64) {
+	found, err := w.parse(s)
+	if err != nil {
+		return
+	}
+	for _, id := range found.ids(s.Name) {
+		t, ok := found.find(id)
+		if !ok {
+			continue
+		}
+		*tests++
+		m := &maker{options: Options{Sources: []Source{s}, Record: "/tmp/record", Rand: random(1)}}
+		best, at := "none", 4
+		for _, one := range append(m.withhold(0, t), t.mutations(random(1))...) {
+			if len(one.ways) > 0 && rank(one) < at {
+				at = rank(one)
+				best = []string{"withheld", "expectation", "plain", "outright"}[at]
+			}
+		}
+		counts[best]++
+	}
+}

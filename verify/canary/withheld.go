@@ -1,0 +1,48 @@
+package canary
+
+import (
+	"path"
+
+	"deepswe/verify/literal"
+)
+
+// withholder is a test whose comparisons with literals can be made outside.
+type withholder interface {
+	// withhold returns the edits after which the test calls the helper, with the number of a literal counted from first
+	// and the value that was compared with it, and the literals.
+	withhold(first int) (edits []edit, literals []literal.Value)
+	// helper returns the source of the function that writes a line with the number and the value to the record, or Foreign
+	// in place of a value that is not exactly of the language's own types. It is always true. If file is empty, the source
+	// is appended to the file of the test, otherwise it is a new file beside it.
+	helper(record string) (file, text string)
+}
+
+// Foreign stands for a value that is not exactly of a language's own types.
+const Foreign = "?"
+
+// newHelper returns the helper for a file: a file beside it, or a text without a name to append to it.
+func newHelper(w withholder, record, beside string) Source {
+	file, text := w.helper(record)
+	if file != "" {
+		file = path.Join(path.Dir(beside), file)
+	}
+	return Source{file, []byte(text)}
+}
+
+// keep is the name of the helper.
+const keep = "kept_for_later"
+
+// withhold returns the mutation that takes all literals out of a test; none if there is none that can be.
+func (m *maker) withhold(at int, t test) []mutation {
+	w, ok := t.(withholder)
+	if !ok || m.options.Record == "" {
+		return nil
+	}
+	edits, literals := w.withhold(m.withheld)
+	if len(literals) == 0 {
+		return nil
+	}
+	from, to := t.extent()
+	edits = unsaid(m.options.Sources[at].Data, from, to, edits)
+	return []mutation{{kind: Withheld, key: "withheld", ways: [][]edit{edits}, withheld: literals}}
+}

@@ -1,0 +1,111 @@
+package canary
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"deepswe/verify/literal"
+)
+
+var _ withholder = (*jsTest)(nil)
+
+// jsCompares are the methods that compare all of a value with a literal: those of expect, and those of assert and its
+// like, which take the value first.
+var (
+	jsCompares = []string{"toBe", "toEqual", "toStrictEqual", "equal", "eql", "eq"}
+	jsAsserts  = []string{"equal", "strictEqual", "deepEqual", "deepStrictEqual", "is", "same", "equals"}
+)
+
+// withhold takes literals out of comparisons such as expect(f()).toBe(3) and assert.equal(f(), 3).
+func (t *jsTest) withhold(first int) (edits []edit, literals []literal.Value) {
+	f := t.file
+	for i := t.title; i < t.last; i++ {
+		from, to, given, wanted, ok := f.compared(i)
+		if !ok {
+			continue
+		}
+		text := fmt.Sprintf("%s(%d, %s)", keep, first+len(literals), given)
+		edits = append(edits, edit{f.tokens[from].from, f.tokens[to].to, text})
+		literals = append(literals, wanted)
+		i = to
+	}
+	return edits, literals
+}
+
+// compared returns the range of tokens of the comparison that begins at token i, what it compares, and the literal.
+func (f *jsFile) compared(i int) (from, to int, given string, wanted literal.Value, ok bool) {
+	if f.tokens[i].kind != 'n' || i > 0 && f.text(i-1) == "." || i+2 >= len(f.tokens) {
+		return 0, 0, "", wanted, false
+	}
+	var arguments [][2]int
+	switch f.text(i) {
+	case "expect":
+		if f.text(i+1) != "(" {
+			return 0, 0, "", wanted, false
+		}
+		end := f.match[i+1]
+		at := end + 1
+		for at+1 < len(f.tokens) && f.text(at) == "." && slices.Contains([]string{"to", "be", "deep"}, f.text(at+1)) {
+			at += 2
+		}
+		if at+2 >= len(f.tokens) || f.text(at) != "." || !slices.Contains(jsCompares, f.text(at+1)) || f.text(at+2) != "(" {
+			return 0, 0, "", wanted, false
+		}
+		arguments, to = append(f.arguments(i+1), f.arguments(at+2)...), f.match[at+2]
+	case "assert", "t":
+		if f.text(i+1) != "." || !slices.Contains(jsAsserts, f.text(i+2)) || i+3 >= len(f.tokens) || f.text(i+3) != "(" {
+			return 0, 0, "", wanted, false
+		}
+		arguments, to = f.arguments(i+3), f.match[i+3]
+	}
+	if len(arguments) < 2 {
+		return 0, 0, "", wanted, false
+	}
+	text := func(a [2]int) string { return string(f.data[f.tokens[a[0]].from:f.tokens[a[1]-1].to]) }
+	v, err := literal.Parse(text(arguments[1]))
+	given = text(arguments[0])
+	return i, to, given, v, err == nil && !strings.HasPrefix(given, "...")
+}
+
+// arguments returns the ranges of tokens of a call's arguments.
+func (f *jsFile) arguments(open int) (all [][2]int) {
+	end, first := f.match[open], open+1
+	for j := open + 1; j <= end; j++ {
+		if to, ok := f.match[j]; ok && j != end {
+			j = to
+			continue
+		}
+		if j == end || f.text(j) == "," {
+			if j > first {
+				all = append(all, [2]int{first, j})
+			}
+			first = j + 1
+		}
+	}
+	return all
+}
+
+// helper is a function declaration, which may stand behind the tests. Members that are undefined are left out, as most
+// comparisons do.
+func (t *jsTest) helper(record string) (file, text string) {
+	return "", strings.NewReplacer("KEEP", keep, "FOREIGN", Foreign, "RECORD", strconv.Quote(record)).Replace(`function KEEP(number, value) {
+  const own = (v) => {
+    if (v === null || ['number', 'string', 'boolean', 'undefined'].includes(typeof v)) return true;
+    if (typeof v !== 'object') return false;
+    if (Array.isArray(v)) return Object.getPrototypeOf(v) === Array.prototype && v.every(own);
+    return Object.getPrototypeOf(v) === Object.prototype && Object.values(v).every(own);
+  };
+  const spell = (v) => {
+    if (v === null || typeof v !== 'object') return typeof v === 'string' ? JSON.stringify(v) : String(v);
+    if (Array.isArray(v)) return '[' + v.map(spell).join(', ') + ']';
+    const members = Object.entries(v).filter(([, one]) => one !== undefined);
+    return '{' + members.map(([key, one]) => JSON.stringify(key) + ': ' + spell(one)).join(', ') + '}';
+  };
+  const fs = process.getBuiltinModule ? process.getBuiltinModule('fs') : require('fs');
+  fs.appendFileSync(RECORD, number + ' ' + (own(value) ? spell(value) : 'FOREIGN') + '\n');
+  return true;
+}
+`)
+}

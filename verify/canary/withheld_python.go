@@ -1,0 +1,76 @@
+package canary
+
+import (
+	"fmt"
+	"strings"
+
+	"deepswe/verify/literal"
+)
+
+var _ withholder = (*pyFunction)(nil)
+
+// withhold takes literals out of the comparisons that every run of the test reaches.
+func (t *pyFunction) withhold(first int) (edits []edit, literals []literal.Value) {
+	for i, l := range t.body {
+		if !t.runs(i) {
+			continue
+		}
+		code := pyCode(l.text)
+		given, wanted, ok := pyCompared(code)
+		if !ok {
+			continue
+		}
+		from := l.end - len(l.text)
+		text := fmt.Sprintf("assert %s(%d, %s)", keep, first+len(literals), strings.TrimSpace(given))
+		edits = append(edits, edit{from, from + len(code), text})
+		literals = append(literals, wanted)
+	}
+	return edits, literals
+}
+
+// pyCompared returns what a statement compares with a literal: an assert, or a call of assertEqual and its like.
+func pyCompared(code string) (given string, wanted literal.Value, ok bool) {
+	var left, right string
+	if rest, is := strings.CutPrefix(code, "assert"); is && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
+		expr := strings.TrimSpace(splitTop(rest, ",")[0])
+		mask := maskTop(expr)
+		at := strings.Index(mask, "==")
+		if at < 0 || strings.ContainsAny(mask[:at]+mask[at+2:], "<>!=") || pyWords.MatchString(mask) {
+			return "", wanted, false
+		}
+		left, right = expr[:at], expr[at+2:]
+	} else {
+		m := pyCall.FindStringSubmatch(code)
+		if m == nil || !strings.HasPrefix(m[2], "assert") || !strings.HasSuffix(code, ")") ||
+			!strings.HasSuffix(m[2], "Equal") && m[2] != "assertEquals" || strings.Contains(m[2], "Not") ||
+			strings.Contains(m[2], "Almost") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
+			return "", wanted, false
+		}
+		arguments := splitTop(code[len(m[0]):len(code)-1], ",")
+		if len(arguments) < 2 || strings.Contains(maskTop(arguments[0])+maskTop(arguments[1]), "=") {
+			return "", wanted, false
+		}
+		left, right = arguments[0], arguments[1]
+	}
+	for _, side := range [][2]string{{left, right}, {right, left}} {
+		if v, err := literal.Parse(strings.TrimSpace(side[1])); err == nil && !strings.HasPrefix(strings.TrimSpace(side[0]), "*") {
+			return side[0], v, true
+		}
+	}
+	return "", wanted, false
+}
+
+// helper is a function of the module, so that no import is needed before the tests.
+func (t *pyFunction) helper(record string) (file, text string) {
+	return "", strings.NewReplacer("KEEP", keep, "FOREIGN", Foreign, "RECORD", fmt.Sprintf("%q", record)).Replace(`def KEEP(number, value):
+    def own(v):
+        if type(v) in (list, tuple, set):
+            return all(own(one) for one in v)
+        if type(v) is dict:
+            return all(own(key) and own(one) for key, one in v.items())
+        return type(v) in (int, float, str, bool, type(None))
+    with open(RECORD, "a", encoding="utf-8") as record:
+        record.write("%d %s\n" % (number, repr(value) if own(value) else "FOREIGN"))
+    return True
+`)
+}
