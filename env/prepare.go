@@ -26,6 +26,23 @@ func (s *GuestSandbox) RunPrepare(ctx context.Context, lines []string) error {
 	return nil
 }
 
+// PrepareCopy runs the command lines of Spec.Prepare on a repository that was copied in. The command user must be able
+// to change the files that the guest's user created, so it gets all of them.
+func (s *GuestSandbox) PrepareCopy(ctx context.Context, dir string, lines []string) error {
+	h := s.Hello()
+	if err := s.RunPrepare(ctx, lines); err != nil || len(lines) == 0 || h.CommandUID == h.UID {
+		return err
+	}
+	result, err := s.Prepare(ctx, Command{
+		Line:    fmt.Sprintf("chown -hR %d:%d -- %s", h.CommandUID, h.CommandGID, ShellQuote(dir)),
+		Timeout: PrepareTimeout,
+	})
+	if err == nil && result.ExitCode != 0 {
+		err = fmt.Errorf("give %s to the command user: exit code %d: %s", dir, result.ExitCode, result.Stderr.Head)
+	}
+	return err
+}
+
 // PrepareError reports that one of a spec's Prepare commands failed. The task is at fault, so retrying does not
 // help.
 type PrepareError struct {

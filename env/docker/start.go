@@ -179,29 +179,10 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 			return err
 		}
 	}
-	if err := s.prepare(ctx); err != nil {
+	if err := s.PrepareCopy(ctx, s.spec.Dir, s.spec.Prepare); err != nil {
 		return err
 	}
 	return s.Remember(ctx, s.spec.Dir, files)
-}
-
-// prepare runs the Prepare commands that are not part of the sandbox's image.
-func (s *Sandbox) prepare(ctx context.Context) error {
-	if len(s.spec.Prepare) == 0 {
-		return nil
-	}
-	if err := s.RunPrepare(ctx, s.spec.Prepare); err != nil {
-		return err
-	}
-	// The command user must be able to change the files that the guest's user created.
-	result, err := s.Prepare(ctx, env.Command{
-		Line:    fmt.Sprintf(`chown -hR %d:%d -- %s`, s.user.uid, s.user.gid, env.ShellQuote(s.spec.Dir)),
-		Timeout: env.PrepareTimeout,
-	})
-	if err == nil && result.ExitCode != 0 {
-		err = fmt.Errorf("give %s to the command user: exit code %d: %s", s.spec.Dir, result.ExitCode, result.Stderr.Head)
-	}
-	return err
 }
 
 // letIn allows the command user to enter the directories above the repository, one of which may be the image's /root.

@@ -236,28 +236,10 @@ func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.prepareCopy(ctx); err != nil {
+	if err := s.PrepareCopy(ctx, s.launch.spec.Dir, s.launch.spec.Prepare); err != nil {
 		return err
 	}
 	return s.Remember(ctx, s.launch.spec.Dir, files)
-}
-
-// prepareCopy runs the spec's Prepare commands on the repository that was copied in.
-func (s *Sandbox) prepareCopy(ctx context.Context) error {
-	if len(s.launch.spec.Prepare) == 0 {
-		return nil
-	}
-	if err := s.RunPrepare(ctx, s.launch.spec.Prepare); err != nil {
-		return err
-	}
-	h := s.Hello()
-	if h.CommandUID == h.UID {
-		return nil
-	}
-	// The command user must be able to change the files that the guest's user created.
-	return s.RunPrepare(ctx, []string{
-		fmt.Sprintf("chown -hR %d:%d -- %s", h.CommandUID, h.CommandGID, env.ShellQuote(s.launch.spec.Dir)),
-	})
 }
 
 // copyIn copies the spec's repository into the sandbox as one compressed stream, and returns its files.
