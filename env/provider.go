@@ -59,13 +59,15 @@ type Leftover struct {
 	Age      time.Duration
 }
 
-// Action is what a provider is doing with an image.
+// Action is what a provider is doing with an image, or that it waits for room.
 type Action string
 
 // The actions that Progress reports.
 const (
 	Pulling  Action = "pull"
 	Building Action = "build"
+	// Waiting means that there is no room: Layers sandboxes wait, and Ready run. It has no Image.
+	Waiting Action = "wait"
 )
 
 // Progress describes the pull or build of one image. Providers report it through a func(Progress) given to them

@@ -159,6 +159,8 @@ type Spec struct {
 	Network bool
 	// Env is added to the image's environment for commands, as "KEY=value".
 	Env []string
+	// Grading is set if the sandbox is for grading finished work. Where room is short, it is started before others.
+	Grading bool `json:",omitzero"`
 	// Run and Rollout identify the caller in labels and messages.
 	Run     string
 	Rollout string

@@ -115,7 +115,7 @@ func (w *jsonWatcher) show(happened any) {
 		h.Type = "check"
 		_ = w.out.Print(h)
 	case env.Progress:
-		if h.Done && h.Err == nil {
+		if h.Done && h.Err == nil && h.Action != env.Waiting {
 			_ = w.out.Print(jsonEvent{Type: "pull", Time: time.Now().UTC(), Text: cli.Pulling(h)})
 		}
 	case remark:

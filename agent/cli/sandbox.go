@@ -67,7 +67,7 @@ func openDocker(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Pro
 
 func openKubernetes(ctx context.Context, log *slog.Logger, c SandboxChoice) (env.Provider, error) {
 	o := kubernetes.Options{
-		Contexts: c.Contexts, Namespaces: c.Namespaces, Warm: c.Warm, Log: log, Limits: c.Limits,
+		Contexts: c.Contexts, Namespaces: c.Namespaces, Warm: c.Warm, Log: log, Limits: c.Limits, Progress: c.Progress,
 	}
 	if c.Pods != nil {
 		o.Pods = *c.Pods
@@ -285,9 +285,13 @@ func orList(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// Pulling describes the pull or build of an image to the user.
+// Pulling describes the pull or build of an image, or the wait for room, to the user.
 func Pulling(p env.Progress) string {
 	switch {
+	case p.Action == env.Waiting && p.Done:
+		return "there is room in " + p.Host
+	case p.Action == env.Waiting:
+		return fmt.Sprintf("%d wait for room beside %d in %s", p.Layers, p.Ready, p.Host)
 	case p.Action == env.Building && p.Done:
 		return "built the image of " + p.Image
 	case p.Action == env.Building:

@@ -60,7 +60,7 @@ func (d *daemon) Load(s env.Spec, coming int) float64 {
 }
 
 // Launch starts a container.
-func (d *daemon) Launch(ctx context.Context, s env.Spec) (*Sandbox, error) {
+func (d *daemon) Launch(ctx context.Context, s env.Spec, _ bool) (*Sandbox, error) {
 	if err := d.usable(ctx); err != nil {
 		return nil, err
 	}

@@ -15,8 +15,8 @@ type Host[S Sandbox] interface {
 	// Load says how busy the place is for a spec if coming starts have chosen it. A place that is out of use has an
 	// infinite load, so that it is tried last.
 	Load(s env.Spec, coming int) float64
-	// Launch starts a sandbox. Fetch gets only what that takes, such as the image.
-	Launch(ctx context.Context, s env.Spec) (S, error)
+	// Launch starts a sandbox, maybe ahead of time. Fetch gets only what that takes, such as the image.
+	Launch(ctx context.Context, s env.Spec, ahead bool) (S, error)
 	Fetch(ctx context.Context, s env.Spec) error
 }
 
@@ -51,12 +51,12 @@ func (f *Fleet[P, S]) Start(ctx context.Context, s env.Spec) (S, error) {
 	if sandbox, ok := f.take(ctx, s); ok {
 		return sandbox, nil
 	}
-	return f.launch(ctx, s)
+	return f.launch(ctx, s, false)
 }
 
-func (f *Fleet[P, S]) launch(ctx context.Context, s env.Spec) (sandbox S, err error) {
+func (f *Fleet[P, S]) launch(ctx context.Context, s env.Spec, ahead bool) (sandbox S, err error) {
 	err = f.Try(ctx, s, func(p P) (err error) {
-		sandbox, err = p.Launch(ctx, s)
+		sandbox, err = p.Launch(ctx, s, ahead)
 		return err
 	})
 	return sandbox, err

@@ -27,7 +27,7 @@ type island struct {
 
 func (i *island) Load(_ env.Spec, coming int) float64 { return i.busy + float64(coming) }
 
-func (i *island) Launch(_ context.Context, s env.Spec) (*hut, error) {
+func (i *island) Launch(_ context.Context, s env.Spec, _ bool) (*hut, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.err != nil {
@@ -170,6 +170,10 @@ func TestPrefetch(t *testing.T) {
 		prefetch(env.Spec{Image: "new"})
 		if !oldest.closed || len(f.idle) != 2 {
 			t.Errorf("%d wait after the oldest (closed: %v) gave way", len(f.idle), oldest.closed)
+		}
+		f.Shed(t.Context())
+		if len(f.idle) != 1 || f.idle[0].sandbox.spec.Image != "new" {
+			t.Errorf("%d wait after one was shed", len(f.idle))
 		}
 		if err := f.Close(t.Context()); err != nil || len(f.idle) != 0 {
 			t.Errorf("%d are left: %v", len(f.idle), err)

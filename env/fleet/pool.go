@@ -62,7 +62,7 @@ func (f *Fleet[P, S]) fill(ctx context.Context, s env.Spec) (filled bool, err er
 
 func (f *Fleet[P, S]) start(e *entry[S], s env.Spec) {
 	defer close(e.done)
-	if e.sandbox, e.err = f.launch(f.Life, s); e.err != nil {
+	if e.sandbox, e.err = f.launch(f.Life, s, true); e.err != nil {
 		f.Log.Warn("starting a sandbox ahead of time", "image", s.Image, "error", e.err)
 		f.mu.Lock()
 		f.idle = slices.DeleteFunc(f.idle, func(other *entry[S]) bool { return other == e })
@@ -110,6 +110,27 @@ func (f *Fleet[P, S]) find(key, rollout string) *entry[S] {
 		}
 	}
 	return nil
+}
+
+// Shed closes the oldest sandbox that nobody has taken yet, if there is one: its room is needed.
+func (f *Fleet[P, S]) Shed(ctx context.Context) {
+	f.mu.Lock()
+	i := slices.IndexFunc(f.idle, func(e *entry[S]) bool {
+		select {
+		case <-e.done:
+			return true
+		default:
+			return false
+		}
+	})
+	if i < 0 {
+		f.mu.Unlock()
+		return
+	}
+	e := f.idle[i]
+	f.idle = slices.Delete(f.idle, i, i+1)
+	f.mu.Unlock()
+	f.drop(ctx, e)
 }
 
 // drop closes a sandbox that will not be handed out.

@@ -36,8 +36,10 @@ type cluster struct {
 	starts        chan struct{} // a semaphore of startsAtOnce
 	dials         *pace         // limits attempts to reach guests that may not run yet
 
-	pressing atomic.Int64 // originals that wait for room, and go before new sandboxes
-	full     sync.Once    // tells the user that there is no room
+	queue    queue     // starts that wait for room
+	full     sync.Once // tells the user that there is none
+	roomWait time.Duration
+	shed     func(ctx context.Context) // removes a sandbox that was started ahead of time, if there is one
 
 	allowed atomic.Bool  // whether the server has allowed a request before
 	skew    atomic.Int64 // how far the server's clock is ahead, in nanoseconds
@@ -61,6 +63,7 @@ type cluster struct {
 	lease        *lease // nil until it is created
 	followed     map[string]*watched
 	freed        chan struct{} // closed and replaced when one of our pods is gone
+	ended        time.Time     // when the last one that had a node was gone
 	originals    map[string]*original
 	learnt       time.Duration // estimated time from a pod's scheduling to a working guest
 }
@@ -81,7 +84,7 @@ func newCluster(context, namespace string) *cluster {
 		context: context, namespace: namespace, requests: make(chan struct{}, requestsAtOnce),
 		starts: make(chan struct{}, startsAtOnce), dials: newPace(dialsPerSecond), followed: map[string]*watched{},
 		freed: make(chan struct{}), originals: map[string]*original{},
-		permitted: map[string]bool{}, log: slog.New(slog.DiscardHandler),
+		permitted: map[string]bool{}, log: slog.New(slog.DiscardHandler), roomWait: roomWait,
 	}
 }
 
@@ -111,6 +114,9 @@ func (c *cluster) register(name string) *watched {
 func (c *cluster) unregister(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if w := c.followed[name]; w != nil && w.pod != nil && w.pod.Spec.NodeName != "" {
+		c.ended = time.Now()
+	}
 	delete(c.followed, name)
 	close(c.freed)
 	c.freed = make(chan struct{})

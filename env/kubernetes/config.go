@@ -25,6 +25,8 @@ type Options struct {
 	Executable string
 	// Log receives the errors of background work; nil discards them.
 	Log *slog.Logger
+	// Progress, unless nil, is called when the number of sandboxes that wait for room changes.
+	Progress func(env.Progress)
 	// Warm is how many sandboxes [Provider.Prefetch] keeps ready; 0 means none.
 	Warm int
 	// Limits replace zero limits of a spec. Where they are zero as well, the defaults of env.Limits apply.

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -46,4 +47,77 @@ func TestOriginalsInAFullCluster(t *testing.T) {
 		t.Error(err)
 	}
 	s.checkEmpty(t)
+}
+
+// In a full cluster, gradings are started before agents that asked earlier, and agents before sandboxes that are
+// started ahead of time, of which the oldest goes.
+func TestGradingsGoFirstInAFullCluster(t *testing.T) {
+	t.Parallel()
+	s, p := onSimulation(t)
+	p.fleet.Warm = 2
+	s.quota.Store(2)
+	if err := p.Prefetch(t.Context(), env.Spec{Image: "other", Rollout: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(spec env.Spec) env.Sandbox {
+		sandbox, err := p.Start(t.Context(), spec)
+		if err != nil {
+			t.Error(err)
+		}
+		return sandbox
+	}
+	first, second := begin(env.Spec{Image: "a"}), begin(env.Spec{Image: "a"}) // the place of the one started ahead
+	c := p.clusters[0]
+	var order []string
+	var mu sync.Mutex
+	var working sync.WaitGroup
+	for i, spec := range []env.Spec{{Image: "agent"}, {Image: "grading", Grading: true}} {
+		working.Go(func() {
+			sandbox := begin(spec)
+			mu.Lock()
+			order = append(order, spec.Image)
+			mu.Unlock()
+			if err := sandbox.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		for c.queue.len() <= i {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	working.Wait()
+	if order[0] != "grading" {
+		t.Errorf("started in the order %v", order)
+	}
+	if err := errors.Join(second.Close(t.Context()), p.Close()); err != nil {
+		t.Error(err)
+	}
+	s.checkEmpty(t)
+}
+
+// A start in a cluster whose room others have taken ends with the quota's own words, and in time.
+func TestWaitForRoomEnds(t *testing.T) {
+	t.Parallel()
+	s, p := onSimulation(t)
+	var waited atomic.Int64
+	c := p.clusters[0]
+	c.options.Progress = func(now env.Progress) { waited.Store(max(waited.Load(), int64(now.Layers))) }
+	c.roomWait = time.Second
+	s.quota.Store(1)
+	s.mu.Lock()
+	s.pods["foreign"] = &simulated{}
+	s.mu.Unlock()
+	_, err := p.Start(t.Context(), env.Spec{Image: "a"})
+	if !errors.Is(err, env.ErrInfrastructure) || !strings.Contains(err.Error(), "exceeded quota") {
+		t.Errorf("error %v", err)
+	}
+	if n := c.queue.len(); n != 0 || waited.Load() != 1 {
+		t.Errorf("%d still wait, %d were shown", n, waited.Load())
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -79,19 +79,11 @@ func (o *original) open(ctx context.Context, of *Sandbox) error {
 	c, spec := of.c, of.launch.spec
 	spec.Rollout = ""
 	// Who keeps a pod while waiting for another one waits for ever if all do.
-	var once sync.Once
-	gave := false
-	giveWay := func() {
-		gave = true
-		c.pressing.Add(1)
+	sandbox, err := c.start(ctx, kindOriginal, spec, rankOriginal, func() {
 		if err := of.Close(ctx); err != nil {
 			c.log.Debug("giving the place of a sandbox to its original", "pod", of.launch.name, "error", err)
 		}
-	}
-	sandbox, err := c.start(ctx, kindOriginal, spec, func() { once.Do(giveWay) })
-	if once.Do(func() {}); gave { // waits until it is given, and later is too late
-		c.pressing.Add(-1)
-	}
+	})
 	if err != nil {
 		return err
 	}

@@ -85,8 +85,7 @@ type launch struct {
 	mode mode
 	// build is the hash that the guest's program must have.
 	build string
-	// giveWay, unless nil, is called when there is no room for the pod, and makes some.
-	giveWay func()
+	turn  *turn
 }
 
 // manifest returns the pod of a launch.

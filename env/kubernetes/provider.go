@@ -91,7 +91,7 @@ func (p *Provider) places() []place {
 			c, err := connect(p.options, kubeContext, namespace)
 			if err == nil {
 				c.options, c.log, c.life, c.work, c.guests = p.options, p.log, p.life, &p.work, programs
-				c.owner, c.hostname = whose, hostname
+				c.owner, c.hostname, c.shed = whose, hostname, p.fleet.Shed
 			}
 			all = append(all, place{c, err})
 		}
@@ -164,8 +164,12 @@ func (c *cluster) Load(_ env.Spec, coming int) float64 {
 }
 
 // Launch starts a pod.
-func (c *cluster) Launch(ctx context.Context, s env.Spec) (*Sandbox, error) {
-	return c.start(ctx, kindSandbox, s, nil)
+func (c *cluster) Launch(ctx context.Context, s env.Spec, ahead bool) (*Sandbox, error) {
+	rank := rankOf(s)
+	if ahead {
+		rank = rankAhead
+	}
+	return c.start(ctx, kindSandbox, s, rank, nil)
 }
 
 // accept fills in a spec's defaults, and returns an error if it asks for something unsupported.

@@ -24,9 +24,11 @@ const (
 	silence = 5 * time.Minute
 )
 
-// start starts a sandbox; see launch for giveWay. copyAndPrepare copies and prepares the repository afterwards.
-func (c *cluster) start(ctx context.Context, kind string, s env.Spec, giveWay func()) (*Sandbox, error) {
+// start starts a sandbox; see turn for giveWay. copyAndPrepare copies and prepares the repository afterwards.
+func (c *cluster) start(ctx context.Context, kind string, s env.Spec, r rank, giveWay func()) (*Sandbox, error) {
 	c.begin()
+	queued := &turn{c: c, rank: r, giveWay: giveWay}
+	defer queued.end()
 	if err := c.takeLease(ctx); err != nil {
 		return nil, c.failed(ctx, err)
 	}
@@ -42,12 +44,12 @@ func (c *cluster) start(ctx context.Context, kind string, s env.Spec, giveWay fu
 			return nil, err
 		}
 		sandbox, err := c.boot(ctx, launch{
-			kind: kind, name: podName(kind, s), spec: s, mode: m, build: binary.Hash, giveWay: giveWay,
+			kind: kind, name: podName(kind, s), spec: s, mode: m, build: binary.Hash, turn: queued,
 		})
 		if err == nil {
 			return sandbox, nil
 		}
-		if !c.retreat(m, s, err) {
+		if !errors.Is(err, errLetPass) && !c.retreat(m, s, err) {
 			return nil, c.failed(ctx, err)
 		}
 	}
@@ -152,7 +154,7 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	c.work.Go(func() { connected <- s.connect(during) })
 	trouble := c.oversee(during, s, func() {
 		release()
-		c.makeRoom(during, s.launch, "no node takes it")
+		l.turn.lack(during, errNoNode)
 	})
 	select {
 	case err = <-connected:
@@ -171,17 +173,8 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	return s, nil
 }
 
-// makeRoom removes what need not run where a pod finds no room, and tells the user why it waits.
-func (c *cluster) makeRoom(ctx context.Context, l launch, why any) {
-	c.full.Do(func() {
-		c.log.Warn("the cluster has no room for more sandboxes: others wait until some end", "cluster",
-			c.where(), "why", why)
-	})
-	c.closeIdleOriginals(ctx, originalSpared)
-	if l.giveWay != nil {
-		l.giveWay()
-	}
-}
+// errNoNode is why a pod that exists has no room.
+var errNoNode = errors.New("no node has room for it")
 
 // create creates a pod as soon as the quota has room. release returns the pod's slot among those being started; it
 // may be called more than once.
@@ -196,18 +189,19 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 		c.mu.Lock()
 		freed := c.freed
 		c.mu.Unlock()
-		if err = errLetPass; s.launch.kind == kindOriginal || c.pressing.Load() == 0 {
+		if err = errLetPass; !c.queue.letsPass(s.launch.turn.rank) {
 			err = c.post(ctx, s)
 		}
 		if err == nil {
 			return release, nil
 		}
 		release()
-		switch {
-		case overQuota(err):
-			c.makeRoom(ctx, s.launch, err)
-		case !errors.Is(err, errLetPass):
+		if !overQuota(err) && !errors.Is(err, errLetPass) {
 			return nil, err
+		}
+		s.launch.turn.lack(ctx, err)
+		if late := s.launch.turn.late(); late != nil {
+			return nil, late
 		}
 		timer := time.NewTimer(jitter(env.Backoff(waits, time.Second, 15*time.Second)))
 		select {
@@ -217,13 +211,10 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 		}
 		timer.Stop()
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("waiting for quota: %w (%w)", context.Cause(ctx), err)
+			return nil, fmt.Errorf("waiting for room: %w (%w)", context.Cause(ctx), err)
 		}
 	}
 }
-
-// errLetPass is why a sandbox is not created yet.
-var errLetPass = errors.New("a pod for original files goes first")
 
 // post asks the server for a pod.
 func (c *cluster) post(ctx context.Context, s *Sandbox) error {
@@ -313,6 +304,10 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan 
 			}
 			if !hindered.unplaced.IsZero() {
 				waits()
+				if c.queue.letsPass(s.launch.turn.rank) { // it would take the room that is made for them
+					trouble <- errLetPass
+					return
+				}
 			}
 			timer := time.NewTimer(time.Second)
 			select {

@@ -290,18 +290,14 @@ func refusedPull(message string) bool {
 		func(said string) bool { return strings.Contains(message, said) })
 }
 
-// How long a pod may wait for a node: roomWait if room is lacking and another sandbox of ours may end, otherwise
-// unplacedWait.
-const (
-	unplacedWait = 15 * time.Second
-	roomWait     = 10 * time.Minute
-)
+// unplacedWait is how long a pod may wait for a node, unless room is lacking and another sandbox of ours may end.
+const unplacedWait = 15 * time.Second
 
 func (c *cluster) nodeWait(message string) time.Duration {
 	wait := max(unplacedWait, c.options.Pods.NodeWait)
 	if strings.Contains(message, "Insufficient ") || strings.Contains(message, "Too many pods") {
-		if c.placed() > 0 || c.pressing.Load() > 0 {
-			wait = max(wait, roomWait)
+		if c.placed() > 0 {
+			wait = max(wait, turnWait)
 		}
 	}
 	return wait

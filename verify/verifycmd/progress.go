@@ -114,7 +114,7 @@ func (p *progress) pull(now env.Progress) {
 		return
 	}
 	delete(p.pulls, key)
-	if now.Err == nil { // an error is reported by what needs the image
+	if now.Err == nil && now.Action != env.Waiting { // an error is reported by what needs the image
 		p.Line(cli.Plain(cli.Pulling(now)))
 	}
 }
@@ -155,11 +155,17 @@ func (p *progress) status() string {
 		}
 	}
 	var all env.Progress
+	images := 0
 	for _, pull := range p.pulls {
+		if pull.Action == env.Waiting {
+			b.WriteString(", " + cli.Pulling(pull))
+			continue
+		}
+		images++
 		all.Action, all.Image, all.Bytes, all.Total = pull.Action, pull.Image, all.Bytes+pull.Bytes, all.Total+pull.Total
 	}
-	if n := len(p.pulls); n > 1 {
-		all.Action, all.Image = env.Pulling, fmt.Sprintf("%d images", n)
+	if images > 1 {
+		all.Action, all.Image = env.Pulling, fmt.Sprintf("%d images", images)
 	}
 	if all.Image != "" {
 		b.WriteString(", " + cli.Pulling(all))

@@ -113,7 +113,7 @@ func (r *Runner) start(ctx context.Context, t env.Task) (env.Sandbox, error) {
 	sb, err := r.Evaluator.Provider.Start(ctx, env.Spec{
 		Image: t.Image, Dockerfile: t.Dockerfile, Recipe: t.Recipe, User: t.User, Dir: t.Dir, Prepare: t.Tests.Prepare,
 		Env: t.Env, Limits: t.Limits,
-		Network: r.Evaluator.Network || t.Tests.Network, Run: r.Evaluator.Run, Rollout: t.ID,
+		Network: r.Evaluator.Network || t.Tests.Network, Run: r.Evaluator.Run, Rollout: t.ID, Grading: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
