@@ -45,6 +45,7 @@ func provider(t testing.TB, o Options) *Provider {
 	if err != nil {
 		testkit.Skip(t, "docker", err)
 	}
+	p.waits.back = 0
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Errorf("closing the provider: %v", err)

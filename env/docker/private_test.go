@@ -222,8 +222,16 @@ func TestDaemonFreezes(t *testing.T) {
 	}
 	_, err := s.Run(t.Context(), env.Command{Line: "true"})
 	wantGone(t, "a call on a frozen daemon", err)
-	thaw()
-	startPatiently(t, p, env.Spec{Image: busybox})
+	// A start that may wait gets its sandbox from the daemon when that goes on.
+	p.waits.back = time.Minute
+	time.AfterFunc(time.Second, thaw)
+	again, err := p.Start(t.Context(), env.Spec{Image: busybox})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestRestartUnderLoad stops and starts the daemon while sandboxes work. Every failure is one of the infrastructure,

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -18,13 +19,17 @@ import (
 )
 
 // Start returns a warm sandbox, or starts one on the daemon with the most room. If a daemon fails, it is marked
-// down and the next one is tried.
+// down and the next one is tried. If all daemons went down, Start waits for one to come back.
 func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	s, err := p.accept(s)
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	sandbox, err := p.fleet.Start(ctx, s)
+	for ctx.Err() == nil && errors.Is(err, env.ErrInfrastructure) && p.comesBack(ctx, began) {
+		sandbox, err = p.fleet.Start(ctx, s)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +86,25 @@ func (d *daemon) Fetch(ctx context.Context, s env.Spec) error {
 		d.unpin(b.image)
 	}
 	return err
+}
+
+// comesBack waits while all daemons are down, if one of them worked before, and reports whether one works again.
+func (p *Provider) comesBack(ctx context.Context, since time.Time) bool {
+	for waited := false; ; waited = true {
+		worked := false
+		for _, d := range p.daemons {
+			d.mu.Lock()
+			up, known := d.down == nil, d.up != nil
+			d.mu.Unlock()
+			if up {
+				return waited
+			}
+			worked = worked || known
+		}
+		if !worked || p.life.Err() != nil || time.Since(since) >= p.waits.back || env.Sleep(ctx, p.waits.watch) != nil {
+			return false
+		}
+	}
 }
 
 // start starts a container for a spec. copyAndPrepare copies and prepares the repository afterwards.

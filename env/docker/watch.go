@@ -18,10 +18,14 @@ type waits struct {
 	watch time.Duration // interval of pings
 	undo  time.Duration // limit of undoing a cancelled start before returning
 	retry time.Duration // first wait before retrying a pull
+	back  time.Duration // how long a start waits for a daemon that worked before
 }
 
 func defaultWaits() waits {
-	return waits{ping: 10 * time.Second, watch: 5 * time.Second, undo: patience, retry: 500 * time.Millisecond}
+	return waits{
+		ping: 10 * time.Second, watch: 5 * time.Second, undo: patience, retry: 500 * time.Millisecond,
+		back: 10 * time.Minute,
+	}
 }
 
 // watch follows a daemon for the life of the provider. It notices when containers end and when the daemon goes down
@@ -142,7 +146,7 @@ func (d *daemon) markDown(cause error) {
 		cut = append(cut, s)
 	}
 	d.mu.Unlock()
-	d.p.log.Log(d.p.life, level, "docker daemon out of use", "host", d.host, "sandboxes", len(cut), "error", cause)
+	d.p.log.Log(d.p.life, level, "docker daemon out of use until it answers again", "host", d.host, "sandboxes", len(cut), "error", cause)
 	for _, s := range cut {
 		_ = s.stream.Close()
 	}

@@ -11,8 +11,8 @@ import (
 	"deepswe/env"
 )
 
-// rank is who goes first where a cluster has no room for all. Behind a grading and behind a pod for original files, an
-// agent's work waits; behind an agent's own sandbox, none; and a sandbox that is started ahead of time can wait longest.
+// rank is who goes first where a cluster has no room for all. An agent's work waits for its grading and for a pod with
+// its original files, but no work waits for an agent's sandbox, and nobody for one that is started ahead of time.
 type rank int
 
 const (
