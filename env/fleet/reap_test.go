@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +21,9 @@ type shed struct {
 	later func(s *shed, inventories int)
 	stuck string
 
-	taken   int
-	removed []string
-	inUse   []string
+	mu    sync.Mutex // things are removed at the same time
+	taken int
+	inUse []string
 }
 
 func (s *shed) Inventory(context.Context) (Inventory, error) {
@@ -50,7 +51,8 @@ func (s *shed) put(who, name string, ago time.Duration) {
 			if name == s.stuck {
 				return errors.New(name + " is stuck")
 			}
-			s.removed = append(s.removed, name)
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.things = slices.DeleteFunc(s.things, func(t Thing) bool { return t.Owner == who && t.Leftover.ID == name })
 			return nil
 		},
