@@ -26,5 +26,5 @@ type Options struct {
 const (
 	startTimeout  = 30 * time.Second
 	removeTimeout = 20 * time.Second
-	probeTimeout  = 10 * time.Second
+	probeTimeout  = time.Minute
 )

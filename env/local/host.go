@@ -166,7 +166,9 @@ func newBase(name string, o Options) (_ *base, err error) {
 		return nil, err
 	}
 	b.build = fmt.Sprintf("%d-%d", info.Size(), info.ModTime().UnixNano())
-	b.toolchain = newToolchain(os.Environ())
+	if b.toolchain, err = newToolchain(os.Environ()); err != nil {
+		return nil, err
+	}
 	b.groups = detectGroups(b.owner.prefix() + rand.Text()[:8])
 	b.forker = newForker()
 	return b, nil

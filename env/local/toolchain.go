@@ -6,13 +6,16 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"deepswe/env"
 	"deepswe/env/guest"
 	"deepswe/env/project"
 )
@@ -36,7 +39,7 @@ func passed() []string {
 		"VOLTA_HOME")
 }
 
-func newToolchain(environ []string) *toolchain {
+func newToolchain(environ []string) (*toolchain, error) {
 	t := &toolchain{vars: map[string]string{}}
 	for _, kv := range environ {
 		key, value, _ := strings.Cut(kv, "=")
@@ -55,8 +58,7 @@ func newToolchain(environ []string) *toolchain {
 		}
 	}
 	t.defaults()
-	t.askGo()
-	return t
+	return t, t.askGo(probeTimeout)
 }
 
 func isDir(path string) bool {
@@ -81,7 +83,7 @@ func (t *toolchain) defaults() {
 }
 
 // askGo asks the go command for its caches. The module cache lets it work without a network.
-func (t *toolchain) askGo() {
+func (t *toolchain) askGo(limit time.Duration) error {
 	var program string
 	for _, dir := range t.path {
 		candidate := filepath.Join(dir, "go")
@@ -91,9 +93,9 @@ func (t *toolchain) askGo() {
 		}
 	}
 	if program == "" {
-		return
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "env", "-json", "GOCACHE", "GOMODCACHE", "GOROOT")
 	cmd.Dir = "/"
@@ -105,36 +107,41 @@ func (t *toolchain) askGo() {
 	cmd.Env = append(cmd.Env, "GOTOOLCHAIN=local", "XDG_CONFIG_HOME="+os.DevNull,
 		"GOENV="+cmp.Or(t.vars["GOENV"], filepath.Join(config, "go", "env")))
 	out, err := cmd.Output()
+	if ctx.Err() != nil { // without its modules, the tests of every project in Go would fail
+		return fmt.Errorf("%w: %s env did not answer within %v; to fix: make it work, or leave it out of PATH",
+			env.ErrInfrastructure, program, limit)
+	}
 	if err != nil {
-		return // a broken go command is not our problem
+		return nil // a broken go command is not our problem
 	}
 	var answer struct{ GOCACHE, GOMODCACHE, GOROOT string }
 	if json.Unmarshal(out, &answer) != nil {
-		return
+		return nil
 	}
 	t.goCache, t.goModCache, t.vars["GOROOT"] = answer.GOCACHE, answer.GOMODCACHE, answer.GOROOT
+	return nil
 }
 
 // environment returns the initial environment of commands: variables for the host's programs, and nothing else of
 // the host's environment.
 func (t *toolchain) environment(network bool) []string {
-	env := []string{"PATH=" + strings.Join(t.path, ":"), "LANG=C.UTF-8", "TERM=dumb"}
+	all := []string{"PATH=" + strings.Join(t.path, ":"), "LANG=C.UTF-8", "TERM=dumb"}
 	for _, key := range passed() {
 		if value := t.vars[key]; value != "" {
-			env = append(env, key+"="+value)
+			all = append(all, key+"="+value)
 		}
 	}
 	if isDir(t.goModCache) { // else the sandbox's own home has one
-		env = append(env, "GOMODCACHE="+t.goModCache)
+		all = append(all, "GOMODCACHE="+t.goModCache)
 	}
 	if !network {
 		// Without these variables, the programs wait a long time for a DNS server.
-		env = guest.Overlay(env, []string{
+		all = guest.Overlay(all, []string{
 			"GOPROXY=off", "GOTOOLCHAIN=local", "CARGO_NET_OFFLINE=true", "PIP_NO_INDEX=1", "npm_config_offline=true",
 			"YARN_ENABLE_NETWORK=0", "COREPACK_ENABLE_NETWORK=0", "UV_OFFLINE=1",
 		})
 	}
-	return env
+	return all
 }
 
 // managers lists the directories of version managers, below the home, which contain only programs and whose shims may

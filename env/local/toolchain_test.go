@@ -3,11 +3,15 @@
 package local
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"deepswe/env"
 )
 
 // place makes files and directories (names that end in a slash) below a directory that stands for the host's root.
@@ -61,7 +65,7 @@ func TestRoots(t *testing.T) {
 		path = append(path, filepath.Join(root, dir))
 	}
 	path = append(path, "relative/bin", "/usr/bin")
-	chain := newToolchain([]string{
+	chain := toolchainOf(t, []string{
 		"HOME=" + home, "PATH=" + strings.Join(path, ":"), "API_KEY=secret",
 		"VIRTUAL_ENV=" + filepath.Join(home, "project/.venv"),
 		"GEM_HOME=" + filepath.Join(home, ".local"), "JAVA_HOME=" + home,
@@ -132,7 +136,7 @@ func TestLinked(t *testing.T) {
 	} {
 		want = append(want, filepath.Join(root, name))
 	}
-	got := newToolchain([]string{"HOME=" + home, "PATH=" + home + "/.local/bin"}).roots()
+	got := toolchainOf(t, []string{"HOME=" + home, "PATH=" + home + "/.local/bin"}).roots()
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 	}
@@ -149,7 +153,7 @@ func TestBundlerSettings(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, ".bundle/config"), []byte(settings), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	chain := newToolchain([]string{"HOME=" + home, "PATH=/usr/bin", "BUNDLE_WITHOUT=production"})
+	chain := toolchainOf(t, []string{"HOME=" + home, "PATH=/usr/bin", "BUNDLE_WITHOUT=production"})
 	environment := chain.environment(false)
 	for _, want := range []string{"BUNDLE_PATH=" + home + "/gems", "BUNDLE_WITHOUT=production"} {
 		if !slices.Contains(environment, want) {
@@ -168,7 +172,7 @@ func TestBundlerSettings(t *testing.T) {
 func TestAskGo(t *testing.T) {
 	home := t.TempDir()
 	path := "PATH=" + os.Getenv("PATH")
-	if chain := newToolchain([]string{"HOME=" + home, path}); chain.goModCache != filepath.Join(home, "go/pkg/mod") {
+	if chain := toolchainOf(t, []string{"HOME=" + home, path}); chain.goModCache != filepath.Join(home, "go/pkg/mod") {
 		t.Errorf("the module cache is %s", chain.goModCache)
 	}
 	if left, err := os.ReadDir(home); err != nil || len(left) > 0 {
@@ -182,7 +186,7 @@ func TestAskGo(t *testing.T) {
 		if err := os.WriteFile(file, []byte("GOMODCACHE=/modules/"+dir+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if got := newToolchain([]string{"HOME=" + home, path, variable}).goModCache; got != "/modules/"+dir {
+		if got := toolchainOf(t, []string{"HOME=" + home, path, variable}).goModCache; got != "/modules/"+dir {
 			t.Errorf("with %s, the module cache is %s", file, got)
 		}
 	}
@@ -201,5 +205,26 @@ func TestParents(t *testing.T) {
 	}
 	if got := parents("/a"); len(got) != 0 {
 		t.Errorf("%s", got)
+	}
+}
+
+func toolchainOf(t *testing.T, environ []string) *toolchain {
+	t.Helper()
+	chain, err := newToolchain(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chain
+}
+
+// A go command that does not answer, on a slow disk for example, is an error: without its modules, tests would fail.
+func TestGoThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	chain := &toolchain{vars: map[string]string{"PATH": "/usr/bin:/bin"}, path: []string{dir}}
+	if err := chain.askGo(10 * time.Millisecond); !errors.Is(err, env.ErrInfrastructure) {
+		t.Errorf("error %v, want an infrastructure failure", err)
 	}
 }
