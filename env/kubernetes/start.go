@@ -152,9 +152,9 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	during, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.work.Go(func() { connected <- s.connect(during) })
-	trouble := c.oversee(during, s, func() {
+	trouble := c.oversee(during, s, func(why string) {
 		release()
-		l.turn.lack(during, errNoNode)
+		l.turn.lack(during, errors.New("no node takes it: "+why))
 	})
 	select {
 	case err = <-connected:
@@ -172,9 +172,6 @@ func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	c.pulled.add(l.spec.Image)
 	return s, nil
 }
-
-// errNoNode is why a pod that exists has no room.
-var errNoNode = errors.New("no node has room for it")
 
 // create creates a pod as soon as the quota has room. release returns the pod's slot among those being started; it
 // may be called more than once.
@@ -275,7 +272,7 @@ func largerThanQuota(message string) bool {
 
 // oversee follows a pod that is being started, and reports when the start cannot succeed. It calls waits when the
 // pod waits for a node, so that it does not occupy a slot.
-func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan error {
+func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func(why string)) <-chan error {
 	trouble := make(chan error, 1)
 	c.work.Go(func() {
 		var hindered impediments
@@ -303,7 +300,7 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func()) <-chan 
 				return
 			}
 			if !hindered.unplaced.IsZero() {
-				waits()
+				waits(hindered.why)
 				if c.queue.letsPass(s.launch.turn.rank) { // it would take the room that is made for them
 					trouble <- errLetPass
 					return

@@ -200,6 +200,7 @@ func lastLine(text string) string {
 type impediments struct {
 	failed   time.Time // when the first pull failed, which the cluster keeps retrying; zero if none has
 	unplaced time.Time // since when no node accepts the pod; zero if scheduled
+	why      string    // the scheduler's reason
 }
 
 // pullWait is how long a registry may be out of order or out of reach before a start fails.
@@ -231,6 +232,7 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 		if i.unplaced.IsZero() {
 			i.unplaced = time.Now()
 		}
+		i.why = firstSentence(cond.Message)
 		if time.Since(i.unplaced) >= c.nodeWait(cond.Message) {
 			e := &PodError{Pod: p.Metadata.Name, Reason: cond.Reason, kind: env.ErrInfrastructure,
 				Text: "no node takes it: " + firstSentence(cond.Message)}
