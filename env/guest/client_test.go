@@ -247,19 +247,22 @@ func TestErrorsCross(t *testing.T) {
 	}
 }
 
-// What a failing machine gives is a failure of the sandbox on the host, and what the kernel's own files give is not.
+// What a failing machine gives is a failure of the sandbox on the host. What the kernel's own files give is not, and
+// neither is what commands can cause; an error that nobody knows has no sentinel.
 func TestFailuresOfTheMachineCross(t *testing.T) {
 	for _, tc := range []struct {
-		err  error
-		want bool
+		err, want error
 	}{
-		{&fs.PathError{Op: "read", Path: "/testbed/a.py", Err: syscall.EIO}, true},
-		{&fs.PathError{Op: "open", Path: "/testbed/a.py", Err: syscall.EMFILE}, true},
-		{&fs.PathError{Op: "read", Path: "/proc/self/mem", Err: syscall.EIO}, false},
-		{&fs.PathError{Op: "open", Path: "/testbed/a.py", Err: syscall.EACCES}, false},
+		{&fs.PathError{Op: "read", Path: "/testbed/a.py", Err: syscall.EIO}, ErrInfrastructure},
+		{&fs.PathError{Op: "open", Path: "/testbed/a.py", Err: syscall.EMFILE}, ErrInfrastructure},
+		{&fs.PathError{Op: "read", Path: "/proc/self/mem", Err: syscall.EIO}, fs.ErrInvalid},
+		{&fs.PathError{Op: "open", Path: "/testbed/a.py", Err: syscall.EACCES}, fs.ErrPermission},
+		{&fs.PathError{Op: "open", Path: "/testbed/a.out", Err: syscall.ETXTBSY}, fs.ErrInvalid},
+		{&fs.PathError{Op: "mkdir", Path: "/testbed/a", Err: syscall.EEXIST}, fs.ErrExist},
+		{errors.New("what nobody knows"), nil},
 	} {
-		if got := errors.Is(newFailure(tc.err), ErrInfrastructure); got != tc.want {
-			t.Errorf("%v: infrastructure %v, want %v", tc.err, got, tc.want)
+		if got := newFailure(tc.err).Unwrap(); !errors.Is(got, tc.want) {
+			t.Errorf("%v: crosses as %v, want %v", tc.err, got, tc.want)
 		}
 	}
 }
