@@ -70,34 +70,20 @@ func costWords(c ranking.Cost) string {
 	return text
 }
 
-// printCurves prints Best@k as a table: a row for each verifier, a column for each k that is a power of two, and the
-// last.
+// printCurves prints Best@k as a table.
 func printCurves(out io.Writer, rep *ranking.Report) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', tabwriter.AlignRight)
-	head := []string{"best of"}
-	points := rep.Curves[0].Points
-	var columns []int
-	for i, p := range points {
-		if p.K&(p.K-1) == 0 || i == len(points)-1 {
-			columns = append(columns, i)
-			head = append(head, fmt.Sprint(p.K))
+	for i, row := range rep.Table() {
+		text := ""
+		switch {
+		case i == 0:
+			text = "95% at the last"
+		case i > 1:
+			points := rep.Curves[i-2].Points
+			last := points[len(points)-1]
+			text = fmt.Sprintf("%.1f to %.1f", 100*last.Low, 100*last.High)
 		}
-	}
-	fmt.Fprintln(w, strings.Join(head, "\t")+"\t95% at the last\t")
-	if points[len(points)-1].Tasks < points[0].Tasks {
-		row := []string{"tasks with as many"}
-		for _, i := range columns {
-			row = append(row, fmt.Sprint(points[i].Tasks))
-		}
-		fmt.Fprintln(w, strings.Join(row, "\t")+"\t\t")
-	}
-	for _, c := range rep.Curves {
-		row := []string{c.Name}
-		for _, i := range columns {
-			row = append(row, fmt.Sprintf("%.1f%%", 100*c.Points[i].Rate))
-		}
-		last := c.Points[len(c.Points)-1]
-		fmt.Fprintf(w, "%s\t%.1f to %.1f\t\n", strings.Join(row, "\t"), 100*last.Low, 100*last.High)
+		fmt.Fprintf(w, "%s\t%s\t\n", strings.Join(row, "\t"), text)
 	}
 	_ = w.Flush()
 }

@@ -23,6 +23,8 @@ type contest struct {
 	// baselines holds the scripts. results is indexed by patch, then like baselines.
 	baselines []suite.Baseline
 	results   map[string][]*suite.Result
+	// lost holds the scripts, by patch, whose results are missing although they are needed.
+	lost map[string][]int
 	// failures says why a candidate has no judgement, or lacks a result.
 	failures []string
 
@@ -37,7 +39,7 @@ func newContest(set Set) (*contest, error) {
 	n := len(set.Entries)
 	c := &contest{
 		set: set, patches: make([]string, n), judgements: make([]*judge.Judgement, n),
-		results: map[string][]*suite.Result{}, failures: make([]string, n),
+		results: map[string][]*suite.Result{}, lost: map[string][]int{}, failures: make([]string, n),
 	}
 	for i, e := range set.Entries {
 		patch, err := e.ReadPatch()
@@ -75,7 +77,9 @@ func (c *contest) candidates() []rank.Candidate {
 	return cs
 }
 
-// tests adds up the results of a patch. It returns nil if no script was run, or not the regression tests.
+// tests adds up the results of a patch. It returns nil if no script was run, or not the regression tests. Scripts of
+// reproduction tests without a result add nothing: either they cannot change the choice, or filter lets none of their
+// tests count.
 func (c *contest) tests(patch string) *rank.Tests {
 	results := c.results[patch]
 	if len(results) == 0 || !c.tested() {
@@ -129,20 +133,27 @@ func (c *contest) tested() bool {
 func (c *contest) filter(rule rank.Rule) {
 	kinds := map[string]suite.Kind{}
 	ids := make([]map[string]string, len(c.baselines)) // by test name
+	left := c.left(rule)
+	var unfair []suite.Verdict
 	for n, b := range c.baselines {
 		ids[n] = make(map[string]string, len(b.Kept))
+		fair := c.everywhere(n, left)
 		for _, name := range b.Kept {
 			id := suite.TestID(b.Script.Name, name)
+			if !fair {
+				unfair = append(unfair, suite.Verdict{ID: id, Kind: b.Script.Kind, Reason: "not run on every patch"})
+				continue
+			}
 			ids[n][name], kinds[id] = id, b.Script.Kind
 		}
 	}
 	var columns []suite.Column
-	for _, i := range c.left(rule) {
+	for _, i := range left {
 		column := suite.Column{Passed: map[string]bool{}}
 		complete := len(c.results[c.patches[i]]) > 0
 		for n, r := range c.results[c.patches[i]] {
 			if r == nil {
-				complete = complete && c.baselines[n].Problem != ""
+				complete = complete && len(ids[n]) == 0
 				continue
 			}
 			column.Rejected = column.Rejected || r.Rejected != ""
@@ -156,7 +167,7 @@ func (c *contest) filter(rule rank.Rule) {
 			columns = append(columns, column)
 		}
 	}
-	c.verdicts = suite.Filter(kinds, columns)
+	c.verdicts = append(suite.Filter(kinds, columns), unfair...)
 	counting := map[string]bool{}
 	for _, v := range c.verdicts {
 		counting[v.ID] = v.Reason == ""
@@ -168,6 +179,15 @@ func (c *contest) filter(rule rank.Rule) {
 			c.counts[n][name] = counting[id]
 		}
 	}
+}
+
+// everywhere reports whether no patch that is left lacks the result of a script of reproduction tests because of a
+// failure, which must not count against it.
+func (c *contest) everywhere(script int, left []int) bool {
+	return c.baselines[script].Script.Kind == suite.Regression || !slices.ContainsFunc(left, func(i int) bool {
+		patch := c.patches[i]
+		return slices.Contains(c.lost[patch], script) && c.results[patch][script] == nil
+	})
 }
 
 // full returns the best possible result.

@@ -1,6 +1,7 @@
 package ranking
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
@@ -91,4 +92,27 @@ func curve(name string, sets [][]rank.Scored, most int, at func([]rank.Scored, i
 		c.Points = append(c.Points, point)
 	}
 	return c
+}
+
+// Table returns the curves as a table: a column for each k that is a power of two, and for the last. The first row is
+// the head, the second one the number of tasks with k candidates. It is empty without curves.
+func (rep *Report) Table() [][]string {
+	if len(rep.Curves) == 0 {
+		return nil
+	}
+	points := rep.Curves[0].Points
+	rows := [][]string{{"best of"}, {"tasks with as many"}}
+	for _, c := range rep.Curves {
+		rows = append(rows, []string{c.Name})
+	}
+	for i, p := range points {
+		if p.K&(p.K-1) != 0 && i != len(points)-1 {
+			continue
+		}
+		rows[0], rows[1] = append(rows[0], fmt.Sprint(p.K)), append(rows[1], fmt.Sprint(p.Tasks))
+		for n, c := range rep.Curves {
+			rows[n+2] = append(rows[n+2], percent(c.Points[i].Rate))
+		}
+	}
+	return rows
 }

@@ -1,6 +1,7 @@
 package ranking
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -62,7 +63,7 @@ func drawRecorded(t *rapid.T) recordedTask {
 }
 
 // inMemory is a shelf without a file.
-func inMemory[T any](t *rapid.T, keys func(*T) ([]string, error), lines []*T) *shelf[T] {
+func inMemory[T any](t rapid.TB, keys func(*T) ([]string, error), lines []*T) *shelf[T] {
 	s := &shelf[T]{keys: keys, known: map[string]*T{}}
 	for _, l := range lines {
 		if err := s.add(l); err != nil {
@@ -74,7 +75,7 @@ func inMemory[T any](t *rapid.T, keys func(*T) ([]string, error), lines []*T) *s
 
 // choose returns the chosen patch, how many distinct patches were tested for it, and whether one was not run with a
 // script in which it is caught forging results.
-func (r recordedTask) choose(t *rapid.T, rule rank.Rule, early bool) (patch string, tested int, missed bool) {
+func (r recordedTask) choose(t rapid.TB, rule rank.Rule, early bool) (patch string, tested int, missed bool) {
 	k := &Ranking{
 		Source: &Source{Tasks: []Set{{Task: "t", Entries: r.entries}}}, Rule: rule, Early: early, Workers: 1,
 		Store: &Store{
@@ -83,7 +84,7 @@ func (r recordedTask) choose(t *rapid.T, rule rank.Rule, early bool) (patch stri
 			results:    inMemory(t, (*keptResult).keys, r.results),
 		},
 	}
-	if err := k.choose(t.Context()); err != nil {
+	if err := k.choose(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	c := k.contests[0]
@@ -118,5 +119,46 @@ func TestEarlyChoosesTheSame(t *testing.T) {
 	})
 	if saved == 0 {
 		t.Error("nothing was ever left untested")
+	}
+}
+
+// A result that is missing because a sandbox failed does not count against a patch: a script that was not run on every
+// patch that is left decides nothing.
+func TestMissingReproductionResults(t *testing.T) {
+	t.Parallel()
+	tests := []string{"t::a", "t::b"}
+	for name, c := range map[string]struct {
+		first, second []string // the reproduction tests that they pass; the second one has the better score
+		missing       bool     // the result of the second one
+		want          int
+	}{
+		"both are there":    {first: tests[:1], second: tests, want: 1},
+		"one is worse":      {first: tests[:1], second: nil, want: 0},
+		"one is missing":    {first: tests[:1], missing: true, want: 1},
+		"and all pass else": {first: tests, missing: true, want: 1},
+	} {
+		var r recordedTask
+		for _, kind := range []suite.Kind{suite.Regression, suite.Reproduction} {
+			r.baselines = append(r.baselines, &keptBaseline{Key: string(kind), Task: "t", Baseline: suite.Baseline{
+				Script: suite.Script{Name: string(kind), Kind: kind, Command: string(kind)}, Kept: tests,
+			}})
+		}
+		for id, passed := range [][]string{c.first, c.second} {
+			text := patch(id+1, .5+float64(id)/4)
+			key, score := rank.PatchKey([]byte(text)), .5+float64(id)/4
+			r.entries = append(r.entries, Entry{ID: id, Patch: []byte(text)})
+			r.judgements = append(r.judgements, &keptJudgement{Task: "t", Attempt: id, Patch: key,
+				Judgement: judge.Judgement{Score: &score}})
+			for n, result := range []suite.Result{{Passed: tests}, {Passed: passed}} {
+				if n == 0 || id == 0 || !c.missing {
+					b := r.baselines[n].Baseline
+					r.results = append(r.results, &keptResult{Key: resultKey("t", b, key), Task: "t", Patch: key, Result: result})
+				}
+			}
+		}
+		got, _, _ := r.choose(t, rank.Rule{Verifier: rank.Hybrid}, false)
+		if want := rank.PatchKey(r.entries[c.want].Patch); got != want {
+			t.Errorf("%s: the other patch than #%d was chosen", name, c.want)
+		}
 	}
 }

@@ -29,6 +29,7 @@ type page struct {
 	Cards    []card
 	Notes    []string
 	Charts   []template.HTML
+	Table    [][]string // a table: its head, the number of tasks with k candidates, and a row for each curve
 	// Truth is set if it is known of any candidate whether it solves its task.
 	Truth bool
 	Tasks []pageTask
@@ -66,7 +67,7 @@ func (rep *Report) WritePage(w io.Writer) error {
 	}
 	p := page{
 		Title: "Ranking of " + rep.Run, Style: template.CSS(plot.Style), Subtitle: rep.subtitle(), Cards: rep.cards(),
-		Notes: slices.Clone(rep.Notes), Charts: rep.charts(), Truth: rep.Truth > 0,
+		Notes: slices.Clone(rep.Notes), Charts: rep.charts(), Table: rep.Table(), Truth: rep.Truth > 0,
 	}
 	if rep.Truth == 0 {
 		p.Notes = append(p.Notes, "It is not known which candidates solve their task, so there are no curves.")
@@ -108,7 +109,11 @@ func (rep *Report) cards() []card {
 			out = slices.Insert(out, 0, card{"Pass@1", percent(first.Rate), interval(first.Low, first.High)})
 			name = fmt.Sprintf("Pass@%d", last.K)
 		}
-		out = append(out, card{name, percent(last.Rate), interval(last.Low, last.High)})
+		detail := interval(last.Low, last.High)
+		if all := c.Points[0].Tasks; last.Tasks < all {
+			detail += fmt.Sprintf("; %d of %d tasks have %d", last.Tasks, all, last.K)
+		}
+		out = append(out, card{name, percent(last.Rate), detail})
 	}
 	if rep.Truth > 0 {
 		out = append(out, card{"Chosen", fmt.Sprintf("%d of %d", rep.ChosenSolved, rep.Chosen), "solve their task"})

@@ -138,7 +138,9 @@ func (r *Ranking) recall() {
 			c.baselines = r.Store.recorded(c.set.Task)
 			r.once(c)
 			for _, i := range c.distinct() {
-				r.findResults(c, i)
+				for n := range r.findResults(c, i) {
+					c.lost[c.patches[i]] = append(c.lost[c.patches[i]], n)
+				}
 			}
 		}
 	}

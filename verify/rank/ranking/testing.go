@@ -235,6 +235,7 @@ func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.C
 	for n, key := range r.findResults(c, i) {
 		if r.Tests == nil {
 			c.failures[i] = NotTested
+			c.lost[c.patches[i]] = append(c.lost[c.patches[i]], n)
 			continue
 		}
 		// The index is unique among the scripts and patches of the task.
@@ -271,6 +272,7 @@ func (r *Ranking) resultOne(ctx context.Context, c *contest, i, n int, key strin
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		c.failures[i] = NotTested + ": " + err.Error()
+		c.lost[c.patches[i]] = append(c.lost[c.patches[i]], n)
 		return "", err
 	}
 	r.count(func(c *Cost) { c.CandidateRuns++ })
