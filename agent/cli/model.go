@@ -56,7 +56,8 @@ func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, erro
 		return w.OpenModel(ctx, c)
 	}
 	client, err := llm.New(llm.Options{
-		BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Hints: c.Hints, Continue: c.Continue, Patience: c.Patience, Log: w.Logger(),
+		BaseURL: c.BaseURL, APIKey: c.APIKey, Model: c.Model, Hints: c.Hints, Continue: c.Continue,
+		Patience: c.Patience, Log: w.Logger(),
 	})
 	if err != nil {
 		return LiveModel{}, Usage(err)

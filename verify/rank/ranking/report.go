@@ -187,8 +187,8 @@ func (rep *Report) add(c *contest) {
 	for i, e := range c.set.Entries {
 		one := CandidateReport{
 			Attempt: e.ID, Name: e.Name, Patch: c.patches[i], StopReason: e.StopReason, Tests: cs[i].Tests,
-			Ran: c.ran(i), Rejected: c.rejected(i), Missing: c.failures[i], Stage: c.choice.Stages[i], Reason: c.choice.Reason(cs, i),
-			Solved: e.Solved,
+			Ran: c.ran(i), Rejected: c.rejected(i), Missing: c.failures[i], Stage: c.choice.Stages[i],
+			Reason: c.choice.Reason(cs, i), Solved: e.Solved,
 		}
 		if id, ok := first[c.patches[i]]; ok && id != e.ID {
 			one.SameAs = &id
