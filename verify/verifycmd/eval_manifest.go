@@ -14,6 +14,7 @@ import (
 
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
+	"deepswe/env/dataset"
 	"deepswe/env/disk"
 	"deepswe/env/kubernetes"
 )
@@ -143,7 +144,7 @@ func settledValue(f *pflag.Flag) string {
 		prefix, path = cli.ReplayPrefix, strings.TrimPrefix(path, cli.ReplayPrefix)
 	}
 	paths := []string{"tasks", "exclude-repos-of", "prompt-pack", "judge-pack"}
-	if recorded || slices.Contains(paths, f.Name) && path != "" {
+	if recorded || slices.Contains(paths, f.Name) && path != "" && !dataset.Bundled(path) {
 		if full, err := filepath.Abs(path); err == nil {
 			path = full
 		}
