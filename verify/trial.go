@@ -52,23 +52,8 @@ func (t *trial) run(ctx context.Context) error {
 	if err := t.start(ctx); err != nil {
 		return err
 	}
-	before, err := t.look(ctx)
-	if err != nil {
-		return err
-	}
-	command, failure, err := t.apply(ctx)
-	if err != nil {
-		return err
-	}
-	if t.v.Applied = command; command == "" {
-		if err := t.needRoom(ctx); err != nil {
-			return err
-		}
-		t.v.Status, t.v.Detail = PatchFailed, failure
-		return nil
-	}
-	changes, err := t.changes(ctx, before)
-	if err != nil {
+	before, changes, err := t.applied(ctx)
+	if err != nil || t.v.Applied == "" {
 		return err
 	}
 	var instead []file
@@ -87,6 +72,24 @@ func (t *trial) run(ctx context.Context) error {
 	err = t.test(ctx)
 	t.v.Suspicious = append(t.v.Suspicious, telltales...)
 	return err
+}
+
+// applied applies the patch, and returns the repository before it and what it has changed. If it does not apply, v says
+// so.
+func (t *trial) applied(ctx context.Context) (before *snapshot, changes []change, err error) {
+	if before, err = t.look(ctx); err != nil {
+		return nil, nil, err
+	}
+	command, failure, err := t.apply(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.v.Applied = command; command == "" {
+		t.v.Status, t.v.Detail = PatchFailed, failure
+		return nil, nil, t.needRoom(ctx)
+	}
+	changes, err = t.changes(ctx, before)
+	return before, changes, err
 }
 
 // start starts a pristine sandbox for the trial, and removes the previous one, if any.

@@ -35,6 +35,8 @@ type sweSettings struct {
 	// Census is how the soundness of training tasks is checked: check, off, or the path of a census.json from deepswe
 	// eval --census.
 	Census string `yaml:"census"`
+	// CensusMutants is the number of wrong solutions of each sound task by which the check measures its tests.
+	CensusMutants int `yaml:"census_mutants"`
 	// Canary is whether rewards are confirmed by tests that must fail: on, or off.
 	Canary string `yaml:"canary"`
 	// Evidence is the weakest evidence of a reward, without which a rollout has none: outside, paired,
@@ -59,8 +61,8 @@ type sweSettings struct {
 
 func newSWE() *sweSettings {
 	return &sweSettings{
-		Census: censusCheck, Canary: canaryOn, Evidence: string(verify.PairedEvidence), Format: trajectory.FormatXML,
-		MaxSteps: 50, Context: 32768,
+		Census: censusCheck, CensusMutants: swe.DefaultMutants, Canary: canaryOn,
+		Evidence: string(verify.PairedEvidence), Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
 		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
 		GradeTimeout: Duration(300 * time.Second), Sandbox: Sandbox{Env: "auto"},
 	}
@@ -135,6 +137,7 @@ func (s *sweSettings) validate(c *Config) error {
 	}
 	return errors.Join(append(errs, fraction("validation_share", s.Share, 0.9), positive("max_steps", s.MaxSteps),
 		positive("context", s.Context), natural("reply_tokens", s.ReplyTokens), natural("sandbox.warm", s.Sandbox.Warm),
+		natural("census_mutants", s.CensusMutants),
 		s.Train.validate("train"), s.Validation.validate("validation"))...)
 }
 
@@ -181,6 +184,8 @@ type sweEnvironment struct {
 	chosenTasks
 	provider env.Provider
 	graders  graders
+	// scores are the mutation scores of the training tasks that have one; set by Prepare.
+	scores map[string]float64
 }
 
 // canaryOn is the name of the usual mode.
@@ -317,6 +322,9 @@ var errNoTokens = errors.New("the model's replies have no token ids with logprob
 func (e *sweEnvironment) complete(s Split, j run.Job, res *run.Result) error {
 	d := swe.DetailOf(run.Outcome{Result: *res})
 	res.Metrics = map[string]float64{"steps": float64(d.Steps), "format_errors": float64(d.FormatErrors)}
+	if score, ok := e.scores[j.Task]; ok && s == Train && res.Reward != nil && *res.Reward >= 1 {
+		res.Metrics["tests/mutation_score"] = score
+	}
 	if res.Reward == nil && !res.NotGraded {
 		return nil
 	}

@@ -207,6 +207,11 @@ func (e *sweEnvironment) Prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	e.scores = found.MutationScores()
+	for _, t := range found.WeakestTests() {
+		e.options.Log.Warn("the tests accept wrong solutions", "task", t.Task, "mutation score", t.Mutation.Score,
+			"such as", t.Mutation.Survivors[0])
+	}
 	verdicts := map[string]swe.SoundnessVerdict{}
 	for _, t := range found.Results {
 		verdicts[t.Task] = t.Verdict
@@ -243,8 +248,9 @@ func (e *sweEnvironment) census(ctx context.Context) (*swe.Soundness, error) {
 	}
 	check := swe.Evaluation{
 		IDs: e.ids[Train], Runner: &swe.Runner{Tasks: e.tasks, Dir: e.options.Dir.Attempt, Attempt: e.attempt},
-		Evaluator: e.evaluator(Train), Dir: e.options.Dir, Workers: e.options.Workers, Log: e.options.Log,
+		Evaluator: e.evaluator(Train), Dir: e.options.Dir, Workers: e.options.Workers,
+		Mutants: e.settings.CensusMutants, Log: e.options.Log,
 	}
 	e.options.Log.Info("checking the tasks", "tasks", len(check.IDs), "kept in", filepath.Base(swe.SoundnessFile))
-	return check.CheckSoundness(ctx, nil)
+	return check.CheckSoundness(ctx, swe.Watch{})
 }

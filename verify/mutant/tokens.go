@@ -64,7 +64,7 @@ var operators = []string{
 	":=", "?.", "??", ";;",
 }
 
-// lex splits a file into tokens, without comments and blanks; ok is false if a string does not end.
+// lex splits a file into tokens, without comments and blanks; ok is false if a string or a comment does not end.
 func (l language) lex(data []byte) (tokens []lexeme, ok bool) {
 	depth, arith := 0, 0
 	opening, closing := "([", ")]"
@@ -72,66 +72,74 @@ func (l language) lex(data []byte) (tokens []lexeme, ok bool) {
 		opening, closing = "([{", ")]}"
 	}
 	for at := 0; at < len(data); {
-		c := data[at]
-		rest := data[at:]
-		kind, end := byte('o'), at+1
-		switch {
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			at++
+		if n := l.blank(data, at); n > 0 {
+			at += n
 			continue
-		case c == '\\' && l.kind != javascript:
-			at += 2
-			continue
-		case l.commentAt(data, at):
-			at += lineLength(rest)
-			continue
-		case l.blocks && bytes.HasPrefix(rest, []byte("/*")):
-			i := bytes.Index(rest, []byte("*/"))
-			if i < 0 {
-				return nil, false
-			}
-			at += i + 2
-			continue
-		case strings.IndexByte(l.quotes, c) >= 0:
-			n := l.stringLength(rest)
-			if n == 0 {
-				return nil, false
-			}
-			kind, end = 's', at+n
-		case l.regexps && c == '/' && regexpAfter(tokens) && regexpLength(rest) > 0:
-			kind, end = 'r', at+regexpLength(rest)
-		case '0' <= c && c <= '9':
-			kind = 'd'
-			for end < len(data) && (wordByte(data[end]) || data[end] == '.') {
-				end++
-			}
-		case wordByte(c), l.kind == shell && c == '-' && len(rest) > 2 && wordByte(rest[1]) && blankBefore(data, at):
-			kind = 'w'
-			for end < len(data) && wordByte(data[end]) {
-				end++
-			}
-		default:
-			for _, op := range operators {
-				if bytes.HasPrefix(rest, []byte(op)) {
-					end = at + len(op)
-					break
-				}
-			}
 		}
-		text := string(data[at:end])
+		kind, n := l.next(data, at, tokens)
+		if n == 0 {
+			return nil, false
+		}
+		text := string(data[at : at+n])
 		if kind == 'o' && strings.Contains(closing, text) {
 			depth, arith = depth-1, max(0, arith-1)
 		}
-		tokens = append(tokens, lexeme{kind, at, end, text, depth, l.kind != shell || arith > 0})
+		tokens = append(tokens, lexeme{kind, at, at + n, text, depth, l.kind != shell || arith > 0})
 		if kind == 'o' && strings.Contains(opening, text) {
 			depth++
-			if arith > 0 || bytes.HasPrefix(rest, []byte("((")) {
+			if arith > 0 || bytes.HasPrefix(data[at:], []byte("((")) {
 				arith++
 			}
 		}
-		at = end
+		at += n
 	}
 	return tokens, true
+}
+
+// blank returns the length of what is no token: a blank, a comment, the end of a line that continues.
+func (l language) blank(data []byte, at int) int {
+	switch rest := data[at:]; {
+	case strings.IndexByte(" \t\r\n", rest[0]) >= 0:
+		return 1
+	case rest[0] == '\\' && l.kind != javascript:
+		return 2
+	case l.commentAt(data, at):
+		return lineLength(rest)
+	case l.blocks && bytes.HasPrefix(rest, []byte("/*")):
+		if i := bytes.Index(rest, []byte("*/")); i >= 0 {
+			return i + 2
+		}
+	}
+	return 0
+}
+
+// next returns the kind and the length of the token at an offset; 0 if it does not end.
+func (l language) next(data []byte, at int, before []lexeme) (kind byte, n int) {
+	rest, n := data[at:], 1
+	switch c := rest[0]; {
+	case strings.IndexByte(l.quotes, c) >= 0:
+		return 's', l.stringLength(rest)
+	case l.blocks && bytes.HasPrefix(rest, []byte("/*")): // without an end
+		return 'o', 0
+	case l.regexps && c == '/' && regexpAfter(before) && regexpLength(rest) > 0:
+		return 'r', regexpLength(rest)
+	case '0' <= c && c <= '9':
+		for n < len(rest) && (wordByte(rest[n]) || rest[n] == '.') {
+			n++
+		}
+		return 'd', n
+	case wordByte(c), l.kind == shell && c == '-' && len(rest) > 2 && wordByte(rest[1]) && blankBefore(data, at):
+		for n < len(rest) && wordByte(rest[n]) {
+			n++
+		}
+		return 'w', n
+	}
+	for _, op := range operators {
+		if bytes.HasPrefix(rest, []byte(op)) {
+			return 'o', len(op)
+		}
+	}
+	return 'o', 1
 }
 
 func (l language) commentAt(data []byte, at int) bool {

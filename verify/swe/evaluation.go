@@ -28,6 +28,8 @@ type Evaluation struct {
 	// Runner plays the rollouts. Evaluator checks the soundness of the tasks, even if Runner grades nothing.
 	Runner    *Runner
 	Evaluator *verify.Evaluator
+	// Mutants is the number of mutants of each task's solution that the soundness check tries; 0 tries none.
+	Mutants int
 	// Dir is the run's directory.
 	Dir *run.Dir
 	// Workers is how many rollouts are played at once.

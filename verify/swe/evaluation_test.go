@@ -136,7 +136,7 @@ func TestSoundness(t *testing.T) {
 	broken.Tests.Parser = "parse_log_nothing"
 	dir := t.TempDir()
 	e := newEvaluation(t, dir, &guessing{}, 0, numberTask("sound"), trivial, impossible, unsolved, broken)
-	s, err := e.CheckSoundness(t.Context(), nil)
+	s, err := e.CheckSoundness(t.Context(), Watch{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package swe
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"deepswe/agent/run"
@@ -41,6 +42,8 @@ type TaskSoundness struct {
 	Verdict SoundnessVerdict `json:"verdict"`
 	Empty   *SoundnessRun    `json:"empty"`
 	Gold    *SoundnessRun    `json:"gold"`
+	// Mutation is the mutation score of a sound task; nil if it was not measured.
+	Mutation *MutationScore `json:"mutation,omitempty"`
 }
 
 // SoundnessRun is the grading of one of the two patches.
@@ -79,14 +82,27 @@ const (
 // they are compared neither with each other nor with rollouts.
 func soundnessGroup(patch, id string) string { return soundnessDir + ":" + patch + ":" + id }
 
-// SoundnessPatch returns which patch a job of the check grades, Gold or Empty.
-func SoundnessPatch(j run.Job) string {
+// soundnessPatch returns which patch a job of the check is about.
+func soundnessPatch(j run.Job) string {
 	patch, _, _ := strings.Cut(strings.TrimPrefix(j.Group, soundnessDir+":"), ":")
 	return patch
 }
 
-// SoundnessPlan returns the jobs of the soundness check.
-func (e *Evaluation) SoundnessPlan() []run.Job {
+// SoundnessJob describes a job of the check.
+func SoundnessJob(j run.Job) string {
+	switch soundnessPatch(j) {
+	case Empty:
+		return j.Task + " with no change"
+	case Gold:
+		return j.Task + " with its solution"
+	case mutating:
+		return "the mutants of " + j.Task
+	}
+	return fmt.Sprintf("%s with mutant %d of its solution", j.Task, j.Index+1)
+}
+
+// soundnessPlan returns the jobs that grade the two patches of each task.
+func (e *Evaluation) soundnessPlan() []run.Job {
 	var plan []run.Job
 	for _, id := range e.IDs {
 		plan = append(plan, run.Job{Task: id, Group: soundnessGroup(Empty, id)})
@@ -97,20 +113,42 @@ func (e *Evaluation) SoundnessPlan() []run.Job {
 	return plan
 }
 
-// CheckSoundness performs the soundness check, or the rest of it, and writes census.json. observe is called for the
-// events of its jobs.
-func (e *Evaluation) CheckSoundness(ctx context.Context, observe func(run.Event)) (*Soundness, error) {
-	outcomes, err := e.engine(run.RunnerFunc(e.gradeBuiltin), 2, observe).Run(ctx, e.SoundnessPlan())
+// Watch follows the soundness check. Its functions may be nil.
+type Watch struct {
+	// Begin is called before each part, with the jobs of it, whether they are done or not.
+	Begin func(part string, plan []run.Job)
+	// Observe is called for the events of the jobs.
+	Observe func(run.Event)
+}
+
+// CheckSoundness performs the soundness check, or the rest of it, and writes census.json.
+func (e *Evaluation) CheckSoundness(ctx context.Context, w Watch) (*Soundness, error) {
+	outcomes, err := e.soundnessJobs(ctx, "soundness check", e.soundnessPlan(), e.gradeBuiltin, w)
 	if err != nil {
 		return nil, err
 	}
 	s := newSoundness(e.IDs, e.Runner.Tasks, outcomes)
+	if e.Mutants > 0 {
+		if err := e.scoreMutants(ctx, s, w); err != nil {
+			return nil, err
+		}
+	}
 	return s, disk.WriteJSON(e.Dir.Path(SoundnessFile), s)
+}
+
+// soundnessJobs performs one part of the check.
+func (e *Evaluation) soundnessJobs(
+	ctx context.Context, part string, plan []run.Job, r run.RunnerFunc, w Watch,
+) ([]run.Outcome, error) {
+	if w.Begin != nil && len(plan) > 0 {
+		w.Begin(part, plan)
+	}
+	return e.engine(r, 2, w.Observe).Run(ctx, plan)
 }
 
 // gradeBuiltin grades one task, with no change or with its reference solution.
 func (e *Evaluation) gradeBuiltin(ctx context.Context, j run.Job) (run.Result, error) {
-	task, name, patch := e.Runner.Tasks[j.Task], SoundnessPatch(j), []byte{}
+	task, name, patch := e.Runner.Tasks[j.Task], soundnessPatch(j), []byte{}
 	if name == Gold {
 		patch = []byte(task.Tests.GoldPatch)
 	}

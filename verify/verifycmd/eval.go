@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/cli"
+	"deepswe/verify/swe"
 )
 
 // evalOptions are the flags of eval.
@@ -29,6 +30,7 @@ type evalOptions struct {
 	gradeNetwork bool
 	confirm      confirmFlags
 	census       bool
+	mutants      int
 	soundOnly    bool
 	out          string
 	resume       bool
@@ -57,8 +59,9 @@ rollouts are not repeated, and unfinished ones continue where they were.
 --census checks the soundness of the tasks before anything else: it grades no
 change at all, and the reference solutions, and lists the tasks that pass
 without a change or fail with the solution, and those whose rewards no canary
-can confirm. With -k 0 nothing else is done, and
-no model is needed.
+can confirm. Then the solutions of sound tasks are made wrong, a line at a
+time (--mutants), and the tests run with each: what they accept is a wrong fix
+that would be rewarded. With -k 0 nothing else is done, and no model is needed.
 
 EXIT STATUS
   0 done, whatever was solved · 2 wrong usage · 3 some attempts had an
@@ -104,6 +107,8 @@ func newEval(d Deps) *cobra.Command {
 	f.BoolVar(&o.gradeNetwork, "grade-network", false, "open the network while tests run")
 	o.confirm.add(f)
 	f.BoolVar(&o.census, "census", false, "first check the tasks: grade no change, and the reference solutions")
+	f.IntVar(&o.mutants, "mutants", swe.DefaultMutants,
+		"with --census: wrong solutions to try for each sound task, by which its tests are measured")
 	f.BoolVar(&o.soundOnly, "sound-only", false, "leave out the tasks that the soundness check rejects")
 	f.StringVar(&o.out, "out", "", "keep the run in `DIR`")
 	f.BoolVar(&o.resume, "resume", false, "resume the run in the directory")
@@ -117,7 +122,8 @@ var settled = []string{
 	"model", "format", "prompt-pack", "max-steps", "context", "timeout", "command-timeout", "temperature", "tokens",
 	"attempts", "verifier", "top", "judge-model", "judge-context", "judge-samples",
 	"judge-pack", "test", "test-parser", "test-timeout", "write-tests",
-	"seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "sound-only", "canary",
+	"seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "mutants", "sound-only",
+	"canary",
 	"evidence", "training",
 }
 
@@ -129,6 +135,8 @@ func (o *evalOptions) check() error {
 		return errors.New("-k 0 makes no attempt and requires --census")
 	case o.soundOnly && !o.census:
 		return errors.New("--sound-only requires --census")
+	case o.mutants < 0:
+		return errors.New("--mutants must not be negative")
 	case o.workers < 1:
 		return errors.New("--workers must be at least 1")
 	case o.gradeWorkers < 0 || o.modelCalls < 0 || o.warm < 0:

@@ -109,6 +109,31 @@ func (e *evaluation) soundnessSummary() {
 			fmt.Fprintf(e.d.Out, "  %d %s: %s\n", len(list.tasks), list.says, cli.Plain(strings.Join(list.tasks, " ")))
 		}
 	}
+	e.mutationSummary()
+}
+
+// mutationSummary prints the tasks whose tests accept most of the wrong solutions.
+func (e *evaluation) mutationSummary() {
+	const most = 10
+	var tried, killed int
+	for _, t := range e.soundness.Results {
+		if t.Mutation != nil {
+			tried, killed = tried+t.Mutation.Mutants, killed+t.Mutation.Killed
+		}
+	}
+	if tried == 0 {
+		return
+	}
+	fmt.Fprintf(e.d.Out, "mutants   %d of %d wrong solutions fail the tests (%.0f%%)\n", killed, tried,
+		100*float64(killed)/float64(tried))
+	weak := e.soundness.WeakestTests()
+	for _, t := range weak[:min(most, len(weak))] {
+		fmt.Fprintf(e.d.Out, "  %d of %d fail in %s; the first that passes: %s\n", t.Mutation.Killed, t.Mutation.Mutants,
+			cli.Plain(t.Task), cli.Plain(strings.ReplaceAll(strings.TrimSpace(t.Mutation.Survivors[0]), "\n", " ")))
+	}
+	if left := len(weak) - most; left > 0 {
+		fmt.Fprintf(e.d.Out, "  and %d more, in %s\n", left, e.dir.Path(swe.SoundnessFile))
+	}
 }
 
 // print prints a rollout as a line of JSON.

@@ -1,6 +1,7 @@
 package verifycmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,7 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	}
 	e.swe = swe.Evaluation{
 		IDs: e.ids, K: e.o.attempts, Runner: r, Evaluator: evaluator, Dir: e.dir, Workers: e.o.workers, Warm: e.o.warm,
-		Observe: e.observe, Log: e.d.Log,
+		Mutants: e.o.mutants, Observe: e.observe, Log: e.d.Log,
 	}
 	if n := len(e.o.model.Contexts); n > 1 {
 		e.swe.Contexts = e.o.model.Contexts[:n-1]
@@ -195,20 +196,23 @@ func (e *evaluation) rank(ctx context.Context) error {
 	return err
 }
 
-// checkSoundness grades no change and the reference solutions.
+// checkSoundness grades no change, the reference solutions, and mutants of them.
 func (e *evaluation) checkSoundness(ctx context.Context) error {
-	plan := e.swe.SoundnessPlan()
-	e.progress.plan("soundness check", len(plan))
 	e.progress.note("soundness check of %d tasks: they must be unsolved without a patch, and solved by the reference "+
 		"solution", len(e.ids))
+	var err error
+	e.soundness, err = e.swe.CheckSoundness(ctx, swe.Watch{Begin: e.beginSoundness, Observe: e.observeSoundness})
+	return err
+}
+
+// beginSoundness shows what there is to do in a part of the soundness check.
+func (e *evaluation) beginSoundness(part string, plan []run.Job) {
+	e.progress.plan(part, len(plan))
 	for _, j := range plan {
 		if _, ok := e.dir.Find(j); ok {
 			e.progress.known(false)
 		}
 	}
-	var err error
-	e.soundness, err = e.swe.CheckSoundness(ctx, e.observeSoundness)
-	return err
 }
 
 // stopped is the error of a run that did not end, with the command that resumes it.
@@ -254,13 +258,13 @@ func (e *evaluation) observe(ev run.Event) {
 
 // observeSoundness shows what happens in the soundness check.
 func (e *evaluation) observeSoundness(ev run.Event) {
-	with := "no change"
-	if swe.SoundnessPatch(ev.Job) == swe.Gold {
-		with = "its solution"
-	}
-	name := fmt.Sprintf("%s with %s", ev.Job.Task, with)
-	e.progress.observe(ev, name, "trying again", func() (*bool, string) {
-		return new(swe.Solved(*ev.Outcome)), strings.ReplaceAll(string(swe.DetailOf(*ev.Outcome).Status), "_", " ")
+	e.progress.observe(ev, swe.SoundnessJob(ev.Job), "trying again", func() (*bool, string) {
+		var solved *bool
+		if ev.Outcome.Reward != nil {
+			solved = new(swe.Solved(*ev.Outcome))
+		}
+		status := cmp.Or(string(swe.DetailOf(*ev.Outcome).Status), "made")
+		return solved, strings.ReplaceAll(status, "_", " ")
 	})
 }
 
