@@ -16,8 +16,10 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/local"
 	"deepswe/env/testkit"
+	"deepswe/verify/swe"
 )
 
 // scripted is the world of a test: sandboxes of the host, and a model that the test scripts.
@@ -119,6 +121,30 @@ func TestSWE(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{attempt.StepsFile: 10, attempt.ReportFile: 10}, names); diff != "" {
 		t.Errorf("files of attempts (-want +got)\n%s", diff)
+	}
+}
+
+// What the tests of the rewarded tasks are worth is a metric, if the census knows it.
+func TestSWEMutationScore(t *testing.T) {
+	t.Parallel()
+	var census swe.Soundness
+	for i := range 10 {
+		census.Results = append(census.Results, swe.TaskSoundness{
+			Task: fmt.Sprint("task-", i), Verdict: swe.Sound, Mutation: &swe.MutationScore{
+				Mutants: 4, Killed: 3, Score: 0.75, Survivors: []string{"a.sh:1\n-x=1\n+x=2\n"},
+			},
+		})
+	}
+	path := filepath.Join(t.TempDir(), swe.SoundnessFile)
+	if err := disk.WriteJSON(path, census); err != nil {
+		t.Fatal(err)
+	}
+	r, err := sweRun(t, filepath.Join(t.TempDir(), "run"), &solver{tokens: true}, "environment.census="+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Points[len(r.Points)-1].Values["tests/mutation_score"]; got != 0.75 {
+		t.Errorf("mutation score %v", got)
 	}
 }
 

@@ -84,6 +84,7 @@ func TestEvalUsage(t *testing.T) {
 		{"eval --tasks x -k 0", "requires --census"},
 		{"eval --tasks x -k -1", "-k must not be negative"},
 		{"eval --tasks x --sound-only", "--sound-only requires --census"},
+		{"eval --tasks x --census -k 0 --mutants -1", "--mutants must not be negative"},
 		{"eval --tasks x --workers 0", "--workers must be at least 1"},
 		{"eval --tasks x --format yaml", "choose auto, xml or tools"},
 		{"eval --tasks x --temperature 3", "--temperature must be between 0 and 2"},
