@@ -9,7 +9,8 @@ import (
 )
 
 // Solution returns the files that a task's solution changes, as they are with it, by their paths in the repository. It
-// leaves out those that the strict trial withholds from every patch. If the solution does not apply, there are none.
+// leaves out those that the strict trial takes from the solution in any case. If the solution does not apply, there are
+// none.
 //
 // An error is an infrastructure failure.
 func (e *Evaluator) Solution(ctx context.Context, t env.Task) (files map[string][]byte, err error) {
@@ -27,18 +28,15 @@ func (e *Evaluator) Solution(ctx context.Context, t env.Task) (files map[string]
 		return nil, err
 	}
 	before, changes, err := one.applied(ctx)
-	if err != nil || before == nil || one.v.Applied == "" {
+	if err != nil || before == nil || len(changes) == 0 {
 		return nil, err
 	}
-	withheld, _ := before.withhold(changes, one.reaches)
 	files = map[string][]byte{}
-	for _, c := range changes {
-		if c.after.kind == env.KindFile {
+	for i, v := range before.judge(changes) {
+		c := changes[i]
+		if c.after.kind == env.KindFile && (v.Reason == "" || !one.reaches(c, v.Reason)) {
 			files[c.after.name] = c.after.data
 		}
-	}
-	for _, w := range withheld {
-		delete(files, w.Path)
 	}
 	return files, nil
 }

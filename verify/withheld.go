@@ -212,13 +212,9 @@ func (t *trial) changes(ctx context.Context, s *snapshot) ([]change, error) {
 func (s *snapshot) withhold(
 	changes []change, reaches func(change, allowlist.Reason) bool,
 ) (withheld []Withheld, instead []file) {
-	all := make([]allowlist.Change, len(changes))
+	verdicts := s.judge(changes)
 	for i, c := range changes {
-		all[i] = allowlist.Change{Path: c.before.name, Before: c.before.version(), After: c.after.version()}
-	}
-	s.list.Adopt(all)
-	for i, c := range changes {
-		v := s.list.Judge(all[i])
+		v := verdicts[i]
 		if v.Reason == "" || !reaches(c, v.Reason) {
 			continue
 		}
@@ -234,6 +230,19 @@ func (s *snapshot) withhold(
 		}
 	}
 	return withheld, instead
+}
+
+// judge returns what the list says about changes.
+func (s *snapshot) judge(changes []change) (verdicts []allowlist.Verdict) {
+	all := make([]allowlist.Change, len(changes))
+	for i, c := range changes {
+		all[i] = allowlist.Change{Path: c.before.name, Before: c.before.version(), After: c.after.version()}
+	}
+	s.list.Adopt(all)
+	for _, c := range all {
+		verdicts = append(verdicts, s.list.Judge(c))
+	}
+	return verdicts
 }
 
 func (f file) version() allowlist.Version {

@@ -109,7 +109,7 @@ func TestEval(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "run")
 	args := []string{
 		"eval", "--tasks", tasksFile, "--filter", "layered|quantile", "-k", "2", "--workers", "2", "--out", out,
-		"--base-url", endpoint.URL + "/v1", "--format", "xml", "--tokens", "--census", "--seed", "7",
+		"--base-url", endpoint.URL + "/v1", "--format", "xml", "--tokens", "--census", "--mutants", "1", "--seed", "7",
 	}
 	got := deepswe(t, args...)
 	if got.code != 0 {
@@ -262,7 +262,7 @@ func TestSoundnessCheck(t *testing.T) {
 		})+
 		variant("unsolved", func(t *env.Task) { t.Tests.GoldPatch = "" }))
 	out := filepath.Join(dir, "run")
-	got := deepswe(t, "eval", "--tasks", file, "--census", "-k", "0", "--out", out)
+	got := deepswe(t, "eval", "--tasks", file, "--census", "-k", "0", "--mutants", "1", "--out", out)
 	if got.code != 0 {
 		t.Fatalf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 	}
