@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -85,9 +86,13 @@ func (f *frozenLake) validate() error {
 	)
 }
 
+// Check does nothing.
+func (f *frozenLake) Check(*slog.Logger) error { return nil }
+
 // Open creates the environment.
 func (f *frozenLake) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
-	return &lakes{settings: *f, options: o}, nil
+	l := &lakes{settings: *f, options: o}
+	return Environment{Player: l, Random: l.random(), Language: l.language}, nil
 }
 
 // lakes is FrozenLake as an environment. A task is the number of a map. The numbers of validation follow those of
@@ -111,8 +116,8 @@ func (l *lakes) Tasks(s Split) []string {
 	return tasks
 }
 
-// Language returns the vocabulary of the compact rendering.
-func (l *lakes) Language() (embedded.Language, error) {
+// language returns the vocabulary of the compact rendering.
+func (l *lakes) language() (embedded.Language, error) {
 	s := l.settings
 	if s.Rendering != frozenlake.Compact {
 		return embedded.Language{}, fmt.Errorf("the embedded policy reads rendering %s only, not %s", frozenlake.Compact,
@@ -133,8 +138,8 @@ func (l *lakes) Runner(s Split, m agent.Model) run.Runner {
 	})
 }
 
-// Random returns a player of uniformly random valid moves.
-func (l *lakes) Random() run.Runner {
+// random returns a player of uniformly random valid moves.
+func (l *lakes) random() run.Runner {
 	return l.runner(func(a run.Job) agent.Model {
 		return &frozenlake.Random{Rand: rand.New(rand.NewPCG(uint64(a.Seed(l.options.Seed, -2)), 0))}
 	}, 1, func(run.Job) int { return cmp.Or(l.settings.ValidationTurns, l.settings.MaxTurns) })

@@ -23,6 +23,10 @@ type Config struct {
 	Environment EnvironmentSettings `yaml:"-"`
 	Trainer     TrainerSettings     `yaml:"-"`
 
+	// Contexts are the limits of the rollouts' contexts in tokens, by their keys in the section of the environment, which
+	// fills them in.
+	Contexts map[string]int `yaml:"-"`
+
 	Rollouts   Rollouts   `yaml:"rollouts"`
 	Algorithm  Algorithm  `yaml:"algorithm"`
 	Optimizer  Optimizer  `yaml:"optimizer"`

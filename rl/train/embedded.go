@@ -12,7 +12,6 @@ import (
 
 	"deepswe/agent"
 	"deepswe/env/disk"
-	"deepswe/rl"
 	"deepswe/rl/rowfile"
 	"deepswe/rl/trainer/embedded"
 )
@@ -62,28 +61,36 @@ func (e *embeddedPolicy) Complete(c *Config) error {
 }
 
 // Open creates a policy with random weights.
-func (e *embeddedPolicy) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+func (e *embeddedPolicy) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
 	own := embedded.Options{Hidden: e.Hidden, Blind: e.Blind, Seed: o.Seed, Dir: o.Dir, Workers: o.Workers}
 	if e.Demonstrations != "" {
 		all, err := readDemonstrations(ctx, e.Demonstrations)
 		if err != nil {
-			return nil, fmt.Errorf("demonstrations: %w", err)
+			return Trainer{}, fmt.Errorf("demonstrations: %w", err)
 		}
 		own.Lexicon = embedded.LexiconOf(all)
 		own.Reply = max(minReply, own.Lexicon.LongestReply(all))
 		t, err := embedded.New(own)
-		return &apprentice{Trainer: t, settings: *e, demonstrations: all, dir: o.Dir}, err
+		if err != nil {
+			return Trainer{}, err
+		}
+		a := apprentice{Trainer: t, settings: *e, demonstrations: all, dir: o.Dir}
+		return Trainer{Trainer: t, Accepts: t.Accepts, WarmStart: a.WarmStart}, nil
 	}
-	if o.Speaker == nil {
-		return nil, errors.New("the embedded policy cannot read this environment; " +
+	if o.Language == nil {
+		return Trainer{}, errors.New("the embedded policy cannot read this environment; " +
 			"to fix: set trainer.demonstrations, or use the environment frozenlake, or another trainer")
 	}
-	language, err := o.Speaker.Language()
+	language, err := o.Language()
 	if err != nil {
-		return nil, err
+		return Trainer{}, err
 	}
 	own.Language = language
-	return embedded.New(own)
+	t, err := embedded.New(own)
+	if err != nil {
+		return Trainer{}, err
+	}
+	return Trainer{Trainer: t, Accepts: t.Accepts}, nil
 }
 
 // minReply is the smallest limit of a reply, in tokens: a little longer than a call with a line of a program.

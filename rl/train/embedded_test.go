@@ -25,14 +25,14 @@ func TestWarmStartIsResumed(t *testing.T) {
 	e := newEmbedded()
 	e.Demonstrations, e.Hidden, e.Passes = demonstrationsFile(t), 4, 3
 	dir := t.TempDir()
-	open := func() *apprentice {
+	open := func() Trainer {
 		p, err := e.Open(t.Context(), TrainerOptions{Seed: 1, Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return p.(*apprentice)
+		return p
 	}
-	saved := func(p *apprentice) []byte {
+	saved := func(p Trainer) []byte {
 		if err := p.Save(t.Context(), "x"); err != nil {
 			t.Fatal(err)
 		}

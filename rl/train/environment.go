@@ -22,41 +22,34 @@ const (
 	Validation Split = "validation"
 )
 
-// Environment provides tasks, and a way to play them.
-type Environment interface {
+// Environment provides tasks, and a way to play them. Each field but Player may be its zero value.
+type Environment struct {
+	Player
+	// Random plays random moves, as a baseline for charts.
+	Random run.Runner
+	// Suites are further sets of validation tasks, each measured like Validation.
+	Suites []Split
+	// Source returns the source of a task, such as its repository.
+	Source func(task string) string
+	// Prepare checks the tasks before training. It is called before the first call of Tasks, also when a run is resumed.
+	Prepare  func(ctx context.Context) error
+	Language Language
+}
+
+// Player plays the tasks of an environment.
+type Player interface {
 	// Tasks returns the names of a split's tasks. They never change.
 	Tasks(s Split) []string
 	// Runner returns a runner that plays the tasks with a model. Rollouts of Validation are sampled as configured,
 	// those of Train at temperature 1.
 	Runner(s Split, m agent.Model) run.Runner
-	// Random returns a player of random moves, as a baseline for charts; nil if there is none.
-	Random() run.Runner
 	// Close releases what the environment has opened. No other call follows it.
 	Close() error
 }
 
-// Suites is an Environment with further sets of validation tasks, each measured like Validation.
-type Suites interface {
-	Suites() []Split
-}
-
-// Sources is an Environment whose tasks come from different sources, such as repositories.
-type Sources interface {
-	Source(task string) string
-}
-
-// Preparer is an Environment that checks its tasks before training. Prepare is called before the first call of Tasks,
-// also when a run is resumed.
-type Preparer interface {
-	Prepare(ctx context.Context) error
-}
-
-// Speaker is an Environment that a policy can learn without knowing any language.
-type Speaker interface {
-	// Language returns the vocabulary to read and write, or an error if the settings need more than such a policy can
-	// read.
-	Language() (embedded.Language, error)
-}
+// Language returns the vocabulary to read and write, for a policy without any language, or an error if the settings
+// need more than such a policy can read. It is nil for an environment that needs a language model.
+type Language func() (embedded.Language, error)
 
 // EnvironmentSettings is the section "environment" of a configuration: a pointer to a struct with yaml tags that holds
 // the defaults.
@@ -64,13 +57,10 @@ type EnvironmentSettings interface {
 	// Complete fills in zero values, here and in c, for which the environment knows a good value. Then it validates the
 	// section.
 	Complete(c *Config) error
-	Open(ctx context.Context, o EnvironmentOptions) (Environment, error)
-}
-
-// Checker is implemented by EnvironmentSettings that name files. Check reads them before a run's directory is created.
-// Its error wraps [ErrTasks] if nothing can be learned from them.
-type Checker interface {
+	// Check reads the files that the settings name, before a run's directory is created. Its error wraps [ErrTasks] if
+	// nothing can be learned from them.
 	Check(log *slog.Logger) error
+	Open(ctx context.Context, o EnvironmentOptions) (Environment, error)
 }
 
 // ErrTasks reports that the tasks of an environment cannot be used as the configuration says.
@@ -152,24 +142,23 @@ type Served struct {
 // TrainerSettings is the section "trainer", like EnvironmentSettings. The environment's section is completed first.
 type TrainerSettings interface {
 	Complete(c *Config) error
-	Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error)
+	Open(ctx context.Context, o TrainerOptions) (Trainer, error)
 }
 
-// Gauged is a trainer that has metrics of its servers.
-type Gauged interface {
-	Gauges() map[string]float64
-}
-
-// ContextBound is a trainer whose sampler has a maximum context, in tokens of prompt and reply together; 0 means
-// unknown.
-type ContextBound interface {
-	MaxContext() int
-}
-
-// ContextUser is implemented by EnvironmentSettings that limit the contexts of rollouts. It returns the limits in
-// tokens by their keys in the section.
-type ContextUser interface {
-	Contexts() map[string]int
+// Trainer is a trainer with what only some can do: each field but Trainer may be its zero value.
+type Trainer struct {
+	rl.Trainer
+	// MaxContext is the maximum context of the sampler, in tokens of prompt and reply together.
+	MaxContext int
+	// Gauges returns metrics of the trainer's servers.
+	Gauges func() map[string]float64
+	// Accepts checks a row before the first update. The error wraps rl.ErrTooLong if the row is only too long.
+	Accepts func(r *rl.Row) error
+	// Imitate makes an update of cross-entropy in a cheaper way than ForwardBackward and Step.
+	Imitate func(ctx context.Context, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error)
+	// WarmStart learns from demonstrations before the first step. It returns the mean loss of each pass over them, in
+	// nats per token. Called again in the same run, it returns the same losses without learning again.
+	WarmStart func(ctx context.Context) ([]float64, error)
 }
 
 // TrainerOptions is what a trainer needs besides its own section.
@@ -179,8 +168,8 @@ type TrainerOptions struct {
 	Dir string
 	// Workers is the maximum number of processors to use, 0 for all.
 	Workers int
-	// Speaker is the environment, or nil if it is no Speaker.
-	Speaker Speaker
+	// Language is the environment's.
+	Language Language
 	// Imitates is set if nothing will be sampled, so no vocabulary is needed.
 	Imitates bool
 	Outside  Outside

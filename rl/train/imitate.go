@@ -17,11 +17,6 @@ type imitation struct {
 	lesson *lesson
 }
 
-// imitator is a trainer with a cheaper way to make an update of cross-entropy than ForwardBackward and Step.
-type imitator interface {
-	Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error)
-}
-
 // updates returns the number of updates of the run.
 func (m *imitation) updates() int { return m.config.SFT.Epochs * m.perEpoch() }
 
@@ -104,9 +99,9 @@ func (m *imitation) step(ctx context.Context, step int, from place) (map[string]
 func (m *imitation) close() error { return nil }
 
 // imitate makes one update, in the trainer's own way if it has one.
-func imitate(ctx context.Context, t rl.Trainer, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error) {
-	if own, ok := t.(imitator); ok {
-		return own.Imitate(ctx, rows, o)
+func imitate(ctx context.Context, t Trainer, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error) {
+	if t.Imitate != nil {
+		return t.Imitate(ctx, rows, o)
 	}
 	stats, err := t.ForwardBackward(ctx, rows, rl.Objective{Surrogate: rl.CrossEntropy})
 	if err != nil {

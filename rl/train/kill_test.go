@@ -35,9 +35,10 @@ type flapping struct {
 	embeddedPolicy `yaml:",inline"`
 }
 
-func (f *flapping) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+func (f *flapping) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
 	t, err := f.embeddedPolicy.Open(ctx, o)
-	return flappingTrainer{t}, err
+	t.Trainer = flappingTrainer{t.Trainer}
+	return t, err
 }
 
 type flappingTrainer struct{ rl.Trainer }

@@ -110,17 +110,10 @@ func (l *lesson) holdOut(share float64, seed uint64) error {
 	return nil
 }
 
-// acceptor is a trainer that can check rows before the first update. The error wraps rl.ErrTooLong if a row is only too
-// long.
-type acceptor interface {
-	Accepts(r *rl.Row) error
-}
-
 // fit returns an error for rows that the trainer does not take, except for rows that are only too long, which it may
 // leave out.
-func (l *lesson) fit(t rl.Trainer, s *SFT) error {
-	a, ok := t.(acceptor)
-	if !ok {
+func (l *lesson) fit(t Trainer, s *SFT) error {
+	if t.Accepts == nil {
 		return nil
 	}
 	l.long = 0
@@ -130,7 +123,7 @@ func (l *lesson) fit(t rl.Trainer, s *SFT) error {
 		var out []example
 		for _, e := range in {
 			row := e.complete(0)
-			err := a.Accepts(&row)
+			err := t.Accepts(&row)
 			switch {
 			case err == nil:
 				out = append(out, e)

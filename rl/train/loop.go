@@ -20,8 +20,8 @@ import (
 type loop struct {
 	config      Config
 	course      course
-	environment Environment // nil if nothing is played
-	trainer     rl.Trainer
+	environment Environment // without a player if nothing is played
+	trainer     Trainer
 	gates       run.Gates
 	dir         *run.Dir
 	sink        metrics.Sink

@@ -29,10 +29,13 @@ type coin struct {
 	Trainer *counting                        `yaml:"-"`
 }
 
-func (c *coin) Complete(*Config) error                                        { return nil }
-func (c *coin) Open(context.Context, EnvironmentOptions) (Environment, error) { return c, nil }
-func (c *coin) Close() error                                                  { return nil }
-func (c *coin) Random() run.Runner                                            { return nil }
+func (c *coin) Complete(*Config) error   { return nil }
+func (c *coin) Check(*slog.Logger) error { return nil }
+func (c *coin) Close() error             { return nil }
+
+func (c *coin) Open(context.Context, EnvironmentOptions) (Environment, error) {
+	return Environment{Player: c}, nil
+}
 
 func (c *coin) Tasks(s Split) []string {
 	if s == Validation {
@@ -124,8 +127,11 @@ type counted struct {
 	t *counting
 }
 
-func (c *counted) Complete(*Config) error                                   { return nil }
-func (c *counted) Open(context.Context, TrainerOptions) (rl.Trainer, error) { return c.t, nil }
+func (c *counted) Complete(*Config) error { return nil }
+
+func (c *counted) Open(context.Context, TrainerOptions) (Trainer, error) {
+	return Trainer{Trainer: c.t}, nil
+}
 
 const coins = `
 steps: 2

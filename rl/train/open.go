@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"deepswe/agent/run"
-	"deepswe/rl"
 )
 
 // newLoop opens the environment and the trainer. rows are what the run imitates; nil if it plays.
@@ -29,12 +28,12 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int
 			err = errors.Join(err, l.close())
 		}
 	}()
-	speaker, err := l.openEnvironment(ctx, o, rows != nil)
+	language, err := l.openEnvironment(ctx, o, rows != nil)
 	if err != nil {
 		return nil, err
 	}
 	trainer, err := c.Trainer.Open(ctx, TrainerOptions{
-		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Speaker: speaker, Imitates: rows != nil,
+		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Language: language, Imitates: rows != nil,
 		Outside: o.Outside, Log: o.Log,
 	})
 	if err != nil {
@@ -55,7 +54,7 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int
 }
 
 // openEnvironment opens the environment. If the run imitates, it asks it for vocabulary and prompts only.
-func (l *loop) openEnvironment(ctx context.Context, o Options, imitates bool) (Speaker, error) {
+func (l *loop) openEnvironment(ctx context.Context, o Options, imitates bool) (Language, error) {
 	c := &l.config
 	if imitates && c.Environment == nil {
 		return nil, nil
@@ -70,33 +69,31 @@ func (l *loop) openEnvironment(ctx context.Context, o Options, imitates bool) (S
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", environmentKey, err)
 	}
-	speaker, _ := environment.(Speaker)
 	if imitates {
-		return speaker, environment.Close()
+		return environment.Language, environment.Close()
 	}
 	l.environment = environment
-	return speaker, nil
+	return environment.Language, nil
 }
 
 // close closes what newLoop has opened.
 func (l *loop) close() error {
 	var errs []error
-	if l.trainer != nil {
+	if l.trainer.Trainer != nil {
 		errs = append(errs, l.trainer.Close())
 	}
-	if l.environment != nil {
+	if l.environment.Player != nil {
 		errs = append(errs, l.environment.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // fits refuses contexts that are longer than the sampler's.
-func (c *Config) fits(t rl.Trainer) error {
-	bound, ok := t.(ContextBound)
-	if !ok || bound.MaxContext() == 0 {
+func (c *Config) fits(t Trainer) error {
+	most := t.MaxContext
+	if most == 0 {
 		return nil
 	}
-	most := bound.MaxContext()
 	var errs []error
 	check := func(key string, tokens int) {
 		if tokens > most {
@@ -104,11 +101,8 @@ func (c *Config) fits(t rl.Trainer) error {
 				"with a longer context", key, tokens, most))
 		}
 	}
-	if user, ok := c.Environment.(ContextUser); ok {
-		contexts := user.Contexts()
-		for _, key := range slices.Sorted(maps.Keys(contexts)) {
-			check(environmentKey+"."+key, contexts[key])
-		}
+	for _, key := range slices.Sorted(maps.Keys(c.Contexts)) {
+		check(environmentKey+"."+key, c.Contexts[key])
 	}
 	for i, s := range c.Stages {
 		check(fmt.Sprintf("stages[%d].context", i), s.Context)

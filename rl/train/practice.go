@@ -14,8 +14,8 @@ type practice struct{ *loop }
 
 // begin opens the tasks and what was learned from them, and the stream of training rollouts.
 func (l practice) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) (err error) {
-	if p, ok := l.environment.(Preparer); ok {
-		if err := p.Prepare(ctx); err != nil {
+	if prepare := l.environment.Prepare; prepare != nil {
+		if err := prepare(ctx); err != nil {
 			return err
 		}
 	}
@@ -25,8 +25,8 @@ func (l practice) begin(ctx context.Context, s *state, resumed bool, history []m
 	if l.visits, err = openVisits(l.dir, s.weights()); err != nil {
 		return err
 	}
-	if e, ok := l.environment.(Sources); ok {
-		l.source = frequent(l.environment.Tasks(Train), e.Source)
+	if source := l.environment.Source; source != nil {
+		l.source = frequent(l.environment.Tasks(Train), source)
 	}
 	l.stages.resume(s.Stages, history)
 	if l.config.Evaluate.Workers > 0 && l.config.Evaluate.Every > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"time"
 
@@ -46,9 +47,13 @@ func (s *residue) Complete(c *Config) error {
 		positive("train_tasks", s.TrainTasks), natural("validation_tasks", s.ValidationTasks), remainder)
 }
 
+// Check does nothing.
+func (s *residue) Check(*slog.Logger) error { return nil }
+
 // Open creates the environment.
 func (s *residue) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
-	return &residues{*s, o}, nil
+	e := &residues{*s, o}
+	return Environment{Player: e, Language: e.language}, nil
 }
 
 // residues is the environment. A task is a number, which is the prompt.
@@ -69,17 +74,14 @@ func (e *residues) Tasks(s Split) []string {
 	return tasks
 }
 
-// Language returns a vocabulary of digits.
-func (e *residues) Language() (embedded.Language, error) {
+// language returns a vocabulary of digits.
+func (e *residues) language() (embedded.Language, error) {
 	words := make([]string, 10)
 	for i := range words {
 		words[i] = strconv.Itoa(i)
 	}
 	return embedded.Language{Vocabulary: words, Window: residuePrompt, Reply: e.settings.MaxTokens}, nil
 }
-
-// Random returns nil: there is no such player.
-func (e *residues) Random() run.Runner { return nil }
 
 // Close does nothing.
 func (e *residues) Close() error { return nil }

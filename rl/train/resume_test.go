@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deepswe/agent/run"
-	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/trainer/embedded"
 )
@@ -187,12 +186,12 @@ type hookedSettings struct {
 	do             func()
 }
 
-func (h *hookedSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+func (h *hookedSettings) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
 	t, err := h.embeddedPolicy.Open(ctx, o)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		t.Trainer = hooked{t.Trainer.(*embedded.Trainer), h.do}
 	}
-	return hooked{t.(*embedded.Trainer), h.do}, nil
+	return t, err
 }
 
 // A kill while a checkpoint is being made leaves one of the trainer that no state names, or one too many.

@@ -26,6 +26,9 @@ type rowsOnly struct {
 
 // Complete sets a learning rate, which nothing uses, and the way prompts are made.
 func (r *rowsOnly) Complete(c *Config) error {
+	if c.Objective == Imitation {
+		return fmt.Errorf("it changes no weight: want one that objective %s can train", Imitation)
+	}
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 1e-6
 	}
@@ -37,18 +40,19 @@ func (r *rowsOnly) Complete(c *Config) error {
 }
 
 // Open opens the endpoint, which must be the one that the run began with.
-func (r *rowsOnly) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
+func (r *rowsOnly) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
 	served, err := o.Outside.Model(ctx, r.Endpoint)
 	if err != nil {
-		return nil, err
+		return Trainer{}, err
 	}
 	if err := os.MkdirAll(filepath.Join(o.Dir, rowsDir), 0o755); err != nil {
-		return nil, err
+		return Trainer{}, err
 	}
 	if err := sameEndpoint(filepath.Join(o.Dir, endpointFile), served.Identity); err != nil {
-		return nil, err
+		return Trainer{}, err
 	}
-	return &rowsTrainer{policy: rl.Policy{Model: served.Model}, context: served.Context, dir: o.Dir}, nil
+	t := &rowsTrainer{policy: rl.Policy{Model: served.Model}, dir: o.Dir}
+	return Trainer{Trainer: t, MaxContext: served.Context}, nil
 }
 
 // endpointFile records the identity of the endpoint with which the run began.
@@ -75,17 +79,13 @@ const rowsDir = "rows"
 
 // rowsTrainer writes the rows of its updates, one file per update. Its policy always has version 0.
 type rowsTrainer struct {
-	policy  rl.Policy
-	context int // the endpoint's context length, in tokens
-	dir     string
+	policy rl.Policy
+	dir    string
 
 	pending []rl.Row
 	// written is the number of updates so far.
 	written int
 }
-
-// MaxContext returns the endpoint's context length, in tokens.
-func (t *rowsTrainer) MaxContext() int { return t.context }
 
 // Forward returns no log-probabilities, because there are no weights.
 func (t *rowsTrainer) Forward(context.Context, []rl.Row) ([][]float64, error) { return nil, nil }

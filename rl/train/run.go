@@ -168,16 +168,16 @@ func resumable(m run.Manifest, c Config) error {
 
 // startRun makes one run. workers is the maximum number of processors that its trainer uses, 0 for all.
 func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (_ Result, err error) {
-	if check, ok := c.Environment.(Checker); ok {
-		if err := check.Check(o.Log); err != nil {
+	if c.Environment != nil {
+		if err := c.Environment.Check(o.Log); err != nil {
 			return r, fmt.Errorf("%s: %w", environmentKey, err)
 		}
 	}
 	var rows *lesson
 	if c.Objective == Imitation {
 		model := ""
-		if t, ok := c.Trainer.(*tinkerSettings); ok {
-			model, _ = t.files(o.Outside.Getenv) // only conversations need it
+		if c.SFT.Model != "" {
+			model, _ = modelFiles(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
 		}
 		var err error
 		if rows, err = readLesson(ctx, c.SFT, model, c.Seed); err != nil {

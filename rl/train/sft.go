@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -35,6 +34,8 @@ type SFT struct {
 	// Tokenizer is the model's tokenizer.json, or the directory that has it; empty is the trainer's. Conversations need
 	// it; rows of ids are compared with it if it is set.
 	Tokenizer string `yaml:"tokenizer"`
+	// Model is the trainer's base model. Its tokenizer encodes conversations if Tokenizer is empty.
+	Model string `yaml:"-"`
 	// Template is the chat template of conversations; auto is the trainer's.
 	Template chatml.Template `yaml:"template"`
 	// MinReward is the minimum reward of a rollout of rows.jsonl that is imitated.
@@ -103,14 +104,6 @@ func (s *SFT) absolute() error {
 		*p = full
 	}
 	return nil
-}
-
-// inherit completes the settings with what the trainer reports about its model.
-func (s *SFT) inherit(t *tinkerSettings) {
-	s.Tokenizer = cmp.Or(s.Tokenizer, t.Tokenizer)
-	if s.Template == templateAuto {
-		s.Template = chatml.Template(t.Template)
-	}
 }
 
 func (s *SFT) validate() error {
@@ -187,10 +180,6 @@ func (c *Config) loadSFT(root *yaml.Node, in *document, parts Parts) error {
 	if c.trainerName, c.Trainer, err = section(&in.Trainer, trainerKey, parts.Trainers); err != nil {
 		return err
 	}
-	if _, ok := c.Trainer.(*rowsOnly); ok {
-		return fmt.Errorf("trainer.name is %q, which changes no weight: want one that objective %s can train", c.trainerName,
-			Imitation)
-	}
 	var errs []error
 	if c.Environment != nil {
 		if err := c.Environment.Complete(c); err != nil {
@@ -199,9 +188,6 @@ func (c *Config) loadSFT(root *yaml.Node, in *document, parts Parts) error {
 	}
 	if err := c.Trainer.Complete(c); err != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", trainerKey, err))
-	}
-	if t, ok := c.Trainer.(*tinkerSettings); ok {
-		c.SFT.inherit(t)
 	}
 	return errors.Join(append(errs, c.SFT.validate(), c.Optimizer.validate(1),
 		positive("checkpoint.every", c.Checkpoint.Every), positive("checkpoint.keep", c.Checkpoint.Keep))...)

@@ -163,7 +163,7 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 	} {
 		c := mustLoad(t, fmt.Sprintf("objective: sft\ntrainer: {name: tinker, base_url: 'http://a', %s}\n"+
 			"sft: {rows: %q, validation: 0, %s}\n", tt.trainer, rows, tt.sft))
-		dir, _ := c.Trainer.(*tinkerSettings).files(func(string) string { return "" })
+		dir, _ := modelFiles(c.SFT.Tokenizer, c.SFT.Model, func(string) string { return "" })
 		l, err := readLesson(t.Context(), c.SFT, dir, 1)
 		got := fmt.Sprint(err)
 		if err == nil {
@@ -182,7 +182,7 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 // Before the first update the trainer is asked about every row.
 func TestRowsThatNoTrainerTakes(t *testing.T) {
 	t.Parallel()
-	s := trainertest.New(t, trainertest.Options{Language: must(t, (&residues{settings: residue{MaxTokens: 6}}).Language)})
+	s := trainertest.New(t, trainertest.Options{Language: must(t, (&residues{settings: residue{MaxTokens: 6}}).language)})
 	run := func(rows string, set ...string) error {
 		path := testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), rows)
 		text := fmt.Sprintf("objective: sft\ntrainer: {name: tinker, base_url: %q, model: tiny, rank: 8, vocabulary: %d, "+

@@ -27,7 +27,7 @@ import (
 // echoes are examples in which the policy repeats a digit as often as the digit says, one task for each digit.
 func echoes(t testing.TB, copies int) string {
 	t.Helper()
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).Language()
+	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestImitation(t *testing.T) {
 			t.Errorf("mean over %s: the loss went from %.3f to %.3f", mean, first, last)
 		}
 		for _, sums := range []bool{false, true} {
-			language, err := (&residues{settings: residue{MaxTokens: 6}}).Language()
+			language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 	for i := range l.train {
 		examples = append(examples, &l.train[i])
 	}
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).Language()
+	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,9 +160,9 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 					t.Fatal(err)
 				}
 				rows := mean.batch(examples)
-				var update rl.Trainer = tr
-				if !own {
-					update = struct{ rl.Trainer }{tr}
+				update := Trainer{Trainer: tr}
+				if own {
+					update.Imitate = tr.Imitate
 				}
 				if _, _, err := imitate(t.Context(), update, rows, rl.Optimizer{LearningRate: 0.05}); err != nil {
 					t.Fatal(err)
@@ -193,7 +193,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 func TestImitationGoesOn(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 4)
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).Language()
+	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestKillMinusNineImitating(t *testing.T) {
 // A run begins with the weights of another one.
 func TestBeginsWithARunsWeights(t *testing.T) {
 	t.Parallel()
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).Language()
+	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -197,13 +198,13 @@ func (u usage) over(d time.Duration) Use {
 // simulatedEnvironment is the cluster as an environment's configuration. It has no keys.
 type simulatedEnvironment struct{ c *cluster }
 
-func (e simulatedEnvironment) Complete(*Config) error { return nil }
+func (e simulatedEnvironment) Complete(*Config) error   { return nil }
+func (e simulatedEnvironment) Check(*slog.Logger) error { return nil }
 func (e simulatedEnvironment) Open(context.Context, EnvironmentOptions) (Environment, error) {
-	return e.c, nil
+	return Environment{Player: e.c}, nil
 }
 
-func (c *cluster) Random() run.Runner { return nil }
-func (c *cluster) Close() error       { return nil }
+func (c *cluster) Close() error { return nil }
 
 // Tasks returns more tasks than a run takes.
 func (c *cluster) Tasks(Split) []string {
@@ -335,8 +336,8 @@ func (c *cluster) sum(r Result) Simulated {
 type simulatedTrainer struct{ c *cluster }
 
 func (t simulatedTrainer) Complete(*Config) error { return nil }
-func (t simulatedTrainer) Open(context.Context, TrainerOptions) (rl.Trainer, error) {
-	return simulatedWeights(t), nil
+func (t simulatedTrainer) Open(context.Context, TrainerOptions) (Trainer, error) {
+	return Trainer{Trainer: simulatedWeights(t)}, nil
 }
 
 // simulatedWeights is the cluster as a trainer and as a model.

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"deepswe/agent/run"
-	"deepswe/rl"
 	"deepswe/rl/metrics"
 )
 
@@ -135,22 +134,21 @@ func (s *staged) Open(_ context.Context, o EnvironmentOptions) (Environment, err
 		s.seen(j, o.Limits(j))
 		return reward(j)
 	}
-	return &s.coin, nil
+	return Environment{Player: &s.coin}, nil
 }
 
-func (s *staged) Contexts() map[string]int { return map[string]int{"context": 40} }
+func (s *staged) Complete(c *Config) error {
+	c.Contexts = map[string]int{"context": 40}
+	return nil
+}
 
-// bounded is counting behind a server with a context of its own.
-type bounded struct{ counting }
-
-func (b *bounded) MaxContext() int { return 64 }
-
+// boundedSettings are those of counting behind a server with a context of its own.
 type boundedSettings struct {
 	counted `yaml:"-"`
 }
 
-func (b *boundedSettings) Open(context.Context, TrainerOptions) (rl.Trainer, error) {
-	return &bounded{}, nil
+func (b *boundedSettings) Open(context.Context, TrainerOptions) (Trainer, error) {
+	return Trainer{Trainer: &counting{}, MaxContext: 64}, nil
 }
 
 func TestContextBeyondTheServers(t *testing.T) {

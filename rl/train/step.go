@@ -108,8 +108,8 @@ func (l *loop) published(values map[string]float64) {
 	if gap := l.policy.Gap; gap.Tokens > 0 {
 		values["publish/gap_mean"], values["publish/gap_max"] = gap.Mean, gap.Max
 	}
-	if t, ok := l.trainer.(Gauged); ok {
-		maps.Copy(values, t.Gauges())
+	if gauges := l.trainer.Gauges; gauges != nil {
+		maps.Copy(values, gauges())
 	}
 	values[versionMetric] = float64(l.policy.Version)
 }

@@ -93,6 +93,7 @@ func (s *sweSettings) Complete(c *Config) error {
 		}
 		*p = full
 	}
+	c.Contexts = s.contexts()
 	return s.validate(c)
 }
 
@@ -167,8 +168,8 @@ func (s *sweSettings) suites() map[Split]Suite {
 	return all
 }
 
-// Contexts returns the context lengths that the endpoint must support, by key.
-func (s *sweSettings) Contexts() map[string]int {
+// contexts returns the context lengths that the endpoint must support, by key.
+func (s *sweSettings) contexts() map[string]int {
 	all := map[string]int{"context": s.Context, "validation.context": s.Validation.Context}
 	for i, suite := range s.Suites {
 		all[fmt.Sprintf("suites[%d].context", i)] = suite.Context
@@ -212,7 +213,7 @@ func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environme
 	if s.PromptPack != "" {
 		own, err := prompt.Load(s.PromptPack)
 		if err != nil {
-			return nil, err
+			return Environment{}, err
 		}
 		for _, note := range own.Notes {
 			o.Log.Warn(note)
@@ -221,7 +222,7 @@ func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environme
 	}
 	var err error
 	if e.provider, err = o.Outside.Sandbox(ctx, s.Sandbox, e.image); err != nil {
-		return nil, err
+		return Environment{}, err
 	}
 	format, _ := agent.FormatNamed(s.Format) // checked by validate
 	e.attempt = attempt.Attempt{
@@ -237,7 +238,11 @@ func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environme
 	if pack != nil {
 		e.attempt.Wrap = pack.Observations
 	}
-	return e, nil
+	opened := Environment{Player: e, Source: e.source, Prepare: e.prepare}
+	for _, suite := range s.Suites {
+		opened.Suites = append(opened.Suites, Split(suite.Name))
+	}
+	return opened, nil
 }
 
 // Close closes the provider.
@@ -246,20 +251,8 @@ func (e *sweEnvironment) Close() error { return e.provider.Close() }
 // Tasks returns the tasks that Prepare has not left out.
 func (e *sweEnvironment) Tasks(s Split) []string { return e.ids[s] }
 
-// Suites returns the named sets of validation tasks.
-func (e *sweEnvironment) Suites() []Split {
-	var splits []Split
-	for _, suite := range e.settings.Suites {
-		splits = append(splits, Split(suite.Name))
-	}
-	return splits
-}
-
-// Source returns a task's repository.
-func (e *sweEnvironment) Source(task string) string { return e.tasks[task].Repo }
-
-// Random returns nil, because random commands solve no task.
-func (e *sweEnvironment) Random() run.Runner { return nil }
+// source returns a task's repository.
+func (e *sweEnvironment) source(task string) string { return e.tasks[task].Repo }
 
 // Runner returns a runner that plays and grades rollouts, like deepswe eval.
 func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {

@@ -197,9 +197,9 @@ const (
 	censusOff   = "off"
 )
 
-// Prepare leaves out unsound training tasks: those whose tests pass without a change, or fail with the reference
+// prepare leaves out unsound training tasks: those whose tests pass without a change, or fail with the reference
 // solution. Results are cached.
-func (e *sweEnvironment) Prepare(ctx context.Context) error {
+func (e *sweEnvironment) prepare(ctx context.Context) error {
 	if e.settings.Census == censusOff {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/agent/chatml"
 	"deepswe/env/disk"
-	"deepswe/rl"
 	"deepswe/rl/trainer/tinker"
 )
 
@@ -68,10 +68,8 @@ func (s *tinkerSettings) Complete(c *Config) error {
 	}
 	if s.MaxLength == 0 {
 		s.MaxLength = max(c.Algorithm.MaxLength, c.longest(func(g Stage) int { return g.Context }))
-		if user, ok := c.Environment.(ContextUser); ok {
-			for _, tokens := range user.Contexts() {
-				s.MaxLength = max(s.MaxLength, tokens)
-			}
+		for _, tokens := range c.Contexts {
+			s.MaxLength = max(s.MaxLength, tokens)
 		}
 	}
 	for _, path := range []*string{&s.Tokenizer, &s.Adapters} { // a run may be resumed elsewhere
@@ -90,6 +88,12 @@ func (s *tinkerSettings) Complete(c *Config) error {
 			return err
 		}
 		s.Start = full
+	}
+	if c.SFT != nil { // conversations are encoded for the model that is trained
+		c.SFT.Tokenizer, c.SFT.Model = cmp.Or(c.SFT.Tokenizer, s.Tokenizer), s.Model
+		if c.SFT.Template == templateAuto {
+			c.SFT.Template = chatml.Template(s.Template)
+		}
 	}
 	return s.validate(c)
 }
@@ -143,26 +147,26 @@ func (s *tinkerSettings) validate(c *Config) error {
 }
 
 // Open connects to the server and waits for it.
-func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer, error) {
-	dir, missing := s.files(o.Outside.Getenv)
+func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+	dir, missing := modelFiles(s.Tokenizer, s.Model, o.Outside.Getenv)
 	vocabulary, unknown := s.vocabulary(cmp.Or(dir, s.Model)) // some environments need no tokenizer
 	codec, err := s.codec(o, dir, missing, vocabulary)
 	if err := cmp.Or(err, unknown); err != nil {
-		return nil, err
+		return Trainer{}, err
 	}
 	adapters, err := s.adapters(o.Dir)
 	if err != nil {
-		return nil, err
+		return Trainer{}, err
 	}
 	start, err := s.start()
 	if err != nil {
-		return nil, err
+		return Trainer{}, err
 	}
 	client, err := tinker.NewClient(tinker.ClientOptions{
 		URL: s.BaseURL, Key: o.Outside.Getenv(tinker.KeyVariable), Patience: time.Duration(s.Patience), Log: o.Log,
 	})
 	if err != nil {
-		return nil, err
+		return Trainer{}, err
 	}
 	trainer, err := tinker.Open(ctx, tinker.Options{
 		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Loss: s.Loss,
@@ -173,9 +177,12 @@ func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (rl.Trainer
 	})
 	if err != nil {
 		client.Close()
-		return nil, err // a nil *Trainer would not be a nil interface
+		return Trainer{}, err
 	}
-	return trainer, nil
+	return Trainer{
+		Trainer: trainer, MaxContext: trainer.MaxContext(), Gauges: trainer.Gauges, Accepts: trainer.Accepts,
+		Imitate: trainer.Imitate,
+	}, nil
 }
 
 const checkpointScheme = "tinker://"

@@ -43,8 +43,8 @@ func (s *tinkerSettings) codec(o TrainerOptions, dir string, missing error, voca
 	if o.Imitates {
 		return nil, nil
 	}
-	if o.Speaker != nil {
-		if language, err := o.Speaker.Language(); err == nil {
+	if o.Language != nil {
+		if language, err := o.Language(); err == nil {
 			return embedded.NewCodec(language.Vocabulary)
 		}
 	}
@@ -69,15 +69,15 @@ func (s *tinkerSettings) codec(o TrainerOptions, dir string, missing error, voca
 	return chatml.NewCodec(tok, template)
 }
 
-// files returns the directory with the model's tokenizer: the one in the settings, the model's own, or the latest
-// snapshot in Hugging Face's cache.
-func (s *tinkerSettings) files(getenv func(string) string) (string, error) {
-	candidates := []string{s.Tokenizer}
-	if s.Tokenizer == "" {
+// modelFiles returns the directory with a model's tokenizer: the given one, the model's own, or the latest snapshot in
+// Hugging Face's cache.
+func modelFiles(given, model string, getenv func(string) string) (string, error) {
+	candidates := []string{given}
+	if given == "" {
 		hub := cmp.Or(getenv("HF_HUB_CACHE"), filepath.Join(
 			cmp.Or(getenv("HF_HOME"), filepath.Join(getenv("HOME"), ".cache", "huggingface")), "hub"))
-		repo := filepath.Join(hub, "models--"+strings.ReplaceAll(s.Model, "/", "--"))
-		candidates = []string{s.Model}
+		repo := filepath.Join(hub, "models--"+strings.ReplaceAll(model, "/", "--"))
+		candidates = []string{model}
 		if ref, err := os.ReadFile(filepath.Join(repo, "refs", "main")); err == nil {
 			candidates = append(candidates, filepath.Join(repo, "snapshots", filepath.Base(strings.TrimSpace(string(ref)))))
 		}
@@ -90,12 +90,12 @@ func (s *tinkerSettings) files(getenv func(string) string) (string, error) {
 			return dir, nil
 		}
 	}
-	if s.Tokenizer != "" {
-		return "", fmt.Errorf("tokenizer: %s has no %s", s.Tokenizer, tokenizerFile)
+	if given != "" {
+		return "", fmt.Errorf("tokenizer: %s has no %s", given, tokenizerFile)
 	}
 	return "", fmt.Errorf("the tokenizer of %s, with which prompts are encoded, is not on this machine; to fix: "+
 		"download it with hf download %s --include '*.json' '*.jinja', or set trainer.tokenizer to a directory with its %s, "+
-		"%s and %s", s.Model, s.Model, tokenizerFile, tokenizerConfigFile, modelConfigFile)
+		"%s and %s", model, model, tokenizerFile, tokenizerConfigFile, modelConfigFile)
 }
 
 // vocabulary returns the number of ids of the base model, whose files are in dir.

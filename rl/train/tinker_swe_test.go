@@ -302,7 +302,7 @@ func TestTokenizerOfAModel(t *testing.T) {
 		{"Qwen/Qwen3-8B", hub, ""},
 	} {
 		s := tinkerSettings{Model: tt.model, Tokenizer: tt.tokenizer}
-		got, err := s.files(getenv)
+		got, err := modelFiles(s.Tokenizer, s.Model, getenv)
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%q, %q: %q, %v", tt.model, tt.tokenizer, got, err)
 		}

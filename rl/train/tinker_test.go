@@ -31,7 +31,7 @@ checkpoint: {every: 2}
 
 func residueServer(t *testing.T, o trainertest.Options) (*trainertest.Server, string) {
 	t.Helper()
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).Language()
+	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,10 +23,7 @@ func (l *loop) splits() []Split {
 	if len(l.environment.Tasks(Validation)) > 0 {
 		splits = append(splits, Validation)
 	}
-	if e, ok := l.environment.(Suites); ok {
-		splits = append(splits, e.Suites()...)
-	}
-	return splits
+	return append(splits, l.environment.Suites...)
 }
 
 // due reports whether the policy is validated after a step.
@@ -93,7 +90,7 @@ func groupsOf(s Split) string {
 
 // random measures random play on the validation tasks, if the environment offers it.
 func (l *loop) random(ctx context.Context, values map[string]float64) error {
-	runner := l.environment.Random()
+	runner := l.environment.Random
 	if runner == nil {
 		return nil
 	}

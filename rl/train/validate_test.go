@@ -72,8 +72,9 @@ type slowly struct {
 	gate chan struct{}
 }
 
-func (s *slowly) Open(context.Context, EnvironmentOptions) (Environment, error) { return s, nil }
-func (s *slowly) Suites() []Split                                               { return []Split{"more"} }
+func (s *slowly) Open(context.Context, EnvironmentOptions) (Environment, error) {
+	return Environment{Player: s, Suites: []Split{"more"}}, nil
+}
 
 func (s *slowly) Tasks(split Split) []string {
 	if split == "more" {

@@ -7,18 +7,10 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// warmStarter is a trainer that learns from demonstrations before the first step.
-type warmStarter interface {
-	// WarmStart returns the mean loss of each pass over the demonstrations, in nats per token. Called again in the same
-	// run, it returns the same losses without learning again.
-	WarmStart(ctx context.Context) ([]float64, error)
-}
-
 // warmStart lets the trainer learn from demonstrations. Its points are those of the steps before 0, one for each
 // pass; the first one has the validation of the fresh policy, if that is measured before training.
 func (l *loop) warmStart(ctx context.Context) error {
-	t, ok := l.trainer.(warmStarter)
-	if !ok {
+	if l.trainer.WarmStart == nil {
 		return nil
 	}
 	start := l.now()
@@ -26,7 +18,7 @@ func (l *loop) warmStart(ctx context.Context) error {
 		return err
 	}
 	fresh := l.policy
-	losses, err := t.WarmStart(ctx)
+	losses, err := l.trainer.WarmStart(ctx)
 	if err != nil || len(losses) == 0 {
 		return err
 	}
