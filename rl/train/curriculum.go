@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"deepswe/env/disk"
@@ -248,4 +249,26 @@ func (t *tasks) close() error {
 		return nil
 	}
 	return t.log.Close()
+}
+
+// order is the sequence of tasks: all of them, shuffled anew for each pass. It depends on the seed and the number of
+// tasks taken only, so a resumed run continues it.
+type order struct {
+	seed  uint64
+	tasks []string
+
+	round   int
+	shuffle []int
+}
+
+const orderStream = 0x6f72646572
+
+// at returns the task at a position of the endless sequence.
+func (o *order) at(place int) string {
+	round := place / len(o.tasks)
+	if o.shuffle == nil || round != o.round {
+		o.round = round
+		o.shuffle = rand.New(rand.NewPCG(o.seed^orderStream, uint64(round))).Perm(len(o.tasks))
+	}
+	return o.tasks[o.shuffle[place%len(o.tasks)]]
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"deepswe/agent/run"
@@ -85,4 +86,81 @@ func (l *loop) engine(runner run.Runner, version func() int64, j run.Journal, ob
 			},
 		},
 	}
+}
+
+// ahead admits the groups that updates up to MaxStaleness after the step may learn from, which is enough for each of
+// these updates.
+func (l *loop) ahead(step int, at place) error {
+	tasks := l.config.Rollouts.Tasks
+	limit := min(step+l.config.Rollouts.MaxStaleness, l.config.Steps) * tasks
+	_, err := l.admit(at, limit, func(n int) (int, int) { return n/tasks + 1, n % tasks })
+	return err
+}
+
+// rounds plays the groups of a step alone, and returns them when all are complete: a round of them, and with Refill
+// further rounds for as many as had equal rewards.
+func (l *loop) rounds(step int, from place) ([]*group, error) {
+	var all []*group
+	size, want := l.config.Rollouts.Group, l.config.Rollouts.Tasks
+	for round := 0; round <= l.config.Rollouts.Refill && want > 0; round++ {
+		l.progress.begin(step, want*size)
+		groups, err := l.admit(from, l.admitted+want, func(n int) (int, int) { return step, n - from.Cursor })
+		if err != nil {
+			return nil, err
+		}
+		for left := len(groups); left > 0; {
+			taken, err := l.stream.take(left)
+			if err != nil {
+				return nil, err
+			}
+			left -= len(taken)
+		}
+		all = append(all, groups...)
+		want -= differing(outcomesOf(groups), size)
+	}
+	return all, nil
+}
+
+// admit admits the groups with numbers below the limit. slot returns the step that a group is admitted for, and its
+// slot there.
+func (l *loop) admit(at place, limit int, slot func(number int) (int, int)) ([]*group, error) {
+	var groups []*group
+	for ; l.admitted < limit; l.admitted++ {
+		n := l.admitted
+		if slices.Contains(at.Ahead, n) {
+			continue
+		}
+		step, slot := slot(n)
+		if err := l.journals.open(step); err != nil {
+			return nil, err
+		}
+		task, err := l.tasks.at(n)
+		if err != nil {
+			return nil, err
+		}
+		g := &group{number: n, name: groupName(step, slot)}
+		for i := range l.config.Rollouts.Group {
+			g.jobs = append(g.jobs, run.Job{Task: task, Group: g.name, Index: i})
+		}
+		groups = append(groups, g)
+	}
+	l.stream.admit(groups...)
+	return groups, nil
+}
+
+// differing counts the groups whose rewards are not all equal.
+func differing(outcomes []run.Outcome, size int) int {
+	n := 0
+	for group := range slices.Chunk(outcomes, size) {
+		seen := map[float64]bool{}
+		for _, o := range group {
+			if r := o.Reward; r != nil {
+				seen[*r] = true
+			}
+		}
+		if len(seen) > 1 {
+			n++
+		}
+	}
+	return n
 }

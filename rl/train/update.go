@@ -2,12 +2,122 @@ package train
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"time"
 
 	"deepswe/agent/run"
 	"deepswe/rl"
 )
+
+// step learns from the groups of an update and publishes the policy. It returns the metrics and the position after
+// these groups.
+func (l practice) step(ctx context.Context, step int, from place) (map[string]float64, place, error) {
+	start := l.now()
+	u := &update{loop: l.loop, step: step, take: l.stream.take}
+	if err := u.learn(ctx, from); err != nil {
+		return nil, from, err
+	}
+	values, err := u.values(context.WithoutCancel(ctx))
+	if err != nil {
+		return nil, from, err
+	}
+	after := from
+	for _, g := range u.groups {
+		after = after.take(g.number)
+	}
+	if err := l.finish(ctx, start, values); err != nil {
+		return nil, from, err
+	}
+	l.begun = false
+	if err := l.learned(step, u.outcomes(), values); err != nil {
+		return nil, from, err
+	}
+	if err := l.journals.closeBefore(l.complete(step, after) + 1); err != nil {
+		return nil, from, err
+	}
+	if l.config.Rollouts.MaxStaleness > 0 {
+		err = l.ahead(step+1, after)
+	}
+	return values, after, err
+}
+
+// complete returns the last step of which no group is left to learn from once the given one is done.
+func (l *loop) complete(step int, at place) int {
+	if l.config.Rollouts.MaxStaleness > 0 {
+		return at.Cursor / l.config.Rollouts.Tasks
+	}
+	return step
+}
+
+// publishGrace is how long a publication may go on after the run's context has ended.
+const publishGrace = 5 * time.Second
+
+// finish publishes the updated policy and adds the metrics of the step. If the run is stopped and the publication does
+// not end in time, the step is unpublished.
+func (l *loop) finish(ctx context.Context, start time.Time, values map[string]float64) error {
+	begun := l.now()
+	publishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(publishGrace, cancel) })()
+	err := l.publish(publishing)
+	l.unpublished = publishing.Err() != nil && err != nil && !errors.Is(err, rl.ErrApart)
+	if err != nil && !l.unpublished {
+		return err
+	}
+	now := l.now()
+	values["time/publish"] = now.Sub(begun).Seconds()
+	if !l.unpublished {
+		l.stream.updated(l.policy.Version)
+		l.published(values)
+	}
+	values["time/step"] = now.Sub(start).Seconds()
+	values["time/wait_trainer"] = l.stream.rest().Seconds()
+	values["workers/busy"] = l.occupancy.take()
+	values["workers/idle"] = 1 - values["workers/busy"]
+	speeds(values, now.Sub(start))
+	return nil
+}
+
+// published adds the metrics of the policy's publication.
+func (l *loop) published(values map[string]float64) {
+	if gap := l.policy.Gap; gap.Tokens > 0 {
+		values["publish/gap_mean"], values["publish/gap_max"] = gap.Mean, gap.Max
+	}
+	if gauges := l.trainer.Gauges; gauges != nil {
+		maps.Copy(values, gauges())
+	}
+	values[versionMetric] = float64(l.policy.Version)
+}
+
+const versionMetric = "policy/version"
+
+// publish makes rollouts sample from the trainer's current weights.
+func (l *loop) publish(ctx context.Context) (err error) {
+	if l.policy, err = l.trainer.Publish(ctx); err == nil {
+		current := l.policy
+		l.live.current.Store(&current)
+	}
+	return err
+}
+
+// rollouts converts outcomes into the algorithm's rollouts.
+func (l *loop) rollouts(outcomes []run.Outcome) []rl.Rollout {
+	rollouts := make([]rl.Rollout, len(outcomes))
+	for i, o := range outcomes {
+		rollouts[i] = rolloutOf(o, rl.VersionNumber(l.policy.Version))
+	}
+	return rollouts
+}
+
+// optimized adds the metrics of a batch's optimizer steps.
+func optimized(values map[string]float64, stats rl.Stats, norms float64, updates, skipped int) {
+	maps.Copy(values, stats.Metrics())
+	if updates > 0 {
+		values["optim/grad_norm"] = norms / float64(updates)
+	}
+	values["optim/updates"], values["optim/skipped"] = float64(updates), float64(skipped)
+}
 
 // update learns from the groups of a step. It is made in parts: minibatches, each of the groups that become complete
 // next. Loss weights are normalised within a part, since each is an optimizer step of its own. A part whose advantages
