@@ -51,9 +51,9 @@ var (
 
 // implied maps tools of other agents to the command of file_editor that they correspond to.
 var implied = map[string]string{
-	"edit": "str_replace", "edit_file": "str_replace", "replace": "str_replace", "str_replace": "str_replace",
-	"multiedit": "str_replace",
-	"read":      "view", "read_file": "view", "view": "view",
+	"edit": "str_replace", "edit_file": "str_replace", "multiedit": "str_replace", "replace": "str_replace",
+	"str_replace": "str_replace",
+	"read":        "view", "read_file": "view", "view": "view",
 	"create_file": "create", "write": "create", "write_file": "create",
 }
 

@@ -26,6 +26,8 @@ type delivery struct {
 	Commit  string `json:"commit,omitempty"`
 	// Parent is the commit that the branch begins with.
 	Parent string `json:"parent,omitempty"`
+	// Files are the files of an applied patch as it left them; see [repo.State].
+	Files map[string]string `json:"files,omitempty"`
 }
 
 // longestDelivery bounds the work of git in a delivery.
@@ -153,7 +155,7 @@ func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	} else {
 		fmt.Fprintf(d.Out, "committed as %s (%.10s)%s\n", cli.Plain(branch), done.Commit, beginsElsewhere(done, s.Head))
 	}
-	return journal.Note(noteDelivered, done)
+	return noteDelivery(ctx, journal, done, patch)
 }
 
 // beginsElsewhere says that a branch does not begin with what is checked out.
@@ -248,7 +250,18 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 	if !done.Applied && done.Branch == "" {
 		return refused
 	}
-	return cmp.Or(j.journal.Note(noteDelivered, done), refused)
+	return cmp.Or(noteDelivery(ctx, j.journal, done, report.diff), refused)
+}
+
+// noteDelivery records a delivery, with what it takes to undo it.
+func noteDelivery(ctx context.Context, journal *run.Dir, done delivery, patch []byte) error {
+	if done.Applied {
+		var err error
+		if done.Files, err = repo.State(ctx, done.Repo, patch); err != nil {
+			return err
+		}
+	}
+	return journal.Note(noteDelivered, done)
 }
 
 // checkTree warns of uncommitted changes where a branch is asked for, which cannot carry them.

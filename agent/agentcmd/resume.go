@@ -102,6 +102,7 @@ const (
 	noteResumed     = "resumed"
 	noteContinued   = "continued" // its data is a continuation
 	noteDelivered   = "delivered" // its data is a delivery
+	noteUndone      = "undone"    // the last delivery was taken back
 )
 
 // continuation is a further instruction.

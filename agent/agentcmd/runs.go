@@ -140,16 +140,27 @@ func (s *solveRun) status(alive disk.Liveness) string {
 
 // delivered describes how the patch was delivered after the last work on it.
 func (s *solveRun) delivered() (applied bool, branch string) {
+	for _, done := range s.deliveries() {
+		applied, branch = applied || done.Applied, cmp.Or(done.Branch, branch)
+	}
+	return applied, branch
+}
+
+// deliveries returns those after the last work on the patch that were not taken back.
+func (s *solveRun) deliveries() []delivery {
+	var all []delivery
 	for _, n := range s.Notes {
 		var done delivery
 		switch {
 		case n.Event == noteResumed || n.Event == noteContinued:
-			applied, branch = false, ""
+			all = nil
+		case n.Event == noteUndone && len(all) > 0:
+			all = all[:len(all)-1]
 		case n.Event == noteDelivered && json.Unmarshal(n.Data, &done) == nil:
-			applied, branch = applied || done.Applied, cmp.Or(done.Branch, branch)
+			all = append(all, done)
 		}
 	}
-	return applied, branch
+	return all
 }
 
 // widthOf returns the width of the terminal for results; 0 if they do not go to a terminal.

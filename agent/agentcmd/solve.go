@@ -37,7 +37,7 @@ type Deps struct {
 
 // New returns the commands about a rollout.
 func New(d Deps) []*cobra.Command {
-	return []*cobra.Command{newSolve(d), newRuns(d), newApply(d), newBranch(d), newReplay(d), newView(d)}
+	return []*cobra.Command{newSolve(d), newRuns(d), newApply(d), newBranch(d), newUndo(d), newReplay(d), newView(d)}
 }
 
 // NewMachine returns the commands about this machine.

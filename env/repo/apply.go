@@ -2,9 +2,12 @@ package repo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,16 +23,50 @@ var ErrConflict = errors.New("the patch does not apply")
 
 // Apply applies a patch to the files below dir, completely or not at all. It makes no commit and leaves the index
 // alone.
-func Apply(ctx context.Context, dir string, patch []byte) error {
+func Apply(ctx context.Context, dir string, patch []byte) error { return apply(ctx, dir, patch) }
+
+// Unapply takes an applied patch back, completely or not at all, as Apply applies it.
+func Unapply(ctx context.Context, dir string, patch []byte) error {
+	return apply(ctx, dir, patch, "--reverse")
+}
+
+// State describes the files of a patch below dir, so that a later change of one is noticed: each file's mode and digest
+// by its path, or an empty text for one that does not exist.
+func State(ctx context.Context, dir string, patch []byte) (map[string]string, error) {
+	root, err := fullRoot(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	now, err := remember(ctx, git{dir: root, env: []string{"GIT_DIR=" + os.DevNull}}, patch)
+	if err != nil {
+		return nil, err
+	}
+	state := map[string]string{}
+	for _, f := range now.files {
+		state[f.path] = ""
+		if f.mode != 0 {
+			state[f.path] = fmt.Sprintf("%s %x", f.mode, sha256.Sum256(f.data))
+		}
+	}
+	return state, now.Close()
+}
+
+// fullRoot returns the root of the work tree that dir belongs to, or dir itself if there is none.
+func fullRoot(ctx context.Context, dir string) (string, error) {
+	root, err := toplevel(ctx, dir)
+	if err != nil {
+		return "", fmt.Errorf("apply patch: %w", err)
+	}
+	return cmp.Or(root, dir), nil
+}
+
+func apply(ctx context.Context, dir string, patch []byte, options ...string) error {
 	if len(bytes.TrimSpace(patch)) == 0 {
 		return nil
 	}
-	root, err := toplevel(ctx, dir)
+	root, err := fullRoot(ctx, dir)
 	if err != nil {
-		return fmt.Errorf("apply patch: %w", err)
-	}
-	if root == "" {
-		root = dir
+		return err
 	}
 	// With an empty GIT_DIR, git uses the files as they are: no attributes, filters or line-ending settings of a
 	// repository change the bytes that the patch was computed from.
@@ -45,13 +82,14 @@ func Apply(ctx context.Context, dir string, patch []byte) error {
 	}
 	defer before.Close()
 	// Git checks the whole patch before it writes anything, so it can only fail halfway if writing fails.
-	if _, err = g.run(ctx, bytes.NewReader(patch), "apply", "--whitespace=nowarn", "-"); err == nil {
+	args := append([]string{"apply", "--whitespace=nowarn"}, options...)
+	if _, err = g.run(ctx, bytes.NewReader(patch), append(args, "-")...); err == nil {
 		return nil
 	}
 	if rerr := before.restore(); rerr != nil {
 		return fmt.Errorf("apply patch: %w; and restoring the files: %w", err, rerr)
 	}
-	if exitedOne(err) {
+	if exitedOne(err) && len(options) == 0 {
 		if _, rerr := g.run(ctx, bytes.NewReader(patch), "apply", "--reverse", "--check", "-"); rerr == nil {
 			return fmt.Errorf("%w: %s has its changes", ErrApplied, root)
 		}

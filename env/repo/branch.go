@@ -14,6 +14,9 @@ import (
 	"deepswe/env/disk"
 )
 
+// ErrChanged reports that what was delivered is no longer as it was left. Nothing was changed.
+var ErrChanged = errors.New("it has changed since")
+
 // CheckBranch returns the error that Branch would return, so that a run can fail early.
 func CheckBranch(ctx context.Context, dir, name string) error {
 	_, _, err := branchBase(ctx, dir, name)
@@ -97,6 +100,29 @@ func Branch(
 	// The old value, all zeros, makes git refuse if the branch exists by now.
 	_, err = g.run(ctx, nil, "update-ref", "refs/heads/"+name, commit, strings.Repeat("0", 40))
 	return commit, parent, err
+}
+
+// RemoveBranch removes a branch that still is at the commit and is checked out nowhere.
+func RemoveBranch(ctx context.Context, dir, name, commit string) error {
+	g := git{dir: dir, user: true}
+	now, err := g.line(ctx, nil, "rev-parse", "--verify", "-q", "refs/heads/"+name)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, ErrNoGit):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: there is no branch %s", ErrChanged, name)
+	case now != commit:
+		return fmt.Errorf("%w: the branch %s was at %.10s and is at %.10s now", ErrChanged, name, commit, now)
+	}
+	trees, err := g.run(ctx, nil, "worktree", "list", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if slices.Contains(strings.Split(string(trees), "\n"), "branch refs/heads/"+name) {
+		return fmt.Errorf("%w: the branch %s is checked out", ErrChanged, name)
+	}
+	_, err = g.run(ctx, nil, "update-ref", "-d", "refs/heads/"+name, commit)
+	return err
 }
 
 // patched returns the tree of a commit with the patch applied, merged if it does not apply directly. It uses g's
