@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -39,6 +41,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command line as users do. Besides testscript's own commands there are
 //
+//	nearby PORT        starts a server of a model at the port, which the condition [free:PORT] reports to be free
 //	endpoint FILE...   starts a model endpoint that answers with the files' texts, one after the other; judge:P answers
 //	                   as a judge does that gives YES the probability P
 //	result FILE KEY V  checks a key of the last line of a file of JSON lines
@@ -70,8 +73,15 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"endpoint": startEndpoint,
-			"waitfor":  waitFor,
-			"result":   checkResult,
+			"nearby": func(ts *testscript.TestScript, _ bool, args []string) {
+				listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", args[0]))
+				ts.Check(err)
+				server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: llmtest.New()}}
+				server.Start()
+				ts.Defer(server.Close)
+			},
+			"waitfor": waitFor,
+			"result":  checkResult,
 			"static": func(ts *testscript.TestScript, _ bool, _ []string) {
 				dir, err := static()
 				ts.Check(err)
@@ -84,6 +94,10 @@ func TestScripts(t *testing.T) {
 				return bwrapWorks(t), nil
 			case "docker":
 				return dockerWorks(t), nil
+			}
+			if port, ok := strings.CutPrefix(cond, "free:"); ok {
+				listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+				return err == nil && listener.Close() == nil, nil
 			}
 			_, err := exec.LookPath(cond)
 			return err == nil, nil

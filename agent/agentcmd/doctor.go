@@ -221,9 +221,10 @@ func checkEndpoint(ctx context.Context, w cli.World, baseURL, model string) []en
 	defer cancel()
 	h, err := client.Check(ctx)
 	if err != nil && len(h.Models) == 0 && choice.BaseURL == cli.DefaultBaseURL {
+		what, command := cli.Nearby(ctx)
 		return []env.Finding{{
-			Check: "endpoint", Status: env.Skipped, Detail: "none is set, and none answers at " + cli.DefaultBaseURL,
-			Fix: "export DEEPSWE_BASE_URL=http://HOST:PORT/v1",
+			Check: "endpoint", Status: env.Skipped, Detail: "none is set, and none answers at " + cli.DefaultBaseURL +
+				"; " + strings.ReplaceAll(what, "\n", "; "), Fix: command,
 		}}
 	}
 	return healthFindings(h, err)

@@ -70,7 +70,7 @@ func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, erro
 		return LiveModel{}, Usage(err)
 	}
 	if err != nil {
-		return LiveModel{}, err
+		return LiveModel{}, explained(ctx, err)
 	}
 	return LiveModel{Model: client, Name: served.ID, Context: served.Context, Endpoint: client}, nil
 }
