@@ -42,7 +42,7 @@ func New(d Deps) []*cobra.Command {
 
 // NewMachine returns the commands about this machine.
 func NewMachine(d Deps) []*cobra.Command {
-	return []*cobra.Command{newDoctor(d), newClean(d)}
+	return []*cobra.Command{newConfig(d), newDoctor(d), newClean(d)}
 }
 
 // solveOptions are the flags of solve.

@@ -24,6 +24,12 @@ const ReplayPrefix = "replay:"
 // DefaultBaseURL is the default address of vLLM.
 const DefaultBaseURL = "http://localhost:8000/v1"
 
+// The values of --format and --context that hold where none is given.
+const (
+	autoFormat     = "auto"
+	defaultContext = 65536
+)
+
 // ModelChoice selects an endpoint and a model. An empty field leaves the choice to the endpoint.
 type ModelChoice struct {
 	BaseURL, Model, APIKey string
@@ -115,12 +121,12 @@ func (o *ModelFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Name, "model", "", "model `NAME` as the endpoint serves it, or replay:FILE")
 	f.StringVar(&o.BaseURL, "base-url", "", "`URL` of the OpenAI-compatible endpoint")
-	f.StringVar(&o.Format, "format", "auto", "`FORMAT` of tool calls: auto, xml or tools")
+	f.StringVar(&o.Format, "format", autoFormat, "`FORMAT` of tool calls: auto, xml or tools")
 	f.StringVar(&o.Pack, "prompt-pack", "", "prompts from the YAML `FILE`")
 	f.StringVar(&o.Compact, "compact", autoCompact,
 		"make room in a full context with the `STRATEGY`: none, elide, summary, or auto (none for xml)")
 	f.IntVar(&o.MaxSteps, "max-steps", 100, "stop after `N` replies of the model")
-	o.Context = 65536
+	o.Context = defaultContext
 	help := "stop at `N` tokens of conversation (as 65536 or 64k), or what the endpoint has if less"
 	if o.SeveralContexts {
 		help += "; 16k,32k,64k measures each"
@@ -129,7 +135,7 @@ func (o *ModelFlags) Add(cmd *cobra.Command) {
 	f.DurationVar(&o.Timeout, "timeout", 2*time.Hour, "longest `TIME` for a rollout")
 	AddCommandTimeout(cmd, &o.Command)
 	f.Float64Var(&o.Temperature, "temperature", 0, "sampling temperature `T` (default: the endpoint's own)")
-	Choices(cmd, "format", "auto", trajectory.FormatXML, trajectory.FormatTools)
+	Choices(cmd, "format", autoFormat, trajectory.FormatXML, trajectory.FormatTools)
 	Choices(cmd, "compact", autoCompact, string(agent.NoCompaction), string(agent.Elide), string(agent.Summarize))
 	o.Given = f.Changed
 }
@@ -214,7 +220,7 @@ func (o *ModelFlags) compaction(recorded bool) func(agent.Format) agent.Compacti
 
 // ActionFormat returns the format that the flags select, or nil if the model's name determines it.
 func (o *ModelFlags) ActionFormat() (agent.Format, error) {
-	if o.Format == "auto" {
+	if o.Format == autoFormat {
 		return nil, nil
 	}
 	f, ok := agent.FormatNamed(o.Format)

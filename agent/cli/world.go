@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -194,18 +195,25 @@ func (w World) LoadConfig() (Config, error) {
 	if path == "" {
 		return c, nil
 	}
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
 	if err != nil {
 		return c, Usagef("configuration: %w", err)
 	}
-	defer f.Close()
-	d := yaml.NewDecoder(f)
+	if c, err = parseConfig(data); err != nil {
+		return c, Usagef("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func parseConfig(data []byte) (Config, error) {
+	var c Config
+	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, Usagef("configuration %s: %w", path, err)
+		return c, err
 	}
 	return c, nil
 }
