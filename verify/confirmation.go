@@ -118,7 +118,8 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool,
 		}
 		c.Canaries++
 		strength := map[canary.Kind]Strength{
-			canary.Outright: OutrightEvidence, canary.Expectation: PairedEvidence, canary.Withheld: OutsideEvidence,
+			canary.Outright: OutrightEvidence, canary.Telling: OutrightEvidence, canary.Expectation: PairedEvidence,
+			canary.Withheld: OutsideEvidence,
 		}[one.Kind]
 		for _, id := range one.Tests {
 			by[id] = strength

@@ -30,6 +30,8 @@ const (
 	// Withheld is a test that writes down what the code under test returns, in place of comparing it with a literal,
 	// which is not there. It must pass, and what it has written must be the literals.
 	Withheld Kind = "withheld"
+	// Telling is an expectation that is wrong in a form which few tests have, so that it can be recognised.
+	Telling Kind = "telling"
 )
 
 // Canary is a way to make a test fail whose code under test is right.
@@ -141,7 +143,7 @@ type test interface {
 	extent() (from, to int)
 	// mutations returns the ways to make the test fail whenever it passes as it is, the best first. The wrong values that
 	// it then expects are random.
-	mutations(r *rand.Rand) []mutation
+	mutations(r *chance) []mutation
 }
 
 // mutation is a change that makes a test fail.
@@ -187,8 +189,9 @@ func List(w Writer, s Source) []string {
 // New chooses a canary for each test. If there is none, the error wraps [ErrNone].
 func New(w Writer, o Options) (Set, error) {
 	m := &maker{
-		writer: w, options: o, out: Set{Skipped: map[string]string{}, sources: o.Sources, helpers: map[int]Source{}}, suites: map[int]suite{},
-		broken: map[int]error{}, made: map[string]int{},
+		writer: w, options: o, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
+		out:   Set{Skipped: map[string]string{}, sources: o.Sources, helpers: map[int]Source{}},
+		words: map[int]map[string]int{},
 	}
 	for _, id := range o.Tests {
 		if reason := m.add(id); reason != "" {
@@ -234,7 +237,8 @@ type maker struct {
 	out     Set
 	suites  map[int]suite
 	broken  map[int]error
-	made    map[string]int // the canary of a function: several ids may be cases of the same one
+	words   map[int]map[string]int // of the literals in each source
+	made    map[string]int         // the canary of a function: several ids may be cases of the same one
 	// withheld counts the literals that were taken out.
 	withheld int
 }
@@ -259,6 +263,9 @@ func (m *maker) add(id string) (reason string) {
 	if !ok {
 		return "no change of it makes it fail"
 	}
+	if chosen.plain && chosen.kind == Expectation {
+		chosen.kind = Telling
+	}
 	m.made[function] = len(m.out.Canaries)
 	c := Canary{
 		Tests: []string{id}, Name: t.name(), File: file, Kind: chosen.kind, Mutation: mutationKey(file, t, chosen.key),
@@ -279,7 +286,13 @@ func (m *maker) add(id string) (reason string) {
 // choose picks a mutation by chance, among those that give themselves away least.
 func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
-	for _, one := range slices.Concat(m.withhold(at, t), t.mutations(m.options.Rand)) {
+	from, to := t.extent()
+	data := m.options.Sources[at].Data
+	if m.words[at] == nil {
+		m.words[at] = wordsOf(data)
+	}
+	wrong := t.mutations(newChance(m.options.Rand, data[from:to], m.words[at]))
+	for _, one := range slices.Concat(m.withhold(at, t), wrong) {
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		switch {
 		case len(one.ways) == 0 || m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)]:
@@ -295,8 +308,7 @@ func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 	chosen = best[m.options.Rand.IntN(len(best))]
 	way = chosen.ways[m.options.Rand.IntN(len(chosen.ways))]
 	if chosen.kind == Expectation && len(way) == 1 {
-		from, to := t.extent()
-		if more := repeated(m.options.Sources[at].Data, from, to, way[0]); !m.taken(at, more) {
+		if more := repeated(data, from, to, way[0]); !m.taken(at, more) {
 			way = more
 		}
 	}

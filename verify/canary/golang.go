@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"math"
-	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
@@ -89,7 +88,7 @@ func (t *goTest) extent() (from, to int) {
 	return from, t.file.offset(t.decl.End())
 }
 
-func (t *goTest) mutations(r *rand.Rand) []mutation {
+func (t *goTest) mutations(r *chance) []mutation {
 	var all []mutation
 	start, _ := t.extent()
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
@@ -202,7 +201,7 @@ func expectations(n ast.Node) []*ast.BasicLit {
 }
 
 // goOthers returns other literals of the same kind.
-func goOthers(lit *ast.BasicLit, r *rand.Rand) []string {
+func goOthers(lit *ast.BasicLit, r *chance) []string {
 	switch lit.Kind {
 	case token.STRING:
 		end := len(lit.Value) - 1

@@ -2,7 +2,6 @@ package canary
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,7 +21,7 @@ var jsOpposites = map[string]string{
 	"toBeUndefined": "toBeDefined", "toBeNaN": "toBeNull", "throws": "doesNotThrow", "doesNotThrow": "throws",
 }
 
-func (t *jsTest) mutations(r *rand.Rand) []mutation {
+func (t *jsTest) mutations(r *chance) []mutation {
 	f := t.file
 	var all, negations []mutation
 	for i := t.last; i > t.title; i-- {
@@ -53,7 +52,7 @@ func (t *jsTest) mutations(r *rand.Rand) []mutation {
 }
 
 // wrong returns the replacements that make the check with the method at token i expect something else.
-func (f *jsFile) wrong(i int, r *rand.Rand) (from, to int, texts []string) {
+func (f *jsFile) wrong(i int, r *chance) (from, to int, texts []string) {
 	method, open := f.text(i), i+1
 	if other := jsOpposites[method]; other != "" && !f.negated(i) {
 		return f.tokens[i].from, f.tokens[i].to, []string{other}
@@ -100,7 +99,7 @@ func (f *jsFile) negated(i int) bool {
 }
 
 // jsOthers returns other literals of the same kind.
-func jsOthers(kind byte, text string, r *rand.Rand) []string {
+func jsOthers(kind byte, text string, r *chance) []string {
 	switch {
 	case kind == 's' || kind == 't' && !strings.Contains(text, "${"):
 		others := otherTexts(text[1:max(1, len(text)-1)], r)

@@ -2,22 +2,100 @@ package canary
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// A wrong value must not show that it is wrong: it may be the smaller or the larger number, and any letter.
+// A wrong value must not show that it is wrong: it may be the smaller or the larger number, and any letter. Code under
+// test may read the test and look for what does not fit there, so a wrong value consists of words and numbers from the
+// same file if possible: from the same test if the right one occurs there elsewhere, as an input for example.
 
 // versions is the number of texts that an expectation may have, with the right one.
 const versions = 8
 
-// otherNumbers returns the other numbers of a range of [versions] that contains n anywhere, in random order. The range
-// stays between least and most, if n does.
-func otherNumbers(n, least, most int, r *rand.Rand) []int {
+// chance chooses wrong values. It knows the words and numbers of the test, and those of the rest of its file.
+type chance struct {
+	*rand.Rand
+	test, file map[string]int
+}
+
+var (
+	words    = regexp.MustCompile(`[A-Za-z]+|[0-9]+`)
+	literals = regexp.MustCompile(`"[^"\n]*"|'[^'\n]*'|\b[0-9]+\b`)
+)
+
+// newChance returns the chance for a test. file are the words of its file.
+func newChance(r *rand.Rand, test []byte, file map[string]int) *chance {
+	return &chance{r, wordsOf(test), file}
+}
+
+// wordsOf counts the words and numbers in the literals of a source.
+func wordsOf(source []byte) map[string]int {
+	count := map[string]int{}
+	for _, literal := range literals.FindAll(source, -1) {
+		for _, word := range words.FindAllString(string(literal), -1) {
+			count[word]++
+		}
+	}
+	return count
+}
+
+// known returns what may be used instead of a word: others of the same kind in random order, which occur in the test if
+// the word occurs there once more, or else only in other tests of the file.
+func (c *chance) known(word string) []string {
+	inside, seen := c.test[word] > 1, c.file
+	if inside {
+		seen = c.test
+	}
+	var others, further []string
+	for other := range seen {
+		switch alike := bits.Len(uint(len(other))) == bits.Len(uint(len(word))); {
+		case other == word || kindOf(other) != kindOf(word) || !inside && c.test[other] > 0:
+		case alike:
+			others = append(others, other)
+		default:
+			further = append(further, other)
+		}
+	}
+	if len(others) == 0 {
+		others = further
+	}
+	slices.Sort(others)
+	c.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	return others[:min(len(others), versions-1)]
+}
+
+// kindOf returns what a word must have in common with another that it is exchanged for: the case of its letters.
+func kindOf(word string) string {
+	switch first, last := word[0], word[len(word)-1]; {
+	case last < 'A':
+		return "0"
+	case last < 'a':
+		return "AA"
+	case first < 'a':
+		return "Aa"
+	}
+	return "a"
+}
+
+// otherNumbers returns other numbers, in random order: some of the file or, if there are none, those of a range
+// of [versions] that contains n anywhere. They are not below least, nor above most, unless n is.
+func otherNumbers(n, least, most int, r *chance) []int {
+	var others []int
+	for _, word := range r.known(strconv.Itoa(n)) {
+		if other, err := strconv.Atoi(word); err == nil && least <= other && other <= most && strconv.Itoa(other) == word {
+			others = append(others, other)
+		}
+	}
+	if len(others) > 0 {
+		return others
+	}
 	from := max(n-r.IntN(versions), min(n, least))
 	from = min(from, max(n, most)-(versions-1))
-	var others []int
 	for i := range versions {
 		if from+i != n {
 			others = append(others, from+i)
@@ -29,7 +107,7 @@ func otherNumbers(n, least, most int, r *rand.Rand) []int {
 
 // otherDecimals returns other numbers with the same decimals, or none if the text is not a decimal number. Integers
 // are not below least, unless the number is.
-func otherDecimals(text string, least int, r *rand.Rand) []string {
+func otherDecimals(text string, least int, r *chance) []string {
 	if n, err := strconv.Atoi(text); err == nil {
 		return mapped(otherNumbers(n, least, math.MaxInt, r), strconv.Itoa)
 	}
@@ -42,10 +120,16 @@ func otherDecimals(text string, least int, r *rand.Rand) []string {
 	})
 }
 
-// otherTexts returns other texts, if possible of the same length with another last character. The text may contain
-// escapes.
-func otherTexts(text string, r *rand.Rand) []string {
+// otherTexts returns other texts: with another last word of the file or, if there is none, with another last character.
+// The text may contain escapes.
+func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
+	if all := words.FindAllStringIndex(text, -1); len(all) > 0 {
+		from, to := all[len(all)-1][0], all[len(all)-1][1]
+		if others := r.known(text[from:to]); len(others) > 0 && !strings.HasSuffix(text[:from], `\`) {
+			return mapped(others, func(s string) string { return text[:from] + s + text[to:] })
+		}
+	}
 	if text == "" || strings.Contains(text, `\`) {
 		return []string{text + "s"} // of several, the shortest would be the right one
 	}

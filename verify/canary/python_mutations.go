@@ -3,14 +3,13 @@ package canary
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
 )
 
 // mutations returns a mutation for each statement whose expectation can be made wrong, and one that adds a check.
-func (t *pyFunction) mutations(r *rand.Rand) []mutation {
+func (t *pyFunction) mutations(r *chance) []mutation {
 	var all []mutation
 	if t.oneLine() {
 		head := t.file.lines[t.head]
@@ -126,12 +125,6 @@ func pyText(text string) pyWrong { return pyWrong{texts: []string{text}} }
 // pyPlain is one that gives itself away.
 func pyPlain(text string) pyWrong { return pyWrong{texts: []string{text}, plain: true} }
 
-// pyErrors are errors that code rarely raises, none of which is another one's base.
-var pyErrors = []string{
-	"BufferError", "FloatingPointError", "IsADirectoryError", "OverflowError", "RecursionError", "UnboundLocalError",
-	"ZeroDivisionError",
-}
-
 var (
 	pyCall   = regexp.MustCompile(`^([\w.]*?)(\w+)\(`)
 	pyRaises = regexp.MustCompile(`^(with\s+[\w.]*(?:raises|assertRaises(?:Regex|Message)?)\()([\w.]+)`)
@@ -147,13 +140,12 @@ var (
 )
 
 // wrong returns the ways to make the expectation of a statement wrong.
-func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
+func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
 	if rest, ok := strings.CutPrefix(code, "assert"); ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
 		return t.wrongAssert(rest, r)
 	}
 	if m := pyRaises.FindStringSubmatch(code); m != nil {
-		others := slices.DeleteFunc(slices.Clone(pyErrors), func(name string) bool { return name == m[2] })
-		return []pyWrong{{texts: mapped(others, func(s string) string { return m[1] + s + code[len(m[0]):] })}}
+		return []pyWrong{{texts: mapped(t.pyOtherErrors(m[2]), func(s string) string { return m[1] + s + code[len(m[0]):] })}}
 	}
 	m := pyCall.FindStringSubmatch(code)
 	if m == nil || !strings.HasSuffix(code, ")") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
@@ -185,21 +177,21 @@ func (t *pyFunction) wrong(code string, r *rand.Rand) []pyWrong {
 	if e := t.assigned(strings.TrimSpace(arguments[1]), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
+	if others := pyOtherObjects(arguments[1], r); len(others) > 0 {
+		return []pyWrong{{texts: mapped(others, with(1))}, pyPlain(with(1)(pyWrapped(arguments[1])))}
+	}
 	return []pyWrong{pyPlain(with(1)(pyWrapped(arguments[1])))}
 }
 
 // wrongAssert does this for an assert statement.
-func (t *pyFunction) wrongAssert(rest string, r *rand.Rand) []pyWrong {
+func (t *pyFunction) wrongAssert(rest string, r *chance) []pyWrong {
 	parts := splitTop(rest, ",")
 	expr, message := strings.TrimSpace(parts[0]), ""
 	if len(parts) > 1 {
 		message = "," + strings.Join(parts[1:], ",")
 	}
-	negated := pyPlain("assert not (" + expr + ")" + message)
+	negated := pyNegation(expr, message)
 	mask := maskTop(expr)
-	if strings.HasPrefix(expr, "not ") && !pyWords.MatchString(mask[4:]) {
-		negated = pyText("assert " + strings.TrimSpace(expr[4:]) + message)
-	}
 	if strings.ContainsAny(strings.NewReplacer("==", "").Replace(mask), "<>!=") || strings.Count(mask, "==") != 1 ||
 		pyWords.MatchString(mask) {
 		return []pyWrong{negated}
@@ -215,7 +207,11 @@ func (t *pyFunction) wrongAssert(rest string, r *rand.Rand) []pyWrong {
 	if e := t.assigned(strings.TrimSpace(right), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
-	return []pyWrong{pyPlain("assert " + left + "== " + strings.TrimSpace(pyWrapped(right)) + message), negated}
+	if others := pyOtherObjects(right, r); len(others) > 0 {
+		compared := func(s string) string { return "assert " + left + "==" + s + message }
+		return []pyWrong{{texts: mapped(others, compared)}, negated}
+	}
+	return []pyWrong{negated}
 }
 
 func pyWrapped(expr string) string {
@@ -225,7 +221,7 @@ func pyWrapped(expr string) string {
 
 // assigned returns the mutation that assigns another value to a variable, if the test uses the variable only twice: to
 // assign a literal, and to compare.
-func (t *pyFunction) assigned(name string, r *rand.Rand) *mutation {
+func (t *pyFunction) assigned(name string, r *chance) *mutation {
 	word := regexp.MustCompile(`^[A-Za-z_]\w*$`)
 	if !word.MatchString(name) {
 		return nil
@@ -258,7 +254,7 @@ var pyNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
 
 // pyOthers changes the value of a literal, or of the last literal in a list, a tuple, a set or a dictionary. It returns
 // none if it cannot.
-func pyOthers(expr string, r *rand.Rand) []string {
+func pyOthers(expr string, r *chance) []string {
 	trimmed := strings.TrimSpace(expr)
 	i := strings.Index(expr, trimmed)
 	before, after := expr[:i], expr[i+len(trimmed):]
@@ -300,7 +296,7 @@ func pyOthers(expr string, r *rand.Rand) []string {
 }
 
 // pyOtherScalars changes a number, a string, True, False or None.
-func pyOtherScalars(expr string, r *rand.Rand) []string {
+func pyOtherScalars(expr string, r *chance) []string {
 	switch expr {
 	case "True":
 		return []string{"False"}

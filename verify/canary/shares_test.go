@@ -63,7 +63,9 @@ func count(w Writer, s Source, counts map[string]float64, tests *float64) {
 		*tests++
 		m := &maker{options: Options{Sources: []Source{s}, Record: "/tmp/record", Rand: random(1)}}
 		best, at := "none", 4
-		for _, one := range append(m.withhold(0, t), t.mutations(random(1))...) {
+		from, to := t.extent()
+		wrong := t.mutations(newChance(random(1), s.Data[from:to], wordsOf(s.Data)))
+		for _, one := range append(m.withhold(0, t), wrong...) {
 			if len(one.ways) > 0 && rank(one) < at {
 				at = rank(one)
 				best = []string{"withheld", "expectation", "plain", "outright"}[at]

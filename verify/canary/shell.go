@@ -3,7 +3,6 @@ package canary
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"path"
 	"regexp"
 	"strconv"
@@ -77,7 +76,7 @@ func (t *shellTest) name() string { return t.function }
 
 func (t *shellTest) extent() (from, to int) { return t.from, t.to }
 
-func (t *shellTest) mutations(r *rand.Rand) []mutation {
+func (t *shellTest) mutations(r *chance) []mutation {
 	var all []mutation
 	asserts := ""
 	for _, m := range shellAssertion.FindAllSubmatchIndex(t.file.data[t.body:t.to], -1) {
@@ -95,7 +94,7 @@ func (t *shellTest) mutations(r *rand.Rand) []mutation {
 }
 
 // shellOthers returns other words with the same quotes.
-func shellOthers(word string, r *rand.Rand) []string {
+func shellOthers(word string, r *chance) []string {
 	quote := ""
 	if strings.HasPrefix(word, "'") || strings.HasPrefix(word, `"`) {
 		quote = word[:1]

@@ -1,0 +1,96 @@
+package canary
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// pyErrors are errors that tests often expect, with the bases that they have among them.
+var pyErrors = map[string]string{
+	"AssertionError": "", "AttributeError": "", "FileNotFoundError": "OSError", "ImportError": "",
+	"IndexError": "LookupError", "KeyError": "LookupError", "NotImplementedError": "RuntimeError", "OSError": "",
+	"OverflowError":   "ArithmeticError",
+	"PermissionError": "OSError", "RuntimeError": "", "StopIteration": "", "TimeoutError": "OSError", "TypeError": "",
+	"UnicodeDecodeError": "ValueError", "UnicodeEncodeError": "ValueError", "ValueError": "",
+	"ZeroDivisionError": "ArithmeticError",
+}
+
+// pyOtherErrors returns errors that may be expected instead of one: those that its file expects elsewhere, and usual
+// ones. A class of unknown bases is not exchanged for one of which it is likely to be derived.
+func (t *pyFunction) pyOtherErrors(name string) []string {
+	base, known := pyErrors[name]
+	var others []string
+	for _, found := range pyExpected.FindAllSubmatch(t.file.data, -1) {
+		other := string(found[1])
+		if _, usual := pyErrors[other]; !usual && other != "Exception" && other != "BaseException" && (known || base == "") {
+			others = append(others, other)
+		}
+	}
+	for other := range pyErrors {
+		if known || other != "ValueError" && other != "RuntimeError" {
+			others = append(others, other)
+		}
+	}
+	slices.Sort(others)
+	others = slices.Compact(others)
+	return slices.DeleteFunc(others, func(other string) bool { return other == name || other == base })
+}
+
+var (
+	// pyExpected matches the exception that a test expects.
+	pyExpected = regexp.MustCompile(`(?:\braises|\bassertRaises(?:Regex|Message)?)\(\s*([\w.]*[A-Z]\w*)`)
+)
+
+var (
+	pyOperator = regexp.MustCompile(`==|!=|<=|>=|<|>|\bnot\s+in\b|\bin\b|\bis\s+not\b|\bis\b`)
+	pyCompound = regexp.MustCompile(`\b(and|or|if|else|lambda|for|await|yield)\b|:=`)
+	// pyReversed maps comparisons to their negation.
+	pyReversed = map[string]string{
+		"==": "!=", "!=": "==", "<=": ">", ">=": "<", "<": ">=", ">": "<=", "not in": "in", "in": "not in",
+		"is not": "is", "is": "is not",
+	}
+)
+
+// pyNegation returns an assert statement of the opposite, as a person would write it if possible.
+func pyNegation(expr, message string) pyWrong {
+	mask := maskTop(expr)
+	found := pyOperator.FindAllStringIndex(mask, -1)
+	isNot, compound := strings.HasPrefix(expr, "not "), pyCompound.MatchString(mask)
+	switch {
+	case isNot && !compound && len(found) == 0:
+		return pyText("assert " + strings.TrimSpace(expr[4:]) + message)
+	case !isNot && !compound && len(found) == 0 && !strings.ContainsAny(mask, "+-*/%|&^~"):
+		return pyText("assert not " + expr + message)
+	case !isNot && !compound && len(found) == 1:
+		from, to := found[0][0], found[0][1]
+		text := "assert " + expr[:from] + pyReversed[strings.Join(strings.Fields(mask[from:to]), " ")] + expr[to:] + message
+		return pyWrong{texts: []string{text}, plain: mask[from:to] == "=="}
+	}
+	return pyPlain("assert not (" + expr + ")" + message)
+}
+
+var (
+	pyObject = regexp.MustCompile(`^\s*(?:\w+\.)*(?:[A-Z]\w*|dict|set|frozenset|list|tuple|bytes|array|` +
+		`approx|date|datetime|time|timedelta|int|float|str)\(`)
+	pyScalar = regexp.MustCompile(`"[^"\\\n]*"|'[^'\\\n]*'|\b\d+(?:\.\d+)?\b`)
+)
+
+// pyOtherObjects changes the last literal among the arguments of an object that is made for a comparison, and the first
+// one where the others only say how to compare.
+func pyOtherObjects(expr string, r *chance) []string {
+	mask := maskTop(expr)
+	if !pyObject.MatchString(expr) || pyOperator.MatchString(mask) || pyCompound.MatchString(mask) ||
+		strings.Contains(expr, `"""`) || strings.Contains(expr, "'''") {
+		return nil
+	}
+	found := pyScalar.FindAllStringIndex(expr, -1)
+	if len(found) == 0 {
+		return nil
+	}
+	at := found[len(found)-1]
+	if strings.Contains(expr, "approx(") {
+		at = found[0]
+	}
+	return mapped(pyOtherScalars(expr[at[0]:at[1]], r), func(s string) string { return expr[:at[0]] + s + expr[at[1]:] })
+}
