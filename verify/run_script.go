@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"regexp"
+	"strings"
 	"time"
 
 	"deepswe/env"
@@ -28,6 +29,9 @@ type ending struct {
 // ended is false if how it ended already decides the verdict.
 func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err error) {
 	if !t.strict {
+		if ok, err := t.installTests(ctx); !ok {
+			return r, false, err
+		}
 		return t.runPart(ctx, t.task.Tests.Script, true)
 	}
 	p := phases{tests: t.task.Tests.Script}
@@ -36,7 +40,10 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 	}
 	t.exit.ofTests = p.exits
 	state := "/tmp/deepswe-" + rand.Text() + ".sh"
-	if p.setup != "" {
+	prepares := p.setup != ""
+	var patch []byte
+	if prepares {
+		p, patch = p.withoutPatch(t.sb.Dir())
 		if r, ended, err = t.runPart(ctx, p.saving(state), !startsServices.MatchString(p.setup)); err != nil || !ended {
 			return r, false, err
 		}
@@ -48,12 +55,20 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 			return r, false, fmt.Errorf("prepare the tests: %w", err)
 		}
 	}
+	if ok, err := t.installTests(ctx); !ok {
+		return r, false, err
+	}
+	if patch != nil {
+		if ok, err := t.applyTests(ctx, patch); !ok {
+			return r, false, err
+		}
+	}
 	if t.mixing != nil {
 		if p.tests, err = t.mix(ctx, p.tests); err != nil {
 			return r, false, err
 		}
 	}
-	if p.setup != "" {
+	if prepares {
 		p.tests = p.restoring(state)
 	}
 	if r, ended, err = t.runPart(ctx, p.tests, true); err != nil {
@@ -71,6 +86,9 @@ var startsServices = regexp.MustCompile(
 func (t *trial) runPart(ctx context.Context, script string, endAll bool) (r env.Result, ended bool, err error) {
 	v, most := &t.v, cmp.Or(t.maxLog, maxLog)
 	c := scriptCommand(script)
+	if t.strict && strings.Contains(script, "<<") { // a document may contain tests
+		c = unseenCommand(script)
+	}
 	c.EndAll, c.Timeout, c.Tail = endAll, t.limit-t.ran, 1
 	c.Head = most - int(min(v.LogBytes, int64(most)-1))
 	began := time.Now()
@@ -103,6 +121,11 @@ func scriptCommand(script string) env.Command {
 	if len(script) <= longestArgument {
 		return env.Command{Line: "exec 2>&1\n" + script}
 	}
+	return unseenCommand(script)
+}
+
+// unseenCommand does this for a script of any length, which is not on the command line.
+func unseenCommand(script string) env.Command {
 	// The x preserves line feeds at the end.
 	return env.Command{
 		Line: `exec 2>&1; script=$(cat; echo x); exec </dev/null; eval "${script%x}"`, Stdin: []byte(script),

@@ -39,6 +39,33 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// A patch with the tests is taken out of the first half only if that changes nothing else.
+func TestWithoutPatch(t *testing.T) {
+	t.Parallel()
+	const before = "cd /testbed\npip install -e .\ngit checkout abc tests/a.py\n"
+	const patch = "diff --git a/tests/a.py b/tests/a.py\n--- a/tests/a.py\n+++ b/tests/a.py\n@@ -1 +1 @@\n-a\n+b\n"
+	const document = "git apply -v - <<'EOF_12'\n" + patch + "EOF_12\n"
+	for _, tc := range []struct{ name, setup, rest string }{
+		{"SWE-bench's", before + document, before},
+		{"with comments after it", before + document + "\n# now\nset -x\n", before + "\n# now\nset -x\n"},
+		{"something runs after it", before + document + "pip install -e .\n", ""},
+		{"another document comes first", "cat >x <<'EOF'\n" + document + "EOF\n", ""},
+		{"in another directory", "cd /testbed\ncd lib\n" + document, ""},
+		{"in a condition", "if true; then\n  " + document + "fi\n", ""},
+		{"with variables", before + strings.ReplaceAll(document, "'", ""), ""},
+		{"without an end", before + strings.TrimSuffix(document, "EOF_12\n"), ""},
+		{"no patch", before, ""},
+	} {
+		rest, got := phases{setup: tc.setup, tests: "x"}.withoutPatch("/testbed")
+		switch {
+		case tc.rest == "" && (got != nil || rest.setup != tc.setup):
+			t.Errorf("%s: took %q out, and left %q", tc.name, got, rest.setup)
+		case tc.rest != "" && (string(got) != patch || rest.setup != tc.rest || rest.tests != "x"):
+			t.Errorf("%s: took %q out, and left %q", tc.name, got, rest.setup)
+		}
+	}
+}
+
 func TestUnbailed(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
@@ -120,5 +147,33 @@ func TestNeedsHistory(t *testing.T) {
 		if got := needsHistory(task); got != want {
 			t.Errorf("needsHistory(%q) = %v", line, got)
 		}
+	}
+}
+
+// What the script does before the tests finds no hidden test, neither in a file nor on its own command line, and what
+// it has made of git is not used to install them.
+func TestNoTestsDuringSetup(t *testing.T) {
+	t.Parallel()
+	test := map[string]string{"tests/new": "check answer 42 \"$(cat answer)\" # the word is mellon\n"}
+	setup := `grep -rqs 'mello[n]' . && echo leaked by a file
+tr '\0' '\n' </proc/$$/cmdline | grep -q 'mello[n]' && echo leaked by the command line
+mkdir bin && echo 'cat >>stolen; exit 1' >bin/git && chmod +x bin/git && PATH=$PWD/bin:$PATH
+git apply -v - <<'EOF_1'
+` + string(gitDiff(t, nil, test)) + "EOF_1\n"
+	task := wrongAnswerTask()
+	task.Tests.Files["tests/hidden"] += "# mellon\n"
+	tests := strings.Replace(wrongAnswerScript, "echo '>>>>> Start", setup+"echo '>>>>> Start", 1)
+	const both = "tests/hidden tests/new; do if [ -e stolen ]; then cat stolen; fi;"
+	task.Tests.Script = strings.Replace(tests, "tests/hidden; do", both, 1)
+	if task.Tests.Script == tests || tests == wrongAnswerScript {
+		t.Fatalf("the script is another than expected:\n%s", wrongAnswerScript)
+	}
+	e := Evaluator{Provider: newScratch(t, wrongAnswer), Training: true, Canary: CanaryNever}
+	v, err := e.Evaluate(t.Context(), task, gitDiff(t, wrongAnswer, with(wrongAnswer, "answer", "42\n")))
+	if err != nil || v.Status != Resolved {
+		t.Fatalf("%s, %s, %v\n%s", v.Status, v.Detail, err, v.Log)
+	}
+	if log := string(v.Log); strings.Contains(log, "leaked") || strings.Contains(log, "the word") {
+		t.Errorf("a test was there before all tests:\n%s", log)
 	}
 }

@@ -154,9 +154,6 @@ func (t *trial) test(ctx context.Context) error {
 	if err := t.needRoom(ctx); err != nil {
 		return err
 	}
-	if ok, err := t.installTests(ctx); !ok {
-		return err
-	}
 	if err := t.clearRewards(ctx); err != nil {
 		return err
 	}
