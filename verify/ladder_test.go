@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"deepswe/env"
 	"deepswe/verify/canary"
@@ -263,5 +264,23 @@ func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 				t.Errorf("%d of %d guesses win, want at most %.3f", wins, games, most)
 			}
 		})
+	}
+}
+
+// A slow fix has passed within the limit once: after that, a busy machine does not cost it the reward.
+func TestLadderGivesASlowFixTime(t *testing.T) {
+	t.Parallel()
+	for _, training := range []bool{false, true} {
+		w, e := newWorld(honest), &Evaluator{seed: 1, Training: training}
+		l := e.ladder(w.task, []byte("a patch"))
+		l.run = w.run
+		if err := l.climb(t.Context(), e.checks(w.task)); err != nil || l.v.Reward != 1 {
+			t.Fatalf("reward %v, %v", l.v.Reward, err)
+		}
+		for i, one := range w.runs {
+			if want := l.limit * time.Duration(min(i+1, 2)); one.limit != want {
+				t.Errorf("training %v: the limit of run %d is %s, want %s", training, i+1, one.limit, want)
+			}
+		}
 	}
 }
