@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -73,6 +74,13 @@ func jsLex(data []byte) ([]jsToken, error) {
 		}
 	}
 	return tokens, nil
+}
+
+func lineEnd(data []byte, at int) int {
+	if i := bytes.IndexByte(data[at:], '\n'); i >= 0 {
+		return at + i + 1
+	}
+	return len(data)
 }
 
 // jsTemplate returns the offset after a template literal.

@@ -140,30 +140,6 @@ func (f *pyFile) read() {
 	}
 }
 
-// pyCode returns a logical line without surrounding spaces and without the comment at its end.
-func pyCode(text string) string {
-	data, depth := []byte(text), 0
-	for at := 0; at < len(data); at++ {
-		switch c := data[at]; {
-		case c == '"' || c == '\'':
-			end, err := pyString(data, at)
-			if err != nil {
-				return strings.TrimSpace(text)
-			}
-			at = end - 1
-		case c == '#' && depth == 0:
-			return strings.TrimSpace(text[:at])
-		case c == '#':
-			at = lineEnd(data, at) - 1
-		case strings.IndexByte("([{", c) >= 0:
-			depth++
-		case strings.IndexByte(")]}", c) >= 0:
-			depth--
-		}
-	}
-	return strings.TrimSpace(text)
-}
-
 func pyBases(head string) []string {
 	_, list, ok := strings.Cut(head, "(")
 	if !ok {
