@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"deepswe/agent/cli/plot"
 	"deepswe/rl/train"
+	"deepswe/verify/plot"
 )
 
 //go:embed pages.html

@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train"
+	"deepswe/verify/plot"
 )
 
 // index returns the data of the first page: the list of runs and, if there are several, their comparison.

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"deepswe/agent/cli/plot"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train"
+	"deepswe/verify/plot"
 )
 
 // member is a rollout in the table of a step.

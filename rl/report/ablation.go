@@ -9,8 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
+	"deepswe/verify/plot"
 )
 
 // Ablation compares variants of one configuration over seeds.

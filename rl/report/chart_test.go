@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
+	"deepswe/verify/plot"
 )
 
 // A single point is smoothed to a value that may differ from it by one ulp, and an axis over one ulp has no round

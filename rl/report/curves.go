@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
+	"deepswe/verify/plot"
 )
 
 // curves are the values of each metric by step.

@@ -12,8 +12,8 @@ import (
 
 	_ "embed"
 
-	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
+	"deepswe/verify/plot"
 )
 
 // Run is one training run.
@@ -37,7 +37,7 @@ type page struct {
 	Title    string
 	Style    template.CSS
 	Subtitle string
-	Cards    []card
+	Cards    []plot.Card
 	Warnings []string
 	Sections []section
 	Table    []tableRow
@@ -47,9 +47,6 @@ type page struct {
 	Notes        []template.HTML
 	Config       string
 }
-
-// card is a number at the top of the page.
-type card struct{ Name, Value, Detail string }
 
 // section is some charts under a heading.
 type section struct {
@@ -90,25 +87,25 @@ func WriteRun(w io.Writer, r Run) error {
 // maxDrawable is above every value of a metric that means something, and far below where spans overflow.
 const maxDrawable = 1e100
 
-func (c curves) cards() []card {
-	var out []card
+func (c curves) cards() []plot.Card {
+	var out []plot.Card
 	put := func(title, name, detail string, format func(float64) string) {
 		if v, ok := c.last(name); ok {
-			out = append(out, card{title, format(v), detail})
+			out = append(out, plot.Card{Name: title, Value: format(v), Detail: detail})
 		}
 	}
 	interval := ""
 	if low, ok := c.last("val/pass@1_low"); ok {
 		high, _ := c.last("val/pass@1_high")
-		interval = fmt.Sprintf("95%% interval %s to %s", percent(low), percent(high))
+		interval = fmt.Sprintf("95%% interval %s to %s", plot.Percent(low), plot.Percent(high))
 	}
-	put("Validation pass@1", "val/pass@1", interval, percent)
+	put("Validation pass@1", "val/pass@1", interval, plot.Percent)
 	if s := c["val/pass@1"]; len(s) > 1 {
-		out = append(out, card{"Before training", percent(s[0].Y), "validation pass@1"})
+		out = append(out, plot.Card{Name: "Before training", Value: plot.Percent(s[0].Y), Detail: "validation pass@1"})
 	}
 	put("Validation loss", "val/loss", "nats per token, on examples held out", plot.Number)
 	put("Loss", "sft/loss", "nats per token, last update", plot.Number)
-	put("Random moves", "val/random", "on the same tasks", percent)
+	put("Random moves", "val/random", "on the same tasks", plot.Percent)
 	put("Reward", "reward/mean", "mean of the last step", plot.Number)
 	put("Entropy", "entropy/mean", "nats per token", plot.Number)
 	total := 0.0
@@ -116,7 +113,7 @@ func (c curves) cards() []card {
 		total += p.Y
 	}
 	if total > 0 {
-		out = append(out, card{"Time", Duration(total), "in steps"})
+		out = append(out, plot.Card{Name: "Time", Value: Duration(total), Detail: "in steps"})
 	}
 	return out
 }
@@ -283,8 +280,6 @@ func (c curves) time() []template.HTML {
 		}},
 	)
 }
-
-func percent(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) }
 
 // Duration writes seconds as 9.5s, 3m20s or 1h02m.
 func Duration(seconds float64) string {

@@ -11,9 +11,9 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"deepswe/agent/cli"
-	"deepswe/agent/cli/plot"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
+	"deepswe/verify/plot"
 )
 
 // view shows training on a screen: on a terminal live lines with the state of each run, else a line for each step.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"deepswe/agent/cli/plot"
+	"deepswe/verify/plot"
 	"deepswe/verify/rank"
 	"deepswe/verify/rank/judge"
 	"deepswe/verify/rank/suite"
@@ -26,7 +26,7 @@ type page struct {
 	Title    string
 	Style    template.CSS
 	Subtitle string
-	Cards    []card
+	Cards    []plot.Card
 	Notes    []string
 	Charts   []template.HTML
 	Table    [][]string // a table: its head, the number of tasks with k candidates, and a row for each curve
@@ -36,9 +36,6 @@ type page struct {
 	// Left is the number of tasks without details, because the page would be too long to open.
 	Left int
 }
-
-// card is a number at the top of the page.
-type card struct{ Name, Value, Detail string }
 
 // pageTask is one task in the table.
 type pageTask struct {
@@ -96,8 +93,8 @@ func (rep *Report) subtitle() string {
 	return text
 }
 
-func (rep *Report) cards() []card {
-	var out []card
+func (rep *Report) cards() []plot.Card {
+	var out []plot.Card
 	for _, c := range rep.Curves {
 		if len(c.Points) == 0 || c.Name != Oracle && c.Name != string(rep.Verifier) || c.Name == string(rank.None) {
 			continue // a verifier that did not choose, or random candidates
@@ -106,19 +103,21 @@ func (rep *Report) cards() []card {
 		name := fmt.Sprintf("Best@%d, %s", last.K, c.Name)
 		if c.Name == Oracle {
 			first := c.Points[0]
-			out = slices.Insert(out, 0, card{"Pass@1", percent(first.Rate), interval(first.Low, first.High)})
+			out = slices.Insert(out, 0,
+				plot.Card{Name: "Pass@1", Value: plot.Percent(first.Rate), Detail: interval(first.Low, first.High)})
 			name = fmt.Sprintf("Pass@%d", last.K)
 		}
 		detail := interval(last.Low, last.High)
 		if all := c.Points[0].Tasks; last.Tasks < all {
 			detail += fmt.Sprintf("; %d of %d tasks have %d", last.Tasks, all, last.K)
 		}
-		out = append(out, card{name, percent(last.Rate), detail})
+		out = append(out, plot.Card{Name: name, Value: plot.Percent(last.Rate), Detail: detail})
 	}
 	if rep.Truth > 0 {
-		out = append(out, card{"Chosen", fmt.Sprintf("%d of %d", rep.ChosenSolved, rep.Chosen), "solve their task"})
+		solved := fmt.Sprintf("%d of %d", rep.ChosenSolved, rep.Chosen)
+		out = append(out, plot.Card{Name: "Chosen", Value: solved, Detail: "solve their task"})
 	} else {
-		out = append(out, card{"Chosen", fmt.Sprint(rep.Chosen), "of " + rep.tasks()})
+		out = append(out, plot.Card{Name: "Chosen", Value: fmt.Sprint(rep.Chosen), Detail: "of " + rep.tasks()})
 	}
 	return out
 }
@@ -129,8 +128,6 @@ func (rep *Report) tasks() string {
 	}
 	return fmt.Sprintf("%d tasks", rep.Tasks)
 }
-
-func percent(v float64) string { return fmt.Sprintf("%.1f%%", 100*v) }
 
 func interval(low, high float64) string {
 	return fmt.Sprintf("95%%: %.1f to %.1f", 100*low, 100*high)

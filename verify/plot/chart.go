@@ -375,3 +375,9 @@ func Short(v float64) string {
 	}
 	return mantissa
 }
+
+// Card is a number at the top of a page.
+type Card struct{ Name, Value, Detail string }
+
+// Percent writes a share in percent.
+func Percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
