@@ -158,7 +158,7 @@ func TestSpaceCheck(t *testing.T) {
 		err := c.space.Check("/scratch")
 		switch {
 		case c.fails == "" && err == nil:
-		case c.fails == "" || err == nil || !errors.Is(err, ErrNearlyFull) || !strings.Contains(err.Error(), c.fails) ||
+		case c.fails == "" || err == nil || !errors.Is(err, errNearlyFull) || !strings.Contains(err.Error(), c.fails) ||
 			!strings.Contains(err.Error(), "/scratch"):
 			t.Errorf("%s: %v, want %q", c.name, err, c.fails)
 		}

@@ -44,7 +44,7 @@ func ReadHolder(path string) (h Holder, l Liveness, err error) {
 	if err := json.Unmarshal(data, &h); err != nil {
 		return h, Unknown, fmt.Errorf("read lock %s: %w", path, err)
 	}
-	owner, ok := ParseOwner(h.Process)
+	owner, ok := parseOwner(h.Process)
 	if host, err := os.Hostname(); !ok || err != nil || host != h.Host {
 		return h, Unknown, nil
 	}

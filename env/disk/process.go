@@ -157,7 +157,7 @@ func (o Owner) Liveness(self Owner) Liveness {
 	return o.Process.Liveness()
 }
 
-// String returns a short name of digits, letters a to f and full stops, which [ParseOwner] reads.
+// String returns a short name of digits, letters a to f and full stops, which parseOwner reads.
 func (o Owner) String() string {
 	boot, namespace := o.Boot[:min(8, len(o.Boot))], strings.Trim(o.Namespace, "pid:[]")
 	if boot == "" {
@@ -169,8 +169,8 @@ func (o Owner) String() string {
 	return fmt.Sprintf("%s.%s.%d.%d", boot, namespace, o.PID, o.Start)
 }
 
-// ParseOwner parses the result of String. ok is false if s is not one.
-func ParseOwner(s string) (Owner, bool) {
+// parseOwner parses the result of String. ok is false if s is not one.
+func parseOwner(s string) (Owner, bool) {
 	f := strings.Split(s, ".")
 	if len(f) != 4 || !madeOf(f[0], "0123456789abcdef") || !madeOf(f[1], "0123456789") {
 		return Owner{}, false

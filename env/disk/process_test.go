@@ -101,18 +101,18 @@ func TestAChildsEnd(t *testing.T) {
 func TestOwnersName(t *testing.T) {
 	me := Self()
 	for _, o := range []Owner{me, {Process: Process{PID: 7}}} {
-		back, ok := ParseOwner(o.String())
+		back, ok := parseOwner(o.String())
 		if o.Boot != "" {
 			o.Boot = o.Boot[:8]
 		}
 		if !ok || back != o {
-			t.Errorf("ParseOwner(%q) = %+v, %v", o, back, ok)
+			t.Errorf("parseOwner(%q) = %+v, %v", o, back, ok)
 		}
 	}
 	for _, bad := range []string{"", "1.2.3", "1.2.3.4.5", "g.2.3.4", ".2.3.4", "1..3.4", "1.x.3.4", "1.2.0.4", "1.2.-3.4",
 		"1.2.3.x"} {
-		if o, ok := ParseOwner(bad); ok {
-			t.Errorf("ParseOwner(%q) = %+v", bad, o)
+		if o, ok := parseOwner(bad); ok {
+			t.Errorf("parseOwner(%q) = %+v", bad, o)
 		}
 	}
 }

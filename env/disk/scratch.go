@@ -148,7 +148,7 @@ func scratchOwner(name string) (Owner, bool) {
 		!madeOf(part[3], "0123456789") {
 		return Owner{}, false
 	}
-	return ParseOwner(part[2])
+	return parseOwner(part[2])
 }
 
 // ours reports whether the current user owns the file.

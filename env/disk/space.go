@@ -12,9 +12,9 @@ type Space struct {
 	FreeFiles, Files int64
 }
 
-// ErrNearlyFull reports that a file system has less room than [Space.Floor]. This is the machine's fault, not a
+// errNearlyFull reports that a file system has less room than [Space.Floor]. This is the machine's fault, not a
 // sandbox's.
-var ErrNearlyFull = errors.New("disk nearly full")
+var errNearlyFull = errors.New("disk nearly full")
 
 // The room that is kept free for the rest of the machine; on a small file system, 1/floorShare of its capacity.
 const (
@@ -28,17 +28,17 @@ func (s Space) Floor() (bytes, files int64) {
 	return min(floorBytes, s.Total/floorShare), min(floorFiles, s.Files/floorShare)
 }
 
-// Check returns an error that wraps ErrNearlyFull if there is less room than the floor. dir names the file system
+// Check returns an error that wraps errNearlyFull if there is less room than the floor. dir names the file system
 // in it.
 func (s Space) Check(dir string) error {
 	bytes, files := s.Floor()
 	switch {
 	case s.Total > 0 && s.Free < bytes:
 		return fmt.Errorf("%w: the file system of %s has %s left, and sandboxes need %s",
-			ErrNearlyFull, dir, size(s.Free), size(bytes))
+			errNearlyFull, dir, size(s.Free), size(bytes))
 	case s.Files > 0 && s.FreeFiles < files:
 		return fmt.Errorf("%w: the file system of %s has room for %d more files, and sandboxes need %d",
-			ErrNearlyFull, dir, s.FreeFiles, files)
+			errNearlyFull, dir, s.FreeFiles, files)
 	}
 	return nil
 }

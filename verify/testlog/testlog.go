@@ -71,12 +71,9 @@ func Names() []string {
 	return slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(parsers)), rebench2Names()...)))
 }
 
-// R2EGym is the name of the parser for R2E-Gym's tasks, whose records do not name one.
-const R2EGym = "r2e_gym"
-
 // parsers maps the harness's names to parsers, grouped by the language of the projects. Many names share a format.
 var parsers = map[string]Parser{
-	R2EGym: r2eGym,
+	"r2e_gym": r2eGym, // of R2E-Gym's tasks, whose records do not name a parser
 
 	"swe_rebench/parse_log_pytest_v2": rebenchPytestV2,
 	"swe_bench_pro":                   pro,
