@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"deepswe/verify/plot"
 	"deepswe/verify/rank"
 	"deepswe/verify/swe"
 )
@@ -111,7 +112,7 @@ func (rep *Report) Table() [][]string {
 		}
 		rows[0], rows[1] = append(rows[0], fmt.Sprint(p.K)), append(rows[1], fmt.Sprint(p.Tasks))
 		for n, c := range rep.Curves {
-			rows[n+2] = append(rows[n+2], percent(c.Points[i].Rate))
+			rows[n+2] = append(rows[n+2], plot.Percent(c.Points[i].Rate))
 		}
 	}
 	return rows
