@@ -108,7 +108,8 @@ func (m mixture) failing() (indices []int) {
 	return indices
 }
 
-// unkept returns what is wrong with a withheld test: it does not pass, or it has written other values than the literals.
+// unkept returns what is wrong with a withheld test: it does not pass, or it has written other values than the
+// literals.
 func (m mixture) unkept(c canary.Canary, written map[int][]string, r *testlog.Results) (says string, foreign bool) {
 	if r == nil {
 		return "is not in the log", false

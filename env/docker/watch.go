@@ -146,7 +146,8 @@ func (d *daemon) markDown(cause error) {
 		cut = append(cut, s)
 	}
 	d.mu.Unlock()
-	d.p.log.Log(d.p.life, level, "docker daemon out of use until it answers again", "host", d.host, "sandboxes", len(cut), "error", cause)
+	d.p.log.Log(d.p.life, level, "docker daemon out of use until it answers again", "host", d.host,
+		"sandboxes", len(cut), "error", cause)
 	for _, s := range cut {
 		_ = s.stream.Close()
 	}

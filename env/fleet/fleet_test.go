@@ -85,7 +85,7 @@ func TestStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, 0, c.places...)
-			got := ""
+			var got string
 			if sandbox, err := f.Start(t.Context(), env.Spec{}); err != nil {
 				got = err.Error()
 			} else {

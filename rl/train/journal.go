@@ -176,11 +176,6 @@ func (j *journals) Find(a run.Job) (run.Outcome, bool) { return j.of(a.Group).Fi
 // Record appends a line to the step's file.
 func (j *journals) Record(o run.Outcome) error { return j.of(o.Group).Record(o) }
 
-// close closes the journal of a step.
-func (j *journals) close(step int) error {
-	return j.closeIf(func(s int) bool { return s == step })
-}
-
 // closeBefore closes the journals of all earlier steps.
 func (j *journals) closeBefore(step int) error {
 	return j.closeIf(func(s int) bool { return s < step })

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 )
@@ -16,7 +16,11 @@ import (
 func BenchmarkShares(b *testing.B) {
 	dirs := filepath.SplitList(os.Getenv("DEEPSWE_TEST_SOURCES"))
 	if len(dirs) == 0 {
-		dirs = []string{filepath.Join(runtime.GOROOT(), "src")}
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			b.Fatal(err)
+		}
+		dirs = []string{filepath.Join(strings.TrimSpace(string(root)), "src")}
 	}
 	for language, w := range map[string]Writer{"Go": Golang{}, "Python": Python{}, "JavaScript": JavaScript{}} {
 		b.Run(language, func(b *testing.B) {

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"deepswe/verify/literal"
@@ -21,7 +22,7 @@ func (t *pyFunction) withhold(first int) (edits []edit, literals []literal.Value
 			continue
 		}
 		from := l.end - len(l.text)
-		text := fmt.Sprintf("assert %s(%d, %s)", keep, first+len(literals), strings.TrimSpace(given))
+		text := fmt.Sprintf("assert %s(%d, %s)", keep, first+len(literals), given)
 		edits = append(edits, edit{from, from + len(code), text})
 		literals = append(literals, wanted)
 	}
@@ -53,8 +54,9 @@ func pyCompared(code string) (given string, wanted literal.Value, ok bool) {
 		left, right = arguments[0], arguments[1]
 	}
 	for _, side := range [][2]string{{left, right}, {right, left}} {
-		if v, err := literal.Parse(strings.TrimSpace(side[1])); err == nil && !strings.HasPrefix(strings.TrimSpace(side[0]), "*") {
-			return side[0], v, true
+		given, wanted := strings.TrimSpace(side[0]), strings.TrimSpace(side[1])
+		if v, err := literal.Parse(wanted); err == nil && !strings.HasPrefix(given, "*") {
+			return given, v, true
 		}
 	}
 	return "", wanted, false
@@ -62,7 +64,8 @@ func pyCompared(code string) (given string, wanted literal.Value, ok bool) {
 
 // helper is a function of the module, so that no import is needed before the tests.
 func (t *pyFunction) helper(record string) (file, text string) {
-	return "", strings.NewReplacer("KEEP", keep, "FOREIGN", Foreign, "RECORD", fmt.Sprintf("%q", record)).Replace(`def KEEP(number, value):
+	in := strings.NewReplacer("KEEP", keep, "FOREIGN", Foreign, "RECORD", strconv.Quote(record))
+	return "", in.Replace(`def KEEP(number, value):
     def own(v):
         if type(v) in (list, tuple, set):
             return all(own(one) for one in v)

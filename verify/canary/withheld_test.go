@@ -86,7 +86,9 @@ func TestA(t *testing.T) {
 }
 `, []string{"31", "'x'"}},
 	} {
-		set, err := New(tc.w, Options{Tests: []string{tc.test}, Sources: []Source{tc.source}, Record: "/tmp/record", Rand: random(1)})
+		set, err := New(tc.w, Options{
+			Tests: []string{tc.test}, Sources: []Source{tc.source}, Record: "/tmp/record", Rand: random(1),
+		})
 		if err != nil || set.Canaries[0].Kind != Withheld {
 			t.Fatalf("%s: %+v, %v", tc.source.Name, set.Canaries, err)
 		}

@@ -95,6 +95,9 @@ func (p *parser) space() string {
 	return p.rest
 }
 
+// letters are those that words consist of.
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 // words are the names of values, by what they are.
 var words = map[string]Value{
 	"True": {kind: number, number: big.NewRat(1, 1)}, "False": {kind: number, number: new(big.Rat)},
@@ -114,10 +117,7 @@ func (p *parser) value() (Value, error) {
 	case '0' <= c && c <= '9' || c == '-' || c == '.':
 		return p.number()
 	}
-	end := strings.IndexFunc(p.rest, func(r rune) bool { return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') })
-	if end < 0 {
-		end = len(p.rest)
-	}
+	end := len(p.rest) - len(strings.TrimLeft(p.rest, letters))
 	v, ok := words[p.rest[:end]]
 	if !ok {
 		return Value{}, fmt.Errorf("%w: %q", errLiteral, p.rest)
@@ -131,7 +131,7 @@ func (p *parser) number() (Value, error) {
 	for end < len(p.rest) {
 		c := p.rest[end]
 		exponent := (c == '-' || c == '+') && (p.rest[end-1] == 'e' || p.rest[end-1] == 'E')
-		if !('0' <= c && c <= '9' || c == '.' || c == '_' || c == 'e' || c == 'E' || exponent) {
+		if !exponent && strings.IndexByte("0123456789._eE", c) < 0 {
 			break
 		}
 		end++
@@ -230,11 +230,9 @@ func (p *parser) collection(open byte) (Value, error) {
 
 // item reads an item of a collection, or an entry of a map. Keys of objects may be names.
 func (p *parser) item(v *Value, open byte) error {
-	name := strings.IndexFunc(p.rest, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '$')
-	})
+	name := len(p.rest) - len(strings.TrimLeft(p.rest, letters+"0123456789_$"))
 	var key Value
-	if colon := strings.TrimLeft(p.rest[max(name, 0):], " "); open == '{' && name > 0 && strings.HasPrefix(colon, ":") &&
+	if colon := strings.TrimLeft(p.rest[name:], " "); open == '{' && name > 0 && strings.HasPrefix(colon, ":") &&
 		(p.rest[0] < '0' || p.rest[0] > '9') {
 		key = Value{kind: text, text: p.rest[:name]}
 		p.rest = p.rest[name:]
