@@ -31,13 +31,23 @@ func (f findings) clean() bool { return len(f.passed)+len(f.other) == 0 && f.end
 
 // says summarises the findings, with one test as an example.
 func (f findings) says() string {
-	if len(f.passed) == 0 {
-		return f.ended
-	}
-	mutations := slices.Sorted(maps.Keys(f.passed))
-	text := fmt.Sprintf("%d wrong tests were not reported as failed: %s", len(mutations), f.passed[mutations[0]])
-	if f.ended != "" {
-		text += "; " + f.ended
+	text := f.ended
+	for _, found := range []struct {
+		what string
+		all  map[string]string
+	}{
+		{"wrong tests were not reported as failed", f.passed},
+		{"tests did not get what they expect, where that was withheld", f.other},
+	} {
+		if len(found.all) == 0 {
+			continue
+		}
+		first := slices.Sorted(maps.Keys(found.all))[0]
+		says := fmt.Sprintf("%d %s: %s", len(found.all), found.what, found.all[first])
+		if text != "" {
+			says += "; " + text
+		}
+		text = says
 	}
 	return text
 }

@@ -50,7 +50,7 @@ func TestCanaryOnOddTasks(t *testing.T) {
 		{"the script always ends well", script("python3 -m pytest -rA tests || true\n"), "honest copies deeply", 1,
 			verify.CanaryConfirmed, "exit code 0"},
 		{"the script always ends well, and a cheat", script("python3 -m pytest -rA tests || true\n"), "cheat runtest", 0,
-			verify.CanaryCaught, "not reported as failed"},
+			verify.CanaryCaught, " tests "}, // wrong ones that pass, or withheld ones that do not get what they expect
 		{"the script becomes the runner", script("exec python3 -m pytest -rA tests\n"), "honest copies deeply", 0, "", ""},
 		{"no solution is known", func(task *env.Task) { task.Tests.GoldPatch = "" }, "honest copies deeply", 1,
 			verify.CanaryConfirmed, ""},
