@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,7 +100,7 @@ func TestLostCredentials(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var logged strings.Builder
+				var logged lockedText
 				var back time.Time
 				c := newCluster("c", "n")
 				c.base, c.log = &url.URL{Scheme: "http", Host: "x"}, slog.New(slog.NewTextHandler(&logged, nil))
@@ -151,4 +152,22 @@ func TestLostCredentials(t *testing.T) {
 			})
 		})
 	}
+}
+
+// lockedText is a log that may be read while it is written.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
