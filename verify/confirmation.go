@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -125,35 +126,45 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool,
 			by[id] = strength
 		}
 	}
-	ids := t.Tests.FailToPass
+	fixes := decisive(t, set)
 	c.Tests, c.Evidence = map[string]Strength{}, OutsideEvidence
-	if t.Tests.Expected != nil || t.Tests.RewardFile != "" { // it is not known which tests fail without a fix
-		c.Tests, ids = nil, nil
-		for id := range by {
-			ids = append(ids, id)
+	for id := range fixes {
+		if by[id] == "" && unknownFixes(t) {
+			continue // it is spoilt, and may be no fix
+		}
+		if c.Tests[id] = cmp.Or(by[id], NoEvidence); !c.Tests[id].Suffices(c.Evidence) {
+			c.Evidence = c.Tests[id]
 		}
 	}
-	fixes := map[string]bool{}
-	for _, id := range ids {
-		strength := by[id]
-		if strength == "" {
-			strength = NoEvidence
-		}
-		if c.Tests != nil {
-			c.Tests[id] = strength
-		}
-		if !strength.Suffices(c.Evidence) {
-			c.Evidence = strength
-		}
-		fixes[id] = true
-	}
-	if len(ids) == 0 {
+	if len(c.Tests) == 0 {
 		c.Evidence = NoEvidence
+	}
+	if unknownFixes(t) {
+		c.Tests = nil
 	}
 	const most = 1e6
 	if n := guessed(set, fixes, spoilt); n > 0 {
 		c.Odds = math.Min(most, oddsOf(n, runs))
 	}
+}
+
+// unknownFixes reports whether a task does not say which of its tests fail without a fix.
+func unknownFixes(t env.Task) bool { return t.Tests.Expected != nil || t.Tests.RewardFile != "" }
+
+// decisive returns the tests that fail without a fix or, where that is not known, all that can be changed.
+func decisive(t env.Task, set canary.Set) map[string]bool {
+	ids := map[string]bool{}
+	for _, id := range t.Tests.FailToPass {
+		ids[id] = true
+	}
+	if unknownFixes(t) {
+		for _, c := range set.Canaries {
+			for _, id := range c.Tests {
+				ids[id] = true
+			}
+		}
+	}
+	return ids
 }
 
 // guessed counts the canaries of those tests that are not spoilt, and of which it has to be guessed whether they are

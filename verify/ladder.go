@@ -16,12 +16,12 @@ import (
 // A reward climbs a ladder of checks, the cheapest first, and is lost at the first that it does not pass:
 //
 //	harness    one run, as the official harness makes it: its report, and the status    evaluations
-//	mixed      runs in which some tests are wrong (see mixture.go), at least two        all
 //	elsewhere  one run in which the script leaves its reward at another place           scripts that give the reward
+//	mixed      runs in which some tests are wrong (see mixture.go), at least two        all
 //
 // Training leaves out the first, because nobody compares its reports with the harness's. Whatever the mixed runs show
 // about a patch is held against the same runs with the task's solution (see reference.go) before it counts: one run
-// more for a task, when something is surprising.
+// more for a task, when something is surprising. If literals are withheld, there is also one run without a patch.
 
 // ladder is what the checks of one patch share.
 type ladder struct {
@@ -35,9 +35,9 @@ type ladder struct {
 	limit    time.Duration
 	ref      *reference
 	seed     uint64
-	// alone is set if there is no other trial of the patch, so that it may be applied loosely; maintained if the tests
+	// comparing is set if the patch is compared with others by single tests, not by a reward; maintained if the tests
 	// pass without any patch.
-	alone, maintained bool
+	comparing, maintained bool
 
 	// excluded are mutations that do not suit this patch.
 	excluded map[string]bool
@@ -104,7 +104,12 @@ func (l *ladder) mixed(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.right(ctx, CanaryOff, "wrong tests pass with the reference solution: "+l.ref.get().found.says())
+	return l.right(ctx, CanaryOff, l.spoilt())
+}
+
+// spoilt is the reason why there are no wrong tests.
+func (l *ladder) spoilt() string {
+	return "wrong tests pass with the reference solution: " + l.ref.get().found.says()
 }
 
 // round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
@@ -118,20 +123,22 @@ func (l *ladder) round(ctx context.Context) error {
 		case err != nil:
 			return err
 		case t.mixed.none != "" && len(m.excluded) > 0: // there are no further mutations
-			return l.judgeAll(t, CanaryOff, "wrong tests pass with the reference solution: "+l.ref.get().found.says())
+			l.judgeAll(t, CanaryOff, l.spoilt())
+			return nil
 		case t.mixed.none != "":
 			return l.unmixed(ctx, t)
 		case t.mixed.set.Canaries == nil: // it did not come to the tests
 			l.take(t, m.run)
 			l.c.Canary = CanaryNotReached
-			return l.judgeRight(t)
+			l.judgeRight(t)
+			return nil
 		}
 		if m.run == 0 {
 			set = t.mixed.set
-			runs = runsFor(guessed(set, l.decisive(set), nil))
+			runs = runsFor(guessed(set, decisive(l.task, set), nil))
 			m.of = runs
 		}
-		if err := l.decide(ctx, t, m.run); err != nil || l.c.Canary != "" || l.v.Reward == 0 && !l.comparing() {
+		if err := l.decide(ctx, t, m.run); err != nil || l.c.Canary != "" || l.v.Reward == 0 && !l.comparing {
 			return err
 		}
 	}
@@ -148,12 +155,12 @@ func (l *ladder) round(ctx context.Context) error {
 // values then as well. They are no evidence, because other checks of these tests fail, which are still there. The error
 // is errSpoilt if there are any among the decisive ones.
 func (l *ladder) tryUnfixed(ctx context.Context, set canary.Set, m mixing) error {
-	if l.comparing() {
+	if l.comparing {
 		return nil
 	}
 	l.ref.mu.Lock()
 	defer l.ref.mu.Unlock()
-	ids, vain := l.decisive(set), false
+	ids, vain := decisive(l.task, set), false
 	counts := func(c canary.Canary) bool {
 		return c.Kind == canary.Withheld && slices.ContainsFunc(c.Tests, func(id string) bool { return ids[id] })
 	}
@@ -166,12 +173,10 @@ func (l *ladder) tryUnfixed(ctx context.Context, set canary.Set, m mixing) error
 	if err := l.run(ctx, t); err != nil {
 		return fmt.Errorf("run the tests without a patch: %w", err)
 	}
-	if l.ref.unfixed == nil {
-		l.ref.unfixed, l.ref.vain = map[string]bool{}, map[string]bool{}
-	}
 	for _, c := range t.mixed.set.Canaries {
 		l.ref.unfixed[c.Mutation] = true
-		if _, other := t.found.other[c.Mutation]; counts(c) && !other && !t.found.foreign[c.Mutation] {
+		_, other := t.found.other[c.Mutation]
+		if counts(c) && t.v.Tests != nil && !other && !t.found.foreign[c.Mutation] {
 			l.ref.vain[c.Mutation], vain = true, true
 		}
 	}
@@ -181,23 +186,9 @@ func (l *ladder) tryUnfixed(ctx context.Context, set canary.Set, m mixing) error
 	return nil
 }
 
-// decisive returns the tests that fail without a fix or, where that is not known, all that can be wrong.
-func (l *ladder) decisive(set canary.Set) map[string]bool {
-	ids := map[string]bool{}
-	for _, id := range l.task.Tests.FailToPass {
-		ids[id] = true
-	}
-	for _, c := range set.Canaries {
-		for _, id := range c.Tests {
-			ids[id] = ids[id] || l.task.Tests.Expected != nil || l.task.Tests.RewardFile != ""
-		}
-	}
-	return ids
-}
-
 // strict runs a strict trial, with wrong tests if m is not nil.
 func (l *ladder) strict(ctx context.Context, m *mixing) (*trial, error) {
-	t := &trial{task: l.task, patch: l.patch, limit: l.limit, strict: true, alone: l.alone}
+	t := &trial{task: l.task, patch: l.patch, limit: l.limit, strict: true, alone: l.comparing}
 	if m != nil {
 		copied := *m
 		t.mixing = &copied
@@ -218,10 +209,12 @@ func (l *ladder) strict(ctx context.Context, m *mixing) (*trial, error) {
 	return t, nil
 }
 
+// harnessed reports whether the patch has passed a run like the harness's.
+func (l *ladder) harnessed() bool { return slices.Contains(l.c.Earned, "harness") }
+
 // take makes a trial a part of the verdict. Without a run like the harness's, the verdict is that of all trials.
 func (l *ladder) take(t *trial, run int) {
-	harnessed := slices.Contains(l.c.Earned, "harness")
-	if harnessed {
+	if l.harnessed() {
 		l.v.StrictLog = append(l.v.StrictLog, t.v.Log...)
 		return
 	}
@@ -255,12 +248,12 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	default:
 		t.fail(left.other)
 		l.take(t, run)
-		if len(left.other) > 0 && slices.Contains(l.c.Earned, "harness") { // the comparison inside has held
+		if len(left.other) > 0 && l.harnessed() { // the comparison inside has held
 			l.refuse(CanaryCaught, CanaryPassed, left.says())
 			return nil
 		}
-		if err := l.judgeRight(t); err != nil || l.v.Reward < 1 && !l.comparing() {
-			return err
+		if l.judgeRight(t); l.v.Reward < 1 && !l.comparing {
+			return nil
 		}
 		if bad := left.says(); bad != "" {
 			l.refuse(CanaryCaught, CanaryPassed, bad)
@@ -271,18 +264,15 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	return nil
 }
 
-// comparing reports whether the patch is compared with others by single tests, not by a reward.
-func (l *ladder) comparing() bool { return l.alone }
-
 // surprising reports whether the outcome of a mixed run is not that of a fix, nor of the lack of one.
 func (l *ladder) surprising(t *trial) bool {
 	return len(unplain(t)) > 0 || !t.found.clean() ||
-		t.v.Reward < 1 && (l.maintained || !l.comparing() && l.task.Tests.GoldPatch != "")
+		t.v.Reward < 1 && (l.maintained || !l.comparing && l.task.Tests.GoldPatch != "")
 }
 
 // unmixed judges a run in which no test could be made wrong.
 func (l *ladder) unmixed(ctx context.Context, t *trial) error {
-	if !errors.Is(t.mixed.kind, canary.ErrNoWriter) && !l.comparing() {
+	if !errors.Is(t.mixed.kind, canary.ErrNoWriter) && !l.comparing {
 		if err := l.refer(ctx, t); err != nil {
 			return err
 		}
@@ -292,7 +282,8 @@ func (l *ladder) unmixed(ctx context.Context, t *trial) error {
 			return nil
 		}
 	}
-	return l.judgeAll(t, CanaryNotCanaried, t.mixed.none)
+	l.judgeAll(t, CanaryNotCanaried, t.mixed.none)
+	return nil
 }
 
 // right judges the patch by a strict trial in which all tests are right.
@@ -301,31 +292,31 @@ func (l *ladder) right(ctx context.Context, state CanaryState, reason string) er
 	if err != nil {
 		return err
 	}
-	return l.judgeAll(t, state, reason)
+	l.judgeAll(t, state, reason)
+	return nil
 }
 
 // judgeAll judges a strict trial in which all tests are right.
-func (l *ladder) judgeAll(t *trial, state CanaryState, reason string) error {
+func (l *ladder) judgeAll(t *trial, state CanaryState, reason string) {
 	l.take(t, 0)
 	l.c.Canary, l.c.Reason, l.c.Evidence = state, reason, NoEvidence
-	return l.judgeRight(t)
+	l.judgeRight(t)
 }
 
 // judgeRight judges the right tests of a strict trial.
-func (l *ladder) judgeRight(t *trial) error {
-	if l.comparing() {
-		return nil
+func (l *ladder) judgeRight(t *trial) {
+	if l.comparing {
+		return
 	}
-	first := !slices.Contains(l.c.Earned, "harness")
 	switch ids := l.unplain(t); {
-	case t.v.Reward < 1 && first: // there was no reward to lose
+	case t.v.Reward < 1 && !l.harnessed(): // there was no reward to lose
 		l.v.Reward = 0
 	case t.v.Reward < 1 && len(t.v.Withheld) > 0:
 		l.v.NeedsWithheld = true
 		l.refuse(CanaryNotReached, TestTampering, fmt.Sprintf(
 			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(t.v.Withheld), t.v.Status))
 	case t.v.Reward < 1:
-		l.v.Suspicious = append(l.v.Suspicious, t.v.Suspicious...)
+		l.v.suspect(t.v.Suspicious...)
 		l.refuse(CanaryNotReached, NotConfirmed, "in the strict trial: "+unmet(t))
 	case len(ids) > 0:
 		l.refuse(CanaryNotReached, NoPlainPass, fmt.Sprintf(
@@ -334,7 +325,6 @@ func (l *ladder) judgeRight(t *trial) error {
 	case l.c.Canary != "":
 		l.c.Earned = append(l.c.Earned, "strict")
 	}
-	return nil
 }
 
 // unmet returns the reason why the right tests of a trial do not pass.
@@ -343,8 +333,9 @@ func unmet(t *trial) string {
 	if t.v.Detail != "" {
 		text += ": " + t.v.Detail
 	}
-	if len(t.v.Suspicious) > 0 {
-		text += fmt.Sprintf(" (%s: %s)", t.v.Suspicious[0].Kind, t.v.Suspicious[0].Detail)
+	decides := func(s Suspicion) bool { return s.Kind != Telltale }
+	if i := slices.IndexFunc(t.v.Suspicious, decides); i >= 0 {
+		text += fmt.Sprintf(" (%s: %s)", t.v.Suspicious[i].Kind, t.v.Suspicious[i].Detail)
 	}
 	return text
 }
@@ -353,7 +344,16 @@ func unmet(t *trial) string {
 func (l *ladder) refuse(state CanaryState, kind SuspicionKind, detail string) {
 	l.v.Reward, l.v.Confirmation = 0, l.c
 	l.c.Canary, l.c.Reason = state, detail
-	l.v.Suspicious = append(l.v.Suspicious, Suspicion{kind, detail})
+	l.v.suspect(Suspicion{kind, detail})
+}
+
+// suspect adds suspicions that are not known from another run of the same patch.
+func (v *Evaluation) suspect(more ...Suspicion) {
+	for _, s := range more {
+		if !slices.Contains(v.Suspicious, s) {
+			v.Suspicious = append(v.Suspicious, s)
+		}
+	}
 }
 
 // unplain returns the tests that pass by another status than Passed, except for those that have it in the reference.
@@ -371,7 +371,7 @@ func (l *ladder) unplain(t *trial) (ids []string) {
 func (v *Evaluation) join(t env.Task, other Evaluation) {
 	v.Mixed = true
 	v.Reward = min(v.Reward, other.Reward)
-	v.Suspicious = append(v.Suspicious, other.Suspicious...)
+	v.suspect(other.Suspicious...)
 	v.Log, v.LogBytes = append(v.Log, other.Log...), v.LogBytes+other.LogBytes
 	v.OutOfMemory, v.OutOfDisk = v.OutOfMemory || other.OutOfMemory, v.OutOfDisk || other.OutOfDisk
 	if other.Status != Resolved {

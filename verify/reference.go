@@ -53,7 +53,11 @@ func (r *references) of(key string) *reference {
 		r.all = map[string]*reference{}
 	}
 	if r.all[key] == nil {
-		r.all[key] = &reference{}
+		r.all[key] = &reference{referred: referred{
+			tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
+			unfixed: map[string]bool{}, vain: map[string]bool{},
+			found: findings{passed: map[string]string{}, other: map[string]string{}},
+		}}
 	}
 	return r.all[key]
 }
@@ -73,9 +77,8 @@ func (r *reference) get() referred {
 // spoilt returns the mutations that do not make a test fail in this task.
 func (r *reference) spoilt() map[string]bool {
 	known := r.get()
-	spoilt, found := map[string]bool{}, known.found
-	maps.Copy(spoilt, known.vain)
-	for _, passed := range []map[string]string{found.passed, found.other} {
+	spoilt := known.vain
+	for _, passed := range []map[string]string{known.found.passed, known.found.other} {
 		for mutation := range passed {
 			spoilt[mutation] = true
 		}
@@ -85,11 +88,6 @@ func (r *reference) spoilt() map[string]bool {
 
 // add adds what a run has shown. The mutex is held.
 func (r *reference) add(t *trial, gold bool) {
-	if !r.done {
-		r.tried, r.mixtures, r.found.passed = map[string]bool{}, map[string]bool{}, map[string]string{}
-		r.found.other = map[string]string{}
-		r.unplain = map[unplainPass]bool{}
-	}
 	r.done, r.gold, r.none = true, gold, t.mixed.none != ""
 	for _, one := range unplain(t) {
 		r.unplain[one] = true

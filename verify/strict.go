@@ -17,7 +17,7 @@ func (e *Evaluator) EvaluateStrictly(
 ) (Evaluation, error) {
 	began := time.Now()
 	l := e.ladder(t, patch)
-	l.alone, l.maintained = true, maintained
+	l.comparing, l.maintained = true, maintained
 	if err := l.mixed(ctx); err != nil {
 		return Evaluation{}, fmt.Errorf("evaluate %s: %w", t.ID, err)
 	}

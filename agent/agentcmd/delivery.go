@@ -104,6 +104,18 @@ func completeRuns(d Deps) cobra.CompletionFunc {
 	}
 }
 
+// openEnded opens a run for further notes, and locks it. A run that is still going on is an error of usage.
+func openEnded(d Deps, path string) (*run.Dir, error) {
+	journal, err := run.Open(path, run.Solve)
+	if errors.Is(err, run.ErrLocked) {
+		err = fmt.Errorf("the run %s is still going on: %w", runName(d, path), err)
+	}
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return journal, nil
+}
+
 // deliverLater applies a run's patch or, if a branch is named, commits it there.
 func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	path, err := findRun(d, name, run.Solve)
@@ -124,12 +136,9 @@ func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	if _, err := os.Stat(dir); err != nil {
 		return cli.Usagef("the run's repository: %w (--repo DIR names another checkout)", err)
 	}
-	journal, err := run.Open(path, run.Solve)
+	journal, err := openEnded(d, path)
 	if err != nil {
-		if errors.Is(err, run.ErrLocked) {
-			err = fmt.Errorf("the run %s is still going on: %w", runName(d, path), err)
-		}
-		return cli.Usage(err)
+		return err
 	}
 	defer journal.Close()
 	patch, err := os.ReadFile(filepath.Join(past.dir(), attempt.PatchFile))

@@ -47,12 +47,9 @@ func undo(ctx context.Context, d Deps, name string) error {
 	if err != nil {
 		return err
 	}
-	journal, err := run.Open(path, run.Solve)
+	journal, err := openEnded(d, path)
 	if err != nil {
-		if errors.Is(err, run.ErrLocked) {
-			err = fmt.Errorf("the run %s is still going on: %w", runName(d, path), err)
-		}
-		return cli.Usage(err)
+		return err
 	}
 	defer journal.Close()
 	past, err := readSolve(path) // after the lock, so that it stays as it is
