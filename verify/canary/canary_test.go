@@ -184,6 +184,7 @@ func FuzzNew(f *testing.F) {
 		"def test_a():\n\tx = 1\n\tassert y == x", "it('a', () => { expect(f()).toBe(1) })", "test(`a`, function () {",
 		"/a[/]b/.test('x')", "func TestA(t *testing.T) { if f() != 3 { t.Fatal() } }",
 		"test_a() {\n\tequal 'x' \"$(f)\"\n}\n", "test_a ( ) {\n", "test_a() {\nis 1 2\n}",
+		"def test_a():\n    assert f() == \"0\u00e1000\"\n", "def test_a():\n    assert f() == \"0\xe1000\"\n",
 	} {
 		f.Add(s)
 	}

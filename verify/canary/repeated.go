@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // A wrong value must not contradict what a test says about itself in words: its message, comments, documentation.
@@ -20,7 +21,7 @@ func repeated(data []byte, from, to int, e edit) []edit {
 	before, after := string(data[e.at:e.end]), e.text
 	head, tail := common(before, after)
 	value, other := before[head:len(before)-tail], after[head:len(after)-tail]
-	if len(value) < shortestWord || other == "" || strings.ContainsAny(value+other, "\n\r") {
+	if len(value) < shortestWord || !utf8.ValidString(value) || other == "" || strings.ContainsAny(value+other, "\n\r") {
 		return []edit{e}
 	}
 	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(value) + `\b`)
