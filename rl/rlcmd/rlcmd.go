@@ -22,7 +22,7 @@ type Deps struct {
 
 // New returns the commands of this package.
 func New(d Deps) []*cobra.Command {
-	return []*cobra.Command{newTrain(d), newExport(d)}
+	return []*cobra.Command{newTrain(d), newExport(d), newMerge(d)}
 }
 
 // InspectTrainer checks a Tinker server, for doctor.

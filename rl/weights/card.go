@@ -1,0 +1,85 @@
+package weights
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"deepswe/env/disk"
+)
+
+// cardName is the page of a model.
+const cardName = "README.md"
+
+// Card is what a model's page says about where the model comes from. No path, host name or key belongs there.
+type Card struct {
+	// Base is the base model's name on a hub. If empty, it is taken from the adapter, or from the base's own page.
+	Base string
+}
+
+// front is the front matter of a page, as the hub reads it.
+type front struct {
+	Base     string   `yaml:"base_model,omitempty"`
+	Relation string   `yaml:"base_model_relation,omitempty"`
+	Library  string   `yaml:"library_name"`
+	Task     string   `yaml:"pipeline_tag"`
+	License  string   `yaml:"license,omitempty"`
+	Name     string   `yaml:"license_name,omitempty"`
+	Link     string   `yaml:"license_link,omitempty"`
+	Tags     []string `yaml:"tags"`
+}
+
+// write writes the page of a merged model. The license is the base's.
+func (c Card) write(base, out string, a *adapter, r Report) error {
+	f := readFront(filepath.Join(base, cardName))
+	named := a.config.Base
+	if filepath.IsAbs(named) || strings.HasPrefix(named, ".") {
+		named = "" // a path of the machine that trained
+	}
+	f.Base, f.Relation = cmp.Or(c.Base, named), "finetune"
+	f.Library, f.Task, f.Tags = "transformers", "text-generation", []string{"deepswe", "reinforcement-learning", "lora"}
+	if f.Base == "" {
+		f.Relation = ""
+	}
+	matter, err := yaml.Marshal(f)
+	if err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "---\n%s---\n\n# %s, trained with deepswe\n\n", matter, cmp.Or(f.Base, "A model"))
+	fmt.Fprintf(&text, "A LoRA adapter of rank %d and alpha %g was merged into its base: %d weights changed, and %d that the\n"+
+		"adapter has zeros for stayed as they were. Of the changed weights' numbers, %s differ from the base's after they\n"+
+		"were rounded to their type.\n", a.config.Rank, a.config.Alpha, r.Modules, r.Unchanged, percent(r.Share()))
+	if r.Untied {
+		text.WriteString("\nThe output layer, which the base shares with its embedding, has weights of its own here.\n")
+	}
+	text.WriteString("\n| file that was merged | SHA-256 |\n|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(r.Digests)) {
+		fmt.Fprintf(&text, "| %s | %s |\n", name, r.Digests[name])
+	}
+	return disk.WriteFile(filepath.Join(out, cardName), text.Bytes())
+}
+
+// percent writes a share with three digits.
+func percent(share float64) string { return fmt.Sprintf("%.3g%%", 100*share) }
+
+// readFront reads what a base's page says about its license. A page without it, or no page, says nothing.
+func readFront(path string) (f front) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return f
+	}
+	text, ok := bytes.CutPrefix(data, []byte("---\n"))
+	matter, _, found := bytes.Cut(text, []byte("\n---"))
+	if !ok || !found || yaml.Unmarshal(matter, &f) != nil {
+		return front{}
+	}
+	return front{License: f.License, Name: f.Name, Link: f.Link}
+}

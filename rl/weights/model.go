@@ -1,0 +1,124 @@
+package weights
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepswe/env/disk"
+)
+
+// The files of a model.
+const (
+	configName = "config.json"
+	singleName = "model.safetensors"
+	indexName  = "model.safetensors.index.json"
+)
+
+// indexFile is a model.safetensors.index.json.
+type indexFile struct {
+	Metadata struct {
+		Size int64 `json:"total_size"`
+	} `json:"metadata"`
+	Map map[string]string `json:"weight_map"`
+}
+
+// model is a directory with a model.
+type model struct {
+	dir     string
+	config  map[string]json.RawMessage
+	family  string
+	indexed bool
+	files   []string // with weights, by name
+	tensors map[string]tensor
+}
+
+func openModel(dir string) (*model, error) {
+	m := &model{dir: dir, tensors: map[string]tensor{}, files: []string{singleName}}
+	if err := disk.ReadJSON(filepath.Join(dir, configName), &m.config); err != nil {
+		return nil, fmt.Errorf("base: %w", err)
+	}
+	_ = json.Unmarshal(m.config["model_type"], &m.family) // it may be absent
+	if q, ok := m.config["quantization_config"]; ok && string(q) != "null" {
+		return nil, fmt.Errorf("base %s is quantised (%s in %s): dequantise it first", dir, "quantization_config", configName)
+	}
+	var index indexFile
+	err := disk.ReadJSON(filepath.Join(dir, indexName), &index)
+	switch {
+	case err == nil:
+		m.indexed = true
+		m.files = slices.Compact(slices.Sorted(maps.Values(index.Map)))
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("base: %w", err)
+	}
+	for _, name := range m.files {
+		if name != filepath.Base(name) {
+			return nil, fmt.Errorf("base: %s names the file %q, outside its directory", indexName, name)
+		}
+		f, err := openFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("base: %w", err)
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+		for tensor, t := range f.tensors {
+			if m.indexed && index.Map[tensor] != name {
+				return nil, fmt.Errorf("base: %s says that %s is in %q, and it is in %s", indexName, tensor, index.Map[tensor], name)
+			}
+			m.tensors[tensor] = t
+			delete(index.Map, tensor)
+		}
+	}
+	for tensor, name := range index.Map {
+		return nil, fmt.Errorf("base: %s has no tensor %s, which %s lists", name, tensor, indexName)
+	}
+	return m, nil
+}
+
+// otherWeights are the endings of files with the same weights in other formats.
+var otherWeights = []string{".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx", ".ot"}
+
+// copyRest copies what a model needs beside its weights, with changes of its configuration.
+func (m *model) copyRest(out string, changes map[string]any) error {
+	entries, err := os.ReadDir(m.dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		info, err := os.Stat(filepath.Join(m.dir, name)) // files of a cache are links
+		if err != nil {
+			return err
+		}
+		skip := name == indexName || name == cardName || name == configName || strings.HasPrefix(name, ".") ||
+			slices.Contains(otherWeights, filepath.Ext(name)) || !info.Mode().IsRegular()
+		if skip {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(m.dir, name))
+		if err == nil {
+			err = disk.WriteFile(filepath.Join(out, name), data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	config := maps.Clone(m.config)
+	for key, value := range changes {
+		if config[key], err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	if _, ok := config["dtype"]; ok && changes["torch_dtype"] != nil {
+		config["dtype"] = config["torch_dtype"] // the newer name
+		delete(config, "torch_dtype")
+	}
+	return disk.WriteJSON(filepath.Join(out, configName), config)
+}
