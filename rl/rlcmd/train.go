@@ -224,7 +224,14 @@ func (t *training) watched(ctx context.Context, c train.Config, o train.Options)
 	o.Observer = func(run string, c train.Config) train.Observer {
 		return &audience{run: run, view: shown.run(run, c.Steps), print: t.print}
 	}
-	results, err := train.Start(ctx, c, o)
+	var results []train.Result
+	var err error
+	if c.Ablation != nil {
+		results, err = train.Ablate(ctx, c, o)
+	} else {
+		results = make([]train.Result, 1)
+		results[0], err = train.Start(ctx, c, o)
+	}
 	_ = shown.Close(true) // a screen that went away is not an error: the run did not need it
 	return results, errors.Join(err, t.printed())
 }
@@ -281,7 +288,7 @@ func (t *training) printed() error {
 func (t *training) finish(c train.Config, results []train.Result, dir string) error {
 	verdict, no := "", error(nil)
 	if len(results) == 1 {
-		if verdict, no = c.Verdict(results[0].Points); no != nil {
+		if verdict, no = train.Verdict(c, results[0].Points); no != nil {
 			no = &cli.ExitError{Code: cli.ExitUnsolved, Err: no}
 		}
 	}
@@ -308,7 +315,7 @@ func (t *training) outcome(c train.Config, results []train.Result, dir, verdict 
 	if len(results) == 1 {
 		b.WriteString(single(results[0]))
 	} else {
-		b.WriteString(c.Ablation.Compare(results))
+		b.WriteString(train.Compare(c.Ablation, results))
 	}
 	if verdict != "" {
 		b.WriteString(verdict + "\n")

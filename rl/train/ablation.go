@@ -155,10 +155,11 @@ func (a *Ablation) node() (*yaml.Node, error) {
 // runsDir is the directory of an ablation's runs: runs/<variant>/seed-<seed>.
 const runsDir = "runs"
 
-// startAblation makes all runs of an ablation, seed by seed, so that the variants can be compared at any time. Each run
+// Ablate makes all runs of an ablation, seed by seed, so that the variants can be compared at any time. Each run
 // has its own directory. A resumed ablation does not repeat finished runs.
-func startAblation(ctx context.Context, c Config, o Options) (results []Result, err error) {
-	dir, err := openDir(o.Dir, c, o)
+func Ablate(ctx context.Context, c Config, o Options) (results []Result, err error) {
+	o = o.withDefaults()
+	dir, err := openDir(c, o)
 	if err != nil {
 		return nil, err
 	}
@@ -197,10 +198,11 @@ func startMember(
 	cfg := v.Config
 	cfg.Seed = seed + v.SeedOffset
 	name := "seed-" + strconv.FormatUint(seed, 10)
-	r := Result{Run: v.Name + " " + name, Variant: v.Name, Seed: seed, Dir: filepath.Join(dir, slug(v.Name), name)}
-	cfg.Name = c.Name + " " + r.Run
-	o.Resume = o.Resume && run.Exists(r.Dir)
-	r, err := startRun(ctx, cfg, o, r, workers)
+	o.Run, o.Dir, o.Processors = v.Name+" "+name, filepath.Join(dir, slug(v.Name), name), workers
+	cfg.Name = c.Name + " " + o.Run
+	o.Resume = o.Resume && run.Exists(o.Dir)
+	r, err := Start(ctx, cfg, o)
+	r.Variant, r.Seed = v.Name, seed
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", r.Run, err)
 	}
@@ -238,7 +240,7 @@ func variants(a *Ablation, results []Result) []report.Variant {
 }
 
 // Compare returns a table of the variants for a terminal.
-func (a *Ablation) Compare(results []Result) string { return report.CompareText(variants(a, results)) }
+func Compare(a *Ablation, results []Result) string { return report.CompareText(variants(a, results)) }
 
 // slug returns the directory name of a variant.
 func slug(name string) string {

@@ -292,11 +292,11 @@ func TestBugs(t *testing.T) {
 	c := mustLoad(t, string(data), set...)
 	dir := filepath.Join(t.TempDir(), "run")
 	play := func(c Config) Result {
-		results, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), Outside: scripted{}})
+		result, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), Outside: scripted{}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return results[0]
+		return result
 	}
 	r := play(c)
 	if v := r.Points[len(r.Points)-1].Values; v["rollouts/total"] != 4 || v["tokens/trained"] == 0 || v["val/failed"] != 0 {

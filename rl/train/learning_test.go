@@ -32,11 +32,10 @@ func TestPolicyLearns(t *testing.T) {
 		t.Run(preset, func(t *testing.T) {
 			t.Parallel()
 			c := mustLoad(t, small, "algorithm.preset="+preset)
-			results, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run")})
+			r, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run")})
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := results[0]
 			first := r.Points[0].Values
 			low, _ := r.Final("val/pass@1_low")
 			pass, _ := r.Final("val/pass@1")
@@ -76,7 +75,7 @@ ablation:
 		}}
 	}
 	c.Ablation.Parallel = 1
-	if _, err := Start(ctx, c, o); err == nil {
+	if _, err := Ablate(ctx, c, o); err == nil {
 		t.Fatal("not stopped")
 	}
 	if want := []string{"GRPO++ seed-1", "GRPO seed-1", "control (the same) seed-1"}; !slices.Equal(begun, want) {
@@ -84,7 +83,7 @@ ablation:
 	}
 	o.Observer, o.Resume = nil, true
 	c.Ablation.Parallel = 2
-	results, err := Start(t.Context(), c, o)
+	results, err := Ablate(t.Context(), c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +109,7 @@ ablation:
 	if err != nil || !strings.Contains(string(html), "6 of 6 runs") {
 		t.Errorf("report: %v", err)
 	}
-	if text := c.Ablation.Compare(results); !strings.Contains(text, "control (the same)") || !strings.Contains(text,
+	if text := Compare(c.Ablation, results); !strings.Contains(text, "control (the same)") || !strings.Contains(text,
 		"+0.000 ± 0.000") {
 		t.Errorf("comparison:\n%s", text)
 	}

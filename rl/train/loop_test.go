@@ -165,8 +165,8 @@ func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := Start(t.Context(), cfg, Options{Dir: dir, Resume: resume})
-	return results[0], err
+	result, err := Start(t.Context(), cfg, Options{Dir: dir, Resume: resume})
+	return result, err
 }
 
 // heads gives the even attempts a reward.

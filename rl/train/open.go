@@ -12,7 +12,7 @@ import (
 )
 
 // newLoop opens the environment and the trainer. rows are what the run imitates; nil if it plays.
-func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int, rows *lesson) (_ *loop, err error) {
+func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, rows *lesson) (_ *loop, err error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int
 		return nil, err
 	}
 	trainer, err := c.Trainer.Open(ctx, TrainerOptions{
-		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: workers, Language: language, Imitates: rows != nil,
+		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: o.Processors, Language: language, Imitates: rows != nil,
 		Outside: o.Outside, Log: o.Log,
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, workers int
 	l.trainer = trainer
 	if rows == nil {
 		l.course = practice{l}
-		return l, c.fits(trainer)
+		return l, fits(&c, trainer)
 	}
 	own := *rows
 	m := &imitation{l, &own}
@@ -89,7 +89,7 @@ func (l *loop) close() error {
 }
 
 // fits refuses contexts that are longer than the sampler's.
-func (c *Config) fits(t Trainer) error {
+func fits(c *Config, t Trainer) error {
 	most := t.MaxContext
 	if most == 0 {
 		return nil

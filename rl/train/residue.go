@@ -131,7 +131,7 @@ const residueRise = 0.3
 
 // Verdict says whether the trainer of a run of the environment "residue" trains; the error is [ErrNotTrained] if not.
 // Other environments are for other questions, and their verdict is empty.
-func (c Config) Verdict(points []metrics.Point) (string, error) {
+func Verdict(c Config, points []metrics.Point) (string, error) {
 	if _, ok := c.Environment.(*residue); !ok {
 		return "", nil
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,10 @@ import (
 type Options struct {
 	// Dir is the run's directory.
 	Dir string
+	// Run is the run's name among those of an ablation; empty for a run by itself.
+	Run string
+	// Processors is the maximum number of processors that the trainer uses; 0 means all.
+	Processors int
 	// Program is the name and version for the run's manifest.
 	Program string
 	// Resume continues the run in Dir. Without it, Dir must not contain a run.
@@ -67,20 +72,56 @@ func (r Result) Final(name string) (float64, bool) {
 	return 0, false
 }
 
-// Start trains as the configuration says: one run, or all runs of its ablation. It writes the report. If it returns an
-// error, it returns the results so far as well.
-func Start(ctx context.Context, c Config, o Options) ([]Result, error) {
+// Start makes one run as the configuration says, and writes its report. If it returns an error, it returns what the run
+// has done so far as well. An ablation is many runs: see [Ablate].
+func Start(ctx context.Context, c Config, o Options) (_ Result, err error) {
+	o = o.withDefaults()
+	r := Result{Run: cmp.Or(o.Run, c.Name), Dir: o.Dir, Seed: c.Seed}
+	if c.Environment != nil {
+		if err := c.Environment.Check(o.Log); err != nil {
+			return r, fmt.Errorf("%s: %w", environmentKey, err)
+		}
+	}
+	var rows *lesson
+	if c.Objective == Imitation {
+		model := ""
+		if c.SFT.Model != "" {
+			model, _ = modelFiles(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
+		}
+		if rows, err = readLesson(ctx, c.SFT, model, c.Seed); err != nil {
+			return r, err
+		}
+	}
+	dir, err := openDir(c, o)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	best, losses := -1, 0
+	for {
+		r, err = runOnce(ctx, c, o, r, dir, rows)
+		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
+			return r, err
+		}
+		// Finished rollouts are in the journals, so the steps since the checkpoint are repeated exactly.
+		if n := len(r.Points); n > best {
+			best, losses = n, 0
+		}
+		if losses++; losses > maxLosses {
+			return r, fmt.Errorf("the trainer was lost %d times without a step in between: %w", losses, err)
+		}
+		o.Log.Warn("the trainer was lost; the run goes on from its last checkpoint", "error", err)
+	}
+}
+
+func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.Ablation != nil {
-		return startAblation(ctx, c, o)
-	}
-	r, err := startRun(ctx, c, o, Result{Run: c.Name, Dir: o.Dir, Seed: c.Seed}, 0)
-	return []Result{r}, err
+	return o
 }
 
 // settings is what the manifest of a training run contains.
@@ -91,14 +132,14 @@ type settings struct {
 }
 
 // openDir creates a run's directory, or opens it to resume the run.
-func openDir(path string, c Config, o Options) (*run.Dir, error) {
+func openDir(c Config, o Options) (*run.Dir, error) {
 	text, err := c.YAML()
 	if err != nil {
 		return nil, err
 	}
 	var d *run.Dir
 	if o.Resume {
-		if d, err = run.Open(path, run.Train); err != nil {
+		if d, err = run.Open(o.Dir, run.Train); err != nil {
 			return nil, err
 		}
 		err = resumable(d.Manifest, c)
@@ -107,7 +148,7 @@ func openDir(path string, c Config, o Options) (*run.Dir, error) {
 		if err != nil {
 			return nil, err
 		}
-		d, err = run.Create(path, run.Manifest{Kind: run.Train, Created: o.Now(), Program: o.Program, Settings: own})
+		d, err = run.Create(o.Dir, run.Manifest{Kind: run.Train, Created: o.Now(), Program: o.Program, Settings: own})
 		if errors.Is(err, run.ErrExists) {
 			return nil, fmt.Errorf("%w; to fix: continue it with --resume, or choose another directory with --out", err)
 		}
@@ -166,54 +207,14 @@ func resumable(m run.Manifest, c Config) error {
 	return nil
 }
 
-// startRun makes one run. workers is the maximum number of processors that its trainer uses, 0 for all.
-func startRun(ctx context.Context, c Config, o Options, r Result, workers int) (_ Result, err error) {
-	if c.Environment != nil {
-		if err := c.Environment.Check(o.Log); err != nil {
-			return r, fmt.Errorf("%s: %w", environmentKey, err)
-		}
-	}
-	var rows *lesson
-	if c.Objective == Imitation {
-		model := ""
-		if c.SFT.Model != "" {
-			model, _ = modelFiles(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
-		}
-		var err error
-		if rows, err = readLesson(ctx, c.SFT, model, c.Seed); err != nil {
-			return r, err
-		}
-	}
-	dir, err := openDir(r.Dir, c, o)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	best, losses := -1, 0
-	for {
-		r, err = runOnce(ctx, c, o, r, dir, workers, rows)
-		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
-			return r, err
-		}
-		// Finished rollouts are in the journals, so the steps since the checkpoint are repeated exactly.
-		if n := len(r.Points); n > best {
-			best, losses = n, 0
-		}
-		if losses++; losses > maxLosses {
-			return r, fmt.Errorf("the trainer was lost %d times without a step in between: %w", losses, err)
-		}
-		o.Log.Warn("the trainer was lost; the run goes on from its last checkpoint", "error", err)
-	}
-}
-
 // maxLosses is how often in a row a run goes on after losing its trainer.
 const maxLosses = 5
 
 // runOnce trains from the last checkpoint until the run is done or fails.
 func runOnce(
-	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, workers int, rows *lesson,
+	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, rows *lesson,
 ) (_ Result, err error) {
-	l, err := newLoop(ctx, c, o, dir, workers, rows)
+	l, err := newLoop(ctx, c, o, dir, rows)
 	if err != nil {
 		return r, err
 	}
@@ -246,7 +247,7 @@ func recorded(
 		return r, err
 	}
 	if o.Trackio != nil {
-		about, err := c.tracked(r, dir)
+		about, err := tracked(c, o, dir)
 		if err != nil {
 			return r, err
 		}
@@ -268,14 +269,14 @@ func recorded(
 }
 
 // tracked identifies a run on a Trackio server.
-func (c *Config) tracked(r Result, dir *run.Dir) (metrics.TrackioRun, error) {
+func tracked(c Config, o Options, dir *run.Dir) (metrics.TrackioRun, error) {
 	text, err := c.YAML()
 	if err != nil {
 		return metrics.TrackioRun{}, err
 	}
 	created := dir.Manifest.Created.UnixMilli()
-	about := metrics.TrackioRun{Name: r.Run, ID: dir.Manifest.ID + "-" + strconv.FormatInt(created, 36)}
-	if r.Variant == "" { // a run by itself, whose name is the configuration's
+	about := metrics.TrackioRun{Name: o.Run, ID: dir.Manifest.ID + "-" + strconv.FormatInt(created, 36)}
+	if o.Run == "" { // a run by itself, whose name is the configuration's
 		about.Name = filepath.Base(dir.Path())
 	}
 	return about, yaml.Unmarshal(text, &about.Config)

@@ -61,10 +61,10 @@ func TestRunOutlivesSamplers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := curve(got[0].Points), curve(clean[0].Points); a != b {
+	if a, b := curve(got.Points), curve(clean.Points); a != b {
 		t.Errorf("with one sampler, the run learned\n%s, and with three\n%s", a, b)
 	}
-	if v := got[0].Points[5].Values; v["samplers/aside"] != 2 || v["samplers/ready"] != 1 {
+	if v := got.Points[5].Values; v["samplers/aside"] != 2 || v["samplers/ready"] != 1 {
 		t.Errorf("at the end, %v samplers are aside and %v ready", v["samplers/aside"], v["samplers/ready"])
 	}
 }
@@ -114,10 +114,10 @@ func TestStoppedAtAPublication(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := len(got[0].Points); n != 6 {
+			if n := len(got.Points); n != 6 {
 				t.Errorf("the run has %d points", n)
 			}
-			for i, p := range got[0].Points {
+			for i, p := range got.Points {
 				if p.Values["policy/version"] != float64(i+1) {
 					t.Errorf("after step %d, the version is %v", p.Step, p.Values["policy/version"])
 				}

@@ -78,11 +78,11 @@ func echoingOn(s *trainertest.Server, rows string, mean Mean) string {
 // imitated makes a run and returns its points.
 func imitated(t *testing.T, c Config) []metrics.Point {
 	t.Helper()
-	results, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+	result, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return results[0].Points
+	return result.Points
 }
 
 // losses are the curve of a run.
@@ -221,11 +221,11 @@ func TestImitationGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Resume, o.Observer = true, nil
-	results, err := Start(t.Context(), mustLoad(t, text(s)), o)
+	result, err := Start(t.Context(), mustLoad(t, text(s)), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := losses(results[0].Points); got != want {
+	if got := losses(result.Points); got != want {
 		t.Errorf("resumed (-want +got):\n%s", cmp.Diff(want, got))
 	}
 	// Other rows under the same name are noticed.
@@ -245,11 +245,11 @@ func TestKillMinusNineImitating(t *testing.T) {
 	rows := echoes(t, 8)
 	c := mustLoad(t, fmt.Sprintf(echoing, rows, OverTokens))
 	clean := filepath.Join(t.TempDir(), "clean")
-	results, err := Start(t.Context(), c, Options{Dir: clean})
+	result, err := Start(t.Context(), c, Options{Dir: clean})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := losses(results[0].Points)
+	want := losses(result.Points)
 	dir, kills := filepath.Join(t.TempDir(), "run"), 0
 	for runAndKill(t, dir, 7+kills%5, childRows+"="+rows) {
 		if kills++; kills > 100 {
@@ -288,7 +288,7 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	points := first[0].Points
+	points := first.Points
 	second := imitated(t, mustLoad(t, text, "trainer.start="+dir, "sft.epochs=1"))
 	if got, want := second[0].Values["val/loss"], points[len(points)-1].Values["val/loss"]; math.Abs(got-want) > 1e-5 {
 		t.Errorf("it begins with a loss of %.5f, and the run before ended with %.5f", got, want)

@@ -127,11 +127,11 @@ func Simulate(ctx context.Context, c Config) (_ Simulated, err error) {
 	c.Evaluate.Every, c.Rollouts.KeepLogs = 0, false
 	// Simulated replies have no content that could be judged.
 	c.Guards.Collapse.Action, c.Guards.Stuck.Action, c.Guards.MismatchKL = Off, Off, 0
-	results, err := Start(ctx, c, Options{Dir: filepath.Join(dir, "run"), Now: s.now})
+	result, err := Start(ctx, c, Options{Dir: filepath.Join(dir, "run"), Now: s.now})
 	if err != nil {
 		return Simulated{}, err
 	}
-	return s.sum(results[0]), nil
+	return s.sum(result), nil
 }
 
 // cluster is an environment and a trainer that do nothing but take time.

@@ -88,7 +88,7 @@ evaluate: {every: 2, before: false}
 		t.Fatal(err)
 	}
 	r, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), Outside: scripted{m}})
-	return r[0], err
+	return r, err
 }
 
 func TestSWE(t *testing.T) {

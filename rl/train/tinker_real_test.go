@@ -63,15 +63,15 @@ func TestRealServer(t *testing.T) {
 // learned runs a configuration, and checks that its verdict is that the trainer trains.
 func learned(t *testing.T, c Config, o Options) {
 	t.Helper()
-	results, err := Start(t.Context(), c, o)
+	result, err := Start(t.Context(), c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	points := results[0].Points
+	points := result.Points
 	if len(points) != c.Steps {
 		t.Fatalf("%d steps of %d", len(points), c.Steps)
 	}
-	verdict, err := c.Verdict(points)
+	verdict, err := Verdict(c, points)
 	t.Logf("%s\n%s", verdict, curve(points))
 	if err != nil {
 		t.Error(err)

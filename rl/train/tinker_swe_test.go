@@ -132,7 +132,7 @@ func TestSWEOverTheWire(t *testing.T) {
 				tt.set = append(tt.set, fmt.Sprintf("trainer.samplers=[%q, %q]", vllms[0].URL, vllms[1].URL))
 			}
 			c := mustLoad(t, fmt.Sprintf(sweOnTinker, tasks, tt.format, s.URL(), model, tt.template), tt.set...)
-			results, err := Start(t.Context(), c, Options{Dir: dir, Outside: scripted{}})
+			result, err := Start(t.Context(), c, Options{Dir: dir, Outside: scripted{}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +141,7 @@ func TestSWEOverTheWire(t *testing.T) {
 					t.Errorf("%s has sampled %v, and still has %q", v.URL, served, v.Loaded())
 				}
 			}
-			for i, p := range results[0].Points {
+			for i, p := range result.Points {
 				v := p.Values
 				t.Logf("%d: reward %.3f, gradient %.3g, %v splits", p.Step, v["reward/mean"], v["optim/grad_norm"],
 					v["splits/total"])

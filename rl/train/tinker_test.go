@@ -66,11 +66,11 @@ rollouts: {tasks: 12, group: 8, keep_logs: false}
 optimizer: {minibatches: 3, learning_rate: 0.02}
 evaluate: {every: 0}
 `, s.URL(), s.Vocabulary()))
-	results, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+	result, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	points := results[0].Points
+	points := result.Points
 	mean := func(points []metrics.Point) float64 {
 		sum := 0.0
 		for _, p := range points {
@@ -95,7 +95,7 @@ func TestLostTrainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := curve(clean[0].Points)
+	want := curve(clean.Points)
 	pass := trainertest.Fault{}
 	for _, dedups := range []bool{false, true} {
 		for name, inject := range map[string]func(s *trainertest.Server){
@@ -128,7 +128,7 @@ func TestLostTrainer(t *testing.T) {
 				if n := s.Count("create_model"); recovers != (n > 3) {
 					t.Errorf("%d models were made: the fault was not what it was meant to be", n)
 				}
-				if c := curve(got[0].Points); c != want {
+				if c := curve(got.Points); c != want {
 					t.Errorf("the run learned\n%s, and undisturbed\n%s", c, want)
 				}
 			})
@@ -159,7 +159,7 @@ func TestResumedOverTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a, b := curve(got[0].Points), curve(clean[0].Points); a != b {
+	if a, b := curve(got.Points), curve(clean.Points); a != b {
 		t.Errorf("resumed, the run learned\n%s, and undisturbed\n%s", a, b)
 	}
 }

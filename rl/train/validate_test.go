@@ -126,7 +126,7 @@ func runSlowly(
 			})
 		})
 	}})
-	return r[0], err
+	return r, err
 }
 
 // pointed is an observer of points.
