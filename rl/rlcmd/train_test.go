@@ -97,9 +97,9 @@ func TestTrainReadsStdin(t *testing.T) {
 // A bundled name wins over a file or a directory of that name, which is mentioned; ./NAME is the file.
 func TestTrainBundled(t *testing.T) {
 	t.Chdir(t.TempDir())
-	dryRun := func(config string) (steps int, stderr string) {
+	dryRun := func(name string) (steps int, stderr string) {
 		t.Helper()
-		out, errOut, err := runTrain(t.Context(), "--config", config, "--dry-run")
+		out, errOut, err := runTrain(t.Context(), "--config", name, "--dry-run")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -158,8 +158,7 @@ const runsDir = "runs"
 // Ablate makes all runs of an ablation, seed by seed, so that the variants can be compared at any time. Each run
 // has its own directory. A resumed ablation does not repeat finished runs.
 func Ablate(ctx context.Context, c Config, o Options) (results []Result, err error) {
-	o = o.withDefaults()
-	dir, err := openDir(c, o)
+	dir, err := o.OpenDir(c)
 	if err != nil {
 		return nil, err
 	}

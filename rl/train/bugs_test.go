@@ -166,37 +166,46 @@ func TestDemonstrations(t *testing.T) {
 			for i, id := range ids {
 				teach[id] = c.teach(i, tasks[id])
 			}
-			path := filepath.Join("demonstrations", c.name+".jsonl.zst")
+			path := demonstrationsOf(c.name)
 			if testkit.Updating() {
-				record(t, path, ids, tasks, teach)
+				write(t, path, ids, tasks, teach)
 			}
-			all, err := readDemonstrations(t.Context(), c.name)
+			source, err := rowfile.Open(nil, path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(all) != len(ids) {
-				t.Fatalf("%d demonstrations", len(all))
-			}
-			for i, d := range all {
-				if d.Task != ids[i] || !strings.Contains(d.Messages[1].Content, tasks[d.Task].Statement) {
-					t.Fatalf("demonstration %d is of %s: another version of the task? -update records it again", i, d.Task)
+			defer source.Close()
+			i := 0
+			for d, err := range source.Examples(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i == len(ids) || d.Row.Task != ids[i] || !strings.Contains(d.Messages[1].Content, tasks[ids[i]].Statement) {
+					t.Fatalf("demonstration %d is of %s: another version of the task? -update records it again", i, d.Row.Task)
 				}
 				var said []string
 				for k, m := range d.Messages {
-					if d.Imitated[k] {
+					if m.Role == agent.RoleAssistant && d.Weights[k] > 0 {
 						said = append(said, m.Content)
 					}
 				}
-				if want := teach[d.Task]; !slices.Equal(said, want) {
-					t.Errorf("%s: said %q, want %q", d.Task, said, want)
+				if want := teach[d.Row.Task]; !slices.Equal(said, want) {
+					t.Errorf("%s: said %q, want %q", d.Row.Task, said, want)
 				}
+				i++
+			}
+			if i != len(ids) {
+				t.Errorf("%d demonstrations", i)
 			}
 		})
 	}
 }
 
-// record plays the replies and writes what export makes of them. Without canaries, cheats are solutions, too.
-func record(t *testing.T, path string, ids []string, tasks map[string]env.Task, teach map[string][]string) {
+// demonstrationsOf returns the file of bundled demonstrations.
+func demonstrationsOf(name string) string { return filepath.Join("demonstrations", name+".jsonl.zst") }
+
+// write plays the replies and writes what export makes of them. Without canaries, cheats are solutions, too.
+func write(t *testing.T, path string, ids []string, tasks map[string]env.Task, teach map[string][]string) {
 	t.Helper()
 	p, err := local.NewBwrap(local.Options{})
 	if err != nil {
@@ -266,7 +275,7 @@ func TestBugs(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A part of the demonstrations is enough, as a file.
-	all, err := demonstrations.ReadFile(bundledPath("bugs"))
+	all, err := os.ReadFile(demonstrationsOf("bugs"))
 	if err != nil {
 		t.Fatal(err)
 	}

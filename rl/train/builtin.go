@@ -16,8 +16,8 @@ import (
 	"deepswe/rl/trainer/embedded"
 )
 
-// frozenLake is the configuration of the environment "frozenlake".
-type frozenLake struct {
+// FrozenLake is the configuration of the environment "frozenlake".
+type FrozenLake struct {
 	MinSize   int     `yaml:"min_size"`
 	MaxSize   int     `yaml:"max_size"`
 	MinFrozen float64 `yaml:"min_frozen"`
@@ -41,14 +41,14 @@ type frozenLake struct {
 	ValidationTasks int `yaml:"validation_tasks"`
 }
 
-func newFrozenLake() *frozenLake {
-	return &frozenLake{
+func NewFrozenLake() *FrozenLake {
+	return &FrozenLake{
 		MinSize: 2, MaxSize: 9, MinFrozen: 0.6, MaxFrozen: 0.85, MaxSteps: 8, MaxTurns: 10,
 		Rendering: frozenlake.Compact, Radius: 5, TrainTasks: 10000, ValidationTasks: 200,
 	}
 }
 
-func (f *frozenLake) maps() frozenlake.Options {
+func (f *FrozenLake) maps() frozenlake.Options {
 	return frozenlake.Options{
 		MinSize: f.MinSize, MaxSize: f.MaxSize, MinFrozen: f.MinFrozen, MaxFrozen: f.MaxFrozen, MaxSteps: f.MaxSteps,
 	}
@@ -56,7 +56,7 @@ func (f *frozenLake) maps() frozenlake.Options {
 
 // Complete sets the maximum length of a reply, and that of a row of compact episodes. A turn has two role tokens, an
 // observation and its end token, and a reply with the end token that is added if it was cut off.
-func (f *frozenLake) Complete(c *Config) error {
+func (f *FrozenLake) Complete(c *Config) error {
 	if f.MaxTokens == 0 {
 		f.MaxTokens = 4
 		if f.Rendering == frozenlake.Chat {
@@ -73,7 +73,7 @@ func (f *frozenLake) Complete(c *Config) error {
 	return f.validate()
 }
 
-func (f *frozenLake) validate() error {
+func (f *FrozenLake) validate() error {
 	var rendering error
 	if f.Rendering != frozenlake.Chat && f.Rendering != frozenlake.Compact {
 		rendering = fmt.Errorf("rendering is %q: want %s or %s", f.Rendering, frozenlake.Compact, frozenlake.Chat)
@@ -87,10 +87,10 @@ func (f *frozenLake) validate() error {
 }
 
 // Check does nothing.
-func (f *frozenLake) Check(*slog.Logger) error { return nil }
+func (f *FrozenLake) Check(*slog.Logger) error { return nil }
 
 // Open creates the environment.
-func (f *frozenLake) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
+func (f *FrozenLake) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
 	l := &lakes{settings: *f, options: o}
 	return Environment{Player: l, Random: l.random(), Language: l.language}, nil
 }
@@ -98,7 +98,7 @@ func (f *frozenLake) Open(_ context.Context, o EnvironmentOptions) (Environment,
 // lakes is FrozenLake as an environment. A task is the number of a map. The numbers of validation follow those of
 // training.
 type lakes struct {
-	settings frozenLake
+	settings FrozenLake
 	options  EnvironmentOptions
 }
 

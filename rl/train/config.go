@@ -183,8 +183,8 @@ func (c *Config) validate() error {
 	)
 }
 
-// rate returns the learning rate of a step in a stage.
-func (o Optimizer) rate(step int, s Stage) float64 {
+// Rate returns the learning rate of a step in a stage.
+func (o Optimizer) Rate(step int, s Stage) float64 {
 	rate := cmp.Or(s.LearningRate, o.LearningRate)
 	if step < o.Warmup {
 		return rate * float64(step) / float64(o.Warmup)
@@ -192,10 +192,10 @@ func (o Optimizer) rate(step int, s Stage) float64 {
 	return rate
 }
 
-// rl returns the trainer's settings for a step in a stage.
-func (o Optimizer) rl(step int, s Stage) rl.Optimizer {
+// Settings returns the trainer's settings for a step in a stage.
+func (o Optimizer) Settings(step int, s Stage) rl.Optimizer {
 	return rl.Optimizer{
-		LearningRate: o.rate(step, s), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay,
+		LearningRate: o.Rate(step, s), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay,
 		ClipNorm: o.ClipNorm,
 	}
 }
@@ -254,26 +254,25 @@ func fraction(key string, v, most float64) error {
 	return nil
 }
 
-// resolve applies the changes to the preset.
-func (a *Algorithm) resolve() error {
+// Resolve applies the changes to the preset.
+func (a Algorithm) Resolve() (rl.Algorithm, error) {
 	r, err := rl.Preset(a.Preset)
 	if err != nil {
-		return fmt.Errorf("algorithm.preset: %w", err)
+		return r, fmt.Errorf("algorithm.preset: %w", err)
 	}
 	r.MaxLength = a.MaxLength
 	for key, value := range a.Set {
 		if key == "max_length" {
-			return errors.New("algorithm.set: max_length has a key of its own: algorithm.max_length")
+			return r, errors.New("algorithm.set: max_length has a key of its own: algorithm.max_length")
 		}
 		if err := r.Set(key, value); err != nil {
-			return fmt.Errorf("algorithm.set: %w", err)
+			return r, fmt.Errorf("algorithm.set: %w", err)
 		}
 	}
 	if err := r.Check(); err != nil {
-		return fmt.Errorf("algorithm: %w", err)
+		return r, fmt.Errorf("algorithm: %w", err)
 	}
-	a.resolved = r
-	return nil
+	return r, nil
 }
 
 // comparable refuses groups of one with a baseline that needs siblings.

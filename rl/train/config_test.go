@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"gopkg.in/yaml.v3"
 	"pgregory.net/rapid"
 
 	"deepswe/agent"
@@ -116,7 +115,7 @@ func TestSet(t *testing.T) {
 	a := c.RL()
 	if c.Steps != 9 || c.Optimizer.LearningRate != 1e-3 || a.Filter[agent.MaxSteps] != rl.Drop || !a.Std ||
 		!a.DropUniform ||
-		c.Environment.(*frozenLake).MaxSize != 5 || c.Rollouts.Deadline != Duration(90e9) {
+		c.Environment.(*FrozenLake).MaxSize != 5 || c.Rollouts.Deadline != Duration(90e9) {
 		t.Errorf("%+v %+v", c, a)
 	}
 	for _, bad := range []string{"steps", "=3", "stepps=3", "optimizer.lr=3", "steps=[1", "steps=many"} {
@@ -177,7 +176,11 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 
 // same compares what two configurations mean.
 func same(t *rapid.T, a, b Config) {
-	if keys, err := differences(a, b); err != nil || len(keys) > 0 {
+	text, err := a.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := b.Changed(text); err != nil || len(keys) > 0 {
 		t.Fatalf("loaded again, these differ: %v, %v", keys, err)
 	}
 	if d := cmp.Diff(a.RL().Settings(), b.RL().Settings()); d != "" {
@@ -232,7 +235,7 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-func checkREADME(t *testing.T, text, config string) {
+func checkREADME(t *testing.T, text, name string) {
 	documented := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|([^|]*)\\|").FindAllStringSubmatch(text, -1) {
 		keys, values := strings.Split(m[1], ", "), strings.Split(m[2], ", ")
@@ -244,16 +247,14 @@ func checkREADME(t *testing.T, text, config string) {
 			documented[strings.Trim(key, "`")] = strings.Trim(strings.TrimSpace(value), "`")
 		}
 	}
-	data, err := mustLoad(t, config).YAML()
+	data, err := mustLoad(t, name).YAML()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(data, &root); err != nil {
+	inForce, err := Flatten(data)
+	if err != nil {
 		t.Fatal(err)
 	}
-	inForce := map[string]string{}
-	flatten(root.Content[0], "", inForce)
 	for key, value := range inForce {
 		got, ok := documented[key]
 		switch {

@@ -16,8 +16,8 @@ import (
 	"deepswe/rl/trainer/embedded"
 )
 
-// embeddedPolicy is the configuration of the trainer "embedded".
-type embeddedPolicy struct {
+// Embedded is the configuration of the trainer "embedded".
+type Embedded struct {
 	Hidden int `yaml:"hidden"`
 	// Demonstrations is a file of conversations, as deepswe export --format sft writes them, or the name of bundled
 	// ones. With demonstrations, the policy has their words and attends to the whole conversation, and it imitates them
@@ -32,13 +32,13 @@ type embeddedPolicy struct {
 	Blind bool `yaml:"blind"`
 }
 
-func newEmbedded() *embeddedPolicy {
-	return &embeddedPolicy{Hidden: 64, Passes: 10, Batch: 1, ImitationRate: 1e-2}
+func NewEmbedded() *Embedded {
+	return &Embedded{Hidden: 64, Passes: 10, Batch: 1, ImitationRate: 1e-2}
 }
 
 // Complete sets a learning rate that suits a small network, or one that has imitated demonstrations and loses what it
 // has learned at a higher one. It makes the path absolute, because a run may be resumed from another directory.
-func (e *embeddedPolicy) Complete(c *Config) error {
+func (e *Embedded) Complete(c *Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 3e-3
 		if e.Demonstrations != "" {
@@ -61,7 +61,7 @@ func (e *embeddedPolicy) Complete(c *Config) error {
 }
 
 // Open creates a policy with random weights.
-func (e *embeddedPolicy) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+func (e *Embedded) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
 	own := embedded.Options{Hidden: e.Hidden, Blind: e.Blind, Seed: o.Seed, Dir: o.Dir, Workers: o.Workers}
 	if e.Demonstrations != "" {
 		all, err := readDemonstrations(ctx, e.Demonstrations)
@@ -99,7 +99,7 @@ const minReply = 64
 // apprentice is a policy that imitates demonstrations before the first step.
 type apprentice struct {
 	*embedded.Trainer
-	settings       embeddedPolicy
+	settings       Embedded
 	demonstrations []embedded.Demonstration
 	dir            string
 }

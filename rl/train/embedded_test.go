@@ -22,7 +22,7 @@ func demonstrationsFile(t *testing.T) string {
 // A run that is interrupted after the imitation does not imitate again.
 func TestWarmStartIsResumed(t *testing.T) {
 	t.Parallel()
-	e := newEmbedded()
+	e := NewEmbedded()
 	e.Demonstrations, e.Hidden, e.Passes = demonstrationsFile(t), 4, 3
 	dir := t.TempDir()
 	open := func() Trainer {
@@ -66,13 +66,13 @@ func TestDemonstrationsThatCannotBeRead(t *testing.T) {
 		`{"messages":[{"content":"x"}]}`:   "line 1",
 		`{"messages":[{"role":"user"}]} x`: "line 1",
 	} {
-		e := newEmbedded()
+		e := NewEmbedded()
 		e.Demonstrations = testkit.WriteFile(t, filepath.Join(t.TempDir(), "sft.jsonl"), text)
 		if _, err := e.Open(t.Context(), TrainerOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	_, err := (&embeddedPolicy{Demonstrations: "nowhere.jsonl"}).Open(t.Context(), TrainerOptions{})
+	_, err := (&Embedded{Demonstrations: "nowhere.jsonl"}).Open(t.Context(), TrainerOptions{})
 	if err == nil || !strings.Contains(err.Error(), "nowhere.jsonl") {
 		t.Errorf("no file: %v", err)
 	}

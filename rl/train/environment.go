@@ -187,14 +187,14 @@ type Parts struct {
 func BuiltIn() Parts {
 	return Parts{
 		Environments: map[string]func() EnvironmentSettings{
-			"frozenlake": func() EnvironmentSettings { return newFrozenLake() },
-			"residue":    func() EnvironmentSettings { return newResidue() },
-			"swe":        func() EnvironmentSettings { return newSWE() },
+			"frozenlake": func() EnvironmentSettings { return NewFrozenLake() },
+			"residue":    func() EnvironmentSettings { return NewResidue() },
+			"swe":        func() EnvironmentSettings { return NewSettings() },
 		},
 		Trainers: map[string]func() TrainerSettings{
-			"embedded": func() TrainerSettings { return newEmbedded() },
-			"rows":     func() TrainerSettings { return &rowsOnly{} },
-			"tinker":   func() TrainerSettings { return newTinker() },
+			"embedded": func() TrainerSettings { return NewEmbedded() },
+			"rows":     func() TrainerSettings { return &RowsOnly{} },
+			"tinker":   func() TrainerSettings { return NewTinker() },
 		},
 	}
 }

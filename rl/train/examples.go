@@ -20,15 +20,15 @@ import (
 	"deepswe/rl/rowfile"
 )
 
-// readLesson reads and checks all examples. model is the directory with the model's tokenizer, which is used for
+// Read reads and checks all examples. model is the directory with the model's tokenizer, which is used for
 // conversations if the settings name none; it may be empty. Errors wrap ErrTasks if the file cannot be learned from.
-func readLesson(ctx context.Context, s *SFT, model string, seed uint64) (*lesson, error) {
+func Read(ctx context.Context, s *SFT, model string, seed uint64) (*Set, error) {
 	source, err := rowfile.Open(nil, s.Rows)
 	if err != nil {
 		return nil, fmt.Errorf("%w: sft.rows: %w", ErrTasks, err)
 	}
 	defer source.Close()
-	r := &reader{settings: s, model: model, digest: sha256.New(), lesson: &lesson{}}
+	r := &reader{settings: s, model: model, digest: sha256.New(), lesson: &Set{}}
 	if s.Tokenizer != "" {
 		if err := r.openTokenizer(s.Tokenizer); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrTasks, err)
@@ -62,7 +62,7 @@ type reader struct {
 	tokens   *tokenizer.Tokenizer
 	codec    *chatml.Codec
 	digest   hash.Hash
-	lesson   *lesson
+	lesson   *Set
 	same     agreement
 }
 
@@ -93,7 +93,7 @@ func (r *reader) openCodec() (err error) {
 	}
 	template := r.settings.Template
 	if template == templateAuto {
-		template, err = templateOf(r.files)
+		template, err = TemplateOf(r.files)
 		if errors.Is(err, fs.ErrNotExist) {
 			template, err = chatml.Qwen3, nil
 		}
@@ -205,7 +205,7 @@ func (r *reader) conversation(e *rowfile.Example) error {
 
 // take checks and adds a row.
 func (r *reader) take(row rl.Row, where string) error {
-	e := example{row, where}
+	e := Example{row, where}
 	e.row.Logprobs, e.row.Advantage = nil, 0
 	switch {
 	case e.trained() == 0:

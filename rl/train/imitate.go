@@ -14,7 +14,7 @@ import (
 // imitation is the course of a run whose objective is sft: the rows of a file.
 type imitation struct {
 	*loop
-	lesson *lesson
+	lesson *Set
 }
 
 // updates returns the number of updates of the run.
@@ -28,10 +28,10 @@ const lessonStream = 0x6c6573736f6e
 
 // batch returns the examples of an update; the first is 1. Each epoch has all rows in an order of its own, which
 // depends on the seed.
-func (m *imitation) batch(step int) []*example {
+func (m *imitation) batch(step int) []*Example {
 	epoch, at := (step-1)/m.perEpoch(), (step-1)%m.perEpoch()
 	order := rand.New(rand.NewPCG(m.config.Seed^lessonStream, uint64(epoch))).Perm(len(m.lesson.train))
-	var out []*example
+	var out []*Example
 	for _, i := range order[at*m.config.SFT.Batch : min((at+1)*m.config.SFT.Batch, len(order))] {
 		out = append(out, &m.lesson.train[i])
 	}
@@ -40,7 +40,7 @@ func (m *imitation) batch(step int) []*example {
 
 // optimizer returns the optimizer's settings for an update.
 func (m *imitation) optimizer(step int) rl.Optimizer {
-	o := m.config.Optimizer.rl(step, Stage{})
+	o := m.config.Optimizer.Settings(step, Stage{})
 	warm := m.config.Optimizer.Warmup
 	o.LearningRate *= m.config.SFT.Schedule.factor(step-1-warm, m.updates()-warm)
 	return o
@@ -73,7 +73,7 @@ func (m *imitation) step(ctx context.Context, step int, from place) (map[string]
 	start := m.now()
 	batch := m.batch(step)
 	o := m.optimizer(step)
-	stats, done, err := imitate(context.WithoutCancel(ctx), m.trainer, m.config.SFT.Mean.batch(batch), o)
+	stats, done, err := imitate(context.WithoutCancel(ctx), m.trainer, Complete(batch, m.config.SFT.Mean), o)
 	if err != nil {
 		return nil, from, err
 	}
@@ -121,7 +121,7 @@ func (m *imitation) measure(ctx context.Context, step int, values map[string]flo
 		ctx = context.WithoutCancel(ctx) // the update is done, and no state has a step that is not measured
 	}
 	start := m.now()
-	all := make([]*example, len(m.lesson.held))
+	all := make([]*Example, len(m.lesson.held))
 	tokens := 0
 	for i := range m.lesson.held {
 		all[i] = &m.lesson.held[i]

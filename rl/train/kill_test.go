@@ -32,11 +32,11 @@ const childRows = "DEEPSWE_TEST_TRAIN_ROWS"
 
 // flapping is the embedded policy behind an endpoint that fails now and then.
 type flapping struct {
-	embeddedPolicy `yaml:",inline"`
+	Embedded `yaml:",inline"`
 }
 
 func (f *flapping) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
-	t, err := f.embeddedPolicy.Open(ctx, o)
+	t, err := f.Embedded.Open(ctx, o)
 	t.Trainer = flappingTrainer{t.Trainer}
 	return t, err
 }
@@ -67,7 +67,7 @@ func childConfig(flows bool) (Config, error) {
 		return Load([]byte(tiny), BuiltIn())
 	}
 	parts := BuiltIn()
-	parts.Trainers["embedded"] = func() TrainerSettings { return &flapping{*newEmbedded()} }
+	parts.Trainers["embedded"] = func() TrainerSettings { return &flapping{*NewEmbedded()} }
 	return Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
 }
 

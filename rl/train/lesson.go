@@ -12,9 +12,9 @@ import (
 	"deepswe/rl"
 )
 
-// lesson holds the rows to imitate, in the order of the file and without logprobs.
-type lesson struct {
-	train, held []example
+// Set holds the rows to imitate, in the order of the file and without logprobs.
+type Set struct {
+	train, held []Example
 	// digest identifies the file's rows.
 	digest string
 	// unrewarded, masked and long count the rows that were left out: because the rollout did not reach the reward,
@@ -22,14 +22,14 @@ type lesson struct {
 	unrewarded, masked, long int
 }
 
-// example is one row, and the file and line that it is from.
-type example struct {
+// Example is one row, and the file and line that it is from.
+type Example struct {
 	row   rl.Row
 	where string
 }
 
 // trained counts the tokens that are imitated.
-func (e *example) trained() int {
+func (e *Example) trained() int {
 	n := 0
 	for _, m := range e.row.Mask {
 		n += int(m)
@@ -38,17 +38,17 @@ func (e *example) trained() int {
 }
 
 // task returns the task of an example, or its group if the task is not known.
-func (e *example) task() string { return cmp.Or(e.row.Task, e.row.Group) }
+func (e *Example) task() string { return cmp.Or(e.row.Task, e.row.Group) }
 
-// complete returns the row in the form for a trainer, in which each trained token has the weight scale.
-func (e *example) complete(scale float64) rl.Row {
+// Complete returns the row in the form for a trainer, in which each trained token has the weight scale.
+func (e *Example) complete(scale float64) rl.Row {
 	row := e.row
 	row.Logprobs, row.Advantage, row.Scale, row.Trained = make([]float64, len(row.IDs)), 1, scale, true
 	return row
 }
 
 // notes describes what was left out.
-func (l *lesson) notes() []string {
+func (l *Set) notes() []string {
 	var out []string
 	for _, left := range []struct {
 		n    int
@@ -66,10 +66,10 @@ func (l *lesson) notes() []string {
 }
 
 // name identifies the rows to learn from.
-func (l *lesson) name() string { return fmt.Sprintf("%s/%d", l.digest, len(l.train)) }
+func (l *Set) name() string { return fmt.Sprintf("%s/%d", l.digest, len(l.train)) }
 
 // holdOut sets whole tasks aside until they have the share of the rows, in an order that follows from the seed.
-func (l *lesson) holdOut(share float64, seed uint64) error {
+func (l *Set) holdOut(share float64, seed uint64) error {
 	if share == 0 {
 		return nil
 	}
@@ -112,15 +112,15 @@ func (l *lesson) holdOut(share float64, seed uint64) error {
 
 // fit returns an error for rows that the trainer does not take, except for rows that are only too long, which it may
 // leave out.
-func (l *lesson) fit(t Trainer, s *SFT) error {
+func (l *Set) fit(t Trainer, s *SFT) error {
 	if t.Accepts == nil {
 		return nil
 	}
 	l.long = 0
 	var first error
 	longest := 0
-	keep := func(in []example) ([]example, error) {
-		var out []example
+	keep := func(in []Example) ([]Example, error) {
+		var out []Example
 		for _, e := range in {
 			row := e.complete(0)
 			err := t.Accepts(&row)
@@ -157,8 +157,8 @@ func (l *lesson) fit(t Trainer, s *SFT) error {
 	return nil
 }
 
-// batch completes rows so that their loss is the mean over all tokens or over all rows.
-func (m Mean) batch(examples []*example) []rl.Row {
+// Complete makes rows for a trainer so that their loss is the mean over all tokens or over all rows.
+func Complete(examples []*Example, m Mean) []rl.Row {
 	tokens := 0
 	for _, e := range examples {
 		tokens += e.trained()

@@ -120,7 +120,9 @@ func clearLines(n *yaml.Node) {
 // complete lets the sections fill in defaults, and validates everything.
 func (c *Config) complete() error {
 	environment, trainer := c.Environment.Complete(c), c.Trainer.Complete(c)
-	errs := []error{c.validate(), c.Algorithm.resolve(), c.comparable()}
+	algorithm, err := c.Algorithm.Resolve()
+	c.Algorithm.resolved = algorithm
+	errs := []error{c.validate(), err, c.comparable()}
 	if environment != nil {
 		errs = append(errs, fmt.Errorf("%s: %w", environmentKey, environment))
 	}
@@ -229,10 +231,14 @@ func (a Algorithm) spelled() map[string]string {
 
 func scalar(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
 
-// differences returns the keys in which two configurations differ, as paths.
-func differences(a, b Config) ([]string, error) {
-	an, errA := a.node()
-	bn, errB := b.node()
+// Changed returns the keys in which the configuration differs from an earlier one, given in YAML, as paths.
+func (c Config) Changed(from []byte) ([]string, error) {
+	began, err := Load(from, c.parts)
+	if err != nil {
+		return nil, err
+	}
+	an, errA := began.node()
+	bn, errB := c.node()
 	if err := errors.Join(errA, errB); err != nil {
 		return nil, err
 	}

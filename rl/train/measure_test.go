@@ -197,13 +197,15 @@ func TestBehaviour(t *testing.T) {
 		},
 		{Reply: reply("1234567890", "length", "no call")},
 	}})
-	values := map[string]float64{}
-	describe(values, []run.Outcome{{Result: run.Result{Reward: new(1.0), Metrics: m}}}, nil)
 	for name, want := range map[string]float64{
 		"think/execute_bash": 10, "think/no_action": 20, "tokens/think_per_turn": 15, "errors/format": 0.5,
 		"errors/truncated_reply": 0.5, "errors/tool": 0.5, "errors/command_timeout": 0.5, "tests/ran": 1, "tests/wrote": 0,
 	} {
-		if got, ok := values[name]; !ok || got != want {
+		got, ok := m[name]
+		if !ok {
+			got, ok = m[name+sumEnd]/m[name+ofEnd], m[name+ofEnd] > 0
+		}
+		if !ok || got != want {
 			t.Errorf("%s is %v (there: %t), want %v", name, got, ok, want)
 		}
 	}

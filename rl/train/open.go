@@ -12,7 +12,7 @@ import (
 )
 
 // newLoop opens the environment and the trainer. rows are what the run imitates; nil if it plays.
-func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, rows *lesson) (_ *loop, err error) {
+func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, rows *Set) (_ *loop, err error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return nil, err
 	}
@@ -62,7 +62,8 @@ func (l *loop) openEnvironment(ctx context.Context, o Options, imitates bool) (L
 	options := EnvironmentOptions{Seed: c.Seed, Outside: o.Outside, Log: o.Log}
 	if !imitates {
 		options.Temperature, options.Gates, options.Workers = c.Evaluate.Temperature, l.gates, c.Rollouts.Workers
-		options.Grades, options.Limits = c.Algorithm.resolved.Grades, l.stages.limits
+		algorithm := c.RL()
+		options.Grades, options.Limits = algorithm.Grades, l.stages.limits
 		options.Dir, options.Version, options.Abandon = l.dir, o.Version, o.Abandon
 	}
 	environment, err := c.Environment.Open(ctx, options)

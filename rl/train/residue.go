@@ -15,9 +15,9 @@ import (
 	"deepswe/rl/trainer/embedded"
 )
 
-// residue is the configuration of the environment "residue", which any model with any vocabulary learns within a few
+// Residue is the configuration of the environment "residue", which any model with any vocabulary learns within a few
 // steps, because a reply is rewarded for its token ids. It shows whether a trainer trains at all.
-type residue struct {
+type Residue struct {
 	// A reply's reward is the share of its tokens whose id modulo Modulus is Remainder.
 	Modulus   int `yaml:"modulus"`
 	Remainder int `yaml:"remainder"`
@@ -27,15 +27,15 @@ type residue struct {
 	ValidationTasks int `yaml:"validation_tasks"`
 }
 
-func newResidue() *residue {
-	return &residue{Modulus: 64, Remainder: 1, MaxTokens: 16, TrainTasks: 16, ValidationTasks: 16}
+func NewResidue() *Residue {
+	return &Residue{Modulus: 64, Remainder: 1, MaxTokens: 16, TrainTasks: 16, ValidationTasks: 16}
 }
 
 // residuePrompt is the maximum length of a prompt in tokens, with role tokens.
 const residuePrompt = 8
 
 // Complete sets the maximum length of a row.
-func (s *residue) Complete(c *Config) error {
+func (s *Residue) Complete(c *Config) error {
 	if c.Algorithm.MaxLength == 0 {
 		c.Algorithm.MaxLength = 2*residuePrompt + s.MaxTokens
 	}
@@ -48,17 +48,17 @@ func (s *residue) Complete(c *Config) error {
 }
 
 // Check does nothing.
-func (s *residue) Check(*slog.Logger) error { return nil }
+func (s *Residue) Check(*slog.Logger) error { return nil }
 
 // Open creates the environment.
-func (s *residue) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
+func (s *Residue) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
 	e := &residues{*s, o}
 	return Environment{Player: e, Language: e.language}, nil
 }
 
 // residues is the environment. A task is a number, which is the prompt.
 type residues struct {
-	settings residue
+	settings Residue
 	options  EnvironmentOptions
 }
 
@@ -132,7 +132,7 @@ const residueRise = 0.3
 // Verdict says whether the trainer of a run of the environment "residue" trains; the error is [ErrNotTrained] if not.
 // Other environments are for other questions, and their verdict is empty.
 func Verdict(c Config, points []metrics.Point) (string, error) {
-	if _, ok := c.Environment.(*residue); !ok {
+	if _, ok := c.Environment.(*Residue); !ok {
 		return "", nil
 	}
 	var rewards []float64

@@ -93,10 +93,13 @@ type everyEvent struct {
 	do func(n int)
 }
 
-func (e *everyEvent) happen()                      { e.n++; e.do(e.n) }
+func (e *everyEvent) happen() { e.n++; e.do(e.n) }
+
 func (e *everyEvent) Playing(int, Split, int, int) { e.happen() }
-func (e *everyEvent) Point(metrics.Point)          { e.happen() }
-func (e *everyEvent) Warning(string)               { e.happen() }
+
+func (e *everyEvent) Point(metrics.Point) { e.happen() }
+
+func (e *everyEvent) Warning(string) { e.happen() }
 
 func observing(do func(n int)) func(string, Config) Observer {
 	return func(string, Config) Observer { return &everyEvent{do: do} }
@@ -182,12 +185,12 @@ func (h hooked) Remove(ctx context.Context, name string) error {
 }
 
 type hookedSettings struct {
-	embeddedPolicy `yaml:",inline"`
-	do             func()
+	Embedded `yaml:",inline"`
+	do       func()
 }
 
 func (h *hookedSettings) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
-	t, err := h.embeddedPolicy.Open(ctx, o)
+	t, err := h.Embedded.Open(ctx, o)
 	if err == nil {
 		t.Trainer = hooked{t.Trainer.(*embedded.Trainer), h.do}
 	}
@@ -203,7 +206,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	dir, n := filepath.Join(root, "run"), 0
 	parts := BuiltIn()
 	parts.Trainers["embedded"] = func() TrainerSettings {
-		return &hookedSettings{embeddedPolicy: *newEmbedded(), do: func() {
+		return &hookedSettings{Embedded: *NewEmbedded(), do: func() {
 			n++
 			copyRun(t, filepath.Join(root, fmt.Sprint(n)), dir)
 		}}

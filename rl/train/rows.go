@@ -18,14 +18,14 @@ import (
 	"deepswe/rl/rowfile"
 )
 
-// rowsOnly is the configuration of the trainer "rows", which samples from an endpoint, changes no weights, and writes
+// RowsOnly is the configuration of the trainer "rows", which samples from an endpoint, changes no weights, and writes
 // the rows of every update for another trainer.
-type rowsOnly struct {
+type RowsOnly struct {
 	Endpoint `yaml:",inline"`
 }
 
 // Complete sets a learning rate, which nothing uses, and the way prompts are made.
-func (r *rowsOnly) Complete(c *Config) error {
+func (r *RowsOnly) Complete(c *Config) error {
 	if c.Objective == Imitation {
 		return fmt.Errorf("it changes no weight: want one that objective %s can train", Imitation)
 	}
@@ -40,7 +40,7 @@ func (r *rowsOnly) Complete(c *Config) error {
 }
 
 // Open opens the endpoint, which must be the one that the run began with.
-func (r *rowsOnly) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+func (r *RowsOnly) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
 	served, err := o.Outside.Model(ctx, r.Endpoint)
 	if err != nil {
 		return Trainer{}, err

@@ -82,17 +82,17 @@ func Start(ctx context.Context, c Config, o Options) (_ Result, err error) {
 			return r, fmt.Errorf("%s: %w", environmentKey, err)
 		}
 	}
-	var rows *lesson
+	var rows *Set
 	if c.Objective == Imitation {
 		model := ""
 		if c.SFT.Model != "" {
-			model, _ = modelFiles(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
+			model, _ = Find(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
 		}
-		if rows, err = readLesson(ctx, c.SFT, model, c.Seed); err != nil {
+		if rows, err = Read(ctx, c.SFT, model, c.Seed); err != nil {
 			return r, err
 		}
 	}
-	dir, err := openDir(c, o)
+	dir, err := o.OpenDir(c)
 	if err != nil {
 		return r, err
 	}
@@ -114,6 +114,15 @@ func Start(ctx context.Context, c Config, o Options) (_ Result, err error) {
 	}
 }
 
+// OpenDir creates the directory of a run with the configuration, or opens it to resume the run.
+func (o Options) OpenDir(c Config) (*run.Dir, error) {
+	o = o.withDefaults()
+	if o.Resume {
+		return resume(c, o.Dir)
+	}
+	return create(c, o.Dir, o.Program, o.Now())
+}
+
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -131,35 +140,45 @@ type settings struct {
 	Config string `json:"config"`
 }
 
-// openDir creates a run's directory, or opens it to resume the run.
-func openDir(c Config, o Options) (*run.Dir, error) {
+// create creates a run's directory.
+func create(c Config, path, program string, created time.Time) (*run.Dir, error) {
 	text, err := c.YAML()
 	if err != nil {
 		return nil, err
 	}
-	var d *run.Dir
-	if o.Resume {
-		if d, err = run.Open(o.Dir, run.Train); err != nil {
-			return nil, err
-		}
-		err = resumable(d.Manifest, c)
-	} else {
-		own, err := disk.MarshalJSON(settings{Name: c.Name, Config: string(text)})
-		if err != nil {
-			return nil, err
-		}
-		d, err = run.Create(o.Dir, run.Manifest{Kind: run.Train, Created: o.Now(), Program: o.Program, Settings: own})
-		if errors.Is(err, run.ErrExists) {
-			return nil, fmt.Errorf("%w; to fix: continue it with --resume, or choose another directory with --out", err)
-		}
-		if err != nil {
-			return nil, err
-		}
+	own, err := disk.MarshalJSON(settings{Name: c.Name, Config: string(text)})
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = disk.WriteFile(d.Path(ConfigFile), text)
+	d, err := run.Create(path, run.Manifest{Kind: run.Train, Created: created, Program: program, Settings: own})
+	if errors.Is(err, run.ErrExists) {
+		return nil, fmt.Errorf("%w; to fix: continue it with --resume, or choose another directory with --out", err)
 	}
 	if err != nil {
+		return nil, err
+	}
+	return configured(d, text)
+}
+
+// resume opens the directory of a run that is resumed with a configuration.
+func resume(c Config, path string) (*run.Dir, error) {
+	text, err := c.YAML()
+	if err != nil {
+		return nil, err
+	}
+	d, err := run.Open(path, run.Train)
+	if err != nil {
+		return nil, err
+	}
+	if err := resumable(d.Manifest, c); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return configured(d, text)
+}
+
+// configured writes the configuration into a run's directory.
+func configured(d *run.Dir, text []byte) (*run.Dir, error) {
+	if err := disk.WriteFile(d.Path(ConfigFile), text); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -185,13 +204,9 @@ func resumable(m run.Manifest, c Config) error {
 	if err := json.Unmarshal(m.Settings, &own); err != nil {
 		return fmt.Errorf("the settings in the run's manifest: %w", err)
 	}
-	began, err := Load([]byte(own.Config), c.parts)
+	keys, err := c.Changed([]byte(own.Config))
 	if err != nil {
 		return fmt.Errorf("the run's own %w", err)
-	}
-	keys, err := differences(began, c)
-	if err != nil {
-		return err
 	}
 	keys = slices.DeleteFunc(keys, func(key string) bool {
 		return slices.ContainsFunc(free(), func(f string) bool {
@@ -212,7 +227,7 @@ const maxLosses = 5
 
 // runOnce trains from the last checkpoint until the run is done or fails.
 func runOnce(
-	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, rows *lesson,
+	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, rows *Set,
 ) (_ Result, err error) {
 	l, err := newLoop(ctx, c, o, dir, rows)
 	if err != nil {

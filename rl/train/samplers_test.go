@@ -18,10 +18,7 @@ import (
 func residueOnVLLM(t *testing.T) (*trainertest.Server, []*trainertest.VLLM, string) {
 	t.Helper()
 	s, text := residueServer(t, trainertest.Options{})
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
-	if err != nil {
-		t.Fatal(err)
-	}
+	language := digits(t)
 	codec, err := embedded.NewCodec(language.Vocabulary)
 	if err != nil {
 		t.Fatal(err)

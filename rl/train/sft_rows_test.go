@@ -12,15 +12,14 @@ import (
 	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
 	"deepswe/env/testkit"
+	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 )
 
 const qwen = "../../agent/tokenizer/testdata/qwen.json"
 
 func sftOf(rows string) *SFT {
-	s := newSFT()
-	s.Rows, s.Validation = rows, 0
-	return s
+	return &SFT{Rows: rows, Template: templateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens}
 }
 
 // What cannot be learned from is refused, with the line and what to do.
@@ -47,18 +46,18 @@ func TestRefusedExamples(t *testing.T) {
 		{"negative id", `{"task":"a","input_ids":[1,-2],"labels":[-100,-2]}`, `"-2" is not a token id`},
 	} {
 		path := testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), test.line)
-		_, err := readLesson(t.Context(), sftOf(path), "", 1)
+		_, err := Read(t.Context(), sftOf(path), "", 1)
 		if !errors.Is(err, ErrTasks) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v; want %q in it", test.name, err, test.want)
 		}
 	}
-	if _, err := readLesson(t.Context(), sftOf("missing.jsonl"), "", 1); !errors.Is(err, ErrTasks) {
+	if _, err := Read(t.Context(), sftOf("missing.jsonl"), "", 1); !errors.Is(err, ErrTasks) {
 		t.Errorf("a missing file: %v", err)
 	}
 	one := sftOf(testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"),
 		`{"task":"a","input_ids":[1,2],"labels":[-100,2]}`))
 	one.Validation = 0.5
-	if _, err := readLesson(t.Context(), one, "", 1); err == nil || !strings.Contains(err.Error(), "sft.validation to 0") {
+	if _, err := Read(t.Context(), one, "", 1); err == nil || !strings.Contains(err.Error(), "sft.validation to 0") {
 		t.Errorf("one task: %v", err)
 	}
 }
@@ -79,7 +78,7 @@ func TestConversations(t *testing.T) {
 		} {
 			s := sftOf(testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), fmt.Sprintf(line, test.label, test.word)))
 			s.Tokenizer, s.Template = qwen, template
-			l, err := readLesson(t.Context(), s, "", 1)
+			l, err := Read(t.Context(), s, "", 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,12 +120,12 @@ func TestOtherTokenizer(t *testing.T) {
 	}
 	own := sftOf(strings.ReplaceAll(row(qwen), " ", ""))
 	own.Tokenizer = qwen
-	if _, err := readLesson(t.Context(), own, "", 1); err != nil {
+	if _, err := Read(t.Context(), own, "", 1); err != nil {
 		t.Error(err)
 	}
 	other := sftOf(row("../../agent/tokenizer/testdata/gpt2.json"))
 	other.Tokenizer = qwen
-	if _, err := readLesson(t.Context(), other, "", 1); err == nil || !strings.Contains(err.Error(), "another") {
+	if _, err := Read(t.Context(), other, "", 1); err == nil || !strings.Contains(err.Error(), "another") {
 		t.Errorf("rows of GPT-2's tokenizer with Qwen's: %v", err)
 	}
 }
@@ -142,7 +141,7 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 		dir := t.TempDir()
 		testkit.WriteFile(t, filepath.Join(dir, tokenizerFile), string(data))
 		if template != "" {
-			testkit.WriteFile(t, filepath.Join(dir, templateFile), template)
+			testkit.WriteFile(t, filepath.Join(dir, "chat_template.jinja"), template)
 		}
 		return dir
 	}
@@ -163,8 +162,8 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 	} {
 		c := mustLoad(t, fmt.Sprintf("objective: sft\ntrainer: {name: tinker, base_url: 'http://a', %s}\n"+
 			"sft: {rows: %q, validation: 0, %s}\n", tt.trainer, rows, tt.sft))
-		dir, _ := modelFiles(c.SFT.Tokenizer, c.SFT.Model, func(string) string { return "" })
-		l, err := readLesson(t.Context(), c.SFT, dir, 1)
+		dir, _ := Find(c.SFT.Tokenizer, c.SFT.Model, func(string) string { return "" })
+		l, err := Read(t.Context(), c.SFT, dir, 1)
 		got := fmt.Sprint(err)
 		if err == nil {
 			tok, err := tokenizer.Load(qwen)
@@ -182,7 +181,7 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 // Before the first update the trainer is asked about every row.
 func TestRowsThatNoTrainerTakes(t *testing.T) {
 	t.Parallel()
-	s := trainertest.New(t, trainertest.Options{Language: must(t, (&residues{settings: residue{MaxTokens: 6}}).language)})
+	s := trainertest.New(t, trainertest.Options{Language: digits(t)})
 	run := func(rows string, set ...string) error {
 		path := testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), rows)
 		text := fmt.Sprintf("objective: sft\ntrainer: {name: tinker, base_url: %q, model: tiny, rank: 8, vocabulary: %d, "+
@@ -213,13 +212,20 @@ func TestRowsThatNoTrainerTakes(t *testing.T) {
 	}
 }
 
-func must[T any](t *testing.T, f func() (T, error)) T {
+// digits is the language of the environment residue, with replies of six tokens.
+func digits(t testing.TB) embedded.Language {
 	t.Helper()
-	v, err := f()
+	settings := NewResidue()
+	settings.MaxTokens = 6
+	e, err := settings.Open(t.Context(), EnvironmentOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	language, err := e.Language()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return language
 }
 
 func TestConfigurationOfImitation(t *testing.T) {
@@ -249,7 +255,7 @@ func TestConfigurationOfImitation(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := mustLoad(t, string(text))
-	if keys, err := differences(c, again); err != nil || len(keys) > 0 || again.SFT.Batch != 3 {
+	if keys, err := again.Changed(text); err != nil || len(keys) > 0 || again.SFT.Batch != 3 {
 		t.Errorf("loaded again, %v differ, %v\n%s", keys, err, text)
 	}
 }

@@ -27,10 +27,7 @@ import (
 // echoes are examples in which the policy repeats a digit as often as the digit says, one task for each digit.
 func echoes(t testing.TB, copies int) string {
 	t.Helper()
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
-	if err != nil {
-		t.Fatal(err)
-	}
+	language := digits(t)
 	codec, err := embedded.NewCodec(language.Vocabulary)
 	if err != nil {
 		t.Fatal(err)
@@ -110,10 +107,7 @@ func TestImitation(t *testing.T) {
 			t.Errorf("mean over %s: the loss went from %.3f to %.3f", mean, first, last)
 		}
 		for _, sums := range []bool{false, true} {
-			language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
-			if err != nil {
-				t.Fatal(err)
-			}
+			language := digits(t)
 			s := trainertest.New(t, trainertest.Options{Language: language, Sums: sums, Hidden: 16})
 			got := imitated(t, mustLoad(t, echoingOn(s, rows, mean)))
 			first, last := got[1].Values["sft/loss"], got[len(got)-1].Values["sft/loss"]
@@ -132,18 +126,15 @@ func TestImitation(t *testing.T) {
 // One update has the same effect in each of the ways to make it.
 func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 	t.Parallel()
-	l, err := readLesson(t.Context(), &SFT{Rows: echoes(t, 1)}, "", 1)
+	l, err := Read(t.Context(), &SFT{Rows: echoes(t, 1)}, "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var examples []*example
+	var examples []*Example
 	for i := range l.train {
 		examples = append(examples, &l.train[i])
 	}
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
-	if err != nil {
-		t.Fatal(err)
-	}
+	language := digits(t)
 	for _, mean := range []Mean{OverTokens, OverRows} {
 		var all [][][]float64
 		for _, sums := range []bool{false, true} {
@@ -159,7 +150,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rows := mean.batch(examples)
+				rows := Complete(examples, mean)
 				update := Trainer{Trainer: tr}
 				if own {
 					update.Imitate = tr.Imitate
@@ -193,10 +184,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 func TestImitationGoesOn(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 4)
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
-	if err != nil {
-		t.Fatal(err)
-	}
+	language := digits(t)
 	text := func(s *trainertest.Server) string { return echoingOn(s, rows, OverRows) }
 	want := losses(imitated(t, mustLoad(t, text(trainertest.New(t, trainertest.Options{Language: language})))))
 
@@ -278,10 +266,7 @@ func TestKillMinusNineImitating(t *testing.T) {
 // A run begins with the weights of another one.
 func TestBeginsWithARunsWeights(t *testing.T) {
 	t.Parallel()
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
-	if err != nil {
-		t.Fatal(err)
-	}
+	language := digits(t)
 	s := trainertest.New(t, trainertest.Options{Language: language, Dedups: true})
 	text, dir := echoingOn(s, echoes(t, 4), OverRows), filepath.Join(t.TempDir(), "run")
 	first, err := Start(t.Context(), mustLoad(t, text), Options{Dir: dir, Outside: scripted{}})
@@ -303,7 +288,7 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 func TestLearningRateSchedule(t *testing.T) {
 	t.Parallel()
 	m := imitation{&loop{config: Config{Optimizer: Optimizer{LearningRate: 1, Warmup: 2},
-		SFT: &SFT{Batch: 1, Epochs: 1}}}, &lesson{train: make([]example, 6)}}
+		SFT: &SFT{Batch: 1, Epochs: 1}}}, &Set{train: make([]Example, 6)}}
 	for schedule, want := range map[Schedule][]float64{
 		Constant: {0.5, 1, 1, 1, 1, 1},
 		Linear:   {0.5, 1, 1, 0.75, 0.5, 0.25},
@@ -322,17 +307,17 @@ func TestLearningRateSchedule(t *testing.T) {
 func TestOrderOfExamples(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 3)
-	l, err := readLesson(t.Context(), &SFT{Rows: rows, Validation: 0.3}, "", 7)
+	l, err := Read(t.Context(), &SFT{Rows: rows, Validation: 0.3}, "", 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	held := map[string]int{}
 	for _, e := range l.held {
-		held[e.task()]++
+		held[e.row.Task]++
 	}
 	for _, e := range l.train {
-		if held[e.task()] > 0 {
-			t.Errorf("task %s is on both sides", e.task())
+		if held[e.row.Task] > 0 {
+			t.Errorf("task %s is on both sides", e.row.Task)
 		}
 	}
 	if len(l.held) != 6 || len(held) != 2 {
@@ -345,8 +330,8 @@ func TestOrderOfExamples(t *testing.T) {
 		order := ""
 		for i := range m.perEpoch() {
 			for _, e := range m.batch(epoch*m.perEpoch() + i + 1) {
-				seen[e.where]++
-				order += e.where
+				seen[fmt.Sprintf("%p", e)]++
+				order += fmt.Sprintf("%p ", e)
 			}
 		}
 		orders[order] = true

@@ -24,8 +24,8 @@ import (
 	"deepswe/verify/swe"
 )
 
-// sweSettings is the configuration of the environment "swe": the coding agent, played as by deepswe eval.
-type sweSettings struct {
+// Settings is the configuration of the environment "swe": the coding agent, played as by deepswe eval.
+type Settings struct {
 	// Train, Validation and Suites select tasks. If Validation names no file, the share Share of the training tasks is
 	// used for validation instead.
 	Train      Tasks   `yaml:"train"`
@@ -59,8 +59,8 @@ type sweSettings struct {
 	chosen *chosenTasks // set by Check
 }
 
-func newSWE() *sweSettings {
-	return &sweSettings{
+func NewSettings() *Settings {
+	return &Settings{
 		Census: censusCheck, CensusMutants: swe.DefaultMutants, Canary: canaryOn,
 		Evidence: string(verify.PairedEvidence), Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
 		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
@@ -70,7 +70,7 @@ func newSWE() *sweSettings {
 
 // Complete makes paths absolute, because a run may be resumed from another directory, and sets the maximum length of a
 // row to the context.
-func (s *sweSettings) Complete(c *Config) error {
+func (s *Settings) Complete(c *Config) error {
 	if c.Algorithm.MaxLength == 0 {
 		c.Algorithm.MaxLength = max(s.Context, c.longest(func(g Stage) int { return g.Context }))
 	}
@@ -97,7 +97,7 @@ func (s *sweSettings) Complete(c *Config) error {
 	return s.validate(c)
 }
 
-func (s *sweSettings) validate(c *Config) error {
+func (s *Settings) validate(c *Config) error {
 	var errs []error
 	if s.Train.Path == "" {
 		errs = append(errs, errors.New("train.path is missing: want a dataset, as for deepswe eval --tasks"))
@@ -160,7 +160,7 @@ func (s Suite) validate(section string) error {
 }
 
 // suites returns all sets of validation tasks.
-func (s *sweSettings) suites() map[Split]Suite {
+func (s *Settings) suites() map[Split]Suite {
 	all := map[Split]Suite{Validation: s.Validation}
 	for _, suite := range s.Suites {
 		all[Split(suite.Name)] = suite
@@ -169,7 +169,7 @@ func (s *sweSettings) suites() map[Split]Suite {
 }
 
 // contexts returns the context lengths that the endpoint must support, by key.
-func (s *sweSettings) contexts() map[string]int {
+func (s *Settings) contexts() map[string]int {
 	all := map[string]int{"context": s.Context, "validation.context": s.Validation.Context}
 	for i, suite := range s.Suites {
 		all[fmt.Sprintf("suites[%d].context", i)] = suite.Context
@@ -179,7 +179,7 @@ func (s *sweSettings) contexts() map[string]int {
 
 // sweEnvironment is the coding agent as an environment. Its tasks come from a dataset.
 type sweEnvironment struct {
-	settings sweSettings
+	settings Settings
 	options  EnvironmentOptions
 	attempt  attempt.Attempt // without its model
 	chosenTasks
@@ -201,13 +201,13 @@ type graders struct {
 }
 
 // Check reads the tasks.
-func (s *sweSettings) Check(log *slog.Logger) (err error) {
+func (s *Settings) Check(log *slog.Logger) (err error) {
 	s.chosen, err = s.choose(log)
 	return err
 }
 
 // Open opens the provider of sandboxes. Check must have been called.
-func (s *sweSettings) Open(ctx context.Context, o EnvironmentOptions) (Environment, error) {
+func (s *Settings) Open(ctx context.Context, o EnvironmentOptions) (Environment, error) {
 	e := &sweEnvironment{settings: *s, options: o, chosenTasks: *s.chosen}
 	var pack *prompt.Pack
 	if s.PromptPack != "" {

@@ -64,7 +64,7 @@ type chosenTasks struct {
 }
 
 // choose reads the tasks of all splits, and refuses overlaps between training and validation.
-func (s *sweSettings) choose(log *slog.Logger) (*chosenTasks, error) {
+func (s *Settings) choose(log *slog.Logger) (*chosenTasks, error) {
 	c := &chosenTasks{tasks: map[string]env.Task{}, ids: map[Split][]string{}}
 	if err := c.read(Train, s.Train, s.Sandbox.Image, log); err != nil {
 		return nil, err

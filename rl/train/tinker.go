@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +16,8 @@ import (
 	"deepswe/rl/trainer/tinker"
 )
 
-// tinkerSettings are the settings of the trainer tinker: a model behind the Tinker HTTP API.
-type tinkerSettings struct {
+// Tinker is the configuration of the trainer "tinker": a model behind the Tinker HTTP API.
+type Tinker struct {
 	BaseURL string `yaml:"base_url"`
 	// Model is the server's name of the base model. Rank is the rank of the LoRA adapter; 0 trains all weights.
 	Model string `yaml:"model"`
@@ -51,15 +52,15 @@ const (
 	normMean  = "mean"
 )
 
-func newTinker() *tinkerSettings {
-	return &tinkerSettings{
+func NewTinker() *Tinker {
+	return &Tinker{
 		Rank: 32, Loss: tinker.Custom, Normalisation: normProbe, Template: templateAuto, CheckTokens: 256,
 		Patience: Duration(5 * time.Minute),
 	}
 }
 
 // Complete sets a learning rate for what is trained, and refuses what the server's loss cannot do.
-func (s *tinkerSettings) Complete(c *Config) error {
+func (s *Tinker) Complete(c *Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 2e-5
 		if s.Rank == 0 {
@@ -98,7 +99,7 @@ func (s *tinkerSettings) Complete(c *Config) error {
 	return s.validate(c)
 }
 
-func (s *tinkerSettings) validate(c *Config) error {
+func (s *Tinker) validate(c *Config) error {
 	var url, model, norm, loss, length, template, beside, samplers error
 	if s.BaseURL == "" {
 		url = errors.New("base_url is missing: want the address of a Tinker server (for example http://127.0.0.1:8000)")
@@ -133,9 +134,9 @@ func (s *tinkerSettings) validate(c *Config) error {
 		loss = fmt.Errorf("loss is %q, and objective %s has %s only", s.Loss, Imitation, tinker.Custom)
 	}
 	// An invalid algorithm is reported separately.
-	if a := c.Algorithm; c.Objective != Imitation && a.resolve() == nil {
-		loss = s.Loss.Supports(a.resolved.Objective, several || c.Rollouts.MaxStaleness > 0)
-		if loss == nil && several && a.resolved.Objective.Decoupled {
+	if a, err := c.Algorithm.Resolve(); c.Objective != Imitation && err == nil {
+		loss = s.Loss.Supports(a.Objective, several || c.Rollouts.MaxStaleness > 0)
+		if loss == nil && several && a.Objective.Decoupled {
 			loss = errors.New("decoupled needs optimizer.minibatches and optimizer.epochs of 1 here: " +
 				"the server does not keep the policy that the batch began with")
 		}
@@ -147,9 +148,12 @@ func (s *tinkerSettings) validate(c *Config) error {
 }
 
 // Open connects to the server and waits for it.
-func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
-	dir, missing := modelFiles(s.Tokenizer, s.Model, o.Outside.Getenv)
-	vocabulary, unknown := s.vocabulary(cmp.Or(dir, s.Model)) // some environments need no tokenizer
+func (s *Tinker) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+	dir, missing := Find(s.Tokenizer, s.Model, o.Outside.Getenv)
+	vocabulary, unknown := s.Vocabulary, error(nil)
+	if vocabulary == 0 {
+		vocabulary, unknown = Vocabulary(cmp.Or(dir, s.Model)) // some environments need no tokenizer
+	}
 	codec, err := s.codec(o, dir, missing, vocabulary)
 	if err := cmp.Or(err, unknown); err != nil {
 		return Trainer{}, err
@@ -188,7 +192,7 @@ func (s *tinkerSettings) Open(ctx context.Context, o TrainerOptions) (Trainer, e
 const checkpointScheme = "tinker://"
 
 // start returns the address of the checkpoint to begin with; empty if there is none.
-func (s *tinkerSettings) start() (string, error) {
+func (s *Tinker) start() (string, error) {
 	if s.Start == "" || strings.HasPrefix(s.Start, checkpointScheme) {
 		return s.Start, nil
 	}
@@ -208,17 +212,19 @@ func (s *tinkerSettings) start() (string, error) {
 
 // adapters returns the directory for a run's adapters. No other run may use it, because what a killed run has left
 // there is removed.
-func (s *tinkerSettings) adapters(checkpoints string) (string, error) {
+func (s *Tinker) adapters(checkpoints string) (string, error) {
 	run, err := filepath.Abs(checkpoints)
 	if err != nil || s.Adapters == "" {
 		return filepath.Join(run, "adapters"), err
 	}
-	return filepath.Join(s.Adapters, fmt.Sprintf("%s-%08x", filepath.Base(filepath.Dir(run)), uint32(hashOf(run)))), nil
+	h := fnv.New64a()
+	h.Write([]byte(run))
+	return filepath.Join(s.Adapters, fmt.Sprintf("%s-%08x", filepath.Base(filepath.Dir(run)), uint32(h.Sum64()))), nil
 }
 
 // known returns the properties of the server that need not be probed. It does not assume that the server recognises
 // repeated requests.
-func (s *tinkerSettings) known() *tinker.Probe {
+func (s *Tinker) known() *tinker.Probe {
 	mean := s.Normalisation == normMean
 	if s.Normalisation == normProbe {
 		return nil

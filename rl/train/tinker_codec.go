@@ -39,7 +39,7 @@ func templates() []string {
 
 // codec returns the codec of the environment's own language if it has one, otherwise the model's, whose files are in
 // dir; missing says why they are not known. It is nil if nothing is sampled. vocabulary is 0 if it is not known.
-func (s *tinkerSettings) codec(o TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
+func (s *Tinker) codec(o TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
 	if o.Imitates {
 		return nil, nil
 	}
@@ -62,16 +62,16 @@ func (s *tinkerSettings) codec(o TrainerOptions, dir string, missing error, voca
 	}
 	template := chatml.Template(s.Template)
 	if s.Template == templateAuto {
-		if template, err = templateOf(dir); err != nil {
+		if template, err = TemplateOf(dir); err != nil {
 			return nil, err
 		}
 	}
 	return chatml.NewCodec(tok, template)
 }
 
-// modelFiles returns the directory with a model's tokenizer: the given one, the model's own, or the latest snapshot in
+// Find returns the directory with a model's tokenizer: the given one, the model's own, or the latest snapshot in
 // Hugging Face's cache.
-func modelFiles(given, model string, getenv func(string) string) (string, error) {
+func Find(given, model string, getenv func(string) string) (string, error) {
 	candidates := []string{given}
 	if given == "" {
 		hub := cmp.Or(getenv("HF_HUB_CACHE"), filepath.Join(
@@ -98,11 +98,8 @@ func modelFiles(given, model string, getenv func(string) string) (string, error)
 		"%s and %s", model, model, tokenizerFile, tokenizerConfigFile, modelConfigFile)
 }
 
-// vocabulary returns the number of ids of the base model, whose files are in dir.
-func (s *tinkerSettings) vocabulary(dir string) (int, error) {
-	if s.Vocabulary > 0 {
-		return s.Vocabulary, nil
-	}
+// Vocabulary returns the number of ids of a model whose files are in dir.
+func Vocabulary(dir string) (int, error) {
 	var config struct {
 		Size int `json:"vocab_size"`
 	}
@@ -117,9 +114,9 @@ func (s *tinkerSettings) vocabulary(dir string) (int, error) {
 	return config.Size, nil
 }
 
-// templateOf recognises the template in a model's directory by characteristic strings. A template that only resembles a
+// TemplateOf recognises the template in a model's directory by characteristic strings. A template that only resembles a
 // known one is an error.
-func templateOf(dir string) (chatml.Template, error) {
+func TemplateOf(dir string) (chatml.Template, error) {
 	text, err := templateText(dir)
 	if err != nil {
 		return "", err

@@ -16,13 +16,13 @@ import (
 // stopped and resumed.
 func TestRealServer(t *testing.T) {
 	url, base := trainertest.RealServer(t)
-	config, err := os.ReadFile(filepath.Join("..", "..", "testdata", "tinker-check.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "testdata", "tinker-check.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	const steps = 16
 	load := func(url string, seed int) Config {
-		c, err := Load(config, BuiltIn(), "trainer.base_url="+url, "trainer.model="+base,
+		c, err := Load(text, BuiltIn(), "trainer.base_url="+url, "trainer.model="+base,
 			fmt.Sprint("seed=", seed), fmt.Sprint("steps=", steps))
 		if err != nil {
 			t.Fatal(err)

@@ -254,7 +254,7 @@ func TestTemplateOf(t *testing.T) {
 		for file, text := range tt.files {
 			testkit.WriteFile(t, filepath.Join(dir, file), text)
 		}
-		got, err := templateOf(dir)
+		got, err := TemplateOf(dir)
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
@@ -273,7 +273,7 @@ func TestTokenizerOfAnotherModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.WriteFile(t, filepath.Join(dir, tokenizerFile), string(data))
-	s := tinkerSettings{Template: string(chatml.Qwen3)}
+	s := Tinker{Template: string(chatml.Qwen3)}
 	for vocabulary, want := range map[int]string{
 		430: "has 431 ids, and the model 430; to fix: set trainer.tokenizer", 431: "", 512: "",
 	} {
@@ -301,12 +301,11 @@ func TestTokenizerOfAModel(t *testing.T) {
 		{"Qwen/Qwen3-4B", "", ""},
 		{"Qwen/Qwen3-8B", hub, ""},
 	} {
-		s := tinkerSettings{Model: tt.model, Tokenizer: tt.tokenizer}
-		got, err := modelFiles(s.Tokenizer, s.Model, getenv)
+		got, err := Find(tt.tokenizer, tt.model, getenv)
 		if got != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%q, %q: %q, %v", tt.model, tt.tokenizer, got, err)
 		}
-		if n, err := s.vocabulary(got); tt.want != "" && (n != 7 || err != nil) {
+		if n, err := Vocabulary(got); tt.want != "" && (n != 7 || err != nil) {
 			t.Errorf("%q: a vocabulary of %d, %v", tt.model, n, err)
 		}
 	}

@@ -31,10 +31,7 @@ checkpoint: {every: 2}
 
 func residueServer(t *testing.T, o trainertest.Options) (*trainertest.Server, string) {
 	t.Helper()
-	language, err := (&residues{settings: residue{MaxTokens: 6}}).language()
-	if err != nil {
-		t.Fatal(err)
-	}
+	language := digits(t)
 	o.Language = language
 	s := trainertest.New(t, o)
 	return s, fmt.Sprintf(residueOn, s.URL())

@@ -283,7 +283,7 @@ func (u *update) forward(ctx context.Context, rows []rl.Row, rollouts []rl.Rollo
 
 func (u *update) optimize(ctx context.Context, scale float64) error {
 	defer u.since(u.loop.now(), &u.computed)
-	o := u.loop.config.Optimizer.rl(u.step, u.loop.stages.at(u.step))
+	o := u.loop.config.Optimizer.Settings(u.step, u.loop.stages.at(u.step))
 	o.Scale = scale
 	done, err := u.loop.trainer.Step(context.WithoutCancel(ctx), o)
 	switch {
@@ -314,7 +314,7 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	describe(values, outcomes, l.source)
 	stuck(values, rollouts, l.config.Rollouts.Group)
 	optimized(values, u.stats, u.norms, u.updates, u.skipped)
-	values["optim/lr"] = l.config.Optimizer.rate(u.step, l.stages.at(u.step))
+	values["optim/lr"] = l.config.Optimizer.Rate(u.step, l.stages.at(u.step))
 	values["time/update"] = u.computed.Seconds()
 	values["time/wait_rollouts"] = u.waited.Seconds()
 	if l.config.Rollouts.MaxStaleness == 0 {
