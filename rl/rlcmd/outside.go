@@ -6,14 +6,14 @@ import (
 
 	"deepswe/agent/cli"
 	"deepswe/env"
-	"deepswe/rl/train"
+	"deepswe/rl/train/part"
 )
 
 // outside is a train.Outside: it opens what a configuration names, in the way of the other commands.
 type outside struct{ world cli.World }
 
 // Sandbox opens the provider for a value of --env.
-func (o outside) Sandbox(ctx context.Context, s train.Sandbox, image string) (env.Provider, error) {
+func (o outside) Sandbox(ctx context.Context, s part.Sandbox, image string) (env.Provider, error) {
 	config, err := o.world.LoadConfig()
 	if err != nil {
 		return nil, err
@@ -36,16 +36,16 @@ func (o outside) Sandbox(ctx context.Context, s train.Sandbox, image string) (en
 
 // Model opens what --base-url, --model and --tokens of the other commands would, and makes sure that it can be learned
 // from what it samples at temperature 1, as training does.
-func (o outside) Model(ctx context.Context, c train.Endpoint) (train.Served, error) {
+func (o outside) Model(ctx context.Context, c part.Endpoint) (part.Served, error) {
 	flags := cli.ModelFlags{
 		BaseURL: c.BaseURL, Name: c.Model, Tokens: c.Tokens, Patience: cli.Patience,
 		Given: func(string) bool { return false },
 	}
 	m, err := flags.Open(ctx, o.world)
 	if err != nil {
-		return train.Served{}, err
+		return part.Served{}, err
 	}
-	served := train.Served{Model: m.Model, Name: m.Name, Context: m.Context}
+	served := part.Served{Model: m.Model, Name: m.Name, Context: m.Context}
 	if m.Endpoint != nil {
 		served.Identity, err = m.Endpoint.Identify(ctx)
 	}

@@ -21,6 +21,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/pages"
 	"deepswe/rl/train"
+	"deepswe/rl/train/part"
 )
 
 // training is one run of the command.
@@ -144,7 +145,7 @@ func (t *training) execute(ctx context.Context) error {
 		fmt.Fprintf(t.deps.Err, "stopped; go on with: deepswe train --resume --out %s\n", dir)
 		return err
 	case errors.Is(err, run.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, run.ErrLocked),
-		errors.Is(err, run.ErrOther), errors.Is(err, train.ErrOtherConfig), errors.Is(err, train.ErrTasks):
+		errors.Is(err, run.ErrOther), errors.Is(err, train.ErrOtherConfig), errors.Is(err, part.ErrTasks):
 		return cli.Usage(err)
 	case err != nil:
 		if run.Exists(dir) {
@@ -243,7 +244,7 @@ type audience struct {
 	print func(event)
 }
 
-func (a *audience) Playing(step int, s train.Split, done, total int) {
+func (a *audience) Playing(step int, s part.Split, done, total int) {
 	a.view.playing(step, string(s), done, total)
 }
 

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/rl/frozenlake"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
 
@@ -90,23 +91,23 @@ func (f *FrozenLake) validate() error {
 func (f *FrozenLake) Check(*slog.Logger) error { return nil }
 
 // Open creates the environment.
-func (f *FrozenLake) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
+func (f *FrozenLake) Open(_ context.Context, o part.EnvironmentOptions) (part.Environment, error) {
 	l := &lakes{settings: *f, options: o}
-	return Environment{Player: l, Random: l.random(), Language: l.language}, nil
+	return part.Environment{Player: l, Random: l.random(), Language: l.language}, nil
 }
 
 // lakes is FrozenLake as an environment. A task is the number of a map. The numbers of validation follow those of
 // training.
 type lakes struct {
 	settings FrozenLake
-	options  EnvironmentOptions
+	options  part.EnvironmentOptions
 }
 
 const lakePrefix = "lake-"
 
-func (l *lakes) Tasks(s Split) []string {
+func (l *lakes) Tasks(s part.Split) []string {
 	from, n := 0, l.settings.TrainTasks
-	if s == Validation {
+	if s == part.Validation {
 		from, n = n, l.settings.ValidationTasks
 	}
 	tasks := make([]string, n)
@@ -128,8 +129,8 @@ func (l *lakes) language() (embedded.Language, error) {
 	}, nil
 }
 
-func (l *lakes) Runner(s Split, m agent.Model) run.Runner {
-	if s == Validation {
+func (l *lakes) Runner(s part.Split, m agent.Model) run.Runner {
+	if s == part.Validation {
 		turns := cmp.Or(l.settings.ValidationTurns, l.settings.MaxTurns)
 		return l.runner(func(run.Job) agent.Model { return m }, l.options.Temperature, func(run.Job) int { return turns })
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"deepswe/env/disk"
+	"deepswe/rl/train/part"
 )
 
 // Curriculum says how often each task is visited.
@@ -82,7 +83,7 @@ func (k *knowledge) parked(c Curriculum) bool { return k.Same >= c.After }
 
 // open reads the choices made so far.
 func (t *tasks) open(l *loop, s state) error {
-	all := l.environment.Tasks(Train)
+	all := l.environment.Tasks(part.Train)
 	if len(all) == 0 {
 		return errors.New("the environment has no tasks to learn from")
 	}

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent"
 	"deepswe/env/disk"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
 
@@ -61,36 +62,36 @@ func (e *Embedded) Complete(c *Config) error {
 }
 
 // Open creates a policy with random weights.
-func (e *Embedded) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+func (e *Embedded) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
 	own := embedded.Options{Hidden: e.Hidden, Blind: e.Blind, Seed: o.Seed, Dir: o.Dir, Workers: o.Workers}
 	if e.Demonstrations != "" {
 		all, err := readDemonstrations(ctx, e.Demonstrations)
 		if err != nil {
-			return Trainer{}, fmt.Errorf("demonstrations: %w", err)
+			return part.Trainer{}, fmt.Errorf("demonstrations: %w", err)
 		}
 		own.Lexicon = embedded.LexiconOf(all)
 		own.Reply = max(minReply, own.Lexicon.LongestReply(all))
 		t, err := embedded.New(own)
 		if err != nil {
-			return Trainer{}, err
+			return part.Trainer{}, err
 		}
 		a := apprentice{Trainer: t, settings: *e, demonstrations: all, dir: o.Dir}
-		return Trainer{Trainer: t, Accepts: t.Accepts, WarmStart: a.WarmStart}, nil
+		return part.Trainer{Trainer: t, Accepts: t.Accepts, WarmStart: a.WarmStart}, nil
 	}
 	if o.Language == nil {
-		return Trainer{}, errors.New("the embedded policy cannot read this environment; " +
+		return part.Trainer{}, errors.New("the embedded policy cannot read this environment; " +
 			"to fix: set trainer.demonstrations, or use the environment frozenlake, or another trainer")
 	}
 	language, err := o.Language()
 	if err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
 	own.Language = language
 	t, err := embedded.New(own)
 	if err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
-	return Trainer{Trainer: t, Accepts: t.Accepts}, nil
+	return part.Trainer{Trainer: t, Accepts: t.Accepts}, nil
 }
 
 // minReply is the smallest limit of a reply, in tokens: a little longer than a call with a line of a program.

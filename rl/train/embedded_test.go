@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepswe/env/testkit"
+	"deepswe/rl/train/part"
 )
 
 // demonstrationsFile has two conversations to imitate.
@@ -25,14 +26,14 @@ func TestWarmStartIsResumed(t *testing.T) {
 	e := NewEmbedded()
 	e.Demonstrations, e.Hidden, e.Passes = demonstrationsFile(t), 4, 3
 	dir := t.TempDir()
-	open := func() Trainer {
-		p, err := e.Open(t.Context(), TrainerOptions{Seed: 1, Dir: dir})
+	open := func() part.Trainer {
+		p, err := e.Open(t.Context(), part.TrainerOptions{Seed: 1, Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
 	}
-	saved := func(p Trainer) []byte {
+	saved := func(p part.Trainer) []byte {
 		if err := p.Save(t.Context(), "x"); err != nil {
 			t.Fatal(err)
 		}
@@ -68,11 +69,11 @@ func TestDemonstrationsThatCannotBeRead(t *testing.T) {
 	} {
 		e := NewEmbedded()
 		e.Demonstrations = testkit.WriteFile(t, filepath.Join(t.TempDir(), "sft.jsonl"), text)
-		if _, err := e.Open(t.Context(), TrainerOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := e.Open(t.Context(), part.TrainerOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	_, err := (&Embedded{Demonstrations: "nowhere.jsonl"}).Open(t.Context(), TrainerOptions{})
+	_, err := (&Embedded{Demonstrations: "nowhere.jsonl"}).Open(t.Context(), part.TrainerOptions{})
 	if err == nil || !strings.Contains(err.Error(), "nowhere.jsonl") {
 		t.Errorf("no file: %v", err)
 	}

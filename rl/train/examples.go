@@ -18,6 +18,7 @@ import (
 	"deepswe/agent/tokenizer"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/part"
 )
 
 // Read reads and checks all examples. model is the directory with the model's tokenizer, which is used for
@@ -25,13 +26,13 @@ import (
 func Read(ctx context.Context, s *SFT, model string, seed uint64) (*Set, error) {
 	source, err := rowfile.Open(nil, s.Rows)
 	if err != nil {
-		return nil, fmt.Errorf("%w: sft.rows: %w", ErrTasks, err)
+		return nil, fmt.Errorf("%w: sft.rows: %w", part.ErrTasks, err)
 	}
 	defer source.Close()
 	r := &reader{settings: s, model: model, digest: sha256.New(), lesson: &Set{}}
 	if s.Tokenizer != "" {
 		if err := r.openTokenizer(s.Tokenizer); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrTasks, err)
+			return nil, fmt.Errorf("%w: %w", part.ErrTasks, err)
 		}
 	}
 	for e, err := range source.Examples(ctx) {
@@ -42,14 +43,14 @@ func Read(ctx context.Context, s *SFT, model string, seed uint64) (*Set, error) 
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrTasks, err)
+			return nil, fmt.Errorf("%w: %w", part.ErrTasks, err)
 		}
 	}
 	if err := r.finish(); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrTasks, s.Rows, err)
+		return nil, fmt.Errorf("%w: %s: %w", part.ErrTasks, s.Rows, err)
 	}
 	if err := r.lesson.holdOut(s.Validation, seed); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrTasks, s.Rows, err)
+		return nil, fmt.Errorf("%w: %s: %w", part.ErrTasks, s.Rows, err)
 	}
 	return r.lesson, nil
 }

@@ -9,6 +9,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // imitation is the course of a run whose objective is sft: the rows of a file.
@@ -99,7 +100,7 @@ func (m *imitation) step(ctx context.Context, step int, from place) (map[string]
 func (m *imitation) close() error { return nil }
 
 // imitate makes one update, in the trainer's own way if it has one.
-func imitate(ctx context.Context, t Trainer, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error) {
+func imitate(ctx context.Context, t part.Trainer, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error) {
 	if t.Imitate != nil {
 		return t.Imitate(ctx, rows, o)
 	}

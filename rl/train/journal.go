@@ -14,6 +14,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/part"
 )
 
 // rolloutsFile contains the rollouts of a step, or of an evaluation.
@@ -153,7 +154,7 @@ func (j *journals) open(step int) error {
 	if j.byStep[step] != nil {
 		return nil
 	}
-	one, err := openJournal(journalPath(j.dir, step, Train), j.version())
+	one, err := openJournal(journalPath(j.dir, step, part.Train), j.version())
 	if err != nil {
 		return err
 	}

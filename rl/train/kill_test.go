@@ -16,6 +16,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // childDir is the variable that makes the test binary a training process in that directory.
@@ -35,7 +36,7 @@ type flapping struct {
 	Embedded `yaml:",inline"`
 }
 
-func (f *flapping) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+func (f *flapping) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
 	t, err := f.Embedded.Open(ctx, o)
 	t.Trainer = flappingTrainer{t.Trainer}
 	return t, err

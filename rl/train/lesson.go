@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"deepswe/rl"
+	"deepswe/rl/train/part"
 )
 
 // Set holds the rows to imitate, in the order of the file and without logprobs.
@@ -112,7 +113,7 @@ func (l *Set) holdOut(share float64, seed uint64) error {
 
 // fit returns an error for rows that the trainer does not take, except for rows that are only too long, which it may
 // leave out.
-func (l *Set) fit(t Trainer, s *SFT) error {
+func (l *Set) fit(t part.Trainer, s *SFT) error {
 	if t.Accepts == nil {
 		return nil
 	}
@@ -132,7 +133,7 @@ func (l *Set) fit(t Trainer, s *SFT) error {
 				longest = max(longest, len(e.row.IDs))
 				first = cmp.Or(first, fmt.Errorf("%s: %w", e.where, err))
 			default:
-				return nil, fmt.Errorf("%w: %s: %w", ErrTasks, e.where, err)
+				return nil, fmt.Errorf("%w: %s: %w", part.ErrTasks, e.where, err)
 			}
 		}
 		return out, nil
@@ -147,11 +148,11 @@ func (l *Set) fit(t Trainer, s *SFT) error {
 		return err
 	case l.long > 0 && s.TooLong == Refuse:
 		return fmt.Errorf("%w: rows are too long for the trainer: %d of them, up to %d tokens (the first: %w); to fix: set "+
-			"sft.too_long to drop, export with a smaller --max-length, or start the server with a longer context", ErrTasks,
+			"sft.too_long to drop, export with a smaller --max-length, or start the server with a longer context", part.ErrTasks,
 			l.long, longest, first)
 	case len(train) == 0:
 		return fmt.Errorf("%w: all rows are too long for the trainer (the first: %w); to fix: start the server with a "+
-			"longer context", ErrTasks, first)
+			"longer context", part.ErrTasks, first)
 	}
 	l.train, l.held = train, held
 	return nil

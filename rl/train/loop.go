@@ -14,14 +14,15 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // loop runs one training run from its last checkpoint to the end.
 type loop struct {
 	config      Config
 	course      course
-	environment Environment // without a player if nothing is played
-	trainer     Trainer
+	environment part.Environment // without a player if nothing is played
+	trainer     part.Trainer
 	gates       run.Gates
 	dir         *run.Dir
 	sink        metrics.Sink

@@ -20,6 +20,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // coin is an environment whose rewards are given by a function, and a trainer that counts: what the loop does with
@@ -29,22 +30,24 @@ type coin struct {
 	Trainer *counting                        `yaml:"-"`
 }
 
-func (c *coin) Complete(*Config) error   { return nil }
-func (c *coin) Check(*slog.Logger) error { return nil }
-func (c *coin) Close() error             { return nil }
+func (c *coin) Complete(*Config) error { return nil }
 
-func (c *coin) Open(context.Context, EnvironmentOptions) (Environment, error) {
-	return Environment{Player: c}, nil
+func (c *coin) Check(*slog.Logger) error { return nil }
+
+func (c *coin) Close() error { return nil }
+
+func (c *coin) Open(context.Context, part.EnvironmentOptions) (part.Environment, error) {
+	return part.Environment{Player: c}, nil
 }
 
-func (c *coin) Tasks(s Split) []string {
-	if s == Validation {
+func (c *coin) Tasks(s part.Split) []string {
+	if s == part.Validation {
 		return []string{"v0", "v1", "v2", "v3"}
 	}
 	return []string{"t0", "t1", "t2", "t3", "t4"}
 }
 
-func (c *coin) Runner(_ Split, m agent.Model) run.Runner {
+func (c *coin) Runner(_ part.Split, m agent.Model) run.Runner {
 	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 		if _, err := m.Complete(ctx, agent.Request{}); err != nil {
 			return run.Result{}, err
@@ -129,8 +132,8 @@ type counted struct {
 
 func (c *counted) Complete(*Config) error { return nil }
 
-func (c *counted) Open(context.Context, TrainerOptions) (Trainer, error) {
-	return Trainer{Trainer: c.t}, nil
+func (c *counted) Open(context.Context, part.TrainerOptions) (part.Trainer, error) {
+	return part.Trainer{Trainer: c.t}, nil
 }
 
 const coins = `

@@ -13,21 +13,8 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/rl"
+	"deepswe/rl/train/part"
 )
-
-// Two metrics of a rollout with these suffixes make one ratio: think/view is the sum of think/view:sum over all
-// rollouts, divided by that of think/view:of.
-const (
-	sumEnd = ":sum"
-	ofEnd  = ":of"
-)
-
-// ratio adds a ratio to the metrics of a rollout.
-func ratio(m map[string]float64, name string, sum, of float64) {
-	if of > 0 {
-		m[name+sumEnd], m[name+ofEnd] = sum, of
-	}
-}
 
 // describe adds the metrics of engine and environment: means over the rollouts that did not fail, graded or not, and
 // the numbers of failed attempts. Names without a slash get the prefix rollout/.
@@ -61,7 +48,7 @@ func describe(values map[string]float64, outcomes []run.Outcome, source func(tas
 		for name, v := range o.Metrics {
 			switch {
 			case strings.HasPrefix(name, retryPrefix):
-			case strings.HasSuffix(name, sumEnd), strings.HasSuffix(name, ofEnd):
+			case strings.HasSuffix(name, part.SumEnd), strings.HasSuffix(name, part.OfEnd):
 				sums[name] += v
 			case strings.Contains(name, "/"):
 				add(name, v)
@@ -71,8 +58,8 @@ func describe(values map[string]float64, outcomes []run.Outcome, source func(tas
 		}
 	}
 	for name, sum := range sums {
-		if share, ok := strings.CutSuffix(name, sumEnd); ok {
-			values[share] = sum / sums[share+ofEnd]
+		if share, ok := strings.CutSuffix(name, part.SumEnd); ok {
+			values[share] = sum / sums[share+part.OfEnd]
 		} else if n := counts[name]; n > 0 {
 			values[name] = sum / n
 		}

@@ -11,6 +11,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // The embedded policy is its own sampler: with the same weights there is no mismatch at all, however far an update or a
@@ -63,9 +64,9 @@ func TestDescribe(t *testing.T) {
 			Times: run.Times{Model: 1, Queue: 1, Total: total}}}
 	}
 	first, second := map[string]float64{"flips": 2, "a/b": 4, "retries/model": 1}, map[string]float64{"flips": 4}
-	ratio(first, "errors/tool", 1, 2)
-	ratio(second, "errors/tool", 5, 8)
-	ratio(second, "errors/none", 0, 0)
+	part.Ratio(first, "errors/tool", 1, 2)
+	part.Ratio(second, "errors/tool", 5, 8)
+	part.Ratio(second, "errors/none", 0, 0)
 	masked := outcome("x", nil, map[string]float64{"flips": 6}, 5)
 	masked.NotGraded = true
 	failed := outcome("x", nil, map[string]float64{"flips": 99, "retries/model": 2, "retries/sandbox": 1}, 99)
@@ -203,7 +204,7 @@ func TestBehaviour(t *testing.T) {
 	} {
 		got, ok := m[name]
 		if !ok {
-			got, ok = m[name+sumEnd]/m[name+ofEnd], m[name+ofEnd] > 0
+			got, ok = m[name+part.SumEnd]/m[name+part.OfEnd], m[name+part.OfEnd] > 0
 		}
 		if !ok || got != want {
 			t.Errorf("%s is %v (there: %t), want %v", name, got, ok, want)

@@ -12,12 +12,13 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
+	"deepswe/rl/train/part"
 )
 
 // Observer watches a run. Its methods are called one at a time and must not block.
 type Observer interface {
 	// Playing reports how many of a step's rollouts have ended.
-	Playing(step int, s Split, done, total int)
+	Playing(step int, s part.Split, done, total int)
 	// Point reports the metrics of a finished step.
 	Point(p metrics.Point)
 	// Warning reports something that needs attention.
@@ -47,7 +48,7 @@ func (c *counter) ended() {
 	defer c.mu.Unlock()
 	c.done++
 	// Rollouts of later steps may end, too.
-	c.observer.Playing(c.step, Train, min(c.done, c.total), c.total)
+	c.observer.Playing(c.step, part.Train, min(c.done, c.total), c.total)
 }
 
 // recorder collects the points of a run, updates its report, and passes everything on. The report is written in the
@@ -67,7 +68,7 @@ type recorder struct {
 	writers  sync.WaitGroup
 }
 
-func (w *recorder) Playing(step int, s Split, done, total int) {
+func (w *recorder) Playing(step int, s part.Split, done, total int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.next != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"deepswe/agent/run"
+	"deepswe/rl/train/part"
 )
 
 // newLoop opens the environment and the trainer. rows are what the run imitates; nil if it plays.
@@ -32,7 +33,7 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, rows *Set) 
 	if err != nil {
 		return nil, err
 	}
-	trainer, err := c.Trainer.Open(ctx, TrainerOptions{
+	trainer, err := c.Trainer.Open(ctx, part.TrainerOptions{
 		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: o.Processors, Language: language, Imitates: rows != nil,
 		Outside: o.Outside, Log: o.Log,
 	})
@@ -54,12 +55,12 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, rows *Set) 
 }
 
 // openEnvironment opens the environment. If the run imitates, it asks it for vocabulary and prompts only.
-func (l *loop) openEnvironment(ctx context.Context, o Options, imitates bool) (Language, error) {
+func (l *loop) openEnvironment(ctx context.Context, o Options, imitates bool) (part.Language, error) {
 	c := &l.config
 	if imitates && c.Environment == nil {
 		return nil, nil
 	}
-	options := EnvironmentOptions{Seed: c.Seed, Outside: o.Outside, Log: o.Log}
+	options := part.EnvironmentOptions{Seed: c.Seed, Outside: o.Outside, Log: o.Log}
 	if !imitates {
 		options.Temperature, options.Gates, options.Workers = c.Evaluate.Temperature, l.gates, c.Rollouts.Workers
 		algorithm := c.RL()
@@ -90,7 +91,7 @@ func (l *loop) close() error {
 }
 
 // fits refuses contexts that are longer than the sampler's.
-func fits(c *Config, t Trainer) error {
+func fits(c *Config, t part.Trainer) error {
 	most := t.MaxContext
 	if most == 0 {
 		return nil

@@ -7,6 +7,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl"
+	"deepswe/rl/train/part"
 )
 
 // open starts the stream of training rollouts and its journals.
@@ -20,7 +21,7 @@ func (l *loop) open(ctx context.Context, s state) {
 	}
 	l.progress = &counter{observer: l.observer}
 	l.occupancy = newOccupancy(l.config.Rollouts.Workers, l.now)
-	runner := l.environment.Runner(Train, l.gates.Model.Guard(&l.live))
+	runner := l.environment.Runner(part.Train, l.gates.Model.Guard(&l.live))
 	version := func() int64 { return l.live.current.Load().Version }
 	e := l.engine(runner, version, l.journals, func(e run.Event) {
 		l.occupancy.observe(e)
@@ -40,7 +41,7 @@ func (l *loop) closeStream() error {
 func ended(e run.Event) bool { return e.Kind == run.Finished || e.Kind == run.Failed }
 
 // play plays a plan of a split with a policy and the given number of workers.
-func (l *loop) play(ctx context.Context, s Split, p rl.Policy, plan []run.Job, j run.Journal, workers int,
+func (l *loop) play(ctx context.Context, s part.Split, p rl.Policy, plan []run.Job, j run.Journal, workers int,
 	playing func(done int)) ([]run.Outcome, error) {
 	runner := l.environment.Runner(s, l.gates.Model.Guard(stamped(p)))
 	done := 0

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // practice is the course of a run that learns from its own rollouts.
@@ -26,7 +27,7 @@ func (l practice) begin(ctx context.Context, s *state, resumed bool, history []m
 		return err
 	}
 	if source := l.environment.Source; source != nil {
-		l.source = frequent(l.environment.Tasks(Train), source)
+		l.source = frequent(l.environment.Tasks(part.Train), source)
 	}
 	l.stages.resume(s.Stages, history)
 	if l.config.Evaluate.Workers > 0 && l.config.Evaluate.Every > 0 {

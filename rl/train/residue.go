@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
 
@@ -51,20 +52,20 @@ func (s *Residue) Complete(c *Config) error {
 func (s *Residue) Check(*slog.Logger) error { return nil }
 
 // Open creates the environment.
-func (s *Residue) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
+func (s *Residue) Open(_ context.Context, o part.EnvironmentOptions) (part.Environment, error) {
 	e := &residues{*s, o}
-	return Environment{Player: e, Language: e.language}, nil
+	return part.Environment{Player: e, Language: e.language}, nil
 }
 
 // residues is the environment. A task is a number, which is the prompt.
 type residues struct {
 	settings Residue
-	options  EnvironmentOptions
+	options  part.EnvironmentOptions
 }
 
-func (e *residues) Tasks(s Split) []string {
+func (e *residues) Tasks(s part.Split) []string {
 	from, n := 0, e.settings.TrainTasks
-	if s == Validation {
+	if s == part.Validation {
 		from, n = n, e.settings.ValidationTasks
 	}
 	tasks := make([]string, n)
@@ -88,7 +89,7 @@ func (e *residues) Close() error { return nil }
 
 // Runner samples at temperature 1 for validation too, because token ids are rewarded, and some endpoints return them at
 // temperature 1 only.
-func (e *residues) Runner(_ Split, m agent.Model) run.Runner {
+func (e *residues) Runner(_ part.Split, m agent.Model) run.Runner {
 	temperature := 1.0
 	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 		sampling := agent.OnPolicy(&temperature)

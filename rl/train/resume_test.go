@@ -17,6 +17,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
 
@@ -95,7 +96,7 @@ type everyEvent struct {
 
 func (e *everyEvent) happen() { e.n++; e.do(e.n) }
 
-func (e *everyEvent) Playing(int, Split, int, int) { e.happen() }
+func (e *everyEvent) Playing(int, part.Split, int, int) { e.happen() }
 
 func (e *everyEvent) Point(metrics.Point) { e.happen() }
 
@@ -189,7 +190,7 @@ type hookedSettings struct {
 	do       func()
 }
 
-func (h *hookedSettings) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+func (h *hookedSettings) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
 	t, err := h.Embedded.Open(ctx, o)
 	if err == nil {
 		t.Trainer = hooked{t.Trainer.(*embedded.Trainer), h.do}

@@ -16,12 +16,13 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/part"
 )
 
 // RowsOnly is the configuration of the trainer "rows", which samples from an endpoint, changes no weights, and writes
 // the rows of every update for another trainer.
 type RowsOnly struct {
-	Endpoint `yaml:",inline"`
+	part.Endpoint `yaml:",inline"`
 }
 
 // Complete sets a learning rate, which nothing uses, and the way prompts are made.
@@ -40,19 +41,19 @@ func (r *RowsOnly) Complete(c *Config) error {
 }
 
 // Open opens the endpoint, which must be the one that the run began with.
-func (r *RowsOnly) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+func (r *RowsOnly) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
 	served, err := o.Outside.Model(ctx, r.Endpoint)
 	if err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
 	if err := os.MkdirAll(filepath.Join(o.Dir, rowsDir), 0o755); err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
 	if err := sameEndpoint(filepath.Join(o.Dir, endpointFile), served.Identity); err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
 	t := &rowsTrainer{policy: rl.Policy{Model: served.Model}, dir: o.Dir}
-	return Trainer{Trainer: t, MaxContext: served.Context}, nil
+	return part.Trainer{Trainer: t, MaxContext: served.Context}, nil
 }
 
 // endpointFile records the identity of the endpoint with which the run began.

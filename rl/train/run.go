@@ -20,6 +20,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // Options are the settings of a run that do not change what is learned.
@@ -46,7 +47,7 @@ type Options struct {
 	// Version is this program's version, for trajectories.
 	Version string
 	// Outside opens sandboxes and endpoints. It may be nil if the configuration needs none.
-	Outside Outside
+	Outside part.Outside
 	// Now is the clock; nil means [time.Now].
 	Now func() time.Time
 }

@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
 	"deepswe/env/testkit"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 )
@@ -47,11 +48,11 @@ func TestRefusedExamples(t *testing.T) {
 	} {
 		path := testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), test.line)
 		_, err := Read(t.Context(), sftOf(path), "", 1)
-		if !errors.Is(err, ErrTasks) || !strings.Contains(err.Error(), test.want) {
+		if !errors.Is(err, part.ErrTasks) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v; want %q in it", test.name, err, test.want)
 		}
 	}
-	if _, err := Read(t.Context(), sftOf("missing.jsonl"), "", 1); !errors.Is(err, ErrTasks) {
+	if _, err := Read(t.Context(), sftOf("missing.jsonl"), "", 1); !errors.Is(err, part.ErrTasks) {
 		t.Errorf("a missing file: %v", err)
 	}
 	one := sftOf(testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"),
@@ -192,7 +193,7 @@ func TestRowsThatNoTrainerTakes(t *testing.T) {
 	}
 	const short, long = `{"task":"a","input_ids":[1,2],"labels":[-100,2]}` + "\n",
 		`{"task":"b","input_ids":[1,2,3,4,5],"labels":[-100,2,3,4,5]}` + "\n"
-	if err := run(short + long); !errors.Is(err, ErrTasks) || !strings.Contains(err.Error(), "sft.too_long to drop") ||
+	if err := run(short + long); !errors.Is(err, part.ErrTasks) || !strings.Contains(err.Error(), "sft.too_long to drop") ||
 		!strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a long row: %v", err)
 	}
@@ -202,7 +203,7 @@ func TestRowsThatNoTrainerTakes(t *testing.T) {
 	if err := run(long, "sft.too_long=drop"); err == nil {
 		t.Error("nothing is left, and it trains")
 	}
-	if err := run(short + `{"task":"c","input_ids":[1,200],"labels":[-100,200]}`); !errors.Is(err, ErrTasks) ||
+	if err := run(short + `{"task":"c","input_ids":[1,200],"labels":[-100,200]}`); !errors.Is(err, part.ErrTasks) ||
 		!strings.Contains(err.Error(), "the trainer's model has 15 ids") {
 		t.Errorf("an id beyond the vocabulary: %v", err)
 	}
@@ -217,7 +218,7 @@ func digits(t testing.TB) embedded.Language {
 	t.Helper()
 	settings := NewResidue()
 	settings.MaxTokens = 6
-	e, err := settings.Open(t.Context(), EnvironmentOptions{})
+	e, err := settings.Open(t.Context(), part.EnvironmentOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

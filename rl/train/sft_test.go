@@ -19,6 +19,7 @@ import (
 	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
 	"deepswe/rl/trainer/trainertest"
@@ -151,7 +152,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 					t.Fatal(err)
 				}
 				rows := Complete(examples, mean)
-				update := Trainer{Trainer: tr}
+				update := part.Trainer{Trainer: tr}
 				if own {
 					update.Imitate = tr.Imitate
 				}

@@ -18,6 +18,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/rl"
+	"deepswe/rl/train/part"
 )
 
 // Latencies describes a simulated cluster. A zero field means the default in brackets, which was measured with the
@@ -198,16 +199,18 @@ func (u usage) over(d time.Duration) Use {
 // simulatedEnvironment is the cluster as an environment's configuration. It has no keys.
 type simulatedEnvironment struct{ c *cluster }
 
-func (e simulatedEnvironment) Complete(*Config) error   { return nil }
+func (e simulatedEnvironment) Complete(*Config) error { return nil }
+
 func (e simulatedEnvironment) Check(*slog.Logger) error { return nil }
-func (e simulatedEnvironment) Open(context.Context, EnvironmentOptions) (Environment, error) {
-	return Environment{Player: e.c}, nil
+
+func (e simulatedEnvironment) Open(context.Context, part.EnvironmentOptions) (part.Environment, error) {
+	return part.Environment{Player: e.c}, nil
 }
 
 func (c *cluster) Close() error { return nil }
 
 // Tasks returns more tasks than a run takes.
-func (c *cluster) Tasks(Split) []string {
+func (c *cluster) Tasks(part.Split) []string {
 	tasks := make([]string, 1<<16)
 	for i := range tasks {
 		tasks[i] = strconv.Itoa(i)
@@ -216,7 +219,7 @@ func (c *cluster) Tasks(Split) []string {
 }
 
 // Runner returns a player of simulated rollouts.
-func (c *cluster) Runner(_ Split, m agent.Model) run.Runner {
+func (c *cluster) Runner(_ part.Split, m agent.Model) run.Runner {
 	sandboxes := run.NewGate(c.rollouts.Sandboxes)
 	gradings := run.NewGate(cmp.Or(c.rollouts.Gradings, c.rollouts.Workers))
 	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
@@ -336,8 +339,9 @@ func (c *cluster) sum(r Result) Simulated {
 type simulatedTrainer struct{ c *cluster }
 
 func (t simulatedTrainer) Complete(*Config) error { return nil }
-func (t simulatedTrainer) Open(context.Context, TrainerOptions) (Trainer, error) {
-	return Trainer{Trainer: simulatedWeights(t)}, nil
+
+func (t simulatedTrainer) Open(context.Context, part.TrainerOptions) (part.Trainer, error) {
+	return part.Trainer{Trainer: simulatedWeights(t)}, nil
 }
 
 // simulatedWeights is the cluster as a trainer and as a model.
@@ -383,7 +387,10 @@ func (w simulatedWeights) Publish(ctx context.Context) (rl.Policy, error) {
 	return rl.Policy{Model: w, Version: w.c.version}, err
 }
 
-func (w simulatedWeights) Save(context.Context, string) error   { return nil }
-func (w simulatedWeights) Load(context.Context, string) error   { return nil }
+func (w simulatedWeights) Save(context.Context, string) error { return nil }
+
+func (w simulatedWeights) Load(context.Context, string) error { return nil }
+
 func (w simulatedWeights) Remove(context.Context, string) error { return nil }
-func (w simulatedWeights) Close() error                         { return nil }
+
+func (w simulatedWeights) Close() error { return nil }

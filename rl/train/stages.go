@@ -7,6 +7,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // Stage changes some settings from a certain step on. Settings that it leaves out keep the values of the previous
@@ -175,7 +176,7 @@ func (s *stages) at(step int) (set Stage) {
 }
 
 // limits returns the limits of a training rollout, which depend on the step that its group was admitted for.
-func (s *stages) limits(j run.Job) Limits {
+func (s *stages) limits(j run.Job) part.Limits {
 	set := s.at(stepOf(j.Group))
-	return Limits{Steps: set.MaxSteps, Context: set.Context}
+	return part.Limits{Steps: set.MaxSteps, Context: set.Context}
 }

@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 func TestErrorsOfStages(t *testing.T) {
@@ -70,7 +71,7 @@ func TestStagesFollowAMetric(t *testing.T) {
 			t.Errorf("at step %d %+v, want %+v", step, got, want)
 		}
 	}
-	if l := s.limits(run.Job{Group: groupName(12, 3)}); l != (Limits{Steps: 7, Context: 70}) {
+	if l := s.limits(run.Job{Group: groupName(12, 3)}); l != (part.Limits{Steps: 7, Context: 70}) {
 		t.Errorf("limits %+v", l)
 	}
 	for cut := 1; cut < len(points); cut++ {
@@ -92,11 +93,11 @@ func TestStagesFollowAMetric(t *testing.T) {
 func TestStagesChangeTheRun(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
-	seen := map[int]Limits{}
+	seen := map[int]part.Limits{}
 	c := &counting{}
 	parts := Parts{
 		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings {
-			return &staged{coin: coin{Reward: heads}, seen: func(j run.Job, l Limits) {
+			return &staged{coin: coin{Reward: heads}, seen: func(j run.Job, l part.Limits) {
 				mu.Lock()
 				defer mu.Unlock()
 				seen[stepOf(j.Group)] = l
@@ -112,7 +113,7 @@ func TestStagesChangeTheRun(t *testing.T) {
 	if _, err := Start(t.Context(), cfg, Options{Dir: filepath.Join(t.TempDir(), "run")}); err != nil {
 		t.Fatal(err)
 	}
-	for step, want := range map[int]Limits{1: {}, 2: {Steps: 9}, 3: {Steps: 9, Context: 80}} {
+	for step, want := range map[int]part.Limits{1: {}, 2: {Steps: 9}, 3: {Steps: 9, Context: 80}} {
 		if seen[step] != want {
 			t.Errorf("step %d had %+v, want %+v", step, seen[step], want)
 		}
@@ -125,16 +126,16 @@ func TestStagesChangeTheRun(t *testing.T) {
 // staged is coin, and tells which limits its rollouts have.
 type staged struct {
 	coin `yaml:"-"`
-	seen func(run.Job, Limits)
+	seen func(run.Job, part.Limits)
 }
 
-func (s *staged) Open(_ context.Context, o EnvironmentOptions) (Environment, error) {
+func (s *staged) Open(_ context.Context, o part.EnvironmentOptions) (part.Environment, error) {
 	reward := s.Reward
 	s.Reward = func(j run.Job) (float64, error) {
 		s.seen(j, o.Limits(j))
 		return reward(j)
 	}
-	return Environment{Player: &s.coin}, nil
+	return part.Environment{Player: &s.coin}, nil
 }
 
 func (s *staged) Complete(c *Config) error {
@@ -147,15 +148,15 @@ type boundedSettings struct {
 	counted `yaml:"-"`
 }
 
-func (b *boundedSettings) Open(context.Context, TrainerOptions) (Trainer, error) {
-	return Trainer{Trainer: &counting{}, MaxContext: 64}, nil
+func (b *boundedSettings) Open(context.Context, part.TrainerOptions) (part.Trainer, error) {
+	return part.Trainer{Trainer: &counting{}, MaxContext: 64}, nil
 }
 
 func TestContextBeyondTheServers(t *testing.T) {
 	t.Parallel()
 	parts := Parts{
 		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings {
-			return &staged{coin: coin{Reward: heads}, seen: func(run.Job, Limits) {}}
+			return &staged{coin: coin{Reward: heads}, seen: func(run.Job, part.Limits) {}}
 		}},
 		Trainers: map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &boundedSettings{} }},
 	}

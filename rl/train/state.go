@@ -15,6 +15,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/part"
 )
 
 // The files of a training run, in addition to those of run.Dir.
@@ -220,11 +221,11 @@ func stepName(step int) string { return fmt.Sprintf("%06d", step) }
 
 // journalPath returns the file of a step's rollouts: rollouts.jsonl for training, validation.jsonl, and
 // validation-NAME.jsonl for any other split.
-func journalPath(dir *run.Dir, step int, s Split) string {
+func journalPath(dir *run.Dir, step int, s part.Split) string {
 	name := rolloutsFile
 	switch s {
-	case Train:
-	case Validation:
+	case part.Train:
+	case part.Validation:
 		name = "validation.jsonl"
 	default:
 		name = "validation-" + string(s) + ".jsonl"

@@ -19,6 +19,7 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/dataset"
+	"deepswe/rl/train/part"
 	"deepswe/tools"
 	"deepswe/verify"
 	"deepswe/verify/swe"
@@ -54,7 +55,7 @@ type Settings struct {
 	// GradeTimeout limits the tests of training rollouts. Validation uses the limit of an evaluation.
 	GradeTimeout Duration `yaml:"grade_timeout"`
 
-	Sandbox Sandbox `yaml:"sandbox"`
+	Sandbox part.Sandbox `yaml:"sandbox"`
 
 	chosen *chosenTasks // set by Check
 }
@@ -64,7 +65,7 @@ func NewSettings() *Settings {
 		Census: censusCheck, CensusMutants: swe.DefaultMutants, Canary: canaryOn,
 		Evidence: string(verify.PairedEvidence), Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
 		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
-		GradeTimeout: Duration(300 * time.Second), Sandbox: Sandbox{Env: "auto"},
+		GradeTimeout: Duration(300 * time.Second), Sandbox: part.Sandbox{Env: "auto"},
 	}
 }
 
@@ -109,7 +110,7 @@ func (s *Settings) validate(c *Config) error {
 		errs = append(errs, errors.New("there is nothing to validate on: want validation.path, validation_share, suites, or "+
 			"evaluate.every: 0"))
 	}
-	names := map[string]bool{"": true, string(Train): true, string(Validation): true}
+	names := map[string]bool{"": true, string(part.Train): true, string(part.Validation): true}
 	for i, suite := range s.Suites {
 		if names[suite.Name] || !suiteName.MatchString(suite.Name) {
 			errs = append(errs, fmt.Errorf("suites[%d].name is %q: want a name of its own, of small letters, digits, - and _", i,
@@ -160,10 +161,10 @@ func (s Suite) validate(section string) error {
 }
 
 // suites returns all sets of validation tasks.
-func (s *Settings) suites() map[Split]Suite {
-	all := map[Split]Suite{Validation: s.Validation}
+func (s *Settings) suites() map[part.Split]Suite {
+	all := map[part.Split]Suite{part.Validation: s.Validation}
 	for _, suite := range s.Suites {
-		all[Split(suite.Name)] = suite
+		all[part.Split(suite.Name)] = suite
 	}
 	return all
 }
@@ -180,7 +181,7 @@ func (s *Settings) contexts() map[string]int {
 // sweEnvironment is the coding agent as an environment. Its tasks come from a dataset.
 type sweEnvironment struct {
 	settings Settings
-	options  EnvironmentOptions
+	options  part.EnvironmentOptions
 	attempt  attempt.Attempt // without its model
 	chosenTasks
 	provider env.Provider
@@ -207,13 +208,13 @@ func (s *Settings) Check(log *slog.Logger) (err error) {
 }
 
 // Open opens the provider of sandboxes. Check must have been called.
-func (s *Settings) Open(ctx context.Context, o EnvironmentOptions) (Environment, error) {
+func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.Environment, error) {
 	e := &sweEnvironment{settings: *s, options: o, chosenTasks: *s.chosen}
 	var pack *prompt.Pack
 	if s.PromptPack != "" {
 		own, err := prompt.Load(s.PromptPack)
 		if err != nil {
-			return Environment{}, err
+			return part.Environment{}, err
 		}
 		for _, note := range own.Notes {
 			o.Log.Warn(note)
@@ -222,7 +223,7 @@ func (s *Settings) Open(ctx context.Context, o EnvironmentOptions) (Environment,
 	}
 	var err error
 	if e.provider, err = o.Outside.Sandbox(ctx, s.Sandbox, e.image); err != nil {
-		return Environment{}, err
+		return part.Environment{}, err
 	}
 	format, _ := agent.FormatNamed(s.Format) // checked by validate
 	e.attempt = attempt.Attempt{
@@ -238,9 +239,9 @@ func (s *Settings) Open(ctx context.Context, o EnvironmentOptions) (Environment,
 	if pack != nil {
 		e.attempt.Wrap = pack.Observations
 	}
-	opened := Environment{Player: e, Source: e.source, Prepare: e.prepare}
+	opened := part.Environment{Player: e, Source: e.source, Prepare: e.prepare}
 	for _, suite := range s.Suites {
-		opened.Suites = append(opened.Suites, Split(suite.Name))
+		opened.Suites = append(opened.Suites, part.Split(suite.Name))
 	}
 	return opened, nil
 }
@@ -249,15 +250,15 @@ func (s *Settings) Open(ctx context.Context, o EnvironmentOptions) (Environment,
 func (e *sweEnvironment) Close() error { return e.provider.Close() }
 
 // Tasks returns the tasks that Prepare has not left out.
-func (e *sweEnvironment) Tasks(s Split) []string { return e.ids[s] }
+func (e *sweEnvironment) Tasks(s part.Split) []string { return e.ids[s] }
 
 // source returns a task's repository.
 func (e *sweEnvironment) source(task string) string { return e.tasks[task].Repo }
 
 // Runner returns a runner that plays and grades rollouts, like deepswe eval.
-func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
+func (e *sweEnvironment) Runner(s part.Split, m agent.Model) run.Runner {
 	temperature := 1.0
-	if s != Train {
+	if s != part.Train {
 		temperature = e.options.Temperature
 	}
 	r := &swe.Runner{
@@ -266,13 +267,13 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 	}
 	r.Attempt.Model = m
 	r.Attempt.Sampling = agent.OnPolicy(&temperature)
-	limits := func(run.Job) Limits { return Limits{} }
-	if s == Train {
+	limits := func(run.Job) part.Limits { return part.Limits{} }
+	if s == part.Train {
 		r.Ungraded = func(stop agent.StopReason) bool { return !e.options.Grades(stop) }
 		limits = e.options.Limits
 	} else {
 		suite := e.settings.suites()[s]
-		limits = func(run.Job) Limits { return Limits{Steps: suite.MaxSteps, Context: suite.Context} }
+		limits = func(run.Job) part.Limits { return part.Limits{Steps: suite.MaxSteps, Context: suite.Context} }
 		r.Attempt.Limits.Wall = cmp.Or(time.Duration(suite.Timeout), r.Attempt.Limits.Wall)
 	}
 	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
@@ -289,7 +290,7 @@ func (e *sweEnvironment) Runner(s Split, m agent.Model) run.Runner {
 }
 
 // evaluator returns the grader of a split's patches.
-func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
+func (e *sweEnvironment) evaluator(s part.Split) *verify.Evaluator {
 	g := &e.graders
 	g.once.Do(func() {
 		for _, v := range []*verify.Evaluator{&g.train, &g.validation} {
@@ -301,7 +302,7 @@ func (e *sweEnvironment) evaluator(s Split) *verify.Evaluator {
 		g.train.Timeout, g.train.Training = time.Duration(e.settings.GradeTimeout), true
 		g.train.Evidence = verify.Strength(e.settings.Evidence)
 	})
-	if s == Train {
+	if s == part.Train {
 		return &g.train
 	}
 	return &g.validation
@@ -312,10 +313,10 @@ var errNoTokens = errors.New("the model's replies have no token ids with logprob
 	"without; to fix: use an endpoint that returns them (vLLM does, see deepswe doctor)")
 
 // complete adds the sampled tokens to the result. A training rollout with replies but without tokens is an error.
-func (e *sweEnvironment) complete(s Split, j run.Job, res *run.Result) error {
+func (e *sweEnvironment) complete(s part.Split, j run.Job, res *run.Result) error {
 	d := swe.DetailOf(run.Outcome{Result: *res})
 	res.Metrics = map[string]float64{"steps": float64(d.Steps), "format_errors": float64(d.FormatErrors)}
-	if score, ok := e.scores[j.Task]; ok && s == Train && res.Reward != nil && *res.Reward >= 1 {
+	if score, ok := e.scores[j.Task]; ok && s == part.Train && res.Reward != nil && *res.Reward >= 1 {
 		res.Metrics["tests/mutation_score"] = score
 	}
 	if res.Reward == nil && !res.NotGraded {
@@ -330,7 +331,7 @@ func (e *sweEnvironment) complete(s Split, j run.Job, res *run.Result) error {
 		return run.Abort(err)
 	}
 	var ok bool
-	if res.Turns, ok = rec.Samples(); !ok && len(rec.Turns) > 0 && s == Train {
+	if res.Turns, ok = rec.Samples(); !ok && len(rec.Turns) > 0 && s == part.Train {
 		return run.Abort(fmt.Errorf("attempt %d at %s: %w", j.Index, j.Task, errNoTokens))
 	}
 	behaviour(res.Metrics, rec)

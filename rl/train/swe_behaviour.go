@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"deepswe/agent/trajectory"
+	"deepswe/rl/train/part"
 	"deepswe/verify/allowlist"
 )
 
@@ -46,13 +47,13 @@ func behaviour(m map[string]float64, rec *trajectory.Recording) {
 		}
 	}
 	for tool, n := range uses {
-		ratio(m, "think/"+tool, byTool[tool], n)
+		part.Ratio(m, "think/"+tool, byTool[tool], n)
 	}
-	ratio(m, "tokens/think_per_turn", thought, thoughts)
-	ratio(m, "errors/format", unread, turns)
-	ratio(m, "errors/truncated_reply", truncated, turns)
-	ratio(m, "errors/tool", failed, calls)
-	ratio(m, "errors/command_timeout", late, calls)
+	part.Ratio(m, "tokens/think_per_turn", thought, thoughts)
+	part.Ratio(m, "errors/format", unread, turns)
+	part.Ratio(m, "errors/truncated_reply", truncated, turns)
+	part.Ratio(m, "errors/tool", failed, calls)
+	part.Ratio(m, "errors/command_timeout", late, calls)
 	m["tests/ran"], m["tests/wrote"] = number(ran), number(wrote)
 }
 

@@ -19,6 +19,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/dataset"
 	"deepswe/env/disk"
+	"deepswe/rl/train/part"
 	"deepswe/verify"
 	"deepswe/verify/swe"
 )
@@ -58,34 +59,34 @@ func (t Tasks) options() (o dataset.Options, err error) {
 // chosenTasks holds the tasks of all splits.
 type chosenTasks struct {
 	tasks map[string]env.Task
-	ids   map[Split][]string
+	ids   map[part.Split][]string
 	// image is one of their images. Either all tasks have one, or none.
 	image string
 }
 
 // choose reads the tasks of all splits, and refuses overlaps between training and validation.
 func (s *Settings) choose(log *slog.Logger) (*chosenTasks, error) {
-	c := &chosenTasks{tasks: map[string]env.Task{}, ids: map[Split][]string{}}
-	if err := c.read(Train, s.Train, s.Sandbox.Image, log); err != nil {
+	c := &chosenTasks{tasks: map[string]env.Task{}, ids: map[part.Split][]string{}}
+	if err := c.read(part.Train, s.Train, s.Sandbox.Image, log); err != nil {
 		return nil, err
 	}
 	if s.Validation.Path != "" {
-		if err := c.read(Validation, s.Validation.Tasks, s.Sandbox.Image, log); err != nil {
+		if err := c.read(part.Validation, s.Validation.Tasks, s.Sandbox.Image, log); err != nil {
 			return nil, err
 		}
 	} else if s.Share > 0 {
 		c.setAside(s.Share)
 	}
 	for _, suite := range s.Suites {
-		if err := c.read(Split(suite.Name), suite.Tasks, s.Sandbox.Image, log); err != nil {
+		if err := c.read(part.Split(suite.Name), suite.Tasks, s.Sandbox.Image, log); err != nil {
 			return nil, err
 		}
 	}
-	if len(c.ids[Train]) == 0 {
-		return nil, fmt.Errorf("%w: none is left to learn from: validation_share has taken all", ErrTasks)
+	if len(c.ids[part.Train]) == 0 {
+		return nil, fmt.Errorf("%w: none is left to learn from: validation_share has taken all", part.ErrTasks)
 	}
 	if err := run.CheckNames(slices.Sorted(maps.Keys(c.tasks))); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrTasks, err)
+		return nil, fmt.Errorf("%w: %w", part.ErrTasks, err)
 	}
 	return c, c.findImage()
 }
@@ -96,7 +97,7 @@ type problem struct{ repo, commit, statement string }
 func problemOf(t env.Task) problem { return problem{t.Repo, t.BaseCommit, t.Statement} }
 
 // read adds the tasks of a split. Tasks without an image get the given one.
-func (c *chosenTasks) read(s Split, t Tasks, image string, log *slog.Logger) error {
+func (c *chosenTasks) read(s part.Split, t Tasks, image string, log *slog.Logger) error {
 	o, err := t.options()
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (c *chosenTasks) read(s Split, t Tasks, image string, log *slog.Logger) err
 	o.Image = image
 	learned := map[string]bool{}
 	problems := map[problem]bool{}
-	for _, id := range c.ids[Train] {
+	for _, id := range c.ids[part.Train] {
 		learned[id] = true
 		problems[problemOf(c.tasks[id])] = true
 	}
@@ -116,13 +117,13 @@ func (c *chosenTasks) read(s Split, t Tasks, image string, log *slog.Logger) err
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrTasks, err)
+			return fmt.Errorf("%w: %w", part.ErrTasks, err)
 		}
 		switch {
 		case own[task.ID]:
 			twice = append(twice, task.ID)
 			continue
-		case s != Train && (learned[task.ID] || task.Repo != "" && problems[problemOf(task)]):
+		case s != part.Train && (learned[task.ID] || task.Repo != "" && problems[problemOf(task)]):
 			both = append(both, task.ID)
 			continue
 		}
@@ -139,16 +140,16 @@ func (c *chosenTasks) read(s Split, t Tasks, image string, log *slog.Logger) err
 	}
 	switch n := o.Counts; {
 	case len(twice) > 0:
-		return fmt.Errorf("%w: %s has the task %s twice", ErrTasks, t.Path, twice[0])
+		return fmt.Errorf("%w: %s has the task %s twice", part.ErrTasks, t.Path, twice[0])
 	case len(both) > 0:
 		return fmt.Errorf("%w: %d are there to learn from and to validate on, such as %s; to fix: keep them apart with "+
-			"train.filter, train.slice or train.exclude_repos_of, or use validation_share", ErrTasks, len(both), both[0])
+			"train.filter, train.slice or train.exclude_repos_of, or use validation_share", part.ErrTasks, len(both), both[0])
 	case len(other) > 0:
 		return fmt.Errorf("%w: %d of %s have the id of a different task of another suite, such as %s; to fix: leave one of "+
-			"the suites out, and measure it with deepswe eval", ErrTasks, len(other), t.Path, other[0])
+			"the suites out, and measure it with deepswe eval", part.ErrTasks, len(other), t.Path, other[0])
 	case len(c.ids[s]) == 0:
 		return fmt.Errorf("%w: none is left in %s: of its %d records, %d could not be understood, %d did not match the "+
-			"filter, and %d are of excluded repositories", ErrTasks, t.Path, n.Records, n.Bad, n.Filtered, n.Excluded)
+			"filter, and %d are of excluded repositories", part.ErrTasks, t.Path, n.Records, n.Bad, n.Filtered, n.Excluded)
 	}
 	return nil
 }
@@ -156,7 +157,7 @@ func (c *chosenTasks) read(s Split, t Tasks, image string, log *slog.Logger) err
 // setAside moves a share of the training tasks to validation: those whose ids have the smallest hashes, so that adding
 // or removing tasks moves few others.
 func (c *chosenTasks) setAside(share float64) {
-	all := c.ids[Train]
+	all := c.ids[part.Train]
 	byHash := slices.SortedFunc(slices.Values(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(hashOf(a), hashOf(b)), cmp.Compare(a, b))
 	})
@@ -164,8 +165,8 @@ func (c *chosenTasks) setAside(share float64) {
 	for _, id := range byHash[:min(len(all), int(math.Ceil(share*float64(len(all)))))] {
 		aside[id] = true
 	}
-	c.ids[Validation] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !aside[id] })
-	c.ids[Train] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return aside[id] })
+	c.ids[part.Validation] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !aside[id] })
+	c.ids[part.Train] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return aside[id] })
 }
 
 func hashOf(id string) uint64 {
@@ -185,7 +186,7 @@ func (c *chosenTasks) findImage() error {
 		}
 	}
 	if with != "" && without != "" {
-		return fmt.Errorf("%w: %s has an image and %s has none: one kind of sandbox cannot play both", ErrTasks, with,
+		return fmt.Errorf("%w: %s has an image and %s has none: one kind of sandbox cannot play both", part.ErrTasks, with,
 			without)
 	}
 	return nil
@@ -217,7 +218,7 @@ func (e *sweEnvironment) prepare(ctx context.Context) error {
 		verdicts[t.Task] = t.Verdict
 	}
 	var left []string
-	for _, id := range e.ids[Train] {
+	for _, id := range e.ids[part.Train] {
 		verdict, known := verdicts[id]
 		switch {
 		case !known:
@@ -228,11 +229,11 @@ func (e *sweEnvironment) prepare(ctx context.Context) error {
 			e.options.Log.Warn("not learned from: the task is not sound", "task", id, "census", verdict)
 		}
 	}
-	if n := len(e.ids[Train]); len(left) == 0 {
+	if n := len(e.ids[part.Train]); len(left) == 0 {
 		return fmt.Errorf("%w: none is left to learn from: none of %d is sound; deepswe eval --census -k 0 says why",
-			ErrTasks, n)
+			part.ErrTasks, n)
 	}
-	e.ids[Train] = left
+	e.ids[part.Train] = left
 	return nil
 }
 
@@ -247,8 +248,8 @@ func (e *sweEnvironment) census(ctx context.Context) (*swe.Soundness, error) {
 		return &s, err
 	}
 	check := swe.Evaluation{
-		IDs: e.ids[Train], Runner: &swe.Runner{Tasks: e.tasks, Dir: e.options.Dir.Attempt, Attempt: e.attempt},
-		Evaluator: e.evaluator(Train), Dir: e.options.Dir, Workers: e.options.Workers,
+		IDs: e.ids[part.Train], Runner: &swe.Runner{Tasks: e.tasks, Dir: e.options.Dir.Attempt, Attempt: e.attempt},
+		Evaluator: e.evaluator(part.Train), Dir: e.options.Dir, Workers: e.options.Workers,
 		Mutants: e.settings.CensusMutants, Log: e.options.Log,
 	}
 	e.options.Log.Info("checking the tasks", "tasks", len(check.IDs), "kept in", filepath.Base(swe.SoundnessFile))

@@ -18,18 +18,19 @@ import (
 	"deepswe/env/disk"
 	"deepswe/env/local"
 	"deepswe/env/testkit"
+	"deepswe/rl/train/part"
 	"deepswe/verify/swe"
 )
 
 // scripted is the world of a test: sandboxes of the host, and a model that the test scripts.
 type scripted struct{ model agent.Model }
 
-func (s scripted) Sandbox(context.Context, Sandbox, string) (env.Provider, error) {
+func (s scripted) Sandbox(context.Context, part.Sandbox, string) (env.Provider, error) {
 	return local.NewHost(local.Options{})
 }
 
-func (s scripted) Model(context.Context, Endpoint) (Served, error) {
-	return Served{Model: s.model, Name: "scripted"}, nil
+func (s scripted) Model(context.Context, part.Endpoint) (part.Served, error) {
+	return part.Served{Model: s.model, Name: "scripted"}, nil
 }
 
 func (s scripted) Getenv(string) string { return "" }
@@ -158,16 +159,16 @@ func TestSWERefusesRepliesWithoutTokens(t *testing.T) {
 
 func TestSetAside(t *testing.T) {
 	t.Parallel()
-	c := chosenTasks{ids: map[Split][]string{Train: {"a", "b", "c", "d", "e"}}}
+	c := chosenTasks{ids: map[part.Split][]string{part.Train: {"a", "b", "c", "d", "e"}}}
 	c.setAside(0.3)
-	if len(c.ids[Validation]) != 2 || len(c.ids[Train]) != 3 {
+	if len(c.ids[part.Validation]) != 2 || len(c.ids[part.Train]) != 3 {
 		t.Fatalf("%v", c.ids)
 	}
-	more := chosenTasks{ids: map[Split][]string{Train: append([]string{"f"}, "a", "b", "c", "d", "e")}}
+	more := chosenTasks{ids: map[part.Split][]string{part.Train: append([]string{"f"}, "a", "b", "c", "d", "e")}}
 	more.setAside(0.3)
 	moved := 0
-	for _, id := range c.ids[Validation] {
-		if !strings.Contains(strings.Join(more.ids[Validation], ""), id) {
+	for _, id := range c.ids[part.Validation] {
+		if !strings.Contains(strings.Join(more.ids[part.Validation], ""), id) {
 			moved++
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"deepswe/agent/chatml"
 	"deepswe/env/disk"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/tinker"
 )
 
@@ -148,7 +149,7 @@ func (s *Tinker) validate(c *Config) error {
 }
 
 // Open connects to the server and waits for it.
-func (s *Tinker) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
+func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
 	dir, missing := Find(s.Tokenizer, s.Model, o.Outside.Getenv)
 	vocabulary, unknown := s.Vocabulary, error(nil)
 	if vocabulary == 0 {
@@ -156,21 +157,21 @@ func (s *Tinker) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
 	}
 	codec, err := s.codec(o, dir, missing, vocabulary)
 	if err := cmp.Or(err, unknown); err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
 	adapters, err := s.adapters(o.Dir)
 	if err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
 	start, err := s.start()
 	if err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
 	client, err := tinker.NewClient(tinker.ClientOptions{
 		URL: s.BaseURL, Key: o.Outside.Getenv(tinker.KeyVariable), Patience: time.Duration(s.Patience), Log: o.Log,
 	})
 	if err != nil {
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
 	trainer, err := tinker.Open(ctx, tinker.Options{
 		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Loss: s.Loss,
@@ -181,9 +182,9 @@ func (s *Tinker) Open(ctx context.Context, o TrainerOptions) (Trainer, error) {
 	})
 	if err != nil {
 		client.Close()
-		return Trainer{}, err
+		return part.Trainer{}, err
 	}
-	return Trainer{
+	return part.Trainer{
 		Trainer: trainer, MaxContext: trainer.MaxContext(), Gauges: trainer.Gauges, Accepts: trainer.Accepts,
 		Imitate: trainer.Imitate,
 	}, nil

@@ -13,6 +13,7 @@ import (
 
 	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
 )
@@ -39,7 +40,7 @@ func templates() []string {
 
 // codec returns the codec of the environment's own language if it has one, otherwise the model's, whose files are in
 // dir; missing says why they are not known. It is nil if nothing is sampled. vocabulary is 0 if it is not known.
-func (s *Tinker) codec(o TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
+func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
 	if o.Imitates {
 		return nil, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/env/local"
 	"deepswe/env/testkit"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 	"deepswe/tools"
@@ -277,7 +278,7 @@ func TestTokenizerOfAnotherModel(t *testing.T) {
 	for vocabulary, want := range map[int]string{
 		430: "has 431 ids, and the model 430; to fix: set trainer.tokenizer", 431: "", 512: "",
 	} {
-		_, err := s.codec(TrainerOptions{}, dir, nil, vocabulary)
+		_, err := s.codec(part.TrainerOptions{}, dir, nil, vocabulary)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("a model of %d ids: %v", vocabulary, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/frozenlake"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 )
@@ -167,8 +168,10 @@ type stopAt struct {
 	stop func()
 }
 
-func (s *stopAt) Playing(int, Split, int, int) {}
-func (s *stopAt) Warning(string)               {}
+func (s *stopAt) Playing(int, part.Split, int, int) {}
+
+func (s *stopAt) Warning(string) {}
+
 func (s *stopAt) Point(p metrics.Point) {
 	if p.Step == s.step {
 		s.stop()

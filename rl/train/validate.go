@@ -11,6 +11,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
+	"deepswe/rl/train/part"
 	"deepswe/verify/swe"
 )
 
@@ -18,10 +19,10 @@ import (
 const validationGroup = "validation-"
 
 // splits returns the sets of validation tasks: Validation, and the environment's suites.
-func (l *loop) splits() []Split {
-	splits := []Split{}
-	if len(l.environment.Tasks(Validation)) > 0 {
-		splits = append(splits, Validation)
+func (l *loop) splits() []part.Split {
+	splits := []part.Split{}
+	if len(l.environment.Tasks(part.Validation)) > 0 {
+		splits = append(splits, part.Validation)
 	}
 	return append(splits, l.environment.Suites...)
 }
@@ -52,7 +53,7 @@ func (l *loop) validate(ctx context.Context, step int, p rl.Policy, workers int)
 			return nil, fmt.Errorf("evaluate: %w", err)
 		}
 		prefix := "val/"
-		if s != Validation {
+		if s != part.Validation {
 			prefix += string(s) + "/"
 		}
 		score(values, prefix, outcomes, l.config.Evaluate.Attempts, l.config.Algorithm.MaxLength)
@@ -62,7 +63,7 @@ func (l *loop) validate(ctx context.Context, step int, p rl.Policy, workers int)
 }
 
 // examine plays the tasks of one split.
-func (l *loop) examine(ctx context.Context, step int, s Split, p rl.Policy, workers int) ([]run.Outcome, error) {
+func (l *loop) examine(ctx context.Context, step int, s part.Split, p rl.Policy, workers int) ([]run.Outcome, error) {
 	tasks := l.limited(l.environment.Tasks(s))
 	j, err := openJournal(journalPath(l.dir, step, s), p.Version)
 	if err != nil {
@@ -81,8 +82,8 @@ func (l *loop) examine(ctx context.Context, step int, s Split, p rl.Policy, work
 }
 
 // groupsOf returns the prefix of the names of a validation split's groups.
-func groupsOf(s Split) string {
-	if s == Validation {
+func groupsOf(s part.Split) string {
+	if s == part.Validation {
 		return validationGroup
 	}
 	return validationGroup + string(s) + "-"
@@ -96,7 +97,7 @@ func (l *loop) random(ctx context.Context, values map[string]float64) error {
 	}
 	e := run.Engine{Runner: runner, Log: l.log, Options: run.Options{Workers: l.config.Rollouts.Workers}}
 	// More attempts than the policy's, because they cost nothing without a model, and a baseline should be exact.
-	tasks := l.limited(l.environment.Tasks(Validation))
+	tasks := l.limited(l.environment.Tasks(part.Validation))
 	outcomes, err := e.Run(ctx, run.Plan(tasks, max(16, l.config.Evaluate.Attempts)))
 	if err != nil {
 		return fmt.Errorf("random policy: %w", err)

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/part"
 )
 
 // everything is tiny with what a resumed run has to remember: a curriculum, stages, and validation beside the training.
@@ -72,20 +73,20 @@ type slowly struct {
 	gate chan struct{}
 }
 
-func (s *slowly) Open(context.Context, EnvironmentOptions) (Environment, error) {
-	return Environment{Player: s, Suites: []Split{"more"}}, nil
+func (s *slowly) Open(context.Context, part.EnvironmentOptions) (part.Environment, error) {
+	return part.Environment{Player: s, Suites: []part.Split{"more"}}, nil
 }
 
-func (s *slowly) Tasks(split Split) []string {
+func (s *slowly) Tasks(split part.Split) []string {
 	if split == "more" {
 		return []string{"v0", "m1"}
 	}
 	return s.coin.Tasks(split)
 }
 
-func (s *slowly) Runner(split Split, m agent.Model) run.Runner {
+func (s *slowly) Runner(split part.Split, m agent.Model) run.Runner {
 	r := s.coin.Runner(split, m)
-	if split == Train {
+	if split == part.Train {
 		return r
 	}
 	return run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
@@ -132,9 +133,11 @@ func runSlowly(
 // pointed is an observer of points.
 type pointed func(metrics.Point)
 
-func (pointed) Playing(int, Split, int, int) {}
-func (pointed) Warning(string)               {}
-func (p pointed) Point(q metrics.Point)      { p(q) }
+func (pointed) Playing(int, part.Split, int, int) {}
+
+func (pointed) Warning(string) {}
+
+func (p pointed) Point(q metrics.Point) { p(q) }
 
 // Training goes on while a validation takes its time, until a second policy waits behind the one that is measured; each
 // is measured as it was, and what comes out is recorded under its step.
