@@ -18,6 +18,7 @@ import (
 	"deepswe/agent/tokenizer"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 )
 
@@ -70,7 +71,7 @@ type reader struct {
 // openTokenizer loads a tokenizer.json, given its path or that of its directory.
 func (r *reader) openTokenizer(path string) (err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		path = filepath.Join(path, tokenizerFile)
+		path = filepath.Join(path, modelfiles.TokenizerFile)
 	}
 	if r.tokens, err = tokenizer.Load(path); err != nil {
 		return fmt.Errorf("sft.tokenizer: %w", err)
@@ -93,8 +94,8 @@ func (r *reader) openCodec() (err error) {
 		}
 	}
 	template := r.settings.Template
-	if template == templateAuto {
-		template, err = TemplateOf(r.files)
+	if template == modelfiles.TemplateAuto {
+		template, err = modelfiles.TemplateOf(r.files)
 		if errors.Is(err, fs.ErrNotExist) {
 			template, err = chatml.Qwen3, nil
 		}

@@ -20,6 +20,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 )
 
@@ -87,7 +88,7 @@ func Start(ctx context.Context, c Config, o Options) (_ Result, err error) {
 	if c.Objective == Imitation {
 		model := ""
 		if c.SFT.Model != "" {
-			model, _ = Find(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
+			model, _ = modelfiles.Find(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
 		}
 		if rows, err = Read(ctx, c.SFT, model, c.Seed); err != nil {
 			return r, err

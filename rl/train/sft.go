@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepswe/agent/chatml"
+	"deepswe/rl/train/modelfiles"
 )
 
 // Objective is how a policy learns.
@@ -86,7 +87,7 @@ const (
 
 func newSFT() *SFT {
 	return &SFT{
-		Template: templateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens, Schedule: Constant,
+		Template: modelfiles.TemplateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens, Schedule: Constant,
 		Validation: 0.05,
 	}
 }
@@ -115,7 +116,7 @@ func (s *SFT) validate() error {
 		reward = fmt.Errorf("sft.min_reward is %v: want a number", s.MinReward)
 	}
 	return errors.Join(rows, reward,
-		oneOf("sft.template", string(s.Template), templates()...), oneOf("sft.too_long", s.TooLong, Refuse, Leave),
+		oneOf("sft.template", string(s.Template), modelfiles.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, Leave),
 		positive("sft.batch", s.Batch), positive("sft.epochs", s.Epochs), oneOf("sft.mean", s.Mean, OverTokens, OverRows),
 		oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine), fraction("sft.validation", s.Validation, 0.9),
 		natural("sft.validate_every", s.ValidateEvery))

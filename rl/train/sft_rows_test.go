@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
 	"deepswe/env/testkit"
+	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
@@ -20,7 +21,7 @@ import (
 const qwen = "../../agent/tokenizer/testdata/qwen.json"
 
 func sftOf(rows string) *SFT {
-	return &SFT{Rows: rows, Template: templateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens}
+	return &SFT{Rows: rows, Template: modelfiles.TemplateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens}
 }
 
 // What cannot be learned from is refused, with the line and what to do.
@@ -140,7 +141,7 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 	}
 	model := func(template string) string {
 		dir := t.TempDir()
-		testkit.WriteFile(t, filepath.Join(dir, tokenizerFile), string(data))
+		testkit.WriteFile(t, filepath.Join(dir, modelfiles.TokenizerFile), string(data))
 		if template != "" {
 			testkit.WriteFile(t, filepath.Join(dir, "chat_template.jinja"), template)
 		}
@@ -163,7 +164,7 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 	} {
 		c := mustLoad(t, fmt.Sprintf("objective: sft\ntrainer: {name: tinker, base_url: 'http://a', %s}\n"+
 			"sft: {rows: %q, validation: 0, %s}\n", tt.trainer, rows, tt.sft))
-		dir, _ := Find(c.SFT.Tokenizer, c.SFT.Model, func(string) string { return "" })
+		dir, _ := modelfiles.Find(c.SFT.Tokenizer, c.SFT.Model, func(string) string { return "" })
 		l, err := Read(t.Context(), c.SFT, dir, 1)
 		got := fmt.Sprint(err)
 		if err == nil {

@@ -12,8 +12,11 @@ import (
 	"time"
 
 	"deepswe/agent/chatml"
+	"deepswe/agent/tokenizer"
 	"deepswe/env/disk"
+	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
+	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
 )
 
@@ -55,7 +58,7 @@ const (
 
 func NewTinker() *Tinker {
 	return &Tinker{
-		Rank: 32, Loss: tinker.Custom, Normalisation: normProbe, Template: templateAuto, CheckTokens: 256,
+		Rank: 32, Loss: tinker.Custom, Normalisation: normProbe, Template: modelfiles.TemplateAuto, CheckTokens: 256,
 		Patience: Duration(5 * time.Minute),
 	}
 }
@@ -93,7 +96,7 @@ func (s *Tinker) Complete(c *Config) error {
 	}
 	if c.SFT != nil { // conversations are encoded for the model that is trained
 		c.SFT.Tokenizer, c.SFT.Model = cmp.Or(c.SFT.Tokenizer, s.Tokenizer), s.Model
-		if c.SFT.Template == templateAuto {
+		if c.SFT.Template == modelfiles.TemplateAuto {
 			c.SFT.Template = chatml.Template(s.Template)
 		}
 	}
@@ -113,8 +116,8 @@ func (s *Tinker) validate(c *Config) error {
 	if s.Normalisation != normProbe && s.Normalisation != normSum && s.Normalisation != normMean {
 		norm = fmt.Errorf("normalisation is %q: want %s, %s or %s", s.Normalisation, normProbe, normSum, normMean)
 	}
-	if !slices.Contains(templates(), s.Template) {
-		template = fmt.Errorf("template is %q: want one of %s", s.Template, strings.Join(templates(), ", "))
+	if !slices.Contains(modelfiles.Templates(), s.Template) {
+		template = fmt.Errorf("template is %q: want one of %s", s.Template, strings.Join(modelfiles.Templates(), ", "))
 	}
 	if c.Evaluate.Workers > 0 {
 		beside = fmt.Errorf("evaluate.workers is %d, but the server samples the newest policy only, and a policy that is "+
@@ -150,10 +153,10 @@ func (s *Tinker) validate(c *Config) error {
 
 // Open connects to the server and waits for it.
 func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
-	dir, missing := Find(s.Tokenizer, s.Model, o.Outside.Getenv)
+	dir, missing := modelfiles.Find(s.Tokenizer, s.Model, o.Outside.Getenv)
 	vocabulary, unknown := s.Vocabulary, error(nil)
 	if vocabulary == 0 {
-		vocabulary, unknown = Vocabulary(cmp.Or(dir, s.Model)) // some environments need no tokenizer
+		vocabulary, unknown = modelfiles.Vocabulary(cmp.Or(dir, s.Model)) // some environments need no tokenizer
 	}
 	codec, err := s.codec(o, dir, missing, vocabulary)
 	if err := cmp.Or(err, unknown); err != nil {
@@ -235,3 +238,35 @@ func (s *Tinker) known() *tinker.Probe {
 
 // loraSeed is the seed of an adapter's first weights; servers take 31 bits of it.
 func loraSeed(seed uint64) int64 { return int64(seed & 0x7fffffff) }
+
+// codec returns the codec of the environment's own language if it has one, otherwise the model's, whose files are in
+// dir; missing says why they are not known. It is nil if nothing is sampled. vocabulary is 0 if it is not known.
+func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
+	if o.Imitates {
+		return nil, nil
+	}
+	if o.Language != nil {
+		if language, err := o.Language(); err == nil {
+			return embedded.NewCodec(language.Vocabulary)
+		}
+	}
+	if missing != nil {
+		return nil, missing
+	}
+	path := filepath.Join(dir, modelfiles.TokenizerFile)
+	tok, err := tokenizer.Load(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if vocabulary > 0 && tok.Size() > vocabulary {
+		return nil, fmt.Errorf("%s has %d ids, and the model %d; to fix: set trainer.tokenizer to the tokenizer of the "+
+			"model that is trained", path, tok.Size(), vocabulary)
+	}
+	template := chatml.Template(s.Template)
+	if s.Template == modelfiles.TemplateAuto {
+		if template, err = modelfiles.TemplateOf(dir); err != nil {
+			return nil, err
+		}
+	}
+	return chatml.NewCodec(tok, template)
+}

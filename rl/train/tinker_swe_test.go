@@ -14,6 +14,7 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/env/local"
 	"deepswe/env/testkit"
+	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
@@ -58,9 +59,9 @@ func speaker(t *testing.T, words []string, o trainertest.Options) (string, *trai
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	testkit.WriteFile(t, filepath.Join(dir, tokenizerFile), string(data))
-	testkit.WriteFile(t, filepath.Join(dir, modelConfigFile), fmt.Sprintf(`{"vocab_size": %d}`, size+5))
-	tok, err := tokenizer.Load(filepath.Join(dir, tokenizerFile))
+	testkit.WriteFile(t, filepath.Join(dir, modelfiles.TokenizerFile), string(data))
+	testkit.WriteFile(t, filepath.Join(dir, "config.json"), fmt.Sprintf(`{"vocab_size": %d}`, size+5))
+	tok, err := tokenizer.Load(filepath.Join(dir, modelfiles.TokenizerFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestSWEOverTheWire(t *testing.T) {
 
 func codecOf(t *testing.T, model string, template chatml.Template) *chatml.Codec {
 	t.Helper()
-	tok, err := tokenizer.Load(filepath.Join(model, tokenizerFile))
+	tok, err := tokenizer.Load(filepath.Join(model, modelfiles.TokenizerFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func codecOf(t *testing.T, model string, template chatml.Template) *chatml.Codec
 // sampledAsWritten checks the rows of a run: their text is the chat template's, and their answers are the policy's.
 func sampledAsWritten(t *testing.T, dir, model string, template chatml.Template) {
 	t.Helper()
-	tok, err := tokenizer.Load(filepath.Join(model, tokenizerFile))
+	tok, err := tokenizer.Load(filepath.Join(model, modelfiles.TokenizerFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,37 +235,6 @@ func offered(t *testing.T, rec *trajectory.Recording) []tools.Spec {
 	return specs
 }
 
-func TestTemplateOf(t *testing.T) {
-	t.Parallel()
-	const qwen3 = "{{ '<|im_start|>' }} multi_step_tool {% if enable_thinking %}<think>\n\n</think>"
-	for name, tt := range map[string]struct {
-		files map[string]string
-		want  chatml.Template
-	}{
-		"a file": {map[string]string{templateFile: qwen3}, chatml.Qwen3},
-		"configuration": {map[string]string{
-			tokenizerConfigFile: `{"chat_template": "<|im_start|> You are Qwen, created by Alibaba Cloud."}`}, chatml.Qwen25},
-		"several": {map[string]string{tokenizerConfigFile: `{"chat_template": [{"name": "rag", "template": "x"}, ` +
-			`{"name": "default", "template": "<|im_start|> You are Qwen, created by Alibaba Cloud."}]}`}, chatml.Qwen25},
-		"thinking only": {map[string]string{templateFile: qwen3 + `'<|im_start|>assistant\n<think>\n'`}, ""},
-		"another":       {map[string]string{templateFile: "<|start_header_id|>"}, ""},
-		"none":          {map[string]string{tokenizerConfigFile: `{}`}, ""},
-		"no file":       {nil, ""},
-	} {
-		dir := t.TempDir()
-		for file, text := range tt.files {
-			testkit.WriteFile(t, filepath.Join(dir, file), text)
-		}
-		got, err := TemplateOf(dir)
-		if got != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
-		if err != nil && !strings.Contains(err.Error(), "trainer.template") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // A tokenizer with more ids than the model is another model's; one with fewer is padded.
 func TestTokenizerOfAnotherModel(t *testing.T) {
 	t.Parallel()
@@ -273,7 +243,7 @@ func TestTokenizerOfAnotherModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.WriteFile(t, filepath.Join(dir, tokenizerFile), string(data))
+	testkit.WriteFile(t, filepath.Join(dir, modelfiles.TokenizerFile), string(data))
 	s := Tinker{Template: string(chatml.Qwen3)}
 	for vocabulary, want := range map[int]string{
 		430: "has 431 ids, and the model 430; to fix: set trainer.tokenizer", 431: "", 512: "",
@@ -281,33 +251,6 @@ func TestTokenizerOfAnotherModel(t *testing.T) {
 		_, err := s.codec(part.TrainerOptions{}, dir, nil, vocabulary)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("a model of %d ids: %v", vocabulary, err)
-		}
-	}
-}
-
-func TestTokenizerOfAModel(t *testing.T) {
-	t.Parallel()
-	hub := t.TempDir()
-	repo := filepath.Join(hub, "models--Qwen--Qwen3-8B")
-	snapshot := filepath.Join(repo, "snapshots", "abc")
-	testkit.WriteFile(t, filepath.Join(repo, "refs", "main"), "abc")
-	testkit.WriteFile(t, filepath.Join(snapshot, tokenizerFile), "{}")
-	testkit.WriteFile(t, filepath.Join(snapshot, modelConfigFile), `{"vocab_size": 7}`)
-	getenv := func(name string) string { return map[string]string{"HF_HUB_CACHE": hub}[name] }
-	for _, tt := range []struct{ model, tokenizer, want string }{
-		{"Qwen/Qwen3-8B", "", snapshot},
-		{snapshot, "", snapshot},
-		{"served", snapshot, snapshot},
-		{"served", filepath.Join(snapshot, tokenizerFile), snapshot},
-		{"Qwen/Qwen3-4B", "", ""},
-		{"Qwen/Qwen3-8B", hub, ""},
-	} {
-		got, err := Find(tt.tokenizer, tt.model, getenv)
-		if got != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("%q, %q: %q, %v", tt.model, tt.tokenizer, got, err)
-		}
-		if n, err := Vocabulary(got); tt.want != "" && (n != 7 || err != nil) {
-			t.Errorf("%q: a vocabulary of %d, %v", tt.model, n, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package train
+package modelfiles
 
 import (
 	"cmp"
@@ -12,62 +12,26 @@ import (
 	"strings"
 
 	"deepswe/agent/chatml"
-	"deepswe/agent/tokenizer"
-	"deepswe/rl/train/part"
-	"deepswe/rl/trainer/embedded"
-	"deepswe/rl/trainer/tinker"
 )
 
 // The files of a model that define its tokenizer and chat template.
 const (
-	tokenizerFile       = "tokenizer.json"
+	TokenizerFile       = "tokenizer.json"
 	tokenizerConfigFile = "tokenizer_config.json"
 	templateFile        = "chat_template.jinja"
 	modelConfigFile     = "config.json"
 )
 
-// templateAuto finds the chat template among the model's files.
-const templateAuto = "auto"
+// TemplateAuto finds the chat template among the model's files.
+const TemplateAuto = "auto"
 
-// templates are the values of trainer.template.
-func templates() []string {
-	names := []string{templateAuto}
+// Templates are the values of trainer.template.
+func Templates() []string {
+	names := []string{TemplateAuto}
 	for _, t := range chatml.Templates() {
 		names = append(names, string(t))
 	}
 	return names
-}
-
-// codec returns the codec of the environment's own language if it has one, otherwise the model's, whose files are in
-// dir; missing says why they are not known. It is nil if nothing is sampled. vocabulary is 0 if it is not known.
-func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
-	if o.Imitates {
-		return nil, nil
-	}
-	if o.Language != nil {
-		if language, err := o.Language(); err == nil {
-			return embedded.NewCodec(language.Vocabulary)
-		}
-	}
-	if missing != nil {
-		return nil, missing
-	}
-	path := filepath.Join(dir, tokenizerFile)
-	tok, err := tokenizer.Load(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if vocabulary > 0 && tok.Size() > vocabulary {
-		return nil, fmt.Errorf("%s has %d ids, and the model %d; to fix: set trainer.tokenizer to the tokenizer of the "+
-			"model that is trained", path, tok.Size(), vocabulary)
-	}
-	template := chatml.Template(s.Template)
-	if s.Template == templateAuto {
-		if template, err = TemplateOf(dir); err != nil {
-			return nil, err
-		}
-	}
-	return chatml.NewCodec(tok, template)
 }
 
 // Find returns the directory with a model's tokenizer: the given one, the model's own, or the latest snapshot in
@@ -84,19 +48,19 @@ func Find(given, model string, getenv func(string) string) (string, error) {
 		}
 	}
 	for _, dir := range candidates {
-		if filepath.Base(dir) == tokenizerFile {
+		if filepath.Base(dir) == TokenizerFile {
 			dir = filepath.Dir(dir)
 		}
-		if _, err := os.Stat(filepath.Join(dir, tokenizerFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, TokenizerFile)); err == nil {
 			return dir, nil
 		}
 	}
 	if given != "" {
-		return "", fmt.Errorf("tokenizer: %s has no %s", given, tokenizerFile)
+		return "", fmt.Errorf("tokenizer: %s has no %s", given, TokenizerFile)
 	}
 	return "", fmt.Errorf("the tokenizer of %s, with which prompts are encoded, is not on this machine; to fix: "+
 		"download it with hf download %s --include '*.json' '*.jinja', or set trainer.tokenizer to a directory with its %s, "+
-		"%s and %s", model, model, tokenizerFile, tokenizerConfigFile, modelConfigFile)
+		"%s and %s", model, model, TokenizerFile, tokenizerConfigFile, modelConfigFile)
 }
 
 // Vocabulary returns the number of ids of a model whose files are in dir.
