@@ -11,6 +11,7 @@ import (
 
 	"deepswe/rl"
 	"deepswe/rl/train"
+	"deepswe/rl/train/config"
 )
 
 const tiny = `
@@ -26,7 +27,7 @@ checkpoint: {every: 2}
 // trainedRun makes a run.
 func trainedRun(t *testing.T, set ...string) string {
 	t.Helper()
-	c, err := train.Load([]byte(tiny), train.BuiltIn(), set...)
+	c, err := config.Load([]byte(tiny), train.BuiltIn(), set...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"deepswe/rl/metrics"
 	"deepswe/rl/train"
+	"deepswe/rl/train/config"
 	"deepswe/verify/plot"
 )
 
@@ -108,7 +109,7 @@ func (h *Handler) differences() []difference {
 		if err != nil {
 			continue
 		}
-		all[i], _ = train.Flatten(text)
+		all[i], _ = config.Flatten(text)
 		for key := range all[i] {
 			keys[key] = true
 		}

@@ -15,6 +15,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train"
+	"deepswe/rl/train/config"
 	"deepswe/verify/plot"
 )
 
@@ -68,7 +69,7 @@ func algorithmOf(dir string) (*rl.Algorithm, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := train.Load(text, train.BuiltIn())
+	c, err := config.Load(text, train.BuiltIn())
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/pages"
 	"deepswe/rl/train"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -105,7 +106,7 @@ func (t *training) execute(ctx context.Context) error {
 		_, err = t.deps.Out.Write(text)
 		return err
 	}
-	if t.simulate && c.Objective == train.Imitation {
+	if t.simulate && c.Objective == config.Imitation {
 		return cli.Usagef("--simulate is about rollouts, and objective %s has none", c.Objective)
 	}
 	if t.simulate {
@@ -175,24 +176,24 @@ func (t *training) bundled() []string {
 const configSuffix = ".yaml"
 
 // load reads the configuration that the flags name.
-func (t *training) load() (train.Config, error) {
+func (t *training) load() (config.Config, error) {
 	name := t.config
 	switch {
 	case name == "" && t.resume && t.out != "":
 		if _, err := run.Resumable(t.out, run.Train); err != nil {
-			return train.Config{}, err
+			return config.Config{}, err
 		}
 		name = filepath.Join(t.out, train.ConfigFile)
 	case name == "" && t.resume:
-		return train.Config{}, errors.New("--resume requires --out DIR or --config")
+		return config.Config{}, errors.New("--resume requires --out DIR or --config")
 	case name == "":
-		return train.Config{}, fmt.Errorf("--config is missing (bundled: %s)", strings.Join(t.bundled(), ", "))
+		return config.Config{}, fmt.Errorf("--config is missing (bundled: %s)", strings.Join(t.bundled(), ", "))
 	}
 	data, err := t.read(name)
 	if err != nil {
-		return train.Config{}, fmt.Errorf("read configuration: %w", err)
+		return config.Config{}, fmt.Errorf("read configuration: %w", err)
 	}
-	c, err := train.Load(data, train.BuiltIn(), t.set...)
+	c, err := config.Load(data, train.BuiltIn(), t.set...)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 	}
@@ -220,9 +221,9 @@ func (t *training) read(name string) ([]byte, error) {
 }
 
 // watched trains and shows how it goes: on a terminal, in a log, or to a program.
-func (t *training) watched(ctx context.Context, c train.Config, o train.Options) ([]train.Result, error) {
+func (t *training) watched(ctx context.Context, c config.Config, o train.Options) ([]train.Result, error) {
 	shown := newView(cli.ScreenOf(t.deps.Err), time.Now)
-	o.Observer = func(run string, c train.Config) train.Observer {
+	o.Observer = func(run string, c config.Config) train.Observer {
 		return &audience{run: run, view: shown.run(run, c.Steps), print: t.print}
 	}
 	var results []train.Result
@@ -286,7 +287,7 @@ func (t *training) printed() error {
 }
 
 // finish says what came out. A run that answers no to what it is about is an error.
-func (t *training) finish(c train.Config, results []train.Result, dir string) error {
+func (t *training) finish(c config.Config, results []train.Result, dir string) error {
 	verdict, no := "", error(nil)
 	if len(results) == 1 {
 		if verdict, no = train.Verdict(c, results[0].Points); no != nil {
@@ -297,7 +298,7 @@ func (t *training) finish(c train.Config, results []train.Result, dir string) er
 }
 
 // outcome prints what came out.
-func (t *training) outcome(c train.Config, results []train.Result, dir, verdict string) error {
+func (t *training) outcome(c config.Config, results []train.Result, dir, verdict string) error {
 	if t.json {
 		for _, r := range results {
 			final := map[string]float64{}

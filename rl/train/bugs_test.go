@@ -26,6 +26,7 @@ import (
 	"deepswe/env/local"
 	"deepswe/env/testkit"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/config"
 	"deepswe/verify"
 	"deepswe/verify/swe"
 )
@@ -300,7 +301,7 @@ func TestBugs(t *testing.T) {
 	}
 	c := mustLoad(t, string(data), set...)
 	dir := filepath.Join(t.TempDir(), "run")
-	play := func(c Config) Result {
+	play := func(c config.Config) Result {
 		result, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), Outside: scripted{}})
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/rl/frozenlake"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
@@ -57,18 +58,18 @@ func (f *FrozenLake) maps() frozenlake.Options {
 
 // Complete sets the maximum length of a reply, and that of a row of compact episodes. A turn has two role tokens, an
 // observation and its end token, and a reply with the end token that is added if it was cut off.
-func (f *FrozenLake) Complete(c *Config) error {
+func (f *FrozenLake) Complete(c *config.Config) error {
 	if f.MaxTokens == 0 {
 		f.MaxTokens = 4
 		if f.Rendering == frozenlake.Chat {
 			f.MaxTokens = 1024
 		}
 	}
-	turns := max(f.MaxTurns, f.ValidationTurns, c.longest(func(s Stage) int { return s.MaxSteps }))
+	turns := max(f.MaxTurns, f.ValidationTurns, c.Longest(func(s config.Stage) int { return s.MaxSteps }))
 	if c.Algorithm.MaxLength == 0 && f.Rendering == frozenlake.Compact {
 		c.Algorithm.MaxLength = turns * (frozenlake.CompactTokens(f.Radius) + 3 + f.MaxTokens + 1)
 	}
-	if c.longest(func(s Stage) int { return s.Context }) > 0 {
+	if c.Longest(func(s config.Stage) int { return s.Context }) > 0 {
 		return errors.New("no limit of the context can change in a stage: an episode has max_turns only")
 	}
 	return f.validate()
@@ -80,10 +81,10 @@ func (f *FrozenLake) validate() error {
 		rendering = fmt.Errorf("rendering is %q: want %s or %s", f.Rendering, frozenlake.Compact, frozenlake.Chat)
 	}
 	return errors.Join(f.maps().Validate(),
-		positive("max_turns", f.MaxTurns), positive("radius", f.Radius), positive("max_tokens", f.MaxTokens),
-		positive("train_tasks", f.TrainTasks), natural("max_invalid", f.MaxInvalid),
-		natural("validation_turns", f.ValidationTurns),
-		natural("validation_tasks", f.ValidationTasks), rendering,
+		config.Positive("max_turns", f.MaxTurns), config.Positive("radius", f.Radius), config.Positive("max_tokens", f.MaxTokens),
+		config.Positive("train_tasks", f.TrainTasks), config.Natural("max_invalid", f.MaxInvalid),
+		config.Natural("validation_turns", f.ValidationTurns),
+		config.Natural("validation_tasks", f.ValidationTasks), rendering,
 	)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"deepswe/env/testkit"
+	"deepswe/rl/train/config"
 )
 
 // Every bundled configuration about rollouts takes 20 steps on a simulated cluster: nothing that it configures is
@@ -25,14 +26,14 @@ func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := Load(data, BuiltIn())
+			c, err := config.Load(data, BuiltIn())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.Objective == Imitation {
+			if c.Objective == config.Imitation {
 				t.Skip("no rollouts: TestScripts/recipes and the tests of sft have it")
 			}
-			c.Steps, c.Simulate = 20, &Latencies{Speed: 1}
+			c.Steps, c.Simulate = 20, &config.Latencies{Speed: 1}
 			synctest.Test(t, func(t *testing.T) {
 				s, err := Simulate(t.Context(), c)
 				if err != nil || s.Steps != 20 {

@@ -14,6 +14,7 @@ import (
 	"deepswe/agent"
 	"deepswe/env/testkit"
 	"deepswe/rl"
+	"deepswe/rl/train/config"
 )
 
 const least = "environment: {name: frozenlake}\ntrainer: {name: embedded}\n"
@@ -72,7 +73,7 @@ func TestErrorsOfTheConfiguration(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := Load([]byte(tt.text), BuiltIn())
+			_, err := config.Load([]byte(tt.text), BuiltIn())
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -115,11 +116,11 @@ func TestSet(t *testing.T) {
 	a := c.RL()
 	if c.Steps != 9 || c.Optimizer.LearningRate != 1e-3 || a.Filter[agent.MaxSteps] != rl.Drop || !a.Std ||
 		!a.DropUniform ||
-		c.Environment.(*FrozenLake).MaxSize != 5 || c.Rollouts.Deadline != Duration(90e9) {
+		c.Environment.(*FrozenLake).MaxSize != 5 || c.Rollouts.Deadline != config.Duration(90e9) {
 		t.Errorf("%+v %+v", c, a)
 	}
 	for _, bad := range []string{"steps", "=3", "stepps=3", "optimizer.lr=3", "steps=[1", "steps=many"} {
-		_, err := Load([]byte(tiny), BuiltIn(), bad)
+		_, err := config.Load([]byte(tiny), BuiltIn(), bad)
 		key, _, _ := strings.Cut(bad, "=")
 		if err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "line 1") {
 			t.Errorf("%s: %v", bad, err)
@@ -146,7 +147,7 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 			"guards.collapse.action=off",
 			"environment.slippery=true", "trainer.hidden=7", "name=a b", "overlong.max=100", "checkpoint.keep=5", "entropy=0.01",
 		})).Draw(rt, "set")...)
-		c, err := Load([]byte(rapid.SampledFrom(texts).Draw(rt, "text")), BuiltIn(), set...)
+		c, err := config.Load([]byte(rapid.SampledFrom(texts).Draw(rt, "text")), BuiltIn(), set...)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -154,7 +155,7 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		again, err := Load(first, BuiltIn())
+		again, err := config.Load(first, BuiltIn())
 		if err != nil {
 			rt.Fatalf("%v\n%s", err, first)
 		}
@@ -175,7 +176,7 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 }
 
 // same compares what two configurations mean.
-func same(t *rapid.T, a, b Config) {
+func same(t *rapid.T, a, b config.Config) {
 	text, err := a.YAML()
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +252,7 @@ func checkREADME(t *testing.T, text, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inForce, err := Flatten(data)
+	inForce, err := config.Flatten(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +285,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a {b: *a}\n"))
 	f.Add([]byte("<<: {steps: 3}\n" + least))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Load(data, BuiltIn())
+		c, err := config.Load(data, BuiltIn())
 		if err != nil {
 			return
 		}
@@ -292,7 +293,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(text, BuiltIn()); err != nil {
+		if _, err := config.Load(text, BuiltIn()); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	})

@@ -11,29 +11,13 @@ import (
 	"slices"
 
 	"deepswe/env/disk"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
-// Curriculum says how often each task is visited.
-type Curriculum struct {
-	// On lets the tasks' solve rates decide which tasks come next. Without it, each task comes once in a round, and
-	// each round is shuffled.
-	On bool `yaml:"on"`
-	// A task that either all rollouts or none solved in After visits in a row is parked: it comes only every Every
-	// rounds, until its rollouts differ again.
-	After int `yaml:"after"`
-	Every int `yaml:"every"`
-	// Exhausted is what happens when every task is parked.
-	Exhausted Action `yaml:"exhausted"`
-}
-
-func (c Curriculum) validate() error {
-	return errors.Join(positive("curriculum.after", c.After), positive("curriculum.every", c.Every))
-}
-
 // tasks assigns tasks to groups. It is used by the loop only.
 type tasks struct {
-	settings Curriculum
+	settings config.Curriculum
 	order    order // used without a curriculum
 
 	curriculumState
@@ -79,7 +63,7 @@ type knowledge struct {
 }
 
 // parked reports whether the task is visited less often, because its rollouts do not differ.
-func (k *knowledge) parked(c Curriculum) bool { return k.Same >= c.After }
+func (k *knowledge) parked(c config.Curriculum) bool { return k.Same >= c.After }
 
 // open reads the choices made so far.
 func (t *tasks) open(l *loop, s state) error {
@@ -219,13 +203,13 @@ func (t *tasks) warn() (warnings []string, err error) {
 	exhausted := t.settings.On && v["curriculum/unseen"]+v["curriculum/open"] == 0
 	first := exhausted && !t.warned
 	t.warned = exhausted
-	if !first || t.settings.Exhausted == Off {
+	if !first || t.settings.Exhausted == config.Off {
 		return nil, nil
 	}
 	text := fmt.Sprintf("all %d tasks are parked: %.0f are always solved, and %.0f never; they are still visited, "+
 		"in turn. To fix: train on other tasks, give rollouts more steps or context, or set curriculum.on: false",
 		len(t.order.tasks), v["curriculum/parked_always"], v["curriculum/parked_never"])
-	if t.settings.Exhausted == Stop {
+	if t.settings.Exhausted == config.Stop {
 		return nil, fmt.Errorf("%w: %s", ErrGuard, text)
 	}
 	return []string{text}, nil

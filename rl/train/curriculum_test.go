@@ -9,12 +9,13 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
+	"deepswe/rl/train/config"
 )
 
 // tasksOf are tasks with a curriculum and no log.
 func tasksOf(names ...string) *tasks {
 	t := &tasks{
-		settings: Curriculum{On: true, After: 2, Every: 4, Exhausted: Warn}, order: order{seed: 1, tasks: names},
+		settings: config.Curriculum{On: true, After: 2, Every: 4, Exhausted: config.Warn}, order: order{seed: 1, tasks: names},
 		curriculumState: curriculumState{Tasks: map[string]*knowledge{}},
 	}
 	for _, name := range names {

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent"
 	"deepswe/env/disk"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
@@ -39,7 +40,7 @@ func NewEmbedded() *Embedded {
 
 // Complete sets a learning rate that suits a small network, or one that has imitated demonstrations and loses what it
 // has learned at a higher one. It makes the path absolute, because a run may be resumed from another directory.
-func (e *Embedded) Complete(c *Config) error {
+func (e *Embedded) Complete(c *config.Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 3e-3
 		if e.Demonstrations != "" {
@@ -57,8 +58,8 @@ func (e *Embedded) Complete(c *Config) error {
 	if e.Blind && e.Demonstrations == "" {
 		errs = append(errs, errors.New("blind is for a policy with demonstrations"))
 	}
-	return errors.Join(append(errs, natural("passes", e.Passes), positive("batch", e.Batch),
-		fraction("imitation_rate", e.ImitationRate, 1))...)
+	return errors.Join(append(errs, config.Natural("passes", e.Passes), config.Positive("batch", e.Batch),
+		config.Fraction("imitation_rate", e.ImitationRate, 1))...)
 }
 
 // Open creates a policy with random weights.

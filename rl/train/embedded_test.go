@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepswe/env/testkit"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -81,7 +82,7 @@ func TestDemonstrationsThatCannotBeRead(t *testing.T) {
 		"trainer.blind=true": "blind is for", "trainer.batch=0": "batch is 0", "trainer.passes=-1": "passes is -1",
 		"trainer.imitation_rate=2": "imitation_rate is 2",
 	} {
-		if _, err := Load([]byte(least), BuiltIn(), set); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Load([]byte(least), BuiltIn(), set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", set, err)
 		}
 	}

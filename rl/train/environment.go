@@ -1,49 +1,19 @@
 package train
 
-import (
-	"context"
-	"log/slog"
-
-	"deepswe/rl/train/part"
-)
-
-// EnvironmentSettings is the section "environment" of a configuration: a pointer to a struct with yaml tags that holds
-// the defaults.
-type EnvironmentSettings interface {
-	// Complete fills in zero values, here and in c, for which the environment knows a good value. Then it validates the
-	// section.
-	Complete(c *Config) error
-	// Check reads the files that the settings name, before a run's directory is created. Its error wraps [ErrTasks] if
-	// nothing can be learned from them.
-	Check(log *slog.Logger) error
-	Open(ctx context.Context, o part.EnvironmentOptions) (part.Environment, error)
-}
-
-// TrainerSettings is the section "trainer", like EnvironmentSettings. The environment's section is completed first.
-type TrainerSettings interface {
-	Complete(c *Config) error
-	Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error)
-}
-
-// Parts holds the environments and trainers that a configuration can name. Each function returns new settings with the
-// defaults.
-type Parts struct {
-	Environments map[string]func() EnvironmentSettings
-	Trainers     map[string]func() TrainerSettings
-}
+import "deepswe/rl/train/config"
 
 // BuiltIn returns the environments and trainers of this program.
-func BuiltIn() Parts {
-	return Parts{
-		Environments: map[string]func() EnvironmentSettings{
-			"frozenlake": func() EnvironmentSettings { return NewFrozenLake() },
-			"residue":    func() EnvironmentSettings { return NewResidue() },
-			"swe":        func() EnvironmentSettings { return NewSettings() },
+func BuiltIn() config.Parts {
+	return config.Parts{
+		Environments: map[string]func() config.EnvironmentSettings{
+			"frozenlake": func() config.EnvironmentSettings { return NewFrozenLake() },
+			"residue":    func() config.EnvironmentSettings { return NewResidue() },
+			"swe":        func() config.EnvironmentSettings { return NewSettings() },
 		},
-		Trainers: map[string]func() TrainerSettings{
-			"embedded": func() TrainerSettings { return NewEmbedded() },
-			"rows":     func() TrainerSettings { return &RowsOnly{} },
-			"tinker":   func() TrainerSettings { return NewTinker() },
+		Trainers: map[string]func() config.TrainerSettings{
+			"embedded": func() config.TrainerSettings { return NewEmbedded() },
+			"rows":     func() config.TrainerSettings { return &RowsOnly{} },
+			"tinker":   func() config.TrainerSettings { return NewTinker() },
 		},
 	}
 }

@@ -18,13 +18,14 @@ import (
 	"deepswe/agent/tokenizer"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 )
 
 // Read reads and checks all examples. model is the directory with the model's tokenizer, which is used for
 // conversations if the settings name none; it may be empty. Errors wrap ErrTasks if the file cannot be learned from.
-func Read(ctx context.Context, s *SFT, model string, seed uint64) (*Set, error) {
+func Read(ctx context.Context, s *config.SFT, model string, seed uint64) (*Set, error) {
 	source, err := rowfile.Open(nil, s.Rows)
 	if err != nil {
 		return nil, fmt.Errorf("%w: sft.rows: %w", part.ErrTasks, err)
@@ -58,7 +59,7 @@ func Read(ctx context.Context, s *SFT, model string, seed uint64) (*Set, error) 
 
 // reader turns examples into rows.
 type reader struct {
-	settings *SFT
+	settings *config.SFT
 	model    string // the directory with the model's tokenizer; empty if it is not known
 	files    string // the directory with the tokenizer that is used
 	tokens   *tokenizer.Tokenizer

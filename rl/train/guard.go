@@ -4,81 +4,16 @@ import (
 	"errors"
 	"fmt"
 
-	"gopkg.in/yaml.v3"
-
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 )
-
-// Guards watch a run for known failures: gradients that are not finite, a trainer that disagrees with its sampler, a
-// sustained collapse of the reward, a policy that always does the same.
-type Guards struct {
-	// MaxSkipped optimizer steps in a row without a finite gradient stop the run; 0 means never.
-	MaxSkipped int `yaml:"max_skipped"`
-	// MismatchKL is the k3 estimate of KL(sampler, trainer) above which there is a warning; 0 means never.
-	MismatchKL float64  `yaml:"mismatch_kl"`
-	Collapse   Collapse `yaml:"collapse"`
-	Stuck      Stuck    `yaml:"stuck"`
-}
-
-// Stuck is a policy that has collapsed to one reply: the rollouts of a group are the same and do not solve their task.
-// Their advantages are all 0, so the run can no longer get out of it.
-type Stuck struct {
-	// Fraction is the share of groups of which that is true, in each of Patience steps in a row.
-	Fraction float64 `yaml:"fraction"`
-	Patience int     `yaml:"patience"`
-	Action   Action  `yaml:"action"`
-}
-
-// Collapse is the condition that the mean reward over a window stays below a fraction of its maximum so far.
-type Collapse struct {
-	Window   int     `yaml:"window"`
-	Fraction float64 `yaml:"fraction"`
-	// Patience is the number of steps that it must stay there.
-	Patience int    `yaml:"patience"`
-	Action   Action `yaml:"action"`
-}
-
-// Action is what a guard does.
-type Action string
-
-// A guard does nothing, warns, or stops the run.
-const (
-	Off  Action = "off"
-	Warn Action = "warn"
-	Stop Action = "stop"
-)
-
-// UnmarshalYAML accepts an action. YAML reads a bare off as a boolean.
-func (a *Action) UnmarshalYAML(n *yaml.Node) error {
-	switch v := Action(n.Value); v {
-	case Off, Warn, Stop:
-		*a = v
-		return nil
-	}
-	return fmt.Errorf("line %d: action is %q: want one of off, warn, stop", n.Line, n.Value)
-}
-
-func (g Guards) validate() error {
-	c, s := g.Collapse, g.Stuck
-	var always error
-	if s.Fraction == 0 {
-		always = errors.New("guards.stuck.fraction is 0, which every step reaches; to switch it off: " +
-			"set guards.stuck.action to off")
-	}
-	return errors.Join(
-		natural("guards.max_skipped", g.MaxSkipped), fraction("guards.mismatch_kl", g.MismatchKL, 1e6),
-		positive("guards.collapse.window", c.Window), positive("guards.collapse.patience", c.Patience),
-		fraction("guards.collapse.fraction", c.Fraction, 1), fraction("guards.stuck.fraction", s.Fraction, 1), always,
-		positive("guards.stuck.patience", s.Patience),
-	)
-}
 
 // ErrGuard reports that a guard stopped the run. Its last checkpoint is kept.
 var ErrGuard = errors.New("stopped by a guard")
 
 // guard observes a run step by step. Its state depends on the metrics only, so a resumed run replays the old ones.
 type guard struct {
-	settings Guards
+	settings config.Guards
 	rewards  []float64
 	best     float64
 	below    int
@@ -107,12 +42,12 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 			fmt.Sprintf("sampler and trainer disagree: mismatch/kl_k3 is %.3g; check that both compute "+
 				"in the same precision and that the sampler uses no filters, or set algorithm.set corrections", kl))
 	}
-	act := func(action Action, steps, patience int, text string) {
+	act := func(action config.Action, steps, patience int, text string) {
 		switch {
 		case steps < patience:
-		case action == Stop && err == nil:
+		case action == config.Stop && err == nil:
 			err = fmt.Errorf("%w: %s", ErrGuard, text)
-		case action == Warn && steps == patience:
+		case action == config.Warn && steps == patience:
 			warnings = append(warnings, text)
 		}
 	}

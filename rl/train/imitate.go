@@ -9,6 +9,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -41,9 +42,9 @@ func (m *imitation) batch(step int) []*Example {
 
 // optimizer returns the optimizer's settings for an update.
 func (m *imitation) optimizer(step int) rl.Optimizer {
-	o := m.config.Optimizer.Settings(step, Stage{})
+	o := m.config.Optimizer.Settings(step, config.Stage{})
 	warm := m.config.Optimizer.Warmup
-	o.LearningRate *= m.config.SFT.Schedule.factor(step-1-warm, m.updates()-warm)
+	o.LearningRate *= m.config.SFT.Schedule.Factor(step-1-warm, m.updates()-warm)
 	return o
 }
 
@@ -133,7 +134,7 @@ func (m *imitation) measure(ctx context.Context, step int, values map[string]flo
 		rows := make([]rl.Row, len(part))
 		for i, e := range part {
 			rows[i] = e.complete(1 / float64(tokens))
-			if m.config.SFT.Mean == OverRows {
+			if m.config.SFT.Mean == config.OverRows {
 				rows[i].Scale = 1 / float64(len(all)) / float64(e.trained())
 			}
 		}

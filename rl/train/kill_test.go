@@ -16,6 +16,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -60,16 +61,16 @@ func (f flappingModel) Complete(ctx context.Context, r agent.Request) (agent.Rep
 }
 
 // childConfig is what the child trains.
-func childConfig(flows bool) (Config, error) {
+func childConfig(flows bool) (config.Config, error) {
 	if rows := os.Getenv(childRows); rows != "" {
-		return Load([]byte(fmt.Sprintf(echoing, rows, OverTokens)), BuiltIn())
+		return config.Load([]byte(fmt.Sprintf(echoing, rows, config.OverTokens)), BuiltIn())
 	}
 	if !flows {
-		return Load([]byte(tiny), BuiltIn())
+		return config.Load([]byte(tiny), BuiltIn())
 	}
 	parts := BuiltIn()
-	parts.Trainers["embedded"] = func() TrainerSettings { return &flapping{*NewEmbedded()} }
-	return Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
+	parts.Trainers["embedded"] = func() config.TrainerSettings { return &flapping{*NewEmbedded()} }
+	return config.Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
 }
 
 // trainChild trains tiny, or goes on with the run in the directory. For each event it writes a line and reads a byte.
@@ -133,7 +134,7 @@ func TestKillMinusNineInFlow(t *testing.T) {
 }
 
 // onceEach checks a finished run: each rollout has one line, and all groups were learned from.
-func onceEach(t *testing.T, dir string, c Config) {
+func onceEach(t *testing.T, dir string, c config.Config) {
 	t.Helper()
 	src, err := OpenRollouts(dir)
 	if err != nil {

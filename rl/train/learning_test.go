@@ -10,6 +10,7 @@ import (
 
 	"deepswe/env/testkit"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 )
 
 // small is a task that a fresh policy learns within seconds: lakes of up to four cells a side.
@@ -66,7 +67,7 @@ ablation:
 	var begun []string
 	o := Options{Dir: dir, Metrics: metrics.NewPrometheus()}
 	// Stopped somewhere in the middle, and gone on with.
-	o.Observer = func(run string, _ Config) Observer {
+	o.Observer = func(run string, _ config.Config) Observer {
 		begun = append(begun, run)
 		return &everyEvent{do: func(n int) {
 			if strings.HasPrefix(run, "control") && n == 20 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"deepswe/rl"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -113,7 +114,7 @@ func (l *Set) holdOut(share float64, seed uint64) error {
 
 // fit returns an error for rows that the trainer does not take, except for rows that are only too long, which it may
 // leave out.
-func (l *Set) fit(t part.Trainer, s *SFT) error {
+func (l *Set) fit(t part.Trainer, s *config.SFT) error {
 	if t.Accepts == nil {
 		return nil
 	}
@@ -146,7 +147,7 @@ func (l *Set) fit(t part.Trainer, s *SFT) error {
 	switch {
 	case err != nil:
 		return err
-	case l.long > 0 && s.TooLong == Refuse:
+	case l.long > 0 && s.TooLong == config.Refuse:
 		return fmt.Errorf("%w: rows are too long for the trainer: %d of them, up to %d tokens (the first: %w); to fix: set "+
 			"sft.too_long to drop, export with a smaller --max-length, or start the server with a longer context", part.ErrTasks,
 			l.long, longest, first)
@@ -159,7 +160,7 @@ func (l *Set) fit(t part.Trainer, s *SFT) error {
 }
 
 // Complete makes rows for a trainer so that their loss is the mean over all tokens or over all rows.
-func Complete(examples []*Example, m Mean) []rl.Row {
+func Complete(examples []*Example, m config.Mean) []rl.Row {
 	tokens := 0
 	for _, e := range examples {
 		tokens += e.trained()
@@ -167,7 +168,7 @@ func Complete(examples []*Example, m Mean) []rl.Row {
 	rows := make([]rl.Row, len(examples))
 	for i, e := range examples {
 		scale := 1 / float64(tokens)
-		if m == OverRows {
+		if m == config.OverRows {
 			scale = 1 / float64(len(examples)) / float64(e.trained())
 		}
 		rows[i] = e.complete(scale)

@@ -14,12 +14,13 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
 // loop runs one training run from its last checkpoint to the end.
 type loop struct {
-	config      Config
+	config      config.Config
 	course      course
 	environment part.Environment // without a player if nothing is played
 	trainer     part.Trainer

@@ -20,6 +20,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -30,7 +31,7 @@ type coin struct {
 	Trainer *counting                        `yaml:"-"`
 }
 
-func (c *coin) Complete(*Config) error { return nil }
+func (c *coin) Complete(*config.Config) error { return nil }
 
 func (c *coin) Check(*slog.Logger) error { return nil }
 
@@ -130,7 +131,7 @@ type counted struct {
 	t *counting
 }
 
-func (c *counted) Complete(*Config) error { return nil }
+func (c *counted) Complete(*config.Config) error { return nil }
 
 func (c *counted) Open(context.Context, part.TrainerOptions) (part.Trainer, error) {
 	return part.Trainer{Trainer: c.t}, nil
@@ -158,13 +159,13 @@ func flip(t *testing.T, c *counting, reward func(a run.Job) (float64, error), se
 func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a run.Job) (float64, error),
 	set ...string) (Result, error) {
 	t.Helper()
-	parts := Parts{
-		Environments: map[string]func() EnvironmentSettings{
-			"coin": func() EnvironmentSettings { return &coin{Reward: reward} },
+	parts := config.Parts{
+		Environments: map[string]func() config.EnvironmentSettings{
+			"coin": func() config.EnvironmentSettings { return &coin{Reward: reward} },
 		},
-		Trainers: map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &counted{c} }},
+		Trainers: map[string]func() config.TrainerSettings{"counting": func() config.TrainerSettings { return &counted{c} }},
 	}
-	cfg, err := Load([]byte(coins), parts, set...)
+	cfg, err := config.Load([]byte(coins), parts, set...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,8 +357,8 @@ func TestSkippedStepsStopTheRun(t *testing.T) {
 
 func TestGuards(t *testing.T) {
 	t.Parallel()
-	g := guard{settings: Guards{MaxSkipped: 2, MismatchKL: 0.1,
-		Collapse: Collapse{Window: 2, Fraction: 0.5, Patience: 3, Action: Warn}}}
+	g := guard{settings: config.Guards{MaxSkipped: 2, MismatchKL: 0.1,
+		Collapse: config.Collapse{Window: 2, Fraction: 0.5, Patience: 3, Action: config.Warn}}}
 	var all []string
 	for step, v := range []map[string]float64{
 		{"reward/mean": 9}, // step 0 is no step
@@ -389,7 +390,7 @@ func TestGuards(t *testing.T) {
 	if len(all) != len(want) {
 		t.Errorf("warnings %q", all)
 	}
-	g.settings.Collapse.Action = Stop
+	g.settings.Collapse.Action = config.Stop
 	if _, err := g.observe(metrics.Point{Step: 9, Values: map[string]float64{"reward/mean": 0}}); !errors.Is(err,
 		ErrGuard) {
 		t.Errorf("got %v", err)
@@ -423,7 +424,7 @@ func TestStuckPolicyStopsTheRun(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, values, tt.want)
 		}
 	}
-	g := guard{settings: Guards{Collapse: Collapse{Window: 9}, Stuck: Stuck{Fraction: 0.9, Patience: 2, Action: Stop}}}
+	g := guard{settings: config.Guards{Collapse: config.Collapse{Window: 9}, Stuck: config.Stuck{Fraction: 0.9, Patience: 2, Action: config.Stop}}}
 	for i, share := range []float64{1, 0.5, 0.95, 1} {
 		_, err := g.observe(metrics.Point{Step: i + 1, Values: map[string]float64{stuckMetric: share}})
 		if stop := i == 3; errors.Is(err, ErrGuard) != stop || stop && !strings.Contains(err.Error(), "no longer explores") {

@@ -12,6 +12,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -55,7 +56,7 @@ func (c *counter) ended() {
 // background, from a copy: it can neither stop nor slow the run.
 type recorder struct {
 	run    Result
-	config Config
+	config config.Config
 	dir    *run.Dir
 	next   Observer
 	now    func() time.Time
@@ -110,7 +111,7 @@ func (w *recorder) Point(p metrics.Point) {
 // page returns the data of the report. The caller holds w.mu.
 func (w *recorder) page() report.Run {
 	algorithm := w.config.Algorithm.Preset
-	if w.config.Objective == Imitation {
+	if w.config.Objective == config.Imitation {
 		algorithm = "supervised fine-tuning"
 	}
 	return report.Run{

@@ -9,11 +9,12 @@ import (
 	"slices"
 
 	"deepswe/agent/run"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
 // newLoop opens the environment and the trainer. rows are what the run imitates; nil if it plays.
-func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, rows *Set) (_ *loop, err error) {
+func newLoop(ctx context.Context, c config.Config, o Options, dir *run.Dir, rows *Set) (_ *loop, err error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func newLoop(ctx context.Context, c Config, o Options, dir *run.Dir, rows *Set) 
 		Outside: o.Outside, Log: o.Log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", trainerKey, err)
+		return nil, fmt.Errorf("%s: %w", config.TrainerKey, err)
 	}
 	l.trainer = trainer
 	if rows == nil {
@@ -69,7 +70,7 @@ func (l *loop) openEnvironment(ctx context.Context, o Options, imitates bool) (p
 	}
 	environment, err := c.Environment.Open(ctx, options)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", environmentKey, err)
+		return nil, fmt.Errorf("%s: %w", config.EnvironmentKey, err)
 	}
 	if imitates {
 		return environment.Language, environment.Close()
@@ -91,7 +92,7 @@ func (l *loop) close() error {
 }
 
 // fits refuses contexts that are longer than the sampler's.
-func fits(c *Config, t part.Trainer) error {
+func fits(c *config.Config, t part.Trainer) error {
 	most := t.MaxContext
 	if most == 0 {
 		return nil
@@ -104,7 +105,7 @@ func fits(c *Config, t part.Trainer) error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.Contexts)) {
-		check(environmentKey+"."+key, c.Contexts[key])
+		check(config.EnvironmentKey+"."+key, c.Contexts[key])
 	}
 	for i, s := range c.Stages {
 		check(fmt.Sprintf("stages[%d].context", i), s.Context)

@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
@@ -36,7 +37,7 @@ func NewResidue() *Residue {
 const residuePrompt = 8
 
 // Complete sets the maximum length of a row.
-func (s *Residue) Complete(c *Config) error {
+func (s *Residue) Complete(c *config.Config) error {
 	if c.Algorithm.MaxLength == 0 {
 		c.Algorithm.MaxLength = 2*residuePrompt + s.MaxTokens
 	}
@@ -44,8 +45,8 @@ func (s *Residue) Complete(c *Config) error {
 	if s.Remainder < 0 || s.Remainder >= s.Modulus {
 		remainder = fmt.Errorf("remainder is %d: want 0 to %d", s.Remainder, s.Modulus-1)
 	}
-	return errors.Join(positive("modulus", s.Modulus-1), positive("max_tokens", s.MaxTokens),
-		positive("train_tasks", s.TrainTasks), natural("validation_tasks", s.ValidationTasks), remainder)
+	return errors.Join(config.Positive("modulus", s.Modulus-1), config.Positive("max_tokens", s.MaxTokens),
+		config.Positive("train_tasks", s.TrainTasks), config.Natural("validation_tasks", s.ValidationTasks), remainder)
 }
 
 // Check does nothing.
@@ -132,7 +133,7 @@ const residueRise = 0.3
 
 // Verdict says whether the trainer of a run of the environment "residue" trains; the error is [ErrNotTrained] if not.
 // Other environments are for other questions, and their verdict is empty.
-func Verdict(c Config, points []metrics.Point) (string, error) {
+func Verdict(c config.Config, points []metrics.Point) (string, error) {
 	if _, ok := c.Environment.(*Residue); !ok {
 		return "", nil
 	}

@@ -17,6 +17,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
@@ -34,9 +35,9 @@ evaluate: {every: 2, attempts: 2}
 checkpoint: {every: 3, keep: 2}
 `
 
-func mustLoad(t testing.TB, text string, set ...string) Config {
+func mustLoad(t testing.TB, text string, set ...string) config.Config {
 	t.Helper()
-	c, err := Load([]byte(text), BuiltIn(), set...)
+	c, err := config.Load([]byte(text), BuiltIn(), set...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ type outcome struct {
 	Metrics map[int]map[string]float64
 }
 
-func outcomeOf(t testing.TB, dir string, c Config) outcome {
+func outcomeOf(t testing.TB, dir string, c config.Config) outcome {
 	t.Helper()
 	policy, err := os.ReadFile(filepath.Join(dir, checkpointsDir, checkpointName(c.Steps)+".policy"))
 	if err != nil {
@@ -102,8 +103,8 @@ func (e *everyEvent) Point(metrics.Point) { e.happen() }
 
 func (e *everyEvent) Warning(string) { e.happen() }
 
-func observing(do func(n int)) func(string, Config) Observer {
-	return func(string, Config) Observer { return &everyEvent{do: do} }
+func observing(do func(n int)) func(string, config.Config) Observer {
+	return func(string, config.Config) Observer { return &everyEvent{do: do} }
 }
 
 // copyRun copies a run's directory. The report is written beside the loop, so its temporary file may go meanwhile.
@@ -129,7 +130,7 @@ func copyRun(t *testing.T, to, dir string) {
 }
 
 // undisturbed runs c in a fresh directory and returns its outcome and the number of its events.
-func undisturbed(t *testing.T, c Config) (outcome, int) {
+func undisturbed(t *testing.T, c config.Config) (outcome, int) {
 	t.Helper()
 	dir, events := filepath.Join(t.TempDir(), "run"), 0
 	if _, err := Start(t.Context(), c, Options{Dir: dir, Observer: observing(func(n int) { events = n })}); err != nil {
@@ -206,13 +207,13 @@ func TestKilledWhileSaving(t *testing.T) {
 	root := t.TempDir()
 	dir, n := filepath.Join(root, "run"), 0
 	parts := BuiltIn()
-	parts.Trainers["embedded"] = func() TrainerSettings {
+	parts.Trainers["embedded"] = func() config.TrainerSettings {
 		return &hookedSettings{Embedded: *NewEmbedded(), do: func() {
 			n++
 			copyRun(t, filepath.Join(root, fmt.Sprint(n)), dir)
 		}}
 	}
-	hookedConfig, err := Load([]byte(tiny), parts, "checkpoint.every=1")
+	hookedConfig, err := config.Load([]byte(tiny), parts, "checkpoint.every=1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -26,9 +27,9 @@ type RowsOnly struct {
 }
 
 // Complete sets a learning rate, which nothing uses, and the way prompts are made.
-func (r *RowsOnly) Complete(c *Config) error {
-	if c.Objective == Imitation {
-		return fmt.Errorf("it changes no weight: want one that objective %s can train", Imitation)
+func (r *RowsOnly) Complete(c *config.Config) error {
+	if c.Objective == config.Imitation {
+		return fmt.Errorf("it changes no weight: want one that objective %s can train", config.Imitation)
 	}
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 1e-6

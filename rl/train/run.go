@@ -20,6 +20,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 )
@@ -37,7 +38,7 @@ type Options struct {
 	// Resume continues the run in Dir. Without it, Dir must not contain a run.
 	Resume bool
 	// Observer returns the observer for a run's name. If nil, runs are not observed.
-	Observer func(run string, c Config) Observer
+	Observer func(run string, c config.Config) Observer
 	// Metrics, if not nil, receives the points of every run.
 	Metrics *metrics.Prometheus
 	// Trackio, if not nil, receives the points of every run, too.
@@ -76,16 +77,16 @@ func (r Result) Final(name string) (float64, bool) {
 
 // Start makes one run as the configuration says, and writes its report. If it returns an error, it returns what the run
 // has done so far as well. An ablation is many runs: see [Ablate].
-func Start(ctx context.Context, c Config, o Options) (_ Result, err error) {
+func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error) {
 	o = o.withDefaults()
 	r := Result{Run: cmp.Or(o.Run, c.Name), Dir: o.Dir, Seed: c.Seed}
 	if c.Environment != nil {
 		if err := c.Environment.Check(o.Log); err != nil {
-			return r, fmt.Errorf("%s: %w", environmentKey, err)
+			return r, fmt.Errorf("%s: %w", config.EnvironmentKey, err)
 		}
 	}
 	var rows *Set
-	if c.Objective == Imitation {
+	if c.Objective == config.Imitation {
 		model := ""
 		if c.SFT.Model != "" {
 			model, _ = modelfiles.Find(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
@@ -117,7 +118,7 @@ func Start(ctx context.Context, c Config, o Options) (_ Result, err error) {
 }
 
 // OpenDir creates the directory of a run with the configuration, or opens it to resume the run.
-func (o Options) OpenDir(c Config) (*run.Dir, error) {
+func (o Options) OpenDir(c config.Config) (*run.Dir, error) {
 	o = o.withDefaults()
 	if o.Resume {
 		return resume(c, o.Dir)
@@ -143,7 +144,7 @@ type settings struct {
 }
 
 // create creates a run's directory.
-func create(c Config, path, program string, created time.Time) (*run.Dir, error) {
+func create(c config.Config, path, program string, created time.Time) (*run.Dir, error) {
 	text, err := c.YAML()
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func create(c Config, path, program string, created time.Time) (*run.Dir, error)
 }
 
 // resume opens the directory of a run that is resumed with a configuration.
-func resume(c Config, path string) (*run.Dir, error) {
+func resume(c config.Config, path string) (*run.Dir, error) {
 	text, err := c.YAML()
 	if err != nil {
 		return nil, err
@@ -201,7 +202,7 @@ func free() []string {
 var ErrOtherConfig = errors.New("the run began with another configuration")
 
 // resumable refuses a configuration that would change what the run learns.
-func resumable(m run.Manifest, c Config) error {
+func resumable(m run.Manifest, c config.Config) error {
 	var own settings
 	if err := json.Unmarshal(m.Settings, &own); err != nil {
 		return fmt.Errorf("the settings in the run's manifest: %w", err)
@@ -229,7 +230,7 @@ const maxLosses = 5
 
 // runOnce trains from the last checkpoint until the run is done or fails.
 func runOnce(
-	ctx context.Context, c Config, o Options, r Result, dir *run.Dir, rows *Set,
+	ctx context.Context, c config.Config, o Options, r Result, dir *run.Dir, rows *Set,
 ) (_ Result, err error) {
 	l, err := newLoop(ctx, c, o, dir, rows)
 	if err != nil {
@@ -253,7 +254,7 @@ func runOnce(
 // recorded trains, and writes the run's metrics and report. after is the last step whose metrics are kept; it is below
 // 0 for none.
 func recorded(
-	c Config, o Options, r Result, dir *run.Dir, after int, train func(sink metrics.Sink, w *recorder) error,
+	c config.Config, o Options, r Result, dir *run.Dir, after int, train func(sink metrics.Sink, w *recorder) error,
 ) (_ Result, err error) {
 	sinks, err := openSinks(dir, after, o, r.Run)
 	if err != nil {
@@ -286,7 +287,7 @@ func recorded(
 }
 
 // tracked identifies a run on a Trackio server.
-func tracked(c Config, o Options, dir *run.Dir) (metrics.TrackioRun, error) {
+func tracked(c config.Config, o Options, dir *run.Dir) (metrics.TrackioRun, error) {
 	text, err := c.YAML()
 	if err != nil {
 		return metrics.TrackioRun{}, err

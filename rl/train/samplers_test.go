@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
+	"deepswe/rl/train/config"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 )
@@ -51,7 +52,7 @@ func TestRunOutlivesSamplers(t *testing.T) {
 	vllms[0].Set(trainertest.Down)
 	got, err := Start(t.Context(), mustLoad(t, text, on(vllms...)...), Options{
 		Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
-		Observer: func(string, Config) Observer {
+		Observer: func(string, config.Config) Observer {
 			return &stopAt{step: 3, stop: func() { vllms[1].Set(trainertest.Hung) }}
 		},
 	})

@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
 	"deepswe/env/testkit"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
@@ -20,8 +21,8 @@ import (
 
 const qwen = "../../agent/tokenizer/testdata/qwen.json"
 
-func sftOf(rows string) *SFT {
-	return &SFT{Rows: rows, Template: modelfiles.TemplateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens}
+func sftOf(rows string) *config.SFT {
+	return &config.SFT{Rows: rows, Template: modelfiles.TemplateAuto, MinReward: 1, TooLong: config.Refuse, Batch: 8, Epochs: 2, Mean: config.OverTokens}
 }
 
 // What cannot be learned from is refused, with the line and what to do.
@@ -247,7 +248,7 @@ func TestConfigurationOfImitation(t *testing.T) {
 		least + "objective: dpo\n":                                `objective is "dpo": want one of rl, sft`,
 		"objective: sft\ntrainer: {name: tinker, base_url: 'http://a', model: m, loss: ppo}\nsft: {rows: x}\n": "has custom only",
 	} {
-		if _, err := Load([]byte(text), BuiltIn()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Load([]byte(text), BuiltIn()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s%v; want %q in it", text, err, want)
 		}
 	}

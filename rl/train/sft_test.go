@@ -19,6 +19,7 @@ import (
 	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
@@ -67,14 +68,14 @@ sft: {rows: %q, batch: 5, epochs: 6, validation: 0.2, mean: %s}
 `
 
 // echoingOn is the same on a server.
-func echoingOn(s *trainertest.Server, rows string, mean Mean) string {
+func echoingOn(s *trainertest.Server, rows string, mean config.Mean) string {
 	server := fmt.Sprintf("{name: tinker, base_url: %q, model: tiny, rank: 8, vocabulary: %d, patience: 5s}", s.URL(),
 		s.Vocabulary())
 	return fmt.Sprintf(strings.Replace(echoing, "{name: embedded, hidden: 16}", server, 1), rows, mean)
 }
 
 // imitated makes a run and returns its points.
-func imitated(t *testing.T, c Config) []metrics.Point {
+func imitated(t *testing.T, c config.Config) []metrics.Point {
 	t.Helper()
 	result, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
 	if err != nil {
@@ -97,7 +98,7 @@ func losses(points []metrics.Point) string {
 func TestImitation(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 4)
-	for _, mean := range []Mean{OverTokens, OverRows} {
+	for _, mean := range []config.Mean{config.OverTokens, config.OverRows} {
 		want := imitated(t, mustLoad(t, fmt.Sprintf(echoing, rows, mean)))
 		if n := len(want); n != 1+6*4 {
 			t.Fatalf("%d points", n)
@@ -117,7 +118,7 @@ func TestImitation(t *testing.T) {
 			}
 			// A server that averages over tokens cannot weigh rows against each other: there a forward pass is made first.
 			n, epochs := s.Count("forward"), 7
-			if direct := sums || mean == OverRows; direct != (n < 20+epochs) {
+			if direct := sums || mean == config.OverRows; direct != (n < 20+epochs) {
 				t.Errorf("mean over %s, sums %v: %d forward passes", mean, sums, n)
 			}
 		}
@@ -127,7 +128,7 @@ func TestImitation(t *testing.T) {
 // One update has the same effect in each of the ways to make it.
 func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 	t.Parallel()
-	l, err := Read(t.Context(), &SFT{Rows: echoes(t, 1)}, "", 1)
+	l, err := Read(t.Context(), &config.SFT{Rows: echoes(t, 1)}, "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 		examples = append(examples, &l.train[i])
 	}
 	language := digits(t)
-	for _, mean := range []Mean{OverTokens, OverRows} {
+	for _, mean := range []config.Mean{config.OverTokens, config.OverRows} {
 		var all [][][]float64
 		for _, sums := range []bool{false, true} {
 			for _, own := range []bool{false, true} {
@@ -186,7 +187,7 @@ func TestImitationGoesOn(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 4)
 	language := digits(t)
-	text := func(s *trainertest.Server) string { return echoingOn(s, rows, OverRows) }
+	text := func(s *trainertest.Server) string { return echoingOn(s, rows, config.OverRows) }
 	want := losses(imitated(t, mustLoad(t, text(trainertest.New(t, trainertest.Options{Language: language})))))
 
 	s := trainertest.New(t, trainertest.Options{Language: language})
@@ -203,7 +204,7 @@ func TestImitationGoesOn(t *testing.T) {
 	defer cancel()
 	o := Options{
 		Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
-		Observer: func(string, Config) Observer { return &stopAt{step: 6, stop: cancel} },
+		Observer: func(string, config.Config) Observer { return &stopAt{step: 6, stop: cancel} },
 	}
 	s = trainertest.New(t, trainertest.Options{Language: language})
 	if _, err := Start(ctx, mustLoad(t, text(s)), o); !errors.Is(err, run.ErrInterrupted) {
@@ -232,7 +233,7 @@ func TestImitationGoesOn(t *testing.T) {
 func TestKillMinusNineImitating(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 8)
-	c := mustLoad(t, fmt.Sprintf(echoing, rows, OverTokens))
+	c := mustLoad(t, fmt.Sprintf(echoing, rows, config.OverTokens))
 	clean := filepath.Join(t.TempDir(), "clean")
 	result, err := Start(t.Context(), c, Options{Dir: clean})
 	if err != nil {
@@ -269,7 +270,7 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 	t.Parallel()
 	language := digits(t)
 	s := trainertest.New(t, trainertest.Options{Language: language, Dedups: true})
-	text, dir := echoingOn(s, echoes(t, 4), OverRows), filepath.Join(t.TempDir(), "run")
+	text, dir := echoingOn(s, echoes(t, 4), config.OverRows), filepath.Join(t.TempDir(), "run")
 	first, err := Start(t.Context(), mustLoad(t, text), Options{Dir: dir, Outside: scripted{}})
 	if err != nil {
 		t.Fatal(err)
@@ -288,12 +289,12 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 
 func TestLearningRateSchedule(t *testing.T) {
 	t.Parallel()
-	m := imitation{&loop{config: Config{Optimizer: Optimizer{LearningRate: 1, Warmup: 2},
-		SFT: &SFT{Batch: 1, Epochs: 1}}}, &Set{train: make([]Example, 6)}}
-	for schedule, want := range map[Schedule][]float64{
-		Constant: {0.5, 1, 1, 1, 1, 1},
-		Linear:   {0.5, 1, 1, 0.75, 0.5, 0.25},
-		Cosine:   {0.5, 1, 1, 0.853553, 0.5, 0.146447},
+	m := imitation{&loop{config: config.Config{Optimizer: config.Optimizer{LearningRate: 1, Warmup: 2},
+		SFT: &config.SFT{Batch: 1, Epochs: 1}}}, &Set{train: make([]Example, 6)}}
+	for schedule, want := range map[config.Schedule][]float64{
+		config.Constant: {0.5, 1, 1, 1, 1, 1},
+		config.Linear:   {0.5, 1, 1, 0.75, 0.5, 0.25},
+		config.Cosine:   {0.5, 1, 1, 0.853553, 0.5, 0.146447},
 	} {
 		m.config.SFT.Schedule = schedule
 		for i, w := range want {
@@ -308,7 +309,7 @@ func TestLearningRateSchedule(t *testing.T) {
 func TestOrderOfExamples(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 3)
-	l, err := Read(t.Context(), &SFT{Rows: rows, Validation: 0.3}, "", 7)
+	l, err := Read(t.Context(), &config.SFT{Rows: rows, Validation: 0.3}, "", 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +325,7 @@ func TestOrderOfExamples(t *testing.T) {
 	if len(l.held) != 6 || len(held) != 2 {
 		t.Errorf("%d rows of %d tasks are held out of 15", len(l.held), len(held))
 	}
-	m := imitation{&loop{config: Config{Seed: 7, SFT: &SFT{Batch: 4, Epochs: 3}}}, l}
+	m := imitation{&loop{config: config.Config{Seed: 7, SFT: &config.SFT{Batch: 4, Epochs: 3}}}, l}
 	orders := map[string]bool{}
 	for epoch := range 3 {
 		seen := map[string]int{}

@@ -18,51 +18,9 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/rl"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
-
-// Latencies describes a simulated cluster. A zero field means the default in brackets, which was measured with the
-// coding agent on a benchmark of this project.
-type Latencies struct {
-	// A rollout has MinTurns to MaxTurns turns [5, 50]; the number depends on how hard the group's task is. Skew
-	// is how rare hard tasks are: with 1, all numbers of turns are equally likely [1.8].
-	MinTurns int     `yaml:"min_turns"`
-	MaxTurns int     `yaml:"max_turns"`
-	Skew     float64 `yaml:"skew"`
-	// Model and Tool are the mean times of a reply and of its calls [20 s, 3 s], lognormal with these sigmas [0.8, 1.3].
-	Model      Duration `yaml:"model"`
-	Tool       Duration `yaml:"tool"`
-	ModelSigma float64  `yaml:"model_sigma"`
-	ToolSigma  float64  `yaml:"tool_sigma"`
-	// Timeout is the time after which a rollout ends and is masked [none].
-	Timeout Duration `yaml:"timeout"`
-	// Grading is the time to grade a patch [45 s], Update the trainer's time for all rollouts of a step [480 s],
-	// Publish the time until the new weights sample [45 s].
-	Grading Duration `yaml:"grading"`
-	Update  Duration `yaml:"update"`
-	Publish Duration `yaml:"publish"`
-	// Speed is how much faster than real time the simulation runs [200].
-	Speed float64 `yaml:"speed"`
-}
-
-func (l Latencies) withDefaults() Latencies {
-	l.MinTurns, l.MaxTurns, l.Skew = cmp.Or(l.MinTurns, 5), cmp.Or(l.MaxTurns, 50), cmp.Or(l.Skew, 1.8)
-	l.Model, l.Tool = cmp.Or(l.Model, Duration(20*time.Second)), cmp.Or(l.Tool, Duration(3*time.Second))
-	l.ModelSigma, l.ToolSigma = cmp.Or(l.ModelSigma, 0.8), cmp.Or(l.ToolSigma, 1.3)
-	l.Grading, l.Publish = cmp.Or(l.Grading, Duration(45*time.Second)), cmp.Or(l.Publish, Duration(45*time.Second))
-	l.Update, l.Speed = cmp.Or(l.Update, Duration(480*time.Second)), cmp.Or(l.Speed, 200)
-	return l
-}
-
-func (l Latencies) validate() error {
-	var errs []error
-	if d := l.withDefaults(); d.MinTurns < 1 || d.MaxTurns < d.MinTurns {
-		errs = append(errs, fmt.Errorf("simulate.min_turns is %d and simulate.max_turns %d: want 1 <= min_turns <= max_turns",
-			d.MinTurns, d.MaxTurns))
-	}
-	return errors.Join(append(errs, fraction("simulate.skew", l.Skew, 100), fraction("simulate.speed", l.Speed, 1e6),
-		fraction("simulate.model_sigma", l.ModelSigma, 5), fraction("simulate.tool_sigma", l.ToolSigma, 5))...)
-}
 
 // Simulated is the result of a simulation. Times are the cluster's.
 type Simulated struct {
@@ -113,21 +71,21 @@ func (s Simulated) String() string {
 
 // Simulate runs the loop that the configuration describes, with everything that takes time simulated. Engine, schedule
 // and records are those of a real run.
-func Simulate(ctx context.Context, c Config) (_ Simulated, err error) {
+func Simulate(ctx context.Context, c config.Config) (_ Simulated, err error) {
 	dir, err := os.MkdirTemp("", "deepswe-simulate-")
 	if err != nil {
 		return Simulated{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	latencies := Latencies{}
+	latencies := config.Latencies{}
 	if c.Simulate != nil {
 		latencies = *c.Simulate
 	}
-	s := newCluster(latencies.withDefaults(), c.Rollouts)
+	s := newCluster(latencies.WithDefaults(), c.Rollouts)
 	c.Environment, c.Trainer, c.Ablation = simulatedEnvironment{s}, simulatedTrainer{s}, nil
 	c.Evaluate.Every, c.Rollouts.KeepLogs = 0, false
 	// Simulated replies have no content that could be judged.
-	c.Guards.Collapse.Action, c.Guards.Stuck.Action, c.Guards.MismatchKL = Off, Off, 0
+	c.Guards.Collapse.Action, c.Guards.Stuck.Action, c.Guards.MismatchKL = config.Off, config.Off, 0
 	result, err := Start(ctx, c, Options{Dir: filepath.Join(dir, "run"), Now: s.now})
 	if err != nil {
 		return Simulated{}, err
@@ -137,8 +95,8 @@ func Simulate(ctx context.Context, c Config) (_ Simulated, err error) {
 
 // cluster is an environment and a trainer that do nothing but take time.
 type cluster struct {
-	latencies Latencies
-	rollouts  Rollouts
+	latencies config.Latencies
+	rollouts  config.Rollouts
 	epoch     time.Time
 
 	version int64
@@ -152,7 +110,7 @@ type cluster struct {
 	work                       time.Duration
 }
 
-func newCluster(l Latencies, r Rollouts) *cluster {
+func newCluster(l config.Latencies, r config.Rollouts) *cluster {
 	return &cluster{latencies: l, rollouts: r, epoch: time.Now()}
 }
 
@@ -199,7 +157,7 @@ func (u usage) over(d time.Duration) Use {
 // simulatedEnvironment is the cluster as an environment's configuration. It has no keys.
 type simulatedEnvironment struct{ c *cluster }
 
-func (e simulatedEnvironment) Complete(*Config) error { return nil }
+func (e simulatedEnvironment) Complete(*config.Config) error { return nil }
 
 func (e simulatedEnvironment) Check(*slog.Logger) error { return nil }
 
@@ -267,7 +225,7 @@ func (c *cluster) draw(j run.Job) (turns int, tools []time.Duration) {
 }
 
 // lognormal draws a time from the lognormal distribution with the given mean and sigma.
-func lognormal(r *rand.Rand, mean Duration, sigma float64) time.Duration {
+func lognormal(r *rand.Rand, mean config.Duration, sigma float64) time.Duration {
 	return time.Duration(float64(mean) * math.Exp(sigma*r.NormFloat64()-sigma*sigma/2))
 }
 
@@ -338,7 +296,7 @@ func (c *cluster) sum(r Result) Simulated {
 // simulatedTrainer is the configuration of a trainer whose weights are those of the simulated cluster.
 type simulatedTrainer struct{ c *cluster }
 
-func (t simulatedTrainer) Complete(*Config) error { return nil }
+func (t simulatedTrainer) Complete(*config.Config) error { return nil }
 
 func (t simulatedTrainer) Open(context.Context, part.TrainerOptions) (part.Trainer, error) {
 	return part.Trainer{Trainer: simulatedWeights(t)}, nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deepswe/env/testkit"
+	"deepswe/rl/train/config"
 )
 
 // On 512 workers with a heavy tail, the loop that is two updates ahead comes within 5% of a schedule in which nobody
@@ -31,7 +32,7 @@ func TestPaceOfACluster(t *testing.T) {
 				testkit.SkipUnderRace(t)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				s := simulated(t, Latencies{Update: Duration(c.update), Timeout: Duration(c.timeout), Speed: 1},
+				s := simulated(t, config.Latencies{Update: config.Duration(c.update), Timeout: config.Duration(c.timeout), Speed: 1},
 					"rollouts.max_staleness="+c.staleness, "steps="+c.steps)
 				t.Logf("\n%s", s)
 				if share := s.Ideal.Seconds() / s.Step.Seconds(); share < c.want || share > 1.02 {
@@ -49,9 +50,9 @@ func TestPaceOfACluster(t *testing.T) {
 }
 
 // simulated is a simulation of 64 groups of 8 rollouts a step.
-func simulated(t *testing.T, l Latencies, set ...string) Simulated {
+func simulated(t *testing.T, l config.Latencies, set ...string) Simulated {
 	t.Helper()
-	c, err := Load([]byte(`
+	c, err := config.Load([]byte(`
 environment: {name: frozenlake}
 trainer: {name: embedded}
 rollouts: {tasks: 64, group: 8, workers: 512}

@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -28,7 +29,7 @@ func TestErrorsOfStages(t *testing.T) {
 		{"[{from: 3, learning_rate: -1}]", "learning_rate above 0"},
 		{"[{from: 3, contxt: 9}]", `"context"?`},
 	} {
-		_, err := Load([]byte(least+"stages: "+c.stages+"\n"), BuiltIn())
+		_, err := config.Load([]byte(least+"stages: "+c.stages+"\n"), BuiltIn())
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\ndoes not say %q", c.stages, err, c.want)
 		}
@@ -39,10 +40,10 @@ func TestErrorsOfStages(t *testing.T) {
 // are not admitted yet, and a resumed run has it begin at the same step.
 func TestStagesFollowAMetric(t *testing.T) {
 	t.Parallel()
-	list := []Stage{
+	list := []config.Stage{
 		{From: 3, LearningRate: 0.5},
-		{After: &Stall{Metric: "m", Window: 2, By: 0.1}, MaxSteps: 7, Context: 70},
-		{After: &Stall{Metric: "m", Window: 1}, MaxSteps: 9},
+		{After: &config.Stall{Metric: "m", Window: 2, By: 0.1}, MaxSteps: 7, Context: 70},
+		{After: &config.Stall{Metric: "m", Window: 1}, MaxSteps: 9},
 	}
 	var points []metrics.Point
 	for i, v := range []float64{5, 5, 0, 1, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4} {
@@ -63,7 +64,7 @@ func TestStagesFollowAMetric(t *testing.T) {
 	if got := play(s, 0); !slices.Equal(got, []int{9, 13}) {
 		t.Errorf("stages began after steps %v", got)
 	}
-	for step, want := range map[int]Stage{
+	for step, want := range map[int]config.Stage{
 		2: {}, 3: {LearningRate: 0.5}, 11: {LearningRate: 0.5}, 12: {LearningRate: 0.5, MaxSteps: 7, Context: 70},
 		15: {LearningRate: 0.5, MaxSteps: 7, Context: 70}, 16: {LearningRate: 0.5, MaxSteps: 9, Context: 70},
 	} {
@@ -95,18 +96,18 @@ func TestStagesChangeTheRun(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[int]part.Limits{}
 	c := &counting{}
-	parts := Parts{
-		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings {
+	parts := config.Parts{
+		Environments: map[string]func() config.EnvironmentSettings{"coin": func() config.EnvironmentSettings {
 			return &staged{coin: coin{Reward: heads}, seen: func(j run.Job, l part.Limits) {
 				mu.Lock()
 				defer mu.Unlock()
 				seen[stepOf(j.Group)] = l
 			}}
 		}},
-		Trainers: map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &counted{c} }},
+		Trainers: map[string]func() config.TrainerSettings{"counting": func() config.TrainerSettings { return &counted{c} }},
 	}
 	const list = "stages: [{from: 2, max_steps: 9}, {from: 3, context: 80, learning_rate: 0.25}]\n"
-	cfg, err := Load([]byte(coins+list), parts, "steps=3")
+	cfg, err := config.Load([]byte(coins+list), parts, "steps=3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func (s *staged) Open(_ context.Context, o part.EnvironmentOptions) (part.Enviro
 	return part.Environment{Player: &s.coin}, nil
 }
 
-func (s *staged) Complete(c *Config) error {
+func (s *staged) Complete(c *config.Config) error {
 	c.Contexts = map[string]int{"context": 40}
 	return nil
 }
@@ -154,16 +155,16 @@ func (b *boundedSettings) Open(context.Context, part.TrainerOptions) (part.Train
 
 func TestContextBeyondTheServers(t *testing.T) {
 	t.Parallel()
-	parts := Parts{
-		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings {
+	parts := config.Parts{
+		Environments: map[string]func() config.EnvironmentSettings{"coin": func() config.EnvironmentSettings {
 			return &staged{coin: coin{Reward: heads}, seen: func(run.Job, part.Limits) {}}
 		}},
-		Trainers: map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &boundedSettings{} }},
+		Trainers: map[string]func() config.TrainerSettings{"counting": func() config.TrainerSettings { return &boundedSettings{} }},
 	}
 	for stages, want := range map[string]string{
 		"[{from: 2, context: 64}]": "", "[{from: 2, context: 65}]": "stages[0].context is 65, and the server takes 64 tokens",
 	} {
-		cfg, err := Load([]byte(coins+"stages: "+stages+"\n"), parts)
+		cfg, err := config.Load([]byte(coins+"stages: "+stages+"\n"), parts)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,6 +19,7 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/dataset"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/tools"
 	"deepswe/verify"
@@ -49,11 +50,11 @@ type Settings struct {
 	MaxSteps   int    `yaml:"max_steps"`
 	Context    int    `yaml:"context"`
 	// ReplyTokens is the maximum length of a reply; 0 means the rest of the context.
-	ReplyTokens    int      `yaml:"reply_tokens"`
-	Timeout        Duration `yaml:"timeout"`
-	CommandTimeout Duration `yaml:"command_timeout"`
+	ReplyTokens    int             `yaml:"reply_tokens"`
+	Timeout        config.Duration `yaml:"timeout"`
+	CommandTimeout config.Duration `yaml:"command_timeout"`
 	// GradeTimeout limits the tests of training rollouts. Validation uses the limit of an evaluation.
-	GradeTimeout Duration `yaml:"grade_timeout"`
+	GradeTimeout config.Duration `yaml:"grade_timeout"`
 
 	Sandbox part.Sandbox `yaml:"sandbox"`
 
@@ -64,16 +65,16 @@ func NewSettings() *Settings {
 	return &Settings{
 		Census: censusCheck, CensusMutants: swe.DefaultMutants, Canary: canaryOn,
 		Evidence: string(verify.PairedEvidence), Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
-		Timeout: Duration(2 * time.Hour), CommandTimeout: Duration(90 * time.Second),
-		GradeTimeout: Duration(300 * time.Second), Sandbox: part.Sandbox{Env: "auto"},
+		Timeout: config.Duration(2 * time.Hour), CommandTimeout: config.Duration(90 * time.Second),
+		GradeTimeout: config.Duration(300 * time.Second), Sandbox: part.Sandbox{Env: "auto"},
 	}
 }
 
 // Complete makes paths absolute, because a run may be resumed from another directory, and sets the maximum length of a
 // row to the context.
-func (s *Settings) Complete(c *Config) error {
+func (s *Settings) Complete(c *config.Config) error {
 	if c.Algorithm.MaxLength == 0 {
-		c.Algorithm.MaxLength = max(s.Context, c.longest(func(g Stage) int { return g.Context }))
+		c.Algorithm.MaxLength = max(s.Context, c.Longest(func(g config.Stage) int { return g.Context }))
 	}
 	paths := []*string{
 		&s.Train.Path, &s.Train.ExcludeReposOf, &s.Validation.Path, &s.Validation.ExcludeReposOf, &s.PromptPack,
@@ -98,7 +99,7 @@ func (s *Settings) Complete(c *Config) error {
 	return s.validate(c)
 }
 
-func (s *Settings) validate(c *Config) error {
+func (s *Settings) validate(c *config.Config) error {
 	var errs []error
 	if s.Train.Path == "" {
 		errs = append(errs, errors.New("train.path is missing: want a dataset, as for deepswe eval --tasks"))
@@ -137,9 +138,9 @@ func (s *Settings) validate(c *Config) error {
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
 	}
-	return errors.Join(append(errs, fraction("validation_share", s.Share, 0.9), positive("max_steps", s.MaxSteps),
-		positive("context", s.Context), natural("reply_tokens", s.ReplyTokens), natural("sandbox.warm", s.Sandbox.Warm),
-		natural("census_mutants", s.CensusMutants),
+	return errors.Join(append(errs, config.Fraction("validation_share", s.Share, 0.9), config.Positive("max_steps", s.MaxSteps),
+		config.Positive("context", s.Context), config.Natural("reply_tokens", s.ReplyTokens), config.Natural("sandbox.warm", s.Sandbox.Warm),
+		config.Natural("census_mutants", s.CensusMutants),
 		s.Train.validate("train"), s.Validation.validate("validation"))...)
 }
 
@@ -147,17 +148,17 @@ func (s *Settings) validate(c *Config) error {
 type Suite struct {
 	Name     string `yaml:"name,omitempty"`
 	Tasks    `yaml:",inline"`
-	MaxSteps int      `yaml:"max_steps"`
-	Context  int      `yaml:"context"`
-	Timeout  Duration `yaml:"timeout"`
+	MaxSteps int             `yaml:"max_steps"`
+	Context  int             `yaml:"context"`
+	Timeout  config.Duration `yaml:"timeout"`
 }
 
 // suiteName matches valid names of suites, which become parts of the names of metrics and files.
 var suiteName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
 
 func (s Suite) validate(section string) error {
-	return errors.Join(s.Tasks.validate(section), natural(section+".max_steps", s.MaxSteps),
-		natural(section+".context", s.Context))
+	return errors.Join(s.Tasks.validate(section), config.Natural(section+".max_steps", s.MaxSteps),
+		config.Natural(section+".context", s.Context))
 }
 
 // suites returns all sets of validation tasks.

@@ -14,6 +14,7 @@ import (
 	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
 	"deepswe/env/disk"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
@@ -43,10 +44,10 @@ type Tinker struct {
 	// Vocabulary is the number of token ids; 0 reads it from the config.json in the tokenizer's directory.
 	Vocabulary int `yaml:"vocabulary"`
 	// MaxLength is the longest sequence that the server takes, 0 for algorithm.max_length or the longest context.
-	MaxLength      int      `yaml:"max_length"`
-	CheckTokens    int      `yaml:"check_tokens"`
-	CheckTolerance float64  `yaml:"check_tolerance"`
-	Patience       Duration `yaml:"patience"`
+	MaxLength      int             `yaml:"max_length"`
+	CheckTokens    int             `yaml:"check_tokens"`
+	CheckTolerance float64         `yaml:"check_tolerance"`
+	Patience       config.Duration `yaml:"patience"`
 }
 
 // The values of Normalisation.
@@ -59,12 +60,12 @@ const (
 func NewTinker() *Tinker {
 	return &Tinker{
 		Rank: 32, Loss: tinker.Custom, Normalisation: normProbe, Template: modelfiles.TemplateAuto, CheckTokens: 256,
-		Patience: Duration(5 * time.Minute),
+		Patience: config.Duration(5 * time.Minute),
 	}
 }
 
 // Complete sets a learning rate for what is trained, and refuses what the server's loss cannot do.
-func (s *Tinker) Complete(c *Config) error {
+func (s *Tinker) Complete(c *config.Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 2e-5
 		if s.Rank == 0 {
@@ -72,7 +73,7 @@ func (s *Tinker) Complete(c *Config) error {
 		}
 	}
 	if s.MaxLength == 0 {
-		s.MaxLength = max(c.Algorithm.MaxLength, c.longest(func(g Stage) int { return g.Context }))
+		s.MaxLength = max(c.Algorithm.MaxLength, c.Longest(func(g config.Stage) int { return g.Context }))
 		for _, tokens := range c.Contexts {
 			s.MaxLength = max(s.MaxLength, tokens)
 		}
@@ -103,7 +104,7 @@ func (s *Tinker) Complete(c *Config) error {
 	return s.validate(c)
 }
 
-func (s *Tinker) validate(c *Config) error {
+func (s *Tinker) validate(c *config.Config) error {
 	var url, model, norm, loss, length, template, beside, samplers error
 	if s.BaseURL == "" {
 		url = errors.New("base_url is missing: want the address of a Tinker server (for example http://127.0.0.1:8000)")
@@ -134,11 +135,11 @@ func (s *Tinker) validate(c *Config) error {
 	}
 	o := c.Optimizer
 	several := o.Minibatches > 1 || o.Epochs > 1
-	if c.Objective == Imitation && s.Loss != tinker.Custom {
-		loss = fmt.Errorf("loss is %q, and objective %s has %s only", s.Loss, Imitation, tinker.Custom)
+	if c.Objective == config.Imitation && s.Loss != tinker.Custom {
+		loss = fmt.Errorf("loss is %q, and objective %s has %s only", s.Loss, config.Imitation, tinker.Custom)
 	}
 	// An invalid algorithm is reported separately.
-	if a, err := c.Algorithm.Resolve(); c.Objective != Imitation && err == nil {
+	if a, err := c.Algorithm.Resolve(); c.Objective != config.Imitation && err == nil {
 		loss = s.Loss.Supports(a.Objective, several || c.Rollouts.MaxStaleness > 0)
 		if loss == nil && several && a.Objective.Decoupled {
 			loss = errors.New("decoupled needs optimizer.minibatches and optimizer.epochs of 1 here: " +
@@ -146,8 +147,8 @@ func (s *Tinker) validate(c *Config) error {
 		}
 	}
 	return errors.Join(url, model, norm, template, loss, length, beside, samplers,
-		natural("rank", s.Rank), natural("vocabulary", s.Vocabulary), natural("max_length", s.MaxLength),
-		positive("check_tokens", s.CheckTokens), fraction("check_tolerance", s.CheckTolerance, 100),
+		config.Natural("rank", s.Rank), config.Natural("vocabulary", s.Vocabulary), config.Natural("max_length", s.MaxLength),
+		config.Positive("check_tokens", s.CheckTokens), config.Fraction("check_tolerance", s.CheckTolerance, 100),
 	)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepswe/agent/run"
+	"deepswe/rl/train/config"
 	"deepswe/rl/trainer/trainertest"
 )
 
@@ -21,8 +22,8 @@ func TestRealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	const steps = 16
-	load := func(url string, seed int) Config {
-		c, err := Load(text, BuiltIn(), "trainer.base_url="+url, "trainer.model="+base,
+	load := func(url string, seed int) config.Config {
+		c, err := config.Load(text, BuiltIn(), "trainer.base_url="+url, "trainer.model="+base,
 			fmt.Sprint("seed=", seed), fmt.Sprint("steps=", steps))
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +52,7 @@ func TestRealServer(t *testing.T) {
 		defer cancel()
 		c := load(url, 3)
 		o := Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
-			Observer: func(string, Config) Observer { return &stopAt{step: 6, stop: cancel} }}
+			Observer: func(string, config.Config) Observer { return &stopAt{step: 6, stop: cancel} }}
 		if _, err := Start(ctx, c, o); !errors.Is(err, run.ErrInterrupted) {
 			t.Fatal(err)
 		}
@@ -61,7 +62,7 @@ func TestRealServer(t *testing.T) {
 }
 
 // learned runs a configuration, and checks that its verdict is that the trainer trains.
-func learned(t *testing.T, c Config, o Options) {
+func learned(t *testing.T, c config.Config, o Options) {
 	t.Helper()
 	result, err := Start(t.Context(), c, o)
 	if err != nil {

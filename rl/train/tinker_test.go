@@ -13,6 +13,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/frozenlake"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
@@ -147,7 +148,7 @@ func TestResumedOverTheWire(t *testing.T) {
 	_, text = residueServer(t, trainertest.Options{})
 	o := Options{
 		Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
-		Observer: func(string, Config) Observer { return &stopAt{step: 3, stop: cancel} },
+		Observer: func(string, config.Config) Observer { return &stopAt{step: 3, stop: cancel} },
 	}
 	if _, err := Start(ctx, mustLoad(t, text), o); !errors.Is(err, run.ErrInterrupted) {
 		t.Fatal(err)
@@ -198,16 +199,16 @@ func TestTinkerConfiguration(t *testing.T) {
 		", max_length: 3":      "max_length is 3",
 		", base_url: nowhere":  "already defined",
 	} {
-		_, err := Load([]byte(fmt.Sprintf(on, settings)), BuiltIn())
+		_, err := config.Load([]byte(fmt.Sprintf(on, settings)), BuiltIn())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", settings, err)
 		}
 	}
 	strays := fmt.Sprintf(on, ", loss: importance_sampling") + "rollouts: {max_staleness: 1}\n"
-	if _, err := Load([]byte(strays), BuiltIn()); err == nil || !strings.Contains(err.Error(), "does not clip") {
+	if _, err := config.Load([]byte(strays), BuiltIn()); err == nil || !strings.Contains(err.Error(), "does not clip") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Load([]byte(strays), BuiltIn(), "surrogate=importance_sampling"); err != nil {
+	if _, err := config.Load([]byte(strays), BuiltIn(), "surrogate=importance_sampling"); err != nil {
 		t.Error(err)
 	}
 }

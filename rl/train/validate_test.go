@@ -13,6 +13,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
 
@@ -106,18 +107,18 @@ func runSlowly(
 	t.Helper()
 	gate := make(chan struct{})
 	c := &counting{}
-	parts := Parts{
-		Environments: map[string]func() EnvironmentSettings{"coin": func() EnvironmentSettings {
+	parts := config.Parts{
+		Environments: map[string]func() config.EnvironmentSettings{"coin": func() config.EnvironmentSettings {
 			return &slowly{coin: coin{Reward: heads}, gate: gate}
 		}},
-		Trainers: map[string]func() TrainerSettings{"counting": func() TrainerSettings { return &counted{c} }},
+		Trainers: map[string]func() config.TrainerSettings{"counting": func() config.TrainerSettings { return &counted{c} }},
 	}
-	cfg, err := Load([]byte(coins), parts, append([]string{"evaluate.workers=3", "evaluate.attempts=3"}, set...)...)
+	cfg, err := config.Load([]byte(coins), parts, append([]string{"evaluate.workers=3", "evaluate.attempts=3"}, set...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	opened := false
-	r, err := Start(ctx, cfg, Options{Dir: filepath.Join(t.TempDir(), "run"), Observer: func(string, Config) Observer {
+	r, err := Start(ctx, cfg, Options{Dir: filepath.Join(t.TempDir(), "run"), Observer: func(string, config.Config) Observer {
 		return pointed(func(p metrics.Point) {
 			observe(p, func() {
 				if !opened {

@@ -1,4 +1,4 @@
-package train
+package config
 
 import (
 	"errors"
@@ -117,9 +117,9 @@ func (s *SFT) validate() error {
 	}
 	return errors.Join(rows, reward,
 		oneOf("sft.template", string(s.Template), modelfiles.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, Leave),
-		positive("sft.batch", s.Batch), positive("sft.epochs", s.Epochs), oneOf("sft.mean", s.Mean, OverTokens, OverRows),
-		oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine), fraction("sft.validation", s.Validation, 0.9),
-		natural("sft.validate_every", s.ValidateEvery))
+		Positive("sft.batch", s.Batch), Positive("sft.epochs", s.Epochs), oneOf("sft.mean", s.Mean, OverTokens, OverRows),
+		oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine), Fraction("sft.validation", s.Validation, 0.9),
+		Natural("sft.validate_every", s.ValidateEvery))
 }
 
 func oneOf[T ~string](key string, v T, choices ...T) error {
@@ -133,9 +133,9 @@ func oneOf[T ~string](key string, v T, choices ...T) error {
 	return fmt.Errorf("%s is %q: want one of %s", key, v, strings.Join(words, ", "))
 }
 
-// factor returns the factor of the learning rate for an update. after is the number of updates between the warm-up
+// Factor returns the factor of the learning rate for an update. after is the number of updates between the warm-up
 // and it, of the number of all updates after the warm-up.
-func (s Schedule) factor(after, of int) float64 {
+func (s Schedule) Factor(after, of int) float64 {
 	share := 0.0
 	if of > 0 && after > 0 {
 		share = min(1, float64(after)/float64(of))
@@ -151,7 +151,7 @@ func (s Schedule) factor(after, of int) float64 {
 
 // sftKeys returns the keys that a configuration may have if its objective is sft.
 func sftKeys() []string {
-	return []string{objectiveKey, "name", "seed", environmentKey, trainerKey, sftKey, "optimizer", "checkpoint"}
+	return []string{objectiveKey, "name", "seed", EnvironmentKey, TrainerKey, sftKey, "optimizer", "checkpoint"}
 }
 
 // notSFT returns the keys of the optimizer that sft.batch and sft.epochs replace.
@@ -173,25 +173,25 @@ func (c *Config) loadSFT(root *yaml.Node, in *document, parts Parts) error {
 	}
 	var err error
 	if !in.Environment.IsZero() {
-		c.environmentName, c.Environment, err = section(&in.Environment, environmentKey, parts.Environments)
+		c.environmentName, c.Environment, err = section(&in.Environment, EnvironmentKey, parts.Environments)
 		if err != nil {
 			return err
 		}
 	}
-	if c.trainerName, c.Trainer, err = section(&in.Trainer, trainerKey, parts.Trainers); err != nil {
+	if c.trainerName, c.Trainer, err = section(&in.Trainer, TrainerKey, parts.Trainers); err != nil {
 		return err
 	}
 	var errs []error
 	if c.Environment != nil {
 		if err := c.Environment.Complete(c); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", environmentKey, err))
+			errs = append(errs, fmt.Errorf("%s: %w", EnvironmentKey, err))
 		}
 	}
 	if err := c.Trainer.Complete(c); err != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", trainerKey, err))
+		errs = append(errs, fmt.Errorf("%s: %w", TrainerKey, err))
 	}
 	return errors.Join(append(errs, c.SFT.validate(), c.Optimizer.validate(1),
-		positive("checkpoint.every", c.Checkpoint.Every), positive("checkpoint.keep", c.Checkpoint.Keep))...)
+		Positive("checkpoint.every", c.Checkpoint.Every), Positive("checkpoint.keep", c.Checkpoint.Keep))...)
 }
 
 // appliesToSFT returns an error for keys that would have no effect.
@@ -237,11 +237,11 @@ func (c Config) nodeSFT() (*yaml.Node, error) {
 	for _, key := range sftKeys() {
 		at, value := child(&whole, key), &yaml.Node{}
 		switch {
-		case key == environmentKey && c.Environment == nil:
+		case key == EnvironmentKey && c.Environment == nil:
 			continue
-		case key == environmentKey:
+		case key == EnvironmentKey:
 			value = named(&environment, c.environmentName)
-		case key == trainerKey:
+		case key == TrainerKey:
 			value = named(&trainer, c.trainerName)
 		case key == sftKey:
 			value = &sft

@@ -1,4 +1,4 @@
-package train
+package config
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 
 // Sections of a configuration whose keys depend on other keys.
 const (
-	environmentKey = "environment"
-	trainerKey     = "trainer"
+	EnvironmentKey = "environment"
+	TrainerKey     = "trainer"
 	ablationKey    = "ablation"
 )
 
@@ -65,11 +65,11 @@ func load(root *yaml.Node, parts Parts) (Config, error) {
 	}
 	c.Objective = ""
 	var err error
-	c.environmentName, c.Environment, err = section(&in.Environment, environmentKey, parts.Environments)
+	c.environmentName, c.Environment, err = section(&in.Environment, EnvironmentKey, parts.Environments)
 	if err != nil {
 		return Config{}, err
 	}
-	if c.trainerName, c.Trainer, err = section(&in.Trainer, trainerKey, parts.Trainers); err != nil {
+	if c.trainerName, c.Trainer, err = section(&in.Trainer, TrainerKey, parts.Trainers); err != nil {
 		return Config{}, err
 	}
 	if err := c.complete(); err != nil {
@@ -124,10 +124,10 @@ func (c *Config) complete() error {
 	c.Algorithm.resolved = algorithm
 	errs := []error{c.validate(), err, c.comparable()}
 	if environment != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", environmentKey, environment))
+		errs = append(errs, fmt.Errorf("%s: %w", EnvironmentKey, environment))
 	}
 	if trainer != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", trainerKey, trainer))
+		errs = append(errs, fmt.Errorf("%s: %w", TrainerKey, trainer))
 	}
 	return errors.Join(errs...)
 }
@@ -209,7 +209,7 @@ func (c Config) node() (*yaml.Node, error) {
 	// After name, seed and steps.
 	const at = 6
 	root.Content = slices.Insert(root.Content, at,
-		scalar(environmentKey), named(&environment, c.environmentName), scalar(trainerKey), named(&trainer, c.trainerName))
+		scalar(EnvironmentKey), named(&environment, c.environmentName), scalar(TrainerKey), named(&trainer, c.trainerName))
 	return &root, nil
 }
 

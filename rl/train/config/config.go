@@ -1,4 +1,4 @@
-package train
+package config
 
 import (
 	"cmp"
@@ -168,17 +168,17 @@ func defaults() Config {
 func (c *Config) validate() error {
 	r, o, e := c.Rollouts, c.Optimizer, c.Evaluate
 	return errors.Join(
-		positive("steps", c.Steps),
-		positive("rollouts.tasks", r.Tasks), positive("rollouts.group", r.Group), natural("rollouts.refill", r.Refill),
-		natural("rollouts.max_staleness", r.MaxStaleness), r.refills(),
-		positive("rollouts.workers", r.Workers), natural("rollouts.models", r.Models),
-		natural("rollouts.sandboxes", r.Sandboxes), natural("rollouts.gradings", r.Gradings),
-		natural("rollouts.retries", r.Retries), natural("rollouts.max_failures", r.MaxFailures),
+		Positive("steps", c.Steps),
+		Positive("rollouts.tasks", r.Tasks), Positive("rollouts.group", r.Group), Natural("rollouts.refill", r.Refill),
+		Natural("rollouts.max_staleness", r.MaxStaleness), r.refills(),
+		Positive("rollouts.workers", r.Workers), Natural("rollouts.models", r.Models),
+		Natural("rollouts.sandboxes", r.Sandboxes), Natural("rollouts.gradings", r.Gradings),
+		Natural("rollouts.retries", r.Retries), Natural("rollouts.max_failures", r.MaxFailures),
 		o.validate(r.Tasks),
-		natural("evaluate.every", e.Every), natural("evaluate.tasks", e.Tasks), positive("evaluate.attempts", e.Attempts),
-		fraction("evaluate.temperature", e.Temperature, 100), natural("evaluate.workers", e.Workers),
+		Natural("evaluate.every", e.Every), Natural("evaluate.tasks", e.Tasks), Positive("evaluate.attempts", e.Attempts),
+		Fraction("evaluate.temperature", e.Temperature, 100), Natural("evaluate.workers", e.Workers),
 		c.Curriculum.validate(), c.checkStages(),
-		positive("checkpoint.every", c.Checkpoint.Every), positive("checkpoint.keep", c.Checkpoint.Keep),
+		Positive("checkpoint.every", c.Checkpoint.Every), Positive("checkpoint.keep", c.Checkpoint.Keep),
 		c.Guards.validate(), c.simulates(),
 	)
 }
@@ -225,29 +225,29 @@ func (o Optimizer) validate(tasks int) error {
 			o.Minibatches, tasks)
 	}
 	return errors.Join(rate,
-		fraction("optimizer.weight_decay", o.WeightDecay, 1), fraction("optimizer.epsilon", o.Epsilon, 1),
-		fraction("optimizer.beta1", o.Beta1, 0.999999), fraction("optimizer.beta2", o.Beta2, 0.999999999),
-		fraction("optimizer.clip_norm", o.ClipNorm, 1e12),
-		batches, positive("optimizer.epochs", o.Epochs), natural("optimizer.warmup", o.Warmup),
+		Fraction("optimizer.weight_decay", o.WeightDecay, 1), Fraction("optimizer.epsilon", o.Epsilon, 1),
+		Fraction("optimizer.beta1", o.Beta1, 0.999999), Fraction("optimizer.beta2", o.Beta2, 0.999999999),
+		Fraction("optimizer.clip_norm", o.ClipNorm, 1e12),
+		batches, Positive("optimizer.epochs", o.Epochs), Natural("optimizer.warmup", o.Warmup),
 	)
 }
 
-func positive(key string, v int) error {
+func Positive(key string, v int) error {
 	if v < 1 {
 		return fmt.Errorf("%s is %d: want at least 1", key, v)
 	}
 	return nil
 }
 
-func natural(key string, v int) error {
+func Natural(key string, v int) error {
 	if v < 0 {
 		return fmt.Errorf("%s is %d: want 0 or more", key, v)
 	}
 	return nil
 }
 
-// fraction refuses numbers outside [0, most], and NaN.
-func fraction(key string, v, most float64) error {
+// Fraction refuses numbers outside [0, most], and NaN.
+func Fraction(key string, v, most float64) error {
 	if !(v >= 0 && v <= most) {
 		return fmt.Errorf("%s is %g: want 0 to %g", key, v, most)
 	}

@@ -1,0 +1,51 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Latencies describes a simulated cluster. A zero field means the default in brackets, which was measured with the
+// coding agent on a benchmark of this project.
+type Latencies struct {
+	// A rollout has MinTurns to MaxTurns turns [5, 50]; the number depends on how hard the group's task is. Skew
+	// is how rare hard tasks are: with 1, all numbers of turns are equally likely [1.8].
+	MinTurns int     `yaml:"min_turns"`
+	MaxTurns int     `yaml:"max_turns"`
+	Skew     float64 `yaml:"skew"`
+	// Model and Tool are the mean times of a reply and of its calls [20 s, 3 s], lognormal with these sigmas [0.8, 1.3].
+	Model      Duration `yaml:"model"`
+	Tool       Duration `yaml:"tool"`
+	ModelSigma float64  `yaml:"model_sigma"`
+	ToolSigma  float64  `yaml:"tool_sigma"`
+	// Timeout is the time after which a rollout ends and is masked [none].
+	Timeout Duration `yaml:"timeout"`
+	// Grading is the time to grade a patch [45 s], Update the trainer's time for all rollouts of a step [480 s],
+	// Publish the time until the new weights sample [45 s].
+	Grading Duration `yaml:"grading"`
+	Update  Duration `yaml:"update"`
+	Publish Duration `yaml:"publish"`
+	// Speed is how much faster than real time the simulation runs [200].
+	Speed float64 `yaml:"speed"`
+}
+
+func (l Latencies) WithDefaults() Latencies {
+	l.MinTurns, l.MaxTurns, l.Skew = cmp.Or(l.MinTurns, 5), cmp.Or(l.MaxTurns, 50), cmp.Or(l.Skew, 1.8)
+	l.Model, l.Tool = cmp.Or(l.Model, Duration(20*time.Second)), cmp.Or(l.Tool, Duration(3*time.Second))
+	l.ModelSigma, l.ToolSigma = cmp.Or(l.ModelSigma, 0.8), cmp.Or(l.ToolSigma, 1.3)
+	l.Grading, l.Publish = cmp.Or(l.Grading, Duration(45*time.Second)), cmp.Or(l.Publish, Duration(45*time.Second))
+	l.Update, l.Speed = cmp.Or(l.Update, Duration(480*time.Second)), cmp.Or(l.Speed, 200)
+	return l
+}
+
+func (l Latencies) validate() error {
+	var errs []error
+	if d := l.WithDefaults(); d.MinTurns < 1 || d.MaxTurns < d.MinTurns {
+		errs = append(errs, fmt.Errorf("simulate.min_turns is %d and simulate.max_turns %d: want 1 <= min_turns <= max_turns",
+			d.MinTurns, d.MaxTurns))
+	}
+	return errors.Join(append(errs, Fraction("simulate.skew", l.Skew, 100), Fraction("simulate.speed", l.Speed, 1e6),
+		Fraction("simulate.model_sigma", l.ModelSigma, 5), Fraction("simulate.tool_sigma", l.ToolSigma, 5))...)
+}
