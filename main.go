@@ -28,7 +28,7 @@ import (
 	"deepswe/env/guest/inside"
 	"deepswe/rl/pages"
 	"deepswe/rl/rlcmd"
-	"deepswe/rl/train"
+	"deepswe/rl/train/record"
 	"deepswe/verify"
 	"deepswe/verify/allowlist"
 	"deepswe/verify/verifycmd"
@@ -138,11 +138,11 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 		ReadTests:      func(log []byte) attempt.Tests { return verify.ReadTests(log) },
 		IsTest:         func(path string) bool { return allowlist.ByName(path) == allowlist.Tests },
 		InspectTrainer: rlcmd.InspectTrainer(w),
-		Training:       train.Overview,
+		Training:       record.Overview,
 		Pages:          func(dirs ...string) (http.Handler, error) { return pages.New(dirs...) },
 	}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
-	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: train.WriteRollouts})...)
+	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: record.WriteRollouts})...)
 	add(root, "Look after this machine", agentcmd.NewMachine(agentDeps)...)
 	add(root, "Train a model", rlcmd.New(rlcmd.Deps{World: w, Configs: configs})...)
 	for _, c := range root.Commands() {

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"deepswe/rl/train"
+	"deepswe/rl/train/record"
 	"deepswe/verify/plot"
 )
 
@@ -120,5 +120,5 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	http.ServeFile(w, r, filepath.Join(t.Dir, train.ReportFile))
+	http.ServeFile(w, r, filepath.Join(t.Dir, record.ReportFile))
 }

@@ -12,7 +12,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
-	"deepswe/rl/train"
+	"deepswe/rl/train/record"
 )
 
 // maxText is the most bytes of a message that a page shows.
@@ -50,7 +50,7 @@ func (h *Handler) rollout(t trained, r *http.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("step %s: %w", r.PathValue("step"), errNotFound)
 	}
-	groups, err := train.ReadStep(t.Dir, step)
+	groups, err := record.ReadStep(t.Dir, step)
 	if err != nil {
 		return "", nil, err
 	}

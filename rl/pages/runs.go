@@ -10,8 +10,8 @@ import (
 	"slices"
 
 	"deepswe/rl/metrics"
-	"deepswe/rl/train"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 	"deepswe/verify/plot"
 )
 
@@ -31,7 +31,7 @@ func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
 	}{Several: len(h.runs) > 1}
 	var points [][]metrics.Point
 	for i, t := range h.runs {
-		p, err := metrics.ReadJSONL(filepath.Join(t.Dir, train.MetricsFile))
+		p, err := metrics.ReadJSONL(filepath.Join(t.Dir, record.MetricsFile))
 		if err != nil {
 			h.write(w, "runs", "", nil, fmt.Errorf("%s: %w", t.Dir, err))
 			return
@@ -105,7 +105,7 @@ func (h *Handler) differences() []difference {
 	all := make([]map[string]string, len(h.runs))
 	keys := map[string]bool{}
 	for i, t := range h.runs {
-		text, err := os.ReadFile(filepath.Join(t.Dir, train.ConfigFile))
+		text, err := os.ReadFile(filepath.Join(t.Dir, record.ConfigFile))
 		if err != nil {
 			continue
 		}
@@ -134,11 +134,11 @@ func (h *Handler) steps(t trained, _ *http.Request) (string, any, error) {
 		Reward, Pass, None, Some, All, S string
 		Played                           bool
 	}
-	points, err := metrics.ReadJSONL(filepath.Join(t.Dir, train.MetricsFile))
+	points, err := metrics.ReadJSONL(filepath.Join(t.Dir, record.MetricsFile))
 	if err != nil {
 		return "", nil, err
 	}
-	played, err := train.Steps(t.Dir)
+	played, err := record.Steps(t.Dir)
 	if err != nil {
 		return "", nil, err
 	}
@@ -171,11 +171,11 @@ func (h *Handler) steps(t trained, _ *http.Request) (string, any, error) {
 
 // tasks returns the history of each task: how many of its rollouts solved it at each visit.
 func (h *Handler) tasks(t trained, _ *http.Request) (string, any, error) {
-	visits, err := train.ReadVisits(t.Dir)
+	visits, err := record.ReadVisits(t.Dir)
 	if err != nil {
 		return "", nil, err
 	}
-	played, err := train.Steps(t.Dir)
+	played, err := record.Steps(t.Dir)
 	if err != nil {
 		return "", nil, err
 	}

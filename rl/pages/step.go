@@ -16,12 +16,13 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 	"deepswe/verify/plot"
 )
 
 // member is a rollout in the table of a step.
 type member struct {
-	train.Played
+	record.Played
 	Place         rl.Placement
 	Turns, Tokens int
 	Class         string
@@ -40,7 +41,7 @@ func (h *Handler) step(t trained, r *http.Request) (string, any, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("step %s: %w", r.PathValue("step"), errNotFound)
 	}
-	played, err := train.ReadStep(t.Dir, n)
+	played, err := record.ReadStep(t.Dir, n)
 	if err != nil {
 		return "", nil, err
 	}
@@ -65,7 +66,7 @@ func (h *Handler) step(t trained, r *http.Request) (string, any, error) {
 
 // algorithmOf returns the algorithm in the run's configuration.
 func algorithmOf(dir string) (*rl.Algorithm, error) {
-	text, err := os.ReadFile(filepath.Join(dir, train.ConfigFile))
+	text, err := os.ReadFile(filepath.Join(dir, record.ConfigFile))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func algorithmOf(dir string) (*rl.Algorithm, error) {
 
 // groupOf returns a group with its members' advantages, or without them if the algorithm is not known. Advantages
 // depend on the group alone, not on the update that it was part of.
-func groupOf(played []train.Played, a *rl.Algorithm) group {
+func groupOf(played []record.Played, a *rl.Algorithm) group {
 	g := group{Name: played[0].Group, Task: played[0].Task}
 	members := make([]rl.Member, len(played))
 	length := 0
@@ -121,8 +122,8 @@ const (
 
 // timeline draws when each rollout of a step was played, and when the trainer worked meanwhile. The colours within a
 // rollout show shares of its time, not an order, because the order is not recorded.
-func timeline(dir string, step int, groups [][]train.Played) (template.HTML, error) {
-	var all []train.Played
+func timeline(dir string, step int, groups [][]record.Played) (template.HTML, error) {
+	var all []record.Played
 	for _, g := range groups {
 		for _, p := range g {
 			if !p.Ended.IsZero() {
@@ -134,7 +135,7 @@ func timeline(dir string, step int, groups [][]train.Played) (template.HTML, err
 		return "", nil
 	}
 	all = all[:min(len(all), maxRows)]
-	slices.SortFunc(all, func(a, b train.Played) int {
+	slices.SortFunc(all, func(a, b record.Played) int {
 		return cmp.Or(began(a).Compare(began(b)), a.Ended.Compare(b.Ended))
 	})
 	from, to := began(all[0]), all[0].Ended
@@ -143,7 +144,7 @@ func timeline(dir string, step int, groups [][]train.Played) (template.HTML, err
 			to = p.Ended
 		}
 	}
-	points, err := metrics.ReadJSONL(filepath.Join(dir, train.MetricsFile))
+	points, err := metrics.ReadJSONL(filepath.Join(dir, record.MetricsFile))
 	if err != nil {
 		return "", err
 	}
@@ -210,6 +211,6 @@ func block(b *strings.Builder, class string, x, y, width, height float64, title 
 }
 
 // began returns when a rollout was started.
-func began(p train.Played) time.Time {
+func began(p record.Played) time.Time {
 	return p.Ended.Add(-time.Duration(p.Times.Total * float64(time.Second)))
 }

@@ -17,7 +17,7 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
-	"deepswe/rl/train"
+	"deepswe/rl/train/record"
 )
 
 // export is one run of the command.
@@ -110,7 +110,7 @@ func (x *export) execute(ctx context.Context, changed func(string) bool) error {
 	}
 	var src *rowfile.Source
 	if x.run != "" {
-		src, err = train.OpenRollouts(x.run)
+		src, err = record.OpenRollouts(x.run)
 	} else {
 		src, err = rowfile.Open(x.deps.In, x.rollouts)
 	}

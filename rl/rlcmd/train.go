@@ -23,6 +23,7 @@ import (
 	"deepswe/rl/train"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // training is one run of the command.
@@ -146,7 +147,7 @@ func (t *training) execute(ctx context.Context) error {
 		fmt.Fprintf(t.deps.Err, "stopped; go on with: deepswe train --resume --out %s\n", dir)
 		return err
 	case errors.Is(err, run.ErrExists), errors.Is(err, fs.ErrNotExist), errors.Is(err, run.ErrLocked),
-		errors.Is(err, run.ErrOther), errors.Is(err, train.ErrOtherConfig), errors.Is(err, part.ErrTasks):
+		errors.Is(err, run.ErrOther), errors.Is(err, record.ErrOtherConfig), errors.Is(err, part.ErrTasks):
 		return cli.Usage(err)
 	case err != nil:
 		if run.Exists(dir) {
@@ -183,7 +184,7 @@ func (t *training) load() (config.Config, error) {
 		if _, err := run.Resumable(t.out, run.Train); err != nil {
 			return config.Config{}, err
 		}
-		name = filepath.Join(t.out, train.ConfigFile)
+		name = filepath.Join(t.out, record.ConfigFile)
 	case name == "" && t.resume:
 		return config.Config{}, errors.New("--resume requires --out DIR or --config")
 	case name == "":
@@ -322,7 +323,7 @@ func (t *training) outcome(c config.Config, results []train.Result, dir, verdict
 	if verdict != "" {
 		b.WriteString(verdict + "\n")
 	}
-	fmt.Fprintf(&b, "report: %s\n", filepath.Join(dir, train.ReportFile))
+	fmt.Fprintf(&b, "report: %s\n", filepath.Join(dir, record.ReportFile))
 	_, err := io.WriteString(t.deps.Out, b.String())
 	return err
 }
@@ -368,7 +369,7 @@ func (t *training) serve(page *metrics.Prometheus, dir string) (stop func() erro
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", page)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		http.ServeFile(w, r, filepath.Join(dir, train.ReportFile))
+		http.ServeFile(w, r, filepath.Join(dir, record.ReportFile))
 	})
 	browse, err := pages.New(dir)
 	if err != nil {

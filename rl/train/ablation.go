@@ -17,6 +17,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl/report"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 )
 
 // runsDir is the directory of an ablation's runs: runs/<variant>/seed-<seed>.
@@ -88,7 +89,7 @@ func writeComparison(dir *run.Dir, c config.Config, results []Result) error {
 	if err := report.WriteAblation(&b, page); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	return disk.WriteFile(dir.Path(ReportFile), b.Bytes())
+	return disk.WriteFile(dir.Path(record.ReportFile), b.Bytes())
 }
 
 // variants gathers the results of each variant.

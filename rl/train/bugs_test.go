@@ -27,6 +27,7 @@ import (
 	"deepswe/env/testkit"
 	"deepswe/rl/rowfile"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 	"deepswe/verify"
 	"deepswe/verify/swe"
 )
@@ -245,7 +246,7 @@ func write(t *testing.T, path string, ids []string, tasks map[string]env.Task, t
 		}
 		o.Turns, _ = rec.Samples()
 		o.Messages = swe.Chat(rec)
-		ro := rolloutOf(o, "")
+		ro := record.RolloutOf(o, "")
 		if err := rowfile.WriteRollout(&rollouts, &ro); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 )
 
 // tasksOf are tasks with a curriculum and no log.
@@ -97,7 +98,7 @@ func TestAllTasksParked(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	var s state
-	if err := disk.ReadJSON(filepath.Join(dir, stateFile), &s); err != nil || s.Curriculum == nil || s.Step == 0 {
+	if err := disk.ReadJSON(filepath.Join(dir, record.StateFile), &s); err != nil || s.Curriculum == nil || s.Step == 0 {
 		t.Errorf("state %+v, %v: what was learned is saved", s, err)
 	}
 	if _, _, err := flip(t, &counting{}, dull, on, "steps=9"); err != nil {

@@ -11,6 +11,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // imitation is the course of a run whose objective is sft: the rows of a file.
@@ -55,7 +56,7 @@ func (m *imitation) begin(ctx context.Context, s *state, resumed bool, history [
 	}
 	if resumed && s.Rows != m.lesson.name() {
 		return fmt.Errorf("%w: sft.rows is another file than when the run began; to fix: put it back, or start a new run "+
-			"with --out", ErrOtherConfig)
+			"with --out", record.ErrOtherConfig)
 	}
 	s.Rows = m.lesson.name()
 	if resumed {

@@ -18,6 +18,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // childDir is the variable that makes the test binary a training process in that directory.
@@ -136,7 +137,7 @@ func TestKillMinusNineInFlow(t *testing.T) {
 // onceEach checks a finished run: each rollout has one line, and all groups were learned from.
 func onceEach(t *testing.T, dir string, c config.Config) {
 	t.Helper()
-	src, err := OpenRollouts(dir)
+	src, err := record.OpenRollouts(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func onceEach(t *testing.T, dir string, c config.Config) {
 	for step := 1; step <= c.Steps; step++ {
 		for slot := range c.Rollouts.Tasks {
 			for i := range c.Rollouts.Group {
-				key := fmt.Sprint(groupName(step, slot), " ", i)
+				key := fmt.Sprint(record.GroupName(step, slot), " ", i)
 				if lines[key] != 1 {
 					t.Errorf("rollout %s has %d lines", key, lines[key])
 				}
@@ -162,13 +163,13 @@ func onceEach(t *testing.T, dir string, c config.Config) {
 		t.Errorf("further rollouts %v", lines)
 	}
 	var s state
-	if err := disk.ReadJSON(filepath.Join(dir, stateFile), &s); err != nil {
+	if err := disk.ReadJSON(filepath.Join(dir, record.StateFile), &s); err != nil {
 		t.Fatal(err)
 	}
 	if s.Step != c.Steps || s.Cursor != c.Steps*c.Rollouts.Tasks || len(s.Ahead) > 0 {
 		t.Errorf("the run ended at %+v", s)
 	}
-	points, err := metrics.ReadJSONL(filepath.Join(dir, MetricsFile))
+	points, err := metrics.ReadJSONL(filepath.Join(dir, record.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"deepswe/env/testkit"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 )
 
 // small is a task that a fresh policy learns within seconds: lakes of up to four cells a side.
@@ -106,7 +107,7 @@ ablation:
 	if slices.Equal(a.Policy, b.Policy) {
 		t.Error("two algorithms ended with the same weights")
 	}
-	html, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	html, err := os.ReadFile(filepath.Join(dir, record.ReportFile))
 	if err != nil || !strings.Contains(string(html), "6 of 6 runs") {
 		t.Errorf("report: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // loop runs one training run from its last checkpoint to the end.
@@ -44,7 +45,7 @@ type loop struct {
 	source func(task string) string
 	// stream plays the training rollouts, and journals record them. admitted is the number of admitted groups.
 	stream    *stream
-	journals  *journals
+	journals  *record.Journals
 	progress  *counter
 	occupancy *occupancy
 	admitted  int

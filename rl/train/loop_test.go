@@ -22,6 +22,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // coin is an environment whose rewards are given by a function, and a trainer that counts: what the loop does with
@@ -455,7 +456,7 @@ func TestKeptRolloutsCanBeExported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		src, err := OpenRollouts(dir)
+		src, err := record.OpenRollouts(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -478,7 +479,7 @@ func TestKeptRolloutsCanBeExported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenRollouts(dir); err == nil || !strings.Contains(err.Error(), "keep_logs") {
+	if _, err := record.OpenRollouts(dir); err == nil || !strings.Contains(err.Error(), "keep_logs") {
 		t.Errorf("got %v", err)
 	}
 	graded, err := run.Create(t.TempDir(), run.Manifest{Kind: run.Grade})
@@ -486,7 +487,7 @@ func TestKeptRolloutsCanBeExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer graded.Close()
-	if _, err := OpenRollouts(graded.Path()); err == nil || !strings.Contains(err.Error(), "a run of grade") {
+	if _, err := record.OpenRollouts(graded.Path()); err == nil || !strings.Contains(err.Error(), "a run of grade") {
 		t.Errorf("a run of grade: %v", err)
 	}
 }
@@ -509,17 +510,17 @@ func TestJournalLines(t *testing.T) {
 		Result: run.Result{Reward: new(1.0), StopReason: agent.Submitted, Turns: []rl.Turn{turn(5), turn(4), turn(4)}},
 	}
 	path := filepath.Join(t.TempDir(), "steps", "000001", "rollouts.jsonl")
-	j, err := openJournal(path, 6)
+	j, err := record.OpenJournal(path, 6)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(j.Record(failed), j.Record(solved), j.close()); err != nil {
+	if err := errors.Join(j.Record(failed), j.Record(solved), j.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if j, err = openJournal(path, 7); err != nil {
+	if j, err = record.OpenJournal(path, 7); err != nil {
 		t.Fatal(err)
 	}
-	defer j.close()
+	defer j.Close()
 	for _, want := range []run.Outcome{failed, solved} {
 		got, ok := j.Find(want.Job)
 		x, errX := json.Marshal(got)
@@ -553,7 +554,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := os.Mkdir(filepath.Join(dir, ReportFile), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(dir, record.ReportFile), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer

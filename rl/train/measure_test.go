@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // The embedded policy is its own sampler: with the same weights there is no mismatch at all, however far an update or a
@@ -29,7 +30,7 @@ func TestMismatchIsNotDrift(t *testing.T) {
 			if _, err := Start(t.Context(), c, Options{Dir: dir}); err != nil {
 				t.Fatal(err)
 			}
-			points, err := metrics.ReadJSONL(filepath.Join(dir, MetricsFile))
+			points, err := metrics.ReadJSONL(filepath.Join(dir, record.MetricsFile))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"deepswe/rl/report"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // Observer watches a run. Its methods are called one at a time and must not block.
@@ -136,7 +137,7 @@ func (w *recorder) write(page report.Run) (err error) {
 	if err := report.WriteRun(&b, page); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	return disk.WriteFile(w.dir.Path(ReportFile), b.Bytes())
+	return disk.WriteFile(w.dir.Path(record.ReportFile), b.Bytes())
 }
 
 // report waits for the report under way, and writes the last one.

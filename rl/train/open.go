@@ -11,11 +11,12 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // newLoop opens the environment and the trainer. rows are what the run imitates; nil if it plays.
 func newLoop(ctx context.Context, c config.Config, o Options, dir *run.Dir, rows *Set) (_ *loop, err error) {
-	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(checkpointsDir))); err != nil {
+	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(record.CheckpointsDir))); err != nil {
 		return nil, err
 	}
 	l := &loop{
@@ -35,7 +36,7 @@ func newLoop(ctx context.Context, c config.Config, o Options, dir *run.Dir, rows
 		return nil, err
 	}
 	trainer, err := c.Trainer.Open(ctx, part.TrainerOptions{
-		Seed: c.Seed, Dir: dir.Path(checkpointsDir), Workers: o.Processors, Language: language, Imitates: rows != nil,
+		Seed: c.Seed, Dir: dir.Path(record.CheckpointsDir), Workers: o.Processors, Language: language, Imitates: rows != nil,
 		Outside: o.Outside, Log: o.Log,
 	})
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // open starts the stream of training rollouts and its journals.
 func (l *loop) open(ctx context.Context, s state) {
-	l.journals = &journals{dir: l.dir, version: func() int64 { return l.live.current.Load().Version }}
+	l.journals = &record.Journals{Dir: l.dir, Version: func() int64 { return l.live.current.Load().Version }}
 	l.stream = newStream(l.config.Rollouts.MaxStaleness, l.now)
 	l.stream.updates, l.stream.version = s.weights(), l.policy.Version
 	l.admitted = s.Cursor
@@ -35,7 +36,7 @@ func (l *loop) open(ctx context.Context, s state) {
 // closeStream ends the stream and closes its journals.
 func (l *loop) closeStream() error {
 	l.stream.close()
-	return l.journals.closeAll()
+	return l.journals.CloseAll()
 }
 
 func ended(e run.Event) bool { return e.Kind == run.Finished || e.Kind == run.Failed }
@@ -72,7 +73,7 @@ func (l *loop) engine(runner run.Runner, version func() int64, j run.Journal, ob
 			if err != nil {
 				failed.count(a, causeOf(ctx, err))
 			}
-			stamp(res.Turns, began)
+			record.Stamp(res.Turns, began)
 			res.Metrics = failed.of(a, res.Metrics)
 			return res, err
 		}),
@@ -132,14 +133,14 @@ func (l *loop) admit(at place, limit int, slot func(number int) (int, int)) ([]*
 			continue
 		}
 		step, slot := slot(n)
-		if err := l.journals.open(step); err != nil {
+		if err := l.journals.Open(step); err != nil {
 			return nil, err
 		}
 		task, err := l.tasks.at(n)
 		if err != nil {
 			return nil, err
 		}
-		g := &group{number: n, name: groupName(step, slot)}
+		g := &group{number: n, name: record.GroupName(step, slot)}
 		for i := range l.config.Rollouts.Group {
 			g.jobs = append(g.jobs, run.Job{Task: task, Group: g.name, Index: i})
 		}

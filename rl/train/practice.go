@@ -8,6 +8,7 @@ import (
 
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // practice is the course of a run that learns from its own rollouts.
@@ -23,7 +24,7 @@ func (l practice) begin(ctx context.Context, s *state, resumed bool, history []m
 	if err := l.tasks.open(l.loop, *s); err != nil {
 		return err
 	}
-	if l.visits, err = openVisits(l.dir, s.weights()); err != nil {
+	if l.visits, err = record.OpenVisits(l.dir, s.weights()); err != nil {
 		return err
 	}
 	if source := l.environment.Source; source != nil {

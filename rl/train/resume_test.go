@@ -19,6 +19,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
 )
 
@@ -52,11 +53,11 @@ type outcome struct {
 
 func outcomeOf(t testing.TB, dir string, c config.Config) outcome {
 	t.Helper()
-	policy, err := os.ReadFile(filepath.Join(dir, checkpointsDir, checkpointName(c.Steps)+".policy"))
+	policy, err := os.ReadFile(filepath.Join(dir, record.CheckpointsDir, checkpointName(c.Steps)+".policy"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	points, err := metrics.ReadJSONL(filepath.Join(dir, MetricsFile))
+	points, err := metrics.ReadJSONL(filepath.Join(dir, record.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,11 +112,11 @@ func observing(do func(n int)) func(string, config.Config) Observer {
 func copyRun(t *testing.T, to, dir string) {
 	t.Helper()
 	for {
-		state, _ := os.ReadFile(filepath.Join(dir, stateFile))
+		state, _ := os.ReadFile(filepath.Join(dir, record.StateFile))
 		err := os.CopyFS(to, os.DirFS(dir))
 		if err == nil {
 			// A state that was saved while the copy was made names a checkpoint that the copy need not have.
-			if copied, _ := os.ReadFile(filepath.Join(to, stateFile)); bytes.Equal(copied, state) {
+			if copied, _ := os.ReadFile(filepath.Join(to, record.StateFile)); bytes.Equal(copied, state) {
 				return
 			}
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -299,7 +300,7 @@ func TestStartRefuses(t *testing.T) {
 	other := mustLoad(t, tiny, "steps=1", "evaluate.every=0", "optimizer.learning_rate=0.5", "filter.max_steps=drop",
 		"rollouts.workers=2")
 	_, err := Start(t.Context(), other, Options{Dir: dir, Resume: true})
-	if !errors.Is(err, ErrOtherConfig) {
+	if !errors.Is(err, record.ErrOtherConfig) {
 		t.Fatalf("resuming with another configuration: %v", err)
 	}
 	for _, key := range []string{"optimizer.learning_rate", "algorithm.set.filter.max_steps"} {

@@ -18,6 +18,7 @@ import (
 	"deepswe/rl/rowfile"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // RowsOnly is the configuration of the trainer "rows", which samples from an endpoint, changes no weights, and writes
@@ -106,7 +107,7 @@ func (t *rowsTrainer) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Obj
 
 // Step writes the rows.
 func (t *rowsTrainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) {
-	path := filepath.Join(t.dir, rowsDir, stepName(t.written+1)+".jsonl")
+	path := filepath.Join(t.dir, rowsDir, record.StepName(t.written+1)+".jsonl")
 	err := rowfile.Create(path, func(w io.Writer) error {
 		for i := range t.pending {
 			t.pending[i].Scale *= cmp.Or(o.Scale, 1)

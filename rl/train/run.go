@@ -3,7 +3,6 @@ package train
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,18 +10,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
 
 	"deepswe/agent/run"
-	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // Options are the settings of a run that do not change what is learned.
@@ -121,9 +119,9 @@ func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error
 func (o Options) OpenDir(c config.Config) (*run.Dir, error) {
 	o = o.withDefaults()
 	if o.Resume {
-		return resume(c, o.Dir)
+		return record.Resume(c, o.Dir)
 	}
-	return create(c, o.Dir, o.Program, o.Now())
+	return record.Create(c, o.Dir, o.Program, o.Now())
 }
 
 func (o Options) withDefaults() Options {
@@ -134,95 +132,6 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
-}
-
-// settings is what the manifest of a training run contains.
-type settings struct {
-	Name string `json:"name"`
-	// Config is the resolved configuration with which the run began, in YAML.
-	Config string `json:"config"`
-}
-
-// create creates a run's directory.
-func create(c config.Config, path, program string, created time.Time) (*run.Dir, error) {
-	text, err := c.YAML()
-	if err != nil {
-		return nil, err
-	}
-	own, err := disk.MarshalJSON(settings{Name: c.Name, Config: string(text)})
-	if err != nil {
-		return nil, err
-	}
-	d, err := run.Create(path, run.Manifest{Kind: run.Train, Created: created, Program: program, Settings: own})
-	if errors.Is(err, run.ErrExists) {
-		return nil, fmt.Errorf("%w; to fix: continue it with --resume, or choose another directory with --out", err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return configured(d, text)
-}
-
-// resume opens the directory of a run that is resumed with a configuration.
-func resume(c config.Config, path string) (*run.Dir, error) {
-	text, err := c.YAML()
-	if err != nil {
-		return nil, err
-	}
-	d, err := run.Open(path, run.Train)
-	if err != nil {
-		return nil, err
-	}
-	if err := resumable(d.Manifest, c); err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return configured(d, text)
-}
-
-// configured writes the configuration into a run's directory.
-func configured(d *run.Dir, text []byte) (*run.Dir, error) {
-	if err := disk.WriteFile(d.Path(ConfigFile), text); err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return d, nil
-}
-
-// free lists the keys that may differ when a run is resumed, because they do not change what is learned.
-func free() []string {
-	return []string{
-		"steps", "name", "evaluate", "checkpoint", "guards",
-		"rollouts.workers", "rollouts.models", "rollouts.sandboxes", "rollouts.gradings", "rollouts.deadline",
-		"rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
-		"trainer.base_url", "trainer.samplers", "trainer.adapters", "environment.sandbox.hosts",
-		"trainer.patience", "trainer.check_tokens", "trainer.check_tolerance",
-	}
-}
-
-// ErrOtherConfig reports that a run cannot be resumed with this configuration.
-var ErrOtherConfig = errors.New("the run began with another configuration")
-
-// resumable refuses a configuration that would change what the run learns.
-func resumable(m run.Manifest, c config.Config) error {
-	var own settings
-	if err := json.Unmarshal(m.Settings, &own); err != nil {
-		return fmt.Errorf("the settings in the run's manifest: %w", err)
-	}
-	keys, err := c.Changed([]byte(own.Config))
-	if err != nil {
-		return fmt.Errorf("the run's own %w", err)
-	}
-	keys = slices.DeleteFunc(keys, func(key string) bool {
-		return slices.ContainsFunc(free(), func(f string) bool {
-			rest, ok := strings.CutPrefix(key, f)
-			return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
-		})
-	})
-	if len(keys) > 0 {
-		return fmt.Errorf("%w: %s cannot change; to fix: leave out --config to resume with its own, "+
-			"or start a new run with --out",
-			ErrOtherConfig, strings.Join(keys, ", "))
-	}
-	return nil
 }
 
 // maxLosses is how often in a row a run goes on after losing its trainer.
@@ -261,7 +170,7 @@ func recorded(
 		return r, err
 	}
 	defer func() { err = errors.Join(err, sinks.Close()) }()
-	if r.Points, err = metrics.ReadJSONL(dir.Path(MetricsFile)); err != nil {
+	if r.Points, err = metrics.ReadJSONL(dir.Path(record.MetricsFile)); err != nil {
 		return r, err
 	}
 	if o.Trackio != nil {
@@ -302,11 +211,11 @@ func tracked(c config.Config, o Options, dir *run.Dir) (metrics.TrackioRun, erro
 
 // openSinks opens the metrics for writing. Points after the given step are removed.
 func openSinks(dir *run.Dir, after int, o Options, run string) (metrics.Sinks, error) {
-	j, err := metrics.OpenJSONL(dir.Path(MetricsFile), after)
+	j, err := metrics.OpenJSONL(dir.Path(record.MetricsFile), after)
 	if err != nil {
 		return nil, err
 	}
-	t, err := metrics.OpenTensorBoard(dir.Path(TensorBoardDir), max(after, -1), o.Now())
+	t, err := metrics.OpenTensorBoard(dir.Path(record.TensorBoardDir), max(after, -1), o.Now())
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
 	}

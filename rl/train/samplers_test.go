@@ -11,6 +11,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 )
@@ -101,7 +102,7 @@ func TestStoppedAtAPublication(t *testing.T) {
 				v.Set(trainertest.Up)
 			}
 			var at state
-			if err := disk.ReadJSON(filepath.Join(o.Dir, stateFile), &at); err != nil {
+			if err := disk.ReadJSON(filepath.Join(o.Dir, record.StateFile), &at); err != nil {
 				t.Fatal(err)
 			}
 			if at.Step != 2 || at.Pending == nil {

@@ -21,6 +21,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
 	"deepswe/rl/trainer/trainertest"
@@ -224,7 +225,7 @@ func TestImitationGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.WriteFile(t, rows, strings.Replace(string(data), "10]", "9]", 2))
-	if _, err := Start(t.Context(), mustLoad(t, text(s)), o); !errors.Is(err, ErrOtherConfig) {
+	if _, err := Start(t.Context(), mustLoad(t, text(s)), o); !errors.Is(err, record.ErrOtherConfig) {
 		t.Errorf("with other rows: %v", err)
 	}
 }
@@ -250,14 +251,14 @@ func TestKillMinusNineImitating(t *testing.T) {
 	if kills < 3 {
 		t.Errorf("killed %d times only", kills)
 	}
-	points, err := metrics.ReadJSONL(filepath.Join(dir, MetricsFile))
+	points, err := metrics.ReadJSONL(filepath.Join(dir, record.MetricsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := losses(points); got != want {
 		t.Errorf("(-want +got):\n%s", cmp.Diff(want, got))
 	}
-	last := filepath.Join(checkpointsDir, checkpointName(42)+".policy")
+	last := filepath.Join(record.CheckpointsDir, checkpointName(42)+".policy")
 	a, errA := os.ReadFile(filepath.Join(clean, last))
 	b, errB := os.ReadFile(filepath.Join(dir, last))
 	if errA != nil || errB != nil || !slices.Equal(a, b) {

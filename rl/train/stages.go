@@ -8,6 +8,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 // stages tracks which stages of a run have begun. Its limits method is safe for concurrent use.
@@ -98,6 +99,6 @@ func (s *stages) at(step int) (set config.Stage) {
 
 // limits returns the limits of a training rollout, which depend on the step that its group was admitted for.
 func (s *stages) limits(j run.Job) part.Limits {
-	set := s.at(stepOf(j.Group))
+	set := s.at(record.StepOf(j.Group))
 	return part.Limits{Steps: set.MaxSteps, Context: set.Context}
 }

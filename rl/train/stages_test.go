@@ -12,6 +12,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 )
 
 func TestErrorsOfStages(t *testing.T) {
@@ -72,7 +73,7 @@ func TestStagesFollowAMetric(t *testing.T) {
 			t.Errorf("at step %d %+v, want %+v", step, got, want)
 		}
 	}
-	if l := s.limits(run.Job{Group: groupName(12, 3)}); l != (part.Limits{Steps: 7, Context: 70}) {
+	if l := s.limits(run.Job{Group: record.GroupName(12, 3)}); l != (part.Limits{Steps: 7, Context: 70}) {
 		t.Errorf("limits %+v", l)
 	}
 	for cut := 1; cut < len(points); cut++ {
@@ -101,7 +102,7 @@ func TestStagesChangeTheRun(t *testing.T) {
 			return &staged{coin: coin{Reward: heads}, seen: func(j run.Job, l part.Limits) {
 				mu.Lock()
 				defer mu.Unlock()
-				seen[stepOf(j.Group)] = l
+				seen[record.StepOf(j.Group)] = l
 			}}
 		}},
 		Trainers: map[string]func() config.TrainerSettings{"counting": func() config.TrainerSettings { return &counted{c} }},

@@ -15,18 +15,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl/rowfile"
-	"deepswe/rl/train/part"
-)
-
-// The files of a training run, in addition to those of run.Dir.
-const (
-	ConfigFile     = "config.yaml"
-	MetricsFile    = "metrics.jsonl"
-	ReportFile     = "report.html"
-	TensorBoardDir = "tensorboard"
-	stateFile      = "state.json"
-	checkpointsDir = "checkpoints"
-	stepsDir       = "steps"
+	"deepswe/rl/train/record"
 )
 
 // state is what a run resumes from. It is written after the trainer's checkpoint that it names, so a run that is killed
@@ -90,7 +79,7 @@ func (s state) weights() int {
 
 // readState reads the state of a run. found is false if there is no checkpoint.
 func readState(dir *run.Dir) (s state, found bool, err error) {
-	err = disk.ReadJSON(dir.Path(stateFile), &s)
+	err = disk.ReadJSON(dir.Path(record.StateFile), &s)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
 	}
@@ -109,9 +98,9 @@ func (s state) write(dir *run.Dir) error {
 	}
 	data, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", stateFile, err)
+		return fmt.Errorf("write %s: %w", record.StateFile, err)
 	}
-	return disk.WriteFile(dir.Path(stateFile), append(data, '\n'))
+	return disk.WriteFile(dir.Path(record.StateFile), append(data, '\n'))
 }
 
 // save writes a checkpoint and the state that a resumed run starts from.
@@ -159,7 +148,7 @@ func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error
 			return err
 		}
 	}
-	entries, err := os.ReadDir(l.dir.Path(stepsDir))
+	entries, err := os.ReadDir(l.dir.Path(record.StepsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("tidy rollouts: %w", err)
 	}
@@ -168,7 +157,7 @@ func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error
 		if err != nil || n > step {
 			continue
 		}
-		path := l.dir.Path(stepsDir, e.Name())
+		path := l.dir.Path(record.StepsDir, e.Name())
 		if l.config.Rollouts.KeepLogs {
 			err = compress(path)
 		} else {
@@ -215,23 +204,7 @@ func pack(name string) error {
 	})
 }
 
-func checkpointName(step int) string { return "step-" + stepName(step) }
-
-func stepName(step int) string { return fmt.Sprintf("%06d", step) }
-
-// journalPath returns the file of a step's rollouts: rollouts.jsonl for training, validation.jsonl, and
-// validation-NAME.jsonl for any other split.
-func journalPath(dir *run.Dir, step int, s part.Split) string {
-	name := rolloutsFile
-	switch s {
-	case part.Train:
-	case part.Validation:
-		name = "validation.jsonl"
-	default:
-		name = "validation-" + string(s) + ".jsonl"
-	}
-	return dir.Path(stepsDir, stepName(step), name)
-}
+func checkpointName(step int) string { return "step-" + record.StepName(step) }
 
 // removeTorn removes temporary files that a killed process left in a directory.
 func removeTorn(dir string) error {

@@ -3,11 +3,8 @@ package train
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"iter"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -239,13 +236,4 @@ func (s *stream) rest() time.Duration {
 	w := s.waited
 	s.waited = 0
 	return w
-}
-
-// groupName names a group by the step that it was admitted for and its slot there. stepOf is the inverse for the step.
-func groupName(step, slot int) string { return fmt.Sprintf("%s.%d", stepName(step), slot) }
-
-func stepOf(group string) int {
-	step, _, _ := strings.Cut(group, ".")
-	n, _ := strconv.Atoi(step) // 0 for any other name
-	return n
 }

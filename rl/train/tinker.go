@@ -17,6 +17,7 @@ import (
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
 )
@@ -204,11 +205,11 @@ func (s *Tinker) start() (string, error) {
 	var saved struct {
 		Checkpoint string `json:"checkpoint"`
 	}
-	err := disk.ReadJSON(filepath.Join(s.Start, stateFile), &saved)
+	err := disk.ReadJSON(filepath.Join(s.Start, record.StateFile), &saved)
 	if err != nil {
 		return "", fmt.Errorf("start: %w; want the directory of a run with a checkpoint, or a tinker:// address", err)
 	}
-	address, err := tinker.Saved(filepath.Join(s.Start, checkpointsDir), saved.Checkpoint)
+	address, err := tinker.Saved(filepath.Join(s.Start, record.CheckpointsDir), saved.Checkpoint)
 	if err != nil {
 		return "", fmt.Errorf("start: %w", err)
 	}

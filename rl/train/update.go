@@ -8,6 +8,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl"
+	"deepswe/rl/train/record"
 )
 
 // step learns from the groups of an update and publishes the policy. It returns the metrics and the position after
@@ -33,7 +34,7 @@ func (l practice) step(ctx context.Context, step int, from place) (map[string]fl
 	if err := l.learned(step, u.outcomes(), values); err != nil {
 		return nil, from, err
 	}
-	if err := l.journals.closeBefore(l.complete(step, after) + 1); err != nil {
+	if err := l.journals.CloseBefore(l.complete(step, after) + 1); err != nil {
 		return nil, from, err
 	}
 	if l.config.Rollouts.MaxStaleness > 0 {
@@ -105,7 +106,7 @@ func (l *loop) publish(ctx context.Context) (err error) {
 func (l *loop) rollouts(outcomes []run.Outcome) []rl.Rollout {
 	rollouts := make([]rl.Rollout, len(outcomes))
 	for i, o := range outcomes {
-		rollouts[i] = rolloutOf(o, rl.VersionNumber(l.policy.Version))
+		rollouts[i] = record.RolloutOf(o, rl.VersionNumber(l.policy.Version))
 	}
 	return rollouts
 }

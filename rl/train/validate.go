@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/record"
 	"deepswe/verify/swe"
 )
 
@@ -65,7 +66,7 @@ func (l *loop) validate(ctx context.Context, step int, p rl.Policy, workers int)
 // examine plays the tasks of one split.
 func (l *loop) examine(ctx context.Context, step int, s part.Split, p rl.Policy, workers int) ([]run.Outcome, error) {
 	tasks := l.limited(l.environment.Tasks(s))
-	j, err := openJournal(journalPath(l.dir, step, s), p.Version)
+	j, err := record.OpenJournal(record.JournalPath(l.dir, step, s), p.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +74,12 @@ func (l *loop) examine(ctx context.Context, step int, s part.Split, p rl.Policy,
 	plan := run.Plan(tasks, attempts)
 	for i := range plan {
 		// Each step has its own group names, because seeds depend on them.
-		plan[i].Group = fmt.Sprintf("%s%s.%d", groupsOf(s), stepName(step), i/attempts)
+		plan[i].Group = fmt.Sprintf("%s%s.%d", groupsOf(s), record.StepName(step), i/attempts)
 	}
 	outcomes, err := l.play(ctx, s, p, plan, j, workers, func(done int) {
 		l.observer.Playing(step, s, done, len(plan))
 	})
-	return outcomes, errors.Join(err, j.close())
+	return outcomes, errors.Join(err, j.Close())
 }
 
 // groupsOf returns the prefix of the names of a validation split's groups.
@@ -137,7 +138,7 @@ func score(values map[string]float64, prefix string, outcomes []run.Outcome, att
 				submitted++
 			}
 		}
-		r := rolloutOf(o, "")
+		r := record.RolloutOf(o, "")
 		shape := rl.Measure(&r, maxLength).Shape
 		played++
 		turns += float64(shape.Turns)

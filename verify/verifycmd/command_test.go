@@ -15,7 +15,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/docker"
 	"deepswe/env/kubernetes"
-	"deepswe/rl/train"
+	"deepswe/rl/train/record"
 )
 
 // deps are the real ones, but for the options of Docker.
@@ -43,7 +43,7 @@ func deps(options func() docker.Options, in io.Reader, out, errOut io.Writer, ge
 			return cli.LiveModel{Model: client, Name: served.ID, Context: served.Context}, err
 		},
 	}
-	return Deps{World: w, WriteRollouts: train.WriteRollouts}
+	return Deps{World: w, WriteRollouts: record.WriteRollouts}
 }
 
 // newRoot is the command line, with the commands of this package only.

@@ -1,4 +1,4 @@
-package train
+package record
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ type Played struct {
 
 // Steps returns the numbers of the steps whose rollouts are in a run's directory, in order.
 func Steps(dir string) ([]int, error) {
-	entries, err := os.ReadDir(filepath.Join(dir, stepsDir))
+	entries, err := os.ReadDir(filepath.Join(dir, StepsDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -43,7 +43,7 @@ func Steps(dir string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		if found, _ := filepath.Glob(filepath.Join(dir, stepsDir, e.Name(), rolloutsFile+"*")); len(found) > 0 {
+		if found, _ := filepath.Glob(filepath.Join(dir, StepsDir, e.Name(), rolloutsFile+"*")); len(found) > 0 {
 			steps = append(steps, n)
 		}
 	}
@@ -55,7 +55,7 @@ func Steps(dir string) ([]int, error) {
 // step may still be under way.
 func ReadStep(dir string, step int) ([][]Played, error) {
 	groups := map[string][]Played{}
-	err := readPlayed(filepath.Join(dir, stepsDir, stepName(step), rolloutsFile), func(p Played) {
+	err := readPlayed(filepath.Join(dir, StepsDir, StepName(step), rolloutsFile), func(p Played) {
 		groups[p.Group] = append(groups[p.Group], p)
 	})
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,4 +1,4 @@
-package train
+package record
 
 import (
 	"bytes"
@@ -46,8 +46,8 @@ type extras struct {
 	Detail  json.RawMessage    `json:"detail,omitempty"`
 }
 
-// openJournal opens the journal of a step. Rollouts without turns get the given policy version.
-func openJournal(path string, version int64) (*journal, error) {
+// OpenJournal opens the journal of a step. Rollouts without turns get the given policy version.
+func OpenJournal(path string, version int64) (*journal, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
@@ -73,14 +73,14 @@ func (j *journal) remember(line []byte) error {
 		},
 	}
 	if v, ok := r.PolicyVersion.Number(); ok {
-		stamp(o.Turns, v)
+		Stamp(o.Turns, v)
 	}
 	j.known[a] = o
 	return nil
 }
 
-// stamp sets the version of turns that have none.
-func stamp(turns []rl.Turn, version int64) {
+// Stamp sets the version of turns that have none.
+func Stamp(turns []rl.Turn, version int64) {
 	for i := range turns {
 		if turns[i].PolicyVersion == nil {
 			turns[i].PolicyVersion = &version
@@ -88,9 +88,9 @@ func stamp(turns []rl.Turn, version int64) {
 	}
 }
 
-// rolloutOf converts an outcome into a rollout. Its version is that of its oldest turn, or the given one if no turn has
+// RolloutOf converts an outcome into a rollout. Its version is that of its oldest turn, or the given one if no turn has
 // a version.
-func rolloutOf(o run.Outcome, version rl.Version) rl.Rollout {
+func RolloutOf(o run.Outcome, version rl.Version) rl.Rollout {
 	var oldest *int64
 	for _, t := range o.Turns {
 		if v := t.PolicyVersion; v != nil && (oldest == nil || *v < *oldest) {
@@ -117,7 +117,7 @@ func (j *journal) Find(a run.Job) (run.Outcome, bool) {
 
 // Record appends a line. It does not sync the file, because a killed process loses nothing, and checkpoints sync.
 func (j *journal) Record(o run.Outcome) error {
-	r := rolloutOf(o, rl.VersionNumber(j.version))
+	r := RolloutOf(o, rl.VersionNumber(j.version))
 	head, err := rowfile.AppendRollout(nil, &r)
 	if err != nil {
 		return err
@@ -132,29 +132,29 @@ func (j *journal) Record(o run.Outcome) error {
 	return j.log.AppendLine(append(append(bytes.TrimSuffix(head, []byte("}")), ','), tail[1:]...))
 }
 
-func (j *journal) close() error { return j.log.Close() }
+func (j *journal) Close() error { return j.log.Close() }
 
-// journals holds the journals of the steps with rollouts under way. A rollout belongs to the step that it was admitted
+// Journals holds the journals of the steps with rollouts under way. A rollout belongs to the step that it was admitted
 // for.
-type journals struct {
-	dir *run.Dir
+type Journals struct {
+	Dir *run.Dir
 	// version returns the version of the policy that samples.
-	version func() int64
+	Version func() int64
 
 	mu     sync.Mutex
 	byStep map[int]*journal
 }
 
-var _ run.Journal = (*journals)(nil)
+var _ run.Journal = (*Journals)(nil)
 
-// open opens the journal of a step, if it is not open yet.
-func (j *journals) open(step int) error {
+// Open opens the journal of a step, if it is not open yet.
+func (j *Journals) Open(step int) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.byStep[step] != nil {
 		return nil
 	}
-	one, err := openJournal(journalPath(j.dir, step, part.Train), j.version())
+	one, err := OpenJournal(JournalPath(j.Dir, step, part.Train), j.Version())
 	if err != nil {
 		return err
 	}
@@ -165,32 +165,32 @@ func (j *journals) open(step int) error {
 	return nil
 }
 
-func (j *journals) of(group string) *journal {
+func (j *Journals) of(group string) *journal {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.byStep[stepOf(group)]
+	return j.byStep[StepOf(group)]
 }
 
 // Find returns the recorded outcome of an attempt.
-func (j *journals) Find(a run.Job) (run.Outcome, bool) { return j.of(a.Group).Find(a) }
+func (j *Journals) Find(a run.Job) (run.Outcome, bool) { return j.of(a.Group).Find(a) }
 
 // Record appends a line to the step's file.
-func (j *journals) Record(o run.Outcome) error { return j.of(o.Group).Record(o) }
+func (j *Journals) Record(o run.Outcome) error { return j.of(o.Group).Record(o) }
 
-// closeBefore closes the journals of all earlier steps.
-func (j *journals) closeBefore(step int) error {
+// CloseBefore closes the journals of all earlier steps.
+func (j *Journals) CloseBefore(step int) error {
 	return j.closeIf(func(s int) bool { return s < step })
 }
 
-func (j *journals) closeAll() error { return j.closeIf(func(int) bool { return true }) }
+func (j *Journals) CloseAll() error { return j.closeIf(func(int) bool { return true }) }
 
-func (j *journals) closeIf(over func(step int) bool) error {
+func (j *Journals) closeIf(over func(step int) bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var errs []error
 	for step, one := range j.byStep {
 		if over(step) {
-			errs = append(errs, one.close())
+			errs = append(errs, one.Close())
 			delete(j.byStep, step)
 		}
 	}

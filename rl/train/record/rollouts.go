@@ -1,4 +1,4 @@
-package train
+package record
 
 import (
 	"errors"
@@ -23,13 +23,13 @@ func OpenRollouts(dir string) (*rowfile.Source, error) {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open rollouts: %w", err)
 	}
-	steps, err := os.ReadDir(filepath.Join(dir, stepsDir))
+	steps, err := os.ReadDir(filepath.Join(dir, StepsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open rollouts: %w", err)
 	}
 	dirs := []string{dir}
 	for _, s := range steps {
-		dirs = append(dirs, filepath.Join(dir, stepsDir, s.Name()))
+		dirs = append(dirs, filepath.Join(dir, StepsDir, s.Name()))
 	}
 	var files []string
 	for _, d := range dirs {
@@ -54,7 +54,7 @@ func WriteRollouts(w io.Writer, outcomes iter.Seq2[run.Outcome, error]) error {
 		if err != nil {
 			return err
 		}
-		r := rolloutOf(o, "")
+		r := RolloutOf(o, "")
 		if err := rowfile.WriteRollout(w, &r); err != nil {
 			return err
 		}
