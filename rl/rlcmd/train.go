@@ -22,6 +22,7 @@ import (
 	"deepswe/rl/pages"
 	"deepswe/rl/train"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/games"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
 )
@@ -291,7 +292,7 @@ func (t *training) printed() error {
 func (t *training) finish(c config.Config, results []train.Result, dir string) error {
 	verdict, no := "", error(nil)
 	if len(results) == 1 {
-		if verdict, no = train.Verdict(c, results[0].Points); no != nil {
+		if verdict, no = games.Verdict(c, results[0].Points); no != nil {
 			no = &cli.ExitError{Code: cli.ExitUnsolved, Err: no}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/games"
 )
 
 const least = "environment: {name: frozenlake}\ntrainer: {name: embedded}\n"
@@ -116,7 +117,7 @@ func TestSet(t *testing.T) {
 	a := c.RL()
 	if c.Steps != 9 || c.Optimizer.LearningRate != 1e-3 || a.Filter[agent.MaxSteps] != rl.Drop || !a.Std ||
 		!a.DropUniform ||
-		c.Environment.(*FrozenLake).MaxSize != 5 || c.Rollouts.Deadline != config.Duration(90e9) {
+		c.Environment.(*games.FrozenLake).MaxSize != 5 || c.Rollouts.Deadline != config.Duration(90e9) {
 		t.Errorf("%+v %+v", c, a)
 	}
 	for _, bad := range []string{"steps", "=3", "stepps=3", "optimizer.lr=3", "steps=[1", "steps=many"} {

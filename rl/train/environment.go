@@ -1,13 +1,16 @@
 package train
 
-import "deepswe/rl/train/config"
+import (
+	"deepswe/rl/train/config"
+	"deepswe/rl/train/games"
+)
 
 // BuiltIn returns the environments and trainers of this program.
 func BuiltIn() config.Parts {
 	return config.Parts{
 		Environments: map[string]func() config.EnvironmentSettings{
-			"frozenlake": func() config.EnvironmentSettings { return NewFrozenLake() },
-			"residue":    func() config.EnvironmentSettings { return NewResidue() },
+			"frozenlake": func() config.EnvironmentSettings { return games.NewFrozenLake() },
+			"residue":    func() config.EnvironmentSettings { return games.NewResidue() },
 			"swe":        func() config.EnvironmentSettings { return NewSettings() },
 		},
 		Trainers: map[string]func() config.TrainerSettings{

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent/tokenizer"
 	"deepswe/env/testkit"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/games"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
@@ -218,7 +219,7 @@ func TestRowsThatNoTrainerTakes(t *testing.T) {
 // digits is the language of the environment residue, with replies of six tokens.
 func digits(t testing.TB) embedded.Language {
 	t.Helper()
-	settings := NewResidue()
+	settings := games.NewResidue()
 	settings.MaxTokens = 6
 	e, err := settings.Open(t.Context(), part.EnvironmentOptions{})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/games"
 	"deepswe/rl/trainer/trainertest"
 )
 
@@ -72,7 +73,7 @@ func learned(t *testing.T, c config.Config, o Options) {
 	if len(points) != c.Steps {
 		t.Fatalf("%d steps of %d", len(points), c.Steps)
 	}
-	verdict, err := Verdict(c, points)
+	verdict, err := games.Verdict(c, points)
 	t.Logf("%s\n%s", verdict, curve(points))
 	if err != nil {
 		t.Error(err)
