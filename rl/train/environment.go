@@ -1,6 +1,7 @@
 package train
 
 import (
+	"deepswe/rl/train/coding"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/games"
 )
@@ -11,7 +12,7 @@ func BuiltIn() config.Parts {
 		Environments: map[string]func() config.EnvironmentSettings{
 			"frozenlake": func() config.EnvironmentSettings { return games.NewFrozenLake() },
 			"residue":    func() config.EnvironmentSettings { return games.NewResidue() },
-			"swe":        func() config.EnvironmentSettings { return NewSettings() },
+			"swe":        func() config.EnvironmentSettings { return coding.NewSettings() },
 		},
 		Trainers: map[string]func() config.TrainerSettings{
 			"embedded": func() config.TrainerSettings { return NewEmbedded() },

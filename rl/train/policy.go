@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"errors"
-	"math"
 	"sync/atomic"
 
 	"deepswe/agent"
@@ -34,25 +33,4 @@ type live struct{ current atomic.Pointer[rl.Policy] }
 
 func (l *live) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	return stamped(*l.current.Load()).Complete(ctx, r)
-}
-
-// turnsOf is the model of one rollout. Each turn has its own seed: with a common one, replies to similar prompts would
-// be sampled with the same random numbers.
-type turnsOf struct {
-	agent.Model
-	rollout string
-}
-
-func (n turnsOf) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
-	r.Rollout = n.rollout
-	if seed := r.Sampling.Seed; seed != nil {
-		turn := int64(0)
-		for _, m := range r.Messages {
-			if m.Role == agent.RoleAssistant {
-				turn++
-			}
-		}
-		r.Sampling.Seed = new((*seed + turn) & math.MaxInt64)
-	}
-	return n.Model.Complete(ctx, r)
 }

@@ -1,4 +1,4 @@
-package train
+package coding
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,6 +26,27 @@ import (
 	"deepswe/verify"
 	"deepswe/verify/swe"
 )
+
+// turnsOf is the model of one rollout. Each turn has its own seed: with a common one, replies to similar prompts would
+// be sampled with the same random numbers.
+type turnsOf struct {
+	agent.Model
+	rollout string
+}
+
+func (n turnsOf) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+	r.Rollout = n.rollout
+	if seed := r.Sampling.Seed; seed != nil {
+		turn := int64(0)
+		for _, m := range r.Messages {
+			if m.Role == agent.RoleAssistant {
+				turn++
+			}
+		}
+		r.Sampling.Seed = new((*seed + turn) & math.MaxInt64)
+	}
+	return n.Model.Complete(ctx, r)
+}
 
 // Settings is the configuration of the environment "swe": the coding agent, played as by deepswe eval.
 type Settings struct {
