@@ -60,6 +60,9 @@ func newBody(r agent.Request, model string, d *dialect) *body {
 		Logprobs:       r.Tokens && !d.refuses(logprobs),
 		ReturnTokenIDs: r.Tokens && !d.refuses(tokenIDs),
 	}
+	if !r.Tokens {
+		b.Sampling = d.taken(r.Sampling)
+	}
 	if b.Stream && !d.refuses(streamOptions) {
 		b.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
 	}

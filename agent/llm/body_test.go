@@ -3,6 +3,7 @@ package llm_test
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -149,13 +150,29 @@ func TestDialectIsLearned(t *testing.T) {
 	}
 }
 
-// Sampling is sent as asked or not at all: a silent change would bias the ratios of training.
-func TestSamplingIsNeverDropped(t *testing.T) {
-	fake := llmtest.New(llmtest.Body(400, "application/json",
+// What a server does not take of the sampling is left out from then on, and said once. A request for tokens is sent as
+// asked or not at all: a silent change would bias the ratios of training.
+func TestSamplingThatIsRefused(t *testing.T) {
+	refusal := llmtest.Body(400, "application/json",
 		`{"error":{"message":"Unsupported value: 'temperature' does not support 0 `+
-			`with this model.","param":"temperature","code":"unsupported_value"}}`))
+			`with this model.","param":"temperature","code":"unsupported_value"}}`)
 	r := ask("x")
-	r.Sampling.Temperature = new(0.0)
+	r.Sampling.Temperature, r.Sampling.TopK = new(0.0), new(20)
+	fake := llmtest.New(refusal, llmtest.Text("a"), llmtest.Text("b"))
+	var log bytes.Buffer
+	c := dial(t, fake, llm.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	for range 2 {
+		if _, err := c.Complete(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := fake.Requests()
+	if len(sent) != 3 || sent[2].Member("temperature") != nil || string(sent[2].Member("top_k")) != "20" ||
+		bytes.Count(log.Bytes(), []byte("does not take temperature: it is left out from now on")) != 1 {
+		t.Errorf("%d requests, the last %s; said:\n%s", len(sent), sent[len(sent)-1].Body, log.Bytes())
+	}
+
+	fake, r.Tokens = llmtest.New(refusal), true
 	_, err := dial(t, fake, llm.Options{}).Complete(t.Context(), r)
 	if err == nil || !bytes.Contains([]byte(err.Error()), []byte("set --temperature")) || len(fake.Requests()) != 1 {
 		t.Errorf("got %v", err)

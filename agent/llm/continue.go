@@ -108,7 +108,9 @@ func (c *Client) continued(ctx context.Context, b *completionBody, r agent.Reque
 		err = exact(reply.Tokens, b.Prompt)
 	}
 	if err != nil {
-		return agent.Reply{}, c.failure(ctx, x, err)
+		failed := c.failure(ctx, x, err)
+		failed.exact = true
+		return agent.Reply{}, failed
 	}
 	reply.Message = chatml.Reply(got.text(), len(r.Tools) > 0, len(r.Messages))
 	reply.Elapsed = time.Since(start)

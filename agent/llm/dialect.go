@@ -1,10 +1,14 @@
 package llm
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
+
+	"deepswe/agent"
 )
 
 // The members of a request that an endpoint may refuse without the request losing its meaning.
@@ -18,8 +22,14 @@ const (
 	reasoningContent = "reasoning_content"
 )
 
+// sampled are the settings of sampling that an endpoint may refuse. Requests for tokens keep them: what is learned from
+// must be sampled as requested.
+func sampled() []string {
+	return []string{"repetition_penalty", "temperature", "top_k", "top_p", "min_p", "seed"}
+}
+
 // dialect is what an endpoint accepts, as learned from its refusals. It is kept for the client's life, and never
-// changed in place. Sampling parameters are not part of it: they are sent as requested, or the request fails.
+// changed in place.
 type dialect struct {
 	// completionTokens is set for hosted reasoning models, which refuse max_tokens. Every other server accepts it,
 	// and older versions of llama.cpp and Ollama accept nothing newer.
@@ -28,6 +38,30 @@ type dialect struct {
 }
 
 func (d *dialect) refuses(key string) bool { return d.refused[key] }
+
+// taken returns the settings that the endpoint takes.
+func (d *dialect) taken(s agent.Sampling) agent.Sampling {
+	for _, key := range sampled() {
+		if !d.refuses(key) {
+			continue
+		}
+		switch key {
+		case "repetition_penalty":
+			s.RepetitionPenalty = nil
+		case "temperature":
+			s.Temperature = nil
+		case "top_k":
+			s.TopK = nil
+		case "top_p":
+			s.TopP = nil
+		case "min_p":
+			s.MinP = nil
+		case "seed":
+			s.Seed = nil
+		}
+	}
+	return s
+}
 
 // objects matches how servers refuse a member that they do not know.
 var objects = regexp.MustCompile(`(?i)unsupported|not supported|does not support|cannot find field|unknown|` +
@@ -50,6 +84,12 @@ func (c *Client) learn(sent *dialect, e *Error) bool {
 			next.refused = map[string]bool{}
 		}
 		next.refused[key] = true
+		if slices.Contains(sampled(), key) {
+			if e.exact {
+				return false
+			}
+			c.o.Log.Warn(fmt.Sprintf("the endpoint does not take %s: it is left out from now on", key), "said", e.said.Message)
+		}
 	default:
 		return c.dialect.Load() != sent
 	}
@@ -65,9 +105,9 @@ func refusedMember(s serverError) string {
 	}
 	// reasoning_content is looked for before reasoning, which is a part of it. max_tokens counts as refused only if the
 	// message offers the other name, because a complaint may be about its value.
-	for _, key := range []string{
+	for _, key := range append([]string{
 		streamOptions, streaming, tokenIDs, reasoningContent, reasoning, logprobs, topLogprobs,
-	} {
+	}, sampled()...) {
 		if s.Param == key || names(text, key) {
 			return key
 		}

@@ -35,6 +35,7 @@ type Error struct {
 	hints    *strings.Replacer // nil leaves the hint
 	sentinel error
 	noTools  bool
+	exact    bool // the request was for tokens, and goes as it is or not at all
 	cause    error
 	said     serverError
 	gone     bool // no server answers, or a proxy reports that

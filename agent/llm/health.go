@@ -56,15 +56,13 @@ func (c *Client) Check(ctx context.Context) (Health, error) {
 			h.Untrainable = err
 		}
 	}
-	if h.Model.Owner == "library" {
-		h.Warnings = append(h.Warnings, "Ollama silently drops the beginning of a conversation that exceeds its context, "+
-			"and its default context is small: start it with OLLAMA_CONTEXT_LENGTH=65536 and pass --context 65536")
-	} else if h.Model.Context == 0 {
-		h.Warnings = append(h.Warnings, "the endpoint does not report the length of its context: pass --context")
+	if h.Model.Server() == Ollama && h.Model.Context == 0 {
+		c.Measure(ctx, &h.Model) // the request has loaded it
 	}
-	if h.Model.Context > 0 && h.Model.Context < 32768 {
-		h.Warnings = append(h.Warnings, fmt.Sprintf("a context of %d tokens is short for an agent: serve the model "+
-			"with 32768 or more", h.Model.Context))
+	if h.Model.Context == 0 {
+		h.Warnings = append(h.Warnings, "the endpoint does not report the length of its context: pass --context")
+	} else if scarce := h.Model.Scarce(); scarce != "" {
+		h.Warnings = append(h.Warnings, scarce)
 	}
 	return h, nil
 }

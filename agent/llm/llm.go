@@ -68,6 +68,7 @@ type Client struct {
 	model   atomic.Pointer[string] // chosen by Discover when Options.Model is empty
 	mostTop atomic.Pointer[int]    // most alternatives that Spell may ask for; nil as long as nothing was refused
 	context atomic.Int64           // the model's, as /tokenize reports it; 0 is not known
+	counted atomic.Bool            // the server was seen to read whole prompts
 	codec   atomic.Pointer[serverCodec]
 	// templated is set once Auto has turned out to be Template.
 	templated atomic.Bool
@@ -166,6 +167,11 @@ func (c *Client) chat(ctx context.Context, r agent.Request, model string) (reply
 	if err == nil && reply.Tokens != nil {
 		reply.Tokens.PolicyVersion = version
 	}
+	if err == nil {
+		if cut := c.cut(ctx, r, reply.Usage); cut != nil {
+			return reply, cut
+		}
+	}
 	return reply, err
 }
 
@@ -198,6 +204,7 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 	}
 	if err != nil {
 		failed := c.failure(ctx, x, err)
+		failed.exact = r.Tokens
 		var ok bool
 		if reply, ok = misreadReply(failed, b.Model, got.text()); !ok {
 			return agent.Reply{}, failed

@@ -24,8 +24,15 @@ type ServedModel struct {
 	ID string
 	// Context is the maximum number of tokens of prompt and completion together; 0 if the endpoint does not report it.
 	Context int
-	// Owner identifies the server: vllm, sglang, llamacpp, library (Ollama).
+	// Owner identifies the server: vllm, sglang, llamacpp, library (Ollama), organization_owner (LM Studio).
 	Owner string
+	// Loaded is set if Context is that of the model as it is loaded; Slots is how many requests it is divided among.
+	Loaded bool
+	Slots  int
+	// Trained is the context that the model was made for; 0 if it is not known.
+	Trained int
+	// Tools says whether the model calls tools; nil if it is not known.
+	Tools *bool
 	// Aliases are other names of the same model.
 	Aliases []string
 	// Unlisted is set if the endpoint lists other models only. It may accept the name all the same.
@@ -60,6 +67,7 @@ func (c *Client) discover(ctx context.Context, p patience) (ServedModel, error) 
 		for _, m := range served {
 			if m.ID == model || slices.Contains(m.Aliases, model) || m.ID == model+":latest" {
 				m.ID = model
+				c.Measure(ctx, &m)
 				return m, nil
 			}
 		}
@@ -69,6 +77,7 @@ func (c *Client) discover(ctx context.Context, p patience) (ServedModel, error) 
 		return ServedModel{}, c.undecided(served)
 	}
 	c.model.Store(&served[0].ID)
+	c.Measure(ctx, &served[0])
 	return served[0], nil
 }
 
@@ -172,10 +181,13 @@ func readModels(raw []byte) ([]ServedModel, error) {
 	parents := map[string]string{}
 	contexts := map[string]int{}
 	for _, e := range entries {
-		m := ServedModel{ID: e.ID, Owner: e.Owner, Aliases: e.Aliases}
+		m := ServedModel{ID: e.ID, Owner: e.Owner, Aliases: e.Aliases, Trained: e.Meta.Train}
+		if e.Meta.Train > 0 { // which only llama.cpp tells
+			m.Owner = "llamacpp"
+		}
 		// With llama.cpp, a request is limited to a slot, which may be smaller than the context that the model was
 		// trained for.
-		for _, n := range []int{e.VLLM, e.Router, e.Groq, e.Mistral, e.Meta.Slot, e.Meta.Train} {
+		for _, n := range []int{e.VLLM, e.Router, e.Groq, e.Mistral, e.Meta.Slot} {
 			if n > 0 {
 				m.Context = n
 				break

@@ -32,9 +32,9 @@ func TestDiscover(t *testing.T) {
 			want: llm.ServedModel{ID: "a", Context: 32768, Owner: "vllm"}},
 		"adapter": {body: `{"data":[{"id":"a","max_model_len":32768},{"id":"v7","parent":"a","max_model_len":null}]}`,
 			model: "v7", want: llm.ServedModel{ID: "v7", Context: 32768}},
-		"llama.cpp": {body: `{"models":[{}],"data":[{"id":"/m/x.gguf","aliases":["x"],"owned_by":"llamacpp","meta":{"n_ctx":8192,"n_ctx_train":65536}}]}`, model: "x", want: llm.ServedModel{ID: "x", Context: 8192, Owner: "llamacpp", Aliases: []string{"x"}}},
+		"llama.cpp": {body: `{"models":[{}],"data":[{"id":"/m/x.gguf","aliases":["x"],"owned_by":"llamacpp","meta":{"n_ctx":8192,"n_ctx_train":65536}}]}`, model: "x", want: llm.ServedModel{ID: "x", Context: 8192, Trained: 65536, Owner: "llamacpp", Aliases: []string{"x"}}},
 		"older llama.cpp": {body: `{"data":[{"id":"x","meta":{"n_ctx_train":4096}}]}`,
-			want: llm.ServedModel{ID: "x", Context: 4096}},
+			want: llm.ServedModel{ID: "x", Trained: 4096, Owner: "llamacpp"}}, // which is no limit
 		"ollama": {body: `{"data":[{"id":"qwen3:latest","owned_by":"library"}]}`, model: "qwen3",
 			want: llm.ServedModel{ID: "qwen3", Owner: "library"}},
 		"router": {body: `{"data":[{"id":"a/b","context_length":131072}]}`,
@@ -124,7 +124,7 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.TokenIDs || len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], "OLLAMA_CONTEXT_LENGTH") {
+	if h.TokenIDs || len(h.Warnings) != 1 || !strings.Contains(h.Warnings[0], "pass --context") {
 		t.Errorf("got %+v", h)
 	}
 
