@@ -282,7 +282,8 @@ func healthFindings(h llm.Health, err error) []env.Finding {
 		})
 	}
 	for _, w := range h.Warnings {
-		findings = append(findings, env.Finding{Check: "endpoint settings", Status: env.Warning, Detail: w})
+		detail, fix, _ := strings.Cut(w, "\nto fix: ")
+		findings = append(findings, env.Finding{Check: "endpoint settings", Status: env.Warning, Detail: detail, Fix: fix})
 	}
 	return findings
 }

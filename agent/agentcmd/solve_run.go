@@ -248,7 +248,7 @@ func (j *job) check(ctx context.Context) error {
 // everywhere.
 func (j *job) openModel(ctx context.Context) (cli.LiveModel, error) {
 	if !j.o.demo || j.o.Name != "" || j.o.BaseURL != "" {
-		return j.o.Open(ctx, j.d.World)
+		return j.o.OpenForWork(ctx, j.d.World)
 	}
 	rec, err := openDemo(j.d.Demo)
 	if err != nil {

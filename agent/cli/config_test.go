@@ -2,6 +2,7 @@ package cli
 
 import (
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"deepswe/env/testkit"
@@ -14,18 +15,18 @@ func environment(vars map[string]string) func(string) string {
 func TestLoadConfig(t *testing.T) {
 	home := t.TempDir()
 	getenv := environment(map[string]string{"HOME": home})
-	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || c != (Config{}) {
+	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || !reflect.DeepEqual(c, Config{}) {
 		t.Errorf("no file: %+v, %v", c, err)
 	}
 	path := filepath.Join(home, ".config", "deepswe", "config.yaml")
 	testkit.WriteFile(t, path, "# nothing yet\n")
-	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || c != (Config{}) {
+	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || !reflect.DeepEqual(c, Config{}) {
 		t.Errorf("an empty file: %+v, %v", c, err)
 	}
 	testkit.WriteFile(t, path, "base_url: http://gpu:8000/v1\nmodel: m\napi_key: k\nenv: docker\nimage: i\nformat: xml\ncontext: 32768\n")
 	want := Config{BaseURL: "http://gpu:8000/v1", Model: "m", APIKey: "k", Env: "docker", Image: "i", Format: "xml",
 		Context: 32768}
-	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || c != want {
+	if c, err := (World{Getenv: getenv}).LoadConfig(); err != nil || !reflect.DeepEqual(c, want) {
 		t.Errorf("got %+v, %v; want %+v", c, err, want)
 	}
 	for _, wrong := range []string{"modell: m\n", "context: much\n", "- a list\n", "a: b: c\n", "mounts: [/]\n"} {
@@ -34,7 +35,7 @@ func TestLoadConfig(t *testing.T) {
 			t.Errorf("%q: %+v, %v; want a usage error", wrong, c, err)
 		}
 	}
-	if c, err := (World{Getenv: environment(nil)}).LoadConfig(); err != nil || c != (Config{}) {
+	if c, err := (World{Getenv: environment(nil)}).LoadConfig(); err != nil || !reflect.DeepEqual(c, Config{}) {
 		t.Errorf("no home: %+v, %v", c, err)
 	}
 }

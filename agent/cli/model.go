@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -52,6 +53,8 @@ type LiveModel struct {
 	Name string
 	// Context is its context length in tokens; 0 if the endpoint does not report it.
 	Context int
+	// Served is what the endpoint says about the model.
+	Served llm.ServedModel
 	// Endpoint answers questions beyond the model's; nil for a recorded model.
 	Endpoint *llm.Client
 }
@@ -78,7 +81,11 @@ func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, erro
 	if err != nil {
 		return LiveModel{}, explained(ctx, err)
 	}
-	return LiveModel{Model: client, Name: served.ID, Context: served.Context, Endpoint: client}, nil
+	if served.Server() == llm.Ollama && served.Context == 0 {
+		fmt.Fprintf(w.Err, "Ollama loads %s\n", Plain(served.ID))
+		client.Load(ctx, &served)
+	}
+	return LiveModel{Model: client, Name: served.ID, Context: served.Context, Served: served, Endpoint: client}, nil
 }
 
 // ResolveModel completes the flags from the environment and the user's configuration.
@@ -113,7 +120,8 @@ type ModelFlags struct {
 	// Given reports whether a flag was given. [ModelFlags.Add] sets it.
 	Given func(flag string) bool
 
-	pack *prompt.Pack // the user's own pack; set by Check
+	pack    *prompt.Pack // the user's own pack; set by Check
+	profile Profile      // of the model; set by Open
 }
 
 // Add adds the flags to a command.
@@ -246,10 +254,32 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	choice := w.ResolveModel(c, o.BaseURL, o.Name)
 	choice.Continue, choice.Patience = o.continuation(), o.Patience
 	m, err := w.OpenEndpoint(ctx, choice)
-	if err != nil || !o.WantsTokens() || m.Endpoint == nil {
+	if err != nil {
 		return m, err
 	}
+	o.profile = w.ProfileOf(c, m.Name)
+	if !o.Given("format") && c.Format == "" && o.profile.Format != "" {
+		o.Format = o.profile.Format
+	}
+	if m.Endpoint == nil {
+		return m, nil
+	}
+	if o.profile.Thoughts == droppedThoughts {
+		m.Endpoint.DropThoughts()
+	}
+	if !o.WantsTokens() {
+		return m, nil
+	}
 	return m, m.Vet(ctx, o.onPolicy())
+}
+
+// OpenForWork opens the model for work on an issue, which a context that is too short makes hopeless.
+func (o *ModelFlags) OpenForWork(ctx context.Context, w World) (LiveModel, error) {
+	m, err := o.Open(ctx, w)
+	if err == nil && !m.IsRecorded() {
+		err = o.roomEnough(w, m, o.profile)
+	}
+	return m, err
 }
 
 // Vet checks that the endpoint's samples can be learned from, and records its identity, so that a replacement is
@@ -320,6 +350,7 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 		a.Limits.Context = m.Context
 	}
 	a.Compact = o.compaction(m.IsRecorded())
+	a.Sampling = o.profile.sampling()
 	if o.Given("temperature") {
 		a.Sampling.Temperature = &o.Temperature
 	}

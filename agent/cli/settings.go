@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -53,9 +54,16 @@ func (w World) Settings() ([]Setting, error) {
 	if c.Kubernetes != nil {
 		pods = "as in the file"
 	}
+	model := setting("model", c.Model, "the one that is served", "DEEPSWE_MODEL")
+	profile := Setting{"profile", "by the model's name", "default"}
+	if model.Source != "default" {
+		p := w.ProfileOf(c, model.Value)
+		profile = Setting{"profile", p.String(), cmp.Or(p.Source, "built in")}
+	}
 	return []Setting{
 		setting("base_url", c.BaseURL, DefaultBaseURL, "DEEPSWE_BASE_URL", "OPENAI_BASE_URL"),
-		setting("model", c.Model, "the one that is served", "DEEPSWE_MODEL"),
+		model,
+		profile,
 		setting("api_key", c.APIKey, "", "OPENAI_API_KEY"),
 		setting("env", c.Env, EnvAuto),
 		setting("image", c.Image, ""),
@@ -107,7 +115,7 @@ func (w World) SetConfig(key, value string) error {
 	if full, err := filepath.EvalSymlinks(path); err == nil {
 		path = full // a link stays one
 	}
-	if key == "prices" || key == "kubernetes" {
+	if key == "prices" || key == "kubernetes" || key == "profiles" {
 		return Usagef("%s is more than one value: write it into %s", key, path)
 	}
 	if key == "context" && value != "" {

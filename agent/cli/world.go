@@ -142,6 +142,8 @@ type Config struct {
 	Context int    `yaml:"context"`
 	// Prices are the prices of models, by their names in requests.
 	Prices *Prices `yaml:"prices"`
+	// Profiles come before those that are built in.
+	Profiles []Profile `yaml:"profiles"`
 	// RegistryMirror, ImageBudget and Disk set the defaults of --registry-mirror, --image-budget and --disk.
 	RegistryMirror string `yaml:"registry_mirror"`
 	ImageBudget    string `yaml:"image_budget"`
@@ -214,6 +216,11 @@ func parseConfig(data []byte) (Config, error) {
 	d.KnownFields(true)
 	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, err
+	}
+	for _, p := range c.Profiles {
+		if err := p.check(); err != nil {
+			return c, err
+		}
 	}
 	return c, nil
 }

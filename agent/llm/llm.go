@@ -115,6 +115,11 @@ func New(o Options) (*Client, error) {
 // Endpoint is the base URL that requests go to, without credentials.
 func (c *Client) Endpoint() string { return c.name }
 
+// DropThoughts leaves the thoughts of earlier replies out of what is sent.
+func (c *Client) DropThoughts() {
+	c.dialect.Store(&dialect{refused: map[string]bool{reasoning: true, reasoningContent: true}})
+}
+
 // Complete asks for one message. Its errors wrap the context's error when ctx ended, and an [*Error] otherwise.
 //
 // The request is streamed when OnText is set and Tokens is not, unless the endpoint refuses that: servers assemble tool

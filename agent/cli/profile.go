@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"deepswe/agent"
+	"deepswe/agent/llm"
+)
+
+//go:embed profiles.yaml
+var bundledProfiles []byte
+
+// Profile is what is known of a model by its name.
+type Profile struct {
+	// Models are patterns of names, in lower case and without what precedes the last slash; a * matches anything.
+	Models []string `yaml:"models"`
+	// Format is xml or tools; empty leaves it to the model's name.
+	Format            string   `yaml:"format"`
+	Temperature       *float64 `yaml:"temperature"`
+	TopP              *float64 `yaml:"top_p"`
+	TopK              *int     `yaml:"top_k"`
+	RepetitionPenalty *float64 `yaml:"repetition_penalty"`
+	// Thoughts is dropped if those of earlier turns must not be sent back, and empty or kept otherwise.
+	Thoughts string `yaml:"thoughts"`
+	// Context is the length to assume if the endpoint does not report it.
+	Context int `yaml:"context"`
+	// Parser is the name of vLLM's parser of the model's tool calls.
+	Parser string `yaml:"parser"`
+
+	// Source is the path of the configuration that it comes from; empty if it is built in.
+	Source string `yaml:"-"`
+}
+
+const droppedThoughts = "dropped"
+
+// ProfileOf returns the first profile whose pattern the model's name matches; an empty one if there is none.
+func (w World) ProfileOf(c Config, model string) Profile {
+	for _, p := range c.Profiles {
+		if p.matches(model) {
+			p.Source = w.ConfigPath()
+			return p
+		}
+	}
+	bundled, err := parseProfiles(bundledProfiles)
+	if err != nil {
+		panic(err) // a test reads the file
+	}
+	for _, p := range bundled {
+		if p.matches(model) {
+			return p
+		}
+	}
+	return Profile{}
+}
+
+func parseProfiles(data []byte) ([]Profile, error) {
+	var all []Profile
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	d.KnownFields(true)
+	if err := d.Decode(&all); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	for _, p := range all {
+		if err := p.check(); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (p Profile) matches(model string) bool {
+	name := strings.ToLower(path.Base(model))
+	for _, pattern := range p.Models {
+		if ok, err := path.Match(pattern, name); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// check validates a profile.
+func (p Profile) check() error {
+	if len(p.Models) == 0 {
+		return Usagef("profiles: each needs models, a list of patterns")
+	}
+	for _, pattern := range p.Models {
+		if _, err := path.Match(pattern, ""); err != nil || pattern != strings.ToLower(pattern) {
+			return Usagef("profiles: %q is not a pattern of lower-case names", pattern)
+		}
+	}
+	if _, known := agent.FormatNamed(p.Format); p.Format != "" && !known {
+		return Usagef("profiles: %s: format: choose xml or tools", p.Models[0])
+	}
+	if p.Thoughts != "" && p.Thoughts != "kept" && p.Thoughts != droppedThoughts {
+		return Usagef("profiles: %s: thoughts: choose kept or dropped", p.Models[0])
+	}
+	if p.Context < 0 {
+		return Usagef("profiles: %s: context must not be negative", p.Models[0])
+	}
+	return nil
+}
+
+// sampling returns the settings that the profile makes.
+func (p Profile) sampling() agent.Sampling {
+	return agent.Sampling{
+		Temperature: p.Temperature, TopP: p.TopP, TopK: p.TopK, RepetitionPenalty: p.RepetitionPenalty,
+	}
+}
+
+// String describes what the profile sets.
+func (p Profile) String() string {
+	var parts []string
+	add := func(format string, value any) { parts = append(parts, fmt.Sprintf(format, value)) }
+	if p.Format != "" {
+		add("format %s", p.Format)
+	}
+	if p.Temperature != nil {
+		add("temperature %g", *p.Temperature)
+	}
+	if p.TopP != nil {
+		add("top_p %g", *p.TopP)
+	}
+	if p.TopK != nil {
+		add("top_k %d", *p.TopK)
+	}
+	if p.RepetitionPenalty != nil {
+		add("repetition_penalty %g", *p.RepetitionPenalty)
+	}
+	if p.Thoughts != "" {
+		add("thoughts %s", p.Thoughts)
+	}
+	if p.Context > 0 {
+		add("context %d where none is reported", p.Context)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// roomEnough refuses a context that is too short for an agent unless a flag asks for it, and warns of a short one. Where
+// none is reported, it takes the profile's, or a cautious one.
+func (o *ModelFlags) roomEnough(w World, m LiveModel, p Profile) error {
+	scarce := m.Served.Scarce()
+	switch {
+	case scarce != "" && m.Context < llm.LeastContext && !o.Given("context"):
+		return Usagef("%s\nor go on all the same: --context %d", scarce, m.Context)
+	case scarce != "":
+		Say(w.Err, "warning: "+scarce)
+	case m.Context > 0 || o.Given("context") || o.Context != defaultContext:
+	case p.Context > 0:
+		o.Context = min(o.Context, p.Context)
+	default:
+		o.Context = llm.GoodContext
+		Say(w.Err, fmt.Sprintf("warning: the endpoint does not report the context of %s, and %d tokens are assumed\n"+
+			"to fix: deepswe config set context N, or --context N", m.Name, o.Context))
+	}
+	return nil
+}
