@@ -318,7 +318,7 @@ func (b *Bwrap) arguments(
 		args = append(args, "--ro-bind", counter, oomPath)
 		guestArgs = append(guestArgs, "--oom-file", oomPath)
 	} else {
-		guestArgs = append(guestArgs, "--rlimit-memory", strconv.FormatInt(l.Memory, 10))
+		guestArgs = append(guestArgs, "--rlimit-memory", strconv.FormatInt(l.Memory+guestMemory, 10))
 	}
 	if b.groups.parents["pids"] == "" && b.countsProcesses() {
 		guestArgs = append(guestArgs, "--rlimit-processes", strconv.FormatInt(l.Processes+guestThreads, 10))

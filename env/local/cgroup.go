@@ -72,6 +72,9 @@ func (g cgroups) capabilities() env.Capabilities {
 // guestThreads is added to the process limit for the guest itself.
 const guestThreads = 40
 
+// guestMemory is added to a limit on the memory of each process: Go reserves this much for the guest's heap.
+const guestMemory = 96 << 20
+
 // firstUsable returns the first directory in which a group can be created and works returns true.
 func firstUsable(dirs []string, name string, works func(dir string) bool) string {
 	for _, dir := range dirs {

@@ -190,7 +190,7 @@ type tail struct {
 }
 
 func (t *tail) Write(p []byte) (int, error) {
-	const most = 4 << 10
+	const most = 64 << 10 // with room for a traceback, whose beginning counts
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.said = append(t.said, p...)
@@ -198,8 +198,14 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// String returns what was said last, without the traceback of a program that has crashed.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.said))
+	said := string(t.said)
+	for _, begin := range []string{"\nruntime stack:\n", "\ngoroutine "} {
+		said, _, _ = strings.Cut(said, begin)
+	}
+	const most = 4 << 10
+	return strings.TrimSpace(said[max(0, len(said)-most):])
 }
