@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -15,11 +16,13 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 
 	"deepswe/agent/agentcmd"
 	"deepswe/agent/attempt"
@@ -145,6 +148,8 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: record.WriteRollouts})...)
 	add(root, "Look after this machine", agentcmd.NewMachine(agentDeps)...)
 	add(root, "Train a model", rlcmd.New(rlcmd.Deps{World: w, Configs: configs})...)
+	add(root, "Look after this machine", newVersion(w))
+	root.AddCommand(newManual(root))
 	for _, c := range root.Commands() {
 		execute := c.RunE
 		c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -171,7 +176,9 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 
 // add puts commands under a heading of the root's help.
 func add(root *cobra.Command, heading string, commands ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
+	if !root.ContainsGroup(heading) {
+		root.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
+	}
 	for _, c := range commands {
 		c.GroupID = heading
 		root.AddCommand(c)
@@ -191,9 +198,62 @@ EXIT STATUS
   6    the sandbox failed
   130  interrupted`
 
+// newVersion makes the command that says which build this is, as a report of a bug needs it.
+func newVersion(w cli.World) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version, the commit and the platform of this program",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(w.Out, "deepswe %s\ncommit %s\n%s %s/%s\n", w.Version, commit(), runtime.Version(),
+				runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// newManual makes the command that writes the manual pages of all others, for those who package deepswe.
+func newManual(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "man DIR",
+		Short:  "Write manual pages into a folder",
+		Args:   cobra.ExactArgs(1),
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			root.DisableAutoGenTag = true
+			for _, c := range append(root.Commands(), root) {
+				c.Long = "```\n" + cmp.Or(c.Long, c.Short) + "\n```" // its lines are laid out already
+			}
+			// The day comes from SOURCE_DATE_EPOCH, so that two builds of a commit are alike.
+			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "deepswe", Manual: "deepswe"}, args[0])
+		},
+	}
+}
+
+// version returns that of the release, or the pseudo-version of the commit, which the go command takes from git.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}
 	return "devel"
+}
+
+// commit returns what the go command recorded of the commit: its hash, its time, and whether files differed from it.
+func commit() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return "unknown"
+	}
+	vcs := map[string]string{}
+	for _, s := range info.Settings {
+		vcs[s.Key] = s.Value
+	}
+	if vcs["vcs.revision"] == "" {
+		return "unknown (built without git)"
+	}
+	said := vcs["vcs.revision"] + " of " + vcs["vcs.time"]
+	if vcs["vcs.modified"] == "true" {
+		said += ", with changes"
+	}
+	return said
 }
