@@ -2,7 +2,6 @@ package agentcmd
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -19,15 +19,12 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/disk"
-	"deepswe/env/github"
+	"deepswe/env/forge"
 	"deepswe/env/repo"
 )
 
 // maxStatement is the most that is read of an issue's text: far above any issue, far below any context.
 const maxStatement = 1 << 20
-
-// issuePath is the path of an issue on GitHub and compatible hosts.
-var issuePath = regexp.MustCompile(`^/[^/]+/[^/]+/(issues|pull)/\d+/?$`)
 
 // issueNumber is how people name an issue: #12 of the repository's own origin, or owner/repo#12 on GitHub.
 var issueNumber = regexp.MustCompile(`^([\w.-]+/[\w.-]+)?#(\d+)$`)
@@ -48,27 +45,6 @@ type input struct {
 	number string
 }
 
-// remoteAddress takes the host and the path of a repository from the forms of a remote's address.
-var remoteAddress = regexp.MustCompile(
-	`^(?:https?://|ssh://|git://)?(?:[^@/]+@)?([^/:]+(?::\d+)?)[:/]([^/]+/.+?)(?:\.git)?/?$`)
-
-// originIssue returns the address of an issue from the address of its repository; empty if that is not the address of a
-// host.
-func originIssue(remote, number string) string {
-	m := remoteAddress.FindStringSubmatch(remote)
-	if m == nil {
-		return ""
-	}
-	scheme, host := "https", m[1]
-	switch {
-	case strings.HasPrefix(remote, "http://"):
-		scheme = "http"
-	case !strings.HasPrefix(remote, "https://"):
-		host, _, _ = strings.Cut(host, ":") // the port of another service
-	}
-	return scheme + "://" + host + "/" + m[2] + "/issues/" + number
-}
-
 // findOrigin turns the number of an issue into its address, by the repository's remote.
 func (j *job) findOrigin(ctx context.Context) error {
 	if j.in.number == "" || j.in.url != "" {
@@ -78,10 +54,15 @@ func (j *job) findOrigin(ctx context.Context) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	if j.in.url = originIssue(remote, j.in.number); j.in.url == "" {
+	origin, ok := forge.ParseRemote(remote)
+	if !ok {
 		return cli.Usagef("#%s is an issue of the repository's origin, and %s has no origin on a host: give the issue's URL",
 			j.in.number, j.o.repo)
 	}
+	if origin.Number, err = strconv.Atoi(j.in.number); err != nil {
+		return cli.Usage(err)
+	}
+	j.in.url = origin.String()
 	j.o.repoGiven = true
 	return nil
 }
@@ -111,12 +92,12 @@ func readInput(args []string, file string, stdin io.Reader) (input, error) {
 	if m := issueNumber.FindStringSubmatch(text); m != nil {
 		return input{number: m[2], url: issueURL(m[1], m[2])}, nil
 	}
-	switch u, err := url.Parse(text); {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-	case issuePath.MatchString(u.Path):
+	if u, err := url.Parse(text); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		!strings.ContainsAny(text, " \n") {
+		if _, err := forge.Parse(text); err != nil {
+			return input{}, err
+		}
 		return input{url: text}, nil
-	case !strings.ContainsAny(text, " \n"):
-		return input{}, fmt.Errorf("%s is not the address of an issue (https://HOST/OWNER/REPO/issues/NUMBER)", text)
 	}
 	return statement(strings.NewReader(text), "the argument")
 }
@@ -167,21 +148,24 @@ func (j *job) openIssue(ctx context.Context) error {
 	if !j.o.repoGiven && (j.o.apply != "" || j.o.branch != "") {
 		return cli.Usagef("--apply and --branch require --repo DIR")
 	}
-	client, err := github.New(github.Options{
-		Token: cmp.Or(j.d.Getenv("GITHUB_TOKEN"), j.d.Getenv("GH_TOKEN")),
-		API:   j.d.Getenv("DEEPSWE_GITHUB_API"), Log: j.d.Logger(),
-	})
+	client, err := openForge(j.d)
+	if err != nil {
+		return err
+	}
+	address, err := forge.Parse(j.in.url)
 	if err != nil {
 		return cli.Usage(err)
 	}
 	j.watch.show(note("reading " + j.in.url))
-	issue, err := client.Issue(ctx, j.in.url)
+	issue, err := client.Issue(ctx, address)
 	if err != nil {
 		return cli.Usage(err)
 	}
+	j.in.url = issue.URL
 	j.task = env.Task{
-		ID: fmt.Sprintf("%s__%s-%d", issue.Owner, issue.Repo, issue.Number), Source: "github",
-		Repo: issue.Owner + "/" + issue.Repo, Statement: issue.Statement(), Image: j.o.Image,
+		ID:     fmt.Sprintf("%s__%s-%d", strings.ReplaceAll(issue.Owner, "/", "__"), issue.Repo, issue.Number),
+		Source: strings.ToLower(string(issue.Kind)),
+		Repo:   issue.Owner + "/" + issue.Repo, Statement: issue.Statement(), Image: j.o.Image,
 	}
 	if j.o.repoGiven {
 		j.target, err = filepath.Abs(j.o.repo)
@@ -200,6 +184,14 @@ func (j *job) openIssue(ctx context.Context) error {
 		return j.checkTest()
 	}
 	return nil
+}
+
+// openForge returns a client for forges, with the tokens of the environment.
+func openForge(d Deps) (*forge.Client, error) {
+	client, err := forge.New(forge.Options{
+		Getenv: d.Getenv, API: d.Getenv("DEEPSWE_GITHUB_API"), Log: d.Logger(),
+	})
+	return client, cli.Usage(err)
 }
 
 // scratch makes a directory that goes away with the job.

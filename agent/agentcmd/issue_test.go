@@ -39,8 +39,8 @@ func TestReadInput(t *testing.T) {
 		"no such file":       {file: "/no/such/file", says: "no such file"},
 		"not text":           {file: binary, says: "is not UTF-8"},
 		"too long":           {args: []string{"-"}, stdin: strings.Repeat("x", maxStatement+1), says: "longer than"},
-		"another address":    {args: []string{"https://github.com/o/r"}, says: "not the address of an issue"},
-		"an issue's comment": {args: []string{"https://github.com/o/r/issues/x"}, says: "not the address of an issue"},
+		"another address":    {args: []string{"https://github.com/o/r"}, says: "not the URL of an issue"},
+		"an issue's comment": {args: []string{"https://github.com/o/r/issues/x"}, says: "not the URL of an issue"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := readInput(c.args, c.file, iotest.OneByteReader(strings.NewReader(c.stdin)))

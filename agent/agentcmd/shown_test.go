@@ -56,22 +56,6 @@ func TestEditsAreShown(t *testing.T) {
 	}
 }
 
-func TestOriginIssue(t *testing.T) {
-	t.Parallel()
-	for remote, want := range map[string]string{
-		"https://github.com/o/r.git":             "https://github.com/o/r/issues/7",
-		"https://user@github.com/o/r":            "https://github.com/o/r/issues/7",
-		"git@github.com:o/r.git":                 "https://github.com/o/r/issues/7",
-		"ssh://git@git.example.org:2222/o/r.git": "https://git.example.org/o/r/issues/7",
-		"http://localhost:3000/o/r":              "http://localhost:3000/o/r/issues/7",
-		"/home/ann/r.git":                        "", "": "", "../r": "",
-	} {
-		if got := originIssue(remote, "7"); got != want {
-			t.Errorf("%s: got %q, want %q", remote, got, want)
-		}
-	}
-}
-
 // An answer runs the call, refuses it, or goes to the model in its place; without one the rollout ends.
 func TestConfirm(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,10 @@
-package github_test
+package forge_test
 
 import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -15,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"deepswe/env/github"
+	"deepswe/env/forge"
 )
 
 func git(t *testing.T, dir string, args ...string) string {
@@ -68,6 +69,10 @@ func newGitHost(t *testing.T) *gitHost {
 }
 
 func (h *gitHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/api/v3/meta" {
+		fmt.Fprint(w, `{"installed_version":"3.15.0"}`)
+		return
+	}
 	h.mu.Lock()
 	h.seen = append(h.seen, r.Header.Get("Authorization"))
 	h.mu.Unlock()
@@ -89,20 +94,19 @@ func (h *gitHost) authorizations() []string {
 	return h.seen
 }
 
-func serve(t *testing.T, h http.Handler, o github.Options) (*github.Client, github.Issue) {
+func serve(t *testing.T, h http.Handler, o forge.Options) (*forge.Client, forge.Issue) {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
-	c, err := github.New(o)
+	c, err := forge.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, github.Issue{Host: strings.TrimPrefix(srv.URL, "http://"), Owner: "o", Repo: "r", CloneURL: srv.URL +
-		"/o/r.git"}
+	return c, forge.Issue{Owner: "o", Repo: "r", URL: srv.URL + "/o/r/issues/1", CloneURL: srv.URL + "/o/r.git"}
 }
 
 func TestClone(t *testing.T) {
-	c, issue := serve(t, newGitHost(t), github.Options{})
+	c, issue := serve(t, newGitHost(t), forge.Options{})
 	dir := filepath.Join(t.TempDir(), "r")
 	if err := c.Clone(t.Context(), issue, dir); err != nil {
 		t.Fatal(err)
@@ -122,7 +126,7 @@ func TestClone(t *testing.T) {
 func TestCloneWithAToken(t *testing.T) {
 	h := newGitHost(t)
 	h.token = "tok-secret-1"
-	c, issue := serve(t, h, github.Options{Token: h.token})
+	c, issue := serve(t, h, forge.Options{Getenv: token(h.token)})
 	dir := filepath.Join(t.TempDir(), "r")
 	if err := c.Clone(t.Context(), issue, dir); err != nil {
 		t.Fatal(err)
@@ -154,11 +158,12 @@ func TestTheTokenIsInNoArgument(t *testing.T) {
 	t.Setenv("GITHUB_TOKEN", "tok-secret-1")
 	t.Setenv("GIT_DIR", "/elsewhere")
 	t.Setenv("PATH", filepath.Dir(fake)+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	c, err := github.New(github.Options{Token: "tok-secret-1"})
+	c, err := forge.New(forge.Options{Getenv: token("tok-secret-1")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	issue := github.Issue{Host: "git.example.com", Owner: "o", Repo: "r", CloneURL: "https://git.example.com/o/r.git"}
+	issue := forge.Issue{Owner: "o", Repo: "r", URL: "https://github.com/o/r/issues/1",
+		CloneURL: "https://github.com/o/r.git"}
 	if err := c.Clone(t.Context(), issue, filepath.Join(t.TempDir(), "r")); err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +183,8 @@ func TestTheTokenIsInNoArgument(t *testing.T) {
 		strings.Contains(env, "/elsewhere") {
 		t.Errorf("git ran with\n%s\nin\n%s", arguments, env)
 	}
-	for _, want := range []string{"=http.https://git.example.com/.extraHeader\n", "GIT_TERMINAL_PROMPT=0\n",
-		"=http.followRedirects\n", "GIT_ALLOW_PROTOCOL=https:ssh\n"} {
+	for _, want := range []string{"=http.https://github.com/.extraHeader\n", "GIT_TERMINAL_PROMPT=0\n",
+		"=http.followRedirects\n", "GIT_ALLOW_PROTOCOL=https\n"} {
 		if !strings.Contains(env, want) {
 			t.Errorf("%q is missing in\n%s", want, env)
 		}
@@ -201,7 +206,7 @@ func TestCloneDoesNotCarryTheTokenAlong(t *testing.T) {
 	defer other.Close()
 	h := newGitHost(t)
 	h.to = other.URL
-	c, issue := serve(t, h, github.Options{Token: "tok-secret-1"})
+	c, issue := serve(t, h, forge.Options{Getenv: token("tok-secret-1")})
 	if err := c.Clone(t.Context(), issue, filepath.Join(t.TempDir(), "r")); err == nil {
 		t.Error("the redirect was followed")
 	}
@@ -236,7 +241,7 @@ func TestCloneFailures(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c, issue := serve(t, h, github.Options{Token: tt.token})
+			c, issue := serve(t, h, forge.Options{Getenv: token(tt.token)})
 			if tt.url != "" {
 				issue.CloneURL = tt.url
 			}
@@ -266,12 +271,14 @@ func TestCloneOfAFile(t *testing.T) {
 	root := t.TempDir()
 	git(t, root, "init", "-q", "-b", "main", "src")
 	git(t, filepath.Join(root, "src"), "commit", "-q", "--allow-empty", "-m", "x")
-	c, err := github.New(github.Options{API: "http://127.0.0.1:1"})
+	c, err := forge.New(forge.Options{API: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir() // empty, and there
-	if err := c.Clone(t.Context(), github.Issue{CloneURL: "file://" + filepath.Join(root, "src")}, dir); err != nil {
+	if err := c.Clone(t.Context(), forge.Issue{
+		URL: "https://github.com/o/r/issues/1", CloneURL: "file://" + filepath.Join(root, "src"),
+	}, dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ".git")); err != nil {
@@ -282,7 +289,7 @@ func TestCloneOfAFile(t *testing.T) {
 // The clone runs neither a template's hooks nor a user's filters.
 func TestCloneRunsNothing(t *testing.T) {
 	h := newGitHost(t)
-	c, issue := serve(t, h, github.Options{})
+	c, issue := serve(t, h, forge.Options{})
 	home := t.TempDir()
 	ran := filepath.Join(home, "ran")
 	hook := filepath.Join(home, "template", "hooks", "post-checkout")
@@ -310,10 +317,14 @@ func TestCloneEndsWithTheContext(t *testing.T) {
 	asked := make(chan struct{})
 	var once sync.Once
 	ctx, cancel := context.WithCancel(t.Context())
-	c, issue := serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	c, issue := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v3/meta" {
+			fmt.Fprint(w, `{"installed_version":"3.15.0"}`)
+			return
+		}
 		once.Do(func() { close(asked) })
 		<-r.Context().Done()
-	}), github.Options{})
+	}), forge.Options{})
 	go func() {
 		<-asked
 		cancel()

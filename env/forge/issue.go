@@ -1,0 +1,288 @@
+package forge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Issue is an issue with its discussion.
+type Issue struct {
+	Kind Kind
+	// Host is the host of the web page. Owner, Repo and Number are the current ones, even if the issue was moved.
+	Host   string
+	Owner  string // with all groups on GitLab
+	Repo   string
+	Number int
+	URL    string
+	State  string // open or closed
+	Locked bool
+	Title  string
+	// Body and the comments are the original Markdown, with LF line ends and without HTML comments, which templates
+	// leave and the web page does not show, or characters that nobody sees.
+	Body   string
+	Author string
+	// Comments are the comments of people, oldest first.
+	Comments []Comment
+	// Skipped counts comments of bots, and those beyond the 500th.
+	Skipped int
+	// CloneURL and DefaultBranch belong to the repository.
+	CloneURL      string
+	DefaultBranch string
+}
+
+// Comment is one of an issue's comments.
+type Comment struct {
+	Author string
+	// Role is the author's association with the repository (OWNER, MEMBER, COLLABORATOR, CONTRIBUTOR), or empty.
+	Role string
+	Time time.Time
+	Body string
+}
+
+// maxPages limits how many pages of 100 comments are read.
+const maxPages = 5
+
+// user, issueJSON and commentJSON are the parts of the forges' objects that deepswe reads.
+type user struct {
+	Login    string `json:"login"`
+	Type     string `json:"type"`
+	Username string `json:"username"` // GitLab
+	Bot      bool   `json:"bot"`
+}
+
+// name returns the login. GitHub shows deleted accounts as "ghost".
+func (u *user) name() string {
+	if u == nil {
+		return "ghost"
+	}
+	return cmp.Or(visible(u.Username), visible(u.Login), "ghost")
+}
+
+func (u *user) bot() bool {
+	return u != nil && (u.Type == "Bot" || u.Bot || strings.HasSuffix(u.Login, "[bot]"))
+}
+
+type issueJSON struct {
+	Number        int       `json:"number"`
+	Title         string    `json:"title"`
+	State         string    `json:"state"`
+	Body          string    `json:"body"`
+	User          *user     `json:"user"`
+	Comments      int       `json:"comments"`
+	HTMLURL       string    `json:"html_url"`
+	IsLocked      bool      `json:"is_locked"` // Gitea
+	Locked        bool      `json:"locked"`
+	RepositoryURL string    `json:"repository_url"`
+	PullRequest   *struct{} `json:"pull_request"`
+	Repository    *struct {
+		FullName string `json:"full_name"`
+	} `json:"repository"` // Gitea
+
+	// GitLab
+	IID              int       `json:"iid"`
+	Description      string    `json:"description"`
+	WebURL           string    `json:"web_url"`
+	Author           *user     `json:"author"`
+	DiscussionLocked bool      `json:"discussion_locked"`
+	Notes            int       `json:"user_notes_count"`
+	CreatedAt        time.Time `json:"created_at"`
+}
+
+type commentJSON struct {
+	Body      string    `json:"body"`
+	User      *user     `json:"user"`
+	Role      string    `json:"author_association"`
+	CreatedAt time.Time `json:"created_at"`
+	Author    *user     `json:"author"` // GitLab
+	System    bool      `json:"system"` // GitLab's own notes
+}
+
+// ErrPull is the error of reading as an issue what is a pull request.
+var ErrPull = errors.New("it is a pull request")
+
+// Issue reads an issue.
+func (c *Client) Issue(ctx context.Context, a Address) (Issue, error) {
+	s, err := c.open(ctx, a)
+	if err != nil {
+		return Issue{}, err
+	}
+	issue, err := s.issue(ctx, a.Number)
+	if err != nil {
+		return Issue{}, fmt.Errorf("read issue %s#%d: %w", s.project, a.Number, err)
+	}
+	if issue.State == "closed" {
+		c.o.Log.Warn("the issue is closed", "issue", issue.URL)
+	}
+	return issue, nil
+}
+
+// numbered is the path of an issue in the API.
+func (s *session) numbered(number int) string { return fmt.Sprintf("%s/issues/%d", s.path(), number) }
+
+func (s *session) issue(ctx context.Context, number int) (Issue, error) {
+	var got issueJSON
+	if _, err := s.get(ctx, s.numbered(number), "", &got); err != nil {
+		return Issue{}, err
+	}
+	if got.PullRequest != nil {
+		return Issue{}, ErrPull
+	}
+	if got.Title == "" {
+		return Issue{}, fmt.Errorf("the response of %s is not an issue of %s; DEEPSWE_GITHUB_API sets the API's address",
+			s.api.Host, s.kind)
+	}
+	s.project = s.moved(got)
+	out := Issue{
+		Kind: s.kind, Host: s.web.Host, Number: cmp.Or(got.Number, got.IID, number), URL: cmp.Or(got.HTMLURL, got.WebURL),
+		State: strings.Replace(got.State, "opened", "open", 1), // which is GitLab's word
+		Title: oneLine(got.Title), Body: clean(cmp.Or(got.Body, got.Description)),
+		Locked: got.Locked || got.IsLocked || got.DiscussionLocked,
+	}
+	out.Author = cmp.Or(got.User, got.Author).name()
+	number = out.Number
+	if out.URL == "" {
+		out.URL = fmt.Sprintf("%s/%s/issues/%d", s.web, s.project, number)
+	}
+	p, err := s.repository(ctx, s.project)
+	if err != nil {
+		return Issue{}, fmt.Errorf("read the repository: %w", err)
+	}
+	cut := strings.LastIndex(s.project, "/")
+	out.Owner, out.Repo = s.project[:cut], s.project[cut+1:]
+	out.CloneURL, out.DefaultBranch = p.CloneURL, p.DefaultBranch
+	total := cmp.Or(got.Comments, got.Notes)
+	if total == 0 {
+		return out, nil
+	}
+	return out, s.comments(ctx, number, total, &out)
+}
+
+// comments reads the discussion, page by page.
+func (s *session) comments(ctx context.Context, number, total int, out *Issue) error {
+	next, path, read := "per_page=100", s.numbered(number)+"/comments", 0
+	if s.kind == GitLab {
+		next, path = "per_page=100&sort=asc&order_by=created_at", s.numbered(number)+"/notes"
+	}
+	for range maxPages {
+		var page []commentJSON
+		var err error
+		if next, err = s.get(ctx, path, next, &page); err != nil {
+			return fmt.Errorf("read the comments: %w", err)
+		}
+		for _, c := range page {
+			if c.System {
+				continue
+			}
+			read++
+			body, author := clean(c.Body), cmp.Or(c.User, c.Author)
+			if author.bot() || body == "" {
+				out.Skipped++
+				continue
+			}
+			role := strings.TrimPrefix(c.Role, "NONE")
+			out.Comments = append(out.Comments, Comment{Author: author.name(), Role: role, Time: c.CreatedAt, Body: body})
+		}
+		if next == "" {
+			return nil
+		}
+	}
+	out.Skipped += max(total-read, 0)
+	return nil
+}
+
+// moved returns the repository in the host's response, which differs after it was renamed or an issue transferred.
+func (s *session) moved(got issueJSON) string {
+	path := ""
+	if u, err := url.Parse(got.RepositoryURL); err == nil {
+		path = u.Path
+	}
+	if got.Repository != nil {
+		path = got.Repository.FullName
+	}
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if n := len(parts); n >= 2 && nameForm.MatchString(parts[n-2]) && nameForm.MatchString(parts[n-1]) {
+		return parts[n-2] + "/" + parts[n-1]
+	}
+	return s.project
+}
+
+// Project is a repository on a forge.
+type Project struct {
+	Path string // owner/name, with all groups on GitLab
+	// CloneURL and DefaultBranch are those of git.
+	CloneURL      string
+	DefaultBranch string
+	URL           string
+	// Push reports whether the token may push branches.
+	Push     bool
+	Archived bool
+
+	id int // GitLab's
+}
+
+type projectJSON struct {
+	FullName      string `json:"full_name"`
+	CloneURL      string `json:"clone_url"`
+	DefaultBranch string `json:"default_branch"`
+	HTMLURL       string `json:"html_url"`
+	Archived      bool   `json:"archived"`
+	Owner         *user  `json:"owner"`
+
+	// GitLab
+	ID        int    `json:"id"`
+	Namespace string `json:"path_with_namespace"`
+	HTTPURL   string `json:"http_url_to_repo"`
+	WebURL    string `json:"web_url"`
+	Import    string `json:"import_status"`
+
+	Permissions struct {
+		Push    bool    `json:"push"`
+		Project *access `json:"project_access"`
+		Group   *access `json:"group_access"`
+	} `json:"permissions"`
+}
+
+// access is GitLab's level of rights.
+type access struct {
+	Level int `json:"access_level"`
+}
+
+// developer is the level from which on GitLab lets push.
+const developer = 30
+
+func (a *access) pushes() bool { return a != nil && a.Level >= developer }
+
+func (s *session) parsed(got projectJSON, path string) Project {
+	p := Project{
+		Path: cmp.Or(got.FullName, got.Namespace, path), CloneURL: cmp.Or(got.CloneURL, got.HTTPURL), id: got.ID,
+		DefaultBranch: got.DefaultBranch, URL: cmp.Or(got.HTMLURL, got.WebURL), Archived: got.Archived,
+		Push: got.Permissions.Push || got.Permissions.Project.pushes() || got.Permissions.Group.pushes(),
+	}
+	if p.CloneURL == "" {
+		p.CloneURL = s.web.String() + "/" + p.Path + ".git"
+	}
+	return p
+}
+
+// path is that of the repository in the API.
+func (s *session) path() string { return s.pathOf(s.project) }
+
+func (s *session) pathOf(project string) string {
+	if s.kind == GitLab {
+		return "/projects/" + url.PathEscape(project)
+	}
+	return "/repos/" + project
+}
+
+func (s *session) repository(ctx context.Context, path string) (Project, error) {
+	var got projectJSON
+	if _, err := s.get(ctx, s.pathOf(path), "", &got); err != nil {
+		return Project{}, err
+	}
+	return s.parsed(got, path), nil
+}

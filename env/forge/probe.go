@@ -1,0 +1,151 @@
+package forge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// site is a forge: its software, and where it is.
+type site struct {
+	kind Kind
+	web  *url.URL // its root, without a slash at the end
+	api  *url.URL
+}
+
+// wellKnown are the sites that need no look.
+var wellKnown = map[string]Kind{"github.com": GitHub, "gitlab.com": GitLab, "codeberg.org": Gitea, "gitea.com": Gitea}
+
+// apiPath is where each kind has its API, below its root.
+var apiPath = map[Kind]string{GitHub: "/api/v3", Gitea: "/api/v1", GitLab: "/api/v4"}
+
+// locate returns the site of an address, and the path of the repository there.
+func (c *Client) locate(ctx context.Context, a Address) (site, string, error) {
+	root := &url.URL{Scheme: a.scheme, Host: a.host}
+	two := strings.Join(a.names[len(a.names)-2:], "/")
+	known := wellKnown[a.host]
+	switch {
+	case c.override != nil:
+		s := site{kind: GitHub, web: root, api: c.override}
+		for kind, path := range apiPath {
+			if strings.HasSuffix(c.override.Path, path) {
+				s.kind = kind
+			}
+		}
+		if s.kind == GitLab {
+			two = strings.Join(a.names, "/")
+		}
+		return s, two, nil
+	case a.host == "github.com" || strings.HasSuffix(a.host, ".ghe.com"):
+		return site{kind: GitHub, web: root, api: &url.URL{Scheme: "https", Host: "api." + a.host}}, two, nil
+	case known == GitLab:
+		return newSite(GitLab, root, ""), strings.Join(a.names, "/"), nil
+	case known != "":
+		return newSite(known, root, ""), two, nil
+	}
+	s, err := c.probed(ctx, a, root)
+	if err != nil {
+		return site{}, "", err
+	}
+	return s, strings.TrimPrefix("/"+strings.Join(a.names, "/"), s.web.Path+"/"), nil
+}
+
+func newSite(kind Kind, root *url.URL, prefix string) site {
+	web, api := *root, *root
+	web.Path = strings.TrimSuffix("/"+prefix, "/")
+	api.Path = web.Path + apiPath[kind]
+	return site{kind: kind, web: &web, api: &api}
+}
+
+// probed is probe, once for each host.
+func (c *Client) probed(ctx context.Context, a Address, root *url.URL) (site, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s, ok := c.sites[root.String()]; ok {
+		return s, nil
+	}
+	s, err := c.probe(ctx, a, root)
+	if err == nil {
+		c.sites[root.String()] = s
+	}
+	return s, err
+}
+
+// probe asks a host what it is. It sends no token, because the host is not known yet.
+func (c *Client) probe(ctx context.Context, a Address, root *url.URL) (site, error) {
+	prefixes := []string{""}
+	if n := len(a.names) - 2; n > 0 {
+		prefixes = slices.Compact([]string{"", strings.Join(a.names[:n], "/"), a.names[0]})
+	}
+	var failed error
+	for _, prefix := range prefixes {
+		for _, kind := range []Kind{Gitea, GitLab, GitHub} {
+			s := newSite(kind, root, prefix)
+			rest := len(a.names) - len(strings.FieldsFunc(prefix, func(r rune) bool { return r == '/' }))
+			if a.kind != "" && a.kind != kind || kind != GitLab && rest != 2 {
+				continue
+			}
+			is, err := answers(ctx, s)
+			if is || ctx.Err() != nil {
+				return s, ctx.Err()
+			}
+			if err != nil {
+				failed = err
+			}
+		}
+	}
+	if failed != nil {
+		return site{}, failed
+	}
+	return site{}, fmt.Errorf("%s answers neither as GitHub nor as Gitea, Forgejo or GitLab do; DEEPSWE_GITHUB_API sets "+
+		"the address of its API", a.host)
+}
+
+// perProbe bounds the question what a host is.
+const perProbe = 5 * time.Second
+
+// answers reports whether a site is of the kind that it is taken for. The error says that it could not be asked.
+func answers(ctx context.Context, s site) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, perProbe)
+	defer cancel()
+	path := "/version"
+	if s.kind == GitHub {
+		path = "/meta"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.api.String()+path, nil)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("User-Agent", userAgent)
+	resp, err := http.DefaultTransport.RoundTrip(req) // which follows no redirect
+	if err != nil {
+		return false, fmt.Errorf("reach %s: %w", s.api.Host, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return false, fmt.Errorf("read from %s: %w", s.api.Host, err)
+	}
+	var said struct {
+		Version, Message, URL string
+		Installed             string `json:"installed_version"`
+	}
+	isJSON := json.Unmarshal(body, &said) == nil
+	closed := resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden
+	switch s.kind {
+	case GitHub:
+		return said.Installed != "" || resp.Header.Get("X-GitHub-Request-Id") != "" ||
+			resp.Header.Get("X-GitHub-Enterprise-Version") != "", nil
+	case Gitea: // one that shows nothing to strangers says so, and where its documentation is
+		return isJSON && (said.Version != "" || closed && strings.HasSuffix(said.URL, "/api/swagger") ||
+			closed && strings.Contains(said.Message, "signed in")), nil
+	default:
+		return isJSON && (said.Version != "" || closed && strings.Contains(said.Message, "401")), nil
+	}
+}

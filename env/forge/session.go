@@ -1,0 +1,313 @@
+package forge
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepswe/env"
+)
+
+const (
+	attempts    = 3
+	perRequest  = 30 * time.Second
+	longestWait = 30 * time.Second // waiting longer for a rate limit is an error
+	maxPage     = 32 << 20
+	userAgent   = "deepswe"
+)
+
+// session accesses the API of one site, for one repository, and sends the token to that origin only.
+type session struct {
+	*Client
+	site
+	project string // owner/name, with groups on GitLab
+	secret  string // the token; empty if there is none
+	http    *http.Client
+}
+
+// open finds the site of an address, and its token.
+func (c *Client) open(ctx context.Context, a Address) (*session, error) {
+	at, project, err := c.locate(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{Client: c, site: at, project: project, secret: c.token(ctx, at)}
+	s.http = &http.Client{Transport: &authorized{origin: at.api, token: s.secret}}
+	return s, nil
+}
+
+// authorized adds the token to requests for one origin. Go's own client would keep it when redirected to other
+// ports or to subdomains.
+type authorized struct {
+	origin *url.URL
+	token  string
+}
+
+func (t *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
+	sameOrigin := req.URL.Scheme == t.origin.Scheme && strings.EqualFold(req.URL.Host, t.origin.Host)
+	if t.token != "" && sameOrigin && mayCarry(req.URL) {
+		req = req.Clone(req.Context())
+		req.Header.Set("Authorization", "Bearer "+t.token)
+	}
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+// get reads one page of a resource, and returns the query of the next page, or "" after the last.
+func (s *session) get(ctx context.Context, path, query string, into any) (next string, err error) {
+	if query != "" {
+		path += "?" + query
+	}
+	for attempt := 1; ; attempt++ {
+		next, wait, err := s.try(ctx, http.MethodGet, s.api.String()+path, nil, into)
+		if err == nil || ctx.Err() != nil || wait < 0 || attempt == attempts {
+			return next, err
+		}
+		if wait == 0 {
+			wait = env.Backoff(attempt, time.Second, longestWait)
+		}
+		s.o.Log.Warn("the issue's host failed, retrying", "error", err, "wait", wait)
+		if err := s.o.Sleep(ctx, wait); err != nil {
+			return "", err
+		}
+	}
+}
+
+// send makes one request that changes something. It is not repeated, because it may have been done in spite of an error.
+func (s *session) send(ctx context.Context, method, path string, body, into any) error {
+	_, _, err := s.try(ctx, method, s.api.String()+path, body, into)
+	return err
+}
+
+// statusError is a response that is no success.
+type statusError struct {
+	status int
+	said   string // by the host
+	text   string
+}
+
+func (e *statusError) Error() string { return e.text }
+
+// status returns that of the response behind an error; 0 if there was none.
+func status(err error) int {
+	if e, ok := errors.AsType[*statusError](err); ok {
+		return e.status
+	}
+	return 0
+}
+
+// try makes one request. A negative wait means that retrying cannot help.
+func (s *session) try(
+	ctx context.Context, method, target string, body, into any,
+) (next string, wait time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, perRequest)
+	defer cancel()
+	var sent io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return "", -1, err
+		}
+		sent = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, sent)
+	if err != nil {
+		return "", -1, err
+	}
+	req.Header.Set("Accept", "application/json")
+	if s.kind == GitHub {
+		req.Header.Set("Accept", "application/vnd.github+json")
+		req.Header.Set("X-GitHub-Api-Version", "2022-11-28")
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("User-Agent", userAgent)
+	resp, err := s.http.Do(req)
+	if err != nil {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without the URL, which the message already contains
+		}
+		return "", 0, fmt.Errorf("reach %s: %w", s.api.Host, err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
+	if err != nil {
+		return "", 0, fmt.Errorf("read from %s: %w", s.api.Host, err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		wait, err := s.explain(resp, data)
+		return "", wait, err
+	}
+	if len(data) > maxPage {
+		return "", -1, fmt.Errorf("%s sent a response of more than %d MiB", s.api.Host, maxPage>>20)
+	}
+	if into == nil {
+		return "", 0, nil
+	}
+	if text, ok := into.(*string); ok {
+		*text = string(data)
+		return "", 0, nil
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return "", -1, fmt.Errorf("the response of %s is not that of %s's API: %w; DEEPSWE_GITHUB_API sets the API's address",
+			s.api.Host, s.kind, err)
+	}
+	return nextPage(resp.Header), 0, nil
+}
+
+var nextLink = regexp.MustCompile(`<([^>]*)>\s*;[^,]*\brel="?next"?`)
+
+// nextPage returns the query of the next page from the Link header (RFC 8288), or "" on the last page. It ignores
+// the link's host: behind a proxy it differs from ours, and the server must not decide where requests go.
+func nextPage(h http.Header) string {
+	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
+	if m == nil {
+		return ""
+	}
+	u, err := url.Parse(m[1])
+	if err != nil {
+		return ""
+	}
+	return u.RawQuery
+}
+
+// explain turns an error response into an error, with the wait before the next attempt; negative if retrying cannot
+// help.
+func (s *session) explain(resp *http.Response, body []byte) (time.Duration, error) {
+	said := s.hide(message(body))
+	limited := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusForbidden &&
+		(resp.Header.Get("X-RateLimit-Remaining") == "0" || resp.Header.Get("Retry-After") != "" ||
+			strings.Contains(strings.ToLower(said), "rate limit"))
+	if limited {
+		return s.limited(resp)
+	}
+	text := fmt.Sprintf("%s answered %d %s", s.api.Host, resp.StatusCode, http.StatusText(resp.StatusCode))
+	if said != "" {
+		text += " (" + clip(said, 300) + ")"
+	}
+	if advice := s.advice(resp, said); advice != "" {
+		text += "; " + advice
+	}
+	wait := time.Duration(-1)
+	if resp.StatusCode >= 500 {
+		wait = 0
+	}
+	return wait, &statusError{status: resp.StatusCode, said: said, text: text}
+}
+
+// message is what the body of an error says, in any of the forms that forges have; empty if a proxy sent a page.
+func message(body []byte) string {
+	var said struct {
+		Message     any
+		Errors      []any
+		Error       any
+		Description string `json:"error_description"`
+	}
+	_ = json.Unmarshal(body, &said)
+	var words []string
+	var collect func(v any)
+	collect = func(v any) {
+		switch v := v.(type) {
+		case string:
+			words = append(words, v)
+		case []any:
+			for _, e := range v {
+				collect(e)
+			}
+		case map[string]any:
+			for _, key := range slices.Sorted(maps.Keys(v)) {
+				if key == "message" || len(v) == 1 {
+					collect(v[key])
+				}
+			}
+		}
+	}
+	for _, part := range []any{said.Message, said.Errors, said.Error, said.Description} {
+		collect(part)
+	}
+	return strings.Join(strings.Fields(visible(strings.Join(words, ": "))), " ")
+}
+
+// scopes are the words with which forges say that a token is valid and may not do something.
+var scopes = regexp.MustCompile(`(?i)scope|not accessible by|insufficient`)
+
+// advice says what can be done about an error response.
+func (s *session) advice(resp *http.Response, said string) string {
+	name := tokenName(s.kind)
+	read := resp.Request.Method == http.MethodGet
+	switch code := resp.StatusCode; {
+	case strings.Contains(said, "not permitted to create or approve pull requests"):
+		return "allow it in the repository's settings (Actions, General, Workflow permissions), or use a token of a person"
+	case scopes.MatchString(said):
+		needs := map[Kind]string{
+			GitHub: "contents and pull requests (write), issues (read)", GitLab: "the scope api",
+			Gitea: "write:repository, write:issue and read:user",
+		}[s.kind]
+		if accepted := resp.Header.Get("X-Accepted-GitHub-Permissions"); accepted != "" {
+			needs = accepted
+		}
+		return "the token lacks a permission: it needs " + needs
+	case (code == http.StatusUnauthorized || code == http.StatusNotFound) && s.secret == "":
+		text := "set " + name
+		if code == http.StatusNotFound {
+			text = "there is no such issue, or the repository is private: then set " + name
+		}
+		return strings.TrimSuffix(text+"; "+s.withheld(s.site), "; ")
+	case code == http.StatusUnauthorized:
+		return name + " is not valid there"
+	case code == http.StatusNotFound, code == http.StatusForbidden && read:
+		return "there is no such issue, or " + name + " may not read the repository (it needs read access to contents " +
+			"and issues)"
+	case code == http.StatusForbidden:
+		return name + " may not do that there"
+	case code == http.StatusGone:
+		return "the issue was deleted"
+	case code == http.StatusLocked:
+		return "the repository is archived, or the discussion is locked: nothing can be changed there"
+	case code == http.StatusUnprocessableEntity && strings.Contains(strings.ToLower(said), "draft"):
+		return "this repository has no drafts: --no-draft opens the pull request as ready for review"
+	}
+	return ""
+}
+
+// limited explains a rate limit, and waits if the limit ends soon.
+func (s *session) limited(resp *http.Response) (time.Duration, error) {
+	text := s.api.Host + " limits the rate of requests"
+	wait := time.Duration(-1)
+	reset := cmp.Or(resp.Header.Get("X-RateLimit-Reset"), resp.Header.Get("RateLimit-Reset"))
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds >= 0 {
+		wait = max(time.Duration(min(seconds, 1<<20))*time.Second, time.Millisecond)
+	} else if reset, err := strconv.ParseInt(reset, 10, 64); err == nil {
+		at := time.Unix(reset, 0)
+		wait = max(time.Until(at), time.Millisecond)
+		text += ", until " + at.Format("15:04")
+	}
+	if s.secret == "" {
+		text += "; set " + tokenName(s.kind) + " for a higher limit"
+	}
+	if wait > longestWait {
+		wait = -1
+	}
+	return wait, &statusError{status: resp.StatusCode, text: text}
+}
+
+// clip shortens a text to the given number of runes.
+func clip(text string, most int) string {
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(runes[:most]) + "…"
+}

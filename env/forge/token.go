@@ -1,0 +1,130 @@
+package forge
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// tokenNames are the variables that may hold a token.
+var tokenNames = []string{
+	"GITHUB_TOKEN", "GH_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GITEA_TOKEN", "FORGEJO_TOKEN",
+	"GITLAB_TOKEN",
+}
+
+// variables says for each kind which variables hold its token, and which say what server that is of.
+var variables = map[Kind]struct{ tokens, servers []string }{
+	GitHub: {tokenNames[:4], []string{"GITHUB_SERVER_URL", "GH_HOST"}},
+	Gitea:  {tokenNames[4:6], []string{"GITEA_SERVER_URL", "GITHUB_SERVER_URL"}},
+	GitLab: {tokenNames[6:], []string{"CI_SERVER_URL", "GITLAB_HOST"}},
+}
+
+// tokenName is the variable that is named where a token is missing.
+func tokenName(k Kind) string { return variables[k].tokens[0] }
+
+// token returns the token for a site; empty if there is none. A variable's token goes only where it is known to
+// belong: to the public sites of its kind, to the server that another variable names, and to this machine.
+func (c *Client) token(ctx context.Context, s site) string {
+	if !mayCarry(s.api) {
+		return ""
+	}
+	if c.owned(s) {
+		names := variables[s.kind].tokens
+		if s.kind == Gitea && c.server("GITHUB_SERVER_URL") == s.web.Host {
+			names = append(slices.Clone(names), "GITHUB_TOKEN") // what Gitea's own CI calls it
+		}
+		for _, name := range names {
+			if v := strings.TrimSpace(c.o.Getenv(name)); v != "" {
+				return v
+			}
+		}
+	}
+	return c.stored(ctx, s)
+}
+
+// owned reports whether the variables' token belongs to a site.
+func (c *Client) owned(s site) bool {
+	host := s.web.Host
+	if c.override != nil || wellKnown[host] == s.kind || loopback(s.web.Hostname()) ||
+		s.kind == GitHub && strings.HasSuffix(host, ".ghe.com") {
+		return true
+	}
+	return slices.ContainsFunc(variables[s.kind].servers, func(name string) bool { return c.server(name) == host })
+}
+
+// server is the host that a variable names, by its address or by itself.
+func (c *Client) server(name string) string {
+	v := strings.ToLower(strings.TrimSpace(c.o.Getenv(name)))
+	if u, err := url.Parse(v); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return v
+}
+
+// withheld says that a variable's token was not sent to a site, and how it would be; empty if there is none.
+func (c *Client) withheld(s site) string {
+	for _, name := range variables[s.kind].tokens {
+		if c.o.Getenv(name) != "" && !c.owned(s) {
+			return name + " was not sent to " + s.web.Host + ": " + variables[s.kind].servers[0] + "=" + s.web.String() +
+				" says that it belongs there"
+		}
+	}
+	return ""
+}
+
+// stored returns the token that the user's own client for the forge has. Errors mean that there is none.
+func (c *Client) stored(ctx context.Context, s site) string {
+	var command []string
+	switch s.kind {
+	case GitHub:
+		command = []string{"gh", "auth", "token", "--hostname", s.web.Host}
+	case GitLab:
+		command = []string{"glab", "config", "get", "token", "--host", s.web.Host}
+	case Gitea:
+		return c.teaToken(s)
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil || c.o.Getenv("HOME") == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, perProbe)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, command[1:]...)
+	cmd.WaitDelay = time.Second
+	said, err := cmd.Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(said))
+}
+
+// teaToken reads the token that tea keeps for a server in its configuration.
+func (c *Client) teaToken(s site) string {
+	dir := c.o.Getenv("XDG_CONFIG_HOME")
+	if home := c.o.Getenv("HOME"); dir == "" && home != "" {
+		dir = filepath.Join(home, ".config")
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "tea", "config.yml"))
+	if err != nil || dir == "" {
+		return ""
+	}
+	var kept struct {
+		Logins []struct{ URL, Token string }
+	}
+	if yaml.Unmarshal(data, &kept) != nil {
+		return ""
+	}
+	for _, login := range kept.Logins {
+		if u, err := url.Parse(login.URL); err == nil && u.Host == s.web.Host {
+			return login.Token
+		}
+	}
+	return ""
+}

@@ -1,0 +1,86 @@
+package testkit
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Forge is a real Gitea that .ci/run starts, with two users: alice, who owns alice/lib, and bot, who may not write to it.
+type Forge struct {
+	URL    string
+	Tokens map[string]string // by user
+}
+
+// OpenForge returns the Gitea that the file named by DEEPSWE_TEST_GITEA describes: its address, and a line for each user
+// with the token. The test skips if there is none.
+func OpenForge(t testing.TB) *Forge {
+	t.Helper()
+	path := os.Getenv("DEEPSWE_TEST_GITEA")
+	if path == "" {
+		Skip(t, "gitea", "DEEPSWE_TEST_GITEA names no file with the address of a Gitea; .ci/run does")
+	}
+	said, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &Forge{Tokens: map[string]string{}}
+	for line := range strings.Lines(string(said)) {
+		switch words := strings.Fields(line); len(words) {
+		case 1:
+			f.URL = words[0]
+		case 2:
+			f.Tokens[words[0]] = words[1]
+		}
+	}
+	return f
+}
+
+// Call makes a request to the API as a user, and returns the object of the answer, which must be a success.
+func (f *Forge) Call(t testing.TB, user, method, path string, body any) map[string]any {
+	t.Helper()
+	data, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequest(method, f.URL+"/api/v1"+path, bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "token "+f.Tokens[user])
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if data, err = io.ReadAll(resp.Body); err != nil || resp.StatusCode > 299 {
+		t.Fatalf("%s %s: %s %v %s", method, path, resp.Status, err, data)
+	}
+	var got map[string]any
+	_ = json.Unmarshal(data, &got) // some answers are lists, or empty
+	return got
+}
+
+// NewRepository makes a repository of alice's with these files, and returns its path (owner/name).
+func (f *Forge) NewRepository(t testing.TB, files map[string]string) string {
+	t.Helper()
+	name := "r" + strings.ToLower(rand.Text()[:10])
+	f.Call(t, "alice", http.MethodPost, "/user/repos", map[string]any{"name": name, "auto_init": true,
+		"default_branch": "main"})
+	var changes []map[string]string
+	for path, text := range files {
+		operation := map[string]string{"operation": "create", "path": path, "content": base64.StdEncoding.EncodeToString([]byte(text))}
+		changes = append(changes, operation)
+	}
+	f.Call(t, "alice", http.MethodPost, "/repos/alice/"+name+"/contents", map[string]any{"files": changes,
+		"message": "Begin", "branch": "main"})
+	t.Cleanup(func() { f.Call(t, "alice", http.MethodDelete, "/repos/alice/"+name, nil) })
+	return "alice/" + name
+}
