@@ -138,6 +138,8 @@ type Spec struct {
 	Dir string
 	// CopyIn is a host directory whose content is copied to Dir; empty if the image contains the repository.
 	CopyIn string
+	// Commit, if not empty, makes CopyIn a git repository of which this commit is copied, without the rest of its history.
+	Commit string `json:",omitempty"`
 	// Git is a host directory that is copied in place of CopyIn's .git; empty if that is copied itself. If it is set,
 	// CopyIn is a directory that somebody works in: what cannot be read is left out, and the copy is writable.
 	Git string

@@ -27,6 +27,11 @@ type Task struct {
 	BaseCommit string `json:"base_commit,omitempty"`
 	// Statement is the issue's text.
 	Statement string `json:"statement"`
+	// Repository is the git repository on this machine, as an absolute path, of which sandboxes get a copy of BaseCommit;
+	// empty if the image or the preparation contains the files.
+	Repository string `json:"repository,omitempty"`
+	// Labels say what is known about the task, for choosing and counting. They decide nothing.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Image is the container image that contains the repository; Dockerfile is a folder to build it from instead.
 	Image      string `json:"image,omitempty"`
 	Dockerfile string `json:"dockerfile,omitempty"`
@@ -41,6 +46,18 @@ type Task struct {
 	Env    []string `json:"env,omitempty"`
 	Limits Limits   `json:"limits,omitzero"`
 	Tests  Tests    `json:"tests,omitzero"`
+}
+
+// Spec describes a sandbox with the task's repository, as it is before the task's preparation.
+func (t Task) Spec() Spec {
+	s := Spec{
+		Image: t.Image, Dockerfile: t.Dockerfile, Recipe: t.Recipe, User: t.User, Dir: t.Dir, Env: t.Env, Limits: t.Limits,
+		Rollout: t.ID,
+	}
+	if t.Repository != "" {
+		s.CopyIn, s.Commit = t.Repository, t.BaseCommit
+	}
+	return s
 }
 
 // Tests is the part of a task that only the grader may see. The test names in FailToPass fail before the fix and

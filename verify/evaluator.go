@@ -227,7 +227,7 @@ func Gradable(t env.Task) error {
 // Key identifies the evaluation of a patch. It changes with the patch, the version of the grader, the parts of the task
 // that matter to grading, and the limits. A result with the same key may be reused.
 func (e *Evaluator) Key(t env.Task, patch []byte) string {
-	t.Prepare = nil // the grader does not see it
+	t.Prepare, t.Labels = nil, nil // the grader does not see them
 	if t.Tests.RewardFile == "" {
 		t.Statement = "" // nor this
 	}

@@ -101,11 +101,8 @@ func (t *trial) start(ctx context.Context) error {
 			return fmt.Errorf("remove sandbox: %w", err)
 		}
 	}
-	s := env.Spec{
-		Image: t.task.Image, Dockerfile: t.task.Dockerfile, Recipe: t.task.Recipe, User: t.task.User, Dir: t.task.Dir,
-		Prepare: t.task.Tests.Prepare, Env: t.task.Env,
-		Limits: t.task.Limits, Network: t.v.Network, Run: t.Run, Rollout: t.task.ID, Grading: true,
-	}
+	s := t.task.Spec()
+	s.Prepare, s.Network, s.Run, s.Grading = t.task.Tests.Prepare, t.v.Network, t.Run, true
 	if t.strict && t.task.Tests.RewardFile == "" && !needsHistory(t.task) {
 		s.Prepare = append(slices.Clip(s.Prepare), repo.Hygiene("")) // the history may contain the solution
 	}

@@ -111,7 +111,7 @@ func (a *Attempt) work(
 	switch {
 	case snapshot != nil:
 		origin, aside = snapshot, snapshot.Aside
-	case task.Image == "" && task.Dockerfile == "":
+	case task.Repository != "" || task.Image == "" && task.Dockerfile == "":
 		p := &prepared{provider: a.Provider, spec: a.Spec(task, nil)}
 		defer func() {
 			if err := p.close(context.WithoutCancel(ctx)); err != nil {
@@ -180,11 +180,8 @@ func (a *Attempt) enter(p Phase) {
 // Spec describes the sandbox of an attempt at the task. A sandbox that was prepared ahead of time is used only where
 // its spec is identical.
 func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
-	s := env.Spec{
-		Image: task.Image, Dockerfile: task.Dockerfile, Recipe: task.Recipe, User: task.User, Dir: task.Dir,
-		Prepare: task.Prepare, Env: task.Env,
-		Limits: task.Limits, Network: a.Network, Run: a.Run, Rollout: task.ID,
-	}
+	s := task.Spec()
+	s.Prepare, s.Network, s.Run = task.Prepare, a.Network, a.Run
 	if snapshot != nil {
 		snapshot.Place(&s)
 		return s

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -42,11 +43,17 @@ func (f *fieldReader) deepswe() env.Task {
 	return t
 }
 
+// commitID matches a full hash of a commit.
+var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
 // complete sets default values and reports missing or contradictory fields.
 func (f *fieldReader) complete(t *env.Task) {
 	t.Source = cmp.Or(t.Source, DeepSWE)
 	if t.Dockerfile != "" && !filepath.IsAbs(t.Dockerfile) {
 		t.Dockerfile = absolute(filepath.Join(filepath.Dir(f.file), t.Dockerfile))
+	}
+	if t.Repository != "" && !filepath.IsAbs(t.Repository) {
+		t.Repository = absolute(filepath.Join(filepath.Dir(f.file), t.Repository))
 	}
 	tests := &t.Tests
 	if tests.Prepare == nil {
@@ -67,6 +74,10 @@ func (f *fieldReader) complete(t *env.Task) {
 		{t.ID == "", "id", "is missing"},
 		{strings.TrimSpace(t.Statement) == "", "statement", "is empty"},
 		{t.Image != "" && t.Dockerfile != "", "dockerfile", "and image are both given: want one of them"},
+		{
+			t.Repository != "" && !commitID.MatchString(t.BaseCommit),
+			"base_commit", "is not a full hash: repository needs one",
+		},
 		{graded && tests.Script == "", "tests.script", "is missing: it is the shell script that runs the tests"},
 		{graded && tests.Parser == "", "tests.parser", "is missing: it names the parser of the tests' log"},
 		{

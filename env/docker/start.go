@@ -16,6 +16,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/fleet"
+	"deepswe/env/repo"
 )
 
 // Start returns a warm sandbox, or starts one on the daemon with the most room. If a daemon fails, it is marked
@@ -25,6 +26,11 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
+	return repo.StartAt(ctx, s, func(s env.Spec) (env.Sandbox, error) { return p.start(ctx, s) })
+}
+
+// start is Start for a spec that was accepted, and has no commit.
+func (p *Provider) start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	began := time.Now()
 	sandbox, err := p.fleet.Start(ctx, s)
 	for ctx.Err() == nil && errors.Is(err, env.ErrInfrastructure) && p.comesBack(ctx, began) {

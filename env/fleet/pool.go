@@ -168,7 +168,7 @@ func (f *Fleet[P, S]) Close(ctx context.Context) error {
 // Assign completes the spec of a sandbox that was started ahead of time with what belongs to the rollout: its name, and
 // the repository to copy in. Everything else is the same; see warmKey.
 func Assign(to *env.Spec, rollout env.Spec) {
-	to.Rollout, to.CopyIn, to.Git = rollout.Rollout, rollout.CopyIn, rollout.Git
+	to.Rollout, to.CopyIn, to.Commit, to.Git = rollout.Rollout, rollout.CopyIn, rollout.Commit, rollout.Git
 	to.Without, to.Copied = rollout.Without, rollout.Copied
 }
 
@@ -177,7 +177,7 @@ func Assign(to *env.Spec, rollout env.Spec) {
 func warmKey(s env.Spec) string {
 	s.Rollout = ""
 	if s.CopyIn != "" {
-		s.CopyIn, s.Git, s.Without = "copied", "", nil
+		s.CopyIn, s.Commit, s.Git, s.Without = "copied", "", "", nil
 	}
 	key, _ := json.Marshal(s) // strings and numbers can always be encoded
 	return string(key)

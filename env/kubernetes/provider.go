@@ -15,6 +15,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/fleet"
+	"deepswe/env/repo"
 )
 
 // name is the value of --env.
@@ -146,14 +147,16 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	sandbox, err := p.fleet.Start(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if err := sandbox.copyAndPrepare(ctx); err != nil {
-		return nil, errors.Join(sandbox.c.failed(ctx, err), sandbox.Close(ctx))
-	}
-	return sandbox, nil
+	return repo.StartAt(ctx, s, func(s env.Spec) (env.Sandbox, error) {
+		sandbox, err := p.fleet.Start(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if err := sandbox.copyAndPrepare(ctx); err != nil {
+			return nil, errors.Join(sandbox.c.failed(ctx, err), sandbox.Close(ctx))
+		}
+		return sandbox, nil
+	})
 }
 
 // Load returns how many of our pods a cluster has, where those that are being started may count twice.

@@ -21,6 +21,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/env/guest"
+	"deepswe/env/repo"
 )
 
 // Bwrap starts sandboxes in namespaces: a copy of the repository, a temporary home, the host's programs read-only,
@@ -150,7 +151,7 @@ func (b *Bwrap) countsProcesses() bool {
 
 // Start copies the Spec's directory, or lays out its Checkout, and starts a guest in namespaces around that.
 func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	return b.start(ctx, s, "")
+	return repo.StartAt(ctx, s, func(s env.Spec) (env.Sandbox, error) { return b.start(ctx, s, "") })
 }
 
 // start keeps what commands write, where keep is a directory.

@@ -15,6 +15,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/env/guest"
+	"deepswe/env/repo"
 )
 
 // Host starts sandboxes without isolation. Commands run as the user who runs deepswe, with a separate home and
@@ -46,7 +47,7 @@ func (h *Host) CanOverlay(ctx context.Context, root string) error { return h.ove
 // Start copies the Spec's directory, or mounts an overlay for its Checkout, and starts a guest there. It does not
 // enforce Spec.Network false.
 func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
-	return h.start(ctx, s, "")
+	return repo.StartAt(ctx, s, func(s env.Spec) (env.Sandbox, error) { return h.start(ctx, s, "") })
 }
 
 // start keeps what commands write, where keep is a directory.

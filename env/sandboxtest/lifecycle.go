@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ func lifecycleCases() []testCase {
 		{"StartCancelled", testStartCancelled},
 		{"CopyIn", testCopyIn},
 		{"CopyInMany", testCopyInMany},
+		{"Commit", testCommit},
 		{"Prepare", testPrepare},
 		{"Environment", testEnvironment},
 		{"Refused", testStartRefused},
@@ -219,6 +221,43 @@ func testCopyInMany(t *testing.T, s *suite) {
 	sb.close()
 	_ = s.fail(t.Context(), t, func(spec *env.Spec) { spec.CopyIn = filepath.Join(source, "nowhere") })
 	s.nothingLeft(t, t.Name())
+}
+
+// testCommit copies a commit that is not the newest: neither its files nor its history know of what came later.
+func testCommit(t *testing.T, s *suite) {
+	source := t.TempDir()
+	commit := ""
+	for _, text := range []string{"first\n", "second\n", "third\n"} {
+		testkit.WriteFile(t, filepath.Join(source, "a.txt"), text)
+		for _, line := range []string{"git init -q .", "git add .", "git commit -qm '" + strings.TrimSpace(text) + "'"} {
+			c := exec.CommandContext(t.Context(), "sh", "-c", line)
+			c.Dir = source
+			c.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@localhost", "GIT_COMMITTER_NAME=a",
+				"GIT_COMMITTER_EMAIL=a@localhost")
+			if out, err := c.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v: %s", line, err, out)
+			}
+		}
+		if text == "second\n" {
+			out, err := exec.CommandContext(t.Context(), "git", "-C", source, "rev-parse", "HEAD").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			commit = strings.TrimSpace(string(out))
+		}
+	}
+	b := s.start(t, func(spec *env.Spec) { spec.CopyIn, spec.Commit = source, commit })
+	if got := b.read("a.txt"); got != "second\n" {
+		t.Errorf("the file is %q", got)
+	}
+	if got := b.read(".git/shallow"); got != commit+"\n" {
+		t.Errorf("the history begins with %q, want %s", got, commit)
+	}
+	b.sh("test -O a.txt && echo x >a.txt")
+	err := s.fail(t.Context(), t, func(spec *env.Spec) { spec.CopyIn, spec.Commit = source, strings.Repeat("0", 40) })
+	if err == nil || !strings.Contains(err.Error(), "does not have this commit") {
+		t.Errorf("an unknown commit: %v", err)
+	}
 }
 
 func testPrepare(t *testing.T, s *suite) {

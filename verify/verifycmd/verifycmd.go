@@ -68,14 +68,14 @@ func (s *session) openSandbox(ctx context.Context, o *cli.SandboxFlags, warm int
 }
 
 // imageOf returns one of the images of the tasks. It is empty if they have none, because their preparation creates the
-// repositories.
+// repositories, or this machine has them.
 func imageOf(tasks []env.Task) (string, error) {
 	image, without := "", ""
 	for _, t := range tasks {
 		switch own := cmp.Or(t.Image, t.Dockerfile); {
 		case own != "":
 			image = own
-		case len(t.Prepare) == 0:
+		case len(t.Prepare) == 0 && t.Repository == "":
 			return "", cli.Usagef("task %s names no image: its repository is not available", t.ID)
 		default:
 			without = t.ID

@@ -110,11 +110,10 @@ func (r *Runner) Base(ctx context.Context, t env.Task, s Script) (b Baseline, er
 
 // start starts a sandbox like the grader's.
 func (r *Runner) start(ctx context.Context, t env.Task) (env.Sandbox, error) {
-	sb, err := r.Evaluator.Provider.Start(ctx, env.Spec{
-		Image: t.Image, Dockerfile: t.Dockerfile, Recipe: t.Recipe, User: t.User, Dir: t.Dir, Prepare: t.Tests.Prepare,
-		Env: t.Env, Limits: t.Limits,
-		Network: r.Evaluator.Network || t.Tests.Network, Run: r.Evaluator.Run, Rollout: t.ID, Grading: true,
-	})
+	s := t.Spec()
+	s.Prepare, s.Network, s.Run = t.Tests.Prepare, r.Evaluator.Network || t.Tests.Network, r.Evaluator.Run
+	s.Grading = true
+	sb, err := r.Evaluator.Provider.Start(ctx, s)
 	if err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
